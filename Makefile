@@ -1,0 +1,162 @@
+# PodOps needs Go, make and git. Everything else is built into bin/ from the Go
+# module proxy: `make demo` and `make test` work on a fresh machine.
+
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+BIN := $(CURDIR)/bin
+TOOLS := $(BIN)/tools
+
+# The cluster that run, install and deploy speak to.
+KUBECONFIG ?= $(BIN)/kubeconfig
+export KUBECONFIG
+
+# The image that deploy asks for.
+IMG ?= podops-manager:dev
+
+# kubectl from the local control plane when it was built, else the one of the user.
+KUBECTL = $(or $(wildcard $(BIN)/kubectl),kubectl)
+
+# The race detector needs a C compiler.
+RACE ?= $(shell command -v "$$(go env CC)" >/dev/null 2>&1 && echo -race)
+
+GO_DIRS := apis cmd config pkg policies test
+
+# pkg/ is tested with the race detector, which is too slow for the rest; suites have
+# targets of their own.
+OTHER_PACKAGES = $$(go list ./... | grep -v -e /podops/pkg/ -e /test/integration -e /test/e2e)
+
+# All of the control plane but the program that links Kubernetes: looking at all that it
+# imports takes minutes, and says nothing about us.
+CONTROLPLANE_PACKAGES = . ./build/... ./cluster/... ./cmd/controlplane/... ./filelock/... ./kubelet/... ./stages/...
+TEST_ENV := PODOPS_BIN=$(BIN) KUBEBUILDER_ASSETS=$(BIN)
+
+##@ General
+
+.PHONY: help
+help: ## List every target.
+	@awk 'BEGIN {FS = ":.*## "} \
+		/^##@/ {printf "\n%s\n", substr($$0, 5)} \
+		/^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+##@ Try it
+
+.PHONY: demo
+demo: build bin/demo controlplane ## Roll a Deployment under rules on a local control plane, from nothing, and show it.
+	$(BIN)/demo
+
+.PHONY: cluster-up
+cluster-up: kube ## Start a local control plane with the manifests installed; writes bin/kubeconfig.
+	$(BIN)/controlplane up --bin $(BIN) --dir $(BIN)/cluster --kubeconfig $(BIN)/kubeconfig
+	$(BIN)/kubectl --kubeconfig $(BIN)/kubeconfig apply --server-side --force-conflicts -k config/local
+	KUBECONFIG=$(BIN)/kubeconfig hack/manager-kubeconfig $(BIN)/kubectl $(BIN)/manager.kubeconfig
+
+.PHONY: cluster-down
+cluster-down: controlplane ## End the local control plane and remove its files.
+	$(BIN)/controlplane down --dir $(BIN)/cluster
+	rm -f $(BIN)/manager.kubeconfig
+
+.PHONY: run
+run: build ## Run the manager here against KUBECONFIG, with the rights of its ServiceAccount; ARGS adds flags.
+	hack/manager-kubeconfig $(KUBECTL) $(BIN)/manager.kubeconfig
+	hack/run $(BIN)/manager $(BIN)/manager.kubeconfig $(ARGS)
+
+##@ Develop
+
+.PHONY: build
+build: ## Build the manager into bin/.
+	go build -o $(BIN)/manager ./cmd/manager
+
+.PHONY: generate
+generate: $(TOOLS)/controller-gen ## Generate the deepcopy methods of the API types.
+	$(TOOLS)/controller-gen object paths=./apis/...
+
+.PHONY: manifests
+manifests: $(TOOLS)/controller-gen ## Generate the CRDs from the API types.
+	$(TOOLS)/controller-gen crd paths=./apis/... output:crd:dir=config/crd/bases
+
+.PHONY: fmt
+fmt: ## Format the Go sources.
+	gofmt -s -w $(GO_DIRS)
+
+.PHONY: vet
+vet: ## Run go vet.
+	go vet ./...
+	go vet -C test/controlplane $(CONTROLPLANE_PACKAGES)
+
+.PHONY: lint
+lint: $(TOOLS)/golangci-lint ## Run the linters.
+	$(TOOLS)/golangci-lint run
+	cd test/controlplane && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml $(CONTROLPLANE_PACKAGES)
+
+.PHONY: verify
+verify: generate manifests ## Generate, then check format, vet, lint, manifests, and that the tree is clean.
+	@unformatted=$$(gofmt -s -l $(GO_DIRS)); \
+		test -z "$$unformatted" || { echo "not formatted, run make fmt:"; echo "$$unformatted"; exit 1; }
+	$(MAKE) --no-print-directory vet lint
+	go test ./config/...
+	@test -z "$$(git status --porcelain)" || \
+		{ echo "the tree differs from the last commit; is generated code missing?"; git status --short; git --no-pager diff; exit 1; }
+
+.PHONY: bench
+bench: ## Run the benchmarks.
+	go test -run '^$$' -bench . -benchmem ./pkg/... ./policies/...
+
+##@ Test
+
+.PHONY: test
+test: kube test-unit test-integration test-e2e ## Run every test. Builds the local control plane first, which takes a while once.
+
+.PHONY: test-unit
+test-unit: ## Run the unit tests and the Rego tests.
+	$(if $(RACE),,@echo "no C compiler, hence no race detector")
+	go test $(RACE) ./pkg/...
+	go test $(OTHER_PACKAGES)
+
+.PHONY: test-integration
+test-integration: kube ## Run the tests against a real API server.
+	$(TEST_ENV) go test -count=1 -p 1 -timeout 20m ./test/integration/...
+
+.PHONY: test-e2e
+test-e2e: kube build ## Run the tests of the local control plane, and whole stories on it.
+	$(TEST_ENV) go test -C test/controlplane -count=1 -p 1 -timeout 20m $(CONTROLPLANE_PACKAGES)
+	$(TEST_ENV) go test -count=1 -p 1 -timeout 30m ./test/e2e/...
+
+##@ Deploy
+
+.PHONY: install
+install: ## Install the CRDs into the cluster of KUBECONFIG.
+	$(KUBECTL) apply --server-side -k config/crd
+
+.PHONY: uninstall
+uninstall: ## Remove the CRDs, and every rule with them.
+	$(KUBECTL) delete --ignore-not-found -k config/crd
+
+.PHONY: deploy
+deploy: ## Deploy the manager, image IMG, and everything it needs.
+	hack/image-overlay $(IMG) $(BIN)/deploy
+	$(KUBECTL) apply --server-side -k $(BIN)/deploy
+
+.PHONY: undeploy
+undeploy: ## Remove the manager and everything it needs, rules included.
+	$(KUBECTL) delete --ignore-not-found -k config/webhook
+	$(KUBECTL) delete --ignore-not-found -k config/default
+
+# Built on demand. Go knows best what is up to date.
+
+.PHONY: controlplane
+controlplane:
+	@go build -C test/controlplane -o $(BIN)/controlplane ./cmd/controlplane
+
+# etcd, kube-apiserver, kubectl and so on: minutes once, then nothing.
+.PHONY: kube
+kube: controlplane
+	@$(BIN)/controlplane build --bin $(BIN)
+
+.PHONY: bin/demo
+bin/demo:
+	go build -o $(BIN)/demo ./test/demo
+
+$(TOOLS)/%: hack/tools/go.mod hack/tools/go.sum
+	go build -C hack/tools -o $@ $$(go list -C hack/tools -f '{{.ImportPath}}' tool | grep '/$*$$')

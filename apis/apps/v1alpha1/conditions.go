@@ -1,0 +1,34 @@
+package v1alpha1
+
+// Condition types of PodTransitionRule, in the sense of kstatus.
+const (
+	// ConditionReady is True when every rule compiles and is evaluated.
+	ConditionReady = "Ready"
+
+	// ConditionReconciling is True while the newest generation is not yet evaluated.
+	ConditionReconciling = "Reconciling"
+
+	// ConditionStalled is True when a rule cannot be evaluated or can never pass,
+	// and only an edit of the resource helps.
+	ConditionStalled = "Stalled"
+)
+
+// Condition reasons of PodTransitionRule. They never change.
+const (
+	// ReasonEvaluated: every rule of the newest generation is compiled and in use.
+	ReasonEvaluated = "Evaluated"
+
+	// ReasonCompileFailed: a rule does not compile. The pods it selects wait.
+	ReasonCompileFailed = "CompileFailed"
+
+	// ReasonEvaluationFailed: the policy engine answered with an error for a rule.
+	// The pods it selects wait.
+	ReasonEvaluationFailed = "EvaluationFailed"
+
+	// ReasonNeverPasses: an availablePolicy leaves no room even with every pod
+	// available.
+	ReasonNeverPasses = "NeverPasses"
+
+	// ReasonNotStalled: nothing needs an edit.
+	ReasonNotStalled = "NotStalled"
+)

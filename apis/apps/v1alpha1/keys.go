@@ -1,0 +1,165 @@
+package v1alpha1
+
+// Labels with an id. The key is the prefix, a slash and the id of one lifecycle;
+// an id is a label name of at most 63 characters that its operation controller
+// chooses. Values are Unix time in nanoseconds, in decimal, unless noted.
+const (
+	// OperatingLabelPrefix asks for an operation. The operation controller adds it
+	// together with operation-type, and removes it when it is done: before
+	// operate was granted that is a cancel, afterwards a finish.
+	OperatingLabelPrefix = "operating.podopslifecycle.kusionstack.io"
+
+	// OperationTypeLabelPrefix names the kind of operation ("update", "delete").
+	// The operation controller adds it together with operating. Admission removes
+	// it with operating. Changing it on a running id voids the id's permit.
+	OperationTypeLabelPrefix = "operation-type.podopslifecycle.kusionstack.io"
+
+	// UndoOperationTypeLabelPrefix cancels an id; its value is the type of that id.
+	// The operation controller adds it; admission removes it, with every other
+	// label of the id, in the same request.
+	UndoOperationTypeLabelPrefix = "undo-operation-type.podopslifecycle.kusionstack.io"
+
+	// PreCheckLabelPrefix marks an id that waits for the PreCheck rules. Its value
+	// is the generation of the lifecycle: a permit counts for this value only.
+	// PodOps adds it at begin and removes it at permit.
+	PreCheckLabelPrefix = "pre-check.podopslifecycle.kusionstack.io"
+
+	// PreCheckedLabelPrefix marks an id whose PreCheck rules have passed. PodOps
+	// adds it at permit and removes it at finish.
+	PreCheckedLabelPrefix = "pre-checked.podopslifecycle.kusionstack.io"
+
+	// OperationPermissionLabelPrefix is followed by an operation TYPE, not an id:
+	// the pod may be operated on in this way. PodOps adds it at permit and removes
+	// it when no id of the type is left that was permitted.
+	OperationPermissionLabelPrefix = "operation-permission.podopslifecycle.kusionstack.io"
+
+	// PrepareLabelPrefix tells service controllers to take traffic off the pod and
+	// then their protection finalizer. PodOps adds it at permit and removes it at
+	// operate.
+	PrepareLabelPrefix = "prepare.podopslifecycle.kusionstack.io"
+
+	// PreparingLabelPrefix is PrepareLabelPrefix under the name that deployed
+	// controllers read: set and removed together with it.
+	PreparingLabelPrefix = "preparing.podopslifecycle.kusionstack.io"
+
+	// OperateLabelPrefix allows the operation controller of the id to operate on
+	// the pod now. PodOps adds it once traffic is off, and removes it at finish.
+	OperateLabelPrefix = "operate.podopslifecycle.kusionstack.io"
+
+	// OperatedLabelPrefix marks an id whose operation is over. PodOps adds it at
+	// finish and removes it when the pod becomes available.
+	OperatedLabelPrefix = "operated.podopslifecycle.kusionstack.io"
+
+	// DoneOperationTypeLabelPrefix keeps the type of a finished id. PodOps adds it
+	// at finish and removes it when the pod becomes available.
+	DoneOperationTypeLabelPrefix = "done-operation-type.podopslifecycle.kusionstack.io"
+
+	// PostCheckLabelPrefix marks an id that waits for the PostCheck rules. PodOps
+	// adds it at finish and removes it at post permit.
+	PostCheckLabelPrefix = "post-check.podopslifecycle.kusionstack.io"
+
+	// PostCheckedLabelPrefix marks an id whose PostCheck rules have passed. PodOps
+	// adds it at post permit and removes it when the pod becomes available.
+	PostCheckedLabelPrefix = "post-checked.podopslifecycle.kusionstack.io"
+
+	// CompleteLabelPrefix tells service controllers to put traffic back on the pod
+	// and their protection finalizer with it. PodOps adds it at post permit and
+	// removes it when the pod becomes available.
+	CompleteLabelPrefix = "complete.podopslifecycle.kusionstack.io"
+
+	// CompletingLabelPrefix is CompleteLabelPrefix under the name that deployed
+	// controllers read: set and removed together with it.
+	CompletingLabelPrefix = "completing.podopslifecycle.kusionstack.io"
+)
+
+// LifecycleDomain ends every label key of the lifecycle, before the slash.
+const LifecycleDomain = "podopslifecycle.kusionstack.io"
+
+// Labels without an id.
+const (
+	// ControlLabelKey selects a pod (or a Service) into PodOps when its value is
+	// exactly "true". The user sets it in the pod template; taking it off a pod
+	// ends the pod's lifecycles.
+	ControlLabelKey = "kusionstack.io/control"
+
+	// ControlLabelValue is the only value of ControlLabelKey that counts.
+	ControlLabelValue = "true"
+
+	// ServiceAvailableLabelKey says that the pod may serve. PodOps adds it when the
+	// pod is fit to serve, every id has completed and every expected finalizer is
+	// present, and removes it at permit or when the pod stops being fit. Value:
+	// Unix nanoseconds.
+	ServiceAvailableLabelKey = LifecycleDomain + "/service-available"
+
+	// StayOfflineLabelKey keeps a pod off traffic while it is present, whatever its
+	// value: gate False and not available. The user adds and removes it.
+	StayOfflineLabelKey = LifecycleDomain + "/stay-offline"
+
+	// CreatingLabelKey marks a newly created pod. Its operation controller adds it;
+	// PodOps removes it with the first service-available.
+	CreatingLabelKey = LifecycleDomain + "/creating"
+
+	// RecreatingLabelKey marks a pod that an update re-created and that has not been
+	// available since. Its operation controller adds it; PodOps removes it with
+	// service-available. (The wire name is "completing", without an id.)
+	RecreatingLabelKey = LifecycleDomain + "/completing"
+
+	// PreparingToDeleteLabelKey tells that the coming operation removes the pod.
+	// The operation controller adds it at begin; PodOps never touches it.
+	PreparingToDeleteLabelKey = LifecycleDomain + "/preparing-to-delete"
+)
+
+// Annotations.
+const (
+	// AvailableConditionsAnnotationKey holds a JSON AvailableConditions: which
+	// finalizers must be on the pod before it may become available. Service
+	// controllers and admission write it.
+	AvailableConditionsAnnotationKey = "pod.kusionstack.io/available-conditions"
+
+	// SkipRulesAnnotationKey holds a JSON SkipRules: names of rules that this pod
+	// skips. The user sets it.
+	SkipRulesAnnotationKey = "podtransitionrule.kusionstack.io/skip-rule-conditions"
+)
+
+// MaxAnnotationBytes bounds what PodOps parses of one annotation. A longer value
+// counts as malformed.
+const MaxAnnotationBytes = 32 << 10
+
+// AvailableConditions is the value of AvailableConditionsAnnotationKey.
+// +kubebuilder:object:generate=false
+type AvailableConditions struct {
+	// ExpectedFinalizers maps an employer ("<Kind>/<namespace>/<name>") to the
+	// protection finalizer that it puts on the pod when traffic is on.
+	ExpectedFinalizers map[string]string `json:"expectedFinalizers,omitempty"`
+}
+
+// SkipRules is the value of SkipRulesAnnotationKey.
+// +kubebuilder:object:generate=false
+type SkipRules struct {
+	// SkipRules are rule names, of whatever PodTransitionRule.
+	SkipRules []string `json:"skipRules,omitempty"`
+}
+
+// Finalizers and the readiness gate.
+const (
+	// ProtectionFinalizerPrefix starts every finalizer that holds back operate. A
+	// service controller puts one on a pod whose traffic is on and takes it off
+	// once traffic is off.
+	ProtectionFinalizerPrefix = "prot.podopslifecycle.kusionstack.io"
+
+	// ServiceReadyGate is the readiness gate that admission adds to every pod it
+	// sees created, and the type of the pod condition that answers it.
+	ServiceReadyGate = "pod.kusionstack.io/service-ready"
+
+	// ServiceReadyMessage is the message of the condition ServiceReadyGate.
+	ServiceReadyMessage = "updated by PodOpsLifecycle"
+)
+
+// Ids and types that PodOps itself begins.
+const (
+	// PodDeleteID is the id of a lifecycle that ends with the deletion of the pod.
+	PodDeleteID = "pod-delete"
+
+	// DeleteOperationType is the type of PodDeleteID.
+	DeleteOperationType = "delete"
+)

@@ -1,0 +1,530 @@
+package v1alpha1
+
+import (
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// PodTransitionRule says what must hold before the pods it selects may be operated
+// on (stage PreCheck) and before they get traffic again (stage PostCheck). A pod
+// moves on when every rule of every PodTransitionRule that selects it has passed.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=ptr,categories=podops
+// +kubebuilder:printcolumn:name="Selected",type=integer,JSONPath=".status.selected",description="Pods the selector matches"
+// +kubebuilder:printcolumn:name="Available",type=integer,JSONPath=".status.available",description="Selected pods that may serve"
+// +kubebuilder:printcolumn:name="Waiting",type=integer,JSONPath=".status.waiting",description="Selected pods that wait in a stage"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=".status.conditions[?(@.type=='Ready')].status"
+// +kubebuilder:printcolumn:name="Blocking",type=string,JSONPath=".status.blocked[0].message",priority=1,description="Why the first waiting pod waits"
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=".metadata.creationTimestamp"
+type PodTransitionRule struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what the user wants.
+	// +required
+	Spec PodTransitionRuleSpec `json:"spec"`
+
+	// status is what PodOps last saw. It is for people to read; apart from
+	// status.permits no decision is derived from it.
+	// +optional
+	Status PodTransitionRuleStatus `json:"status,omitzero"`
+}
+
+// PodTransitionRuleList is a list of PodTransitionRules.
+//
+// +kubebuilder:object:root=true
+type PodTransitionRuleList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []PodTransitionRule `json:"items"`
+}
+
+// PodTransitionRuleSpec selects pods and lists the rules they are under.
+type PodTransitionRuleSpec struct {
+	// selector picks the pods under these rules, in the namespace of this resource.
+	// It must have at least one requirement: an empty selector is rejected, since
+	// it would catch every pod of the namespace by accident.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && self.matchLabels.size() > 0) || (has(self.matchExpressions) && self.matchExpressions.size() > 0)",message="selector must have at least one of matchLabels or matchExpressions: an empty selector would catch every pod of the namespace"
+	Selector *metav1.LabelSelector `json:"selector"`
+
+	// rules are evaluated together; their order in the list means nothing. Names are
+	// unique. Cheap rules are asked before expensive ones, and availability last,
+	// so that a slot is only taken by a pod that passes everything else.
+	// +required
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	Rules []TransitionRule `json:"rules"`
+}
+
+// TransitionStage is the point of a lifecycle at which a rule is asked.
+// +kubebuilder:validation:Enum=PreCheck;PostCheck
+type TransitionStage string
+
+const (
+	// StagePreCheck is before a pod is prepared for an operation.
+	StagePreCheck TransitionStage = "PreCheck"
+
+	// StagePostCheck is after an operation, before the pod gets traffic again.
+	StagePostCheck TransitionStage = "PostCheck"
+)
+
+// Enforcement says what happens when a rule does not pass.
+// +kubebuilder:validation:Enum=Enforce;Warn;DryRun
+type Enforcement string
+
+const (
+	// EnforcementEnforce keeps the pod waiting.
+	EnforcementEnforce Enforcement = "Enforce"
+
+	// EnforcementWarn lets the pod pass and records a warning event.
+	EnforcementWarn Enforcement = "Warn"
+
+	// EnforcementDryRun lets the pod pass and only counts.
+	EnforcementDryRun Enforcement = "DryRun"
+)
+
+// TransitionRule is one rule: when it applies, and exactly one kind of check.
+//
+// +kubebuilder:validation:XValidation:rule="[has(self.availablePolicy), has(self.labelCheck), has(self.webhook), has(self.rego)].filter(kind, kind).size() == 1",message="a rule must have exactly one of availablePolicy, labelCheck, webhook or rego"
+type TransitionRule struct {
+	// name identifies the rule within this resource, in messages, in status and in
+	// the skip annotation of a pod.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$`
+	Name string `json:"name"`
+
+	// disabled switches the rule off without deleting it. Default: false.
+	// +optional
+	Disabled bool `json:"disabled,omitempty"`
+
+	// stage is when the rule is asked: PreCheck, before an operation, or PostCheck,
+	// after it. The older names PreTrafficOff and PreTrafficOn are accepted and
+	// rewritten, with a warning.
+	// +optional
+	// +kubebuilder:default=PreCheck
+	Stage TransitionStage `json:"stage,omitempty"`
+
+	// enforcement says what happens when the rule does not pass. Default: Enforce.
+	// +optional
+	// +kubebuilder:default=Enforce
+	Enforcement Enforcement `json:"enforcement,omitempty"`
+
+	// conditions are operation types ("update", "delete"): the rule applies to
+	// operations of one of these types only. Empty: to all.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:MinLength=1
+	Conditions []string `json:"conditions,omitempty"`
+
+	// filter narrows the rule to some of the selected pods. Unset: to none.
+	// +optional
+	Filter *TransitionRuleFilter `json:"filter,omitempty"`
+
+	// availablePolicy bounds how many of the selected pods may be unavailable.
+	// +optional
+	AvailablePolicy *AvailablePolicy `json:"availablePolicy,omitempty"`
+
+	// labelCheck asks for labels on the pod.
+	// +optional
+	LabelCheck *LabelCheck `json:"labelCheck,omitempty"`
+
+	// webhook asks an external service. Not evaluated yet: a rule that sets it is
+	// denied at admission.
+	// +optional
+	Webhook *TransitionRuleWebhook `json:"webhook,omitempty"`
+
+	// rego is a policy of the user. Not evaluated yet: a rule that sets it is denied
+	// at admission.
+	// +optional
+	Rego *RegoRule `json:"rego,omitempty"`
+}
+
+// TransitionRuleFilter narrows a rule to some of the selected pods.
+type TransitionRuleFilter struct {
+	// labelSelector matches the pods to which the rule applies. Pods it does not
+	// match pass the rule. Unset or empty: all pods.
+	// +optional
+	LabelSelector *metav1.LabelSelector `json:"labelSelector,omitempty"`
+}
+
+// AvailablePolicy bounds unavailability. A pod is available when it carries
+// service-available, is Ready, and is neither terminating nor finished. A pod that
+// is already unavailable passes at once. With both bounds set, both must hold.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.maxUnavailableValue) || has(self.minAvailableValue) || has(self.maxUnavailable) || has(self.minAvailable) || has(self.maxUnavailablePolicy) || has(self.minAvailablePolicy)",message="availablePolicy must have at least one of maxUnavailableValue or minAvailableValue"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxUnavailablePolicy) && !has(self.minAvailablePolicy)",message="maxUnavailablePolicy and minAvailablePolicy are not evaluated: use maxUnavailableValue or minAvailableValue"
+type AvailablePolicy struct {
+	// maxUnavailableValue is how many selected pods may be unavailable at once: a
+	// count, or a percentage of the desired pods, rounded down but never below 1.
+	// 0 and "0%" are rejected: they would block for ever. Unset: no upper limit.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=4
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 2147483647 : type(self) == string && self.matches('^(100|[1-9][0-9]?)%$')",message="maxUnavailableValue must be a whole number from 1, or a percentage from \"1%\" to \"100%\" without spaces; 0 would block for ever"
+	MaxUnavailableValue *intstr.IntOrString `json:"maxUnavailableValue,omitempty"`
+
+	// minAvailableValue is how many selected pods must stay available: a count, or a
+	// percentage of the desired pods, rounded up. Unset: no lower limit.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=4
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 2147483647 : type(self) == string && self.matches('^(100|[1-9]?[0-9])%$')",message="minAvailableValue must be a whole number from 0, or a percentage from \"0%\" to \"100%\" without spaces"
+	MinAvailableValue *intstr.IntOrString `json:"minAvailableValue,omitempty"`
+
+	// maxUnavailable is the other spelling of maxUnavailableValue. Admission moves it
+	// there; both set to different values is denied.
+	// +optional
+	MaxUnavailable *AvailableValue `json:"maxUnavailable,omitempty"`
+
+	// minAvailable is the other spelling of minAvailableValue. Admission moves it
+	// there; both set to different values is denied.
+	// +optional
+	MinAvailable *AvailableValue `json:"minAvailable,omitempty"`
+
+	// maxUnavailablePolicy is known to the wire format and was never evaluated by
+	// anybody. A rule that sets it is denied.
+	// +optional
+	MaxUnavailablePolicy *AdaptivePolicy `json:"maxUnavailablePolicy,omitempty"`
+
+	// minAvailablePolicy is known to the wire format and was never evaluated by
+	// anybody. A rule that sets it is denied.
+	// +optional
+	MinAvailablePolicy *AdaptivePolicy `json:"minAvailablePolicy,omitempty"`
+}
+
+// AvailableValue is the nested spelling of a bound.
+type AvailableValue struct {
+	// value is a count or a percentage, as in the field that it is folded into.
+	// +required
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=4
+	Value *intstr.IntOrString `json:"value"`
+}
+
+// AdaptivePolicy is a bound that grows with the number of pods as coeff * pods^pow.
+type AdaptivePolicy struct {
+	// expFunc holds the two numbers of the function.
+	// +optional
+	ExpFunc *ExpFunc `json:"expFunc,omitempty"`
+}
+
+// ExpFunc is coeff * x^pow.
+type ExpFunc struct {
+	// coeff is the factor, a decimal number.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	Coeff string `json:"coeff,omitempty"`
+
+	// pow is the exponent, a decimal number.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	Pow string `json:"pow,omitempty"`
+}
+
+// LabelCheck passes when the labels of the pod match.
+type LabelCheck struct {
+	// requires is a label selector that the pod must match. Empty matches all pods.
+	// +required
+	Requires *metav1.LabelSelector `json:"requires"`
+}
+
+// FailurePolicy says what an error of a webhook means.
+// +kubebuilder:validation:Enum=Fail;Ignore
+type FailurePolicy string
+
+const (
+	// FailurePolicyFail keeps the pods waiting.
+	FailurePolicyFail FailurePolicy = "Fail"
+
+	// FailurePolicyIgnore lets the pods pass.
+	FailurePolicyIgnore FailurePolicy = "Ignore"
+)
+
+// TransitionRuleWebhook asks an HTTP service about the pods that wait in a stage.
+type TransitionRuleWebhook struct {
+	// clientConfig says where the service is.
+	// +required
+	ClientConfig WebhookClientConfig `json:"clientConfig"`
+
+	// failurePolicy says what an error of the service means. Default: Fail.
+	// +optional
+	// +kubebuilder:default=Fail
+	FailurePolicy FailurePolicy `json:"failurePolicy,omitempty"`
+
+	// parameters are sent with each pod.
+	// +optional
+	// +listType=map
+	// +listMapKey=key
+	// +kubebuilder:validation:MaxItems=32
+	Parameters []WebhookParameter `json:"parameters,omitempty"`
+}
+
+// WebhookClientConfig is the address of a rule webhook.
+type WebhookClientConfig struct {
+	// url receives the POST with the waiting pods.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=2048
+	// +kubebuilder:validation:Pattern=`^https?://`
+	URL string `json:"url"`
+
+	// caBundle is what the certificate of the service must chain to: PEM, or PEM in
+	// base64. Empty (or "Cg==", a lone line break): the roots of the system.
+	// +optional
+	// +kubebuilder:validation:MaxLength=65536
+	CABundle string `json:"caBundle,omitempty"`
+
+	// poll makes the service answer later: PodOps asks until it says finished.
+	// +optional
+	Poll *WebhookPoll `json:"poll,omitempty"`
+}
+
+// WebhookPoll says how the result of a task is fetched.
+type WebhookPoll struct {
+	// url receives the GET that asks for the result.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=2048
+	// +kubebuilder:validation:Pattern=`^https?://`
+	URL string `json:"url"`
+
+	// rawQueryKey is the query parameter that carries the task id. Default: task-id.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	RawQueryKey string `json:"rawQueryKey,omitempty"`
+
+	// caBundle is as in clientConfig.
+	// +optional
+	// +kubebuilder:validation:MaxLength=65536
+	CABundle string `json:"caBundle,omitempty"`
+
+	// intervalSeconds is the time between two polls. Default: 5.
+	// +optional
+	// +kubebuilder:default=5
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=3600
+	IntervalSeconds *int64 `json:"intervalSeconds,omitempty"`
+
+	// timeoutSeconds bounds the whole task, from its first call. Default: 60.
+	// +optional
+	// +kubebuilder:default=60
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=604800
+	TimeoutSeconds *int64 `json:"timeoutSeconds,omitempty"`
+}
+
+// WebhookParameter is one named value that is sent with each pod.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.value) != has(self.valueFrom)",message="a parameter must have exactly one of value or valueFrom"
+type WebhookParameter struct {
+	// key names the parameter.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Key string `json:"key"`
+
+	// value is a constant.
+	// +optional
+	// +kubebuilder:validation:MaxLength=4096
+	Value string `json:"value,omitempty"`
+
+	// valueFrom takes the value from the pod.
+	// +optional
+	ValueFrom *ParameterSource `json:"valueFrom,omitempty"`
+}
+
+// ParameterSource says where in a pod a value is.
+type ParameterSource struct {
+	// type is kept for the wire format and has no effect.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Type string `json:"type,omitempty"`
+
+	// fieldRef is a field of the pod.
+	// +required
+	FieldRef *FieldRef `json:"fieldRef"`
+}
+
+// FieldRef is a field of a pod.
+type FieldRef struct {
+	// apiVersion is the version of the pod schema. Default: v1.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	APIVersion string `json:"apiVersion,omitempty"`
+
+	// fieldPath is a dotted path ("status.podIP", "metadata.labels['zone']").
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	FieldPath string `json:"fieldPath"`
+}
+
+// RegoRule is a policy of the user: a module, or a reference to a shared one.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.module) != has(self.policyRef)",message="rego must have exactly one of module or policyRef"
+type RegoRule struct {
+	// module is Rego source, package rule.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=16384
+	Module string `json:"module,omitempty"`
+
+	// policyRef names a PodTransitionPolicy.
+	// +optional
+	PolicyRef *PolicyReference `json:"policyRef,omitempty"`
+
+	// parameters are given to the policy as input.parameters.
+	// +optional
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Type=object
+	Parameters *apiextensionsv1.JSON `json:"parameters,omitempty"`
+}
+
+// PolicyReference names a PodTransitionPolicy.
+type PolicyReference struct {
+	// name of the PodTransitionPolicy.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+}
+
+// Bounds of the lists in a status, whatever the number of pods.
+const (
+	// MaxStatusTargets is how many names status.targets holds at most.
+	MaxStatusTargets = 100
+
+	// MaxStatusBlocked is how many entries status.blocked holds at most.
+	MaxStatusBlocked = 10
+
+	// MaxStatusReserved is how many pods one batch may reserve. The rest follows in
+	// the next batch.
+	MaxStatusReserved = 200
+)
+
+// PodTransitionRuleStatus is what PodOps last saw. Its size does not grow with the
+// number of pods.
+type PodTransitionRuleStatus struct {
+	// observedGeneration is the generation of the spec that the rest of the status
+	// speaks of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// conditions are Ready, Reconciling and Stalled.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=8
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// selected is the number of pods that the selector matches, terminating and
+	// finished ones left out.
+	// +optional
+	Selected int32 `json:"selected"`
+
+	// desired is the number of pods that percentages are taken of: the replicas that
+	// the owners of the selected pods want, plus pods without such an owner.
+	// +optional
+	Desired int32 `json:"desired"`
+
+	// available is the number of selected pods that may serve.
+	// +optional
+	Available int32 `json:"available"`
+
+	// waiting is the number of selected pods that wait in a stage.
+	// +optional
+	Waiting int32 `json:"waiting"`
+
+	// targets are names of selected pods, sorted; the first 100 of them.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=100
+	Targets []string `json:"targets,omitempty"`
+
+	// blocked are the first pods that wait because of a rule, oldest request first;
+	// at most 10 of them. status.waiting counts all.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	Blocked []BlockedPod `json:"blocked,omitempty"`
+
+	// permits is the write-ahead record of permits. It is written before a pod is
+	// stamped, under the resourceVersion of this resource.
+	// +optional
+	Permits *PermitRecord `json:"permits,omitempty"`
+}
+
+// BlockedPod says why one pod waits.
+type BlockedPod struct {
+	// name of the pod.
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+
+	// stage in which it waits.
+	Stage TransitionStage `json:"stage"`
+
+	// id of the lifecycle that waits.
+	// +kubebuilder:validation:MaxLength=63
+	ID string `json:"id"`
+
+	// rule that did not pass, as "<PodTransitionRule>/<rule>".
+	// +kubebuilder:validation:MaxLength=320
+	Rule string `json:"rule"`
+
+	// reason is a stable code.
+	// +kubebuilder:validation:MaxLength=63
+	Reason string `json:"reason"`
+
+	// message says the same in words and numbers.
+	// +kubebuilder:validation:MaxLength=512
+	Message string `json:"message"`
+}
+
+// PermitRecord names the pods that may be stamped, and how much a later reader must
+// have seen before it may add to them.
+type PermitRecord struct {
+	// viewResourceVersion is the resourceVersion up to which the pods had been seen
+	// when the batch was computed. The next batch is computed from a view that
+	// reaches at least this far, so every outcome that the batch took for granted
+	// is part of it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	ViewResourceVersion string `json:"viewResourceVersion,omitempty"`
+
+	// reserved are the pods of the batch, sorted by UID. A pod whose resourceVersion
+	// has moved on is no longer reserved: the stamp of this batch can no longer hit
+	// it.
+	// +optional
+	// +listType=map
+	// +listMapKey=uid
+	// +kubebuilder:validation:MaxItems=200
+	Reserved []ReservedPod `json:"reserved,omitempty"`
+}
+
+// ReservedPod is one slot of a batch.
+type ReservedPod struct {
+	// uid of the pod.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=128
+	UID types.UID `json:"uid"`
+
+	// name of the pod, for people.
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+
+	// resourceVersion of the pod that the decision was made on. The stamp is sent
+	// under the condition that the pod is still at it.
+	// +kubebuilder:validation:MaxLength=128
+	ResourceVersion string `json:"resourceVersion"`
+}

@@ -1,0 +1,55 @@
+// Command manager is the PodOps operator: its webhooks and its controllers.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/podops-dev/podops/pkg/operator"
+)
+
+func main() { os.Exit(run()) }
+
+func run() int {
+	var options operator.Options
+	options.AddFlags(flag.CommandLine)
+	flag.Usage = usage
+	flag.Parse()
+	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&options.Log)))
+
+	if err := options.Validate(); err != nil {
+		return failed("checking flags", err)
+	}
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return failed("reading the kubeconfig", err)
+	}
+	ctx := ctrl.SetupSignalHandler()
+	mgr, err := operator.New(ctx, config, options)
+	if err != nil {
+		return failed("setting up the manager", err)
+	}
+	if err := mgr.Start(ctx); err != nil {
+		return failed("running the manager", err)
+	}
+	return 0
+}
+
+func failed(doing string, err error) int {
+	fmt.Fprintf(os.Stderr, "manager: %s: %v\n", doing, err)
+	return 1
+}
+
+func usage() {
+	fmt.Fprint(flag.CommandLine.Output(), `manager lets nothing operate on a pod until its rules allow it and its traffic is off.
+
+It finds the API server by --kubeconfig, $KUBECONFIG, or as a pod of the cluster.
+
+Flags:
+`)
+	flag.PrintDefaults()
+}

@@ -1,0 +1,159 @@
+// Package config_test reads the manifests as a reviewer would.
+package config_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// webhook is what the two kinds of webhooks have in common.
+type webhook = admissionregistrationv1.ValidatingWebhook
+
+type configuration struct {
+	Webhooks []webhook `json:"webhooks"`
+}
+
+// webhooks reads every webhook of a file in config/webhook.
+func webhooks(t *testing.T, file string) []webhook {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join("webhook", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c configuration
+	if err := yaml.Unmarshal(content, &c); err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Webhooks) == 0 {
+		t.Fatalf("%s has no webhooks", file)
+	}
+	return c.Webhooks
+}
+
+func allWebhooks(t *testing.T) []webhook {
+	t.Helper()
+	return append(webhooks(t, "mutating.yaml"), webhooks(t, "validating.yaml")...)
+}
+
+func TestWebhooksBoundWhatTheyCost(t *testing.T) {
+	for _, w := range allWebhooks(t) {
+		t.Run(*w.ClientConfig.Service.Path, func(t *testing.T) {
+			if w.TimeoutSeconds == nil || *w.TimeoutSeconds > 3 {
+				t.Errorf("timeoutSeconds must be at most 3, got %v", w.TimeoutSeconds)
+			}
+			if w.FailurePolicy == nil || w.SideEffects == nil || w.MatchPolicy == nil {
+				t.Error("failurePolicy, sideEffects and matchPolicy must be said")
+			}
+			if len(w.ClientConfig.CABundle) != 0 {
+				t.Error("caBundle is the manager's to write")
+			}
+			if len(w.MatchConditions) == 0 {
+				t.Error("matchConditions must keep requests away that mean nothing to us")
+			}
+		})
+	}
+}
+
+func TestWebhookPathsAreUnique(t *testing.T) {
+	seen := map[string]bool{}
+	for _, w := range allWebhooks(t) {
+		path := *w.ClientConfig.Service.Path
+		if seen[path] {
+			t.Errorf("path %s is used twice", path)
+		}
+		seen[path] = true
+	}
+}
+
+func TestPodWebhooksLeaveTheRestAlone(t *testing.T) {
+	for _, w := range allWebhooks(t) {
+		for _, rule := range w.Rules {
+			for _, resource := range rule.Resources {
+				// A kubelet may not change labels: a mutation would have its whole status
+				// update rejected. And nobody's status waits for us.
+				if resource != "pods" && resource != "podtransitionrules" {
+					t.Errorf("%s: resource %s is not ours to guard by a webhook", w.Name, resource)
+				}
+				if resource == "pods" {
+					checkPodScope(t, w)
+				}
+			}
+		}
+	}
+}
+
+func checkPodScope(t *testing.T, w webhook) {
+	t.Helper()
+	if w.ObjectSelector == nil || w.ObjectSelector.MatchLabels["kusionstack.io/control"] != "true" {
+		t.Errorf("%s: objectSelector must ask for the control label", w.Name)
+	}
+	if w.NamespaceSelector == nil || len(w.NamespaceSelector.MatchExpressions) != 1 {
+		t.Fatalf("%s: namespaceSelector must exclude namespaces", w.Name)
+	}
+	for _, namespace := range []string{"podops-system", "kube-system"} {
+		if !slices.Contains(w.NamespaceSelector.MatchExpressions[0].Values, namespace) {
+			t.Errorf("%s: namespace %s must not depend on the webhook", w.Name, namespace)
+		}
+	}
+}
+
+// What admission mutates it also validates: the two must see the same requests.
+func TestMutationAndValidationOfPodsSeeTheSame(t *testing.T) {
+	mutating, validating := webhooks(t, "mutating.yaml")[0], webhooks(t, "validating.yaml")[0]
+	want, err := yaml.Marshal([]any{mutating.Rules, mutating.MatchConditions, mutating.ObjectSelector, mutating.NamespaceSelector})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := yaml.Marshal([]any{validating.Rules, validating.MatchConditions, validating.ObjectSelector, validating.NamespaceSelector})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(want, got) {
+		t.Errorf("mutating:\n%s\nvalidating:\n%s", want, got)
+	}
+}
+
+// A delete must go through when nobody answers, or nodes could not be drained.
+func TestOnlyDeletesFailOpen(t *testing.T) {
+	for _, w := range allWebhooks(t) {
+		want := admissionregistrationv1.Fail
+		if slices.Contains(w.Rules[0].Operations, admissionregistrationv1.Delete) {
+			want = admissionregistrationv1.Ignore
+		}
+		if *w.FailurePolicy != want {
+			t.Errorf("%s %s: want failurePolicy %s, got %s", w.Name, *w.ClientConfig.Service.Path, want, *w.FailurePolicy)
+		}
+	}
+}
+
+func TestManagerRightsAreExact(t *testing.T) {
+	for _, file := range []string{"manager_role.yaml", "manager_namespace_role.yaml"} {
+		content, err := os.ReadFile(filepath.Join("rbac", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var role rbacv1.ClusterRole
+		if err := yaml.Unmarshal(bytes.Split(content, []byte("\n---\n"))[0], &role); err != nil {
+			t.Fatal(err)
+		}
+		for _, rule := range role.Rules {
+			if slices.Contains(slices.Concat(rule.Verbs, rule.APIGroups, rule.Resources), "*") {
+				t.Errorf("%s: wildcard in %v", file, rule)
+			}
+			for _, resource := range rule.Resources {
+				unnamed := len(rule.ResourceNames) == 0 && !slices.Equal(rule.Verbs, []string{"create"})
+				if unnamed && (resource == "secrets" || resource == "leases" || strings.HasSuffix(resource, "webhookconfigurations")) {
+					t.Errorf("%s: %s must be granted by name", file, resource)
+				}
+			}
+		}
+	}
+}

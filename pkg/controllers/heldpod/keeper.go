@@ -1,0 +1,188 @@
+package heldpod
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/promise"
+)
+
+// Event reasons on pods. They never change.
+const (
+	// EventDeleteFinished: the pod was deleted for its owner.
+	EventDeleteFinished = "DeleteFinished"
+
+	// EventDeleteUndone: the owner no longer wants the pod gone.
+	EventDeleteUndone = "DeleteUndone"
+)
+
+const (
+	// unwantedFor is how long a promise has to be unwanted before it is taken back. A
+	// rollout that pauses between two steps must not lose what it has prepared.
+	unwantedFor = 10 * time.Second
+
+	// deleteMemory is how long a delete is remembered that the cache does not show.
+	deleteMemory = time.Minute
+)
+
+// Keeper finishes or takes back the promises of one ReplicaSet at a time.
+type Keeper struct {
+	client   client.Client
+	live     client.Reader
+	owners   owners
+	recorder events.EventRecorder
+	options  lifecycle.Options
+	clock    clock.PassiveClock
+
+	unwanted memory // since when a promise is unwanted
+	deleted  memory // when a pod was deleted
+}
+
+// NewKeeper returns a Keeper. c reads from a cache, live from the API server.
+func NewKeeper(
+	c client.Client, live client.Reader, recorder events.EventRecorder, options lifecycle.Options, clk clock.PassiveClock,
+) *Keeper {
+	return &Keeper{
+		client: c, live: live, owners: owners{reader: c}, recorder: recorder, options: options, clock: clk,
+		unwanted: newMemory(), deleted: newMemory(),
+	}
+}
+
+// SetupWithManager registers the controller on the leader.
+func (k *Keeper) SetupWithManager(mgr ctrl.Manager, workers int) error {
+	promised := predicate.NewPredicateFuncs(func(object client.Object) bool { return promise.IsPromised(object.GetLabels()) })
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("heldpod").
+		For(&appsv1.ReplicaSet{}).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ownerOf), builder.WithPredicates(promised)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		Complete(k)
+}
+
+func ownerOf(_ context.Context, object client.Object) []reconcile.Request {
+	controller := metav1.GetControllerOf(object)
+	if controller == nil || controller.Kind != "ReplicaSet" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: controller.Name}}}
+}
+
+// Reconcile keeps the promises of one ReplicaSet.
+func (k *Keeper) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	set := &appsv1.ReplicaSet{}
+	if err := k.client.Get(ctx, req.NamespacedName, set); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	promises, err := k.owners.promisesOf(ctx, set)
+	if err != nil || set.DeletionTimestamp != nil {
+		return reconcile.Result{}, err
+	}
+	due, wait := k.due(promises.Kept)
+	if err := k.finish(ctx, set, due); err != nil {
+		return reconcile.Result{}, err
+	}
+	later, err := k.undo(ctx, promises)
+	return reconcile.Result{RequeueAfter: sooner(wait, later)}, err
+}
+
+// due are the pods that may be operated on now, and how soon time alone makes it so
+// for another one. The delete takes the place of operate: to write the label first
+// would cost a request for nobody to read it.
+func (k *Keeper) due(pods []*corev1.Pod) (due []*corev1.Pod, wait time.Duration) {
+	now := k.clock.Now()
+	for _, pod := range pods {
+		may, wake := lifecycle.MayOperate(lifecycle.FactsOf(pod), appsv1alpha1.PodDeleteID, k.options, now)
+		switch {
+		case !may:
+			wait = sooner(wait, wake)
+		case k.deleted.age(pod.UID, now) == 0:
+			due = append(due, pod)
+		}
+	}
+	return due, wait
+}
+
+// sooner is the shorter of two waits; 0 is none.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// finish deletes pods, if the ReplicaSet, as the API server has it, is the one that the
+// promises were compared with.
+func (k *Keeper) finish(ctx context.Context, set *appsv1.ReplicaSet, due []*corev1.Pod) error {
+	if len(due) == 0 {
+		return nil
+	}
+	current := &appsv1.ReplicaSet{}
+	if err := k.live.Get(ctx, client.ObjectKeyFromObject(set), current); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if current.Generation != set.Generation || current.UID != set.UID {
+		return nil // the cache is behind; its event comes
+	}
+	for _, pod := range due {
+		err := k.client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID, ResourceVersion: &pod.ResourceVersion})
+		switch {
+		case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
+			continue
+		case err != nil:
+			return fmt.Errorf("deleting pod %s: %w", client.ObjectKeyFromObject(pod), err)
+		}
+		k.deleted.note(pod.UID, k.clock.Now())
+		k.recorder.Eventf(pod, nil, corev1.EventTypeNormal, EventDeleteFinished, "Delete",
+			"deleted for ReplicaSet %s, whose delete was held until now", set.Name)
+	}
+	return nil
+}
+
+// undo takes back promises that have been unwanted for long enough. It returns how
+// soon the next one is due.
+func (k *Keeper) undo(ctx context.Context, promises promise.Promises) (time.Duration, error) {
+	var wait time.Duration
+	now := k.clock.Now()
+	for _, pod := range promises.Kept {
+		k.unwanted.forget(pod.UID)
+	}
+	for _, pod := range promises.Unwanted {
+		age := k.unwanted.age(pod.UID, now)
+		if age == 0 {
+			k.unwanted.note(pod.UID, now)
+		}
+		if left := unwantedFor - age; left > 0 {
+			wait = sooner(wait, left)
+			continue
+		}
+		_, err := patchLabels(ctx, k.client, pod, map[string]string{
+			appsv1alpha1.UndoOperationTypeLabelPrefix + "/" + appsv1alpha1.PodDeleteID: appsv1alpha1.DeleteOperationType,
+		})
+		if err != nil {
+			return 0, err
+		}
+		k.unwanted.forget(pod.UID)
+		k.recorder.Eventf(pod, nil, corev1.EventTypeNormal, EventDeleteUndone, "Undo", "the owner no longer wants the pod gone")
+	}
+	k.unwanted.prune(now, 10*unwantedFor)
+	k.deleted.prune(now, deleteMemory)
+	return wait, nil
+}

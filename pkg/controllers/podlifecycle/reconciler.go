@@ -1,0 +1,108 @@
+// Package podlifecycle moves the lifecycles of pods along wherever no rule has to be
+// asked: it opens the gate of a new pod, grants operate once traffic is off, marks
+// pods available, and repairs what happened while admission was away. Permits are
+// given by package podtransitionrule.
+package podlifecycle
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/controllers/podstatus"
+	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/promise"
+)
+
+// Reconciler advances one pod.
+type Reconciler struct {
+	client   client.Reader // cached: controlled pods only
+	live     client.Reader // the API server, for pods that have left the cache
+	writer   *podstatus.Writer
+	recorder events.EventRecorder
+	options  lifecycle.Options
+	clock    clock.PassiveClock
+	told     told
+}
+
+// New returns a Reconciler. cached holds controlled pods only; live reads the API
+// server.
+func New(
+	cached, live client.Reader, writer *podstatus.Writer, recorder events.EventRecorder,
+	options lifecycle.Options, clk clock.PassiveClock,
+) *Reconciler {
+	return &Reconciler{client: cached, live: live, writer: writer, recorder: recorder, options: options, clock: clk, told: told{last: map[types.UID]problem{}}}
+}
+
+// SetupWithManager registers the controller. workers is how many pods are advanced at
+// once.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, workers int) error {
+	warm := true
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("podlifecycle").
+		Watches(&corev1.Pod{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(watched())).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, EnableWarmup: &warm}).
+		Complete(r)
+}
+
+// Reconcile advances a pod as far as it goes without asking a rule.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	pod, err := r.pod(ctx, req)
+	if err != nil || pod == nil || !r.writer.Seen(pod) {
+		return reconcile.Result{}, err
+	}
+	facts := lifecycle.FactsOf(pod)
+	change := lifecycle.Advance(facts, lifecycle.Permits{}, r.options, r.clock.Now())
+	if promise.HeldFor(pod) && change.OnlyOperates(appsv1alpha1.PodDeleteID) {
+		return reconcile.Result{}, nil // package heldpod deletes the pod instead
+	}
+	r.recordProblem(pod, problemOf(facts, change))
+	if err := r.writer.Write(ctx, pod, change); err != nil {
+		if movedOn(err) {
+			return reconcile.Result{}, nil
+		}
+		return reconcile.Result{}, fmt.Errorf("advancing lifecycle: %w", err)
+	}
+	return reconcile.Result{RequeueAfter: change.Wake}, nil
+}
+
+// pod reads the pod of a request. One that is not in the cache is gone, or was taken
+// out of PodOps: then the API server still has it, and its lifecycles have to end. nil
+// means that there is nothing to do.
+func (r *Reconciler) pod(ctx context.Context, req reconcile.Request) (*corev1.Pod, error) {
+	pod := &corev1.Pod{}
+	err := r.client.Get(ctx, req.NamespacedName, pod)
+	if apierrors.IsNotFound(err) {
+		err = r.live.Get(ctx, req.NamespacedName, pod)
+	}
+	if err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	return pod, nil
+}
+
+// movedOn: the pod has changed or gone since the decision. Its watch event brings the
+// next one.
+func movedOn(err error) bool { return apierrors.IsConflict(err) || apierrors.IsNotFound(err) }
+
+// watched leaves out deletions of pods that were on their way out anyway: only a pod
+// that vanished without terminating may have been taken out of PodOps.
+func watched() predicate.Funcs {
+	return predicate.Funcs{
+		DeleteFunc: func(e event.DeleteEvent) bool { return e.Object.GetDeletionTimestamp() == nil },
+	}
+}

@@ -1,0 +1,222 @@
+package podlifecycle
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/controllers/podstatus"
+	"github.com/podops-dev/podops/pkg/lifecycle"
+)
+
+var now = time.Unix(1_700_000_000, 0)
+
+func newPod(edit func(*corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: "web-0", UID: "u1", ResourceVersion: "10",
+			Labels: map[string]string{appsv1alpha1.ControlLabelKey: appsv1alpha1.ControlLabelValue},
+		},
+		Spec: corev1.PodSpec{ReadinessGates: []corev1.PodReadinessGate{{ConditionType: appsv1alpha1.ServiceReadyGate}}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{
+			{Type: corev1.ContainersReady, Status: corev1.ConditionTrue},
+			{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ReadinessGatesNotReady"},
+		}},
+	}
+	edit(pod)
+	return pod
+}
+
+// preparing is a pod whose traffic is off and that only waits for operate.
+func preparing(id, operationType string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		for prefix, value := range map[string]string{
+			appsv1alpha1.OperatingLabelPrefix: "1", appsv1alpha1.OperationTypeLabelPrefix: operationType,
+			appsv1alpha1.PreCheckedLabelPrefix: "1", appsv1alpha1.PrepareLabelPrefix: "1", appsv1alpha1.PreparingLabelPrefix: "1",
+		} {
+			pod.Labels[prefix+"/"+id] = value
+		}
+		pod.Labels[appsv1alpha1.OperationPermissionLabelPrefix+"/"+operationType] = "1"
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: appsv1alpha1.ServiceReadyGate, Status: corev1.ConditionFalse})
+	}
+}
+
+type fixture struct {
+	reconciler *Reconciler
+	patches    []string
+	recorder   *events.FakeRecorder
+}
+
+// newFixture has one set of pods in the cache and another one in the API server.
+func newFixture(t *testing.T, cached, live []client.Object, patchErr error) *fixture {
+	t.Helper()
+	f := &fixture{recorder: events.NewFakeRecorder(10)}
+	writes := fake.NewClientBuilder().WithObjects(cached...).WithInterceptorFuncs(interceptor.Funcs{
+		SubResourcePatch: func(_ context.Context, _ client.Client, subresource string, object client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+			data, err := patch.Data(object)
+			if err != nil {
+				return err
+			}
+			f.patches = append(f.patches, subresource+" "+string(data))
+			object.SetUID("u1")
+			object.SetResourceVersion("11")
+			return patchErr
+		},
+	}).Build()
+	clock := clocktesting.NewFakePassiveClock(now)
+	f.reconciler = New(writes, fake.NewClientBuilder().WithObjects(live...).Build(), podstatus.New(writes, f.recorder, clock),
+		f.recorder, lifecycle.Options{}, clock)
+	return f
+}
+
+func (f *fixture) reconcile(t *testing.T) reconcile.Result {
+	t.Helper()
+	result, err := f.reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "shop", Name: "web-0"}})
+	if err != nil {
+		t.Fatalf("Reconcile: %v", err)
+	}
+	return result
+}
+
+func TestNewPodGetsGateAndAvailabilityInOneRequest(t *testing.T) {
+	f := newFixture(t, []client.Object{newPod(func(*corev1.Pod) {})}, nil, nil)
+	f.reconcile(t)
+	want := []string{`status {"metadata":{"labels":{"podopslifecycle.kusionstack.io/service-available":"1700000000000000000"},` +
+		`"resourceVersion":"10","uid":"u1"},"status":{"conditions":[{"lastTransitionTime":"2023-11-14T22:13:20Z",` +
+		`"message":"updated by PodOpsLifecycle","status":"True","type":"pod.kusionstack.io/service-ready"}]}}`}
+	if diff := cmp.Diff(want, f.patches); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+	f.reconcile(t)
+	if len(f.patches) != 1 {
+		t.Errorf("the pod is written again before the watch has shown the first write: %v", f.patches)
+	}
+}
+
+func TestNothingIsWrittenWhenNothingChanges(t *testing.T) {
+	f := newFixture(t, []client.Object{newPod(func(pod *corev1.Pod) {
+		pod.Labels[appsv1alpha1.ServiceAvailableLabelKey] = "1"
+		pod.Status.Conditions = []corev1.PodCondition{
+			{Type: corev1.PodReady, Status: corev1.ConditionTrue}, {Type: corev1.ContainersReady, Status: corev1.ConditionTrue},
+			{Type: appsv1alpha1.ServiceReadyGate, Status: corev1.ConditionTrue},
+		}
+	})}, nil, nil)
+	f.reconcile(t)
+	if len(f.patches) != 0 {
+		t.Errorf("requests: %v, want none", f.patches)
+	}
+}
+
+func TestOperateIsGrantedOnceTrafficIsOff(t *testing.T) {
+	f := newFixture(t, []client.Object{newPod(preparing("a", "update"))}, nil, nil)
+	f.reconcile(t)
+	if len(f.patches) != 1 {
+		t.Fatalf("requests: %v, want one", f.patches)
+	}
+	if got := <-f.recorder.Events; got != "Normal Operate traffic is off: operation update of id a may start" {
+		t.Errorf("event %q", got)
+	}
+}
+
+func TestPromisedPodIsLeftToBeDeleted(t *testing.T) {
+	owned := func(pod *corev1.Pod) {
+		preparing(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType)(pod)
+		controller := true
+		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "r1", Controller: &controller}}
+	}
+	f := newFixture(t, []client.Object{newPod(owned)}, nil, nil)
+	f.reconcile(t)
+	if len(f.patches) != 0 {
+		t.Errorf("requests: %v, want none", f.patches)
+	}
+}
+
+func TestPodThatLeftPodOpsIsReleased(t *testing.T) {
+	left := newPod(func(pod *corev1.Pod) {
+		preparing("a", "update")(pod)
+		delete(pod.Labels, appsv1alpha1.ControlLabelKey)
+	})
+	f := newFixture(t, nil, []client.Object{left}, nil)
+	f.reconcile(t)
+	if len(f.patches) != 1 {
+		t.Fatalf("requests: %v, want one that opens the gate", f.patches)
+	}
+}
+
+func TestConflictIsNoError(t *testing.T) {
+	for name, err := range map[string]error{
+		"conflict":  apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "web-0", errors.New("changed")),
+		"not found": apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "web-0"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, []client.Object{newPod(func(*corev1.Pod) {})}, nil, err)
+			f.reconcile(t)
+		})
+	}
+	f := newFixture(t, []client.Object{newPod(func(*corev1.Pod) {})}, nil, errors.New("no connection"))
+	if _, err := f.reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "shop", Name: "web-0"}}); err == nil {
+		t.Error("another error is swallowed")
+	}
+}
+
+func TestProblemsAreToldOnce(t *testing.T) {
+	tests := map[string]struct {
+		edit func(*corev1.Pod)
+		want string
+	}{
+		"operating without a type": {
+			edit: func(pod *corev1.Pod) { pod.Labels[appsv1alpha1.OperatingLabelPrefix+"/a"] = "1" },
+			want: "Warning InvalidLifecycle label operating.podopslifecycle.kusionstack.io/a needs " +
+				"operation-type.podopslifecycle.kusionstack.io/a: nothing progresses without the type",
+		},
+		"annotation that is no JSON": {
+			edit: func(pod *corev1.Pod) {
+				pod.Annotations = map[string]string{appsv1alpha1.AvailableConditionsAnnotationKey: "{"}
+			},
+			want: "Warning BadAvailableConditions annotation pod.kusionstack.io/available-conditions: " +
+				"decoding JSON: unexpected end of JSON input; the pod is not marked available",
+		},
+		"waiting without a gate": {
+			edit: func(pod *corev1.Pod) {
+				pod.Spec.ReadinessGates = nil
+				for prefix, value := range map[string]string{
+					appsv1alpha1.OperatingLabelPrefix: "1", appsv1alpha1.OperationTypeLabelPrefix: "update", appsv1alpha1.PreCheckLabelPrefix: "1",
+				} {
+					pod.Labels[prefix+"/a"] = value
+				}
+			},
+			want: "Warning GateMissing the pod was created without the readiness gate pod.kusionstack.io/service-ready: " +
+				"only finalizers keep traffic off while it is operated on",
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, []client.Object{newPod(tc.edit)}, nil, nil)
+			f.reconcile(t)
+			f.reconcile(t)
+			var told []string
+			for len(f.recorder.Events) > 0 {
+				if text := <-f.recorder.Events; text[:len("Warning")] == "Warning" {
+					told = append(told, text)
+				}
+			}
+			if diff := cmp.Diff([]string{tc.want}, told); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

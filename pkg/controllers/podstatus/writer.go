@@ -1,0 +1,135 @@
+// Package podstatus writes what the lifecycle decided to a pod: labels and gate in one
+// request to pods/status (design section 3).
+package podstatus
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/lifecycle"
+)
+
+// Writer sends lifecycle changes. It is safe for concurrent use.
+type Writer struct {
+	client   client.Client
+	recorder events.EventRecorder
+	clock    clock.PassiveClock
+
+	mu     sync.Mutex
+	sent   map[types.UID]write
+	pruned time.Time
+}
+
+// write is the last request for a pod that the API server accepted.
+type write struct {
+	resourceVersion string
+	at              time.Time
+}
+
+// sentTTL is how long a write is remembered. It is not forgotten when somebody has seen
+// it: the controllers read from different watches, and one may be behind the other. A
+// watch that lags by more than this costs a conflict, no more.
+const sentTTL = 2 * time.Minute
+
+// New returns a Writer that records an event on the pod for each step taken.
+func New(c client.Client, recorder events.EventRecorder, clk clock.PassiveClock) *Writer {
+	return &Writer{client: c, recorder: recorder, clock: clk, sent: map[types.UID]write{}}
+}
+
+// Seen reports whether a pod, as some cache has it, is at least as new as what this
+// Writer has written. Deciding on an older one only costs a conflict.
+func (w *Writer) Seen(pod *corev1.Pod) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	last, ok := w.sent[pod.UID]
+	if !ok {
+		return true
+	}
+	order, err := resourceversion.CompareResourceVersion(pod.ResourceVersion, last.resourceVersion)
+	return err != nil || order >= 0 || w.clock.Since(last.at) >= sentTTL
+}
+
+// Write applies a change under the condition that the pod is still at its
+// resourceVersion. A conflict means that the decision is out of date: the caller gets
+// the API error, drops the decision, and decides again when the watch delivers the
+// pod. It must not retry with a newer resourceVersion (package permit). An empty
+// change writes nothing.
+func (w *Writer) Write(ctx context.Context, pod *corev1.Pod, change lifecycle.Change) error {
+	if change.IsEmpty() {
+		return nil
+	}
+	patch, err := statusPatch(pod, change, w.clock.Now())
+	if err != nil {
+		return err
+	}
+	written := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+	if err := w.client.Status().Patch(ctx, written, client.RawPatch(types.StrategicMergePatchType, patch)); err != nil {
+		return fmt.Errorf("patching status of pod %s: %w", client.ObjectKeyFromObject(pod), err)
+	}
+	w.remember(written)
+	recordMoves(w.recorder, pod, change)
+	return nil
+}
+
+func (w *Writer) remember(pod *corev1.Pod) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.clock.Now()
+	w.sent[pod.UID] = write{resourceVersion: pod.ResourceVersion, at: now}
+	if now.Sub(w.pruned) < sentTTL {
+		return
+	}
+	w.pruned = now
+	for uid, last := range w.sent {
+		if now.Sub(last.at) >= sentTTL {
+			delete(w.sent, uid)
+		}
+	}
+}
+
+// statusPatch renders a change as a strategic merge patch: conditions merge by type,
+// so nobody else's condition is part of it. uid and resourceVersion make it
+// conditional.
+func statusPatch(pod *corev1.Pod, change lifecycle.Change, now time.Time) ([]byte, error) {
+	labels := map[string]any{}
+	for key, value := range change.Set {
+		labels[key] = value
+	}
+	for _, key := range change.Remove {
+		labels[key] = nil
+	}
+	meta := map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion}
+	if len(labels) > 0 {
+		meta["labels"] = labels
+	}
+	patch := map[string]any{"metadata": meta}
+	if change.Gate != nil {
+		status := corev1.ConditionFalse
+		if *change.Gate {
+			status = corev1.ConditionTrue
+		}
+		patch["status"] = map[string]any{"conditions": []map[string]any{{
+			"type":               appsv1alpha1.ServiceReadyGate,
+			"status":             status,
+			"lastTransitionTime": metav1.NewTime(now),
+			"message":            appsv1alpha1.ServiceReadyMessage,
+		}}}
+	}
+	data, err := json.Marshal(patch)
+	if err != nil {
+		return nil, fmt.Errorf("encoding status patch: %w", err)
+	}
+	return data, nil
+}

@@ -1,0 +1,243 @@
+package podtransitionrule
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/facts"
+	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/permit"
+	"github.com/podops-dev/podops/pkg/policy"
+	"github.com/podops-dev/podops/pkg/policy/engine"
+)
+
+const (
+	// statusInterval is the least time between two writes of a status that carry no
+	// reservation. Numbers change with every pod; people do not read that fast.
+	statusInterval = time.Second
+
+	// retryStale is how soon a namespace is looked at again whose pods have not been
+	// seen as far as a record demands. The watch is behind by milliseconds, as a rule.
+	retryStale = 50 * time.Millisecond
+
+	// distrustAfter is how long one record may demand a view that never comes.
+	// Bookmarks reach every real resourceVersion within a minute or so; a record that
+	// asks for more was not written by PodOps, and must not stop it for ever. That no
+	// watch is behind by this much, while others go on, is what permits rely on.
+	distrustAfter = 5 * time.Minute
+
+	// retryFailed is how soon rules are asked again that could not be evaluated. The
+	// machine was busy, as a rule.
+	retryFailed = 5 * time.Second
+
+	// defaultStampsAtOnce bounds the parallel requests of one round.
+	defaultStampsAtOnce = 16
+)
+
+// PodWriter writes a lifecycle change to a pod that is still at its resourceVersion.
+type PodWriter interface {
+	// Write fails with a conflict when the pod has moved on.
+	Write(ctx context.Context, pod *corev1.Pod, change lifecycle.Change) error
+
+	// Seen is false while the pod is older than what was written.
+	Seen(pod *corev1.Pod) bool
+}
+
+// StatusWriter writes the status of a PodTransitionRule that is still at its
+// resourceVersion, and returns the object as stored.
+type StatusWriter interface {
+	WriteStatus(ctx context.Context, object *appsv1alpha1.PodTransitionRule) (*appsv1alpha1.PodTransitionRule, error)
+}
+
+// Reconciler decides for one namespace at a time.
+type Reconciler struct {
+	index    *facts.Index
+	programs *programs
+	pods     PodWriter
+	statuses StatusWriter
+	recorder events.EventRecorder
+	options  lifecycle.Options
+	clock    clock.PassiveClock
+
+	// stampsAtOnce bounds the parallel requests of one round.
+	stampsAtOnce int
+
+	mu         sync.Mutex
+	lastStatus map[types.NamespacedName]time.Time
+	demands    map[types.NamespacedName]demand
+	told       map[string]map[string]string // namespace -> request key -> what its last event said
+}
+
+// demand is a record that asks for more than has been seen.
+type demand struct {
+	record *appsv1alpha1.PermitRecord
+	since  time.Time
+}
+
+// New returns a Reconciler.
+func New(
+	index *facts.Index, e *engine.Engine, pods PodWriter, statuses StatusWriter, recorder events.EventRecorder,
+	options lifecycle.Options, clk clock.PassiveClock,
+) *Reconciler {
+	return &Reconciler{
+		index: index, programs: newPrograms(e), pods: pods, statuses: statuses, recorder: recorder, options: options, clock: clk,
+		stampsAtOnce: defaultStampsAtOnce,
+		lastStatus:   map[types.NamespacedName]time.Time{},
+		demands:      map[types.NamespacedName]demand{},
+		told:         map[string]map[string]string{},
+	}
+}
+
+// Reconcile makes one round in the namespace that is the request's name.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	view := r.index.View(req.Name)
+	if view.ResourceVersion == "" {
+		return reconcile.Result{RequeueAfter: retryStale}, nil
+	}
+	if stale := r.stale(view); stale != "" {
+		ctrllog.FromContext(ctx).V(1).Info("Pods not seen far enough yet", "podTransitionRule", stale, "seen", view.ResourceVersion)
+		return reconcile.Result{RequeueAfter: retryStale}, nil
+	}
+	decided := r.decide(ctx, view)
+	plan := permit.Next(decided.budgets, decided.candidates)
+	decided.refuse(plan)
+
+	// One status that cannot be written holds back nobody who is not in its record, and
+	// one pod that cannot be stamped nobody at all.
+	wait, written, err := r.writeStatuses(ctx, view, decided, plan)
+	err = errors.Join(err, r.stamp(ctx, view, plan, written), r.touch(ctx, view, plan.Touch))
+	r.tell(view, decided)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if decided.failed {
+		wait = sooner(wait, retryFailed)
+	}
+	return reconcile.Result{RequeueAfter: wait}, nil
+}
+
+// stale returns the name of a rule whose record demands a view of the pods that is not
+// there yet, "" when there is none.
+func (r *Reconciler) stale(view facts.View) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.clock.Now()
+	stale := ""
+	for _, rule := range view.Rules {
+		key, record := keyOf(rule.Object), rule.Object.Status.Permits
+		if permit.Reaches(view.ResourceVersion, record) {
+			delete(r.demands, key)
+			continue
+		}
+		last, ok := r.demands[key]
+		if !ok || !apiequality.Semantic.DeepEqual(last.record, record) {
+			last = demand{record: record, since: now}
+			r.demands[key] = last
+		}
+		if now.Sub(last.since) < distrustAfter {
+			stale = cmp.Or(stale, rule.Object.Name)
+		}
+	}
+	return stale
+}
+
+// stamp gives the granted permits. A pod that is in a record which could not be
+// written is left for the next round.
+func (r *Reconciler) stamp(ctx context.Context, view facts.View, plan permit.Plan, written map[string]bool) error {
+	permits := map[types.UID]*lifecycle.Permits{}
+	for _, request := range plan.Grants {
+		if !recorded(plan, request.Pod.UID, written) {
+			continue
+		}
+		p, ok := permits[request.Pod.UID]
+		if !ok {
+			p = &lifecycle.Permits{PreCheck: map[string]string{}, PostCheck: map[string]string{}}
+			permits[request.Pod.UID] = p
+		}
+		if request.Stage == appsv1alpha1.StagePostCheck {
+			p.PostCheck[request.ID] = request.Generation
+		} else {
+			p.PreCheck[request.ID] = request.Generation
+		}
+	}
+	var group errgroup.Group
+	group.SetLimit(r.stampsAtOnce)
+	for _, uid := range slices.Sorted(maps.Keys(permits)) {
+		p := permits[uid]
+		pod := view.Pod(uid)
+		if pod == nil || !r.pods.Seen(pod) {
+			continue
+		}
+		group.Go(func() error {
+			change := lifecycle.Advance(lifecycle.FactsOf(pod), *p, r.options, r.clock.Now())
+			return r.write(ctx, pod, change)
+		})
+	}
+	return group.Wait()
+}
+
+// recorded: every record that has to hold the pod does.
+func recorded(plan permit.Plan, uid types.UID, written map[string]bool) bool {
+	return !slices.ContainsFunc(plan.NeedsRecords[uid], func(name string) bool {
+		_, adds := plan.Reserve[name]
+		return adds && !written[name]
+	})
+}
+
+// touch renews the generation of pods that hold a reservation and are withheld, so
+// that no late stamp can hit them and the slot is free again.
+func (r *Reconciler) touch(ctx context.Context, view facts.View, uids []types.UID) error {
+	var failed []error
+	for _, uid := range uids {
+		pod := view.Pod(uid)
+		if pod == nil || !r.pods.Seen(pod) {
+			continue
+		}
+		failed = append(failed, r.write(ctx, pod, lifecycle.Renew(lifecycle.FactsOf(pod), r.clock.Now())))
+	}
+	return errors.Join(failed...)
+}
+
+// write sends a change. A pod that has moved on is no error: the watch brings it.
+func (r *Reconciler) write(ctx context.Context, pod *corev1.Pod, change lifecycle.Change) error {
+	err := r.pods.Write(ctx, pod, change)
+	if err == nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return fmt.Errorf("stamping: %w", err)
+}
+
+func keyOf(object *appsv1alpha1.PodTransitionRule) types.NamespacedName {
+	return types.NamespacedName{Namespace: object.Namespace, Name: object.Name}
+}
+
+// refuse files the requests that got no slot with the withheld ones.
+func (d *decision) refuse(plan permit.Plan) {
+	for _, refusal := range plan.Refused {
+		object := d.objects[refusal.Rule.Object.Name]
+		for _, prepared := range object.rules {
+			if prepared.id != refusal.Rule {
+				continue
+			}
+			reason := reasonOf(prepared, refusal.Request, policy.CodeNoRoom, object.rooms[prepared.spec.Name])
+			d.withheld[refusal.Request.Key()] = append(d.withheld[refusal.Request.Key()], reason)
+		}
+	}
+}

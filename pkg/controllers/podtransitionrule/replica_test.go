@@ -1,0 +1,350 @@
+package podtransitionrule
+
+import (
+	"context"
+	"maps"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/facts"
+	"github.com/podops-dev/podops/pkg/lifecycle"
+)
+
+// replica is one process of the manager: an index that is behind the server, and the
+// real Reconciler, whose writes wait until the schedule says what becomes of them.
+type replica struct {
+	world      *world
+	index      *facts.Index
+	store      podStore
+	reconciler *Reconciler
+	ctx        context.Context
+	kill       context.CancelFunc
+
+	// How many events of each history the replica has seen.
+	pods, rules int
+
+	// queued, or due at a time: what the queue of the controller holds.
+	queued bool
+	due    time.Time
+
+	// A round is open while running; parked is the write that it waits for.
+	running bool
+	parked  *call
+	calls   chan call
+	results chan outcome
+
+	// basis is what the open round decides from.
+	basis basis
+
+	// sent is what podstatus.Writer remembers. A round stamps one pod while it looks at
+	// the next, hence the lock.
+	sentLock sync.Mutex
+	sent     map[types.UID]int
+
+	// owners are the workloads as the replica has seen them.
+	owners map[types.UID]facts.Owner
+}
+
+// podStore is what a reflector writes to.
+type podStore interface {
+	cache.ReflectorStore
+	cache.ReflectorBookmarkStore
+}
+
+// basis is what a decision was made from.
+type basis struct {
+	// pods is the resourceVersion up to which the pods had been seen.
+	pods int
+
+	// rules are the generations of the rules, by UID.
+	rules map[types.UID]int64
+
+	owners map[types.UID]facts.Owner
+}
+
+// call is a write that has not reached the server yet.
+type call struct {
+	apply func() error
+	reply chan error
+}
+
+type outcome struct {
+	result reconcile.Result
+	err    error
+}
+
+// fate is what becomes of a write.
+type fate string
+
+const (
+	fateAccepted fate = "accepted"
+	fateConflict fate = "conflict"         // refused, although nothing is wrong with it
+	fateLost     fate = "lost"             // never arrives
+	fateUnheard  fate = "unheard"          // arrives, and the answer is lost
+	fateLate     fate = "arrives later"    // given up by the client, and arrives later
+	fateKilled   fate = "killed before it" // the process dies with the request unsent
+	fateKilling  fate = "killed after it"  // the process dies with the answer unread
+)
+
+func fates() []fate {
+	return []fate{fateAccepted, fateAccepted, fateAccepted, fateConflict, fateLost, fateUnheard, fateLate, fateKilled, fateKilling}
+}
+
+var errTimeout error = apierrors.NewTimeoutError("the server is slow", 1)
+
+// newReplica starts a process. It has listed the pods and the rules as they were after
+// so many events.
+func newReplica(w *world, pods, rules int) *replica {
+	r := &replica{world: w, pods: pods, calls: make(chan call), results: make(chan outcome), sent: map[types.UID]int{}}
+	r.ctx, r.kill = context.WithCancel(ctrllog.IntoContext(context.Background(), logr.Discard()))
+	r.index = facts.NewIndex(func(string) { r.queued = true })
+	store, ok := r.index.PodStore().(podStore)
+	if !ok {
+		panic("the store takes no bookmarks")
+	}
+	r.store = store
+	r.reconciler = New(r.index, w.engine, r, r, &events.FakeRecorder{}, lifecycle.Options{}, worldClock{w})
+	r.reconciler.stampsAtOnce = 1 // one write at a time, so that a schedule means one thing
+	r.setOwners()
+	r.watchRules(rules)
+	r.list(pods)
+	r.queued = true
+	return r
+}
+
+// setOwners delivers the workloads.
+func (r *replica) setOwners() {
+	r.owners = maps.Clone(r.world.owners)
+	for _, owner := range r.owners {
+		r.index.SetOwner(owner)
+	}
+}
+
+// watchRules delivers more events of rules.
+func (r *replica) watchRules(more int) {
+	for range more {
+		event := r.world.server.ruleHistory[r.rules]
+		r.rules++
+		if event.gone {
+			r.index.DeleteRule(keyOf(event.rule))
+			continue
+		}
+		r.index.SetRule(event.rule)
+	}
+}
+
+// watchPods delivers more events of pods.
+func (r *replica) watchPods(more int) {
+	for range more {
+		event := r.world.server.podHistory[r.pods]
+		r.pods++
+		err := r.store.Update(event.pod)
+		if event.gone {
+			err = r.store.Delete(event.pod)
+		}
+		if err != nil {
+			panic(err)
+		}
+	}
+}
+
+// list replaces the pods by those after so many events.
+func (r *replica) list(events int) {
+	s := r.world.server
+	var objects []any
+	for _, pod := range s.podsAt(events) {
+		objects = append(objects, pod)
+	}
+	version := s.version
+	if events < len(s.podHistory) {
+		version = s.podHistory[events].version - 1
+	}
+	if err := r.store.Replace(objects, strconv.Itoa(version)); err != nil {
+		panic(err)
+	}
+	r.pods = events
+}
+
+// bookmark tells a replica that has seen every event how far that is.
+func (r *replica) bookmark() {
+	if err := r.store.Bookmark(strconv.Itoa(r.world.server.version)); err != nil {
+		panic(err)
+	}
+}
+
+// catchUp delivers everything.
+func (r *replica) catchUp() {
+	r.watchRules(len(r.world.server.ruleHistory) - r.rules)
+	r.watchPods(len(r.world.server.podHistory) - r.pods)
+	r.bookmark()
+}
+
+// start opens a round and runs it to its first write, or to its end.
+func (r *replica) start() {
+	r.queued, r.due = false, time.Time{}
+	r.basis = r.basisNow()
+	r.running = true
+	go func() {
+		result, err := r.reconciler.Reconcile(r.ctx, requestFor(simNamespace))
+		r.results <- outcome{result, err}
+	}()
+	r.await()
+}
+
+func (r *replica) basisNow() basis {
+	view := r.index.View(simNamespace)
+	now := basis{rules: map[types.UID]int64{}, owners: r.owners}
+	now.pods, _ = strconv.Atoi(view.ResourceVersion) // "" before the first list: nothing is decided then
+	for _, rule := range view.Rules {
+		now.rules[rule.Object.UID] = rule.Object.Generation
+	}
+	return now
+}
+
+// await runs the round until it wants to write, or ends.
+func (r *replica) await() {
+	select {
+	case c := <-r.calls:
+		r.parked = &c
+	case done := <-r.results:
+		r.running, r.parked = false, nil
+		switch {
+		case done.err != nil:
+			r.queued = true
+		case done.result.RequeueAfter > 0:
+			r.due = r.world.now.Add(done.result.RequeueAfter)
+		}
+		r.world.seen.round(done)
+	}
+}
+
+// resume decides over the parked write and runs the round on.
+func (r *replica) resume(f fate) {
+	err := errTimeout
+	switch f {
+	case fateAccepted:
+		err = r.parked.apply()
+	case fateConflict:
+		err = errConflict()
+	case fateUnheard, fateKilling:
+		_ = r.parked.apply() // nobody hears what came of it
+	case fateLate:
+		r.world.late = append(r.world.late, r.parked.apply)
+	case fateLost, fateKilled:
+	}
+	if f == fateKilled || f == fateKilling {
+		r.die()
+		return
+	}
+	parked := r.parked
+	r.parked = nil
+	parked.reply <- err
+	r.await()
+}
+
+// die ends the process: no write of it is sent any more.
+func (r *replica) die() {
+	r.kill()
+	if r.parked != nil {
+		r.parked.reply <- context.Canceled
+		r.parked = nil
+	}
+	for r.running {
+		select {
+		case c := <-r.calls:
+			c.reply <- context.Canceled
+		case <-r.results:
+			r.running = false
+		}
+	}
+}
+
+// finish runs the open round, or a new one, to its end with every write accepted.
+func (r *replica) finish() {
+	if !r.running {
+		r.start()
+	}
+	for r.running {
+		r.resume(fateAccepted)
+	}
+}
+
+func (r *replica) send(apply func() error) error {
+	c := call{apply: apply, reply: make(chan error)}
+	r.calls <- c
+	return <-c.reply
+}
+
+// Write implements PodWriter.
+func (r *replica) Write(_ context.Context, pod *corev1.Pod, change lifecycle.Change) error {
+	if change.IsEmpty() {
+		return nil
+	}
+	from, version := r.basis, 0
+	err := r.send(func() (err error) {
+		version, err = r.world.write(from, pod, change)
+		return err
+	})
+	if err == nil {
+		r.sentLock.Lock()
+		r.sent[pod.UID] = version
+		r.sentLock.Unlock()
+	}
+	return err
+}
+
+// Seen implements PodWriter.
+func (r *replica) Seen(pod *corev1.Pod) bool {
+	version, err := strconv.Atoi(pod.ResourceVersion)
+	r.sentLock.Lock()
+	defer r.sentLock.Unlock()
+	return err == nil && version >= r.sent[pod.UID]
+}
+
+// WriteStatus implements StatusWriter.
+func (r *replica) WriteStatus(_ context.Context, object *appsv1alpha1.PodTransitionRule) (*appsv1alpha1.PodTransitionRule, error) {
+	from := r.basis
+	var stored *appsv1alpha1.PodTransitionRule
+	err := r.send(func() (err error) {
+		stored, err = r.world.writeStatus(from, object)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return stored, nil
+}
+
+// worldClock is the clock on the wall, which all replicas share.
+type worldClock struct{ world *world }
+
+func (c worldClock) Now() time.Time                  { return c.world.now }
+func (c worldClock) Since(t time.Time) time.Duration { return c.world.now.Sub(t) }
+
+// seen counts what the schedules came across, so that a test can tell that it tested
+// something.
+type seen struct {
+	worlds int
+
+	permits, conflicts, stale, late, touches, killed, failed int
+}
+
+func (s *seen) round(done outcome) {
+	if done.err != nil {
+		s.failed++
+	}
+	if done.result.RequeueAfter == retryStale {
+		s.stale++
+	}
+}

@@ -1,0 +1,429 @@
+package podtransitionrule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/policy"
+	"github.com/podops-dev/podops/pkg/policy/engine"
+	"github.com/podops-dev/podops/test/builders"
+)
+
+func names(from, to int) []string {
+	all := []string{}
+	for i := from; i < to; i++ {
+		all = append(all, web(i).Obj().Name)
+	}
+	return all
+}
+
+// TestRound: which pods one round permits.
+func TestRound(t *testing.T) {
+	for name, tc := range map[string]struct {
+		rules   map[string][]appsv1alpha1.TransitionRule
+		options engine.Options
+		want    []string
+	}{
+		"no rules": {want: names(0, 4)},
+		"one of four may go, the oldest": {
+			rules: map[string][]appsv1alpha1.TransitionRule{"web": {atMostUnavailable("one", "1")}}, want: names(0, 1),
+		},
+		"a slot goes to a pod that passes everything else": {
+			rules: map[string][]appsv1alpha1.TransitionRule{"web": {atMostUnavailable("one", "1")}, "zone": {labelled("approved", "third")}}, want: names(2, 3),
+		},
+		"two objects take the same pod": {
+			rules: map[string][]appsv1alpha1.TransitionRule{"a": {atMostUnavailable("one", "1")}, "b": {atMostUnavailable("one", "1")}}, want: names(0, 1),
+		},
+		"a disabled rule": {
+			rules: map[string][]appsv1alpha1.TransitionRule{"web": {func() appsv1alpha1.TransitionRule {
+				rule := labelled("approved", "third")
+				rule.Disabled = true
+				return rule
+			}()}}, want: names(0, 4),
+		},
+		"rules that are not enforced": {
+			rules: map[string][]appsv1alpha1.TransitionRule{"web": {
+				enforced(labelled("approved", "third"), appsv1alpha1.EnforcementWarn), enforced(atMostUnavailable("one", "1"), appsv1alpha1.EnforcementDryRun),
+			}}, want: names(0, 4),
+		},
+		"a rule of the other stage": {rules: map[string][]appsv1alpha1.TransitionRule{"web": {inPostCheck(labelled("approved", "none"))}}, want: names(0, 4)},
+		"rules that do not compile and are not enforced": {
+			rules: map[string][]appsv1alpha1.TransitionRule{"web": {
+				{Name: "nothing", Enforcement: appsv1alpha1.EnforcementWarn}, {Name: "more", Enforcement: appsv1alpha1.EnforcementDryRun},
+			}}, want: names(0, 4),
+		},
+		"a rule that cannot be evaluated and is not enforced": {
+			rules:   map[string][]appsv1alpha1.TransitionRule{"web": {enforced(labelled("approved", "third"), appsv1alpha1.EnforcementDryRun)}},
+			options: engine.Options{Timeout: 1}, want: names(0, 4),
+		},
+		"a rule that does not compile, of PostCheck": {
+			rules: map[string][]appsv1alpha1.TransitionRule{"web": {{Name: "nothing", Stage: appsv1alpha1.StagePostCheck}}}, want: names(0, 4),
+		},
+		"a rule that does not compile, of a stage that nobody knows": {
+			rules: map[string][]appsv1alpha1.TransitionRule{"web": {{Name: "nothing", Stage: "Later"}}}, want: names(0, 0),
+		},
+		"a rule that does not compile, of a stage by its old name": {
+			rules: map[string][]appsv1alpha1.TransitionRule{"web": {{Name: "nothing", Stage: "PreTrafficOff"}}}, want: names(0, 0),
+		},
+		"a rule that does not compile": {rules: map[string][]appsv1alpha1.TransitionRule{"web": {{Name: "nothing"}}}, want: names(0, 0)},
+		"a rule of a kind that is not evaluated": {
+			rules: map[string][]appsv1alpha1.TransitionRule{"web": {{Name: "module", Rego: &appsv1alpha1.RegoRule{Module: "package rule\nallow := true"}}}}, want: names(0, 0),
+		},
+		"a rule that cannot be evaluated": {
+			rules: map[string][]appsv1alpha1.TransitionRule{"web": {labelled("approved", "third")}}, options: engine.Options{Timeout: 1}, want: names(0, 0),
+		},
+		"a budget that cannot be evaluated": {
+			rules: map[string][]appsv1alpha1.TransitionRule{"web": {atMostUnavailable("one", "1")}}, options: engine.Options{Timeout: 1}, want: names(0, 0),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStation(t, tc.options)
+			s.put(waits(0).Obj(), waits(1).Obj(), waits(2).Label("third", "yes").Obj(), waits(3).Obj())
+			for object, rules := range tc.rules {
+				s.rules(object, rules...)
+			}
+			s.round()
+			if diff := cmp.Diff(tc.want, append([]string{}, s.permitted()...)); diff != "" {
+				t.Errorf("permitted pods differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestRoundBeforeThePodsAreListed decides nothing: every count would be too low.
+func TestRoundBeforeThePodsAreListed(t *testing.T) {
+	s := newStation(t, engine.Options{})
+	s.must(s.store.Replace([]any{waits(0).Obj()}, ""))
+	if result := s.round(); result.RequeueAfter != retryStale || len(s.permitted()) > 0 {
+		t.Errorf("comes back after %s, permitted %v", result.RequeueAfter, s.stamped)
+	}
+}
+
+// TestPostCheck: a pod that was operated on comes back when its PostCheck rules pass,
+// whatever the rules of PreCheck say.
+func TestPostCheck(t *testing.T) {
+	s := newStation(t, engine.Options{})
+	s.rules("web", inPostCheck(labelled("checked", "checked")), labelled("approved", "none"))
+	finished := builders.MakePod("web-000").Label("app", "web").UnreadyByGate(builders.Epoch).Finished("a", "upgrade", builders.Epoch)
+	s.put(finished.Obj())
+	s.round()
+	if got := s.permitted(); len(got) > 0 {
+		t.Fatalf("permitted %v, which is not checked", got)
+	}
+	s.put(finished.Label("checked", "yes").Obj())
+	s.round()
+	if diff := cmp.Diff(names(0, 1), s.permitted()); diff != "" {
+		t.Errorf("permitted pods differ (-want +got):\n%s", diff)
+	}
+	var labels []string
+	for key := range s.pods["web-000"].Labels {
+		labels = append(labels, key)
+	}
+	slices.Sort(labels)
+	want := []string{"app", "checked", appsv1alpha1.ControlLabelKey, appsv1alpha1.ServiceAvailableLabelKey}
+	if diff := cmp.Diff(want, labels); diff != "" {
+		t.Errorf("labels afterwards differ (-want +got):\n%s", diff)
+	}
+}
+
+// TestAnEvaluationThatFailedIsRepeated: nothing changes, and still it is asked again.
+func TestAnEvaluationThatFailedIsRepeated(t *testing.T) {
+	s := newStation(t, engine.Options{})
+	s.rules("web", labelled("approved", "app"))
+	s.put(waits(0).Label("app", "web").Obj())
+	s.rules("web", labelled("approved", "approved"))
+	s.put(waits(0).Label("approved", "yes").Obj())
+	s.reconciler.programs.of(t.Context(), s.object("web"))
+	asked := s.intercept("web")
+	asked.fail = errors.New("the machine is busy")
+	if result := s.round(); result.RequeueAfter != retryFailed {
+		t.Errorf("comes back after %s, want %s", result.RequeueAfter, retryFailed)
+	}
+	asked.fail = nil
+	s.step(retryFailed)
+	if diff := cmp.Diff(names(0, 1), s.permitted()); diff != "" {
+		t.Errorf("permitted pods differ (-want +got):\n%s", diff)
+	}
+	if condition := s.object("web").Status.Conditions[0]; condition.Reason != appsv1alpha1.ReasonEvaluated {
+		t.Errorf("the condition still says %s", condition.Message)
+	}
+}
+
+// counter is a program that counts the requests that it is asked about.
+type counter struct {
+	program
+	asked []string
+	calls int
+	fail  error
+}
+
+func (c *counter) Evaluate(
+	ctx context.Context, stage appsv1alpha1.TransitionStage, counts policy.Counts, requests []policy.Request,
+) (policy.Result, error) {
+	c.calls++
+	for _, request := range requests {
+		c.asked = append(c.asked, request.Pod.Name)
+	}
+	if c.fail != nil {
+		return policy.Result{}, c.fail
+	}
+	return c.program.Evaluate(ctx, stage, counts, requests)
+}
+
+// intercept puts a counter before the one rule of an object.
+func (s *station) intercept(object string) *counter {
+	s.t.Helper()
+	rules := s.reconciler.programs.of(s.t.Context(), s.object(object))
+	if len(rules) != 1 {
+		s.t.Fatalf("%d rules, want one", len(rules))
+	}
+	c := &counter{program: rules[0].program}
+	rules[0].program = c
+	return c
+}
+
+func (c *counter) since() []string {
+	asked := append([]string{}, c.asked...)
+	slices.Sort(asked)
+	c.asked = nil
+	return asked
+}
+
+// TestAnUnchangedRequestIsNotAskedAgain: a round asks only about the requests whose pods
+// have changed in what rules can see.
+func TestAnUnchangedRequestIsNotAskedAgain(t *testing.T) {
+	for name, rule := range map[string]appsv1alpha1.TransitionRule{
+		"labelCheck": labelled("approved", "approved"), "availablePolicy": atMostUnavailable("none", "1"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStation(t, engine.Options{})
+			s.rules("web", rule)
+			asked := s.intercept("web")
+			step := func(what string, change func(), want []string) {
+				t.Helper()
+				change()
+				s.step(time.Second)
+				if diff := cmp.Diff(want, asked.since()); diff != "" {
+					t.Errorf("%s: asked about (-want +got):\n%s", what, diff)
+				}
+			}
+			// web-009 is unavailable for good, so that nobody ever passes.
+			s.put(web(9).Unready(builders.Epoch).Obj())
+			step("all are new", func() { s.put(waits(0).Obj(), waits(1).Obj(), waits(2).Obj()) }, names(0, 3))
+			step("nothing changes", func() {}, []string{})
+			step("a heartbeat", func() { s.put(waits(0).Annotation("beat", "1").Obj()) }, []string{})
+			step("a label", func() { s.put(waits(1).Label("zone", "b").Obj()) }, names(1, 2))
+			step("another request of the same pod", func() { s.put(waits(2).Waiting("b", "delete", builders.Epoch).Obj()) }, append(names(2, 3), names(2, 3)...))
+			step("one leaves", func() { s.put(web(2).Obj()) }, []string{})
+			step("and comes back", func() { s.put(waits(2).Obj()) }, names(2, 3))
+			step("all leave", func() { s.put(web(0).Obj(), web(1).Obj(), web(2).Obj()) }, []string{})
+			if got := len(s.reconciler.programs.of(t.Context(), s.object("web"))[0].memo.verdicts); got != 0 {
+				t.Errorf("%d verdicts are remembered of requests that are gone", got)
+			}
+		})
+	}
+}
+
+// TestNothingIsRememberedThatCannotBeRecalled: the verdict of a bound that is not
+// enforced depends on numbers that change all the time.
+func TestNothingIsRememberedThatCannotBeRecalled(t *testing.T) {
+	s := newStation(t, engine.Options{})
+	s.rules("web", enforced(atMostUnavailable("one", "1"), appsv1alpha1.EnforcementWarn))
+	for i := range 20 {
+		s.put(waits(i).Obj())
+		s.step(time.Second)
+	}
+	if got := len(s.reconciler.programs.of(t.Context(), s.object("web"))[0].memo.verdicts); got != 0 {
+		t.Errorf("%d verdicts are remembered", got)
+	}
+}
+
+// TestNothingIsKeptOfWhatIsGone: the maps of a Reconciler do not grow with what was.
+func TestNothingIsKeptOfWhatIsGone(t *testing.T) {
+	s := newStation(t, engine.Options{})
+	for i := range 5 {
+		name := "web-" + strconv.Itoa(i)
+		s.rules(name, labelled("approved", "approved"), atMostUnavailable("one", "1"))
+		s.put(waits(i).Obj())
+		s.round()
+		demanding := s.object(name).DeepCopy()
+		demanding.ResourceVersion, demanding.Status.Permits = s.next(), &appsv1alpha1.PermitRecord{ViewResourceVersion: "99999999"}
+		s.index.SetRule(demanding)
+		s.round()
+		s.index.DeleteRule(keyOf(demanding))
+		s.must(s.store.Delete(s.pods[waits(i).Obj().Name]))
+		s.round()
+	}
+	r := s.reconciler
+	if sizes := []int{len(r.lastStatus), len(r.demands), len(r.told), len(r.programs.objects)}; !slices.Equal(sizes, []int{0, 0, 0, 0}) {
+		t.Errorf("statuses, demands, events and programs: %v are left", sizes)
+	}
+	if got := s.index.Namespaces(); len(got) > 0 {
+		t.Errorf("facts of %v are left", got)
+	}
+}
+
+// TestAPodThatCannotBeWritten holds back nobody else, and the round is repeated.
+func TestAPodThatCannotBeWritten(t *testing.T) {
+	s := newStation(t, engine.Options{})
+	s.rules("web", atMostUnavailable("all", "100%"))
+	for i := range 40 {
+		s.put(waits(i).Obj())
+	}
+	denied := errors.New("denied by a policy of somebody")
+	s.refuse = func(pod string) error {
+		switch pod {
+		case "web-003":
+			return denied
+		case "web-005":
+			return fmt.Errorf("patching: %w", errConflict())
+		}
+		return nil
+	}
+	_, err := s.reconciler.Reconcile(t.Context(), requestFor("default"))
+	if !errors.Is(err, denied) {
+		t.Errorf("got %v, want that it was denied", err)
+	}
+	want := slices.DeleteFunc(names(0, 40), func(name string) bool { return name == "web-003" || name == "web-005" })
+	if diff := cmp.Diff(want, s.permitted()); diff != "" {
+		t.Errorf("permitted pods differ (-want +got):\n%s", diff)
+	}
+}
+
+// TestAConflictIsNoError: the watch brings the pod, and with it the next round.
+func TestAConflictIsNoError(t *testing.T) {
+	s := newStation(t, engine.Options{})
+	s.put(waits(0).Obj())
+	s.refuse = func(string) error { return fmt.Errorf("patching: %w", errConflict()) }
+	if result := s.round(); result.RequeueAfter != 0 {
+		t.Errorf("comes back after %s", result.RequeueAfter)
+	}
+}
+
+// TestARecordThatDemandsWhatNeverComes stops the namespace, but not for ever; and it is
+// replaced, so that it stops nobody else.
+func TestARecordThatDemandsWhatNeverComes(t *testing.T) {
+	for name, record := range map[string]appsv1alpha1.PermitRecord{
+		"a view from the future":    {ViewResourceVersion: "999999999"},
+		"a view that is no version": {ViewResourceVersion: "soon"},
+		"a pod from the future":     {Reserved: []appsv1alpha1.ReservedPod{{UID: "web-001-uid", Name: "web-001", ResourceVersion: "999999999"}}},
+		"a pod without a version":   {Reserved: []appsv1alpha1.ReservedPod{{UID: "nobody"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStation(t, engine.Options{})
+			s.rules("web", atMostUnavailable("one", "1"))
+			s.put(waits(0).Obj(), waits(1).Obj())
+			object := s.object("web").DeepCopy()
+			object.ResourceVersion, object.Status.Permits = s.next(), &record
+			s.index.SetRule(object)
+			for _, d := range []time.Duration{0, time.Minute, distrustAfter - time.Minute - time.Nanosecond} {
+				if result := s.step(d); result.RequeueAfter != retryStale || len(s.written()) > 0 || len(s.permitted()) > 0 {
+					t.Fatalf("%s later it goes on: comes back after %s", d, result.RequeueAfter)
+				}
+			}
+			s.step(time.Nanosecond)
+			if diff := cmp.Diff(names(0, 1), s.permitted()); diff != "" {
+				t.Errorf("permitted pods differ (-want +got):\n%s", diff)
+			}
+			next := s.object("web").Status.Permits
+			if fresh := s.index.View("default").ResourceVersion; !reached(fresh, next) {
+				t.Errorf("at %s the record still demands %+v", fresh, next)
+			}
+		})
+	}
+}
+
+func reached(version string, record *appsv1alpha1.PermitRecord) bool {
+	seen, err := strconv.Atoi(version)
+	demand, bad := strconv.Atoi("0" + record.ViewResourceVersion)
+	return err == nil && bad == nil && demand <= seen
+}
+
+// TestEventsSayWhatIsNew: an event for each rule that a pod begins to wait for, and none
+// while it goes on waiting.
+func TestEventsSayWhatIsNew(t *testing.T) {
+	s := newStation(t, engine.Options{})
+	s.rules("web", labelled("approved", "approved"), atMostUnavailable("one", "1"))
+	s.rules("other", enforced(labelled("audited", "audited"), appsv1alpha1.EnforcementWarn), enforced(labelled("tried", "tried"), appsv1alpha1.EnforcementDryRun))
+	s.put(web(9).Unready(builders.Epoch).Obj(), waits(0).Obj())
+	step := func(what string, change func(), want ...string) {
+		t.Helper()
+		change()
+		s.step(time.Second)
+		if diff := cmp.Diff(want, s.told()); diff != "" {
+			t.Errorf("%s: events differ (-want +got):\n%s", what, diff)
+		}
+	}
+	warning := `Warning WouldWithhold operation upgrade of id a would wait for rule other/audited (LabelMismatch), were it enforced: label audited is missing, "yes" is required`
+	step("the pod begins to wait", func() {},
+		`Normal Withheld operation upgrade of id a waits for rule web/approved (LabelMismatch): label approved is missing, "yes" is required`, warning)
+	step("it goes on waiting", func() { s.put(waits(0).Label("zone", "b").Obj()) })
+	step("numbers change", func() { s.put(web(8).Obj()) })
+	step("it waits for another rule", func() { s.put(waits(0).Label("approved", "yes").Obj()) },
+		`Normal Withheld operation upgrade of id a waits for rule web/one (NoRoom): 1 of 3 pods are unavailable, the limit is 1 (maxUnavailable 1)`, warning)
+	step("numbers change again", func() { s.put(web(7).Obj()) })
+	step("it is permitted", func() { s.put(web(9).Obj()) }, warning)
+	step("it no longer waits", func() {})
+}
+
+// TestManyNamespacesAtOnce is for the race detector: rounds of several namespaces, the
+// watches of all of them, and permits in parallel.
+func TestManyNamespacesAtOnce(t *testing.T) {
+	s := newStation(t, engine.Options{})
+	const namespaces, pods = 4, 20
+	var group sync.WaitGroup
+	for n := range namespaces {
+		name := fmt.Sprintf("ns-%d", n)
+		rule := s.ruleIn(name)
+		s.index.SetRule(rule)
+		for i := range pods {
+			pod := waits(i).Namespace(name).UID(types.UID(fmt.Sprintf("%s-%d", name, i))).Obj()
+			pod.Name = name + "-" + pod.Name
+			s.put(pod)
+		}
+	}
+	for n := range namespaces {
+		group.Go(func() {
+			for range 5 {
+				if _, err := s.reconciler.Reconcile(t.Context(), requestFor(fmt.Sprintf("ns-%d", n))); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		group.Go(func() {
+			for i := range pods {
+				s.mu.Lock()
+				s.put(s.pods[fmt.Sprintf("ns-%d-web-%03d", n, i)])
+				s.mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
+	for n := range namespaces {
+		s.must(func() error {
+			_, err := s.reconciler.Reconcile(t.Context(), requestFor(fmt.Sprintf("ns-%d", n)))
+			return err
+		}())
+	}
+	if got := len(slices.Compact(s.permitted())); got != namespaces*pods/2 {
+		t.Errorf("%d pods permitted, want half of %d", got, namespaces*pods)
+	}
+}
+
+func (s *station) ruleIn(namespace string) *appsv1alpha1.PodTransitionRule {
+	s.rules("template", atMostUnavailable("half", "50%"))
+	rule := s.object("template").DeepCopy()
+	s.index.DeleteRule(keyOf(rule))
+	rule.Namespace, rule.UID, rule.ResourceVersion = namespace, types.UID(namespace), s.next()
+	return rule
+}

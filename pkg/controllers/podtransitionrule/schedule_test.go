@@ -1,0 +1,249 @@
+package podtransitionrule
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"pgregory.net/rapid"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/permit"
+)
+
+func (w *world) drawReplica(t *rapid.T) int {
+	return rapid.IntRange(0, len(w.replicas)-1).Draw(t, "replica")
+}
+
+// WatchPods delivers some events of pods to one replica.
+func (w *world) WatchPods(t *rapid.T) {
+	r := w.replicas[w.drawReplica(t)]
+	left := len(w.server.podHistory) - r.pods
+	if left == 0 {
+		t.Skip("it has seen everything")
+	}
+	r.watchPods(left - min(left, drawLag(t)))
+}
+
+// WatchRules delivers some events of rules to one replica.
+func (w *world) WatchRules(t *rapid.T) {
+	r := w.replicas[w.drawReplica(t)]
+	left := len(w.server.ruleHistory) - r.rules
+	if left == 0 {
+		t.Skip("it has seen everything")
+	}
+	r.watchRules(left - min(left, drawLag(t)))
+}
+
+// drawLag is how many events of a history do not get through yet.
+func drawLag(t *rapid.T) int { return rapid.SampledFrom([]int{0, 0, 1, 2, 5, 20}).Draw(t, "lag") }
+
+// WatchAll delivers everything to one replica.
+func (w *world) WatchAll(t *rapid.T) { w.replicas[w.drawReplica(t)].catchUp() }
+
+// WatchOwners delivers the workloads to one replica.
+func (w *world) WatchOwners(t *rapid.T) { w.replicas[w.drawReplica(t)].setOwners() }
+
+// Relist breaks the watch of one replica: it lists, from a cache that is behind.
+func (w *world) Relist(t *rapid.T) {
+	r := w.replicas[w.drawReplica(t)]
+	left := len(w.server.podHistory) - r.pods
+	r.list(len(w.server.podHistory) - min(left, drawLag(t)))
+}
+
+// Round runs a round of one replica to its end.
+func (w *world) Round(t *rapid.T) {
+	r := w.replicas[w.drawReplica(t)]
+	if !r.running && !r.queued && r.due.IsZero() {
+		t.Skip("nothing is queued")
+	}
+	r.finish()
+}
+
+// FreshRound is one that has seen everything.
+func (w *world) FreshRound(t *rapid.T) {
+	r := w.replicas[w.drawReplica(t)]
+	if !r.running {
+		r.catchUp()
+	}
+	r.finish()
+}
+
+// Step opens a round of one replica, or decides over one write of it.
+func (w *world) Step(t *rapid.T) {
+	i := w.drawReplica(t)
+	r := w.replicas[i]
+	if !r.running && !r.queued && r.due.IsZero() {
+		t.Skip("nothing is queued")
+	}
+	if !r.running {
+		r.start()
+		return
+	}
+	w.resume(t, i, rapid.SampledFrom(fates()).Draw(t, "fate"))
+}
+
+// Race lets all replicas make a round at once, each from what it has seen by then.
+func (w *world) Race(t *rapid.T) {
+	for i, r := range w.replicas {
+		pods, rules := len(w.server.podHistory)-r.pods, len(w.server.ruleHistory)-r.rules
+		r.watchPods(pods - min(pods, drawLag(t)))
+		r.watchRules(rules - min(rules, drawLag(t)/4))
+		if !w.replicas[i].running {
+			r.start()
+		}
+	}
+	for {
+		var open []int
+		for i, r := range w.replicas {
+			if r.running {
+				open = append(open, i)
+			}
+		}
+		if len(open) == 0 {
+			return
+		}
+		w.resume(t, rapid.SampledFrom(open).Draw(t, "replica"), rapid.SampledFrom(fates()).Draw(t, "fate"))
+	}
+}
+
+// resume decides over a write, and starts a new process in place of one that died.
+func (w *world) resume(t *rapid.T, i int, f fate) {
+	w.replicas[i].resume(f)
+	if f == fateKilled || f == fateKilling {
+		w.seen.killed++
+		pods, rules := len(w.server.podHistory), len(w.server.ruleHistory)
+		// Nobody can respect a rule of which he has never heard.
+		w.replicas[i] = newReplica(w, pods-min(pods, drawLag(t)), max(w.born, rules-drawLag(t)))
+	}
+}
+
+// Late lets a write arrive whose client gave up on it.
+func (w *world) Late(t *rapid.T) {
+	if len(w.late) == 0 {
+		t.Skip("nothing is under way")
+	}
+	i := rapid.IntRange(0, len(w.late)-1).Draw(t, "late")
+	apply := w.late[i]
+	w.late = slices.Delete(w.late, i, i+1)
+	if apply() == nil {
+		w.seen.late++
+	}
+}
+
+// Pass is what happens between any two actions: some time passes.
+func (w *world) Pass(t *rapid.T) {
+	w.now = w.now.Add(statusInterval / 3)
+	w.checkRecords(t)
+}
+
+// settleRounds bounds how long it takes until nobody has anything left to do. A pod
+// takes at most: a round that frees a slot somebody left behind, one to be permitted,
+// one to write what was put off. Pods are permitted in batches, not one by one.
+const settleRounds = 12
+
+// settle ends all faults: requests under way arrive, one replica is left, and its
+// watches catch up. Rounds are only made when the queue of the controller has one.
+// Then no pod waits that might pass, and no slot is held for nobody.
+func (w *world) settle(t *rapid.T) {
+	for len(w.late) > 0 {
+		w.Late(t)
+	}
+	leader := w.replicas[w.drawReplica(t)]
+	for _, r := range w.replicas {
+		if r != leader {
+			r.die()
+		}
+	}
+	w.replicas = []*replica{leader}
+	if leader.running {
+		leader.finish()
+	}
+	for range settleRounds {
+		w.now = w.now.Add(2 * statusInterval)
+		acted := w.others()
+		leader.setOwners()
+		leader.catchUp()
+		if !leader.queued && (leader.due.IsZero() || leader.due.After(w.now)) {
+			if !acted {
+				w.checkSettled(t)
+				return
+			}
+			continue
+		}
+		leader.finish()
+	}
+	t.Fatalf("after %d rounds there is still something to do", settleRounds)
+}
+
+func (w *world) checkSettled(t *rapid.T) {
+	for _, name := range w.podNames(anyPod) {
+		pod := w.server.pods[name]
+		for _, waiting := range lifecycle.WaitingIDs(lifecycle.FactsOf(pod)) {
+			if !w.isHeldBack(pod, waiting) {
+				t.Fatalf("pod %s waits with id %s in %s, and no rule holds it back", name, waiting.ID, waiting.Stage)
+			}
+		}
+	}
+	versions := map[string]string{}
+	for _, pod := range w.server.pods {
+		versions[string(pod.UID)] = pod.ResourceVersion
+	}
+	for name, rule := range w.server.rules {
+		if rule.Status.Permits == nil {
+			continue
+		}
+		for _, reserved := range rule.Status.Permits.Reserved {
+			if versions[string(reserved.UID)] == reserved.ResourceVersion && holdsSlot(rule) {
+				t.Fatalf("rule %s holds a slot for pod %s, which nobody permits", name, reserved.Name)
+			}
+		}
+	}
+}
+
+// holdsSlot: a reservation matters. A rule that bounds nothing any more keeps its
+// record as it is.
+func holdsSlot(rule *appsv1alpha1.PodTransitionRule) bool {
+	return slices.ContainsFunc(rule.Spec.Rules, bounds)
+}
+
+// isHeldBack says whether some rule has a reason to let a pod wait.
+func (w *world) isHeldBack(pod *corev1.Pod, waiting lifecycle.Waiting) bool {
+	for _, object := range w.server.rules {
+		selector := mustSelector(object.Spec.Selector)
+		if !selector.Matches(labels.Set(pod.Labels)) {
+			continue
+		}
+		for _, rule := range object.Spec.Rules {
+			isBroken := rule.AvailablePolicy == nil && rule.LabelCheck == nil
+			switch {
+			case rule.Stage != waiting.Stage:
+			case isBroken:
+				return true
+			case !isSubject(rule, pod, waiting.Type):
+			case rule.LabelCheck != nil && pod.Labels["go"] != "yes":
+				return true
+			case bounds(rule) && isServing(pod):
+				truth := w.truth(selector)
+				if truth.spare(rule.AvailablePolicy, w.owners) <= 0 {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// checkRecords is what package permit promises of the records: a pod that somebody may
+// yet permit under a record counts, so no record ever promises more than there is.
+func (w *world) checkRecords(t *rapid.T) {
+	for name, rule := range w.server.rules {
+		if rule.Status.Permits != nil && len(rule.Status.Permits.Reserved) > appsv1alpha1.MaxStatusReserved {
+			t.Fatalf("rule %s reserves %d pods", name, len(rule.Status.Permits.Reserved))
+		}
+		if !permit.Reaches("99999999", rule.Status.Permits) {
+			t.Fatalf("the record of rule %s can be reached by nobody: %+v", name, rule.Status.Permits)
+		}
+	}
+}

@@ -1,0 +1,229 @@
+package podtransitionrule
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/facts"
+	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/policy/engine"
+	"github.com/podops-dev/podops/test/builders"
+)
+
+// station is one Reconciler whose watches are as fast as its writes: what it writes it
+// has seen. For what happens otherwise see world.
+type station struct {
+	t          testing.TB
+	index      *facts.Index
+	store      cache.ReflectorStore
+	reconciler *Reconciler
+	clock      *testingclock.FakePassiveClock
+	events     *events.FakeRecorder
+	news       int // notifications of the index
+
+	// refuse says why a pod cannot be written; nil: all can.
+	refuse func(pod string) error
+
+	mu       sync.Mutex
+	version  int
+	pods     map[string]*corev1.Pod
+	statuses []*appsv1alpha1.PodTransitionRule // as written, in order
+	stamped  []string                          // names of the pods written
+}
+
+func newStation(t testing.TB, options engine.Options) *station {
+	t.Helper()
+	e, err := engine.New(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &station{
+		t: t, clock: testingclock.NewFakePassiveClock(builders.Epoch.Add(time.Hour)), events: events.NewFakeRecorder(10000),
+		pods: map[string]*corev1.Pod{}, version: 100,
+	}
+	s.index = facts.NewIndex(func(string) { s.news++ })
+	s.store = s.index.PodStore()
+	s.must(s.store.Replace(nil, s.next()))
+	s.reconciler = New(s.index, e, s, s, s.events, lifecycle.Options{}, s.clock)
+	return s
+}
+
+func (s *station) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *station) next() string {
+	s.version++
+	return strconv.Itoa(s.version)
+}
+
+// put stores a pod in the namespace default.
+func (s *station) put(pods ...*corev1.Pod) {
+	s.t.Helper()
+	for _, pod := range pods {
+		pod = pod.DeepCopy()
+		pod.ResourceVersion = s.next()
+		s.pods[pod.Name] = pod
+		s.must(s.store.Update(pod))
+	}
+}
+
+// rules makes or edits the PodTransitionRule of a name, which selects app=web.
+func (s *station) rules(name string, rules ...appsv1alpha1.TransitionRule) {
+	object := s.object(name)
+	if object == nil {
+		object = &appsv1alpha1.PodTransitionRule{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name + "-uid")},
+			Spec:       appsv1alpha1.PodTransitionRuleSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+		}
+	}
+	object = object.DeepCopy()
+	object.ResourceVersion = s.next()
+	object.Generation++
+	object.Spec.Rules = rules
+	s.index.SetRule(object)
+}
+
+// object is a PodTransitionRule as the index has it.
+func (s *station) object(name string) *appsv1alpha1.PodTransitionRule {
+	for _, rule := range s.index.View("default").Rules {
+		if rule.Object.Name == name {
+			return rule.Object
+		}
+	}
+	return nil
+}
+
+// round makes one round.
+func (s *station) round() reconcile.Result {
+	s.t.Helper()
+	result, err := s.reconciler.Reconcile(s.t.Context(), requestFor("default"))
+	s.must(err)
+	return result
+}
+
+// step lets time pass and makes one round.
+func (s *station) step(d time.Duration) reconcile.Result {
+	s.t.Helper()
+	s.clock.SetTime(s.clock.Now().Add(d))
+	return s.round()
+}
+
+// Write implements PodWriter.
+func (s *station) Write(_ context.Context, pod *corev1.Pod, change lifecycle.Change) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refuse != nil {
+		if err := s.refuse(pod.Name); err != nil {
+			return err
+		}
+	}
+	if s.pods[pod.Name].ResourceVersion != pod.ResourceVersion {
+		return errConflict()
+	}
+	next := pod.DeepCopy()
+	next.Labels = change.Apply(next.Labels)
+	if change.Gate != nil {
+		setPodCondition(next, appsv1alpha1.ServiceReadyGate, *change.Gate, "", s.clock.Now())
+	}
+	s.stamped = append(s.stamped, pod.Name)
+	s.put(next)
+	return nil
+}
+
+// Seen implements PodWriter.
+func (s *station) Seen(*corev1.Pod) bool { return true }
+
+// WriteStatus implements StatusWriter.
+func (s *station) WriteStatus(_ context.Context, object *appsv1alpha1.PodTransitionRule) (*appsv1alpha1.PodTransitionRule, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stored := object.DeepCopy()
+	stored.ResourceVersion = s.next()
+	s.statuses = append(s.statuses, stored)
+	return stored, nil
+}
+
+// written are the names of the objects whose statuses were written, since it was last
+// asked.
+func (s *station) written() []string {
+	names := []string{}
+	for _, object := range s.statuses {
+		names = append(names, object.Name)
+	}
+	s.statuses = nil
+	return names
+}
+
+// permitted are the names of the pods that were written, since it was last asked,
+// sorted.
+func (s *station) permitted() []string {
+	names := slices.Sorted(slices.Values(s.stamped))
+	s.stamped = nil
+	return names
+}
+
+// told are the events since it was last asked.
+func (s *station) told() []string {
+	var all []string
+	for {
+		select {
+		case event := <-s.events.Events:
+			all = append(all, event)
+		default:
+			return all
+		}
+	}
+}
+
+// web is a pod web-<i> that serves, under the rules of a station.
+func web(i int) *builders.PodBuilder {
+	return builders.MakePod(fmt.Sprintf("web-%03d", i)).Label("app", "web").Available()
+}
+
+// waits makes it wait since i minutes after the epoch.
+func waits(i int) *builders.PodBuilder {
+	return web(i).Waiting("a", "upgrade", builders.Epoch.Add(time.Duration(i)*time.Minute))
+}
+
+func atMostUnavailable(name, most string) appsv1alpha1.TransitionRule {
+	bound := intstr.Parse(most)
+	rule := ruleOfKind("max", &bound, nil)
+	rule.Name = name
+	return rule
+}
+
+func labelled(name, key string) appsv1alpha1.TransitionRule {
+	rule := ruleOfKind("label", nil, nil)
+	rule.Name = name
+	rule.LabelCheck = &appsv1alpha1.LabelCheck{Requires: &metav1.LabelSelector{MatchLabels: map[string]string{key: "yes"}}}
+	return rule
+}
+
+func enforced(rule appsv1alpha1.TransitionRule, how appsv1alpha1.Enforcement) appsv1alpha1.TransitionRule {
+	rule.Enforcement = how
+	return rule
+}
+
+func inPostCheck(rule appsv1alpha1.TransitionRule) appsv1alpha1.TransitionRule {
+	rule.Stage = appsv1alpha1.StagePostCheck
+	return rule
+}

@@ -1,0 +1,211 @@
+package podtransitionrule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/facts"
+	"github.com/podops-dev/podops/pkg/permit"
+	"github.com/podops-dev/podops/pkg/policy"
+)
+
+// writeStatuses writes the reservations of a plan, in the order of the names of their
+// objects, each together with what people read; and what people read of the other
+// objects, when it has changed and its last write is long enough ago. After a
+// reservation that could not be written no further one is: the records of a batch are
+// written in one order by everybody. It returns how soon to come back for what was put
+// off, and the objects whose reservations are written. Reservations that are dead go
+// with the next write, and cause none.
+func (r *Reconciler) writeStatuses(
+	ctx context.Context, view facts.View, d decision, plan permit.Plan,
+) (wait time.Duration, written map[string]bool, err error) {
+	written = map[string]bool{}
+	present := map[string]bool{}
+	defer func() { r.forget(view.Namespace, present) }()
+	conflict := false
+	for _, rule := range view.Rules { // sorted by name
+		present[rule.Object.Name] = true
+		reserved, reserves := plan.Reserve[rule.Object.Name]
+		if reserves && conflict {
+			continue
+		}
+		next := rule.Object.DeepCopy()
+		describe(&next.Status, rule, d, r.index.Targets(keyOf(rule.Object)), metav1.NewTime(r.clock.Now()))
+		if !reserves {
+			if left := r.statusDue(rule.Object, next); left != 0 {
+				wait = sooner(wait, left)
+				continue
+			}
+			reserved = slices.SortedFunc(maps.Values(rule.Live), permit.ByUID)
+		}
+		next.Status.Permits = permit.NextRecord(trusted(rule.Object.Status.Permits, view), reserved, view.At, view.ResourceVersion)
+		stored, writeErr := r.statuses.WriteStatus(ctx, next)
+		switch {
+		case apierrors.IsConflict(writeErr):
+			conflict, wait = conflict || reserves, sooner(wait, retryStale)
+		case apierrors.IsNotFound(writeErr):
+		case writeErr != nil:
+			conflict = conflict || reserves
+			err = errors.Join(err, fmt.Errorf("writing status of PodTransitionRule %s: %w", keyOf(next), writeErr))
+		default:
+			r.index.RuleWritten(stored)
+			r.statusWritten(rule.Object)
+			written[rule.Object.Name] = reserves
+		}
+	}
+	return wait, written, err
+}
+
+// trusted is a record, without its demands if the view does not meet them: a round is
+// only made then because they never will be met.
+func trusted(record *appsv1alpha1.PermitRecord, view facts.View) *appsv1alpha1.PermitRecord {
+	if permit.Reaches(view.ResourceVersion, record) {
+		return record
+	}
+	return &appsv1alpha1.PermitRecord{Reserved: record.Reserved}
+}
+
+// statusDue says how long a status that carries no reservation has to wait: 0 when it
+// is due now, less than 0 when it has not changed.
+func (r *Reconciler) statusDue(old, next *appsv1alpha1.PodTransitionRule) time.Duration {
+	if apiequality.Semantic.DeepEqual(old.Status, next.Status) {
+		return -1
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last, ok := r.lastStatus[keyOf(old)]
+	if !ok {
+		return 0
+	}
+	return max(0, statusInterval-r.clock.Since(last))
+}
+
+func (r *Reconciler) statusWritten(object *appsv1alpha1.PodTransitionRule) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lastStatus[keyOf(object)] = r.clock.Now()
+}
+
+// forget drops what is remembered of objects that are gone.
+func (r *Reconciler) forget(namespace string, present map[string]bool) {
+	r.programs.forget(namespace, present)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	gone := func(key types.NamespacedName) bool { return key.Namespace == namespace && !present[key.Name] }
+	maps.DeleteFunc(r.lastStatus, func(key types.NamespacedName, _ time.Time) bool { return gone(key) })
+	maps.DeleteFunc(r.demands, func(key types.NamespacedName, _ demand) bool { return gone(key) })
+}
+
+func sooner(a, b time.Duration) time.Duration {
+	switch {
+	case b < 0:
+		return a
+	case a == 0:
+		return b
+	default:
+		return min(a, b)
+	}
+}
+
+// describe fills in what people read. It leaves the record of permits alone.
+func describe(status *appsv1alpha1.PodTransitionRuleStatus, rule facts.RuleView, d decision, targets []string, now metav1.Time) {
+	status.ObservedGeneration = rule.Object.Generation
+	status.Selected = int32(rule.Counts.Selected)
+	status.Desired = int32(rule.Counts.Desired)
+	status.Available = int32(rule.Counts.Available)
+	status.Waiting = int32(len(podsOf(rule.Waiting)))
+	status.Targets = targets
+	status.Blocked = blocked(rule, d)
+	for _, condition := range conditions(rule, d.objects[rule.Object.Name]) {
+		condition.ObservedGeneration = rule.Object.Generation
+		condition.LastTransitionTime = now
+		meta.SetStatusCondition(&status.Conditions, condition)
+	}
+}
+
+func podsOf(requests []policy.Request) []string {
+	var uids []string
+	for _, request := range requests {
+		uids = append(uids, string(request.Pod.UID))
+	}
+	slices.Sort(uids)
+	return slices.Compact(uids)
+}
+
+// blocked lists the first requests that a rule of this object withholds.
+func blocked(rule facts.RuleView, d decision) []appsv1alpha1.BlockedPod {
+	var list []appsv1alpha1.BlockedPod
+	for _, request := range rule.Waiting {
+		for _, reason := range d.withheld[request.Key()] {
+			if reason.Rule.Object.Name != rule.Object.Name {
+				continue
+			}
+			if len(list) == appsv1alpha1.MaxStatusBlocked {
+				return list
+			}
+			list = append(list, appsv1alpha1.BlockedPod{
+				Name: request.Pod.Name, Stage: request.Stage, ID: request.ID,
+				Rule: reason.Rule.String(), Reason: string(reason.Code), Message: reason.Message,
+			})
+			break
+		}
+	}
+	return list
+}
+
+// conditions says whether the rules of an object work.
+func conditions(rule facts.RuleView, object objectDecision) []metav1.Condition {
+	ready := metav1.Condition{
+		Type: appsv1alpha1.ConditionReady, Status: metav1.ConditionTrue,
+		Reason: appsv1alpha1.ReasonEvaluated, Message: "every rule is compiled and evaluated",
+	}
+	stalled := metav1.Condition{
+		Type: appsv1alpha1.ConditionStalled, Status: metav1.ConditionFalse,
+		Reason: appsv1alpha1.ReasonNotStalled, Message: "no rule needs an edit",
+	}
+	reconciling := metav1.Condition{
+		Type: appsv1alpha1.ConditionReconciling, Status: metav1.ConditionFalse,
+		Reason: appsv1alpha1.ReasonEvaluated, Message: "the newest generation has been evaluated",
+	}
+	switch {
+	case object.compileErr != nil:
+		message := bounded(object.compileErr.Error())
+		set(&ready, metav1.ConditionFalse, appsv1alpha1.ReasonCompileFailed, message)
+		set(&stalled, metav1.ConditionTrue, appsv1alpha1.ReasonCompileFailed, message)
+		reconciling.Reason = appsv1alpha1.ReasonCompileFailed
+	case object.evaluateErr != nil:
+		// It is asked again (retryFailed): no edit is needed.
+		message := bounded(object.evaluateErr.Error())
+		set(&ready, metav1.ConditionFalse, appsv1alpha1.ReasonEvaluationFailed, message)
+		set(&reconciling, metav1.ConditionTrue, appsv1alpha1.ReasonEvaluationFailed, "a rule is asked again until it answers")
+	case len(object.neverPasses) > 0:
+		set(&stalled, metav1.ConditionTrue, appsv1alpha1.ReasonNeverPasses, bounded(fmt.Sprintf(
+			"rule %s leaves no room even with all of the %d pods available: no available pod will ever pass it",
+			strings.Join(object.neverPasses, ", "), max(rule.Counts.Desired, rule.Counts.Selected))))
+	}
+	return []metav1.Condition{ready, reconciling, stalled}
+}
+
+func set(condition *metav1.Condition, status metav1.ConditionStatus, reason, message string) {
+	condition.Status, condition.Reason, condition.Message = status, reason, message
+}
+
+// maxConditionBytes is what a condition message takes.
+const maxConditionBytes = 1024
+
+// bounded cuts a message between characters.
+func bounded(message string) string {
+	return strings.ToValidUTF8(message[:min(len(message), maxConditionBytes)], "")
+}

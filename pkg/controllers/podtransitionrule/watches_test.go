@@ -1,0 +1,117 @@
+package podtransitionrule
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/policy/engine"
+)
+
+func newQueue(t *testing.T) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+	t.Helper()
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	t.Cleanup(queue.ShutDown)
+	return queue
+}
+
+// drain returns what is queued.
+func drain(queue workqueue.TypedRateLimitingInterface[reconcile.Request]) map[string]int {
+	got := map[string]int{}
+	for queue.Len() > 0 {
+		item, _ := queue.Get()
+		got[item.Name]++
+		queue.Done(item)
+	}
+	return got
+}
+
+// TestNotifierKeepsWhatComesEarly: a replica that is not the leader has no queue, and
+// finds every namespace that changed in it when it is.
+func TestNotifierKeepsWhatComesEarly(t *testing.T) {
+	n, queue := NewNotifier(), newQueue(t)
+	for _, namespace := range []string{"a", "b", "a"} {
+		n.Notify(namespace)
+	}
+	if err := n.start(t.Context(), queue); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]int{"a": 1, "b": 1}, drain(queue)); diff != "" {
+		t.Errorf("queued at the start (-want +got):\n%s", diff)
+	}
+	n.Notify("c")
+	n.Notify("c")
+	if diff := cmp.Diff(map[string]int{"c": 1}, drain(queue)); diff != "" {
+		t.Errorf("queued later (-want +got):\n%s", diff)
+	}
+}
+
+// TestWorkloadsAreFed: each kind says how many pods it wants and what they look like.
+func TestWorkloadsAreFed(t *testing.T) {
+	three, controller := int32(3), true
+	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{
+		Labels: map[string]string{"app": "web", appsv1alpha1.ControlLabelKey: appsv1alpha1.ControlLabelValue},
+	}}
+	meta := metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "web-uid"}
+	below := meta
+	below.UID, below.OwnerReferences = "rs-uid", []metav1.OwnerReference{{Kind: "Deployment", Name: "web", UID: "web-uid", Controller: &controller}}
+	for name, tc := range map[string]struct {
+		objects []client.Object
+		want    int32
+	}{
+		"a Deployment":                    {objects: []client.Object{&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: &three, Template: template}}}, want: 3},
+		"a StatefulSet":                   {objects: []client.Object{&appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: &three, Template: template}}}, want: 3},
+		"a ReplicaSet":                    {objects: []client.Object{&appsv1.ReplicaSet{ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{Replicas: &three, Template: template}}}, want: 3},
+		"one that does not say how many":  {objects: []client.Object{&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Template: template}}}, want: 1},
+		"a ReplicaSet below a Deployment": {objects: []client.Object{&appsv1.ReplicaSet{ObjectMeta: below, Spec: appsv1.ReplicaSetSpec{Replicas: &three, Template: template}}, &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Template: template}}}, want: 1},
+		"a kind that nobody asked for":    {objects: []client.Object{&appsv1.DaemonSet{ObjectMeta: meta, Spec: appsv1.DaemonSetSpec{Template: template}}}, want: 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStation(t, engine.Options{})
+			s.rules("web", labelled("approved", "approved"))
+			handler := feed(s.reconciler.setOwner, s.reconciler.deleteOwner)
+			for _, object := range tc.objects {
+				handler.Create(t.Context(), event.CreateEvent{Object: object}, nil)
+			}
+			s.round()
+			if got := s.object("web").Status.Desired; got != tc.want {
+				t.Errorf("%d desired, want %d", got, tc.want)
+			}
+			for _, object := range tc.objects {
+				handler.Delete(t.Context(), event.DeleteEvent{Object: object}, nil)
+			}
+			if got := s.index.View("default").Rules[0].Counts.Desired; got != 0 {
+				t.Errorf("%d desired of workloads that are gone", got)
+			}
+		})
+	}
+}
+
+// TestRulesAreFed: created, edited, deleted.
+func TestRulesAreFed(t *testing.T) {
+	s := newStation(t, engine.Options{})
+	s.rules("web", labelled("approved", "approved"))
+	object := s.object("web")
+	handler := feed(s.reconciler.setRule, s.reconciler.deleteRule)
+	handler.Delete(t.Context(), event.DeleteEvent{Object: object}, nil)
+	if s.object("web") != nil {
+		t.Error("a deleted rule is in force")
+	}
+	handler.Create(t.Context(), event.CreateEvent{Object: object}, nil)
+	edited := object.DeepCopy()
+	edited.ResourceVersion, edited.Generation = s.next(), object.Generation+1
+	handler.Update(t.Context(), event.UpdateEvent{ObjectOld: object, ObjectNew: edited}, nil)
+	if got := s.object("web"); got == nil || got.Generation != edited.Generation {
+		t.Errorf("got %+v, want the edited rule", got)
+	}
+	handler.Create(context.Background(), event.CreateEvent{Object: &corev1.Pod{}}, nil)
+}

@@ -1,0 +1,294 @@
+package podtransitionrule
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/facts"
+	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/policy/engine"
+	"github.com/podops-dev/podops/test/builders"
+)
+
+// failer is what *testing.T and *rapid.T share.
+type failer interface {
+	Helper()
+	Fatalf(format string, args ...any)
+	Logf(format string, args ...any)
+}
+
+// world is a server with its actors, and the replicas of the manager that act on it.
+type world struct {
+	t        failer
+	engine   *engine.Engine
+	server   *server
+	replicas []*replica
+	owners   map[types.UID]facts.Owner
+	now      time.Time
+	seen     *seen
+
+	// born is how many events of rules there were when the schedule began.
+	born int
+
+	// late are writes whose client has given up, and which are still under way.
+	late []func() error
+
+	// missing are names of pods that were deleted and will be made again.
+	missing []string
+
+	// sick are the pods whose containers fail.
+	sick map[types.UID]bool
+
+	// permitted are the pods that a permit took away and that did not serve since.
+	permitted map[types.UID]permitted
+
+	// reserved is what each reservation was decided from.
+	reserved map[reservation]basis
+
+	// quiet: pods become unavailable through permits only, and no rule changes.
+	quiet bool
+}
+
+// reservation is a pod at one resourceVersion in the record of a rule.
+type reservation struct {
+	rule, pod types.UID
+	version   string
+}
+
+// permitted is a permit that took an available pod away.
+type permitted struct {
+	version int
+	pod     *corev1.Pod // as it was
+	types   []string    // of the operations
+	rules   map[types.UID]int64
+}
+
+func newWorld(t failer, e *engine.Engine, s *seen, quiet bool) *world {
+	s.worlds++
+	return &world{
+		t: t, engine: e, server: newServer(s.worlds), seen: s, quiet: quiet, now: builders.Epoch.Add(time.Hour),
+		owners: map[types.UID]facts.Owner{}, sick: map[types.UID]bool{}, permitted: map[types.UID]permitted{},
+		reserved: map[reservation]basis{},
+	}
+}
+
+// close ends every process.
+func (w *world) close() {
+	for _, r := range w.replicas {
+		r.die()
+	}
+}
+
+// addOwner makes a workload and its pods, which serve. The pods are labelled
+// app=<name>, and every other one tier=gold.
+func (w *world) addOwner(app string, pods int) {
+	uid := w.server.newUID(app)
+	w.owners[uid] = facts.Owner{
+		UID: uid, Namespace: simNamespace, Kind: "StatefulSet", Name: app, Desired: pods,
+		TemplateLabels: map[string]string{"app": app, appsv1alpha1.ControlLabelKey: appsv1alpha1.ControlLabelValue},
+	}
+	for i := range pods {
+		w.server.putPod(w.newPod(app, app+"-"+strconv.Itoa(i)).Available().Obj())
+	}
+}
+
+// newPod is a pod that its owner has just made.
+func (w *world) newPod(app, name string) *builders.PodBuilder {
+	tier := "gold"
+	if (name[len(name)-1]-'0')%2 == 1 {
+		tier = "iron"
+	}
+	b := builders.MakePod(name).Namespace(simNamespace).UID(w.server.newUID(name)).Label("app", app).Label("tier", tier).Label("go", "yes")
+	for uid, owner := range w.owners {
+		if owner.Name == app {
+			b.OwnedBy(metav1.OwnerReference{APIVersion: "apps/v1", Kind: owner.Kind, Name: app, UID: uid})
+		}
+	}
+	return b
+}
+
+// tick lets a moment pass.
+func (w *world) tick() { w.now = w.now.Add(time.Millisecond) }
+
+// podNames are the names of the stored pods for which the condition holds, sorted.
+func (w *world) podNames(holds func(*corev1.Pod) bool) []string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(w.server.pods)) {
+		if holds(w.server.pods[name]) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// edit stores a change of a pod that no admission looks at.
+func (w *world) edit(name string, change func(*corev1.Pod)) {
+	pod := w.server.pods[name].DeepCopy()
+	change(pod)
+	w.server.putPod(pod)
+	if isServing(pod) {
+		delete(w.permitted, pod.UID)
+	}
+}
+
+// request is an update of a pod by a client: admission answers it.
+func (w *world) request(name string, change func(*corev1.Pod)) {
+	old := w.server.pods[name]
+	requested := old.DeepCopy()
+	change(requested)
+	answer := lifecycle.AdmitUpdate(lifecycle.FactsOf(old), lifecycle.FactsOf(requested), false, lifecycle.Options{}, w.now)
+	if len(answer.Denials) > 0 {
+		w.t.Fatalf("the client asks for what is denied: %s", lifecycle.DenialText(answer.Denials))
+	}
+	w.edit(name, func(pod *corev1.Pod) {
+		pod.Annotations = requested.Annotations
+		pod.Labels = answer.Change.Apply(requested.Labels)
+	})
+}
+
+// write is the one way in which a replica writes to a pod. It returns the new
+// resourceVersion.
+func (w *world) write(from basis, decided *corev1.Pod, change lifecycle.Change) (int, error) {
+	before := w.server.pods[decided.Name]
+	after, err := w.server.writePod(decided, change, w.now)
+	if err != nil {
+		return 0, err
+	}
+	w.t.Logf("pod %s, decided at %d: %v", decided.Name, from.pods, change.Moves)
+	var types []string
+	for _, move := range change.Moves {
+		if move.Step == lifecycle.StepPermit {
+			types = append(types, move.Type)
+		}
+	}
+	switch {
+	case len(types) == 0:
+		w.seen.touches++
+	case isServing(before):
+		w.seen.permits++
+		w.permitted[after.UID] = permitted{version: w.server.version, pod: before, types: types, rules: from.rules}
+		w.checkPermit(from, before, types)
+	}
+	if isServing(after) {
+		delete(w.permitted, after.UID)
+	}
+	return w.server.version, nil
+}
+
+// writeStatus is the one way in which a replica writes a status.
+func (w *world) writeStatus(from basis, object *appsv1alpha1.PodTransitionRule) (*appsv1alpha1.PodTransitionRule, error) {
+	stored, err := w.server.writeStatus(object)
+	w.t.Logf("status of %s: %+v, %v", object.Name, object.Status.Permits, err)
+	if err != nil {
+		w.seen.conflicts++
+		return nil, err
+	}
+	if stored.Status.Permits == nil {
+		return stored, nil
+	}
+	for _, pod := range stored.Status.Permits.Reserved {
+		key := reservation{rule: stored.UID, pod: pod.UID, version: pod.ResourceVersion}
+		if _, known := w.reserved[key]; !known {
+			w.reserved[key] = from
+		}
+	}
+	return stored, nil
+}
+
+// checkPermit is the invariant: whoever just permitted an available pod has broken no
+// bound of a rule. from is what the permit was decided from, before is the pod as it
+// was, types are the operations permitted.
+func (w *world) checkPermit(from basis, before *corev1.Pod, types []string) {
+	w.t.Helper()
+	for _, object := range w.server.rules {
+		selector, from := mustSelector(object.Spec.Selector), from
+		if reserved, ok := w.reserved[reservation{object.UID, before.UID, before.ResourceVersion}]; ok {
+			// The slot was taken earlier, and perhaps by another replica.
+			from = reserved
+		}
+		if !selector.Matches(labels.Set(before.Labels)) || from.rules[object.UID] != object.Generation {
+			continue
+		}
+		for _, rule := range object.Spec.Rules {
+			if bounds(rule) && areSubjects(rule, before, types) {
+				w.checkBound(from, object, rule, selector, before.Name)
+			}
+		}
+	}
+}
+
+// areSubjects: the rule speaks of all of these operations of a pod.
+func areSubjects(rule appsv1alpha1.TransitionRule, pod *corev1.Pod, types []string) bool {
+	return !slices.ContainsFunc(types, func(one string) bool { return !isSubject(rule, pod, one) })
+}
+
+// bounds: the rule holds back permits for the sake of availability.
+func bounds(rule appsv1alpha1.TransitionRule) bool {
+	return rule.AvailablePolicy != nil && !rule.Disabled && rule.Stage == appsv1alpha1.StagePreCheck &&
+		rule.Enforcement == appsv1alpha1.EnforcementEnforce
+}
+
+func (w *world) checkBound(from basis, object *appsv1alpha1.PodTransitionRule, rule appsv1alpha1.TransitionRule, selector labels.Selector, pod string) {
+	w.t.Helper()
+	truth := w.truth(selector)
+	spare := truth.spare(rule.AvailablePolicy, w.owners)
+	if !w.quiet {
+		favourable := w.favourable(from, object, rule, selector)
+		spare = max(spare, favourable.spare(rule.AvailablePolicy, w.owners), favourable.spare(rule.AvailablePolicy, from.owners))
+	}
+	if spare < 0 {
+		w.t.Fatalf("the permit of pod %s overshoots %s/%s by %d: %+v, reserved at %d, now %d",
+			pod, object.Name, rule.Name, -spare, truth, from.pods, w.server.version)
+	}
+}
+
+// favourable counts the pods as they would be, had nothing but permits happened since
+// the view that the slot was taken from. What happens by itself while a permit is on
+// its way cannot be known to anybody, and is no fault of the permit:
+//   - A pod that served in the view, and that no permit took away since, serves.
+//   - A permit whose decision was made under another spec of the rule, or before there
+//     was one, is no permit of this rule: the pod was lost by itself. So is one of an
+//     operation that the rule does not speak of.
+//   - A pod that is new since the view and does not serve is not there.
+//   - What got better since the view counts.
+func (w *world) favourable(
+	from basis, object *appsv1alpha1.PodTransitionRule, rule appsv1alpha1.TransitionRule, selector labels.Selector,
+) tally {
+	count := newTally(selector)
+	selected := func(pod *corev1.Pod) bool { return isThere(pod) && selector.Matches(labels.Set(pod.Labels)) }
+	now := map[types.UID]*corev1.Pod{}
+	for _, pod := range w.server.pods {
+		if selected(pod) {
+			now[pod.UID] = pod
+		}
+	}
+	then := w.server.podsAt(w.server.eventsUpTo(from.pods))
+	for uid, pod := range now {
+		if _, known := then[uid]; !known && isServing(pod) {
+			count.add(pod, true)
+		}
+	}
+	for uid, pod := range then {
+		present := now[uid]
+		taken, permitted := w.permitted[uid]
+		permitted = permitted && taken.version > from.pods && taken.rules[object.UID] == object.Generation &&
+			areSubjects(rule, taken.pod, taken.types)
+		switch {
+		case present != nil && isServing(present):
+			count.add(present, true)
+		case selected(pod) && isServing(pod) && !permitted:
+			count.add(pod, true)
+		case present != nil:
+			count.add(present, false)
+		}
+	}
+	return count
+}

@@ -1,0 +1,211 @@
+package facts
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+)
+
+// Index holds the facts of all namespaces. It is safe for concurrent use.
+type Index struct {
+	mu         sync.Mutex
+	namespaces map[string]*namespace
+	seen       string // resourceVersion up to which the pods have been seen; "" before the first list
+	notify     func(namespace string)
+}
+
+type namespace struct {
+	pods    map[types.UID]*pod
+	waiting map[types.UID]*pod
+	rules   map[string]*rule
+	owners  map[types.UID]Owner
+}
+
+// NewIndex returns an empty index. It calls notify with the name of a namespace
+// whenever something changed that a decision or a status depends on; notify must not
+// call back into the index.
+func NewIndex(notify func(namespace string)) *Index {
+	return &Index{namespaces: map[string]*namespace{}, notify: notify}
+}
+
+// Synced reports whether the pods have been listed.
+func (x *Index) Synced() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.seen != ""
+}
+
+func (x *Index) namespace(name string) *namespace {
+	n, ok := x.namespaces[name]
+	if !ok {
+		n = &namespace{
+			pods: map[types.UID]*pod{}, waiting: map[types.UID]*pod{},
+			rules: map[string]*rule{}, owners: map[types.UID]Owner{},
+		}
+		x.namespaces[name] = n
+	}
+	return n
+}
+
+// forgetEmpty drops a namespace in which nothing is left.
+func (x *Index) forgetEmpty(name string) {
+	n, ok := x.namespaces[name]
+	if ok && len(n.pods) == 0 && len(n.rules) == 0 && len(n.owners) == 0 {
+		delete(x.namespaces, name)
+	}
+}
+
+func (x *Index) setPod(object *corev1.Pod) {
+	n := x.namespace(object.Namespace)
+	before := n.pods[object.UID]
+	after := newPod(object, before)
+	n.pods[object.UID] = after
+	delete(n.waiting, object.UID)
+	if len(after.requests) > 0 {
+		n.waiting[object.UID] = after
+	}
+	for _, r := range n.rules {
+		was := before != nil && r.remove(before)
+		is := r.add(after)
+		switch {
+		case is && !was:
+			r.targetCame(after.fact.Name)
+		case was && !is:
+			r.targetWent(before.fact.Name)
+		}
+	}
+	if before == nil || !sameToDecisions(before, after) {
+		x.notify(object.Namespace)
+	}
+}
+
+func (x *Index) deletePod(name string, uid types.UID) {
+	n := x.namespace(name)
+	before, ok := n.pods[uid]
+	if !ok {
+		x.forgetEmpty(name)
+		return
+	}
+	delete(n.pods, uid)
+	delete(n.waiting, uid)
+	for _, r := range n.rules {
+		if r.remove(before) {
+			r.targetWent(before.fact.Name)
+		}
+	}
+	x.forgetEmpty(name)
+	x.notify(name)
+}
+
+// RuleWritten takes in the answer to a write of a status, so that the next round sees
+// it before the watch delivers it. A rule that is gone by now stays gone.
+func (x *Index) RuleWritten(object *appsv1alpha1.PodTransitionRule) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	n, ok := x.namespaces[object.Namespace]
+	if !ok {
+		return
+	}
+	if r := n.rules[object.Name]; r != nil && r.object.UID == object.UID {
+		x.setRule(n, object)
+	}
+}
+
+// SetRule adds or replaces a PodTransitionRule, as the watch reported it. One that is
+// older than the answer to a write is ignored.
+func (x *Index) SetRule(object *appsv1alpha1.PodTransitionRule) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.setRule(x.namespace(object.Namespace), object)
+}
+
+func (x *Index) setRule(n *namespace, object *appsv1alpha1.PodTransitionRule) {
+	before, had := n.rules[object.Name]
+	if had && before.object.UID == object.UID && isOlder(object.ResourceVersion, before.object.ResourceVersion) {
+		return
+	}
+	if had && before.object.UID == object.UID && before.object.Generation == object.Generation {
+		// Only the status changed: the counts stay as they are.
+		before.object = object
+		return
+	}
+	r := newRule(object)
+	for _, p := range n.pods {
+		r.add(p)
+	}
+	for uid, owner := range n.owners {
+		r.cover(uid, owner)
+	}
+	n.rules[object.Name] = r
+	x.notify(object.Namespace)
+}
+
+// DeleteRule removes a PodTransitionRule.
+func (x *Index) DeleteRule(key types.NamespacedName) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	n := x.namespace(key.Namespace)
+	delete(n.rules, key.Name)
+	x.forgetEmpty(key.Namespace)
+	x.notify(key.Namespace)
+}
+
+// SetOwner adds or replaces a workload.
+func (x *Index) SetOwner(owner Owner) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	n := x.namespace(owner.Namespace)
+	before, had := n.owners[owner.UID]
+	n.owners[owner.UID] = owner
+	if had && before.Desired == owner.Desired && before.Controller == owner.Controller &&
+		before.Terminating == owner.Terminating && maps.Equal(before.TemplateLabels, owner.TemplateLabels) {
+		return
+	}
+	for _, r := range n.rules {
+		r.cover(owner.UID, owner)
+	}
+	x.notify(owner.Namespace)
+}
+
+// DeleteOwner removes a workload.
+func (x *Index) DeleteOwner(namespace string, uid types.UID) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	n := x.namespace(namespace)
+	delete(n.owners, uid)
+	for _, r := range n.rules {
+		delete(r.covered, uid)
+	}
+	x.forgetEmpty(namespace)
+	x.notify(namespace)
+}
+
+func isOlder(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order < 0
+}
+
+// Targets returns the first names of the pods that a PodTransitionRule selects, sorted
+// and at most MaxStatusTargets. The caller must not modify them.
+func (x *Index) Targets(key types.NamespacedName) []string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	n, ok := x.namespaces[key.Namespace]
+	if !ok || n.rules[key.Name] == nil {
+		return nil
+	}
+	return n.rules[key.Name].firstTargets()
+}
+
+// Namespaces returns the names of all namespaces with facts, sorted.
+func (x *Index) Namespaces() []string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return slices.Sorted(maps.Keys(x.namespaces))
+}

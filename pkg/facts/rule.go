@@ -1,0 +1,110 @@
+package facts
+
+import (
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+)
+
+// rule is one PodTransitionRule and the aggregates over the pods that it selects.
+type rule struct {
+	object   *appsv1alpha1.PodTransitionRule
+	selector labels.Selector
+
+	// selectorErr is why the selector cannot be used: the rule selects nothing then.
+	selectorErr error
+
+	selected  map[types.UID]*pod
+	counted   int
+	available int
+
+	// byOwner counts the counted pods of each controller.
+	byOwner map[types.UID]int
+
+	// covered are the workloads whose pods it covers; see covers.
+	covered map[types.UID]bool
+
+	waiting map[types.UID]*pod
+
+	// targets are the first names of the selected pods; nil when not known. They are
+	// replaced, not modified: statuses share them.
+	targets []string
+}
+
+func newRule(object *appsv1alpha1.PodTransitionRule) *rule {
+	r := &rule{
+		object:   object,
+		selected: map[types.UID]*pod{},
+		byOwner:  map[types.UID]int{},
+		covered:  map[types.UID]bool{},
+		waiting:  map[types.UID]*pod{},
+	}
+	r.selector, r.selectorErr = Selector(object)
+	return r
+}
+
+// Selector compiles the selector of a PodTransitionRule. An absent or empty one is an
+// error, and selects nothing.
+func Selector(object *appsv1alpha1.PodTransitionRule) (labels.Selector, error) {
+	selector, err := metav1.LabelSelectorAsSelector(object.Spec.Selector)
+	switch {
+	case err != nil:
+		return labels.Nothing(), fmt.Errorf("parsing spec.selector: %w", err)
+	case object.Spec.Selector == nil || selector.Empty():
+		return labels.Nothing(), errors.New("spec.selector is empty")
+	default:
+		return selector, nil
+	}
+}
+
+// add counts a pod if the rule selects it, and reports whether it does.
+func (r *rule) add(p *pod) bool {
+	if !r.selector.Matches(labels.Set(p.fact.Labels)) {
+		return false
+	}
+	r.selected[p.fact.UID] = p
+	if len(p.requests) > 0 {
+		r.waiting[p.fact.UID] = p
+	}
+	r.count(p, 1)
+	return true
+}
+
+// cover notes whether the rule covers a workload.
+func (r *rule) cover(uid types.UID, owner Owner) {
+	if r.covers(owner) {
+		r.covered[uid] = true
+		return
+	}
+	delete(r.covered, uid)
+}
+
+// remove takes a pod out of the counts, and reports whether it was selected.
+func (r *rule) remove(p *pod) bool {
+	if _, ok := r.selected[p.fact.UID]; !ok {
+		return false
+	}
+	delete(r.selected, p.fact.UID)
+	delete(r.waiting, p.fact.UID)
+	r.count(p, -1)
+	return true
+}
+
+func (r *rule) count(p *pod, by int) {
+	if !p.counts {
+		return
+	}
+	r.counted += by
+	r.byOwner[p.owner] += by
+	if r.byOwner[p.owner] == 0 {
+		delete(r.byOwner, p.owner)
+	}
+	if p.fact.Available {
+		r.available += by
+	}
+}

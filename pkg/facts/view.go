@@ -1,0 +1,121 @@
+package facts
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/permit"
+	"github.com/podops-dev/podops/pkg/policy"
+)
+
+// View is what decisions in one namespace are made from, at one moment. It shares pods
+// and rules with the index; they must not be modified.
+type View struct {
+	Namespace string
+
+	// ResourceVersion up to which the pods have been seen; "" before the first list.
+	ResourceVersion string
+
+	// Rules that are in force, sorted by name.
+	Rules []RuleView
+
+	// Waiting are all requests that wait, of pods that some rule selects or none;
+	// oldest first.
+	Waiting []policy.Request
+
+	objects  map[types.UID]*corev1.Pod
+	versions map[types.UID]string
+}
+
+// RuleView is one PodTransitionRule in a View.
+type RuleView struct {
+	Object *appsv1alpha1.PodTransitionRule
+
+	// SelectorErr is why the selector cannot be used.
+	SelectorErr error
+
+	Counts policy.Counts
+
+	// Waiting are the requests of the pods that it selects, oldest first.
+	Waiting []policy.Request
+
+	// Live are the reservations of its record that may still be stamped, by UID.
+	Live map[types.UID]appsv1alpha1.ReservedPod
+}
+
+// Pod returns the object of a pod that waits.
+func (v View) Pod(uid types.UID) *corev1.Pod { return v.objects[uid] }
+
+// At returns the resourceVersion of a pod that waits or is named in a record, "" when
+// there is no such pod.
+func (v View) At(uid types.UID) string { return v.versions[uid] }
+
+// View returns the facts of a namespace.
+func (x *Index) View(name string) View {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	v := View{
+		Namespace: name, ResourceVersion: x.seen,
+		objects: map[types.UID]*corev1.Pod{}, versions: map[types.UID]string{},
+	}
+	n, ok := x.namespaces[name]
+	if !ok {
+		return v
+	}
+	for _, p := range n.waiting {
+		v.Waiting = append(v.Waiting, p.requests...)
+		v.objects[p.fact.UID] = p.object
+		v.versions[p.fact.UID] = p.fact.ResourceVersion
+	}
+	sortRequests(v.Waiting)
+	for _, ruleName := range slices.Sorted(maps.Keys(n.rules)) {
+		v.Rules = append(v.Rules, n.ruleView(n.rules[ruleName], v.versions))
+	}
+	return v
+}
+
+func (n *namespace) ruleView(r *rule, versions map[types.UID]string) RuleView {
+	view := RuleView{
+		Object:      r.object,
+		SelectorErr: r.selectorErr,
+		Live:        map[types.UID]appsv1alpha1.ReservedPod{},
+		Counts:      policy.Counts{Selected: r.counted, Desired: n.desired(r), Available: r.available},
+	}
+	for _, p := range r.waiting {
+		view.Waiting = append(view.Waiting, p.requests...)
+	}
+	sortRequests(view.Waiting)
+	record := r.object.Status.Permits
+	at := func(uid types.UID) string {
+		if p, ok := n.pods[uid]; ok {
+			return p.fact.ResourceVersion
+		}
+		return ""
+	}
+	if record != nil {
+		for _, reserved := range record.Reserved {
+			if version := at(reserved.UID); version != "" {
+				versions[reserved.UID] = version
+			}
+		}
+	}
+	for _, reserved := range permit.Live(record, at) {
+		view.Live[reserved.UID] = reserved
+		if p := n.pods[reserved.UID]; p.fact.Available && r.selected[reserved.UID] != nil {
+			view.Counts.Reserved++
+		}
+	}
+	return view
+}
+
+func sortRequests(requests []policy.Request) {
+	slices.SortFunc(requests, func(a, b policy.Request) int {
+		return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.Pod.Name, b.Pod.Name), strings.Compare(a.Key(), b.Key()))
+	})
+}

@@ -1,0 +1,207 @@
+package lifecycle
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+)
+
+// Denial is why a request on a pod is refused.
+type Denial struct {
+	// Key is the label, or other metadata key, that is wrong.
+	Key string
+
+	// Message says what is wrong and what to do instead.
+	Message string
+}
+
+// Admission is the answer to a request on a pod.
+type Admission struct {
+	// Change is to be made to the labels of the requested object. Its Gate is always
+	// nil.
+	Change Change
+
+	// Denials refuse the request; Change means nothing then.
+	Denials []Denial
+
+	// Stripped are lifecycle labels that were taken off a pod that was created, or
+	// that comes under PodOps with this request; sorted.
+	Stripped []string
+}
+
+// AdmitCreate answers the creation of a pod. A new pod has no lifecycle: labels of one
+// can only come from a copied manifest and are stripped.
+func AdmitCreate(requested PodFacts) Admission {
+	var answer Admission
+	for key := range requested.Labels {
+		if isPerLifecycle(key) {
+			answer.Stripped = append(answer.Stripped, key)
+		}
+	}
+	slices.Sort(answer.Stripped)
+	answer.Change.Remove = answer.Stripped
+	return answer
+}
+
+// AdmitUpdate answers an update of a pod. Labels that only PodOps may set are denied
+// when the request adds or changes one, and restored when it drops one: deployed
+// clients write whole objects from their caches. PodOps itself (trusted) may set them.
+// What the request asks for is carried out in the same request, as far as it goes
+// without writing the gate. It must see what the client sent: call it once per
+// request (reinvocationPolicy Never), since its own labels look forged to it.
+func AdmitUpdate(old, requested PodFacts, trusted bool, opts Options, now time.Time) Admission {
+	if old.Terminating {
+		return Admission{}
+	}
+	opts.LabelsOnly = true
+	before, labels := old.Labels, maps.Clone(requested.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	var answer Admission
+	switch {
+	case !requested.Controlled():
+		// Everything of a lifecycle goes: there is nothing to deny.
+	case !old.Controlled():
+		// Nobody watched over the labels so far.
+		before = nil
+		answer.Stripped = strip(labels)
+	case !trusted:
+		answer.Denials = forged(before, labels)
+		restore(before, labels)
+	}
+	if requested.Controlled() && !trusted {
+		answer.Denials = append(answer.Denials, unpaired(before, labels)...)
+	}
+	if len(answer.Denials) > 0 {
+		return answer
+	}
+	answer.Change = advanceRequest(old, requested, before, labels, opts, now)
+	return answer
+}
+
+// advanceRequest is the change from the labels that were requested to those that
+// follow. It modifies labels.
+func advanceRequest(old, requested PodFacts, before, labels map[string]string, opts Options, now time.Time) Change {
+	var moves []Move
+	if requested.Controlled() {
+		for _, id := range idsOf(labels) {
+			moves = append(moves, reenter(before, labels, id, now)...)
+		}
+	}
+	effective := withMetadataOf(old, requested)
+	effective.Labels = labels
+	change := Advance(effective, Permits{}, opts, now)
+	change.Moves = append(moves, change.Moves...)
+	final := change.Apply(labels)
+	change.Set, change.Remove = nil, nil
+	change.diff(requested.Labels, final)
+	return change
+}
+
+// withMetadataOf is the pod as it is stored, with the metadata that was requested. The
+// status in a request on pods is whatever the client sent: the API server drops it
+// after admission, so nothing may be decided from it.
+func withMetadataOf(old, requested PodFacts) PodFacts {
+	stored := old
+	stored.Labels = requested.Labels
+	stored.Finalizers = requested.Finalizers
+	stored.ExpectedFinalizers = requested.ExpectedFinalizers
+	stored.ExpectedFinalizersErr = requested.ExpectedFinalizersErr
+	return stored
+}
+
+// strip removes the labels that only PodOps may set and returns their keys, sorted.
+func strip(labels map[string]string) []string {
+	var stripped []string
+	for key := range labels {
+		if IsOwned(key) {
+			stripped = append(stripped, key)
+			delete(labels, key)
+		}
+	}
+	slices.Sort(stripped)
+	return stripped
+}
+
+// forged are the labels that only PodOps may set and that the request adds or changes.
+func forged(old, requested map[string]string) []Denial {
+	var denials []Denial
+	for _, key := range slices.Sorted(maps.Keys(requested)) {
+		if value, had := old[key]; IsOwned(key) && (!had || value != requested[key]) {
+			denials = append(denials, forgedLabel(key))
+		}
+	}
+	return denials
+}
+
+func forgedLabel(key string) Denial {
+	return Denial{Key: key, Message: fmt.Sprintf("only PodOps sets this label; to ask for an operation add %s/<id> and %s/<id>",
+		appsv1alpha1.OperatingLabelPrefix, appsv1alpha1.OperationTypeLabelPrefix)}
+}
+
+// restore puts back the labels of PodOps that the request dropped.
+func restore(old, labels map[string]string) {
+	for key, value := range old {
+		if IsOwned(key) && !hasKey(labels, key) {
+			labels[key] = value
+		}
+	}
+}
+
+// unpaired are the ids for which the request breaks the pair of operating and
+// operation-type. What an earlier request broke does not count against this one.
+func unpaired(old, requested map[string]string) []Denial {
+	var denials []Denial
+	for _, id := range idsOf(requested) {
+		operating, operationType := label(appsv1alpha1.OperatingLabelPrefix, id), label(appsv1alpha1.OperationTypeLabelPrefix, id)
+		isOperating, hasType := hasKey(requested, operating), requested[operationType] != ""
+		wasOperating, hadType := hasKey(old, operating), old[operationType] != ""
+		switch {
+		case hasKey(requested, label(appsv1alpha1.UndoOperationTypeLabelPrefix, id)):
+		case isOperating && !hasType && (!wasOperating || hadType):
+			denials = append(denials, Denial{Key: operating, Message: fmt.Sprintf("needs %s with the type of the operation: both are added together", operationType)})
+		case hasType && !isOperating && requested[operationType] != old[operationType]:
+			denials = append(denials, Denial{Key: operationType, Message: fmt.Sprintf("needs %s: both are added together", operating)})
+		}
+	}
+	return denials
+}
+
+// reenter applies to the labels what only the comparison with the old object tells: an
+// id that is begun (again) or whose type changes starts a clean lifecycle, and an id
+// that ends keeps its type until finish has read it.
+func reenter(old, labels map[string]string, id string, now time.Time) []Move {
+	operating, operationType := label(appsv1alpha1.OperatingLabelPrefix, id), label(appsv1alpha1.OperationTypeLabelPrefix, id)
+	isOperating, wasOperating := hasKey(labels, operating), hasKey(old, operating)
+	begun := isOperating && !wasOperating
+	retyped := isOperating && wasOperating && labels[operationType] != old[operationType]
+	switch {
+	case hasKey(labels, label(appsv1alpha1.UndoOperationTypeLabelPrefix, id)):
+	case begun || retyped:
+		for _, prefix := range ownedPrefixes() {
+			delete(labels, label(prefix, id))
+		}
+		if labels[operationType] == "" {
+			return nil
+		}
+		labels[label(appsv1alpha1.PreCheckLabelPrefix, id)] = nextGeneration(old, id, now)
+		return []Move{{Step: StepBegin, ID: id, Type: labels[operationType]}}
+	case wasOperating && !isOperating && old[operationType] != "":
+		labels[operationType] = old[operationType]
+	}
+	return nil
+}
+
+// DenialText joins denials into one message, each with its key.
+func DenialText(denials []Denial) string {
+	texts := make([]string, len(denials))
+	for i, d := range denials {
+		texts[i] = fmt.Sprintf("metadata.labels[%s]: %s", d.Key, d.Message)
+	}
+	return strings.Join(texts, "; ")
+}

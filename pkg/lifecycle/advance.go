@@ -1,0 +1,167 @@
+package lifecycle
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+)
+
+// Permits say which ids have passed their rules. A permit is for one generation: the
+// value of the pre-check (or post-check) label at the time of the decision.
+type Permits struct {
+	// PreCheck and PostCheck map an id to the generation that passed.
+	PreCheck  map[string]string
+	PostCheck map[string]string
+}
+
+// Options are the times of the state machine and what its caller can write.
+type Options struct {
+	// Settle is how long a pod must have been unready before operate, so that every
+	// node has seen its endpoints go. It applies to pods on which no service
+	// controller is expected to put a finalizer (design section 6).
+	Settle time.Duration
+
+	// GateSyncTimeout bounds how long operate waits for the kubelet to make the pod
+	// unready. Zero: one minute.
+	GateSyncTimeout time.Duration
+
+	// LabelsOnly: the caller cannot write the gate (admission of pods). Steps that
+	// need it are left to the controller, and so are steps that time alone allows: an
+	// answer of admission must not depend on the clock of the replica that gives it.
+	LabelsOnly bool
+}
+
+const defaultGateSyncTimeout = time.Minute
+
+// Advance returns the labels and the gate to change so that every id on the pod goes
+// as far as the facts and the permits allow. It does not modify p. It is a fixed
+// point: with the Change applied and no new fact, the next Change is empty. (A gate
+// that was written is a new fact: a pod that was unready already may go on to operate
+// with the next Change, and is at rest then.)
+func Advance(p PodFacts, permits Permits, opts Options, now time.Time) Change {
+	if p.Terminating {
+		return Change{}
+	}
+	m := newMachine(p, opts, now)
+	if !p.Controlled() {
+		m.release()
+		return m.change()
+	}
+	if opts.LabelsOnly {
+		// A permit goes out in one write with the gate.
+		permits = Permits{}
+	}
+	for _, id := range idsOf(m.labels) {
+		m.enter(id)
+	}
+	for _, id := range idsOf(m.labels) {
+		m.permit(id, permits.PreCheck)
+	}
+	for _, id := range idsOf(m.labels) {
+		m.operate(id)
+	}
+	for _, id := range idsOf(m.labels) {
+		m.postCheck(id, permits.PostCheck)
+	}
+	m.syncPermissions()
+	m.syncComplete()
+	m.syncGate()
+	m.syncAvailable()
+	return m.change()
+}
+
+// machine is the working state of one Advance.
+type machine struct {
+	facts  PodFacts
+	labels map[string]string
+	opts   Options
+	now    time.Time
+	out    Change
+}
+
+func newMachine(p PodFacts, opts Options, now time.Time) *machine {
+	labels := maps.Clone(p.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	if opts.GateSyncTimeout == 0 {
+		opts.GateSyncTimeout = defaultGateSyncTimeout
+	}
+	return &machine{facts: p, labels: labels, opts: opts, now: now}
+}
+
+func (m *machine) change() Change {
+	m.out.diff(m.facts.Labels, m.labels)
+	return m.out
+}
+
+func (m *machine) has(prefix, id string) bool { return hasKey(m.labels, label(prefix, id)) }
+
+func (m *machine) get(prefix, id string) string { return m.labels[label(prefix, id)] }
+
+// either is the value of the first of two spellings of a label that is there.
+func (m *machine) either(prefix, otherPrefix, id string) string {
+	if m.has(prefix, id) {
+		return m.get(prefix, id)
+	}
+	return m.get(otherPrefix, id)
+}
+
+func (m *machine) set(prefix, id, value string) { m.labels[label(prefix, id)] = value }
+
+func (m *machine) drop(id string, prefixes ...string) {
+	for _, prefix := range prefixes {
+		delete(m.labels, label(prefix, id))
+	}
+}
+
+func (m *machine) moved(step Step, id, operationType string) {
+	m.out.Moves = append(m.out.Moves, Move{Step: step, ID: id, Type: operationType})
+}
+
+// elapsed reports whether d has passed since then, and asks to be woken when it has.
+func (m *machine) elapsed(since time.Time, d time.Duration) bool {
+	left := since.Add(d).Sub(m.now)
+	if left > 0 && (m.out.Wake == 0 || left < m.out.Wake) {
+		m.out.Wake = left
+	}
+	return left <= 0 && !m.opts.LabelsOnly
+}
+
+// isWaiting: the id waits for PreCheck rules. It wins over contradicting labels.
+func (m *machine) isWaiting(id string) bool { return m.has(appsv1alpha1.PreCheckLabelPrefix, id) }
+
+// isPermitted: a permit was given and the operation is not over. Labels of a permit
+// without pre-checked do not count: they can only be left over.
+func (m *machine) isPermitted(id string) bool {
+	return m.has(appsv1alpha1.PreCheckedLabelPrefix, id) && !m.isWaiting(id)
+}
+
+// isFinished: the operation is over and the id is not yet cleaned up. Each of the
+// labels that only follow a finish tells so, so that the loss of one of them never
+// skips the PostCheck rules.
+func (m *machine) isFinished(id string) bool {
+	return slices.ContainsFunc(finishedPrefixes(), func(prefix string) bool { return m.has(prefix, id) })
+}
+
+// isComplete: the PostCheck rules have passed. post-check wins over post-checked.
+func (m *machine) isComplete(id string) bool {
+	return m.isFinished(id) && m.has(appsv1alpha1.PostCheckedLabelPrefix, id) && !m.has(appsv1alpha1.PostCheckLabelPrefix, id)
+}
+
+// busy: some id is permitted.
+func (m *machine) busy() bool {
+	return slices.ContainsFunc(idsOf(m.labels), m.isPermitted)
+}
+
+// unfinished: some id keeps the pod offline. An id that waits in pre-check does not.
+func (m *machine) unfinished() bool {
+	return slices.ContainsFunc(idsOf(m.labels), func(id string) bool {
+		return m.isPermitted(id) || m.isFinished(id) && !m.isComplete(id)
+	})
+}
+
+// stayOffline: the user keeps the pod off traffic, whatever its ids do.
+func (m *machine) stayOffline() bool { return hasKey(m.labels, appsv1alpha1.StayOfflineLabelKey) }

@@ -1,0 +1,90 @@
+package lifecycle
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// Step is one move of the state machine.
+type Step string
+
+// The steps, in the order in which an id takes them.
+const (
+	StepBegin      Step = "Begin"
+	StepPermit     Step = "Permit"
+	StepOperate    Step = "Operate"
+	StepFinish     Step = "Finish"
+	StepPostCheck  Step = "PostCheck"
+	StepPostPermit Step = "PostPermit"
+	StepAvailable  Step = "Available"
+	StepUndo       Step = "Undo"
+	StepCancel     Step = "Cancel"
+	StepRelease    Step = "Release"
+)
+
+// Move is one step that a Change takes.
+type Move struct {
+	Step Step
+
+	// ID of the lifecycle; empty for steps of the whole pod (Available, Release).
+	ID string
+
+	// Type of the operation; empty where it is not known any more.
+	Type string
+}
+
+// Change is what has to be written so that every id goes as far as the facts allow.
+// The zero value changes nothing.
+type Change struct {
+	// Set are labels to add or change, Remove the keys to take off (sorted).
+	Set    map[string]string
+	Remove []string
+
+	// Gate is the status that the condition service-ready has to get; nil leaves it.
+	Gate *bool
+
+	// Moves are the steps taken, for events and logs.
+	Moves []Move
+
+	// Wake is how long to wait before asking again because of time alone. Zero: no
+	// need to.
+	Wake time.Duration
+
+	// WaitsForKubelet: gate is False and the kubelet has not yet made the pod unready.
+	WaitsForKubelet bool
+}
+
+// IsEmpty reports whether nothing has to be written.
+func (c Change) IsEmpty() bool { return len(c.Set) == 0 && len(c.Remove) == 0 && c.Gate == nil }
+
+// Apply returns the labels with the change applied. The argument is not modified.
+func (c Change) Apply(labels map[string]string) map[string]string {
+	result := maps.Clone(labels)
+	if result == nil {
+		result = map[string]string{}
+	}
+	for _, key := range c.Remove {
+		delete(result, key)
+	}
+	maps.Copy(result, c.Set)
+	return result
+}
+
+// diff fills Set and Remove with what leads from one set of labels to another.
+func (c *Change) diff(from, to map[string]string) {
+	for key, value := range to {
+		if had, ok := from[key]; !ok || had != value {
+			if c.Set == nil {
+				c.Set = map[string]string{}
+			}
+			c.Set[key] = value
+		}
+	}
+	for key := range from {
+		if _, ok := to[key]; !ok {
+			c.Remove = append(c.Remove, key)
+		}
+	}
+	slices.Sort(c.Remove)
+}

@@ -1,0 +1,70 @@
+package lifecycle
+
+import (
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+)
+
+// postCheck asks for the PostCheck rules of a finished id, and takes their answer, while
+// no other id is permitted: until then the pod is not what it will be.
+func (m *machine) postCheck(id string, permits map[string]string) {
+	if !m.isFinished(id) || m.busy() {
+		return
+	}
+	done := m.get(appsv1alpha1.DoneOperationTypeLabelPrefix, id)
+	if !m.has(appsv1alpha1.PostCheckedLabelPrefix, id) && !m.has(appsv1alpha1.PostCheckLabelPrefix, id) {
+		m.set(appsv1alpha1.PostCheckLabelPrefix, id, m.stampAfter(id))
+		m.moved(StepPostCheck, id, done)
+	}
+	generation, passed := permits[id]
+	if passed && m.has(appsv1alpha1.PostCheckLabelPrefix, id) && m.get(appsv1alpha1.PostCheckLabelPrefix, id) == generation {
+		m.set(appsv1alpha1.PostCheckedLabelPrefix, id, m.stampAfter(id))
+		m.drop(id, appsv1alpha1.PostCheckLabelPrefix)
+		m.moved(StepPostPermit, id, done)
+	}
+}
+
+// syncComplete tells service controllers, under both names, to put traffic back on: as
+// soon as nobody needs the pod offline any more, neither an id that is not through its
+// PostCheck nor the user.
+func (m *machine) syncComplete() {
+	online := !m.unfinished() && !m.stayOffline()
+	for _, id := range idsOf(m.labels) {
+		if !online || !m.isComplete(id) {
+			m.drop(id, appsv1alpha1.CompleteLabelPrefix, appsv1alpha1.CompletingLabelPrefix)
+			continue
+		}
+		since := m.either(appsv1alpha1.CompleteLabelPrefix, appsv1alpha1.CompletingLabelPrefix, id)
+		if _, ok := ParseTime(since); !ok {
+			since = stamp(m.now)
+		}
+		m.set(appsv1alpha1.CompleteLabelPrefix, id, since)
+		m.set(appsv1alpha1.CompletingLabelPrefix, id, since)
+	}
+}
+
+// fit: the pod may serve as soon as this change is written. With the gate open, a pod
+// that only gates kept unready counts as Ready: the kubelet says so next.
+func (m *machine) fit() bool {
+	return m.gateOpen() && (m.facts.Ready || m.facts.Gate != GateMissing && m.facts.GatesOnly)
+}
+
+// syncAvailable sets or takes service-available, and cleans up complete ids with it.
+func (m *machine) syncAvailable() {
+	may := m.fit() && !m.unfinished() && !m.stayOffline() &&
+		m.facts.ExpectedFinalizersErr == nil && len(m.facts.missingFinalizers()) == 0
+	if !may {
+		delete(m.labels, appsv1alpha1.ServiceAvailableLabelKey)
+		return
+	}
+	for _, id := range idsOf(m.labels) {
+		if m.isFinished(id) {
+			m.forget(id)
+		}
+	}
+	delete(m.labels, appsv1alpha1.CreatingLabelKey)
+	delete(m.labels, appsv1alpha1.RecreatingLabelKey)
+	if !hasKey(m.labels, appsv1alpha1.ServiceAvailableLabelKey) {
+		m.labels[appsv1alpha1.ServiceAvailableLabelKey] = stamp(m.now)
+		m.moved(StepAvailable, "", "")
+	}
+}

@@ -1,0 +1,148 @@
+package lifecycle
+
+import (
+	"slices"
+	"time"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+)
+
+// release ends every lifecycle of a pod that is no longer controlled. The gate opens
+// even if it was never written: nobody else would, and the pod never became Ready.
+func (m *machine) release() {
+	before := len(m.labels)
+	for key := range m.labels {
+		if isPerLifecycle(key) {
+			delete(m.labels, key)
+		}
+	}
+	if len(m.labels) != before {
+		m.moved(StepRelease, "", "")
+	}
+	m.setGate(true)
+}
+
+// enter takes the steps of one id that depend on nothing but its own labels: undo,
+// cancel, finish, begin, and the repair of labels that contradict each other. It
+// never moves an id forward because a label is missing.
+func (m *machine) enter(id string) {
+	operationType := m.get(appsv1alpha1.OperationTypeLabelPrefix, id)
+	operating := m.has(appsv1alpha1.OperatingLabelPrefix, id)
+	switch {
+	case m.has(appsv1alpha1.UndoOperationTypeLabelPrefix, id):
+		m.forget(id)
+		m.moved(StepUndo, id, operationType)
+	case operating && operationType == "":
+		// Nothing can be decided without a type. Admission denies this state; if it
+		// slipped in, the id waits for its type.
+		m.drop(id, ownedPrefixes()...)
+	case operating && m.isWaiting(id):
+		m.drop(id, without(ownedPrefixes(), appsv1alpha1.PreCheckLabelPrefix)...)
+	case operating && m.isPermittedFor(id, operationType) && !m.isFinished(id):
+		m.keepPermitted(id)
+	case operating:
+		m.begin(id, operationType)
+	case m.isPermitted(id) && m.has(appsv1alpha1.OperateLabelPrefix, id):
+		m.finish(id, operationType)
+	case m.isFinished(id):
+		m.keepFinished(id)
+	default:
+		m.forget(id)
+		m.moved(StepCancel, id, operationType)
+	}
+}
+
+// isPermittedFor: the permit is for this type of operation. A permit and the
+// permission of its type are written together, so a type without one was changed
+// after the permit.
+func (m *machine) isPermittedFor(id, operationType string) bool {
+	return m.isPermitted(id) && m.has(appsv1alpha1.OperationPermissionLabelPrefix, operationType)
+}
+
+// begin starts a clean lifecycle: nothing of an older one survives.
+func (m *machine) begin(id, operationType string) {
+	generation := nextGeneration(m.labels, id, m.now)
+	m.drop(id, ownedPrefixes()...)
+	m.set(appsv1alpha1.PreCheckLabelPrefix, id, generation)
+	m.moved(StepBegin, id, operationType)
+}
+
+// keepPermitted repairs a permitted id: exactly one of prepare and operate.
+func (m *machine) keepPermitted(id string) {
+	if m.has(appsv1alpha1.OperateLabelPrefix, id) {
+		m.drop(id, appsv1alpha1.PrepareLabelPrefix, appsv1alpha1.PreparingLabelPrefix)
+		return
+	}
+	since := m.either(appsv1alpha1.PrepareLabelPrefix, appsv1alpha1.PreparingLabelPrefix, id)
+	if _, ok := ParseTime(since); !ok {
+		since = stamp(m.now)
+	}
+	m.setPrepare(id, since)
+}
+
+func (m *machine) setPrepare(id, value string) {
+	m.set(appsv1alpha1.PrepareLabelPrefix, id, value)
+	m.set(appsv1alpha1.PreparingLabelPrefix, id, value)
+}
+
+// finish ends the operation of an id. The type moves to done-operation-type; operate
+// and the permit go at once, so that a re-begun id is not already allowed.
+func (m *machine) finish(id, operationType string) {
+	operated := m.stampAfter(id)
+	m.drop(id, ownedPrefixes()...)
+	m.drop(id, appsv1alpha1.OperationTypeLabelPrefix)
+	m.set(appsv1alpha1.OperatedLabelPrefix, id, operated)
+	if operationType != "" {
+		m.set(appsv1alpha1.DoneOperationTypeLabelPrefix, id, operationType)
+	}
+	m.moved(StepFinish, id, operationType)
+}
+
+// keepFinished repairs a finished id: operated is there, and nothing from before it.
+func (m *machine) keepFinished(id string) {
+	m.drop(id, without(ownedPrefixes(), finishedPrefixes()...)...)
+	m.drop(id, appsv1alpha1.OperationTypeLabelPrefix)
+	if !m.has(appsv1alpha1.OperatedLabelPrefix, id) {
+		m.set(appsv1alpha1.OperatedLabelPrefix, id, stamp(m.now))
+	}
+}
+
+// forget removes every label of an id.
+func (m *machine) forget(id string) {
+	m.drop(id, clientPrefixes()...)
+	m.drop(id, ownedPrefixes()...)
+}
+
+// nextGeneration is the generation of a lifecycle that begins now: the time, or later
+// if the id carries the same or a later time (clocks of replicas differ). Two
+// lifecycles of an id never share a generation.
+func nextGeneration(labels map[string]string, id string, now time.Time) string {
+	if last := latest(labels, id); !now.After(last) {
+		return stamp(last.Add(1))
+	}
+	return stamp(now)
+}
+
+// stampAfter is the time now, or the latest one that the id carries: where a label
+// takes the place of an older one, the generation of the id is not forgotten with it.
+func (m *machine) stampAfter(id string) string {
+	if last := latest(m.labels, id); last.After(m.now) {
+		return stamp(last)
+	}
+	return stamp(m.now)
+}
+
+// latest is the latest time on the owned labels of an id; zero if there is none.
+func latest(labels map[string]string, id string) time.Time {
+	var last time.Time
+	for _, prefix := range without(ownedPrefixes(), appsv1alpha1.DoneOperationTypeLabelPrefix) {
+		if at, ok := ParseTime(labels[label(prefix, id)]); ok && at.After(last) {
+			last = at
+		}
+	}
+	return last
+}
+
+func without(all []string, some ...string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return slices.Contains(some, s) })
+}

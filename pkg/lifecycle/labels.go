@@ -1,0 +1,97 @@
+package lifecycle
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+)
+
+// clientPrefixes carry ids and belong to operation controllers.
+func clientPrefixes() []string {
+	return []string{
+		appsv1alpha1.OperatingLabelPrefix,
+		appsv1alpha1.OperationTypeLabelPrefix,
+		appsv1alpha1.UndoOperationTypeLabelPrefix,
+	}
+}
+
+// ownedPrefixes carry ids and belong to PodOps.
+func ownedPrefixes() []string {
+	return []string{
+		appsv1alpha1.PreCheckLabelPrefix,
+		appsv1alpha1.PreCheckedLabelPrefix,
+		appsv1alpha1.PrepareLabelPrefix,
+		appsv1alpha1.PreparingLabelPrefix,
+		appsv1alpha1.OperateLabelPrefix,
+		appsv1alpha1.OperatedLabelPrefix,
+		appsv1alpha1.DoneOperationTypeLabelPrefix,
+		appsv1alpha1.PostCheckLabelPrefix,
+		appsv1alpha1.PostCheckedLabelPrefix,
+		appsv1alpha1.CompleteLabelPrefix,
+		appsv1alpha1.CompletingLabelPrefix,
+	}
+}
+
+// finishedPrefixes carry ids and appear with finish, or later.
+func finishedPrefixes() []string {
+	return []string{
+		appsv1alpha1.OperatedLabelPrefix,
+		appsv1alpha1.DoneOperationTypeLabelPrefix,
+		appsv1alpha1.PostCheckLabelPrefix,
+		appsv1alpha1.PostCheckedLabelPrefix,
+		appsv1alpha1.CompleteLabelPrefix,
+		appsv1alpha1.CompletingLabelPrefix,
+	}
+}
+
+// IsOwned reports whether only PodOps may add, change or remove a label.
+func IsOwned(key string) bool {
+	if key == appsv1alpha1.ServiceAvailableLabelKey {
+		return true
+	}
+	prefix, _, found := strings.Cut(key, "/")
+	return found && (prefix == appsv1alpha1.OperationPermissionLabelPrefix || slices.Contains(ownedPrefixes(), prefix))
+}
+
+// isPerLifecycle reports whether a label belongs to one lifecycle, whoever sets it:
+// it means nothing on a pod that was just created.
+func isPerLifecycle(key string) bool {
+	prefix, _, found := strings.Cut(key, "/")
+	return IsOwned(key) || found && slices.Contains(clientPrefixes(), prefix)
+}
+
+// idsOf returns every id that some label names, sorted.
+func idsOf(labels map[string]string) []string {
+	var ids []string
+	for key := range labels {
+		prefix, id, found := strings.Cut(key, "/")
+		if found && (slices.Contains(clientPrefixes(), prefix) || slices.Contains(ownedPrefixes(), prefix)) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+func hasKey(labels map[string]string, key string) bool {
+	_, ok := labels[key]
+	return ok
+}
+
+func label(prefix, id string) string { return prefix + "/" + id }
+
+func stamp(t time.Time) string { return strconv.FormatInt(t.UnixNano(), 10) }
+
+// ParseTime reads a label value that is a time. It returns false when it is not one,
+// and for the last nanosecond of the range: no time can follow it.
+func ParseTime(value string) (time.Time, bool) {
+	nanos, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || nanos <= 0 || nanos == math.MaxInt64 {
+		return time.Time{}, false
+	}
+	return time.Unix(0, nanos), true
+}

@@ -1,0 +1,119 @@
+package lifecycle
+
+import (
+	"strings"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+)
+
+// permit gives a waiting id its permit, if there is one for this very generation.
+func (m *machine) permit(id string, permits map[string]string) {
+	generation, passed := permits[id]
+	operationType := m.get(appsv1alpha1.OperationTypeLabelPrefix, id)
+	if !passed || !m.isWaiting(id) || m.get(appsv1alpha1.PreCheckLabelPrefix, id) != generation || operationType == "" {
+		return
+	}
+	m.set(appsv1alpha1.PreCheckedLabelPrefix, id, m.stampAfter(id))
+	m.drop(id, appsv1alpha1.PreCheckLabelPrefix)
+	m.setPrepare(id, stamp(m.now))
+	m.moved(StepPermit, id, operationType)
+}
+
+// operate lets the operation start, once traffic is off.
+func (m *machine) operate(id string) {
+	if !m.isPermitted(id) || !m.has(appsv1alpha1.PrepareLabelPrefix, id) || !m.trafficIsOff(id) {
+		return
+	}
+	m.drop(id, appsv1alpha1.PrepareLabelPrefix, appsv1alpha1.PreparingLabelPrefix)
+	m.set(appsv1alpha1.OperateLabelPrefix, id, stamp(m.now))
+	m.moved(StepOperate, id, m.get(appsv1alpha1.OperationTypeLabelPrefix, id))
+}
+
+// trafficIsOff: no protection finalizer is left, the gate is False, and the pod was
+// seen unready (or the kubelet had its time to make it so). The gate must be False
+// already: one that this very change sets has not been seen by anybody.
+func (m *machine) trafficIsOff(id string) bool {
+	if m.facts.Protected() {
+		return false
+	}
+	switch m.facts.Gate {
+	case GateMissing:
+		return true
+	case GateFalse:
+	default:
+		return false
+	}
+	preparedSince, ok := ParseTime(m.get(appsv1alpha1.PrepareLabelPrefix, id))
+	if !ok {
+		return false
+	}
+	if m.facts.Ready {
+		m.out.WaitsForKubelet = true
+		return m.elapsed(preparedSince, m.opts.GateSyncTimeout)
+	}
+	if len(m.facts.ExpectedFinalizers) > 0 {
+		return true
+	}
+	unreadySince := m.facts.ReadySince
+	if unreadySince.IsZero() {
+		unreadySince = preparedSince
+	}
+	return m.elapsed(unreadySince, m.opts.Settle)
+}
+
+// syncPermissions keeps operation-permission/<type> exactly for the types of the
+// permitted ids.
+func (m *machine) syncPermissions() {
+	wanted := map[string]string{}
+	for _, id := range idsOf(m.labels) {
+		operationType := m.get(appsv1alpha1.OperationTypeLabelPrefix, id)
+		if m.isPermitted(id) && operationType != "" {
+			wanted[operationType] = m.get(appsv1alpha1.PreCheckedLabelPrefix, id)
+		}
+	}
+	for key := range m.labels {
+		operationType, isPermission := strings.CutPrefix(key, appsv1alpha1.OperationPermissionLabelPrefix+"/")
+		if isPermission && !hasKey(wanted, operationType) {
+			delete(m.labels, key)
+		}
+	}
+	for operationType, value := range wanted {
+		if !m.has(appsv1alpha1.OperationPermissionLabelPrefix, operationType) {
+			m.set(appsv1alpha1.OperationPermissionLabelPrefix, operationType, value)
+		}
+	}
+}
+
+// syncGate sets the gate False while the pod has to be offline, and True otherwise. A
+// gate that was never written waits until the containers are ready: earlier it says
+// nothing, and so gate and service-available go out in one write.
+func (m *machine) syncGate() {
+	switch {
+	case m.facts.Gate == GateMissing:
+	case m.unfinished() || m.stayOffline():
+		m.setGate(false)
+	case m.facts.Gate == GateFalse:
+		m.setGate(true)
+	case m.facts.Gate == GateUnset && (m.facts.ContainersReady || m.facts.Ready):
+		m.setGate(true)
+	}
+}
+
+func (m *machine) setGate(open bool) {
+	already := GateFalse
+	if open {
+		already = GateTrue
+	}
+	if m.opts.LabelsOnly || m.facts.Gate == already || m.facts.Gate == GateMissing {
+		return
+	}
+	m.out.Gate = &open
+}
+
+// gateOpen: the gate is True once this change is written, or there is none.
+func (m *machine) gateOpen() bool {
+	if m.out.Gate != nil {
+		return *m.out.Gate
+	}
+	return m.facts.Gate == GateTrue || m.facts.Gate == GateMissing
+}

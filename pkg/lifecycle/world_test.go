@@ -1,0 +1,274 @@
+package lifecycle_test
+
+import (
+	"encoding/json"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/lifecycle"
+)
+
+// epoch is when every world begins.
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// failer is what *testing.T and *rapid.T share.
+type failer interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+// world is one pod with everything around it that the state machine meets: an API
+// server with the two admission webhooks, the controller and a kubelet. Every call of
+// the core goes through it and is checked for what always holds (checkedAdvance).
+type world struct {
+	pod  *corev1.Pod // as stored; nil once it is gone
+	now  time.Time
+	opts lifecycle.Options
+
+	// healthy: the containers run and pass their probes. The kubelet reports it.
+	healthy bool
+
+	// controllerWrites counts the requests that the controller sent.
+	controllerWrites int
+}
+
+func newWorld(pod *corev1.Pod) *world {
+	return &world{pod: pod, now: epoch, healthy: true}
+}
+
+// answer is what a client gets back for one request.
+type answer struct {
+	denials  []lifecycle.Denial
+	stripped []string
+	change   lifecycle.Change
+}
+
+// update sends one update of the pod through both webhooks and stores the outcome.
+// then, if not nil, is another mutating webhook between the two.
+func (w *world) update(t failer, trusted bool, edit, then func(*corev1.Pod)) answer {
+	t.Helper()
+	old, requested := w.pod, w.pod.DeepCopy()
+	edit(requested)
+	oldFacts, facts := lifecycle.FactsOf(old), lifecycle.FactsOf(requested)
+	admission := checkedAdmitUpdate(t, oldFacts, facts, trusted, w.opts, w.now)
+	if len(admission.Denials) > 0 {
+		return answer{denials: admission.Denials}
+	}
+	requested.Labels = admission.Change.Apply(requested.Labels)
+	if then != nil {
+		then(requested)
+	}
+	requested.Status = *old.Status.DeepCopy()
+	requested.DeletionTimestamp = old.DeletionTimestamp
+	denials := lifecycle.CheckUpdate(oldFacts, lifecycle.FactsOf(requested), trusted, w.opts, w.now.Add(time.Millisecond))
+	if len(denials) > 0 {
+		if then == nil {
+			t.Fatalf("CheckUpdate denies what AdmitUpdate produced: %v", denials)
+		}
+		return answer{denials: denials}
+	}
+	w.store(requested)
+	return answer{stripped: admission.Stripped, change: admission.Change}
+}
+
+// create sends the creation of the pod through admission and stores it.
+func (w *world) create(pod *corev1.Pod) answer {
+	admission := lifecycle.AdmitCreate(lifecycle.FactsOf(pod))
+	pod.Labels = admission.Change.Apply(pod.Labels)
+	w.store(pod)
+	return answer{stripped: admission.Stripped, change: admission.Change}
+}
+
+// bypass stores a change that no webhook saw.
+func (w *world) bypass(edit func(*corev1.Pod)) {
+	requested := w.pod.DeepCopy()
+	edit(requested)
+	w.store(requested)
+}
+
+// reconcile is one round of the controller.
+func (w *world) reconcile(t failer, permits lifecycle.Permits) lifecycle.Change {
+	t.Helper()
+	change := checkedAdvance(t, lifecycle.FactsOf(w.pod), permits, w.opts, w.now)
+	if change.IsEmpty() {
+		return change
+	}
+	w.controllerWrites++
+	pod := w.pod.DeepCopy()
+	pod.Labels = change.Apply(pod.Labels)
+	if change.Gate != nil {
+		setCondition(pod, appsv1alpha1.ServiceReadyGate, *change.Gate, "", w.now)
+	}
+	w.store(pod)
+	return change
+}
+
+// kubelet reports the conditions as a kubelet does
+// (k8s.io/kubernetes/pkg/kubelet/status/generate.go).
+func (w *world) kubelet() {
+	pod := w.pod.DeepCopy()
+	setCondition(pod, corev1.ContainersReady, w.healthy, "", w.now)
+	gatesTrue := !slices.ContainsFunc(pod.Spec.ReadinessGates, func(gate corev1.PodReadinessGate) bool {
+		return !isTrue(pod, gate.ConditionType)
+	})
+	switch {
+	case !w.healthy:
+		setCondition(pod, corev1.PodReady, false, "ContainersNotReady", w.now)
+	case !gatesTrue:
+		setCondition(pod, corev1.PodReady, false, "ReadinessGatesNotReady", w.now)
+	default:
+		setCondition(pod, corev1.PodReady, true, "", w.now)
+	}
+	w.store(pod)
+}
+
+func (w *world) delete() {
+	pod := w.pod.DeepCopy()
+	if pod.DeletionTimestamp == nil {
+		pod.DeletionTimestamp = &metav1.Time{Time: w.now}
+	}
+	w.store(pod)
+}
+
+func (w *world) store(pod *corev1.Pod) {
+	w.pod = pod
+	if pod.DeletionTimestamp != nil && len(pod.Finalizers) == 0 {
+		w.pod = nil
+	}
+}
+
+func (w *world) gone() bool { return w.pod == nil }
+
+func isTrue(pod *corev1.Pod, kind corev1.PodConditionType) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == kind && c.Status == corev1.ConditionTrue
+	})
+}
+
+// setCondition writes a condition as the API stores it: times in whole seconds, and
+// the transition time only moves with the status.
+func setCondition(pod *corev1.Pod, kind corev1.PodConditionType, on bool, reason string, now time.Time) {
+	status := corev1.ConditionFalse
+	if on {
+		status = corev1.ConditionTrue
+	}
+	i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind })
+	if i < 0 {
+		i = len(pod.Status.Conditions)
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: kind})
+	}
+	c := &pod.Status.Conditions[i]
+	if c.Status != status {
+		c.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
+	}
+	c.Status, c.Reason = status, reason
+}
+
+// expect records the expected finalizers, one employer each.
+func expect(pod *corev1.Pod, finalizers []string) {
+	conditions := appsv1alpha1.AvailableConditions{ExpectedFinalizers: map[string]string{}}
+	for _, name := range finalizers {
+		conditions.ExpectedFinalizers["Service/default/"+name] = name
+	}
+	text, _ := json.Marshal(conditions) // strings always encode
+	if pod.Annotations == nil {
+		pod.Annotations = map[string]string{}
+	}
+	pod.Annotations[appsv1alpha1.AvailableConditionsAnnotationKey] = string(text)
+}
+
+// checkedAdvance calls Advance and checks what holds for every call of it: the
+// arguments are not modified, the answer does not depend on the order of maps, and the
+// answer is a fixed point.
+func checkedAdvance(t failer, facts lifecycle.PodFacts, permits lifecycle.Permits, opts lifecycle.Options, now time.Time) lifecycle.Change {
+	t.Helper()
+	before, permitsBefore := cloneFacts(facts), clonePermits(permits)
+	change := lifecycle.Advance(facts, permits, opts, now)
+	if !sameFacts(before, facts) || !samePermits(permitsBefore, permits) {
+		t.Fatalf("Advance modified its arguments")
+	}
+	again := lifecycle.Advance(before, permitsBefore, opts, now)
+	if !reflect.DeepEqual(change, again) {
+		t.Fatalf("Advance depends on the order of maps:\n%s", cmp.Diff(change, again))
+	}
+	checkFixedPoint(t, facts, change, permits, opts, now)
+	return change
+}
+
+// checkFixedPoint applies changes until nothing is left to do. That is after one
+// change, or after two when the first one wrote the gate.
+func checkFixedPoint(t failer, facts lifecycle.PodFacts, change lifecycle.Change, permits lifecycle.Permits, opts lifecycle.Options, now time.Time) {
+	t.Helper()
+	facts = applied(facts, change)
+	next := lifecycle.Advance(facts, permits, opts, now)
+	if change.Gate != nil {
+		facts = applied(facts, next)
+		next = lifecycle.Advance(facts, permits, opts, now)
+	}
+	if !next.IsEmpty() || len(next.Moves) > 0 {
+		t.Fatalf("Advance is not at rest: first %v, then %v", change, next)
+	}
+}
+
+// applied are the facts once the change is written.
+func applied(facts lifecycle.PodFacts, change lifecycle.Change) lifecycle.PodFacts {
+	facts.Labels = change.Apply(facts.Labels)
+	if change.Gate != nil {
+		facts.Gate = lifecycle.GateFalse
+		if *change.Gate {
+			facts.Gate = lifecycle.GateTrue
+		}
+	}
+	return facts
+}
+
+// checkedAdmitUpdate calls AdmitUpdate and checks what holds for every call of it: as
+// for Advance, and the gate is left alone, and time does not matter but for stamps.
+func checkedAdmitUpdate(t failer, old, requested lifecycle.PodFacts, trusted bool, opts lifecycle.Options, now time.Time) lifecycle.Admission {
+	t.Helper()
+	oldBefore, requestedBefore := cloneFacts(old), cloneFacts(requested)
+	admission := lifecycle.AdmitUpdate(old, requested, trusted, opts, now)
+	if !sameFacts(oldBefore, old) || !sameFacts(requestedBefore, requested) {
+		t.Fatalf("AdmitUpdate modified its arguments")
+	}
+	again := lifecycle.AdmitUpdate(oldBefore, requestedBefore, trusted, opts, now)
+	if !reflect.DeepEqual(admission, again) {
+		t.Fatalf("AdmitUpdate depends on the order of maps:\n%s", cmp.Diff(admission, again))
+	}
+	if admission.Change.Gate != nil {
+		t.Fatalf("AdmitUpdate wants to write the gate")
+	}
+	later := lifecycle.AdmitUpdate(old, requested, trusted, opts, now.Add(time.Hour))
+	keys, laterKeys := maps.Keys(admission.Change.Apply(requested.Labels)), maps.Keys(later.Change.Apply(requested.Labels))
+	if !slices.Equal(slices.Sorted(keys), slices.Sorted(laterKeys)) {
+		t.Fatalf("AdmitUpdate depends on the time: %v, an hour later %v", admission.Change, later.Change)
+	}
+	return admission
+}
+
+func cloneFacts(f lifecycle.PodFacts) lifecycle.PodFacts {
+	f.Labels = maps.Clone(f.Labels)
+	f.Finalizers = slices.Clone(f.Finalizers)
+	f.ExpectedFinalizers = slices.Clone(f.ExpectedFinalizers)
+	return f
+}
+
+func sameFacts(a, b lifecycle.PodFacts) bool {
+	return maps.Equal(a.Labels, b.Labels) && slices.Equal(a.Finalizers, b.Finalizers) &&
+		slices.Equal(a.ExpectedFinalizers, b.ExpectedFinalizers)
+}
+
+func clonePermits(p lifecycle.Permits) lifecycle.Permits {
+	return lifecycle.Permits{PreCheck: maps.Clone(p.PreCheck), PostCheck: maps.Clone(p.PostCheck)}
+}
+
+func samePermits(a, b lifecycle.Permits) bool {
+	return maps.Equal(a.PreCheck, b.PreCheck) && maps.Equal(a.PostCheck, b.PostCheck)
+}

@@ -1,0 +1,92 @@
+package certificates
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+)
+
+// Address is where API servers find the webhooks: at the Service, or, for a manager
+// that runs outside the cluster, at a URL.
+type Address struct {
+	// Namespace and Service name the Service.
+	Namespace string
+	Service   string
+
+	// URL replaces the Service when it is set.
+	URL *url.URL
+}
+
+// ParseAddress returns the address of the Service in the namespace, or of the URL
+// when that is not empty. The URL must be https, as API servers demand, and may have a
+// path, which comes before those of the webhooks.
+func ParseAddress(namespace, service, webhookURL string) (Address, error) {
+	address := Address{Namespace: namespace, Service: service}
+	if webhookURL == "" {
+		return address, nil
+	}
+	parsed, err := url.Parse(webhookURL)
+	switch {
+	case err != nil:
+		return Address{}, fmt.Errorf("parsing webhook URL: %w", err)
+	case parsed.Scheme != "https" || parsed.Hostname() == "":
+		return Address{}, fmt.Errorf("webhook URL %q: want https://<host>[:<port>]", webhookURL)
+	case parsed.User != nil || parsed.RawQuery != "" || parsed.Fragment != "":
+		return Address{}, fmt.Errorf("webhook URL %q: user, query and fragment are not allowed", webhookURL)
+	}
+	address.URL = parsed
+	return address, nil
+}
+
+// Names are what the serving certificate has to cover. Those of the Service are
+// always among them, so that a replica inside the cluster is content with the
+// certificate of one outside.
+func (a Address) Names() []string {
+	names := []string{fmt.Sprintf("%s.%s.svc", a.Service, a.Namespace)}
+	if a.URL != nil {
+		names = append(names, a.URL.Hostname())
+	}
+	return names
+}
+
+// point makes the client configuration lead to the address. The path of the webhook
+// stays, and so does a Service that is there already.
+func (a Address) point(config *admissionregistrationv1.WebhookClientConfig) error {
+	if a.URL != nil {
+		path, err := webhookPath(*config)
+		if err != nil {
+			return err
+		}
+		target := strings.TrimSuffix(a.URL.String(), "/") + path
+		config.URL, config.Service = &target, nil
+		return nil
+	}
+	if config.Service != nil {
+		return nil
+	}
+	path, err := webhookPath(*config)
+	if err != nil {
+		return err
+	}
+	config.Service = &admissionregistrationv1.ServiceReference{Namespace: a.Namespace, Name: a.Service, Path: &path}
+	config.URL = nil
+	return nil
+}
+
+// webhookPath is the path of a webhook, whichever way it is addressed now. Behind a
+// URL it is what comes last: no path of ours has more than one part.
+func webhookPath(config admissionregistrationv1.WebhookClientConfig) (string, error) {
+	switch {
+	case config.Service != nil && config.Service.Path != nil:
+		return *config.Service.Path, nil
+	case config.URL != nil:
+		parsed, err := url.Parse(*config.URL)
+		if err != nil {
+			return "", fmt.Errorf("parsing the URL of a webhook: %w", err)
+		}
+		return parsed.Path[max(0, strings.LastIndex(parsed.Path, "/")):], nil
+	}
+	return "", nil
+}

@@ -1,0 +1,128 @@
+package certificates
+
+import (
+	"crypto/x509"
+	"net"
+	"slices"
+	"time"
+)
+
+// Step is one change of a State. Steps are taken in the order given.
+type Step string
+
+const (
+	// MakeNext makes the next CA.
+	MakeNext Step = "MakeNext"
+
+	// Promote makes the next CA the current one, and the current one a previous one.
+	Promote Step = "Promote"
+
+	// Sign makes a serving certificate, signed by the current CA.
+	Sign Step = "Sign"
+)
+
+// Decision is what to do with a State.
+type Decision struct {
+	// Keep is the part of the State that is still good.
+	Keep State
+
+	// Steps lead from Keep to the State that is wanted. Empty: Keep is.
+	Steps []Step
+}
+
+// Decide says how the state has to change so that the webhooks can be served under
+// the names (DNS names or IP addresses) at now.
+//
+// carriedSince is when every webhook configuration began to carry the next CA of the
+// state; zero when one does not, or when there is no next CA. A serving certificate
+// of the next CA is made only the grace time later, unless there is nothing else that
+// could be served, in which case waiting would help nobody.
+func (l Lifetimes) Decide(state State, names []string, carriedSince, now time.Time) Decision {
+	keep := state.valid(now)
+	serves := keep.serves(names, now)
+	signs := keep.Current.whole()
+
+	var steps []Step
+	if !keep.Next.whole() && (!signs || !now.Before(renewAt(keep.Current.Cert))) {
+		steps = append(steps, MakeNext)
+	}
+
+	desperate := !serves && !signs
+	carried := keep.Next.whole() && !carriedSince.IsZero() && now.Sub(carriedSince) >= l.Grace
+	switch {
+	case desperate || carried:
+		steps = append(steps, Promote, Sign)
+	case !serves || signs && keep.servingDue(now):
+		steps = append(steps, Sign)
+	}
+	return Decision{Keep: keep, Steps: steps}
+}
+
+// Wake is when the state has to be decided about again if nothing else happens: when
+// something is due, or when a CA leaves the bundle. It may lie in the past. The state
+// must be one that needs no steps.
+func (l Lifetimes) Wake(state State, carriedSince time.Time) time.Time {
+	var times []time.Time
+	if state.Current.whole() && state.Next.Cert == nil {
+		times = append(times, renewAt(state.Current.Cert))
+	}
+	if state.Next.whole() && !carriedSince.IsZero() {
+		times = append(times, carriedSince.Add(l.Grace))
+	}
+	if state.Serving.whole() {
+		if renew := renewAt(state.Serving.Cert); state.outlasts() {
+			times = append(times, renew)
+		}
+		// Whatever else goes wrong, an expired certificate is looked at.
+		times = append(times, state.Serving.Cert.NotAfter.Add(time.Second))
+	}
+	for _, ca := range state.authorities() {
+		times = append(times, ca.NotAfter.Add(time.Second))
+	}
+	return slices.MinFunc(times, time.Time.Compare)
+}
+
+// serves reports whether the serving certificate is good at now:
+//   - it is there, with its key,
+//   - a CA of the state vouches for it, for serving,
+//   - it covers every name.
+func (s State) serves(names []string, now time.Time) bool {
+	if !s.Serving.whole() {
+		return false
+	}
+	roots := x509.NewCertPool()
+	for _, ca := range s.authorities() {
+		roots.AddCert(ca)
+	}
+	_, err := s.Serving.Cert.Verify(x509.VerifyOptions{
+		Roots:       roots,
+		CurrentTime: now,
+		KeyUsages:   []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	})
+	if err != nil {
+		return false
+	}
+	return !slices.ContainsFunc(names, func(name string) bool {
+		return s.Serving.Cert.VerifyHostname(hostname(name)) != nil
+	})
+}
+
+// servingDue reports whether the serving certificate should be replaced although it
+// is still good.
+func (s State) servingDue(now time.Time) bool {
+	return s.outlasts() && !now.Before(renewAt(s.Serving.Cert))
+}
+
+// outlasts reports whether the current CA lives longer than the serving certificate.
+// When it does not, another certificate of the same CA would gain nothing.
+func (s State) outlasts() bool {
+	return s.Current.whole() && s.Current.Cert.NotAfter.After(s.Serving.Cert.NotAfter)
+}
+
+// hostname writes an IP address as VerifyHostname wants it.
+func hostname(name string) string {
+	if net.ParseIP(name) != nil {
+		return "[" + name + "]"
+	}
+	return name
+}

@@ -1,0 +1,200 @@
+package certificates
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// Names of the objects that the manifests in config/ speak of.
+const (
+	// SecretName is the Secret that the replicas share.
+	SecretName = "podops-webhook-certs"
+
+	// ServiceName is the Service in front of the webhook servers.
+	ServiceName = "podops-webhook"
+
+	// MutatingConfigurationName and ValidatingConfigurationName are the webhook
+	// configurations that carry the CA bundle.
+	MutatingConfigurationName   = "podops-mutating"
+	ValidatingConfigurationName = "podops-validating"
+)
+
+// conflictDelay is how long a cache is given to catch up with a write.
+const conflictDelay = 200 * time.Millisecond
+
+// Options says for whom certificates are made.
+type Options struct {
+	// Namespace holds the Secret and the Service.
+	Namespace string
+
+	// WebhookURL is where API servers reach this manager when it runs outside the
+	// cluster ("https://127.0.0.1:9443"). Empty: they reach it through the Service.
+	WebhookURL string
+
+	// Lifetimes default to DefaultLifetimes when they are zero.
+	Lifetimes Lifetimes
+
+	// Elected is closed once this replica leads (manager.Manager.Elected()). Only the
+	// leader says where the webhooks are, so two replicas with different URLs do not
+	// fight over it. Nil: it leads from the start.
+	Elected <-chan struct{}
+}
+
+// Reconciler keeps the Secret, the webhook configurations and the certificate that is
+// served in line. It runs on every replica: they meet in the Secret, whose writes carry
+// its resourceVersion.
+type Reconciler struct {
+	client    client.Client
+	live      client.Reader
+	clock     clock.PassiveClock
+	lifetimes Lifetimes
+	namespace string
+	address   Address
+	elected   <-chan struct{}
+
+	serving *serving
+	carried carried // used by Reconcile only, which never runs twice at a time
+}
+
+// New returns a Reconciler. The client reads webhook configurations, from a cache if it
+// has one, and writes; live reads the Secret past any cache (manager.GetAPIReader()),
+// since a replica that acts on an old copy would publish a bundle that lacks the newest
+// CA. Invalid options are an error.
+func New(c client.Client, live client.Reader, clock clock.PassiveClock, options Options) (*Reconciler, error) {
+	address, err := ParseAddress(options.Namespace, ServiceName, options.WebhookURL)
+	if err != nil {
+		return nil, err
+	}
+	if options.Lifetimes == (Lifetimes{}) {
+		options.Lifetimes = DefaultLifetimes()
+	}
+	if err := options.Lifetimes.Validate(); err != nil {
+		return nil, fmt.Errorf("checking certificate lifetimes: %w", err)
+	}
+	return &Reconciler{
+		client:    c,
+		live:      live,
+		clock:     clock,
+		lifetimes: options.Lifetimes,
+		namespace: options.Namespace,
+		address:   address,
+		elected:   options.Elected,
+		serving:   newServing(clock),
+	}, nil
+}
+
+// ConfigureTLS is an option of the webhook server: it shows the certificate of the
+// moment. Until there is one, handshakes fail with ErrNotReady.
+func (r *Reconciler) ConfigureTLS(config *tls.Config) {
+	config.MinVersion = tls.VersionTLS13
+	config.GetCertificate = r.serving.getCertificate
+}
+
+// Ready is a readiness check: it fails until a valid certificate is served and the
+// webhook configurations carry its CA.
+func (r *Reconciler) Ready(request *http.Request) error {
+	return r.serving.check(request)
+}
+
+// Reconcile brings everything in line and wakes itself when something is due next.
+func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	state, err := r.ensureSecret(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	r.serving.show(state.Serving)
+
+	missing, err := r.publish(ctx, state.Bundle())
+	unpublished := err
+	if err == nil && len(missing) > 0 {
+		unpublished = fmt.Errorf("missing: %s", strings.Join(missing, ", "))
+	}
+	r.serving.publishedWith(unpublished)
+	r.carried = r.carried.observed(state.Next, unpublished == nil, r.clock.Now())
+	if apierrors.IsConflict(err) {
+		// The cache has yet to see the latest write; its event may have come already.
+		return reconcile.Result{RequeueAfter: conflictDelay}, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("publishing the CA bundle: %w", err)
+	}
+	// A configuration that is not there yet wakes us when it comes.
+	wake := r.lifetimes.Wake(state, r.carried.sinceFor(state.Next))
+	return reconcile.Result{RequeueAfter: max(time.Second, wake.Sub(r.clock.Now()))}, nil
+}
+
+// ensureSecret returns the state of the Secret after it was brought up to date. When
+// another replica was faster, its state is read and decided about again.
+func (r *Reconciler) ensureSecret(ctx context.Context) (State, error) {
+	var state State
+	lost := func(err error) bool {
+		return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
+	}
+	err := retry.OnError(retry.DefaultBackoff, lost, func() error {
+		var err error
+		state, err = r.tryEnsureSecret(ctx)
+		return err
+	})
+	if err != nil {
+		return State{}, fmt.Errorf("keeping secret %s/%s: %w", r.namespace, SecretName, err)
+	}
+	return state, nil
+}
+
+func (r *Reconciler) tryEnsureSecret(ctx context.Context) (State, error) {
+	secret := &corev1.Secret{}
+	err := r.live.Get(ctx, client.ObjectKey{Namespace: r.namespace, Name: SecretName}, secret)
+	if client.IgnoreNotFound(err) != nil {
+		return State{}, err
+	}
+	missing := err != nil
+
+	now, names := r.clock.Now(), r.address.Names()
+	state := Parse(secret.Data)
+	decision := r.lifetimes.Decide(state, names, r.carried.sinceFor(state.Next), now)
+	if state, err = r.lifetimes.Issue(decision, names, now); err != nil {
+		return State{}, err
+	}
+	data, err := state.Data()
+	if err != nil {
+		return State{}, err
+	}
+	if !missing && maps.EqualFunc(data, secret.Data, slices.Equal) {
+		return state, nil
+	}
+	logf.FromContext(ctx).Info("Renewing certificates", "steps", decision.Steps, "secretMissing", missing)
+	secret.Data = data
+	if missing {
+		secret.ObjectMeta = metav1.ObjectMeta{Namespace: r.namespace, Name: SecretName}
+		return state, r.client.Create(ctx, secret)
+	}
+	return state, r.client.Update(ctx, secret)
+}
+
+// leads reports whether this replica says where the webhooks are.
+func (r *Reconciler) leads() bool {
+	if r.elected == nil {
+		return true
+	}
+	select {
+	case <-r.elected:
+		return true
+	default:
+		return false
+	}
+}

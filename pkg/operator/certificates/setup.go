@@ -1,0 +1,79 @@
+package certificates
+
+import (
+	"context"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// CacheByObject limits the manager's cache to the three objects that certificates are
+// about, each by its name. It belongs into cache.Options.ByObject: the manifests grant
+// no right to list or watch any other secret or webhook configuration, so a cache
+// without it would never sync.
+func CacheByObject(namespace string) map[client.Object]cache.ByObject {
+	named := func(name string) fields.Selector {
+		return fields.OneTermEqualSelector(metav1.ObjectNameField, name)
+	}
+	return map[client.Object]cache.ByObject{
+		&corev1.Secret{}: {Namespaces: map[string]cache.Config{namespace: {FieldSelector: named(SecretName)}}},
+		&admissionregistrationv1.MutatingWebhookConfiguration{}:   {Field: named(MutatingConfigurationName)},
+		&admissionregistrationv1.ValidatingWebhookConfiguration{}: {Field: named(ValidatingConfigurationName)},
+	}
+}
+
+// SetupWithManager has the manager run r on every replica, leading or not: at the
+// start, at election, and whenever the Secret or a webhook configuration changes.
+func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
+	all := false
+	ours := func(name string) builder.Predicates {
+		return builder.WithPredicates(predicate.NewPredicateFuncs(func(object client.Object) bool {
+			return object.GetName() == name
+		}))
+	}
+	enqueue := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{r.request()}
+	})
+	return builder.ControllerManagedBy(mgr).
+		Named("certificates").
+		Watches(&corev1.Secret{}, enqueue, ours(SecretName)).
+		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, enqueue, ours(MutatingConfigurationName)).
+		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, enqueue, ours(ValidatingConfigurationName)).
+		WatchesRawSource(source.Func(r.start)).
+		WithOptions(controller.Options{NeedLeaderElection: &all}).
+		Complete(r)
+}
+
+// start is the source of the first request, which no event may bring when nothing
+// exists yet, and of the one that follows election.
+func (r *Reconciler) start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	queue.Add(r.request())
+	if r.elected == nil {
+		return nil
+	}
+	go func() {
+		select {
+		case <-r.elected:
+			queue.Add(r.request())
+		case <-ctx.Done():
+		}
+	}()
+	return nil
+}
+
+// request is the only request there is: everything is looked at together.
+func (r *Reconciler) request() reconcile.Request {
+	return reconcile.Request{NamespacedName: client.ObjectKey{Namespace: r.namespace, Name: SecretName}}
+}

@@ -1,0 +1,26 @@
+// Package permit decides which waiting requests get a permit next, so that no
+// availablePolicy is ever overshot (design section 4). It is pure.
+//
+// A permit is two-phase. First the pods of a batch are reserved: their UIDs and
+// resourceVersions are written to the record (status.permits) of every
+// PodTransitionRule with a budget that selects them, under that object's
+// resourceVersion. Then each pod is stamped, under the condition that it is still at
+// the resourceVersion that the decision was made on. Three rules make this hold with
+// stale caches, several leaders, and a stop at any instruction:
+//
+//   - A reservation is live while its pod is still at the recorded resourceVersion.
+//     Until then somebody may yet stamp it, so it counts as unavailable. Once the pod
+//     has moved on, no stamp of that batch can hit it any more, and what it became is
+//     seen on the pod itself.
+//   - A record says what had been seen (viewResourceVersion) of the pods that it no
+//     longer lists. The next batch is only computed from a view that reaches as far,
+//     and as far as every pod that is listed: it contains every outcome, and what it
+//     shows of a reserved pod is not from before the reservation.
+//   - Records are written in the order of their names, and a pod is stamped only
+//     after all of them. Two writers therefore meet at the first record they share,
+//     where one of them gets a conflict and starts again.
+//
+// A live reservation whose pod is withheld by another rule holds a slot for nothing.
+// It cannot simply be struck out, since its writer might be about to stamp; the plan
+// asks for the pod to be touched instead, which makes the reservation dead.
+package permit

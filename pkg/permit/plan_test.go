@@ -1,0 +1,287 @@
+package permit_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/permit"
+	"github.com/podops-dev/podops/pkg/policy"
+)
+
+const namespace = "shop"
+
+// epoch is when the oldest request began.
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// asks is a request to take an available pod away: minute is when it began. Its UID is
+// its name, and its resourceVersion 10.
+func asks(pod string, minute int) permit.Candidate { return asksAs(pod, "a", minute) }
+
+func asksAs(pod, id string, minute int) permit.Candidate {
+	return permit.Candidate{Request: policy.Request{
+		Pod: &policy.PodFact{
+			UID: types.UID(pod), Namespace: namespace, Name: pod, ResourceVersion: "10", Version: "10", Available: true,
+		},
+		Stage: appsv1alpha1.StagePreCheck, ID: id, Type: "upgrade", Since: epoch.Add(time.Duration(minute) * time.Minute),
+	}}
+}
+
+// under puts a candidate under rules, as "<object>/<rule>": it needs a slot of each, and
+// each object selects the pod.
+func under(c permit.Candidate, rules ...string) permit.Candidate {
+	for _, rule := range rules {
+		object, name, _ := strings.Cut(rule, "/")
+		c.Needs = append(c.Needs, ruleID(object, name))
+		c = selectedBy(c, object)
+	}
+	return c
+}
+
+// selectedBy: an object selects the pod, and asks nothing of the request.
+func selectedBy(c permit.Candidate, object string) permit.Candidate {
+	for _, known := range c.Budgets {
+		if known == object {
+			return c
+		}
+	}
+	c.Budgets = append(c.Budgets, object)
+	return c
+}
+
+func unavailable(c permit.Candidate) permit.Candidate {
+	fact := *c.Request.Pod
+	fact.Available = false
+	c.Request.Pod = &fact
+	return c
+}
+
+func ruleID(object, rule string) policy.RuleID {
+	return policy.RuleID{Object: types.NamespacedName{Namespace: namespace, Name: object}, Rule: rule}
+}
+
+// budget of an object with one rule "max".
+func budget(object string, slots int, live ...string) permit.Budget {
+	b := permit.Budget{Object: object, Slots: map[string]int{"max": slots}, Live: map[types.UID]appsv1alpha1.ReservedPod{}}
+	for _, pod := range live {
+		b.Live[types.UID(pod)] = reserved(pod)
+	}
+	return b
+}
+
+func reserved(pod string) appsv1alpha1.ReservedPod {
+	return appsv1alpha1.ReservedPod{UID: types.UID(pod), Name: pod, ResourceVersion: "10"}
+}
+
+// outcome is a plan in words.
+type outcome struct {
+	Granted []string            // "<pod>/<id>", in order
+	Refused []string            // "<pod>/<id> <object>/<rule>", in order
+	Reserve map[string][]string // pods by object
+	Records map[string][]string // objects by pod
+	Touch   []types.UID
+}
+
+func outcomeOf(plan permit.Plan) outcome {
+	got := outcome{Touch: plan.Touch}
+	for _, request := range plan.Grants {
+		got.Granted = append(got.Granted, request.Pod.Name+"/"+request.ID)
+	}
+	for _, refusal := range plan.Refused {
+		got.Refused = append(got.Refused, fmt.Sprintf("%s/%s %s", refusal.Request.Pod.Name, refusal.Request.ID, refusal.Rule))
+	}
+	for object, list := range plan.Reserve {
+		if got.Reserve == nil {
+			got.Reserve = map[string][]string{}
+		}
+		got.Reserve[object] = []string{}
+		for _, pod := range list {
+			got.Reserve[object] = append(got.Reserve[object], pod.Name)
+		}
+	}
+	for uid, objects := range plan.NeedsRecords {
+		if got.Records == nil {
+			got.Records = map[string][]string{}
+		}
+		got.Records[string(uid)] = objects
+	}
+	return got
+}
+
+func TestNext(t *testing.T) {
+	for name, tc := range map[string]struct {
+		budgets    []permit.Budget
+		candidates []permit.Candidate
+		want       outcome
+	}{
+		"nobody waits": {budgets: []permit.Budget{budget("web", 1)}},
+		"a pod under no budget passes and is in no record": {
+			candidates: []permit.Candidate{asks("p", 0)},
+			want:       outcome{Granted: []string{"p/a"}},
+		},
+		"slots go to the oldest requests": {
+			budgets: []permit.Budget{budget("web", 2)},
+			candidates: []permit.Candidate{
+				under(asks("p", 3), "web/max"), under(asks("q", 1), "web/max"), under(asks("r", 2), "web/max"),
+			},
+			want: outcome{
+				Granted: []string{"q/a", "r/a"}, Refused: []string{"p/a web/max"},
+				Reserve: map[string][]string{"web": {"q", "r"}},
+				Records: map[string][]string{"q": {"web"}, "r": {"web"}},
+			},
+		},
+		"of requests of the same time the first name goes": {
+			budgets:    []permit.Budget{budget("web", 1)},
+			candidates: []permit.Candidate{under(asks("q", 0), "web/max"), under(asks("p", 0), "web/max")},
+			want: outcome{
+				Granted: []string{"p/a"}, Refused: []string{"q/a web/max"},
+				Reserve: map[string][]string{"web": {"p"}}, Records: map[string][]string{"p": {"web"}},
+			},
+		},
+		"a pod that is unavailable already takes no slot": {
+			budgets:    []permit.Budget{budget("web", 0)},
+			candidates: []permit.Candidate{unavailable(under(asks("p", 0), "web/max"))},
+			want:       outcome{Granted: []string{"p/a"}},
+		},
+		"a PostCheck takes no slot, whatever the pod looks like": {
+			budgets: []permit.Budget{budget("web", 0)},
+			candidates: []permit.Candidate{func() permit.Candidate {
+				c := selectedBy(asks("p", 0), "web")
+				c.Request.Stage = appsv1alpha1.StagePostCheck
+				return c
+			}(), under(asksAs("p", "b", 1), "web/max")},
+			want: outcome{Granted: []string{"p/a"}, Refused: []string{"p/b web/max"}},
+		},
+		"a pod under two objects needs a slot of both, and takes none if one is short": {
+			budgets: []permit.Budget{budget("db", 0), budget("web", 1)},
+			candidates: []permit.Candidate{
+				under(asks("p", 0), "db/max", "web/max"), under(asks("q", 1), "web/max"),
+			},
+			want: outcome{
+				Granted: []string{"q/a"}, Refused: []string{"p/a db/max"},
+				Reserve: map[string][]string{"web": {"q"}}, Records: map[string][]string{"q": {"web"}},
+			},
+		},
+		"two objects with one slot each choose the same pod": {
+			budgets: []permit.Budget{budget("db", 1), budget("web", 1)},
+			candidates: []permit.Candidate{
+				under(asks("p", 0), "db/max", "web/max"), under(asks("q", 1), "db/max", "web/max"),
+			},
+			want: outcome{
+				Granted: []string{"p/a"}, Refused: []string{"q/a db/max"},
+				Reserve: map[string][]string{"db": {"p"}, "web": {"p"}}, Records: map[string][]string{"p": {"db", "web"}},
+			},
+		},
+		"a pod takes a slot of every rule of its objects, asked or not": {
+			budgets: []permit.Budget{
+				{Object: "web", Slots: map[string]int{"all": 1, "deletes": 1}},
+			},
+			candidates: []permit.Candidate{under(asks("p", 0), "web/deletes"), under(asks("q", 1), "web/all")},
+			want: outcome{
+				Granted: []string{"p/a"}, Refused: []string{"q/a web/all"},
+				Reserve: map[string][]string{"web": {"p"}}, Records: map[string][]string{"p": {"web"}},
+			},
+		},
+		"a pod that needs no slot takes one nevertheless": {
+			budgets:    []permit.Budget{budget("web", 1)},
+			candidates: []permit.Candidate{selectedBy(asks("p", 0), "web"), under(asks("q", 1), "web/max")},
+			want: outcome{
+				Granted: []string{"p/a"}, Refused: []string{"q/a web/max"},
+				Reserve: map[string][]string{"web": {"p"}}, Records: map[string][]string{"p": {"web"}},
+			},
+		},
+		"the ids of a pod share one slot": {
+			budgets:    []permit.Budget{budget("web", 1)},
+			candidates: []permit.Candidate{under(asksAs("p", "b", 1), "web/max"), under(asksAs("p", "a", 0), "web/max")},
+			want: outcome{
+				Granted: []string{"p/a", "p/b"},
+				Reserve: map[string][]string{"web": {"p"}}, Records: map[string][]string{"p": {"web"}},
+			},
+		},
+		"an id that is short does not hold back the other id of its pod": {
+			budgets: []permit.Budget{{Object: "web", Slots: map[string]int{"upgrades": 0, "deletes": 1}}},
+			candidates: []permit.Candidate{
+				under(asksAs("p", "a", 0), "web/upgrades"), under(asksAs("p", "b", 1), "web/deletes"),
+			},
+			want: outcome{
+				Granted: []string{"p/b"}, Refused: []string{"p/a web/upgrades"},
+				Reserve: map[string][]string{"web": {"p"}}, Records: map[string][]string{"p": {"web"}},
+			},
+		},
+		"a pod that is reserved has its slot, and comes before older requests": {
+			budgets: []permit.Budget{budget("db", 1, "q"), budget("web", 1)},
+			candidates: []permit.Candidate{
+				under(asks("p", 0), "db/max", "web/max"), under(asks("q", 9), "db/max", "web/max"),
+			},
+			want: outcome{
+				Granted: []string{"q/a"}, Refused: []string{"p/a web/max"},
+				Reserve: map[string][]string{"web": {"q"}}, Records: map[string][]string{"q": {"db", "web"}},
+			},
+		},
+		"a pod that is reserved everywhere adds to no record": {
+			budgets:    []permit.Budget{budget("web", 0, "p")},
+			candidates: []permit.Candidate{under(asks("p", 0), "web/max")},
+			want:       outcome{Granted: []string{"p/a"}, Records: map[string][]string{"p": {"web"}}},
+		},
+		"new reservations are added to the live ones": {
+			budgets:    []permit.Budget{budget("web", 1, "q")},
+			candidates: []permit.Candidate{under(asks("p", 0), "web/max"), under(asks("q", 0), "web/max")},
+			want: outcome{
+				Granted: []string{"q/a", "p/a"},
+				Reserve: map[string][]string{"web": {"p", "q"}}, Records: map[string][]string{"p": {"web"}, "q": {"web"}},
+			},
+		},
+		"a reserved pod that is refused by another object is touched": {
+			budgets:    []permit.Budget{budget("db", 1, "p"), budget("web", 0)},
+			candidates: []permit.Candidate{under(asks("p", 0), "db/max", "web/max")},
+			want:       outcome{Refused: []string{"p/a web/max"}, Touch: []types.UID{"p"}},
+		},
+		"reserved pods that are no candidates are touched, once and in order": {
+			budgets: []permit.Budget{budget("db", 1, "q", "p"), budget("web", 1, "q")},
+			want:    outcome{Touch: []types.UID{"p", "q"}},
+		},
+		"a rule that nobody knows has no slot": {
+			budgets:    []permit.Budget{budget("web", 1)},
+			candidates: []permit.Candidate{under(asks("p", 0), "other/max"), under(asks("q", 0), "web/other")},
+			want:       outcome{Refused: []string{"p/a other/max", "q/a web/other"}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, outcomeOf(permit.Next(tc.budgets, tc.candidates))); diff != "" {
+				t.Errorf("plan differs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestNextWithAFullRecord lets a record take what fits and refuses the rest without
+// blaming a rule: the next batch follows.
+func TestNextWithAFullRecord(t *testing.T) {
+	full := budget("web", 10)
+	for i := range appsv1alpha1.MaxStatusReserved - 1 {
+		name := fmt.Sprintf("live-%03d", i)
+		full.Live[types.UID(name)] = reserved(name)
+	}
+	candidates := []permit.Candidate{under(asks("p", 0), "web/max"), under(asks("q", 1), "web/max"), unavailable(under(asks("r", 2), "web/max"))}
+	for uid := range full.Live {
+		candidates = append(candidates, under(asks(string(uid), 5), "web/max"))
+	}
+	plan := permit.Next([]permit.Budget{full}, candidates)
+	if got := len(plan.Reserve["web"]); got != appsv1alpha1.MaxStatusReserved {
+		t.Errorf("%d pods are reserved, want %d", got, appsv1alpha1.MaxStatusReserved)
+	}
+	if got, want := len(plan.Grants), appsv1alpha1.MaxStatusReserved+1; got != want {
+		t.Errorf("%d permits, want %d: all live ones, p, and r, which needs none", got, want)
+	}
+	if diff := cmp.Diff([]string{"q/a web/"}, outcomeOf(plan).Refused); diff != "" {
+		t.Errorf("refusals differ (-want +got):\n%s", diff)
+	}
+	if len(plan.Touch) != 0 {
+		t.Errorf("touched %v", plan.Touch)
+	}
+}

@@ -1,0 +1,88 @@
+package permit
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+)
+
+// Live returns the reservations of a record that may still be stamped: those of pods
+// that are at the recorded resourceVersion. at returns the resourceVersion of a pod,
+// or "" when there is no such pod. It only says so of a view that reaches the record:
+// an older view shows a pod as it was before it was reserved.
+func Live(record *appsv1alpha1.PermitRecord, at func(types.UID) string) []appsv1alpha1.ReservedPod {
+	if record == nil {
+		return nil
+	}
+	var live []appsv1alpha1.ReservedPod
+	for _, reserved := range record.Reserved {
+		if version := at(reserved.UID); version != "" && version == reserved.ResourceVersion {
+			live = append(live, reserved)
+		}
+	}
+	return live
+}
+
+// Reaches reports whether a view that goes up to viewResourceVersion contains all that
+// the record speaks of: what made earlier reservations dead, and every reserved pod at
+// its recorded resourceVersion, or what became of it. A resourceVersion that cannot be
+// compared never reaches.
+func Reaches(viewResourceVersion string, record *appsv1alpha1.PermitRecord) bool {
+	if record == nil {
+		return true
+	}
+	if record.ViewResourceVersion != "" && !reaches(viewResourceVersion, record.ViewResourceVersion) {
+		return false
+	}
+	return !slices.ContainsFunc(record.Reserved, func(reserved appsv1alpha1.ReservedPod) bool {
+		return !reaches(viewResourceVersion, reserved.ResourceVersion)
+	})
+}
+
+func reaches(view, wanted string) bool {
+	order, err := resourceversion.CompareResourceVersion(view, wanted)
+	return err == nil && order >= 0
+}
+
+// NextRecord returns the record to write: the new list of reservations, and how far a
+// reader must have seen. Reservations of the old record that are missing from the new list
+// are dead; a reader may rely on that only if it has seen what made them so: the pod at
+// its present resourceVersion, or, for a pod that is gone, all that this view has seen.
+func NextRecord(
+	old *appsv1alpha1.PermitRecord, reserved []appsv1alpha1.ReservedPod, at func(types.UID) string, viewResourceVersion string,
+) *appsv1alpha1.PermitRecord {
+	kept := map[types.UID]string{}
+	for _, r := range reserved {
+		kept[r.UID] = r.ResourceVersion
+	}
+	next := &appsv1alpha1.PermitRecord{Reserved: reserved}
+	if old == nil {
+		if len(reserved) == 0 {
+			return nil
+		}
+		return next
+	}
+	next.ViewResourceVersion = old.ViewResourceVersion
+	for _, r := range old.Reserved {
+		if kept[r.UID] == r.ResourceVersion {
+			continue
+		}
+		evidence := at(r.UID)
+		if evidence == "" {
+			evidence = viewResourceVersion
+		}
+		next.ViewResourceVersion = later(next.ViewResourceVersion, evidence)
+	}
+	return next
+}
+
+// later returns the larger of two resourceVersions, and b if a cannot be compared.
+func later(a, b string) string {
+	if order, err := resourceversion.CompareResourceVersion(a, b); err == nil && order >= 0 {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,69 @@
+package compile
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+)
+
+// Stage names of older clients (design section 4).
+const (
+	stagePreTrafficOff appsv1alpha1.TransitionStage = "PreTrafficOff"
+	stagePreTrafficOn  appsv1alpha1.TransitionStage = "PreTrafficOn"
+)
+
+// Fold rewrites a rule to its canonical spelling, in place, and fills in defaults:
+//
+//   - maxUnavailable.value and minAvailable.value move to maxUnavailableValue and
+//     minAvailableValue; both set and different is an error, and then neither is touched;
+//   - the stages PreTrafficOff and PreTrafficOn become PreCheck and PostCheck, with a warning;
+//   - no stage is PreCheck, no enforcement is Enforce.
+//
+// path is the rule's own, for warnings and errors. Folding twice changes nothing the second time.
+func Fold(rule *appsv1alpha1.TransitionRule, path *field.Path) (warnings []string, errs field.ErrorList) {
+	canonical := map[appsv1alpha1.TransitionStage]appsv1alpha1.TransitionStage{
+		stagePreTrafficOff: appsv1alpha1.StagePreCheck,
+		stagePreTrafficOn:  appsv1alpha1.StagePostCheck,
+	}
+	if stage, old := canonical[rule.Stage]; old {
+		warnings = append(warnings, fmt.Sprintf("%s: %s is the older name of %s, which is stored instead",
+			path.Child("stage"), rule.Stage, stage))
+		rule.Stage = stage
+	}
+	if rule.Stage == "" {
+		rule.Stage = appsv1alpha1.StagePreCheck
+	}
+	if rule.Enforcement == "" {
+		rule.Enforcement = appsv1alpha1.EnforcementEnforce
+	}
+	if available := rule.AvailablePolicy; available != nil {
+		path := path.Child("availablePolicy")
+		errs = append(errs, foldBound(&available.MaxUnavailableValue, &available.MaxUnavailable,
+			path.Child("maxUnavailable", "value"), "maxUnavailableValue")...)
+		errs = append(errs, foldBound(&available.MinAvailableValue, &available.MinAvailable,
+			path.Child("minAvailable", "value"), "minAvailableValue")...)
+	}
+	return warnings, errs
+}
+
+// foldBound moves the nested spelling of a bound, at path, into the canonical one, called name.
+func foldBound(canonical **intstr.IntOrString, nested **appsv1alpha1.AvailableValue,
+	path *field.Path, name string,
+) field.ErrorList {
+	if *nested == nil {
+		return nil
+	}
+	value := (*nested).Value
+	if value == nil {
+		return field.ErrorList{field.Required(path, "leave out the whole field, or give it a value")}
+	}
+	if *canonical != nil && **canonical != *value {
+		return field.ErrorList{field.Invalid(path, value.String(),
+			fmt.Sprintf("differs from %s (%s), which means the same: set one of them", name, *canonical))}
+	}
+	*canonical, *nested = value, nil
+	return nil
+}

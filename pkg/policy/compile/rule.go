@@ -1,0 +1,85 @@
+package compile
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/policy"
+)
+
+// Module is one rule as Rego.
+type Module struct {
+	ID          policy.RuleID
+	Kind        policy.Kind
+	Stage       appsv1alpha1.TransitionStage
+	Enforcement appsv1alpha1.Enforcement
+
+	// Package is the module's package as Rego writes it, without "data.". It is unique per rule, so
+	// modules of many rules can be checked and tested together.
+	Package string
+
+	// Source is the text of the module, formatted as "opa fmt" does. Its entry point is the rule
+	// "decision" of Package.
+	Source string
+}
+
+// Rule compiles one rule of the PodTransitionRule object. Spellings are folded and defaults filled
+// in first, so a rule that admission never saw compiles like one that it did. The rule itself is
+// not changed, and whether it is disabled plays no part: the caller leaves disabled rules out.
+//
+// The error names the field at fault, as a path below spec.rules, and aggregates field.Errors.
+func Rule(object types.NamespacedName, rule appsv1alpha1.TransitionRule) (Module, error) {
+	path := field.NewPath("spec", "rules").Key(rule.Name)
+	folded := rule.DeepCopy()
+	_, errs := Fold(folded, path)
+	if errs = append(errs, Validate(*folded, path)...); len(errs) > 0 {
+		return Module{}, fmt.Errorf("compiling rule %q: %w", rule.Name, errs.ToAggregate())
+	}
+
+	module := Module{
+		ID:          policy.RuleID{Object: object, Rule: folded.Name},
+		Kind:        kindsOf(*folded)[0],
+		Stage:       folded.Stage,
+		Enforcement: folded.Enforcement,
+	}
+	name, err := literal(object.Namespace + "/" + object.Name + "/" + folded.Name)
+	if err != nil {
+		return Module{}, fmt.Errorf("compiling rule %q: %w", rule.Name, err)
+	}
+	module.Package = "podops.compiled[" + name + "]"
+	if module.Source, err = source(module, parametersOf(*folded)); err != nil {
+		return Module{}, fmt.Errorf("compiling rule %q: %w", rule.Name, err)
+	}
+	return module, nil
+}
+
+// kindsOf are the kinds of check that a rule sets, in a fixed order; a valid rule has exactly one.
+func kindsOf(rule appsv1alpha1.TransitionRule) []policy.Kind {
+	kinds := []policy.Kind{}
+	for _, kind := range []struct {
+		name policy.Kind
+		set  bool
+	}{
+		{policy.KindAvailablePolicy, rule.AvailablePolicy != nil},
+		{policy.KindLabelCheck, rule.LabelCheck != nil},
+		{policy.KindWebhook, rule.Webhook != nil},
+		{policy.KindRego, rule.Rego != nil},
+	} {
+		if kind.set {
+			kinds = append(kinds, kind.name)
+		}
+	}
+	return kinds
+}
+
+// libraryOf is the package of policies that decides rules of a kind.
+func libraryOf(kind policy.Kind) string {
+	if kind == policy.KindAvailablePolicy {
+		return "availability"
+	}
+	return strings.ToLower(string(kind))
+}

@@ -1,0 +1,76 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+)
+
+// ErrUndefined is returned by Evaluate when a rule gives no decision at all, for lack of a fact
+// that it needs for the whole batch.
+var ErrUndefined = errors.New("the rule gives no decision")
+
+// Problem is one error of the Rego compiler.
+type Problem struct {
+	// File is empty for the module itself, and a path below policies for a library module.
+	File string
+
+	// Row and Column start at 1; 0 when the problem has no place.
+	Row, Column int
+
+	// Code is OPA's word for the kind of error, "rego_type_error" for one.
+	Code    string
+	Message string
+}
+
+// CompileError says why a module cannot be used. No retry helps: the module has to change.
+type CompileError struct {
+	// Problems in the order in which the compiler found them; at least one.
+	Problems []Problem
+}
+
+// Error is all problems, each as "row:column: code: message".
+func (e *CompileError) Error() string {
+	lines := make([]string, 0, len(e.Problems))
+	for _, problem := range e.Problems {
+		place := fmt.Sprintf("%d:%d", problem.Row, problem.Column)
+		if problem.File != "" {
+			place = problem.File + ":" + place
+		}
+		lines = append(lines, fmt.Sprintf("%s: %s: %s", place, problem.Code, problem.Message))
+	}
+	return strings.Join(lines, "; ")
+}
+
+// compileError translates what OPA's parser or compiler returned.
+func compileError(err error) error {
+	list := ast.Errors{}
+	if !errors.As(err, &list) || len(list) == 0 {
+		return err
+	}
+	problems := make([]Problem, 0, len(list))
+	for _, one := range list {
+		problem := Problem{Code: one.Code, Message: one.Message}
+		if one.Location != nil {
+			problem.Row, problem.Column = one.Location.Row, one.Location.Col
+			problem.File = one.Location.File
+		}
+		if problem.File == moduleFile {
+			problem.File = ""
+		}
+		problems = append(problems, problem)
+	}
+	return &CompileError{Problems: problems}
+}
+
+// PanicError is a panic of the engine, turned into an error at the boundary of this package.
+type PanicError struct {
+	Value any
+
+	// Stack of the goroutine that panicked, for the log.
+	Stack []byte
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("panic in the policy engine: %v", e.Value) }

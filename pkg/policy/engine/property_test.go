@@ -1,0 +1,193 @@
+package engine_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"pgregory.net/rapid"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/policy"
+	"github.com/podops-dev/podops/pkg/policy/compile"
+	"github.com/podops-dev/podops/pkg/policy/engine"
+)
+
+// Rego and plain Go agree on every rule, whatever the order of the requests and however they are
+// divided into batches.
+func TestEvaluateEqualsReference(t *testing.T) {
+	engine := newEngine(t, engine.Options{})
+	rapid.Check(t, func(t *rapid.T) {
+		rule := rules().Draw(t, "rule")
+		module, err := compile.Rule(types.NamespacedName{Namespace: "shop", Name: "web"}, rule)
+		if err != nil {
+			t.Fatal(err)
+		}
+		program, err := engine.Prepare(t.Context(), module)
+		if err != nil {
+			t.Fatal(err)
+		}
+		counts := drawCounts(t)
+		requests := drawRequests(t, program.Stage())
+		evaluate := func(requests []policy.Request) policy.Result {
+			result, err := program.Evaluate(t.Context(), program.Stage(), counts, requests)
+			if err != nil {
+				t.Fatalf("evaluating: %v\n%s", err, module.Source)
+			}
+			return result
+		}
+
+		want := reference(rule, counts, requests)
+		if diff := cmp.Diff(want, evaluate(requests)); diff != "" {
+			t.Fatalf("Rego differs (-reference +Rego):\n%s\n%s", diff, module.Source)
+		}
+		shuffled := append([]policy.Request{}, requests...)
+		rand.New(rand.NewPCG(1, 2)).Shuffle(len(shuffled), func(i, j int) {
+			shuffled[i], shuffled[j] = shuffled[j], shuffled[i]
+		})
+		if diff := cmp.Diff(want, evaluate(shuffled)); diff != "" {
+			t.Fatalf("the order of requests matters (-in order +shuffled):\n%s", diff)
+		}
+		for _, request := range requests {
+			alone := evaluate([]policy.Request{request})
+			if diff := cmp.Diff(want.Verdicts[request.Key()], alone.Verdicts[request.Key()]); diff != "" {
+				t.Fatalf("the other requests matter (-together +alone):\n%s", diff)
+			}
+		}
+	})
+}
+
+// What callers may remember: where verdicts do not need counts, counts do not change them.
+func TestVerdictsNeedCounts(t *testing.T) {
+	engine := newEngine(t, engine.Options{})
+	rapid.Check(t, func(t *rapid.T) {
+		rule := rules().Draw(t, "rule")
+		module, err := compile.Rule(types.NamespacedName{Namespace: "shop", Name: "web"}, rule)
+		if err != nil {
+			t.Fatal(err)
+		}
+		program, err := engine.Prepare(t.Context(), module)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if program.VerdictsNeedCounts() {
+			return
+		}
+		requests := drawRequests(t, program.Stage())
+		var results [2]policy.Result
+		for i := range results {
+			results[i], err = program.Evaluate(t.Context(), program.Stage(), drawCounts(t), requests)
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if diff := cmp.Diff(results[0].Verdicts, results[1].Verdicts); diff != "" {
+			t.Fatalf("counts change verdicts (-some counts +other counts):\n%s", diff)
+		}
+	})
+}
+
+func rules() *rapid.Generator[appsv1alpha1.TransitionRule] {
+	return rapid.Custom(func(t *rapid.T) appsv1alpha1.TransitionRule {
+		rule := appsv1alpha1.TransitionRule{
+			Name: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "name"),
+			Stage: rapid.SampledFrom([]appsv1alpha1.TransitionStage{
+				appsv1alpha1.StagePreCheck, appsv1alpha1.StagePostCheck,
+			}).Draw(t, "stage"),
+			Enforcement: rapid.SampledFrom([]appsv1alpha1.Enforcement{
+				"", appsv1alpha1.EnforcementEnforce, appsv1alpha1.EnforcementWarn, appsv1alpha1.EnforcementDryRun,
+			}).Draw(t, "enforcement"),
+			Conditions: rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"update", "delete", "restart"}),
+				0, 2, rapid.ID[string]).Draw(t, "conditions"),
+		}
+		if rapid.Bool().Draw(t, "has filter") {
+			rule.Filter = &appsv1alpha1.TransitionRuleFilter{LabelSelector: drawSelector(t)}
+		}
+		if rapid.Bool().Draw(t, "label check") {
+			rule.LabelCheck = &appsv1alpha1.LabelCheck{Requires: drawSelector(t)}
+			return rule
+		}
+		rule.AvailablePolicy = &appsv1alpha1.AvailablePolicy{}
+		bounds := rapid.IntRange(1, 3).Draw(t, "bounds")
+		if bounds&1 != 0 {
+			rule.AvailablePolicy.MaxUnavailableValue = drawBound(t, 1)
+		}
+		if bounds&2 != 0 {
+			rule.AvailablePolicy.MinAvailableValue = drawBound(t, 0)
+		}
+		return rule
+	})
+}
+
+func drawBound(t *rapid.T, least int) *intstr.IntOrString {
+	value := intstr.FromString(fmt.Sprintf("%d%%", rapid.IntRange(least, 100).Draw(t, "percent")))
+	if rapid.Bool().Draw(t, "count") {
+		value = intstr.FromInt32(int32(rapid.IntRange(least, 20).Draw(t, "bound"))) //nolint:gosec // at most 20
+	}
+	return &value
+}
+
+func drawSelector(t *rapid.T) *metav1.LabelSelector {
+	selector := &metav1.LabelSelector{
+		MatchLabels: rapid.MapOfN(labelKeys(), labelValues(), 0, 2).Draw(t, "matchLabels"),
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "expressions") {
+		requirement := metav1.LabelSelectorRequirement{
+			Key: labelKeys().Draw(t, "key"),
+			Operator: rapid.SampledFrom([]metav1.LabelSelectorOperator{
+				metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn,
+				metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist,
+			}).Draw(t, "operator"),
+		}
+		if requirement.Operator == metav1.LabelSelectorOpIn || requirement.Operator == metav1.LabelSelectorOpNotIn {
+			requirement.Values = rapid.SliceOfN(labelValues(), 1, 2).Draw(t, "values")
+		}
+		selector.MatchExpressions = append(selector.MatchExpressions, requirement)
+	}
+	return selector
+}
+
+func labelKeys() *rapid.Generator[string] {
+	return rapid.SampledFrom([]string{"app", "zone", "app.custom/ready"})
+}
+
+func labelValues() *rapid.Generator[string] { return rapid.SampledFrom([]string{"", "x", "true"}) }
+
+func drawCounts(t *rapid.T) policy.Counts {
+	counts := policy.Counts{
+		Selected: rapid.IntRange(0, 30).Draw(t, "selected"),
+		Desired:  rapid.IntRange(0, 30).Draw(t, "desired"),
+	}
+	counts.Available = rapid.IntRange(0, counts.Selected).Draw(t, "available")
+	counts.Reserved = rapid.IntRange(0, counts.Available).Draw(t, "reserved")
+	return counts
+}
+
+func drawRequests(t *rapid.T, stage appsv1alpha1.TransitionStage) []policy.Request {
+	requests := []policy.Request{}
+	// Pods of earlier examples are in the engine's cache: a name of its own for each example.
+	example := rapid.StringMatching(`[a-z0-9]{12}`).Draw(t, "example")
+	for i := range rapid.IntRange(0, 6).Draw(t, "pods") {
+		pod := &policy.PodFact{
+			UID:       types.UID(fmt.Sprintf("%s-%d", example, i)),
+			Namespace: "shop",
+			Name:      fmt.Sprintf("web-%d", i),
+			Version:   rapid.SampledFrom([]string{"", "7"}).Draw(t, "version"),
+			Labels:    rapid.MapOfN(labelKeys(), labelValues(), 0, 3).Draw(t, "labels"),
+			SkipRules: rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c"}), 0, 1).Draw(t, "skip"),
+			Available: rapid.Bool().Draw(t, "available"),
+		}
+		for _, id := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"x", "y"}), 1, 2,
+			rapid.ID[string]).Draw(t, "ids") {
+			requests = append(requests, policy.Request{
+				Pod: pod, Stage: stage, ID: id,
+				Type: rapid.SampledFrom([]string{"update", "delete"}).Draw(t, "type"),
+			})
+		}
+	}
+	return requests
+}

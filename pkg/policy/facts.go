@@ -1,0 +1,74 @@
+// Package policy holds the words in which rules are asked and answered: facts in,
+// verdicts out. It is pure: values only, no client, clock, context or engine.
+package policy
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+)
+
+// PodFact is what rules may know of one pod. It is immutable once published: maps
+// and slices are shared with the cache and must not be modified.
+type PodFact struct {
+	UID             types.UID
+	Namespace       string
+	Name            string
+	ResourceVersion string
+
+	// Version changes when, and only when, something that rules can see changes: the
+	// resourceVersion at which that last happened. Together with the UID it is a key
+	// under which verdicts may be remembered.
+	Version string
+
+	Labels map[string]string
+
+	// SkipRules are the names of rules that the pod skips, from its annotation.
+	SkipRules []string
+
+	// Available: the pod carries service-available, is Ready, and is neither
+	// terminating nor finished (design section 4).
+	Available bool
+}
+
+// Request is one id of one pod that waits in one stage.
+type Request struct {
+	Pod   *PodFact
+	Stage appsv1alpha1.TransitionStage
+
+	// ID and Type of the lifecycle.
+	ID   string
+	Type string
+
+	// Generation is the value of the label that marks the waiting. A verdict counts
+	// for this value only.
+	Generation string
+
+	// Since is when the waiting began: Generation as a time. Zero when Generation is
+	// not a time.
+	Since time.Time
+}
+
+// Key identifies the request among all requests of all pods.
+func (r Request) Key() string {
+	return string(r.Pod.UID) + "/" + string(r.Stage) + "/" + r.ID
+}
+
+// Counts are the aggregates over the pods that one PodTransitionRule selects.
+type Counts struct {
+	// Selected pods, terminating and finished ones left out.
+	Selected int
+
+	// Desired is the number of pods that percentages are taken of: the replicas that
+	// the owners want, plus selected pods without such an owner.
+	Desired int
+
+	// Available of the selected pods.
+	Available int
+
+	// Reserved of the available pods: a permit for them is recorded, but its stamp is
+	// not yet seen. They count as unavailable.
+	Reserved int
+}

@@ -1,0 +1,115 @@
+package policy
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+)
+
+// Outcome is what one rule says of one request. The zero value withholds, so a
+// forgotten, undefined or late answer is a "no".
+type Outcome int
+
+const (
+	// Withheld: the request waits.
+	Withheld Outcome = iota
+
+	// Passed: the rule does not hold the request back.
+	Passed
+
+	// NeedsSlot: the request passes if its pod is handed one of the rule's slots.
+	NeedsSlot
+)
+
+// Code says in one stable word why a rule withholds.
+type Code string
+
+const (
+	// CodeLabelMismatch: the labels of the pod do not match labelCheck.requires.
+	CodeLabelMismatch Code = "LabelMismatch"
+
+	// CodeNoRoom: another unavailable pod would break maxUnavailable or minAvailable.
+	CodeNoRoom Code = "NoRoom"
+
+	// CodeUndefined: the rule gave no answer for the request.
+	CodeUndefined Code = "Undefined"
+
+	// CodeEvaluationFailed: the policy engine answered with an error.
+	CodeEvaluationFailed Code = "EvaluationFailed"
+
+	// CodeCompileFailed: the rule does not compile.
+	CodeCompileFailed Code = "CompileFailed"
+)
+
+// Verdict is the answer of one rule for one request.
+type Verdict struct {
+	Outcome Outcome
+
+	// Code is why the request is withheld; empty otherwise.
+	Code Code
+
+	// Would is why the request would have been withheld, had the rule's enforcement
+	// been Enforce; empty when it would have passed.
+	Would Code
+}
+
+// Room is how many slots an availablePolicy has to hand out, and the numbers that it
+// came from. Bounds that are not set are -1.
+type Room struct {
+	// Slots that may be handed out now, never negative.
+	Slots int
+
+	// Unavailable pods, reserved ones included.
+	Unavailable int
+
+	// Available pods, reserved ones not included.
+	Available int
+
+	// Total is the larger of desired and selected.
+	Total int
+
+	// MaxUnavailable and MinAvailable as whole numbers of pods.
+	MaxUnavailable int
+	MinAvailable   int
+}
+
+// Result is the answer of one rule for a batch of requests.
+type Result struct {
+	// Verdicts by Request.Key. A key that is missing is withheld.
+	Verdicts map[string]Verdict
+
+	// Room is set by rules of kind availablePolicy, and nil for all others.
+	Room *Room
+}
+
+// Kind of a rule: the JSON name of its field.
+type Kind string
+
+// The kinds of rules.
+const (
+	KindAvailablePolicy Kind = "availablePolicy"
+	KindLabelCheck      Kind = "labelCheck"
+	KindWebhook         Kind = "webhook"
+	KindRego            Kind = "rego"
+)
+
+// RuleID names one rule of one PodTransitionRule.
+type RuleID struct {
+	// Object is the PodTransitionRule.
+	Object types.NamespacedName
+
+	// Rule is the name within it.
+	Rule string
+}
+
+// String is "<PodTransitionRule>/<rule>", as status and messages print it.
+func (r RuleID) String() string { return r.Object.Name + "/" + r.Rule }
+
+// Reason says why one rule holds back one request.
+type Reason struct {
+	Rule    RuleID
+	Kind    Kind
+	Stage   appsv1alpha1.TransitionStage
+	Code    Code
+	Message string
+}

@@ -1,0 +1,137 @@
+// Package pod answers admission requests for pods: it moves lifecycles on with the
+// request that asks for it, protects the labels that only PodOps may set, and holds
+// deletes that come too early. Handlers decode, call the core, and answer.
+package pod
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"gomodules.xyz/jsonpatch/v2"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/lifecycle"
+)
+
+// Paths under which the handlers are served; the manifests name them.
+const (
+	MutatePath   = "/mutate-v1-pod"
+	ValidatePath = "/validate-v1-pod"
+	DeletePath   = "/hold-v1-pod-delete"
+)
+
+// Mutator is the mutating webhook of pods.
+type Mutator struct {
+	decoder  admission.Decoder
+	identity string // user name of PodOps itself
+	options  lifecycle.Options
+	clock    clock.PassiveClock
+}
+
+// NewMutator returns the mutating webhook. identity is the user name under which this
+// manager talks to the API server.
+func NewMutator(decoder admission.Decoder, identity string, options lifecycle.Options, clk clock.PassiveClock) *Mutator {
+	return &Mutator{decoder: decoder, identity: identity, options: options, clock: clk}
+}
+
+// Handle adds the readiness gate to a new pod, and to an updated one the labels that
+// follow from the request.
+func (m *Mutator) Handle(ctx context.Context, req admission.Request) admission.Response {
+	requested, old, err := decode(m.decoder, req)
+	if err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	if req.Operation == admissionv1.Create {
+		return m.create(requested)
+	}
+	if isStale(old, requested) {
+		return admission.Allowed("")
+	}
+	trusted := req.UserInfo.Username == m.identity
+	answer := lifecycle.AdmitUpdate(lifecycle.FactsOf(old), lifecycle.FactsOf(requested), trusted, m.options, m.clock.Now())
+	if len(answer.Denials) > 0 {
+		return denied(answer.Denials)
+	}
+	for _, move := range answer.Change.Moves {
+		ctrllog.FromContext(ctx).V(1).Info("Lifecycle step at admission", "step", move.Step, "id", move.ID, "operationType", move.Type)
+	}
+	return admission.Patched("", labelPatch(requested.Labels, answer.Change)...)
+}
+
+func (m *Mutator) create(pod *corev1.Pod) admission.Response {
+	if pod.Labels[appsv1alpha1.ControlLabelKey] != appsv1alpha1.ControlLabelValue {
+		return admission.Allowed("")
+	}
+	answer := lifecycle.AdmitCreate(lifecycle.FactsOf(pod))
+	response := admission.Patched("", append(labelPatch(pod.Labels, answer.Change), gatePatch(pod)...)...)
+	for _, key := range answer.Stripped {
+		response.Warnings = append(response.Warnings, fmt.Sprintf("label %s removed: a new pod has no lifecycle yet", key))
+	}
+	return response
+}
+
+// isStale reports whether the request was made on an older pod than the stored one. The
+// API server answers it with a conflict, which tells the client to read again; a denial
+// would tell it that it may not.
+func isStale(old, requested *corev1.Pod) bool {
+	return requested.ResourceVersion != "" && requested.ResourceVersion != old.ResourceVersion
+}
+
+// decode returns the requested and the old pod; the old one is empty for a CREATE, and
+// the requested one for a DELETE.
+func decode(decoder admission.Decoder, req admission.Request) (requested, old *corev1.Pod, err error) {
+	requested, old = &corev1.Pod{}, &corev1.Pod{}
+	if len(req.Object.Raw) > 0 {
+		if err := decoder.DecodeRaw(req.Object, requested); err != nil {
+			return nil, nil, fmt.Errorf("decoding pod: %w", err)
+		}
+	}
+	if len(req.OldObject.Raw) > 0 {
+		if err := decoder.DecodeRaw(req.OldObject, old); err != nil {
+			return nil, nil, fmt.Errorf("decoding old pod: %w", err)
+		}
+	}
+	return requested, old, nil
+}
+
+// labelPatch renders a change label by label. A patch made from whole objects would
+// drop fields that this version of the pod type does not know.
+func labelPatch(labels map[string]string, change lifecycle.Change) []jsonpatch.Operation {
+	var operations []jsonpatch.Operation
+	if len(labels) == 0 && len(change.Set) > 0 {
+		return []jsonpatch.Operation{jsonpatch.NewOperation("add", "/metadata/labels", change.Set)}
+	}
+	for _, key := range slices.Sorted(maps.Keys(change.Set)) {
+		operations = append(operations, jsonpatch.NewOperation("add", labelPath(key), change.Set[key]))
+	}
+	for _, key := range change.Remove {
+		operations = append(operations, jsonpatch.NewOperation("remove", labelPath(key), nil))
+	}
+	return operations
+}
+
+func labelPath(key string) string {
+	return "/metadata/labels/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
+}
+
+// gatePatch adds the readiness gate unless the pod has it.
+func gatePatch(pod *corev1.Pod) []jsonpatch.Operation {
+	gate := corev1.PodReadinessGate{ConditionType: appsv1alpha1.ServiceReadyGate}
+	switch {
+	case slices.Contains(pod.Spec.ReadinessGates, gate):
+		return nil
+	case len(pod.Spec.ReadinessGates) == 0:
+		return []jsonpatch.Operation{jsonpatch.NewOperation("add", "/spec/readinessGates", []corev1.PodReadinessGate{gate})}
+	default:
+		return []jsonpatch.Operation{jsonpatch.NewOperation("add", "/spec/readinessGates/-", gate)}
+	}
+}

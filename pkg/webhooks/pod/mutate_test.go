@@ -1,0 +1,160 @@
+package pod_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/webhooks/pod"
+	"github.com/podops-dev/podops/test/builders"
+)
+
+func TestMutatorCreate(t *testing.T) {
+	// The key is the name of the golden file, in words.
+	for name, created := range map[string]*corev1.Pod{
+		"create adds the gate":              builders.MakePod("web").Gateless().Obj(),
+		"create adds the gate to others":    withGate(builders.MakePod("web").Gateless().Obj(), "example.com/other"),
+		"create leaves the gate alone":      builders.MakePod("web").Obj(),
+		"create strips a copied manifest":   builders.MakePod("web").Allowed("a", "update").Complete("b", "update").Obj(),
+		"create ignores uncontrolled pods":  builders.MakePod("web").Gateless().Uncontrolled().Operating("a", "update").Obj(),
+		"create ignores other label values": builders.MakePod("web").Gateless().Label(appsv1alpha1.ControlLabelKey, "yes").Obj(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			golden(t, strings.ReplaceAll(name, " ", "-"), mutator(t).Handle(t.Context(), creating(t, created)))
+		})
+	}
+}
+
+func TestMutatorUpdate(t *testing.T) {
+	serving := func() *builders.PodBuilder { return builders.MakePod("web").Available() }
+	finalizer := appsv1alpha1.ProtectionFinalizerPrefix + "/f"
+	protected := func() *builders.PodBuilder {
+		return builders.MakePod("web").UnreadyByGate(builders.Epoch).Preparing("a", "update").Expect("Service/default/web", finalizer)
+	}
+	// The key is the name of the golden file, in words.
+	for name, tc := range map[string]struct {
+		who            string // default: a user
+		old, requested *corev1.Pod
+	}{
+		"update begins": {old: serving().Obj(), requested: serving().Operating("a", "update").Obj()},
+		"update escapes tildes": {
+			old: serving().Obj(), requested: serving().Label(appsv1alpha1.PreCheckLabelPrefix+"/a~b", "1").Uncontrolled().Obj(),
+		},
+		"update operates with the last finalizer": {
+			old: protected().Finalizer(finalizer).Obj(), requested: protected().Obj(),
+		},
+		"update undoes in one request": {
+			old:       builders.MakePod("web").UnreadyByGate(builders.Epoch).Preparing("a", "update").Obj(),
+			requested: builders.MakePod("web").UnreadyByGate(builders.Epoch).Preparing("a", "update").Label(appsv1alpha1.UndoOperationTypeLabelPrefix+"/a", "update").Obj(),
+		},
+		"update denies forged labels": {
+			old: serving().Obj(), requested: serving().Operating("a", "update").Label(appsv1alpha1.OperateLabelPrefix+"/a", "1").Obj(),
+		},
+		"update by podops sets them": {
+			who: identity,
+			old: serving().Waiting("a", "update", builders.Epoch).Obj(),
+			requested: serving().Operating("a", "update").Label(appsv1alpha1.PreCheckedLabelPrefix+"/a", builders.Stamp(builders.Epoch)).
+				Label(appsv1alpha1.OperationPermissionLabelPrefix+"/update", builders.Stamp(builders.Epoch)).Obj(),
+		},
+		"update restores dropped labels": {
+			old: serving().Waiting("a", "update", builders.Epoch).Obj(), requested: serving().Operating("a", "update").Obj(),
+		},
+		"update that drops every label changes nothing": {
+			old: serving().Obj(), requested: withLabels(serving().Obj(), nil),
+		},
+		"update denies half a pair": {
+			old: serving().Obj(), requested: serving().Label(appsv1alpha1.OperatingLabelPrefix+"/a", "1").Obj(),
+		},
+		"update takes the control label off": {
+			old: serving().Waiting("a", "update", builders.Epoch).Obj(), requested: serving().Waiting("a", "update", builders.Epoch).Uncontrolled().Obj(),
+		},
+		"update of nothing changes nothing": {
+			old: serving().Obj(), requested: serving().Annotation("note", "x").Obj(),
+		},
+		"update of a terminating pod changes nothing": {
+			old: serving().Terminating(builders.Epoch).Obj(), requested: serving().Terminating(builders.Epoch).Operating("a", "update").Obj(),
+		},
+		"update of a stale pod passes": {
+			old:       withVersion(serving().Waiting("a", "update", builders.Epoch).Obj(), "2"),
+			requested: withVersion(serving().Label(appsv1alpha1.OperateLabelPrefix+"/a", "1").Obj(), "1"),
+		},
+		"update of the stored version is looked at": {
+			old:       withVersion(serving().Obj(), "2"),
+			requested: withVersion(serving().Label(appsv1alpha1.OperateLabelPrefix+"/a", "1").Obj(), "2"),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			who := tc.who
+			if who == "" {
+				who = user
+			}
+			golden(t, strings.ReplaceAll(name, " ", "-"), mutator(t).Handle(t.Context(), updating(t, who, tc.old, tc.requested)))
+		})
+	}
+}
+
+func TestHandlersRefuseWhatIsNoPod(t *testing.T) {
+	good := []byte(`{"metadata":{"name":"web","labels":{"kusionstack.io/control":"true"}}}`)
+	for name, tc := range map[string]struct{ old, requested []byte }{
+		"no JSON":                {requested: []byte("{")},
+		"labels are a list":      {requested: []byte(`{"metadata":{"labels":[]}}`)},
+		"a label is a number":    {requested: []byte(`{"metadata":{"labels":{"a":1}}}`)},
+		"the old one is no JSON": {old: []byte("]"), requested: good},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req := request(admissionv1.Update, user, tc.old, tc.requested)
+			for handler, response := range map[string]answer{
+				"mutator":   answerOf(mutator(t).Handle(t.Context(), req)),
+				"validator": answerOf(validator(t).Handle(t.Context(), req)),
+				"holder":    answerOf(pod.NewDeleteHolder(decoder(t), nil, nil).Handle(t.Context(), req)),
+			} {
+				if response.Allowed || response.Code != http.StatusBadRequest || response.Message == "" {
+					t.Errorf("%s: got %+v, want 400 with a message", handler, response)
+				}
+			}
+		})
+	}
+}
+
+func TestMutatorGivesOneAnswer(t *testing.T) {
+	requested := builders.MakePod("web").Available()
+	for _, id := range []string{"a", "b", "c", "d", "e"} {
+		requested.Operating(id, "update")
+	}
+	req := updating(t, user, builders.MakePod("web").Available().Obj(), requested.Obj())
+	first := answerOf(mutator(t).Handle(t.Context(), req))
+	for range 20 {
+		if diff := cmp.Diff(first, answerOf(mutator(t).Handle(t.Context(), req))); diff != "" {
+			t.Fatalf("the answer depends on more than the request (-first +later):\n%s", diff)
+		}
+	}
+}
+
+func mutator(t *testing.T) *pod.Mutator {
+	t.Helper()
+	return pod.NewMutator(decoder(t), identity, options(), clock())
+}
+
+func options() lifecycle.Options { return lifecycle.Options{Settle: 5 * time.Second} }
+
+func withGate(pod *corev1.Pod, gate corev1.PodConditionType) *corev1.Pod {
+	pod.Spec.ReadinessGates = append(pod.Spec.ReadinessGates, corev1.PodReadinessGate{ConditionType: gate})
+	return pod
+}
+
+func withLabels(pod *corev1.Pod, labels map[string]string) *corev1.Pod {
+	pod.Labels = labels
+	return pod
+}
+
+func withVersion(pod *corev1.Pod, version string) *corev1.Pod {
+	pod.ResourceVersion = version
+	return pod
+}

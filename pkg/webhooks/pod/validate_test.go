@@ -1,0 +1,96 @@
+package pod_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/webhooks/pod"
+	"github.com/podops-dev/podops/test/builders"
+)
+
+func TestValidator(t *testing.T) {
+	serving := func() *builders.PodBuilder { return builders.MakePod("web").Available() }
+	conditions := appsv1alpha1.AvailableConditionsAnnotationKey
+	operate := appsv1alpha1.OperateLabelPrefix + "/a"
+
+	for name, tc := range map[string]struct {
+		who            string      // default: a user
+		old, requested *corev1.Pod // no old one: a CREATE
+		wantCode       int32       // 0: allowed
+		wantDenied     []string    // texts of the message
+	}{
+		"a new pod passes": {requested: serving().Obj()},
+		"what the mutator makes of a begin passes": {
+			old: serving().Obj(), requested: serving().Waiting("a", "update", builders.Epoch).Obj(),
+		},
+		"a forged label is denied": {
+			old: serving().Obj(), requested: serving().Waiting("a", "update", builders.Epoch).Label(operate, "1").Obj(),
+			wantCode: http.StatusForbidden, wantDenied: []string{"metadata.labels[" + operate + "]", "only PodOps sets this label"},
+		},
+		"half a pair is denied": {
+			old: serving().Obj(), requested: serving().Label(appsv1alpha1.OperationTypeLabelPrefix+"/a", "update").Obj(),
+			wantCode: http.StatusUnprocessableEntity, wantDenied: []string{appsv1alpha1.OperationTypeLabelPrefix + "/a", appsv1alpha1.OperatingLabelPrefix + "/a"},
+		},
+		"PodOps may set its labels": {
+			who: identity, old: serving().Obj(), requested: serving().Label(operate, "1").Obj(),
+		},
+		"a stale request passes, to meet its conflict": {
+			old: withVersion(serving().Obj(), "2"), requested: withVersion(serving().Label(operate, "1").Obj(), "1"),
+		},
+		"an annotation that is no JSON is denied": {
+			old: serving().Obj(), requested: serving().Annotation(conditions, "{").Obj(),
+			wantCode: http.StatusUnprocessableEntity, wantDenied: []string{"metadata.annotations[" + conditions + "]", "expectedFinalizers"},
+		},
+		"it is denied at creation too": {
+			requested: serving().Annotation(conditions, "[]").Obj(),
+			wantCode:  http.StatusUnprocessableEntity, wantDenied: []string{"metadata.annotations[" + conditions + "]"},
+		},
+		"one that is too long is denied": {
+			old: serving().Obj(), requested: serving().Annotation(conditions, `{"x":"`+strings.Repeat("x", 200<<10)+`"}`).Obj(),
+			wantCode: http.StatusUnprocessableEntity, wantDenied: []string{"metadata.annotations[" + conditions + "]"},
+		},
+		"PodOps itself may not break it either": {
+			who: identity, old: serving().Obj(), requested: serving().Annotation(conditions, "{").Obj(),
+			wantCode: http.StatusUnprocessableEntity, wantDenied: []string{"metadata.annotations[" + conditions + "]"},
+		},
+		"one that was broken before does not hold up other requests": {
+			old:       serving().Annotation(conditions, "{").Obj(),
+			requested: serving().Annotation(conditions, "{").Operating("a", "update").Obj(),
+		},
+		"a broken one can be taken off": {
+			old: serving().Annotation(conditions, "{").Obj(), requested: serving().Obj(),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req := creating(t, tc.requested)
+			if tc.old != nil {
+				who := tc.who
+				if who == "" {
+					who = user
+				}
+				req = updating(t, who, tc.old, tc.requested)
+			}
+			got := answerOf(validator(t).Handle(t.Context(), req))
+			if got.Allowed != (tc.wantCode == 0) || !got.Allowed && got.Code != tc.wantCode {
+				t.Fatalf("got %+v, want code %d", got, tc.wantCode)
+			}
+			for _, text := range tc.wantDenied {
+				if !strings.Contains(got.Message, text) {
+					t.Errorf("message %q does not contain %q", got.Message, text)
+				}
+			}
+			if len(got.Message) > 4<<10 {
+				t.Errorf("the message has %d bytes", len(got.Message))
+			}
+		})
+	}
+}
+
+func validator(t *testing.T) *pod.Validator {
+	t.Helper()
+	return pod.NewValidator(decoder(t), identity, options(), clock())
+}

@@ -1,0 +1,132 @@
+// Package podtransitionrule answers admission requests for PodTransitionRules: it
+// folds the older spellings into the current ones, and denies what the schema cannot
+// judge. It looks at nothing but the object.
+package podtransitionrule
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/policy/compile"
+)
+
+// Paths under which the handlers are served; the manifests name them.
+const (
+	MutatePath   = "/mutate-apps-kusionstack-io-v1alpha1-podtransitionrule"
+	ValidatePath = "/validate-apps-kusionstack-io-v1alpha1-podtransitionrule"
+)
+
+// Mutator folds spellings.
+type Mutator struct{ decoder admission.Decoder }
+
+// NewMutator returns the mutating webhook.
+func NewMutator(decoder admission.Decoder) *Mutator { return &Mutator{decoder: decoder} }
+
+// Handle rewrites older spellings. An object that cannot be decoded passes: the schema
+// is checked next, and its message names the field.
+func (m *Mutator) Handle(_ context.Context, req admission.Request) admission.Response {
+	rule := &appsv1alpha1.PodTransitionRule{}
+	if err := m.decoder.Decode(req, rule); err != nil {
+		return admission.Allowed("")
+	}
+	if rule.DeletionTimestamp != nil {
+		return admission.Allowed("")
+	}
+	folded := rule.DeepCopy()
+	var warnings []string
+	for i := range folded.Spec.Rules {
+		path := rulesPath().Index(i)
+		found, errs := compile.Fold(&folded.Spec.Rules[i], path)
+		if len(errs) > 0 {
+			return invalid(rule, errs)
+		}
+		warnings = append(warnings, found...)
+	}
+	response := patch(rule, folded)
+	response.Warnings = warnings
+	return response
+}
+
+// patch leads from one rule to the other. Both are written by the same type, so fields
+// that this version does not know are in neither, and stay as they are.
+func patch(from, to *appsv1alpha1.PodTransitionRule) admission.Response {
+	before, err := json.Marshal(from)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("encoding the rule: %w", err))
+	}
+	after, err := json.Marshal(to)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("encoding the folded rule: %w", err))
+	}
+	return admission.PatchResponseFromRaw(before, after)
+}
+
+// Validator denies what cannot be evaluated.
+type Validator struct{ decoder admission.Decoder }
+
+// NewValidator returns the validating webhook.
+func NewValidator(decoder admission.Decoder) *Validator { return &Validator{decoder: decoder} }
+
+// Handle checks a rule. One that is being deleted always passes.
+func (v *Validator) Handle(_ context.Context, req admission.Request) admission.Response {
+	rule := &appsv1alpha1.PodTransitionRule{}
+	if err := v.decoder.Decode(req, rule); err != nil {
+		return admission.Errored(http.StatusBadRequest, fmt.Errorf("decoding PodTransitionRule: %w", err))
+	}
+	if rule.DeletionTimestamp != nil {
+		return admission.Allowed("")
+	}
+	if errs := validate(rule); len(errs) > 0 {
+		return invalid(rule, errs)
+	}
+	return admission.Allowed("").WithWarnings(neverPasses(rule)...)
+}
+
+func rulesPath() *field.Path { return field.NewPath("spec", "rules") }
+
+// validate checks what CEL in the schema cannot: selectors, and kinds of rules that
+// are not evaluated.
+func validate(rule *appsv1alpha1.PodTransitionRule) field.ErrorList {
+	var errs field.ErrorList
+	path := field.NewPath("spec", "selector")
+	selector, err := metav1.LabelSelectorAsSelector(rule.Spec.Selector)
+	switch {
+	case err != nil:
+		errs = append(errs, field.Invalid(path, rule.Spec.Selector, err.Error()))
+	case rule.Spec.Selector == nil || selector.Empty():
+		errs = append(errs, field.Required(path, "an empty selector would catch every pod of the namespace"))
+	}
+	for i := range rule.Spec.Rules {
+		errs = append(errs, compile.Validate(rule.Spec.Rules[i], rulesPath().Index(i))...)
+	}
+	return errs
+}
+
+// neverPasses warns of bounds that leave no room whatever the number of pods. Others
+// show up in the condition Stalled.
+func neverPasses(rule *appsv1alpha1.PodTransitionRule) []string {
+	var warnings []string
+	for i, r := range rule.Spec.Rules {
+		if r.AvailablePolicy != nil && r.AvailablePolicy.MinAvailableValue != nil && r.AvailablePolicy.MinAvailableValue.String() == "100%" {
+			warnings = append(warnings, fmt.Sprintf("%s: with 100%% no available pod will ever pass this rule",
+				rulesPath().Index(i).Child("availablePolicy", "minAvailableValue")))
+		}
+	}
+	return warnings
+}
+
+// invalid answers as the API server does for its own validation: 422, with the fields.
+func invalid(rule *appsv1alpha1.PodTransitionRule, errs field.ErrorList) admission.Response {
+	status := apierrors.NewInvalid(appsv1alpha1.GroupVersion().WithKind("PodTransitionRule").GroupKind(), rule.Name, errs).Status()
+	response := admission.Denied(status.Message)
+	response.Result = &status
+	return response
+}

@@ -1,0 +1,236 @@
+package podtransitionrule_test
+
+import (
+	"encoding/json"
+	"flag"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"gomodules.xyz/jsonpatch/v2"
+	jsonpatchapply "gopkg.in/evanphx/json-patch.v4"
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/webhooks/podtransitionrule"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+const selectWeb = `"selector":{"matchLabels":{"app":"web"}}`
+
+func TestMutator(t *testing.T) {
+	const deleting = `,"deletionTimestamp":"2026-01-01T00:00:00Z"`
+
+	// The key is the name of the golden file, in words.
+	for name, raw := range map[string]string{
+		"canonical is left alone":          object(``, selectWeb, `{"name":"a","stage":"PreCheck","enforcement":"Enforce","availablePolicy":{"maxUnavailableValue":"25%"}}`),
+		"nested bounds are folded":         object(``, selectWeb, `{"name":"a","stage":"PreCheck","enforcement":"Warn","availablePolicy":{"maxUnavailable":{"value":"25%"},"minAvailable":{"value":3}}}`),
+		"both spellings of one value pass": object(``, selectWeb, `{"name":"a","stage":"PreCheck","enforcement":"Warn","availablePolicy":{"maxUnavailable":{"value":1},"maxUnavailableValue":1}}`),
+		"two different values are denied":  object(``, selectWeb, `{"name":"a","availablePolicy":{"maxUnavailable":{"value":1},"maxUnavailableValue":2}}`),
+		"older stages are folded":          object(``, selectWeb, `{"name":"a","stage":"PreTrafficOff","labelCheck":{"requires":{}}}`, `{"name":"b","stage":"PreTrafficOn","labelCheck":{"requires":{}}}`),
+		"defaults are filled in":           object(``, selectWeb, `{"name":"a","labelCheck":{"requires":{}}}`),
+		"unknown fields are left alone":    object(``, selectWeb+`,"later":true`, `{"name":"a","news":{"value":1},"labelCheck":{"requires":{}}}`),
+		"a rule on its way out passes":     object(deleting, selectWeb, `{"name":"a","availablePolicy":{"maxUnavailable":{"value":1},"maxUnavailableValue":2}}`),
+		"what is not a rule passes":        object(``, selectWeb, `"a"`),
+		"what is no JSON passes":           `{`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			response := podtransitionrule.NewMutator(decoder(t)).Handle(t.Context(), request(raw))
+			golden(t, strings.ReplaceAll(name, " ", "-"), response)
+		})
+	}
+}
+
+func TestValidatorDenies(t *testing.T) {
+	for name, tc := range map[string]struct {
+		selector string // default: selectWeb
+		rules    []string
+		want     []string // fields, as causes of the status
+	}{
+		"no selector":              {selector: `"x":1`, rules: []string{`{"name":"a",$s,"labelCheck":{"requires":{}}}`}, want: []string{"spec.selector"}},
+		"an empty selector":        {selector: `"selector":{}`, rules: []string{`{"name":"a",$s,"labelCheck":{"requires":{}}}`}, want: []string{"spec.selector"}},
+		"a selector of no meaning": {selector: `"selector":{"matchLabels":{"no spaces":"x"}}`, rules: []string{`{"name":"a",$s,"labelCheck":{"requires":{}}}`}, want: []string{"spec.selector"}},
+		"a filter of no meaning": {
+			rules: []string{`{"name":"a",$s,"filter":{"labelSelector":{"matchExpressions":[{"key":"a","operator":"Near"}]}},"labelCheck":{"requires":{}}}`},
+			want:  []string{"spec.rules[0].filter.labelSelector"},
+		},
+		"a webhook": {rules: []string{`{"name":"a",$s,"webhook":{"clientConfig":{"url":"https://example.com"}}}`}, want: []string{"spec.rules[0].webhook"}},
+		"a module":  {rules: []string{`{"name":"a",$s,"rego":{"module":"package rule"}}`}, want: []string{"spec.rules[0].rego"}},
+		"no room at all": {
+			rules: []string{`{"name":"a",$s,"availablePolicy":{"maxUnavailableValue":0}}`}, want: []string{"spec.rules[0].availablePolicy.maxUnavailableValue"},
+		},
+		"everything that is wrong at once, each with its field": {
+			rules: []string{
+				`{"name":"",$s,"labelCheck":{}}`,
+				`{"name":"b","stage":"Later","enforcement":"Maybe","labelCheck":{"requires":{}}}`,
+				`{"name":"c",$s}`,
+			},
+			want: []string{
+				"spec.rules[0].name", "spec.rules[0].labelCheck.requires",
+				"spec.rules[1].stage", "spec.rules[1].enforcement", "spec.rules[2]",
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			selector := tc.selector
+			if selector == "" {
+				selector = selectWeb
+			}
+			response := podtransitionrule.NewValidator(decoder(t)).Handle(t.Context(), request(object(``, selector, staged(tc.rules)...)))
+			if response.Allowed || response.Result == nil || response.Result.Code != http.StatusUnprocessableEntity ||
+				response.Result.Reason != metav1.StatusReasonInvalid || response.Result.Details == nil {
+				t.Fatalf("got %+v, want 422 with details", response)
+			}
+			var fields []string
+			for _, cause := range response.Result.Details.Causes {
+				fields = append(fields, cause.Field)
+				if !strings.Contains(response.Result.Message, cause.Field) {
+					t.Errorf("message %q does not name %s", response.Result.Message, cause.Field)
+				}
+			}
+			if diff := cmp.Diff(tc.want, fields); diff != "" {
+				t.Errorf("fields (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestValidatorAllows(t *testing.T) {
+	const deleting = `,"deletionTimestamp":"2026-01-01T00:00:00Z"`
+
+	for name, tc := range map[string]struct {
+		raw  string
+		want []string // warnings
+	}{
+		"a label check":          {raw: object(``, selectWeb, staged([]string{`{"name":"a",$s,"labelCheck":{"requires":{}}}`})...)},
+		"a percentage below 100": {raw: object(``, selectWeb, staged([]string{`{"name":"a",$s,"availablePolicy":{"minAvailableValue":"99%"}}`})...)},
+		"100% that must stay, with a warning": {
+			raw: object(``, selectWeb, staged([]string{
+				`{"name":"a",$s,"labelCheck":{"requires":{}}}`, `{"name":"b",$s,"availablePolicy":{"minAvailableValue":"100%"}}`,
+			})...),
+			want: []string{"spec.rules[1].availablePolicy.minAvailableValue: with 100% no available pod will ever pass this rule"},
+		},
+		"a rule on its way out, whatever it says": {raw: object(deleting, `"selector":{}`, `{"name":""}`)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			response := podtransitionrule.NewValidator(decoder(t)).Handle(t.Context(), request(tc.raw))
+			if !response.Allowed {
+				t.Fatalf("got %+v", response.Result)
+			}
+			if diff := cmp.Diff(tc.want, response.Warnings); diff != "" {
+				t.Errorf("warnings (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestFoldedRulesAreValid shows that the two webhooks agree: what one makes of older
+// spellings, the other takes.
+func TestFoldedRulesAreValid(t *testing.T) {
+	raw := object(``, selectWeb, `{"name":"a","stage":"PreTrafficOff","availablePolicy":{"maxUnavailable":{"value":"25%"},"minAvailable":{"value":3}}}`)
+	before := podtransitionrule.NewValidator(decoder(t)).Handle(t.Context(), request(raw))
+	if before.Allowed {
+		t.Fatal("the older spellings are valid as they stand: this test shows nothing")
+	}
+	folded := apply(t, raw, podtransitionrule.NewMutator(decoder(t)).Handle(t.Context(), request(raw)))
+	if response := podtransitionrule.NewValidator(decoder(t)).Handle(t.Context(), request(folded)); !response.Allowed {
+		t.Errorf("got %s for %s", response.Result.Message, folded)
+	}
+}
+
+func TestValidatorRefusesWhatIsNoRule(t *testing.T) {
+	response := podtransitionrule.NewValidator(decoder(t)).Handle(t.Context(), request(`{`))
+	if response.Allowed || response.Result.Code != http.StatusBadRequest {
+		t.Errorf("got %+v, want 400", response)
+	}
+}
+
+// apply carries out a patch, as the API server does.
+func apply(t *testing.T, raw string, response admission.Response) string {
+	t.Helper()
+	patch, err := json.Marshal(response.Patches)
+	if err != nil {
+		t.Fatal(err)
+	}
+	operations, err := jsonpatchapply.DecodePatch(patch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	patched, err := operations.Apply([]byte(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(patched)
+}
+
+func decoder(t *testing.T) admission.Decoder {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := appsv1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	return admission.NewDecoder(scheme)
+}
+
+func request(raw string) admission.Request {
+	return admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+		UID: "request", Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: []byte(raw)},
+	}}
+}
+
+// object is a PodTransitionRule; metadata is more of its metadata.
+func object(metadata, selector string, rules ...string) string {
+	return `{"apiVersion":"apps.kusionstack.io/v1alpha1","kind":"PodTransitionRule","metadata":{"namespace":"default","name":"web"` + metadata +
+		`},"spec":{` + selector + `,"rules":[` + strings.Join(rules, ",") + `]},"status":{"selected":0,"desired":0,"available":0,"waiting":0}}`
+}
+
+// staged fills in what the mutating webhook and the schema would: stage and enforcement.
+func staged(rules []string) []string {
+	filled := slices.Clone(rules)
+	for i := range filled {
+		filled[i] = strings.Replace(filled[i], "$s", `"stage":"PreCheck","enforcement":"Enforce"`, 1)
+	}
+	return filled
+}
+
+// golden compares what a client gets to see of a response with a file.
+func golden(t *testing.T, name string, response admission.Response) {
+	t.Helper()
+	answer := struct {
+		Allowed  bool                  `json:"allowed"`
+		Code     int32                 `json:"code,omitempty"`
+		Message  string                `json:"message,omitempty"`
+		Warnings []string              `json:"warnings,omitempty"`
+		Patch    []jsonpatch.Operation `json:"patch,omitempty"`
+	}{Allowed: response.Allowed, Warnings: response.Warnings, Patch: slices.Clone(response.Patches)}
+	slices.SortFunc(answer.Patch, func(a, b jsonpatch.Operation) int { return strings.Compare(a.Path, b.Path) })
+	if response.Result != nil {
+		answer.Code, answer.Message = response.Result.Code, response.Result.Message
+	}
+	got, err := json.MarshalIndent(answer, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got = append(got, '\n')
+	file := filepath.Join("testdata", name+".json")
+	if *update {
+		if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("differs from %s; -update rewrites it (-want +got):\n%s", file, diff)
+	}
+}

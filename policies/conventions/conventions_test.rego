@@ -1,0 +1,77 @@
+package conventions_test
+
+import data.conventions
+
+_rule := {"name": "matches", "row": 9, "rows": 5, "described": true}
+
+_source := {
+	"file": "podops/lib/x/x.rego",
+	"package": "podops.lib.x",
+	"lines": 40,
+	"longest_line": 100,
+	"described": true,
+	"rules": [_rule],
+}
+
+_test := {
+	"file": "podops/lib/x/x_test.rego",
+	"package": "podops.lib.x_test",
+	"lines": 40,
+	"longest_line": 100,
+	"described": false,
+	"rules": [{"name": "test_x", "row": 3, "rows": 5}, {"name": "_x", "row": 9, "rows": 5}],
+}
+
+_violations(source, test) := found if {
+	found := conventions.violations with input as {"modules": [source, test]}
+}
+
+_with_rule(rule) := object.union(_source, {"rules": [object.union(_rule, rule)]})
+
+test_a_tidy_package_is_left_alone if {
+	_violations(_source, _test) == set()
+}
+
+test_a_package_elsewhere_than_its_directory if {
+	_violations(object.union(_source, {"package": "podops.x"}), _test) == {sprintf(
+		"%s: package podops.x does not follow the directory",
+		[_source.file],
+	)}
+	_violations(_source, object.union(_test, {"package": "podops.lib.x"})) == {sprintf(
+		"%s: package podops.lib.x does not follow the directory",
+		[_test.file],
+	)}
+}
+
+test_metadata_is_asked_of_packages_and_public_rules if {
+	_violations(object.union(_source, {"described": false}), _test) == {sprintf(
+		"%s: the package has no METADATA with a description",
+		[_source.file],
+	)}
+	_violations(_with_rule({"described": false}), _test) == {sprintf(
+		"%s:9: public rule matches has no METADATA with a description",
+		[_source.file],
+	)}
+	_violations(_with_rule({"name": "_own", "described": false}), _test) == set()
+}
+
+test_every_file_has_tests if {
+	conventions.violations == {"podops/lib/x/x.rego: has no test file beside it"} with input as {"modules": [_source]}
+}
+
+test_names_in_test_files if {
+	_violations(_source, object.union(_test, {"rules": [{"name": "fixture", "row": 3, "rows": 1}]})) == {sprintf(
+		"%s:3: fixture is neither test_... nor _...",
+		[_test.file],
+	)}
+}
+
+test_sizes if {
+	_violations(_with_rule({"rows": 31}), _test) == {"podops/lib/x/x.rego:9: matches has more than 30 rows"}
+	_violations(object.union(_source, {"lines": 151}), _test) == {"podops/lib/x/x.rego: has more than 150 lines"}
+	_violations(_source, object.union(_test, {"lines": 201})) == {"podops/lib/x/x_test.rego: has more than 200 lines"}
+	_violations(object.union(_source, {"longest_line": 121}), _test) == {sprintf(
+		"%s: has a line of more than 120 characters",
+		[_source.file],
+	)}
+}

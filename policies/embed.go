@@ -1,0 +1,32 @@
+// Package policies is the Rego library that compiled rules call, as part of the binary. The
+// directory is at the same time an ordinary tree of Rego sources: "opa test policies" works.
+package policies
+
+import (
+	"embed"
+	"io/fs"
+)
+
+// The files are named one by one so that tests stay out of the binary: there is no pattern for
+// "all but _test.rego". A test of this package fails when one is forgotten.
+//
+//go:embed podops/lib/applies/applies.rego
+//go:embed podops/lib/enforcement/enforcement.rego
+//go:embed podops/lib/quota/quota.rego
+//go:embed podops/lib/selector/selector.rego
+//go:embed podops/rules/availability/availability.rego
+//go:embed podops/rules/labelcheck/labelcheck.rego
+var library embed.FS
+
+// The linker drops this one from binaries that do not call All.
+//
+//go:embed podops conventions
+var all embed.FS
+
+// Library returns the Rego modules that rules are compiled with, at paths that follow their
+// packages ("podops/lib/quota/quota.rego"). It holds no tests.
+func Library() fs.FS { return library }
+
+// All returns every Rego file of the library: modules, their tests, and the policy about our
+// own policies.
+func All() fs.FS { return all }

@@ -1,0 +1,49 @@
+# METADATA
+# title: Whether a rule applies
+# description: |
+#   A rule lets a request pass unasked when the pod skips the rule, when the operation is
+#   not of a type that the rule is for, or when the rule's filter does not match the pod.
+package podops.lib.applies
+
+import data.podops.lib.selector
+
+# METADATA
+# description: |
+#   Splits requests into {"exempt": keys, "subject": keys}: those that the rule does not
+#   apply to, and those that it must judge. A request that lacks one of the facts that this
+#   could rest on is in neither, whether or not this rule asks for it, so it is withheld.
+#   parameters.conditions and parameters.filter may be left out.
+#   Undefined when the rule has no name or is not asked in its own stage.
+# scope: document
+split(facts, parameters) := {"exempt": exempt, "subject": complete - exempt} if {
+	facts.stage == parameters.stage
+	is_string(parameters.rule)
+	is_object(facts.requests)
+	complete := {key |
+		some key, request in facts.requests
+		is_array(request.pod.skip_rules)
+		is_object(request.pod.labels)
+		is_string(request.operation.type)
+	}
+	exempt := complete & union({
+		_skipping(facts.requests, parameters),
+		_of_other_types(facts.requests, parameters),
+		_filtered_out(facts.requests, parameters),
+	})
+}
+
+_skipping(requests, parameters) := {key | some key, request in requests; parameters.rule in request.pod.skip_rules}
+
+_of_other_types(_, parameters) := set() if count(object.get(parameters, "conditions", [])) == 0
+
+_of_other_types(requests, parameters) := object.keys(requests) - of_these if {
+	is_array(parameters.conditions)
+	count(parameters.conditions) > 0
+	of_these := {key | some key, request in requests; request.operation.type in parameters.conditions}
+}
+
+# A filter that cannot be read filters nothing out.
+_filtered_out(requests, parameters) := {key |
+	some key, request in requests
+	selector.matches(request.pod.labels, parameters.filter) == false
+}

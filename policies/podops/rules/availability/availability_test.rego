@@ -1,0 +1,160 @@
+package podops.rules.availability_test
+
+import data.podops.rules.availability
+
+_counts := {"selected": 12, "desired": 12, "available": 11, "reserved": 1}
+
+_parameters := {
+	"rule": "budget",
+	"stage": "PreCheck",
+	"enforcement": "Enforce",
+	"max_unavailable": {"percent": 25},
+}
+
+_request(available) := {
+	"pod": {"labels": {"app": "web"}, "skip_rules": ["skipped"], "available": available},
+	"operation": {"id": "a", "type": "update"},
+}
+
+_facts := {
+	"stage": "PreCheck",
+	"counts": _counts,
+	"requests": {"up": _request(true), "down": _request(false)},
+}
+
+test_an_available_pod_takes_a_slot_and_an_unavailable_one_passes if {
+	availability.decision(_facts, _parameters) == {
+		"passed": {"down"},
+		"takes": {"up"},
+		"withheld": {},
+		"would": {},
+		"room": {
+			"slots": 1,
+			"total": 12,
+			"available": 10,
+			"unavailable": 2,
+			"max_unavailable": 3,
+			"min_available": -1,
+		},
+	}
+}
+
+test_passes_what_the_rule_does_not_apply_to if {
+	decision := availability.decision(_facts, object.union(_parameters, {"conditions": ["delete"]}))
+	decision.passed == {"up", "down"}
+	decision.takes == set()
+}
+
+test_room_is_known_without_requests if {
+	decision := availability.decision(object.union(object.remove(_facts, ["requests"]), {"requests": {}}), _parameters)
+	decision.room.slots == 1
+}
+
+test_slots_are_what_both_bounds_leave if {
+	every case in [
+		{"bounds": {"max_unavailable": {"count": 3}}, "slots": 1},
+		{"bounds": {"max_unavailable": {"count": 2}}, "slots": 0},
+		{"bounds": {"max_unavailable": {"count": 1}}, "slots": 0},
+		{"bounds": {"min_available": {"count": 8}}, "slots": 2},
+		{"bounds": {"min_available": {"count": 0}}, "slots": 10},
+		{"bounds": {"min_available": {"count": 12}}, "slots": 0},
+		{"bounds": {"min_available": {"percent": 70}}, "slots": 1},
+		{"bounds": {"max_unavailable": {"count": 8}, "min_available": {"count": 8}}, "slots": 2},
+		{"bounds": {"max_unavailable": {"count": 3}, "min_available": {"count": 0}}, "slots": 1},
+	] {
+		availability.room(_counts, case.bounds).slots == case.slots
+	}
+}
+
+test_missing_pods_count_as_unavailable if {
+	room := availability.room(object.union(_counts, {"selected": 9, "available": 9}), _parameters)
+	room.total == 12
+	room.unavailable == 4
+	room.slots == 0
+}
+
+test_surplus_pods_do_not_raise_the_limit if {
+	room := availability.room(object.union(_counts, {"selected": 16, "available": 16}), _parameters)
+	room.total == 16
+	room.max_unavailable == 3
+}
+
+test_percentages_when_the_owners_want_no_pods if {
+	counts := {"selected": 12, "desired": 0, "available": 12, "reserved": 0}
+	availability.room(counts, _parameters).max_unavailable == 3
+	availability.room(counts, {"min_available": {"percent": 50}}).min_available == 0
+}
+
+test_warn_and_dry_run_take_no_slot if {
+	every mode in ["Warn", "DryRun"] {
+		decision := availability.decision(_facts, object.union(_parameters, {"enforcement": mode}))
+		decision.passed == {"up", "down"}
+		decision.takes == set()
+		decision.would == {}
+		full := availability.decision(
+			object.union(_facts, {"counts": {"available": 9}}),
+			object.union(_parameters, {"enforcement": mode}),
+		)
+		full.passed == {"up", "down"}
+		full.would == {"up": "NoRoom"}
+		full.room.slots == 0
+	}
+}
+
+test_no_door_opens_when_a_fact_of_a_request_is_missing if {
+	every parameters in [
+		_parameters,
+		object.union(_parameters, {"rule": "skipped"}),
+		object.union(_parameters, {"conditions": ["delete"]}),
+		object.union(_parameters, {"filter": {"matchLabels": {"app": "db"}}}),
+		object.union(_parameters, {"filter": {}, "enforcement": "Warn"}),
+	] {
+		every path in ["pod", "pod/labels", "pod/skip_rules", "operation", "operation/type"] {
+			decision := availability.decision(_without_fact(path), parameters)
+			decision.passed == set()
+			decision.takes == set()
+		}
+	}
+}
+
+test_no_door_opens_when_it_is_unknown_whether_the_pod_is_available if {
+	every mode in ["Enforce", "Warn"] {
+		decision := availability.decision(
+			_without_fact("pod/available"),
+			object.union(_parameters, {"enforcement": mode}),
+		)
+		decision.passed == set()
+		decision.takes == set()
+	}
+}
+
+_without_fact(path) := object.union(
+	object.remove(_facts, ["requests"]),
+	{"requests": {"k": json.remove(_request(false), [path])}},
+)
+
+test_undefined_without_what_the_whole_batch_needs if {
+	both := object.union(_parameters, {"min_available": {"percent": 10}})
+	every field in ["stage", "counts", "requests"] {
+		not _decided(object.remove(_facts, [field]), both)
+	}
+	every field in ["selected", "desired", "available", "reserved"] {
+		not _decided(json.remove(_facts, [sprintf("counts/%s", [field])]), both)
+	}
+	every parameter in ["rule", "stage", "enforcement"] {
+		not _decided(_facts, object.remove(both, [parameter]))
+	}
+	_decided(_facts, both)
+}
+
+test_undefined_without_a_bound_that_is_understood if {
+	unbounded := object.remove(_parameters, ["max_unavailable"])
+	not _decided(_facts, unbounded)
+	every bound in [{}, {"pct": 5}, 5, "25%"] {
+		not _decided(_facts, object.union(unbounded, {"max_unavailable": bound, "min_available": {"count": 1}}))
+		not _decided(_facts, object.union(unbounded, {"min_available": bound, "max_unavailable": {"count": 1}}))
+	}
+	_decided(_facts, object.union(unbounded, {"min_available": {"count": 1}}))
+}
+
+_decided(facts, parameters) if is_object(availability.decision(facts, parameters))

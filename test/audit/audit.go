@@ -1,0 +1,158 @@
+// Package audit reads the audit log of a Kubernetes API server: who wrote what,
+// and with which outcome. Tests count an actor's writes with it, the demo sums
+// them up.
+//
+// The log is JSON lines of audit.k8s.io/v1 Event, one per request, in a file that
+// only grows, as the local control plane (test/controlplane) writes it: every
+// write but lease renewals, before the response is complete.
+package audit
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+)
+
+// Event is one request that has been answered.
+type Event struct {
+	Time      time.Time // when the request came in
+	User      string    // "system:serviceaccount:podops-system:manager"
+	UserAgent string
+	Verb      string // "create", "update", "patch", "delete", "deletecollection"
+	// Group and Resource are what was written ("apps", "deployments"); the core
+	// group is "". Subresource is "" for the object itself.
+	Group, Resource, Subresource string
+	// Namespace is "" for cluster-scoped objects. Name is "" where the server
+	// chose the name (generateName) and for deletecollection.
+	Namespace, Name string
+	Code            int    // HTTP status: 201, 403, 409, ...
+	Message         string // why, for refusals
+}
+
+// Refused says whether the request was answered with an error.
+func (e Event) Refused() bool {
+	return e.Code >= 400
+}
+
+// Target is what was written, "pods" or "pods/status".
+func (e Event) Target() string {
+	if e.Subresource == "" {
+		return e.Resource
+	}
+	return e.Resource + "/" + e.Subresource
+}
+
+// Log is the audit log in a file. It holds nothing but the path, so it is safe
+// for concurrent use and needs no closing.
+type Log struct {
+	path string
+}
+
+// Open gives the log in the file at path. It fails when there is none.
+func Open(path string) (*Log, error) {
+	if _, err := os.Stat(path); err != nil {
+		return nil, fmt.Errorf("opening the audit log: %w", err)
+	}
+	return &Log{path: path}, nil
+}
+
+// Mark is a place between two lines of a log. The zero value is its beginning.
+type Mark int64
+
+// Mark gives the place after the last complete line.
+func (l *Log) Mark() (Mark, error) {
+	at := Mark(0)
+	err := l.lines(0, func(line []byte) error {
+		at += Mark(len(line))
+		return nil
+	})
+	return at, err
+}
+
+// Since gives the events after mark, oldest first. A last line of which the end
+// is not written yet is left for the next call.
+func (l *Log) Since(mark Mark) (Events, error) {
+	var events Events
+	err := l.lines(mark, func(line []byte) error {
+		var r record
+		if err := json.Unmarshal(line, &r); err != nil {
+			return fmt.Errorf("decoding %.200q: %w", line, err)
+		}
+		if r.Stage == stageComplete || r.Stage == stagePanic {
+			events = append(events, r.event())
+		}
+		return nil
+	})
+	return events, err
+}
+
+// All gives every event of the log, oldest first.
+func (l *Log) All() (Events, error) {
+	return l.Since(0)
+}
+
+// lines calls take with each complete line after mark, its newline included.
+func (l *Log) lines(mark Mark, take func([]byte) error) error {
+	file, err := os.Open(l.path)
+	if err != nil {
+		return fmt.Errorf("opening the audit log: %w", err)
+	}
+	defer file.Close()
+	if _, err := file.Seek(int64(mark), io.SeekStart); err != nil {
+		return fmt.Errorf("seeking in the audit log: %w", err)
+	}
+	reader := bufio.NewReaderSize(file, 1<<16)
+	for {
+		line, err := reader.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return nil // What is left, if anything, is a line without its end.
+		}
+		if err != nil {
+			return fmt.Errorf("reading the audit log: %w", err)
+		}
+		if err := take(line); err != nil {
+			return err
+		}
+	}
+}
+
+// The stages that end a request; others would count it twice.
+const (
+	stageComplete = "ResponseComplete"
+	stagePanic    = "Panic"
+)
+
+// record is the part of audit.k8s.io/v1 Event that is read.
+type record struct {
+	Stage                    string    `json:"stage"`
+	Verb                     string    `json:"verb"`
+	UserAgent                string    `json:"userAgent"`
+	RequestReceivedTimestamp time.Time `json:"requestReceivedTimestamp"`
+	User                     struct {
+		Username string `json:"username"`
+	} `json:"user"`
+	ObjectRef struct {
+		APIGroup    string `json:"apiGroup"`
+		Resource    string `json:"resource"`
+		Subresource string `json:"subresource"`
+		Namespace   string `json:"namespace"`
+		Name        string `json:"name"`
+	} `json:"objectRef"`
+	ResponseStatus struct {
+		Code    int    `json:"code"`
+		Message string `json:"message"`
+	} `json:"responseStatus"`
+}
+
+func (r record) event() Event {
+	return Event{
+		Time: r.RequestReceivedTimestamp, User: r.User.Username, UserAgent: r.UserAgent, Verb: r.Verb,
+		Group: r.ObjectRef.APIGroup, Resource: r.ObjectRef.Resource, Subresource: r.ObjectRef.Subresource,
+		Namespace: r.ObjectRef.Namespace, Name: r.ObjectRef.Name,
+		Code: r.ResponseStatus.Code, Message: r.ResponseStatus.Message,
+	}
+}

@@ -1,0 +1,117 @@
+package builders
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+)
+
+// Gateless takes the readiness gate off, as on a pod that is older than PodOps.
+func (b *PodBuilder) Gateless() *PodBuilder {
+	b.pod.Spec.ReadinessGates = slices.DeleteFunc(b.pod.Spec.ReadinessGates, func(gate corev1.PodReadinessGate) bool {
+		return gate.ConditionType == appsv1alpha1.ServiceReadyGate
+	})
+	return b
+}
+
+// Gate writes the condition of the readiness gate.
+func (b *PodBuilder) Gate(open bool) *PodBuilder {
+	return b.Condition(appsv1alpha1.ServiceReadyGate, open, "", Epoch)
+}
+
+// Ready makes the pod Ready since Epoch.
+func (b *PodBuilder) Ready() *PodBuilder { return b.ReadySince(Epoch) }
+
+// ReadySince makes the pod Ready since a time, its containers with it.
+func (b *PodBuilder) ReadySince(at time.Time) *PodBuilder {
+	return b.Condition(corev1.ContainersReady, true, "", at).Condition(corev1.PodReady, true, "", at)
+}
+
+// Unready makes the pod not Ready since a time because its containers are not.
+func (b *PodBuilder) Unready(at time.Time) *PodBuilder {
+	return b.Condition(corev1.ContainersReady, false, "ContainersNotReady", at).
+		Condition(corev1.PodReady, false, "ContainersNotReady", at)
+}
+
+// UnreadyByGate makes the pod not Ready since a time because of readiness gates alone,
+// as the kubelet says it.
+func (b *PodBuilder) UnreadyByGate(at time.Time) *PodBuilder {
+	return b.Condition(corev1.ContainersReady, true, "", at).
+		Condition(corev1.PodReady, false, "ReadinessGatesNotReady", at)
+}
+
+// Condition sets a condition of the pod.
+func (b *PodBuilder) Condition(kind corev1.PodConditionType, on bool, reason string, at time.Time) *PodBuilder {
+	condition := corev1.PodCondition{Type: kind, Status: corev1.ConditionFalse, Reason: reason, LastTransitionTime: metav1.NewTime(at)}
+	if on {
+		condition.Status = corev1.ConditionTrue
+	}
+	status := &b.pod.Status
+	status.Conditions = slices.DeleteFunc(status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind })
+	status.Conditions = append(status.Conditions, condition)
+	return b
+}
+
+// Available marks a pod that serves: gate True, Ready, service-available.
+func (b *PodBuilder) Available() *PodBuilder {
+	return b.Gate(true).Ready().Label(appsv1alpha1.ServiceAvailableLabelKey, Stamp(Epoch))
+}
+
+// Operating asks for an operation, as its controller does and before admission has
+// answered.
+func (b *PodBuilder) Operating(id, operationType string) *PodBuilder {
+	return b.id(id, appsv1alpha1.OperatingLabelPrefix).Label(appsv1alpha1.OperationTypeLabelPrefix+"/"+id, operationType)
+}
+
+// Waiting is an id that waits for the PreCheck rules. Its generation is Stamp(since).
+func (b *PodBuilder) Waiting(id, operationType string, since time.Time) *PodBuilder {
+	return b.Operating(id, operationType).Label(appsv1alpha1.PreCheckLabelPrefix+"/"+id, Stamp(since))
+}
+
+// Preparing is an id that was permitted; the gate is False.
+func (b *PodBuilder) Preparing(id, operationType string) *PodBuilder {
+	return b.permitted(id, operationType).id(id, appsv1alpha1.PrepareLabelPrefix, appsv1alpha1.PreparingLabelPrefix)
+}
+
+// Allowed is an id whose operation may go on; the gate is False.
+func (b *PodBuilder) Allowed(id, operationType string) *PodBuilder {
+	return b.permitted(id, operationType).id(id, appsv1alpha1.OperateLabelPrefix)
+}
+
+// Finished is an id that waits for the PostCheck rules; the gate is False. Its
+// generation is Stamp(since).
+func (b *PodBuilder) Finished(id, operationType string, since time.Time) *PodBuilder {
+	return b.Gate(false).finished(id, operationType).Label(appsv1alpha1.PostCheckLabelPrefix+"/"+id, Stamp(since))
+}
+
+// Complete is an id that waits for the pod to become available; the gate is True.
+func (b *PodBuilder) Complete(id, operationType string) *PodBuilder {
+	return b.Gate(true).finished(id, operationType).
+		id(id, appsv1alpha1.PostCheckedLabelPrefix, appsv1alpha1.CompleteLabelPrefix, appsv1alpha1.CompletingLabelPrefix)
+}
+
+// StayOffline keeps the pod off traffic.
+func (b *PodBuilder) StayOffline() *PodBuilder {
+	return b.Label(appsv1alpha1.StayOfflineLabelKey, "true")
+}
+
+func (b *PodBuilder) permitted(id, operationType string) *PodBuilder {
+	return b.Gate(false).Operating(id, operationType).id(id, appsv1alpha1.PreCheckedLabelPrefix).
+		Label(appsv1alpha1.OperationPermissionLabelPrefix+"/"+operationType, Stamp(Epoch))
+}
+
+func (b *PodBuilder) finished(id, operationType string) *PodBuilder {
+	return b.id(id, appsv1alpha1.OperatedLabelPrefix).Label(appsv1alpha1.DoneOperationTypeLabelPrefix+"/"+id, operationType)
+}
+
+// id sets labels of an id to Epoch.
+func (b *PodBuilder) id(id string, prefixes ...string) *PodBuilder {
+	for _, prefix := range prefixes {
+		b.Label(prefix+"/"+id, Stamp(Epoch))
+	}
+	return b
+}

@@ -1,0 +1,208 @@
+// Package build makes the programs of the control plane from their sources in
+// the Go module cache: one multi-call binary (cmd/kube) and a link to it for
+// each program.
+package build
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/podops-dev/podops/test/controlplane/filelock"
+)
+
+// programs are the names the binary is linked under. With bin/ as
+// KUBEBUILDER_ASSETS, controller-runtime's envtest finds its three among them.
+var programs = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok", "kubelets"}
+
+const (
+	binaryFile = "kube"
+	stampFile  = ".kube.stamp"
+	lockFile   = ".kube.lock"
+	target     = "./cmd/kube"
+)
+
+// sources are the folders of this module that the binary is built from.
+var sources = []string{"cmd/kube", "kubelet", "stages"}
+
+// Run makes sure that the folder bin holds the programs as the module in the
+// folder source describes them, and reports on out while it works. When they are
+// there already it does nothing and says so. Several calls at a time are fine:
+// the second waits for the first and then has nothing to do.
+func Run(ctx context.Context, source, bin string, out io.Writer) error {
+	bin, err := filepath.Abs(bin)
+	if err != nil {
+		return fmt.Errorf("resolving %s: %w", bin, err)
+	}
+	key, err := stamp(ctx, source)
+	if err != nil {
+		return err
+	}
+	unlock, err := filelock.Lock(ctx, filepath.Join(bin, lockFile), func() {
+		fmt.Fprintln(out, "waiting for another build of the control plane")
+	})
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if upToDate(bin, key) {
+		fmt.Fprintf(out, "the control plane in %s is up to date\n", bin)
+		return nil
+	}
+	if err := compile(ctx, source, filepath.Join(bin, binaryFile), out); err != nil {
+		return err
+	}
+	if err := link(bin); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(bin, stampFile), []byte(key), 0o644); err != nil {
+		return fmt.Errorf("writing the stamp of the build: %w", err)
+	}
+	return nil
+}
+
+// upToDate says whether bin holds every program, built for key.
+func upToDate(bin, key string) bool {
+	built, err := os.ReadFile(filepath.Join(bin, stampFile))
+	if err != nil || string(built) != key {
+		return false
+	}
+	for _, name := range programs {
+		if _, err := os.Stat(filepath.Join(bin, name)); err != nil { // Follows the link.
+			return false
+		}
+	}
+	return true
+}
+
+// stamp identifies what a build in the folder source would give: a hash of the
+// sources, the pinned dependencies, the settings and the Go version.
+func stamp(ctx context.Context, source string) (string, error) {
+	version, err := goOutput(ctx, source, "env", "GOVERSION", "GOOS", "GOARCH", "CGO_ENABLED")
+	if err != nil {
+		return "", err
+	}
+	flags, err := linkFlags(source)
+	if err != nil {
+		return "", err
+	}
+	hash := sha256.New()
+	fmt.Fprintf(hash, "%s\n%s\n", version, flags)
+	files := []string{"go.mod", "go.sum"}
+	for _, folder := range sources {
+		found, err := fs.Glob(os.DirFS(source), folder+"/*")
+		if err != nil {
+			return "", fmt.Errorf("listing the sources: %w", err)
+		}
+		files = append(files, found...) // Sorted, as Glob gives them.
+	}
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") || (filepath.Ext(name) != ".go" && filepath.Ext(name) != ".yaml" && strings.Contains(name, "/")) {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(source, name))
+		if err != nil {
+			return "", fmt.Errorf("reading the sources: %w", err)
+		}
+		fmt.Fprintf(hash, "%s %x\n", name, sha256.Sum256(data))
+	}
+	return fmt.Sprintf("%x\n", hash.Sum(nil)), nil
+}
+
+// compile builds the binary at path; the old one stays until the new one is
+// complete, so that processes can go on starting it.
+func compile(ctx context.Context, source, path string, out io.Writer) error {
+	began := time.Now()
+	fmt.Fprintln(out, "fetching the sources of the control plane, unless they are in Go's module cache")
+	packages, err := goOutput(ctx, source, "list", "-deps", target)
+	if err != nil {
+		return err
+	}
+	flags, err := linkFlags(source)
+	if err != nil {
+		return err
+	}
+	total := strings.Count(packages, "\n") + 1
+	fmt.Fprintf(out, "building the control plane: Kubernetes, etcd and kwok, %d packages; "+
+		"with nothing in Go's build cache this takes about 20 minutes of CPU\n", total)
+
+	// Without -trimpath, which would make packages that no other build shares:
+	// the tests of this module link the same ones.
+	cmd := exec.CommandContext(ctx, "go", "build", "-v", "-ldflags", flags, "-o", path+".new", target)
+	cmd.Dir = source
+	p := newProgress(out, total)
+	cmd.Stderr = p
+	err = cmd.Run()
+	p.close()
+	if err != nil {
+		return fmt.Errorf("building the control plane: %w\n%s", err, p.complaints())
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return fmt.Errorf("moving the binary into place: %w", err)
+	}
+	fmt.Fprintf(out, "built %s in %s\n", path, time.Since(began).Round(time.Second))
+	return nil
+}
+
+// link makes a link to the binary for every program.
+func link(bin string) error {
+	for _, name := range programs {
+		path := filepath.Join(bin, name)
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("replacing %s: %w", name, err)
+		}
+		if err := os.Symlink(binaryFile, path); err != nil {
+			return fmt.Errorf("linking %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+var kubernetesVersion = regexp.MustCompile(`(?m)^\s*k8s\.io/kubernetes v(\d+)\.(\d+)\.(\d+)$`)
+
+// linkFlags strip the binary and give it the version it says it has, the one
+// that go.mod requires: without, the programs call themselves v0.0.0 and clients
+// refuse to speak with them.
+func linkFlags(source string) (string, error) {
+	data, err := os.ReadFile(filepath.Join(source, "go.mod"))
+	if err != nil {
+		return "", fmt.Errorf("reading the version of Kubernetes: %w", err)
+	}
+	found := kubernetesVersion.FindStringSubmatch(string(data))
+	if found == nil {
+		return "", fmt.Errorf("%s/go.mod requires no k8s.io/kubernetes", source)
+	}
+	flags := []string{"-s", "-w"}
+	// The first is what the programs say they are, the second what they call
+	// themselves in the user agent of their requests.
+	for _, variables := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
+		flags = append(flags,
+			fmt.Sprintf("-X %s.gitVersion=v%s.%s.%s", variables, found[1], found[2], found[3]),
+			fmt.Sprintf("-X %s.gitMajor=%s", variables, found[1]),
+			fmt.Sprintf("-X %s.gitMinor=%s", variables, found[2]),
+			fmt.Sprintf("-X %s.gitTreeState=clean", variables))
+	}
+	return strings.Join(flags, " "), nil
+}
+
+// goOutput runs the go command in folder and gives its trimmed output.
+func goOutput(ctx context.Context, folder string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = folder
+	var complaint strings.Builder
+	cmd.Stderr = &complaint
+	output, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("running go %s: %w\n%s", args[0], err, complaint.String())
+	}
+	return strings.TrimSpace(string(output)), nil
+}

@@ -1,0 +1,132 @@
+package cluster
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net"
+)
+
+// The users that the cluster itself knows, with the groups and names that
+// Kubernetes' own roles are bound to.
+const (
+	adminUser             = "podops-admin"
+	controllerManagerUser = "system:kube-controller-manager"
+	schedulerUser         = "system:kube-scheduler"
+)
+
+// writeFiles fills the state folder with everything the components read.
+func (c config) writeFiles() error {
+	ca, err := newAuthority()
+	if err != nil {
+		return err
+	}
+	serving, err := ca.server("kube-apiserver",
+		[]string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"},
+		[]net.IP{net.IPv4(127, 0, 0, 1), net.ParseIP(serviceIP)})
+	if err != nil {
+		return err
+	}
+	accounts, err := newServiceAccountKey()
+	if err != nil {
+		return err
+	}
+	files := map[string][]byte{
+		caFile:           ca.pem,
+		"apiserver.crt":  serving.certificate,
+		"apiserver.key":  serving.key,
+		"accounts.key":   accounts,
+		"audit.yaml":     []byte(auditPolicy),
+		"scheduler.yaml": schedulerConfig(c),
+	}
+	if err := c.addKubeconfigs(files, ca); err != nil {
+		return err
+	}
+	for name, data := range files {
+		if err := writeFile(c.file(name), data, 0o600); err != nil {
+			return fmt.Errorf("writing %s: %w", name, err)
+		}
+	}
+	return writeJSON(c.file(nodesFile), c.Nodes)
+}
+
+func (c config) addKubeconfigs(files map[string][]byte, ca *authority) error {
+	type user struct {
+		file, name string
+		groups     []string
+	}
+	users := []user{
+		{"admin", adminUser, []string{"system:masters"}},
+		{"controller-manager", controllerManagerUser, nil},
+		{"scheduler", schedulerUser, nil},
+	}
+	for _, n := range c.Nodes {
+		users = append(users, user{n.Name, "system:node:" + n.Name, []string{"system:nodes"}})
+	}
+	for _, u := range users {
+		id, err := ca.client(u.name, u.groups...)
+		if err != nil {
+			return err
+		}
+		files["kubeconfigs/"+u.file] = kubeconfig(c.server(), ca.pem, u.name, id)
+	}
+	return nil
+}
+
+// kubeconfig gives a kubeconfig with everything in it, so that it can be copied.
+func kubeconfig(server string, ca []byte, user string, id identity) []byte {
+	encode := base64.StdEncoding.EncodeToString
+	return fmt.Appendf(nil, `apiVersion: v1
+kind: Config
+clusters:
+- name: podops-local
+  cluster:
+    server: %s
+    certificate-authority-data: %s
+users:
+- name: %s
+  user:
+    client-certificate-data: %s
+    client-key-data: %s
+contexts:
+- name: podops-local
+  context:
+    cluster: podops-local
+    user: %s
+current-context: podops-local
+`, server, encode(ca), user, encode(id.certificate), encode(id.key), user)
+}
+
+// auditPolicy logs every write with who, what and the outcome, refusals of
+// admission included, but no bodies: tests and the demo count writes by user.
+// Lease renewals are left out, they are all a quiet cluster does. Events stay;
+// they are told apart by their resource.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: None
+  resources:
+  - group: coordination.k8s.io
+    resources: [leases]
+- level: None
+  nonResourceURLs: ["*"]
+- level: Metadata
+  verbs: [create, update, patch, delete, deletecollection]
+- level: None
+`
+
+// schedulerConfig lifts the limits that are meant for a shared API server, and
+// shortens the pause after which a pod that found no node is tried again.
+func schedulerConfig(c config) []byte {
+	return fmt.Appendf(nil, `apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection:
+  kubeconfig: %q
+  qps: 500
+  burst: 1000
+leaderElection:
+  leaderElect: false
+podInitialBackoffSeconds: 1
+podMaxBackoffSeconds: 2
+`, c.file("kubeconfigs", "scheduler"))
+}

@@ -1,0 +1,50 @@
+// Package filelock lets one process at a time do something, among all processes
+// of this machine that name the same file.
+package filelock
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// pollInterval is how often a lock that somebody else has is tried again.
+const pollInterval = 100 * time.Millisecond
+
+// Lock takes the lock file at path, waiting for whoever has it until ctx ends;
+// waits is called once when there is somebody to wait for.
+// The file stays, empty, when the lock is given back: removing it would let two
+// processes hold locks on different files of the same name.
+func Lock(ctx context.Context, path string, waits func()) (unlock func(), err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("making the folder of a lock: %w", err)
+	}
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("opening a lock: %w", err)
+	}
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	for first := true; ; first = false {
+		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { file.Close() }, nil
+		}
+		if err != syscall.EWOULDBLOCK {
+			file.Close()
+			return nil, fmt.Errorf("locking %s: %w", path, err)
+		}
+		if first {
+			waits()
+		}
+		select {
+		case <-ctx.Done():
+			file.Close()
+			return nil, fmt.Errorf("waiting for the lock %s: %w", path, context.Cause(ctx))
+		case <-ticker.C:
+		}
+	}
+}

@@ -1,0 +1,48 @@
+package filelock
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+func TestOneHolderAtATime(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "folder", "lock")
+	waits := 0
+	unlock, err := Lock(t.Context(), path, func() { waits++ })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if waits != 0 {
+		t.Error("waits for nobody")
+	}
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := Lock(short, path, func() { waits++ }); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a second holder: want %v, got %v", context.DeadlineExceeded, err)
+	}
+	if waits != 1 {
+		t.Errorf("told %d times that it waits", waits)
+	}
+	unlock()
+	again, err := Lock(t.Context(), path, func() {})
+	if err != nil {
+		t.Fatalf("after it was given back: %v", err)
+	}
+	again()
+}
+
+func TestAWaiterGetsTheLockWhenItIsGivenBack(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	unlock, err := Lock(t.Context(), path, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := Lock(t.Context(), path, unlock) // Given back while it waits.
+	if err != nil {
+		t.Fatal(err)
+	}
+	second()
+}

@@ -1,0 +1,72 @@
+// Command demo rolls a plain Deployment through PodOps on a local control plane, shows
+// it, and says what happened. It ends with 0 only if the limit of unavailable pods was
+// never exceeded and every pod was replaced.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/term"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+func main() { os.Exit(run(os.Stdout)) }
+
+func run(out *os.File) int {
+	bin := flag.String("bin", "bin", "folder of the binaries")
+	dir := flag.String("dir", filepath.Join("bin", "demo.d"), "folder of the demo's cluster and logs")
+	keep := flag.Bool("keep", false, "leave the control plane running at the end")
+	flag.Usage = func() {
+		fmt.Fprint(flag.CommandLine.Output(), "demo rolls a Deployment of 12 pods under two rules on a local control plane. Run it with `make demo`.\n\nFlags:\n")
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	ctrl.SetLogger(logr.Discard())
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+
+	columns := 0
+	if term.IsTerminal(int(out.Fd())) {
+		if width, _, err := term.GetSize(int(out.Fd())); err == nil {
+			columns = width
+		}
+	}
+	result, err := perform(ctx, newStage(*bin, *dir, out), newView(out, columns), *keep, out)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "demo: %v\n", err)
+		return 1
+	}
+	result.print(out)
+	if !result.ok() {
+		fmt.Fprintln(os.Stderr, "demo: the limit was exceeded or not every pod was replaced")
+		return 1
+	}
+	return 0
+}
+
+// perform sets the stage, plays, and clears up, whatever happened.
+func perform(ctx context.Context, s *stage, v *view, keep bool, out io.Writer) (result summary, err error) {
+	if !keep {
+		defer func() {
+			if downErr := s.down(); err == nil {
+				err = downErr
+			}
+		}()
+	}
+	if err := s.up(ctx); err != nil {
+		return summary{}, err
+	}
+	if keep {
+		fmt.Fprintf(out, "the control plane stays: KUBECONFIG=%s\n", s.kubeconfig)
+	}
+	play := &rollout{stage: s, view: v, record: newRecord(replicas)}
+	return play.play(ctx)
+}

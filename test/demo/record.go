@@ -1,0 +1,205 @@
+package main
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/facts"
+)
+
+// record is what a watch of the pods has shown. It counts for itself what is available
+// and believes no status.
+type record struct {
+	mu      sync.Mutex
+	desired int
+	pods    map[types.UID]*seen
+	gone    []*seen
+	reasons map[string]string // pod name -> why it waits
+	worst   int
+	rolling bool
+	changed chan struct{}
+}
+
+// seen is one pod.
+type seen struct {
+	name      string
+	uid       types.UID
+	old       bool // existed before the rollout
+	phase     phase
+	available bool
+	served    bool                // was available at some time
+	since     map[phase]time.Time // first time in each phase
+	ended     time.Time
+}
+
+func newRecord(desired int) *record {
+	return &record{
+		desired: desired, pods: map[types.UID]*seen{}, reasons: map[string]string{}, changed: make(chan struct{}, 1),
+	}
+}
+
+// startRollout marks the pods that have to be replaced, and starts counting.
+func (r *record) startRollout() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rolling = true
+	for _, pod := range r.pods {
+		pod.old = true
+		clear(pod.since)
+	}
+}
+
+func (r *record) set(pod *corev1.Pod, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	entry, ok := r.pods[pod.UID]
+	if !ok {
+		entry = &seen{name: pod.Name, uid: pod.UID, since: map[phase]time.Time{}}
+		r.pods[pod.UID] = entry
+	}
+	entry.phase, entry.available = phaseOf(pod), facts.Available(pod)
+	entry.served = entry.served || entry.available
+	if entry.phase == unavailable && !entry.served {
+		entry.phase = starting
+	}
+	if _, ok := entry.since[entry.phase]; !ok {
+		entry.since[entry.phase] = now
+	}
+	r.count()
+}
+
+func (r *record) remove(uid types.UID, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if entry, ok := r.pods[uid]; ok {
+		entry.ended = now
+		r.gone = append(r.gone, entry)
+		delete(r.pods, uid)
+	}
+	r.count()
+}
+
+func (r *record) explain(rule *appsv1alpha1.PodTransitionRule) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.reasons)
+	for _, blocked := range rule.Status.Blocked {
+		r.reasons[blocked.Name] = blocked.Rule + ": " + blocked.Message
+	}
+	r.notify()
+}
+
+// count keeps the worst moment. Unavailable are, whichever is more: pods that the
+// Deployment wants and that are not available; and pods that have served and are out of
+// service now. (A Deployment surges while its deletes are held, so the first alone
+// would hide how many were taken out at once. Pods that are still starting are neither:
+// nobody took them out.)
+func (r *record) count() {
+	taken := 0
+	for _, pod := range r.pods {
+		if pod.served && !pod.available && pod.phase != terminating {
+			taken++
+		}
+	}
+	if now := max(taken, r.desired-r.availableNow()); r.rolling && now > r.worst {
+		r.worst = now
+	}
+	r.notify()
+}
+
+func (r *record) availableNow() int {
+	count := 0
+	for _, pod := range r.pods {
+		if pod.available {
+			count++
+		}
+	}
+	return count
+}
+
+func (r *record) notify() {
+	select {
+	case r.changed <- struct{}{}:
+	default:
+	}
+}
+
+// line is one pod in the view.
+type line struct {
+	name  string
+	phase phase
+	why   string
+}
+
+// lines are the pods, old ones first, by name.
+func (r *record) lines() []line {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	pods := make([]*seen, 0, len(r.pods))
+	for _, pod := range r.pods {
+		pods = append(pods, pod)
+	}
+	slices.SortFunc(pods, func(a, b *seen) int {
+		if a.old != b.old {
+			if a.old {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(strings.Compare(a.name, b.name), strings.Compare(string(a.uid), string(b.uid)))
+	})
+	lines := make([]line, len(pods))
+	for i, pod := range pods {
+		lines[i] = line{name: pod.name, phase: pod.phase}
+		if pod.phase == waiting {
+			lines[i].why = r.reasons[pod.name]
+		}
+	}
+	return lines
+}
+
+// settled: as many pods as desired, all available.
+func (r *record) settled() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.pods) == r.desired && r.availableNow() == r.desired
+}
+
+// rolled: settled, and none of the old pods is left.
+func (r *record) rolled() bool {
+	if !r.settled() {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, pod := range r.pods {
+		if pod.old {
+			return false
+		}
+	}
+	return true
+}
+
+// blockedBy: at least one pod waits, and the text says why.
+func (r *record) blockedBy(text string) bool {
+	for _, l := range r.lines() {
+		if strings.Contains(l.why, text) {
+			return true
+		}
+	}
+	return false
+}
+
+// worstSoFar is the most that were unavailable at once.
+func (r *record) worstSoFar() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.worst
+}

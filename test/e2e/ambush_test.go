@@ -1,0 +1,177 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+)
+
+// moment is when a leader fails.
+type moment string
+
+const (
+	// reservationSeen: a batch was reserved, and its pods are being stamped.
+	reservationSeen moment = "reservation"
+
+	// permitSeen: a pod was stamped; others of its batch may follow.
+	permitSeen moment = "permit"
+)
+
+// ambush makes leaders fail at moments that were observed.
+type ambush struct {
+	moments chan moment
+
+	mu   sync.Mutex
+	done []moment
+}
+
+// lieInWait makes the leader fail a number of times, at the moments in turn. fail returns
+// once another leader is in office.
+func lieInWait(p place, times int, fail func(context.Context)) *ambush {
+	GinkgoHelper()
+	a := &ambush{moments: make(chan moment, 1000)}
+	reserved, permitted := map[appsv1alpha1.ReservedPod]bool{}, map[string]bool{}
+	rules, pods := &appsv1alpha1.PodTransitionRuleList{}, &corev1.PodList{}
+	follow(p, rules, func() []*appsv1alpha1.PodTransitionRule { return pointers(rules.Items) },
+		func(_ watch.EventType, rule *appsv1alpha1.PodTransitionRule) {
+			if rule.Status.Permits == nil {
+				return
+			}
+			for _, pod := range rule.Status.Permits.Reserved {
+				if !reserved[pod] {
+					reserved[pod] = true
+					a.moments <- reservationSeen
+				}
+			}
+		})
+	follow(p, pods, func() []*corev1.Pod { return pointers(pods.Items) }, func(_ watch.EventType, pod *corev1.Pod) {
+		for key, at := range pod.Labels {
+			permit := fmt.Sprint(pod.UID, key, at)
+			if strings.HasPrefix(key, preChecked) && !permitted[permit] {
+				permitted[permit] = true
+				a.moments <- permitSeen
+			}
+		}
+	})
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer GinkgoRecover()
+		defer close(ended)
+		for i := range times {
+			wanted := []moment{reservationSeen, permitSeen}[i%2]
+			if !a.await(ctx, wanted) {
+				return
+			}
+			fail(ctx)
+			a.mu.Lock()
+			a.done = append(a.done, wanted)
+			a.mu.Unlock()
+		}
+	}()
+	DeferCleanup(func() {
+		stop()
+		Eventually(ended).Should(BeClosed())
+	})
+	return a
+}
+
+// await waits for a moment that is yet to come; what has passed is forgotten.
+func (a *ambush) await(ctx context.Context, wanted moment) bool {
+	for len(a.moments) > 0 {
+		<-a.moments
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case seen := <-a.moments:
+			if seen == wanted {
+				return true
+			}
+		}
+	}
+}
+
+// sprung are the moments at which a leader has failed and another one came into office.
+func (a *ambush) sprung() []moment {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.done)
+}
+
+// team is a leader and its stand-in.
+type team struct {
+	flags  []string
+	leader *manager
+}
+
+// newTeam starts two managers, and returns once one of them leads.
+func newTeam(ctx context.Context, flags ...string) *team {
+	GinkgoHelper()
+	t := &team{flags: flags}
+	t.add()
+	t.add()
+	t.awaitLeader(ctx)
+	Eventually(ctx, managers.running).Should(HaveEach(WithTransform((*manager).ready, Succeed())))
+	return t
+}
+
+// add starts one more manager. Its log may complain of a webhook that ended with its
+// leader in the middle of a call, and of a lease that was lost.
+func (t *team) add() {
+	GinkgoHelper()
+	m := managers.launch(t.flags...)
+	m.complaints = []string{"failed calling webhook", "leader election lost", "Failed to renew lease", "Failed to update lease"}
+}
+
+// awaitLeader waits until a manager leads that has not led before.
+func (t *team) awaitLeader(ctx context.Context) {
+	GinkgoHelper()
+	former := t.leader
+	Eventually(ctx, managers.leaders).Should(ContainElement(Not(BeIdenticalTo(former)), &t.leader))
+	Eventually(ctx, t.leader.ready).Should(Succeed())
+}
+
+// killLeader ends the leader without a chance to finish anything.
+func (t *team) killLeader(ctx context.Context) {
+	GinkgoHelper()
+	t.leader.kill()
+	t.add()
+	t.awaitLeader(ctx)
+}
+
+// overthrowLeader gives the lease to the stand-in, while the leader goes on.
+func (t *team) overthrowLeader(ctx context.Context) {
+	GinkgoHelper()
+	lease := &coordinationv1.Lease{}
+	get := func() string {
+		Expect(world.admin.Get(ctx, client.ObjectKey{Namespace: managerNamespace, Name: managerAccount}, lease)).To(Succeed())
+		return *lease.Spec.HolderIdentity
+	}
+	former := get()
+	Eventually(ctx, func() string {
+		if get() == former {
+			lease.Spec.HolderIdentity = new("")
+			// The leader may renew it in between: then the next turn tries again.
+			if err := world.admin.Update(ctx, lease); !apierrors.IsConflict(err) {
+				Expect(client.IgnoreNotFound(err)).To(Succeed())
+			}
+		}
+		return get()
+	}).ShouldNot(BeElementOf("", former))
+	Eventually(ctx, func() int { return len(managers.leaders()) }).Should(BeNumerically(">=", 2), "both lead now")
+	t.add()
+}

@@ -1,0 +1,128 @@
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/podops-dev/podops/pkg/operator/certificates"
+)
+
+// repairTime is how long webhooks may be out of order after their certificate was lost.
+const repairTime = time.Minute
+
+var _ = Describe("The certificate of the webhooks", Serial, func() {
+	DescribeTable("is made again within a minute, and trusted",
+		func(ctx context.Context, damage func(context.Context, *corev1.Secret)) {
+			p := newPlace(ctx)
+			before := servingSecret(ctx)
+			damage(ctx, before.DeepCopy())
+
+			Eventually(ctx, trusted).WithTimeout(repairTime).Should(Succeed())
+			Expect(servingSecret(ctx).ResourceVersion).NotTo(Equal(before.ResourceVersion), "the damage was done")
+			for _, m := range managers.running() {
+				Eventually(ctx, m.ready).Should(Succeed())
+			}
+			// API servers learn of a new bundle by watching.
+			Eventually(ctx, func(ctx context.Context) error {
+				return p.admin.Create(ctx, &corev1.Pod{
+					ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "web", Labels: labels()}, Spec: template().Spec,
+				})
+			}).WithTimeout(repairTime).Should(Succeed())
+			p.awaitAvailable(ctx, 1)
+		},
+		Entry("when the secret is deleted", func(ctx context.Context, secret *corev1.Secret) {
+			Expect(world.admin.Delete(ctx, secret)).To(Succeed())
+		}),
+		Entry("when the secret is garbage", func(ctx context.Context, secret *corev1.Secret) {
+			for key := range secret.Data {
+				secret.Data[key] = []byte("garbage")
+			}
+			Expect(world.admin.Update(ctx, secret)).To(Succeed())
+		}),
+		Entry("when only the key of the serving certificate is gone", func(ctx context.Context, secret *corev1.Secret) {
+			delete(secret.Data, "tls.key")
+			Expect(world.admin.Update(ctx, secret)).To(Succeed())
+		}),
+	)
+
+	It("is trusted again when somebody takes the CA out of a configuration", func(ctx context.Context) {
+		configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: certificates.ValidatingConfigurationName}}
+		remove := client.RawPatch(types.JSONPatchType, []byte(`[{"op":"remove","path":"/webhooks/0/clientConfig/caBundle"}]`))
+		Expect(world.admin.Patch(ctx, configuration, remove)).To(Succeed())
+		Expect(configuration.Webhooks[0].ClientConfig.CABundle).To(BeEmpty())
+		Eventually(ctx, trusted).WithTimeout(repairTime).Should(Succeed())
+	})
+
+	It("keeps a manager from being ready until the webhooks lead to it", func(ctx context.Context) {
+		managers.stopAll()
+		Expect(world.admin.Delete(ctx, servingSecret(ctx))).To(Succeed())
+		configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
+		Expect(world.admin.Get(ctx, client.ObjectKey{Name: certificates.MutatingConfigurationName}, configuration)).To(Succeed())
+		Expect(world.admin.Delete(ctx, configuration)).To(Succeed())
+		configuration.ResourceVersion, configuration.UID = "", ""
+		m := managers.launch()
+		DeferCleanup(func(ctx context.Context) {
+			Expect(client.IgnoreAlreadyExists(world.admin.Create(ctx, configuration))).To(Succeed())
+			Eventually(ctx, m.ready).WithTimeout(repairTime).Should(Succeed())
+		})
+		Eventually(ctx, m.ready).Should(MatchError(ContainSubstring("500")))
+		Consistently(ctx, m.ready).ShouldNot(Succeed())
+
+		By("putting the configuration back, with the CA that is no more")
+		Expect(world.admin.Create(ctx, configuration.DeepCopy())).To(Succeed())
+		Eventually(ctx, m.ready).WithTimeout(repairTime).Should(Succeed())
+		Eventually(ctx, trusted).WithTimeout(repairTime).Should(Succeed())
+	})
+})
+
+// servingSecret is what the managers keep their certificates in.
+func servingSecret(ctx context.Context) *corev1.Secret {
+	GinkgoHelper()
+	secret := &corev1.Secret{}
+	Expect(world.admin.Get(ctx, client.ObjectKey{Namespace: managerNamespace, Name: certificates.SecretName}, secret)).To(Succeed())
+	return secret
+}
+
+// trusted says which webhook does not carry the CA of a secret that is whole.
+func trusted(ctx context.Context) error {
+	secret := &corev1.Secret{}
+	if err := world.admin.Get(ctx, client.ObjectKey{Namespace: managerNamespace, Name: certificates.SecretName}, secret); err != nil {
+		return err
+	}
+	for _, key := range []string{"ca.crt", "ca.key", "tls.crt", "tls.key"} {
+		if !bytes.HasPrefix(secret.Data[key], []byte("-----BEGIN ")) {
+			return fmt.Errorf("%s of the secret is no PEM", key)
+		}
+	}
+	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	if err := world.admin.Get(ctx, client.ObjectKey{Name: certificates.MutatingConfigurationName}, mutating); err != nil {
+		return err
+	}
+	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	if err := world.admin.Get(ctx, client.ObjectKey{Name: certificates.ValidatingConfigurationName}, validating); err != nil {
+		return err
+	}
+	bundles := map[string][]byte{}
+	for _, webhook := range mutating.Webhooks {
+		bundles["mutating "+webhook.Name] = webhook.ClientConfig.CABundle
+	}
+	for _, webhook := range validating.Webhooks {
+		bundles["validating "+webhook.Name] = webhook.ClientConfig.CABundle
+	}
+	for name, bundle := range bundles {
+		if !bytes.Contains(bundle, bytes.TrimSpace(secret.Data["ca.crt"])) {
+			return fmt.Errorf("webhook %s does not carry the CA", name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,109 @@
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/test/audit"
+)
+
+// cluster is a local control plane with the manifests applied.
+type cluster struct {
+	dir        string // logs and kubeconfigs of this run
+	kubeconfig string // the administrator's
+	config     *rest.Config
+	scheme     *runtime.Scheme
+	admin      client.WithWatch
+	clientset  *kubernetes.Clientset
+	audit      *audit.Log
+}
+
+// startCluster starts a cluster that ends with the suite, or with this process.
+func startCluster(ctx context.Context) *cluster {
+	GinkgoHelper()
+	dir, err := os.MkdirTemp("", "podops-e2e-")
+	Expect(err).NotTo(HaveOccurred())
+	state := filepath.Join(dir, "cluster")
+	c := &cluster{dir: dir, kubeconfig: filepath.Join(dir, "kubeconfig"), scheme: runtime.NewScheme()}
+	DeferCleanup(func() {
+		if failed {
+			// For whoever wants to know more: logs of every component, and the audit log.
+			run(context.Background(), "controlplane", "down", "--keep", "--dir", state)
+			GinkgoWriter.Println("logs are kept in", dir)
+			return
+		}
+		run(context.Background(), "controlplane", "down", "--dir", state)
+		Expect(os.RemoveAll(dir)).To(Succeed())
+	})
+	requireProgram("kubectl")
+	run(ctx, "controlplane", "up", "--bin", binFolder(), "--dir", state, "--kubeconfig", c.kubeconfig,
+		"--nodes", "3", "--parent-pid", strconv.Itoa(os.Getpid()))
+
+	Expect(clientgoscheme.AddToScheme(c.scheme)).To(Succeed())
+	Expect(appsv1alpha1.AddToScheme(c.scheme)).To(Succeed())
+	c.config, err = clientcmd.BuildConfigFromFlags("", c.kubeconfig)
+	Expect(err).NotTo(HaveOccurred())
+	c.config.QPS = -1
+	c.admin = c.as("", nil)
+	c.clientset, err = kubernetes.NewForConfig(c.config)
+	Expect(err).NotTo(HaveOccurred())
+	c.audit, err = audit.Open(filepath.Join(state, "audit.log"))
+	Expect(err).NotTo(HaveOccurred())
+
+	_, complaints := c.kubectl(ctx, "apply", "--server-side", "-k", filepath.Join("..", "..", "config", "local"))
+	Expect(complaints).To(BeEmpty(), "the manifests apply without warnings")
+	return c
+}
+
+// run runs one of the repository's programs and returns what it says.
+func run(ctx context.Context, program string, args ...string) (stdout, stderr string) {
+	GinkgoHelper()
+	var out, complaints bytes.Buffer
+	command := exec.CommandContext(ctx, requireProgram(program), args...)
+	command.Stdout, command.Stderr = &out, &complaints
+	Expect(command.Run()).To(Succeed(), "%s %v\n%s%s", program, args, &out, &complaints)
+	return out.String(), complaints.String()
+}
+
+// kubectl runs kubectl as the administrator.
+func (c *cluster) kubectl(ctx context.Context, args ...string) (stdout, stderr string) {
+	GinkgoHelper()
+	return run(ctx, "kubectl", append([]string{"--kubeconfig", c.kubeconfig}, args...)...)
+}
+
+// as returns a client that acts as a user, or as the administrator when that is empty.
+func (c *cluster) as(user string, groups []string) client.WithWatch {
+	GinkgoHelper()
+	config := rest.CopyConfig(c.config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: groups}
+	acting, err := client.NewWithWatch(config, client.Options{Scheme: c.scheme})
+	Expect(err).NotTo(HaveOccurred())
+	return acting
+}
+
+// asServiceAccount returns a client that acts as a ServiceAccount.
+func (c *cluster) asServiceAccount(namespace, name string) client.WithWatch {
+	GinkgoHelper()
+	return c.as("system:serviceaccount:"+namespace+":"+name,
+		[]string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"})
+}
+
+// asReplicaSetController acts as the actor whose deletes are held.
+func (c *cluster) asReplicaSetController() client.WithWatch {
+	GinkgoHelper()
+	return c.asServiceAccount("kube-system", "replicaset-controller")
+}

@@ -1,0 +1,118 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/podops-dev/podops/test/expect"
+)
+
+var _ = Describe("While leaders fail", Ordered, func() {
+	const replicas = 12
+
+	BeforeAll(func() { managers.stopAll() })
+	AfterEach(func() { managers.stopAll() })
+	AfterAll(func(ctx context.Context) { managers.start(ctx) })
+
+	// prepare makes a Deployment under two overlapping rules: both hold for every permit.
+	prepare := func(ctx context.Context) (place, *observer, *batches) {
+		p := newPlace(ctx)
+		p.rule(ctx, maxUnavailable("25%"))
+		p.ruleNamed(ctx, "floor", minAvailable("70%"))
+		p.deployment(ctx, replicas, nil)
+		return p, observe(p), countBatches(p)
+	}
+	judge := func(ctx context.Context, p place, o *observer, b *batches, a *ambush) {
+		GinkgoHelper()
+		AddReportEntry("figures", fmt.Sprintf("%d leaders failed, at %v; max unavailable %d of %d; batches %v",
+			len(a.sprung()), a.sprung(), replicas-o.leastAvailable(), replicas, b.all()))
+		Expect(replicas - o.leastAvailable()).To(BeNumerically("<=", 3))
+		p.expectNoLiveReservation(ctx)
+	}
+
+	It("killed five times, they never let too many go: a Deployment rolls", func(ctx context.Context) {
+		team := newTeam(ctx)
+		p, observer, batches := prepare(ctx)
+		ambush := lieInWait(p, 5, team.killLeader)
+		for range maxRounds {
+			if len(ambush.sprung()) == 5 {
+				break
+			}
+			before := p.list(ctx)
+			p.kubectl(ctx, "--namespace", p.namespace, "rollout", "restart", "deployment/web")
+			Eventually(ctx, p.list).WithTimeout(3 * patience).Should(And(
+				HaveLen(replicas), HaveEach(And(expect.BeAvailable(), expect.HaveNoLifecycle())),
+				WithTransform(uids, Not(ContainElements(BeElementOf(uids(before)))))))
+		}
+		judge(ctx, p, observer, batches, ambush)
+	})
+
+	It("killed five times, they never let too many go: pods are updated in place", func(ctx context.Context) {
+		team := newTeam(ctx)
+		p, observer, batches := prepare(ctx)
+		ambush := lieInWait(p, 5, team.killLeader)
+		updateUntil(ctx, p, replicas, func() bool { return len(ambush.sprung()) == 5 })
+		judge(ctx, p, observer, batches, ambush)
+	})
+
+	It("two at once, they never let too many go: pods are updated in place", func(ctx context.Context) {
+		// A leader that has lost its lease goes on for as long as it may try to renew it.
+		team := newTeam(ctx, "--leader-elect-lease-duration", "15s", "--leader-elect-renew-deadline", "10s")
+		p, observer, batches := prepare(ctx)
+		ambush := lieInWait(p, 3, team.overthrowLeader)
+		updateUntil(ctx, p, replicas, func() bool { return len(ambush.sprung()) == 3 })
+		judge(ctx, p, observer, batches, ambush)
+	})
+})
+
+// maxRounds bounds how often a story begins anew.
+const maxRounds = 10
+
+// updateUntil updates the image of all pods in place, again and again until it is enough.
+func updateUntil(ctx context.Context, p place, count int, enough func() bool) {
+	GinkgoHelper()
+	for round := range maxRounds {
+		image := fmt.Sprintf("registry.example.com/web:v%d", round+2)
+		stop := act(p, imageUpdater{id: fmt.Sprintf("updater-%d", round), image: image}.wants)
+		p.awaitImage(ctx, count, image)
+		stop()
+		if enough() {
+			return
+		}
+	}
+	Fail("too few leaders have failed")
+}
+
+// awaitImage waits until all pods run the image and serve.
+func (p place) awaitImage(ctx context.Context, count int, image string) {
+	GinkgoHelper()
+	Eventually(ctx, p.list).WithTimeout(2 * patience).Should(And(HaveLen(count), HaveEach(And(
+		expect.BeAvailable(), expect.HaveNoLifecycle(), WithTransform(imageOf, Equal(image))))))
+}
+
+// expectNoLiveReservation: no record holds a slot for a pod that may still be stamped.
+func (p place) expectNoLiveReservation(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(ctx, func(ctx context.Context) []string {
+		at := map[string]*corev1.Pod{}
+		for _, pod := range p.list(ctx) {
+			at[string(pod.UID)] = pod
+		}
+		var live []string
+		for _, rule := range p.listRules(ctx) {
+			if rule.Status.Permits == nil {
+				continue
+			}
+			for _, reserved := range rule.Status.Permits.Reserved {
+				if pod := at[string(reserved.UID)]; pod != nil && pod.ResourceVersion == reserved.ResourceVersion {
+					live = append(live, rule.Name+" reserves "+pod.Name)
+				}
+			}
+		}
+		return live
+	}).Should(BeEmpty())
+}

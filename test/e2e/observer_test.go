@@ -1,0 +1,108 @@
+package e2e_test
+
+import (
+	"sync"
+
+	. "github.com/onsi/ginkgo/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/test/expect"
+)
+
+// observer counts available pods with a watch of its own, after every single write. It
+// shares nothing with the code under test.
+type observer struct {
+	mu        sync.Mutex
+	available map[types.UID]bool
+	least     int
+	seen      map[types.UID]bool
+}
+
+// observe starts to count. All pods of the story belong together.
+func observe(p place) *observer {
+	GinkgoHelper()
+	o := &observer{available: map[types.UID]bool{}, seen: map[types.UID]bool{}}
+	list := &corev1.PodList{}
+	follow(p, list, func() []*corev1.Pod { return pointers(list.Items) }, o.see)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.least = o.count() // what there was before this does not count
+	return o
+}
+
+func (o *observer) see(kind watch.EventType, pod *corev1.Pod) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.seen[pod.UID] = true
+	o.available[pod.UID] = kind != watch.Deleted && expect.IsAvailable(pod)
+	o.least = min(o.least, o.count())
+}
+
+func (o *observer) count() int {
+	count := 0
+	for _, available := range o.available {
+		if available {
+			count++
+		}
+	}
+	return count
+}
+
+// leastAvailable is the smallest number of available pods at any moment so far.
+func (o *observer) leastAvailable() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.least
+}
+
+// batches counts how often pods were added to the record of a PodTransitionRule.
+type batches struct {
+	mu       sync.Mutex
+	reserved map[types.UID]map[appsv1alpha1.ReservedPod]bool
+	sizes    []int
+}
+
+// countBatches starts to count.
+func countBatches(p place) *batches {
+	GinkgoHelper()
+	b := &batches{reserved: map[types.UID]map[appsv1alpha1.ReservedPod]bool{}}
+	list := &appsv1alpha1.PodTransitionRuleList{}
+	follow(p, list, func() []*appsv1alpha1.PodTransitionRule { return pointers(list.Items) }, b.see)
+	return b
+}
+
+func (b *batches) see(_ watch.EventType, rule *appsv1alpha1.PodTransitionRule) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	before, now, added := b.reserved[rule.UID], map[appsv1alpha1.ReservedPod]bool{}, 0
+	if rule.Status.Permits != nil {
+		for _, reserved := range rule.Status.Permits.Reserved {
+			now[reserved] = true
+			if !before[reserved] {
+				added++
+			}
+		}
+	}
+	b.reserved[rule.UID] = now
+	if added > 0 {
+		b.sizes = append(b.sizes, added)
+	}
+}
+
+// all are the sizes of the batches so far, oldest first.
+func (b *batches) all() []int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]int{}, b.sizes...)
+}
+
+func pointers[T any](items []T) []*T {
+	all := make([]*T, len(items))
+	for i := range items {
+		all[i] = &items[i]
+	}
+	return all
+}

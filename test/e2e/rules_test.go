@@ -1,0 +1,208 @@
+package e2e_test
+
+import (
+	"context"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/test/expect"
+)
+
+// caseLabel tells the pods of a story apart, for rules of their own.
+const caseLabel = "e2e.podops.dev/case"
+
+// ruleCase is a pod, and a rule that only selects this pod.
+type ruleCase struct {
+	rule func(*appsv1alpha1.TransitionRule) // changes to the rule approved()
+	pod  func(*corev1.Pod)
+	held bool
+}
+
+// ruleCases are by name; nothing that is approved is among them.
+func ruleCases() map[string]ruleCase {
+	goldOnly := func(rule *appsv1alpha1.TransitionRule) {
+		rule.Filter = &appsv1alpha1.TransitionRuleFilter{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "gold"}}}
+	}
+	skip := func(names string) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			pod.Annotations = map[string]string{appsv1alpha1.SkipRulesAnnotationKey: `{"skipRules":["` + names + `"]}`}
+		}
+	}
+	return map[string]ruleCase{
+		"plain":            {held: true},
+		"disabled":         {rule: func(rule *appsv1alpha1.TransitionRule) { rule.Disabled = true }},
+		"dry-run":          {rule: func(rule *appsv1alpha1.TransitionRule) { rule.Enforcement = appsv1alpha1.EnforcementDryRun }},
+		"warn":             {rule: func(rule *appsv1alpha1.TransitionRule) { rule.Enforcement = appsv1alpha1.EnforcementWarn }},
+		"condition-met":    {rule: func(rule *appsv1alpha1.TransitionRule) { rule.Conditions = []string{"restart", "update"} }, held: true},
+		"condition-not":    {rule: func(rule *appsv1alpha1.TransitionRule) { rule.Conditions = []string{"restart"} }},
+		"filter-met":       {rule: goldOnly, pod: func(pod *corev1.Pod) { pod.Labels["tier"] = "gold" }, held: true},
+		"filter-not":       {rule: goldOnly},
+		"skipped":          {pod: skip("approved")},
+		"skips-another":    {pod: skip("another"), held: true},
+		"already-approved": {pod: func(pod *corev1.Pod) { pod.Labels[approvedLabel] = "true" }},
+	}
+}
+
+var _ = Describe("A rule", func() {
+	var p place
+	BeforeEach(func(ctx context.Context) { p = newPlace(ctx) })
+
+	// arrive brings every pod to where the rules of a stage are asked.
+	arrive := func(ctx context.Context, stage appsv1alpha1.TransitionStage) {
+		for _, pod := range p.list(ctx) {
+			p.begin(ctx, pod, "updater", "update")
+		}
+		if stage == appsv1alpha1.StagePreCheck {
+			return
+		}
+		Eventually(ctx, p.list).Should(HaveEach(expect.BeOperable("updater")))
+		for _, pod := range p.list(ctx) {
+			p.setLabels(ctx, pod, map[string]any{operating + "updater": nil})
+		}
+	}
+
+	DescribeTable("holds back those pods that it says, in either stage",
+		func(ctx context.Context, stage appsv1alpha1.TransitionStage, held, passed OmegaMatcher) {
+			heldPods := map[string]bool{}
+			for name, tc := range ruleCases() {
+				p.pod(ctx, name, func(pod *corev1.Pod) {
+					pod.Labels[caseLabel] = name
+					if tc.pod != nil {
+						tc.pod(pod)
+					}
+				})
+				rule := approved()
+				rule.Stage = stage
+				if tc.rule != nil {
+					tc.rule(&rule)
+				}
+				p.ruleFor(ctx, name, map[string]string{caseLabel: name}, rule)
+				heldPods[name] = tc.held
+			}
+			p.awaitAvailable(ctx, len(heldPods))
+			arrive(ctx, stage)
+			asSaid := HaveEach(Or(
+				And(Satisfy(func(pod *corev1.Pod) bool { return heldPods[pod.Name] }), held),
+				And(Satisfy(func(pod *corev1.Pod) bool { return !heldPods[pod.Name] }), passed)))
+			Eventually(ctx, p.list).Should(asSaid)
+			Consistently(ctx, p.list).Should(asSaid)
+
+			By("saying so in events: of those that are held, and of those that would be")
+			for name, reason := range map[string]string{"plain": "Withheld", "warn": "WouldWithhold"} {
+				Eventually(ctx, func(ctx context.Context) ([]string, error) { return reasons(ctx, p, name) }).Should(ContainElement(reason))
+			}
+			for _, name := range []string{"disabled", "dry-run", "skipped"} {
+				Expect(reasons(ctx, p, name)).NotTo(ContainElement(BeElementOf("Withheld", "WouldWithhold")), name)
+			}
+
+			By("letting them pass once they are approved")
+			p.approve(ctx)
+			Eventually(ctx, p.list).Should(HaveEach(passed))
+		},
+		Entry("PreCheck", appsv1alpha1.StagePreCheck,
+			And(expect.BeWaiting("updater"), expect.BeAvailable()), expect.BeOperable("updater")),
+		Entry("PostCheck", appsv1alpha1.StagePostCheck,
+			And(expect.HaveLabel(appsv1alpha1.PostCheckLabelPrefix+"/updater"), expect.HaveGate(corev1.ConditionFalse)),
+			And(expect.BeAvailable(), expect.HaveNoLifecycle())),
+	)
+
+	DescribeTable("counts as it is now for pods that wait already",
+		func(ctx context.Context, change func(context.Context, *appsv1alpha1.PodTransitionRule)) {
+			rule := p.rule(ctx, approved())
+			p.pods(ctx, 2, nil)
+			arrive(ctx, appsv1alpha1.StagePreCheck)
+			Eventually(ctx, p.seeingRule("web")).Should(HaveField("Status.Blocked", HaveLen(2)))
+			change(ctx, rule)
+			Eventually(ctx, p.list).Should(HaveEach(expect.BeOperable("updater")))
+		},
+		Entry("edited to ask for less", func(ctx context.Context, rule *appsv1alpha1.PodTransitionRule) {
+			p.patch(ctx, rule, `{"spec":{"rules":[{"name":"approved","labelCheck":{"requires":{"matchLabels":{"app":"web"}}}}]}}`)
+		}),
+		Entry("edited to select others", func(ctx context.Context, rule *appsv1alpha1.PodTransitionRule) {
+			p.patch(ctx, rule, `{"spec":{"selector":{"matchLabels":{"app":"other"}}}}`)
+		}),
+		Entry("deleted", func(ctx context.Context, rule *appsv1alpha1.PodTransitionRule) {
+			Expect(p.admin.Delete(ctx, rule)).To(Succeed())
+		}),
+	)
+
+	It("gives no credit for what an earlier edition of it has let pass", func(ctx context.Context) {
+		rule := p.rule(ctx, approved())
+		p.ruleNamed(ctx, "other", appsv1alpha1.TransitionRule{Name: "ticket", LabelCheck: &appsv1alpha1.LabelCheck{
+			Requires: &metav1.LabelSelector{MatchLabels: map[string]string{"ticket": "1"}}}})
+		p.pods(ctx, 1, func(pod *corev1.Pod) { pod.Labels[approvedLabel] = "true" })
+		arrive(ctx, appsv1alpha1.StagePreCheck)
+		Eventually(ctx, p.seeingRule("other")).Should(HaveField("Status.Blocked", HaveLen(1)))
+		Expect(p.seeingRule("web")(ctx)).To(HaveField("Status.Blocked", BeEmpty()), "the first rule passes")
+
+		p.patch(ctx, rule, `{"spec":{"rules":[{"name":"approved","labelCheck":{"requires":{"matchLabels":{%q:"twice"}}}}]}}`, approvedLabel)
+		p.label(ctx, p.list(ctx)[0], "ticket", "1")
+		Eventually(ctx, p.seeingRule("web")).Should(HaveField("Status.Blocked", HaveLen(1)))
+		Consistently(ctx, p.list).Should(HaveEach(expect.BeWaiting("updater")))
+	})
+
+	It("holds together with every other rule over the same pods, and both bounds of one hold", func(ctx context.Context) {
+		p.rule(ctx, maxUnavailable("3"))
+		both := maxUnavailable("2")
+		both.AvailablePolicy.MinAvailableValue = intOrString("5")
+		p.ruleNamed(ctx, "both", both)
+		p.pods(ctx, 6, nil)
+		arrive(ctx, appsv1alpha1.StagePreCheck)
+		Eventually(ctx, p.list).Should(ContainElement(expect.BeOperable("updater")))
+		Consistently(ctx, p.list).Should(ContainElements(manyTimes(5, expect.BeWaiting("updater"))...))
+		Eventually(ctx, p.seeingRule("both")).Should(HaveField("Status.Blocked", ContainElement(HaveField("Message",
+			ContainSubstring("5 of 6 pods are available, 5 must stay so (minAvailable 5)")))))
+	})
+
+	It("shows what it sees, and says when it can never pass", func(ctx context.Context) {
+		p.rule(ctx, minAvailable("100%"))
+		p.pods(ctx, 3, nil)
+		arrive(ctx, appsv1alpha1.StagePreCheck)
+		Eventually(ctx, p.seeingRule("web")).Should(And(
+			HaveField("Status.ObservedGeneration", int64(1)),
+			HaveField("Status.Selected", int32(3)), HaveField("Status.Desired", int32(3)),
+			HaveField("Status.Available", int32(3)), HaveField("Status.Waiting", int32(3)),
+			HaveField("Status.Targets", Equal([]string{"web-00", "web-01", "web-02"})),
+			HaveField("Status.Conditions", ContainElements(
+				And(HaveField("Type", appsv1alpha1.ConditionReady), HaveField("Status", metav1.ConditionTrue)),
+				And(HaveField("Type", appsv1alpha1.ConditionStalled), HaveField("Status", metav1.ConditionTrue), HaveField("Reason", appsv1alpha1.ReasonNeverPasses)),
+			))))
+		Consistently(ctx, p.list).Should(HaveEach(And(expect.BeWaiting("updater"), expect.BeAvailable())))
+
+		By("printing it")
+		short, _ := p.kubectl(ctx, "--namespace", p.namespace, "get", "ptr")
+		Expect(columns(short)).To(Equal([][]string{
+			{"NAME", "SELECTED", "AVAILABLE", "WAITING", "READY", "AGE"},
+			{"web", "3", "3", "3", "True"},
+		}))
+		wide, _ := p.kubectl(ctx, "--namespace", p.namespace, "get", "podops", "-o", "wide")
+		Expect(wide).To(And(ContainSubstring("BLOCKING"), ContainSubstring("3 of 3 pods are available, 3 must stay so")))
+	})
+})
+
+// ruleFor creates a PodTransitionRule that selects pods with the labels.
+func (p place) ruleFor(ctx context.Context, name string, labels map[string]string, rules ...appsv1alpha1.TransitionRule) {
+	GinkgoHelper()
+	Expect(p.admin.Create(ctx, &appsv1alpha1.PodTransitionRule{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: name},
+		Spec:       appsv1alpha1.PodTransitionRuleSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Rules: rules},
+	})).To(Succeed())
+}
+
+// columns splits what kubectl prints, without the age, which changes.
+func columns(text string) [][]string {
+	var rows [][]string
+	for i, line := range strings.Split(strings.TrimSpace(text), "\n") {
+		fields := strings.Fields(line)
+		if i > 0 {
+			fields = fields[:len(fields)-1]
+		}
+		rows = append(rows, fields)
+	}
+	return rows
+}

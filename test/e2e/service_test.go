@@ -1,0 +1,68 @@
+package e2e_test
+
+import (
+	"io"
+	"net"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+// service passes connections on to managers that are ready, as a Service does to the
+// endpoints of a Deployment: an API server that finds one gone finds another.
+type service struct {
+	listener net.Listener
+	running  func() []*manager
+}
+
+// openService listens at a local address until the suite ends.
+func openService(running func() []*manager) *service {
+	GinkgoHelper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	s := &service{listener: listener, running: running}
+	DeferCleanup(listener.Close)
+	go func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return // closed
+			}
+			go s.pass(client)
+		}
+	}()
+	return s
+}
+
+func (s *service) url() string { return "https://" + s.listener.Addr().String() }
+
+// pass carries one connection to a manager.
+func (s *service) pass(client net.Conn) {
+	defer client.Close()
+	backend := s.dial()
+	if backend == nil {
+		return
+	}
+	defer backend.Close()
+	ended := make(chan struct{}, 2)
+	carry := func(to, from net.Conn) {
+		_, _ = io.Copy(to, from) // Either end may go at any time.
+		ended <- struct{}{}
+	}
+	go carry(backend, client)
+	go carry(client, backend)
+	<-ended
+}
+
+// dial connects to the oldest manager that is ready; nil when there is none.
+func (s *service) dial() net.Conn {
+	for _, m := range s.running() {
+		if m.ready() != nil {
+			continue
+		}
+		if backend, err := net.Dial("tcp", m.webhook); err == nil {
+			return backend
+		}
+	}
+	return nil
+}

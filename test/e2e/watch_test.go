@@ -1,0 +1,50 @@
+package e2e_test
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// follow calls see with every version of every object of a kind in the namespace, those
+// that exist already first, one at a time and in the order in which they were stored,
+// until the story ends or stop is called. It returns once see has had what exists.
+func follow[T client.Object](p place, list client.ObjectList, items func() []T, see func(watch.EventType, T)) (stop func()) {
+	GinkgoHelper()
+	ctx, cancel := context.WithCancel(context.Background())
+	Expect(p.admin.List(ctx, list, client.InNamespace(p.namespace))).To(Succeed())
+	for _, item := range items() {
+		see(watch.Added, item)
+	}
+	watcher, err := watchtools.NewRetryWatcherWithContext(ctx, list.GetResourceVersion(), &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return p.admin.Watch(ctx, list, client.InNamespace(p.namespace), &client.ListOptions{Raw: &options})
+		},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	ended := make(chan struct{})
+	go func() {
+		defer GinkgoRecover()
+		defer close(ended)
+		for event := range watcher.ResultChan() {
+			if object, ok := event.Object.(T); ok {
+				see(event.Type, object)
+			} else if event.Type == watch.Error {
+				Expect(event.Object).To(BeNil(), "the watch of a story has broken")
+			}
+		}
+	}()
+	stop = func() {
+		GinkgoHelper()
+		cancel()
+		Eventually(ended).Should(BeClosed())
+	}
+	DeferCleanup(stop)
+	return stop
+}

@@ -1,0 +1,101 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/podops-dev/podops/test/audit"
+	"github.com/podops-dev/podops/test/expect"
+)
+
+const (
+	// idleWindow is how long nothing may be written.
+	idleWindow = 10 * time.Second
+
+	newImage = "registry.example.com/web:v2"
+)
+
+var _ = Describe("Updating pods in place", func() {
+	const pods = 20
+
+	DescribeTable("costs few writes, and none once it is over",
+		func(ctx context.Context, protected bool, bound int) {
+			p := newPlace(ctx)
+			service := serviceController{employer: "web"}
+			announce := func(*corev1.Pod) {}
+			if protected {
+				announce = service.announce
+				act(p, service.wants)
+			}
+			p.rule(ctx, maxUnavailable("25%"))
+			p.pods(ctx, pods, announce)
+			ledger, observer, batches := openLedger(p), observe(p), countBatches(p)
+
+			began := time.Now()
+			act(p, imageUpdater{id: "updater", image: newImage}.wants)
+			p.awaitImage(ctx, pods, newImage)
+			took := time.Since(began)
+
+			writes, rules := ledger.toPods(), ledger.toRules()
+			AddReportEntry("figures", fmt.Sprintf("took %.1fs; writes per lifecycle %.2f, worst %d, %v; max unavailable %d; %d rule writes for batches %v",
+				took.Seconds(), float64(len(writes))/pods, worst(writes), writes.CountBy(byTargetAndCode), pods-observer.leastAvailable(), len(rules), batches.all()))
+			Expect(worst(writes)).To(BeNumerically("<=", bound), "writes to one pod")
+			Expect(pods-observer.leastAvailable()).To(Equal(5), "the limit is kept, and used")
+			Expect(len(rules)).To(BeNumerically("<=", len(batches.all())+ledger.seconds()), "one write a batch, and one a second for people")
+			expectIdle(ctx, p)
+		},
+		Entry("with a service controller: 2 a lifecycle", true, 2),
+		Entry("without one: 3 a lifecycle, since operate waits for Ready", false, 3),
+	)
+
+	It("reserves all pods that one change lets go in one write of the rule", func(ctx context.Context) {
+		p := newPlace(ctx)
+		rule := p.rule(ctx, maxUnavailable("50%"), approved())
+		p.pods(ctx, pods, nil)
+		for _, pod := range p.list(ctx) {
+			p.begin(ctx, pod, "updater", "update")
+		}
+		Eventually(ctx, p.seeingRule("web")).Should(HaveField("Status.Waiting", int32(pods)))
+		batches := countBatches(p)
+
+		p.patch(ctx, rule, `{"spec":{"rules":[{"name":"max-unavailable","availablePolicy":{"maxUnavailableValue":"50%%"}}]}}`)
+		Eventually(ctx, p.list).Should(ContainElements(manyTimes(pods/2, expect.BeOperable("updater"))...))
+		Expect(batches.all()).To(Equal([]int{pods / 2}))
+		Consistently(ctx, p.list).ShouldNot(ContainElements(manyTimes(pods/2+1, expect.BePermitted("updater"))...))
+	})
+})
+
+// expectIdle waits until the operator has written nothing for a moment, and then watches
+// that it goes on like this. Leases are not in the audit log; refreshing a series of
+// events is housekeeping of the client library, every few minutes.
+func expectIdle(ctx context.Context, p place) {
+	GinkgoHelper()
+	housekeeping := func(e audit.Event) bool { return e.Verb == "patch" && e.Resource == "events" }
+	quiet := openLedger(p)
+	Eventually(ctx, func() time.Duration {
+		if len(quiet.byOperator(audit.Not(housekeeping))) > 0 {
+			quiet = openLedger(p)
+		}
+		return time.Since(quiet.since)
+	}).Should(BeNumerically(">", holdWindow), "the operator comes to rest")
+	idle := openLedger(p)
+	Consistently(ctx, func() audit.Events { return idle.byOperator(audit.Not(housekeeping)) }).
+		WithTimeout(idleWindow).WithPolling(idleWindow / 10).Should(BeEmpty())
+}
+
+func imageOf(pod *corev1.Pod) string { return pod.Spec.Containers[0].Image }
+
+// manyTimes is the same matcher many times, for ContainElements, which matches each with
+// another element.
+func manyTimes(count int, matcher any) []any {
+	matchers := make([]any, count)
+	for i := range matchers {
+		matchers[i] = matcher
+	}
+	return matchers
+}

@@ -1,0 +1,62 @@
+package manifests_test
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/podops-dev/podops/pkg/operator/certificates"
+)
+
+// All of it happens with the rights of the manager.
+var _ = Describe("The serving certificate", Serial, func() {
+	secret := func() *corev1.Secret {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "podops-system", Name: certificates.SecretName}}
+	}
+	// made waits for a certificate other than the old one that the API server trusts.
+	made := func(ctx context.Context, old []byte) {
+		GinkgoHelper()
+		namespace := newNamespace(ctx)
+		Eventually(func(g Gomega) {
+			current := secret()
+			g.Expect(server.admin.Get(ctx, client.ObjectKeyFromObject(current), current)).To(Succeed())
+			g.Expect(current.Data["tls.crt"]).NotTo(Equal(old))
+			g.Expect(server.admin.Create(ctx, newPod(namespace))).To(Succeed())
+			g.Expect(manager.certificates.Ready(nil)).To(Succeed())
+		}).Should(Succeed())
+	}
+	current := func(ctx context.Context) *corev1.Secret {
+		GinkgoHelper()
+		s := secret()
+		Expect(server.admin.Get(ctx, client.ObjectKeyFromObject(s), s)).To(Succeed())
+		return s
+	}
+
+	It("is made anew when the secret is deleted", func(ctx context.Context) {
+		old := current(ctx)
+		Expect(server.admin.Delete(ctx, secret())).To(Succeed())
+		made(ctx, old.Data["tls.crt"])
+	})
+
+	It("is made anew when the secret is garbage", func(ctx context.Context) {
+		s := current(ctx)
+		s.Data = map[string][]byte{"ca.crt": []byte("x"), "tls.crt": []byte("y")}
+		Expect(server.admin.Update(ctx, s)).To(Succeed())
+		made(ctx, []byte("y"))
+	})
+
+	It("is trusted again when somebody wipes a webhook configuration", func(ctx context.Context) {
+		configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+		Expect(server.admin.Get(ctx, client.ObjectKey{Name: certificates.ValidatingConfigurationName}, configuration)).To(Succeed())
+		for i := range configuration.Webhooks {
+			configuration.Webhooks[i].ClientConfig.CABundle = nil
+		}
+		Expect(server.admin.Update(ctx, configuration)).To(Succeed())
+		made(ctx, nil)
+	})
+})

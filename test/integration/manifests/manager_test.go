@@ -1,0 +1,112 @@
+package manifests_test
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/podops-dev/podops/pkg/operator/certificates"
+)
+
+// calls are the requests that reached a webhook, as "path operation".
+type calls struct {
+	mu   sync.Mutex
+	seen []string
+}
+
+// take returns the calls since the last take, sorted. Each is there once: an API server
+// may ask again about a delete, when the object has changed meanwhile.
+func (c *calls) take() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	seen := c.seen
+	c.seen = nil
+	slices.Sort(seen)
+	return slices.Compact(seen)
+}
+
+// at records and allows every request to a path.
+func (c *calls) at(path string) *admission.Webhook {
+	return &admission.Webhook{Handler: admission.HandlerFunc(func(_ context.Context, r admission.Request) admission.Response {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.seen = append(c.seen, fmt.Sprintf("%s %s", path, r.Operation))
+		return admission.Allowed("")
+	})}
+}
+
+// manager is a manager without controllers: it has certificates, and webhooks that
+// allow everything.
+var manager struct {
+	calls        *calls
+	certificates *certificates.Reconciler
+}
+
+// startManager runs the manager outside the cluster, with nothing but the rights that
+// the manifests give it.
+func startManager() {
+	GinkgoHelper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	port := listener.Addr().(*net.TCPAddr).Port
+	Expect(listener.Close()).To(Succeed())
+
+	mgr, err := ctrl.NewManager(configAsManager(), ctrl.Options{
+		Scheme:                        server.scheme,
+		Metrics:                       metricsserver.Options{BindAddress: "0"},
+		Cache:                         cache.Options{ByObject: certificates.CacheByObject("podops-system")},
+		LeaderElection:                true,
+		LeaderElectionID:              "podops-controller-manager",
+		LeaderElectionNamespace:       "podops-system",
+		LeaderElectionReleaseOnCancel: true,
+		WebhookServer: webhook.NewServer(webhook.Options{
+			Host: "127.0.0.1",
+			Port: port,
+			TLSOpts: []func(*tls.Config){func(config *tls.Config) {
+				manager.certificates.ConfigureTLS(config)
+			}},
+		}),
+	})
+	Expect(err).NotTo(HaveOccurred())
+	manager.certificates, err = certificates.New(mgr.GetClient(), mgr.GetAPIReader(), clock.RealClock{}, certificates.Options{
+		Namespace:  "podops-system",
+		WebhookURL: fmt.Sprintf("https://127.0.0.1:%d", port),
+		Elected:    mgr.Elected(),
+	})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(manager.certificates.SetupWithManager(mgr)).To(Succeed())
+
+	manager.calls = &calls{}
+	for _, path := range []string{
+		"/mutate-v1-pod", "/validate-v1-pod", "/hold-v1-pod-delete",
+		"/mutate-apps-kusionstack-io-v1alpha1-podtransitionrule", "/validate-apps-kusionstack-io-v1alpha1-podtransitionrule",
+	} {
+		mgr.GetWebhookServer().Register(path, manager.calls.at(path))
+	}
+
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- mgr.Start(ctx) }()
+	DeferCleanup(func() {
+		cancel()
+		Expect(<-done).To(Succeed())
+	})
+	Eventually(mgr.Elected()).Should(BeClosed())
+	Eventually(func() error { return manager.certificates.Ready(nil) }).Should(Succeed())
+	// Ready may come before election, and API servers learn of the address later still.
+	pod := newPod("default")
+	Eventually(func() error { return server.admin.Create(ctx, pod.DeepCopy()) }).Should(Succeed())
+	manager.calls.take()
+}

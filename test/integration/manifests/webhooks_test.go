@@ -1,0 +1,172 @@
+package manifests_test
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+)
+
+var _ = Describe("The webhooks", Ordered, func() {
+	var namespace string
+
+	BeforeAll(func(ctx context.Context) { namespace = newNamespace(ctx) })
+
+	var (
+		created = []string{"/mutate-v1-pod CREATE", "/validate-v1-pod CREATE"}
+		updated = []string{"/mutate-v1-pod UPDATE", "/validate-v1-pod UPDATE"}
+		held    = []string{"/hold-v1-pod-delete DELETE"}
+		nothing = []string(nil)
+	)
+
+	DescribeTable("see a pod created", func(ctx context.Context, change func(*corev1.Pod), want []string) {
+		pod := newPod(namespace)
+		change(pod)
+		manager.calls.take()
+		stored(ctx, pod)
+		Expect(manager.calls.take()).To(Equal(want))
+	},
+		Entry("under PodOps", func(*corev1.Pod) {}, created),
+		Entry("but not without the label", func(p *corev1.Pod) { p.Labels = nil }, nothing),
+		Entry("but not with another value", func(p *corev1.Pod) { p.Labels[appsv1alpha1.ControlLabelKey] = "false" }, nothing),
+		Entry("but not in kube-system", func(p *corev1.Pod) { p.Namespace = "kube-system" }, nothing),
+		Entry("but not in podops-system", func(p *corev1.Pod) {
+			p.Namespace = "podops-system"
+			p.Spec = restrictedSpec()
+		}, nothing),
+	)
+
+	DescribeTable("see a pod updated", func(ctx context.Context, change func(*corev1.Pod), patch string, want []string) {
+		pod := newPod(namespace)
+		change(pod)
+		stored(ctx, pod)
+		manager.calls.take()
+		Expect(server.admin.Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+		Expect(manager.calls.take()).To(Equal(want))
+	},
+		Entry("in a label", same, `{"metadata":{"labels":{"x":"y"}}}`, updated),
+		Entry("in the control label", same, `{"metadata":{"labels":{"kusionstack.io/control":null}}}`, updated),
+		Entry("by its last labels going", same, `{"metadata":{"labels":null}}`, updated),
+		Entry("by the control label coming", func(p *corev1.Pod) { p.Labels = nil }, `{"metadata":{"labels":{"kusionstack.io/control":"true"}}}`, updated),
+		Entry("in a first finalizer", same, `{"metadata":{"finalizers":["example.com/x"]}}`, updated),
+		Entry("in the last finalizer", withFinalizer, `{"metadata":{"finalizers":null}}`, updated),
+		Entry("in expected finalizers", same, `{"metadata":{"annotations":{"pod.kusionstack.io/available-conditions":"{}"}}}`, updated),
+		Entry("in expected finalizers among annotations", func(p *corev1.Pod) { p.Annotations = map[string]string{"a": "b"} },
+			`{"metadata":{"annotations":{"pod.kusionstack.io/available-conditions":"{}"}}}`, updated),
+		Entry("but not in another annotation", same, `{"metadata":{"annotations":{"x":"y"}}}`, nothing),
+		Entry("but not in its spec", same, `{"spec":{"activeDeadlineSeconds":1000}}`, nothing),
+		Entry("but not in the last annotation", func(p *corev1.Pod) { p.Annotations = map[string]string{"a": "b"} },
+			`{"metadata":{"annotations":null}}`, nothing),
+		Entry("but not when nothing changes", same, `{}`, nothing),
+	)
+
+	It("see nothing of pods/status", func(ctx context.Context) {
+		pod := stored(ctx, newPod(namespace))
+		manager.calls.take()
+		Expect(patchStatus(ctx, server.admin, pod, `{"status":{"phase":"Running"}}`)).To(Succeed())
+		Expect(patchStatus(ctx, as(managerUser, []string{"system:masters"}), pod,
+			`{"metadata":{"labels":{"`+lifecycleLabel+`":"1"}}}`)).To(Succeed())
+		Expect(manager.calls.take()).To(BeEmpty())
+	})
+
+	It("see nothing of a pod that is on its way out", func(ctx context.Context) {
+		pod := newPod(namespace)
+		withFinalizer(pod)
+		stored(ctx, pod)
+		Expect(server.admin.Delete(ctx, pod)).To(Succeed())
+		manager.calls.take()
+		for _, patch := range []string{`{"metadata":{"labels":{"x":"y"}}}`, `{"metadata":{"finalizers":null}}`} {
+			Expect(server.admin.Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+		}
+		Expect(manager.calls.take()).To(BeEmpty())
+	})
+
+	DescribeTable("see a pod deleted", func(ctx context.Context, user string, change func(*corev1.Pod), phase string, want []string) {
+		pod := newPod(namespace)
+		change(pod)
+		stored(ctx, pod)
+		if phase != "" {
+			Expect(patchStatus(ctx, server.admin, pod, `{"status":{"phase":"`+phase+`"}}`)).To(Succeed())
+		}
+		manager.calls.take()
+		Expect(as(user, []string{"system:masters"}).Delete(ctx, pod)).To(Succeed())
+		Expect(manager.calls.take()).To(Equal(want))
+	},
+		Entry("by the ReplicaSet controller", replicaSetUser, same, "Running", held),
+		Entry("by the one user of all controllers", "system:kube-controller-manager", same, "", held),
+		Entry("but not by a person", "jane", same, "Running", nothing),
+		Entry("but not by the garbage collector", "system:serviceaccount:kube-system:generic-garbage-collector", same, "Running", nothing),
+		Entry("but not by a kubelet", "system:node:n1", same, "Running", nothing),
+		Entry("but not when it succeeded", replicaSetUser, same, "Succeeded", nothing),
+		Entry("but not when it failed", replicaSetUser, same, "Failed", nothing),
+		Entry("but not when it is not under PodOps", replicaSetUser, func(p *corev1.Pod) { p.Labels = nil }, "Running", nothing),
+		Entry("but not when it is a mirror", replicaSetUser, func(p *corev1.Pod) {
+			p.Annotations = map[string]string{"kubernetes.io/config.mirror": "x"}
+			p.Spec.NodeName = "n1"
+		}, "Running", nothing),
+	)
+
+	It("see a delete once", func(ctx context.Context) {
+		pod := newPod(namespace)
+		withFinalizer(pod)
+		stored(ctx, pod)
+		controller := as(replicaSetUser, []string{"system:masters"})
+		manager.calls.take()
+		Expect(controller.Delete(ctx, pod)).To(Succeed())
+		Expect(manager.calls.take()).To(Equal(held))
+		Expect(controller.Delete(ctx, pod)).To(Succeed(), "it is terminating now")
+		Expect(manager.calls.take()).To(BeEmpty())
+	})
+
+	It("see a rule until it is deleted", func(ctx context.Context) {
+		quarter := intstr.FromString("25%")
+		rule := &appsv1alpha1.PodTransitionRule{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web", Finalizers: []string{"example.com/x"}},
+			Spec: appsv1alpha1.PodTransitionRuleSpec{
+				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+				Rules: []appsv1alpha1.TransitionRule{{
+					Name:            "availability",
+					AvailablePolicy: &appsv1alpha1.AvailablePolicy{MaxUnavailableValue: &quarter},
+				}},
+			},
+		}
+		manager.calls.take()
+		Expect(server.admin.Create(ctx, rule)).To(Succeed())
+		Expect(manager.calls.take()).To(Equal([]string{
+			"/mutate-apps-kusionstack-io-v1alpha1-podtransitionrule CREATE",
+			"/validate-apps-kusionstack-io-v1alpha1-podtransitionrule CREATE",
+		}))
+		Expect(server.admin.Delete(ctx, rule)).To(Succeed())
+		Expect(server.admin.Patch(ctx, rule, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+		Expect(manager.calls.take()).To(BeEmpty())
+	})
+})
+
+func same(*corev1.Pod) {}
+
+func withFinalizer(pod *corev1.Pod) { pod.Finalizers = []string{"example.com/x"} }
+
+// restrictedSpec is what the pod security standard of podops-system lets in.
+func restrictedSpec() corev1.PodSpec {
+	yes, no := true, false
+	return corev1.PodSpec{
+		SecurityContext: &corev1.PodSecurityContext{
+			RunAsNonRoot:   &yes,
+			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+		Containers: []corev1.Container{{
+			Name: "web", Image: "web",
+			SecurityContext: &corev1.SecurityContext{
+				AllowPrivilegeEscalation: &no,
+				Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			},
+		}},
+	}
+}

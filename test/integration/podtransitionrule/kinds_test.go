@@ -1,0 +1,117 @@
+package podtransitionrule_test
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+)
+
+const (
+	maxUnavailableText = "maxUnavailableValue must be a whole number from 1"
+	minAvailableText   = "minAvailableValue must be a whole number from 0"
+	maxUnavailablePath = "spec.rules[0].availablePolicy.maxUnavailableValue"
+	minAvailablePath   = "spec.rules[0].availablePolicy.minAvailableValue"
+)
+
+var _ = Describe("An availablePolicy", func() {
+	DescribeTable("is taken", expectPolicyTaken,
+		Entry("with one pod", `{maxUnavailableValue: 1}`),
+		Entry("with the largest count", `{maxUnavailableValue: 2147483647}`),
+		Entry("with a percentage of one digit", `{maxUnavailableValue: "1%"}`),
+		Entry("with all pods", `{maxUnavailableValue: "100%"}`),
+		Entry("with no pod that must stay", `{minAvailableValue: 0}`),
+		Entry("with 0% that must stay", `{minAvailableValue: "0%"}`),
+		Entry("with all pods that must stay", `{minAvailableValue: "100%"}`),
+		Entry("with both bounds", `{maxUnavailableValue: "25%", minAvailableValue: 3}`),
+		Entry("in the older spellings", `{maxUnavailable: {value: "25%"}, minAvailable: {value: 3}}`),
+	)
+
+	DescribeTable("is refused", expectPolicyRefused,
+		Entry("with no bound", `{}`, "spec.rules[0].availablePolicy", "at least one of maxUnavailableValue or minAvailableValue"),
+		Entry("with a policy that nobody evaluates", `{maxUnavailablePolicy: {expFunc: {coeff: "1"}}}`, "spec.rules[0].availablePolicy", "are not evaluated"),
+		Entry("with a lower policy that nobody evaluates", `{minAvailableValue: 1, minAvailablePolicy: {}}`, "spec.rules[0].availablePolicy", "are not evaluated"),
+		Entry("with an older spelling that has no value", `{maxUnavailable: {}}`, "spec.rules[0].availablePolicy.maxUnavailable.value", "Required value"),
+
+		Entry("with 0 pods", `{maxUnavailableValue: 0}`, maxUnavailablePath, maxUnavailableText),
+		Entry("with 0%", `{maxUnavailableValue: "0%"}`, maxUnavailablePath, maxUnavailableText),
+		Entry("with a negative count", `{maxUnavailableValue: -1}`, maxUnavailablePath, maxUnavailableText),
+		Entry("with 101%", `{maxUnavailableValue: "101%"}`, maxUnavailablePath, maxUnavailableText),
+		Entry("with 150%", `{maxUnavailableValue: "150%"}`, maxUnavailablePath, maxUnavailableText),
+		Entry("with a count in quotes", `{maxUnavailableValue: "5"}`, maxUnavailablePath, maxUnavailableText),
+		Entry("with a space before the sign", `{maxUnavailableValue: "50 %"}`, maxUnavailablePath, maxUnavailableText),
+		Entry("with a leading zero", `{maxUnavailableValue: "05%"}`, maxUnavailablePath, maxUnavailableText),
+		Entry("with a fraction", `{maxUnavailableValue: 1.5}`, maxUnavailablePath, "integer"),
+		Entry("with more than 32 bits", `{maxUnavailableValue: 2147483648}`, maxUnavailablePath, maxUnavailableText),
+		Entry("with a long text", `{maxUnavailableValue: "half of them"}`, maxUnavailablePath, "4 bytes"),
+
+		Entry("with a negative count that must stay", `{minAvailableValue: -1}`, minAvailablePath, minAvailableText),
+		Entry("with 101% that must stay", `{minAvailableValue: "101%"}`, minAvailablePath, minAvailableText),
+		Entry("with a count in quotes that must stay", `{minAvailableValue: "5"}`, minAvailablePath, minAvailableText),
+		Entry("with more than 32 bits that must stay", `{minAvailableValue: 2147483648}`, minAvailablePath, minAvailableText),
+	)
+})
+
+var _ = Describe("A webhook", func() {
+	DescribeTable("is taken", expectWebhookTaken,
+		Entry("with a URL", `{clientConfig: {url: "http://example.com/check"}}`),
+		Entry("with everything", `{failurePolicy: Ignore, clientConfig: {url: "https://example.com", caBundle: Cg==, poll: {url: "https://example.com/task", rawQueryKey: task, intervalSeconds: 1, timeoutSeconds: 604800}}, parameters: [{key: a, value: b}, {key: c, valueFrom: {fieldRef: {fieldPath: status.podIP}}}]}`),
+	)
+
+	DescribeTable("is refused", expectWebhookRefused,
+		Entry("without a URL", `{clientConfig: {}}`, "spec.rules[0].webhook.clientConfig.url", "Required value"),
+		Entry("with a URL of another scheme", `{clientConfig: {url: "file:///etc/passwd"}}`, "spec.rules[0].webhook.clientConfig.url", "should match"),
+		Entry("with a failure policy that does not exist", `{failurePolicy: Retry, clientConfig: {url: "https://example.com"}}`, "spec.rules[0].webhook.failurePolicy", `"Fail", "Ignore"`),
+		Entry("with a poll without a URL", `{clientConfig: {url: "https://example.com", poll: {}}}`, "spec.rules[0].webhook.clientConfig.poll.url", "Required value"),
+		Entry("with a poll URL of another scheme", `{clientConfig: {url: "https://example.com", poll: {url: "ftp://example.com"}}}`, "spec.rules[0].webhook.clientConfig.poll.url", "should match"),
+		Entry("with a poll interval of 0", `{clientConfig: {url: "https://example.com", poll: {url: "https://example.com", intervalSeconds: 0}}}`, "spec.rules[0].webhook.clientConfig.poll.intervalSeconds", "greater than or equal to 1"),
+		Entry("with a poll that may take longer than a week", `{clientConfig: {url: "https://example.com", poll: {url: "https://example.com", timeoutSeconds: 604801}}}`, "spec.rules[0].webhook.clientConfig.poll.timeoutSeconds", "less than or equal to 604800"),
+		Entry("with one parameter twice", `{clientConfig: {url: "https://example.com"}, parameters: [{key: a, value: b}, {key: a, value: c}]}`, "spec.rules[0].webhook.parameters[1]", "Duplicate value"),
+		Entry("with a parameter without a value", `{clientConfig: {url: "https://example.com"}, parameters: [{key: a}]}`, "spec.rules[0].webhook.parameters[0]", "exactly one of value or valueFrom"),
+		Entry("with a parameter of two values", `{clientConfig: {url: "https://example.com"}, parameters: [{key: a, value: b, valueFrom: {fieldRef: {fieldPath: status.podIP}}}]}`, "spec.rules[0].webhook.parameters[0]", "exactly one of value or valueFrom"),
+		Entry("with 33 parameters", `{clientConfig: {url: "https://example.com"}, parameters: [`+parameters(33)+`]}`, "spec.rules[0].webhook.parameters", "32 items"),
+	)
+})
+
+var _ = Describe("A policy of the user", func() {
+	DescribeTable("is taken", expectRegoTaken,
+		Entry("as a module with parameters", `{module: package rule, parameters: {anything: [1, {a: b}]}}`),
+		Entry("as a reference", `{policyRef: {name: shared}}`),
+	)
+
+	DescribeTable("is refused", expectRegoRefused,
+		Entry("with neither", `{}`, "spec.rules[0].rego", "exactly one of module or policyRef"),
+		Entry("with both", `{module: package rule, policyRef: {name: shared}}`, "spec.rules[0].rego", "exactly one of module or policyRef"),
+		Entry("with a reference to nothing", `{policyRef: {name: ""}}`, "spec.rules[0].rego.policyRef.name", "at least 1"),
+		Entry("with parameters that are no object", `{module: package rule, parameters: [1]}`, "spec.rules[0].rego.parameters", "must be of type object"),
+	)
+})
+
+func expectPolicyTaken(ctx context.Context, policy string) {
+	GinkgoHelper()
+	expectRuleTaken(ctx, `{name: a, availablePolicy: `+policy+`}`)
+}
+
+func expectPolicyRefused(ctx context.Context, policy string, texts ...string) {
+	GinkgoHelper()
+	expectRuleRefused(ctx, `{name: a, availablePolicy: `+policy+`}`, texts...)
+}
+
+func expectWebhookTaken(ctx context.Context, webhook string) {
+	GinkgoHelper()
+	expectRuleTaken(ctx, `{name: a, webhook: `+webhook+`}`)
+}
+
+func expectWebhookRefused(ctx context.Context, webhook string, texts ...string) {
+	GinkgoHelper()
+	expectRuleRefused(ctx, `{name: a, webhook: `+webhook+`}`, texts...)
+}
+
+func expectRegoTaken(ctx context.Context, rego string) {
+	GinkgoHelper()
+	expectRuleTaken(ctx, `{name: a, rego: `+rego+`}`)
+}
+
+func expectRegoRefused(ctx context.Context, rego string, texts ...string) {
+	GinkgoHelper()
+	expectRuleRefused(ctx, `{name: a, rego: `+rego+`}`, texts...)
+}
