@@ -1,6 +1,6 @@
 package v1alpha1
 
-// Condition types of PodTransitionRule, in the sense of kstatus.
+// Condition types of PodTransitionRule and PodTransitionPolicy, in the sense of kstatus.
 const (
 	// ConditionReady is True when every rule compiles and is evaluated.
 	ConditionReady = "Ready"
@@ -13,7 +13,7 @@ const (
 	ConditionStalled = "Stalled"
 )
 
-// Condition reasons of PodTransitionRule. They never change.
+// Condition reasons. They never change.
 const (
 	// ReasonEvaluated: every rule of the newest generation is compiled and in use.
 	ReasonEvaluated = "Evaluated"
@@ -28,6 +28,17 @@ const (
 	// ReasonNeverPasses: an availablePolicy leaves no room even with every pod
 	// available.
 	ReasonNeverPasses = "NeverPasses"
+
+	// ReasonPolicyTooExpensive: a user's module did not answer in time again and again
+	// and is not asked any more. The pods it selects wait.
+	ReasonPolicyTooExpensive = "PolicyTooExpensive"
+
+	// ReasonPolicyNotFound: a rule refers to a PodTransitionPolicy that does not exist.
+	ReasonPolicyNotFound = "PolicyNotFound"
+
+	// ReasonInvalidParameters: rego.parameters do not fit the schema of the
+	// PodTransitionPolicy.
+	ReasonInvalidParameters = "InvalidParameters"
 
 	// ReasonNotStalled: nothing needs an edit.
 	ReasonNotStalled = "NotStalled"

@@ -16,7 +16,9 @@ func GroupVersion() schema.GroupVersion {
 
 // AddToScheme registers the kinds of this package with a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion(), &PodTransitionRule{}, &PodTransitionRuleList{})
+	scheme.AddKnownTypes(GroupVersion(),
+		&PodTransitionRule{}, &PodTransitionRuleList{},
+		&PodTransitionPolicy{}, &PodTransitionPolicyList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion())
 	return nil
 }

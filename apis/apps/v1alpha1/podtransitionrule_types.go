@@ -144,8 +144,7 @@ type TransitionRule struct {
 	// +optional
 	Webhook *TransitionRuleWebhook `json:"webhook,omitempty"`
 
-	// rego is a policy of the user. Not evaluated yet: a rule that sets it is denied
-	// at admission.
+	// rego is a policy of the user: a module in Rego that allows or denies one pod.
 	// +optional
 	Rego *RegoRule `json:"rego,omitempty"`
 }
@@ -374,7 +373,7 @@ type FieldRef struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.module) != has(self.policyRef)",message="rego must have exactly one of module or policyRef"
 type RegoRule struct {
-	// module is Rego source, package rule.
+	// module is Rego source, package rule or one below it, with either allow or deny.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384
@@ -384,7 +383,9 @@ type RegoRule struct {
 	// +optional
 	PolicyRef *PolicyReference `json:"policyRef,omitempty"`
 
-	// parameters are given to the policy as input.parameters.
+	// parameters are given to the module as input.parameters. Those of a policyRef are
+	// validated against the schema of the PodTransitionPolicy, and completed by its
+	// defaults.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object
@@ -411,6 +412,15 @@ const (
 	// MaxStatusReserved is how many pods one batch may reserve. The rest follows in
 	// the next batch.
 	MaxStatusReserved = 200
+
+	// MaxStatusRules is how many entries status.rules holds at most: one for each rule.
+	MaxStatusRules = 64
+
+	// MaxStatusRejections is how many rejections an entry of status.rules holds at most.
+	MaxStatusRejections = 3
+
+	// MaxRecentPermits is how many permits status.permits.recent holds at most.
+	MaxRecentPermits = 100
 )
 
 // PodTransitionRuleStatus is what PodOps last saw. Its size does not grow with the
@@ -459,6 +469,14 @@ type PodTransitionRuleStatus struct {
 	// +kubebuilder:validation:MaxItems=10
 	Blocked []BlockedPod `json:"blocked,omitempty"`
 
+	// rules say how each rule fares, in the order of spec.rules. Disabled ones are
+	// left out.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	Rules []RuleStatus `json:"rules,omitempty"`
+
 	// permits is the write-ahead record of permits. It is written before a pod is
 	// stamped, under the resourceVersion of this resource.
 	// +optional
@@ -489,6 +507,110 @@ type BlockedPod struct {
 	// message says the same in words and numbers.
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message"`
+
+	// numbers that the reason rests on, for programs.
+	// +optional
+	Numbers *BlockedNumbers `json:"numbers,omitempty"`
+
+	// blockingPods are pods that stand in the way, sorted; the first 5 of them.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=5
+	BlockingPods []string `json:"blockingPods,omitempty"`
+
+	// since is when the request began to wait.
+	// +optional
+	Since *metav1.Time `json:"since,omitempty"`
+
+	// nextCheck is when the rule is asked again although nothing has changed.
+	// +optional
+	NextCheck *metav1.Time `json:"nextCheck,omitempty"`
+}
+
+// BlockedNumbers are those of an availablePolicy.
+type BlockedNumbers struct {
+	// needed slots.
+	Needed int32 `json:"needed"`
+
+	// have is how many slots are left.
+	Have int32 `json:"have"`
+
+	// limit is how many there are altogether.
+	Limit int32 `json:"limit"`
+}
+
+// RuleStatus counts what a rule said. A request is one id of one pod that waits in the
+// stage of the rule; it counts once, however often the rule is asked about it.
+type RuleStatus struct {
+	// name of the rule.
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+
+	// enforcement that the counts below were made under. They start again from 0 when
+	// it, or anything else of the rule, is edited.
+	Enforcement Enforcement `json:"enforcement"`
+
+	// generation of the spec since which they are counted.
+	Generation int64 `json:"generation"`
+
+	// asked is the number of requests that the rule was asked about.
+	Asked int64 `json:"asked"`
+
+	// withheld is the number of those that it held back at least once.
+	Withheld int64 `json:"withheld"`
+
+	// wouldWithhold is the number of those that it would have held back, had its
+	// enforcement been Enforce.
+	WouldWithhold int64 `json:"wouldWithhold"`
+
+	// lastRejections are the newest of the withheld, or would-be withheld, requests,
+	// newest first; at most 3.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=3
+	LastRejections []Rejection `json:"lastRejections,omitempty"`
+
+	// quarantined says why the rule is not asked any more. Only an edit of the rule,
+	// or of its PodTransitionPolicy, lifts it.
+	// +optional
+	Quarantined *Quarantine `json:"quarantined,omitempty"`
+}
+
+// Rejection is one request that a rule held back, or would have.
+type Rejection struct {
+	// pod is its name.
+	// +kubebuilder:validation:MaxLength=253
+	Pod string `json:"pod"`
+
+	// id of the lifecycle.
+	// +kubebuilder:validation:MaxLength=63
+	ID string `json:"id"`
+
+	// reason is a stable code.
+	// +kubebuilder:validation:MaxLength=63
+	Reason string `json:"reason"`
+
+	// message says the same in words and numbers.
+	// +kubebuilder:validation:MaxLength=512
+	Message string `json:"message"`
+
+	// time of the decision.
+	Time metav1.Time `json:"time"`
+}
+
+// Quarantine keeps a rule from being asked. All requests that it applies to wait.
+type Quarantine struct {
+	// since is when the rule was put under quarantine.
+	Since metav1.Time `json:"since"`
+
+	// source identifies the module that did not answer: a hash. Another module is not
+	// under quarantine.
+	// +kubebuilder:validation:MaxLength=64
+	Source string `json:"source"`
+
+	// message says what happened.
+	// +kubebuilder:validation:MaxLength=512
+	Message string `json:"message"`
 }
 
 // PermitRecord names the pods that may be stamped, and how much a later reader must
@@ -510,6 +632,23 @@ type PermitRecord struct {
 	// +listMapKey=uid
 	// +kubebuilder:validation:MaxItems=200
 	Reserved []ReservedPod `json:"reserved,omitempty"`
+
+	// recent are the last permits, oldest first; kept only while a rule reads them
+	// (input.permits).
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=100
+	Recent []RecentPermit `json:"recent,omitempty"`
+}
+
+// RecentPermit is one that was reserved.
+type RecentPermit struct {
+	// pod is its name.
+	// +kubebuilder:validation:MaxLength=253
+	Pod string `json:"pod"`
+
+	// time of the reservation.
+	Time metav1.Time `json:"time"`
 }
 
 // ReservedPod is one slot of a batch.

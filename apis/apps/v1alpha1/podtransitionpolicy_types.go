@@ -1,0 +1,139 @@
+package v1alpha1
+
+import (
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// PodTransitionPolicy is a Rego module that rules of many PodTransitionRules share,
+// each with parameters of its own. A rule refers to it by rego.policyRef. Whoever may
+// write one decides for pods of every namespace in which it is used; what a rule sees
+// through it is its own namespace only.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=ptp,categories=podops
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=".status.conditions[?(@.type=='Ready')].status"
+// +kubebuilder:printcolumn:name="Users",type=integer,JSONPath=".status.userCount",description="Rules that refer to it"
+// +kubebuilder:printcolumn:name="Description",type=string,JSONPath=".spec.description"
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=".metadata.creationTimestamp"
+type PodTransitionPolicy struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is the policy.
+	// +required
+	Spec PodTransitionPolicySpec `json:"spec"`
+
+	// status is what PodOps made of it.
+	// +optional
+	Status PodTransitionPolicyStatus `json:"status,omitzero"`
+}
+
+// PodTransitionPolicyList is a list of PodTransitionPolicies.
+//
+// +kubebuilder:object:root=true
+type PodTransitionPolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []PodTransitionPolicy `json:"items"`
+}
+
+// PodTransitionPolicySpec is a module and the parameters that it takes.
+type PodTransitionPolicySpec struct {
+	// description says in a sentence what the policy is for.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Description string `json:"description,omitempty"`
+
+	// module is Rego source, package rule or one below it, with either allow or deny.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=16384
+	Module string `json:"module"`
+
+	// parameters describes what rules give in rego.parameters. Unset: they give none.
+	// +optional
+	Parameters *PolicyParameters `json:"parameters,omitempty"`
+}
+
+// PolicyParameters is the schema of the parameters of a policy.
+type PolicyParameters struct {
+	// openAPIV3Schema is a structural schema of type object. Parameters are validated
+	// against it, completed by its defaults, and the module is type-checked with it.
+	// +required
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Type=object
+	OpenAPIV3Schema *apiextensionsv1.JSON `json:"openAPIV3Schema"`
+}
+
+// Bounds of the lists in the status of a PodTransitionPolicy.
+const (
+	// MaxStatusUsers is how many entries status.users holds at most.
+	MaxStatusUsers = 50
+
+	// MaxStatusProblems is how many entries status.problems holds at most.
+	MaxStatusProblems = 10
+)
+
+// PodTransitionPolicyStatus says whether the module compiles, and who uses it.
+type PodTransitionPolicyStatus struct {
+	// observedGeneration is the generation of the spec that the rest speaks of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// conditions are Ready and Stalled.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=8
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// problems are the first errors of the compiler, in the order of the source.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	Problems []PolicyProblem `json:"problems,omitempty"`
+
+	// userCount is the number of rules that refer to the policy.
+	// +optional
+	UserCount int32 `json:"userCount"`
+
+	// users are the first of them, sorted.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=50
+	Users []PolicyUser `json:"users,omitempty"`
+}
+
+// PolicyProblem is one error of the compiler.
+type PolicyProblem struct {
+	// row in the module, from 1; 0 when the problem has no place.
+	Row int32 `json:"row"`
+
+	// column in the row, from 1.
+	Column int32 `json:"column"`
+
+	// code is OPA's word for the kind of error ("rego_type_error").
+	// +kubebuilder:validation:MaxLength=63
+	Code string `json:"code"`
+
+	// message says what is wrong.
+	// +kubebuilder:validation:MaxLength=512
+	Message string `json:"message"`
+}
+
+// PolicyUser is a rule that refers to a policy.
+type PolicyUser struct {
+	// namespace of the PodTransitionRule.
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace"`
+
+	// podTransitionRule is its name.
+	// +kubebuilder:validation:MaxLength=253
+	PodTransitionRule string `json:"podTransitionRule"`
+
+	// rule is the name of the rule in it.
+	// +kubebuilder:validation:MaxLength=63
+	Rule string `json:"rule"`
+}
