@@ -25,12 +25,42 @@ type PodFact struct {
 
 	Labels map[string]string
 
+	// Annotations are the short ones: values of at most 256 bytes, none of PodOps'
+	// own, and the first 32 by name.
+	Annotations map[string]string
+
+	// Owner is the workload at the top of the chain of controllers of the pod, as far
+	// as it is known; zero when the pod has none.
+	Owner Owner
+
+	// Node that the pod is bound to; empty when it is not.
+	Node string
+
+	// Created is when the API server accepted the pod.
+	Created time.Time
+
+	// Ready: the kubelet says so.
+	Ready bool
+
+	// AvailableSince is when the pod became available; zero when it is not.
+	AvailableSince time.Time
+
+	// Permitted: some lifecycle of the pod holds a permit and has not ended.
+	Permitted bool
+
 	// SkipRules are the names of rules that the pod skips, from its annotation.
 	SkipRules []string
 
 	// Available: the pod carries service-available, is Ready, and is neither
 	// terminating nor finished (design section 4).
 	Available bool
+}
+
+// Owner is a workload that pods belong to.
+type Owner struct {
+	Kind string
+	Name string
+	UID  types.UID
 }
 
 // Request is one id of one pod that waits in one stage.
@@ -71,4 +101,38 @@ type Counts struct {
 	// Reserved of the available pods: a permit for them is recorded, but its stamp is
 	// not yet seen. They count as unavailable.
 	Reserved int
+}
+
+// Namespace is what rules may know of a namespace.
+type Namespace struct {
+	Name   string
+	Labels map[string]string
+}
+
+// Permit is one that was given lately under a PodTransitionRule.
+type Permit struct {
+	// Pod is its name.
+	Pod string
+	At  time.Time
+}
+
+// Surroundings are the facts beyond the pod that asks. Which of them a rule reads, its
+// program says (engine.Needs); what it does not read may be left out.
+type Surroundings struct {
+	// Now is the time of the decision.
+	Now time.Time
+
+	Namespace Namespace
+	Counts    Counts
+
+	// Pods are those that the PodTransitionRule selects, terminating ones included,
+	// the one that asks among them; a rule sees the others. Sorted by name.
+	Pods []*PodFact
+
+	// Taken are the pods that are about to become unavailable: reserved, or granted
+	// earlier in the same round. A rule sees them as permitted and not available.
+	Taken map[types.UID]bool
+
+	// Permits given lately, oldest first.
+	Permits []Permit
 }

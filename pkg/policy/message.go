@@ -13,9 +13,6 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// maxMessageBytes is what status.blocked[].message takes.
-const maxMessageBytes = 512
-
 // Explain says in words and numbers why a rule withholds a request with a code, or would withhold
 // it if it were enforced. The text is the same for the same arguments, holds no time, and is at
 // most 512 bytes long. room is that of the result that the code came from; it may be nil.
@@ -140,10 +137,10 @@ func quoted(values []string) string {
 // shortened cuts a text between characters, so that it stays UTF-8, and shows that it did.
 func shortened(text string) string {
 	const ellipsis = "..."
-	if len(text) <= maxMessageBytes {
+	if len(text) <= MaxMessageBytes {
 		return text
 	}
-	end := maxMessageBytes - len(ellipsis)
+	end := MaxMessageBytes - len(ellipsis)
 	for end > 0 && !utf8.RuneStart(text[end]) {
 		end--
 	}

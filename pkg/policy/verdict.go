@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
@@ -39,6 +41,30 @@ const (
 
 	// CodeCompileFailed: the rule does not compile.
 	CodeCompileFailed Code = "CompileFailed"
+
+	// CodeNotAllowed: allow of the user's module is not true.
+	CodeNotAllowed Code = "NotAllowed"
+
+	// CodeDenied: deny of the user's module is not empty.
+	CodeDenied Code = "Denied"
+
+	// CodeWrongType: the user's module answered with a value of another type than its
+	// entry point has.
+	CodeWrongType Code = "WrongType"
+
+	// CodeTimeout: the user's module did not answer in time.
+	CodeTimeout Code = "Timeout"
+
+	// CodePolicyTooExpensive: the user's module did not answer in time again and again,
+	// and is not asked any more until it is edited.
+	CodePolicyTooExpensive Code = "PolicyTooExpensive"
+
+	// CodePolicyNotFound: the PodTransitionPolicy that the rule refers to does not exist.
+	CodePolicyNotFound Code = "PolicyNotFound"
+
+	// CodeNotReached: there was no time left in this round to ask the rule. It is asked
+	// in the next one, which follows at once.
+	CodeNotReached Code = "NotReached"
 )
 
 // Verdict is the answer of one rule for one request.
@@ -51,7 +77,22 @@ type Verdict struct {
 	// Would is why the request would have been withheld, had the rule's enforcement
 	// been Enforce; empty when it would have passed.
 	Would Code
+
+	// Message is what the user's module, or an error of it, says besides the code; at
+	// most MaxMessageBytes. Empty for all built-in rules.
+	Message string
+
+	// Details are what the user's module adds for programs, as a JSON object; at most
+	// MaxMessageBytes. Empty when there are none.
+	Details string
+
+	// RetryAfter is how soon the user's module wants to be asked again; 0 when it
+	// does not say.
+	RetryAfter time.Duration
 }
+
+// MaxMessageBytes bounds every message.
+const MaxMessageBytes = 512
 
 // Room is how many slots an availablePolicy has to hand out, and the numbers that it
 // came from. Bounds that are not set are -1.
@@ -112,4 +153,32 @@ type Reason struct {
 	Stage   appsv1alpha1.TransitionStage
 	Code    Code
 	Message string
+
+	// Details of the user's module, as in Verdict.
+	Details string
+
+	// Numbers is nil where there is nothing to count.
+	Numbers *Numbers
+
+	// BlockingPods are names of pods that stand in the way, sorted; the first
+	// MaxBlockingPods of them.
+	BlockingPods []string
+
+	// Since is when the request began to wait.
+	Since time.Time
+
+	// NextCheck is when the rule is asked again although nothing has changed; zero
+	// when only a change helps.
+	NextCheck time.Time
+}
+
+// MaxBlockingPods bounds Reason.BlockingPods.
+const MaxBlockingPods = 5
+
+// Numbers are those of an availablePolicy: a slot needs Needed, and Have is left of
+// Limit.
+type Numbers struct {
+	Needed int
+	Have   int
+	Limit  int
 }
