@@ -4,16 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -42,6 +37,10 @@ const (
 	// asks for more was not written by PodOps, and must not stop it for ever. That no
 	// watch is behind by this much, while others go on, is what permits rely on.
 	distrustAfter = 5 * time.Minute
+
+	// retryConflict is how soon a namespace is looked at again in which a pod had moved
+	// on. The watch brings the pod sooner, as a rule; this is for when it brings nothing.
+	retryConflict = time.Second
 
 	// retryFailed is how soon rules are asked again that could not be evaluated. The
 	// machine was busy, as a rule.
@@ -122,10 +121,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	// One status that cannot be written holds back nobody who is not in its record, and
 	// one pod that cannot be stamped nobody at all.
 	wait, written, err := r.writeStatuses(ctx, view, decided, plan)
-	err = errors.Join(err, r.stamp(ctx, view, plan, written), r.touch(ctx, view, plan.Touch))
+	conflict, stampErr := r.stamp(ctx, view, plan, written)
 	r.tell(view, decided)
-	if err != nil {
+	if err := errors.Join(err, stampErr); err != nil {
 		return reconcile.Result{}, err
+	}
+	if conflict {
+		wait = sooner(wait, retryConflict)
 	}
 	if decided.failed {
 		wait = sooner(wait, retryFailed)
@@ -156,72 +158,6 @@ func (r *Reconciler) stale(view facts.View) string {
 		}
 	}
 	return stale
-}
-
-// stamp gives the granted permits. A pod that is in a record which could not be
-// written is left for the next round.
-func (r *Reconciler) stamp(ctx context.Context, view facts.View, plan permit.Plan, written map[string]bool) error {
-	permits := map[types.UID]*lifecycle.Permits{}
-	for _, request := range plan.Grants {
-		if !recorded(plan, request.Pod.UID, written) {
-			continue
-		}
-		p, ok := permits[request.Pod.UID]
-		if !ok {
-			p = &lifecycle.Permits{PreCheck: map[string]string{}, PostCheck: map[string]string{}}
-			permits[request.Pod.UID] = p
-		}
-		if request.Stage == appsv1alpha1.StagePostCheck {
-			p.PostCheck[request.ID] = request.Generation
-		} else {
-			p.PreCheck[request.ID] = request.Generation
-		}
-	}
-	var group errgroup.Group
-	group.SetLimit(r.stampsAtOnce)
-	for _, uid := range slices.Sorted(maps.Keys(permits)) {
-		p := permits[uid]
-		pod := view.Pod(uid)
-		if pod == nil || !r.pods.Seen(pod) {
-			continue
-		}
-		group.Go(func() error {
-			change := lifecycle.Advance(lifecycle.FactsOf(pod), *p, r.options, r.clock.Now())
-			return r.write(ctx, pod, change)
-		})
-	}
-	return group.Wait()
-}
-
-// recorded: every record that has to hold the pod does.
-func recorded(plan permit.Plan, uid types.UID, written map[string]bool) bool {
-	return !slices.ContainsFunc(plan.NeedsRecords[uid], func(name string) bool {
-		_, adds := plan.Reserve[name]
-		return adds && !written[name]
-	})
-}
-
-// touch renews the generation of pods that hold a reservation and are withheld, so
-// that no late stamp can hit them and the slot is free again.
-func (r *Reconciler) touch(ctx context.Context, view facts.View, uids []types.UID) error {
-	var failed []error
-	for _, uid := range uids {
-		pod := view.Pod(uid)
-		if pod == nil || !r.pods.Seen(pod) {
-			continue
-		}
-		failed = append(failed, r.write(ctx, pod, lifecycle.Renew(lifecycle.FactsOf(pod), r.clock.Now())))
-	}
-	return errors.Join(failed...)
-}
-
-// write sends a change. A pod that has moved on is no error: the watch brings it.
-func (r *Reconciler) write(ctx context.Context, pod *corev1.Pod, change lifecycle.Change) error {
-	err := r.pods.Write(ctx, pod, change)
-	if err == nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return nil
-	}
-	return fmt.Errorf("stamping: %w", err)
 }
 
 func keyOf(object *appsv1alpha1.PodTransitionRule) types.NamespacedName {

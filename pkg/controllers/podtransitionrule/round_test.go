@@ -300,13 +300,14 @@ func TestAPodThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// TestAConflictIsNoError: the watch brings the pod, and with it the next round.
+// TestAConflictIsNoError: the watch brings the pod, and with it the next round. Should it
+// bring nothing, the next round comes by itself.
 func TestAConflictIsNoError(t *testing.T) {
 	s := newStation(t, engine.Options{})
 	s.put(waits(0).Obj())
 	s.refuse = func(string) error { return fmt.Errorf("patching: %w", errConflict()) }
-	if result := s.round(); result.RequeueAfter != 0 {
-		t.Errorf("comes back after %s", result.RequeueAfter)
+	if result := s.round(); result.RequeueAfter != retryConflict {
+		t.Errorf("comes back after %s, want %s", result.RequeueAfter, retryConflict)
 	}
 }
 

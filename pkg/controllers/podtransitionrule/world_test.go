@@ -256,38 +256,38 @@ func (w *world) checkBound(from basis, object *appsv1alpha1.PodTransitionRule, r
 //   - A pod that served in the view, and that no permit took away since, serves.
 //   - A permit whose decision was made under another spec of the rule, or before there
 //     was one, is no permit of this rule: the pod was lost by itself. So is one of an
-//     operation that the rule does not speak of.
-//   - A pod that is new since the view and does not serve is not there.
+//     operation that the rule does not speak of, or of a pod that it did not select.
+//   - A pod that is new to the rule since the view and does not serve is not there.
 //   - What got better since the view counts.
 func (w *world) favourable(
 	from basis, object *appsv1alpha1.PodTransitionRule, rule appsv1alpha1.TransitionRule, selector labels.Selector,
 ) tally {
 	count := newTally(selector)
 	selected := func(pod *corev1.Pod) bool { return isThere(pod) && selector.Matches(labels.Set(pod.Labels)) }
-	now := map[types.UID]*corev1.Pod{}
-	for _, pod := range w.server.pods {
-		if selected(pod) {
-			now[pod.UID] = pod
-		}
+	lost := func(uid types.UID) bool {
+		taken, permitted := w.permitted[uid]
+		return !permitted || taken.version <= from.pods || taken.rules[object.UID] != object.Generation ||
+			!selected(taken.pod) || !areSubjects(rule, taken.pod, taken.types)
 	}
 	then := w.server.podsAt(w.server.eventsUpTo(from.pods))
-	for uid, pod := range now {
-		if _, known := then[uid]; !known && isServing(pod) {
+	now := map[types.UID]bool{}
+	for _, pod := range w.server.pods {
+		if !selected(pod) {
+			continue
+		}
+		now[pod.UID] = true
+		before, known := then[pod.UID]
+		known = known && selected(before)
+		switch {
+		case isServing(pod), known && isServing(before) && lost(pod.UID):
 			count.add(pod, true)
+		case known, !lost(pod.UID):
+			count.add(pod, false)
 		}
 	}
 	for uid, pod := range then {
-		present := now[uid]
-		taken, permitted := w.permitted[uid]
-		permitted = permitted && taken.version > from.pods && taken.rules[object.UID] == object.Generation &&
-			areSubjects(rule, taken.pod, taken.types)
-		switch {
-		case present != nil && isServing(present):
-			count.add(present, true)
-		case selected(pod) && isServing(pod) && !permitted:
+		if !now[uid] && selected(pod) && isServing(pod) && lost(uid) {
 			count.add(pod, true)
-		case present != nil:
-			count.add(present, false)
 		}
 	}
 	return count
