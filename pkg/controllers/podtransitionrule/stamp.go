@@ -1,0 +1,104 @@
+package podtransitionrule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/facts"
+	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/permit"
+)
+
+// stamp gives the granted permits, and renews the generation of pods that hold a
+// reservation and are withheld, so that no late stamp can hit them and the slot is free
+// again. It reports whether a pod had moved on. A pod that is in a record which could
+// not be written is left for the next round.
+func (r *Reconciler) stamp(ctx context.Context, view facts.View, plan permit.Plan, written map[string]bool) (conflict bool, err error) {
+	changes := changesOf(view, plan, written, r.options, r.clock.Now())
+	errs := make([]error, len(changes))
+	var group errgroup.Group
+	group.SetLimit(r.stampsAtOnce)
+	for i, one := range changes {
+		if !r.pods.Seen(one.pod) {
+			continue
+		}
+		group.Go(func() error {
+			errs[i] = r.pods.Write(ctx, one.pod, one.change)
+			return nil
+		})
+	}
+	_ = group.Wait() // no function of the group fails
+	for i, writeErr := range errs {
+		switch {
+		case writeErr == nil, apierrors.IsNotFound(writeErr):
+		case apierrors.IsConflict(writeErr):
+			conflict = true
+		default:
+			err = errors.Join(err, fmt.Errorf("stamping pod %s: %w", changes[i].pod.Name, writeErr))
+		}
+	}
+	return conflict, err
+}
+
+// podChange is what to write to a pod.
+type podChange struct {
+	pod    *corev1.Pod
+	change lifecycle.Change
+}
+
+// changesOf are the changes that a plan makes, in the order of UIDs, stamps first.
+func changesOf(
+	view facts.View, plan permit.Plan, written map[string]bool, options lifecycle.Options, now time.Time,
+) []podChange {
+	permits := permitsOf(plan, written)
+	var changes []podChange
+	for _, uid := range slices.Sorted(maps.Keys(permits)) {
+		if pod := view.Pod(uid); pod != nil {
+			changes = append(changes, podChange{pod, lifecycle.Advance(lifecycle.FactsOf(pod), permits[uid], options, now)})
+		}
+	}
+	for _, uid := range plan.Touch {
+		if pod := view.Pod(uid); pod != nil {
+			changes = append(changes, podChange{pod, lifecycle.Renew(lifecycle.FactsOf(pod), now)})
+		}
+	}
+	return changes
+}
+
+// permitsOf are the grants by pod, of those that are recorded where they have to be.
+func permitsOf(plan permit.Plan, written map[string]bool) map[types.UID]lifecycle.Permits {
+	permits := map[types.UID]lifecycle.Permits{}
+	for _, request := range plan.Grants {
+		uid := request.Pod.UID
+		if !recorded(plan, uid, written) {
+			continue
+		}
+		if _, ok := permits[uid]; !ok {
+			permits[uid] = lifecycle.Permits{PreCheck: map[string]string{}, PostCheck: map[string]string{}}
+		}
+		if request.Stage == appsv1alpha1.StagePostCheck {
+			permits[uid].PostCheck[request.ID] = request.Generation
+		} else {
+			permits[uid].PreCheck[request.ID] = request.Generation
+		}
+	}
+	return permits
+}
+
+// recorded: every record that has to hold the pod does.
+func recorded(plan permit.Plan, uid types.UID, written map[string]bool) bool {
+	return !slices.ContainsFunc(plan.NeedsRecords[uid], func(name string) bool {
+		_, adds := plan.Reserve[name]
+		return adds && !written[name]
+	})
+}
