@@ -500,6 +500,11 @@ type BlockedPod struct {
 	// +kubebuilder:validation:MaxLength=320
 	Rule string `json:"rule"`
 
+	// kind of the rule: the name of its field.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind,omitempty"`
+
 	// reason is a stable code.
 	// +kubebuilder:validation:MaxLength=63
 	Reason string `json:"reason"`
