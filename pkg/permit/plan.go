@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -12,17 +13,31 @@ import (
 	"github.com/podops-dev/podops/pkg/policy"
 )
 
-// Budget is what one PodTransitionRule with an availablePolicy has to give.
+// Budget is what one PodTransitionRule has to give: one with an availablePolicy, or
+// with a rule that judges a pod by other pods.
 type Budget struct {
 	// Object is the PodTransitionRule.
 	Object string
 
 	// Slots that each of its availability rules may hand out, by rule name. Live
-	// reservations are already taken off.
+	// reservations are already taken off. Empty when it has no such rule.
 	Slots map[string]int
 
 	// Live are the reservations that may still be stamped, by UID.
 	Live map[types.UID]appsv1alpha1.ReservedPod
+
+	// Judged: a rule of it judges a pod by other pods, or by the permits given lately.
+	// Every PreCheck permit is recorded then, that of an unavailable pod too: it takes
+	// no slot, and others are judged by it nevertheless.
+	Judged bool
+
+	// KeepsRecent: a rule of it reads the permits given lately, so its record lists
+	// them.
+	KeepsRecent bool
+
+	// Recent are the permits that its record lists, oldest first. They are those that
+	// rules see if KeepsRecent is set.
+	Recent []policy.Permit
 }
 
 // Candidate is a waiting request that every rule lets pass, or would with a slot.
@@ -36,12 +51,24 @@ type Candidate struct {
 	// pod, whether or not a rule of theirs applies to this request: a permit makes
 	// the pod unavailable for all of them. Sorted.
 	Budgets []string
+
+	// Judges are the rules that have to be asked again, given what was taken before it
+	// is this request's turn. Sorted. The object of one that is enforced in PreCheck
+	// has a Judged budget.
+	Judges []policy.RuleID
 }
 
-// Refusal says which rule had no slot left for a request.
+// Refusal says which rule holds back a request that was not withheld before.
 type Refusal struct {
 	Request policy.Request
-	Rule    policy.RuleID
+
+	// Rule that refuses. Its name within the object is empty when the record of the
+	// object is full: no rule is to blame, and the rest follows in the next batch.
+	Rule policy.RuleID
+
+	// Verdict of a rule that judged. Its code is CodeNoRoom when a slot was missing,
+	// and CodeNotReached when there was no time left to ask.
+	Verdict policy.Verdict
 }
 
 // Plan is what to do next.
@@ -53,11 +80,15 @@ type Plan struct {
 	// something was added, by name. Objects that are missing stay as they are.
 	Reserve map[string][]appsv1alpha1.ReservedPod
 
+	// Recent are the complete lists of the permits given lately, oldest first, of all
+	// objects that keep one, by name: what was there, and what Reserve adds.
+	Recent map[string][]appsv1alpha1.RecentPermit
+
 	// NeedsRecords names, per UID, the objects whose record must hold the pod before
-	// it is stamped. Pods that take no slot are missing.
+	// it is stamped. Pods that need no record are missing.
 	NeedsRecords map[types.UID][]string
 
-	// Refused wait for a slot.
+	// Refused wait for a slot, or for other pods.
 	Refused []Refusal
 
 	// Touch are pods that hold a live reservation and are withheld: they have to be
@@ -66,14 +97,17 @@ type Plan struct {
 }
 
 // Next hands out the slots of the budgets to the candidates: first to pods that are
-// reserved already, then in the order in which they began to wait. It never changes
-// its arguments, and does not depend on the order of candidates.
-func Next(budgets []Budget, candidates []Candidate) Plan {
-	h := newHandOut(budgets)
+// reserved already, then in the order in which they began to wait. A request that has
+// its slots is put before its judges, each of which sees what was taken up to then; a
+// slot is only taken when all of them let it pass. now is the time of the permits. Next
+// never changes its arguments, and does not depend on the order of candidates, provided
+// that judge is a function of its own arguments.
+func Next(budgets []Budget, candidates []Candidate, judge Judge, now time.Time) Plan {
+	h := newHandOut(budgets, judge, now)
 	for _, pod := range byPod(candidates, h) {
 		h.give(pod)
 	}
-	h.reservations()
+	h.records()
 	h.touchWithheld()
 	return h.plan
 }
@@ -81,20 +115,34 @@ func Next(budgets []Budget, candidates []Candidate) Plan {
 // handOut is the working state of one Next.
 type handOut struct {
 	budgets map[string]*openBudget
+	judge   Judge
+	now     time.Time
+
+	// granted a PreCheck permit in this round.
 	granted map[types.UID]bool
-	plan    Plan
+
+	// taken are granted, or hold a live reservation.
+	taken map[types.UID]bool
+
+	// unreached were refused for want of time alone.
+	unreached map[types.UID]bool
+
+	plan Plan
 }
 
-type openBudget struct {
-	slots    map[string]int
-	live     map[types.UID]appsv1alpha1.ReservedPod
-	reserved map[types.UID]appsv1alpha1.ReservedPod
-}
-
-func newHandOut(budgets []Budget) *handOut {
-	h := &handOut{budgets: map[string]*openBudget{}, granted: map[types.UID]bool{}}
+func newHandOut(budgets []Budget, judge Judge, now time.Time) *handOut {
+	h := &handOut{
+		budgets: map[string]*openBudget{}, judge: judge, now: ceilSecond(now),
+		granted: map[types.UID]bool{}, taken: map[types.UID]bool{}, unreached: map[types.UID]bool{},
+	}
 	for _, b := range budgets {
-		h.budgets[b.Object] = &openBudget{slots: maps.Clone(b.Slots), live: b.Live, reserved: maps.Clone(b.Live)}
+		h.budgets[b.Object] = &openBudget{
+			slots: maps.Clone(b.Slots), live: b.Live, reserved: maps.Clone(b.Live),
+			judged: b.Judged, keepsRecent: b.KeepsRecent, recent: slices.Clip(b.Recent),
+		}
+		for uid := range b.Live {
+			h.taken[uid] = true
+		}
 	}
 	return h
 }
@@ -138,44 +186,50 @@ func (h *handOut) rank(uid types.UID) int {
 // offline once.
 func (h *handOut) give(pod []Candidate) {
 	for _, c := range pod {
-		fact := c.Request.Pod
-		if c.Request.Stage == appsv1alpha1.StagePostCheck {
-			// It brings the pod back. Nothing is taken.
-			h.plan.Grants = append(h.plan.Grants, c.Request)
+		if refusal, refused := h.refuse(c); refused {
+			h.plan.Refused = append(h.plan.Refused, refusal)
 			continue
 		}
-		if fact.Available && !h.granted[fact.UID] {
-			if rule, short := h.short(c); short {
-				h.plan.Refused = append(h.plan.Refused, Refusal{Request: c.Request, Rule: rule})
-				continue
-			}
-			h.reserve(c)
+		// A PostCheck permit brings the pod back. Nothing is taken.
+		if c.Request.Stage != appsv1alpha1.StagePostCheck {
+			h.take(c)
 		}
-		h.granted[fact.UID] = true
 		h.plan.Grants = append(h.plan.Grants, c.Request)
 	}
 }
 
+// refuse says why a request gets no permit now, if it does not. Nothing is taken yet.
+func (h *handOut) refuse(c Candidate) (Refusal, bool) {
+	if c.Request.Stage != appsv1alpha1.StagePostCheck && !h.granted[c.Request.Pod.UID] {
+		if rule, short := h.short(c); short {
+			return Refusal{Request: c.Request, Rule: rule, Verdict: policy.Verdict{Code: policy.CodeNoRoom}}, true
+		}
+	}
+	return h.judged(c)
+}
+
 // short returns the first rule that the request needs a slot of and that has none. A
-// pod that is reserved already has its slot. A full record stops everybody: the rule
-// name is empty then, and the rest follows in the next batch.
+// pod that is unavailable needs none, and one that is reserved already has its slot. A
+// full record stops everybody whom it has to hold: the rule name is empty then, and the
+// rest follows in the next batch.
 func (h *handOut) short(c Candidate) (policy.RuleID, bool) {
+	pod := c.Request.Pod
 	for _, need := range c.Needs {
+		if !pod.Available {
+			break
+		}
 		b, ok := h.budgets[need.Object.Name]
 		if !ok {
 			return need, true
 		}
-		if hasUID(b.live, c.Request.Pod.UID) {
-			continue
-		}
-		if b.slots[need.Rule] <= 0 {
+		if !hasUID(b.live, pod.UID) && b.slots[need.Rule] <= 0 {
 			return need, true
 		}
 	}
 	for _, name := range c.Budgets {
 		b, ok := h.budgets[name]
-		if ok && len(b.reserved) >= appsv1alpha1.MaxStatusReserved && !hasUID(b.live, c.Request.Pod.UID) {
-			return policy.RuleID{Object: types.NamespacedName{Namespace: c.Request.Pod.Namespace, Name: name}}, true
+		if ok && b.records(pod) && len(b.reserved) >= appsv1alpha1.MaxStatusReserved && !hasUID(b.live, pod.UID) {
+			return policy.RuleID{Object: types.NamespacedName{Namespace: pod.Namespace, Name: name}}, true
 		}
 	}
 	return policy.RuleID{}, false
@@ -186,40 +240,43 @@ func hasUID(reserved map[types.UID]appsv1alpha1.ReservedPod, uid types.UID) bool
 	return ok
 }
 
-func (h *handOut) reserve(c Candidate) {
-	fact := c.Request.Pod
+// take records the pod with every budget that has to know of it, the first time that
+// one of its requests is granted.
+func (h *handOut) take(c Candidate) {
+	pod := c.Request.Pod
+	if h.granted[pod.UID] {
+		return
+	}
+	h.granted[pod.UID], h.taken[pod.UID] = true, true
 	for _, name := range c.Budgets {
 		b, ok := h.budgets[name]
-		if !ok {
+		if !ok || !b.records(pod) {
 			continue
 		}
 		if h.plan.NeedsRecords == nil {
 			h.plan.NeedsRecords = map[types.UID][]string{}
 		}
-		h.plan.NeedsRecords[fact.UID] = append(h.plan.NeedsRecords[fact.UID], name)
-		if hasUID(b.live, fact.UID) {
-			continue
-		}
-		for rule := range b.slots {
-			b.slots[rule]--
-		}
-		if b.reserved == nil {
-			b.reserved = map[types.UID]appsv1alpha1.ReservedPod{}
-		}
-		b.reserved[fact.UID] = appsv1alpha1.ReservedPod{UID: fact.UID, Name: fact.Name, ResourceVersion: fact.ResourceVersion}
+		h.plan.NeedsRecords[pod.UID] = append(h.plan.NeedsRecords[pod.UID], name)
+		b.take(pod, h.now)
 	}
 }
 
-// reservations fills in the lists of the objects to which something was added.
-func (h *handOut) reservations() {
+// records fills in the lists of the objects to which something was added, and the
+// permits of those that keep them.
+func (h *handOut) records() {
 	for name, b := range h.budgets {
-		if len(b.reserved) == len(b.live) {
-			continue
+		if b.changed {
+			if h.plan.Reserve == nil {
+				h.plan.Reserve = map[string][]appsv1alpha1.ReservedPod{}
+			}
+			h.plan.Reserve[name] = sortedReservations(b.reserved)
 		}
-		if h.plan.Reserve == nil {
-			h.plan.Reserve = map[string][]appsv1alpha1.ReservedPod{}
+		if b.keepsRecent {
+			if h.plan.Recent == nil {
+				h.plan.Recent = map[string][]appsv1alpha1.RecentPermit{}
+			}
+			h.plan.Recent[name] = recentPermits(b.recent)
 		}
-		h.plan.Reserve[name] = sortedReservations(b.reserved)
 	}
 }
 
@@ -230,11 +287,13 @@ func sortedReservations(reserved map[types.UID]appsv1alpha1.ReservedPod) []appsv
 // ByUID is the order of reservations in a record.
 func ByUID(a, b appsv1alpha1.ReservedPod) int { return strings.Compare(string(a.UID), string(b.UID)) }
 
+// touchWithheld asks for the pods whose reservation holds a slot for nothing. One that
+// was only not reached keeps it: its turn comes in the next round.
 func (h *handOut) touchWithheld() {
 	held := map[types.UID]bool{}
 	for _, b := range h.budgets {
 		for uid := range b.live {
-			if !h.granted[uid] {
+			if !h.granted[uid] && !h.unreached[uid] {
 				held[uid] = true
 			}
 		}

@@ -252,7 +252,7 @@ func TestNext(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, outcomeOf(permit.Next(tc.budgets, tc.candidates))); diff != "" {
+			if diff := cmp.Diff(tc.want, outcomeOf(permit.Next(tc.budgets, tc.candidates, nil, epoch))); diff != "" {
 				t.Errorf("plan differs (-want +got):\n%s", diff)
 			}
 		})
@@ -271,7 +271,7 @@ func TestNextWithAFullRecord(t *testing.T) {
 	for uid := range full.Live {
 		candidates = append(candidates, under(asks(string(uid), 5), "web/max"))
 	}
-	plan := permit.Next([]permit.Budget{full}, candidates)
+	plan := permit.Next([]permit.Budget{full}, candidates, nil, epoch)
 	if got := len(plan.Reserve["web"]); got != appsv1alpha1.MaxStatusReserved {
 		t.Errorf("%d pods are reserved, want %d", got, appsv1alpha1.MaxStatusReserved)
 	}

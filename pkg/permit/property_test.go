@@ -81,13 +81,13 @@ func TestNextIsAFunctionOfItsArguments(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSituation(t)
 		before := s.clone()
-		plan := permit.Next(s.budgets, s.candidates)
+		plan := permit.Next(s.budgets, s.candidates, nil, epoch)
 		if diff := cmp.Diff(before.budgets, s.budgets) + cmp.Diff(before.candidates, s.candidates); diff != "" {
 			t.Fatalf("Next modified its arguments:\n%s", diff)
 		}
 		budgets := rapid.Permutation(s.budgets).Draw(t, "budgets")
 		candidates := rapid.Permutation(s.candidates).Draw(t, "candidates")
-		if diff := cmp.Diff(plan, permit.Next(budgets, candidates)); diff != "" {
+		if diff := cmp.Diff(plan, permit.Next(budgets, candidates, nil, epoch)); diff != "" {
 			t.Fatalf("Next depends on an order:\n%s", diff)
 		}
 	})
@@ -97,7 +97,7 @@ func TestNextIsAFunctionOfItsArguments(t *testing.T) {
 func TestNextHandsOutNoMoreThanThereIs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSituation(t)
-		plan := permit.Next(s.budgets, s.candidates)
+		plan := permit.Next(s.budgets, s.candidates, nil, epoch)
 		granted := map[types.UID]bool{}
 		for _, request := range plan.Grants {
 			granted[request.Pod.UID] = true

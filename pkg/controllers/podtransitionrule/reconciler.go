@@ -115,7 +115,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{RequeueAfter: retryStale}, nil
 	}
 	decided := r.decide(ctx, view)
-	plan := permit.Next(decided.budgets, decided.candidates)
+	plan := permit.Next(decided.budgets, decided.candidates, nil, r.clock.Now())
 	decided.refuse(plan)
 
 	// One status that cannot be written holds back nobody who is not in its record, and

@@ -50,7 +50,7 @@ func (r *Reconciler) writeStatuses(
 			}
 			reserved = slices.SortedFunc(maps.Values(rule.Live), permit.ByUID)
 		}
-		next.Status.Permits = permit.NextRecord(trusted(rule.Object.Status.Permits, view), reserved, view.At, view.ResourceVersion)
+		next.Status.Permits = permit.NextRecord(trusted(rule.Object.Status.Permits, view), reserved, plan.Recent[rule.Object.Name], view.At, view.ResourceVersion)
 		stored, writeErr := r.statuses.WriteStatus(ctx, next)
 		switch {
 		case apierrors.IsConflict(writeErr):

@@ -1,0 +1,88 @@
+package permit
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/policy"
+)
+
+// Judge asks one rule about one request, given what has been taken. An outcome other
+// than Passed refuses. It returns false when there is no time left in this round; the
+// request is refused with CodeNotReached then.
+type Judge func(rule policy.RuleID, request policy.Request, taken Taken) (policy.Verdict, bool)
+
+// Taken is what a rule has to reckon with beyond the facts of the view. It is only
+// valid during the call, and must not be modified.
+type Taken struct {
+	// Pods hold a live reservation, or were granted a PreCheck permit earlier in this
+	// round, under whatever PodTransitionRule: they may become unavailable at any
+	// moment. The pod that asks may be among them.
+	Pods map[types.UID]bool
+
+	// Reserved is how many available pods were newly reserved under the
+	// PodTransitionRule of the rule in this round. They are not yet part of
+	// policy.Counts.
+	Reserved int
+
+	// Permits are all that the rule is to see, oldest first: those of Budget.Recent,
+	// and those that this round adds. What was recorded for the pod that asks is
+	// missing while it is only reserved: the permit that is asked for is that very one.
+	// Empty unless the budget of the rule's object has KeepsRecent.
+	Permits []policy.Permit
+}
+
+// judged asks the judges of a request in turn, and returns the first refusal. Without a
+// Judge nobody passes one.
+func (h *handOut) judged(c Candidate) (Refusal, bool) {
+	for _, rule := range c.Judges {
+		verdict, reached := policy.Verdict{}, false
+		if h.judge != nil {
+			verdict, reached = h.judge(rule, c.Request, h.takenFor(rule, c.Request.Pod))
+		}
+		if !reached {
+			verdict = policy.Verdict{Code: policy.CodeNotReached}
+			h.unreached[c.Request.Pod.UID] = true
+		}
+		if verdict.Outcome != policy.Passed {
+			return Refusal{Request: c.Request, Rule: rule, Verdict: verdict}, true
+		}
+	}
+	return Refusal{}, false
+}
+
+func (h *handOut) takenFor(rule policy.RuleID, pod *policy.PodFact) Taken {
+	taken := Taken{Pods: h.taken}
+	b, ok := h.budgets[rule.Object.Name]
+	if !ok {
+		return taken
+	}
+	taken.Reserved = b.newlyReserved
+	if b.keepsRecent {
+		taken.Permits = b.recent
+		if hasUID(b.reserved, pod.UID) {
+			taken.Permits, _ = withoutLast(b.recent, pod.Name)
+		}
+	}
+	return taken
+}
+
+// openBudget is a Budget while it is handed out.
+type openBudget struct {
+	slots    map[string]int
+	live     map[types.UID]appsv1alpha1.ReservedPod
+	reserved map[types.UID]appsv1alpha1.ReservedPod
+	judged   bool
+
+	keepsRecent bool
+	recent      []policy.Permit
+
+	// newlyReserved counts the available pods among the new reservations.
+	newlyReserved int
+
+	// changed: the record has to be written before anybody is stamped.
+	changed bool
+}
+
+// records reports whether a permit of the pod has to be in the record.
+func (b *openBudget) records(pod *policy.PodFact) bool { return pod.Available || b.judged }

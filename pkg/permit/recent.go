@@ -1,0 +1,89 @@
+package permit
+
+import (
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/policy"
+)
+
+// renewAfter is how old the recorded time of a permit may be when it is stamped. A
+// reservation that was left behind is stamped long after it was made; its permit is
+// recorded anew then, or it would count for a window that is over. Within this time,
+// which a watch is not behind as a rule, no further write is made for it.
+const renewAfter = 10 * time.Second
+
+// take reserves a pod, and its slots if it is available.
+func (b *openBudget) take(pod *policy.PodFact, now time.Time) {
+	if hasUID(b.live, pod.UID) {
+		b.renew(pod.Name, now)
+		return
+	}
+	if pod.Available {
+		b.newlyReserved++
+		for rule := range b.slots {
+			b.slots[rule]--
+		}
+	}
+	if b.reserved == nil {
+		b.reserved = map[types.UID]appsv1alpha1.ReservedPod{}
+	}
+	b.reserved[pod.UID] = appsv1alpha1.ReservedPod{UID: pod.UID, Name: pod.Name, ResourceVersion: pod.ResourceVersion}
+	b.changed = true
+	b.remember(pod.Name, now)
+}
+
+// remember appends a permit, and drops the oldest ones beyond the bound.
+func (b *openBudget) remember(pod string, now time.Time) {
+	if !b.keepsRecent {
+		return
+	}
+	recent := append(slices.Clip(b.recent), policy.Permit{Pod: pod, At: now})
+	b.recent = recent[max(0, len(recent)-appsv1alpha1.MaxRecentPermits):]
+}
+
+// renew moves the permit of a live reservation to the present, if it is too old or not
+// recorded.
+func (b *openBudget) renew(pod string, now time.Time) {
+	if !b.keepsRecent {
+		return
+	}
+	rest, last := withoutLast(b.recent, pod)
+	if last != nil && now.Sub(last.At) <= renewAfter {
+		return
+	}
+	b.recent, b.changed = rest, true
+	b.remember(pod, now)
+}
+
+// withoutLast returns the permits without the last one of a pod, and that one; nil when
+// there is none. It does not modify the list.
+func withoutLast(permits []policy.Permit, pod string) ([]policy.Permit, *policy.Permit) {
+	for i, permit := range slices.Backward(permits) {
+		if permit.Pod == pod {
+			return slices.Concat(permits[:i], permits[i+1:]), &permit
+		}
+	}
+	return permits, nil
+}
+
+func recentPermits(permits []policy.Permit) []appsv1alpha1.RecentPermit {
+	var recent []appsv1alpha1.RecentPermit
+	for _, permit := range permits {
+		recent = append(recent, appsv1alpha1.RecentPermit{Pod: permit.Pod, Time: metav1.NewTime(permit.At)})
+	}
+	return recent
+}
+
+// ceilSecond rounds up to what the API server stores. Rounded down, a permit would leave
+// a window before its time.
+func ceilSecond(t time.Time) time.Time {
+	if down := t.Truncate(time.Second); down.Equal(t) {
+		return down
+	}
+	return t.Truncate(time.Second).Add(time.Second)
+}
