@@ -3,6 +3,7 @@
 package policies
 
 import (
+	"bytes"
 	"embed"
 	"io/fs"
 )
@@ -30,3 +31,16 @@ func Library() fs.FS { return library }
 // All returns every Rego file of the library: modules, their tests, and the policy about our
 // own policies.
 func All() fs.FS { return all }
+
+//go:embed schema/input.json
+var inputSchema []byte
+
+// InputSchema is the JSON schema of what a custom rule reads as input. The caller owns the copy.
+func InputSchema() []byte { return bytes.Clone(inputSchema) }
+
+//go:embed capabilities.json
+var capabilities []byte
+
+// Capabilities is the list of what a rule may use of Rego, in the file format of OPA. The engine,
+// "opa check" and "opa test" all take it. The caller owns the copy.
+func Capabilities() []byte { return bytes.Clone(capabilities) }

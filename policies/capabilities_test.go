@@ -1,0 +1,95 @@
+package policies_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/open-policy-agent/opa/v1/ast"
+
+	"github.com/podops-dev/podops/policies"
+)
+
+var update = flag.Bool("update", false, "rewrite capabilities.json")
+
+// allowed are the builtins that a rule may call. It is an allow-list since most of OPA's builtins
+// are unfit for a rule: they reach the network, the clock, the environment or randomness, or keep
+// computing after they were told to stop. Where an argument decides how long one computes, the
+// engine bounds it (pkg/policy/engine/bounds.go).
+func allowed() []string {
+	return slices.Concat(
+		[]string{ // operators
+			"assign", "eq", "equal", "neq", "lt", "lte", "gt", "gte",
+			"plus", "minus", "mul", "div", "rem", "and", "or", "internal.member_2", "internal.member_3",
+		},
+		[]string{ // numbers
+			"abs", "ceil", "floor", "round", "numbers.range", "format_int", "to_number",
+		},
+		[]string{ // collections
+			"count", "max", "min", "sum", "sort", "union", "intersection",
+			"array.concat", "array.reverse", "array.slice",
+			"object.filter", "object.get", "object.keys", "object.remove", "object.subset", "object.union", "json.remove",
+		},
+		[]string{ // strings
+			"concat", "contains", "startswith", "endswith", "lower", "upper", "replace", "split", "sprintf",
+			"substring", "trim", "trim_left", "trim_right", "trim_prefix", "trim_suffix", "trim_space",
+			"strings.any_prefix_match", "strings.any_suffix_match", "internal.template_string", "regex.match",
+		},
+		[]string{ // points in time that a fact or a parameter names
+			"time.add_date", "time.clock", "time.date", "time.diff", "time.format",
+			"time.parse_duration_ns", "time.parse_ns", "time.parse_rfc3339_ns", "time.weekday",
+		},
+		[]string{ // types and versions
+			"is_array", "is_boolean", "is_null", "is_number", "is_object", "is_set", "is_string", "type_name",
+			"semver.compare", "semver.is_valid",
+		},
+		[]string{ // for the author: the engine erases print, and "opa test" names the cases of a table
+			"print", "internal.print", "internal.test_case",
+		},
+	)
+}
+
+// The file is what OPA itself says of the builtins in the list above, and names no others.
+func TestCapabilities(t *testing.T) {
+	names := allowed()
+	capabilities := ast.CapabilitiesForThisVersion()
+	capabilities.Builtins = slices.DeleteFunc(capabilities.Builtins, func(builtin *ast.Builtin) bool {
+		return !slices.Contains(names, builtin.Name)
+	})
+	if len(capabilities.Builtins) != len(names) {
+		t.Errorf("%d of the %d builtins in the list exist", len(capabilities.Builtins), len(names))
+	}
+	// Nothing of what is still on its way into the language: "and", "or", rego.v2.
+	capabilities.FutureKeywords = []string{}
+	capabilities.Features = []string{ast.FeatureRegoV1, ast.FeatureKeywordsInRefs, ast.FeatureTemplateStrings}
+	slices.Sort(capabilities.Features)
+	want, err := json.MarshalIndent(struct {
+		*ast.Capabilities
+
+		// AllowNet must be written although it is empty: left out would be "anywhere".
+		AllowNet []string `json:"allow_net"`
+	}{capabilities, []string{}}, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want = append(want, '\n')
+	if *update {
+		if err := os.WriteFile("capabilities.json", want, 0o644); err != nil { //nolint:gosec // a source file
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile("capabilities.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("capabilities.json (-want +got), rewrite it with -update:\n%s", diff)
+	}
+	if !bytes.Equal(got, policies.Capabilities()) {
+		t.Error("Capabilities() is not the file on disk")
+	}
+}
