@@ -124,13 +124,13 @@ func (r *Reconciler) evaluate(ctx context.Context, counts policy.Counts, prepare
 		return policy.Result{}, prepared.err
 	}
 	if len(requests) > 0 && prepared.program.VerdictsNeedCounts() {
-		return prepared.program.Evaluate(ctx, prepared.stage, counts, requests)
+		return prepared.program.Evaluate(ctx, prepared.stage, policy.Surroundings{Counts: counts}, requests)
 	}
 	known, rest := prepared.memo.recall(requests)
 	if len(requests) == 0 {
 		return policy.Result{}, nil
 	}
-	result, err := prepared.program.Evaluate(ctx, prepared.stage, counts, rest)
+	result, err := prepared.program.Evaluate(ctx, prepared.stage, policy.Surroundings{Counts: counts}, rest)
 	if err != nil {
 		return policy.Result{}, err
 	}
@@ -151,7 +151,7 @@ func (r *Reconciler) neverPasses(ctx context.Context, counts policy.Counts, prep
 	if never := prepared.never; never.known && never.counts == counts {
 		return !never.passes
 	}
-	result, err := prepared.program.Evaluate(ctx, prepared.stage, counts, nil)
+	result, err := prepared.program.Evaluate(ctx, prepared.stage, policy.Surroundings{Counts: counts}, nil)
 	if err != nil || result.Room == nil {
 		return false
 	}

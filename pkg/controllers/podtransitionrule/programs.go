@@ -17,7 +17,7 @@ import (
 // program is a rule that can be asked. It is an *engine.Program.
 type program interface {
 	Evaluate(
-		ctx context.Context, stage appsv1alpha1.TransitionStage, counts policy.Counts, requests []policy.Request,
+		ctx context.Context, stage appsv1alpha1.TransitionStage, around policy.Surroundings, requests []policy.Request,
 	) (policy.Result, error)
 	VerdictsNeedCounts() bool
 }
@@ -118,7 +118,7 @@ func (p *programs) prepare(ctx context.Context, object types.NamespacedName, rul
 		spec: rule, stage: stageOf(rule), memo: newMemo(),
 		id: policy.RuleID{Object: object, Rule: rule.Name},
 	}
-	module, err := compile.Rule(object, rule)
+	module, err := compile.Rule(object, rule, nil)
 	if err != nil {
 		prepared.err = err
 		return prepared

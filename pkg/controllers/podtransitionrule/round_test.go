@@ -168,7 +168,7 @@ type counter struct {
 }
 
 func (c *counter) Evaluate(
-	ctx context.Context, stage appsv1alpha1.TransitionStage, counts policy.Counts, requests []policy.Request,
+	ctx context.Context, stage appsv1alpha1.TransitionStage, around policy.Surroundings, requests []policy.Request,
 ) (policy.Result, error) {
 	c.calls++
 	for _, request := range requests {
@@ -177,7 +177,7 @@ func (c *counter) Evaluate(
 	if c.fail != nil {
 		return policy.Result{}, c.fail
 	}
-	return c.program.Evaluate(ctx, stage, counts, requests)
+	return c.program.Evaluate(ctx, stage, around, requests)
 }
 
 // intercept puts a counter before the one rule of an object.

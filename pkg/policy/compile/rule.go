@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -25,14 +26,43 @@ type Module struct {
 	// Source is the text of the module, formatted as "opa fmt" does. Its entry point is the rule
 	// "decision" of Package.
 	Source string
+
+	// Literal is the document in Source that says what the rule says, as JSON.
+	Literal json.RawMessage
+
+	// Custom is the user's module that Source refers to; nil for built-in kinds.
+	Custom *Custom
+}
+
+// Entry is the rule of a user's module that is asked.
+type Entry string
+
+// The entry points that a user's module may have. It has exactly one of them.
+const (
+	EntryAllow Entry = "allow"
+	EntryDeny  Entry = "deny"
+)
+
+// Custom is the module of a user's rule, inline or of a PodTransitionPolicy, as engine.Inspect
+// found it.
+type Custom struct {
+	Source string
+	Entry  Entry
+
+	// ParametersSchema is a JSON schema of the parameters; nil leaves them open.
+	ParametersSchema json.RawMessage
+
+	// Parameters is a JSON object, completed by the defaults of the schema.
+	Parameters json.RawMessage
 }
 
 // Rule compiles one rule of the PodTransitionRule object. Spellings are folded and defaults filled
 // in first, so a rule that admission never saw compiles like one that it did. The rule itself is
 // not changed, and whether it is disabled plays no part: the caller leaves disabled rules out.
+// custom is for rules of kind rego, and nil for all others.
 //
 // The error names the field at fault, as a path below spec.rules, and aggregates field.Errors.
-func Rule(object types.NamespacedName, rule appsv1alpha1.TransitionRule) (Module, error) {
+func Rule(object types.NamespacedName, rule appsv1alpha1.TransitionRule, custom *Custom) (Module, error) {
 	path := field.NewPath("spec", "rules").Key(rule.Name)
 	folded := rule.DeepCopy()
 	_, errs := Fold(folded, path)
@@ -45,13 +75,18 @@ func Rule(object types.NamespacedName, rule appsv1alpha1.TransitionRule) (Module
 		Kind:        kindsOf(*folded)[0],
 		Stage:       folded.Stage,
 		Enforcement: folded.Enforcement,
+		Custom:      custom,
 	}
+	values := parametersOf(*folded)
 	name, err := literal(object.Namespace + "/" + object.Name + "/" + folded.Name)
 	if err != nil {
 		return Module{}, fmt.Errorf("compiling rule %q: %w", rule.Name, err)
 	}
 	module.Package = "podops.compiled[" + name + "]"
-	if module.Source, err = source(module, parametersOf(*folded)); err != nil {
+	if module.Literal, err = json.Marshal(values); err != nil {
+		return Module{}, fmt.Errorf("compiling rule %q: %w", rule.Name, err)
+	}
+	if module.Source, err = source(module, values); err != nil {
 		return Module{}, fmt.Errorf("compiling rule %q: %w", rule.Name, err)
 	}
 	return module, nil

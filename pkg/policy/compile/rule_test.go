@@ -88,7 +88,7 @@ func TestRule(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := rule.DeepCopy()
-			module, err := compile.Rule(types.NamespacedName{Namespace: "shop", Name: "web"}, rule)
+			module, err := compile.Rule(types.NamespacedName{Namespace: "shop", Name: "web"}, rule, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -131,7 +131,7 @@ func TestRuleQuotesHostileStrings(t *testing.T) {
 			LabelCheck: &appsv1alpha1.LabelCheck{Requires: matchLabels("a", "b")},
 		}
 		object := types.NamespacedName{Namespace: name, Name: name}
-		module, err := compile.Rule(object, rule)
+		module, err := compile.Rule(object, rule, nil)
 		if err != nil {
 			t.Fatalf("compiling: %v", err)
 		}
@@ -154,7 +154,7 @@ func TestRuleQuotesHostileStrings(t *testing.T) {
 			t.Fatalf("reading parameters: %v", err)
 		}
 		wanted := map[string]any{
-			"rule": name, "stage": "PreCheck", "enforcement": "Enforce", "conditions": []any{name},
+			"name": name, "stage": "PreCheck", "enforcement": "Enforce", "conditions": []any{name},
 			"requires": map[string]any{"matchLabels": map[string]any{"a": "b"}},
 		}
 		if diff := cmp.Diff(wanted, document); diff != "" {
@@ -227,7 +227,7 @@ func checkStrict(t *testing.T, module compile.Module) {
 
 func source(t *testing.T, rule appsv1alpha1.TransitionRule) string {
 	t.Helper()
-	module, err := compile.Rule(types.NamespacedName{Namespace: "shop", Name: "web"}, rule)
+	module, err := compile.Rule(types.NamespacedName{Namespace: "shop", Name: "web"}, rule, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

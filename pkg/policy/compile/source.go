@@ -18,7 +18,7 @@ import (
 // parameters is the literal document of a module. Its fields are the words that the library in
 // policies reads; what is not set is left out, which the library takes as "for all".
 type parameters struct {
-	Rule           string                       `json:"rule"`
+	Name           string                       `json:"name"`
 	Stage          appsv1alpha1.TransitionStage `json:"stage"`
 	Enforcement    appsv1alpha1.Enforcement     `json:"enforcement"`
 	Conditions     []string                     `json:"conditions,omitempty"`
@@ -37,7 +37,7 @@ type bound struct {
 // parametersOf a valid rule of kind availablePolicy or labelCheck.
 func parametersOf(rule appsv1alpha1.TransitionRule) parameters {
 	found := parameters{
-		Rule:        rule.Name,
+		Name:        rule.Name,
 		Stage:       rule.Stage,
 		Enforcement: rule.Enforcement,
 		// A set on the wire: the order of a user's list must not make another module.

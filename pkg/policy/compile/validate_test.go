@@ -149,7 +149,7 @@ func TestValidate(t *testing.T) {
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("errors differ (-want +got):\n%s", diff)
 			}
-			_, err := compile.Rule(types.NamespacedName{Namespace: "shop", Name: "web"}, rule)
+			_, err := compile.Rule(types.NamespacedName{Namespace: "shop", Name: "web"}, rule, nil)
 			if (err != nil) != (len(tc.want) > 0) {
 				t.Errorf("compiling: %v", err)
 			}
@@ -161,7 +161,7 @@ func TestRuleNamesTheField(t *testing.T) {
 	_, err := compile.Rule(types.NamespacedName{Namespace: "shop", Name: "web"}, appsv1alpha1.TransitionRule{
 		Name:            "budget",
 		AvailablePolicy: &appsv1alpha1.AvailablePolicy{MaxUnavailableValue: bound("50 %")},
-	})
+	}, nil)
 	aggregate := utilerrors.Aggregate(nil)
 	if !errors.As(err, &aggregate) || len(aggregate.Errors()) != 1 {
 		t.Fatalf("got %v, want one aggregated error", err)

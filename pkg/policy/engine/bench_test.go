@@ -23,7 +23,7 @@ func BenchmarkEvaluate(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/%d", program.Kind(), size), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
-					if _, err := program.Evaluate(b.Context(), program.Stage(), counts, requests); err != nil {
+					if _, err := program.Evaluate(b.Context(), program.Stage(), policy.Surroundings{Counts: counts}, requests); err != nil {
 						b.Fatal(err)
 					}
 				}

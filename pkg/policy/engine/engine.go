@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"runtime/debug"
 	"time"
@@ -109,7 +110,7 @@ func (e *Engine) Prepare(ctx context.Context, module compile.Module) (program *P
 	}
 	program = &Program{
 		id: module.ID, kind: module.Kind, stage: module.Stage, enforcement: module.Enforcement,
-		query: query, facts: e.facts, timeout: e.timeout,
+		source: hex.EncodeToString(key.source[:]), query: query, facts: e.facts, timeout: e.timeout,
 	}
 	e.programs.Add(key, program)
 	return program, nil

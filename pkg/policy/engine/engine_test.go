@@ -100,7 +100,7 @@ func TestPrepareRemembersPrograms(t *testing.T) {
 	if prepare("a") == first {
 		t.Error("the cache is not bounded")
 	}
-	result, err := first.Evaluate(t.Context(), first.Stage(), policy.Counts{}, []policy.Request{request(0, true)})
+	result, err := first.Evaluate(t.Context(), first.Stage(), policy.Surroundings{}, []policy.Request{request(0, true)})
 	if err != nil || len(result.Verdicts) != 1 {
 		t.Errorf("a program that the cache dropped no longer works: %v, %v", result, err)
 	}
@@ -135,7 +135,7 @@ func newEngine(t testing.TB, options engine.Options) *engine.Engine {
 
 func compiled(t testing.TB, rule appsv1alpha1.TransitionRule) compile.Module {
 	t.Helper()
-	module, err := compile.Rule(types.NamespacedName{Namespace: "shop", Name: "web"}, rule)
+	module, err := compile.Rule(types.NamespacedName{Namespace: "shop", Name: "web"}, rule, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

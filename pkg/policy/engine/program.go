@@ -28,6 +28,9 @@ type Program struct {
 	stage       appsv1alpha1.TransitionStage
 	enforcement appsv1alpha1.Enforcement
 
+	// source is a hash of what was compiled.
+	source string
+
 	query   rego.PreparedEvalQuery
 	facts   *facts
 	timeout time.Duration
@@ -49,6 +52,13 @@ func (p *Program) Enforcement() appsv1alpha1.Enforcement { return p.enforcement 
 // room is nil and any counts will do.
 func (p *Program) NeedsCounts() bool { return p.kind == policy.KindAvailablePolicy }
 
+// Needs says which surroundings the rule reads. Evaluate may be given less of the others.
+func (p *Program) Needs() Needs { return Needs{Counts: p.NeedsCounts()} }
+
+// Source names what was compiled: a hash, in hex. An edit that makes another module makes another
+// name.
+func (p *Program) Source() string { return p.source }
+
 // VerdictsNeedCounts says whether the verdicts, and not just the room, depend on the counts. That
 // is so only for an availablePolicy that is not enforced: its Would says whether there was room.
 //
@@ -66,7 +76,7 @@ func (p *Program) VerdictsNeedCounts() bool {
 // An error withholds all of the requests: the context's own error when ctx or the engine's timeout
 // ended the evaluation, ErrUndefined, a *PanicError, or an error of Rego.
 func (p *Program) Evaluate(
-	ctx context.Context, stage appsv1alpha1.TransitionStage, counts policy.Counts, requests []policy.Request,
+	ctx context.Context, stage appsv1alpha1.TransitionStage, around policy.Surroundings, requests []policy.Request,
 ) (result policy.Result, err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -84,7 +94,7 @@ func (p *Program) Evaluate(
 	}
 	result.Verdicts = make(map[string]policy.Verdict, len(requests))
 	for start := 0; start == 0 || start < len(requests); start += batch {
-		answered, err := p.evaluate(ctx, stage, counts, requests[start:min(start+batch, len(requests))])
+		answered, err := p.evaluate(ctx, stage, around.Counts, requests[start:min(start+batch, len(requests))])
 		if err != nil {
 			return policy.Result{}, err
 		}

@@ -71,7 +71,7 @@ func TestEvaluate(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := prepared(t, tc.rule).Evaluate(t.Context(), appsv1alpha1.StagePreCheck, counts, tc.requests)
+			got, err := prepared(t, tc.rule).Evaluate(t.Context(), appsv1alpha1.StagePreCheck, policy.Surroundings{Counts: counts}, tc.requests)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -91,7 +91,7 @@ func TestEvaluateManyRequests(t *testing.T) {
 	}
 	for _, rule := range []appsv1alpha1.TransitionRule{labelCheck("ready"), budget("25%")} {
 		for _, size := range []int{255, 256, 257, 600} {
-			got, err := prepared(t, rule).Evaluate(t.Context(), appsv1alpha1.StagePreCheck, counts, requests[:size])
+			got, err := prepared(t, rule).Evaluate(t.Context(), appsv1alpha1.StagePreCheck, policy.Surroundings{Counts: counts}, requests[:size])
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -106,7 +106,7 @@ func TestEvaluateManyRequests(t *testing.T) {
 func TestEvaluateSeesANewVersion(t *testing.T) {
 	program := prepared(t, labelCheck("ready"))
 	outcome := func(request policy.Request) policy.Outcome {
-		result, err := program.Evaluate(t.Context(), request.Stage, policy.Counts{}, []policy.Request{request})
+		result, err := program.Evaluate(t.Context(), request.Stage, policy.Surroundings{}, []policy.Request{request})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +147,7 @@ func TestEvaluateRefusesQuestions(t *testing.T) {
 		"about one request twice":        {stage: appsv1alpha1.StagePreCheck, requests: twice},
 	} {
 		t.Run(name, func(t *testing.T) {
-			result, err := prepared(t, labelCheck("ready")).Evaluate(t.Context(), tc.stage, policy.Counts{}, tc.requests)
+			result, err := prepared(t, labelCheck("ready")).Evaluate(t.Context(), tc.stage, policy.Surroundings{}, tc.requests)
 			if err == nil {
 				t.Errorf("answered: %v", result)
 			}
@@ -206,7 +206,7 @@ room := object.union(` + room + `, {"slots": -1})`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			program := handmade(t, tc.kind, engine.Options{}, tc.decision)
-			result, err := program.Evaluate(t.Context(), appsv1alpha1.StagePreCheck, policy.Counts{},
+			result, err := program.Evaluate(t.Context(), appsv1alpha1.StagePreCheck, policy.Surroundings{},
 				[]policy.Request{request(0, true), request(1, true)})
 			if err == nil {
 				t.Fatalf("answered: %v", result)
@@ -237,7 +237,7 @@ func TestEvaluateWithholdsUnclearAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			program := handmade(t, policy.KindRego, engine.Options{}, "decision := "+decision)
-			got, err := program.Evaluate(t.Context(), appsv1alpha1.StagePreCheck, policy.Counts{},
+			got, err := program.Evaluate(t.Context(), appsv1alpha1.StagePreCheck, policy.Surroundings{},
 				[]policy.Request{request(0, true)})
 			if err != nil {
 				t.Fatal(err)
@@ -261,7 +261,7 @@ func TestEvaluateEndsAtTheTimeout(t *testing.T) {
 	}
 	program := handmade(t, policy.KindRego, engine.Options{Timeout: 20 * time.Millisecond}, slow)
 	began := time.Now()
-	_, err := program.Evaluate(t.Context(), appsv1alpha1.StagePreCheck, policy.Counts{}, requests)
+	_, err := program.Evaluate(t.Context(), appsv1alpha1.StagePreCheck, policy.Surroundings{}, requests)
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v, want the deadline", err)
 	}
@@ -278,16 +278,16 @@ func TestEvaluateEndsWithItsContext(t *testing.T) {
 	program := handmade(t, policy.KindRego, engine.Options{Timeout: time.Hour}, slow)
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(20*time.Millisecond, cancel)
-	if _, err := program.Evaluate(ctx, appsv1alpha1.StagePreCheck, policy.Counts{}, requests); !errors.Is(err, context.Canceled) {
+	if _, err := program.Evaluate(ctx, appsv1alpha1.StagePreCheck, policy.Surroundings{}, requests); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want the cancellation", err)
 	}
-	if _, err := program.Evaluate(ctx, appsv1alpha1.StagePreCheck, policy.Counts{}, requests[:1]); !errors.Is(err, context.Canceled) {
+	if _, err := program.Evaluate(ctx, appsv1alpha1.StagePreCheck, policy.Surroundings{}, requests[:1]); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v of a context that is over, want the cancellation", err)
 	}
 }
 
 func TestNoPanicLeavesTheEngine(t *testing.T) {
-	_, err := (&engine.Program{}).Evaluate(t.Context(), "", policy.Counts{}, []policy.Request{{Pod: &policy.PodFact{}}})
+	_, err := (&engine.Program{}).Evaluate(t.Context(), "", policy.Surroundings{}, []policy.Request{{Pod: &policy.PodFact{}}})
 	panicked := &engine.PanicError{}
 	if !errors.As(err, &panicked) || len(panicked.Stack) == 0 {
 		t.Errorf("Evaluate of a zero program gave %v, want a PanicError with a stack", err)
@@ -326,7 +326,7 @@ func evaluateOnce(t *testing.T, e *engine.Engine, rule appsv1alpha1.TransitionRu
 	for i := range 12 {
 		requests = append(requests, request(i, i%3 != 0))
 	}
-	got, err := program.Evaluate(t.Context(), program.Stage(), counts, requests)
+	got, err := program.Evaluate(t.Context(), program.Stage(), policy.Surroundings{Counts: counts}, requests)
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ func TestEvaluateEqualsReference(t *testing.T) {
 	engine := newEngine(t, engine.Options{})
 	rapid.Check(t, func(t *rapid.T) {
 		rule := rules().Draw(t, "rule")
-		module, err := compile.Rule(types.NamespacedName{Namespace: "shop", Name: "web"}, rule)
+		module, err := compile.Rule(types.NamespacedName{Namespace: "shop", Name: "web"}, rule, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,7 +34,7 @@ func TestEvaluateEqualsReference(t *testing.T) {
 		counts := drawCounts(t)
 		requests := drawRequests(t, program.Stage())
 		evaluate := func(requests []policy.Request) policy.Result {
-			result, err := program.Evaluate(t.Context(), program.Stage(), counts, requests)
+			result, err := program.Evaluate(t.Context(), program.Stage(), policy.Surroundings{Counts: counts}, requests)
 			if err != nil {
 				t.Fatalf("evaluating: %v\n%s", err, module.Source)
 			}
@@ -66,7 +66,7 @@ func TestVerdictsNeedCounts(t *testing.T) {
 	engine := newEngine(t, engine.Options{})
 	rapid.Check(t, func(t *rapid.T) {
 		rule := rules().Draw(t, "rule")
-		module, err := compile.Rule(types.NamespacedName{Namespace: "shop", Name: "web"}, rule)
+		module, err := compile.Rule(types.NamespacedName{Namespace: "shop", Name: "web"}, rule, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,7 +80,7 @@ func TestVerdictsNeedCounts(t *testing.T) {
 		requests := drawRequests(t, program.Stage())
 		var results [2]policy.Result
 		for i := range results {
-			results[i], err = program.Evaluate(t.Context(), program.Stage(), drawCounts(t), requests)
+			results[i], err = program.Evaluate(t.Context(), program.Stage(), policy.Surroundings{Counts: drawCounts(t)}, requests)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -10,7 +10,7 @@ import data.podops.rules.labelcheck
 # description: What the rule says.
 # scope: document
 parameters := {
-	"rule": "all.Options_1",
+	"name": "all.Options_1",
 	"stage": "PostCheck",
 	"enforcement": "DryRun",
 	"conditions": [

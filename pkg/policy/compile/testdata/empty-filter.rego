@@ -10,7 +10,7 @@ import data.podops.rules.availability
 # description: What the rule says.
 # scope: document
 parameters := {
-	"rule": "budget",
+	"name": "budget",
 	"stage": "PreCheck",
 	"enforcement": "Warn",
 	"min_available": {

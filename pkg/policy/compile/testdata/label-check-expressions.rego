@@ -10,7 +10,7 @@ import data.podops.rules.labelcheck
 # description: What the rule says.
 # scope: document
 parameters := {
-	"rule": "fit",
+	"name": "fit",
 	"stage": "PostCheck",
 	"enforcement": "Enforce",
 	"requires": {

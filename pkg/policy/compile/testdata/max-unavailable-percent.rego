@@ -10,7 +10,7 @@ import data.podops.rules.availability
 # description: What the rule says.
 # scope: document
 parameters := {
-	"rule": "max-unavailable",
+	"name": "max-unavailable",
 	"stage": "PreCheck",
 	"enforcement": "Enforce",
 	"max_unavailable": {

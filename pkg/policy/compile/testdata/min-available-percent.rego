@@ -10,7 +10,7 @@ import data.podops.rules.availability
 # description: What the rule says.
 # scope: document
 parameters := {
-	"rule": "min-available",
+	"name": "min-available",
 	"stage": "PreCheck",
 	"enforcement": "Enforce",
 	"min_available": {

@@ -10,7 +10,7 @@ import data.podops.rules.availability
 # description: What the rule says.
 # scope: document
 parameters := {
-	"rule": "older",
+	"name": "older",
 	"stage": "PostCheck",
 	"enforcement": "Enforce",
 	"max_unavailable": {

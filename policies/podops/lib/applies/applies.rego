@@ -17,7 +17,7 @@ import data.podops.lib.selector
 # scope: document
 split(facts, parameters) := {"exempt": exempt, "subject": complete - exempt} if {
 	facts.stage == parameters.stage
-	is_string(parameters.rule)
+	is_string(parameters.name)
 	is_object(facts.requests)
 	complete := {key |
 		some key, request in facts.requests
@@ -32,7 +32,7 @@ split(facts, parameters) := {"exempt": exempt, "subject": complete - exempt} if 
 	})
 }
 
-_skipping(requests, parameters) := {key | some key, request in requests; parameters.rule in request.pod.skip_rules}
+_skipping(requests, parameters) := {key | some key, request in requests; parameters.name in request.pod.skip_rules}
 
 _of_other_types(_, parameters) := set() if count(object.get(parameters, "conditions", [])) == 0
 

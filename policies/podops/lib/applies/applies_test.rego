@@ -8,7 +8,7 @@ _request := {
 }
 
 _parameters := {
-	"rule": "mine",
+	"name": "mine",
 	"stage": "PreCheck",
 	"conditions": ["update", "delete"],
 	"filter": {"matchLabels": {"app": "web"}},
@@ -27,13 +27,13 @@ test_applies_when_nothing_exempts if {
 }
 
 test_applies_to_all_without_conditions_and_filter if {
-	_split(_request, {"rule": "mine", "stage": "PreCheck"}) == _subject
-	_split(_request, {"rule": "mine", "stage": "PreCheck", "conditions": []}) == _subject
-	_split(_request, {"rule": "mine", "stage": "PreCheck", "filter": {}}) == _subject
+	_split(_request, {"name": "mine", "stage": "PreCheck"}) == _subject
+	_split(_request, {"name": "mine", "stage": "PreCheck", "conditions": []}) == _subject
+	_split(_request, {"name": "mine", "stage": "PreCheck", "filter": {}}) == _subject
 }
 
 test_exempts_a_pod_that_skips_the_rule if {
-	_split(_request, object.union(_parameters, {"rule": "other"})) == _exempt
+	_split(_request, object.union(_parameters, {"name": "other"})) == _exempt
 }
 
 test_exempts_operations_of_other_types if {
@@ -53,7 +53,7 @@ test_a_filter_that_cannot_be_read_filters_nothing_out if {
 test_a_missing_fact_is_no_answer if {
 	every parameters in [
 		_parameters,
-		object.union(_parameters, {"rule": "other"}),
+		object.union(_parameters, {"name": "other"}),
 		object.union(_parameters, {"conditions": ["delete"]}),
 		object.union(_parameters, {"filter": {"matchLabels": {"app": "db"}}}),
 	] {
@@ -78,7 +78,7 @@ test_undefined_in_another_stage_and_with_malformed_parameters if {
 	not _is_split({"stage": "PostCheck", "requests": {}}, _parameters)
 	not _is_split({"requests": {}}, _parameters)
 	not _is_split({"stage": "PreCheck"}, _parameters)
-	not _is_split({"stage": "PreCheck", "requests": {}}, {"rule": "mine"})
+	not _is_split({"stage": "PreCheck", "requests": {}}, {"name": "mine"})
 	not _is_split({"stage": "PreCheck", "requests": {}}, {"stage": "PreCheck"})
 	not _is_split({"stage": "PreCheck", "requests": {}}, object.union(_parameters, {"conditions": "update"}))
 	_is_split({"stage": "PreCheck", "requests": {}}, _parameters)

@@ -5,7 +5,7 @@ import data.podops.rules.availability
 _counts := {"selected": 12, "desired": 12, "available": 11, "reserved": 1}
 
 _parameters := {
-	"rule": "budget",
+	"name": "budget",
 	"stage": "PreCheck",
 	"enforcement": "Enforce",
 	"max_unavailable": {"percent": 25},
@@ -104,7 +104,7 @@ test_warn_and_dry_run_take_no_slot if {
 test_no_door_opens_when_a_fact_of_a_request_is_missing if {
 	every parameters in [
 		_parameters,
-		object.union(_parameters, {"rule": "skipped"}),
+		object.union(_parameters, {"name": "skipped"}),
 		object.union(_parameters, {"conditions": ["delete"]}),
 		object.union(_parameters, {"filter": {"matchLabels": {"app": "db"}}}),
 		object.union(_parameters, {"filter": {}, "enforcement": "Warn"}),
@@ -141,7 +141,7 @@ test_undefined_without_what_the_whole_batch_needs if {
 	every field in ["selected", "desired", "available", "reserved"] {
 		not _decided(json.remove(_facts, [sprintf("counts/%s", [field])]), both)
 	}
-	every parameter in ["rule", "stage", "enforcement"] {
+	every parameter in ["name", "stage", "enforcement"] {
 		not _decided(_facts, object.remove(both, [parameter]))
 	}
 	_decided(_facts, both)

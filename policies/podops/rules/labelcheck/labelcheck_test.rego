@@ -3,7 +3,7 @@ package podops.rules.labelcheck_test
 import data.podops.rules.labelcheck
 
 _parameters := {
-	"rule": "ready",
+	"name": "ready",
 	"stage": "PreCheck",
 	"enforcement": "Enforce",
 	"requires": {"matchLabels": {"ready": "true"}},
@@ -54,7 +54,7 @@ test_decides_about_nothing if {
 test_no_door_opens_when_a_fact_is_missing if {
 	every parameters in [
 		_parameters,
-		object.union(_parameters, {"rule": "skipped"}),
+		object.union(_parameters, {"name": "skipped"}),
 		object.union(_parameters, {"conditions": ["delete"]}),
 		object.union(_parameters, {"filter": {"matchLabels": {"app": "db"}}}),
 		object.union(_parameters, {"enforcement": "Warn"}),
@@ -80,7 +80,7 @@ test_undefined_without_what_the_whole_batch_needs if {
 	every field in ["stage", "requests"] {
 		not _decided(object.remove(facts, [field]), _parameters)
 	}
-	every parameter in ["rule", "stage", "enforcement"] {
+	every parameter in ["name", "stage", "enforcement"] {
 		not _decided(facts, object.remove(_parameters, [parameter]))
 	}
 	_decided(facts, _parameters)
