@@ -59,6 +59,10 @@ const (
 	// and is not asked any more until it is edited.
 	CodePolicyTooExpensive Code = "PolicyTooExpensive"
 
+	// CodeInvalidParameters: the parameters do not fit the schema of the
+	// PodTransitionPolicy.
+	CodeInvalidParameters Code = "InvalidParameters"
+
 	// CodePolicyNotFound: the PodTransitionPolicy that the rule refers to does not exist.
 	CodePolicyNotFound Code = "PolicyNotFound"
 
