@@ -1,0 +1,116 @@
+// Package policyusers finds the rules that refer to a PodTransitionPolicy. It reads a
+// cache with an index, so the cost is that of the rules found.
+package policyusers
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+)
+
+// Field is the name of the cache index of PodTransitionRules by the policies that they
+// refer to.
+const Field = "podops.policies"
+
+// Index is the indexer for Field: the names of policies, sorted, each once.
+func Index(object client.Object) []string {
+	rule, ok := object.(*appsv1alpha1.PodTransitionRule)
+	if !ok {
+		return nil
+	}
+	var names []string
+	for _, r := range rule.Spec.Rules {
+		if name := reference(r); name != "" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// reference is the policy that a rule refers to; empty when it refers to none.
+func reference(rule appsv1alpha1.TransitionRule) string {
+	if rule.Rego == nil || rule.Rego.PolicyRef == nil {
+		return ""
+	}
+	return rule.Rego.PolicyRef.Name
+}
+
+// User is one rule that refers to a policy. Disabled rules are users too: nothing but an
+// edit of the rule itself may keep it from being enabled.
+type User struct {
+	// Object is the PodTransitionRule.
+	Object types.NamespacedName
+
+	// Rule is the name within it.
+	Rule string
+
+	// Parameters that the rule gives; empty when it gives none.
+	Parameters json.RawMessage
+}
+
+// String is "<namespace>/<PodTransitionRule>/<rule>".
+func (u User) String() string { return u.Object.String() + "/" + u.Rule }
+
+// Of lists the rules of one PodTransitionRule that refer to the policy, in the order of
+// the spec.
+func Of(object *appsv1alpha1.PodTransitionRule, policy string) []User {
+	var users []User
+	for _, rule := range object.Spec.Rules {
+		if reference(rule) != policy {
+			continue
+		}
+		user := User{Object: client.ObjectKeyFromObject(object), Rule: rule.Name}
+		if rule.Rego.Parameters != nil {
+			user.Parameters = rule.Rego.Parameters.Raw
+		}
+		users = append(users, user)
+	}
+	return users
+}
+
+// List returns the users of a policy, sorted by namespace, PodTransitionRule and rule.
+// cached needs the index Field.
+func List(ctx context.Context, cached client.Reader, policy string) ([]User, error) {
+	found := &appsv1alpha1.PodTransitionRuleList{}
+	if err := cached.List(ctx, found, client.MatchingFields{Field: policy}); err != nil {
+		return nil, fmt.Errorf("listing the users of PodTransitionPolicy %q: %w", policy, err)
+	}
+	var users []User
+	for i := range found.Items {
+		users = append(users, Of(&found.Items[i], policy)...)
+	}
+	slices.SortFunc(users, func(a, b User) int {
+		return cmp.Or(
+			cmp.Compare(a.Object.Namespace, b.Object.Namespace),
+			cmp.Compare(a.Object.Name, b.Object.Name),
+			cmp.Compare(a.Rule, b.Rule),
+		)
+	})
+	return users, nil
+}
+
+// maxNamed is how many users a message names.
+const maxNamed = 10
+
+// Names is how a message speaks of users: the first of them, and how many more there
+// are.
+func Names(users []User) string {
+	named := make([]string, 0, maxNamed)
+	for _, user := range users[:min(len(users), maxNamed)] {
+		named = append(named, user.String())
+	}
+	text := strings.Join(named, ", ")
+	if more := len(users) - maxNamed; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}

@@ -1,0 +1,34 @@
+package inspection
+
+import (
+	"errors"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+)
+
+// Invalid answers as the API server does for its own validation: 422, with the fields.
+func Invalid(kind schema.GroupKind, name string, errs field.ErrorList) admission.Response {
+	return refusal(apierrors.NewInvalid(kind, name, errs).Status())
+}
+
+// Unknown answers when Check gave an error: 504 when there was no time, which clients
+// may retry, and 500 for the rest. Neither says that the object is wrong.
+func Unknown(err error) admission.Response {
+	if !errors.Is(err, ErrTimeout) {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	status := apierrors.NewTimeoutError(err.Error(), 1).Status()
+	status.Message = err.Error()
+	return refusal(status)
+}
+
+func refusal(status metav1.Status) admission.Response {
+	response := admission.Denied(status.Message)
+	response.Result = &status
+	return response
+}

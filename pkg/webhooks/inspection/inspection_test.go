@@ -1,0 +1,135 @@
+package inspection_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/podops-dev/podops/pkg/policy/engine"
+	"github.com/podops-dev/podops/pkg/webhooks/inspection"
+)
+
+// inspect is an Inspector that looks at the source only.
+type inspect func(ctx context.Context, source string) error
+
+func (i inspect) Inspect(ctx context.Context, source string, _ json.RawMessage) (engine.Inspection, error) {
+	return engine.Inspection{}, i(ctx, source)
+}
+
+func module(source string) inspection.Module {
+	return inspection.Module{Path: field.NewPath("spec", "module"), File: "freeze.rego", Source: source}
+}
+
+func TestProblemsSayWhere(t *testing.T) {
+	wrong := inspect(func(context.Context, string) error {
+		return &engine.CompileError{Problems: []engine.Problem{
+			{Row: 4, Column: 7, Code: "rego_type_error", Message: "undefined function http.send"},
+			{Code: "podops_compile_limit", Message: "the module takes too long to compile"},
+			{File: "podops/lib/quota/quota.rego", Row: 1, Column: 2, Code: "rego_type_error", Message: "odd"},
+		}}
+	})
+	errs, err := inspection.New(wrong, time.Minute, 1).Check(t.Context(), module("package rule"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		`spec.module: Invalid value: "freeze.rego:4:7": rego_type_error: undefined function http.send`,
+		`spec.module: Invalid value: "freeze.rego": podops_compile_limit: the module takes too long to compile`,
+		`spec.module: Invalid value: "podops/lib/quota/quota.rego:1:2": rego_type_error: odd`,
+	}
+	var got []string
+	for _, one := range errs {
+		got = append(got, one.Error())
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("errors (-want +got):\n%s", diff)
+	}
+}
+
+func TestTenProblemsAreListed(t *testing.T) {
+	wrong := inspect(func(context.Context, string) error {
+		return &engine.CompileError{Problems: make([]engine.Problem, 25)}
+	})
+	errs, err := inspection.New(wrong, time.Minute, 1).Check(t.Context(), module(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(errs) != 11 || !strings.Contains(errs[10].Error(), "and 15 more problems") {
+		t.Errorf("got %d errors, the last is %v", len(errs), errs[len(errs)-1])
+	}
+}
+
+func TestEveryModuleIsChecked(t *testing.T) {
+	wrong := inspect(func(_ context.Context, source string) error {
+		if source == "good" {
+			return nil
+		}
+		return &engine.CompileError{Problems: []engine.Problem{{Row: 1, Column: 1, Message: source}}}
+	})
+	errs, err := inspection.New(wrong, time.Minute, 1).Check(t.Context(), module("bad"), module("good"), module("worse"))
+	if err != nil || len(errs) != 2 {
+		t.Errorf("got %v, %v", errs, err)
+	}
+}
+
+// TestAnAnswerComesInTime: the inspector here does not even look at its context.
+func TestAnAnswerComesInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		stuck := inspect(func(context.Context, string) error { <-release; return nil })
+		checker := inspection.New(stuck, time.Second, 1)
+		start := time.Now()
+		_, err := checker.Check(t.Context(), module("loops"))
+		if !errors.Is(err, inspection.ErrTimeout) || time.Since(start) != time.Second {
+			t.Errorf("got %v after %s", err, time.Since(start))
+		}
+		// The first one has the only slot, so the next one is not even begun.
+		if _, err := checker.Check(t.Context(), module("waits")); !errors.Is(err, inspection.ErrTimeout) {
+			t.Errorf("got %v", err)
+		}
+		close(release)
+		synctest.Wait()
+		if _, err := checker.Check(t.Context(), module("goes")); err != nil {
+			t.Errorf("got %v once the slot is free", err)
+		}
+	})
+}
+
+func TestAPanicIsAnError(t *testing.T) {
+	panics := inspect(func(context.Context, string) error { panic("oh") })
+	checker := inspection.New(panics, time.Minute, 1)
+	for range 2 { // the slot is free again
+		_, err := checker.Check(t.Context(), module(""))
+		caught := &engine.PanicError{}
+		if !errors.As(err, &caught) {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
+func TestWhatIsNotKnownIsNotInvalid(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err    error
+		code   int32
+		reason metav1.StatusReason
+	}{
+		"no time":     {inspection.ErrTimeout, http.StatusGatewayTimeout, metav1.StatusReasonTimeout},
+		"another one": {errors.New("no child process"), http.StatusInternalServerError, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			response := inspection.Unknown(tc.err)
+			if response.Allowed || response.Result.Code != tc.code || response.Result.Reason != tc.reason || response.Result.Message != tc.err.Error() {
+				t.Errorf("got %+v", response.Result)
+			}
+		})
+	}
+}
