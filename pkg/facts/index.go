@@ -18,6 +18,15 @@ type Index struct {
 	namespaces map[string]*namespace
 	seen       string // resourceVersion up to which the pods have been seen; "" before the first list
 	notify     func(namespace string)
+
+	// labels of all namespaces, whether or not there are facts of them. None is nil.
+	labels map[string]map[string]string
+
+	policies map[string]*appsv1alpha1.PodTransitionPolicy
+
+	// users are the namespaces with rules that refer to a policy, by its name, and how
+	// many PodTransitionRules do in each.
+	users map[string]map[string]int
 }
 
 type namespace struct {
@@ -25,13 +34,19 @@ type namespace struct {
 	waiting map[types.UID]*pod
 	rules   map[string]*rule
 	owners  map[types.UID]Owner
+
+	// controllers of pods, whether or not they are known as owners.
+	controllers map[types.UID]*controlled
 }
 
 // NewIndex returns an empty index. It calls notify with the name of a namespace
 // whenever something changed that a decision or a status depends on; notify must not
 // call back into the index.
 func NewIndex(notify func(namespace string)) *Index {
-	return &Index{namespaces: map[string]*namespace{}, notify: notify}
+	return &Index{
+		namespaces: map[string]*namespace{}, notify: notify, labels: map[string]map[string]string{},
+		policies: map[string]*appsv1alpha1.PodTransitionPolicy{}, users: map[string]map[string]int{},
+	}
 }
 
 // Synced reports whether the pods have been listed.
@@ -46,11 +61,21 @@ func (x *Index) namespace(name string) *namespace {
 	if !ok {
 		n = &namespace{
 			pods: map[types.UID]*pod{}, waiting: map[types.UID]*pod{},
-			rules: map[string]*rule{}, owners: map[types.UID]Owner{},
+			rules: map[string]*rule{}, owners: map[types.UID]Owner{}, controllers: map[types.UID]*controlled{},
 		}
 		x.namespaces[name] = n
 	}
 	return n
+}
+
+// custom: some rule of the namespace is of kind rego.
+func (n *namespace) custom() bool {
+	for _, r := range n.rules {
+		if r.custom {
+			return true
+		}
+	}
+	return false
 }
 
 // forgetEmpty drops a namespace in which nothing is left.
@@ -64,8 +89,12 @@ func (x *Index) forgetEmpty(name string) {
 func (x *Index) setPod(object *corev1.Pod) {
 	n := x.namespace(object.Namespace)
 	before := n.pods[object.UID]
-	after := newPod(object, before)
+	after := newPod(object, n.ownerOf(controllerOf(object)), before)
 	n.pods[object.UID] = after
+	n.own(after.controller.UID, 1)
+	if before != nil {
+		n.own(before.controller.UID, -1)
+	}
 	delete(n.waiting, object.UID)
 	if len(after.requests) > 0 {
 		n.waiting[object.UID] = after
@@ -80,7 +109,7 @@ func (x *Index) setPod(object *corev1.Pod) {
 			r.targetWent(before.fact.Name)
 		}
 	}
-	if before == nil || !sameToDecisions(before, after) {
+	if before == nil || !sameToDecisions(before, after, n.custom()) {
 		x.notify(object.Namespace)
 	}
 }
@@ -94,6 +123,7 @@ func (x *Index) deletePod(name string, uid types.UID) {
 	}
 	delete(n.pods, uid)
 	delete(n.waiting, uid)
+	n.own(before.controller.UID, -1)
 	for _, r := range n.rules {
 		if r.remove(before) {
 			r.targetWent(before.fact.Name)
@@ -143,6 +173,7 @@ func (x *Index) setRule(n *namespace, object *appsv1alpha1.PodTransitionRule) {
 		r.cover(uid, owner)
 	}
 	n.rules[object.Name] = r
+	x.use(object.Namespace, before, r)
 	x.notify(object.Namespace)
 }
 
@@ -151,6 +182,7 @@ func (x *Index) DeleteRule(key types.NamespacedName) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	n := x.namespace(key.Namespace)
+	x.use(key.Namespace, n.rules[key.Name], nil)
 	delete(n.rules, key.Name)
 	x.forgetEmpty(key.Namespace)
 	x.notify(key.Namespace)
@@ -163,7 +195,10 @@ func (x *Index) SetOwner(owner Owner) {
 	n := x.namespace(owner.Namespace)
 	before, had := n.owners[owner.UID]
 	n.owners[owner.UID] = owner
-	if had && before.Desired == owner.Desired && before.Controller == owner.Controller &&
+	if !had || before.Controller != owner.Controller || before.Kind != owner.Kind || before.Name != owner.Name {
+		n.ownersChanged()
+	}
+	if had && before.Desired == owner.Desired && before.Kind == owner.Kind && before.Name == owner.Name && before.Controller == owner.Controller &&
 		before.Terminating == owner.Terminating && maps.Equal(before.TemplateLabels, owner.TemplateLabels) {
 		return
 	}
@@ -179,6 +214,7 @@ func (x *Index) DeleteOwner(namespace string, uid types.UID) {
 	defer x.mu.Unlock()
 	n := x.namespace(namespace)
 	delete(n.owners, uid)
+	n.ownersChanged()
 	for _, r := range n.rules {
 		delete(r.covered, uid)
 	}

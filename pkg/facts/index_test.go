@@ -96,7 +96,7 @@ func (x *index) rule(name string) *appsv1alpha1.PodTransitionRule {
 // only is the one rule of a view of the namespace default.
 func (x *index) only() facts.RuleView {
 	x.t.Helper()
-	view := x.View("default")
+	view := x.View("default", nil)
 	if len(view.Rules) != 1 {
 		x.t.Fatal(fmt.Sprintf("%d rules, want one", len(view.Rules)))
 	}
@@ -125,7 +125,7 @@ func TestViewOfANamespace(t *testing.T) {
 	x.put(builders.MakePod("idle").Available().Label("app", "web").Obj())
 	last := x.put(waitingPod("elsewhere").Namespace("other").Label("app", "web").Obj())
 
-	view := x.View("default")
+	view := x.View("default", nil)
 	if view.ResourceVersion != last {
 		t.Errorf("seen up to %s, want %s", view.ResourceVersion, last)
 	}
@@ -147,10 +147,10 @@ func TestViewOfANamespace(t *testing.T) {
 	if view.Pod("early-uid") == nil || view.Pod("idle-uid") != nil {
 		t.Error("the objects of the pods that wait, and of no others, are at hand")
 	}
-	if diff := cmp.Diff([]string{"elsewhere-uid/PreCheck/a"}, keys(x.View("other").Waiting)); diff != "" {
+	if diff := cmp.Diff([]string{"elsewhere-uid/PreCheck/a"}, keys(x.View("other", nil).Waiting)); diff != "" {
 		t.Errorf("waiting in the other namespace differs (-want +got):\n%s", diff)
 	}
-	if rules := x.View("other").Rules; len(rules) != 0 {
+	if rules := x.View("other", nil).Rules; len(rules) != 0 {
 		t.Errorf("%d rules from another namespace", len(rules))
 	}
 	if diff := cmp.Diff([]string{"default", "other"}, x.Namespaces()); diff != "" {
@@ -160,7 +160,7 @@ func TestViewOfANamespace(t *testing.T) {
 
 func TestViewOfAnUnknownNamespace(t *testing.T) {
 	x := newIndex(t)
-	view := x.View("nowhere")
+	view := x.View("nowhere", nil)
 	if len(view.Rules) != 0 || len(view.Waiting) != 0 || view.ResourceVersion == "" {
 		t.Errorf("got %+v", view)
 	}
@@ -200,7 +200,7 @@ func TestReservations(t *testing.T) {
 	if diff := cmp.Diff(policy.Counts{Selected: 3, Desired: 3, Available: 2, Reserved: 1}, got.Counts); diff != "" {
 		t.Errorf("counts differ (-want +got):\n%s", diff)
 	}
-	view := x.View("default")
+	view := x.View("default", nil)
 	if view.At("live-uid") != at["live"] || view.At("moved-uid") == at["moved"] || view.At("gone-uid") != "" {
 		t.Errorf("versions: live %q, moved %q, gone %q", view.At("live-uid"), view.At("moved-uid"), view.At("gone-uid"))
 	}
@@ -287,7 +287,7 @@ func TestRulesInAnyOrderOfNews(t *testing.T) {
 	expect("an answer that comes late", edited)
 	x.DeleteRule(key)
 	x.RuleWritten(written)
-	if rules := x.View("default").Rules; len(rules) != 0 {
+	if rules := x.View("default", nil).Rules; len(rules) != 0 {
 		t.Error("the answer to a write brought the rule back")
 	}
 	x.SetRule(another)
@@ -301,7 +301,7 @@ func TestStore(t *testing.T) {
 	x := &index{t: t}
 	x.Index = facts.NewIndex(func(string) {})
 	x.store = x.PodStore()
-	if x.Synced() || x.View("default").ResourceVersion != "" {
+	if x.Synced() || x.View("default", nil).ResourceVersion != "" {
 		t.Error("nothing was listed, and something was seen")
 	}
 	for name, err := range map[string]error{
@@ -316,7 +316,7 @@ func TestStore(t *testing.T) {
 		t.Error("a list that failed counts")
 	}
 	x.must(x.store.Replace(nil, "17"))
-	if got := x.View("default").ResourceVersion; !x.Synced() || got != "17" {
+	if got := x.View("default", nil).ResourceVersion; !x.Synced() || got != "17" {
 		t.Errorf("after an empty list up to 17: seen up to %q", got)
 	}
 	bookmarks, ok := x.store.(cache.ReflectorBookmarkStore)
@@ -324,7 +324,7 @@ func TestStore(t *testing.T) {
 		t.Fatal("the store takes no bookmarks")
 	}
 	x.must(bookmarks.Bookmark("23"))
-	if got := x.View("default").ResourceVersion; got != "23" {
+	if got := x.View("default", nil).ResourceVersion; got != "23" {
 		t.Errorf("after a bookmark at 23: seen up to %q", got)
 	}
 	pod := waitingPod("p").Obj()
@@ -334,7 +334,7 @@ func TestStore(t *testing.T) {
 	gone.ResourceVersion = "28"
 	x.must(x.store.Delete(gone))
 	x.must(x.store.Delete(gone))
-	if got := x.View("default").ResourceVersion; got != "28" {
+	if got := x.View("default", nil).ResourceVersion; got != "28" {
 		t.Errorf("after a deletion at 28: seen up to %q", got)
 	}
 	if len(x.Namespaces()) != 0 {

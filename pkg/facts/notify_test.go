@@ -54,7 +54,7 @@ func TestGenerationIsPartOfARequest(t *testing.T) {
 	x := newIndex(t)
 	since := builders.Epoch.Add(time.Minute)
 	x.put(builders.MakePod("p").Available().Waiting("a", "upgrade", since).Obj())
-	request := x.View("default").Waiting[0]
+	request := x.View("default", nil).Waiting[0]
 	if request.Generation != builders.Stamp(since) || !request.Since.Equal(since) || request.Type != "upgrade" ||
 		request.Stage != appsv1alpha1.StagePreCheck {
 		t.Errorf("got %+v", request)

@@ -5,6 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/policy"
 )
 
 // Owner is a workload that controls pods, or other owners.
@@ -75,3 +76,84 @@ func (n *namespace) top(uid types.UID) (types.UID, bool) {
 
 // maxOwnerDepth bounds the walk, should owners form a ring.
 const maxOwnerDepth = 8
+
+// controlled are the pods of one controller.
+type controlled struct {
+	pods int
+
+	// top is what the pods have for an owner: the UID at the top of the chain, or that
+	// of the controller itself while nothing above it is known.
+	top types.UID
+}
+
+// topOf is the UID that pods of a controller have for an owner.
+func (n *namespace) topOf(controller types.UID) types.UID {
+	if top, known := n.top(controller); known {
+		return top
+	}
+	return controller
+}
+
+// ownerOf is the owner that rules see of a pod with this controller.
+func (n *namespace) ownerOf(controller policy.Owner) policy.Owner {
+	top := n.topOf(controller.UID)
+	if top == controller.UID {
+		return controller
+	}
+	owner := n.owners[top]
+	return policy.Owner{Kind: owner.Kind, Name: owner.Name, UID: owner.UID}
+}
+
+// own counts the pods of a controller up or down.
+func (n *namespace) own(controller types.UID, by int) {
+	if controller == "" {
+		return
+	}
+	c, ok := n.controllers[controller]
+	if !ok {
+		c = &controlled{top: n.topOf(controller)}
+		n.controllers[controller] = c
+	}
+	c.pods += by
+	if c.pods == 0 {
+		delete(n.controllers, controller)
+	}
+}
+
+// ownersChanged renews the facts of the pods that have another owner now. It costs as
+// much as there are controllers, and looks at all pods only if some of them moved: when
+// a workload becomes known after its pods, or is deleted before them.
+func (n *namespace) ownersChanged() {
+	moved := map[types.UID]bool{}
+	for uid, c := range n.controllers {
+		if top := n.topOf(uid); top != c.top {
+			c.top, moved[uid] = top, true
+		}
+	}
+	if len(moved) == 0 {
+		return
+	}
+	for _, p := range n.pods {
+		if moved[p.controller.UID] {
+			n.replace(p.withOwner(n.ownerOf(p.controller)))
+		}
+	}
+}
+
+// replace puts an entry in place of that of the same pod, which differs in its owner
+// alone: nothing is counted anew.
+func (n *namespace) replace(p *pod) {
+	uid := p.fact.UID
+	n.pods[uid] = p
+	if n.waiting[uid] != nil {
+		n.waiting[uid] = p
+	}
+	for _, r := range n.rules {
+		if r.selected[uid] != nil {
+			r.selected[uid] = p
+		}
+		if r.waiting[uid] != nil {
+			r.waiting[uid] = p
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,16 +15,19 @@ import (
 	"github.com/podops-dev/podops/pkg/policy"
 )
 
-// pod is one entry of the index.
+// pod is one entry of the index. It is replaced, not modified: views share it.
 type pod struct {
 	fact *policy.PodFact
+
+	// base is what the version of the fact goes by.
+	base base
 
 	// counts: the pod is part of the selected pods. Terminating and finished ones are
 	// not.
 	counts bool
 
-	// owner is the UID of the controller of the pod; empty when it has none.
-	owner types.UID
+	// controller of the pod, as its reference says; zero when it has none.
+	controller policy.Owner
 
 	requests []policy.Request
 
@@ -31,27 +35,52 @@ type pod struct {
 	object *corev1.Pod
 }
 
-func newPod(object *corev1.Pod, before *pod) *pod {
+// base is the last change of a pod itself that rules can see: the resourceVersion that
+// it led to, and the owner that the pod had in the eyes of rules at that time. Owners
+// become known, and are forgotten, without any change of the pod.
+type base struct {
+	resourceVersion string
+	owner           types.UID
+}
+
+// version of the fact while the pod has an owner.
+func (b base) version(owner types.UID) string {
+	if owner == b.owner {
+		return b.resourceVersion
+	}
+	return b.resourceVersion + "+" + string(owner)
+}
+
+// newPod is the entry of an object, in place of the one before, if there is one. owner is
+// the top of its chain of controllers.
+func newPod(object *corev1.Pod, owner policy.Owner, before *pod) *pod {
 	facts := lifecycle.FactsOf(object)
+	available := Available(object)
 	p := &pod{
 		fact: &policy.PodFact{
 			UID:             object.UID,
 			Namespace:       object.Namespace,
 			Name:            object.Name,
 			ResourceVersion: object.ResourceVersion,
-			Version:         object.ResourceVersion,
 			Labels:          object.Labels,
+			Annotations:     visibleAnnotations(object.Annotations),
+			Owner:           owner,
+			Node:            object.Spec.NodeName,
+			Created:         object.CreationTimestamp.Time,
+			Ready:           facts.Ready,
+			AvailableSince:  availableSince(facts, available),
+			Permitted:       facts.Permitted(),
 			SkipRules:       skipRules(object.Annotations),
-			Available:       Available(object),
+			Available:       available,
 		},
-		counts: !facts.Terminating && !isFinished(object),
+		base:       base{resourceVersion: object.ResourceVersion, owner: owner.UID},
+		counts:     !facts.Terminating && !isFinished(object),
+		controller: controllerOf(object),
 	}
-	if controller := metav1.GetControllerOf(object); controller != nil {
-		p.owner = controller.UID
+	if before != nil && sameButOwner(before.fact, p.fact) {
+		p.base = before.base
 	}
-	if before != nil && sameToRules(before.fact, p.fact) {
-		p.fact.Version = before.fact.Version
-	}
+	p.fact.Version = p.base.version(owner.UID)
 	for _, w := range lifecycle.WaitingIDs(facts) {
 		since, _ := lifecycle.ParseTime(w.Generation)
 		p.requests = append(p.requests, policy.Request{
@@ -62,6 +91,26 @@ func newPod(object *corev1.Pod, before *pod) *pod {
 		p.object = object
 	}
 	return p
+}
+
+// withOwner is the entry of the same object under another owner.
+func (p *pod) withOwner(owner policy.Owner) *pod {
+	fact := *p.fact
+	fact.Owner, fact.Version = owner, p.base.version(owner.UID)
+	other := *p
+	other.fact, other.requests = &fact, slices.Clone(p.requests)
+	for i := range other.requests {
+		other.requests[i].Pod = &fact
+	}
+	return &other
+}
+
+func controllerOf(object *corev1.Pod) policy.Owner {
+	reference := metav1.GetControllerOfNoCopy(object)
+	if reference == nil {
+		return policy.Owner{}
+	}
+	return policy.Owner{Kind: reference.Kind, Name: reference.Name, UID: reference.UID}
 }
 
 // Available reports whether a pod counts as available (design section 4):
@@ -92,15 +141,39 @@ func skipRules(annotations map[string]string) []string {
 	return slices.Compact(skip.SkipRules)
 }
 
-func sameToRules(a, b *policy.PodFact) bool {
+// availableSince is when an available pod became so: PodOps and the kubelet both have to
+// say it. Zero when the pod is not available.
+func availableSince(facts lifecycle.PodFacts, available bool) time.Time {
+	if !available {
+		return time.Time{}
+	}
+	since := facts.ReadySince
+	if marked, ok := lifecycle.ParseTime(facts.Labels[appsv1alpha1.ServiceAvailableLabelKey]); ok && marked.After(since) {
+		since = marked
+	}
+	return since
+}
+
+// sameButOwner compares what built-in and custom rules see of a pod, its owner left out.
+func sameButOwner(a, b *policy.PodFact) bool {
+	return sameToBuiltIn(a, b) && maps.Equal(a.Annotations, b.Annotations) && a.Node == b.Node && a.Created.Equal(b.Created) &&
+		a.Ready == b.Ready && a.AvailableSince.Equal(b.AvailableSince) && a.Permitted == b.Permitted
+}
+
+// sameToBuiltIn compares what rules of the built-in kinds see of a pod.
+func sameToBuiltIn(a, b *policy.PodFact) bool {
 	return a.Name == b.Name && a.Namespace == b.Namespace && a.Available == b.Available &&
 		maps.Equal(a.Labels, b.Labels) && slices.Equal(a.SkipRules, b.SkipRules)
 }
 
 // sameToDecisions reports whether a change of the pod can change no decision and no
-// status.
-func sameToDecisions(a, b *pod) bool {
-	return a.fact.Version == b.fact.Version && a.counts == b.counts && a.owner == b.owner && sameRequests(a.requests, b.requests)
+// status. custom: some rule of the namespace is of kind rego, and sees more.
+func sameToDecisions(a, b *pod, custom bool) bool {
+	same := sameToBuiltIn(a.fact, b.fact)
+	if custom {
+		same = a.fact.Version == b.fact.Version
+	}
+	return same && a.counts == b.counts && a.controller.UID == b.controller.UID && sameRequests(a.requests, b.requests)
 }
 
 func sameRequests(a, b []policy.Request) bool {

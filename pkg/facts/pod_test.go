@@ -64,7 +64,7 @@ func TestSkipRules(t *testing.T) {
 			}
 			x := newIndex(t)
 			x.put(pod.Obj())
-			if diff := cmp.Diff(tc.want, x.View("default").Waiting[0].Pod.SkipRules); diff != "" {
+			if diff := cmp.Diff(tc.want, x.View("default", nil).Waiting[0].Pod.SkipRules); diff != "" {
 				t.Errorf("skipped rules differ (-want +got):\n%s", diff)
 			}
 		})
@@ -78,15 +78,17 @@ func TestVersionOfFacts(t *testing.T) {
 		change func(*builders.PodBuilder)
 		want   bool
 	}{
-		"a heartbeat":         {change: func(*builders.PodBuilder) {}},
-		"a condition":         {change: func(b *builders.PodBuilder) { b.Condition(corev1.PodScheduled, true, "", builders.Epoch) }},
-		"any annotation":      {change: func(b *builders.PodBuilder) { b.Annotation("note", "x") }},
-		"a finalizer":         {change: func(b *builders.PodBuilder) { b.Finalizer("example.com/f") }},
-		"a label":             {change: func(b *builders.PodBuilder) { b.Label("zone", "a") }, want: true},
-		"a skipped rule":      {change: func(b *builders.PodBuilder) { b.Annotation(appsv1alpha1.SkipRulesAnnotationKey, `{"skipRules":["a"]}`) }, want: true},
-		"readiness":           {change: func(b *builders.PodBuilder) { b.Unready(builders.Epoch) }, want: true},
-		"another waiting id":  {change: func(b *builders.PodBuilder) { b.Waiting("b", "restart", builders.Epoch.Add(time.Second)) }, want: true},
-		"a begin of the same": {change: func(b *builders.PodBuilder) { b.Waiting("a", "upgrade", builders.Epoch.Add(time.Second)) }, want: true},
+		"a heartbeat":             {change: func(*builders.PodBuilder) {}},
+		"a condition":             {change: func(b *builders.PodBuilder) { b.Condition(corev1.PodScheduled, true, "", builders.Epoch) }},
+		"an annotation":           {change: func(b *builders.PodBuilder) { b.Annotation("note", "x") }, want: true},
+		"an annotation of PodOps": {change: func(b *builders.PodBuilder) { b.Annotation("detail.kusionstack.io/x", "x") }},
+		"a long annotation":       {change: func(b *builders.PodBuilder) { b.Annotation("note", strings.Repeat("x", 257)) }},
+		"a finalizer":             {change: func(b *builders.PodBuilder) { b.Finalizer("example.com/f") }},
+		"a label":                 {change: func(b *builders.PodBuilder) { b.Label("zone", "a") }, want: true},
+		"a skipped rule":          {change: func(b *builders.PodBuilder) { b.Annotation(appsv1alpha1.SkipRulesAnnotationKey, `{"skipRules":["a"]}`) }, want: true},
+		"readiness":               {change: func(b *builders.PodBuilder) { b.Unready(builders.Epoch) }, want: true},
+		"another waiting id":      {change: func(b *builders.PodBuilder) { b.Waiting("b", "restart", builders.Epoch.Add(time.Second)) }, want: true},
+		"a begin of the same":     {change: func(b *builders.PodBuilder) { b.Waiting("a", "upgrade", builders.Epoch.Add(time.Second)) }, want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newIndex(t)
@@ -94,7 +96,7 @@ func TestVersionOfFacts(t *testing.T) {
 			before := x.put(pod.Obj())
 			tc.change(pod)
 			after := x.put(pod.Obj())
-			got := x.View("default").Waiting[0].Pod
+			got := x.View("default", nil).Waiting[0].Pod
 			if got.ResourceVersion != after {
 				t.Errorf("resourceVersion %s, want %s", got.ResourceVersion, after)
 			}
@@ -116,7 +118,7 @@ func TestVersionOfAPodThatComesBack(t *testing.T) {
 	x.put(pod)
 	x.remove(pod)
 	again := x.put(pod)
-	if got := x.View("default").Waiting[0].Pod.Version; got != again {
+	if got := x.View("default", nil).Waiting[0].Pod.Version; got != again {
 		t.Errorf("version %s, want %s", got, again)
 	}
 }

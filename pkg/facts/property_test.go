@@ -218,7 +218,7 @@ type told struct {
 func (c *cluster) check(t *rapid.T) {
 	got, want := map[string]told{}, map[string]told{}
 	for _, namespace := range []string{"default", "other"} {
-		for _, rule := range c.x.View(namespace).Rules {
+		for _, rule := range c.x.View(namespace, nil).Rules {
 			key := types.NamespacedName{Namespace: namespace, Name: rule.Object.Name}
 			waiting := keys(rule.Waiting)
 			slices.Sort(waiting)

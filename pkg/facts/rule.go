@@ -1,14 +1,18 @@
 package facts
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/policy"
 )
 
 // rule is one PodTransitionRule and the aggregates over the pods that it selects.
@@ -31,6 +35,11 @@ type rule struct {
 
 	waiting map[types.UID]*pod
 
+	// custom: some rule of it is of kind rego. policies are the names of those that it
+	// refers to, sorted.
+	custom   bool
+	policies []string
+
 	// targets are the first names of the selected pods; nil when not known. They are
 	// replaced, not modified: statuses share them.
 	targets []string
@@ -45,7 +54,30 @@ func newRule(object *appsv1alpha1.PodTransitionRule) *rule {
 		waiting:  map[types.UID]*pod{},
 	}
 	r.selector, r.selectorErr = Selector(object)
+	for _, rule := range object.Spec.Rules {
+		if rule.Rego == nil {
+			continue
+		}
+		r.custom = true
+		if rule.Rego.PolicyRef != nil {
+			r.policies = append(r.policies, rule.Rego.PolicyRef.Name)
+		}
+	}
+	slices.Sort(r.policies)
+	r.policies = slices.Compact(r.policies)
 	return r
+}
+
+// pods are the facts of the selected pods, sorted by name.
+func (r *rule) pods() []*policy.PodFact {
+	facts := make([]*policy.PodFact, 0, len(r.selected))
+	for _, p := range r.selected {
+		facts = append(facts, p.fact)
+	}
+	slices.SortFunc(facts, func(a, b *policy.PodFact) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(string(a.UID), string(b.UID)))
+	})
+	return facts
 }
 
 // Selector compiles the selector of a PodTransitionRule. An absent or empty one is an
@@ -100,9 +132,9 @@ func (r *rule) count(p *pod, by int) {
 		return
 	}
 	r.counted += by
-	r.byOwner[p.owner] += by
-	if r.byOwner[p.owner] == 0 {
-		delete(r.byOwner, p.owner)
+	r.byOwner[p.controller.UID] += by
+	if r.byOwner[p.controller.UID] == 0 {
+		delete(r.byOwner, p.controller.UID)
 	}
 	if p.fact.Available {
 		r.available += by

@@ -29,6 +29,14 @@ type View struct {
 	// oldest first.
 	Waiting []policy.Request
 
+	// NamespaceLabels are those of the namespace. Nil when it has not been seen; empty
+	// when it has none.
+	NamespaceLabels map[string]string
+
+	// Policies are the PodTransitionPolicies that rules of the namespace refer to, by
+	// name. One that does not exist is missing.
+	Policies map[string]*appsv1alpha1.PodTransitionPolicy
+
 	objects  map[types.UID]*corev1.Pod
 	versions map[types.UID]string
 }
@@ -47,6 +55,13 @@ type RuleView struct {
 
 	// Live are the reservations of its record that may still be stamped, by UID.
 	Live map[types.UID]appsv1alpha1.ReservedPod
+
+	// Pods are all that it selects, those that are terminating or finished included,
+	// sorted by name. Nil unless they were asked for.
+	Pods []*policy.PodFact
+
+	// Permits are those that its record lists, oldest first.
+	Permits []policy.Permit
 }
 
 // Pod returns the object of a pod that waits.
@@ -56,12 +71,15 @@ func (v View) Pod(uid types.UID) *corev1.Pod { return v.objects[uid] }
 // there is no such pod.
 func (v View) At(uid types.UID) string { return v.versions[uid] }
 
-// View returns the facts of a namespace.
-func (x *Index) View(name string) View {
+// View returns the facts of a namespace. pods says for which PodTransitionRules all the
+// selected pods are wanted, which costs as much as there are; nil: for none. It must not
+// call back into the index.
+func (x *Index) View(name string, pods func(*appsv1alpha1.PodTransitionRule) bool) View {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	v := View{
 		Namespace: name, ResourceVersion: x.seen,
+		NamespaceLabels: x.labels[name], Policies: map[string]*appsv1alpha1.PodTransitionPolicy{},
 		objects: map[types.UID]*corev1.Pod{}, versions: map[types.UID]string{},
 	}
 	n, ok := x.namespaces[name]
@@ -75,7 +93,17 @@ func (x *Index) View(name string) View {
 	}
 	sortRequests(v.Waiting)
 	for _, ruleName := range slices.Sorted(maps.Keys(n.rules)) {
-		v.Rules = append(v.Rules, n.ruleView(n.rules[ruleName], v.versions))
+		r := n.rules[ruleName]
+		rule := n.ruleView(r, v.versions)
+		if pods != nil && pods(r.object) {
+			rule.Pods = r.pods()
+		}
+		v.Rules = append(v.Rules, rule)
+		for _, used := range r.policies {
+			if object, ok := x.policies[used]; ok {
+				v.Policies[used] = object
+			}
+		}
 	}
 	return v
 }
@@ -103,6 +131,9 @@ func (n *namespace) ruleView(r *rule, versions map[types.UID]string) RuleView {
 			if version := at(reserved.UID); version != "" {
 				versions[reserved.UID] = version
 			}
+		}
+		for _, recent := range record.Recent {
+			view.Permits = append(view.Permits, policy.Permit{Pod: recent.Pod, At: recent.Time.Time})
 		}
 	}
 	for _, reserved := range permit.Live(record, at) {

@@ -101,6 +101,13 @@ func (f PodFacts) Protected() bool {
 	return slices.ContainsFunc(f.Finalizers, IsProtectionFinalizer)
 }
 
+// Permitted reports whether some id of the pod holds a permit and has not ended: from
+// the permit until the pod is available again, or the id is undone.
+func (f PodFacts) Permitted() bool {
+	m := machine{facts: f, labels: f.Labels}
+	return slices.ContainsFunc(idsOf(f.Labels), func(id string) bool { return m.isPermitted(id) || m.isFinished(id) })
+}
+
 // missingFinalizers are the expected finalizers that are not on the pod.
 func (f PodFacts) missingFinalizers() []string {
 	var missing []string

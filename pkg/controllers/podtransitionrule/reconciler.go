@@ -106,7 +106,7 @@ func New(
 
 // Reconcile makes one round in the namespace that is the request's name.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	view := r.index.View(req.Name)
+	view := r.index.View(req.Name, nil)
 	if view.ResourceVersion == "" {
 		return reconcile.Result{RequeueAfter: retryStale}, nil
 	}

@@ -203,7 +203,7 @@ func (r *replica) start() {
 }
 
 func (r *replica) basisNow() basis {
-	view := r.index.View(simNamespace)
+	view := r.index.View(simNamespace, nil)
 	now := basis{rules: map[types.UID]int64{}, owners: r.owners}
 	now.pods, _ = strconv.Atoi(view.ResourceVersion) // "" before the first list: nothing is decided then
 	for _, rule := range view.Rules {

@@ -337,7 +337,7 @@ func TestARecordThatDemandsWhatNeverComes(t *testing.T) {
 				t.Errorf("permitted pods differ (-want +got):\n%s", diff)
 			}
 			next := s.object("web").Status.Permits
-			if fresh := s.index.View("default").ResourceVersion; !reached(fresh, next) {
+			if fresh := s.index.View("default", nil).ResourceVersion; !reached(fresh, next) {
 				t.Errorf("at %s the record still demands %+v", fresh, next)
 			}
 		})

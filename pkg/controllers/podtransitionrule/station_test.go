@@ -104,7 +104,7 @@ func (s *station) rules(name string, rules ...appsv1alpha1.TransitionRule) {
 
 // object is a PodTransitionRule as the index has it.
 func (s *station) object(name string) *appsv1alpha1.PodTransitionRule {
-	for _, rule := range s.index.View("default").Rules {
+	for _, rule := range s.index.View("default", nil).Rules {
 		if rule.Object.Name == name {
 			return rule.Object
 		}

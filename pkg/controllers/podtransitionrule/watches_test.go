@@ -89,7 +89,7 @@ func TestWorkloadsAreFed(t *testing.T) {
 			for _, object := range tc.objects {
 				handler.Delete(t.Context(), event.DeleteEvent{Object: object}, nil)
 			}
-			if got := s.index.View("default").Rules[0].Counts.Desired; got != 0 {
+			if got := s.index.View("default", nil).Rules[0].Counts.Desired; got != 0 {
 				t.Errorf("%d desired of workloads that are gone", got)
 			}
 		})
