@@ -41,6 +41,10 @@ type Change struct {
 	Set    map[string]string
 	Remove []string
 
+	// Annotations to set, or to take off where the value is nil. No lifecycle needs
+	// one: they explain to people what goes on.
+	Annotations map[string]*string
+
 	// Gate is the status that the condition service-ready has to get; nil leaves it.
 	Gate *bool
 
@@ -56,7 +60,7 @@ type Change struct {
 }
 
 // IsEmpty reports whether nothing has to be written.
-func (c Change) IsEmpty() bool { return len(c.Set) == 0 && len(c.Remove) == 0 && c.Gate == nil }
+func (c Change) IsEmpty() bool { return len(c.Set) == 0 && len(c.Remove) == 0 && len(c.Annotations) == 0 && c.Gate == nil }
 
 // Apply returns the labels with the change applied. The argument is not modified.
 func (c Change) Apply(labels map[string]string) map[string]string {

@@ -114,6 +114,9 @@ func statusPatch(pod *corev1.Pod, change lifecycle.Change, now time.Time) ([]byt
 	if len(labels) > 0 {
 		meta["labels"] = labels
 	}
+	if len(change.Annotations) > 0 {
+		meta["annotations"] = change.Annotations
+	}
 	patch := map[string]any{"metadata": meta}
 	if change.Gate != nil {
 		status := corev1.ConditionFalse

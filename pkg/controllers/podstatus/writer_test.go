@@ -47,6 +47,7 @@ func TestPatches(t *testing.T) {
 		"permit":           permitted(waiting, "a"),
 		"labels-only":      {Set: map[string]string{"b": "2", "a": "1"}, Remove: []string{"c"}},
 		"gate-only":        {Gate: &open},
+		"annotations":      {Annotations: map[string]*string{"example.com/why": new("<held>"), "example.com/old": nil}},
 		"a-label-to-quote": {Set: map[string]string{`example.com/<"&>`: "ä\u2028"}},
 	} {
 		t.Run(name, func(t *testing.T) {
