@@ -32,8 +32,11 @@ type Index struct {
 type namespace struct {
 	pods    map[types.UID]*pod
 	waiting map[types.UID]*pod
-	rules   map[string]*rule
-	owners  map[types.UID]Owner
+
+	// leftover are the pods with an annotation that somebody has to take off.
+	leftover map[types.UID]*pod
+	rules    map[string]*rule
+	owners   map[types.UID]Owner
 
 	// controllers of pods, whether or not they are known as owners.
 	controllers map[types.UID]*controlled
@@ -60,7 +63,7 @@ func (x *Index) namespace(name string) *namespace {
 	n, ok := x.namespaces[name]
 	if !ok {
 		n = &namespace{
-			pods: map[types.UID]*pod{}, waiting: map[types.UID]*pod{},
+			pods: map[types.UID]*pod{}, waiting: map[types.UID]*pod{}, leftover: map[types.UID]*pod{},
 			rules: map[string]*rule{}, owners: map[types.UID]Owner{}, controllers: map[types.UID]*controlled{},
 		}
 		x.namespaces[name] = n
@@ -96,6 +99,10 @@ func (x *Index) setPod(object *corev1.Pod) {
 		n.own(before.controller.UID, -1)
 	}
 	delete(n.waiting, object.UID)
+	delete(n.leftover, object.UID)
+	if after.leftover {
+		n.leftover[object.UID] = after
+	}
 	if len(after.requests) > 0 {
 		n.waiting[object.UID] = after
 	}
@@ -123,6 +130,7 @@ func (x *Index) deletePod(name string, uid types.UID) {
 	}
 	delete(n.pods, uid)
 	delete(n.waiting, uid)
+	delete(n.leftover, uid)
 	n.own(before.controller.UID, -1)
 	for _, r := range n.rules {
 		if r.remove(before) {

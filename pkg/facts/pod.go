@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,7 +32,11 @@ type pod struct {
 
 	requests []policy.Request
 
-	// object is kept only while requests wait, for the write that answers them.
+	// leftover: nothing waits, and an annotation still says what for.
+	leftover bool
+
+	// object is kept only while requests wait, for the write that answers them, and of
+	// a leftover.
 	object *corev1.Pod
 }
 
@@ -87,10 +92,20 @@ func newPod(object *corev1.Pod, owner policy.Owner, before *pod) *pod {
 			Pod: p.fact, Stage: w.Stage, ID: w.ID, Type: w.Type, Generation: w.Generation, Since: since,
 		})
 	}
-	if len(p.requests) > 0 {
+	p.leftover = len(p.requests) == 0 && isDetailed(object) && !facts.Terminating
+	if len(p.requests) > 0 || p.leftover {
 		p.object = object
 	}
 	return p
+}
+
+func isDetailed(object *corev1.Pod) bool {
+	for key := range object.Annotations {
+		if strings.HasPrefix(key, appsv1alpha1.DetailAnnotationPrefix+"/") {
+			return true
+		}
+	}
+	return false
 }
 
 // withOwner is the entry of the same object under another owner.
@@ -173,7 +188,7 @@ func sameToDecisions(a, b *pod, custom bool) bool {
 	if custom {
 		same = a.fact.Version == b.fact.Version
 	}
-	return same && a.counts == b.counts && a.controller.UID == b.controller.UID && sameRequests(a.requests, b.requests)
+	return same && a.leftover == b.leftover && a.counts == b.counts && a.controller.UID == b.controller.UID && sameRequests(a.requests, b.requests)
 }
 
 func sameRequests(a, b []policy.Request) bool {

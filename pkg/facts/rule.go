@@ -27,6 +27,9 @@ type rule struct {
 	counted   int
 	available int
 
+	// unavailable are the counted pods that are not available.
+	unavailable map[types.UID]*pod
+
 	// byOwner counts the counted pods of each controller.
 	byOwner map[types.UID]int
 
@@ -47,11 +50,12 @@ type rule struct {
 
 func newRule(object *appsv1alpha1.PodTransitionRule) *rule {
 	r := &rule{
-		object:   object,
-		selected: map[types.UID]*pod{},
-		byOwner:  map[types.UID]int{},
-		covered:  map[types.UID]bool{},
-		waiting:  map[types.UID]*pod{},
+		object:      object,
+		selected:    map[types.UID]*pod{},
+		unavailable: map[types.UID]*pod{},
+		byOwner:     map[types.UID]int{},
+		covered:     map[types.UID]bool{},
+		waiting:     map[types.UID]*pod{},
 	}
 	r.selector, r.selectorErr = Selector(object)
 	for _, rule := range object.Spec.Rules {
@@ -80,6 +84,21 @@ func (r *rule) pods() []*policy.PodFact {
 	return facts
 }
 
+// inTheWay are the first names of the pods that are unavailable, or about to be.
+func (r *rule) inTheWay(reserved map[types.UID]appsv1alpha1.ReservedPod) []string {
+	names := make([]string, 0, len(r.unavailable)+len(reserved))
+	for _, p := range r.unavailable {
+		names = append(names, p.fact.Name)
+	}
+	for uid := range reserved {
+		if p := r.selected[uid]; p != nil && p.fact.Available {
+			names = append(names, p.fact.Name)
+		}
+	}
+	slices.Sort(names)
+	return names[:min(len(names), policy.MaxBlockingPods)]
+}
+
 // Selector compiles the selector of a PodTransitionRule. An absent or empty one is an
 // error, and selects nothing.
 func Selector(object *appsv1alpha1.PodTransitionRule) (labels.Selector, error) {
@@ -103,6 +122,9 @@ func (r *rule) add(p *pod) bool {
 	if len(p.requests) > 0 {
 		r.waiting[p.fact.UID] = p
 	}
+	if p.counts && !p.fact.Available {
+		r.unavailable[p.fact.UID] = p
+	}
 	r.count(p, 1)
 	return true
 }
@@ -123,6 +145,7 @@ func (r *rule) remove(p *pod) bool {
 	}
 	delete(r.selected, p.fact.UID)
 	delete(r.waiting, p.fact.UID)
+	delete(r.unavailable, p.fact.UID)
 	r.count(p, -1)
 	return true
 }

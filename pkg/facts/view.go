@@ -37,6 +37,10 @@ type View struct {
 	// name. One that does not exist is missing.
 	Policies map[string]*appsv1alpha1.PodTransitionPolicy
 
+	// Leftover are pods that wait for nothing and still carry an annotation that says
+	// what they wait for, sorted by name.
+	Leftover []*corev1.Pod
+
 	objects  map[types.UID]*corev1.Pod
 	versions map[types.UID]string
 }
@@ -62,6 +66,10 @@ type RuleView struct {
 
 	// Permits are those that its record lists, oldest first.
 	Permits []policy.Permit
+
+	// Unavailable are the first names of the pods that are unavailable or reserved,
+	// sorted; at most policy.MaxBlockingPods. Nil when nobody waits.
+	Unavailable []string
 }
 
 // Pod returns the object of a pod that waits.
@@ -92,6 +100,10 @@ func (x *Index) View(name string, pods func(*appsv1alpha1.PodTransitionRule) boo
 		v.versions[p.fact.UID] = p.fact.ResourceVersion
 	}
 	sortRequests(v.Waiting)
+	for _, p := range n.leftover {
+		v.Leftover = append(v.Leftover, p.object)
+	}
+	slices.SortFunc(v.Leftover, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
 	for _, ruleName := range slices.Sorted(maps.Keys(n.rules)) {
 		r := n.rules[ruleName]
 		rule := n.ruleView(r, v.versions)
@@ -141,6 +153,9 @@ func (n *namespace) ruleView(r *rule, versions map[types.UID]string) RuleView {
 		if p := n.pods[reserved.UID]; p.fact.Available && r.selected[reserved.UID] != nil {
 			view.Counts.Reserved++
 		}
+	}
+	if len(view.Waiting) > 0 {
+		view.Unavailable = r.inTheWay(view.Live)
 	}
 	return view
 }
