@@ -14,7 +14,7 @@ import (
 	"github.com/podops-dev/podops/policies"
 )
 
-var update = flag.Bool("update", false, "rewrite capabilities.json")
+var update = flag.Bool("update", false, "rewrite capabilities.json, and the modules in the manifests of the examples")
 
 // allowed are the builtins that a rule may call. It is an allow-list since most of OPA's builtins
 // are unfit for a rule: they reach the network, the clock, the environment or randomness, or keep

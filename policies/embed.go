@@ -21,15 +21,15 @@ var library embed.FS
 
 // The linker drops this one from binaries that do not call All.
 //
-//go:embed podops conventions
+//go:embed podops conventions examples
 var all embed.FS
 
 // Library returns the Rego modules that rules are compiled with, at paths that follow their
 // packages ("podops/lib/quota/quota.rego"). It holds no tests.
 func Library() fs.FS { return library }
 
-// All returns every Rego file of the library: modules, their tests, and the policy about our
-// own policies.
+// All returns every Rego file: modules of the library and their tests, the worked policies, and
+// the policy about our own policies.
 func All() fs.FS { return all }
 
 //go:embed schema/input.json

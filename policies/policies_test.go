@@ -109,7 +109,10 @@ func TestConventions(t *testing.T) {
 	for name, module := range modules(t) {
 		described = append(described, describe(t, name, module))
 	}
-	violations := query(t, "data.conventions.violations", map[string]any{"modules": described})
+	violations := query(t, "data.conventions.violations", map[string]any{
+		"modules":   described,
+		"manifests": manifestNames(t),
+	})
 	for _, violation := range violations.([]any) {
 		t.Error(violation)
 	}
@@ -196,6 +199,7 @@ func describe(t *testing.T, name string, module *ast.Module) map[string]any {
 		"package":      strings.TrimPrefix(module.Package.Path.String(), "data."),
 		"lines":        len(lines) - 1,
 		"longest_line": len(longest),
+		"titled":       about != nil && about.Title != "",
 		"described":    about != nil && about.Description != "",
 		"rules":        rules,
 	}

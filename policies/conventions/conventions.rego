@@ -2,9 +2,10 @@
 # title: Conventions
 # description: |
 #   A policy over our own Rego. input.modules describes each file:
-#   {"file", "package", "lines", "longest_line", "described",
-#   "rules": [{"name", "row", "rows", "described"}]}; "described" says whether
-#   there is METADATA with a description. Paths are relative to the directory policies.
+#   {"file", "package", "lines", "longest_line", "titled", "described",
+#   "rules": [{"name", "row", "rows", "described"}]}; "titled" and "described" say whether
+#   there is METADATA with a title, and with a description. Paths are relative to the directory
+#   policies. input.manifests are the names of the sample manifests of the examples.
 package conventions
 
 # METADATA
@@ -25,8 +26,21 @@ violations contains message if {
 
 violations contains message if {
 	some module in _sources
+	not module.titled
+	message := sprintf("%s: the package has no METADATA with a title", [module.file])
+}
+
+violations contains message if {
+	some module in _sources
 	not _tested(module)
-	message := sprintf("%s: has no test file beside it", [module.file])
+	message := sprintf("%s: has no tests in a file beside it", [module.file])
+}
+
+violations contains message if {
+	some module in _sources
+	wanted := sprintf("%s.yaml", [replace(_example(module), "_", "-")])
+	not wanted in input.manifests
+	message := sprintf("%s: has no manifest config/samples/policies/%s", [module.file, wanted])
 }
 
 violations contains message if {
@@ -74,10 +88,16 @@ _most_lines(file) := 150 if not endswith(file, "_test.rego")
 _sources := [module | some module in input.modules; not endswith(module.file, "_test.rego")]
 
 _at_home(module) if {
+	not _example(module)
 	path := split(module.file, "/")
 	directory := concat(".", array.slice(path, 0, count(path) - 1))
 	module.package == concat("", [directory, _suffix(module.file)])
 }
+
+# Examples are rules of users, and have the package of one.
+_at_home(module) if module.package == sprintf("rule.%s%s", [_example(module), _suffix(module.file)])
+
+_example(module) := name if ["examples", name, _] = split(module.file, "/")
 
 _suffix(file) := "_test" if endswith(file, "_test.rego")
 
@@ -87,4 +107,6 @@ _tested(module) if {
 	beside := concat("", [trim_suffix(module.file, ".rego"), "_test.rego"])
 	some other in input.modules
 	other.file == beside
+	some rule in other.rules
+	startswith(rule.name, "test_")
 }

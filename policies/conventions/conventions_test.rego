@@ -9,6 +9,7 @@ _source := {
 	"package": "podops.lib.x",
 	"lines": 40,
 	"longest_line": 100,
+	"titled": true,
 	"described": true,
 	"rules": [_rule],
 }
@@ -18,6 +19,7 @@ _test := {
 	"package": "podops.lib.x_test",
 	"lines": 40,
 	"longest_line": 100,
+	"titled": false,
 	"described": false,
 	"rules": [{"name": "test_x", "row": 3, "rows": 5}, {"name": "_x", "row": 9, "rows": 5}],
 }
@@ -48,6 +50,10 @@ test_metadata_is_asked_of_packages_and_public_rules if {
 		"%s: the package has no METADATA with a description",
 		[_source.file],
 	)}
+	_violations(object.union(_source, {"titled": false}), _test) == {sprintf(
+		"%s: the package has no METADATA with a title",
+		[_source.file],
+	)}
 	_violations(_with_rule({"described": false}), _test) == {sprintf(
 		"%s:9: public rule matches has no METADATA with a description",
 		[_source.file],
@@ -56,11 +62,36 @@ test_metadata_is_asked_of_packages_and_public_rules if {
 }
 
 test_every_file_has_tests if {
-	conventions.violations == {"podops/lib/x/x.rego: has no test file beside it"} with input as {"modules": [_source]}
+	none := {"podops/lib/x/x.rego: has no tests in a file beside it"}
+	conventions.violations == none with input as {"modules": [_source]}
+	_violations(_source, object.union(_test, {"rules": [{"name": "_x", "row": 9, "rows": 5}]})) == none
+}
+
+_example := object.union(_source, {"file": "examples/one_x/one_x.rego", "package": "rule.one_x"})
+
+_example_test := object.union(_test, {"file": "examples/one_x/one_x_test.rego", "package": "rule.one_x_test"})
+
+test_an_example_has_the_package_of_a_rule_and_a_manifest if {
+	tidy := {"modules": [_example, _example_test], "manifests": ["one-x.yaml"]}
+	conventions.violations == set() with input as tidy
+	conventions.violations == {sprintf(
+		"%s: has no manifest config/samples/policies/one-x.yaml",
+		[_example.file],
+	)} with input as object.union(tidy, {"manifests": ["one-y.yaml"]})
+	conventions.violations == {sprintf(
+		"%s: package examples.one_x does not follow the directory",
+		[_example.file],
+	)} with input as object.union(tidy, {"modules": [
+		object.union(_example, {"package": "examples.one_x"}),
+		_example_test,
+	]})
 }
 
 test_names_in_test_files if {
-	_violations(_source, object.union(_test, {"rules": [{"name": "fixture", "row": 3, "rows": 1}]})) == {sprintf(
+	_violations(_source, object.union(_test, {"rules": [
+		{"name": "fixture", "row": 3, "rows": 1},
+		{"name": "test_x", "row": 5, "rows": 1},
+	]})) == {sprintf(
 		"%s:3: fixture is neither test_... nor _...",
 		[_test.file],
 	)}

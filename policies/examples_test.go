@@ -1,0 +1,270 @@
+package policies_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/rego"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/policy/parameters"
+)
+
+// manifests is where the PodTransitionPolicies of the examples are. They are not beside the
+// sources since every YAML file below policies would be data of "opa test policies".
+const manifests = "../config/samples/policies"
+
+// Each manifest is the module of its example, word for word; -update copies it.
+func TestManifestsHoldTheModules(t *testing.T) {
+	for _, example := range examples(t) {
+		t.Run(example.name, func(t *testing.T) {
+			if *update {
+				writeModule(t, example)
+			}
+			shared, _ := example.manifest(t)
+			if diff := cmp.Diff(example.source, shared.Spec.Module); diff != "" {
+				t.Errorf("%s (-example +manifest), rewrite it with -update:\n%s", example.manifestPath(), diff)
+			}
+		})
+	}
+}
+
+// What a user does with a manifest: the policy is accepted, and the rule that refers to it gives
+// parameters that fit.
+func TestManifestsAreAccepted(t *testing.T) {
+	for _, example := range examples(t) {
+		t.Run(example.name, func(t *testing.T) {
+			shared, rules := example.manifest(t)
+			if shared.Spec.Description == "" {
+				t.Error("has no description")
+			}
+			schema, errs := parameters.Parse(shared.Spec.Parameters, field.NewPath("spec", "parameters"))
+			if len(errs) > 0 {
+				t.Fatal(errs)
+			}
+			for _, rule := range rules.Spec.Rules {
+				if rule.Rego == nil || rule.Rego.PolicyRef == nil || rule.Rego.PolicyRef.Name != shared.Name {
+					t.Errorf("rule %s does not refer to policy %s", rule.Name, shared.Name)
+					continue
+				}
+				if _, errs := schema.Complete(rule.Rego.Parameters.Raw, field.NewPath("parameters")); len(errs) > 0 {
+					t.Errorf("rule %s: %v", rule.Name, errs)
+				}
+			}
+		})
+	}
+}
+
+// The tests of each example name facts under which a pod waits. Whichever of these facts is taken
+// away, it still waits. Labels are left alone: not having one is a fact as well.
+func TestNoExampleOpensADoorWhenAFactIsMissing(t *testing.T) {
+	for _, example := range examples(t) {
+		t.Run(example.name, func(t *testing.T) {
+			withheld, _ := query(t, "data."+example.pkg+"_test._withheld", nil).(map[string]any)
+			if len(withheld) == 0 {
+				t.Fatal("its tests have no _withheld: an object of inputs under which a pod waits")
+			}
+			subject := example.prepare(t)
+			for name, input := range withheld {
+				if passes(t, subject, input) {
+					t.Errorf("%s: passes with all facts there", name)
+				}
+				for _, fact := range facts(input, nil) {
+					if passes(t, subject, without(t, input, fact)) {
+						t.Errorf("%s: passes without %v", name, fact)
+					}
+				}
+			}
+		})
+	}
+}
+
+// example is one directory below examples.
+type example struct {
+	name   string
+	pkg    string
+	source string
+}
+
+func examples(t *testing.T) []example {
+	t.Helper()
+	found := []example{}
+	for file, source := range sources(t) {
+		directory, base := path.Split(file)
+		name := path.Base(directory)
+		if strings.HasPrefix(file, "examples/") && base == name+".rego" {
+			found = append(found, example{name: name, pkg: "rule." + name, source: string(source)})
+		}
+	}
+	if len(found) == 0 {
+		t.Fatal("there are no examples")
+	}
+	slices.SortFunc(found, func(a, b example) int { return strings.Compare(a.name, b.name) })
+	return found
+}
+
+func (e example) manifestPath() string {
+	return filepath.Join(manifests, strings.ReplaceAll(e.name, "_", "-")+".yaml")
+}
+
+// manifest reads the policy, and the PodTransitionRule that uses it. Unknown fields are errors.
+func (e example) manifest(t *testing.T) (appsv1alpha1.PodTransitionPolicy, appsv1alpha1.PodTransitionRule) {
+	t.Helper()
+	content, err := os.ReadFile(e.manifestPath())
+	if err != nil {
+		t.Fatal(err)
+	}
+	documents := bytes.Split(content, []byte("\n---\n"))
+	if len(documents) != 2 {
+		t.Fatalf("%s has %d documents, want a PodTransitionPolicy and a PodTransitionRule", e.manifestPath(), len(documents))
+	}
+	var shared appsv1alpha1.PodTransitionPolicy
+	var rules appsv1alpha1.PodTransitionRule
+	for i, into := range []any{&shared, &rules} {
+		if err := yaml.UnmarshalStrict(append(documents[i], '\n'), into); err != nil {
+			t.Fatalf("%s, document %d: %v", e.manifestPath(), i+1, err)
+		}
+	}
+	if shared.Kind != "PodTransitionPolicy" || rules.Kind != "PodTransitionRule" || len(rules.Spec.Rules) == 0 {
+		t.Fatalf("%s is a %s and a %s with %d rules", e.manifestPath(), shared.Kind, rules.Kind, len(rules.Spec.Rules))
+	}
+	return shared, rules
+}
+
+// prepare makes the example an object with what it defines, allow or deny among it.
+func (e example) prepare(t *testing.T) rego.PreparedEvalQuery {
+	t.Helper()
+	prepared, err := rego.New(
+		rego.Query("data."+e.pkg),
+		rego.Module(e.name+".rego", e.source),
+		rego.Capabilities(limits(t)),
+	).PrepareForEval(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return prepared
+}
+
+// passes says whether a pod would go: allow is true, or deny is there and empty. Errors of builtins
+// are left undefined, as in "opa test": the engine is stricter.
+func passes(t *testing.T, prepared rego.PreparedEvalQuery, input any) bool {
+	t.Helper()
+	results, err := prepared.Eval(t.Context(), rego.EvalInput(input))
+	if err != nil || len(results) != 1 {
+		return false
+	}
+	answer, _ := results[0].Expressions[0].Value.(map[string]any)
+	if denied, ok := answer["deny"].([]any); ok {
+		return len(denied) == 0
+	}
+	return answer["allow"] == true
+}
+
+// facts are the paths of all keys of a document, but for those within labels.
+func facts(document any, at []any) [][]any {
+	found := [][]any{}
+	switch value := document.(type) {
+	case map[string]any:
+		for key, inner := range value {
+			here := append(slices.Clone(at), key)
+			found = append(found, here)
+			if key != "labels" {
+				found = append(found, facts(inner, here)...)
+			}
+		}
+	case []any:
+		for i, inner := range value {
+			found = append(found, facts(inner, append(slices.Clone(at), i))...)
+		}
+	}
+	return found
+}
+
+// without is a copy of a document that lacks what is at the path.
+func without(t *testing.T, document any, fact []any) any {
+	t.Helper()
+	text, err := json.Marshal(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var whole any
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	if err := decoder.Decode(&whole); err != nil {
+		t.Fatal(err)
+	}
+	at := whole
+	for _, step := range fact[:len(fact)-1] {
+		switch key := step.(type) {
+		case string:
+			at = at.(map[string]any)[key]
+		case int:
+			at = at.([]any)[key]
+		}
+	}
+	delete(at.(map[string]any), fmt.Sprint(fact[len(fact)-1]))
+	return whole
+}
+
+func limits(t *testing.T) *ast.Capabilities {
+	t.Helper()
+	read, err := ast.LoadCapabilitiesFile("capabilities.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return read
+}
+
+func manifestNames(t *testing.T) []any {
+	t.Helper()
+	entries, err := os.ReadDir(manifests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []any{}
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names
+}
+
+// writeModule replaces the block below "module: |", which ends where the indentation does.
+func writeModule(t *testing.T, e example) {
+	t.Helper()
+	content, err := os.ReadFile(e.manifestPath())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const heading = "  module: |\n"
+	before, after, found := strings.Cut(string(content), heading)
+	if !found {
+		t.Fatalf("%s has no %q", e.manifestPath(), heading)
+	}
+	lines := strings.SplitAfter(after, "\n")
+	end := slices.IndexFunc(lines, func(line string) bool { return line != "\n" && !strings.HasPrefix(line, "    ") })
+	rewritten := strings.Builder{}
+	rewritten.WriteString(before + heading)
+	for line := range strings.Lines(e.source) {
+		if line != "\n" {
+			line = "    " + line
+		}
+		rewritten.WriteString(line)
+	}
+	for _, line := range lines[end:] {
+		rewritten.WriteString(line)
+	}
+	if err := os.WriteFile(e.manifestPath(), []byte(rewritten.String()), 0o644); err != nil { //nolint:gosec // a source file
+		t.Fatal(err)
+	}
+}
