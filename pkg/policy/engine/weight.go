@@ -1,0 +1,200 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+)
+
+// Limits of the weight check. A type check takes time in proportion to the square of the weight, so
+// these make about 50 ms for one expression and half a second for a module.
+const (
+	// maxWeight of one expression or of the value of one rule.
+	maxWeight = 2000
+
+	// maxTotalWeight of all expressions of a module.
+	maxTotalWeight = 20000
+
+	// maxWeighing is how many terms the check itself looks at, each time it passes one.
+	maxWeighing = 200000
+)
+
+// withWeightStage adds the weight check to a compiler. It runs when refs are resolved and bodies
+// are in the order in which they are evaluated, and before types are checked: checking the types of
+// some hundred bytes can take minutes, and nothing can interrupt that. A module that is too heavy
+// is an ordinary error of the compiler, with a place; the stages that follow do not run.
+//
+// The weight of a term is the number of values in it, with a variable, a rule or a call counted as
+// what it stands for. That is an upper bound of what a comparison of two such terms looks at, in
+// types and in values:
+//
+//	a := [1, 2]            3
+//	b := {"l": a, "r": a}  1 + 2 keys + 2 * 3
+//
+// Only modules below data.rule are judged. Library modules are trusted.
+func withWeightStage(compiler *ast.Compiler) *ast.Compiler {
+	return compiler.WithStageAfterID(ast.StageCheckRecursion, ast.CompilerStageDefinition{
+		Name:       "CheckWeight",
+		MetricName: "compile_stage_check_weight",
+		Stage:      checkWeight,
+	})
+}
+
+// checkWeight is the stage.
+func checkWeight(compiler *ast.Compiler) *ast.Error {
+	w := &weigher{compiler: compiler, known: map[string]heft{}, open: map[string]bool{}}
+	for _, rule := range usersRules(compiler) {
+		w.rule(rule)
+		if w.err != nil {
+			return w.err
+		}
+	}
+	return nil
+}
+
+// usersRules are the rules below data.rule, as they stand in their modules, without those of else
+// branches. Rules of metadata and tests have no part in this.
+func usersRules(compiler *ast.Compiler) []*ast.Rule {
+	found := []*ast.Rule{}
+	for _, module := range compiler.Modules {
+		if isUsers(module) {
+			found = append(found, module.Rules...)
+		}
+	}
+	slices.SortFunc(found, byPlace)
+	return found
+}
+
+// isUsers says whether a module is one that a user wrote: data.rule or below.
+func isUsers(module *ast.Module) bool {
+	return module.Package.Path.HasPrefix(ast.Ref{ast.DefaultRootDocument, ast.StringTerm("rule")})
+}
+
+func byPlace(a, b *ast.Rule) int {
+	return cmp.Or(cmp.Compare(a.Location.Row, b.Location.Row), cmp.Compare(a.Location.Col, b.Location.Col))
+}
+
+// heft is the weight of a value.
+type heft struct {
+	// whole value.
+	whole int
+
+	// part is the most that any component of it weighs, at any depth; never more than whole.
+	part int
+}
+
+// weigher computes the weights of one compilation.
+type weigher struct {
+	compiler *ast.Compiler
+
+	// known are the values of rules and functions, by what they depend on.
+	known map[string]heft
+
+	// open are those that are being computed. Recursion is an error that the compiler finds
+	// before; should it not, the check must still end.
+	open map[string]bool
+
+	// current rule, for messages.
+	current *ast.Rule
+
+	total, steps int
+
+	// err is the first one; once set, nothing is computed any more.
+	err *ast.Error
+}
+
+// rule checks a rule and the branches that follow it.
+func (w *weigher) rule(rule *ast.Rule) {
+	w.value(rule, &scope{counted: true}, nil)
+}
+
+// value is the weight of what a rule evaluates to, given the arguments of a function. It checks the
+// expressions of its body on the way.
+func (w *weigher) value(rule *ast.Rule, outer *scope, arguments []heft) heft {
+	caller := w.current
+	defer func() { w.current = caller }()
+	sum := heft{}
+	for branch := rule; branch != nil && w.err == nil; branch = branch.Else {
+		w.current = branch
+		inner := &scope{vars: map[ast.Var]heft{}, input: outer.input, counted: outer.counted}
+		for i, argument := range branch.Head.Args {
+			given := scalar()
+			if i < len(arguments) {
+				given = arguments[i]
+			}
+			w.bind(argument, given, inner)
+		}
+		w.add(w.body(branch.Body, inner), branch.Location, inner)
+		one := heft{}
+		for _, term := range []*ast.Term{branch.Head.Key, branch.Head.Value} {
+			if term != nil {
+				one = plus(one, w.term(term, inner))
+			}
+		}
+		w.limit(one.whole, branch.Location, "the value of rule %s", nameOf(branch))
+		sum = plus(sum, one)
+	}
+	return sum
+}
+
+// body is the sum of the weights of its expressions, each of which it checks.
+func (w *weigher) body(body ast.Body, inner *scope) int {
+	sum := 0
+	for _, expression := range body {
+		if w.err != nil {
+			return sum
+		}
+		weight := w.expression(expression, inner)
+		w.limit(weight, expression.Location, "an expression of rule %s", nameOf(w.current))
+		sum = saturated(sum + weight)
+	}
+	return sum
+}
+
+// add to the total of the module.
+func (w *weigher) add(weight int, place *ast.Location, inner *scope) {
+	if inner.counted {
+		w.total += weight
+	}
+	if w.total > maxTotalWeight {
+		w.fail(place, "the module is too complex: all its expressions together have a weight above %d; "+
+			"split it into several rules of the PodTransitionRule", maxTotalWeight)
+	}
+}
+
+// limit fails if a weight is above what is allowed.
+func (w *weigher) limit(weight int, place *ast.Location, what, name string) {
+	if weight <= maxWeight {
+		return
+	}
+	w.fail(place, "%s has a weight above %d: a value that holds another one several times over is as heavy "+
+		"as all of its copies; build smaller values", fmt.Sprintf(what, name), maxWeight)
+}
+
+func (w *weigher) fail(place *ast.Location, format string, arguments ...any) {
+	if w.err == nil {
+		w.err = ast.NewError(ast.CompileErr, place, format, arguments...)
+	}
+}
+
+// step counts the work of the check.
+func (w *weigher) step(place *ast.Location) bool {
+	w.steps++
+	if w.steps > maxWeighing {
+		w.fail(place, "the module is too complex: its rules and functions refer to each other on too many paths; "+
+			"call fewer functions from functions")
+	}
+	return w.err == nil
+}
+
+// plus adds what stands side by side.
+func plus(a, b heft) heft {
+	return heft{whole: saturated(a.whole + b.whole), part: max(a.part, b.part)}
+}
+
+// saturated keeps weights from overflowing; what is above the limit is all the same.
+func saturated(weight int) int { return min(weight, 16*maxTotalWeight) }
+
+func nameOf(rule *ast.Rule) string { return rule.Head.Ref().String() }

@@ -1,0 +1,117 @@
+package engine
+
+import (
+	"maps"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+)
+
+// scope is where a term stands.
+type scope struct {
+	// vars that have a value.
+	vars map[ast.Var]heft
+
+	// input is what "with" puts in place of the input or a part of it; 0 outside of any.
+	input int
+
+	// counted: what is in it adds to the total of the module. Not so when a rule is looked at again
+	// because another one refers to it.
+	counted bool
+}
+
+// copy is a scope whose new variables stay its own.
+func (s *scope) copy() *scope { 
+	return &scope{vars: maps.Clone(s.vars), input: s.input, counted: s.counted}
+}
+
+// raise gives a variable a value, or a heavier one. It says whether that changed anything.
+func (s *scope) raise(name ast.Var, to heft) bool {
+	old, known := s.vars[name]
+	s.vars[name] = heft{whole: max(old.whole, to.whole), part: max(old.part, to.part)}
+	return !known || s.vars[name] != old
+}
+
+// bind gives the variables of a pattern that have no value yet the weight of what the pattern is
+// matched with.
+func (w *weigher) bind(pattern *ast.Term, given heft, inner *scope) {
+	w.raise(pattern, given, inner, maps.Clone(inner.vars))
+}
+
+// unify binds the variables on each side to the other side. A part of one side may need a variable
+// that another part gives a value, in whatever order, so it goes on until nothing changes.
+func (w *weigher) unify(left, right *ast.Term, inner *scope) int {
+	fixed := maps.Clone(inner.vars)
+	for w.match(left, right, inner, fixed) && w.step(left.Location) {
+		continue
+	}
+	switch {
+	// Giving a value a name is not a comparison.
+	case isNew(left, fixed):
+		return w.term(right, inner).whole
+	case isNew(right, fixed):
+		return w.term(left, inner).whole
+	default:
+		return saturated(w.term(left, inner).whole + w.term(right, inner).whole)
+	}
+}
+
+func isNew(term *ast.Term, fixed map[ast.Var]heft) bool {
+	name, isVar := term.Value.(ast.Var)
+	_, known := fixed[name]
+	return isVar && !known
+}
+
+// match raises the variables of both sides that are not fixed. It says whether anything changed.
+func (w *weigher) match(left, right *ast.Term, inner *scope, fixed map[ast.Var]heft) bool {
+	changed := false
+	if one, other, ok := arrays(left, right); ok {
+		for i := range one.Len() {
+			changed = w.match(one.Elem(i), other.Elem(i), inner, fixed) || changed
+		}
+		return changed
+	}
+	if one, other, ok := objects(left, right); ok {
+		one.Foreach(func(key, item *ast.Term) {
+			if facing := other.Get(key); facing != nil {
+				changed = w.match(item, facing, inner, fixed) || changed
+			}
+		})
+		return changed
+	}
+	toLeft, toRight := w.term(right, inner), w.term(left, inner)
+	changed = w.raise(left, toLeft, inner, fixed)
+	return w.raise(right, toRight, inner, fixed) || changed
+}
+
+// raise gives the variables of a pattern that are not fixed the weight of what the pattern is
+// matched with, or of its parts.
+func (w *weigher) raise(pattern *ast.Term, given heft, inner *scope, fixed map[ast.Var]heft) bool {
+	changed := false
+	inside := func(child *ast.Term) {
+		part := heft{whole: given.part, part: given.part}
+		changed = w.raise(child, part, inner, fixed) || changed
+	}
+	switch value := pattern.Value.(type) {
+	case ast.Var:
+		if isNew(pattern, fixed) {
+			changed = inner.raise(value, given)
+		}
+	case *ast.Array:
+		value.Foreach(inside)
+	case ast.Object:
+		value.Foreach(func(_, item *ast.Term) { inside(item) })
+	}
+	return changed
+}
+
+func arrays(left, right *ast.Term) (one, other *ast.Array, ok bool) {
+	one, isOne := left.Value.(*ast.Array)
+	other, isOther := right.Value.(*ast.Array)
+	return one, other, isOne && isOther && one.Len() == other.Len()
+}
+
+func objects(left, right *ast.Term) (one, other ast.Object, ok bool) {
+	one, isOne := left.Value.(ast.Object)
+	other, isOther := right.Value.(ast.Object)
+	return one, other, isOne && isOther
+}
