@@ -18,7 +18,15 @@ const (
 	// ReasonEvaluated: every rule of the newest generation is compiled and in use.
 	ReasonEvaluated = "Evaluated"
 
-	// ReasonCompileFailed: a rule does not compile. The pods it selects wait.
+	// ReasonCompiled: the module of the PodTransitionPolicy compiles.
+	ReasonCompiled = "Compiled"
+
+	// ReasonInspectionFailed: whether the module of the PodTransitionPolicy compiles is
+	// not known, because of an error that has nothing to do with it. It is tried again.
+	ReasonInspectionFailed = "InspectionFailed"
+
+	// ReasonCompileFailed: a rule, or the module of a PodTransitionPolicy, does not
+	// compile. The pods it selects wait.
 	ReasonCompileFailed = "CompileFailed"
 
 	// ReasonEvaluationFailed: the policy engine answered with an error for a rule.

@@ -1,0 +1,71 @@
+package podtransitionpolicy
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/policyusers"
+)
+
+// statusOf is the status that follows from what was found; policy is not modified. It
+// differs from the present one in what has changed, times of conditions included.
+func statusOf(
+	policy *appsv1alpha1.PodTransitionPolicy, found judgement, users []policyusers.User, now time.Time,
+) appsv1alpha1.PodTransitionPolicyStatus {
+	status := *policy.Status.DeepCopy()
+	status.ObservedGeneration = policy.Generation
+	// A copy: a client decodes the answer of the API server into what it is given.
+	status.Problems = slices.Clone(found.problems[:min(len(found.problems), appsv1alpha1.MaxStatusProblems)])
+	status.UserCount = int32(len(users))
+	status.Users = nil
+	for _, user := range users[:min(len(users), appsv1alpha1.MaxStatusUsers)] {
+		status.Users = append(status.Users, appsv1alpha1.PolicyUser{
+			Namespace: user.Object.Namespace, PodTransitionRule: user.Object.Name, Rule: user.Rule,
+		})
+	}
+	for _, condition := range conditions(found) {
+		condition.ObservedGeneration = policy.Generation
+		condition.LastTransitionTime = metav1.NewTime(now)
+		meta.SetStatusCondition(&status.Conditions, condition)
+	}
+	return status
+}
+
+// conditions say whether the policy can be used.
+func conditions(found judgement) []metav1.Condition {
+	ready := metav1.Condition{
+		Type: appsv1alpha1.ConditionReady, Status: metav1.ConditionTrue,
+		Reason: appsv1alpha1.ReasonCompiled, Message: "the module compiles",
+	}
+	stalled := metav1.Condition{
+		Type: appsv1alpha1.ConditionStalled, Status: metav1.ConditionFalse,
+		Reason: appsv1alpha1.ReasonNotStalled, Message: "the policy needs no edit",
+	}
+	switch {
+	case found.err != nil:
+		ready.Status, ready.Reason = metav1.ConditionUnknown, appsv1alpha1.ReasonInspectionFailed
+		ready.Message = cut(found.err.Error(), maxMessage)
+	case len(found.problems) > 0:
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, appsv1alpha1.ReasonCompileFailed, summary(found.problems)
+		stalled.Status, stalled.Reason, stalled.Message = metav1.ConditionTrue, ready.Reason, ready.Message
+	}
+	return []metav1.Condition{ready, stalled}
+}
+
+// summary is the first problem, and how many more there are.
+func summary(problems []appsv1alpha1.PolicyProblem) string {
+	first := problems[0]
+	text := first.Code + ": " + first.Message
+	if first.Row > 0 {
+		text = fmt.Sprintf("%d:%d: %s", first.Row, first.Column, text)
+	}
+	if more := len(problems) - 1; more > 0 {
+		text += fmt.Sprintf(" (and %d more, see status.problems)", more)
+	}
+	return text
+}
