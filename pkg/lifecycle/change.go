@@ -60,7 +60,9 @@ type Change struct {
 }
 
 // IsEmpty reports whether nothing has to be written.
-func (c Change) IsEmpty() bool { return len(c.Set) == 0 && len(c.Remove) == 0 && len(c.Annotations) == 0 && c.Gate == nil }
+func (c Change) IsEmpty() bool {
+	return len(c.Set) == 0 && len(c.Remove) == 0 && len(c.Annotations) == 0 && c.Gate == nil
+}
 
 // Apply returns the labels with the change applied. The argument is not modified.
 func (c Change) Apply(labels map[string]string) map[string]string {
