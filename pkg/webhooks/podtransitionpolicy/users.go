@@ -1,0 +1,114 @@
+package podtransitionpolicy
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/policy/parameters"
+	"github.com/podops-dev/podops/pkg/policyusers"
+	"github.com/podops-dev/podops/pkg/webhooks/inspection"
+)
+
+// broken names the users whose parameters fit the old schema and do not fit the new
+// one. Those that fit neither are not this edit's doing.
+func (v *Validator) broken(
+	ctx context.Context, name string, declared *parameters.Schema, old *appsv1alpha1.PodTransitionPolicy,
+) (field.ErrorList, error) {
+	before, errs := parameters.Parse(old.Spec.Parameters, nil)
+	if len(errs) > 0 {
+		return nil, nil
+	}
+	users, err := policyusers.List(ctx, v.cached, name)
+	if err != nil {
+		return nil, err
+	}
+	var broken []policyusers.User
+	var first error
+	for _, user := range users {
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("checking the parameters of %d rules: %w", len(users), inspection.ErrTimeout)
+		}
+		if _, errs := before.Complete(user.Parameters, nil); len(errs) > 0 {
+			continue
+		}
+		if _, errs := declared.Complete(user.Parameters, field.NewPath("rego", "parameters")); len(errs) > 0 {
+			broken = append(broken, user)
+			if first == nil {
+				first = errs[0]
+			}
+		}
+	}
+	if len(broken) == 0 {
+		return nil, nil
+	}
+	return field.ErrorList{field.Forbidden(field.NewPath("spec", "parameters"), fmt.Sprintf(
+		"the parameters of rules that use it would no longer fit: %s (the first: %v); edit them first, or make the new schema accept them",
+		policyusers.Names(broken), first))}, nil
+}
+
+// maxConfirmed is how many users a delete asks the API server about when the cache may
+// be behind.
+const maxConfirmed = 10
+
+// DeleteGuard is the webhook of DELETE. It looks at the stored object only, so a dry run
+// and each object of a deletecollection get the same answer.
+type DeleteGuard struct {
+	decoder admission.Decoder
+	cached  client.Reader
+	live    client.Reader
+}
+
+// NewDeleteGuard returns the webhook. cached is as for NewValidator; live reads the API
+// server, so that rules that were deleted a moment ago do not count.
+func NewDeleteGuard(decoder admission.Decoder, cached, live client.Reader) *DeleteGuard {
+	return &DeleteGuard{decoder: decoder, cached: cached, live: live}
+}
+
+// Handle denies the deletion of a policy in use, naming its users.
+func (g *DeleteGuard) Handle(ctx context.Context, req admission.Request) admission.Response {
+	policy := &appsv1alpha1.PodTransitionPolicy{}
+	if err := g.decoder.DecodeRaw(req.OldObject, policy); err != nil {
+		return admission.Errored(http.StatusBadRequest, fmt.Errorf("decoding PodTransitionPolicy: %w", err))
+	}
+	users, err := policyusers.List(ctx, g.cached, policy.Name)
+	if err == nil {
+		users, err = g.confirmed(ctx, policy.Name, users)
+	}
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	if len(users) == 0 {
+		return admission.Allowed("")
+	}
+	return admission.Denied(fmt.Sprintf(
+		"PodTransitionPolicy %q is in use by %s; remove these rules, or their rego.policyRef, first",
+		policy.Name, policyusers.Names(users)))
+}
+
+// confirmed leaves out the users at the head of the list that the API server does not
+// know any more. The first that it does know settles the matter, so the rest is taken
+// as it is.
+func (g *DeleteGuard) confirmed(ctx context.Context, policy string, users []policyusers.User) ([]policyusers.User, error) {
+	for asked := 0; len(users) > 0 && asked < maxConfirmed; asked++ {
+		object := users[0].Object
+		current := &appsv1alpha1.PodTransitionRule{}
+		err := g.live.Get(ctx, object, current)
+		if err != nil && !apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("reading PodTransitionRule %s: %w", object, err)
+		}
+		if err == nil && len(policyusers.Of(current, policy)) > 0 {
+			return users, nil
+		}
+		for len(users) > 0 && users[0].Object == object {
+			users = users[1:]
+		}
+	}
+	return users, nil
+}

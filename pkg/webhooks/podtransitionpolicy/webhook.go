@@ -1,0 +1,106 @@
+// Package podtransitionpolicy answers admission requests for PodTransitionPolicies: it
+// denies a schema that cannot be used and a module that does not compile, an edit that
+// parameters of present users do not fit, and the deletion of a policy in use.
+package podtransitionpolicy
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/policy/parameters"
+	"github.com/podops-dev/podops/pkg/webhooks/inspection"
+)
+
+// Paths under which the handlers are served; the manifests name them.
+const (
+	ValidatePath = "/validate-apps-kusionstack-io-v1alpha1-podtransitionpolicy"
+	DeletePath   = "/delete-apps-kusionstack-io-v1alpha1-podtransitionpolicy"
+)
+
+// Checker judges modules. It is an *inspection.Checker.
+type Checker interface {
+	Check(ctx context.Context, modules ...inspection.Module) (field.ErrorList, error)
+}
+
+// Validator is the webhook of CREATE and UPDATE.
+type Validator struct {
+	decoder admission.Decoder
+	cached  client.Reader
+	checker Checker
+}
+
+// NewValidator returns the webhook. cached is a cache of PodTransitionRules with the
+// index policyusers.Field.
+func NewValidator(decoder admission.Decoder, cached client.Reader, checker Checker) *Validator {
+	return &Validator{decoder: decoder, cached: cached, checker: checker}
+}
+
+// Handle checks a policy. One that is being deleted, and one whose spec stays as it is,
+// always pass: nobody may be kept from taking a finalizer or a label off.
+func (v *Validator) Handle(ctx context.Context, req admission.Request) admission.Response {
+	policy, old := &appsv1alpha1.PodTransitionPolicy{}, &appsv1alpha1.PodTransitionPolicy{}
+	if err := v.decoder.Decode(req, policy); err != nil {
+		return admission.Errored(http.StatusBadRequest, fmt.Errorf("decoding PodTransitionPolicy: %w", err))
+	}
+	if req.Operation == admissionv1.Update {
+		if err := v.decoder.DecodeRaw(req.OldObject, old); err != nil {
+			return admission.Errored(http.StatusBadRequest, fmt.Errorf("decoding the stored PodTransitionPolicy: %w", err))
+		}
+	}
+	if policy.DeletionTimestamp != nil || equality.Semantic.DeepEqual(policy.Spec, old.Spec) {
+		return admission.Allowed("")
+	}
+	errs, err := v.validate(ctx, policy, old)
+	switch {
+	case err != nil:
+		return inspection.Unknown(err)
+	case len(errs) > 0:
+		return inspection.Invalid(kind(), policy.Name, errs)
+	default:
+		return admission.Allowed("")
+	}
+}
+
+func kind() schema.GroupKind {
+	return appsv1alpha1.GroupVersion().WithKind("PodTransitionPolicy").GroupKind()
+}
+
+// validate checks the spec; old is zero when there is none. What has not changed since
+// is not looked at again.
+func (v *Validator) validate(ctx context.Context, policy, old *appsv1alpha1.PodTransitionPolicy) (field.ErrorList, error) {
+	spec := field.NewPath("spec")
+	declared, errs := parameters.Parse(policy.Spec.Parameters, spec.Child("parameters"))
+	if len(errs) > 0 {
+		return errs, nil // without the schema the module cannot be judged
+	}
+	sameSchema := old.Spec.Module != "" && equality.Semantic.DeepEqual(policy.Spec.Parameters, old.Spec.Parameters)
+	if !sameSchema || policy.Spec.Module != old.Spec.Module {
+		types, err := declared.JSONSchema()
+		if err != nil {
+			return nil, err
+		}
+		errs, err = v.checker.Check(ctx, inspection.Module{
+			Path: spec.Child("module"), File: policy.Name + ".rego", Source: policy.Spec.Module, ParametersSchema: types,
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if sameSchema || old.Spec.Module == "" {
+		return errs, nil
+	}
+	broken, err := v.broken(ctx, policy.Name, declared, old)
+	if err != nil {
+		return nil, err
+	}
+	return append(errs, broken...), nil
+}
