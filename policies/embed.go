@@ -12,10 +12,12 @@ import (
 // "all but _test.rego". A test of this package fails when one is forgotten.
 //
 //go:embed podops/lib/applies/applies.rego
+//go:embed podops/lib/complete/complete.rego
 //go:embed podops/lib/enforcement/enforcement.rego
 //go:embed podops/lib/quota/quota.rego
 //go:embed podops/lib/selector/selector.rego
 //go:embed podops/rules/availability/availability.rego
+//go:embed podops/rules/custom/custom.rego
 //go:embed podops/rules/labelcheck/labelcheck.rego
 var library embed.FS
 

@@ -1,0 +1,69 @@
+package podops.lib.complete_test
+
+import data.podops.lib.complete
+
+_pod := {
+	"name": "web-0",
+	"namespace": "shop",
+	"uid": "1",
+	"labels": {},
+	"annotations": {},
+	"owner": {"kind": "Deployment", "name": "web", "uid": "2"},
+	"node": "",
+	"created": 1,
+	"ready": false,
+	"available": false,
+	"available_since": 0,
+	"permitted": false,
+	"skip_rules": [],
+}
+
+_facts := {
+	"stage": "PreCheck",
+	"now": 3,
+	"operation": {"id": "a", "type": "update", "since": 2},
+	"parameters": {},
+	"pod": _pod,
+	"pods": [_pod, _pod],
+	"namespace": {"name": "shop", "labels": {}},
+	"counts": {"selected": 3, "desired": 3, "available": 0, "reserved": 0},
+	"permits": [{"pod": "web-1", "at": 1}],
+	"rule": {"name": "mine", "stage": "PreCheck", "enforcement": "Enforce"},
+}
+
+test_complete_when_nothing_is_missing if {
+	complete.all(_facts)
+	complete.all(object.union(_facts, {"pods": [], "permits": []}))
+}
+
+test_not_complete_without_one_of_the_facts if {
+	every path, _ in _paths(_facts) {
+		not complete.all(json.remove(_facts, [path]))
+	}
+}
+
+test_not_complete_without_a_fact_of_another_pod_or_permit if {
+	every field, _ in _pod {
+		not complete.all(json.remove(_facts, [sprintf("pods/1/%s", [field])]))
+	}
+	every field in ["kind", "name", "uid"] {
+		not complete.all(json.remove(_facts, [sprintf("pods/0/owner/%s", [field])]))
+	}
+	every field in ["pod", "at"] {
+		not complete.all(json.remove(_facts, [sprintf("permits/0/%s", [field])]))
+	}
+}
+
+_paths(facts) := {path: true |
+	some field, value in facts
+	some path in _below(field, value)
+}
+
+_below(field, value) := {field} | {sprintf("%s/%s", [field, name]) | some name, _ in value} if {
+	is_object(value)
+	not field in {"rule", "parameters"}
+}
+
+_below(field, value) := {field} if not is_object(value)
+
+_below(field, _) := {field} if field in {"rule", "parameters"}

@@ -1,0 +1,151 @@
+package podops.rules.custom_test
+
+import data.podops.rules.custom
+
+_pod := {
+	"name": "web-0",
+	"namespace": "shop",
+	"uid": "1",
+	"labels": {"app": "web"},
+	"annotations": {},
+	"owner": {"kind": "", "name": "", "uid": ""},
+	"node": "",
+	"created": 1,
+	"ready": true,
+	"available": true,
+	"available_since": 2,
+	"permitted": false,
+	"skip_rules": ["skipped"],
+}
+
+_facts := {
+	"stage": "PreCheck",
+	"now": 3,
+	"operation": {"id": "a", "type": "update", "since": 2},
+	"parameters": {},
+	"pod": _pod,
+	"pods": [],
+	"namespace": {"name": "shop", "labels": {}},
+	"counts": {"selected": 1, "desired": 1, "available": 1, "reserved": 0},
+	"permits": [],
+	"rule": _parameters,
+}
+
+_parameters := {"name": "mine", "stage": "PreCheck", "enforcement": "Enforce"}
+
+_nothing := {"messages": [], "details": [], "retry_after_seconds": []}
+
+_passed := {"passed": {"asked"}, "takes": set(), "withheld": {}, "would": {}, "said": _nothing}
+
+_withheld(code, said) := {
+	"passed": set(),
+	"takes": set(),
+	"withheld": {"asked": code},
+	"would": {},
+	"said": object.union(_nothing, said),
+}
+
+test_allow_passes_when_it_is_true if {
+	custom.decision(_facts, _parameters, "allow") == _passed with data.rule as {"allow": true, "reason": 1}
+}
+
+test_allow_withholds_when_it_is_false_or_undefined if {
+	every module in [{"allow": false}, {}] {
+		custom.decision(_facts, _parameters, "allow") == _withheld("NotAllowed", {}) with data.rule as module
+	}
+}
+
+test_allow_gives_its_reason if {
+	said := {"messages": ["not yet"]}
+	every module in [{"allow": false, "reason": "not yet"}, {"reason": "not yet"}] {
+		custom.decision(_facts, _parameters, "allow") == _withheld("NotAllowed", said) with data.rule as module
+	}
+}
+
+test_allow_of_another_type_withholds if {
+	every value in ["true", 1, null, {true}, [true], {"allow": true}] {
+		decision := custom.decision(_facts, _parameters, "allow") with data.rule as {"allow": value}
+		decision.withheld == {"asked": "WrongType"}
+		startswith(decision.said.messages[0], "allow is of type ")
+	}
+}
+
+test_reason_of_another_type_is_named if {
+	said := {"messages": ["reason is of type number, not a string"]}
+	module := {"allow": false, "reason": 1}
+	custom.decision(_facts, _parameters, "allow") == _withheld("WrongType", said) with data.rule as module
+}
+
+test_deny_passes_when_it_is_empty if {
+	custom.decision(_facts, _parameters, "deny") == _passed with data.rule as {"deny": set()}
+}
+
+test_deny_withholds_with_its_messages_in_order if {
+	said := {"messages": ["a", "b"]}
+	custom.decision(_facts, _parameters, "deny") == _withheld("Denied", said) with data.rule as {"deny": {"b", "a"}}
+}
+
+test_deny_gives_the_first_details_and_the_shortest_delay if {
+	module := {"deny": {
+		"a",
+		{"message": "b", "retry_after_seconds": 60},
+		{"message": "c", "retry_after_seconds": 0.5, "details": {"n": 1}},
+		{"message": "d", "details": [2]},
+	}}
+	decision := custom.decision(_facts, _parameters, "deny") with data.rule as module
+	sort(decision.said.messages) == ["a", "b", "c", "d"]
+	decision.said.retry_after_seconds == [0.5]
+	count(decision.said.details) == 1
+}
+
+test_deny_gives_ten_messages_at_most if {
+	module := {"deny": {sprintf("%d", [n]) | some n in numbers.range(1, 100)}}
+	decision := custom.decision(_facts, _parameters, "deny") with data.rule as module
+	count(decision.said.messages) == 10
+}
+
+test_deny_with_a_member_of_another_type_withholds if {
+	every member in [
+		1,
+		{},
+		{"message": 1},
+		{"message": "m", "retry_after_seconds": 0},
+		{"message": "m", "retry_after_seconds": "1"},
+		{"message": "m", "retryAfterSeconds": 1},
+	] {
+		decision := custom.decision(_facts, _parameters, "deny") with data.rule as {"deny": {"fine", member}}
+		decision.withheld == {"asked": "WrongType"}
+		count(decision.said.messages) == 1
+	}
+}
+
+test_warn_and_dry_run_pass_and_say_what_would_wait if {
+	every mode in ["Warn", "DryRun"] {
+		parameters := object.union(_parameters, {"enforcement": mode})
+		decision := custom.decision(_facts, parameters, "deny") with data.rule as {"deny": {"no"}}
+		decision.passed == {"asked"}
+		decision.would == {"asked": "Denied"}
+		decision.said.messages == ["no"]
+	}
+}
+
+test_passes_what_the_rule_does_not_apply_to if {
+	every parameters in [
+		object.union(_parameters, {"name": "skipped"}),
+		object.union(_parameters, {"conditions": ["delete"]}),
+		object.union(_parameters, {"filter": {"matchLabels": {"app": "db"}}}),
+	] {
+		custom.decision(_facts, parameters, "allow") == _passed with data.rule as {}
+		custom.decision(_facts, parameters, "deny") == _passed with data.rule as {"deny": {1}}
+	}
+}
+
+test_undefined_without_a_fact_or_an_answer if {
+	not _decided(json.remove(_facts, ["pod/node"]), _parameters, "allow")
+	not _decided(_facts, object.remove(_parameters, ["name"]), "allow")
+	not _decided(_facts, _parameters, "deny")
+	not _decided(_facts, _parameters, "other")
+	_decided(_facts, _parameters, "allow")
+}
+
+_decided(facts, parameters, entry) if is_object(custom.decision(facts, parameters, entry)) with data.rule as {}
