@@ -75,7 +75,12 @@ func Rule(object types.NamespacedName, rule appsv1alpha1.TransitionRule, custom 
 		Kind:        kindsOf(*folded)[0],
 		Stage:       folded.Stage,
 		Enforcement: folded.Enforcement,
-		Custom:      custom,
+	}
+	if module.Kind == policy.KindRego {
+		if custom == nil {
+			return Module{}, fmt.Errorf("compiling rule %q: %s: the module of the user is not given", rule.Name, path.Child("rego"))
+		}
+		module.Custom = custom
 	}
 	values := parametersOf(*folded)
 	name, err := literal(object.Namespace + "/" + object.Name + "/" + folded.Name)
@@ -111,10 +116,14 @@ func kindsOf(rule appsv1alpha1.TransitionRule) []policy.Kind {
 	return kinds
 }
 
-// libraryOf is the package of policies that decides rules of a kind.
-func libraryOf(kind policy.Kind) string {
-	if kind == policy.KindAvailablePolicy {
+// Library is the package below data.podops.rules that decides rules of a kind.
+func Library(kind policy.Kind) string {
+	switch kind {
+	case policy.KindAvailablePolicy:
 		return "availability"
+	case policy.KindRego:
+		return "custom"
+	default:
+		return strings.ToLower(string(kind))
 	}
-	return strings.ToLower(string(kind))
 }

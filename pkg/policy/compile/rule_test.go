@@ -1,6 +1,7 @@
 package compile_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"flag"
 	"io/fs"
@@ -27,7 +28,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 func TestRule(t *testing.T) {
 	// The key is the name of the golden file, in words.
-	for name, rule := range map[string]appsv1alpha1.TransitionRule{
+	builtIn := map[string]appsv1alpha1.TransitionRule{
 		"max unavailable percent": {
 			Name:            "max-unavailable",
 			AvailablePolicy: &appsv1alpha1.AvailablePolicy{MaxUnavailableValue: bound("25%")},
@@ -85,26 +86,48 @@ func TestRule(t *testing.T) {
 			Filter:          &appsv1alpha1.TransitionRuleFilter{LabelSelector: &metav1.LabelSelector{}},
 			AvailablePolicy: &appsv1alpha1.AvailablePolicy{MinAvailableValue: bound(8)},
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			before := rule.DeepCopy()
-			module, err := compile.Rule(types.NamespacedName{Namespace: "shop", Name: "web"}, rule, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(*before, rule); diff != "" {
-				t.Errorf("Rule changed its argument (-before +after):\n%s", diff)
-			}
-			golden(t, strings.ReplaceAll(name, " ", "-")+".rego", module.Source)
-			formatted, err := format.Source("module.rego", []byte(module.Source))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(formatted), module.Source); diff != "" {
-				t.Errorf("not formatted (-want +got):\n%s", diff)
-			}
-			checkStrict(t, module)
-		})
+	}
+	for name, rule := range builtIn {
+		t.Run(name, func(t *testing.T) { checkRule(t, name, rule, nil) })
+	}
+}
+
+// checkRule compares the module of a rule with its golden file, and says what else must hold of it.
+func checkRule(t *testing.T, name string, rule appsv1alpha1.TransitionRule, custom *compile.Custom) {
+	t.Helper()
+	before := rule.DeepCopy()
+	module, err := compile.Rule(types.NamespacedName{Namespace: "shop", Name: "web"}, rule, custom)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(*before, rule); diff != "" {
+		t.Errorf("Rule changed its argument (-before +after):\n%s", diff)
+	}
+	golden(t, strings.ReplaceAll(name, " ", "-")+".rego", module.Source)
+	formatted, err := format.Source("module.rego", []byte(module.Source))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(formatted), module.Source); diff != "" {
+		t.Errorf("not formatted (-want +got):\n%s", diff)
+	}
+	checkStrict(t, module)
+	checkLiteral(t, module)
+}
+
+// checkLiteral says that Literal is the document that Source has.
+func checkLiteral(t *testing.T, module compile.Module) {
+	t.Helper()
+	parsed, err := ast.ParseModule("module.rego", module.Source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := ast.ValueFromReader(bytes.NewReader(module.Literal))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := parsed.Rules[0].Head.Value.Value; want.Compare(got) != 0 {
+		t.Errorf("the literal is %v, in the source it is %v", want, got)
 	}
 }
 

@@ -90,7 +90,15 @@ func source(module Module, values parameters) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	library := libraryOf(module.Kind)
+	library, arguments := Library(module.Kind), ""
+	call := library + ".decision(input, parameters)"
+	if module.Custom != nil {
+		if arguments, err = argumentsOf(*module.Custom); err != nil {
+			return "", err
+		}
+		call = fmt.Sprintf("answer if {\n\tanswer := %s.decision(input, parameters, %q) with input.parameters as arguments\n}",
+			library, module.Custom.Entry)
+	}
 	// A name in a comment is quoted as ASCII: a comment ends at any line break.
 	return fmt.Sprintf(`# Rule %s of PodTransitionRule %s in namespace %s.
 
@@ -104,17 +112,40 @@ import data.podops.rules.%s
 # description: What the rule says.
 # scope: document
 parameters := %s
-
+%s
 # METADATA
 # description: Which of the waiting requests the rule lets pass.
 # entrypoint: true
 # scope: document
-decision := %s.decision(input, parameters)
+decision := %s
 `,
 		strconv.QuoteToASCII(module.ID.Rule),
 		strconv.QuoteToASCII(module.ID.Object.Name),
 		strconv.QuoteToASCII(module.ID.Object.Namespace),
-		module.Kind, module.Package, library, document, library), nil
+		module.Kind, module.Package, library, document, arguments, call), nil
+}
+
+// argumentsOf is the part of the source that gives the user's module its parameters.
+func argumentsOf(custom Custom) (string, error) {
+	// Decoded, so that neither blanks nor the order of keys make another module.
+	decoder := json.NewDecoder(bytes.NewReader(custom.Parameters))
+	decoder.UseNumber()
+	values := map[string]any{}
+	if len(custom.Parameters) > 0 {
+		if err := decoder.Decode(&values); err != nil {
+			return "", fmt.Errorf("reading parameters: %w", err)
+		}
+	}
+	document, err := literal(values)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf(`
+# METADATA
+# description: What the module of the user, data.rule, reads as input.parameters.
+# scope: document
+arguments := %s
+`, document), nil
 }
 
 // literal writes a value as "opa fmt" would: JSON, one item a line, a comma after the last one too.

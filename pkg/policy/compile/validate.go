@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -13,6 +14,9 @@ import (
 )
 
 const (
+	// maxModuleBytes is what the CRD allows, and the engine.
+	maxModuleBytes = 16384
+
 	notEvaluatedYet = "rules of this kind are not evaluated yet: remove the rule or use availablePolicy or labelCheck"
 
 	adaptivePolicy = "is not evaluated: use maxUnavailableValue or minAvailableValue"
@@ -42,6 +46,9 @@ func Validate(rule appsv1alpha1.TransitionRule, path *field.Path) field.ErrorLis
 	if rule.LabelCheck != nil {
 		errs = append(errs, validateLabelCheck(*rule.LabelCheck, path.Child("labelCheck"))...)
 	}
+	if rule.Rego != nil {
+		errs = append(errs, validateRego(*rule.Rego, path.Child("rego"))...)
+	}
 	return errs
 }
 
@@ -64,11 +71,43 @@ func validateKinds(rule appsv1alpha1.TransitionRule, path *field.Path) field.Err
 			fmt.Sprintf("a rule must have exactly one kind of check, and it has %s already", kinds[0])))
 	}
 	for _, kind := range kinds {
-		if kind == policy.KindWebhook || kind == policy.KindRego {
+		if kind == policy.KindWebhook {
 			errs = append(errs, field.Forbidden(path.Child(string(kind)), notEvaluatedYet))
 		}
 	}
 	return errs
+}
+
+// validateRego looks at the form only: what is in the module, the engine says, and whether the
+// parameters fit a policy, its schema.
+func validateRego(rego appsv1alpha1.RegoRule, path *field.Path) field.ErrorList {
+	errs := field.ErrorList{}
+	switch {
+	case rego.Module == "" && rego.PolicyRef == nil:
+		errs = append(errs, field.Required(path, "rego must have exactly one of module or policyRef"))
+	case rego.Module != "" && rego.PolicyRef != nil:
+		errs = append(errs, field.Forbidden(path.Child("policyRef"),
+			"rego must have exactly one of module or policyRef, and it has module already"))
+	case rego.PolicyRef != nil && rego.PolicyRef.Name == "":
+		errs = append(errs, field.Required(path.Child("policyRef", "name"), "name the PodTransitionPolicy"))
+	}
+	if len(rego.Module) > maxModuleBytes {
+		errs = append(errs, field.TooLong(path.Child("module"), "", maxModuleBytes))
+	}
+	if rego.Parameters != nil && !isObject(rego.Parameters.Raw) {
+		errs = append(errs, field.Invalid(path.Child("parameters"), "", "must be an object: {name: value}"))
+	}
+	return errs
+}
+
+// isObject says whether JSON is an object. Nothing at all counts as one.
+func isObject(document []byte) bool {
+	if len(document) == 0 {
+		return true
+	}
+	// null decodes into a nil map without an error.
+	decoded := map[string]json.RawMessage{}
+	return json.Unmarshal(document, &decoded) == nil && decoded != nil
 }
 
 func validateLabelCheck(check appsv1alpha1.LabelCheck, path *field.Path) field.ErrorList {

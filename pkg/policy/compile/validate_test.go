@@ -2,9 +2,11 @@ package compile_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -67,11 +69,38 @@ func TestValidate(t *testing.T) {
 			},
 			want: []errorAt{{field.ErrorTypeForbidden, "rule.webhook"}},
 		},
-		"rego rules are not evaluated yet": {
-			change: func(rule *appsv1alpha1.TransitionRule) {
-				rule.LabelCheck, rule.Rego = nil, &appsv1alpha1.RegoRule{}
-			},
-			want: []errorAt{{field.ErrorTypeForbidden, "rule.rego"}},
+		"rego with a module": {
+			change: rego(appsv1alpha1.RegoRule{Module: "package rule", Parameters: parameters(`{"a": 1}`)}),
+		},
+		"rego with a policy": {
+			change: rego(appsv1alpha1.RegoRule{PolicyRef: &appsv1alpha1.PolicyReference{Name: "mine"}}),
+		},
+		"rego with nothing": {
+			change: rego(appsv1alpha1.RegoRule{}),
+			want:   []errorAt{{field.ErrorTypeRequired, "rule.rego"}},
+		},
+		"rego with both": {
+			change: rego(appsv1alpha1.RegoRule{Module: "package rule", PolicyRef: &appsv1alpha1.PolicyReference{Name: "mine"}}),
+			want:   []errorAt{{field.ErrorTypeForbidden, "rule.rego.policyRef"}},
+		},
+		"rego with a policy without a name": {
+			change: rego(appsv1alpha1.RegoRule{PolicyRef: &appsv1alpha1.PolicyReference{}}),
+			want:   []errorAt{{field.ErrorTypeRequired, "rule.rego.policyRef.name"}},
+		},
+		"rego with the largest module": {
+			change: rego(appsv1alpha1.RegoRule{Module: strings.Repeat("#", 16384)}),
+		},
+		"rego with a module that is too large": {
+			change: rego(appsv1alpha1.RegoRule{Module: strings.Repeat("#", 16385)}),
+			want:   []errorAt{{field.ErrorTypeTooLong, "rule.rego.module"}},
+		},
+		"rego with a list as parameters": {
+			change: rego(appsv1alpha1.RegoRule{Module: "package rule", Parameters: parameters(`[]`)}),
+			want:   []errorAt{{field.ErrorTypeInvalid, "rule.rego.parameters"}},
+		},
+		"rego with null as parameters": {
+			change: rego(appsv1alpha1.RegoRule{Module: "package rule", Parameters: parameters(`null`)}),
+			want:   []errorAt{{field.ErrorTypeInvalid, "rule.rego.parameters"}},
 		},
 		"an unknown stage would make the rule inactive": {
 			change: func(rule *appsv1alpha1.TransitionRule) { rule.Stage = "precheck" },
@@ -149,12 +178,20 @@ func TestValidate(t *testing.T) {
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("errors differ (-want +got):\n%s", diff)
 			}
-			_, err := compile.Rule(types.NamespacedName{Namespace: "shop", Name: "web"}, rule, nil)
+			_, err := compile.Rule(types.NamespacedName{Namespace: "shop", Name: "web"}, rule, &compile.Custom{})
 			if (err != nil) != (len(tc.want) > 0) {
 				t.Errorf("compiling: %v", err)
 			}
 		})
 	}
+}
+
+func rego(rego appsv1alpha1.RegoRule) func(*appsv1alpha1.TransitionRule) {
+	return func(rule *appsv1alpha1.TransitionRule) { rule.LabelCheck, rule.Rego = nil, &rego }
+}
+
+func parameters(encoded string) *apiextensionsv1.JSON {
+	return &apiextensionsv1.JSON{Raw: []byte(encoded)}
 }
 
 func TestRuleNamesTheField(t *testing.T) {
