@@ -3,91 +3,119 @@ package engine
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
+	"encoding/json"
 	"fmt"
+	"runtime"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/open-policy-agent/opa/v1/ast"
-	"github.com/open-policy-agent/opa/v1/rego"
 	"k8s.io/utils/lru"
 
-	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/policy"
 	"github.com/podops-dev/podops/pkg/policy/compile"
 	"github.com/podops-dev/podops/policies"
 )
-
-// moduleFile is the name under which the module of a rule is compiled. No library file is at the
-// root, so the two cannot collide.
-const moduleFile = "rule.rego"
 
 // Defaults of Options.
 const (
 	// defaultTimeout is generous: a batch takes tens of milliseconds on a slow machine.
 	defaultTimeout = time.Second
 
+	defaultCustomTimeout = 100 * time.Millisecond
+	defaultRoundBudget   = time.Second
+
 	// defaultPrograms bounds the cache to about 100 MiB, at 200 KB a program.
 	defaultPrograms = 512
 
-	// defaultFacts bounds the cache to about 40 MiB.
+	// defaultFacts bounds the cache to about 80 MiB.
 	defaultFacts = 20000
 )
 
 // Options of an Engine. Fields that are zero take their defaults.
 type Options struct {
-	// Timeout of one batch of an Evaluate, which is up to 256 requests. Default: 1 s.
+	// Timeout of one batch of built-in rules, which is up to 256 requests. Default: 1 s.
 	Timeout time.Duration
 
-	// Programs is how many programs Prepare remembers. A caller that holds on to its programs keeps
-	// them beyond that. Default: 512.
+	// CustomTimeout is how long a user's module may take for one request. Default: 100 ms.
+	CustomTimeout time.Duration
+
+	// RoundBudget is how long one Evaluate of a user's module may take for all of its requests. The
+	// last one may exceed it by its CustomTimeout. Default: 1 s.
+	RoundBudget time.Duration
+
+	// Concurrency is how many requests user's modules are asked about at the same time, over all
+	// programs. Default: one less than GOMAXPROCS, which leaves a core to admission; at least 1.
+	Concurrency int
+
+	// Programs is how many compiled programs are remembered. Rules that differ in no more than their
+	// numbers, labels and parameters share one. Default: 512.
 	Programs int
 
 	// Facts is how many pods are remembered in the form that Rego reads, over all programs.
 	// Default: 20000.
 	Facts int
+
+	// Observe is called once for each evaluation of Rego, when it is over; nil is not called. It
+	// must not block.
+	Observe func(Observation)
+
+	// Precompile is asked about each user's module before this process compiles it, since a
+	// compiler cannot be stopped: a child process can. An error refuses the module. nil asks nobody.
+	Precompile func(ctx context.Context, source string, parametersSchema json.RawMessage) error
 }
 
 // Engine prepares rules for evaluation. It is safe for concurrent use.
 type Engine struct {
-	timeout      time.Duration
+	options      Options
 	capabilities *ast.Capabilities
 	library      *library
 	facts        *facts
 
-	// programs holds *Program by programKey.
-	programs *lru.Cache
-}
+	// schema is that of the input of a user's module, as JSON.
+	schema map[string]any
 
-// programKey is all that a program is made from.
-type programKey struct {
-	id          policy.RuleID
-	kind        policy.Kind
-	stage       appsv1alpha1.TransitionStage
-	enforcement appsv1alpha1.Enforcement
-	source      [sha256.Size]byte
+	// shapes holds *shape by shapeKey.
+	shapes       *lru.Cache
+	compilations atomic.Int64
+
+	// slots has room for as many evaluations of user's modules as may run at the same time.
+	slots    chan struct{}
+	runaways atomic.Int64
 }
 
 // New returns an Engine over the Rego library that is part of the binary.
 func New(options Options) (*Engine, error) {
+	options.Timeout = cmp.Or(options.Timeout, defaultTimeout)
+	options.CustomTimeout = cmp.Or(options.CustomTimeout, defaultCustomTimeout)
+	options.RoundBudget = cmp.Or(options.RoundBudget, defaultRoundBudget)
+	options.Concurrency = max(1, cmp.Or(options.Concurrency, runtime.GOMAXPROCS(0)-1))
 	allowed := capabilities()
 	parsed, err := parseLibrary(policies.Library(), ast.ParserOptions{Capabilities: allowed})
 	if err != nil {
 		return nil, err
 	}
+	schema := map[string]any{}
+	if err := json.Unmarshal(policies.InputSchema(), &schema); err != nil {
+		return nil, fmt.Errorf("reading the schema of the input: %w", err)
+	}
 	return &Engine{
-		timeout:      cmp.Or(options.Timeout, defaultTimeout),
+		options:      options,
 		capabilities: allowed,
 		library:      parsed,
 		facts:        newFacts(cmp.Or(options.Facts, defaultFacts)),
-		programs:     lru.New(cmp.Or(options.Programs, defaultPrograms)),
+		schema:       schema,
+		shapes:       lru.New(cmp.Or(options.Programs, defaultPrograms)),
+		slots:        make(chan struct{}, options.Concurrency),
 	}, nil
 }
 
-// Prepare compiles a module, or returns the program of an earlier call with the same module. A
-// module that does not compile is a *CompileError; ctx does not interrupt the compiler. Two calls
-// at the same time may both compile, which costs time and nothing else.
+// Prepare makes a rule ready to be asked. It compiles only what no rule before had: all rules of a
+// built-in kind share one compiled program, and so do rules with the same user's module and schema
+// of parameters. What a rule says is a document of its own.
+//
+// A user's module that does not compile is a *CompileError; ctx does not interrupt the compiler. Two
+// calls at the same time may both compile, which costs time and nothing else.
 func (e *Engine) Prepare(ctx context.Context, module compile.Module) (program *Program, err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -97,49 +125,39 @@ func (e *Engine) Prepare(ctx context.Context, module compile.Module) (program *P
 			err = fmt.Errorf("preparing rule %q: %w", module.ID, err)
 		}
 	}()
-	key := programKey{
-		id: module.ID, kind: module.Kind, stage: module.Stage, enforcement: module.Enforcement,
-		source: sha256.Sum256([]byte(module.Source)),
-	}
-	if known, ok := e.programs.Get(key); ok {
-		return known.(*Program), nil
-	}
-	query, err := e.compile(ctx, module.Source)
+	found, err := e.shapeOf(ctx, keyOf(module))
 	if err != nil {
-		return nil, compileError(err)
+		return nil, err
 	}
-	program = &Program{
-		id: module.ID, kind: module.Kind, stage: module.Stage, enforcement: module.Enforcement,
-		source: hex.EncodeToString(key.source[:]), query: query, facts: e.facts, timeout: e.timeout,
-	}
-	e.programs.Add(key, program)
-	return program, nil
+	return e.program(module, found)
 }
 
-// compile returns the prepared query for the decision of a module.
-func (e *Engine) compile(ctx context.Context, source string) (rego.PreparedEvalQuery, error) {
-	none := rego.PreparedEvalQuery{}
-	module, err := ast.ParseModuleWithOpts(moduleFile, source, ast.ParserOptions{Capabilities: e.capabilities})
-	if err != nil {
-		return none, err
+// program is a rule of a shape.
+func (e *Engine) program(module compile.Module, of *shape) (*Program, error) {
+	made := &Program{
+		id: module.ID, kind: module.Kind, stage: module.Stage, enforcement: module.Enforcement,
+		shape: of, engine: e, custom: module.Custom != nil,
 	}
-	// A module in a package of the library would change what the library says.
-	if root := ast.MustParseRef("data.podops.compiled"); !module.Package.Path.HasPrefix(root) {
-		return none, fmt.Errorf("the package of a rule is below %v, not %v", root, module.Package.Path)
+	var err error
+	if made.rule, err = objectOf(module.Literal); err != nil {
+		return nil, fmt.Errorf("reading the literal: %w", err)
 	}
-	modules := e.library.needed(module)
-	modules[moduleFile] = module
-	compiler := ast.NewCompiler().WithStrict(true).WithCapabilities(e.capabilities)
-	if compiler.Compile(modules); compiler.Failed() {
-		return none, compiler.Errors
+	if module.Custom == nil {
+		return made, nil
 	}
-	entry := module.Package.Path.Append(ast.StringTerm("decision"))
-	return rego.New(
-		rego.Compiler(compiler),
-		rego.ParsedQuery(ast.NewBody(ast.NewExpr(ast.NewTerm(entry)))),
-		rego.StrictBuiltinErrors(true),
-		// The decision is read as it is: converting a document to JSON first costs more than
-		// evaluating it, and has no bound for one that shares its parts.
-		rego.GenerateJSON(func(term *ast.Term, _ *rego.EvalContext) (any, error) { return term, nil }),
-	).PrepareForEval(ctx)
+	if module.Custom.Entry != of.entry {
+		return nil, fmt.Errorf("the entry point of the module is %q, not %q", of.entry, module.Custom.Entry)
+	}
+	if made.parameters, err = objectOf(module.Custom.Parameters); err != nil {
+		return nil, fmt.Errorf("reading the parameters: %w", err)
+	}
+	return made, nil
 }
+
+// Compilations is how many programs were compiled so far.
+func (e *Engine) Compilations() int { return int(e.compilations.Load()) }
+
+// Runaways is how many evaluations of user's modules still run although their verdict was given at
+// the deadline. Each of them burns a core until it ends by itself. A module of which one runs is
+// not asked, so there is at most one of them per module and slot.
+func (e *Engine) Runaways() int { return int(e.runaways.Load()) }

@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -17,92 +16,73 @@ import (
 	"github.com/podops-dev/podops/pkg/policy/engine"
 )
 
-func TestPrepareRefusesModules(t *testing.T) {
-	for name, tc := range map[string]struct {
-		source string
-		want   []engine.Problem
-	}{
-		"a parse error": {
-			source: "package podops.compiled.x\n\ndecision := }\n",
-			want: []engine.Problem{
-				{Row: 3, Column: 13, Code: "rego_parse_error"},
-				{Row: 3, Column: 13, Code: "rego_parse_error"},
-			},
-		},
-		"the network": {
-			source: "package podops.compiled.x\n\ndecision := http.send({})\n",
-			want:   []engine.Problem{{Row: 3, Column: 13, Code: "rego_type_error"}},
-		},
-		"the clock": {
-			source: "package podops.compiled.x\n\ndecision := time.now_ns()\n",
-			want:   []engine.Problem{{Row: 3, Column: 13, Code: "rego_type_error"}},
-		},
-		"randomness": {
-			source: "package podops.compiled.x\n\ndecision := rand.intn(\"x\", 2)\n",
-			want:   []engine.Problem{{Row: 3, Column: 13, Code: "rego_type_error"}},
-		},
-		"what strict mode calls an error": {
-			source: "package podops.compiled.x\n\nimport data.podops.lib.quota\n\ndecision := 1 if {\n\ty := 2\n}\n",
-			want: []engine.Problem{
-				{Row: 3, Column: 1, Code: "rego_compile_error"},
-				{Row: 6, Column: 2, Code: "rego_compile_error"},
-			},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := newEngine(t, engine.Options{}).Prepare(t.Context(), compile.Module{Source: tc.source})
-			refused := &engine.CompileError{}
-			if !errors.As(err, &refused) {
-				t.Fatalf("got %v, want a CompileError", err)
-			}
-			for i := range refused.Problems {
-				if refused.Problems[i].Message == "" {
-					t.Errorf("problem %d has no message", i)
-				}
-				refused.Problems[i].Message = ""
-			}
-			if diff := cmp.Diff(tc.want, refused.Problems); diff != "" {
-				t.Errorf("problems differ (-want +got):\n%s\n%v", diff, err)
-			}
-		})
+// Rules of a kind share what was compiled, whatever they say, and say it all the same.
+func TestPrepareSharesPrograms(t *testing.T) {
+	e := newEngine(t, engine.Options{})
+	prepare := func(rule appsv1alpha1.TransitionRule) *engine.Program {
+		program, err := e.Prepare(t.Context(), compiled(t, rule))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return program
 	}
-}
-
-func TestPrepareRefusesToChangeTheLibrary(t *testing.T) {
-	for _, source := range []string{
-		"package podops.rules.labelcheck\n\ndecision := 1\n",
-		"package podops.lib.quota\n\nat_most(_, _) := 100\n",
-		"package elsewhere\n\ndecision := 1\n",
+	warned := labelCheck("b")
+	warned.Enforcement, warned.Stage = appsv1alpha1.EnforcementWarn, appsv1alpha1.StagePostCheck
+	first, second := prepare(labelCheck("a")), prepare(warned)
+	if !engine.SameProgram(first, second) || first.Source() != second.Source() {
+		t.Error("two rules of a kind do not share a program")
+	}
+	if third := prepare(budget("3")); engine.SameProgram(first, third) || third.Source() == first.Source() {
+		t.Error("two kinds share a program")
+	}
+	prepare(budget("25%"))
+	if got := e.Compilations(); got != 2 {
+		t.Errorf("%d compilations, want one for each kind", got)
+	}
+	unready := request(1, true)
+	for program, want := range map[*engine.Program]policy.Verdict{
+		first:  {Code: policy.CodeLabelMismatch},
+		second: {Outcome: policy.Passed, Would: policy.CodeLabelMismatch},
 	} {
-		if _, err := newEngine(t, engine.Options{}).Prepare(t.Context(), compile.Module{Source: source}); err == nil {
-			t.Errorf("accepted:\n%s", source)
+		unready.Stage = program.Stage()
+		result, err := program.Evaluate(t.Context(), program.Stage(), policy.Surroundings{}, []policy.Request{unready})
+		if err != nil || result.Verdicts[unready.Key()] != want {
+			t.Errorf("%v: got %v, %v, want %v", program.ID(), result.Verdicts, err, want)
 		}
 	}
 }
 
-func TestPrepareRemembersPrograms(t *testing.T) {
+func TestPrepareRemembersABoundedNumber(t *testing.T) {
 	e := newEngine(t, engine.Options{Programs: 2})
-	prepare := func(name string) *engine.Program {
-		program, err := e.Prepare(t.Context(), compiled(t, labelCheck(name)))
+	prepare := func(zone string) *engine.Program {
+		program, err := e.Prepare(t.Context(), custom(t, "package rule\n\nallow if input.pod.labels.zone == \""+zone+"\"\n"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return program
 	}
 	first := prepare("a")
-	if prepare("a") != first {
+	if !engine.SameProgram(prepare("a"), first) {
 		t.Error("the same module was compiled again")
 	}
-	if prepare("b") == first {
+	if engine.SameProgram(prepare("b"), first) {
 		t.Error("another module got the same program")
 	}
 	prepare("c")
-	if prepare("a") == first {
+	if engine.SameProgram(prepare("a"), first) {
 		t.Error("the cache is not bounded")
 	}
 	result, err := first.Evaluate(t.Context(), first.Stage(), policy.Surroundings{}, []policy.Request{request(0, true)})
-	if err != nil || len(result.Verdicts) != 1 {
+	if err != nil || result.Verdicts["uid-0/PreCheck/a"].Code != policy.CodeNotAllowed {
 		t.Errorf("a program that the cache dropped no longer works: %v, %v", result, err)
+	}
+}
+
+func TestPrepareRefusesKindsWithoutALibrary(t *testing.T) {
+	for _, module := range []compile.Module{{}, {Kind: policy.KindWebhook}, {Kind: "other"}} {
+		if _, err := newEngine(t, engine.Options{}).Prepare(t.Context(), module); err == nil {
+			t.Errorf("prepared a rule of kind %q", module.Kind)
+		}
 	}
 }
 
@@ -136,6 +116,28 @@ func newEngine(t testing.TB, options engine.Options) *engine.Engine {
 func compiled(t testing.TB, rule appsv1alpha1.TransitionRule) compile.Module {
 	t.Helper()
 	module, err := compile.Rule(types.NamespacedName{Namespace: "shop", Name: "web"}, rule, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return module
+}
+
+// custom is a rule with the module of a user, which must be a good one.
+func custom(t testing.TB, source string) compile.Module {
+	t.Helper()
+	return customRule(t, appsv1alpha1.TransitionRule{Name: "mine"}, compile.Custom{Source: source})
+}
+
+// customRule is a rule of kind rego, with the entry point that its module has.
+func customRule(t testing.TB, rule appsv1alpha1.TransitionRule, custom compile.Custom) compile.Module {
+	t.Helper()
+	found, err := newEngine(t, engine.Options{}).Inspect(t.Context(), custom.Source, custom.ParametersSchema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	custom.Entry = found.Entry
+	rule.Rego = &appsv1alpha1.RegoRule{Module: custom.Source}
+	module, err := compile.Rule(types.NamespacedName{Namespace: "shop", Name: "web"}, rule, &custom)
 	if err != nil {
 		t.Fatal(err)
 	}

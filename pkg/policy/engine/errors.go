@@ -12,6 +12,10 @@ import (
 // that it needs for the whole batch.
 var ErrUndefined = errors.New("the rule gives no decision")
 
+// ErrTimeout says that a user's module was not done at its deadline, or was not asked because an
+// earlier evaluation of it has not ended since its own.
+var ErrTimeout = errors.New("the module did not answer in time")
+
 // Problem is one error of the Rego compiler.
 type Problem struct {
 	// File is empty for the module itself, and a path below policies for a library module.

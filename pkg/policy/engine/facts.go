@@ -1,17 +1,21 @@
 package engine
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+
 	"github.com/open-policy-agent/opa/v1/ast"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
 
-	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/policy"
 )
 
-// facts builds the input of rules out of terms that are made once: a pod is translated when it is
-// first asked about at a version, and shared by all rules afterwards. Terms are not
-// modified once they are built, so evaluations may read them at the same time.
+// facts translates pods into terms, each of them once: a pod is translated when it is first asked
+// about at a version, and shared by all rules afterwards. Terms are not modified once they are
+// built, so evaluations may read them at the same time.
 type facts struct {
 	words words
 
@@ -23,14 +27,18 @@ type facts struct {
 type podKey struct {
 	uid     types.UID
 	version string
+	whole   bool
 }
 
 // words are the keys of the input, as terms.
 type words struct {
-	stage, counts, requests               *ast.Term
-	selected, desired, available          *ast.Term
-	reserved, pod, operation, id, kind    *ast.Term
-	name, namespace, uid, labels, skipped *ast.Term
+	stage, counts, requests, rule, parameters *ast.Term
+	selected, desired, available, reserved    *ast.Term
+	pod, pods, operation, id, kind, since     *ast.Term
+	name, namespace, uid, labels, skipped     *ast.Term
+	annotations, owner, ownerKind, node       *ast.Term
+	created, ready, availableSince, permitted *ast.Term
+	now, permits, at                          *ast.Term
 }
 
 func newFacts(pods int) *facts {
@@ -38,84 +46,206 @@ func newFacts(pods int) *facts {
 		pods: lru.New(pods),
 		words: words{
 			stage: ast.StringTerm("stage"), counts: ast.StringTerm("counts"), requests: ast.StringTerm("requests"),
+			rule: ast.StringTerm("rule"), parameters: ast.StringTerm("parameters"),
 			selected: ast.StringTerm("selected"), desired: ast.StringTerm("desired"),
 			available: ast.StringTerm("available"), reserved: ast.StringTerm("reserved"),
-			pod: ast.StringTerm("pod"), operation: ast.StringTerm("operation"),
-			id: ast.StringTerm("id"), kind: ast.StringTerm("type"),
+			pod: ast.StringTerm("pod"), pods: ast.StringTerm("pods"), operation: ast.StringTerm("operation"),
+			id: ast.StringTerm("id"), kind: ast.StringTerm("type"), since: ast.StringTerm("since"),
 			name: ast.StringTerm("name"), namespace: ast.StringTerm("namespace"), uid: ast.StringTerm("uid"),
 			labels: ast.StringTerm("labels"), skipped: ast.StringTerm("skip_rules"),
+			annotations: ast.StringTerm("annotations"), owner: ast.StringTerm("owner"),
+			ownerKind: ast.StringTerm("kind"), node: ast.StringTerm("node"),
+			created: ast.StringTerm("created"), ready: ast.StringTerm("ready"),
+			availableSince: ast.StringTerm("available_since"), permitted: ast.StringTerm("permitted"),
+			now: ast.StringTerm("now"), permits: ast.StringTerm("permits"), at: ast.StringTerm("at"),
 		},
 	}
 }
 
-// key is one request: as policy spells it, and as the input does.
-type key struct {
-	name string
-	term *ast.Term
-}
-
-// input is the document that a rule sees, and the keys of its requests in the given order.
-// No two requests may have the same key: OPA would build an object that has it twice.
-func (f *facts) input(
-	stage appsv1alpha1.TransitionStage, counts policy.Counts, requests []policy.Request,
-) ([]key, ast.Value) {
-	keys := make([]key, 0, len(requests))
-	entries := make([][2]*ast.Term, 0, len(requests))
-	for _, request := range requests {
-		name := request.Key()
-		term := ast.StringTerm(name)
-		keys = append(keys, key{name: name, term: term})
-		entries = append(entries, [2]*ast.Term{term, ast.ObjectTerm(
-			[2]*ast.Term{f.words.pod, f.pod(request.Pod)},
-			[2]*ast.Term{f.words.operation, ast.ObjectTerm(
-				[2]*ast.Term{f.words.id, ast.StringTerm(request.ID)},
-				[2]*ast.Term{f.words.kind, ast.StringTerm(request.Type)},
-			)},
-		)})
+// pod is the document of a pod for built-in rules, or the whole one that user's modules read. It is
+// remembered by UID and version. Without both of them it cannot be told from another one and is
+// built each time.
+func (f *facts) pod(pod *policy.PodFact, whole bool) *ast.Term {
+	build := f.short
+	if whole {
+		build = f.whole
 	}
-	return keys, ast.NewObject(
-		[2]*ast.Term{f.words.stage, ast.StringTerm(string(stage))},
-		[2]*ast.Term{f.words.counts, ast.ObjectTerm(
-			[2]*ast.Term{f.words.selected, ast.InternedTerm(counts.Selected)},
-			[2]*ast.Term{f.words.desired, ast.InternedTerm(counts.Desired)},
-			[2]*ast.Term{f.words.available, ast.InternedTerm(counts.Available)},
-			[2]*ast.Term{f.words.reserved, ast.InternedTerm(counts.Reserved)},
-		)},
-		[2]*ast.Term{f.words.requests, ast.ObjectTerm(entries...)},
-	)
-}
-
-// pod is the document of a pod, remembered by UID and version. Without both of them it
-// cannot be told from another one and is built each time.
-func (f *facts) pod(pod *policy.PodFact) *ast.Term {
 	if pod.UID == "" || pod.Version == "" {
-		return f.build(pod)
+		return build(pod)
 	}
-	key := podKey{uid: pod.UID, version: pod.Version}
+	key := podKey{uid: pod.UID, version: pod.Version, whole: whole}
 	if known, ok := f.pods.Get(key); ok {
 		return known.(*ast.Term)
 	}
-	built := f.build(pod)
+	built := build(pod)
 	f.pods.Add(key, built)
 	return built
 }
 
-// build fills every field, so that a rule never takes "none" for "not known".
-func (f *facts) build(pod *policy.PodFact) *ast.Term {
-	labels := make([][2]*ast.Term, 0, len(pod.Labels))
-	for name, value := range pod.Labels {
-		labels = append(labels, [2]*ast.Term{ast.StringTerm(name), ast.StringTerm(value)})
-	}
-	skipped := make([]*ast.Term, 0, len(pod.SkipRules))
-	for _, rule := range pod.SkipRules {
-		skipped = append(skipped, ast.StringTerm(rule))
-	}
+// short is what the library reads. It fills every field, so that a rule never takes "none" for "not
+// known".
+func (f *facts) short(pod *policy.PodFact) *ast.Term {
 	return ast.ObjectTerm(
 		[2]*ast.Term{f.words.name, ast.StringTerm(pod.Name)},
 		[2]*ast.Term{f.words.namespace, ast.StringTerm(pod.Namespace)},
 		[2]*ast.Term{f.words.uid, ast.StringTerm(string(pod.UID))},
-		[2]*ast.Term{f.words.labels, ast.ObjectTerm(labels...)},
-		[2]*ast.Term{f.words.skipped, ast.ArrayTerm(skipped...)},
+		[2]*ast.Term{f.words.labels, stringsTerm(pod.Labels)},
+		[2]*ast.Term{f.words.skipped, listTerm(pod.SkipRules)},
 		[2]*ast.Term{f.words.available, ast.InternedTerm(pod.Available)},
+	)
+}
+
+// whole is every field of a pod in the schema of the input.
+func (f *facts) whole(pod *policy.PodFact) *ast.Term {
+	return f.described(pod, pod.Available, pod.AvailableSince, pod.Permitted)
+}
+
+// taken is a pod that is about to become unavailable, as a rule sees it.
+func (f *facts) taken(pod *policy.PodFact) *ast.Term {
+	return f.described(pod, false, time.Time{}, true)
+}
+
+func (f *facts) described(pod *policy.PodFact, available bool, since time.Time, permitted bool) *ast.Term {
+	return ast.ObjectTerm(
+		[2]*ast.Term{f.words.name, ast.StringTerm(pod.Name)},
+		[2]*ast.Term{f.words.namespace, ast.StringTerm(pod.Namespace)},
+		[2]*ast.Term{f.words.uid, ast.StringTerm(string(pod.UID))},
+		[2]*ast.Term{f.words.labels, stringsTerm(pod.Labels)},
+		[2]*ast.Term{f.words.annotations, stringsTerm(pod.Annotations)},
+		[2]*ast.Term{f.words.owner, ast.ObjectTerm(
+			[2]*ast.Term{f.words.ownerKind, ast.StringTerm(pod.Owner.Kind)},
+			[2]*ast.Term{f.words.name, ast.StringTerm(pod.Owner.Name)},
+			[2]*ast.Term{f.words.uid, ast.StringTerm(string(pod.Owner.UID))},
+		)},
+		[2]*ast.Term{f.words.node, ast.StringTerm(pod.Node)},
+		[2]*ast.Term{f.words.created, timeTerm(pod.Created)},
+		[2]*ast.Term{f.words.ready, ast.InternedTerm(pod.Ready)},
+		[2]*ast.Term{f.words.available, ast.InternedTerm(available)},
+		[2]*ast.Term{f.words.availableSince, timeTerm(since)},
+		[2]*ast.Term{f.words.permitted, ast.InternedTerm(permitted)},
+		[2]*ast.Term{f.words.skipped, listTerm(pod.SkipRules)},
+	)
+}
+
+// stringsTerm is a map of strings; {} for nil.
+func stringsTerm(values map[string]string) *ast.Term {
+	entries := make([][2]*ast.Term, 0, len(values))
+	for name, value := range values {
+		entries = append(entries, [2]*ast.Term{ast.StringTerm(name), ast.StringTerm(value)})
+	}
+	return ast.ObjectTerm(entries...)
+}
+
+func listTerm(values []string) *ast.Term {
+	terms := make([]*ast.Term, 0, len(values))
+	for _, value := range values {
+		terms = append(terms, ast.StringTerm(value))
+	}
+	return ast.ArrayTerm(terms...)
+}
+
+// timeTerm is Unix nanoseconds; 0 for the zero time.
+func timeTerm(at time.Time) *ast.Term {
+	if at.IsZero() {
+		return ast.InternedTerm(0)
+	}
+	return ast.NumberTerm(json.Number(fmt.Sprint(at.UnixNano())))
+}
+
+// objectOf reads a JSON object; none is an empty one.
+func objectOf(document json.RawMessage) (*ast.Term, error) {
+	if len(document) == 0 {
+		return ast.ObjectTerm(), nil
+	}
+	value, err := ast.ValueFromReader(bytes.NewReader(document))
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := value.(ast.Object); !ok {
+		return nil, fmt.Errorf("it is of type %s, not an object", ast.ValueName(value))
+	}
+	return ast.NewTerm(value), nil
+}
+
+// around are the surroundings of all requests of one round, as terms.
+type around struct {
+	now, namespace, counts, permits *ast.Term
+
+	pods []podTerm
+}
+
+type podTerm struct {
+	uid  types.UID
+	term *ast.Term
+}
+
+// around translates those of the surroundings that a rule needs. The others are there, and empty.
+func (f *facts) around(from policy.Surroundings, needs Needs) around {
+	made := around{now: ast.InternedTerm(0), counts: f.counts(policy.Counts{}), permits: ast.ArrayTerm()}
+	if needs.Now {
+		made.now = timeTerm(from.Now)
+	}
+	labels := map[string]string{}
+	if needs.Namespace {
+		labels = from.Namespace.Labels
+	}
+	made.namespace = ast.ObjectTerm(
+		[2]*ast.Term{f.words.name, ast.StringTerm(from.Namespace.Name)},
+		[2]*ast.Term{f.words.labels, stringsTerm(labels)},
+	)
+	if needs.Counts {
+		made.counts = f.counts(from.Counts)
+	}
+	if needs.Permits {
+		made.permits = f.permits(from.Permits)
+	}
+	if needs.Pods {
+		made.pods = make([]podTerm, 0, len(from.Pods))
+		for _, pod := range from.Pods {
+			term := (*ast.Term)(nil)
+			if from.Taken[pod.UID] {
+				term = f.taken(pod)
+			} else {
+				term = f.pod(pod, true)
+			}
+			made.pods = append(made.pods, podTerm{uid: pod.UID, term: term})
+		}
+	}
+	return made
+}
+
+// others are the pods but one.
+func (a around) others(uid types.UID) *ast.Term {
+	terms := make([]*ast.Term, 0, len(a.pods))
+	for _, pod := range a.pods {
+		if pod.uid != uid {
+			terms = append(terms, pod.term)
+		}
+	}
+	return ast.ArrayTerm(terms...)
+}
+
+// maxPermits bounds input.permits, as the schema says.
+const maxPermits = 100
+
+// permits are the last ones, oldest first.
+func (f *facts) permits(from []policy.Permit) *ast.Term {
+	from = from[max(0, len(from)-maxPermits):]
+	terms := make([]*ast.Term, 0, len(from))
+	for _, permit := range from {
+		terms = append(terms, ast.ObjectTerm(
+			[2]*ast.Term{f.words.pod, ast.StringTerm(permit.Pod)},
+			[2]*ast.Term{f.words.at, timeTerm(permit.At)},
+		))
+	}
+	return ast.ArrayTerm(terms...)
+}
+
+func (f *facts) counts(counts policy.Counts) *ast.Term {
+	return ast.ObjectTerm(
+		[2]*ast.Term{f.words.selected, ast.InternedTerm(counts.Selected)},
+		[2]*ast.Term{f.words.desired, ast.InternedTerm(counts.Desired)},
+		[2]*ast.Term{f.words.available, ast.InternedTerm(counts.Available)},
+		[2]*ast.Term{f.words.reserved, ast.InternedTerm(counts.Reserved)},
 	)
 }

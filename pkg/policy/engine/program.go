@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -9,16 +10,14 @@ import (
 	"time"
 
 	"github.com/open-policy-agent/opa/v1/ast"
-	"github.com/open-policy-agent/opa/v1/rego"
-	"github.com/open-policy-agent/opa/v1/topdown"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/policy"
 )
 
-// batch is how many requests go into one evaluation of Rego. It bounds the memory of an evaluation,
-// and makes the timeout one of work done: the first look at 10,000 waiting pods is not an error.
-// Dividing is sound since no rule sees more than one request at a time.
+// batch is how many requests go into one evaluation of a built-in rule. It bounds the memory of an
+// evaluation, and makes the timeout one of work done: the first look at 10,000 waiting pods is not
+// an error. Dividing is sound since no rule sees more than one request at a time.
 const batch = 256
 
 // Program is one rule, ready to be asked. It is safe for concurrent use.
@@ -28,12 +27,14 @@ type Program struct {
 	stage       appsv1alpha1.TransitionStage
 	enforcement appsv1alpha1.Enforcement
 
-	// source is a hash of what was compiled.
-	source string
+	// custom: a module of the user decides, and is asked about one request at a time.
+	custom bool
 
-	query   rego.PreparedEvalQuery
-	facts   *facts
-	timeout time.Duration
+	// rule is the literal of the rule; parameters are those of a custom one.
+	rule, parameters *ast.Term
+
+	shape  *shape
+	engine *Engine
 }
 
 // ID of the rule.
@@ -48,33 +49,43 @@ func (p *Program) Stage() appsv1alpha1.TransitionStage { return p.stage }
 // Enforcement of the rule.
 func (p *Program) Enforcement() appsv1alpha1.Enforcement { return p.enforcement }
 
+// Needs says which surroundings the rule reads. Evaluate may be given less of the others.
+func (p *Program) Needs() Needs { return p.shape.needs }
+
+// Source names what was compiled: a hash, in hex. An edit that makes another module, or another
+// schema of its parameters, makes another name; other parameters do not.
+func (p *Program) Source() string { return p.shape.source }
+
 // NeedsCounts says whether the result depends on the counts at all. Of a rule that does not, the
 // room is nil and any counts will do.
-func (p *Program) NeedsCounts() bool { return p.kind == policy.KindAvailablePolicy }
+func (p *Program) NeedsCounts() bool { return p.shape.needs.Counts }
 
-// Needs says which surroundings the rule reads. Evaluate may be given less of the others.
-func (p *Program) Needs() Needs { return Needs{Counts: p.NeedsCounts()} }
-
-// Source names what was compiled: a hash, in hex. An edit that makes another module makes another
-// name.
-func (p *Program) Source() string { return p.source }
-
-// VerdictsNeedCounts says whether the verdicts, and not just the room, depend on the counts. That
-// is so only for an availablePolicy that is not enforced: its Would says whether there was room.
+// VerdictsNeedCounts says whether the verdicts, and not just the room, depend on the counts. Of the
+// built-in kinds that is so only for an availablePolicy that is not enforced: its Would says whether
+// there was room.
 //
-// All other verdicts of a program depend on the pod and the operation alone. A caller may remember
-// them by (program, pod UID, pod version, operation id, operation type) and ask only about
-// the requests that it has no verdict for; the room of an availablePolicy it gets by asking about
-// none.
+// Verdicts of a program that reads no surroundings (Needs) depend on the pod and the operation
+// alone. A caller may remember them by (program, pod UID, pod version, operation id, operation type,
+// generation) and ask only about the requests that it has no verdict for; the room of an
+// availablePolicy it gets by asking about none. Not to be remembered are the codes Timeout,
+// EvaluationFailed and NotReached: nothing need change for the next answer to be another one.
 func (p *Program) VerdictsNeedCounts() bool {
-	return p.NeedsCounts() && p.enforcement != appsv1alpha1.EnforcementEnforce
+	return p.NeedsCounts() && (p.custom || p.enforcement != appsv1alpha1.EnforcementEnforce)
 }
+
+// hasRoom: the rule hands out slots.
+func (p *Program) hasRoom() bool { return p.kind == policy.KindAvailablePolicy }
 
 // Evaluate asks the rule about the requests, which all wait in stage. The result has a verdict for
 // each of them, whatever their order and number. No requests is a question for the room alone.
 //
-// An error withholds all of the requests: the context's own error when ctx or the engine's timeout
-// ended the evaluation, ErrUndefined, a *PanicError, or an error of Rego.
+// A user's module is asked about one request at a time, in the given order. What goes wrong with one
+// of them is its verdict: policy.CodeTimeout when the module was not done after
+// Options.CustomTimeout, policy.CodeEvaluationFailed with the error, and policy.CodeNotReached when
+// ctx or Options.RoundBudget ended before it was asked.
+//
+// Of a built-in rule an error withholds all of the requests: the context's own error when ctx or the
+// engine's timeout ended the evaluation, ErrUndefined, a *PanicError, or an error of Rego.
 func (p *Program) Evaluate(
 	ctx context.Context, stage appsv1alpha1.TransitionStage, around policy.Surroundings, requests []policy.Request,
 ) (result policy.Result, err error) {
@@ -86,15 +97,18 @@ func (p *Program) Evaluate(
 			err = fmt.Errorf("evaluating rule %q: %w", p.id, err)
 		}
 	}()
-	if len(requests) == 0 && !p.NeedsCounts() {
+	if len(requests) == 0 && !p.hasRoom() {
 		return policy.Result{Verdicts: map[string]policy.Verdict{}}, nil
 	}
 	if err := p.check(stage, requests); err != nil {
 		return policy.Result{}, err
 	}
+	if p.custom {
+		return p.evaluateEach(ctx, around, requests), nil
+	}
 	result.Verdicts = make(map[string]policy.Verdict, len(requests))
 	for start := 0; start == 0 || start < len(requests); start += batch {
-		answered, err := p.evaluate(ctx, stage, around.Counts, requests[start:min(start+batch, len(requests))])
+		answered, err := p.evaluateBatch(ctx, around.Counts, requests[start:min(start+batch, len(requests))])
 		if err != nil {
 			return policy.Result{}, err
 		}
@@ -104,16 +118,29 @@ func (p *Program) Evaluate(
 	return result, nil
 }
 
-// evaluate asks about one batch.
-func (p *Program) evaluate(
-	ctx context.Context, stage appsv1alpha1.TransitionStage, counts policy.Counts, requests []policy.Request,
-) (policy.Result, error) {
-	keys, input := p.facts.input(stage, counts, requests)
-	decision, err := p.decide(ctx, input)
+// evaluateBatch asks about one batch.
+func (p *Program) evaluateBatch(ctx context.Context, counts policy.Counts, requests []policy.Request) (policy.Result, error) {
+	keys, input := p.engine.facts.batchInput(p.rule, p.stage, counts, requests)
+	term, err := p.decide(ctx, input)
 	if err != nil {
 		return policy.Result{}, err
 	}
-	return decode(decision, keys, p.NeedsCounts())
+	return decode(term, keys, p.hasRoom())
+}
+
+// decide evaluates a built-in rule, in this goroutine.
+func (p *Program) decide(ctx context.Context, input ast.Value) (*ast.Term, error) {
+	ctx, stop := context.WithTimeout(ctx, p.engine.options.Timeout)
+	defer stop()
+	began := time.Now()
+	term, err := p.shape.decide(ctx, input)
+	p.observe(input, began, err, func() (json.RawMessage, error) {
+		if err != nil {
+			return nil, err
+		}
+		return canonical(term.Value, unbounded)
+	})
+	return term, err
 }
 
 // check refuses questions that the rule was not made for.
@@ -137,47 +164,4 @@ func (p *Program) check(stage appsv1alpha1.TransitionStage, requests []policy.Re
 		asked[key] = true
 	}
 	return nil
-}
-
-// decide evaluates the query.
-func (p *Program) decide(ctx context.Context, input ast.Value) (*ast.Term, error) {
-	ctx, stop := context.WithTimeout(ctx, p.timeout)
-	defer stop()
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
-	// With a Cancel of our own OPA needs no goroutine to watch the context.
-	cancel := topdown.NewCancel()
-	defer context.AfterFunc(ctx, cancel.Cancel)()
-
-	results, err := p.query.Eval(ctx,
-		rego.EvalParsedInput(input),
-		rego.EvalExternalCancel(cancel),
-		// No allowed builtin reads the clock or a random number. Should one ever slip in, it must
-		// not make two evaluations of the same facts differ.
-		rego.EvalTime(time.Unix(0, 0)),
-		rego.EvalSeed(zeros{}),
-	)
-	if topdown.IsCancel(err) && ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
-	if err != nil {
-		return nil, err
-	}
-	if len(results) != 1 || len(results[0].Expressions) != 1 {
-		return nil, ErrUndefined
-	}
-	term, ok := results[0].Expressions[0].Value.(*ast.Term)
-	if !ok {
-		return nil, ErrUndefined
-	}
-	return term, nil
-}
-
-// zeros reads as zero bytes without end.
-type zeros struct{}
-
-func (zeros) Read(buffer []byte) (int, error) {
-	clear(buffer)
-	return len(buffer), nil
 }

@@ -158,7 +158,7 @@ func TestEvaluateRefusesQuestions(t *testing.T) {
 // handmade is a module as no compiler of ours would write it.
 func handmade(t *testing.T, kind policy.Kind, options engine.Options, decision string) *engine.Program {
 	t.Helper()
-	program, err := newEngine(t, options).Prepare(t.Context(), compile.Module{
+	program, err := newEngine(t, options).PrepareSource(t.Context(), compile.Module{
 		Kind:   kind,
 		Stage:  appsv1alpha1.StagePreCheck,
 		Source: "package podops.compiled.handmade\n\nkeys := object.keys(input.requests)\n\n" + decision + "\n",

@@ -52,6 +52,17 @@ func TestEvaluateEqualsReference(t *testing.T) {
 		if diff := cmp.Diff(want, evaluate(shuffled)); diff != "" {
 			t.Fatalf("the order of requests matters (-in order +shuffled):\n%s", diff)
 		}
+		standing, err := engine.PrepareSource(t.Context(), module)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asItStands, err := standing.Evaluate(t.Context(), program.Stage(), policy.Surroundings{Counts: counts}, requests)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, asItStands); diff != "" {
+			t.Fatalf("the readable source says something else (-shared +source):\n%s\n%s", diff, module.Source)
+		}
 		for _, request := range requests {
 			alone := evaluate([]policy.Request{request})
 			if diff := cmp.Diff(want.Verdicts[request.Key()], alone.Verdicts[request.Key()]); diff != "" {

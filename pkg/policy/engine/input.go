@@ -1,0 +1,61 @@
+package engine
+
+import (
+	"github.com/open-policy-agent/opa/v1/ast"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/policy"
+)
+
+// key is one request: as policy spells it, and as the input does.
+type key struct {
+	name string
+	term *ast.Term
+}
+
+// batchInput is the document that a built-in rule sees, and the keys of its requests in the given
+// order. No two requests may have the same key: OPA would build an object that has it twice.
+func (f *facts) batchInput(
+	rule *ast.Term, stage appsv1alpha1.TransitionStage, counts policy.Counts, requests []policy.Request,
+) ([]key, ast.Value) {
+	keys := make([]key, 0, len(requests))
+	entries := make([][2]*ast.Term, 0, len(requests))
+	for _, request := range requests {
+		name := request.Key()
+		term := ast.StringTerm(name)
+		keys = append(keys, key{name: name, term: term})
+		entries = append(entries, [2]*ast.Term{term, ast.ObjectTerm(
+			[2]*ast.Term{f.words.pod, f.pod(request.Pod, false)},
+			[2]*ast.Term{f.words.operation, ast.ObjectTerm(
+				[2]*ast.Term{f.words.id, ast.StringTerm(request.ID)},
+				[2]*ast.Term{f.words.kind, ast.StringTerm(request.Type)},
+			)},
+		)})
+	}
+	return keys, ast.NewObject(
+		[2]*ast.Term{f.words.stage, ast.StringTerm(string(stage))},
+		[2]*ast.Term{f.words.counts, f.counts(counts)},
+		[2]*ast.Term{f.words.requests, ast.ObjectTerm(entries...)},
+		[2]*ast.Term{f.words.rule, rule},
+	)
+}
+
+// customInput is the document that a user's module sees: every field of policies/schema/input.json.
+func (f *facts) customInput(rule, parameters *ast.Term, around around, request policy.Request) ast.Value {
+	return ast.NewObject(
+		[2]*ast.Term{f.words.stage, ast.StringTerm(string(request.Stage))},
+		[2]*ast.Term{f.words.now, around.now},
+		[2]*ast.Term{f.words.operation, ast.ObjectTerm(
+			[2]*ast.Term{f.words.id, ast.StringTerm(request.ID)},
+			[2]*ast.Term{f.words.kind, ast.StringTerm(request.Type)},
+			[2]*ast.Term{f.words.since, timeTerm(request.Since)},
+		)},
+		[2]*ast.Term{f.words.parameters, parameters},
+		[2]*ast.Term{f.words.pod, f.pod(request.Pod, true)},
+		[2]*ast.Term{f.words.pods, around.others(request.Pod.UID)},
+		[2]*ast.Term{f.words.namespace, around.namespace},
+		[2]*ast.Term{f.words.counts, around.counts},
+		[2]*ast.Term{f.words.permits, around.permits},
+		[2]*ast.Term{f.words.rule, rule},
+	)
+}
