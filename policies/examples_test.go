@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/policy/engine"
 	"github.com/podops-dev/podops/pkg/policy/parameters"
 )
 
@@ -40,9 +41,13 @@ func TestManifestsHoldTheModules(t *testing.T) {
 	}
 }
 
-// What a user does with a manifest: the policy is accepted, and the rule that refers to it gives
-// parameters that fit.
+// What a user does with a manifest: the policy is accepted, with the types of its parameters, and
+// the rule that refers to it gives parameters that fit.
 func TestManifestsAreAccepted(t *testing.T) {
+	subject, err := engine.New(engine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, example := range examples(t) {
 		t.Run(example.name, func(t *testing.T) {
 			shared, rules := example.manifest(t)
@@ -52,6 +57,13 @@ func TestManifestsAreAccepted(t *testing.T) {
 			schema, errs := parameters.Parse(shared.Spec.Parameters, field.NewPath("spec", "parameters"))
 			if len(errs) > 0 {
 				t.Fatal(errs)
+			}
+			types, err := schema.JSONSchema()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := subject.Inspect(t.Context(), shared.Spec.Module, types); err != nil {
+				t.Errorf("the module is refused: %v", err)
 			}
 			for _, rule := range rules.Spec.Rules {
 				if rule.Rego == nil || rule.Rego.PolicyRef == nil || rule.Rego.PolicyRef.Name != shared.Name {
