@@ -81,7 +81,7 @@ func reserved(pod string) appsv1alpha1.ReservedPod {
 // outcome is a plan in words.
 type outcome struct {
 	Granted []string            // "<pod>/<id>", in order
-	Refused []string            // "<pod>/<id> <object>/<rule>", in order
+	Refused []string            // "<pod>/<id> <object>/<rule> <code>", in order
 	Reserve map[string][]string // pods by object
 	Records map[string][]string // objects by pod
 	Touch   []types.UID
@@ -93,7 +93,8 @@ func outcomeOf(plan permit.Plan) outcome {
 		got.Granted = append(got.Granted, request.Pod.Name+"/"+request.ID)
 	}
 	for _, refusal := range plan.Refused {
-		got.Refused = append(got.Refused, fmt.Sprintf("%s/%s %s", refusal.Request.Pod.Name, refusal.Request.ID, refusal.Rule))
+		got.Refused = append(got.Refused, fmt.Sprintf("%s/%s %s %s",
+			refusal.Request.Pod.Name, refusal.Request.ID, refusal.Rule, refusal.Verdict.Code))
 	}
 	for object, list := range plan.Reserve {
 		if got.Reserve == nil {
@@ -130,7 +131,7 @@ func TestNext(t *testing.T) {
 				under(asks("p", 3), "web/max"), under(asks("q", 1), "web/max"), under(asks("r", 2), "web/max"),
 			},
 			want: outcome{
-				Granted: []string{"q/a", "r/a"}, Refused: []string{"p/a web/max"},
+				Granted: []string{"q/a", "r/a"}, Refused: []string{"p/a web/max NoRoom"},
 				Reserve: map[string][]string{"web": {"q", "r"}},
 				Records: map[string][]string{"q": {"web"}, "r": {"web"}},
 			},
@@ -139,7 +140,7 @@ func TestNext(t *testing.T) {
 			budgets:    []permit.Budget{budget("web", 1)},
 			candidates: []permit.Candidate{under(asks("q", 0), "web/max"), under(asks("p", 0), "web/max")},
 			want: outcome{
-				Granted: []string{"p/a"}, Refused: []string{"q/a web/max"},
+				Granted: []string{"p/a"}, Refused: []string{"q/a web/max NoRoom"},
 				Reserve: map[string][]string{"web": {"p"}}, Records: map[string][]string{"p": {"web"}},
 			},
 		},
@@ -155,7 +156,7 @@ func TestNext(t *testing.T) {
 				c.Request.Stage = appsv1alpha1.StagePostCheck
 				return c
 			}(), under(asksAs("p", "b", 1), "web/max")},
-			want: outcome{Granted: []string{"p/a"}, Refused: []string{"p/b web/max"}},
+			want: outcome{Granted: []string{"p/a"}, Refused: []string{"p/b web/max NoRoom"}},
 		},
 		"a pod under two objects needs a slot of both, and takes none if one is short": {
 			budgets: []permit.Budget{budget("db", 0), budget("web", 1)},
@@ -163,7 +164,7 @@ func TestNext(t *testing.T) {
 				under(asks("p", 0), "db/max", "web/max"), under(asks("q", 1), "web/max"),
 			},
 			want: outcome{
-				Granted: []string{"q/a"}, Refused: []string{"p/a db/max"},
+				Granted: []string{"q/a"}, Refused: []string{"p/a db/max NoRoom"},
 				Reserve: map[string][]string{"web": {"q"}}, Records: map[string][]string{"q": {"web"}},
 			},
 		},
@@ -173,7 +174,7 @@ func TestNext(t *testing.T) {
 				under(asks("p", 0), "db/max", "web/max"), under(asks("q", 1), "db/max", "web/max"),
 			},
 			want: outcome{
-				Granted: []string{"p/a"}, Refused: []string{"q/a db/max"},
+				Granted: []string{"p/a"}, Refused: []string{"q/a db/max NoRoom"},
 				Reserve: map[string][]string{"db": {"p"}, "web": {"p"}}, Records: map[string][]string{"p": {"db", "web"}},
 			},
 		},
@@ -183,7 +184,7 @@ func TestNext(t *testing.T) {
 			},
 			candidates: []permit.Candidate{under(asks("p", 0), "web/deletes"), under(asks("q", 1), "web/all")},
 			want: outcome{
-				Granted: []string{"p/a"}, Refused: []string{"q/a web/all"},
+				Granted: []string{"p/a"}, Refused: []string{"q/a web/all NoRoom"},
 				Reserve: map[string][]string{"web": {"p"}}, Records: map[string][]string{"p": {"web"}},
 			},
 		},
@@ -191,7 +192,7 @@ func TestNext(t *testing.T) {
 			budgets:    []permit.Budget{budget("web", 1)},
 			candidates: []permit.Candidate{selectedBy(asks("p", 0), "web"), under(asks("q", 1), "web/max")},
 			want: outcome{
-				Granted: []string{"p/a"}, Refused: []string{"q/a web/max"},
+				Granted: []string{"p/a"}, Refused: []string{"q/a web/max NoRoom"},
 				Reserve: map[string][]string{"web": {"p"}}, Records: map[string][]string{"p": {"web"}},
 			},
 		},
@@ -209,7 +210,7 @@ func TestNext(t *testing.T) {
 				under(asksAs("p", "a", 0), "web/upgrades"), under(asksAs("p", "b", 1), "web/deletes"),
 			},
 			want: outcome{
-				Granted: []string{"p/b"}, Refused: []string{"p/a web/upgrades"},
+				Granted: []string{"p/b"}, Refused: []string{"p/a web/upgrades NoRoom"},
 				Reserve: map[string][]string{"web": {"p"}}, Records: map[string][]string{"p": {"web"}},
 			},
 		},
@@ -219,7 +220,7 @@ func TestNext(t *testing.T) {
 				under(asks("p", 0), "db/max", "web/max"), under(asks("q", 9), "db/max", "web/max"),
 			},
 			want: outcome{
-				Granted: []string{"q/a"}, Refused: []string{"p/a web/max"},
+				Granted: []string{"q/a"}, Refused: []string{"p/a web/max NoRoom"},
 				Reserve: map[string][]string{"web": {"q"}}, Records: map[string][]string{"q": {"db", "web"}},
 			},
 		},
@@ -239,7 +240,7 @@ func TestNext(t *testing.T) {
 		"a reserved pod that is refused by another object is touched": {
 			budgets:    []permit.Budget{budget("db", 1, "p"), budget("web", 0)},
 			candidates: []permit.Candidate{under(asks("p", 0), "db/max", "web/max")},
-			want:       outcome{Refused: []string{"p/a web/max"}, Touch: []types.UID{"p"}},
+			want:       outcome{Refused: []string{"p/a web/max NoRoom"}, Touch: []types.UID{"p"}},
 		},
 		"reserved pods that are no candidates are touched, once and in order": {
 			budgets: []permit.Budget{budget("db", 1, "q", "p"), budget("web", 1, "q")},
@@ -248,7 +249,7 @@ func TestNext(t *testing.T) {
 		"a rule that nobody knows has no slot": {
 			budgets:    []permit.Budget{budget("web", 1)},
 			candidates: []permit.Candidate{under(asks("p", 0), "other/max"), under(asks("q", 0), "web/other")},
-			want:       outcome{Refused: []string{"p/a other/max", "q/a web/other"}},
+			want:       outcome{Refused: []string{"p/a other/max NoRoom", "q/a web/other NoRoom"}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -278,7 +279,7 @@ func TestNextWithAFullRecord(t *testing.T) {
 	if got, want := len(plan.Grants), appsv1alpha1.MaxStatusReserved+1; got != want {
 		t.Errorf("%d permits, want %d: all live ones, p, and r, which needs none", got, want)
 	}
-	if diff := cmp.Diff([]string{"q/a web/"}, outcomeOf(plan).Refused); diff != "" {
+	if diff := cmp.Diff([]string{"q/a web/ NoRoom"}, outcomeOf(plan).Refused); diff != "" {
 		t.Errorf("refusals differ (-want +got):\n%s", diff)
 	}
 	if len(plan.Touch) != 0 {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
@@ -29,16 +30,21 @@ func drawSituation(t *rapid.T) situation {
 		for _, rule := range []string{"r", "s"}[:rapid.IntRange(1, 2).Draw(t, "rules")] {
 			b.Slots[rule] = rapid.IntRange(0, 3).Draw(t, "slots")
 		}
+		b.Judged, b.KeepsRecent = rapid.Bool().Draw(t, "judged"), rapid.Bool().Draw(t, "keeps recent")
+		if b.KeepsRecent {
+			b.Recent = []policy.Permit{at("gone", 0), at("a0", rapid.IntRange(1, 20).Draw(t, "recent"))}
+		}
 		s.budgets = append(s.budgets, b)
 	}
 	for i := range rapid.IntRange(0, 6).Draw(t, "pods") {
-		name := fmt.Sprintf("p%d", i)
+		name := fmt.Sprintf("%c%d", "ab"[i%2], i) // of shard a or b
 		available := rapid.IntRange(0, 3).Draw(t, "available") > 0
 		selecting := rapid.SliceOfNDistinct(rapid.SampledFrom(objects), 0, len(objects), rapid.ID[string]).Draw(t, "selecting")
 		slices.Sort(selecting)
 		for _, object := range selecting {
-			if available && rapid.IntRange(0, 3).Draw(t, "live") == 0 {
-				s.budgets[slices.Index(objects, object)].Live[types.UID(name)] = reserved(name)
+			b := s.budgets[slices.Index(objects, object)]
+			if (available || b.Judged) && rapid.IntRange(0, 3).Draw(t, "live") == 0 {
+				b.Live[types.UID(name)] = reserved(name)
 			}
 		}
 		for _, id := range []string{"x", "y"}[:rapid.IntRange(0, 2).Draw(t, "ids")] {
@@ -47,7 +53,13 @@ func drawSituation(t *rapid.T) situation {
 			if !available {
 				c = unavailable(c)
 			}
+			if rapid.IntRange(0, 5).Draw(t, "post check") == 0 {
+				c = inPostCheck(c)
+			}
 			for _, object := range selecting {
+				if s.budgets[slices.Index(objects, object)].Judged {
+					c.Judges = append(c.Judges, ruleID(object, "other"))
+				}
 				for _, rule := range slices.Sorted(maps.Keys(s.budgets[slices.Index(objects, object)].Slots)) {
 					if rapid.Bool().Draw(t, "needs") {
 						c.Needs = append(c.Needs, ruleID(object, rule))
@@ -63,13 +75,13 @@ func drawSituation(t *rapid.T) situation {
 func (s situation) clone() situation {
 	copied := situation{}
 	for _, b := range s.budgets {
-		b.Slots, b.Live = maps.Clone(b.Slots), maps.Clone(b.Live)
+		b.Slots, b.Live, b.Recent = maps.Clone(b.Slots), maps.Clone(b.Live), slices.Clone(b.Recent)
 		copied.budgets = append(copied.budgets, b)
 	}
 	for _, c := range s.candidates {
 		fact := *c.Request.Pod
 		c.Request.Pod = &fact
-		c.Needs, c.Budgets = slices.Clone(c.Needs), slices.Clone(c.Budgets)
+		c.Needs, c.Budgets, c.Judges = slices.Clone(c.Needs), slices.Clone(c.Budgets), slices.Clone(c.Judges)
 		copied.candidates = append(copied.candidates, c)
 	}
 	return copied
@@ -81,13 +93,13 @@ func TestNextIsAFunctionOfItsArguments(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSituation(t)
 		before := s.clone()
-		plan := permit.Next(s.budgets, s.candidates, nil, epoch)
+		plan := permit.Next(s.budgets, s.candidates, onePerShard, epoch.Add(25*time.Second))
 		if diff := cmp.Diff(before.budgets, s.budgets) + cmp.Diff(before.candidates, s.candidates); diff != "" {
 			t.Fatalf("Next modified its arguments:\n%s", diff)
 		}
 		budgets := rapid.Permutation(s.budgets).Draw(t, "budgets")
 		candidates := rapid.Permutation(s.candidates).Draw(t, "candidates")
-		if diff := cmp.Diff(plan, permit.Next(budgets, candidates, nil, epoch)); diff != "" {
+		if diff := cmp.Diff(plan, permit.Next(budgets, candidates, onePerShard, epoch.Add(25*time.Second))); diff != "" {
 			t.Fatalf("Next depends on an order:\n%s", diff)
 		}
 	})
@@ -97,10 +109,12 @@ func TestNextIsAFunctionOfItsArguments(t *testing.T) {
 func TestNextHandsOutNoMoreThanThereIs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSituation(t)
-		plan := permit.Next(s.budgets, s.candidates, nil, epoch)
+		plan := permit.Next(s.budgets, s.candidates, onePerShard, epoch.Add(25*time.Second))
 		granted := map[types.UID]bool{}
 		for _, request := range plan.Grants {
-			granted[request.Pod.UID] = true
+			if request.Stage == appsv1alpha1.StagePreCheck {
+				granted[request.Pod.UID] = true
+			}
 		}
 		if len(plan.Grants)+len(plan.Refused) != len(s.candidates) {
 			t.Fatalf("%d permits and %d refusals for %d requests", len(plan.Grants), len(plan.Refused), len(s.candidates))
@@ -112,11 +126,12 @@ func TestNextHandsOutNoMoreThanThereIs(t *testing.T) {
 			}
 		}
 		checkRefusals(t, s, plan, granted)
+		checkShards(t, s, granted)
 	})
 }
 
-// checkReservations: every available pod that is granted, and that the object selects,
-// is in its record; whatever is live stays in it; whatever else is live is touched.
+// checkReservations: every pod that is granted, and that the object selects, is in its
+// record if it is available, or the object judges; whatever is live stays in it; whatever else is live is touched.
 func checkReservations(t *rapid.T, s situation, b permit.Budget, plan permit.Plan, granted map[types.UID]bool) {
 	want := map[types.UID]bool{}
 	for uid := range b.Live {
@@ -126,7 +141,7 @@ func checkReservations(t *rapid.T, s situation, b permit.Budget, plan permit.Pla
 		}
 	}
 	for _, c := range s.candidates {
-		if c.Request.Pod.Available && granted[c.Request.Pod.UID] && slices.Contains(c.Budgets, b.Object) {
+		if (c.Request.Pod.Available || b.Judged) && granted[c.Request.Pod.UID] && slices.Contains(c.Budgets, b.Object) {
 			want[c.Request.Pod.UID] = true
 			if !slices.Contains(plan.NeedsRecords[c.Request.Pod.UID], b.Object) {
 				t.Fatalf("%s may be stamped without the record of %s", c.Request.Pod.Name, b.Object)
@@ -153,6 +168,7 @@ func checkSlots(t *rapid.T, s situation, b permit.Budget, rule policy.RuleID, sl
 	took := map[types.UID]bool{}
 	for uid, requests := range byUID(s.candidates) {
 		_, live := b.Live[uid]
+		requests = slices.DeleteFunc(requests, func(c permit.Candidate) bool { return c.Request.Stage == appsv1alpha1.StagePostCheck })
 		all := !slices.ContainsFunc(requests, func(c permit.Candidate) bool { return !slices.Contains(c.Needs, rule) })
 		if granted[uid] && requests[0].Request.Pod.Available && all && !live {
 			took[uid] = true
@@ -171,13 +187,20 @@ func byUID(candidates []permit.Candidate) map[types.UID][]permit.Candidate {
 	return pods
 }
 
-// checkRefusals: no pod is refused that is unavailable, and for each that is, the slots
-// of the rule that is blamed have gone to others.
+// checkRefusals: no pod is refused a slot that is unavailable, and for each that is, the
+// slots of the rule that is blamed have gone to others. Whoever is refused by a judge has
+// another pod of its shard before it.
 func checkRefusals(t *rapid.T, s situation, plan permit.Plan, granted map[types.UID]bool) {
 	for _, refusal := range plan.Refused {
 		pod := refusal.Request.Pod
-		if !pod.Available {
-			t.Fatalf("%s is unavailable and is refused", pod.Name)
+		if refusal.Verdict.Code == policy.CodeDenied {
+			if !slices.ContainsFunc(takenPods(s, granted), func(uid types.UID) bool { return uid != pod.UID && shardOf(uid) == shardOf(pod.UID) }) {
+				t.Fatalf("%s is refused by %s, and no other pod of its shard is taken", pod.Name, refusal.Rule)
+			}
+			continue
+		}
+		if !pod.Available || refusal.Request.Stage == appsv1alpha1.StagePostCheck {
+			t.Fatalf("%s needs no slot and is refused one", pod.Name)
 		}
 		i := slices.IndexFunc(s.budgets, func(b permit.Budget) bool { return b.Object == refusal.Rule.Object.Name })
 		taken := 0
@@ -189,6 +212,35 @@ func checkRefusals(t *rapid.T, s situation, plan permit.Plan, granted map[types.
 		}
 		if slots := s.budgets[i].Slots[refusal.Rule.Rule]; taken < slots {
 			t.Fatalf("%s is refused by %s, which has given %d of %d slots", pod.Name, refusal.Rule, taken, slots)
+		}
+	}
+}
+
+// takenPods are granted or hold a live reservation.
+func takenPods(s situation, granted map[types.UID]bool) []types.UID {
+	taken := maps.Clone(granted)
+	for _, b := range s.budgets {
+		for uid := range b.Live {
+			taken[uid] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(taken))
+}
+
+// checkShards: a pod that was judged is alone in its shard, but for pods that nobody
+// judged.
+func checkShards(t *rapid.T, s situation, granted map[types.UID]bool) {
+	judged := map[types.UID]bool{}
+	for _, c := range s.candidates {
+		if len(c.Judges) > 0 && granted[c.Request.Pod.UID] {
+			judged[c.Request.Pod.UID] = true
+		}
+	}
+	for _, uid := range slices.Sorted(maps.Keys(judged)) {
+		for _, other := range takenPods(s, granted) {
+			if other != uid && shardOf(other) == shardOf(uid) && (judged[other] || !granted[other]) {
+				t.Fatalf("%s was permitted beside %s", uid, other)
+			}
 		}
 	}
 }
