@@ -51,7 +51,9 @@ func (e *CompileError) Error() string {
 // compileError translates what OPA's parser or compiler returned.
 func compileError(err error) error {
 	list := ast.Errors{}
-	if !errors.As(err, &list) || len(list) == 0 {
+	if one := (*ast.Error)(nil); errors.As(err, &one) {
+		list = ast.Errors{one}
+	} else if !errors.As(err, &list) || len(list) == 0 {
 		return err
 	}
 	problems := make([]Problem, 0, len(list))

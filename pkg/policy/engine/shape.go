@@ -133,6 +133,9 @@ func (e *Engine) customShape(ctx context.Context, key shapeKey) (*shape, error) 
 	if err := checkCompiled(compiled); err != nil {
 		return nil, err
 	}
+	if err := checkAnswers(compiler, compiled, entry); err != nil {
+		return nil, err
+	}
 	return &shape{query: query, entry: entry, needs: needsOf(compiled)}, nil
 }
 
