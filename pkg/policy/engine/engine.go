@@ -143,7 +143,9 @@ func (e *Engine) program(module compile.Module, of *shape) (*Program, error) {
 		return nil, fmt.Errorf("reading the literal: %w", err)
 	}
 	if module.Custom == nil {
-		return made, nil
+		seen, err := lensOf(module.Kind, module.Literal)
+		made.sights = &sights{lens: seen, counted: made.VerdictsNeedCounts()}
+		return made, err
 	}
 	if module.Custom.Entry != of.entry {
 		return nil, fmt.Errorf("the entry point of the module is %q, not %q", of.entry, module.Custom.Entry)

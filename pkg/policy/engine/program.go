@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"runtime/debug"
 	"time"
 
@@ -29,6 +28,9 @@ type Program struct {
 
 	// custom: a module of the user decides, and is asked about one request at a time.
 	custom bool
+
+	// sights are what a built-in rule has answered.
+	sights *sights
 
 	// rule is the literal of the rule; parameters are those of a custom one.
 	rule, parameters *ast.Term
@@ -106,13 +108,28 @@ func (p *Program) Evaluate(
 	if p.custom {
 		return p.evaluateEach(ctx, around, requests), nil
 	}
-	result.Verdicts = make(map[string]policy.Verdict, len(requests))
-	for start := 0; start == 0 || start < len(requests); start += batch {
-		answered, err := p.evaluateBatch(ctx, around.Counts, requests[start:min(start+batch, len(requests))])
+	return p.evaluateAlike(ctx, around.Counts, requests)
+}
+
+// evaluateAlike asks a built-in rule about those requests that do not look to it like one that it
+// has answered before, and about each that looks different once.
+func (p *Program) evaluateAlike(ctx context.Context, counts policy.Counts, requests []policy.Request) (policy.Result, error) {
+	result := policy.Result{Verdicts: make(map[string]policy.Verdict, len(requests))}
+	rest, room, err := p.sights.recall(counts, requests, result.Verdicts)
+	if err != nil {
+		return policy.Result{}, err
+	}
+	if len(rest.asked) == 0 && (room != nil || !p.hasRoom()) {
+		result.Room = room
+		return result, nil
+	}
+	for start := 0; start == 0 || start < len(rest.asked); start += batch {
+		part := rest.part(start, min(start+batch, len(rest.asked)))
+		answered, err := p.evaluateBatch(ctx, counts, part.asked)
 		if err != nil {
 			return policy.Result{}, err
 		}
-		maps.Copy(result.Verdicts, answered.Verdicts)
+		p.sights.answer(counts, part, answered, result.Verdicts)
 		result.Room = answered.Room // the same for each batch: it comes from the counts alone
 	}
 	return result, nil
@@ -148,13 +165,16 @@ func (p *Program) check(stage appsv1alpha1.TransitionStage, requests []policy.Re
 	if stage != p.stage {
 		return fmt.Errorf("asked in stage %q, it is a rule of stage %q", stage, p.stage)
 	}
-	asked := make(map[string]bool, len(requests))
+	asked := map[string]bool{}
 	for _, request := range requests {
 		if request.Pod == nil {
 			return errors.New("asked about a request without a pod")
 		}
 		if request.Stage != stage {
 			return fmt.Errorf("asked about a request in stage %q together with stage %q", request.Stage, stage)
+		}
+		if !p.custom {
+			continue // sights.recall finds the keys that are in there twice
 		}
 		// One of the two would get the verdict of the other.
 		key := request.Key()

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -162,6 +163,8 @@ func handmade(t *testing.T, kind policy.Kind, options engine.Options, decision s
 		Kind:   kind,
 		Stage:  appsv1alpha1.StagePreCheck,
 		Source: "package podops.compiled.handmade\n\nkeys := object.keys(input.requests)\n\n" + decision + "\n",
+		// It looks at the type of the operation: requests of one type are one question.
+		Literal: json.RawMessage(`{"conditions": ["update"]}`),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -206,8 +209,9 @@ room := object.union(` + room + `, {"slots": -1})`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			program := handmade(t, tc.kind, engine.Options{}, tc.decision)
-			result, err := program.Evaluate(t.Context(), appsv1alpha1.StagePreCheck, policy.Surroundings{},
-				[]policy.Request{request(0, true), request(1, true)})
+			requests := []policy.Request{request(0, true), request(1, true)}
+			requests[1].Type = "delete"
+			result, err := program.Evaluate(t.Context(), appsv1alpha1.StagePreCheck, policy.Surroundings{}, requests)
 			if err == nil {
 				t.Fatalf("answered: %v", result)
 			}
@@ -258,6 +262,7 @@ func TestEvaluateEndsAtTheTimeout(t *testing.T) {
 	requests := []policy.Request{}
 	for i := range 250 {
 		requests = append(requests, request(i, true))
+		requests[i].Type = fmt.Sprint(i)
 	}
 	program := handmade(t, policy.KindRego, engine.Options{Timeout: 20 * time.Millisecond}, slow)
 	began := time.Now()
@@ -274,6 +279,7 @@ func TestEvaluateEndsWithItsContext(t *testing.T) {
 	requests := []policy.Request{}
 	for i := range 250 {
 		requests = append(requests, request(i, true))
+		requests[i].Type = fmt.Sprint(i)
 	}
 	program := handmade(t, policy.KindRego, engine.Options{Timeout: time.Hour}, slow)
 	ctx, cancel := context.WithCancel(t.Context())
