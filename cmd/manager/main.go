@@ -10,9 +10,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/podops-dev/podops/pkg/operator"
+	"github.com/podops-dev/podops/pkg/policy/sandbox"
 )
 
-func main() { os.Exit(run()) }
+func main() {
+	// Modules of users are compiled by children of the manager, which are the same binary.
+	if sandbox.IsChild(os.Args) {
+		os.Exit(sandbox.Child(os.Stdin, os.Stdout))
+	}
+	os.Exit(run())
+}
 
 func run() int {
 	var options operator.Options

@@ -1,0 +1,216 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/podops-dev/podops/pkg/policy/engine"
+)
+
+const fine = "package rule\n\nallow if input.pod.ready\n"
+
+// A child finds what this process would have found, in the same words.
+func TestCheckEqualsInspect(t *testing.T) {
+	inProcess, err := engine.New(engine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sandbox := New(Options{})
+	for name, tc := range map[string]struct {
+		source string
+		schema json.RawMessage
+	}{
+		"a module without errors": {source: fine},
+		"a syntax error":          {source: "package rule\n\nallow if {\n"},
+		"type errors":             {source: "package rule\n\nallow if input.pod.lables.a == \"b\"\n\nallow if input.pod.ready == 1\n"},
+		"an unknown builtin":      {source: "package rule\n\nallow if http.send({}).ok\n"},
+		"another package":         {source: "package podops.rules\n\nallow if true\n"},
+		"too heavy":               {source: "package rule\n\nallow if [" + strings.Repeat("input.pods, ", 30) + "] == input.now\n"},
+		"a parameter that the schema has": {
+			source: "package rule\n\nallow if input.parameters.zone == input.pod.node\n",
+			schema: json.RawMessage(`{"type": "object", "properties": {"zone": {"type": "string"}}}`),
+		},
+		"a parameter that the schema does not have": {
+			source: "package rule\n\nallow if input.parameters.zoen == input.pod.node\n",
+			schema: json.RawMessage(`{"type": "object", "properties": {"zone": {"type": "string"}}}`),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := inProcess.Inspect(t.Context(), tc.source, tc.schema)
+			want := problemsOf(err)
+			if got := problemsOf(sandbox.Check(t.Context(), tc.source, tc.schema)); !cmp.Equal(want, got) {
+				t.Errorf("problems (-in process +child):\n%s", cmp.Diff(want, got))
+			}
+		})
+	}
+}
+
+func TestKilled(t *testing.T) {
+	for name, want := range map[string]string{
+		"loops":          "not done after",
+		"allocates":      "out of memory",
+		"floods":         "too much time or memory",
+		"recurses":       "stack exceeds",
+		"says nothing":   "too much time or memory",
+		"talks nonsense": "too much time or memory",
+	} {
+		t.Run(name, func(t *testing.T) {
+			sandbox := New(Options{Timeout: 3 * time.Second})
+			sandbox.command = misbehaving(name)
+			start := time.Now()
+			problems := problemsOf(sandbox.Check(t.Context(), fine, nil))
+			if len(problems) != 1 || problems[0].Code != CodeLimit || !strings.Contains(problems[0].Message, want) {
+				t.Errorf("got problems %+v, want one with code %s and %q", problems, CodeLimit, want)
+			}
+			if took := time.Since(start); took > 3*time.Second+waitDelay+time.Second {
+				t.Errorf("took %v", took)
+			}
+		})
+	}
+}
+
+// A child that was late without computing says nothing about the module.
+func TestBusyMachine(t *testing.T) {
+	sandbox := New(Options{Timeout: 300 * time.Millisecond})
+	sandbox.command = misbehaving("sleeps")
+	for range 2 {
+		err := sandbox.Check(t.Context(), fine, nil)
+		if err == nil || len(problemsOf(err)) > 0 || !strings.Contains(err.Error(), "try again") {
+			t.Errorf("got error %v, want one that is not about the module", err)
+		}
+	}
+	if started := sandbox.started.Load(); started != 2 {
+		t.Errorf("started %d children for two checks, want 2: such an error is not remembered", started)
+	}
+}
+
+func TestCancelled(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	sandbox := New(Options{})
+	sandbox.command = misbehaving("sleeps")
+	if err := sandbox.Check(ctx, fine, nil); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got error %v, want the one of the context", err)
+	}
+}
+
+func TestChildIsIsolated(t *testing.T) {
+	t.Setenv("PODOPS_SECRET", "a")
+	sandbox := New(Options{})
+	sandbox.command = misbehaving("tells")
+	err := sandbox.Check(t.Context(), fine, nil)
+	if want := "environment 0, directory /, core 0"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+}
+
+// What a child has started dies with it.
+func TestGroupIsKilled(t *testing.T) {
+	directory := t.TempDir()
+	sandbox := New(Options{Timeout: 2 * time.Second})
+	sandbox.command = misbehaving("has children", directory)
+	if err := sandbox.Check(t.Context(), fine, nil); err == nil {
+		t.Fatal("got no error")
+	}
+	entries, err := os.ReadDir(directory)
+	if err != nil || len(entries) != 1 {
+		t.Fatalf("got entries %v, error %v, want the process id of one grandchild", entries, err)
+	}
+	pid, err := strconv.Atoi(entries[0].Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for isRunning(pid) {
+		if time.Now().After(deadline) {
+			t.Fatalf("process %d still runs", pid)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func TestRemembered(t *testing.T) {
+	sandbox := New(Options{Remembered: 2})
+	wrong := "package rule\n\nallow if input.pod.lables.a\n"
+	for range 3 {
+		if err := sandbox.Check(t.Context(), fine, nil); err != nil {
+			t.Errorf("got error %v of a module without one", err)
+		}
+		if err := sandbox.Check(t.Context(), wrong, nil); len(problemsOf(err)) != 1 {
+			t.Errorf("got error %v, want a compile error", err)
+		}
+	}
+	if started := sandbox.started.Load(); started != 2 {
+		t.Errorf("started %d children for two modules, want 2", started)
+	}
+	if err := sandbox.Check(t.Context(), fine+"\n", nil); err != nil {
+		t.Error(err)
+	}
+	if err := sandbox.Check(t.Context(), fine, nil); err != nil {
+		t.Error(err)
+	}
+	if started := sandbox.started.Load(); started != 4 {
+		t.Errorf("started %d children, want 4: no more than two results are remembered", started)
+	}
+}
+
+func TestChildrenAreFew(t *testing.T) {
+	sandbox := New(Options{Timeout: 400 * time.Millisecond, Children: 2})
+	sandbox.command = misbehaving("sleeps")
+	start := time.Now()
+	checks := sync.WaitGroup{}
+	for range 4 {
+		checks.Go(func() {
+			if sandbox.Check(t.Context(), fine, nil) == nil {
+				t.Error("got no error")
+			}
+		})
+	}
+	checks.Wait()
+	if took := time.Since(start); took < 800*time.Millisecond {
+		t.Errorf("4 children of 400 ms each took %v: more than two ran at once", took)
+	}
+}
+
+func TestNotStarted(t *testing.T) {
+	sandbox := New(Options{})
+	sandbox.command = func() ([]string, error) { return []string{"/no/such/file"}, nil }
+	if err := sandbox.Check(t.Context(), fine, nil); err == nil || len(problemsOf(err)) > 0 {
+		t.Errorf("got error %v, want one that is not about the module", err)
+	}
+}
+
+func misbehaving(how string, arguments ...string) func() ([]string, error) {
+	return func() ([]string, error) {
+		path, err := os.Executable()
+		return append([]string{path, "child:" + how}, arguments...), err
+	}
+}
+
+// problemsOf an error; nil if it is no compile error.
+func problemsOf(err error) []engine.Problem {
+	found := &engine.CompileError{}
+	if !errors.As(err, &found) {
+		return nil
+	}
+	return found.Problems
+}
+
+// isRunning: a process that has ended and that nobody has waited for does not run.
+func isRunning(pid int) bool {
+	if syscall.Kill(pid, 0) != nil {
+		return false
+	}
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	return err == nil && !strings.Contains(string(status), ") Z ")
+}
