@@ -54,7 +54,8 @@ type Candidate struct {
 
 	// Judges are the rules that have to be asked again, given what was taken before it
 	// is this request's turn. Sorted. The object of one that is enforced in PreCheck
-	// has a Judged budget.
+	// has a Judged budget. A pod in the record of that object is asked about here only:
+	// outside of Next the rule would see the permit of the pod itself among the others.
 	Judges []policy.RuleID
 }
 
