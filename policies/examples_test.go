@@ -109,7 +109,7 @@ type example struct {
 	source string
 }
 
-func examples(t *testing.T) []example {
+func examples(t testing.TB) []example {
 	t.Helper()
 	found := []example{}
 	for file, source := range sources(t) {
@@ -131,7 +131,7 @@ func (e example) manifestPath() string {
 }
 
 // manifest reads the policy, and the PodTransitionRule that uses it. Unknown fields are errors.
-func (e example) manifest(t *testing.T) (appsv1alpha1.PodTransitionPolicy, appsv1alpha1.PodTransitionRule) {
+func (e example) manifest(t testing.TB) (appsv1alpha1.PodTransitionPolicy, appsv1alpha1.PodTransitionRule) {
 	t.Helper()
 	content, err := os.ReadFile(e.manifestPath())
 	if err != nil {

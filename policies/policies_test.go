@@ -228,7 +228,7 @@ func modules(t *testing.T) map[string]*ast.Module {
 	return parsed
 }
 
-func sources(t *testing.T) map[string][]byte {
+func sources(t testing.TB) map[string][]byte {
 	t.Helper()
 	read := map[string][]byte{}
 	for _, name := range regoFiles(t, policies.All()) {
@@ -242,7 +242,7 @@ func sources(t *testing.T) map[string][]byte {
 }
 
 // regoFiles are the sorted paths of the Rego files of a tree.
-func regoFiles(t *testing.T, tree fs.FS) []string {
+func regoFiles(t testing.TB, tree fs.FS) []string {
 	t.Helper()
 	found := map[string]bool{}
 	err := fs.WalkDir(tree, ".", func(name string, _ fs.DirEntry, err error) error {

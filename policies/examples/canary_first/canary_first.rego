@@ -28,41 +28,47 @@ _open if {
 
 # A pod that is left out for want of a fact could be the very one to wait for.
 _complete if {
-	_mine.uid != ""
-	_mine.revision != ""
-	every other in input.pods { _known(other) }
+	_owner != ""
+	_revision != ""
+	is_number(input.pod.created)
+	count(_mates) + count(_others) == count(input.pods)
 }
 
-_known(other) if other.owner.uid != _mine.uid
-
-_known(other) if {
-	other.owner.uid == _mine.uid
-	_revision(other) != ""
-	is_boolean(other.permitted)
-	is_boolean(other.available)
-	is_number(other.created + other.available_since)
-}
-
-_mine := {"uid": input.pod.owner.uid, "revision": _revision(input.pod), "created": input.pod.created}
-
-_mates := [other | some other in input.pods; other.owner.uid == _mine.uid]
-
-_on_their_way := [other | some other in _mates; other.permitted]
-
-_updated := [other |
-	some other in _mates
-	_revision(other) != _mine.revision
-	max([other.created, other.available_since]) > _mine.created
+_mates := [mate |
+	some other in input.pods
+	other.owner.uid == _owner
+	mate := {
+		"name": other.name,
+		"revision": other.labels[_label],
+		"created": other.created,
+		"available": other.available,
+		"available_since": other.available_since,
+		"permitted": other.permitted,
+	}
 ]
 
-_youngest := max([other.created | some other in _updated])
+_others := [other.name | some other in input.pods; other.owner.uid != _owner]
 
-_newest := {_revision(other) | some other in _updated; other.created == _youngest}
+_on_their_way := [mate | some mate in _mates; mate.permitted]
 
-_canaries := [other | some other in _updated; _revision(other) in _newest]
+_updated := [mate |
+	some mate in _mates
+	mate.revision != _revision
+	max([mate.created, mate.available_since]) > input.pod.created
+]
 
-# The first of the labels that the pod has.
-_revision(pod) := [pod.labels[key] | some key in input.parameters.revision_labels][0]
+_youngest := max([mate.created | some mate in _updated])
+
+_newest := {mate.revision | some mate in _updated; mate.created == _youngest}
+
+_canaries := [mate | some mate in _updated; mate.revision in _newest]
+
+_owner := input.pod.owner.uid
+
+_revision := input.pod.labels[_label]
+
+# The first of the labels that the pod has. Pods of one owner have the same ones.
+_label := [key | some key in input.parameters.revision_labels; input.pod.labels[key]][0]
 
 _minutes := input.parameters.minutes * 60000000000
 

@@ -31,7 +31,7 @@ allow if {
 allow if {
 	_leads
 	_owner != ""
-	_revision(input.pod) != ""
+	_revision != ""
 	input.counts.selected >= input.counts.desired
 	every other in input.pods { _ahead(other) }
 }
@@ -51,7 +51,7 @@ reason := _why_the_leader_waits if _leads
 _why_the_leader_waits := "the leader has no owner" if {
 	_owner == ""
 } else := "the leader has no revision label" if {
-	not _revision(input.pod)
+	not _revision
 } else := sprintf("the leader waits for the others: %s", [concat(", ", array.slice(_behind, 0, 5))]) if {
 	count(_behind) > 0
 } else := sprintf("the leader waits: %d of %d pods exist", [input.counts.selected, input.counts.desired])
@@ -65,7 +65,7 @@ _owner := input.pod.owner.uid
 _ahead(other) if other.owner.uid != _owner
 
 _ahead(other) if {
-	_revision(other) != _revision(input.pod)
+	other.labels[_label] != _revision
 	other.available == true
 	other.permitted == false
 }
@@ -81,5 +81,7 @@ _state(other) := "holds a permit" if {
 	not other.available
 } else := "has the same revision"
 
-# The first of the labels that the pod has.
-_revision(pod) := [pod.labels[key] | some key in input.parameters.revision_labels][0]
+_revision := input.pod.labels[_label]
+
+# The first of the labels that the pod has. Pods of one owner have the same ones.
+_label := [key | some key in input.parameters.revision_labels; input.pod.labels[key]][0]

@@ -1,0 +1,248 @@
+package policies_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/policy"
+	"github.com/podops-dev/podops/pkg/policy/compile"
+	"github.com/podops-dev/podops/pkg/policy/engine"
+	"github.com/podops-dev/podops/pkg/policy/parameters"
+)
+
+// friday is a Friday noon in Berlin, two hours before the freeze of the manifest.
+func friday() time.Time { return time.Date(2026, time.November, 20, 11, 0, 0, 0, time.UTC) }
+
+// pod is one of an owner that serves since an hour ago.
+func pod(name string, labels map[string]string) *policy.PodFact {
+	return &policy.PodFact{
+		UID: types.UID(name), Namespace: "shop", Name: name, Labels: labels,
+		Owner:   policy.Owner{Kind: "Deployment", Name: "web", UID: "u1"},
+		Created: friday().Add(-time.Hour), Ready: true, Available: true, AvailableSince: friday().Add(-time.Hour),
+	}
+}
+
+// gone is a pod that holds a permit and serves no more.
+func gone(name string, labels map[string]string) *policy.PodFact {
+	away := pod(name, labels)
+	away.Ready, away.Available, away.AvailableSince, away.Permitted = false, false, time.Time{}, true
+	return away
+}
+
+func since(ago time.Duration, of *policy.PodFact) *policy.PodFact {
+	of.Created, of.AvailableSince = friday().Add(-ago), friday().Add(-ago)
+	return of
+}
+
+func permits(ago ...time.Duration) []policy.Permit {
+	given := []policy.Permit{}
+	for i, one := range ago {
+		given = append(given, policy.Permit{Pod: fmt.Sprintf("web-%d", i), At: friday().Add(-one)})
+	}
+	return given
+}
+
+func labels(key, value string) map[string]string { return map[string]string{key: value} }
+
+// workedCase is what one of the worked policies says of a pod.
+type workedCase struct {
+	example string
+	pod     *policy.PodFact
+	around  policy.Surroundings
+	want    policy.Verdict
+}
+
+func workedCases() map[string]workedCase { //nolint:funlen // a table
+	const zone, shard, revision = "topology.kubernetes.io/zone", "search.example.com/shard", "pod-template-hash"
+	passed := policy.Verdict{Outcome: policy.Passed}
+	notAllowed := func(message string) policy.Verdict {
+		return policy.Verdict{Code: policy.CodeNotAllowed, Message: message}
+	}
+	denied := func(message string, retry time.Duration) policy.Verdict {
+		return policy.Verdict{Code: policy.CodeDenied, Message: message, RetryAfter: retry}
+	}
+	calm := policy.Surroundings{Now: friday(), Namespace: policy.Namespace{Name: "shop"}}
+	among := func(pods ...*policy.PodFact) policy.Surroundings {
+		return policy.Surroundings{Now: friday(), Pods: pods, Counts: policy.Counts{Selected: len(pods), Desired: len(pods)}}
+	}
+	return map[string]workedCase{
+		"no alert": {"alert_block", pod("web-0", nil), calm, passed},
+		"an alert": {"alert_block", pod("web-0", nil), policy.Surroundings{
+			Now: friday(), Namespace: policy.Namespace{Name: "shop", Labels: labels("podops.dev/alert", "payments")},
+		}, notAllowed("namespace shop has the alert label podops.dev/alert=payments")},
+
+		"the shard is whole": {
+			"one_per_shard", pod("web-0", labels(shard, "a")),
+			among(pod("web-0", labels(shard, "a")), pod("web-1", labels(shard, "a"))), passed,
+		},
+		"the shard is in use": {
+			"one_per_shard", pod("web-0", labels(shard, "a")),
+			among(pod("web-0", labels(shard, "a")), gone("web-1", labels(shard, "a"))),
+			notAllowed("shard a is in use: web-1 holds a permit"),
+		},
+		"the shard was taken in this round": {
+			"one_per_shard", pod("web-0", labels(shard, "a")), func() policy.Surroundings {
+				around := among(pod("web-0", labels(shard, "a")), pod("web-1", labels(shard, "a")))
+				around.Taken = map[types.UID]bool{"web-1": true}
+				return around
+			}(), notAllowed("shard a is in use: web-1 holds a permit"),
+		},
+
+		"another zone is whole": {
+			"one_zone_at_a_time", pod("web-0", labels(zone, "a")),
+			among(pod("web-0", labels(zone, "a")), pod("web-1", labels(zone, "b")), gone("web-2", labels(zone, "a"))), passed,
+		},
+		"another zone is in use": {
+			"one_zone_at_a_time", pod("web-0", labels(zone, "a")),
+			among(pod("web-0", labels(zone, "a")), gone("web-1", labels(zone, "b"))),
+			notAllowed("zone a waits for other zones: web-1 (b) holds a permit"),
+		},
+
+		"a follower": {
+			"leader_last", pod("web-0", labels("role", "replica")),
+			among(pod("web-0", labels("role", "replica")), pod("web-1", labels("role", "primary"))), passed,
+		},
+		"the leader": {
+			"leader_last", pod("web-1", map[string]string{"role": "primary", revision: "1"}),
+			among(pod("web-0", labels(revision, "1")), pod("web-1", map[string]string{"role": "primary", revision: "1"})),
+			notAllowed("the leader waits for the others: web-0 has the same revision"),
+		},
+
+		"the first pod": {
+			"canary_first", pod("web-0", labels(revision, "1")),
+			among(pod("web-0", labels(revision, "1")), pod("web-1", labels(revision, "1"))), passed,
+		},
+		"a young canary": {
+			"canary_first", pod("web-0", labels(revision, "1")),
+			among(pod("web-0", labels(revision, "1")), since(20*time.Minute, pod("web-1", labels(revision, "2")))),
+			denied("canary web-1 must be available for 30 minutes", 10*time.Minute),
+		},
+		"a canary that has proved itself": {
+			"canary_first", pod("web-0", labels(revision, "1")),
+			among(pod("web-0", labels(revision, "1")), since(30*time.Minute, pod("web-1", labels(revision, "2")))), passed,
+		},
+
+		"before the freeze": {"change_freeze", pod("web-0", nil), calm, passed},
+		"in the freeze": {
+			"change_freeze", pod("web-0", nil), policy.Surroundings{Now: friday().Add(50 * time.Hour)},
+			denied("change freeze until 2026-11-23 00:00 (Europe/Berlin)", 10*time.Hour),
+		},
+
+		"few permits": {"rate_limit", pod("web-0", nil), policy.Surroundings{
+			Now: friday(), Permits: permits(2*time.Hour, time.Hour, 4*time.Minute, 3*time.Minute, 2*time.Minute, time.Minute),
+		}, passed},
+		"many permits": {"rate_limit", pod("web-0", nil), policy.Surroundings{
+			Now: friday(), Permits: permits(50*time.Minute, 4*time.Minute, 3*time.Minute, 2*time.Minute, time.Minute),
+		}, denied("5 permits in 60 minutes are given", 10*time.Minute)},
+	}
+}
+
+// The worked policies as the engine evaluates them: with the parameters that their manifests give,
+// defaults filled in, and the facts of a cluster.
+func TestWorkedPolicies(t *testing.T) {
+	subject, err := engine.New(engine.Options{CustomTimeout: time.Minute, RoundBudget: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs := map[string]*engine.Program{}
+	for _, example := range examples(t) {
+		programs[example.name] = example.program(t, subject)
+	}
+	tested := map[string]bool{}
+	for name, tc := range workedCases() {
+		tested[tc.example] = true
+		t.Run(tc.example+": "+name, func(t *testing.T) {
+			// Pods of different cases share names, and must not share what is remembered of them.
+			for _, one := range append([]*policy.PodFact{tc.pod}, tc.around.Pods...) {
+				one.Version = name
+			}
+			request := policy.Request{Pod: tc.pod, Stage: appsv1alpha1.StagePreCheck, ID: "a", Type: "delete", Generation: "1", Since: friday()}
+			result, err := programs[tc.example].Evaluate(t.Context(), appsv1alpha1.StagePreCheck, tc.around, []policy.Request{request})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, result.Verdicts[request.Key()]); diff != "" {
+				t.Errorf("verdict (-want +got):\n%s", diff)
+			}
+		})
+	}
+	for name := range programs {
+		if !tested[name] {
+			t.Errorf("%s is not evaluated by the engine in any case", name)
+		}
+	}
+}
+
+// What it costs to ask about one of 1,000 pods. A rule has 100 ms for it.
+func BenchmarkWorkedPolicies(b *testing.B) {
+	subject, err := engine.New(engine.Options{CustomTimeout: time.Minute, RoundBudget: time.Minute})
+	if err != nil {
+		b.Fatal(err)
+	}
+	around := policy.Surroundings{
+		Now: friday(), Namespace: policy.Namespace{Name: "shop"}, Counts: policy.Counts{Selected: 1000, Desired: 1000},
+	}
+	for i := range 1000 {
+		one := pod(fmt.Sprintf("web-%d", i), map[string]string{
+			"app": "web", "pod-template-hash": fmt.Sprint(i % 2), "role": "replica",
+			"topology.kubernetes.io/zone": fmt.Sprint(i % 3), "search.example.com/shard": fmt.Sprint(i % 100),
+		})
+		one.Version = "1"
+		around.Pods = append(around.Pods, one)
+		around.Permits = append(around.Permits, policy.Permit{Pod: one.Name, At: friday().Add(-time.Minute)})
+	}
+	around.Permits = around.Permits[:100]
+	for _, example := range examples(b) {
+		program := example.program(b, subject)
+		request := policy.Request{
+			Pod: around.Pods[0], Stage: appsv1alpha1.StagePreCheck, ID: "a", Type: "delete", Generation: "1", Since: friday(),
+		}
+		b.Run(example.name, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := program.Evaluate(b.Context(), request.Stage, around, []policy.Request{request}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// program is the rule of the manifest, as the manager prepares it.
+func (e example) program(t testing.TB, subject *engine.Engine) *engine.Program {
+	t.Helper()
+	shared, rules := e.manifest(t)
+	schema, errs := parameters.Parse(shared.Spec.Parameters, field.NewPath("spec"))
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	rule := rules.Spec.Rules[0]
+	given, errs := schema.Complete(rule.Rego.Parameters.Raw, field.NewPath("parameters"))
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	declared, err := schema.JSONSchema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := subject.Inspect(t.Context(), shared.Spec.Module, declared)
+	if err != nil {
+		t.Fatal(err)
+	}
+	module, err := compile.Rule(types.NamespacedName{Namespace: "shop", Name: rules.Name}, rule, &compile.Custom{
+		Source: shared.Spec.Module, Entry: found.Entry, ParametersSchema: declared, Parameters: given,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := subject.Prepare(t.Context(), module)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return program
+}
