@@ -20,7 +20,7 @@ type scope struct {
 }
 
 // copy is a scope whose new variables stay its own.
-func (s *scope) copy() *scope { 
+func (s *scope) copy() *scope {
 	return &scope{vars: maps.Clone(s.vars), input: s.input, counted: s.counted}
 }
 
