@@ -52,8 +52,15 @@ type Options struct {
 	Settle          time.Duration
 	GateSyncTimeout time.Duration
 
-	// EvaluationTimeout bounds one evaluation of a rule.
+	// EvaluationTimeout bounds one evaluation of a built-in rule, which is a batch of
+	// pods; PolicyTimeout one of a user's module, which is one pod.
 	EvaluationTimeout time.Duration
+	PolicyTimeout     time.Duration
+
+	// DecisionLog is a file, "-" for standard output; empty: no log.
+	DecisionLog       string
+	DecisionLogSample float64
+	DecisionLogMask   string
 
 	Log zap.Options
 }
@@ -78,6 +85,10 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.DurationVar(&o.Settle, "settle-time", 2*time.Second, "how long a pod that no service controller protects must have been unready before it is operated on, so that every node has seen its endpoints go")
 	flags.DurationVar(&o.GateSyncTimeout, "gate-sync-timeout", time.Minute, "how long an operation waits for the kubelet to make the pod unready")
 	flags.DurationVar(&o.EvaluationTimeout, "evaluation-timeout", time.Second, "how long one evaluation of a rule may take")
+	flags.DurationVar(&o.PolicyTimeout, "policy-timeout", 100*time.Millisecond, "how long a module of a user may take for one pod")
+	flags.StringVar(&o.DecisionLog, "decision-log", "", "file to which every evaluation of a rule is appended as a line of JSON, - for standard output; empty: no log")
+	flags.Float64Var(&o.DecisionLogSample, "decision-log-sample", 1, "share of the decisions that are logged, from 0 to 1")
+	flags.StringVar(&o.DecisionLogMask, "decision-log-mask", "", "paths in the input of rules that are not logged, separated by commas, e.g. pod.annotations,parameters.token; such decisions cannot be replayed")
 	o.Log.BindFlags(flags)
 }
 
@@ -98,6 +109,12 @@ func (o *Options) Validate() error {
 	}
 	if o.EvaluationTimeout <= 0 {
 		errs = append(errs, fmt.Errorf("--evaluation-timeout is %s, want more than 0", o.EvaluationTimeout))
+	}
+	if o.PolicyTimeout <= 0 {
+		errs = append(errs, fmt.Errorf("--policy-timeout is %s, want more than 0", o.PolicyTimeout))
+	}
+	if o.DecisionLogSample < 0 || o.DecisionLogSample > 1 {
+		errs = append(errs, fmt.Errorf("--decision-log-sample is %v, want from 0 to 1", o.DecisionLogSample))
 	}
 	if _, _, err := o.webhookAddress(); err != nil {
 		errs = append(errs, err)

@@ -3,9 +3,8 @@ package podtransitionrule
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
-	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -17,30 +16,32 @@ import (
 
 // decision is what the rules say of all requests that wait in a namespace.
 type decision struct {
-	// candidates pass every rule, or would with a slot.
+	// candidates pass every rule, or would with a slot, or if their judges agree.
 	candidates []permit.Candidate
 
 	budgets []permit.Budget
 
-	// withheld has the reasons by request key, sorted by rule.
+	// withheld has the reasons by request key, by rank.
 	withheld map[string][]policy.Reason
 
-	// would are the warnings of rules with enforcement Warn, by request key.
-	would map[string][]policy.Reason
+	// warned are the reasons of rules with enforcement Warn, by request key.
+	warned map[string][]policy.Reason
 
-	objects map[string]objectDecision
+	// objects by name.
+	objects map[string]*objectDecision
 
-	// failed: a rule could not be evaluated. Nothing need change for it to work the
-	// next time.
-	failed bool
+	// rules by their id.
+	rules map[policy.RuleID]*ruleDecision
+
+	// retry is how soon to ask again although nothing has changed; 0 when there is no
+	// need to.
+	retry time.Duration
 }
 
 // objectDecision is what became known of one PodTransitionRule.
 type objectDecision struct {
-	rules []*preparedRule
-
-	// rooms by rule name, of the availability rules that were asked.
-	rooms map[string]*policy.Room
+	view  facts.RuleView
+	rules []*ruleDecision
 
 	// neverPasses are the names of availability rules without room even if every pod
 	// were available.
@@ -50,21 +51,43 @@ type objectDecision struct {
 	evaluateErr error
 }
 
+// ruleDecision is what one rule said.
+type ruleDecision struct {
+	prepared *preparedRule
+	object   *objectDecision
+	around   policy.Surroundings
+
+	// room of an availability rule that was asked.
+	room *policy.Room
+
+	// findings by request key.
+	findings map[string]finding
+}
+
 // decide asks every rule about every request that it could apply to.
-func (r *Reconciler) decide(ctx context.Context, view facts.View) decision {
-	d := decision{
-		withheld: map[string][]policy.Reason{}, would: map[string][]policy.Reason{},
-		objects: map[string]objectDecision{},
+func (r *Reconciler) decide(ctx context.Context, view facts.View, prepared map[string][]*preparedRule) *decision {
+	now := r.clock.Now()
+	d := &decision{
+		withheld: map[string][]policy.Reason{}, warned: map[string][]policy.Reason{},
+		objects: map[string]*objectDecision{}, rules: map[policy.RuleID]*ruleDecision{},
 	}
-	needs := map[string][]policy.RuleID{}
+	asked := map[string]*permit.Candidate{}
+	for _, request := range view.Waiting {
+		asked[request.Key()] = &permit.Candidate{Request: request}
+	}
 	budgetsOf := map[types.UID][]string{}
 	for _, rule := range view.Rules {
-		rules := r.programs.of(ctx, rule.Object)
-		object := objectDecision{rules: rules, rooms: map[string]*policy.Room{}, compileErr: cmp.Or(rule.SelectorErr, errorsOf(rules))}
-		for _, prepared := range rules {
-			r.ask(ctx, rule, prepared, &object, &d, needs)
+		rules := prepared[rule.Object.Name]
+		object := &objectDecision{view: rule, compileErr: cmp.Or(rule.SelectorErr, errorsOf(rules))}
+		d.objects[rule.Object.Name] = object
+		around := surroundingsOf(view, rule, now)
+		for _, one := range rules {
+			said := &ruleDecision{prepared: one, object: object, around: around, findings: map[string]finding{}}
+			object.rules = append(object.rules, said)
+			d.rules[one.id] = said
+			r.ask(ctx, said, d, asked)
 		}
-		if budget, ok := budgetOf(rule, rules, object.rooms); ok {
+		if budget, ok := budgetOf(object); ok {
 			d.budgets = append(d.budgets, budget)
 			for _, request := range rule.Waiting {
 				if names := budgetsOf[request.Pod.UID]; !slices.Contains(names, budget.Object) {
@@ -72,121 +95,101 @@ func (r *Reconciler) decide(ctx context.Context, view facts.View) decision {
 				}
 			}
 		}
-		d.objects[rule.Object.Name] = object
 	}
 	for _, request := range view.Waiting {
 		key := request.Key()
 		if reasons := d.withheld[key]; len(reasons) > 0 {
-			slices.SortFunc(reasons, byRule)
 			continue
 		}
-		d.candidates = append(d.candidates, permit.Candidate{Request: request, Needs: needs[key], Budgets: budgetsOf[request.Pod.UID]})
+		candidate := asked[key]
+		candidate.Budgets = budgetsOf[request.Pod.UID]
+		d.candidates = append(d.candidates, *candidate)
 	}
 	return d
 }
 
-// ask evaluates one rule for the requests of its stage and files the verdicts.
-func (r *Reconciler) ask(
-	ctx context.Context, rule facts.RuleView, prepared *preparedRule, object *objectDecision, d *decision, needs map[string][]policy.RuleID,
-) {
-	requests := inStage(rule.Waiting, prepared.stage)
-	result, err := r.evaluate(ctx, rule.Counts, prepared, requests)
-	if err != nil && prepared.err == nil {
-		object.evaluateErr = cmp.Or(object.evaluateErr, err)
-		d.failed = true
+// surroundingsOf are the facts beyond the pods that ask.
+func surroundingsOf(view facts.View, rule facts.RuleView, now time.Time) policy.Surroundings {
+	around := policy.Surroundings{
+		Now: now, Namespace: policy.Namespace{Name: view.Namespace, Labels: view.NamespaceLabels},
+		Counts: rule.Counts, Pods: rule.Pods, Permits: rule.Permits,
 	}
-	object.rooms[prepared.spec.Name] = result.Room
-	if prepared.budget() && r.neverPasses(ctx, rule.Counts, prepared) {
-		object.neverPasses = append(object.neverPasses, prepared.spec.Name)
-	}
-	for _, request := range requests {
-		key := request.Key()
-		verdict := result.Verdicts[key]
-		if err != nil {
-			verdict = policy.Verdict{Code: codeOf(prepared)}
+	if len(rule.Live) > 0 {
+		around.Taken = map[types.UID]bool{}
+		for uid := range rule.Live {
+			around.Taken[uid] = true
 		}
-		code := cmp.Or(verdict.Code, verdict.Would, policy.CodeUndefined)
+	}
+	return around
+}
+
+// ask evaluates one rule for the requests of its stage and files the verdicts.
+func (r *Reconciler) ask(ctx context.Context, said *ruleDecision, d *decision, asked map[string]*permit.Candidate) {
+	prepared, rule := said.prepared, said.object.view
+	requests := inStage(rule.Waiting, prepared.stage)
+	verdicts := r.verdicts(ctx, said, d, requests)
+	if prepared.budget() && r.neverPasses(ctx, rule.Counts, prepared) {
+		said.object.neverPasses = append(said.object.neverPasses, prepared.spec.Name)
+	}
+	prepared.nextChecks.keep(requests)
+	for i, request := range requests {
+		key, verdict := request.Key(), verdicts[i]
+		said.findings[key] = finding{request: request}
 		switch {
 		case verdict.Outcome == policy.NeedsSlot:
-			needs[key] = append(needs[key], prepared.id)
+			asked[key].Needs = append(asked[key].Needs, prepared.id)
 		case verdict.Outcome != policy.Passed && prepared.enforced():
-			d.withheld[key] = append(d.withheld[key], reasonOf(prepared, request, code, result.Room))
-		case verdict != policy.Verdict{Outcome: policy.Passed} && prepared.spec.Enforcement == appsv1alpha1.EnforcementWarn:
-			d.would[key] = append(d.would[key], reasonOf(prepared, request, code, result.Room))
+			d.withhold(said, request, verdict)
+		default:
+			d.would(said, request, verdict)
+			if prepared.judges() {
+				asked[key].Judges = append(asked[key].Judges, prepared.id)
+			}
 		}
 	}
 }
 
-// evaluate asks the program about the requests that it has not answered before on the
-// same facts, and about the room if it has one.
-func (r *Reconciler) evaluate(ctx context.Context, counts policy.Counts, prepared *preparedRule, requests []policy.Request) (policy.Result, error) {
-	if prepared.err != nil {
-		return policy.Result{}, prepared.err
-	}
-	if len(requests) > 0 && prepared.program.VerdictsNeedCounts() {
-		return prepared.program.Evaluate(ctx, prepared.stage, policy.Surroundings{Counts: counts}, requests)
-	}
-	known, rest := prepared.memo.recall(requests)
-	if len(requests) == 0 {
-		return policy.Result{}, nil
-	}
-	result, err := prepared.program.Evaluate(ctx, prepared.stage, policy.Surroundings{Counts: counts}, rest)
-	if err != nil {
-		return policy.Result{}, err
-	}
-	prepared.memo.remember(rest, result.Verdicts)
-	maps.Copy(known, result.Verdicts)
-	result.Verdicts = known
-	return result, nil
+// withhold files that a rule holds a request back.
+func (d *decision) withhold(said *ruleDecision, request policy.Request, verdict policy.Verdict) {
+	key := request.Key()
+	reason := d.reason(said, request, verdict)
+	d.withheld[key] = append(d.withheld[key], reason)
+	slices.SortFunc(d.withheld[key], byRank)
+	said.findings[key] = finding{request: request, withheld: &reason}
 }
 
-// neverPasses asks an availability rule what it would give if every pod were
-// available.
-func (r *Reconciler) neverPasses(ctx context.Context, counts policy.Counts, prepared *preparedRule) bool {
-	total := max(counts.Desired, counts.Selected)
-	if prepared.err != nil || total == 0 {
-		return false
+// would files that a rule that is not enforced would hold a request back, if it would.
+func (d *decision) would(said *ruleDecision, request policy.Request, verdict policy.Verdict) {
+	if said.prepared.enforced() || verdict.Outcome == policy.Passed && verdict.Would == "" {
+		return
 	}
-	counts.Available, counts.Reserved = total, 0
-	if never := prepared.never; never.known && never.counts == counts {
-		return !never.passes
+	key := request.Key()
+	reason := d.reason(said, request, verdict)
+	if said.prepared.spec.Enforcement == appsv1alpha1.EnforcementWarn && said.findings[key].would == nil {
+		d.warned[key] = append(d.warned[key], reason)
+		slices.SortFunc(d.warned[key], byRank)
 	}
-	result, err := prepared.program.Evaluate(ctx, prepared.stage, policy.Surroundings{Counts: counts}, nil)
-	if err != nil || result.Room == nil {
-		return false
-	}
-	prepared.never = neverPasses{known: true, counts: counts, passes: result.Room.Slots > 0}
-	return !prepared.never.passes
+	said.findings[key] = finding{request: request, would: &reason}
 }
 
-// budgetOf returns the budget of an object with at least one enforced availability
-// rule. A rule whose room is unknown has none to give.
-func budgetOf(rule facts.RuleView, rules []*preparedRule, rooms map[string]*policy.Room) (permit.Budget, bool) {
-	budget := permit.Budget{Object: rule.Object.Name, Slots: map[string]int{}, Live: rule.Live}
-	for _, prepared := range rules {
-		if !prepared.budget() {
-			continue
+// reason puts a verdict into words, and asks again where the verdict changes by itself.
+func (d *decision) reason(said *ruleDecision, request policy.Request, verdict policy.Verdict) policy.Reason {
+	reason := reasonOf(said.prepared, said.object.view, request, verdict, said.room)
+	if said.prepared.enforced() && (verdict.RetryAfter > 0 || said.prepared.needs().Now && reason.Code != policy.CodeNotReached) {
+		now := said.around.Now
+		reason.NextCheck = said.prepared.nextChecks.of(request, verdict, now)
+		d.retry = sooner(d.retry, max(reason.NextCheck.Sub(now), time.Millisecond))
+	}
+	return reason
+}
+
+// refuse files the requests that got no slot, or whose judges refused them, with the
+// withheld ones.
+func (d *decision) refuse(plan permit.Plan) {
+	for _, refusal := range plan.Refused {
+		if said, ok := d.rules[refusal.Rule]; ok {
+			d.withhold(said, refusal.Request, refusal.Verdict)
 		}
-		budget.Slots[prepared.spec.Name] = 0
-		if room := rooms[prepared.spec.Name]; room != nil {
-			budget.Slots[prepared.spec.Name] = room.Slots
-		}
-	}
-	return budget, len(budget.Slots) > 0
-}
-
-func codeOf(prepared *preparedRule) policy.Code {
-	if prepared.err != nil {
-		return policy.CodeCompileFailed
-	}
-	return policy.CodeEvaluationFailed
-}
-
-// reasonOf puts a verdict into words.
-func reasonOf(prepared *preparedRule, request policy.Request, code policy.Code, room *policy.Room) policy.Reason {
-	return policy.Reason{
-		Rule: prepared.id, Kind: prepared.kind, Stage: request.Stage, Code: code,
-		Message: policy.Explain(code, prepared.spec, request, room),
 	}
 }
 
@@ -201,4 +204,25 @@ func inStage(requests []policy.Request, stage appsv1alpha1.TransitionStage) []po
 	return in
 }
 
-func byRule(a, b policy.Reason) int { return strings.Compare(a.Rule.String(), b.Rule.String()) }
+// budgetOf returns the budget of an object with an enforced rule that bounds
+// availability, or that judges pods by other pods. A rule whose room is unknown has no
+// slot to give.
+func budgetOf(object *objectDecision) (permit.Budget, bool) {
+	budget := permit.Budget{
+		Object: object.view.Object.Name, Slots: map[string]int{}, Live: object.view.Live, Recent: object.view.Permits,
+	}
+	for _, said := range object.rules {
+		switch prepared := said.prepared; {
+		case prepared.budget():
+			budget.Slots[prepared.spec.Name] = 0
+			if said.room != nil {
+				budget.Slots[prepared.spec.Name] = said.room.Slots
+			}
+		case prepared.judges() && prepared.stage == appsv1alpha1.StagePreCheck:
+			// One that is not enforced counts what it would do just as well.
+			budget.Judged = true
+		}
+		budget.KeepsRecent = budget.KeepsRecent || said.prepared.needs().Permits
+	}
+	return budget, len(budget.Slots) > 0 || budget.Judged || budget.KeepsRecent
+}

@@ -9,24 +9,27 @@ import (
 	"github.com/podops-dev/podops/pkg/policy"
 )
 
-// Event reasons on pods. They never change.
+// Event reasons. They never change.
 const (
 	// EventWithheld: a rule does not let the pod pass.
 	EventWithheld = "Withheld"
 
 	// EventWouldWithhold: a rule that only warns would not let the pod pass.
 	EventWouldWithhold = "WouldWithhold"
+
+	// EventQuarantined, on the PodTransitionRule: a rule is not asked any more.
+	EventQuarantined = "Quarantined"
 )
 
 // tell records why a pod waits: once when it starts to wait for a rule, and again when
 // it waits for another one. Numbers in a message change all the time and are no news.
-func (r *Reconciler) tell(view facts.View, d decision) {
+func (r *Reconciler) tell(view facts.View, d *decision) {
 	r.mu.Lock()
 	before := r.told[view.Namespace]
 	now := map[string]string{}
 	for _, request := range view.Waiting {
 		key := request.Key()
-		if said := digest(d.withheld[key]) + "|" + digest(d.would[key]); said != "|" {
+		if said := digest(d.withheld[key]) + "|" + digest(d.warned[key]); said != "|" {
 			now[key] = said
 		}
 	}
@@ -46,7 +49,7 @@ func (r *Reconciler) tell(view facts.View, d decision) {
 			r.recorder.Eventf(pod, nil, corev1.EventTypeNormal, EventWithheld, string(request.Stage),
 				"operation %s of id %s waits for rule %s (%s): %s", request.Type, request.ID, reason.Rule, reason.Code, reason.Message)
 		}
-		for _, reason := range d.would[key] {
+		for _, reason := range d.warned[key] {
 			r.recorder.Eventf(pod, nil, corev1.EventTypeWarning, EventWouldWithhold, string(request.Stage),
 				"operation %s of id %s would wait for rule %s (%s), were it enforced: %s", request.Type, request.ID, reason.Rule, reason.Code, reason.Message)
 		}
@@ -60,4 +63,10 @@ func digest(reasons []policy.Reason) string {
 		parts[i] = reason.Rule.String() + "=" + string(reason.Code)
 	}
 	return strings.Join(parts, ",")
+}
+
+// tellQuarantine records that a rule is not asked any more.
+func (r *Reconciler) tellQuarantine(said *ruleDecision) {
+	r.recorder.Eventf(said.object.view.Object, nil, corev1.EventTypeWarning, EventQuarantined, "Evaluate",
+		"rule %s is not asked any more, and its pods wait: %s", said.prepared.spec.Name, said.prepared.quarantined.Message)
 }

@@ -14,7 +14,7 @@ import (
 // enough pods are left, counted on what is stored.
 func TestNoPermitOvershoots(t *testing.T) {
 	e := newTestEngine(t)
-	met := &seen{}
+	met := &seen{metrics: newMetrics(t)}
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t, e, met, true)
 		defer w.close()
@@ -29,7 +29,7 @@ func TestNoPermitOvershoots(t *testing.T) {
 // favourable for what is no fault of a permit.
 func TestNoPermitOvershootsWhateverElseHappens(t *testing.T) {
 	e := newTestEngine(t)
-	met := &seen{}
+	met := &seen{metrics: newMetrics(t)}
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t, e, met, false)
 		defer w.close()

@@ -4,48 +4,59 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/policy"
 	"github.com/podops-dev/podops/pkg/policy/compile"
 	"github.com/podops-dev/podops/pkg/policy/engine"
+	"github.com/podops-dev/podops/pkg/policy/memo"
 )
 
 // program is a rule that can be asked. It is an *engine.Program.
 type program interface {
-	Evaluate(
-		ctx context.Context, stage appsv1alpha1.TransitionStage, around policy.Surroundings, requests []policy.Request,
-	) (policy.Result, error)
+	memo.Program
 	VerdictsNeedCounts() bool
+	Needs() engine.Needs
+	Source() string
 }
 
-// preparedRule is one rule of a PodTransitionRule that is in force.
+// preparedRule is one rule of a PodTransitionRule that is in force. Rounds of a
+// namespace follow each other, so nothing guards it.
 type preparedRule struct {
 	spec appsv1alpha1.TransitionRule
 	id   policy.RuleID
 	kind policy.Kind
 
-	// stage in which it is asked; empty for both, when a rule without a program does
-	// not say which.
+	// policy is the version of the PodTransitionPolicy that it was compiled with.
+	policy string
+
+	// stage in which it is asked; empty for both, when a rule that does not compile
+	// does not say which.
 	stage appsv1alpha1.TransitionStage
 
+	// program that is asked; nil: every request that the rule could apply to is
+	// withheld.
 	program program
 
-	// err is why there is no program. Every request that the rule could apply to is
-	// withheld.
+	// err is why the program is a stand-in, or is missing.
 	err error
 
-	memo *memo
-
-	// never is what was found out last. Rounds of a namespace follow each other, so
-	// nothing guards it.
+	memo  *memo.Memo
 	never neverPasses
+
+	counters    *counters
+	strikes     strikes
+	quarantined *appsv1alpha1.Quarantine
+	nextChecks  nextChecks
 }
 
-// neverPasses is whether an availability rule has room when every pod is available.
+// neverPasses is whether an availability rule has room when every pod is available, as
+// it was found out last.
 type neverPasses struct {
 	counts policy.Counts
 	passes bool
@@ -55,7 +66,7 @@ type neverPasses struct {
 // enforced: the rule holds pods back. One that only warns, or only tries, does not even
 // when it is broken.
 func (p *preparedRule) enforced() bool {
-	return p.spec.Enforcement != appsv1alpha1.EnforcementWarn && p.spec.Enforcement != appsv1alpha1.EnforcementDryRun
+	return enforcementOf(p.spec) == appsv1alpha1.EnforcementEnforce
 }
 
 // budget: the rule bounds availability, so permits of its pods are reserved.
@@ -63,9 +74,35 @@ func (p *preparedRule) budget() bool {
 	return p.kind == policy.KindAvailablePolicy && p.stage == appsv1alpha1.StagePreCheck && p.enforced()
 }
 
+// needs are the surroundings that the rule reads.
+func (p *preparedRule) needs() engine.Needs {
+	if p.program == nil {
+		return engine.Needs{}
+	}
+	return p.program.Needs()
+}
+
+// judges: what the rule says of a pod depends on what other pods were permitted.
+func (p *preparedRule) judges() bool {
+	return p.needs().Pods || p.needs().Permits || p.kind == policy.KindRego && p.needs().Counts
+}
+
+// scope is what a verdict of the rule depends on besides the pod.
+func (p *preparedRule) scope() memo.Scope {
+	needs := p.needs()
+	return memo.Scope{
+		Counts:    p.program.VerdictsNeedCounts() || p.kind == policy.KindRego && needs.Counts,
+		Namespace: needs.Namespace,
+		Fleeting:  needs.Now || needs.Pods || needs.Permits,
+	}
+}
+
 // programs keeps the prepared rules of each PodTransitionRule, by generation.
 type programs struct {
 	engine *engine.Engine
+
+	// prepared is told each module that a rule is asked with from now on; nil: nobody.
+	prepared func(compile.Module)
 
 	mu      sync.Mutex
 	objects map[types.NamespacedName]preparedObject
@@ -74,58 +111,119 @@ type programs struct {
 type preparedObject struct {
 	uid        types.UID
 	generation int64
+	policies   string
 	rules      []*preparedRule
 }
 
-func newPrograms(e *engine.Engine) *programs {
-	return &programs{engine: e, objects: map[types.NamespacedName]preparedObject{}}
+func newPrograms(e *engine.Engine, prepared func(compile.Module)) *programs {
+	return &programs{engine: e, prepared: prepared, objects: map[types.NamespacedName]preparedObject{}}
 }
 
-// of returns the prepared rules of an object: disabled ones left out, those that take
-// slots last. An edit compiles only the rules that it changed: the engine remembers
-// programs by their source.
-func (p *programs) of(ctx context.Context, object *appsv1alpha1.PodTransitionRule) []*preparedRule {
-	key := types.NamespacedName{Namespace: object.Namespace, Name: object.Name}
+// of returns the prepared rules of an object: disabled ones left out, cheap ones first
+// and those that take slots last. An edit prepares only the rules that it changed, or
+// whose PodTransitionPolicy changed.
+func (p *programs) of(ctx context.Context, object *appsv1alpha1.PodTransitionRule, shared policies) []*preparedRule {
+	key := keyOf(object)
+	versions := versionsOf(object, shared)
 	p.mu.Lock()
 	known, ok := p.objects[key]
 	p.mu.Unlock()
-	if ok && known.uid == object.UID && known.generation == object.Generation {
+	if ok && known.uid == object.UID && known.generation == object.Generation && known.policies == versions {
 		return known.rules
 	}
-	var first, last []*preparedRule
+	var rules []*preparedRule
 	for _, rule := range object.Spec.Rules {
 		if rule.Disabled {
 			continue
 		}
-		prepared := p.prepare(ctx, key, rule)
-		if prepared.kind == policy.KindAvailablePolicy {
-			last = append(last, prepared)
-		} else {
-			first = append(first, prepared)
+		prepared := known.unchanged(object.UID, rule, shared.versionOf(rule))
+		if prepared == nil {
+			prepared = p.prepare(ctx, key, rule, shared)
+			prepared.counters = newCounters(rule, object.Generation)
+			if !ok && object.Status.ObservedGeneration == object.Generation {
+				prepared.resume(object.Status.Rules)
+			}
 		}
+		rules = append(rules, prepared)
 	}
-	rules := slices.Concat(first, last)
+	slices.SortStableFunc(rules, func(a, b *preparedRule) int { return costOf(a.kind) - costOf(b.kind) })
 	if ctx.Err() == nil {
 		p.mu.Lock()
-		p.objects[key] = preparedObject{uid: object.UID, generation: object.Generation, rules: rules}
+		p.objects[key] = preparedObject{uid: object.UID, generation: object.Generation, policies: versions, rules: rules}
 		p.mu.Unlock()
 	}
 	return rules
 }
 
-func (p *programs) prepare(ctx context.Context, object types.NamespacedName, rule appsv1alpha1.TransitionRule) *preparedRule {
+// versionsOf are the PodTransitionPolicies that an object is compiled with.
+func versionsOf(object *appsv1alpha1.PodTransitionRule, shared policies) string {
+	versions := make([]string, 0, len(object.Spec.Rules))
+	for _, rule := range object.Spec.Rules {
+		versions = append(versions, shared.versionOf(rule))
+	}
+	return strings.Join(versions, ",")
+}
+
+// unchanged returns the prepared rule that an edit left as it was, nil when there is
+// none. What it has counted and learned stays.
+func (o preparedObject) unchanged(uid types.UID, rule appsv1alpha1.TransitionRule, version string) *preparedRule {
+	if o.uid != uid {
+		return nil
+	}
+	for _, prepared := range o.rules {
+		if prepared.policy == version && apiequality.Semantic.DeepEqual(prepared.spec, rule) {
+			return prepared
+		}
+	}
+	return nil
+}
+
+// costOf orders the kinds of rules: the cheap ones are asked first.
+func costOf(kind policy.Kind) int {
+	return slices.Index([]policy.Kind{policy.KindLabelCheck, policy.KindRego, policy.KindWebhook, policy.KindAvailablePolicy}, kind)
+}
+
+func (p *programs) prepare(
+	ctx context.Context, object types.NamespacedName, rule appsv1alpha1.TransitionRule, shared policies,
+) *preparedRule {
 	prepared := &preparedRule{
-		spec: rule, stage: stageOf(rule), memo: newMemo(),
-		id: policy.RuleID{Object: object, Rule: rule.Name},
+		spec: rule, stage: stageOf(rule), memo: memo.New(), nextChecks: nextChecks{},
+		policy: shared.versionOf(rule), id: policy.RuleID{Object: object, Rule: rule.Name},
 	}
-	module, err := compile.Rule(object, rule, nil)
-	if err != nil {
-		prepared.err = err
-		return prepared
+	if rule.Rego != nil {
+		prepared.kind = policy.KindRego
 	}
-	prepared.kind, prepared.stage = module.Kind, module.Stage
-	prepared.program, prepared.err = p.engine.Prepare(ctx, module)
+	module, err := p.moduleOf(ctx, object, rule, shared)
+	if err == nil {
+		prepared.kind, prepared.stage = module.Kind, module.Stage
+		var ready *engine.Program
+		if ready, err = p.engine.Prepare(ctx, module); err == nil {
+			prepared.program = ready
+			if p.prepared != nil {
+				p.prepared(module)
+			}
+			return prepared
+		}
+	}
+	prepared.err = err
+	if standIn := p.standIn(ctx, object, rule); standIn != nil {
+		prepared.program = standIn
+	}
 	return prepared
+}
+
+// resume takes in what a status says of the rule: after a restart it goes on counting,
+// and a quarantine goes on.
+func (p *preparedRule) resume(statuses []appsv1alpha1.RuleStatus) {
+	for _, status := range statuses {
+		if status.Name != p.spec.Name {
+			continue
+		}
+		p.counters.resume(status)
+		if p.err == nil && p.program != nil && isUnderQuarantine(&status, p.program.Source()) {
+			p.quarantined = status.Quarantined.DeepCopy()
+		}
+	}
 }
 
 // stageOf is the stage of a rule that may be invalid; empty when it has none.
@@ -140,16 +238,26 @@ func stageOf(rule appsv1alpha1.TransitionRule) appsv1alpha1.TransitionStage {
 	}
 }
 
-// forget drops what is prepared for objects that are not among the present ones of
-// their namespace.
-func (p *programs) forget(namespace string, present map[string]bool) {
+// needsPods says whether a rule of an object, as it is prepared now, reads other pods.
+func (p *programs) needsPods(object *appsv1alpha1.PodTransitionRule) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return slices.ContainsFunc(p.objects[keyOf(object)].rules, func(rule *preparedRule) bool { return rule.needs().Pods })
+}
+
+// forget drops what is prepared for objects that are not among the present ones of
+// their namespace, and returns their names.
+func (p *programs) forget(namespace string, present map[string]bool) []types.NamespacedName {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var gone []types.NamespacedName
 	for key := range p.objects {
 		if key.Namespace == namespace && !present[key.Name] {
 			delete(p.objects, key)
+			gone = append(gone, key)
 		}
 	}
+	return gone
 }
 
 // errorsOf joins the compile errors of an object.

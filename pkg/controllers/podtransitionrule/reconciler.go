@@ -19,7 +19,7 @@ import (
 	"github.com/podops-dev/podops/pkg/facts"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/permit"
-	"github.com/podops-dev/podops/pkg/policy"
+	"github.com/podops-dev/podops/pkg/policy/compile"
 	"github.com/podops-dev/podops/pkg/policy/engine"
 )
 
@@ -73,6 +73,7 @@ type Reconciler struct {
 	statuses StatusWriter
 	recorder events.EventRecorder
 	options  lifecycle.Options
+	metrics  *Metrics
 	clock    clock.PassiveClock
 
 	// stampsAtOnce bounds the parallel requests of one round.
@@ -82,6 +83,7 @@ type Reconciler struct {
 	lastStatus map[types.NamespacedName]time.Time
 	demands    map[types.NamespacedName]demand
 	told       map[string]map[string]string // namespace -> request key -> what its last event said
+	detailed   map[string]map[types.UID]detailed
 }
 
 // demand is a record that asks for more than has been seen.
@@ -90,23 +92,37 @@ type demand struct {
 	since  time.Time
 }
 
+// Config is what a Reconciler is made of. All fields but Prepared must be set.
+type Config struct {
+	Index    *facts.Index
+	Engine   *engine.Engine
+	Pods     PodWriter
+	Statuses StatusWriter
+	Recorder events.EventRecorder
+	Options  lifecycle.Options
+	Metrics  *Metrics
+	Clock    clock.PassiveClock
+
+	// Prepared is told each module that a rule is asked with from now on; nil: nobody.
+	Prepared func(compile.Module)
+}
+
 // New returns a Reconciler.
-func New(
-	index *facts.Index, e *engine.Engine, pods PodWriter, statuses StatusWriter, recorder events.EventRecorder,
-	options lifecycle.Options, clk clock.PassiveClock,
-) *Reconciler {
+func New(c Config) *Reconciler {
 	return &Reconciler{
-		index: index, programs: newPrograms(e), pods: pods, statuses: statuses, recorder: recorder, options: options, clock: clk,
+		index: c.Index, programs: newPrograms(c.Engine, c.Prepared), pods: c.Pods, statuses: c.Statuses,
+		recorder: c.Recorder, options: c.Options, metrics: c.Metrics, clock: c.Clock,
 		stampsAtOnce: defaultStampsAtOnce,
 		lastStatus:   map[types.NamespacedName]time.Time{},
 		demands:      map[types.NamespacedName]demand{},
 		told:         map[string]map[string]string{},
+		detailed:     map[string]map[types.UID]detailed{},
 	}
 }
 
 // Reconcile makes one round in the namespace that is the request's name.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	view := r.index.View(req.Name, nil)
+	view, prepared := r.view(ctx, req.Name)
 	if view.ResourceVersion == "" {
 		return reconcile.Result{RequeueAfter: retryStale}, nil
 	}
@@ -114,14 +130,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		ctrllog.FromContext(ctx).V(1).Info("Pods not seen far enough yet", "podTransitionRule", stale, "seen", view.ResourceVersion)
 		return reconcile.Result{RequeueAfter: retryStale}, nil
 	}
-	decided := r.decide(ctx, view)
-	plan := permit.Next(decided.budgets, decided.candidates, nil, r.clock.Now())
+	decided := r.decide(ctx, view, prepared)
+	plan := permit.Next(decided.budgets, decided.candidates, r.judge(ctx, decided), r.clock.Now())
 	decided.refuse(plan)
+	r.count(decided, r.clock.Now())
 
 	// One status that cannot be written holds back nobody who is not in its record, and
 	// one pod that cannot be stamped nobody at all.
 	wait, written, err := r.writeStatuses(ctx, view, decided, plan)
-	conflict, stampErr := r.stamp(ctx, view, plan, written)
+	changes, later := r.details(view, decided)
+	changes = append(changesOf(view, plan, written, r.options, r.clock.Now()), changes...)
+	conflict, stampErr := r.write(ctx, changes)
 	r.tell(view, decided)
 	if err := errors.Join(err, stampErr); err != nil {
 		return reconcile.Result{}, err
@@ -129,10 +148,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if conflict {
 		wait = sooner(wait, retryConflict)
 	}
-	if decided.failed {
-		wait = sooner(wait, retryFailed)
-	}
-	return reconcile.Result{RequeueAfter: wait}, nil
+	return reconcile.Result{RequeueAfter: sooner(sooner(wait, later), decided.retry)}, nil
 }
 
 // stale returns the name of a rule whose record demands a view of the pods that is not
@@ -164,16 +180,20 @@ func keyOf(object *appsv1alpha1.PodTransitionRule) types.NamespacedName {
 	return types.NamespacedName{Namespace: object.Namespace, Name: object.Name}
 }
 
-// refuse files the requests that got no slot with the withheld ones.
-func (d *decision) refuse(plan permit.Plan) {
-	for _, refusal := range plan.Refused {
-		object := d.objects[refusal.Rule.Object.Name]
-		for _, prepared := range object.rules {
-			if prepared.id != refusal.Rule {
-				continue
-			}
-			reason := reasonOf(prepared, refusal.Request, policy.CodeNoRoom, object.rooms[prepared.spec.Name])
-			d.withheld[refusal.Request.Key()] = append(d.withheld[refusal.Request.Key()], reason)
+// view returns the facts of a namespace, and its rules, ready to be asked. Other pods
+// are part of it for the rules that read them.
+func (r *Reconciler) view(ctx context.Context, namespace string) (facts.View, map[string][]*preparedRule) {
+	for {
+		view := r.index.View(namespace, r.programs.needsPods)
+		prepared := map[string][]*preparedRule{}
+		missing := false
+		for _, rule := range view.Rules {
+			known := r.programs.needsPods(rule.Object)
+			prepared[rule.Object.Name] = r.programs.of(ctx, rule.Object, view.Policies)
+			missing = missing || !known && r.programs.needsPods(rule.Object)
+		}
+		if !missing || ctx.Err() != nil {
+			return view, prepared
 		}
 	}
 }

@@ -114,7 +114,9 @@ func newReplica(w *world, pods, rules int) *replica {
 		panic("the store takes no bookmarks")
 	}
 	r.store = store
-	r.reconciler = New(r.index, w.engine, r, r, &events.FakeRecorder{}, lifecycle.Options{}, worldClock{w})
+	r.reconciler = New(Config{
+		Index: r.index, Engine: w.engine, Pods: r, Statuses: r, Recorder: &events.FakeRecorder{}, Metrics: w.metrics, Clock: worldClock{w},
+	})
 	r.reconciler.stampsAtOnce = 1 // one write at a time, so that a schedule means one thing
 	r.setOwners()
 	r.watchRules(rules)
@@ -335,7 +337,8 @@ func (c worldClock) Since(t time.Time) time.Duration { return c.world.now.Sub(t)
 // seen counts what the schedules came across, so that a test can tell that it tested
 // something.
 type seen struct {
-	worlds int
+	metrics *Metrics
+	worlds  int
 
 	permits, conflicts, stale, late, touches, killed, failed int
 }

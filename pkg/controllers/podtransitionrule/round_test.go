@@ -77,7 +77,7 @@ func TestRound(t *testing.T) {
 		},
 		"a rule that does not compile": {rules: map[string][]appsv1alpha1.TransitionRule{"web": {{Name: "nothing"}}}, want: names(0, 0)},
 		"a rule of a kind that is not evaluated": {
-			rules: map[string][]appsv1alpha1.TransitionRule{"web": {{Name: "module", Rego: &appsv1alpha1.RegoRule{Module: "package rule\nallow := true"}}}}, want: names(0, 0),
+			rules: map[string][]appsv1alpha1.TransitionRule{"web": {{Name: "ask", Webhook: &appsv1alpha1.TransitionRuleWebhook{}}}}, want: names(0, 0),
 		},
 		"a rule that cannot be evaluated": {
 			rules: map[string][]appsv1alpha1.TransitionRule{"web": {labelled("approved", "third")}}, options: engine.Options{Timeout: 1}, want: names(0, 0),
@@ -143,7 +143,7 @@ func TestAnEvaluationThatFailedIsRepeated(t *testing.T) {
 	s.put(waits(0).Label("app", "web").Obj())
 	s.rules("web", labelled("approved", "approved"))
 	s.put(waits(0).Label("approved", "yes").Obj())
-	s.reconciler.programs.of(t.Context(), s.object("web"))
+	s.reconciler.programs.of(t.Context(), s.object("web"), nil)
 	asked := s.intercept("web")
 	asked.fail = errors.New("the machine is busy")
 	if result := s.round(); result.RequeueAfter != retryFailed {
@@ -183,7 +183,7 @@ func (c *counter) Evaluate(
 // intercept puts a counter before the one rule of an object.
 func (s *station) intercept(object string) *counter {
 	s.t.Helper()
-	rules := s.reconciler.programs.of(s.t.Context(), s.object(object))
+	rules := s.reconciler.programs.of(s.t.Context(), s.object(object), nil)
 	if len(rules) != 1 {
 		s.t.Fatalf("%d rules, want one", len(rules))
 	}
@@ -221,30 +221,16 @@ func TestAnUnchangedRequestIsNotAskedAgain(t *testing.T) {
 			s.put(web(9).Unready(builders.Epoch).Obj())
 			step("all are new", func() { s.put(waits(0).Obj(), waits(1).Obj(), waits(2).Obj()) }, names(0, 3))
 			step("nothing changes", func() {}, []string{})
-			step("a heartbeat", func() { s.put(waits(0).Annotation("beat", "1").Obj()) }, []string{})
+			step("a heartbeat", func() { s.put(waits(0).Annotation("example.kusionstack.io/beat", "1").Obj()) }, []string{})
 			step("a label", func() { s.put(waits(1).Label("zone", "b").Obj()) }, names(1, 2))
 			step("another request of the same pod", func() { s.put(waits(2).Waiting("b", "delete", builders.Epoch).Obj()) }, append(names(2, 3), names(2, 3)...))
 			step("one leaves", func() { s.put(web(2).Obj()) }, []string{})
 			step("and comes back", func() { s.put(waits(2).Obj()) }, names(2, 3))
 			step("all leave", func() { s.put(web(0).Obj(), web(1).Obj(), web(2).Obj()) }, []string{})
-			if got := len(s.reconciler.programs.of(t.Context(), s.object("web"))[0].memo.verdicts); got != 0 {
-				t.Errorf("%d verdicts are remembered of requests that are gone", got)
+			if got := len(s.reconciler.programs.of(t.Context(), s.object("web"), nil)[0].counters.known); got != 0 {
+				t.Errorf("%d requests are remembered that are gone", got)
 			}
 		})
-	}
-}
-
-// TestNothingIsRememberedThatCannotBeRecalled: the verdict of a bound that is not
-// enforced depends on numbers that change all the time.
-func TestNothingIsRememberedThatCannotBeRecalled(t *testing.T) {
-	s := newStation(t, engine.Options{})
-	s.rules("web", enforced(atMostUnavailable("one", "1"), appsv1alpha1.EnforcementWarn))
-	for i := range 20 {
-		s.put(waits(i).Obj())
-		s.step(time.Second)
-	}
-	if got := len(s.reconciler.programs.of(t.Context(), s.object("web"))[0].memo.verdicts); got != 0 {
-		t.Errorf("%d verdicts are remembered", got)
 	}
 }
 

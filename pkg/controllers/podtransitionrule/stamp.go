@@ -19,12 +19,9 @@ import (
 	"github.com/podops-dev/podops/pkg/permit"
 )
 
-// stamp gives the granted permits, and renews the generation of pods that hold a
-// reservation and are withheld, so that no late stamp can hit them and the slot is free
-// again. It reports whether a pod had moved on. A pod that is in a record which could
-// not be written is left for the next round.
-func (r *Reconciler) stamp(ctx context.Context, view facts.View, plan permit.Plan, written map[string]bool) (conflict bool, err error) {
-	changes := changesOf(view, plan, written, r.options, r.clock.Now())
+// write sends changes of pods, and reports whether one of the pods had moved on. A pod
+// whose last write has not been seen yet is left for the next round.
+func (r *Reconciler) write(ctx context.Context, changes []podChange) (conflict bool, err error) {
 	errs := make([]error, len(changes))
 	var group errgroup.Group
 	group.SetLimit(r.stampsAtOnce)
@@ -56,7 +53,10 @@ type podChange struct {
 	change lifecycle.Change
 }
 
-// changesOf are the changes that a plan makes, in the order of UIDs, stamps first.
+// changesOf are the changes that a plan makes, in the order of UIDs, stamps first: the
+// granted permits of pods whose records are written, and a new generation for pods that
+// hold a reservation and are withheld, so that no late stamp can hit them and the slot
+// is free again.
 func changesOf(
 	view facts.View, plan permit.Plan, written map[string]bool, options lifecycle.Options, now time.Time,
 ) []podChange {
@@ -64,7 +64,11 @@ func changesOf(
 	var changes []podChange
 	for _, uid := range slices.Sorted(maps.Keys(permits)) {
 		if pod := view.Pod(uid); pod != nil {
-			changes = append(changes, podChange{pod, lifecycle.Advance(lifecycle.FactsOf(pod), permits[uid], options, now)})
+			change := lifecycle.Advance(lifecycle.FactsOf(pod), permits[uid], options, now)
+			if !change.IsEmpty() {
+				change.Annotations = withoutDetails(pod.Annotations)
+			}
+			changes = append(changes, podChange{pod, change})
 		}
 	}
 	for _, uid := range plan.Touch {

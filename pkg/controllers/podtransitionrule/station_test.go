@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -43,7 +44,10 @@ type station struct {
 	version  int
 	pods     map[string]*corev1.Pod
 	statuses []*appsv1alpha1.PodTransitionRule // as written, in order
-	stamped  []string                          // names of the pods written
+	stamped  []string                          // names of the pods that were permitted, or touched
+
+	// explained are the names of the pods of which only annotations were written.
+	explained []string
 }
 
 func newStation(t testing.TB, options engine.Options) *station {
@@ -59,8 +63,19 @@ func newStation(t testing.TB, options engine.Options) *station {
 	s.index = facts.NewIndex(func(string) { s.news++ })
 	s.store = s.index.PodStore()
 	s.must(s.store.Replace(nil, s.next()))
-	s.reconciler = New(s.index, e, s, s, s.events, lifecycle.Options{}, s.clock)
+	s.reconciler = New(Config{
+		Index: s.index, Engine: e, Pods: s, Statuses: s, Recorder: s.events, Metrics: newMetrics(t), Clock: s.clock,
+	})
 	return s
+}
+
+func newMetrics(t testing.TB) *Metrics {
+	t.Helper()
+	metrics, err := NewMetrics(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return metrics
 }
 
 func (s *station) must(err error) {
@@ -141,10 +156,21 @@ func (s *station) Write(_ context.Context, pod *corev1.Pod, change lifecycle.Cha
 	}
 	next := pod.DeepCopy()
 	next.Labels = change.Apply(next.Labels)
+	for key, value := range change.Annotations {
+		if value == nil {
+			delete(next.Annotations, key)
+			continue
+		}
+		metav1.SetMetaDataAnnotation(&next.ObjectMeta, key, *value)
+	}
 	if change.Gate != nil {
 		setPodCondition(next, appsv1alpha1.ServiceReadyGate, *change.Gate, "", s.clock.Now())
 	}
-	s.stamped = append(s.stamped, pod.Name)
+	if len(change.Set)+len(change.Remove) > 0 {
+		s.stamped = append(s.stamped, pod.Name)
+	} else {
+		s.explained = append(s.explained, pod.Name)
+	}
 	s.put(next)
 	return nil
 }

@@ -29,7 +29,7 @@ import (
 // off, and the objects whose reservations are written. Reservations that are dead go
 // with the next write, and cause none.
 func (r *Reconciler) writeStatuses(
-	ctx context.Context, view facts.View, d decision, plan permit.Plan,
+	ctx context.Context, view facts.View, d *decision, plan permit.Plan,
 ) (wait time.Duration, written map[string]bool, err error) {
 	written = map[string]bool{}
 	present := map[string]bool{}
@@ -100,7 +100,9 @@ func (r *Reconciler) statusWritten(object *appsv1alpha1.PodTransitionRule) {
 
 // forget drops what is remembered of objects that are gone.
 func (r *Reconciler) forget(namespace string, present map[string]bool) {
-	r.programs.forget(namespace, present)
+	for _, gone := range r.programs.forget(namespace, present) {
+		r.metrics.forget(gone)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	gone := func(key types.NamespacedName) bool { return key.Namespace == namespace && !present[key.Name] }
@@ -108,11 +110,12 @@ func (r *Reconciler) forget(namespace string, present map[string]bool) {
 	maps.DeleteFunc(r.demands, func(key types.NamespacedName, _ demand) bool { return gone(key) })
 }
 
+// sooner is the shorter of two delays; one that is not above zero is none.
 func sooner(a, b time.Duration) time.Duration {
 	switch {
-	case b < 0:
+	case b <= 0:
 		return a
-	case a == 0:
+	case a <= 0:
 		return b
 	default:
 		return min(a, b)
@@ -120,7 +123,7 @@ func sooner(a, b time.Duration) time.Duration {
 }
 
 // describe fills in what people read. It leaves the record of permits alone.
-func describe(status *appsv1alpha1.PodTransitionRuleStatus, rule facts.RuleView, d decision, targets []string, now metav1.Time) {
+func describe(status *appsv1alpha1.PodTransitionRuleStatus, rule facts.RuleView, d *decision, targets []string, now metav1.Time) {
 	status.ObservedGeneration = rule.Object.Generation
 	status.Selected = int32(rule.Counts.Selected)
 	status.Desired = int32(rule.Counts.Desired)
@@ -128,6 +131,7 @@ func describe(status *appsv1alpha1.PodTransitionRuleStatus, rule facts.RuleView,
 	status.Waiting = int32(len(podsOf(rule.Waiting)))
 	status.Targets = targets
 	status.Blocked = blocked(rule, d)
+	status.Rules = ruleStatuses(d.objects[rule.Object.Name])
 	for _, condition := range conditions(rule, d.objects[rule.Object.Name]) {
 		condition.ObservedGeneration = rule.Object.Generation
 		condition.LastTransitionTime = now
@@ -145,7 +149,7 @@ func podsOf(requests []policy.Request) []string {
 }
 
 // blocked lists the first requests that a rule of this object withholds.
-func blocked(rule facts.RuleView, d decision) []appsv1alpha1.BlockedPod {
+func blocked(rule facts.RuleView, d *decision) []appsv1alpha1.BlockedPod {
 	var list []appsv1alpha1.BlockedPod
 	for _, request := range rule.Waiting {
 		for _, reason := range d.withheld[request.Key()] {
@@ -155,10 +159,7 @@ func blocked(rule facts.RuleView, d decision) []appsv1alpha1.BlockedPod {
 			if len(list) == appsv1alpha1.MaxStatusBlocked {
 				return list
 			}
-			list = append(list, appsv1alpha1.BlockedPod{
-				Name: request.Pod.Name, Stage: request.Stage, ID: request.ID,
-				Rule: reason.Rule.String(), Reason: string(reason.Code), Message: reason.Message,
-			})
+			list = append(list, blockedOf(request, reason))
 			break
 		}
 	}
@@ -166,7 +167,7 @@ func blocked(rule facts.RuleView, d decision) []appsv1alpha1.BlockedPod {
 }
 
 // conditions says whether the rules of an object work.
-func conditions(rule facts.RuleView, object objectDecision) []metav1.Condition {
+func conditions(rule facts.RuleView, object *objectDecision) []metav1.Condition {
 	ready := metav1.Condition{
 		Type: appsv1alpha1.ConditionReady, Status: metav1.ConditionTrue,
 		Reason: appsv1alpha1.ReasonEvaluated, Message: "every rule is compiled and evaluated",
@@ -181,19 +182,24 @@ func conditions(rule facts.RuleView, object objectDecision) []metav1.Condition {
 	}
 	switch {
 	case object.compileErr != nil:
-		message := bounded(object.compileErr.Error())
-		set(&ready, metav1.ConditionFalse, appsv1alpha1.ReasonCompileFailed, message)
-		set(&stalled, metav1.ConditionTrue, appsv1alpha1.ReasonCompileFailed, message)
-		reconciling.Reason = appsv1alpha1.ReasonCompileFailed
+		reason, message := reasonFor(object.compileErr), bounded(object.compileErr.Error(), maxConditionBytes)
+		set(&ready, metav1.ConditionFalse, reason, message)
+		set(&stalled, metav1.ConditionTrue, reason, message)
+		reconciling.Reason = reason
+	case len(object.quarantined()) > 0:
+		message := bounded(fmt.Sprintf("rule %s: %s", strings.Join(object.quarantined(), ", "), tooExpensive), maxConditionBytes)
+		set(&ready, metav1.ConditionFalse, appsv1alpha1.ReasonPolicyTooExpensive, message)
+		set(&stalled, metav1.ConditionTrue, appsv1alpha1.ReasonPolicyTooExpensive, message)
+		reconciling.Reason = appsv1alpha1.ReasonPolicyTooExpensive
 	case object.evaluateErr != nil:
 		// It is asked again (retryFailed): no edit is needed.
-		message := bounded(object.evaluateErr.Error())
+		message := bounded(object.evaluateErr.Error(), maxConditionBytes)
 		set(&ready, metav1.ConditionFalse, appsv1alpha1.ReasonEvaluationFailed, message)
 		set(&reconciling, metav1.ConditionTrue, appsv1alpha1.ReasonEvaluationFailed, "a rule is asked again until it answers")
 	case len(object.neverPasses) > 0:
 		set(&stalled, metav1.ConditionTrue, appsv1alpha1.ReasonNeverPasses, bounded(fmt.Sprintf(
 			"rule %s leaves no room even with all of the %d pods available: no available pod will ever pass it",
-			strings.Join(object.neverPasses, ", "), max(rule.Counts.Desired, rule.Counts.Selected))))
+			strings.Join(object.neverPasses, ", "), max(rule.Counts.Desired, rule.Counts.Selected)), maxConditionBytes))
 	}
 	return []metav1.Condition{ready, reconciling, stalled}
 }
@@ -206,6 +212,18 @@ func set(condition *metav1.Condition, status metav1.ConditionStatus, reason, mes
 const maxConditionBytes = 1024
 
 // bounded cuts a message between characters.
-func bounded(message string) string {
-	return strings.ToValidUTF8(message[:min(len(message), maxConditionBytes)], "")
+func bounded(message string, most int) string {
+	return strings.ToValidUTF8(message[:min(len(message), most)], "")
+}
+
+// reasonFor a rule that cannot be asked.
+func reasonFor(err error) string {
+	switch codeOf(err) { //nolint:exhaustive // Preparing a rule fails with one of these.
+	case policy.CodePolicyNotFound:
+		return appsv1alpha1.ReasonPolicyNotFound
+	case policy.CodeInvalidParameters:
+		return appsv1alpha1.ReasonInvalidParameters
+	default:
+		return appsv1alpha1.ReasonCompileFailed
+	}
 }

@@ -20,7 +20,7 @@ import (
 // was admitted by a replica whose clock is behind.
 func newStory(t *testing.T, objects ...string) *world {
 	t.Helper()
-	w := newWorld(t, newTestEngine(t), &seen{}, true)
+	w := newWorld(t, newTestEngine(t), &seen{metrics: newMetrics(t)}, true)
 	t.Cleanup(w.close)
 	w.addOwner("web", 3)
 	for _, name := range objects {

@@ -75,6 +75,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, notifier *Notifier, clie
 		Named("podtransitionrule").
 		WatchesRawSource(source.Func(notifier.start)).
 		Watches(&appsv1alpha1.PodTransitionRule{}, feed(r.setRule, r.deleteRule)).
+		Watches(&appsv1alpha1.PodTransitionPolicy{}, feed(r.setPolicy, r.deletePolicy)).
+		WatchesMetadata(&corev1.Namespace{}, feed(r.setNamespace, r.deleteNamespace)).
 		Watches(&appsv1.ReplicaSet{}, feed(r.setOwner, r.deleteOwner)).
 		Watches(&appsv1.Deployment{}, feed(r.setOwner, r.deleteOwner)).
 		Watches(&appsv1.StatefulSet{}, feed(r.setOwner, r.deleteOwner)).
@@ -108,6 +110,20 @@ func (r *Reconciler) setRule(object client.Object) {
 func (r *Reconciler) deleteRule(object client.Object) {
 	r.index.DeleteRule(client.ObjectKeyFromObject(object))
 }
+
+func (r *Reconciler) setPolicy(object client.Object) {
+	if shared, ok := object.(*appsv1alpha1.PodTransitionPolicy); ok {
+		r.index.SetPolicy(shared)
+	}
+}
+
+func (r *Reconciler) deletePolicy(object client.Object) { r.index.DeletePolicy(object.GetName()) }
+
+func (r *Reconciler) setNamespace(object client.Object) {
+	r.index.SetNamespace(object.GetName(), object.GetLabels())
+}
+
+func (r *Reconciler) deleteNamespace(object client.Object) { r.index.DeleteNamespace(object.GetName()) }
 
 func (r *Reconciler) setOwner(object client.Object) {
 	owner := facts.Owner{

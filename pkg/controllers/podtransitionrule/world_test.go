@@ -29,6 +29,7 @@ type failer interface {
 type world struct {
 	t        failer
 	engine   *engine.Engine
+	metrics  *Metrics
 	server   *server
 	replicas []*replica
 	owners   map[types.UID]facts.Owner
@@ -74,7 +75,7 @@ type permitted struct {
 func newWorld(t failer, e *engine.Engine, s *seen, quiet bool) *world {
 	s.worlds++
 	return &world{
-		t: t, engine: e, server: newServer(s.worlds), seen: s, quiet: quiet, now: builders.Epoch.Add(time.Hour),
+		t: t, engine: e, metrics: s.metrics, server: newServer(s.worlds), seen: s, quiet: quiet, now: builders.Epoch.Add(time.Hour),
 		owners: map[types.UID]facts.Owner{}, sick: map[types.UID]bool{}, permitted: map[types.UID]permitted{},
 		reserved: map[reservation]basis{},
 	}

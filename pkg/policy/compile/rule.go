@@ -50,7 +50,7 @@ type Custom struct {
 	Entry  Entry
 
 	// ParametersSchema is a JSON schema of the parameters; nil leaves them open.
-	ParametersSchema json.RawMessage
+	ParametersSchema json.RawMessage `json:",omitempty"`
 
 	// Parameters is a JSON object, completed by the defaults of the schema.
 	Parameters json.RawMessage

@@ -1,0 +1,69 @@
+package podtransitionrule
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/policy/engine"
+)
+
+// TestDetails: a pod that waits for long carries why, in the form that deployed clients
+// read, and no longer than it waits.
+func TestDetails(t *testing.T) {
+	s := newStation(t, engine.Options{})
+	s.rules("web", labelled("approved", "approved"), labelled("checked", "checked"))
+	key := appsv1alpha1.DetailAnnotationPrefix + "/web"
+	began := s.clock.Now()
+	put := func(labels ...string) {
+		pod := web(0).Waiting("a", "upgrade", began)
+		for _, label := range labels {
+			pod.Label(label, "yes")
+		}
+		if before := s.pods["web-000"]; before != nil && before.Annotations[key] != "" {
+			pod.Annotation(key, before.Annotations[key])
+		}
+		s.put(pod.Obj())
+	}
+	expect := func(what string, after time.Duration, writes int, rules ...string) {
+		t.Helper()
+		result := s.step(after)
+		if len(s.explained) != writes {
+			t.Errorf("%s: %d writes, want %d", what, len(s.explained), writes)
+		}
+		s.explained = nil
+		var detail appsv1alpha1.Detail
+		var got []string
+		if text := s.pods["web-000"].Annotations[key]; text != "" {
+			s.must(json.Unmarshal([]byte(text), &detail))
+		}
+		for _, info := range detail.RejectInfo {
+			got = append(got, info.RuleName+" "+info.Reason)
+		}
+		if diff := cmp.Diff(rules, got); diff != "" {
+			t.Errorf("%s: annotation differs (-want +got):\n%s", what, diff)
+		}
+		if what == "it has just begun" && result.RequeueAfter != detailAfter-after {
+			t.Errorf("%s: comes back after %s", what, result.RequeueAfter)
+		}
+	}
+	const approved = `approved LabelMismatch: label approved is missing, "yes" is required`
+	const checked = `checked LabelMismatch: label checked is missing, "yes" is required`
+	put()
+	expect("it has just begun", time.Second, 0)
+	expect("it waits", detailAfter, 1, approved, checked)
+	expect("nothing changes", 2*detailInterval, 0, approved, checked)
+	put("approved")
+	expect("one rule is met", time.Second, 1, checked)
+	put("approved", "checked")
+	expect("it is permitted", time.Second, 0)
+
+	put()
+	expect("it waits again", detailAfter, 1, approved, checked)
+	s.put(web(0).Annotation(key, s.pods["web-000"].Annotations[key]).Obj())
+	expect("it was called off", time.Second, 1)
+	expect("nothing is left", time.Second, 0)
+}

@@ -1,0 +1,137 @@
+package podtransitionrule
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/facts"
+	"github.com/podops-dev/podops/pkg/policy"
+)
+
+// reasonOf puts a verdict into words and numbers. Everything that tells people why a pod
+// waits prints this one reason: events, status and the annotation on the pod.
+func reasonOf(prepared *preparedRule, rule facts.RuleView, request policy.Request, verdict policy.Verdict, room *policy.Room) policy.Reason {
+	code := cmp.Or(verdict.Code, verdict.Would, policy.CodeUndefined)
+	reason := policy.Reason{
+		Rule: prepared.id, Kind: prepared.kind, Stage: request.Stage, Code: code, Since: request.Since,
+		Message: cmp.Or(verdict.Message, policy.Explain(code, prepared.spec, request, room)), Details: verdict.Details,
+	}
+	if code == policy.CodeNoRoom && room != nil {
+		reason.Numbers = &policy.Numbers{Needed: 1, Have: room.Slots, Limit: limitOf(*room)}
+		reason.BlockingPods = rule.Unavailable
+	}
+	return reason
+}
+
+// limitOf is how many pods a rule lets be unavailable, whichever of its bounds is the
+// lower one.
+func limitOf(room policy.Room) int {
+	limit := room.Total
+	if room.MaxUnavailable >= 0 {
+		limit = min(limit, room.MaxUnavailable)
+	}
+	if room.MinAvailable >= 0 {
+		limit = min(limit, max(0, room.Total-room.MinAvailable))
+	}
+	return limit
+}
+
+// byRank puts first what somebody has to do something about: a rule that is broken, then
+// one that says no, then one that only wants the pod to come later.
+func byRank(a, b policy.Reason) int {
+	return cmp.Or(cmp.Compare(rankOf(a.Code), rankOf(b.Code)), cmp.Compare(a.Rule.String(), b.Rule.String()))
+}
+
+func rankOf(code policy.Code) int {
+	switch code { //nolint:exhaustive // Whatever is not named says no.
+	case policy.CodeCompileFailed, policy.CodePolicyNotFound, policy.CodePolicyTooExpensive,
+		policy.CodeEvaluationFailed, policy.CodeUndefined, policy.CodeWrongType:
+		return 0
+	case policy.CodeNoRoom, policy.CodeTimeout, policy.CodeNotReached:
+		return 2
+	default:
+		return 1
+	}
+}
+
+// blockedOf is a reason as status.blocked has it.
+func blockedOf(request policy.Request, reason policy.Reason) appsv1alpha1.BlockedPod {
+	blocked := appsv1alpha1.BlockedPod{
+		Name: request.Pod.Name, Stage: request.Stage, ID: request.ID,
+		Rule: reason.Rule.String(), Kind: string(reason.Kind), Reason: string(reason.Code), Message: reason.Message,
+		BlockingPods: reason.BlockingPods, Since: timeOf(reason.Since), NextCheck: timeOf(reason.NextCheck),
+	}
+	if n := reason.Numbers; n != nil {
+		blocked.Numbers = &appsv1alpha1.BlockedNumbers{Needed: int32(n.Needed), Have: int32(n.Have), Limit: int32(n.Limit)}
+	}
+	return blocked
+}
+
+const (
+	// defaultNextCheck is how soon a rule that reads the time is asked again when it
+	// does not say.
+	defaultNextCheck = 15 * time.Second
+
+	// A rule may ask for any delay; this is what it gets.
+	shortestNextCheck = time.Second
+	longestNextCheck  = 5 * time.Minute
+)
+
+// nextChecks remembers, per request, when a rule that reads the time is asked again, so
+// that what people read does not change with every round.
+type nextChecks map[string]time.Time
+
+// of returns the next check of a withheld request. One that is due is set anew.
+func (n nextChecks) of(request policy.Request, verdict policy.Verdict, now time.Time) time.Time {
+	key := request.Key()
+	if next, ok := n[key]; ok && next.After(now) {
+		return next
+	}
+	wait := cmp.Or(verdict.RetryAfter, defaultNextCheck)
+	n[key] = now.Add(min(max(wait, shortestNextCheck), longestNextCheck))
+	return n[key]
+}
+
+// keep drops what is remembered of requests that do not wait any more.
+func (n nextChecks) keep(requests []policy.Request) {
+	if len(n) == 0 {
+		return
+	}
+	waiting := make(map[string]bool, len(requests))
+	for _, request := range requests {
+		waiting[request.Key()] = true
+	}
+	for key := range n {
+		if !waiting[key] {
+			delete(n, key)
+		}
+	}
+}
+
+// text is a reason in one line, with its code.
+func text(reason policy.Reason) string { return fmt.Sprintf("%s: %s", reason.Code, reason.Message) }
+
+// rejectInfo are the reasons of one PodTransitionRule in the order of rule names, as
+// deployed clients read them.
+func rejectInfo(reasons []policy.Reason) []appsv1alpha1.RejectInfo {
+	var infos []appsv1alpha1.RejectInfo
+	for _, reason := range reasons {
+		infos = append(infos, appsv1alpha1.RejectInfo{RuleName: reason.Rule.Rule, Reason: text(reason)})
+	}
+	slices.SortFunc(infos, func(a, b appsv1alpha1.RejectInfo) int { return cmp.Compare(a.RuleName, b.RuleName) })
+	return infos
+}
+
+// timeOf is a time in a status; nil for none.
+func timeOf(at time.Time) *metav1.Time {
+	if at.IsZero() {
+		return nil
+	}
+	t := metav1.NewTime(at)
+	return &t
+}

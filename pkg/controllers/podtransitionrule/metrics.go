@@ -1,0 +1,76 @@
+package podtransitionrule
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/policy"
+)
+
+// Metrics of rules. Their labels name the namespace, the PodTransitionRule and the rule,
+// and go with the PodTransitionRule.
+type Metrics struct {
+	requests    *prometheus.CounterVec
+	quarantined *prometheus.GaugeVec
+	timeouts    *prometheus.CounterVec
+}
+
+// NewMetrics registers the metrics of rules.
+func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
+	rule := []string{"namespace", "podtransitionrule", "rule"}
+	m := &Metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "podops_rule_requests_total",
+			Help: "Requests that a rule was asked about (asked), held back at least once (withheld), or would have held back were it enforced (would_withhold).",
+		}, append(rule, "enforcement", "outcome")),
+		quarantined: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "podops_rule_quarantined",
+			Help: "1 while a rule is not asked any more because its module missed its deadline again and again.",
+		}, rule),
+		timeouts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "podops_rule_timeouts_total",
+			Help: "Evaluations of a rule that missed their deadline.",
+		}, rule),
+	}
+	for _, collector := range []prometheus.Collector{m.requests, m.quarantined, m.timeouts} {
+		if err := registry.Register(collector); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// counted adds what was counted in one round.
+func (m *Metrics) counted(rule policy.RuleID, enforcement appsv1alpha1.Enforcement, asked, withheld, would int) {
+	for outcome, count := range map[string]int{"asked": asked, "withheld": withheld, "would_withhold": would} {
+		if count > 0 {
+			m.requests.WithLabelValues(rule.Object.Namespace, rule.Object.Name, rule.Rule, string(enforcement), outcome).Add(float64(count))
+		}
+	}
+}
+
+// late counts evaluations that missed their deadline.
+func (m *Metrics) late(rule policy.RuleID, times int) {
+	if times > 0 {
+		m.timeouts.WithLabelValues(rule.Object.Namespace, rule.Object.Name, rule.Rule).Add(float64(times))
+	}
+}
+
+// quarantine shows whether a rule is under quarantine.
+func (m *Metrics) quarantine(rule policy.RuleID, is bool) {
+	labels := []string{rule.Object.Namespace, rule.Object.Name, rule.Rule}
+	if !is {
+		m.quarantined.DeleteLabelValues(labels...)
+		return
+	}
+	m.quarantined.WithLabelValues(labels...).Set(1)
+}
+
+// forget drops the series of a PodTransitionRule that is gone.
+func (m *Metrics) forget(object types.NamespacedName) {
+	labels := prometheus.Labels{"namespace": object.Namespace, "podtransitionrule": object.Name}
+	m.requests.DeletePartialMatch(labels)
+	m.quarantined.DeletePartialMatch(labels)
+	m.timeouts.DeletePartialMatch(labels)
+}

@@ -1,0 +1,140 @@
+package podtransitionrule
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/podops-dev/podops/pkg/policy"
+	"github.com/podops-dev/podops/pkg/policy/engine"
+)
+
+// loops does not answer within any deadline.
+const loops = `allow if {
+	some i in numbers.range(1, 10000)
+	some j in numbers.range(1, 10000)
+	i * j < 0
+}`
+
+func TestStrikes(t *testing.T) {
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	type miss struct {
+		after time.Duration
+		times int
+		want  bool
+	}
+	for name, misses := range map[string][]miss{
+		"three at once":           {{0, 3, true}},
+		"one after the other":     {{0, 1, false}, {time.Minute, 1, false}, {2 * time.Minute, 1, true}},
+		"none is none":            {{0, 2, false}, {time.Minute, 0, false}, {2 * time.Minute, 0, false}},
+		"old ones do not count":   {{0, 2, false}, {strikeWindow, 1, false}, {strikeWindow + time.Minute, 1, false}},
+		"many count no more than": {{0, 1000, true}, {2 * strikeWindow, 1, false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s strikes
+			for i, m := range misses {
+				if got := s.add(m.times, start.Add(m.after)); got != m.want {
+					t.Errorf("miss %d: enough %t, want %t", i, got, m.want)
+				}
+			}
+		})
+	}
+}
+
+// TestARuleThatIsTooExpensive: its pods wait with the reason, the rule is left alone
+// after three misses, and neither harms the other rules.
+func TestARuleThatIsTooExpensive(t *testing.T) {
+	s := newStation(t, engine.Options{CustomTimeout: 20 * time.Millisecond})
+	mine := inline("mine", loops)
+	mine.Conditions = []string{"delete"}
+	s.rules("web", mine)
+	s.put(waits(5).Obj())
+	for i := range 4 {
+		s.put(web(i).Waiting("a", "delete", s.clock.Now().Add(time.Duration(i)*time.Second)).Obj())
+	}
+	s.round()
+	if diff := cmp.Diff(names(5, 6), s.permitted()); diff != "" {
+		t.Errorf("permitted pods differ (-want +got):\n%s", diff)
+	}
+	if got := s.blocked(); !strings.HasPrefix(got, "Timeout: ") {
+		t.Errorf("the first pod waits for %q", got)
+	}
+	events := strings.Join(s.told(), "\n")
+	if !strings.Contains(events, EventQuarantined) || !strings.Contains(events, "rule mine is not asked any more") {
+		t.Errorf("no event says that the rule is under quarantine:\n%s", events)
+	}
+	s.step(2 * statusInterval)
+	status := s.object("web").Status
+	if got := s.blocked(); !strings.HasPrefix(got, "PolicyTooExpensive: ") || status.Rules[0].Quarantined == nil {
+		t.Errorf("then it waits for %q, quarantine %+v", got, status.Rules[0].Quarantined)
+	}
+	if condition := status.Conditions[2]; condition.Type != "Stalled" || condition.Reason != "PolicyTooExpensive" || condition.Status != "True" {
+		t.Errorf("condition %+v", condition)
+	}
+
+	restarted := restart(t, s)
+	restarted.round()
+	if got := restarted.blocked(); !strings.HasPrefix(got, "PolicyTooExpensive: ") {
+		t.Errorf("after a restart it waits for %q", got)
+	}
+	mine.Rego.Module = "package rule\n\nallow := true"
+	restarted.rules("web", mine)
+	restarted.step(2 * statusInterval)
+	if diff := cmp.Diff(names(0, 4), restarted.permitted()); diff != "" {
+		t.Errorf("permitted after the edit (-want +got):\n%s", diff)
+	}
+	if got := restarted.object("web").Status.Rules[0].Quarantined; got != nil {
+		t.Errorf("the quarantine goes on after the edit: %+v", got)
+	}
+}
+
+// restart is another process that sees what the one before stored.
+func restart(t *testing.T, before *station) *station {
+	t.Helper()
+	s := newStation(t, engine.Options{})
+	s.clock.SetTime(before.clock.Now())
+	s.version = before.version
+	s.index.SetRule(before.object("web"))
+	for _, pod := range before.pods {
+		s.put(pod)
+	}
+	return s
+}
+
+func TestMetricsOfRules(t *testing.T) {
+	m := newMetrics(t)
+	id := policy.RuleID{Rule: "mine"}
+	id.Object.Namespace, id.Object.Name = "shop", "web"
+	m.counted(id, "DryRun", 5, 0, 2)
+	m.counted(id, "DryRun", 1, 0, 0)
+	m.late(id, 3)
+	m.quarantine(id, true)
+	if got := read(t, m.requests.WithLabelValues("shop", "web", "mine", "DryRun", "asked")); got != 6 {
+		t.Errorf("asked %v, want 6", got)
+	}
+	if got := read(t, m.requests.WithLabelValues("shop", "web", "mine", "DryRun", "would_withhold")); got != 2 {
+		t.Errorf("would withhold %v, want 2", got)
+	}
+	if got := read(t, m.timeouts.WithLabelValues("shop", "web", "mine")); got != 3 {
+		t.Errorf("timeouts %v, want 3", got)
+	}
+	if got := read(t, m.quarantined.WithLabelValues("shop", "web", "mine")); got != 1 {
+		t.Errorf("quarantined %v, want 1", got)
+	}
+	m.forget(id.Object)
+	if got := read(t, m.timeouts.WithLabelValues("shop", "web", "mine")); got != 0 {
+		t.Errorf("timeouts are %v after the rule is gone", got)
+	}
+}
+
+func read(t *testing.T, metric interface{ Write(*dto.Metric) error }) float64 {
+	t.Helper()
+	var out dto.Metric
+	if err := metric.Write(&out); err != nil {
+		t.Fatal(err)
+	}
+	return out.GetCounter().GetValue() + out.GetGauge().GetValue()
+}

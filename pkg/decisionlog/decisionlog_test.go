@@ -1,0 +1,170 @@
+package decisionlog_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	testingclock "k8s.io/utils/clock/testing"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/decisionlog"
+	"github.com/podops-dev/podops/pkg/policy"
+	"github.com/podops-dev/podops/pkg/policy/compile"
+	"github.com/podops-dev/podops/pkg/policy/engine"
+)
+
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// rules are one of each kind, by name.
+func rules() map[string]appsv1alpha1.TransitionRule {
+	half := intstr.FromString("50%")
+	return map[string]appsv1alpha1.TransitionRule{
+		"available": {AvailablePolicy: &appsv1alpha1.AvailablePolicy{MaxUnavailableValue: &half}},
+		"labelled":  {LabelCheck: &appsv1alpha1.LabelCheck{Requires: &metav1.LabelSelector{MatchLabels: map[string]string{"approved": "yes"}}}},
+		"mine":      {Rego: &appsv1alpha1.RegoRule{Module: "package rule\n\ndeny contains sprintf(\"%s is one of %d\", [input.pod.name, count(input.pods)]) if input.now > 0\n"}},
+	}
+}
+
+// logged evaluates every rule for some pods, and returns the log.
+func logged(t *testing.T, options decisionlog.Options) string {
+	t.Helper()
+	w := decisionlog.New(options, testingclock.NewFakePassiveClock(epoch))
+	e, err := engine.New(engine.Options{Observe: w.Observe})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var requests []policy.Request
+	var pods []*policy.PodFact
+	for i := range 3 {
+		pod := &policy.PodFact{
+			UID: types.UID(fmt.Sprint(i)), Namespace: "shop", Name: fmt.Sprintf("web-%d", i), Version: "1",
+			Labels: map[string]string{"approved": "yes"}, Annotations: map[string]string{"token": "secret"}, Available: i > 0,
+		}
+		pods = append(pods, pod)
+		requests = append(requests, policy.Request{Pod: pod, Stage: appsv1alpha1.StagePreCheck, ID: "a", Type: "upgrade", Since: epoch})
+	}
+	around := policy.Surroundings{Now: epoch.Add(time.Nanosecond), Pods: pods, Counts: policy.Counts{Selected: 3, Desired: 3, Available: 2}}
+	for name, rule := range rules() {
+		rule.Name = name
+		var custom *compile.Custom
+		if rule.Rego != nil {
+			custom = &compile.Custom{Source: rule.Rego.Module, Entry: compile.EntryDeny, Parameters: json.RawMessage(`{}`)}
+		}
+		module, err := compile.Rule(types.NamespacedName{Namespace: "shop", Name: "web"}, rule, custom)
+		if err != nil {
+			t.Fatal(err)
+		}
+		program, err := e.Prepare(t.Context(), module)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Prepared(module)
+		if _, err := program.Evaluate(t.Context(), appsv1alpha1.StagePreCheck, around, requests); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, end := context.WithCancel(t.Context())
+	end()
+	var out bytes.Buffer
+	if err := w.Run(ctx, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func newEngine(t *testing.T) *engine.Engine {
+	t.Helper()
+	e, err := engine.New(engine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// TestReplay: what is in the log is enough to make every decision again, bit for bit, in
+// another process.
+func TestReplay(t *testing.T) {
+	log := logged(t, decisionlog.Options{Sample: 1})
+	report, err := decisionlog.Replay(t.Context(), newEngine(t), strings.NewReader(log))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// One batch for each built-in rule, and one evaluation for each pod of the other.
+	if diff := cmp.Diff(decisionlog.Report{Equal: 5}, report); diff != "" {
+		t.Errorf("report differs (-want +got):\n%s\n%s", diff, log)
+	}
+	forged := strings.Replace(log, "is one of 2", "is one of 9", 1)
+	if forged == log {
+		t.Fatalf("there is nothing to forge in\n%s", log)
+	}
+	report, err = decisionlog.Replay(t.Context(), newEngine(t), strings.NewReader(forged))
+	if err != nil || report.Equal != 4 || len(report.Different) != 1 || report.Different[0].Rule != "shop/web/mine" {
+		t.Errorf("of a forged log: %+v, %v", report, err)
+	}
+}
+
+func TestReplayOfALogThatIsNone(t *testing.T) {
+	for name, log := range map[string]string{
+		"no JSON":                     "decisions:\n",
+		"a decision without a module": `{"time":"2026-01-01T00:00:00Z","decision":{"rule":"a/b/c","module":"m","input":{},"durationMicroseconds":1}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := decisionlog.Replay(t.Context(), newEngine(t), strings.NewReader(log)); err == nil || !strings.HasPrefix(err.Error(), "line 1: ") {
+				t.Errorf("got %v, want an error that names line 1", err)
+			}
+		})
+	}
+}
+
+// TestMasks: what nobody is to read is in no line, and what is masked is said.
+func TestMasks(t *testing.T) {
+	masks, err := decisionlog.ParseMasks("pod.annotations, input.pods.*.annotations, requests.*.pod.annotations")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := logged(t, decisionlog.Options{Sample: 1, Masks: masks})
+	if strings.Contains(log, "secret") {
+		t.Errorf("the log holds what is masked:\n%s", log)
+	}
+	if !strings.Contains(log, `"masked":["pod.annotations"`) {
+		t.Errorf("the log does not say what is masked:\n%s", log)
+	}
+	if !strings.Contains(log, fmt.Sprint(epoch.UnixNano()+1)) {
+		t.Errorf("masking has changed a number:\n%s", log)
+	}
+	if report, err := decisionlog.Replay(t.Context(), newEngine(t), strings.NewReader(log)); err != nil || report.Skipped < 3 {
+		t.Errorf("of a masked log: %+v, %v", report, err)
+	}
+	if _, err := decisionlog.ParseMasks("pod..annotations"); err == nil {
+		t.Error("a path with an empty part is accepted")
+	}
+}
+
+func TestNoSample(t *testing.T) {
+	if log := logged(t, decisionlog.Options{Sample: 0}); log != "" {
+		t.Errorf("got %s", log)
+	}
+}
+
+// TestAFullQueueDropsAndCounts: nobody waits for the disk.
+func TestAFullQueueDropsAndCounts(t *testing.T) {
+	w := decisionlog.New(decisionlog.Options{Sample: 1}, testingclock.NewFakePassiveClock(epoch))
+	id := policy.RuleID{Rule: "mine"}
+	w.Prepared(compile.Module{ID: id})
+	nothing := func() (json.RawMessage, error) { return json.RawMessage(`{}`), nil }
+	for range 5000 {
+		w.Observe(engine.Observation{Rule: id, Input: nothing, Output: nothing})
+	}
+	if w.Dropped() < 3000 {
+		t.Errorf("%d lines were dropped", w.Dropped())
+	}
+}

@@ -1,0 +1,49 @@
+// Package decisionlog writes what the policy engine was asked and what it answered, one
+// JSON document a line, so that a decision can be looked at, and made again, later.
+package decisionlog
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/podops-dev/podops/pkg/policy/compile"
+)
+
+// Record is one line of the log. It has either Module or Decision.
+type Record struct {
+	Time time.Time `json:"time"`
+
+	// Module is the rule that decisions after this line were made with. It is written
+	// before the first of them.
+	Module *Module `json:"module,omitempty"`
+
+	Decision *Decision `json:"decision,omitempty"`
+}
+
+// Module is one compiled rule.
+type Module struct {
+	// Hash of everything below; decisions name the module by it.
+	Hash string `json:"hash"`
+
+	Compiled compile.Module `json:"compiled"`
+}
+
+// Decision is one evaluation.
+type Decision struct {
+	// Rule is "<namespace>/<PodTransitionRule>/<rule>".
+	Rule   string `json:"rule"`
+	Module string `json:"module"`
+
+	// Input and Output are the documents that Rego saw and answered with.
+	Input  json.RawMessage `json:"input"`
+	Output json.RawMessage `json:"output,omitempty"`
+
+	// Error that the evaluation ended with; Output is missing then.
+	Error string `json:"error,omitempty"`
+
+	DurationMicroseconds int64 `json:"durationMicroseconds"`
+
+	// Masked are the paths in Input whose values were replaced. Such a decision cannot
+	// be made again.
+	Masked []string `json:"masked,omitempty"`
+}

@@ -1,0 +1,81 @@
+package decisionlog
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/podops-dev/podops/pkg/policy/compile"
+)
+
+// Replayer makes decisions again. It is an *engine.Engine.
+type Replayer interface {
+	Replay(ctx context.Context, module compile.Module, input json.RawMessage) (json.RawMessage, error)
+}
+
+// Report is what became of the decisions of a log.
+type Report struct {
+	// Equal decisions are the same, byte for byte.
+	Equal int
+
+	// Different are the first decisions that are not; at most 20.
+	Different []Difference
+
+	// Skipped had an error then, or a masked input.
+	Skipped int
+}
+
+// Difference is a decision that came out in another way.
+type Difference struct {
+	Line      int
+	Rule      string
+	Then, Now json.RawMessage
+
+	// Err is why there is no decision now.
+	Err error
+}
+
+const maxDifferences = 20
+
+// Replay makes every decision of a log again. An error is a log that cannot be read: it
+// names the line.
+func Replay(ctx context.Context, engine Replayer, log io.Reader) (Report, error) {
+	report := Report{}
+	modules := map[string]compile.Module{}
+	decoder := json.NewDecoder(log)
+	for line := 1; ; line++ {
+		var record Record
+		err := decoder.Decode(&record)
+		if errors.Is(err, io.EOF) {
+			return report, nil
+		}
+		if err != nil {
+			return report, fmt.Errorf("line %d: %w", line, err)
+		}
+		if record.Module != nil {
+			modules[record.Module.Hash] = record.Module.Compiled
+		}
+		decision := record.Decision
+		if decision == nil {
+			continue
+		}
+		module, ok := modules[decision.Module]
+		if !ok {
+			return report, fmt.Errorf("line %d: the module %s is not in the log before it", line, decision.Module)
+		}
+		if decision.Error != "" || len(decision.Masked) > 0 {
+			report.Skipped++
+			continue
+		}
+		now, err := engine.Replay(ctx, module, decision.Input)
+		switch {
+		case err == nil && bytes.Equal(now, decision.Output):
+			report.Equal++
+		case len(report.Different) < maxDifferences:
+			report.Different = append(report.Different, Difference{Line: line, Rule: decision.Rule, Then: decision.Output, Now: now, Err: err})
+		}
+	}
+}

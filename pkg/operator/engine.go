@@ -1,0 +1,91 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"k8s.io/utils/clock"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/podops-dev/podops/pkg/decisionlog"
+	"github.com/podops-dev/podops/pkg/policy/engine"
+	"github.com/podops-dev/podops/pkg/policy/sandbox"
+)
+
+// newEngine starts the policy engine, and the decision log if there is to be one; nil
+// otherwise.
+func newEngine(mgr manager.Manager, options Options) (*engine.Engine, *decisionlog.Writer, error) {
+	child := sandbox.New(sandbox.Options{})
+	settings := engine.Options{
+		Timeout: options.EvaluationTimeout, CustomTimeout: options.PolicyTimeout, Precompile: child.Check,
+	}
+	var log *decisionlog.Writer
+	if options.DecisionLog != "" {
+		masks, err := decisionlog.ParseMasks(options.DecisionLogMask)
+		if err != nil {
+			return nil, nil, fmt.Errorf("--decision-log-mask: %w", err)
+		}
+		log = decisionlog.New(decisionlog.Options{Sample: options.DecisionLogSample, Masks: masks}, clock.RealClock{})
+		settings.Observe = log.Observe
+		if err := mgr.Add(decisionLogFile{log: log, path: options.DecisionLog}); err != nil {
+			return nil, nil, fmt.Errorf("adding the decision log: %w", err)
+		}
+	}
+	policies, err := engine.New(settings)
+	if err != nil {
+		return nil, nil, fmt.Errorf("starting the policy engine: %w", err)
+	}
+	return policies, log, nil
+}
+
+// decisionLogFile appends the decision log to a file, or writes it to standard output.
+type decisionLogFile struct {
+	log  *decisionlog.Writer
+	path string
+}
+
+// stdout is the path of standard output.
+const stdout = "-"
+
+// Start writes until ctx ends.
+func (f decisionLogFile) Start(ctx context.Context) (err error) {
+	var out io.Writer = os.Stdout
+	if f.path != stdout {
+		file, openErr := os.OpenFile(f.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if openErr != nil {
+			return fmt.Errorf("--decision-log: %w", openErr)
+		}
+		defer func() { err = errors.Join(err, file.Close()) }()
+		out = file
+	}
+	return f.log.Run(ctx, out)
+}
+
+// Replay makes the decisions of a log again, and says what came of it.
+func Replay(ctx context.Context, path string, out io.Writer) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	policies, err := engine.New(engine.Options{})
+	if err != nil {
+		return fmt.Errorf("starting the policy engine: %w", err)
+	}
+	report, err := decisionlog.Replay(ctrllog.IntoContext(ctx, ctrllog.Log), policies, file)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	for _, different := range report.Different {
+		fmt.Fprintf(out, "line %d: rule %s: was %s, is %s %v\n", different.Line, different.Rule, different.Then, different.Now, different.Err)
+	}
+	fmt.Fprintf(out, "decisions: %d equal, %d different, %d skipped (masked, or failed then)\n", report.Equal, len(report.Different), report.Skipped)
+	if len(report.Different) > 0 {
+		return errors.New("some decisions are different now")
+	}
+	return nil
+}
