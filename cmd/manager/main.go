@@ -28,6 +28,9 @@ func run() int {
 	flag.Parse()
 	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&options.Log)))
 
+	if flag.NArg() > 0 {
+		return command(flag.Args())
+	}
 	if err := options.Validate(); err != nil {
 		return failed("checking flags", err)
 	}
@@ -46,6 +49,18 @@ func run() int {
 	return 0
 }
 
+// command runs what is not the operator itself.
+func command(args []string) int {
+	if len(args) != 2 || args[0] != "replay" {
+		flag.Usage()
+		return failed("reading the arguments", fmt.Errorf("%q is not a command; there is: replay FILE", args))
+	}
+	if err := operator.Replay(ctrl.SetupSignalHandler(), args[1], os.Stdout); err != nil {
+		return failed("replaying", err)
+	}
+	return 0
+}
+
 func failed(doing string, err error) int {
 	fmt.Fprintf(os.Stderr, "manager: %s: %v\n", doing, err)
 	return 1
@@ -53,6 +68,9 @@ func failed(doing string, err error) int {
 
 func usage() {
 	fmt.Fprint(flag.CommandLine.Output(), `manager lets nothing operate on a pod until its rules allow it and its traffic is off.
+
+  manager [flags]         run the operator
+  manager replay FILE     make the decisions of a decision log again, and compare
 
 It finds the API server by --kubeconfig, $KUBECONFIG, or as a pod of the cluster.
 
