@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/open-policy-agent/opa/v1/topdown"
@@ -72,6 +73,17 @@ func (p *Program) failed(err error) policy.Verdict {
 	return policy.Verdict{Code: code, Message: message}
 }
 
+// plainMessage is the message of OPA in one line, without our names for the file and for builtins.
+func plainMessage(message string) string {
+	if rest, bounded := strings.CutPrefix(message, boundedPrefix); bounded {
+		_, message, _ = strings.Cut(rest, ": ")
+		if _, inner, nested := strings.Cut(message, topdown.BuiltinErr+": "); nested {
+			message = inner
+		}
+	}
+	return strings.ReplaceAll(strings.Join(strings.Fields(message), " "), moduleFile+":", "row ")
+}
+
 // explained is an error of one request, for people.
 func explained(err error) (policy.Code, string) {
 	located := &topdown.Error{}
@@ -84,7 +96,7 @@ func explained(err error) (policy.Code, string) {
 		return policy.CodeUndefined, ""
 	case errors.As(err, &located) && located.Location != nil && located.Location.File == moduleFile:
 		return policy.CodeEvaluationFailed, messageText(fmt.Sprintf("%d:%d: %s: %s",
-			located.Location.Row, located.Location.Col, located.Code, located.Message))
+			located.Location.Row, located.Location.Col, located.Code, plainMessage(located.Message)))
 	default:
 		return policy.CodeEvaluationFailed, messageText(err.Error())
 	}

@@ -4,6 +4,9 @@ import (
 	"context"
 
 	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/rego"
+	"github.com/open-policy-agent/opa/v1/topdown"
+	"github.com/open-policy-agent/opa/v1/types"
 
 	"github.com/podops-dev/podops/pkg/policy/compile"
 )
@@ -38,3 +41,33 @@ func (e *Engine) PrepareSource(ctx context.Context, module compile.Module) (*Pro
 
 // SameProgram says whether two rules share what was compiled.
 func SameProgram(a, b *Program) bool { return a.shape == b.shape }
+
+// PrepareStuck is a rule whose module waits for a channel, as OPA does in the midst of a comparison of
+// two huge documents: nothing interrupts it. A pod without the label "stuck" is not waited for.
+func (e *Engine) PrepareStuck(ctx context.Context, module compile.Module, release <-chan struct{}) (*Program, error) {
+	program, err := e.Prepare(ctx, module)
+	if err != nil {
+		return nil, err
+	}
+	asks := ast.MustParseModule(`package podops.entry
+decision := data.podops.rules.custom.decision(input, input.rule, "allow")`)
+	user := ast.MustParseModule("package rule\nallow if not input.pod.labels.stuck\nallow if test.wait()")
+	modules := e.library.needed(asks)
+	modules[moduleFile], modules[entryFile] = user, asks
+	wait := &ast.Builtin{Name: "test.wait", Decl: types.NewFunction(nil, types.B)}
+	compiler := ast.NewCompiler().WithBuiltins(map[string]*ast.Builtin{wait.Name: wait})
+	if compiler.Compile(modules); compiler.Failed() {
+		return nil, compiler.Errors
+	}
+	query, err := rego.New(
+		rego.Compiler(compiler), rego.Query("data.podops.entry.decision"),
+		rego.GenerateJSON(func(term *ast.Term, _ *rego.EvalContext) (any, error) { return term, nil }),
+		rego.FunctionDyn(&rego.Function{Name: wait.Name, Decl: wait.Decl},
+			func(topdown.BuiltinContext, []*ast.Term) (*ast.Term, error) {
+				<-release
+				return ast.InternedTerm(true), nil
+			}),
+	).PrepareForEval(ctx)
+	program.shape = &shape{source: "stuck", query: query, entry: compile.EntryAllow}
+	return program, err
+}
