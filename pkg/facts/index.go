@@ -31,7 +31,7 @@ type Index struct {
 
 type namespace struct {
 	pods    map[types.UID]*pod
-	waiting map[types.UID]*pod
+	waiting *queue
 
 	// leftover are the pods with an annotation that somebody has to take off.
 	leftover map[types.UID]*pod
@@ -63,7 +63,7 @@ func (x *Index) namespace(name string) *namespace {
 	n, ok := x.namespaces[name]
 	if !ok {
 		n = &namespace{
-			pods: map[types.UID]*pod{}, waiting: map[types.UID]*pod{}, leftover: map[types.UID]*pod{},
+			pods: map[types.UID]*pod{}, waiting: newQueue(), leftover: map[types.UID]*pod{},
 			rules: map[string]*rule{}, owners: map[types.UID]Owner{}, controllers: map[types.UID]*controlled{},
 		}
 		x.namespaces[name] = n
@@ -98,13 +98,14 @@ func (x *Index) setPod(object *corev1.Pod) {
 	if before != nil {
 		n.own(before.controller.UID, -1)
 	}
-	delete(n.waiting, object.UID)
 	delete(n.leftover, object.UID)
 	if after.leftover {
 		n.leftover[object.UID] = after
 	}
 	if len(after.requests) > 0 {
-		n.waiting[object.UID] = after
+		n.waiting.put(after)
+	} else {
+		n.waiting.drop(object.UID)
 	}
 	for _, r := range n.rules {
 		was := before != nil && r.remove(before)
@@ -129,7 +130,7 @@ func (x *Index) deletePod(name string, uid types.UID) {
 		return
 	}
 	delete(n.pods, uid)
-	delete(n.waiting, uid)
+	n.waiting.drop(uid)
 	delete(n.leftover, uid)
 	n.own(before.controller.UID, -1)
 	for _, r := range n.rules {

@@ -145,15 +145,15 @@ func (n *namespace) ownersChanged() {
 func (n *namespace) replace(p *pod) {
 	uid := p.fact.UID
 	n.pods[uid] = p
-	if n.waiting[uid] != nil {
-		n.waiting[uid] = p
+	if n.waiting.has(uid) {
+		n.waiting.put(p)
 	}
 	for _, r := range n.rules {
 		if r.selected[uid] != nil {
 			r.selected[uid] = p
 		}
-		if r.waiting[uid] != nil {
-			r.waiting[uid] = p
+		if r.waiting.has(uid) {
+			r.waiting.put(p)
 		}
 	}
 }

@@ -30,13 +30,16 @@ type rule struct {
 	// unavailable are the counted pods that are not available.
 	unavailable map[types.UID]*pod
 
+	// blocking are the first names of those; nil when not known.
+	blocking []string
+
 	// byOwner counts the counted pods of each controller.
 	byOwner map[types.UID]int
 
 	// covered are the workloads whose pods it covers; see covers.
 	covered map[types.UID]bool
 
-	waiting map[types.UID]*pod
+	waiting *queue
 
 	// custom: some rule of it is of kind rego. policies are the names of those that it
 	// refers to, sorted.
@@ -55,7 +58,7 @@ func newRule(object *appsv1alpha1.PodTransitionRule) *rule {
 		unavailable: map[types.UID]*pod{},
 		byOwner:     map[types.UID]int{},
 		covered:     map[types.UID]bool{},
-		waiting:     map[types.UID]*pod{},
+		waiting:     newQueue(),
 	}
 	r.selector, r.selectorErr = Selector(object)
 	for _, rule := range object.Spec.Rules {
@@ -86,16 +89,28 @@ func (r *rule) pods() []*policy.PodFact {
 
 // inTheWay are the first names of the pods that are unavailable, or about to be.
 func (r *rule) inTheWay(reserved map[types.UID]appsv1alpha1.ReservedPod) []string {
-	names := make([]string, 0, len(r.unavailable)+len(reserved))
-	for _, p := range r.unavailable {
-		names = append(names, p.fact.Name)
-	}
-	for uid := range reserved {
-		if p := r.selected[uid]; p != nil && p.fact.Available {
-			names = append(names, p.fact.Name)
+	if r.blocking == nil {
+		r.blocking = make([]string, 0, policy.MaxBlockingPods+1)
+		for _, p := range r.unavailable {
+			r.blocking = withFirst(r.blocking, p.fact.Name)
 		}
 	}
-	slices.Sort(names)
+	names := slices.Clone(r.blocking)
+	for uid := range reserved {
+		if p := r.selected[uid]; p != nil && p.fact.Available {
+			names = withFirst(names, p.fact.Name)
+		}
+	}
+	return names
+}
+
+// withFirst adds a name to sorted ones, of which it keeps as many as are shown.
+func withFirst(names []string, name string) []string {
+	if len(names) == policy.MaxBlockingPods && names[len(names)-1] <= name {
+		return names
+	}
+	at, _ := slices.BinarySearch(names, name)
+	names = slices.Insert(names, at, name)
 	return names[:min(len(names), policy.MaxBlockingPods)]
 }
 
@@ -120,10 +135,10 @@ func (r *rule) add(p *pod) bool {
 	}
 	r.selected[p.fact.UID] = p
 	if len(p.requests) > 0 {
-		r.waiting[p.fact.UID] = p
+		r.waiting.put(p)
 	}
 	if p.counts && !p.fact.Available {
-		r.unavailable[p.fact.UID] = p
+		r.unavailable[p.fact.UID], r.blocking = p, nil
 	}
 	r.count(p, 1)
 	return true
@@ -144,8 +159,11 @@ func (r *rule) remove(p *pod) bool {
 		return false
 	}
 	delete(r.selected, p.fact.UID)
-	delete(r.waiting, p.fact.UID)
-	delete(r.unavailable, p.fact.UID)
+	r.waiting.drop(p.fact.UID)
+	if r.unavailable[p.fact.UID] != nil {
+		delete(r.unavailable, p.fact.UID)
+		r.blocking = nil
+	}
 	r.count(p, -1)
 	return true
 }

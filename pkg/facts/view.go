@@ -1,7 +1,6 @@
 package facts
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -14,8 +13,8 @@ import (
 	"github.com/podops-dev/podops/pkg/policy"
 )
 
-// View is what decisions in one namespace are made from, at one moment. It shares pods
-// and rules with the index; they must not be modified.
+// View is what decisions in one namespace are made from, at one moment. It shares pods,
+// requests and rules with the index; they must not be modified.
 type View struct {
 	Namespace string
 
@@ -41,7 +40,9 @@ type View struct {
 	// what they wait for, sorted by name.
 	Leftover []*corev1.Pod
 
-	objects  map[types.UID]*corev1.Pod
+	waiting *waitingList
+
+	// versions are the resourceVersions of the pods that are named in a record.
 	versions map[types.UID]string
 }
 
@@ -73,11 +74,27 @@ type RuleView struct {
 }
 
 // Pod returns the object of a pod that waits.
-func (v View) Pod(uid types.UID) *corev1.Pod { return v.objects[uid] }
+func (v View) Pod(uid types.UID) *corev1.Pod {
+	if v.waiting == nil {
+		return nil
+	}
+	if p := v.waiting.pod(uid); p != nil {
+		return p.object
+	}
+	return nil
+}
 
 // At returns the resourceVersion of a pod that waits or is named in a record, "" when
 // there is no such pod.
-func (v View) At(uid types.UID) string { return v.versions[uid] }
+func (v View) At(uid types.UID) string {
+	if version, ok := v.versions[uid]; ok || v.waiting == nil {
+		return version
+	}
+	if p := v.waiting.pod(uid); p != nil {
+		return p.fact.ResourceVersion
+	}
+	return ""
+}
 
 // View returns the facts of a namespace. pods says for which PodTransitionRules all the
 // selected pods are wanted, which costs as much as there are; nil: for none. It must not
@@ -88,18 +105,14 @@ func (x *Index) View(name string, pods func(*appsv1alpha1.PodTransitionRule) boo
 	v := View{
 		Namespace: name, ResourceVersion: x.seen,
 		NamespaceLabels: x.labels[name], Policies: map[string]*appsv1alpha1.PodTransitionPolicy{},
-		objects: map[types.UID]*corev1.Pod{}, versions: map[types.UID]string{},
+		versions: map[types.UID]string{},
 	}
 	n, ok := x.namespaces[name]
 	if !ok {
 		return v
 	}
-	for _, p := range n.waiting {
-		v.Waiting = append(v.Waiting, p.requests...)
-		v.objects[p.fact.UID] = p.object
-		v.versions[p.fact.UID] = p.fact.ResourceVersion
-	}
-	sortRequests(v.Waiting)
+	v.waiting = n.waiting.look()
+	v.Waiting = v.waiting.requests
 	for _, p := range n.leftover {
 		v.Leftover = append(v.Leftover, p.object)
 	}
@@ -124,13 +137,10 @@ func (n *namespace) ruleView(r *rule, versions map[types.UID]string) RuleView {
 	view := RuleView{
 		Object:      r.object,
 		SelectorErr: r.selectorErr,
+		Waiting:     r.waiting.look().requests,
 		Live:        map[types.UID]appsv1alpha1.ReservedPod{},
 		Counts:      policy.Counts{Selected: r.counted, Desired: n.desired(r), Available: r.available},
 	}
-	for _, p := range r.waiting {
-		view.Waiting = append(view.Waiting, p.requests...)
-	}
-	sortRequests(view.Waiting)
 	record := r.object.Status.Permits
 	at := func(uid types.UID) string {
 		if p, ok := n.pods[uid]; ok {
@@ -158,10 +168,4 @@ func (n *namespace) ruleView(r *rule, versions map[types.UID]string) RuleView {
 		view.Unavailable = r.inTheWay(view.Live)
 	}
 	return view
-}
-
-func sortRequests(requests []policy.Request) {
-	slices.SortFunc(requests, func(a, b policy.Request) int {
-		return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.Pod.Name, b.Pod.Name), strings.Compare(a.Key(), b.Key()))
-	})
 }
