@@ -198,3 +198,31 @@ func TestDenialTextNamesEveryKey(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// TestPermitted: from the permit until the pod is available again.
+func TestPermitted(t *testing.T) {
+	since := builders.Epoch
+	available := func() *builders.PodBuilder { return builders.MakePod("web-0").Available() }
+	for name, tc := range map[string]struct {
+		pod  *builders.PodBuilder
+		want bool
+	}{
+		"a pod at rest":                      {pod: available()},
+		"a pod without labels":               {pod: builders.MakePod("web-0").Uncontrolled()},
+		"asking":                             {pod: available().Operating("a", "upgrade")},
+		"waiting":                            {pod: available().Waiting("a", "upgrade", since)},
+		"preparing":                          {pod: builders.MakePod("web-0").Preparing("a", "upgrade"), want: true},
+		"operating":                          {pod: builders.MakePod("web-0").Allowed("a", "upgrade"), want: true},
+		"finished":                           {pod: builders.MakePod("web-0").Finished("a", "upgrade", since), want: true},
+		"complete":                           {pod: builders.MakePod("web-0").Complete("a", "upgrade"), want: true},
+		"one id waits, another one operates": {pod: builders.MakePod("web-0").Allowed("b", "upgrade").Waiting("a", "restart", since), want: true},
+		"a permission that was left over":    {pod: available().Label(appsv1alpha1.OperationPermissionLabelPrefix+"/upgrade", "1")},
+		"a permit that was taken back":       {pod: available().Waiting("a", "upgrade", since).Label(appsv1alpha1.PreCheckedLabelPrefix+"/a", "1")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := lifecycle.FactsOf(tc.pod.Obj()).Permitted(); got != tc.want {
+				t.Errorf("got %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
