@@ -3,6 +3,7 @@ package config_test
 
 import (
 	"bytes"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -79,7 +80,7 @@ func TestPodWebhooksLeaveTheRestAlone(t *testing.T) {
 			for _, resource := range rule.Resources {
 				// A kubelet may not change labels: a mutation would have its whole status
 				// update rejected. And nobody's status waits for us.
-				if resource != "pods" && resource != "podtransitionrules" {
+				if !slices.Contains([]string{"pods", "podtransitionrules", "podtransitionpolicies"}, resource) {
 					t.Errorf("%s: resource %s is not ours to guard by a webhook", w.Name, resource)
 				}
 				if resource == "pods" {
@@ -121,7 +122,8 @@ func TestMutationAndValidationOfPodsSeeTheSame(t *testing.T) {
 	}
 }
 
-// A delete must go through when nobody answers, or nodes could not be drained.
+// A delete must go through when nobody answers, or nodes could not be drained, and
+// PodOps not be taken off a cluster.
 func TestOnlyDeletesFailOpen(t *testing.T) {
 	for _, w := range allWebhooks(t) {
 		want := admissionregistrationv1.Fail
@@ -130,6 +132,52 @@ func TestOnlyDeletesFailOpen(t *testing.T) {
 		}
 		if *w.FailurePolicy != want {
 			t.Errorf("%s %s: want failurePolicy %s, got %s", w.Name, *w.ClientConfig.Service.Path, want, *w.FailurePolicy)
+		}
+	}
+}
+
+func TestEveryCRDIsInstalled(t *testing.T) {
+	generated, err := filepath.Glob(filepath.Join("crd", "bases", "*.yaml"))
+	if err != nil || len(generated) == 0 {
+		t.Fatalf("got %v, %v", generated, err)
+	}
+	content, err := os.ReadFile(filepath.Join("crd", "kustomization.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kustomization struct {
+		Resources []string `json:"resources"`
+	}
+	if err := yaml.Unmarshal(content, &kustomization); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range generated {
+		if !slices.Contains(kustomization.Resources, "bases/"+filepath.Base(file)) {
+			t.Errorf("%s is not in crd/kustomization.yaml", file)
+		}
+	}
+}
+
+// A manager outside the cluster is asked for everything that one inside would be.
+func TestLocalWebhooksAreComplete(t *testing.T) {
+	for file, patch := range map[string]string{"mutating.yaml": "mutating_patch.yaml", "validating.yaml": "validating_patch.yaml"} {
+		content, err := os.ReadFile(filepath.Join("local", patch))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var local configuration
+		if err := yaml.Unmarshal(content, &local); err != nil {
+			t.Fatal(err)
+		}
+		want, got := map[string]string{}, map[string]string{}
+		for _, w := range webhooks(t, file) {
+			want[w.Name] = "https://127.0.0.1:9443" + *w.ClientConfig.Service.Path
+		}
+		for _, w := range local.Webhooks {
+			got[w.Name] = *w.ClientConfig.URL
+		}
+		if !maps.Equal(want, got) {
+			t.Errorf("%s: want %v, got %v", patch, want, got)
 		}
 	}
 }

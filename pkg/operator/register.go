@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/podops-dev/podops/pkg/controllers/heldpod"
@@ -18,8 +19,8 @@ import (
 	"github.com/podops-dev/podops/pkg/facts"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/operator/certificates"
-	"github.com/podops-dev/podops/pkg/policy/engine"
 	podwebhook "github.com/podops-dev/podops/pkg/webhooks/pod"
+	policywebhook "github.com/podops-dev/podops/pkg/webhooks/podtransitionpolicy"
 	rulewebhook "github.com/podops-dev/podops/pkg/webhooks/podtransitionrule"
 )
 
@@ -46,14 +47,24 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 	times := lifecycle.Options{Settle: options.Settle, GateSyncTimeout: options.GateSyncTimeout}
 	writer := podstatus.New(mgr.GetClient(), recorder, clk)
 
-	policies, err := engine.New(engine.Options{Timeout: options.EvaluationTimeout})
+	policies, decisions, err := newEngine(mgr, options)
 	if err != nil {
-		return fmt.Errorf("starting the policy engine: %w", err)
+		return err
+	}
+	measured, err := podtransitionrule.NewMetrics(metrics.Registry)
+	if err != nil {
+		return fmt.Errorf("registering the metrics of rules: %w", err)
 	}
 	notifier := podtransitionrule.NewNotifier()
 	index := facts.NewIndex(notifier.Notify)
-	statuses := podtransitionrule.APIStatusWriter{Client: mgr.GetClient()}
-	rules := podtransitionrule.New(index, policies, writer, statuses, recorder, times, clk)
+	config := podtransitionrule.Config{
+		Index: index, Engine: policies, Pods: writer, Statuses: podtransitionrule.APIStatusWriter{Client: mgr.GetClient()},
+		Recorder: recorder, Options: times, Metrics: measured, Clock: clk,
+	}
+	if decisions != nil {
+		config.Prepared = decisions.Prepared
+	}
+	rules := podtransitionrule.New(config)
 	if err := rules.SetupWithManager(mgr, notifier, clientset, options.Workers); err != nil {
 		return fmt.Errorf("setting up rules: %w", err)
 	}
@@ -66,13 +77,20 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 		return err
 	}
 
+	checker, err := registerPolicies(mgr, policies, options.Workers, clk)
+	if err != nil {
+		return err
+	}
+
 	decoder := admission.NewDecoder(mgr.GetScheme())
 	for path, handler := range map[string]admission.Handler{
-		podwebhook.MutatePath:    podwebhook.NewMutator(decoder, identity, times, clk),
-		podwebhook.ValidatePath:  podwebhook.NewValidator(decoder, identity, times, clk),
-		podwebhook.DeletePath:    podwebhook.NewDeleteHolder(decoder, mgr.GetClient(), begin),
-		rulewebhook.MutatePath:   rulewebhook.NewMutator(decoder),
-		rulewebhook.ValidatePath: rulewebhook.NewValidator(decoder),
+		podwebhook.MutatePath:      podwebhook.NewMutator(decoder, identity, times, clk),
+		podwebhook.ValidatePath:    podwebhook.NewValidator(decoder, identity, times, clk),
+		podwebhook.DeletePath:      podwebhook.NewDeleteHolder(decoder, mgr.GetClient(), begin),
+		rulewebhook.MutatePath:     rulewebhook.NewMutator(decoder),
+		rulewebhook.ValidatePath:   rulewebhook.NewValidator(decoder, mgr.GetClient(), mgr.GetAPIReader(), checker),
+		policywebhook.ValidatePath: policywebhook.NewValidator(decoder, mgr.GetClient(), checker),
+		policywebhook.DeletePath:   policywebhook.NewDeleteGuard(decoder, mgr.GetClient(), mgr.GetAPIReader()),
 	} {
 		var served http.Handler = &admission.Webhook{Handler: handler}
 		mgr.GetWebhookServer().Register(path, served)

@@ -77,6 +77,8 @@ func (g *DeleteGuard) Handle(ctx context.Context, req admission.Request) admissi
 	if err := g.decoder.DecodeRaw(req.OldObject, policy); err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("decoding PodTransitionPolicy: %w", err))
 	}
+	ctx, cancel := context.WithTimeout(ctx, inspection.Timeout)
+	defer cancel()
 	users, err := policyusers.List(ctx, g.cached, policy.Name)
 	if err == nil {
 		users, err = g.confirmed(ctx, policy.Name, users)

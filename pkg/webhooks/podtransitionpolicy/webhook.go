@@ -59,6 +59,8 @@ func (v *Validator) Handle(ctx context.Context, req admission.Request) admission
 	if policy.DeletionTimestamp != nil || equality.Semantic.DeepEqual(policy.Spec, old.Spec) {
 		return admission.Allowed("")
 	}
+	ctx, cancel := context.WithTimeout(ctx, inspection.Timeout)
+	defer cancel()
 	errs, err := v.validate(ctx, policy, old)
 	switch {
 	case err != nil:

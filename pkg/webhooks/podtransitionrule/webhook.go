@@ -1,6 +1,6 @@
 // Package podtransitionrule answers admission requests for PodTransitionRules: it
 // folds the older spellings into the current ones, and denies what the schema cannot
-// judge. It looks at nothing but the object.
+// judge. Besides the object it looks at the PodTransitionPolicies that it refers to.
 package podtransitionrule
 
 import (
@@ -9,13 +9,16 @@ import (
 	"fmt"
 	"net/http"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/policy/compile"
+	"github.com/podops-dev/podops/pkg/webhooks/inspection"
 )
 
 // Paths under which the handlers are served; the manifests name them.
@@ -70,21 +73,44 @@ func patch(from, to *appsv1alpha1.PodTransitionRule) admission.Response {
 }
 
 // Validator denies what cannot be evaluated.
-type Validator struct{ decoder admission.Decoder }
+type Validator struct {
+	decoder  admission.Decoder
+	policies []client.Reader
+	checker  Checker
+}
 
-// NewValidator returns the validating webhook.
-func NewValidator(decoder admission.Decoder) *Validator { return &Validator{decoder: decoder} }
+// NewValidator returns the validating webhook. cached holds PodTransitionPolicies; live
+// reads the API server, for those that the cache does not have, or not as they are now:
+// a policy and its users are often applied together.
+func NewValidator(decoder admission.Decoder, cached, live client.Reader, checker Checker) *Validator {
+	return &Validator{decoder: decoder, policies: []client.Reader{cached, live}, checker: checker}
+}
 
-// Handle checks a rule. One that is being deleted always passes.
-func (v *Validator) Handle(_ context.Context, req admission.Request) admission.Response {
-	rule := &appsv1alpha1.PodTransitionRule{}
+// Handle checks a rule. One that is being deleted, and one whose spec stays as it is,
+// always pass: nobody may be kept from taking a finalizer or a label off.
+func (v *Validator) Handle(ctx context.Context, req admission.Request) admission.Response {
+	rule, old := &appsv1alpha1.PodTransitionRule{}, &appsv1alpha1.PodTransitionRule{}
 	if err := v.decoder.Decode(req, rule); err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("decoding PodTransitionRule: %w", err))
 	}
-	if rule.DeletionTimestamp != nil {
+	if req.Operation == admissionv1.Update {
+		if err := v.decoder.DecodeRaw(req.OldObject, old); err != nil {
+			return admission.Errored(http.StatusBadRequest, fmt.Errorf("decoding the stored PodTransitionRule: %w", err))
+		}
+	}
+	if rule.DeletionTimestamp != nil || len(old.Spec.Rules) > 0 && equality.Semantic.DeepEqual(rule.Spec, old.Spec) {
 		return admission.Allowed("")
 	}
-	if errs := validate(rule); len(errs) > 0 {
+	ctx, cancel := context.WithTimeout(ctx, inspection.Timeout)
+	defer cancel()
+	errs := validate(rule)
+	if len(errs) == 0 { // nothing costly is done for a rule that is denied anyway
+		var err error
+		if errs, err = v.validateCustom(ctx, rule, old); err != nil {
+			return inspection.Unknown(err)
+		}
+	}
+	if len(errs) > 0 {
 		return invalid(rule, errs)
 	}
 	return admission.Allowed("").WithWarnings(neverPasses(rule)...)
@@ -123,10 +149,6 @@ func neverPasses(rule *appsv1alpha1.PodTransitionRule) []string {
 	return warnings
 }
 
-// invalid answers as the API server does for its own validation: 422, with the fields.
 func invalid(rule *appsv1alpha1.PodTransitionRule, errs field.ErrorList) admission.Response {
-	status := apierrors.NewInvalid(appsv1alpha1.GroupVersion().WithKind("PodTransitionRule").GroupKind(), rule.Name, errs).Status()
-	response := admission.Denied(status.Message)
-	response.Result = &status
-	return response
+	return inspection.Invalid(appsv1alpha1.GroupVersion().WithKind("PodTransitionRule").GroupKind(), rule.Name, errs)
 }

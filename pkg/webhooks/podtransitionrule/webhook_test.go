@@ -63,7 +63,6 @@ func TestValidatorDenies(t *testing.T) {
 			want:  []string{"spec.rules[0].filter.labelSelector"},
 		},
 		"a webhook": {rules: []string{`{"name":"a",$s,"webhook":{"clientConfig":{"url":"https://example.com"}}}`}, want: []string{"spec.rules[0].webhook"}},
-		"a module":  {rules: []string{`{"name":"a",$s,"rego":{"module":"package rule"}}`}, want: []string{"spec.rules[0].rego"}},
 		"no room at all": {
 			rules: []string{`{"name":"a",$s,"availablePolicy":{"maxUnavailableValue":0}}`}, want: []string{"spec.rules[0].availablePolicy.maxUnavailableValue"},
 		},
@@ -84,7 +83,7 @@ func TestValidatorDenies(t *testing.T) {
 			if selector == "" {
 				selector = selectWeb
 			}
-			response := podtransitionrule.NewValidator(decoder(t)).Handle(t.Context(), request(object(``, selector, staged(tc.rules)...)))
+			response := validator(t).Handle(t.Context(), request(object(``, selector, staged(tc.rules)...)))
 			if response.Allowed || response.Result == nil || response.Result.Code != http.StatusUnprocessableEntity ||
 				response.Result.Reason != metav1.StatusReasonInvalid || response.Result.Details == nil {
 				t.Fatalf("got %+v, want 422 with details", response)
@@ -121,7 +120,7 @@ func TestValidatorAllows(t *testing.T) {
 		"a rule on its way out, whatever it says": {raw: object(deleting, `"selector":{}`, `{"name":""}`)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			response := podtransitionrule.NewValidator(decoder(t)).Handle(t.Context(), request(tc.raw))
+			response := validator(t).Handle(t.Context(), request(tc.raw))
 			if !response.Allowed {
 				t.Fatalf("got %+v", response.Result)
 			}
@@ -136,18 +135,18 @@ func TestValidatorAllows(t *testing.T) {
 // spellings, the other takes.
 func TestFoldedRulesAreValid(t *testing.T) {
 	raw := object(``, selectWeb, `{"name":"a","stage":"PreTrafficOff","availablePolicy":{"maxUnavailable":{"value":"25%"},"minAvailable":{"value":3}}}`)
-	before := podtransitionrule.NewValidator(decoder(t)).Handle(t.Context(), request(raw))
+	before := validator(t).Handle(t.Context(), request(raw))
 	if before.Allowed {
 		t.Fatal("the older spellings are valid as they stand: this test shows nothing")
 	}
 	folded := apply(t, raw, podtransitionrule.NewMutator(decoder(t)).Handle(t.Context(), request(raw)))
-	if response := podtransitionrule.NewValidator(decoder(t)).Handle(t.Context(), request(folded)); !response.Allowed {
+	if response := validator(t).Handle(t.Context(), request(folded)); !response.Allowed {
 		t.Errorf("got %s for %s", response.Result.Message, folded)
 	}
 }
 
 func TestValidatorRefusesWhatIsNoRule(t *testing.T) {
-	response := podtransitionrule.NewValidator(decoder(t)).Handle(t.Context(), request(`{`))
+	response := validator(t).Handle(t.Context(), request(`{`))
 	if response.Allowed || response.Result.Code != http.StatusBadRequest {
 		t.Errorf("got %+v, want 400", response)
 	}

@@ -143,8 +143,35 @@ var _ = Describe("The webhooks", Ordered, func() {
 			"/mutate-apps-kusionstack-io-v1alpha1-podtransitionrule CREATE",
 			"/validate-apps-kusionstack-io-v1alpha1-podtransitionrule CREATE",
 		}))
+		Expect(server.admin.Patch(ctx, rule, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`)))).To(Succeed())
+		Expect(manager.calls.take()).To(Equal([]string{"/mutate-apps-kusionstack-io-v1alpha1-podtransitionrule UPDATE"}),
+			"a rule is judged by its spec")
 		Expect(server.admin.Delete(ctx, rule)).To(Succeed())
 		Expect(server.admin.Patch(ctx, rule, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+		Expect(manager.calls.take()).To(BeEmpty())
+	})
+
+	It("see the spec of a policy, and its end", func(ctx context.Context) {
+		const validate, remove = "/validate-apps-kusionstack-io-v1alpha1-podtransitionpolicy", "/delete-apps-kusionstack-io-v1alpha1-podtransitionpolicy"
+		policy := &appsv1alpha1.PodTransitionPolicy{
+			ObjectMeta: metav1.ObjectMeta{Name: "freeze", Finalizers: []string{"example.com/x"}},
+			Spec:       appsv1alpha1.PodTransitionPolicySpec{Module: "package rule"},
+		}
+		patch := func(text string) {
+			GinkgoHelper()
+			Expect(server.admin.Patch(ctx, policy, client.RawPatch(types.MergePatchType, []byte(text)))).To(Succeed())
+		}
+		manager.calls.take()
+		Expect(server.admin.Create(ctx, policy)).To(Succeed())
+		Expect(manager.calls.take()).To(Equal([]string{validate + " CREATE"}))
+		patch(`{"metadata":{"labels":{"a":"b"}}}`)
+		Expect(manager.calls.take()).To(BeEmpty())
+		patch(`{"spec":{"description":"x"}}`)
+		Expect(manager.calls.take()).To(Equal([]string{validate + " UPDATE"}))
+		Expect(server.admin.DeleteAllOf(ctx, policy)).To(Succeed())
+		Expect(manager.calls.take()).To(Equal([]string{remove + " DELETE"}), "of each object by itself")
+		Expect(server.admin.Delete(ctx, policy)).To(Succeed(), "it is terminating now")
+		patch(`{"metadata":{"finalizers":null}}`)
 		Expect(manager.calls.take()).To(BeEmpty())
 	})
 })

@@ -1,0 +1,73 @@
+package config_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/policy/compile"
+	"github.com/podops-dev/podops/pkg/policy/engine"
+	"github.com/podops-dev/podops/pkg/policy/parameters"
+)
+
+func readSample(t *testing.T, file string, into any) {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join("samples", "rego", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.UnmarshalStrict(content, into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSamplesOfRegoCompile: what a newcomer applies first must not be refused.
+func TestSamplesOfRegoCompile(t *testing.T) {
+	var policy appsv1alpha1.PodTransitionPolicy
+	var object appsv1alpha1.PodTransitionRule
+	readSample(t, "podtransitionpolicy.yaml", &policy)
+	readSample(t, "podtransitionrule.yaml", &object)
+	e, err := engine.New(engine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema, errs := parameters.Parse(policy.Spec.Parameters, field.NewPath("spec", "parameters"))
+	if len(errs) > 0 {
+		t.Fatal(errs.ToAggregate())
+	}
+	typed, err := schema.JSONSchema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rule := range object.Spec.Rules {
+		custom := &compile.Custom{Source: rule.Rego.Module, Parameters: []byte(`{}`)}
+		if rule.Rego.PolicyRef != nil {
+			if rule.Rego.PolicyRef.Name != policy.Name {
+				t.Errorf("rule %s refers to %q", rule.Name, rule.Rego.PolicyRef.Name)
+			}
+			custom.Source, custom.ParametersSchema = policy.Spec.Module, typed
+			if custom.Parameters, errs = schema.Complete(rule.Rego.Parameters.Raw, field.NewPath("parameters")); len(errs) > 0 {
+				t.Error(errs.ToAggregate())
+			}
+		}
+		inspection, err := e.Inspect(t.Context(), custom.Source, custom.ParametersSchema)
+		if err != nil {
+			t.Errorf("rule %s: %v", rule.Name, err)
+			continue
+		}
+		custom.Entry = inspection.Entry
+		module, err := compile.Rule(types.NamespacedName{Namespace: "default", Name: object.Name}, rule, custom)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if _, err := e.Prepare(t.Context(), module); err != nil {
+			t.Error(err)
+		}
+	}
+}

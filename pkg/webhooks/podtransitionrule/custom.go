@@ -1,0 +1,122 @@
+package podtransitionrule
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/policy/parameters"
+	"github.com/podops-dev/podops/pkg/webhooks/inspection"
+)
+
+// Checker judges modules. It is an *inspection.Checker.
+type Checker interface {
+	Check(ctx context.Context, modules ...inspection.Module) (field.ErrorList, error)
+}
+
+// validateCustom checks rules of kind rego: those that are new or have changed. What is
+// stored passes, since an edit elsewhere in the object must not fail on it. An error
+// says that the answer is not known.
+func (v *Validator) validateCustom(ctx context.Context, object, old *appsv1alpha1.PodTransitionRule) (field.ErrorList, error) {
+	known := map[string]*appsv1alpha1.RegoRule{}
+	inspected := map[string]bool{}
+	for _, rule := range old.Spec.Rules {
+		if rule.Rego != nil {
+			known[rule.Name] = rule.Rego
+			inspected[rule.Rego.Module] = true
+		}
+	}
+	var errs field.ErrorList
+	var modules []inspection.Module
+	for i, rule := range object.Spec.Rules {
+		if rule.Rego == nil || equality.Semantic.DeepEqual(rule.Rego, known[rule.Name]) {
+			continue
+		}
+		path := rulesPath().Index(i).Child("rego")
+		if rule.Rego.PolicyRef != nil {
+			found, err := v.validateReference(ctx, rule.Rego, path)
+			if err != nil {
+				return nil, err
+			}
+			errs = append(errs, found...)
+			continue
+		}
+		errs = append(errs, validateOpen(rule.Rego, path)...)
+		if !inspected[rule.Rego.Module] {
+			inspected[rule.Rego.Module] = true
+			modules = append(modules, inspection.Module{
+				Path: path.Child("module"), File: object.Name + "/" + rule.Name + ".rego", Source: rule.Rego.Module,
+			})
+		}
+	}
+	found, err := v.checker.Check(ctx, modules...)
+	return append(errs, found...), err
+}
+
+// validateOpen bounds the parameters of an inline module, which has no schema for them.
+func validateOpen(rego *appsv1alpha1.RegoRule, path *field.Path) field.ErrorList {
+	if len(parametersOf(rego)) > parameters.MaxBytes {
+		return field.ErrorList{field.TooLong(path.Child("parameters"), "", parameters.MaxBytes)}
+	}
+	return nil
+}
+
+func parametersOf(rego *appsv1alpha1.RegoRule) json.RawMessage {
+	if rego.Parameters == nil {
+		return nil
+	}
+	return rego.Parameters.Raw
+}
+
+// validateReference judges by the policy as the cache has it, and when that says no, by
+// the policy as it is now.
+func (v *Validator) validateReference(ctx context.Context, rego *appsv1alpha1.RegoRule, path *field.Path) (field.ErrorList, error) {
+	var errs field.ErrorList
+	for _, reader := range v.policies {
+		policy := &appsv1alpha1.PodTransitionPolicy{}
+		err := reader.Get(ctx, types.NamespacedName{Name: rego.PolicyRef.Name}, policy)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, unread(ctx, rego.PolicyRef.Name, err)
+		}
+		if apierrors.IsNotFound(err) {
+			missing := field.NotFound(path.Child("policyRef", "name"), rego.PolicyRef.Name)
+			missing.Detail = fmt.Sprintf("create PodTransitionPolicy %q first", rego.PolicyRef.Name)
+			errs = field.ErrorList{missing}
+			continue
+		}
+		if errs = fits(rego, policy, path); len(errs) == 0 {
+			return nil, nil
+		}
+	}
+	return errs, nil
+}
+
+func unread(ctx context.Context, name string, err error) error {
+	if ctx.Err() != nil {
+		err = errors.Join(inspection.ErrTimeout, err)
+	}
+	return fmt.Errorf("reading PodTransitionPolicy %q: %w", name, err)
+}
+
+// fits says whether a policy takes the parameters of a rule.
+func fits(rego *appsv1alpha1.RegoRule, policy *appsv1alpha1.PodTransitionPolicy, path *field.Path) field.ErrorList {
+	name := path.Child("policyRef", "name")
+	if policy.DeletionTimestamp != nil {
+		return field.ErrorList{field.Invalid(name, policy.Name, "this PodTransitionPolicy is being deleted")}
+	}
+	schema, errs := parameters.Parse(policy.Spec.Parameters, field.NewPath("spec", "parameters"))
+	if len(errs) > 0 {
+		return field.ErrorList{field.Invalid(name, policy.Name, fmt.Sprintf(
+			"this PodTransitionPolicy cannot be used until its schema is right: %v", errs[0]))}
+	}
+	_, errs = schema.Complete(parametersOf(rego), path.Child("parameters"))
+	return errs
+}

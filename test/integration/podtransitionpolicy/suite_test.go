@@ -1,0 +1,137 @@
+// Package podtransitionpolicy_test asks a real API server, with the CRDs, the webhooks
+// of rules and policies and the controller of policies, what users are told about their
+// modules.
+package podtransitionpolicy_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	"sigs.k8s.io/yaml"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/controllers/podtransitionpolicy"
+	"github.com/podops-dev/podops/pkg/policy/engine"
+	"github.com/podops-dev/podops/pkg/webhooks/inspection"
+	policywebhook "github.com/podops-dev/podops/pkg/webhooks/podtransitionpolicy"
+	rulewebhook "github.com/podops-dev/podops/pkg/webhooks/podtransitionrule"
+)
+
+// namespace is where every rule of the tests is.
+const namespace = "policies"
+
+// admin is the administrator of the API server under test.
+var admin client.Client
+
+func TestPodTransitionPolicy(t *testing.T) {
+	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(30 * time.Second)
+	RunSpecs(t, "PodTransitionPolicy")
+}
+
+var _ = BeforeSuite(func(ctx context.Context) {
+	assets := os.Getenv("KUBEBUILDER_ASSETS")
+	Expect(assets).NotTo(BeEmpty(), "KUBEBUILDER_ASSETS must name the folder with kube-apiserver and etcd; `make test-integration` sets it")
+	ctrl.SetLogger(GinkgoLogr)
+
+	manifests := filepath.Join("..", "..", "..", "config")
+	environment := &envtest.Environment{
+		BinaryAssetsDirectory: assets,
+		CRDDirectoryPaths:     []string{filepath.Join(manifests, "crd", "bases")},
+		ErrorIfCRDPathMissing: true,
+		WebhookInstallOptions: envtest.WebhookInstallOptions{
+			Paths: []string{filepath.Join(manifests, "webhook", "mutating.yaml"), filepath.Join(manifests, "webhook", "validating.yaml")},
+		},
+		ControlPlaneStartTimeout: 2 * time.Minute,
+		ControlPlaneStopTimeout:  time.Minute,
+	}
+	config, err := environment.Start()
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(environment.Stop)
+
+	scheme := runtime.NewScheme()
+	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
+	Expect(appsv1alpha1.AddToScheme(scheme)).To(Succeed())
+	admin, err = client.New(config, client.Options{Scheme: scheme})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})).To(Succeed())
+	startManager(ctx, config, scheme, environment.WebhookInstallOptions)
+})
+
+// startManager runs what pkg/operator wires for policies, and nothing else.
+func startManager(ctx context.Context, config *rest.Config, scheme *runtime.Scheme, install envtest.WebhookInstallOptions) {
+	GinkgoHelper()
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"},
+		WebhookServer: webhook.NewServer(webhook.Options{
+			Host: install.LocalServingHost, Port: install.LocalServingPort, CertDir: install.LocalServingCertDir,
+		}),
+	})
+	Expect(err).NotTo(HaveOccurred())
+	policies, err := engine.New(engine.Options{})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(podtransitionpolicy.New(mgr.GetClient(), policies, clock.RealClock{}).SetupWithManager(ctx, mgr, 1)).To(Succeed())
+	decoder, checker := admission.NewDecoder(scheme), inspection.New(policies, inspection.Timeout, 1)
+	for path, handler := range map[string]admission.Handler{
+		rulewebhook.MutatePath:     rulewebhook.NewMutator(decoder),
+		rulewebhook.ValidatePath:   rulewebhook.NewValidator(decoder, mgr.GetClient(), mgr.GetAPIReader(), checker),
+		policywebhook.ValidatePath: policywebhook.NewValidator(decoder, mgr.GetClient(), checker),
+		policywebhook.DeletePath:   policywebhook.NewDeleteGuard(decoder, mgr.GetClient(), mgr.GetAPIReader()),
+	} {
+		mgr.GetWebhookServer().Register(path, &admission.Webhook{Handler: handler})
+	}
+	running, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- mgr.Start(running) }()
+	DeferCleanup(func() {
+		cancel()
+		Expect(<-done).To(Succeed())
+	})
+	Eventually(func() error { return mgr.GetWebhookServer().StartedChecker()(nil) }).Should(Succeed())
+}
+
+// policy is a PodTransitionPolicy with a spec in YAML.
+func policy(name, spec string) *unstructured.Unstructured {
+	GinkgoHelper()
+	return parse("kind: PodTransitionPolicy, metadata: {name: " + name + "}, spec: " + spec)
+}
+
+// rule is a PodTransitionRule with one rule, r, of kind rego, in YAML.
+func rule(name, rego string) *unstructured.Unstructured {
+	GinkgoHelper()
+	return parse("kind: PodTransitionRule, metadata: {namespace: " + namespace + ", name: " + name +
+		"}, spec: {selector: {matchLabels: {app: web}}, rules: [{name: r, rego: " + rego + "}]}")
+}
+
+func parse(text string) *unstructured.Unstructured {
+	GinkgoHelper()
+	object := &unstructured.Unstructured{}
+	Expect(yaml.Unmarshal([]byte("{apiVersion: apps.kusionstack.io/v1alpha1, "+text+"}"), object)).To(Succeed())
+	return object
+}
+
+// created stores objects, in their order.
+func created(ctx context.Context, objects ...client.Object) {
+	GinkgoHelper()
+	for _, object := range objects {
+		Expect(admin.Create(ctx, object)).To(Succeed())
+	}
+}

@@ -1,0 +1,120 @@
+package podtransitionpolicy_test
+
+import (
+	"context"
+	"slices"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/test/expect"
+)
+
+const takesMinutes = `{` + allowAll + `, parameters: {openAPIV3Schema: {type: object, required: [minutes], properties: {minutes: {type: integer, minimum: 1}}}}}`
+
+var _ = Describe("A rule that refers to a policy", func() {
+	It("needs the policy", func(ctx context.Context) {
+		Expect(admin.Create(ctx, rule("early", `{policyRef: {name: nowhere}}`))).
+			To(expect.BeRefused(422, "spec.rules[0].rego.policyRef.name", `create PodTransitionPolicy "nowhere" first`))
+	})
+
+	It("may be applied right after it", func(ctx context.Context) {
+		for _, name := range []string{"quick-1", "quick-2", "quick-3", "quick-4", "quick-5"} {
+			created(ctx, policy(name, takesMinutes), rule(name, `{policyRef: {name: `+name+`}, parameters: {minutes: 5}}`))
+		}
+	})
+
+	DescribeTable("needs parameters that fit", func(ctx context.Context, given string, texts ...string) {
+		Expect(client.IgnoreAlreadyExists(admin.Create(ctx, policy("fits", takesMinutes)))).To(Succeed())
+		Expect(admin.Create(ctx, rule("fits", `{policyRef: {name: fits}`+given+`}`))).To(expect.BeRefused(422, texts...))
+	},
+		Entry("all of them", ``, "spec.rules[0].rego.parameters.minutes", "the policy needs it"),
+		Entry("of the right type", `, parameters: {minutes: "5"}`, "spec.rules[0].rego.parameters.minutes", "must be of type integer"),
+		Entry("within bounds", `, parameters: {minutes: 0}`, "spec.rules[0].rego.parameters.minutes", "greater than or equal to 1"),
+		Entry("and no others", `, parameters: {minutes: 1, hours: 1}`, "spec.rules[0].rego.parameters.hours", "it has minutes"),
+	)
+
+	It("can lose its finalizers and change its labels when the policy is gone", func(ctx context.Context) {
+		object := rule("orphan", `{policyRef: {name: orphan}, parameters: {minutes: 1}}`)
+		object.SetFinalizers([]string{"example.com/x"})
+		created(ctx, policy("orphan", takesMinutes), object)
+		withoutDeleteGuard(ctx, func() {
+			Eventually(func() error { return admin.Delete(ctx, policy("orphan", takesMinutes)) }).Should(Succeed())
+		})
+		object.SetLabels(map[string]string{"a": "b"})
+		Expect(admin.Update(ctx, object)).To(Succeed())
+		Expect(admin.Delete(ctx, object)).To(Succeed())
+		Expect(admin.Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+	})
+})
+
+var _ = Describe("A policy in use", func() {
+	It("is not deleted, not even for show, nor with others", func(ctx context.Context) {
+		used := policy("used", takesMinutes)
+		used.SetLabels(map[string]string{"test": "used"})
+		user := rule("user", `{policyRef: {name: used}, parameters: {minutes: 5}}`)
+		created(ctx, used, user)
+		inUse := expect.BeRefused(403, `PodTransitionPolicy "used" is in use by policies/user/r`, "remove these rules")
+		Eventually(func() error { return admin.Delete(ctx, used, client.DryRunAll) }).Should(inUse)
+		Expect(admin.Delete(ctx, used)).To(inUse)
+		Expect(admin.DeleteAllOf(ctx, used, client.MatchingLabels{"test": "used"})).To(inUse)
+
+		Expect(admin.Delete(ctx, user)).To(Succeed())
+		Expect(admin.Delete(ctx, used)).To(Succeed(), "right after its last user")
+	})
+
+	It("keeps taking the parameters of its users", func(ctx context.Context) {
+		used, user := policy("kept", takesMinutes), rule("kept", `{policyRef: {name: kept}, parameters: {minutes: 5}}`)
+		created(ctx, used, user)
+		Eventually(func() int32 { return statusOf(ctx, "kept").UserCount }).Should(BeEquivalentTo(1))
+		narrow := `{"spec":{"parameters":{"openAPIV3Schema":{"properties":{"minutes":{"maximum":4}}}}}}`
+		Expect(admin.Patch(ctx, used, client.RawPatch(types.MergePatchType, []byte(narrow)))).
+			To(expect.BeRefused(422, "spec.parameters", "policies/kept/r", "less than or equal to 4"))
+		wide := `{"spec":{"parameters":{"openAPIV3Schema":{"properties":{"minutes":{"maximum":9}}}}}}`
+		Expect(admin.Patch(ctx, used, client.RawPatch(types.MergePatchType, []byte(wide)))).To(Succeed())
+	})
+})
+
+var _ = Describe("The status of a policy", func() {
+	It("says that it is ready, and who uses it", func(ctx context.Context) {
+		object := policy("status", `{`+allowAll+`}`)
+		created(ctx, object)
+		Eventually(func() bool {
+			return meta.IsStatusConditionTrue(statusOf(ctx, "status").Conditions, appsv1alpha1.ConditionReady)
+		}).Should(BeTrue())
+		user := rule("status", `{policyRef: {name: status}}`)
+		created(ctx, user)
+		Eventually(func() []appsv1alpha1.PolicyUser { return statusOf(ctx, "status").Users }).
+			Should(Equal([]appsv1alpha1.PolicyUser{{Namespace: namespace, PodTransitionRule: "status", Rule: "r"}}))
+		Expect(admin.Delete(ctx, user)).To(Succeed())
+		Eventually(func() int32 { return statusOf(ctx, "status").UserCount }).Should(BeZero())
+	})
+})
+
+// withoutDeleteGuard does something while nobody guards policies, as when PodOps is away.
+func withoutDeleteGuard(ctx context.Context, do func()) {
+	GinkgoHelper()
+	guards := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	Expect(admin.Get(ctx, client.ObjectKey{Name: "podops-validating"}, guards)).To(Succeed())
+	complete := guards.DeepCopy()
+	guards.Webhooks = slices.DeleteFunc(guards.Webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool {
+		return w.Name == "deletes.podtransitionpolicies.podops.kusionstack.io"
+	})
+	Expect(guards.Webhooks).To(HaveLen(len(complete.Webhooks) - 1))
+	Expect(admin.Update(ctx, guards)).To(Succeed())
+	do()
+	guards.Webhooks = complete.Webhooks
+	Expect(admin.Update(ctx, guards)).To(Succeed())
+}
+
+func statusOf(ctx context.Context, name string) appsv1alpha1.PodTransitionPolicyStatus {
+	GinkgoHelper()
+	stored := &appsv1alpha1.PodTransitionPolicy{}
+	Expect(admin.Get(ctx, client.ObjectKey{Name: name}, stored)).To(Succeed())
+	return stored.Status
+}
