@@ -78,6 +78,17 @@ test_the_end_is_right_when_the_clocks_change if {
 	_ends(_at("2026-03-28T22:00:00Z", night, []), "2026-03-29 04:00", 4 * 3600)
 }
 
+# Clocks go forward at 02:00 on the 8th of March 2026 in New York, which is behind UTC.
+test_the_end_is_right_just_after_the_clocks_change if {
+	night := [{"days": ["Saturday"], "from": "22:00", "to": "04:00"}]
+	parameters := {"time_zone": "America/New_York", "weekly": night, "dates": []}
+	facts := {"now": time.parse_rfc3339_ns("2026-03-08T03:00:00Z"), "parameters": parameters}
+	_deny(facts) == {{
+		"message": "change freeze until 2026-03-08 04:00 (America/New_York)",
+		"retry_after_seconds": 5 * 3600,
+	}}
+}
+
 test_a_freeze_without_end_is_looked_at_again if {
 	_deny(_withheld["every hour of every day"]) == {{
 		"message": "change freeze with no end in sight",
