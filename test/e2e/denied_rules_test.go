@@ -66,7 +66,8 @@ var _ = Describe("A PodTransitionRule", func() {
 		Entry("with two different spellings of one bound", available("maxUnavailableValue: 1, maxUnavailable: {value: 2}"), "maxUnavailable.value", "maxUnavailableValue"),
 		Entry("with a bound that nobody evaluates", available("maxUnavailablePolicy: {expFunc: {coeff: '1'}}"), "maxUnavailablePolicy", "not evaluated"),
 		Entry("with a webhook", oneRule("webhook: {clientConfig: {url: 'https://127.0.0.1:1/'}}"), "spec.rules[0].webhook", "not evaluated yet"),
-		Entry("with Rego", oneRule("rego: {module: 'package rule'}"), "spec.rules[0].rego", "not evaluated yet"),
+		Entry("with Rego that has no entry point", oneRule("rego: {module: 'package rule'}"), "spec.rules[0].rego.module", "allow", "deny"),
+		Entry("with Rego and a policy at once", oneRule("rego: {module: 'package rule', policyRef: {name: p}}"), "spec.rules[0].rego", "exactly one of module or policyRef"),
 	)
 
 	DescribeTable("is stored in one spelling",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -48,6 +49,7 @@ type manager struct {
 	log     string
 	probe   string // address of /readyz
 	webhook string // address of the webhook server
+	metric  string // address of /metrics
 
 	// told is when it was told to end.
 	told time.Time
@@ -92,14 +94,14 @@ func (f *fleet) start(ctx context.Context) *manager {
 func (f *fleet) launch(flags ...string) *manager {
 	GinkgoHelper()
 	m := &manager{
-		exited: make(chan struct{}), probe: freeAddress(), webhook: freeAddress(),
+		exited: make(chan struct{}), probe: freeAddress(), webhook: freeAddress(), metric: freeAddress(),
 		log: filepath.Join(f.cluster.dir, fmt.Sprintf("manager-%d.log", len(f.all)+1)),
 	}
 	log, err := os.Create(m.log)
 	Expect(err).NotTo(HaveOccurred())
 	m.process = exec.Command(requireProgram("manager"), append([]string{
 		"--kubeconfig", f.kubeconfig, "--webhook-url", f.service.url(), "--webhook-bind-address", m.webhook,
-		"--metrics-bind-address", "0", "--health-probe-bind-address", m.probe, "--settle-time", "0s",
+		"--metrics-bind-address", m.metric, "--health-probe-bind-address", m.probe, "--settle-time", "0s",
 		"--leader-elect", "--leader-elect-lease-duration", "3s", "--leader-elect-renew-deadline", "2s", "--leader-elect-retry-period", "500ms",
 	}, flags...)...)
 	m.process.Stdout, m.process.Stderr = log, log
@@ -176,6 +178,19 @@ func (m *manager) ready() error {
 		return fmt.Errorf("readyz answers %s", answer.Status)
 	}
 	return nil
+}
+
+// metrics is what it counts, as Prometheus reads it.
+func (m *manager) metrics(ctx context.Context) string {
+	GinkgoHelper()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.metric+"/metrics", nil)
+	Expect(err).NotTo(HaveOccurred())
+	answer, err := http.DefaultClient.Do(request)
+	Expect(err).NotTo(HaveOccurred())
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	Expect(err).NotTo(HaveOccurred())
+	return string(text)
 }
 
 // kill ends the process at once, whatever it was about to write.

@@ -1,0 +1,235 @@
+package e2e_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/test/expect"
+)
+
+// regoRule is a rule with an inline module.
+func regoRule(name, module string) appsv1alpha1.TransitionRule {
+	return appsv1alpha1.TransitionRule{Name: name, Rego: &appsv1alpha1.RegoRule{Module: "package rule\n\n" + module}}
+}
+
+// policyRule is a rule with a module that others share.
+func policyRule(name, policy, parameters string) appsv1alpha1.TransitionRule {
+	rule := appsv1alpha1.TransitionRule{Name: name, Rego: &appsv1alpha1.RegoRule{PolicyRef: &appsv1alpha1.PolicyReference{Name: policy}}}
+	if parameters != "" {
+		rule.Rego.Parameters = &apiextensionsv1.JSON{Raw: []byte(parameters)}
+	}
+	return rule
+}
+
+// policy creates a PodTransitionPolicy that goes with the story, after its rules.
+func (p place) policy(ctx context.Context, name, module, schema string) *appsv1alpha1.PodTransitionPolicy {
+	GinkgoHelper()
+	policy := &appsv1alpha1.PodTransitionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: p.namespace + "-" + name},
+		Spec: appsv1alpha1.PodTransitionPolicySpec{
+			Module:     "package rule\n\n" + module,
+			Parameters: &appsv1alpha1.PolicyParameters{OpenAPIV3Schema: &apiextensionsv1.JSON{Raw: []byte(schema)}},
+		},
+	}
+	Expect(p.admin.Create(ctx, policy)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) {
+		Expect(p.admin.DeleteAllOf(ctx, &appsv1alpha1.PodTransitionRule{}, client.InNamespace(p.namespace))).To(Succeed())
+		Eventually(ctx, func(ctx context.Context) error { return client.IgnoreNotFound(p.admin.Delete(ctx, policy)) }).Should(Succeed())
+	})
+	return policy
+}
+
+// beginAll asks for an update of every pod.
+func (p place) beginAll(ctx context.Context) {
+	GinkgoHelper()
+	for _, pod := range p.list(ctx) {
+		p.begin(ctx, pod, "updater", "update")
+	}
+}
+
+var _ = Describe("A custom rule", func() {
+	var p place
+	BeforeEach(func(ctx context.Context) { p = newPlace(ctx) })
+
+	It("lets the pods pass that its module allows, and says of the others why they wait", func(ctx context.Context) {
+		p.rule(ctx, regoRule("tested", `allow if input.pod.labels.tested == "true"
+
+reason := sprintf("%s has not been tested", [input.pod.name])`))
+		p.pods(ctx, 2, nil)
+		p.label(ctx, p.get(ctx, "web-00"), "tested", "true")
+		p.beginAll(ctx)
+		Eventually(ctx, p.seeing("web-00")).Should(expect.BeOperable("updater"))
+		Eventually(ctx, p.seeingRule("web")).Should(HaveField("Status.Blocked", ConsistOf(And(
+			HaveField("Name", "web-01"), HaveField("Kind", "rego"), HaveField("Reason", "NotAllowed"), HaveField("Message", "web-01 has not been tested")))))
+
+		By("printing the same in the events and in the annotation of the pod")
+		describe, _ := p.kubectl(ctx, "--namespace", p.namespace, "describe", "pod", "web-01")
+		Expect(describe).To(ContainSubstring("waits for rule web/tested (NotAllowed): web-01 has not been tested"))
+		Eventually(ctx, p.seeing("web-01")).Should(HaveField("Annotations", HaveKeyWithValue(
+			appsv1alpha1.DetailAnnotationPrefix+"/web",
+			`{"stage":"PreCheck","passed":false,"rejectInfo":[{"ruleName":"tested","reason":"NotAllowed: web-01 has not been tested"}]}`)))
+		p.label(ctx, p.get(ctx, "web-01"), "tested", "true")
+		Eventually(ctx, p.seeing("web-01")).Should(And(expect.BeOperable("updater"),
+			HaveField("Annotations", Not(HaveKey(HavePrefix(appsv1alpha1.DetailAnnotationPrefix))))))
+	})
+
+	It("follows the PodTransitionPolicy that it refers to, which cannot be deleted meanwhile", func(ctx context.Context) {
+		policy := p.policy(ctx, "window", `allow if input.parameters.open`,
+			`{"type": "object", "properties": {"open": {"type": "boolean", "default": false}}}`)
+		p.rule(ctx, policyRule("window", policy.Name, ""))
+		p.pods(ctx, 1, nil)
+		p.beginAll(ctx)
+		Eventually(ctx, p.seeingRule("web")).Should(HaveField("Status.Blocked", HaveLen(1)))
+		Eventually(ctx, func(ctx context.Context) (appsv1alpha1.PodTransitionPolicyStatus, error) {
+			err := p.admin.Get(ctx, client.ObjectKeyFromObject(policy), policy)
+			return policy.Status, err
+		}).Should(And(HaveField("UserCount", int32(1)),
+			HaveField("Users", ConsistOf(appsv1alpha1.PolicyUser{Namespace: p.namespace, PodTransitionRule: "web", Rule: "window"})),
+			HaveField("Conditions", ContainElement(And(HaveField("Type", "Ready"), HaveField("Status", metav1.ConditionTrue))))))
+
+		By("refusing to delete it, and naming who uses it")
+		Expect(p.admin.Delete(ctx, policy)).To(MatchError(And(ContainSubstring(p.namespace+"/web"), ContainSubstring("window"))))
+
+		By("refusing parameters that it does not know, and references to what does not exist")
+		Expect(p.admin.Create(ctx, &appsv1alpha1.PodTransitionRule{
+			ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "typo"},
+			Spec: appsv1alpha1.PodTransitionRuleSpec{
+				Selector: &metav1.LabelSelector{MatchLabels: labels()},
+				Rules:    []appsv1alpha1.TransitionRule{policyRule("typo", policy.Name, `{"opened": true}`), policyRule("nobody", "nobody", "")},
+			},
+		})).To(MatchError(And(ContainSubstring("spec.rules[0].rego.parameters.opened"), ContainSubstring("spec.rules[1].rego.policyRef"))))
+
+		By("evaluating its rules again when it is edited")
+		p.patch(ctx, policy, `{"spec":{"module":%q}}`, "package rule\n\nallow if not input.parameters.open")
+		Eventually(ctx, p.list).Should(HaveEach(expect.BeOperable("updater")))
+	})
+
+	DescribeTable("is refused with the place of the error",
+		func(ctx context.Context, module string, names ...string) {
+			file := filepath.Join(GinkgoT().TempDir(), "rule.yaml")
+			manifest := "apiVersion: apps.kusionstack.io/v1alpha1\nkind: PodTransitionRule\nmetadata: {name: web, namespace: " + p.namespace + "}\nspec:\n  " +
+				selector + "\n  rules:\n  - name: mine\n    rego:\n      module: |\n" + indent(indent(indent(indent(module))))
+			Expect(os.WriteFile(file, []byte(manifest), 0o600)).To(Succeed())
+			refusal := p.kubectlFails(ctx, "apply", "-f", file)
+			for _, name := range append(names, "spec.rules[0].rego.module") {
+				Expect(refusal).To(ContainSubstring(name))
+			}
+		},
+		Entry("a syntax error", "package rule\n\nallow if {\n", "web/mine.rego:4:", "rego_parse_error"),
+		Entry("a typo in a field", "package rule\n\nallow if input.pod.lables.app == \"web\"", "3:10", "lables"),
+		Entry("a builtin that reaches the network", "package rule\n\nallow if http.send({\"method\": \"get\", \"url\": \"http://127.0.0.1\"}).status_code == 200", "3:10", "http.send"),
+		Entry("a package of ours", "package podops.rules.labelcheck\n\nallow := true", "1:", "package"),
+		Entry("both entry points", "package rule\n\nallow := true\n\ndeny contains \"no\"", "allow", "deny"),
+		Entry("no entry point", "package rule\n\nyes := true", "allow", "deny"),
+		Entry("an unused variable", "package rule\n\nallow if {\n\tx := 1\n}", "4:2", "unused"),
+	)
+
+	It("that loops is cut off, put aside, and harms no other rule", func(ctx context.Context) {
+		p.ruleNamed(ctx, "slow", regoRule("loops", `allow if {
+	some i in numbers.range(1, 5000)
+	some j in numbers.range(1, 5000)
+	some k in numbers.range(1, 5000)
+	i * j * k < 0
+}`))
+		p.pods(ctx, 4, nil)
+		p.beginAll(ctx)
+		other := newPlace(ctx)
+		other.rule(ctx, maxUnavailable("1"))
+		other.pods(ctx, 1, nil)
+		other.beginAll(ctx)
+		Eventually(ctx, other.list).WithTimeout(10 * time.Second).Should(HaveEach(expect.BeOperable("updater")))
+
+		Eventually(ctx, p.seeingRule("slow")).Should(And(
+			HaveField("Status.Blocked", HaveLen(4)), HaveField("Status.Blocked", HaveEach(HaveField("Reason", "PolicyTooExpensive"))),
+			HaveField("Status.Rules", ConsistOf(HaveField("Quarantined", Not(BeNil())))),
+			HaveField("Status.Conditions", ContainElement(And(HaveField("Type", "Stalled"), HaveField("Status", metav1.ConditionTrue), HaveField("Reason", "PolicyTooExpensive"))))))
+		Expect(p.list(ctx)).To(HaveEach(And(expect.BeWaiting("updater"), expect.BeAvailable())))
+		Expect(managers.metric(ctx, "podops_rule_quarantined", p.namespace)).To(Equal("1"))
+
+		By("lifting it when the module is edited")
+		rule, err := p.seeingRule("slow")(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		p.patch(ctx, rule, `{"spec":{"rules":[{"name":"loops","rego":{"module":"package rule\n\nallow := true"}}]}}`)
+		Eventually(ctx, p.list).Should(HaveEach(expect.BeOperable("updater")))
+		Eventually(ctx, func(ctx context.Context) string { return managers.metric(ctx, "podops_rule_quarantined", p.namespace) }).Should(BeEmpty())
+	})
+
+	It("about other pods holds for pods that wait at once", func(ctx context.Context) {
+		applied, _ := p.kubectl(ctx, "apply", "-f", filepath.Join("..", "..", "config", "samples", "policies", "one-per-shard.yaml"), "--namespace", p.namespace, "--server-side", "--force-conflicts")
+		Expect(applied).To(ContainSubstring("podtransitionpolicy"))
+		p.rule(ctx, policyRule("shard", "one-per-shard", `{"shard_label": "shard"}`))
+		p.pods(ctx, 6, func(pod *corev1.Pod) { pod.Labels["shard"] = string(pod.Name[len(pod.Name)-1]%2 + '0') })
+		p.beginAll(ctx)
+		Eventually(ctx, p.list).Should(ContainElements(manyTimes(2, expect.BeOperable("updater"))...))
+		Consistently(ctx, p.list).Should(ContainElements(manyTimes(4, expect.BeWaiting("updater"))...))
+	})
+
+	It("that was tried first blocks what the trial said it would", func(ctx context.Context) {
+		trial := regoRule("tested", `deny contains sprintf("%s has not been tested", [input.pod.name]) if not input.pod.labels.tested`)
+		trial.Enforcement = appsv1alpha1.EnforcementDryRun
+		rule := p.rule(ctx, trial)
+		// All old pods go at once, as far as the rule lets them.
+		deployment := p.deployment(ctx, 6, func(deployment *appsv1.Deployment) {
+			deployment.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxUnavailable: intOrString("100%")}
+		})
+		for i, pod := range p.list(ctx) {
+			if i < 2 {
+				p.label(ctx, pod, "tested", "true")
+			}
+		}
+		roll := func() {
+			p.patch(ctx, deployment, `{"spec":{"template":{"metadata":{"annotations":{"rolled":%q}}}}}`, time.Now().String())
+		}
+		old := uids(p.list(ctx))
+		roll()
+		Eventually(ctx, p.seeingRule("web")).Should(HaveField("Status.Rules", ConsistOf(And(HaveField("WouldWithhold", int64(4)), HaveField("Asked", int64(6)), HaveField("Withheld", int64(0))))))
+		Eventually(ctx, p.list).Should(And(HaveLen(6), HaveEach(HaveField("UID", Not(BeElementOf(old))))))
+		p.awaitAvailable(ctx, 6)
+
+		for i, pod := range p.list(ctx) {
+			if i < 2 {
+				p.label(ctx, pod, "tested", "true")
+			}
+		}
+		p.patch(ctx, rule, `{"spec":{"rules":[{"name":"tested","enforcement":"Enforce","rego":{"module":%q}}]}}`, trial.Rego.Module)
+		roll()
+		Eventually(ctx, p.seeingRule("web")).Should(And(
+			HaveField("Status.Rules", ConsistOf(And(HaveField("Withheld", int64(4)), HaveField("WouldWithhold", int64(0)), HaveField("Enforcement", appsv1alpha1.EnforcementEnforce)))),
+			HaveField("Status.Blocked", HaveLen(4))))
+	})
+})
+
+// kubectlFails runs kubectl, which has to fail, and returns what it says.
+func (c *cluster) kubectlFails(ctx context.Context, args ...string) string {
+	GinkgoHelper()
+	output, err := exec.CommandContext(ctx, requireProgram("kubectl"), append([]string{"--kubeconfig", c.kubeconfig}, args...)...).CombinedOutput()
+	Expect(err).To(HaveOccurred(), string(output))
+	return string(output)
+}
+
+// metric is the value of a series that names a namespace, at the leader; empty when
+// there is none.
+func (f *fleet) metric(ctx context.Context, name, namespace string) string {
+	GinkgoHelper()
+	for _, m := range f.running() {
+		series := regexp.MustCompile(`(?m)^` + name + `\{[^}]*namespace="` + namespace + `"[^}]*\} (\S+)$`)
+		if found := series.FindStringSubmatch(m.metrics(ctx)); found != nil {
+			return strings.TrimSpace(found[1])
+		}
+	}
+	return ""
+}
