@@ -1,6 +1,7 @@
 package facts_test
 
 import (
+	"maps"
 	"slices"
 	"testing"
 
@@ -103,20 +104,25 @@ func TestVersionsTellFactsApart(t *testing.T) {
 			x: newIndex(t), pods: map[types.UID]*corev1.Pod{}, owners: map[types.UID]facts.Owner{},
 			rules: map[types.NamespacedName]*appsv1alpha1.PodTransitionRule{},
 		}
-		for _, namespace := range []string{"default", "other"} {
-			rule := c.x.customRule("all")
-			rule.Namespace = namespace
-			rule.Spec.Selector = &metav1.LabelSelector{
-				MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpExists}},
-			}
-			c.x.SetRule(rule)
-		}
-		v := versions{c: c, seen: map[types.UID][]*policy.PodFact{}}
+		c.SelectAll(t)
+		v := versions{c: c, seen: map[types.UID]*remembered{}}
 		t.Repeat(map[string]func(*rapid.T){
 			"": v.check, "create": c.Create, "change": c.Change, "retouch": c.Retouch, "retouch again": c.Retouch, "delete": c.Delete,
-			"relist": c.Relist, "owner": c.Owner, "owner again": c.Owner, "drop owner": c.DropOwner,
+			"relist": c.Relist, "owner": c.Owner, "owner again": c.Owner, "drop owner": c.DropOwner, "select all": c.SelectAll,
 		})
 	})
+}
+
+// SelectAll makes or edits one rule in each namespace, which selects every pod.
+func (c *cluster) SelectAll(*rapid.T) {
+	for _, namespace := range []string{"default", "other"} {
+		rule := c.x.customRule("all")
+		rule.Namespace, rule.Generation = namespace, int64(c.x.version)
+		rule.Spec.Selector = &metav1.LabelSelector{
+			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpExists}},
+		}
+		c.x.SetRule(rule)
+	}
 }
 
 // Retouch writes a pod again with perhaps one thing changed.
@@ -144,10 +150,14 @@ func (c *cluster) Retouch(t *rapid.T) {
 }
 
 type versions struct {
-	c *cluster
+	c    *cluster
+	seen map[types.UID]*remembered
+}
 
-	// seen are the facts of each pod, oldest first.
-	seen map[types.UID][]*policy.PodFact
+// remembered is what was seen of one pod.
+type remembered struct {
+	last     *policy.PodFact
+	versions map[string]*policy.PodFact
 }
 
 func (v versions) check(t *rapid.T) {
@@ -156,29 +166,28 @@ func (v versions) check(t *rapid.T) {
 		for _, fact := range v.c.x.View(namespace, everyPod).Rules[0].Pods {
 			there[fact.UID] = true
 			v.checkPod(t, fact)
-			v.seen[fact.UID] = append(v.seen[fact.UID], fact)
 		}
 	}
-	for uid := range v.seen {
-		if !there[uid] {
-			delete(v.seen, uid)
-		}
-	}
+	maps.DeleteFunc(v.seen, func(uid types.UID, _ *remembered) bool { return !there[uid] })
 }
 
 func (v versions) checkPod(t *rapid.T, fact *policy.PodFact) {
 	// Rules see neither of these.
 	hidden := cmpopts.IgnoreFields(policy.PodFact{}, "ResourceVersion", "Version")
-	before := v.seen[fact.UID]
-	if len(before) > 0 {
-		last := before[len(before)-1]
-		if same := cmp.Equal(last, fact, hidden, cmpopts.EquateEmpty()); same != (last.Version == fact.Version) {
-			t.Fatalf("version %s after %s, and the facts are the same: %t\n%s", fact.Version, last.Version, same, cmp.Diff(last, fact, hidden))
-		}
+	before, known := v.seen[fact.UID]
+	if !known {
+		v.seen[fact.UID] = &remembered{last: fact, versions: map[string]*policy.PodFact{fact.Version: fact}}
+		return
 	}
-	for _, earlier := range before {
-		if earlier.Version == fact.Version && !cmp.Equal(earlier, fact, hidden, cmpopts.EquateEmpty()) {
-			t.Fatalf("two facts of version %s:\n%s", fact.Version, cmp.Diff(earlier, fact, hidden))
-		}
+	if before.last == fact {
+		return
 	}
+	if same := cmp.Equal(before.last, fact, hidden, cmpopts.EquateEmpty()); same != (before.last.Version == fact.Version) {
+		t.Fatalf("version %s after %s, and the facts are the same: %t\n%s",
+			fact.Version, before.last.Version, same, cmp.Diff(before.last, fact, hidden))
+	}
+	if earlier, ok := before.versions[fact.Version]; ok && !cmp.Equal(earlier, fact, hidden, cmpopts.EquateEmpty()) {
+		t.Fatalf("two facts of version %s:\n%s", fact.Version, cmp.Diff(earlier, fact, hidden))
+	}
+	before.last, before.versions[fact.Version] = fact, fact
 }
