@@ -91,6 +91,12 @@ func TestOwnerIsNews(t *testing.T) {
 			t.Errorf("%s has the owner %q", what, pod.Owner.Name)
 		}
 	}
+	edited := x.rule("r")
+	edited.Generation = 2
+	x.SetRule(edited)
+	if got := x.fact().Owner.Name; got != "web" {
+		t.Errorf("after an edit of the rule the owner is %q", got)
+	}
 	if view.Rules[0].Counts.Available != 1 || view.Pod(before.UID) == nil {
 		t.Errorf("counts %+v, object %v", view.Rules[0].Counts, view.Pod(before.UID))
 	}
