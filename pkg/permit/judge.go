@@ -20,9 +20,9 @@ type Taken struct {
 	// moment. The pod that asks may be among them.
 	Pods map[types.UID]bool
 
-	// Reserved is how many available pods were newly reserved under the
-	// PodTransitionRule of the rule in this round. They are not yet part of
-	// policy.Counts.
+	// Reserved is to be added to policy.Counts.Reserved of the PodTransitionRule of the
+	// rule: the available pods that were newly reserved under it in this round, less the
+	// pod that asks if it is reserved itself. So it may be -1.
 	Reserved int
 
 	// Permits are all that the rule is to see, oldest first: those of Budget.Recent,
@@ -60,10 +60,14 @@ func (h *handOut) takenFor(rule policy.RuleID, pod *policy.PodFact) Taken {
 	taken.Reserved = b.newlyReserved
 	if b.keepsRecent {
 		taken.Permits = b.recent
-		if hasUID(b.reserved, pod.UID) {
-			taken.Permits, _ = withoutLast(b.recent, pod.Name)
-		}
 	}
+	if !hasUID(b.reserved, pod.UID) {
+		return taken
+	}
+	if pod.Available {
+		taken.Reserved--
+	}
+	taken.Permits, _ = withoutLast(taken.Permits, pod.Name)
 	return taken
 }
 

@@ -221,12 +221,13 @@ func TestTaken(t *testing.T) {
 		return policy.Verdict{Outcome: policy.Passed}, true
 	}
 	permit.Next([]permit.Budget{judgedBudget("db", "l")}, []permit.Candidate{
-		judgedBy(asks("l", 9), "db"), judgedBy(asks("a", 0), "db"), judgedBy(unavailable(asks("b", 1)), "db"), judgedBy(asks("c", 2), "db"),
+		judgedBy(asks("l", 9), "db"), judgedBy(asks("a", 0), "db"), judgedBy(asksAs("a", "second", 1), "db"),
+		judgedBy(unavailable(asks("b", 2)), "db"), judgedBy(unavailable(asksAs("b", "second", 3)), "db"), judgedBy(asks("c", 4), "db"),
 	}, judge, epoch)
-	if diff := cmp.Diff([]int{0, 0, 1, 1}, reserved); diff != "" {
-		t.Errorf("newly reserved: those that were reserved before and those that are unavailable are left out (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]int{-1, 0, 0, 1, 1, 1}, reserved); diff != "" {
+		t.Errorf("newly reserved: the pod itself and those that are unavailable are left out (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]int{1, 1, 2, 3}, pods); diff != "" {
+	if diff := cmp.Diff([]int{1, 1, 2, 2, 3, 3}, pods); diff != "" {
 		t.Errorf("taken pods (-want +got):\n%s", diff)
 	}
 }
