@@ -27,6 +27,9 @@ type pod struct {
 	// not.
 	counts bool
 
+	// finished: it has succeeded or failed, and is not terminating.
+	finished bool
+
 	// controller of the pod, as its reference says; zero when it has none.
 	controller policy.Owner
 
@@ -80,6 +83,7 @@ func newPod(object *corev1.Pod, owner policy.Owner, before *pod) *pod {
 		},
 		base:       base{resourceVersion: object.ResourceVersion, owner: owner.UID},
 		counts:     !facts.Terminating && !isFinished(object),
+		finished:   !facts.Terminating && isFinished(object),
 		controller: controllerOf(object),
 	}
 	if before != nil && sameButOwner(before.fact, p.fact) {
@@ -188,7 +192,7 @@ func sameToDecisions(a, b *pod, custom bool) bool {
 	if custom {
 		same = a.fact.Version == b.fact.Version
 	}
-	return same && a.leftover == b.leftover && a.counts == b.counts && a.controller.UID == b.controller.UID && sameRequests(a.requests, b.requests)
+	return same && a.leftover == b.leftover && a.finished == b.finished && a.counts == b.counts && a.controller.UID == b.controller.UID && sameRequests(a.requests, b.requests)
 }
 
 func sameRequests(a, b []policy.Request) bool {

@@ -53,7 +53,7 @@ func (q *queue) look() *waitingList {
 			fresh.add(p)
 		}
 	}
-	slices.SortFunc(fresh.entries, func(a, b entry) int { return inOrder(a.request, b.request) })
+	slices.SortFunc(fresh.entries, func(a, b entry) int { return inOrder(a.request(), b.request()) })
 	q.list = merged(q.list, fresh, q.changed)
 	q.changed = map[types.UID]bool{}
 	return q.list
@@ -68,7 +68,7 @@ func merged(old, fresh *waitingList, leftOut map[types.UID]bool) *waitingList {
 		if leftOut[e.pod.fact.UID] {
 			continue
 		}
-		for len(next) > 0 && inOrder(next[0].request, e.request) < 0 {
+		for len(next) > 0 && inOrder(next[0].request(), e.request()) < 0 {
 			made.entries, next = append(made.entries, next[0]), next[1:]
 		}
 		made.entries = append(made.entries, e)
@@ -76,7 +76,7 @@ func merged(old, fresh *waitingList, leftOut map[types.UID]bool) *waitingList {
 	made.entries = append(made.entries, next...)
 	made.requests = make([]policy.Request, 0, len(made.entries))
 	for _, e := range made.entries {
-		made.requests = append(made.requests, e.request)
+		made.requests = append(made.requests, *e.request())
 	}
 	return made
 }
@@ -92,13 +92,17 @@ type waitingList struct {
 
 // entry is one request, and the pod as it was when it was taken in.
 type entry struct {
-	request policy.Request
-	pod     *pod
+	pod *pod
+
+	// place of the request among those of the pod.
+	place int
 }
 
+func (e entry) request() *policy.Request { return &e.pod.requests[e.place] }
+
 func (l *waitingList) add(p *pod) {
-	for _, request := range p.requests {
-		l.entries = append(l.entries, entry{request: request, pod: p})
+	for place := range p.requests {
+		l.entries = append(l.entries, entry{pod: p, place: place})
 	}
 }
 
@@ -116,7 +120,7 @@ func (l *waitingList) pod(uid types.UID) *pod {
 
 // inOrder is oldest first. It is written out step by step since it is called often, and a
 // key is a string to be built.
-func inOrder(a, b policy.Request) int {
+func inOrder(a, b *policy.Request) int {
 	if order := a.Since.Compare(b.Since); order != 0 {
 		return order
 	}

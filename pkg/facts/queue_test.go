@@ -51,7 +51,7 @@ func TestQueueKeepsItsOrder(t *testing.T) {
 					t.Fatalf("the pod %s is %v, want %v", p.fact.Name, got, p)
 				}
 			}
-			slices.SortFunc(want, inOrder)
+			slices.SortFunc(want, func(a, b policy.Request) int { return inOrder(&a, &b) })
 			got := q.look().requests
 			if diff := cmp.Diff(want, slices.Clone(got)); diff != "" && len(want)+len(got) > 0 {
 				t.Fatalf("requests (-want +got):\n%s", diff)

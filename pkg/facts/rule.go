@@ -75,11 +75,15 @@ func newRule(object *appsv1alpha1.PodTransitionRule) *rule {
 	return r
 }
 
-// pods are the facts of the selected pods, sorted by name.
+// pods are the facts of the selected pods, sorted by name. A pod that has finished, one
+// that was evicted for instance, comes back no more and stands in nobody's way; one that
+// is terminating does.
 func (r *rule) pods() []*policy.PodFact {
 	facts := make([]*policy.PodFact, 0, len(r.selected))
 	for _, p := range r.selected {
-		facts = append(facts, p.fact)
+		if !p.finished {
+			facts = append(facts, p.fact)
+		}
 	}
 	slices.SortFunc(facts, func(a, b *policy.PodFact) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(string(a.UID), string(b.UID)))

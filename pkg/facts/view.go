@@ -61,8 +61,8 @@ type RuleView struct {
 	// Live are the reservations of its record that may still be stamped, by UID.
 	Live map[types.UID]appsv1alpha1.ReservedPod
 
-	// Pods are all that it selects, those that are terminating or finished included,
-	// sorted by name. Nil unless they were asked for.
+	// Pods are all that it selects, those that are terminating included and those that
+	// have finished left out, sorted by name. Nil unless they were asked for.
 	Pods []*policy.PodFact
 
 	// Permits are those that its record lists, oldest first.

@@ -126,6 +126,7 @@ type Surroundings struct {
 	Counts    Counts
 
 	// Pods are those that the PodTransitionRule selects, terminating ones included,
+	// finished ones left out,
 	// the one that asks among them; a rule sees the others. Sorted by name.
 	Pods []*PodFact
 

@@ -86,14 +86,15 @@ const (
 // that what people read does not change with every round.
 type nextChecks map[string]time.Time
 
-// of returns the next check of a withheld request. One that is due is set anew.
+// of returns the next check of a withheld request. One that is due is set anew, and so is
+// one that the rule wants sooner now.
 func (n nextChecks) of(request policy.Request, verdict policy.Verdict, now time.Time) time.Time {
 	key := request.Key()
-	if next, ok := n[key]; ok && next.After(now) {
-		return next
-	}
 	wait := cmp.Or(verdict.RetryAfter, defaultNextCheck)
-	n[key] = now.Add(min(max(wait, shortestNextCheck), longestNextCheck))
+	next := now.Add(min(max(wait, shortestNextCheck), longestNextCheck))
+	if known, ok := n[key]; !ok || !known.After(now) || next.Before(known.Add(-shortestNextCheck)) {
+		n[key] = next
+	}
 	return n[key]
 }
 
