@@ -79,6 +79,46 @@ type Request struct {
 	// Since is when the waiting began: Generation as a time. Zero when Generation is
 	// not a time.
 	Since time.Time
+
+	// Task is how far the external service of a webhook rule has come with the request.
+	// It is filled in for the rule that is asked, and zero for all other kinds.
+	Task Task
+}
+
+// TaskState is how far an external service has come with a request.
+type TaskState string
+
+// The states of a task. The zero value is none: the service has not been called.
+const (
+	// TaskCalling: the service is being called and has not answered.
+	TaskCalling TaskState = "Calling"
+
+	// TaskPolling: the service works on it, and is asked from time to time.
+	TaskPolling TaskState = "Polling"
+
+	// TaskApproved: the service approved it, for this pod (by UID), this request (by its
+	// generation) and this generation of the rule.
+	TaskApproved TaskState = "Approved"
+
+	// TaskFailed: the call failed, or the service said no. It is called again later.
+	TaskFailed TaskState = "Failed"
+)
+
+// Task is what is known of a request that an external service is asked about.
+type Task struct {
+	State TaskState
+
+	// Class of the failure; empty unless State is TaskFailed. See remote.Class.
+	Class string
+
+	// Message of the service, or of the failure; at most MaxMessageBytes.
+	Message string
+
+	// RetryAt is when the service may be called again; zero unless State is TaskFailed.
+	RetryAt time.Time
+
+	// RetryDue: RetryAt has come.
+	RetryDue bool
 }
 
 // Key identifies the request among all requests of all pods.
@@ -125,9 +165,9 @@ type Surroundings struct {
 	Namespace Namespace
 	Counts    Counts
 
-	// Pods are those that the PodTransitionRule selects, terminating ones included,
-	// finished ones left out,
-	// the one that asks among them; a rule sees the others. Sorted by name.
+	// Pods are those that the PodTransitionRule selects, terminating ones included and
+	// finished ones left out, the one that asks among them; a rule sees the others.
+	// Sorted by name.
 	Pods []*PodFact
 
 	// Taken are the pods that are about to become unavailable: reserved, or granted

@@ -66,6 +66,20 @@ const (
 	// CodePolicyNotFound: the PodTransitionPolicy that the rule refers to does not exist.
 	CodePolicyNotFound Code = "PolicyNotFound"
 
+	// CodeWebhookPending: the external service has not been called yet, or has not
+	// answered.
+	CodeWebhookPending Code = "WebhookPending"
+
+	// CodeWebhookProcessing: the external service works on it.
+	CodeWebhookProcessing Code = "WebhookProcessing"
+
+	// CodeWebhookRejected: the external service said no, gave up, or took too long.
+	CodeWebhookRejected Code = "WebhookRejected"
+
+	// CodeWebhookFailed: the external service could not be asked, or its answer could not
+	// be understood.
+	CodeWebhookFailed Code = "WebhookFailed"
+
 	// CodeNotReached: there was no time left in this round to ask the rule. It is asked
 	// in the next one, which follows at once.
 	CodeNotReached Code = "NotReached"
@@ -89,6 +103,9 @@ type Verdict struct {
 	// Details are what the user's module adds for programs, as a JSON object; at most
 	// MaxMessageBytes. Empty when there are none.
 	Details string
+
+	// Call: the external service of a webhook rule has to be called about the request.
+	Call bool
 
 	// RetryAfter is how soon the user's module wants to be asked again; 0 when it
 	// does not say.

@@ -139,8 +139,7 @@ type TransitionRule struct {
 	// +optional
 	LabelCheck *LabelCheck `json:"labelCheck,omitempty"`
 
-	// webhook asks an external service. Not evaluated yet: a rule that sets it is
-	// denied at admission.
+	// webhook asks an external service.
 	// +optional
 	Webhook *TransitionRuleWebhook `json:"webhook,omitempty"`
 
@@ -284,9 +283,24 @@ type WebhookClientConfig struct {
 	// +kubebuilder:validation:MaxLength=65536
 	CABundle string `json:"caBundle,omitempty"`
 
+	// secretRef names a Secret in the namespace of the rule that identifies PodOps to the
+	// service at url: key "token" is sent as a bearer token, "tls.crt" and "tls.key" are
+	// a client certificate. It needs an https url.
+	// +optional
+	SecretRef *SecretReference `json:"secretRef,omitempty"`
+
 	// poll makes the service answer later: PodOps asks until it says finished.
 	// +optional
 	Poll *WebhookPoll `json:"poll,omitempty"`
+}
+
+// SecretReference names a Secret in the namespace of the rule.
+type SecretReference struct {
+	// name of the Secret.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
 }
 
 // WebhookPoll says how the result of a task is fetched.
@@ -307,6 +321,10 @@ type WebhookPoll struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=65536
 	CABundle string `json:"caBundle,omitempty"`
+
+	// secretRef is as in clientConfig, for the service at the url of the poll.
+	// +optional
+	SecretRef *SecretReference `json:"secretRef,omitempty"`
 
 	// intervalSeconds is the time between two polls. Default: 5.
 	// +optional
@@ -419,6 +437,14 @@ const (
 	// MaxStatusRejections is how many rejections an entry of status.rules holds at most.
 	MaxStatusRejections = 3
 
+	// MaxStatusTasks is how many calls of one rule may be open at once, and
+	// MaxStatusTaskPods how many pods one call may be about. More pods wait.
+	MaxStatusTasks    = 8
+	MaxStatusTaskPods = 25
+
+	// MaxStatusTaskHistory is how many ended calls of one rule are shown.
+	MaxStatusTaskHistory = 5
+
 	// MaxRecentPermits is how many permits status.permits.recent holds at most.
 	MaxRecentPermits = 100
 )
@@ -476,6 +502,14 @@ type PodTransitionRuleStatus struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
 	Rules []RuleStatus `json:"rules,omitempty"`
+
+	// ruleStates has the calls of webhook rules. A call is written down before it is
+	// made, so that no restart makes it twice.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	RuleStates []RuleState `json:"ruleStates,omitempty"`
 
 	// permits is the write-ahead record of permits. It is written before a pod is
 	// stamped, under the resourceVersion of this resource.
@@ -579,6 +613,134 @@ type RuleStatus struct {
 	// or of its PodTransitionPolicy, lifts it.
 	// +optional
 	Quarantined *Quarantine `json:"quarantined,omitempty"`
+}
+
+// RuleState is what a webhook rule has under way.
+type RuleState struct {
+	// name of the rule.
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+
+	// webhookStatus has its calls.
+	// +optional
+	WebhookStatus *WebhookStatus `json:"webhookStatus,omitempty"`
+}
+
+// WebhookStatus has the calls of one webhook rule.
+type WebhookStatus struct {
+	// taskStates are the calls that count: those that are open, those that approved pods
+	// which still wait, and those whose pods wait to be asked about again.
+	// +optional
+	// +listType=map
+	// +listMapKey=traceId
+	// +kubebuilder:validation:MaxItems=32
+	TaskStates []TaskInfo `json:"taskStates,omitempty"`
+
+	// history are the last calls that ended within 10 minutes, newest first.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=5
+	History []TaskInfo `json:"history,omitempty"`
+}
+
+// TaskPhase is how far a call is.
+// +kubebuilder:validation:Enum=Posting;Polling;Finished;Failed
+type TaskPhase string
+
+const (
+	// TaskPosting: the POST is written down, and under way or about to be.
+	TaskPosting TaskPhase = "Posting"
+
+	// TaskPolling: the service works on it and is polled.
+	TaskPolling TaskPhase = "Polling"
+
+	// TaskFinished: the service has said its last word. Pods that it did not approve are
+	// rejected.
+	TaskFinished TaskPhase = "Finished"
+
+	// TaskFailed: the service could not be asked, or did not end in time.
+	TaskFailed TaskPhase = "Failed"
+)
+
+// TaskInfo is one call: a POST, and the polls that follow it.
+type TaskInfo struct {
+	// traceId of the POST. It is sent once under this id.
+	// +kubebuilder:validation:MaxLength=64
+	TraceID string `json:"traceId"`
+
+	// taskId that the service gave it; empty before its answer, and without poll.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	TaskID string `json:"taskId,omitempty"`
+
+	// queryKey is the parameter of the poll that carries the id; "task-id,trace-id" for
+	// both.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	QueryKey string `json:"queryKey,omitempty"`
+
+	Phase TaskPhase `json:"phase"`
+
+	// ruleGeneration of the PodTransitionRule that the call was made under. Approvals
+	// count under this one only.
+	RuleGeneration int64 `json:"ruleGeneration"`
+
+	// processing are the pods that it is about and that are not approved.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=25
+	Processing []TaskPod `json:"processing,omitempty"`
+
+	// approved are the pods that the service approved.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=25
+	Approved []TaskPod `json:"approved,omitempty"`
+
+	// beginTime of the call. Its timeout counts from here, over restarts.
+	BeginTime metav1.Time `json:"beginTime"`
+
+	// lastTime is when anything of it changed.
+	LastTime metav1.Time `json:"lastTime"`
+
+	// nextTime is when the service may be asked again about the pods of a failed call.
+	// +optional
+	NextTime *metav1.Time `json:"nextTime,omitempty"`
+
+	// attempts is how many calls about these pods have failed in a row.
+	// +optional
+	Attempts int32 `json:"attempts,omitempty"`
+
+	// reason is the class of a failure.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Reason string `json:"reason,omitempty"`
+
+	// message of the service, or of the failure.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Message string `json:"message,omitempty"`
+}
+
+// TaskPod is a pod that a call is about.
+type TaskPod struct {
+	// uid of the pod.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=128
+	UID types.UID `json:"uid"`
+
+	// name of the pod.
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+
+	// id of the lifecycle that waits.
+	// +kubebuilder:validation:MaxLength=63
+	ID string `json:"id"`
+
+	// generation is the value of the label that marks the waiting: the approval counts
+	// for this waiting only.
+	// +kubebuilder:validation:MaxLength=63
+	Generation string `json:"generation"`
 }
 
 // Rejection is one request that a rule held back, or would have.
