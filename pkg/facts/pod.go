@@ -192,7 +192,8 @@ func sameToDecisions(a, b *pod, custom bool) bool {
 	if custom {
 		same = a.fact.Version == b.fact.Version
 	}
-	return same && a.leftover == b.leftover && a.finished == b.finished && a.counts == b.counts && a.controller.UID == b.controller.UID && sameRequests(a.requests, b.requests)
+	return same && a.leftover == b.leftover && a.finished == b.finished && a.counts == b.counts &&
+		a.controller.UID == b.controller.UID && sameRequests(a.requests, b.requests)
 }
 
 func sameRequests(a, b []policy.Request) bool {
