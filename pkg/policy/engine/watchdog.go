@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"runtime"
 	"runtime/debug"
 	"time"
 
@@ -34,7 +35,10 @@ func (e *Engine) askWatched(ctx context.Context, s *shape, input ast.Value) answ
 	}
 	cancel := topdown.NewCancel()
 	answers := make(chan answer, 1)
-	go func() { answers <- s.ask(cancel, input) }()
+	go func() {
+		growStack(2)
+		answers <- s.ask(cancel, input)
+	}()
 
 	limit := e.options.CustomTimeout
 	deadline := time.NewTimer(limit)
@@ -62,6 +66,19 @@ func (e *Engine) askWatched(ctx context.Context, s *shape, input ast.Value) answ
 		}()
 	}
 	return answer{err: err}
+}
+
+// growStack gives a new goroutine a stack that is deep enough for most modules. OPA calls deeper with
+// each expression, and a stack that grows on the way is copied as a whole each time, which costs
+// more than the evaluation. A frame is as large as one may be before it moves to the heap.
+//
+//go:noinline
+func growStack(frames int) {
+	frame := [100 << 10]byte{}
+	if frames > 1 {
+		growStack(frames - 1)
+	}
+	runtime.KeepAlive(&frame)
 }
 
 // ask evaluates and reads the decision. It does not panic.
