@@ -202,3 +202,39 @@ func drawRequests(t *rapid.T, stage appsv1alpha1.TransitionStage) []policy.Reque
 	}
 	return requests
 }
+
+// The readable source of a custom rule, together with the module of the user, says what the shared
+// program says. Errors are worded differently: the source is compiled without the bounds of calls.
+func TestCustomSourceStandsOnItsOwn(t *testing.T) {
+	e := newEngine(t, patient())
+	rapid.Check(t, func(t *rapid.T) {
+		module := drawCustom(t)
+		shared, err := e.Prepare(t.Context(), module)
+		if err != nil {
+			t.Fatal(err)
+		}
+		standing, err := e.PrepareSource(t.Context(), module)
+		if err != nil {
+			t.Fatal(err)
+		}
+		requests := drawRequests(t, shared.Stage())
+		around := drawSurroundings(t, requests)
+		verdicts := map[string]map[string]policy.Verdict{}
+		for name, program := range map[string]*engine.Program{"shared": shared, "standing": standing} {
+			result, err := program.Evaluate(t.Context(), program.Stage(), around, requests)
+			if err != nil {
+				t.Fatal(err)
+			}
+			verdicts[name] = result.Verdicts
+			for key, verdict := range verdicts[name] {
+				if verdict.Code == policy.CodeEvaluationFailed || verdict.Would == policy.CodeEvaluationFailed {
+					verdict.Message = ""
+					verdicts[name][key] = verdict
+				}
+			}
+		}
+		if diff := cmp.Diff(verdicts["shared"], verdicts["standing"]); diff != "" {
+			t.Fatalf("the readable source says something else (-shared +source):\n%s\n%s", diff, module.Source)
+		}
+	})
+}
