@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/policy/engine"
+)
+
+// agreement is how many rulings of all implementations were compared with those of go-scan.
+type agreement struct {
+	rulings int
+
+	// differs is the first one that does; empty when all agree.
+	differs string
+}
+
+// compare lets all implementations see the same events, in different orders, and compares
+// what they rule. Sequences of events come from a fixed seed.
+func compare() (agreement, error) {
+	a := agreement{}
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, at := range []cell{{10, 1}, {10, 10}, {100, 10}, {100, 100}, {1000, 100}} {
+		for _, rules := range [][]appsv1alpha1.TransitionRule{usualRules(), distinctRules()} {
+			for range 3 {
+				if err := a.compare(newFleet(rules, at.pods, at.waiting), random); err != nil {
+					return a, err
+				}
+			}
+		}
+	}
+	return a, nil
+}
+
+func (a *agreement) compare(f *fleet, random *rand.Rand) error {
+	// Pods of an earlier fleet have the same names: an engine of its own.
+	e, err := engine.New(engine.Options{})
+	if err != nil {
+		return err
+	}
+	mixed := &fleet{rules: f.rules, pods: shuffled(f.pods, random)}
+	ours, err := newPodOps(e, f)
+	if err != nil {
+		return err
+	}
+	oursMixed, err := newPodOps(e, mixed)
+	if err != nil {
+		return err
+	}
+	reference := newGoScan(f)
+	others := map[string]implementation{
+		"go-incr": newGoIncr(f), "go-loop": newGoLoop(mixed), "quadratic": newPredecessor(mixed),
+		"podops": ours, "podops, shuffled": oursMixed,
+	}
+	for step := range 12 {
+		events := f.events(step, random.IntN(len(f.waiting)+1))
+		want := reference.round(events)
+		for name, other := range others {
+			got := other.round(shuffled(events, random))
+			a.rulings += len(want)
+			if a.differs == "" && !slices.Equal(want, got) {
+				a.differs = fmt.Sprintf("%s with %d pods, %d waiting, step %d", name, len(f.pods), len(f.waiting), step)
+			}
+		}
+	}
+	return nil
+}
+
+func shuffled(pods []*corev1.Pod, random *rand.Rand) []*corev1.Pod {
+	mixed := slices.Clone(pods)
+	random.Shuffle(len(mixed), func(i, j int) { mixed[i], mixed[j] = mixed[j], mixed[i] })
+	return mixed
+}

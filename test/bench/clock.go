@@ -1,0 +1,133 @@
+package main
+
+import (
+	"math"
+	"runtime"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// cpu is the processor time that this process has used, collection of garbage included.
+func cpu() time.Duration {
+	return clock(unix.CLOCK_PROCESS_CPUTIME_ID)
+}
+
+func clock(id int32) time.Duration {
+	now := unix.Timespec{}
+	if err := unix.ClockGettime(id, &now); err != nil {
+		panic(err) // every Linux has these clocks
+	}
+	return time.Duration(now.Nano())
+}
+
+// subject is something that is measured: setup makes ready for so many runs, and is not
+// measured; run is one of them.
+type subject struct {
+	name  string
+	setup func(runs int)
+	run   func(i int)
+}
+
+// cost of one run, as the median over the samples.
+type cost struct {
+	cpu    time.Duration
+	allocs float64
+	runs   int
+}
+
+// sampleTime is how long one sample takes, unless one run takes longer.
+const sampleTime = 4 * time.Millisecond
+
+// measure takes samples of the subjects by turns, so that what disturbs the machine
+// disturbs all of them.
+func measure(subjects []subject, samples int) []cost {
+	runs := make([]int, len(subjects))
+	for i, s := range subjects {
+		runs[i] = calibrate(s)
+	}
+	times := make([][]float64, len(subjects))
+	allocs := make([][]float64, len(subjects))
+	for range samples {
+		for i, s := range subjects {
+			spent, allocated := sample(s, runs[i])
+			times[i] = append(times[i], float64(spent)/float64(runs[i]))
+			allocs[i] = append(allocs[i], float64(allocated)/float64(runs[i]))
+		}
+	}
+	costs := make([]cost, len(subjects))
+	for i := range subjects {
+		costs[i] = cost{cpu: time.Duration(quantile(times[i], 0.5)), allocs: quantile(allocs[i], 0.5), runs: runs[i]}
+	}
+	return costs
+}
+
+// calibrate finds how many runs make a sample. It is the warm-up as well.
+func calibrate(s subject) int {
+	for runs := 1; ; runs *= 2 {
+		if spent, _ := sample(s, runs); spent >= sampleTime || runs >= 1<<14 {
+			return runs
+		}
+	}
+}
+
+func sample(s subject, runs int) (spent time.Duration, allocated uint64) {
+	if s.setup != nil {
+		s.setup(runs)
+	}
+	runtime.GC() // the garbage of others is not its own
+	before, after := runtime.MemStats{}, runtime.MemStats{}
+	runtime.ReadMemStats(&before)
+	start := cpu()
+	for i := range runs {
+		s.run(i)
+	}
+	spent = cpu() - start
+	runtime.ReadMemStats(&after)
+	return spent, after.Mallocs - before.Mallocs
+}
+
+// latencies are the times of single runs on the processor: what others do on a shared
+// machine would drown them on the wall clock. Collecting garbage counts as far as it holds
+// up the run.
+func latencies(s subject, runs int) []float64 {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	s.setup(runs)
+	took := make([]float64, 0, runs)
+	for i := range runs {
+		start := clock(unix.CLOCK_THREAD_CPUTIME_ID)
+		s.run(i)
+		took = append(took, float64(clock(unix.CLOCK_THREAD_CPUTIME_ID)-start))
+	}
+	return took
+}
+
+func quantile(values []float64, at float64) float64 {
+	if len(values) == 0 {
+		return math.NaN()
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[min(len(sorted)-1, int(at*float64(len(sorted))))]
+}
+
+// exponent is the slope of log y over log x: 1 for a linear law, 2 for a quadratic one.
+func exponent(x, y []float64) float64 {
+	var sx, sy, sxx, sxy float64
+	for i := range x {
+		lx, ly := math.Log(x[i]), math.Log(y[i])
+		sx, sy, sxx, sxy = sx+lx, sy+ly, sxx+lx*lx, sxy+lx*ly
+	}
+	n := float64(len(x))
+	return (n*sxy - sx*sy) / (n*sxx - sx*sx)
+}
+
+// heap is what is in use after the garbage is gone.
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC()
+	stats := runtime.MemStats{}
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc
+}

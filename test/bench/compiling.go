@@ -1,0 +1,232 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"runtime"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/policy"
+	"github.com/podops-dev/podops/pkg/policy/compile"
+	"github.com/podops-dev/podops/pkg/policy/engine"
+)
+
+// manyRules is how many rules are compiled.
+const manyRules = 1000
+
+// compiling is what rules cost before they are first asked.
+type compiling struct {
+	// builtIn are rules of the kinds of PodOps, custom are rules with a module each.
+	builtIn, custom batch
+
+	// evaluation is the CPU of asking one of each about ten pods it has not seen.
+	builtInEvaluation, customEvaluation time.Duration
+
+	// builtInCompile is the CPU of the first rule of a kind.
+	builtInCompile time.Duration
+
+	// waitingPod and idlePod are bytes that the engine holds for one of them.
+	waitingPod, idlePod float64
+}
+
+// batch is the cost of many rules.
+type batch struct {
+	// each is the CPU of one rule.
+	each time.Duration
+
+	// bytes is the heap of one rule.
+	bytes float64
+
+	// compiled is how many programs were compiled for all of them, and edit for one of
+	// them edited.
+	compiled, edit int
+}
+
+// source makes the module of rule number i.
+type source func(i int) (compile.Module, error)
+
+func measureCompiling(samples int, progress io.Writer) (compiling, error) {
+	start := time.Now()
+	ctx, c := context.Background(), compiling{}
+	var err error
+	if c.builtIn, err = measureBatch(ctx, builtInModule); err != nil {
+		return c, err
+	}
+	if c.custom, err = measureBatch(ctx, customModule); err != nil {
+		return c, err
+	}
+	if c.builtInCompile, c.builtInEvaluation, err = measureFirst(ctx, builtInModule, samples); err != nil {
+		return c, err
+	}
+	if _, c.customEvaluation, err = measureFirst(ctx, customModule, samples); err != nil {
+		return c, err
+	}
+	if c.waitingPod, err = heldBy(10000, 10000); err != nil {
+		return c, err
+	}
+	if c.idlePod, err = heldBy(10000, 1); err != nil {
+		return c, err
+	}
+	_, _ = fmt.Fprintf(progress, "measured %d rules twice in %.1fs\n", manyRules, time.Since(start).Seconds())
+	return c, nil
+}
+
+// builtInModule is a labelCheck that looks at a label of its own.
+func builtInModule(i int) (compile.Module, error) {
+	rule := appsv1alpha1.TransitionRule{
+		Name: fmt.Sprintf("rule-%d", i),
+		LabelCheck: &appsv1alpha1.LabelCheck{Requires: &metav1.LabelSelector{
+			MatchExpressions: []metav1.LabelSelectorRequirement{
+				{Key: fmt.Sprintf("label-%d", i), Operator: metav1.LabelSelectorOpExists},
+				{Key: "build", Operator: metav1.LabelSelectorOpExists},
+			},
+		}},
+	}
+	return compile.Rule(objectName(), rule, nil)
+}
+
+// customModule is a rule with a module that no other rule has.
+func customModule(i int) (compile.Module, error) {
+	module := fmt.Sprintf(`package rule
+
+# A pod passes when its owner has signed off the operation.
+allow if {
+	input.operation.type == "update"
+	input.pod.labels["signed-off-%d"] == "true"
+}
+
+allow if input.pod.labels.critical == "false"
+
+reason := sprintf("label signed-off-%d of pod %%s is not true", [input.pod.name])
+`, i, i)
+	rule := appsv1alpha1.TransitionRule{
+		Name: fmt.Sprintf("rule-%d", i),
+		Rego: &appsv1alpha1.RegoRule{Module: module},
+	}
+	return compile.Rule(objectName(), rule, &compile.Custom{Source: module, Entry: compile.EntryAllow, Parameters: []byte(`{}`)})
+}
+
+func objectName() types.NamespacedName {
+	return types.NamespacedName{Namespace: namespace, Name: object}
+}
+
+// measureBatch compiles and prepares many rules, and then one of them again after an edit.
+func measureBatch(ctx context.Context, of source) (batch, error) {
+	e, err := engine.New(engine.Options{Programs: manyRules + 1})
+	if err != nil {
+		return batch{}, err
+	}
+	programs := make([]*engine.Program, 0, manyRules)
+	before, start := heap(), cpu()
+	for i := range manyRules {
+		program, err := prepareModule(ctx, e, of, i)
+		if err != nil {
+			return batch{}, err
+		}
+		programs = append(programs, program)
+	}
+	b := batch{each: (cpu() - start) / manyRules, compiled: e.Compilations()}
+	b.bytes = float64(heap()-before) / manyRules
+	if programs[manyRules/2], err = prepareModule(ctx, e, of, manyRules); err != nil {
+		return batch{}, err
+	}
+	for i := range manyRules { // what an unchanged rule costs when all are prepared again
+		if i != manyRules/2 {
+			if _, err := prepareModule(ctx, e, of, i); err != nil {
+				return batch{}, err
+			}
+		}
+	}
+	b.edit = e.Compilations() - b.compiled
+	runtime.KeepAlive(programs)
+	return b, nil
+}
+
+func prepareModule(ctx context.Context, e *engine.Engine, of source, i int) (*engine.Program, error) {
+	module, err := of(i)
+	if err != nil {
+		return nil, err
+	}
+	return e.Prepare(ctx, module)
+}
+
+// measureFirst is the median of what the first rule of an engine costs to prepare, and what
+// it costs to ask it about ten pods that it has not seen.
+func measureFirst(ctx context.Context, of source, samples int) (prepared, asked time.Duration, err error) {
+	var preparing, asking []float64
+	f := newFleet(usualRules(), 10, 10)
+	for range samples {
+		e, err := engine.New(engine.Options{})
+		if err != nil {
+			return 0, 0, err
+		}
+		start := cpu()
+		program, err := prepareModule(ctx, e, of, 0)
+		if err != nil {
+			return 0, 0, err
+		}
+		preparing = append(preparing, float64(cpu()-start))
+		for range 20 {
+			f.events(0, 10)
+			incr := newGoIncr(f)
+			view := incr.index.View(namespace, nil).Rules[0]
+			start = cpu()
+			if _, err := program.Evaluate(ctx, program.Stage(), policy.Surroundings{Counts: view.Counts}, view.Waiting); err != nil {
+				return 0, 0, err
+			}
+			asking = append(asking, float64(cpu()-start))
+		}
+	}
+	return time.Duration(quantile(preparing, 0.5)), time.Duration(quantile(asking, 0.5)), nil
+}
+
+// heldBy is what the engine and the memory of verdicts hold after the first round, in bytes
+// for each waiting pod when all wait, or each pod when one does.
+func heldBy(pods, waiting int) (float64, error) {
+	e, err := engine.New(engine.Options{})
+	if err != nil {
+		return 0, err
+	}
+	f := newFleet(distinctRules(), pods, waiting)
+	p, err := newPodOps(e, f)
+	if err != nil {
+		return 0, err
+	}
+	before := heap()
+	p.round(nil)
+	held := float64(heap()) - float64(before)
+	runtime.KeepAlive(p)
+	runtime.KeepAlive(f)
+	return max(0, held) / float64(pods), nil
+}
+
+func (c compiling) goals() []goal {
+	builtIn := float64(c.builtInCompile) / float64(c.builtInEvaluation)
+	custom := float64(c.custom.each) / float64(c.customEvaluation)
+	return []goal{
+		limit("P9", "compile <= 10x cold W=10: built-in kind", times(builtIn), builtIn, 10),
+		limit("P9", "compile <= 10x cold W=10: user's module", times(custom), custom, 10),
+		limit("P9", "edit 1 of 1000 modules compiles exactly 1", fmt.Sprint(c.custom.edit), max(float64(c.custom.edit), 2-float64(c.custom.edit)), 1),
+		limit("P10", "heap of a program <= 150 KB", kilobytes(c.custom.bytes), c.custom.bytes, 150e3),
+		limit("P10", "heap of a waiting pod <= 2 KB", fmt.Sprintf("%.0f B", c.waitingPod), c.waitingPod, 2e3),
+		limit("P10", "heap of an idle pod: 0", fmt.Sprintf("%.0f B", c.idlePod), c.idlePod, 1),
+	}
+}
+
+func kilobytes(bytes float64) string { return fmt.Sprintf("%.1f KB", bytes/1e3) }
+
+func printCompiling(out io.Writer, c compiling) {
+	row := func(name string, b batch) []string {
+		return []string{name, micros(b.each), kilobytes(b.bytes), fmt.Sprint(b.compiled), fmt.Sprint(b.edit)}
+	}
+	table(out, fmt.Sprintf(`Compiling: %d rules compiled and prepared. Rules of one built-in kind share a program, and so do
+rules with the same module; each has its literal, and remembers at most 16 KiB of verdicts.`, manyRules),
+		[]int{-24, 12, 12, 10, 16},
+		[]string{"rules", "CPU us each", "heap each", "compiled", "after one edit"},
+		row("built-in kinds", c.builtIn), row("a module each", c.custom))
+}

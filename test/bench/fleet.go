@@ -1,0 +1,150 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/test/builders"
+)
+
+const (
+	namespace = "default"
+	object    = "web"
+	operation = "roll"
+)
+
+// fleet is a workload of which some pods wait. Every implementation gets the same pods and
+// the same events.
+type fleet struct {
+	rules []appsv1alpha1.TransitionRule
+	pods  []*corev1.Pod
+
+	// waiting are the places of the pods that wait.
+	waiting []int
+
+	// version is the last resourceVersion that was given out.
+	version int
+}
+
+// newFleet makes pods, of which so many wait: spread evenly, the last pod first, one a
+// millisecond. One pod in twenty is not available.
+func newFleet(rules []appsv1alpha1.TransitionRule, pods, waiting int) *fleet {
+	f := &fleet{rules: rules}
+	step := pods / waiting
+	for i := range pods {
+		b := builders.MakePod(fmt.Sprintf("web-%05d", i)).
+			Label("app", "web").Label("tier", "backend").Label("zone", string(rune('a'+i%3))).
+			Label("pod-template-hash", "7d4b9c").Label("team", "shop").Label("version", "v1").
+			Label("critical", strconv.FormatBool(i%2 == 0)).Label("approved", strconv.FormatBool(i%4 != 0)).
+			Node(fmt.Sprintf("node-%d", i%50))
+		if i%20 == 7 {
+			b.Unready(builders.Epoch)
+		} else {
+			b.Available()
+		}
+		if i%step == 0 && len(f.waiting) < waiting {
+			b.Waiting(operation, "update", builders.Epoch.Add(time.Duration(pods-i)*time.Millisecond))
+			f.waiting = append(f.waiting, i)
+		}
+		pod := b.Obj()
+		pod.Labels["build"] = "b" + strconv.Itoa(i)
+		f.pods = append(f.pods, f.stored(pod))
+	}
+	return f
+}
+
+// stored gives a pod the next resourceVersion.
+func (f *fleet) stored(pod *corev1.Pod) *corev1.Pod {
+	f.version++
+	pod.ResourceVersion = strconv.Itoa(f.version)
+	return pod
+}
+
+// event is a change of a waiting pod that rules look at: of two labels, one with two
+// values, and one whose value no other pod has.
+func (f *fleet) event(n int) *corev1.Pod {
+	at := f.waiting[n%len(f.waiting)]
+	pod := *f.pods[at]
+	pod.Labels = maps.Clone(pod.Labels)
+	pod.Labels["approved"] = strconv.FormatBool(pod.Labels["approved"] != "true")
+	pod.Labels["build"] = "b" + strconv.Itoa(f.version)
+	f.pods[at] = f.stored(&pod)
+	return f.pods[at]
+}
+
+// events are so many changes, no pod twice before each has had its turn.
+func (f *fleet) events(first, count int) []*corev1.Pod {
+	made := make([]*corev1.Pod, 0, count)
+	for n := range count {
+		made = append(made, f.event(first+n))
+	}
+	return made
+}
+
+// usualRules are the rules that all implementations evaluate: an availablePolicy with both
+// bounds, a labelCheck, and one with a filter and conditions.
+func usualRules() []appsv1alpha1.TransitionRule {
+	most, least := intstr.FromString("25%"), intstr.FromString("50%")
+	return []appsv1alpha1.TransitionRule{
+		{
+			Name: "placement", Stage: appsv1alpha1.StagePreCheck,
+			LabelCheck: &appsv1alpha1.LabelCheck{Requires: &metav1.LabelSelector{
+				MatchLabels: map[string]string{"tier": "backend"},
+				MatchExpressions: []metav1.LabelSelectorRequirement{
+					{Key: "zone", Operator: metav1.LabelSelectorOpIn, Values: []string{"a", "b"}},
+					{Key: "deprecated", Operator: metav1.LabelSelectorOpDoesNotExist},
+				},
+			}},
+		},
+		{
+			Name: "approval", Stage: appsv1alpha1.StagePreCheck,
+			Conditions: []string{"update"},
+			Filter: &appsv1alpha1.TransitionRuleFilter{LabelSelector: &metav1.LabelSelector{
+				MatchLabels: map[string]string{"critical": "true"},
+			}},
+			LabelCheck: &appsv1alpha1.LabelCheck{Requires: &metav1.LabelSelector{
+				MatchLabels: map[string]string{"approved": "true"},
+			}},
+		},
+		{
+			Name: "budget", Stage: appsv1alpha1.StagePreCheck,
+			AvailablePolicy: &appsv1alpha1.AvailablePolicy{MaxUnavailableValue: &most, MinAvailableValue: &least},
+		},
+	}
+}
+
+// distinctRules are the same rules, each of which looks also at a label that no two pods
+// have the same value of. No two pods are alike to them.
+func distinctRules() []appsv1alpha1.TransitionRule {
+	rules := usualRules()
+	for i := range rules {
+		if rules[i].Filter == nil {
+			rules[i].Filter = &appsv1alpha1.TransitionRuleFilter{LabelSelector: &metav1.LabelSelector{}}
+		}
+		selector := rules[i].Filter.LabelSelector
+		selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{
+			Key: "build", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"none"},
+		})
+	}
+	return rules
+}
+
+// podTransitionRule holds the rules of the fleet and selects all of its pods.
+func (f *fleet) podTransitionRule() *appsv1alpha1.PodTransitionRule {
+	return &appsv1alpha1.PodTransitionRule{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: object, UID: "rule-uid", Generation: 1, ResourceVersion: "1",
+		},
+		Spec: appsv1alpha1.PodTransitionRuleSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+			Rules:    f.rules,
+		},
+	}
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/policy"
+	"github.com/podops-dev/podops/pkg/policy/compile"
+	"github.com/podops-dev/podops/pkg/policy/engine"
+)
+
+// deadline of a user's module.
+const deadline = 100 * time.Millisecond
+
+// hostile is how modules fare that mean no good.
+type hostile struct {
+	// late is how long a verdict took whose module loops, at worst and on the wall clock.
+	late time.Duration
+
+	// code of that verdict.
+	code policy.Code
+
+	// normal is the CPU of inspecting an ordinary module, and refused that of refusing one
+	// that explodes when its types are checked.
+	normal, refused time.Duration
+
+	// why it was refused.
+	why string
+}
+
+func measureHostile(progress io.Writer) (hostile, error) {
+	start := time.Now()
+	ctx, h := context.Background(), hostile{}
+	e, err := engine.New(engine.Options{CustomTimeout: deadline})
+	if err != nil {
+		return h, err
+	}
+	if err := h.loop(ctx, e); err != nil {
+		return h, err
+	}
+	var normal, refused []float64
+	for i := range 9 {
+		module, err := customModule(i)
+		if err != nil {
+			return h, err
+		}
+		begun := cpu()
+		if _, err := e.Inspect(ctx, module.Custom.Source, nil); err != nil {
+			return h, err
+		}
+		normal = append(normal, float64(cpu()-begun))
+		begun = cpu()
+		_, err = e.Inspect(ctx, explosive(i), nil)
+		refused = append(refused, float64(cpu()-begun))
+		problems := &engine.CompileError{}
+		if !errors.As(err, &problems) {
+			return h, fmt.Errorf("a module that explodes got: %w", err)
+		}
+		h.why = problems.Problems[0].Message
+	}
+	h.normal, h.refused = time.Duration(quantile(normal, 0.5)), time.Duration(quantile(refused, 0.5))
+	_, _ = fmt.Fprintf(progress, "measured hostile modules in %.1fs\n", time.Since(start).Seconds())
+	return h, nil
+}
+
+// loops goes over all quadruples of pods, and finds nothing.
+const loops = `package rule
+
+allow if {
+	some a in input.pods
+	some b in input.pods
+	some c in input.pods
+	some d in input.pods
+	concat("", [a.name, b.name, c.name, d.name]) == "none"
+}
+`
+
+// loop asks a module that loops about one pod, several times.
+func (h *hostile) loop(ctx context.Context, e *engine.Engine) error {
+	rule := appsv1alpha1.TransitionRule{Name: "loops", Rego: &appsv1alpha1.RegoRule{Module: loops}}
+	module, err := compile.Rule(objectName(), rule, &compile.Custom{Source: loops, Entry: compile.EntryAllow, Parameters: []byte(`{}`)})
+	if err != nil {
+		return err
+	}
+	program, err := e.Prepare(ctx, module)
+	if err != nil {
+		return err
+	}
+	around := policy.Surroundings{Now: time.Now()}
+	for i := range 300 {
+		around.Pods = append(around.Pods, &policy.PodFact{UID: types.UID(fmt.Sprint(i)), Name: fmt.Sprintf("web-%d", i), Version: "1"})
+	}
+	asked := policy.Request{Pod: around.Pods[0], Stage: program.Stage(), ID: operation, Type: "update"}
+	for range 5 {
+		begun := time.Now()
+		result, err := program.Evaluate(ctx, program.Stage(), around, []policy.Request{asked})
+		if err != nil {
+			return err
+		}
+		h.late = max(h.late, time.Since(begun))
+		h.code = result.Verdicts[asked.Key()].Code
+	}
+	return nil
+}
+
+// explosive is a small module whose types double with each line, and more than once: what it
+// shares is written out when it is checked.
+func explosive(i int) string {
+	module := strings.Builder{}
+	fmt.Fprintf(&module, "package rule\n\nallow if x30 == %d\n\nx0 := {\"a\": input.pod.name, \"b\": 1}\n", i)
+	for line := 1; line <= 30; line++ {
+		fmt.Fprintf(&module, "x%d := {\"a\": x%d, \"b\": [x%d, x%d]}\n", line, line-1, line-1, line-1)
+	}
+	return module.String()
+}
+
+func (h hostile) goals() []goal {
+	late := float64(h.late) / float64(deadline)
+	refused := float64(h.refused) / float64(h.normal)
+	figure := fmt.Sprintf("%s (%s)", times(late), h.code)
+	return []goal{
+		{number: "P11", wants: "hostile loop stops <= 1.1x deadline", figure: figure, holds: late <= 1.1 && h.code == policy.CodeTimeout},
+		limit("P11", "hostile module refused <= 2x a compile", times(refused), refused, 2),
+	}
+}
+
+func printHostile(out io.Writer, h hostile) {
+	table(out, "Hostile modules.", []int{-48, 12},
+		[]string{"verdict of a loop, worst of 5, wall ms", fmt.Sprintf("%.1f", float64(h.late)/1e6)},
+		[]string{"inspecting an ordinary module, CPU us", micros(h.normal)},
+		[]string{"refusing one that explodes, CPU us", micros(h.refused)})
+	_, _ = fmt.Fprintf(out, "refused: %s\n", h.why)
+}

@@ -1,0 +1,70 @@
+// Command bench measures the policy engine and prints what it found as tables: what a round
+// costs over sizes of fleets, beside the same rules in plain Go; what compiling costs; and
+// whether the goals P1 to P12 hold. It takes some minutes.
+//
+//	go run ./test/bench          # measure and print
+//	go run ./test/bench -check   # fail when a goal does not hold, with 30 % of slack
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"os"
+)
+
+func main() {
+	check := flag.Bool("check", false, "exit with 1 when a goal does not hold")
+	samples := flag.Int("samples", 9, "samples of which the median is taken")
+	flag.Parse()
+	failed, err := run(os.Stdout, os.Stderr, *samples)
+	if err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+	if *check && failed > 0 {
+		_, _ = fmt.Fprintf(os.Stderr, "bench: %d goals do not hold\n", failed)
+		os.Exit(1)
+	}
+}
+
+// run measures everything, prints it, and returns how many goals do not hold.
+func run(out, progress io.Writer, samples int) (failed int, err error) {
+	m := measured{}
+	if m.agreement, err = compare(); err != nil {
+		return 0, fmt.Errorf("comparing verdicts: %w", err)
+	}
+	if m.grid, err = measureGrid(samples, progress); err != nil {
+		return 0, fmt.Errorf("measuring rounds: %w", err)
+	}
+	if m.compiling, err = measureCompiling(samples, progress); err != nil {
+		return 0, fmt.Errorf("measuring the compiler: %w", err)
+	}
+	if m.path, err = measurePath(samples, progress); err != nil {
+		return 0, fmt.Errorf("measuring the whole path: %w", err)
+	}
+	if m.hostile, err = measureHostile(progress); err != nil {
+		return 0, fmt.Errorf("measuring hostile modules: %w", err)
+	}
+	printRounds(out, m.grid)
+	printPath(out, m.path)
+	printCompiling(out, m.compiling)
+	printHostile(out, m.hostile)
+	goals := judge(m)
+	printGoals(out, goals)
+	for _, g := range goals {
+		if !g.holds {
+			failed++
+		}
+	}
+	return failed, nil
+}
+
+// measured is everything that goals are judged by.
+type measured struct {
+	agreement agreement
+	grid      grid
+	compiling compiling
+	path      path
+	hostile   hostile
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/facts"
+	"github.com/podops-dev/podops/pkg/policy"
+	"github.com/podops-dev/podops/pkg/policy/compile"
+	"github.com/podops-dev/podops/pkg/policy/engine"
+	"github.com/podops-dev/podops/pkg/policy/memo"
+)
+
+// podOps is what PodOps does from an event to the rulings: its index, its view, its
+// programs and its memory. Only the hand-out is that of the others.
+type podOps struct {
+	index    *facts.Index
+	store    cache.ReflectorStore
+	programs []*engine.Program
+	memos    []*memo.Memo
+}
+
+func newPodOps(e *engine.Engine, f *fleet) (*podOps, error) {
+	p := &podOps{index: facts.NewIndex(func(string) {})}
+	p.store = p.index.PodStore()
+	fill(p.index, f)
+	for _, rule := range f.rules {
+		program, err := prepare(context.Background(), e, object, rule)
+		if err != nil {
+			return nil, err
+		}
+		p.programs, p.memos = append(p.programs, program), append(p.memos, memo.New())
+	}
+	return p, nil
+}
+
+// prepare compiles a rule of a PodTransitionRule.
+func prepare(ctx context.Context, e *engine.Engine, object string, rule appsv1alpha1.TransitionRule) (*engine.Program, error) {
+	module, err := compile.Rule(types.NamespacedName{Namespace: namespace, Name: object}, rule, nil)
+	if err != nil {
+		return nil, err
+	}
+	return e.Prepare(ctx, module)
+}
+
+func (p *podOps) round(events []*corev1.Pod) []ruling {
+	for _, pod := range events {
+		if err := p.store.Update(pod); err != nil {
+			panic(err) // the store takes every pod
+		}
+	}
+	view := p.index.View(namespace, nil).Rules[0]
+	rulings, needs, left := p.ask(view)
+	for n := range rulings {
+		rulings[n] = handOut(rulings[n], needs[n], &left)
+	}
+	return rulings
+}
+
+// ask returns what the rules say of each waiting request: who is withheld, who needs a
+// slot, and how many slots there are.
+func (p *podOps) ask(view facts.RuleView) (rulings []ruling, needs []bool, slots int) {
+	rulings = make([]ruling, len(view.Waiting))
+	needs = make([]bool, len(view.Waiting))
+	for n, request := range view.Waiting {
+		rulings[n].pod = request.Pod.UID
+	}
+	for i, program := range p.programs {
+		answer, err := p.memos[i].Evaluate(
+			context.Background(), program, memo.Scope{}, program.Stage(), policy.Surroundings{Counts: view.Counts}, view.Waiting)
+		if err != nil {
+			panic(fmt.Errorf("a rule of the benchmark fails: %w", err))
+		}
+		for n, verdict := range answer.Verdicts {
+			switch verdict.Outcome {
+			case policy.NeedsSlot:
+				needs[n] = true
+			case policy.Withheld:
+				rulings[n].withheld |= 1 << i
+			case policy.Passed:
+			}
+		}
+		if answer.Room != nil {
+			slots = answer.Room.Slots
+		}
+	}
+	return rulings, needs, slots
+}
