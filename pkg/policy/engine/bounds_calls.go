@@ -42,8 +42,6 @@ func boundSprintf(arguments []*ast.Term) (int, error) {
 	return textsWithin(arguments[1:], length)
 }
 
-func boundTexts(arguments []*ast.Term) (int, error) { return textsWithin(arguments, 0) }
-
 func boundConcat(arguments []*ast.Term) (int, error) {
 	delimiter, ok := arguments[0].Value.(ast.String)
 	if !ok {

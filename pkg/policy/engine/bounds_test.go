@@ -33,7 +33,6 @@ func TestBoundedBuiltins(t *testing.T) {
 	for expression, want := range map[string]string{
 		`sprintf("%s is %05.1f%% of %v", [input.pod.name, 12.5, [1, {"a"}]])`: `web-0 is 012.5% of [1, {"a"}]`,
 		`concat(", ", {"b", "a"})`:                        "a, b",
-		`$"{input.pod.name}!"`:                            "web-0!",
 		`replace("a.b.c", ".", "--")`:                     "a--b--c",
 		`split(input.pod.name, "-")`:                      `["web", "0"]`,
 		`trim("..a..", ".")`:                              "a",
@@ -87,7 +86,7 @@ func TestBoundsOfBuiltins(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %q with error %v, want an error with %q", shortened(got), err, want)
 			}
-			if took := time.Since(start); took > time.Second {
+			if took := time.Since(start); took > 5*time.Second {
 				t.Errorf("took %v", took)
 			}
 			if grown := allocated() - before; grown > 128<<20 {

@@ -35,7 +35,7 @@ const (
 //
 // Only modules below data.rule are judged. Library modules are trusted.
 func withWeightStage(compiler *ast.Compiler) *ast.Compiler {
-	return compiler.WithStageAfterID(ast.StageCheckRecursion, ast.CompilerStageDefinition{
+	return withNestingStage(compiler).WithStageAfterID(ast.StageCheckRecursion, ast.CompilerStageDefinition{
 		Name:       "CheckWeight",
 		MetricName: "compile_stage_check_weight",
 		Stage:      checkWeight,
@@ -44,7 +44,7 @@ func withWeightStage(compiler *ast.Compiler) *ast.Compiler {
 
 // checkWeight is the stage.
 func checkWeight(compiler *ast.Compiler) *ast.Error {
-	w := &weigher{compiler: compiler, known: map[string]heft{}, open: map[string]bool{}}
+	w := &weigher{compiler: compiler, known: map[string]heft{}, open: map[string]bool{}, added: map[*ast.Expr]bool{}}
 	for _, rule := range usersRules(compiler) {
 		w.rule(rule)
 		if w.err != nil {
@@ -101,6 +101,9 @@ type weigher struct {
 
 	total, steps int
 
+	// added are the bodies that are in the total, by their first expression.
+	added map[*ast.Expr]bool
+
 	// err is the first one; once set, nothing is computed any more.
 	err *ast.Error
 }
@@ -126,7 +129,7 @@ func (w *weigher) value(rule *ast.Rule, outer *scope, arguments []heft) heft {
 			}
 			w.bind(argument, given, inner)
 		}
-		w.add(w.body(branch.Body, inner), branch.Location, inner)
+		w.add(w.body(branch.Body, inner), branch.Body, inner)
 		one := heft{}
 		for _, term := range []*ast.Term{branch.Head.Key, branch.Head.Value} {
 			if term != nil {
@@ -153,13 +156,14 @@ func (w *weigher) body(body ast.Body, inner *scope) int {
 	return sum
 }
 
-// add to the total of the module.
-func (w *weigher) add(weight int, place *ast.Location, inner *scope) {
-	if inner.counted {
-		w.total += weight
+// add the weight of a body to the total of the module, once.
+func (w *weigher) add(weight int, body ast.Body, inner *scope) {
+	if !inner.counted || len(body) == 0 || w.added[body[0]] {
+		return
 	}
-	if w.total > maxTotalWeight {
-		w.fail(place, "the module is too complex: all its expressions together have a weight above %d; "+
+	w.added[body[0]] = true
+	if w.total += weight; w.total > maxTotalWeight {
+		w.fail(body[0].Location, "the module is too complex: all its expressions together have a weight above %d; "+
 			"split it into several rules of the PodTransitionRule", maxTotalWeight)
 	}
 }

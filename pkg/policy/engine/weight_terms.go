@@ -28,7 +28,8 @@ func (w *weigher) expression(expression *ast.Expr, inner *scope) int {
 				w.bind(term, heft{whole: domain.part, part: domain.part}, body)
 			}
 		}
-		return saturated(weight + domain.whole + w.body(terms.Body, body))
+		w.add(w.body(terms.Body, body), terms.Body, inner)
+		return saturated(weight + domain.whole)
 	default:
 		w.fail(expression.Location, "expressions of this kind are not supported in a rule")
 		return 0
@@ -65,12 +66,18 @@ func (w *weigher) call(terms []*ast.Term, inner *scope) int {
 		return w.unify(arguments[0], arguments[1], inner)
 	}
 	arity := w.arity(operator, len(arguments))
-	result := w.result(operator, arguments[:arity], inner)
-	weight := saturated(w.sum(arguments[:arity], inner).whole + result.whole)
+	// Once and no more: each look at a nested term would double the work.
+	given := make([]heft, 0, arity)
+	sum := heft{}
+	for _, argument := range arguments[:arity] {
+		one := w.term(argument, inner)
+		given, sum = append(given, one), plus(sum, one)
+	}
+	result := w.result(operator, given, sum, inner)
 	for _, output := range arguments[arity:] {
 		w.bind(output, result, inner)
 	}
-	return weight
+	return saturated(sum.whole + result.whole)
 }
 
 // arity is how many of the terms of a call are arguments.
@@ -81,15 +88,11 @@ func (w *weigher) arity(operator ast.Ref, terms int) int {
 	return terms
 }
 
-// result of a call. Builtins return no more than they are given: those for which that is not so have
-// bounds of their own.
-func (w *weigher) result(operator ast.Ref, arguments []*ast.Term, inner *scope) heft {
+// result of a call with arguments of such weights. Builtins return no more than they are given: those
+// for which that is not so have bounds of their own.
+func (w *weigher) result(operator ast.Ref, given []heft, sum heft, inner *scope) heft {
 	if operator[0].Equal(ast.DefaultRootDocument) {
-		hefts := make([]heft, 0, len(arguments))
-		for _, argument := range arguments {
-			hefts = append(hefts, w.term(argument, inner))
-		}
-		return w.values(operator, hefts, inner)
+		return w.values(operator, given, inner)
 	}
 	if builtin, known := ast.BuiltinMap[operator.String()]; known {
 		switch builtin.Decl.Result() {
@@ -97,7 +100,6 @@ func (w *weigher) result(operator ast.Ref, arguments []*ast.Term, inner *scope) 
 			return scalar()
 		}
 	}
-	sum := w.sum(arguments, inner)
 	return heft{whole: saturated(1 + sum.whole), part: max(1, sum.whole)}
 }
 
@@ -185,10 +187,8 @@ func (w *weigher) container(term *ast.Term, inner *scope) heft {
 // can be interrupted.
 func (w *weigher) comprehension(body ast.Body, inner *scope, heads ...*ast.Term) heft {
 	own := inner.copy()
-	weight := w.body(body, own)
+	w.add(w.body(body, own), body, own)
 	item := w.sum(heads, own)
-	w.add(weight, body[0].Location, own)
-	w.limit(weight, body[0].Location, "a comprehension of rule %s", nameOf(w.current))
 	return heft{whole: saturated(1 + item.whole), part: item.whole}
 }
 

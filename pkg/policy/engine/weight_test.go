@@ -101,7 +101,7 @@ func TestTooHeavy(t *testing.T) {
 			if !strings.Contains(list[0].Message, "weight above") {
 				t.Errorf("got %q, want a message about weight", list[0].Message)
 			}
-			if took := time.Since(start); took > time.Second {
+			if took := time.Since(start); took > 5*time.Second {
 				t.Errorf("took %v", took)
 			}
 		})
@@ -133,7 +133,7 @@ func TestNotTooHeavy(t *testing.T) {
 				count(names) > 1
 				message := sprintf("%d pods in zone %s: %s", [count(names), zone, concat(", ", sort(names))])
 			}
-			deny contains {"message": $"{input.pod.name} waits", "retry_after_seconds": 60, "details": {"zones": zones}} if {
+			deny contains {"message": input.pod.name, "retry_after_seconds": 60, "details": {"zones": zones}} if {
 				count(zones) == 0
 			}`,
 		"a table of windows": "windows := [" + strings.Repeat(`{"from": "09:00", "to": "17:00", "days": ["Mon", "Tue"]}, `, 50) + `]
@@ -163,8 +163,17 @@ func TestNotTooHeavy(t *testing.T) {
 
 func TestRefusedBeforeTypes(t *testing.T) {
 	for name, tc := range map[string]struct{ source, want string }{
-		"a number of many digits":    {"allow if input.now < 1" + strings.Repeat("0", 500), "out of range"},
-		"a number with an exponent":  {"allow if input.now < 1e500", "out of range"},
+		"a number of many digits":   {"allow if input.now < 1" + strings.Repeat("0", 500), "out of range"},
+		"a number with an exponent": {"allow if input.now < 1e500", "out of range"},
+		"a long body":               {"allow if {\n" + strings.Repeat("input.now == 1\n", 101) + "}", "more than 100 expressions"},
+		"a long body of every": {"allow if every p in input.pods {\n" + strings.Repeat("p.ready\n", 101) + "}",
+			"more than 100 expressions"},
+		"nested comprehensions": {"allow if input.now == " + strings.Repeat("[1 | 1 == ", 20) + "1" + strings.Repeat("]", 20),
+			"more than 6 deep"},
+		"nested every": {"allow if {\n" + strings.Repeat("every p in input.pods {\np.ready\n", 7) + strings.Repeat("}\n", 8),
+			"more than 6 deep"},
+		"nested template strings": {"allow if " + strings.Repeat(`$"{`, 40) + "1" + strings.Repeat(`}"`, 40) + ` == ""`,
+			"not supported"},
 		"with in place of a builtin": {`allow if startswith(input.pod.name, "a") with startswith as true`, "replaces input"},
 		"with in place of a rule":    {"a if input.now == 1\nallow if a with data.rule.a as true", "replaces input"},
 		"calls on too many paths": {"f0(a, b, c, d) := 1\n" + doubling("f%[1]d(a, b, c, d) := 1 if {\n"+

@@ -40,19 +40,27 @@ func (w *weigher) bind(pattern *ast.Term, given heft, inner *scope) {
 // unify binds the variables on each side to the other side. A part of one side may need a variable
 // that another part gives a value, in whatever order, so it goes on until nothing changes.
 func (w *weigher) unify(left, right *ast.Term, inner *scope) int {
+	// Giving a value a name is not a comparison, and the usual case.
+	if isNew(left, inner.vars) {
+		return w.name(left, right, inner)
+	}
+	if isNew(right, inner.vars) {
+		return w.name(right, left, inner)
+	}
 	fixed := maps.Clone(inner.vars)
-	for w.match(left, right, inner, fixed) && w.step(left.Location) {
-		continue
+	for {
+		weight, changed := w.match(left, right, inner, fixed)
+		if !changed || !w.step(left.Location) {
+			return weight
+		}
 	}
-	switch {
-	// Giving a value a name is not a comparison.
-	case isNew(left, fixed):
-		return w.term(right, inner).whole
-	case isNew(right, fixed):
-		return w.term(left, inner).whole
-	default:
-		return saturated(w.term(left, inner).whole + w.term(right, inner).whole)
-	}
+}
+
+// name gives a variable the weight of a term.
+func (w *weigher) name(variable, term *ast.Term, inner *scope) int {
+	given := w.term(term, inner)
+	inner.raise(variable.Value.(ast.Var), given)
+	return given.whole
 }
 
 func isNew(term *ast.Term, fixed map[ast.Var]heft) bool {
@@ -61,26 +69,32 @@ func isNew(term *ast.Term, fixed map[ast.Var]heft) bool {
 	return isVar && !known
 }
 
-// match raises the variables of both sides that are not fixed. It says whether anything changed.
-func (w *weigher) match(left, right *ast.Term, inner *scope, fixed map[ast.Var]heft) bool {
-	changed := false
+// match raises the variables of both sides that are not fixed. It returns the weight of both, and
+// whether anything changed.
+func (w *weigher) match(left, right *ast.Term, inner *scope, fixed map[ast.Var]heft) (int, bool) {
+	sum, changed := 2, false
+	both := func(one, other *ast.Term) {
+		weight, raised := w.match(one, other, inner, fixed)
+		sum, changed = saturated(sum+weight), changed || raised
+	}
 	if one, other, ok := arrays(left, right); ok {
 		for i := range one.Len() {
-			changed = w.match(one.Elem(i), other.Elem(i), inner, fixed) || changed
+			both(one.Elem(i), other.Elem(i))
 		}
-		return changed
+		return sum, changed
 	}
 	if one, other, ok := objects(left, right); ok {
 		one.Foreach(func(key, item *ast.Term) {
 			if facing := other.Get(key); facing != nil {
-				changed = w.match(item, facing, inner, fixed) || changed
+				both(item, facing)
 			}
 		})
-		return changed
+		return sum, changed
 	}
 	toLeft, toRight := w.term(right, inner), w.term(left, inner)
 	changed = w.raise(left, toLeft, inner, fixed)
-	return w.raise(right, toRight, inner, fixed) || changed
+	changed = w.raise(right, toRight, inner, fixed) || changed
+	return saturated(toLeft.whole + toRight.whole), changed
 }
 
 // raise gives the variables of a pattern that are not fixed the weight of what the pattern is
