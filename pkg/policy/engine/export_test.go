@@ -55,7 +55,9 @@ decision := data.podops.rules.custom.decision(input, input.rule, "allow")`)
 	modules := e.library.needed(asks)
 	modules[moduleFile], modules[entryFile] = user, asks
 	wait := &ast.Builtin{Name: "test.wait", Decl: types.NewFunction(nil, types.B)}
-	compiler := ast.NewCompiler().WithBuiltins(map[string]*ast.Builtin{wait.Name: wait})
+	allowed := capabilities()
+	allowed.Builtins = append(allowed.Builtins, wait)
+	compiler := ast.NewCompiler().WithCapabilities(allowed)
 	if compiler.Compile(modules); compiler.Failed() {
 		return nil, compiler.Errors
 	}

@@ -100,6 +100,9 @@ func (f *facts) whole(pod *policy.PodFact) *ast.Term {
 	return f.described(pod, pod.Available, pod.AvailableSince, pod.Permitted)
 }
 
+// remembered is whole, made once for each version of the pod.
+func (f *facts) remembered(pod *policy.PodFact) *ast.Term { return f.pod(pod, true) }
+
 // taken is a pod that is about to become unavailable, as a rule sees it.
 func (f *facts) taken(pod *policy.PodFact) *ast.Term {
 	return f.described(pod, false, time.Time{}, true)
@@ -202,13 +205,11 @@ func (f *facts) around(from policy.Surroundings, needs Needs) around {
 	if needs.Pods {
 		made.pods = make([]podTerm, 0, len(from.Pods))
 		for _, pod := range from.Pods {
-			term := (*ast.Term)(nil)
+			translate := f.remembered
 			if from.Taken[pod.UID] {
-				term = f.taken(pod)
-			} else {
-				term = f.pod(pod, true)
+				translate = f.taken
 			}
-			made.pods = append(made.pods, podTerm{uid: pod.UID, term: term})
+			made.pods = append(made.pods, podTerm{uid: pod.UID, term: translate(pod)})
 		}
 	}
 	return made

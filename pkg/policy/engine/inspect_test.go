@@ -190,9 +190,9 @@ func TestInspectRefuses(t *testing.T) {
 			source: "package rule\n\nallow if true with data.podops.lib as 1\n",
 			want:   engine.Problem{Row: 3, Column: 20, Code: contract},
 		},
-		"other data in a template string": {
+		"a template string": {
 			source: "package rule\n\nallow if $\"{data.podops.entry}\" == \"x\"\n",
-			want:   engine.Problem{Row: 3, Column: 13, Code: contract},
+			want:   engine.Problem{Row: 3, Column: 10, Code: "rego_parse_error"},
 		},
 		"no entry point": {
 			source: "package rule\n\nallowed if true\n",
