@@ -16,26 +16,34 @@ import (
 type queue struct {
 	pods map[types.UID]*pod
 
-	// changed are the pods that came, went or changed since the list was made.
-	changed map[types.UID]bool
+	// changed are the pods that came, went or changed since the list was made, as they
+	// are in the list; nil for one that is not.
+	changed map[types.UID]*pod
 	list    *waitingList
 }
 
 func newQueue() *queue {
-	return &queue{pods: map[types.UID]*pod{}, changed: map[types.UID]bool{}, list: &waitingList{}}
+	return &queue{pods: map[types.UID]*pod{}, changed: map[types.UID]*pod{}, list: &waitingList{}}
 }
 
 // put adds a pod that waits, or replaces it.
 func (q *queue) put(p *pod) {
+	q.change(p.fact.UID)
 	q.pods[p.fact.UID] = p
-	q.changed[p.fact.UID] = true
 }
 
 // drop takes a pod out, if it is in.
 func (q *queue) drop(uid types.UID) {
-	if _, ok := q.pods[uid]; ok {
+	if q.has(uid) {
+		q.change(uid)
 		delete(q.pods, uid)
-		q.changed[uid] = true
+	}
+}
+
+// change notes what the list has of a pod that is about to change.
+func (q *queue) change(uid types.UID) {
+	if _, noted := q.changed[uid]; !noted {
+		q.changed[uid] = q.pods[uid]
 	}
 }
 
@@ -54,29 +62,34 @@ func (q *queue) look() *waitingList {
 		}
 	}
 	slices.SortFunc(fresh.entries, func(a, b entry) int { return inOrder(a.request(), b.request()) })
-	q.list = merged(q.list, fresh, q.changed)
-	q.changed = map[types.UID]bool{}
+	gone := make(map[*pod]bool, len(q.changed))
+	for _, p := range q.changed {
+		gone[p] = true
+	}
+	q.list = merged(q.list, fresh.entries, gone)
+	q.changed = map[types.UID]*pod{}
 	return q.list
 }
 
-// merged joins two lists in order. Of the pods that are left out, the first one says nothing.
-func merged(old, fresh *waitingList, leftOut map[types.UID]bool) *waitingList {
-	size := len(old.entries) + len(fresh.entries)
-	made := &waitingList{entries: make([]entry, 0, size)}
-	next := fresh.entries
-	for _, e := range old.entries {
-		if leftOut[e.pod.fact.UID] {
+// merged is a list without the pods that are gone, and with the fresh entries in between.
+func merged(old *waitingList, fresh []entry, gone map[*pod]bool) *waitingList {
+	size := len(old.entries) + len(fresh)
+	made := &waitingList{entries: make([]entry, 0, size), requests: make([]policy.Request, 0, size)}
+	add := func(e entry, request *policy.Request) {
+		made.entries, made.requests = append(made.entries, e), append(made.requests, *request)
+	}
+	for i, e := range old.entries {
+		if gone[e.pod] {
 			continue
 		}
-		for len(next) > 0 && inOrder(next[0].request(), e.request()) < 0 {
-			made.entries, next = append(made.entries, next[0]), next[1:]
+		for len(fresh) > 0 && inOrder(fresh[0].request(), &old.requests[i]) < 0 {
+			add(fresh[0], fresh[0].request())
+			fresh = fresh[1:]
 		}
-		made.entries = append(made.entries, e)
+		add(e, &old.requests[i])
 	}
-	made.entries = append(made.entries, next...)
-	made.requests = make([]policy.Request, 0, len(made.entries))
-	for _, e := range made.entries {
-		made.requests = append(made.requests, *e.request())
+	for _, e := range fresh {
+		add(e, e.request())
 	}
 	return made
 }

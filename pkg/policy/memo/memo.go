@@ -124,7 +124,7 @@ func (m *Memo) finder() func(int, policy.Request) (int, bool) {
 	var index map[key]int
 	shift := 0
 	return func(i int, request policy.Request) (int, bool) {
-		if at := i + shift; at >= 0 && at < len(m.asked) && keyOf(m.asked[at]) == keyOf(request) {
+		if at := i + shift; at >= 0 && at < len(m.asked) && sameRequest(&m.asked[at], &request) {
 			return at, true
 		}
 		if index == nil {
@@ -163,6 +163,11 @@ func keyOf(request policy.Request) key {
 // sameList looks at the requests only if they are not the very same list.
 func sameList(a, b []policy.Request) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b))
+}
+
+// sameRequest compares keys. It does not look into a pod that is the same.
+func sameRequest(a, b *policy.Request) bool {
+	return a.ID == b.ID && a.Stage == b.Stage && (a.Pod == b.Pod || a.Pod.UID == b.Pod.UID)
 }
 
 // sameFacts: rules cannot tell the two apart.
