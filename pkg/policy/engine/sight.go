@@ -115,12 +115,16 @@ const maxSightBytes = 16 << 10
 // sightOverhead is about what a map needs for one verdict.
 const sightOverhead = 160
 
-// sights remembers the verdicts of one built-in rule by what it saw, and its last room. It is safe
+// maxRooms bounds what one rule remembers of its room. Counts go up and down while pods are rolled.
+const maxRooms = 16
+
+// sights remembers the verdicts of one built-in rule by what it saw, and its last rooms. It is safe
 // for concurrent use.
 type sights struct {
 	lens lens
 
-	// counted: the verdicts depend on the counts, not just the room.
+	// counted: the verdicts depend on the counts, not just the room. Those that are remembered are
+	// for counts then.
 	counted bool
 
 	mu       sync.Mutex
@@ -128,8 +132,8 @@ type sights struct {
 	bytes    int
 	counts   policy.Counts
 
-	// room for these counts; nil when it was not asked for. It is shared, not modified.
-	room *policy.Room
+	// rooms by counts. They are shared, not modified.
+	rooms map[policy.Counts]*policy.Room
 }
 
 // question is what has to be asked of Rego, and who waits for it.
@@ -156,11 +160,8 @@ func (s *sights) recall(
 ) (rest question, room *policy.Room, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if counts != s.counts {
-		s.counts, s.room = counts, nil
-		if s.counted {
-			s.verdicts, s.bytes = nil, 0
-		}
+	if s.counted && counts != s.counts {
+		s.counts, s.verdicts, s.bytes = counts, nil, 0
 	}
 	var places map[string]int
 	buffer := make([]byte, 0, 128)
@@ -189,23 +190,23 @@ func (s *sights) recall(
 		}
 		rest.waiting[at] = append(rest.waiting[at], key)
 	}
-	return rest, s.room, nil
+	return rest, s.rooms[counts], nil
 }
 
 // answer gives those who wait the verdicts of Rego, and remembers them.
 func (s *sights) answer(counts policy.Counts, asked question, result policy.Result, verdicts map[string]policy.Verdict) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	current := counts == s.counts // nobody asked on other counts meanwhile
-	if current {
-		s.room = result.Room
+	if result.Room != nil {
+		s.rememberRoom(counts, result.Room)
 	}
+	current := !s.counted || counts == s.counts // nobody asked on other counts meanwhile
 	for i, request := range asked.asked {
 		verdict, ok := result.Verdicts[request.Key()]
 		for _, key := range asked.waiting[i] {
 			verdicts[key] = verdict
 		}
-		if ok && (current || !s.counted) {
+		if ok && current {
 			s.remember(asked.sights[i], verdict)
 		}
 	}
@@ -227,4 +228,11 @@ func (s *sights) remember(sight string, verdict policy.Verdict) {
 		s.bytes += size
 	}
 	s.verdicts[sight] = verdict
+}
+
+func (s *sights) rememberRoom(counts policy.Counts, room *policy.Room) {
+	if s.rooms == nil || len(s.rooms) >= maxRooms {
+		s.rooms = map[policy.Counts]*policy.Room{}
+	}
+	s.rooms[counts] = room
 }
