@@ -34,7 +34,7 @@ func checkSize(source string) error {
 		return contractError(nil, "the module has %d bytes, and at most %d are allowed: move constants to the parameters, or split the rule",
 			len(source), MaxModuleBytes)
 	}
-	return nil
+	return checkDepth(source)
 }
 
 // checkContract says what the parsed module of a user does that it may not do, and which entry point

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"strings"
+
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
@@ -70,4 +72,49 @@ func closureOf(node any) int {
 	default:
 		return 0
 	}
+}
+
+// maxDepth of brackets. Parsing sets of sets takes time that grows with the square of the depth.
+const maxDepth = 64
+
+// checkDepth looks at the text of a module, since parsing it can already take too long.
+func checkDepth(source string) error {
+	depth, row, start := 0, 1, 0
+	for i := 0; i < len(source); i++ {
+		switch source[i] {
+		case '\n':
+			row, start = row+1, i+1
+		case '#':
+			i += max(0, strings.IndexByte(source[i:], '\n')-1)
+		case '"', '`':
+			end := endOfString(source, i)
+			if last := strings.LastIndexByte(source[i:end], '\n'); last >= 0 {
+				row, start = row+strings.Count(source[i:end], "\n"), i+last+1
+			}
+			i = end
+		case '(', '[', '{':
+			depth++
+		case ')', ']', '}':
+			depth--
+		}
+		if depth > maxDepth {
+			place := &ast.Location{Row: row, Col: i - start + 1}
+			return contractError(place, "brackets are nested more than %d deep: give parts of it names", maxDepth)
+		}
+	}
+	return nil
+}
+
+// endOfString is the index of the quote that ends the string that begins at an index, or of the last
+// byte when none does.
+func endOfString(source string, start int) int {
+	for i := start + 1; i < len(source); i++ {
+		switch {
+		case source[i] == '\\' && source[start] == '"':
+			i++
+		case source[i] == source[start]:
+			return i
+		}
+	}
+	return len(source) - 1
 }

@@ -188,3 +188,29 @@ func TestRefusedBeforeTypes(t *testing.T) {
 		})
 	}
 }
+
+func TestDepthOfBrackets(t *testing.T) {
+	for name, tc := range map[string]struct {
+		source   string
+		row, col int // 0: not too deep
+	}{
+		"brackets of all kinds":      {"x := [\n" + strings.Repeat("({[", 30), 2, 64},
+		"as deep as allowed":         {strings.Repeat("[", 64) + strings.Repeat("]", 64) + strings.Repeat("[", 64), 0, 0},
+		"in a string":                {`x := "\"` + strings.Repeat("[", 100) + `"`, 0, 0},
+		"in a raw string":            {"x := `\n\\" + strings.Repeat("[", 100) + "`", 0, 0},
+		"in a comment":               {"# " + strings.Repeat("[", 100) + "\nx := 1", 0, 0},
+		"after strings and comments": {"x := \"a\" # b\ny := `\n\n` + " + strings.Repeat("[", 65), 4, 69},
+		"a string without an end":    {`"` + strings.Repeat("[", 100), 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			found := &CompileError{}
+			err := checkDepth(tc.source)
+			if !errors.As(err, &found) {
+				found.Problems = []Problem{{}}
+			}
+			if got := found.Problems[0]; got.Row != tc.row || got.Column != tc.col {
+				t.Errorf("got error %v, want it at %d:%d", err, tc.row, tc.col)
+			}
+		})
+	}
+}
