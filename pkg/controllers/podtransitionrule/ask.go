@@ -3,6 +3,8 @@ package podtransitionrule
 import (
 	"cmp"
 	"context"
+	"errors"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -32,6 +34,13 @@ func (r *Reconciler) verdicts(ctx context.Context, said *ruleDecision, d *decisi
 	if prepared.program == nil {
 		return withheld(codeOf(prepared.err), prepared.err)
 	}
+	if prepared.needs().Namespace && said.around.Namespace.Labels == nil {
+		d.retry = sooner(d.retry, retryStale)
+		return withheld(policy.CodeUndefined, errNamespaceUnseen)
+	}
+	if prepared.needs().Pods || prepared.needs().Permits {
+		return r.fleeting(ctx, said, d, requests)
+	}
 	answer, err := prepared.memo.Evaluate(ctx, prepared.program, prepared.scope(), prepared.stage, said.around, requests)
 	if err != nil {
 		said.object.evaluateErr = cmp.Or(said.object.evaluateErr, err)
@@ -44,6 +53,54 @@ func (r *Reconciler) verdicts(ctx context.Context, said *ruleDecision, d *decisi
 	}
 	r.watchDeadlines(said, d, answer.Verdicts)
 	return answer.Verdicts
+}
+
+// errNamespaceUnseen: a namespace is news that has not come yet. Taken for one without
+// labels it might open a door.
+var errNamespaceUnseen = errors.New("the namespace has not been seen yet")
+
+// fleeting are the verdicts of a rule that reads other pods, or permits. They hold for
+// this round only, and may take longer than a round has: who was not reached keeps the
+// refusal of the last time, and comes first in the next round. A pod that is reserved is
+// not asked about here: among the permits that the rule sees is its own. Its judges ask.
+func (r *Reconciler) fleeting(ctx context.Context, said *ruleDecision, d *decision, requests []policy.Request) []policy.Verdict {
+	prepared, live := said.prepared, said.object.view.Live
+	verdicts := make([]policy.Verdict, len(requests))
+	var order []int
+	for i, request := range requests {
+		if _, reserved := live[request.Pod.UID]; reserved && prepared.enforced() {
+			verdicts[i] = policy.Verdict{Outcome: policy.Passed}
+			continue
+		}
+		order = append(order, i)
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Compare(prepared.refusals.rank(requests[a]), prepared.refusals.rank(requests[b]))
+	})
+	asked := make([]policy.Request, len(order))
+	for at, i := range order {
+		asked[at] = requests[i]
+	}
+	result, err := prepared.program.Evaluate(ctx, prepared.stage, said.around, asked)
+	if err != nil {
+		said.object.evaluateErr = cmp.Or(said.object.evaluateErr, err)
+		d.retry = sooner(d.retry, retryFailed)
+	}
+	refusals := refusals{}
+	for _, i := range order {
+		key := requests[i].Key()
+		verdicts[i] = result.Verdicts[key]
+		if err != nil {
+			verdicts[i] = policy.Verdict{Code: policy.CodeEvaluationFailed, Message: bounded(err.Error(), policy.MaxMessageBytes)}
+		}
+		verdicts[i] = refusals.take(key, verdicts[i], prepared.refusals)
+	}
+	prepared.refusals = refusals
+	r.watchDeadlines(said, d, verdicts)
+	if refusals.unreached() {
+		d.retry = sooner(d.retry, retryStale)
+	}
+	return verdicts
 }
 
 // quarantined are the verdicts of a rule that is not asked any more.
@@ -130,7 +187,10 @@ func (r *Reconciler) judge(ctx context.Context, d *decision) permit.Judge {
 		said := d.rules[id]
 		if r.clock.Since(started) > judgeFor || ctx.Err() != nil {
 			d.retry = sooner(d.retry, retryStale)
-			return policy.Verdict{}, !said.prepared.enforced()
+			if !said.prepared.enforced() {
+				return policy.Verdict{Outcome: policy.Passed}, true
+			}
+			return policy.Verdict{}, false
 		}
 		if stopped := said.prepared.quarantined; stopped != nil {
 			return unlessEnforced(said, policy.Verdict{Code: policy.CodePolicyTooExpensive, Message: stopped.Message})

@@ -53,6 +53,7 @@ type preparedRule struct {
 	strikes     strikes
 	quarantined *appsv1alpha1.Quarantine
 	nextChecks  nextChecks
+	refusals    refusals
 }
 
 // neverPasses is whether an availability rule has room when every pod is available, as
