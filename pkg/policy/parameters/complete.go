@@ -35,7 +35,7 @@ func (s *Schema) Complete(given stdjson.RawMessage, path *field.Path) (stdjson.R
 	}
 	completed, errs := s.complete(document, path)
 	if len(errs) > 0 {
-		return nil, errs
+		return nil, first(errs, path)
 	}
 	encoded, err := stdjson.Marshal(completed)
 	if err != nil {

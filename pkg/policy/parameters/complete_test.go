@@ -160,6 +160,17 @@ func TestParametersAreBounded(t *testing.T) {
 	}
 }
 
+func TestTenErrorsAreReported(t *testing.T) {
+	_, errs := parse(t, zones).Complete(json.RawMessage(`{"key":"zone","windows":[`+strings.TrimSuffix(strings.Repeat("1,", 30), ",")+`]}`), regoParameters())
+	if len(errs) != 11 || errs[10].Error() != "spec.rules[0].rego.parameters: Forbidden: and 20 more errors" {
+		t.Errorf("got %v", errs)
+	}
+	_, errs = parameters.Parse(declared(`{"type":"object","oneOf":[`+strings.TrimSuffix(strings.Repeat(`{"$ref":""},`, 30), ",")+`]}`), specParameters())
+	if len(errs) != 11 || errs[10].Error() != "spec.parameters.openAPIV3Schema: Forbidden: and 20 more errors" {
+		t.Errorf("got %v", errs)
+	}
+}
+
 // TestCompletedParametersAreComplete: what went through once goes through again, and
 // nothing is added.
 func TestCompletedParametersAreComplete(t *testing.T) {

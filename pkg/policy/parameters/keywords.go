@@ -3,6 +3,7 @@ package parameters
 import (
 	"fmt"
 	"maps"
+	"regexp/syntax"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -13,6 +14,9 @@ import (
 type keywordWalk struct {
 	errs  field.ErrorList
 	nodes int
+
+	// patterns is the size of those seen so far.
+	patterns int
 }
 
 // holds says what a keyword has as its value.
@@ -84,6 +88,7 @@ func (w *keywordWalk) schema(document any, path *field.Path, depth int) {
 		}
 		w.errs = append(w.errs, field.Forbidden(path.Child(keyword), reason))
 	}
+	w.pattern(node["pattern"], path.Child("pattern"))
 	if node["properties"] != nil && node["additionalProperties"] != nil {
 		w.errs = append(w.errs, field.Forbidden(path.Child("additionalProperties"), "cannot be used together with properties"))
 	}
@@ -118,6 +123,35 @@ func (w *keywordWalk) keyword(kind holds, content any, path *field.Path, depth i
 			w.schema(named[name], path.Key(name), depth+1)
 		}
 	}
+}
+
+// pattern counts one. One that is no regular expression is refused elsewhere.
+func (w *keywordWalk) pattern(content any, path *field.Path) {
+	text, ok := content.(string)
+	if !ok {
+		return
+	}
+	expression, err := syntax.Parse(text, syntax.Perl)
+	if err != nil {
+		return
+	}
+	if w.patterns += patternSize(expression); w.patterns > maxPatterns {
+		w.errs = append(w.errs, field.Forbidden(path,
+			"the patterns of the schema are too large: repeat less often, or check it in the module"))
+	}
+}
+
+// patternSize is about the number of instructions that an expression compiles to, at
+// most a little more than maxPatterns. It does not compile it: repeats multiply.
+func patternSize(expression *syntax.Regexp) int {
+	size := 1 + len(expression.Rune)/2 // literals and ranges
+	for _, part := range expression.Sub {
+		size += patternSize(part)
+	}
+	if expression.Op == syntax.OpRepeat {
+		size *= max(expression.Min, expression.Max, 1)
+	}
+	return min(size, maxPatterns+1)
 }
 
 // sorted are the keys of a map in the order in which everything is reported.

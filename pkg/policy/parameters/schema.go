@@ -46,17 +46,25 @@ func Parse(declared *appsv1alpha1.PolicyParameters, path *field.Path) (*Schema, 
 	}
 	walk := keywordWalk{}
 	if walk.schema(document, path, 1); len(walk.errs) > 0 {
-		return nil, walk.errs
+		return nil, first(walk.errs, path)
 	}
 	structural, errs := structuralOf(raw, path)
 	if len(errs) > 0 {
-		return nil, errs
+		return nil, first(errs, path)
 	}
 	schema := newSchema(structural, walk.nodes)
 	if errs := schema.checkDefaults(structural, path); len(errs) > 0 {
-		return nil, errs
+		return nil, first(errs, path)
 	}
 	return schema, nil
+}
+
+// first are the first errors, and how many more there are.
+func first(errs field.ErrorList, path *field.Path) field.ErrorList {
+	if more := len(errs) - maxErrors; more > 0 {
+		return append(errs[:maxErrors:maxErrors], field.Forbidden(path, fmt.Sprintf("and %d more errors", more)))
+	}
+	return errs
 }
 
 func newSchema(structural *structuralschema.Structural, nodes int) *Schema {

@@ -65,6 +65,14 @@ func TestSchemasThatCannotBeUsed(t *testing.T) {
 			`{"type":"object","properties":{"a":{"type":"string","pattern":"("}}}`,
 			[]string{".properties[a].pattern: Invalid value: \"(\": must be a valid regular expression, but isn't: error parsing regexp: missing closing ): `(`"},
 		},
+		"a pattern that takes long to match": {
+			`{"type":"object","properties":{"a":{"type":"string","pattern":"^([a-z]{0,30}x{0,30}yz){0,30}$"}}}`,
+			[]string{`.properties[a].pattern: Forbidden: the patterns of the schema are too large: repeat less often, or check it in the module`},
+		},
+		"many patterns that take long together": {
+			`{"type":"object","properties":{"a":{"type":"string","anyOf":[` + strings.Repeat(`{"pattern":"(ab{30}){30}"},`, 2) + `{"pattern":"(ab){900}"}]}}}`,
+			[]string{`.properties[a].anyOf[2].pattern: Forbidden: the patterns of the schema are too large: repeat less often, or check it in the module`},
+		},
 		"properties beside additionalProperties": {
 			`{"type":"object","properties":{"a":{"type":"object","properties":{},"additionalProperties":{"type":"string"}}}}`,
 			[]string{`.properties[a].additionalProperties: Forbidden: cannot be used together with properties`},

@@ -37,6 +37,9 @@ func (v *Validator) validateCustom(ctx context.Context, object, old *appsv1alpha
 	var errs field.ErrorList
 	var modules []inspection.Module
 	for i, rule := range object.Spec.Rules {
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("%s: %w", rulesPath().Index(i), inspection.ErrTimeout)
+		}
 		if rule.Rego == nil || equality.Semantic.DeepEqual(rule.Rego, known[rule.Name]) {
 			continue
 		}

@@ -228,3 +228,13 @@ func TestCustomRulesThatCannotBeJudged(t *testing.T) {
 		})
 	}
 }
+
+func TestManyRulesAreJudgedInTime(t *testing.T) {
+	late, cancel := context.WithCancel(t.Context())
+	cancel()
+	v := podtransitionrule.NewValidator(decoder(t), policies(t), policies(t), &checker{})
+	response := v.Handle(late, request(rego(`{"policyRef":{"name":"freeze"}}`)))
+	if response.Allowed || response.Result.Code != http.StatusGatewayTimeout || !strings.HasPrefix(response.Result.Message, "spec.rules[0]: ") {
+		t.Errorf("got %+v", response.Result)
+	}
+}

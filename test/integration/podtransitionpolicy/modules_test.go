@@ -26,6 +26,8 @@ var _ = Describe("A module", func() {
 		Entry("in another package", "package podops.rules\n\nallow := true\n", ":1:1", "the package is podops.rules: it must be rule"),
 		Entry("without an entry point", "package rule\n\nallowed := true\n", ":1:1", "the module has no entry point"),
 		Entry("with two entry points", "package rule\n\nallow := true\n\ndeny contains \"x\"\n", ":5:1", "the module has both allow and deny"),
+		Entry("that answers with a number", "package rule\n\nallow := 7\n", ":3:1", "allow is of type number, it must be true or false"),
+		Entry("that denies without a message", "package rule\n\ndeny contains 7\n", ":3:1", "its members must be strings, or objects with message"),
 		Entry("that reaches the network", "package rule\n\nallow if http.send({\"method\": \"get\", \"url\": \"http://example.com\"}).status_code == 200\n",
 			":3:10", "undefined function http.send"),
 		Entry("that asks for the time", "package rule\n\nallow if time.now_ns() > 0\n", ":3:10", "undefined function time.now_ns"),
