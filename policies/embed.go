@@ -19,6 +19,7 @@ import (
 //go:embed podops/rules/availability/availability.rego
 //go:embed podops/rules/custom/custom.rego
 //go:embed podops/rules/labelcheck/labelcheck.rego
+//go:embed podops/rules/webhook/webhook.rego
 var library embed.FS
 
 // The linker drops this one from binaries that do not call All.

@@ -1,0 +1,191 @@
+package podops.rules.webhook_test
+
+import data.podops.rules.webhook
+
+_parameters := {
+	"name": "approved",
+	"stage": "PreCheck",
+	"enforcement": "Enforce",
+	"failure_policy": "Fail",
+}
+
+_ignoring := object.union(_parameters, {"failure_policy": "Ignore"})
+
+_request(task) := {
+	"pod": {"labels": {"app": "web"}, "skip_rules": [], "available": true},
+	"operation": {"id": "a", "type": "update"},
+	"task": task,
+}
+
+_task(state, class, due) := {"state": state, "class": class, "retry_due": due}
+
+_requests := {
+	"new": _request(_task("None", "", false)),
+	"asked": _request(_task("Calling", "", false)),
+	"worked on": _request(_task("Polling", "", false)),
+	"good": _request(_task("Approved", "", false)),
+	"refused": _request(_task("Failed", "Rejected", false)),
+	"refused long ago": _request(_task("Failed", "Rejected", true)),
+	"dead": _request(_task("Failed", "Refused", false)),
+	"dead long ago": _request(_task("Failed", "Refused", true)),
+}
+
+_facts(requests) := {"stage": "PreCheck", "requests": requests}
+
+_decision(requests, parameters) := webhook.decision(_facts(requests), parameters)
+
+# The decision for one request with a task.
+_of(task, parameters) := _decision({"k": _request(task)}, parameters)
+
+test_passes_what_is_approved_and_says_what_is_missing_elsewhere if {
+	_decision(_requests, _parameters) == {
+		"passed": {"good"},
+		"takes": set(),
+		"withheld": {
+			"new": "WebhookPending",
+			"asked": "WebhookPending",
+			"worked on": "WebhookProcessing",
+			"refused": "WebhookRejected",
+			"refused long ago": "WebhookRejected",
+			"dead": "WebhookFailed",
+			"dead long ago": "WebhookFailed",
+		},
+		"would": {},
+		"calls": {"new", "refused long ago", "dead long ago"},
+	}
+}
+
+test_ignore_passes_failures_and_does_not_ask_about_them_again if {
+	decision := _decision(_requests, _ignoring)
+	decision.passed == {"good", "dead", "dead long ago"}
+	decision.calls == {"new", "refused long ago"}
+}
+
+test_every_class_has_a_code_and_an_effect_of_ignore if {
+	every class, want in {
+		"Refused": {"code": "WebhookFailed", "ignored": true},
+		"TLSUntrusted": {"code": "WebhookFailed", "ignored": true},
+		"TLSExpired": {"code": "WebhookFailed", "ignored": true},
+		"TLSNameMismatch": {"code": "WebhookFailed", "ignored": true},
+		"TLS": {"code": "WebhookFailed", "ignored": true},
+		"Timeout": {"code": "WebhookFailed", "ignored": true},
+		"DNS": {"code": "WebhookFailed", "ignored": true},
+		"AddressForbidden": {"code": "WebhookFailed", "ignored": true},
+		"RedirectRefused": {"code": "WebhookFailed", "ignored": true},
+		"HTTPStatus": {"code": "WebhookFailed", "ignored": true},
+		"TooLarge": {"code": "WebhookFailed", "ignored": true},
+		"BadResponse": {"code": "WebhookFailed", "ignored": true},
+		"BreakerOpen": {"code": "WebhookFailed", "ignored": true},
+		"Secret": {"code": "WebhookFailed", "ignored": true},
+		"Expired": {"code": "WebhookRejected", "ignored": true},
+		"Rejected": {"code": "WebhookRejected", "ignored": false},
+		"Stopped": {"code": "WebhookRejected", "ignored": false},
+		"Busy": {"code": "WebhookFailed", "ignored": false},
+		"Canceled": {"code": "WebhookFailed", "ignored": false},
+		"Interrupted": {"code": "WebhookFailed", "ignored": false},
+		"SomethingNew": {"code": "WebhookFailed", "ignored": false},
+		"": {"code": "WebhookFailed", "ignored": false},
+	} {
+		_of(_task("Failed", class, false), _parameters).withheld == {"k": want.code}
+		decision := _of(_task("Failed", class, false), _ignoring)
+		decision.withheld == {"k": want.code | want.ignored == false}
+		decision.passed == {"k" | want.ignored}
+	}
+}
+
+test_ignore_waits_for_the_first_answer if {
+	every state in ["None", "Calling", "Polling"] {
+		_of(_task(state, "", false), _ignoring).passed == set()
+	}
+}
+
+# What a failure was does not matter while the service is asked again.
+test_ignore_looks_at_failures_only if {
+	every state in ["None", "Calling", "Polling"] {
+		_of(_task(state, "Refused", true), _ignoring).passed == set()
+	}
+}
+
+test_asks_about_none_that_the_rule_does_not_apply_to if {
+	decision := _decision(_requests, object.union(_parameters, {"conditions": ["delete"]}))
+	decision.passed == object.keys(_requests)
+	decision.withheld == {}
+	decision.calls == set()
+}
+
+test_rules_that_are_not_enforced_call_and_say_what_is_missing if {
+	every mode in ["Warn", "DryRun"] {
+		_decision(_requests, object.union(_parameters, {"enforcement": mode})) == {
+			"passed": object.keys(_requests),
+			"takes": set(),
+			"withheld": {},
+			"would": {
+				"new": "WebhookPending",
+				"asked": "WebhookPending",
+				"worked on": "WebhookProcessing",
+				"refused": "WebhookRejected",
+				"refused long ago": "WebhookRejected",
+				"dead": "WebhookFailed",
+				"dead long ago": "WebhookFailed",
+			},
+			"calls": {"new", "refused long ago", "dead long ago"},
+		}
+	}
+}
+
+test_decides_about_nothing if {
+	_decision({}, _parameters) == {"passed": set(), "takes": set(), "withheld": {}, "would": {}, "calls": set()}
+}
+
+# What each request needs to pass or to be asked about, whatever its task says.
+test_no_door_opens_when_a_fact_is_missing if {
+	every parameters in [_parameters, _ignoring, object.union(_parameters, {"enforcement": "DryRun"})] {
+		every request in _requests {
+			every path in [
+				"pod", "pod/labels", "pod/skip_rules", "operation", "operation/type",
+				"task", "task/state", "task/class", "task/retry_due",
+			] {
+				decision := _decision({"k": json.remove(request, [path])}, parameters)
+				decision.passed == set()
+				decision.calls == set()
+			}
+		}
+	}
+}
+
+test_no_door_opens_for_a_task_that_cannot_be_read if {
+	every parameters in [_parameters, _ignoring] {
+		every task in [
+			null,
+			{},
+			_task("approved", "", false),
+			_task("", "", false),
+			_task(true, "", false),
+			_task("Failed", null, true),
+			_task("Failed", "Refused", "true"),
+		] {
+			decision := _of(task, parameters)
+			decision.passed == set()
+			decision.calls == set()
+		}
+	}
+}
+
+test_one_broken_request_leaves_the_others_alone if {
+	decision := _decision(object.union(_requests, {"broken": {}}), _parameters)
+	decision.passed == {"good"}
+	count(decision.withheld) == 7
+}
+
+test_undefined_without_what_the_whole_batch_needs if {
+	every field in ["stage", "requests"] {
+		not _decided(object.remove(_facts(_requests), [field]), _parameters)
+	}
+	every parameter in ["name", "stage", "enforcement", "failure_policy"] {
+		not _decided(_facts(_requests), object.remove(_parameters, [parameter]))
+	}
+	not _decided(_facts(_requests), object.union(_parameters, {"failure_policy": "Maybe"}))
+	_decided(_facts(_requests), _parameters)
+}
+
+_decided(facts, parameters) if is_object(webhook.decision(facts, parameters))
