@@ -130,16 +130,27 @@ func (w *weigher) value(rule *ast.Rule, outer *scope, arguments []heft) heft {
 			w.bind(argument, given, inner)
 		}
 		w.add(w.body(branch.Body, inner), branch.Body, inner)
-		one := heft{}
-		for _, term := range []*ast.Term{branch.Head.Key, branch.Head.Value} {
-			if term != nil {
-				one = plus(one, w.term(term, inner))
-			}
-		}
+		one := w.head(branch.Head, inner)
 		w.limit(one.whole, branch.Location, "the value of rule %s", nameOf(branch))
 		sum = plus(sum, one)
 	}
 	return sum
+}
+
+// head is the weight of what a rule adds to the value of its name. What is in a set or an object is a
+// part of that value.
+func (w *weigher) head(head *ast.Head, inner *scope) heft {
+	if head.Key == nil && head.Reference.IsGround() {
+		return w.term(head.Value, inner)
+	}
+	held := []*ast.Term{}
+	for _, term := range append([]*ast.Term{head.Key, head.Value}, head.Reference[1:]...) {
+		if term != nil {
+			held = append(held, term)
+		}
+	}
+	all := w.sum(held, inner)
+	return heft{whole: saturated(1 + all.whole), part: all.whole}
 }
 
 // body is the sum of the weights of its expressions, each of which it checks.

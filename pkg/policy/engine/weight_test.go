@@ -72,6 +72,10 @@ func TestTooHeavy(t *testing.T) {
 			doubling("s%[1]d := 1 if {\ninput.now == 1\n} else := [s%[2]d, s%[2]d]") + "allow if s16 == s15",
 		"partial sets": "s0 contains input.pod.name\n" + doubling("s%[1]d contains [s%[2]d, s%[2]d]") +
 			"allow if s16 == s15",
+		"members of partial sets": "s0 contains input.pod.name\n" + doubling("s%[1]d contains [x, x] if some x in s%[2]d") +
+			"allow if {\nsome x in s16\nsome y in s15\nx == y\n}",
+		"keys of partial objects": "s0[input.pod.name] := 1\n" + doubling("s%[1]d[[x, x]] := 1 if some x, _ in s%[2]d") +
+			"allow if {\nsome x, _ in s16\nsome y, _ in s15\nx == y\n}",
 		"partial objects": "s0.x := input.pod.name\n" + doubling(`s%[1]d[x] := [s%[2]d, s%[2]d] if x := "x"`) +
 			"allow if s16 == s15",
 		"with": "pair := [input.pod, input.pod]\nallow if {\ns0 := input.pod.name\n" +

@@ -55,7 +55,7 @@ func misbehave(how string, arguments []string) {
 		fmt.Println(deeper(0))
 	case "has children":
 		// The test learns the id of the grandchild from the name of a file.
-		grandchild := exec.Command(os.Args[0], "child:loops")      //nolint:noctx // the group is killed
+		grandchild := exec.Command(os.Args[0], "child:loops") //nolint:noctx // the group is killed
 		if err := grandchild.Start(); err != nil {
 			panic(err)
 		}

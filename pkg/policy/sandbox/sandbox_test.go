@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -52,6 +53,31 @@ func TestCheckEqualsInspect(t *testing.T) {
 				t.Errorf("problems (-in process +child):\n%s", cmp.Diff(want, got))
 			}
 		})
+	}
+}
+
+// The hostile modules that the engine refuses never get that far.
+func TestHostile(t *testing.T) {
+	files, err := filepath.Glob("../engine/testdata/hostile/*.rego")
+	if err != nil || len(files) < 25 {
+		t.Fatalf("found %d files, error %v", len(files), err)
+	}
+	sandbox := New(Options{})
+	for _, file := range files {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(string(source), "# outcome: ")
+		outcome, _, _ := strings.Cut(rest, "\n")
+		code, refused := strings.CutPrefix(outcome, "compile ")
+		if !refused || strings.Contains(rest, "# schema: ") {
+			continue
+		}
+		problems := problemsOf(sandbox.Check(t.Context(), string(source), nil))
+		if len(problems) == 0 || problems[0].Code != code {
+			t.Errorf("%s: got problems %+v, want one with code %s", file, problems, code)
+		}
 	}
 }
 

@@ -1,0 +1,281 @@
+package engine_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/policy"
+	"github.com/podops-dev/podops/pkg/policy/compile"
+	"github.com/podops-dev/podops/pkg/policy/engine"
+)
+
+const (
+	// hostileTimeout is what a module has for one pod, as by default.
+	hostileTimeout = 100 * time.Millisecond
+
+	// hostileSlack is for a machine that runs other tests as well. It is far below what each of the
+	// modules would take.
+	hostileSlack = 2 * time.Second
+
+	// hostileGrowth bounds the heap while a module is compiled and evaluated.
+	hostileGrowth = 256 << 20
+)
+
+// hostile is a module of testdata/hostile. Its header says what it tries, and what comes of that:
+//
+//	# outcome: compile <code of the first problem>
+//	# outcome: withheld <code of the verdict>
+//	# schema: <JSON schema of the parameters>
+//
+// There may be several outcomes, with a bar between them: a slow machine gets to the deadline before
+// it gets to a bound.
+type hostile struct {
+	name, source string
+	outcomes     []string
+	schema       json.RawMessage
+}
+
+func hostiles(t *testing.T) []hostile {
+	t.Helper()
+	files, err := filepath.Glob("testdata/hostile/*.rego")
+	if err != nil || len(files) < 25 {
+		t.Fatalf("found %d files, error %v", len(files), err)
+	}
+	found := []hostile{}
+	for _, file := range files {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		one := hostile{name: strings.TrimSuffix(filepath.Base(file), ".rego"), source: string(source)}
+		for line := range strings.Lines(one.source) {
+			if outcome, ok := strings.CutPrefix(line, "# outcome: "); ok {
+				one.outcomes = strings.Split(strings.TrimSpace(outcome), " | ")
+			}
+			if schema, ok := strings.CutPrefix(line, "# schema: "); ok {
+				one.schema = json.RawMessage(strings.TrimSpace(schema))
+			}
+		}
+		found = append(found, one)
+	}
+	return found
+}
+
+// outcomeOf a module: how far it gets, in the words of its header.
+func outcomeOf(t *testing.T, with *engine.Engine, one hostile) string {
+	t.Helper()
+	found, err := with.Inspect(t.Context(), one.source, one.schema)
+	problems := &engine.CompileError{}
+	switch {
+	case errors.As(err, &problems):
+		return "compile " + problems.Problems[0].Code
+	case err != nil:
+		return "error " + err.Error()
+	}
+	rule := appsv1alpha1.TransitionRule{Name: "mine", Rego: &appsv1alpha1.RegoRule{Module: one.source}}
+	custom := compile.Custom{Source: one.source, Entry: found.Entry, ParametersSchema: one.schema}
+	module, err := compile.Rule(types.NamespacedName{Namespace: "shop", Name: one.name}, rule, &custom)
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := with.Prepare(t.Context(), module)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := request(0, true)
+	result, err := program.Evaluate(t.Context(), asked.Stage, fleet(1000), []policy.Request{asked})
+	if err != nil {
+		return "error " + err.Error()
+	}
+	verdict := result.Verdicts[asked.Key()]
+	if len(verdict.Message) > policy.MaxMessageBytes || len(verdict.Details) > policy.MaxMessageBytes {
+		t.Errorf("a message of %d bytes and details of %d", len(verdict.Message), len(verdict.Details))
+	}
+	if verdict.Outcome != policy.Withheld {
+		return "passed"
+	}
+	return "withheld " + string(verdict.Code)
+}
+
+// fleet is the surroundings of a pod with so many others.
+func fleet(size int) policy.Surroundings {
+	around := policy.Surroundings{
+		Now:       time.Unix(1800000000, 0),
+		Namespace: policy.Namespace{Name: "shop", Labels: map[string]string{"team": "a"}},
+		Counts:    policy.Counts{Selected: size, Desired: size, Available: size},
+	}
+	for i := range size {
+		pod := *request(i, true).Pod
+		pod.Node, pod.Owner = fmt.Sprintf("node-%d", i%10), policy.Owner{Kind: "Deployment", Name: "web", UID: "1"}
+		around.Pods = append(around.Pods, &pod)
+	}
+	for i := range 100 {
+		around.Permits = append(around.Permits, policy.Permit{Pod: fmt.Sprintf("web-%d", i), At: around.Now})
+	}
+	return around
+}
+
+// Each hostile module is refused, or its pod is withheld in time.
+func TestHostile(t *testing.T) {
+	for _, one := range hostiles(t) {
+		t.Run(one.name, func(t *testing.T) {
+			with := newEngine(t, engine.Options{CustomTimeout: hostileTimeout})
+			peak := watchHeap()
+			start := time.Now()
+			got := outcomeOf(t, with, one)
+			took := time.Since(start)
+			if !slices.Contains(one.outcomes, got) {
+				t.Errorf("outcome %q, want one of %q", got, one.outcomes)
+			}
+			if took > hostileTimeout+hostileSlack {
+				t.Errorf("took %v", took)
+			}
+			if grown := peak(); grown > hostileGrowth {
+				t.Errorf("the heap grew by %d MiB", grown>>20)
+			}
+			awaitNoRunaways(t, with)
+		})
+	}
+}
+
+// With all of them applied at once, a built-in rule goes on answering, and memory stays bounded.
+func TestHostileAllAtOnce(t *testing.T) {
+	with := newEngine(t, engine.Options{CustomTimeout: hostileTimeout})
+	healthy, err := with.Prepare(t.Context(), compiled(t, budget("10%")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	peak := watchHeap()
+	attack := sync.WaitGroup{}
+	for _, one := range hostiles(t) {
+		attack.Go(func() {
+			// Under such a load a module may get less done before its time is over.
+			got := outcomeOf(t, with, one)
+			late := got == "withheld Timeout" || got == "withheld NotReached"
+			if !late && !slices.Contains(one.outcomes, got) || late && strings.HasPrefix(one.outcomes[0], "compile") {
+				t.Errorf("%s: outcome %q, want one of %q", one.name, got, one.outcomes)
+			}
+		})
+	}
+	over := make(chan struct{})
+	go func() {
+		attack.Wait()
+		close(over)
+	}()
+	slowest, answers := time.Duration(0), 0
+	asked := []policy.Request{request(0, true), request(1, true)}
+	for attacked := true; attacked; answers++ {
+		select {
+		case <-over:
+			attacked = false
+		default:
+		}
+		start := time.Now()
+		result, err := healthy.Evaluate(t.Context(), healthy.Stage(), fleet(100), asked)
+		slowest = max(slowest, time.Since(start))
+		if err != nil || result.Verdicts[asked[0].Key()].Outcome != policy.NeedsSlot || result.Room.Slots != 10 {
+			t.Fatalf("the healthy rule answered %+v, error %v", result, err)
+		}
+	}
+	if answers < 10 || slowest > hostileSlack {
+		t.Errorf("the healthy rule answered %d times, and took %v at most", answers, slowest)
+	}
+	if grown := peak(); grown > 2*hostileGrowth {
+		t.Errorf("the heap grew by %d MiB", grown>>20)
+	}
+	awaitNoRunaways(t, with)
+}
+
+// A module of a million rules is refused by its size, before anything looks at them.
+func TestHostileMillionRules(t *testing.T) {
+	source := "package rule\n\n" + strings.Repeat("allow if input.pod.ready\n", 1000000)
+	start := time.Now()
+	problems := &engine.CompileError{}
+	if _, err := newEngine(t, engine.Options{}).Inspect(t.Context(), source, nil); !errors.As(err, &problems) {
+		t.Errorf("got error %v, want a compile error", err)
+	}
+	if took := time.Since(start); took > time.Second {
+		t.Errorf("took %v", took)
+	}
+}
+
+// A schema does not make the compiler reach for the network, neither as that of the parameters nor in
+// an annotation.
+func TestHostileSchemas(t *testing.T) {
+	asked := atomic.Int32{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		fmt.Fprint(w, `{"type": "object"}`)
+	}))
+	defer server.Close()
+	schema := fmt.Sprintf(`{"$ref": "%s/schema.json"}`, server.URL)
+	with := newEngine(t, engine.Options{})
+	if _, err := with.Inspect(t.Context(), "package rule\n\nallow if input.parameters.x\n", json.RawMessage(schema)); err == nil {
+		t.Error("a remote schema of the parameters is no error")
+	}
+	source := "package rule\n\n# METADATA\n# schemas:\n# - input: " + schema + "\nallow if input.pod.ready\n"
+	if _, err := with.Inspect(t.Context(), source, nil); err != nil {
+		t.Errorf("the annotation is not ignored: %v", err)
+	}
+	if asked.Load() != 0 {
+		t.Errorf("the server was asked %d times", asked.Load())
+	}
+}
+
+// watchHeap returns a function that stops watching, and says how far the heap grew at most.
+func watchHeap() (peak func() uint64) {
+	runtime.GC()
+	before, most := heapInUse(), uint64(0)
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		ticks := time.NewTicker(10 * time.Millisecond)
+		defer ticks.Stop()
+		for {
+			most = max(most, heapInUse())
+			select {
+			case <-stop:
+				return
+			case <-ticks.C:
+			}
+		}
+	}()
+	return func() uint64 {
+		close(stop)
+		<-stopped
+		return most - min(most, before)
+	}
+}
+
+func heapInUse() uint64 {
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc
+}
+
+// awaitNoRunaways: what was left behind at its deadline ends by itself soon.
+func awaitNoRunaways(t *testing.T, of *engine.Engine) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for of.Runaways() > 0 {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d evaluations still run", of.Runaways())
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
