@@ -27,14 +27,23 @@ func (s *shape) decide(ctx context.Context, input ast.Value) (*ast.Term, error) 
 // evaluate asks OPA. It ends some time after cancel says so, and not at all if OPA is in the midst
 // of a comparison of two huge documents, say.
 func (s *shape) evaluate(ctx context.Context, cancel topdown.Cancel, input ast.Value) (*ast.Term, error) {
-	results, err := s.query.Eval(ctx,
+	if s.rules == nil {
+		return evaluate(ctx, s.query, cancel, input)
+	}
+	return evaluate(ctx, s.query, cancel, input, rego.EvalTransaction(&asking{shape: s, cancel: cancel, input: input}))
+}
+
+func evaluate(
+	ctx context.Context, query rego.PreparedEvalQuery, cancel topdown.Cancel, input ast.Value, options ...rego.EvalOption,
+) (*ast.Term, error) {
+	results, err := query.Eval(ctx, append(options,
 		rego.EvalParsedInput(input),
 		rego.EvalExternalCancel(cancel),
 		// No allowed builtin reads the clock or a random number. Should one ever slip in, it must
 		// not make two evaluations of the same facts differ.
 		rego.EvalTime(time.Unix(0, 0)),
 		rego.EvalSeed(zeros{}),
-	)
+	)...)
 	if err != nil {
 		return nil, err
 	}

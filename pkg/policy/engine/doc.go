@@ -5,8 +5,9 @@
 //
 // What is compiled is shared: all rules of a built-in kind ask one program, and so do rules with the
 // same module of a user. What a rule says, its literal, is a document that comes with each question,
-// so a rule costs some 2 KB and no compilation. A module of a user is compiled with the library and
-// nothing else: no rule can see or break another one.
+// so a rule costs some 2 KB and no compilation. A module of a user is compiled alone: no rule can see
+// or break another one. The library, compiled once, reads data.rule, and what answers there is the
+// module (userRules in user.go).
 //
 // Evaluating costs time in proportion to the requests that are asked about, whatever the number of
 // pods, so callers ask about requests whose facts changed and remember the rest (see

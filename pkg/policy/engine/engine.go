@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/rego"
 	"k8s.io/utils/lru"
 
 	"github.com/podops-dev/podops/pkg/policy/compile"
@@ -79,6 +81,10 @@ type Engine struct {
 	shapes       *lru.Cache
 	compilations atomic.Int64
 
+	// customQueries are the decisions about user's modules, by entry point.
+	customMu      sync.Mutex
+	customQueries map[compile.Entry]rego.PreparedEvalQuery
+
 	// slots has room for as many evaluations of user's modules as may run at the same time.
 	slots    chan struct{}
 	runaways atomic.Int64
@@ -100,13 +106,14 @@ func New(options Options) (*Engine, error) {
 		return nil, fmt.Errorf("reading the schema of the input: %w", err)
 	}
 	return &Engine{
-		options:      options,
-		capabilities: allowed,
-		library:      parsed,
-		facts:        newFacts(cmp.Or(options.Facts, defaultFacts)),
-		schema:       schema,
-		shapes:       lru.New(cmp.Or(options.Programs, defaultPrograms)),
-		slots:        make(chan struct{}, options.Concurrency),
+		options:       options,
+		capabilities:  allowed,
+		library:       parsed,
+		facts:         newFacts(cmp.Or(options.Facts, defaultFacts)),
+		schema:        schema,
+		shapes:        lru.New(cmp.Or(options.Programs, defaultPrograms)),
+		customQueries: map[compile.Entry]rego.PreparedEvalQuery{},
+		slots:         make(chan struct{}, options.Concurrency),
 	}, nil
 }
 

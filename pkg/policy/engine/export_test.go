@@ -18,7 +18,7 @@ func (e *Engine) PrepareSource(ctx context.Context, module compile.Module) (*Pro
 	if err != nil {
 		return nil, compileError(err)
 	}
-	modules, builtins := e.library.needed(asks), boundedBuiltins()
+	modules := e.library.needed(asks)
 	if module.Custom != nil {
 		user, err := e.parse(moduleFile, module.Custom.Source)
 		if err != nil {
@@ -28,9 +28,14 @@ func (e *Engine) PrepareSource(ctx context.Context, module compile.Module) (*Pro
 			return nil, err
 		}
 	}
-	query, err := e.compile(ctx, asks, modules, ast.NewCompiler(), builtins)
-	if err != nil {
+	modules[entryFile] = asks
+	compiler := ast.NewCompiler()
+	if err := e.compile(compiler, modules); err != nil {
 		return nil, compileError(err)
+	}
+	query, err := prepareQuery(ctx, compiler, asks.Package.Path.Append(ast.StringTerm("decision")))
+	if err != nil {
+		return nil, err
 	}
 	made := &shape{source: "source", query: query}
 	if module.Custom != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -33,7 +32,12 @@ type shape struct {
 
 	entry compile.Entry
 	needs Needs
+
+	// query is the decision.
 	query rego.PreparedEvalQuery
+
+	// rules are those of a user's module that the decision may ask, by name; nil for built-in kinds.
+	rules map[string]rego.PreparedEvalQuery
 
 	// runaways is how many evaluations of it are past their deadline and still run.
 	runaways atomic.Int32
@@ -80,11 +84,7 @@ func (e *Engine) shapeOf(ctx context.Context, key shapeKey) (*shape, error) {
 func (e *Engine) newShape(ctx context.Context, key shapeKey) (*shape, error) {
 	switch key.kind {
 	case policy.KindAvailablePolicy, policy.KindLabelCheck:
-		asks, err := e.parse(entryFile, entrySource(compile.Library(key.kind), ""))
-		if err != nil {
-			return nil, err
-		}
-		query, err := e.compile(ctx, asks, e.library.needed(asks), ast.NewCompiler(), nil)
+		query, err := e.libraryQuery(ctx, compile.Library(key.kind), "")
 		return &shape{query: query, needs: Needs{Counts: key.kind == policy.KindAvailablePolicy}}, err
 	case policy.KindRego:
 		return e.customShape(ctx, key)
@@ -93,55 +93,24 @@ func (e *Engine) newShape(ctx context.Context, key shapeKey) (*shape, error) {
 	}
 }
 
-// customShape compiles the module of a user together with the library.
-func (e *Engine) customShape(ctx context.Context, key shapeKey) (*shape, error) {
-	if err := checkSize(key.module); err != nil {
-		return nil, err
-	}
-	if e.options.Precompile != nil {
-		if err := e.options.Precompile(ctx, key.module, json.RawMessage(key.schema)); err != nil {
-			return nil, err
-		}
-	}
-	module, err := e.parse(moduleFile, key.module)
+// libraryQuery compiles a package of the library. It is the decision of a rule whose literal comes
+// with the input. entry is that of a user's module, and empty for built-in kinds.
+func (e *Engine) libraryQuery(ctx context.Context, library string, entry compile.Entry) (rego.PreparedEvalQuery, error) {
+	asks, err := e.parse(entryFile, entrySource(library, entry))
 	if err != nil {
-		return nil, err
-	}
-	entry, err := checkContract(module)
-	if err != nil {
-		return nil, err
-	}
-	if module, err = moved(module); err != nil {
-		return nil, err
-	}
-	schemas, err := e.schemasWith(key.schema)
-	if err != nil {
-		return nil, err
-	}
-	asks, err := e.parse(entryFile, entrySource(compile.Library(key.kind), entry))
-	if err != nil {
-		return nil, err
+		return rego.PreparedEvalQuery{}, err
 	}
 	modules := e.library.needed(asks)
-	modules[moduleFile] = module
-	compiler := withBoundsStage(withWeightStage(ast.NewCompiler().WithSchemas(schemas)))
-	query, err := e.compile(ctx, asks, modules, compiler, boundedBuiltins())
-	if err != nil {
-		return nil, err
+	modules[entryFile] = asks
+	compiler := ast.NewCompiler()
+	if err := e.compile(compiler, modules); err != nil {
+		return rego.PreparedEvalQuery{}, err
 	}
-	compiled := compiler.Modules[moduleFile]
-	if err := checkCompiled(compiled); err != nil {
-		return nil, err
-	}
-	if err := checkAnswers(compiler, compiled, entry); err != nil {
-		return nil, err
-	}
-	return &shape{query: query, entry: entry, needs: needsOf(compiled)}, nil
+	return prepareQuery(ctx, compiler, asks.Package.Path.Append(ast.StringTerm("decision")), rego.Store(userRules{}))
 }
 
 // entrySource is the module that asks a package of the library: the shared form of what
-// compile.Rule writes for people, with the literal in the input. entry is that of a user's module,
-// and empty for built-in kinds.
+// compile.Rule writes for people, with the literal in the input.
 func entrySource(library string, entry compile.Entry) string {
 	arguments := []string{"input", "input.rule"}
 	if entry != "" {
@@ -155,22 +124,24 @@ func (e *Engine) parse(file, source string) (*ast.Module, error) {
 	return ast.ParseModuleWithOpts(file, source, ast.ParserOptions{Capabilities: e.capabilities})
 }
 
-// compile returns the prepared query for the decision of the module asks, among other modules that
-// it needs, with more builtins than OPA has.
-func (e *Engine) compile(
-	ctx context.Context, asks *ast.Module, modules map[string]*ast.Module, compiler *ast.Compiler, builtins []func(*rego.Rego),
-) (rego.PreparedEvalQuery, error) {
-	modules[entryFile] = asks
+// compile compiles modules, or says what is wrong with them.
+func (e *Engine) compile(compiler *ast.Compiler, modules map[string]*ast.Module) error {
 	compiler = compiler.WithStrict(true).WithCapabilities(e.capabilities)
 	if compiler.Compile(modules); compiler.Failed() {
-		return rego.PreparedEvalQuery{}, compiler.Errors
+		return compiler.Errors
 	}
-	entry := asks.Package.Path.Append(ast.StringTerm("decision"))
-	options := append(slices.Clone(builtins),
+	return nil
+}
+
+// prepareQuery is the question for one document.
+func prepareQuery(
+	ctx context.Context, compiler *ast.Compiler, document ast.Ref, options ...func(*rego.Rego),
+) (rego.PreparedEvalQuery, error) {
+	options = append(slices.Clone(options),
 		rego.Compiler(compiler),
-		rego.ParsedQuery(ast.NewBody(ast.NewExpr(ast.NewTerm(entry)))),
+		rego.ParsedQuery(ast.NewBody(ast.NewExpr(ast.NewTerm(document)))),
 		rego.StrictBuiltinErrors(true),
-		// The decision is read as it is: converting a document to JSON first costs more than
+		// The answer is read as it is: converting a document to JSON first costs more than
 		// evaluating it, and has no bound for one that shares its parts.
 		rego.GenerateJSON(func(term *ast.Term, _ *rego.EvalContext) (any, error) { return term, nil }),
 	)

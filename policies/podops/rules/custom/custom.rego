@@ -46,6 +46,8 @@ _allow := {value | value := data.rule.allow}
 
 _reasons := [value | value := data.rule.reason]
 
+_denials := [value | value := data.rule.deny]
+
 # A difference, since a comparison would be an error of this module if allow can never be true.
 _judged("allow") := _passing if {
 	count(_allow) == 1
@@ -70,18 +72,19 @@ _judged("allow") := _withheld("WrongType", {"messages": [message]}) if {
 	message := sprintf("allow is of type %s, not true or false", [type_name(value)])
 }
 
-_judged("deny") := _passing if data.rule.deny == set()
+_judged("deny") := _passing if _denials == [set()]
 
-_judged("deny") := _withheld("Denied", _said(data.rule.deny)) if {
-	count(data.rule.deny) > 0
-	every denial in data.rule.deny { _is_denial(denial) }
+_judged("deny") := _withheld("Denied", _said(_denials[0])) if {
+	is_set(_denials[0])
+	count(_denials[0]) > 0
+	every denial in _denials[0] { _is_denial(denial) }
 }
 
 _judged("deny") := _withheld("WrongType", {"messages": [concat("", [
 	"deny has a member that is neither a string nor an object with message (a string), and ",
 	"at most retry_after_seconds (a number above 0) and details",
 ])]}) if {
-	ill := [denial | some denial in data.rule.deny; not _is_denial(denial)]
+	ill := [denial | some denial in _denials[0]; not _is_denial(denial)]
 	count(ill) > 0
 }
 
