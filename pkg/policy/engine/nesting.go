@@ -10,14 +10,16 @@ import (
 // length of a body, and triples with each level of comprehensions. (It doubles with each level of
 // template strings, which the capabilities leave out.)
 const (
+	// maxBody counts calls in calls as expressions of their own, as the compiler makes them.
 	maxBody     = 100
 	maxClosures = 6
+	maxRef      = 64
 )
 
 // withNestingStage refuses what keeps the first stages of the compiler busy. It runs before all that
-// look at more than one term at a time.
+// look at more than one term at a time, and again when calls are expressions.
 func withNestingStage(compiler *ast.Compiler) *ast.Compiler {
-	return compiler.WithStageAfterID(ast.StageInitLocalVarGen, ast.CompilerStageDefinition{
+	stage := ast.CompilerStageDefinition{
 		Name:       "CheckNesting",
 		MetricName: "compile_stage_check_nesting",
 		Stage: func(compiler *ast.Compiler) *ast.Error {
@@ -28,7 +30,10 @@ func withNestingStage(compiler *ast.Compiler) *ast.Compiler {
 			}
 			return nil
 		},
-	})
+	}
+	return compiler.
+		WithStageAfterID(ast.StageInitLocalVarGen, stage).
+		WithStageAfterID(ast.StageRewriteExprTerms, stage)
 }
 
 // checkNesting of one rule, with those of its else branches.
@@ -49,7 +54,11 @@ func checkNesting(rule *ast.Rule) *ast.Error {
 		case ast.Body:
 			if len(node) > maxBody {
 				place = node[maxBody].Location
-				fail("a body of rule %s has more than %d expressions: move some to rules of their own", nameOf(rule), maxBody)
+				fail("a body of rule %s has more than %d expressions and calls: move some to rules of their own", nameOf(rule), maxBody)
+			}
+		case ast.Ref:
+			if len(node) > maxRef {
+				fail("a reference in rule %s has more than %d parts", nameOf(rule), maxRef)
 			}
 		}
 		if closures += closureOf(node); closures > maxClosures {

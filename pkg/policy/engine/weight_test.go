@@ -174,6 +174,8 @@ func TestRefusedBeforeTypes(t *testing.T) {
 			"more than 100 expressions"},
 		"nested comprehensions": {"allow if input.now == " + strings.Repeat("[1 | 1 == ", 20) + "1" + strings.Repeat("]", 20),
 			"more than 6 deep"},
+		"a long sum":       {"allow if " + strings.Repeat("1 + ", 101) + "1 == 1", "more than 100 expressions"},
+		"a long reference": {"allow if input.parameters" + strings.Repeat("[_]", 64), "more than 64 parts"},
 		"nested every": {"allow if {\n" + strings.Repeat("every p in input.pods {\np.ready\n", 7) + strings.Repeat("}\n", 8),
 			"more than 6 deep"},
 		"nested template strings": {"allow if " + strings.Repeat(`$"{`, 40) + "1" + strings.Repeat(`}"`, 40) + ` == ""`,
