@@ -1,0 +1,101 @@
+package podfields
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// MaxValueBytes bounds a value.
+const MaxValueBytes = 16 << 10
+
+// Value is what a pod has at a path, as text: numbers in decimals, booleans as true and
+// false, times as RFC 3339 in UTC, a map of strings as JSON with its keys in order, and
+// the lists status.podIPs and status.hostIPs joined with commas.
+//
+// What the pod does not have is the empty string, and so is a value of more than
+// MaxValueBytes: half a value would be another one. ok is false only for a path that
+// Validate refuses.
+func Value(pod *corev1.Pod, path string) (value string, ok bool) {
+	field, err := parse(path)
+	if err != nil {
+		return "", false
+	}
+	found := text(pod, field)
+	if len(found) > MaxValueBytes {
+		return "", true
+	}
+	return found, true
+}
+
+func text(pod *corev1.Pod, field field) string {
+	at := reflect.ValueOf(pod)
+	for _, step := range field.steps {
+		if at = pointed(at); !at.IsValid() {
+			return ""
+		}
+		at = at.FieldByIndex(step)
+	}
+	if at = pointed(at); !at.IsValid() {
+		return ""
+	}
+	if entries, ok := at.Interface().(map[string]string); ok {
+		if field.key != "" {
+			return entries[field.key]
+		}
+		return document(entries)
+	}
+	return scalar(at)
+}
+
+// pointed follows a pointer; what it yields for nil is not valid.
+func pointed(value reflect.Value) reflect.Value {
+	if value.Kind() == reflect.Pointer {
+		return value.Elem()
+	}
+	return value
+}
+
+// document is a map as JSON, without copies of the pod. An empty one is {}.
+func document(entries map[string]string) string {
+	shown := maps.Clone(entries)
+	if shown == nil {
+		shown = map[string]string{}
+	}
+	maps.DeleteFunc(shown, func(key, _ string) bool { return isCopy(key) })
+	encoded, err := json.Marshal(shown)
+	if err != nil {
+		return "" // a map of strings always has JSON
+	}
+	return string(encoded)
+}
+
+func scalar(value reflect.Value) string {
+	switch value := value.Interface().(type) {
+	case metav1.Time:
+		if value.IsZero() {
+			return ""
+		}
+		return value.UTC().Format(time.RFC3339)
+	case []corev1.PodIP:
+		return joined(value, func(ip corev1.PodIP) string { return ip.IP })
+	case []corev1.HostIP:
+		return joined(value, func(ip corev1.HostIP) string { return ip.IP })
+	default:
+		return fmt.Sprint(value)
+	}
+}
+
+func joined[T any](items []T, name func(T) string) string {
+	names := make([]string, 0, len(items))
+	for _, item := range items {
+		names = append(names, name(item))
+	}
+	return strings.Join(names, ",")
+}
