@@ -61,35 +61,38 @@ test_ignore_passes_failures_and_does_not_ask_about_them_again if {
 	decision.calls == {"new", "refused long ago"}
 }
 
-test_every_class_has_a_code_and_an_effect_of_ignore if {
-	every class, want in {
-		"Refused": {"code": "WebhookFailed", "ignored": true},
-		"TLSUntrusted": {"code": "WebhookFailed", "ignored": true},
-		"TLSExpired": {"code": "WebhookFailed", "ignored": true},
-		"TLSNameMismatch": {"code": "WebhookFailed", "ignored": true},
-		"TLS": {"code": "WebhookFailed", "ignored": true},
-		"Timeout": {"code": "WebhookFailed", "ignored": true},
-		"DNS": {"code": "WebhookFailed", "ignored": true},
-		"AddressForbidden": {"code": "WebhookFailed", "ignored": true},
-		"RedirectRefused": {"code": "WebhookFailed", "ignored": true},
-		"HTTPStatus": {"code": "WebhookFailed", "ignored": true},
-		"TooLarge": {"code": "WebhookFailed", "ignored": true},
-		"BadResponse": {"code": "WebhookFailed", "ignored": true},
-		"BreakerOpen": {"code": "WebhookFailed", "ignored": true},
-		"Secret": {"code": "WebhookFailed", "ignored": true},
-		"Expired": {"code": "WebhookRejected", "ignored": true},
-		"Rejected": {"code": "WebhookRejected", "ignored": false},
-		"Stopped": {"code": "WebhookRejected", "ignored": false},
-		"Busy": {"code": "WebhookFailed", "ignored": false},
-		"Canceled": {"code": "WebhookFailed", "ignored": false},
-		"Interrupted": {"code": "WebhookFailed", "ignored": false},
-		"SomethingNew": {"code": "WebhookFailed", "ignored": false},
-		"": {"code": "WebhookFailed", "ignored": false},
-	} {
-		_of(_task("Failed", class, false), _parameters).withheld == {"k": want.code}
+_failures := {
+	"Refused", "DNS", "Timeout", "BreakerOpen",
+	"TLS", "TLSUntrusted", "TLSExpired", "TLSNameMismatch",
+	"AddressForbidden", "RedirectRefused", "Secret",
+	"HTTPStatus", "TooLarge", "BadResponse",
+}
+
+# PodOps did not get around to it, or this library does not know the word.
+_unasked := {"Busy", "Canceled", "Interrupted", "SomethingNew", ""}
+
+test_every_class_has_a_code if {
+	every class in _failures | _unasked {
+		_of(_task("Failed", class, false), _parameters).withheld == {"k": "WebhookFailed"}
+	}
+	every class in ["Rejected", "Stopped", "Expired"] {
+		_of(_task("Failed", class, false), _parameters).withheld == {"k": "WebhookRejected"}
+	}
+}
+
+test_ignore_passes_when_the_service_failed if {
+	every class in _failures | {"Expired"} {
 		decision := _of(_task("Failed", class, false), _ignoring)
-		decision.withheld == {"k": want.code | want.ignored == false}
-		decision.passed == {"k" | want.ignored}
+		decision.passed == {"k"}
+		decision.withheld == {}
+	}
+}
+
+test_ignore_does_not_pass_a_no_or_what_was_not_asked if {
+	every class in _unasked | {"Rejected", "Stopped"} {
+		decision := _of(_task("Failed", class, false), _ignoring)
+		decision.passed == set()
+		object.keys(decision.withheld) == {"k"}
 	}
 }
 
