@@ -172,7 +172,7 @@ func sameRequest(a, b *policy.Request) bool {
 
 // sameFacts: rules cannot tell the two apart.
 func sameFacts(a, b policy.Request) bool {
-	return a.Type == b.Type && a.Generation == b.Generation &&
+	return a.Type == b.Type && a.Generation == b.Generation && a.Task == b.Task &&
 		(a.Pod == b.Pod || a.Pod.Version == b.Pod.Version && b.Pod.Version != "")
 }
 

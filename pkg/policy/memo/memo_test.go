@@ -85,6 +85,8 @@ func TestAsksAgainWhen(t *testing.T) {
 	late.Generation = "2"
 	other := request("a", "1")
 	other.Type = "delete"
+	called := request("a", "1")
+	called.Task = policy.Task{State: policy.TaskCalling}
 	for name, tc := range map[string]struct {
 		scope         memo.Scope
 		first, second policy.Surroundings
@@ -97,6 +99,7 @@ func TestAsksAgainWhen(t *testing.T) {
 		"the pod has no version to go by":                   {again: request("a", ""), asked: true},
 		"the operation has another type":                    {again: other, asked: true},
 		"it began to wait again":                            {again: late, asked: true},
+		"its task has moved on":                             {again: called, asked: true},
 		"counts changed that do not matter":                 {again: request("a", "1"), second: counts},
 		"counts changed that matter":                        {again: request("a", "1"), second: counts, scope: memo.Scope{Counts: true}, asked: true},
 		"counts that matter did not":                        {again: request("a", "1"), first: counts, second: counts, scope: memo.Scope{Counts: true}},
