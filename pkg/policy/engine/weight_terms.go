@@ -204,7 +204,7 @@ func (w *weigher) sum(terms []*ast.Term, inner *scope) heft {
 // ref is the weight of what a ref points to. Variables in it that have no value yet take one:
 // a key, which is a component too.
 func (w *weigher) ref(ref ast.Ref, inner *scope) heft {
-	base := heft{}
+	var base heft
 	switch {
 	case ref[0].Equal(ast.InputRootDocument):
 		base = inputHeft(ref, inner)
