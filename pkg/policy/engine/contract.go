@@ -154,14 +154,14 @@ func isSetOf(head *ast.Head) bool {
 	return len(head.Ref()) == 1 && head.Key != nil && head.Value == nil && len(head.Args) == 0
 }
 
-// moved is the module in package rule. References to its own package follow. The module of the
-// argument is changed.
+// moved is the module in package rule. References to its own package follow.
 func moved(module *ast.Module) (*ast.Module, error) {
-	from, to := module.Package.Path.Copy(), ruleRoot()
+	from, to := module.Package.Path, ruleRoot().Copy()
 	if from.Equal(to) {
 		return module, nil
 	}
-	moved, err := ast.TransformRefs(module, func(ref ast.Ref) (ast.Value, error) {
+	// Copies, since a transformation writes to the terms, and some are those of all modules.
+	moved, err := ast.TransformRefs(module.Copy(), func(ref ast.Ref) (ast.Value, error) {
 		if ref.HasPrefix(from) {
 			return to.Concat(ref[len(from):]), nil
 		}
