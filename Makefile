@@ -171,6 +171,11 @@ bin/bench:
 bin/demo:
 	go build -o $(BIN)/demo ./test/demo
 
+# An approval service that rules can be pointed at; --help says how.
+.PHONY: bin/approvals
+bin/approvals:
+	go build -o $(BIN)/approvals ./test/approvals/cmd/approvals
+
 # A module of its own, so that its dependencies do not move those of the other tools.
 $(TOOLS)/opa: hack/opa/go.mod hack/opa/go.sum
 	go build -C hack/opa -o $@ github.com/open-policy-agent/opa

@@ -1,0 +1,320 @@
+package approvals_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/podops-dev/podops/test/approvals"
+)
+
+// desk is a service that runs, and a client that trusts nothing but its CA.
+type desk struct {
+	*testing.T
+	*approvals.Service
+	server *approvals.Server
+	client *http.Client
+}
+
+func open(t *testing.T, watch approvals.Watch) desk {
+	t.Helper()
+	service := approvals.New(watch)
+	server, err := approvals.Serve(service, approvals.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := trusting(server.CA())
+	t.Cleanup(func() {
+		client.CloseIdleConnections()
+		ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+		defer stop()
+		if err := server.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return desk{T: t, Service: service, server: server, client: client}
+}
+
+// trusting is a client that follows no redirect.
+func trusting(ca []byte) *http.Client {
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(ca)
+	return &http.Client{
+		Transport:     &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// said is an answer.
+type said struct {
+	Status int
+	Header http.Header
+	Body   string
+}
+
+func (d desk) do(method, url, body string, header ...string) said {
+	d.Helper()
+	request, err := http.NewRequestWithContext(d.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		d.Fatal(err)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		request.Header.Set(header[i], header[i+1])
+	}
+	answer, err := d.client.Do(request)
+	if err != nil {
+		d.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		d.Fatal(err)
+	}
+	return said{Status: answer.StatusCode, Header: answer.Header, Body: string(text)}
+}
+
+// ask sends a POST of the protocol to a path.
+func (d desk) ask(path, trace string, pods ...string) said {
+	d.Helper()
+	return d.do(http.MethodPost, d.server.URL(path), question(trace, pods...))
+}
+
+// poll asks for the result of the task.
+func (d desk) poll(key, id string) said {
+	d.Helper()
+	return d.do(http.MethodGet, d.server.URL("/result?"+url.Values{key: {id}}.Encode()), "")
+}
+
+// question is a POST of the rule web/ok about pods, whose UIDs are their names with uid-
+// before them, and that have their name as parameter name.
+func question(trace string, pods ...string) string {
+	resources := []map[string]any{}
+	for _, pod := range pods {
+		resources = append(resources, map[string]any{
+			"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": "uid-" + pod, "parameters": map[string]string{"name": pod},
+		})
+	}
+	text, err := json.Marshal(map[string]any{
+		"traceId": trace, "stage": "PreCheck", "ruleName": "ok", "resources": resources,
+		"namespace": "shop", "podTransitionRule": "web", "operationTypes": []string{"update"},
+	})
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+// fields reads JSON, which is what an answer has to be.
+func (d desk) fields(body string) map[string]any {
+	d.Helper()
+	fields := map[string]any{}
+	if err := json.Unmarshal([]byte(body), &fields); err != nil {
+		d.Fatalf("%v: %s", err, body)
+	}
+	return fields
+}
+
+func (d desk) same(what string, got, want any) {
+	d.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		d.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// list is a JSON array of names.
+func list(names ...string) []any {
+	all := []any{}
+	for _, name := range names {
+		all = append(all, name)
+	}
+	return all
+}
+
+// approvedNames are the pods of Approvals, oldest first.
+func (d desk) approvedNames() []string {
+	names := []string{}
+	for _, approval := range d.Approvals("shop") {
+		if approval.Pod.UID != "uid-"+approval.Pod.Name || approval.Rule != "web/ok" || approval.Stage != "PreCheck" {
+			d.Errorf("an approval says %+v", approval)
+		}
+		names = append(names, approval.Pod.Name)
+	}
+	return names
+}
+
+func TestAnswersAtOnce(t *testing.T) {
+	for name, tc := range map[string]struct {
+		path         string
+		wantStatus   int
+		wantAnswer   map[string]any // nil: the body is not JSON
+		wantHeader   [2]string
+		wantApproved []string
+		wantDecision approvals.Decision
+	}{
+		"everything": {
+			path: "/approve", wantStatus: 200, wantAnswer: map[string]any{"success": true, "finishedNames": list("a", "b", "c")},
+			wantApproved: []string{"a", "b", "c"}, wantDecision: approvals.Approved,
+		},
+		"some": {
+			path: "/approve-some?n=2", wantStatus: 200,
+			wantAnswer:   map[string]any{"success": false, "finishedNames": list("a", "b"), "message": "2 of 3 pods may go"},
+			wantApproved: []string{"a", "b"}, wantDecision: approvals.PartApproved,
+		},
+		"more than there are": {
+			path: "/approve-some?n=9", wantStatus: 200, wantAnswer: map[string]any{"success": true, "finishedNames": list("a", "b", "c")},
+			wantApproved: []string{"a", "b", "c"}, wantDecision: approvals.Approved,
+		},
+		"those with a parameter": {
+			path: "/approve-some?parameter=name&value=c&message=only%20c", wantStatus: 200,
+			wantAnswer:   map[string]any{"success": false, "finishedNames": list("c"), "message": "only c"},
+			wantApproved: []string{"c"}, wantDecision: approvals.PartApproved,
+		},
+		"nothing": {
+			path: "/reject?message=freeze", wantStatus: 200, wantAnswer: map[string]any{"success": false, "message": "freeze"},
+			wantApproved: []string{}, wantDecision: approvals.Rejected,
+		},
+		"an error": {
+			path: "/500?status=502", wantStatus: 502, wantAnswer: map[string]any{"success": false, "message": "Bad Gateway"},
+			wantApproved: []string{}, wantDecision: approvals.Failed,
+		},
+		"no JSON": {path: "/garbage", wantStatus: 200, wantApproved: []string{}, wantDecision: approvals.Failed},
+		"a redirect": {
+			path: "/redirect", wantStatus: 302, wantAnswer: map[string]any{"success": false, "message": "Found"},
+			wantHeader: [2]string{"Location", "http://169.254.169.254/"}, wantApproved: []string{}, wantDecision: approvals.Failed,
+		},
+		"later": {
+			path: "/retry-after?seconds=7&times=0", wantStatus: 503, wantAnswer: map[string]any{"success": false, "message": "Service Unavailable"},
+			wantHeader: [2]string{"Retry-After", "7"}, wantApproved: []string{}, wantDecision: approvals.Failed,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := open(t, nil)
+			answer := d.ask(tc.path, "t1", "c", "a", "b")
+			d.same("status", answer.Status, tc.wantStatus)
+			if tc.wantAnswer != nil {
+				d.same("answer", d.fields(answer.Body), tc.wantAnswer)
+			} else if json.Valid([]byte(answer.Body)) {
+				d.Errorf("the answer is JSON: %s", answer.Body)
+			}
+			d.same("header", answer.Header.Get(tc.wantHeader[0]), tc.wantHeader[1])
+			d.same("approvals", d.approvedNames(), tc.wantApproved)
+			d.same("decision", d.Log("")[0].Decision, tc.wantDecision)
+		})
+	}
+}
+
+func TestRetryAfterApprovesInTheEnd(t *testing.T) {
+	d := open(t, nil)
+	for _, want := range []int{503, 503, 200} {
+		d.same("status", d.ask("/retry-after?times=2", "t1", "a").Status, want)
+	}
+	d.same("another call begins anew", d.ask("/retry-after?times=2", "t2", "a").Status, 503)
+	d.same("POSTs of each traceId", d.Posts(""), map[string]int{"t1": 3, "t2": 1})
+}
+
+func TestHTTPSIsUnderTheCAOnly(t *testing.T) {
+	d := open(t, nil)
+	answer := d.do(http.MethodPost, d.server.SecureURL("/approve"), question("t1", "a"))
+	d.same("status", answer.Status, 200)
+	d.same("the journal says so", d.Log("")[0].TLS, true)
+	d.same("the CA can be fetched", d.do(http.MethodGet, d.server.URL("/ca.pem"), "").Body, string(d.server.CA()))
+	refused, err := trusting(open(t, nil).server.CA()).Post(d.server.SecureURL("/approve"), "application/json", strings.NewReader(question("t2", "a")))
+	if err == nil {
+		defer refused.Body.Close()
+	}
+	var untrusted *tls.CertificateVerificationError
+	if !errors.As(err, &untrusted) {
+		t.Errorf("a client that trusts another CA gets %v", err)
+	}
+}
+
+func TestRefusesWhatTheManualDoesNotKnow(t *testing.T) {
+	valid := question("t1", "a")
+	for name, tc := range map[string]struct {
+		method, path, body string
+		header             []string
+		wantStatus         int
+		wantText           string
+	}{
+		"no JSON":                  {body: "pods!", wantStatus: 400, wantText: "reading the body"},
+		"an unknown field":         {body: strings.Replace(valid, "traceId", "traceID2", 1), wantStatus: 400, wantText: "traceID2"},
+		"an unknown field of pods": {body: strings.Replace(valid, `"uid"`, `"UUID"`, 1), wantStatus: 400, wantText: "UUID"},
+		"two objects":              {body: valid + valid, wantStatus: 400, wantText: "follows"},
+		"no traceId":               {body: question("", "a"), wantStatus: 400, wantText: "traceId"},
+		"an old stage":             {body: strings.Replace(valid, "PreCheck", "PreTrafficOff", 1), wantStatus: 400, wantText: "PreTrafficOff"},
+		"an old apiVersion":        {body: strings.Replace(valid, `"v1"`, `"core/v1"`, 1), wantStatus: 400, wantText: "core/v1"},
+		"no pods":                  {body: question("t1"), wantStatus: 400, wantText: "resources"},
+		"one pod twice":            {body: question("t1", "a", "a"), wantStatus: 400, wantText: "each once"},
+		"a body without end":       {body: strings.Repeat(" ", 1<<20) + valid, wantStatus: 400, wantText: "longer"},
+		"an unknown path":          {path: "/aprove", body: valid, wantStatus: 404, wantText: "path"},
+		"an unknown parameter":     {path: "/approve?m=1", body: valid, wantStatus: 400, wantText: `"m"`},
+		"a number that is none":    {path: "/approve-some?n=-1", body: valid, wantStatus: 400, wantText: `"n"`},
+		"a GET":                    {method: http.MethodGet, wantStatus: 405, wantText: "POST"},
+		"no token":                 {path: "/approve?bearer=abc", body: valid, wantStatus: 401, wantText: "token"},
+		"another token":            {path: "/approve?bearer=abc", body: valid, header: []string{"Authorization", "Bearer ab"}, wantStatus: 401, wantText: "token"},
+		"a task that is not known": {method: http.MethodGet, path: "/result?task-id=t1", wantStatus: 404, wantText: "no task"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := open(t, nil)
+			method, path := tc.method, tc.path
+			if method == "" {
+				method = http.MethodPost
+			}
+			if path == "" {
+				path = "/approve"
+			}
+			answer := d.do(method, d.server.URL(path), tc.body, tc.header...)
+			d.same("status", answer.Status, tc.wantStatus)
+			if message := fmt.Sprint(d.fields(answer.Body)["message"]); !strings.Contains(message, tc.wantText) {
+				t.Errorf("the answer %q does not say %q", message, tc.wantText)
+			}
+			d.same("approvals", d.approvedNames(), []string{})
+			d.same("decision", d.Log("")[0].Decision, approvals.Refused)
+		})
+	}
+}
+
+func TestTakesTheTokenThatTheURLSays(t *testing.T) {
+	d := open(t, nil)
+	answer := d.do(http.MethodPost, d.server.URL("/approve?bearer=abc"), question("t1", "a"), "Authorization", "Bearer abc")
+	d.same("status", answer.Status, 200)
+	d.same("the journal says that there were credentials", d.Log("")[0].Credentials, true)
+	text := d.do(http.MethodGet, d.server.URL("/log"), "").Body
+	if strings.Contains(text, "Bearer") {
+		t.Errorf("the log has the header: %s", text)
+	}
+}
+
+func TestLogIsJSONLines(t *testing.T) {
+	d := open(t, nil)
+	d.ask("/approve", "t1", "a")
+	d.ask("/poll", "t2", "b", "c")
+	d.poll("task-id", d.Log("")[1].TaskID)
+	var traces, approved []string
+	decoder := json.NewDecoder(bytes.NewBufferString(d.do(http.MethodGet, d.server.URL("/log"), "").Body))
+	for decoder.More() {
+		var entry approvals.Entry
+		if err := decoder.Decode(&entry); err != nil {
+			t.Fatal(err)
+		}
+		traces = append(traces, fmt.Sprint(entry.Sequence, " ", entry.Method, " ", entry.Path, " ", entry.TraceID, " ", entry.Decision))
+		for _, pod := range entry.Approved {
+			approved = append(approved, pod.UID)
+		}
+	}
+	d.same("requests", traces, []string{"1 POST /approve t1 approved", "2 POST /poll t2 accepted", "3 GET /result t2 processing"})
+	d.same("approvals", approved, []string{"uid-a", "uid-b"})
+	d.same("those of another namespace", d.Approvals("elsewhere"), []approvals.Approval(nil))
+}

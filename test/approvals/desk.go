@@ -1,0 +1,179 @@
+package approvals
+
+import (
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// manualPath is the path whose pods wait for a person.
+const manualPath = "/manual"
+
+//go:embed page.html
+var page string
+
+// ErrNotWaiting means that no pod of this name waits for a person.
+var ErrNotWaiting = errors.New("no such pod waits")
+
+// ErrAmbiguous means that pods of this name wait in several namespaces.
+var ErrAmbiguous = errors.New("pods of this name wait in several namespaces, so one has to be named")
+
+// Held is a pod that waits for a person.
+type Held struct {
+	Namespace string    `json:"namespace,omitempty"`
+	Rule      string    `json:"rule"`
+	Stage     string    `json:"stage"`
+	Pod       Pod       `json:"pod"`
+	Since     time.Time `json:"since"`
+
+	// Asked is when it was last asked about: long ago, nobody waits for it any more.
+	Asked time.Time `json:"asked"`
+}
+
+// Ago is how long ago that was, for people.
+func (h Held) Ago() time.Duration { return time.Since(h.Asked).Round(time.Second) }
+
+// Waiting are the pods that wait for a person in a namespace, or in all when that is empty,
+// longest first. A pod that several tasks of one rule ask about is there once, as the
+// youngest of them says.
+func (s *Service) Waiting(namespace string) []Held {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []Held
+	for _, t := range s.tasks {
+		if namespace != "" && namespace != t.post.Namespace {
+			continue
+		}
+		for _, pod := range t.undecided("") {
+			all = slices.DeleteFunc(all, func(h Held) bool {
+				return h.Namespace == t.post.Namespace && h.Rule == t.post.Rule && h.Stage == t.post.Stage &&
+					h.Pod.Name == pod.Name && h.Pod.UID == pod.UID
+			})
+			all = append(all, Held{
+				Namespace: t.post.Namespace, Rule: t.post.Rule, Stage: t.post.Stage, Pod: pod, Since: t.post.Time, Asked: t.asked,
+			})
+		}
+	}
+	return all
+}
+
+// undecided are the pods of the task that wait for a person: those with the name, or all
+// when that is empty.
+func (t *task) undecided(name string) []Pod {
+	if t.post.Path != manualPath || t.ended() {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(t.post.Pods), func(pod Pod) bool {
+		return t.approved[pod.Name] || t.refused[pod.Name] || (name != "" && name != pod.Name)
+	})
+}
+
+// decided is the plan of tasks whose pods wait for a person: what was approved is approved
+// already, and the task gives up once all others were refused.
+func decided(t *task) ([]Pod, bool) {
+	return nil, len(t.refused) > 0 && len(t.undecided("")) == 0
+}
+
+// Decide approves or refuses pods that wait: those with the name, or all when that is
+// empty; in the namespace, or in the only one that has such pods when that is empty. It
+// returns their names. The errors are ErrNotWaiting and ErrAmbiguous.
+func (s *Service) Decide(namespace, pod string, ok bool) ([]string, error) {
+	entries, err := s.decide(namespace, pod, ok)
+	var all []string
+	for _, entry := range entries {
+		s.watch(Answered, entry)
+		all = append(all, names(entry.Pods)...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all), err
+}
+
+func (s *Service) decide(namespace, pod string, ok bool) ([]Entry, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var tasks []*task
+	namespaces := map[string]bool{}
+	for _, t := range s.tasks {
+		if (namespace == "" || namespace == t.post.Namespace) && len(t.undecided(pod)) > 0 {
+			tasks = append(tasks, t)
+			namespaces[t.post.Namespace] = true
+		}
+	}
+	if len(tasks) == 0 {
+		return nil, ErrNotWaiting
+	}
+	if len(namespaces) > 1 && pod != "" {
+		return nil, ErrAmbiguous
+	}
+	var entries []Entry
+	for _, t := range tasks {
+		entries = append(entries, s.journal.add(t.decide(t.undecided(pod), ok)))
+	}
+	return entries, nil
+}
+
+// decide returns what was decided, for the journal.
+func (t *task) decide(pods []Pod, ok bool) Entry {
+	e := t.onto(Entry{Time: time.Now(), Method: http.MethodPost, Path: "/decide", Decision: Rejected, Status: http.StatusOK})
+	e.Pods = pods
+	into := t.refused
+	if ok {
+		e.Decision, e.Approved, into = Approved, pods, t.approved
+	}
+	for _, pod := range pods {
+		into[pod.Name] = true
+	}
+	return e
+}
+
+// newPages are the URLs for people and scripts.
+func (s *Service) newPages() *http.ServeMux {
+	pages := http.NewServeMux()
+	parsed := template.Must(template.New("page").Parse(page))
+	pages.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		_ = parsed.Execute(w, s.Waiting(r.FormValue("namespace"))) // Whoever looked may have gone.
+	})
+	pages.HandleFunc("GET /waiting", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(slices.Concat([]Held{}, s.Waiting(r.FormValue("namespace"))))
+	})
+	pages.HandleFunc("GET /log", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/jsonl")
+		_ = writeLog(w, s.Log(r.FormValue("namespace")))
+	})
+	pages.HandleFunc("POST /decide", s.serveDecide)
+	return pages
+}
+
+// serveDecide takes the decision of a person: of the page, which it shows again, or of a
+// script.
+func (s *Service) serveDecide(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxBodyBytes)
+	pod := r.FormValue("pod")
+	ok, err := strconv.ParseBool(r.FormValue("ok"))
+	if err != nil || (pod == "") != (r.FormValue("all") == "true") {
+		http.Error(w, "want pod=<name>&ok=true, pod=<name>&ok=false, or all=true instead of the name", http.StatusBadRequest)
+		return
+	}
+	decided, err := s.Decide(r.FormValue("namespace"), pod, ok)
+	switch {
+	case errors.Is(err, ErrNotWaiting):
+		http.Error(w, err.Error(), http.StatusNotFound)
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusConflict)
+	case r.FormValue("back") == "true":
+		http.Redirect(w, r, "/", http.StatusSeeOther)
+	case ok:
+		fmt.Fprintln(w, "approved:", strings.Join(decided, " "))
+	default:
+		fmt.Fprintln(w, "refused:", strings.Join(decided, " "))
+	}
+}

@@ -1,0 +1,141 @@
+package approvals
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+)
+
+const (
+	// maxBodyBytes and maxPods bound one request.
+	maxBodyBytes      = 1 << 20
+	maxPods           = 1000
+	maxOperationTypes = 64
+
+	// maxTextBytes bounds every text of a request that is remembered.
+	maxTextBytes = 1024
+)
+
+// question is the body of a POST, as the rule manual spells it, and the fields that were
+// added to it.
+type question struct {
+	TraceID   string     `json:"traceId"`
+	Stage     string     `json:"stage"`
+	RuleName  string     `json:"ruleName"`
+	Resources []resource `json:"resources"`
+
+	Namespace         string   `json:"namespace"`
+	PodTransitionRule string   `json:"podTransitionRule"`
+	OperationTypes    []string `json:"operationTypes"`
+}
+
+type resource struct {
+	APIVersion string            `json:"apiVersion"`
+	Kind       string            `json:"kind"`
+	Name       string            `json:"name"`
+	UID        string            `json:"uid"`
+	Parameters map[string]string `json:"parameters"`
+}
+
+// postAnswer is the answer to a POST.
+type postAnswer struct {
+	Success       bool     `json:"success"`
+	Message       string   `json:"message,omitempty"`
+	FinishedNames []string `json:"finishedNames,omitempty"`
+	Poll          bool     `json:"poll,omitempty"`
+	Async         bool     `json:"async,omitempty"`
+	TaskID        string   `json:"taskId,omitempty"`
+	TraceID       string   `json:"traceId,omitempty"`
+}
+
+// pollAnswer is the answer to a GET. FinishedNames are all pods that were approved so far,
+// so an answer that gets lost is made good by the next one.
+type pollAnswer struct {
+	Success       bool     `json:"success"`
+	Finished      bool     `json:"finished"`
+	FinishedNames []string `json:"finishedNames,omitempty"`
+	Message       string   `json:"message,omitempty"`
+	Stop          bool     `json:"stop,omitempty"`
+}
+
+// readQuestion is strict: a field that the manual does not know is an error. What could be
+// read comes with the error.
+func readQuestion(r *http.Request) (question, error) {
+	var q question
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxBodyBytes+1))
+	if err != nil {
+		return q, fmt.Errorf("reading the body: %w", err)
+	}
+	if len(body) > maxBodyBytes {
+		return q, fmt.Errorf("the body is longer than %d bytes", maxBodyBytes)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&q); err != nil {
+		return q, fmt.Errorf("reading the body: %w", err)
+	}
+	if decoder.More() {
+		return q, errors.New("something follows the JSON object of the body")
+	}
+	return q, nil
+}
+
+// check returns an error that names all fields that are wrong, or missing.
+func (q question) check() error {
+	var errs []error
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	for field, text := range map[string]string{
+		"traceId": q.TraceID, "ruleName": q.RuleName, "namespace": q.Namespace, "podTransitionRule": q.PodTransitionRule,
+	} {
+		if tooLong(text) {
+			wrong("%s is longer than %d bytes", field, maxTextBytes)
+		}
+	}
+	if q.TraceID == "" || q.RuleName == "" {
+		wrong("traceId and ruleName must not be empty")
+	}
+	if q.Stage != "PreCheck" && q.Stage != "PostCheck" {
+		wrong("stage is %.100q, want PreCheck or PostCheck", q.Stage)
+	}
+	if len(q.OperationTypes) > maxOperationTypes || slices.ContainsFunc(q.OperationTypes, tooLong) {
+		wrong("operationTypes are more than %d, or longer than %d bytes", maxOperationTypes, maxTextBytes)
+	}
+	return errors.Join(append(errs, checkPods(q.Resources))...)
+}
+
+func checkPods(pods []resource) error {
+	if len(pods) == 0 || len(pods) > maxPods {
+		return fmt.Errorf("there are %d resources, want from 1 to %d", len(pods), maxPods)
+	}
+	var errs []error
+	seen := map[string]bool{}
+	for i, pod := range pods {
+		if pod.APIVersion != "v1" || pod.Kind != "Pod" {
+			errs = append(errs, fmt.Errorf("resources[%d] is of %.100q %.100q, want \"v1\" \"Pod\"", i, pod.APIVersion, pod.Kind))
+		}
+		if pod.Name == "" || tooLong(pod.Name) || tooLong(pod.UID) || seen[pod.Name] {
+			errs = append(errs, fmt.Errorf("resources[%d].name is %.100q, want names of pods, each once", i, pod.Name))
+		}
+		seen[pod.Name] = true
+	}
+	return errors.Join(errs...)
+}
+
+func tooLong(text string) bool { return len(text) > maxTextBytes }
+
+// pods are those that the question is about, sorted by name.
+func (q question) pods() []Pod {
+	pods := make([]Pod, len(q.Resources))
+	for i, r := range q.Resources {
+		pods[i] = Pod{Name: r.Name, UID: r.UID, Parameters: r.Parameters}
+	}
+	slices.SortFunc(pods, byName)
+	return pods
+}
+
+// rule is the rule that asks, as "<PodTransitionRule>/<rule>".
+func (q question) rule() string { return q.PodTransitionRule + "/" + q.RuleName }

@@ -1,0 +1,162 @@
+package approvals
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+)
+
+// maxTasks is how many tasks are remembered. Whoever polls an older one is told that it is
+// not known.
+const maxTasks = 1000
+
+// plan says what a poll brings: pods that are free now, and whether the task gives up on
+// the rest. The task has counted the poll. Those that are free already may be among them.
+type plan func(*task) (free []Pod, stop bool)
+
+// plans are the paths that begin a task.
+func plans() map[string]plan {
+	return map[string]plan{
+		"/poll":      someEach,
+		"/poll-slow": func(t *task) ([]Pod, bool) { return allAfter(t, 5) },
+		"/async":     someEach,
+		"/stop":      func(t *task) ([]Pod, bool) { return nil, t.polls >= max(t.settings.polls, 1) },
+		"/never":     func(*task) ([]Pod, bool) { return nil, false },
+		manualPath:   decided,
+	}
+}
+
+func someEach(t *task) ([]Pod, bool) {
+	return t.post.Pods[:min(t.polls*t.settings.each, len(t.post.Pods))], false
+}
+
+func allAfter(t *task, polls int) ([]Pod, bool) {
+	if t.settings.polls > 0 {
+		polls = t.settings.polls
+	}
+	if t.polls < polls {
+		return nil, false
+	}
+	return t.post.Pods, false
+}
+
+// task is what a POST has begun. Its pods are told apart by name: in a request each name
+// is there once.
+type task struct {
+	id       string
+	post     Entry
+	plan     plan
+	settings settings
+
+	polls    int
+	asked    time.Time // when the last poll, or the POST, came
+	approved map[string]bool
+	refused  map[string]bool // by a person
+	stopped  bool
+}
+
+// begin makes a task. The same POST again finds the task that it has made before. It is
+// called with mu held.
+func (s *Service) begin(entry Entry, set settings) reply {
+	for _, t := range s.tasks {
+		if t.post.TraceID == entry.TraceID && t.post.Path == entry.Path {
+			return t.accepted()
+		}
+	}
+	t := &task{
+		id: set.prefix + rand.Text(), post: entry, plan: plans()[entry.Path], settings: set, asked: entry.Time,
+		approved: map[string]bool{}, refused: map[string]bool{},
+	}
+	s.tasks = append(s.tasks, t)
+	s.weight += entry.weight()
+	for len(s.tasks) > maxTasks || s.weight > maxWeight {
+		s.weight -= s.tasks[0].post.weight()
+		s.tasks = slices.Delete(s.tasks, 0, 1)
+	}
+	return t.accepted()
+}
+
+func (t *task) accepted() reply {
+	message := t.settings.sayOr("asked about " + count(t.post.Pods))
+	answer := postAnswer{Success: true, Message: message, TaskID: t.id, Poll: true}
+	if t.post.Path == "/async" {
+		answer.Poll, answer.Async, answer.TraceID = false, true, t.post.TraceID
+	}
+	return reply{decision: Accepted, taskID: t.id, message: message, status: http.StatusOK, body: answer}
+}
+
+// find returns the task that a query names: by its id or by the traceId of its POST, under
+// whatever keys. Two different tasks in one query are an error.
+func (s *Service) find(query url.Values) (*task, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var found *task
+	for _, values := range query {
+		for _, t := range s.tasks {
+			if !slices.Contains(values, t.id) && !slices.Contains(values, t.post.TraceID) {
+				continue
+			}
+			if found != nil && found != t {
+				return nil, errors.New("the query names two tasks")
+			}
+			found = t
+		}
+	}
+	if found == nil {
+		return nil, errors.New("the query names no task that is known")
+	}
+	return found, nil
+}
+
+// onto writes down what the task is about.
+func (t *task) onto(e Entry) Entry {
+	e.TraceID, e.TaskID = t.post.TraceID, t.id
+	e.Namespace, e.Rule, e.Stage, e.OperationTypes, e.Pods = t.post.Namespace, t.post.Rule, t.post.Stage, t.post.OperationTypes, t.post.Pods
+	return e
+}
+
+// poll goes on with the task. It is called with mu held.
+func (t *task) poll() reply {
+	t.asked = time.Now()
+	var freed []Pod
+	if !t.ended() {
+		t.polls++
+		free, stop := t.plan(t)
+		for _, pod := range free {
+			if !t.approved[pod.Name] {
+				t.approved[pod.Name] = true
+				freed = append(freed, pod)
+			}
+		}
+		t.stopped = stop && !t.finished()
+	}
+	r := reply{decision: Processing, approved: freed, status: http.StatusOK, message: t.progress()}
+	switch {
+	case t.finished():
+		r.decision = Approved
+	case t.stopped:
+		r.decision, r.message = Stopped, t.settings.sayOr("gave up")
+	}
+	free := slices.DeleteFunc(slices.Clone(t.post.Pods), func(pod Pod) bool { return !t.approved[pod.Name] })
+	r.body = pollAnswer{Success: true, Finished: t.finished(), FinishedNames: names(free), Message: r.message, Stop: t.stopped}
+	return r
+}
+
+func (t *task) finished() bool { return len(t.approved) == len(t.post.Pods) }
+
+func (t *task) ended() bool { return t.finished() || t.stopped }
+
+func (t *task) progress() string {
+	return t.settings.sayOr(fmt.Sprintf("%d of %s approved", len(t.approved), count(t.post.Pods)))
+}
+
+func count(pods []Pod) string {
+	if len(pods) == 1 {
+		return "1 pod"
+	}
+	return fmt.Sprintf("%d pods", len(pods))
+}
