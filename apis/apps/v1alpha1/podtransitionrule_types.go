@@ -255,6 +255,11 @@ type TransitionRuleWebhook struct {
 	// +required
 	ClientConfig WebhookClientConfig `json:"clientConfig"`
 
+	// poll is the other spelling of clientConfig.poll. Admission moves it there; both set
+	// to different values is denied.
+	// +optional
+	Poll *WebhookPoll `json:"poll,omitempty"`
+
 	// failurePolicy says what an error of the service means. Default: Fail.
 	// +optional
 	// +kubebuilder:default=Fail
@@ -351,8 +356,9 @@ type WebhookParameter struct {
 	// +kubebuilder:validation:MaxLength=253
 	Key string `json:"key"`
 
-	// value is a constant.
+	// value is a constant, and not empty: a parameter without a value can be left out.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
 	Value string `json:"value,omitempty"`
 

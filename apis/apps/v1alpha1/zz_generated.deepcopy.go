@@ -856,6 +856,11 @@ func (in *TransitionRuleFilter) DeepCopy() *TransitionRuleFilter {
 func (in *TransitionRuleWebhook) DeepCopyInto(out *TransitionRuleWebhook) {
 	*out = *in
 	in.ClientConfig.DeepCopyInto(&out.ClientConfig)
+	if in.Poll != nil {
+		in, out := &in.Poll, &out.Poll
+		*out = new(WebhookPoll)
+		(*in).DeepCopyInto(*out)
+	}
 	if in.Parameters != nil {
 		in, out := &in.Parameters, &out.Parameters
 		*out = make([]WebhookParameter, len(*in))
