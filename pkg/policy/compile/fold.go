@@ -19,8 +19,10 @@ const (
 //
 //   - maxUnavailable.value and minAvailable.value move to maxUnavailableValue and
 //     minAvailableValue; both set and different is an error, and then neither is touched;
+//   - webhook.poll moves to clientConfig.poll; both set and different is an error;
 //   - the stages PreTrafficOff and PreTrafficOn become PreCheck and PostCheck, with a warning;
-//   - no stage is PreCheck, no enforcement is Enforce.
+//   - no stage is PreCheck, no enforcement is Enforce, no failurePolicy is Fail, and a poll has an
+//     interval of 5 s and a timeout of 60 s.
 //
 // path is the rule's own, for warnings and errors. Folding twice changes nothing the second time.
 func Fold(rule *appsv1alpha1.TransitionRule, path *field.Path) (warnings []string, errs field.ErrorList) {
@@ -45,6 +47,9 @@ func Fold(rule *appsv1alpha1.TransitionRule, path *field.Path) (warnings []strin
 			path.Child("maxUnavailable", "value"), "maxUnavailableValue")...)
 		errs = append(errs, foldBound(&available.MinAvailableValue, &available.MinAvailable,
 			path.Child("minAvailable", "value"), "minAvailableValue")...)
+	}
+	if rule.Webhook != nil {
+		errs = append(errs, foldWebhook(rule.Webhook, path.Child("webhook"))...)
 	}
 	return warnings, errs
 }

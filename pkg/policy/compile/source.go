@@ -26,6 +26,7 @@ type parameters struct {
 	Requires       *metav1.LabelSelector        `json:"requires,omitempty"`
 	MaxUnavailable *bound                       `json:"max_unavailable,omitempty"`
 	MinAvailable   *bound                       `json:"min_available,omitempty"`
+	FailurePolicy  appsv1alpha1.FailurePolicy   `json:"failure_policy,omitempty"`
 }
 
 // bound has exactly one field set.
@@ -34,7 +35,8 @@ type bound struct {
 	Percent *int `json:"percent,omitempty"`
 }
 
-// parametersOf a valid rule of kind availablePolicy or labelCheck.
+// parametersOf a valid rule. Where the service of a webhook is, and what is sent to it, is not among
+// them: no Rego needs to know.
 func parametersOf(rule appsv1alpha1.TransitionRule) parameters {
 	found := parameters{
 		Name:        rule.Name,
@@ -52,6 +54,9 @@ func parametersOf(rule appsv1alpha1.TransitionRule) parameters {
 	if rule.AvailablePolicy != nil {
 		found.MaxUnavailable = boundOf(rule.AvailablePolicy.MaxUnavailableValue)
 		found.MinAvailable = boundOf(rule.AvailablePolicy.MinAvailableValue)
+	}
+	if rule.Webhook != nil {
+		found.FailurePolicy = rule.Webhook.FailurePolicy
 	}
 	return found
 }

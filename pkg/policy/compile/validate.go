@@ -10,14 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/policy"
 )
 
 const (
 	// maxModuleBytes is what the CRD allows, and the engine.
 	maxModuleBytes = 16384
-
-	notEvaluatedYet = "rules of this kind are not evaluated yet: remove the rule or use availablePolicy or labelCheck"
 
 	adaptivePolicy = "is not evaluated: use maxUnavailableValue or minAvailableValue"
 )
@@ -46,6 +43,9 @@ func Validate(rule appsv1alpha1.TransitionRule, path *field.Path) field.ErrorLis
 	if rule.LabelCheck != nil {
 		errs = append(errs, validateLabelCheck(*rule.LabelCheck, path.Child("labelCheck"))...)
 	}
+	if rule.Webhook != nil {
+		errs = append(errs, validateWebhook(*rule.Webhook, path.Child("webhook"))...)
+	}
 	if rule.Rego != nil {
 		errs = append(errs, validateRego(*rule.Rego, path.Child("rego"))...)
 	}
@@ -69,11 +69,6 @@ func validateKinds(rule appsv1alpha1.TransitionRule, path *field.Path) field.Err
 	for _, kind := range kinds[1:] {
 		errs = append(errs, field.Forbidden(path.Child(string(kind)),
 			fmt.Sprintf("a rule must have exactly one kind of check, and it has %s already", kinds[0])))
-	}
-	for _, kind := range kinds {
-		if kind == policy.KindWebhook {
-			errs = append(errs, field.Forbidden(path.Child(string(kind)), notEvaluatedYet))
-		}
 	}
 	return errs
 }

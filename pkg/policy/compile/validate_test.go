@@ -63,12 +63,6 @@ func TestValidate(t *testing.T) {
 			},
 			want: []errorAt{{field.ErrorTypeForbidden, "rule.labelCheck"}},
 		},
-		"webhook rules are not evaluated yet": {
-			change: func(rule *appsv1alpha1.TransitionRule) {
-				rule.LabelCheck, rule.Webhook = nil, &appsv1alpha1.TransitionRuleWebhook{}
-			},
-			want: []errorAt{{field.ErrorTypeForbidden, "rule.webhook"}},
-		},
 		"rego with a module": {
 			change: rego(appsv1alpha1.RegoRule{Module: "package rule", Parameters: parameters(`{"a": 1}`)}),
 		},

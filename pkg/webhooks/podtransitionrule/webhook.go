@@ -113,13 +113,13 @@ func (v *Validator) Handle(ctx context.Context, req admission.Request) admission
 	if len(errs) > 0 {
 		return invalid(rule, errs)
 	}
-	return admission.Allowed("").WithWarnings(neverPasses(rule)...)
+	return admission.Allowed("").WithWarnings(warnings(rule)...)
 }
 
 func rulesPath() *field.Path { return field.NewPath("spec", "rules") }
 
-// validate checks what CEL in the schema cannot: selectors, and kinds of rules that
-// are not evaluated.
+// validate checks what CEL in the schema cannot: selectors, addresses, certificates and
+// field paths. No address is dialled: admission would wait for whoever is there.
 func validate(rule *appsv1alpha1.PodTransitionRule) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("spec", "selector")
@@ -134,6 +134,15 @@ func validate(rule *appsv1alpha1.PodTransitionRule) field.ErrorList {
 		errs = append(errs, compile.Validate(rule.Spec.Rules[i], rulesPath().Index(i))...)
 	}
 	return errs
+}
+
+// warnings are what of a valid rule will probably not do what was meant.
+func warnings(rule *appsv1alpha1.PodTransitionRule) []string {
+	found := neverPasses(rule)
+	for i := range rule.Spec.Rules {
+		found = append(found, compile.Warnings(rule.Spec.Rules[i], rulesPath().Index(i))...)
+	}
+	return found
 }
 
 // neverPasses warns of bounds that leave no room whatever the number of pods. Others

@@ -38,6 +38,8 @@ func TestMutator(t *testing.T) {
 		"older stages are folded":          object(``, selectWeb, `{"name":"a","stage":"PreTrafficOff","labelCheck":{"requires":{}}}`, `{"name":"b","stage":"PreTrafficOn","labelCheck":{"requires":{}}}`),
 		"defaults are filled in":           object(``, selectWeb, `{"name":"a","labelCheck":{"requires":{}}}`),
 		"unknown fields are left alone":    object(``, selectWeb+`,"later":true`, `{"name":"a","news":{"value":1},"labelCheck":{"requires":{}}}`),
+		"a poll is moved":                  object(``, selectWeb, `{"name":"a","stage":"PreCheck","enforcement":"Enforce","webhook":{"clientConfig":{"url":"https://a"},"poll":{"url":"https://a/task"}}}`),
+		"two different polls are denied":   object(``, selectWeb, `{"name":"a","webhook":{"clientConfig":{"url":"https://a","poll":{"url":"https://b"}},"poll":{"url":"https://c"}}}`),
 		"a rule on its way out passes":     object(deleting, selectWeb, `{"name":"a","availablePolicy":{"maxUnavailable":{"value":1},"maxUnavailableValue":2}}`),
 		"what is not a rule passes":        object(``, selectWeb, `"a"`),
 		"what is no JSON passes":           `{`,
@@ -62,7 +64,17 @@ func TestValidatorDenies(t *testing.T) {
 			rules: []string{`{"name":"a",$s,"filter":{"labelSelector":{"matchExpressions":[{"key":"a","operator":"Near"}]}},"labelCheck":{"requires":{}}}`},
 			want:  []string{"spec.rules[0].filter.labelSelector"},
 		},
-		"a webhook": {rules: []string{`{"name":"a",$s,"webhook":{"clientConfig":{"url":"https://example.com"}}}`}, want: []string{"spec.rules[0].webhook"}},
+		"a webhook that cannot be called, each reason with its field": {
+			rules: []string{
+				`{"name":"a",$s,"webhook":{"failurePolicy":"Fail","clientConfig":{"url":"https://me@example.com","caBundle":"?","poll":{"url":"http://a","secretRef":{"name":"b"}}}}}`,
+				`{"name":"b",$s,"webhook":{"failurePolicy":"Fail","clientConfig":{"url":"https://a"},"parameters":[{"key":"a","valueFrom":{"fieldRef":{"fieldPath":"spec.foo.bar"}}}]}}`,
+			},
+			want: []string{
+				"spec.rules[0].webhook.clientConfig.url", "spec.rules[0].webhook.clientConfig.caBundle",
+				"spec.rules[0].webhook.clientConfig.poll.secretRef",
+				"spec.rules[1].webhook.parameters[0].valueFrom.fieldRef.fieldPath",
+			},
+		},
 		"no room at all": {
 			rules: []string{`{"name":"a",$s,"availablePolicy":{"maxUnavailableValue":0}}`}, want: []string{"spec.rules[0].availablePolicy.maxUnavailableValue"},
 		},
@@ -117,6 +129,11 @@ func TestValidatorAllows(t *testing.T) {
 			})...),
 			want: []string{"spec.rules[1].availablePolicy.minAvailableValue: with 100% no available pod will ever pass this rule"},
 		},
+		"a webhook where nobody answers": {raw: object(``, selectWeb, staged([]string{`{"name":"a",$s,"webhook":{"failurePolicy":"Fail","clientConfig":{"url":"https://127.0.0.1:1"}}}`})...)},
+		"a webhook without TLS, with a warning": {
+			raw:  object(``, selectWeb, staged([]string{`{"name":"a",$s,"webhook":{"failurePolicy":"Fail","clientConfig":{"url":"http://example.com"}}}`})...),
+			want: []string{"spec.rules[0].webhook.clientConfig.url: without TLS anybody on the way can read what is asked, and approve it: use https"},
+		},
 		"a rule on its way out, whatever it says": {raw: object(deleting, `"selector":{}`, `{"name":""}`)},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -134,7 +151,8 @@ func TestValidatorAllows(t *testing.T) {
 // TestFoldedRulesAreValid shows that the two webhooks agree: what one makes of older
 // spellings, the other takes.
 func TestFoldedRulesAreValid(t *testing.T) {
-	raw := object(``, selectWeb, `{"name":"a","stage":"PreTrafficOff","availablePolicy":{"maxUnavailable":{"value":"25%"},"minAvailable":{"value":3}}}`)
+	raw := object(``, selectWeb, `{"name":"a","stage":"PreTrafficOff","availablePolicy":{"maxUnavailable":{"value":"25%"},"minAvailable":{"value":3}}}`,
+		`{"name":"b","webhook":{"clientConfig":{"url":"https://a"},"poll":{"url":"https://a/task"}}}`)
 	before := validator(t).Handle(t.Context(), request(raw))
 	if before.Allowed {
 		t.Fatal("the older spellings are valid as they stand: this test shows nothing")
