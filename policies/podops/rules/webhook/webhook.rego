@@ -71,9 +71,9 @@ _answers := {"Rejected", "Stopped", "Expired"}
 # The service could not be asked, or not understood, or never came to an end. A "no" is none of
 # these, and neither is what PodOps itself was too busy or too short-lived to do: it does that later.
 _failures := {
-	"Refused", "DNS", "Timeout", "Expired", "BreakerOpen",
+	"Refused", "ConnectionBroken", "DNS", "Timeout", "Expired", "BreakerOpen",
 	"TLS", "TLSUntrusted", "TLSExpired", "TLSNameMismatch",
-	"AddressForbidden", "RedirectRefused", "Secret",
+	"AddressForbidden", "RedirectRefused", "Secret", "Configuration",
 	"HTTPStatus", "TooLarge", "BadResponse",
 }
 

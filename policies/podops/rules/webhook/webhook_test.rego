@@ -62,14 +62,14 @@ test_ignore_passes_failures_and_does_not_ask_about_them_again if {
 }
 
 _failures := {
-	"Refused", "DNS", "Timeout", "BreakerOpen",
+	"Refused", "ConnectionBroken", "DNS", "Timeout", "BreakerOpen",
 	"TLS", "TLSUntrusted", "TLSExpired", "TLSNameMismatch",
-	"AddressForbidden", "RedirectRefused", "Secret",
+	"AddressForbidden", "RedirectRefused", "Secret", "Configuration",
 	"HTTPStatus", "TooLarge", "BadResponse",
 }
 
 # PodOps did not get around to it, or this library does not know the word.
-_unasked := {"Busy", "Canceled", "Interrupted", "SomethingNew", ""}
+_unasked := {"Busy", "Canceled", "Interrupted", "Internal", "SomethingNew", ""}
 
 test_every_class_has_a_code if {
 	every class in _failures | _unasked {
