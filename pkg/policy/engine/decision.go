@@ -15,22 +15,31 @@ type decision struct {
 
 	// withheld and would map request keys to codes.
 	withheld, would ast.Object
+
+	// calls is a set of request keys; nil unless the rule is of kind webhook.
+	calls ast.Set
+}
+
+// parts are those that the decision of a rule has besides.
+type parts struct {
+	// room: the rule hands out slots. calls: it asks an external service.
+	room, calls bool
 }
 
 // decode reads the decision of a rule. Whatever is not as agreed fails closed: a document of
 // another shape is an error, and a request that is in none or in several of passed, takes and
 // withheld is withheld with policy.CodeUndefined. Keys that were not asked about are ignored.
-func decode(term *ast.Term, keys []key, withRoom bool) (policy.Result, error) {
+func decode(term *ast.Term, keys []key, with parts) (policy.Result, error) {
 	document, ok := term.Value.(ast.Object)
 	if !ok {
 		return policy.Result{}, fmt.Errorf("decoding decision: it is of type %s, not an object", ast.ValueName(term.Value))
 	}
-	found, err := decisionOf(document)
+	found, err := decisionOf(document, with)
 	if err != nil {
 		return policy.Result{}, fmt.Errorf("decoding decision: %w", err)
 	}
 	result := policy.Result{Verdicts: make(map[string]policy.Verdict, len(keys))}
-	if withRoom {
+	if with.room {
 		if result.Room, err = roomOf(document); err != nil {
 			return policy.Result{}, fmt.Errorf("decoding room: %w", err)
 		}
@@ -46,7 +55,7 @@ func decode(term *ast.Term, keys []key, withRoom bool) (policy.Result, error) {
 	return result, nil
 }
 
-func decisionOf(document ast.Object) (found decision, err error) {
+func decisionOf(document ast.Object, with parts) (found decision, err error) {
 	if found.passed, err = field[ast.Set](document, "passed"); err != nil {
 		return decision{}, err
 	}
@@ -59,11 +68,23 @@ func decisionOf(document ast.Object) (found decision, err error) {
 	if found.would, err = field[ast.Object](document, "would"); err != nil {
 		return decision{}, err
 	}
+	if !with.calls {
+		return found, nil
+	}
+	if found.calls, err = field[ast.Set](document, "calls"); err != nil {
+		return decision{}, err
+	}
 	return found, nil
 }
 
-// verdict of one request.
+// verdict of one request, and whether it needs a call. One that cannot be read needs none.
 func (d decision) verdict(key *ast.Term) policy.Verdict {
+	verdict := d.outcome(key)
+	verdict.Call = d.calls != nil && verdict.Code != policy.CodeUndefined && d.calls.Contains(key)
+	return verdict
+}
+
+func (d decision) outcome(key *ast.Term) policy.Verdict {
 	undefined := policy.Verdict{Code: policy.CodeUndefined}
 	passed, takes, withheld := d.passed.Contains(key), d.takes.Contains(key), d.withheld.Get(key)
 	switch {

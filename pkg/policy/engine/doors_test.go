@@ -12,7 +12,8 @@ import (
 )
 
 // Whatever fact is taken away, of the request, of another pod, or of the surroundings: no rule lets
-// a request pass, or take a slot, that it withheld with all facts there, and none has more slots.
+// a request pass, or take a slot, that it withheld with all facts there, none has more slots, and none
+// calls a service that it would not have called.
 func TestNoDoorOpensWhenAFactIsMissing(t *testing.T) {
 	seen := &observer{}
 	options := patient()
@@ -90,6 +91,7 @@ func TestCustomModulesAreNotAskedWithoutAllFacts(t *testing.T) {
 type decided struct {
 	Passed []string `json:"passed"`
 	Takes  []string `json:"takes"`
+	Calls  []string `json:"calls"`
 	Room   struct {
 		Slots int `json:"slots"`
 	} `json:"room"`
@@ -108,6 +110,11 @@ func (d decided) opens(after decided) string {
 	for _, key := range slices.Concat(after.Passed, after.Takes) {
 		if !slices.Contains(d.Passed, key) && !slices.Contains(d.Takes, key) {
 			return "request " + key + " goes"
+		}
+	}
+	for _, key := range after.Calls {
+		if !slices.Contains(d.Calls, key) {
+			return "a service is called about request " + key
 		}
 	}
 	if after.Room.Slots > d.Room.Slots {
@@ -133,7 +140,7 @@ func factsBelow(value any, path []any) [][]any {
 	case map[string]any:
 		for name, item := range value {
 			at := append(slices.Clone(path), name)
-			if slices.Equal(path, []any{"rule"}) && !slices.Contains([]string{"name", "stage", "enforcement"}, name) {
+			if slices.Equal(path, []any{"rule"}) && !slices.Contains([]string{"name", "stage", "enforcement", "failure_policy"}, name) {
 				continue
 			}
 			found = append(found, at)

@@ -79,7 +79,7 @@ func TestPrepareRemembersABoundedNumber(t *testing.T) {
 }
 
 func TestPrepareRefusesKindsWithoutALibrary(t *testing.T) {
-	for _, module := range []compile.Module{{}, {Kind: policy.KindWebhook}, {Kind: "other"}} {
+	for _, module := range []compile.Module{{}, {Kind: "other"}} {
 		if _, err := newEngine(t, engine.Options{}).Prepare(t.Context(), module); err == nil {
 			t.Errorf("prepared a rule of kind %q", module.Kind)
 		}
@@ -167,6 +167,16 @@ func budget(maxUnavailable string) appsv1alpha1.TransitionRule {
 	return appsv1alpha1.TransitionRule{
 		Name:            "budget",
 		AvailablePolicy: &appsv1alpha1.AvailablePolicy{MaxUnavailableValue: &value},
+	}
+}
+
+func approval(failures appsv1alpha1.FailurePolicy) appsv1alpha1.TransitionRule {
+	return appsv1alpha1.TransitionRule{
+		Name: "approval",
+		Webhook: &appsv1alpha1.TransitionRuleWebhook{
+			ClientConfig:  appsv1alpha1.WebhookClientConfig{URL: "https://example.com"},
+			FailurePolicy: failures,
+		},
 	}
 }
 

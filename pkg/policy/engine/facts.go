@@ -39,6 +39,7 @@ type words struct {
 	annotations, owner, ownerKind, node       *ast.Term
 	created, ready, availableSince, permitted *ast.Term
 	now, permits, at                          *ast.Term
+	task, state, class, retryDue              *ast.Term
 }
 
 func newFacts(pods int) *facts {
@@ -58,6 +59,8 @@ func newFacts(pods int) *facts {
 			created: ast.StringTerm("created"), ready: ast.StringTerm("ready"),
 			availableSince: ast.StringTerm("available_since"), permitted: ast.StringTerm("permitted"),
 			now: ast.StringTerm("now"), permits: ast.StringTerm("permits"), at: ast.StringTerm("at"),
+			task: ast.StringTerm("task"), state: ast.StringTerm("state"),
+			class: ast.StringTerm("class"), retryDue: ast.StringTerm("retry_due"),
 		},
 	}
 }

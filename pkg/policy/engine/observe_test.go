@@ -232,7 +232,7 @@ func drawCustom(t *rapid.T) compile.Module {
 		"deny contains \"x\" if 1 / count(input.pods) > 1",
 	)).Draw(t, "body")
 	rule := rules().Draw(t, "rule")
-	rule.LabelCheck, rule.AvailablePolicy = nil, nil
+	rule.LabelCheck, rule.AvailablePolicy, rule.Webhook = nil, nil, nil
 	rule.Rego = &appsv1alpha1.RegoRule{Module: body}
 	user := compile.Custom{
 		Source: "package rule\n\n" + body + "\n", Entry: compile.EntryAllow,

@@ -66,9 +66,9 @@ func (p *Program) NeedsCounts() bool { return p.shape.needs.Counts }
 // built-in kinds that is so only for an availablePolicy that is not enforced: its Would says whether
 // there was room.
 //
-// Verdicts of a program that reads no surroundings (Needs) depend on the pod and the operation
-// alone. A caller may remember them by (program, pod UID, pod version, operation id, operation type,
-// generation) and ask only about the requests that it has no verdict for; the room of an
+// Verdicts of a program that reads no surroundings (Needs) depend on the pod, the operation and the
+// task alone. A caller may remember them by (program, pod UID, pod version, operation id, operation
+// type, generation, task) and ask only about the requests that it has no verdict for; the room of an
 // availablePolicy it gets by asking about none. Not to be remembered are the codes Timeout,
 // EvaluationFailed and NotReached: nothing need change for the next answer to be another one.
 func (p *Program) VerdictsNeedCounts() bool {
@@ -77,6 +77,9 @@ func (p *Program) VerdictsNeedCounts() bool {
 
 // hasRoom: the rule hands out slots.
 func (p *Program) hasRoom() bool { return p.kind == policy.KindAvailablePolicy }
+
+// calls: the rule decides by the tasks of the requests, and says which of them need a call.
+func (p *Program) calls() bool { return p.kind == policy.KindWebhook }
 
 // Evaluate asks the rule about the requests, which all wait in stage. The result has a verdict for
 // each of them, whatever their order and number. No requests is a question for the room alone.
@@ -137,12 +140,12 @@ func (p *Program) evaluateAlike(ctx context.Context, counts policy.Counts, reque
 
 // evaluateBatch asks about one batch.
 func (p *Program) evaluateBatch(ctx context.Context, counts policy.Counts, requests []policy.Request) (policy.Result, error) {
-	keys, input := p.engine.facts.batchInput(p.rule, p.stage, counts, requests)
+	keys, input := p.engine.facts.batchInput(p.rule, p.stage, counts, requests, p.calls())
 	term, err := p.decide(ctx, input)
 	if err != nil {
 		return policy.Result{}, err
 	}
-	return decode(term, keys, p.hasRoom())
+	return decode(term, keys, parts{room: p.hasRoom(), calls: p.calls()})
 }
 
 // decide evaluates a built-in rule, in this goroutine.

@@ -118,8 +118,16 @@ func rules() *rapid.Generator[appsv1alpha1.TransitionRule] {
 		if rapid.Bool().Draw(t, "has filter") {
 			rule.Filter = &appsv1alpha1.TransitionRuleFilter{LabelSelector: drawSelector(t)}
 		}
-		if rapid.Bool().Draw(t, "label check") {
+		switch rapid.SampledFrom([]policy.Kind{
+			policy.KindLabelCheck, policy.KindWebhook, policy.KindAvailablePolicy,
+		}).Draw(t, "kind") {
+		case policy.KindLabelCheck:
 			rule.LabelCheck = &appsv1alpha1.LabelCheck{Requires: drawSelector(t)}
+			return rule
+		case policy.KindWebhook:
+			rule.Webhook = approval(rapid.SampledFrom([]appsv1alpha1.FailurePolicy{
+				"", appsv1alpha1.FailurePolicyFail, appsv1alpha1.FailurePolicyIgnore,
+			}).Draw(t, "failure policy")).Webhook
 			return rule
 		}
 		rule.AvailablePolicy = &appsv1alpha1.AvailablePolicy{}
@@ -197,10 +205,27 @@ func drawRequests(t *rapid.T, stage appsv1alpha1.TransitionStage) []policy.Reque
 			requests = append(requests, policy.Request{
 				Pod: pod, Stage: stage, ID: id,
 				Type: rapid.SampledFrom([]string{"update", "delete"}).Draw(t, "type"),
+				Task: drawTask(t),
 			})
 		}
 	}
 	return requests
+}
+
+func drawTask(t *rapid.T) policy.Task {
+	task := policy.Task{
+		State: rapid.SampledFrom([]policy.TaskState{
+			"", policy.TaskCalling, policy.TaskPolling, policy.TaskApproved, policy.TaskFailed,
+		}).Draw(t, "task"),
+		Message: rapid.SampledFrom([]string{"", "not now"}).Draw(t, "message"),
+	}
+	if task.State == policy.TaskFailed {
+		task.Class = rapid.SampledFrom([]string{
+			"Rejected", "Stopped", "Expired", "Timeout", "TLSUntrusted", "BreakerOpen", "Busy", "Interrupted", "Unheard",
+		}).Draw(t, "class")
+		task.RetryDue = rapid.Bool().Draw(t, "retry due")
+	}
+	return task
 }
 
 // The readable source of a custom rule, together with the module of the user, says what the shared

@@ -45,6 +45,12 @@ func referenceVerdict(
 	enforced := rule.Enforcement == appsv1alpha1.EnforcementEnforce || rule.Enforcement == ""
 	passed := policy.Verdict{Outcome: policy.Passed}
 	switch {
+	case rule.Webhook != nil:
+		verdict := referenceWebhook(rule.Webhook.FailurePolicy, request.Task)
+		if !enforced && verdict.Outcome == policy.Withheld {
+			verdict.Outcome, verdict.Would, verdict.Code = policy.Passed, verdict.Code, ""
+		}
+		return verdict
 	case rule.LabelCheck != nil && selects(rule.LabelCheck.Requires, request.Pod):
 		return passed
 	case rule.LabelCheck != nil && enforced:
@@ -59,6 +65,29 @@ func referenceVerdict(
 		return policy.Verdict{Outcome: policy.Passed, Would: policy.CodeNoRoom}
 	}
 	return passed
+}
+
+// referenceWebhook is the verdict of an enforced rule.
+func referenceWebhook(failures appsv1alpha1.FailurePolicy, task policy.Task) policy.Verdict {
+	ours := slices.Contains([]string{"Rejected", "Stopped", "Busy", "Canceled", "Interrupted", "Internal", "Unheard"}, task.Class)
+	switch task.State {
+	case "":
+		return policy.Verdict{Code: policy.CodeWebhookPending, Call: true}
+	case policy.TaskCalling:
+		return policy.Verdict{Code: policy.CodeWebhookPending}
+	case policy.TaskPolling:
+		return policy.Verdict{Code: policy.CodeWebhookProcessing}
+	case policy.TaskApproved:
+		return policy.Verdict{Outcome: policy.Passed}
+	}
+	switch {
+	case failures == appsv1alpha1.FailurePolicyIgnore && !ours:
+		return policy.Verdict{Outcome: policy.Passed}
+	case slices.Contains([]string{"Rejected", "Stopped", "Expired"}, task.Class):
+		return policy.Verdict{Code: policy.CodeWebhookRejected, Call: task.RetryDue}
+	default:
+		return policy.Verdict{Code: policy.CodeWebhookFailed, Call: task.RetryDue}
+	}
 }
 
 func referenceRoom(bounds appsv1alpha1.AvailablePolicy, counts policy.Counts) *policy.Room {

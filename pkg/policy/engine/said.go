@@ -32,7 +32,7 @@ const asked = "asked"
 // decodeCustom reads the decision of a user's module about one request, and what it says besides.
 // Like decode it fails closed. What the user chose is read with a bound on every part of it.
 func decodeCustom(term *ast.Term) (policy.Verdict, error) {
-	result, err := decode(term, []key{{name: asked, term: ast.StringTerm(asked)}}, false)
+	result, err := decode(term, []key{{name: asked, term: ast.StringTerm(asked)}}, parts{})
 	if err != nil {
 		return policy.Verdict{}, err
 	}

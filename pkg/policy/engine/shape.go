@@ -83,7 +83,7 @@ func (e *Engine) shapeOf(ctx context.Context, key shapeKey) (*shape, error) {
 
 func (e *Engine) newShape(ctx context.Context, key shapeKey) (*shape, error) {
 	switch key.kind {
-	case policy.KindAvailablePolicy, policy.KindLabelCheck:
+	case policy.KindAvailablePolicy, policy.KindLabelCheck, policy.KindWebhook:
 		query, err := e.libraryQuery(ctx, compile.Library(key.kind), "")
 		return &shape{query: query, needs: Needs{Counts: key.kind == policy.KindAvailablePolicy}}, err
 	case policy.KindRego:

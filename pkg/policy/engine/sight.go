@@ -15,8 +15,8 @@ import (
 )
 
 // lens is how much of a request a built-in rule gets to see: the labels that it names, whether the
-// pod skips it, the type of the operation if it has conditions, and whether the pod is available if
-// it is an availablePolicy. Rego is given nothing else, so requests that look the same through it are
+// pod skips it, the type of the operation if it has conditions, whether the pod is available if it is
+// an availablePolicy, and how far the call has come if it is a webhook. Rego is given nothing else, so requests that look the same through it are
 // one question with one answer. (The UID and the id are in the question as its name; what they are,
 // the library does not read.)
 type lens struct {
@@ -24,6 +24,7 @@ type lens struct {
 	labels     []string // sorted
 	operations bool
 	available  bool
+	task       bool
 }
 
 // lensOf reads the literal of a rule of a built-in kind; no literal is an empty one.
@@ -54,6 +55,7 @@ func lensOf(kind policy.Kind, literal []byte) (lens, error) {
 		labels:     slices.Sorted(maps.Keys(named)),
 		operations: len(says.Conditions) > 0,
 		available:  kind == policy.KindAvailablePolicy,
+		task:       kind == policy.KindWebhook,
 	}, nil
 }
 
@@ -67,7 +69,13 @@ func (l lens) appendSight(sight []byte, request policy.Request) []byte {
 	if l.available && request.Pod.Available {
 		flags |= 2
 	}
+	if l.task && request.Task.RetryDue {
+		flags |= 4
+	}
 	sight = append(sight, flags)
+	if l.task {
+		sight = appendText(appendText(sight, string(request.Task.State)), request.Task.Class)
+	}
 	if l.operations {
 		sight = appendText(sight, request.Type)
 	}
@@ -105,6 +113,9 @@ func (l lens) see(request policy.Request) policy.Request {
 	seen := policy.Request{Pod: pod, Stage: request.Stage, ID: request.ID}
 	if l.operations {
 		seen.Type = request.Type
+	}
+	if l.task {
+		seen.Task = policy.Task{State: request.Task.State, Class: request.Task.Class, RetryDue: request.Task.RetryDue}
 	}
 	return seen
 }

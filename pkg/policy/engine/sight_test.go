@@ -3,6 +3,7 @@ package engine_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -60,6 +61,13 @@ func TestAsksAboutEachLookOnce(t *testing.T) {
 		"the operation type":              {rule: plain, change: func(r *policy.Request) { r.Type = "delete" }},
 		"the operation type it speaks of": {rule: typed, change: func(r *policy.Request) { r.Type = "delete" }, asked: true},
 		"whether the pod is available":    {rule: plain, change: func(r *policy.Request) { r.Pod.Available = false }},
+		"the state of its task":           {rule: approval("Fail"), change: func(r *policy.Request) { r.Task.State = policy.TaskApproved }, asked: true},
+		"that a task failed":              {rule: approval("Fail"), change: func(r *policy.Request) { r.Task.State = policy.TaskFailed }, asked: true},
+		"the class of a failure":          {rule: approval("Fail"), change: func(r *policy.Request) { r.Task.Class = "Rejected" }, asked: true},
+		"that it is time to ask again":    {rule: approval("Fail"), change: func(r *policy.Request) { r.Task.RetryDue = true }, asked: true},
+		"when it is time to ask again":    {rule: approval("Fail"), change: func(r *policy.Request) { r.Task.RetryAt = time.Unix(1, 0) }},
+		"what the service says":           {rule: approval("Fail"), change: func(r *policy.Request) { r.Task.Message = "not now" }},
+		"a task that is not of its kind":  {rule: plain, change: func(r *policy.Request) { r.Task.State = policy.TaskApproved }},
 		"the same for an availablePolicy": {rule: budget("25%"), change: func(r *policy.Request) { r.Pod.Available = false }, asked: true},
 	} {
 		t.Run(name, func(t *testing.T) {
