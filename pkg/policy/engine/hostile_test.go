@@ -33,7 +33,7 @@ const (
 	hostileSlack = 2 * time.Second
 
 	// hostileGrowth bounds the heap while a module is compiled and evaluated.
-	hostileGrowth = 256 << 20
+	hostileGrowth = 128 << 20
 )
 
 // hostile is a module of testdata/hostile. Its header says what it tries, and what comes of that:

@@ -14,14 +14,14 @@ import (
 // childArgument makes the binary a child. It is no flag: nobody should find it in a help text.
 const childArgument = "podops-check-module"
 
-// Limits of the child. Compiling the largest module that is allowed takes a tenth of a second and
-// 60 MB.
+// Limits of the child. Compiling a module of 15 KB takes 40 ms and 45 MB. All children together must
+// fit into the memory of the manager, which would be killed with them.
 const (
 	maxCPUSeconds = 5
-	maxDataBytes  = 512 << 20
+	maxDataBytes  = 256 << 20
 
 	// softDataBytes is where the garbage collector starts to work harder.
-	softDataBytes = 256 << 20
+	softDataBytes = 128 << 20
 
 	// maxStackBytes turns an endless recursion into a quick end.
 	maxStackBytes = 64 << 20
