@@ -34,11 +34,16 @@ type subject struct {
 type cost struct {
 	cpu    time.Duration
 	allocs float64
-	runs   int
 }
 
 // sampleTime is how long one sample takes, unless one run takes longer.
-const sampleTime = 4 * time.Millisecond
+const sampleTime = 6 * time.Millisecond
+
+// A subject of which one sample takes long gets fewer of them: enough is enough.
+const (
+	fewSamples = 3
+	longEnough = 2 * time.Second
+)
 
 // measure takes samples of the subjects by turns, so that what disturbs the machine
 // disturbs all of them.
@@ -49,26 +54,37 @@ func measure(subjects []subject, samples int) []cost {
 	}
 	times := make([][]float64, len(subjects))
 	allocs := make([][]float64, len(subjects))
-	for range samples {
+	total := make([]time.Duration, len(subjects))
+	for taken := range samples {
 		for i, s := range subjects {
+			if taken >= fewSamples && total[i] >= longEnough {
+				continue
+			}
+			runtime.GC() // the garbage of others is not its own
 			spent, allocated := sample(s, runs[i])
+			total[i] += spent
 			times[i] = append(times[i], float64(spent)/float64(runs[i]))
 			allocs[i] = append(allocs[i], float64(allocated)/float64(runs[i]))
 		}
 	}
 	costs := make([]cost, len(subjects))
 	for i := range subjects {
-		costs[i] = cost{cpu: time.Duration(quantile(times[i], 0.5)), allocs: quantile(allocs[i], 0.5), runs: runs[i]}
+		costs[i] = cost{cpu: time.Duration(quantile(times[i], 0.5)), allocs: quantile(allocs[i], 0.5)}
 	}
 	return costs
 }
 
 // calibrate finds how many runs make a sample. It is the warm-up as well.
 func calibrate(s subject) int {
-	for runs := 1; ; runs *= 2 {
-		if spent, _ := sample(s, runs); spent >= sampleTime || runs >= 1<<14 {
+	const most = 1 << 14
+	for runs := 1; ; {
+		first, _ := sample(s, runs)
+		second, _ := sample(s, runs)
+		spent := min(first, second) // the first may have warmed up, or met a collection of garbage
+		if spent >= sampleTime || runs == most {
 			return runs
 		}
+		runs = min(most, runs*16, 1+int(float64(runs)*1.2*float64(sampleTime)/float64(max(spent, 1))))
 	}
 }
 
@@ -76,7 +92,6 @@ func sample(s subject, runs int) (spent time.Duration, allocated uint64) {
 	if s.setup != nil {
 		s.setup(runs)
 	}
-	runtime.GC() // the garbage of others is not its own
 	before, after := runtime.MemStats{}, runtime.MemStats{}
 	runtime.ReadMemStats(&before)
 	start := cpu()
@@ -88,10 +103,15 @@ func sample(s subject, runs int) (spent time.Duration, allocated uint64) {
 	return spent, after.Mallocs - before.Mallocs
 }
 
+// ballast is the heap of a small manager.
+const ballast = 64 << 20
+
 // latencies are the times of single runs on the processor: what others do on a shared
 // machine would drown them on the wall clock. Collecting garbage counts as far as it holds
-// up the run.
+// up the run, and happens as often as in a manager with a heap of ballast.
 func latencies(s subject, runs int) []float64 {
+	held := make([]byte, ballast)
+	defer runtime.KeepAlive(held)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	s.setup(runs)

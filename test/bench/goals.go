@@ -11,11 +11,17 @@ type goal struct {
 	wants  string
 	figure string
 	holds  bool
+
+	// close: it does not hold, by less than what a busy machine may add.
+	close bool
 }
+
+// slack is what a busy machine may add to a figure.
+const slack = 1.3
 
 // limit judges one figure. below is inclusive.
 func limit(number, wants, figure string, value, below float64) goal {
-	return goal{number: number, wants: wants, figure: figure, holds: value <= below}
+	return goal{number: number, wants: wants, figure: figure, holds: value <= below, close: value <= below*slack}
 }
 
 // worst is the largest ratio of two columns over the cells for which where holds.
@@ -117,10 +123,10 @@ func lawGoals(g grid) []goal {
 	for _, ratio := range g.tail {
 		tail = max(tail, ratio)
 	}
-	apart := fmt.Sprintf(" (%s apart)", times(growth(oursApart)))
+	beside := func(column string) string { return fmt.Sprintf(" (%s %s)", column, times(growth(column))) }
 	return []goal{
-		limit("P6", "N=1000 -> 10000, 1 dirty <= 1.2x", times(growth(oursOne)), growth(oursOne), 1.2),
-		limit("P6", "N=1000 -> 10000, cold <= 1.5x", times(growth(oursCold))+apart, growth(oursCold), 1.5),
+		limit("P6", "N=1000 -> 10000, 1 dirty <= 1.2x", times(growth(oursOne))+beside(incrOne), growth(oursOne), 1.2),
+		limit("P6", "N=1000 -> 10000, cold <= 1.5x", times(growth(oursCold))+beside(incrCold), growth(oursCold), 1.5),
 		limit("P7", "exponent over W, cold <= 1.1",
 			fmt.Sprintf("%.2f (%.2f apart)", slope(oursCold), slope(oursApart)), max(slope(oursCold), slope(oursApart)), 1.1),
 		limit("P8", "1 dirty, W<=100: p99 <= 6x p50", times(tail), tail, 6),

@@ -28,7 +28,7 @@ type hostile struct {
 	code policy.Code
 
 	// normal is the CPU of inspecting an ordinary module, and refused that of refusing one
-	// that explodes when its types are checked.
+	// of the same length that explodes when its types are checked.
 	normal, refused time.Duration
 
 	// why it was refused.
@@ -47,12 +47,8 @@ func measureHostile(progress io.Writer) (hostile, error) {
 	}
 	var normal, refused []float64
 	for i := range 9 {
-		module, err := customModule(i)
-		if err != nil {
-			return h, err
-		}
 		begun := cpu()
-		if _, err := e.Inspect(ctx, module.Custom.Source, nil); err != nil {
+		if _, err := e.Inspect(ctx, tame(i), nil); err != nil {
 			return h, err
 		}
 		normal = append(normal, float64(cpu()-begun))
@@ -110,13 +106,26 @@ func (h *hostile) loop(ctx context.Context, e *engine.Engine) error {
 	return nil
 }
 
+// lines of the modules that are inspected.
+const lines = 30
+
 // explosive is a small module whose types double with each line, and more than once: what it
 // shares is written out when it is checked.
 func explosive(i int) string {
 	module := strings.Builder{}
-	fmt.Fprintf(&module, "package rule\n\nallow if x30 == %d\n\nx0 := {\"a\": input.pod.name, \"b\": 1}\n", i)
-	for line := 1; line <= 30; line++ {
+	fmt.Fprintf(&module, "package rule\n\nallow if x%d == %d\n\nx0 := {\"a\": input.pod.name, \"b\": 1}\n", lines, i)
+	for line := 1; line <= lines; line++ {
 		fmt.Fprintf(&module, "x%d := {\"a\": x%d, \"b\": [x%d, x%d]}\n", line, line-1, line-1, line-1)
+	}
+	return module.String()
+}
+
+// tame is a module of the same length that shares nothing.
+func tame(i int) string {
+	module := strings.Builder{}
+	fmt.Fprintf(&module, "package rule\n\nallow if x%d.a == %d\n\nx0 := {\"a\": input.pod.name, \"b\": 1}\n", lines, i)
+	for line := 1; line <= lines; line++ {
+		fmt.Fprintf(&module, "x%d := {\"a\": %d, \"b\": [input.pod.node, input.pod.uid]}\n", line, line)
 	}
 	return module.String()
 }
@@ -126,7 +135,8 @@ func (h hostile) goals() []goal {
 	refused := float64(h.refused) / float64(h.normal)
 	figure := fmt.Sprintf("%s (%s)", times(late), h.code)
 	return []goal{
-		{number: "P11", wants: "hostile loop stops <= 1.1x deadline", figure: figure, holds: late <= 1.1 && h.code == policy.CodeTimeout},
+		{number: "P11", wants: "hostile loop stops <= 1.1x deadline", figure: figure,
+			holds: late <= 1.1 && h.code == policy.CodeTimeout, close: late <= 1.1*slack && h.code == policy.CodeTimeout},
 		limit("P11", "hostile module refused <= 2x a compile", times(refused), refused, 2),
 	}
 }

@@ -3,7 +3,7 @@
 // whether the goals P1 to P12 hold. It takes some minutes.
 //
 //	go run ./test/bench          # measure and print
-//	go run ./test/bench -check   # fail when a goal does not hold, with 30 % of slack
+//	go run ./test/bench -check   # fail when a goal is missed by more than 30 %
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 )
 
 func main() {
-	check := flag.Bool("check", false, "exit with 1 when a goal does not hold")
+	check := flag.Bool("check", false, "exit with 1 when a goal is missed by more than 30 %")
 	samples := flag.Int("samples", 9, "samples of which the median is taken")
 	flag.Parse()
 	failed, err := run(os.Stdout, os.Stderr, *samples)
@@ -23,12 +23,12 @@ func main() {
 		os.Exit(1)
 	}
 	if *check && failed > 0 {
-		_, _ = fmt.Fprintf(os.Stderr, "bench: %d goals do not hold\n", failed)
+		_, _ = fmt.Fprintf(os.Stderr, "bench: %d goals are missed by more than 30 %%\n", failed)
 		os.Exit(1)
 	}
 }
 
-// run measures everything, prints it, and returns how many goals do not hold.
+// run measures everything, prints it, and returns how many goals are missed beyond slack.
 func run(out, progress io.Writer, samples int) (failed int, err error) {
 	m := measured{}
 	if m.agreement, err = compare(); err != nil {
@@ -53,7 +53,7 @@ func run(out, progress io.Writer, samples int) (failed int, err error) {
 	goals := judge(m)
 	printGoals(out, goals)
 	for _, g := range goals {
-		if !g.holds {
+		if !g.holds && !g.close {
 			failed++
 		}
 	}

@@ -55,8 +55,11 @@ func printGoals(out io.Writer, goals []goal) {
 		holds := "yes"
 		if !g.holds {
 			holds = "NO"
+			if g.close {
+				holds = "NO (nearly)"
+			}
 		}
 		rows = append(rows, []string{g.number, g.wants, g.figure, holds})
 	}
-	table(out, "Goals: the worst figure over all sizes that a goal speaks of.", []int{-4, -48, -38, -5}, rows...)
+	table(out, "Goals: the worst figure over all sizes that a goal speaks of.", []int{-4, -48, -38, -11}, rows...)
 }
