@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 )
 
@@ -31,6 +32,9 @@ type Event struct {
 	Namespace, Name string
 	Code            int    // HTTP status: 201, 403, 409, ...
 	Message         string // why, for refusals
+
+	// FailedOpen: a webhook did not answer, and its failurePolicy let the request pass.
+	FailedOpen bool
 }
 
 // Refused says whether the request was answered with an error.
@@ -135,7 +139,8 @@ type record struct {
 	User                     struct {
 		Username string `json:"username"`
 	} `json:"user"`
-	ObjectRef struct {
+	Annotations map[string]string `json:"annotations"`
+	ObjectRef   struct {
 		APIGroup    string `json:"apiGroup"`
 		Resource    string `json:"resource"`
 		Subresource string `json:"subresource"`
@@ -153,6 +158,17 @@ func (r record) event() Event {
 		Time: r.RequestReceivedTimestamp, User: r.User.Username, UserAgent: r.UserAgent, Verb: r.Verb,
 		Group: r.ObjectRef.APIGroup, Resource: r.ObjectRef.Resource, Subresource: r.ObjectRef.Subresource,
 		Namespace: r.ObjectRef.Namespace, Name: r.ObjectRef.Name,
-		Code: r.ResponseStatus.Code, Message: r.ResponseStatus.Message,
+		Code: r.ResponseStatus.Code, Message: r.ResponseStatus.Message, FailedOpen: r.failedOpen(),
 	}
+}
+
+// failedOpen reads the annotations "failed-open.<kind>.webhook.admission.k8s.io/<round>",
+// which the API server sets.
+func (r record) failedOpen() bool {
+	for key := range r.Annotations {
+		if strings.HasPrefix(key, "failed-open.") {
+			return true
+		}
+	}
+	return false
 }

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,6 +32,29 @@ var (
 		Namespace: "shop", Name: "web", Code: 403, Message: "no",
 	}
 )
+
+func TestFailedOpen(t *testing.T) {
+	open := strings.Replace(created, `"level":"Metadata"`, `"annotations":{"failed-open.validating.webhook.admission.k8s.io/round_0_index_0":"pods-delete"}`, 1)
+	for name, tc := range map[string]struct {
+		line string
+		want bool
+	}{"it did": {open, true}, "it did not": {created, false}} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "audit.log")
+			if err := os.WriteFile(path, []byte(tc.line), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			log, err := Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			events, err := log.All()
+			if err != nil || len(events) != 1 || events[0].FailedOpen != tc.want {
+				t.Errorf("got %+v, %v", events, err)
+			}
+		})
+	}
+}
 
 func TestSince(t *testing.T) {
 	tests := map[string]struct {

@@ -34,6 +34,14 @@ func (l ledger) byOperator(filters ...audit.Filter) audit.Events {
 	return events.Where(append(filters, audit.ServiceAccount(managerNamespace, managerAccount))...)
 }
 
+// byAnybody are the writes of everybody that pass the filters.
+func (l ledger) byAnybody(filters ...audit.Filter) audit.Events {
+	GinkgoHelper()
+	events, err := l.log.Since(l.mark)
+	Expect(err).NotTo(HaveOccurred())
+	return events.Where(filters...)
+}
+
 // toPods are the operator's writes to pods of the story, status and deletes included.
 func (l ledger) toPods() audit.Events {
 	GinkgoHelper()
