@@ -32,6 +32,8 @@ func explain(code Code, rule appsv1alpha1.TransitionRule, request Request, room 
 		return "evaluating the rule failed; the conditions of the PodTransitionRule say how"
 	case CodeCompileFailed:
 		return "the rule does not compile; the conditions of the PodTransitionRule say why"
+	case CodeWebhookPending, CodeWebhookProcessing, CodeWebhookRejected, CodeWebhookFailed:
+		return explainWebhook(code, request.Task)
 	}
 	return fmt.Sprintf("the rule withholds the pod: %s", code)
 }

@@ -129,6 +129,7 @@ func TestExplainEveryCode(t *testing.T) {
 	for _, code := range []policy.Code{
 		policy.CodeLabelMismatch, policy.CodeNoRoom, policy.CodeUndefined,
 		policy.CodeEvaluationFailed, policy.CodeCompileFailed, "SomethingNew",
+		policy.CodeWebhookPending, policy.CodeWebhookProcessing, policy.CodeWebhookRejected, policy.CodeWebhookFailed,
 	} {
 		text := policy.Explain(code, appsv1alpha1.TransitionRule{}, policy.Request{}, nil)
 		if other, ok := seen[text]; ok || text == "" {

@@ -1,0 +1,55 @@
+package policy_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/policy"
+)
+
+func TestExplainWebhook(t *testing.T) {
+	failed := func(class, message string) policy.Task {
+		return policy.Task{State: policy.TaskFailed, Class: class, Message: message}
+	}
+	for name, tc := range map[string]struct {
+		code policy.Code
+		task policy.Task
+		want string
+	}{
+		"not called":          {code: policy.CodeWebhookPending, want: "the service has not been called yet"},
+		"called":              {code: policy.CodeWebhookPending, task: policy.Task{State: policy.TaskCalling}, want: "the service is being called and has not answered yet"},
+		"worked on":           {code: policy.CodeWebhookProcessing, task: policy.Task{State: policy.TaskPolling}, want: "the service works on it"},
+		"worked on, in words": {code: policy.CodeWebhookProcessing, task: policy.Task{State: policy.TaskPolling, Message: "2 of 5"}, want: "the service works on it: 2 of 5"},
+		"rejected":            {code: policy.CodeWebhookRejected, task: failed("Rejected", "not on a Friday"), want: "the service said no, and is asked again later: not on a Friday"},
+		"stopped":             {code: policy.CodeWebhookRejected, task: failed("Stopped", ""), want: "the service gave up, and is asked again later"},
+		"expired":             {code: policy.CodeWebhookRejected, task: failed("Expired", "no end within 1m0s"), want: "the service took too long, and is asked again later: no end within 1m0s"},
+		"failed":              {code: policy.CodeWebhookFailed, task: failed("Timeout", "no answer within 10 s"), want: "the service could not be asked (Timeout), and is asked again later: no answer within 10 s"},
+		"more than one line":  {code: policy.CodeWebhookProcessing, task: policy.Task{Message: "\x1b[31mred\r\n\u2028Warning\tx\x00 "}, want: "the service works on it: [31mred Warning x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			request := policy.Request{Task: tc.task}
+			got := policy.Explain(tc.code, appsv1alpha1.TransitionRule{}, request, nil)
+			if got != tc.want {
+				t.Errorf("got  %s\nwant %s", got, tc.want)
+			}
+			// A time in a text would be another event and another status each time.
+			request.Task.RetryAt, request.Task.RetryDue = time.Unix(1, 0), true
+			if later := policy.Explain(tc.code, appsv1alpha1.TransitionRule{}, request, nil); later != got {
+				t.Errorf("with another time it is: %s", later)
+			}
+		})
+	}
+}
+
+func TestExplainWebhookIsBounded(t *testing.T) {
+	for _, message := range []string{strings.Repeat("\u00e9", policy.MaxMessageBytes), strings.Repeat("\xff", policy.MaxMessageBytes)} {
+		request := policy.Request{Task: policy.Task{State: policy.TaskFailed, Class: "Rejected", Message: message}}
+		got := policy.Explain(policy.CodeWebhookRejected, appsv1alpha1.TransitionRule{}, request, nil)
+		if len(got) > policy.MaxMessageBytes || !utf8.ValidString(got) {
+			t.Errorf("%d bytes, valid %v", len(got), utf8.ValidString(got))
+		}
+	}
+}
