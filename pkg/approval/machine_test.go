@@ -1,0 +1,458 @@
+package approval_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/approval"
+	"github.com/podops-dev/podops/pkg/policy"
+)
+
+// machine is a manager, its API server, a cluster with pods, and a service, any of which does
+// something at any time: the manager dies between two instructions, results get lost or come
+// twice, the rule is edited, pods vanish and come back under their names.
+type machine struct {
+	now     time.Time
+	rule    approval.Rule
+	stored  []byte // status, as the API server keeps it
+	pods    map[string]policy.Request
+	lastUID int
+	lastID  int
+
+	process process
+	service service
+}
+
+// process is what a manager forgets when it dies.
+type process struct {
+	calls   map[string]call // under way, by key
+	results []result        // in hand, until status has them
+	polls   map[string]approval.LastPoll
+}
+
+type call struct {
+	traceID    string
+	poll       bool
+	requests   []policy.Request // of a POST
+	generation int64            // of the rule, when the POST was opened
+}
+
+type result struct {
+	call    call
+	post    approval.PostAnswer
+	poll    approval.PollAnswer
+	failure *approval.Failure
+}
+
+// service remembers what it was asked and what it said.
+type service struct {
+	asked    map[string][]appsv1alpha1.TaskPod
+	rules    map[string]int64 // the generation of the rule that a call was made under
+	approved map[approvalOf]bool
+}
+
+type approvalOf struct {
+	traceID string
+	pod     appsv1alpha1.TaskPod
+}
+
+func newMachine(t *rapid.T) *machine {
+	m := &machine{
+		now:  start,
+		pods: map[string]policy.Request{},
+		service: service{
+			asked: map[string][]appsv1alpha1.TaskPod{}, rules: map[string]int64{}, approved: map[approvalOf]bool{},
+		},
+	}
+	m.rule = polled()
+	m.rule.States = rapid.SampledFrom([]int{2, 4, 32}).Draw(t, "states")
+	m.restart()
+	return m
+}
+
+func (m *machine) restart() {
+	m.process = process{calls: map[string]call{}, polls: map[string]approval.LastPoll{}}
+}
+
+// waiting are in no particular order for the code under test, and in one order for rapid.
+func (m *machine) waiting() []policy.Request {
+	requests := []policy.Request{}
+	for _, key := range slices.Sorted(maps.Keys(m.pods)) {
+		requests = append(requests, m.pods[key])
+	}
+	return requests
+}
+
+// read is status as the manager sees it.
+func (m *machine) read() *appsv1alpha1.WebhookStatus {
+	if m.stored == nil {
+		return nil
+	}
+	status := &appsv1alpha1.WebhookStatus{}
+	if err := json.Unmarshal(m.stored, status); err != nil {
+		panic(err)
+	}
+	return status
+}
+
+// round is one of the manager. It may die before or after the write, and the write may fail.
+func (m *machine) round(t *rapid.T) {
+	before := m.read()
+	tasks := approval.FromStatus(before)
+	step := func(name string, do func(approval.Tasks) approval.Tasks) { tasks = unchanged(t, name, tasks, m, do) }
+	for _, r := range m.process.results {
+		step("result", func(tasks approval.Tasks) approval.Tasks { return m.take(tasks, r) })
+	}
+	step("Interrupted", func(tasks approval.Tasks) approval.Tasks { return tasks.Interrupted(m.knows, m.now) })
+	step("Expire", func(tasks approval.Tasks) approval.Tasks { return tasks.Expire(m.rule, m.now) })
+	waiting := m.waiting()
+	step("Forget", func(tasks approval.Tasks) approval.Tasks { return tasks.Forget(waiting, m.rule, m.now) })
+	m.checkBounds(t, tasks)
+	needCall := []policy.Request{}
+	for _, request := range waiting {
+		// Cheaper rules withhold some.
+		if rapid.IntRange(0, 3).Draw(t, "withheld") > 0 {
+			needCall = append(needCall, request)
+		}
+	}
+	var posts []approval.Post
+	step("Open", func(tasks approval.Tasks) approval.Tasks {
+		next, opened := tasks.Open(needCall, m.rule, m.now, m.newID)
+		posts = opened
+		for _, post := range opened {
+			m.checkPost(t, tasks, post)
+		}
+		return next
+	})
+	polls, _ := tasks.Due(m.rule, func(id string) approval.LastPoll { return m.process.polls[id] }, m.now)
+	m.checkBounds(t, tasks)
+
+	switch rapid.SampledFrom([]string{"goes on", "goes on", "goes on", "conflict", "dies before", "dies after"}).Draw(t, "write") {
+	case "conflict":
+	case "dies before":
+		m.restart()
+	case "dies after":
+		m.write(tasks)
+		m.restart()
+	case "goes on":
+		m.write(tasks)
+		m.process.results = nil
+		for _, post := range posts {
+			m.process.calls[post.TraceID] = call{traceID: post.TraceID, requests: post.Requests, generation: m.rule.Generation}
+		}
+		for _, poll := range polls {
+			m.process.calls["poll "+poll.TraceID] = call{traceID: poll.TraceID, poll: true}
+			m.process.polls[poll.TraceID] = approval.LastPoll{Running: true}
+		}
+	}
+}
+
+func (m *machine) write(tasks approval.Tasks) {
+	m.stored = nil
+	if status := tasks.Status(m.now); status != nil {
+		written, err := json.Marshal(status)
+		if err != nil {
+			panic(err)
+		}
+		m.stored = written
+	}
+}
+
+func (m *machine) newID() string {
+	m.lastID++
+	return fmt.Sprintf("t%d", m.lastID)
+}
+
+func (m *machine) knows(traceID string) bool {
+	_, underWay := m.process.calls[traceID]
+	return underWay || slices.ContainsFunc(m.process.results, func(r result) bool { return r.call.traceID == traceID })
+}
+
+func (m *machine) take(tasks approval.Tasks, r result) approval.Tasks {
+	id := r.call.traceID
+	switch {
+	case r.call.poll && r.failure != nil:
+		return tasks.PollFailed(id, *r.failure, m.rule, m.now)
+	case r.call.poll:
+		tasks, _ = tasks.Polled(id, r.poll, m.rule, m.now)
+	case r.failure != nil:
+		return tasks.PostFailed(id, *r.failure, m.rule, m.now)
+	default:
+		tasks, _ = tasks.Posted(id, r.post, m.rule, m.now)
+	}
+	return tasks
+}
+
+// serve lets a call reach the service, or not, and its result the manager, or not.
+func (m *machine) serve(t *rapid.T) {
+	if len(m.process.calls) == 0 {
+		return
+	}
+	key := rapid.SampledFrom(slices.Sorted(maps.Keys(m.process.calls))).Draw(t, "call")
+	c := m.process.calls[key]
+	r := result{call: c}
+	way := rapid.SampledFrom([]string{"there and back", "there and back", "there", "nowhere"}).Draw(t, "way")
+	if way != "nowhere" {
+		r.post, r.poll = m.service.answer(t, c)
+	}
+	if way != "there and back" {
+		r.failure = &approval.Failure{Class: "Timeout", RetryAfter: time.Duration(rapid.IntRange(0, 60).Draw(t, "retry after")) * time.Second}
+	}
+	delete(m.process.calls, key)
+	for range rapid.IntRange(1, 2).Draw(t, "times") {
+		m.process.results = append(m.process.results, r)
+	}
+	if c.poll {
+		last := approval.LastPoll{At: m.now}
+		if r.failure != nil {
+			last.Failures, last.RetryAfter = 1, r.failure.RetryAfter
+		}
+		m.process.polls[c.traceID] = last
+	}
+}
+
+// answer of the service, by a draw. It remembers pods by UID, since it was told.
+func (s *service) answer(t *rapid.T, c call) (approval.PostAnswer, approval.PollAnswer) {
+	if !c.poll {
+		if _, seen := s.asked[c.traceID]; seen {
+			t.Fatalf("%s is posted again", c.traceID)
+		}
+		s.rules[c.traceID] = c.generation
+		for _, request := range c.requests {
+			s.asked[c.traceID] = append(s.asked[c.traceID], appsv1alpha1.TaskPod{
+				UID: request.Pod.UID, Name: request.Pod.Name, ID: request.ID, Generation: request.Generation,
+			})
+		}
+	}
+	success := rapid.Bool().Draw(t, "success")
+	named := rapid.SliceOf(rapid.SampledFrom([]string{"a", "b", "c", "d", "stranger"})).Draw(t, "names")
+	post := approval.PostAnswer{Success: success, FinishedNames: named}
+	poll := approval.PollAnswer{Success: success, FinishedNames: named}
+	if c.poll {
+		poll.Finished, poll.Stop = rapid.Bool().Draw(t, "finished"), rapid.IntRange(0, 3).Draw(t, "stop") == 0
+	} else if rapid.Bool().Draw(t, "poll") {
+		post.Poll, post.TaskID = true, "task of "+c.traceID
+	}
+	all := success && (c.poll && poll.Finished || !c.poll && !post.Poll)
+	for _, pod := range s.asked[c.traceID] {
+		if all || slices.Contains(named, pod.Name) {
+			s.approved[approvalOf{c.traceID, pod}] = true
+		}
+	}
+	return post, poll
+}
+
+// unchanged runs one step, and looks whether it left its receiver and its arguments as they were.
+func unchanged(t *rapid.T, name string, tasks approval.Tasks, m *machine, do func(approval.Tasks) approval.Tasks) approval.Tasks {
+	before, requests := tasks.Status(m.now), m.waiting()
+	next := do(tasks)
+	if diff := cmp.Diff(before, tasks.Status(m.now)); diff != "" {
+		t.Fatalf("%s changed its receiver (-before +after):\n%s", name, diff)
+	}
+	if diff := cmp.Diff(requests, m.waiting()); diff != "" {
+		t.Fatalf("%s changed its arguments (-before +after):\n%s", name, diff)
+	}
+	return next
+}
+
+// checkPost: nobody is asked about who need not be, or may not be yet.
+func (m *machine) checkPost(t *rapid.T, before approval.Tasks, post approval.Post) {
+	if len(post.Requests) == 0 {
+		t.Fatalf("%s is about nobody", post.TraceID)
+	}
+	for _, request := range post.Requests {
+		task := before.Of(request, m.rule, m.now)
+		if task.State != "" && (task.State != policy.TaskFailed || !task.RetryDue || m.now.Before(task.RetryAt)) {
+			t.Fatalf("%s asks about %s, which is %+v at %v", post.TraceID, request.Key(), task, m.now)
+		}
+	}
+}
+
+// checkBounds: what is to be written fits, and nobody is in two tasks.
+func (m *machine) checkBounds(t *rapid.T, tasks approval.Tasks) {
+	status := tasks.Status(m.now)
+	if status == nil {
+		return
+	}
+	if len(status.TaskStates) > m.rule.States || len(status.History) > appsv1alpha1.MaxStatusTaskHistory {
+		t.Fatalf("%d tasks and %d in history", len(status.TaskStates), len(status.History))
+	}
+	if open, _ := tasks.Running(); open > appsv1alpha1.MaxStatusTasks {
+		t.Fatalf("%d tasks are open", open)
+	}
+	traces, entries := map[string]bool{}, map[appsv1alpha1.TaskPod]bool{}
+	for _, task := range status.TaskStates {
+		if traces[task.TraceID] {
+			t.Fatalf("%s is there twice", task.TraceID)
+		}
+		traces[task.TraceID] = true
+		if len(task.Processing) > appsv1alpha1.MaxStatusTaskPods || len(task.Approved) > appsv1alpha1.MaxStatusTaskPods {
+			t.Fatalf("%s has too many pods", task.TraceID)
+		}
+		for _, pod := range slices.Concat(task.Processing, task.Approved) {
+			if entries[pod] {
+				t.Fatalf("%v is in two tasks", pod)
+			}
+			entries[pod] = true
+		}
+	}
+}
+
+// check holds after whatever happened.
+func (m *machine) check(t *rapid.T) {
+	status := m.read()
+	tasks := approval.FromStatus(status)
+	written, err := json.Marshal(tasks.Status(m.now))
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := &appsv1alpha1.WebhookStatus{}
+	if err := json.Unmarshal(written, &again); err != nil {
+		t.Fatal(err)
+	}
+	if status != nil { // history may have become too old since
+		status.History = slices.DeleteFunc(status.History, func(task appsv1alpha1.TaskInfo) bool {
+			return m.now.Sub(task.LastTime.Time) >= 10*time.Minute
+		})
+		if len(status.History) == 0 {
+			status.History = nil
+		}
+		if len(status.TaskStates)+len(status.History) == 0 {
+			status = nil
+		}
+	}
+	if diff := cmp.Diff(status, again); diff != "" {
+		t.Fatalf("status is not what was written (-read +written):\n%s", diff)
+	}
+	for _, request := range m.waiting() {
+		if tasks.Of(request, m.rule, m.now).State == policy.TaskApproved && !m.service.approves(request, m.rule.Generation) {
+			t.Fatalf("%s is approved, and the service has not approved it", request.Key())
+		}
+	}
+	if m.rule.States < 32 || status == nil {
+		return // for want of room, tasks are put together
+	}
+	for _, task := range status.TaskStates {
+		for _, pod := range task.Approved {
+			if !m.service.approved[approvalOf{task.TraceID, pod}] {
+				t.Fatalf("%v is approved in %s, and the service has not approved it there", pod, task.TraceID)
+			}
+		}
+	}
+}
+
+// approves: the service said yes to this pod, for this waiting, when asked under that generation.
+func (s *service) approves(request policy.Request, generation int64) bool {
+	for given := range s.approved {
+		if given.pod.UID == request.Pod.UID && given.pod.ID == request.ID && given.pod.Generation == request.Generation &&
+			s.rules[given.traceID] == generation {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *machine) edit(t *rapid.T) {
+	m.rule.Generation++
+	m.rule.Polls = rapid.IntRange(0, 3).Draw(t, "polls") > 0
+}
+
+// stir makes pods come, go, and wait another time.
+func (m *machine) stir(t *rapid.T) {
+	name := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "pod")
+	id := rapid.SampledFrom([]string{"x", "y"}).Draw(t, "id")
+	request, waits := m.pods[name+"/"+id]
+	if waits && rapid.Bool().Draw(t, "goes") {
+		delete(m.pods, name+"/"+id)
+		return
+	}
+	m.lastUID++
+	if !waits || rapid.Bool().Draw(t, "reborn") {
+		for _, other := range []string{"x", "y"} { // the pod goes, with all that it waits for
+			delete(m.pods, name+"/"+other)
+		}
+		request = asks(name)
+		request.Pod = &policy.PodFact{UID: types.UID(fmt.Sprintf("%s-%d", name, m.lastUID)), Name: name}
+	}
+	request.ID, request.Generation, request.Since = id, fmt.Sprint(m.lastUID), m.now
+	m.pods[name+"/"+id] = request
+}
+
+// settle makes the world fair: calls arrive, the service says no to pod a and yes to all others, and
+// nobody dies. Then every pod is approved, or rejected with a time to be asked about again.
+func (m *machine) settle(t *rapid.T) {
+	m.rule.Polls = true
+	for range 40 {
+		tasks := approval.FromStatus(m.read())
+		for _, r := range m.process.results {
+			tasks = m.take(tasks, r)
+		}
+		m.process.results = nil
+		tasks = tasks.Interrupted(m.knows, m.now).Expire(m.rule, m.now).Forget(m.waiting(), m.rule, m.now)
+		tasks, posts := tasks.Open(m.waiting(), m.rule, m.now, m.newID)
+		polls, _ := tasks.Due(m.rule, func(id string) approval.LastPoll { return m.process.polls[id] }, m.now)
+		m.checkBounds(t, tasks)
+		m.write(tasks)
+		for _, post := range posts {
+			m.process.calls[post.TraceID] = call{traceID: post.TraceID, requests: post.Requests, generation: m.rule.Generation}
+		}
+		for _, poll := range polls {
+			m.process.calls["poll "+poll.TraceID] = call{traceID: poll.TraceID, poll: true}
+		}
+		for key, c := range m.process.calls {
+			yes := []string{"b", "c", "d"}
+			m.process.results = append(m.process.results, result{
+				call: c,
+				post: approval.PostAnswer{FinishedNames: yes},
+				poll: approval.PollAnswer{Finished: true, FinishedNames: yes},
+			})
+			delete(m.process.calls, key)
+		}
+		m.now = m.now.Add(time.Minute)
+	}
+	tasks := approval.FromStatus(m.read())
+	for _, request := range m.waiting() {
+		task := tasks.Of(request, m.rule, m.now)
+		if request.Pod.Name != "a" && task.State != policy.TaskApproved {
+			t.Fatalf("%s is %+v in the end, want it approved", request.Key(), task)
+		}
+		underWay := task.State == policy.TaskCalling && m.knowsPost()
+		if request.Pod.Name == "a" && !underWay && task.State != policy.TaskApproved && (task.State != policy.TaskFailed || task.RetryAt.IsZero()) {
+			t.Fatalf("%s is %+v in the end, want it rejected with a time", request.Key(), task)
+		}
+	}
+}
+
+// knowsPost: an answer to a POST is in hand, for the next round.
+func (m *machine) knowsPost() bool {
+	return slices.ContainsFunc(m.process.results, func(r result) bool { return !r.call.poll })
+}
+
+func TestNoPodPassesUnapprovedAndNoCallIsMadeTwice(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := newMachine(t)
+		t.Repeat(map[string]func(*rapid.T){
+			"round":   m.round,
+			"round 2": m.round,
+			"serve":   m.serve,
+			"serve 2": m.serve,
+			"stir":    m.stir,
+			"edit":    m.edit,
+			"restart": func(*rapid.T) { m.restart() },
+			"time": func(t *rapid.T) {
+				m.now = m.now.Add(time.Duration(rapid.IntRange(1, 90_000).Draw(t, "ms")) * time.Millisecond)
+			},
+			"": m.check,
+		})
+		m.settle(t)
+	})
+}
