@@ -104,6 +104,9 @@ func (v *Validator) Handle(ctx context.Context, req admission.Request) admission
 	ctx, cancel := context.WithTimeout(ctx, inspection.Timeout)
 	defer cancel()
 	errs := validate(rule)
+	if len(errs) == 0 {
+		errs = validateHosts(rule)
+	}
 	if len(errs) == 0 { // nothing costly is done for a rule that is denied anyway
 		var err error
 		if errs, err = v.validateCustom(ctx, rule, old); err != nil {
