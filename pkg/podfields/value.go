@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// MaxValueBytes bounds a value.
-const MaxValueBytes = 16 << 10
+// MaxValueBytes bounds a value, as the CRD does one that is written into the rule.
+const MaxValueBytes = 4 << 10
 
 // Value is what a pod has at a path, as text: numbers in decimals, booleans as true and
 // false, times as RFC 3339 in UTC, a map of strings as JSON with its keys in order, and
