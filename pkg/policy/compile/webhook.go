@@ -242,7 +242,7 @@ func Warnings(rule appsv1alpha1.TransitionRule, path *field.Path) []string {
 	path = path.Child("poll")
 	warnings = append(warnings, plainText(poll.URL, poll.CABundle, path)...)
 	if poll.IntervalSeconds != nil && poll.TimeoutSeconds != nil && *poll.IntervalSeconds > *poll.TimeoutSeconds {
-		warnings = append(warnings, fmt.Sprintf("%s: %d s is longer than timeoutSeconds (%d s): a task would be given up before its first poll",
+		warnings = append(warnings, fmt.Sprintf("%s: %d s is longer than timeoutSeconds (%d s): a task would be given up before its second poll",
 			path.Child("intervalSeconds"), *poll.IntervalSeconds, *poll.TimeoutSeconds))
 	}
 	return warnings

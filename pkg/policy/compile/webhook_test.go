@@ -244,7 +244,7 @@ func TestWarnings(t *testing.T) {
 		"nothing is known of the times": {client: polled("https://example.com", "https://example.com/task")},
 		"no TLS":                        {client: receiver("http://example.com"), want: []string{"rule.webhook.clientConfig.url"}},
 		"no TLS when polling":           {client: polled("https://example.com", "http://example.com"), want: []string{"rule.webhook.clientConfig.poll.url"}},
-		"the first poll is too late":    {client: slow, want: []string{"rule.webhook.clientConfig.poll.intervalSeconds"}},
+		"the second poll is too late":   {client: slow, want: []string{"rule.webhook.clientConfig.poll.intervalSeconds"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rule := appsv1alpha1.TransitionRule{Webhook: &appsv1alpha1.TransitionRuleWebhook{ClientConfig: tc.client}}
