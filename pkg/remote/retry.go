@@ -75,7 +75,7 @@ func (r *retry) check(ctx context.Context, response *http.Response, err error) (
 	switch {
 	case err != nil:
 		failure := classify(err, r.connected.Load())
-		if !mayPass(failure.Class) || failure.Sent && !r.repeatable {
+		if !mayPass(failure) || failure.Sent && !r.repeatable {
 			return false, nil
 		}
 	case response.StatusCode == http.StatusTooManyRequests, response.StatusCode == http.StatusServiceUnavailable:
@@ -93,11 +93,14 @@ func (r *retry) check(ctx context.Context, response *http.Response, err error) (
 	return !has || r.now().Add(r.wait).Before(deadline), nil
 }
 
-// mayPass says whether a failure may be gone in a moment. A wrong certificate is not.
-func mayPass(class Class) bool {
-	switch class {
-	case ClassRefused, ClassDNS, ClassTimeout, ClassConnectionBroken:
+// mayPass says whether a failure may be gone in a moment. A wrong certificate is not, and a
+// service that has let one deadline pass has had its time.
+func mayPass(failure *Failure) bool {
+	switch failure.Class {
+	case ClassRefused, ClassDNS, ClassConnectionBroken:
 		return true
+	case ClassTimeout:
+		return !failure.Sent
 	default:
 		return false
 	}

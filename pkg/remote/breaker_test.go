@@ -1,0 +1,98 @@
+package remote
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
+// wantDoor fails unless the breaker lets through what is wanted.
+func wantDoor(t *testing.T, b *breaker, now time.Time, want door, wait time.Duration) {
+	t.Helper()
+	if got, gotWait := b.door(now); got != want || gotWait != wait {
+		t.Fatalf("door %v for %v, want %v for %v", got, gotWait, want, wait)
+	}
+}
+
+func TestABreakerOpensAfterFiveFailuresInARow(t *testing.T) {
+	b := &breaker{options: Breaker{}.withDefaults()}
+	for range 4 {
+		b.ended(healthFailed, false, noon)
+	}
+	b.ended(healthUnknown, false, noon)
+	wantDoor(t, b, noon, doorOpen, 0)
+	b.ended(healthAnswered, false, noon)
+	for range 4 {
+		b.ended(healthFailed, false, noon)
+	}
+	wantDoor(t, b, noon, doorOpen, 0)
+	b.ended(healthFailed, false, noon)
+	wantDoor(t, b, noon, doorShut, 10*time.Second)
+}
+
+func TestABreakerTriesWithOneCallAndWaitsLongerEachTime(t *testing.T) {
+	b := &breaker{options: Breaker{}.withDefaults()}
+	for range 5 {
+		b.ended(healthFailed, false, noon)
+	}
+	// Calls that were under way when it opened do not prolong the pause.
+	b.ended(healthFailed, false, noon.Add(9*time.Second))
+	now := noon
+	for _, pause := range []time.Duration{10, 20, 40, 80, 120, 120} {
+		pause *= time.Second
+		wantDoor(t, b, now.Add(pause-1), doorShut, 1)
+		now = now.Add(pause)
+		wantDoor(t, b, now, doorAjar, 0)
+		b.trying = true
+		wantDoor(t, b, now, doorShut, time.Second)
+		b.ended(healthFailed, true, now)
+	}
+	now = now.Add(2 * time.Minute)
+	b.trying = true
+	b.ended(healthUnknown, true, now)
+	wantDoor(t, b, now, doorAjar, 0)
+	b.trying = true
+	b.ended(healthAnswered, true, now)
+	wantDoor(t, b, now, doorOpen, 0)
+	if !b.fresh() {
+		t.Error("failures are still held against a host that answered")
+	}
+}
+
+func TestWhatFailuresSayAboutTheHost(t *testing.T) {
+	for class, want := range map[Class]health{
+		ClassRefused: healthFailed, ClassTimeout: healthFailed, ClassDNS: healthFailed, ClassConnectionBroken: healthFailed,
+		ClassHTTPStatus: healthAnswered, ClassBadResponse: healthAnswered, ClassRedirectRefused: healthAnswered, ClassTooLarge: healthAnswered,
+		ClassTLSUntrusted: healthUnknown, ClassTLSExpired: healthUnknown, ClassTLSNameMismatch: healthUnknown, ClassTLS: healthUnknown,
+		ClassAddressForbidden: healthUnknown, ClassConfiguration: healthUnknown, ClassSecret: healthUnknown, ClassCanceled: healthUnknown,
+		ClassInternal: healthUnknown,
+	} {
+		if got := healthOf(&Failure{Class: class}); got != want {
+			t.Errorf("%s: %v, want %v", class, got, want)
+		}
+	}
+	if healthOf(nil) != healthAnswered {
+		t.Error("an answer is not one")
+	}
+}
+
+func TestABreakerNeverStaysShut(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b, now := &breaker{options: Breaker{}.withDefaults()}, noon
+		for range rapid.IntRange(0, 50).Draw(t, "calls") {
+			now = now.Add(time.Duration(rapid.IntRange(0, 200).Draw(t, "seconds")) * time.Second)
+			door, _ := b.door(now)
+			if door == doorShut {
+				continue
+			}
+			b.trying = door == doorAjar
+			b.ended(rapid.SampledFrom([]health{healthUnknown, healthAnswered, healthFailed}).Draw(t, "health"), door == doorAjar, now)
+		}
+		if door, _ := b.door(now.Add(2 * time.Minute)); door == doorShut {
+			t.Errorf("shut after the longest pause: %+v", b)
+		}
+	})
+}

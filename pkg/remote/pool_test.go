@@ -1,0 +1,484 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podops-dev/podops/pkg/policy"
+)
+
+// patience bounds how long a test waits for what has to come.
+const patience = 10 * time.Second
+
+// double stands for services: it answers by host.
+type double struct {
+	post func(ctx context.Context, endpoint Endpoint, request PostRequest) (PostAnswer, error)
+}
+
+func (d double) Post(ctx context.Context, endpoint Endpoint, request PostRequest) (PostAnswer, error) {
+	return d.post(ctx, endpoint, request)
+}
+
+func (d double) Poll(ctx context.Context, endpoint Endpoint, _ []string, _, _ string) (PollAnswer, error) {
+	answer, err := d.post(ctx, endpoint, PostRequest{})
+	return PollAnswer{Success: answer.Success}, err
+}
+
+func (double) CloseIdle() {}
+
+// bench is a pool that runs, and its results.
+type bench struct {
+	*Pool
+	results  chan Result
+	registry *prometheus.Registry
+	stop     func()
+}
+
+func start(t *testing.T, caller Caller, options PoolOptions) *bench {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	metrics, err := NewMetrics(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{results: make(chan Result, 10_000), registry: registry}
+	b.Pool = NewPool(caller, options, metrics, func(result Result) { b.results <- result })
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- b.Start(ctx) }()
+	b.stop = sync.OnceFunc(func() {
+		cancel()
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(patience):
+			t.Error("the pool does not end with its context")
+		}
+	})
+	t.Cleanup(b.stop)
+	return b
+}
+
+// next result.
+func (b *bench) next(t *testing.T) Result {
+	t.Helper()
+	select {
+	case result := <-b.results:
+		return result
+	case <-time.After(patience):
+		t.Fatal("no result")
+		return Result{}
+	}
+}
+
+func (b *bench) submit(t *testing.T, calls ...Call) {
+	t.Helper()
+	for _, call := range calls {
+		if !b.Submit(call) {
+			t.Fatalf("call %s was not taken", call.Key)
+		}
+	}
+}
+
+// callOf is a POST of a rule of a namespace to a host.
+func callOf(key, namespace, host string) Call {
+	return Call{Key: key, Rule: policy.RuleID{Object: types.NamespacedName{Namespace: namespace, Name: "web"}, Rule: "approval"},
+		Post: &PostCall{Endpoint: Endpoint{URL: "http://" + host + "/"}, Request: PostRequest{TraceID: key}}}
+}
+
+// eventually waits for a condition.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for begin := time.Now(); !holds(); time.Sleep(time.Millisecond) {
+		if time.Since(begin) > patience {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func approve(context.Context, Endpoint, PostRequest) (PostAnswer, error) {
+	return PostAnswer{Success: true}, nil
+}
+
+// hang until the call is given up.
+func hang(ctx context.Context, _ Endpoint, _ PostRequest) (PostAnswer, error) {
+	<-ctx.Done()
+	return PostAnswer{}, fail(ClassCanceled, "stopped")
+}
+
+func TestResultsComeBack(t *testing.T) {
+	b := start(t, double{post: approve}, PoolOptions{})
+	posted := callOf("a", "shop", "h")
+	polled := Call{Key: "b", Rule: posted.Rule, Poll: &PollCall{Endpoint: posted.Post.Endpoint, Keys: QueryKeys("", false), TaskID: "7"}}
+	b.submit(t, posted)
+	if got := b.next(t); got.Call.Key != "a" || got.Post == nil || !got.Post.Success || got.Poll != nil || got.Failure != nil {
+		t.Errorf("result %+v", got)
+	}
+	b.submit(t, polled)
+	if got := b.next(t); got.Call.Key != "b" || got.Poll == nil || !got.Poll.Success || got.Post != nil || got.Failure != nil {
+		t.Errorf("result %+v", got)
+	}
+	eventually(t, "nothing in flight", func() bool { return !b.InFlight("a") && !b.InFlight("b") })
+}
+
+func TestACallIsInFlightUntilItsResultIsDelivered(t *testing.T) {
+	metrics, err := NewMetrics(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pool *Pool
+	during := make(chan bool, 1)
+	pool = NewPool(double{post: approve}, PoolOptions{}, metrics, func(result Result) { during <- pool.InFlight(result.Call.Key) })
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { _ = pool.Start(ctx) }()
+	pool.Submit(callOf("a", "shop", "h"))
+	if !<-during {
+		t.Error("while its result is delivered, the call is neither in flight nor known to have ended")
+	}
+	eventually(t, "no longer in flight", func() bool { return !pool.InFlight("a") })
+}
+
+func TestNoCallIsMadeTwiceAtOnce(t *testing.T) {
+	b := start(t, double{post: hang}, PoolOptions{})
+	b.submit(t, callOf("a", "shop", "h"))
+	if b.Submit(callOf("a", "shop", "h")) {
+		t.Error("a call of the same key was taken")
+	}
+}
+
+func TestTheQueueIsBounded(t *testing.T) {
+	b := start(t, double{post: hang}, PoolOptions{Workers: 1, Queue: 2})
+	b.submit(t, callOf("runs", "shop", "h"))
+	eventually(t, "it runs", func() bool { return b.value(t, "podops_webhook_calls_running") == 1 })
+	b.submit(t, callOf("a", "shop", "h"), callOf("b", "shop", "h"))
+	if b.Submit(callOf("c", "shop", "h")) {
+		t.Error("a call beyond the queue was taken")
+	}
+	if b.InFlight("c") {
+		t.Error("a call that was not taken is in flight")
+	}
+	wantClass(t, Busy(), ClassBusy)
+}
+
+func TestAHostGetsNoMoreThanItsShare(t *testing.T) {
+	var running, most atomic.Int32
+	release := make(chan struct{})
+	b := start(t, double{post: func(context.Context, Endpoint, PostRequest) (PostAnswer, error) {
+		if now := running.Add(1); now > most.Load() {
+			most.Store(now)
+		}
+		defer running.Add(-1)
+		<-release
+		return PostAnswer{}, nil
+	}}, PoolOptions{})
+	for i := range 50 {
+		b.submit(t, callOf(fmt.Sprint(i), fmt.Sprint("ns", i%2), "h"))
+	}
+	eventually(t, "its share runs", func() bool { return running.Load() == 4 })
+	close(release)
+	for range 50 {
+		b.next(t)
+	}
+	if most.Load() != 4 {
+		t.Errorf("%d calls ran at once, want 4", most.Load())
+	}
+}
+
+func TestANamespaceCannotTakeAllWorkers(t *testing.T) {
+	b := start(t, double{post: func(ctx context.Context, endpoint Endpoint, request PostRequest) (PostAnswer, error) {
+		if endpoint.URL == "http://good/" {
+			return approve(ctx, endpoint, request)
+		}
+		return hang(ctx, endpoint, request)
+	}}, PoolOptions{})
+	for i := range 200 {
+		b.submit(t, callOf(fmt.Sprint(i), "hostile", fmt.Sprintf("hang-%d", i)))
+	}
+	eventually(t, "its share runs", func() bool { return b.value(t, "podops_webhook_calls_running") == 16 })
+	b.submit(t, callOf("good", "shop", "good"))
+	if got := b.next(t); got.Call.Key != "good" {
+		t.Errorf("result %+v", got)
+	}
+}
+
+func TestABreakerFailsTheRestAtOnce(t *testing.T) {
+	var calls atomic.Int32
+	b := start(t, double{post: func(context.Context, Endpoint, PostRequest) (PostAnswer, error) {
+		calls.Add(1)
+		return PostAnswer{}, fail(ClassRefused, "refused")
+	}}, PoolOptions{})
+	for i := range 100 {
+		b.submit(t, callOf(fmt.Sprint(i), "shop", "dead"))
+	}
+	classes := map[Class]int{}
+	for range 100 {
+		got := b.next(t)
+		classes[got.Failure.Class]++
+		if got.Failure.Class == ClassBreakerOpen && (got.Failure.Sent || got.Failure.RetryAfter <= 0 || got.Failure.RetryAfter > 10*time.Second) {
+			t.Fatalf("failure %+v", got.Failure)
+		}
+	}
+	// Up to four run at once until the first has failed.
+	if made := int(calls.Load()); made < 5 || made > 8 || classes[ClassRefused] != made || classes[ClassBreakerOpen] != 100-made {
+		t.Errorf("%d calls, results %v", made, classes)
+	}
+	eventually(t, "the breaker is shown", func() bool { return b.value(t, "podops_webhook_breaker_open", "host", "dead:80") == 1 })
+}
+
+func TestBreakersLeadToTheirHostOnly(t *testing.T) {
+	for url, want := range map[string]string{
+		"http://H.example/a":     "h.example:80",
+		"https://h.example/?x=1": "h.example:443",
+		"https://h.example:80/":  "h.example:80",
+		"http://[FD00::1]/":      "[fd00::1]:80",
+		"http://h.example:/":     "h.example:80",
+		"http://2130706433/":     "invalid",
+	} {
+		if got := (Call{Poll: &PollCall{Endpoint: Endpoint{URL: url}}}).host(); got != want {
+			t.Errorf("%s: %s, want %s", url, got, want)
+		}
+	}
+}
+
+func TestAnImpatientRuleDoesNotCloseAHostToOthers(t *testing.T) {
+	b := start(t, double{post: func(ctx context.Context, _ Endpoint, _ PostRequest) (PostAnswer, error) {
+		if _, hurried := ctx.Deadline(); !hurried {
+			return PostAnswer{Success: true}, nil
+		}
+		<-ctx.Done()
+		return PostAnswer{}, fail(ClassTimeout, "no answer in time")
+	}}, PoolOptions{})
+	for i := range 10 {
+		call := callOf(fmt.Sprint(i), "hasty", "slow")
+		call.Deadline = time.Now().Add(20 * time.Millisecond)
+		b.submit(t, call)
+	}
+	for range 10 {
+		wantClass(t, b.next(t).Failure, ClassTimeout)
+	}
+	b.submit(t, callOf("patient", "shop", "slow"))
+	if got := b.next(t); got.Post == nil {
+		t.Errorf("result %+v", got)
+	}
+}
+
+func TestACallThatNobodyWaitsForIsNotMade(t *testing.T) {
+	b := start(t, double{post: func(context.Context, Endpoint, PostRequest) (PostAnswer, error) {
+		t.Error("the call was made")
+		return PostAnswer{}, nil
+	}}, PoolOptions{})
+	call := callOf("a", "shop", "h")
+	call.Deadline = time.Now().Add(-time.Second)
+	b.submit(t, call)
+	if failure := wantClass(t, b.next(t).Failure, ClassTimeout); failure.Sent {
+		t.Error("the failure says that the service may have seen the request")
+	}
+}
+
+func TestPanicsAreFailures(t *testing.T) {
+	b := start(t, double{post: func(_ context.Context, endpoint Endpoint, _ PostRequest) (PostAnswer, error) {
+		if endpoint.URL == "http://bad/" {
+			panic("oops")
+		}
+		return PostAnswer{Success: true}, nil
+	}}, PoolOptions{Workers: 1})
+	b.submit(t, callOf("a", "shop", "bad"), Call{Key: "neither"}, callOf("b", "shop", "good"))
+	classes := map[string]Class{}
+	for range 3 {
+		got := b.next(t)
+		classes[got.Call.Key] = ""
+		if got.Failure != nil {
+			classes[got.Call.Key] = got.Failure.Class
+		}
+	}
+	if diff := cmp.Diff(map[string]Class{"a": ClassInternal, "neither": ClassInternal, "b": ""}, classes); diff != "" {
+		t.Errorf("results differ (-want +got):\n%s", diff)
+	}
+}
+
+func TestAPanicOfTheReceiverEndsNobody(t *testing.T) {
+	metrics, err := NewMetrics(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	delivered := make(chan string, 2)
+	pool := NewPool(double{post: approve}, PoolOptions{Workers: 1}, metrics, func(result Result) {
+		delivered <- result.Call.Key
+		panic("oops")
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { _ = pool.Start(ctx) }()
+	pool.Submit(callOf("a", "shop", "h"))
+	pool.Submit(callOf("b", "shop", "h"))
+	<-delivered
+	<-delivered
+	eventually(t, "nothing in flight", func() bool { return !pool.InFlight("a") && !pool.InFlight("b") })
+}
+
+func TestThePoolEndsWithItsContext(t *testing.T) {
+	b := start(t, double{post: hang}, PoolOptions{})
+	for i := range 100 {
+		b.submit(t, callOf(fmt.Sprint(i), "shop", fmt.Sprintf("h%d", i%10)))
+	}
+	b.stop()
+	if b.Submit(callOf("late", "shop", "h")) {
+		t.Error("a call was taken after the end")
+	}
+	if len(b.results) != 0 {
+		t.Errorf("%d results of calls that were cut off", len(b.results))
+	}
+	if b.Start(t.Context()) == nil {
+		t.Error("the pool was started twice")
+	}
+}
+
+func TestForgettingARule(t *testing.T) {
+	running := make(chan struct{}, 10)
+	b := start(t, double{post: func(ctx context.Context, endpoint Endpoint, request PostRequest) (PostAnswer, error) {
+		if endpoint.URL == "http://good/" {
+			return approve(ctx, endpoint, request)
+		}
+		running <- struct{}{}
+		return hang(ctx, endpoint, request)
+	}}, PoolOptions{})
+	b.submit(t, callOf("1", "shop", "good"), callOf("2", "bank", "good"))
+	b.next(t)
+	b.next(t)
+	for i := range 10 {
+		b.submit(t, callOf(fmt.Sprint("s", i), "shop", "h"))
+	}
+	for range 4 {
+		<-running
+	}
+	b.Forget(policy.RuleID{Object: types.NamespacedName{Namespace: "shop", Name: "web"}})
+	eventually(t, "its calls have ended", func() bool { return b.value(t, "podops_webhook_calls_running") == 0 })
+	if b.InFlight("s0") || b.InFlight("s9") || b.value(t, "podops_webhook_calls_queued") != 0 {
+		t.Error("calls of the rule are still in flight")
+	}
+	b.submit(t, callOf("3", "bank", "good"))
+	if got := b.next(t); got.Call.Key != "3" {
+		t.Errorf("a result of the forgotten rule: %+v", got)
+	}
+	if b.has(t, "podops_webhook_calls_total", "namespace", "shop") || !b.has(t, "podops_webhook_calls_total", "namespace", "bank") {
+		t.Error("series of the forgotten rule are left, or those of another are gone")
+	}
+	if !b.has(t, "podops_webhook_call_duration_seconds", "host", "good:80") {
+		t.Error("the series of a host that another rule calls are gone")
+	}
+	b.Forget(policy.RuleID{Object: types.NamespacedName{Namespace: "bank", Name: "web"}, Rule: "approval"})
+	if b.has(t, "podops_webhook_call_duration_seconds", "host", "good:80") {
+		t.Error("the series of a host that nobody calls are left")
+	}
+}
+
+func TestMetricsOfARuleThatMovesFromHostToHostAreBounded(t *testing.T) {
+	b := start(t, double{post: approve}, PoolOptions{})
+	for i := range 20 {
+		b.submit(t, callOf(fmt.Sprint(i), "shop", fmt.Sprintf("h%d", i)))
+		b.next(t)
+	}
+	for _, name := range []string{"podops_webhook_calls_total", "podops_webhook_call_duration_seconds"} {
+		if series := len(b.series(t, name)); series != maxHostsPerRule {
+			t.Errorf("%s has %d series, want %d", name, series, maxHostsPerRule)
+		}
+	}
+}
+
+func TestHostsThatOnlyFailAreBounded(t *testing.T) {
+	b := start(t, double{post: func(context.Context, Endpoint, PostRequest) (PostAnswer, error) {
+		return PostAnswer{}, fail(ClassDNS, "no such host")
+	}}, PoolOptions{})
+	for i := range maxHosts + 100 {
+		b.submit(t, callOf(fmt.Sprint(i), "shop", fmt.Sprintf("h%d", i)))
+		b.next(t)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if known := len(b.turns.hosts); known > maxHosts {
+		t.Errorf("%d hosts are remembered, want at most %d", known, maxHosts)
+	}
+}
+
+func TestCallsAreCounted(t *testing.T) {
+	b := start(t, double{post: func(_ context.Context, _ Endpoint, request PostRequest) (PostAnswer, error) {
+		if request.TraceID == "bad" {
+			return PostAnswer{}, fail(ClassHTTPStatus, "HTTP 500")
+		}
+		return PostAnswer{Success: true}, nil
+	}}, PoolOptions{})
+	b.submit(t, callOf("good", "shop", "h"), callOf("bad", "shop", "h"))
+	b.next(t)
+	b.next(t)
+	for _, outcome := range []string{"Answered", "HTTPStatus"} {
+		got := b.value(t, "podops_webhook_calls_total", "namespace", "shop", "podtransitionrule", "web", "rule", "approval", "host", "h:80", "kind", "post", "outcome", outcome)
+		if got != 1 {
+			t.Errorf("%s: %v calls, want 1", outcome, got)
+		}
+	}
+}
+
+func TestTheOldestRunningCallIsShown(t *testing.T) {
+	b := start(t, double{post: hang}, PoolOptions{})
+	if age := b.value(t, "podops_webhook_oldest_running_call_seconds"); age != 0 {
+		t.Errorf("age %v without a call", age)
+	}
+	b.submit(t, callOf("a", "shop", "h"))
+	eventually(t, "it grows older", func() bool { return b.value(t, "podops_webhook_oldest_running_call_seconds") > 0.01 })
+}
+
+// series of a metric that have all of the labels, given as names and values.
+func (b *bench) series(t *testing.T, name string, labels ...string) []*dto.Metric {
+	t.Helper()
+	families, err := b.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []*dto.Metric
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			has := map[string]string{}
+			for _, label := range metric.GetLabel() {
+				has[label.GetName()] = label.GetValue()
+			}
+			matches := true
+			for i := 0; i < len(labels); i += 2 {
+				matches = matches && has[labels[i]] == labels[i+1]
+			}
+			if matches {
+				found = append(found, metric)
+			}
+		}
+	}
+	return found
+}
+
+func (b *bench) has(t *testing.T, name string, labels ...string) bool {
+	t.Helper()
+	return len(b.series(t, name, labels...)) > 0
+}
+
+// value of the only series that has the labels; -1 when there is none.
+func (b *bench) value(t *testing.T, name string, labels ...string) float64 {
+	t.Helper()
+	for _, metric := range b.series(t, name, labels...) {
+		return metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
+	}
+	return -1
+}
