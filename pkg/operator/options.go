@@ -57,6 +57,10 @@ type Options struct {
 	EvaluationTimeout time.Duration
 	PolicyTimeout     time.Duration
 
+	// RuleWebhookAllowCIDR and RuleWebhookAllowHost are lists, separated by commas.
+	RuleWebhookAllowCIDR string
+	RuleWebhookAllowHost string
+
 	// DecisionLog is a file, "-" for standard output; empty: no log.
 	DecisionLog       string
 	DecisionLogSample float64
@@ -86,6 +90,8 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.DurationVar(&o.GateSyncTimeout, "gate-sync-timeout", time.Minute, "how long an operation waits for the kubelet to make the pod unready")
 	flags.DurationVar(&o.EvaluationTimeout, "evaluation-timeout", time.Second, "how long one evaluation of a rule may take")
 	flags.DurationVar(&o.PolicyTimeout, "policy-timeout", 100*time.Millisecond, "how long a module of a user may take for one pod")
+	flags.StringVar(&o.RuleWebhookAllowCIDR, "rule-webhook-allow-cidr", "", "networks that webhook rules may reach although they are refused otherwise (loopback, link-local, metadata services), separated by commas, e.g. 127.0.0.0/8")
+	flags.StringVar(&o.RuleWebhookAllowHost, "rule-webhook-allow-host", "", "hosts that webhook rules may reach whatever they resolve to, separated by commas")
 	flags.StringVar(&o.DecisionLog, "decision-log", "", "file to which every evaluation of a rule is appended as a line of JSON, - for standard output; empty: no log")
 	flags.Float64Var(&o.DecisionLogSample, "decision-log-sample", 1, "share of the decisions that are logged, from 0 to 1")
 	flags.StringVar(&o.DecisionLogMask, "decision-log-mask", "", "paths in the input of rules that are not logged, separated by commas, e.g. pod.annotations,parameters.token; such decisions cannot be replayed")
@@ -112,6 +118,9 @@ func (o *Options) Validate() error {
 	}
 	if o.PolicyTimeout <= 0 {
 		errs = append(errs, fmt.Errorf("--policy-timeout is %s, want more than 0", o.PolicyTimeout))
+	}
+	if _, err := o.guard(); err != nil {
+		errs = append(errs, err)
 	}
 	if o.DecisionLogSample < 0 || o.DecisionLogSample > 1 {
 		errs = append(errs, fmt.Errorf("--decision-log-sample is %v, want from 0 to 1", o.DecisionLogSample))

@@ -29,14 +29,15 @@ func TestDefaultsAreValid(t *testing.T) {
 
 func TestWrongFlagIsNamed(t *testing.T) {
 	tests := map[string][]string{
-		"--namespace":           {"--namespace", ""},
-		"--workers":             {"--workers", "0"},
-		"--settle-time":         {"--settle-time", "-1s"},
-		"--gate-sync-timeout":   {"--gate-sync-timeout", "0s"},
-		"--evaluation-timeout":  {"--evaluation-timeout", "0s"},
-		"--policy-timeout":      {"--policy-timeout", "0s"},
-		"--decision-log-sample": {"--decision-log-sample", "1.5"},
-		"--webhook-url":         {"--webhook-url", "https://127.0.0.1"},
+		"--namespace":               {"--namespace", ""},
+		"--workers":                 {"--workers", "0"},
+		"--settle-time":             {"--settle-time", "-1s"},
+		"--gate-sync-timeout":       {"--gate-sync-timeout", "0s"},
+		"--evaluation-timeout":      {"--evaluation-timeout", "0s"},
+		"--rule-webhook-allow-cidr": {"--rule-webhook-allow-cidr", "127.0.0.1/8,localhost"},
+		"--policy-timeout":          {"--policy-timeout", "0s"},
+		"--decision-log-sample":     {"--decision-log-sample", "1.5"},
+		"--webhook-url":             {"--webhook-url", "https://127.0.0.1"},
 
 		"--webhook-bind-address": {"--webhook-bind-address", "127.0.0.1"},
 	}

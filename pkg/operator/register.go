@@ -57,14 +57,20 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 	}
 	notifier := podtransitionrule.NewNotifier()
 	index := facts.NewIndex(notifier.Notify)
+	caller, err := newCalls(mgr, options)
+	if err != nil {
+		return err
+	}
 	config := podtransitionrule.Config{
 		Index: index, Engine: policies, Pods: writer, Statuses: podtransitionrule.APIStatusWriter{Client: mgr.GetClient()},
 		Recorder: recorder, Options: times, Metrics: measured, Clock: clk,
+		Caller: caller, Wake: notifier.Notify,
 	}
 	if decisions != nil {
 		config.Prepared = decisions.Prepared
 	}
 	rules := podtransitionrule.New(config)
+	caller.deliver = rules.Deliver
 	if err := rules.SetupWithManager(mgr, notifier, clientset, options.Workers); err != nil {
 		return fmt.Errorf("setting up rules: %w", err)
 	}

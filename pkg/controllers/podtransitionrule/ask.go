@@ -229,6 +229,10 @@ func (r *Reconciler) count(d *decision, now time.Time) {
 	for _, object := range d.objects {
 		for _, said := range object.rules {
 			r.metrics.quarantine(said.prepared.id, said.prepared.quarantined != nil)
+			if said.calls != nil {
+				tasks, oldest := said.calls.tasks.Running()
+				r.metrics.running(said.prepared.id, tasks, oldest)
+			}
 			findings := make([]finding, 0, len(said.findings))
 			for _, request := range inStage(object.view.Waiting, said.prepared.stage) {
 				findings = append(findings, said.findings[request.Key()])

@@ -62,6 +62,9 @@ type ruleDecision struct {
 
 	// findings by request key.
 	findings map[string]finding
+
+	// calls of a webhook rule; nil for all others.
+	calls *taskDecision
 }
 
 // decide asks every rule about every request that it could apply to.
@@ -96,6 +99,7 @@ func (r *Reconciler) decide(ctx context.Context, view facts.View, prepared map[s
 			}
 		}
 	}
+	r.openCalls(d)
 	for _, request := range view.Waiting {
 		key := request.Key()
 		if reasons := d.withheld[key]; len(reasons) > 0 {
@@ -127,6 +131,9 @@ func surroundingsOf(view facts.View, rule facts.RuleView, now time.Time) policy.
 func (r *Reconciler) ask(ctx context.Context, said *ruleDecision, d *decision, asked map[string]*permit.Candidate) {
 	prepared, rule := said.prepared, said.object.view
 	requests := inStage(rule.Waiting, prepared.stage)
+	if prepared.spec.Webhook != nil && prepared.err == nil {
+		requests = r.takeIn(said, requests)
+	}
 	verdicts := r.verdicts(ctx, said, d, requests)
 	if prepared.budget() && r.neverPasses(ctx, rule.Counts, prepared) {
 		said.object.neverPasses = append(said.object.neverPasses, prepared.spec.Name)
@@ -135,6 +142,9 @@ func (r *Reconciler) ask(ctx context.Context, said *ruleDecision, d *decision, a
 	for i, request := range requests {
 		key, verdict := request.Key(), verdicts[i]
 		said.findings[key] = finding{request: request}
+		if verdict.Call && said.calls != nil {
+			said.calls.wants = append(said.calls.wants, request)
+		}
 		switch {
 		case verdict.Outcome == policy.NeedsSlot:
 			asked[key].Needs = append(asked[key].Needs, prepared.id)
@@ -160,7 +170,7 @@ func (d *decision) withhold(said *ruleDecision, request policy.Request, verdict 
 
 // would files that a rule that is not enforced would hold a request back, if it would.
 func (d *decision) would(said *ruleDecision, request policy.Request, verdict policy.Verdict) {
-	if said.prepared.enforced() || verdict.Outcome == policy.Passed && verdict.Would == "" {
+	if said.prepared.enforced() || verdict.Outcome == policy.Passed && verdict.Would == "" || verdict.Would == policy.CodeNotReached {
 		return
 	}
 	key := request.Key()
@@ -175,6 +185,11 @@ func (d *decision) would(said *ruleDecision, request policy.Request, verdict pol
 // reason puts a verdict into words, and asks again where the verdict changes by itself.
 func (d *decision) reason(said *ruleDecision, request policy.Request, verdict policy.Verdict) policy.Reason {
 	reason := reasonOf(said.prepared, said.object.view, request, verdict, said.room)
+	if said.calls != nil {
+		// When it is called again, openCalls reckons with.
+		reason.NextCheck = request.Task.RetryAt
+		return reason
+	}
 	if said.prepared.enforced() && (verdict.RetryAfter > 0 || said.prepared.needs().Now && reason.Code != policy.CodeNotReached) {
 		now := said.around.Now
 		reason.NextCheck = said.prepared.nextChecks.of(request, verdict, now)

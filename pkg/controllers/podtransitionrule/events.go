@@ -19,6 +19,10 @@ const (
 
 	// EventQuarantined, on the PodTransitionRule: a rule is not asked any more.
 	EventQuarantined = "Quarantined"
+
+	// EventUnknownPods, on the PodTransitionRule: a service named pods that it was not
+	// asked about.
+	EventUnknownPods = "UnknownPods"
 )
 
 // tell records why a pod waits: once when it starts to wait for a rule, and again when

@@ -1,6 +1,8 @@
 package podtransitionrule
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -14,6 +16,8 @@ type Metrics struct {
 	requests    *prometheus.CounterVec
 	quarantined *prometheus.GaugeVec
 	timeouts    *prometheus.CounterVec
+	tasks       *prometheus.GaugeVec
+	oldestTask  *prometheus.GaugeVec
 }
 
 // NewMetrics registers the metrics of rules.
@@ -32,8 +36,14 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 			Name: "podops_rule_timeouts_total",
 			Help: "Evaluations of a rule that missed their deadline.",
 		}, rule),
+		tasks: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "podops_webhook_tasks", Help: "Calls of a webhook rule that the service has not ended, polled ones included.",
+		}, rule),
+		oldestTask: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "podops_webhook_oldest_task_start_seconds", Help: "When the oldest of podops_webhook_tasks began, in seconds since 1970; 0 when there is none.",
+		}, rule),
 	}
-	for _, collector := range []prometheus.Collector{m.requests, m.quarantined, m.timeouts} {
+	for _, collector := range []prometheus.Collector{m.requests, m.quarantined, m.timeouts, m.tasks, m.oldestTask} {
 		if err := registry.Register(collector); err != nil {
 			return nil, err
 		}
@@ -67,10 +77,23 @@ func (m *Metrics) quarantine(rule policy.RuleID, is bool) {
 	m.quarantined.WithLabelValues(labels...).Set(1)
 }
 
+// running shows the calls that a webhook rule has under way.
+func (m *Metrics) running(rule policy.RuleID, tasks int, oldest time.Time) {
+	labels := []string{rule.Object.Namespace, rule.Object.Name, rule.Rule}
+	m.tasks.WithLabelValues(labels...).Set(float64(tasks))
+	began := 0.0
+	if !oldest.IsZero() {
+		began = float64(oldest.Unix())
+	}
+	m.oldestTask.WithLabelValues(labels...).Set(began)
+}
+
 // forget drops the series of a PodTransitionRule that is gone.
 func (m *Metrics) forget(object types.NamespacedName) {
 	labels := prometheus.Labels{"namespace": object.Namespace, "podtransitionrule": object.Name}
 	m.requests.DeletePartialMatch(labels)
 	m.quarantined.DeletePartialMatch(labels)
 	m.timeouts.DeletePartialMatch(labels)
+	m.tasks.DeletePartialMatch(labels)
+	m.oldestTask.DeletePartialMatch(labels)
 }

@@ -247,18 +247,31 @@ func (p *programs) needsPods(object *appsv1alpha1.PodTransitionRule) bool {
 }
 
 // forget drops what is prepared for objects that are not among the present ones of
-// their namespace, and returns their names.
-func (p *programs) forget(namespace string, present map[string]bool) []types.NamespacedName {
+// their namespace, and returns what they were.
+func (p *programs) forget(namespace string, present map[string]bool) []forgotten {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var gone []types.NamespacedName
-	for key := range p.objects {
-		if key.Namespace == namespace && !present[key.Name] {
-			delete(p.objects, key)
-			gone = append(gone, key)
+	var gone []forgotten
+	for key, object := range p.objects {
+		if key.Namespace != namespace || present[key.Name] {
+			continue
 		}
+		delete(p.objects, key)
+		was := forgotten{object: key}
+		for _, rule := range object.rules {
+			if rule.spec.Webhook != nil {
+				was.webhooks = append(was.webhooks, rule.id)
+			}
+		}
+		gone = append(gone, was)
 	}
 	return gone
+}
+
+// forgotten is a PodTransitionRule that is gone, and its webhook rules.
+type forgotten struct {
+	object   types.NamespacedName
+	webhooks []policy.RuleID
 }
 
 // errorsOf joins the compile errors of an object.

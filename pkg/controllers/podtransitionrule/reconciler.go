@@ -74,6 +74,9 @@ type Reconciler struct {
 	recorder events.EventRecorder
 	options  lifecycle.Options
 	metrics  *Metrics
+	caller   Caller
+	wake     func(namespace string)
+	calls    *callbook
 	clock    clock.PassiveClock
 
 	// stampsAtOnce bounds the parallel requests of one round.
@@ -103,6 +106,12 @@ type Config struct {
 	Metrics  *Metrics
 	Clock    clock.PassiveClock
 
+	// Caller makes the calls of webhook rules, and hands the results to Deliver.
+	Caller Caller
+
+	// Wake has a round made in a namespace.
+	Wake func(namespace string)
+
 	// Prepared is told each module that a rule is asked with from now on; nil: nobody.
 	Prepared func(compile.Module)
 }
@@ -112,6 +121,7 @@ func New(c Config) *Reconciler {
 	return &Reconciler{
 		index: c.Index, programs: newPrograms(c.Engine, c.Prepared), pods: c.Pods, statuses: c.Statuses,
 		recorder: c.Recorder, options: c.Options, metrics: c.Metrics, clock: c.Clock,
+		caller: c.Caller, wake: c.Wake, calls: newCallbook(),
 		stampsAtOnce: defaultStampsAtOnce,
 		lastStatus:   map[types.NamespacedName]time.Time{},
 		demands:      map[types.NamespacedName]demand{},
@@ -137,11 +147,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 
 	// One status that cannot be written holds back nobody who is not in its record, and
 	// one pod that cannot be stamped nobody at all.
-	wait, written, err := r.writeStatuses(ctx, view, decided, plan)
+	wait, did, err := r.writeStatuses(ctx, view, decided, plan)
 	changes, later := r.details(view, decided)
-	changes = append(changesOf(view, plan, written, r.options, r.clock.Now()), changes...)
+	changes = append(changesOf(view, plan, did.reservations, r.options, r.clock.Now()), changes...)
 	conflict, stampErr := r.write(ctx, changes)
 	r.tell(view, decided)
+	r.send(ctx, view, decided, did)
 	if err := errors.Join(err, stampErr); err != nil {
 		return reconcile.Result{}, err
 	}

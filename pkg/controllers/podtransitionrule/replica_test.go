@@ -115,7 +115,7 @@ func newReplica(w *world, pods, rules int) *replica {
 	}
 	r.store = store
 	r.reconciler = New(Config{
-		Index: r.index, Engine: w.engine, Pods: r, Statuses: r, Recorder: &events.FakeRecorder{}, Metrics: w.metrics, Clock: worldClock{w},
+		Index: r.index, Engine: w.engine, Pods: r, Statuses: r, Recorder: &events.FakeRecorder{}, Metrics: w.metrics, Clock: worldClock{w}, Caller: &service{}, Wake: func(string) {},
 	})
 	r.reconciler.stampsAtOnce = 1 // one write at a time, so that a schedule means one thing
 	r.setOwners()

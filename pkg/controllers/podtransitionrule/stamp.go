@@ -58,9 +58,9 @@ type podChange struct {
 // hold a reservation and are withheld, so that no late stamp can hit them and the slot
 // is free again.
 func changesOf(
-	view facts.View, plan permit.Plan, written map[string]bool, options lifecycle.Options, now time.Time,
+	view facts.View, plan permit.Plan, recordedIn map[string]bool, options lifecycle.Options, now time.Time,
 ) []podChange {
-	permits := permitsOf(plan, written)
+	permits := permitsOf(plan, recordedIn)
 	var changes []podChange
 	for _, uid := range slices.Sorted(maps.Keys(permits)) {
 		if pod := view.Pod(uid); pod != nil {
@@ -80,11 +80,11 @@ func changesOf(
 }
 
 // permitsOf are the grants by pod, of those that are recorded where they have to be.
-func permitsOf(plan permit.Plan, written map[string]bool) map[types.UID]lifecycle.Permits {
+func permitsOf(plan permit.Plan, recordedIn map[string]bool) map[types.UID]lifecycle.Permits {
 	permits := map[types.UID]lifecycle.Permits{}
 	for _, request := range plan.Grants {
 		uid := request.Pod.UID
-		if !recorded(plan, uid, written) {
+		if !recorded(plan, uid, recordedIn) {
 			continue
 		}
 		if _, ok := permits[uid]; !ok {
@@ -100,9 +100,9 @@ func permitsOf(plan permit.Plan, written map[string]bool) map[types.UID]lifecycl
 }
 
 // recorded: every record that has to hold the pod does.
-func recorded(plan permit.Plan, uid types.UID, written map[string]bool) bool {
+func recorded(plan permit.Plan, uid types.UID, recordedIn map[string]bool) bool {
 	return !slices.ContainsFunc(plan.NeedsRecords[uid], func(name string) bool {
 		_, adds := plan.Reserve[name]
-		return adds && !written[name]
+		return adds && !recordedIn[name]
 	})
 }

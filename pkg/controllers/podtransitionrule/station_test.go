@@ -35,10 +35,14 @@ type station struct {
 	reconciler *Reconciler
 	clock      *testingclock.FakePassiveClock
 	events     *events.FakeRecorder
-	news       int // notifications of the index
+	news       int // notifications of the index, and of results
+	service    *service
 
 	// refuse says why a pod cannot be written; nil: all can.
 	refuse func(pod string) error
+
+	// refuseStatus says why a status cannot be written; nil: all can.
+	refuseStatus func() error
 
 	mu       sync.Mutex
 	version  int
@@ -58,13 +62,14 @@ func newStation(t testing.TB, options engine.Options) *station {
 	}
 	s := &station{
 		t: t, clock: testingclock.NewFakePassiveClock(builders.Epoch.Add(time.Hour)), events: events.NewFakeRecorder(10000),
-		pods: map[string]*corev1.Pod{}, version: 100,
+		pods: map[string]*corev1.Pod{}, version: 100, service: &service{},
 	}
 	s.index = facts.NewIndex(func(string) { s.news++ })
 	s.store = s.index.PodStore()
 	s.must(s.store.Replace(nil, s.next()))
 	s.reconciler = New(Config{
 		Index: s.index, Engine: e, Pods: s, Statuses: s, Recorder: s.events, Metrics: newMetrics(t), Clock: s.clock,
+		Caller: s.service, Wake: func(string) { s.news++ },
 	})
 	return s
 }
@@ -182,6 +187,9 @@ func (s *station) Seen(*corev1.Pod) bool { return true }
 func (s *station) WriteStatus(_ context.Context, object *appsv1alpha1.PodTransitionRule) (*appsv1alpha1.PodTransitionRule, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.refuseStatus != nil {
+		return nil, s.refuseStatus()
+	}
 	stored := object.DeepCopy()
 	stored.ResourceVersion = s.next()
 	s.statuses = append(s.statuses, stored)

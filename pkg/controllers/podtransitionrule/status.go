@@ -26,12 +26,10 @@ import (
 // objects, when it has changed and its last write is long enough ago. After a
 // reservation that could not be written no further one is: the records of a batch are
 // written in one order by everybody. It returns how soon to come back for what was put
-// off, and the objects whose reservations are written. Reservations that are dead go
-// with the next write, and cause none.
-func (r *Reconciler) writeStatuses(
-	ctx context.Context, view facts.View, d *decision, plan permit.Plan,
-) (wait time.Duration, written map[string]bool, err error) {
-	written = map[string]bool{}
+// off, and what was written. Reservations that are dead go with the next write, and
+// cause none.
+func (r *Reconciler) writeStatuses(ctx context.Context, view facts.View, d *decision, plan permit.Plan) (wait time.Duration, did written, err error) {
+	did = written{reservations: map[string]bool{}, statuses: map[string]bool{}}
 	present := map[string]bool{}
 	defer func() { r.forget(view.Namespace, present) }()
 	conflict := false
@@ -44,7 +42,11 @@ func (r *Reconciler) writeStatuses(
 		next := rule.Object.DeepCopy()
 		describe(&next.Status, rule, d, r.index.Targets(keyOf(rule.Object)), metav1.NewTime(r.clock.Now()))
 		if !reserves {
-			if left := r.statusDue(rule.Object, next); left != 0 {
+			left := r.statusDue(rule.Object, next)
+			if left > 0 && d.objects[rule.Object.Name].isUrgent() {
+				left = 0
+			}
+			if left != 0 {
 				wait = sooner(wait, left)
 				continue
 			}
@@ -62,10 +64,17 @@ func (r *Reconciler) writeStatuses(
 		default:
 			r.index.RuleWritten(stored)
 			r.statusWritten(rule.Object)
-			written[rule.Object.Name] = reserves
+			did.reservations[rule.Object.Name] = reserves
+			did.statuses[rule.Object.Name] = true
 		}
 	}
-	return wait, written, err
+	return wait, did, err
+}
+
+// written says what became of the statuses of a round, by object.
+type written struct {
+	reservations map[string]bool
+	statuses     map[string]bool
 }
 
 // trusted is a record, without its demands if the view does not meet them: a round is
@@ -101,7 +110,10 @@ func (r *Reconciler) statusWritten(object *appsv1alpha1.PodTransitionRule) {
 // forget drops what is remembered of objects that are gone.
 func (r *Reconciler) forget(namespace string, present map[string]bool) {
 	for _, gone := range r.programs.forget(namespace, present) {
-		r.metrics.forget(gone)
+		r.metrics.forget(gone.object)
+		for _, rule := range gone.webhooks {
+			r.caller.Forget(rule)
+		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -132,6 +144,7 @@ func describe(status *appsv1alpha1.PodTransitionRuleStatus, rule facts.RuleView,
 	status.Targets = targets
 	status.Blocked = blocked(rule, d)
 	status.Rules = ruleStatuses(d.objects[rule.Object.Name])
+	status.RuleStates = d.objects[rule.Object.Name].ruleStates()
 	for _, condition := range conditions(rule, d.objects[rule.Object.Name]) {
 		condition.ObservedGeneration = rule.Object.Generation
 		condition.LastTransitionTime = now

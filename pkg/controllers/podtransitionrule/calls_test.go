@@ -1,0 +1,276 @@
+package podtransitionrule
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/policy"
+	"github.com/podops-dev/podops/pkg/policy/engine"
+	"github.com/podops-dev/podops/pkg/remote"
+)
+
+// service keeps the calls that rounds make, until the test answers them.
+type service struct {
+	calls []Call
+	gone  []policy.RuleID
+}
+
+func (s *service) Call(_ context.Context, call Call) { s.calls = append(s.calls, call) }
+
+func (s *service) Forget(rule policy.RuleID) { s.gone = append(s.gone, rule) }
+
+// take returns the calls since it was last asked, as "POST web-000 web-001" and
+// "GET <task>".
+func (s *service) take() (calls []Call, texts []string) {
+	calls, s.calls = s.calls, nil
+	texts = []string{}
+	for _, call := range calls {
+		if call.Poll != nil {
+			texts = append(texts, "GET "+call.Poll.TaskID)
+			continue
+		}
+		text := "POST"
+		for _, resource := range call.Post.Resources {
+			text += " " + resource.Name
+		}
+		texts = append(texts, text)
+	}
+	return calls, texts
+}
+
+func asking(name string, poll bool) appsv1alpha1.TransitionRule {
+	rule := appsv1alpha1.TransitionRule{
+		Name: name, Stage: appsv1alpha1.StagePreCheck, Enforcement: appsv1alpha1.EnforcementEnforce,
+		Webhook: &appsv1alpha1.TransitionRuleWebhook{
+			ClientConfig:  appsv1alpha1.WebhookClientConfig{URL: "https://approvals.example.com/ask"},
+			FailurePolicy: appsv1alpha1.FailurePolicyFail,
+			Parameters: []appsv1alpha1.WebhookParameter{
+				{Key: "team", Value: "shop"},
+				{Key: "app", ValueFrom: &appsv1alpha1.ParameterSource{FieldRef: &appsv1alpha1.FieldRef{FieldPath: "metadata.labels['app']"}}},
+				{Key: "ip", ValueFrom: &appsv1alpha1.ParameterSource{FieldRef: &appsv1alpha1.FieldRef{FieldPath: "status.podIP"}}},
+			},
+		},
+	}
+	if poll {
+		interval, timeout := int64(5), int64(60)
+		rule.Webhook.ClientConfig.Poll = &appsv1alpha1.WebhookPoll{
+			URL: "https://approvals.example.com/result", IntervalSeconds: &interval, TimeoutSeconds: &timeout,
+		}
+	}
+	return rule
+}
+
+// expectCalls fails unless just these were made since it was last asked.
+func (s *station) expectCalls(what string, want ...string) []Call {
+	s.t.Helper()
+	calls, got := s.service.take()
+	if diff := cmp.Diff(append([]string{}, want...), got); diff != "" {
+		s.t.Fatalf("%s: calls differ (-want +got):\n%s", what, diff)
+	}
+	return calls
+}
+
+// expectPermitted fails unless just these pods were permitted since it was last asked.
+func (s *station) expectPermitted(what string, want ...string) {
+	s.t.Helper()
+	if diff := cmp.Diff(append([]string{}, want...), append([]string{}, s.permitted()...)); diff != "" {
+		s.t.Errorf("%s: permitted pods differ (-want +got):\n%s", what, diff)
+	}
+}
+
+// TestAnApproval: one call about all pods, what it says, and what comes of it.
+func TestAnApproval(t *testing.T) {
+	s := newStation(t, engine.Options{})
+	s.rules("web", asking("approval", false))
+	s.put(waits(0).Obj(), waits(1).Obj(), waits(2).Obj())
+	s.round()
+	call := s.expectCalls("at first", "POST web-000 web-001 web-002")[0]
+	if len(s.statuses) != 1 || len(s.statuses[0].Status.RuleStates) != 1 || s.statuses[0].Status.RuleStates[0].WebhookStatus.TaskStates[0].TraceID != call.TraceID {
+		t.Fatalf("the call is not in status: %+v", s.object("web").Status.RuleStates)
+	}
+	want := &remote.PostRequest{
+		TraceID: call.TraceID, Stage: "PreCheck", RuleName: "approval", Namespace: "default", PodTransitionRule: "web", OperationTypes: []string{"upgrade"},
+	}
+	for i := range 3 {
+		want.Resources = append(want.Resources, remote.PodResource(fmt.Sprintf("web-%03d", i), fmt.Sprintf("web-%03d-uid", i),
+			map[string]string{"team": "shop", "app": "web", "ip": ""}))
+	}
+	if diff := cmp.Diff(want, call.Post); diff != "" {
+		t.Errorf("request differs (-want +got):\n%s", diff)
+	}
+	s.step(time.Second)
+	s.expectCalls("while it is under way")
+	s.expectPermitted("while it is under way")
+	if got := s.blocked(); !strings.HasPrefix(got, "WebhookPending: ") {
+		t.Errorf("waits for %q", got)
+	}
+
+	s.reconciler.Deliver(Result{Call: call, Post: &remote.PostAnswer{Message: "one of three", FinishedNames: []string{"web-001", "web-777"}}})
+	s.step(time.Second)
+	s.expectPermitted("partly approved", "web-001")
+	if got := s.blocked(); !strings.HasPrefix(got, "WebhookRejected: ") || !strings.Contains(got, "one of three") {
+		t.Errorf("the others wait for %q", got)
+	}
+	if events := strings.Join(s.told(), "\n"); strings.Count(events, EventUnknownPods) != 1 || !strings.Contains(events, "web-777") {
+		t.Errorf("no event names the pod that nobody asked about:\n%s", events)
+	}
+	blocked := s.object("web").Status.Blocked[0]
+	if blocked.NextCheck == nil {
+		t.Fatalf("it does not say when the service is asked again: %+v", blocked)
+	}
+	s.clock.SetTime(blocked.NextCheck.Time)
+	s.round()
+	again := s.expectCalls("asked again", "POST web-000 web-002")[0]
+	if again.TraceID == call.TraceID {
+		t.Error("it is asked again under the same id")
+	}
+	s.reconciler.Deliver(Result{Call: again, Post: &remote.PostAnswer{Success: true}})
+	s.step(time.Second)
+	s.expectPermitted("approved", "web-000", "web-002")
+}
+
+// TestAPolledApproval: a restart goes on polling, and posts nothing again.
+func TestAPolledApproval(t *testing.T) {
+	s := newStation(t, engine.Options{})
+	s.rules("web", asking("approval", true))
+	s.put(waits(0).Obj(), waits(1).Obj())
+	s.round()
+	call := s.expectCalls("at first", "POST web-000 web-001")[0]
+	s.reconciler.Deliver(Result{Call: call, Post: &remote.PostAnswer{Success: true, Poll: true, TaskID: "t1"}})
+	s.step(time.Second)
+	s.step(5 * time.Second)
+	poll := s.expectCalls("after the interval", "GET t1")[0]
+	if poll.Service.URL != "https://approvals.example.com/result" {
+		t.Errorf("polls at %s", poll.Service.URL)
+	}
+	s.reconciler.Deliver(Result{Call: poll, Poll: &remote.PollAnswer{Success: true, FinishedNames: []string{"web-000"}}})
+	s.step(time.Second)
+	s.expectPermitted("the first is approved", "web-000")
+
+	next := restart(t, s)
+	next.round()
+	poll = next.expectCalls("after a restart", "GET t1")[0]
+	next.reconciler.Deliver(Result{Call: poll, Poll: &remote.PollAnswer{Success: true, Finished: true}})
+	next.step(time.Second)
+	next.expectPermitted("all are approved", "web-001")
+}
+
+// TestARestartDuringAPost: nobody knows whether the service has seen it, so it is asked
+// again later, under another id.
+func TestARestartDuringAPost(t *testing.T) {
+	s := newStation(t, engine.Options{})
+	s.rules("web", asking("approval", false))
+	s.put(waits(0).Obj())
+	s.round()
+	call := s.expectCalls("at first", "POST web-000")[0]
+
+	next := restart(t, s)
+	next.round()
+	next.expectCalls("at once")
+	next.expectPermitted("at once")
+	if got := next.blocked(); !strings.Contains(got, "the manager ended during the call") {
+		t.Errorf("waits for %q", got)
+	}
+	next.step(time.Minute)
+	if again := next.expectCalls("later", "POST web-000")[0]; again.TraceID == call.TraceID {
+		t.Error("it is sent again under the same id")
+	}
+}
+
+// TestACallIsMadeOnlyWhenStatusHasIt: a status that cannot be written makes no call.
+func TestACallIsMadeOnlyWhenStatusHasIt(t *testing.T) {
+	s := newStation(t, engine.Options{})
+	s.rules("web", asking("approval", false))
+	s.put(waits(0).Obj())
+	s.refuseStatus = func() error { return errConflict() }
+	s.round()
+	s.expectCalls("after a conflict")
+	s.refuseStatus = nil
+	s.step(time.Second)
+	s.expectCalls("when it is written", "POST web-000")
+}
+
+// TestNobodyIsCalledAboutAPodThatAnotherRuleHoldsBack.
+func TestNobodyIsCalledAboutAPodThatAnotherRuleHoldsBack(t *testing.T) {
+	s := newStation(t, engine.Options{})
+	s.rules("web", asking("approval", false))
+	s.rules("labels", labelled("approved", "approved"))
+	s.put(waits(0).Obj(), waits(1).Label("approved", "yes").Obj())
+	s.round()
+	s.expectCalls("one is not labelled", "POST web-001")
+	s.put(waits(0).Label("approved", "yes").Obj())
+	s.step(2 * time.Second)
+	s.expectCalls("now it is", "POST web-000")
+}
+
+// TestFailurePolicy: what could not be asked passes with Ignore, and waits with Fail.
+func TestFailurePolicy(t *testing.T) {
+	for policy, want := range map[appsv1alpha1.FailurePolicy][]string{
+		appsv1alpha1.FailurePolicyFail: {}, appsv1alpha1.FailurePolicyIgnore: {"web-000"},
+	} {
+		t.Run(string(policy), func(t *testing.T) {
+			s := newStation(t, engine.Options{})
+			rule := asking("approval", false)
+			rule.Webhook.FailurePolicy = policy
+			s.rules("web", rule)
+			s.put(waits(0).Obj())
+			s.round()
+			call := s.expectCalls("at first", "POST web-000")[0]
+			s.reconciler.Deliver(Result{Call: call, Failure: &remote.Failure{Class: remote.ClassRefused, Message: "nobody listens"}})
+			s.step(time.Second)
+			s.expectPermitted("after the failure", want...)
+			if got := s.blocked(); policy == appsv1alpha1.FailurePolicyFail && (!strings.HasPrefix(got, "WebhookFailed: ") || !strings.Contains(got, "nobody listens")) {
+				t.Errorf("waits for %q", got)
+			}
+		})
+	}
+}
+
+// TestAnApprovalIsForThisPodThisWaitingAndThisRule.
+func TestAnApprovalIsForThisPodThisWaitingAndThisRule(t *testing.T) {
+	for name, change := range map[string]func(*station){
+		"the rule was edited": func(s *station) { s.rules("web", asking("approval", false), labelled("approved", "approved")) },
+		"another pod has the name": func(s *station) {
+			s.must(s.store.Delete(s.pods["web-000"]))
+			s.put(waits(0).UID("another").Obj())
+		},
+		"it waits anew": func(s *station) { s.put(waits(7).UID("web-000-uid").Obj()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStation(t, engine.Options{})
+			s.rules("web", asking("approval", false), labelled("approved", "approved"))
+			s.put(waits(0).Label("approved", "yes").Obj())
+			s.round()
+			call := s.expectCalls("at first", "POST web-000")[0]
+			change(s)
+			s.reconciler.Deliver(Result{Call: call, Post: &remote.PostAnswer{Success: true}})
+			s.step(2 * time.Second)
+			s.expectPermitted("by the old answer")
+		})
+	}
+}
+
+// TestCallsOfARuleThatIsGoneAreForgotten.
+func TestCallsOfARuleThatIsGoneAreForgotten(t *testing.T) {
+	s := newStation(t, engine.Options{})
+	s.rules("web", asking("approval", false))
+	s.put(waits(0).Obj())
+	s.round()
+	call := s.expectCalls("at first", "POST web-000")[0]
+	s.index.DeleteRule(keyOf(s.object("web")))
+	s.round()
+	s.reconciler.Deliver(Result{Call: call, Post: &remote.PostAnswer{Success: true}})
+	s.round()
+	if diff := cmp.Diff([]policy.RuleID{call.Rule}, s.service.gone); diff != "" {
+		t.Errorf("forgotten rules differ (-want +got):\n%s", diff)
+	}
+	if got := s.reconciler.calls.of(call.Rule); len(got) != 0 {
+		t.Errorf("%d results are kept of a rule that is gone", len(got))
+	}
+}

@@ -1,0 +1,141 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/podops-dev/podops/pkg/controllers/podtransitionrule"
+	"github.com/podops-dev/podops/pkg/policy"
+	"github.com/podops-dev/podops/pkg/remote"
+)
+
+// calls makes the calls of webhook rules.
+type calls struct {
+	pool    *remote.Pool
+	secrets client.Reader
+	deliver func(podtransitionrule.Result)
+}
+
+// newCalls adds the pool that makes calls to the manager. What comes of them goes to the
+// field deliver, which is set before the manager starts.
+func newCalls(mgr manager.Manager, options Options) (*calls, error) {
+	guard, err := options.guard()
+	if err != nil {
+		return nil, err
+	}
+	measured, err := remote.NewMetrics(metrics.Registry)
+	if err != nil {
+		return nil, fmt.Errorf("registering the metrics of webhook rules: %w", err)
+	}
+	c := &calls{secrets: mgr.GetAPIReader()}
+	c.pool = remote.NewPool(remote.NewClient(guard, remote.Timeouts{}), remote.PoolOptions{Log: ctrl.Log.WithName("webhook-rules")}, measured,
+		func(result remote.Result) { c.deliver(c.resultOf(result)) })
+	if err := mgr.Add(c.pool); err != nil {
+		return nil, fmt.Errorf("adding the pool of calls: %w", err)
+	}
+	return c, nil
+}
+
+// guard says which addresses webhook rules may reach besides those that anybody may.
+func (o *Options) guard() (remote.Guard, error) {
+	var guard remote.Guard
+	for text := range strings.SplitSeq(o.RuleWebhookAllowCIDR, ",") {
+		if text = strings.TrimSpace(text); text == "" {
+			continue
+		}
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			return remote.Guard{}, fmt.Errorf("--rule-webhook-allow-cidr: %q is not a network such as 10.1.0.0/16: %w", text, err)
+		}
+		guard.AllowCIDRs = append(guard.AllowCIDRs, prefix)
+	}
+	for host := range strings.SplitSeq(o.RuleWebhookAllowHost, ",") {
+		if host = strings.TrimSpace(host); host != "" {
+			guard.AllowHosts = append(guard.AllowHosts, host)
+		}
+	}
+	return guard, nil
+}
+
+const (
+	kindPost = "post"
+	kindPoll = "poll"
+
+	// secretTimeout bounds reading the credentials of a rule.
+	secretTimeout = 2 * time.Second
+)
+
+// Call implements podtransitionrule.Caller.
+func (c *calls) Call(ctx context.Context, call podtransitionrule.Call) {
+	endpoint, failure := c.endpoint(ctx, call)
+	if failure != nil {
+		c.deliver(podtransitionrule.Result{Call: call, Failure: failure})
+		return
+	}
+	// A round does not wait for a call, so a call does not end with its round.
+	asked := remote.Call{Rule: call.Rule}
+	if call.Post != nil {
+		asked.Key = call.TraceID + "/" + kindPost
+		asked.Post = &remote.PostCall{Endpoint: endpoint, Request: *call.Post}
+	} else {
+		asked.Key = call.TraceID + "/" + kindPoll
+		asked.Poll = &remote.PollCall{Endpoint: endpoint, Keys: call.Poll.Keys, TaskID: call.Poll.TaskID, TraceID: call.TraceID}
+	}
+	if !c.pool.Submit(asked) && !c.pool.InFlight(asked.Key) {
+		c.deliver(podtransitionrule.Result{Call: call, Failure: remote.Busy()})
+	}
+}
+
+// Forget implements podtransitionrule.Caller.
+func (c *calls) Forget(rule policy.RuleID) { c.pool.Forget(rule) }
+
+// resultOf is a result in the words of the rule controller.
+func (c *calls) resultOf(result remote.Result) podtransitionrule.Result {
+	call := podtransitionrule.Call{Rule: result.Call.Rule}
+	if post := result.Call.Post; post != nil {
+		call.TraceID, call.Post = post.Request.TraceID, &post.Request
+	} else if poll := result.Call.Poll; poll != nil {
+		call.TraceID, call.Poll = poll.TraceID, podtransitionrule.PollOf(poll.TraceID, poll.TaskID, poll.Keys)
+	}
+	return podtransitionrule.Result{Call: call, Post: result.Post, Poll: result.Poll, Failure: result.Failure}
+}
+
+// endpoint is where a call goes, with the credentials of the Secret that the rule names.
+func (c *calls) endpoint(ctx context.Context, call podtransitionrule.Call) (remote.Endpoint, *remote.Failure) {
+	endpoint := remote.Endpoint{URL: call.Service.URL, CABundle: call.Service.CABundle}
+	if call.Service.Secret == "" {
+		return endpoint, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, secretTimeout)
+	defer cancel()
+	var secret corev1.Secret
+	key := client.ObjectKey{Namespace: call.Rule.Object.Namespace, Name: call.Service.Secret}
+	err := c.secrets.Get(ctx, key, &secret)
+	switch {
+	case apierrors.IsForbidden(err):
+		return remote.Endpoint{}, secretFailure(err, "PodOps may not read the Secret %s: deploy config/components/webhook-secrets with it", key)
+	case err != nil:
+		return remote.Endpoint{}, secretFailure(err, "the Secret %s cannot be read", key)
+	}
+	endpoint.Token = string(secret.Data["token"])
+	endpoint.ClientCert, endpoint.ClientKey = secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey]
+	if endpoint.Token == "" && len(endpoint.ClientCert) == 0 {
+		return remote.Endpoint{}, secretFailure(errors.New("no known key"), "the Secret %s has neither token nor tls.crt and tls.key", key)
+	}
+	return endpoint, nil
+}
+
+func secretFailure(err error, format string, args ...any) *remote.Failure {
+	return &remote.Failure{Class: remote.ClassSecret, Message: fmt.Sprintf(format, args...), Err: err}
+}
