@@ -100,7 +100,8 @@ func (t Tasks) accepted(task appsv1alpha1.TaskInfo, i int, answer PostAnswer, ru
 	return t.replaced(i, task), unknown
 }
 
-// PostFailed takes in that a POST came to nothing. Its id is used up, even if nothing was sent.
+// PostFailed takes in that a POST came to nothing, be it that it was never sent: its id is used up
+// all the same.
 func (t Tasks) PostFailed(traceID string, failure Failure, rule Rule, now time.Time) Tasks {
 	task, i, found := t.find(traceID, appsv1alpha1.TaskPosting, rule)
 	if !found {

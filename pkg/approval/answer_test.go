@@ -1,6 +1,7 @@
 package approval_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -153,8 +154,13 @@ func TestAnswerToAPoll(t *testing.T) {
 			if diff := cmp.Diff(tc.wantUnknown, unknown); diff != "" {
 				t.Errorf("unknown names (-want +got):\n%s", diff)
 			}
-			if task := theTask(t, tasks, after(5)); task.Reason != tc.wantReason {
+			task := theTask(t, tasks, after(5))
+			if task.Reason != tc.wantReason {
 				t.Errorf("reason = %q, want %q", task.Reason, tc.wantReason)
+			}
+			goesOn := slices.Contains(tc.want, worksOn)
+			if goesOn != (task.Phase == appsv1alpha1.TaskPolling) {
+				t.Errorf("phase = %s, want it to be Polling as long as a pod is", task.Phase)
 			}
 		})
 	}

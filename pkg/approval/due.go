@@ -48,7 +48,7 @@ type LastPoll struct {
 func (t Tasks) Due(rule Rule, last func(traceID string) LastPoll, now time.Time) (polls []Poll, next time.Duration) {
 	times := []time.Time{}
 	for _, task := range t.states {
-		if task.NextTime != nil && !isOpen(task) {
+		if task.NextTime != nil { // it has ended
 			times = append(times, task.NextTime.Time)
 		}
 		if task.Phase != appsv1alpha1.TaskPolling || task.RuleGeneration != rule.Generation {

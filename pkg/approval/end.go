@@ -29,13 +29,21 @@ func (t Tasks) Interrupted(known func(traceID string) bool, now time.Time) Tasks
 // Expire ends the tasks that were polled for longer than the timeout of the rule.
 func (t Tasks) Expire(rule Rule, now time.Time) Tasks {
 	return t.endWhere(func(task appsv1alpha1.TaskInfo) (Failure, bool) {
-		message := fmt.Sprintf("the service did not end within %s", rule.Timeout)
-		if task.Message != "" {
-			message += "; it last said: " + task.Message
-		}
-		return Failure{Class: ClassExpired, Message: message},
+		return Failure{Class: ClassExpired, Message: expiry(task, rule)},
 			task.Phase == appsv1alpha1.TaskPolling && !now.Before(deadline(task, rule))
 	}, now)
+}
+
+// expiry says what is known of a task that did not end in time.
+func expiry(task appsv1alpha1.TaskInfo, rule Rule) string {
+	message := fmt.Sprintf("the service did not end within %s", rule.Timeout)
+	switch {
+	case task.Reason != "":
+		return message + "; polling it failed at last: " + task.Message
+	case task.Message != "":
+		return message + "; it last said: " + task.Message
+	}
+	return message
 }
 
 // deadline of a task that is polled. The begin was cut to a whole second, which is given back.

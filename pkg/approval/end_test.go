@@ -72,6 +72,26 @@ func TestTheTimeoutCountsFromTheFirstCall(t *testing.T) {
 	}
 }
 
+func TestATaskThatExpiresTellsWhatIsKnown(t *testing.T) {
+	for name, tc := range map[string]struct {
+		tasks approval.Tasks
+		want  string
+	}{
+		"nothing": {tasks: polling("web-0"), want: "the service did not end within 1m0s"},
+		"the last failure": {
+			tasks: polling("web-0").PollFailed("t1", approval.Failure{Class: "Refused", Message: "connection refused"}, polled(), after(40)),
+			want:  "the service did not end within 1m0s; polling it failed at last: connection refused",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tasks := tc.tasks.Expire(polled(), after(61))
+			if got := tasks.Of(asks("web-0"), polled(), after(61)).Message; got != tc.want {
+				t.Errorf("message = %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
 func TestAPostDoesNotExpire(t *testing.T) {
 	// The client bounds it, and knows what became of it.
 	tasks := opened("web-0").Expire(polled(), after(1000))
@@ -170,5 +190,13 @@ func TestHistoryIsNewestFirstAndBounded(t *testing.T) {
 	}
 	if status := tasks.Status(after(960)); status != nil {
 		t.Errorf("status after 10 minutes = %+v, want nil", status)
+	}
+}
+
+func TestACallIsShownFromWhenItCountsNoMore(t *testing.T) {
+	tasks := rejected("web-0").Forget(nil, polled(), after(700))
+	history := tasks.Status(after(1200)).History
+	if len(history) != 1 || !history[0].LastTime.Equal(new(whole(700))) || history[0].NextTime != nil {
+		t.Errorf("history = %+v, want the call, last changed at %v, not to be made again", history, whole(700))
 	}
 }
