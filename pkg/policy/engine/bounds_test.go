@@ -86,7 +86,7 @@ func TestBoundsOfBuiltins(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %q with error %v, want an error with %q", shortened(got), err, want)
 			}
-			if took := time.Since(start); took > 5*time.Second {
+			if took := time.Since(start); took > 30*time.Second {
 				t.Errorf("took %v", took)
 			}
 			if grown := allocated() - before; grown > 128<<20 {

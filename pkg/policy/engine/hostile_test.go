@@ -30,7 +30,7 @@ const (
 
 	// hostileSlack is for a machine that runs other tests as well. It is far below what each of the
 	// modules would take.
-	hostileSlack = 2 * time.Second
+	hostileSlack = 10 * time.Second
 
 	// hostileGrowth bounds the heap while a module is compiled and evaluated.
 	hostileGrowth = 128 << 20

@@ -18,7 +18,6 @@ const childArgument = "podops-check-module"
 // fit into the memory of the manager, which would be killed with them.
 const (
 	maxCPUSeconds = 5
-	maxDataBytes  = 256 << 20
 
 	// softDataBytes is where the garbage collector starts to work harder.
 	softDataBytes = 128 << 20
