@@ -37,7 +37,7 @@ type cost struct {
 }
 
 // sampleTime is how long one sample takes, unless one run takes longer.
-const sampleTime = 6 * time.Millisecond
+const sampleTime = 4 * time.Millisecond
 
 // A subject of which one sample takes long gets fewer of them: enough is enough.
 const (
