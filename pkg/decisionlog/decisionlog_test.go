@@ -102,6 +102,13 @@ func TestReplay(t *testing.T) {
 	if diff := cmp.Diff(decisionlog.Report{Equal: 5}, report); diff != "" {
 		t.Errorf("report differs (-want +got):\n%s\n%s", diff, log)
 	}
+	// However much the pods look alike to a built-in rule, each is in the log.
+	for i := range 3 {
+		key := fmt.Sprintf(`"%d/PreCheck/a":{"operation"`, i)
+		if got := strings.Count(log, key); got != 2 {
+			t.Errorf("%s is in %d inputs, want it in those of both built-in rules", key, got)
+		}
+	}
 	forged := strings.Replace(log, "is one of 2", "is one of 9", 1)
 	if forged == log {
 		t.Fatalf("there is nothing to forge in\n%s", log)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime/debug"
 	"time"
 
@@ -111,6 +112,9 @@ func (p *Program) Evaluate(
 	if p.custom {
 		return p.evaluateEach(ctx, around, requests), nil
 	}
+	if p.engine.options.Observe != nil {
+		return p.evaluateAll(ctx, around.Counts, requests)
+	}
 	return p.evaluateAlike(ctx, around.Counts, requests)
 }
 
@@ -134,6 +138,24 @@ func (p *Program) evaluateAlike(ctx context.Context, counts policy.Counts, reque
 		}
 		p.sights.answer(counts, part, answered, result.Verdicts)
 		result.Room = answered.Room // the same for each batch: it comes from the counts alone
+	}
+	return result, nil
+}
+
+// evaluateAll asks a built-in rule about every request, however many look alike: an observer wants
+// to see each of them.
+func (p *Program) evaluateAll(ctx context.Context, counts policy.Counts, requests []policy.Request) (policy.Result, error) {
+	result := policy.Result{Verdicts: make(map[string]policy.Verdict, len(requests))}
+	if _, _, err := p.sights.recall(counts, requests, map[string]policy.Verdict{}); err != nil {
+		return policy.Result{}, err
+	}
+	for start := 0; start == 0 || start < len(requests); start += batch {
+		answered, err := p.evaluateBatch(ctx, counts, requests[start:min(start+batch, len(requests))])
+		if err != nil {
+			return policy.Result{}, err
+		}
+		maps.Copy(result.Verdicts, answered.Verdicts)
+		result.Room = answered.Room
 	}
 	return result, nil
 }
