@@ -34,8 +34,9 @@ func explain(code Code, rule appsv1alpha1.TransitionRule, request Request, room 
 		return "the rule does not compile; the conditions of the PodTransitionRule say why"
 	case CodeWebhookPending, CodeWebhookProcessing, CodeWebhookRejected, CodeWebhookFailed:
 		return explainWebhook(code, request.Task)
+	default:
+		return fmt.Sprintf("the rule withholds the pod: %s", code)
 	}
-	return fmt.Sprintf("the rule withholds the pod: %s", code)
 }
 
 // explainRoom names each bound that leaves no slot. With slots left, others were handed them.

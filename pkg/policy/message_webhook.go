@@ -10,7 +10,7 @@ import (
 // explainWebhook says how far the service of a webhook rule has come with a request. The message of
 // the service comes last: it is the part that may be cut.
 func explainWebhook(code Code, task Task) string {
-	switch code { //nolint:exhaustive // The codes of webhook rules; the last one is the default.
+	switch code {
 	case CodeWebhookPending:
 		if task.State == TaskCalling {
 			return "the service is being called and has not answered yet"

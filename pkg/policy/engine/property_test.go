@@ -129,6 +129,7 @@ func rules() *rapid.Generator[appsv1alpha1.TransitionRule] {
 				"", appsv1alpha1.FailurePolicyFail, appsv1alpha1.FailurePolicyIgnore,
 			}).Draw(t, "failure policy")).Webhook
 			return rule
+		default:
 		}
 		rule.AvailablePolicy = &appsv1alpha1.AvailablePolicy{}
 		bounds := rapid.IntRange(1, 3).Draw(t, "bounds")

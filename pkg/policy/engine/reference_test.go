@@ -79,6 +79,7 @@ func referenceWebhook(failures appsv1alpha1.FailurePolicy, task policy.Task) pol
 		return policy.Verdict{Code: policy.CodeWebhookProcessing}
 	case policy.TaskApproved:
 		return policy.Verdict{Outcome: policy.Passed}
+	case policy.TaskFailed:
 	}
 	switch {
 	case failures == appsv1alpha1.FailurePolicyIgnore && !ours:
