@@ -38,7 +38,7 @@ func rules() map[string]appsv1alpha1.TransitionRule {
 func logged(t *testing.T, options decisionlog.Options) string {
 	t.Helper()
 	w := decisionlog.New(options, testingclock.NewFakePassiveClock(epoch))
-	e, err := engine.New(engine.Options{Observe: w.Observe})
+	e, err := engine.New(engine.Options{Observe: w.Observe, AskAlike: true})
 	if err != nil {
 		t.Fatal(err)
 	}

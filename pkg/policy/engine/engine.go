@@ -62,6 +62,10 @@ type Options struct {
 	// must not block.
 	Observe func(Observation)
 
+	// AskAlike has every request put to Rego, also those that look like another one to a built-in
+	// rule: an observer that wants to see each of them needs it.
+	AskAlike bool
+
 	// Precompile is asked about each user's module before this process compiles it, since a
 	// compiler cannot be stopped: a child process can. An error refuses the module. nil asks nobody.
 	Precompile func(ctx context.Context, source string, parametersSchema json.RawMessage) error

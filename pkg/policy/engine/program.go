@@ -112,7 +112,7 @@ func (p *Program) Evaluate(
 	if p.custom {
 		return p.evaluateEach(ctx, around, requests), nil
 	}
-	if p.engine.options.Observe != nil {
+	if p.engine.options.AskAlike {
 		return p.evaluateAll(ctx, around.Counts, requests)
 	}
 	return p.evaluateAlike(ctx, around.Counts, requests)
@@ -142,8 +142,7 @@ func (p *Program) evaluateAlike(ctx context.Context, counts policy.Counts, reque
 	return result, nil
 }
 
-// evaluateAll asks a built-in rule about every request, however many look alike: an observer wants
-// to see each of them.
+// evaluateAll asks a built-in rule about every request, however many look alike.
 func (p *Program) evaluateAll(ctx context.Context, counts policy.Counts, requests []policy.Request) (policy.Result, error) {
 	result := policy.Result{Verdicts: make(map[string]policy.Verdict, len(requests))}
 	if _, _, err := p.sights.recall(counts, requests, map[string]policy.Verdict{}); err != nil {
