@@ -99,7 +99,7 @@ func TestURLs(t *testing.T) {
 				}
 				return
 			}
-			failure := wantClass(t, err, tc.class)
+			failure := wantFailure(t, err, tc.class)
 			if strings.Contains(failure.Message, "secret") && !strings.Contains(failure.Message, "secretRef") {
 				t.Errorf("message repeats a secret: %s", failure.Message)
 			}
@@ -130,7 +130,7 @@ func TestAddressesAreCheckedAfterTheNameIsResolved(t *testing.T) {
 	}
 	for _, host := range []string{"localhost", "LOCALHOST", "127.0.0.1", "[::ffff:127.0.0.1]"} {
 		_, err := NewClient(Guard{}, Timeouts{}).Post(t.Context(), Endpoint{URL: "http://" + host + ":" + port}, PostRequest{})
-		failure := wantClass(t, err, ClassAddressForbidden)
+		failure := wantFailure(t, err, ClassAddressForbidden)
 		if failure.Sent {
 			t.Errorf("%s: the service may have seen the request", host)
 		}

@@ -99,7 +99,7 @@ func TestRow28BadAnswersAreRefusedWithTheirPosition(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := decodePost([]byte(tc.body))
-			failure := wantClass(t, err, ClassBadResponse)
+			failure := wantFailure(t, err, ClassBadResponse)
 			if !strings.Contains(failure.Message, tc.says) {
 				t.Errorf("message %q, want it to say %q", failure.Message, tc.says)
 			}
@@ -112,7 +112,7 @@ func TestRow28BadAnswersAreRefusedWithTheirPosition(t *testing.T) {
 
 func TestPositionsCountLinesAndCharacters(t *testing.T) {
 	_, err := decodePoll([]byte("{\n  \"message\": \"é\", \"finished\": 1}"))
-	if failure := wantClass(t, err, ClassBadResponse); !strings.HasSuffix(failure.Message, "(line 2, column 31, byte 33)") {
+	if failure := wantFailure(t, err, ClassBadResponse); !strings.HasSuffix(failure.Message, "(line 2, column 31, byte 33)") {
 		t.Errorf("message %q", failure.Message)
 	}
 }

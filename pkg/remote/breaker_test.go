@@ -41,8 +41,7 @@ func TestABreakerTriesWithOneCallAndWaitsLongerEachTime(t *testing.T) {
 	// Calls that were under way when it opened do not prolong the pause.
 	b.ended(healthFailed, false, noon.Add(9*time.Second))
 	now := noon
-	for _, pause := range []time.Duration{10, 20, 40, 80, 120, 120} {
-		pause *= time.Second
+	for _, pause := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 2 * time.Minute, 2 * time.Minute} {
 		wantDoor(t, b, now.Add(pause-1), doorShut, 1)
 		now = now.Add(pause)
 		wantDoor(t, b, now, doorAjar, 0)

@@ -119,7 +119,7 @@ func (c *Client) call(ctx context.Context, endpoint Endpoint, method string, tar
 	if err != nil {
 		return nil, err
 	}
-	response, err := tries.client(on).Do(request)
+	response, err := tries.client(on).Do(request) //nolint:bodyclose // discard closes it
 	if err != nil {
 		return nil, redacted(classify(err, tries.sent.Load()), endpoint)
 	}

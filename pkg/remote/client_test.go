@@ -140,7 +140,7 @@ func TestRow23ConnectionRefused(t *testing.T) {
 	url := "http://" + listener.Addr().String()
 	_ = listener.Close()
 	_, err = post(t, short(), Endpoint{URL: url})
-	failure := wantClass(t, err, ClassRefused)
+	failure := wantFailure(t, err, ClassRefused)
 	if failure.Sent {
 		t.Error("a refused connection counts as a request that may have been seen")
 	}
@@ -236,7 +236,7 @@ func TestAPostThatWasSeenIsNeverRepeated(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t, func(w http.ResponseWriter, r *http.Request) { tc.handler(t, w, r) })
 			_, err := post(t, short(), Endpoint{URL: s.URL})
-			failure := wantClass(t, err, tc.class)
+			failure := wantFailure(t, err, tc.class)
 			if !failure.Sent {
 				t.Error("the failure says that the service has not seen the request")
 			}
@@ -334,7 +334,7 @@ func TestRow27TheServiceIsLeftAloneForABoundedTime(t *testing.T) {
 			w.WriteHeader(http.StatusTooManyRequests)
 		})
 		_, err := poll(t, Timeouts{}, Endpoint{URL: s.URL})
-		if failure := wantClass(t, err, ClassHTTPStatus); failure.RetryAfter != MaxRetryAfter {
+		if failure := wantFailure(t, err, ClassHTTPStatus); failure.RetryAfter != MaxRetryAfter {
 			t.Errorf("%s: retry after %v, want %v", value, failure.RetryAfter, MaxRetryAfter)
 		}
 	}
@@ -348,7 +348,7 @@ func TestRow26RedirectsAreRefused(t *testing.T) {
 				w.WriteHeader(status)
 			})
 			_, err := post(t, short(), Endpoint{URL: s.URL})
-			failure := wantClass(t, err, ClassRedirectRefused)
+			failure := wantFailure(t, err, ClassRedirectRefused)
 			if strings.Contains(failure.Message, "secret") || s.posts("trace-1") != 1 {
 				t.Errorf("HTTP %d to %q: %s, %d POSTs", status, location, failure.Message, s.posts("trace-1"))
 			}

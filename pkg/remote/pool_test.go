@@ -283,7 +283,7 @@ func TestACallThatNobodyWaitsForIsNotMade(t *testing.T) {
 	call := callOf("a", "shop", "h")
 	call.Deadline = time.Now().Add(-time.Second)
 	b.submit(t, call)
-	if failure := wantClass(t, b.next(t).Failure, ClassTimeout); failure.Sent {
+	if failure := wantFailure(t, b.next(t).Failure, ClassTimeout); failure.Sent {
 		t.Error("the failure says that the service may have seen the request")
 	}
 }

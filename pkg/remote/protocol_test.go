@@ -91,8 +91,15 @@ func TestPollURL(t *testing.T) {
 	}
 }
 
-// wantClass fails unless err is a failure of the class, with a message of bounded length.
-func wantClass(t *testing.T, err error, class Class) *Failure {
+// wantClass fails unless err is a failure of the class.
+func wantClass(t *testing.T, err error, class Class) {
+	t.Helper()
+	_ = wantFailure(t, err, class)
+}
+
+// wantFailure returns the failure in err, which is of the class and has a message of bounded
+// length.
+func wantFailure(t *testing.T, err error, class Class) *Failure {
 	t.Helper()
 	if err == nil {
 		t.Fatalf("no error, want class %s", class)

@@ -52,9 +52,11 @@ func (r *retry) gotConnection(httptrace.GotConnInfo) {
 // client runs the tries on a transport.
 func (r *retry) client(on *http.Client) *retryablehttp.Client {
 	return &retryablehttp.Client{
-		HTTPClient:   on,
-		RetryMax:     MaxTries - 1,
-		CheckRetry:   r.check,
+		HTTPClient: on,
+		RetryMax:   MaxTries - 1,
+		CheckRetry: func(ctx context.Context, response *http.Response, err error) (bool, error) {
+			return r.again(ctx, response, err), nil
+		},
 		Backoff:      func(time.Duration, time.Duration, int, *http.Response) time.Duration { return r.wait },
 		ErrorHandler: retryablehttp.PassthroughErrorHandler,
 		PrepareRetry: func(*http.Request) error {
@@ -64,33 +66,33 @@ func (r *retry) client(on *http.Client) *retryablehttp.Client {
 	}
 }
 
-// check says whether to try again. It never waits beyond the deadline of the call: the
+// again says whether to try again. It never waits beyond the deadline of the call: the
 // failure at hand says more than a deadline that was missed.
-func (r *retry) check(ctx context.Context, response *http.Response, err error) (bool, error) {
+func (r *retry) again(ctx context.Context, response *http.Response, err error) bool {
 	r.tries++
 	if r.tries >= MaxTries || ctx.Err() != nil {
-		return false, nil
+		return false
 	}
 	r.wait = backoff(r.tries, r.random())
 	switch {
 	case err != nil:
 		failure := classify(err, r.connected.Load())
 		if !mayPass(failure) || failure.Sent && !r.repeatable {
-			return false, nil
+			return false
 		}
 	case response.StatusCode == http.StatusTooManyRequests, response.StatusCode == http.StatusServiceUnavailable:
 		after, has := retryAfter(response.Header, r.now())
 		if !has && !r.repeatable || after > r.timeout.Wait {
-			return false, nil
+			return false
 		}
 		r.wait = max(r.wait, after)
 	default:
 		if response.StatusCode < 500 || !r.repeatable {
-			return false, nil
+			return false
 		}
 	}
 	deadline, has := ctx.Deadline()
-	return !has || r.now().Add(r.wait).Before(deadline), nil
+	return !has || r.now().Add(r.wait).Before(deadline)
 }
 
 // mayPass says whether a failure may be gone in a moment. A wrong certificate is not, and a

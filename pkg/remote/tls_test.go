@@ -134,7 +134,7 @@ func TestCABundlesThatCannotBeUsed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := post(t, Timeouts{}, Endpoint{URL: "https://127.0.0.1:1", CABundle: bundle})
-			if failure := wantClass(t, err, ClassConfiguration); !strings.Contains(failure.Message, "caBundle") {
+			if failure := wantFailure(t, err, ClassConfiguration); !strings.Contains(failure.Message, "caBundle") {
 				t.Errorf("message %q does not name caBundle", failure.Message)
 			}
 		})
@@ -164,7 +164,7 @@ func TestRow24CertificatesThatAreNotTrusted(t *testing.T) {
 				}
 			}, answer(`{"success":true}`))
 			_, err := post(t, Timeouts{}, Endpoint{URL: server.URL, CABundle: own.pem})
-			if failure := wantClass(t, err, tc.class); failure.Sent {
+			if failure := wantFailure(t, err, tc.class); failure.Sent {
 				t.Error("the failure says that the service may have seen the request")
 			}
 			if handshakes.Load() != 1 {
@@ -246,7 +246,7 @@ func TestSecretsThatCannotBeUsed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			endpoint.URL = "https://127.0.0.1:1"
 			_, err := post(t, Timeouts{}, endpoint)
-			if failure := wantClass(t, err, ClassSecret); strings.Contains(strings.ReplaceAll(failure.Message, "the secret", ""), "secret") {
+			if failure := wantFailure(t, err, ClassSecret); strings.Contains(strings.ReplaceAll(failure.Message, "the secret", ""), "secret") {
 				t.Errorf("message repeats the secret: %s", failure.Message)
 			}
 		})
@@ -260,7 +260,7 @@ func TestFailuresDoNotRepeatTheToken(t *testing.T) {
 		answer(`{"success":true,"`+r.Header.Get("Authorization")[7:]+`":1,"`+r.Header.Get("Authorization")[7:]+`":2}`)(w, r)
 	})
 	_, err := post(t, Timeouts{}, Endpoint{URL: server.URL, CABundle: own.pem, Token: "s3cr3t"})
-	if failure := wantClass(t, err, ClassBadResponse); strings.Contains(failure.Error(), "s3cr3t") || !strings.Contains(failure.Message, "[redacted]") {
+	if failure := wantFailure(t, err, ClassBadResponse); strings.Contains(failure.Error(), "s3cr3t") || !strings.Contains(failure.Message, "[redacted]") {
 		t.Errorf("message %q", failure.Message)
 	}
 }

@@ -22,8 +22,8 @@ const (
 	// maxIdlePerHost and idleTimeout bound connections that wait for the next call. The
 	// time is short: a service that closes one just as a POST is written makes a call
 	// fail that must not be repeated.
-	maxIdlePerHost = 2
-	maxIdle        = 16
+	maxIdlePerHost = 4
+	maxIdle        = 32
 	idleTimeout    = 5 * time.Second
 
 	// maxHeaderBytes bounds the headers of an answer.
