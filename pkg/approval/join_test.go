@@ -16,7 +16,7 @@ func entries(requests []policy.Request) []appsv1alpha1.TaskPod {
 }
 
 func TestWhichTasksAreJoinedForWantOfRoom(t *testing.T) {
-	later, sooner := whole(300), whole(100)
+	later := whole(300)
 	no := func(requests []policy.Request) appsv1alpha1.TaskInfo {
 		return appsv1alpha1.TaskInfo{
 			Phase: appsv1alpha1.TaskFailed, RuleGeneration: 1, Reason: "Refused", Attempts: 3, NextTime: &later, Processing: entries(requests),
@@ -28,8 +28,6 @@ func TestWhichTasksAreJoinedForWantOfRoom(t *testing.T) {
 	working := func(requests []policy.Request) appsv1alpha1.TaskInfo {
 		return appsv1alpha1.TaskInfo{Phase: appsv1alpha1.TaskPolling, RuleGeneration: 1, Processing: entries(requests)}
 	}
-	soon := no(many("b", 2))
-	soon.NextTime, soon.Attempts, soon.Reason = &sooner, 1, "Rejected"
 	ghost := no(many("a", 1))
 	ghost.Processing[0].UID = "ghost"
 	twin := no(many("a", 1))
@@ -47,7 +45,7 @@ func TestWhichTasksAreJoinedForWantOfRoom(t *testing.T) {
 		"failures with failures and approvals":        {a: no(many("a", 1)), b: mixed, want: true},
 		"not more approvals than a task has room for": {a: yes(many("a", 20)), b: yes(many("b", 6))},
 		"not more failures than a task has room for":  {a: no(many("a", 20)), b: no(many("b", 6))},
-		"not approvals with failures":                 {a: yes(many("a", 1)), b: no(many("b", 1))},
+		"approvals with failures":                     {a: yes(many("a", 25)), b: no(many("b", 25)), want: true},
 		"not one that is under way":                   {a: working(many("a", 1)), b: no(many("b", 1))},
 		"not with one that is under way":              {a: no(many("a", 1)), b: working(many("b", 1))},
 		"not those of another generation":             {a: yes(many("a", 1)), b: older},
@@ -65,19 +63,48 @@ func TestWhichTasksAreJoinedForWantOfRoom(t *testing.T) {
 			}
 		})
 	}
+}
 
-	t.Run("the newer one is shown, and the later time counts", func(t *testing.T) {
-		first, second := no(many("a", 1)), soon
-		first.TraceID, second.TraceID = "t1", "t2"
-		tasks := approval.FromStatus(&appsv1alpha1.WebhookStatus{TaskStates: []appsv1alpha1.TaskInfo{first, second}})
-		tight := polled()
-		tight.States = 2
-		tasks, _ = tasks.Open(ask("web-0"), tight, after(10), func() string { return "t3" })
-		want := second
-		want.Processing = append(entries(many("a", 1)), entries(many("b", 2))...)
-		want.NextTime, want.Attempts, want.LastTime = &later, 3, whole(10)
-		if diff := cmp.Diff(want, tasks.Status(after(10)).TaskStates[0]); diff != "" {
-			t.Errorf("joined task (-want +got):\n%s", diff)
-		}
-	})
+func TestWhatIsShownOfTasksThatAreJoined(t *testing.T) {
+	later, sooner := whole(300), whole(100)
+	refused := appsv1alpha1.TaskInfo{
+		Phase: appsv1alpha1.TaskFailed, RuleGeneration: 1, Reason: "Refused", Attempts: 3, NextTime: &later, Processing: pods("web-1"),
+	}
+	no := appsv1alpha1.TaskInfo{
+		Phase: appsv1alpha1.TaskFinished, RuleGeneration: 1, Reason: "Rejected", Attempts: 1, NextTime: &sooner, Processing: pods("web-2"),
+	}
+	yes := appsv1alpha1.TaskInfo{Phase: appsv1alpha1.TaskFinished, RuleGeneration: 1, Approved: pods("web-3")}
+	for name, tc := range map[string]struct {
+		a, b appsv1alpha1.TaskInfo
+		want appsv1alpha1.TaskInfo
+	}{
+		"the newer failure, and the later time": {a: refused, b: no, want: appsv1alpha1.TaskInfo{
+			TraceID: "t2", Phase: appsv1alpha1.TaskFinished, RuleGeneration: 1, Reason: "Rejected", Attempts: 3, NextTime: &later,
+			Processing: pods("web-1", "web-2"),
+		}},
+		"the newer failure, which has the later time": {a: no, b: refused, want: appsv1alpha1.TaskInfo{
+			TraceID: "t2", Phase: appsv1alpha1.TaskFailed, RuleGeneration: 1, Reason: "Refused", Attempts: 3, NextTime: &later,
+			Processing: pods("web-2", "web-1"),
+		}},
+		"the failure rather than a newer approval": {a: no, b: yes, want: appsv1alpha1.TaskInfo{
+			TraceID: "t1", Phase: appsv1alpha1.TaskFinished, RuleGeneration: 1, Reason: "Rejected", Attempts: 1, NextTime: &sooner,
+			Processing: pods("web-2"), Approved: pods("web-3"),
+		}},
+		"the failure rather than an older approval": {a: yes, b: no, want: appsv1alpha1.TaskInfo{
+			TraceID: "t2", Phase: appsv1alpha1.TaskFinished, RuleGeneration: 1, Reason: "Rejected", Attempts: 1, NextTime: &sooner,
+			Processing: pods("web-2"), Approved: pods("web-3"),
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.a.TraceID, tc.b.TraceID = "t1", "t2"
+			tasks := approval.FromStatus(&appsv1alpha1.WebhookStatus{TaskStates: []appsv1alpha1.TaskInfo{tc.a, tc.b}})
+			tight := polled()
+			tight.States = 2
+			tasks, _ = tasks.Open(ask("web-0"), tight, after(10), func() string { return "t3" })
+			tc.want.LastTime = whole(10)
+			if diff := cmp.Diff(tc.want, tasks.Status(after(10)).TaskStates[0]); diff != "" {
+				t.Errorf("joined task (-want +got):\n%s", diff)
+			}
+		})
+	}
 }

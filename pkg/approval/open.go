@@ -147,7 +147,8 @@ func (t Tasks) without(b batch, now time.Time) Tasks {
 
 // joined puts ended tasks together where they fit, when room is short: pods that came one by one
 // would otherwise take a task each for as long as they wait. What is shown is that of the newer
-// one; pods that are to be asked about again wait for the later of both times.
+// one, if it failed for anybody; pods that are to be asked about again wait for the later of both
+// times.
 func (t Tasks) joined(now time.Time) Tasks {
 	states := []appsv1alpha1.TaskInfo{}
 	for _, task := range t.states {
@@ -156,14 +157,17 @@ func (t Tasks) joined(now time.Time) Tasks {
 			states = append(states, task)
 			continue
 		}
-		older := states[into]
-		task.Processing = slices.Concat(older.Processing, task.Processing)
-		task.Approved = slices.Concat(older.Approved, task.Approved)
-		task.Attempts, task.LastTime = max(older.Attempts, task.Attempts), second(now)
-		if older.NextTime != nil && (task.NextTime == nil || task.NextTime.Before(older.NextTime)) {
-			task.NextTime = older.NextTime
+		older, both := states[into], task
+		if len(task.Processing) == 0 && len(older.Processing) > 0 {
+			both = older
 		}
-		states[into] = task
+		both.Processing = slices.Concat(older.Processing, task.Processing)
+		both.Approved = slices.Concat(older.Approved, task.Approved)
+		both.Attempts, both.LastTime = max(older.Attempts, task.Attempts), second(now)
+		if older.NextTime != nil && both.NextTime.Before(older.NextTime) {
+			both.NextTime = older.NextTime
+		}
+		states[into] = both
 	}
 	return newTasks(states, t.history)
 }
@@ -171,12 +175,10 @@ func (t Tasks) joined(now time.Time) Tasks {
 // joins says whether two tasks
 //   - have ended,
 //   - under the same generation of the rule,
-//   - both with, or both without pods that are to be asked about again,
 //   - and have room for the pods of both, no two of which have one name and are to be asked about.
 func joins(a, b appsv1alpha1.TaskInfo) bool {
 	return !isOpen(a) && !isOpen(b) &&
 		a.RuleGeneration == b.RuleGeneration &&
-		(len(a.Processing) == 0) == (len(b.Processing) == 0) &&
 		len(a.Processing)+len(b.Processing) <= appsv1alpha1.MaxStatusTaskPods &&
 		len(a.Approved)+len(b.Approved) <= appsv1alpha1.MaxStatusTaskPods &&
 		!haveNamesakes(a.Processing, b.Processing)
