@@ -54,6 +54,7 @@ var _ = Describe("An availablePolicy", func() {
 var _ = Describe("A webhook", func() {
 	DescribeTable("is taken", expectWebhookTaken,
 		Entry("with a URL", `{clientConfig: {url: "http://example.com/check"}}`),
+		Entry("with the poll in the other place", `{clientConfig: {url: "https://example.com"}, poll: {url: "https://example.com/task"}}`),
 		Entry("with everything", `{failurePolicy: Ignore, clientConfig: {url: "https://example.com", caBundle: Cg==, poll: {url: "https://example.com/task", rawQueryKey: task, intervalSeconds: 1, timeoutSeconds: 604800}}, parameters: [{key: a, value: b}, {key: c, valueFrom: {fieldRef: {fieldPath: status.podIP}}}]}`),
 	)
 
@@ -67,6 +68,7 @@ var _ = Describe("A webhook", func() {
 		Entry("with a poll that may take longer than a week", `{clientConfig: {url: "https://example.com", poll: {url: "https://example.com", timeoutSeconds: 604801}}}`, "spec.rules[0].webhook.clientConfig.poll.timeoutSeconds", "less than or equal to 604800"),
 		Entry("with one parameter twice", `{clientConfig: {url: "https://example.com"}, parameters: [{key: a, value: b}, {key: a, value: c}]}`, "spec.rules[0].webhook.parameters[1]", "Duplicate value"),
 		Entry("with a parameter without a value", `{clientConfig: {url: "https://example.com"}, parameters: [{key: a}]}`, "spec.rules[0].webhook.parameters[0]", "exactly one of value or valueFrom"),
+		Entry("with a parameter of an empty value", `{clientConfig: {url: "https://example.com"}, parameters: [{key: a, value: ""}]}`, "spec.rules[0].webhook.parameters[0].value", "at least 1 chars"),
 		Entry("with a parameter of two values", `{clientConfig: {url: "https://example.com"}, parameters: [{key: a, value: b, valueFrom: {fieldRef: {fieldPath: status.podIP}}}]}`, "spec.rules[0].webhook.parameters[0]", "exactly one of value or valueFrom"),
 		Entry("with 33 parameters", `{clientConfig: {url: "https://example.com"}, parameters: [`+parameters(33)+`]}`, "spec.rules[0].webhook.parameters", "32 items"),
 	)
