@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -25,7 +26,7 @@ func run(out *os.File) int {
 	dir := flag.String("dir", filepath.Join("bin", "demo.d"), "folder of the demo's cluster and logs")
 	keep := flag.Bool("keep", false, "leave the control plane running at the end")
 	flag.Usage = func() {
-		fmt.Fprint(flag.CommandLine.Output(), "demo rolls a Deployment of 12 pods under two rules on a local control plane. Run it with `make demo`.\n\nFlags:\n")
+		fmt.Fprint(flag.CommandLine.Output(), "demo rolls a Deployment of 12 pods under three rules on a local control plane. Run it with `make demo`.\n\nFlags:\n")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -67,6 +68,11 @@ func perform(ctx context.Context, s *stage, v *view, keep bool, out io.Writer) (
 	if keep {
 		fmt.Fprintf(out, "the control plane stays: KUBECONFIG=%s\n", s.kubeconfig)
 	}
-	play := &rollout{stage: s, view: v, record: newRecord(replicas)}
+	d, err := openDesk()
+	if err != nil {
+		return summary{}, err
+	}
+	defer func() { err = errors.Join(err, d.close(ctx)) }()
+	play := &rollout{stage: s, view: v, desk: d, record: newRecord(replicas)}
 	return play.play(ctx)
 }

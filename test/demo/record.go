@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -21,7 +22,7 @@ type record struct {
 	desired int
 	pods    map[types.UID]*seen
 	gone    []*seen
-	reasons map[string]string // pod name -> why it waits
+	reasons map[string]map[string]string // PodTransitionRule -> pod name -> why it waits
 	worst   int
 	rolling bool
 	changed chan struct{}
@@ -41,7 +42,7 @@ type seen struct {
 
 func newRecord(desired int) *record {
 	return &record{
-		desired: desired, pods: map[types.UID]*seen{}, reasons: map[string]string{}, changed: make(chan struct{}, 1),
+		desired: desired, pods: map[types.UID]*seen{}, reasons: map[string]map[string]string{}, changed: make(chan struct{}, 1),
 	}
 }
 
@@ -54,6 +55,19 @@ func (r *record) startRollout() {
 		pod.old = true
 		clear(pod.since)
 	}
+}
+
+// oldUIDs are those of the pods that have to be replaced.
+func (r *record) oldUIDs() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var uids []string
+	for uid, pod := range r.pods {
+		if pod.old {
+			uids = append(uids, string(uid))
+		}
+	}
+	return uids
 }
 
 func (r *record) set(pod *corev1.Pod, now time.Time) {
@@ -89,10 +103,11 @@ func (r *record) remove(uid types.UID, now time.Time) {
 func (r *record) explain(rule *appsv1alpha1.PodTransitionRule) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	clear(r.reasons)
+	reasons := map[string]string{}
 	for _, blocked := range rule.Status.Blocked {
-		r.reasons[blocked.Name] = blocked.Rule + ": " + blocked.Message
+		reasons[blocked.Name] = blocked.Rule + ": " + blocked.Message
 	}
+	r.reasons[rule.Name] = reasons
 	r.notify()
 }
 
@@ -159,10 +174,20 @@ func (r *record) lines() []line {
 	for i, pod := range pods {
 		lines[i] = line{name: pod.name, phase: pod.phase}
 		if pod.phase == waiting {
-			lines[i].why = r.reasons[pod.name]
+			lines[i].why = r.why(pod.name)
 		}
 	}
 	return lines
+}
+
+// why a pod waits, as the first of the rules says that holds it back.
+func (r *record) why(pod string) string {
+	for _, rule := range slices.Backward(slices.Sorted(maps.Keys(r.reasons))) {
+		if text := r.reasons[rule][pod]; text != "" {
+			return text
+		}
+	}
+	return ""
 }
 
 // settled: as many pods as desired, all available.

@@ -31,6 +31,7 @@ const (
 // rollout is the play: what is done, and what is waited for.
 type rollout struct {
 	stage  *stage
+	desk   *desk
 	view   *view
 	record *record
 }
@@ -42,6 +43,14 @@ func (r *rollout) play(ctx context.Context) (summary, error) {
 	}
 	r.view.say("\n$ kubectl apply -k config/samples    # a Deployment of 12, maxUnavailable 25%%, and a label that must be there")
 	if err := r.kubectl(ctx, "apply", "-k", "config/samples"); err != nil {
+		return summary{}, err
+	}
+	rule, err := r.desk.rule(r.stage.dir)
+	if err != nil {
+		return summary{}, err
+	}
+	r.view.say("\n$ kubectl apply -f approval-rule.yaml    # and a person has to approve, at %s", r.desk.server.URL("/"))
+	if err := r.kubectl(ctx, "apply", "-f", rule); err != nil {
 		return summary{}, err
 	}
 	if err := r.until(ctx, "12 pods are available", r.record.settled); err != nil {
@@ -56,6 +65,7 @@ func (r *rollout) play(ctx context.Context) (summary, error) {
 		return summary{}, fmt.Errorf("reading the audit log: %w", err)
 	}
 	r.record.startRollout()
+	old := r.record.oldUIDs()
 	began := time.Now()
 	r.view.say("\n$ kubectl rollout restart deployment/web")
 	if err := r.kubectl(ctx, "rollout", "restart", "deployment/web"); err != nil {
@@ -70,11 +80,27 @@ func (r *rollout) play(ctx context.Context) (summary, error) {
 	if err := r.staysWhole(); err != nil {
 		return summary{}, err
 	}
-	r.view.say("\n$ kubectl label pod -l app=web demo.podops.dev/approved=true    # now they may go, 3 at a time")
+	r.view.say("\n$ kubectl label pod -l app=web demo.podops.dev/approved=true    # now a person is asked")
 	if err := r.kubectl(ctx, "label", "pod", "-l", "app=web", "demo.podops.dev/approved=true"); err != nil {
 		return summary{}, err
 	}
+	if err := r.until(ctx, "pods are held: nobody has approved them", func() bool { return r.record.blockedBy("person/approval") }); err != nil {
+		return summary{}, err
+	}
+	if err := r.linger(ctx, heldFor); err != nil {
+		return summary{}, err
+	}
+	if err := r.staysWhole(); err != nil {
+		return summary{}, err
+	}
+	r.view.say("\n$ curl -X POST '%s'    # whenever one is asked about; now they go, 3 at a time", r.desk.server.URL("/decide?ok=true"))
+	approving, stop := context.WithCancel(ctx)
+	defer stop()
+	go r.desk.approveAll(approving)
 	if err := r.until(ctx, "every pod is replaced", r.record.rolled); err != nil {
+		return summary{}, err
+	}
+	if err := r.desk.checkApproved(old); err != nil {
 		return summary{}, err
 	}
 	took := time.Since(began)
@@ -90,10 +116,10 @@ func (r *rollout) play(ctx context.Context) (summary, error) {
 	}), nil
 }
 
-// staysWhole: while the label is missing not one pod may have gone.
+// staysWhole: as long as the pods are held not one may have gone.
 func (r *rollout) staysWhole() error {
 	if worst := r.record.worstSoFar(); worst > 0 {
-		return fmt.Errorf("%d pods became unavailable while the label was missing", worst)
+		return fmt.Errorf("%d pods became unavailable while all of them were held", worst)
 	}
 	return nil
 }
