@@ -111,13 +111,18 @@ func (t Tasks) PostFailed(traceID string, failure Failure, rule Rule, now time.T
 }
 
 // Polled takes in the answer to a poll. Pods in FinishedNames are approved as they come; once it
-// is finished with success, all are. unknown is as with Posted.
+// is finished, all are. Both count with success only (known failures, G15). unknown is as with
+// Posted.
 func (t Tasks) Polled(traceID string, answer PollAnswer, rule Rule, now time.Time) (next Tasks, unknown []string) {
 	before, i, found := t.find(traceID, appsv1alpha1.TaskPolling, rule)
 	if !found {
 		return t, nil
 	}
-	task, unknown := approved(before, answer.FinishedNames)
+	names := answer.FinishedNames
+	if !answer.Success {
+		names = nil
+	}
+	task, unknown := approved(before, names)
 	switch {
 	case answer.Finished && answer.Success:
 		task = finished(allApproved(task), "", answer.Message, now)

@@ -127,11 +127,11 @@ func TestAnswerToAPoll(t *testing.T) {
 		"an error is not the end":     {answer: approval.PollAnswer{}, want: []policy.TaskState{worksOn, worksOn}},
 		"finished with success":       {answer: approval.PollAnswer{Success: true, Finished: true}, want: []policy.TaskState{approved, approved}},
 		"one of them":                 {answer: approval.PollAnswer{Success: true, FinishedNames: []string{"web-1"}}, want: []policy.TaskState{worksOn, approved}},
-		"one of them, after an error": {answer: approval.PollAnswer{FinishedNames: []string{"web-1"}}, want: []policy.TaskState{worksOn, approved}},
+		"one of them, in an error":    {answer: approval.PollAnswer{FinishedNames: []string{"web-1"}}, want: []policy.TaskState{worksOn, worksOn}},
 		"each of them":                {answer: approval.PollAnswer{Success: true, FinishedNames: []string{"web-1", "web-0"}}, want: []policy.TaskState{approved, approved}},
 		"finished without success": {
 			answer: approval.PollAnswer{Finished: true, FinishedNames: []string{"web-0"}},
-			want:   []policy.TaskState{approved, failed}, wantReason: "Rejected",
+			want:   []policy.TaskState{failed, failed}, wantReason: "Rejected",
 		},
 		"stop": {
 			answer: approval.PollAnswer{Success: true, Stop: true, FinishedNames: []string{"web-0"}},
@@ -167,9 +167,9 @@ func TestAnswerToAPoll(t *testing.T) {
 }
 
 func TestAServiceMayNameAPodAgain(t *testing.T) {
-	tasks, _ := polling("web-0", "web-1").Polled("t1", approval.PollAnswer{FinishedNames: []string{"web-0"}}, polled(), after(5))
+	tasks, _ := polling("web-0", "web-1").Polled("t1", approval.PollAnswer{Success: true, FinishedNames: []string{"web-0"}}, polled(), after(5))
 	tasks = tasks.Forget(ask("web-1"), polled(), after(6)) // web-0 has gone on
-	tasks, unknown := tasks.Polled("t1", approval.PollAnswer{FinishedNames: []string{"web-0", "web-1"}}, polled(), after(10))
+	tasks, unknown := tasks.Polled("t1", approval.PollAnswer{Success: true, FinishedNames: []string{"web-0", "web-1"}}, polled(), after(10))
 	if len(unknown) > 0 {
 		t.Errorf("unknown = %v, want none: both were asked about", unknown)
 	}

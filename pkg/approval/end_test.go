@@ -49,7 +49,7 @@ func TestATaskThatIsPolledSurvivesARestart(t *testing.T) {
 
 func TestTheTimeoutCountsFromTheFirstCall(t *testing.T) {
 	tasks := polling("web-0", "web-1")
-	tasks, _ = tasks.Polled("t1", approval.PollAnswer{Message: "busy", FinishedNames: []string{"web-1"}}, polled(), after(50))
+	tasks, _ = tasks.Polled("t1", approval.PollAnswer{Success: true, Message: "busy", FinishedNames: []string{"web-1"}}, polled(), after(50))
 	tasks = approval.FromStatus(tasks.Status(after(50))) // a restart
 	for name, tc := range map[string]struct {
 		now  time.Time
@@ -103,7 +103,7 @@ func TestAPostDoesNotExpire(t *testing.T) {
 func TestWhatIsForgotten(t *testing.T) {
 	edited := polled()
 	edited.Generation = 2
-	partly, _ := polling("web-0", "web-1").Polled("t1", approval.PollAnswer{FinishedNames: []string{"web-1"}}, polled(), after(5))
+	partly, _ := polling("web-0", "web-1").Polled("t1", approval.PollAnswer{Success: true, FinishedNames: []string{"web-1"}}, polled(), after(5))
 	mixed, _ := opened("web-0", "web-1").Posted("t1", approval.PostAnswer{FinishedNames: []string{"web-1"}}, polled(), start)
 	for name, tc := range map[string]struct {
 		tasks       approval.Tasks

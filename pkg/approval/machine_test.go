@@ -243,7 +243,7 @@ func (s *service) answer(t *rapid.T, c call) (approval.PostAnswer, approval.Poll
 	}
 	all := success && (c.poll && poll.Finished || !c.poll && !post.Poll)
 	for _, pod := range s.asked[c.traceID] {
-		if all || slices.Contains(named, pod.Name) {
+		if all || slices.Contains(named, pod.Name) && (success || !c.poll) {
 			s.approved[approvalOf{c.traceID, pod}] = true
 		}
 	}
@@ -302,7 +302,7 @@ func (m *machine) settle(t *rapid.T) {
 			m.process.results = append(m.process.results, result{
 				call: c,
 				post: approval.PostAnswer{FinishedNames: yes},
-				poll: approval.PollAnswer{Finished: true, FinishedNames: yes},
+				poll: approval.PollAnswer{Success: true, Stop: true, FinishedNames: yes},
 			})
 			delete(m.process.calls, key)
 		}

@@ -124,9 +124,12 @@ func (c *calls) endpoint(ctx context.Context, call podtransitionrule.Call) (remo
 	err := c.secrets.Get(ctx, key, &secret)
 	switch {
 	case apierrors.IsForbidden(err):
-		return remote.Endpoint{}, secretFailure(err, "PodOps may not read the Secret %s: deploy config/components/webhook-secrets with it", key)
+		return remote.Endpoint{}, secretFailure(err, "PodOps may not read the Secret %s: bind it a Role as config/samples/webhook has one, or deploy config/components/webhook-secrets", key)
 	case err != nil:
 		return remote.Endpoint{}, secretFailure(err, "the Secret %s cannot be read", key)
+	}
+	if !isForServices(secret.Type) {
+		return remote.Endpoint{}, secretFailure(errors.New("wrong type"), "the Secret %s is of type "+string(secret.Type)+", which is for the cluster itself: make one of type Opaque or kubernetes.io/tls", key)
 	}
 	endpoint.Token = string(secret.Data["token"])
 	endpoint.ClientCert, endpoint.ClientKey = secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey]
@@ -134,6 +137,17 @@ func (c *calls) endpoint(ctx context.Context, call podtransitionrule.Call) (remo
 		return remote.Endpoint{}, secretFailure(errors.New("no known key"), "the Secret %s has neither token nor tls.crt and tls.key", key)
 	}
 	return endpoint, nil
+}
+
+// isForServices: whoever may write rules must not be able to have the credentials of the
+// cluster sent to a service of his own.
+func isForServices(kind corev1.SecretType) bool {
+	switch kind {
+	case corev1.SecretTypeOpaque, corev1.SecretTypeTLS, corev1.SecretTypeBasicAuth, "":
+		return true
+	default:
+		return false
+	}
 }
 
 func secretFailure(err error, format string, args ...any) *remote.Failure {

@@ -194,10 +194,10 @@ func secretName(reference *appsv1alpha1.SecretReference) string {
 
 // postOf is the request about the pods of a task. A pod that waits with two ids is one
 // resource.
-func postOf(rule policy.RuleID, spec appsv1alpha1.TransitionRule, post approval.Post, pod func(policy.Request) *corev1.Pod) *remote.PostRequest {
+func postOf(rule *preparedRule, post approval.Post, pod func(policy.Request) *corev1.Pod) *remote.PostRequest {
 	request := &remote.PostRequest{
-		TraceID: post.TraceID, Stage: string(spec.Stage), RuleName: spec.Name,
-		Namespace: rule.Object.Namespace, PodTransitionRule: rule.Object.Name,
+		TraceID: post.TraceID, Stage: string(rule.stage), RuleName: rule.id.Rule,
+		Namespace: rule.id.Object.Namespace, PodTransitionRule: rule.id.Object.Name,
 	}
 	known := map[string]bool{}
 	for _, asked := range post.Requests {
@@ -205,7 +205,7 @@ func postOf(rule policy.RuleID, spec appsv1alpha1.TransitionRule, post approval.
 		if uid := string(asked.Pod.UID); !known[uid] {
 			known[uid] = true
 			request.Resources = append(request.Resources,
-				remote.PodResource(asked.Pod.Name, uid, parametersOf(spec.Webhook.Parameters, pod(asked))))
+				remote.PodResource(asked.Pod.Name, uid, parametersOf(rule.webhook.Parameters, pod(asked))))
 		}
 	}
 	slices.Sort(request.OperationTypes)

@@ -131,7 +131,7 @@ func surroundingsOf(view facts.View, rule facts.RuleView, now time.Time) policy.
 func (r *Reconciler) ask(ctx context.Context, said *ruleDecision, d *decision, asked map[string]*permit.Candidate) {
 	prepared, rule := said.prepared, said.object.view
 	requests := inStage(rule.Waiting, prepared.stage)
-	if prepared.spec.Webhook != nil && prepared.err == nil {
+	if prepared.webhook != nil && prepared.err == nil {
 		requests = r.takeIn(said, requests)
 	}
 	verdicts := r.verdicts(ctx, said, d, requests)

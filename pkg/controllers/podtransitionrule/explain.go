@@ -52,7 +52,7 @@ func rankOf(code policy.Code) int {
 	case policy.CodeCompileFailed, policy.CodePolicyNotFound, policy.CodePolicyTooExpensive,
 		policy.CodeEvaluationFailed, policy.CodeUndefined, policy.CodeWrongType:
 		return 0
-	case policy.CodeNoRoom, policy.CodeTimeout, policy.CodeNotReached:
+	case policy.CodeNoRoom, policy.CodeTimeout, policy.CodeNotReached, policy.CodeWebhookPending, policy.CodeWebhookProcessing:
 		return 2
 	default:
 		return 1

@@ -32,6 +32,9 @@ type preparedRule struct {
 	id   policy.RuleID
 	kind policy.Kind
 
+	// webhook of the rule, in its canonical spelling; nil for other kinds.
+	webhook *appsv1alpha1.TransitionRuleWebhook
+
 	// policy is the version of the PodTransitionPolicy that it was compiled with.
 	policy string
 
@@ -194,6 +197,7 @@ func (p *programs) prepare(
 	if rule.Rego != nil {
 		prepared.kind = policy.KindRego
 	}
+	prepared.webhook = foldedOf(rule).Webhook
 	module, err := p.moduleOf(ctx, object, rule, shared)
 	if err == nil {
 		prepared.kind, prepared.stage = module.Kind, module.Stage
@@ -229,14 +233,19 @@ func (p *preparedRule) resume(statuses []appsv1alpha1.RuleStatus) {
 
 // stageOf is the stage of a rule that may be invalid; empty when it has none.
 func stageOf(rule appsv1alpha1.TransitionRule) appsv1alpha1.TransitionStage {
-	folded := rule.DeepCopy()
-	_, _ = compile.Fold(folded, nil) // what is wrong with it, compile.Rule says
-	switch folded.Stage {
+	switch stage := foldedOf(rule).Stage; stage {
 	case appsv1alpha1.StagePreCheck, appsv1alpha1.StagePostCheck:
-		return folded.Stage
+		return stage
 	default:
 		return ""
 	}
+}
+
+// foldedOf is a rule in its canonical spelling. What is wrong with it, compile.Rule says.
+func foldedOf(rule appsv1alpha1.TransitionRule) *appsv1alpha1.TransitionRule {
+	folded := rule.DeepCopy()
+	_, _ = compile.Fold(folded, nil)
+	return folded
 }
 
 // needsPods says whether a rule of an object, as it is prepared now, reads other pods.

@@ -43,7 +43,7 @@ type taskDecision struct {
 func (r *Reconciler) takeIn(said *ruleDecision, requests []policy.Request) []policy.Request {
 	object, spec, now := said.object.view.Object, said.prepared.spec, said.around.Now
 	d := &taskDecision{
-		rule:    approval.RuleOf(object.Generation, *spec.Webhook, webhookRules(object)),
+		rule:    approval.RuleOf(object.Generation, *said.prepared.webhook, webhookRules(object)),
 		stored:  webhookStatusOf(object, spec.Name),
 		results: r.calls.of(said.prepared.id),
 	}
@@ -165,8 +165,8 @@ func (r *Reconciler) sendOf(ctx context.Context, view facts.View, object *object
 			r.calls.written(view.Namespace, said.calls.results)
 			for _, post := range said.calls.posts {
 				call := Call{
-					Rule: said.prepared.id, TraceID: post.TraceID, Service: serviceOf(*said.prepared.spec.Webhook, false),
-					Post: postOf(said.prepared.id, said.prepared.spec, post, func(request policy.Request) *corev1.Pod { return view.Pod(request.Pod.UID) }),
+					Rule: said.prepared.id, TraceID: post.TraceID, Service: serviceOf(*said.prepared.webhook, false),
+					Post: postOf(said.prepared, post, func(request policy.Request) *corev1.Pod { return view.Pod(request.Pod.UID) }),
 				}
 				r.calls.begin(call)
 				r.caller.Call(ctx, call)
@@ -194,7 +194,7 @@ func (r *Reconciler) poll(ctx context.Context, said *ruleDecision) {
 			continue
 		}
 		call := Call{
-			Rule: said.prepared.id, TraceID: poll.TraceID, Service: serviceOf(*said.prepared.spec.Webhook, true), Poll: &poll,
+			Rule: said.prepared.id, TraceID: poll.TraceID, Service: serviceOf(*said.prepared.webhook, true), Poll: &poll,
 		}
 		r.calls.begin(call)
 		r.caller.Call(ctx, call)
