@@ -130,11 +130,9 @@ func (w *Writer) decision(observed engine.Observation, module string) (Decision,
 	if decision.Input, decision.Masked, err = masked(input, w.options.Masks); err != nil {
 		return Decision{}, err
 	}
-	if observed.Err != nil {
-		decision.Error = observed.Err.Error()
-		return decision, nil
-	}
-	if decision.Output, err = observed.Output(); err != nil {
+	if failed := observed.Err; failed != nil {
+		decision.Error = failed.Error()
+	} else if decision.Output, err = observed.Output(); err != nil {
 		return Decision{}, fmt.Errorf("writing the output: %w", err)
 	}
 	return decision, nil

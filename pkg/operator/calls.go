@@ -124,12 +124,14 @@ func (c *calls) endpoint(ctx context.Context, call podtransitionrule.Call) (remo
 	err := c.secrets.Get(ctx, key, &secret)
 	switch {
 	case apierrors.IsForbidden(err):
-		return remote.Endpoint{}, secretFailure(err, "PodOps may not read the Secret %s: bind it a Role as config/samples/webhook has one, or deploy config/components/webhook-secrets", key)
+		return remote.Endpoint{}, secretFailure(err, "PodOps may not read the Secret %s: bind it a Role as config/samples/webhook has one, "+
+			"or deploy config/components/webhook-secrets", key)
 	case err != nil:
 		return remote.Endpoint{}, secretFailure(err, "the Secret %s cannot be read", key)
 	}
 	if !isForServices(secret.Type) {
-		return remote.Endpoint{}, secretFailure(errors.New("wrong type"), "the Secret %s is of type "+string(secret.Type)+", which is for the cluster itself: make one of type Opaque or kubernetes.io/tls", key)
+		return remote.Endpoint{}, secretFailure(errors.New("wrong type"), "the Secret %s is of a type that is for the cluster itself: "+
+			"make one of type Opaque or kubernetes.io/tls", key)
 	}
 	endpoint.Token = string(secret.Data["token"])
 	endpoint.ClientCert, endpoint.ClientKey = secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey]

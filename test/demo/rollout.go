@@ -38,22 +38,7 @@ type rollout struct {
 
 // play rolls the Deployment and returns what was seen.
 func (r *rollout) play(ctx context.Context) (summary, error) {
-	if err := r.watch(ctx); err != nil {
-		return summary{}, err
-	}
-	r.view.say("\n$ kubectl apply -k config/samples    # a Deployment of 12, maxUnavailable 25%%, and a label that must be there")
-	if err := r.kubectl(ctx, "apply", "-k", "config/samples"); err != nil {
-		return summary{}, err
-	}
-	rule, err := r.desk.rule(r.stage.dir)
-	if err != nil {
-		return summary{}, err
-	}
-	r.view.say("\n$ kubectl apply -f approval-rule.yaml    # and a person has to approve, at %s", r.desk.server.URL("/"))
-	if err := r.kubectl(ctx, "apply", "-f", rule); err != nil {
-		return summary{}, err
-	}
-	if err := r.until(ctx, "12 pods are available", r.record.settled); err != nil {
+	if err := r.prepare(ctx); err != nil {
 		return summary{}, err
 	}
 	log, err := audit.Open(r.stage.auditLog())
@@ -65,42 +50,8 @@ func (r *rollout) play(ctx context.Context) (summary, error) {
 		return summary{}, fmt.Errorf("reading the audit log: %w", err)
 	}
 	r.record.startRollout()
-	old := r.record.oldUIDs()
 	began := time.Now()
-	r.view.say("\n$ kubectl rollout restart deployment/web")
-	if err := r.kubectl(ctx, "rollout", "restart", "deployment/web"); err != nil {
-		return summary{}, err
-	}
-	if err := r.until(ctx, "pods are held: their label is missing", func() bool { return r.record.blockedBy("is missing") }); err != nil {
-		return summary{}, err
-	}
-	if err := r.linger(ctx, heldFor); err != nil {
-		return summary{}, err
-	}
-	if err := r.staysWhole(); err != nil {
-		return summary{}, err
-	}
-	r.view.say("\n$ kubectl label pod -l app=web demo.podops.dev/approved=true    # now a person is asked")
-	if err := r.kubectl(ctx, "label", "pod", "-l", "app=web", "demo.podops.dev/approved=true"); err != nil {
-		return summary{}, err
-	}
-	if err := r.until(ctx, "pods are held: nobody has approved them", func() bool { return r.record.blockedBy("person/approval") }); err != nil {
-		return summary{}, err
-	}
-	if err := r.linger(ctx, heldFor); err != nil {
-		return summary{}, err
-	}
-	if err := r.staysWhole(); err != nil {
-		return summary{}, err
-	}
-	r.view.say("\n$ curl -X POST '%s'    # whenever one is asked about; now they go, 3 at a time", r.desk.server.URL("/decide?ok=true"))
-	approving, stop := context.WithCancel(ctx)
-	defer stop()
-	go r.desk.approveAll(approving)
-	if err := r.until(ctx, "every pod is replaced", r.record.rolled); err != nil {
-		return summary{}, err
-	}
-	if err := r.desk.checkApproved(old); err != nil {
+	if err := r.roll(ctx); err != nil {
 		return summary{}, err
 	}
 	took := time.Since(began)
@@ -114,6 +65,65 @@ func (r *rollout) play(ctx context.Context) (summary, error) {
 		rules:  ours.Count(audit.On("podtransitionrules", "podtransitionrules/*")),
 		events: ours.Count(audit.On("events")),
 	}), nil
+}
+
+// prepare sets up the Deployment under its rules.
+func (r *rollout) prepare(ctx context.Context) error {
+	if err := r.watch(ctx); err != nil {
+		return err
+	}
+	r.view.say("\n$ kubectl apply -k config/samples    # a Deployment of 12, maxUnavailable 25%%, and a label that must be there")
+	if err := r.kubectl(ctx, "apply", "-k", "config/samples"); err != nil {
+		return err
+	}
+	rule, err := r.desk.rule(r.stage.dir)
+	if err != nil {
+		return err
+	}
+	r.view.say("\n$ kubectl apply -f approval-rule.yaml    # and a person has to approve, at %s", r.desk.server.URL("/"))
+	if err := r.kubectl(ctx, "apply", "-f", rule); err != nil {
+		return err
+	}
+	return r.until(ctx, "12 pods are available", r.record.settled)
+}
+
+// roll restarts the Deployment, and lets one thing after the other hold its pods.
+func (r *rollout) roll(ctx context.Context) error {
+	old := r.record.oldUIDs()
+	r.view.say("\n$ kubectl rollout restart deployment/web")
+	if err := r.kubectl(ctx, "rollout", "restart", "deployment/web"); err != nil {
+		return err
+	}
+	if err := r.held(ctx, "is missing"); err != nil {
+		return err
+	}
+	r.view.say("\n$ kubectl label pod -l app=web demo.podops.dev/approved=true    # now a person is asked")
+	if err := r.kubectl(ctx, "label", "pod", "-l", "app=web", "demo.podops.dev/approved=true"); err != nil {
+		return err
+	}
+	if err := r.held(ctx, "person/approval"); err != nil {
+		return err
+	}
+	r.view.say("\n$ curl -X POST '%s'    # whenever one is asked about; now they go, 3 at a time", r.desk.server.URL("/decide?ok=true"))
+	approving, stop := context.WithCancel(ctx)
+	defer stop()
+	go r.desk.approveAll(approving)
+	if err := r.until(ctx, "every pod is replaced", r.record.rolled); err != nil {
+		return err
+	}
+	return r.desk.checkApproved(old)
+}
+
+// held waits until pods are held for a reason, shows them for a while, and checks that none
+// has gone.
+func (r *rollout) held(ctx context.Context, why string) error {
+	if err := r.until(ctx, "pods are held ("+why+")", func() bool { return r.record.blockedBy(why) }); err != nil {
+		return err
+	}
+	if err := r.linger(ctx, heldFor); err != nil {
+		return err
+	}
+	return r.staysWhole()
 }
 
 // staysWhole: as long as the pods are held not one may have gone.

@@ -121,7 +121,7 @@ const (
 	SkipRulesAnnotationKey = "podtransitionrule.kusionstack.io/skip-rule-conditions"
 )
 
-// DetailAnnotationPrefix, with the name of a PodTransitionRule after a slash, is the key
+// DetailAnnotationPrefix is, with the name of a PodTransitionRule after a slash, the key
 // of an annotation on a waiting pod: a JSON Detail. It is written when what it says
 // changes, and taken off with the permit.
 const DetailAnnotationPrefix = "detail.podtransitionrule.kusionstack.io"

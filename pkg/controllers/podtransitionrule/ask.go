@@ -147,6 +147,7 @@ func (r *Reconciler) watchDeadlines(said *ruleDecision, d *decision, verdicts []
 			d.retry = sooner(d.retry, retryFailed)
 		case policy.CodeNotReached:
 			d.retry = sooner(d.retry, retryStale)
+		default: // it answered
 		}
 	}
 	r.metrics.late(prepared.id, late)

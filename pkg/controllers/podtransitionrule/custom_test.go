@@ -178,7 +178,7 @@ func TestWhatATrialFindsIsWhatIsBlockedThen(t *testing.T) {
 	put(1)
 	s.step(2 * statusInterval)
 	got := s.object("web").Status
-	if real := got.Rules[0]; len(s.permitted()) != 2 || real.Withheld != trial.WouldWithhold || real.WouldWithhold != 0 || len(got.Blocked) != 4 {
-		t.Errorf("enforced it says %+v, and %d pods are blocked", real, len(got.Blocked))
+	if rule := got.Rules[0]; len(s.permitted()) != 2 || rule.Withheld != trial.WouldWithhold || rule.WouldWithhold != 0 || len(got.Blocked) != 4 {
+		t.Errorf("enforced it says %+v, and %d pods are blocked", rule, len(got.Blocked))
 	}
 }

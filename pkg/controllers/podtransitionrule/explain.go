@@ -48,7 +48,7 @@ func byRank(a, b policy.Reason) int {
 }
 
 func rankOf(code policy.Code) int {
-	switch code { //nolint:exhaustive // Whatever is not named says no.
+	switch code {
 	case policy.CodeCompileFailed, policy.CodePolicyNotFound, policy.CodePolicyTooExpensive,
 		policy.CodeEvaluationFailed, policy.CodeUndefined, policy.CodeWrongType:
 		return 0

@@ -231,7 +231,7 @@ func bounded(message string, most int) string {
 
 // reasonFor a rule that cannot be asked.
 func reasonFor(err error) string {
-	switch codeOf(err) { //nolint:exhaustive // Preparing a rule fails with one of these.
+	switch codeOf(err) {
 	case policy.CodePolicyNotFound:
 		return appsv1alpha1.ReasonPolicyNotFound
 	case policy.CodeInvalidParameters:
