@@ -157,11 +157,7 @@ func (g Guard) dial(ctx context.Context, dialer net.Dialer, network, address str
 	if !g.allowsHost(host) {
 		dialer.ControlContext = g.control
 	}
-	connection, err := dialer.DialContext(ctx, network, address)
-	if err != nil {
-		return nil, fmt.Errorf("connecting: %w", err)
-	}
-	return connection, nil
+	return dialer.DialContext(ctx, network, address)
 }
 
 // allowsHost says whether a host may be reached whatever it resolves to.

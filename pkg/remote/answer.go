@@ -18,7 +18,7 @@ const (
 	maxTaskIDBytes = 256
 )
 
-// decodePost reads the answer to a POST. Absent fields are false or empty, so nothing is
+// decodePost reads the answer to a POST; its message is as long as it was sent. Absent fields are false or empty, so nothing is
 // approved by leaving something out; fields of other names are ignored. Every error is a
 // *Failure of ClassBadResponse that names the field and the position.
 func decodePost(body []byte) (PostAnswer, error) {
@@ -87,7 +87,8 @@ func (o *object) boolean(name string, into *bool) error {
 	return nil
 }
 
-// message reads a text of any length; null is none.
+// message reads a text of any length; null is none. It is cut when nothing is to be taken out
+// of it any more.
 func (o *object) message(name string, into *string) error {
 	field, has := o.fields[name]
 	if !has || field.value == nil {
@@ -97,7 +98,7 @@ func (o *object) message(name string, into *string) error {
 	if !is {
 		return o.bad(field.offset, "%s must be a string, is %s", name, kindOf(field.value))
 	}
-	*into = cut(value, MaxMessageBytes)
+	*into = value
 	return nil
 }
 

@@ -117,13 +117,17 @@ func TestPositionsCountLinesAndCharacters(t *testing.T) {
 	}
 }
 
-func TestLongMessagesAreCutBetweenCharacters(t *testing.T) {
-	answer, err := decodePost([]byte(`{"message":"` + strings.Repeat("é", 1000) + `"}`))
-	if err != nil {
-		t.Fatal(err)
+func TestMessagesAreOneLineOfBoundedLength(t *testing.T) {
+	long := Endpoint{}.told(strings.Repeat("é", 1000))
+	if len(long) > MaxMessageBytes || !strings.HasSuffix(long, "é...") {
+		t.Errorf("message of %d bytes ends with %q", len(long), long[len(long)-8:])
 	}
-	if len(answer.Message) > MaxMessageBytes || !strings.HasSuffix(answer.Message, "é...") {
-		t.Errorf("message of %d bytes ends with %q", len(answer.Message), answer.Message[len(answer.Message)-8:])
+	if got := (Endpoint{}).told("a\nb\x1b[31mc\xff"); got != "a b [31mc\uFFFD" {
+		t.Errorf("message %q", got)
+	}
+	// A token is taken out before the message is cut: no half of it is left.
+	if got := (Endpoint{Token: "s3cr3t\n"}).told(strings.Repeat("x", MaxMessageBytes-3) + "s3cr3t"); strings.Contains(got, "s3") {
+		t.Errorf("message ends with %q", got[len(got)-8:])
 	}
 }
 

@@ -2,6 +2,8 @@ package remote
 
 import (
 	"context"
+	"fmt"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -99,7 +101,7 @@ func (c Call) make(ctx context.Context, caller Caller) (result Result) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
 			failure := fail(ClassInternal, "the call ended in a panic: %v", panicked)
-			failure.Sent = true
+			failure.Sent, failure.Err = true, fmt.Errorf("panic: %v\n%s", panicked, debug.Stack())
 			result = Result{Call: c, Failure: failure}
 		}
 		result.Took = time.Since(begin)

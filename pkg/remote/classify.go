@@ -5,10 +5,10 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"net"
 	"net/url"
 	"strings"
-	"syscall"
 )
 
 // classify makes a failure of an error of net/http. Connected says whether the request had
@@ -41,7 +41,7 @@ func reason(err error, connected bool) (Class, string) {
 	case errors.Is(err, context.Canceled):
 		return ClassCanceled, "PodOps stopped before the service answered"
 	case isDNS && !dns.IsTimeout:
-		return ClassDNS, "the host of the url does not resolve: " + text
+		return ClassDNS, fmt.Sprintf("the host %q of the url does not resolve: %s", dns.Name, dns.Err)
 	case errors.Is(err, context.DeadlineExceeded), isNet && timeout.Timeout():
 		if connected {
 			return ClassTimeout, "the service did not answer in time"
@@ -54,8 +54,6 @@ func reason(err error, connected bool) (Class, string) {
 		return ClassTLS, "the service answers without TLS: use an http url, or the port that it serves https on"
 	case connected:
 		return ClassConnectionBroken, "the connection ended before the answer did: " + text
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return ClassRefused, "the connection was refused: " + text
 	default:
 		return ClassRefused, "no connection to the service: " + text
 	}

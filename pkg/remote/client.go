@@ -2,12 +2,10 @@ package remote
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/hashicorp/go-retryablehttp"
@@ -81,9 +79,9 @@ func (c *Client) Post(ctx context.Context, endpoint Endpoint, request PostReques
 	}
 	decoded, err := decodePost(answer)
 	if err != nil {
-		return PostAnswer{}, redacted(err, endpoint)
+		return PostAnswer{}, endpoint.redacted(err)
 	}
-	decoded.Message = cut(without(decoded.Message, strings.TrimSpace(endpoint.Token)), MaxMessageBytes)
+	decoded.Message = endpoint.told(decoded.Message)
 	return decoded, nil
 }
 
@@ -99,9 +97,9 @@ func (c *Client) Poll(ctx context.Context, endpoint Endpoint, keys []string, tas
 	}
 	decoded, err := decodePoll(answer)
 	if err != nil {
-		return PollAnswer{}, redacted(err, endpoint)
+		return PollAnswer{}, endpoint.redacted(err)
 	}
-	decoded.Message = cut(without(decoded.Message, strings.TrimSpace(endpoint.Token)), MaxMessageBytes)
+	decoded.Message = endpoint.told(decoded.Message)
 	return decoded, nil
 }
 
@@ -121,12 +119,12 @@ func (c *Client) call(ctx context.Context, endpoint Endpoint, method string, tar
 	}
 	response, err := tries.client(on).Do(request) //nolint:bodyclose // discard closes it
 	if err != nil {
-		return nil, redacted(classify(err, tries.sent.Load()), endpoint)
+		return nil, endpoint.redacted(classify(err, tries.sent.Load()))
 	}
 	defer discard(response.Body)
 	answer, err := c.read(response)
 	if err != nil {
-		return nil, redacted(err, endpoint)
+		return nil, endpoint.redacted(err)
 	}
 	return answer, nil
 }
@@ -170,18 +168,6 @@ func (c *Client) read(response *http.Response) ([]byte, error) {
 		return nil, classify(err, true)
 	}
 	return body, nil
-}
-
-// redacted takes the token out of a failure: services repeat in errors what they were sent.
-func redacted(err error, endpoint Endpoint) error {
-	failure, is := errors.AsType[*Failure](err)
-	token := strings.TrimSpace(endpoint.Token)
-	if !is || token == "" || !strings.Contains(failure.Message, token) {
-		return err
-	}
-	copied := *failure
-	copied.Message, copied.Err = cut(without(failure.Message, token), MaxMessageBytes), nil
-	return &copied
 }
 
 // discard reads the rest of a short body, so that the connection can be used again, and

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
+	"errors"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -136,6 +137,27 @@ func (e Endpoint) bearer() (string, error) {
 		}
 	}
 	return token, nil
+}
+
+// told is a message as users may see it: services repeat what they were sent.
+func (e Endpoint) told(message string) string {
+	if token := strings.TrimSpace(e.Token); token != "" {
+		message = strings.ReplaceAll(message, token, "[redacted]")
+	}
+	return cut(message, MaxMessageBytes)
+}
+
+// redacted takes the token out of a failure.
+func (e Endpoint) redacted(err error) error {
+	failure, is := errors.AsType[*Failure](err)
+	if !is {
+		return err
+	}
+	copied := *failure
+	if copied.Message = e.told(failure.Message); copied.Message != failure.Message {
+		copied.Err = nil
+	}
+	return &copied
 }
 
 // trust is the TLS configuration of an endpoint.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -124,9 +125,15 @@ func fail(class Class, format string, arguments ...any) *Failure {
 	return failure
 }
 
-// cut shortens a text to at most limit bytes of valid UTF-8.
+// cut makes a text one line of valid UTF-8 of at most limit bytes. What services and
+// certificates say ends up on terminals, so control characters become spaces.
 func cut(text string, limit int) string {
-	text = strings.ToValidUTF8(text, "\uFFFD")
+	text = strings.Map(func(char rune) rune {
+		if unicode.IsControl(char) {
+			return ' '
+		}
+		return char
+	}, strings.ToValidUTF8(text, "\uFFFD"))
 	if len(text) <= limit {
 		return text
 	}
@@ -136,12 +143,4 @@ func cut(text string, limit int) string {
 		end--
 	}
 	return text[:end] + ellipsis
-}
-
-// without replaces a credential in a text that users see.
-func without(text, credential string) string {
-	if credential == "" {
-		return text
-	}
-	return strings.ReplaceAll(text, credential, "[redacted]")
 }

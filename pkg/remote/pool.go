@@ -85,11 +85,11 @@ func (p *Pool) NeedLeaderElection() bool { return true }
 // Submit asks for a call and returns at once. It says whether the call was taken: a call
 // that was taken has one result, unless the pool stops or the rule is forgotten before. It
 // is not taken when the queue is full (Busy is the failure for that), when one of the same
-// key is in flight, or when the pool has stopped; then nothing is sent.
+// key waits or runs, or when the pool has stopped; then nothing is sent.
 func (p *Pool) Submit(call Call) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, twice := p.jobs[call.Key]; twice || p.stopped || p.turns.queued >= p.options.Queue {
+	if before := p.jobs[call.Key]; before != nil && !before.ended || p.stopped || p.turns.queued >= p.options.Queue {
 		return false
 	}
 	p.jobs[call.Key] = p.turns.add(call)
@@ -214,6 +214,9 @@ func (p *Pool) make(ctx context.Context, taken *job) Result {
 	p.turns.end(taken, result.Failure, p.now())
 	p.work.Broadcast()
 	p.mu.Unlock()
+	if result.Failure != nil && result.Failure.Class == ClassInternal {
+		p.options.Log.Error(result.Failure.Err, "Webhook call failed for no reason of the service", "rule", taken.call.Rule, "message", result.Failure.Message)
+	}
 	return result
 }
 
@@ -221,6 +224,7 @@ func (p *Pool) make(ctx context.Context, taken *job) Result {
 // a call nor its result takes it for interrupted.
 func (p *Pool) end(ctx context.Context, ended *job, result Result) {
 	p.mu.Lock()
+	ended.ended = true
 	gone := ended.gone
 	door, _ := ended.host.breaker.door(p.now())
 	p.mu.Unlock()

@@ -3,12 +3,9 @@ package remote
 import (
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	dto "github.com/prometheus/client_model/go"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,107 +13,6 @@ import (
 
 	"github.com/podops-dev/podops/pkg/policy"
 )
-
-// patience bounds how long a test waits for what has to come.
-const patience = 10 * time.Second
-
-// double stands for services: it answers by host.
-type double struct {
-	post func(ctx context.Context, endpoint Endpoint, request PostRequest) (PostAnswer, error)
-}
-
-func (d double) Post(ctx context.Context, endpoint Endpoint, request PostRequest) (PostAnswer, error) {
-	return d.post(ctx, endpoint, request)
-}
-
-func (d double) Poll(ctx context.Context, endpoint Endpoint, _ []string, _, _ string) (PollAnswer, error) {
-	answer, err := d.post(ctx, endpoint, PostRequest{})
-	return PollAnswer{Success: answer.Success}, err
-}
-
-func (double) CloseIdle() {}
-
-// bench is a pool that runs, and its results.
-type bench struct {
-	*Pool
-	results  chan Result
-	registry *prometheus.Registry
-	stop     func()
-}
-
-func start(t *testing.T, caller Caller, options PoolOptions) *bench {
-	t.Helper()
-	registry := prometheus.NewRegistry()
-	metrics, err := NewMetrics(registry)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &bench{results: make(chan Result, 10_000), registry: registry}
-	b.Pool = NewPool(caller, options, metrics, func(result Result) { b.results <- result })
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- b.Start(ctx) }()
-	b.stop = sync.OnceFunc(func() {
-		cancel()
-		select {
-		case err := <-ended:
-			if err != nil {
-				t.Error(err)
-			}
-		case <-time.After(patience):
-			t.Error("the pool does not end with its context")
-		}
-	})
-	t.Cleanup(b.stop)
-	return b
-}
-
-// next result.
-func (b *bench) next(t *testing.T) Result {
-	t.Helper()
-	select {
-	case result := <-b.results:
-		return result
-	case <-time.After(patience):
-		t.Fatal("no result")
-		return Result{}
-	}
-}
-
-func (b *bench) submit(t *testing.T, calls ...Call) {
-	t.Helper()
-	for _, call := range calls {
-		if !b.Submit(call) {
-			t.Fatalf("call %s was not taken", call.Key)
-		}
-	}
-}
-
-// callOf is a POST of a rule of a namespace to a host.
-func callOf(key, namespace, host string) Call {
-	return Call{Key: key, Rule: policy.RuleID{Object: types.NamespacedName{Namespace: namespace, Name: "web"}, Rule: "approval"},
-		Post: &PostCall{Endpoint: Endpoint{URL: "http://" + host + "/"}, Request: PostRequest{TraceID: key}}}
-}
-
-// eventually waits for a condition.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for begin := time.Now(); !holds(); time.Sleep(time.Millisecond) {
-		if time.Since(begin) > patience {
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
-
-func approve(context.Context, Endpoint, PostRequest) (PostAnswer, error) {
-	return PostAnswer{Success: true}, nil
-}
-
-// hang until the call is given up.
-func hang(ctx context.Context, _ Endpoint, _ PostRequest) (PostAnswer, error) {
-	<-ctx.Done()
-	return PostAnswer{}, fail(ClassCanceled, "stopped")
-}
 
 func TestResultsComeBack(t *testing.T) {
 	b := start(t, double{post: approve}, PoolOptions{})
@@ -148,6 +44,33 @@ func TestACallIsInFlightUntilItsResultIsDelivered(t *testing.T) {
 	if !<-during {
 		t.Error("while its result is delivered, the call is neither in flight nor known to have ended")
 	}
+	eventually(t, "no longer in flight", func() bool { return !pool.InFlight("a") })
+}
+
+func TestTheNextCallOfAKeyMayFollowFromTheResult(t *testing.T) {
+	metrics, err := NewMetrics(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pool *Pool
+	taken := make(chan bool, 2)
+	first := true
+	pool = NewPool(double{post: approve}, PoolOptions{Workers: 1}, metrics, func(result Result) {
+		if first {
+			first = false
+			taken <- pool.Submit(result.Call)
+			return
+		}
+		taken <- true
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { _ = pool.Start(ctx) }()
+	pool.Submit(callOf("a", "shop", "h"))
+	if !<-taken {
+		t.Fatal("the next call was not taken")
+	}
+	<-taken
 	eventually(t, "no longer in flight", func() bool { return !pool.InFlight("a") })
 }
 
@@ -383,102 +306,4 @@ func TestForgettingARule(t *testing.T) {
 	if b.has(t, "podops_webhook_call_duration_seconds", "host", "good:80") {
 		t.Error("the series of a host that nobody calls are left")
 	}
-}
-
-func TestMetricsOfARuleThatMovesFromHostToHostAreBounded(t *testing.T) {
-	b := start(t, double{post: approve}, PoolOptions{})
-	for i := range 20 {
-		b.submit(t, callOf(fmt.Sprint(i), "shop", fmt.Sprintf("h%d", i)))
-		b.next(t)
-	}
-	for _, name := range []string{"podops_webhook_calls_total", "podops_webhook_call_duration_seconds"} {
-		if series := len(b.series(t, name)); series != maxHostsPerRule {
-			t.Errorf("%s has %d series, want %d", name, series, maxHostsPerRule)
-		}
-	}
-}
-
-func TestHostsThatOnlyFailAreBounded(t *testing.T) {
-	b := start(t, double{post: func(context.Context, Endpoint, PostRequest) (PostAnswer, error) {
-		return PostAnswer{}, fail(ClassDNS, "no such host")
-	}}, PoolOptions{})
-	for i := range maxHosts + 100 {
-		b.submit(t, callOf(fmt.Sprint(i), "shop", fmt.Sprintf("h%d", i)))
-		b.next(t)
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if known := len(b.turns.hosts); known > maxHosts {
-		t.Errorf("%d hosts are remembered, want at most %d", known, maxHosts)
-	}
-}
-
-func TestCallsAreCounted(t *testing.T) {
-	b := start(t, double{post: func(_ context.Context, _ Endpoint, request PostRequest) (PostAnswer, error) {
-		if request.TraceID == "bad" {
-			return PostAnswer{}, fail(ClassHTTPStatus, "HTTP 500")
-		}
-		return PostAnswer{Success: true}, nil
-	}}, PoolOptions{})
-	b.submit(t, callOf("good", "shop", "h"), callOf("bad", "shop", "h"))
-	b.next(t)
-	b.next(t)
-	for _, outcome := range []string{"Answered", "HTTPStatus"} {
-		got := b.value(t, "podops_webhook_calls_total", "namespace", "shop", "podtransitionrule", "web", "rule", "approval", "host", "h:80", "kind", "post", "outcome", outcome)
-		if got != 1 {
-			t.Errorf("%s: %v calls, want 1", outcome, got)
-		}
-	}
-}
-
-func TestTheOldestRunningCallIsShown(t *testing.T) {
-	b := start(t, double{post: hang}, PoolOptions{})
-	if age := b.value(t, "podops_webhook_oldest_running_call_seconds"); age != 0 {
-		t.Errorf("age %v without a call", age)
-	}
-	b.submit(t, callOf("a", "shop", "h"))
-	eventually(t, "it grows older", func() bool { return b.value(t, "podops_webhook_oldest_running_call_seconds") > 0.01 })
-}
-
-// series of a metric that have all of the labels, given as names and values.
-func (b *bench) series(t *testing.T, name string, labels ...string) []*dto.Metric {
-	t.Helper()
-	families, err := b.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var found []*dto.Metric
-	for _, family := range families {
-		if family.GetName() != name {
-			continue
-		}
-		for _, metric := range family.GetMetric() {
-			has := map[string]string{}
-			for _, label := range metric.GetLabel() {
-				has[label.GetName()] = label.GetValue()
-			}
-			matches := true
-			for i := 0; i < len(labels); i += 2 {
-				matches = matches && has[labels[i]] == labels[i+1]
-			}
-			if matches {
-				found = append(found, metric)
-			}
-		}
-	}
-	return found
-}
-
-func (b *bench) has(t *testing.T, name string, labels ...string) bool {
-	t.Helper()
-	return len(b.series(t, name, labels...)) > 0
-}
-
-// value of the only series that has the labels; -1 when there is none.
-func (b *bench) value(t *testing.T, name string, labels ...string) float64 {
-	t.Helper()
-	for _, metric := range b.series(t, name, labels...) {
-		return metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
-	}
-	return -1
 }

@@ -49,6 +49,9 @@ type job struct {
 	// tries: it is the call that tries a host again after a pause.
 	tries bool
 
+	// ended: its result is about to be delivered.
+	ended bool
+
 	// gone: the rule is gone, nobody waits for the result.
 	gone bool
 
