@@ -123,12 +123,12 @@ func TestAnswerToAPoll(t *testing.T) {
 		wantReason  string
 		wantUnknown []string
 	}{
-		"nothing yet":                 {answer: approval.PollAnswer{Success: true}, want: []policy.TaskState{worksOn, worksOn}},
-		"an error is not the end":     {answer: approval.PollAnswer{}, want: []policy.TaskState{worksOn, worksOn}},
-		"finished with success":       {answer: approval.PollAnswer{Success: true, Finished: true}, want: []policy.TaskState{approved, approved}},
-		"one of them":                 {answer: approval.PollAnswer{Success: true, FinishedNames: []string{"web-1"}}, want: []policy.TaskState{worksOn, approved}},
-		"one of them, in an error":    {answer: approval.PollAnswer{FinishedNames: []string{"web-1"}}, want: []policy.TaskState{worksOn, worksOn}},
-		"each of them":                {answer: approval.PollAnswer{Success: true, FinishedNames: []string{"web-1", "web-0"}}, want: []policy.TaskState{approved, approved}},
+		"nothing yet":              {answer: approval.PollAnswer{Success: true}, want: []policy.TaskState{worksOn, worksOn}},
+		"an error is not the end":  {answer: approval.PollAnswer{}, want: []policy.TaskState{worksOn, worksOn}},
+		"finished with success":    {answer: approval.PollAnswer{Success: true, Finished: true}, want: []policy.TaskState{approved, approved}},
+		"one of them":              {answer: approval.PollAnswer{Success: true, FinishedNames: []string{"web-1"}}, want: []policy.TaskState{worksOn, approved}},
+		"one of them, in an error": {answer: approval.PollAnswer{FinishedNames: []string{"web-1"}}, want: []policy.TaskState{worksOn, worksOn}},
+		"each of them":             {answer: approval.PollAnswer{Success: true, FinishedNames: []string{"web-1", "web-0"}}, want: []policy.TaskState{approved, approved}},
 		"finished without success": {
 			answer: approval.PollAnswer{Finished: true, FinishedNames: []string{"web-0"}},
 			want:   []policy.TaskState{failed, failed}, wantReason: "Rejected",
