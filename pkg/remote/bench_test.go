@@ -112,4 +112,3 @@ func hang(ctx context.Context, _ Endpoint, _ PostRequest) (PostAnswer, error) {
 	<-ctx.Done()
 	return PostAnswer{}, fail(ClassCanceled, "stopped")
 }
-
