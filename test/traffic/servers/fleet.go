@@ -1,0 +1,139 @@
+package servers
+
+import (
+	"errors"
+	"net"
+	"strconv"
+	"sync"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+)
+
+// Fleet is one server for each pod that runs. It learns of pods through Handler. It is
+// safe for concurrent use.
+type Fleet struct {
+	port int
+	log  logr.Logger
+
+	mu      sync.Mutex
+	closed  bool
+	running map[types.UID]running
+	starts  int
+	kills   int
+	errs    []error // at most maxErrors
+}
+
+// maxErrors bounds what is kept of what went wrong.
+const maxErrors = 20
+
+type running struct {
+	process process
+	server  *server
+}
+
+// New returns a fleet without servers. Each is to listen on the port of its pod's address.
+func New(port int, log logr.Logger) *Fleet {
+	return &Fleet{port: port, log: log, running: map[types.UID]running{}}
+}
+
+// Handler keeps the fleet in step with the pods of an informer. A server has ended when
+// the call that ends it returns.
+func (f *Fleet) Handler() toolscache.ResourceEventHandler {
+	set := func(object any) {
+		if pod, ok := object.(*corev1.Pod); ok {
+			f.observe(pod)
+		}
+	}
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    set,
+		UpdateFunc: func(_, object any) { set(object) },
+		DeleteFunc: func(object any) {
+			if last, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+				object = last.Obj
+			}
+			if pod, ok := object.(*corev1.Pod); ok {
+				f.forget(pod)
+			}
+		},
+	}
+}
+
+// Counts are how many servers run now, and how many were ever started and killed.
+type Counts struct{ Running, Started, Killed int }
+
+// Counts of the fleet so far.
+func (f *Fleet) Counts() Counts {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return Counts{Running: len(f.running), Started: f.starts, Killed: f.kills}
+}
+
+// Err is what went wrong so far, nil if nothing did. A pod whose server could not listen
+// makes a measurement worthless, so callers look at the end.
+func (f *Fleet) Err() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return errors.Join(f.errs...)
+}
+
+// Close kills every server. Pods that are observed later get none.
+func (f *Fleet) Close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+	for uid := range f.running {
+		f.stop(uid)
+	}
+}
+
+// observe starts and kills under the lock: one pod's old server must be gone before its
+// next one listens on the same address, and both take well below a millisecond.
+func (f *Fleet) observe(pod *corev1.Pod) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	want, runs := processOf(pod)
+	have, serves := f.running[pod.UID]
+	if serves && (!runs || have.process != want) {
+		f.stop(pod.UID)
+		serves = false
+	}
+	if !runs || serves || f.closed {
+		return
+	}
+	s, err := listen(pod.Name, net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(f.port)))
+	if err != nil {
+		f.fail(err)
+		return
+	}
+	f.starts++
+	f.running[pod.UID] = running{process: want, server: s}
+	f.log.V(1).Info("a pod serves", "pod", pod.Name, "address", pod.Status.PodIP)
+}
+
+func (f *Fleet) forget(pod *corev1.Pod) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stop(pod.UID)
+}
+
+func (f *Fleet) stop(uid types.UID) {
+	entry, ok := f.running[uid]
+	if !ok {
+		return
+	}
+	delete(f.running, uid)
+	f.kills++
+	if err := entry.server.kill(); err != nil {
+		f.fail(err)
+	}
+}
+
+func (f *Fleet) fail(err error) {
+	f.log.Error(err, "a server of a pod")
+	if len(f.errs) < maxErrors {
+		f.errs = append(f.errs, err)
+	}
+}

@@ -1,0 +1,117 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"time"
+)
+
+const (
+	// PodHeader of an answer is the name of the pod that gave it.
+	PodHeader = "X-Pod"
+
+	// WorkParameter of a request's URL is how long the answer takes: "?work=250ms". The
+	// first half of the body is sent at once and the rest after that time, so that whoever
+	// is cut off in between sees it.
+	WorkParameter = "work"
+
+	// maxWork bounds what a request may ask for.
+	maxWork = 30 * time.Second
+
+	headerTimeout = 10 * time.Second
+)
+
+// Body is what the pod of that name answers.
+func Body(pod string) string { return "hello from " + pod + "\n" }
+
+// server is a process that listens on the address of a pod.
+type server struct {
+	http  *http.Server
+	ended chan struct{} // closed when it listens no longer
+}
+
+// listen starts a server that answers with the pod's name. An error is one of listening:
+// the address is taken, or not one of this machine.
+func listen(pod, address string) (*server, error) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listening for pod %s: %w", pod, err)
+	}
+	s := &server{
+		http: &http.Server{
+			Handler: answer(pod), ReadHeaderTimeout: headerTimeout,
+			// Load balancers that look whether anybody is there hang up, which is no news.
+			ErrorLog: log.New(io.Discard, "", 0),
+		},
+		ended: make(chan struct{}),
+	}
+	go func() {
+		defer close(s.ended)
+		_ = s.http.Serve(listener) // It always ends with an error, and only through kill.
+	}()
+	return s, nil
+}
+
+// kill closes the listener and every connection, whatever they are at, and returns when
+// the address is free.
+func (s *server) kill() error {
+	err := s.http.Close()
+	<-s.ended
+	if err != nil {
+		return fmt.Errorf("closing connections: %w", err)
+	}
+	return nil
+}
+
+var errWork = errors.New("work is a duration between 0s and 30s, as in ?work=250ms")
+
+func answer(pod string) http.Handler {
+	body := Body(pod)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		work, err := workOf(r)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		w.Header().Set(PodHeader, pod)
+		w.Header().Set("Content-Length", fmt.Sprint(len(body)))
+		if work == 0 {
+			_, _ = io.WriteString(w, body) // Whoever asked may have gone.
+			return
+		}
+		_, _ = io.WriteString(w, body[:len(body)/2])
+		_ = http.NewResponseController(w).Flush() // What cannot be sent now is sent at the end.
+		if wait(r.Context(), work) {
+			_, _ = io.WriteString(w, body[len(body)/2:])
+		}
+	})
+}
+
+func workOf(r *http.Request) (time.Duration, error) {
+	text := r.URL.Query().Get(WorkParameter)
+	if text == "" {
+		return 0, nil
+	}
+	work, err := time.ParseDuration(text)
+	if err != nil || work < 0 || work > maxWork {
+		return 0, fmt.Errorf("%w, not %q", errWork, text)
+	}
+	return work, nil
+}
+
+// wait says whether the time has passed before ctx ended.
+func wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
