@@ -1,0 +1,35 @@
+package lifecycle
+
+import (
+	"slices"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+)
+
+// WantsTraffic reports whether service controllers should have the pod's traffic on:
+//   - the pod is not terminating, and
+//   - it is Ready, or nothing but our gate kept it from being so and the gate is open, and
+//   - the gate is not closed, and
+//   - nobody prepares or operates, and the user does not keep the pod offline.
+//
+// A pod that is not under PodOps only has to be Ready and not terminating.
+func (f PodFacts) WantsTraffic() bool {
+	if f.Terminating || !f.Controlled() {
+		return f.Ready && !f.Terminating
+	}
+	fit := f.Ready || f.Gate == GateTrue && f.GatesOnly
+	return fit && f.Gate != GateFalse && !f.Preparing() && !f.operating() && !hasKey(f.Labels, appsv1alpha1.StayOfflineLabelKey)
+}
+
+// Preparing reports whether some id of the pod waits for its traffic to go off, under
+// either name of the label.
+func (f PodFacts) Preparing() bool {
+	return slices.ContainsFunc(idsOf(f.Labels), func(id string) bool {
+		return hasKey(f.Labels, label(appsv1alpha1.PrepareLabelPrefix, id)) || hasKey(f.Labels, label(appsv1alpha1.PreparingLabelPrefix, id))
+	})
+}
+
+// operating reports whether some id of the pod was granted its operation.
+func (f PodFacts) operating() bool {
+	return slices.ContainsFunc(idsOf(f.Labels), func(id string) bool { return hasKey(f.Labels, label(appsv1alpha1.OperateLabelPrefix, id)) })
+}

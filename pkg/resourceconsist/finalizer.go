@@ -1,0 +1,61 @@
+package resourceconsist
+
+import (
+	"crypto/md5" // the wire format of KusionStack; it keeps nothing secret
+	"encoding/hex"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+)
+
+// CleanFinalizerPrefix, with the name of the employer behind it, is the finalizer on an
+// employer of which something is left at the provider or on employees.
+const CleanFinalizerPrefix = cleanFinalizerDomain + "/" + cleanFinalizerStem
+
+const (
+	cleanFinalizerDomain = "resource-consist.kusionstack.io"
+	cleanFinalizerStem   = "clean-"
+)
+
+// GenerateLifecycleFinalizerKey is how the annotation of expected finalizers names an
+// employer: <Kind>/<namespace>/<name>. The kind comes from the object, which has none
+// when it was read from an API server in a typed way: KeyOf does not depend on it.
+func GenerateLifecycleFinalizerKey(employer client.Object) string {
+	return lifecycleKey(employer.GetObjectKind().GroupVersionKind().Kind, employer.GetNamespace(), employer.GetName())
+}
+
+// KeyOf is GenerateLifecycleFinalizerKey with the kind that the scheme knows.
+func KeyOf(employer client.Object, scheme *runtime.Scheme) (string, error) {
+	gvk, err := apiutil.GVKForObject(employer, scheme)
+	if err != nil {
+		return "", fmt.Errorf("reading the kind of employer %s/%s: %w", employer.GetNamespace(), employer.GetName(), err)
+	}
+	return lifecycleKey(gvk.Kind, employer.GetNamespace(), employer.GetName()), nil
+}
+
+func lifecycleKey(kind, namespace, name string) string {
+	return kind + "/" + namespace + "/" + name
+}
+
+// GenerateLifecycleFinalizer is the protection finalizer that an employer of this name
+// puts on its employees. It is made from the name alone, so employers of two kinds with
+// one name have the same.
+func GenerateLifecycleFinalizer(employerName string) string {
+	sum := md5.Sum([]byte(employerName))
+	return appsv1alpha1.ProtectionFinalizerPrefix + "/" + hex.EncodeToString(sum[:])[8:24]
+}
+
+// CleanFinalizer is the finalizer on the employer of this name. A name that does not fit
+// into the 63 characters of a finalizer's name is replaced by a hash.
+func CleanFinalizer(employerName string) string {
+	if len(cleanFinalizerStem)+len(employerName) <= validation.DNS1123LabelMaxLength {
+		return CleanFinalizerPrefix + employerName
+	}
+	sum := md5.Sum([]byte(employerName))
+	return CleanFinalizerPrefix + hex.EncodeToString(sum[:])
+}
