@@ -30,6 +30,8 @@ func oneRule(rule string) string {
 
 func available(bound string) string { return oneRule("availablePolicy: {" + bound + "}") }
 
+func webhook(config string) string { return oneRule("webhook: {clientConfig: {" + config + "}}") }
+
 var _ = Describe("A PodTransitionRule", func() {
 	var p place
 	BeforeEach(func(ctx context.Context) { p = newPlace(ctx) })
@@ -65,7 +67,11 @@ var _ = Describe("A PodTransitionRule", func() {
 		Entry("with minAvailableValue -1", available("minAvailableValue: -1"), "minAvailableValue"),
 		Entry("with two different spellings of one bound", available("maxUnavailableValue: 1, maxUnavailable: {value: 2}"), "maxUnavailable.value", "maxUnavailableValue"),
 		Entry("with a bound that nobody evaluates", available("maxUnavailablePolicy: {expFunc: {coeff: '1'}}"), "maxUnavailablePolicy", "not evaluated"),
-		Entry("with a webhook", oneRule("webhook: {clientConfig: {url: 'https://127.0.0.1:1/'}}"), "spec.rules[0].webhook", "not evaluated yet"),
+		Entry("with a webhook that has credentials in its URL", webhook("url: 'https://me:secret@example.com/'"), "spec.rules[0].webhook.clientConfig.url", "password"),
+		Entry("with a webhook whose host is an address in disguise", webhook("url: 'https://0x7f000001/'"), "spec.rules[0].webhook.clientConfig.url"),
+		Entry("with a webhook whose caBundle is none", webhook("url: 'https://example.com/', caBundle: bm90aGluZw=="), "spec.rules[0].webhook.clientConfig.caBundle"),
+		Entry("with a webhook that would send its Secret to anybody", webhook("url: 'http://example.com/', secretRef: {name: s}"), "spec.rules[0].webhook.clientConfig.secretRef", "https"),
+		Entry("with a webhook that asks for a field that pods do not have", oneRule("webhook: {clientConfig: {url: 'https://example.com/'}, parameters: [{key: a, valueFrom: {fieldRef: {fieldPath: spec.foo.bar}}}]}"), "spec.rules[0].webhook.parameters[0].valueFrom.fieldRef.fieldPath", "foo"),
 		Entry("with Rego that has no entry point", oneRule("rego: {module: 'package rule'}"), "spec.rules[0].rego.module", "allow", "deny"),
 		Entry("with Rego and a policy at once", oneRule("rego: {module: 'package rule', policyRef: {name: p}}"), "spec.rules[0].rego", "exactly one of module or policyRef"),
 	)
