@@ -1,0 +1,230 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/test/approvals"
+	"github.com/podops-dev/podops/test/expect"
+)
+
+// Moments of a call at which a leader fails, besides those of every permit.
+const (
+	postWritten  moment = "POST written down"
+	postArrived  moment = "POST arrived"
+	postAnswered moment = "POST answered"
+	taskWritten  moment = "task written down"
+	pollArrived  moment = "poll arrived"
+	pollAnswered moment = "poll answered"
+	podApproved  moment = "approval written down"
+)
+
+// callMoments are all moments of a polled approval, in the order in which leaders fail.
+func callMoments() []moment {
+	return []moment{postArrived, pollArrived, taskWritten, postAnswered, podApproved, pollAnswered, reservationSeen, postWritten, permitSeen}
+}
+
+var _ = Describe("While leaders fail in the middle of calls", Ordered, func() {
+	BeforeAll(func() { managers.stopAll() })
+	AfterEach(func() { managers.stopAll() })
+	AfterAll(func(ctx context.Context) { managers.start(ctx) })
+
+	It("killed twenty times, they call once under a traceId, and let no pod pass that was not approved", func(ctx context.Context) {
+		const replicas, kills, rounds = 6, 20, 40
+		p := newPlace(ctx)
+		trap := newTrap(newTeam(ctx), kills)
+		service := openDesk(trap.watch, approvals.Options{})
+		p.rule(ctx, service.polls("/poll", 600), maxUnavailable("50%"))
+		p.deployment(ctx, replicas, nil)
+		passages, observer := recordPassages(p), observe(p)
+		trap.follow(p)
+
+		begun := time.Now()
+		for round := 0; round < rounds && trap.left() > 0; round++ {
+			image := fmt.Sprintf("registry.example.com/web:v%d", round+2)
+			stop := act(p, imageUpdater{id: fmt.Sprintf("updater-%d", round), image: image}.wants)
+			// A call that was interrupted is made again after a delay that grows.
+			Eventually(ctx, p.list).WithTimeout(10*time.Minute).Should(And(HaveLen(replicas), HaveEach(And(
+				expect.BeAvailable(), expect.HaveNoLifecycle(), WithTransform(imageOf, Equal(image))))), "all pods through")
+			stop()
+		}
+		trap.disarm()
+
+		given := service.Approvals(p.namespace)
+		AddReportEntry("figures", fmt.Sprintf("%d leaders killed in %s, at %v; %d calls, %d approvals, %d permits; max unavailable %d of %d",
+			len(trap.sprung()), time.Since(begun).Round(time.Second), trap.sprung(), len(service.Posts(p.namespace)), len(given), len(passages.in(appsv1alpha1.StagePreCheck)),
+			replicas-observer.leastAvailable(), replicas))
+		Expect(trap.sprung()).To(HaveLen(kills))
+		service.expectOnePostPerTrace(p)
+		Expect(passages.unapproved(appsv1alpha1.StagePreCheck, given)).To(BeEmpty(), "pods that passed without an approval")
+		Expect(replicas - observer.leastAvailable()).To(BeNumerically("<=", 3))
+		p.expectNoLiveReservation(ctx)
+	})
+})
+
+// trap kills the leader at moments in turn, at the very moment: the request, or the event,
+// waits until the process is gone. The next moment counts once a successor leads.
+type trap struct {
+	team *team
+
+	mu      sync.Mutex
+	wanted  []moment // still to come
+	done    []moment
+	busy    bool // between a kill and the next leader
+	seen    map[string]bool
+	killed  chan moment // nil once it is disarmed
+	recover sync.WaitGroup
+}
+
+// newTrap is set from the start on.
+func newTrap(team *team, kills int) *trap {
+	GinkgoHelper()
+	t := &trap{team: team, seen: map[string]bool{}, killed: make(chan moment)}
+	for i := range kills {
+		t.wanted = append(t.wanted, callMoments()[i%len(callMoments())])
+	}
+	killed := t.killed
+	t.recover.Go(func() { t.replaceLeaders(killed) })
+	DeferCleanup(t.disarm)
+	return t
+}
+
+// replaceLeaders waits for a successor of each leader that was killed.
+func (t *trap) replaceLeaders(killed <-chan moment) {
+	defer GinkgoRecover()
+	for m := range killed {
+		t.team.add()
+		t.team.awaitLeader(context.Background())
+		t.mu.Lock()
+		t.done = append(t.done, m)
+		t.busy = false
+		t.mu.Unlock()
+	}
+}
+
+// at kills the leader if this is the moment that comes next.
+func (t *trap) at(m moment) {
+	defer GinkgoRecover()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.busy || len(t.wanted) == 0 || t.wanted[0] != m {
+		return
+	}
+	// On a busy machine one may have lost its lease and ended by itself.
+	leaders := managers.leaders()
+	if len(leaders) == 0 {
+		return
+	}
+	t.busy = true
+	t.wanted = t.wanted[1:]
+	t.team.leader = leaders[len(leaders)-1]
+	t.team.leader.kill()
+	t.killed <- m
+}
+
+// watch is told of every request to the service.
+func (t *trap) watch(step approvals.Step, entry approvals.Entry) {
+	isPoll := entry.Path == "/result"
+	switch {
+	case step == approvals.Arrived && isPoll:
+		t.at(pollArrived)
+	case step == approvals.Arrived:
+		t.at(postArrived)
+	case isPoll:
+		t.at(pollAnswered)
+	default:
+		t.at(postAnswered)
+	}
+}
+
+// follow watches what is written down.
+func (t *trap) follow(p place) {
+	GinkgoHelper()
+	rules, pods := &appsv1alpha1.PodTransitionRuleList{}, &corev1.PodList{}
+	follow(p, rules, func() []*appsv1alpha1.PodTransitionRule { return pointers(rules.Items) },
+		func(_ watch.EventType, rule *appsv1alpha1.PodTransitionRule) {
+			if rule.Status.Permits != nil {
+				for _, reserved := range rule.Status.Permits.Reserved {
+					t.once(reservationSeen, fmt.Sprint(reserved))
+				}
+			}
+			for _, state := range rule.Status.RuleStates {
+				if state.WebhookStatus == nil {
+					continue
+				}
+				for _, task := range state.WebhookStatus.TaskStates {
+					t.seeTask(task)
+				}
+			}
+		})
+	follow(p, pods, func() []*corev1.Pod { return pointers(pods.Items) }, func(_ watch.EventType, pod *corev1.Pod) {
+		for key, value := range pod.Labels {
+			if strings.HasPrefix(key, preChecked) {
+				t.once(permitSeen, fmt.Sprint(pod.UID, key, value))
+			}
+		}
+	})
+}
+
+func (t *trap) seeTask(task appsv1alpha1.TaskInfo) {
+	switch task.Phase {
+	case appsv1alpha1.TaskPosting:
+		t.once(postWritten, task.TraceID)
+	case appsv1alpha1.TaskPolling:
+		t.once(taskWritten, task.TraceID)
+	case appsv1alpha1.TaskFinished, appsv1alpha1.TaskFailed:
+	}
+	for _, pod := range task.Approved {
+		t.once(podApproved, fmt.Sprint(pod))
+	}
+}
+
+// once makes a moment of what is seen for the first time.
+func (t *trap) once(m moment, what string) {
+	t.mu.Lock()
+	key := string(m) + " " + what
+	known := t.seen[key]
+	t.seen[key] = true
+	t.mu.Unlock()
+	if !known {
+		t.at(m)
+	}
+}
+
+// left is how many kills are to come.
+func (t *trap) left() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.wanted)
+}
+
+// sprung are the moments at which a leader was killed and another one came into office.
+func (t *trap) sprung() []moment {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.done)
+}
+
+// disarm lets leaders live, and returns once there is one.
+func (t *trap) disarm() {
+	t.mu.Lock()
+	armed := t.killed != nil
+	t.wanted = nil
+	killed := t.killed
+	t.killed = nil
+	t.mu.Unlock()
+	if armed {
+		close(killed)
+	}
+	t.recover.Wait()
+}

@@ -1,0 +1,253 @@
+package e2e_test
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"path/filepath"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/test/approvals"
+	"github.com/podops-dev/podops/test/expect"
+)
+
+var _ = Describe("A webhook rule", func() {
+	const pollSeconds = 60
+
+	var p place
+	var service desk
+	BeforeEach(func(ctx context.Context) {
+		p = newPlace(ctx)
+		service = openDesk(nil, approvals.Options{})
+	})
+
+	// waiting begins an update of some pods under a rule.
+	waiting := func(ctx context.Context, count int, rule appsv1alpha1.TransitionRule) {
+		GinkgoHelper()
+		p.rule(ctx, rule)
+		p.pods(ctx, count, nil)
+		p.beginAll(ctx)
+	}
+	// blocked awaits that all of some pods are held back, with a reason and a next attempt.
+	blocked := func(ctx context.Context, count int, reason string, texts ...string) {
+		GinkgoHelper()
+		says := []types.GomegaMatcher{HaveField("Kind", "webhook"), HaveField("Reason", reason), HaveField("NextCheck", Not(BeNil()))}
+		for _, text := range texts {
+			says = append(says, HaveField("Message", ContainSubstring(text)))
+		}
+		Eventually(ctx, p.seeingRule("web")).Should(HaveField("Status.Blocked", And(HaveLen(count), HaveEach(And(says...)))))
+		Consistently(ctx, p.list).Should(ContainElements(manyTimes(count, And(expect.BeWaiting("updater"), expect.BeAvailable()))...))
+	}
+
+	DescribeTable("approves each pod of a Deployment of 12 that rolls: approvals match permits one for one",
+		func(ctx context.Context, rule func(desk) appsv1alpha1.TransitionRule, paths ...string) {
+			const replicas = 12
+			p.rule(ctx, rule(service), maxUnavailable("25%"))
+			p.deployment(ctx, replicas, nil)
+			before := p.list(ctx)
+			passages, observer := recordPassages(p), observe(p)
+			p.kubectl(ctx, "--namespace", p.namespace, "rollout", "restart", "deployment/web")
+			Eventually(ctx, p.list).WithTimeout(3 * patience).Should(And(
+				HaveLen(replicas), expect.All(And(expect.BeAvailable(), expect.HaveNoLifecycle())),
+				WithTransform(uids, Not(ContainElements(BeElementOf(uids(before)))))))
+			given := service.Approvals(p.namespace)
+			AddReportEntry("figures", fmt.Sprintf("%d approvals in %d calls and %d requests", len(given), len(service.Posts(p.namespace)), len(service.Log(p.namespace))))
+			Expect(given).To(HaveLen(replicas))
+			Expect(passages.unapproved(appsv1alpha1.StagePreCheck, given)).To(BeEmpty())
+			passages.expectOneForOne(appsv1alpha1.StagePreCheck, given)
+			service.expectOnePostPerTrace(p)
+			Expect(service.Log(p.namespace)).To(HaveEach(And(HaveField("Credentials", false), HaveField("Rule", "web/approval"))))
+			Expect(pathsOf(service.Log(p.namespace))).To(Equal(paths))
+			Expect(replicas - observer.leastAvailable()).To(BeNumerically("<=", 3))
+		},
+		Entry("at once", func(d desk) appsv1alpha1.TransitionRule { return d.asks("/approve") }, "/approve"),
+		Entry("at once, over HTTPS", func(d desk) appsv1alpha1.TransitionRule { return d.asksSecurely("/approve") }, "/approve"),
+		Entry("one with every poll", func(d desk) appsv1alpha1.TransitionRule { return d.polls("/poll", pollSeconds) }, "/poll", "/result"),
+		Entry("one with every poll, over HTTPS", func(d desk) appsv1alpha1.TransitionRule { return d.pollsSecurely("/poll", pollSeconds) }, "/poll", "/result"),
+	)
+
+	It("approves each pod before and after an update in place: approvals match permits one for one", func(ctx context.Context) {
+		const replicas = 12
+		p.rule(ctx, service.asks("/approve"), inPostCheck(service.polls("/poll?each=2", pollSeconds)), maxUnavailable("25%"))
+		p.deployment(ctx, replicas, nil)
+		passages, observer := recordPassages(p), observe(p)
+		stop := act(p, imageUpdater{id: "updater", image: "registry.example.com/web:v2"}.wants)
+		p.awaitImage(ctx, replicas, "registry.example.com/web:v2")
+		stop()
+		given := service.Approvals(p.namespace)
+		Expect(given).To(HaveLen(2 * replicas))
+		for _, stage := range []appsv1alpha1.TransitionStage{appsv1alpha1.StagePreCheck, appsv1alpha1.StagePostCheck} {
+			Expect(passages.unapproved(stage, given)).To(BeEmpty())
+			passages.expectOneForOne(stage, given)
+		}
+		service.expectOnePostPerTrace(p)
+		Expect(service.Log(p.namespace)).To(HaveEach(HaveField("OperationTypes", Equal([]string{"update"}))))
+		Expect(replicas - observer.leastAvailable()).To(BeNumerically("<=", 3))
+	})
+
+	It("lets some pods pass, says why the others wait, and asks about those again", func(ctx context.Context) {
+		rule := service.asks("/approve-some?parameter=tier&value=gold&message=only+gold")
+		rule.Webhook.Parameters = []appsv1alpha1.WebhookParameter{
+			{Key: "tier", ValueFrom: &appsv1alpha1.ParameterSource{FieldRef: &appsv1alpha1.FieldRef{FieldPath: "metadata.labels['tier']"}}},
+			{Key: "team", Value: "shop"},
+		}
+		p.rule(ctx, rule)
+		p.pods(ctx, 3, nil)
+		p.label(ctx, p.get(ctx, "web-00"), "tier", "gold")
+		p.beginAll(ctx)
+		Eventually(ctx, p.seeing("web-00")).Should(expect.BeOperable("updater"))
+		blocked(ctx, 2, "WebhookRejected", "only gold")
+		Expect(service.Log(p.namespace)).To(HaveEach(HaveField("Pods", HaveEach(
+			HaveField("Parameters", And(HaveLen(2), HaveKeyWithValue("team", "shop"), HaveKeyWithValue("tier", BeElementOf("gold", ""))))))))
+
+		By("printing it")
+		describe, _ := p.kubectl(ctx, "--namespace", p.namespace, "describe", "ptr", "web")
+		Expect(describe).To(And(ContainSubstring("WebhookRejected"), ContainSubstring("only gold"), ContainSubstring("Next Check")))
+		for _, pod := range p.list(ctx) {
+			p.label(ctx, pod, "tier", "gold")
+		}
+		Eventually(ctx, p.list).WithTimeout(2 * patience).Should(HaveEach(expect.BeOperable("updater")))
+		service.expectOnePostPerTrace(p)
+		Expect(service.Approvals(p.namespace)).To(HaveLen(3))
+	})
+
+	It("that is said no to is asked again later, not at once", func(ctx context.Context) {
+		waiting(ctx, 2, service.asks("/reject?message=freeze"))
+		blocked(ctx, 2, "WebhookRejected", "freeze")
+		Expect(len(service.Posts(p.namespace))).To(BeNumerically("<=", 2), "a call for each of the pods at most")
+		Eventually(ctx, func() int { return len(service.Posts(p.namespace)) }).Should(BeNumerically(">", 2), "they are asked about again")
+		service.expectOnePostPerTrace(p)
+	})
+
+	It("that is polled for frees one pod with every poll", func(ctx context.Context) {
+		// Another rule makes them wait, so that one call is about all of them.
+		gate := p.ruleNamed(ctx, "gate", approved())
+		waiting(ctx, 4, service.polls("/poll?prefix=..%2F..%2Fx%3Fy%3Dz%26", pollSeconds))
+		Eventually(ctx, p.seeingRule("gate")).Should(HaveField("Status.Blocked", HaveLen(4)))
+		Expect(service.Log(p.namespace)).To(BeEmpty(), "nobody is asked about pods that a cheaper rule holds back")
+		Expect(p.admin.Delete(ctx, gate)).To(Succeed())
+		Eventually(ctx, p.list).Should(ContainElements(expect.BeWaiting("updater"), expect.BeOperable("updater")), "some go before the others")
+		Eventually(ctx, p.list).Should(HaveEach(expect.BeOperable("updater")))
+		Expect(service.Log(p.namespace)).To(And(
+			ContainElement(And(HaveField("Path", "/result"), HaveField("Query", HavePrefix("task-id=")))),
+			HaveEach(Or(HaveField("Path", Not(Equal("/result"))), HaveField("Approved", HaveLen(1))))))
+		Expect(service.Approvals(p.namespace)).To(HaveLen(4))
+		service.expectOnePostPerTrace(p)
+	})
+
+	It("speaks the older words, too: async, and both ids in the poll", func(ctx context.Context) {
+		waiting(ctx, 2, service.polls("/async", pollSeconds))
+		Eventually(ctx, p.list).Should(HaveEach(expect.BeOperable("updater")))
+		Expect(service.Log(p.namespace)).To(ContainElement(And(HaveField("Path", "/result"),
+			HaveField("Query", And(ContainSubstring("task-id="), ContainSubstring("trace-id="))))))
+	})
+
+	DescribeTable("waits, says why, and asks again after a delay that can be seen",
+		func(ctx context.Context, rule func(desk) appsv1alpha1.TransitionRule, reason string, texts ...string) {
+			waiting(ctx, 1, rule(service))
+			blocked(ctx, 1, reason, texts...)
+			Expect(service.Approvals(p.namespace)).To(BeEmpty())
+		},
+		Entry("when the service gives up", func(d desk) appsv1alpha1.TransitionRule { return d.polls("/stop?message=enough", pollSeconds) },
+			"WebhookRejected", "gave up", "enough"),
+		Entry("when the service takes too long", func(d desk) appsv1alpha1.TransitionRule { return d.polls("/never", 3) },
+			"WebhookRejected", "too long", "3s"),
+		Entry("when the service answers with an error", func(d desk) appsv1alpha1.TransitionRule { return d.asks("/500?status=502") },
+			"WebhookFailed", "HTTPStatus", "502"),
+		Entry("when the answer is not JSON", func(d desk) appsv1alpha1.TransitionRule { return d.asks("/garbage") },
+			"WebhookFailed", "BadResponse"),
+		Entry("when the answer is a redirect", func(d desk) appsv1alpha1.TransitionRule { return d.asks("/redirect") },
+			"WebhookFailed", "RedirectRefused"),
+		Entry("when there is no answer", func(d desk) appsv1alpha1.TransitionRule { return d.asks("/hang") },
+			"WebhookFailed", "Timeout"),
+		Entry("when nobody vouches for the service", func(d desk) appsv1alpha1.TransitionRule { return webhookRule(d.SecureURL("/approve")) },
+			"WebhookFailed", "TLSUntrusted"),
+		Entry("when a task is announced, and the rule has no poll", func(d desk) appsv1alpha1.TransitionRule { return d.asks("/poll") },
+			"WebhookFailed", "BadResponse"),
+		Entry("when the Secret does not exist", func(d desk) appsv1alpha1.TransitionRule {
+			rule := d.asksSecurely("/approve")
+			rule.Webhook.ClientConfig.SecretRef = &appsv1alpha1.SecretReference{Name: "nobody"}
+			return rule
+		}, "WebhookFailed", "Secret", "nobody"),
+		Entry("when the address is that of the credentials of a cloud", func(desk) appsv1alpha1.TransitionRule { return webhookRule("http://169.254.169.254/") },
+			"WebhookFailed", "AddressForbidden"),
+	)
+
+	It("sends the token of its Secret, which the manager may read, and trusts a bundle in base64", func(ctx context.Context) {
+		p.kubectl(ctx, "--namespace", p.namespace, "apply", "-f", filepath.Join("..", "..", "config", "samples", "webhook", "secret.yaml"))
+		rule := service.asksSecurely("/approve?bearer=replace-me")
+		rule.Webhook.ClientConfig.CABundle = base64.StdEncoding.EncodeToString(service.CA())
+		rule.Webhook.ClientConfig.SecretRef = &appsv1alpha1.SecretReference{Name: "approvals"}
+		waiting(ctx, 1, rule)
+		Eventually(ctx, p.list).Should(HaveEach(expect.BeOperable("updater")))
+		Expect(service.Log(p.namespace)).To(ConsistOf(And(HaveField("TLS", true), HaveField("Credentials", true))))
+		for _, m := range managers.running() {
+			Expect(m.text()).NotTo(ContainSubstring("replace-me"), "the log of a manager has a token")
+		}
+	})
+
+	It("with failurePolicy Ignore passes when nobody answers; with Fail it waits, and passes when somebody does", func(ctx context.Context) {
+		address := freeAddress()
+		ignoring := webhookRule("http://" + address + "/approve")
+		ignoring.Webhook.FailurePolicy = appsv1alpha1.FailurePolicyIgnore
+		tolerant := newPlace(ctx)
+		tolerant.rule(ctx, ignoring)
+		tolerant.pods(ctx, 1, nil)
+		tolerant.beginAll(ctx)
+
+		waiting(ctx, 1, webhookRule("http://"+address+"/approve"))
+		Eventually(ctx, tolerant.list).Should(HaveEach(expect.BeOperable("updater")))
+		blocked(ctx, 1, "WebhookFailed", "Refused")
+		Eventually(ctx, p.seeingRule("web")).Should(HaveField("Status.RuleStates", ConsistOf(And(HaveField("Name", "approval"),
+			HaveField("WebhookStatus.TaskStates", ConsistOf(And(HaveField("Phase", appsv1alpha1.TaskFailed),
+				HaveField("Reason", "Refused"), HaveField("NextTime", Not(BeNil())), HaveField("Attempts", BeNumerically(">=", 1)))))))))
+		late := openDesk(nil, approvals.Options{HTTPAddress: address})
+		Eventually(ctx, p.list).WithTimeout(2 * patience).Should(HaveEach(expect.BeOperable("updater")))
+		Expect(late.Approvals(p.namespace)).To(HaveLen(1))
+	})
+
+	It("with failurePolicy Ignore waits all the same when the service says no", func(ctx context.Context) {
+		rule := service.asks("/reject")
+		rule.Webhook.FailurePolicy = appsv1alpha1.FailurePolicyIgnore
+		waiting(ctx, 1, rule)
+		blocked(ctx, 1, "WebhookRejected", "not today")
+	})
+
+	It("gives no credit for what was approved under an earlier edition of it", func(ctx context.Context) {
+		rule := p.rule(ctx, service.asks("/approve"))
+		p.ruleNamed(ctx, "other", approved())
+		p.pods(ctx, 1, nil)
+		p.beginAll(ctx)
+		Eventually(ctx, p.seeingRule("other")).Should(HaveField("Status.Blocked", HaveLen(1)))
+		p.patch(ctx, rule, `{"spec":{"rules":[{"name":"approval","webhook":{"clientConfig":{"url":%q}}}]}}`, service.URL("/reject"))
+		p.approve(ctx)
+		blocked(ctx, 1, "WebhookRejected")
+	})
+
+	It("waits for a person", func(ctx context.Context) {
+		waiting(ctx, 2, service.polls("/manual", 600))
+		Eventually(ctx, func() []approvals.Held { return service.Waiting(p.namespace) }).Should(HaveLen(2))
+		Consistently(ctx, p.list).Should(HaveEach(expect.BeWaiting("updater")))
+		Eventually(ctx, p.seeingRule("web")).Should(HaveField("Status.Blocked", HaveEach(HaveField("Reason", "WebhookProcessing"))))
+		Expect(service.Decide(p.namespace, "web-01", true)).To(Equal([]string{"web-01"}))
+		Eventually(ctx, p.seeing("web-01")).Should(expect.BeOperable("updater"))
+		Consistently(ctx, p.seeing("web-00")).Should(expect.BeWaiting("updater"))
+		Expect(service.Decide(p.namespace, "web-00", false)).To(Equal([]string{"web-00"}))
+		blocked(ctx, 1, "WebhookRejected", "gave up")
+	})
+
+	It("leaves rules of other services alone when its own never answers", func(ctx context.Context) {
+		waiting(ctx, 3, service.asks("/hang"))
+		Eventually(ctx, func() []approvals.Entry { return service.Log(p.namespace) }).ShouldNot(BeEmpty())
+		other, quick := newPlace(ctx), openDesk(nil, approvals.Options{})
+		other.rule(ctx, quick.asks("/approve"))
+		other.pods(ctx, 3, nil)
+		other.beginAll(ctx)
+		Eventually(ctx, other.list).WithTimeout(patience / 5).Should(HaveEach(expect.BeOperable("updater")))
+		Expect(p.list(ctx)).To(HaveEach(expect.BeWaiting("updater")))
+	})
+})
