@@ -1,0 +1,190 @@
+package load
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Bounds of Options.
+const (
+	maxWorkers     = 1000
+	maxRate        = 100_000
+	defaultTimeout = 10 * time.Second
+)
+
+// Options of a load.
+type Options struct {
+	// Address is "<ip>:<port>" of the load balancer. It is a loopback one: a load is not
+	// sent to anybody else.
+	Address string
+
+	// Paths are asked for in turn by every worker. Empty: "/".
+	Paths []string
+
+	// Workers is how many requests of each kind are under way at most.
+	Workers int
+
+	// Rate is how many requests of each kind a second are due, over all workers. 0: every
+	// worker sends its next request when the last one has ended.
+	Rate float64
+
+	// Timeout bounds each request, from sending to the last byte. 0: 10 seconds.
+	Timeout time.Duration
+
+	// Record is told every outcome. It is called by many at once. May be nil.
+	Record func(Outcome)
+}
+
+// Load is sent from Start to Stop.
+type Load struct {
+	options Options
+	began   time.Time
+	stop    chan struct{}
+	once    sync.Once
+	workers sync.WaitGroup
+	tally   tally
+
+	mu    sync.Mutex
+	ended time.Time
+}
+
+// Start sends requests of both kinds until Stop. The error is one of the options.
+func Start(options Options) (*Load, error) {
+	if err := options.complete(); err != nil {
+		return nil, err
+	}
+	l := &Load{options: options, began: time.Now(), stop: make(chan struct{})}
+	for _, kind := range []Kind{KeepAlive, OneShot} {
+		for n := range options.Workers {
+			l.workers.Go(func() { l.work(kind, n) })
+		}
+	}
+	return l, nil
+}
+
+func (o *Options) complete() error {
+	address, err := netip.ParseAddrPort(o.Address)
+	if err != nil {
+		return fmt.Errorf(`address %q: %w; give "<ip>:<port>"`, o.Address, err)
+	}
+	if !address.Addr().IsLoopback() {
+		return fmt.Errorf("address %s: load is sent to 127.0.0.0/8 only", address)
+	}
+	if o.Workers < 1 || o.Workers > maxWorkers {
+		return fmt.Errorf("workers %d: give 1 to %d", o.Workers, maxWorkers)
+	}
+	if fits := o.Rate >= 1 && o.Rate <= maxRate; !fits && o.Rate != 0 {
+		return fmt.Errorf("rate %g: give 1 to %d requests a second, or 0 for as fast as it goes", o.Rate, maxRate)
+	}
+	if o.Timeout < 0 {
+		return fmt.Errorf("timeout %s: give a positive one", o.Timeout)
+	}
+	if o.Timeout == 0 {
+		o.Timeout = defaultTimeout
+	}
+	if len(o.Paths) == 0 {
+		o.Paths = []string{"/"}
+	}
+	for _, path := range o.Paths {
+		if !strings.HasPrefix(path, "/") || strings.ContainsAny(path, " \t\r\n") {
+			return fmt.Errorf("path %q: %w", path, errPath)
+		}
+	}
+	return nil
+}
+
+var errPath = errors.New(`give one that starts with "/" and has no blanks`)
+
+// Report is what became of the requests that have ended so far.
+func (l *Load) Report() *Report {
+	report := l.tally.snapshot()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	end := l.ended
+	if end.IsZero() {
+		end = time.Now()
+	}
+	report.Took = end.Sub(l.began)
+	return report
+}
+
+// Stop lets the requests that are under way end, sends no more, and returns what became
+// of all. It takes as long as the timeout of a request at most.
+func (l *Load) Stop() *Report {
+	l.once.Do(func() { close(l.stop) })
+	l.workers.Wait()
+	l.mu.Lock()
+	if l.ended.IsZero() {
+		l.ended = time.Now()
+	}
+	l.mu.Unlock()
+	return l.Report()
+}
+
+// work is worker n of a kind.
+func (l *Load) work(kind Kind, n int) {
+	c := &connection{kind: kind, address: l.options.Address, timeout: l.options.Timeout}
+	defer c.close()
+	due := newSchedule(l.began, l.options.Rate, l.options.Workers, n)
+	// Workers begin at different paths, or all would ask for the slow one together.
+	for turn := n; ; turn++ {
+		at, ok := due.wait(l.stop)
+		if !ok {
+			return
+		}
+		o := Outcome{Kind: kind, At: at, Path: l.options.Paths[turn%len(l.options.Paths)]}
+		c.ask(o.Path, &o)
+		o.Latency = time.Since(at)
+		l.tally.count(o)
+		if l.options.Record != nil {
+			l.options.Record(o)
+		}
+	}
+}
+
+// schedule says when a worker's requests are due.
+type schedule struct {
+	next     time.Time
+	interval time.Duration // 0: at once
+}
+
+// newSchedule divides the rate evenly: every worker has its share, each a little after
+// the one before.
+func newSchedule(began time.Time, rate float64, workers, n int) *schedule {
+	if rate == 0 {
+		return &schedule{}
+	}
+	interval := time.Duration(float64(workers) / rate * float64(time.Second))
+	return &schedule{next: began.Add(interval * time.Duration(n) / time.Duration(workers)), interval: interval}
+}
+
+// wait returns when the next request is due, with the time at which it was; false when
+// there is none, since the load has been stopped. Requests that are overdue come at once.
+func (s *schedule) wait(stop <-chan struct{}) (time.Time, bool) {
+	select {
+	case <-stop:
+		return time.Time{}, false
+	default:
+	}
+	now := time.Now()
+	if s.interval == 0 {
+		return now, true
+	}
+	at := s.next
+	s.next = s.next.Add(s.interval)
+	if !at.After(now) {
+		return at, true
+	}
+	timer := time.NewTimer(at.Sub(now))
+	defer timer.Stop()
+	select {
+	case <-stop:
+		return time.Time{}, false
+	case <-timer.C:
+		return at, true
+	}
+}

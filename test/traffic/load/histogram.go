@@ -1,0 +1,93 @@
+package load
+
+import (
+	"math/bits"
+	"time"
+)
+
+const (
+	// precisionBits: a value is known to 1 part in 2^6.
+	precisionBits = 6
+	precision     = 1 << precisionBits
+
+	// octaves of microseconds above the exact range: up to 2^32 us, more than an hour.
+	octaves = 26
+
+	buckets = precision * (octaves + 1)
+)
+
+// Histogram counts durations in a fixed 14 KiB. What it says of one is at most 1/64 above
+// the truth, and never below. The zero value is empty.
+type Histogram struct {
+	counts [buckets]uint64
+	total  uint64
+	max    time.Duration
+}
+
+// Add counts a duration. A negative one counts as 0, one of more than an hour as an hour.
+func (h *Histogram) Add(d time.Duration) {
+	d = max(d, 0)
+	h.counts[bucketOf(uint64(d.Microseconds()))]++
+	h.total++
+	h.max = max(h.max, d)
+}
+
+// Merge adds what another histogram has counted.
+func (h *Histogram) Merge(other *Histogram) {
+	for i, count := range other.counts {
+		h.counts[i] += count
+	}
+	h.total += other.total
+	h.max = max(h.max, other.max)
+}
+
+// Count is how many durations were added.
+func (h *Histogram) Count() uint64 { return h.total }
+
+// Max is the longest duration, exactly; 0 when there is none.
+func (h *Histogram) Max() time.Duration { return h.max }
+
+// Percentile is the duration that p of a hundred do not exceed, by nearest rank; 0 when
+// there is none. p is above 0 and at most 100.
+func (h *Histogram) Percentile(p float64) time.Duration {
+	if h.total == 0 {
+		return 0
+	}
+	rank := max(1, uint64(ceil(p/100*float64(h.total))))
+	var seen uint64
+	for i, count := range h.counts {
+		if seen += count; seen >= rank {
+			return min(upperBound(i), h.max)
+		}
+	}
+	return h.max
+}
+
+func ceil(f float64) float64 {
+	whole := float64(uint64(f))
+	// Products such as 0.99 * 100 are a hair above the whole number that is meant.
+	if f-whole > 1e-9 {
+		return whole + 1
+	}
+	return whole
+}
+
+// bucketOf: the values below 64 have buckets of their own; from there on every octave
+// has 64 buckets of equal width.
+func bucketOf(micros uint64) int {
+	if micros < precision {
+		return int(micros)
+	}
+	shift := bits.Len64(micros) - precisionBits - 1
+	return min((shift+1)*precision+int(micros>>shift)-precision, buckets-1)
+}
+
+// upperBound is the largest duration in a bucket.
+func upperBound(bucket int) time.Duration {
+	if bucket < precision {
+		return time.Duration(bucket+1)*time.Microsecond - 1
+	}
+	shift := bucket/precision - 1
+	above := uint64(bucket%precision+precision+1) << shift
+	return time.Duration(above)*time.Microsecond - 1
+}
