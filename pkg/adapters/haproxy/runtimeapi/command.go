@@ -1,0 +1,174 @@
+package runtimeapi
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// MaxWeight is the largest weight of a server. 0 takes no new traffic.
+const MaxWeight = 256
+
+// State is what a server was told to do.
+type State string
+
+// The states of a server.
+const (
+	// StateReady takes traffic, once its check passes if it has one.
+	StateReady State = "ready"
+	// StateDrain takes no new traffic but that of sticky sessions, finishes what it has,
+	// and goes on being checked.
+	StateDrain State = "drain"
+	// StateMaint takes no traffic at all and is not checked.
+	StateMaint State = "maint"
+)
+
+// NewServer is a server to be added. It is in maintenance until told otherwise.
+type NewServer struct {
+	Name    string
+	Address netip.AddrPort
+	Weight  int
+
+	// CheckEvery is how often HAProxy checks the server, in the way its backend says
+	// ("option httpchk" and the like). 0: it does not check.
+	CheckEvery time.Duration
+}
+
+// checkName lets through what HAProxy allows as the name of a proxy or a server. Nothing in
+// it can end a word or a command.
+func checkName(what, name string) error {
+	const longest = 400
+	allowed := func(r rune) bool {
+		return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("_.:-", r)
+	}
+	if name == "" || len(name) > longest || strings.ContainsFunc(name, func(r rune) bool { return !allowed(r) }) {
+		return fmt.Errorf("%s %q: want 1 to %d letters, digits, dots, colons, dashes and underscores", what, clip(name), longest)
+	}
+	return nil
+}
+
+// CheckBackend says what is wrong with the name of a backend.
+func CheckBackend(name string) error { return checkName("backend", name) }
+
+// CheckServer says what is wrong with the name of a server.
+func CheckServer(name string) error { return checkName("server", name) }
+
+func target(backend, server string) (string, error) {
+	if err := CheckBackend(backend); err != nil {
+		return "", err
+	}
+	if err := CheckServer(server); err != nil {
+		return "", err
+	}
+	return backend + "/" + server, nil
+}
+
+// Add adds a server, in maintenance and not yet checked. ErrExists, ErrNoBackend.
+func (c *Client) Add(ctx context.Context, backend string, server NewServer) error {
+	name, err := target(backend, server.Name)
+	if err != nil {
+		return err
+	}
+	if err := checkAddress(server.Address); err != nil {
+		return fmt.Errorf("server %s: %w", name, err)
+	}
+	if err := checkWeight(server.Weight); err != nil {
+		return fmt.Errorf("server %s: %w", name, err)
+	}
+	command := fmt.Sprintf("add server %s %s weight %d", name, server.Address, server.Weight)
+	if server.CheckEvery > 0 {
+		command += " check inter " + strconv.FormatInt(max(server.CheckEvery.Milliseconds(), 1), 10) + "ms"
+	}
+	return c.expect(ctx, "New server registered.", command)
+}
+
+// SetState tells a server what to do. Saying it again changes nothing. ErrNoServer.
+func (c *Client) SetState(ctx context.Context, backend, server string, state State) error {
+	name, err := target(backend, server)
+	if err != nil {
+		return err
+	}
+	switch state {
+	case StateReady, StateDrain, StateMaint:
+		return c.expect(ctx, "", fmt.Sprintf("set server %s state %s", name, state))
+	default:
+		return fmt.Errorf("server %s: %q is not a state", name, clip(string(state)))
+	}
+}
+
+// SetWeight changes the share of the traffic that a server gets. ErrNoServer.
+func (c *Client) SetWeight(ctx context.Context, backend, server string, weight int) error {
+	name, err := target(backend, server)
+	if err != nil {
+		return err
+	}
+	if err := checkWeight(weight); err != nil {
+		return fmt.Errorf("server %s: %w", name, err)
+	}
+	return c.expect(ctx, "", fmt.Sprintf("set server %s weight %d", name, weight))
+}
+
+// SetAddress moves a server, which should be in maintenance. ErrNoServer.
+func (c *Client) SetAddress(ctx context.Context, backend, server string, address netip.AddrPort) error {
+	name, err := target(backend, server)
+	if err != nil {
+		return err
+	}
+	if err := checkAddress(address); err != nil {
+		return fmt.Errorf("server %s: %w", name, err)
+	}
+	command := fmt.Sprintf("set server %s addr %s port %d", name, address.Addr(), address.Port())
+	answer, err := c.run(ctx, command)
+	if err != nil {
+		return err
+	}
+	// HAProxy says in a sentence what it changed, or that nothing needed to be.
+	if text := strings.TrimSpace(answer); !strings.Contains(text, "changed from") && !strings.Contains(text, "no need to change") {
+		return refusal(command, text)
+	}
+	return nil
+}
+
+// EndSessions cuts the requests that are with a server. ErrNoServer.
+func (c *Client) EndSessions(ctx context.Context, backend, server string) error {
+	name, err := target(backend, server)
+	if err != nil {
+		return err
+	}
+	return c.expect(ctx, "", "shutdown sessions server "+name)
+}
+
+// EnableCheck starts the checks of a server that was added with CheckEvery. ErrNoServer.
+func (c *Client) EnableCheck(ctx context.Context, backend, server string) error {
+	name, err := target(backend, server)
+	if err != nil {
+		return err
+	}
+	return c.expect(ctx, "", "enable health "+name)
+}
+
+// Delete removes a server that is in maintenance. ErrBusy, ErrNoServer.
+func (c *Client) Delete(ctx context.Context, backend, server string) error {
+	name, err := target(backend, server)
+	if err != nil {
+		return err
+	}
+	return c.expect(ctx, "Server deleted.", "del server "+name)
+}
+
+func checkAddress(address netip.AddrPort) error {
+	if !address.IsValid() || address.Port() == 0 || address.Addr().Zone() != "" {
+		return fmt.Errorf("%q is not an address with a port", address)
+	}
+	return nil
+}
+
+func checkWeight(weight int) error {
+	if weight < 0 || weight > MaxWeight {
+		return fmt.Errorf("weight is %d, want 0 to %d", weight, MaxWeight)
+	}
+	return nil
+}
