@@ -1,0 +1,127 @@
+package plan_test
+
+import (
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/podops-dev/podops/pkg/resourceconsist/plan"
+)
+
+// provider is the truth: which servers there are, and whether they take traffic.
+type provider map[string]bool
+
+func (p provider) items() []item {
+	var items []item
+	for id, takes := range p {
+		items = append(items, there(id, strconv.FormatBool(takes)))
+	}
+	return items
+}
+
+// apply carries out a plan. The ids in failing change nothing.
+func (p provider) apply(diff plan.Diff[string], failing map[string]bool) {
+	for _, item := range slices.Concat(diff.Off, diff.Create, diff.Update) {
+		if !failing[item.ID] {
+			p[item.ID] = item.Value == "true"
+		}
+	}
+	for _, item := range diff.Delete {
+		if !failing[item.ID] {
+			delete(p, item.ID)
+		}
+	}
+}
+
+// pods are drawn with what is expected of them.
+func pods(t *rapid.T) (map[string]plan.Pod, []item) {
+	all, expected := map[string]plan.Pod{}, []item(nil)
+	for i := range rapid.IntRange(0, 8).Draw(t, "pods") {
+		name := "p" + strconv.Itoa(i)
+		pod := plan.Pod{
+			Selected: rapid.Bool().Draw(t, "selected"), Controlled: rapid.Bool().Draw(t, "controlled"),
+			Terminating: rapid.Bool().Draw(t, "terminating"), Preparing: rapid.Bool().Draw(t, "preparing"),
+			Has: rapid.Bool().Draw(t, "has"), Expects: rapid.Bool().Draw(t, "expects"),
+		}
+		pod.WantsTraffic = pod.Controlled && !pod.Terminating && !pod.Preparing && rapid.Bool().Draw(t, "ready")
+		all[name] = pod
+		switch {
+		case pod.Selected && pod.WantsTraffic:
+			expected = append(expected, on(name, "true"))
+		case pod.Selected && rapid.Bool().Draw(t, "kept while off"):
+			expected = append(expected, off(name, "false"))
+		}
+	}
+	return all, expected
+}
+
+func truth(t *rapid.T) provider {
+	p := provider{}
+	for i := range 10 {
+		if rapid.Bool().Draw(t, "there") {
+			p["p"+strconv.Itoa(i)] = rapid.Bool().Draw(t, "takes traffic")
+		}
+	}
+	return p
+}
+
+func drawFailing(t *rapid.T) map[string]bool {
+	failing := map[string]bool{}
+	for i := range 10 {
+		failing["p"+strconv.Itoa(i)] = rapid.Bool().Draw(t, "fails")
+	}
+	return failing
+}
+
+// Whatever fails, finalizers follow the provider's truth, and no pod depends on another.
+func TestFinalizersFollowTheTruth(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		all, expected := pods(t)
+		world, failing := truth(t), drawFailing(t)
+		world.apply(plan.Between(expected, world.items(), equal), failing)
+		traffic := plan.TrafficOf(plan.Between(expected, world.items(), equal))
+		for name, pod := range all {
+			got := plan.Protect(pod, traffic.Of(name))
+			takes := world[name]
+			switch {
+			case got.Add && !takes:
+				t.Fatalf("%s gets a finalizer though it takes no traffic: %+v", name, pod)
+			case got.Remove && takes:
+				t.Fatalf("%s loses its finalizer though it takes traffic: %+v", name, pod)
+			case got.Add && got.Remove:
+				t.Fatalf("%s gets and loses its finalizer: %+v", name, pod)
+			case !failing[name] && got.Pending:
+				t.Fatalf("%s waits though nothing of it failed: %+v %v", name, pod, traffic.Of(name))
+			}
+		}
+	})
+}
+
+// A plan that is carried out leaves nothing to do.
+func TestAPlanIsAFixedPoint(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		_, expected := pods(t)
+		world := truth(t)
+		world.apply(plan.Between(expected, world.items(), equal), nil)
+		again := plan.Between(expected, world.items(), equal)
+		if changes := len(again.Off) + len(again.Create) + len(again.Update) + len(again.Delete); changes > 0 {
+			t.Fatalf("%d changes are left: %+v", changes, again)
+		}
+	})
+}
+
+// The order of the arguments does not matter.
+func TestAPlanDoesNotDependOnOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		_, expected := pods(t)
+		current := truth(t).items()
+		first := plan.Between(expected, current, equal)
+		second := plan.Between(rapid.Permutation(expected).Draw(t, "expected"), rapid.Permutation(current).Draw(t, "current"), equal)
+		if diff := cmp.Diff(first, second); diff != "" {
+			t.Fatalf("another order, another plan:\n%s", diff)
+		}
+	})
+}
