@@ -220,8 +220,12 @@ func ended(task appsv1alpha1.TaskInfo, phase appsv1alpha1.TaskPhase, why Failure
 		// The service is at work; what it said no to before counts no more.
 		task.Attempts = 0
 	}
-	task.Attempts++
-	next := roundedUp(now.Add(delay(task.Attempts, why.RetryAfter)))
+	wait := interruptedDelay
+	if why.Class != ClassInterrupted {
+		task.Attempts++
+		wait = delay(task.Attempts, why.RetryAfter)
+	}
+	next := roundedUp(now.Add(wait))
 	task.Reason, task.NextTime = shortenedTo(maxReasonBytes, why.Class), &next
 	return task
 }

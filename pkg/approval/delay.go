@@ -10,6 +10,11 @@ import (
 const (
 	firstDelay = 10 * time.Second
 	maxDelay   = 10 * time.Minute
+
+	// interruptedDelay is for calls during which the manager ended. The service has done
+	// nothing wrong, so it does not grow; a manager that ends again and again calls no more
+	// often than this all the same.
+	interruptedDelay = 3 * time.Second
 )
 
 // delay before the next call, after so many that failed. What the service asks for raises it.

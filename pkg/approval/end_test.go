@@ -17,7 +17,7 @@ func TestAPostThatNobodyKnowsOfWasInterrupted(t *testing.T) {
 	tasks, _ = tasks.Open(ask("web-1"), polled(), start, func() string { return "t2" })
 	tasks = tasks.Interrupted(func(id string) bool { return id == "t2" }, after(3))
 	want := policy.Task{
-		State: failed, Class: "Interrupted", RetryAt: whole(14).Time,
+		State: failed, Class: "Interrupted", RetryAt: whole(7).Time,
 		Message: "the manager ended during the call; whether the service has seen it is not known",
 	}
 	if diff := cmp.Diff(want, tasks.Of(asks("web-0"), polled(), after(3))); diff != "" {

@@ -1,6 +1,7 @@
 package podtransitionrule
 
 import (
+	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,14 +51,23 @@ func (r *Reconciler) tell(view facts.View, d *decision) {
 			continue
 		}
 		for _, reason := range d.withheld[key] {
-			r.recorder.Eventf(pod, nil, corev1.EventTypeNormal, EventWithheld, string(request.Stage),
+			r.recorder.Eventf(pod, nil, corev1.EventTypeNormal, EventWithheld, actionOf(reason),
 				"operation %s of id %s waits for rule %s (%s): %s", request.Type, request.ID, reason.Rule, reason.Code, reason.Message)
 		}
 		for _, reason := range d.warned[key] {
-			r.recorder.Eventf(pod, nil, corev1.EventTypeWarning, EventWouldWithhold, string(request.Stage),
+			r.recorder.Eventf(pod, nil, corev1.EventTypeWarning, EventWouldWithhold, actionOf(reason),
 				"operation %s of id %s would wait for rule %s (%s), were it enforced: %s", request.Type, request.ID, reason.Rule, reason.Code, reason.Message)
 		}
 	}
+}
+
+// maxActionBytes is what the API server takes.
+const maxActionBytes = 128
+
+// actionOf tells reasons apart: events that differ in their note alone become a series,
+// which goes on saying what the first one said.
+func actionOf(reason policy.Reason) string {
+	return bounded(fmt.Sprintf("%s/%s/%s", reason.Stage, reason.Code, reason.Rule), maxActionBytes)
 }
 
 // digest is what makes a set of reasons different from another one.
