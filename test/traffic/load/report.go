@@ -44,7 +44,7 @@ func (r *Report) OK() bool { return r.Requests > 0 && r.Failed == 0 }
 
 // Add counts what another report has.
 func (r *Report) Add(other *Report) {
-	r.Totals.add(&other.Totals)
+	r.add(&other.Totals)
 	r.Took += other.Took
 	for kind, totals := range other.Kinds {
 		r.kind(kind).add(totals)

@@ -1,0 +1,410 @@
+package front
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// patience bounds what comes within milliseconds on an idle machine.
+const patience = 30 * time.Second
+
+// balancer is what both kinds are.
+type balancer interface {
+	Address() string
+	Socket() string
+	Backend() string
+	Ended() <-chan struct{}
+	Close() error
+}
+
+// both runs a test on either kind: what holds for HAProxy holds for the embedded proxy.
+func both(t *testing.T, test func(t *testing.T, b balancer)) {
+	t.Helper()
+	t.Run("haproxy", func(t *testing.T) {
+		h, err := StartHAProxy(context.Background(), Options{Dir: folder(t), Program: installed(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { closing(t, h) })
+		test(t, h)
+	})
+	t.Run("embedded", func(t *testing.T) {
+		e, err := StartEmbedded(Options{Dir: folder(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { closing(t, e) })
+		test(t, e)
+	})
+}
+
+// installed is the path of HAProxy, which is installed where it is missing.
+func installed(t *testing.T) string {
+	t.Helper()
+	var complaints strings.Builder
+	command := exec.CommandContext(t.Context(), "../../../hack/haproxy")
+	command.Stderr = &complaints
+	path, err := command.Output()
+	if err != nil {
+		t.Fatalf("this test needs haproxy, and installing it failed: %v\n%s", err, complaints.String())
+	}
+	return strings.TrimSpace(string(path))
+}
+
+// folder has a short path, as sockets want it. t.TempDir has the name of the test in it.
+func folder(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "front")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+func closing(t *testing.T, b balancer) {
+	t.Helper()
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// ask sends a line to the Runtime API and returns the answer.
+func ask(t *testing.T, b balancer, line string) string {
+	t.Helper()
+	conn, err := net.Dial("unix", b.Socket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(conn, line+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := io.ReadAll(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(answer)
+}
+
+// serve adds a server and puts it into service.
+func serve(t *testing.T, b balancer, name, address string, keywords ...string) {
+	t.Helper()
+	if got := ask(t, b, strings.TrimSpace(fmt.Sprintf("add server web/%s %s %s", name, address, strings.Join(keywords, " ")))); got != "New server registered.\n\n" {
+		t.Fatalf("adding %s: %q", name, got)
+	}
+	if got := ask(t, b, "set server web/"+name+" state ready"); got != "\n" {
+		t.Fatalf("putting %s into service: %q", name, got)
+	}
+}
+
+// sessions are the requests that are with a server.
+func sessions(t *testing.T, b balancer, name string) int {
+	t.Helper()
+	for line := range strings.Lines(ask(t, b, "show stat web 4 -1")) {
+		if columns := strings.Split(line, ","); len(columns) > 4 && columns[1] == name {
+			count, err := strconv.Atoi(columns[4])
+			if err != nil {
+				t.Fatal(err)
+			}
+			return count
+		}
+	}
+	t.Fatalf("no server %s", name)
+	return 0
+}
+
+// get sends a request of its own connection.
+func get(b balancer, path string) (status int, server, body string, err error) {
+	client := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
+	answer, err := client.Get("http://" + b.Address() + path)
+	if err != nil {
+		return 0, "", "", err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	return answer.StatusCode, answer.Header.Get(serverHeader), string(text), err
+}
+
+// backend is a server that answers with its name; /wait answers when it may.
+func backend(t *testing.T, name string) (address string, waiting *atomic.Int32, goOn chan struct{}) {
+	t.Helper()
+	waiting, goOn = &atomic.Int32{}, make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/wait" {
+			waiting.Add(1)
+			select {
+			case <-goOn:
+			case <-r.Context().Done():
+			}
+		}
+		_, _ = io.WriteString(w, name)
+	}))
+	t.Cleanup(s.Close)
+	return s.Listener.Addr().String(), waiting, goOn
+}
+
+func await(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %s: %s", patience, what)
+		}
+	}
+}
+
+func TestNobodyServesInAnEmptyBackend(t *testing.T) {
+	both(t, func(t *testing.T, b balancer) {
+		if status, _, _, err := get(b, "/"); err != nil || status != http.StatusServiceUnavailable {
+			t.Errorf("got %d, %v, want 503", status, err)
+		}
+	})
+}
+
+func TestRequestsGoToServersInServiceByWeight(t *testing.T) {
+	both(t, func(t *testing.T, b balancer) {
+		first, _, _ := backend(t, "first")
+		second, _, _ := backend(t, "second")
+		third, _, _ := backend(t, "third")
+		serve(t, b, "a", first, "weight", "30")
+		serve(t, b, "b", second, "weight", "10")
+		if got := ask(t, b, "add server web/c "+third); got != "New server registered.\n\n" {
+			t.Fatal(got) // and it stays in maintenance
+		}
+		got := map[string]int{}
+		for range 40 {
+			status, server, body, err := get(b, "/")
+			if err != nil || status != http.StatusOK {
+				t.Fatalf("got %d, %v", status, err)
+			}
+			got[server+" "+body]++
+		}
+		if diff := cmp.Diff(map[string]int{"a first": 30, "b second": 10}, got); diff != "" {
+			t.Errorf("requests by server (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// The way of a server out of the pool: what is with it ends well, nothing new comes, and
+// it cannot be removed before it is idle.
+func TestDrainedServerFinishesWhatItHas(t *testing.T) {
+	both(t, func(t *testing.T, b balancer) {
+		address, waiting, goOn := backend(t, "first")
+		serve(t, b, "a", address)
+		done := make(chan error, 1)
+		go func() {
+			status, _, body, err := get(b, "/wait")
+			if err == nil && (status != http.StatusOK || body != "first") {
+				err = fmt.Errorf("got %d %q", status, body)
+			}
+			done <- err
+		}()
+		await(t, "the request is with its server", func() bool { return waiting.Load() == 1 })
+		if got := ask(t, b, "set server web/a state drain"); got != "\n" {
+			t.Fatalf("draining: %q", got)
+		}
+		if got := sessions(t, b, "a"); got != 1 {
+			t.Errorf("%d sessions are left, want 1", got)
+		}
+		if status, _, _, err := get(b, "/"); err != nil || status != http.StatusServiceUnavailable {
+			t.Errorf("a new request got %d, %v; want 503, since the only server drains", status, err)
+		}
+		if got := ask(t, b, "del server web/a"); !strings.Contains(got, "maintenance") {
+			t.Errorf("removing a draining server: %q", got)
+		}
+		if got := ask(t, b, "set server web/a state maint"); got != "\n" {
+			t.Fatalf("maintenance: %q", got)
+		}
+		if got := ask(t, b, "del server web/a"); !strings.Contains(got, "still has connections") {
+			t.Errorf("removing a server that still answers: %q", got)
+		}
+		close(goOn)
+		if err := <-done; err != nil {
+			t.Errorf("the request that was with its server: %v", err)
+		}
+		await(t, "no session is left", func() bool { return sessions(t, b, "a") == 0 })
+		if got := ask(t, b, "del server web/a"); !strings.Contains(got, "Server deleted.") {
+			t.Errorf("removing an idle server: %q", got)
+		}
+	})
+}
+
+func TestSessionsCanBeShutDown(t *testing.T) {
+	both(t, func(t *testing.T, b balancer) {
+		address, waiting, _ := backend(t, "first")
+		serve(t, b, "a", address)
+		done := make(chan error, 1)
+		go func() {
+			status, _, _, err := get(b, "/wait")
+			if err == nil && status == http.StatusOK {
+				err = nil
+			} else {
+				err = fmt.Errorf("cut off: %d, %w", status, err)
+			}
+			done <- err
+		}()
+		await(t, "the request is with its server", func() bool { return waiting.Load() == 1 })
+		if got := ask(t, b, "shutdown sessions server web/a"); got != "\n" {
+			t.Errorf("got %q", got)
+		}
+		if err := <-done; err == nil {
+			t.Error("the request ended well")
+		}
+		await(t, "no session is left", func() bool { return sessions(t, b, "a") == 0 })
+	})
+}
+
+// Neither kind tries again or elsewhere.
+func TestFailureOfAServerReachesTheClient(t *testing.T) {
+	both(t, func(t *testing.T, b balancer) {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		address := listener.Addr().String()
+		_ = listener.Close()
+		good, _, _ := backend(t, "good")
+		serve(t, b, "gone", address)
+		serve(t, b, "good", good)
+		failed := 0
+		for range 10 {
+			status, server, _, err := get(b, "/")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if status >= 500 {
+				failed++
+				if server != "gone" {
+					t.Errorf("%q failed", server)
+				}
+			}
+		}
+		if failed != 5 {
+			t.Errorf("%d of 10 failed, want the 5 of the server that is gone", failed)
+		}
+	})
+}
+
+func TestCheckTakesOutAServerAndPutsItBack(t *testing.T) {
+	both(t, func(t *testing.T, b balancer) {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		address := listener.Addr().String()
+		_ = listener.Close()
+		serve(t, b, "a", address, "check", "inter", "20ms")
+		if got := ask(t, b, "enable health web/a"); got != "\n" {
+			t.Fatal(got)
+		}
+		passed := func() string {
+			const operation, result = 5, 11
+			for line := range strings.Lines(ask(t, b, "show servers state web")) {
+				if columns := strings.Fields(line); len(columns) > result && columns[3] == "a" {
+					return columns[operation] + " " + columns[result]
+				}
+			}
+			return "no such server"
+		}
+		await(t, "the check fails and takes the server out", func() bool { return passed() == "0 2" })
+		back, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pod := &http.Server{Handler: http.NotFoundHandler(), ReadHeaderTimeout: patience}
+		t.Cleanup(func() { _ = pod.Close() })
+		go func() { _ = pod.Serve(back) }()
+		await(t, "the check passes and puts the server back", func() bool { return passed() == "2 3" })
+		if status, server, _, err := get(b, "/"); err != nil || status != http.StatusNotFound || server != "a" {
+			t.Errorf("got %d of %q, %v; want the 404 of a", status, server, err)
+		}
+	})
+}
+
+func TestCloseLeavesNothing(t *testing.T) {
+	both(t, func(t *testing.T, b balancer) {
+		idle, err := net.Dial("unix", b.Socket())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer idle.Close()
+		began := time.Now()
+		for range 2 {
+			if err := b.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		if took := time.Since(began); took > patience/2 {
+			t.Errorf("an operator who says nothing holds it up for %s", took)
+		}
+		<-b.Ended()
+		if _, err := os.Stat(b.Socket()); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the socket: %v, want none", err)
+		}
+		if conn, err := net.Dial("tcp", b.Address()); err == nil {
+			_ = conn.Close()
+			t.Error("it still listens")
+		}
+	})
+}
+
+func TestOptionsThatNoBalancerTakes(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for name, tc := range map[string]struct {
+		options Options
+		want    string
+	}{
+		"an address of everybody": {Options{Address: "0.0.0.0:80"}, "give a loopback one"},
+		"no address at all":       {Options{Address: "here"}, "give a loopback one"},
+		"an address in use":       {Options{Address: taken.Addr().String()}, "in use"},
+		"a backend with a line":   {Options{Backend: "web\nglobal"}, "give 1 to 100 letters"},
+		"a long path":             {Options{Dir: strings.Repeat("/folder", 20)}, "give a shorter one"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if tc.options.Dir == "" {
+				tc.options.Dir = folder(t)
+			}
+			_, embedded := StartEmbedded(tc.options)
+			_, haproxy := StartHAProxy(context.Background(), tc.options)
+			for kind, err := range map[string]error{"embedded": embedded, "haproxy": haproxy} {
+				if err == nil || !strings.Contains(err.Error(), tc.want) {
+					t.Errorf("%s: got %v, want an error with %q", kind, err, tc.want)
+				}
+			}
+		})
+	}
+}
+
+func TestHAProxyThatEndsSaysWhy(t *testing.T) {
+	dir := folder(t)
+	program := filepath.Join(dir, "haproxy")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\necho cannot do it >&2\nexit 3\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	_, err := StartHAProxy(context.Background(), Options{Dir: dir, Program: program})
+	if err == nil || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "cannot do it") {
+		t.Errorf("got %v, want how it ended and what it said", err)
+	}
+}

@@ -1,0 +1,186 @@
+package front
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"text/template"
+	"time"
+)
+
+const (
+	// startPatience is how long a HAProxy may take until it answers, which it does within
+	// a tenth of a second on an idle machine.
+	startPatience = 20 * time.Second
+
+	// stopPatience is how long it may take to end when told to.
+	stopPatience = 5 * time.Second
+
+	// clientFD is the file descriptor on which HAProxy finds the listener: the first that
+	// exec.Cmd.ExtraFiles hands down.
+	clientFD = 3
+)
+
+// config has no server: they come at run time. HAProxy wants an algorithm that can change
+// its servers, and so do weights: roundrobin is one.
+var config = template.Must(template.New("haproxy.cfg").Parse(`global
+    stats socket unix@{{ .Socket }} mode 600 level admin
+    stats timeout 30s
+    maxconn 4096
+
+defaults
+    mode http
+    maxconn 4096
+    timeout connect 2s
+    timeout client 60s
+    timeout server 60s
+    timeout check 1s
+    # A failure is to be counted, not to be hidden by another try.
+    retries 0
+
+frontend clients
+    bind fd@{{ .FD }}
+    # Says who failed, where a pod could not say so itself.
+    http-after-response set-header X-Server %[srv_name]
+    default_backend {{ .Backend }}
+
+backend {{ .Backend }}
+    balance roundrobin
+`))
+
+// HAProxy is a running one.
+type HAProxy struct {
+	place
+	command *exec.Cmd
+	log     string
+	ended   chan struct{}
+	err     error // how it ended; to be read after ended is closed
+	stop    sync.Once
+}
+
+// ErrNotInstalled says that there is no HAProxy. hack/haproxy installs one.
+var ErrNotInstalled = errors.New("haproxy is not installed: run hack/haproxy")
+
+// Find returns the path of HAProxy, or ErrNotInstalled. Packages put it into folders that
+// are not on everybody's PATH.
+func Find() (string, error) {
+	for _, name := range []string{"haproxy", "/usr/local/sbin/haproxy", "/usr/sbin/haproxy", "/sbin/haproxy"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", ErrNotInstalled
+}
+
+// StartHAProxy returns when HAProxy answers at its socket. It ends with Close, or with
+// this process at the latest.
+func StartHAProxy(ctx context.Context, options Options) (*HAProxy, error) {
+	if options.Program == "" {
+		program, err := Find()
+		if err != nil {
+			return nil, err
+		}
+		options.Program = program
+	}
+	p, err := options.listen()
+	if err != nil {
+		return nil, err
+	}
+	// HAProxy has a duplicate of the listener, and so the port is its own from the start.
+	defer p.listener.Close()
+	h := &HAProxy{place: p, log: filepath.Join(options.Dir, "haproxy.log"), ended: make(chan struct{})}
+	if err := h.run(options); err != nil {
+		return nil, err
+	}
+	if err := h.awaitAnswer(ctx); err != nil {
+		return nil, errors.Join(err, h.Close())
+	}
+	return h, nil
+}
+
+func (h *HAProxy) run(options Options) error {
+	path := filepath.Join(options.Dir, "haproxy.cfg")
+	var text bytes.Buffer
+	if err := config.Execute(&text, map[string]any{"Socket": h.socket, "FD": clientFD, "Backend": h.backend}); err != nil {
+		return fmt.Errorf("writing the configuration of haproxy: %w", err)
+	}
+	if err := os.WriteFile(path, text.Bytes(), 0o600); err != nil {
+		return fmt.Errorf("writing the configuration of haproxy: %w", err)
+	}
+	log, err := os.Create(h.log)
+	if err != nil {
+		return fmt.Errorf("making the log of haproxy: %w", err)
+	}
+	defer log.Close()
+	listener, err := h.listener.File()
+	if err != nil {
+		return fmt.Errorf("handing the listener to haproxy: %w", err)
+	}
+	defer listener.Close()
+	// -db keeps it in the foreground, a single process.
+	h.command = exec.Command(options.Program, "-db", "-f", path)
+	h.command.Stdout, h.command.Stderr, h.command.ExtraFiles = log, log, []*os.File{listener}
+	h.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := h.command.Start(); err != nil {
+		return fmt.Errorf("starting haproxy: %w", err)
+	}
+	go func() {
+		h.err = h.command.Wait()
+		close(h.ended)
+	}()
+	return nil
+}
+
+func (h *HAProxy) awaitAnswer(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	for {
+		if conn, err := (&net.Dialer{}).DialContext(ctx, "unix", h.socket); err == nil {
+			return conn.Close()
+		}
+		select {
+		case <-h.ended:
+			return fmt.Errorf("haproxy has ended: %w\n%s", h.err, h.tail())
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for haproxy: %w\n%s", ctx.Err(), h.tail())
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// tail is the end of its log.
+func (h *HAProxy) tail() string {
+	const most = 2000
+	text, err := os.ReadFile(h.log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text[max(0, len(text)-most):])
+}
+
+// Ended is closed when HAProxy has ended, asked to or not.
+func (h *HAProxy) Ended() <-chan struct{} { return h.ended }
+
+// Close ends HAProxy at once, whatever it is at, and removes its socket.
+func (h *HAProxy) Close() error {
+	h.stop.Do(func() {
+		_ = h.command.Process.Signal(syscall.SIGTERM) // It may have ended already.
+		select {
+		case <-h.ended:
+		case <-time.After(stopPatience):
+			_ = h.command.Process.Kill()
+			<-h.ended
+		}
+	})
+	if err := os.Remove(h.socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("removing the socket of haproxy: %w", err)
+	}
+	return nil
+}

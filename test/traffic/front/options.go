@@ -1,0 +1,82 @@
+package front
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"regexp"
+)
+
+// maxSocketPath is what fits into the address of a Unix socket.
+const maxSocketPath = 107
+
+// Options of a load balancer.
+type Options struct {
+	// Dir is the folder of its socket, configuration and log. It exists.
+	Dir string
+
+	// Backend is the name of the one backend. Empty: "web".
+	Backend string
+
+	// Address is "<ip>:<port>", a loopback one. Empty: a free port of 127.0.0.1.
+	Address string
+
+	// Program is the path of HAProxy. Empty: the one on the PATH.
+	Program string
+}
+
+// place is where a load balancer can be reached. Both kinds have one.
+type place struct {
+	listener *net.TCPListener
+	address  string
+	socket   string
+	backend  string
+}
+
+// Address is where clients send their requests: "127.0.0.1:41234".
+func (p place) Address() string { return p.address }
+
+// Socket is the path of the Unix socket of the Runtime API.
+func (p place) Socket() string { return p.socket }
+
+// Backend is the name of the backend that servers are added to.
+func (p place) Backend() string { return p.backend }
+
+var (
+	backendName = regexp.MustCompile(`^[A-Za-z0-9_.:-]{1,100}$`)
+
+	errName     = errors.New("give 1 to 100 letters, digits, dots, colons, dashes and underscores")
+	errLoopback = errors.New("give a loopback one, as 127.0.0.1:0")
+)
+
+// listen checks the options and listens for clients.
+func (o Options) listen() (place, error) {
+	p := place{backend: o.Backend, address: o.Address}
+	if p.backend == "" {
+		p.backend = "web"
+	}
+	if !backendName.MatchString(p.backend) {
+		return place{}, fmt.Errorf("backend %q: %w", p.backend, errName)
+	}
+	if p.address == "" {
+		p.address = "127.0.0.1:0"
+	}
+	address, err := netip.ParseAddrPort(p.address)
+	if err != nil || !address.Addr().IsLoopback() {
+		return place{}, fmt.Errorf("address %q: %w", p.address, errLoopback)
+	}
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return place{}, fmt.Errorf("folder of the load balancer: %w", err)
+	}
+	if p.socket = filepath.Join(dir, "runtime.sock"); len(p.socket) > maxSocketPath {
+		return place{}, fmt.Errorf("folder %s: the path of the socket in it would have more than %d characters: give a shorter one", dir, maxSocketPath)
+	}
+	if p.listener, err = net.ListenTCP("tcp", net.TCPAddrFromAddrPort(address)); err != nil {
+		return place{}, fmt.Errorf("listening for clients: %w", err)
+	}
+	p.address = p.listener.Addr().String()
+	return p, nil
+}

@@ -1,0 +1,202 @@
+package front
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// maxSessions bounds the requests under way, over all servers.
+	maxSessions = 4096
+
+	// maxServers bounds the pool.
+	maxServers = 1000
+
+	maxWeight     = 256
+	defaultWeight = 1
+
+	// A server that is up goes down with so many failed checks in a row, and one that is
+	// down comes up with so many good ones. They are HAProxy's defaults.
+	fall, rise = 3, 2
+
+	defaultInterval = 2 * time.Second
+)
+
+// state is what a server was told to do.
+type state string
+
+const (
+	ready state = "ready"
+	drain state = "drain"
+	maint state = "maint"
+)
+
+// health is what checks have found.
+type health struct {
+	configured bool
+	enabled    bool
+	paused     bool // since the server went into maintenance
+	interval   time.Duration
+	tried      bool // a check has ended since it was enabled
+	passed     bool // the last one passed
+	down       bool // it takes no traffic for its checks
+	streak     int  // checks in a row that speak against down
+}
+
+// record takes in the result of a check.
+func (h *health) record(passed bool) {
+	// The first one decides alone: nothing speaks for a server that never passed.
+	if !h.tried {
+		h.tried, h.passed, h.down, h.streak = true, passed, !passed, 0
+		return
+	}
+	h.passed = passed
+	if passed != h.down {
+		h.streak = 0
+		return
+	}
+	h.streak++
+	if need := map[bool]int{true: rise, false: fall}[h.down]; h.streak >= need {
+		h.down, h.streak = !h.down, 0
+	}
+}
+
+// backendServer is one server of the pool.
+type backendServer struct {
+	id       int
+	name     string
+	address  netip.AddrPort
+	weight   int
+	initial  int // weight it was added with
+	state    state
+	health   health
+	share    int // of smooth weighted round robin
+	sessions map[int]context.CancelFunc
+	stop     context.CancelFunc // of the checks; nil: they do not run
+}
+
+// serves: new requests may go to it.
+func (s *backendServer) serves() bool {
+	return s.state == ready && s.weight > 0 && !s.health.down
+}
+
+// pool is the servers of the one backend. It is safe for concurrent use.
+type pool struct {
+	mu       sync.Mutex
+	servers  []*backendServer // as they were added
+	sessions int
+	next     int // number of the next session
+}
+
+// session is a request that is with a server.
+type session struct {
+	server  string
+	address netip.AddrPort
+	end     func()
+}
+
+// pick gives a request to a server and counts it there, in one step: a server that is
+// seen draining without sessions gets none any more. False: nobody serves. The context
+// that is returned ends when the session is shut down. Whoever got a session calls end.
+func (p *pool) pick(ctx context.Context) (context.Context, session, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var best *backendServer
+	total := 0
+	for _, s := range p.servers {
+		if !s.serves() {
+			continue
+		}
+		// Every server gains its weight, and the one that is picked pays for all.
+		s.share += s.weight
+		total += s.weight
+		if best == nil || s.share > best.share {
+			best = s
+		}
+	}
+	if best == nil || p.sessions >= maxSessions {
+		return ctx, session{}, false
+	}
+	best.share -= total
+	ctx, cancel := context.WithCancel(ctx)
+	number := p.next
+	p.next++
+	p.sessions++
+	best.sessions[number] = cancel
+	return ctx, session{server: best.name, address: best.address, end: func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		cancel()
+		delete(best.sessions, number)
+		p.sessions--
+	}}, true
+}
+
+// find calls do with a server, under the lock; false when there is none of that name.
+func (p *pool) find(name string, do func(*backendServer)) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at := slices.IndexFunc(p.servers, func(s *backendServer) bool { return s.name == name })
+	if at >= 0 {
+		do(p.servers[at])
+	}
+	return at >= 0
+}
+
+// each calls do with every server, under the lock.
+func (p *pool) each(do func(*backendServer)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.servers {
+		do(s)
+	}
+}
+
+// add puts a server into the pool, in maintenance. What it returns is said to whoever
+// asked; false: it was refused.
+func (p *pool) add(server *backendServer) (string, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	taken := map[int]bool{}
+	for _, s := range p.servers {
+		if s.name == server.name {
+			return "Already exists a server with the same name in backend.", false
+		}
+		taken[s.id] = true
+	}
+	if len(p.servers) >= maxServers {
+		return fmt.Sprintf("no more than %d servers are possible", maxServers), false
+	}
+	server.state, server.sessions = maint, map[int]context.CancelFunc{}
+	// The lowest number that is free, as HAProxy does.
+	for server.id = 1; taken[server.id]; server.id++ {
+	}
+	p.servers = append(p.servers, server)
+	return "New server registered.", true
+}
+
+// remove takes out a server that is in maintenance and has no session left.
+func (p *pool) remove(name string) (string, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at := slices.IndexFunc(p.servers, func(s *backendServer) bool { return s.name == name })
+	if at < 0 {
+		return "No such server.", false
+	}
+	s := p.servers[at]
+	switch {
+	case s.state != maint:
+		return "Only servers in maintenance mode can be deleted.", false
+	case len(s.sessions) > 0:
+		return "Server still has connections attached to it, cannot remove it.", false
+	}
+	if s.stop != nil {
+		s.stop()
+	}
+	p.servers = slices.Delete(p.servers, at, at+1)
+	return "Server deleted.", true
+}
