@@ -17,6 +17,8 @@ import (
 	"github.com/go-logr/logr"
 	"golang.org/x/term"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/podops-dev/podops/test/stage"
 )
 
 func main() { os.Exit(run(os.Stdout)) }
@@ -40,7 +42,7 @@ func run(out *os.File) int {
 			columns = width
 		}
 	}
-	result, err := perform(ctx, newStage(*bin, *dir, out), newView(out, columns), *keep, out)
+	result, err := perform(ctx, setting(*bin, *dir, out), newView(out, columns), *keep, out)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "demo: %v\n", err)
 		return 1
@@ -53,20 +55,29 @@ func run(out *os.File) int {
 	return 0
 }
 
+// setting is the stage of the demo.
+func setting(bin, dir string, out io.Writer) *stage.Stage {
+	return stage.New(stage.Options{
+		Bin: bin, Dir: dir, Out: out,
+		// The approval service of the demo is on this machine.
+		ManagerFlags: []string{"--rule-webhook-allow-cidr", "127.0.0.0/8"},
+	})
+}
+
 // perform sets the stage, plays, and clears up, whatever happened.
-func perform(ctx context.Context, s *stage, v *view, keep bool, out io.Writer) (result summary, err error) {
+func perform(ctx context.Context, s *stage.Stage, v *view, keep bool, out io.Writer) (result summary, err error) {
 	if !keep {
 		defer func() {
-			if downErr := s.down(); err == nil {
+			if downErr := s.Down(); err == nil {
 				err = downErr
 			}
 		}()
 	}
-	if err := s.up(ctx); err != nil {
+	if err := s.Up(ctx); err != nil {
 		return summary{}, err
 	}
 	if keep {
-		fmt.Fprintf(out, "the control plane stays: KUBECONFIG=%s\n", s.kubeconfig)
+		fmt.Fprintf(out, "the control plane stays: KUBECONFIG=%s\n", s.Kubeconfig())
 	}
 	d, err := openDesk()
 	if err != nil {

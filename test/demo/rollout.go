@@ -14,6 +14,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/test/audit"
+	"github.com/podops-dev/podops/test/stage"
 )
 
 const (
@@ -30,7 +31,7 @@ const (
 
 // rollout is the play: what is done, and what is waited for.
 type rollout struct {
-	stage  *stage
+	stage  *stage.Stage
 	desk   *desk
 	view   *view
 	record *record
@@ -41,7 +42,7 @@ func (r *rollout) play(ctx context.Context) (summary, error) {
 	if err := r.prepare(ctx); err != nil {
 		return summary{}, err
 	}
-	log, err := audit.Open(r.stage.auditLog())
+	log, err := audit.Open(r.stage.AuditLog())
 	if err != nil {
 		return summary{}, fmt.Errorf("opening the audit log: %w", err)
 	}
@@ -59,7 +60,7 @@ func (r *rollout) play(ctx context.Context) (summary, error) {
 	if err != nil {
 		return summary{}, fmt.Errorf("reading the audit log: %w", err)
 	}
-	ours := events.Where(audit.ServiceAccount(managerNamespace, managerAccount))
+	ours := events.Where(audit.ServiceAccount(stage.ManagerNamespace, stage.ManagerAccount))
 	return r.record.summarize(limit, took, writes{
 		pods:   ours.Count(audit.On("pods", "pods/*")),
 		rules:  ours.Count(audit.On("podtransitionrules", "podtransitionrules/*")),
@@ -76,7 +77,7 @@ func (r *rollout) prepare(ctx context.Context) error {
 	if err := r.kubectl(ctx, "apply", "-k", "config/samples"); err != nil {
 		return err
 	}
-	rule, err := r.desk.rule(r.stage.dir)
+	rule, err := r.desk.rule(r.stage.Dir())
 	if err != nil {
 		return err
 	}
@@ -135,7 +136,7 @@ func (r *rollout) staysWhole() error {
 }
 
 func (r *rollout) kubectl(ctx context.Context, args ...string) error {
-	return r.stage.kubectl(ctx, append([]string{"--namespace", namespace}, args...)...)
+	return r.stage.Kubectl(ctx, append([]string{"--namespace", namespace}, args...)...)
 }
 
 // until shows the pods until something holds.
@@ -149,10 +150,9 @@ func (r *rollout) until(ctx context.Context, what string, holds func() bool) err
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waiting until %s: %w after %s (log of the manager: %s)", what, errTimeout, stepTimeout, r.stage.managerLog())
-		case err := <-r.stage.exited:
-			r.stage.manager = nil
-			return fmt.Errorf("the manager ended: %w\n%s", err, r.stage.tail())
+			return fmt.Errorf("waiting until %s: %w after %s (log of the manager: %s)", what, stage.ErrTimeout, stepTimeout, r.stage.ManagerLog())
+		case <-r.stage.ManagerEnded():
+			return r.stage.ManagerError()
 		case <-r.record.changed:
 		}
 	}
@@ -179,7 +179,7 @@ func (r *rollout) draw() {
 
 // watch feeds the record from watches of the demo's own.
 func (r *rollout) watch(ctx context.Context) error {
-	if err := r.stage.kubectl(ctx, "create", "namespace", namespace); err != nil {
+	if err := r.stage.Kubectl(ctx, "create", "namespace", namespace); err != nil {
 		return err
 	}
 	scheme := runtime.NewScheme()
@@ -188,7 +188,7 @@ func (r *rollout) watch(ctx context.Context) error {
 			return fmt.Errorf("building the scheme: %w", err)
 		}
 	}
-	objects, err := cache.New(r.stage.config, cache.Options{
+	objects, err := cache.New(r.stage.Config(), cache.Options{
 		Scheme: scheme, DefaultNamespaces: map[string]cache.Config{namespace: {}},
 		DefaultLabelSelector: labels.Everything(),
 	})
