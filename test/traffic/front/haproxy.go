@@ -33,6 +33,8 @@ const (
 var config = template.Must(template.New("haproxy.cfg").Parse(`global
     stats socket unix@{{ .Socket }} mode 600 level admin
     stats timeout 30s
+    # An adapter, somebody who looks, and a relay that fails.
+    stats maxconn 64
     maxconn 4096
 
 defaults
