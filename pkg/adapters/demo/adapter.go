@@ -1,0 +1,148 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/podops-dev/podops/pkg/adapters/employees"
+	"github.com/podops-dev/podops/pkg/resourceconsist"
+)
+
+// ControllerName names the controller in logs, metrics and events.
+const ControllerName = "resource-consist-demo"
+
+const (
+	vip          = "demo-remote-VIP"
+	vipQPS       = 100
+	servesWeight = 100
+)
+
+// Adapter keeps a Provider in step with Services and their pods.
+type Adapter struct {
+	reader   client.Reader
+	provider Provider
+}
+
+var _ resourceconsist.ReconcileAdapter = &Adapter{}
+
+// New makes an adapter that reads pods from reader, which should be a cache.
+func New(reader client.Reader, provider Provider) *Adapter {
+	return &Adapter{reader: reader, provider: provider}
+}
+
+// GetControllerName implements resourceconsist.ReconcileAdapter.
+func (a *Adapter) GetControllerName() string { return ControllerName }
+
+// GetSelectedEmployeeNames returns the names of the pods that the Service selects.
+func (a *Adapter) GetSelectedEmployeeNames(ctx context.Context, employer client.Object) ([]string, error) {
+	return employees.Names(ctx, a.reader, employer)
+}
+
+// GetExpectedEmployer wants one virtual address for every Service.
+func (a *Adapter) GetExpectedEmployer(_ context.Context, employer client.Object) ([]resourceconsist.IEmployer, error) {
+	details := DemoServiceDetails{RemoteVIP: vip, RemoteVIPQPS: vipQPS}
+	return []resourceconsist.IEmployer{DemoServiceStatus{EmployerId: employer.GetName(), EmployerStatuses: details}}, nil
+}
+
+// GetCurrentEmployer returns the virtual address that the provider has, if any.
+func (a *Adapter) GetCurrentEmployer(ctx context.Context, employer client.Object) ([]resourceconsist.IEmployer, error) {
+	details, has, err := a.provider.VIP(ctx, nameOf(employer))
+	if err != nil || !has {
+		return nil, err
+	}
+	return []resourceconsist.IEmployer{DemoServiceStatus{EmployerId: employer.GetName(), EmployerStatuses: details}}, nil
+}
+
+// GetExpectedEmployee wants a real server for every pod with an address. LifecycleReady is
+// false while somebody prepares or operates the pod: then its traffic has to be off.
+func (a *Adapter) GetExpectedEmployee(ctx context.Context, employer client.Object) ([]resourceconsist.IEmployee, error) {
+	pods, err := employees.Selected(ctx, a.reader, employer)
+	if err != nil {
+		return nil, err
+	}
+	var expected []resourceconsist.IEmployee
+	for _, pod := range pods {
+		statuses, err := resourceconsist.GetCommonPodEmployeeStatus(pod)
+		if err != nil {
+			return nil, err
+		}
+		if statuses.Ip == "" {
+			continue
+		}
+		extra := PodExtraStatus{TrafficOn: statuses.LifecycleReady}
+		if extra.TrafficOn {
+			extra.TrafficWeight = servesWeight
+		}
+		statuses.ExtraStatus = extra
+		expected = append(expected, DemoPodStatus{EmployeeId: pod.Name, EmployeeName: pod.Name, EmployeeStatuses: statuses})
+	}
+	return expected, nil
+}
+
+// GetCurrentEmployee returns the real servers that the provider has, whoever they are for.
+func (a *Adapter) GetCurrentEmployee(ctx context.Context, employer client.Object) ([]resourceconsist.IEmployee, error) {
+	servers, err := a.provider.RealServers(ctx, nameOf(employer))
+	if err != nil {
+		return nil, err
+	}
+	var current []resourceconsist.IEmployee
+	for name, statuses := range servers {
+		current = append(current, DemoPodStatus{EmployeeId: name, EmployeeName: name, EmployeeStatuses: statuses})
+	}
+	return current, nil
+}
+
+type (
+	vips    = []resourceconsist.IEmployer
+	servers = []resourceconsist.IEmployee
+)
+
+// CreateEmployer makes virtual addresses.
+func (a *Adapter) CreateEmployer(ctx context.Context, employer client.Object, toCreates vips) (vips, vips, error) {
+	return employees.Each(ctx, toCreates, func(ctx context.Context, one resourceconsist.IEmployer) error {
+		details, ok := one.GetEmployerStatuses().(DemoServiceDetails)
+		if !ok {
+			return fmt.Errorf("employer %s has the statuses of another adapter: %T", one.GetEmployerId(), one.GetEmployerStatuses())
+		}
+		return a.provider.PutVIP(ctx, nameOf(employer), details)
+	})
+}
+
+// UpdateEmployer does as CreateEmployer: the provider replaces what it has.
+func (a *Adapter) UpdateEmployer(ctx context.Context, employer client.Object, toUpdates vips) (vips, vips, error) {
+	return a.CreateEmployer(ctx, employer, toUpdates)
+}
+
+// DeleteEmployer removes virtual addresses.
+func (a *Adapter) DeleteEmployer(ctx context.Context, employer client.Object, toDeletes vips) (vips, vips, error) {
+	return employees.Each(ctx, toDeletes, func(ctx context.Context, _ resourceconsist.IEmployer) error {
+		return a.provider.DeleteVIP(ctx, nameOf(employer))
+	})
+}
+
+// CreateEmployees makes real servers, with traffic or without.
+func (a *Adapter) CreateEmployees(ctx context.Context, employer client.Object, toCreates servers) (servers, servers, error) {
+	return employees.Each(ctx, toCreates, func(ctx context.Context, one resourceconsist.IEmployee) error {
+		statuses, ok := one.GetEmployeeStatuses().(resourceconsist.PodEmployeeStatuses)
+		if !ok {
+			return fmt.Errorf("employee %s has the statuses of another adapter: %T", one.GetEmployeeName(), one.GetEmployeeStatuses())
+		}
+		return a.provider.PutRealServer(ctx, nameOf(employer), one.GetEmployeeName(), statuses)
+	})
+}
+
+// UpdateEmployees switches traffic on and off.
+func (a *Adapter) UpdateEmployees(ctx context.Context, employer client.Object, toUpdates servers) (servers, servers, error) {
+	return a.CreateEmployees(ctx, employer, toUpdates)
+}
+
+// DeleteEmployees removes real servers.
+func (a *Adapter) DeleteEmployees(ctx context.Context, employer client.Object, toDeletes servers) (servers, servers, error) {
+	return employees.Each(ctx, toDeletes, func(ctx context.Context, one resourceconsist.IEmployee) error {
+		return a.provider.DeleteRealServer(ctx, nameOf(employer), one.GetEmployeeName())
+	})
+}
+
+func nameOf(employer client.Object) string { return employer.GetNamespace() + "/" + employer.GetName() }

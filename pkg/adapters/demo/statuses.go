@@ -1,0 +1,73 @@
+package demo
+
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/podops-dev/podops/pkg/resourceconsist"
+)
+
+// DemoServiceStatus is what the provider has, or should have, for a Service.
+type DemoServiceStatus struct {
+	EmployerId       string
+	EmployerStatuses DemoServiceDetails
+}
+
+// DemoServiceDetails is a virtual address. RemoteVIPQPS is in requests per second.
+type DemoServiceDetails struct {
+	RemoteVIP    string
+	RemoteVIPQPS int
+}
+
+// DemoPodStatus is what the provider has, or should have, for a pod: a real server. The
+// ExtraStatus of its statuses is a PodExtraStatus.
+type DemoPodStatus struct {
+	EmployeeId       string
+	EmployeeName     string
+	EmployeeStatuses resourceconsist.PodEmployeeStatuses
+}
+
+// PodExtraStatus says whether a real server takes traffic, and its share of it.
+type PodExtraStatus struct {
+	TrafficOn     bool
+	TrafficWeight int
+}
+
+var (
+	_ resourceconsist.IEmployer = DemoServiceStatus{}
+	_ resourceconsist.IEmployee = DemoPodStatus{}
+)
+
+// GetEmployerId implements resourceconsist.IEmployer.
+func (d DemoServiceStatus) GetEmployerId() string { return d.EmployerId }
+
+// GetEmployerStatuses implements resourceconsist.IEmployer.
+func (d DemoServiceStatus) GetEmployerStatuses() interface{} { return d.EmployerStatuses }
+
+// EmployerEqual implements resourceconsist.IEmployer.
+func (d DemoServiceStatus) EmployerEqual(employer resourceconsist.IEmployer) (bool, error) {
+	other, ok := employer.(DemoServiceStatus)
+	if !ok {
+		return false, fmt.Errorf("comparing service %s: got a %T", d.EmployerId, employer)
+	}
+	return d == other, nil
+}
+
+// GetEmployeeId implements resourceconsist.IEmployee.
+func (d DemoPodStatus) GetEmployeeId() string { return d.EmployeeId }
+
+// GetEmployeeName implements resourceconsist.IEmployee.
+func (d DemoPodStatus) GetEmployeeName() string { return d.EmployeeName }
+
+// GetEmployeeStatuses implements resourceconsist.IEmployee.
+func (d DemoPodStatus) GetEmployeeStatuses() interface{} { return d.EmployeeStatuses }
+
+// EmployeeEqual implements resourceconsist.IEmployee: the same addresses, and traffic on
+// or off alike. All fields are compared, since in this provider all of them matter.
+func (d DemoPodStatus) EmployeeEqual(employee resourceconsist.IEmployee) (bool, error) {
+	other, ok := employee.(DemoPodStatus)
+	if !ok {
+		return false, fmt.Errorf("comparing pod %s: got a %T", d.EmployeeName, employee)
+	}
+	return reflect.DeepEqual(d, other), nil
+}
