@@ -21,7 +21,8 @@ type Server struct {
 	Running bool
 	// Checked says that the server has a check that is on, HasCheck that it has one.
 	HasCheck, Checked bool
-	// Passed says that the last check passed. A check that never ran has not.
+	// Passed says that the check passes: the last one did, and one did since the server
+	// left maintenance, where nothing is checked and the old result stays.
 	Passed bool
 
 	// Sessions is how many requests (connections, in mode tcp) are with the server or
@@ -80,12 +81,12 @@ func (c *Client) Servers(ctx context.Context, backend string) (map[string]Server
 		}
 		servers[server.Name] = server
 	}
-	return servers, addSessions(servers, stats)
+	return servers, addStats(servers, stats)
 }
 
-// addSessions fills in what the second table says. Servers that only it has were added in
+// addStats fills in what the second table says. Servers that only it has were added in
 // between.
-func addSessions(servers map[string]Server, stats []row) error {
+func addStats(servers map[string]Server, stats []row) error {
 	counted := make(map[string]bool, len(stats))
 	for _, stat := range stats {
 		server, known := servers[stat["svname"]]
@@ -101,6 +102,7 @@ func addSessions(servers map[string]Server, stats []row) error {
 			return fmt.Errorf("%w: server %s: %w", ErrAnswer, server.Name, err)
 		}
 		server.Sessions = current + queued
+		server.Passed = server.Passed && stat.isHealthy()
 		servers[server.Name] = server
 		counted[server.Name] = true
 	}
@@ -144,6 +146,21 @@ func (r row) number(column string) (int, error) {
 		return 0, fmt.Errorf("column %s is %q, want a number", column, clip(text))
 	}
 	return value, nil
+}
+
+// isHealthy says that checks have passed since the server left maintenance. Then its health
+// begins at rise, below the most there is; one that passes lifts it there, one that fails
+// takes from it. The columns are empty while nothing is checked.
+func (r row) isHealthy() bool {
+	var numbers [3]int
+	for i, column := range []string{"check_health", "check_rise", "check_fall"} {
+		value, err := r.number(column)
+		if err != nil {
+			return false
+		}
+		numbers[i] = value
+	}
+	return numbers[0] >= numbers[1]+numbers[2]-1
 }
 
 func (r row) server() (Server, error) {

@@ -79,11 +79,32 @@ func TestSessionsAreThoseServedAndThoseQueued(t *testing.T) {
 		t.Fatal(err)
 	}
 	servers := map[string]Server{"a": {Name: "a"}}
-	if err := addSessions(servers, rows); err != nil {
+	if err := addStats(servers, rows); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(map[string]Server{"a": {Name: "a", Sessions: 3}}, servers, cmpopts.EquateComparable(netip.AddrPort{})); diff != "" {
 		t.Errorf("servers (-want +got):\n%s", diff)
+	}
+}
+
+func TestTheResultOfACheckFromBeforeMaintenanceDoesNotCount(t *testing.T) {
+	for sentence, tc := range map[string]struct {
+		health string
+		want   bool
+	}{
+		"no check since maintenance":           {"2,2,3", false},
+		"one passed since":                     {"4,2,3", true},
+		"nothing is checked":                   {",,", false},
+		"the columns are not there any longer": {"x,y,z", false},
+	} {
+		rows, err := parseStats("# svname,qcur,scur,check_health,check_rise,check_fall\na,0,0," + tc.health + "\n\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		servers := map[string]Server{"a": {Name: "a", Passed: true}}
+		if err := addStats(servers, rows); err != nil || servers["a"].Passed != tc.want {
+			t.Errorf("%s: Passed = %v, %v, want %v", sentence, servers["a"].Passed, err, tc.want)
+		}
 	}
 }
 
@@ -92,7 +113,7 @@ func TestAServerWhoseSessionsAreUnknownIsAnError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := addSessions(map[string]Server{"gone": {Name: "gone"}}, rows); !errors.Is(err, ErrAnswer) {
+	if err := addStats(map[string]Server{"gone": {Name: "gone"}}, rows); !errors.Is(err, ErrAnswer) {
 		t.Errorf("err = %v, want ErrAnswer: nobody may take it for a server without sessions", err)
 	}
 }
@@ -137,7 +158,7 @@ func FuzzAnswersNeverPanic(f *testing.F) {
 			}
 		}
 		if stats, err := parseStats(answer); err == nil {
-			_ = addSessions(servers, stats)
+			_ = addStats(servers, stats)
 		}
 	})
 }
