@@ -1,0 +1,219 @@
+package alibabacloudslb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/resourceconsist"
+)
+
+// ControllerName is the name of the controller in logs, metrics and events.
+const ControllerName = "alibaba-cloud-slb-controller"
+
+// Adapter is the ReconcileAdapter of this package. Employers are nothing to it: load
+// balancers and listeners are the cloud controller manager's, or the user's.
+type Adapter struct {
+	client  client.Client
+	api     API
+	resolve ServerResolver
+}
+
+var (
+	_ resourceconsist.ReconcileAdapter          = (*Adapter)(nil)
+	_ resourceconsist.ReconcileWatchOptions     = (*Adapter)(nil)
+	_ resourceconsist.ReconcileLifecycleOptions = (*Adapter)(nil)
+)
+
+// New returns an adapter. c reads Services, Pods and Nodes, from a cache, and patches
+// annotations of managed Services. resolve may be nil: ResolveServer then.
+func New(c client.Client, api API, resolve ServerResolver) (*Adapter, error) {
+	if c == nil || api == nil {
+		return nil, errors.New("the SLB adapter needs a client and an API")
+	}
+	if resolve == nil {
+		resolve = ResolveServer(c)
+	}
+	return &Adapter{client: c, api: api, resolve: resolve}, nil
+}
+
+// GetControllerName implements ReconcileAdapter.
+func (a *Adapter) GetControllerName() string { return ControllerName }
+
+// FollowPodOpsLifeCycle implements ReconcileLifecycleOptions.
+func (a *Adapter) FollowPodOpsLifeCycle() bool { return true }
+
+// NeedRecordEmployees implements ReconcileLifecycleOptions. The cloud controller manager
+// changes the load balancer, too, and pods may leave a Service while nobody looks.
+func (a *Adapter) NeedRecordEmployees() bool { return true }
+
+// NewEmployer implements ReconcileWatchOptions.
+func (a *Adapter) NewEmployer() client.Object { return &corev1.Service{} }
+
+// NewEmployee implements ReconcileWatchOptions.
+func (a *Adapter) NewEmployee() client.Object { return &corev1.Pod{} }
+
+// EmployerEventHandler implements ReconcileWatchOptions: the default.
+func (a *Adapter) EmployerEventHandler() handler.EventHandler { return nil }
+
+// EmployeeEventHandler implements ReconcileWatchOptions: the default.
+func (a *Adapter) EmployeeEventHandler() handler.EventHandler { return nil }
+
+// EmployerPredicates implements ReconcileWatchOptions: Services under PodOps that this
+// adapter owns.
+func (a *Adapter) EmployerPredicates() predicate.Funcs {
+	return predicate.NewPredicateFuncs(func(object client.Object) bool {
+		service, ok := object.(*corev1.Service)
+		return ok && service.Labels[appsv1alpha1.ControlLabelKey] == appsv1alpha1.ControlLabelValue && Owns(service)
+	})
+}
+
+// EmployeePredicates implements ReconcileWatchOptions: every pod.
+func (a *Adapter) EmployeePredicates() predicate.Funcs {
+	return predicate.NewPredicateFuncs(func(client.Object) bool { return true })
+}
+
+// GetSelectedEmployeeNames implements ReconcileAdapter.
+func (a *Adapter) GetSelectedEmployeeNames(ctx context.Context, employer client.Object) ([]string, error) {
+	service, err := serviceOf(employer)
+	if err != nil {
+		return nil, err
+	}
+	if len(service.Spec.Selector) == 0 {
+		return nil, nil
+	}
+	var pods corev1.PodList
+	err = a.client.List(ctx, &pods, client.InNamespace(service.Namespace), client.MatchingLabels(service.Spec.Selector))
+	if err != nil {
+		return nil, fmt.Errorf("listing the pods of Service %s/%s: %w", service.Namespace, service.Name, err)
+	}
+	var names []string
+	for i := range pods.Items {
+		names = append(names, pods.Items[i].Name)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// GetExpectedEmployee implements ReconcileAdapter: every selected pod, with traffic on or
+// off. Pods that terminate or have ended are not expected.
+func (a *Adapter) GetExpectedEmployee(ctx context.Context, employer client.Object) ([]resourceconsist.IEmployee, error) {
+	service, settings, err := settingsOf(employer)
+	if err != nil {
+		return nil, err
+	}
+	if service.DeletionTimestamp != nil || settings.Managed && len(settings.Groups) == 0 {
+		return nil, nil
+	}
+	r, err := a.roster(ctx, service)
+	if err != nil {
+		return nil, err
+	}
+	var expected []resourceconsist.IEmployee
+	for _, m := range r.members {
+		if m.selected {
+			expected = append(expected, m.status(m.expected(settings)))
+		}
+	}
+	return expected, nil
+}
+
+// GetCurrentEmployee implements ReconcileAdapter: every pod that a group has, and, with
+// its traffic off, every selected pod that none has and that should have no traffic.
+func (a *Adapter) GetCurrentEmployee(ctx context.Context, employer client.Object) ([]resourceconsist.IEmployee, error) {
+	service, settings, err := settingsOf(employer)
+	if err != nil {
+		return nil, err
+	}
+	r, err := a.roster(ctx, service)
+	if err != nil {
+		return nil, err
+	}
+	if settings.Managed {
+		return a.currentManaged(ctx, service, settings, r)
+	}
+	return a.currentObserved(ctx, service, settings, r)
+}
+
+// CreateEmployees implements ReconcileAdapter.
+func (a *Adapter) CreateEmployees(
+	ctx context.Context, employer client.Object, toCreates []resourceconsist.IEmployee,
+) ([]resourceconsist.IEmployee, []resourceconsist.IEmployee, error) {
+	return a.UpdateEmployees(ctx, employer, toCreates)
+}
+
+// UpdateEmployees implements ReconcileAdapter. It brings pods to what is expected of them
+// wherever they are registered now, and so does for those to create, too. In an observed
+// Service there is nothing to do: the cloud controller manager does it, and what has come
+// of it is read from GetCurrentEmployee.
+func (a *Adapter) UpdateEmployees(
+	ctx context.Context, employer client.Object, toUpdates []resourceconsist.IEmployee,
+) ([]resourceconsist.IEmployee, []resourceconsist.IEmployee, error) {
+	return a.change(ctx, employer, toUpdates, a.reach)
+}
+
+// DeleteEmployees implements ReconcileAdapter. As UpdateEmployees, it leaves observed
+// Services alone.
+func (a *Adapter) DeleteEmployees(
+	ctx context.Context, employer client.Object, toDeletes []resourceconsist.IEmployee,
+) ([]resourceconsist.IEmployee, []resourceconsist.IEmployee, error) {
+	return a.change(ctx, employer, toDeletes, a.leave)
+}
+
+// GetExpectedEmployer implements ReconcileAdapter: nothing.
+func (a *Adapter) GetExpectedEmployer(context.Context, client.Object) ([]resourceconsist.IEmployer, error) {
+	return nil, nil
+}
+
+// GetCurrentEmployer implements ReconcileAdapter: nothing.
+func (a *Adapter) GetCurrentEmployer(context.Context, client.Object) ([]resourceconsist.IEmployer, error) {
+	return nil, nil
+}
+
+// CreateEmployer implements ReconcileAdapter. It is never asked to create anything.
+func (a *Adapter) CreateEmployer(
+	_ context.Context, _ client.Object, toCreates []resourceconsist.IEmployer,
+) ([]resourceconsist.IEmployer, []resourceconsist.IEmployer, error) {
+	return toCreates, nil, nil
+}
+
+// UpdateEmployer implements ReconcileAdapter. It is never asked to update anything.
+func (a *Adapter) UpdateEmployer(
+	_ context.Context, _ client.Object, toUpdates []resourceconsist.IEmployer,
+) ([]resourceconsist.IEmployer, []resourceconsist.IEmployer, error) {
+	return toUpdates, nil, nil
+}
+
+// DeleteEmployer implements ReconcileAdapter. It is never asked to delete anything.
+func (a *Adapter) DeleteEmployer(
+	_ context.Context, _ client.Object, toDeletes []resourceconsist.IEmployer,
+) ([]resourceconsist.IEmployer, []resourceconsist.IEmployer, error) {
+	return toDeletes, nil, nil
+}
+
+func serviceOf(employer client.Object) (*corev1.Service, error) {
+	service, ok := employer.(*corev1.Service)
+	if !ok || service == nil {
+		return nil, fmt.Errorf("the SLB adapter works on Services, and not on %T", employer)
+	}
+	return service, nil
+}
+
+func settingsOf(employer client.Object) (*corev1.Service, Settings, error) {
+	service, err := serviceOf(employer)
+	if err != nil {
+		return nil, Settings{}, err
+	}
+	settings, err := ParseSettings(service)
+	if err != nil {
+		return nil, Settings{}, fmt.Errorf("Service %s/%s: %w", service.Namespace, service.Name, err)
+	}
+	return service, settings, nil
+}

@@ -1,0 +1,186 @@
+package alibabacloudslb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// verb is a change of a backend, in the order in which changes are made: what takes
+// traffic away comes first.
+type verb int
+
+const (
+	verbRemove verb = iota
+	verbSetWeight
+	verbAdd
+)
+
+// edit is one change for one pod.
+type edit struct {
+	uid     string
+	verb    verb
+	group   string
+	backend Backend
+}
+
+// editsToReach returns what brings a pod of a managed Service from where it is registered
+// to what is expected. It fails when a pod should be added whose server is not known.
+func editsToReach(want PodExtraStatus, m member, r *registration, serviceUID string, settings Settings) ([]edit, error) {
+	if r == nil {
+		r = &registration{}
+	}
+	edits := removals(m.uid, r.stale)
+	for _, pair := range settings.Groups {
+		if present := r.wanted[pair]; len(present) > 0 {
+			edits = append(edits, editsOfPresent(want, m.uid, pair.Group, present, settings)...)
+			continue
+		}
+		if want.Traffic != TrafficOn {
+			continue
+		}
+		if m.serverErr != nil {
+			return nil, m.serverErr
+		}
+		if m.server.Type != ServerECS && m.server.IP == "" {
+			return nil, fmt.Errorf("pod %s has no address yet", m.name)
+		}
+		edits = append(edits, edit{uid: m.uid, verb: verbAdd, group: pair.Group, backend: Backend{
+			ServerID: m.server.ID, ServerIP: m.server.IP, Type: m.server.Type, Port: pair.Port,
+			Weight: want.Weight, Description: descriptionOf(serviceUID, m.uid),
+		}})
+	}
+	return edits, nil
+}
+
+func editsOfPresent(want PodExtraStatus, uid, group string, present []Backend, settings Settings) []edit {
+	var edits []edit
+	for _, backend := range present {
+		switch {
+		case want.Traffic != TrafficOn && settings.OffByRemoval:
+			edits = append(edits, edit{uid: uid, verb: verbRemove, group: group, backend: backend})
+		case backend.Weight != want.Weight:
+			backend.Weight = want.Weight
+			edits = append(edits, edit{uid: uid, verb: verbSetWeight, group: group, backend: backend})
+		}
+	}
+	return edits
+}
+
+// editsToLeave takes a pod out of every group.
+func editsToLeave(uid string, r *registration, settings Settings) []edit {
+	if r == nil {
+		return nil
+	}
+	edits := removals(uid, r.stale)
+	for _, pair := range settings.Groups {
+		for _, backend := range r.wanted[pair] {
+			edits = append(edits, edit{uid: uid, verb: verbRemove, group: pair.Group, backend: backend})
+		}
+	}
+	return edits
+}
+
+func removals(uid string, places []place) []edit {
+	var edits []edit
+	for _, p := range places {
+		edits = append(edits, edit{uid: uid, verb: verbRemove, group: p.group, backend: p.backend})
+	}
+	return edits
+}
+
+// carryOut makes the changes in batches and returns what went wrong, by pod. A batch that
+// the API refuses over one of its servers is split until the others are through. After a
+// failure that is not about servers the rest is not tried: throttled calls would only
+// prolong it.
+func carryOut(ctx context.Context, api API, edits []edit) map[string]error {
+	failed := map[string]error{}
+	var stopped error
+	for _, batch := range batches(edits) {
+		err := stopped
+		if err == nil {
+			err = carryOutBatch(ctx, api, batch, failed)
+		}
+		if err == nil {
+			continue
+		}
+		for _, e := range batch {
+			if failed[e.uid] == nil {
+				failed[e.uid] = err
+			}
+		}
+		if stopped == nil && !isGroupMissing(err) {
+			stopped = fmt.Errorf("not tried after: %w", err)
+		}
+	}
+	return failed
+}
+
+// batches sorts edits by verb and group and cuts them to what the API takes at once. The
+// order within is kept.
+func batches(edits []edit) [][]edit {
+	sorted := slices.Clone(edits)
+	slices.SortStableFunc(sorted, func(x, y edit) int {
+		if x.verb != y.verb {
+			return int(x.verb - y.verb)
+		}
+		return strings.Compare(x.group, y.group)
+	})
+	var cut [][]edit
+	for len(sorted) > 0 {
+		first, n := sorted[0], 1
+		for n < len(sorted) && n < MaxBatch && sorted[n].verb == first.verb && sorted[n].group == first.group {
+			n++
+		}
+		cut = append(cut, sorted[:n])
+		sorted = sorted[n:]
+	}
+	return cut
+}
+
+// carryOutBatch notes in failed those that the API refuses, and returns an error when the
+// failure is not about them.
+func carryOutBatch(ctx context.Context, api API, batch []edit, failed map[string]error) error {
+	err := send(ctx, api, batch)
+	switch {
+	case err == nil:
+		return nil
+	case !aboutOneServer(err):
+		return err
+	case len(batch) > 1:
+		half := len(batch) / 2
+		return errors.Join(carryOutBatch(ctx, api, batch[:half], failed), carryOutBatch(ctx, api, batch[half:], failed))
+	case !settled(ctx, api, batch[0]):
+		failed[batch[0].uid] = err
+	}
+	return nil
+}
+
+func send(ctx context.Context, api API, batch []edit) error {
+	backends := make([]Backend, 0, len(batch))
+	for _, e := range batch {
+		backends = append(backends, e.backend)
+	}
+	group := batch[0].group
+	switch batch[0].verb {
+	case verbAdd:
+		return api.Add(ctx, group, backends)
+	case verbSetWeight:
+		return api.SetWeight(ctx, group, backends)
+	default:
+		return api.Remove(ctx, group, backends)
+	}
+}
+
+// settled reports whether a refused change is in place already, as when an earlier read
+// was stale: it asks, since what the API says about that is not documented.
+func settled(ctx context.Context, api API, e edit) bool {
+	backends, err := api.Group(ctx, e.group)
+	if err != nil || e.verb == verbSetWeight {
+		return false
+	}
+	present := slices.ContainsFunc(backends, func(b Backend) bool { return b.key() == e.backend.key() })
+	return present == (e.verb == verbAdd)
+}

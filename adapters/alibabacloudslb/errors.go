@@ -1,0 +1,138 @@
+package alibabacloudslb
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/alibabacloud-go/tea/tea"
+)
+
+// maxMessageBytes bounds what of an answer goes into logs, events and status.
+const maxMessageBytes = 300
+
+// APIError is a call that the API refused, or that did not reach it.
+type APIError struct {
+	// Action is the name of the operation, as DescribeVServerGroupAttribute.
+	Action string
+	// Code is Alibaba's, as Throttling.User. Empty when no answer was understood.
+	Code string
+	// RequestID is what Alibaba's support asks for. Empty when there was no answer.
+	RequestID string
+	// Status is the HTTP status, 0 when there was no answer.
+	Status int
+	// Message is for people. It is bounded, and holds no credentials.
+	Message string
+
+	cause error
+}
+
+// Error names action, code and request id.
+func (e *APIError) Error() string {
+	if e.Code == "" {
+		return fmt.Sprintf("%s: no answer that could be read: %s", e.Action, e.Message)
+	}
+	return fmt.Sprintf("%s: %s (status %d, request %s): %s", e.Action, e.Code, e.Status, e.RequestID, e.Message)
+}
+
+// Unwrap returns the end of the context, when that is what ended the call. Other causes
+// stay inside: their text may hold more than it should.
+func (e *APIError) Unwrap() error { return e.cause }
+
+// transient says that the same call may succeed a little later.
+func (e *APIError) transient() bool {
+	if e.Code == "" {
+		return true
+	}
+	return e.Status >= http.StatusInternalServerError || e.Status == http.StatusTooManyRequests || isBusyCode(e.Code)
+}
+
+// isBusyCode knows the codes with which the API asks to come back later. Throttling has
+// many, as Throttling.User and Throttling.Api.
+func isBusyCode(code string) bool {
+	if code == "Throttling" || strings.HasPrefix(code, "Throttling.") {
+		return true
+	}
+	return slices.Contains([]string{
+		"BackendServer.configuring",
+		"InternalError",
+		"OperationBusy",
+		"Operation.Conflict",
+		"OperationConflict",
+		"OperationFailed.TokenIsProcessing",
+		"ServiceIsConfiguring",
+		"ServiceIsStopping",
+		"ServiceUnavailable",
+		"SystemBusy",
+	}, code)
+}
+
+// isAccountCode knows the codes that hold for every call of this account.
+func isAccountCode(code string) bool {
+	for _, prefix := range []string{"InvalidAccessKeyId", "SignatureDoesNotMatch", "IncompleteSignature", "Forbidden", "NoPermission", "AccountHasArrearage"} {
+		if strings.HasPrefix(code, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// aboutOneServer says that a batch without some of its servers may succeed.
+func aboutOneServer(err error) bool {
+	var api *APIError
+	return errors.As(err, &api) && !api.transient() && !isAccountCode(api.Code) && !isGroupMissing(err)
+}
+
+func isLoadBalancerMissing(err error) bool {
+	return hasCode(err, "InvalidLoadBalancerId.NotFound")
+}
+
+// isGroupMissing knows a vServer group that is not there by the text: the code is the
+// InvalidParameter of every wrong parameter.
+func isGroupMissing(err error) bool {
+	var api *APIError
+	return errors.As(err, &api) && strings.Contains(api.Code+" "+api.Message, "VServerGroupId does not exist")
+}
+
+func hasCode(err error, codes ...string) bool {
+	var api *APIError
+	return errors.As(err, &api) && slices.Contains(codes, api.Code)
+}
+
+// newAPIError turns what the SDK returns into an APIError. redact takes secrets out of a
+// text: the API repeats the access key when a signature is wrong.
+func newAPIError(action string, err error, redact func(string) string) *APIError {
+	var known *APIError
+	if errors.As(err, &known) {
+		return known
+	}
+	var refused *tea.SDKError
+	if !errors.As(err, &refused) {
+		return &APIError{Action: action, Message: bounded(redact(err.Error()))}
+	}
+	answer := struct{ RequestId, Message string }{} //nolint:revive // the key of the wire
+	if data := tea.StringValue(refused.Data); data != "" {
+		// An answer without these says as much by their absence.
+		_ = json.Unmarshal([]byte(data), &answer)
+	}
+	if answer.Message == "" {
+		answer.Message = tea.StringValue(refused.Message)
+	}
+	return &APIError{
+		Action:    action,
+		Code:      bounded(redact(tea.StringValue(refused.Code))),
+		RequestID: bounded(redact(answer.RequestId)),
+		Status:    tea.IntValue(refused.StatusCode),
+		Message:   bounded(redact(answer.Message)),
+	}
+}
+
+func bounded(text string) string {
+	if len(text) <= maxMessageBytes {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxMessageBytes], "") + "..."
+}

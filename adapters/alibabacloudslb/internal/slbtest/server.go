@@ -1,0 +1,258 @@
+// Package slbtest is a load balancer of Alibaba Cloud for tests: a local HTTP server that
+// speaks the actions of the SLB API (2014-05-15) which the adapter uses, over a state in
+// memory, and misbehaves when it is told to.
+package slbtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"sync"
+	"testing"
+)
+
+// AccessKeyID and AccessKeySecret are what clients may use. The server checks that there
+// is a signature, and not what it says.
+const (
+	AccessKeyID     = "LTAItestkey0123456789"
+	AccessKeySecret = "test-secret-9876543210"
+)
+
+// maxBackends is the documented limit of one call.
+const maxBackends = 20
+
+// Backend is a backend server, as the API writes it.
+type Backend struct {
+	ServerID    string `json:"ServerId"`
+	ServerIP    string `json:"ServerIp,omitempty"`
+	Type        string `json:"Type"`
+	Port        int    `json:"Port,omitempty"`
+	Weight      int    `json:"Weight"`
+	Description string `json:"Description,omitempty"`
+}
+
+// Call is one request that the server got.
+type Call struct {
+	Action string
+	// Group or load balancer that it is about.
+	Target string
+	// Backends that it sends.
+	Backends []Backend
+}
+
+// Server is the load balancer. Its methods may be called at any time.
+type Server struct {
+	// URL is the endpoint.
+	URL string
+
+	mu       sync.Mutex
+	requests int
+	calls    []Call
+	faults   []*Fault
+	released chan struct{}
+
+	balancers map[string]*balancer
+	groups    map[string]*group
+	// shown, when it is not nil, is what reads see instead of groups.
+	shown map[string]*group
+}
+
+type balancer struct {
+	inNoGroup []Backend
+	groups    []string
+}
+
+type group struct {
+	name     string
+	backends []Backend
+}
+
+// New starts a server, which ends with the test.
+func New(t testing.TB) *Server {
+	t.Helper()
+	s := &Server{released: make(chan struct{}), balancers: map[string]*balancer{}, groups: map[string]*group{}}
+	listener := httptest.NewServer(http.HandlerFunc(s.serve))
+	s.URL = listener.URL
+	t.Cleanup(func() {
+		s.Mend()
+		listener.Close()
+	})
+	return s
+}
+
+// AddLoadBalancer makes a load balancer with the given backends in its default group.
+func (s *Server) AddLoadBalancer(id string, inNoGroup ...Backend) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.balancers[id] = &balancer{inNoGroup: inNoGroup}
+}
+
+// RemoveLoadBalancer removes a load balancer and its groups.
+func (s *Server) RemoveLoadBalancer(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, groupID := range s.balancers[id].groups {
+		delete(s.groups, groupID)
+	}
+	delete(s.balancers, id)
+}
+
+// AddGroup makes a vServer group. loadBalancer may be empty.
+func (s *Server) AddGroup(loadBalancer, id, name string, backends ...Backend) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.groups[id] = &group{name: name, backends: backends}
+	if lb := s.balancers[loadBalancer]; lb != nil {
+		lb.groups = append(lb.groups, id)
+	}
+}
+
+// RemoveGroup removes a vServer group.
+func (s *Server) RemoveGroup(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.groups, id)
+}
+
+// SetBackends changes a vServer group, as the cloud controller manager or a person would.
+func (s *Server) SetBackends(id string, backends ...Backend) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.groups[id].backends = backends
+}
+
+// Backends returns what is truly in a group, sorted by nothing but the order of addition.
+func (s *Server) Backends(id string) []Backend {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.groups[id] == nil {
+		return nil
+	}
+	return append([]Backend(nil), s.groups[id].backends...)
+}
+
+// Calls returns the requests that were carried out, in order.
+func (s *Server) Calls() []Call {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]Call(nil), s.calls...)
+}
+
+// Requests is how many requests came, those refused included.
+func (s *Server) Requests() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.requests
+}
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	action := r.Header.Get("x-acs-action")
+	if action == "" {
+		action = r.FormValue("Action")
+	}
+	fault, released, id := s.arrived(action, r)
+	if fault != nil && fault.Hang {
+		select {
+		case <-released:
+		case <-r.Context().Done():
+		}
+		return
+	}
+	var answer map[string]any
+	var refusal *Refusal
+	if fault == nil || fault.AfterEffect {
+		answer, refusal = s.act(action, r)
+	}
+	if fault != nil && refusal == nil {
+		refusal = &fault.Refusal
+	}
+	if refusal != nil {
+		refusal.write(w, id)
+		return
+	}
+	answer["RequestId"] = id
+	w.Header().Set("Content-Type", "application/json;charset=utf-8")
+	// Nobody is left to tell when the client is gone.
+	_ = json.NewEncoder(w).Encode(answer)
+}
+
+// arrived counts a request and returns the fault that strikes it.
+func (s *Server) arrived(action string, r *http.Request) (*Fault, chan struct{}, string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.requests++
+	return s.strike(action, r.FormValue("BackendServers")), s.released, fmt.Sprintf("REQUEST-%d", s.requests)
+}
+
+func (s *Server) act(action string, r *http.Request) (map[string]any, *Refusal) {
+	if refusal := signed(r); refusal != nil {
+		return nil, refusal
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	target := r.FormValue("VServerGroupId") + r.FormValue("LoadBalancerId")
+	backends, refusal := decodeBackends(r.FormValue("BackendServers"))
+	if refusal != nil {
+		return nil, refusal
+	}
+	s.calls = append(s.calls, Call{Action: action, Target: target, Backends: backends})
+	switch action {
+	case "DescribeLoadBalancerAttribute":
+		return s.describeLoadBalancer(target)
+	case "DescribeVServerGroups":
+		return s.describeGroups(target)
+	case "DescribeVServerGroupAttribute":
+		return s.describeGroup(target)
+	case "AddVServerGroupBackendServers":
+		return s.add(target, backends)
+	case "SetVServerGroupAttribute":
+		return s.setWeight(target, backends)
+	case "RemoveVServerGroupBackendServers":
+		return s.remove(target, backends)
+	default:
+		return nil, &Refusal{Status: http.StatusNotFound, Code: "InvalidAction.NotFound", Message: "Specified api is not found, please check your url and method."}
+	}
+}
+
+// signed refuses requests without a signature, in the header as of today or in the query
+// as of old.
+func signed(r *http.Request) *Refusal {
+	if r.Header.Get("Authorization") != "" || r.FormValue("Signature") != "" {
+		return nil
+	}
+	return &Refusal{Status: http.StatusBadRequest, Code: "IncompleteSignature", Message: "The request signature does not conform to Aliyun standards."}
+}
+
+// decodeBackends reads the parameter, whose numbers are strings.
+func decodeBackends(text string) ([]Backend, *Refusal) {
+	if text == "" {
+		return nil, nil
+	}
+	invalid := &Refusal{Status: http.StatusBadRequest, Code: "InvalidParameter", Message: "The specified parameter BackendServers is not valid."}
+	var wire []struct {
+		ServerID    string `json:"ServerId"`
+		ServerIP    string `json:"ServerIp"`
+		Type        string
+		Port        string
+		Weight      string
+		Description string
+	}
+	if err := json.Unmarshal([]byte(text), &wire); err != nil || len(wire) == 0 || len(wire) > maxBackends {
+		return nil, invalid
+	}
+	var backends []Backend
+	for _, b := range wire {
+		port, portErr := strconv.Atoi(b.Port)
+		weight, weightErr := strconv.Atoi(b.Weight)
+		if portErr != nil || weightErr != nil || port < 1 || port > 65535 || weight < 0 || weight > 100 ||
+			b.ServerID == "" || len(b.Description) > 80 {
+			return nil, invalid
+		}
+		backends = append(backends, Backend{
+			ServerID: b.ServerID, ServerIP: b.ServerIP, Type: b.Type, Port: port, Weight: weight, Description: b.Description,
+		})
+	}
+	return backends, nil
+}

@@ -1,0 +1,193 @@
+package alibabacloudslb
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/podops-dev/podops/pkg/resourceconsist"
+)
+
+// maxNamed bounds the pods that the error of a verb names.
+const maxNamed = 10
+
+func (a *Adapter) currentManaged(
+	ctx context.Context, service *corev1.Service, settings Settings, r roster,
+) ([]resourceconsist.IEmployee, error) {
+	byUID, err := a.registered(ctx, service, settings, r)
+	if err != nil {
+		return nil, err
+	}
+	var current []resourceconsist.IEmployee
+	for _, m := range r.members {
+		extra := managedTraffic(byUID[m.uid], settings)
+		if byUID[m.uid] != nil || m.selected && m.expected(settings) == extra {
+			current = append(current, m.status(extra))
+		}
+		delete(byUID, m.uid)
+	}
+	for _, uid := range slices.Sorted(maps.Keys(byUID)) {
+		name := r.names[uid]
+		if name == "" {
+			// Its address belongs to no member, so nobody else's traffic depends on it.
+			name = uid
+		}
+		statuses := resourceconsist.PodEmployeeStatuses{ExtraStatus: managedTraffic(byUID[uid], settings)}
+		current = append(current, PodStatus{UID: uid, Name: name, Statuses: statuses})
+	}
+	return current, nil
+}
+
+func (a *Adapter) registered(
+	ctx context.Context, service *corev1.Service, settings Settings, r roster,
+) (map[string]*registration, error) {
+	groups := map[string][]Backend{}
+	for _, id := range settings.groupIDs() {
+		backends, err := a.api.Group(ctx, id)
+		switch {
+		case err == nil:
+			groups[id] = backends
+		case isGroupMissing(err) && !settings.namesGroup(id):
+			// A former group that is gone has no backends.
+		default:
+			return nil, fmt.Errorf("Service %s/%s: %w", service.Namespace, service.Name, err)
+		}
+	}
+	return registrations(string(service.UID), settings, r.members, groups), nil
+}
+
+// change carries out edits for employees of a managed Service and sorts them into those
+// that succeeded and those that failed.
+func (a *Adapter) change(
+	ctx context.Context, employer client.Object, employees []resourceconsist.IEmployee,
+	edits func(view, []resourceconsist.IEmployee) ([]edit, map[string]error),
+) (succeeded, failed []resourceconsist.IEmployee, err error) {
+	service, settings, err := settingsOf(employer)
+	if err != nil {
+		return nil, employees, err
+	}
+	if !settings.Managed || len(employees) == 0 {
+		return employees, nil, nil
+	}
+	v, err := a.view(ctx, service, settings)
+	if err != nil {
+		return nil, employees, err
+	}
+	todo, errs := edits(v, employees)
+	if slices.ContainsFunc(todo, func(e edit) bool { return e.verb == verbAdd }) {
+		if err := a.recordGroups(ctx, service, settings); err != nil {
+			return nil, employees, err
+		}
+	}
+	for uid, err := range carryOut(ctx, a.api, todo) {
+		errs[uid] = errors.Join(errs[uid], err)
+	}
+	for _, employee := range employees {
+		if errs[employee.GetEmployeeId()] != nil {
+			failed = append(failed, employee)
+		} else {
+			succeeded = append(succeeded, employee)
+		}
+	}
+	return succeeded, failed, named(failed, errs)
+}
+
+// view is what verbs decide from.
+type view struct {
+	service  *corev1.Service
+	settings Settings
+	roster   roster
+	byUID    map[string]*registration
+}
+
+func (a *Adapter) view(ctx context.Context, service *corev1.Service, settings Settings) (view, error) {
+	r, err := a.roster(ctx, service)
+	if err != nil {
+		return view{}, err
+	}
+	byUID, err := a.registered(ctx, service, settings, r)
+	if err != nil {
+		return view{}, err
+	}
+	return view{service: service, settings: settings, roster: r, byUID: byUID}, nil
+}
+
+func (a *Adapter) reach(v view, employees []resourceconsist.IEmployee) ([]edit, map[string]error) {
+	var edits []edit
+	errs := map[string]error{}
+	for _, employee := range employees {
+		uid := employee.GetEmployeeId()
+		want, err := extraOf(employee)
+		if err != nil {
+			errs[uid] = err
+			continue
+		}
+		m, known := v.roster.byUID(uid)
+		if !known {
+			errs[uid] = fmt.Errorf("pod %s is not there any more", employee.GetEmployeeName())
+			continue
+		}
+		more, err := editsToReach(want, m, v.byUID[uid], string(v.service.UID), v.settings)
+		if err != nil {
+			errs[uid] = err
+			continue
+		}
+		edits = append(edits, more...)
+	}
+	return edits, errs
+}
+
+func (a *Adapter) leave(v view, employees []resourceconsist.IEmployee) ([]edit, map[string]error) {
+	var edits []edit
+	for _, employee := range employees {
+		uid := employee.GetEmployeeId()
+		edits = append(edits, editsToLeave(uid, v.byUID[uid], v.settings)...)
+	}
+	return edits, map[string]error{}
+}
+
+// recordGroups notes on the Service, before the first pod is added to a group, that the
+// group has to be looked after from now on.
+func (a *Adapter) recordGroups(ctx context.Context, service *corev1.Service, settings Settings) error {
+	if !settings.unrecorded() {
+		return nil
+	}
+	ids := settings.groupIDs()
+	if len(ids) > maxGroups {
+		return fmt.Errorf("Service %s/%s has used more than %d vServer groups: take those that hold none of its pods out of annotation %s",
+			service.Namespace, service.Name, maxGroups, UsedGroupsAnnotationKey)
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"annotations": map[string]string{UsedGroupsAnnotationKey: strings.Join(ids, ",")},
+	}})
+	if err != nil {
+		return fmt.Errorf("encoding the groups of Service %s/%s: %w", service.Namespace, service.Name, err)
+	}
+	target := &corev1.Service{}
+	target.Namespace, target.Name = service.Namespace, service.Name
+	if err := a.client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return fmt.Errorf("recording the vServer groups of Service %s/%s: %w", service.Namespace, service.Name, err)
+	}
+	return nil
+}
+
+// named puts the errors of pods into one, which names the pods.
+func named(failed []resourceconsist.IEmployee, errs map[string]error) error {
+	var all []error
+	for i, employee := range failed {
+		if i == maxNamed {
+			all = append(all, fmt.Errorf("and %d more pods", len(failed)-maxNamed))
+			break
+		}
+		all = append(all, fmt.Errorf("pod %s: %w", employee.GetEmployeeName(), errs[employee.GetEmployeeId()]))
+	}
+	return errors.Join(all...)
+}

@@ -1,0 +1,147 @@
+package alibabacloudslb
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/podops-dev/podops/pkg/resourceconsist"
+)
+
+// member is a pod that its Service selects, or that still has the finalizer of the
+// Service and so waits for its traffic to be off.
+type member struct {
+	uid, name string
+
+	// selected: the Service selects the pod, which is there to stay.
+	selected bool
+
+	// ips are the addresses that are the pod's alone; none once it has ended, since
+	// somebody else may have them then. nodeID is its server when that is a node.
+	ips    []string
+	nodeID string
+
+	// server is what to add to groups, unless serverErr says why that is not known.
+	server    Server
+	serverErr error
+
+	// statuses come from the pod; LifecycleReady is false while it has no address.
+	statuses resourceconsist.PodEmployeeStatuses
+}
+
+// hasAddress reports whether traffic of the backend goes to the pod.
+func (m member) hasAddress(b Backend) bool {
+	if b.onNode() {
+		return m.nodeID != "" && m.nodeID == b.ServerID
+	}
+	return slices.Contains(m.ips, b.ServerIP)
+}
+
+// onNode reports whether the backend is a whole node.
+func (b Backend) onNode() bool {
+	return b.Type == ServerECS || b.Type == "" && b.ServerIP == ""
+}
+
+// expected is what the load balancer should say about the pod.
+func (m member) expected(settings Settings) PodExtraStatus {
+	switch {
+	case !m.statuses.LifecycleReady:
+		return PodExtraStatus{Traffic: TrafficOff}
+	case settings.Managed:
+		return PodExtraStatus{Traffic: TrafficOn, Weight: settings.Weight}
+	default:
+		return PodExtraStatus{Traffic: TrafficOn}
+	}
+}
+
+func (m member) status(extra PodExtraStatus) PodStatus {
+	statuses := m.statuses
+	statuses.ExtraStatus = extra
+	return PodStatus{UID: m.uid, Name: m.name, Statuses: statuses}
+}
+
+// roster is the pods of a Service.
+type roster struct {
+	members []member // sorted by name
+	// names are those of every pod of the namespace, by UID.
+	names map[string]string
+}
+
+func (r roster) byUID(uid string) (member, bool) {
+	i := slices.IndexFunc(r.members, func(m member) bool { return m.uid == uid })
+	if i < 0 {
+		return member{}, false
+	}
+	return r.members[i], true
+}
+
+func (a *Adapter) roster(ctx context.Context, service *corev1.Service) (roster, error) {
+	var pods corev1.PodList
+	if err := a.client.List(ctx, &pods, client.InNamespace(service.Namespace)); err != nil {
+		return roster{}, fmt.Errorf("listing the pods of namespace %s: %w", service.Namespace, err)
+	}
+	finalizer := resourceconsist.GenerateLifecycleFinalizer(service.Name)
+	r := roster{names: make(map[string]string, len(pods.Items))}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		r.names[string(pod.UID)] = pod.Name
+		if !selects(service, pod) && !controllerutil.ContainsFinalizer(pod, finalizer) {
+			continue
+		}
+		m, err := a.member(ctx, service, pod)
+		if err != nil {
+			return roster{}, err
+		}
+		r.members = append(r.members, m)
+	}
+	slices.SortFunc(r.members, func(x, y member) int { return strings.Compare(x.name, y.name) })
+	return r, nil
+}
+
+func (a *Adapter) member(ctx context.Context, service *corev1.Service, pod *corev1.Pod) (member, error) {
+	statuses, err := resourceconsist.GetCommonPodEmployeeStatus(pod)
+	if err != nil {
+		return member{}, fmt.Errorf("pod %s: %w", pod.Name, err)
+	}
+	ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	m := member{
+		uid:      string(pod.UID),
+		name:     pod.Name,
+		selected: selects(service, pod) && pod.DeletionTimestamp == nil && !ended,
+		statuses: statuses,
+	}
+	m.server, m.serverErr = a.resolve(ctx, pod)
+	if !ended {
+		if m.serverErr == nil && m.server.Type == ServerECS {
+			m.nodeID = m.server.ID
+		}
+		if !pod.Spec.HostNetwork {
+			m.ips = podIPs(pod)
+		}
+	}
+	m.statuses.LifecycleReady = statuses.LifecycleReady && statuses.Ip != "" && !ended
+	return m, nil
+}
+
+func podIPs(pod *corev1.Pod) []string {
+	var ips []string
+	for _, ip := range append([]corev1.PodIP{{IP: pod.Status.PodIP}}, pod.Status.PodIPs...) {
+		if ip.IP != "" && !slices.Contains(ips, ip.IP) {
+			ips = append(ips, ip.IP)
+		}
+	}
+	return ips
+}
+
+// selects reports whether the Service selects the pod. A Service without a selector
+// selects nobody, though an empty selector elsewhere selects everybody.
+func selects(service *corev1.Service, pod *corev1.Pod) bool {
+	return len(service.Spec.Selector) > 0 && service.Namespace == pod.Namespace &&
+		labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(pod.Labels))
+}

@@ -1,0 +1,116 @@
+package alibabacloudslb
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/podops-dev/podops/pkg/resourceconsist"
+)
+
+// defaultGroup stands for the backends of a load balancer that are in no vServer group.
+// No group has this id.
+const defaultGroup = "(default server group)"
+
+func (a *Adapter) currentObserved(
+	ctx context.Context, service *corev1.Service, settings Settings, r roster,
+) ([]resourceconsist.IEmployee, error) {
+	groups, err := a.observedGroups(ctx, service, settings)
+	if err != nil {
+		return nil, fmt.Errorf("Service %s/%s: %w", service.Namespace, service.Name, err)
+	}
+	if err := nodesOnlyOf(r.members, groups); err != nil {
+		return nil, fmt.Errorf("Service %s/%s: %w", service.Namespace, service.Name, err)
+	}
+	var current []resourceconsist.IEmployee
+	for _, m := range r.members {
+		extra, registered := observedTraffic(m, groups)
+		if registered || m.selected && m.expected(settings) == extra {
+			current = append(current, m.status(extra))
+		}
+	}
+	return current, nil
+}
+
+// observedGroups returns the groups of an observed Service with their backends. None: no
+// load balancer sends traffic to the Service.
+func (a *Adapter) observedGroups(ctx context.Context, service *corev1.Service, settings Settings) (map[string][]Backend, error) {
+	groups := map[string][]Backend{}
+	ids := settings.ObservedGroups
+	if len(ids) == 0 {
+		if settings.LoadBalancerID == "" {
+			return nil, withoutLoadBalancer(service)
+		}
+		inNoGroup, err := a.api.LoadBalancer(ctx, settings.LoadBalancerID)
+		if isLoadBalancerMissing(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(inNoGroup) > 0 {
+			groups[defaultGroup] = inNoGroup
+		}
+		if ids, err = a.groupsOf(ctx, service, settings.LoadBalancerID); err != nil {
+			return nil, err
+		}
+	}
+	if len(ids) > 0 {
+		// The listeners of a Service with groups use these.
+		delete(groups, defaultGroup)
+	}
+	for _, id := range ids {
+		backends, err := a.api.Group(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		groups[id] = backends
+	}
+	return groups, nil
+}
+
+// groupsOf returns the ids of the groups that the cloud controller manager has made for
+// the Service. It calls them k8s/<port>/<name>/<namespace>/<cluster>.
+func (a *Adapter) groupsOf(ctx context.Context, service *corev1.Service, loadBalancerID string) ([]string, error) {
+	all, err := a.api.Groups(ctx, loadBalancerID)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, group := range all {
+		parts := strings.Split(group.Name, "/")
+		if len(parts) == 5 && parts[0] == "k8s" && parts[2] == service.Name && parts[3] == service.Namespace {
+			ids = append(ids, group.ID)
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids), nil
+}
+
+// withoutLoadBalancer is nil when the Service has no load balancer yet. One that has an
+// address and does not say whose may well get traffic.
+func withoutLoadBalancer(service *corev1.Service) error {
+	if len(service.Status.LoadBalancer.Ingress) == 0 {
+		return nil
+	}
+	return fmt.Errorf("it has the address of a load balancer, and label %s does not say of which: "+
+		"the cloud controller manager sets it; or set annotation %s to %s", LoadBalancerIDLabelKey, BackendsAnnotationKey, BackendsManaged)
+}
+
+// nodesOnlyOf fails when a backend is a node without a member on its network: any pod may
+// get traffic through it, so nobody's absence means that traffic is off.
+func nodesOnlyOf(members []member, groups map[string][]Backend) error {
+	for id, backends := range groups {
+		for _, backend := range backends {
+			if backend.onNode() && backend.Weight > 0 &&
+				!slices.ContainsFunc(members, func(m member) bool { return m.hasAddress(backend) }) {
+				return fmt.Errorf("vServer group %s: backend %s is a node, which hides the pods behind it: "+
+					"use network interfaces as backends (annotation service.beta.kubernetes.io/backend-type: eni)", id, backend.ServerID)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,219 @@
+package alibabacloudslb_test
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	slb "github.com/podops-dev/podops/adapters/alibabacloudslb"
+	"github.com/podops-dev/podops/adapters/alibabacloudslb/internal/slbtest"
+	"github.com/podops-dev/podops/pkg/resourceconsist"
+	"github.com/podops-dev/podops/pkg/resourceconsist/plan"
+	"github.com/podops-dev/podops/test/builders"
+)
+
+// observedWorld is a Service of load balancer lb-1, with pods 1 and 2, and the two vServer
+// groups that the cloud controller manager has made for its ports.
+func observedWorld(t *testing.T, changes ...func(*corev1.Service)) *world {
+	t.Helper()
+	s := service(ofLoadBalancer("lb-1"))
+	for _, change := range changes {
+		change(s)
+	}
+	w := newWorld(t, s, pod(1), pod(2))
+	w.server.AddLoadBalancer("lb-1")
+	w.server.AddGroup("lb-1", "rsp-http", "k8s/8080/web/default/c1")
+	w.server.AddGroup("lb-1", "rsp-https", "k8s/8443/web/default/c1")
+	return w
+}
+
+// byCCM is what the cloud controller manager registers.
+func byCCM(n, port, weight int) slbtest.Backend {
+	b := backend(n, port, weight)
+	b.Description = "k8s/8080/web/default/c1"
+	return b
+}
+
+func TestObservedTraffic(t *testing.T) {
+	for says, tc := range map[string]struct {
+		pod         *corev1.Pod
+		http, https []slbtest.Backend
+		want        plan.State
+	}{
+		"should be on, and is in every group": {pod(1), []slbtest.Backend{byCCM(1, 8080, 100)}, []slbtest.Backend{byCCM(1, 8443, 100)}, plan.On},
+		"whatever weight it has":              {pod(1), []slbtest.Backend{byCCM(1, 8080, 5)}, []slbtest.Backend{byCCM(1, 8443, 90)}, plan.On},
+		"should be on, and is in one group":   {pod(1), []slbtest.Backend{byCCM(1, 8080, 100)}, nil, plan.Unconfirmed},
+		"should be on, and is in none":        {pod(1), nil, nil, plan.Unconfirmed},
+		"should be on, without weight in one": {pod(1), []slbtest.Backend{byCCM(1, 8080, 100)}, []slbtest.Backend{byCCM(1, 8443, 0)}, plan.Unconfirmed},
+		"should be on, and another pod is":    {pod(1), []slbtest.Backend{byCCM(2, 8080, 100)}, []slbtest.Backend{byCCM(2, 8443, 100)}, plan.Unconfirmed},
+		"should be off, and is in none":       {pod(1, preparing), nil, nil, plan.Off},
+		"should be off, and is in one group":  {pod(1, preparing), nil, []slbtest.Backend{byCCM(1, 8443, 100)}, plan.Unconfirmed},
+		"should be off, and has no weight":    {pod(1, preparing), []slbtest.Backend{byCCM(1, 8080, 0)}, []slbtest.Backend{byCCM(1, 8443, 0)}, plan.Off},
+		"should be off, and is in every one":  {pod(1, preparing), []slbtest.Backend{byCCM(1, 8080, 100)}, []slbtest.Backend{byCCM(1, 8443, 100)}, plan.Unconfirmed},
+		"terminates, and is in one":           {pod(1, terminating), []slbtest.Backend{byCCM(1, 8080, 100)}, nil, plan.Unconfirmed},
+		"terminates, and is in none":          {pod(1, terminating), nil, nil, plan.Off},
+	} {
+		t.Run(says, func(t *testing.T) {
+			w := observedWorld(t)
+			w.put(tc.pod)
+			w.server.SetBackends("rsp-http", tc.http...)
+			w.server.SetBackends("rsp-https", tc.https...)
+			w.wantTraffic("", map[string]plan.State{"web-1": tc.want})
+		})
+	}
+}
+
+func TestObservedServicesAreLeftToTheCloudControllerManager(t *testing.T) {
+	w := observedWorld(t)
+	w.server.SetBackends("rsp-http", byCCM(2, 8080, 100), byCCM(77, 8080, 100))
+	w.put(pod(2, preparing))
+	w.mustReconcile()
+	w.drop("web-2")
+	w.mustReconcile()
+	w.wantBackends("after", "rsp-http", byCCM(2, 8080, 100), byCCM(77, 8080, 100))
+	for action, count := range w.calls() {
+		if !strings.HasPrefix(action, "Describe") {
+			t.Errorf("%d calls of %s", count, action)
+		}
+	}
+	if got := w.service().Annotations[slb.UsedGroupsAnnotationKey]; got != "" {
+		t.Errorf("recorded groups %q of an observed Service", got)
+	}
+}
+
+func TestAPodThatLeftTheServiceIsWatchedUntilItsTrafficIsOff(t *testing.T) {
+	w := observedWorld(t)
+	w.put(pod(1, func(b *builders.PodBuilder) {
+		b.Label("app", "other").Finalizer(resourceconsist.GenerateLifecycleFinalizer("web"))
+	}))
+	w.server.SetBackends("rsp-http", byCCM(1, 8080, 100))
+	w.wantTraffic("still there", map[string]plan.State{"web-1": plan.Unconfirmed})
+	w.server.SetBackends("rsp-http")
+	w.wantTraffic("gone", map[string]plan.State{"web-1": plan.Off})
+}
+
+func TestGroupsOfOthersOnTheSameLoadBalancerDoNotCount(t *testing.T) {
+	w := observedWorld(t)
+	for id, name := range map[string]string{
+		"rsp-other":     "k8s/8080/api/default/c1",
+		"rsp-namespace": "k8s/8080/web/staging/c1",
+		"rsp-hand":      "web",
+	} {
+		w.server.AddGroup("lb-1", id, name, byCCM(1, 8080, 100))
+	}
+	w.put(pod(1, preparing))
+	w.wantTraffic("on in groups of others", map[string]plan.State{"web-1": plan.Off})
+}
+
+func TestGroupsThatTheUserBrings(t *testing.T) {
+	w := observedWorld(t, annotated(slb.GroupPortAnnotationKey, "rsp-mine:80"))
+	w.server.AddGroup("", "rsp-mine", "mine", byCCM(1, 8080, 100))
+	w.wantTraffic("in that group alone", map[string]plan.State{"web-1": plan.On, "web-2": plan.Unconfirmed})
+	if got := w.calls()["DescribeVServerGroups"]; got != 0 {
+		t.Errorf("%d calls for groups that are known", got)
+	}
+}
+
+func TestTheDefaultServerGroupCountsWhenThereIsNoOther(t *testing.T) {
+	w := newWorld(t, service(ofLoadBalancer("lb-2")), pod(1), pod(2))
+	w.server.AddLoadBalancer("lb-2", byCCM(1, 0, 100))
+	w.wantTraffic("no vServer group", map[string]plan.State{"web-1": plan.On, "web-2": plan.Unconfirmed})
+}
+
+func TestNodesAsBackendsHidePods(t *testing.T) {
+	w := observedWorld(t)
+	w.server.SetBackends("rsp-http", slbtest.Backend{ServerID: "i-node", ServerIP: "192.168.0.9", Type: "ecs", Port: 30080, Weight: 100})
+	if _, err := w.diff(); err == nil || !containsAll(err.Error(), "Service default/web", "rsp-http", "i-node", "backend-type: eni") {
+		t.Errorf("error %v: a pod behind a node may have traffic, whatever the groups say", err)
+	}
+}
+
+func TestAPodOnTheNetworkOfItsNodeIsItsNode(t *testing.T) {
+	host := func(b *builders.PodBuilder) { b.Annotation(slb.ServerIDAnnotationKey, "i-node") }
+	w := observedWorld(t)
+	w.put(pod(1, host))
+	node := slbtest.Backend{ServerID: "i-node", Type: "ecs", Port: 8080, Weight: 100}
+	w.server.SetBackends("rsp-http", node)
+	w.server.SetBackends("rsp-https", node)
+	w.wantTraffic("on", map[string]plan.State{"web-1": plan.On, "web-2": plan.Unconfirmed})
+}
+
+func TestLoadBalancerOfAService(t *testing.T) {
+	address := func(s *corev1.Service) {
+		s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.7"}}
+	}
+	for says, tc := range map[string]struct {
+		service *corev1.Service
+		pod     *corev1.Pod
+		want    plan.State
+		err     string
+	}{
+		"none yet: nobody has traffic":      {service(), pod(1, preparing), plan.Off, ""},
+		"none yet: nobody is on":            {service(), pod(1), plan.Unconfirmed, ""},
+		"an address of who knows what":      {service(address), pod(1, preparing), 0, slb.LoadBalancerIDLabelKey},
+		"gone":                              {service(ofLoadBalancer("lb-gone"), address), pod(1, preparing), plan.Off, ""},
+		"brought by the user":               {service(annotated(slb.LoadBalancerIDAnnotationKey, "lb-9")), pod(1), plan.On, ""},
+		"an id that is none":                {service(ofLoadBalancer("lb 1")), pod(1), 0, slb.LoadBalancerIDLabelKey},
+		"neither observed nor managed":      {service(annotated(slb.BackendsAnnotationKey, "yes")), pod(1), 0, slb.BackendsAnnotationKey},
+		"the user's group is not there any": {service(annotated(slb.GroupPortAnnotationKey, "rsp-no:80")), pod(1), 0, "rsp-no"},
+	} {
+		t.Run(says, func(t *testing.T) {
+			w := newWorld(t, tc.service, tc.pod)
+			w.server.AddLoadBalancer("lb-9", byCCM(1, 0, 100))
+			if tc.err == "" {
+				w.wantTraffic("", map[string]plan.State{"web-1": tc.want})
+				return
+			}
+			if _, err := w.diff(); err == nil || !containsAll(err.Error(), "Service default/web", tc.err) {
+				t.Errorf("error %v does not name %q", err, tc.err)
+			}
+		})
+	}
+}
+
+func TestAProviderThatFailsConfirmsNothing(t *testing.T) {
+	for says, action := range map[string]string{
+		"load balancer": "DescribeLoadBalancerAttribute",
+		"groups":        "DescribeVServerGroups",
+		"group":         "DescribeVServerGroupAttribute",
+	} {
+		t.Run(says, func(t *testing.T) {
+			w := observedWorld(t)
+			w.server.Inject(slbtest.Fault{Action: action, Refusal: slbtest.Broken()})
+			if _, err := w.diff(); err == nil || !strings.Contains(err.Error(), action) {
+				t.Errorf("error %v, want one of %s", err, action)
+			}
+		})
+	}
+}
+
+func TestWhichServicesBelongToThisAdapter(t *testing.T) {
+	class := func(name string) func(*corev1.Service) {
+		return func(s *corev1.Service) { s.Spec.LoadBalancerClass = &name }
+	}
+	clusterIP := func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP }
+	uncontrolled := func(s *corev1.Service) { delete(s.Labels, "kusionstack.io/control") }
+	w := newWorld(t)
+	for says, tc := range map[string]struct {
+		service *corev1.Service
+		want    bool
+	}{
+		"of type LoadBalancer":              {service(), true},
+		"of this class":                     {service(class("alibabacloud.com/clb")), true},
+		"of another class":                  {service(class("alibabacloud.com/nlb")), false},
+		"of another class, and it says so":  {service(class("x"), annotated(slb.BackendsAnnotationKey, "observed")), true},
+		"inside the cluster":                {service(clusterIP), false},
+		"inside the cluster, and managed":   {service(clusterIP, managed("rsp-a:80")), true},
+		"with a load balancer of Alibaba's": {service(clusterIP, ofLoadBalancer("lb-1")), true},
+		"with pods left in groups":          {service(clusterIP, annotated(slb.UsedGroupsAnnotationKey, "rsp-a")), true},
+		"not under PodOps":                  {service(uncontrolled), false},
+	} {
+		t.Run(says, func(t *testing.T) {
+			predicates := w.adapter.EmployerPredicates()
+			if got := predicates.Generic(genericEvent(tc.service)); got != tc.want {
+				t.Errorf("belongs = %v, want %v", got, tc.want)
+			}
+		})
+	}
+}

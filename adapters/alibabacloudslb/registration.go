@@ -1,0 +1,111 @@
+package alibabacloudslb
+
+import (
+	"maps"
+	"slices"
+)
+
+// place is a backend in a vServer group.
+type place struct {
+	group   string
+	backend Backend
+}
+
+// registration is where a pod is registered.
+type registration struct {
+	// wanted are the backends with the address of the pod in a group of the Service, at
+	// the port of that group.
+	wanted map[GroupPort][]Backend
+	// stale are backends that were added for the pod and are not wanted: at a former
+	// address or port, in a former group, or of a pod that left the Service.
+	stale []place
+}
+
+func (r *registration) empty() bool { return len(r.wanted) == 0 && len(r.stale) == 0 }
+
+// registrations sorts the backends of the groups of a managed Service by the pods they
+// send traffic to. A backend belongs to the pod that has its address now, and only then
+// to the one it was added for: addresses are used again. Backends that are neither are
+// somebody else's, and left out.
+func registrations(serviceUID string, settings Settings, members []member, groups map[string][]Backend) map[string]*registration {
+	byUID := map[string]*registration{}
+	of := func(uid string) *registration {
+		if byUID[uid] == nil {
+			byUID[uid] = &registration{wanted: map[GroupPort][]Backend{}}
+		}
+		return byUID[uid]
+	}
+	for _, group := range slices.Sorted(maps.Keys(groups)) {
+		for _, backend := range groups[group] {
+			pair := GroupPort{Group: group, Port: backend.Port}
+			at := slices.IndexFunc(members, func(m member) bool { return m.hasAddress(backend) })
+			switch uid, ours := podUIDOf(backend.Description, serviceUID); {
+			case at >= 0 && slices.Contains(settings.Groups, pair):
+				r := of(members[at].uid)
+				r.wanted[pair] = append(r.wanted[pair], backend)
+			case ours:
+				r := of(uid)
+				r.stale = append(r.stale, place{group, backend})
+			}
+		}
+	}
+	return byUID
+}
+
+// managedTraffic is the traffic of a pod of a managed Service.
+func managedTraffic(r *registration, settings Settings) PodExtraStatus {
+	if r == nil || r.empty() {
+		return PodExtraStatus{Traffic: TrafficOff}
+	}
+	if len(r.stale) > 0 {
+		return PodExtraStatus{Traffic: TrafficPartial}
+	}
+	var weights []int32
+	for _, pair := range settings.Groups {
+		for _, backend := range r.wanted[pair] {
+			weights = append(weights, backend.Weight)
+		}
+	}
+	slices.Sort(weights)
+	weights = slices.Compact(weights)
+	everywhere := len(r.wanted) == len(settings.Groups)
+	switch {
+	case len(weights) == 1 && weights[0] > 0 && everywhere:
+		return PodExtraStatus{Traffic: TrafficOn, Weight: weights[0]}
+	case len(weights) == 1 && weights[0] == 0 && !settings.OffByRemoval:
+		return PodExtraStatus{Traffic: TrafficOff}
+	default:
+		return PodExtraStatus{Traffic: TrafficPartial}
+	}
+}
+
+// observedTraffic is the traffic of a pod of an observed Service, and whether any group
+// has the pod at all.
+func observedTraffic(m member, groups map[string][]Backend) (extra PodExtraStatus, registered bool) {
+	on, off, absent := 0, 0, 0
+	for _, backends := range groups {
+		found := false
+		for _, backend := range backends {
+			switch {
+			case !m.hasAddress(backend):
+				continue
+			case backend.Weight > 0:
+				on++
+			default:
+				off++
+			}
+			found = true
+		}
+		if !found {
+			absent++
+		}
+	}
+	switch registered = on+off > 0; {
+	case on == 0:
+		return PodExtraStatus{Traffic: TrafficOff}, registered
+	case off == 0 && absent == 0:
+		return PodExtraStatus{Traffic: TrafficOn}, registered
+	default:
+		return PodExtraStatus{Traffic: TrafficPartial}, registered
+	}
+}
