@@ -1,0 +1,207 @@
+package resourceconsist
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/podops-dev/podops/pkg/resourceconsist/plan"
+)
+
+const (
+	// batchSize is how many items one call is given.
+	batchSize = 20
+
+	// maxParallel calls for one employer run at once. The first comes alone, then two,
+	// four and so on.
+	maxParallel = 8
+
+	// maxStrikes rounds of calls in a row in which nothing succeeded end a verb: what is
+	// wrong is not with single items.
+	maxStrikes = 3
+)
+
+// do is one verb of an adapter.
+type do[T any] func(ctx context.Context, employer client.Object, items []T) ([]T, []T, error)
+
+// outcome of one verb: the items by what became of them, each sorted by id.
+type outcome[T any] struct {
+	succeeded, failed []plan.Item[T]
+
+	// untried were left for the next time.
+	untried []plan.Item[T]
+}
+
+// verb is one verb for the items of a plan.
+type verb[T any] struct {
+	name  string
+	call  do[T]
+	id    func(T) string
+	items []plan.Item[T]
+}
+
+// actor makes the calls for one employer. It is used by one worker; run itself calls the
+// adapter from several goroutines.
+type actor struct {
+	provider *provider
+	employer client.Object
+	memory   *memory
+	now      func() time.Time
+
+	// attempts are those of this reconcile, whether they were due or not.
+	attempts map[attempt]bool
+
+	// acted: the provider was asked to change something.
+	acted bool
+
+	// untried counts the items left for the next time.
+	untried int
+}
+
+// run carries a verb out: first items that have not failed before, in batches, then those
+// that have and are due again, one by one, the least failed first.
+func run[T any](ctx context.Context, a *actor, v verb[T]) outcome[T] {
+	var out outcome[T]
+	var fresh, again []plan.Item[T]
+	now := a.now()
+	for _, item := range v.items {
+		key := attempt{v.name, item.ID}
+		a.attempts[key] = true
+		f, failed := a.memory.failures[key]
+		switch {
+		case !failed:
+			fresh = append(fresh, item)
+		case f.next.After(now):
+			out.failed = append(out.failed, item)
+		default:
+			again = append(again, item)
+		}
+	}
+	slices.SortStableFunc(again, func(x, y plan.Item[T]) int {
+		return cmp.Compare(a.memory.failures[attempt{v.name, x.ID}].times, a.memory.failures[attempt{v.name, y.ID}].times)
+	})
+	batches := slices.Collect(slices.Chunk(fresh, batchSize))
+	batches = append(batches, slices.Collect(slices.Chunk(again, 1))...)
+	waves(ctx, a, v, batches, &out)
+	for _, items := range []*[]plan.Item[T]{&out.succeeded, &out.failed, &out.untried} {
+		slices.SortFunc(*items, func(x, y plan.Item[T]) int { return cmp.Compare(x.ID, y.ID) })
+	}
+	a.untried += len(out.untried)
+	return out
+}
+
+// waves makes the calls, each round twice as many as the one before.
+func waves[T any](ctx context.Context, a *actor, v verb[T], batches [][]plan.Item[T], out *outcome[T]) {
+	width, strikes := 1, 0
+	for len(batches) > 0 && strikes < maxStrikes {
+		wave := batches[:min(width, len(batches))]
+		batches = batches[len(wave):]
+		succeeded, stop := callAll(ctx, a, v, wave, out)
+		width, strikes = min(width*2, maxParallel), 0
+		if !succeeded {
+			width, strikes = 1, strikes+1
+		}
+		if stop {
+			break
+		}
+	}
+	for _, batch := range batches {
+		out.untried = append(out.untried, batch...)
+	}
+}
+
+// callAll makes the calls of one wave at once. stop: the provider did not even answer.
+func callAll[T any](ctx context.Context, a *actor, v verb[T], wave [][]plan.Item[T], out *outcome[T]) (succeeded, stop bool) {
+	results := make([]result[T], len(wave))
+	var calls sync.WaitGroup
+	for i, batch := range wave {
+		calls.Go(func() { results[i] = callOne(ctx, a, v, batch) })
+	}
+	calls.Wait()
+	now := a.now()
+	for i, batch := range wave {
+		if errors.Is(results[i].err, ErrBackingOff) {
+			out.untried = append(out.untried, batch...)
+			stop = true
+			continue
+		}
+		for _, item := range batch {
+			key := attempt{v.name, item.ID}
+			if err := results[i].errOf(item); err != nil {
+				a.memory.failed(key, item.Name, err, now)
+				out.failed = append(out.failed, item)
+				continue
+			}
+			delete(a.memory.failures, key)
+			out.succeeded = append(out.succeeded, item)
+			succeeded = true
+		}
+		stop = stop || unanswered(results[i].err)
+	}
+	a.acted = true
+	return succeeded, stop
+}
+
+func unanswered(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.Is(err, ErrHanging)
+}
+
+// result of one call.
+type result[T any] struct {
+	succeeded, failed map[string]bool
+	err               error
+}
+
+// errNoReason is what is known of an item that an adapter lists as failed without error.
+var errNoReason = errors.New("the adapter says that it failed, and not why")
+
+// errOf is nil for an item that succeeded: it is listed so, or not listed and there was
+// no error.
+func (r result[T]) errOf(item plan.Item[T]) error {
+	switch {
+	case r.failed[item.ID] && r.err == nil:
+		return errNoReason
+	case r.failed[item.ID]:
+		return r.err
+	case r.succeeded[item.ID]:
+		return nil
+	default:
+		return r.err
+	}
+}
+
+func callOne[T any](ctx context.Context, a *actor, v verb[T], batch []plan.Item[T]) result[T] {
+	values := make([]T, len(batch))
+	for i, item := range batch {
+		values[i] = item.Value
+	}
+	type lists struct{ succeeded, failed []T }
+	employer := copyOf(a.employer)
+	answer, err := call(ctx, a.provider, client.ObjectKeyFromObject(employer), v.name, func(ctx context.Context) (lists, error) {
+		succeeded, failed, err := v.call(ctx, employer, values)
+		if err != nil && len(succeeded) > 0 {
+			// The provider works, if not for everybody: no reason to leave it alone.
+			return lists{succeeded, failed}, partial{err}
+		}
+		return lists{succeeded, failed}, err
+	})
+	return result[T]{succeeded: idSet(answer.succeeded, v.id), failed: idSet(answer.failed, v.id), err: err}
+}
+
+// partial is the error of a call of which some succeeded.
+type partial struct{ error }
+
+func (p partial) Unwrap() error { return p.error }
+
+func idSet[T any](items []T, id func(T) string) map[string]bool {
+	set := make(map[string]bool, len(items))
+	for _, item := range items {
+		set[id(item)] = true
+	}
+	return set
+}

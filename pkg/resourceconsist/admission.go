@@ -1,0 +1,77 @@
+package resourceconsist
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Admission tells which finalizers a pod that is created will have to have before it is
+// available, so that it is not for a moment before its employers have noticed it. The
+// zero value knows no adapter. It is safe for concurrent use.
+type Admission struct {
+	mu       sync.Mutex
+	adapters []*Reconciler
+}
+
+func (a *Admission) add(r *Reconciler) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.adapters = append(a.adapters, r)
+}
+
+// ExpectedFinalizers maps each employer that will employ a pod to its finalizer, as the
+// annotation of expected finalizers does. The pod has a namespace, and maybe no name yet.
+// It reads from caches only. An adapter that fails is left out and named in the error: the
+// rest of the map is right, and what is missing is recorded a moment later.
+func (a *Admission) ExpectedFinalizers(ctx context.Context, pod *corev1.Pod) (map[string]string, error) {
+	a.mu.Lock()
+	adapters := a.adapters
+	a.mu.Unlock()
+	expected := map[string]string{}
+	var errs []error
+	for _, r := range adapters {
+		employers, err := r.employersOf(ctx, pod)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("adapter %s: finding the employers of a pod: %w", r.binding.name, err))
+		}
+		for _, employer := range employers {
+			finalizer := GenerateLifecycleFinalizer(employer.GetName())
+			key := lifecycleKey(r.kind, employer.GetNamespace(), employer.GetName())
+			if !taken(expected, key, finalizer) {
+				expected[key] = finalizer
+			}
+		}
+	}
+	return expected, errors.Join(errs...)
+}
+
+// employersOf are the employers of a pod that is created: what the adapter says, or every
+// Service of its own that selects the pod. Employers on their way out are not.
+func (r *Reconciler) employersOf(ctx context.Context, pod *corev1.Pod) (employers []client.Object, err error) {
+	defer recovered(&err)
+	var candidates []client.Object
+	switch {
+	case r.binding.employersOf != nil:
+		candidates, err = r.binding.employersOf(ctx, pod, r.client)
+	case r.binding.employerIsService():
+		candidates, err = r.employersIn(ctx, pod.Namespace)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, employer := range candidates {
+		service, isService := employer.(*corev1.Service)
+		if r.binding.employersOf == nil && isService && !selects(service, pod) {
+			continue
+		}
+		if employer.GetNamespace() == pod.Namespace && employer.GetDeletionTimestamp() == nil && r.binding.manages(employer) {
+			employers = append(employers, employer)
+		}
+	}
+	return employers, nil
+}

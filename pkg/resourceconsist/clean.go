@@ -1,0 +1,88 @@
+package resourceconsist
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// ensureClean puts the clean finalizer on the employer before anything else is done for
+// it, and with it the name of this controller: two that work for one employer would undo
+// each other's work.
+func (r *Reconciler) ensureClean(ctx context.Context, s *session) error {
+	if s.leaving {
+		return nil
+	}
+	base, name := copyOf(s.employer), CleanFinalizer(s.employer.GetName())
+	switch owner := s.employer.GetAnnotations()[ControllerAnnotationKey]; {
+	case owner == r.binding.name && controllerutil.ContainsFinalizer(s.employer, name):
+		return nil
+	case owner != "" && owner != r.binding.name:
+		return reconcile.TerminalError(fmt.Errorf("the employer belongs to controller %q, as annotation %s says: predicates must tell the employers of two controllers apart", owner, ControllerAnnotationKey))
+	}
+	controllerutil.AddFinalizer(s.employer, name)
+	annotations := s.employer.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[ControllerAnnotationKey] = r.binding.name
+	s.employer.SetAnnotations(annotations)
+	if err := r.patch(ctx, s.employer, base); err != nil {
+		return fmt.Errorf("adding finalizer %s: %w", name, err)
+	}
+	r.recorder.Eventf(s.employer, nil, corev1.EventTypeNormal, EventEnsureCleanFinalizerSucceed, "Reconcile", "finalizer %s added", name)
+	return nil
+}
+
+// clean takes the clean finalizer off an employer that leaves, once the provider confirms
+// that nothing of it is left, and no pod carries anything of it.
+func (r *Reconciler) clean(ctx context.Context, s *session) error {
+	if !s.leaving {
+		return nil
+	}
+	left := r.left(ctx, s)
+	if left != "" {
+		s.pending = true
+		return nil
+	}
+	base := copyOf(s.employer)
+	controllerutil.RemoveFinalizer(s.employer, CleanFinalizer(s.employer.GetName()))
+	annotations := s.employer.GetAnnotations()
+	for _, key := range []string{ControllerAnnotationKey, EmployeesRecordedAnnotationKey, EmployeesExpectedAnnotationKey} {
+		delete(annotations, key)
+	}
+	s.employer.SetAnnotations(annotations)
+	if err := r.patch(ctx, s.employer, base); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		s.fail(EventCleanFailed, err)
+		return err
+	}
+	r.recorder.Eventf(s.employer, nil, corev1.EventTypeNormal, EventCleanSucceed, "Reconcile", "nothing is left at the provider")
+	return nil
+}
+
+// left says what keeps the clean finalizer on; empty when nothing does.
+func (r *Reconciler) left(ctx context.Context, s *session) string {
+	s.currentEmployers = ask(ctx, r, s, "GetCurrentEmployer", EventGetCurrentEmployerFailed, employerItem, r.binding.adapter.GetCurrentEmployer)
+	switch {
+	case s.currentEmployees == nil || s.currentEmployers == nil:
+		return "the provider does not answer"
+	case len(*s.currentEmployees) > 0:
+		return "employees"
+	case len(*s.currentEmployers) > 0:
+		return "what stands for the employer"
+	}
+	for _, pod := range s.pods {
+		facts := s.factsOf(pod)
+		if !facts.Taken && (facts.Has || facts.Expects) {
+			return "pods"
+		}
+	}
+	return ""
+}

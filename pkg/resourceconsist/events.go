@@ -1,0 +1,102 @@
+package resourceconsist
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Event reasons, on employers. They never change, and are those of KusionStack.
+const (
+	EventEnsureCleanFinalizerFailed  = "EnsureEmployerCleanFinalizerFailed"
+	EventEnsureCleanFinalizerSucceed = "EnsureEmployerCleanFinalizerSucceed"
+	EventEnsureExpectedFailed        = "EnsureExpectedFinalizerFailed"
+	EventGetExpectedEmployerFailed   = "GetExpectedEmployerFailed"
+	EventGetCurrentEmployerFailed    = "GetCurrentEmployerFailed"
+	EventSyncEmployerFailed          = "SyncEmployerFailed"
+	EventGetExpectedEmployeesFailed  = "GetExpectedEmployeesFailed"
+	EventGetCurrentEmployeesFailed   = "GetCurrentEmployeesFailed"
+	EventSyncEmployeesFailed         = "SyncEmployeesFailed"
+	EventCleanFailed                 = "CleanEmployerCleanFinalizerFailed"
+	EventCleanSucceed                = "CleanEmployerCleanFinalizerSucceed"
+	EventRecordStatusesFailed        = "RecordStatusesFailed"
+	EventRecordErrorsFailed          = "RecordErrorConditionsFailed"
+)
+
+const (
+	// maxNamed employees, and maxText bytes of the error of each, are in a text for
+	// people; maxNote bytes are what the API server takes for an event.
+	maxNamed = 10
+	maxText  = 200
+	maxNote  = 1000
+)
+
+// problem is what went wrong in one step of a reconcile, under the reason of its event.
+type problem struct {
+	reason string
+	err    error
+}
+
+// EmployeeError is one employee, or one thing of the employer itself, that failed.
+type EmployeeError struct {
+	// Name of the employee; its id when the name is not known.
+	Name string
+
+	// Times it failed in a row; at least 1.
+	Times int
+
+	Err error
+
+	reason string // of the event that names it
+}
+
+// SyncError is what StatusRecordOptions and events are told about employees that failed.
+type SyncError struct {
+	// Employees that failed, sorted by id; all of them.
+	Employees []EmployeeError
+}
+
+// Error names the first ten, with their errors.
+func (e *SyncError) Error() string {
+	texts := make([]string, 0, maxNamed+1)
+	for _, one := range e.Employees[:min(maxNamed, len(e.Employees))] {
+		texts = append(texts, one.Name+": "+cut(one.Err.Error(), maxText))
+	}
+	if more := len(e.Employees) - maxNamed; more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", more))
+	}
+	return fmt.Sprintf("%d failed: %s", len(e.Employees), strings.Join(texts, "; "))
+}
+
+// Unwrap returns the errors of all employees.
+func (e *SyncError) Unwrap() []error {
+	errs := make([]error, len(e.Employees))
+	for i, one := range e.Employees {
+		errs[i] = one.Err
+	}
+	return errs
+}
+
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "..."
+}
+
+// tell records an event for each problem that was not there before.
+func (r *Reconciler) tell(s *session) {
+	now := map[string]bool{}
+	for _, p := range s.problems {
+		now[p.reason] = true
+		if text := cut(p.err.Error(), maxNote); s.memory.news(p.reason, text) {
+			r.recorder.Eventf(s.employer, nil, corev1.EventTypeWarning, p.reason, "Reconcile", "%s", text)
+		}
+	}
+	for reason := range s.memory.told {
+		if !now[reason] {
+			delete(s.memory.told, reason)
+		}
+	}
+}

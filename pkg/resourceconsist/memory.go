@@ -1,0 +1,114 @@
+package resourceconsist
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// attempt names what was tried for one item.
+type attempt struct {
+	verb string
+	id   string
+}
+
+// failure is an item that failed, and when it is tried again. Items are tried one by one
+// from then on, so that one of them cannot spoil a batch again and again.
+type failure struct {
+	name  string
+	err   error
+	times int
+	next  time.Time
+}
+
+// memory is what is known of one employer between two reconciles. Losing it costs
+// repeated calls and events, no more. One worker uses it at a time.
+type memory struct {
+	failures map[attempt]failure
+
+	// polls in a row without progress.
+	polls int
+
+	// told is the last text of each event reason.
+	told map[string]string
+
+	// shown are the employees that have a metric.
+	shown []string
+}
+
+// memories hold one memory for each employer. They are safe for concurrent use.
+type memories struct {
+	mu  sync.Mutex
+	all map[types.NamespacedName]*memory
+}
+
+func (m *memories) of(employer types.NamespacedName) *memory {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.all == nil {
+		m.all = map[types.NamespacedName]*memory{}
+	}
+	if m.all[employer] == nil {
+		m.all[employer] = &memory{failures: map[attempt]failure{}, told: map[string]string{}}
+	}
+	return m.all[employer]
+}
+
+func (m *memories) forget(employer types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.all, employer)
+}
+
+func (m *memory) failed(a attempt, name string, err error, now time.Time) {
+	f := m.failures[a]
+	m.failures[a] = failure{name: name, err: err, times: f.times + 1, next: now.Add(backoff(f.times, firstRetry, lastRetry))}
+}
+
+// blames reports whether something failed for an employee: it has its own time to be
+// tried again.
+func (m *memory) blames(name string) bool {
+	for _, f := range m.failures {
+		if f.name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// keep forgets failures of attempts that nobody makes any more.
+func (m *memory) keep(attempts map[attempt]bool) {
+	maps.DeleteFunc(m.failures, func(a attempt, _ failure) bool { return !attempts[a] })
+}
+
+// retryAfter is when the first failed item is tried again; zero when there is none.
+func (m *memory) retryAfter(now time.Time) time.Duration {
+	var first time.Duration
+	for _, f := range m.failures {
+		wait := max(f.next.Sub(now), time.Millisecond)
+		if first == 0 || wait < first {
+			first = wait
+		}
+	}
+	return first
+}
+
+// news reports whether an event says anything else than the last one of its reason.
+func (m *memory) news(reason, text string) bool {
+	if m.told[reason] == text {
+		return false
+	}
+	m.told[reason] = text
+	return true
+}
+
+// sorted are the attempts that failed, by id.
+func (m *memory) sorted() []attempt {
+	return slices.SortedFunc(maps.Keys(m.failures), func(a, b attempt) int {
+		return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.verb, b.verb))
+	})
+}

@@ -1,0 +1,64 @@
+package resourceconsist
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// maxShown employees of one employer have a metric; the others are counted in the last.
+const maxShown = 100
+
+// manyEmployees stands for the employees that have no metric of their own.
+const manyEmployees = "others"
+
+// measures are the metrics of one controller.
+type measures struct {
+	controller string
+	errors     *prometheus.GaugeVec
+}
+
+// newMeasures registers the metrics, or takes those that another adapter registered.
+func newMeasures(controller string, registry prometheus.Registerer) (*measures, error) {
+	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "podops_resourceconsist_employee_errors",
+		Help: "How many times in a row the provider has failed to do something for an employee. There is no series for an employee without error.",
+	}, []string{"controller", "namespace", "employer", "employee"})
+	if err := registry.Register(gauge); err != nil {
+		var before prometheus.AlreadyRegisteredError
+		if !errors.As(err, &before) {
+			return nil, fmt.Errorf("registering the metrics of employees: %w", err)
+		}
+		registered, ok := before.ExistingCollector.(*prometheus.GaugeVec)
+		if !ok {
+			return nil, fmt.Errorf("registering the metrics of employees: the name is that of a %T", before.ExistingCollector)
+		}
+		gauge = registered
+	}
+	return &measures{controller: controller, errors: gauge}, nil
+}
+
+// show replaces the series of an employer. It returns the employees that have one.
+func (m *measures) show(employer types.NamespacedName, before []string, failed []EmployeeError) []string {
+	counts := map[string]int{}
+	for i, one := range failed {
+		name := one.Name
+		if i >= maxShown {
+			name = manyEmployees
+		}
+		counts[name] += one.Times
+	}
+	for _, name := range before {
+		if counts[name] == 0 {
+			m.errors.DeleteLabelValues(m.controller, employer.Namespace, employer.Name, name)
+		}
+	}
+	shown := make([]string, 0, len(counts))
+	for name, count := range counts {
+		m.errors.WithLabelValues(m.controller, employer.Namespace, employer.Name, name).Set(float64(count))
+		shown = append(shown, name)
+	}
+	return shown
+}

@@ -1,0 +1,198 @@
+package resourceconsist
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/podops-dev/podops/pkg/resourceconsist/plan"
+)
+
+const (
+	// A provider that has not confirmed yet is asked again after firstPoll, and less and
+	// less often.
+	firstPoll = 200 * time.Millisecond
+	lastPoll  = 10 * time.Second
+)
+
+// Reconciler keeps the provider of one adapter in step.
+type Reconciler struct {
+	binding  binding
+	client   client.Client // cached
+	live     client.Reader // the API server
+	scheme   *runtime.Scheme
+	recorder events.EventRecorder
+	provider *provider
+	memories memories
+	measures *measures
+	clock    clock.PassiveClock
+
+	selections selections
+	kind       string // of employers
+	listKind   schema.GroupVersionKind
+
+	field  string        // of the index over the marks of pods
+	resync time.Duration // how often the provider is looked at without any event
+}
+
+// Reconcile brings the provider, and the finalizers that depend on it, to where the
+// employer wants them, as far as it goes today.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	s, err := r.begin(ctx, req)
+	if err != nil || s == nil {
+		return reconcile.Result{}, err
+	}
+	return r.end(ctx, s, r.steps(ctx, s))
+}
+
+// steps are the recipe. A step that fails ends it only where the next ones would be wrong
+// without it.
+func (r *Reconciler) steps(ctx context.Context, s *session) []error {
+	if err := r.ensureClean(ctx, s); err != nil {
+		s.fail(EventEnsureCleanFinalizerFailed, err)
+		return []error{err}
+	}
+	r.gatherSelected(ctx, s)
+	if err := r.gatherPods(ctx, s); err != nil {
+		return []error{err}
+	}
+	// What a pod expects is written before anything takes long.
+	expecting := r.protect(ctx, s, plan.Traffic{})
+	s.fail(EventEnsureExpectedFailed, expecting)
+	r.gather(ctx, s)
+	if err := r.gatherLost(ctx, s); err != nil {
+		return []error{expecting, err}
+	}
+	if err := r.record(ctx, s); err != nil {
+		s.fail(EventRecordStatusesFailed, err)
+		return []error{expecting, err}
+	}
+	r.sync(ctx, s)
+	protected := r.protect(ctx, s, s.traffic)
+	s.fail(EventSyncEmployeesFailed, protected)
+	return []error{expecting, protected, r.clean(ctx, s)}
+}
+
+// begin reads the employer. The session is nil when there is nothing to do: it is gone,
+// or another's.
+func (r *Reconciler) begin(ctx context.Context, req reconcile.Request) (*session, error) {
+	if r.binding.follow && req.Namespace == "" {
+		return nil, reconcile.TerminalError(fmt.Errorf("%s %s has no namespace: an employer whose pods follow the lifecycle needs one", r.kind, req.Name))
+	}
+	s := &session{
+		key: req.NamespacedName, memory: r.memories.of(req.NamespacedName), pods: map[string]*corev1.Pod{},
+		conditionKey: lifecycleKey(r.kind, req.Namespace, req.Name), finalizer: GenerateLifecycleFinalizer(req.Name),
+	}
+	employer := r.binding.newEmployer()
+	err := r.client.Get(ctx, req.NamespacedName, employer)
+	if apierrors.IsNotFound(err) {
+		// The cache may be behind the pods that name the employer.
+		err = r.live.Get(ctx, req.NamespacedName, employer)
+	}
+	if apierrors.IsNotFound(err) {
+		return nil, r.release(ctx, s)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the employer: %w", err)
+	}
+	s.employer = copyOf(employer)
+	s.actor = &actor{provider: r.provider, employer: s.employer, memory: s.memory, now: r.clock.Now, attempts: map[attempt]bool{}}
+	s.leaving = employer.GetDeletionTimestamp() != nil || !r.binding.manages(employer)
+	if !s.leaving || r.owns(employer) {
+		return s, nil
+	}
+	if owner := employer.GetAnnotations()[ControllerAnnotationKey]; owner != "" && owner != r.binding.name {
+		r.memories.forget(s.key)
+		return nil, nil // another controller cleans up
+	}
+	return nil, r.release(ctx, s)
+}
+
+// owns reports whether something of this controller may be left of an employer.
+func (r *Reconciler) owns(employer client.Object) bool {
+	owner := employer.GetAnnotations()[ControllerAnnotationKey]
+	return controllerutil.ContainsFinalizer(employer, CleanFinalizer(employer.GetName())) &&
+		(owner == r.binding.name || owner == "" && r.binding.manages(employer))
+}
+
+// release ends what is left of an employer that is gone: nobody can confirm anything for
+// it any more.
+func (r *Reconciler) release(ctx context.Context, s *session) error {
+	s.leaving = true
+	r.gatherSelected(ctx, s)
+	if err := r.gatherPods(ctx, s); err != nil {
+		return err
+	}
+	if err := r.protect(ctx, s, plan.TrafficOf(plan.Diff[IEmployee]{})); err != nil {
+		return err
+	}
+	r.measures.show(s.key, s.memory.shown, nil)
+	r.memories.forget(s.key)
+	r.selections.set(s.key, nil)
+	return nil
+}
+
+// end tells what happened, and says when to look again.
+func (r *Reconciler) end(ctx context.Context, s *session, errs []error) (reconcile.Result, error) {
+	errs = slices.DeleteFunc(errs, func(err error) bool {
+		s.pending = s.pending || apierrors.IsConflict(err)
+		return err == nil || apierrors.IsConflict(err)
+	})
+	if len(errs) == 0 && s.expectedEmployees != nil && s.currentEmployees != nil && s.expectedEmployers != nil && s.currentEmployers != nil {
+		s.memory.keep(s.actor.attempts)
+	}
+	r.report(ctx, s)
+	for _, p := range s.problems {
+		// What failed for single items has its own time to be tried again.
+		if p.reason != EventSyncEmployeesFailed && p.reason != EventSyncEmployerFailed {
+			errs = append(errs, p.err)
+		}
+	}
+	after := r.after(s)
+	err := errors.Join(errs...)
+	if err != nil && !s.pending {
+		return reconcile.Result{}, err
+	}
+	if err != nil {
+		ctrllog.FromContext(ctx).Error(err, "Reconcile is incomplete, and finalizers wait for it", "retryAfter", after)
+	}
+	return reconcile.Result{RequeueAfter: after}, nil
+}
+
+// after is when to look again: when an item that failed is due, when the provider may
+// have confirmed something, or when it is time to see whether others changed it.
+func (r *Reconciler) after(s *session) time.Duration {
+	if s.progress {
+		s.memory.polls = 0
+	}
+	after := sooner(s.memory.retryAfter(r.clock.Now()), r.resync)
+	if !s.pending && s.actor.untried == 0 {
+		s.memory.polls = 0
+		return max(after, r.provider.retryAfter())
+	}
+	after = sooner(after, cmp.Or(r.binding.requeue, backoff(s.memory.polls, firstPoll, lastPoll)))
+	s.memory.polls++
+	return max(after, r.provider.retryAfter())
+}
+
+// sooner is the smaller of two times, of which zero means never.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
+}

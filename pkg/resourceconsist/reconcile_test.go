@@ -1,0 +1,374 @@
+package resourceconsist
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/test/builders"
+)
+
+var errQuota = errors.New("quota exceeded")
+
+func TestAPodIsProtectedWhileItServes(t *testing.T) {
+	w := newWorld(t, nil, web(), webPod("a").Gate(true).Unready(builders.Epoch).Obj())
+
+	w.settles()
+	if !w.expects("a") || w.protected("a") {
+		t.Fatal("a pod that is not ready expects the finalizer, and does not have it")
+	}
+	w.becomes(webPod("a").Available())
+	w.settles()
+	if !w.protected("a") || !w.lb.servers["a-uid"].on {
+		t.Fatal("traffic is on, and the finalizer with it")
+	}
+	w.becomes(webPod("a").Available().Preparing("x", "update"))
+	w.settles()
+	if w.protected("a") || w.lb.servers["a-uid"].on || !w.expects("a") {
+		t.Fatal("a pod that prepares loses its traffic and then the finalizer, and goes on expecting it")
+	}
+	w.becomes(webPod("a").Gate(true).Ready().Complete("x", "update"))
+	w.settles()
+	if !w.protected("a") || !w.lb.servers["a-uid"].on {
+		t.Fatal("a complete pod gets back its traffic and then the finalizer")
+	}
+}
+
+func TestTheEmployerIsMarkedBeforeAnythingElse(t *testing.T) {
+	w := newWorld(t, nil, fleet(1)...)
+	w.broken["web"] = errors.New("no rights")
+	if _, err := w.reconcile(); err == nil || len(w.lb.calls) > 0 {
+		t.Fatalf("error %v and calls %v, want an error and no call: nobody would clean up", err, w.lb.calls)
+	}
+	w.wantEvent(EventEnsureCleanFinalizerFailed, "no rights")
+	delete(w.broken, "web")
+	w.settles()
+	service := w.service()
+	if !slices.Contains(service.Finalizers, "resource-consist.kusionstack.io/clean-web") || service.Annotations[ControllerAnnotationKey] != "lb" {
+		t.Errorf("finalizers %v, annotations %v", service.Finalizers, service.Annotations)
+	}
+}
+
+func TestTrafficGoesOffFirst(t *testing.T) {
+	w := newWorld(t, nil, fleet(3)...)
+	w.lb.servers["stranger"] = server{id: "stranger", name: "gone", on: true}
+	w.lb.servers["p001-uid"] = server{id: "p001-uid", name: "p001", on: true}
+	w.lb.servers["p002-uid"] = server{id: "p002-uid", name: "p002", on: false}
+	w.becomes(webPod("p001").Available().Preparing("x", "update"))
+	w.settles()
+	want := []string{"UpdateEmployees p001-uid", "DeleteEmployees stranger", "CreateEmployer web", "CreateEmployees p000-uid", "UpdateEmployees p002-uid"}
+	if diff := cmp.Diff(want, w.lb.calls); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+}
+
+func TestOneEmployeeThatFailsStopsNobody(t *testing.T) {
+	for _, whole := range []bool{false, true} {
+		t.Run(fmt.Sprintf("the adapter fails whole batches: %v", whole), func(t *testing.T) {
+			w := newWorld(t, nil, fleet(200)...)
+			w.lb.whole = whole
+			w.lb.fail["CreateEmployees p007-uid"] = errQuota
+			for range 3 {
+				result := w.settles()
+				w.clock.Step(result.RequeueAfter)
+			}
+			for i := range 200 {
+				name := fmt.Sprintf("p%03d", i)
+				if w.protected(name) != (i != 7) {
+					t.Errorf("%s protected: %v", name, w.protected(name))
+				}
+			}
+			w.wantEvent(EventSyncEmployeesFailed, "p007: CreateEmployees: quota exceeded")
+			if w.lb.peak > batchSize {
+				t.Errorf("a call has %d employees, at most %d are allowed", w.lb.peak, batchSize)
+			}
+			if got := w.errorMetrics(); len(got) != 1 || got["lb/default/web/p007"] < 1 {
+				t.Errorf("metrics %v, want one, of p007", got)
+			}
+			delete(w.lb.fail, "CreateEmployees p007-uid")
+			w.clock.Step(lastRetry)
+			w.settles()
+			if !w.protected("p007") {
+				t.Error("p007 recovers")
+			}
+			if got := w.errorMetrics(); len(got) != 0 {
+				t.Errorf("metrics %v after all recovered", got)
+			}
+		})
+	}
+}
+
+func TestAFailedDeleteKeepsTheFinalizer(t *testing.T) {
+	w := newWorld(t, nil, fleet(2)...)
+	w.settles()
+	w.lb.fail["DeleteEmployees p000-uid"] = errQuota
+	for _, name := range []string{"p000", "p001"} {
+		w.becomes(webPod(name).Available().Label("app", "other"))
+	}
+	w.settles()
+	if !w.protected("p000") || !w.expects("p000") {
+		t.Error("p000 may still have traffic and keeps its finalizer")
+	}
+	if w.protected("p001") || w.expects("p001") {
+		t.Error("p001 has left the employer and loses both")
+	}
+}
+
+func TestEveryVerbFailsAlone(t *testing.T) {
+	for verb, reason := range map[string]string{
+		"GetExpectedEmployer": EventGetExpectedEmployerFailed, "GetCurrentEmployer": EventGetCurrentEmployerFailed,
+		"GetExpectedEmployee": EventGetExpectedEmployeesFailed, "GetCurrentEmployee": EventGetCurrentEmployeesFailed,
+		"GetSelectedEmployeeNames": EventEnsureExpectedFailed,
+		"CreateEmployer":           EventSyncEmployerFailed, "CreateEmployees": EventSyncEmployeesFailed,
+		"UpdateEmployees": EventSyncEmployeesFailed,
+	} {
+		t.Run(verb, func(t *testing.T) {
+			for _, err := range []error{errQuota, errors.New("panic")} {
+				w := newWorld(t, nil, fleet(2)...)
+				w.lb.servers["p001-uid"] = server{id: "p001-uid", name: "p001"}
+				w.lb.fail[verb] = err
+				_, _ = w.reconcile()
+				w.wantEvent(reason, verb)
+				employees := verb == "GetExpectedEmployee" || verb == "GetCurrentEmployee" || verb == "CreateEmployees" || verb == "GetSelectedEmployeeNames"
+				if !employees && !w.protected("p000") {
+					t.Error("p000 does not depend on it")
+				}
+				if verb == "CreateEmployees" && !w.protected("p001") {
+					t.Error("p001 is there already")
+				}
+				delete(w.lb.fail, verb)
+				w.clock.Step(lastRetry)
+				w.settles()
+				if !w.protected("p000") || !w.protected("p001") || !w.lb.vips["web"] {
+					t.Error("everything is there once the verb works again")
+				}
+			}
+		})
+	}
+}
+
+func TestADeletedEmployerLeavesNothing(t *testing.T) {
+	w := newWorld(t, nil, fleet(3)...)
+	w.settles()
+	w.lb.fail["DeleteEmployees p001-uid"] = errQuota
+	w.deletes(w.service())
+	result := w.settles()
+	if w.service() == nil || !w.lb.vips["web"] {
+		t.Fatal("the employer and its address stay while one of its employees does")
+	}
+	if w.protected("p000") || !w.protected("p001") || w.protected("p002") {
+		t.Error("two pods are free, and the one that may have traffic is not")
+	}
+	delete(w.lb.fail, "DeleteEmployees p001-uid")
+	w.clock.Step(max(result.RequeueAfter, lastRetry))
+	w.settles()
+	if w.service() != nil || len(w.lb.vips)+len(w.lb.servers) > 0 || w.protected("p001") || w.expects("p001") {
+		t.Errorf("left: service %v, vips %v, servers %v, p001 %v", w.service(), w.lb.vips, w.lb.servers, w.pod("p001").Finalizers)
+	}
+	w.wantEvent(EventCleanSucceed, "")
+}
+
+func TestAnEmployerThatLeavesPodOpsIsCleanedUp(t *testing.T) {
+	w := newWorld(t, nil, fleet(1)...)
+	w.settles()
+	service := w.service()
+	delete(service.Labels, appsv1alpha1.ControlLabelKey)
+	w.updates(service)
+	w.settles()
+	service = w.service()
+	if len(service.Finalizers) > 0 || len(service.Annotations) > 0 || w.protected("p000") || w.expects("p000") || len(w.lb.servers) > 0 {
+		t.Errorf("left: %v %v %v", service.Finalizers, service.Annotations, w.lb.servers)
+	}
+}
+
+func TestAnEmployerThatVanishedFreesItsPods(t *testing.T) {
+	w := newWorld(t, nil, fleet(1)...)
+	w.settles()
+	service := w.service()
+	service.Finalizers = nil
+	w.updates(service)
+	w.deletes(service)
+	w.settles()
+	if w.protected("p000") || w.expects("p000") {
+		t.Error("nobody is left who could take the finalizer off")
+	}
+}
+
+func TestAnEmployerBelongsToOneController(t *testing.T) {
+	service := web()
+	service.Annotations = map[string]string{ControllerAnnotationKey: "another"}
+	w := newWorld(t, nil, service, webPod("a").Available().Obj())
+	if _, err := w.reconcile(); err == nil || !strings.Contains(err.Error(), `"another"`) || len(w.lb.calls) > 0 {
+		t.Errorf("error %v, calls %v", err, w.lb.calls)
+	}
+}
+
+func TestATerminatingPodIsFreedWhenItsTrafficIsOff(t *testing.T) {
+	w := newWorld(t, nil, fleet(1)...)
+	w.settles()
+	w.deletes(w.pod("p000"))
+	w.lb.fail["UpdateEmployees"] = errQuota
+	w.settles()
+	if !w.protected("p000") {
+		t.Fatal("the pod may still have traffic")
+	}
+	delete(w.lb.fail, "UpdateEmployees")
+	w.clock.Step(lastRetry)
+	w.settles()
+	if w.pod("p000") != nil {
+		t.Error("the pod can go")
+	}
+	w.settles()
+	if len(w.lb.servers) > 0 {
+		t.Error("a pod that is gone is deregistered")
+	}
+}
+
+func TestAFinalizerThatComesTooLateIsNoError(t *testing.T) {
+	w := newWorld(t, nil, fleet(1)...)
+	w.settles()
+	stripped := w.pod("p000")
+	stripped.Finalizers = nil
+	w.updates(stripped)
+	w.broken["p000"] = apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "p000", field.ErrorList{
+		field.Forbidden(field.NewPath("metadata", "finalizers"), "no new finalizers can be added if the object is being deleted"),
+	})
+	w.settles()
+	w.broken["p000"] = apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "p000", field.ErrorList{field.Invalid(field.NewPath("spec"), 1, "is wrong")})
+	if _, err := w.reconcile(); err == nil {
+		t.Error("another refusal is an error")
+	}
+}
+
+func TestOneFinalizerOfTwoEmployersProtectsForTheFirst(t *testing.T) {
+	theirs := GenerateLifecycleFinalizer("web")
+	w := newWorld(t, nil, web(), webPod("a").Available().Expect("Gateway/default/web", theirs).Finalizer(theirs).Obj(), webPod("b").Available().Obj())
+	_, err := w.reconcile()
+	if err == nil {
+		t.Error("a collision is an error")
+	}
+	w.wantEvent(EventEnsureExpectedFailed, "on pods a")
+	if w.expects("a") {
+		t.Error("the first one has the finalizer alone")
+	}
+	if !w.protected("b") {
+		t.Error("b is nobody else's")
+	}
+	w.becomes(webPod("a").Available().Preparing("x", "update"))
+	_, _ = w.reconcile()
+	if !w.protected("a") {
+		t.Error("the finalizer of another is not taken off")
+	}
+}
+
+func TestAnUnreadableAnnotationIsLeftAlone(t *testing.T) {
+	for _, value := range []string{"{", strings.Repeat("x", 300<<10), `{"expectedFinalizers":{"Service/default/web":""}}`} {
+		w := newWorld(t, nil, web(), webPod("a").Available().Annotation(appsv1alpha1.AvailableConditionsAnnotationKey, value).Obj())
+		w.settles()
+		if w.pod("a").Annotations[appsv1alpha1.AvailableConditionsAnnotationKey] != value || w.protected("a") {
+			t.Errorf("pod was changed: %v", w.pod("a").Finalizers)
+		}
+	}
+	nothing := newWorld(t, nil, web(), webPod("a").Available().Annotation(appsv1alpha1.AvailableConditionsAnnotationKey, `{"expectedFinalizers":null}`).Obj())
+	nothing.settles()
+	if !nothing.protected("a") || !nothing.expects("a") {
+		t.Error("a null map is an empty one")
+	}
+}
+
+func TestAnEmptySelectorSelectsNobody(t *testing.T) {
+	service := web()
+	service.Spec.Selector = nil
+	w := newWorld(t, nil, service, webPod("a").Available().Obj())
+	w.settles()
+	if w.protected("a") || w.expects("a") || len(w.lb.servers) > 0 {
+		t.Error("a Service without a selector selects nobody")
+	}
+}
+
+func TestAConflictIsNoError(t *testing.T) {
+	w := newWorld(t, nil, fleet(1)...)
+	w.broken["p000"] = apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "p000", errors.New("changed"))
+	if result := w.settles(); result.RequeueAfter > lastPoll {
+		t.Errorf("looks again after %v", result.RequeueAfter)
+	}
+	delete(w.broken, "p000")
+	w.settles()
+	if !w.protected("p000") {
+		t.Error("the next reconcile does it")
+	}
+}
+
+func TestAQuietEmployerCostsNoWriteAndNoVerb(t *testing.T) {
+	w := newWorld(t, nil, fleet(5)...)
+	w.settles()
+	calls := len(w.lb.calls)
+	w.broken["web"] = errors.New("a write to the employer")
+	for i := range 5 {
+		w.broken[fmt.Sprintf("p%03d", i)] = errors.New("a write to a pod")
+	}
+	if result := w.settles(); result.RequeueAfter != w.r.resync {
+		t.Errorf("looks again after %v, want %v", result.RequeueAfter, w.r.resync)
+	}
+	if len(w.lb.calls) != calls {
+		t.Errorf("calls %v", w.lb.calls[calls:])
+	}
+}
+
+func TestAHangingProviderHoldsNobodyUp(t *testing.T) {
+	w := newWorld(t, nil, fleet(1)...)
+	w.r.provider.timeout = 20 * time.Millisecond
+	held := make(chan struct{})
+	w.lb.hang["GetCurrentEmployee"] = held
+	for range 2 {
+		_, _ = w.reconcile()
+	}
+	w.wantEvent(EventGetCurrentEmployeesFailed, ErrHanging.Error())
+	if len(w.lb.calls) > 0 {
+		t.Fatalf("calls %v: nothing is done beside a call that hangs", w.lb.calls)
+	}
+	delete(w.lb.hang, "GetCurrentEmployee")
+	close(held)
+	for !w.protected("p000") {
+		_, _ = w.reconcile()
+		w.clock.Step(time.Minute)
+	}
+}
+
+func TestAProviderThatAlwaysFailsIsLeftAlone(t *testing.T) {
+	w := newWorld(t, nil, fleet(1)...)
+	for _, verb := range []string{"GetSelectedEmployeeNames", "GetExpectedEmployer", "GetCurrentEmployer", "GetExpectedEmployee", "GetCurrentEmployee"} {
+		w.lb.fail[verb] = errQuota
+	}
+	for range 2 {
+		_, _ = w.reconcile()
+	}
+	if _, err := w.reconcile(); !errors.Is(err, ErrBackingOff) {
+		t.Errorf("error %v, want ErrBackingOff", err)
+	}
+	clear(w.lb.fail)
+	w.clock.Step(lastBreak)
+	w.settles()
+	if !w.protected("p000") {
+		t.Error("the provider is asked again in time")
+	}
+}
+
+func TestAPodThatLeavesPodOpsIsFreed(t *testing.T) {
+	w := newWorld(t, nil, fleet(1)...)
+	w.settles()
+	w.becomes(webPod("p000").Available().Uncontrolled().Label("app", "other"))
+	w.settles()
+	if w.protected("p000") || w.expects("p000") {
+		t.Error("the finalizer stays on a pod that nobody takes it off")
+	}
+}

@@ -1,0 +1,253 @@
+package resourceconsist
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/podops-dev/podops/pkg/resourceconsist/plan"
+)
+
+// session is one reconcile of one employer: what was gathered, planned and done.
+type session struct {
+	employer client.Object
+	key      types.NamespacedName
+
+	// conditionKey and finalizer name the employer on its employees.
+	conditionKey, finalizer string
+
+	// leaving: the employer is being deleted or not the adapter's any more. Nothing is
+	// expected of it, and nobody is selected.
+	leaving bool
+
+	memory *memory
+	actor  *actor
+
+	// selected are the names of the employees. When they are not known (selectedKnown is
+	// false), everybody who expects the finalizer counts as selected.
+	selected      map[string]bool
+	selectedKnown bool
+
+	pods map[string]*corev1.Pod
+
+	// expected and current are nil until they are known.
+	expectedEmployees, currentEmployees *[]plan.Item[IEmployee]
+	expectedEmployers, currentEmployers *[]plan.Item[IEmployer]
+
+	employerResults CUDEmployerResults
+	employeeResults CUDEmployeeResults
+
+	traffic  plan.Traffic
+	pending  bool // a finalizer waits for the provider
+	progress bool // something was written to a pod, or the provider did something
+	problems []problem
+
+	// unplanned are items that the adapter gives in a way that nothing can be decided of.
+	unplanned []EmployeeError
+}
+
+// fail notes a problem, once. That somebody else was faster is none: the next reconcile
+// sees what they did.
+func (s *session) fail(reason string, err error) {
+	switch {
+	case err == nil:
+	case apierrors.IsConflict(err):
+		s.pending = true
+	case slices.ContainsFunc(s.problems, func(p problem) bool { return p.reason == reason && p.err.Error() == err.Error() }):
+	default:
+		s.problems = append(s.problems, problem{reason, err})
+	}
+}
+
+// gather asks the adapter for everything. What it does not answer stays unknown, and
+// only what depends on that is not done.
+func (r *Reconciler) gather(ctx context.Context, s *session) {
+	b := r.binding
+	if !s.leaving {
+		s.expectedEmployers = ask(ctx, r, s, "GetExpectedEmployer", EventGetExpectedEmployerFailed, employerItem, b.adapter.GetExpectedEmployer)
+		s.expectedEmployees = ask(ctx, r, s, "GetExpectedEmployee", EventGetExpectedEmployeesFailed, employeeItem, b.adapter.GetExpectedEmployee)
+	} else {
+		s.expectedEmployers, s.expectedEmployees = &[]plan.Item[IEmployer]{}, &[]plan.Item[IEmployee]{}
+	}
+	s.currentEmployees = ask(ctx, r, s, "GetCurrentEmployee", EventGetCurrentEmployeesFailed, employeeItem, b.adapter.GetCurrentEmployee)
+	s.currentEmployers = ask(ctx, r, s, "GetCurrentEmployer", EventGetCurrentEmployerFailed, employerItem, b.adapter.GetCurrentEmployer)
+}
+
+// ask makes one call that reads; nil when it failed.
+func ask[T any](ctx context.Context, r *Reconciler, s *session, verb, reason string, item func(T) plan.Item[T], get func(context.Context, client.Object) ([]T, error)) *[]plan.Item[T] {
+	employer := copyOf(s.employer)
+	items, err := call(ctx, r.provider, s.key, verb, func(ctx context.Context) ([]plan.Item[T], error) {
+		values, err := get(ctx, employer)
+		if err != nil {
+			return nil, err
+		}
+		items := make([]plan.Item[T], len(values))
+		for i, value := range values {
+			items[i] = item(value)
+		}
+		return items, nil
+	})
+	if err != nil {
+		s.fail(reason, err)
+		return nil
+	}
+	return &items
+}
+
+// copyOf is a copy of an object for an adapter: a call that is left behind goes on
+// reading it.
+func copyOf(object client.Object) client.Object {
+	duplicate, ok := object.DeepCopyObject().(client.Object)
+	if !ok {
+		return object
+	}
+	return duplicate
+}
+
+func employerItem(value IEmployer) plan.Item[IEmployer] {
+	return plan.Item[IEmployer]{ID: value.GetEmployerId(), Name: value.GetEmployerId(), Value: value}
+}
+
+func employeeItem(value IEmployee) plan.Item[IEmployee] {
+	return plan.Item[IEmployee]{ID: value.GetEmployeeId(), Name: value.GetEmployeeName(), Intent: intentOf(value), Value: value}
+}
+
+func intentOf(value IEmployee) plan.Intent {
+	ready := false
+	switch statuses := value.GetEmployeeStatuses().(type) {
+	case PodEmployeeStatuses:
+		ready = statuses.LifecycleReady
+	case *PodEmployeeStatuses:
+		if statuses == nil {
+			return plan.IntentUnknown
+		}
+		ready = statuses.LifecycleReady
+	default:
+		return plan.IntentUnknown
+	}
+	if ready {
+		return plan.IntentOn
+	}
+	return plan.IntentOff
+}
+
+// gatherSelected asks whom the employer selects.
+func (r *Reconciler) gatherSelected(ctx context.Context, s *session) {
+	s.selected, s.selectedKnown = map[string]bool{}, s.leaving
+	if s.leaving || !r.binding.follow && r.binding.employerIsService() {
+		return
+	}
+	employer := copyOf(s.employer)
+	names, err := call(ctx, r.provider, s.key, "GetSelectedEmployeeNames", func(ctx context.Context) ([]string, error) {
+		return r.binding.adapter.GetSelectedEmployeeNames(ctx, employer)
+	})
+	if err != nil {
+		s.fail(EventEnsureExpectedFailed, err)
+		return
+	}
+	s.selectedKnown = true
+	for _, name := range names {
+		s.selected[name] = true
+	}
+	r.selections.set(s.key, s.selected)
+}
+
+// gatherPods reads the pods that the employer selects, or that carry something of it.
+func (r *Reconciler) gatherPods(ctx context.Context, s *session) error {
+	if !r.binding.follow {
+		return nil
+	}
+	for _, mark := range []string{s.conditionKey, s.finalizer} {
+		var marked corev1.PodList
+		if err := r.client.List(ctx, &marked, client.InNamespace(s.key.Namespace), client.MatchingFields{r.field: mark}); err != nil {
+			return fmt.Errorf("listing the pods of an employer: %w", err)
+		}
+		for i := range marked.Items {
+			s.pods[marked.Items[i].Name] = &marked.Items[i]
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.selected)) {
+		if err := r.readPod(ctx, s, r.client, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxLookups bounds how many pods are asked of the API server in one reconcile.
+const maxLookups = 50
+
+// gatherLost reads from the API server the pods that the provider or a record still
+// knows and the cache does not: they may have left PodOps, and the cache with it.
+func (r *Reconciler) gatherLost(ctx context.Context, s *session) error {
+	if !r.binding.follow {
+		return nil
+	}
+	names := recorded(s.employer, EmployeesRecordedAnnotationKey)
+	if s.currentEmployees != nil {
+		for _, item := range *s.currentEmployees {
+			names = append(names, item.Name)
+		}
+	}
+	slices.Sort(names)
+	lookups := 0
+	for _, name := range slices.Compact(names) {
+		if name == "" || s.pods[name] != nil || lookups >= maxLookups {
+			continue
+		}
+		if err := r.readPod(ctx, s, r.client, name); err != nil {
+			return err
+		}
+		if s.pods[name] == nil {
+			lookups++
+			if err := r.readPod(ctx, s, r.live, name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// readPod adds a pod to the session, if there is one of that name.
+func (r *Reconciler) readPod(ctx context.Context, s *session, reader client.Reader, name string) error {
+	if s.pods[name] != nil {
+		return nil
+	}
+	pod := &corev1.Pod{}
+	err := reader.Get(ctx, types.NamespacedName{Namespace: s.key.Namespace, Name: name}, pod)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading pod %s: %w", name, err)
+	}
+	s.pods[name] = pod
+	return nil
+}
+
+// equalEmployers and equalEmployees turn a panic of the adapter into the error of one
+// item.
+func equalEmployers(expected, current IEmployer) (same bool, err error) {
+	defer recovered(&err)
+	return expected.EmployerEqual(current)
+}
+
+func equalEmployees(expected, current IEmployee) (same bool, err error) {
+	defer recovered(&err)
+	return expected.EmployeeEqual(current)
+}
+
+var errPanic = errors.New("the adapter panics")
+
+func recovered(err *error) {
+	if cause := recover(); cause != nil {
+		*err = fmt.Errorf("%w: %v", errPanic, cause)
+	}
+}

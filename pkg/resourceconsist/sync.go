@@ -1,0 +1,136 @@
+package resourceconsist
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/podops-dev/podops/pkg/resourceconsist/plan"
+)
+
+// The verbs, as errors and attempts name them.
+const (
+	verbCreateEmployer  = "CreateEmployer"
+	verbUpdateEmployer  = "UpdateEmployer"
+	verbDeleteEmployer  = "DeleteEmployer"
+	verbCreateEmployees = "CreateEmployees"
+	verbUpdateEmployees = "UpdateEmployees"
+	verbDeleteEmployees = "DeleteEmployees"
+)
+
+// sync carries out the plan. Traffic goes off first; then comes what employees need of
+// the employer, then the employees; what nobody needs any more goes last.
+func (r *Reconciler) sync(ctx context.Context, s *session) {
+	employees, knowEmployees := employeesDiff(s)
+	employers, knowEmployers := employersDiff(s)
+	adapter := r.binding.adapter
+	unplanned(s, EventSyncEmployeesFailed, employees.Failed)
+	unplanned(s, EventSyncEmployerFailed, employers.Failed)
+	if knowEmployees {
+		off := employeeVerb(ctx, s, verbUpdateEmployees, adapter.UpdateEmployees, employees.Off)
+		gone := employeeVerb(ctx, s, verbDeleteEmployees, adapter.DeleteEmployees, employees.Delete)
+		results := &s.employeeResults
+		results.SuccUpdated, results.FailUpdated = values(off.succeeded), values(off.failed)
+		results.SuccDeleted, results.FailDeleted = values(gone.succeeded), values(gone.failed)
+		results.Unchanged = values(employees.Unchanged)
+	}
+	if knowEmployers {
+		created := employerVerb(ctx, s, verbCreateEmployer, adapter.CreateEmployer, employers.Create)
+		updated := employerVerb(ctx, s, verbUpdateEmployer, adapter.UpdateEmployer, employers.Update)
+		results := &s.employerResults
+		results.SuccCreated, results.FailCreated = values(created.succeeded), values(created.failed)
+		results.SuccUpdated, results.FailUpdated = values(updated.succeeded), values(updated.failed)
+		results.Unchanged = values(employers.Unchanged)
+	}
+	if knowEmployees {
+		created := employeeVerb(ctx, s, verbCreateEmployees, adapter.CreateEmployees, employees.Create)
+		updated := employeeVerb(ctx, s, verbUpdateEmployees, adapter.UpdateEmployees, employees.Update)
+		results := &s.employeeResults
+		results.SuccCreated, results.FailCreated = values(created.succeeded), values(created.failed)
+		results.SuccUpdated = append(results.SuccUpdated, values(updated.succeeded)...)
+		results.FailUpdated = append(results.FailUpdated, values(updated.failed)...)
+	}
+	r.confirm(ctx, s)
+	if knowEmployers && r.nothingToDelete(s) {
+		gone := employerVerb(ctx, s, verbDeleteEmployer, adapter.DeleteEmployer, employers.Delete)
+		s.employerResults.SuccDeleted, s.employerResults.FailDeleted = values(gone.succeeded), values(gone.failed)
+	} else {
+		keepAttempts(s, verbDeleteEmployer, employers.Delete)
+	}
+}
+
+// confirm asks the provider again for the employees if something was changed, and reads
+// from the answer whose traffic is on and whose is off.
+func (r *Reconciler) confirm(ctx context.Context, s *session) {
+	if s.actor.acted {
+		s.currentEmployees = ask(ctx, r, s, "GetCurrentEmployee", EventGetCurrentEmployeesFailed, employeeItem, r.binding.adapter.GetCurrentEmployee)
+	}
+	s.traffic = plan.Traffic{}
+	if s.expectedEmployees != nil && s.currentEmployees != nil {
+		s.traffic = plan.TrafficOf(plan.Between(*s.expectedEmployees, *s.currentEmployees, equalEmployees))
+	}
+}
+
+// nothingToDelete: no employee is left that nobody expects. What stands before it, such
+// as its address, may go only then.
+func (r *Reconciler) nothingToDelete(s *session) bool {
+	diff, known := employeesDiff(s)
+	return known && len(diff.Delete) == 0
+}
+
+func employeesDiff(s *session) (plan.Diff[IEmployee], bool) {
+	if s.expectedEmployees == nil || s.currentEmployees == nil {
+		return plan.Diff[IEmployee]{}, false
+	}
+	return plan.Between(*s.expectedEmployees, *s.currentEmployees, equalEmployees), true
+}
+
+func employersDiff(s *session) (plan.Diff[IEmployer], bool) {
+	if s.expectedEmployers == nil || s.currentEmployers == nil {
+		return plan.Diff[IEmployer]{}, false
+	}
+	return plan.Between(*s.expectedEmployers, *s.currentEmployers, equalEmployers), true
+}
+
+func employerVerb(ctx context.Context, s *session, name string, f do[IEmployer], items []plan.Item[IEmployer]) outcome[IEmployer] {
+	out := run(ctx, s.actor, verb[IEmployer]{name: name, call: f, items: items, id: func(e IEmployer) string {
+		if e == nil {
+			return ""
+		}
+		return e.GetEmployerId()
+	}})
+	s.progress = s.progress || len(out.succeeded) > 0
+	return out
+}
+
+func employeeVerb(ctx context.Context, s *session, name string, f do[IEmployee], items []plan.Item[IEmployee]) outcome[IEmployee] {
+	out := run(ctx, s.actor, verb[IEmployee]{name: name, call: f, items: items, id: func(e IEmployee) string {
+		if e == nil {
+			return ""
+		}
+		return e.GetEmployeeId()
+	}})
+	s.progress = s.progress || len(out.succeeded) > 0
+	return out
+}
+
+// unplanned reports items of which nothing can be decided.
+func unplanned[T any](s *session, reason string, failed []plan.Failure[T]) {
+	for _, one := range failed {
+		s.unplanned = append(s.unplanned, EmployeeError{Name: cmp.Or(one.Item.Name, one.Item.ID), Times: 1, Err: one.Err, reason: reason})
+	}
+}
+
+// keepAttempts marks attempts that were not made this time and will be later.
+func keepAttempts[T any](s *session, name string, items []plan.Item[T]) {
+	for _, item := range items {
+		s.actor.attempts[attempt{name, item.ID}] = true
+	}
+}
+
+func values[T any](items []plan.Item[T]) []T {
+	var list []T
+	for _, item := range items {
+		list = append(list, item.Value)
+	}
+	return list
+}
