@@ -1,0 +1,170 @@
+package haproxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/podops-dev/podops/pkg/adapters/employees"
+	"github.com/podops-dev/podops/pkg/adapters/haproxy/runtimeapi"
+	"github.com/podops-dev/podops/pkg/resourceconsist"
+)
+
+// ControllerName names the controller in logs, metrics and events.
+const ControllerName = "resource-consist-haproxy"
+
+// maxClients bounds the clients that are kept. They hold no connections, only turns.
+const maxClients = 1000
+
+// Options of the adapter.
+type Options struct {
+	// Allowed are the Runtime APIs that Services may name.
+	Allowed Allowed
+
+	// CommandTimeout bounds one command to HAProxy. 0: 5 seconds.
+	CommandTimeout time.Duration
+}
+
+// Adapter keeps backends of HAProxy in step with Services and their pods. It is safe for
+// concurrent use.
+type Adapter struct {
+	client  client.Client
+	options Options
+	clock   clock.PassiveClock
+	leaving leaving
+
+	mu      sync.Mutex
+	clients map[runtimeapi.Endpoint]*runtimeapi.Client
+}
+
+var _ resourceconsist.ReconcileAdapter = &Adapter{}
+
+// New makes an adapter. It reads pods through the client, which should be cached, and
+// writes one annotation of Services.
+func New(c client.Client, options Options, clk clock.PassiveClock) *Adapter {
+	return &Adapter{client: c, options: options, clock: clk, clients: map[runtimeapi.Endpoint]*runtimeapi.Client{}}
+}
+
+// GetControllerName implements resourceconsist.ReconcileAdapter.
+func (a *Adapter) GetControllerName() string { return ControllerName }
+
+// GetSelectedEmployeeNames returns the names of the pods that the Service selects.
+func (a *Adapter) GetSelectedEmployeeNames(ctx context.Context, employer client.Object) ([]string, error) {
+	return employees.Names(ctx, a.client, employer)
+}
+
+// GetExpectedEmployee returns a server for every selected pod that has an address and has
+// not ended. What is wrong with annotations keeps traffic from going on; it goes off
+// nevertheless.
+func (a *Adapter) GetExpectedEmployee(ctx context.Context, employer client.Object) ([]resourceconsist.IEmployee, error) {
+	service, err := serviceOf(employer)
+	if err != nil {
+		return nil, err
+	}
+	_, placed, err := usedPlace(service)
+	_, wantedErr := a.wanted(service)
+	if wantedErr != nil && !placed && err == nil {
+		return nil, wantedErr
+	}
+	pods, err := employees.Selected(ctx, a.client, employer)
+	if err != nil {
+		return nil, err
+	}
+	set, settingsErr := settingsOf(service)
+	problem := errors.Join(wantedErr, settingsErr)
+	var expected []resourceconsist.IEmployee
+	for _, pod := range pods {
+		one, err := expectedServer(service, pod, set, problem)
+		if err != nil {
+			return nil, err
+		}
+		if one != nil {
+			expected = append(expected, one)
+		}
+	}
+	return expected, nil
+}
+
+// GetCurrentEmployee returns the servers that HAProxy has for the Service. A backend that
+// is not in the configuration has none.
+func (a *Adapter) GetCurrentEmployee(ctx context.Context, employer client.Object) ([]resourceconsist.IEmployee, error) {
+	service, err := serviceOf(employer)
+	if err != nil {
+		return nil, err
+	}
+	at, placed, err := a.current(service)
+	if err != nil || !placed {
+		return nil, err
+	}
+	there, err := a.servers(ctx, service, at)
+	if err != nil {
+		return nil, err
+	}
+	set, _ := settingsOf(service) //nolint:errcheck // reported with what is expected; the drain timeout has its default then
+	var current []resourceconsist.IEmployee
+	for name, s := range there {
+		pod, _ := podOf(service, name)
+		current = append(current, &server{
+			name: name, pod: pod,
+			statuses: resourceconsist.PodEmployeeStatuses{Ip: s.Address.Addr().String(), LifecycleReady: s.Serves()},
+			extra: ServerStatus{
+				On:      s.Serves(),
+				Off:     a.isOff(at, s, set.drainTimeout),
+				Address: s.Address, Weight: s.Weight,
+			},
+		})
+	}
+	return current, nil
+}
+
+// isOff says that a server takes no requests, and either has none or was given its time.
+func (a *Adapter) isOff(at place, s runtimeapi.Server, limit time.Duration) bool {
+	if s.State == runtimeapi.StateReady {
+		a.leaving.forget(at, s.Name)
+		return false
+	}
+	elapsed := a.leaving.elapsed(at, s.Name, a.clock.Now())
+	return s.State == runtimeapi.StateMaint && (s.Sessions == 0 || elapsed >= limit)
+}
+
+// servers are those of a Service at a place, by name.
+func (a *Adapter) servers(ctx context.Context, service *corev1.Service, at place) (map[string]runtimeapi.Server, error) {
+	all, err := a.clientFor(at).Servers(ctx, at.backend)
+	if err != nil && !errors.Is(err, runtimeapi.ErrNoBackend) {
+		return nil, err
+	}
+	isOurs := func(name string) bool { _, ours := podOf(service, name); return ours }
+	for name := range all {
+		if !isOurs(name) {
+			delete(all, name)
+		}
+	}
+	a.leaving.keep(at, isOurs, func(name string) bool { _, there := all[name]; return there })
+	return all, nil
+}
+
+func (a *Adapter) clientFor(at place) *runtimeapi.Client {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.clients[at.endpoint] == nil {
+		if len(a.clients) >= maxClients {
+			clear(a.clients)
+		}
+		a.clients[at.endpoint] = runtimeapi.New(at.endpoint, a.options.CommandTimeout)
+	}
+	return a.clients[at.endpoint]
+}
+
+func serviceOf(employer client.Object) (*corev1.Service, error) {
+	service, ok := employer.(*corev1.Service)
+	if !ok {
+		return nil, fmt.Errorf("employer %s/%s is a %T, want a Service", employer.GetNamespace(), employer.GetName(), employer)
+	}
+	return service, nil
+}

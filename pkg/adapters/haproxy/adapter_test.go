@@ -1,0 +1,298 @@
+package haproxy_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/podops-dev/podops/pkg/adapters/haproxy"
+)
+
+func TestARolloutUnderLoadLosesNoRequest(t *testing.T) {
+	w := newWorld(t, nil)
+	const pods = 4
+	origins := map[int]*origin{}
+	for n := range pods {
+		origins[n] = w.listen(n)
+		w.pod(n, true)
+	}
+	w.await("all pods have traffic", allOn(0, 1, 2, 3))
+	load := w.load(4)
+	for n := range pods {
+		load.awaitMore(t, 200)
+		w.pod(n, false)
+		w.await("traffic is off", func(p map[string]haproxy.ServerStatus) bool { return p[podName(n)].Off })
+		before := origins[n].requests.Load()
+		load.awaitMore(t, 200)
+		if after := origins[n].requests.Load(); after != before {
+			t.Errorf("pod %d got %d requests after its traffic was confirmed off", n, after-before)
+		}
+		origins[n].stop()
+		w.removePod(n)
+		w.await("the server is removed", func(p map[string]haproxy.ServerStatus) bool { return len(p) == pods-1 })
+		load.awaitMore(t, 200)
+		origins[n] = w.listen(n)
+		w.pod(n, true)
+		w.await("traffic is on again", allOn(n))
+	}
+	load.awaitMore(t, 200)
+	requests, failures := load.end()
+	if len(failures) > 0 {
+		t.Errorf("%d of %d requests failed, the first: %s", len(failures), requests, failures[0])
+	}
+	for n, origin := range origins {
+		if origin.requests.Load() == 0 {
+			t.Errorf("pod %d got no request after its traffic was confirmed on", n)
+		}
+	}
+}
+
+// The counterpart: what the test above measures is there to be lost.
+func TestKillingServersWithoutDrainingLosesRequests(t *testing.T) {
+	w := newWorld(t, nil)
+	origins := []*origin{w.listen(0), w.listen(1)}
+	w.pod(0, true)
+	w.pod(1, true)
+	w.await("all pods have traffic", allOn(0, 1))
+	load := w.load(4)
+	load.awaitMore(t, 200)
+	origins[0].stop()
+	load.awaitFailure(t)
+}
+
+// slow starts a request that stays with its server until the server releases it.
+func (w *world) slow(o *origin) (ended chan string) {
+	w.t.Helper()
+	ended = make(chan string, 1)
+	go func() { ended <- send(&http.Transport{DisableKeepAlives: true}, "http://"+w.proxy.Front+"/slow") }()
+	<-o.held
+	return ended
+}
+
+func TestTrafficIsNotOffWhileARequestIsLeft(t *testing.T) {
+	w := newWorld(t, nil)
+	origin := w.listen(0)
+	w.pod(0, true)
+	w.await("traffic is on", allOn(0))
+	ended := w.slow(origin)
+	w.pod(0, false)
+	for range 5 {
+		if err := w.reconcile(); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.picture()[podName(0)]; got.On || got.Off {
+			t.Fatalf("with a request left: %+v, want neither on nor off", got)
+		}
+	}
+	origin.release()
+	if failure := <-ended; failure != "" {
+		t.Errorf("the request failed: %s", failure)
+	}
+	w.await("traffic is off", func(p map[string]haproxy.ServerStatus) bool { return p[podName(0)].Off })
+}
+
+func TestOutOfTimeTrafficCountsAsOff(t *testing.T) {
+	w := newWorld(t, nil)
+	origin := w.listen(0)
+	w.pod(0, true)
+	w.await("traffic is on", allOn(0))
+	ended := w.slow(origin)
+	w.pod(0, false)
+	for range 2 {
+		if err := w.reconcile(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.clock.SetTime(w.clock.Now().Add(drainTimeout - time.Second))
+	if err := w.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	if w.picture()[podName(0)].Off {
+		t.Fatal("traffic is off before the time is over")
+	}
+	w.clock.SetTime(w.clock.Now().Add(time.Second))
+	w.await("traffic counts as off", func(p map[string]haproxy.ServerStatus) bool { return p[podName(0)].Off })
+	origin.release()
+	if failure := <-ended; failure != "" {
+		t.Errorf("the request was cut, although its server stays: %s", failure)
+	}
+}
+
+func TestARestartOfTheManagerStartsTheTimeAnew(t *testing.T) {
+	w := newWorld(t, nil)
+	origin := w.listen(0)
+	w.pod(0, true)
+	w.await("traffic is on", allOn(0))
+	ended := w.slow(origin)
+	w.pod(0, false)
+	if err := w.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	w.clock.SetTime(w.clock.Now().Add(2 * drainTimeout))
+	w.restartManager()
+	if err := w.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	if w.picture()[podName(0)].Off {
+		t.Error("an adapter that does not know since when a server drains counts it as off")
+	}
+	w.clock.SetTime(w.clock.Now().Add(drainTimeout))
+	w.await("traffic counts as off", func(p map[string]haproxy.ServerStatus) bool { return p[podName(0)].Off })
+	origin.release()
+	<-ended
+}
+
+func TestAServerThatIsRemovedMayFinish(t *testing.T) {
+	w := newWorld(t, nil)
+	origin := w.listen(0)
+	w.pod(0, true)
+	w.await("traffic is on", allOn(0))
+	ended := w.slow(origin)
+	w.removePod(0)
+	for range 3 {
+		if err := w.reconcile(); err != nil {
+			t.Fatal(err)
+		}
+		if len(w.picture()) != 1 {
+			t.Fatal("the server is removed under a request")
+		}
+	}
+	w.clock.SetTime(w.clock.Now().Add(drainTimeout))
+	w.await("the server is removed, and its request cut", func(p map[string]haproxy.ServerStatus) bool { return len(p) == 0 })
+	if failure := <-ended; failure == "" {
+		t.Error("the request ended well: nothing was cut, so nothing shows that the time is bounded")
+	}
+}
+
+func TestHAProxyIsFilledAgainAfterARestart(t *testing.T) {
+	w := newWorld(t, nil)
+	w.listen(0)
+	w.listen(1)
+	w.pod(0, true)
+	w.pod(1, false)
+	w.await("as wanted", func(p map[string]haproxy.ServerStatus) bool { return p[podName(0)].On && p[podName(1)].Off })
+	before := w.picture()
+	w.proxy.Stop(t)
+	if _, err := w.adapter.GetCurrentEmployee(t.Context(), w.service()); err == nil {
+		t.Fatal("nobody answers, and the adapter says that there are no servers: all traffic would count as off")
+	}
+	w.proxy.Run(t)
+	if len(w.picture()) != 0 {
+		t.Fatal("HAProxy kept servers that were added at run time; this test shows nothing")
+	}
+	w.await("as before", func(p map[string]haproxy.ServerStatus) bool { return cmp.Equal(before, p, cmpAddresses()) })
+	if failure := send(http.DefaultTransport, "http://"+w.proxy.Front+"/"); failure != "" {
+		t.Errorf("a request after the restart: %s", failure)
+	}
+}
+
+func TestACheckHasToPassBeforeTrafficIsOn(t *testing.T) {
+	w := newWorld(t, map[string]string{haproxy.CheckIntervalAnnotationKey: "10ms"})
+	origin := w.listen(0)
+	origin.healthy.Store(false)
+	w.pod(0, true)
+	for range 20 {
+		if err := w.reconcile(); err != nil {
+			t.Fatal(err)
+		}
+		if w.picture()[podName(0)].On {
+			t.Fatal("traffic is on before the check passed")
+		}
+	}
+	if origin.requests.Load() != 0 {
+		t.Error("requests came before the check passed")
+	}
+	origin.healthy.Store(true)
+	w.await("traffic is on once the check passes", allOn(0))
+
+	w.pod(0, false)
+	w.await("traffic is off", func(p map[string]haproxy.ServerStatus) bool { return p[podName(0)].Off })
+	origin.healthy.Store(false)
+	w.pod(0, true)
+	for range 20 {
+		if err := w.reconcile(); err != nil {
+			t.Fatal(err)
+		}
+		if w.picture()[podName(0)].On {
+			t.Fatal("traffic is on because of a check from before the operation")
+		}
+	}
+	origin.healthy.Store(true)
+	w.await("traffic is on again", allOn(0))
+}
+
+func TestWeightsAreThoseOfThePodOrElseOfTheService(t *testing.T) {
+	w := newWorld(t, map[string]string{haproxy.WeightAnnotationKey: "7"})
+	w.listen(0)
+	w.pod(0, true)
+	w.await("the weight of the Service", func(p map[string]haproxy.ServerStatus) bool { return p[podName(0)].On && p[podName(0)].Weight == 7 })
+	w.annotate(haproxy.WeightAnnotationKey, "9")
+	w.await("another weight", func(p map[string]haproxy.ServerStatus) bool { return p[podName(0)].Weight == 9 })
+}
+
+func TestWhatIsWrongWithAnnotationsHoldsBackNoTrafficOff(t *testing.T) {
+	w := newWorld(t, nil)
+	w.listen(0)
+	w.pod(0, true)
+	w.await("traffic is on", allOn(0))
+	for key, value := range map[string]string{
+		haproxy.WeightAnnotationKey: "much", haproxy.DrainTimeoutAnnotationKey: "-1s", haproxy.BackendAnnotationKey: "other",
+	} {
+		w.annotate(key, value)
+	}
+	if err := w.reconcile(); err == nil || !strings.Contains(err.Error(), haproxy.WeightAnnotationKey) {
+		t.Errorf("err = %v, want one that names the annotation", err)
+	}
+	w.pod(0, false)
+	w.await("traffic is off", func(p map[string]haproxy.ServerStatus) bool { return p[podName(0)].Off })
+}
+
+func TestServersOfOthersAreLeftAlone(t *testing.T) {
+	w := newWorld(t, nil)
+	w.listen(0)
+	w.pod(0, true)
+	w.await("traffic is on", allOn(0))
+	others := []string{"static", "default_web_web-0", "default_web_web-0_1234", "default_webs_web-0_12345678", "default_web_web-0_1234567g"}
+	for _, name := range others {
+		w.add(name)
+	}
+	w.removePod(0)
+	w.await("ours is removed", func(p map[string]haproxy.ServerStatus) bool { return len(p) == 0 })
+	if diff := cmp.Diff(sorted(others), w.names()); diff != "" {
+		t.Errorf("servers in HAProxy (-want +got):\n%s", diff)
+	}
+}
+
+func TestNothingIsLeftOfAServiceThatIsDeleted(t *testing.T) {
+	w := newWorld(t, nil)
+	w.listen(0)
+	w.pod(0, true)
+	w.await("traffic is on", allOn(0))
+	for _, key := range []string{haproxy.RuntimeAnnotationKey, haproxy.BackendAnnotationKey} {
+		w.annotate(key, "")
+	}
+	employers, err := w.adapter.GetCurrentEmployer(t.Context(), w.service())
+	if err != nil || len(employers) != 1 {
+		t.Fatalf("current employers: %v, %v, want the place on record", employers, err)
+	}
+	if _, failed, err := w.adapter.DeleteEmployer(t.Context(), w.service(), employers); err == nil || len(failed) != 1 {
+		t.Error("the record goes while there are servers: nobody would find them again")
+	}
+	for range 5 {
+		if err := w.dismiss(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if names := w.names(); len(names) > 0 {
+		t.Errorf("left in HAProxy: %q", names)
+	}
+	if _, _, err := w.adapter.DeleteEmployer(t.Context(), w.service(), employers); err != nil {
+		t.Fatal(err)
+	}
+	if text, has := w.service().Annotations[haproxy.InUseAnnotationKey]; has {
+		t.Errorf("the record is left: %q", text)
+	}
+}

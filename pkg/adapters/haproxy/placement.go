@@ -1,0 +1,183 @@
+package haproxy
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/podops-dev/podops/pkg/adapters/employees"
+	"github.com/podops-dev/podops/pkg/resourceconsist"
+)
+
+// placement is the employer: where the servers of a Service are, or should be. It is kept
+// in an annotation of the Service, since nothing else knows it once the Service names
+// another place.
+type placement struct{ at place }
+
+var _ resourceconsist.IEmployer = placement{}
+
+// GetEmployerId is the same for every place: a Service has one at a time.
+func (placement) GetEmployerId() string { return "backend" }
+
+// GetEmployerStatuses is the Runtime API, a space and the backend.
+func (p placement) GetEmployerStatuses() interface{} { return p.at.String() }
+
+// EmployerEqual reports whether it is the same place.
+func (p placement) EmployerEqual(employer resourceconsist.IEmployer) (bool, error) {
+	other, ok := employer.(placement)
+	if !ok {
+		return false, fmt.Errorf("comparing the place %s: got a %T", p.at, employer)
+	}
+	return p == other, nil
+}
+
+// wanted is where servers may be put: the place that the annotations name, if the manager
+// may talk to it and none is in use elsewhere.
+func (a *Adapter) wanted(service *corev1.Service) (place, error) {
+	at, err := wantedPlace(service)
+	if err != nil {
+		return place{}, err
+	}
+	if err := a.options.Allowed.check(at.endpoint); err != nil {
+		return place{}, fmt.Errorf("annotation %s: %w", RuntimeAnnotationKey, err)
+	}
+	used, placed, err := usedPlace(service)
+	if err != nil {
+		return place{}, err
+	}
+	if placed && used != at {
+		return place{}, moveError(used, at)
+	}
+	return at, nil
+}
+
+func moveError(used, wanted place) error {
+	return fmt.Errorf("servers are in %q, and annotations %s and %s say %q: put the old values back; "+
+		"to move, make a second Service with the new ones and delete this one afterwards",
+		used, RuntimeAnnotationKey, BackendAnnotationKey, wanted)
+}
+
+// current is where servers of the Service can be: where the record says, or, before it is
+// seen, where the annotations do. False: nowhere, since none was ever put anywhere.
+func (a *Adapter) current(service *corev1.Service) (place, bool, error) {
+	used, placed, err := usedPlace(service)
+	if err != nil {
+		return place{}, false, err
+	}
+	if !placed {
+		at, err := a.wanted(service)
+		return at, err == nil, nil
+	}
+	if err := a.options.Allowed.check(used.endpoint); err != nil {
+		return place{}, false, fmt.Errorf("annotation %s: %w", InUseAnnotationKey, err)
+	}
+	return used, true, nil
+}
+
+// GetExpectedEmployer returns the place that the annotations name. What is wrong with
+// them is its error.
+func (a *Adapter) GetExpectedEmployer(_ context.Context, employer client.Object) ([]resourceconsist.IEmployer, error) {
+	service, err := serviceOf(employer)
+	if err != nil {
+		return nil, err
+	}
+	at, err := a.wanted(service)
+	if err != nil {
+		return nil, err
+	}
+	return []resourceconsist.IEmployer{placement{at}}, nil
+}
+
+// GetCurrentEmployer returns the place on record.
+func (a *Adapter) GetCurrentEmployer(_ context.Context, employer client.Object) ([]resourceconsist.IEmployer, error) {
+	service, err := serviceOf(employer)
+	if err != nil {
+		return nil, err
+	}
+	used, placed, err := usedPlace(service)
+	if err != nil || !placed {
+		return nil, err
+	}
+	return []resourceconsist.IEmployer{placement{used}}, nil
+}
+
+type placements = []resourceconsist.IEmployer
+
+// CreateEmployer records the place, before there is a server.
+func (a *Adapter) CreateEmployer(ctx context.Context, employer client.Object, toCreates placements) (placements, placements, error) {
+	return employees.Each(ctx, toCreates, func(ctx context.Context, one resourceconsist.IEmployer) error {
+		service, err := serviceOf(employer)
+		if err != nil {
+			return err
+		}
+		wanted, ok := one.(placement)
+		if !ok {
+			return fmt.Errorf("employer %s: got a %T", one.GetEmployerId(), one)
+		}
+		return a.record(ctx, service, wanted.at)
+	})
+}
+
+// UpdateEmployer never happens: another place is an error of what is expected.
+func (a *Adapter) UpdateEmployer(ctx context.Context, _ client.Object, toUpdates placements) (placements, placements, error) {
+	return employees.Each(ctx, toUpdates, func(_ context.Context, one resourceconsist.IEmployer) error {
+		return fmt.Errorf("the place of a Service cannot be changed to %q", one.GetEmployerStatuses())
+	})
+}
+
+// DeleteEmployer takes the record away, once no server is left.
+func (a *Adapter) DeleteEmployer(ctx context.Context, employer client.Object, toDeletes placements) (placements, placements, error) {
+	return employees.Each(ctx, toDeletes, func(ctx context.Context, _ resourceconsist.IEmployer) error {
+		service, err := serviceOf(employer)
+		if err != nil {
+			return err
+		}
+		at, placed, err := a.current(service)
+		if err != nil || !placed {
+			return err
+		}
+		left, err := a.servers(ctx, service, at)
+		if err != nil {
+			return err
+		}
+		if len(left) > 0 {
+			return fmt.Errorf("%d servers are left in %q", len(left), at)
+		}
+		return a.patchRecord(ctx, service, nil)
+	})
+}
+
+// record makes sure that the Service says where its servers are. The Service at hand may be
+// older than the record; writing it again changes nothing.
+func (a *Adapter) record(ctx context.Context, service *corev1.Service, at place) error {
+	used, placed, err := usedPlace(service)
+	switch {
+	case err != nil:
+		return err
+	case placed && used != at:
+		return moveError(used, at)
+	case placed:
+		return nil
+	}
+	text := at.String()
+	return a.patchRecord(ctx, service, &text)
+}
+
+// patchRecord writes the annotation, or takes it off when there is no text.
+func (a *Adapter) patchRecord(ctx context.Context, service *corev1.Service, text *string) error {
+	before := service.DeepCopy()
+	after := service.DeepCopy()
+	delete(after.Annotations, InUseAnnotationKey)
+	if text != nil {
+		if after.Annotations == nil {
+			after.Annotations = map[string]string{}
+		}
+		after.Annotations[InUseAnnotationKey] = *text
+	}
+	if err := a.client.Patch(ctx, after, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("writing annotation %s: %w", InUseAnnotationKey, err)
+	}
+	return nil
+}

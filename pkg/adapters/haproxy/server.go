@@ -1,0 +1,141 @@
+package haproxy
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/podops-dev/podops/pkg/resourceconsist"
+)
+
+// ServerStatus is the ExtraStatus of an employee.
+type ServerStatus struct {
+	// On: the server takes requests. Off: it takes none, and has none. While it drains,
+	// or waits for its check, it is neither.
+	On, Off bool
+
+	// Address and Weight are compared only while traffic is on.
+	Address netip.AddrPort
+	Weight  int
+}
+
+// server is a pod as a server of a backend, expected or current.
+type server struct {
+	name     string // in the backend
+	pod      string
+	statuses resourceconsist.PodEmployeeStatuses
+	extra    ServerStatus
+
+	// problem of an expected server keeps its traffic from going on, never from going off.
+	problem error
+}
+
+var _ resourceconsist.IEmployee = &server{}
+
+// GetEmployeeId is the name of the server: a pod that is created again under the name of
+// an old one is another server.
+func (s *server) GetEmployeeId() string { return s.name }
+
+// GetEmployeeName is the name of the pod.
+func (s *server) GetEmployeeName() string { return s.pod }
+
+// GetEmployeeStatuses returns a resourceconsist.PodEmployeeStatuses with a ServerStatus.
+func (s *server) GetEmployeeStatuses() interface{} {
+	statuses := s.statuses
+	statuses.ExtraStatus = s.extra
+	return statuses
+}
+
+// EmployeeEqual reports whether traffic is on, or off, in both.
+func (s *server) EmployeeEqual(employee resourceconsist.IEmployee) (bool, error) {
+	other, ok := employee.(*server)
+	if !ok {
+		return false, fmt.Errorf("comparing server %s: got a %T", s.name, employee)
+	}
+	for _, one := range []*server{s, other} {
+		if one.problem != nil && one.extra.On {
+			return false, one.problem
+		}
+	}
+	if s.name != other.name || s.extra.On != other.extra.On || s.extra.Off != other.extra.Off {
+		return false, nil
+	}
+	return !s.extra.On || s.extra == other.extra, nil
+}
+
+// expectedServer is what a pod should be. Whatever is wrong is in its problem. A pod that
+// has no address is nil: there is nothing to send requests to.
+func expectedServer(service *corev1.Service, pod *corev1.Pod, set settings, problem error) (*server, error) {
+	statuses, err := resourceconsist.GetCommonPodEmployeeStatus(pod)
+	if err != nil {
+		return nil, err
+	}
+	if statuses.Ip == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return nil, nil //nolint:nilnil // nothing is expected of such a pod, and nothing is wrong
+	}
+	out := &server{
+		name: serverName(service, pod), pod: pod.Name, statuses: statuses,
+		extra: ServerStatus{On: statuses.LifecycleReady, Off: !statuses.LifecycleReady},
+	}
+	var addressErr, weightErr error
+	out.extra.Address, addressErr = addressOf(pod, set.port)
+	out.extra.Weight, weightErr = weightOf(pod.Annotations, set.weight)
+	if err := errors.Join(problem, addressErr, weightErr); err != nil {
+		out.problem = fmt.Errorf("pod %s cannot get traffic: %w", pod.Name, err)
+	}
+	if addressErr != nil && out.extra.Off {
+		return nil, nil //nolint:nilnil // it cannot be added, and what is there of it can go
+	}
+	return out, nil
+}
+
+func addressOf(pod *corev1.Pod, port intstr.IntOrString) (netip.AddrPort, error) {
+	address, err := netip.ParseAddr(pod.Status.PodIP)
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("its address: %w", err)
+	}
+	if port.Type == intstr.Int {
+		// A port that is no port was reported with the Service.
+		return netip.AddrPortFrom(address.Unmap(), uint16(port.IntVal)), nil
+	}
+	for i := range pod.Spec.Containers {
+		for _, candidate := range pod.Spec.Containers[i].Ports {
+			if candidate.Name == port.StrVal {
+				return netip.AddrPortFrom(address.Unmap(), uint16(candidate.ContainerPort)), nil
+			}
+		}
+	}
+	return netip.AddrPort{}, fmt.Errorf("none of its containers has a port named %q", port.StrVal)
+}
+
+// serverName is <namespace>_<service>_<pod>_<hash>. Names of Kubernetes have no underscore,
+// so nobody else's server can look like it; with 63, 63, 253 and 8 characters it is short
+// enough for HAProxy.
+func serverName(service *corev1.Service, pod *corev1.Pod) string {
+	sum := fnv.New32a()
+	_, _ = sum.Write([]byte(pod.UID))
+	return fmt.Sprintf("%s%s_%08x", serverPrefix(service), pod.Name, sum.Sum32())
+}
+
+func serverPrefix(service *corev1.Service) string {
+	return service.Namespace + "_" + service.Name + "_"
+}
+
+// podOf returns the pod of a server of a Service; false: it is a server of somebody else.
+func podOf(service *corev1.Service, name string) (pod string, ours bool) {
+	rest, ours := strings.CutPrefix(name, serverPrefix(service))
+	if !ours {
+		return "", false
+	}
+	pod, hash, _ := strings.Cut(rest, "_")
+	if _, err := strconv.ParseUint(hash, 16, 32); err != nil || len(hash) != 8 || pod == "" {
+		return "", false
+	}
+	return pod, true
+}

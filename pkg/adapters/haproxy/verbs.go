@@ -1,0 +1,246 @@
+package haproxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/podops-dev/podops/pkg/adapters/employees"
+	"github.com/podops-dev/podops/pkg/adapters/haproxy/runtimeapi"
+	"github.com/podops-dev/podops/pkg/resourceconsist"
+)
+
+type servers = []resourceconsist.IEmployee
+
+// CreateEmployees adds servers, and lets those get traffic that should.
+func (a *Adapter) CreateEmployees(ctx context.Context, employer client.Object, toCreates servers) (servers, servers, error) {
+	service, err := serviceOf(employer)
+	if err != nil {
+		return nil, toCreates, err
+	}
+	at, err := a.wanted(service)
+	if err == nil {
+		err = a.record(ctx, service, at)
+	}
+	if err != nil {
+		return nil, toCreates, err
+	}
+	return a.carryOut(ctx, service, at, toCreates, work.add, work.rest)
+}
+
+// UpdateEmployees lets servers get traffic, or takes it off. A server that still has
+// requests, or waits for its check, is where the next call goes on.
+func (a *Adapter) UpdateEmployees(ctx context.Context, employer client.Object, toUpdates servers) (servers, servers, error) {
+	return a.atCurrent(ctx, employer, toUpdates, work.update, work.rest)
+}
+
+// DeleteEmployees takes traffic off servers, and removes those that have no requests left.
+func (a *Adapter) DeleteEmployees(ctx context.Context, employer client.Object, toDeletes servers) (servers, servers, error) {
+	return a.atCurrent(ctx, employer, toDeletes, work.leave, work.remove)
+}
+
+// step leads one server on, from what HAProxy said of its backend last.
+type step func(work, context.Context, *server) error
+
+func (a *Adapter) atCurrent(ctx context.Context, employer client.Object, items servers, first, second step) (servers, servers, error) {
+	service, err := serviceOf(employer)
+	if err != nil {
+		return nil, items, err
+	}
+	at, placed, err := a.current(service)
+	switch {
+	case err != nil:
+		return nil, items, err
+	case !placed:
+		return items, nil, nil
+	}
+	return a.carryOut(ctx, service, at, items, first, second)
+}
+
+// carryOut makes the first step for all, looks again, and makes the second for those whose
+// first succeeded: most requests end while the first step of the others is made.
+func (a *Adapter) carryOut(ctx context.Context, service *corev1.Service, at place, items servers, first, second step) (servers, servers, error) {
+	succeeded, failed, err := a.stepAll(ctx, service, at, items, first)
+	if len(succeeded) == 0 {
+		return succeeded, failed, err
+	}
+	succeeded, later, laterErr := a.stepAll(ctx, service, at, succeeded, second)
+	return succeeded, append(failed, later...), errors.Join(err, laterErr)
+}
+
+func (a *Adapter) stepAll(ctx context.Context, service *corev1.Service, at place, items servers, one step) (servers, servers, error) {
+	there, err := a.servers(ctx, service, at)
+	if err != nil {
+		return nil, items, err
+	}
+	set, _ := settingsOf(service) //nolint:errcheck // a problem of each expected server; what is wrong has its default
+	w := work{Adapter: a, api: a.clientFor(at), at: at, set: set, there: there}
+	return employees.Each(ctx, items, func(ctx context.Context, item resourceconsist.IEmployee) error {
+		s, ok := item.(*server)
+		if !ok {
+			return fmt.Errorf("employee %s: got a %T", item.GetEmployeeId(), item)
+		}
+		if err := one(w, ctx, s); err != nil {
+			return fmt.Errorf("pod %s: %w", s.pod, err)
+		}
+		return nil
+	})
+}
+
+// work is one step of a verb.
+type work struct {
+	*Adapter
+
+	api   *runtimeapi.Client
+	at    place
+	set   settings
+	there map[string]runtimeapi.Server
+}
+
+// add adds a server, in maintenance, and goes on with it.
+func (w work) add(ctx context.Context, want *server) error {
+	if want.extra.On && want.problem != nil {
+		return want.problem
+	}
+	if _, there := w.there[want.name]; !there {
+		err := w.api.Add(ctx, w.at.backend, runtimeapi.NewServer{
+			Name: want.name, Address: want.extra.Address, Weight: want.extra.Weight, CheckEvery: w.set.checkEvery,
+		})
+		if err != nil {
+			return err
+		}
+		w.there[want.name] = runtimeapi.Server{
+			Name: want.name, Address: want.extra.Address, Weight: want.extra.Weight,
+			State: runtimeapi.StateMaint, HasCheck: w.set.checkEvery > 0,
+		}
+	}
+	return w.update(ctx, want)
+}
+
+// update leads a server to what is expected of it, as far as it can go at once. One that
+// is gone is added when that is seen.
+func (w work) update(ctx context.Context, want *server) error {
+	now, there := w.there[want.name]
+	switch {
+	case !want.extra.On:
+		return w.leave(ctx, want)
+	case want.problem != nil:
+		return want.problem
+	case !there:
+		return fmt.Errorf("%w: HAProxy was restarted", runtimeapi.ErrNoServer)
+	}
+	now, err := w.adjust(ctx, now, want)
+	if err != nil {
+		return err
+	}
+	if now.HasCheck && !now.Passed && now.State != runtimeapi.StateReady {
+		return w.awaitCheck(ctx, now)
+	}
+	if now.State != runtimeapi.StateReady {
+		if err := w.api.SetState(ctx, w.at.backend, want.name, runtimeapi.StateReady); err != nil {
+			return err
+		}
+	}
+	w.leaving.forget(w.at, want.name)
+	return nil
+}
+
+// adjust gives a server its address and its weight. It can move only in maintenance; what
+// was checked elsewhere says nothing then.
+func (w work) adjust(ctx context.Context, now runtimeapi.Server, want *server) (runtimeapi.Server, error) {
+	if now.Address != want.extra.Address {
+		if err := w.api.SetState(ctx, w.at.backend, now.Name, runtimeapi.StateMaint); err != nil {
+			return now, err
+		}
+		if err := w.api.SetAddress(ctx, w.at.backend, now.Name, want.extra.Address); err != nil {
+			return now, err
+		}
+		now.State, now.Passed = runtimeapi.StateMaint, false
+	}
+	if now.Weight != want.extra.Weight {
+		if err := w.api.SetWeight(ctx, w.at.backend, now.Name, want.extra.Weight); err != nil {
+			return now, err
+		}
+	}
+	return now, nil
+}
+
+// awaitCheck lets a server drain, so that it is checked and gets no requests.
+func (w work) awaitCheck(ctx context.Context, now runtimeapi.Server) error {
+	if now.State == runtimeapi.StateMaint {
+		if err := w.api.SetState(ctx, w.at.backend, now.Name, runtimeapi.StateDrain); err != nil {
+			return err
+		}
+	}
+	if now.Checked {
+		return nil
+	}
+	return w.api.EnableCheck(ctx, w.at.backend, now.Name)
+}
+
+// leave lets a server get no new requests.
+func (w work) leave(ctx context.Context, one *server) error {
+	if now, there := w.there[one.name]; !there || now.State != runtimeapi.StateReady {
+		return nil
+	}
+	if err := w.api.SetState(ctx, w.at.backend, one.name, runtimeapi.StateDrain); err != nil {
+		return gone(err)
+	}
+	w.leaving.start(w.at, one.name, w.clock.Now())
+	return nil
+}
+
+// rest puts a server that leaves and has no requests left, or no time, into maintenance:
+// sticky sessions cannot come back then.
+func (w work) rest(ctx context.Context, one *server) error {
+	now, there := w.there[one.name]
+	if one.extra.On || !there || now.State != runtimeapi.StateDrain || (now.Sessions > 0 && !w.isOverdue(one)) {
+		return nil
+	}
+	return gone(w.api.SetState(ctx, w.at.backend, one.name, runtimeapi.StateMaint))
+}
+
+// remove removes a server that leaves and has no requests left. Those that are left when
+// its time is over are cut.
+func (w work) remove(ctx context.Context, one *server) error {
+	now, there := w.there[one.name]
+	overdue := w.isOverdue(one)
+	switch {
+	case !there:
+		return nil
+	case now.Sessions > 0 && !overdue:
+		return nil
+	}
+	if err := w.api.SetState(ctx, w.at.backend, one.name, runtimeapi.StateMaint); err != nil {
+		return gone(err)
+	}
+	if now.Sessions > 0 {
+		if err := w.api.EndSessions(ctx, w.at.backend, one.name); err != nil {
+			return gone(err)
+		}
+	}
+	err := w.api.Delete(ctx, w.at.backend, one.name)
+	if errors.Is(err, runtimeapi.ErrBusy) && !overdue {
+		// Connections take a moment to close. It is there when the next call looks.
+		return nil
+	}
+	if err == nil {
+		w.leaving.forget(w.at, one.name)
+	}
+	return gone(err)
+}
+
+func (w work) isOverdue(one *server) bool {
+	return w.leaving.elapsed(w.at, one.name, w.clock.Now()) >= w.set.drainTimeout
+}
+
+// gone takes a server that is not there any more for what was wanted.
+func gone(err error) error {
+	if errors.Is(err, runtimeapi.ErrNoServer) {
+		return nil
+	}
+	return err
+}
