@@ -102,8 +102,9 @@ func waves[T any](ctx context.Context, a *actor, v verb[T], batches [][]plan.Ite
 		wave := batches[:min(width, len(batches))]
 		batches = batches[len(wave):]
 		succeeded, stop := callAll(ctx, a, v, wave, out)
-		width, strikes = min(width*2, maxParallel), 0
-		if !succeeded {
+		if succeeded {
+			width, strikes = min(width*2, maxParallel), 0
+		} else {
 			width, strikes = 1, strikes+1
 		}
 		if stop {

@@ -171,7 +171,7 @@ type StatusRecordOptions interface {
 type ReconcileRequeueOptions interface {
 	// EmployeeSyncRequeueInterval is how long to wait before the provider is asked again
 	// about employees whose traffic it has not confirmed. Zero or less: the default,
-	// which begins with 200 ms and grows to 10 s.
+	// which begins with 200 ms and grows to 5 s.
 	EmployeeSyncRequeueInterval() time.Duration
 }
 

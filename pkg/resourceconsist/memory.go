@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,8 +31,9 @@ type failure struct {
 type memory struct {
 	failures map[attempt]failure
 
-	// polls in a row without progress.
-	polls int
+	// polls in a row for the same pods.
+	polls  int
+	polled string
 
 	// told is the last text of each event reason.
 	told map[string]string
@@ -95,6 +97,15 @@ func (m *memory) retryAfter(now time.Time) time.Duration {
 		}
 	}
 	return first
+}
+
+// poll is how many times the provider was asked about just these pods.
+func (m *memory) poll(waiting []string) int {
+	if key := strings.Join(waiting, ","); key != m.polled {
+		m.polls, m.polled = 0, key
+	}
+	m.polls++
+	return m.polls - 1
 }
 
 // news reports whether an event says anything else than the last one of its reason.

@@ -23,14 +23,16 @@ import (
 // protect brings the finalizer and the annotation of every pod to where the plan wants
 // them, with at most one write to each. An error of one pod stops no other.
 func (r *Reconciler) protect(ctx context.Context, s *session, traffic plan.Traffic) error {
-	s.pending = false
+	s.pending, s.waiting = false, nil
 	var failed []error
 	var colliding []string
 	for _, name := range slices.Sorted(maps.Keys(s.pods)) {
 		pod := s.pods[name]
 		facts := s.factsOf(pod)
 		change := plan.Protect(facts, traffic.Of(name))
-		s.pending = s.pending || change.Pending && !s.memory.blames(name)
+		if change.Pending && !s.memory.blames(name) {
+			s.pending, s.waiting = true, append(s.waiting, name)
+		}
 		if change.Collides {
 			colliding = append(colliding, name)
 		}
@@ -39,9 +41,7 @@ func (r *Reconciler) protect(ctx context.Context, s *session, traffic plan.Traff
 		}
 		if err := r.write(ctx, s, pod, change); err != nil {
 			failed = append(failed, err)
-			continue
 		}
-		s.progress = true
 	}
 	if len(colliding) > 0 {
 		s.fail(EventEnsureExpectedFailed, fmt.Errorf("another employer puts the finalizer %s on pods %s: it is made from the name of an employer alone, and until one of the two is renamed this one protects none of these pods",

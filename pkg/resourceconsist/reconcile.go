@@ -26,7 +26,7 @@ const (
 	// A provider that has not confirmed yet is asked again after firstPoll, and less and
 	// less often.
 	firstPoll = 200 * time.Millisecond
-	lastPoll  = 10 * time.Second
+	lastPoll  = 5 * time.Second
 )
 
 // Reconciler keeps the provider of one adapter in step.
@@ -176,16 +176,12 @@ func (r *Reconciler) end(ctx context.Context, s *session, errs []error) (reconci
 // after is when to look again: when an item that failed is due, when the provider may
 // have confirmed something, or when it is time to see whether others changed it.
 func (r *Reconciler) after(s *session) time.Duration {
-	if s.progress {
-		s.memory.polls = 0
-	}
 	after := sooner(s.memory.retryAfter(r.clock.Now()), r.resync)
 	if !s.pending && s.actor.untried == 0 {
-		s.memory.polls = 0
+		s.memory.polls, s.memory.polled = 0, ""
 		return max(after, r.provider.retryAfter())
 	}
-	after = sooner(after, cmp.Or(r.binding.requeue, backoff(s.memory.polls, firstPoll, lastPoll)))
-	s.memory.polls++
+	after = sooner(after, cmp.Or(r.binding.requeue, backoff(s.memory.poll(s.waiting), firstPoll, lastPoll)))
 	return max(after, r.provider.retryAfter())
 }
 

@@ -372,3 +372,35 @@ func TestAPodThatLeavesPodOpsIsFreed(t *testing.T) {
 		t.Error("the finalizer stays on a pod that nobody takes it off")
 	}
 }
+
+// A load balancer that drains: what it was told to do is not yet so.
+func TestAPodWaitsUntilItsTrafficIsReallyOff(t *testing.T) {
+	w := newWorld(t, nil, fleet(2)...)
+	w.settles()
+	w.becomes(webPod("p000").Available().Preparing("x", "update"))
+	draining := true
+	w.lb.after = func(s server) server {
+		s.on = s.on || draining
+		return s
+	}
+	var waits []time.Duration
+	for range 7 {
+		waits = append(waits, w.settles().RequeueAfter)
+		if !w.protected("p000") || !w.protected("p001") {
+			t.Fatal("sessions are left")
+		}
+	}
+	want := []time.Duration{200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond, 1600 * time.Millisecond, 3200 * time.Millisecond, 5 * time.Second, 5 * time.Second}
+	if diff := cmp.Diff(want, waits); diff != "" {
+		t.Errorf("waits (-want +got):\n%s", diff)
+	}
+	w.becomes(webPod("p001").Available().Preparing("x", "update"))
+	if again := w.settles().RequeueAfter; again != firstPoll {
+		t.Errorf("another pod waits %v", again)
+	}
+	draining = false
+	w.settles()
+	if w.protected("p000") || w.protected("p001") {
+		t.Error("traffic is off")
+	}
+}

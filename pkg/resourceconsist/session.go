@@ -45,8 +45,8 @@ type session struct {
 	employeeResults CUDEmployeeResults
 
 	traffic  plan.Traffic
-	pending  bool // a finalizer waits for the provider
-	progress bool // something was written to a pod, or the provider did something
+	pending  bool     // a finalizer waits for the provider, or a write for a newer object
+	waiting  []string // the pods whose finalizer waits
 	problems []problem
 
 	// unplanned are items that the adapter gives in a way that nothing can be decided of.

@@ -92,25 +92,21 @@ func employersDiff(s *session) (plan.Diff[IEmployer], bool) {
 }
 
 func employerVerb(ctx context.Context, s *session, name string, f do[IEmployer], items []plan.Item[IEmployer]) outcome[IEmployer] {
-	out := run(ctx, s.actor, verb[IEmployer]{name: name, call: f, items: items, id: func(e IEmployer) string {
+	return run(ctx, s.actor, verb[IEmployer]{name: name, call: f, items: items, id: func(e IEmployer) string {
 		if e == nil {
 			return ""
 		}
 		return e.GetEmployerId()
 	}})
-	s.progress = s.progress || len(out.succeeded) > 0
-	return out
 }
 
 func employeeVerb(ctx context.Context, s *session, name string, f do[IEmployee], items []plan.Item[IEmployee]) outcome[IEmployee] {
-	out := run(ctx, s.actor, verb[IEmployee]{name: name, call: f, items: items, id: func(e IEmployee) string {
+	return run(ctx, s.actor, verb[IEmployee]{name: name, call: f, items: items, id: func(e IEmployee) string {
 		if e == nil {
 			return ""
 		}
 		return e.GetEmployeeId()
 	}})
-	s.progress = s.progress || len(out.succeeded) > 0
-	return out
 }
 
 // unplanned reports items of which nothing can be decided.

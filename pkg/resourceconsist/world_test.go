@@ -63,6 +63,9 @@ type lb struct {
 	fail  map[string]error
 	whole bool
 
+	before func()              // a change
+	after  func(server) server // what becomes of one
+
 	calls []string // "<verb> <ids>", in their order
 	hang  map[string]chan struct{}
 	peak  int // employees in the largest call
@@ -172,15 +175,22 @@ func (l *lb) GetCurrentEmployee(context.Context, client.Object) ([]IEmployee, er
 }
 
 func (l *lb) CreateEmployees(_ context.Context, _ client.Object, items []IEmployee) ([]IEmployee, []IEmployee, error) {
-	return l.change("CreateEmployees", items, func(s server) { l.servers[s.id] = s })
+	return l.change("CreateEmployees", items, l.put)
 }
 
 func (l *lb) UpdateEmployees(_ context.Context, _ client.Object, items []IEmployee) ([]IEmployee, []IEmployee, error) {
-	return l.change("UpdateEmployees", items, func(s server) { l.servers[s.id] = s })
+	return l.change("UpdateEmployees", items, l.put)
 }
 
 func (l *lb) DeleteEmployees(_ context.Context, _ client.Object, items []IEmployee) ([]IEmployee, []IEmployee, error) {
 	return l.change("DeleteEmployees", items, func(s server) { delete(l.servers, s.id) })
+}
+
+func (l *lb) put(s server) {
+	if l.after != nil {
+		s = l.after(s)
+	}
+	l.servers[s.id] = s
 }
 
 func (l *lb) note(verb, id string) {
@@ -192,6 +202,9 @@ func (l *lb) note(verb, id string) {
 func (l *lb) change(verb string, items []IEmployee, do func(server)) (succeeded, failed []IEmployee, err error) {
 	if err := l.called(verb); err != nil {
 		return nil, nil, err
+	}
+	if l.before != nil {
+		l.before()
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -215,6 +228,10 @@ func (l *lb) change(verb string, items []IEmployee, do func(server)) (succeeded,
 		}
 	}
 	return succeeded, failed, err
+}
+
+func notFound(name string) error {
+	return apierrors.NewNotFound(corev1.Resource("pods"), name)
 }
 
 // world is a reconciler on a fake API server.

@@ -1,0 +1,143 @@
+package resourceconsist
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/utils/clock"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/podops-dev/podops/pkg/resourceconsist/plan"
+	"github.com/podops-dev/podops/test/builders"
+)
+
+func numbered(n int) []plan.Item[string] {
+	items := make([]plan.Item[string], n)
+	for i := range items {
+		id := fmt.Sprintf("%04d", i)
+		items[i] = plan.Item[string]{ID: id, Name: id, Value: id}
+	}
+	return items
+}
+
+func newActor(now *time.Time) *actor {
+	return &actor{
+		provider: newProvider(1e6, 1e6, time.Second, clock.RealClock{}), employer: web(), attempts: map[attempt]bool{},
+		memory: &memory{failures: map[attempt]failure{}, told: map[string]string{}}, now: func() time.Time { return *now },
+	}
+}
+
+func itself(id string) string { return id }
+
+func TestAVerbThatFailsForEverybodyStops(t *testing.T) {
+	now, calls := builders.Epoch, 0
+	a := newActor(&now)
+	out := run(t.Context(), a, verb[string]{name: "Create", id: itself, items: numbered(1000), call: func(context.Context, client.Object, []string) ([]string, []string, error) {
+		calls++ // one at a time: it never gets to several at once
+		return nil, nil, errQuota
+	}})
+	if calls != maxStrikes || len(out.untried) != 1000-maxStrikes*batchSize || len(out.succeeded) != 0 {
+		t.Errorf("%d calls, %d items untried", calls, len(out.untried))
+	}
+}
+
+func TestAVerbStartsSlowly(t *testing.T) {
+	now := builders.Epoch
+	var mu sync.Mutex
+	running, widest, first := 0, 0, 0
+	out := run(t.Context(), newActor(&now), verb[string]{name: "Create", id: itself, items: numbered(1000), call: func(_ context.Context, _ client.Object, ids []string) ([]string, []string, error) {
+		mu.Lock()
+		running++
+		widest = max(widest, running)
+		if ids[0] == "0000" {
+			first = running
+		}
+		mu.Unlock()
+		defer func() { mu.Lock(); running--; mu.Unlock() }()
+		return ids, nil, nil
+	}})
+	if len(out.succeeded) != 1000 || first != 1 || widest > maxParallel {
+		t.Errorf("%d succeeded, the first call beside %d, at most %d at once", len(out.succeeded), first, widest)
+	}
+}
+
+func TestWhatAnAdapterSaysOfItsItems(t *testing.T) {
+	for sentence, tc := range map[string]struct {
+		succeeded, failed []string
+		err               error
+		fails             bool
+	}{
+		"nothing at all":                     {nil, nil, nil, false},
+		"succeeded, beside an error":         {[]string{"0000"}, nil, errQuota, false},
+		"not mentioned, beside an error":     {[]string{"else"}, nil, errQuota, true},
+		"failed, without an error":           {nil, []string{"0000"}, nil, true},
+		"succeeded and failed":               {[]string{"0000"}, []string{"0000"}, errQuota, true},
+		"an error that somebody else failed": {nil, []string{"else"}, errQuota, true},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			now := builders.Epoch
+			out := run(t.Context(), newActor(&now), verb[string]{name: "Create", id: itself, items: numbered(1), call: func(context.Context, client.Object, []string) ([]string, []string, error) {
+				return tc.succeeded, tc.failed, tc.err
+			}})
+			if (len(out.failed) == 1) != tc.fails {
+				t.Errorf("outcome %+v", out)
+			}
+		})
+	}
+}
+
+// However many items fail for good, and however an adapter reports it, the others get
+// through in a bounded number of rounds, and nothing is lost from the outcome.
+func TestOthersGetThrough(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		now := builders.Epoch
+		a := newActor(&now)
+		items := numbered(rapid.IntRange(1, 120).Draw(t, "items"))
+		broken := map[string]bool{}
+		for _, index := range rapid.SliceOfN(rapid.IntRange(0, len(items)-1), 0, 10).Draw(t, "broken") {
+			broken[items[index].ID] = true
+		}
+		whole := rapid.Bool().Draw(t, "whole batches fail")
+		done := sync.Map{}
+		call := func(_ context.Context, _ client.Object, ids []string) (succeeded, failed []string, err error) {
+			for _, id := range ids {
+				if broken[id] {
+					failed, err = append(failed, id), errors.New("broken")
+					continue
+				}
+				succeeded = append(succeeded, id)
+			}
+			if whole && err != nil {
+				return nil, nil, err
+			}
+			for _, id := range succeeded {
+				done.Store(id, true)
+			}
+			return succeeded, failed, err
+		}
+		for range 40 {
+			a.provider = newProvider(1e6, 1e6, time.Second, clock.RealClock{})
+			var left []plan.Item[string]
+			for _, item := range items {
+				if _, ok := done.Load(item.ID); !ok {
+					left = append(left, item)
+				}
+			}
+			out := run(t.Context(), a, verb[string]{name: "Create", id: itself, items: left, call: call})
+			if got := len(out.succeeded) + len(out.failed) + len(out.untried); got != len(left) {
+				t.Fatalf("%d of %d items in the outcome", got, len(left))
+			}
+			now = now.Add(lastRetry)
+		}
+		for _, item := range items {
+			if _, ok := done.Load(item.ID); !ok && !broken[item.ID] {
+				t.Fatalf("%s never got through", item.ID)
+			}
+		}
+	})
+}
