@@ -23,6 +23,10 @@ type Config struct {
 	// Without names the kinds that this provider cannot be made to do, each with the
 	// reason. Their cases are left out and the reasons logged; an empty reason is refused.
 	Without map[Kind]string
+	// Updated changes a serving employee in such a way that UpdateEmployees is called for
+	// it. Nil: it is turned off. An adapter that deletes employees without traffic needs
+	// another one: a changed address, a changed weight.
+	Updated func(Employee) Employee
 	// Addresses are what employees get as addresses, in order; at least four different
 	// ones. Nil: addresses of 192.0.2.0/24, where nobody listens.
 	Addresses []string
@@ -69,6 +73,12 @@ type Cluster interface {
 	Dismiss(t testing.TB, employer string)
 	// Employer is the employer as the API server has it now.
 	Employer(t testing.TB, employer string) client.Object
+}
+
+// EmployerChanger is a Cluster that can change what the provider should have for the
+// employer itself, such as a port. It is needed when Config.Ops has UpdateEmployer.
+type EmployerChanger interface {
+	Change(t testing.TB, employer string)
 }
 
 // Traffic is what truly happens to the traffic of one employee.
@@ -122,6 +132,11 @@ func (c Config) complete() (Config, error) {
 	if !slices.Contains(c.Ops, ReadEmployees) {
 		return c, fmt.Errorf("Config.Ops lacks %q: an adapter that never reads cannot confirm anything", ReadEmployees)
 	}
+	for _, op := range c.Ops {
+		if !slices.Contains(everyOp(), op) {
+			return c, fmt.Errorf("Config.Ops names %q; known are %q", op, everyOp())
+		}
+	}
 	for kind, reason := range c.Without {
 		if !slices.Contains(kinds(), kind) {
 			return c, fmt.Errorf("Config.Without names %q; known are %q", kind, kinds())
@@ -135,6 +150,9 @@ func (c Config) complete() (Config, error) {
 	}
 	if got := len(slices.Compact(slices.Sorted(slices.Values(c.Addresses)))); got < 4 {
 		return c, fmt.Errorf("Config.Addresses has %d different addresses; the cases need 4", got)
+	}
+	if c.Updated == nil {
+		c.Updated = func(e Employee) Employee { e.Off = true; return e }
 	}
 	if c.Passes == 0 {
 		c.Passes = 10

@@ -1,0 +1,176 @@
+package adaptertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	rc "github.com/podops-dev/podops/pkg/resourceconsist"
+)
+
+// Each of these adapters is the template with one mistake that somebody has made, or
+// will.
+func badAdapters() map[string]badAdapter {
+	return map[string]badAdapter{
+		"takes a failing read for an empty provider": {
+			caughtBy: "fail-read-employees",
+			telling:  "no error came of it",
+			spoil: func(t *Template, _ *FakeProvider) rc.ReconcileAdapter {
+				return &changed{Template: t, current: func(ctx context.Context, employer client.Object) ([]rc.IEmployee, error) {
+					servers, err := t.GetCurrentEmployee(ctx, employer)
+					return servers, ignore(err, err)
+				}}
+			},
+		},
+		"confirms what it has sent instead of what is there": {caughtBy: "late-effect", telling: "confirmed as off, and is not", spoil: remembering},
+		"is not told that the provider has restarted":        {caughtBy: "restart", telling: "confirmed as on, and is not", spoil: remembering},
+		"reads the provider once":                            {caughtBy: "restart", spoil: remembering},
+		"counts everything as succeeded": {caughtBy: "fail-one-create-employees", telling: "counts web-0 as succeeded", spoil: verbs(func(good verbFunc) verbFunc {
+			return func(ctx context.Context, employer client.Object, items []rc.IEmployee) ([]rc.IEmployee, []rc.IEmployee, error) {
+				_, _, _ = good(ctx, employer, items)
+				return items, nil, nil
+			}
+		})},
+		"stops at the first failure": {caughtBy: "fail-one-update-employees", telling: "web-1 is told to have failed, too", spoil: verbs(func(good verbFunc) verbFunc {
+			return func(ctx context.Context, employer client.Object, items []rc.IEmployee) ([]rc.IEmployee, []rc.IEmployee, error) {
+				for i, item := range items {
+					if _, _, err := good(ctx, employer, []rc.IEmployee{item}); err != nil {
+						return items[:i], items[i:], err
+					}
+				}
+				return items, nil, nil
+			}
+		})},
+		"forgets those that failed": {caughtBy: "fail-one-create-employees", telling: "the lists together are not what was passed", spoil: verbs(func(good verbFunc) verbFunc {
+			return func(ctx context.Context, employer client.Object, items []rc.IEmployee) ([]rc.IEmployee, []rc.IEmployee, error) {
+				succeeded, _, err := good(ctx, employer, items)
+				return succeeded, nil, err
+			}
+		})},
+		"names those that failed among those that succeeded, too": {caughtBy: "fail-one-create-employees", telling: "an id is named twice", spoil: verbs(func(good verbFunc) verbFunc {
+			return func(ctx context.Context, employer client.Object, items []rc.IEmployee) ([]rc.IEmployee, []rc.IEmployee, error) {
+				_, failed, err := good(ctx, employer, items)
+				return items, failed, err
+			}
+		})},
+		"fails without an error": {caughtBy: "fail-one-create-employees", telling: "without an error that says why", spoil: verbs(func(good verbFunc) verbFunc {
+			return func(ctx context.Context, employer client.Object, items []rc.IEmployee) ([]rc.IEmployee, []rc.IEmployee, error) {
+				succeeded, failed, _ := good(ctx, employer, items)
+				return succeeded, failed, nil
+			}
+		})},
+		"panics when the provider fails": {caughtBy: "fail-create-employees", telling: "panicked", spoil: verbs(func(good verbFunc) verbFunc {
+			return func(ctx context.Context, employer client.Object, items []rc.IEmployee) ([]rc.IEmployee, []rc.IEmployee, error) {
+				succeeded, failed, err := good(ctx, employer, items)
+				if err != nil {
+					panic(err)
+				}
+				return succeeded, failed, err
+			}
+		})},
+		"fails to create what is there":     {caughtBy: "create-again", telling: "fails when it is repeated", spoil: onlyOnce},
+		"never gets over a lost reply":      {caughtBy: "lost-reply-create-employees", telling: "reply was lost", spoil: onlyOnce},
+		"takes an old answer for a new one": {caughtBy: "stale-reads", telling: "reads are old", spoil: onlyOnce},
+		"fails to delete what is gone": {caughtBy: "delete-again", telling: "fails when it is repeated", spoil: func(t *Template, p *FakeProvider) rc.ReconcileAdapter {
+			return &changed{Template: t, remove: func(ctx context.Context, employer client.Object, items []rc.IEmployee) ([]rc.IEmployee, []rc.IEmployee, error) {
+				return each(ctx, items, func(s server) error { return p.RemoveServer(ctx, employer.GetName(), s.ID) })
+			}}
+		}},
+		"does not pass its context on": {caughtBy: "hang-read-employees", telling: "did not return", spoil: func(t *Template, _ *FakeProvider) rc.ReconcileAdapter {
+			return &changed{Template: t, current: func(_ context.Context, employer client.Object) ([]rc.IEmployee, error) {
+				return t.GetCurrentEmployee(context.Background(), employer)
+			}}
+		}},
+		"repeats at once what is throttled": {caughtBy: "throttle", telling: "is hammering", spoil: verbs(func(good verbFunc) verbFunc {
+			return func(ctx context.Context, employer client.Object, items []rc.IEmployee) ([]rc.IEmployee, []rc.IEmployee, error) {
+				for range 1000 {
+					succeeded, failed, err := good(ctx, employer, items)
+					if !errors.Is(err, ErrThrottled) {
+						return succeeded, failed, err
+					}
+				}
+				return nil, items, ErrThrottled
+			}
+		})},
+		"removes servers whose sessions are open": {caughtBy: "drain", telling: "sessions were cut", spoil: func(t *Template, p *FakeProvider) rc.ReconcileAdapter {
+			return &changed{Template: t, remove: func(ctx context.Context, employer client.Object, items []rc.IEmployee) ([]rc.IEmployee, []rc.IEmployee, error) {
+				return each(ctx, items, func(s server) error { return ignore(p.RemoveServer(ctx, employer.GetName(), s.ID), ErrNotFound) })
+			}}
+		}},
+		"does not look at sessions": {caughtBy: "drain", telling: "confirmed as off, and is not", spoil: func(t *Template, p *FakeProvider) rc.ReconcileAdapter {
+			return &changed{Template: t, current: func(ctx context.Context, employer client.Object) ([]rc.IEmployee, error) {
+				found, err := p.Servers(ctx, employer.GetName())
+				var servers []rc.IEmployee
+				for _, s := range found {
+					s.Sessions = 0
+					servers = append(servers, server{s})
+				}
+				return servers, err
+			}}
+		}},
+		"leaves alone what a deleted employer had": {caughtBy: "employer-deletion", telling: "confirmed as off, and is not", spoil: func(t *Template, _ *FakeProvider) rc.ReconcileAdapter {
+			return &changed{Template: t, current: func(ctx context.Context, employer client.Object) ([]rc.IEmployee, error) {
+				if employer.GetDeletionTimestamp() != nil {
+					return nil, nil
+				}
+				return t.GetCurrentEmployee(ctx, employer)
+			}}
+		}},
+		"forgets the pool of a deleted employer": {caughtBy: "employer-deletion", telling: `still holds ["pool web"]`, spoil: func(t *Template, _ *FakeProvider) rc.ReconcileAdapter {
+			return &poolKeeper{Template: t}
+		}},
+		"gives the provider only what is new": {caughtBy: "parallel", telling: "counts web-0 as succeeded", spoil: overwriting},
+		"removes servers of other employers":  {caughtBy: "neighbours", telling: "of employer web now has", spoil: greedy},
+		"selects everybody":                   {caughtBy: "selection", telling: "GetSelectedEmployeeNames", spoil: func(t *Template, _ *FakeProvider) rc.ReconcileAdapter { return &everybody{Template: t} }},
+		"is content with every server":        {caughtBy: "update", telling: "confirmed as off, and is not", spoil: dressed(func(s server) rc.IEmployee { return content{s} })},
+		"is never content":                    {caughtBy: "steady", telling: "not so after", spoil: dressed(func(s server) rc.IEmployee { return discontent{s} })},
+		"compares with what it expects alone": {caughtBy: "equal", telling: "not symmetric", spoil: dressed(func(s server) rc.IEmployee { return oneSided{s} })},
+		"does not compare addresses":          {caughtBy: "update-address", telling: "goes to 192.0.2.1 instead of 192.0.2.4", spoil: dressed(func(s server) rc.IEmployee { return addressless{s} })},
+		"does not compare weights":            {caughtBy: "update-weight", telling: "with weight 10 instead of 50", spoil: dressed(func(s server) rc.IEmployee { return weightless{s} })},
+		"panics at a stranger":                {caughtBy: "equal", telling: "with a stranger panicked", spoil: dressed(func(s server) rc.IEmployee { return trusting{s} })},
+		"takes the address for the id":        {caughtBy: "ids", telling: "expected ids are not unique", spoil: identified(func(s server) string { return s.Address })},
+		"makes up ids": {caughtBy: "ids", telling: "changed from one call to the next", spoil: func(t *Template, p *FakeProvider) rc.ReconcileAdapter {
+			var mu sync.Mutex
+			made := 0
+			return identified(func(s server) string {
+				mu.Lock()
+				defer mu.Unlock()
+				made++
+				return fmt.Sprint(s.ID, "-", made)
+			})(t, p)
+		}},
+		"sorts the list that it was given": {caughtBy: "create", telling: "changed the list", spoil: verbs(func(good verbFunc) verbFunc {
+			return func(ctx context.Context, employer client.Object, items []rc.IEmployee) ([]rc.IEmployee, []rc.IEmployee, error) {
+				succeeded, failed, err := good(ctx, employer, items)
+				if len(items) > 1 {
+					items[0] = items[1]
+				}
+				return succeeded, failed, err
+			}
+		})},
+		"does not change the pool":  {caughtBy: "employer-update", telling: "did not reach the provider", spoil: func(t *Template, _ *FakeProvider) rc.ReconcileAdapter { return &rigid{Template: t} }},
+		"keeps terminating pods on": {caughtBy: "terminating", telling: "the first of two employees terminates: not so", spoil: stubborn},
+	}
+}
+
+type badAdapter struct {
+	// caughtBy is the case that fails, and telling a part of what it says then.
+	caughtBy, telling string
+	spoil             func(*Template, *FakeProvider) rc.ReconcileAdapter
+}
+
+func TestBadAdaptersAreCaught(t *testing.T) {
+	for name, bad := range badAdapters() {
+		t.Run(name, func(t *testing.T) {
+			failures := record(t, templateConfig(bad.spoil), bad.caughtBy)
+			if !strings.Contains(strings.Join(failures, "\n"), bad.telling) {
+				t.Errorf("the case %q does not say %q, but %q", bad.caughtBy, bad.telling, failures)
+			}
+		})
+	}
+}

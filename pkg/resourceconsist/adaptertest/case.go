@@ -1,0 +1,151 @@
+package adaptertest
+
+import (
+	"slices"
+	"testing"
+)
+
+// Case is one story that the suite tells an adapter.
+type Case struct {
+	// Name is stable. It is the name of the subtest.
+	Name string
+	// Says is what holds when the case passes.
+	Says string
+	// Run runs the case in a world of its own.
+	Run func(t testing.TB)
+}
+
+// story is a case before its Config is known.
+type story struct {
+	name, says string
+	// needs are kinds, and op an operation, without which there is no case.
+	needs []Kind
+	op    Op
+	run   func(w *world)
+}
+
+// Run runs every case that the Config allows for as a subtest, and logs what was left out.
+func Run(t *testing.T, cfg Config) {
+	t.Helper()
+	cases, err := Cases(cfg)
+	if err != nil {
+		t.Fatalf("the suite cannot run: %v", err)
+	}
+	for _, kind := range kinds() {
+		if reason, without := cfg.Without[kind]; without {
+			t.Logf("without %s: %s", kind, reason)
+		}
+	}
+	for _, c := range cases {
+		t.Run(c.Name, func(t *testing.T) { c.Run(t) })
+	}
+}
+
+// Cases returns the cases that a Config allows for, in the order in which they run. It
+// fails when the Config lacks something.
+func Cases(cfg Config) ([]Case, error) {
+	cfg, err := cfg.complete()
+	if err != nil {
+		return nil, err
+	}
+	var cases []Case
+	for _, s := range stories() {
+		if !cfg.has(s.needs, s.op) {
+			continue
+		}
+		cases = append(cases, Case{Name: s.name, Says: s.says, Run: func(t testing.TB) {
+			t.Helper()
+			s.run(newWorld(t, cfg))
+		}})
+	}
+	return cases, nil
+}
+
+func stories() []story {
+	return slices.Concat(shapeStories(), changeStories(), employerStories(), failureStories(), timeStories())
+}
+
+// converge lets passes go by until everything is as wanted, and ends the case when it
+// never is. Without a fault, nothing may fail for good.
+func (w *world) converge(what string) {
+	w.t.Helper()
+	var settled bool
+	var err error
+	for range w.cfg.Passes {
+		if settled, err = w.settledPass(); settled {
+			return
+		}
+	}
+	if err != nil {
+		w.t.Fatalf("%s: not so after %d reconciles, the last of which ended with: %v", what, w.cfg.Passes, err)
+	}
+	w.t.Fatalf("%s: not so after %d reconciles. Wanted: %+v. The provider has: %+v. The last verbs: %v",
+		what, w.cfg.Passes, w.wanted, w.Provider.Traffic(w.t, w.employer), w.outcomes[max(0, len(w.outcomes)-4):])
+}
+
+// settledPass is a pass with everything after it that happens by itself. What a verb
+// counts as succeeded must then be true.
+func (w *world) settledPass() (settled bool, err error) {
+	w.t.Helper()
+	first := len(w.outcomes)
+	settled, err = w.pass()
+	w.Provider.Settle(w.t)
+	w.checkSucceeded(w.outcomes[first:])
+	return settled, err
+}
+
+// passes lets a few passes go by under a fault. Nothing need succeed in them; nothing
+// untrue may be confirmed.
+func (w *world) passes(n int) (errs []error) {
+	w.t.Helper()
+	for range n {
+		if _, err := w.settledPass(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
+// checkSucceeded holds the employees that verbs counted as succeeded against the truth.
+// Sessions may still be open there; new requests may not.
+func (w *world) checkSucceeded(outcomes []outcome) {
+	w.t.Helper()
+	truth := w.Provider.Traffic(w.t, w.employer)
+	for _, o := range outcomes {
+		for _, id := range o.succeeded {
+			name := o.names[id]
+			wanted, selected := w.wanted[name]
+			actual := truth[name]
+			switch {
+			case name == "" || !w.known[name]:
+			case o.op == DeleteEmployees && actual.On:
+				w.t.Errorf("DeleteEmployees counts %s as succeeded, and the provider still has %+v", name, actual)
+			case o.op != DeleteEmployees && selected && wanted.serves() != actual.On:
+				w.t.Errorf("%s counts %s as succeeded, and the provider has %+v; wanted is %+v", o.op, name, actual, wanted)
+			}
+		}
+	}
+}
+
+// replay calls every verb of an operation again that was called so far, which must do no
+// harm.
+func (w *world) replay(op Op) {
+	w.t.Helper()
+	before := len(w.outcomes)
+	for _, o := range slices.Clone(w.outcomes) {
+		if o.op != op || len(o.failed) > 0 {
+			continue
+		}
+		if again := o.again(); len(again.failed) > 0 {
+			w.t.Errorf("%s fails when it is repeated: %v", op, again.err)
+		}
+	}
+	if len(w.outcomes) == before {
+		w.t.Fatalf("%s was never called, so there is nothing to repeat: does Config.Ops name it in error?", op)
+	}
+}
+
+// failuresOf are the outcomes of an operation in which something failed.
+func (w *world) failuresOf(op Op) []outcome {
+	return slices.DeleteFunc(slices.Clone(w.outcomes), func(o outcome) bool { return o.op != op || len(o.failed) == 0 })
+}

@@ -1,0 +1,84 @@
+package adaptertest
+
+func employerStories() []story {
+	return []story{
+		{name: "employer-update", says: "a change of the employer itself reaches the provider", op: UpdateEmployer, run: employerUpdate},
+		{name: "employer-deletion", says: "nothing of a deleted employer is left at the provider", run: employerDeletion},
+		{name: "employer-deletion-failing", says: "a deletion of an employer that fails is finished later",
+			needs: []Kind{Fail}, op: DeleteEmployees, run: employerDeletionFailing},
+		{name: "neighbours", says: "what is done for one employer leaves another one alone", needs: []Kind{Neighbours}, run: neighbours},
+	}
+}
+
+func employerUpdate(w *world) {
+	w.want(w.serving(1)...)
+	w.converge("an employee serves")
+	w.changeEmployer()
+	todo, err := w.mustRead().employers()
+	if err != nil {
+		w.t.Fatalf("comparing employers: %v", err)
+	}
+	if len(todo.Create)+len(todo.Update)+len(todo.Delete) == 0 {
+		w.t.Errorf("the employer has changed, and what is expected still equals what is current")
+	}
+	w.converge("an employee still serves")
+	w.passes(1)
+	if todo, err = w.mustRead().employers(); err != nil || len(todo.Create)+len(todo.Update)+len(todo.Delete) > 0 {
+		w.t.Errorf("the change of the employer did not reach the provider: there is still %+v to do (error: %v)", todo, err)
+	}
+	w.replay(UpdateEmployer)
+}
+
+func (w *world) changeEmployer() {
+	w.t.Helper()
+	changer, can := w.Cluster.(EmployerChanger)
+	if !can {
+		w.t.Fatalf("Config.Ops has %q, and the cluster cannot change an employer: give it the method Change", UpdateEmployer)
+	}
+	changer.Change(w.t, w.employer)
+}
+
+func employerDeletion(w *world) {
+	w.want(w.serving(3)...)
+	w.converge("three employees serve")
+	w.dismiss()
+	w.converge("the employer is being deleted")
+	w.untilRemains("the employer is being deleted", nil)
+}
+
+func employerDeletionFailing(w *world) {
+	w.want(w.serving(3)...)
+	w.converge("three employees serve")
+	w.dismiss()
+	w.Provider.Inject(w.t, Fault{Kind: Fail, Op: DeleteEmployees})
+	w.passes(3)
+	w.Provider.Mend(w.t)
+	w.converge("the employer is being deleted, and the provider works again")
+	w.untilRemains("the employer is being deleted, and the provider works again", nil)
+}
+
+func neighbours(w *world) {
+	other := w.beside("api")
+	w.want(w.serving(2)...)
+	w.converge("two employees of the first employer serve")
+	other.want(other.serving(2)...)
+	other.converge("two employees of the second employer serve")
+	w.wantUndisturbed("a second employer has come")
+	w.converge("two employees of the first employer still serve")
+	other.wantUndisturbed("the first employer was reconciled")
+	other.dismiss()
+	other.converge("the second employer is being deleted")
+	other.untilRemains("the second employer is being deleted", nil)
+	w.wantUndisturbed("the second employer is gone")
+}
+
+// wantUndisturbed wants the truth to be as wanted, without any reconcile.
+func (w *world) wantUndisturbed(after string) {
+	w.t.Helper()
+	truth := w.Provider.Traffic(w.t, w.employer)
+	for _, name := range w.names() {
+		if wanted, actual := w.wanted[name], truth[name]; wanted.serves() != actual.On {
+			w.t.Errorf("%s: %s of employer %s now has %+v", after, name, w.employer, actual)
+		}
+	}
+}

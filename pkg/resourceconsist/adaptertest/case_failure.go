@@ -1,0 +1,123 @@
+package adaptertest
+
+import (
+	"fmt"
+	"slices"
+)
+
+// failureStories has a case for each operation that fails as a whole, fails for one
+// employee, or loses its reply.
+func failureStories() []story {
+	var stories []story
+	add := func(kind Kind, says string, run func(w *world, op Op), ops ...Op) {
+		for _, op := range ops {
+			stories = append(stories, story{
+				name: fmt.Sprintf("%s-%s", kind, op), says: fmt.Sprintf(says, op), needs: []Kind{kind}, op: op,
+				run: func(w *world) { run(w, op) },
+			})
+		}
+	}
+	add(Fail, "a failing %s is told as an error, confirms nothing, and is made up for later", failing, everyOp()...)
+	add(FailOne, "%s fails for one employee: it is named, the others go on", partial, CreateEmployees, UpdateEmployees, DeleteEmployees)
+	add(LostReply, "%s takes effect and its reply is lost: what is there is found out", lostReply,
+		CreateEmployer, UpdateEmployer, DeleteEmployer, CreateEmployees, UpdateEmployees, DeleteEmployees)
+	return stories
+}
+
+func everyOp() []Op {
+	return []Op{ReadEmployer, CreateEmployer, UpdateEmployer, DeleteEmployer, ReadEmployees, CreateEmployees, UpdateEmployees, DeleteEmployees}
+}
+
+// cause makes the next passes call the operation: what has to be there is there when it
+// returns, and change then makes the difference.
+func (w *world) cause(op Op) (change func()) {
+	w.t.Helper()
+	employees := w.serving(3)
+	if op == CreateEmployer || op == CreateEmployees {
+		return func() { w.want(employees...) }
+	}
+	w.want(employees...)
+	w.converge("three employees serve")
+	switch op {
+	case UpdateEmployer:
+		return w.changeEmployer
+	case DeleteEmployer:
+		return w.dismiss
+	case DeleteEmployees:
+		return func() { w.want(employees[1:2]...) }
+	default:
+		for i := range employees {
+			employees[i] = w.cfg.Updated(employees[i])
+		}
+		return func() { w.want(employees...) }
+	}
+}
+
+func failing(w *world, op Op) {
+	change := w.cause(op)
+	w.Provider.Inject(w.t, Fault{Kind: Fail, Op: op})
+	change()
+	errs := w.passes(3)
+	w.wantTold(op, errs)
+	w.Provider.Mend(w.t)
+	w.converge(fmt.Sprintf("%s works again", op))
+}
+
+// wantTold wants a failure of the operation to have been told: by an error of a read, or
+// by a verb that names what failed.
+func (w *world) wantTold(op Op, errs []error) {
+	w.t.Helper()
+	switch {
+	case op == ReadEmployer || op == ReadEmployees:
+		if len(errs) == 0 {
+			w.t.Errorf("%s failed at the provider, and no error came of it: an empty answer would mean that all traffic is off", op)
+		}
+	case len(w.failuresOf(op)) == 0:
+		w.t.Errorf("%s failed at the provider, and no verb told that anything failed: %v", op, w.outcomes)
+	}
+}
+
+func partial(w *world, op Op) {
+	change := w.cause(op)
+	struck := w.employer + "-0"
+	w.Provider.Inject(w.t, Fault{Kind: FailOne, Op: op, Employee: struck})
+	change()
+	w.passes(3)
+	failures := w.failuresOf(op)
+	if len(failures) == 0 {
+		w.t.Errorf("%s failed for %s, and no verb told that anything failed: %v", op, struck, w.outcomes)
+	}
+	for _, failure := range failures {
+		for _, id := range failure.failed {
+			if failure.names[id] != struck {
+				w.t.Errorf("%s failed for %s alone, and %s is told to have failed, too: %v", op, struck, failure.names[id], failure)
+			}
+		}
+	}
+	truth := w.Provider.Traffic(w.t, w.employer)
+	for _, name := range slices.DeleteFunc(w.names(), func(name string) bool { return name == struck }) {
+		wanted, actual := w.wanted[name], truth[name]
+		if serves := wanted.Name != "" && wanted.serves(); serves != actual.On {
+			w.t.Errorf("%s failed for %s alone, and %s did not go on: the provider has %+v, wanted is %+v", op, struck, name, actual, wanted)
+		}
+	}
+	w.Provider.Mend(w.t)
+	w.converge(fmt.Sprintf("%s works for everybody again", op))
+}
+
+func lostReply(w *world, op Op) {
+	change := w.cause(op)
+	w.Provider.Inject(w.t, Fault{Kind: LostReply, Op: op})
+	change()
+	w.passes(3)
+	w.Provider.Mend(w.t)
+	for _, failure := range w.failuresOf(op) {
+		if again := failure.again(); len(again.failed) > 0 {
+			w.t.Errorf("%s took effect though its reply was lost, and fails when it is repeated: %v", op, again.err)
+		}
+	}
+	w.converge(fmt.Sprintf("replies of %s arrive again", op))
+	if w.dismissed {
+		w.untilRemains("the employer is being deleted", nil)
+	}
+}

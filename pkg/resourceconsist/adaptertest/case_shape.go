@@ -1,0 +1,169 @@
+package adaptertest
+
+import (
+	"context"
+	"slices"
+
+	"github.com/podops-dev/podops/pkg/resourceconsist"
+)
+
+func shapeStories() []story {
+	return []story{
+		{name: "ids", says: "ids are unique and stable, the same for what is expected and what is current, and pods without an address have their own", run: ids},
+		{name: "selection", says: "exactly those that the employer selects are named and expected; one that selects nobody names nobody", run: selection},
+		{name: "equal", says: "equality is symmetric and reflexive, and a stranger is not equal and causes no panic", run: equal},
+		{name: "steady", says: "a reconcile of what is as wanted changes nothing, and verbs without items do nothing", run: steady},
+	}
+}
+
+func ids(w *world) {
+	serving := w.serving(2)
+	w.want(append(serving, Employee{Name: "web-2", Off: true}, Employee{Name: "web-3", Off: true})...)
+	first, second := w.mustRead(), w.mustRead()
+	id := resourceconsist.IEmployee.GetEmployeeId
+	wantUnique(w, "expected", idsOf(first.expected, id))
+	if a, b := idsOf(first.expected, id), idsOf(second.expected, id); !slices.Equal(a, b) {
+		w.t.Errorf("the ids of expected employees changed from one call to the next: %q, then %q", a, b)
+	}
+	w.converge("two employees serve, two have no address yet")
+	p := w.mustRead()
+	wantUnique(w, "current", idsOf(p.current, id))
+	for _, employee := range serving {
+		expected, current := namesToIDs(p.expected)[employee.Name], namesToIDs(p.current)[employee.Name]
+		if expected == "" || expected != current {
+			w.t.Errorf("employee %s is expected with the id %q and current with the id %q", employee.Name, expected, current)
+		}
+	}
+	employer := resourceconsist.IEmployer.GetEmployerId
+	wantUnique(w, "expected employer", idsOf(p.expectedEmployers, employer))
+	wantUnique(w, "current employer", idsOf(p.currentEmployers, employer))
+}
+
+func wantUnique(w *world, what string, ids []string) {
+	w.t.Helper()
+	if slices.Contains(ids, "") {
+		w.t.Errorf("an %s id is empty: %q", what, ids)
+	}
+	if len(slices.Compact(slices.Clone(ids))) != len(ids) {
+		w.t.Errorf("%s ids are not unique: %q", what, ids)
+	}
+}
+
+func namesToIDs(employees []resourceconsist.IEmployee) map[string]string {
+	byName := map[string]string{}
+	for _, e := range employees {
+		byName[e.GetEmployeeName()] = e.GetEmployeeId()
+	}
+	return byName
+}
+
+func selection(w *world) {
+	other := w.beside("api")
+	other.want(other.serving(1)...)
+	w.want(w.serving(3)...)
+	w.wantSelected("web-0", "web-1", "web-2")
+	w.want(w.serving(1)...)
+	w.wantSelected("web-0")
+	w.want()
+	w.wantSelected()
+}
+
+func (w *world) wantSelected(names ...string) {
+	w.t.Helper()
+	p := w.mustRead()
+	if got := slices.Sorted(slices.Values(p.selected)); !slices.Equal(got, names) {
+		w.t.Errorf("GetSelectedEmployeeNames: %q, want %q", got, names)
+	}
+	if got := idsOf(p.expected, resourceconsist.IEmployee.GetEmployeeName); !slices.Equal(got, names) {
+		w.t.Errorf("GetExpectedEmployee names %q, want %q", got, names)
+	}
+}
+
+// stranger is an employer and an employee of no adapter.
+type stranger struct{}
+
+func (stranger) GetEmployerId() string                                 { return "stranger" } //nolint:staticcheck // the name is the interface's
+func (stranger) GetEmployerStatuses() any                              { return struct{}{} }
+func (stranger) EmployerEqual(resourceconsist.IEmployer) (bool, error) { return false, nil }
+func (stranger) GetEmployeeId() string                                 { return "stranger" } //nolint:staticcheck // the name is the interface's
+func (stranger) GetEmployeeName() string                               { return "stranger" }
+func (stranger) GetEmployeeStatuses() any                              { return struct{}{} }
+func (stranger) EmployeeEqual(resourceconsist.IEmployee) (bool, error) { return false, nil }
+
+func equal(w *world) {
+	employees := w.serving(3)
+	w.want(employees...)
+	w.converge("three employees serve")
+	employees[0].Off = true
+	w.want(employees...)
+	p := w.mustRead() // one differs between what is expected and what is current
+	wantSymmetric(w, "EmployeeEqual", slices.Concat(p.expected, p.current),
+		resourceconsist.IEmployee.GetEmployeeId, resourceconsist.IEmployee.EmployeeEqual)
+	wantSymmetric(w, "EmployerEqual", slices.Concat(p.expectedEmployers, p.currentEmployers),
+		resourceconsist.IEmployer.GetEmployerId, resourceconsist.IEmployer.EmployerEqual)
+	for _, e := range p.expected {
+		w.wantStranger("EmployeeEqual", func() (bool, error) { return e.EmployeeEqual(stranger{}) })
+		w.wantStranger("EmployeeEqual", func() (bool, error) { return e.EmployeeEqual(nil) })
+	}
+	for _, e := range p.expectedEmployers {
+		w.wantStranger("EmployerEqual", func() (bool, error) { return e.EmployerEqual(stranger{}) })
+		w.wantStranger("EmployerEqual", func() (bool, error) { return e.EmployerEqual(nil) })
+	}
+}
+
+func wantSymmetric[T any](w *world, method string, all []T, id func(T) string, equal func(a, b T) (bool, error)) {
+	w.t.Helper()
+	for i, a := range all {
+		for j, b := range all {
+			ab, err := equal(a, b)
+			ba, back := equal(b, a)
+			switch {
+			case err != nil || back != nil:
+				w.t.Errorf("%s of %q and %q: %v, %v", method, id(a), id(b), err, back)
+			case i == j && !ab:
+				w.t.Errorf("%s: %q is not equal to itself", method, id(a))
+			case ab != ba:
+				w.t.Errorf("%s is not symmetric: %q and %q: %v, the other way round: %v", method, id(a), id(b), ab, ba)
+			}
+		}
+	}
+}
+
+// wantStranger wants false or an error.
+func (w *world) wantStranger(method string, call func() (bool, error)) {
+	w.t.Helper()
+	var same bool
+	w.within(method+" with a stranger", func(context.Context) { same, _ = call() })
+	if same {
+		w.t.Errorf("%s says that a stranger is equal", method)
+	}
+}
+
+func steady(w *world) {
+	employees := w.serving(2)
+	employees[1].Off = true
+	w.want(employees...)
+	w.converge("one employee serves, one is off")
+	before := len(w.outcomes)
+	w.passes(2)
+	if extra := w.outcomes[before:]; len(extra) > 0 {
+		w.t.Errorf("everything was as wanted, and a reconcile did: %v", extra)
+	}
+	for _, op := range []Op{CreateEmployer, UpdateEmployer, DeleteEmployer} {
+		do(w, w.employerVerb(op), nil)
+	}
+	for _, op := range []Op{CreateEmployees, UpdateEmployees, DeleteEmployees} {
+		do(w, w.employeeVerb(op), nil)
+	}
+	w.converge("everything is still as wanted")
+}
+
+// mustRead reads and ends the case when it cannot.
+func (w *world) mustRead() picture {
+	w.t.Helper()
+	p, err := w.read()
+	if err != nil {
+		w.t.Fatalf("reading: %v", err)
+	}
+	return p
+}

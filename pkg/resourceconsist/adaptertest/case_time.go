@@ -1,0 +1,163 @@
+package adaptertest
+
+import "fmt"
+
+// callsPerEmployee is how many requests an adapter may send for one employee while the
+// provider throttles, before it counts as hammering.
+const callsPerEmployee = 20
+
+func timeStories() []story {
+	stories := []story{
+		{name: "late-effect", says: "what the provider accepted and has not done yet is not confirmed", needs: []Kind{LateEffect}, run: lateEffect},
+		{name: "stale-reads", says: "while reads are old nothing untrue is confirmed, and repetition does no harm",
+			needs: []Kind{StaleReads}, run: staleReads},
+		{name: "restart", says: "a provider that has lost everything is told everything again", needs: []Kind{Restart}, run: restart},
+		{name: "throttle", says: "a provider that throttles is not hammered, and what it refused is told as failed", needs: []Kind{Throttle}, run: throttle},
+		{name: "drain", says: "traffic is not off while sessions are open, and none is cut", needs: []Kind{Sessions}, run: drain},
+	}
+	for _, op := range everyOp() {
+		stories = append(stories, story{
+			name: fmt.Sprintf("%s-%s", Hang, op), says: fmt.Sprintf("a %s that hangs ends with its context, and is told as an error", op),
+			needs: []Kind{Hang}, op: op, run: func(w *world) { hang(w, op) },
+		})
+	}
+	return stories
+}
+
+func lateEffect(w *world) {
+	employees := w.serving(3)
+	w.want(employees...)
+	w.converge("three employees serve")
+	w.Provider.Inject(w.t, Fault{Kind: LateEffect})
+	employees[0].Off = true
+	w.want(employees[:2]...)
+	w.passesUnsettled(2)
+	w.Provider.Settle(w.t)
+	w.converge("one employee serves, one is off, one is gone")
+	employees[0].Off = false
+	w.want(employees...)
+	w.passesUnsettled(2)
+	w.Provider.Settle(w.t)
+	w.Provider.Mend(w.t)
+	w.converge("three employees serve again")
+}
+
+// passesUnsettled lets passes go by so fast that nothing happens by itself in between.
+func (w *world) passesUnsettled(n int) {
+	w.t.Helper()
+	for range n {
+		if _, err := w.pass(); err != nil {
+			w.t.Errorf("a reconcile ended with: %v", err)
+		}
+	}
+}
+
+func staleReads(w *world) {
+	employees := w.serving(4)
+	w.want(employees[:3]...)
+	w.converge("three employees serve")
+	w.Provider.Inject(w.t, Fault{Kind: StaleReads})
+	employees[0].Off = true
+	w.want(employees[0], employees[1], employees[3])
+	before := len(w.outcomes)
+	w.passesUnsettled(3)
+	for _, o := range w.outcomes[before:] {
+		if len(o.failed) > 0 {
+			w.t.Errorf("reads are old, so things are done again, and that fails: %v", o)
+		}
+	}
+	w.Provider.Settle(w.t)
+	w.Provider.Mend(w.t)
+	w.converge("two employees serve, one is off, one is gone")
+}
+
+func restart(w *world) {
+	w.want(w.serving(3)...)
+	w.converge("three employees serve")
+	w.Provider.Inject(w.t, Fault{Kind: Restart})
+	w.converge("the provider has restarted, and three employees serve again")
+}
+
+func throttle(w *world) {
+	change := w.cause(UpdateEmployees)
+	change()
+	p := w.mustRead()
+	w.limit = w.cfg.FaultDeadline
+	w.Provider.Inject(w.t, Fault{Kind: Throttle})
+	calls := w.calls()
+	before := len(w.outcomes)
+	if err := w.act(p); err != nil {
+		w.t.Fatalf("comparing: %v", err)
+	}
+	if _, err := w.read(); err == nil {
+		w.t.Errorf("the provider refuses every request, and reading it brings no error")
+	}
+	for _, o := range w.outcomes[before:] {
+		if len(o.succeeded) > 0 && w.reaches(o.op) {
+			w.t.Errorf("the provider refuses every request, and something is told to have succeeded: %v", o)
+		}
+	}
+	// What was sent for the employees, and for the employer and the two reads.
+	if sent, most := w.calls()-calls, callsPerEmployee*(len(w.wanted)+3); sent > most {
+		w.t.Errorf("the provider throttles and was sent %d requests; more than %d is hammering. Leave the repetition to the framework.", sent, most)
+	}
+	w.Provider.Mend(w.t)
+	w.limit = w.cfg.Deadline
+	w.converge("the provider has stopped throttling")
+}
+
+func (w *world) reaches(op Op) bool { return w.cfg.has(nil, op) }
+
+// calls is how many requests were sent; always 0 when the provider does not count.
+func (w *world) calls() int {
+	w.t.Helper()
+	if counter, can := w.Provider.(Counter); can {
+		return counter.Calls(w.t)
+	}
+	return 0
+}
+
+func hang(w *world, op Op) {
+	change := w.cause(op)
+	w.Provider.Inject(w.t, Fault{Kind: Hang, Op: op})
+	change()
+	w.limit = w.cfg.FaultDeadline
+	var errs []error
+	// A deletion may begin with something that does not hang.
+	for range 3 {
+		if errs = append(errs, w.passes(1)...); len(errs)+len(w.failuresOf(op)) > 0 {
+			break
+		}
+	}
+	w.wantTold(op, errs)
+	w.Provider.Mend(w.t)
+	w.limit = w.cfg.Deadline
+	w.converge(fmt.Sprintf("%s no longer hangs", op))
+}
+
+func drain(w *world) {
+	occupier, can := w.Provider.(Occupier)
+	if !can {
+		w.t.Fatalf("the provider has no Occupy: give it one, or say in Config.Without[%q] why it cannot", Sessions)
+	}
+	employees := w.serving(3)
+	w.want(employees...)
+	w.converge("three employees serve")
+	cut := occupier.Cut(w.t)
+	for _, employee := range employees[:2] {
+		occupier.Occupy(w.t, w.employer, employee.Name, 3)
+	}
+	employees[0].Off = true
+	w.want(employees[0], employees[2]) // the first is off, the second goes for good
+	w.passes(3)
+	for _, employee := range employees[:2] {
+		if actual := w.Provider.Traffic(w.t, w.employer)[employee.Name]; actual.On || actual.Sessions != 3 {
+			w.t.Errorf("%s has 3 sessions and should get no new ones: the provider has %+v", employee.Name, actual)
+		}
+		occupier.Occupy(w.t, w.employer, employee.Name, 0)
+	}
+	if now := occupier.Cut(w.t); now != cut {
+		w.t.Errorf("%d sessions were cut", now-cut)
+	}
+	w.converge("the sessions have ended: one employee serves, one is off, one is gone")
+}

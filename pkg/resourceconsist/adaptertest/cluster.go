@@ -1,0 +1,197 @@
+package adaptertest
+
+import (
+	"context"
+	"strconv"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/resourceconsist"
+	"github.com/podops-dev/podops/test/builders"
+)
+
+// EmployerLabelKey is the label by which the Services of a ServiceCluster select pods.
+const EmployerLabelKey = "adaptertest.podops.dev/employer"
+
+// WeightAnnotationKey is where a ServiceCluster writes Employee.Weight by default.
+const WeightAnnotationKey = "adaptertest.podops.dev/weight"
+
+// RevisionAnnotationKey is what a ServiceCluster changes of an employer by default: a letter
+// more each time.
+const RevisionAnnotationKey = "adaptertest.podops.dev/revision"
+
+// heldFinalizer keeps a terminating pod in sight, as a container that is still stopping
+// does.
+const heldFinalizer = "adaptertest.podops.dev/held"
+
+// ServiceCluster is a Cluster of Services and Pods in the namespace default. Its client
+// answers from memory, and is what the adapter reads.
+type ServiceCluster struct {
+	Client client.Client
+	// Service, when set, completes the Service of an employer before it is created:
+	// annotations that an adapter needs, ports.
+	Service func(service *corev1.Service)
+	// Alter, when set, changes a Service so that the provider's side of it has to change.
+	// Nil: the annotation RevisionAnnotationKey grows.
+	Alter func(service *corev1.Service)
+	// Weigh, when set, says where an adapter finds the weight of a pod. Nil: in the
+	// annotation WeightAnnotationKey.
+	Weigh func(pod *corev1.Pod, weight int)
+}
+
+// NewServiceCluster returns a cluster without objects. The scheme must know core/v1.
+func NewServiceCluster(scheme *runtime.Scheme) *ServiceCluster {
+	return &ServiceCluster{Client: fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&corev1.Pod{}).Build()}
+}
+
+// Employ creates the Service if need be, and replaces the pods that it selects.
+func (c *ServiceCluster) Employ(t testing.TB, employer string, employees ...Employee) {
+	t.Helper()
+	ctx := t.Context()
+	c.ensureService(ctx, t, employer)
+	var old corev1.PodList
+	if err := c.Client.List(ctx, &old, client.InNamespace(metav1.NamespaceDefault), client.MatchingLabels{EmployerLabelKey: employer}); err != nil {
+		t.Fatalf("listing the pods of %s: %v", employer, err)
+	}
+	for i := range old.Items {
+		c.remove(ctx, t, &old.Items[i])
+	}
+	for _, employee := range employees {
+		c.create(ctx, t, employer, employee)
+	}
+}
+
+// Dismiss deletes the Service, which its clean finalizer holds.
+func (c *ServiceCluster) Dismiss(t testing.TB, employer string) {
+	t.Helper()
+	if err := c.Client.Delete(t.Context(), c.Employer(t, employer)); err != nil {
+		t.Fatalf("deleting service %s: %v", employer, err)
+	}
+}
+
+// Change changes the Service.
+func (c *ServiceCluster) Change(t testing.TB, employer string) {
+	t.Helper()
+	var service corev1.Service
+	if err := c.Client.Get(t.Context(), client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: employer}, &service); err != nil {
+		t.Fatalf("reading service %s: %v", employer, err)
+	}
+	if c.Alter != nil {
+		c.Alter(&service)
+	} else {
+		metav1.SetMetaDataAnnotation(&service.ObjectMeta, RevisionAnnotationKey, service.Annotations[RevisionAnnotationKey]+"i")
+	}
+	if err := c.Client.Update(t.Context(), &service); err != nil {
+		t.Fatalf("changing service %s: %v", employer, err)
+	}
+}
+
+// Employer reads the Service.
+func (c *ServiceCluster) Employer(t testing.TB, employer string) client.Object {
+	t.Helper()
+	service := &corev1.Service{}
+	if err := c.Client.Get(t.Context(), client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: employer}, service); err != nil {
+		t.Fatalf("reading service %s: %v", employer, err)
+	}
+	return service
+}
+
+func (c *ServiceCluster) ensureService(ctx context.Context, t testing.TB, employer string) {
+	t.Helper()
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:  metav1.NamespaceDefault,
+			Name:       employer,
+			Labels:     map[string]string{appsv1alpha1.ControlLabelKey: appsv1alpha1.ControlLabelValue},
+			Finalizers: []string{resourceconsist.CleanFinalizer(employer)},
+		},
+		Spec: corev1.ServiceSpec{Selector: map[string]string{EmployerLabelKey: employer}},
+	}
+	if c.Service != nil {
+		c.Service(service)
+	}
+	if err := c.Client.Create(ctx, service); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatalf("creating service %s: %v", employer, err)
+	}
+}
+
+func (c *ServiceCluster) create(ctx context.Context, t testing.TB, employer string, employee Employee) {
+	t.Helper()
+	pod := podOf(employer, employee)
+	if employee.Weight > 0 {
+		c.weigh(pod, employee.Weight)
+	}
+	status := pod.Status
+	if err := c.Client.Create(ctx, pod); err != nil {
+		t.Fatalf("creating pod %s: %v", employee.Name, err)
+	}
+	pod.Status = status
+	if err := c.Client.Status().Update(ctx, pod); err != nil {
+		t.Fatalf("writing the status of pod %s: %v", employee.Name, err)
+	}
+	if employee.Terminating {
+		if err := c.Client.Delete(ctx, pod); err != nil {
+			t.Fatalf("deleting pod %s: %v", employee.Name, err)
+		}
+	}
+}
+
+func (c *ServiceCluster) weigh(pod *corev1.Pod, weight int) {
+	if c.Weigh != nil {
+		c.Weigh(pod, weight)
+		return
+	}
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, WeightAnnotationKey, strconv.Itoa(weight))
+}
+
+// WeightOf reads what a ServiceCluster writes by default; 100 when it wrote nothing.
+func WeightOf(pod *corev1.Pod) int {
+	if weight, err := strconv.Atoi(pod.Annotations[WeightAnnotationKey]); err == nil {
+		return weight
+	}
+	return 100
+}
+
+// remove makes a pod go for good: a finalizer would keep it.
+func (c *ServiceCluster) remove(ctx context.Context, t testing.TB, pod *corev1.Pod) {
+	t.Helper()
+	if len(pod.Finalizers) > 0 {
+		pod.Finalizers = nil
+		if err := c.Client.Update(ctx, pod); err != nil {
+			t.Fatalf("releasing pod %s: %v", pod.Name, err)
+		}
+	}
+	if err := client.IgnoreNotFound(c.Client.Delete(ctx, pod)); err != nil {
+		t.Fatalf("removing pod %s: %v", pod.Name, err)
+	}
+}
+
+// podOf is the pod as the lifecycle leaves it: available, preparing, or without an
+// address because it is not running yet.
+func podOf(employer string, employee Employee) *corev1.Pod {
+	builder := builders.MakePod(employee.Name).Label(EmployerLabelKey, employer)
+	switch {
+	case employee.Address == "":
+		builder.Phase(corev1.PodPending)
+	case employee.Off:
+		builder.Phase(corev1.PodRunning).Gate(true).Ready().Preparing("rollout", "upgrade")
+	default:
+		builder.Phase(corev1.PodRunning).Available()
+	}
+	if employee.Terminating {
+		builder.Finalizer(heldFinalizer)
+	}
+	pod := builder.Obj()
+	if employee.Address != "" {
+		pod.Status.PodIP = employee.Address
+		pod.Status.PodIPs = []corev1.PodIP{{IP: employee.Address}}
+	}
+	return pod
+}

@@ -1,0 +1,168 @@
+package adaptertest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/podops-dev/podops/pkg/resourceconsist"
+	"github.com/podops-dev/podops/pkg/resourceconsist/plan"
+)
+
+// employers is the framework's plan for what the employer itself has at the provider.
+func (p picture) employers() (plan.Diff[resourceconsist.IEmployer], error) {
+	item := func(e resourceconsist.IEmployer) plan.Item[resourceconsist.IEmployer] {
+		return plan.Item[resourceconsist.IEmployer]{ID: e.GetEmployerId(), Value: e}
+	}
+	return between(p.expectedEmployers, p.currentEmployers, item, resourceconsist.IEmployer.EmployerEqual)
+}
+
+// employees is the framework's plan for its employees.
+func (p picture) employees() (plan.Diff[resourceconsist.IEmployee], error) {
+	item := func(e resourceconsist.IEmployee) plan.Item[resourceconsist.IEmployee] {
+		return plan.Item[resourceconsist.IEmployee]{ID: e.GetEmployeeId(), Name: e.GetEmployeeName(), Intent: intentOf(e), Value: e}
+	}
+	return between(p.expected, p.current, item, resourceconsist.IEmployee.EmployeeEqual)
+}
+
+// between plans, and takes an item that cannot be planned for an error.
+func between[T any](expected, current []T, item func(T) plan.Item[T], equal func(expected, current T) (bool, error)) (plan.Diff[T], error) {
+	items := func(values []T) []plan.Item[T] {
+		all := make([]plan.Item[T], len(values))
+		for i, value := range values {
+			all[i] = item(value)
+		}
+		return all
+	}
+	diff := plan.Between(items(expected), items(current), equal)
+	var errs []error
+	for _, failure := range diff.Failed {
+		errs = append(errs, fmt.Errorf("planning %q: %w", failure.Item.ID, failure.Err))
+	}
+	return diff, errors.Join(errs...)
+}
+
+// intentOf reads whether an expected employee should take traffic, as the framework does.
+func intentOf(expected resourceconsist.IEmployee) plan.Intent {
+	var ready bool
+	switch statuses := expected.GetEmployeeStatuses().(type) {
+	case resourceconsist.PodEmployeeStatuses:
+		ready = statuses.LifecycleReady
+	case *resourceconsist.PodEmployeeStatuses:
+		if statuses == nil {
+			return plan.IntentUnknown
+		}
+		ready = statuses.LifecycleReady
+	default:
+		return plan.IntentUnknown
+	}
+	if ready {
+		return plan.IntentOn
+	}
+	return plan.IntentOff
+}
+
+func valuesOf[T any](items []plan.Item[T]) []T {
+	values := make([]T, len(items))
+	for i, item := range items {
+		values[i] = item.Value
+	}
+	return values
+}
+
+// pass is one reconcile: gather, plan, act, confirm. It returns whether everything is
+// confirmed as wanted, or why nothing is known. Whatever the adapter confirms is held
+// against the truth.
+func (w *world) pass() (settled bool, err error) {
+	w.t.Helper()
+	before, err := w.read()
+	if err != nil {
+		return false, err
+	}
+	if _, err := w.conclude(before); err != nil {
+		return false, err
+	}
+	if err := w.act(before); err != nil {
+		return false, err
+	}
+	after, err := w.read()
+	if err != nil {
+		return false, err
+	}
+	return w.conclude(after)
+}
+
+// act does what a picture asks for, in the framework's order: room for the employees
+// first, then traffic off, then traffic on; what held employees goes when they are gone.
+func (w *world) act(p picture) error {
+	w.t.Helper()
+	employers, err := p.employers()
+	if err != nil {
+		return err
+	}
+	employees, err := p.employees()
+	if err != nil {
+		return err
+	}
+	carryOut(w, w.employerVerb(CreateEmployer), employers.Create)
+	carryOut(w, w.employerVerb(UpdateEmployer), slices.Concat(employers.Off, employers.Update))
+	carryOut(w, w.employeeVerb(DeleteEmployees), employees.Delete)
+	carryOut(w, w.employeeVerb(UpdateEmployees), employees.Off)
+	carryOut(w, w.employeeVerb(UpdateEmployees), employees.Update)
+	carryOut(w, w.employeeVerb(CreateEmployees), employees.Create)
+	if len(p.current) == 0 {
+		carryOut(w, w.employerVerb(DeleteEmployer), employers.Delete)
+	}
+	return nil
+}
+
+func carryOut[T any](w *world, v verb[T], items []plan.Item[T]) {
+	w.t.Helper()
+	if len(items) > 0 {
+		do(w, v, valuesOf(items))
+	}
+}
+
+// conclude holds what the framework concludes from a picture against the truth, for
+// everybody who was ever selected, and returns whether all are confirmed as wanted.
+func (w *world) conclude(p picture) (settled bool, err error) {
+	w.t.Helper()
+	diff, err := p.employees()
+	if err != nil {
+		return false, err
+	}
+	confirmed := plan.TrafficOf(diff)
+	truth := w.Provider.Traffic(w.t, w.employer)
+	settled = true
+	for _, name := range w.names() {
+		actual, state := truth[name], confirmed.Of(name)
+		wanted, selected := w.wanted[name]
+		want := plan.Off
+		if selected && wanted.serves() {
+			want = plan.On
+		}
+		if want == plan.On && state == plan.On {
+			w.compareOn(name, wanted, actual)
+		}
+		// That one who should serve is not there yet sets nobody free to operate on it.
+		if want == plan.Off && state == plan.Off && (actual.On || actual.Sessions > 0) {
+			w.t.Errorf("the traffic of %s is confirmed as off, and is not: the provider has %+v", name, actual)
+		}
+		settled = settled && state == want
+	}
+	return settled, nil
+}
+
+// compareOn holds the confirmation that traffic is on against the truth.
+func (w *world) compareOn(name string, wanted Employee, actual Traffic) {
+	w.t.Helper()
+	if !actual.On {
+		w.t.Errorf("the traffic of %s is confirmed as on, and is not: the provider has %+v", name, actual)
+	}
+	if actual.Address != "" && wanted.Address != "" && actual.Address != wanted.Address {
+		w.t.Errorf("the traffic of %s is confirmed as on, and goes to %s instead of %s", name, actual.Address, wanted.Address)
+	}
+	if wanted.Weight > 0 && actual.Weight != wanted.Weight {
+		w.t.Errorf("the traffic of %s is confirmed as on, with weight %d instead of %d", name, actual.Weight, wanted.Weight)
+	}
+}

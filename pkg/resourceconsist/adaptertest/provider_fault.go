@@ -1,0 +1,136 @@
+package adaptertest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	testingclock "k8s.io/utils/clock/testing"
+)
+
+// admit counts a request and lets it in, unless a fault strikes it. It gives the lock
+// back while the request hangs.
+func (p *FakeProvider) admit(ctx context.Context, op Op, employee string) error {
+	p.calls++
+	kind, hit := struck(p.faults, op, employee, Hang, Throttle, Fail, FailOne)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case !hit:
+		return nil
+	case kind == Throttle:
+		return ErrThrottled
+	case kind != Hang:
+		return fmt.Errorf("%s %q: %w", op, employee, ErrInternal)
+	}
+	mended := p.mended
+	p.mu.Unlock()
+	defer p.mu.Lock()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-mended:
+		return nil
+	}
+}
+
+func (p *FakeProvider) suffers(kind Kind) bool {
+	return slices.ContainsFunc(p.faults, func(f Fault) bool { return f.Kind == kind })
+}
+
+// FakeFaults is the Provider, Occupier and Counter of a FakeProvider whose pools have the
+// names of employers and whose servers those of employees. Time passes in Settle alone.
+type FakeFaults struct {
+	provider *FakeProvider
+	clock    *testingclock.FakePassiveClock
+}
+
+// NewFakeFaults returns a fake provider and the hooks by which a suite spoils it.
+func NewFakeFaults() (*FakeProvider, *FakeFaults) {
+	clock := testingclock.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	provider := NewFakeProvider(clock)
+	return provider, &FakeFaults{provider: provider, clock: clock}
+}
+
+// Traffic is what is in force.
+func (f *FakeFaults) Traffic(_ testing.TB, employer string) map[string]Traffic {
+	p := f.provider
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	traffic := map[string]Traffic{}
+	for _, server := range p.serversOf(p.inForce(p.clock.Now()), employer) {
+		traffic[server.ID] = Traffic{On: server.On, Sessions: server.Sessions, Weight: server.Weight, Address: server.Address}
+	}
+	return traffic
+}
+
+// Remains names the pool of the employer and its servers.
+func (f *FakeFaults) Remains(_ testing.TB, employer string) []string {
+	p := f.provider
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	pools := p.inForce(p.clock.Now())
+	var remains []string
+	if _, exists := pools[employer]; exists {
+		remains = append(remains, "pool "+employer)
+	}
+	for _, server := range p.serversOf(pools, employer) {
+		remains = append(remains, "server "+server.ID)
+	}
+	return remains
+}
+
+// Inject adds a fault.
+func (f *FakeFaults) Inject(t testing.TB, fault Fault) {
+	if fault.Kind == StaleReads {
+		f.Settle(t) // so that stale is what was true until now
+	}
+	p := f.provider
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if fault.Kind != Restart {
+		p.faults = append(p.faults, fault)
+		return
+	}
+	for key := range p.sessions {
+		p.cutSessions(key)
+	}
+	p.versions = []version{{from: p.clock.Now(), pools: fakePools{}}}
+}
+
+// Mend removes the faults. What was accepted late still comes into force late.
+func (f *FakeFaults) Mend(testing.TB) {
+	p := f.provider
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.faults = nil
+	close(p.mended)
+	p.mended = make(chan struct{})
+}
+
+// Settle lets FakeLag pass.
+func (f *FakeFaults) Settle(testing.TB) { f.clock.SetTime(f.clock.Now().Add(FakeLag)) }
+
+// Occupy keeps sessions open at a server.
+func (f *FakeFaults) Occupy(_ testing.TB, employer, employee string, sessions int) {
+	f.provider.mu.Lock()
+	defer f.provider.mu.Unlock()
+	f.provider.sessions[serverKey{pool: employer, id: employee}] = sessions
+}
+
+// Cut is how many sessions ended because their server was removed or the provider
+// restarted.
+func (f *FakeFaults) Cut(testing.TB) int {
+	f.provider.mu.Lock()
+	defer f.provider.mu.Unlock()
+	return f.provider.cut
+}
+
+// Calls is how many requests the provider has had.
+func (f *FakeFaults) Calls(testing.TB) int {
+	f.provider.mu.Lock()
+	defer f.provider.mu.Unlock()
+	return f.provider.calls
+}
