@@ -23,6 +23,11 @@ const (
 	// polling is how often a condition is looked at.
 	polling = 100 * time.Millisecond
 
+	// callStories is the label of the stories about webhook rules, half of the time of all.
+	// Stories wait more than they compute, so `make test-e2e` tells the two halves at once,
+	// each on a cluster of its own.
+	callStories = "calls"
+
 	// holdWindow is how long something is watched that must not happen.
 	holdWindow = 2 * time.Second
 )

@@ -15,7 +15,7 @@ import (
 	"github.com/podops-dev/podops/test/expect"
 )
 
-var _ = Describe("A webhook rule", func() {
+var _ = Describe("A webhook rule", Label(callStories), func() {
 	const pollSeconds = 60
 
 	var p place
