@@ -83,6 +83,9 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 		return err
 	}
 
+	if err := registerAdapters(mgr, options); err != nil {
+		return err
+	}
 	checker, err := registerPolicies(mgr, policies, options.Workers, clk)
 	if err != nil {
 		return err

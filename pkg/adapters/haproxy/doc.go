@@ -36,7 +36,7 @@
 // Runtime API.
 //
 // HAProxy forgets servers when it is restarted or reloaded. They are added again when the
-// Service is looked at next; how often that is at least, Options.Resync says. Requests that
+// Service is looked at next, which is every few seconds (Resync). Requests that
 // are still with a process that was reloaded are not seen.
 //
 // The annotation podops.dev/haproxy-in-use, which the adapter writes before the first

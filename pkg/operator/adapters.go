@@ -1,0 +1,79 @@
+package operator
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/podops-dev/podops/pkg/adapters/demo"
+	"github.com/podops-dev/podops/pkg/adapters/haproxy"
+	"github.com/podops-dev/podops/pkg/resourceconsist"
+)
+
+// adapters are those that --enable-adapters can name, and how each joins the manager. They
+// need rights that the manager does not have otherwise: config/components/adapters.
+func adapters() map[string]func(manager.Manager, Options, ...resourceconsist.Option) error {
+	return map[string]func(manager.Manager, Options, ...resourceconsist.Option) error{
+		"demo": func(mgr manager.Manager, _ Options, more ...resourceconsist.Option) error {
+			return demo.AddToMgr(mgr, &demo.DemoResourceProviderClient{}, more...)
+		},
+		"haproxy": func(mgr manager.Manager, options Options, more ...resourceconsist.Option) error {
+			allowed, err := haproxy.ParseAllowed(options.HAProxyAllow)
+			if err != nil {
+				return fmt.Errorf("--haproxy-allow: %w", err)
+			}
+			return haproxy.AddToMgr(mgr, haproxy.Options{Allowed: allowed}, more...)
+		},
+	}
+}
+
+// enabledAdapters are the names in --enable-adapters, each once and sorted.
+func (o *Options) enabledAdapters() ([]string, error) {
+	known := slices.Sorted(maps.Keys(adapters()))
+	var names []string
+	for name := range strings.SplitSeq(o.EnableAdapters, ",") {
+		name = strings.TrimSpace(name)
+		switch {
+		case name == "":
+		case !slices.Contains(known, name):
+			return nil, fmt.Errorf("--enable-adapters names %q, known are %s", name, strings.Join(known, ", "))
+		default:
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// validateAdapters names the flag that is wrong.
+func (o *Options) validateAdapters() error {
+	names, err := o.enabledAdapters()
+	if err != nil {
+		return err
+	}
+	if _, err := haproxy.ParseAllowed(o.HAProxyAllow); err != nil {
+		return fmt.Errorf("--haproxy-allow: %w", err)
+	}
+	if slices.Contains(names, "haproxy") && o.HAProxyAllow == "" {
+		return errors.New("--enable-adapters names haproxy, and --haproxy-allow is empty: it says which Runtime APIs Services may name")
+	}
+	return nil
+}
+
+// registerAdapters adds the adapters that were asked for; none unless somebody asked.
+func registerAdapters(mgr manager.Manager, options Options, more ...resourceconsist.Option) error {
+	names, err := options.enabledAdapters()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := adapters()[name](mgr, options, more...); err != nil {
+			return fmt.Errorf("setting up adapter %s: %w", name, err)
+		}
+	}
+	return nil
+}
