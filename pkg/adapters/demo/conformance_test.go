@@ -2,9 +2,10 @@ package demo_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"path"
+	"maps"
+	"slices"
+	"sync"
 	"testing"
 
 	"k8s.io/client-go/kubernetes/scheme"
@@ -14,83 +15,159 @@ import (
 	"github.com/podops-dev/podops/pkg/resourceconsist/adaptertest"
 )
 
-// spoiled is a demo.Provider that can be made to fail. Pools have the names of Services
-// without their namespace.
-type spoiled struct{ provider *adaptertest.FakeProvider }
-
-var _ demo.Provider = spoiled{}
-
-func (s spoiled) VIP(ctx context.Context, service string) (details demo.DemoServiceDetails, has bool, err error) {
-	revision, err := s.provider.Pool(ctx, path.Base(service))
-	if err != nil {
-		return details, false, unless(err, adaptertest.ErrNotFound)
-	}
-	return details, true, json.Unmarshal([]byte(revision), &details)
-}
-
-func (s spoiled) PutVIP(ctx context.Context, service string, vip demo.DemoServiceDetails) error {
-	revision, err := json.Marshal(vip)
-	if err != nil {
-		return err
-	}
-	if err := s.provider.CreatePool(ctx, path.Base(service), string(revision)); !errors.Is(err, adaptertest.ErrExists) {
-		return err
-	}
-	return s.provider.SetPool(ctx, path.Base(service), string(revision))
-}
-
-func (s spoiled) DeleteVIP(ctx context.Context, service string) error {
-	return unless(s.provider.DeletePool(ctx, path.Base(service)), adaptertest.ErrNotFound)
-}
-
-func (s spoiled) RealServers(ctx context.Context, service string) (map[string]resourceconsist.PodEmployeeStatuses, error) {
-	found, err := s.provider.Servers(ctx, path.Base(service))
-	servers := map[string]resourceconsist.PodEmployeeStatuses{}
-	for _, server := range found {
-		servers[server.ID] = resourceconsist.PodEmployeeStatuses{
-			Ip: server.Address, LifecycleReady: server.On,
-			ExtraStatus: demo.PodExtraStatus{TrafficOn: server.On, TrafficWeight: server.Weight},
-		}
-	}
-	return servers, err
-}
-
-// PutRealServer changes the server if it is there, and adds it if it is not.
-func (s spoiled) PutRealServer(ctx context.Context, service, name string, statuses resourceconsist.PodEmployeeStatuses) error {
-	extra, _ := statuses.ExtraStatus.(demo.PodExtraStatus)
-	server := adaptertest.FakeServer{ID: name, Address: statuses.Ip, On: extra.TrafficOn, Weight: extra.TrafficWeight}
-	if err := s.provider.SetServer(ctx, path.Base(service), server); !errors.Is(err, adaptertest.ErrNotFound) {
-		return err
-	}
-	return s.provider.AddServer(ctx, path.Base(service), server)
-}
-
-func (s spoiled) DeleteRealServer(ctx context.Context, service, name string) error {
-	return unless(s.provider.RemoveServer(ctx, path.Base(service), name), adaptertest.ErrNotFound)
-}
-
-// unless returns nil for an error that says that nothing is left to do.
-func unless(err, done error) error {
-	if errors.Is(err, done) {
-		return nil
-	}
-	return err
-}
-
-func TestConformance(t *testing.T) {
+func TestTheAdapterConforms(t *testing.T) {
 	adaptertest.Run(t, adaptertest.Config{
 		New: func(testing.TB) adaptertest.Fixture {
-			provider, faults := adaptertest.NewFakeFaults()
+			faults := &faulty{inner: &demo.DemoResourceProviderClient{}, mended: make(chan struct{})}
 			cluster := adaptertest.NewServiceCluster(scheme.Scheme)
-			return adaptertest.Fixture{Adapter: demo.New(cluster.Client, spoiled{provider}), Cluster: cluster, Provider: faults}
+			return adaptertest.Fixture{Adapter: demo.New(cluster.Client, faults), Cluster: cluster, Provider: hooks{faults}}
 		},
 		Ops: []adaptertest.Op{
 			adaptertest.ReadEmployer, adaptertest.CreateEmployer, adaptertest.DeleteEmployer,
 			adaptertest.ReadEmployees, adaptertest.CreateEmployees, adaptertest.UpdateEmployees, adaptertest.DeleteEmployees,
 		},
 		Without: map[adaptertest.Kind]string{
-			adaptertest.Sessions: "the demo's provider does not tell how many sessions are open",
-			adaptertest.Weights:  "every real server of the demo that serves has the same weight",
+			adaptertest.Weights:    "the weight of the manual's demo is fixed",
+			adaptertest.Sessions:   "the manual's provider has no sessions",
+			adaptertest.LateEffect: "the manual's provider does at once what it is told",
+			adaptertest.StaleReads: "the manual's provider answers what is so",
 		},
 	})
+}
+
+var (
+	errRefused   = errors.New("refused")
+	errThrottled = errors.New("too many requests")
+)
+
+// faulty is a provider between the adapter and the real one.
+type faulty struct {
+	mu     sync.Mutex
+	inner  *demo.DemoResourceProviderClient
+	faults []adaptertest.Fault
+	mended chan struct{}
+	calls  int
+}
+
+// request lets do happen, unless a fault strikes.
+func (f *faulty) request(ctx context.Context, op adaptertest.Op, name string, do func(demo.Provider) error) error {
+	f.mu.Lock()
+	f.calls++
+	inner, faults, mended := f.inner, slices.Clone(f.faults), f.mended
+	f.mu.Unlock()
+	var lost error
+	for _, fault := range faults {
+		switch {
+		case fault.Kind == adaptertest.Throttle:
+			return errThrottled
+		case fault.Op != op:
+		case fault.Kind == adaptertest.Fail, fault.Kind == adaptertest.FailOne && fault.Employee == name:
+			return errRefused
+		case fault.Kind == adaptertest.LostReply:
+			lost = errRefused
+		case fault.Kind == adaptertest.Hang:
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-mended:
+			}
+		}
+	}
+	return errors.Join(do(inner), lost)
+}
+
+func (f *faulty) VIP(ctx context.Context, service string) (vip demo.DemoServiceDetails, has bool, err error) {
+	err = f.request(ctx, adaptertest.ReadEmployer, "", func(p demo.Provider) (err error) {
+		vip, has, err = p.VIP(ctx, service)
+		return err
+	})
+	return vip, has, err
+}
+
+func (f *faulty) PutVIP(ctx context.Context, service string, vip demo.DemoServiceDetails) error {
+	return f.request(ctx, adaptertest.CreateEmployer, "", func(p demo.Provider) error { return p.PutVIP(ctx, service, vip) })
+}
+
+func (f *faulty) DeleteVIP(ctx context.Context, service string) error {
+	return f.request(ctx, adaptertest.DeleteEmployer, "", func(p demo.Provider) error { return p.DeleteVIP(ctx, service) })
+}
+
+func (f *faulty) RealServers(ctx context.Context, service string) (servers map[string]resourceconsist.PodEmployeeStatuses, err error) {
+	err = f.request(ctx, adaptertest.ReadEmployees, "", func(p demo.Provider) (err error) {
+		servers, err = p.RealServers(ctx, service)
+		return err
+	})
+	return servers, err
+}
+
+// PutRealServer is a creation or an update, depending on what is there.
+func (f *faulty) PutRealServer(ctx context.Context, service, name string, server resourceconsist.PodEmployeeStatuses) error {
+	there, err := f.inner.RealServers(ctx, service)
+	if err != nil {
+		return err
+	}
+	op := adaptertest.CreateEmployees
+	if _, has := there[name]; has {
+		op = adaptertest.UpdateEmployees
+	}
+	return f.request(ctx, op, name, func(p demo.Provider) error { return p.PutRealServer(ctx, service, name, server) })
+}
+
+func (f *faulty) DeleteRealServer(ctx context.Context, service, name string) error {
+	return f.request(ctx, adaptertest.DeleteEmployees, name, func(p demo.Provider) error { return p.DeleteRealServer(ctx, service, name) })
+}
+
+// hooks are what the suite turns.
+type hooks struct{ *faulty }
+
+func (h hooks) Traffic(t testing.TB, employer string) map[string]adaptertest.Traffic {
+	t.Helper()
+	servers, err := h.inner.RealServers(t.Context(), "default/"+employer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	traffic := map[string]adaptertest.Traffic{}
+	for name, statuses := range servers {
+		extra, ok := statuses.ExtraStatus.(demo.PodExtraStatus)
+		if !ok {
+			t.Fatalf("real server %s has a %T", name, statuses.ExtraStatus)
+		}
+		traffic[name] = adaptertest.Traffic{On: extra.TrafficOn, Weight: extra.TrafficWeight, Address: statuses.Ip}
+	}
+	return traffic
+}
+
+func (h hooks) Remains(t testing.TB, employer string) []string {
+	t.Helper()
+	names := slices.Sorted(maps.Keys(h.Traffic(t, employer)))
+	if _, has, err := h.inner.VIP(t.Context(), "default/"+employer); has || err != nil {
+		names = append(names, "the virtual address")
+	}
+	return names
+}
+
+func (h hooks) Inject(_ testing.TB, fault adaptertest.Fault) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if fault.Kind == adaptertest.Restart {
+		h.inner = &demo.DemoResourceProviderClient{}
+		return
+	}
+	h.faults = append(h.faults, fault)
+}
+
+func (h hooks) Mend(testing.TB) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.faults = nil
+	close(h.mended)
+	h.mended = make(chan struct{})
+}
+
+func (h hooks) Settle(testing.TB) {}
+
+func (h hooks) Calls(testing.TB) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.calls
 }
