@@ -35,12 +35,28 @@ type Mutator struct {
 	identity string // user name of PodOps itself
 	options  lifecycle.Options
 	clock    clock.PassiveClock
+	expected Expected
 }
+
+// Expected maps each employer ("<Kind>/<namespace>/<name>") that will employ a new pod to
+// the finalizer that it puts there when traffic is on. It reads from caches only. With an
+// error the map still holds what is known.
+type Expected func(ctx context.Context, pod *corev1.Pod) (map[string]string, error)
 
 // NewMutator returns the mutating webhook. identity is the user name under which this
 // manager talks to the API server.
 func NewMutator(decoder admission.Decoder, identity string, options lifecycle.Options, clk clock.PassiveClock) *Mutator {
-	return &Mutator{decoder: decoder, identity: identity, options: options, clock: clk}
+	return &Mutator{
+		decoder: decoder, identity: identity, options: options, clock: clk,
+		expected: func(context.Context, *corev1.Pod) (map[string]string, error) { return nil, nil },
+	}
+}
+
+// Expecting has new pods expect the finalizers of their employers from the start. It
+// returns m, and is called before m is.
+func (m *Mutator) Expecting(expected Expected) *Mutator {
+	m.expected = expected
+	return m
 }
 
 // Handle adds the readiness gate to a new pod, and to an updated one the labels that
@@ -51,7 +67,7 @@ func (m *Mutator) Handle(ctx context.Context, req admission.Request) admission.R
 		return admission.Errored(http.StatusBadRequest, err)
 	}
 	if req.Operation == admissionv1.Create {
-		return m.create(requested)
+		return m.create(ctx, inNamespace(requested, req.Namespace))
 	}
 	if isStale(old, requested) {
 		return admission.Allowed("")
@@ -67,12 +83,25 @@ func (m *Mutator) Handle(ctx context.Context, req admission.Request) admission.R
 	return admission.Patched("", labelPatch(requested.Labels, answer.Change)...)
 }
 
-func (m *Mutator) create(pod *corev1.Pod) admission.Response {
+// inNamespace is the pod with the namespace of its request: a client may leave it out.
+func inNamespace(pod *corev1.Pod, namespace string) *corev1.Pod {
+	if pod.Namespace == "" {
+		pod.Namespace = namespace
+	}
+	return pod
+}
+
+func (m *Mutator) create(ctx context.Context, pod *corev1.Pod) admission.Response {
 	if pod.Labels[appsv1alpha1.ControlLabelKey] != appsv1alpha1.ControlLabelValue {
 		return admission.Allowed("")
 	}
 	answer := lifecycle.AdmitCreate(lifecycle.FactsOf(pod))
-	response := admission.Patched("", append(labelPatch(pod.Labels, answer.Change), gatePatch(pod)...)...)
+	// A pod is not refused for it: controllers record a moment later what is missing here.
+	expected, err := m.expected(ctx, pod)
+	if err != nil {
+		ctrllog.FromContext(ctx).Error(err, "Finding the employers of a new pod", "namespace", pod.Namespace, "generateName", pod.GenerateName)
+	}
+	response := admission.Patched("", slices.Concat(labelPatch(pod.Labels, answer.Change), gatePatch(pod), expectedPatch(pod, expected))...)
 	for _, key := range answer.Stripped {
 		response.Warnings = append(response.Warnings, fmt.Sprintf("label %s removed: a new pod has no lifecycle yet", key))
 	}
@@ -119,9 +148,12 @@ func labelPatch(labels map[string]string, change lifecycle.Change) []jsonpatch.O
 	return operations
 }
 
-func labelPath(key string) string {
-	return "/metadata/labels/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
-}
+func labelPath(key string) string { return "/metadata/labels/" + escaped(key) }
+
+func annotationPath(key string) string { return "/metadata/annotations/" + escaped(key) }
+
+// escaped is a key as one step of a JSON pointer.
+func escaped(key string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(key) }
 
 // gatePatch adds the readiness gate unless the pod has it.
 func gatePatch(pod *corev1.Pod) []jsonpatch.Operation {

@@ -1,0 +1,35 @@
+package pod
+
+import (
+	"encoding/json"
+	"maps"
+
+	"gomodules.xyz/jsonpatch/v2"
+	corev1 "k8s.io/api/core/v1"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/lifecycle"
+)
+
+// expectedPatch records in the annotation of a new pod the finalizers that its employers
+// will put on it. An annotation that cannot be read is left as it is: the pod will not
+// become available, and an event says why.
+func expectedPatch(pod *corev1.Pod, expected map[string]string) []jsonpatch.Operation {
+	conditions, err := lifecycle.ParseAvailableConditions(pod.Annotations)
+	if err != nil || len(expected) == 0 {
+		return nil
+	}
+	merged := maps.Clone(conditions.ExpectedFinalizers)
+	maps.Copy(merged, expected)
+	if maps.Equal(merged, conditions.ExpectedFinalizers) {
+		return nil
+	}
+	value, err := json.Marshal(appsv1alpha1.AvailableConditions{ExpectedFinalizers: merged})
+	if err != nil || len(value) > appsv1alpha1.MaxAnnotationBytes {
+		return nil // the controllers of the employers say so
+	}
+	if pod.Annotations == nil {
+		return []jsonpatch.Operation{jsonpatch.NewOperation("add", "/metadata/annotations", map[string]string{appsv1alpha1.AvailableConditionsAnnotationKey: string(value)})}
+	}
+	return []jsonpatch.Operation{jsonpatch.NewOperation("add", annotationPath(appsv1alpha1.AvailableConditionsAnnotationKey), string(value))}
+}
