@@ -102,8 +102,9 @@ func (a *Adapter) GetSelectedEmployeeNames(ctx context.Context, employer client.
 	return names, nil
 }
 
-// GetExpectedEmployee implements ReconcileAdapter: every selected pod, with traffic on or
-// off. Pods that terminate or have ended are not expected.
+// GetExpectedEmployee implements ReconcileAdapter: every selected pod that has not
+// ended, with traffic on or off. A pod that terminates is off, and deleted when it is gone:
+// its connections may end by themselves until then.
 func (a *Adapter) GetExpectedEmployee(ctx context.Context, employer client.Object) ([]resourceconsist.IEmployee, error) {
 	service, settings, err := settingsOf(employer)
 	if err != nil {
@@ -112,12 +113,12 @@ func (a *Adapter) GetExpectedEmployee(ctx context.Context, employer client.Objec
 	if service.DeletionTimestamp != nil || settings.Managed && len(settings.Groups) == 0 {
 		return nil, nil
 	}
-	r, err := a.roster(ctx, service)
+	members, err := a.members(ctx, service)
 	if err != nil {
 		return nil, err
 	}
 	var expected []resourceconsist.IEmployee
-	for _, m := range r.members {
+	for _, m := range members {
 		if m.selected {
 			expected = append(expected, m.status(m.expected(settings)))
 		}
@@ -132,14 +133,14 @@ func (a *Adapter) GetCurrentEmployee(ctx context.Context, employer client.Object
 	if err != nil {
 		return nil, err
 	}
-	r, err := a.roster(ctx, service)
+	members, err := a.members(ctx, service)
 	if err != nil {
 		return nil, err
 	}
 	if settings.Managed {
-		return a.currentManaged(ctx, service, settings, r)
+		return a.currentManaged(ctx, service, settings, members)
 	}
-	return a.currentObserved(ctx, service, settings, r)
+	return a.currentObserved(ctx, service, settings, members)
 }
 
 // CreateEmployees implements ReconcileAdapter.

@@ -1,10 +1,14 @@
 package alibabacloudslb
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // ServerType is the kind of a backend server, in the words of the API.
@@ -81,17 +85,36 @@ func encodeBackends(backends []Backend) (string, error) {
 	return string(encoded), nil
 }
 
-const descriptionPrefix = "podops"
+const (
+	descriptionPrefix = "podops"
+	// maxDescription is what the API takes.
+	maxDescription = 80
+)
 
-// descriptionOf marks a backend as added for a pod by a Service: podops/<uid of the
-// Service>/<uid of the pod>, 80 characters, which is all that the API takes. UIDs and not
-// names, so that another cluster with the same names never takes it for its own.
-func descriptionOf(serviceUID, podUID string) string {
-	return descriptionPrefix + "/" + serviceUID + "/" + podUID
+// shortID is an id made from a UID that leaves room in a description.
+func shortID(uid types.UID) string {
+	sum := sha256.Sum256([]byte(uid))
+	return hex.EncodeToString(sum[:8])
 }
 
-// podUIDOf returns the pod for which the Service added the backend.
-func podUIDOf(description, serviceUID string) (podUID string, ours bool) {
-	podUID, ours = strings.CutPrefix(description, descriptionPrefix+"/"+serviceUID+"/")
-	return podUID, ours && podUID != "" && serviceUID != ""
+// descriptionOf marks a backend as added for a pod by a Service:
+// podops/<id of the Service>/<id of the pod>/<name of the pod>. Ids come from UIDs, so that
+// another cluster with the same names never takes it for its own. The name is left out
+// when it does not fit.
+func descriptionOf(serviceID, podID, podName string) string {
+	description := strings.Join([]string{descriptionPrefix, serviceID, podID, podName}, "/")
+	if len(description) > maxDescription {
+		return strings.Join([]string{descriptionPrefix, serviceID, podID, ""}, "/")
+	}
+	return description
+}
+
+// podOf returns the pod for which the Service added the backend; the name is empty when it
+// did not fit.
+func podOf(description, serviceID string) (podID, podName string, ours bool) {
+	parts := strings.Split(description, "/")
+	if len(parts) != 4 || parts[0] != descriptionPrefix || parts[1] != serviceID || parts[2] == "" {
+		return "", "", false
+	}
+	return parts[2], parts[3], true
 }

@@ -20,7 +20,7 @@ const (
 
 // edit is one change for one pod.
 type edit struct {
-	uid     string
+	id      string
 	verb    verb
 	group   string
 	backend Backend
@@ -28,14 +28,14 @@ type edit struct {
 
 // editsToReach returns what brings a pod of a managed Service from where it is registered
 // to what is expected. It fails when a pod should be added whose server is not known.
-func editsToReach(want PodExtraStatus, m member, r *registration, serviceUID string, settings Settings) ([]edit, error) {
+func editsToReach(want PodExtraStatus, m member, r *registration, serviceID string, settings Settings) ([]edit, error) {
 	if r == nil {
 		r = &registration{}
 	}
-	edits := removals(m.uid, r.stale)
+	edits := removals(m.id, r.stale)
 	for _, pair := range settings.Groups {
 		if present := r.wanted[pair]; len(present) > 0 {
-			edits = append(edits, editsOfPresent(want, m.uid, pair.Group, present, settings)...)
+			edits = append(edits, editsOfPresent(want, m.id, pair.Group, present, settings)...)
 			continue
 		}
 		if want.Traffic != TrafficOn {
@@ -47,46 +47,46 @@ func editsToReach(want PodExtraStatus, m member, r *registration, serviceUID str
 		if m.server.Type != ServerECS && m.server.IP == "" {
 			return nil, fmt.Errorf("pod %s has no address yet", m.name)
 		}
-		edits = append(edits, edit{uid: m.uid, verb: verbAdd, group: pair.Group, backend: Backend{
+		edits = append(edits, edit{id: m.id, verb: verbAdd, group: pair.Group, backend: Backend{
 			ServerID: m.server.ID, ServerIP: m.server.IP, Type: m.server.Type, Port: pair.Port,
-			Weight: want.Weight, Description: descriptionOf(serviceUID, m.uid),
+			Weight: want.Weight, Description: descriptionOf(serviceID, m.id, m.name),
 		}})
 	}
 	return edits, nil
 }
 
-func editsOfPresent(want PodExtraStatus, uid, group string, present []Backend, settings Settings) []edit {
+func editsOfPresent(want PodExtraStatus, id, group string, present []Backend, settings Settings) []edit {
 	var edits []edit
 	for _, backend := range present {
 		switch {
 		case want.Traffic != TrafficOn && settings.OffByRemoval:
-			edits = append(edits, edit{uid: uid, verb: verbRemove, group: group, backend: backend})
+			edits = append(edits, edit{id: id, verb: verbRemove, group: group, backend: backend})
 		case backend.Weight != want.Weight:
 			backend.Weight = want.Weight
-			edits = append(edits, edit{uid: uid, verb: verbSetWeight, group: group, backend: backend})
+			edits = append(edits, edit{id: id, verb: verbSetWeight, group: group, backend: backend})
 		}
 	}
 	return edits
 }
 
 // editsToLeave takes a pod out of every group.
-func editsToLeave(uid string, r *registration, settings Settings) []edit {
+func editsToLeave(id string, r *registration, settings Settings) []edit {
 	if r == nil {
 		return nil
 	}
-	edits := removals(uid, r.stale)
+	edits := removals(id, r.stale)
 	for _, pair := range settings.Groups {
 		for _, backend := range r.wanted[pair] {
-			edits = append(edits, edit{uid: uid, verb: verbRemove, group: pair.Group, backend: backend})
+			edits = append(edits, edit{id: id, verb: verbRemove, group: pair.Group, backend: backend})
 		}
 	}
 	return edits
 }
 
-func removals(uid string, places []place) []edit {
+func removals(id string, places []place) []edit {
 	var edits []edit
 	for _, p := range places {
-		edits = append(edits, edit{uid: uid, verb: verbRemove, group: p.group, backend: p.backend})
+		edits = append(edits, edit{id: id, verb: verbRemove, group: p.group, backend: p.backend})
 	}
 	return edits
 }
@@ -107,8 +107,8 @@ func carryOut(ctx context.Context, api API, edits []edit) map[string]error {
 			continue
 		}
 		for _, e := range batch {
-			if failed[e.uid] == nil {
-				failed[e.uid] = err
+			if failed[e.id] == nil {
+				failed[e.id] = err
 			}
 		}
 		if stopped == nil && !isGroupMissing(err) {
@@ -152,8 +152,8 @@ func carryOutBatch(ctx context.Context, api API, batch []edit, failed map[string
 	case len(batch) > 1:
 		half := len(batch) / 2
 		return errors.Join(carryOutBatch(ctx, api, batch[:half], failed), carryOutBatch(ctx, api, batch[half:], failed))
-	case !settled(ctx, api, batch[0]):
-		failed[batch[0].uid] = err
+	case !settled(ctx, api, batch[0], err):
+		failed[batch[0].id] = err
 	}
 	return nil
 }
@@ -175,12 +175,23 @@ func send(ctx context.Context, api API, batch []edit) error {
 }
 
 // settled reports whether a refused change is in place already, as when an earlier read
-// was stale: it asks, since what the API says about that is not documented.
-func settled(ctx context.Context, api API, e edit) bool {
-	backends, err := api.Group(ctx, e.group)
-	if err != nil || e.verb == verbSetWeight {
+// was stale, or a reply was lost. Where the code does not say so, it asks: what the API
+// answers to a change made twice is not documented.
+func settled(ctx context.Context, api API, e edit, refusal error) bool {
+	switch e.verb {
+	case verbAdd:
+		return saysPresent(refusal) || isThere(ctx, api, e, true)
+	case verbRemove:
+		return saysAbsent(refusal) || isThere(ctx, api, e, false)
+	default:
 		return false
 	}
-	present := slices.ContainsFunc(backends, func(b Backend) bool { return b.key() == e.backend.key() })
-	return present == (e.verb == verbAdd)
+}
+
+func isThere(ctx context.Context, api API, e edit, want bool) bool {
+	backends, err := api.Group(ctx, e.group)
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(backends, func(b Backend) bool { return b.key() == e.backend.key() }) == want
 }

@@ -15,7 +15,7 @@ const (
 	TrafficOn Traffic = "On"
 	// TrafficOff: none does.
 	TrafficOff Traffic = "Off"
-	// TrafficPartial: on its way from one to the other. It equals nothing expected.
+	// TrafficPartial: on its way from one to the other. It is never expected.
 	TrafficPartial Traffic = "Partial"
 )
 
@@ -26,21 +26,22 @@ type PodExtraStatus struct {
 	Weight int32 `json:"weight,omitempty"`
 }
 
-// PodStatus is a pod at the load balancer: an IEmployee. Its id is the UID of the pod,
-// since addresses come late and come again.
+// PodStatus is a pod at the load balancer: an IEmployee.
 type PodStatus struct {
-	UID string
-	// Name is the pod's; for a backend whose pod is gone, the UID, which no pod is called.
+	// ID comes from the UID of the pod: addresses come late, and are used again.
+	ID string
+	// Name is the pod's; empty for a backend of a pod that is gone, where the load balancer
+	// does not tell the name.
 	Name     string
 	Statuses resourceconsist.PodEmployeeStatuses
 }
 
 var _ resourceconsist.IEmployee = PodStatus{}
 
-// GetEmployeeId returns the UID of the pod.
-func (s PodStatus) GetEmployeeId() string { return s.UID } //nolint:revive // the name of the interface
+// GetEmployeeId returns ID.
+func (s PodStatus) GetEmployeeId() string { return s.ID } //nolint:revive // the name of the interface
 
-// GetEmployeeName returns the name of the pod.
+// GetEmployeeName returns Name.
 func (s PodStatus) GetEmployeeName() string { return s.Name }
 
 // GetEmployeeStatuses returns a resourceconsist.PodEmployeeStatuses whose ExtraStatus is
@@ -58,7 +59,7 @@ func (s PodStatus) EmployeeEqual(other resourceconsist.IEmployee) (bool, error) 
 	if err != nil {
 		return false, err
 	}
-	return s.GetEmployeeId() == other.GetEmployeeId() && mine == theirs && mine.Traffic != TrafficPartial, nil
+	return s.GetEmployeeId() == other.GetEmployeeId() && mine == theirs, nil
 }
 
 func extraOf(employee resourceconsist.IEmployee) (PodExtraStatus, error) {

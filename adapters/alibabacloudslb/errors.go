@@ -97,9 +97,28 @@ func isGroupMissing(err error) bool {
 	return errors.As(err, &api) && strings.Contains(api.Code+" "+api.Message, "VServerGroupId does not exist")
 }
 
-func hasCode(err error, codes ...string) bool {
+// saysPresent and saysAbsent know a refusal over one server that is there already, or not
+// any more. Nothing is confirmed by them: that takes a read.
+func saysPresent(err error) bool {
+	code := codeOf(err)
+	return strings.Contains(code, "Duplicate") || strings.HasSuffix(code, "Exist") && !strings.HasSuffix(code, "NotExist")
+}
+
+func saysAbsent(err error) bool {
+	code := codeOf(err)
+	return strings.HasSuffix(code, "NotFound") || strings.HasSuffix(code, "NotExist")
+}
+
+func codeOf(err error) string {
 	var api *APIError
-	return errors.As(err, &api) && slices.Contains(codes, api.Code)
+	if !errors.As(err, &api) {
+		return ""
+	}
+	return api.Code
+}
+
+func hasCode(err error, codes ...string) bool {
+	return slices.Contains(codes, codeOf(err))
 }
 
 // newAPIError turns what the SDK returns into an APIError. redact takes secrets out of a

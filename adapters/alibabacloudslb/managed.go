@@ -1,6 +1,7 @@
 package alibabacloudslb
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,34 +21,29 @@ import (
 const maxNamed = 10
 
 func (a *Adapter) currentManaged(
-	ctx context.Context, service *corev1.Service, settings Settings, r roster,
+	ctx context.Context, service *corev1.Service, settings Settings, members []member,
 ) ([]resourceconsist.IEmployee, error) {
-	byUID, err := a.registered(ctx, service, settings, r)
+	byID, err := a.registered(ctx, service, settings, members)
 	if err != nil {
 		return nil, err
 	}
 	var current []resourceconsist.IEmployee
-	for _, m := range r.members {
-		extra := managedTraffic(byUID[m.uid], settings)
-		if byUID[m.uid] != nil || m.selected && m.expected(settings) == extra {
+	for _, m := range members {
+		extra := managedTraffic(byID[m.id], settings)
+		if byID[m.id] != nil || m.selected && m.expected(settings) == extra {
 			current = append(current, m.status(extra))
 		}
-		delete(byUID, m.uid)
+		delete(byID, m.id)
 	}
-	for _, uid := range slices.Sorted(maps.Keys(byUID)) {
-		name := r.names[uid]
-		if name == "" {
-			// Its address belongs to no member, so nobody else's traffic depends on it.
-			name = uid
-		}
-		statuses := resourceconsist.PodEmployeeStatuses{ExtraStatus: managedTraffic(byUID[uid], settings)}
-		current = append(current, PodStatus{UID: uid, Name: name, Statuses: statuses})
+	for _, id := range slices.Sorted(maps.Keys(byID)) {
+		statuses := resourceconsist.PodEmployeeStatuses{ExtraStatus: managedTraffic(byID[id], settings)}
+		current = append(current, PodStatus{ID: id, Name: byID[id].name, Statuses: statuses})
 	}
 	return current, nil
 }
 
 func (a *Adapter) registered(
-	ctx context.Context, service *corev1.Service, settings Settings, r roster,
+	ctx context.Context, service *corev1.Service, settings Settings, members []member,
 ) (map[string]*registration, error) {
 	groups := map[string][]Backend{}
 	for _, id := range settings.groupIDs() {
@@ -61,7 +57,7 @@ func (a *Adapter) registered(
 			return nil, fmt.Errorf("Service %s/%s: %w", service.Namespace, service.Name, err)
 		}
 	}
-	return registrations(string(service.UID), settings, r.members, groups), nil
+	return registrations(shortID(service.UID), settings, members, groups), nil
 }
 
 // change carries out edits for employees of a managed Service and sorts them into those
@@ -87,8 +83,8 @@ func (a *Adapter) change(
 			return nil, employees, err
 		}
 	}
-	for uid, err := range carryOut(ctx, a.api, todo) {
-		errs[uid] = errors.Join(errs[uid], err)
+	for id, err := range carryOut(ctx, a.api, todo) {
+		errs[id] = errors.Join(errs[id], err)
 	}
 	for _, employee := range employees {
 		if errs[employee.GetEmployeeId()] != nil {
@@ -102,42 +98,42 @@ func (a *Adapter) change(
 
 // view is what verbs decide from.
 type view struct {
-	service  *corev1.Service
-	settings Settings
-	roster   roster
-	byUID    map[string]*registration
+	serviceID string
+	settings  Settings
+	members   []member
+	byID      map[string]*registration
 }
 
 func (a *Adapter) view(ctx context.Context, service *corev1.Service, settings Settings) (view, error) {
-	r, err := a.roster(ctx, service)
+	members, err := a.members(ctx, service)
 	if err != nil {
 		return view{}, err
 	}
-	byUID, err := a.registered(ctx, service, settings, r)
+	byID, err := a.registered(ctx, service, settings, members)
 	if err != nil {
 		return view{}, err
 	}
-	return view{service: service, settings: settings, roster: r, byUID: byUID}, nil
+	return view{serviceID: shortID(service.UID), settings: settings, members: members, byID: byID}, nil
 }
 
 func (a *Adapter) reach(v view, employees []resourceconsist.IEmployee) ([]edit, map[string]error) {
 	var edits []edit
 	errs := map[string]error{}
 	for _, employee := range employees {
-		uid := employee.GetEmployeeId()
+		id := employee.GetEmployeeId()
 		want, err := extraOf(employee)
 		if err != nil {
-			errs[uid] = err
+			errs[id] = err
 			continue
 		}
-		m, known := v.roster.byUID(uid)
-		if !known {
-			errs[uid] = fmt.Errorf("pod %s is not there any more", employee.GetEmployeeName())
+		at := slices.IndexFunc(v.members, func(m member) bool { return m.id == id })
+		if at < 0 {
+			errs[id] = errors.New("it is not there any more")
 			continue
 		}
-		more, err := editsToReach(want, m, v.byUID[uid], string(v.service.UID), v.settings)
+		more, err := editsToReach(want, v.members[at], v.byID[id], v.serviceID, v.settings)
 		if err != nil {
-			errs[uid] = err
+			errs[id] = err
 			continue
 		}
 		edits = append(edits, more...)
@@ -148,8 +144,8 @@ func (a *Adapter) reach(v view, employees []resourceconsist.IEmployee) ([]edit, 
 func (a *Adapter) leave(v view, employees []resourceconsist.IEmployee) ([]edit, map[string]error) {
 	var edits []edit
 	for _, employee := range employees {
-		uid := employee.GetEmployeeId()
-		edits = append(edits, editsToLeave(uid, v.byUID[uid], v.settings)...)
+		id := employee.GetEmployeeId()
+		edits = append(edits, editsToLeave(id, v.byID[id], v.settings)...)
 	}
 	return edits, map[string]error{}
 }
@@ -187,7 +183,7 @@ func named(failed []resourceconsist.IEmployee, errs map[string]error) error {
 			all = append(all, fmt.Errorf("and %d more pods", len(failed)-maxNamed))
 			break
 		}
-		all = append(all, fmt.Errorf("pod %s: %w", employee.GetEmployeeName(), errs[employee.GetEmployeeId()]))
+		all = append(all, fmt.Errorf("pod %s: %w", cmp.Or(employee.GetEmployeeName(), employee.GetEmployeeId()), errs[employee.GetEmployeeId()]))
 	}
 	return errors.Join(all...)
 }

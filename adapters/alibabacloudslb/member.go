@@ -17,9 +17,9 @@ import (
 // member is a pod that its Service selects, or that still has the finalizer of the
 // Service and so waits for its traffic to be off.
 type member struct {
-	uid, name string
+	id, name string
 
-	// selected: the Service selects the pod, which is there to stay.
+	// selected: the Service selects the pod, which has not ended.
 	selected bool
 
 	// ips are the addresses that are the pod's alone; none once it has ended, since
@@ -63,45 +63,30 @@ func (m member) expected(settings Settings) PodExtraStatus {
 func (m member) status(extra PodExtraStatus) PodStatus {
 	statuses := m.statuses
 	statuses.ExtraStatus = extra
-	return PodStatus{UID: m.uid, Name: m.name, Statuses: statuses}
+	return PodStatus{ID: m.id, Name: m.name, Statuses: statuses}
 }
 
-// roster is the pods of a Service.
-type roster struct {
-	members []member // sorted by name
-	// names are those of every pod of the namespace, by UID.
-	names map[string]string
-}
-
-func (r roster) byUID(uid string) (member, bool) {
-	i := slices.IndexFunc(r.members, func(m member) bool { return m.uid == uid })
-	if i < 0 {
-		return member{}, false
-	}
-	return r.members[i], true
-}
-
-func (a *Adapter) roster(ctx context.Context, service *corev1.Service) (roster, error) {
+// members returns the members of a Service, sorted by name.
+func (a *Adapter) members(ctx context.Context, service *corev1.Service) ([]member, error) {
 	var pods corev1.PodList
 	if err := a.client.List(ctx, &pods, client.InNamespace(service.Namespace)); err != nil {
-		return roster{}, fmt.Errorf("listing the pods of namespace %s: %w", service.Namespace, err)
+		return nil, fmt.Errorf("listing the pods of namespace %s: %w", service.Namespace, err)
 	}
 	finalizer := resourceconsist.GenerateLifecycleFinalizer(service.Name)
-	r := roster{names: make(map[string]string, len(pods.Items))}
+	var members []member
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		r.names[string(pod.UID)] = pod.Name
 		if !selects(service, pod) && !controllerutil.ContainsFinalizer(pod, finalizer) {
 			continue
 		}
 		m, err := a.member(ctx, service, pod)
 		if err != nil {
-			return roster{}, err
+			return nil, err
 		}
-		r.members = append(r.members, m)
+		members = append(members, m)
 	}
-	slices.SortFunc(r.members, func(x, y member) int { return strings.Compare(x.name, y.name) })
-	return r, nil
+	slices.SortFunc(members, func(x, y member) int { return strings.Compare(x.name, y.name) })
+	return members, nil
 }
 
 func (a *Adapter) member(ctx context.Context, service *corev1.Service, pod *corev1.Pod) (member, error) {
@@ -111,9 +96,9 @@ func (a *Adapter) member(ctx context.Context, service *corev1.Service, pod *core
 	}
 	ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	m := member{
-		uid:      string(pod.UID),
+		id:       shortID(pod.UID),
 		name:     pod.Name,
-		selected: selects(service, pod) && pod.DeletionTimestamp == nil && !ended,
+		selected: selects(service, pod) && !ended,
 		statuses: statuses,
 	}
 	m.server, m.serverErr = a.resolve(ctx, pod)

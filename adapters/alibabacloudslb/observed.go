@@ -3,6 +3,7 @@ package alibabacloudslb
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -16,23 +17,43 @@ import (
 const defaultGroup = "(default server group)"
 
 func (a *Adapter) currentObserved(
-	ctx context.Context, service *corev1.Service, settings Settings, r roster,
+	ctx context.Context, service *corev1.Service, settings Settings, members []member,
 ) ([]resourceconsist.IEmployee, error) {
 	groups, err := a.observedGroups(ctx, service, settings)
 	if err != nil {
 		return nil, fmt.Errorf("Service %s/%s: %w", service.Namespace, service.Name, err)
 	}
-	if err := nodesOnlyOf(r.members, groups); err != nil {
+	if err := nodesOnlyOf(members, groups); err != nil {
 		return nil, fmt.Errorf("Service %s/%s: %w", service.Namespace, service.Name, err)
 	}
 	var current []resourceconsist.IEmployee
-	for _, m := range r.members {
+	for _, m := range members {
 		extra, registered := observedTraffic(m, groups)
 		if registered || m.selected && m.expected(settings) == extra {
 			current = append(current, m.status(extra))
 		}
 	}
-	return current, nil
+	return append(current, strangers(members, groups, settings)...), nil
+}
+
+// strangers are employees of whom nothing is known but their backends in groups that hold
+// nobody else's: pods that are gone, and which the cloud controller manager has not taken
+// out yet. Other groups may be shared with other clusters.
+func strangers(members []member, groups map[string][]Backend, settings Settings) []resourceconsist.IEmployee {
+	var found []resourceconsist.IEmployee
+	if len(settings.ObservedGroups) > 0 {
+		return nil
+	}
+	for _, id := range slices.Sorted(maps.Keys(groups)) {
+		if id == defaultGroup {
+			continue
+		}
+		for _, b := range strangersIn(members, groups[id]) {
+			statuses := resourceconsist.PodEmployeeStatuses{Ip: b.ServerIP, ExtraStatus: PodExtraStatus{Traffic: TrafficPartial}}
+			found = append(found, PodStatus{ID: fmt.Sprintf("%s/%s/%s/%d", id, b.ServerID, b.ServerIP, b.Port), Statuses: statuses})
+		}
+	}
+	return found
 }
 
 // observedGroups returns the groups of an observed Service with their backends. None: no
@@ -104,9 +125,8 @@ func withoutLoadBalancer(service *corev1.Service) error {
 // get traffic through it, so nobody's absence means that traffic is off.
 func nodesOnlyOf(members []member, groups map[string][]Backend) error {
 	for id, backends := range groups {
-		for _, backend := range backends {
-			if backend.onNode() && backend.Weight > 0 &&
-				!slices.ContainsFunc(members, func(m member) bool { return m.hasAddress(backend) }) {
+		for _, backend := range strangersIn(members, backends) {
+			if backend.onNode() && backend.Weight > 0 {
 				return fmt.Errorf("vServer group %s: backend %s is a node, which hides the pods behind it: "+
 					"use network interfaces as backends (annotation service.beta.kubernetes.io/backend-type: eni)", id, backend.ServerID)
 			}

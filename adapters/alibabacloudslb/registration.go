@@ -13,6 +13,8 @@ type place struct {
 
 // registration is where a pod is registered.
 type registration struct {
+	// name of the pod, as far as backends say it.
+	name string
 	// wanted are the backends with the address of the pod in a group of the Service, at
 	// the port of that group.
 	wanted map[GroupPort][]Backend
@@ -27,29 +29,30 @@ func (r *registration) empty() bool { return len(r.wanted) == 0 && len(r.stale) 
 // send traffic to. A backend belongs to the pod that has its address now, and only then
 // to the one it was added for: addresses are used again. Backends that are neither are
 // somebody else's, and left out.
-func registrations(serviceUID string, settings Settings, members []member, groups map[string][]Backend) map[string]*registration {
-	byUID := map[string]*registration{}
-	of := func(uid string) *registration {
-		if byUID[uid] == nil {
-			byUID[uid] = &registration{wanted: map[GroupPort][]Backend{}}
+func registrations(serviceID string, settings Settings, members []member, groups map[string][]Backend) map[string]*registration {
+	byID := map[string]*registration{}
+	of := func(id string) *registration {
+		if byID[id] == nil {
+			byID[id] = &registration{wanted: map[GroupPort][]Backend{}}
 		}
-		return byUID[uid]
+		return byID[id]
 	}
 	for _, group := range slices.Sorted(maps.Keys(groups)) {
 		for _, backend := range groups[group] {
 			pair := GroupPort{Group: group, Port: backend.Port}
 			at := slices.IndexFunc(members, func(m member) bool { return m.hasAddress(backend) })
-			switch uid, ours := podUIDOf(backend.Description, serviceUID); {
+			switch id, name, ours := podOf(backend.Description, serviceID); {
 			case at >= 0 && slices.Contains(settings.Groups, pair):
-				r := of(members[at].uid)
+				r := of(members[at].id)
 				r.wanted[pair] = append(r.wanted[pair], backend)
 			case ours:
-				r := of(uid)
+				r := of(id)
+				r.name = name
 				r.stale = append(r.stale, place{group, backend})
 			}
 		}
 	}
-	return byUID
+	return byID
 }
 
 // managedTraffic is the traffic of a pod of a managed Service.
@@ -108,4 +111,15 @@ func observedTraffic(m member, groups map[string][]Backend) (extra PodExtraStatu
 	default:
 		return PodExtraStatus{Traffic: TrafficPartial}, registered
 	}
+}
+
+// strangersIn returns the backends that send traffic to no member.
+func strangersIn(members []member, backends []Backend) []Backend {
+	var strangers []Backend
+	for _, b := range backends {
+		if !slices.ContainsFunc(members, func(m member) bool { return m.hasAddress(b) }) {
+			strangers = append(strangers, b)
+		}
+	}
+	return strangers
 }

@@ -2,6 +2,8 @@ package alibabacloudslb_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -100,7 +102,15 @@ func podUID(n int) string { return fmt.Sprintf("%08d-0000-4000-8000-000000000000
 
 func address(n int) string { return fmt.Sprintf("10.0.%d.%d", n/250, n%250) }
 
-func description(n int) string { return "podops/" + serviceUID + "/" + podUID(n) }
+// description is what marks the backends of pod n.
+func description(n int) string {
+	return strings.Join([]string{"podops", hashed(serviceUID), hashed(podUID(n)), podName(n)}, "/")
+}
+
+func hashed(uid string) string {
+	sum := sha256.Sum256([]byte(uid))
+	return hex.EncodeToString(sum[:8])
+}
 
 // backend is what the adapter registers for pod n.
 func backend(n, port, weight int) slbtest.Backend {

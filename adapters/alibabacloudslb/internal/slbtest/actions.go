@@ -62,7 +62,11 @@ func (s *Server) add(id string, backends []Backend) (map[string]any, *Refusal) {
 			return nil, &Refusal{Status: http.StatusBadRequest, Code: "VServerGroupProcessing.Duplicate", Message: "The backend server is there already."}
 		}
 	}
-	g.backends = append(g.backends, backends...)
+	s.make(func() {
+		for _, b := range backends {
+			g.backends = append(slices.DeleteFunc(slices.Clone(g.backends), b.same), b)
+		}
+	})
 	return describe(id, g), nil
 }
 
@@ -76,11 +80,15 @@ func (s *Server) setWeight(id string, backends []Backend) (map[string]any, *Refu
 			return nil, noServer()
 		}
 	}
-	changed := slices.Clone(g.backends)
-	for _, b := range backends {
-		changed[slices.IndexFunc(changed, b.same)].Weight = b.Weight
-	}
-	g.backends = changed
+	s.make(func() {
+		changed := slices.Clone(g.backends)
+		for _, b := range backends {
+			if at := slices.IndexFunc(changed, b.same); at >= 0 {
+				changed[at].Weight = b.Weight
+			}
+		}
+		g.backends = changed
+	})
 	return describe(id, g), nil
 }
 
@@ -94,12 +102,21 @@ func (s *Server) remove(id string, backends []Backend) (map[string]any, *Refusal
 			return nil, noServer()
 		}
 	}
-	kept := slices.Clone(g.backends)
-	for _, b := range backends {
-		kept = slices.DeleteFunc(kept, b.same)
-	}
-	g.backends = kept
+	s.make(func() {
+		for _, b := range backends {
+			g.backends = slices.DeleteFunc(slices.Clone(g.backends), b.same)
+		}
+	})
 	return describe(id, g), nil
+}
+
+// make makes a change of a group, now or later.
+func (s *Server) make(change func()) {
+	if s.delayed {
+		s.pending = append(s.pending, change)
+		return
+	}
+	change()
 }
 
 // same reports whether two are one server to the API.

@@ -77,11 +77,28 @@ func (s *Server) Lag() {
 	s.shown = cloned(s.groups)
 }
 
-// Mend ends every fault.
+// Delay lets changes of groups be accepted and made in Settle only, until Mend.
+func (s *Server) Delay() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.delayed = true
+}
+
+// Settle makes the changes that were delayed.
+func (s *Server) Settle() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, change := range s.pending {
+		change()
+	}
+	s.pending = nil
+}
+
+// Mend ends every fault. Changes that were delayed still wait for Settle.
 func (s *Server) Mend() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.faults, s.shown = nil, nil
+	s.faults, s.shown, s.delayed = nil, nil, false
 	close(s.released)
 	s.released = make(chan struct{})
 }

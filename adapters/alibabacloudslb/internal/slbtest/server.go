@@ -57,6 +57,9 @@ type Server struct {
 	groups    map[string]*group
 	// shown, when it is not nil, is what reads see instead of groups.
 	shown map[string]*group
+
+	delayed bool
+	pending []func()
 }
 
 type balancer struct {
