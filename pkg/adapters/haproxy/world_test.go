@@ -73,7 +73,7 @@ func (w *world) restartManager() *haproxy.Adapter {
 	return w.adapter
 }
 
-func freePort(t *testing.T) int {
+func freePort(t testing.TB) int {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -1,0 +1,153 @@
+package haproxy_test
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/podops-dev/podops/pkg/adapters/haproxy/haproxytest"
+	"github.com/podops-dev/podops/pkg/adapters/haproxy/runtimeapi"
+	"github.com/podops-dev/podops/pkg/resourceconsist/adaptertest"
+)
+
+// gate stands between the adapter and the Runtime API of a real HAProxy, and misbehaves.
+type gate struct {
+	proxy    *haproxytest.HAProxy
+	direct   *runtimeapi.Client // past the gate
+	endpoint string
+	op       atomic.Value // adaptertest.Op: the method of the adapter that is under way
+
+	mu     sync.Mutex
+	faults []adaptertest.Fault
+	mended chan struct{}
+	calls  int
+}
+
+func newGate(t testing.TB, proxy *haproxytest.HAProxy) *gate {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "gate")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("unix", filepath.Join(dir, "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	direct, err := runtimeapi.ParseEndpoint("tcp:" + proxy.Runtime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gate{proxy: proxy, direct: runtimeapi.New(direct, 0), endpoint: "unix:" + listener.Addr().String(), mended: make(chan struct{})}
+	g.op.Store(adaptertest.Op(""))
+	t.Cleanup(func() {
+		g.Mend(t)
+		_ = listener.Close()
+		_ = os.RemoveAll(dir)
+	})
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go g.pass(conn)
+		}
+	}()
+	return g
+}
+
+// pass sends one command on, unless a fault strikes.
+func (g *gate) pass(conn net.Conn) {
+	defer func() { _ = conn.Close() }()
+	command, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil {
+		return
+	}
+	g.mu.Lock()
+	g.calls++
+	faults, mended := slices.Clone(g.faults), g.mended
+	g.mu.Unlock()
+	lost := false
+	for _, fault := range faults {
+		switch {
+		case fault.Kind == adaptertest.Throttle:
+			_, _ = io.WriteString(conn, "Too many commands.\n\n")
+			return
+		case g.op.Load() != fault.Op:
+		case fault.Kind == adaptertest.Hang:
+			<-mended
+		case fault.Kind == adaptertest.Fail, fault.Kind == adaptertest.FailOne && strings.Contains(command, "_"+fault.Employee+"_"):
+			_, _ = io.WriteString(conn, "Not today.\n\n")
+			return
+		case fault.Kind == adaptertest.LostReply:
+			// A verb reads, too; what is lost is the reply to what it changes.
+			lost = !strings.HasPrefix(command, "show ")
+		}
+	}
+	inner, err := net.Dial("unix", g.proxy.Socket)
+	if err != nil {
+		return
+	}
+	defer func() { _ = inner.Close() }()
+	if _, err := io.WriteString(inner, command); err != nil {
+		return
+	}
+	answer, err := io.ReadAll(inner)
+	if err == nil && !lost {
+		_, _ = conn.Write(answer)
+	}
+}
+
+func (g *gate) inject(fault adaptertest.Fault) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.faults = append(g.faults, fault)
+}
+
+func (g *gate) Mend(testing.TB) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.faults = nil
+	close(g.mended)
+	g.mended = make(chan struct{})
+}
+
+func (g *gate) Calls(testing.TB) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.calls
+}
+
+// employerOf and employeeOf read the name of a server: <namespace>_<service>_<pod>_<hash>.
+func employerOf(server string) string { return part(server, 1) }
+func employeeOf(server string) string { return part(server, 2) }
+
+func part(server string, n int) string {
+	parts := strings.Split(server, "_")
+	if len(parts) != 4 {
+		return ""
+	}
+	return parts[n]
+}
+
+// serve answers requests at an address until the test ends.
+func serve(t testing.TB, address string, port int, handle http.HandlerFunc) {
+	t.Helper()
+	listener, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(port)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: handle}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() { _ = server.Close() })
+}
