@@ -19,6 +19,7 @@ import (
 	"github.com/podops-dev/podops/pkg/facts"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/operator/certificates"
+	"github.com/podops-dev/podops/pkg/resourceconsist"
 	podwebhook "github.com/podops-dev/podops/pkg/webhooks/pod"
 	policywebhook "github.com/podops-dev/podops/pkg/webhooks/podtransitionpolicy"
 	rulewebhook "github.com/podops-dev/podops/pkg/webhooks/podtransitionrule"
@@ -83,7 +84,8 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 		return err
 	}
 
-	if err := registerAdapters(mgr, options); err != nil {
+	admitted := &resourceconsist.Admission{}
+	if err := registerAdapters(mgr, options, resourceconsist.WithAdmission(admitted)); err != nil {
 		return err
 	}
 	checker, err := registerPolicies(mgr, policies, options.Workers, clk)
@@ -93,7 +95,7 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 
 	decoder := admission.NewDecoder(mgr.GetScheme())
 	for path, handler := range map[string]admission.Handler{
-		podwebhook.MutatePath:      podwebhook.NewMutator(decoder, identity, times, clk),
+		podwebhook.MutatePath:      podwebhook.NewMutator(decoder, identity, times, clk).Expecting(admitted.ExpectedFinalizers),
 		podwebhook.ValidatePath:    podwebhook.NewValidator(decoder, identity, times, clk),
 		podwebhook.DeletePath:      podwebhook.NewDeleteHolder(decoder, mgr.GetClient(), begin),
 		rulewebhook.MutatePath:     rulewebhook.NewMutator(decoder),
