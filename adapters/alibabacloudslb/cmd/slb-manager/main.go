@@ -1,0 +1,99 @@
+// Command slb-manager runs the adapter for load balancers of Alibaba Cloud beside the
+// manager of PodOps. It is a program of its own, so that the manager does without
+// Alibaba's SDK, and without the access key.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	slb "github.com/podops-dev/podops/adapters/alibabacloudslb"
+)
+
+// leaseName is one name for all: two of them would pull at one load balancer.
+const leaseName = "podops-alibabacloudslb"
+
+type options struct {
+	featureGates, metricsAddress, probeAddress, namespace string
+	leaderElect                                           bool
+	log                                                   zap.Options
+}
+
+func main() {
+	os.Exit(run())
+}
+
+func run() int {
+	o := parse()
+	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&o.log)))
+	enabled, err := slb.FeatureEnabled(o.featureGates)
+	if err != nil {
+		return failed("reading --feature-gates", err)
+	}
+	if !enabled {
+		return failed("reading --feature-gates", errors.New("the adapter is off by default: add --feature-gates="+slb.FeatureGate+"=true"))
+	}
+	config, err := slb.ConfigFromEnv(os.Getenv)
+	if err != nil {
+		return failed("reading the environment", err)
+	}
+	mgr, err := newManager(o)
+	if err != nil {
+		return failed("setting up the manager", err)
+	}
+	if err := slb.AddToMgr(mgr, config); err != nil {
+		return failed("setting up the adapter", err)
+	}
+	if err := mgr.Start(ctrl.SetupSignalHandler()); err != nil {
+		return failed("running the manager", err)
+	}
+	return 0
+}
+
+func parse() options {
+	var o options
+	flag.StringVar(&o.featureGates, "feature-gates", "", slb.FeatureGate+"=true turns the adapter on; without it the program ends at once")
+	flag.StringVar(&o.metricsAddress, "metrics-bind-address", ":8080", "where metrics are served; 0: nowhere")
+	flag.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "where /healthz and /readyz are served")
+	flag.StringVar(&o.namespace, "leader-election-namespace", "", "namespace of the lease; empty: that of the pod")
+	flag.BoolVar(&o.leaderElect, "leader-elect", true, "let one of several replicas work at a time")
+	o.log.BindFlags(flag.CommandLine)
+	flag.Parse()
+	return o
+}
+
+func newManager(o options) (manager.Manager, error) {
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Metrics:                 metricsserver.Options{BindAddress: o.metricsAddress},
+		HealthProbeBindAddress:  o.probeAddress,
+		LeaderElection:          o.leaderElect,
+		LeaderElectionID:        leaseName,
+		LeaderElectionNamespace: o.namespace,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making the manager: %w", err)
+	}
+	for _, add := range []func(string, healthz.Checker) error{mgr.AddHealthzCheck, mgr.AddReadyzCheck} {
+		if err := add("ping", healthz.Ping); err != nil {
+			return nil, fmt.Errorf("adding a probe: %w", err)
+		}
+	}
+	return mgr, nil
+}
+
+func failed(doing string, err error) int {
+	fmt.Fprintf(os.Stderr, "slb-manager: %s: %v\n", doing, err)
+	return 1
+}
