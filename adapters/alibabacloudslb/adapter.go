@@ -71,7 +71,7 @@ func (a *Adapter) EmployeeEventHandler() handler.EventHandler { return nil }
 func (a *Adapter) EmployerPredicates() predicate.Funcs {
 	return predicate.NewPredicateFuncs(func(object client.Object) bool {
 		service, ok := object.(*corev1.Service)
-		return ok && service.Labels[appsv1alpha1.ControlLabelKey] == appsv1alpha1.ControlLabelValue && Owns(service)
+		return ok && belongs(service)
 	})
 }
 
@@ -110,7 +110,7 @@ func (a *Adapter) GetExpectedEmployee(ctx context.Context, employer client.Objec
 	if err != nil {
 		return nil, err
 	}
-	if service.DeletionTimestamp != nil || settings.Managed && len(settings.Groups) == 0 {
+	if !expectsPods(service, settings) {
 		return nil, nil
 	}
 	members, err := a.members(ctx, service)
@@ -127,7 +127,8 @@ func (a *Adapter) GetExpectedEmployee(ctx context.Context, employer client.Objec
 }
 
 // GetCurrentEmployee implements ReconcileAdapter: every pod that a group has, and, with
-// its traffic off, every selected pod that none has and that should have no traffic.
+// its traffic off, every selected pod that none has and that should have no traffic. An
+// observed Service that was taken from PodOps has nobody: its pods keep their traffic.
 func (a *Adapter) GetCurrentEmployee(ctx context.Context, employer client.Object) ([]resourceconsist.IEmployee, error) {
 	service, settings, err := settingsOf(employer)
 	if err != nil {
@@ -197,6 +198,16 @@ func (a *Adapter) DeleteEmployer(
 	_ context.Context, _ client.Object, toDeletes []resourceconsist.IEmployer,
 ) ([]resourceconsist.IEmployer, []resourceconsist.IEmployer, error) {
 	return toDeletes, nil, nil
+}
+
+// belongs reports whether the Service is under PodOps and this adapter's.
+func belongs(service *corev1.Service) bool {
+	return service.Labels[appsv1alpha1.ControlLabelKey] == appsv1alpha1.ControlLabelValue && Owns(service)
+}
+
+// expectsPods is false for a Service that is to be left by its pods.
+func expectsPods(service *corev1.Service, settings Settings) bool {
+	return service.DeletionTimestamp == nil && belongs(service) && (!settings.Managed || len(settings.Groups) > 0)
 }
 
 func serviceOf(employer client.Object) (*corev1.Service, error) {

@@ -27,10 +27,11 @@ func (a *Adapter) currentManaged(
 	if err != nil {
 		return nil, err
 	}
+	open := expectsPods(service, settings)
 	var current []resourceconsist.IEmployee
 	for _, m := range members {
 		extra := managedTraffic(byID[m.id], settings)
-		if byID[m.id] != nil || m.selected && m.expected(settings) == extra {
+		if byID[m.id] != nil || open && m.selected && m.expected(settings) == extra {
 			current = append(current, m.status(extra))
 		}
 		delete(byID, m.id)

@@ -370,6 +370,33 @@ func TestADeletedServiceLeavesNothingOfItsOwn(t *testing.T) {
 	w.wantBackends("after", "rsp-a", foreign(50, 8080), foreign(1, 9999))
 }
 
+func TestAServiceThatIsLeftHasNobodyInTheEnd(t *testing.T) {
+	for says, leave := range map[string]func(*corev1.Service){
+		"deleted":              func(s *corev1.Service) { now := metav1.NewTime(time.Now()); s.DeletionTimestamp = &now },
+		"taken from PodOps":    func(s *corev1.Service) { delete(s.Labels, "kusionstack.io/control") },
+		"not managed any more": func(s *corev1.Service) { delete(s.Annotations, slb.BackendsAnnotationKey) },
+	} {
+		t.Run(says, func(t *testing.T) {
+			w := managedWorld(t, 2)
+			w.mustReconcile()
+			w.put(pod(3, preparing))
+			left := w.service()
+			leave(left)
+			current, err := w.adapter.GetCurrentEmployee(t.Context(), left)
+			if err != nil || len(current) != 2 {
+				t.Errorf("%d pods are registered, want 2; error %v", len(current), err)
+			}
+			if _, failed, err := w.adapter.DeleteEmployees(t.Context(), left, current); err != nil || len(failed) > 0 {
+				t.Errorf("failed %v, error %v", failed, err)
+			}
+			if current, err = w.adapter.GetCurrentEmployee(t.Context(), left); err != nil || len(current) > 0 {
+				t.Errorf("left are %v, error %v: the Service could never go", current, err)
+			}
+			w.wantBackends("left", "rsp-a")
+		})
+	}
+}
+
 func TestAServiceWithoutASelectorEmploysNobody(t *testing.T) {
 	w := managedWorld(t, 2, func(s *corev1.Service) { s.Spec.Selector = nil })
 	names, err := w.adapter.GetSelectedEmployeeNames(t.Context(), w.service())

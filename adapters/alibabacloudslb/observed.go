@@ -19,6 +19,10 @@ const defaultGroup = "(default server group)"
 func (a *Adapter) currentObserved(
 	ctx context.Context, service *corev1.Service, settings Settings, members []member,
 ) ([]resourceconsist.IEmployee, error) {
+	open := expectsPods(service, settings)
+	if !open && service.DeletionTimestamp == nil {
+		return nil, nil
+	}
 	groups, err := a.observedGroups(ctx, service, settings)
 	if err != nil {
 		return nil, fmt.Errorf("Service %s/%s: %w", service.Namespace, service.Name, err)
@@ -29,7 +33,7 @@ func (a *Adapter) currentObserved(
 	var current []resourceconsist.IEmployee
 	for _, m := range members {
 		extra, registered := observedTraffic(m, groups)
-		if registered || m.selected && m.expected(settings) == extra {
+		if registered || open && m.selected && m.expected(settings) == extra {
 			current = append(current, m.status(extra))
 		}
 	}

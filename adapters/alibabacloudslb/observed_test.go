@@ -3,8 +3,10 @@ package alibabacloudslb_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	slb "github.com/podops-dev/podops/adapters/alibabacloudslb"
 	"github.com/podops-dev/podops/adapters/alibabacloudslb/internal/slbtest"
@@ -91,6 +93,33 @@ func TestAPodThatLeftTheServiceIsWatchedUntilItsTrafficIsOff(t *testing.T) {
 	w.wantTraffic("still there", map[string]plan.State{"web-1": plan.Unconfirmed})
 	w.server.SetBackends("rsp-http")
 	w.wantTraffic("gone", map[string]plan.State{"web-1": plan.Off})
+}
+
+func TestAnObservedServiceThatIsDeletedWaitsForTheCloudControllerManager(t *testing.T) {
+	w := observedWorld(t)
+	w.put(pod(2, preparing))
+	w.server.SetBackends("rsp-http", byCCM(1, 8080, 100))
+	now := metav1.NewTime(time.Now())
+	deleted := w.service()
+	deleted.DeletionTimestamp = &now
+	for _, want := range []int{1, 0} {
+		current, err := w.adapter.GetCurrentEmployee(t.Context(), deleted)
+		if err != nil || len(current) != want {
+			t.Errorf("%d pods are current, want %d; error %v", len(current), want, err)
+		}
+		w.server.RemoveLoadBalancer("lb-1")
+	}
+}
+
+func TestAnObservedServiceThatIsTakenFromPodOpsHasNobody(t *testing.T) {
+	w := observedWorld(t)
+	w.server.SetBackends("rsp-http", byCCM(1, 8080, 100))
+	taken := w.service()
+	delete(taken.Labels, "kusionstack.io/control")
+	current, err := w.adapter.GetCurrentEmployee(t.Context(), taken)
+	if err != nil || len(current) > 0 {
+		t.Errorf("%v are current, error %v: their finalizers would stay for ever", current, err)
+	}
 }
 
 func TestGroupsOfOthersOnTheSameLoadBalancerDoNotCount(t *testing.T) {

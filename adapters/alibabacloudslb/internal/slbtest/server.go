@@ -92,11 +92,15 @@ func (s *Server) AddLoadBalancer(id string, inNoGroup ...Backend) {
 	s.balancers[id] = &balancer{inNoGroup: inNoGroup}
 }
 
-// RemoveLoadBalancer removes a load balancer and its groups.
+// RemoveLoadBalancer removes a load balancer and its groups, if it is there.
 func (s *Server) RemoveLoadBalancer(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, groupID := range s.balancers[id].groups {
+	lb := s.balancers[id]
+	if lb == nil {
+		return
+	}
+	for _, groupID := range lb.groups {
 		delete(s.groups, groupID)
 	}
 	delete(s.balancers, id)
