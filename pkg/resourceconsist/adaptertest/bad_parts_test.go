@@ -103,6 +103,7 @@ type (
 	addressless struct{ server }
 	weightless  struct{ server }
 	trusting    struct{ server }
+	welcoming   struct{ server }
 	renamed     struct {
 		server
 		id string
@@ -141,6 +142,11 @@ func (w weightless) EmployeeEqual(e rc.IEmployee) (bool, error) {
 }
 
 func (t trusting) EmployeeEqual(e rc.IEmployee) (bool, error) { return e.(trusting) == t, nil }
+
+func (w welcoming) EmployeeEqual(e rc.IEmployee) (bool, error) {
+	other, is := bareOf(e)
+	return !is || other == w.server, nil
+}
 
 func (r renamed) GetEmployeeId() string { return r.id } //nolint:staticcheck // the name is the interface's
 
@@ -319,5 +325,31 @@ func (*poolKeeper) DeleteEmployer(_ context.Context, _ client.Object, pools []rc
 type rigid struct{ *Template }
 
 func (*rigid) UpdateEmployer(_ context.Context, _ client.Object, pools []rc.IEmployer) ([]rc.IEmployer, []rc.IEmployer, error) {
+	return pools, nil, nil
+}
+
+// restless never finds its pool as it should be.
+type restless struct{ *Template }
+
+type uneasy struct{ pool }
+
+func (uneasy) EmployerEqual(rc.IEmployer) (bool, error) { return false, nil }
+
+func (r *restless) GetExpectedEmployer(ctx context.Context, employer client.Object) ([]rc.IEmployer, error) {
+	pools, err := r.Template.GetExpectedEmployer(ctx, employer)
+	for i, p := range pools {
+		pools[i] = uneasy{p.(pool)}
+	}
+	return pools, err
+}
+
+func (r *restless) CreateEmployer(ctx context.Context, employer client.Object, pools []rc.IEmployer) ([]rc.IEmployer, []rc.IEmployer, error) {
+	return each(ctx, pools, func(p uneasy) error {
+		_, _, err := r.Template.CreateEmployer(ctx, employer, []rc.IEmployer{p.pool})
+		return err
+	})
+}
+
+func (r *restless) UpdateEmployer(_ context.Context, _ client.Object, pools []rc.IEmployer) ([]rc.IEmployer, []rc.IEmployer, error) {
 	return pools, nil, nil
 }

@@ -153,8 +153,29 @@ func badAdapters() map[string]badAdapter {
 				return succeeded, failed, err
 			}
 		})},
-		"does not change the pool":  {caughtBy: "employer-update", telling: "did not reach the provider", spoil: func(t *Template, _ *FakeProvider) rc.ReconcileAdapter { return &rigid{Template: t} }},
-		"keeps terminating pods on": {caughtBy: "terminating", telling: "the first of two employees terminates: not so", spoil: stubborn},
+		"does not change the pool": {caughtBy: "employer-update", telling: "did not reach the provider", spoil: func(t *Template, _ *FakeProvider) rc.ReconcileAdapter { return &rigid{Template: t} }},
+		"changes the Service that it was given": {caughtBy: "create", telling: "changed the employer", spoil: verbs(func(good verbFunc) verbFunc {
+			return func(ctx context.Context, employer client.Object, items []rc.IEmployee) ([]rc.IEmployee, []rc.IEmployee, error) {
+				employer.SetAnnotations(map[string]string{"seen": "yes"})
+				return good(ctx, employer, items)
+			}
+		})},
+		"has an error and nothing that failed": {caughtBy: "create", telling: "there is an error and nothing failed", spoil: verbs(func(good verbFunc) verbFunc {
+			return func(ctx context.Context, employer client.Object, items []rc.IEmployee) ([]rc.IEmployee, []rc.IEmployee, error) {
+				succeeded, failed, err := good(ctx, employer, items)
+				return succeeded, failed, errors.Join(err, errors.New("slow"))
+			}
+		})},
+		"deletes nothing": {caughtBy: "delete", telling: "DeleteEmployees counts web-1 as succeeded", spoil: func(t *Template, _ *FakeProvider) rc.ReconcileAdapter {
+			return &changed{Template: t, remove: func(_ context.Context, _ client.Object, items []rc.IEmployee) ([]rc.IEmployee, []rc.IEmployee, error) {
+				return items, nil, nil
+			}}
+		}},
+		"writes in every reconcile": {caughtBy: "steady", telling: "a reconcile did", spoil: func(t *Template, _ *FakeProvider) rc.ReconcileAdapter {
+			return &restless{Template: t}
+		}},
+		"takes a stranger for its own": {caughtBy: "equal", telling: "a stranger is equal", spoil: dressed(func(s server) rc.IEmployee { return welcoming{s} })},
+		"keeps terminating pods on":    {caughtBy: "terminating", telling: "the first of two employees terminates: not so", spoil: stubborn},
 	}
 }
 

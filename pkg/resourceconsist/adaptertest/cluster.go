@@ -2,6 +2,7 @@ package adaptertest
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -44,6 +46,8 @@ type ServiceCluster struct {
 	// Weigh, when set, says where an adapter finds the weight of a pod. Nil: in the
 	// annotation WeightAnnotationKey.
 	Weigh func(pod *corev1.Pod, weight int)
+
+	made int // pods so far, for UIDs
 }
 
 // NewServiceCluster returns a cluster without objects. The scheme must know core/v1.
@@ -51,7 +55,8 @@ func NewServiceCluster(scheme *runtime.Scheme) *ServiceCluster {
 	return &ServiceCluster{Client: fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&corev1.Pod{}).Build()}
 }
 
-// Employ creates the Service if need be, and replaces the pods that it selects.
+// Employ creates the Service if need be, and the pods that it selects. A pod whose address
+// changes is another pod of the same name, as in a StatefulSet: it has another UID.
 func (c *ServiceCluster) Employ(t testing.TB, employer string, employees ...Employee) {
 	t.Helper()
 	ctx := t.Context()
@@ -60,12 +65,23 @@ func (c *ServiceCluster) Employ(t testing.TB, employer string, employees ...Empl
 	if err := c.Client.List(ctx, &old, client.InNamespace(metav1.NamespaceDefault), client.MatchingLabels{EmployerLabelKey: employer}); err != nil {
 		t.Fatalf("listing the pods of %s: %v", employer, err)
 	}
+	before := map[string]*corev1.Pod{}
 	for i := range old.Items {
+		before[old.Items[i].Name] = &old.Items[i]
 		c.remove(ctx, t, &old.Items[i])
 	}
 	for _, employee := range employees {
-		c.create(ctx, t, employer, employee)
+		c.create(ctx, t, employer, employee, c.uidOf(before[employee.Name], employee))
 	}
+}
+
+// uidOf is that of the pod before, if it goes on.
+func (c *ServiceCluster) uidOf(before *corev1.Pod, employee Employee) types.UID {
+	if before != nil && (before.Status.PodIP == "" || before.Status.PodIP == employee.Address) {
+		return before.UID
+	}
+	c.made++
+	return types.UID(fmt.Sprintf("%s-uid-%d", employee.Name, c.made))
 }
 
 // Dismiss deletes the Service, which its clean finalizer holds.
@@ -122,9 +138,10 @@ func (c *ServiceCluster) ensureService(ctx context.Context, t testing.TB, employ
 	}
 }
 
-func (c *ServiceCluster) create(ctx context.Context, t testing.TB, employer string, employee Employee) {
+func (c *ServiceCluster) create(ctx context.Context, t testing.TB, employer string, employee Employee, uid types.UID) {
 	t.Helper()
 	pod := podOf(employer, employee)
+	pod.UID = uid
 	if employee.Weight > 0 {
 		c.weigh(pod, employee.Weight)
 	}
