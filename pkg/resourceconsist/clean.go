@@ -22,7 +22,9 @@ func (r *Reconciler) ensureClean(ctx context.Context, s *session) error {
 	case owner == r.binding.name && controllerutil.ContainsFinalizer(s.employer, name):
 		return nil
 	case owner != "" && owner != r.binding.name:
-		return reconcile.TerminalError(fmt.Errorf("the employer belongs to controller %q, as annotation %s says: predicates must tell the employers of two controllers apart", owner, ControllerAnnotationKey))
+		return reconcile.TerminalError(fmt.Errorf(
+			"the employer belongs to controller %q, as annotation %s says: predicates must tell the employers of two controllers apart",
+			owner, ControllerAnnotationKey))
 	}
 	controllerutil.AddFinalizer(s.employer, name)
 	annotations := s.employer.GetAnnotations()

@@ -12,7 +12,7 @@ import (
 // PodEmployeeStatuses are the statuses of an employee that is a pod.
 type PodEmployeeStatuses struct {
 	// Ip is the pod's first address, Ipv6 its first IPv6 one; empty while it has none.
-	Ip   string `json:"ip,omitempty"`
+	Ip   string `json:"ip,omitempty"` //nolint:staticcheck // the manual's name
 	Ipv6 string `json:"ipv6,omitempty"`
 
 	// LifecycleReady: the pod should take traffic.

@@ -13,11 +13,11 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// CleanFinalizerPrefix, with the name of the employer behind it, is the finalizer on an
-// employer of which something is left at the provider or on employees.
-const CleanFinalizerPrefix = cleanFinalizerDomain + "/" + cleanFinalizerStem
-
 const (
+	// CleanFinalizerPrefix is what, with the name of the employer behind it, is the
+	// finalizer on an employer of which something is left at the provider or on employees.
+	CleanFinalizerPrefix = cleanFinalizerDomain + "/" + cleanFinalizerStem
+
 	cleanFinalizerDomain = "resource-consist.kusionstack.io"
 	cleanFinalizerStem   = "clean-"
 )

@@ -44,7 +44,9 @@ func (r *Reconciler) protect(ctx context.Context, s *session, traffic plan.Traff
 		}
 	}
 	if len(colliding) > 0 {
-		s.fail(EventEnsureExpectedFailed, fmt.Errorf("another employer puts the finalizer %s on pods %s: it is made from the name of an employer alone, and until one of the two is renamed this one protects none of these pods",
+		s.fail(EventEnsureExpectedFailed, fmt.Errorf(
+			"another employer puts the finalizer %s on pods %s: it is made from the name of an employer alone, "+
+				"and until one of the two is renamed this one protects none of these pods",
 			s.finalizer, strings.Join(first(colliding, maxNamed), ", ")))
 	}
 	return errors.Join(first(failed, maxNamed)...)

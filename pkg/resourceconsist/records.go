@@ -59,7 +59,8 @@ func (s *session) write(annotations map[string]string, key string, names []strin
 	text := strings.Join(names, ",")
 	switch {
 	case len(text) > maxRecordBytes:
-		s.fail(EventRecordStatusesFailed, fmt.Errorf("annotation %s: the names of %d employees do not fit into %d bytes; spread them over several employers", key, len(names), maxRecordBytes))
+		s.fail(EventRecordStatusesFailed, fmt.Errorf(
+			"annotation %s: the names of %d employees do not fit into %d bytes; spread them over several employers", key, len(names), maxRecordBytes))
 	case text == "":
 		delete(annotations, key)
 	default:

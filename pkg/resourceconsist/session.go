@@ -81,7 +81,10 @@ func (r *Reconciler) gather(ctx context.Context, s *session) {
 }
 
 // ask makes one call that reads; nil when it failed.
-func ask[T any](ctx context.Context, r *Reconciler, s *session, verb, reason string, item func(T) plan.Item[T], get func(context.Context, client.Object) ([]T, error)) *[]plan.Item[T] {
+func ask[T any](
+	ctx context.Context, r *Reconciler, s *session, verb, reason string,
+	item func(T) plan.Item[T], get func(context.Context, client.Object) ([]T, error),
+) *[]plan.Item[T] {
 	employer := copyOf(s.employer)
 	items, err := call(ctx, r.provider, s.key, verb, func(ctx context.Context) ([]plan.Item[T], error) {
 		values, err := get(ctx, employer)
@@ -120,7 +123,7 @@ func employeeItem(value IEmployee) plan.Item[IEmployee] {
 }
 
 func intentOf(value IEmployee) plan.Intent {
-	ready := false
+	var ready bool
 	switch statuses := value.GetEmployeeStatuses().(type) {
 	case PodEmployeeStatuses:
 		ready = statuses.LifecycleReady

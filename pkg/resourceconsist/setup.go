@@ -85,7 +85,8 @@ func newReconciler(cached client.Client, live client.Reader, scheme *runtime.Sch
 		return nil, err
 	}
 	if s.qps <= 0 || s.burst <= 0 || s.timeout <= 0 || s.resync <= 0 {
-		return nil, fmt.Errorf("controller %s: rate, burst, timeout and resync have to be above 0, and are %g, %d, %v and %v", b.name, s.qps, s.burst, s.timeout, s.resync)
+		return nil, fmt.Errorf("controller %s: rate, burst, timeout and resync have to be above 0, and are %g, %d, %v and %v",
+			b.name, s.qps, s.burst, s.timeout, s.resync)
 	}
 	gvk, err := apiutil.GVKForObject(b.newEmployer(), scheme)
 	if err != nil {

@@ -110,7 +110,7 @@ func (r *Reconciler) employersNear(ctx context.Context, employee client.Object, 
 	}
 	all, err := r.employersIn(ctx, employee.GetNamespace())
 	if err != nil {
-		ctrllog.FromContext(ctx).Error(err, "Finding the employers of an employee; they are looked at again in time", "employee", client.ObjectKeyFromObject(employee))
+		ctrllog.FromContext(ctx).Error(err, "Finding the employers of an employee", "employee", client.ObjectKeyFromObject(employee))
 	}
 	for _, employer := range all {
 		service, isService := employer.(*corev1.Service)

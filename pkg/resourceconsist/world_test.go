@@ -32,10 +32,10 @@ import (
 // vip is what the provider of the tests has for an employer, server for an employee.
 type vip struct{ id string }
 
-func (v vip) GetEmployerId() string                 { return v.id }
+func (v vip) GetEmployerId() string                 { return v.id } //nolint:staticcheck // the name is the interface's
 func (v vip) GetEmployerStatuses() interface{}      { return nil }
 func (v vip) EmployerEqual(IEmployer) (bool, error) { return true, nil }
-func (s server) GetEmployeeId() string              { return s.id }
+func (s server) GetEmployeeId() string              { return s.id } //nolint:staticcheck // the name is the interface's
 func (s server) GetEmployeeName() string            { return s.name }
 func (s server) GetEmployeeStatuses() interface{}   { return PodEmployeeStatuses{LifecycleReady: s.on} }
 func (s server) EmployeeEqual(c IEmployee) (bool, error) {

@@ -54,8 +54,7 @@ func Protect(pod Pod, traffic State) Protection {
 	if pod.Taken {
 		return Protection{Collides: pod.Selected}
 	}
-	mustGo := pod.Has && (pod.Preparing || pod.Terminating || !pod.Controlled || !pod.Selected)
-	mustCome := !pod.Has && pod.Selected && pod.Controlled && pod.WantsTraffic && !pod.Preparing && !pod.Terminating && !pod.Unreadable
+	mustGo, mustCome := pod.Has && pod.goes(), !pod.Has && pod.comes()
 	out := Protection{
 		Remove: mustGo && traffic == Off,
 		Add:    mustCome && traffic == On,
@@ -64,7 +63,18 @@ func Protect(pod Pod, traffic State) Protection {
 	if pod.Unreadable {
 		return out
 	}
-	out.Expect = pod.Selected && pod.Controlled && !pod.Terminating && !pod.Expects
-	out.Forget = pod.Expects && !(pod.Selected && pod.Controlled) && (!pod.Has || out.Remove)
+	out.Expect = pod.employed() && !pod.Terminating && !pod.Expects
+	out.Forget = pod.Expects && !pod.employed() && (!pod.Has || out.Remove)
 	return out
+}
+
+// employed: the employer selects the pod, and PodOps looks after it.
+func (p Pod) employed() bool { return p.Selected && p.Controlled }
+
+// goes: the pod must not have the finalizer once its traffic is off.
+func (p Pod) goes() bool { return p.Preparing || p.Terminating || !p.employed() }
+
+// comes: the pod must have the finalizer once its traffic is on.
+func (p Pod) comes() bool {
+	return p.employed() && p.WantsTraffic && !p.Preparing && !p.Terminating && !p.Unreadable
 }

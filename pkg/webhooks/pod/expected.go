@@ -29,7 +29,8 @@ func expectedPatch(pod *corev1.Pod, expected map[string]string) []jsonpatch.Oper
 		return nil // the controllers of the employers say so
 	}
 	if pod.Annotations == nil {
-		return []jsonpatch.Operation{jsonpatch.NewOperation("add", "/metadata/annotations", map[string]string{appsv1alpha1.AvailableConditionsAnnotationKey: string(value)})}
+		annotations := map[string]string{appsv1alpha1.AvailableConditionsAnnotationKey: string(value)}
+		return []jsonpatch.Operation{jsonpatch.NewOperation("add", "/metadata/annotations", annotations)}
 	}
 	return []jsonpatch.Operation{jsonpatch.NewOperation("add", annotationPath(appsv1alpha1.AvailableConditionsAnnotationKey), string(value))}
 }

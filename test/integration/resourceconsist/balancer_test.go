@@ -20,7 +20,7 @@ type backend struct {
 	on       bool
 }
 
-func (b backend) GetEmployeeId() string   { return b.id }
+func (b backend) GetEmployeeId() string   { return b.id } //nolint:staticcheck // the name is the interface's
 func (b backend) GetEmployeeName() string { return b.name }
 func (b backend) GetEmployeeStatuses() interface{} {
 	return resourceconsist.PodEmployeeStatuses{LifecycleReady: b.on}
