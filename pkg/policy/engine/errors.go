@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/open-policy-agent/opa/v1/ast"
@@ -58,7 +59,7 @@ func compileError(err error) error {
 	}
 	problems := make([]Problem, 0, len(list))
 	for _, one := range list {
-		problem := Problem{Code: one.Code, Message: one.Message}
+		problem := Problem{Code: one.Code, Message: one.Message + choices(one)}
 		if one.Location != nil {
 			problem.Row, problem.Column = one.Location.Row, one.Location.Col
 			problem.File = one.Location.File
@@ -69,6 +70,29 @@ func compileError(err error) error {
 		problems = append(problems, problem)
 	}
 	return &CompileError{Problems: problems}
+}
+
+// maxChoices is how many names of fields a problem lists.
+const maxChoices = 20
+
+// choices are the fields that there are, in words, where a module reads one that there is not.
+func choices(err *ast.Error) string {
+	detail, ok := err.Details.(*ast.RefErrInvalidDetail)
+	if !ok || len(detail.OneOf) == 0 {
+		return ""
+	}
+	names := make([]string, 0, len(detail.OneOf))
+	for _, value := range detail.OneOf {
+		if name, ok := value.(ast.String); ok {
+			names = append(names, string(name))
+		}
+	}
+	slices.Sort(names)
+	more := ""
+	if len(names) > maxChoices {
+		names, more = names[:maxChoices], ", ..."
+	}
+	return fmt.Sprintf("; there is: %s%s", strings.Join(names, ", "), more)
 }
 
 // PanicError is a panic of the engine, turned into an error at the boundary of this package.

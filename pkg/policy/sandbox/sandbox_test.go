@@ -94,7 +94,16 @@ func TestKilled(t *testing.T) {
 			sandbox := New(Options{Timeout: 3 * time.Second})
 			sandbox.command = misbehaving(name)
 			start := time.Now()
-			problems := problemsOf(sandbox.Check(t.Context(), fine, nil))
+			err := sandbox.Check(t.Context(), fine, nil)
+			for range 5 {
+				if err == nil || !strings.Contains(err.Error(), "try again") {
+					break
+				}
+				// Other tests had the processors: this says nothing about the child.
+				start = time.Now()
+				err = sandbox.Check(t.Context(), fine, nil)
+			}
+			problems := problemsOf(err)
 			if len(problems) != 1 || problems[0].Code != CodeLimit || !strings.Contains(problems[0].Message, want) {
 				t.Errorf("got problems %+v, want one with code %s and %q", problems, CodeLimit, want)
 			}
