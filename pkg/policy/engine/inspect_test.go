@@ -124,7 +124,7 @@ func TestInspectRefuses(t *testing.T) {
 		"a misspelled fact": {
 			source: "package rule\n\nallow if input.pod.lables.x\n",
 			want:   engine.Problem{Row: 3, Column: 10, Code: "rego_type_error"},
-			says:   "lables; there is: annotations, available, available_since, created, labels",
+			says:   "lables.x; there is: annotations, available, available_since, created, labels",
 		},
 		"a misspelled fact of another pod": {
 			source: "package rule\n\nallow if {\n\tsome pod in input.pods\n\tpod.availabel\n}\n",
