@@ -65,6 +65,7 @@ func (r *Reconciler) clean(ctx context.Context, s *session) error {
 		s.fail(EventCleanFailed, err)
 		return err
 	}
+	s.cleaned = true
 	r.recorder.Eventf(s.employer, nil, corev1.EventTypeNormal, EventCleanSucceed, "Reconcile", "nothing is left at the provider")
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -91,6 +92,9 @@ func TestOneEmployeeThatFailsStopsNobody(t *testing.T) {
 			if w.lb.peak > batchSize {
 				t.Errorf("a call has %d employees, at most %d are allowed", w.lb.peak, batchSize)
 			}
+			if got := w.consistent(); got.Status != metav1.ConditionFalse || got.Reason != EventSyncEmployeesFailed || !strings.Contains(got.Message, "p007: CreateEmployees: quota exceeded") {
+				t.Errorf("condition %+v", got)
+			}
 			if got := w.errorMetrics(); len(got) != 1 || got["lb/default/web/p007"] < 1 {
 				t.Errorf("metrics %v, want one, of p007", got)
 			}
@@ -99,6 +103,9 @@ func TestOneEmployeeThatFailsStopsNobody(t *testing.T) {
 			w.settles()
 			if !w.protected("p007") {
 				t.Error("p007 recovers")
+			}
+			if got := w.consistent(); got.Status != metav1.ConditionTrue || got.Message != "" {
+				t.Errorf("condition %+v after all recovered", got)
 			}
 			if got := w.errorMetrics(); len(got) != 0 {
 				t.Errorf("metrics %v after all recovered", got)
@@ -185,7 +192,7 @@ func TestAnEmployerThatLeavesPodOpsIsCleanedUp(t *testing.T) {
 	w.updates(service)
 	w.settles()
 	service = w.service()
-	if len(service.Finalizers) > 0 || len(service.Annotations) > 0 || w.protected("p000") || w.expects("p000") || len(w.lb.servers) > 0 {
+	if w.consistent().Type != "" || len(service.Finalizers) > 0 || len(service.Annotations) > 0 || w.protected("p000") || w.expects("p000") || len(w.lb.servers) > 0 {
 		t.Errorf("left: %v %v %v", service.Finalizers, service.Annotations, w.lb.servers)
 	}
 }

@@ -4,11 +4,18 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// report tells people what failed: in events, in metrics, and in what the adapter records.
+// report tells people what failed: in events, in metrics, in the status of a Service, and
+// in what the adapter records.
 func (r *Reconciler) report(ctx context.Context, s *session) {
 	all := s.failures()
 	s.memory.shown = r.measures.show(s.key, s.memory.shown, all)
@@ -22,8 +29,45 @@ func (r *Reconciler) report(ctx context.Context, s *session) {
 	for _, p := range s.problems {
 		errs = append(errs, p.err)
 	}
-	r.recordOutcome(ctx, s, errors.Join(errs...))
+	outcome := errors.Join(errs...)
+	r.recordOutcome(ctx, s, outcome)
+	if service, ok := s.employer.(*corev1.Service); ok && r.binding.recordStatuses == nil {
+		s.fail(EventRecordStatusesFailed, r.showCondition(ctx, s, service, outcome))
+	}
 	r.tell(s)
+}
+
+// ConditionConsistent, on a Service, is True while its provider has what is expected, and
+// False with the reason of an event when something failed; the message names the first
+// employees that did. Adapters with StatusRecordOptions have their own way to say so.
+const ConditionConsistent = "podops.dev/Consistent"
+
+// ReasonConsistent is the reason of ConditionConsistent when it is True.
+const ReasonConsistent = "Consistent"
+
+// showCondition writes the condition if it says anything new.
+func (r *Reconciler) showCondition(ctx context.Context, s *session, service *corev1.Service, outcome error) error {
+	base, condition := service.DeepCopy(), metav1.Condition{
+		Type: ConditionConsistent, Status: metav1.ConditionTrue, Reason: ReasonConsistent, ObservedGeneration: service.Generation,
+		LastTransitionTime: metav1.NewTime(r.clock.Now()),
+	}
+	if outcome != nil {
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, s.problems[0].reason, cut(outcome.Error(), maxNote)
+	}
+	changed := false
+	if s.cleaned {
+		changed = meta.RemoveStatusCondition(&service.Status.Conditions, ConditionConsistent)
+	} else {
+		changed = meta.SetStatusCondition(&service.Status.Conditions, condition)
+	}
+	if !changed {
+		return nil
+	}
+	// Conditions merge by type: nobody else's is part of the patch.
+	if err := r.client.Status().Patch(ctx, service, client.StrategicMergeFrom(base)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("writing condition %s: %w", ConditionConsistent, err)
+	}
+	return nil
 }
 
 // recordOutcome calls what the adapter has for it.

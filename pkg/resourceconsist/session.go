@@ -47,6 +47,7 @@ type session struct {
 	traffic  plan.Traffic
 	pending  bool     // a finalizer waits for the provider, or a write for a newer object
 	waiting  []string // the pods whose finalizer waits
+	cleaned  bool     // nothing is left of an employer that leaves
 	problems []problem
 
 	// unplanned are items that the adapter gives in a way that nothing can be decided of.

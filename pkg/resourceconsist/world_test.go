@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -412,6 +413,16 @@ func web() *corev1.Service {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "web-service", Labels: map[string]string{appsv1alpha1.ControlLabelKey: "true"}},
 		Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": "web"}},
 	}
+}
+
+// consistent is the condition of the employer.
+func (w *world) consistent() metav1.Condition {
+	w.t.Helper()
+	condition := meta.FindStatusCondition(w.service().Status.Conditions, ConditionConsistent)
+	if condition == nil {
+		return metav1.Condition{}
+	}
+	return *condition
 }
 
 // webPod starts a pod that web selects.

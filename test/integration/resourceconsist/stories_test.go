@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,6 +30,16 @@ var _ = Describe("A controller of an adapter", func() {
 		By("naming it in an event")
 		Eventually(func() ([]string, error) { return notes(ctx, namespace) }).
 			Should(ContainElement(ContainSubstring(named(42) + ": CreateEmployees: quota exceeded")))
+
+		By("naming it in the status of the Service")
+		Eventually(func() (string, error) {
+			service := &corev1.Service{}
+			err := admin.Get(ctx, types.NamespacedName{Namespace: namespace, Name: "web"}, service)
+			if condition := meta.FindStatusCondition(service.Status.Conditions, resourceconsist.ConditionConsistent); condition != nil {
+				return condition.Message, err
+			}
+			return "", err
+		}).Should(ContainSubstring(named(42) + ": CreateEmployees: quota exceeded"))
 
 		By("naming it in a metric, and nobody else")
 		Eventually(func() (map[string]float64, error) { return employeesWithErrors(namespace) }).
