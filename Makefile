@@ -48,6 +48,11 @@ help: ## List every target.
 demo: build bin/demo controlplane ## Roll a Deployment under rules on a local control plane, from nothing, and show it.
 	$(BIN)/demo
 
+.PHONY: traffic
+traffic: build bin/traffic controlplane ## Count what rollouts lose behind a real HAProxy, with PodOps and without; ARGS=--help says more.
+	hack/haproxy >/dev/null
+	$(BIN)/traffic $(ARGS)
+
 .PHONY: cluster-up
 cluster-up: kube ## Start a local control plane with the manifests installed; writes bin/kubeconfig.
 	$(BIN)/controlplane up --bin $(BIN) --dir $(BIN)/cluster --kubeconfig $(BIN)/kubeconfig
@@ -179,6 +184,10 @@ bin/bench:
 .PHONY: bin/demo
 bin/demo:
 	go build -o $(BIN)/demo ./test/demo
+
+.PHONY: bin/traffic
+bin/traffic:
+	go build -o $(BIN)/traffic ./test/traffic
 
 # An approval service that rules can be pointed at; --help says how.
 .PHONY: bin/approvals

@@ -25,6 +25,9 @@ type Options struct {
 	Dir string // folder of the cluster and the logs; made where it is missing
 	Out io.Writer
 
+	// Manifests is the folder of what is installed. Empty: config/local.
+	Manifests string
+
 	// ManagerFlags are those besides the ones that say where things are.
 	ManagerFlags []string
 }
@@ -37,7 +40,12 @@ type Stage struct {
 }
 
 // New returns a stage that does not run yet.
-func New(options Options) *Stage { return &Stage{options: options} }
+func New(options Options) *Stage {
+	if options.Manifests == "" {
+		options.Manifests = "config/local"
+	}
+	return &Stage{options: options}
+}
 
 // Up builds and starts everything. Building the control plane takes minutes once.
 func (s *Stage) Up(ctx context.Context) error {
@@ -62,7 +70,7 @@ func (s *Stage) Up(ctx context.Context) error {
 	config.QPS = -1
 	s.config = config
 	fmt.Fprintln(s.options.Out, "installing CRDs, RBAC and webhooks, and starting the manager as their ServiceAccount")
-	if err := s.Kubectl(ctx, "apply", "--server-side", "-k", "config/local"); err != nil {
+	if err := s.Kubectl(ctx, "apply", "--server-side", "-k", s.options.Manifests); err != nil {
 		return err
 	}
 	return s.StartManager(ctx)

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/podops-dev/podops/pkg/adapters/haproxy/runtimeapi"
+)
+
+// follower is what keeps a load balancer in step where there is no PodOps, as controllers
+// of ingresses do: pods that are ready get requests, pods that are deleted or not ready
+// get none any more, as soon as it is seen. Nobody waits for it.
+type follower struct {
+	client  *runtimeapi.Client
+	backend string
+	pods    func(context.Context) ([]corev1.Pod, error)
+	changed <-chan struct{}
+}
+
+// retryEvery is how often the follower looks again at what it could not do.
+const retryEvery = 200 * time.Millisecond
+
+// run follows until ctx ends. What fails is tried again.
+func (f *follower) run(ctx context.Context) {
+	ticker := time.NewTicker(retryEvery)
+	defer ticker.Stop()
+	for {
+		_ = f.follow(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-f.changed:
+		case <-ticker.C:
+		}
+	}
+}
+
+func (f *follower) follow(ctx context.Context) error {
+	pods, err := f.pods(ctx)
+	if err != nil {
+		return err
+	}
+	servers, err := f.client.Servers(ctx, f.backend)
+	if err != nil {
+		return fmt.Errorf("listing servers: %w", err)
+	}
+	wanted := map[string]netip.AddrPort{}
+	for i := range pods {
+		if address, err := netip.ParseAddr(pods[i].Status.PodIP); err == nil && ready(&pods[i]) {
+			wanted[pods[i].Name] = netip.AddrPortFrom(address, podPort)
+		}
+	}
+	var errs []error
+	for name, server := range servers {
+		if _, ok := wanted[name]; !ok {
+			errs = append(errs, f.takeOut(ctx, server))
+		}
+	}
+	for name, address := range wanted {
+		server, there := servers[name]
+		errs = append(errs, f.putIn(ctx, name, address, there && server.Serves(), there))
+	}
+	return errors.Join(errs...)
+}
+
+func (f *follower) takeOut(ctx context.Context, server runtimeapi.Server) error {
+	if server.State == runtimeapi.StateReady {
+		return f.client.SetState(ctx, f.backend, server.Name, runtimeapi.StateDrain)
+	}
+	if server.Sessions > 0 {
+		return nil // They may end, if there is still somebody to end them.
+	}
+	if err := f.client.SetState(ctx, f.backend, server.Name, runtimeapi.StateMaint); err != nil {
+		return err
+	}
+	return f.client.Delete(ctx, f.backend, server.Name)
+}
+
+func (f *follower) putIn(ctx context.Context, name string, address netip.AddrPort, serves, there bool) error {
+	if serves {
+		return nil
+	}
+	if !there {
+		if err := f.client.Add(ctx, f.backend, runtimeapi.NewServer{Name: name, Address: address, Weight: 1}); err != nil {
+			return err
+		}
+	}
+	return f.client.SetState(ctx, f.backend, name, runtimeapi.StateReady)
+}

@@ -1,0 +1,179 @@
+// Command traffic measures what a rollout costs: real servers on the pods' addresses, a
+// real HAProxy before them, and requests that are counted one by one, while pods are
+// rolled, scaled in and updated in place; with PodOps and without.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/podops-dev/podops/test/stage"
+)
+
+const usage = `traffic sends requests through a HAProxy to pods of a local control plane while their
+workload is operated on, and counts what becomes of each. Every scenario runs with PodOps
+and beside it without. Run it with "make traffic".
+
+  restart   rolling restart of 20 pods
+  scale-in  from 20 pods to 8
+  in-place  a new image for 20 pods, by a small operation controller
+  flaky     rolling restart, and the load balancer fails 20 % of the calls to it
+  killed    as in-place, and the manager is killed and started again twice
+
+Without PodOps a controller adds pods to the load balancer when they are ready, and drains
+them when they are not, as fast as it can.
+
+It ends with 0 only if no request failed with PodOps, in no scenario, and some failed
+without it.
+
+Flags:
+`
+
+type options struct {
+	bin, dir  string
+	scenarios []scenario
+	sides     []side
+	requests  int
+	rate      float64
+	workers   int
+}
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+func run(args []string, out, complaints io.Writer) int {
+	o, err := parse(args, complaints)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		fmt.Fprintf(complaints, "traffic: %v\n", err)
+		return 2
+	}
+	ctrl.SetLogger(logr.Discard())
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	results, err := perform(ctx, o, out)
+	if printErr := results.print(out); err == nil {
+		err = printErr
+	}
+	if err == nil {
+		err = results.verdict()
+	}
+	if err != nil {
+		fmt.Fprintf(complaints, "traffic: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+func parse(args []string, complaints io.Writer) (options, error) {
+	var o options
+	var only, sides string
+	flags := flag.NewFlagSet("traffic", flag.ContinueOnError)
+	flags.SetOutput(complaints)
+	flags.StringVar(&o.bin, "bin", "bin", "folder of the binaries")
+	flags.StringVar(&o.dir, "dir", filepath.Join("bin", "traffic.d"), "folder of the cluster, the logs, and outcomes.tsv with a line for every request")
+	flags.StringVar(&only, "only", "", "scenarios to run, separated by commas; empty: all")
+	flags.StringVar(&sides, "sides", "with,without", "with, without, or both: whether PodOps takes part")
+	flags.IntVar(&o.requests, "requests", 10_000, "requests that every run sends at least; 10 runs make 100,000")
+	flags.Float64Var(&o.rate, "rate", 250, "requests a second of each kind, with kept connections and without")
+	flags.IntVar(&o.workers, "workers", 32, "requests of each kind that are under way at most")
+	flags.Usage = func() {
+		fmt.Fprint(complaints, usage)
+		flags.PrintDefaults()
+	}
+	if err := flags.Parse(args); err != nil {
+		return options{}, err
+	}
+	if flags.NArg() > 0 {
+		return options{}, fmt.Errorf("%q is not a flag; --help lists them", flags.Arg(0))
+	}
+	if o.requests < 1 {
+		return options{}, fmt.Errorf("--requests %d: give at least 1", o.requests)
+	}
+	var err error
+	if o.scenarios, err = choose(only); err != nil {
+		return options{}, err
+	}
+	if o.sides, err = chooseSides(sides); err != nil {
+		return options{}, err
+	}
+	return o, nil
+}
+
+func choose(names string) ([]scenario, error) {
+	all := scenarios()
+	if names == "" {
+		return all, nil
+	}
+	var chosen []scenario
+	for name := range strings.SplitSeq(names, ",") {
+		before := len(chosen)
+		for _, s := range all {
+			if s.name == name {
+				chosen = append(chosen, s)
+			}
+		}
+		if len(chosen) == before {
+			return nil, fmt.Errorf("--only: there is no scenario %q; --help lists them", name)
+		}
+	}
+	return chosen, nil
+}
+
+func chooseSides(names string) ([]side, error) {
+	var chosen []side
+	for name := range strings.SplitSeq(names, ",") {
+		if side(name) != withPodOps && side(name) != withoutPodOps {
+			return nil, fmt.Errorf("--sides: give with, without, or both separated by a comma, not %q", name)
+		}
+		chosen = append(chosen, side(name))
+	}
+	return chosen, nil
+}
+
+// perform sets the stage, plays every scenario on it, and clears up, whatever happened.
+func perform(ctx context.Context, o options, out io.Writer) (results results, err error) {
+	dir, err := filepath.Abs(o.dir)
+	if err != nil {
+		return nil, fmt.Errorf("folder of the stage: %w", err)
+	}
+	s := stage.New(stage.Options{
+		Bin: o.bin, Dir: dir, Out: out, Manifests: "test/traffic/manifests",
+		ManagerFlags: []string{"--enable-adapters=haproxy", "--haproxy-allow=unix:" + dir + "/"},
+	})
+	defer func() { err = errors.Join(err, s.Down()) }()
+	if err := s.Up(ctx); err != nil {
+		return nil, err
+	}
+	w, err := newWorld(ctx, s, o)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, w.close()) }()
+	for _, scenario := range o.scenarios {
+		for _, side := range o.sides {
+			fmt.Fprintf(out, "%s, %s PodOps: %s\n", scenario.name, side, scenario.title)
+			report, err := w.play(ctx, scenario, side)
+			if err != nil {
+				return results, fmt.Errorf("%s, %s PodOps: %w", scenario.name, side, err)
+			}
+			results = append(results, result{scenario: scenario.name, side: side, report: report})
+			if err := report.Print(out); err != nil {
+				return results, err
+			}
+		}
+	}
+	return results, nil
+}

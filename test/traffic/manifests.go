@@ -1,0 +1,98 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"text/template"
+)
+
+// side is whether PodOps takes part.
+type side string
+
+const (
+	withPodOps    side = "with"
+	withoutPodOps side = "without"
+)
+
+const (
+	// podPort is the port that every pod's server listens on.
+	podPort = 8080
+
+	// maxUnavailable is what both sides may take out at once: without PodOps the Deployment
+	// and the operation controller keep to it, with PodOps the rule.
+	maxUnavailable = "25%"
+
+	firstImage  = "registry.example.com/web:v1"
+	secondImage = "registry.example.com/web:v2"
+)
+
+// workload is a Deployment, and with PodOps the Service that names the load balancer and
+// the rule. A pod of the Deployment has the control label only then.
+var workload = template.Must(template.New("workload").Parse(`apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: web
+spec:
+  replicas: {{ .Replicas }}
+  strategy:
+    rollingUpdate: {maxUnavailable: "{{ .MaxUnavailable }}", maxSurge: "{{ .MaxUnavailable }}"}
+  selector:
+    matchLabels: {app: web}
+  template:
+    metadata:
+      labels:
+        app: web
+{{- if .PodOps }}
+        kusionstack.io/control: "true"
+{{- end }}
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers:
+      - name: web
+        image: {{ .Image }}
+        ports: [{containerPort: {{ .Port }}}]
+{{- if .PodOps }}
+---
+apiVersion: v1
+kind: Service
+metadata:
+  name: web
+  labels:
+    kusionstack.io/control: "true"
+  annotations:
+    podops.dev/haproxy-runtime: "unix:{{ .Socket }}"
+    podops.dev/haproxy-backend: "{{ .Backend }}"
+spec:
+  selector: {app: web}
+  ports: [{port: 80, targetPort: {{ .Port }}}]
+---
+apiVersion: apps.kusionstack.io/v1alpha1
+kind: PodTransitionRule
+metadata:
+  name: web
+spec:
+  selector:
+    matchLabels: {app: web}
+  rules:
+  - name: availability
+    availablePolicy: {maxUnavailableValue: "{{ .MaxUnavailable }}"}
+{{- end }}
+`))
+
+// values of the workload.
+type values struct {
+	PodOps          bool
+	Replicas        int
+	Socket, Backend string
+}
+
+func (v values) manifest() (string, error) {
+	var text bytes.Buffer
+	if err := workload.Execute(&text, map[string]any{
+		"PodOps": v.PodOps, "Replicas": v.Replicas, "Socket": v.Socket, "Backend": v.Backend,
+		"MaxUnavailable": maxUnavailable, "Image": firstImage, "Port": podPort,
+	}); err != nil {
+		return "", fmt.Errorf("writing the workload: %w", err)
+	}
+	return text.String(), nil
+}

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/adapters/haproxy/runtimeapi"
+	"github.com/podops-dev/podops/test/traffic/front"
+	"github.com/podops-dev/podops/test/traffic/load"
+)
+
+const (
+	// around is how many requests are sent before anything is done, and after all is.
+	around = 500
+
+	// seed of what fails. Runs differ in their timing alone.
+	seed = 1
+)
+
+// work is what requests ask for: most are answered at once, some take a while, and every
+// tenth one long enough to be cut by whoever does not wait for it.
+func work() []string {
+	paths := make([]string, 10)
+	for i := range paths {
+		paths[i] = "/?work=5ms"
+	}
+	paths[3], paths[6], paths[9] = "/", "/?work=50ms", "/?work=250ms"
+	return paths
+}
+
+// game is one run of a scenario: a namespace, a load balancer and a load of its own.
+type game struct {
+	world     *world
+	scenario  scenario
+	side      side
+	namespace string
+	balancer  *front.HAProxy
+	look      *runtimeapi.Client // at the load balancer itself
+	socket    string             // that the controller uses
+	first     []types.UID        // of the pods before anything was done
+
+	stopFollowing context.CancelFunc // without PodOps
+	following     sync.WaitGroup
+}
+
+// play runs a scenario from nothing, and leaves nothing.
+func (w *world) play(ctx context.Context, s scenario, on side) (report *load.Report, err error) {
+	g := &game{world: w, scenario: s, side: on, namespace: fmt.Sprintf("%s-%s", s.name, on)}
+	dir := filepath.Join(w.stage.Dir(), g.namespace)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("making %s: %w", dir, err)
+	}
+	if g.balancer, err = front.StartHAProxy(ctx, front.Options{Dir: dir}); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, g.balancer.Close()) }()
+	g.socket = g.balancer.Socket()
+	g.look = runtimeapi.New(runtimeapi.Endpoint{Network: "unix", Address: g.socket}, 0)
+	if s.failing > 0 {
+		g.socket = filepath.Join(dir, "flaky.sock")
+		flaky, err := front.StartFlaky(g.socket, g.balancer.Socket(), s.failing, seed)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, flaky.Close()) }()
+	}
+	if err := g.kubectl(ctx, "create", "namespace", g.namespace); err != nil {
+		return nil, err
+	}
+	defer func() {
+		// The load balancer is still there: whoever has servers in it takes them out.
+		err = errors.Join(err, g.kubectl(context.WithoutCancel(ctx), "delete", "namespace", g.namespace, "--timeout=120s"))
+		g.stop()
+	}()
+	if err := g.begin(ctx); err != nil {
+		return nil, err
+	}
+	return g.measure(ctx)
+}
+
+// begin brings the workload up, behind the load balancer.
+func (g *game) begin(ctx context.Context) error {
+	manifest, err := values{
+		PodOps: g.side == withPodOps, Replicas: g.scenario.replicas, Socket: g.socket, Backend: g.balancer.Backend(),
+	}.manifest()
+	if err != nil {
+		return err
+	}
+	if err := g.world.stage.KubectlWith(ctx, manifest, "--namespace", g.namespace, "apply", "-f", "-"); err != nil {
+		return err
+	}
+	g.follow(ctx)
+	if err := g.settled(ctx, g.scenario.replicas, always); err != nil {
+		return err
+	}
+	pods, err := g.world.podsOf(ctx, g.namespace)
+	if err != nil {
+		return err
+	}
+	for i := range pods {
+		g.first = append(g.first, pods[i].UID)
+	}
+	return nil
+}
+
+// measure sends requests from before the first thing is done until after the last one has
+// settled, and until there were enough.
+func (g *game) measure(ctx context.Context) (*load.Report, error) {
+	l, err := load.Start(load.Options{
+		Address: g.balancer.Address(), Paths: work(), Workers: g.world.options.workers, Rate: g.world.options.rate, Record: g.world.log.Record,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("starting the load: %w", err)
+	}
+	defer l.Stop()
+	requests := func(count int) error {
+		return g.world.await(ctx, fmt.Sprintf("%d requests are sent", count), func(context.Context) (bool, string, error) {
+			sent := l.Report().Requests
+			return sent >= count, fmt.Sprintf("%d are", sent), nil
+		})
+	}
+	if err := requests(around); err != nil {
+		return nil, err
+	}
+	if err := g.scenario.act(ctx, g); err != nil {
+		return nil, err
+	}
+	if err := g.settled(ctx, g.scenario.remaining, g.scenario.done); err != nil {
+		return nil, err
+	}
+	if err := requests(max(g.world.options.requests, l.Report().Requests+around)); err != nil {
+		return nil, err
+	}
+	return l.Stop(), g.world.fleet.Err()
+}
+
+// settled: exactly so many pods are there, all of them serve, the load balancer sends
+// requests to each and to nobody else, and the scenario says that it is done.
+func (g *game) settled(ctx context.Context, count int, done func(*game, []corev1.Pod) (bool, string)) error {
+	return g.world.await(ctx, fmt.Sprintf("%d pods serve", count), func(ctx context.Context) (bool, string, error) {
+		pods, err := g.world.podsOf(ctx, g.namespace)
+		if err != nil {
+			return false, "", err
+		}
+		if ok, seen := done(g, pods); !ok {
+			return false, seen, nil
+		}
+		serving := 0
+		for i := range pods {
+			_, available := pods[i].Labels[appsv1alpha1.ServiceAvailableLabelKey]
+			if ready(&pods[i]) && (available || g.side == withoutPodOps) {
+				serving++
+			}
+		}
+		servers, err := g.look.Servers(ctx, g.balancer.Backend())
+		if err != nil {
+			return false, "", fmt.Errorf("looking at the load balancer: %w", err)
+		}
+		balanced := 0
+		for _, server := range servers {
+			if server.Serves() {
+				balanced++
+			}
+		}
+		seen := fmt.Sprintf("%d of %d pods serve, and %d of %d servers", serving, len(pods), balanced, len(servers))
+		return serving == count && len(pods) == count && balanced == count && len(servers) == count, seen, nil
+	})
+}
+
+// follow starts what stands for PodOps where it takes no part.
+func (g *game) follow(ctx context.Context) {
+	if g.side == withPodOps {
+		return
+	}
+	ctx, g.stopFollowing = context.WithCancel(ctx)
+	f := &follower{
+		client:  runtimeapi.New(runtimeapi.Endpoint{Network: "unix", Address: g.socket}, 0),
+		backend: g.balancer.Backend(), changed: g.world.changed,
+		pods: func(ctx context.Context) ([]corev1.Pod, error) { return g.world.podsOf(ctx, g.namespace) },
+	}
+	g.following.Go(func() { f.run(ctx) })
+}
+
+func (g *game) stop() {
+	if g.stopFollowing != nil {
+		g.stopFollowing()
+	}
+	g.following.Wait()
+}
+
+// killController ends who keeps the load balancer in step in the middle of it, and starts
+// it again.
+func (g *game) killController(ctx context.Context) error {
+	if g.side == withPodOps {
+		g.world.stage.KillManager()
+		return g.world.stage.StartManager(ctx)
+	}
+	g.stop()
+	g.follow(ctx)
+	return nil
+}
+
+func (g *game) kubectl(ctx context.Context, args ...string) error {
+	return g.world.stage.Kubectl(ctx, append([]string{"--namespace", g.namespace}, args...)...)
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	many = 20
+	few  = 8
+)
+
+// scenario is what is done to a workload under load.
+type scenario struct {
+	name, title string
+	replicas    int // at first
+	remaining   int // in the end
+	failing     float64
+	act         func(ctx context.Context, g *game) error
+	// done says whether it has come to its end, beside that all pods serve.
+	done func(g *game, pods []corev1.Pod) (bool, string)
+}
+
+func scenarios() []scenario {
+	return []scenario{
+		{name: "restart", title: "rolling restart of 20 pods", replicas: many, remaining: many, act: restart, done: replaced},
+		{name: "scale-in", title: "from 20 pods to 8", replicas: many, remaining: few, act: scaleIn, done: always},
+		{name: "in-place", title: "a new image for 20 pods, in place", replicas: many, remaining: many, act: inPlace, done: updated},
+		{
+			name: "flaky", title: "rolling restart of 20 pods, and 20 % of the calls to the load balancer fail", replicas: many, remaining: many,
+			failing: 0.2, act: restart, done: replaced,
+		},
+		{
+			name: "killed", title: "a new image for 20 pods, in place, and the manager is killed and started again twice", replicas: many, remaining: many,
+			act: inPlaceAndKill, done: updated,
+		},
+	}
+}
+
+func restart(ctx context.Context, g *game) error {
+	return g.kubectl(ctx, "rollout", "restart", "deployment/web")
+}
+
+func scaleIn(ctx context.Context, g *game) error {
+	return g.kubectl(ctx, "scale", "deployment/web", fmt.Sprintf("--replicas=%d", few))
+}
+
+func inPlace(ctx context.Context, g *game) error {
+	return g.world.await(ctx, "every pod is updated", func(ctx context.Context) (bool, string, error) {
+		pods, err := g.world.podsOf(ctx, g.namespace)
+		if err != nil {
+			return false, "", err
+		}
+		// A step that fails is taken again in the next round.
+		stepErr := g.operate(ctx, pods)
+		ok, seen := updated(g, pods)
+		return ok, seen, stepErr
+	})
+}
+
+// inPlaceAndKill: after a fifth of the pods, and again after half of them. The operation
+// controller goes on meanwhile, as far as it is let.
+//
+// It is not a rollout that is interrupted: the door that holds deletes of others back is
+// open while no manager runs, by design. What asks by labels waits.
+func inPlaceAndKill(ctx context.Context, g *game) error {
+	both, ctx := errgroup.WithContext(ctx)
+	both.Go(func() error { return inPlace(ctx, g) })
+	both.Go(func() error {
+		for _, enough := range []int{many / 5, many / 2} {
+			if err := g.world.await(ctx, fmt.Sprintf("%d pods are updated", enough), func(ctx context.Context) (bool, string, error) {
+				pods, err := g.world.podsOf(ctx, g.namespace)
+				count := countUpdated(pods)
+				return err == nil && count >= enough, fmt.Sprintf("%d are", count), err
+			}); err != nil {
+				return err
+			}
+			if err := g.killController(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return both.Wait()
+}
+
+func always(*game, []corev1.Pod) (bool, string) { return true, "" }
+
+func replaced(g *game, pods []corev1.Pod) (bool, string) {
+	gone := g.gone(pods)
+	return gone == g.scenario.replicas, fmt.Sprintf("%d of %d pods are replaced", gone, g.scenario.replicas)
+}
+
+func updated(g *game, pods []corev1.Pod) (bool, string) {
+	count := countUpdated(pods)
+	return count == g.scenario.replicas, fmt.Sprintf("%d of %d pods are updated", count, g.scenario.replicas)
+}
+
+func countUpdated(pods []corev1.Pod) int {
+	count := 0
+	for i := range pods {
+		if _, operating := pods[i].Labels[operatingLabel]; runsImage(&pods[i], secondImage) && !operating {
+			count++
+		}
+	}
+	return count
+}
+
+// gone is how many of the first pods are there no more.
+func (g *game) gone(pods []corev1.Pod) int {
+	there := map[types.UID]bool{}
+	for i := range pods {
+		there[pods[i].UID] = true
+	}
+	count := 0
+	for _, uid := range g.first {
+		if !there[uid] {
+			count++
+		}
+	}
+	return count
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/podops-dev/podops/test/stage"
+	"github.com/podops-dev/podops/test/traffic/load"
+	"github.com/podops-dev/podops/test/traffic/servers"
+)
+
+const (
+	// stepPatience bounds each part of a run.
+	stepPatience = 3 * time.Minute
+
+	// look is how often a condition is looked at.
+	look = 50 * time.Millisecond
+)
+
+// world is what all runs share: the cluster, servers on the addresses of its pods, and the
+// file with every outcome.
+type world struct {
+	stage   *stage.Stage
+	options options
+	admin   client.Client
+	pods    cache.Cache
+	fleet   *servers.Fleet
+	log     *load.Log
+	file    *os.File
+	changed chan struct{} // a pod has changed; never blocks whoever says so
+}
+
+func newWorld(ctx context.Context, s *stage.Stage, o options) (*world, error) {
+	admin, err := client.New(s.Config(), client.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	// Pods of measured workloads, in any namespace: nobody else's get a server.
+	pods, err := cache.New(s.Config(), cache.Options{DefaultLabelSelector: labels.SelectorFromSet(labels.Set{"app": "web"})})
+	if err != nil {
+		return nil, fmt.Errorf("making a cache: %w", err)
+	}
+	file, err := os.Create(filepath.Join(s.Dir(), "outcomes.tsv"))
+	if err != nil {
+		return nil, fmt.Errorf("making the file of outcomes: %w", err)
+	}
+	w := &world{
+		stage: s, options: o, admin: admin, pods: pods, fleet: servers.New(podPort, logr.Discard()),
+		log: load.NewLog(file), file: file, changed: make(chan struct{}, 1),
+	}
+	go pods.Start(ctx) //nolint:errcheck // It ends with ctx; a watch that fails shows as a timeout of a step.
+	informer, err := pods.GetInformer(ctx, &corev1.Pod{})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("watching pods: %w", err), w.close())
+	}
+	for _, handler := range []toolscache.ResourceEventHandler{w.fleet.Handler(), w.notifier()} {
+		if _, err := informer.AddEventHandler(handler); err != nil {
+			return nil, errors.Join(fmt.Errorf("watching pods: %w", err), w.close())
+		}
+	}
+	return w, nil
+}
+
+func (w *world) notifier() toolscache.ResourceEventHandler {
+	say := func() {
+		select {
+		case w.changed <- struct{}{}:
+		default:
+		}
+	}
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { say() }, UpdateFunc: func(any, any) { say() }, DeleteFunc: func(any) { say() },
+	}
+}
+
+func (w *world) close() error {
+	w.fleet.Close()
+	return errors.Join(w.fleet.Err(), w.log.Close(), w.file.Close())
+}
+
+// podsOf are the pods of a namespace, terminating ones included, as last seen.
+func (w *world) podsOf(ctx context.Context, namespace string) ([]corev1.Pod, error) {
+	var list corev1.PodList
+	if err := w.pods.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("listing pods: %w", err)
+	}
+	return list.Items, nil
+}
+
+// await looks until something holds. What it says of an error is the last thing seen.
+func (w *world) await(ctx context.Context, what string, holds func(context.Context) (bool, string, error)) error {
+	ctx, stop := context.WithTimeout(ctx, stepPatience)
+	defer stop()
+	ticker := time.NewTicker(look)
+	defer ticker.Stop()
+	for {
+		ok, seen, err := holds(ctx)
+		if ok {
+			return nil
+		}
+		if err != nil {
+			seen = err.Error()
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting until %s: %w after %s: %s (log of the manager: %s)", what, stage.ErrTimeout, stepPatience, seen, w.stage.ManagerLog())
+		case <-ticker.C:
+		}
+	}
+}
+
+func ready(pod *corev1.Pod) bool {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady {
+			return condition.Status == corev1.ConditionTrue && pod.DeletionTimestamp == nil && pod.Status.PodIP != ""
+		}
+	}
+	return false
+}
