@@ -87,13 +87,13 @@ func (m *memory) keep(attempts map[attempt]bool) {
 	maps.DeleteFunc(m.failures, func(a attempt, _ failure) bool { return !attempts[a] })
 }
 
-// retryAfter is when the first failed item is tried again; zero when there is none.
+// retryAfter is when the first failed item is tried again; zero when there is none. One
+// that is due and was not tried waits for something else.
 func (m *memory) retryAfter(now time.Time) time.Duration {
 	var first time.Duration
 	for _, f := range m.failures {
-		wait := max(f.next.Sub(now), time.Millisecond)
-		if first == 0 || wait < first {
-			first = wait
+		if f.next.After(now) {
+			first = sooner(first, f.next.Sub(now))
 		}
 	}
 	return first

@@ -380,6 +380,33 @@ func TestAPodThatLeavesPodOpsIsFreed(t *testing.T) {
 	}
 }
 
+// However long an employee cannot be deleted, its employer waits, and nothing spins.
+func TestAnEmployerThatCannotBeCleanedIsTriedLessAndLessOften(t *testing.T) {
+	w := newWorld(t, nil, fleet(1)...)
+	w.settles()
+	w.lb.fail["DeleteEmployer"] = errQuota
+	w.deletes(w.service())
+	w.settles()
+	w.lb.servers["p000-uid"] = server{id: "p000-uid", name: "p000"}
+	w.lb.fail["DeleteEmployees"] = errQuota
+	total := time.Duration(0)
+	for range 12 {
+		after := w.settles().RequeueAfter
+		total += after
+		w.clock.Step(after)
+	}
+	if total < 30*time.Second {
+		t.Errorf("12 tries in %v", total)
+	}
+	clear(w.lb.fail)
+	w.clock.Step(lastRetry)
+	w.settles()
+	w.settles()
+	if w.service() != nil {
+		t.Error("the employer can go")
+	}
+}
+
 // A load balancer that drains: what it was told to do is not yet so.
 func TestAPodWaitsUntilItsTrafficIsReallyOff(t *testing.T) {
 	w := newWorld(t, nil, fleet(2)...)

@@ -142,8 +142,11 @@ func (l *lb) UpdateEmployer(_ context.Context, _ client.Object, items []IEmploye
 
 func (l *lb) DeleteEmployer(_ context.Context, _ client.Object, items []IEmployer) ([]IEmployer, []IEmployer, error) {
 	l.note("DeleteEmployer", items[0].GetEmployerId())
+	if err := l.called("DeleteEmployer"); err != nil {
+		return nil, items, err
+	}
 	delete(l.vips, items[0].GetEmployerId())
-	return items, nil, l.called("DeleteEmployer")
+	return items, nil, nil
 }
 
 func (l *lb) GetExpectedEmployee(ctx context.Context, employer client.Object) ([]IEmployee, error) {
