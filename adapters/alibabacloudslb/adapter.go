@@ -225,7 +225,7 @@ func settingsOf(employer client.Object) (*corev1.Service, Settings, error) {
 	}
 	settings, err := ParseSettings(service)
 	if err != nil {
-		return nil, Settings{}, fmt.Errorf("Service %s/%s: %w", service.Namespace, service.Name, err)
+		return nil, Settings{}, fmt.Errorf("service %s/%s: %w", service.Namespace, service.Name, err)
 	}
 	return service, settings, nil
 }

@@ -132,7 +132,10 @@ func newAPIError(action string, err error, redact func(string) string) *APIError
 	if !errors.As(err, &refused) {
 		return &APIError{Action: action, Message: bounded(redact(err.Error()))}
 	}
-	answer := struct{ RequestId, Message string }{} //nolint:revive // the key of the wire
+	answer := struct {
+		RequestID string `json:"RequestId"`
+		Message   string
+	}{}
 	if data := tea.StringValue(refused.Data); data != "" {
 		// An answer without these says as much by their absence.
 		_ = json.Unmarshal([]byte(data), &answer)
@@ -143,7 +146,7 @@ func newAPIError(action string, err error, redact func(string) string) *APIError
 	return &APIError{
 		Action:    action,
 		Code:      bounded(redact(tea.StringValue(refused.Code))),
-		RequestID: bounded(redact(answer.RequestId)),
+		RequestID: bounded(redact(answer.RequestID)),
 		Status:    tea.IntValue(refused.StatusCode),
 		Message:   bounded(redact(answer.Message)),
 	}

@@ -55,7 +55,7 @@ func (a *Adapter) registered(
 		case isGroupMissing(err) && !settings.namesGroup(id):
 			// A former group that is gone has no backends.
 		default:
-			return nil, fmt.Errorf("Service %s/%s: %w", service.Namespace, service.Name, err)
+			return nil, fmt.Errorf("service %s/%s: %w", service.Namespace, service.Name, err)
 		}
 	}
 	return registrations(shortID(service.UID), settings, members, groups), nil
@@ -159,7 +159,7 @@ func (a *Adapter) recordGroups(ctx context.Context, service *corev1.Service, set
 	}
 	ids := settings.groupIDs()
 	if len(ids) > maxGroups {
-		return fmt.Errorf("Service %s/%s has used more than %d vServer groups: take those that hold none of its pods out of annotation %s",
+		return fmt.Errorf("service %s/%s has used more than %d vServer groups: take those that hold none of its pods out of annotation %s",
 			service.Namespace, service.Name, maxGroups, UsedGroupsAnnotationKey)
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{

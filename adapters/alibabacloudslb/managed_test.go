@@ -434,7 +434,7 @@ func TestPodsWithoutAnAddressAreNotOne(t *testing.T) {
 
 func TestAGroupThatIsNotThereIsNamed(t *testing.T) {
 	w := managedWorld(t, 1, managed("rsp-typo:8080"))
-	if _, err := w.reconcile(); err == nil || !containsAll(err.Error(), "Service default/web", "rsp-typo", "DescribeVServerGroupAttribute", "does not exist") {
+	if _, err := w.reconcile(); err == nil || !containsAll(err.Error(), "service default/web", "rsp-typo", "DescribeVServerGroupAttribute", "does not exist") {
 		t.Errorf("error %v does not say what is missing", err)
 	}
 }

@@ -25,10 +25,10 @@ func (a *Adapter) currentObserved(
 	}
 	groups, err := a.observedGroups(ctx, service, settings)
 	if err != nil {
-		return nil, fmt.Errorf("Service %s/%s: %w", service.Namespace, service.Name, err)
+		return nil, fmt.Errorf("service %s/%s: %w", service.Namespace, service.Name, err)
 	}
 	if err := nodesOnlyOf(members, groups); err != nil {
-		return nil, fmt.Errorf("Service %s/%s: %w", service.Namespace, service.Name, err)
+		return nil, fmt.Errorf("service %s/%s: %w", service.Namespace, service.Name, err)
 	}
 	var current []resourceconsist.IEmployee
 	for _, m := range members {

@@ -153,7 +153,7 @@ func TestTheDefaultServerGroupCountsWhenThereIsNoOther(t *testing.T) {
 func TestNodesAsBackendsHidePods(t *testing.T) {
 	w := observedWorld(t)
 	w.server.SetBackends("rsp-http", slbtest.Backend{ServerID: "i-node", ServerIP: "192.168.0.9", Type: "ecs", Port: 30080, Weight: 100})
-	if _, err := w.diff(); err == nil || !containsAll(err.Error(), "Service default/web", "rsp-http", "i-node", "backend-type: eni") {
+	if _, err := w.diff(); err == nil || !containsAll(err.Error(), "service default/web", "rsp-http", "i-node", "backend-type: eni") {
 		t.Errorf("error %v: a pod behind a node may have traffic, whatever the groups say", err)
 	}
 }
@@ -194,7 +194,7 @@ func TestLoadBalancerOfAService(t *testing.T) {
 				w.wantTraffic("", map[string]plan.State{"web-1": tc.want})
 				return
 			}
-			if _, err := w.diff(); err == nil || !containsAll(err.Error(), "Service default/web", tc.err) {
+			if _, err := w.diff(); err == nil || !containsAll(err.Error(), "service default/web", tc.err) {
 				t.Errorf("error %v does not name %q", err, tc.err)
 			}
 		})

@@ -66,7 +66,7 @@ func serverOf(id, podIP string) (Server, error) {
 	case "eci":
 		return Server{ID: id, Type: ServerECI, IP: podIP}, nil
 	default:
-		return Server{}, fmt.Errorf("%q is none of eni-..., eci-... and i-...", id)
+		return Server{}, fmt.Errorf("%q begins with none of eni-, eci- and i-", id)
 	}
 }
 

@@ -22,7 +22,7 @@ func Throttled() Refusal {
 
 // Busy is how the API says that it still works on the previous change.
 func Busy() Refusal {
-	return Refusal{Status: http.StatusBadRequest, Code: "BackendServer.configuring", Message: "The previous configuration of the load balancer is pending; please try again later."}
+	return Refusal{Status: http.StatusBadRequest, Code: "BackendServer.configuring", Message: "The previous configuration is pending; please try again later."}
 }
 
 // Broken is a gateway that does not speak JSON.
