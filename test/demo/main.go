@@ -28,7 +28,7 @@ func run(out *os.File) int {
 	dir := flag.String("dir", filepath.Join("bin", "demo.d"), "folder of the demo's cluster and logs")
 	keep := flag.Bool("keep", false, "leave the control plane running at the end")
 	flag.Usage = func() {
-		fmt.Fprint(flag.CommandLine.Output(), "demo rolls a Deployment of 12 pods under three rules on a local control plane. Run it with `make demo`.\n\nFlags:\n")
+		fmt.Fprint(flag.CommandLine.Output(), "demo rolls a Deployment of 12 pods under three rules, and under load, on a local control plane. Run it with `make demo`.\n\nFlags:\n")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -42,25 +42,33 @@ func run(out *os.File) int {
 			columns = width
 		}
 	}
-	result, err := perform(ctx, setting(*bin, *dir, out), newView(out, columns), *keep, out)
+	folder, err := filepath.Abs(*dir)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "demo: folder of the demo: %v\n", err)
+		return 1
+	}
+	result, err := perform(ctx, setting(*bin, folder, out), newView(out, columns), *keep, out)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "demo: %v\n", err)
 		return 1
 	}
 	result.print(out)
 	if !result.ok() {
-		fmt.Fprintln(os.Stderr, "demo: the limit was exceeded or not every pod was replaced")
+		fmt.Fprintln(os.Stderr, "demo: the limit was exceeded, not every pod was replaced, or a request failed")
 		return 1
 	}
 	return 0
 }
 
-// setting is the stage of the demo.
+// setting is the stage of the demo. Its folder is an absolute path.
 func setting(bin, dir string, out io.Writer) *stage.Stage {
 	return stage.New(stage.Options{
-		Bin: bin, Dir: dir, Out: out,
-		// The approval service of the demo is on this machine.
-		ManagerFlags: []string{"--rule-webhook-allow-cidr", "127.0.0.0/8"},
+		Bin: bin, Dir: dir, Out: out, Manifests: "test/traffic/manifests",
+		ManagerFlags: []string{
+			// The approval service of the demo is on this machine, and so is the load balancer.
+			"--rule-webhook-allow-cidr", "127.0.0.0/8",
+			"--enable-adapters=haproxy", "--haproxy-allow=unix:" + dir + "/",
+		},
 	})
 }
 
@@ -84,6 +92,11 @@ func perform(ctx context.Context, s *stage.Stage, v *view, keep bool, out io.Wri
 		return summary{}, err
 	}
 	defer func() { err = errors.Join(err, d.close(ctx)) }()
-	play := &rollout{stage: s, view: v, desk: d, record: newRecord(replicas)}
+	through, err := openTraffic(ctx, s.Dir())
+	if err != nil {
+		return summary{}, err
+	}
+	defer func() { err = errors.Join(err, through.close()) }()
+	play := &rollout{stage: s, view: v, desk: d, traffic: through, record: newRecord(replicas)}
 	return play.play(ctx)
 }

@@ -31,10 +31,11 @@ const (
 
 // rollout is the play: what is done, and what is waited for.
 type rollout struct {
-	stage  *stage.Stage
-	desk   *desk
-	view   *view
-	record *record
+	stage   *stage.Stage
+	desk    *desk
+	traffic *traffic
+	view    *view
+	record  *record
 }
 
 // play rolls the Deployment and returns what was seen.
@@ -50,27 +51,53 @@ func (r *rollout) play(ctx context.Context) (summary, error) {
 	if err != nil {
 		return summary{}, fmt.Errorf("reading the audit log: %w", err)
 	}
+	if err := r.traffic.start(); err != nil {
+		return summary{}, err
+	}
+	if err := r.linger(ctx, loadBefore); err != nil {
+		return summary{}, err
+	}
 	r.record.startRollout()
 	began := time.Now()
 	if err := r.roll(ctx); err != nil {
 		return summary{}, err
 	}
 	took := time.Since(began)
+	if err := r.linger(ctx, loadAfter); err != nil {
+		return summary{}, err
+	}
+	requests, err := r.traffic.stop()
+	if err != nil {
+		return summary{}, err
+	}
 	events, err := log.Since(mark)
 	if err != nil {
 		return summary{}, fmt.Errorf("reading the audit log: %w", err)
 	}
 	ours := events.Where(audit.ServiceAccount(stage.ManagerNamespace, stage.ManagerAccount))
-	return r.record.summarize(limit, took, writes{
-		pods:   ours.Count(audit.On("pods", "pods/*")),
+	// Lifecycles are written to pods/status; the adapter of the load balancer puts finalizers
+	// on pods and takes them off.
+	byAdapter := ours.Count(audit.On("pods"), audit.Verb("patch", "update"))
+	result := r.record.summarize(limit, took, writes{
+		pods: ours.Count(audit.On("pods", "pods/*")) - byAdapter, adapter: byAdapter,
 		rules:  ours.Count(audit.On("podtransitionrules", "podtransitionrules/*")),
 		events: ours.Count(audit.On("events")),
-	}), nil
+	})
+	result.requests = requests
+	return result, nil
 }
 
 // prepare sets up the Deployment under its rules.
 func (r *rollout) prepare(ctx context.Context) error {
 	if err := r.watch(ctx); err != nil {
+		return err
+	}
+	service, err := r.traffic.service(r.stage.Dir())
+	if err != nil {
+		return err
+	}
+	r.view.say("\n$ kubectl apply -f service.yaml    # the pods are behind %s at http://%s/", r.traffic.name, r.traffic.balancer.Address())
+	if err := r.kubectl(ctx, "apply", "-f", service); err != nil {
 		return err
 	}
 	r.view.say("\n$ kubectl apply -k config/samples    # a Deployment of 12, maxUnavailable 25%%, and a label that must be there")
@@ -204,8 +231,10 @@ func (r *rollout) watch(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("watching rules: %w", err)
 	}
-	if _, err := pods.AddEventHandler(r.podHandler()); err != nil {
-		return fmt.Errorf("watching pods: %w", err)
+	for _, handler := range []toolscache.ResourceEventHandler{r.traffic.fleet.Handler(), r.podHandler()} {
+		if _, err := pods.AddEventHandler(handler); err != nil {
+			return fmt.Errorf("watching pods: %w", err)
+		}
 	}
 	if _, err := rules.AddEventHandler(r.ruleHandler()); err != nil {
 		return fmt.Errorf("watching rules: %w", err)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"text/tabwriter"
 	"time"
+
+	"github.com/podops-dev/podops/test/traffic/load"
 )
 
 // maxWritesPerPod is what a replaced pod may cost, its successor included: begin,
@@ -14,7 +16,7 @@ const maxWritesPerPod = 5
 
 // writes are requests of the operator during the rollout, refused ones included.
 type writes struct {
-	pods, rules, events int
+	pods, adapter, rules, events int
 }
 
 // summary is what the demo says at the end.
@@ -26,6 +28,7 @@ type summary struct {
 	took     time.Duration
 	writes   writes
 	spans    []span
+	requests *load.Report
 }
 
 // span is how long pods spent on one part of the way.
@@ -34,8 +37,8 @@ type span struct {
 	took []time.Duration
 }
 
-// ok: the limit held and every pod was replaced.
-func (s summary) ok() bool { return s.worst <= s.limit && s.replaced == s.desired }
+// ok: the limit held, every pod was replaced, and no request failed.
+func (s summary) ok() bool { return s.worst <= s.limit && s.replaced == s.desired && s.requests.OK() }
 
 // summarize draws the sum of a record.
 func (r *record) summarize(limit int, took time.Duration, w writes) summary {
@@ -89,7 +92,8 @@ func (s summary) print(out io.Writer) {
 	fmt.Fprintf(out, "\npods rolled: %d of %d in %s\n", s.replaced, s.desired, s.took.Round(100*time.Millisecond))
 	fmt.Fprintf(out, "max unavailable: %d (limit %d)\n", s.worst, s.limit)
 	fmt.Fprintf(out, "operator writes per pod: %.1f (at most %d)\n", float64(s.writes.pods)/float64(s.desired), maxWritesPerPod)
-	fmt.Fprintf(out, "operator writes: %d to pods, %d to rules, %d events\n\n", s.writes.pods, s.writes.rules, s.writes.events)
+	fmt.Fprintf(out, "operator writes: %d to pods, %d to pods by the adapter of the load balancer, %d to rules, %d events\n\n",
+		s.writes.pods, s.writes.adapter, s.writes.rules, s.writes.events)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "time per phase\tpods\tp50\tp99\t")
 	for _, part := range s.spans {
@@ -97,4 +101,6 @@ func (s summary) print(out io.Writer) {
 			part.percentile(50).Round(time.Millisecond), part.percentile(99).Round(time.Millisecond))
 	}
 	table.Flush()
+	fmt.Fprintln(out)
+	printRequests(out, s.requests)
 }
