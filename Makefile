@@ -21,7 +21,7 @@ KUBECTL = $(or $(wildcard $(BIN)/kubectl),kubectl)
 # The race detector needs a C compiler.
 RACE ?= $(shell command -v "$$(go env CC)" >/dev/null 2>&1 && echo -race)
 
-GO_DIRS := apis cmd config pkg policies test
+GO_DIRS := adapters apis cmd config pkg policies test
 
 # pkg/ is tested with the race detector, which is too slow for the rest: the sandbox is
 # about children of the test, each of which takes a second under it, and about limits of
@@ -91,6 +91,7 @@ fmt: ## Format the Go sources.
 vet: ## Run go vet.
 	go vet ./...
 	go vet -C test/controlplane $(CONTROLPLANE_PACKAGES)
+	go vet -C adapters/alibabacloudslb ./...
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## Run the linters.
@@ -120,6 +121,7 @@ test-unit: test-policies ## Run the unit tests and the Rego tests.
 	$(if $(RACE),,@echo "no C compiler, hence no race detector")
 	go test $(RACE) $(RACE_PACKAGES)
 	go test $(OTHER_PACKAGES)
+	go test -C adapters/alibabacloudslb ./...
 
 # What a policy author runs, over our own policies: a stock opa, and not the engine. Only
 # rules of users read the input that the schema describes.
