@@ -126,7 +126,6 @@ func (a *Adapter) GetCurrentEmployee(ctx context.Context, employer client.Object
 // isOff says that a server takes no requests, and either has none or was given its time.
 func (a *Adapter) isOff(at place, s runtimeapi.Server, limit time.Duration) bool {
 	if s.State == runtimeapi.StateReady {
-		a.leaving.forget(at, s.Name)
 		return false
 	}
 	elapsed := a.leaving.elapsed(at, s.Name, a.clock.Now())

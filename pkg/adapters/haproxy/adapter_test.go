@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podops-dev/podops/pkg/adapters/haproxy"
+	"github.com/podops-dev/podops/pkg/adapters/haproxy/runtimeapi"
 )
 
 func TestARolloutUnderLoadLosesNoRequest(t *testing.T) {
@@ -86,6 +87,9 @@ func TestTrafficIsNotOffWhileARequestIsLeft(t *testing.T) {
 		if got := w.picture()[podName(0)]; got.On || got.Off {
 			t.Fatalf("with a request left: %+v, want neither on nor off", got)
 		}
+		if state := w.state(0); state != runtimeapi.StateDrain {
+			t.Fatalf("with a request left the server is in %s: sticky sessions would be torn away", state)
+		}
 	}
 	origin.release()
 	if failure := <-ended; failure != "" {
@@ -118,6 +122,42 @@ func TestOutOfTimeTrafficCountsAsOff(t *testing.T) {
 	origin.release()
 	if failure := <-ended; failure != "" {
 		t.Errorf("the request was cut, although its server stays: %s", failure)
+	}
+}
+
+func TestADrainingServerIsNotOffYet(t *testing.T) {
+	w := newWorld(t, nil)
+	w.listen(0)
+	w.pod(0, true)
+	w.await("traffic is on", allOn(0))
+	w.setState(0, runtimeapi.StateDrain)
+	if got := w.picture()[podName(0)]; got.On || got.Off {
+		t.Errorf("a draining server without requests: %+v, want neither on nor off: sticky sessions may come back", got)
+	}
+	w.await("traffic is on again, since that is what is wanted", allOn(0))
+}
+
+func TestEachTimeTrafficGoesOffTheTimeStartsAnew(t *testing.T) {
+	w := newWorld(t, nil)
+	origin := w.listen(0)
+	w.pod(0, false)
+	w.await("traffic is off", func(p map[string]haproxy.ServerStatus) bool { return p[podName(0)].Off })
+	w.clock.SetTime(w.clock.Now().Add(2 * drainTimeout))
+	w.pod(0, true)
+	w.await("traffic is on", allOn(0))
+	ended := w.slow(origin)
+	w.pod(0, false)
+	for range 3 {
+		if err := w.reconcile(); err != nil {
+			t.Fatal(err)
+		}
+		if w.picture()[podName(0)].Off {
+			t.Fatal("the time of the first operation counts for the second")
+		}
+	}
+	origin.release()
+	if failure := <-ended; failure != "" {
+		t.Errorf("the request failed: %s", failure)
 	}
 }
 

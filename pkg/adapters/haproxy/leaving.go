@@ -13,7 +13,7 @@ type leaving struct {
 	since map[place]map[string]time.Time
 }
 
-// start notes a server that begins to leave now, and forgets that it ever did before.
+// start notes a server that begins to leave now, whenever it did so before.
 func (l *leaving) start(at place, name string, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -42,7 +42,7 @@ func (l *leaving) note(at place, name string, now time.Time) {
 	l.since[at][name] = now
 }
 
-// forget is for servers that take requests again or are gone.
+// forget is for servers that are gone.
 func (l *leaving) forget(at place, name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -152,14 +152,8 @@ func (a *Adapter) DeleteEmployer(ctx context.Context, employer client.Object, to
 // record makes sure that the Service says where its servers are. The Service at hand may be
 // older than the record; writing it again changes nothing.
 func (a *Adapter) record(ctx context.Context, service *corev1.Service, at place) error {
-	used, placed, err := usedPlace(service)
-	switch {
-	case err != nil:
+	if _, placed, err := usedPlace(service); err != nil || placed {
 		return err
-	case placed && used != at:
-		return moveError(used, at)
-	case placed:
-		return nil
 	}
 	text := at.String()
 	return a.patchRecord(ctx, service, &text)

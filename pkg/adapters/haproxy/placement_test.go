@@ -48,6 +48,32 @@ func (w *world) names() []string {
 	return sorted(names)
 }
 
+// server is what HAProxy says of the server of a pod.
+func (w *world) server(n int) runtimeapi.Server {
+	w.t.Helper()
+	servers, err := w.runtime().Servers(w.t.Context(), haproxytest.Backend)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for name, server := range servers {
+		if employeeOf(name) == podName(n) {
+			return server
+		}
+	}
+	w.t.Fatalf("pod %d has no server", n)
+	return runtimeapi.Server{}
+}
+
+func (w *world) state(n int) runtimeapi.State { return w.server(n).State }
+
+// setState changes a server behind the back of the adapter.
+func (w *world) setState(n int, to runtimeapi.State) {
+	w.t.Helper()
+	if err := w.runtime().SetState(w.t.Context(), haproxytest.Backend, w.server(n).Name, to); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 func sorted(names []string) []string {
 	slices.Sort(names)
 	return names

@@ -139,13 +139,10 @@ func (w work) update(ctx context.Context, want *server) error {
 	if now.HasCheck && !now.Passed && now.State != runtimeapi.StateReady {
 		return w.awaitCheck(ctx, now)
 	}
-	if now.State != runtimeapi.StateReady {
-		if err := w.api.SetState(ctx, w.at.backend, want.name, runtimeapi.StateReady); err != nil {
-			return err
-		}
+	if now.State == runtimeapi.StateReady {
+		return nil
 	}
-	w.leaving.forget(w.at, want.name)
-	return nil
+	return w.api.SetState(ctx, w.at.backend, want.name, runtimeapi.StateReady)
 }
 
 // adjust gives a server its address and its weight. It can move only in maintenance; what
