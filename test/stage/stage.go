@@ -25,6 +25,10 @@ type Options struct {
 	Dir string // folder of the cluster and the logs; made where it is missing
 	Out io.Writer
 
+	// CIDR has the addresses of the pods. Empty: that of the control plane. Stages on which
+	// processes listen on those addresses need different ones to run side by side.
+	CIDR string
+
 	// Manifests is the folder of what is installed. Empty: config/local.
 	Manifests string
 
@@ -59,8 +63,11 @@ func (s *Stage) Up(ctx context.Context) error {
 	if err := s.controlplane(ctx, "down", "--dir", s.clusterDir()); err != nil {
 		return err
 	}
-	if err := s.controlplane(ctx, "up", "--bin", s.options.Bin, "--dir", s.clusterDir(), "--kubeconfig", s.Kubeconfig(),
-		"--parent-pid", strconv.Itoa(os.Getpid())); err != nil {
+	up := []string{"up", "--bin", s.options.Bin, "--dir", s.clusterDir(), "--kubeconfig", s.Kubeconfig(), "--parent-pid", strconv.Itoa(os.Getpid())}
+	if s.options.CIDR != "" {
+		up = append(up, "--cidr", s.options.CIDR)
+	}
+	if err := s.controlplane(ctx, up...); err != nil {
 		return err
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", s.Kubeconfig())

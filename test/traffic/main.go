@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -42,6 +43,7 @@ Flags:
 
 type options struct {
 	bin, dir  string
+	cidr      string
 	scenarios []scenario
 	sides     []side
 	requests  int
@@ -84,6 +86,7 @@ func parse(args []string, complaints io.Writer) (options, error) {
 	flags.SetOutput(complaints)
 	flags.StringVar(&o.bin, "bin", "bin", "folder of the binaries")
 	flags.StringVar(&o.dir, "dir", filepath.Join("bin", "traffic.d"), "folder of the cluster, the logs, and outcomes.tsv with a line for every request")
+	flags.StringVar(&o.cidr, "cidr", "127.65.0.0/16", "loopback addresses of the pods; not those of another cluster on this machine whose pods are listened for")
 	flags.StringVar(&only, "only", "", "scenarios to run, separated by commas; empty: all")
 	flags.StringVar(&sides, "sides", "with,without", "with, without, or both: whether PodOps takes part")
 	flags.IntVar(&o.requests, "requests", 10_000, "requests that every run sends at least; 10 runs make 100,000")
@@ -102,7 +105,10 @@ func parse(args []string, complaints io.Writer) (options, error) {
 	if o.requests < 1 {
 		return options{}, fmt.Errorf("--requests %d: give at least 1", o.requests)
 	}
-	var err error
+	cidr, err := netip.ParsePrefix(o.cidr)
+	if err != nil || !cidr.Addr().IsLoopback() {
+		return options{}, fmt.Errorf("--cidr %q: give a network of loopback addresses, such as 127.65.0.0/16", o.cidr)
+	}
 	if o.scenarios, err = choose(only); err != nil {
 		return options{}, err
 	}
@@ -150,7 +156,7 @@ func perform(ctx context.Context, o options, out io.Writer) (results results, er
 		return nil, fmt.Errorf("folder of the stage: %w", err)
 	}
 	s := stage.New(stage.Options{
-		Bin: o.bin, Dir: dir, Out: out, Manifests: "test/traffic/manifests",
+		Bin: o.bin, Dir: dir, Out: out, CIDR: o.cidr, Manifests: "test/traffic/manifests",
 		ManagerFlags: []string{"--enable-adapters=haproxy", "--haproxy-allow=unix:" + dir + "/"},
 	})
 	defer func() { err = errors.Join(err, s.Down()) }()

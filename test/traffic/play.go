@@ -45,6 +45,7 @@ type game struct {
 	balancer  *front.HAProxy
 	look      *runtimeapi.Client // at the load balancer itself
 	socket    string             // that the controller uses
+	history   *history
 	first     []types.UID        // of the pods before anything was done
 
 	stopFollowing context.CancelFunc // without PodOps
@@ -64,14 +65,14 @@ func (w *world) play(ctx context.Context, s scenario, on side) (report *load.Rep
 	defer func() { err = errors.Join(err, g.balancer.Close()) }()
 	g.socket = g.balancer.Socket()
 	g.look = runtimeapi.New(runtimeapi.Endpoint{Network: "unix", Address: g.socket}, 0)
-	if s.failing > 0 {
-		g.socket = filepath.Join(dir, "flaky.sock")
-		flaky, err := front.StartFlaky(g.socket, g.balancer.Socket(), s.failing, seed)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { err = errors.Join(err, flaky.Close()) }()
+	// Whoever operates the load balancer does so through a relay, which writes down what was
+	// carried out.
+	g.socket, g.history = filepath.Join(dir, "relay.sock"), newHistory()
+	relay, err := front.StartFlaky(g.socket, g.balancer.Socket(), s.failing, seed, g.history.command)
+	if err != nil {
+		return nil, err
 	}
+	defer func() { err = errors.Join(err, relay.Close()) }()
 	if err := g.kubectl(ctx, "create", "namespace", g.namespace); err != nil {
 		return nil, err
 	}

@@ -80,6 +80,8 @@ func TestFlags(t *testing.T) {
 		"one side":            {args: []string{"--sides", "without"}},
 		"an unknown side":     {args: []string{"--sides", "beside"}, want: `not "beside"`},
 		"too few requests":    {args: []string{"--requests", "0"}, want: "at least 1"},
+		"no network":          {args: []string{"--cidr", "here"}, want: "such as 127.65.0.0/16"},
+		"a foreign network":   {args: []string{"--cidr", "192.0.2.0/24"}, want: "loopback"},
 		"an argument":         {args: []string{"flaky"}, want: "--help lists them"},
 	} {
 		t.Run(name, func(t *testing.T) {

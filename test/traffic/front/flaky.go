@@ -18,6 +18,7 @@ import (
 // cannot tell the two apart, and has to get on with both.
 type Flaky struct {
 	to       string
+	carried  func(at time.Time, line string)
 	listener net.Listener
 	stop     context.CancelFunc
 	talking  sync.WaitGroup
@@ -30,8 +31,9 @@ type Flaky struct {
 }
 
 // StartFlaky listens at one socket and passes calls on to another. The rate is the share
-// of calls that fail, 0 to 1; the same seed fails the same ones.
-func StartFlaky(socket, to string, rate float64, seed uint64) (*Flaky, error) {
+// of calls that fail, 0 to 1; the same seed fails the same ones. carried is told each call
+// that the provider has answered, whether or not the operator hears of it; nil: nobody.
+func StartFlaky(socket, to string, rate float64, seed uint64, carried func(at time.Time, line string)) (*Flaky, error) {
 	if fits := rate >= 0 && rate <= 1; !fits {
 		return nil, fmt.Errorf("rate %g of failing calls: give 0 to 1", rate)
 	}
@@ -43,7 +45,7 @@ func StartFlaky(socket, to string, rate float64, seed uint64) (*Flaky, error) {
 		return nil, errors.Join(fmt.Errorf("closing the socket to others: %w", err), listener.Close())
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	f := &Flaky{to: to, listener: listener, stop: stop, random: rand.New(rand.NewPCG(seed, seed)), rate: rate}
+	f := &Flaky{to: to, carried: carried, listener: listener, stop: stop, random: rand.New(rand.NewPCG(seed, seed)), rate: rate}
 	f.talking.Go(func() { f.accept(ctx) })
 	return f, nil
 }
@@ -129,9 +131,15 @@ func (f *Flaky) pass(ctx context.Context, conn net.Conn) {
 	if _, err := io.WriteString(provider, line); err != nil {
 		return
 	}
-	answer := io.Writer(conn)
-	if meant == answerLost {
-		answer = io.Discard
+	answer, err := io.ReadAll(provider)
+	if err != nil {
+		return
 	}
-	_, _ = io.Copy(answer, provider)
+	if f.carried != nil {
+		f.carried(time.Now(), line)
+	}
+	if meant == answerLost {
+		return
+	}
+	_, _ = conn.Write(answer)
 }
