@@ -334,8 +334,7 @@ func TestAQuietEmployerCostsNoWriteAndNoVerb(t *testing.T) {
 func TestAHangingProviderHoldsNobodyUp(t *testing.T) {
 	w := newWorld(t, nil, fleet(1)...)
 	w.r.provider.timeout = 20 * time.Millisecond
-	held := make(chan struct{})
-	w.lb.hang["GetCurrentEmployee"] = held
+	release := w.lb.holdUp("GetCurrentEmployee")
 	for range 2 {
 		_, _ = w.reconcile()
 	}
@@ -343,11 +342,12 @@ func TestAHangingProviderHoldsNobodyUp(t *testing.T) {
 	if len(w.lb.calls) > 0 {
 		t.Fatalf("calls %v: nothing is done beside a call that hangs", w.lb.calls)
 	}
-	delete(w.lb.hang, "GetCurrentEmployee")
-	close(held)
-	for !w.protected("p000") {
+	release()
+	for deadline := time.Now().Add(time.Minute); !w.protected("p000"); w.clock.Step(time.Minute) {
+		if time.Now().After(deadline) {
+			t.Fatal("the employer is not worked on after the call has returned")
+		}
 		_, _ = w.reconcile()
-		w.clock.Step(time.Minute)
 	}
 }
 

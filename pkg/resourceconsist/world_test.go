@@ -190,6 +190,20 @@ func (l *lb) DeleteEmployees(_ context.Context, _ client.Object, items []IEmploy
 	return l.change("DeleteEmployees", items, func(s server) { delete(l.servers, s.id) })
 }
 
+// holdUp makes the calls of a verb hang until the returned function is called.
+func (l *lb) holdUp(verb string) func() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	held := make(chan struct{})
+	l.hang[verb] = held
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.hang, verb)
+		close(held)
+	}
+}
+
 func (l *lb) put(s server) {
 	if l.after != nil {
 		s = l.after(s)
