@@ -66,6 +66,18 @@ func verbs(spoil func(good verbFunc) verbFunc) func(*Template, *FakeProvider) rc
 	}
 }
 
+// stopping stops at the first failure.
+func stopping(good verbFunc) verbFunc {
+	return func(ctx context.Context, employer client.Object, items []rc.IEmployee) ([]rc.IEmployee, []rc.IEmployee, error) {
+		for i, item := range items {
+			if _, _, err := good(ctx, employer, []rc.IEmployee{item}); err != nil {
+				return items[:i], items[i:], err
+			}
+		}
+		return items, nil, nil
+	}
+}
+
 func (s server) bare() server { return s }
 
 // employees dresses every employee in another type, which the verbs take off again.
@@ -352,4 +364,19 @@ func (r *restless) CreateEmployer(ctx context.Context, employer client.Object, p
 
 func (r *restless) UpdateEmployer(_ context.Context, _ client.Object, pools []rc.IEmployer) ([]rc.IEmployer, []rc.IEmployer, error) {
 	return pools, nil, nil
+}
+
+// blind sees no pool while the provider does not answer.
+type blind struct{ *changed }
+
+func (b *blind) GetCurrentEmployer(ctx context.Context, employer client.Object) ([]rc.IEmployer, error) {
+	pools, err := b.Template.GetCurrentEmployer(ctx, employer)
+	return pools, ignore(err, err)
+}
+
+// unmoved wants of every pool what it wanted first.
+type unmoved struct{ *Template }
+
+func (*unmoved) GetExpectedEmployer(_ context.Context, employer client.Object) ([]rc.IEmployer, error) {
+	return []rc.IEmployer{pool{Name: employer.GetName()}}, nil
 }

@@ -36,16 +36,8 @@ func badAdapters() map[string]badAdapter {
 				return items, nil, nil
 			}
 		})},
-		"stops at the first failure": {caughtBy: "fail-one-update-employees", telling: "web-1 is told to have failed, too", spoil: verbs(func(good verbFunc) verbFunc {
-			return func(ctx context.Context, employer client.Object, items []rc.IEmployee) ([]rc.IEmployee, []rc.IEmployee, error) {
-				for i, item := range items {
-					if _, _, err := good(ctx, employer, []rc.IEmployee{item}); err != nil {
-						return items[:i], items[i:], err
-					}
-				}
-				return items, nil, nil
-			}
-		})},
+		"stops at the first failure":            {caughtBy: "fail-one-update-employees", telling: "web-1 is told to have failed, too", spoil: verbs(stopping)},
+		"lets everybody wait for one who fails": {caughtBy: "fail-one-update-employees", telling: "web-1 did not go on", spoil: verbs(stopping)},
 		"forgets those that failed": {caughtBy: "fail-one-create-employees", telling: "the lists together are not what was passed", spoil: verbs(func(good verbFunc) verbFunc {
 			return func(ctx context.Context, employer client.Object, items []rc.IEmployee) ([]rc.IEmployee, []rc.IEmployee, error) {
 				succeeded, _, err := good(ctx, employer, items)
@@ -154,6 +146,29 @@ func badAdapters() map[string]badAdapter {
 			}
 		})},
 		"does not change the pool": {caughtBy: "employer-update", telling: "did not reach the provider", spoil: func(t *Template, _ *FakeProvider) rc.ReconcileAdapter { return &rigid{Template: t} }},
+		"does not tell that a deletion failed": {caughtBy: "fail-delete-employer", telling: "no verb told", spoil: func(t *Template, _ *FakeProvider) rc.ReconcileAdapter {
+			return &poolKeeper{Template: t}
+		}},
+		"lets go of a server at once": {caughtBy: "drain", telling: "should get no new ones", spoil: func(t *Template, p *FakeProvider) rc.ReconcileAdapter {
+			return &changed{Template: t, remove: func(ctx context.Context, employer client.Object, items []rc.IEmployee) ([]rc.IEmployee, []rc.IEmployee, error) {
+				return each(ctx, items, func(s server) error { return ignore(p.RemoveServer(ctx, employer.GetName(), s.ID), ErrNotFound) })
+			}}
+		}},
+		"takes what was throttled for done": {caughtBy: "throttle", telling: "told to have succeeded", spoil: verbs(func(good verbFunc) verbFunc {
+			return func(ctx context.Context, employer client.Object, items []rc.IEmployee) ([]rc.IEmployee, []rc.IEmployee, error) {
+				_, _, _ = good(ctx, employer, items)
+				return items, nil, nil
+			}
+		})},
+		"takes a throttled read for an empty provider": {caughtBy: "throttle", telling: "reading it brings no error", spoil: func(t *Template, _ *FakeProvider) rc.ReconcileAdapter {
+			return &blind{&changed{Template: t, current: func(ctx context.Context, employer client.Object) ([]rc.IEmployee, error) {
+				servers, err := t.GetCurrentEmployee(ctx, employer)
+				return servers, ignore(err, err)
+			}}}
+		}},
+		"does not see that the Service has changed": {caughtBy: "employer-update", telling: "still equals what is current", spoil: func(t *Template, _ *FakeProvider) rc.ReconcileAdapter {
+			return &unmoved{Template: t}
+		}},
 		"changes the Service that it was given": {caughtBy: "create", telling: "changed the employer", spoil: verbs(func(good verbFunc) verbFunc {
 			return func(ctx context.Context, employer client.Object, items []rc.IEmployee) ([]rc.IEmployee, []rc.IEmployee, error) {
 				employer.SetAnnotations(map[string]string{"seen": "yes"})
