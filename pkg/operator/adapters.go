@@ -2,6 +2,7 @@ package operator
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"slices"
@@ -29,6 +30,11 @@ func adapters() map[string]func(manager.Manager, Options, ...resourceconsist.Opt
 			return haproxy.AddToMgr(mgr, haproxy.Options{Allowed: allowed}, more...)
 		},
 	}
+}
+
+func (o *Options) addAdapterFlags(flags *flag.FlagSet) {
+	flags.StringVar(&o.EnableAdapters, "enable-adapters", "", "adapters for load balancers to run, separated by commas: demo, haproxy; empty: none")
+	flags.StringVar(&o.HAProxyAllow, "haproxy-allow", "", "Runtime APIs of HAProxy that Services may name, separated by commas: tcp:<host>:<port>, unix:<path>, unix:<folder>/ or a network such as 10.0.4.0/24; needed by the adapter haproxy")
 }
 
 // enabledAdapters are the names in --enable-adapters, each once and sorted.

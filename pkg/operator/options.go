@@ -97,11 +97,10 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.DurationVar(&o.PolicyTimeout, "policy-timeout", 100*time.Millisecond, "how long a module of a user may take for one pod")
 	flags.StringVar(&o.RuleWebhookAllowCIDR, "rule-webhook-allow-cidr", "", "networks that webhook rules may reach although they are refused otherwise (loopback, link-local, metadata services), separated by commas, e.g. 127.0.0.0/8")
 	flags.StringVar(&o.RuleWebhookAllowHost, "rule-webhook-allow-host", "", "hosts that webhook rules may reach whatever they resolve to, separated by commas")
-	flags.StringVar(&o.EnableAdapters, "enable-adapters", "", "adapters for load balancers to run, separated by commas: demo, haproxy; empty: none")
-	flags.StringVar(&o.HAProxyAllow, "haproxy-allow", "", "Runtime APIs of HAProxy that Services may name, separated by commas: tcp:<host>:<port>, unix:<path>, unix:<folder>/ or a network such as 10.0.4.0/24; needed by the adapter haproxy")
 	flags.StringVar(&o.DecisionLog, "decision-log", "", "file to which every evaluation of a rule is appended as a line of JSON, - for standard output; empty: no log")
 	flags.Float64Var(&o.DecisionLogSample, "decision-log-sample", 1, "share of the decisions that are logged, from 0 to 1")
 	flags.StringVar(&o.DecisionLogMask, "decision-log-mask", "", "paths in the input of rules that are not logged, separated by commas, e.g. pod.annotations,parameters.token; such decisions cannot be replayed")
+	o.addAdapterFlags(flags)
 	o.Log.BindFlags(flags)
 }
 

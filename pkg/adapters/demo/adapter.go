@@ -94,13 +94,14 @@ func (a *Adapter) GetCurrentEmployee(ctx context.Context, employer client.Object
 	return current, nil
 }
 
+// VIPs are virtual addresses, Servers real servers: each a DemoServiceStatus or a DemoPodStatus.
 type (
-	vips    = []resourceconsist.IEmployer
-	servers = []resourceconsist.IEmployee
+	VIPs    = []resourceconsist.IEmployer
+	Servers = []resourceconsist.IEmployee
 )
 
 // CreateEmployer makes virtual addresses.
-func (a *Adapter) CreateEmployer(ctx context.Context, employer client.Object, toCreates vips) (vips, vips, error) {
+func (a *Adapter) CreateEmployer(ctx context.Context, employer client.Object, toCreates VIPs) (VIPs, VIPs, error) {
 	return employees.Each(ctx, toCreates, func(ctx context.Context, one resourceconsist.IEmployer) error {
 		details, ok := one.GetEmployerStatuses().(DemoServiceDetails)
 		if !ok {
@@ -111,19 +112,19 @@ func (a *Adapter) CreateEmployer(ctx context.Context, employer client.Object, to
 }
 
 // UpdateEmployer does as CreateEmployer: the provider replaces what it has.
-func (a *Adapter) UpdateEmployer(ctx context.Context, employer client.Object, toUpdates vips) (vips, vips, error) {
+func (a *Adapter) UpdateEmployer(ctx context.Context, employer client.Object, toUpdates VIPs) (VIPs, VIPs, error) {
 	return a.CreateEmployer(ctx, employer, toUpdates)
 }
 
 // DeleteEmployer removes virtual addresses.
-func (a *Adapter) DeleteEmployer(ctx context.Context, employer client.Object, toDeletes vips) (vips, vips, error) {
+func (a *Adapter) DeleteEmployer(ctx context.Context, employer client.Object, toDeletes VIPs) (VIPs, VIPs, error) {
 	return employees.Each(ctx, toDeletes, func(ctx context.Context, _ resourceconsist.IEmployer) error {
 		return a.provider.DeleteVIP(ctx, nameOf(employer))
 	})
 }
 
 // CreateEmployees makes real servers, with traffic or without.
-func (a *Adapter) CreateEmployees(ctx context.Context, employer client.Object, toCreates servers) (servers, servers, error) {
+func (a *Adapter) CreateEmployees(ctx context.Context, employer client.Object, toCreates Servers) (Servers, Servers, error) {
 	return employees.Each(ctx, toCreates, func(ctx context.Context, one resourceconsist.IEmployee) error {
 		statuses, ok := one.GetEmployeeStatuses().(resourceconsist.PodEmployeeStatuses)
 		if !ok {
@@ -134,12 +135,12 @@ func (a *Adapter) CreateEmployees(ctx context.Context, employer client.Object, t
 }
 
 // UpdateEmployees switches traffic on and off.
-func (a *Adapter) UpdateEmployees(ctx context.Context, employer client.Object, toUpdates servers) (servers, servers, error) {
+func (a *Adapter) UpdateEmployees(ctx context.Context, employer client.Object, toUpdates Servers) (Servers, Servers, error) {
 	return a.CreateEmployees(ctx, employer, toUpdates)
 }
 
 // DeleteEmployees removes real servers.
-func (a *Adapter) DeleteEmployees(ctx context.Context, employer client.Object, toDeletes servers) (servers, servers, error) {
+func (a *Adapter) DeleteEmployees(ctx context.Context, employer client.Object, toDeletes Servers) (Servers, Servers, error) {
 	return employees.Each(ctx, toDeletes, func(ctx context.Context, one resourceconsist.IEmployee) error {
 		return a.provider.DeleteRealServer(ctx, nameOf(employer), one.GetEmployeeName())
 	})

@@ -29,7 +29,7 @@ func addressed(b *builders.PodBuilder, ip string) client.Object {
 	return pod
 }
 
-func real(name, ip string, on bool, weight int) demo.DemoPodStatus {
+func realServer(name, ip string, on bool, weight int) demo.DemoPodStatus {
 	return demo.DemoPodStatus{EmployeeId: name, EmployeeName: name, EmployeeStatuses: resourceconsist.PodEmployeeStatuses{
 		Ip: ip, LifecycleReady: on, ExtraStatus: demo.PodExtraStatus{TrafficOn: on, TrafficWeight: weight},
 	}}
@@ -57,7 +57,7 @@ func TestWhatIsExpected(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []resourceconsist.IEmployee{real("prepares", "10.0.0.2", false, 0), real("serves", "10.0.0.1", true, 100)}
+	want := []resourceconsist.IEmployee{realServer("prepares", "10.0.0.2", false, 0), realServer("serves", "10.0.0.1", true, 100)}
 	if diff := cmp.Diff(want, pods); diff != "" {
 		t.Errorf("employees (-want +got):\n%s", diff)
 	}
@@ -68,16 +68,16 @@ func TestWhatIsExpected(t *testing.T) {
 }
 
 func TestEmployeesAreEqualWhenNothingDiffers(t *testing.T) {
-	one := real("a", "10.0.0.1", true, 100)
+	one := realServer("a", "10.0.0.1", true, 100)
 	for sentence, tc := range map[string]struct {
 		other demo.DemoPodStatus
 		want  bool
 	}{
-		"the same":        {real("a", "10.0.0.1", true, 100), true},
-		"another address": {real("a", "10.0.0.2", true, 100), false},
-		"without traffic": {real("a", "10.0.0.1", false, 100), false},
-		"another weight":  {real("a", "10.0.0.1", true, 50), false},
-		"another server":  {real("b", "10.0.0.1", true, 100), false},
+		"the same":        {realServer("a", "10.0.0.1", true, 100), true},
+		"another address": {realServer("a", "10.0.0.2", true, 100), false},
+		"without traffic": {realServer("a", "10.0.0.1", false, 100), false},
+		"another weight":  {realServer("a", "10.0.0.1", true, 50), false},
+		"another server":  {realServer("b", "10.0.0.1", true, 100), false},
 		"no comparable":   {demo.DemoPodStatus{EmployeeId: "a", EmployeeStatuses: resourceconsist.PodEmployeeStatuses{ExtraStatus: []int{1}}}, false},
 	} {
 		if got, err := one.EmployeeEqual(tc.other); got != tc.want || err != nil {
@@ -110,7 +110,7 @@ func TestOneRealServerThatFailsStopsNoOther(t *testing.T) {
 	refused := errors.New("quota exceeded")
 	provider := &demo.DemoResourceProviderClient{}
 	adapter := demo.New(fake.NewClientBuilder().Build(), stubborn{provider, "b", refused})
-	a, b, c := real("a", "10.0.0.1", true, 100), real("b", "10.0.0.2", true, 100), real("c", "10.0.0.3", true, 100)
+	a, b, c := realServer("a", "10.0.0.1", true, 100), realServer("b", "10.0.0.2", true, 100), realServer("c", "10.0.0.3", true, 100)
 
 	succeeded, failed, err := adapter.CreateEmployees(t.Context(), service(), []resourceconsist.IEmployee{a, b, c})
 	if diff := cmp.Diff([][]resourceconsist.IEmployee{{a, c}, {b}}, [][]resourceconsist.IEmployee{succeeded, failed}); diff != "" {
@@ -133,7 +133,7 @@ func TestTheProviderForgetsWhatIsDeleted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	servers := []resourceconsist.IEmployee{real("a", "10.0.0.1", true, 100)}
+	servers := []resourceconsist.IEmployee{realServer("a", "10.0.0.1", true, 100)}
 	for range 2 { // every verb is safe to repeat
 		for _, verb := range []func(context.Context, client.Object, []resourceconsist.IEmployer) ([]resourceconsist.IEmployer, []resourceconsist.IEmployer, error){
 			adapter.CreateEmployer, adapter.UpdateEmployer,

@@ -9,7 +9,7 @@ import (
 
 // DemoServiceStatus is what the provider has, or should have, for a Service.
 type DemoServiceStatus struct {
-	EmployerId       string
+	EmployerId       string //nolint:staticcheck // the name is the manual's
 	EmployerStatuses DemoServiceDetails
 }
 
@@ -22,7 +22,7 @@ type DemoServiceDetails struct {
 // DemoPodStatus is what the provider has, or should have, for a pod: a real server. The
 // ExtraStatus of its statuses is a PodExtraStatus.
 type DemoPodStatus struct {
-	EmployeeId       string
+	EmployeeId       string //nolint:staticcheck // the name is the manual's
 	EmployeeName     string
 	EmployeeStatuses resourceconsist.PodEmployeeStatuses
 }
@@ -39,7 +39,7 @@ var (
 )
 
 // GetEmployerId implements resourceconsist.IEmployer.
-func (d DemoServiceStatus) GetEmployerId() string { return d.EmployerId }
+func (d DemoServiceStatus) GetEmployerId() string { return d.EmployerId } //nolint:staticcheck // the name is the interface's
 
 // GetEmployerStatuses implements resourceconsist.IEmployer.
 func (d DemoServiceStatus) GetEmployerStatuses() interface{} { return d.EmployerStatuses }
@@ -54,7 +54,7 @@ func (d DemoServiceStatus) EmployerEqual(employer resourceconsist.IEmployer) (bo
 }
 
 // GetEmployeeId implements resourceconsist.IEmployee.
-func (d DemoPodStatus) GetEmployeeId() string { return d.EmployeeId }
+func (d DemoPodStatus) GetEmployeeId() string { return d.EmployeeId } //nolint:staticcheck // the name is the interface's
 
 // GetEmployeeName implements resourceconsist.IEmployee.
 func (d DemoPodStatus) GetEmployeeName() string { return d.EmployeeName }

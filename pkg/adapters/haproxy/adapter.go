@@ -106,7 +106,8 @@ func (a *Adapter) GetCurrentEmployee(ctx context.Context, employer client.Object
 	if err != nil {
 		return nil, err
 	}
-	set, _ := settingsOf(service) //nolint:errcheck // reported with what is expected; the drain timeout has its default then
+	// What is wrong is reported with what is expected; the drain timeout has its default then.
+	set, _ := settingsOf(service)
 	var current []resourceconsist.IEmployee
 	for name, s := range there {
 		pod, _ := podOf(service, name)

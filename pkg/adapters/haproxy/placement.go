@@ -19,7 +19,7 @@ type placement struct{ at place }
 var _ resourceconsist.IEmployer = placement{}
 
 // GetEmployerId is the same for every place: a Service has one at a time.
-func (placement) GetEmployerId() string { return "backend" }
+func (placement) GetEmployerId() string { return "backend" } //nolint:staticcheck // the name is the interface's
 
 // GetEmployerStatuses is the Runtime API, a space and the backend.
 func (p placement) GetEmployerStatuses() interface{} { return p.at.String() }
@@ -103,10 +103,11 @@ func (a *Adapter) GetCurrentEmployer(_ context.Context, employer client.Object) 
 	return []resourceconsist.IEmployer{placement{used}}, nil
 }
 
-type placements = []resourceconsist.IEmployer
+// Placements are at most one: where the servers of a Service are.
+type Placements = []resourceconsist.IEmployer
 
 // CreateEmployer records the place, before there is a server.
-func (a *Adapter) CreateEmployer(ctx context.Context, employer client.Object, toCreates placements) (placements, placements, error) {
+func (a *Adapter) CreateEmployer(ctx context.Context, employer client.Object, toCreates Placements) (Placements, Placements, error) {
 	return employees.Each(ctx, toCreates, func(ctx context.Context, one resourceconsist.IEmployer) error {
 		service, err := serviceOf(employer)
 		if err != nil {
@@ -121,14 +122,14 @@ func (a *Adapter) CreateEmployer(ctx context.Context, employer client.Object, to
 }
 
 // UpdateEmployer never happens: another place is an error of what is expected.
-func (a *Adapter) UpdateEmployer(ctx context.Context, _ client.Object, toUpdates placements) (placements, placements, error) {
+func (a *Adapter) UpdateEmployer(ctx context.Context, _ client.Object, toUpdates Placements) (Placements, Placements, error) {
 	return employees.Each(ctx, toUpdates, func(_ context.Context, one resourceconsist.IEmployer) error {
 		return fmt.Errorf("the place of a Service cannot be changed to %q", one.GetEmployerStatuses())
 	})
 }
 
 // DeleteEmployer takes the record away, once no server is left.
-func (a *Adapter) DeleteEmployer(ctx context.Context, employer client.Object, toDeletes placements) (placements, placements, error) {
+func (a *Adapter) DeleteEmployer(ctx context.Context, employer client.Object, toDeletes Placements) (Placements, Placements, error) {
 	return employees.Each(ctx, toDeletes, func(ctx context.Context, _ resourceconsist.IEmployer) error {
 		service, err := serviceOf(employer)
 		if err != nil {

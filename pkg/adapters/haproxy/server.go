@@ -40,7 +40,7 @@ var _ resourceconsist.IEmployee = &server{}
 
 // GetEmployeeId is the name of the server: a pod that is created again under the name of
 // an old one is another server.
-func (s *server) GetEmployeeId() string { return s.name }
+func (s *server) GetEmployeeId() string { return s.name } //nolint:staticcheck // the name is the interface's
 
 // GetEmployeeName is the name of the pod.
 func (s *server) GetEmployeeName() string { return s.pod }
@@ -77,7 +77,7 @@ func expectedServer(service *corev1.Service, pod *corev1.Pod, set settings, prob
 		return nil, err
 	}
 	if statuses.Ip == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
-		return nil, nil //nolint:nilnil // nothing is expected of such a pod, and nothing is wrong
+		return nil, nil // nothing is expected of such a pod, and nothing is wrong
 	}
 	out := &server{
 		name: serverName(service, pod), pod: pod.Name, statuses: statuses,
@@ -90,7 +90,7 @@ func expectedServer(service *corev1.Service, pod *corev1.Pod, set settings, prob
 		out.problem = fmt.Errorf("pod %s cannot get traffic: %w", pod.Name, err)
 	}
 	if addressErr != nil && out.extra.Off {
-		return nil, nil //nolint:nilnil // it cannot be added, and what is there of it can go
+		return nil, nil // it cannot be added, and what is there of it can go
 	}
 	return out, nil
 }

@@ -104,7 +104,8 @@ func portOf(service *corev1.Service) (intstr.IntOrString, error) {
 		return intstr.FromInt32(int32(port)), nil
 	}
 	if len(service.Spec.Ports) != 1 {
-		return intstr.IntOrString{}, fmt.Errorf("the Service has %d ports: annotation %s has to say which port of the pods is meant", len(service.Spec.Ports), PortAnnotationKey)
+		return intstr.IntOrString{}, fmt.Errorf("the Service has %d ports: annotation %s has to say which port of the pods is meant",
+			len(service.Spec.Ports), PortAnnotationKey)
 	}
 	only := service.Spec.Ports[0]
 	if only.TargetPort == (intstr.IntOrString{}) {

@@ -13,10 +13,11 @@ import (
 	"github.com/podops-dev/podops/pkg/resourceconsist"
 )
 
-type servers = []resourceconsist.IEmployee
+// Servers are those of a backend that stand for pods.
+type Servers = []resourceconsist.IEmployee
 
 // CreateEmployees adds servers, and lets those get traffic that should.
-func (a *Adapter) CreateEmployees(ctx context.Context, employer client.Object, toCreates servers) (servers, servers, error) {
+func (a *Adapter) CreateEmployees(ctx context.Context, employer client.Object, toCreates Servers) (Servers, Servers, error) {
 	service, err := serviceOf(employer)
 	if err != nil {
 		return nil, toCreates, err
@@ -33,19 +34,19 @@ func (a *Adapter) CreateEmployees(ctx context.Context, employer client.Object, t
 
 // UpdateEmployees lets servers get traffic, or takes it off. A server that still has
 // requests, or waits for its check, is where the next call goes on.
-func (a *Adapter) UpdateEmployees(ctx context.Context, employer client.Object, toUpdates servers) (servers, servers, error) {
+func (a *Adapter) UpdateEmployees(ctx context.Context, employer client.Object, toUpdates Servers) (Servers, Servers, error) {
 	return a.atCurrent(ctx, employer, toUpdates, work.update, work.rest)
 }
 
 // DeleteEmployees takes traffic off servers, and removes those that have no requests left.
-func (a *Adapter) DeleteEmployees(ctx context.Context, employer client.Object, toDeletes servers) (servers, servers, error) {
+func (a *Adapter) DeleteEmployees(ctx context.Context, employer client.Object, toDeletes Servers) (Servers, Servers, error) {
 	return a.atCurrent(ctx, employer, toDeletes, work.leave, work.remove)
 }
 
 // step leads one server on, from what HAProxy said of its backend last.
 type step func(work, context.Context, *server) error
 
-func (a *Adapter) atCurrent(ctx context.Context, employer client.Object, items servers, first, second step) (servers, servers, error) {
+func (a *Adapter) atCurrent(ctx context.Context, employer client.Object, items Servers, first, second step) (Servers, Servers, error) {
 	service, err := serviceOf(employer)
 	if err != nil {
 		return nil, items, err
@@ -62,7 +63,7 @@ func (a *Adapter) atCurrent(ctx context.Context, employer client.Object, items s
 
 // carryOut makes the first step for all, looks again, and makes the second for those whose
 // first succeeded: most requests end while the first step of the others is made.
-func (a *Adapter) carryOut(ctx context.Context, service *corev1.Service, at place, items servers, first, second step) (servers, servers, error) {
+func (a *Adapter) carryOut(ctx context.Context, service *corev1.Service, at place, items Servers, first, second step) (Servers, Servers, error) {
 	succeeded, failed, err := a.stepAll(ctx, service, at, items, first)
 	if len(succeeded) == 0 {
 		return succeeded, failed, err
@@ -71,12 +72,13 @@ func (a *Adapter) carryOut(ctx context.Context, service *corev1.Service, at plac
 	return succeeded, append(failed, later...), errors.Join(err, laterErr)
 }
 
-func (a *Adapter) stepAll(ctx context.Context, service *corev1.Service, at place, items servers, one step) (servers, servers, error) {
+func (a *Adapter) stepAll(ctx context.Context, service *corev1.Service, at place, items Servers, one step) (Servers, Servers, error) {
 	there, err := a.servers(ctx, service, at)
 	if err != nil {
 		return nil, items, err
 	}
-	set, _ := settingsOf(service) //nolint:errcheck // a problem of each expected server; what is wrong has its default
+	// What is wrong is a problem of each expected server, and has its default here.
+	set, _ := settingsOf(service)
 	w := work{Adapter: a, api: a.clientFor(at), at: at, set: set, there: there}
 	return employees.Each(ctx, items, func(ctx context.Context, item resourceconsist.IEmployee) error {
 		s, ok := item.(*server)

@@ -120,7 +120,8 @@ func (h *HAProxy) Stop(t testing.TB) {
 }
 
 func reach(network, address string) error {
-	conn, err := net.DialTimeout(network, address, time.Second)
+	dialer := net.Dialer{Timeout: time.Second}
+	conn, err := dialer.DialContext(context.Background(), network, address)
 	if err != nil {
 		return fmt.Errorf("dialling %s: %w", address, err)
 	}
@@ -129,7 +130,7 @@ func reach(network, address string) error {
 
 func freeAddress(t testing.TB) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatalf("looking for a free port: %v", err)
 	}
