@@ -47,7 +47,6 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 	recorder := mgr.GetEventRecorder(eventSource)
 	times := lifecycle.Options{Settle: options.Settle, GateSyncTimeout: options.GateSyncTimeout}
 	writer := podstatus.New(mgr.GetClient(), recorder, clk)
-
 	policies, decisions, err := newEngine(mgr, options)
 	if err != nil {
 		return err
@@ -92,9 +91,8 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 	if err != nil {
 		return err
 	}
-
 	decoder := admission.NewDecoder(mgr.GetScheme())
-	for path, handler := range map[string]admission.Handler{
+	serve(mgr, map[string]admission.Handler{
 		podwebhook.MutatePath:      podwebhook.NewMutator(decoder, identity, times, clk).Expecting(admitted.ExpectedFinalizers),
 		podwebhook.ValidatePath:    podwebhook.NewValidator(decoder, identity, times, clk),
 		podwebhook.DeletePath:      podwebhook.NewDeleteHolder(decoder, mgr.GetClient(), begin),
@@ -102,11 +100,16 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 		rulewebhook.ValidatePath:   rulewebhook.NewValidator(decoder, mgr.GetClient(), mgr.GetAPIReader(), checker),
 		policywebhook.ValidatePath: policywebhook.NewValidator(decoder, mgr.GetClient(), checker),
 		policywebhook.DeletePath:   policywebhook.NewDeleteGuard(decoder, mgr.GetClient(), mgr.GetAPIReader()),
-	} {
+	})
+	return nil
+}
+
+// serve has the webhook server answer with a handler at each path.
+func serve(mgr manager.Manager, handlers map[string]admission.Handler) {
+	for path, handler := range handlers {
 		var served http.Handler = &admission.Webhook{Handler: handler}
 		mgr.GetWebhookServer().Register(path, served)
 	}
-	return nil
 }
 
 func registerHeldPods(mgr manager.Manager, times lifecycle.Options, workers int, clk clock.Clock) (*heldpod.Begin, error) {

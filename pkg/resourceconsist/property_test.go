@@ -64,7 +64,7 @@ func TestFinalizersFollowTheProviderWhateverFails(t *testing.T) {
 		for i := range pods {
 			pod, server := name(i), w.lb.servers[name(i)+"-uid"]
 			switch state := last[pod]; {
-			case (state == "" || state == "serves") && !(w.protected(pod) && server.on),
+			case (state == "" || state == "serves") && (!w.protected(pod) || !server.on),
 				state == "prepares" && (w.protected(pod) || server.on),
 				state == "unready" && server.on,
 				state == "leaves" && (w.protected(pod) || w.expects(pod) || server.id != ""):

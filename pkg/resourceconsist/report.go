@@ -37,7 +37,7 @@ func (r *Reconciler) report(ctx context.Context, s *session) {
 	r.tell(s)
 }
 
-// ConditionConsistent, on a Service, is True while its provider has what is expected, and
+// ConditionConsistent is a condition of Services: True while its provider has what is expected, and
 // False with the reason of an event when something failed; the message names the first
 // employees that did. Adapters with StatusRecordOptions have their own way to say so.
 const ConditionConsistent = "podops.dev/Consistent"
@@ -54,7 +54,7 @@ func (r *Reconciler) showCondition(ctx context.Context, s *session, service *cor
 	if outcome != nil {
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, s.problems[0].reason, cut(outcome.Error(), maxNote)
 	}
-	changed := false
+	var changed bool
 	if s.cleaned {
 		changed = meta.RemoveStatusCondition(&service.Status.Conditions, ConditionConsistent)
 	} else {
