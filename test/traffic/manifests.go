@@ -26,9 +26,22 @@ const (
 	secondImage = "registry.example.com/web:v2"
 )
 
-// workload is a Deployment, and with PodOps the Service that names the load balancer and
-// the rule. A pod of the Deployment has the control label only then.
-var workload = template.Must(template.New("workload").Parse(`apiVersion: apps/v1
+// workload is a Deployment, and with PodOps the Service that names the load balancer,
+// before it, and the rule. A pod of the Deployment has the control label only then.
+var workload = template.Must(template.New("workload").Parse(`{{ if .PodOps }}apiVersion: v1
+kind: Service
+metadata:
+  name: web
+  labels:
+    kusionstack.io/control: "true"
+  annotations:
+    podops.dev/haproxy-runtime: "unix:{{ .Socket }}"
+    podops.dev/haproxy-backend: "{{ .Backend }}"
+spec:
+  selector: {app: web}
+  ports: [{port: 80, targetPort: {{ .Port }}}]
+---
+{{ end }}apiVersion: apps/v1
 kind: Deployment
 metadata:
   name: web
@@ -52,19 +65,6 @@ spec:
         image: {{ .Image }}
         ports: [{containerPort: {{ .Port }}}]
 {{- if .PodOps }}
----
-apiVersion: v1
-kind: Service
-metadata:
-  name: web
-  labels:
-    kusionstack.io/control: "true"
-  annotations:
-    podops.dev/haproxy-runtime: "unix:{{ .Socket }}"
-    podops.dev/haproxy-backend: "{{ .Backend }}"
-spec:
-  selector: {app: web}
-  ports: [{port: 80, targetPort: {{ .Port }}}]
 ---
 apiVersion: apps.kusionstack.io/v1alpha1
 kind: PodTransitionRule

@@ -6,13 +6,18 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/adapters/haproxy/runtimeapi"
+	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/test/traffic/front"
 	"github.com/podops-dev/podops/test/traffic/load"
 )
@@ -46,7 +51,7 @@ type game struct {
 	look      *runtimeapi.Client // at the load balancer itself
 	socket    string             // that the controller uses
 	history   *history
-	first     []types.UID        // of the pods before anything was done
+	first     []types.UID // of the pods before anything was done
 
 	stopFollowing context.CancelFunc // without PodOps
 	following     sync.WaitGroup
@@ -81,10 +86,54 @@ func (w *world) play(ctx context.Context, s scenario, on side) (report *load.Rep
 		err = errors.Join(err, g.kubectl(context.WithoutCancel(ctx), "delete", "namespace", g.namespace, "--timeout=120s"))
 		g.stop()
 	}()
+	if err := g.remember(ctx); err != nil {
+		return nil, err
+	}
 	if err := g.begin(ctx); err != nil {
 		return nil, err
 	}
-	return g.measure(ctx)
+	g.history.begin(time.Now())
+	if report, err = g.measure(ctx); err != nil {
+		return nil, err
+	}
+	return report, g.checkOrder()
+}
+
+// remember writes into the history what PodOps sets on the pods of this run.
+func (g *game) remember(ctx context.Context) error {
+	informer, err := g.world.pods.GetInformer(ctx, &corev1.Pod{})
+	if err != nil {
+		return fmt.Errorf("watching pods: %w", err)
+	}
+	see := func(object any) {
+		if pod, ok := object.(*corev1.Pod); ok && pod.Namespace == g.namespace {
+			g.history.see(pod)
+		}
+	}
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: see, UpdateFunc: func(_, object any) { see(object) }, DeleteFunc: see,
+	})
+	if err != nil {
+		return fmt.Errorf("watching pods: %w", err)
+	}
+	return nil
+}
+
+var errOrder = errors.New("a pod was operated on, or counted as available, in the wrong order")
+
+// checkOrder proves from the history of the run that traffic was off before every
+// operation, and on before every pod that counts as available.
+func (g *game) checkOrder() error {
+	if g.side == withoutPodOps {
+		return nil
+	}
+	found := g.history.order()
+	fmt.Fprintf(g.world.out, "order: traffic was off before operate %d times, and on before service-available %d times; %d times it was not\n",
+		found.operate, found.available, len(found.violations))
+	if len(found.violations) == 0 && found.available > 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", errOrder, strings.Join(found.violations, "; "))
 }
 
 // begin brings the workload up, behind the load balancer.
@@ -156,8 +205,7 @@ func (g *game) settled(ctx context.Context, count int, done func(*game, []corev1
 		}
 		serving := 0
 		for i := range pods {
-			_, available := pods[i].Labels[appsv1alpha1.ServiceAvailableLabelKey]
-			if ready(&pods[i]) && (available || g.side == withoutPodOps) {
+			if ready(&pods[i]) && (g.side == withoutPodOps || protected(&pods[i])) {
 				serving++
 			}
 		}
@@ -174,6 +222,13 @@ func (g *game) settled(ctx context.Context, count int, done func(*game, []corev1
 		seen := fmt.Sprintf("%d of %d pods serve, and %d of %d servers", serving, len(pods), balanced, len(servers))
 		return serving == count && len(pods) == count && balanced == count && len(servers) == count, seen, nil
 	})
+}
+
+// protected: PodOps counts the pod as available, and the load balancer has its finalizer on
+// it. A pod that was created before its Service was seen gets that a moment after it serves.
+func protected(pod *corev1.Pod) bool {
+	_, available := pod.Labels[appsv1alpha1.ServiceAvailableLabelKey]
+	return available && slices.ContainsFunc(pod.Finalizers, lifecycle.IsProtectionFinalizer)
 }
 
 // follow starts what stands for PodOps where it takes no part.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -33,6 +34,7 @@ const (
 type world struct {
 	stage   *stage.Stage
 	options options
+	out     io.Writer
 	admin   client.Client
 	pods    cache.Cache
 	fleet   *servers.Fleet
@@ -41,7 +43,7 @@ type world struct {
 	changed chan struct{} // a pod has changed; never blocks whoever says so
 }
 
-func newWorld(ctx context.Context, s *stage.Stage, o options) (*world, error) {
+func newWorld(ctx context.Context, s *stage.Stage, o options, out io.Writer) (*world, error) {
 	admin, err := client.New(s.Config(), client.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
@@ -56,7 +58,7 @@ func newWorld(ctx context.Context, s *stage.Stage, o options) (*world, error) {
 		return nil, fmt.Errorf("making the file of outcomes: %w", err)
 	}
 	w := &world{
-		stage: s, options: o, admin: admin, pods: pods, fleet: servers.New(podPort, logr.Discard()),
+		stage: s, options: o, out: out, admin: admin, pods: pods, fleet: servers.New(podPort, logr.Discard()),
 		log: load.NewLog(file), file: file, changed: make(chan struct{}, 1),
 	}
 	go pods.Start(ctx) //nolint:errcheck // It ends with ctx; a watch that fails shows as a timeout of a step.

@@ -39,7 +39,7 @@ func newFlaky(t *testing.T, rate float64) (*Flaky, *Embedded, string) {
 	}
 	t.Cleanup(func() { closing(t, e) })
 	socket := filepath.Join(dir, "flaky.sock")
-	f, err := StartFlaky(socket, e.Socket(), rate, 1)
+	f, err := StartFlaky(socket, e.Socket(), rate, 1, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestFlakyLosesCallsAndAnswers(t *testing.T) {
 
 func TestFlakyRateIsAShare(t *testing.T) {
 	for _, rate := range []float64{-0.1, 1.1} {
-		if _, err := StartFlaky(filepath.Join(folder(t), "s"), "nowhere", rate, 1); err == nil || !strings.Contains(err.Error(), "0 to 1") {
+		if _, err := StartFlaky(filepath.Join(folder(t), "s"), "nowhere", rate, 1, nil); err == nil || !strings.Contains(err.Error(), "0 to 1") {
 			t.Errorf("rate %g: got %v, want the way out", rate, err)
 		}
 	}

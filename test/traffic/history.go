@@ -1,0 +1,137 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/lifecycle"
+)
+
+// history is what the load balancer was told of each pod and when, beside what PodOps wrote
+// on the pods: both clocks are of this machine. It is safe for concurrent use.
+type history struct {
+	mu sync.Mutex
+
+	// since is when it begins to matter: what was before the workload had come up behind
+	// the load balancer is left out.
+	since time.Time
+
+	// told are the states that servers were set to, by the name of the pod, in order.
+	told map[string][]told
+
+	// marks are labels that PodOps set, with the times in them.
+	marks map[mark]bool
+}
+
+// told is a command that was carried out.
+type told struct {
+	at    time.Time
+	state string // ready, drain, maint, or gone
+}
+
+// mark is one of two labels on a pod, which say when they were set.
+type mark struct {
+	pod  string
+	kind string // operate or service-available
+	at   time.Time
+}
+
+func newHistory() *history { return &history{told: map[string][]told{}, marks: map[mark]bool{}} }
+
+// command takes in what was carried out: "set server web/<name> state maint". Servers are
+// named <namespace>_<service>_<pod>_<hash>.
+func (h *history) command(at time.Time, line string) {
+	words := strings.Fields(line)
+	state := ""
+	switch {
+	case len(words) == 5 && words[0] == "set" && words[1] == "server" && words[3] == "state":
+		state = words[4]
+	case len(words) == 3 && words[0] == "del" && words[1] == "server":
+		state = "gone"
+	default:
+		return
+	}
+	parts := strings.Split(words[2], "_")
+	if len(parts) != 4 {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.told[parts[2]] = append(h.told[parts[2]], told{at, state})
+}
+
+// see takes in the labels of a pod.
+func (h *history) see(pod *corev1.Pod) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for key, value := range pod.Labels {
+		kind := ""
+		switch {
+		case strings.HasPrefix(key, appsv1alpha1.OperateLabelPrefix+"/"):
+			kind = "operate"
+		case key == appsv1alpha1.ServiceAvailableLabelKey:
+			kind = "service-available"
+		default:
+			continue
+		}
+		if at, ok := lifecycle.ParseTime(value); ok {
+			h.marks[mark{pod.Name, kind, at}] = true
+		}
+	}
+}
+
+// begin leaves out what was before.
+func (h *history) begin(now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.since = now
+}
+
+// order is what the history proves.
+type order struct {
+	operate, available int
+	violations         []string
+}
+
+// order holds every mark against what the load balancer had been told by then: traffic off
+// before operate, traffic on before service-available.
+func (h *history) order() order {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var found order
+	for m := range h.marks {
+		if m.at.Before(h.since) {
+			continue
+		}
+		state := last(h.told[m.pod], m.at)
+		switch {
+		case m.kind == "operate" && (state == "maint" || state == "gone"):
+			found.operate++
+		case m.kind == "service-available" && state == "ready":
+			found.available++
+		default:
+			found.violations = append(found.violations, fmt.Sprintf("%s of pod %s at %s: its server was last told %q",
+				m.kind, m.pod, m.at.Format(time.RFC3339Nano), state))
+		}
+	}
+	slices.Sort(found.violations)
+	return found
+}
+
+// last is the state that was told last before a time.
+func last(states []told, at time.Time) string {
+	state := "nothing"
+	for _, one := range states {
+		if one.at.After(at) {
+			break
+		}
+		state = one.state
+	}
+	return state
+}
