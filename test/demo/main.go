@@ -28,7 +28,8 @@ func run(out *os.File) int {
 	dir := flag.String("dir", filepath.Join("bin", "demo.d"), "folder of the demo's cluster and logs")
 	keep := flag.Bool("keep", false, "leave the control plane running at the end")
 	flag.Usage = func() {
-		fmt.Fprint(flag.CommandLine.Output(), "demo rolls a Deployment of 12 pods under three rules, and under load, on a local control plane. Run it with `make demo`.\n\nFlags:\n")
+		fmt.Fprint(flag.CommandLine.Output(), "demo rolls a Deployment of 12 pods under three rules, and under load, on a local control plane.\n"+
+			"Run it with `make demo`.\n\nFlags:\n")
 		flag.PrintDefaults()
 	}
 	flag.Parse()

@@ -48,7 +48,7 @@ func newHistory() *history { return &history{told: map[string][]told{}, marks: m
 // named <namespace>_<service>_<pod>_<hash>.
 func (h *history) command(at time.Time, line string) {
 	words := strings.Fields(line)
-	state := ""
+	var state string
 	switch {
 	case len(words) == 5 && words[0] == "set" && words[1] == "server" && words[3] == "state":
 		state = words[4]
@@ -71,7 +71,7 @@ func (h *history) see(pod *corev1.Pod) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for key, value := range pod.Labels {
-		kind := ""
+		var kind string
 		switch {
 		case strings.HasPrefix(key, appsv1alpha1.OperateLabelPrefix+"/"):
 			kind = "operate"

@@ -94,11 +94,11 @@ func (a *Adapter) GetCurrentEmployee(ctx context.Context, employer client.Object
 	return current, nil
 }
 
-// VIPs are virtual addresses, Servers real servers: each a DemoServiceStatus or a DemoPodStatus.
-type (
-	VIPs    = []resourceconsist.IEmployer
-	Servers = []resourceconsist.IEmployee
-)
+// VIPs are virtual addresses, each a DemoServiceStatus.
+type VIPs = []resourceconsist.IEmployer
+
+// Servers are real servers, each a DemoPodStatus.
+type Servers = []resourceconsist.IEmployee
 
 // CreateEmployer makes virtual addresses.
 func (a *Adapter) CreateEmployer(ctx context.Context, employer client.Object, toCreates VIPs) (VIPs, VIPs, error) {
