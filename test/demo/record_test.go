@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/test/traffic/load"
 )
 
 // at is a moment of a test, in seconds.
@@ -90,20 +91,23 @@ func TestSummary(t *testing.T) {
 	r.set(podIn("new", false), at(6))
 	r.set(serving("new"), at(7))
 	r.remove("old", at(8))
-	s := r.summarize(3, 9*time.Second, writes{pods: 5, rules: 2, events: 7})
+	s := r.summarize(3, 9*time.Second, writes{pods: 5, adapter: 4, rules: 2, events: 7})
+	s.requests = &load.Report{Totals: load.Totals{Requests: 100}}
 	var out bytes.Buffer
 	s.print(&out)
 	want := `
 pods rolled: 1 of 1 in 9s
 max unavailable: 1 (limit 3)
 operator writes per pod: 5.0 (at most 5)
-operator writes: 5 to pods, 2 to rules, 7 events
+operator writes: 5 to pods, 4 to pods by the adapter of the load balancer, 2 to rules, 7 events
 
                time per phase  pods  p50  p99
               held (PreCheck)     1   3s   3s
       traffic off (Preparing)     1   2s   2s
   removal (Operating to gone)     1   2s   2s
   new pod to ServiceAvailable     1   1s   1s
+
+requests: 100 failed: 0
 `
 	if diff := cmp.Diff(strings.TrimSpace(want), strings.TrimSpace(out.String())); diff != "" {
 		t.Errorf("summary (-want +got):\n%s", diff)
@@ -111,7 +115,11 @@ operator writes: 5 to pods, 2 to rules, 7 events
 	if !s.ok() {
 		t.Error("a rollout within its limit is not ok")
 	}
-	s.worst = 4
+	s.requests.Failed = 1
+	if s.ok() {
+		t.Error("a rollout that lost a request is ok")
+	}
+	s.requests.Failed, s.worst = 0, 4
 	if s.ok() {
 		t.Error("a rollout beyond its limit is ok")
 	}
