@@ -103,12 +103,17 @@ type passages struct {
 	mu      sync.Mutex
 	waiting map[string]passage // by UID and label
 	passed  []passage
+
+	// began has every time at which a pod began to wait, by stage and UID. A waiting that
+	// begins anew, because the operation was called off or a permit was withdrawn, needs an
+	// approval of its own.
+	began map[string]map[string]bool
 }
 
 // recordPassages starts to record.
 func recordPassages(p place) *passages {
 	GinkgoHelper()
-	r := &passages{waiting: map[string]passage{}}
+	r := &passages{waiting: map[string]passage{}, began: map[string]map[string]bool{}}
 	list := &corev1.PodList{}
 	follow(p, list, func() []*corev1.Pod { return pointers(list.Items) }, func(_ watch.EventType, pod *corev1.Pod) { r.see(pod) })
 	return r
@@ -123,6 +128,11 @@ func (r *passages) see(pod *corev1.Pod) {
 			appsv1alpha1.PreCheckLabelPrefix: appsv1alpha1.StagePreCheck, appsv1alpha1.PostCheckLabelPrefix: appsv1alpha1.StagePostCheck,
 		}[prefix]
 		if waits {
+			at := string(stage) + string(pod.UID)
+			if r.began[at] == nil {
+				r.began[at] = map[string]bool{}
+			}
+			r.began[at][key+value] = true
 			r.waiting[string(pod.UID)+key] = passage{UID: pod.UID, Stage: stage, ID: id, Since: labelTime(value)}
 		}
 	}
@@ -179,7 +189,8 @@ func (r *passages) unapproved(stage appsv1alpha1.TransitionStage, given []approv
 	})
 }
 
-// expectOneForOne: each passage of a stage has one approval, and each approval one passage.
+// expectOneForOne: each passage of a stage has one approval, and each approval a waiting of
+// its own.
 func (r *passages) expectOneForOne(stage appsv1alpha1.TransitionStage, given []approvals.Approval) {
 	GinkgoHelper()
 	permitted, approved := map[string]int{}, map[string]int{}
@@ -191,7 +202,24 @@ func (r *passages) expectOneForOne(stage appsv1alpha1.TransitionStage, given []a
 			approved[approval.Pod.UID]++
 		}
 	}
-	Expect(approved).To(Equal(permitted), "approvals and permits by UID of the pod, %s", stage)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for uid, count := range permitted {
+		Expect(approved[uid]).To(BeNumerically(">=", count), "approvals of pod %s in %s: %s", uid, stage, listed(given))
+	}
+	for uid, count := range approved {
+		Expect(count).To(BeNumerically("<=", len(r.began[string(stage)+uid])),
+			"approvals of pod %s in %s, and how often it began to wait: %s", uid, stage, listed(given))
+	}
+}
+
+// listed are approvals in short.
+func listed(given []approvals.Approval) string {
+	var lines []string
+	for _, one := range given {
+		lines = append(lines, fmt.Sprintf("%s %s %s %s", one.Time.Format("05.000"), one.TraceID[:8], one.Pod.Name, one.Pod.UID[:8]))
+	}
+	return strings.Join(lines, "; ")
 }
 
 // expectOnePostPerTrace: no call was made twice under one traceId.
