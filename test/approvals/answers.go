@@ -20,7 +20,7 @@ func answers() map[string]func(visit) reply {
 		"/approve-some": approveSome,
 		"/reject":       func(v visit) reply { return v.approve(nil) },
 		"/hang":         func(visit) reply { return reply{decision: Silent, silent: true, status: http.StatusServiceUnavailable} },
-		"/500":          func(v visit) reply { return v.fail(v.status, nil) },
+		"/500":          func(v visit) reply { return v.fail(v.statusOr(http.StatusInternalServerError), nil) },
 		"/garbage": func(visit) reply {
 			return reply{decision: Failed, status: http.StatusOK, body: []byte("<html>It works!</html>\n")}
 		},
@@ -46,7 +46,11 @@ func approveSome(v visit) reply {
 
 func retryAfter(v visit) reply {
 	if v.settings.times == 0 || v.times <= v.settings.times {
-		return v.fail(http.StatusServiceUnavailable, map[string]string{"Retry-After": strconv.Itoa(v.seconds)})
+		value := v.value
+		if value == "" {
+			value = strconv.Itoa(v.seconds)
+		}
+		return v.fail(v.statusOr(http.StatusServiceUnavailable), map[string]string{"Retry-After": value})
 	}
 	return approve(v)
 }

@@ -31,20 +31,27 @@ type desk struct {
 func open(t *testing.T, watch approvals.Watch) desk {
 	t.Helper()
 	service := approvals.New(watch)
-	server, err := approvals.Serve(service, approvals.Options{})
+	server := serve(t, service, approvals.Options{})
+	client := trusting(server.CA())
+	t.Cleanup(client.CloseIdleConnections)
+	return desk{T: t, Service: service, server: server, client: client}
+}
+
+// serve runs a server until the test ends.
+func serve(t *testing.T, service *approvals.Service, options approvals.Options) *approvals.Server {
+	t.Helper()
+	server, err := approvals.Serve(service, options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := trusting(server.CA())
 	t.Cleanup(func() {
-		client.CloseIdleConnections()
 		ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
 		defer stop()
 		if err := server.Close(ctx); err != nil {
 			t.Error(err)
 		}
 	})
-	return desk{T: t, Service: service, server: server, client: client}
+	return server
 }
 
 // trusting is a client that follows no redirect.
@@ -198,6 +205,11 @@ func TestAnswersAtOnce(t *testing.T) {
 			path: "/retry-after?seconds=7&times=0", wantStatus: 503, wantAnswer: map[string]any{"success": false, "message": "Service Unavailable"},
 			wantHeader: [2]string{"Retry-After", "7"}, wantApproved: []string{}, wantDecision: approvals.Failed,
 		},
+		"at another time": {
+			path: "/retry-after?times=0&status=429&value=Fri,%2031%20Dec%209999%2023:59:59%20GMT", wantStatus: 429,
+			wantAnswer: map[string]any{"success": false, "message": "Too Many Requests"},
+			wantHeader: [2]string{"Retry-After", "Fri, 31 Dec 9999 23:59:59 GMT"}, wantApproved: []string{}, wantDecision: approvals.Failed,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := open(t, nil)
@@ -261,6 +273,7 @@ func TestRefusesWhatTheManualDoesNotKnow(t *testing.T) {
 		"an unknown path":          {path: "/aprove", body: valid, wantStatus: 404, wantText: "path"},
 		"an unknown parameter":     {path: "/approve?m=1", body: valid, wantStatus: 400, wantText: `"m"`},
 		"a number that is none":    {path: "/approve-some?n=-1", body: valid, wantStatus: 400, wantText: `"n"`},
+		"a status that is none":    {path: "/500?status=0", body: valid, wantStatus: 400, wantText: `"status"`},
 		"a GET":                    {method: http.MethodGet, wantStatus: 405, wantText: "POST"},
 		"no token":                 {path: "/approve?bearer=abc", body: valid, wantStatus: 401, wantText: "token"},
 		"another token":            {path: "/approve?bearer=abc", body: valid, header: []string{"Authorization", "Bearer ab"}, wantStatus: 401, wantText: "token"},

@@ -44,6 +44,21 @@ func newAuthority(now time.Time) (authority, error) {
 	return authority{certificate: certificate, key: key, pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, nil
 }
 
+// serving is the certificate of a server with its options.
+func (a authority) serving(options Options, now time.Time) (tls.Certificate, error) {
+	hosts := append([]string{"localhost", "127.0.0.1", "::1"}, options.Hosts...)
+	switch options.Flaw {
+	case "":
+		return a.issue(hosts, now)
+	case Expired:
+		return a.issue(hosts, now.Add(-validity-time.Minute))
+	case ForAnotherName:
+		return a.issue([]string{"another-name.invalid"}, now)
+	default:
+		return tls.Certificate{}, fmt.Errorf("a certificate cannot be %q", options.Flaw)
+	}
+}
+
 // issue makes a server certificate for names and addresses.
 func (a authority) issue(hosts []string, now time.Time) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

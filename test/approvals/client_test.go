@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/podops-dev/podops/pkg/remote"
+	"github.com/podops-dev/podops/test/approvals"
 )
 
 // TestTheClientOfTheManagerAgrees reads the manual from both sides: what the manager sends
@@ -18,6 +19,10 @@ func TestTheClientOfTheManagerAgrees(t *testing.T) {
 	defer client.CloseIdle()
 	d := open(t, nil)
 	pem := string(d.server.CA())
+	flawed := func(flaw approvals.Flaw) remote.Endpoint {
+		server := serve(t, approvals.New(nil), approvals.Options{Flaw: flaw})
+		return remote.Endpoint{URL: server.SecureURL("/approve"), CABundle: string(server.CA())}
+	}
 	plain := func(path string) remote.Endpoint { return remote.Endpoint{URL: d.server.URL(path)} }
 	secure := func(path, bundle string) remote.Endpoint {
 		return remote.Endpoint{URL: d.server.SecureURL(path), CABundle: bundle, Token: "abc"}
@@ -32,6 +37,8 @@ func TestTheClientOfTheManagerAgrees(t *testing.T) {
 		"over HTTPS, with a token":   {secure("/approve?bearer=abc", pem), "true [a b]"},
 		"over HTTPS, another token":  {secure("/approve?bearer=abcd", pem), "HTTPStatus"},
 		"over HTTPS, untrusted":      {secure("/approve", ""), "TLSUntrusted"},
+		"over HTTPS, expired":        {flawed(approvals.Expired), "TLSExpired"},
+		"over HTTPS, another name":   {flawed(approvals.ForAnotherName), "TLSNameMismatch"},
 		"some":                       {plain("/approve-some"), "false [a]"},
 		"those with a parameter":     {plain("/approve-some?parameter=tier&value=gold"), "false [b]"},
 		"reject":                     {plain("/reject"), "false []"},

@@ -20,7 +20,8 @@
 //	POST /garbage        something that is not JSON
 //	POST /redirect       ?to=: a redirect; by default to where clouds keep credentials
 //	POST /retry-after    ?seconds=1&times=1: first so many times 503 with Retry-After, then
-//	                     everything; times=0: always 503
+//	                     everything; times=0: never anything else. ?value= is what the header
+//	                     says in place of seconds, and ?status=429 another status
 //
 // With every one of them, ?message= is what the answer says, ?after=500ms how long it
 // takes, ?bearer= a token without which it is 401, and ?prefix= what the ids of tasks

@@ -30,7 +30,19 @@ type Options struct {
 	// Hosts are names and addresses that the certificate is for, besides localhost,
 	// 127.0.0.1 and ::1.
 	Hosts []string
+
+	// Flaw of the certificate; empty: it has none.
+	Flaw Flaw
 }
+
+// Flaw is why a client must not accept a certificate that the CA has signed.
+type Flaw string
+
+// The flaws that a certificate can have.
+const (
+	Expired        Flaw = "expired"
+	ForAnotherName Flaw = "for another name"
+)
 
 // Server lets a Service answer over HTTP, and over HTTPS under a CA of its own.
 type Server struct {
@@ -49,7 +61,7 @@ func Serve(service *Service, options Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	certificate, err := ca.issue(append([]string{"localhost", "127.0.0.1", "::1"}, options.Hosts...), time.Now())
+	certificate, err := ca.serving(options, time.Now())
 	if err != nil {
 		return nil, err
 	}

@@ -18,8 +18,8 @@ const (
 
 // settings are the query of the URL of a rule: what the path leaves open.
 type settings struct {
-	n, each, polls         int // 0: the path has a default
-	status, seconds, times int
+	n, each, polls, status int // 0: the path has a default
+	seconds, times         int
 	message, bearer        string
 	prefix, to             string
 	parameter, value       string
@@ -29,7 +29,7 @@ type settings struct {
 // readSettings returns an error that names the parameter that is wrong. Only polls may
 // have others: those that name the task.
 func readSettings(query url.Values, poll bool) (settings, error) {
-	s := settings{n: 1, each: 1, status: 500, seconds: 1, times: 1, to: "http://169.254.169.254/"}
+	s := settings{n: 1, each: 1, seconds: 1, times: 1, to: "http://169.254.169.254/"}
 	numbers := map[string]*int{
 		"n": &s.n, "each": &s.each, "polls": &s.polls, "status": &s.status, "seconds": &s.seconds, "times": &s.times,
 	}
@@ -60,10 +60,18 @@ func readSettings(query url.Values, poll bool) (settings, error) {
 			errs = append(errs, fmt.Errorf("the parameter %.100q of the URL: %w", key, err))
 		}
 	}
-	if s.status < 200 || s.status > 599 {
+	if query.Has("status") && (s.status < 200 || s.status > 599) {
 		errs = append(errs, fmt.Errorf("the parameter \"status\" of the URL is %d, want from 200 to 599", s.status))
 	}
 	return s, errors.Join(errs...)
+}
+
+// statusOr is the status of the URL, or another one.
+func (s settings) statusOr(status int) int {
+	if s.status != 0 {
+		return s.status
+	}
+	return status
 }
 
 // sayOr is the message of the URL, or another one.
