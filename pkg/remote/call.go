@@ -29,10 +29,6 @@ type Call struct {
 
 	Post *PostCall
 	Poll *PollCall
-
-	// Deadline after which nobody waits for the answer: a call that has not been begun by
-	// then is not made. Zero is none.
-	Deadline time.Time
 }
 
 // PostCall asks a service about pods.
@@ -106,11 +102,6 @@ func (c Call) make(ctx context.Context, caller Caller) (result Result) {
 		}
 		result.Took = time.Since(begin)
 	}()
-	if !c.Deadline.IsZero() {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, c.Deadline)
-		defer cancel()
-	}
 	switch {
 	case c.Post != nil:
 		answer, err := caller.Post(ctx, c.Post.Endpoint, c.Post.Request)

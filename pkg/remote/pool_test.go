@@ -176,41 +176,6 @@ func TestBreakersLeadToTheirHostOnly(t *testing.T) {
 	}
 }
 
-func TestAnImpatientRuleDoesNotCloseAHostToOthers(t *testing.T) {
-	b := start(t, double{post: func(ctx context.Context, _ Endpoint, _ PostRequest) (PostAnswer, error) {
-		if _, hurried := ctx.Deadline(); !hurried {
-			return PostAnswer{Success: true}, nil
-		}
-		<-ctx.Done()
-		return PostAnswer{}, fail(ClassTimeout, "no answer in time")
-	}}, PoolOptions{})
-	for i := range 10 {
-		call := callOf(fmt.Sprint(i), "hasty", "slow")
-		call.Deadline = time.Now().Add(20 * time.Millisecond)
-		b.submit(t, call)
-	}
-	for range 10 {
-		wantClass(t, b.next(t).Failure, ClassTimeout)
-	}
-	b.submit(t, callOf("patient", "shop", "slow"))
-	if got := b.next(t); got.Post == nil {
-		t.Errorf("result %+v", got)
-	}
-}
-
-func TestACallThatNobodyWaitsForIsNotMade(t *testing.T) {
-	b := start(t, double{post: func(context.Context, Endpoint, PostRequest) (PostAnswer, error) {
-		t.Error("the call was made")
-		return PostAnswer{}, nil
-	}}, PoolOptions{})
-	call := callOf("a", "shop", "h")
-	call.Deadline = time.Now().Add(-time.Second)
-	b.submit(t, call)
-	if failure := wantFailure(t, b.next(t).Failure, ClassTimeout); failure.Sent {
-		t.Error("the failure says that the service may have seen the request")
-	}
-}
-
 func TestPanicsAreFailures(t *testing.T) {
 	b := start(t, double{post: func(_ context.Context, endpoint Endpoint, _ PostRequest) (PostAnswer, error) {
 		if endpoint.URL == "http://bad/" {

@@ -98,7 +98,7 @@ func (t *turns) take(now time.Time, hopeless bool) (*job, *Failure) {
 	for i := range t.queues {
 		place := (t.next + i) % len(t.queues)
 		from := t.queues[place]
-		failure := t.refuses(from, now)
+		failure := refuses(from.host, now)
 		if failure == nil && (hopeless || !t.hasRoom(from)) {
 			continue
 		}
@@ -122,14 +122,11 @@ func (t *turns) take(now time.Time, hopeless bool) (*job, *Failure) {
 	return nil, nil
 }
 
-// refuses says why the first call of a queue is not made at all; nil when it is.
-func (t *turns) refuses(from *queue, now time.Time) *Failure {
-	if deadline := from.jobs[0].call.Deadline; !deadline.IsZero() && !now.Before(deadline) {
-		return fail(ClassTimeout, "the time of the task was over before the service could be called")
-	}
-	if door, wait := from.host.breaker.door(now); door == doorShut {
+// refuses says why calls to a host are not made at all; nil when they are.
+func refuses(at *host, now time.Time) *Failure {
+	if door, wait := at.breaker.door(now); door == doorShut {
 		failure := fail(ClassBreakerOpen, "the service has failed %d times in a row and is left alone for %s",
-			from.host.breaker.failures, wait.Round(time.Second))
+			at.breaker.failures, wait.Round(time.Second))
 		failure.RetryAfter = min(wait, MaxRetryAfter)
 		return failure
 	}
@@ -164,12 +161,7 @@ func (t *turns) end(ended *job, failure *Failure, now time.Time) {
 	}
 	ended.host.running--
 	ended.host.used = now
-	health := healthOf(failure)
-	if deadline := ended.call.Deadline; health == healthFailed && !deadline.IsZero() && !now.Before(deadline) {
-		// The rule gave it less time than others do.
-		health = healthUnknown
-	}
-	ended.host.breaker.ended(health, ended.tries, now)
+	ended.host.breaker.ended(healthOf(failure), ended.tries, now)
 	t.drop(ended.host)
 }
 
