@@ -57,15 +57,25 @@ type Memo struct {
 
 	// transient: some verdict is.
 	transient bool
+
+	room room
+}
+
+// room is what the program answered last. It depends on the counts and nothing else, so it
+// is remembered apart from the verdicts.
+type room struct {
+	known  bool
+	counts policy.Counts
+	room   *policy.Room
 }
 
 // New returns an empty Memo.
 func New() *Memo { return &Memo{} }
 
-// Evaluate answers the requests, which all wait in stage and are not modified afterwards: from memory where nothing that
-// scope names has changed, from the program for the rest. With all of them known and no
-// counts to look at the program is not asked at all. An error answers none of them and
-// leaves the memory as it was.
+// Evaluate answers the requests, which all wait in stage and are not modified afterwards:
+// from memory where nothing that scope names has changed, from the program for the rest.
+// With all of them known, and the counts those of the last time if they matter, the program
+// is not asked at all. An error answers none of them and leaves the memory as it was.
 func (m *Memo) Evaluate(
 	ctx context.Context, program Program, scope Scope,
 	stage appsv1alpha1.TransitionStage, around policy.Surroundings, requests []policy.Request,
@@ -74,14 +84,18 @@ func (m *Memo) Evaluate(
 		m.remember(nil, nil, around)
 		return Answer{}, nil
 	}
-	verdicts, rest := m.recall(scope, around, requests)
+	verdicts, rest, last := m.recall(scope, around, requests)
 	if len(rest) == 0 && !program.NeedsCounts() {
 		return Answer{Verdicts: verdicts}, nil
+	}
+	if len(rest) == 0 && last.known && last.counts == around.Counts {
+		return Answer{Verdicts: verdicts, Room: last.room}, nil
 	}
 	result, err := program.Evaluate(ctx, stage, around, pick(requests, rest))
 	if err != nil {
 		return Answer{}, err
 	}
+	m.keep(around.Counts, result.Room)
 	if len(rest) > 0 {
 		for _, i := range rest {
 			verdicts[i] = result.Verdicts[requests[i].Key()] // a missing one withholds
@@ -92,14 +106,15 @@ func (m *Memo) Evaluate(
 }
 
 // recall returns the verdicts of the requests, and the positions of those that have to be
-// asked. With none to ask, the verdicts are those that are remembered themselves.
-func (m *Memo) recall(scope Scope, around policy.Surroundings, requests []policy.Request) ([]policy.Verdict, []int) {
+// asked. With none to ask, the verdicts are those that are remembered themselves. The room
+// may be that of other counts.
+func (m *Memo) recall(scope Scope, around policy.Surroundings, requests []policy.Request) ([]policy.Verdict, []int, room) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	fresh := scope.Fleeting || scope.Counts && m.counts != around.Counts ||
 		scope.Namespace && !sameNamespace(m.namespace, around.Namespace)
 	if !fresh && !m.transient && sameList(m.asked, requests) {
-		return m.verdicts, nil
+		return m.verdicts, nil, m.room
 	}
 	verdicts := make([]policy.Verdict, len(requests))
 	var rest []int
@@ -115,7 +130,14 @@ func (m *Memo) recall(scope Scope, around policy.Surroundings, requests []policy
 	if len(rest) == 0 {
 		m.asked, m.verdicts, m.transient = requests, verdicts, false
 	}
-	return verdicts, rest
+	return verdicts, rest, m.room
+}
+
+// keep remembers the room for some counts.
+func (m *Memo) keep(counts policy.Counts, answered *policy.Room) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.room = room{known: true, counts: counts, room: answered}
 }
 
 // finder looks up requests in what is remembered. Lists are in the same order as a rule,

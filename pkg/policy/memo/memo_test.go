@@ -143,13 +143,16 @@ func TestAsksOnlyAboutTheRest(t *testing.T) {
 	}
 }
 
-func TestRoomIsAskedForEachTime(t *testing.T) {
+func TestRoomIsAskedForWhenTheCountsHaveChanged(t *testing.T) {
 	s, m := &script{answer: byVersion, counted: true}, memo.New()
-	for _, available := range []int{3, 2} {
+	for _, available := range []int{3, 3, 2, 3} {
 		around := policy.Surroundings{Counts: policy.Counts{Available: available}}
 		if room := evaluate(t, m, s, memo.Scope{}, around, request("a", "1")).Room; room.Slots != available {
 			t.Errorf("got %d slots, want %d", room.Slots, available)
 		}
+	}
+	if s.calls != 3 {
+		t.Errorf("asked %d times, want 3: the second time the counts are those of the first", s.calls)
 	}
 	if diff := cmp.Diff([]string{"a"}, s.asksAbout()); diff != "" {
 		t.Errorf("asked about (-want +got):\n%s", diff)
@@ -209,9 +212,12 @@ func TestAnswersAsTheProgram(t *testing.T) {
 				one := request(name, rapid.SampledFrom([]string{"1", "2"}).Draw(t, "version"))
 				requests, want = append(requests, one), append(want, answer(around, one))
 			}
-			got, err := m.Evaluate(t.Context(), &script{answer: answer}, scope, stage, around, requests)
+			got, err := m.Evaluate(t.Context(), &script{answer: answer, counted: true}, scope, stage, around, requests)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if got.Room == nil || got.Room.Slots != around.Counts.Available {
+				t.Fatalf("got room %v for %d available pods", got.Room, around.Counts.Available)
 			}
 			if diff := cmp.Diff(want, got.Verdicts); diff != "" {
 				t.Fatalf("verdicts (-program +memory):\n%s", diff)
