@@ -34,6 +34,19 @@ type subject struct {
 type cost struct {
 	cpu    time.Duration
 	allocs float64
+
+	// samples are the CPU of one run in nanoseconds, in the order they were taken.
+	samples []float64
+}
+
+// over is how many times the other cost this one is: the median over the pairs of samples
+// that were taken one after the other. A machine whose speed drifts changes both of a pair.
+func (c cost) over(other cost) float64 {
+	var ratios []float64
+	for i := range min(len(c.samples), len(other.samples)) {
+		ratios = append(ratios, c.samples[i]/other.samples[i])
+	}
+	return quantile(ratios, 0.5)
 }
 
 // sampleTime is how long one sample takes, unless one run takes longer.
@@ -69,7 +82,7 @@ func measure(subjects []subject, samples int) []cost {
 	}
 	costs := make([]cost, len(subjects))
 	for i := range subjects {
-		costs[i] = cost{cpu: time.Duration(quantile(times[i], 0.5)), allocs: quantile(allocs[i], 0.5)}
+		costs[i] = cost{cpu: time.Duration(quantile(times[i], 0.5)), allocs: quantile(allocs[i], 0.5), samples: times[i]}
 	}
 	return costs
 }
@@ -106,14 +119,34 @@ func sample(s subject, runs int) (spent time.Duration, allocated uint64) {
 // ballast is the heap of a small manager.
 const ballast = 64 << 20
 
-// latencies are the times of single runs on the processor: what others do on a shared
-// machine would drown them on the wall clock. Collecting garbage counts as far as it holds
-// up the run, and happens as often as in a manager with a heap of ballast.
-func latencies(s subject, runs int) []float64 {
+// latencies are the times of single runs on the processor, in several series: what others
+// do on a shared machine would drown them on the wall clock. Collecting garbage counts as
+// far as it holds up the run, and happens as often as in a manager with a heap of ballast,
+// which has run for a while: memory that a heap has never used costs the kernel more to hand
+// out than a round takes.
+func latencies(s subject, series, runs int) [][]float64 {
 	held := make([]byte, ballast)
 	defer runtime.KeepAlive(held)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	for until := collections() + 2; collections() < until; {
+		latencyOf(s, runs)
+	}
+	all := make([][]float64, 0, series)
+	for range series {
+		all = append(all, latencyOf(s, runs))
+	}
+	return all
+}
+
+// collections of garbage so far.
+func collections() uint32 {
+	stats := runtime.MemStats{}
+	runtime.ReadMemStats(&stats)
+	return stats.NumGC
+}
+
+func latencyOf(s subject, runs int) []float64 {
 	s.setup(runs)
 	took := make([]float64, 0, runs)
 	for i := range runs {

@@ -63,7 +63,7 @@ func (g grid) ratio(at cell, column, of string) (float64, bool) {
 	if !first || !second || b.cpu == 0 {
 		return 0, false
 	}
-	return float64(a.cpu) / float64(b.cpu), true
+	return a.over(b), true
 }
 
 // implementation turns events into rulings.
@@ -182,8 +182,7 @@ func measureTail(at cell) (float64, error) {
 		return 0, err
 	}
 	var tails []float64
-	for range 5 {
-		took := latencies(rounds(oursOne, f, p, 1), 1000)
+	for _, took := range latencies(rounds(oursOne, f, p, 1), 5, 1000) {
 		tails = append(tails, quantile(took, 0.99)/quantile(took, 0.5))
 	}
 	return quantile(tails, 0.5), nil

@@ -37,6 +37,9 @@ func run(out, progress io.Writer, samples int) (failed int, err error) {
 	if m.grid, err = measureGrid(samples, progress); err != nil {
 		return 0, fmt.Errorf("measuring rounds: %w", err)
 	}
+	if m.growth, err = measureGrowth(samples, progress); err != nil {
+		return 0, fmt.Errorf("measuring growth: %w", err)
+	}
 	if m.compiling, err = measureCompiling(samples, progress); err != nil {
 		return 0, fmt.Errorf("measuring the compiler: %w", err)
 	}
@@ -64,6 +67,7 @@ func run(out, progress io.Writer, samples int) (failed int, err error) {
 type measured struct {
 	agreement agreement
 	grid      grid
+	growth    growth
 	compiling compiling
 	path      path
 	hostile   hostile
