@@ -22,6 +22,7 @@ import (
 
 // calls makes the calls of webhook rules.
 type calls struct {
+	guard   remote.Guard
 	pool    *remote.Pool
 	secrets client.Reader
 	deliver func(podtransitionrule.Result)
@@ -38,7 +39,7 @@ func newCalls(mgr manager.Manager, options Options) (*calls, error) {
 	if err != nil {
 		return nil, fmt.Errorf("registering the metrics of webhook rules: %w", err)
 	}
-	c := &calls{secrets: mgr.GetAPIReader()}
+	c := &calls{guard: guard, secrets: mgr.GetAPIReader()}
 	c.pool = remote.NewPool(remote.NewClient(guard, remote.Timeouts{}), remote.PoolOptions{Log: ctrl.Log.WithName("webhook-rules")}, measured,
 		func(result remote.Result) { c.deliver(c.resultOf(result)) })
 	if err := mgr.Add(c.pool); err != nil {

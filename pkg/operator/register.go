@@ -97,7 +97,7 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 		podwebhook.ValidatePath:    podwebhook.NewValidator(decoder, identity, times, clk),
 		podwebhook.DeletePath:      podwebhook.NewDeleteHolder(decoder, mgr.GetClient(), begin),
 		rulewebhook.MutatePath:     rulewebhook.NewMutator(decoder),
-		rulewebhook.ValidatePath:   rulewebhook.NewValidator(decoder, mgr.GetClient(), mgr.GetAPIReader(), checker),
+		rulewebhook.ValidatePath:   rulewebhook.NewValidator(decoder, mgr.GetClient(), mgr.GetAPIReader(), checker, caller.guard.CheckURL),
 		policywebhook.ValidatePath: policywebhook.NewValidator(decoder, mgr.GetClient(), checker),
 		policywebhook.DeletePath:   policywebhook.NewDeleteGuard(decoder, mgr.GetClient(), mgr.GetAPIReader()),
 	})

@@ -48,6 +48,10 @@ func refused() []struct {
 	}
 }
 
+// mayNotReach ends the sentence about an address with the way out: flags of the manager.
+const mayNotReach = "which webhook rules may not reach: an administrator can allow it with " +
+	"--rule-webhook-allow-cidr or --rule-webhook-allow-host"
+
 // Check returns a *Failure of ClassAddressForbidden when rules may not reach an address.
 func (g Guard) Check(address netip.Addr) error {
 	address = address.WithZone("")
@@ -57,7 +61,7 @@ func (g Guard) Check(address netip.Addr) error {
 		}
 	}
 	if why := whyRefused(address); why != "" {
-		return fail(ClassAddressForbidden, "address %s is %s, which webhook rules may not reach; an administrator can allow it", address, why)
+		return fail(ClassAddressForbidden, "address %s is %s, %s", address, why, mayNotReach)
 	}
 	return nil
 }
@@ -160,11 +164,28 @@ func (g Guard) dial(ctx context.Context, dialer net.Dialer, network, address str
 	return dialer.DialContext(ctx, network, address)
 }
 
+// checkName refuses the names that never leave the machine, unless one of the addresses
+// that they can have is allowed. Any other name may resolve to anything.
+func (g Guard) checkName(host string) error {
+	name := plainName(host)
+	if name != "localhost" && !strings.HasSuffix(name, ".localhost") {
+		return nil
+	}
+	for _, loopback := range []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()} {
+		if g.Check(loopback) == nil {
+			return nil
+		}
+	}
+	return fail(ClassAddressForbidden, "host %q is a loopback address, %s", cut(host, 253), mayNotReach)
+}
+
 // allowsHost says whether a host may be reached whatever it resolves to.
 func (g Guard) allowsHost(host string) bool {
-	plain := func(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
-	return slices.ContainsFunc(g.AllowHosts, func(allowed string) bool { return plain(allowed) == plain(host) })
+	return slices.ContainsFunc(g.AllowHosts, func(allowed string) bool { return plainName(allowed) == plainName(host) })
 }
+
+// plainName is a host as it is compared.
+func plainName(host string) string { return strings.ToLower(strings.TrimSuffix(host, ".")) }
 
 // control runs between resolving and connecting, for each address that is tried.
 func (g Guard) control(_ context.Context, _, address string, _ syscall.RawConn) error {

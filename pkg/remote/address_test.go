@@ -108,16 +108,64 @@ func TestURLs(t *testing.T) {
 }
 
 func TestURLsAreCheckedWithoutTheNetwork(t *testing.T) {
-	guard := Guard{AllowHosts: []string{"127.0.0.1"}}
-	if err := guard.CheckURL("http://127.0.0.1:80/"); err != nil {
-		t.Errorf("an allowed host: %v", err)
+	networks := func(texts ...string) Guard {
+		var guard Guard
+		for _, text := range texts {
+			guard.AllowCIDRs = append(guard.AllowCIDRs, netip.MustParsePrefix(text))
+		}
+		return guard
 	}
-	if err := guard.CheckURL("http://no.such.host.invalid/"); err != nil {
-		t.Errorf("a name: %v", err)
+	for name, tc := range map[string]struct {
+		guard Guard
+		url   string
+		class Class // empty: it may be called
+	}{
+		"a name, whatever it resolves to":           {url: "http://no.such.host.invalid/"},
+		"a name that only looks local":              {url: "http://localhost.example.com/"},
+		"a name that only ends like it":             {url: "http://mylocalhost/"},
+		"a private address":                         {url: "http://10.0.0.1/"},
+		"where clouds keep credentials":             {url: "http://169.254.169.254/", class: ClassAddressForbidden},
+		"the same, as the manager allows it":        {guard: networks("169.254.169.254/32"), url: "http://169.254.169.254/"},
+		"the same, as IPv4-mapped":                  {url: "http://[::ffff:a9fe:a9fe]/", class: ClassAddressForbidden},
+		"the same, as NAT64":                        {url: "http://[64:ff9b::169.254.169.254]/", class: ClassAddressForbidden},
+		"the same, as a decimal number":             {url: "http://2852039166/", class: ClassAddressForbidden},
+		"the same, as a hexadecimal number":         {url: "http://0xa9fea9fe/", class: ClassAddressForbidden},
+		"loopback":                                  {url: "http://127.0.0.1/", class: ClassAddressForbidden},
+		"loopback, as an allowed host":              {guard: Guard{AllowHosts: []string{"127.0.0.1"}}, url: "http://127.0.0.1:80/"},
+		"loopback, IPv4-mapped":                     {url: "http://[::ffff:127.0.0.1]/", class: ClassAddressForbidden},
+		"localhost":                                 {url: "http://localhost:8080/", class: ClassAddressForbidden},
+		"localhost, with a dot":                     {url: "http://LocalHost./", class: ClassAddressForbidden},
+		"a name within localhost":                   {url: "http://a.localhost/", class: ClassAddressForbidden},
+		"localhost, as an allowed host":             {guard: Guard{AllowHosts: []string{"localhost"}}, url: "http://localhost/"},
+		"localhost, as its IPv4 network is allowed": {guard: networks("127.0.0.0/8"), url: "http://localhost/"},
+		"localhost, as its IPv6 address is allowed": {guard: networks("::1/128"), url: "http://localhost/"},
+		"localhost, as another network is allowed":  {guard: networks("169.254.0.0/16"), url: "http://localhost/", class: ClassAddressForbidden},
+		"another scheme":                            {url: "ftp://x/", class: ClassConfiguration},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := tc.guard.CheckURL(tc.url)
+			if tc.class == "" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			wantClass(t, err, tc.class)
+		})
 	}
-	wantClass(t, guard.CheckURL("http://169.254.169.254/"), ClassAddressForbidden)
-	wantClass(t, guard.CheckURL("http://[::ffff:127.0.0.1]/"), ClassAddressForbidden)
-	wantClass(t, guard.CheckURL("ftp://x/"), ClassConfiguration)
+}
+
+func TestARefusalNamesTheAddressTheReasonAndTheWayOut(t *testing.T) {
+	for url, want := range map[string]string{
+		"http://[64:ff9b::7f00:1]/": "address 64:ff9b::7f00:1 is a loopback address in its NAT64 form, which webhook rules may not reach: " +
+			"an administrator can allow it with --rule-webhook-allow-cidr or --rule-webhook-allow-host",
+		"http://localhost/": "host \"localhost\" is a loopback address, which webhook rules may not reach: " +
+			"an administrator can allow it with --rule-webhook-allow-cidr or --rule-webhook-allow-host",
+	} {
+		if failure := wantFailure(t, Guard{}.CheckURL(url), ClassAddressForbidden); failure.Message != want {
+			t.Errorf("%s: %s", url, failure.Message)
+		}
+	}
 }
 
 func TestAddressesAreCheckedAfterTheNameIsResolved(t *testing.T) {

@@ -63,16 +63,21 @@ func ParseURL(text string) (*url.URL, error) {
 }
 
 // CheckURL says whether a URL can be one of a webhook rule, without reaching the network:
-// besides what ParseURL refuses, addresses that rules may not reach.
+// besides what ParseURL refuses, addresses that rules may not reach, and localhost. What
+// other names resolve to is seen when they are dialled.
 func (g Guard) CheckURL(text string) error {
 	parsed, err := ParseURL(text)
 	if err != nil {
 		return err
 	}
-	if address, err := netip.ParseAddr(parsed.Hostname()); err == nil && !g.allowsHost(parsed.Hostname()) {
+	host := parsed.Hostname()
+	if g.allowsHost(host) {
+		return nil
+	}
+	if address, err := netip.ParseAddr(host); err == nil {
 		return g.Check(address)
 	}
-	return nil
+	return g.checkName(host)
 }
 
 // Roots reads a caBundle: nil for the roots of the system. Errors are *Failures of

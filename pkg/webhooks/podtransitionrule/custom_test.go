@@ -20,6 +20,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/policy/parameters"
+	"github.com/podops-dev/podops/pkg/remote"
 	"github.com/podops-dev/podops/pkg/webhooks/inspection"
 	"github.com/podops-dev/podops/pkg/webhooks/podtransitionrule"
 )
@@ -47,7 +48,7 @@ func (c *checker) Check(_ context.Context, modules ...inspection.Module) (field.
 // validator is one in a cluster without policies.
 func validator(t *testing.T) *podtransitionrule.Validator {
 	t.Helper()
-	return podtransitionrule.NewValidator(decoder(t), policies(t), policies(t), &checker{})
+	return podtransitionrule.NewValidator(decoder(t), policies(t), policies(t), &checker{}, remote.Guard{}.CheckURL)
 }
 
 // policies reads PodTransitionPolicies from a cache, or from the API server.
@@ -134,7 +135,7 @@ func TestCustomRulesThatAreDenied(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := podtransitionrule.NewValidator(decoder(t), policies(t, tc.policies...), policies(t, tc.policies...), &checker{})
+			v := podtransitionrule.NewValidator(decoder(t), policies(t, tc.policies...), policies(t, tc.policies...), &checker{}, remote.Guard{}.CheckURL)
 			response := v.Handle(t.Context(), tc.request)
 			if response.Allowed || response.Result.Code != http.StatusUnprocessableEntity {
 				t.Fatalf("got %+v", response.Result)
@@ -189,7 +190,7 @@ func TestCustomRulesThatAreAllowed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			asked := &checker{}
-			v := podtransitionrule.NewValidator(decoder(t), policies(t, tc.cached...), policies(t, tc.live...), asked)
+			v := podtransitionrule.NewValidator(decoder(t), policies(t, tc.cached...), policies(t, tc.live...), asked, remote.Guard{}.CheckURL)
 			if response := v.Handle(t.Context(), tc.request); !response.Allowed {
 				t.Fatalf("got %+v", response.Result)
 			}
@@ -220,7 +221,7 @@ func TestCustomRulesThatCannotBeJudged(t *testing.T) {
 		"for lack of their policy": {`{"policyRef":{"name":"freeze"}}`, http.StatusInternalServerError, `reading PodTransitionPolicy "freeze": no answer`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := podtransitionrule.NewValidator(decoder(t), unreadable, unreadable, &checker{})
+			v := podtransitionrule.NewValidator(decoder(t), unreadable, unreadable, &checker{}, remote.Guard{}.CheckURL)
 			response := v.Handle(t.Context(), request(rego(tc.text)))
 			if response.Allowed || response.Result.Code != tc.code || !strings.Contains(response.Result.Message, tc.want) {
 				t.Errorf("got %+v", response.Result)
@@ -232,7 +233,7 @@ func TestCustomRulesThatCannotBeJudged(t *testing.T) {
 func TestManyRulesAreJudgedInTime(t *testing.T) {
 	late, cancel := context.WithCancel(t.Context())
 	cancel()
-	v := podtransitionrule.NewValidator(decoder(t), policies(t), policies(t), &checker{})
+	v := podtransitionrule.NewValidator(decoder(t), policies(t), policies(t), &checker{}, remote.Guard{}.CheckURL)
 	response := v.Handle(late, request(rego(`{"policyRef":{"name":"freeze"}}`)))
 	if response.Allowed || response.Result.Code != http.StatusGatewayTimeout || !strings.HasPrefix(response.Result.Message, "spec.rules[0]: ") {
 		t.Errorf("got %+v", response.Result)

@@ -7,27 +7,50 @@ import (
 	"github.com/podops-dev/podops/pkg/remote"
 )
 
-// validateHosts denies addresses that the client refuses as they are written, such as numbers that
-// some resolvers take for an address. Which addresses a name has, and which of them rules may reach,
-// is known when they are dialled.
-func validateHosts(object *appsv1alpha1.PodTransitionRule) field.ErrorList {
+// CheckURL says why webhook rules may not call a URL, without reaching the network. Errors are
+// *remote.Failures, whose message is for users.
+type CheckURL func(url string) error
+
+// validateHosts denies addresses that the client refuses as they are written: those that rules may
+// not reach, and numbers that some resolvers take for an address. What a name resolves to is checked
+// when it is dialled. An address that a rule of this name has already passes, since an edit of
+// something else must not fail on what the manager has come to refuse.
+func (v *Validator) validateHosts(object, old *appsv1alpha1.PodTransitionRule) field.ErrorList {
+	known := map[string]appsv1alpha1.WebhookClientConfig{}
+	for _, rule := range old.Spec.Rules {
+		if rule.Webhook != nil {
+			known[rule.Name] = rule.Webhook.ClientConfig
+		}
+	}
 	var errs field.ErrorList
 	for i, rule := range object.Spec.Rules {
 		if rule.Webhook == nil {
 			continue
 		}
 		path := rulesPath().Index(i).Child("webhook", "clientConfig")
-		errs = append(errs, validateHost(rule.Webhook.ClientConfig.URL, path.Child("url"))...)
-		if poll := rule.Webhook.ClientConfig.Poll; poll != nil {
-			errs = append(errs, validateHost(poll.URL, path.Child("poll", "url"))...)
+		before, config := known[rule.Name], rule.Webhook.ClientConfig
+		errs = append(errs, v.validateHost(config.URL, before.URL, path.Child("url"))...)
+		if config.Poll != nil {
+			errs = append(errs, v.validateHost(config.Poll.URL, pollURL(before), path.Child("poll", "url"))...)
 		}
 	}
 	return errs
 }
 
-func validateHost(address string, path *field.Path) field.ErrorList {
-	if _, err := remote.ParseURL(address); err != nil {
+func (v *Validator) validateHost(address, before string, path *field.Path) field.ErrorList {
+	if address == before {
+		return nil
+	}
+	if err := v.checkURL(address); err != nil {
 		return field.ErrorList{field.Invalid(path, address, remote.AsFailure(err).Message)}
 	}
 	return nil
+}
+
+// pollURL is empty without a poll.
+func pollURL(config appsv1alpha1.WebhookClientConfig) string {
+	if config.Poll == nil {
+		return ""
+	}
+	return config.Poll.URL
 }

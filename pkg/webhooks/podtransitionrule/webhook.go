@@ -77,13 +77,14 @@ type Validator struct {
 	decoder  admission.Decoder
 	policies []client.Reader
 	checker  Checker
+	checkURL CheckURL
 }
 
 // NewValidator returns the validating webhook. cached holds PodTransitionPolicies; live
 // reads the API server, for those that the cache does not have, or not as they are now:
 // a policy and its users are often applied together.
-func NewValidator(decoder admission.Decoder, cached, live client.Reader, checker Checker) *Validator {
-	return &Validator{decoder: decoder, policies: []client.Reader{cached, live}, checker: checker}
+func NewValidator(decoder admission.Decoder, cached, live client.Reader, checker Checker, checkURL CheckURL) *Validator {
+	return &Validator{decoder: decoder, policies: []client.Reader{cached, live}, checker: checker, checkURL: checkURL}
 }
 
 // Handle checks a rule. One that is being deleted, and one whose spec stays as it is,
@@ -105,7 +106,7 @@ func (v *Validator) Handle(ctx context.Context, req admission.Request) admission
 	defer cancel()
 	errs := validate(rule)
 	if len(errs) == 0 {
-		errs = validateHosts(rule)
+		errs = v.validateHosts(rule, old)
 	}
 	if len(errs) == 0 { // nothing costly is done for a rule that is denied anyway
 		var err error

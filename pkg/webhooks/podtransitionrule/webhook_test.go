@@ -129,7 +129,7 @@ func TestValidatorAllows(t *testing.T) {
 			})...),
 			want: []string{"spec.rules[1].availablePolicy.minAvailableValue: with 100% no available pod will ever pass this rule"},
 		},
-		"a webhook where nobody answers": {raw: object(``, selectWeb, staged([]string{`{"name":"a",$s,"webhook":{"failurePolicy":"Fail","clientConfig":{"url":"https://127.0.0.1:1"}}}`})...)},
+		"a webhook where nobody answers": {raw: object(``, selectWeb, staged([]string{`{"name":"a",$s,"webhook":{"failurePolicy":"Fail","clientConfig":{"url":"https://10.0.0.1:1"}}}`})...)},
 		"a webhook without TLS, with a warning": {
 			raw:  object(``, selectWeb, staged([]string{`{"name":"a",$s,"webhook":{"failurePolicy":"Fail","clientConfig":{"url":"http://example.com"}}}`})...),
 			want: []string{"spec.rules[0].webhook.clientConfig.url: without TLS anybody on the way can read what is asked, and approve it: use https"},

@@ -30,6 +30,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/controllers/podtransitionpolicy"
 	"github.com/podops-dev/podops/pkg/policy/engine"
+	"github.com/podops-dev/podops/pkg/remote"
 	"github.com/podops-dev/podops/pkg/webhooks/inspection"
 	policywebhook "github.com/podops-dev/podops/pkg/webhooks/podtransitionpolicy"
 	rulewebhook "github.com/podops-dev/podops/pkg/webhooks/podtransitionrule"
@@ -92,7 +93,7 @@ func startManager(ctx context.Context, config *rest.Config, scheme *runtime.Sche
 	decoder, checker := admission.NewDecoder(scheme), inspection.New(policies, inspection.Timeout, 1)
 	for path, handler := range map[string]admission.Handler{
 		rulewebhook.MutatePath:     rulewebhook.NewMutator(decoder),
-		rulewebhook.ValidatePath:   rulewebhook.NewValidator(decoder, mgr.GetClient(), mgr.GetAPIReader(), checker),
+		rulewebhook.ValidatePath:   rulewebhook.NewValidator(decoder, mgr.GetClient(), mgr.GetAPIReader(), checker, remote.Guard{}.CheckURL),
 		policywebhook.ValidatePath: policywebhook.NewValidator(decoder, mgr.GetClient(), checker),
 		policywebhook.DeletePath:   policywebhook.NewDeleteGuard(decoder, mgr.GetClient(), mgr.GetAPIReader()),
 	} {
