@@ -208,15 +208,14 @@ func (d *decision) refuse(plan permit.Plan) {
 	}
 }
 
-// inStage are the requests of a stage, of both if it is empty.
+// inStage are the requests of a stage, of both if it is empty. It is the very same list
+// when all are, as is usual: lists are long, and each rule asks.
 func inStage(requests []policy.Request, stage appsv1alpha1.TransitionStage) []policy.Request {
-	var in []policy.Request
-	for _, request := range requests {
-		if stage == "" || request.Stage == stage {
-			in = append(in, request)
-		}
+	elsewhere := func(request policy.Request) bool { return stage != "" && request.Stage != stage }
+	if !slices.ContainsFunc(requests, elsewhere) {
+		return requests
 	}
-	return in
+	return slices.DeleteFunc(slices.Clone(requests), elsewhere)
 }
 
 // budgetOf returns the budget of an object with an enforced rule that bounds
