@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/controllers/podstatus"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/promise"
 )
@@ -41,6 +42,9 @@ const (
 
 	// deleteMemory is how long a delete is remembered that the cache does not show.
 	deleteMemory = time.Minute
+
+	// retryMovedOn is how soon a pod is looked at again that had moved on.
+	retryMovedOn = time.Second
 )
 
 // Keeper finishes or takes back the promises of one ReplicaSet at a time.
@@ -54,6 +58,7 @@ type Keeper struct {
 
 	unwanted memory // since when a promise is unwanted
 	deleted  memory // when a pod was deleted
+	movedOn  podstatus.MovedOn
 }
 
 // NewKeeper returns a Keeper. c reads from a cache, live from the API server.
@@ -96,11 +101,12 @@ func (k *Keeper) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 		return reconcile.Result{}, err
 	}
 	due, wait := k.due(promises.Kept)
-	if err := k.finish(ctx, set, due); err != nil {
+	again, err := k.finish(ctx, set, due)
+	if err != nil {
 		return reconcile.Result{}, err
 	}
 	later, err := k.undo(ctx, promises)
-	return reconcile.Result{RequeueAfter: sooner(wait, later)}, err
+	return reconcile.Result{RequeueAfter: sooner(sooner(wait, again), later)}, err
 }
 
 // due are the pods that may be operated on now, and how soon time alone makes it so
@@ -129,31 +135,40 @@ func sooner(a, b time.Duration) time.Duration {
 }
 
 // finish deletes pods, if the ReplicaSet, as the API server has it, is the one that the
-// promises were compared with.
-func (k *Keeper) finish(ctx context.Context, set *appsv1.ReplicaSet, due []*corev1.Pod) error {
+// promises were compared with. It returns how soon to look again at pods that had moved on;
+// the watch brings them sooner, as a rule.
+func (k *Keeper) finish(ctx context.Context, set *appsv1.ReplicaSet, due []*corev1.Pod) (again time.Duration, err error) {
 	if len(due) == 0 {
-		return nil
+		return 0, nil
 	}
 	current := &appsv1.ReplicaSet{}
 	if err := k.live.Get(ctx, client.ObjectKeyFromObject(set), current); err != nil {
-		return client.IgnoreNotFound(err)
+		return 0, client.IgnoreNotFound(err)
 	}
 	if current.Generation != set.Generation || current.UID != set.UID {
-		return nil // the cache is behind; its event comes
+		return 0, nil // the cache is behind; its event comes
 	}
 	for _, pod := range due {
+		if k.movedOn.Has(pod, k.clock.Now()) {
+			again = retryMovedOn
+			continue
+		}
 		err := k.client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID, ResourceVersion: &pod.ResourceVersion})
 		switch {
-		case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
+		case apierrors.IsNotFound(err):
+			continue
+		case apierrors.IsConflict(err):
+			k.movedOn.Note(pod, k.clock.Now())
+			again = retryMovedOn
 			continue
 		case err != nil:
-			return fmt.Errorf("deleting pod %s: %w", client.ObjectKeyFromObject(pod), err)
+			return 0, fmt.Errorf("deleting pod %s: %w", client.ObjectKeyFromObject(pod), err)
 		}
 		k.deleted.note(pod.UID, k.clock.Now())
 		k.recorder.Eventf(pod, nil, corev1.EventTypeNormal, EventDeleteFinished, "Delete",
 			"deleted for ReplicaSet %s, whose delete was held until now", set.Name)
 	}
-	return nil
+	return again, nil
 }
 
 // undo takes back promises that have been unwanted for long enough. It returns how

@@ -134,9 +134,8 @@ func TestErrorsOfFinish(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	broken := errors.New("broken")
 	for name, tc := range map[string]struct{ answer, want error }{
-		"a pod that has moved on is decided about again": {apierrors.NewConflict(pods, "web-0", broken), nil},
-		"a pod that is gone is what was wanted":          {apierrors.NewNotFound(pods, "web-0"), nil},
-		"anything else is tried once more":               {broken, broken},
+		"a pod that is gone is what was wanted": {apierrors.NewNotFound(pods, "web-0"), nil},
+		"anything else is tried once more":      {broken, broken},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, newSet(0), prepared("web-0").Obj())
@@ -155,6 +154,31 @@ func TestErrorsOfFinish(t *testing.T) {
 				t.Errorf("next time (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestAPodThatHasMovedOn is decided about again when it is seen as it is, and before that
+// only in case the watch brings nothing.
+func TestAPodThatHasMovedOn(t *testing.T) {
+	w := newWorld(t, newSet(0), prepared("web-0").Obj())
+	w.answer = apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "web-0", errors.New("moved on"))
+	k := newKeeper(w, newSet(0))
+	for range 3 { // news of other pods of the ReplicaSet, say
+		if result := keep(t, k); result.RequeueAfter != retryMovedOn {
+			t.Errorf("comes back after %v, want %v", result.RequeueAfter, retryMovedOn)
+		}
+	}
+	if diff := cmp.Diff([]string{deleteRequest}, w.sent()); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+	if told := w.events(); len(told) > 0 {
+		t.Errorf("told of %v, and nothing was deleted", told)
+	}
+	w.answer = nil
+	w.clock.Step(retryMovedOn)
+	keep(t, k)
+	if diff := cmp.Diff([]string{deleteRequest}, w.sent()); diff != "" {
+		t.Errorf("requests when it is time (-want +got):\n%s", diff)
 	}
 }
 

@@ -7,6 +7,7 @@ package podlifecycle
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -73,7 +74,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	r.recordProblem(pod, problemOf(facts, change))
 	if err := r.writer.Write(ctx, pod, change); err != nil {
 		if movedOn(err) {
-			return reconcile.Result{}, nil
+			return reconcile.Result{RequeueAfter: retryMovedOn}, nil
 		}
 		return reconcile.Result{}, fmt.Errorf("advancing lifecycle: %w", err)
 	}
@@ -94,6 +95,10 @@ func (r *Reconciler) pod(ctx context.Context, req reconcile.Request) (*corev1.Po
 	}
 	return pod, nil
 }
+
+// retryMovedOn is how soon a pod is looked at again that had moved on. The watch brings it
+// sooner, as a rule; this is for when it brings nothing.
+const retryMovedOn = time.Second
 
 // movedOn: the pod has changed or gone since the decision. Its watch event brings the
 // next one.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -27,12 +28,15 @@ type Writer struct {
 	recorder events.EventRecorder
 	clock    clock.PassiveClock
 
+	movedOn MovedOn
+
 	mu     sync.Mutex
 	sent   map[types.UID]write
 	pruned time.Time
 }
 
-// write is the last request for a pod that the API server accepted.
+// write is a request for a pod: its resourceVersion, afterwards if the API server accepted
+// the request, and when that was.
 type write struct {
 	resourceVersion string
 	at              time.Time
@@ -64,11 +68,15 @@ func (w *Writer) Seen(pod *corev1.Pod) bool {
 // Write applies a change under the condition that the pod is still at its
 // resourceVersion. A conflict means that the decision is out of date: the caller gets
 // the API error, drops the decision, and decides again when the watch delivers the
-// pod. It must not retry with a newer resourceVersion (package permit). An empty
-// change writes nothing.
+// pod. It must not retry with a newer resourceVersion (package permit). The same
+// resourceVersion is not sent twice within MovedOnFor: the conflict is there without a
+// request. An empty change writes nothing.
 func (w *Writer) Write(ctx context.Context, pod *corev1.Pod, change lifecycle.Change) error {
 	if change.IsEmpty() {
 		return nil
+	}
+	if w.movedOn.Has(pod, w.clock.Now()) {
+		return fmt.Errorf("patching status of pod %s: %w", client.ObjectKeyFromObject(pod), errMovedOn(pod))
 	}
 	patch, err := statusPatch(pod, change, w.clock.Now())
 	if err != nil {
@@ -76,11 +84,20 @@ func (w *Writer) Write(ctx context.Context, pod *corev1.Pod, change lifecycle.Ch
 	}
 	written := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 	if err := w.client.Status().Patch(ctx, written, client.RawPatch(types.StrategicMergePatchType, patch)); err != nil {
+		if apierrors.IsConflict(err) {
+			w.movedOn.Note(pod, w.clock.Now())
+		}
 		return fmt.Errorf("patching status of pod %s: %w", client.ObjectKeyFromObject(pod), err)
 	}
 	w.remember(written)
 	recordMoves(w.recorder, pod, change)
 	return nil
+}
+
+// errMovedOn is what the API server would answer.
+func errMovedOn(pod *corev1.Pod) error {
+	return apierrors.NewConflict(corev1.Resource("pods"), pod.Name,
+		fmt.Errorf("it was not at resourceVersion %s a moment ago", pod.ResourceVersion))
 }
 
 func (w *Writer) remember(pod *corev1.Pod) {

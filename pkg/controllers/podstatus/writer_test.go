@@ -229,6 +229,30 @@ func TestAWriteIsConditional(t *testing.T) {
 	}
 }
 
+// TestAConflictIsNotAskedForAgain: while the watch is behind, news of other pods leads to
+// the same decision, and to the same conflict.
+func TestAConflictIsNotAskedForAgain(t *testing.T) {
+	f := newFixture(t, waitingPod())
+	behind := f.pod(t)
+	behind.ResourceVersion = "1"
+	write := func(pod *corev1.Pod) error { return f.writer.Write(t.Context(), pod, permitted(pod, "a")) }
+	for range 3 {
+		if err := write(behind); !apierrors.IsConflict(err) {
+			t.Errorf("got %v, want a conflict", err)
+		}
+	}
+	if f.calls != 1 {
+		t.Errorf("%d requests for three conflicts with one pod, want 1", f.calls)
+	}
+	f.clock.SetTime(f.clock.Now().Add(MovedOnFor))
+	if err := write(behind); !apierrors.IsConflict(err) || f.calls != 2 {
+		t.Errorf("%d requests, %v: a pod that the watch brings no news of is not tried again", f.calls, err)
+	}
+	if err := write(f.pod(t)); err != nil {
+		t.Errorf("the pod as it is: %v", err)
+	}
+}
+
 func TestNothingToWrite(t *testing.T) {
 	f := newFixture(t, waitingPod())
 	if err := f.writer.Write(t.Context(), f.pod(t), lifecycle.Change{Wake: time.Minute}); err != nil || f.calls != 0 {
