@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"fmt"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -63,7 +64,18 @@ func worst(events audit.Events) int {
 	return groups[0].Count
 }
 
-// between are the writes to objects with the names.
+// accounts are the writes to the object that was written most often, a line each.
+func accounts(events audit.Events) string {
+	lines := ""
+	for _, group := range events.CountBy(byName)[:min(1, len(events))] {
+		for _, e := range events.Where(namedOneOf(map[string]bool{group.Key: true})) {
+			lines += fmt.Sprintf("%s %s %s %d %s\n", e.Time.Format("15:04:05.000"), audit.ByTarget(e), e.Name, e.Code, e.Message)
+		}
+	}
+	return lines
+}
+
+// namedOneOf are the writes to objects with the names.
 func namedOneOf(names map[string]bool) audit.Filter {
 	return func(e audit.Event) bool { return names[e.Name] }
 }

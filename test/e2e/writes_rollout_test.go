@@ -41,7 +41,9 @@ var _ = Describe("A rollout of a Deployment", func() {
 			took.Seconds(), unavailable, replicas, float64(len(writes))/replicas, worst(toOld), worst(toNew), writes.CountBy(byTargetAndCode), len(ledger.toRules())))
 		Expect(unavailable).To(BeNumerically("<=", 3))
 		Expect(len(writes)).To(BeNumerically("<=", 5*replicas))
-		Expect(worst(toOld)+worst(toNew)).To(BeNumerically("<=", 5), "a pod and its successor")
+		Expect(worst(toOld)+worst(toNew)).To(BeNumerically("<=", 5), func() string {
+			return "a pod and its successor:\n" + accounts(toOld) + accounts(toNew)
+		})
 
 		By("telling in events what happened to a pod and why")
 		Eventually(ctx, func(ctx context.Context) ([]string, error) { return reasons(ctx, p, before[0].Name) }).Should(
