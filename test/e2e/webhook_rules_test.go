@@ -26,10 +26,10 @@ var _ = Describe("A webhook rule", Label(callStories), func() {
 		service = openDesk(nil, approvals.Options{})
 	})
 
-	// waiting begins an update of some pods under a rule.
-	waiting := func(ctx context.Context, count int, rule appsv1alpha1.TransitionRule) {
+	// waiting begins an update of some pods under rules.
+	waiting := func(ctx context.Context, count int, rules ...appsv1alpha1.TransitionRule) {
 		GinkgoHelper()
-		p.rule(ctx, rule)
+		p.rule(ctx, rules...)
 		p.pods(ctx, count, nil)
 		p.beginAll(ctx)
 	}
@@ -215,6 +215,31 @@ var _ = Describe("A webhook rule", Label(callStories), func() {
 		late := openDesk(nil, approvals.Options{HTTPAddress: address})
 		Eventually(ctx, p.list).WithTimeout(2 * patience).Should(HaveEach(expect.BeOperable("updater")))
 		Expect(late.Approvals(p.namespace)).To(HaveLen(1))
+	})
+
+	It("with failurePolicy Ignore passes whatever is wrong with the service", func(ctx context.Context) {
+		var rules []appsv1alpha1.TransitionRule
+		for name, rule := range map[string]appsv1alpha1.TransitionRule{
+			"error": service.asks("/500"), "garbage": service.asks("/garbage"), "redirect": service.asks("/redirect"), "too-long": service.polls("/never", 1),
+			"untrusted": webhookRule(service.SecureURL("/approve")), "expired": openDesk(nil, approvals.Options{Flaw: approvals.Expired}).asksSecurely("/approve"),
+		} {
+			rule.Name, rule.Webhook.FailurePolicy = name, appsv1alpha1.FailurePolicyIgnore
+			rules = append(rules, rule)
+		}
+		waiting(ctx, 1, rules...)
+		Eventually(ctx, p.list).Should(HaveEach(expect.BeOperable("updater")))
+		Expect(service.Approvals(p.namespace)).To(BeEmpty())
+	})
+
+	It("on trial asks the service, holds nobody, and counts whoever would have waited, if only for the answer", func(ctx context.Context) {
+		rule := service.asks("/reject")
+		rule.Enforcement = appsv1alpha1.EnforcementDryRun
+		waiting(ctx, 2, rule)
+		Eventually(ctx, p.list).Should(HaveEach(expect.BeOperable("updater")))
+		Eventually(ctx, p.seeingRule("web")).Should(HaveField("Status.Rules", ConsistOf(And(
+			HaveField("Asked", int64(2)), HaveField("Withheld", int64(0)), HaveField("WouldWithhold", int64(2))))))
+		Eventually(ctx, func() []approvals.Entry { return service.Log(p.namespace) }).ShouldNot(BeEmpty())
+		service.expectOnePostPerTrace(p)
 	})
 
 	It("with failurePolicy Ignore waits all the same when the service says no", func(ctx context.Context) {
