@@ -60,10 +60,17 @@ func readSettings(query url.Values, poll bool) (settings, error) {
 			errs = append(errs, fmt.Errorf("the parameter %.100q of the URL: %w", key, err))
 		}
 	}
-	if query.Has("status") && (s.status < 200 || s.status > 599) {
-		errs = append(errs, fmt.Errorf("the parameter \"status\" of the URL is %d, want from 200 to 599", s.status))
+	if query.Has("status") {
+		errs = append(errs, checkStatus(s.status))
 	}
 	return s, errors.Join(errs...)
+}
+
+func checkStatus(status int) error {
+	if status < 200 || status > 599 {
+		return fmt.Errorf("the parameter \"status\" of the URL is %d, want from 200 to 599", status)
+	}
+	return nil
 }
 
 // statusOr is the status of the URL, or another one.
