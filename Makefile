@@ -97,6 +97,7 @@ vet: ## Run go vet.
 lint: $(TOOLS)/golangci-lint ## Run the linters.
 	$(TOOLS)/golangci-lint run
 	cd test/controlplane && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml $(CONTROLPLANE_PACKAGES)
+	cd adapters/alibabacloudslb && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml
 
 .PHONY: verify
 verify: generate manifests ## Generate, then check format, vet, lint, manifests, and that the tree is clean.

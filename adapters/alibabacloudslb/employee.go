@@ -39,7 +39,7 @@ type PodStatus struct {
 var _ resourceconsist.IEmployee = PodStatus{}
 
 // GetEmployeeId returns ID.
-func (s PodStatus) GetEmployeeId() string { return s.ID } //nolint:revive,staticcheck // the name of the interface
+func (s PodStatus) GetEmployeeId() string { return s.ID } //nolint:staticcheck // the name of the interface
 
 // GetEmployeeName returns Name.
 func (s PodStatus) GetEmployeeName() string { return s.Name }
