@@ -64,6 +64,18 @@ func worst(events audit.Events) int {
 	return groups[0].Count
 }
 
+// detailsWithin is how often a pod is written to, in a story that took so long, to say why
+// it waits: never when none can have waited for ten seconds.
+func detailsWithin(took time.Duration) int {
+	if took < 10*time.Second {
+		return 0
+	}
+	return 1 + int(took/time.Minute)
+}
+
+// accepted leaves out the requests that the API server refused.
+func accepted(e audit.Event) bool { return !e.Refused() }
+
 // accounts are the writes to the object that was written most often, a line each.
 func accounts(events audit.Events) string {
 	lines := ""

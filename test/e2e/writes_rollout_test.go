@@ -41,7 +41,10 @@ var _ = Describe("A rollout of a Deployment", func() {
 			took.Seconds(), unavailable, replicas, float64(len(writes))/replicas, worst(toOld), worst(toNew), writes.CountBy(byTargetAndCode), len(ledger.toRules())))
 		Expect(unavailable).To(BeNumerically("<=", 3))
 		Expect(len(writes)).To(BeNumerically("<=", 5*replicas))
-		Expect(worst(toOld)+worst(toNew)).To(BeNumerically("<=", 5), func() string {
+		// A refused request costs, and counts above, but it writes nothing, and the kubelet may
+		// be the first at any single pod.
+		toOld, toNew = toOld.Where(accepted), toNew.Where(accepted)
+		Expect(worst(toOld)+worst(toNew)).To(BeNumerically("<=", 5+detailsWithin(took)), func() string {
 			return "a pod and its successor:\n" + accounts(toOld) + accounts(toNew)
 		})
 
