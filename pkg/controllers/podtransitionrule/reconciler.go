@@ -46,8 +46,8 @@ const (
 	// machine was busy, as a rule.
 	retryFailed = 5 * time.Second
 
-	// defaultStampsAtOnce bounds the parallel requests of one round.
-	defaultStampsAtOnce = 16
+	// defaultWritesAtOnce bounds the parallel requests of one round.
+	defaultWritesAtOnce = 16
 )
 
 // PodWriter writes a lifecycle change to a pod that is still at its resourceVersion.
@@ -79,8 +79,8 @@ type Reconciler struct {
 	calls    *callbook
 	clock    clock.PassiveClock
 
-	// stampsAtOnce bounds the parallel requests of one round.
-	stampsAtOnce int
+	// writesAtOnce bounds the parallel requests of one round.
+	writesAtOnce int
 
 	mu         sync.Mutex
 	lastStatus map[types.NamespacedName]time.Time
@@ -122,7 +122,7 @@ func New(c Config) *Reconciler {
 		index: c.Index, programs: newPrograms(c.Engine, c.Prepared), pods: c.Pods, statuses: c.Statuses,
 		recorder: c.Recorder, options: c.Options, metrics: c.Metrics, clock: c.Clock,
 		caller: c.Caller, wake: c.Wake, calls: newCallbook(),
-		stampsAtOnce: defaultStampsAtOnce,
+		writesAtOnce: defaultWritesAtOnce,
 		lastStatus:   map[types.NamespacedName]time.Time{},
 		demands:      map[types.NamespacedName]demand{},
 		told:         map[string]map[string]string{},
@@ -147,15 +147,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 
 	// One status that cannot be written holds back nobody who is not in its record, and
 	// one pod that cannot be stamped nobody at all.
-	wait, did, err := r.writeStatuses(ctx, view, decided, plan)
+	wait, did, err := r.writeFirst(ctx, view, decided, plan)
 	changes, later := r.details(view, decided)
 	changes = append(changesOf(view, plan, did.reservations, r.options, r.clock.Now()), changes...)
 	conflict, stampErr := r.write(ctx, changes)
 	r.tell(view, decided)
 	r.send(ctx, view, decided, did)
-	if err := errors.Join(err, stampErr); err != nil {
+	putOff, restErr := r.writeRest(ctx, view, decided, plan)
+	if err := errors.Join(err, stampErr, restErr); err != nil {
 		return reconcile.Result{}, err
 	}
+	wait = sooner(wait, putOff)
 	if conflict {
 		wait = sooner(wait, retryConflict)
 	}

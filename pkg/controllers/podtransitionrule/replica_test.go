@@ -117,7 +117,7 @@ func newReplica(w *world, pods, rules int) *replica {
 	r.reconciler = New(Config{
 		Index: r.index, Engine: w.engine, Pods: r, Statuses: r, Recorder: &events.FakeRecorder{}, Metrics: w.metrics, Clock: worldClock{w}, Caller: &service{}, Wake: func(string) {},
 	})
-	r.reconciler.stampsAtOnce = 1 // one write at a time, so that a schedule means one thing
+	r.reconciler.writesAtOnce = 1 // one write at a time, so that a schedule means one thing
 	r.setOwners()
 	r.watchRules(rules)
 	r.list(pods)

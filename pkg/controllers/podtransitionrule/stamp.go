@@ -24,7 +24,7 @@ import (
 func (r *Reconciler) write(ctx context.Context, changes []podChange) (conflict bool, err error) {
 	errs := make([]error, len(changes))
 	var group errgroup.Group
-	group.SetLimit(r.stampsAtOnce)
+	group.SetLimit(r.writesAtOnce)
 	for i, one := range changes {
 		if !r.pods.Seen(one.pod) {
 			continue

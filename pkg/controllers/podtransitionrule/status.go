@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -21,54 +22,114 @@ import (
 	"github.com/podops-dev/podops/pkg/policy"
 )
 
-// writeStatuses writes the reservations of a plan, in the order of the names of their
-// objects, each together with what people read; and what people read of the other
-// objects, when it has changed and its last write is long enough ago. After a
-// reservation that could not be written no further one is: the records of a batch are
-// written in one order by everybody. It returns how soon to come back for what was put
-// off, and what was written. Reservations that are dead go with the next write, and
-// cause none.
-func (r *Reconciler) writeStatuses(ctx context.Context, view facts.View, d *decision, plan permit.Plan) (wait time.Duration, did written, err error) {
+// writeFirst writes the statuses that somebody waits for. Those with the reservations of a
+// plan come in the order of the names of their objects, and after one that could not be
+// written no further one does: the records of a batch are written in one order by everybody.
+// Those with calls follow, several at once: no object is to wait for the calls of all
+// others. It returns how soon to come back for what could not be written, and what was.
+func (r *Reconciler) writeFirst(ctx context.Context, view facts.View, d *decision, plan permit.Plan) (wait time.Duration, did written, err error) {
 	did = written{reservations: map[string]bool{}, statuses: map[string]bool{}}
-	present := map[string]bool{}
-	defer func() { r.forget(view.Namespace, present) }()
-	conflict := false
+	var calls []*statusWrite
+	stopped := false
 	for _, rule := range view.Rules { // sorted by name
-		present[rule.Object.Name] = true
-		reserved, reserves := plan.Reserve[rule.Object.Name]
-		if reserves && conflict {
-			continue
-		}
-		next := rule.Object.DeepCopy()
-		describe(&next.Status, rule, d, r.index.Targets(keyOf(rule.Object)), metav1.NewTime(r.clock.Now()))
-		if !reserves {
-			left := r.statusDue(rule.Object, next)
-			if left > 0 && d.objects[rule.Object.Name].isUrgent() {
-				left = 0
-			}
-			if left != 0 {
-				wait = sooner(wait, left)
-				continue
-			}
-			reserved = slices.SortedFunc(maps.Values(rule.Live), permit.ByUID)
-		}
-		next.Status.Permits = permit.NextRecord(trusted(rule.Object.Status.Permits, view), reserved, plan.Recent[rule.Object.Name], view.At, view.ResourceVersion)
-		stored, writeErr := r.statuses.WriteStatus(ctx, next)
+		name := rule.Object.Name
+		reserved, reserves := plan.Reserve[name]
 		switch {
-		case apierrors.IsConflict(writeErr):
-			conflict, wait = conflict || reserves, sooner(wait, retryStale)
-		case apierrors.IsNotFound(writeErr):
-		case writeErr != nil:
-			conflict = conflict || reserves
-			err = errors.Join(err, fmt.Errorf("writing status of PodTransitionRule %s: %w", keyOf(next), writeErr))
-		default:
-			r.index.RuleWritten(stored)
-			r.statusWritten(rule.Object)
-			did.reservations[rule.Object.Name] = reserves
-			did.statuses[rule.Object.Name] = true
+		case reserves && !stopped:
+			one := r.described(rule, d)
+			r.writeStatus(ctx, view, plan, one, reserved)
+			did.reservations[name], did.statuses[name] = one.stored, one.stored
+			stopped = one.again > 0 || one.err != nil
+			wait, err = sooner(wait, one.again), errors.Join(err, one.err)
+		case !reserves && d.objects[name].isUrgent():
+			calls = append(calls, r.described(rule, d))
 		}
 	}
-	return wait, did, err
+	again, callsErr := r.writeEach(ctx, view, plan, calls)
+	for _, one := range calls {
+		did.statuses[one.rule.Object.Name] = one.stored
+	}
+	return sooner(wait, again), did, errors.Join(err, callsErr)
+}
+
+// writeRest writes what people read of the other objects, when it has changed and its last
+// write is long enough ago. No pod waits for that, so it comes last, several at once. It
+// returns how soon to come back for what was put off. Reservations that are dead go with
+// the next write, and cause none.
+func (r *Reconciler) writeRest(ctx context.Context, view facts.View, d *decision, plan permit.Plan) (wait time.Duration, err error) {
+	present := map[string]bool{}
+	var rest []*statusWrite
+	for _, rule := range view.Rules {
+		name := rule.Object.Name
+		present[name] = true
+		if _, reserves := plan.Reserve[name]; reserves || d.objects[name].isUrgent() {
+			continue
+		}
+		one := r.described(rule, d)
+		if left := r.statusDue(rule.Object, one.next); left != 0 {
+			wait = sooner(wait, left)
+			continue
+		}
+		rest = append(rest, one)
+	}
+	again, err := r.writeEach(ctx, view, plan, rest)
+	r.forget(view.Namespace, present)
+	return sooner(wait, again), err
+}
+
+// statusWrite is a status on its way.
+type statusWrite struct {
+	rule facts.RuleView
+	next *appsv1alpha1.PodTransitionRule
+
+	// stored, or else when to try again, or what went wrong; none of these when the object
+	// is gone.
+	stored bool
+	again  time.Duration
+	err    error
+}
+
+// described is the status that follows from a decision. The record of permits is the old one.
+func (r *Reconciler) described(rule facts.RuleView, d *decision) *statusWrite {
+	next := rule.Object.DeepCopy()
+	describe(&next.Status, rule, d, r.index.Targets(keyOf(rule.Object)), metav1.NewTime(r.clock.Now()))
+	return &statusWrite{rule: rule, next: next}
+}
+
+// writeEach writes statuses without new reservations, several at once. It returns how soon
+// to come back for what could not be written.
+func (r *Reconciler) writeEach(ctx context.Context, view facts.View, plan permit.Plan, writes []*statusWrite) (wait time.Duration, err error) {
+	var group errgroup.Group
+	group.SetLimit(r.writesAtOnce)
+	for _, one := range writes {
+		group.Go(func() error {
+			r.writeStatus(ctx, view, plan, one, slices.SortedFunc(maps.Values(one.rule.Live), permit.ByUID))
+			return nil
+		})
+	}
+	_ = group.Wait() // no function of the group fails
+	for _, one := range writes {
+		wait, err = sooner(wait, one.again), errors.Join(err, one.err)
+	}
+	return wait, err
+}
+
+// writeStatus writes one status, with a record of these reservations.
+func (r *Reconciler) writeStatus(ctx context.Context, view facts.View, plan permit.Plan, one *statusWrite, reserved []appsv1alpha1.ReservedPod) {
+	old := one.rule.Object
+	one.next.Status.Permits = permit.NextRecord(trusted(old.Status.Permits, view), reserved, plan.Recent[old.Name], view.At, view.ResourceVersion)
+	stored, err := r.statuses.WriteStatus(ctx, one.next)
+	switch {
+	case apierrors.IsConflict(err):
+		one.again = retryStale
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		one.err = fmt.Errorf("writing status of PodTransitionRule %s: %w", keyOf(old), err)
+	default:
+		one.stored = true
+		r.index.RuleWritten(stored)
+		r.statusWritten(old)
+	}
 }
 
 // written says what became of the statuses of a round, by object.

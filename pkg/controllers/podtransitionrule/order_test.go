@@ -1,0 +1,86 @@
+package podtransitionrule
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/policy/engine"
+	"github.com/podops-dev/podops/pkg/remote"
+)
+
+// attended is a StatusWriter that has something done before each write.
+type attended struct {
+	StatusWriter
+	before func(object string)
+}
+
+func (a attended) WriteStatus(ctx context.Context, object *appsv1alpha1.PodTransitionRule) (*appsv1alpha1.PodTransitionRule, error) {
+	a.before(object.Name)
+	return a.StatusWriter.WriteStatus(ctx, object)
+}
+
+// TestNoObjectWaitsForTheCallsOfAnother: statuses with calls are written at once. Here none
+// is written before all have begun.
+func TestNoObjectWaitsForTheCallsOfAnother(t *testing.T) {
+	const objects = 8
+	s := newStation(t, engine.Options{})
+	for i := range objects {
+		s.rules(fmt.Sprintf("web-%d", i), asking("approval", false))
+	}
+	s.put(waits(0).Obj())
+	var begun sync.WaitGroup
+	begun.Add(objects)
+	all := make(chan struct{})
+	go func() {
+		begun.Wait()
+		close(all)
+	}()
+	s.reconciler.statuses = attended{s, func(object string) {
+		begun.Done()
+		select {
+		case <-all:
+		case <-time.After(10 * time.Second):
+			t.Errorf("%s is written, and others have to wait", object)
+		}
+	}}
+	s.round()
+	if calls, _ := s.service.take(); len(calls) != objects {
+		t.Errorf("%d calls, want one of each of %d objects", len(calls), objects)
+	}
+}
+
+// TestWhatPeopleReadIsWrittenLast: a status that has changed, but that no pod waits for,
+// comes after the calls and the permits of the round.
+func TestWhatPeopleReadIsWrittenLast(t *testing.T) {
+	s := newStation(t, engine.Options{})
+	s.rules("all", labelled("approved", "approved"))
+	s.rules("web", asking("approval", false))
+	s.put(waits(0).Label("approved", "yes").Obj())
+	var calls, permits []int // when the status of each was written
+	s.reconciler.statuses = attended{s, func(object string) {
+		if object == "all" {
+			calls, permits = append(calls, len(s.service.calls)), append(permits, len(s.stamped))
+		}
+	}}
+
+	s.round()
+	if diff := cmp.Diff([]string{"web", "all"}, s.written()); diff != "" {
+		t.Errorf("statuses written first (-want +got):\n%s", diff)
+	}
+	call := s.expectCalls("at first", "POST web-000")[0]
+	s.reconciler.Deliver(Result{Call: call, Post: &remote.PostAnswer{Success: true}})
+	s.put(web(1).Obj()) // one more pod to count
+	s.step(2 * statusInterval)
+	if diff := cmp.Diff([]string{"web", "all"}, s.written()); diff != "" {
+		t.Errorf("statuses written then (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([][]int{{1, 0}, {0, 1}}, [][]int{calls, permits}); diff != "" {
+		t.Errorf("calls and permits before the status that people read (-want +got):\n%s", diff)
+	}
+}
