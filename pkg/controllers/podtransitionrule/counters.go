@@ -3,8 +3,6 @@ package podtransitionrule
 import (
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/policy"
 )
@@ -74,7 +72,7 @@ func (c *counters) count(findings []finding, now time.Time) (asked, withheld, wo
 // reject puts a rejection first, and drops the oldest one beyond the bound.
 func (c *counters) reject(request policy.Request, reason policy.Reason, now time.Time) {
 	last := append([]appsv1alpha1.Rejection{{
-		Pod: request.Pod.Name, ID: request.ID, Reason: string(reason.Code), Message: reason.Message, Time: metav1.NewTime(now),
+		Pod: request.Pod.Name, ID: request.ID, Reason: string(reason.Code), Message: reason.Message, Time: statusTime(now),
 	}}, c.status.LastRejections...)
 	c.status.LastRejections = last[:min(len(last), appsv1alpha1.MaxStatusRejections)]
 }

@@ -133,6 +133,11 @@ func timeOf(at time.Time) *metav1.Time {
 	if at.IsZero() {
 		return nil
 	}
-	t := metav1.NewTime(at)
+	t := statusTime(at)
 	return &t
 }
+
+// statusTime is a time as it comes back from the API server, in whole seconds. With more
+// than that in it a status would differ from the stored one for ever, and be written again
+// every second.
+func statusTime(at time.Time) metav1.Time { return metav1.NewTime(at.Truncate(time.Second)) }

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
@@ -39,7 +37,7 @@ func (s *strikes) add(missed int, now time.Time) bool {
 // quarantine stops a rule from being asked until it is edited.
 func (p *preparedRule) quarantine(now time.Time) {
 	p.quarantined = &appsv1alpha1.Quarantine{
-		Since: metav1.NewTime(now), Source: p.program.Source(), Message: tooExpensive,
+		Since: statusTime(now), Source: p.program.Source(), Message: tooExpensive,
 	}
 }
 

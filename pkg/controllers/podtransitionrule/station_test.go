@@ -2,6 +2,7 @@ package podtransitionrule
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -9,8 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -61,7 +64,7 @@ func newStation(t testing.TB, options engine.Options) *station {
 		t.Fatal(err)
 	}
 	s := &station{
-		t: t, clock: testingclock.NewFakePassiveClock(builders.Epoch.Add(time.Hour)), events: events.NewFakeRecorder(10000),
+		t: t, clock: testingclock.NewFakePassiveClock(builders.Epoch.Add(time.Hour + 123456789*time.Nanosecond)), events: events.NewFakeRecorder(10000),
 		pods: map[string]*corev1.Pod{}, version: 100, service: &service{},
 	}
 	s.index = facts.NewIndex(func(string) { s.news++ })
@@ -191,6 +194,14 @@ func (s *station) WriteStatus(_ context.Context, object *appsv1alpha1.PodTransit
 		return nil, s.refuseStatus()
 	}
 	stored := object.DeepCopy()
+	stored.Status = appsv1alpha1.PodTransitionRuleStatus{}
+	text, err := json.Marshal(object.Status)
+	s.must(err)
+	s.must(json.Unmarshal(text, &stored.Status))
+	// A status that comes back as another one would be written again, and again.
+	if !apiequality.Semantic.DeepEqual(object.Status, stored.Status) {
+		s.t.Errorf("the status is stored as another one (-written +stored):\n%s", cmp.Diff(object.Status, stored.Status))
+	}
 	stored.ResourceVersion = s.next()
 	s.statuses = append(s.statuses, stored)
 	return stored, nil
@@ -235,7 +246,7 @@ func web(i int) *builders.PodBuilder {
 
 // waits makes it wait since i minutes after the epoch.
 func waits(i int) *builders.PodBuilder {
-	return web(i).Waiting("a", "upgrade", builders.Epoch.Add(time.Duration(i)*time.Minute))
+	return web(i).Waiting("a", "upgrade", builders.Epoch.Add(time.Duration(i)*time.Minute+987654321*time.Nanosecond))
 }
 
 func atMostUnavailable(name, most string) appsv1alpha1.TransitionRule {

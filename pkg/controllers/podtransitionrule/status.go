@@ -92,7 +92,7 @@ type statusWrite struct {
 // described is the status that follows from a decision. The record of permits is the old one.
 func (r *Reconciler) described(rule facts.RuleView, d *decision) *statusWrite {
 	next := rule.Object.DeepCopy()
-	describe(&next.Status, rule, d, r.index.Targets(keyOf(rule.Object)), metav1.NewTime(r.clock.Now()))
+	describe(&next.Status, rule, d, r.index.Targets(keyOf(rule.Object)), statusTime(r.clock.Now()))
 	return &statusWrite{rule: rule, next: next}
 }
 
