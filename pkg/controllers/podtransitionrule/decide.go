@@ -139,6 +139,7 @@ func (r *Reconciler) ask(ctx context.Context, said *ruleDecision, d *decision, a
 		said.object.neverPasses = append(said.object.neverPasses, prepared.spec.Name)
 	}
 	prepared.nextChecks.keep(requests)
+	prepared.wording.keep(requests)
 	for i, request := range requests {
 		key, verdict := request.Key(), verdicts[i]
 		said.findings[key] = finding{request: request}

@@ -27,7 +27,7 @@ const (
 	detailInterval = time.Minute
 )
 
-// detailed is what was written to the annotations of a pod.
+// detailed is what the annotations of a pod say, and since when it was looked at.
 type detailed struct {
 	digest string
 	at     time.Time
@@ -48,14 +48,12 @@ func (r *Reconciler) details(view facts.View, d *decision) (changes []podChange,
 			continue
 		}
 		last := before[pod.object.UID]
-		annotations := annotationsFor(pod)
-		switch {
-		case len(annotations) == 0:
-			after[pod.object.UID] = last
-		case last.digest == pod.digest && now.Sub(last.at) < detailInterval:
-			wait, after[pod.object.UID] = sooner(wait, detailInterval-now.Sub(last.at)), last
-		default:
-			after[pod.object.UID] = detailed{digest: pod.digest, at: now}
+		if left := detailInterval - now.Sub(last.at); last.digest == pod.digest && left > 0 {
+			wait, after[pod.object.UID] = sooner(wait, left), last
+			continue
+		}
+		after[pod.object.UID] = detailed{digest: pod.digest, at: now}
+		if annotations := annotationsFor(pod); len(annotations) > 0 {
 			changes = append(changes, podChange{pod.object, lifecycle.Change{Annotations: annotations}})
 		}
 	}

@@ -19,7 +19,10 @@ func reasonOf(prepared *preparedRule, rule facts.RuleView, request policy.Reques
 	code := cmp.Or(verdict.Code, verdict.Would, policy.CodeUndefined)
 	reason := policy.Reason{
 		Rule: prepared.id, Kind: prepared.kind, Stage: request.Stage, Code: code, Since: request.Since,
-		Message: cmp.Or(verdict.Message, policy.Explain(code, prepared.spec, request, room)), Details: verdict.Details,
+		Message: verdict.Message, Details: verdict.Details,
+	}
+	if reason.Message == "" {
+		reason.Message = prepared.wording.of(code, prepared.spec, request, room)
 	}
 	if code == policy.CodeNoRoom && room != nil {
 		reason.Numbers = &policy.Numbers{Needed: 1, Have: room.Slots, Limit: limitOf(*room)}

@@ -56,6 +56,7 @@ type preparedRule struct {
 	strikes     strikes
 	quarantined *appsv1alpha1.Quarantine
 	nextChecks  nextChecks
+	wording     *wording
 	refusals    refusals
 }
 
@@ -191,7 +192,7 @@ func (p *programs) prepare(
 	ctx context.Context, object types.NamespacedName, rule appsv1alpha1.TransitionRule, shared policies,
 ) *preparedRule {
 	prepared := &preparedRule{
-		spec: rule, stage: stageOf(rule), memo: memo.New(), nextChecks: nextChecks{},
+		spec: rule, stage: stageOf(rule), memo: memo.New(), nextChecks: nextChecks{}, wording: newWording(),
 		policy: shared.versionOf(rule), id: policy.RuleID{Object: object, Rule: rule.Name},
 	}
 	if rule.Rego != nil {

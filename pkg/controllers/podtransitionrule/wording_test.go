@@ -1,0 +1,59 @@
+package podtransitionrule
+
+import (
+	"fmt"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"pgregory.net/rapid"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/policy"
+)
+
+func worded(uid, tier string) policy.Request {
+	return policy.Request{Pod: &policy.PodFact{UID: types.UID(uid), Name: uid, Labels: map[string]string{"tier": tier}}}
+}
+
+// Whatever pods come, change and go: what is said of them is what would be said anew.
+func TestWordsAreThoseOfToday(t *testing.T) {
+	most := intstr.FromInt32(1)
+	rule := appsv1alpha1.TransitionRule{
+		LabelCheck:      &appsv1alpha1.LabelCheck{Requires: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "backend"}}},
+		AvailablePolicy: &appsv1alpha1.AvailablePolicy{MaxUnavailableValue: &most},
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWording()
+		requests := map[string]policy.Request{}
+		room := &policy.Room{Total: 3, MaxUnavailable: 1, MinAvailable: -1}
+		for range rapid.IntRange(1, 20).Draw(t, "steps") {
+			uid := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "pod")
+			if request, ok := requests[uid]; !ok || rapid.Bool().Draw(t, "changes") {
+				request = worded(uid, rapid.SampledFrom([]string{"frontend", "cache"}).Draw(t, "tier"))
+				requests[uid] = request
+			}
+			if rapid.Bool().Draw(t, "room changes") {
+				room = &policy.Room{Total: 3, MaxUnavailable: 1, MinAvailable: -1, Unavailable: rapid.IntRange(1, 2).Draw(t, "unavailable")}
+			}
+			code := rapid.SampledFrom([]policy.Code{policy.CodeNoRoom, policy.CodeLabelMismatch, policy.CodeUndefined}).Draw(t, "code")
+			got, want := w.of(code, rule, requests[uid], room), policy.Explain(code, rule, requests[uid], room)
+			if got != want {
+				t.Fatalf("of %s: got %q, want %q", uid, got, want)
+			}
+		}
+	})
+}
+
+func TestWordsAreForgotten(t *testing.T) {
+	w := newWording()
+	for i := range 1000 {
+		request := worded(fmt.Sprint(i), "frontend")
+		w.of(policy.CodeLabelMismatch, appsv1alpha1.TransitionRule{}, request, nil)
+		w.keep([]policy.Request{request})
+	}
+	if got := len(w.mismatches); got > 20 {
+		t.Errorf("words for %d pods are remembered, and one waits", got)
+	}
+}
