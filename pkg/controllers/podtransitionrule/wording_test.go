@@ -30,9 +30,8 @@ func TestWordsAreThoseOfToday(t *testing.T) {
 		room := &policy.Room{Total: 3, MaxUnavailable: 1, MinAvailable: -1}
 		for range rapid.IntRange(1, 20).Draw(t, "steps") {
 			uid := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "pod")
-			if request, ok := requests[uid]; !ok || rapid.Bool().Draw(t, "changes") {
-				request = worded(uid, rapid.SampledFrom([]string{"frontend", "cache"}).Draw(t, "tier"))
-				requests[uid] = request
+			if _, ok := requests[uid]; !ok || rapid.Bool().Draw(t, "changes") {
+				requests[uid] = worded(uid, rapid.SampledFrom([]string{"frontend", "cache"}).Draw(t, "tier"))
 			}
 			if rapid.Bool().Draw(t, "room changes") {
 				room = &policy.Room{Total: 3, MaxUnavailable: 1, MinAvailable: -1, Unavailable: rapid.IntRange(1, 2).Draw(t, "unavailable")}
