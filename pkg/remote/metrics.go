@@ -23,11 +23,15 @@ type Metrics struct {
 	breakers *prometheus.GaugeVec
 	queued   prometheus.Gauge
 
-	// mu guards what follows.
-	mu sync.Mutex
+	// underWay guards running. It is a lock of its own, under which no series is touched:
+	// gathering needs it while it holds the locks of the series.
+	underWay sync.Mutex
 
 	// running are the calls under way, by key, and since when they are.
 	running map[string]time.Time
+
+	// mu guards what follows.
+	mu sync.Mutex
 
 	// hosts that each rule has called, the oldest first, and by how many rules each is.
 	hosts map[policy.RuleID][]string
@@ -76,26 +80,26 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 func (m *Metrics) waiting(calls int) { m.queued.Set(float64(calls)) }
 
 func (m *Metrics) began(key string, now time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.underWay.Lock()
+	defer m.underWay.Unlock()
 	m.running[key] = now
 }
 
 func (m *Metrics) ended(key string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.underWay.Lock()
+	defer m.underWay.Unlock()
 	delete(m.running, key)
 }
 
 func (m *Metrics) countRunning() float64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.underWay.Lock()
+	defer m.underWay.Unlock()
 	return float64(len(m.running))
 }
 
 func (m *Metrics) ageOfOldest() float64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.underWay.Lock()
+	defer m.underWay.Unlock()
 	oldest := time.Duration(0)
 	for _, begin := range m.running {
 		oldest = max(oldest, time.Since(begin))

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 )
 
@@ -45,6 +47,31 @@ func TestMetricsOfARuleThatMovesFromHostToHostAreBounded(t *testing.T) {
 		if series := len(b.series(t, name)); series != maxHostsPerRule {
 			t.Errorf("%s has %d series, want %d", name, series, maxHostsPerRule)
 		}
+	}
+}
+
+// TestGatheringDoesNotWaitForCounting: counting may wait for a series that is being gathered,
+// so gathering must not wait for counting. With some thousand series they met.
+func TestGatheringDoesNotWaitForCounting(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	metrics, err := NewMetrics(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics.mu.Lock()
+	defer metrics.mu.Unlock()
+	gathered := make(chan error, 1)
+	go func() {
+		_, err := registry.Gather()
+		gathered <- err
+	}()
+	select {
+	case err := <-gathered:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("gathering waits for a result that is being counted")
 	}
 }
 
