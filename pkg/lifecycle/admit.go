@@ -183,8 +183,12 @@ func reenter(old, labels map[string]string, id string, now time.Time) []Move {
 	switch {
 	case hasKey(labels, label(appsv1alpha1.UndoOperationTypeLabelPrefix, id)):
 	case begun || retyped:
+		unchecked, owes := (&machine{labels: old}).owesPostCheck(id)
 		for _, prefix := range ownedPrefixes() {
 			delete(labels, label(prefix, id))
+		}
+		if owes {
+			labels[label(appsv1alpha1.UncheckedLabelPrefix, id)] = unchecked
 		}
 		if labels[operationType] == "" {
 			return nil

@@ -156,10 +156,11 @@ func (m *machine) busy() bool {
 	return slices.ContainsFunc(idsOf(m.labels), m.isPermitted)
 }
 
-// unfinished: some id keeps the pod offline. An id that waits in pre-check does not.
+// unfinished: some id keeps the pod offline. An id that waits in pre-check does not, unless
+// it was operated on already and not checked.
 func (m *machine) unfinished() bool {
 	return slices.ContainsFunc(idsOf(m.labels), func(id string) bool {
-		return m.isPermitted(id) || m.isFinished(id) && !m.isComplete(id)
+		return m.isPermitted(id) || m.isFinished(id) && !m.isComplete(id) || m.has(appsv1alpha1.UncheckedLabelPrefix, id)
 	})
 }
 

@@ -35,9 +35,9 @@ func (m *machine) enter(id string) {
 	case operating && operationType == "":
 		// Nothing can be decided without a type. Admission denies this state; if it
 		// slipped in, the id waits for its type.
-		m.drop(id, ownedPrefixes()...)
+		m.clear(id)
 	case operating && m.isWaiting(id):
-		m.drop(id, without(ownedPrefixes(), appsv1alpha1.PreCheckLabelPrefix)...)
+		m.clear(id, appsv1alpha1.PreCheckLabelPrefix)
 	case operating && m.isPermittedFor(id, operationType) && !m.isFinished(id):
 		m.keepPermitted(id)
 	case operating:
@@ -46,6 +46,8 @@ func (m *machine) enter(id string) {
 		m.finish(id, operationType)
 	case m.isFinished(id):
 		m.keepFinished(id)
+	case m.has(appsv1alpha1.UncheckedLabelPrefix, id):
+		m.finish(id, m.get(appsv1alpha1.UncheckedLabelPrefix, id))
 	default:
 		m.forget(id)
 		m.moved(StepCancel, id, operationType)
@@ -59,12 +61,37 @@ func (m *machine) isPermittedFor(id, operationType string) bool {
 	return m.isPermitted(id) && m.has(appsv1alpha1.OperationPermissionLabelPrefix, operationType)
 }
 
-// begin starts a clean lifecycle: nothing of an older one survives.
+// begin starts a clean lifecycle: nothing of an older one survives, but that the pod still
+// owes a PostCheck.
 func (m *machine) begin(id, operationType string) {
 	generation := nextGeneration(m.labels, id, m.now)
-	m.drop(id, ownedPrefixes()...)
+	m.clear(id)
 	m.set(appsv1alpha1.PreCheckLabelPrefix, id, generation)
 	m.moved(StepBegin, id, operationType)
+}
+
+// clear drops what PodOps has written for an id, but for the labels of some prefixes, and
+// notes if the pod owes a PostCheck.
+func (m *machine) clear(id string, but ...string) {
+	operationType, owes := m.owesPostCheck(id)
+	m.drop(id, without(ownedPrefixes(), but...)...)
+	if owes {
+		m.set(appsv1alpha1.UncheckedLabelPrefix, id, operationType)
+	}
+}
+
+// owesPostCheck: the id was allowed to operate, and no PostCheck rules have passed since.
+// Traffic must not reach the pod then: to begin anew is what a controller does that takes
+// back a bad update, and the pod is bad until it has. It returns the type of the operation.
+func (m *machine) owesPostCheck(id string) (operationType string, owes bool) {
+	switch {
+	case m.has(appsv1alpha1.UncheckedLabelPrefix, id):
+		return m.get(appsv1alpha1.UncheckedLabelPrefix, id), true
+	case m.isFinished(id):
+		return m.get(appsv1alpha1.DoneOperationTypeLabelPrefix, id), !m.isComplete(id)
+	default:
+		return m.get(appsv1alpha1.OperationTypeLabelPrefix, id), m.isPermitted(id) && m.has(appsv1alpha1.OperateLabelPrefix, id)
+	}
 }
 
 // keepPermitted repairs a permitted id: exactly one of prepare and operate.
@@ -135,7 +162,7 @@ func (m *machine) stampAfter(id string) string {
 // latest is the latest time on the owned labels of an id; zero if there is none.
 func latest(labels map[string]string, id string) time.Time {
 	var last time.Time
-	for _, prefix := range without(ownedPrefixes(), appsv1alpha1.DoneOperationTypeLabelPrefix) {
+	for _, prefix := range without(ownedPrefixes(), appsv1alpha1.DoneOperationTypeLabelPrefix, appsv1alpha1.UncheckedLabelPrefix) {
 		if at, ok := ParseTime(labels[label(prefix, id)]); ok && at.After(last) {
 			last = at
 		}

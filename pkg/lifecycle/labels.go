@@ -29,6 +29,7 @@ func ownedPrefixes() []string {
 		appsv1alpha1.OperateLabelPrefix,
 		appsv1alpha1.OperatedLabelPrefix,
 		appsv1alpha1.DoneOperationTypeLabelPrefix,
+		appsv1alpha1.UncheckedLabelPrefix,
 		appsv1alpha1.PostCheckLabelPrefix,
 		appsv1alpha1.PostCheckedLabelPrefix,
 		appsv1alpha1.CompleteLabelPrefix,

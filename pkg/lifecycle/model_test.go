@@ -79,7 +79,8 @@ func (m *model) sees(t failer, before, after *corev1.Pod, requested map[string]s
 }
 
 // seesBegin: an id that is begun, or whose type changes, has a new generation and no
-// label of an older lifecycle.
+// label of an older lifecycle, but for the one that says that PostCheck rules have not seen
+// what was done in it.
 func (m *model) seesBegin(t failer, was, is map[string]string, id string) {
 	t.Helper()
 	operationType := idLabel(appsv1alpha1.OperationTypeLabelPrefix, id)
@@ -87,11 +88,14 @@ func (m *model) seesBegin(t failer, was, is map[string]string, id string) {
 	begun := operating && (!has(was, appsv1alpha1.OperatingLabelPrefix, id) || was[operationType] != is[operationType])
 	if begun {
 		delete(m.generation, id)
-		delete(m.unchecked, id)
+		m.unchecked[id] = m.unchecked[id] || has(was, appsv1alpha1.OperateLabelPrefix, id)
 		for _, prefix := range ownedPrefixes {
-			if prefix != appsv1alpha1.PreCheckLabelPrefix && has(is, prefix, id) {
+			if prefix != appsv1alpha1.PreCheckLabelPrefix && prefix != appsv1alpha1.UncheckedLabelPrefix && has(is, prefix, id) {
 				t.Fatalf("%s is left of an older lifecycle of %s", prefix, id)
 			}
+		}
+		if marked := has(is, appsv1alpha1.UncheckedLabelPrefix, id); marked != m.unchecked[id] {
+			t.Fatalf("%s owes a PostCheck: %t, and the pod says %t", id, m.unchecked[id], marked)
 		}
 	}
 	generation := is[idLabel(appsv1alpha1.PreCheckLabelPrefix, id)]
@@ -148,7 +152,8 @@ func (m *model) seesEnd(t failer, was, is map[string]string, id string, undone b
 		delete(m.unchecked, id)
 	}
 	_, available := is[appsv1alpha1.ServiceAvailableLabelKey]
-	if m.unchecked[id] && (available || !has(is, appsv1alpha1.OperatedLabelPrefix, id)) {
+	marked := has(is, appsv1alpha1.OperatedLabelPrefix, id) || has(is, appsv1alpha1.UncheckedLabelPrefix, id)
+	if m.unchecked[id] && (available || !marked) {
 		t.Fatalf("%s was operated on and PostCheck is skipped", id)
 	}
 }
@@ -185,7 +190,7 @@ var ownedPrefixes = []string{
 	appsv1alpha1.PreCheckLabelPrefix, appsv1alpha1.PreCheckedLabelPrefix,
 	appsv1alpha1.PrepareLabelPrefix, appsv1alpha1.PreparingLabelPrefix,
 	appsv1alpha1.OperateLabelPrefix, appsv1alpha1.OperatedLabelPrefix, appsv1alpha1.DoneOperationTypeLabelPrefix,
-	appsv1alpha1.PostCheckLabelPrefix, appsv1alpha1.PostCheckedLabelPrefix,
+	appsv1alpha1.UncheckedLabelPrefix, appsv1alpha1.PostCheckLabelPrefix, appsv1alpha1.PostCheckedLabelPrefix,
 	appsv1alpha1.CompleteLabelPrefix, appsv1alpha1.CompletingLabelPrefix,
 }
 
@@ -229,7 +234,8 @@ func keepsOffline(labels map[string]string) bool {
 	_, stayOffline := labels[appsv1alpha1.StayOfflineLabelKey]
 	return stayOffline || slices.ContainsFunc(idsIn(labels), func(id string) bool {
 		complete := has(labels, appsv1alpha1.PostCheckedLabelPrefix, id) && !has(labels, appsv1alpha1.PostCheckLabelPrefix, id)
-		return has(labels, appsv1alpha1.PreCheckedLabelPrefix, id) || has(labels, appsv1alpha1.OperatedLabelPrefix, id) && !complete
+		return has(labels, appsv1alpha1.PreCheckedLabelPrefix, id) || has(labels, appsv1alpha1.UncheckedLabelPrefix, id) ||
+			has(labels, appsv1alpha1.OperatedLabelPrefix, id) && !complete
 	})
 }
 

@@ -54,6 +54,12 @@ const (
 	// at finish and removes it when the pod becomes available.
 	DoneOperationTypeLabelPrefix = "done-operation-type.podopslifecycle.kusionstack.io"
 
+	// UncheckedLabelPrefix marks an id that was begun again, or whose type was changed,
+	// after it had been allowed to operate and before PostCheck rules have passed: the pod
+	// stays off traffic while it waits. Its value is the type of that operation. PodOps adds
+	// it at begin and removes it at finish, from where on PostCheckLabelPrefix says as much.
+	UncheckedLabelPrefix = "unchecked.podopslifecycle.kusionstack.io"
+
 	// PostCheckLabelPrefix marks an id that waits for the PostCheck rules. PodOps
 	// adds it at finish and removes it at post permit.
 	PostCheckLabelPrefix = "post-check.podopslifecycle.kusionstack.io"
