@@ -98,6 +98,11 @@ func (c *calls) Call(ctx context.Context, call podtransitionrule.Call) {
 	}
 }
 
+// Refuse implements podtransitionrule.Caller.
+func (c *calls) Refuse(rule policy.RuleID, service podtransitionrule.Service) *remote.Failure {
+	return c.pool.Refuse(remote.Call{Rule: rule, Post: &remote.PostCall{Endpoint: remote.Endpoint{URL: service.URL}}})
+}
+
 // Forget implements podtransitionrule.Caller.
 func (c *calls) Forget(rule policy.RuleID) { c.pool.Forget(rule) }
 

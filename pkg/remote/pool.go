@@ -98,6 +98,23 @@ func (p *Pool) Submit(call Call) bool {
 	return true
 }
 
+// Refuse says why a call would not be made now, because its host is left alone: whoever asks
+// before it submits spares the way there and back. It counts like a call that was submitted.
+// Nil when the call may be made.
+func (p *Pool) Refuse(call Call) *Failure {
+	p.mu.Lock()
+	var failure *Failure
+	at, known := p.turns.hosts[call.host()]
+	if known {
+		failure = refuses(at, p.now())
+	}
+	p.mu.Unlock()
+	if failure != nil {
+		p.metrics.counted(Result{Call: call, Failure: failure}, at.name, true)
+	}
+	return failure
+}
+
 // Busy is the failure of a call that was not taken.
 func Busy() *Failure {
 	failure := fail(ClassBusy, "too many calls of webhook rules wait for their turn")

@@ -159,6 +159,17 @@ func TestABreakerFailsTheRestAtOnce(t *testing.T) {
 		t.Errorf("%d calls, results %v", made, classes)
 	}
 	eventually(t, "the breaker is shown", func() bool { return b.value(t, "podops_webhook_breaker_open", "host", "dead:80") == 1 })
+	labels := []string{"host", "dead:80", "outcome", string(ClassBreakerOpen)}
+	before := b.value(t, "podops_webhook_calls_total", labels...)
+	if got := b.Refuse(callOf("next", "shop", "dead")); got == nil || got.Class != ClassBreakerOpen || got.RetryAfter <= 0 {
+		t.Errorf("the next call is not refused: %+v", got)
+	}
+	if after := b.value(t, "podops_webhook_calls_total", labels...); after != before+1 {
+		t.Errorf("%v calls are counted after %v, want one more", after, before)
+	}
+	if got := b.Refuse(callOf("next", "shop", "unknown")); got != nil {
+		t.Errorf("a call to another host is refused: %+v", got)
+	}
 }
 
 func TestBreakersLeadToTheirHostOnly(t *testing.T) {

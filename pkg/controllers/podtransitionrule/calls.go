@@ -48,6 +48,9 @@ type Caller interface {
 	// failure.
 	Call(ctx context.Context, call Call)
 
+	// Refuse says why a POST of a rule to a service would not be made now; nil when it would.
+	Refuse(rule policy.RuleID, service Service) *remote.Failure
+
 	// Forget drops what is remembered of a rule that is gone.
 	Forget(rule policy.RuleID)
 }

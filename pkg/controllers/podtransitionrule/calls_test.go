@@ -19,7 +19,12 @@ import (
 type service struct {
 	calls []Call
 	gone  []policy.RuleID
+
+	// refuses says that no call would be made.
+	refuses *remote.Failure
 }
+
+func (s *service) Refuse(policy.RuleID, Service) *remote.Failure { return s.refuses }
 
 func (s *service) Call(_ context.Context, call Call) { s.calls = append(s.calls, call) }
 
@@ -194,6 +199,33 @@ func TestACallIsMadeOnlyWhenStatusHasIt(t *testing.T) {
 	s.refuseStatus = nil
 	s.step(time.Second)
 	s.expectCalls("when it is written", "POST web-000")
+}
+
+// TestAServiceThatIsLeftAlone: who asks it has its answer with the first write, and is asked
+// about again like after every failure.
+func TestAServiceThatIsLeftAlone(t *testing.T) {
+	s := newStation(t, engine.Options{})
+	s.rules("web", asking("approval", false))
+	s.put(waits(0).Obj())
+	s.service.refuses = &remote.Failure{Class: remote.ClassBreakerOpen, Message: "left alone", RetryAfter: 30 * time.Second}
+	s.round()
+	s.expectCalls("while it is left alone")
+	s.expectPermitted("while it is left alone")
+	status := s.object("web").Status
+	if got := s.blocked(); !strings.HasPrefix(got, "WebhookFailed: ") || !strings.Contains(got, "left alone") {
+		t.Errorf("waits for %q", got)
+	}
+	if next := status.Blocked[0].NextCheck; next == nil || next.Sub(s.clock.Now()) < 30*time.Second {
+		t.Errorf("is asked about again at %v", next)
+	}
+	s.step(2 * statusInterval)
+	if diff := cmp.Diff([]string{"web"}, s.written()); diff != "" {
+		t.Errorf("statuses written (-want +got):\n%s", diff)
+	}
+	s.service.refuses = nil
+	s.clock.SetTime(status.Blocked[0].NextCheck.Time)
+	s.round()
+	s.expectCalls("later", "POST web-000")
 }
 
 // TestNobodyIsCalledAboutAPodThatAnotherRuleHoldsBack.

@@ -135,6 +135,11 @@ func (r *Reconciler) ask(ctx context.Context, said *ruleDecision, d *decision, a
 		requests = r.takeIn(said, requests)
 	}
 	verdicts := r.verdicts(ctx, said, d, requests)
+	if said.calls != nil {
+		if known, some := r.refused(said, d, requests, verdicts); some {
+			requests, verdicts = known, r.verdicts(ctx, said, d, known)
+		}
+	}
 	if prepared.budget() && r.neverPasses(ctx, rule.Counts, prepared) {
 		said.object.neverPasses = append(said.object.neverPasses, prepared.spec.Name)
 	}

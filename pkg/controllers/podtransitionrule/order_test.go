@@ -84,3 +84,24 @@ func TestWhatPeopleReadIsWrittenLast(t *testing.T) {
 		t.Errorf("calls and permits before the status that people read (-want +got):\n%s", diff)
 	}
 }
+
+// TestWhatPeopleReadIsWrittenALittleAtATime: a round does not last longer because many
+// statuses have changed, and all of them are written in the end.
+func TestWhatPeopleReadIsWrittenALittleAtATime(t *testing.T) {
+	const objects = 2*defaultRestAtOnce + 3
+	s := newStation(t, engine.Options{})
+	for i := range objects {
+		s.rules(fmt.Sprintf("web-%02d", i), labelled("approved", "approved"))
+	}
+	var sizes []int
+	for s.round().RequeueAfter != 0 {
+		sizes = append(sizes, len(s.written()))
+		if len(sizes) > objects {
+			t.Fatalf("there is no end to it: %v", sizes)
+		}
+	}
+	sizes = append(sizes, len(s.written()))
+	if diff := cmp.Diff([]int{defaultRestAtOnce, defaultRestAtOnce, 3}, sizes); diff != "" {
+		t.Errorf("statuses written by each round (-want +got):\n%s", diff)
+	}
+}

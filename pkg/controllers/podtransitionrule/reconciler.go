@@ -48,6 +48,9 @@ const (
 
 	// defaultWritesAtOnce bounds the parallel requests of one round.
 	defaultWritesAtOnce = 16
+
+	// defaultRestAtOnce bounds the statuses that a round writes for people only.
+	defaultRestAtOnce = 16
 )
 
 // PodWriter writes a lifecycle change to a pod that is still at its resourceVersion.
@@ -81,6 +84,9 @@ type Reconciler struct {
 
 	// writesAtOnce bounds the parallel requests of one round.
 	writesAtOnce int
+
+	// restAtOnce bounds the statuses that a round writes for people only.
+	restAtOnce int
 
 	mu         sync.Mutex
 	lastStatus map[types.NamespacedName]time.Time
@@ -122,11 +128,11 @@ func New(c Config) *Reconciler {
 		index: c.Index, programs: newPrograms(c.Engine, c.Prepared), pods: c.Pods, statuses: c.Statuses,
 		recorder: c.Recorder, options: c.Options, metrics: c.Metrics, clock: c.Clock,
 		caller: c.Caller, wake: c.Wake, calls: newCallbook(),
-		writesAtOnce: defaultWritesAtOnce,
-		lastStatus:   map[types.NamespacedName]time.Time{},
-		demands:      map[types.NamespacedName]demand{},
-		told:         map[string]map[string]string{},
-		detailed:     map[string]map[types.UID]detailed{},
+		writesAtOnce: defaultWritesAtOnce, restAtOnce: defaultRestAtOnce,
+		lastStatus: map[types.NamespacedName]time.Time{},
+		demands:    map[types.NamespacedName]demand{},
+		told:       map[string]map[string]string{},
+		detailed:   map[string]map[types.UID]detailed{},
 	}
 }
 

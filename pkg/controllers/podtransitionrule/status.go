@@ -53,9 +53,9 @@ func (r *Reconciler) writeFirst(ctx context.Context, view facts.View, d *decisio
 }
 
 // writeRest writes what people read of the other objects, when it has changed and its last
-// write is long enough ago. No pod waits for that, so it comes last, several at once. It
-// returns how soon to come back for what was put off. Reservations that are dead go with
-// the next write, and cause none.
+// write is long enough ago. No pod waits for that, so it comes last, and only as much as is
+// written at once: the next round is not to wait for it. It returns how soon to come back
+// for what was put off. Reservations that are dead go with the next write, and cause none.
 func (r *Reconciler) writeRest(ctx context.Context, view facts.View, d *decision, plan permit.Plan) (wait time.Duration, err error) {
 	present := map[string]bool{}
 	var rest []*statusWrite
@@ -66,7 +66,11 @@ func (r *Reconciler) writeRest(ctx context.Context, view facts.View, d *decision
 			continue
 		}
 		one := r.described(rule, d)
-		if left := r.statusDue(rule.Object, one.next); left != 0 {
+		left := r.statusDue(rule.Object, one.next)
+		if left == 0 && len(rest) == r.restAtOnce {
+			left = retryStale
+		}
+		if left != 0 {
 			wait = sooner(wait, left)
 			continue
 		}

@@ -68,9 +68,7 @@ func takenIn(tasks approval.Tasks, result Result, rule approval.Rule, said *rule
 	now, traceID := said.around.Now, result.Call.TraceID
 	switch {
 	case result.Failure != nil:
-		failure := approval.Failure{
-			Class: string(result.Failure.Class), Message: result.Failure.Message, RetryAfter: result.Failure.RetryAfter,
-		}
+		failure := failureOf(*result.Failure)
 		if result.Call.Post != nil {
 			return tasks.PostFailed(traceID, failure, rule, now), nil
 		}
@@ -81,6 +79,41 @@ func takenIn(tasks approval.Tasks, result Result, rule approval.Rule, said *rule
 		return tasks.Polled(traceID, pollAnswer(*result.Poll), rule, now)
 	}
 	return tasks, nil
+}
+
+func failureOf(failure remote.Failure) approval.Failure {
+	return approval.Failure{Class: string(failure.Class), Message: failure.Message, RetryAfter: failure.RetryAfter}
+}
+
+// refused ends calls that would not be made, because the service is left alone, before they
+// have begun. That costs one write of status where a call costs two, and the pods that wait
+// for such a service may be many. It fills in what became of the requests, and says whether
+// there were any.
+func (r *Reconciler) refused(said *ruleDecision, d *decision, requests []policy.Request, verdicts []policy.Verdict) ([]policy.Request, bool) {
+	var wants []policy.Request
+	for i, verdict := range verdicts {
+		if verdict.Call && !d.heldByCheaper(requests[i]) {
+			wants = append(wants, requests[i])
+		}
+	}
+	if len(wants) == 0 {
+		return requests, false
+	}
+	failure := r.caller.Refuse(said.prepared.id, serviceOf(*said.prepared.webhook, false))
+	if failure == nil {
+		return requests, false
+	}
+	rule, now := said.calls.rule, said.around.Now
+	tasks, posts := said.calls.tasks.Open(wants, rule, now, newTraceID)
+	for _, post := range posts {
+		tasks = tasks.PostFailed(post.TraceID, failureOf(*failure), rule, now)
+	}
+	said.calls.tasks = tasks
+	known := slices.Clone(requests)
+	for i := range known {
+		known[i].Task = tasks.Of(known[i], rule, now)
+	}
+	return known, true
 }
 
 func postAnswer(answer remote.PostAnswer) approval.PostAnswer {
