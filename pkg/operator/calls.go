@@ -98,9 +98,18 @@ func (c *calls) Call(ctx context.Context, call podtransitionrule.Call) {
 	}
 }
 
-// Refuse implements podtransitionrule.Caller.
-func (c *calls) Refuse(rule policy.RuleID, service podtransitionrule.Service) *remote.Failure {
-	return c.pool.Refuse(remote.Call{Rule: rule, Post: &remote.PostCall{Endpoint: remote.Endpoint{URL: service.URL}}})
+// LeftAlone implements podtransitionrule.Caller.
+func (c *calls) LeftAlone(service podtransitionrule.Service) *remote.Failure {
+	return c.pool.LeftAlone(postTo(policy.RuleID{}, service))
+}
+
+// Refused implements podtransitionrule.Caller.
+func (c *calls) Refused(rule policy.RuleID, service podtransitionrule.Service, failure *remote.Failure) {
+	c.pool.Refused(postTo(rule, service), failure)
+}
+
+func postTo(rule policy.RuleID, service podtransitionrule.Service) remote.Call {
+	return remote.Call{Rule: rule, Post: &remote.PostCall{Endpoint: remote.Endpoint{URL: service.URL}}}
 }
 
 // Forget implements podtransitionrule.Caller.

@@ -98,21 +98,22 @@ func (p *Pool) Submit(call Call) bool {
 	return true
 }
 
-// Refuse says why a call would not be made now, because its host is left alone: whoever asks
-// before it submits spares the way there and back. It counts like a call that was submitted.
-// Nil when the call may be made.
-func (p *Pool) Refuse(call Call) *Failure {
+// LeftAlone says why a call would not be made now, because its host has failed again and
+// again: whoever asks before it submits spares the way there and back. Nil when the call may
+// be made.
+func (p *Pool) LeftAlone(call Call) *Failure {
 	p.mu.Lock()
-	var failure *Failure
+	defer p.mu.Unlock()
 	at, known := p.turns.hosts[call.host()]
-	if known {
-		failure = refuses(at, p.now())
+	if !known {
+		return nil
 	}
-	p.mu.Unlock()
-	if failure != nil {
-		p.metrics.counted(Result{Call: call, Failure: failure}, at.name, true)
-	}
-	return failure
+	return refuses(at, p.now())
+}
+
+// Refused counts a call that was not submitted because its host is left alone.
+func (p *Pool) Refused(call Call, failure *Failure) {
+	p.metrics.counted(Result{Call: call, Failure: failure}, call.host(), true)
 }
 
 // Busy is the failure of a call that was not taken.

@@ -161,14 +161,17 @@ func TestABreakerFailsTheRestAtOnce(t *testing.T) {
 	eventually(t, "the breaker is shown", func() bool { return b.value(t, "podops_webhook_breaker_open", "host", "dead:80") == 1 })
 	labels := []string{"host", "dead:80", "outcome", string(ClassBreakerOpen)}
 	before := b.value(t, "podops_webhook_calls_total", labels...)
-	if got := b.Refuse(callOf("next", "shop", "dead")); got == nil || got.Class != ClassBreakerOpen || got.RetryAfter <= 0 {
-		t.Errorf("the next call is not refused: %+v", got)
+	next := callOf("next", "shop", "dead")
+	refusal := b.LeftAlone(next)
+	if refusal == nil || refusal.Class != ClassBreakerOpen || refusal.RetryAfter <= 0 {
+		t.Fatalf("the host is not left alone: %+v", refusal)
 	}
+	b.Refused(next, refusal)
 	if after := b.value(t, "podops_webhook_calls_total", labels...); after != before+1 {
 		t.Errorf("%v calls are counted after %v, want one more", after, before)
 	}
-	if got := b.Refuse(callOf("next", "shop", "unknown")); got != nil {
-		t.Errorf("a call to another host is refused: %+v", got)
+	if got := b.LeftAlone(callOf("next", "shop", "unknown")); got != nil {
+		t.Errorf("another host is left alone: %+v", got)
 	}
 }
 

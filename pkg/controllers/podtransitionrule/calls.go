@@ -48,8 +48,11 @@ type Caller interface {
 	// failure.
 	Call(ctx context.Context, call Call)
 
-	// Refuse says why a POST of a rule to a service would not be made now; nil when it would.
-	Refuse(rule policy.RuleID, service Service) *remote.Failure
+	// LeftAlone says why a POST to a service would not be made now; nil when it would.
+	LeftAlone(service Service) *remote.Failure
+
+	// Refused counts a call of a rule that was not made because of that.
+	Refused(rule policy.RuleID, service Service, failure *remote.Failure)
 
 	// Forget drops what is remembered of a rule that is gone.
 	Forget(rule policy.RuleID)

@@ -20,11 +20,16 @@ type service struct {
 	calls []Call
 	gone  []policy.RuleID
 
-	// refuses says that no call would be made.
-	refuses *remote.Failure
+	// leftAlone says why no call would be made; refused are the rules that heard of it.
+	leftAlone *remote.Failure
+	refused   []policy.RuleID
 }
 
-func (s *service) Refuse(policy.RuleID, Service) *remote.Failure { return s.refuses }
+func (s *service) LeftAlone(Service) *remote.Failure { return s.leftAlone }
+
+func (s *service) Refused(rule policy.RuleID, _ Service, _ *remote.Failure) {
+	s.refused = append(s.refused, rule)
+}
 
 func (s *service) Call(_ context.Context, call Call) { s.calls = append(s.calls, call) }
 
@@ -207,7 +212,7 @@ func TestAServiceThatIsLeftAlone(t *testing.T) {
 	s := newStation(t, engine.Options{})
 	s.rules("web", asking("approval", false))
 	s.put(waits(0).Obj())
-	s.service.refuses = &remote.Failure{Class: remote.ClassBreakerOpen, Message: "left alone", RetryAfter: 30 * time.Second}
+	s.service.leftAlone = &remote.Failure{Class: remote.ClassBreakerOpen, Message: "left alone", RetryAfter: 30 * time.Second}
 	s.round()
 	s.expectCalls("while it is left alone")
 	s.expectPermitted("while it is left alone")
@@ -222,10 +227,31 @@ func TestAServiceThatIsLeftAlone(t *testing.T) {
 	if diff := cmp.Diff([]string{"web"}, s.written()); diff != "" {
 		t.Errorf("statuses written (-want +got):\n%s", diff)
 	}
-	s.service.refuses = nil
+	s.service.leftAlone = nil
 	s.clock.SetTime(status.Blocked[0].NextCheck.Time)
 	s.round()
 	s.expectCalls("later", "POST web-000")
+}
+
+// TestManyRulesOfAServiceThatIsLeftAlone: they are dealt with a little at a time, each once, so
+// that rules of other services need not wait.
+func TestManyRulesOfAServiceThatIsLeftAlone(t *testing.T) {
+	const objects = 2*defaultRestAtOnce + 1
+	s := newStation(t, engine.Options{})
+	for i := range objects {
+		s.rules(fmt.Sprintf("web-%d", i), asking("approval", false))
+	}
+	s.put(waits(0).Obj())
+	s.service.leftAlone = &remote.Failure{Class: remote.ClassBreakerOpen, Message: "left alone", RetryAfter: time.Minute}
+	for _, want := range []int{defaultRestAtOnce, 2 * defaultRestAtOnce, objects, objects} {
+		if again := s.round().RequeueAfter; want < objects && (again <= 0 || again > retryStale) {
+			t.Errorf("comes back after %s for the others", again)
+		}
+		if got := len(s.service.refused); got != want {
+			t.Errorf("%d rules have been refused, want %d", got, want)
+		}
+	}
+	s.expectCalls("while it is left alone")
 }
 
 // TestNobodyIsCalledAboutAPodThatAnotherRuleHoldsBack.

@@ -33,6 +33,9 @@ type decision struct {
 	// rules by their id.
 	rules map[policy.RuleID]*ruleDecision
 
+	// refused counts the rules whose calls are not made because their service is left alone.
+	refused int
+
 	// retry is how soon to ask again although nothing has changed; 0 when there is no
 	// need to.
 	retry time.Duration
@@ -136,9 +139,7 @@ func (r *Reconciler) ask(ctx context.Context, said *ruleDecision, d *decision, a
 	}
 	verdicts := r.verdicts(ctx, said, d, requests)
 	if said.calls != nil {
-		if known, some := r.refused(said, d, requests, verdicts); some {
-			requests, verdicts = known, r.verdicts(ctx, said, d, known)
-		}
+		requests, verdicts = r.refused(ctx, said, d, requests, verdicts)
 	}
 	if prepared.budget() && r.neverPasses(ctx, rule.Counts, prepared) {
 		said.object.neverPasses = append(said.object.neverPasses, prepared.spec.Name)

@@ -35,8 +35,9 @@ type detailed struct {
 
 // details are the annotations to write on pods that have waited for a while: why, per
 // PodTransitionRule. They are written when another rule holds a pod back, or for another
-// reason; what is left over on a pod that does not wait any more is taken off. It
-// returns how soon to come back for pods that have not waited long enough.
+// reason; what is left over on a pod that does not wait any more is taken off. No pod
+// waits for that, so it is done a little at a time. It returns how soon to come back for
+// pods that were put off, or have not waited long enough.
 func (r *Reconciler) details(view facts.View, d *decision) (changes []podChange, wait time.Duration) {
 	now := r.clock.Now()
 	r.mu.Lock()
@@ -47,9 +48,16 @@ func (r *Reconciler) details(view facts.View, d *decision) (changes []podChange,
 			wait = sooner(wait, left)
 			continue
 		}
-		last := before[pod.object.UID]
+		last, known := before[pod.object.UID]
 		if left := detailInterval - now.Sub(last.at); last.digest == pod.digest && left > 0 {
 			wait, after[pod.object.UID] = sooner(wait, left), last
+			continue
+		}
+		if len(changes) == r.restAtOnce {
+			wait = sooner(wait, retryStale)
+			if known {
+				after[pod.object.UID] = last
+			}
 			continue
 		}
 		after[pod.object.UID] = detailed{digest: pod.digest, at: now}
@@ -58,6 +66,10 @@ func (r *Reconciler) details(view facts.View, d *decision) (changes []podChange,
 		}
 	}
 	for _, pod := range view.Leftover {
+		if len(changes) == r.restAtOnce {
+			wait = sooner(wait, retryStale)
+			break
+		}
 		changes = append(changes, podChange{pod, lifecycle.Change{Annotations: withoutDetails(pod.Annotations)}})
 	}
 	r.detailed[view.Namespace] = after

@@ -49,8 +49,10 @@ const (
 	// defaultWritesAtOnce bounds the parallel requests of one round.
 	defaultWritesAtOnce = 16
 
-	// defaultRestAtOnce bounds the statuses that a round writes for people only.
-	defaultRestAtOnce = 16
+	// defaultRestAtOnce bounds what a round writes that no pod waits for: statuses and
+	// annotations for people, and calls that are not made. The next round, for which pods do
+	// wait, is not to wait for it.
+	defaultRestAtOnce = 4
 )
 
 // PodWriter writes a lifecycle change to a pod that is still at its resourceVersion.
@@ -85,7 +87,7 @@ type Reconciler struct {
 	// writesAtOnce bounds the parallel requests of one round.
 	writesAtOnce int
 
-	// restAtOnce bounds the statuses that a round writes for people only.
+	// restAtOnce bounds what a round writes that no pod waits for, of each kind.
 	restAtOnce int
 
 	mu         sync.Mutex
@@ -154,17 +156,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	// One status that cannot be written holds back nobody who is not in its record, and
 	// one pod that cannot be stamped nobody at all.
 	wait, did, err := r.writeFirst(ctx, view, decided, plan)
-	changes, later := r.details(view, decided)
-	changes = append(changesOf(view, plan, did.reservations, r.options, r.clock.Now()), changes...)
-	conflict, stampErr := r.write(ctx, changes)
+	conflict, stampErr := r.write(ctx, changesOf(view, plan, did.reservations, r.options, r.clock.Now()))
 	r.tell(view, decided)
 	r.send(ctx, view, decided, did)
+
+	// What people read comes last.
 	putOff, restErr := r.writeRest(ctx, view, decided, plan)
-	if err := errors.Join(err, stampErr, restErr); err != nil {
+	details, later := r.details(view, decided)
+	moved, detailErr := r.write(ctx, details)
+	if err := errors.Join(err, stampErr, restErr, detailErr); err != nil {
 		return reconcile.Result{}, err
 	}
 	wait = sooner(wait, putOff)
-	if conflict {
+	if conflict || moved {
 		wait = sooner(wait, retryConflict)
 	}
 	return reconcile.Result{RequeueAfter: sooner(sooner(wait, later), decided.retry)}, nil

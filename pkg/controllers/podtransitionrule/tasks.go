@@ -86,26 +86,36 @@ func failureOf(failure remote.Failure) approval.Failure {
 }
 
 // refused ends calls that would not be made, because the service is left alone, before they
-// have begun. That costs one write of status where a call costs two, and the pods that wait
-// for such a service may be many. It fills in what became of the requests, and says whether
-// there were any.
-func (r *Reconciler) refused(said *ruleDecision, d *decision, requests []policy.Request, verdicts []policy.Verdict) ([]policy.Request, bool) {
+// have begun: for one write of status, where a call costs two. The pods that wait for such a
+// service may be many, and nothing hurries, so only some objects of a round have their turn.
+// It returns the requests with what became of them, and their verdicts.
+func (r *Reconciler) refused(
+	ctx context.Context, said *ruleDecision, d *decision, requests []policy.Request, verdicts []policy.Verdict,
+) ([]policy.Request, []policy.Verdict) {
 	var wants []policy.Request
 	for i, verdict := range verdicts {
 		if verdict.Call && !d.heldByCheaper(requests[i]) {
 			wants = append(wants, requests[i])
 		}
 	}
-	if len(wants) == 0 {
-		return requests, false
+	service := serviceOf(*said.prepared.webhook, false)
+	failure := r.caller.LeftAlone(service)
+	if len(wants) == 0 || failure == nil {
+		return requests, verdicts
 	}
-	failure := r.caller.Refuse(said.prepared.id, serviceOf(*said.prepared.webhook, false))
-	if failure == nil {
-		return requests, false
+	if d.refused == r.restAtOnce {
+		d.retry = sooner(d.retry, retryStale)
+		later := slices.Clone(verdicts)
+		for i := range later {
+			later[i].Call = false
+		}
+		return requests, later
 	}
+	d.refused++
 	rule, now := said.calls.rule, said.around.Now
 	tasks, posts := said.calls.tasks.Open(wants, rule, now, newTraceID)
 	for _, post := range posts {
+		r.caller.Refused(said.prepared.id, service, failure)
 		tasks = tasks.PostFailed(post.TraceID, failureOf(*failure), rule, now)
 	}
 	said.calls.tasks = tasks
@@ -113,7 +123,7 @@ func (r *Reconciler) refused(said *ruleDecision, d *decision, requests []policy.
 	for i := range known {
 		known[i].Task = tasks.Of(known[i], rule, now)
 	}
-	return known, true
+	return known, r.verdicts(ctx, said, d, known)
 }
 
 func postAnswer(answer remote.PostAnswer) approval.PostAnswer {
