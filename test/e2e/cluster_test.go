@@ -50,8 +50,9 @@ func startCluster(ctx context.Context) *cluster {
 		Expect(os.RemoveAll(dir)).To(Succeed())
 	})
 	requireProgram("kubectl")
+	// A node has room for 110 pods. The largest story has 500.
 	run(ctx, "controlplane", "up", "--bin", binFolder(), "--dir", state, "--kubeconfig", c.kubeconfig,
-		"--nodes", "3", "--parent-pid", strconv.Itoa(os.Getpid()))
+		"--nodes", "6", "--parent-pid", strconv.Itoa(os.Getpid()))
 
 	Expect(clientgoscheme.AddToScheme(c.scheme)).To(Succeed())
 	Expect(appsv1alpha1.AddToScheme(c.scheme)).To(Succeed())

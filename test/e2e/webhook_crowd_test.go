@@ -1,0 +1,284 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/test/approvals"
+)
+
+const (
+	// crowdSize is how many PodTransitionRules there are, each with a pod of its own, spread
+	// over services and namespaces.
+	crowdSize     = 500
+	crowdServices = 5
+	crowdSilent   = 2 // of the services
+	crowdPlaces   = 5
+
+	// memberLabel tells the pods of a crowd apart.
+	memberLabel = "e2e.podops.dev/member"
+
+	// crowdAtOnce bounds requests of the story that nothing is measured by.
+	crowdAtOnce = 16
+
+	// benchStories is the label of those that judge by time. Machines that do something else,
+	// too, must not fail a test by it, so `make bench-calls` tells them.
+	benchStories = "bench"
+
+	// crowdPace is how many pods begin in a second: some 15 requests each, which two cores that
+	// run the control plane, too, answer with time to spare.
+	crowdPace = 6
+
+	// crowdID is the id of the operations.
+	crowdID = "updater"
+)
+
+// crowd is many rules that ask few services, of which some never answer.
+type crowd struct {
+	places   []place
+	services []desk // the silent ones last
+	members  []member
+	watch    *stopwatch
+}
+
+// member is one rule and its pod.
+type member struct {
+	number int
+	place  place
+	name   string // of both
+	silent bool   // the service never answers
+	pod    *corev1.Pod
+}
+
+// newCrowd makes rules and pods, and waits until the pods serve. Neighbours ask different
+// services, and every namespace has rules that ask each of them.
+func newCrowd(ctx context.Context) *crowd {
+	GinkgoHelper()
+	c := &crowd{}
+	// The last of all cleanups: stories that come later find nothing that still ends.
+	DeferCleanup(func(ctx context.Context) {
+		Eventually(ctx, c.leftovers).WithTimeout(2 * patience).Should(BeZero())
+	})
+	for range crowdPlaces {
+		c.places = append(c.places, newPlace(ctx))
+	}
+	for range crowdServices {
+		c.services = append(c.services, openDesk(nil, approvals.Options{}))
+	}
+	for i := range crowdSize {
+		c.members = append(c.members, member{
+			number: i, place: c.places[i/crowdServices%crowdPlaces], name: fmt.Sprintf("crowd-%03d", i),
+			silent: i%crowdServices >= crowdServices-crowdSilent,
+		})
+	}
+	By("making the crowd")
+	atOnce(crowdSize, func(i int) {
+		m, path := &c.members[i], "/approve"
+		if m.silent {
+			path = "/hang"
+		}
+		m.place.ruleFor(ctx, m.name, map[string]string{memberLabel: m.name}, c.services[i%crowdServices].asks(path))
+		m.pod = m.place.pod(ctx, m.name, func(pod *corev1.Pod) { pod.Labels[memberLabel] = m.name })
+	})
+	c.watch = newStopwatch(c.members)
+	for _, p := range c.places {
+		list := &corev1.PodList{}
+		follow(p, list, func() []*corev1.Pod { return pointers(list.Items) }, func(_ watch.EventType, pod *corev1.Pod) {
+			if c.watch.see(pod) {
+				go c.callOff(context.Background(), p, pod)
+			}
+		})
+	}
+	By("awaiting that its pods serve")
+	c.awaitCalm(ctx)
+	return c
+}
+
+// atOnce does something for 0 to count-1, several at a time.
+func atOnce(count int, do func(i int)) {
+	var group errgroup.Group
+	group.SetLimit(crowdAtOnce)
+	for i := range count {
+		group.Go(func() error {
+			defer GinkgoRecover()
+			do(i)
+			return nil
+		})
+	}
+	_ = group.Wait() // what fails, fails the story
+}
+
+// leftovers are the pods of the crowd that are still there.
+func (c *crowd) leftovers(ctx context.Context) int {
+	pods := &corev1.PodList{}
+	Expect(world.admin.List(ctx, pods, client.HasLabels{memberLabel})).To(Succeed())
+	return len(pods.Items)
+}
+
+// awaitCalm waits until every pod serves, and none has an operation.
+func (c *crowd) awaitCalm(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(ctx, c.watch.calm).Should(Equal(crowdSize))
+}
+
+// awaitQuiet waits until no call runs, or waits for its turn.
+func (c *crowd) awaitQuiet(ctx context.Context, m *manager) {
+	GinkgoHelper()
+	Eventually(ctx, func() float64 {
+		text := m.metrics(ctx)
+		return reading(text, "podops_webhook_calls_running") + reading(text, "podops_webhook_calls_queued")
+	}).Should(BeZero())
+}
+
+// those are the members whose services answer, or do not.
+func (c *crowd) those(silent bool) []member {
+	return slices.DeleteFunc(slices.Clone(c.members), func(m member) bool { return m.silent != silent })
+}
+
+// round has pods begin an operation, one after the other at a pace that leaves the machine
+// time: what a user sees whose pods come one by one, and no queue that the story itself has
+// made. An operation is called off as soon as it is permitted. It returns once all are.
+func (c *crowd) round(ctx context.Context, m *manager, beginning []member) round {
+	GinkgoHelper()
+	c.watch.restart()
+	watched := gauge(ctx, m)
+	atPace(ctx, len(beginning), func(i int) {
+		one := beginning[i]
+		c.watch.begin(one.pod.UID)
+		one.place.begin(ctx, one.pod.DeepCopy(), crowdID, "update")
+	})
+	Eventually(ctx, func() int { return len(c.watch.latencies()) }).Should(Equal(len(beginning)), "permits by services that answer")
+	return round{latencies: c.watch.latencies(), gauged: watched()}
+}
+
+// atPace does something count times, at the pace of a crowd, and returns when all is done.
+// What takes long delays nothing that comes after it.
+func atPace(ctx context.Context, count int, do func(i int)) {
+	GinkgoHelper()
+	var group errgroup.Group
+	pace := time.NewTicker(time.Second / crowdPace)
+	defer pace.Stop()
+	for i := range count {
+		select {
+		case <-pace.C:
+		case <-ctx.Done():
+			Fail("the story has no time left")
+		}
+		group.Go(func() error {
+			defer GinkgoRecover()
+			do(i)
+			return nil
+		})
+	}
+	_ = group.Wait() // what fails, fails the story
+}
+
+// callOff ends the operation of a pod.
+func (c *crowd) callOff(ctx context.Context, p place, pod *corev1.Pod) {
+	defer GinkgoRecover()
+	p.setLabels(ctx, pod.DeepCopy(), map[string]any{undo + crowdID: "update"})
+}
+
+// beginSilent has the pods begin whose services never answer, and waits until the status of
+// every rule says that its pod waits.
+func (c *crowd) beginSilent(ctx context.Context) {
+	GinkgoHelper()
+	silent := c.those(true)
+	atOnce(len(silent), func(i int) { silent[i].place.begin(ctx, silent[i].pod.DeepCopy(), crowdID, "update") })
+	c.awaitBlocked(ctx, HaveField("Reason", HavePrefix("Webhook")))
+}
+
+// callOffSilent ends their waiting.
+func (c *crowd) callOffSilent(ctx context.Context) {
+	GinkgoHelper()
+	silent := c.those(true)
+	atOnce(len(silent), func(i int) { c.callOff(ctx, silent[i].place, silent[i].pod) })
+}
+
+// awaitBlocked waits until the pods whose services never answer, and no others, are blocked
+// in the status of their rules, in a way that matches.
+func (c *crowd) awaitBlocked(ctx context.Context, how types.GomegaMatcher) {
+	GinkgoHelper()
+	blocked := func(ctx context.Context) map[string]appsv1alpha1.BlockedPod {
+		pods := map[string]appsv1alpha1.BlockedPod{}
+		for _, p := range c.places {
+			for _, rule := range p.listRules(ctx) {
+				for _, pod := range rule.Status.Blocked {
+					pods[rule.Name+" blocks "+pod.Name] = pod
+				}
+			}
+		}
+		return pods
+	}
+	var keys []any
+	for _, m := range c.those(true) {
+		keys = append(keys, m.name+" blocks "+m.name)
+	}
+	Eventually(ctx, blocked).WithPolling(time.Second).Should(And(HaveEach(how), WithTransform(keysOf, ConsistOf(keys...))))
+}
+
+func keysOf(pods map[string]appsv1alpha1.BlockedPod) []string { return slices.Collect(maps.Keys(pods)) }
+
+var _ = Describe("Five hundred rules that ask five services, of which two never answer", func() {
+	var c *crowd
+	var m *manager
+	BeforeEach(func(ctx context.Context) {
+		leaders := managers.leaders()
+		m = leaders[len(leaders)-1]
+		c = newCrowd(ctx)
+	})
+
+	// tell has rounds without and with the silent services take turns. In each pair of rounds
+	// one of so many parts of the other pods begin.
+	tell := func(ctx context.Context, pairs, parts int) rounds {
+		GinkgoHelper()
+		var all rounds
+		for pair := range pairs {
+			part := c.those(false)
+			part = slices.DeleteFunc(part, func(m member) bool { return m.number/crowdServices%parts != pair%parts })
+			By("awaiting the end of what an earlier round has left hanging")
+			c.awaitCalm(ctx)
+			c.awaitQuiet(ctx, m)
+			By("a round in which nobody asks the silent services")
+			without := c.round(ctx, m, part)
+			c.awaitCalm(ctx)
+			By("a round in which 200 pods wait for them")
+			c.beginSilent(ctx)
+			all = append(all, pairOfRounds{without: without, with: c.round(ctx, m, part)})
+			if pair == pairs-1 {
+				By("saying why they wait, and when they are asked about again")
+				c.awaitBlocked(ctx, And(HaveField("Reason", "WebhookFailed"), HaveField("Message", Not(BeEmpty())), HaveField("NextCheck", Not(BeNil()))))
+			}
+			c.callOffSilent(ctx)
+		}
+		AddReportEntry("figures", all.String())
+		Expect(c.watch.unasked()).To(BeEmpty(), "permits that no service has approved")
+		for _, service := range c.services {
+			Expect(service.Posts("")).To(And(Not(BeEmpty()), HaveEach(1)), "POSTs by traceId")
+		}
+		first, last := all[0].with.gauged, all[len(all)-1].with.gauged
+		Expect(last.goroutines).To(BeNumerically("<=", first.goroutines+moreGoroutines))
+		Expect(last.heapBytes).To(BeNumerically("<=", first.heapBytes+moreHeapBytes))
+		return all
+	}
+
+	It("let the pods of the other three pass in every round, and need nothing that grows", func(ctx context.Context) {
+		tell(ctx, 3, 6)
+	})
+
+	It("let the pods of the other three pass within twice the time that it takes without the two", Label(benchStories), func(ctx context.Context) {
+		Expect(tell(ctx, 3, 2).ratio()).To(BeNumerically("<=", 2))
+	})
+})
