@@ -100,7 +100,8 @@ func (p *Pool) Submit(call Call) bool {
 
 // LeftAlone says why a call would not be made now, because its host has failed again and
 // again: whoever asks before it submits spares the way there and back. Nil when the call may
-// be made.
+// be made. Of the many that ask when a host may be tried again, one is told so; the others
+// when it has failed to submit its call.
 func (p *Pool) LeftAlone(call Call) *Failure {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,8 +109,22 @@ func (p *Pool) LeftAlone(call Call) *Failure {
 	if !known {
 		return nil
 	}
-	return refuses(at, p.now())
+	now := p.now()
+	if failure := refuses(at, now); failure != nil {
+		return failure
+	}
+	if door, _ := at.breaker.door(now); door == doorAjar {
+		if now.Before(at.promised) {
+			return leftAlone(at, at.promised.Sub(now))
+		}
+		at.promised = now.Add(promiseFor)
+	}
+	return nil
 }
+
+// promiseFor is how long the one that may try a host has to submit its call: it has a
+// status to write before.
+const promiseFor = 5 * time.Second
 
 // Refused counts a call that was not submitted because its host is left alone.
 func (p *Pool) Refused(call Call, failure *Failure) {

@@ -175,6 +175,44 @@ func TestABreakerFailsTheRestAtOnce(t *testing.T) {
 	}
 }
 
+// TestOneIsToldToTryAHostAgain: many wait for the end of the pause, and each would write down
+// that it calls, only to be refused.
+func TestOneIsToldToTryAHostAgain(t *testing.T) {
+	p := NewPool(nil, PoolOptions{}, nil, nil)
+	now := time.Unix(1_000_000, 0)
+	p.now = func() time.Time { return now }
+	call := callOf("a", "shop", "dead")
+	at := p.turns.add(call).host
+	for range 5 {
+		at.breaker.ended(healthFailed, false, now)
+	}
+	told := func() (yes int) {
+		for range 10 {
+			if refusal := p.LeftAlone(call); refusal == nil {
+				yes++
+			} else if refusal.Class != ClassBreakerOpen || refusal.RetryAfter <= 0 {
+				t.Errorf("refused with %+v", refusal)
+			}
+		}
+		return yes
+	}
+	for _, step := range []struct {
+		name  string
+		after time.Duration
+		want  int
+	}{
+		{"during the pause", 0, 0},
+		{"after it", 10 * time.Second, 1},
+		{"before that one has submitted", promiseFor - 1, 0},
+		{"when it has not, for as long as it may take", 1, 1},
+	} {
+		now = now.Add(step.after)
+		if got := told(); got != step.want {
+			t.Errorf("%s %d of 10 are told to try, want %d", step.name, got, step.want)
+		}
+	}
+}
+
 func TestBreakersLeadToTheirHostOnly(t *testing.T) {
 	for url, want := range map[string]string{
 		"http://H.example/a":     "h.example:80",

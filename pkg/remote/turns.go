@@ -39,6 +39,9 @@ type host struct {
 
 	// used is when a call to it last ended.
 	used time.Time
+
+	// promised: somebody was told that the host may be tried, and has until then to do so.
+	promised time.Time
 }
 
 // job is a call on its way.
@@ -125,12 +128,16 @@ func (t *turns) take(now time.Time, hopeless bool) (*job, *Failure) {
 // refuses says why calls to a host are not made at all; nil when they are.
 func refuses(at *host, now time.Time) *Failure {
 	if door, wait := at.breaker.door(now); door == doorShut {
-		failure := fail(ClassBreakerOpen, "the service has failed %d times in a row and is left alone for %s",
-			at.breaker.failures, wait.Round(time.Second))
-		failure.RetryAfter = min(wait, MaxRetryAfter)
-		return failure
+		return leftAlone(at, wait)
 	}
 	return nil
+}
+
+func leftAlone(at *host, wait time.Duration) *Failure {
+	failure := fail(ClassBreakerOpen, "the service has failed %d times in a row and is left alone for %s",
+		at.breaker.failures, wait.Round(time.Second))
+	failure.RetryAfter = min(wait, MaxRetryAfter)
+	return failure
 }
 
 // hasRoom says whether one more call of a queue may run. A host that has just failed gets

@@ -236,15 +236,15 @@ func TestAServiceThatIsLeftAlone(t *testing.T) {
 // TestManyRulesOfAServiceThatIsLeftAlone: they are dealt with a little at a time, each once, so
 // that rules of other services need not wait.
 func TestManyRulesOfAServiceThatIsLeftAlone(t *testing.T) {
-	const objects = 2*defaultRestAtOnce + 1
+	const objects = 3
 	s := newStation(t, engine.Options{})
 	for i := range objects {
 		s.rules(fmt.Sprintf("web-%d", i), asking("approval", false))
 	}
 	s.put(waits(0).Obj())
 	s.service.leftAlone = &remote.Failure{Class: remote.ClassBreakerOpen, Message: "left alone", RetryAfter: time.Minute}
-	for _, want := range []int{defaultRestAtOnce, 2 * defaultRestAtOnce, objects, objects} {
-		if again := s.round().RequeueAfter; want < objects && (again <= 0 || again > retryStale) {
+	for _, want := range []int{1, 2, objects, objects} {
+		if again := s.round().RequeueAfter; want < objects && (again <= 0 || again > retryRest) {
 			t.Errorf("comes back after %s for the others", again)
 		}
 		if got := len(s.service.refused); got != want {

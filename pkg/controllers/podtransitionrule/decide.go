@@ -34,7 +34,7 @@ type decision struct {
 	rules map[policy.RuleID]*ruleDecision
 
 	// refused counts the rules whose calls are not made because their service is left alone.
-	refused int
+	refused int64
 
 	// retry is how soon to ask again although nothing has changed; 0 when there is no
 	// need to.
@@ -52,6 +52,9 @@ type objectDecision struct {
 
 	compileErr  error
 	evaluateErr error
+
+	// changed remembers callsHaveChanged; nil before it is asked for, when all is decided.
+	changed *bool
 }
 
 // ruleDecision is what one rule said.

@@ -36,8 +36,9 @@ type detailed struct {
 // details are the annotations to write on pods that have waited for a while: why, per
 // PodTransitionRule. They are written when another rule holds a pod back, or for another
 // reason; what is left over on a pod that does not wait any more is taken off. No pod
-// waits for that, so it is done a little at a time. It returns how soon to come back for
-// pods that were put off, or have not waited long enough.
+// waits for that, so it is done a little at a time: each change takes one of r.rest, which
+// the caller gives back. It returns how soon to come back for pods that were put off, or
+// have not waited long enough.
 func (r *Reconciler) details(view facts.View, d *decision) (changes []podChange, wait time.Duration) {
 	now := r.clock.Now()
 	r.mu.Lock()
@@ -53,21 +54,24 @@ func (r *Reconciler) details(view facts.View, d *decision) (changes []podChange,
 			wait, after[pod.object.UID] = sooner(wait, left), last
 			continue
 		}
-		if len(changes) == r.restAtOnce {
-			wait = sooner(wait, retryStale)
+		if !r.rest.TryAcquire(1) {
+			wait = sooner(wait, retryRest)
 			if known {
 				after[pod.object.UID] = last
 			}
 			continue
 		}
 		after[pod.object.UID] = detailed{digest: pod.digest, at: now}
-		if annotations := annotationsFor(pod); len(annotations) > 0 {
-			changes = append(changes, podChange{pod.object, lifecycle.Change{Annotations: annotations}})
+		annotations := annotationsFor(pod)
+		if len(annotations) == 0 {
+			r.rest.Release(1)
+			continue
 		}
+		changes = append(changes, podChange{pod.object, lifecycle.Change{Annotations: annotations}})
 	}
 	for _, pod := range view.Leftover {
-		if len(changes) == r.restAtOnce {
-			wait = sooner(wait, retryStale)
+		if !r.rest.TryAcquire(1) {
+			wait = sooner(wait, retryRest)
 			break
 		}
 		changes = append(changes, podChange{pod, lifecycle.Change{Annotations: withoutDetails(pod.Annotations)}})

@@ -88,7 +88,7 @@ func TestWhatPeopleReadIsWrittenLast(t *testing.T) {
 // TestWhatPeopleReadIsWrittenALittleAtATime: a round does not last longer because many
 // statuses have changed, and all of them are written in the end.
 func TestWhatPeopleReadIsWrittenALittleAtATime(t *testing.T) {
-	const objects = 2*defaultRestAtOnce + 3
+	const objects = 3
 	s := newStation(t, engine.Options{})
 	for i := range objects {
 		s.rules(fmt.Sprintf("web-%02d", i), labelled("approved", "approved"))
@@ -101,7 +101,56 @@ func TestWhatPeopleReadIsWrittenALittleAtATime(t *testing.T) {
 		}
 	}
 	sizes = append(sizes, len(s.written()))
-	if diff := cmp.Diff([]int{defaultRestAtOnce, defaultRestAtOnce, 3}, sizes); diff != "" {
+	if diff := cmp.Diff([]int{1, 1, 1}, sizes); diff != "" {
 		t.Errorf("statuses written by each round (-want +got):\n%s", diff)
+	}
+}
+
+// TestObjectsTakeTurns: with news of all of them in every round, none is left out.
+func TestObjectsTakeTurns(t *testing.T) {
+	s := newStation(t, engine.Options{})
+	for _, name := range []string{"a", "b", "c"} {
+		s.rules(name, labelled("approved", "approved"))
+	}
+	written := map[string]int{}
+	for i := range 6 {
+		s.put(web(i).Obj()) // one more pod for each to count
+		s.step(statusInterval)
+		for _, name := range s.written() {
+			written[name]++
+		}
+	}
+	if diff := cmp.Diff(map[string]int{"a": 2, "b": 2, "c": 2}, written); diff != "" {
+		t.Errorf("statuses written in 6 rounds (-want +got):\n%s", diff)
+	}
+}
+
+// TestCallsThatFailedAreWrittenOneAtATime: a service that gives up leaves many rules with the
+// same news at once, and no pod waits for that. An answer is written at once.
+func TestCallsThatFailedAreWrittenOneAtATime(t *testing.T) {
+	s := newStation(t, engine.Options{})
+	for _, name := range []string{"a", "b", "c", "d"} {
+		s.rules(name, asking("approval", false))
+	}
+	s.put(waits(0).Obj())
+	s.round()
+	s.written()
+	calls, _ := s.service.take()
+	if len(calls) != 4 {
+		t.Fatalf("%d calls, want 4", len(calls))
+	}
+	for _, call := range calls {
+		result := Result{Call: call, Failure: &remote.Failure{Class: remote.ClassTimeout, Message: "no answer"}}
+		if call.Rule.Object.Name == "d" {
+			result = Result{Call: call, Post: &remote.PostAnswer{Success: true}}
+		}
+		s.reconciler.Deliver(result)
+	}
+	s.step(statusInterval)
+	first := s.written()
+	s.round()
+	second := s.written()
+	if diff := cmp.Diff([][]string{{"d", "a"}, {"b"}}, [][]string{first, second}); diff != "" {
+		t.Errorf("statuses written by two rounds (-want +got):\n%s", diff)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
@@ -49,10 +50,9 @@ const (
 	// defaultWritesAtOnce bounds the parallel requests of one round.
 	defaultWritesAtOnce = 16
 
-	// defaultRestAtOnce bounds what a round writes that no pod waits for: statuses and
-	// annotations for people, and calls that are not made. The next round, for which pods do
-	// wait, is not to wait for it.
-	defaultRestAtOnce = 4
+	// retryRest is how soon a namespace is looked at again in which something is put off that
+	// no pod waits for (Reconciler.rest).
+	retryRest = 100 * time.Millisecond
 )
 
 // PodWriter writes a lifecycle change to a pod that is still at its resourceVersion.
@@ -87,14 +87,21 @@ type Reconciler struct {
 	// writesAtOnce bounds the parallel requests of one round.
 	writesAtOnce int
 
-	// restAtOnce bounds what a round writes that no pod waits for, of each kind.
-	restAtOnce int
+	// rest lets one write at a time go, in all namespaces, that no pod waits for: statuses
+	// and annotations for people, and calls that are not made. The next round, for which
+	// pods do wait, is not to wait for many of them, and nor is the API server to be busy
+	// with them: the slower it answers, the less it is asked.
+	rest *semaphore.Weighted
 
 	mu         sync.Mutex
 	lastStatus map[types.NamespacedName]time.Time
-	demands    map[types.NamespacedName]demand
-	told       map[string]map[string]string // namespace -> request key -> what its last event said
-	detailed   map[string]map[types.UID]detailed
+
+	// lastRest is the object whose status was the last to be written for people only, by
+	// namespace: the next one has its turn then.
+	lastRest map[string]string
+	demands  map[types.NamespacedName]demand
+	told     map[string]map[string]string // namespace -> request key -> what its last event said
+	detailed map[string]map[types.UID]detailed
 }
 
 // demand is a record that asks for more than has been seen.
@@ -130,8 +137,9 @@ func New(c Config) *Reconciler {
 		index: c.Index, programs: newPrograms(c.Engine, c.Prepared), pods: c.Pods, statuses: c.Statuses,
 		recorder: c.Recorder, options: c.Options, metrics: c.Metrics, clock: c.Clock,
 		caller: c.Caller, wake: c.Wake, calls: newCallbook(),
-		writesAtOnce: defaultWritesAtOnce, restAtOnce: defaultRestAtOnce,
+		writesAtOnce: defaultWritesAtOnce, rest: semaphore.NewWeighted(1),
 		lastStatus: map[types.NamespacedName]time.Time{},
+		lastRest:   map[string]string{},
 		demands:    map[types.NamespacedName]demand{},
 		told:       map[string]map[string]string{},
 		detailed:   map[string]map[types.UID]detailed{},
@@ -149,6 +157,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{RequeueAfter: retryStale}, nil
 	}
 	decided := r.decide(ctx, view, prepared)
+	defer r.rest.Release(decided.refused)
 	plan := permit.Next(decided.budgets, decided.candidates, r.judge(ctx, decided), r.clock.Now())
 	decided.refuse(plan)
 	r.count(decided, r.clock.Now())
@@ -163,6 +172,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	// What people read comes last.
 	putOff, restErr := r.writeRest(ctx, view, decided, plan)
 	details, later := r.details(view, decided)
+	defer r.rest.Release(int64(len(details)))
 	moved, detailErr := r.write(ctx, details)
 	if err := errors.Join(err, stampErr, restErr, detailErr); err != nil {
 		return reconcile.Result{}, err

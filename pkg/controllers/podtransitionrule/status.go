@@ -52,33 +52,61 @@ func (r *Reconciler) writeFirst(ctx context.Context, view facts.View, d *decisio
 	return sooner(wait, again), did, errors.Join(err, callsErr)
 }
 
-// writeRest writes what people read of the other objects, when it has changed and its last
-// write is long enough ago. No pod waits for that, so it comes last, and only as much as is
-// written at once: the next round is not to wait for it. It returns how soon to come back
-// for what was put off. Reservations that are dead go with the next write, and cause none.
+// writeRest writes what people read of one of the other objects, when it has changed and its
+// last write is long enough ago. No pod waits for that, so it comes last, and one at a time
+// (Reconciler.rest); the objects take turns. It returns how soon to come back for what was
+// put off. Reservations that are dead go with the next write, and cause none.
 func (r *Reconciler) writeRest(ctx context.Context, view facts.View, d *decision, plan permit.Plan) (wait time.Duration, err error) {
 	present := map[string]bool{}
-	var rest []*statusWrite
 	for _, rule := range view.Rules {
+		present[rule.Object.Name] = true
+	}
+	defer r.forget(view.Namespace, present)
+	if !r.rest.TryAcquire(1) {
+		return retryRest, nil
+	}
+	defer r.rest.Release(1)
+	var first []*statusWrite
+	for _, rule := range r.inTurn(view) {
 		name := rule.Object.Name
-		present[name] = true
 		if _, reserves := plan.Reserve[name]; reserves || d.objects[name].isUrgent() {
 			continue
 		}
 		one := r.described(rule, d)
 		left := r.statusDue(rule.Object, one.next)
-		if left == 0 && len(rest) == r.restAtOnce {
-			left = retryStale
+		if left == 0 && len(first) > 0 {
+			wait = sooner(wait, retryRest)
+			break
 		}
-		if left != 0 {
-			wait = sooner(wait, left)
-			continue
+		if left == 0 {
+			first = append(first, one)
+			r.hasHadItsTurn(view.Namespace, name)
 		}
-		rest = append(rest, one)
+		wait = sooner(wait, left)
 	}
-	again, err := r.writeEach(ctx, view, plan, rest)
-	r.forget(view.Namespace, present)
+	again, err := r.writeEach(ctx, view, plan, first)
 	return sooner(wait, again), err
+}
+
+// inTurn are the rules of a namespace, the one first that comes after the last whose status
+// was written for people.
+func (r *Reconciler) inTurn(view facts.View) []facts.RuleView {
+	r.mu.Lock()
+	last := r.lastRest[view.Namespace]
+	r.mu.Unlock()
+	next, found := slices.BinarySearchFunc(view.Rules, last, func(rule facts.RuleView, name string) int {
+		return strings.Compare(rule.Object.Name, name)
+	})
+	if found {
+		next++
+	}
+	return slices.Concat(view.Rules[next:], view.Rules[:next])
+}
+
+func (r *Reconciler) hasHadItsTurn(namespace, name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lastRest[namespace] = name
 }
 
 // statusWrite is a status on its way.
@@ -185,6 +213,9 @@ func (r *Reconciler) forget(namespace string, present map[string]bool) {
 	gone := func(key types.NamespacedName) bool { return key.Namespace == namespace && !present[key.Name] }
 	maps.DeleteFunc(r.lastStatus, func(key types.NamespacedName, _ time.Time) bool { return gone(key) })
 	maps.DeleteFunc(r.demands, func(key types.NamespacedName, _ demand) bool { return gone(key) })
+	if len(present) == 0 {
+		delete(r.lastRest, namespace)
+	}
 }
 
 // sooner is the shorter of two delays; one that is not above zero is none.

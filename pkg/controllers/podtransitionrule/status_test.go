@@ -210,7 +210,9 @@ func TestOneStatusForABatch(t *testing.T) {
 	s.rules("a", atMostUnavailable("half", "50%"))
 	s.rules("b", atMostUnavailable("forty", "40%"))
 	s.rules("c", labelled("approved", "app"))
-	s.round()
+	for again := true; again; { // statuses for people are written one at a time
+		again = s.round().RequeueAfter > 0
+	}
 	s.written()
 	for i := range 100 {
 		s.put(waits(i).Obj())

@@ -36,6 +36,9 @@ type taskDecision struct {
 
 	// unknown are names in answers that were not asked about.
 	unknown []string
+
+	// refused: calls were not made, since the service is left alone.
+	refused bool
 }
 
 // takeIn reads the calls of a webhook rule from status and takes in what came of them
@@ -103,8 +106,8 @@ func (r *Reconciler) refused(
 	if len(wants) == 0 || failure == nil {
 		return requests, verdicts
 	}
-	if d.refused == r.restAtOnce {
-		d.retry = sooner(d.retry, retryStale)
+	if !r.rest.TryAcquire(1) {
+		d.retry = sooner(d.retry, retryRest)
 		later := slices.Clone(verdicts)
 		for i := range later {
 			later[i].Call = false
@@ -112,6 +115,7 @@ func (r *Reconciler) refused(
 		return requests, later
 	}
 	d.refused++
+	said.calls.refused = true
 	rule, now := said.calls.rule, said.around.Now
 	tasks, posts := said.calls.tasks.Open(wants, rule, now, newTraceID)
 	for _, post := range posts {
@@ -180,18 +184,31 @@ func (o *objectDecision) ruleStates() []appsv1alpha1.RuleState {
 	return states
 }
 
-// isUrgent: calls were opened or have come to something, so status must not wait.
+// isUrgent: somebody waits for the status. A call is made once it is there, and an answer
+// has come; that one was not made is written down with its round. Calls that failed are
+// not urgent: they may be many at once, and their pods wait anyway.
 func (o *objectDecision) isUrgent() bool {
-	return slices.ContainsFunc(o.rules, func(said *ruleDecision) bool {
-		return said.calls != nil && !apiequality.Semantic.DeepEqual(said.calls.stored, said.calls.tasks.Status(said.around.Now))
+	return o.callsHaveChanged() && slices.ContainsFunc(o.rules, func(said *ruleDecision) bool {
+		return said.calls != nil && (len(said.calls.posts) > 0 || said.calls.refused ||
+			slices.ContainsFunc(said.calls.results, func(result Result) bool { return result.Failure == nil }))
 	})
+}
+
+// callsHaveChanged: status does not have the calls as they are.
+func (o *objectDecision) callsHaveChanged() bool {
+	if o.changed == nil {
+		o.changed = new(slices.ContainsFunc(o.rules, func(said *ruleDecision) bool {
+			return said.calls != nil && !apiequality.Semantic.DeepEqual(said.calls.stored, said.calls.tasks.Status(said.around.Now))
+		}))
+	}
+	return *o.changed
 }
 
 // send makes the calls of a namespace.
 func (r *Reconciler) send(ctx context.Context, view facts.View, d *decision, did written) {
 	for _, rule := range view.Rules {
 		object := d.objects[rule.Object.Name]
-		r.sendOf(ctx, view, object, did.statuses[rule.Object.Name] || !object.isUrgent())
+		r.sendOf(ctx, view, object, did.statuses[rule.Object.Name] || !object.callsHaveChanged())
 	}
 	r.calls.keep(view.Namespace, func(rule policy.RuleID) bool { said, ok := d.rules[rule]; return ok && said.calls != nil })
 }
