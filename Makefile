@@ -145,11 +145,11 @@ test-integration: kube ## Run the tests against a real API server.
 
 .PHONY: test-e2e
 test-e2e: kube build ## Run the tests of the local control plane, and whole stories on it.
-	$(TEST_ENV) go test -C test/controlplane -count=1 -p 1 -timeout 20m $(CONTROLPLANE_PACKAGES)
 	go test -c -o $(BIN)/e2e.test ./test/e2e
-	@echo "telling two halves of the stories at once, each on a cluster of its own"
-	@cd test/e2e; failed=0; \
+	@echo "telling the stories about calls beside the rest, each on a cluster of its own"
+	@failed=0; cd test/e2e; \
 		$(TEST_ENV) $(BIN)/e2e.test -test.timeout 30m -ginkgo.label-filter=calls >$(BIN)/e2e-calls.log 2>&1 & calls=$$!; \
+		$(TEST_ENV) go test -C $(CURDIR)/test/controlplane -count=1 -p 1 -timeout 20m $(CONTROLPLANE_PACKAGES) || failed=1; \
 		$(TEST_ENV) $(BIN)/e2e.test -test.timeout 30m -ginkgo.label-filter='!calls && !bench' || failed=1; \
 		wait $$calls || failed=1; \
 		cat $(BIN)/e2e-calls.log; \
