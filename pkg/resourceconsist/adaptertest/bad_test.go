@@ -116,7 +116,7 @@ func badAdapters() map[string]badAdapter {
 		"forgets the pool of a deleted employer": {caughtBy: "employer-deletion", telling: `still holds ["pool web"]`, spoil: func(t *Template, _ *FakeProvider) rc.ReconcileAdapter {
 			return &poolKeeper{Template: t}
 		}},
-		"gives the provider only what is new": {caughtBy: "parallel", telling: "counts web-0 as succeeded", spoil: overwriting},
+		"gives the provider only what is new": {caughtBy: "parallel", telling: "as succeeded, and the provider has", spoil: overwriting},
 		"removes servers of other employers":  {caughtBy: "neighbours", telling: "of employer web now has", spoil: greedy},
 		"selects everybody":                   {caughtBy: "selection", telling: "GetSelectedEmployeeNames", spoil: func(t *Template, _ *FakeProvider) rc.ReconcileAdapter { return &everybody{Template: t} }},
 		"is content with every server":        {caughtBy: "update", telling: "confirmed as off, and is not", spoil: dressed(func(s server) rc.IEmployee { return content{s} })},
