@@ -1,0 +1,150 @@
+package fairshare
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+)
+
+// ErrFull is the error of an owner that has as many waiting as it may have.
+var ErrFull = errors.New("too many are waiting already")
+
+// SlotOptions of Slots.
+type SlotOptions struct {
+	// Slots is how many there are; at least 1.
+	Slots int
+
+	// Each is how many one owner may hold at a time; 0: all of them.
+	Each int
+
+	// Waiting is how many of one owner may wait; 0: any number.
+	Waiting int
+}
+
+// Slots are places for work that not more than a number of owners may do at a time. A free one goes
+// to the owner that holds the fewest, and of those to the one that was served the longest ago. It is
+// safe for concurrent use.
+type Slots struct {
+	options SlotOptions
+
+	mu     sync.Mutex
+	free   int
+	turn   uint64
+	owners map[string]*holder
+}
+
+// holder is an owner that holds a slot or waits for one.
+type holder struct {
+	held    int
+	waiting []chan struct{}
+
+	// served is the turn of the last slot.
+	served uint64
+}
+
+// NewSlots returns Slots that are all free.
+func NewSlots(options SlotOptions) *Slots {
+	options.Slots = max(1, options.Slots)
+	if options.Each <= 0 {
+		options.Each = options.Slots
+	}
+	return &Slots{options: options, free: options.Slots, owners: map[string]*holder{}}
+}
+
+// Acquire waits for a slot, which the caller must release, once. The error is ErrFull, at once, or
+// that of ctx.
+func (s *Slots) Acquire(ctx context.Context, owner string) (release func(), err error) {
+	granted, err := s.enqueue(owner)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-granted:
+		return func() { s.release(owner) }, nil
+	case <-ctx.Done():
+	}
+	if s.withdraw(owner, granted) {
+		return nil, ctx.Err()
+	}
+	s.release(owner) // it was granted meanwhile
+	return nil, ctx.Err()
+}
+
+func (s *Slots) enqueue(owner string) (chan struct{}, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	held := s.owners[owner]
+	if held == nil {
+		held = &holder{}
+		s.owners[owner] = held
+	}
+	if s.options.Waiting > 0 && len(held.waiting) >= s.options.Waiting {
+		return nil, fmt.Errorf("%w: %d", ErrFull, len(held.waiting))
+	}
+	granted := make(chan struct{})
+	held.waiting = append(held.waiting, granted)
+	s.grant()
+	return granted, nil
+}
+
+// withdraw reports whether a waiting one was still waiting.
+func (s *Slots) withdraw(owner string, granted chan struct{}) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	held := s.owners[owner]
+	at := slices.Index(held.waiting, granted)
+	if at < 0 {
+		return false
+	}
+	held.waiting = slices.Delete(held.waiting, at, at+1)
+	s.forget(owner)
+	return true
+}
+
+func (s *Slots) release(owner string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.free++
+	s.owners[owner].held--
+	s.forget(owner)
+	s.grant()
+}
+
+// forget drops an owner that neither holds nor waits.
+func (s *Slots) forget(owner string) {
+	if held := s.owners[owner]; held.held == 0 && len(held.waiting) == 0 {
+		delete(s.owners, owner)
+	}
+}
+
+// grant hands out free slots.
+func (s *Slots) grant() {
+	for s.free > 0 {
+		next := s.next()
+		if next == nil {
+			return
+		}
+		s.free--
+		s.turn++
+		next.held++
+		next.served = s.turn
+		close(next.waiting[0])
+		next.waiting = slices.Delete(next.waiting, 0, 1)
+	}
+}
+
+// next is the owner whose turn it is; nil if none waits that may hold one more.
+func (s *Slots) next() *holder {
+	var first *holder
+	for _, held := range s.owners {
+		if len(held.waiting) == 0 || held.held >= s.options.Each {
+			continue
+		}
+		if first == nil || held.held < first.held || held.held == first.held && held.served < first.served {
+			first = held
+		}
+	}
+	return first
+}
