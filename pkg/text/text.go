@@ -1,0 +1,50 @@
+// Package text prepares text from outside of PodOps, such as messages of webhook services, for
+// terminals, logs, events and status.
+package text
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// ellipsis marks text that was cut.
+const ellipsis = "..."
+
+// Line returns text as one printable line of at most limit bytes of UTF-8. White space becomes a
+// space each, bytes that are not UTF-8 become U+FFFD, and every other character that does not print
+// is escaped as Go writes it: control characters (\x1b), and format characters such as the overrides
+// of writing direction (\u202e), which make a line look like another one. Text that does not fit
+// ends in "...", and neither a character nor an escape is cut in two. The limit must be at least 3.
+func Line(text string, limit int) string {
+	var line strings.Builder
+	fits := 0 // the longest beginning of line that leaves room for the ellipsis
+	for _, char := range text {
+		printed := printable(char)
+		if line.Len()+len(printed) > limit {
+			return line.String()[:fits] + ellipsis
+		}
+		line.WriteString(printed)
+		if line.Len() <= limit-len(ellipsis) {
+			fits = line.Len()
+		}
+	}
+	return line.String()
+}
+
+// printable returns a character as Line shows it.
+func printable(char rune) string {
+	switch {
+	case unicode.IsSpace(char):
+		return " "
+	case unicode.IsPrint(char), char == utf8.RuneError:
+		return string(char)
+	case char < utf8.RuneSelf:
+		return fmt.Sprintf(`\x%02x`, char)
+	case char <= 0xffff:
+		return fmt.Sprintf(`\u%04x`, char)
+	default:
+		return fmt.Sprintf(`\U%08x`, char)
+	}
+}
