@@ -1,0 +1,68 @@
+package observation
+
+import (
+	"testing"
+	"time"
+
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+func TestStatesAreMeasuredFromTheFirstLook(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Unix(1_700_000_000, 0))
+	memory := NewMemory(clock)
+	for i, look := range []struct {
+		after  time.Duration
+		object string
+		state  string
+		want   time.Duration
+	}{
+		{0, "a", "Ready", 0},
+		{time.Second, "a", "Ready", time.Second},
+		{time.Second, "b", "Ready", 0},
+		{time.Second, "a", "NotReady", 0},
+		{time.Second, "a", "NotReady", time.Second},
+		{0, "b", "Ready", 2 * time.Second},
+		{time.Second, "a", "Ready", 0},
+	} {
+		clock.SetTime(clock.Now().Add(look.after))
+		if got := memory.Observe("u1", look.object, look.state); got != look.want {
+			t.Errorf("look %d: observed for %s, want %s", i, got, look.want)
+		}
+	}
+}
+
+func TestWhatIsForgottenBeginsAgain(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Unix(1_700_000_000, 0))
+	memory := NewMemory(clock)
+	memory.Observe("u1", "readiness", "NotReady")
+	clock.SetTime(clock.Now().Add(time.Minute))
+	memory.Forget("u1", "readiness")
+	if got := memory.Observe("u1", "readiness", "NotReady"); got != 0 {
+		t.Errorf("observed for %s after it was forgotten", got)
+	}
+}
+
+// TestObjectsThatAreGoneAreForgotten: nothing looks at them any more.
+func TestObjectsThatAreGoneAreForgotten(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Unix(1_700_000_000, 0))
+	memory := NewMemory(clock)
+	memory.Observe("gone", "readiness", "NotReady")
+	for range 4 {
+		clock.SetTime(clock.Now().Add(idle / 2))
+		memory.Observe("stays", "readiness", "NotReady")
+	}
+	if got := memory.Observe("stays", "readiness", "NotReady"); len(memory.seen) != 1 || got < idle {
+		t.Errorf("%d observations, the one that is looked at lasts %s", len(memory.seen), got)
+	}
+}
+
+// TestTheMonotonicClockCounts: a wall clock that is set changes nothing. The times of
+// time.Now carry both readings, and Round drops the monotonic one.
+func TestTheMonotonicClockCounts(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Now())
+	memory := NewMemory(clock)
+	memory.Observe("u1", "readiness", "NotReady")
+	if at := memory.seen[key{"u1", "readiness"}].since; at.String() == at.Round(0).String() {
+		t.Errorf("the time %s has lost the reading of the monotonic clock", at)
+	}
+}
