@@ -1,0 +1,205 @@
+package eventqueue
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/record/util"
+	"k8s.io/client-go/tools/reference"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/recorder"
+)
+
+const (
+	// DefaultRate is how many events a second one namespace may have in the long run. A
+	// lifecycle has two events and three other requests: five lifecycles a second for as long
+	// as it pleases, in each namespace.
+	DefaultRate = 10
+
+	// burst is how many events one namespace may have at once: those of a rollout of 25 pods.
+	burst = 50
+
+	// totalRate and totalBurst bound the requests for all namespaces together.
+	totalRate, totalBurst = 50, 200
+
+	// maxEntries, maxBytes and maxNamespaceEntries bound what waits. With a namespace alone
+	// its share is sent in 100 seconds at DefaultRate; later it would be history.
+	maxEntries, maxBytes, maxNamespaceEntries = 4000, 8 << 20, 1000
+
+	// maxSeries bounds how many sent events are remembered, to go on as a series; each takes
+	// less than 1 KiB. An older one becomes an event of its own again.
+	maxSeries = 4096
+
+	// seriesWindow is how long after its last request a series goes on. Events live for an
+	// hour by default, and a reader takes longer series for one long trouble.
+	seriesWindow = 10 * time.Minute
+
+	// seriesInterval is the least time between two requests for one series. What is recorded
+	// meanwhile is counted, and the newest note is sent then.
+	seriesInterval = 10 * time.Second
+
+	// maxTries is how often an event is sent when the API server fails, with a pause of
+	// retryAfter before the second time and of twice as much before each further one.
+	maxTries   = 3
+	retryAfter = 2 * time.Second
+
+	// sendTimeout bounds one request, and drainFor those after the manager was stopped.
+	sendTimeout = 10 * time.Second
+	drainFor    = time.Second
+
+	// maxNoteBytes and maxWordBytes are what the API server takes for a note, and for a
+	// reason or an action.
+	maxNoteBytes, maxWordBytes = 1024, 128
+)
+
+// Sink writes events.
+type Sink interface {
+	// Create stores an event.
+	Create(ctx context.Context, event *corev1.Event) error
+
+	// Patch applies a strategic merge patch to a stored event.
+	Patch(ctx context.Context, namespace, name string, patch []byte) error
+}
+
+// Queue sends what its recorders record. It is safe for concurrent use.
+type Queue struct {
+	scheme  *runtime.Scheme
+	sink    Sink
+	clock   clock.Clock
+	metrics *Metrics
+	off     bool
+	wake    chan struct{}
+
+	mu      sync.Mutex
+	backlog *backlog
+
+	// sent are the events that may go on as a series.
+	sent *lru.Cache
+}
+
+// told is the last event of a series that was sent.
+type told struct {
+	name  string
+	count int32
+	at    time.Time
+}
+
+var _ manager.LeaderElectionRunnable = &Queue{}
+
+// New returns a Queue in which each namespace has perSecond events a second in the long run.
+// With 0 nothing is recorded.
+func New(scheme *runtime.Scheme, sink Sink, perSecond float64, clk clock.Clock, metrics *Metrics) *Queue {
+	return newQueue(scheme, sink, clk, metrics, limits{
+		entries: maxEntries, bytes: maxBytes, namespaceEntries: maxNamespaceEntries,
+		rate: rate.Limit(perSecond), burst: burst, totalRate: max(totalRate, rate.Limit(perSecond)), totalBurst: totalBurst,
+	})
+}
+
+func newQueue(scheme *runtime.Scheme, sink Sink, clk clock.Clock, metrics *Metrics, l limits) *Queue {
+	return &Queue{
+		scheme: scheme, sink: sink, clock: clk, metrics: metrics, off: l.rate <= 0, wake: make(chan struct{}, 1),
+		backlog: newBacklog(l), sent: lru.New(maxSeries),
+	}
+}
+
+// Recorder returns a recorder of events that name source as where they come from.
+func (q *Queue) Recorder(source string) recorder.EventRecorder {
+	return &sourceRecorder{queue: q, source: source}
+}
+
+// sourceRecorder records the events of one source.
+type sourceRecorder struct {
+	queue  *Queue
+	source string
+}
+
+// Eventf records an event. It never blocks, and drops an event of an object of which no
+// reference can be made.
+func (r *sourceRecorder) Eventf(regarding, related runtime.Object, eventType, reason, action, note string, args ...any) {
+	r.AnnotatedEventf(regarding, related, nil, eventType, reason, action, note, args...)
+}
+
+// AnnotatedEventf records an event that carries annotations, as Eventf does. The annotations
+// must not be modified afterwards; those of the first event of a series stay.
+func (r *sourceRecorder) AnnotatedEventf(
+	regarding, related runtime.Object, annotations map[string]string, eventType, reason, action, note string, args ...any,
+) {
+	q := r.queue
+	if q.off {
+		return
+	}
+	e, err := q.entry(regarding, related, reason)
+	if err != nil || !util.ValidateEventType(eventType) {
+		q.metrics.dropped(dropInvalid, 1)
+		ctrllog.Log.V(1).Info("Event cannot be made", "reason", reason, "type", eventType, "error", err)
+		return
+	}
+	e.source, e.annotations, e.eventType = r.source, annotations, eventType
+	e.action, e.note = cut(action, maxWordBytes), cut(fmt.Sprintf(note, args...), maxNoteBytes)
+	q.add(e)
+}
+
+// entry refers to the objects of an event.
+func (q *Queue) entry(regarding, related runtime.Object, reason string) (*entry, error) {
+	about, err := reference.GetReference(q.scheme, regarding)
+	if err != nil {
+		return nil, fmt.Errorf("referring to the object: %w", err)
+	}
+	now := q.clock.Now()
+	e := &entry{regarding: *about, reason: cut(reason, maxWordBytes), first: now, last: now, count: 1}
+	if related != nil {
+		if e.related, err = reference.GetReference(q.scheme, related); err != nil {
+			return nil, fmt.Errorf("referring to the related object: %w", err)
+		}
+	}
+	e.series = series{namespace: about.Namespace, kind: about.Kind, name: about.Name, uid: about.UID, reason: e.reason}
+	if e.series.namespace == "" {
+		e.series.namespace = metav1.NamespaceDefault
+	}
+	return e, nil
+}
+
+func (q *Queue) add(e *entry) {
+	q.mu.Lock()
+	if last, ok := q.last(e.series, e.last); ok {
+		e.due = last.at.Add(seriesInterval)
+	}
+	dropped := q.backlog.add(e.series.namespace, e)
+	queued := q.backlog.entries
+	q.mu.Unlock()
+	q.metrics.dropped(dropFull, dropped)
+	q.metrics.queued(queued)
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// last returns the event with which a series goes on. The caller holds the lock.
+func (q *Queue) last(s series, now time.Time) (told, bool) {
+	value, ok := q.sent.Get(s)
+	if !ok {
+		return told{}, false
+	}
+	last, ok := value.(told)
+	return last, ok && now.Sub(last.at) < seriesWindow
+}
+
+// cut shortens a text between characters.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	const more = "..."
+	return strings.ToValidUTF8(text[:most-len(more)], "") + more
+}
