@@ -11,12 +11,22 @@ const (
 	// ConditionStalled is True when a rule cannot be evaluated or can never pass,
 	// and only an edit of the resource helps.
 	ConditionStalled = "Stalled"
+
+	// ConditionSelecting is True when the selector of a PodTransitionRule matches a pod.
+	ConditionSelecting = "Selecting"
 )
 
 // Condition reasons. They never change.
 const (
 	// ReasonEvaluated: every rule of the newest generation is compiled and in use.
 	ReasonEvaluated = "Evaluated"
+
+	// ReasonPodsSelected: the selector matches at least one pod.
+	ReasonPodsSelected = "PodsSelected"
+
+	// ReasonNoPodSelected: the selector matches no pod that is under PodOps, so the rules
+	// hold nothing.
+	ReasonNoPodSelected = "NoPodSelected"
 
 	// ReasonCompiled: the module of the PodTransitionPolicy compiles.
 	ReasonCompiled = "Compiled"
@@ -47,6 +57,10 @@ const (
 	// ReasonInvalidParameters: rego.parameters do not fit the schema of the
 	// PodTransitionPolicy.
 	ReasonInvalidParameters = "InvalidParameters"
+
+	// ReasonTooLarge: the resource exceeds its size bounds and is not loaded. The pods that
+	// the selector matches wait; a selector over its own bounds matches none.
+	ReasonTooLarge = "TooLarge"
 
 	// ReasonNotStalled: nothing needs an edit.
 	ReasonNotStalled = "NotStalled"

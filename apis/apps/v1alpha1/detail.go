@@ -1,5 +1,27 @@
 package v1alpha1
 
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+)
+
+// maxKeyNameBytes is the longest part of an annotation key behind the slash.
+const maxKeyNameBytes = 63
+
+// DetailAnnotationKey is the key of the annotation with the Detail of one PodTransitionRule. A name
+// that is too long for the key of an annotation is cut and ends in the first 16 hexadecimal digits
+// of the SHA-256 of the whole name.
+func DetailAnnotationKey(podTransitionRule string) string {
+	name := podTransitionRule
+	if len(name) > maxKeyNameBytes {
+		const digits = 16
+		sum := sha256.Sum256([]byte(name))
+		name = strings.TrimRight(name[:maxKeyNameBytes-digits-1], ".-") + "-" + hex.EncodeToString(sum[:])[:digits]
+	}
+	return DetailAnnotationPrefix + "/" + name
+}
+
 // Detail is the value of an annotation below DetailAnnotationPrefix: what the rules of
 // one PodTransitionRule say of the pod.
 type Detail struct {

@@ -122,14 +122,44 @@ const (
 	// controllers and admission write it.
 	AvailableConditionsAnnotationKey = "pod.kusionstack.io/available-conditions"
 
+	// SettleTimeAnnotationKey holds a duration such as "10s", at most ten minutes: for how
+	// long the pod must have been unready before it is operated on, when no service controller
+	// puts a finalizer on it. Absent: the settle time of the manager if a Service selects the
+	// pod, none otherwise. The user sets it.
+	SettleTimeAnnotationKey = LifecycleDomain + "/settle-time"
+
+	// GateSyncPolicyAnnotationKey says whether operations on the pod go on when its kubelet
+	// does not make it unready: GateSyncContinue or GateSyncHold. Absent: as the manager is
+	// set. The user sets it.
+	GateSyncPolicyAnnotationKey = LifecycleDomain + "/gate-sync-policy"
+
+	// GateSyncContinue has operations go on after the gate sync timeout.
+	GateSyncContinue = "Continue"
+
+	// GateSyncHold has operations wait until the kubelet makes the pod unready.
+	GateSyncHold = "Hold"
+
 	// SkipRulesAnnotationKey holds a JSON SkipRules: names of rules that this pod
 	// skips. The user sets it.
 	SkipRulesAnnotationKey = "podtransitionrule.kusionstack.io/skip-rule-conditions"
+
+	// IgnoreUsersAnnotationKey on a PodTransitionPolicy, with the value "true", lets an edit
+	// pass that the parameters of rules do not fit, and a delete while rules refer to the
+	// policy. These rules then hold back their pods. The user sets and removes it.
+	IgnoreUsersAnnotationKey = "podtransitionpolicy.kusionstack.io/ignore-users"
+
+	// LiftQuarantineAnnotationKey on a PodTransitionRule ends the quarantine of all of its
+	// rules once for each new value, of which the first MaxLiftBytes bytes count. The user
+	// sets it.
+	LiftQuarantineAnnotationKey = "podtransitionrule.kusionstack.io/lift-quarantine"
 )
 
-// DetailAnnotationPrefix is, with the name of a PodTransitionRule after a slash, the key
-// of an annotation on a waiting pod: a JSON Detail. It is written when what it says
-// changes, and taken off with the permit.
+// MaxLiftBytes bounds what counts of the value of LiftQuarantineAnnotationKey.
+const MaxLiftBytes = 64
+
+// DetailAnnotationPrefix is, with the name of a PodTransitionRule after a slash
+// (DetailAnnotationKey), the key of an annotation on a waiting pod: a JSON Detail. It is
+// written when what it says changes, and taken off with the permit.
 const DetailAnnotationPrefix = "detail.podtransitionrule.kusionstack.io"
 
 // MaxAnnotationBytes bounds what PodOps parses of one annotation. A longer value
@@ -164,7 +194,36 @@ const (
 
 	// ServiceReadyMessage is the message of the condition ServiceReadyGate.
 	ServiceReadyMessage = "updated by PodOpsLifecycle"
+
+	// ReasonKubeletNotSyncing is the reason of the condition ServiceReadyGate while the
+	// kubelet has not followed the gate for the gate sync timeout.
+	ReasonKubeletNotSyncing = "KubeletNotSyncing"
+
+	// ReasonPreparing and ReasonCompleting are the reasons of the condition
+	// ServiceReadyGate while the pod has waited for 10 seconds for its traffic to go off
+	// or to come on. The message names the employers and finalizers then, after
+	// ServiceReadyMessage, which deployed clients may look for. The condition has no
+	// reason and no other message otherwise, so that it costs no request of its own.
+	ReasonPreparing  = "Preparing"
+	ReasonCompleting = "Completing"
+
+	// ConditionInvalidLifecycle is True on a pod that is operating without the type of the
+	// operation: nothing progresses for that id. It is taken off when the labels are right.
+	ConditionInvalidLifecycle = LifecycleDomain + "/InvalidLifecycle"
+
+	// ReasonInvalidLifecycle is the reason of ConditionInvalidLifecycle.
+	ReasonInvalidLifecycle = "InvalidLifecycle"
+
+	// ConditionGateMissing is True on a pod without ServiceReadyGate that was permitted an
+	// operation: only finalizers keep its traffic off.
+	ConditionGateMissing = LifecycleDomain + "/GateMissing"
+
+	// ReasonGateMissing is the reason of ConditionGateMissing.
+	ReasonGateMissing = "GateMissing"
 )
+
+// DeploymentRevisionAnnotationKey is set by the controller of Deployments on ReplicaSets.
+const DeploymentRevisionAnnotationKey = "deployment.kubernetes.io/revision"
 
 // Ids and types that PodOps itself begins.
 const (

@@ -6,8 +6,8 @@ import (
 )
 
 // PodTransitionPolicy is a Rego module that rules of many PodTransitionRules share,
-// each with parameters of its own. A rule refers to it by rego.policyRef. Whoever may
-// write one decides for pods of every namespace in which it is used; what a rule sees
+// each with parameters of its own. A rule refers to it by rego.policyRef. A user who
+// may write one decides for pods of every namespace in which it is used; what a rule sees
 // through it is its own namespace only.
 //
 // +kubebuilder:object:root=true
@@ -64,21 +64,16 @@ type PolicyParameters struct {
 	// +required
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object
+	// +kubebuilder:validation:MaxProperties=64
 	OpenAPIV3Schema *apiextensionsv1.JSON `json:"openAPIV3Schema"`
 }
 
-// Bounds of the lists in the status of a PodTransitionPolicy.
-const (
-	// MaxStatusUsers is how many entries status.users holds at most.
-	MaxStatusUsers = 50
-
-	// MaxStatusProblems is how many entries status.problems holds at most.
-	MaxStatusProblems = 10
-)
+// MaxStatusProblems is how many entries status.problems of a PodTransitionPolicy holds at most.
+const MaxStatusProblems = 10
 
 // PodTransitionPolicyStatus says whether the module compiles, and who uses it.
 type PodTransitionPolicyStatus struct {
-	// observedGeneration is the generation of the spec that the rest speaks of.
+	// observedGeneration is the generation of the spec that the rest is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
@@ -95,15 +90,14 @@ type PodTransitionPolicyStatus struct {
 	// +kubebuilder:validation:MaxItems=10
 	Problems []PolicyProblem `json:"problems,omitempty"`
 
-	// userCount is the number of rules that refer to the policy.
+	// userCount is the number of rules that refer to the policy. The status names none of
+	// them: a reader of a policy may not be a reader of all namespaces.
 	// +optional
 	UserCount int32 `json:"userCount"`
 
-	// users are the first of them, sorted.
+	// userNamespaceCount is the number of namespaces that these rules are in.
 	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=50
-	Users []PolicyUser `json:"users,omitempty"`
+	UserNamespaceCount int32 `json:"userNamespaceCount"`
 }
 
 // PolicyProblem is one error of the compiler.
@@ -121,19 +115,4 @@ type PolicyProblem struct {
 	// message says what is wrong.
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message"`
-}
-
-// PolicyUser is a rule that refers to a policy.
-type PolicyUser struct {
-	// namespace of the PodTransitionRule.
-	// +kubebuilder:validation:MaxLength=63
-	Namespace string `json:"namespace"`
-
-	// podTransitionRule is its name.
-	// +kubebuilder:validation:MaxLength=253
-	PodTransitionRule string `json:"podTransitionRule"`
-
-	// rule is the name of the rule in it.
-	// +kubebuilder:validation:MaxLength=63
-	Rule string `json:"rule"`
 }

@@ -17,6 +17,9 @@ const (
 	// the next batch.
 	MaxStatusReserved = 200
 
+	// MaxStatusOwners is of how many workloads a record counts the pods.
+	MaxStatusOwners = 200
+
 	// MaxStatusRules is how many entries status.rules holds at most: one for each rule.
 	MaxStatusRules = 64
 
@@ -39,11 +42,11 @@ const (
 // number of pods.
 type PodTransitionRuleStatus struct {
 	// observedGeneration is the generation of the spec that the rest of the status
-	// speaks of.
+	// is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions are Ready, Reconciling and Stalled.
+	// conditions are Ready, Reconciling, Stalled and Selecting.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -68,10 +71,23 @@ type PodTransitionRuleStatus struct {
 	// +optional
 	Waiting int32 `json:"waiting"`
 
+	// offTraffic is the number of selected pods that PodOps keeps off traffic: from
+	// their permit until they are available again, or because of stay-offline.
+	// Terminating and finished ones are left out.
+	// +optional
+	OffTraffic int32 `json:"offTraffic"`
+
+	// blockedBy is the rule that the first entry of blocked waits for, and the code of
+	// its reason: "availability (NoRoom)". Empty when no pod waits for a rule.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	BlockedBy string `json:"blockedBy,omitempty"`
+
 	// targets are names of selected pods, sorted; the first 100 of them.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:items:MaxLength=253
 	Targets []string `json:"targets,omitempty"`
 
 	// blocked are the first pods that wait because of a rule, oldest request first;
@@ -141,6 +157,7 @@ type BlockedPod struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=5
+	// +kubebuilder:validation:items:MaxLength=253
 	BlockingPods []string `json:"blockingPods,omitempty"`
 
 	// since is when the request began to wait.
@@ -178,8 +195,14 @@ type RuleStatus struct {
 	// generation of the spec since which they are counted.
 	Generation int64 `json:"generation"`
 
-	// asked is the number of requests that the rule was asked about.
+	// asked is the number of requests that the rule applied to.
 	Asked int64 `json:"asked"`
+
+	// notApplicable is the number of requests in the stage of the rule that it did not apply
+	// to: their type is none of conditions, filter does not match the pod, or the pod skips
+	// the rule.
+	// +optional
+	NotApplicable int64 `json:"notApplicable,omitempty"`
 
 	// withheld is the number of those that it held back at least once.
 	Withheld int64 `json:"withheld"`
@@ -195,8 +218,9 @@ type RuleStatus struct {
 	// +kubebuilder:validation:MaxItems=3
 	LastRejections []Rejection `json:"lastRejections,omitempty"`
 
-	// quarantined says why the rule is not asked any more. Only an edit of the rule,
-	// or of its PodTransitionPolicy, lifts it.
+	// quarantined says why the rule is not evaluated any more. An edit of the rule, or of
+	// its PodTransitionPolicy, lifts it, and so does a new value of the annotation
+	// podtransitionrule.kusionstack.io/lift-quarantine of the object.
 	// +optional
 	Quarantined *Quarantine `json:"quarantined,omitempty"`
 }
@@ -297,6 +321,12 @@ type TaskInfo struct {
 	// +optional
 	Attempts int32 `json:"attempts,omitempty"`
 
+	// answered is true once the service has answered about the pods in processing: it did
+	// not approve them, or works on them. From then on failurePolicy Ignore does not let them
+	// pass, whatever becomes of later calls.
+	// +optional
+	Answered bool `json:"answered,omitempty"`
+
 	// reason is the class of a failure.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
@@ -364,6 +394,12 @@ type Quarantine struct {
 	// message says what happened.
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message"`
+
+	// lift is the value of the annotation podtransitionrule.kusionstack.io/lift-quarantine
+	// when the quarantine began. Another value of it, that is not empty, ends the quarantine.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Lift string `json:"lift,omitempty"`
 }
 
 // PermitRecord names the pods that may be stamped, and how much a later reader must
@@ -392,6 +428,27 @@ type PermitRecord struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
 	Recent []RecentPermit `json:"recent,omitempty"`
+
+	// owners are how many pods workloads had when their last permit was given, of kinds
+	// that do not tell PodOps how many they want; sorted by UID. A pod that is missing
+	// since counts as desired for a while.
+	// +optional
+	// +listType=map
+	// +listMapKey=uid
+	// +kubebuilder:validation:MaxItems=200
+	Owners []OwnerPods `json:"owners,omitempty"`
+}
+
+// OwnerPods is how many pods one workload had.
+type OwnerPods struct {
+	// uid of the workload.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=128
+	UID types.UID `json:"uid"`
+
+	// pods that counted, the one that was permitted among them.
+	// +kubebuilder:validation:Minimum=0
+	Pods int32 `json:"pods"`
 }
 
 // RecentPermit is one that was reserved.
@@ -411,7 +468,7 @@ type ReservedPod struct {
 	// +kubebuilder:validation:MaxLength=128
 	UID types.UID `json:"uid"`
 
-	// name of the pod, for people.
+	// name of the pod, for readers: uid identifies it.
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 

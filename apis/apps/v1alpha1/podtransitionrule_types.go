@@ -13,12 +13,15 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=ptr,categories=podops
-// +kubebuilder:printcolumn:name="Selected",type=integer,JSONPath=".status.selected",description="Pods the selector matches"
+// +kubebuilder:printcolumn:name="Desired",type=integer,JSONPath=".status.desired",description="Pods that percentages are taken of"
 // +kubebuilder:printcolumn:name="Available",type=integer,JSONPath=".status.available",description="Selected pods that may serve"
 // +kubebuilder:printcolumn:name="Waiting",type=integer,JSONPath=".status.waiting",description="Selected pods that wait in a stage"
-// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=".status.conditions[?(@.type=='Ready')].status"
-// +kubebuilder:printcolumn:name="Blocking",type=string,JSONPath=".status.blocked[0].message",priority=1,description="Why the first waiting pod waits"
+// +kubebuilder:printcolumn:name="Off-Traffic",type=integer,JSONPath=".status.offTraffic",description="Selected pods that PodOps keeps off traffic"
+// +kubebuilder:printcolumn:name="Blocked By",type=string,JSONPath=".status.blockedBy",description="The rule that the first waiting pod waits for, and the code of its reason"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=".metadata.creationTimestamp"
+// +kubebuilder:printcolumn:name="Selected",type=integer,JSONPath=".status.selected",priority=1,description="Pods the selector matches"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=".status.conditions[?(@.type=='Ready')].status",priority=1,description="Whether every rule is compiled and evaluated"
+// +kubebuilder:printcolumn:name="Why",type=string,JSONPath=".status.blocked[0].message",priority=1,description="Why the first waiting pod waits"
 type PodTransitionRule struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -27,7 +30,7 @@ type PodTransitionRule struct {
 	// +required
 	Spec PodTransitionRuleSpec `json:"spec"`
 
-	// status is what PodOps last saw. It is for people to read; apart from
+	// status is what PodOps last saw. It is there to be read; apart from
 	// status.permits no decision is derived from it.
 	// +optional
 	Status PodTransitionRuleStatus `json:"status,omitzero"`
@@ -126,7 +129,7 @@ type TransitionRule struct {
 	// +kubebuilder:validation:items:MinLength=1
 	Conditions []string `json:"conditions,omitempty"`
 
-	// filter narrows the rule to some of the selected pods. Unset: to none.
+	// filter limits the rule to matching pods. Unset: all selected pods.
 	// +optional
 	Filter *TransitionRuleFilter `json:"filter,omitempty"`
 
@@ -159,7 +162,7 @@ type TransitionRuleFilter struct {
 // service-available, is Ready, and is neither terminating nor finished. A pod that
 // is already unavailable passes at once. With both bounds set, both must hold.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.maxUnavailableValue) || has(self.minAvailableValue) || has(self.maxUnavailable) || has(self.minAvailable) || has(self.maxUnavailablePolicy) || has(self.minAvailablePolicy)",message="availablePolicy must have at least one of maxUnavailableValue or minAvailableValue"
+// +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:XValidation:rule="!has(self.maxUnavailablePolicy) && !has(self.minAvailablePolicy)",message="maxUnavailablePolicy and minAvailablePolicy are not evaluated: use maxUnavailableValue or minAvailableValue"
 type AvailablePolicy struct {
 	// maxUnavailableValue is how many selected pods may be unavailable at once: a
@@ -179,28 +182,35 @@ type AvailablePolicy struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 2147483647 : type(self) == string && self.matches('^(100|[1-9]?[0-9])%$')",message="minAvailableValue must be a whole number from 0, or a percentage from \"0%\" to \"100%\" without spaces"
 	MinAvailableValue *intstr.IntOrString `json:"minAvailableValue,omitempty"`
 
-	// maxUnavailable is the other spelling of maxUnavailableValue. Admission moves it
-	// there; both set to different values is denied.
+	// maxUnavailable is the other spelling of maxUnavailableValue: the bound itself, or
+	// an object {value: bound}. Admission moves it there; both set to different values is
+	// denied.
 	// +optional
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:pruning:PreserveUnknownFields
 	MaxUnavailable *AvailableValue `json:"maxUnavailable,omitempty"`
 
-	// minAvailable is the other spelling of minAvailableValue. Admission moves it
-	// there; both set to different values is denied.
+	// minAvailable is the other spelling of minAvailableValue: the bound itself, or an
+	// object {value: bound}. Admission moves it there; both set to different values is
+	// denied.
 	// +optional
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:pruning:PreserveUnknownFields
 	MinAvailable *AvailableValue `json:"minAvailable,omitempty"`
 
-	// maxUnavailablePolicy is known to the wire format and was never evaluated by
-	// anybody. A rule that sets it is denied.
+	// maxUnavailablePolicy is known to the wire format and is not evaluated. A rule that sets it
+	// is denied.
 	// +optional
 	MaxUnavailablePolicy *AdaptivePolicy `json:"maxUnavailablePolicy,omitempty"`
 
-	// minAvailablePolicy is known to the wire format and was never evaluated by
-	// anybody. A rule that sets it is denied.
+	// minAvailablePolicy is known to the wire format and is not evaluated. A rule that sets it
+	// is denied.
 	// +optional
 	MinAvailablePolicy *AdaptivePolicy `json:"minAvailablePolicy,omitempty"`
 }
 
-// AvailableValue is the nested spelling of a bound.
+// AvailableValue is the other spelling of a bound. It is read from the bound itself and from
+// an object {value: bound}, and written as the object.
 type AvailableValue struct {
 	// value is a count or a percentage, as in the field that it is folded into.
 	// +required
@@ -307,6 +317,12 @@ type SecretReference struct {
 	Name string `json:"name"`
 }
 
+// Defaults of a WebhookPoll, in seconds. The generated CRD states them too.
+const (
+	DefaultPollIntervalSeconds = 5
+	DefaultPollTimeoutSeconds  = 3600
+)
+
 // WebhookPoll says how the result of a task is fetched.
 type WebhookPoll struct {
 	// url receives the GET that asks for the result.
@@ -337,9 +353,10 @@ type WebhookPoll struct {
 	// +kubebuilder:validation:Maximum=3600
 	IntervalSeconds *int64 `json:"intervalSeconds,omitempty"`
 
-	// timeoutSeconds bounds the whole task, from its first call. Default: 60.
+	// timeoutSeconds bounds the whole task, from its first call. Default: 3600, since a
+	// service that is polled often waits for an approval by a person.
 	// +optional
-	// +kubebuilder:default=60
+	// +kubebuilder:default=3600
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=604800
 	TimeoutSeconds *int64 `json:"timeoutSeconds,omitempty"`
@@ -412,6 +429,7 @@ type RegoRule struct {
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object
+	// +kubebuilder:validation:MaxProperties=256
 	Parameters *apiextensionsv1.JSON `json:"parameters,omitempty"`
 }
 
