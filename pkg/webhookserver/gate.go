@@ -1,0 +1,198 @@
+package webhookserver
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/podops-dev/podops/pkg/webhooks/clientauth"
+)
+
+var (
+	errEvicted = errors.New("another client needs the memory more")
+	errTimeout = errors.New("the review took too long")
+)
+
+// gate lets reviews through to the handlers, within the limits.
+type gate struct {
+	next    http.Handler
+	limits  Limits
+	pending *sharedLedger
+	lanes   lanes
+	pace    *pace
+	metrics *Metrics
+
+	// exempt reports whether a source is not paced; none is when it is nil.
+	exempt atomic.Pointer[func(netip.Addr) bool]
+
+	// draining has every answer end its connection, so that the client connects again,
+	// to a server that goes on.
+	draining func() bool
+}
+
+// lanes separate reviews that may take seconds from those that take a millisecond.
+type lanes struct {
+	fast, slow *lane
+	slowPaths  map[string]bool
+}
+
+func (l lanes) of(path string) *lane {
+	if l.slowPaths[path] {
+		return l.slow
+	}
+	return l.fast
+}
+
+// ServeHTTP reads a review, waits for its turn, and has it handled.
+func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if g.draining() {
+		w.Header().Set("Connection", "close")
+	}
+	verified := r.TLS != nil && len(r.TLS.VerifiedChains) > 0
+	c, _ := r.Context().Value(connKey{}).(*conn)
+	if c == nil {
+		http.Error(w, "no connection", http.StatusInternalServerError)
+		return
+	}
+	if verified {
+		c.pin()
+	}
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		http.Error(w, "a review is sent by POST", http.StatusMethodNotAllowed)
+		return
+	}
+	if r.ContentLength > g.limits.ReviewBytes {
+		http.Error(w, "the review is larger than "+strconv.FormatInt(g.limits.ReviewBytes, 10)+" bytes", http.StatusRequestEntityTooLarge)
+		return
+	}
+	if err := g.review(w, r, c, verified); err != nil {
+		g.refuse(w, err)
+		return
+	}
+	c.used()
+}
+
+// review returns an error when nothing was answered yet.
+func (g *gate) review(w http.ResponseWriter, r *http.Request, c *conn, verified bool) error {
+	ctx, cancel := context.WithTimeoutCause(r.Context(), g.limits.timeoutOf(r), errTimeout)
+	defer cancel()
+	ctx, evict := context.WithCancelCause(ctx)
+	defer evict(nil)
+	if !verified && !g.isExempt(c.hold.source) {
+		if err := g.pace.wait(ctx, c.hold.source, g.sizeOf(r)); err != nil {
+			return err
+		}
+	}
+	reading := &reading{controller: http.NewResponseController(w)}
+	h := &hold{source: c.hold.source, evict: func() {
+		evict(errEvicted)
+		reading.abort()
+	}}
+	defer g.pending.close(h)
+
+	body, err := g.read(ctx, w, r, h)
+	reading.end()
+	if err != nil {
+		return err
+	}
+	lane := g.lanes.of(r.URL.Path)
+	if err := lane.acquire(ctx, c.hold.source); err != nil {
+		return err
+	}
+	defer lane.leave(c.hold.source)
+	if !g.pending.pin(h) {
+		return errEvicted
+	}
+	request := r.WithContext(clientauth.WithVerified(ctx, verified))
+	request.Body = io.NopCloser(bytes.NewReader(body))
+	g.next.ServeHTTP(w, request)
+	return nil
+}
+
+// read reads the body. All of it is reserved before the first byte is: readers that wait
+// for each other's memory would never end.
+func (g *gate) read(ctx context.Context, w http.ResponseWriter, r *http.Request, h *hold) ([]byte, error) {
+	size := g.sizeOf(r)
+	if err := g.pending.grow(ctx, h, size+overheadBytes); err != nil {
+		return nil, err
+	}
+	buffer := bytes.NewBuffer(make([]byte, 0, min(size+bytes.MinRead, firstRead)))
+	if _, err := buffer.ReadFrom(http.MaxBytesReader(w, r.Body, g.limits.ReviewBytes)); err != nil {
+		return nil, errors.Join(context.Cause(ctx), err)
+	}
+	return buffer.Bytes(), nil
+}
+
+func (g *gate) isExempt(source netip.Addr) bool {
+	exempt := g.exempt.Load()
+	return exempt != nil && (*exempt)(source)
+}
+
+// sizeOf returns the bytes of a body, as announced; the most that it may have when they are not.
+func (g *gate) sizeOf(r *http.Request) int64 {
+	if r.ContentLength < 0 {
+		return g.limits.ReviewBytes
+	}
+	return r.ContentLength
+}
+
+// reading is a body that is read. Its end and its abort may come at the same moment, and
+// a ResponseController must not be used once its request has ended.
+type reading struct {
+	mu         sync.Mutex
+	controller *http.ResponseController
+}
+
+// abort ends a read that is under way.
+func (r *reading) abort() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.controller != nil {
+		_ = r.controller.SetReadDeadline(time.Unix(1, 0)) // The connection may be gone.
+	}
+}
+
+func (r *reading) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.controller = nil
+}
+
+// firstRead is the room for a body before any of it has come: most reviews fit.
+const firstRead = 64 << 10
+
+// refuse answers a review that was not handled. An API server applies the failurePolicy.
+func (g *gate) refuse(w http.ResponseWriter, err error) {
+	tooLarge := &http.MaxBytesError{}
+	reason, code := "read", http.StatusBadRequest
+	switch {
+	case errors.Is(err, errEvicted):
+		reason, code = "evicted", http.StatusServiceUnavailable
+	case errors.Is(err, errBusy):
+		reason, code = "busy", http.StatusServiceUnavailable
+	case errors.Is(err, errTimeout):
+		reason, code = "timeout", http.StatusGatewayTimeout
+	case errors.As(err, &tooLarge):
+		reason, code = "too-large", http.StatusRequestEntityTooLarge
+	}
+	g.metrics.refused.WithLabelValues(reason).Inc()
+	http.Error(w, "the review was not handled: "+reason, code)
+}
+
+// timeoutOf is the time for a review: what its API server waits, if that is less than
+// the limit.
+func (l Limits) timeoutOf(r *http.Request) time.Duration {
+	asked, err := time.ParseDuration(r.URL.Query().Get("timeout"))
+	if err != nil || asked <= 0 {
+		return l.ReviewTimeout
+	}
+	return min(asked, l.ReviewTimeout)
+}

@@ -1,0 +1,93 @@
+package webhookserver
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Limits bound what all clients together, and the clients of one source address, may
+// use.
+type Limits struct {
+	// Connections that are open at once. An API server opens one HTTP/2 connection for
+	// each webhook, seven in all. Each costs up to 200 KiB.
+	Connections          int
+	ConnectionsPerSource int
+
+	// ReviewBytes is the largest review: the API server takes objects of up to 3 MiB, and
+	// an update carries two of them.
+	ReviewBytes int64
+
+	// PendingBytes are those of all reviews that are read, wait or run. A review takes
+	// about seven times its size until it is answered: the body, its copy, the two
+	// objects in it, and what they decode to.
+	PendingBytes          int64
+	PendingBytesPerSource int64
+
+	// Running reviews at once, separately for Slow and all other paths. Others wait.
+	Running int
+
+	// WaitingPerSource reviews wait; more are answered 503.
+	WaitingPerSource int
+
+	// ReviewsPerSecond and BytesPerSecond are the rates of a source that is neither verified nor exempt
+	// (Server.Exempt). A review beyond them waits.
+	ReviewsPerSecond int
+	BytesPerSecond   int64
+
+	// ReadTimeout is for a TLS handshake, and for a request from its first byte to its
+	// last. ReviewTimeout is for all of a review; an API server that gives up earlier
+	// ends it earlier. IdleTimeout is for connections without a request.
+	ReadTimeout   time.Duration
+	ReviewTimeout time.Duration
+	IdleTimeout   time.Duration
+}
+
+// DefaultLimits keep the server below 400 MiB under every load.
+func DefaultLimits() Limits {
+	return Limits{
+		Connections: 400, ConnectionsPerSource: 100,
+		ReviewBytes:  7 << 20,
+		PendingBytes: 32 << 20, PendingBytesPerSource: 16 << 20,
+		Running: 32, WaitingPerSource: 1000,
+		ReviewsPerSecond: 500, BytesPerSecond: 8 << 20,
+		ReadTimeout: 5 * time.Second, ReviewTimeout: 10 * time.Second, IdleTimeout: 90 * time.Second,
+	}
+}
+
+// overheadBytes is what a review counts for besides its body: goroutine, headers and
+// buffers.
+const overheadBytes = 8 << 10
+
+const (
+	// maxHeaderBytes: an API server sends a few hundred.
+	maxHeaderBytes = 16 << 10
+
+	// receiveBuffer is what an HTTP/2 connection may send ahead of the reader.
+	receiveBuffer = 128 << 10
+
+	// maxStreams are the requests of one HTTP/2 connection at once. A client with more
+	// opens another connection.
+	maxStreams = 100
+)
+
+// Validate reports limits that contradict each other.
+func (l Limits) Validate() error {
+	if l.ConnectionsPerSource < 1 || l.Connections < l.ConnectionsPerSource {
+		return fmt.Errorf("%d connections, of which %d for each source", l.Connections, l.ConnectionsPerSource)
+	}
+	if l.ReviewBytes < 1 || l.PendingBytesPerSource < l.ReviewBytes+overheadBytes || l.PendingBytes < l.PendingBytesPerSource {
+		return fmt.Errorf("%d bytes pending, %d for each source, do not fit a review of %d bytes",
+			l.PendingBytes, l.PendingBytesPerSource, l.ReviewBytes)
+	}
+	if l.Running < 1 || l.WaitingPerSource < 1 {
+		return errors.New("no review may run or wait")
+	}
+	if l.ReviewsPerSecond < 1 || l.BytesPerSecond < 1 {
+		return fmt.Errorf("%d reviews and %d bytes a second", l.ReviewsPerSecond, l.BytesPerSecond)
+	}
+	if l.ReadTimeout <= 0 || l.ReviewTimeout <= 0 || l.IdleTimeout <= 0 {
+		return errors.New("timeouts must be more than 0")
+	}
+	return nil
+}

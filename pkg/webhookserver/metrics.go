@@ -1,0 +1,37 @@
+package webhookserver
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Metrics count what the limits have done.
+type Metrics struct {
+	refused            *prometheus.CounterVec
+	connectionsRefused prometheus.Counter
+	connectionsEvicted prometheus.Counter
+	reviewsEvicted     prometheus.Counter
+}
+
+// NewMetrics registers the metrics of the server.
+func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
+	connections := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "podops_admission_connections_closed_total",
+		Help: "Connections to the webhook port that were closed at once because their source has too many (refused), or for the sake of another source (evicted).",
+	}, []string{"reason"})
+	m := &Metrics{
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "podops_admission_reviews_refused_total",
+			Help: "Admission reviews that were not handled, by reason: busy, evicted, read, timeout, too-large.",
+		}, []string{"reason"}),
+		connectionsRefused: connections.WithLabelValues("refused"),
+		connectionsEvicted: connections.WithLabelValues("evicted"),
+		reviewsEvicted: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "podops_admission_reviews_evicted_total",
+			Help: "Admission reviews that lost their memory to another source before they were handled.",
+		}),
+	}
+	for _, collector := range []prometheus.Collector{m.refused, connections, m.reviewsEvicted} {
+		if err := registry.Register(collector); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}

@@ -1,0 +1,113 @@
+package webhookserver
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// sent returns how many reviews of a size get through in a while, from as many clients as are needed.
+func sent(t *testing.T, p *pace, n int, size int64, during time.Duration) int {
+	t.Helper()
+	count := 0
+	for end := time.Now().Add(during); time.Now().Before(end); {
+		switch err := p.wait(t.Context(), source(n), size); {
+		case err == nil:
+			count++
+		case errors.Is(err, errBusy):
+			time.Sleep(10 * time.Millisecond)
+		default:
+			t.Fatal(err)
+		}
+	}
+	return count
+}
+
+func TestASourceIsPaced(t *testing.T) {
+	for name, given := range map[string]struct {
+		size      int64
+		perSecond int
+	}{
+		"by reviews": {size: 10, perSecond: 50},
+		"by bytes":   {size: 100, perSecond: 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPace(50, 1000)
+				first := sent(t, p, 1, given.size, time.Second)
+				if least := given.perSecond * int(burst.Seconds()); first < least {
+					t.Errorf("%d reviews in the first second, want the burst of %d", first, least)
+				}
+				// Ten seconds at the rate, and what the first second left.
+				rest := sent(t, p, 1, given.size, 10*time.Second)
+				if rest < 9*given.perSecond || rest > 11*given.perSecond {
+					t.Errorf("%d reviews in ten seconds at %d a second", rest, given.perSecond)
+				}
+			})
+		})
+	}
+}
+
+func TestASourceThatIsOverItsRateDoesNotSlowAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPace(50, 1<<20)
+		sent(t, p, 1, 10, 20*time.Second)
+		start := time.Now()
+		for range 50 {
+			if err := p.wait(t.Context(), source(2), 10); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if waited := time.Since(start); waited > 0 {
+			t.Errorf("another source waited for %s", waited)
+		}
+	})
+}
+
+func TestAllSourcesTogetherArePaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPace(50, 1<<20)
+		var count atomic.Int64
+		var group sync.WaitGroup
+		for n := range 250 { // Each within its own burst.
+			for range 10 {
+				group.Go(func() {
+					if err := p.wait(t.Context(), source(n), 10); err == nil {
+						count.Add(1)
+					}
+				})
+			}
+		}
+		group.Wait()
+		least := int64(sourcesInAll * 50 * burst.Seconds())
+		most := least + int64(sourcesInAll*50*longestPace.Seconds())
+		if got := count.Load(); got < least || got > most+1 {
+			t.Errorf("%d reviews of all sources at once, want %d to %d", got, least, most)
+		}
+	})
+}
+
+func TestAReviewWaitsForItsRateUntilItIsCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPace(1, 1<<20)
+		for range int(burst.Seconds()) {
+			if err := p.wait(t.Context(), source(1), 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, stop := context.WithTimeoutCause(t.Context(), 500*time.Millisecond, errTimeout)
+		defer stop()
+		if err := p.wait(ctx, source(1), 1); !errors.Is(err, errTimeout) {
+			t.Errorf("got %v, want the cause of the context", err)
+		}
+		// The tokens of the cancelled review are for the next.
+		start := time.Now()
+		if err := p.wait(t.Context(), source(1), 1); err != nil || time.Since(start) > time.Second {
+			t.Errorf("waited for %s: %v", time.Since(start), err)
+		}
+	})
+}

@@ -1,0 +1,440 @@
+package webhookserver_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/podops-dev/podops/pkg/webhooks/clientauth"
+	"github.com/podops-dev/podops/pkg/webhookserver"
+)
+
+// patience is for what comes at once on an idle machine.
+const patience = 20 * time.Second
+
+// world is a server that listens on every loopback address, so that clients have
+// addresses of their own, and the CAs of both sides.
+type world struct {
+	server   *webhookserver.Server
+	registry *prometheus.Registry
+	stop     context.CancelFunc
+	ended    chan error
+	draining atomic.Bool
+	roots    *x509.CertPool
+}
+
+// start serves handler at /review and /slow until the test ends.
+func start(t *testing.T, edit func(*webhookserver.Options), handler http.HandlerFunc) *world {
+	t.Helper()
+	w := &world{registry: prometheus.NewRegistry(), ended: make(chan error, 1), roots: x509.NewCertPool()}
+	authority := newAuthority(t)
+	w.roots.AddCert(authority.cert)
+	serving := authority.issue(t, "podops-webhook", "127.0.0.1")
+	metrics, err := webhookserver.NewMetrics(w.registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := webhookserver.Options{
+		Address: "127.0.0.1:0", Metrics: metrics, Slow: []string{"/slow"}, Limits: webhookserver.DefaultLimits(), Draining: w.draining.Load,
+		ConfigureTLS: func(config *tls.Config) { config.Certificates = []tls.Certificate{serving} },
+	}
+	edit(&options)
+	if w.server, err = webhookserver.New(options); err != nil {
+		t.Fatal(err)
+	}
+	w.server.Register("/review", handler)
+	w.server.Register("/slow", handler)
+	ctx, cancel := context.WithCancel(context.Background())
+	w.stop = cancel
+	go func() { w.ended <- w.server.Start(ctx) }()
+	t.Cleanup(func() {
+		w.stop()
+		if err := <-w.ended; err != nil {
+			t.Errorf("the server ended with %v", err)
+		}
+	})
+	await(t, "the server to listen", func() bool { return w.server.StartedChecker()(nil) == nil })
+	return w
+}
+
+func await(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !condition(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// dial connects from the loopback address 127.0.0.<n>.
+func (w *world) dial(t *testing.T, n int) *tls.Conn {
+	t.Helper()
+	dialer := &tls.Dialer{
+		NetDialer: &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(n))}, Timeout: patience},
+		Config:    &tls.Config{RootCAs: w.roots, ServerName: "127.0.0.1", NextProtos: []string{"http/1.1"}},
+	}
+	conn, err := dialer.DialContext(t.Context(), "tcp", w.server.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn.(*tls.Conn)
+}
+
+// client sends from one loopback address, by HTTP/2.
+func (w *world) client(n int, certificates ...tls.Certificate) *http.Client {
+	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(n))}}
+	return &http.Client{Timeout: patience, Transport: &http.Transport{
+		DialContext: dialer.DialContext, ForceAttemptHTTP2: true,
+		TLSClientConfig: &tls.Config{RootCAs: w.roots, Certificates: certificates},
+	}}
+}
+
+func (w *world) url(path string) string { return "https://" + w.server.Address() + path }
+
+// post returns the status and the answer.
+func (w *world) post(t *testing.T, client *http.Client, path, body string) (int, string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.url(path), strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, string(text)
+}
+
+// count is the sum of a counter over its labels.
+func (w *world) count(t *testing.T, name string) float64 {
+	t.Helper()
+	families, err := w.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	total := 0.0
+	for _, family := range families {
+		if family.GetName() == name {
+			for _, metric := range family.GetMetric() {
+				total += metric.GetCounter().GetValue()
+			}
+		}
+	}
+	return total
+}
+
+func echo(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	fmt.Fprintf(w, "%d bytes, verified %t", len(body), clientauth.Verified(r.Context()))
+}
+
+func TestAReviewReachesItsHandler(t *testing.T) {
+	w := start(t, func(*webhookserver.Options) {}, echo)
+	if code, text := w.post(t, w.client(2), "/review?timeout=3s", "hello"); code != http.StatusOK || text != "5 bytes, verified false" {
+		t.Errorf("got %d %q", code, text)
+	}
+}
+
+func TestWhatIsNoReviewIsRefused(t *testing.T) {
+	w := start(t, func(o *webhookserver.Options) { o.Limits.ReviewBytes = 1000 }, echo)
+	if code, _ := w.post(t, w.client(2), "/review", strings.Repeat("x", 1001)); code != http.StatusRequestEntityTooLarge {
+		t.Errorf("a body of 1001 bytes: %d", code)
+	}
+	if code, _ := w.post(t, w.client(2), "/nowhere", "{}"); code != http.StatusNotFound {
+		t.Errorf("another path: %d", code)
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.url("/review"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := w.client(2).Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusMethodNotAllowed {
+		t.Errorf("GET: %d", answer.StatusCode)
+	}
+}
+
+// A client that announces reviews and does not send them keeps what it was given until
+// another source needs it.
+func TestHalfSentBodiesMakeRoomForOthers(t *testing.T) {
+	w := start(t, func(o *webhookserver.Options) {
+		o.Limits.ReviewBytes = 64 << 10
+		o.Limits.PendingBytesPerSource = 2 * (72 << 10)
+		o.Limits.PendingBytes = 4 * (72 << 10)
+		o.Limits.ReadTimeout, o.Limits.ReviewTimeout = time.Hour, time.Hour // Only the limits of bytes may help.
+	}, echo)
+	var ended atomic.Int64
+	for n := 10; n < 12; n++ {
+		for range 2 {
+			half := w.dial(t, n)
+			go func() {
+				_, _ = io.Copy(io.Discard, half) // Ends with the connection.
+				ended.Add(1)
+			}()
+			fmt.Fprintf(half, "POST /review HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", 64<<10, strings.Repeat("x", 60<<10))
+		}
+	}
+	await(t, "the bytes to be taken", func() bool { return w.server.PendingBytes() == 4*(72<<10) })
+	for i := range 10 {
+		if code, text := w.post(t, w.client(2), "/review", strings.Repeat("x", 60<<10)); code != http.StatusOK {
+			t.Errorf("review %d: %d %s", i, code, text)
+		}
+	}
+	evicted := w.count(t, "podops_admission_reviews_evicted_total")
+	if evicted < 1 || evicted > 2 {
+		t.Errorf("%v half-sent reviews were evicted, want those that were in the way", evicted)
+	}
+	await(t, "evicted reviews to end", func() bool { return ended.Load() == int64(evicted) })
+}
+
+func TestABodyThatDoesNotComeEnds(t *testing.T) {
+	w := start(t, func(o *webhookserver.Options) { o.Limits.ReadTimeout = 200 * time.Millisecond }, echo)
+	half := w.dial(t, 3)
+	fmt.Fprint(half, "POST /review HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nxxx")
+	if err := half.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadAll(half); err != nil {
+		t.Errorf("the connection does not end: %v", err)
+	}
+	await(t, "the bytes to be given back", func() bool { return w.server.PendingBytes() == 0 })
+}
+
+func TestAHandshakeThatDoesNotComeEnds(t *testing.T) {
+	w := start(t, func(o *webhookserver.Options) { o.Limits.ReadTimeout = 200 * time.Millisecond }, echo)
+	silent, err := net.Dial("tcp", w.server.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	if err := silent.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadAll(silent); err != nil {
+		t.Errorf("the connection does not end: %v", err)
+	}
+}
+
+func TestConnectionsAreSharedBetweenSources(t *testing.T) {
+	w := start(t, func(o *webhookserver.Options) {
+		o.Limits.Connections, o.Limits.ConnectionsPerSource = 8, 4
+		o.Limits.ReadTimeout, o.Limits.ReviewTimeout, o.Limits.IdleTimeout = time.Hour, time.Hour, time.Hour
+	}, echo)
+	api := w.client(2)
+	if code, _ := w.post(t, api, "/review", "{}"); code != http.StatusOK {
+		t.Fatalf("got %d", code)
+	}
+	for n := 10; n < 14; n++ {
+		for range 8 {
+			silent, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(n))}}).Dial("tcp", w.server.Address())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer silent.Close()
+		}
+	}
+	await(t, "connections to be closed", func() bool { return w.count(t, "podops_admission_connections_closed_total") >= 24 })
+	for i := range 3 {
+		if code, _ := w.post(t, api, "/review", "{}"); code != http.StatusOK {
+			t.Errorf("the client that was there first, review %d: %d", i, code)
+		}
+		if code, _ := w.post(t, w.client(20+i), "/review", "{}"); code != http.StatusOK {
+			t.Errorf("client %d, which comes later: %d", i, code)
+		}
+	}
+}
+
+// A flood of slow reviews from some sources takes no slot that another source needs, and
+// slow reviews take none of the fast ones.
+func TestAFloodDelaysItself(t *testing.T) {
+	release := make(chan struct{})
+	var once sync.Once
+	t.Cleanup(func() { once.Do(func() { close(release) }) })
+	w := start(t, func(o *webhookserver.Options) { o.Limits.Running, o.Limits.WaitingPerSource = 2, 3 },
+		func(rw http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Flood") != "" {
+				<-release
+			}
+			echo(rw, r)
+		})
+	var flood sync.WaitGroup
+	var busy atomic.Int64
+	for range 20 {
+		flood.Go(func() {
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.url("/slow"), strings.NewReader("{}"))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			request.Header.Set("Flood", "yes")
+			answer, err := w.client(9).Do(request)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			answer.Body.Close()
+			if answer.StatusCode == http.StatusServiceUnavailable {
+				busy.Add(1)
+			}
+		})
+	}
+	await(t, "what is too much to be refused", func() bool { return busy.Load() == 15 })
+	if code, _ := w.post(t, w.client(2), "/review", "{}"); code != http.StatusOK {
+		t.Errorf("a fast review: %d", code)
+	}
+	once.Do(func() { close(release) })
+	flood.Wait()
+	if code, _ := w.post(t, w.client(2), "/slow", "{}"); code != http.StatusOK {
+		t.Errorf("a slow review: %d", code)
+	}
+}
+
+// An API server sends as many reviews as it has, other clients no more than their rate.
+func TestAClientThatIsNoAPIServerIsPaced(t *testing.T) {
+	w := start(t, func(o *webhookserver.Options) { o.Limits.ReviewsPerSecond = 1 }, echo)
+	w.server.Exempt(func(source netip.Addr) bool { return source == netip.MustParseAddr("127.0.0.2") })
+	refused := func(n int) (count int) {
+		var group sync.WaitGroup
+		var busy atomic.Int64
+		client := w.client(n)
+		for range 50 {
+			group.Go(func() {
+				if code, _ := w.post(t, client, "/review", "{}"); code == http.StatusServiceUnavailable {
+					busy.Add(1)
+				}
+			})
+		}
+		group.Wait()
+		return int(busy.Load())
+	}
+	if got := refused(9); got == 0 {
+		t.Error("all 50 reviews of a client are handled at 1 a second")
+	}
+	if got := refused(2); got != 0 {
+		t.Errorf("%d reviews of the API server are refused", got)
+	}
+}
+
+func TestAnAPIServerThatGivesUpEndsItsReview(t *testing.T) {
+	w := start(t, func(*webhookserver.Options) {}, func(rw http.ResponseWriter, r *http.Request) {
+		<-r.Context().Done()
+		rw.WriteHeader(http.StatusTeapot)
+	})
+	if code, _ := w.post(t, w.client(2), "/review?timeout=50ms", "{}"); code != http.StatusTeapot {
+		t.Errorf("got %d", code)
+	}
+}
+
+func TestClientsAreVerified(t *testing.T) {
+	clients, strangers := newAuthority(t), newAuthority(t)
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(file, clients.pem(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	auth, err := webhookserver.NewClientAuth(file, []string{"kube-apiserver"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := start(t, func(o *webhookserver.Options) { o.ClientAuth = auth }, echo)
+	if code, text := w.post(t, w.client(2, clients.issue(t, "kube-apiserver", "")), "/review", "{}"); code != http.StatusOK || !strings.HasSuffix(text, "verified true") {
+		t.Errorf("the API server: %d %q", code, text)
+	}
+	for name, certificates := range map[string][]tls.Certificate{
+		"without a certificate":         nil,
+		"with one of another CA":        {strangers.issue(t, "kube-apiserver", "")},
+		"with one of another component": {clients.issue(t, "kubelet", "")},
+	} {
+		answer, err := w.client(3, certificates...).Post(w.url("/review"), "application/json", strings.NewReader("{}"))
+		if err == nil {
+			answer.Body.Close()
+			t.Errorf("%s: %s", name, answer.Status)
+		}
+	}
+	// The CA is rotated: its successor is trusted from the next handshake on.
+	if err := os.WriteFile(file, strangers.pem(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _ := w.post(t, w.client(4, strangers.issue(t, "kube-apiserver", "")), "/review", "{}"); code != http.StatusOK {
+		t.Errorf("with the next CA: %d", code)
+	}
+}
+
+func TestAFileWithoutACAIsRefused(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	if _, err := webhookserver.NewClientAuth(file, nil); err == nil {
+		t.Error("a file that is missing is accepted")
+	}
+	if err := os.WriteFile(file, []byte("nothing"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := webhookserver.NewClientAuth(file, nil); err == nil {
+		t.Error("a file without a certificate is accepted")
+	}
+}
+
+// While the process is about to end, each answer ends its connection: the client's next
+// review goes to a server that stays. None is lost, whenever the server ends.
+func TestADrainingServerSendsItsClientsAway(t *testing.T) {
+	w := start(t, func(*webhookserver.Options) {}, func(rw http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(rw, r.RemoteAddr)
+	})
+	client := w.client(2)
+	_, first := w.post(t, client, "/review", "{}")
+	if _, second := w.post(t, client, "/review", "{}"); second != first {
+		t.Errorf("the second review comes on a connection of its own: %s, %s", first, second)
+	}
+	w.draining.Store(true)
+	w.post(t, client, "/review", "{}")
+	if _, next := w.post(t, client, "/review", "{}"); next == first {
+		t.Error("the client stays on its connection")
+	}
+}
+
+func TestAReviewUnderWayIsAnsweredAtTheEnd(t *testing.T) {
+	began, release := make(chan struct{}), make(chan struct{})
+	w := start(t, func(*webhookserver.Options) {}, func(rw http.ResponseWriter, r *http.Request) {
+		close(began)
+		<-release
+		if r.Context().Err() != nil {
+			rw.WriteHeader(http.StatusTeapot)
+		}
+	})
+	code := make(chan int, 1)
+	go func() {
+		answered, _ := w.post(t, w.client(2), "/review", "{}")
+		code <- answered
+	}()
+	<-began
+	w.stop()
+	close(release)
+	if got := <-code; got != http.StatusOK {
+		t.Errorf("got %d", got)
+	}
+}
