@@ -1,0 +1,106 @@
+package deferreddelete
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+)
+
+// mirrorAnnotation marks the shadow of a pod that only its kubelet can stop.
+const mirrorAnnotation = corev1.MirrorPodAnnotationKey
+
+// OwnerState is what became of the ReplicaSet that controls a pod.
+type OwnerState int
+
+// The states of an owner. The zero value is the one that holds: an owner whose state is
+// not known counts as present.
+const (
+	// OwnerPresent: the ReplicaSet exists, and may have a surplus of pods.
+	OwnerPresent OwnerState = iota
+
+	// OwnerTerminating: the ReplicaSet is being deleted. Its controller deletes no more
+	// pods; the garbage collector does.
+	OwnerTerminating
+
+	// OwnerGone: no ReplicaSet with the UID that the pod refers to exists.
+	OwnerGone
+)
+
+// MayDelete reports whether a DELETE of the pod passes. All controllers of a cluster may
+// share one user, so it goes by what is deleted and why, not by who asks. The delete is
+// held unless one of these holds:
+//   - the pod is not under PodOps,
+//   - it is terminating already: what follows is the kubelet's final delete,
+//   - it has finished: there is nothing left to serve,
+//   - it is a mirror pod,
+//   - its namespace is terminating,
+//   - its ReplicaSet is gone or terminating: the garbage collector deletes it,
+//   - a controller that deletes pods of failed or tainted nodes has marked it (Disrupted),
+//   - some id on it was granted operate: its traffic is off and its rules agreed.
+//
+// What is left is held, whether or not the ReplicaSet has a surplus: its controller may
+// have seen a change of replicas that PodOps has not.
+func MayDelete(pod *corev1.Pod, owner OwnerState, namespaceTerminating bool) bool {
+	if pod.Labels[appsv1alpha1.ControlLabelKey] != appsv1alpha1.ControlLabelValue || namespaceTerminating {
+		return true
+	}
+	if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return true
+	}
+	if _, mirror := pod.Annotations[mirrorAnnotation]; mirror {
+		return true
+	}
+	return owner != OwnerPresent || Disrupted(pod) || Operable(pod.Labels)
+}
+
+// Reasons of the condition DisruptionTarget that controllers set right before they delete
+// a pod. The taint manager gives up after five attempts within 50 ms, so its delete must
+// pass at once. The disruption controller resets the condition after two minutes when no
+// delete follows.
+const (
+	reasonTaintManager       = "DeletionByTaintManager"
+	reasonDeviceTaintManager = "DeletionByDeviceTaintManager"
+	reasonPodGC              = "DeletionByPodGC"
+)
+
+// Disrupted reports whether a controller is about to delete the pod because of its node
+// or device: a NoExecute taint that the pod does not tolerate, or a node that is gone.
+func Disrupted(pod *corev1.Pod) bool {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type != corev1.DisruptionTarget || condition.Status != corev1.ConditionTrue {
+			continue
+		}
+		switch condition.Reason {
+		case reasonTaintManager, reasonDeviceTaintManager, reasonPodGC:
+			return true
+		}
+	}
+	return false
+}
+
+// HeldFor reports whether deletes of the pod are held at all: so far only those of pods
+// that a ReplicaSet controls.
+func HeldFor(pod *corev1.Pod) bool {
+	controller := metav1.GetControllerOf(pod)
+	return controller != nil && controller.Kind == "ReplicaSet"
+}
+
+// Operable reports whether some id on the pod was granted operate: the pod may be
+// operated on in any way now, removal included.
+func Operable(labels map[string]string) bool {
+	for key := range labels {
+		if strings.HasPrefix(key, appsv1alpha1.OperateLabelPrefix+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// IsPromised reports whether a held delete of the pod is under way.
+func IsPromised(labels map[string]string) bool {
+	_, ok := labels[appsv1alpha1.OperatingLabelPrefix+"/"+appsv1alpha1.PodDeleteID]
+	return ok
+}
