@@ -1,0 +1,266 @@
+// Package memo remembers what rules have answered, so that a round asks them only about
+// the requests whose facts have changed.
+package memo
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/rule"
+)
+
+// Program is a rule that can be asked. It is an *opa.Program.
+type Program interface {
+	// Evaluate answers requests that all wait in one stage.
+	Evaluate(
+		ctx context.Context, stage appsv1alpha1.TransitionStage, env rule.Environment, requests []rule.Request,
+	) (rule.Result, error)
+
+	// NeedsCounts says whether the result depends on the counts, be it the room alone.
+	NeedsCounts() bool
+}
+
+// Scope says what a verdict depends on besides the pod and the operation. The zero value
+// is nothing else: such verdicts last as long as the pod stays as it is.
+type Scope struct {
+	Counts    bool
+	Namespace bool
+
+	// Fleeting: the verdict depends on the time, on other pods, or on permits. It is
+	// never remembered.
+	Uncacheable bool
+}
+
+// Answer of a rule for a list of requests.
+type Answer struct {
+	// Verdicts are those of the requests, in their order. They are shared with later
+	// answers and must not be modified.
+	Verdicts []rule.Verdict
+
+	// Room is that of rule.Result.
+	Capacity *rule.Capacity
+}
+
+// Memo holds the verdicts of one rule for the requests that it was last asked about, and
+// no others: what no longer waits is forgotten. It is safe for concurrent use.
+type Memo struct {
+	mu        sync.Mutex
+	asked     []rule.Request
+	verdicts  []rule.Verdict
+	counts    rule.Counts
+	namespace rule.Namespace
+
+	// transient: some verdict is.
+	transient bool
+
+	// bytes of the requests and the verdicts.
+	bytes int64
+
+	room room
+}
+
+// What a request and its verdict count besides their texts, as a test measures them.
+const (
+	requestBytes = 280
+	verdictBytes = 120
+)
+
+// room is what the program answered last. It depends on the counts and nothing else, so it
+// is remembered apart from the verdicts.
+type room struct {
+	known  bool
+	counts rule.Counts
+	room   *rule.Capacity
+}
+
+// New returns an empty Memo.
+func New() *Memo { return &Memo{} }
+
+// Bytes returns about how many bytes the requests and verdicts take that are remembered. Pods are not
+// counted, and what lists have in common with those of other rules is counted for each.
+func (m *Memo) Bytes() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.bytes
+}
+
+func bytesOf(requests []rule.Request, verdicts []rule.Verdict) int64 {
+	bytes := len(requests)*requestBytes + len(verdicts)*verdictBytes
+	for i := range requests {
+		bytes += len(requests[i].ID) + len(requests[i].Type) + len(requests[i].Generation) + len(requests[i].Task.Message)
+	}
+	for i := range verdicts {
+		bytes += len(verdicts[i].Message) + len(verdicts[i].Details)
+	}
+	return int64(bytes)
+}
+
+// Evaluate answers the requests, which all wait in stage and are not modified afterwards:
+// from memory where nothing that scope names has changed, from the program for the rest.
+// With all of them known, and the counts those of the last time if they matter, the program
+// is not asked at all. An error answers none of them and leaves the memory as it was.
+func (m *Memo) Evaluate(
+	ctx context.Context, program Program, scope Scope,
+	stage appsv1alpha1.TransitionStage, env rule.Environment, requests []rule.Request,
+) (Answer, error) {
+	if len(requests) == 0 {
+		m.Remember(nil, nil, env)
+		return Answer{}, nil
+	}
+	verdicts, rest, last := m.recall(scope, env, requests)
+	if len(rest) == 0 && !program.NeedsCounts() {
+		return Answer{Verdicts: verdicts}, nil
+	}
+	if len(rest) == 0 && last.known && last.counts == env.Counts {
+		return Answer{Verdicts: verdicts, Capacity: last.room}, nil
+	}
+	result, err := program.Evaluate(ctx, stage, env, pick(requests, rest))
+	if err != nil {
+		return Answer{}, err
+	}
+	m.keep(env.Counts, result.Capacity)
+	if len(rest) > 0 {
+		for _, i := range rest {
+			verdicts[i] = result.Verdicts[requests[i].Key()] // a missing one withholds
+		}
+		m.Remember(requests, verdicts, env)
+	}
+	return Answer{Verdicts: verdicts, Capacity: result.Capacity}, nil
+}
+
+// Recall returns the verdicts of the requests that are remembered, and the positions of those
+// that have to be evaluated. Without such positions the verdicts are shared with later
+// answers and must not be modified. It is for programs without a room; the caller evaluates
+// them and calls Remember.
+func (m *Memo) Recall(scope Scope, env rule.Environment, requests []rule.Request) ([]rule.Verdict, []int) {
+	verdicts, rest, _ := m.recall(scope, env, requests)
+	return verdicts, rest
+}
+
+// recall returns the verdicts of the requests, and the positions of those that have to be
+// asked. With none to ask, the verdicts are those that are remembered themselves. The room
+// may be that of other counts.
+func (m *Memo) recall(scope Scope, env rule.Environment, requests []rule.Request) ([]rule.Verdict, []int, room) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	fresh := scope.Uncacheable || scope.Counts && m.counts != env.Counts ||
+		scope.Namespace && !sameNamespace(m.namespace, env.Namespace)
+	if !fresh && !m.transient && sameList(m.asked, requests) {
+		return m.verdicts, nil, m.room
+	}
+	verdicts := make([]rule.Verdict, len(requests))
+	var rest []int
+	find := m.finder()
+	for i, request := range requests {
+		at, ok := find(i, request)
+		if fresh || !ok || isTransient(m.verdicts[at]) || !sameFacts(m.asked[at], request) {
+			rest = append(rest, i)
+			continue
+		}
+		verdicts[i] = m.verdicts[at]
+	}
+	if len(rest) == 0 {
+		m.asked, m.verdicts, m.transient = requests, verdicts, false
+		m.bytes = bytesOf(requests, verdicts)
+	}
+	return verdicts, rest, m.room
+}
+
+// keep remembers the room for some counts.
+func (m *Memo) keep(counts rule.Counts, answered *rule.Capacity) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.room = room{known: true, counts: counts, room: answered}
+}
+
+// finder looks up requests in what is remembered. Lists are in the same order as a rule,
+// so the place of one is that of the last one plus one; only then is a map made.
+func (m *Memo) finder() func(int, rule.Request) (int, bool) {
+	var index map[key]int
+	shift := 0
+	return func(i int, request rule.Request) (int, bool) {
+		if at := i + shift; at >= 0 && at < len(m.asked) && sameRequest(&m.asked[at], &request) {
+			return at, true
+		}
+		if index == nil {
+			index = make(map[key]int, len(m.asked))
+			for at, known := range m.asked {
+				index[keyOf(known)] = at
+			}
+		}
+		at, ok := index[keyOf(request)]
+		if ok {
+			shift = at - i
+		}
+		return at, ok
+	}
+}
+
+// Remember replaces what is remembered by the verdicts of requests, in their order. Neither
+// list is modified afterwards. Verdicts that need not hold the next time, such as
+// rule.CodeNotReached, are evaluated again by then.
+func (m *Memo) Remember(requests []rule.Request, verdicts []rule.Verdict, env rule.Environment) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.asked, m.verdicts, m.bytes = requests, verdicts, bytesOf(requests, verdicts)
+	m.transient = slices.ContainsFunc(verdicts, isTransient)
+	m.counts, m.namespace = env.Counts, env.Namespace
+}
+
+// key identifies a request, as its Key does, without building a string.
+type key struct {
+	pod   types.UID
+	stage appsv1alpha1.TransitionStage
+	id    string
+}
+
+func keyOf(request rule.Request) key {
+	return key{pod: request.Pod.UID, stage: request.Stage, id: request.ID}
+}
+
+// sameList looks at the requests only if they are not the very same list.
+func sameList(a, b []rule.Request) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b))
+}
+
+// sameRequest compares keys. It does not look into a pod that is the same.
+func sameRequest(a, b *rule.Request) bool {
+	return a.ID == b.ID && a.Stage == b.Stage && (a.Pod == b.Pod || a.Pod.UID == b.Pod.UID)
+}
+
+// sameFacts: rules cannot tell the two apart.
+func sameFacts(a, b rule.Request) bool {
+	return a.Type == b.Type && a.Cause == b.Cause && a.Generation == b.Generation && a.Task == b.Task &&
+		(a.Pod == b.Pod || a.Pod.Version == b.Pod.Version && b.Pod.Version != "")
+}
+
+func sameNamespace(a, b rule.Namespace) bool {
+	return a.Name == b.Name && maps.Equal(a.Labels, b.Labels)
+}
+
+// isTransient: the rule could not be asked properly, or wants to be asked again. Another
+// verdict may follow although nothing has changed.
+func isTransient(verdict rule.Verdict) bool {
+	switch verdict.Code {
+	case rule.CodeEvaluationFailed, rule.CodeTimeout, rule.CodePolicyTooExpensive, rule.CodeNotReached:
+		return true
+	default:
+		return verdict.RetryAfter > 0
+	}
+}
+
+func pick(requests []rule.Request, positions []int) []rule.Request {
+	if len(positions) == len(requests) {
+		return requests
+	}
+	picked := make([]rule.Request, 0, len(positions))
+	for _, i := range positions {
+		picked = append(picked, requests[i])
+	}
+	return picked
+}

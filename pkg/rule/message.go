@@ -1,0 +1,156 @@
+package rule
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+)
+
+// Explain says in words and numbers why a rule withholds a request with a code, or would withhold
+// it if it were enforced. The text is the same for the same arguments, holds no time, and is at
+// most 512 bytes long. room is that of the result that the code came from; it may be nil.
+func Explain(code Code, rule appsv1alpha1.TransitionRule, request Request, room *Capacity) string {
+	return shortened(explain(code, rule, request, room))
+}
+
+func explain(code Code, rule appsv1alpha1.TransitionRule, request Request, room *Capacity) string {
+	switch code {
+	case CodeNoRoom:
+		return explainRoom(rule.AvailablePolicy, room)
+	case CodeLabelMismatch:
+		return explainLabels(rule.LabelCheck, request)
+	case CodeUndefined:
+		return "the rule gave no answer for this pod"
+	case CodeEvaluationFailed:
+		return "evaluating the rule failed; the conditions of the PodTransitionRule say how"
+	case CodeNotReached:
+		return "the rules of the namespace used up the time of this round; a later round goes on here"
+	case CodeCompileFailed:
+		return "the rule does not compile; the conditions of the PodTransitionRule say why"
+	case CodeTooLarge:
+		return "the PodTransitionRule exceeds its size bounds and is not loaded; its conditions say which bound"
+	case CodeWebhookPending, CodeWebhookProcessing, CodeWebhookRejected, CodeWebhookFailed:
+		return explainWebhook(code, request.Task)
+	default:
+		return fmt.Sprintf("the rule withholds the pod: %s", code)
+	}
+}
+
+// explainRoom names each bound that leaves no slot, with the numbers that it comes from. With
+// slots left, others were handed them.
+func explainRoom(bounds *appsv1alpha1.AvailablePolicy, room *Capacity) string {
+	if bounds == nil || room == nil {
+		return "no more pods may become unavailable now"
+	}
+	reasons := []string{}
+	if least := max(0, room.Desired-room.MaxUnavailable); room.MaxUnavailable >= 0 && room.Available-least <= room.Slots {
+		reasons = append(reasons, fmt.Sprintf("at least %d must be (maxUnavailable%s, at most %d of %d desired away)",
+			least, written(bounds.MaxUnavailableValue), room.MaxUnavailable, room.Desired))
+	}
+	if room.MinAvailable >= 0 && room.Available-room.MinAvailable <= room.Slots {
+		reasons = append(reasons, fmt.Sprintf("at least %d must be (minAvailable%s of %d desired)",
+			room.MinAvailable, written(bounds.MinAvailableValue), room.Desired))
+	}
+	if len(reasons) == 0 {
+		return "no more pods may become unavailable now"
+	}
+	taken := ""
+	if room.Slots > 0 {
+		taken = fmt.Sprintf(" and other pods come first for the next %d", room.Slots)
+	}
+	return fmt.Sprintf("%d of %d pods are available%s; %s", room.Available, room.Selected, taken, strings.Join(reasons, "; "))
+}
+
+// written is a bound as the user wrote it, after a space; empty when it is not set.
+func written(value *intstr.IntOrString) string {
+	if value == nil {
+		return ""
+	}
+	return " " + value.String()
+}
+
+// explainLabels names each requirement that the labels of the pod do not meet, sorted by key.
+func explainLabels(check *appsv1alpha1.LabelCheck, request Request) string {
+	const nothing = "the labels of the pod do not match labelCheck.requires"
+	if check == nil || check.Requires == nil || request.Pod == nil {
+		return nothing
+	}
+	requirements := slices.Clone(check.Requires.MatchExpressions)
+	for key, value := range check.Requires.MatchLabels {
+		requirements = append(requirements, metav1.LabelSelectorRequirement{
+			Key: key, Operator: metav1.LabelSelectorOpIn, Values: []string{value},
+		})
+	}
+	unmet := []string{}
+	for _, requirement := range requirements {
+		if !meets(request.Pod.Labels, requirement) {
+			unmet = append(unmet, explainLabel(request.Pod.Labels, requirement))
+		}
+	}
+	if len(unmet) == 0 {
+		return nothing
+	}
+	// Each text starts with its key. Two requirements may be the same.
+	slices.Sort(unmet)
+	return strings.Join(slices.Compact(unmet), "; ")
+}
+
+// meets asks Kubernetes, so that a message never contradicts the selector it explains.
+func meets(pod map[string]string, requirement metav1.LabelSelectorRequirement) bool {
+	selector, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{
+		MatchExpressions: []metav1.LabelSelectorRequirement{requirement},
+	})
+	return err == nil && selector.Matches(labels.Set(pod))
+}
+
+func explainLabel(pod map[string]string, requirement metav1.LabelSelectorRequirement) string {
+	found := "missing"
+	if value, present := pod[requirement.Key]; present {
+		found = fmt.Sprintf("%q", value)
+	}
+	wanted := ""
+	switch requirement.Operator {
+	case metav1.LabelSelectorOpIn:
+		wanted = quoted(requirement.Values) + " is required"
+	case metav1.LabelSelectorOpNotIn:
+		wanted = quoted(requirement.Values) + " is forbidden"
+	case metav1.LabelSelectorOpExists:
+		wanted = "any value is required"
+	case metav1.LabelSelectorOpDoesNotExist:
+		wanted = "it must not be there"
+	}
+	return fmt.Sprintf("label %s is %s, %s", requirement.Key, found, wanted)
+}
+
+// quoted lists the values in order: "a", "b" or "c".
+func quoted(values []string) string {
+	sorted := slices.Sorted(slices.Values(values))
+	for i := range sorted {
+		sorted[i] = fmt.Sprintf("%q", sorted[i])
+	}
+	if len(sorted) < 2 {
+		return strings.Join(sorted, "")
+	}
+	last := len(sorted) - 1
+	return strings.Join(sorted[:last], ", ") + " or " + sorted[last]
+}
+
+// shortened cuts a text between characters, so that it stays UTF-8, and shows that it did.
+func shortened(text string) string {
+	const ellipsis = "..."
+	if len(text) <= MaxMessageBytes {
+		return text
+	}
+	end := MaxMessageBytes - len(ellipsis)
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + ellipsis
+}

@@ -1,0 +1,38 @@
+package rule
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+)
+
+// Scope is the set of requests that a rule applies to, for counting and naming rules. Decisions are
+// made by the package podops.lib.applies of the Rego library, which a property test holds equal.
+type Scope struct {
+	name   string
+	types  []string
+	filter labels.Selector
+}
+
+// ScopeOf returns the scope of a rule. A filter that cannot be read filters nothing out.
+func ScopeOf(rule appsv1alpha1.TransitionRule) Scope {
+	scope := Scope{name: rule.Name, types: rule.Conditions, filter: labels.Everything()}
+	if rule.Filter == nil || rule.Filter.LabelSelector == nil {
+		return scope
+	}
+	if filter, err := metav1.LabelSelectorAsSelector(rule.Filter.LabelSelector); err == nil {
+		scope.filter = filter
+	}
+	return scope
+}
+
+// Applies reports whether the rule applies to an operation of a type on a pod with these labels, which
+// skips the rules of these names.
+func (s Scope) Applies(operationType string, podLabels map[string]string, skipped []string) bool {
+	return !slices.Contains(skipped, s.name) &&
+		(len(s.types) == 0 || slices.Contains(s.types, operationType)) &&
+		s.filter.Matches(labels.Set(podLabels))
+}

@@ -1,0 +1,144 @@
+package spec
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/rule"
+)
+
+// Module is one rule as Rego.
+type Module struct {
+	ID          rule.RuleID
+	Kind        rule.Kind
+	Stage       appsv1alpha1.TransitionStage
+	Enforcement appsv1alpha1.Enforcement
+
+	// Package is the module's package as Rego writes it, without "data.". It is unique per rule, so
+	// modules of many rules can be checked and tested together.
+	Package string
+
+	// Source is the text of the module, formatted as "opa fmt" does. Its entry point is the rule
+	// "decision" of Package.
+	Source string
+
+	// Literal is the document in Source that says what the rule says, as JSON.
+	Literal json.RawMessage
+
+	// Custom is the user's module that Source refers to; nil for built-in kinds.
+	Custom *Custom
+}
+
+// Entry is the rule of a user's module that is asked.
+type Entry string
+
+// The entry points that a user's module may have. It has exactly one of them.
+const (
+	EntryAllow Entry = "allow"
+	EntryDeny  Entry = "deny"
+)
+
+// Owner returns who is charged for what the program of the rule takes: the PodTransitionPolicy of its
+// module, or its namespace.
+func (m Module) Owner() string {
+	if m.Custom != nil && m.Custom.Policy != "" {
+		return PolicyOwner(m.Custom.Policy)
+	}
+	return m.ID.Object.Namespace
+}
+
+// PolicyOwner returns the owner of the module of a PodTransitionPolicy. It is the name of no namespace.
+func PolicyOwner(policy string) string { return "PodTransitionPolicy/" + policy }
+
+// Custom is the module of a user's rule, inline or of a PodTransitionPolicy, as opa.Inspect
+// found it.
+type Custom struct {
+	Source string
+	Entry  Entry
+
+	// Policy is the name of the PodTransitionPolicy that the module is of; empty for an inline one.
+	Policy string `json:",omitempty"`
+
+	// ParametersSchema is a JSON schema of the parameters; nil leaves them open.
+	ParametersSchema json.RawMessage `json:",omitempty"`
+
+	// Parameters is a JSON object, completed by the defaults of the schema.
+	Parameters json.RawMessage
+}
+
+// Rule compiles one rule of the PodTransitionRule object. Spellings are folded and defaults filled
+// in first, so a rule that admission never saw compiles like one that it did. The rule itself is
+// not changed, and whether it is disabled plays no part: the caller leaves disabled rules out.
+// custom is for rules of kind rego, and nil for all others.
+//
+// The error names the field at fault, as a path below spec.rules, and aggregates field.Errors.
+func Rule(object types.NamespacedName, entry appsv1alpha1.TransitionRule, custom *Custom) (Module, error) {
+	path := field.NewPath("spec", "rules").Key(entry.Name)
+	normalized := entry.DeepCopy()
+	_, errs := Normalize(normalized, path)
+	if errs = append(errs, Validate(*normalized, path)...); len(errs) > 0 {
+		return Module{}, fmt.Errorf("compiling rule %q: %w", entry.Name, errs.ToAggregate())
+	}
+
+	module := Module{
+		ID:          rule.RuleID{Object: object, Rule: normalized.Name},
+		Kind:        kindsOf(*normalized)[0],
+		Stage:       normalized.Stage,
+		Enforcement: normalized.Enforcement,
+	}
+	if module.Kind == rule.KindRego {
+		if custom == nil {
+			return Module{}, fmt.Errorf("compiling rule %q: %s: the module of the user is not given", entry.Name, path.Child("rego"))
+		}
+		module.Custom = custom
+	}
+	values := parametersOf(*normalized)
+	name, err := literal(object.Namespace + "/" + object.Name + "/" + normalized.Name)
+	if err != nil {
+		return Module{}, fmt.Errorf("compiling rule %q: %w", entry.Name, err)
+	}
+	module.Package = "podops.compiled[" + name + "]"
+	if module.Literal, err = json.Marshal(values); err != nil {
+		return Module{}, fmt.Errorf("compiling rule %q: %w", entry.Name, err)
+	}
+	if module.Source, err = source(module, values); err != nil {
+		return Module{}, fmt.Errorf("compiling rule %q: %w", entry.Name, err)
+	}
+	return module, nil
+}
+
+// kindsOf are the kinds of check that a rule sets, in a fixed order; a valid rule has exactly one.
+func kindsOf(entry appsv1alpha1.TransitionRule) []rule.Kind {
+	kinds := []rule.Kind{}
+	for _, kind := range []struct {
+		name rule.Kind
+		set  bool
+	}{
+		{rule.KindAvailablePolicy, entry.AvailablePolicy != nil},
+		{rule.KindLabelCheck, entry.LabelCheck != nil},
+		{rule.KindWebhook, entry.Webhook != nil},
+		{rule.KindRego, entry.Rego != nil},
+	} {
+		if kind.set {
+			kinds = append(kinds, kind.name)
+		}
+	}
+	return kinds
+}
+
+// Library is the package below data.podops.rules that decides rules of a kind.
+func Library(kind rule.Kind) string {
+	switch kind {
+	case rule.KindAvailablePolicy:
+		return "availability"
+	case rule.KindRego:
+		return "custom"
+	default:
+		return strings.ToLower(string(kind))
+	}
+}

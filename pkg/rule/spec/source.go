@@ -1,0 +1,193 @@
+package spec
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+)
+
+// parameters is the literal document of a module. Its fields are the words that the library in
+// policies reads; what is not set is left out, which the library takes as "for all".
+type parameters struct {
+	Name           string                       `json:"name"`
+	Stage          appsv1alpha1.TransitionStage `json:"stage"`
+	Enforcement    appsv1alpha1.Enforcement     `json:"enforcement"`
+	Conditions     []string                     `json:"conditions,omitempty"`
+	Filter         *metav1.LabelSelector        `json:"filter,omitempty"`
+	Requires       *metav1.LabelSelector        `json:"requires,omitempty"`
+	MaxUnavailable *bound                       `json:"max_unavailable,omitempty"`
+	MinAvailable   *bound                       `json:"min_available,omitempty"`
+	FailurePolicy  appsv1alpha1.FailurePolicy   `json:"failure_policy,omitempty"`
+}
+
+// bound has exactly one field set.
+type bound struct {
+	Count   *int `json:"count,omitempty"`
+	Percent *int `json:"percent,omitempty"`
+}
+
+// parametersOf a valid rule. Where the service of a webhook is, and what is sent to it, is not among
+// them: no Rego needs to know.
+func parametersOf(rule appsv1alpha1.TransitionRule) parameters {
+	found := parameters{
+		Name:        rule.Name,
+		Stage:       rule.Stage,
+		Enforcement: rule.Enforcement,
+		// A set on the wire: the order of a user's list must not make another module.
+		Conditions: slices.Sorted(slices.Values(rule.Conditions)),
+	}
+	if rule.Filter != nil && !isEmpty(rule.Filter.LabelSelector) {
+		found.Filter = rule.Filter.LabelSelector
+	}
+	if rule.LabelCheck != nil {
+		found.Requires = rule.LabelCheck.Requires
+	}
+	if rule.AvailablePolicy != nil {
+		found.MaxUnavailable = boundOf(rule.AvailablePolicy.MaxUnavailableValue)
+		found.MinAvailable = boundOf(rule.AvailablePolicy.MinAvailableValue)
+	}
+	if rule.Webhook != nil {
+		found.FailurePolicy = rule.Webhook.FailurePolicy
+	}
+	return found
+}
+
+// isEmpty says whether a selector narrows nothing. Unset counts as empty.
+func isEmpty(selector *metav1.LabelSelector) bool {
+	return selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0
+}
+
+// boundOf a valid value; nil for an unset one.
+func boundOf(value *intstr.IntOrString) *bound {
+	if value == nil {
+		return nil
+	}
+	if percent, ok := percentOf(*value); ok {
+		return &bound{Percent: &percent}
+	}
+	count := value.IntValue()
+	return &bound{Count: &count}
+}
+
+// percentOf reads "25%", and only that: a whole number and a percent sign.
+func percentOf(value intstr.IntOrString) (int, bool) {
+	digits, found := strings.CutSuffix(value.StrVal, "%")
+	if value.Type != intstr.String || !found || strings.Trim(digits, "0123456789") != "" {
+		return 0, false
+	}
+	percent, err := strconv.Atoi(digits)
+	return percent, err == nil
+}
+
+// source writes the module. Nothing that a user can choose gets into it other than through a
+// quoting encoder, so no name or label value can end a literal or a comment.
+func source(module Module, values parameters) (string, error) {
+	document, err := literal(values)
+	if err != nil {
+		return "", err
+	}
+	library, arguments := Library(module.Kind), ""
+	call := library + ".decision(input, parameters)"
+	if module.Custom != nil {
+		if arguments, err = argumentsOf(*module.Custom); err != nil {
+			return "", err
+		}
+		call = fmt.Sprintf("answer if {\n\tanswer := %s.decision(input, parameters, %q) with input.parameters as arguments\n}",
+			library, module.Custom.Entry)
+	}
+	// A name in a comment is quoted as ASCII: a comment ends at any line break.
+	return fmt.Sprintf(`# Rule %s of PodTransitionRule %s in namespace %s.
+
+# METADATA
+# description: A rule of kind %s, compiled. Edit the PodTransitionRule, not this module.
+package %s
+
+import data.podops.rules.%s
+
+# METADATA
+# description: What the rule says.
+# scope: document
+parameters := %s
+%s
+# METADATA
+# description: Which of the waiting requests the rule lets pass.
+# entrypoint: true
+# scope: document
+decision := %s
+`,
+		strconv.QuoteToASCII(module.ID.Rule),
+		strconv.QuoteToASCII(module.ID.Object.Name),
+		strconv.QuoteToASCII(module.ID.Object.Namespace),
+		module.Kind, module.Package, library, document, arguments, call), nil
+}
+
+// argumentsOf is the part of the source that gives the user's module its parameters.
+func argumentsOf(custom Custom) (string, error) {
+	// Decoded, so that neither blanks nor the order of keys make another module.
+	decoder := json.NewDecoder(bytes.NewReader(custom.Parameters))
+	decoder.UseNumber()
+	values := map[string]any{}
+	if len(custom.Parameters) > 0 {
+		if err := decoder.Decode(&values); err != nil {
+			return "", fmt.Errorf("reading parameters: %w", err)
+		}
+	}
+	document, err := literal(values)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf(`
+# METADATA
+# description: What the module of the user, data.rule, reads as input.parameters.
+# scope: document
+arguments := %s
+`, document), nil
+}
+
+// literal writes a value as "opa fmt" would: JSON, one item a line, a comma after the last one too.
+func literal(value any) (string, error) {
+	buffer := bytes.Buffer{}
+	encoder := json.NewEncoder(&buffer)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "\t")
+	if err := encoder.Encode(value); err != nil {
+		return "", fmt.Errorf("encoding parameters: %w", err)
+	}
+	// Strings hold no raw line break in JSON, so the last byte of a line is never inside one.
+	lines := strings.Split(strings.TrimSuffix(buffer.String(), "\n"), "\n")
+	for i := range len(lines) - 1 {
+		closes := strings.HasPrefix(strings.TrimLeft(lines[i+1], "\t"), "}") ||
+			strings.HasPrefix(strings.TrimLeft(lines[i+1], "\t"), "]")
+		if closes {
+			lines[i] += ","
+		}
+	}
+	return escaped(strings.Join(lines, "\n")), nil
+}
+
+// escaped is JSON text in ASCII. Rego refuses some characters that JSON takes as they are, a byte
+// order mark for one.
+func escaped(text string) string {
+	escape := strings.Builder{}
+	for _, char := range text {
+		switch {
+		case char < 0x7f:
+			escape.WriteRune(char)
+		case char <= 0xffff:
+			fmt.Fprintf(&escape, `\u%04x`, char)
+		default:
+			high, low := utf16.EncodeRune(char)
+			fmt.Fprintf(&escape, `\u%04x\u%04x`, high, low)
+		}
+	}
+	return escape.String()
+}

@@ -1,0 +1,36 @@
+# Rule "all.Options_1" of PodTransitionRule "web" in namespace "shop".
+
+# METADATA
+# description: A rule of kind labelCheck, compiled. Edit the PodTransitionRule, not this module.
+package podops.compiled["shop/web/all.Options_1"]
+
+import data.podops.rules.labelcheck
+
+# METADATA
+# description: What the rule says.
+# scope: document
+parameters := {
+	"name": "all.Options_1",
+	"stage": "PostCheck",
+	"enforcement": "DryRun",
+	"conditions": [
+		"delete",
+		"update",
+	],
+	"filter": {
+		"matchLabels": {
+			"canary": "true",
+		},
+	},
+	"requires": {
+		"matchLabels": {
+			"ready": "",
+		},
+	},
+}
+
+# METADATA
+# description: Which of the waiting requests the rule lets pass.
+# entrypoint: true
+# scope: document
+decision := labelcheck.decision(input, parameters)

@@ -1,0 +1,28 @@
+# Rule "both" of PodTransitionRule "web" in namespace "shop".
+
+# METADATA
+# description: A rule of kind availablePolicy, compiled. Edit the PodTransitionRule, not this module.
+package podops.compiled["shop/web/both"]
+
+import data.podops.rules.availability
+
+# METADATA
+# description: What the rule says.
+# scope: document
+parameters := {
+	"name": "both",
+	"stage": "PreCheck",
+	"enforcement": "Enforce",
+	"max_unavailable": {
+		"percent": 100,
+	},
+	"min_available": {
+		"count": 0,
+	},
+}
+
+# METADATA
+# description: Which of the waiting requests the rule lets pass.
+# entrypoint: true
+# scope: document
+decision := availability.decision(input, parameters)

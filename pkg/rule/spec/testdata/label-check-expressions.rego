@@ -1,0 +1,42 @@
+# Rule "fit" of PodTransitionRule "web" in namespace "shop".
+
+# METADATA
+# description: A rule of kind labelCheck, compiled. Edit the PodTransitionRule, not this module.
+package podops.compiled["shop/web/fit"]
+
+import data.podops.rules.labelcheck
+
+# METADATA
+# description: What the rule says.
+# scope: document
+parameters := {
+	"name": "fit",
+	"stage": "PostCheck",
+	"enforcement": "Enforce",
+	"requires": {
+		"matchLabels": {
+			"app": "shop",
+			"tier": "web",
+		},
+		"matchExpressions": [
+			{
+				"key": "zone",
+				"operator": "In",
+				"values": [
+					"b",
+					"a",
+				],
+			},
+			{
+				"key": "app.custom/forbidden",
+				"operator": "DoesNotExist",
+			},
+		],
+	},
+}
+
+# METADATA
+# description: Which of the waiting requests the rule lets pass.
+# entrypoint: true
+# scope: document
+decision := labelcheck.decision(input, parameters)

@@ -1,0 +1,23 @@
+# Rule "anything" of PodTransitionRule "web" in namespace "shop".
+
+# METADATA
+# description: A rule of kind labelCheck, compiled. Edit the PodTransitionRule, not this module.
+package podops.compiled["shop/web/anything"]
+
+import data.podops.rules.labelcheck
+
+# METADATA
+# description: What the rule says.
+# scope: document
+parameters := {
+	"name": "anything",
+	"stage": "PreCheck",
+	"enforcement": "Enforce",
+	"requires": {},
+}
+
+# METADATA
+# description: Which of the waiting requests the rule lets pass.
+# entrypoint: true
+# scope: document
+decision := labelcheck.decision(input, parameters)

@@ -1,0 +1,27 @@
+# Rule "ready" of PodTransitionRule "web" in namespace "shop".
+
+# METADATA
+# description: A rule of kind labelCheck, compiled. Edit the PodTransitionRule, not this module.
+package podops.compiled["shop/web/ready"]
+
+import data.podops.rules.labelcheck
+
+# METADATA
+# description: What the rule says.
+# scope: document
+parameters := {
+	"name": "ready",
+	"stage": "PreCheck",
+	"enforcement": "Enforce",
+	"requires": {
+		"matchLabels": {
+			"app.custom/ready": "true",
+		},
+	},
+}
+
+# METADATA
+# description: Which of the waiting requests the rule lets pass.
+# entrypoint: true
+# scope: document
+decision := labelcheck.decision(input, parameters)

@@ -1,0 +1,25 @@
+# Rule "max-unavailable" of PodTransitionRule "web" in namespace "shop".
+
+# METADATA
+# description: A rule of kind availablePolicy, compiled. Edit the PodTransitionRule, not this module.
+package podops.compiled["shop/web/max-unavailable"]
+
+import data.podops.rules.availability
+
+# METADATA
+# description: What the rule says.
+# scope: document
+parameters := {
+	"name": "max-unavailable",
+	"stage": "PreCheck",
+	"enforcement": "Enforce",
+	"max_unavailable": {
+		"percent": 25,
+	},
+}
+
+# METADATA
+# description: Which of the waiting requests the rule lets pass.
+# entrypoint: true
+# scope: document
+decision := availability.decision(input, parameters)

@@ -1,0 +1,25 @@
+# Rule "min-available" of PodTransitionRule "web" in namespace "shop".
+
+# METADATA
+# description: A rule of kind availablePolicy, compiled. Edit the PodTransitionRule, not this module.
+package podops.compiled["shop/web/min-available"]
+
+import data.podops.rules.availability
+
+# METADATA
+# description: What the rule says.
+# scope: document
+parameters := {
+	"name": "min-available",
+	"stage": "PreCheck",
+	"enforcement": "Enforce",
+	"min_available": {
+		"percent": 0,
+	},
+}
+
+# METADATA
+# description: Which of the waiting requests the rule lets pass.
+# entrypoint: true
+# scope: document
+decision := availability.decision(input, parameters)

@@ -1,0 +1,23 @@
+# Rule "approved" of PodTransitionRule "web" in namespace "shop".
+
+# METADATA
+# description: A rule of kind webhook, compiled. Edit the PodTransitionRule, not this module.
+package podops.compiled["shop/web/approved"]
+
+import data.podops.rules.webhook
+
+# METADATA
+# description: What the rule says.
+# scope: document
+parameters := {
+	"name": "approved",
+	"stage": "PreCheck",
+	"enforcement": "DryRun",
+	"failure_policy": "Fail",
+}
+
+# METADATA
+# description: Which of the waiting requests the rule lets pass.
+# entrypoint: true
+# scope: document
+decision := webhook.decision(input, parameters)
