@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "rewrite capabilities.json, and the modu
 // allowed are the builtins that a rule may call. It is an allow-list since most of OPA's builtins
 // are unfit for a rule: they reach the network, the clock, the environment or randomness, or keep
 // computing after they were told to stop. Where an argument decides how long one computes, the
-// engine bounds it (pkg/policy/engine/bounds.go).
+// engine bounds it (pkg/opa/bounds.go).
 func allowed() []string {
 	return slices.Concat(
 		[]string{ // operators

@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/policy/engine"
-	"github.com/podops-dev/podops/pkg/policy/parameters"
+	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/rule/parameters"
 )
 
 // manifests is where the PodTransitionPolicies of the examples are. They are not beside the
@@ -44,7 +44,7 @@ func TestManifestsHoldTheModules(t *testing.T) {
 // What a user does with a manifest: the policy is accepted, with the types of its parameters, and
 // the rule that refers to it gives parameters that fit.
 func TestManifestsAreAccepted(t *testing.T) {
-	subject, err := engine.New(engine.Options{})
+	subject, err := opa.New(opa.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func TestManifestsAreAccepted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := subject.Inspect(t.Context(), shared.Spec.Module, types); err != nil {
+			if _, err := subject.Inspect(t.Context(), opa.Source{Module: shared.Spec.Module, ParametersSchema: types}); err != nil {
 				t.Errorf("the module is refused: %v", err)
 			}
 			for _, rule := range rules.Spec.Rules {

@@ -23,7 +23,7 @@ func TestDocumentNamesEveryClass(t *testing.T) {
 			documented[class[1]] = row[2]
 		}
 	}
-	known := append(constants(t, "../pkg/remote/failure.go", "Class"), constants(t, "../pkg/approval/answer.go", "Class")...)
+	known := append(constants(t, "../pkg/webhookclient/failure.go", "Class"), constants(t, "../pkg/webhooktask/answer.go", "Class")...)
 	if len(known) < 20 {
 		t.Fatalf("only %d classes were found: %v", len(known), known)
 	}
@@ -32,7 +32,7 @@ func TestDocumentNamesEveryClass(t *testing.T) {
 		requests[class] = map[string]any{
 			"pod":       map[string]any{"labels": map[string]any{}, "skip_rules": []any{}},
 			"operation": map[string]any{"type": "update"},
-			"task":      map[string]any{"state": "Failed", "class": class, "retry_due": false},
+			"task":      map[string]any{"state": "Failed", "class": class, "retry_due": false, "answered": false},
 		}
 	}
 	passed := query(t, "data.podops.rules.webhook.decision(input, input.rule).passed", map[string]any{

@@ -10,40 +10,40 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/policy"
-	"github.com/podops-dev/podops/pkg/policy/compile"
-	"github.com/podops-dev/podops/pkg/policy/engine"
-	"github.com/podops-dev/podops/pkg/policy/parameters"
+	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/rule/parameters"
+	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
 // friday is a Friday noon in Berlin, two hours before the freeze of the manifest.
 func friday() time.Time { return time.Date(2026, time.November, 20, 11, 0, 0, 0, time.UTC) }
 
 // pod is one of an owner that serves since an hour ago.
-func pod(name string, labels map[string]string) *policy.PodFact {
-	return &policy.PodFact{
+func pod(name string, labels map[string]string) *rule.PodFact {
+	return &rule.PodFact{
 		UID: types.UID(name), Namespace: "shop", Name: name, Labels: labels,
-		Owner:   policy.Owner{Kind: "Deployment", Name: "web", UID: "u1"},
+		Owner:   rule.Owner{Kind: "Deployment", Name: "web", UID: "u1"},
 		Created: friday().Add(-time.Hour), Ready: true, Available: true, AvailableSince: friday().Add(-time.Hour),
 	}
 }
 
 // gone is a pod that holds a permit and serves no more.
-func gone(name string, labels map[string]string) *policy.PodFact {
+func gone(name string, labels map[string]string) *rule.PodFact {
 	away := pod(name, labels)
 	away.Ready, away.Available, away.AvailableSince, away.Permitted = false, false, time.Time{}, true
 	return away
 }
 
-func since(ago time.Duration, of *policy.PodFact) *policy.PodFact {
+func since(ago time.Duration, of *rule.PodFact) *rule.PodFact {
 	of.Created, of.AvailableSince = friday().Add(-ago), friday().Add(-ago)
 	return of
 }
 
-func permits(ago ...time.Duration) []policy.Permit {
-	given := []policy.Permit{}
+func permits(ago ...time.Duration) []rule.Permit {
+	given := []rule.Permit{}
 	for i, one := range ago {
-		given = append(given, policy.Permit{Pod: fmt.Sprintf("web-%d", i), At: friday().Add(-one)})
+		given = append(given, rule.Permit{Pod: fmt.Sprintf("web-%d", i), At: friday().Add(-one)})
 	}
 	return given
 }
@@ -53,29 +53,32 @@ func labels(key, value string) map[string]string { return map[string]string{key:
 // workedCase is what one of the worked policies says of a pod.
 type workedCase struct {
 	example string
-	pod     *policy.PodFact
-	around  policy.Surroundings
-	want    policy.Verdict
+	pod     *rule.PodFact
+	around  rule.Environment
+	want    rule.Verdict
 }
 
 func workedCases() map[string]workedCase {
 	const zone, shard, revision = "topology.kubernetes.io/zone", "search.example.com/shard", "pod-template-hash"
-	passed := policy.Verdict{Outcome: policy.Passed}
-	notAllowed := func(message string) policy.Verdict {
-		return policy.Verdict{Code: policy.CodeNotAllowed, Message: message}
+	passed := rule.Verdict{Outcome: rule.Passed}
+	notAllowed := func(message string) rule.Verdict {
+		return rule.Verdict{Code: rule.CodeNotAllowed, Message: message}
 	}
-	denied := func(message string, retry time.Duration) policy.Verdict {
-		return policy.Verdict{Code: policy.CodeDenied, Message: message, RetryAfter: retry}
+	denied := func(message string, retry time.Duration) rule.Verdict {
+		return rule.Verdict{Code: rule.CodeDenied, Message: message, RetryAfter: retry}
 	}
-	calm := policy.Surroundings{Now: friday(), Namespace: policy.Namespace{Name: "shop"}}
-	among := func(pods ...*policy.PodFact) policy.Surroundings {
-		return policy.Surroundings{Now: friday(), Pods: pods, Counts: policy.Counts{Selected: len(pods), Desired: len(pods)}}
+	calm := rule.Environment{Now: friday(), Namespace: rule.Namespace{Name: "shop"}}
+	among := func(pods ...*rule.PodFact) rule.Environment {
+		return rule.Environment{Now: friday(), Pods: pods, Counts: rule.Counts{Selected: len(pods), Desired: len(pods)}}
 	}
 	return map[string]workedCase{
 		"no alert": {"alert_block", pod("web-0", nil), calm, passed},
-		"an alert": {"alert_block", pod("web-0", nil), policy.Surroundings{
-			Now: friday(), Namespace: policy.Namespace{Name: "shop", Labels: labels("podops.dev/alert", "payments")},
+		"an alert": {"alert_block", pod("web-0", nil), rule.Environment{
+			Now: friday(), Namespace: rule.Namespace{Name: "shop", Labels: labels("podops.dev/alert", "payments")},
 		}, notAllowed("namespace shop has the alert label podops.dev/alert=payments")},
+
+		"a rollout of a pod that is approved": {"approved_rollout", pod("web-0", labels("podops.dev/approved", "true")), calm, passed},
+		"a rollout of a pod that is not":      {"approved_rollout", pod("web-0", nil), calm, notAllowed("the rollout waits for the label podops.dev/approved=true")},
 
 		"the shard is whole": {
 			"one_per_shard", pod("web-0", labels(shard, "a")),
@@ -87,9 +90,9 @@ func workedCases() map[string]workedCase {
 			notAllowed("shard a is in use: web-1 holds a permit"),
 		},
 		"the shard was taken in this round": {
-			"one_per_shard", pod("web-0", labels(shard, "a")), func() policy.Surroundings {
+			"one_per_shard", pod("web-0", labels(shard, "a")), func() rule.Environment {
 				around := among(pod("web-0", labels(shard, "a")), pod("web-1", labels(shard, "a")))
-				around.Taken = map[types.UID]bool{"web-1": true}
+				around.Committed = map[types.UID]bool{"web-1": true}
 				return around
 			}(), notAllowed("shard a is in use: web-1 holds a permit"),
 		},
@@ -130,14 +133,14 @@ func workedCases() map[string]workedCase {
 
 		"before the freeze": {"change_freeze", pod("web-0", nil), calm, passed},
 		"in the freeze": {
-			"change_freeze", pod("web-0", nil), policy.Surroundings{Now: friday().Add(50 * time.Hour)},
+			"change_freeze", pod("web-0", nil), rule.Environment{Now: friday().Add(50 * time.Hour)},
 			denied("change freeze until 2026-11-23 00:00 (Europe/Berlin)", 10*time.Hour),
 		},
 
-		"few permits": {"rate_limit", pod("web-0", nil), policy.Surroundings{
+		"few permits": {"rate_limit", pod("web-0", nil), rule.Environment{
 			Now: friday(), Permits: permits(2*time.Hour, time.Hour, 4*time.Minute, 3*time.Minute, 2*time.Minute, time.Minute),
 		}, passed},
-		"many permits": {"rate_limit", pod("web-0", nil), policy.Surroundings{
+		"many permits": {"rate_limit", pod("web-0", nil), rule.Environment{
 			Now: friday(), Permits: permits(50*time.Minute, 4*time.Minute, 3*time.Minute, 2*time.Minute, time.Minute),
 		}, denied("5 permits in 60 minutes are given", 10*time.Minute)},
 	}
@@ -146,11 +149,11 @@ func workedCases() map[string]workedCase {
 // The worked policies as the engine evaluates them: with the parameters that their manifests give,
 // defaults filled in, and the facts of a cluster.
 func TestWorkedPolicies(t *testing.T) {
-	subject, err := engine.New(engine.Options{CustomTimeout: time.Minute, RoundBudget: time.Minute})
+	subject, err := opa.New(opa.Options{CustomTimeout: time.Minute, RoundBudget: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
-	programs := map[string]*engine.Program{}
+	programs := map[string]*opa.Program{}
 	for _, example := range examples(t) {
 		programs[example.name] = example.program(t, subject)
 	}
@@ -159,11 +162,11 @@ func TestWorkedPolicies(t *testing.T) {
 		tested[tc.example] = true
 		t.Run(tc.example+": "+name, func(t *testing.T) {
 			// Pods of different cases share names, and must not share what is remembered of them.
-			for _, one := range append([]*policy.PodFact{tc.pod}, tc.around.Pods...) {
+			for _, one := range append([]*rule.PodFact{tc.pod}, tc.around.Pods...) {
 				one.Version = name
 			}
-			request := policy.Request{Pod: tc.pod, Stage: appsv1alpha1.StagePreCheck, ID: "a", Type: "delete", Generation: "1", Since: friday()}
-			result, err := programs[tc.example].Evaluate(t.Context(), appsv1alpha1.StagePreCheck, tc.around, []policy.Request{request})
+			request := rule.Request{Pod: tc.pod, Stage: appsv1alpha1.StagePreCheck, ID: "a", Type: "delete", Cause: rule.CauseRollout, Generation: "1", Since: friday()}
+			result, err := programs[tc.example].Evaluate(t.Context(), appsv1alpha1.StagePreCheck, tc.around, []rule.Request{request})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -181,12 +184,12 @@ func TestWorkedPolicies(t *testing.T) {
 
 // What it costs to ask about one of 1,000 pods. A rule has 100 ms for it.
 func BenchmarkWorkedPolicies(b *testing.B) {
-	subject, err := engine.New(engine.Options{CustomTimeout: time.Minute, RoundBudget: time.Minute})
+	subject, err := opa.New(opa.Options{CustomTimeout: time.Minute, RoundBudget: time.Minute})
 	if err != nil {
 		b.Fatal(err)
 	}
-	around := policy.Surroundings{
-		Now: friday(), Namespace: policy.Namespace{Name: "shop"}, Counts: policy.Counts{Selected: 1000, Desired: 1000},
+	around := rule.Environment{
+		Now: friday(), Namespace: rule.Namespace{Name: "shop"}, Counts: rule.Counts{Selected: 1000, Desired: 1000},
 	}
 	for i := range 1000 {
 		one := pod(fmt.Sprintf("web-%d", i), map[string]string{
@@ -195,17 +198,17 @@ func BenchmarkWorkedPolicies(b *testing.B) {
 		})
 		one.Version = "1"
 		around.Pods = append(around.Pods, one)
-		around.Permits = append(around.Permits, policy.Permit{Pod: one.Name, At: friday().Add(-time.Minute)})
+		around.Permits = append(around.Permits, rule.Permit{Pod: one.Name, At: friday().Add(-time.Minute)})
 	}
 	around.Permits = around.Permits[:100]
 	for _, example := range examples(b) {
 		program := example.program(b, subject)
-		request := policy.Request{
+		request := rule.Request{
 			Pod: around.Pods[0], Stage: appsv1alpha1.StagePreCheck, ID: "a", Type: "delete", Generation: "1", Since: friday(),
 		}
 		b.Run(example.name, func(b *testing.B) {
 			for b.Loop() {
-				if _, err := program.Evaluate(b.Context(), request.Stage, around, []policy.Request{request}); err != nil {
+				if _, err := program.Evaluate(b.Context(), request.Stage, around, []rule.Request{request}); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -214,7 +217,7 @@ func BenchmarkWorkedPolicies(b *testing.B) {
 }
 
 // program is the rule of the manifest, as the manager prepares it.
-func (e example) program(t testing.TB, subject *engine.Engine) *engine.Program {
+func (e example) program(t testing.TB, subject *opa.Engine) *opa.Program {
 	t.Helper()
 	shared, rules := e.manifest(t)
 	schema, errs := parameters.Parse(shared.Spec.Parameters, field.NewPath("spec"))
@@ -230,11 +233,11 @@ func (e example) program(t testing.TB, subject *engine.Engine) *engine.Program {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found, err := subject.Inspect(t.Context(), shared.Spec.Module, declared)
+	found, err := subject.Inspect(t.Context(), opa.Source{Module: shared.Spec.Module, ParametersSchema: declared})
 	if err != nil {
 		t.Fatal(err)
 	}
-	module, err := compile.Rule(types.NamespacedName{Namespace: "shop", Name: rules.Name}, rule, &compile.Custom{
+	module, err := spec.Rule(types.NamespacedName{Namespace: "shop", Name: rules.Name}, rule, &spec.Custom{
 		Source: shared.Spec.Module, Entry: found.Entry, ParametersSchema: declared, Parameters: given,
 	})
 	if err != nil {

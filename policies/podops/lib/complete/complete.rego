@@ -13,7 +13,7 @@ package podops.lib.complete
 # scope: document
 all(facts) if {
 	count(facts) == 10
-	count(facts.operation) == 3
+	count(facts.operation) == 4
 	count(facts.namespace) == 2
 	count(facts.counts) == 4
 	_pods([facts.pod])

@@ -21,7 +21,7 @@ _pod := {
 _facts := {
 	"stage": "PreCheck",
 	"now": 3,
-	"operation": {"id": "a", "type": "update", "since": 2},
+	"operation": {"id": "a", "type": "update", "cause": "", "since": 2},
 	"parameters": {},
 	"pod": _pod,
 	"pods": [_pod, _pod],

@@ -34,26 +34,26 @@ decision(facts, parameters) := object.union(settled, {"room": left}) if {
 # METADATA
 # description: |
 #   How many more pods may become unavailable (slots), and the numbers that this comes from.
-#   A reserved pod is about to become unavailable and counts as such. A bound that is not
-#   set is -1.
+#   As many must stay available as are desired, less max_unavailable. A pod beyond the desired
+#   number that is still starting is therefore not an unavailable one, and one that serves
+#   lets another one go. A reserved pod is about to become unavailable and counts as such. A
+#   bound that is not set is -1.
 # scope: document
 room(counts, parameters) := {
-	"slots": max([0, min(spare)]),
-	"total": total,
+	"slots": max([0, available - max(least)]),
+	"selected": counts.selected,
+	"desired": counts.desired,
 	"available": available,
-	"unavailable": unavailable,
 	"max_unavailable": max_unavailable,
 	"min_available": min_available,
 } if {
-	total := max([counts.desired, counts.selected])
 	available := counts.available - counts.reserved
-	unavailable := total - available
 	max_unavailable := _max_unavailable(counts, parameters)
 	min_available := _min_available(counts, parameters)
-	spare := _above(max_unavailable, max_unavailable - unavailable) | _above(min_available, available - min_available)
+	least := _set(max_unavailable, max([0, counts.desired - max_unavailable])) | _set(min_available, min_available)
 }
 
-_max_unavailable(counts, parameters) := quota.at_most(parameters.max_unavailable, _base(counts))
+_max_unavailable(counts, parameters) := quota.at_most(parameters.max_unavailable, counts.desired)
 
 _max_unavailable(_, parameters) := -1 if not parameters.max_unavailable
 
@@ -61,10 +61,5 @@ _min_available(counts, parameters) := quota.at_least(parameters.min_available, c
 
 _min_available(_, parameters) := -1 if not parameters.min_available
 
-# A bound of -1 is not set and says nothing. With no bound there is no least element.
-_above(bound, slack) := {slack | bound >= 0}
-
-# The owners want no pods: the last ones go in batches, not one by one.
-_base(counts) := counts.selected if counts.desired == 0
-
-_base(counts) := counts.desired if counts.desired > 0
+# A bound of -1 is not set and says nothing. With no bound there is no greatest element.
+_set(bound, least) := {least | bound >= 0}

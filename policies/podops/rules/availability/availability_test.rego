@@ -30,9 +30,9 @@ test_an_available_pod_takes_a_slot_and_an_unavailable_one_passes if {
 		"would": {},
 		"room": {
 			"slots": 1,
-			"total": 12,
+			"selected": 12,
+			"desired": 12,
 			"available": 10,
-			"unavailable": 2,
 			"max_unavailable": 3,
 			"min_available": -1,
 		},
@@ -68,21 +68,36 @@ test_slots_are_what_both_bounds_leave if {
 
 test_missing_pods_count_as_unavailable if {
 	room := availability.room(object.union(_counts, {"selected": 9, "available": 9}), _parameters)
-	room.total == 12
-	room.unavailable == 4
+	room.desired == 12
 	room.slots == 0
 }
 
 test_surplus_pods_do_not_raise_the_limit if {
 	room := availability.room(object.union(_counts, {"selected": 16, "available": 16}), _parameters)
-	room.total == 16
+	room.selected == 16
 	room.max_unavailable == 3
 }
 
-test_percentages_when_the_owners_want_no_pods if {
-	counts := {"selected": 12, "desired": 0, "available": 12, "reserved": 0}
-	availability.room(counts, _parameters).max_unavailable == 3
-	availability.room(counts, {"min_available": {"percent": 50}}).min_available == 0
+# 12 are desired, 3 of them may be away: as many pods may go as there are more than 9.
+test_pods_beyond_the_desired_number if {
+	every case in [
+		{"selected": 15, "available": 12, "reserved": 0, "slots": 3},
+		{"selected": 15, "available": 12, "reserved": 3, "slots": 0},
+		{"selected": 15, "available": 9, "reserved": 0, "slots": 0},
+		{"selected": 15, "available": 8, "reserved": 0, "slots": 0},
+		{"selected": 24, "available": 24, "reserved": 0, "slots": 15},
+		{"selected": 24, "available": 24, "reserved": 10, "slots": 5},
+	] {
+		counts := object.union(object.remove(case, ["slots"]), {"desired": 12})
+		availability.room(counts, _parameters).slots == case.slots
+	}
+}
+
+test_all_may_go_when_the_owners_want_no_pods if {
+	counts := {"selected": 12, "desired": 0, "available": 12, "reserved": 2}
+	availability.room(counts, _parameters).slots == 10
+	availability.room(counts, {"min_available": {"percent": 50}}).slots == 10
+	availability.room(counts, {"min_available": {"count": 8}}).slots == 2
 }
 
 test_warn_and_dry_run_take_no_slot if {

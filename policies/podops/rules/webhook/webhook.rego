@@ -12,7 +12,7 @@ import data.podops.lib.enforcement
 # description: |
 #   The decision for all requests of facts, see the package enforcement, and calls: the keys of
 #   those that the service has to be called about. A request without a task, or with one that cannot
-#   be read, is in no part of it: nobody knows whether the service was called already.
+#   be read, is in no part of it: whether the service was called already is not known.
 #   A rule that is not enforced calls too, since a trial without an answer shows nothing; what it
 #   would withhold says "WebhookPending" until there is one.
 #   Undefined without a failure policy.
@@ -42,6 +42,7 @@ _is_complete(task) if {
 	is_string(task.state)
 	is_string(task.class)
 	is_boolean(task.retry_due)
+	is_boolean(task.answered)
 }
 
 _needs_call(task) if task.state == "None"
@@ -68,10 +69,10 @@ _code(task) := "WebhookFailed" if {
 # The service was asked, and did not approve: it said no, gave up, or took too long.
 _answers := {"Rejected", "Stopped", "Expired"}
 
-# The service could not be asked, or not understood, or never came to an end. A "no" is none of
-# these, and neither is what PodOps itself was too busy or too short-lived to do: it does that later.
+# The service could not be asked, or not understood. An answer is none of these, and neither is what
+# PodOps itself was too busy or too short-lived to do: it does that later.
 _failures := {
-	"Refused", "ConnectionBroken", "DNS", "Timeout", "Expired", "BreakerOpen",
+	"Unreachable", "Refused", "ConnectionBroken", "DNS", "Timeout", "BreakerOpen",
 	"TLS", "TLSUntrusted", "TLSExpired", "TLSNameMismatch",
 	"AddressForbidden", "RedirectRefused", "Secret", "Configuration",
 	"HTTPStatus", "TooLarge", "BadResponse",
@@ -83,4 +84,7 @@ _ignored(tasks, "Ignore") := {key |
 	some key, task in tasks
 	task.state == "Failed"
 	task.class in _failures
+
+	# A failure to reach the service does not overrule what it has answered before.
+	task.answered == false
 }

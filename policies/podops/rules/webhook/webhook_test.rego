@@ -17,7 +17,9 @@ _request(task) := {
 	"task": task,
 }
 
-_task(state, class, due) := {"state": state, "class": class, "retry_due": due}
+_task(state, class, due) := {"state": state, "class": class, "retry_due": due, "answered": false}
+
+_answered(task) := object.union(task, {"answered": true})
 
 _requests := {
 	"new": _request(_task("None", "", false)),
@@ -62,49 +64,51 @@ test_ignore_passes_failures_and_does_not_ask_about_them_again if {
 }
 
 _failures := {
-	"Refused", "ConnectionBroken", "DNS", "Timeout", "BreakerOpen",
+	"Unreachable", "Refused", "ConnectionBroken", "DNS", "Timeout", "BreakerOpen",
 	"TLS", "TLSUntrusted", "TLSExpired", "TLSNameMismatch",
 	"AddressForbidden", "RedirectRefused", "Secret", "Configuration",
 	"HTTPStatus", "TooLarge", "BadResponse",
 }
 
-# PodOps did not get around to it, or this library does not know the word.
+# PodOps did not get around to it.
 _unasked := {"Busy", "Canceled", "Interrupted", "Internal", "SomethingNew", ""}
+
+_answers := {"Rejected", "Stopped", "Expired"}
 
 test_every_class_has_a_code if {
 	every class in _failures | _unasked {
 		_of(_task("Failed", class, false), _parameters).withheld == {"k": "WebhookFailed"}
 	}
-	every class in ["Rejected", "Stopped", "Expired"] {
+	every class in _answers {
 		_of(_task("Failed", class, false), _parameters).withheld == {"k": "WebhookRejected"}
 	}
 }
 
 test_ignore_passes_when_the_service_failed if {
-	every class in _failures | {"Expired"} {
-		decision := _of(_task("Failed", class, false), _ignoring)
-		decision.passed == {"k"}
-		decision.withheld == {}
+	every class in _failures {
+		_of(_task("Failed", class, false), _ignoring).passed == {"k"}
 	}
 }
 
 test_ignore_does_not_pass_a_no_or_what_was_not_asked if {
-	every class in _unasked | {"Rejected", "Stopped"} {
-		decision := _of(_task("Failed", class, false), _ignoring)
-		decision.passed == set()
-		object.keys(decision.withheld) == {"k"}
+	every class in _unasked | _answers {
+		_of(_task("Failed", class, false), _ignoring).passed == set()
 	}
 }
 
-test_ignore_waits_for_the_first_answer if {
-	every state in ["None", "Calling", "Polling"] {
-		_of(_task(state, "", false), _ignoring).passed == set()
+# Breaking the connection would otherwise turn a "no" into a "yes".
+test_ignore_does_not_overrule_an_answer if {
+	every class in (_failures | _unasked) | _answers {
+		decision := _of(_answered(_task("Failed", class, true)), _ignoring)
+		decision.passed == set()
+		decision.calls == {"k"}
 	}
 }
 
 # What a failure was does not matter while the service is asked again.
-test_ignore_looks_at_failures_only if {
+test_ignore_waits_for_the_first_answer if {
 	every state in ["None", "Calling", "Polling"] {
+		_of(_task(state, "", false), _ignoring).passed == set()
 		_of(_task(state, "Refused", true), _ignoring).passed == set()
 	}
 }
@@ -140,14 +144,16 @@ test_decides_about_nothing if {
 	_decision({}, _parameters) == {"passed": set(), "takes": set(), "withheld": {}, "would": {}, "calls": set()}
 }
 
+_paths := {
+	"pod", "pod/labels", "pod/skip_rules", "operation", "operation/type",
+	"task", "task/state", "task/class", "task/retry_due", "task/answered",
+}
+
 # What each request needs to pass or to be asked about, whatever its task says.
 test_no_door_opens_when_a_fact_is_missing if {
 	every parameters in [_parameters, _ignoring, object.union(_parameters, {"enforcement": "DryRun"})] {
 		every request in _requests {
-			every path in [
-				"pod", "pod/labels", "pod/skip_rules", "operation", "operation/type",
-				"task", "task/state", "task/class", "task/retry_due",
-			] {
+			every path in _paths {
 				decision := _decision({"k": json.remove(request, [path])}, parameters)
 				decision.passed == set()
 				decision.calls == set()
@@ -159,13 +165,13 @@ test_no_door_opens_when_a_fact_is_missing if {
 test_no_door_opens_for_a_task_that_cannot_be_read if {
 	every parameters in [_parameters, _ignoring] {
 		every task in [
-			null,
-			{},
+			null, {},
 			_task("approved", "", false),
 			_task("", "", false),
 			_task(true, "", false),
 			_task("Failed", null, true),
 			_task("Failed", "Refused", "true"),
+			object.union(_task("Failed", "Refused", true), {"answered": "no"}),
 		] {
 			decision := _of(task, parameters)
 			decision.passed == set()
