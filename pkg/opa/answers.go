@@ -1,0 +1,61 @@
+package opa
+
+import (
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/types"
+
+	"github.com/podops-dev/podops/pkg/rule/spec"
+)
+
+// checkAnswers refuses a compiled module whose answer can never be of the type that it must have.
+// Where that depends on the facts, the answer itself tells (rule.CodeWrongType).
+func checkAnswers(compiler *ast.Compiler, module *ast.Module, entry spec.Entry) error {
+	for _, rule := range module.Rules {
+		name, ok := rule.Head.Ref()[0].Value.(ast.Var)
+		if !ok {
+			continue
+		}
+		found := compiler.TypeEnv.GetByRef(ruleRoot().Append(ast.StringTerm(string(name))))
+		switch {
+		case entry == spec.EntryAllow && name == "allow" && !mayBe(found, isBoolean):
+			return contractError(rule.Location, "allow is of type %v, it must be true or false", found)
+		case entry == spec.EntryAllow && name == "reason" && !mayBe(found, isText):
+			return contractError(rule.Location, "reason is of type %v, it must be a string", found)
+		case entry == spec.EntryDeny && name == "deny" && !mayBe(found, isDenials):
+			return contractError(rule.Location, "deny is of type %v, its members must be strings, or objects with message", found)
+		}
+	}
+	return nil
+}
+
+// mayBe says whether some value of a type is one of those that is wanted.
+func mayBe(found types.Type, wanted func(types.Type) bool) bool {
+	union, ok := found.(types.Any)
+	if !ok {
+		return found == nil || wanted(found)
+	}
+	for _, one := range union {
+		if mayBe(one, wanted) {
+			return true
+		}
+	}
+	return len(union) == 0 // of any type
+}
+
+func isBoolean(found types.Type) bool {
+	_, ok := found.(types.Boolean)
+	return ok
+}
+
+func isText(found types.Type) bool {
+	_, ok := found.(types.String)
+	return ok
+}
+
+func isDenials(found types.Type) bool {
+	set, ok := found.(*types.Set)
+	return ok && mayBe(set.Of(), func(member types.Type) bool {
+		object, ok := member.(*types.Object)
+		return isText(member) || ok && object.Select("message") != nil
+	})
+}

@@ -1,0 +1,145 @@
+package opa
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/open-policy-agent/opa/v1/topdown"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/cputime"
+	"github.com/podops-dev/podops/pkg/rule"
+)
+
+// evaluateEach asks a user's module about one request after the other, so that a conflict, an error
+// or a timeout of one belongs to its caller alone.
+func (p *Program) evaluateEach(ctx context.Context, from rule.Environment, requests []rule.Request) rule.Result {
+	round, stop := context.WithTimeout(ctx, p.engine.options.RoundBudget)
+	defer stop()
+	if from.Namespace.Name == "" && len(requests) > 0 {
+		from.Namespace.Name = requests[0].Pod.Namespace
+	}
+	result := rule.Result{Verdicts: make(map[string]rule.Verdict, len(requests))}
+	ready, used, err := p.readyAt(round)
+	result.CPUTime = used
+	if err != nil {
+		for _, request := range requests {
+			result.Verdicts[request.Key()] = p.failed(err)
+		}
+		return result
+	}
+	ready.env = p.engine.facts.env(from, p.shape.needs)
+	for _, request := range requests {
+		verdict, used := p.evaluateOne(ctx, round, ready, request)
+		result.Verdicts[request.Key()] = verdict
+		result.CPUTime += used
+	}
+	return result
+}
+
+// ready is what the requests of one Evaluate of a user's module have in common.
+type ready struct {
+	program *compiled
+	documents
+	env env
+}
+
+// readyAt is ready, with the CPU time that it takes: a module that the engine has forgotten is compiled
+// at the cost of the namespace that asks. Otherwise a namespace with many modules would compile them for nothing in each
+// round.
+func (p *Program) readyAt(ctx context.Context) (from ready, used time.Duration, err error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	watch := cputime.Start()
+	from, err = p.ready(ctx)
+	return from, watch.Used(), err
+}
+
+// ready compiles the module and reads the documents again if the engine no longer has them.
+func (p *Program) ready(ctx context.Context) (ready, error) {
+	program, err := p.compiled(ctx)
+	if err != nil {
+		return ready{}, err
+	}
+	read, err := p.documents()
+	return ready{program: program, documents: read}, err
+}
+
+// evaluateOne asks about one request, if a slot is free before the round is over. The wait is not
+// part of the module's time. It returns the CPU time that the evaluation took, too.
+func (p *Program) evaluateOne(
+	ctx, round context.Context, from ready, request rule.Request,
+) (verdict rule.Verdict, used time.Duration) {
+	defer func() {
+		if value := recover(); value != nil {
+			verdict = p.failed(&PanicError{Value: value, Stack: debug.Stack()})
+		}
+	}()
+	if round.Err() != nil || !p.engine.slots.acquire(round) {
+		return p.failed(errNotReached), 0
+	}
+	defer p.engine.slots.release(round)
+	input := p.engine.facts.customInput(from.rule, from.parameters, from.env, request)
+	began := time.Now()
+	given := p.engine.askWatched(ctx, from.program, input)
+	p.observe(input, began, given.err, func() (json.RawMessage, error) {
+		return given.output, cmp.Or(given.err, given.outputErr)
+	})
+	if given.err != nil {
+		return p.failed(given.err), given.used
+	}
+	return from.program.silence.explain(given.verdict, input), given.used
+}
+
+var (
+	errNotReached = errors.New("no time was left in this round")
+	errBusy       = errors.New("the machine was too busy to evaluate the module")
+)
+
+// failed is the verdict of a module that gave no decision. A rule that is not enforced holds nothing
+// back, not even when it is broken.
+func (p *Program) failed(err error) rule.Verdict {
+	code, message := explained(err)
+	if p.enforcement != appsv1alpha1.EnforcementEnforce {
+		return rule.Verdict{Outcome: rule.Passed, Would: code, Message: message}
+	}
+	return rule.Verdict{Code: code, Message: message}
+}
+
+// plainMessage is the message of OPA in one line, without our names for the file and for builtins.
+func plainMessage(message string) string {
+	if rest, bounded := strings.CutPrefix(message, boundedPrefix); bounded {
+		_, message, _ = strings.Cut(rest, ": ")
+		if _, inner, nested := strings.Cut(message, topdown.BuiltinErr+": "); nested {
+			message = inner
+		}
+	}
+	return strings.ReplaceAll(strings.Join(strings.Fields(message), " "), moduleFile+":", "row ")
+}
+
+// explained is a readable error of one request.
+func explained(err error) (rule.Code, string) {
+	located := &topdown.Error{}
+	switch {
+	case errors.Is(err, errNotReached), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return rule.CodeNotReached, ""
+	case errors.Is(err, errBusy):
+		return rule.CodeNotReached, errBusy.Error()
+	case errors.Is(err, ErrTimeout):
+		return rule.CodeTimeout, messageText(err.Error())
+	case errors.Is(err, ErrUndefined):
+		return rule.CodeUndefined, ""
+	case errors.As(err, &located) && located.Location != nil && located.Location.File == moduleFile:
+		return rule.CodeEvaluationFailed, messageText(fmt.Sprintf("%d:%d: %s: %s",
+			located.Location.Row, located.Location.Col, located.Code, plainMessage(located.Message)))
+	default:
+		return rule.CodeEvaluationFailed, messageText(err.Error())
+	}
+}

@@ -1,0 +1,306 @@
+package opa_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/rule/spec"
+)
+
+// patient is for tests that are not about time: a slow machine must not fail them.
+func patient() opa.Options {
+	return opa.Options{CustomTimeout: time.Minute, RoundBudget: time.Hour}
+}
+
+// asked evaluates a custom rule for one request.
+func asked(t testing.TB, options opa.Options, module spec.Module, env rule.Environment, request rule.Request) rule.Verdict {
+	t.Helper()
+	program, err := newEngine(t, options).Prepare(t.Context(), module)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Stage = program.Stage()
+	result, err := program.Evaluate(t.Context(), program.Stage(), env, []rule.Request{request})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(result.Verdicts) != 1 || result.Capacity != nil {
+		t.Errorf("got %v, want one verdict and no room", result)
+	}
+	return result.Verdicts[request.Key()]
+}
+
+// silent is the refusal of a module that gives no reason.
+func silent(why string) rule.Verdict {
+	return rule.Verdict{Code: rule.CodeNotAllowed, Message: "allow is not true for this pod, and " + why}
+}
+
+// The pod of the request is named web-0, has the labels app and ready, and is available.
+func TestCustomVerdicts(t *testing.T) {
+	long := strings.Repeat("é", 400)
+	for name, tc := range map[string]struct {
+		body string
+		want rule.Verdict
+	}{
+		"allow is true":      {`allow if input.pod.labels.ready == "true"`, rule.Verdict{Outcome: rule.Passed}},
+		"allow is false":     {`allow := input.pod.permitted`, silent("the module has no reason")},
+		"allow is undefined": {`allow if input.pod.labels.other`, silent("the module has no reason")},
+		"allow by default":   {`default allow := true`, rule.Verdict{Outcome: rule.Passed}},
+		"allow is a text":    {`allow := input.parameters.x if input.pod.ready`, silent("the module has no reason")},
+		"a reason that reads what is not there": {
+			"allow if false\nreason := sprintf(\"%s of %s\", [input.pod.labels.app, input.pod.labels.weight])",
+			silent("reason has no value: input.pod.labels.weight is not there (row 4)"),
+		},
+		"a reason by a key that is no word": {
+			"allow if false\nreason := x if {\n\tx := input.pod.labels[\"example.com/weight\"]\n}",
+			silent(`reason has no value: input.pod.labels["example.com/weight"] is not there (row 5)`),
+		},
+		"a reason through another rule": {
+			"allow if false\nreason := weight\nweight := input.pod.labels.weight",
+			silent("reason has no value: does it read a label that the pod lacks?"),
+		},
+		"a reason by a parameter": {
+			"allow if false\nreason := input.parameters.text", silent("reason has no value: input.parameters.text is not there (row 4)"),
+		},
+		"a reason":                    {"allow if false\nreason := sprintf(\"%s waits\", [input.pod.name])", rule.Verdict{Code: rule.CodeNotAllowed, Message: "web-0 waits"}},
+		"a reason for what passes":    {"allow if true\nreason := \"?\"", rule.Verdict{Outcome: rule.Passed}},
+		"a long reason":               {"allow if false\nreason := \"" + long + "\"", rule.Verdict{Code: rule.CodeNotAllowed, Message: long[:508] + "..."}},
+		"nothing is denied":           {`deny contains "x" if input.pod.permitted`, rule.Verdict{Outcome: rule.Passed}},
+		"something is denied":         {`deny contains "x" if input.pod.available`, rule.Verdict{Code: rule.CodeDenied, Message: "x"}},
+		"two denials":                 {"deny contains \"b\"\ndeny contains \"a\"", rule.Verdict{Code: rule.CodeDenied, Message: "a; b"}},
+		"a conflict":                  {"allow := x if some x in [true, false]", rule.Verdict{Code: rule.CodeEvaluationFailed, Message: "3:1: eval_conflict_error: rule data.rule.allow produced conflicting values: true at row 3 false at row 3"}},
+		"an error of a builtin":       {"deny contains \"x\" if 1 / count(input.pods) > 1", rule.Verdict{Code: rule.CodeEvaluationFailed, Message: "3:22: eval_builtin_error: div: divide by zero"}},
+		"details that are an object":  {`deny contains {"message": "m", "details": {"b": [1, null], "a": {2}}}`, rule.Verdict{Code: rule.CodeDenied, Message: "m", Details: `{"a":[2],"b":[1,null]}`}},
+		"details that are not":        {`deny contains {"message": "m", "details": 7}`, rule.Verdict{Code: rule.CodeDenied, Message: "m", Details: `{"value":7}`}},
+		"details that are too large":  {`deny contains {"message": "m", "details": {"x": "` + long + `"}}`, rule.Verdict{Code: rule.CodeDenied, Message: "m", Details: `{"omitted":"more than 512 bytes"}`}},
+		"a delay":                     {`deny contains {"message": "m", "retry_after_seconds": 90.5}`, rule.Verdict{Code: rule.CodeDenied, Message: "m", RetryAfter: 90500 * time.Millisecond}},
+		"a delay that is too short":   {`deny contains {"message": "m", "retry_after_seconds": 0.001}`, rule.Verdict{Code: rule.CodeDenied, Message: "m", RetryAfter: time.Second}},
+		"a delay beyond all measure":  {`deny contains {"message": "m", "retry_after_seconds": 1e99}`, rule.Verdict{Code: rule.CodeDenied, Message: "m", RetryAfter: 24 * time.Hour}},
+		"members of a set in a set":   {`deny contains {"message": "m", "details": {{"k": {1, 2}}}}`, rule.Verdict{Code: rule.CodeDenied, Message: "m", Details: `{"value":[{"k":[1,2]}]}`}},
+		"a message without any bytes": {`deny contains ""`, rule.Verdict{Code: rule.CodeDenied}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := asked(t, patient(), custom(t, "package rule\n\n"+tc.body+"\n"), rule.Environment{}, request(0, true))
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("verdict differs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// What the types do not tell before, the answer tells.
+func TestCustomAnswersOfAWrongType(t *testing.T) {
+	for name, body := range map[string]string{
+		"allow":                 `allow := object.get(input.parameters, "answer", 1)`,
+		"reason":                "allow if false\nreason := object.get(input.parameters, \"reason\", 1)",
+		"a denial":              `deny contains object.get(input.parameters, "answer", 1)`,
+		"one of two":            "deny contains \"fine\"\ndeny contains 1",
+		"a delay":               `deny contains {"message": "m", "retry_after_seconds": "1"}`,
+		"a field of no meaning": `deny contains {"message": "m", "retry_after": 1}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := asked(t, patient(), custom(t, "package rule\n\n"+body+"\n"), rule.Environment{}, request(0, true))
+			if got.Outcome != rule.Withheld || got.Code != rule.CodeWrongType || got.Message == "" {
+				t.Errorf("got %+v, want WrongType with a message", got)
+			}
+		})
+	}
+}
+
+// A module that fails for every pod, under a rule that does not apply to the pod, or holds nothing
+// back.
+func TestCustomRulesAreRulesLikeOthers(t *testing.T) {
+	const failing = "package rule\n\nallow if 1 / count(input.pods) > 1\n"
+	const refusing = "package rule\n\nallow if input.pod.permitted\n\nreason := \"no\"\n"
+	skipping := request(0, true)
+	skipping.Pod.SkipRules = []string{"mine"}
+	passed := rule.Verdict{Outcome: rule.Passed}
+	for name, tc := range map[string]struct {
+		rule    appsv1alpha1.TransitionRule
+		source  string
+		request rule.Request
+		want    rule.Verdict
+	}{
+		"the pod skips it":        {source: failing, request: skipping, want: passed},
+		"other types":             {rule: appsv1alpha1.TransitionRule{Conditions: []string{"delete"}}, source: failing, request: request(0, true), want: passed},
+		"this type":               {rule: appsv1alpha1.TransitionRule{Conditions: []string{"update"}}, source: refusing, request: request(0, true), want: rule.Verdict{Code: rule.CodeNotAllowed, Message: "no"}},
+		"other pods":              {rule: appsv1alpha1.TransitionRule{Filter: filterOn("app", "db")}, source: failing, request: request(0, true), want: passed},
+		"these pods":              {rule: appsv1alpha1.TransitionRule{Filter: filterOn("app", "web")}, source: refusing, request: request(0, true), want: rule.Verdict{Code: rule.CodeNotAllowed, Message: "no"}},
+		"it warns":                {rule: appsv1alpha1.TransitionRule{Enforcement: appsv1alpha1.EnforcementWarn}, source: refusing, request: request(0, true), want: rule.Verdict{Outcome: rule.Passed, Would: rule.CodeNotAllowed, Message: "no"}},
+		"it is tried":             {rule: appsv1alpha1.TransitionRule{Enforcement: appsv1alpha1.EnforcementDryRun}, source: refusing, request: request(0, true), want: rule.Verdict{Outcome: rule.Passed, Would: rule.CodeNotAllowed, Message: "no"}},
+		"it is tried, and passes": {rule: appsv1alpha1.TransitionRule{Enforcement: appsv1alpha1.EnforcementDryRun}, source: "package rule\n\nallow if true\n", request: request(0, true), want: passed},
+		"it warns, and is broken": {
+			rule: appsv1alpha1.TransitionRule{Enforcement: appsv1alpha1.EnforcementWarn}, source: failing, request: request(0, true),
+			want: rule.Verdict{
+				Outcome: rule.Passed, Would: rule.CodeEvaluationFailed,
+				Message: "3:10: eval_builtin_error: div: divide by zero",
+			},
+		},
+		"after the operation": {rule: appsv1alpha1.TransitionRule{Stage: appsv1alpha1.StagePostCheck}, source: "package rule\n\nallow if input.stage == \"PostCheck\"\n", request: request(0, true), want: passed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.rule.Name = "mine"
+			module := customRule(t, tc.rule, spec.Custom{Source: tc.source})
+			if diff := cmp.Diff(tc.want, asked(t, patient(), module, rule.Environment{}, tc.request)); diff != "" {
+				t.Errorf("verdict differs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func filterOn(key, value string) *appsv1alpha1.TransitionRuleFilter {
+	rule := labelCheck("x")
+	rule.LabelCheck.Requires.MatchLabels = map[string]string{key: value}
+	return &appsv1alpha1.TransitionRuleFilter{LabelSelector: rule.LabelCheck.Requires}
+}
+
+// Each of these is true of the facts, and of no others.
+func TestCustomRulesSeeTheFacts(t *testing.T) {
+	one, two, three := request(0, true), request(1, true), request(2, true)
+	one.Since, one.Cause = time.Unix(0, 1700000000123456789), rule.CauseRollout
+	*one.Pod = rule.PodFact{
+		UID: "uid-0", Namespace: "shop", Name: "web-0", ResourceVersion: "7", Version: "7",
+		Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"shard": "a"},
+		Owner: rule.Owner{Kind: "Deployment", Name: "web", UID: "o"}, Node: "n1",
+		Created: time.Unix(0, 11), Ready: true, Available: true, AvailableSince: time.Unix(0, 12), Permitted: true,
+		SkipRules: []string{"other"},
+	}
+	two.Pod.AvailableSince = time.Unix(0, 13)
+	env := rule.Environment{
+		Now:       time.Unix(0, 1700000000123456790),
+		Namespace: rule.Namespace{Name: "shop", Labels: map[string]string{"alert": "red"}},
+		Counts:    rule.Counts{Selected: 4, Desired: 3, Available: 2, Reserved: 1},
+		Pods:      []*rule.PodFact{one.Pod, two.Pod, three.Pod},
+		Committed: map[types.UID]bool{three.Pod.UID: true},
+		Permits:   []rule.Permit{{Pod: "web-9", At: time.Unix(0, 5)}, {Pod: "web-8", At: time.Unix(0, 6)}},
+	}
+	for _, fact := range []string{
+		`input.stage == "PreCheck"`,
+		`input.now == 1700000000123456790`,
+		`input.operation == {"id": "a", "type": "update", "cause": "Rollout", "since": 1700000000123456789}`,
+		`input.parameters == {"limit": 3}`,
+		`input.pod.name == "web-0"; input.pod.namespace == "shop"; input.pod.uid == "uid-0"`,
+		`input.pod.labels == {"app": "web"}; input.pod.annotations == {"shard": "a"}`,
+		`input.pod.owner == {"kind": "Deployment", "name": "web", "uid": "o"}; input.pod.node == "n1"`,
+		`input.pod.created == 11; input.pod.ready; input.pod.available; input.pod.available_since == 12`,
+		`input.pod.permitted; input.pod.skip_rules == ["other"]`,
+		`[p.name | some p in input.pods] == ["web-1", "web-2"]`,
+		`p := input.pods[0]; p.available; not p.permitted; p.available_since == 13`,
+		`p := input.pods[1]; not p.available; p.permitted; p.available_since == 0; p.labels.app == "web"`,
+		`input.namespace == {"name": "shop", "labels": {"alert": "red"}}`,
+		`input.counts == {"selected": 4, "desired": 3, "available": 2, "reserved": 1}`,
+		`input.permits == [{"pod": "web-9", "at": 5}, {"pod": "web-8", "at": 6}]`,
+		`input.rule.name == "mine"; input.rule.stage == "PreCheck"; input.rule.enforcement == "Enforce"`,
+	} {
+		module := customRule(t, appsv1alpha1.TransitionRule{Name: "mine"}, spec.Custom{
+			Source: "package rule\n\nallow if {\n\t" + strings.ReplaceAll(fact, "; ", "\n\t") + "\n}\n", Parameters: []byte(`{"limit": 3}`),
+		})
+		if got := asked(t, patient(), module, env, one); got.Outcome != rule.Passed {
+			t.Errorf("%s: %+v", fact, got)
+		}
+	}
+}
+
+// Rules that differ in their parameters share a program, and each has its own.
+func TestCustomRulesShareTheirModule(t *testing.T) {
+	const source = "package rule\n\nallow if count(input.pod.name) < input.parameters.limit\n"
+	e := newEngine(t, patient())
+	prepared := []*opa.Program{}
+	for i, want := range map[int]rule.Outcome{3: rule.Withheld, 30: rule.Passed} {
+		module := customRule(t, appsv1alpha1.TransitionRule{Name: fmt.Sprint("r", i)}, spec.Custom{
+			Source: source, Parameters: fmt.Appendf(nil, `{"limit": %d}`, i),
+		})
+		program, err := e.Prepare(t.Context(), module)
+		if err != nil {
+			t.Fatal(err)
+		}
+		prepared = append(prepared, program)
+		result, err := program.Evaluate(t.Context(), program.Stage(), rule.Environment{}, []rule.Request{request(0, true)})
+		if err != nil || result.Verdicts["uid-0/PreCheck/a"].Outcome != want {
+			t.Errorf("limit %d: got %v, %v, want outcome %v", i, result, err, want)
+		}
+	}
+	if !opa.SameProgram(prepared[0], prepared[1]) || e.Compilations() != 1 {
+		t.Errorf("%d compilations, want one", e.Compilations())
+	}
+}
+
+func TestPrepareRefusesAnotherEntryPoint(t *testing.T) {
+	module := custom(t, "package rule\n\ndeny contains \"x\"\n")
+	module.Custom.Entry = spec.EntryAllow
+	if _, err := newEngine(t, opa.Options{}).Prepare(t.Context(), module); err == nil {
+		t.Error("deny is asked as if it were allow")
+	}
+}
+
+// slowModule takes minutes.
+const slowModule = `package rule
+
+allow if input.pod.labels.ready == "true"
+
+allow if {
+	some a in numbers.range(1, 5000)
+	some b in numbers.range(1, 5000)
+	some c in numbers.range(1, 5000)
+	a + b + c < 0
+}
+`
+
+// One pod that a module loops on takes its deadline, and nobody else's answer.
+func TestCustomTimeout(t *testing.T) {
+	program, err := newEngine(t, opa.Options{CustomTimeout: 200 * time.Millisecond, RoundBudget: time.Minute}).
+		Prepare(t.Context(), custom(t, slowModule))
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	result, err := program.Evaluate(t.Context(), program.Stage(), rule.Environment{},
+		[]rule.Request{request(1, true), request(0, true)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]rule.Verdict{
+		"uid-0/PreCheck/a": {Outcome: rule.Passed},
+		"uid-1/PreCheck/a": {Code: rule.CodeTimeout, Message: "the module did not answer in time: it had 200ms"},
+	}
+	if diff := cmp.Diff(want, result.Verdicts); diff != "" {
+		t.Errorf("verdicts differ (-want +got):\n%s", diff)
+	}
+	if took := time.Since(began); took < 200*time.Millisecond || took > 10*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
+// When the time of a round is over, the rest of the requests is not asked about, and says so.
+func TestCustomRoundBudget(t *testing.T) {
+	program, err := newEngine(t, opa.Options{CustomTimeout: 30 * time.Millisecond, RoundBudget: time.Millisecond}).
+		Prepare(t.Context(), custom(t, slowModule))
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := program.Evaluate(t.Context(), program.Stage(), rule.Environment{},
+		[]rule.Request{request(1, true), request(0, true), request(2, true)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"uid-0/PreCheck/a", "uid-2/PreCheck/a"} {
+		if got := result.Verdicts[key]; got.Code != rule.CodeNotReached || got.Outcome != rule.Withheld {
+			t.Errorf("%s: got %+v, want it withheld and not reached", key, got)
+		}
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	result, err = program.Evaluate(over, program.Stage(), rule.Environment{}, []rule.Request{request(0, true)})
+	if got := result.Verdicts["uid-0/PreCheck/a"]; err != nil || got.Code != rule.CodeNotReached {
+		t.Errorf("under a context that is over: got %+v, %v", got, err)
+	}
+}

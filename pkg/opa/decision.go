@@ -1,0 +1,160 @@
+package opa
+
+import (
+	"fmt"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+
+	"github.com/podops-dev/podops/pkg/rule"
+)
+
+// decision is the document that every rule module answers with.
+type decision struct {
+	// passed and takes are sets of request keys.
+	passed, takes ast.Set
+
+	// withheld and would map request keys to codes.
+	withheld, would ast.Object
+
+	// calls is a set of request keys; nil unless the rule is of kind webhook.
+	calls ast.Set
+}
+
+// parts are those that the decision of a rule has besides.
+type parts struct {
+	// room: the rule hands out slots. calls: it asks an external service.
+	room, calls bool
+}
+
+// decode reads the decision of a rule. Whatever is not as agreed fails closed: a document of
+// another shape is an error, and a request that is in none or in several of passed, takes and
+// withheld is withheld with rule.CodeUndefined. Keys that were not asked about are ignored.
+func decode(term *ast.Term, keys []key, with parts) (rule.Result, error) {
+	document, ok := term.Value.(ast.Object)
+	if !ok {
+		return rule.Result{}, fmt.Errorf("decoding decision: it is of type %s, not an object", ast.ValueName(term.Value))
+	}
+	found, err := decisionOf(document, with)
+	if err != nil {
+		return rule.Result{}, fmt.Errorf("decoding decision: %w", err)
+	}
+	result := rule.Result{Verdicts: make(map[string]rule.Verdict, len(keys))}
+	if with.room {
+		if result.Capacity, err = roomOf(document); err != nil {
+			return rule.Result{}, fmt.Errorf("decoding room: %w", err)
+		}
+	}
+	for _, key := range keys {
+		verdict := found.verdict(key.term)
+		if verdict.Outcome == rule.NeedsSlot && result.Capacity == nil {
+			// A slot of what? Nobody could ever hand it out.
+			verdict = rule.Verdict{Code: rule.CodeUndefined}
+		}
+		result.Verdicts[key.name] = verdict
+	}
+	return result, nil
+}
+
+func decisionOf(document ast.Object, with parts) (found decision, err error) {
+	if found.passed, err = field[ast.Set](document, "passed"); err != nil {
+		return decision{}, err
+	}
+	if found.takes, err = field[ast.Set](document, "takes"); err != nil {
+		return decision{}, err
+	}
+	if found.withheld, err = field[ast.Object](document, "withheld"); err != nil {
+		return decision{}, err
+	}
+	if found.would, err = field[ast.Object](document, "would"); err != nil {
+		return decision{}, err
+	}
+	if !with.calls {
+		return found, nil
+	}
+	if found.calls, err = field[ast.Set](document, "calls"); err != nil {
+		return decision{}, err
+	}
+	return found, nil
+}
+
+// verdict of one request, and whether it needs a call. One that cannot be read needs none.
+func (d decision) verdict(key *ast.Term) rule.Verdict {
+	verdict := d.outcome(key)
+	verdict.Call = d.calls != nil && verdict.Code != rule.CodeUndefined && d.calls.Contains(key)
+	return verdict
+}
+
+func (d decision) outcome(key *ast.Term) rule.Verdict {
+	undefined := rule.Verdict{Code: rule.CodeUndefined}
+	passed, takes, withheld := d.passed.Contains(key), d.takes.Contains(key), d.withheld.Get(key)
+	switch {
+	case passed && !takes && withheld == nil:
+		would := d.would.Get(key)
+		if would == nil {
+			return rule.Verdict{Outcome: rule.Passed}
+		}
+		if code, ok := codeOf(would); ok {
+			return rule.Verdict{Outcome: rule.Passed, Would: code}
+		}
+	case takes && !passed && withheld == nil:
+		return rule.Verdict{Outcome: rule.NeedsSlot}
+	case withheld != nil && !passed && !takes:
+		if code, ok := codeOf(withheld); ok {
+			return rule.Verdict{Code: code}
+		}
+	}
+	return undefined
+}
+
+// codeOf a term that is a string, and not an empty one.
+func codeOf(term *ast.Term) (rule.Code, bool) {
+	code, ok := term.Value.(ast.String)
+	return rule.Code(code), ok && code != ""
+}
+
+func roomOf(document ast.Object) (*rule.Capacity, error) {
+	numbers, err := field[ast.Object](document, "room")
+	if err != nil {
+		return nil, err
+	}
+	room := &rule.Capacity{}
+	for _, number := range []struct {
+		name string
+		to   *int
+	}{
+		{"slots", &room.Slots},
+		{"selected", &room.Selected},
+		{"desired", &room.Desired},
+		{"available", &room.Available},
+		{"max_unavailable", &room.MaxUnavailable},
+		{"min_available", &room.MinAvailable},
+	} {
+		value, err := field[ast.Number](numbers, number.name)
+		if err != nil {
+			return nil, err
+		}
+		whole, ok := value.Int()
+		if !ok {
+			return nil, fmt.Errorf("%s is %v, not a whole number", number.name, value)
+		}
+		*number.to = whole
+	}
+	if room.Slots < 0 {
+		return nil, fmt.Errorf("slots is %d, below zero", room.Slots)
+	}
+	return room, nil
+}
+
+// field of a document, of the wanted type.
+func field[T ast.Value](document ast.Object, name string) (T, error) {
+	var none T
+	term := document.Get(ast.StringTerm(name))
+	if term == nil {
+		return none, fmt.Errorf("%s is missing", name)
+	}
+	value, ok := term.Value.(T)
+	if !ok {
+		return none, fmt.Errorf("%s is of type %s", name, ast.ValueName(term.Value))
+	}
+	return value, nil
+}

@@ -1,0 +1,115 @@
+package opa
+
+import (
+	"context"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/rego"
+	"github.com/open-policy-agent/opa/v1/topdown"
+	"github.com/open-policy-agent/opa/v1/types"
+
+	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/rule/spec"
+)
+
+// PrepareSource is Prepare with the readable source of the module as it stands, in place of the
+// program that its kind shares.
+func (e *Engine) PrepareSource(ctx context.Context, module spec.Module) (*Program, error) {
+	asks, err := e.parse(entryFile, module.Source)
+	if err != nil {
+		return nil, compileError(err)
+	}
+	modules := e.library.needed(asks)
+	if module.Custom != nil {
+		user, err := e.parse(moduleFile, module.Custom.Source)
+		if err != nil {
+			return nil, compileError(err)
+		}
+		if modules[moduleFile], err = moved(user); err != nil {
+			return nil, err
+		}
+	}
+	modules[entryFile] = asks
+	compiler := ast.NewCompiler()
+	if err := e.compile(compiler, modules); err != nil {
+		return nil, compileError(err)
+	}
+	query, err := prepareQuery(ctx, compiler, asks.Package.Path.Append(ast.StringTerm("decision")))
+	if err != nil {
+		return nil, err
+	}
+	made := &compiled{shape: &shape{source: "source"}, query: query}
+	if module.Custom != nil {
+		made.entry, made.needs = module.Custom.Entry, all()
+	}
+	return e.program(module, made.shape, made)
+}
+
+// SameProgram says whether two rules share what was compiled.
+func SameProgram(a, b *Program) bool { return a.shape == b.shape }
+
+// PrepareStuck is a rule whose module computes until a channel is closed, as OPA does in the midst of a
+// comparison of two huge documents: nothing interrupts it. A pod without the label "stuck" ends at once.
+func (e *Engine) PrepareStuck(ctx context.Context, module spec.Module, release <-chan struct{}) (*Program, error) {
+	return e.prepareWaiting(ctx, module, func() {
+		for !isClosed(release) {
+		}
+	})
+}
+
+func isClosed(channel <-chan struct{}) bool {
+	select {
+	case <-channel:
+		return true
+	default:
+		return false
+	}
+}
+
+// PrepareStarved is like PrepareStuck, and uses no CPU time meanwhile, as if the machine had none.
+func (e *Engine) PrepareStarved(ctx context.Context, module spec.Module, release <-chan struct{}) (*Program, error) {
+	return e.prepareWaiting(ctx, module, func() { <-release })
+}
+
+func (e *Engine) prepareWaiting(ctx context.Context, module spec.Module, waits func()) (*Program, error) {
+	program, err := e.Prepare(ctx, module)
+	if err != nil {
+		return nil, err
+	}
+	asks := ast.MustParseModule(`package podops.entry
+decision := data.podops.rules.custom.decision(input, input.rule, "allow")`)
+	user := ast.MustParseModule("package rule\nallow if not input.pod.labels.stuck\nallow if test.wait()")
+	modules := e.library.needed(asks)
+	modules[moduleFile], modules[entryFile] = user, asks
+	wait := &ast.Builtin{Name: "test.wait", Decl: types.NewFunction(nil, types.B)}
+	allowed := capabilities()
+	allowed.Builtins = append(allowed.Builtins, wait)
+	compiler := ast.NewCompiler().WithCapabilities(allowed)
+	if compiler.Compile(modules); compiler.Failed() {
+		return nil, compiler.Errors
+	}
+	query, err := rego.New(
+		rego.Compiler(compiler), rego.Query("data.podops.entry.decision"),
+		rego.GenerateJSON(func(term *ast.Term, _ *rego.EvalContext) (any, error) { return term, nil }),
+		rego.FunctionDyn(&rego.Function{Name: wait.Name, Decl: wait.Decl},
+			func(topdown.BuiltinContext, []*ast.Term) (*ast.Term, error) {
+				waits()
+				return ast.InternedTerm(true), nil
+			}),
+	).PrepareForEval(ctx)
+	program.shape = &shape{source: "stuck", entry: spec.EntryAllow}
+	program.pinned = &compiled{shape: program.shape, query: query}
+	return program, err
+}
+
+// PodTerms are the documents of pods as user's modules read them, made and not remembered.
+func PodTerms(e *Engine, pods []*rule.PodFact) []*ast.Term {
+	terms := make([]*ast.Term, 0, len(pods))
+	for _, pod := range pods {
+		terms = append(terms, e.facts.whole(pod))
+	}
+	return terms
+}
+
+// PodBytes is what such a document counts.
+func PodBytes(pod *rule.PodFact) int64 { return podBytes(pod, true) }

@@ -1,0 +1,262 @@
+package opa
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podops-dev/podops/pkg/rule"
+)
+
+// facts translates pods into terms, each of them once: a pod is translated when it is first asked
+// about at a version, and shared by all rules afterwards. Terms are not modified once they are
+// built, so evaluations may read them at the same time.
+type facts struct {
+	words words
+
+	// memory holds versionedPod by podKey.
+	memory *memory
+}
+
+// podKey is a pod in one of its two forms.
+type podKey struct {
+	uid   types.UID
+	whole bool
+}
+
+// versionedPod is a pod at one point of its life. What a rule.PodFact says depends on nothing else.
+type versionedPod struct {
+	version string
+	term    *ast.Term
+}
+
+// words are the keys of the input, as terms.
+type words struct {
+	stage, counts, requests, rule, parameters *ast.Term
+	selected, desired, available, reserved    *ast.Term
+	pod, pods, operation, id, kind, since     *ast.Term
+	cause                                     *ast.Term
+	name, namespace, uid, labels, skipped     *ast.Term
+	annotations, owner, ownerKind, node       *ast.Term
+	created, ready, availableSince, permitted *ast.Term
+	now, permits, at                          *ast.Term
+	task, state, class, retryDue, answered    *ast.Term
+}
+
+func newFacts(remembered *memory) *facts {
+	return &facts{
+		memory: remembered,
+		words: words{
+			stage: ast.StringTerm("stage"), counts: ast.StringTerm("counts"), requests: ast.StringTerm("requests"),
+			rule: ast.StringTerm("rule"), parameters: ast.StringTerm("parameters"),
+			selected: ast.StringTerm("selected"), desired: ast.StringTerm("desired"),
+			available: ast.StringTerm("available"), reserved: ast.StringTerm("reserved"),
+			pod: ast.StringTerm("pod"), pods: ast.StringTerm("pods"), operation: ast.StringTerm("operation"),
+			id: ast.StringTerm("id"), kind: ast.StringTerm("type"), since: ast.StringTerm("since"),
+			cause: ast.StringTerm("cause"),
+			name:  ast.StringTerm("name"), namespace: ast.StringTerm("namespace"), uid: ast.StringTerm("uid"),
+			labels: ast.StringTerm("labels"), skipped: ast.StringTerm("skip_rules"),
+			annotations: ast.StringTerm("annotations"), owner: ast.StringTerm("owner"),
+			ownerKind: ast.StringTerm("kind"), node: ast.StringTerm("node"),
+			created: ast.StringTerm("created"), ready: ast.StringTerm("ready"),
+			availableSince: ast.StringTerm("available_since"), permitted: ast.StringTerm("permitted"),
+			now: ast.StringTerm("now"), permits: ast.StringTerm("permits"), at: ast.StringTerm("at"),
+			task: ast.StringTerm("task"), state: ast.StringTerm("state"),
+			class: ast.StringTerm("class"), retryDue: ast.StringTerm("retry_due"),
+			answered: ast.StringTerm("answered"),
+		},
+	}
+}
+
+// pod is the document of a pod for built-in rules, or the whole one that user's modules read. Its last
+// version is remembered by UID. Without both of them it cannot be told from another one and is
+// built each time.
+func (f *facts) pod(pod *rule.PodFact, whole bool) *ast.Term {
+	build := f.short
+	if whole {
+		build = f.whole
+	}
+	if pod.UID == "" || pod.Version == "" {
+		return build(pod)
+	}
+	key := podKey{uid: pod.UID, whole: whole}
+	if known, ok := f.memory.Get(key); ok && known.(versionedPod).version == pod.Version {
+		return known.(versionedPod).term
+	}
+	built := build(pod)
+	f.memory.Add(pod.Namespace, key, versionedPod{version: pod.Version, term: built}, podBytes(pod, whole))
+	return built
+}
+
+// short is what the library reads. It fills every field, so that a rule never takes "none" for "not
+// known".
+func (f *facts) short(pod *rule.PodFact) *ast.Term {
+	return ast.ObjectTerm(
+		[2]*ast.Term{f.words.name, ast.StringTerm(pod.Name)},
+		[2]*ast.Term{f.words.namespace, ast.StringTerm(pod.Namespace)},
+		[2]*ast.Term{f.words.uid, ast.StringTerm(string(pod.UID))},
+		[2]*ast.Term{f.words.labels, stringsTerm(pod.Labels)},
+		[2]*ast.Term{f.words.skipped, listTerm(pod.SkipRules)},
+		[2]*ast.Term{f.words.available, ast.InternedTerm(pod.Available)},
+	)
+}
+
+// whole is every field of a pod in the schema of the input.
+func (f *facts) whole(pod *rule.PodFact) *ast.Term {
+	return f.described(pod, pod.Available, pod.AvailableSince, pod.Permitted)
+}
+
+// remembered is whole, made once for each version of the pod.
+func (f *facts) remembered(pod *rule.PodFact) *ast.Term { return f.pod(pod, true) }
+
+// taken is a pod that is about to become unavailable, as a rule sees it.
+func (f *facts) taken(pod *rule.PodFact) *ast.Term {
+	return f.described(pod, false, time.Time{}, true)
+}
+
+func (f *facts) described(pod *rule.PodFact, available bool, since time.Time, permitted bool) *ast.Term {
+	return ast.ObjectTerm(
+		[2]*ast.Term{f.words.name, ast.StringTerm(pod.Name)},
+		[2]*ast.Term{f.words.namespace, ast.StringTerm(pod.Namespace)},
+		[2]*ast.Term{f.words.uid, ast.StringTerm(string(pod.UID))},
+		[2]*ast.Term{f.words.labels, stringsTerm(pod.Labels)},
+		[2]*ast.Term{f.words.annotations, stringsTerm(pod.Annotations)},
+		[2]*ast.Term{f.words.owner, ast.ObjectTerm(
+			[2]*ast.Term{f.words.ownerKind, ast.StringTerm(pod.Owner.Kind)},
+			[2]*ast.Term{f.words.name, ast.StringTerm(pod.Owner.Name)},
+			[2]*ast.Term{f.words.uid, ast.StringTerm(string(pod.Owner.UID))},
+		)},
+		[2]*ast.Term{f.words.node, ast.StringTerm(pod.Node)},
+		[2]*ast.Term{f.words.created, timeTerm(pod.Created)},
+		[2]*ast.Term{f.words.ready, ast.InternedTerm(pod.Ready)},
+		[2]*ast.Term{f.words.available, ast.InternedTerm(available)},
+		[2]*ast.Term{f.words.availableSince, timeTerm(since)},
+		[2]*ast.Term{f.words.permitted, ast.InternedTerm(permitted)},
+		[2]*ast.Term{f.words.skipped, listTerm(pod.SkipRules)},
+	)
+}
+
+// stringsTerm is a map of strings; {} for nil.
+func stringsTerm(values map[string]string) *ast.Term {
+	entries := make([][2]*ast.Term, 0, len(values))
+	for name, value := range values {
+		entries = append(entries, [2]*ast.Term{ast.StringTerm(name), ast.StringTerm(value)})
+	}
+	return ast.ObjectTerm(entries...)
+}
+
+func listTerm(values []string) *ast.Term {
+	terms := make([]*ast.Term, 0, len(values))
+	for _, value := range values {
+		terms = append(terms, ast.StringTerm(value))
+	}
+	return ast.ArrayTerm(terms...)
+}
+
+// timeTerm is Unix nanoseconds; 0 for the zero time.
+func timeTerm(at time.Time) *ast.Term {
+	if at.IsZero() {
+		return ast.InternedTerm(0)
+	}
+	return ast.NumberTerm(json.Number(fmt.Sprint(at.UnixNano())))
+}
+
+// objectOf reads a JSON object; none is an empty one.
+func objectOf(document json.RawMessage) (*ast.Term, error) {
+	if len(document) == 0 {
+		return ast.ObjectTerm(), nil
+	}
+	value, err := ast.ValueFromReader(bytes.NewReader(document))
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := value.(ast.Object); !ok {
+		return nil, fmt.Errorf("it is of type %s, not an object", ast.ValueName(value))
+	}
+	return ast.NewTerm(value), nil
+}
+
+// around are the surroundings of all requests of one round, as terms.
+type env struct {
+	now, namespace, counts, permits *ast.Term
+
+	pods []podTerm
+}
+
+type podTerm struct {
+	uid  types.UID
+	term *ast.Term
+}
+
+// around translates those of the surroundings that a rule needs. The others are there, and empty.
+func (f *facts) env(from rule.Environment, needs Needs) env {
+	made := env{now: ast.InternedTerm(0), counts: f.counts(rule.Counts{}), permits: ast.ArrayTerm()}
+	if needs.Now {
+		made.now = timeTerm(from.Now)
+	}
+	labels := map[string]string{}
+	if needs.Namespace {
+		labels = from.Namespace.Labels
+	}
+	made.namespace = ast.ObjectTerm(
+		[2]*ast.Term{f.words.name, ast.StringTerm(from.Namespace.Name)},
+		[2]*ast.Term{f.words.labels, stringsTerm(labels)},
+	)
+	if needs.Counts {
+		made.counts = f.counts(from.Counts)
+	}
+	if needs.Permits {
+		made.permits = f.permits(from.Permits)
+	}
+	if needs.Pods {
+		made.pods = make([]podTerm, 0, len(from.Pods))
+		for _, pod := range from.Pods {
+			translate := f.remembered
+			if from.Committed[pod.UID] {
+				translate = f.taken
+			}
+			made.pods = append(made.pods, podTerm{uid: pod.UID, term: translate(pod)})
+		}
+	}
+	return made
+}
+
+// others are the pods but one.
+func (a env) others(uid types.UID) *ast.Term {
+	terms := make([]*ast.Term, 0, len(a.pods))
+	for _, pod := range a.pods {
+		if pod.uid != uid {
+			terms = append(terms, pod.term)
+		}
+	}
+	return ast.ArrayTerm(terms...)
+}
+
+// maxPermits bounds input.permits, as the schema says.
+const maxPermits = 100
+
+// permits are the last ones, oldest first.
+func (f *facts) permits(from []rule.Permit) *ast.Term {
+	from = from[max(0, len(from)-maxPermits):]
+	terms := make([]*ast.Term, 0, len(from))
+	for _, permit := range from {
+		terms = append(terms, ast.ObjectTerm(
+			[2]*ast.Term{f.words.pod, ast.StringTerm(permit.Pod)},
+			[2]*ast.Term{f.words.at, timeTerm(permit.At)},
+		))
+	}
+	return ast.ArrayTerm(terms...)
+}
+
+func (f *facts) counts(counts rule.Counts) *ast.Term {
+	return ast.ObjectTerm(
+		[2]*ast.Term{f.words.selected, ast.InternedTerm(counts.Selected)},
+		[2]*ast.Term{f.words.desired, ast.InternedTerm(counts.Desired)},
+		[2]*ast.Term{f.words.available, ast.InternedTerm(counts.Available)},
+		[2]*ast.Term{f.words.reserved, ast.InternedTerm(counts.Reserved)},
+	)
+}

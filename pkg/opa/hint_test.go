@@ -1,0 +1,25 @@
+package opa_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/podops-dev/podops/pkg/opa"
+)
+
+func TestProblemsNameTheWayOut(t *testing.T) {
+	for source, want := range map[string]string{
+		`allow if http.send({}).status_code == 200`: "undefined function http.send; it is not available to rules, which reach no network: docs/sandbox.md",
+		`allow if time.now_ns() > 3`:                "undefined function time.now_ns; it is not available to rules: the time is input.now",
+		`allow { input.pod.ready }`:                 "`if` keyword is required before rule body; this is the syntax of OPA v0, which opa fmt --v0-v1 rewrites",
+		`violation[{"msg": msg}] { msg := "no" }`:   "this is the syntax of OPA v0, which opa fmt --v0-v1 rewrites",
+		`allow if input.counts.available + "5" > 3`: "have: (number, string, ???), want: (number, number, number)",
+	} {
+		t.Run(source, func(t *testing.T) {
+			_, err := newEngine(t, opa.Options{}).Inspect(t.Context(), opa.Source{Module: "package rule\n\n" + source + "\n"})
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}

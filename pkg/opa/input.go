@@ -1,0 +1,83 @@
+package opa
+
+import (
+	"cmp"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/rule"
+)
+
+// key is one request: as policy spells it, and as the input does.
+type key struct {
+	name string
+	term *ast.Term
+}
+
+// batchInput is the document that a built-in rule sees, and the keys of its requests in the given
+// order. No two requests may have the same key: OPA would build an object that has it twice. tasks
+// are what a rule of kind webhook decides by, and in the input of no other kind.
+func (f *facts) batchInput(
+	rule *ast.Term, stage appsv1alpha1.TransitionStage, counts rule.Counts, requests []rule.Request, tasks bool,
+) ([]key, ast.Value) {
+	keys := make([]key, 0, len(requests))
+	entries := make([][2]*ast.Term, 0, len(requests))
+	for _, request := range requests {
+		name := request.Key()
+		term := ast.StringTerm(name)
+		keys = append(keys, key{name: name, term: term})
+		known := [][2]*ast.Term{
+			{f.words.pod, f.pod(request.Pod, false)},
+			{f.words.operation, ast.ObjectTerm(
+				[2]*ast.Term{f.words.id, ast.StringTerm(request.ID)},
+				[2]*ast.Term{f.words.kind, ast.StringTerm(request.Type)},
+			)},
+		}
+		if tasks {
+			known = append(known, [2]*ast.Term{f.words.task, f.task(request.Task)})
+		}
+		entries = append(entries, [2]*ast.Term{term, ast.ObjectTerm(known...)})
+	}
+	return keys, ast.NewObject(
+		[2]*ast.Term{f.words.stage, ast.StringTerm(string(stage))},
+		[2]*ast.Term{f.words.counts, f.counts(counts)},
+		[2]*ast.Term{f.words.requests, ast.ObjectTerm(entries...)},
+		[2]*ast.Term{f.words.rule, rule},
+	)
+}
+
+// taskNone is the state of a task that does not exist: the service has not been called.
+const taskNone rule.TaskState = "None"
+
+// task is what a rule of kind webhook may know of a call. The words of the service are not among
+// it: they are for people.
+func (f *facts) task(task rule.Task) *ast.Term {
+	return ast.ObjectTerm(
+		[2]*ast.Term{f.words.state, ast.StringTerm(string(cmp.Or(task.State, taskNone)))},
+		[2]*ast.Term{f.words.class, ast.StringTerm(task.Class)},
+		[2]*ast.Term{f.words.retryDue, ast.InternedTerm(task.RetryDue)},
+		[2]*ast.Term{f.words.answered, ast.InternedTerm(task.Answered)},
+	)
+}
+
+// customInput is the document that a user's module sees: every field of policies/schema/input.json.
+func (f *facts) customInput(rule, parameters *ast.Term, env env, request rule.Request) ast.Value {
+	return ast.NewObject(
+		[2]*ast.Term{f.words.stage, ast.StringTerm(string(request.Stage))},
+		[2]*ast.Term{f.words.now, env.now},
+		[2]*ast.Term{f.words.operation, ast.ObjectTerm(
+			[2]*ast.Term{f.words.id, ast.StringTerm(request.ID)},
+			[2]*ast.Term{f.words.kind, ast.StringTerm(request.Type)},
+			[2]*ast.Term{f.words.cause, ast.StringTerm(string(request.Cause))},
+			[2]*ast.Term{f.words.since, timeTerm(request.Since)},
+		)},
+		[2]*ast.Term{f.words.parameters, parameters},
+		[2]*ast.Term{f.words.pod, f.pod(request.Pod, true)},
+		[2]*ast.Term{f.words.pods, env.others(request.Pod.UID)},
+		[2]*ast.Term{f.words.namespace, env.namespace},
+		[2]*ast.Term{f.words.counts, env.counts},
+		[2]*ast.Term{f.words.permits, env.permits},
+		[2]*ast.Term{f.words.rule, rule},
+	)
+}

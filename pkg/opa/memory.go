@@ -1,0 +1,193 @@
+package opa
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"runtime"
+	"sync"
+	"weak"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+
+	"github.com/podops-dev/podops/pkg/fairshare"
+	"github.com/podops-dev/podops/pkg/heapsize"
+	"github.com/podops-dev/podops/pkg/rule"
+)
+
+// memory is all that an Engine remembers and can make again, bounded in bytes. Owners are namespaces
+// and PodTransitionPolicies.
+type memory = fairshare.Cache[any, any]
+
+// programKey is the source of a shape.
+type programKey string
+
+// documentKey is that of the documents of one rule.
+type documentKey struct{ of *Program }
+
+// Memory returns the bytes of all that is remembered. It is never above Options.Memory.
+func (e *Engine) Memory() int64 { return e.memory.Bytes() }
+
+// MemoryOf returns the part of Memory that an owner is charged for.
+func (e *Engine) MemoryOf(owner string) int64 { return e.memory.BytesOf(owner) }
+
+// newSizer returns a Sizer of compiled modules. They share what a compiler reads and the decision of
+// the library, and their terms refer to the text of the module, which counts once, as a part of the
+// shape.
+func newSizer(shared ...any) *heapsize.Sizer {
+	return heapsize.New(heapsize.Options{
+		Shared: append(shared, ast.BuiltinMap),
+		Skip: map[reflect.Type]string{
+			reflect.TypeFor[ast.Location](): "Text",
+			reflect.TypeFor[compiled]():     "query",
+		},
+	})
+}
+
+// shapes are those that some Program, or the memory of the engine, refers to. There is one for each
+// key, so that all evaluations of a module count their runaways together.
+type shapes struct {
+	mu    sync.Mutex
+	known map[string]weak.Pointer[shape]
+}
+
+// get returns the shape of a source; nil if there is none.
+func (s *shapes) get(source string) *shape {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.known[source].Value()
+}
+
+// put returns the one shape of a source, which is that one unless there is another one already.
+func (s *shapes) put(made *shape) *shape {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known := s.known[made.source].Value(); known != nil {
+		return known
+	}
+	s.known[made.source] = weak.Make(made)
+	runtime.AddCleanup(made, s.drop, made.source)
+	return made
+}
+
+// drop forgets a source that nothing refers to.
+func (s *shapes) drop(source string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known[source].Value() == nil {
+		delete(s.known, source)
+	}
+}
+
+// shapeOf returns the shape of a user's module, and compiles the module if it was not known. owner is
+// charged for it then.
+func (e *Engine) shapeOf(ctx context.Context, owner string, key shapeKey) (*shape, error) {
+	if known := e.shapes.get(key.hash()); known != nil {
+		return known, nil
+	}
+	if err := checkSize(key.module); err != nil {
+		return nil, compileError(err)
+	}
+	if e.options.Precompile != nil {
+		source := Source{Owner: owner, Module: key.module, ParametersSchema: json.RawMessage(key.schema)}
+		if err := e.options.Precompile(ctx, source); err != nil {
+			return nil, compileError(err)
+		}
+	}
+	made, err := e.compileAndKeep(ctx, owner, key)
+	if err != nil {
+		return nil, compileError(err)
+	}
+	return made.shape, nil
+}
+
+// compiledOf returns the program of a shape, and compiles it again if it is not remembered.
+func (e *Engine) compiledOf(ctx context.Context, owner string, of *shape) (*compiled, error) {
+	if known, ok := e.memory.Get(programKey(of.source)); ok {
+		return known.(*compiled), nil
+	}
+	return e.compileAndKeep(ctx, owner, of.key)
+}
+
+// compileAndKeep compiles a user's module in one of the slots for it. The owner that compiles the most
+// waits the longest.
+func (e *Engine) compileAndKeep(ctx context.Context, owner string, key shapeKey) (*compiled, error) {
+	release, err := e.compilers.Acquire(ctx, owner)
+	if err != nil {
+		return nil, fmt.Errorf("waiting for the compiler: %w", err)
+	}
+	defer release()
+	if known, ok := e.memory.Get(programKey(key.hash())); ok {
+		return known.(*compiled), nil
+	}
+	made, err := e.compileModule(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	e.compilations.Add(1)
+	made.shape = e.shapes.put(made.shape)
+	e.memory.Add(owner, programKey(made.source), made, e.sizer.Of(made))
+	return made, nil
+}
+
+// compiled returns the program of a rule.
+func (p *Program) compiled(ctx context.Context) (*compiled, error) {
+	if p.pinned != nil {
+		return p.pinned, nil
+	}
+	found, err := p.engine.compiledOf(ctx, p.owner, p.shape)
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return nil, errNotReached
+	}
+	return found, err
+}
+
+// documents are the literal and the parameters of a rule, as terms. Terms take twenty times the bytes
+// of their JSON.
+type documents struct {
+	rule, parameters *ast.Term
+}
+
+// documents reads the JSON of a rule if the engine does not remember the terms.
+func (p *Program) documents() (documents, error) {
+	if known, ok := p.engine.memory.Get(documentKey{p}); ok {
+		return known.(documents), nil
+	}
+	var read documents
+	var err error
+	if read.rule, err = objectOf(p.literal); err != nil {
+		return documents{}, fmt.Errorf("reading the literal: %w", err)
+	}
+	if read.parameters, err = objectOf(p.parameters); err != nil {
+		return documents{}, fmt.Errorf("reading the parameters: %w", err)
+	}
+	bytes := int64(len(p.literal)+len(p.parameters)) + p.engine.sizer.Of(read.rule) + p.engine.sizer.Of(read.parameters)
+	p.engine.memory.Add(p.id.Object.Namespace, documentKey{p}, read, bytes)
+	return read, nil
+}
+
+// Bytes of the terms of a pod, as a test measures them.
+const (
+	podTermBytes   = 2400
+	entryTermBytes = 170
+)
+
+// podBytes is about what the term of a pod takes.
+func podBytes(pod *rule.PodFact, whole bool) int64 {
+	bytes := podTermBytes + len(pod.Name) + len(pod.Namespace) + len(pod.UID) + len(pod.Node)
+	held := []map[string]string{pod.Labels}
+	if whole {
+		held = append(held, pod.Annotations)
+	}
+	for _, entries := range held {
+		for key, value := range entries {
+			bytes += entryTermBytes + len(key) + len(value)
+		}
+	}
+	for _, rule := range pod.SkipRules {
+		bytes += entryTermBytes + len(rule)
+	}
+	return int64(bytes)
+}

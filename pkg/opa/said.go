@@ -1,0 +1,128 @@
+package opa
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+
+	"github.com/podops-dev/podops/pkg/rule"
+)
+
+// Bounds of what a user's module may say.
+const (
+	// maxOutputBytes bounds the decision of a user's module as JSON.
+	maxOutputBytes = 64 << 10
+
+	// minRetryAfter keeps a module from being asked in a hot loop.
+	minRetryAfter = time.Second
+
+	// maxRetryAfter is short enough for any clock.
+	maxRetryAfter = 24 * time.Hour
+
+	// omittedDetails stands for details that are too large.
+	omittedDetails = `{"omitted":"more than 512 bytes"}`
+)
+
+// asked is the key of the one request in the decision of a user's module.
+const asked = "asked"
+
+// decodeCustom reads the decision of a user's module about one request, and what it says besides.
+// Like decode it fails closed. What the user chose is read with a bound on every part of it.
+func decodeCustom(term *ast.Term) (rule.Verdict, error) {
+	result, err := decode(term, []key{{name: asked, term: ast.StringTerm(asked)}}, parts{})
+	if err != nil {
+		return rule.Verdict{}, err
+	}
+	verdict := result.Verdicts[asked]
+	if verdict.Code == rule.CodeUndefined {
+		return verdict, nil
+	}
+	document, ok := term.Value.(ast.Object)
+	if !ok {
+		return rule.Verdict{}, fmt.Errorf("decoding decision: it is of type %s", ast.ValueName(term.Value))
+	}
+	said, err := field[ast.Object](document, "said")
+	if err != nil {
+		return rule.Verdict{}, fmt.Errorf("decoding decision: %w", err)
+	}
+	if verdict.Message, err = messageOf(said); err != nil {
+		return rule.Verdict{}, fmt.Errorf("decoding messages: %w", err)
+	}
+	if verdict.Details, err = detailsOf(said); err != nil {
+		return rule.Verdict{}, fmt.Errorf("decoding details: %w", err)
+	}
+	if verdict.RetryAfter, err = retryAfterOf(said); err != nil {
+		return rule.Verdict{}, fmt.Errorf("decoding retry_after_seconds: %w", err)
+	}
+	return verdict, nil
+}
+
+// messageOf joins the messages, as many as fit.
+func messageOf(said ast.Object) (string, error) {
+	messages, err := field[*ast.Array](said, "messages")
+	if err != nil {
+		return "", err
+	}
+	joined := strings.Builder{}
+	for i := 0; i < messages.Len() && joined.Len() <= rule.MaxMessageBytes; i++ {
+		text, ok := messages.Elem(i).Value.(ast.String)
+		if !ok {
+			return "", fmt.Errorf("message %d is of type %s", i, ast.ValueName(messages.Elem(i).Value))
+		}
+		if i > 0 {
+			joined.WriteString("; ")
+		}
+		joined.WriteString(string(text))
+	}
+	return messageText(joined.String()), nil
+}
+
+// detailsOf is the first of the details as a JSON object; one that is no object is its "value".
+func detailsOf(said ast.Object) (string, error) {
+	details, err := field[*ast.Array](said, "details")
+	if err != nil || details.Len() == 0 {
+		return "", err
+	}
+	value := details.Elem(0).Value
+	if _, ok := value.(ast.Object); !ok {
+		value = ast.NewObject([2]*ast.Term{ast.StringTerm("value"), details.Elem(0)})
+	}
+	encoded, err := canonical(value, rule.MaxMessageBytes)
+	if err != nil {
+		return omittedDetails, nil //nolint:nilerr // too large is not an error of the decision
+	}
+	return string(encoded), nil
+}
+
+// retryAfterOf is the soonest of the times, between its bounds; 0 when there is none.
+func retryAfterOf(said ast.Object) (time.Duration, error) {
+	times, err := field[*ast.Array](said, "retry_after_seconds")
+	if err != nil || times.Len() == 0 {
+		return 0, err
+	}
+	number, ok := times.Elem(0).Value.(ast.Number)
+	if !ok {
+		return 0, fmt.Errorf("it is of type %s", ast.ValueName(times.Elem(0).Value))
+	}
+	seconds, ok := number.Float64()
+	if !ok || seconds >= maxRetryAfter.Seconds() {
+		return maxRetryAfter, nil
+	}
+	return max(minRetryAfter, time.Duration(seconds*float64(time.Second))), nil
+}
+
+// messageText cuts a text between characters, so that it stays UTF-8, and shows that it did.
+func messageText(text string) string {
+	const ellipsis = "..."
+	if len(text) <= rule.MaxMessageBytes {
+		return text
+	}
+	end := rule.MaxMessageBytes - len(ellipsis)
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + ellipsis
+}

@@ -1,0 +1,40 @@
+package sandbox
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/podops-dev/podops/pkg/opa"
+)
+
+// The engine asks the sandbox once for each module, and compiles only what comes back.
+func TestPrecompile(t *testing.T) {
+	sandbox := New(Options{})
+	policies, err := opa.New(opa.Options{Precompile: sandbox.Precompile})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := policies.Inspect(t.Context(), opa.Source{Module: fine}); err != nil {
+			t.Error(err)
+		}
+	}
+	if started := sandbox.started.Load(); started != 1 {
+		t.Errorf("started %d children for one module", started)
+	}
+
+	sandbox.command = misbehaving("says nothing")
+	problems := problemsOf(ignoring(policies.Inspect(t.Context(), opa.Source{Module: fine + "\n"})))
+	if len(problems) != 1 || problems[0].Code != CodeLimit {
+		t.Errorf("got problems %+v, want one with code %s", problems, CodeLimit)
+	}
+
+	sandbox.command = func() ([]string, error) { return nil, errors.New("no binary") }
+	_, err = policies.Inspect(t.Context(), opa.Source{Module: fine + "\n\n"})
+	if err == nil || len(problemsOf(err)) > 0 || !strings.Contains(err.Error(), "no binary") {
+		t.Errorf("got error %v, want one that refuses the module without blaming it", err)
+	}
+}
+
+func ignoring(_ opa.Inspection, err error) error { return err }

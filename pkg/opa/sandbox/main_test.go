@@ -1,0 +1,93 @@
+package sandbox
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestMain makes the test binary a child when a test asks for one, of the real kind or of one that
+// misbehaves.
+func TestMain(m *testing.M) {
+	if IsChild(os.Args) {
+		os.Exit(Child(os.Stdin, os.Stdout))
+	}
+	if len(os.Args) >= 2 && strings.HasPrefix(os.Args[1], "child:") {
+		misbehave(strings.TrimPrefix(os.Args[1], "child:"), os.Args[2:])
+	}
+	os.Exit(m.Run())
+}
+
+// misbehave never returns.
+func misbehave(how string, arguments []string) {
+	if err := limit(); err != nil {
+		panic(err)
+	}
+	switch how {
+	case "loops":
+		for {
+			spin()
+		}
+	case "sleeps":
+		time.Sleep(time.Hour)
+	case "allocates":
+		held := [][]byte{}
+		for {
+			held = append(held, make([]byte, 1<<20))
+			for i := range held[len(held)-1] {
+				held[len(held)-1][i] = 1
+			}
+		}
+	case "floods":
+		for {
+			fmt.Println(strings.Repeat("x", 1<<16))
+		}
+	case "says nothing":
+		os.Exit(0)
+	case "talks nonsense":
+		fmt.Println(`{"problems": []}`)
+		os.Exit(0)
+	case "recurses":
+		fmt.Println(deeper(0))
+	case "has children":
+		// The test learns the id of the grandchild from the name of a file.
+		grandchild := exec.Command(os.Args[0], "child:loops")
+		if err := grandchild.Start(); err != nil {
+			panic(err)
+		}
+		name := fmt.Sprintf("%s/%d", arguments[0], grandchild.Process.Pid)
+		if err := os.Mkdir(name, 0o700); err != nil {
+			panic(err)
+		}
+		time.Sleep(time.Hour)
+	case "tells":
+		core := syscall.Rlimit{}
+		if err := syscall.Getrlimit(syscall.RLIMIT_CORE, &core); err != nil {
+			panic(err)
+		}
+		directory, err := os.Getwd()
+		if err != nil {
+			panic(err)
+		}
+		fmt.Printf(`{"done": true, "failure": "environment %d, directory %s, core %d"}`, len(os.Environ()), directory, core.Cur)
+		os.Exit(0)
+	}
+	os.Exit(3)
+}
+
+func spin() {
+	for i := range 1 << 20 {
+		_ = i * i
+	}
+}
+
+func deeper(level int) int {
+	if level < 0 {
+		return 0
+	}
+	return deeper(level+1) + 1
+}

@@ -1,0 +1,303 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/podops-dev/podops/pkg/fairshare"
+	"github.com/podops-dev/podops/pkg/opa"
+)
+
+const fine = "package rule\n\nallow if input.pod.ready\n"
+
+// A child finds what this process would have found, in the same words.
+func TestCheckEqualsInspect(t *testing.T) {
+	inProcess, err := opa.New(opa.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sandbox := New(Options{})
+	for name, tc := range map[string]struct {
+		source string
+		schema json.RawMessage
+	}{
+		"a module without errors": {source: fine},
+		"a syntax error":          {source: "package rule\n\nallow if {\n"},
+		"type errors":             {source: "package rule\n\nallow if input.pod.lables.a == \"b\"\n\nallow if input.pod.ready == 1\n"},
+		"an unknown builtin":      {source: "package rule\n\nallow if http.send({}).ok\n"},
+		"another package":         {source: "package podops.rules\n\nallow if true\n"},
+		"too heavy":               {source: "package rule\n\nallow if [" + strings.Repeat("input.pods, ", 30) + "] == input.now\n"},
+		"a parameter that the schema has": {
+			source: "package rule\n\nallow if input.parameters.zone == input.pod.node\n",
+			schema: json.RawMessage(`{"type": "object", "properties": {"zone": {"type": "string"}}}`),
+		},
+		"a parameter that the schema does not have": {
+			source: "package rule\n\nallow if input.parameters.zoen == input.pod.node\n",
+			schema: json.RawMessage(`{"type": "object", "properties": {"zone": {"type": "string"}}}`),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := inProcess.Inspect(t.Context(), opa.Source{Module: tc.source, ParametersSchema: tc.schema})
+			want := problemsOf(err)
+			if got := problemsOf(check(t, sandbox, opa.Source{Module: tc.source, ParametersSchema: tc.schema})); !cmp.Equal(want, got) {
+				t.Errorf("problems (-in process +child):\n%s", cmp.Diff(want, got))
+			}
+		})
+	}
+}
+
+// The hostile modules that the engine refuses never get that far.
+func TestHostile(t *testing.T) {
+	files, err := filepath.Glob("../testdata/hostile/*.rego")
+	if err != nil || len(files) < 25 {
+		t.Fatalf("found %d files, error %v", len(files), err)
+	}
+	sandbox := New(Options{})
+	for _, file := range files {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(string(source), "# outcome: ")
+		outcome, _, _ := strings.Cut(rest, "\n")
+		code, refused := strings.CutPrefix(outcome, "compile ")
+		if !refused || strings.Contains(rest, "# schema: ") {
+			continue
+		}
+		problems := problemsOf(check(t, sandbox, opa.Source{Module: string(source)}))
+		if len(problems) == 0 || problems[0].Code != code {
+			t.Errorf("%s: got problems %+v, want one with code %s", file, problems, code)
+		}
+	}
+}
+
+func TestKilled(t *testing.T) {
+	for name, want := range map[string]string{
+		"loops":          "not done after",
+		"allocates":      "out of memory",
+		"floods":         "too much time or memory",
+		"recurses":       "stack exceeds",
+		"says nothing":   "too much time or memory",
+		"talks nonsense": "too much time or memory",
+	} {
+		t.Run(name, func(t *testing.T) {
+			sandbox := New(Options{Timeout: 3 * time.Second})
+			sandbox.command = misbehaving(name)
+			start := time.Now()
+			err := check(t, sandbox, opa.Source{Module: fine})
+			for range 5 {
+				if err == nil || !strings.Contains(err.Error(), "try again") {
+					break
+				}
+				// Other tests had the processors: this says nothing about the child.
+				start = time.Now()
+				err = check(t, sandbox, opa.Source{Module: fine})
+			}
+			problems := problemsOf(err)
+			if len(problems) != 1 || problems[0].Code != CodeLimit || !strings.Contains(problems[0].Message, want) {
+				t.Errorf("got problems %+v, want one with code %s and %q", problems, CodeLimit, want)
+			}
+			if took := time.Since(start); took > 3*time.Second+waitDelay+time.Second {
+				t.Errorf("took %v", took)
+			}
+		})
+	}
+}
+
+// A child that was late without computing says nothing about the module.
+func TestBusyMachine(t *testing.T) {
+	sandbox := New(Options{Timeout: 300 * time.Millisecond})
+	sandbox.command = misbehaving("sleeps")
+	for range 2 {
+		err := check(t, sandbox, opa.Source{Module: fine})
+		if err == nil || len(problemsOf(err)) > 0 || !strings.Contains(err.Error(), "try again") {
+			t.Errorf("got error %v, want one that is not about the module", err)
+		}
+	}
+	if started := sandbox.started.Load(); started != 2 {
+		t.Errorf("started %d children for two checks, want 2: such an error is not remembered", started)
+	}
+}
+
+func TestCancelled(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	sandbox := New(Options{})
+	sandbox.command = misbehaving("sleeps")
+	if _, err := sandbox.Check(ctx, opa.Source{Module: fine}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got error %v, want the one of the context", err)
+	}
+}
+
+func TestChildIsIsolated(t *testing.T) {
+	t.Setenv("PODOPS_SECRET", "a")
+	sandbox := New(Options{})
+	sandbox.command = misbehaving("tells")
+	err := check(t, sandbox, opa.Source{Module: fine})
+	if want := "environment 0, directory /, core 0"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+}
+
+// What a child has started dies with it.
+func TestGroupIsKilled(t *testing.T) {
+	directory := t.TempDir()
+	sandbox := New(Options{Timeout: 2 * time.Second})
+	sandbox.command = misbehaving("has children", directory)
+	if err := check(t, sandbox, opa.Source{Module: fine}); err == nil {
+		t.Fatal("got no error")
+	}
+	entries, err := os.ReadDir(directory)
+	if err != nil || len(entries) != 1 {
+		t.Fatalf("got entries %v, error %v, want the process id of one grandchild", entries, err)
+	}
+	pid, err := strconv.Atoi(entries[0].Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for isRunning(pid) {
+		if time.Now().After(deadline) {
+			t.Fatalf("process %d still runs", pid)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func TestRemembered(t *testing.T) {
+	sandbox := New(Options{Remembered: 2*fairshare.EntryBytes + 300})
+	wrong := "package rule\n\nallow if input.pod.lables.a\n"
+	for range 3 {
+		if err := check(t, sandbox, opa.Source{Module: fine}); err != nil {
+			t.Errorf("got error %v of a module without one", err)
+		}
+		if err := check(t, sandbox, opa.Source{Module: wrong}); len(problemsOf(err)) != 1 {
+			t.Errorf("got error %v, want a compile error", err)
+		}
+	}
+	if started := sandbox.started.Load(); started != 2 {
+		t.Errorf("started %d children for two modules, want 2", started)
+	}
+	if err := check(t, sandbox, opa.Source{Module: fine + "\n"}); err != nil {
+		t.Error(err)
+	}
+	if err := check(t, sandbox, opa.Source{Module: fine}); err != nil {
+		t.Error(err)
+	}
+	if started := sandbox.started.Load(); started != 4 {
+		t.Errorf("started %d children, want 4: no more than two results fit", started)
+	}
+}
+
+func TestChildrenAreFew(t *testing.T) {
+	sandbox := New(Options{Timeout: 400 * time.Millisecond, Children: 3})
+	sandbox.command = misbehaving("sleeps")
+	start := time.Now()
+	checks := sync.WaitGroup{}
+	for range 4 {
+		checks.Go(func() {
+			if check(t, sandbox, opa.Source{Module: fine}) == nil {
+				t.Error("got no error")
+			}
+		})
+	}
+	checks.Wait()
+	if took := time.Since(start); took < 800*time.Millisecond {
+		t.Errorf("4 children of 400 ms each took %v: more than two ran at once", took)
+	}
+}
+
+func TestNotStarted(t *testing.T) {
+	sandbox := New(Options{})
+	sandbox.command = func() ([]string, error) { return []string{"/no/such/file"}, nil }
+	if err := check(t, sandbox, opa.Source{Module: fine}); err == nil || len(problemsOf(err)) > 0 {
+		t.Errorf("got error %v, want one that is not about the module", err)
+	}
+}
+
+// check returns the error of a check.
+func check(t *testing.T, sandbox *Sandbox, source opa.Source) error {
+	t.Helper()
+	_, err := sandbox.Check(t.Context(), source)
+	return err
+}
+
+func misbehaving(how string, arguments ...string) func() ([]string, error) {
+	return func() ([]string, error) {
+		path, err := os.Executable()
+		return append([]string{path, "child:" + how}, arguments...), err
+	}
+}
+
+// problemsOf an error; nil if it is no compile error.
+func problemsOf(err error) []opa.Problem {
+	found := &opa.CompileError{}
+	if !errors.As(err, &found) {
+		return nil
+	}
+	return found.Problems
+}
+
+// isRunning: a process that has ended and that nobody has waited for does not run.
+func isRunning(pid int) bool {
+	if syscall.Kill(pid, 0) != nil {
+		return false
+	}
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	return err == nil && !strings.Contains(string(status), ") Z ")
+}
+
+// TestAnOwnerLeavesAChildToOthers: however many checks of one namespace wait, that of another one is
+// next.
+func TestAnOwnerLeavesAChildToOthers(t *testing.T) {
+	sandbox := New(Options{Timeout: time.Minute})
+	begun, release, second := make(chan struct{}), make(chan struct{}), atomic.Bool{}
+	sandbox.command = func() ([]string, error) {
+		if second.Swap(true) {
+			return ownBinary()
+		}
+		close(begun)
+		<-release
+		return nil, errors.New("no binary")
+	}
+	greedy := opa.Source{Owner: "greedy", Module: fine}
+	ctx, cancel := context.WithCancel(t.Context())
+	checks := sync.WaitGroup{}
+	for range maxWaiting {
+		checks.Go(func() { _, _ = sandbox.Check(ctx, greedy) })
+	}
+	<-begun // one of them has its child
+	if _, err := sandbox.Check(t.Context(), opa.Source{Owner: "quiet", Module: fine}); err != nil {
+		t.Errorf("got %v", err)
+	}
+	cancel()
+	close(release)
+	checks.Wait()
+}
+
+// TestResultsAreBoundedInBytes: a module may have many problems with long messages.
+func TestResultsAreBoundedInBytes(t *testing.T) {
+	problems := &opa.CompileError{}
+	for range 1000 {
+		problems.Problems = append(problems.Problems, opa.Problem{Code: "rego_type_error", Message: strings.Repeat("x", 10000)})
+	}
+	found := &opa.CompileError{}
+	if !errors.As(errorOf(responseOf(problems)), &found) {
+		t.Fatal("the problems are lost")
+	}
+	if got := bytesOf(found); got > 40<<10 {
+		t.Errorf("the result of one module takes %d bytes", got)
+	}
+}

@@ -1,0 +1,156 @@
+package opa
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/rego"
+
+	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/rule/spec"
+)
+
+const (
+	// moduleFile is the name under which the module of a user is compiled. No library file is at the
+	// root, so the two cannot collide.
+	moduleFile = "rule.rego"
+
+	// entryFile is that of the module that asks the library.
+	entryFile = "entry.rego"
+)
+
+// shape is what is known of a program that was compiled once: all that rules with different literals
+// and parameters share, but for the program itself.
+type shape struct {
+	key shapeKey
+
+	// source is the hash of the key, in hex.
+	source string
+
+	entry spec.Entry
+	needs Needs
+
+	runaways runaways
+}
+
+// compiled is the program of a shape.
+type compiled struct {
+	*shape
+
+	// silence explains a refusal without a reason; zero for built-in kinds. It refers to terms of the
+	// module, so it is forgotten with them.
+	silence silence
+
+	// query is the decision.
+	query rego.PreparedEvalQuery
+
+	// rules are those of a user's module that the decision may ask, by name; nil for built-in kinds.
+	rules map[string]rego.PreparedEvalQuery
+}
+
+// shapeKey is all that a compiled program is made from.
+type shapeKey struct {
+	kind rule.Kind
+
+	// module of the user, and the JSON schema of its parameters; empty for built-in kinds.
+	module, schema string
+}
+
+func keyOf(module spec.Module) shapeKey {
+	if module.Custom == nil {
+		return shapeKey{kind: module.Kind}
+	}
+	return shapeKey{kind: module.Kind, module: module.Custom.Source, schema: string(module.Custom.ParametersSchema)}
+}
+
+// hash is the same for the same key, and for no other one.
+func (k shapeKey) hash() string {
+	// The lengths keep the parts apart.
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d %d\n%s%s", k.kind, len(k.module), len(k.schema), k.module, k.schema))
+	return hex.EncodeToString(sum[:])
+}
+
+// builtInOf is the program of a built-in kind, compiled when the first rule comes and never forgotten.
+func (e *Engine) builtInOf(ctx context.Context, kind rule.Kind) (*compiled, error) {
+	e.libraryMu.Lock()
+	defer e.libraryMu.Unlock()
+	if known, ok := e.builtIn[kind]; ok {
+		return known, nil
+	}
+	switch kind {
+	case rule.KindAvailablePolicy, rule.KindLabelCheck, rule.KindWebhook:
+	default:
+		return nil, fmt.Errorf("rules of kind %q cannot be evaluated", kind)
+	}
+	query, err := e.libraryQuery(ctx, spec.Library(kind), "")
+	if err != nil {
+		return nil, err
+	}
+	key := shapeKey{kind: kind}
+	made := &compiled{query: query, shape: &shape{
+		key: key, source: key.hash(), needs: Needs{Counts: kind == rule.KindAvailablePolicy},
+	}}
+	e.compilations.Add(1)
+	e.builtIn[kind] = made
+	return made, nil
+}
+
+// libraryQuery compiles a package of the library. It is the decision of a rule whose literal comes
+// with the input. entry is that of a user's module, and empty for built-in kinds.
+func (e *Engine) libraryQuery(ctx context.Context, library string, entry spec.Entry) (rego.PreparedEvalQuery, error) {
+	asks, err := e.parse(entryFile, entrySource(library, entry))
+	if err != nil {
+		return rego.PreparedEvalQuery{}, err
+	}
+	modules := e.library.needed(asks)
+	modules[entryFile] = asks
+	compiler := ast.NewCompiler()
+	if err := e.compile(compiler, modules); err != nil {
+		return rego.PreparedEvalQuery{}, err
+	}
+	return prepareQuery(ctx, compiler, asks.Package.Path.Append(ast.StringTerm("decision")), rego.Store(userRules{}))
+}
+
+// entrySource is the module that asks a package of the library: the shared form of what
+// spec.Rule renders, with the literal in the input.
+func entrySource(library string, entry spec.Entry) string {
+	arguments := []string{"input", "input.rule"}
+	if entry != "" {
+		arguments = append(arguments, fmt.Sprintf("%q", entry))
+	}
+	return fmt.Sprintf("package podops.entry\n\nimport data.podops.rules.%s\n\ndecision := %s.decision(%s)\n",
+		library, library, strings.Join(arguments, ", "))
+}
+
+func (e *Engine) parse(file, source string) (*ast.Module, error) {
+	return ast.ParseModuleWithOpts(file, source, ast.ParserOptions{Capabilities: e.capabilities})
+}
+
+// compile compiles modules, or says what is wrong with them.
+func (e *Engine) compile(compiler *ast.Compiler, modules map[string]*ast.Module) error {
+	compiler = compiler.WithStrict(true).WithCapabilities(e.capabilities)
+	if compiler.Compile(modules); compiler.Failed() {
+		return compiler.Errors
+	}
+	return nil
+}
+
+// prepareQuery is the question for one document.
+func prepareQuery(
+	ctx context.Context, compiler *ast.Compiler, document ast.Ref, options ...func(*rego.Rego),
+) (rego.PreparedEvalQuery, error) {
+	options = append(slices.Clone(options),
+		rego.Compiler(compiler),
+		rego.ParsedQuery(ast.NewBody(ast.NewExpr(ast.NewTerm(document)))),
+		rego.StrictBuiltinErrors(true),
+		// The answer is read as it is: converting a document to JSON first costs more than
+		// evaluating it, and has no bound for one that shares its parts.
+		rego.GenerateJSON(func(term *ast.Term, _ *rego.EvalContext) (any, error) { return term, nil }),
+	)
+	return rego.New(options...).PrepareForEval(ctx)
+}

@@ -1,0 +1,76 @@
+package opa
+
+import (
+	"fmt"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+
+	"github.com/podops-dev/podops/pkg/rule"
+)
+
+// maxReferences bounds how many places in the input are remembered for one module.
+const maxReferences = 16
+
+// reference is a place in the input that the rule reason of a module reads.
+type reference struct {
+	path ast.Ref
+	row  int
+}
+
+// silence explains why a module that does not allow a request gives no reason.
+type silence struct {
+	hasReason  bool
+	references []reference
+}
+
+// silenceOf reads what the rule reason of a compiled module refers to in the input, in the order of
+// the text. Of a path with a variable in it only the part before is known.
+func silenceOf(module *ast.Module) silence {
+	found := silence{}
+	for _, rule := range module.Rules {
+		if rule.Head.Name != "reason" && !rule.Head.Ref().Equal(ast.Ref{ast.VarTerm("reason")}) {
+			continue
+		}
+		found.hasReason = true
+		ast.WalkTerms(rule, func(term *ast.Term) bool {
+			ref, ok := term.Value.(ast.Ref)
+			if !ok || !ref.HasPrefix(ast.InputRootRef) || len(found.references) == maxReferences {
+				return false
+			}
+			if prefix := ref.GroundPrefix(); len(prefix) > 1 {
+				found.references = append(found.references, reference{path: prefix, row: rowOf(term)})
+			}
+			return false
+		})
+	}
+	return found
+}
+
+func rowOf(term *ast.Term) int {
+	if term.Location == nil {
+		return 0
+	}
+	return term.Location.Row
+}
+
+// message names the first reference that is not there in the input.
+func (s silence) message(input ast.Value) string {
+	const notTrue = "allow is not true for this pod, and "
+	if !s.hasReason {
+		return notTrue + "the module has no reason"
+	}
+	for _, reference := range s.references {
+		if _, err := input.Find(reference.path[1:]); err != nil {
+			return messageText(fmt.Sprintf("%sreason has no value: %s is not there (row %d)", notTrue, reference.path, reference.row))
+		}
+	}
+	return notTrue + "reason has no value: does it read a label that the pod lacks?"
+}
+
+// explain adds to a verdict of a module without a message why there is none.
+func (s silence) explain(verdict rule.Verdict, input ast.Value) rule.Verdict {
+	if verdict.Message == "" && (verdict.Code == rule.CodeNotAllowed || verdict.Would == rule.CodeNotAllowed) {
+		verdict.Message = s.message(input)
+	}
+	return verdict
+}

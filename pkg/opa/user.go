@@ -1,0 +1,147 @@
+package opa
+
+import (
+	"context"
+	"errors"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/rego"
+	"github.com/open-policy-agent/opa/v1/storage"
+	"github.com/open-policy-agent/opa/v1/topdown"
+
+	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/rule/spec"
+)
+
+// compileModule compiles the module of a user, alone. The library, which decides from its answer, is
+// compiled once for all modules with the same entry point: it is four times as large as a module.
+func (e *Engine) compileModule(ctx context.Context, key shapeKey) (*compiled, error) {
+	module, entry, err := e.readModule(key)
+	if err != nil {
+		return nil, err
+	}
+	schemas, err := e.schemasWith(key.schema)
+	if err != nil {
+		return nil, err
+	}
+	compiler := withBoundsStage(withWeightStage(ast.NewCompiler().WithSchemas(schemas)))
+	if err := e.compile(compiler, map[string]*ast.Module{moduleFile: module}); err != nil {
+		return nil, err
+	}
+	checked := compiler.Modules[moduleFile]
+	if err := checkCompiled(checked); err != nil {
+		return nil, err
+	}
+	if err := checkAnswers(compiler, checked, entry); err != nil {
+		return nil, err
+	}
+	made := &compiled{
+		shape:   &shape{key: key, source: key.hash(), entry: entry, needs: needsOf(checked)},
+		silence: silenceOf(checked),
+		rules:   map[string]rego.PreparedEvalQuery{},
+	}
+	for _, name := range askable(entry) {
+		rule := ruleRoot().Append(ast.StringTerm(name))
+		if len(compiler.GetRulesExact(rule)) == 0 {
+			continue
+		}
+		if made.rules[name], err = prepareQuery(ctx, compiler, rule, boundedBuiltins()...); err != nil {
+			return nil, err
+		}
+	}
+	made.query, err = e.customQuery(ctx, entry)
+	return made, err
+}
+
+// readModule parses a user's module and checks its form. It is in package rule afterwards.
+func (e *Engine) readModule(key shapeKey) (*ast.Module, spec.Entry, error) {
+	module, err := e.parse(moduleFile, key.module)
+	if err != nil {
+		return nil, "", err
+	}
+	entry, err := checkContract(module)
+	if err != nil {
+		return nil, "", err
+	}
+	module.Comments = nil // a program would keep them
+	module, err = moved(module)
+	return module, entry, err
+}
+
+// askable are the rules that the library asks of a module with an entry point.
+func askable(entry spec.Entry) []string {
+	if entry == spec.EntryAllow {
+		return []string{"allow", "reason"}
+	}
+	return []string{"deny"}
+}
+
+// customQuery is the decision about modules with an entry point, compiled when the first one comes.
+func (e *Engine) customQuery(ctx context.Context, entry spec.Entry) (rego.PreparedEvalQuery, error) {
+	e.libraryMu.Lock()
+	defer e.libraryMu.Unlock()
+	if query, ok := e.customQueries[entry]; ok {
+		return query, nil
+	}
+	query, err := e.libraryQuery(ctx, spec.Library(rule.KindRego), entry)
+	if err != nil {
+		return rego.PreparedEvalQuery{}, err
+	}
+	e.customQueries[entry] = query
+	return query, nil
+}
+
+// userRules is what the library finds below data.rule: a store of OPA that holds nothing, and asks
+// the module of the user when the library reads one of its rules, and only then.
+type userRules struct {
+	storage.PolicyNotSupported
+	storage.TriggersNotSupported
+	storage.WritesNotSupported
+}
+
+// asking is one evaluation of a user's module, in the place of a transaction.
+type asking struct {
+	program *compiled
+	cancel  topdown.Cancel
+	input   ast.Value
+}
+
+// ID of a transaction. Nothing looks at it.
+func (a *asking) ID() uint64 { return 0 }
+
+// Read evaluates the rule that a path leads to. An undefined one is not found.
+func (userRules) Read(ctx context.Context, transaction storage.Transaction, path storage.Path) (any, error) {
+	notFound := &storage.Error{Code: storage.NotFoundErr, Message: path.String()}
+	asks, ok := transaction.(*asking)
+	if !ok || len(path) != 2 || path[0] != "rule" {
+		return nil, notFound
+	}
+	rule, ok := asks.program.rules[path[1]]
+	if !ok {
+		return nil, notFound
+	}
+	term, err := evaluate(ctx, rule, asks.cancel, asks.input)
+	if errors.Is(err, ErrUndefined) {
+		return nil, notFound
+	}
+	if err != nil {
+		return nil, err
+	}
+	return term.Value, nil
+}
+
+// NewTransaction is one in which every rule is undefined.
+func (userRules) NewTransaction(context.Context, ...storage.TransactionParams) (storage.Transaction, error) {
+	return &asking{program: &compiled{}}, nil
+}
+
+// Commit has nothing to do.
+func (userRules) Commit(context.Context, storage.Transaction) error { return nil }
+
+// Abort has nothing to do.
+func (userRules) Abort(context.Context, storage.Transaction) {}
+
+// Truncate is for stores that are written.
+func (userRules) Truncate(context.Context, storage.Transaction, storage.TransactionParams, storage.Iterator) error {
+	return errors.New("the rules of a module cannot be written")
+}

@@ -1,0 +1,196 @@
+package opa_test
+
+import (
+	"context"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/rule"
+)
+
+// stuck is a program that does not end for a request of stuckRequest before release is closed.
+func stuck(t *testing.T, e *opa.Engine) (program *opa.Program, release chan struct{}) {
+	t.Helper()
+	release = make(chan struct{})
+	program, err := e.PrepareStuck(t.Context(), custom(t, "package rule\n\nallow if true\n"), release)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return program, release
+}
+
+func stuckRequest(i int) rule.Request {
+	waits := request(i, true)
+	waits.Pod.Labels["stuck"] = "true"
+	waits.Pod.Version = ""
+	return waits
+}
+
+// verdictOf one request.
+func verdictOf(ctx context.Context, t *testing.T, program *opa.Program, request rule.Request) rule.Verdict {
+	t.Helper()
+	result, err := program.Evaluate(ctx, program.Stage(), rule.Environment{}, []rule.Request{request})
+	if err != nil {
+		t.Error(err)
+	}
+	return result.Verdicts[request.Key()]
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// The verdict is there at the deadline, although nothing stops the module. It is not asked again
+// while it runs, other modules are, and when it ends it is asked as before.
+func TestRunawayModule(t *testing.T) {
+	e := newEngine(t, opa.Options{CustomTimeout: 300 * time.Millisecond, RoundBudget: time.Minute, Concurrency: 1})
+	program, release := stuck(t, e)
+	began := time.Now()
+	got := verdictOf(t.Context(), t, program, stuckRequest(0))
+	if got.Code != rule.CodeTimeout || got.Outcome != rule.Withheld {
+		t.Errorf("got %+v, want a timeout", got)
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("the verdict took %v", took)
+	}
+	if got := e.Runaways(); got != 1 {
+		t.Errorf("%d runaways, want 1", got)
+	}
+
+	// Not before it has used twice its time is that its fault, and not the machine's.
+	eventually(t, "the runaway is a timeout that says why", func() bool {
+		got = verdictOf(t.Context(), t, program, request(1, true))
+		if got.Outcome != rule.Withheld {
+			t.Fatalf("got %+v, want it withheld", got)
+		}
+		return got.Code == rule.CodeTimeout && strings.Contains(got.Message, "an earlier evaluation still runs")
+	})
+	healthy, err := e.Prepare(t.Context(), custom(t, "package rule\n\nallow if input.pod.ready == false\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := verdictOf(t.Context(), t, healthy, request(0, true)); got.Outcome != rule.Passed {
+		t.Errorf("another module: got %+v, want it passed", got)
+	}
+
+	close(release)
+	eventually(t, "the runaway ends", func() bool { return e.Runaways() == 0 })
+	if got := verdictOf(t.Context(), t, program, request(1, true)); got.Outcome != rule.Passed {
+		t.Errorf("after the runaway: got %+v, want it passed", got)
+	}
+}
+
+// A caller that gives up is answered at once, and its module is not to blame.
+func TestCallerGivesUp(t *testing.T) {
+	e := newEngine(t, opa.Options{CustomTimeout: 10 * time.Second, RoundBudget: time.Minute})
+	program, release := stuck(t, e)
+	defer close(release)
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(10*time.Millisecond, cancel)
+	if got := verdictOf(ctx, t, program, stuckRequest(0)); got.Code != rule.CodeNotReached {
+		t.Errorf("got %+v, want it not reached", got)
+	}
+}
+
+// No more evaluations at once than allowed. A rule that gets no slot in its round says so, and the
+// time that it waited is not its module's.
+func TestConcurrencyIsBounded(t *testing.T) {
+	e := newEngine(t, opa.Options{CustomTimeout: time.Hour, RoundBudget: 50 * time.Millisecond, Concurrency: 1})
+	program, release := stuck(t, e)
+	first := make(chan rule.Verdict)
+	go func() { first <- verdictOf(t.Context(), t, program, stuckRequest(0)) }()
+	healthy, err := e.Prepare(t.Context(), custom(t, "package rule\n\nallow if input.pod.ready == false\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Until the first one has the only slot, there is room.
+	eventually(t, "the slot is taken", func() bool {
+		return verdictOf(t.Context(), t, healthy, request(0, true)).Code == rule.CodeNotReached
+	})
+	close(release)
+	if got := <-first; got.Outcome != rule.Passed {
+		t.Errorf("the first: got %+v, want it passed", got)
+	}
+	if got := verdictOf(t.Context(), t, healthy, request(0, true)); got.Outcome != rule.Passed {
+		t.Errorf("once there is a slot: got %+v, want it passed", got)
+	}
+}
+
+// TestBusyMachine shows that a module that gets no CPU time is withheld for this round, and is not
+// said to have used its time.
+func TestBusyMachine(t *testing.T) {
+	e := newEngine(t, opa.Options{CustomTimeout: 20 * time.Millisecond, RoundBudget: time.Minute})
+	release := make(chan struct{})
+	program, err := e.PrepareStarved(t.Context(), custom(t, "package rule\n\nallow if true\n"), release)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux has clocks of threads")
+	}
+	for range 2 { // the second one finds the first one left behind
+		if got := verdictOf(t.Context(), t, program, stuckRequest(0)); got.Code != rule.CodeNotReached || got.Outcome != rule.Withheld {
+			t.Errorf("got %+v, want it withheld and not reached", got)
+		}
+	}
+	close(release)
+	eventually(t, "the evaluation ends", func() bool { return e.Runaways() == 0 })
+	if got := verdictOf(t.Context(), t, program, stuckRequest(0)); got.Outcome != rule.Passed {
+		t.Errorf("with CPU time: got %+v, want it passed", got)
+	}
+}
+
+// TestDeadlineEndsBetweenRequests shows that the deadline of a round wastes no evaluation: the one
+// that runs ends by itself, and the next one is not reached.
+func TestDeadlineEndsBetweenRequests(t *testing.T) {
+	e := newEngine(t, opa.Options{CustomTimeout: time.Minute, RoundBudget: time.Minute})
+	program, release := stuck(t, e)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	context.AfterFunc(ctx, func() { close(release) })
+	result, err := program.Evaluate(ctx, program.Stage(), rule.Environment{}, []rule.Request{stuckRequest(0), request(1, true)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := result.Verdicts[stuckRequest(0).Key()]; got.Outcome != rule.Passed {
+		t.Errorf("the first: got %+v, want it passed", got)
+	}
+	if got := result.Verdicts[request(1, true).Key()]; got.Code != rule.CodeNotReached {
+		t.Errorf("the second: got %+v, want it not reached", got)
+	}
+	if result.CPUTime <= 0 {
+		t.Errorf("it used %v of CPU time", result.CPUTime)
+	}
+}
+
+// TestSlowLaneLeavesRoom shows that evaluations in the slow lane wait for each other, and that one
+// that is not finds a slot meanwhile.
+func TestSlowLaneLeavesRoom(t *testing.T) {
+	e := newEngine(t, opa.Options{CustomTimeout: time.Hour, RoundBudget: 50 * time.Millisecond, Concurrency: 2})
+	program, release := stuck(t, e)
+	slow := opa.WithSlowLane(t.Context())
+	first := make(chan rule.Verdict)
+	go func() { first <- verdictOf(slow, t, program, stuckRequest(0)) }()
+	healthy, err := e.Prepare(t.Context(), custom(t, "package rule\n\nallow if input.pod.ready == false\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the slow lane is full", func() bool {
+		return verdictOf(slow, t, healthy, request(0, true)).Code == rule.CodeNotReached
+	})
+	if got := verdictOf(t.Context(), t, healthy, request(0, true)); got.Outcome != rule.Passed {
+		t.Errorf("beside the slow lane: got %+v, want it passed", got)
+	}
+	close(release)
+	if got := <-first; got.Outcome != rule.Passed {
+		t.Errorf("the first: got %+v, want it passed", got)
+	}
+}

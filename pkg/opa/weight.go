@@ -1,0 +1,215 @@
+package opa
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+)
+
+// Limits of the weight check. A type check takes time in proportion to the square of the weight, so
+// these make about 50 ms for one expression and half a second for a module.
+const (
+	// maxWeight of one expression or of the value of one rule.
+	maxWeight = 2000
+
+	// maxTotalWeight of all expressions of a module.
+	maxTotalWeight = 20000
+
+	// maxWeighing is how many terms the check itself looks at, each time it passes one.
+	maxWeighing = 200000
+)
+
+// withWeightStage adds the weight check to a compiler. It runs when refs are resolved and bodies
+// are in the order in which they are evaluated, and before types are checked: checking the types of
+// some hundred bytes can take minutes, and nothing can interrupt that. A module that is too heavy
+// is an ordinary error of the compiler, with a place; the stages that follow do not run.
+//
+// The weight of a term is the number of values in it, with a variable, a rule or a call counted as
+// what it stands for. That is an upper bound of what a comparison of two such terms looks at, in
+// types and in values:
+//
+//	a := [1, 2]            3
+//	b := {"l": a, "r": a}  1 + 2 keys + 2 * 3
+//
+// Only modules below data.rule are judged. Library modules are trusted.
+func withWeightStage(compiler *ast.Compiler) *ast.Compiler {
+	return withNestingStage(compiler).WithStageAfterID(ast.StageCheckRecursion, ast.CompilerStageDefinition{
+		Name:       "CheckWeight",
+		MetricName: "compile_stage_check_weight",
+		Stage:      checkWeight,
+	})
+}
+
+// checkWeight is the stage.
+func checkWeight(compiler *ast.Compiler) *ast.Error {
+	w := &estimator{compiler: compiler, known: map[string]cost{}, open: map[string]bool{}, added: map[*ast.Expr]bool{}}
+	for _, rule := range usersRules(compiler) {
+		w.rule(rule)
+		if w.err != nil {
+			return w.err
+		}
+	}
+	return nil
+}
+
+// usersRules are the rules below data.rule, as they stand in their modules, without those of else
+// branches. Rules of metadata and tests have no part in this.
+func usersRules(compiler *ast.Compiler) []*ast.Rule {
+	found := []*ast.Rule{}
+	for _, module := range compiler.Modules {
+		if isUsers(module) {
+			found = append(found, module.Rules...)
+		}
+	}
+	slices.SortFunc(found, byPlace)
+	return found
+}
+
+// isUsers says whether a module is one that a user wrote: data.rule or below.
+func isUsers(module *ast.Module) bool {
+	return module.Package.Path.HasPrefix(ast.Ref{ast.DefaultRootDocument, ast.StringTerm("rule")})
+}
+
+func byPlace(a, b *ast.Rule) int {
+	return cmp.Or(cmp.Compare(a.Location.Row, b.Location.Row), cmp.Compare(a.Location.Col, b.Location.Col))
+}
+
+// cost is the weight of a value.
+type cost struct {
+	// whole value.
+	whole int
+
+	// part is the most that any component of it weighs, at any depth; never more than whole.
+	part int
+}
+
+// estimator computes the weights of one compilation.
+type estimator struct {
+	compiler *ast.Compiler
+
+	// known are the values of rules and functions, by what they depend on.
+	known map[string]cost
+
+	// open are those that are being computed. Recursion is an error that the compiler finds
+	// before; should it not, the check must still end.
+	open map[string]bool
+
+	// current rule, for messages.
+	current *ast.Rule
+
+	total, steps int
+
+	// added are the bodies that are in the total, by their first expression.
+	added map[*ast.Expr]bool
+
+	// err is the first one; once set, nothing is computed any more.
+	err *ast.Error
+}
+
+// rule checks a rule and the branches that follow it.
+func (w *estimator) rule(rule *ast.Rule) {
+	w.value(rule, &scope{counted: true}, nil)
+}
+
+// value is the weight of what a rule evaluates to, given the arguments of a function. It checks the
+// expressions of its body on the way.
+func (w *estimator) value(rule *ast.Rule, outer *scope, arguments []cost) cost {
+	caller := w.current
+	defer func() { w.current = caller }()
+	sum := cost{}
+	for branch := rule; branch != nil && w.err == nil; branch = branch.Else {
+		w.current = branch
+		inner := &scope{vars: map[ast.Var]cost{}, input: outer.input, counted: outer.counted}
+		for i, argument := range branch.Head.Args {
+			given := scalar()
+			if i < len(arguments) {
+				given = arguments[i]
+			}
+			w.bind(argument, given, inner)
+		}
+		w.add(w.body(branch.Body, inner), branch.Body, inner)
+		one := w.head(branch.Head, inner)
+		w.limit(one.whole, branch.Location, "the value of rule %s", nameOf(branch))
+		sum = plus(sum, one)
+	}
+	return sum
+}
+
+// head is the weight of what a rule adds to the value of its name. What is in a set or an object is a
+// part of that value.
+func (w *estimator) head(head *ast.Head, inner *scope) cost {
+	if head.Key == nil && head.Reference.IsGround() {
+		return w.term(head.Value, inner)
+	}
+	held := []*ast.Term{}
+	for _, term := range append([]*ast.Term{head.Key, head.Value}, head.Reference[1:]...) {
+		if term != nil {
+			held = append(held, term)
+		}
+	}
+	all := w.sum(held, inner)
+	return cost{whole: saturated(1 + all.whole), part: all.whole}
+}
+
+// body is the sum of the weights of its expressions, each of which it checks.
+func (w *estimator) body(body ast.Body, inner *scope) int {
+	sum := 0
+	for _, expression := range body {
+		if w.err != nil {
+			return sum
+		}
+		weight := w.expression(expression, inner)
+		w.limit(weight, expression.Location, "an expression of rule %s", nameOf(w.current))
+		sum = saturated(sum + weight)
+	}
+	return sum
+}
+
+// add the weight of a body to the total of the module, once.
+func (w *estimator) add(weight int, body ast.Body, inner *scope) {
+	if !inner.counted || len(body) == 0 || w.added[body[0]] {
+		return
+	}
+	w.added[body[0]] = true
+	if w.total += weight; w.total > maxTotalWeight {
+		w.fail(body[0].Location, "the module is too complex: all its expressions together have a weight above %d; "+
+			"split it into several rules of the PodTransitionRule", maxTotalWeight)
+	}
+}
+
+// limit fails if a weight is above what is allowed.
+func (w *estimator) limit(weight int, place *ast.Location, what, name string) {
+	if weight <= maxWeight {
+		return
+	}
+	w.fail(place, "%s has a weight above %d: a value that holds another one several times over is as heavy "+
+		"as all of its copies; build smaller values", fmt.Sprintf(what, name), maxWeight)
+}
+
+func (w *estimator) fail(place *ast.Location, format string, arguments ...any) {
+	if w.err == nil {
+		w.err = ast.NewError(ast.CompileErr, place, format, arguments...)
+	}
+}
+
+// step counts the work of the check.
+func (w *estimator) step(place *ast.Location) bool {
+	w.steps++
+	if w.steps > maxWeighing {
+		w.fail(place, "the module is too complex: its rules and functions refer to each other on too many paths; "+
+			"call fewer functions from functions")
+	}
+	return w.err == nil
+}
+
+// plus adds what stands side by side.
+func plus(a, b cost) cost {
+	return cost{whole: saturated(a.whole + b.whole), part: max(a.part, b.part)}
+}
+
+// saturated keeps weights from overflowing; what is above the limit is all the same.
+func saturated(weight int) int { return min(weight, 16*maxTotalWeight) }
+
+func nameOf(rule *ast.Rule) string { return rule.Head.Ref().String() }
