@@ -1,0 +1,169 @@
+package webhookclient
+
+import (
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	// MaxAnswerBytes bounds the body of an answer.
+	MaxAnswerBytes = 1 << 20
+
+	// maxFinishedNames bounds finishedNames, and maxNameBytes each of them: more pods than
+	// a request can name, and the longest name of a pod.
+	maxFinishedNames = 1000
+	maxNameBytes     = 253
+
+	// maxTaskIDBytes bounds taskId and traceId: they are kept in the status of the rule.
+	maxTaskIDBytes = 256
+)
+
+// decodePost reads the answer to a POST; its message is as long as it was sent. Absent fields are false or empty, so nothing is
+// approved by leaving something out; fields of other names are ignored. Every error is a
+// *Failure of ClassBadResponse that names the field and the position.
+func decodePost(body []byte) (PostAnswer, error) {
+	object, err := readObject(body)
+	if err != nil {
+		return PostAnswer{}, err
+	}
+	var answer PostAnswer
+	err = firstError(
+		object.boolean("success", &answer.Success),
+		object.message("message", &answer.Message),
+		object.names("finishedNames", &answer.FinishedNames),
+		object.boolean("poll", &answer.Poll),
+		object.boolean("async", &answer.Async),
+		object.identifier("taskId", &answer.TaskID),
+		object.identifier("traceId", &answer.TraceID),
+	)
+	if err != nil {
+		return PostAnswer{}, err
+	}
+	if answer.TaskID == "" {
+		answer.TaskID = answer.TraceID
+	}
+	if answer.Success && (answer.Poll || answer.Async) && answer.TaskID == "" {
+		field := object.at("poll")
+		if !answer.Poll {
+			field = object.at("async")
+		}
+		return PostAnswer{}, object.bad(field, "the answer is to be polled for, but has neither taskId nor traceId")
+	}
+	return answer, nil
+}
+
+// decodePoll reads the answer to a poll, as decodePost does.
+func decodePoll(body []byte) (PollAnswer, error) {
+	object, err := readObject(body)
+	if err != nil {
+		return PollAnswer{}, err
+	}
+	var answer PollAnswer
+	err = firstError(
+		object.boolean("success", &answer.Success),
+		object.message("message", &answer.Message),
+		object.boolean("finished", &answer.Finished),
+		object.boolean("stop", &answer.Stop),
+		object.names("finishedNames", &answer.FinishedNames),
+	)
+	if err != nil {
+		return PollAnswer{}, err
+	}
+	return answer, nil
+}
+
+// boolean reads true or false, and nothing that looks like them: "false" in quotes is true
+// to many readers.
+func (o *object) boolean(name string, into *bool) error {
+	field, has := o.fields[name]
+	if !has {
+		return nil
+	}
+	value, is := field.value.(bool)
+	if !is {
+		return o.bad(field.offset, "%s must be true or false, is %s", name, kindOf(field.value))
+	}
+	*into = value
+	return nil
+}
+
+// message reads a text of any length; null is none. It is cut when nothing is to be taken out
+// of it any more.
+func (o *object) message(name string, into *string) error {
+	field, has := o.fields[name]
+	if !has || field.value == nil {
+		return nil
+	}
+	value, is := field.value.(string)
+	if !is {
+		return o.bad(field.offset, "%s must be a string, is %s", name, kindOf(field.value))
+	}
+	*into = value
+	return nil
+}
+
+// identifier reads a string, or a number as it is written; null is none. Services that
+// count their tasks send numbers.
+func (o *object) identifier(name string, into *string) error {
+	field, has := o.fields[name]
+	if !has || field.value == nil {
+		return nil
+	}
+	var value string
+	switch given := field.value.(type) {
+	case string:
+		value = given
+	case number:
+		value = string(given)
+	default:
+		return o.bad(field.offset, "%s must be a string or a number, is %s", name, kindOf(field.value))
+	}
+	if len(value) > maxTaskIDBytes {
+		return o.bad(field.offset, "%s is %d bytes long, at most %d are accepted", name, len(value), maxTaskIDBytes)
+	}
+	for _, char := range value {
+		if !unicode.IsPrint(char) || char == utf8.RuneError {
+			return o.bad(field.offset, "%s has a character that cannot be printed", name)
+		}
+	}
+	*into = value
+	return nil
+}
+
+// names reads a list of strings; null is an empty one, since that is what an empty slice
+// of Go becomes.
+func (o *object) names(name string, into *[]string) error {
+	field, has := o.fields[name]
+	if !has || field.value == nil {
+		return nil
+	}
+	list, is := field.value.([]element)
+	if !is {
+		return o.bad(field.offset, "%s must be a list of strings, is %s", name, kindOf(field.value))
+	}
+	if len(list) > maxFinishedNames {
+		return o.bad(field.offset, "%s has %d names, at most %d are accepted", name, len(list), maxFinishedNames)
+	}
+	var values []string
+	for _, given := range list {
+		value, is := given.value.(string)
+		if !is {
+			return o.bad(given.offset, "%s must be a list of strings, has %s", name, kindOf(given.value))
+		}
+		if len(value) > maxNameBytes {
+			return o.bad(given.offset, "%s has a name of %d bytes, at most %d are accepted", name, len(value), maxNameBytes)
+		}
+		values = append(values, value)
+	}
+	*into = values
+	return nil
+}
+
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

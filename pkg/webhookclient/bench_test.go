@@ -1,0 +1,114 @@
+package webhookclient
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podops-dev/podops/pkg/rule"
+)
+
+// patience bounds how long a test waits for what has to come.
+const patience = 10 * time.Second
+
+// double stands for services: it answers by host.
+type double struct {
+	post func(ctx context.Context, endpoint Endpoint, request PostRequest) (PostAnswer, error)
+}
+
+func (d double) Post(ctx context.Context, endpoint Endpoint, request PostRequest) (PostAnswer, error) {
+	return d.post(ctx, endpoint, request)
+}
+
+func (d double) Poll(ctx context.Context, endpoint Endpoint, _ []string, _ string) (PollAnswer, error) {
+	answer, err := d.post(ctx, endpoint, PostRequest{})
+	return PollAnswer{Success: answer.Success}, err
+}
+
+func (double) CloseIdle() {}
+
+// bench is a pool that runs, and its results.
+type bench struct {
+	*Pool
+	results  chan Result
+	registry *prometheus.Registry
+	stop     func()
+}
+
+func start(t *testing.T, caller Caller, options PoolOptions) *bench {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	metrics, err := NewMetrics(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{results: make(chan Result, 10_000), registry: registry}
+	b.Pool = NewPool(caller, options, metrics, func(result Result) { b.results <- result })
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- b.Start(ctx) }()
+	b.stop = sync.OnceFunc(func() {
+		cancel()
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(patience):
+			t.Error("the pool does not end with its context")
+		}
+	})
+	t.Cleanup(b.stop)
+	return b
+}
+
+// next result.
+func (b *bench) next(t *testing.T) Result {
+	t.Helper()
+	select {
+	case result := <-b.results:
+		return result
+	case <-time.After(patience):
+		t.Fatal("no result")
+		return Result{}
+	}
+}
+
+func (b *bench) submit(t *testing.T, calls ...Call) {
+	t.Helper()
+	for _, call := range calls {
+		if !b.Submit(call) {
+			t.Fatalf("call %s was not taken", call.Key)
+		}
+	}
+}
+
+// callOf is a POST of a rule of a namespace to a host.
+func callOf(key, namespace, host string) Call {
+	return Call{Key: key, Rule: rule.RuleID{Object: types.NamespacedName{Namespace: namespace, Name: "web"}, Rule: "approval"},
+		Post: &PostCall{Endpoint: Endpoint{URL: "http://" + host + "/"}, Request: PostRequest{TraceID: key}}}
+}
+
+// eventually waits for a condition.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for begin := time.Now(); !holds(); time.Sleep(time.Millisecond) {
+		if time.Since(begin) > patience {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func approve(context.Context, Endpoint, PostRequest) (PostAnswer, error) {
+	return PostAnswer{Success: true}, nil
+}
+
+// hang until the call is given up.
+func hang(ctx context.Context, _ Endpoint, _ PostRequest) (PostAnswer, error) {
+	<-ctx.Done()
+	return PostAnswer{}, fail(ClassCanceled, "stopped")
+}

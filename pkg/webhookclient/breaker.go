@@ -1,0 +1,118 @@
+package webhookclient
+
+import "time"
+
+// Breaker configures circuit breakers. Zero values stand for the defaults.
+type Breaker struct {
+	// Failures in a row after which it opens. Default: 5.
+	Failures int
+
+	// Pause is how long it stays open the first time; it doubles each time that the probe
+	// fails, up to MaxPause. Defaults: 10 s and 2 min.
+	Pause    time.Duration
+	MaxPause time.Duration
+}
+
+func (b Breaker) withDefaults() Breaker {
+	if b.Failures <= 0 {
+		b.Failures = 5
+	}
+	if b.Pause <= 0 {
+		b.Pause = 10 * time.Second
+	}
+	if b.MaxPause < b.Pause {
+		b.MaxPause = max(b.Pause, 2*time.Minute)
+	}
+	return b
+}
+
+// state of a circuit breaker.
+type state int
+
+const (
+	// stateClosed lets calls through.
+	stateClosed state = iota
+
+	// stateHalfOpen lets one call through, the probe.
+	stateHalfOpen
+
+	// stateOpen lets no call through.
+	stateOpen
+)
+
+// breaker is the circuit breaker of one target. It has no clock and no lock of its own.
+type breaker struct {
+	options  Breaker
+	failures int
+
+	// pause is 0 while the breaker is closed; until is when it becomes half-open.
+	pause time.Duration
+	until time.Time
+
+	// probing is true while the probe is under way.
+	probing bool
+}
+
+// state returns the state at a time and, in stateOpen, how long it lasts at least.
+func (b *breaker) state(now time.Time) (state, time.Duration) {
+	switch {
+	case b.pause == 0:
+		return stateClosed, 0
+	case now.Before(b.until):
+		return stateOpen, b.until.Sub(now)
+	case b.probing:
+		return stateOpen, time.Second
+	default:
+		return stateHalfOpen, 0
+	}
+}
+
+// ended counts the end of a call; probe marks the call that was let through in stateHalfOpen.
+func (b *breaker) ended(health health, probe bool, now time.Time) {
+	if probe {
+		b.probing = false
+	}
+	switch health {
+	case healthAnswered:
+		*b = breaker{options: b.options}
+	case healthFailed:
+		b.failures++
+		// Calls that were under way when it opened do not prolong the pause.
+		if probe || b.pause == 0 && b.failures >= b.options.Failures {
+			b.pause = min(max(b.pause*2, b.options.Pause), b.options.MaxPause)
+			b.until = now.Add(b.pause)
+		}
+	case healthUnknown:
+	}
+}
+
+// fresh reports whether no failure is counted.
+func (b *breaker) fresh() bool { return b.failures == 0 && b.pause == 0 }
+
+// health is what the end of a call shows of its target.
+type health int
+
+const (
+	// healthUnknown: the reason lies with the rule or with PodOps.
+	healthUnknown health = iota
+
+	// healthAnswered: the service answered, with whatever content.
+	healthAnswered
+
+	// healthFailed: the service could not be reached, or let the call hang.
+	healthFailed
+)
+
+func healthOf(failure *Failure) health {
+	if failure == nil {
+		return healthAnswered
+	}
+	switch failure.Class {
+	case ClassHTTPStatus, ClassBadResponse, ClassRedirectRefused, ClassTooLarge:
+		return healthAnswered
+	case ClassRefused, ClassTimeout, ClassDNS, ClassConnectionBroken:
+		return healthFailed
+	default:
+		return healthUnknown
+	}
+}

@@ -1,0 +1,186 @@
+package webhookclient
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// Endpoint is where a call goes, and how PodOps identifies itself there.
+type Endpoint struct {
+	// URL is http or https.
+	URL string
+
+	// CABundle is what the certificate of the service must chain to: PEM, or PEM in
+	// base64. Empty, or white space in either form: the roots of the system.
+	CABundle string
+
+	// Token is sent as a bearer token, over https only. White space around it is dropped.
+	Token string
+
+	// ClientCert and ClientKey are PEM; both or neither. They are used over https only.
+	ClientCert []byte
+	ClientKey  []byte
+}
+
+// maxTokenBytes bounds a token: servers refuse longer headers anyway.
+const maxTokenBytes = 16 << 10
+
+// ParseURL reads the URL of a webhook rule. It refuses what cannot be called safely: other
+// schemes, credentials in the URL, hosts that are addresses in disguise. Errors are
+// *Failures of ClassConfiguration or ClassAddressForbidden. It reaches no network.
+func ParseURL(text string) (*url.URL, error) {
+	parsed, err := url.Parse(text)
+	if err != nil {
+		// The error repeats the URL, which may have secrets in its query.
+		return nil, fail(ClassConfiguration, "the url cannot be read: write it as https://host:port/path")
+	}
+	switch {
+	case parsed.Scheme != "http" && parsed.Scheme != "https":
+		return nil, fail(ClassConfiguration, "the url must begin with http:// or https://")
+	case parsed.User != nil:
+		return nil, fail(ClassConfiguration, "the url must not have a user or a password: use secretRef")
+	case parsed.Hostname() == "":
+		return nil, fail(ClassConfiguration, "the url has no host")
+	}
+	if port := parsed.Port(); port != "" {
+		if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 {
+			return nil, fail(ClassConfiguration, "port %q of the url must be a number from 1 to 65535", cut(port, 32))
+		}
+	}
+	if err := checkHost(parsed.Hostname()); err != nil {
+		return nil, err
+	}
+	return parsed, nil
+}
+
+// CheckURL says whether a URL can be one of a webhook rule, without reaching the network:
+// besides what ParseURL refuses, addresses that rules may not reach, and localhost. What
+// other names resolve to is seen when they are dialled.
+func (g Guard) CheckURL(text string) error {
+	parsed, err := ParseURL(text)
+	if err != nil {
+		return err
+	}
+	host := parsed.Hostname()
+	if g.allowsHost(host) {
+		return nil
+	}
+	if address, err := netip.ParseAddr(host); err == nil {
+		if failure := AsFailure(g.Check(address)); failure != nil && failure.Class != ClassInternal {
+			return failure
+		}
+		return nil // what is not known yet is checked when it is dialled
+	}
+	return g.checkName(host)
+}
+
+// Roots reads a caBundle: nil for the roots of the system. Errors are *Failures of
+// ClassConfiguration.
+func Roots(bundle string) (*x509.CertPool, error) {
+	text := []byte(strings.TrimSpace(bundle))
+	if !bytes.Contains(text, []byte("-----BEGIN")) {
+		decoded, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(bundle), ""))
+		if err != nil {
+			return nil, fail(ClassConfiguration, "caBundle is neither PEM nor base64: %v", err)
+		}
+		text = bytes.TrimSpace(decoded)
+	}
+	if len(text) == 0 {
+		return nil, nil
+	}
+	roots := x509.NewCertPool()
+	count := 0
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			return nil, fail(ClassConfiguration, "caBundle has a block of type %q: it must have certificates only", cut(block.Type, 64))
+		}
+		certificate, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fail(ClassConfiguration, "certificate %d of caBundle cannot be read: %v", count+1, err)
+		}
+		roots.AddCert(certificate)
+		count++
+	}
+	if count == 0 {
+		return nil, fail(ClassConfiguration, "caBundle has no certificate in PEM")
+	}
+	return roots, nil
+}
+
+// identify adds who PodOps is to a request.
+func (e Endpoint) identify(request *http.Request) error {
+	token, err := e.bearer()
+	if err != nil {
+		return err
+	}
+	if request.URL.Scheme != "https" && (token != "" || e.hasCertificate()) {
+		return fail(ClassSecret, "credentials are sent over https only: use an https url, or take secretRef out of the rule")
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	return nil
+}
+
+func (e Endpoint) hasCertificate() bool { return len(e.ClientCert) > 0 || len(e.ClientKey) > 0 }
+
+// bearer is the token without white space around it: files end with a line break.
+func (e Endpoint) bearer() (string, error) {
+	token := strings.TrimSpace(e.Token)
+	if len(token) > maxTokenBytes {
+		return "", fail(ClassSecret, "the token of the secret is %d bytes long, at most %d are sent", len(token), maxTokenBytes)
+	}
+	for _, char := range []byte(token) {
+		if char <= ' ' || char >= 127 {
+			return "", fail(ClassSecret, "the token of the secret has white space in it, or a character beyond ASCII: it must be one word")
+		}
+	}
+	return token, nil
+}
+
+// told is a message as users may see it: services repeat what they were sent.
+func (e Endpoint) told(message string) string {
+	if token := strings.TrimSpace(e.Token); token != "" {
+		message = strings.ReplaceAll(message, token, "[redacted]")
+	}
+	return cut(message, MaxMessageBytes)
+}
+
+// redacted takes the token out of a failure.
+func (e Endpoint) redacted(err error) error {
+	failure, is := errors.AsType[*Failure](err)
+	if !is {
+		return err
+	}
+	copied := *failure
+	if copied.Message = e.told(failure.Message); copied.Message != failure.Message {
+		copied.Err = nil
+	}
+	return &copied
+}
+
+// trust is the TLS configuration of an endpoint.
+func (e Endpoint) trust() (*tls.Config, error) {
+	roots, err := Roots(e.CABundle)
+	if err != nil {
+		return nil, err
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
+	if e.hasCertificate() {
+		pair, err := tls.X509KeyPair(e.ClientCert, e.ClientKey)
+		if err != nil {
+			return nil, fail(ClassSecret, "tls.crt and tls.key of the secret cannot be used: %v", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}

@@ -1,0 +1,173 @@
+package webhookclient
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"slices"
+)
+
+// PostRequest asks a service about pods.
+type PostRequest struct {
+	// TraceID names this request, and no other.
+	TraceID string `json:"traceId"`
+
+	// Stage is PreCheck or PostCheck.
+	Stage string `json:"stage"`
+
+	// RuleName is the name of the rule within its PodTransitionRule.
+	RuleName string `json:"ruleName"`
+
+	// Resources are the pods.
+	Resources []Resource `json:"resources"`
+
+	// Namespace and PodTransitionRule say whose rule it is.
+	Namespace         string `json:"namespace"`
+	PodTransitionRule string `json:"podTransitionRule"`
+
+	// OperationTypes are those of the lifecycles that wait, sorted.
+	OperationTypes []string `json:"operationTypes"`
+}
+
+// Resource is one pod of a request.
+type Resource struct {
+	// APIVersion is "v1" and Kind is "Pod".
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Name       string `json:"name"`
+
+	// Parameters of the rule, as they are for this pod.
+	Parameters map[string]string `json:"parameters"`
+
+	UID string `json:"uid"`
+
+	// Owner is the workload at the top of the chain of controllers; nil when there is none.
+	Owner *ResourceOwner `json:"owner,omitempty"`
+
+	// Revision of the pod template that the pod was made from: the label pod-template-hash, or
+	// else controller-revision-hash. Empty when the pod has neither.
+	Revision string `json:"revision,omitempty"`
+
+	// Labels of the pod without those of lifecycles, the first by key that take at most
+	// maxLabelBytes together.
+	Labels map[string]string `json:"labels,omitempty"`
+
+	// Cause is why the ReplicaSet deletes the pod, as in rule.Cause. Empty for every other
+	// operation, and while it is not known.
+	Cause string `json:"cause,omitempty"`
+}
+
+// ResourceOwner is the workload that a pod belongs to.
+type ResourceOwner struct {
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+}
+
+// maxLabelBytes bounds the labels of one pod in a request.
+const maxLabelBytes = 4 << 10
+
+// BoundedLabels returns the first labels by key that take at most maxLabelBytes together, without
+// those that skip reports.
+func BoundedLabels(labels map[string]string, skip func(key string) bool) map[string]string {
+	bounded, size := map[string]string{}, 0
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		if skip(key) {
+			continue
+		}
+		if size += len(key) + len(labels[key]); size > maxLabelBytes {
+			break
+		}
+		bounded[key] = labels[key]
+	}
+	return bounded
+}
+
+// bytes is the size of the texts of a resource.
+func (r Resource) bytes() int {
+	size := len(r.Name) + len(r.UID)
+	for _, texts := range []map[string]string{r.Parameters, r.Labels} {
+		for key, value := range texts {
+			size += len(key) + len(value)
+		}
+	}
+	return size
+}
+
+// PodResource is a pod as a service is asked about it. Nil parameters are none.
+func PodResource(name, uid string, parameters map[string]string) Resource {
+	return Resource{APIVersion: "v1", Kind: "Pod", Name: name, UID: uid, Parameters: parameters}
+}
+
+// PostAnswer is what a service says to a POST.
+type PostAnswer struct {
+	// Success: all pods are approved; or, with Poll or Async, the service works on it.
+	Success bool
+
+	// Message is at most MaxMessageBytes.
+	Message string
+
+	// FinishedNames are the pods that are approved although Success is false. It is
+	// not checked yet that they were asked for.
+	FinishedNames []string
+
+	// Poll: the result is to be polled for. Async is its older name.
+	Poll  bool
+	Async bool
+
+	// TaskID to poll with: the taskId of the answer, or else its traceId. It is never
+	// empty when Success and one of Poll and Async hold.
+	TaskID string
+
+	// TraceID of the answer; often empty.
+	TraceID string
+}
+
+// PollAnswer is what a service says to a poll.
+type PollAnswer struct {
+	// Success: the service could answer. Without it nothing is approved.
+	Success bool
+
+	// Finished: all pods are approved.
+	Finished bool
+
+	// Stop: the service gives up.
+	Stop bool
+
+	// Message is at most MaxMessageBytes.
+	Message string
+
+	// FinishedNames are the pods that are approved so far.
+	FinishedNames []string
+}
+
+// MaxRequestBytes bounds the body of a POST. Parameters from annotations can be long.
+const MaxRequestBytes = 1 << 20
+
+// encode is the body of a POST: JSON without a line break at its end, and with lists and
+// maps where there is nothing, since services index into them.
+func (r PostRequest) encode() ([]byte, error) {
+	resources := make([]Resource, len(r.Resources))
+	for i, resource := range r.Resources {
+		if resource.Parameters == nil {
+			resource.Parameters = map[string]string{}
+		}
+		resources[i] = resource
+	}
+	r.Resources = resources
+	if r.OperationTypes == nil {
+		r.OperationTypes = []string{}
+	}
+	var body bytes.Buffer
+	encoder := json.NewEncoder(&body)
+	// Services compare values with what they know; "&" has to stay one.
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(r); err != nil {
+		return nil, fail(ClassInternal, "encoding the request: %v", err)
+	}
+	encoded := bytes.TrimSuffix(body.Bytes(), []byte("\n"))
+	if len(encoded) > MaxRequestBytes {
+		return nil, fail(ClassConfiguration, "the request about %d pods is %d bytes long, at most %d are sent: take parameters with long values out of the rule",
+			len(r.Resources), len(encoded), MaxRequestBytes)
+	}
+	return encoded, nil
+}

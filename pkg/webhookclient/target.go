@@ -1,0 +1,98 @@
+package webhookclient
+
+import (
+	"crypto/sha256"
+	"strings"
+	"time"
+)
+
+// targetKey identifies a target. Calls of one key share a circuit breaker, calls of two keys never
+// do: a namespace must not change with its calls, or with a wrong scheme or caBundle, what becomes
+// of the calls of others.
+type targetKey struct {
+	namespace string
+	scheme    string
+
+	// host with its port, in lower case; invalidHost for a URL that cannot be called.
+	host string
+
+	// trust is a hash of the caBundle.
+	trust [sha256.Size]byte
+}
+
+// invalidHost is the host of URLs that cannot be called.
+const invalidHost = "invalid"
+
+// target returns the key of the target that the call goes to.
+func (c Call) target() targetKey {
+	endpoint := Endpoint{}
+	switch {
+	case c.Post != nil:
+		endpoint = c.Post.Endpoint
+	case c.Poll != nil:
+		endpoint = c.Poll.Endpoint
+	}
+	key := targetKey{namespace: c.Rule.Object.Namespace, host: invalidHost, trust: sha256.Sum256([]byte(endpoint.CABundle))}
+	parsed, err := ParseURL(endpoint.URL)
+	if err != nil || len(parsed.Host) > maxHostBytes {
+		return key
+	}
+	key.scheme, key.host = parsed.Scheme, strings.ToLower(parsed.Host)
+	if parsed.Port() == "" {
+		key.host = strings.TrimSuffix(key.host, ":") + ":" + standardPort(parsed.Scheme)
+	}
+	return key
+}
+
+// maxHostBytes bounds a host with its port: the longest name of DNS, and a port.
+const maxHostBytes = 260
+
+func standardPort(scheme string) string {
+	if scheme == "https" {
+		return "443"
+	}
+	return "80"
+}
+
+// target has the calls of a namespace that go to one place, and the circuit breaker of that place.
+type target struct {
+	key     targetKey
+	tenant  *tenant
+	breaker breaker
+
+	// jobs wait, oldest first; running counts those that run.
+	jobs    []*job
+	running int
+
+	// used is when a call to it last ended.
+	used time.Time
+
+	// reserved is until when the probe is reserved for the caller that Admit gave it to.
+	reserved time.Time
+}
+
+// open returns the failure of a call that the circuit breaker does not let through; nil when it lets
+// the call through, be it as the probe.
+func (t *target) open(now time.Time) *Failure {
+	if state, wait := t.breaker.state(now); state == stateOpen {
+		return t.breakerOpen(wait)
+	}
+	return nil
+}
+
+// reservedProbe returns the failure of a call while the probe is reserved for another one; nil when
+// it is not.
+func (t *target) reservedProbe(now time.Time) *Failure {
+	if state, _ := t.breaker.state(now); state == stateHalfOpen && now.Before(t.reserved) {
+		return t.breakerOpen(t.reserved.Sub(now))
+	}
+	return nil
+}
+
+func (t *target) breakerOpen(wait time.Duration) *Failure {
+	failure := fail(ClassBreakerOpen, "circuit breaker open after %d failures in a row, next attempt in %s", t.breaker.failures, wait.Round(time.Second))
+	failure.RetryAfter = min(wait, MaxRetryAfter)
+	return failure
+}
+
+func (t *target) idle() bool { return len(t.jobs) == 0 && t.running == 0 }

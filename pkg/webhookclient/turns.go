@@ -1,0 +1,279 @@
+package webhookclient
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// turns decides which call is made next. Namespaces take turns, and within a namespace its targets
+// do. A target that hangs slows down its own calls only, and a namespace with many targets, or many
+// calls, only itself: each namespace has limits of its own, and a namespace without a running call
+// finds a place even when the others use up what is shared. It has no lock of its own.
+type turns struct {
+	options PoolOptions
+	tenants map[string]*tenant
+
+	// order has the tenants with calls that wait, the one whose turn is next first.
+	order []*tenant
+
+	// hosts counts the running calls to each host, of all namespaces.
+	hosts map[string]int
+
+	// targets, queued, queuedBytes and running count those of all tenants.
+	targets     int
+	queued      int
+	queuedBytes int
+	running     int
+}
+
+// tenant has the calls of one namespace.
+type tenant struct {
+	namespace string
+	targets   map[targetKey]*target
+
+	// order has the targets with calls that wait, the one whose turn is next first.
+	order []*target
+
+	queued      int
+	queuedBytes int
+	running     int
+
+	// logs bounds the failures of the namespace that are logged.
+	logs *rate.Limiter
+}
+
+// job is a call that waits or runs.
+type job struct {
+	call  Call
+	at    *target
+	bytes int
+
+	// probe is true for the call that a half-open breaker let through.
+	probe bool
+
+	// ended: its result is about to be delivered.
+	ended bool
+
+	// gone: the rule is gone, and the result is not delivered.
+	gone bool
+
+	// cancel ends the call once it runs; nil before.
+	cancel context.CancelFunc
+}
+
+const (
+	// maxTargets and maxTargetsPerNamespace bound the targets of which nothing but failures
+	// are known.
+	maxTargets             = 1024
+	maxTargetsPerNamespace = 64
+
+	// freeQueue is how many calls of a namespace may wait although the shared queue is full.
+	freeQueue = 8
+)
+
+func newTurns(options PoolOptions) *turns {
+	return &turns{options: options, tenants: map[string]*tenant{}, hosts: map[string]int{}}
+}
+
+// takes reports whether a call of a namespace with so many bytes may wait.
+func (t *turns) takes(namespace string, bytes int) bool {
+	own := tenant{}
+	if known, has := t.tenants[namespace]; has {
+		own = *known
+	}
+	switch {
+	case own.queued == 0:
+		return true
+	case own.queued >= t.options.QueuePerNamespace, own.queuedBytes+bytes > t.options.BytesPerNamespace:
+		return false
+	default:
+		return own.queued < freeQueue || t.queued < t.options.Queue && t.queuedBytes+bytes <= t.options.QueueBytes
+	}
+}
+
+// add puts a call at the end of the queue of its target.
+func (t *turns) add(call Call) *job {
+	at := t.target(call.target())
+	added := &job{call: call, at: at, bytes: call.bytes()}
+	if len(at.jobs) == 0 {
+		at.tenant.order = append(at.tenant.order, at)
+	}
+	if at.tenant.queued == 0 {
+		t.order = append(t.order, at.tenant)
+	}
+	at.jobs = append(at.jobs, added)
+	t.count(added, 1)
+	return added
+}
+
+// count adds a job to those that wait, or with -1 takes it out.
+func (t *turns) count(of *job, by int) {
+	of.at.tenant.queued += by
+	of.at.tenant.queuedBytes += by * of.bytes
+	t.queued += by
+	t.queuedBytes += by * of.bytes
+}
+
+// target returns the target of a key, which is made when it is not known.
+func (t *turns) target(key targetKey) *target {
+	owner, has := t.tenants[key.namespace]
+	if !has {
+		owner = &tenant{namespace: key.namespace, targets: map[targetKey]*target{}, logs: rate.NewLimiter(rate.Every(10*time.Second), 5)}
+		t.tenants[key.namespace] = owner
+	}
+	at, has := owner.targets[key]
+	if !has {
+		at = &target{key: key, tenant: owner, breaker: breaker{options: t.options.Breaker}}
+		owner.targets[key] = at
+		t.targets++
+	}
+	return at
+}
+
+// known returns the target of a key; nil when nothing is known of it.
+func (t *turns) known(key targetKey) *target {
+	if owner, has := t.tenants[key.namespace]; has {
+		return owner.targets[key]
+	}
+	return nil
+}
+
+// take returns the next call that may be made, or that need not be made since the circuit breaker is
+// open: then failure is its result. Nil when there is none. With failFast, only calls that need not
+// be made are taken.
+func (t *turns) take(now time.Time, failFast bool) (*job, *Failure) {
+	for turn, owner := range t.order {
+		for i, at := range owner.order {
+			failure := at.open(now)
+			if failure == nil && (failFast || !t.mayRun(at)) {
+				continue
+			}
+			taken := at.jobs[0]
+			at.jobs[0] = nil
+			at.jobs = at.jobs[1:]
+			t.count(taken, -1)
+			owner.order = behind(owner.order, i, len(at.jobs) > 0)
+			t.order = behind(t.order, turn, owner.queued > 0)
+			if failure == nil {
+				t.begin(taken, now)
+			} else {
+				t.drop(at)
+			}
+			return taken, failure
+		}
+	}
+	return nil, nil
+}
+
+// behind moves the element at a place to the end, or takes it out.
+func behind[T any](order []T, place int, stays bool) []T {
+	moved := order[place]
+	order = slices.Delete(order, place, place+1)
+	if stays {
+		order = append(order, moved)
+	}
+	return order
+}
+
+// mayRun reports whether one more call to a target may run. A target that has just failed gets one at
+// a time: it may be the one that hangs.
+func (t *turns) mayRun(at *target) bool {
+	limit := t.options.PerHost
+	if at.breaker.failures > 0 {
+		limit = 1
+	}
+	return at.running < limit &&
+		at.tenant.running < t.options.PerNamespace &&
+		(t.running < t.options.Workers || at.tenant.running == 0) &&
+		(t.hosts[at.key.host] < t.options.PerHostInAll || at.running == 0)
+}
+
+func (t *turns) begin(taken *job, now time.Time) {
+	at := taken.at
+	if state, _ := at.breaker.state(now); state == stateHalfOpen {
+		taken.probe, at.breaker.probing, at.reserved = true, true, time.Time{}
+	}
+	t.running++
+	at.running++
+	at.tenant.running++
+	t.hosts[at.key.host]++
+}
+
+// end counts the end of a call that was made.
+func (t *turns) end(ended *job, failure *Failure, now time.Time) {
+	at := ended.at
+	t.running--
+	at.running--
+	at.tenant.running--
+	if t.hosts[at.key.host]--; t.hosts[at.key.host] == 0 {
+		delete(t.hosts, at.key.host)
+	}
+	at.used = now
+	at.breaker.ended(healthOf(failure), ended.probe, now)
+	t.drop(at)
+}
+
+// withdraw takes out the waiting calls of rules that are gone.
+func (t *turns) withdraw() {
+	for _, owner := range t.order {
+		for _, at := range owner.order {
+			at.jobs = slices.DeleteFunc(at.jobs, func(j *job) bool {
+				if j.gone {
+					t.count(j, -1)
+				}
+				return j.gone
+			})
+			t.drop(at)
+		}
+		owner.order = slices.DeleteFunc(owner.order, func(at *target) bool { return len(at.jobs) == 0 })
+	}
+	t.order = slices.DeleteFunc(t.order, func(owner *tenant) bool { return owner.queued == 0 })
+}
+
+// drop forgets a target without calls whose breaker has counted no failure. Of the others without
+// calls, the longest unused goes where there are too many: in its namespace, or in the one that has
+// the most.
+func (t *turns) drop(done *target) {
+	if done.idle() && done.breaker.fresh() {
+		t.forget(done)
+	}
+	if len(done.tenant.targets) > maxTargetsPerNamespace {
+		t.forget(done.tenant.oldestIdle())
+	}
+	if t.targets <= maxTargets {
+		return
+	}
+	var most *tenant
+	for _, owner := range t.tenants {
+		if most == nil || len(owner.targets) > len(most.targets) {
+			most = owner
+		}
+	}
+	t.forget(most.oldestIdle())
+}
+
+// oldestIdle returns the target without calls that was not used for the longest time; nil when all
+// have calls.
+func (t *tenant) oldestIdle() *target {
+	var oldest *target
+	for _, known := range t.targets {
+		if known.idle() && (oldest == nil || known.used.Before(oldest.used)) {
+			oldest = known
+		}
+	}
+	return oldest
+}
+
+func (t *turns) forget(gone *target) {
+	if gone == nil || gone.tenant.targets[gone.key] != gone {
+		return
+	}
+	delete(gone.tenant.targets, gone.key)
+	t.targets--
+	if len(gone.tenant.targets) == 0 {
+		delete(t.tenants, gone.tenant.namespace)
+	}
+}
