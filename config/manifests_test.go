@@ -11,7 +11,10 @@ import (
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 )
 
@@ -96,14 +99,38 @@ func checkPodScope(t *testing.T, w webhook) {
 	if w.ObjectSelector == nil || w.ObjectSelector.MatchLabels["kusionstack.io/control"] != "true" {
 		t.Errorf("%s: objectSelector must ask for the control label", w.Name)
 	}
-	if w.NamespaceSelector == nil || len(w.NamespaceSelector.MatchExpressions) != 1 {
-		t.Fatalf("%s: namespaceSelector must exclude namespaces", w.Name)
+	selector, err := metav1.LabelSelectorAsSelector(w.NamespaceSelector)
+	if err != nil || w.NamespaceSelector == nil {
+		t.Fatalf("%s: namespaceSelector must exclude namespaces, got %v, %v", w.Name, w.NamespaceSelector, err)
 	}
-	for _, namespace := range []string{"podops-system", "kube-system"} {
-		if !slices.Contains(w.NamespaceSelector.MatchExpressions[0].Values, namespace) {
-			t.Errorf("%s: namespace %s must not depend on the webhook", w.Name, namespace)
+	for sentence, namespace := range map[string]struct {
+		labels labels.Set
+		want   bool
+	}{
+		"any namespace": {labels: labels.Set{"kubernetes.io/metadata.name": "shop"}, want: true},
+		"kube-system":   {labels: labels.Set{"kubernetes.io/metadata.name": "kube-system"}},
+		"the namespace of the manager, whatever its name": {
+			labels: labels.Merge(managerNamespace(t).Labels, labels.Set{"kubernetes.io/metadata.name": "elsewhere"}),
+		},
+	} {
+		if got := selector.Matches(namespace.labels); got != namespace.want {
+			t.Errorf("%s: webhook is called for %s: %t, want %t", w.Name, sentence, got, namespace.want)
 		}
 	}
+}
+
+// managerNamespace returns the namespace of the manifests.
+func managerNamespace(t *testing.T) corev1.Namespace {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join("manager", "namespace.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var namespace corev1.Namespace
+	if err := yaml.Unmarshal(content, &namespace); err != nil {
+		t.Fatal(err)
+	}
+	return namespace
 }
 
 // What admission mutates it also validates: the two must see the same requests.
@@ -134,6 +161,28 @@ func TestOnlyDeletesFailOpen(t *testing.T) {
 			t.Errorf("%s %s: want failurePolicy %s, got %s", w.Name, *w.ClientConfig.Service.Path, want, *w.FailurePolicy)
 		}
 	}
+}
+
+// The component that lets deletes fail closed names the webhook of deletes, and changes
+// nothing else.
+func TestDeletesFailOnRequest(t *testing.T) {
+	content, err := os.ReadFile(filepath.Join("components", "deletes-fail", "patch.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var patch admissionregistrationv1.ValidatingWebhookConfiguration
+	if err := yaml.UnmarshalStrict(content, &patch); err != nil {
+		t.Fatal(err)
+	}
+	if patch.Name != "podops-validating" || len(patch.Webhooks) != 1 || *patch.Webhooks[0].FailurePolicy != admissionregistrationv1.Fail {
+		t.Fatalf("got %+v", patch)
+	}
+	for _, w := range webhooks(t, "validating.yaml") {
+		if w.Name == patch.Webhooks[0].Name && *w.ClientConfig.Service.Path == "/hold-v1-pod-delete" {
+			return
+		}
+	}
+	t.Errorf("%s is not the webhook that holds deletes", patch.Webhooks[0].Name)
 }
 
 func TestEveryCRDIsInstalled(t *testing.T) {

@@ -10,9 +10,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/policy/compile"
-	"github.com/podops-dev/podops/pkg/policy/engine"
-	"github.com/podops-dev/podops/pkg/policy/parameters"
+	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/rule/parameters"
+	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
 func readSample(t *testing.T, file string, into any) {
@@ -32,7 +32,7 @@ func TestSamplesOfRegoCompile(t *testing.T) {
 	var object appsv1alpha1.PodTransitionRule
 	readSample(t, "podtransitionpolicy.yaml", &policy)
 	readSample(t, "podtransitionrule.yaml", &object)
-	e, err := engine.New(engine.Options{})
+	e, err := opa.New(opa.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestSamplesOfRegoCompile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, rule := range object.Spec.Rules {
-		custom := &compile.Custom{Source: rule.Rego.Module, Parameters: []byte(`{}`)}
+		custom := &spec.Custom{Source: rule.Rego.Module, Parameters: []byte(`{}`)}
 		if rule.Rego.PolicyRef != nil {
 			if rule.Rego.PolicyRef.Name != policy.Name {
 				t.Errorf("rule %s refers to %q", rule.Name, rule.Rego.PolicyRef.Name)
@@ -55,13 +55,13 @@ func TestSamplesOfRegoCompile(t *testing.T) {
 				t.Error(errs.ToAggregate())
 			}
 		}
-		inspection, err := e.Inspect(t.Context(), custom.Source, custom.ParametersSchema)
+		inspection, err := e.Inspect(t.Context(), opa.Source{Module: custom.Source, ParametersSchema: custom.ParametersSchema})
 		if err != nil {
 			t.Errorf("rule %s: %v", rule.Name, err)
 			continue
 		}
 		custom.Entry = inspection.Entry
-		module, err := compile.Rule(types.NamespacedName{Namespace: "default", Name: object.Name}, rule, custom)
+		module, err := spec.Rule(types.NamespacedName{Namespace: "default", Name: object.Name}, rule, custom)
 		if err != nil {
 			t.Error(err)
 			continue

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/policy/compile"
+	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
 // What a newcomer copies must not be refused, nor warned of.
@@ -30,10 +30,10 @@ func TestSampleOfWebhooksIsValid(t *testing.T) {
 		t.Fatal("the sample has no rules")
 	}
 	for _, rule := range object.Spec.Rules {
-		if _, err := compile.Rule(types.NamespacedName{Name: object.Name}, rule, nil); err != nil {
+		if _, err := spec.Rule(types.NamespacedName{Name: object.Name}, rule, nil); err != nil {
 			t.Error(err)
 		}
-		if warnings := compile.Warnings(rule, field.NewPath(rule.Name)); len(warnings) > 0 {
+		if warnings := spec.Warnings(rule, field.NewPath(rule.Name)); len(warnings) > 0 {
 			t.Errorf("warnings: %v", warnings)
 		}
 	}

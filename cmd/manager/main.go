@@ -2,6 +2,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -9,8 +10,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
+	"github.com/podops-dev/podops/pkg/opa/sandbox"
 	"github.com/podops-dev/podops/pkg/operator"
-	"github.com/podops-dev/podops/pkg/policy/sandbox"
 )
 
 func main() {
@@ -29,34 +30,38 @@ func run() int {
 	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&options.Log)))
 
 	if flag.NArg() > 0 {
-		return command(flag.Args())
+		return command(flag.Args(), options.Namespace)
 	}
 	if err := options.Validate(); err != nil {
 		return failed("checking flags", err)
 	}
+	operator.LimitMemory(ctrl.Log.WithName("memory"))
 	config, err := ctrl.GetConfig()
 	if err != nil {
 		return failed("reading the kubeconfig", err)
 	}
-	ctx := ctrl.SetupSignalHandler()
-	mgr, err := operator.New(ctx, config, options)
-	if err != nil {
-		return failed("setting up the manager", err)
-	}
-	if err := mgr.Start(ctx); err != nil {
-		return failed("running the manager", err)
+	if err := operator.Run(ctrl.SetupSignalHandler(), config, options); err != nil {
+		return failed("running", err)
 	}
 	return 0
 }
 
 // command runs what is not the operator itself.
-func command(args []string) int {
-	if len(args) != 2 || args[0] != "replay" {
+func command(args []string, namespace string) int {
+	switch {
+	case args[0] == "replay" && len(args) == 2:
+		if err := operator.Replay(ctrl.SetupSignalHandler(), args[1], os.Stdout); err != nil {
+			return failed("replaying", err)
+		}
+	case args[0] == "release":
+		if err := release(args[1:], namespace); errors.Is(err, flag.ErrHelp) {
+			return 0
+		} else if err != nil {
+			return failed("releasing pods", err)
+		}
+	default:
 		flag.Usage()
-		return failed("reading the arguments", fmt.Errorf("%q is not a command; there is: replay FILE", args))
-	}
-	if err := operator.Replay(ctrl.SetupSignalHandler(), args[1], os.Stdout); err != nil {
-		return failed("replaying", err)
+		return failed("reading the arguments", fmt.Errorf("%q is not a command; there are: replay FILE, release", args))
 	}
 	return 0
 }
@@ -71,6 +76,7 @@ func usage() {
 
   manager [flags]         run the operator
   manager replay FILE     make the decisions of a decision log again, and compare
+  manager release         take PodOps off the pods of a cluster, before it is uninstalled
 
 It finds the API server by --kubeconfig, $KUBECONFIG, or as a pod of the cluster.
 

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -17,9 +19,9 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/decisionlog"
-	"github.com/podops-dev/podops/pkg/policy"
-	"github.com/podops-dev/podops/pkg/policy/compile"
-	"github.com/podops-dev/podops/pkg/policy/engine"
+	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -31,6 +33,7 @@ func rules() map[string]appsv1alpha1.TransitionRule {
 		"available": {AvailablePolicy: &appsv1alpha1.AvailablePolicy{MaxUnavailableValue: &half}},
 		"labelled":  {LabelCheck: &appsv1alpha1.LabelCheck{Requires: &metav1.LabelSelector{MatchLabels: map[string]string{"approved": "yes"}}}},
 		"mine":      {Rego: &appsv1alpha1.RegoRule{Module: "package rule\n\ndeny contains sprintf(\"%s is one of %d\", [input.pod.name, count(input.pods)]) if input.now > 0\n"}},
+		"caused":    {Rego: &appsv1alpha1.RegoRule{Module: "package rule\n\nallow if input.operation.cause == \"ScaleIn\"\n"}},
 	}
 }
 
@@ -38,28 +41,31 @@ func rules() map[string]appsv1alpha1.TransitionRule {
 func logged(t *testing.T, options decisionlog.Options) string {
 	t.Helper()
 	w := decisionlog.New(options, testingclock.NewFakePassiveClock(epoch))
-	e, err := engine.New(engine.Options{Observe: w.Observe, AskAlike: true})
+	e, err := opa.New(opa.Options{Observe: w.Observe, AskAlike: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var requests []policy.Request
-	var pods []*policy.PodFact
-	for i := range 3 {
-		pod := &policy.PodFact{
+	var requests []rule.Request
+	var pods []*rule.PodFact
+	for i, cause := range []rule.Cause{"", rule.CauseScaleIn, rule.CauseRollout} {
+		pod := &rule.PodFact{
 			UID: types.UID(fmt.Sprint(i)), Namespace: "shop", Name: fmt.Sprintf("web-%d", i), Version: "1",
 			Labels: map[string]string{"approved": "yes"}, Annotations: map[string]string{"token": "secret"}, Available: i > 0,
 		}
 		pods = append(pods, pod)
-		requests = append(requests, policy.Request{Pod: pod, Stage: appsv1alpha1.StagePreCheck, ID: "a", Type: "upgrade", Since: epoch})
+		requests = append(requests, rule.Request{Pod: pod, Stage: appsv1alpha1.StagePreCheck, ID: "a", Type: "upgrade", Cause: cause, Since: epoch})
 	}
-	around := policy.Surroundings{Now: epoch.Add(time.Nanosecond), Pods: pods, Counts: policy.Counts{Selected: 3, Desired: 3, Available: 2}}
+	env := rule.Environment{Now: epoch.Add(time.Nanosecond), Pods: pods, Counts: rule.Counts{Selected: 3, Desired: 3, Available: 2}}
 	for name, rule := range rules() {
 		rule.Name = name
-		var custom *compile.Custom
+		var custom *spec.Custom
 		if rule.Rego != nil {
-			custom = &compile.Custom{Source: rule.Rego.Module, Entry: compile.EntryDeny, Parameters: json.RawMessage(`{}`)}
+			custom = &spec.Custom{Source: rule.Rego.Module, Entry: spec.EntryDeny, Parameters: json.RawMessage(`{}`)}
+			if strings.Contains(rule.Rego.Module, "allow if") {
+				custom.Entry = spec.EntryAllow
+			}
 		}
-		module, err := compile.Rule(types.NamespacedName{Namespace: "shop", Name: "web"}, rule, custom)
+		module, err := spec.Rule(types.NamespacedName{Namespace: "shop", Name: "web"}, rule, custom)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,7 +74,7 @@ func logged(t *testing.T, options decisionlog.Options) string {
 			t.Fatal(err)
 		}
 		w.Prepared(module)
-		if _, err := program.Evaluate(t.Context(), appsv1alpha1.StagePreCheck, around, requests); err != nil {
+		if _, err := program.Evaluate(t.Context(), appsv1alpha1.StagePreCheck, env, requests); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -81,9 +87,9 @@ func logged(t *testing.T, options decisionlog.Options) string {
 	return out.String()
 }
 
-func newEngine(t *testing.T) *engine.Engine {
+func newEngine(t *testing.T) *opa.Engine {
 	t.Helper()
-	e, err := engine.New(engine.Options{})
+	e, err := opa.New(opa.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,8 +104,8 @@ func TestReplay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// One batch for each built-in rule, and one evaluation for each pod of the other.
-	if diff := cmp.Diff(decisionlog.Report{Equal: 5}, report); diff != "" {
+	// One batch for each built-in rule, and one evaluation for each pod of the others.
+	if diff := cmp.Diff(decisionlog.Report{Equal: 8}, report); diff != "" {
 		t.Errorf("report differs (-want +got):\n%s\n%s", diff, log)
 	}
 	// However much the pods look alike to a built-in rule, each is in the log.
@@ -114,8 +120,41 @@ func TestReplay(t *testing.T) {
 		t.Fatalf("there is nothing to forge in\n%s", log)
 	}
 	report, err = decisionlog.Replay(t.Context(), newEngine(t), strings.NewReader(forged))
-	if err != nil || report.Equal != 4 || len(report.Different) != 1 || report.Different[0].Rule != "shop/web/mine" {
+	if err != nil || report.Equal != 7 || len(report.Different) != 1 || report.Different[0].Rule != "shop/web/mine" {
 		t.Errorf("of a forged log: %+v, %v", report, err)
+	}
+}
+
+// TestReplayOfACause: the input in the log has the cause, and the verdict depends on it then and now.
+func TestReplayOfACause(t *testing.T) {
+	log := logged(t, decisionlog.Options{Sample: 1})
+	passed := map[string]bool{}
+	decoder := json.NewDecoder(strings.NewReader(log))
+	for {
+		var record decisionlog.Record
+		if err := decoder.Decode(&record); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if record.Decision == nil || record.Decision.Rule != "shop/web/caused" {
+			continue
+		}
+		var input struct{ Operation struct{ Cause string } }
+		var output struct{ Passed []string }
+		if err := errors.Join(json.Unmarshal(record.Decision.Input, &input), json.Unmarshal(record.Decision.Output, &output)); err != nil {
+			t.Fatal(err)
+		}
+		passed[input.Operation.Cause] = len(output.Passed) > 0
+	}
+	if diff := cmp.Diff(map[string]bool{"": false, "ScaleIn": true, "Rollout": false}, passed); diff != "" {
+		t.Errorf("what passed by its cause differs (-want +got):\n%s\n%s", diff, log)
+	}
+
+	// Of the two rules of users, only the verdict of this one depends on the cause.
+	report, err := decisionlog.Replay(t.Context(), newEngine(t), strings.NewReader(strings.ReplaceAll(log, `"cause":"Rollout"`, `"cause":"ScaleIn"`)))
+	if err != nil || report.Equal != 7 || len(report.Different) != 1 || report.Different[0].Rule != "shop/web/caused" || report.Different[0].Err != nil {
+		t.Errorf("of a log with another cause: %+v, %v", report, err)
 	}
 }
 
@@ -165,13 +204,37 @@ func TestNoSample(t *testing.T) {
 // TestAFullQueueDropsAndCounts: nobody waits for the disk.
 func TestAFullQueueDropsAndCounts(t *testing.T) {
 	w := decisionlog.New(decisionlog.Options{Sample: 1}, testingclock.NewFakePassiveClock(epoch))
-	id := policy.RuleID{Rule: "mine"}
-	w.Prepared(compile.Module{ID: id})
+	id := rule.RuleID{Rule: "mine"}
+	w.Prepared(spec.Module{ID: id})
 	nothing := func() (json.RawMessage, error) { return json.RawMessage(`{}`), nil }
 	for range 5000 {
-		w.Observe(engine.Observation{Rule: id, Input: nothing, Output: nothing})
+		w.Observe(opa.Observation{Rule: id, Input: nothing, Output: nothing})
 	}
 	if w.Dropped() < 3000 {
 		t.Errorf("%d lines were dropped", w.Dropped())
+	}
+}
+
+// TestAQueueOfLargeLinesIsBoundedInBytes: an input has the labels of many pods.
+func TestAQueueOfLargeLinesIsBoundedInBytes(t *testing.T) {
+	w := decisionlog.New(decisionlog.Options{Sample: 1}, testingclock.NewFakePassiveClock(epoch))
+	id := rule.RuleID{Rule: "mine"}
+	w.Prepared(spec.Module{ID: id})
+	large := json.RawMessage(`"` + strings.Repeat("x", 1<<20) + `"`)
+	document := func() (json.RawMessage, error) { return large, nil }
+	for range 30 {
+		w.Observe(opa.Observation{Rule: id, Input: document, Output: func() (json.RawMessage, error) { return json.RawMessage(`{}`), nil }})
+	}
+	if w.Dropped() != 15 {
+		t.Errorf("%d of 30 lines of 1 MiB were dropped, want those beyond 16 MiB", w.Dropped())
+	}
+	ctx, end := context.WithCancel(t.Context())
+	end()
+	if err := w.Run(ctx, &bytes.Buffer{}); err != nil {
+		t.Fatal(err)
+	}
+	w.Observe(opa.Observation{Rule: id, Input: document, Output: document})
+	if w.Dropped() != 15 {
+		t.Error("a line is dropped when the queue is empty again")
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/podops-dev/podops/pkg/policy/compile"
+	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
 // Record is one line of the log. It has either Module or Decision.
@@ -20,12 +20,27 @@ type Record struct {
 	Decision *Decision `json:"decision,omitempty"`
 }
 
+// bytes is about what a Record takes in memory.
+func (r Record) bytes() int64 {
+	bytes := lineBytes
+	if r.Module != nil {
+		bytes += len(r.Module.Compiled.Source) + len(r.Module.Compiled.Literal)
+		if custom := r.Module.Compiled.Custom; custom != nil {
+			bytes += len(custom.Source) + len(custom.ParametersSchema) + len(custom.Parameters)
+		}
+	}
+	if r.Decision != nil {
+		bytes += len(r.Decision.Input) + len(r.Decision.Output) + len(r.Decision.Error)
+	}
+	return int64(bytes)
+}
+
 // Module is one compiled rule.
 type Module struct {
 	// Hash of everything below; decisions name the module by it.
 	Hash string `json:"hash"`
 
-	Compiled compile.Module `json:"compiled"`
+	Compiled spec.Module `json:"compiled"`
 }
 
 // Decision is one evaluation.

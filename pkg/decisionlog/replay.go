@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/podops-dev/podops/pkg/policy/compile"
+	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
-// Replayer makes decisions again. It is an *engine.Engine.
+// Replayer makes decisions again. It is an *opa.Engine.
 type Replayer interface {
-	Replay(ctx context.Context, module compile.Module, input json.RawMessage) (json.RawMessage, error)
+	Replay(ctx context.Context, module spec.Module, input json.RawMessage) (json.RawMessage, error)
 }
 
 // Report is what became of the decisions of a log.
@@ -44,7 +44,7 @@ const maxDifferences = 20
 // names the line.
 func Replay(ctx context.Context, engine Replayer, log io.Reader) (Report, error) {
 	report := Report{}
-	modules := map[string]compile.Module{}
+	modules := map[string]spec.Module{}
 	decoder := json.NewDecoder(log)
 	for line := 1; ; line++ {
 		var record Record

@@ -13,11 +13,11 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/lru"
 
-	"github.com/podops-dev/podops/pkg/policy"
-	"github.com/podops-dev/podops/pkg/policy/compile"
-	"github.com/podops-dev/podops/pkg/policy/engine"
+	"github.com/podops-dev/podops/pkg/fairshare"
+	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
 const (
@@ -25,9 +25,16 @@ const (
 	// pod may wait for a log.
 	queued = 1024
 
-	// remembered is how many modules are known to be in the log, or waiting for their
-	// first decision.
-	remembered = 4096
+	// queuedBytes bounds the bytes of these lines. An input has the labels of all pods of a batch.
+	queuedBytes = 16 << 20
+
+	// lineBytes is what a line takes besides its documents.
+	lineBytes = 512
+
+	// remembered bounds the bytes of the modules that are known to be in the log, or wait for
+	// their first decision. Namespaces share them fairly. Decisions of other modules are not
+	// written.
+	remembered = 32 << 20
 )
 
 // Options of a Writer.
@@ -35,7 +42,7 @@ type Options struct {
 	// Sample is the share of the decisions that are written, from 0 to 1.
 	Sample float64
 
-	// Masks are the parts of the input that nobody is to read.
+	// Masks are the parts of the input that are not written.
 	Masks []Mask
 }
 
@@ -46,8 +53,10 @@ type Writer struct {
 	clock   clock.PassiveClock
 	lines   chan Record
 
+	modules *fairshare.Cache[rule.RuleID, *prepared]
+
 	mu      sync.Mutex
-	modules *lru.Cache // *prepared by policy.RuleID
+	waiting int64 // bytes of the lines that wait for the disk
 	dropped int
 }
 
@@ -59,11 +68,11 @@ type prepared struct {
 
 // New returns a Writer. Run makes it write.
 func New(options Options, clk clock.PassiveClock) *Writer {
-	return &Writer{options: options, clock: clk, lines: make(chan Record, queued), modules: lru.New(remembered)}
+	return &Writer{options: options, clock: clk, lines: make(chan Record, queued), modules: fairshare.NewCache[rule.RuleID, *prepared](remembered)}
 }
 
 // Prepared takes note of the module that a rule is asked with from now on.
-func (w *Writer) Prepared(module compile.Module) {
+func (w *Writer) Prepared(module spec.Module) {
 	text, err := json.Marshal(module)
 	if err != nil {
 		return // strings and JSON documents always encode
@@ -72,14 +81,15 @@ func (w *Writer) Prepared(module compile.Module) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	hash := hex.EncodeToString(sum[:])
-	if known, ok := w.modules.Get(module.ID); ok && known.(*prepared).module.Hash == hash {
+	if known, ok := w.modules.Get(module.ID); ok && known.module.Hash == hash {
 		return
 	}
-	w.modules.Add(module.ID, &prepared{module: Module{Hash: hash, Compiled: module}})
+	made := &prepared{module: Module{Hash: hash, Compiled: module}}
+	w.modules.Add(module.ID.Object.Namespace, module.ID, made, int64(len(text)))
 }
 
-// Observe writes one evaluation. It is engine.Options.Observe.
-func (w *Writer) Observe(observed engine.Observation) {
+// Observe writes one evaluation. It is opa.Options.Observe.
+func (w *Writer) Observe(observed opa.Observation) {
 	if w.options.Sample < 1 && rand.Float64() >= w.options.Sample { //nolint:gosec // A sample is no secret.
 		return
 	}
@@ -99,29 +109,28 @@ func (w *Writer) Observe(observed engine.Observation) {
 	w.send(Record{Time: now, Decision: &decision})
 }
 
-func (w *Writer) moduleOf(rule policy.RuleID) (module Module, isNew, ok bool) {
+func (w *Writer) moduleOf(rule rule.RuleID) (module Module, isNew, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	known, ok := w.modules.Get(rule)
+	found, ok := w.modules.Get(rule)
 	if !ok {
 		return Module{}, false, false
 	}
-	found := known.(*prepared)
 	isNew = !found.written
 	found.written = true
 	return found.module, isNew, true
 }
 
 // forget makes the next decision of a rule write its module again.
-func (w *Writer) forget(rule policy.RuleID) {
+func (w *Writer) forget(rule rule.RuleID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if known, ok := w.modules.Get(rule); ok {
-		known.(*prepared).written = false
+		known.written = false
 	}
 }
 
-func (w *Writer) decision(observed engine.Observation, module string) (Decision, error) {
+func (w *Writer) decision(observed opa.Observation, module string) (Decision, error) {
 	decision := Decision{Rule: ruleName(observed.Rule), Module: module, DurationMicroseconds: observed.Duration.Microseconds()}
 	input, err := observed.Input()
 	if err != nil {
@@ -138,16 +147,34 @@ func (w *Writer) decision(observed engine.Observation, module string) (Decision,
 	return decision, nil
 }
 
+// send queues a line, and reports whether there was room for it.
 func (w *Writer) send(record Record) bool {
-	select {
-	case w.lines <- record:
-		return true
-	default:
-		w.mu.Lock()
-		defer w.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	bytes := record.bytes()
+	if w.waiting+bytes > queuedBytes {
 		w.dropped++
 		return false
 	}
+	select {
+	case w.lines <- record:
+		w.waiting += bytes
+		return true
+	default:
+		w.dropped++
+		return false
+	}
+}
+
+// write encodes a line that was queued.
+func (w *Writer) write(encoder *json.Encoder, record Record) error {
+	w.mu.Lock()
+	w.waiting -= record.bytes()
+	w.mu.Unlock()
+	if err := encoder.Encode(record); err != nil {
+		return fmt.Errorf("writing the decision log: %w", err)
+	}
+	return nil
 }
 
 // Dropped is how many lines were lost because the disk was too slow.
@@ -171,8 +198,8 @@ func (w *Writer) Run(ctx context.Context, out io.Writer) error {
 	for {
 		select {
 		case record := <-w.lines:
-			if err := encoder.Encode(record); err != nil {
-				return fmt.Errorf("writing the decision log: %w", err)
+			if err := w.write(encoder, record); err != nil {
+				return err
 			}
 		case <-ticker.C:
 			if dropped := w.Dropped(); dropped > reported {
@@ -189,8 +216,8 @@ func (w *Writer) drain(encoder *json.Encoder) error {
 	for {
 		select {
 		case record := <-w.lines:
-			if err := encoder.Encode(record); err != nil {
-				return fmt.Errorf("writing the decision log: %w", err)
+			if err := w.write(encoder, record); err != nil {
+				return err
 			}
 		default:
 			return nil
@@ -198,4 +225,4 @@ func (w *Writer) drain(encoder *json.Encoder) error {
 	}
 }
 
-func ruleName(rule policy.RuleID) string { return rule.Object.Namespace + "/" + rule.String() }
+func ruleName(rule rule.RuleID) string { return rule.Object.Namespace + "/" + rule.String() }

@@ -105,7 +105,7 @@ func (c *cast) request(t failer, edit func(*corev1.Pod)) {
 		return
 	}
 	checkForeign(t, requested.Labels, c.world.pod.Labels)
-	checkAvailable(t, c.world.pod)
+	checkAvailable(t, before, c.world.pod)
 	if c.model != nil {
 		c.model.sees(t, before, c.world.pod, requested.Labels)
 	}
@@ -139,7 +139,7 @@ func (c *cast) advance(t failer, permits lifecycle.Permits) {
 		return
 	}
 	checkForeign(t, before.Labels, c.world.pod.Labels)
-	checkAvailable(t, c.world.pod)
+	checkAvailable(t, before, c.world.pod)
 	checkGate(t, c.world.pod)
 	c.model.sees(t, before, c.world.pod, nil)
 }
@@ -296,7 +296,7 @@ func (c *cast) serve(t failer) {
 			return has(pod.Labels, appsv1alpha1.PreCheckedLabelPrefix, id) || finished && !has(pod.Labels, appsv1alpha1.CompleteLabelPrefix, id)
 		})
 		for _, name := range []string{lbFinalizer, dnsFinalizer} {
-			setFinalizer(pod, name, on && slices.Contains(facts.ExpectedFinalizers, name))
+			setFinalizer(pod, name, on && slices.Contains(facts.ExpectedFinalizers(), name))
 		}
 	})
 }
@@ -385,7 +385,22 @@ func (c *cast) Gate(t *rapid.T) {
 
 // Time passes, or hardly.
 func (c *cast) Time(t *rapid.T) {
-	c.world.now = c.world.now.Add(rapid.SampledFrom([]time.Duration{1, time.Second, 2 * time.Minute}).Draw(t, "passes"))
+	c.world.pass(rapid.SampledFrom([]time.Duration{1, time.Second, 2 * time.Minute}).Draw(t, "passes"))
+}
+
+// Clock sets the clock of the machine forward or back.
+func (c *cast) Clock(t *rapid.T) {
+	c.world.now = c.world.now.Add(rapid.SampledFrom([]time.Duration{-time.Hour, -time.Second, time.Minute, time.Hour}).Draw(t, "is set by"))
+}
+
+// Employers come and go.
+func (c *cast) Employers(t *rapid.T) {
+	c.world.services = rapid.SampledFrom([]lifecycle.Services{lifecycle.ServicesUnknown, lifecycle.ServicesNone, lifecycle.ServicesSome}).Draw(t, "services")
+	c.world.goneEmployers = nil
+	for _, finalizer := range drawFinalizers(t) {
+		c.world.goneEmployers = append(c.world.goneEmployers, employerOf(finalizer))
+	}
+	slices.Sort(c.world.goneEmployers)
 }
 
 // Delete asks for the deletion of the pod, seldom.

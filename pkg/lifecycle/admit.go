@@ -75,7 +75,9 @@ func AdmitUpdate(old, requested PodFacts, trusted bool, opts Options, now time.T
 		restore(before, labels)
 	}
 	if requested.Controlled() && !trusted {
+		answer.Denials = append(answer.Denials, idless(before, labels)...)
 		answer.Denials = append(answer.Denials, unpaired(before, labels)...)
+		answer.Denials = append(answer.Denials, tooManyIDs(before, labels)...)
 	}
 	if len(answer.Denials) > 0 {
 		return answer
@@ -87,7 +89,7 @@ func AdmitUpdate(old, requested PodFacts, trusted bool, opts Options, now time.T
 // advanceRequest is the change from the labels that were requested to those that
 // follow. It modifies labels.
 func advanceRequest(old, requested PodFacts, before, labels map[string]string, opts Options, now time.Time) Change {
-	var moves []Move
+	var moves []Transition
 	if requested.Controlled() {
 		for _, id := range idsOf(labels) {
 			moves = append(moves, reenter(before, labels, id, now)...)
@@ -96,7 +98,7 @@ func advanceRequest(old, requested PodFacts, before, labels map[string]string, o
 	effective := withMetadataOf(old, requested)
 	effective.Labels = labels
 	change := Advance(effective, Permits{}, opts, now)
-	change.Moves = append(moves, change.Moves...)
+	change.Transitions = append(moves, change.Transitions...)
 	final := change.Apply(labels)
 	change.Set, change.Remove = nil, nil
 	change.diff(requested.Labels, final)
@@ -110,7 +112,7 @@ func withMetadataOf(old, requested PodFacts) PodFacts {
 	stored := old
 	stored.Labels = requested.Labels
 	stored.Finalizers = requested.Finalizers
-	stored.ExpectedFinalizers = requested.ExpectedFinalizers
+	stored.Expected, stored.Gone = requested.Expected, requested.Gone
 	stored.ExpectedFinalizersErr = requested.ExpectedFinalizersErr
 	return stored
 }
@@ -153,6 +155,36 @@ func restore(old, labels map[string]string) {
 	}
 }
 
+// idless are the lifecycle labels without an id that the request adds: they would do nothing.
+func idless(old, requested map[string]string) []Denial {
+	var denials []Denial
+	for _, key := range slices.Sorted(maps.Keys(requested)) {
+		if hasKey(old, key) || !isWithoutID(key) {
+			continue
+		}
+		what := "id"
+		if key == appsv1alpha1.OperationPermissionLabelPrefix {
+			what = "type"
+		}
+		denials = append(denials, Denial{Key: key, Message: fmt.Sprintf("has no %s and does nothing: write %s/<%s>", what, key, what)})
+	}
+	return denials
+}
+
+// tooManyIDs refuses a request that begins an id beyond MaxIDs.
+func tooManyIDs(old, requested map[string]string) []Denial {
+	ids := idsOf(requested)
+	if len(ids) <= MaxIDs || len(ids) <= len(idsOf(old)) {
+		return nil
+	}
+	for _, id := range ids {
+		if key := label(appsv1alpha1.OperatingLabelPrefix, id); hasKey(requested, key) && !hasKey(old, key) {
+			return []Denial{{Key: key, Message: fmt.Sprintf("a pod takes at most %d ids at once, and this request makes it %d", MaxIDs, len(ids))}}
+		}
+	}
+	return nil
+}
+
 // unpaired are the ids for which the request breaks the pair of operating and
 // operation-type. What an earlier request broke does not count against this one.
 func unpaired(old, requested map[string]string) []Denial {
@@ -175,7 +207,7 @@ func unpaired(old, requested map[string]string) []Denial {
 // reenter applies to the labels what only the comparison with the old object tells: an
 // id that is begun (again) or whose type changes starts a clean lifecycle, and an id
 // that ends keeps its type until finish has read it.
-func reenter(old, labels map[string]string, id string, now time.Time) []Move {
+func reenter(old, labels map[string]string, id string, now time.Time) []Transition {
 	operating, operationType := label(appsv1alpha1.OperatingLabelPrefix, id), label(appsv1alpha1.OperationTypeLabelPrefix, id)
 	isOperating, wasOperating := hasKey(labels, operating), hasKey(old, operating)
 	begun := isOperating && !wasOperating
@@ -194,7 +226,7 @@ func reenter(old, labels map[string]string, id string, now time.Time) []Move {
 			return nil
 		}
 		labels[label(appsv1alpha1.PreCheckLabelPrefix, id)] = nextGeneration(old, id, now)
-		return []Move{{Step: StepBegin, ID: id, Type: labels[operationType]}}
+		return []Transition{{Step: StepBegin, ID: id, Type: labels[operationType]}}
 	case wasOperating && !isOperating && old[operationType] != "":
 		labels[operationType] = old[operationType]
 	}

@@ -24,8 +24,13 @@ type Options struct {
 	Settle time.Duration
 
 	// GateSyncTimeout bounds how long operate waits for the kubelet to make the pod
-	// unready. Zero: one minute.
+	// unready, and how long a pod counts as available before the kubelet makes it Ready.
+	// Zero: one minute.
 	GateSyncTimeout time.Duration
+
+	// GateSyncPolicy is whether operations go on after GateSyncTimeout (GateSyncContinue) or
+	// wait for the kubelet (GateSyncHold). Empty: they go on.
+	GateSyncPolicy string
 
 	// LabelsOnly: the caller cannot write the gate (admission of pods). Steps that
 	// need it are left to the controller, and so are steps that time alone allows: an
@@ -47,6 +52,7 @@ func Advance(p PodFacts, permits Permits, opts Options, now time.Time) Change {
 	m := newMachine(p, opts, now)
 	if !p.Controlled() {
 		m.release()
+		m.syncConditions()
 		return m.change()
 	}
 	if opts.LabelsOnly {
@@ -68,7 +74,10 @@ func Advance(p PodFacts, permits Permits, opts Options, now time.Time) Change {
 	m.syncPermissions()
 	m.syncComplete()
 	m.syncGate()
+	m.syncReason()
 	m.syncAvailable()
+	m.forgetGone()
+	m.syncConditions()
 	return m.change()
 }
 
@@ -118,12 +127,13 @@ func (m *machine) drop(id string, prefixes ...string) {
 }
 
 func (m *machine) moved(step Step, id, operationType string) {
-	m.out.Moves = append(m.out.Moves, Move{Step: step, ID: id, Type: operationType})
+	m.out.Transitions = append(m.out.Transitions, Transition{Step: step, ID: id, Type: operationType})
 }
 
-// elapsed reports whether d has passed since then, and asks to be woken when it has.
-func (m *machine) elapsed(since time.Time, d time.Duration) bool {
-	left := since.Add(d).Sub(m.now)
+// elapsed reports whether the readiness of the pod has been observed as it is for d, and
+// asks to be woken when it has.
+func (m *machine) elapsed(d time.Duration) bool {
+	left := d - m.facts.SteadyFor
 	if left > 0 && (m.out.Wake == 0 || left < m.out.Wake) {
 		m.out.Wake = left
 	}

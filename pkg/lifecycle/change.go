@@ -23,8 +23,8 @@ const (
 	StepRelease    Step = "Release"
 )
 
-// Move is one step that a Change takes.
-type Move struct {
+// Transition is one step that a Change takes.
+type Transition struct {
 	Step Step
 
 	// ID of the lifecycle; empty for steps of the whole pod (Available, Release).
@@ -32,6 +32,9 @@ type Move struct {
 
 	// Type of the operation; empty where it is not known any more.
 	Type string
+
+	// Rules are names of the rules that passed, for events. Advance leaves them out.
+	Rules []string
 }
 
 // Change is what has to be written so that every id goes as far as the facts allow.
@@ -45,11 +48,27 @@ type Change struct {
 	// one: they explain to people what goes on.
 	Annotations map[string]*string
 
+	// Forget are employers to drop from the annotation available-conditions, sorted.
+	Forget []string
+
 	// Gate is the status that the condition service-ready has to get; nil leaves it.
 	Gate *bool
 
+	// GateReason is the reason that the condition service-ready has to get, empty for none;
+	// nil leaves it. A change of the gate takes a reason off.
+	GateReason *string
+
+	// GateMessage is the message that the condition service-ready has to get together with
+	// GateReason; nil leaves it. A change of the gate sets the usual one.
+	GateMessage *string
+
+	// Conditions are to be True on the pod, RemoveConditions the types to take off; sorted by
+	// type. A pod in order has neither.
+	Conditions       []Condition
+	RemoveConditions []string
+
 	// Moves are the steps taken, for events and logs.
-	Moves []Move
+	Transitions []Transition
 
 	// Wake is how long to wait before asking again because of time alone. Zero: no
 	// need to.
@@ -61,7 +80,12 @@ type Change struct {
 
 // IsEmpty reports whether nothing has to be written.
 func (c Change) IsEmpty() bool {
-	return len(c.Set) == 0 && len(c.Remove) == 0 && len(c.Annotations) == 0 && c.Gate == nil
+	return len(c.Set) == 0 && len(c.Remove) == 0 && len(c.Annotations) == 0 && len(c.Forget) == 0 && !c.changesStatus()
+}
+
+// changesStatus reports whether a condition of the pod has to be written.
+func (c Change) changesStatus() bool {
+	return c.Gate != nil || c.GateReason != nil || len(c.Conditions) > 0 || len(c.RemoveConditions) > 0
 }
 
 // Apply returns the labels with the change applied. The argument is not modified.

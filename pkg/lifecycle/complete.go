@@ -1,6 +1,8 @@
 package lifecycle
 
 import (
+	"slices"
+
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
@@ -43,16 +45,44 @@ func (m *machine) syncComplete() {
 }
 
 // fit: the pod may serve as soon as this change is written. With the gate open, a pod
-// that only gates kept unready counts as Ready: the kubelet says so next.
+// that only gates kept unready counts as Ready: the kubelet says so next, or is late.
 func (m *machine) fit() bool {
-	return m.gateOpen() && (m.facts.Ready || m.facts.Gate != GateMissing && m.facts.GatesOnly)
+	switch {
+	case !m.gateOpen():
+		return false
+	case m.facts.Ready:
+		return true
+	case m.facts.Gate == GateMissing || !m.facts.GatesOnly:
+		return false
+	default:
+		return m.out.Gate != nil || !m.isLate()
+	}
+}
+
+// serves reports whether the pod is available already, with no lifecycle to complete. A
+// finalizer that is expected of it from now on does not make it unavailable: an employer
+// that is new needs time to put its traffic on, and the pod serves its other ones.
+func (m *machine) serves() bool {
+	return hasKey(m.labels, appsv1alpha1.ServiceAvailableLabelKey) && !slices.ContainsFunc(idsOf(m.labels), m.isFinished)
+}
+
+// forgetGone drops the employers that are gone and whose finalizer is not on the pod from
+// the annotation.
+func (m *machine) forgetGone() {
+	if m.opts.LabelsOnly {
+		return
+	}
+	for _, employer := range m.facts.Missing() {
+		if slices.Contains(m.facts.Gone, employer) {
+			m.out.Forget = append(m.out.Forget, employer)
+		}
+	}
 }
 
 // syncAvailable sets or takes service-available, and cleans up complete ids with it.
 func (m *machine) syncAvailable() {
-	may := m.fit() && !m.unfinished() && !m.stayOffline() &&
-		m.facts.ExpectedFinalizersErr == nil && len(m.facts.missingFinalizers()) == 0
-	if !may {
+	may := m.fit() && !m.unfinished() && !m.stayOffline() && m.facts.ExpectedFinalizersErr == nil
+	if !may || !m.serves() && !m.facts.complete() {
 		delete(m.labels, appsv1alpha1.ServiceAvailableLabelKey)
 		return
 	}

@@ -44,8 +44,13 @@ type PodFacts struct {
 	// Finalizers of the pod. Not modified.
 	Finalizers []string
 
-	// ExpectedFinalizers must be on the pod before it may become available; sorted.
-	ExpectedFinalizers []string
+	// Expected maps each employer that the annotation available-conditions names to the
+	// finalizer that must be on the pod before it may become available. Not modified.
+	Expected map[string]string
+
+	// Gone are employers in Expected that do not exist or do not select the pod, sorted;
+	// nil where the Services were not read. Their finalizers are not waited for.
+	Gone []string
 
 	// ExpectedFinalizersErr is why the annotation cannot be read. It keeps the pod
 	// from becoming available.
@@ -56,11 +61,35 @@ type PodFacts struct {
 
 	Gate Gate
 
+	// GateSince is when the gate last changed. Zero when it is not known.
+	GateSince time.Time
+
 	// Ready: the condition Ready is True.
 	Ready bool
 
-	// ReadySince is when Ready last changed. Zero when it is not known.
+	// ReadySince is when Ready last changed, by the clock of the kubelet. Zero when it is
+	// not known. No wait is measured by it.
 	ReadySince time.Time
+
+	// SteadyFor is for how long Readiness has been observed to be what it is. Waits are
+	// measured by it. Zero for a state that was not observed before: waits begin.
+	SteadyFor time.Duration
+
+	// NotSyncing: the gate carries the reason that the kubelet did not follow it in time.
+	NotSyncing bool
+
+	// Services is whether a Service selects the pod.
+	Services Services
+
+	// SettleTime and GateSyncPolicy are those of the pod's annotations; nil and empty where
+	// the manager's apply. AnnotationErr is why one of them cannot be read.
+	SettleTime     *time.Duration
+	GateSyncPolicy string
+	AnnotationErr  error
+
+	// Conditions are the messages of the conditions of PodOps that are True on the pod, by
+	// type, without the gate's; nil if there is none.
+	Conditions map[string]string
 
 	// ContainersReady: the condition ContainersReady is True.
 	ContainersReady bool
@@ -79,7 +108,14 @@ func FactsOf(pod *corev1.Pod) PodFacts {
 		Terminating: pod.DeletionTimestamp != nil,
 		Gate:        gateOf(pod),
 	}
-	facts.ExpectedFinalizers, facts.ExpectedFinalizersErr = expectedFinalizers(pod.Annotations)
+	if gate := conditionOf(pod, appsv1alpha1.ServiceReadyGate); gate != nil {
+		facts.GateSince = gate.LastTransitionTime.Time
+		facts.NotSyncing = gate.Reason == appsv1alpha1.ReasonKubeletNotSyncing
+	}
+	conditions, err := ParseAvailableConditions(pod.Annotations)
+	facts.Expected, facts.ExpectedFinalizersErr = conditions.ExpectedFinalizers, err
+	facts.SettleTime, facts.GateSyncPolicy, facts.AnnotationErr = settings(pod.Annotations)
+	facts.Conditions = conditionsOf(pod)
 	if ready := conditionOf(pod, corev1.PodReady); ready != nil {
 		facts.Ready = ready.Status == corev1.ConditionTrue
 		facts.ReadySince = ready.LastTransitionTime.Time
@@ -108,15 +144,38 @@ func (f PodFacts) Permitted() bool {
 	return slices.ContainsFunc(idsOf(f.Labels), func(id string) bool { return m.isPermitted(id) || m.isFinished(id) })
 }
 
-// missingFinalizers are the expected finalizers that are not on the pod.
-func (f PodFacts) missingFinalizers() []string {
-	var missing []string
-	for _, name := range f.ExpectedFinalizers {
-		if !slices.Contains(f.Finalizers, name) {
-			missing = append(missing, name)
+// ExpectedFinalizers are the finalizers that must be on the pod before it may become
+// available, sorted.
+func (f PodFacts) ExpectedFinalizers() []string {
+	var names []string
+	for employer, name := range f.Expected {
+		if !slices.Contains(f.Gone, employer) {
+			names = append(names, name)
 		}
 	}
-	return missing
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// Missing are the employers in Expected, those in Gone too, whose finalizer is not on the
+// pod; sorted. The controller of a gone employer takes its finalizer and its line in the
+// annotation off together, so a line stays while the finalizer does.
+func (f PodFacts) Missing() []string {
+	var employers []string
+	for employer, name := range f.Expected {
+		if !slices.Contains(f.Finalizers, name) {
+			employers = append(employers, employer)
+		}
+	}
+	slices.Sort(employers)
+	return employers
+}
+
+// complete reports whether every expected finalizer is on the pod.
+func (f PodFacts) complete() bool {
+	return f.ExpectedFinalizersErr == nil && !slices.ContainsFunc(f.ExpectedFinalizers(), func(name string) bool {
+		return !slices.Contains(f.Finalizers, name)
+	})
 }
 
 // IsProtectionFinalizer reports whether a finalizer holds back operate.
@@ -150,14 +209,6 @@ func ParseAvailableConditions(annotations map[string]string) (appsv1alpha1.Avail
 		}
 	}
 	return conditions, nil
-}
-
-func expectedFinalizers(annotations map[string]string) ([]string, error) {
-	conditions, err := ParseAvailableConditions(annotations)
-	if err != nil {
-		return nil, err
-	}
-	return slices.Compact(slices.Sorted(maps.Values(conditions.ExpectedFinalizers))), nil
 }
 
 func gateOf(pod *corev1.Pod) Gate {

@@ -17,7 +17,7 @@ import (
 const otherGate = "example.com/warm"
 
 func TestFactsOf(t *testing.T) {
-	since := builders.Epoch.Add(time.Minute)
+	since, gated := builders.Epoch.Add(time.Minute), builders.Epoch
 	for name, tc := range map[string]struct {
 		pod  *corev1.Pod
 		want lifecycle.PodFacts
@@ -32,48 +32,50 @@ func TestFactsOf(t *testing.T) {
 		},
 		"a condition counts for nothing when the gate is not in the spec": {
 			pod:  builders.MakePod("web-0").Gateless().Gate(false).Obj(),
-			want: lifecycle.PodFacts{Gate: lifecycle.GateMissing},
+			want: lifecycle.PodFacts{Gate: lifecycle.GateMissing, GateSince: gated},
 		},
 		"a ready pod": {
 			pod:  builders.MakePod("web-0").Gate(true).ReadySince(since).Obj(),
-			want: lifecycle.PodFacts{Gate: lifecycle.GateTrue, Ready: true, ReadySince: since, ContainersReady: true},
+			want: lifecycle.PodFacts{Gate: lifecycle.GateTrue, GateSince: gated, Ready: true, ReadySince: since, ContainersReady: true},
 		},
 		"a pod that only our gate keeps unready": {
 			pod:  builders.MakePod("web-0").Gate(false).UnreadyByGate(since).Obj(),
-			want: lifecycle.PodFacts{Gate: lifecycle.GateFalse, ReadySince: since, ContainersReady: true, GatesOnly: true},
+			want: lifecycle.PodFacts{Gate: lifecycle.GateFalse, GateSince: gated, ReadySince: since, ContainersReady: true, GatesOnly: true},
 		},
 		"a pod that another gate keeps unready": {
 			pod:  withGate(builders.MakePod("web-0").Gate(false).UnreadyByGate(since).Condition(otherGate, false, "", since).Obj()),
-			want: lifecycle.PodFacts{Gate: lifecycle.GateFalse, ReadySince: since, ContainersReady: true},
+			want: lifecycle.PodFacts{Gate: lifecycle.GateFalse, GateSince: gated, ReadySince: since, ContainersReady: true},
 		},
 		"a pod whose other gate was never written": {
 			pod:  withGate(builders.MakePod("web-0").Gate(false).UnreadyByGate(since).Obj()),
-			want: lifecycle.PodFacts{Gate: lifecycle.GateFalse, ReadySince: since, ContainersReady: true},
+			want: lifecycle.PodFacts{Gate: lifecycle.GateFalse, GateSince: gated, ReadySince: since, ContainersReady: true},
 		},
 		"a pod whose other gate is true": {
 			pod:  withGate(builders.MakePod("web-0").Gate(false).UnreadyByGate(since).Condition(otherGate, true, "", since).Obj()),
-			want: lifecycle.PodFacts{Gate: lifecycle.GateFalse, ReadySince: since, ContainersReady: true, GatesOnly: true},
+			want: lifecycle.PodFacts{Gate: lifecycle.GateFalse, GateSince: gated, ReadySince: since, ContainersReady: true, GatesOnly: true},
 		},
 		"a pod whose containers are not ready": {
 			pod:  builders.MakePod("web-0").Gate(true).Unready(since).Obj(),
-			want: lifecycle.PodFacts{Gate: lifecycle.GateTrue, ReadySince: since},
+			want: lifecycle.PodFacts{Gate: lifecycle.GateTrue, GateSince: gated, ReadySince: since},
 		},
 		"a gate of status Unknown keeps traffic off": {
 			pod:  withStatus(builders.MakePod("web-0").Gate(true).Obj(), appsv1alpha1.ServiceReadyGate, corev1.ConditionUnknown),
-			want: lifecycle.PodFacts{Gate: lifecycle.GateFalse},
+			want: lifecycle.PodFacts{Gate: lifecycle.GateFalse, GateSince: gated},
 		},
 		"a Ready of status Unknown is not ready": {
 			pod:  withStatus(builders.MakePod("web-0").Gate(true).ReadySince(since).Obj(), corev1.PodReady, corev1.ConditionUnknown),
-			want: lifecycle.PodFacts{Gate: lifecycle.GateTrue, ReadySince: since, ContainersReady: true},
+			want: lifecycle.PodFacts{Gate: lifecycle.GateTrue, GateSince: gated, ReadySince: since, ContainersReady: true},
 		},
 		"a terminating pod": {
 			pod:  builders.MakePod("web-0").Terminating(since).Obj(),
 			want: lifecycle.PodFacts{Gate: lifecycle.GateUnset, Terminating: true},
 		},
-		"expected finalizers are sorted, each one once": {
+		"expected finalizers by employer": {
 			pod: builders.MakePod("web-0").Expect("Service/default/web", "prot.b").Expect("Service/default/db", "prot.a").
 				Expect("Service/default/www", "prot.b").Obj(),
-			want: lifecycle.PodFacts{Gate: lifecycle.GateUnset, ExpectedFinalizers: []string{"prot.a", "prot.b"}},
+			want: lifecycle.PodFacts{Gate: lifecycle.GateUnset, Expected: map[string]string{
+				"Service/default/db": "prot.a", "Service/default/web": "prot.b", "Service/default/www": "prot.b",
+			}},
 		},
 		"malformed conditions are an error, not an absence": {
 			pod:  builders.MakePod("web-0").Annotation(appsv1alpha1.AvailableConditionsAnnotationKey, "{").Obj(),
@@ -83,10 +85,25 @@ func TestFactsOf(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tc.want.Labels, tc.want.Finalizers = tc.pod.Labels, tc.pod.Finalizers
 			got := lifecycle.FactsOf(tc.pod)
-			if diff := cmp.Diff(tc.want, got, cmpopts.EquateErrors()); diff != "" {
+			if diff := cmp.Diff(tc.want, got, cmpopts.EquateErrors(), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("facts differ (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestExpectedFinalizersLeaveOutEmployersThatAreGone(t *testing.T) {
+	facts := lifecycle.FactsOf(builders.MakePod("web-0").Expect("Service/default/web", "prot.b").Expect("Service/default/db", "prot.a").
+		Expect("Service/default/www", "prot.b").Finalizer("prot.a").Obj())
+	if diff := cmp.Diff([]string{"prot.a", "prot.b"}, facts.ExpectedFinalizers()); diff != "" {
+		t.Errorf("each finalizer once, sorted (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"Service/default/web", "Service/default/www"}, facts.Missing()); diff != "" {
+		t.Errorf("employers whose finalizer is missing (-want +got):\n%s", diff)
+	}
+	facts.Gone = []string{"Service/default/db", "Service/default/web"}
+	if diff := cmp.Diff([]string{"prot.b"}, facts.ExpectedFinalizers()); diff != "" {
+		t.Errorf("the finalizer that another employer expects, too, stays (-want +got):\n%s", diff)
 	}
 }
 

@@ -58,11 +58,21 @@ func IsOwned(key string) bool {
 	return found && (prefix == appsv1alpha1.OperationPermissionLabelPrefix || slices.Contains(ownedPrefixes(), prefix))
 }
 
+// MaxIDs is how many ids a pod takes at once. Each has several labels, and every step of one looks
+// at all of them.
+const MaxIDs = 64
+
+// isWithoutID reports whether a key is that of a lifecycle label with its id, or the type of a
+// permission, left out.
+func isWithoutID(key string) bool {
+	return key == appsv1alpha1.OperationPermissionLabelPrefix || slices.Contains(clientPrefixes(), key) || slices.Contains(ownedPrefixes(), key)
+}
+
 // isPerLifecycle reports whether a label belongs to one lifecycle, whoever sets it:
 // it means nothing on a pod that was just created.
 func isPerLifecycle(key string) bool {
 	prefix, _, found := strings.Cut(key, "/")
-	return IsOwned(key) || found && slices.Contains(clientPrefixes(), prefix)
+	return IsOwned(key) || isWithoutID(key) || found && slices.Contains(clientPrefixes(), prefix)
 }
 
 // idsOf returns every id that some label names, sorted.

@@ -241,8 +241,9 @@ func keepsOffline(labels map[string]string) bool {
 
 // checkAvailable holds after every answer of the core: a pod that is available has
 // everything that it needs for it, and service controllers are told to put traffic on
-// only when nobody keeps the pod offline.
-func checkAvailable(t failer, pod *corev1.Pod) {
+// only when stay-offline is not set. A finalizer that was expected later may be
+// missing on a pod that was available before.
+func checkAvailable(t failer, before, pod *corev1.Pod) {
 	t.Helper()
 	facts := lifecycle.FactsOf(pod)
 	offline := keepsOffline(pod.Labels)
@@ -254,8 +255,9 @@ func checkAvailable(t failer, pod *corev1.Pod) {
 	if _, available := pod.Labels[appsv1alpha1.ServiceAvailableLabelKey]; !available {
 		return
 	}
-	missing := slices.DeleteFunc(slices.Clone(facts.ExpectedFinalizers), func(name string) bool {
-		return slices.Contains(pod.Finalizers, name)
+	_, was := before.Labels[appsv1alpha1.ServiceAvailableLabelKey]
+	missing := slices.DeleteFunc(facts.ExpectedFinalizers(), func(name string) bool {
+		return slices.Contains(pod.Finalizers, name) || was && lifecycle.FactsOf(before).Controlled()
 	})
 	gateOpen := facts.Gate == lifecycle.GateTrue || facts.Gate == lifecycle.GateMissing
 	if !gateOpen || !facts.Ready && !facts.GatesOnly {

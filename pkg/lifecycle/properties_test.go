@@ -37,6 +37,7 @@ func actionsOf(c *cast) map[string]func(*rapid.T) {
 		"protect": c.Protect, "serve": c.Serve, "expect": c.Expect,
 		"rules": c.Rules, "controller": c.Controller, "fresh controller": c.FreshController, "renew": c.Renew,
 		"kubelet": c.Kubelet, "containers": c.Containers, "gate": c.Gate, "time": c.Time, "delete": c.Delete,
+		"clock": c.Clock, "employers": c.Employers,
 	}
 }
 
@@ -52,6 +53,7 @@ func TestEveryScheduleWithoutAdmission(t *testing.T) {
 			"chaos":      c.Chaos,
 			"controller": c.ChaosController,
 			"kubelet":    c.Kubelet, "containers": c.Containers, "gate": c.Gate, "time": c.Time,
+			"clock": c.Clock, "employers": c.Employers,
 		})
 		c.settle(t)
 	})
@@ -83,7 +85,7 @@ func (c *cast) advanceAll(t failer) {
 	before := c.world.pod
 	c.world.reconcile(t, permits)
 	checkForeignWithoutAdmission(t, before.Labels, c.world.pod.Labels)
-	checkAvailable(t, c.world.pod)
+	checkAvailable(t, before, c.world.pod)
 	checkGate(t, c.world.pod)
 	checkPermissions(t, c.world.pod.Labels)
 	for _, id := range idsIn(c.world.pod.Labels) {
@@ -140,13 +142,13 @@ func (c *cast) repair(t failer) {
 
 // fairRound: some time passes, and then everybody acts once.
 func (c *cast) fairRound(t failer) {
-	c.world.now = c.world.now.Add(2 * time.Minute)
+	c.world.pass(2 * time.Minute)
 	for _, act := range []func(failer){c.reconcile, c.serve, c.reconcile, c.finishOperated} {
 		if c.world.gone() {
 			return
 		}
 		c.world.kubelet()
-		c.world.now = c.world.now.Add(10 * time.Second)
+		c.world.pass(10 * time.Second)
 		act(t)
 	}
 }

@@ -29,11 +29,15 @@ import (
 //	permit|postpermit id...      the rules pass, for the generation that the pod has now
 //	waiting                      what waits for the rules of which stage
 //	renew                        the controller gives waiting ids a new generation
+//	gone name...                 the employers that put finalizers of these names do not exist any more
 //	advance                      one round of the controller, with all permits given so far
 //	kubelet [crash|recover]      the kubelet reports Ready
 //	gate true|false              somebody else writes the gate
 //	tick duration                time passes
-//	option settle=...|timeout=...
+//	jump duration                the clock is set forward, or back
+//	option settle=...|timeout=...|policy=...
+//	services none|some           whether a Service selects the pod
+//	annotate key=value           an annotation of the lifecycle
 //	delete                       a deletion request
 //	show | writes                the pod as it is | how many requests the controller has sent for it
 type session struct {
@@ -82,6 +86,15 @@ func (s *session) execute(t *testing.T, words []string) string {
 		s.grant(s.permits.PreCheck, appsv1alpha1.PreCheckLabelPrefix, args)
 	case "postpermit":
 		s.grant(s.permits.PostCheck, appsv1alpha1.PostCheckLabelPrefix, args)
+	case "services":
+		s.world.services = map[string]lifecycle.Services{"none": lifecycle.ServicesNone, "some": lifecycle.ServicesSome}[args[0]]
+	case "annotate":
+		key, value, _ := strings.Cut(args[0], "=")
+		s.world.bypass(func(pod *corev1.Pod) { pod.Annotations = map[string]string{longKey(key): value} })
+	case "gone":
+		for _, name := range args {
+			s.world.goneEmployers = append(s.world.goneEmployers, employerOf(name))
+		}
 	case "advance":
 		return printChange(s.world.reconcile(t, s.permits))
 	case "waiting":
@@ -97,7 +110,10 @@ func (s *session) execute(t *testing.T, words []string) string {
 		s.world.kubelet()
 	case "gate":
 		setCondition(s.world.pod, appsv1alpha1.ServiceReadyGate, args[0] == "true", "", s.world.now)
+		s.world.observe()
 	case "tick":
+		s.world.pass(mustDuration(t, args[0]))
+	case "jump":
 		s.world.now = s.world.now.Add(mustDuration(t, args[0]))
 	case "option":
 		s.option(t, args[0])
@@ -227,6 +243,8 @@ func (s *session) option(t *testing.T, word string) {
 	switch key {
 	case "settle":
 		s.world.opts.Settle = mustDuration(t, value)
+	case "policy":
+		s.world.opts.GateSyncPolicy = value
 	case "timeout":
 		s.world.opts.GateSyncTimeout = mustDuration(t, value)
 	default:
@@ -273,7 +291,19 @@ func printChange(change lifecycle.Change) string {
 	if change.Gate != nil {
 		lines = append(lines, fmt.Sprintf("gate %t", *change.Gate))
 	}
-	for _, move := range change.Moves {
+	if change.GateReason != nil {
+		lines = append(lines, strings.TrimRight("reason "+*change.GateReason, " "))
+	}
+	for _, condition := range change.Conditions {
+		lines = append(lines, "condition "+shortKey(condition.Type)+" "+condition.Reason+": "+shortText(condition.Message))
+	}
+	for _, kind := range change.RemoveConditions {
+		lines = append(lines, "condition "+shortKey(kind)+" removed")
+	}
+	if len(change.Forget) > 0 {
+		lines = append(lines, "forget "+strings.Join(change.Forget, " "))
+	}
+	for _, move := range change.Transitions {
 		lines = append(lines, strings.TrimRight(fmt.Sprintf("move %s %s %s", move.Step, move.ID, move.Type), " "))
 	}
 	if change.WaitsForKubelet {

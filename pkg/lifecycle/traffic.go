@@ -21,7 +21,7 @@ func (m *machine) permit(id string, permits map[string]string) {
 
 // operate lets the operation start, once traffic is off.
 func (m *machine) operate(id string) {
-	if !m.isPermitted(id) || !m.has(appsv1alpha1.PrepareLabelPrefix, id) || !m.trafficIsOff(id) {
+	if !m.isPermitted(id) || !m.has(appsv1alpha1.PrepareLabelPrefix, id) || !m.trafficIsOff() {
 		return
 	}
 	m.drop(id, appsv1alpha1.PrepareLabelPrefix, appsv1alpha1.PreparingLabelPrefix)
@@ -32,7 +32,7 @@ func (m *machine) operate(id string) {
 // trafficIsOff: no protection finalizer is left, the gate is False, and the pod was
 // seen unready (or the kubelet had its time to make it so). The gate must be False
 // already: one that this very change sets has not been seen by anybody.
-func (m *machine) trafficIsOff(id string) bool {
+func (m *machine) trafficIsOff() bool {
 	if m.facts.Protected() {
 		return false
 	}
@@ -43,22 +43,11 @@ func (m *machine) trafficIsOff(id string) bool {
 	default:
 		return false
 	}
-	preparedSince, ok := ParseTime(m.get(appsv1alpha1.PrepareLabelPrefix, id))
-	if !ok {
-		return false
-	}
 	if m.facts.Ready {
 		m.out.WaitsForKubelet = true
-		return m.elapsed(preparedSince, m.opts.GateSyncTimeout)
+		return m.isLate() && m.opts.Continues(m.facts)
 	}
-	if len(m.facts.ExpectedFinalizers) > 0 {
-		return true
-	}
-	unreadySince := m.facts.ReadySince
-	if unreadySince.IsZero() {
-		unreadySince = preparedSince
-	}
-	return m.elapsed(unreadySince, m.opts.Settle)
+	return len(m.facts.ExpectedFinalizers()) > 0 || m.elapsed(m.settleTime())
 }
 
 // syncPermissions keeps operation-permission/<type> exactly for the types of the

@@ -79,7 +79,7 @@ func MayOperate(p PodFacts, id string, opts Options, now time.Time) (may bool, w
 // OnlyOperates reports whether a change does nothing but grant operate to one id.
 func (c Change) OnlyOperates(id string) bool {
 	_, grants := c.Set[label(appsv1alpha1.OperateLabelPrefix, id)]
-	if !grants || len(c.Set) != 1 || c.Gate != nil {
+	if !grants || len(c.Set) != 1 || len(c.Forget) > 0 || c.changesStatus() {
 		return false
 	}
 	return !slices.ContainsFunc(c.Remove, func(key string) bool {

@@ -1,13 +1,14 @@
 package lifecycle_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"reflect"
 	"slices"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -29,11 +30,22 @@ type failer interface {
 // the core goes through it and is checked for what always holds (checkedAdvance).
 type world struct {
 	pod  *corev1.Pod // as stored; nil once it is gone
-	now  time.Time
+	now  time.Time   // by the clock of the day, which may be set
 	opts lifecycle.Options
+
+	// steady is for how long the process has seen the readiness as it is, and readiness what
+	// it was at the last look.
+	steady    time.Duration
+	readiness lifecycle.Readiness
 
 	// healthy: the containers run and pass their probes. The kubelet reports it.
 	healthy bool
+
+	// services is whether a Service selects the pod.
+	services lifecycle.Services
+
+	// goneEmployers do not exist; sorted.
+	goneEmployers []string
 
 	// controllerWrites counts the requests that the controller sent.
 	controllerWrites int
@@ -41,6 +53,30 @@ type world struct {
 
 func newWorld(pod *corev1.Pod) *world {
 	return &world{pod: pod, now: epoch, healthy: true}
+}
+
+// pass lets time pass.
+func (w *world) pass(d time.Duration) {
+	w.observe()
+	w.now, w.steady = w.now.Add(d), w.steady+d
+}
+
+// observe looks at the readiness of the pod.
+func (w *world) observe() {
+	if w.gone() {
+		return
+	}
+	if readiness := lifecycle.FactsOf(w.pod).Readiness(); readiness != w.readiness {
+		w.readiness, w.steady = readiness, 0
+	}
+}
+
+// facts are those of the controller.
+func (w *world) facts() lifecycle.PodFacts {
+	w.observe()
+	facts := lifecycle.FactsOf(w.pod)
+	facts.Gone, facts.SteadyFor, facts.Services = w.goneEmployers, w.steady, w.services
+	return facts
 }
 
 // answer is what a client gets back for one request.
@@ -96,15 +132,29 @@ func (w *world) bypass(edit func(*corev1.Pod)) {
 // reconcile is one round of the controller.
 func (w *world) reconcile(t failer, permits lifecycle.Permits) lifecycle.Change {
 	t.Helper()
-	change := checkedAdvance(t, lifecycle.FactsOf(w.pod), permits, w.opts, w.now)
+	change := checkedAdvance(t, w.facts(), permits, w.opts, w.now)
 	if change.IsEmpty() {
 		return change
 	}
 	w.controllerWrites++
 	pod := w.pod.DeepCopy()
 	pod.Labels = change.Apply(pod.Labels)
+	if len(change.Forget) > 0 {
+		forget(pod, change.Forget)
+	}
 	if change.Gate != nil {
 		setCondition(pod, appsv1alpha1.ServiceReadyGate, *change.Gate, "", w.now)
+	}
+	if change.GateReason != nil {
+		setCondition(pod, appsv1alpha1.ServiceReadyGate, isTrue(pod, appsv1alpha1.ServiceReadyGate), *change.GateReason, w.now)
+	}
+	for _, condition := range change.Conditions {
+		setCondition(pod, corev1.PodConditionType(condition.Type), true, condition.Reason, w.now)
+		pod.Status.Conditions[conditionIndex(pod, corev1.PodConditionType(condition.Type))].Message = condition.Message
+	}
+	for _, kind := range change.RemoveConditions {
+		i := conditionIndex(pod, corev1.PodConditionType(kind))
+		pod.Status.Conditions = slices.Delete(pod.Status.Conditions, i, i+1)
 	}
 	w.store(pod)
 	return change
@@ -139,6 +189,7 @@ func (w *world) delete() {
 
 func (w *world) store(pod *corev1.Pod) {
 	w.pod = pod
+	w.observe()
 	if pod.DeletionTimestamp != nil && len(pod.Finalizers) == 0 {
 		w.pod = nil
 	}
@@ -152,6 +203,10 @@ func isTrue(pod *corev1.Pod, kind corev1.PodConditionType) bool {
 	})
 }
 
+func conditionIndex(pod *corev1.Pod, kind corev1.PodConditionType) int {
+	return slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind })
+}
+
 // setCondition writes a condition as the API stores it: times in whole seconds, and
 // the transition time only moves with the status.
 func setCondition(pod *corev1.Pod, kind corev1.PodConditionType, on bool, reason string, now time.Time) {
@@ -159,7 +214,7 @@ func setCondition(pod *corev1.Pod, kind corev1.PodConditionType, on bool, reason
 	if on {
 		status = corev1.ConditionTrue
 	}
-	i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind })
+	i := conditionIndex(pod, kind)
 	if i < 0 {
 		i = len(pod.Status.Conditions)
 		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: kind})
@@ -175,8 +230,24 @@ func setCondition(pod *corev1.Pod, kind corev1.PodConditionType, on bool, reason
 func expect(pod *corev1.Pod, finalizers []string) {
 	conditions := appsv1alpha1.AvailableConditions{ExpectedFinalizers: map[string]string{}}
 	for _, name := range finalizers {
-		conditions.ExpectedFinalizers["Service/default/"+name] = name
+		conditions.ExpectedFinalizers[employerOf(name)] = name
 	}
+	setConditions(pod, conditions)
+}
+
+// employerOf is the employer that puts a finalizer.
+func employerOf(finalizer string) string { return "Service/default/" + finalizer }
+
+// forget drops employers from the annotation.
+func forget(pod *corev1.Pod, employers []string) {
+	conditions, _ := lifecycle.ParseAvailableConditions(pod.Annotations) // nothing is forgotten of what cannot be read
+	for _, employer := range employers {
+		delete(conditions.ExpectedFinalizers, employer)
+	}
+	setConditions(pod, conditions)
+}
+
+func setConditions(pod *corev1.Pod, conditions appsv1alpha1.AvailableConditions) {
 	text, _ := json.Marshal(conditions) // strings always encode
 	if pod.Annotations == nil {
 		pod.Annotations = map[string]string{}
@@ -196,10 +267,41 @@ func checkedAdvance(t failer, facts lifecycle.PodFacts, permits lifecycle.Permit
 	}
 	again := lifecycle.Advance(before, permitsBefore, opts, now)
 	if !reflect.DeepEqual(change, again) {
-		t.Fatalf("Advance depends on the order of maps:\n%s", cmp.Diff(change, again))
+		t.Fatalf("Advance depends on the order of maps:\n%s", gocmp.Diff(change, again))
 	}
 	checkFixedPoint(t, facts, change, permits, opts, now)
+	checkWaits(t, facts, change, opts)
+	for _, jump := range []time.Duration{-time.Hour, time.Hour} {
+		checkSameDecision(t, facts.Labels, change, lifecycle.Advance(facts, permits, opts, now.Add(jump)))
+	}
 	return change
+}
+
+// checkWaits: operate is granted to a pod that is Ready, or that no service controller
+// protects, only when it has been observed so for long enough.
+func checkWaits(t failer, facts lifecycle.PodFacts, change lifecycle.Change, opts lifecycle.Options) {
+	t.Helper()
+	granted := slices.ContainsFunc(change.Transitions, func(move lifecycle.Transition) bool { return move.Step == lifecycle.StepOperate })
+	if !granted || facts.Gate == lifecycle.GateMissing {
+		return
+	}
+	if facts.Ready && !facts.NotSyncing && facts.SteadyFor < cmp.Or(opts.GateSyncTimeout, time.Minute) {
+		t.Fatalf("operate is granted to a pod that is Ready, seen so for %s", facts.SteadyFor)
+	}
+	settles := facts.Services != lifecycle.ServicesNone && facts.SettleTime == nil
+	if !facts.Ready && len(facts.ExpectedFinalizers()) == 0 && settles && facts.SteadyFor < opts.Settle {
+		t.Fatalf("operate is granted to a pod that is unready for %s, settle time %s", facts.SteadyFor, opts.Settle)
+	}
+}
+
+// checkSameDecision: the time of day is in the values of labels and in nothing else.
+func checkSameDecision(t failer, labels map[string]string, change, jumped lifecycle.Change) {
+	t.Helper()
+	keys, jumpedKeys := maps.Keys(change.Apply(labels)), maps.Keys(jumped.Apply(labels))
+	if !slices.Equal(slices.Sorted(keys), slices.Sorted(jumpedKeys)) || change.Wake != jumped.Wake ||
+		!reflect.DeepEqual(change.Gate, jumped.Gate) || !reflect.DeepEqual(change.GateReason, jumped.GateReason) {
+		t.Fatalf("a clock that jumps changes the decision: %v, then %v", change, jumped)
+	}
 }
 
 // checkFixedPoint applies changes until nothing is left to do. That is after one
@@ -212,7 +314,7 @@ func checkFixedPoint(t failer, facts lifecycle.PodFacts, change lifecycle.Change
 		facts = applied(facts, next)
 		next = lifecycle.Advance(facts, permits, opts, now)
 	}
-	if !next.IsEmpty() || len(next.Moves) > 0 {
+	if !next.IsEmpty() || len(next.Transitions) > 0 {
 		t.Fatalf("Advance is not at rest: first %v, then %v", change, next)
 	}
 }
@@ -220,11 +322,29 @@ func checkFixedPoint(t failer, facts lifecycle.PodFacts, change lifecycle.Change
 // applied are the facts once the change is written.
 func applied(facts lifecycle.PodFacts, change lifecycle.Change) lifecycle.PodFacts {
 	facts.Labels = change.Apply(facts.Labels)
+	facts.Expected = maps.Clone(facts.Expected)
+	for _, employer := range change.Forget {
+		delete(facts.Expected, employer)
+	}
 	if change.Gate != nil {
 		facts.Gate = lifecycle.GateFalse
 		if *change.Gate {
 			facts.Gate = lifecycle.GateTrue
 		}
+		facts.SteadyFor = 0
+	}
+	facts.Conditions = maps.Clone(facts.Conditions)
+	for _, condition := range change.Conditions {
+		if facts.Conditions == nil {
+			facts.Conditions = map[string]string{}
+		}
+		facts.Conditions[condition.Type] = condition.Message
+	}
+	for _, kind := range change.RemoveConditions {
+		delete(facts.Conditions, kind)
+	}
+	if change.GateReason != nil {
+		facts.NotSyncing = *change.GateReason != ""
 	}
 	return facts
 }
@@ -240,7 +360,7 @@ func checkedAdmitUpdate(t failer, old, requested lifecycle.PodFacts, trusted boo
 	}
 	again := lifecycle.AdmitUpdate(oldBefore, requestedBefore, trusted, opts, now)
 	if !reflect.DeepEqual(admission, again) {
-		t.Fatalf("AdmitUpdate depends on the order of maps:\n%s", cmp.Diff(admission, again))
+		t.Fatalf("AdmitUpdate depends on the order of maps:\n%s", gocmp.Diff(admission, again))
 	}
 	if admission.Change.Gate != nil {
 		t.Fatalf("AdmitUpdate wants to write the gate")
@@ -256,13 +376,13 @@ func checkedAdmitUpdate(t failer, old, requested lifecycle.PodFacts, trusted boo
 func cloneFacts(f lifecycle.PodFacts) lifecycle.PodFacts {
 	f.Labels = maps.Clone(f.Labels)
 	f.Finalizers = slices.Clone(f.Finalizers)
-	f.ExpectedFinalizers = slices.Clone(f.ExpectedFinalizers)
+	f.Expected, f.Gone = maps.Clone(f.Expected), slices.Clone(f.Gone)
 	return f
 }
 
 func sameFacts(a, b lifecycle.PodFacts) bool {
 	return maps.Equal(a.Labels, b.Labels) && slices.Equal(a.Finalizers, b.Finalizers) &&
-		slices.Equal(a.ExpectedFinalizers, b.ExpectedFinalizers)
+		maps.Equal(a.Expected, b.Expected) && slices.Equal(a.Gone, b.Gone)
 }
 
 func clonePermits(p lifecycle.Permits) lifecycle.Permits {

@@ -16,14 +16,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/podops-dev/podops/pkg/controllers/podtransitionrule"
-	"github.com/podops-dev/podops/pkg/policy"
-	"github.com/podops-dev/podops/pkg/remote"
+	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/webhookclient"
+	"github.com/podops-dev/podops/pkg/webhookserver"
 )
 
 // calls makes the calls of webhook rules.
 type calls struct {
-	guard   remote.Guard
-	pool    *remote.Pool
+	guard   webhookclient.Guard
+	pool    *webhookclient.Pool
 	secrets client.Reader
 	deliver func(podtransitionrule.Result)
 }
@@ -35,29 +36,53 @@ func newCalls(mgr manager.Manager, options Options) (*calls, error) {
 	if err != nil {
 		return nil, err
 	}
-	measured, err := remote.NewMetrics(metrics.Registry)
+	cluster := newClusterAddresses(mgr.GetAPIReader(), mgr.GetConfig().Host)
+	if err := mgr.Add(cluster); err != nil {
+		return nil, fmt.Errorf("adding the addresses of the cluster: %w", err)
+	}
+	guard.Cluster = cluster
+	if server, paces := mgr.GetWebhookServer().(*webhookserver.Server); paces {
+		server.Exempt(cluster.Has)
+	}
+	measured, err := webhookclient.NewMetrics(metrics.Registry)
 	if err != nil {
 		return nil, fmt.Errorf("registering the metrics of webhook rules: %w", err)
 	}
 	c := &calls{guard: guard, secrets: mgr.GetAPIReader()}
-	c.pool = remote.NewPool(remote.NewClient(guard, remote.Timeouts{}), remote.PoolOptions{Log: ctrl.Log.WithName("webhook-rules")}, measured,
-		func(result remote.Result) { c.deliver(c.resultOf(result)) })
-	if err := mgr.Add(c.pool); err != nil {
+	c.pool = webhookclient.NewPool(
+		webhookclient.NewClient(guard, webhookclient.Timeouts{}), webhookclient.PoolOptions{Log: ctrl.Log.WithName("webhook-rules")}, measured,
+		func(result webhookclient.Result) { c.deliver(c.resultOf(result)) })
+	if err := mgr.Add(poolRunner{c.pool, cluster}); err != nil {
 		return nil, fmt.Errorf("adding the pool of calls: %w", err)
 	}
 	return c, nil
 }
 
+// awaitAddresses bounds how long the first calls of a process wait for the addresses of the cluster.
+const awaitAddresses = 10 * time.Second
+
+// poolRunner starts the pool once the addresses of the cluster are known.
+type poolRunner struct {
+	*webhookclient.Pool
+	cluster *clusterAddresses
+}
+
+// Start implements manager.Runnable.
+func (p poolRunner) Start(ctx context.Context) error {
+	p.cluster.await(ctx, awaitAddresses)
+	return p.Pool.Start(ctx)
+}
+
 // guard says which addresses webhook rules may reach besides those that anybody may.
-func (o *Options) guard() (remote.Guard, error) {
-	var guard remote.Guard
+func (o *Options) guard() (webhookclient.Guard, error) {
+	var guard webhookclient.Guard
 	for text := range strings.SplitSeq(o.RuleWebhookAllowCIDR, ",") {
 		if text = strings.TrimSpace(text); text == "" {
 			continue
 		}
 		prefix, err := netip.ParsePrefix(text)
 		if err != nil {
-			return remote.Guard{}, fmt.Errorf("--rule-webhook-allow-cidr: %q is not a network such as 10.1.0.0/16: %w", text, err)
+			return webhookclient.Guard{}, fmt.Errorf("--rule-webhook-allow-cidr: %q is not a network such as 10.1.0.0/16: %w", text, err)
 		}
 		guard.AllowCIDRs = append(guard.AllowCIDRs, prefix)
 	}
@@ -85,38 +110,43 @@ func (c *calls) Call(ctx context.Context, call podtransitionrule.Call) {
 		return
 	}
 	// A round does not wait for a call, so a call does not end with its round.
-	asked := remote.Call{Rule: call.Rule}
+	asked := webhookclient.Call{Rule: call.Rule}
 	if call.Post != nil {
 		asked.Key = call.TraceID + "/" + kindPost
-		asked.Post = &remote.PostCall{Endpoint: endpoint, Request: *call.Post}
+		asked.Post = &webhookclient.PostCall{Endpoint: endpoint, Request: *call.Post}
 	} else {
 		asked.Key = call.TraceID + "/" + kindPoll
-		asked.Poll = &remote.PollCall{Endpoint: endpoint, Keys: call.Poll.Keys, TaskID: call.Poll.TaskID, TraceID: call.TraceID}
+		asked.Poll = &webhookclient.PollCall{Endpoint: endpoint, Keys: call.Poll.Keys, TaskID: call.Poll.TaskID, TraceID: call.TraceID}
 	}
 	if !c.pool.Submit(asked) && !c.pool.InFlight(asked.Key) {
-		c.deliver(podtransitionrule.Result{Call: call, Failure: remote.Busy()})
+		c.deliver(podtransitionrule.Result{Call: call, Failure: webhookclient.Busy()})
 	}
 }
 
-// LeftAlone implements podtransitionrule.Caller.
-func (c *calls) LeftAlone(service podtransitionrule.Service) *remote.Failure {
-	return c.pool.LeftAlone(postTo(policy.RuleID{}, service))
+// CircuitOpen implements podtransitionrule.Caller.
+func (c *calls) CircuitOpen(rule rule.RuleID, service podtransitionrule.Service) *webhookclient.Failure {
+	return c.pool.CircuitOpen(postTo(rule, service))
 }
 
-// Refused implements podtransitionrule.Caller.
-func (c *calls) Refused(rule policy.RuleID, service podtransitionrule.Service, failure *remote.Failure) {
-	c.pool.Refused(postTo(rule, service), failure)
+// Admit implements podtransitionrule.Caller.
+func (c *calls) Admit(rule rule.RuleID, service podtransitionrule.Service) (probe bool, failure *webhookclient.Failure) {
+	return c.pool.Admit(postTo(rule, service))
 }
 
-func postTo(rule policy.RuleID, service podtransitionrule.Service) remote.Call {
-	return remote.Call{Rule: rule, Post: &remote.PostCall{Endpoint: remote.Endpoint{URL: service.URL}}}
+// CountSkipped implements podtransitionrule.Caller.
+func (c *calls) CountSkipped(rule rule.RuleID, service podtransitionrule.Service, failure *webhookclient.Failure) {
+	c.pool.CountSkipped(postTo(rule, service), failure)
+}
+
+func postTo(rule rule.RuleID, service podtransitionrule.Service) webhookclient.Call {
+	return webhookclient.Call{Rule: rule, Post: &webhookclient.PostCall{Endpoint: webhookclient.Endpoint{URL: service.URL, CABundle: service.CABundle}}}
 }
 
 // Forget implements podtransitionrule.Caller.
-func (c *calls) Forget(rule policy.RuleID) { c.pool.Forget(rule) }
+func (c *calls) Forget(rule rule.RuleID) { c.pool.Forget(rule) }
 
 // resultOf is a result in the words of the rule controller.
-func (c *calls) resultOf(result remote.Result) podtransitionrule.Result {
+func (c *calls) resultOf(result webhookclient.Result) podtransitionrule.Result {
 	call := podtransitionrule.Call{Rule: result.Call.Rule}
 	if post := result.Call.Post; post != nil {
 		call.TraceID, call.Post = post.Request.TraceID, &post.Request
@@ -127,8 +157,8 @@ func (c *calls) resultOf(result remote.Result) podtransitionrule.Result {
 }
 
 // endpoint is where a call goes, with the credentials of the Secret that the rule names.
-func (c *calls) endpoint(ctx context.Context, call podtransitionrule.Call) (remote.Endpoint, *remote.Failure) {
-	endpoint := remote.Endpoint{URL: call.Service.URL, CABundle: call.Service.CABundle}
+func (c *calls) endpoint(ctx context.Context, call podtransitionrule.Call) (webhookclient.Endpoint, *webhookclient.Failure) {
+	endpoint := webhookclient.Endpoint{URL: call.Service.URL, CABundle: call.Service.CABundle}
 	if call.Service.Secret == "" {
 		return endpoint, nil
 	}
@@ -139,19 +169,19 @@ func (c *calls) endpoint(ctx context.Context, call podtransitionrule.Call) (remo
 	err := c.secrets.Get(ctx, key, &secret)
 	switch {
 	case apierrors.IsForbidden(err):
-		return remote.Endpoint{}, secretFailure(err, "PodOps may not read the Secret %s: bind it a Role as config/samples/webhook has one, "+
+		return webhookclient.Endpoint{}, secretFailure(err, "PodOps may not read the Secret %s: bind it a Role as config/samples/webhook has one, "+
 			"or deploy config/components/webhook-secrets", key)
 	case err != nil:
-		return remote.Endpoint{}, secretFailure(err, "the Secret %s cannot be read", key)
+		return webhookclient.Endpoint{}, secretFailure(err, "the Secret %s cannot be read", key)
 	}
 	if !isForServices(secret.Type) {
-		return remote.Endpoint{}, secretFailure(errors.New("wrong type"), "the Secret %s is of a type that is for the cluster itself: "+
+		return webhookclient.Endpoint{}, secretFailure(errors.New("wrong type"), "the Secret %s is of a type that is for the cluster itself: "+
 			"make one of type Opaque or kubernetes.io/tls", key)
 	}
 	endpoint.Token = string(secret.Data["token"])
 	endpoint.ClientCert, endpoint.ClientKey = secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey]
 	if endpoint.Token == "" && len(endpoint.ClientCert) == 0 {
-		return remote.Endpoint{}, secretFailure(errors.New("no known key"), "the Secret %s has neither token nor tls.crt and tls.key", key)
+		return webhookclient.Endpoint{}, secretFailure(errors.New("no known key"), "the Secret %s has neither token nor tls.crt and tls.key", key)
 	}
 	return endpoint, nil
 }
@@ -167,6 +197,6 @@ func isForServices(kind corev1.SecretType) bool {
 	}
 }
 
-func secretFailure(err error, format string, args ...any) *remote.Failure {
-	return &remote.Failure{Class: remote.ClassSecret, Message: fmt.Sprintf(format, args...), Err: err}
+func secretFailure(err error, format string, args ...any) *webhookclient.Failure {
+	return &webhookclient.Failure{Class: webhookclient.ClassSecret, Message: fmt.Sprintf(format, args...), Err: err}
 }

@@ -6,22 +6,23 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 
 	"k8s.io/utils/clock"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/podops-dev/podops/pkg/decisionlog"
-	"github.com/podops-dev/podops/pkg/policy/engine"
-	"github.com/podops-dev/podops/pkg/policy/sandbox"
+	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/opa/sandbox"
 )
 
 // newEngine starts the policy engine, and the decision log if there is to be one; nil
-// otherwise.
-func newEngine(mgr manager.Manager, options Options) (*engine.Engine, *decisionlog.Writer, error) {
-	child := sandbox.New(sandbox.Options{})
-	settings := engine.Options{
-		Timeout: options.EvaluationTimeout, CustomTimeout: options.PolicyTimeout, Precompile: child.Check,
+// otherwise. modules checks the modules of users before the engine compiles them.
+func newEngine(mgr manager.Manager, options Options, modules *sandbox.Sandbox) (*opa.Engine, *decisionlog.Writer, error) {
+	settings := opa.Options{
+		Timeout: options.EvaluationTimeout, CustomTimeout: options.PolicyTimeout, Precompile: modules.Precompile,
+		Memory: engineBytes(memoryLimit()), Concurrency: evaluations(memoryLimit(), runtime.GOMAXPROCS(0)),
 	}
 	var log *decisionlog.Writer
 	if options.DecisionLog != "" {
@@ -35,7 +36,7 @@ func newEngine(mgr manager.Manager, options Options) (*engine.Engine, *decisionl
 			return nil, nil, fmt.Errorf("adding the decision log: %w", err)
 		}
 	}
-	policies, err := engine.New(settings)
+	policies, err := opa.New(settings)
 	if err != nil {
 		return nil, nil, fmt.Errorf("starting the policy engine: %w", err)
 	}
@@ -72,7 +73,7 @@ func Replay(ctx context.Context, path string, out io.Writer) error {
 		return err
 	}
 	defer func() { _ = file.Close() }() // it was only read
-	policies, err := engine.New(engine.Options{})
+	policies, err := opa.New(opa.Options{})
 	if err != nil {
 		return fmt.Errorf("starting the policy engine: %w", err)
 	}

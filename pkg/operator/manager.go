@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"maps"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -14,22 +16,35 @@ import (
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/objectbounds"
 	"github.com/podops-dev/podops/pkg/operator/certificates"
 )
 
-// New returns a manager with every controller and webhook registered. It asks the API
-// server under which name the manager talks to it: requests of that user may set the
+// Run runs a manager until ctx ends, and for Options.Serving.ShutdownDelay longer.
+func Run(ctx context.Context, config *rest.Config, options Options) error {
+	ending := newDrain(ctx, options.Serving.ShutdownDelay, clock.RealClock{})
+	mgr, err := newOperator(ctx, config, options, ending)
+	if err != nil {
+		return fmt.Errorf("setting up the manager: %w", err)
+	}
+	if err := mgr.Start(ending.ended); err != nil {
+		return fmt.Errorf("running the manager: %w", err)
+	}
+	return nil
+}
+
+// newOperator returns a manager with every controller and webhook registered. It asks the
+// API server under which name the manager talks to it: requests of that user may set the
 // labels that only PodOps sets.
-func New(ctx context.Context, config *rest.Config, options Options) (manager.Manager, error) {
+func newOperator(ctx context.Context, config *rest.Config, options Options, ending drain) (manager.Manager, error) {
 	if err := options.Validate(); err != nil {
 		return nil, err
 	}
@@ -37,9 +52,9 @@ func New(ctx context.Context, config *rest.Config, options Options) (manager.Man
 	config = rest.CopyConfig(config)
 	config.QPS = -1
 
-	clientset, err := kubernetes.NewForConfig(config)
+	clientset, err := newClientset(config)
 	if err != nil {
-		return nil, fmt.Errorf("making the client: %w", err)
+		return nil, err
 	}
 	review, err := clientset.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
@@ -52,8 +67,11 @@ func New(ctx context.Context, config *rest.Config, options Options) (manager.Man
 		return nil, err
 	}
 	serving := &lateTLS{}
-	mgr, err := newManager(config, scheme, options, serving)
+	mgr, err := newManager(config, scheme, options, serving, ending)
 	if err != nil {
+		return nil, err
+	}
+	if mgr, err = withEventQueue(mgr, clientset, options.EventRate); err != nil {
 		return nil, err
 	}
 	certs, err := newCertificates(mgr, options)
@@ -64,14 +82,49 @@ func New(ctx context.Context, config *rest.Config, options Options) (manager.Man
 	if err := register(mgr, clientset, identity, options); err != nil {
 		return nil, err
 	}
-	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
-		return nil, fmt.Errorf("adding the health check: %w", err)
-	}
-	if err := mgr.AddReadyzCheck("webhook-certificate", certs.Ready); err != nil {
-		return nil, fmt.Errorf("adding the readiness check: %w", err)
+	if err := addChecks(ctx, mgr, certs, ending, options.webhooksAt()); err != nil {
+		return nil, err
 	}
 	mgr.GetLogger().Info("Manager made", "identity", identity, "namespace", options.Namespace, "webhookURL", options.WebhookURL)
 	return mgr, nil
+}
+
+// newClientset returns a client for built-in kinds, which sends and reads them as protocol
+// buffers: the watch of all pods and the events cost a fraction of what they cost as JSON.
+func newClientset(config *rest.Config) (*kubernetes.Clientset, error) {
+	config = rest.CopyConfig(config)
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
+	clientset, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making the client: %w", err)
+	}
+	return clientset, nil
+}
+
+// addChecks adds the probes. The manager is ready while requests that API servers send
+// it are answered, and answered from full caches.
+func addChecks(ctx context.Context, mgr manager.Manager, certs *certificates.Reconciler, ending drain, where string) error {
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return fmt.Errorf("adding the health check: %w", err)
+	}
+	synced, err := cachesSynced(ctx, mgr)
+	if err != nil {
+		return err
+	}
+	checks := map[string]healthz.Checker{
+		"webhook-certificate": certs.Ready, "webhook-server": mgr.GetWebhookServer().StartedChecker(),
+		"caches": synced, "shutdown": ending.Ready,
+	}
+	for name, check := range checks {
+		if err := mgr.AddReadyzCheck(name, check); err != nil {
+			return fmt.Errorf("adding the readiness check %s: %w", name, err)
+		}
+	}
+	ready := announcement{log: mgr.GetLogger(), checks: slices.Collect(maps.Values(checks)), where: where}
+	if err := mgr.Add(ready); err != nil {
+		return fmt.Errorf("announcing readiness: %w", err)
+	}
+	return nil
 }
 
 func newScheme() (*runtime.Scheme, error) {
@@ -84,20 +137,21 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// lateTLS configures the webhook server with certificates that are made after it.
+// lateTLS configures the servers of webhooks and metrics with certificates that are made after it.
 type lateTLS struct {
 	configure func(*tls.Config)
 }
 
-func newManager(config *rest.Config, scheme *runtime.Scheme, options Options, serving *lateTLS) (manager.Manager, error) {
-	host, port, err := options.webhookAddress()
+func newManager(config *rest.Config, scheme *runtime.Scheme, options Options, serving *lateTLS, ending drain) (manager.Manager, error) {
+	configureTLS := func(c *tls.Config) { serving.configure(c) }
+	webhooks, err := options.newWebhookServer(configureTLS, ending)
 	if err != nil {
 		return nil, err
 	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        scheme,
-		Cache:                         cacheOptions(options.Namespace),
-		Metrics:                       metricsserver.Options{BindAddress: options.MetricsAddress},
+		Cache:                         cacheOptions(options),
+		Metrics:                       options.metricsOptions(configureTLS),
 		HealthProbeBindAddress:        options.ProbeAddress,
 		LeaderElection:                options.LeaderElection,
 		LeaderElectionID:              leaderElectionID,
@@ -106,10 +160,7 @@ func newManager(config *rest.Config, scheme *runtime.Scheme, options Options, se
 		LeaseDuration:                 &options.LeaseDuration,
 		RenewDeadline:                 &options.RenewDeadline,
 		RetryPeriod:                   &options.RetryPeriod,
-		WebhookServer: webhook.NewServer(webhook.Options{
-			Host: host, Port: port,
-			TLSOpts: []func(*tls.Config){func(c *tls.Config) { serving.configure(c) }},
-		}),
+		WebhookServer:                 webhooks,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the manager: %w", err)
@@ -118,14 +169,21 @@ func newManager(config *rest.Config, scheme *runtime.Scheme, options Options, se
 }
 
 // cacheOptions keep in memory only what is used: controlled pods, and of workloads the
-// few fields that counts are made from.
-func cacheOptions(namespace string) cache.Options {
-	byObject := certificates.CacheByObject(namespace)
+// few fields that counts are made from. Adapters read all of a Service; without one its
+// selector is enough.
+func cacheOptions(options Options) cache.Options {
+	byObject := certificates.CacheByObject(options.Namespace)
+	if options.EnableAdapters == "" {
+		byObject[&corev1.Service{}] = cache.ByObject{Transform: slimService}
+	}
 	byObject[&corev1.Pod{}] = cache.ByObject{
 		Label: labels.SelectorFromSet(labels.Set{appsv1alpha1.ControlLabelKey: appsv1alpha1.ControlLabelValue}),
 	}
 	for _, workload := range []client.Object{&appsv1.ReplicaSet{}, &appsv1.Deployment{}, &appsv1.StatefulSet{}} {
 		byObject[workload] = cache.ByObject{Transform: slimWorkload}
+	}
+	for _, bounded := range []client.Object{&appsv1alpha1.PodTransitionRule{}, &appsv1alpha1.PodTransitionPolicy{}} {
+		byObject[bounded] = cache.ByObject{Transform: objectbounds.Load}
 	}
 	return cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: byObject}
 }
@@ -134,7 +192,11 @@ func cacheOptions(namespace string) cache.Options {
 func slimWorkload(object any) (any, error) {
 	if o, ok := object.(client.Object); ok {
 		o.SetManagedFields(nil)
+		revision, revised := o.GetAnnotations()[appsv1alpha1.DeploymentRevisionAnnotationKey]
 		o.SetAnnotations(nil)
+		if revised {
+			o.SetAnnotations(map[string]string{appsv1alpha1.DeploymentRevisionAnnotationKey: revision})
+		}
 	}
 	switch o := object.(type) {
 	case *appsv1.ReplicaSet:
@@ -145,4 +207,19 @@ func slimWorkload(object any) (any, error) {
 		o.Spec.Template.Spec, o.Spec.VolumeClaimTemplates, o.Status = corev1.PodSpec{}, nil, appsv1.StatefulSetStatus{}
 	}
 	return object, nil
+}
+
+// slimService keeps the name, the life and the selector of a Service.
+func slimService(object any) (any, error) {
+	service, ok := object.(*corev1.Service)
+	if !ok {
+		return object, nil
+	}
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: service.Namespace, Name: service.Name, UID: service.UID, ResourceVersion: service.ResourceVersion,
+			DeletionTimestamp: service.DeletionTimestamp,
+		},
+		Spec: corev1.ServiceSpec{Selector: service.Spec.Selector},
+	}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"net"
 	"net/url"
 	"os"
@@ -13,6 +14,11 @@ import (
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/controllers/podtransitionrule"
+	"github.com/podops-dev/podops/pkg/eventqueue"
+	"github.com/podops-dev/podops/pkg/webhooktask"
 )
 
 // defaultNamespace is where the manifests deploy the manager.
@@ -48,18 +54,32 @@ type Options struct {
 	// Workers is how many pods, and how many namespaces, are worked on at once.
 	Workers int
 
-	// Settle and GateSyncTimeout are those of lifecycle.Options.
+	// EventRate is how many events a second each namespace may have in the long run; 0: none
+	// at all.
+	EventRate float64
+
+	// Settle, GateSyncTimeout and GateSyncPolicy are those of lifecycle.Options.
 	Settle          time.Duration
 	GateSyncTimeout time.Duration
+	GateSyncPolicy  string
 
 	// EvaluationTimeout bounds one evaluation of a built-in rule, which is a batch of
-	// pods; PolicyTimeout one of a user's module, which is one pod.
+	// pods; PolicyTimeout is the CPU time of one of a user's module, which is one pod.
+	// RoundBudget bounds the evaluation of all rules of a namespace in one round.
 	EvaluationTimeout time.Duration
 	PolicyTimeout     time.Duration
+	RoundBudget       time.Duration
+
+	// PermitInterval is the least time between two batches of permits of one PodTransitionRule.
+	PermitInterval time.Duration
 
 	// RuleWebhookAllowCIDR and RuleWebhookAllowHost are lists, separated by commas.
 	RuleWebhookAllowCIDR string
 	RuleWebhookAllowHost string
+
+	// RuleWebhookAskAgain is about how long after a no the service of a webhook rule is asked
+	// again.
+	RuleWebhookAskAgain time.Duration
 
 	// EnableAdapters is a list of load balancers whose adapters run, separated by commas:
 	// demo, haproxy. HAProxyAllow is what haproxy.ParseAllowed reads.
@@ -70,6 +90,8 @@ type Options struct {
 	DecisionLog       string
 	DecisionLogSample float64
 	DecisionLogMask   string
+
+	Serving ServingOptions
 
 	Log zap.Options
 }
@@ -84,60 +106,66 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.WebhookURL, "webhook-url", "", "where API servers reach this manager when it runs outside the cluster, e.g. https://127.0.0.1:9443; empty: through the service")
 	flags.IntVar(&o.WebhookPort, "webhook-port", 9443, "port of the webhook server; taken from --webhook-url when that is set")
 	flags.StringVar(&o.WebhookBindAddress, "webhook-bind-address", "", "address of the webhook server, e.g. 127.0.0.1:9443, when another one answers at --webhook-url and passes requests on; empty: as --webhook-url or --webhook-port say")
-	flags.StringVar(&o.MetricsAddress, "metrics-bind-address", ":8080", "address of the metrics server; 0 switches it off")
+	flags.StringVar(&o.MetricsAddress, "metrics-bind-address", ":8443", "address of the metrics server; 0 switches it off")
 	flags.StringVar(&o.ProbeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 switches them off")
 	flags.BoolVar(&o.LeaderElection, "leader-elect", false, "run controllers only while holding the lease; needed with more than one replica")
 	flags.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", 15*time.Second, "how long others wait before they take an unrenewed lease")
 	flags.DurationVar(&o.RenewDeadline, "leader-elect-renew-deadline", 10*time.Second, "how long the leader tries to renew before it gives up")
 	flags.DurationVar(&o.RetryPeriod, "leader-elect-retry-period", 2*time.Second, "how long to wait between tries")
 	flags.IntVar(&o.Workers, "workers", 10, "how many pods, and how many namespaces, are worked on at once")
-	flags.DurationVar(&o.Settle, "settle-time", 2*time.Second, "how long a pod that no service controller protects must have been unready before it is operated on, so that every node has seen its endpoints go")
-	flags.DurationVar(&o.GateSyncTimeout, "gate-sync-timeout", time.Minute, "how long an operation waits for the kubelet to make the pod unready")
+	flags.Float64Var(&o.EventRate, "event-rate", eventqueue.DefaultRate, "how many events a second each namespace may have in the long run; 0 records no events")
+	flags.DurationVar(&o.Settle, "settle-time", 2*time.Second, "how long a pod that a Service selects and no service controller protects must have been unready before it is operated on, so that every node has seen its endpoints go; the annotation "+appsv1alpha1.SettleTimeAnnotationKey+" of a pod overrides it")
+	flags.DurationVar(&o.GateSyncTimeout, "gate-sync-timeout", time.Minute, "how long an operation waits for the kubelet to make the pod unready, and a pod counts as available before the kubelet makes it Ready")
+	flags.StringVar(&o.GateSyncPolicy, "gate-sync-policy", appsv1alpha1.GateSyncContinue, "whether operations go on when the kubelet has not made the pod unready within the gate sync timeout (Continue) or wait until it does (Hold); the annotation "+appsv1alpha1.GateSyncPolicyAnnotationKey+" of a pod overrides it")
 	flags.DurationVar(&o.EvaluationTimeout, "evaluation-timeout", time.Second, "how long one evaluation of a rule may take")
-	flags.DurationVar(&o.PolicyTimeout, "policy-timeout", 100*time.Millisecond, "how long a module of a user may take for one pod")
+	flags.DurationVar(&o.PolicyTimeout, "policy-timeout", 100*time.Millisecond, "how much CPU time a module of a user may use for one pod")
+	flags.DurationVar(&o.RoundBudget, "round-budget", 2*time.Second, "how long the rules of one namespace may be compiled and evaluated before other namespaces have their turn")
+	flags.DurationVar(&o.PermitInterval, "permit-interval", podtransitionrule.DefaultBatchInterval, "least time between two batches of permits of one PodTransitionRule; each batch writes its status once; 0s writes it for every permit; at most 1m")
 	flags.StringVar(&o.RuleWebhookAllowCIDR, "rule-webhook-allow-cidr", "", "networks that webhook rules may reach although they are refused otherwise (loopback, link-local, metadata services), separated by commas, e.g. 127.0.0.0/8")
 	flags.StringVar(&o.RuleWebhookAllowHost, "rule-webhook-allow-host", "", "hosts that webhook rules may reach whatever they resolve to, separated by commas")
+	flags.DurationVar(&o.RuleWebhookAskAgain, "rule-webhook-ask-again", webhooktask.DefaultAskAgain, "about how long after a no the service of a webhook rule is asked again; from 1s to 10m")
 	flags.StringVar(&o.DecisionLog, "decision-log", "", "file to which every evaluation of a rule is appended as a line of JSON, - for standard output; empty: no log")
 	flags.Float64Var(&o.DecisionLogSample, "decision-log-sample", 1, "share of the decisions that are logged, from 0 to 1")
 	flags.StringVar(&o.DecisionLogMask, "decision-log-mask", "", "paths in the input of rules that are not logged, separated by commas, e.g. pod.annotations,parameters.token; such decisions cannot be replayed")
+	o.Serving.addFlags(flags)
 	o.addAdapterFlags(flags)
 	o.Log.BindFlags(flags)
 }
 
-// Validate names the flag that is wrong.
+// Validate names each flag that is wrong.
 func (o *Options) Validate() error {
-	var errs []error
-	if o.Namespace == "" {
-		errs = append(errs, errors.New("--namespace must not be empty"))
+	_, guard := o.guard()
+	_, _, address := o.webhookAddress()
+	return errors.Join(
+		check(o.Namespace != "", "--namespace must not be empty"),
+		check(o.Workers >= 1, "--workers is %d, want at least 1", o.Workers),
+		check(o.EventRate >= 0 && !math.IsInf(o.EventRate, 1), "--event-rate is %v, want a number from 0", o.EventRate),
+		check(o.Settle >= 0, "--settle-time is %s, want 0 or more", o.Settle),
+		check(o.GateSyncTimeout > 0, "--gate-sync-timeout is %s, want more than 0", o.GateSyncTimeout),
+		check(o.GateSyncPolicy == appsv1alpha1.GateSyncContinue || o.GateSyncPolicy == appsv1alpha1.GateSyncHold,
+			"--gate-sync-policy is %q, want %s or %s", o.GateSyncPolicy, appsv1alpha1.GateSyncContinue, appsv1alpha1.GateSyncHold),
+		check(o.EvaluationTimeout > 0, "--evaluation-timeout is %s, want more than 0", o.EvaluationTimeout),
+		check(o.PolicyTimeout > 0, "--policy-timeout is %s, want more than 0", o.PolicyTimeout),
+		check(o.RuleWebhookAskAgain >= time.Second && o.RuleWebhookAskAgain <= 10*time.Minute,
+			"--rule-webhook-ask-again is %s, want from 1s to 10m", o.RuleWebhookAskAgain),
+		check(o.RoundBudget >= 10*o.PolicyTimeout,
+			"--round-budget is %s, want at least 10 times --policy-timeout, which is %s: no pod would be reached", o.RoundBudget, o.PolicyTimeout),
+		check(o.PermitInterval >= 0 && o.PermitInterval <= time.Minute,
+			"--permit-interval is %s, want from 0s to 1m", o.PermitInterval),
+		guard,
+		o.validateServing(),
+		o.validateAdapters(),
+		check(o.DecisionLogSample >= 0 && o.DecisionLogSample <= 1, "--decision-log-sample is %v, want from 0 to 1", o.DecisionLogSample),
+		address,
+	)
+}
+
+// check returns nil for a flag that is valid, and else an error with this text.
+func check(valid bool, format string, args ...any) error {
+	if valid {
+		return nil
 	}
-	if o.Workers < 1 {
-		errs = append(errs, fmt.Errorf("--workers is %d, want at least 1", o.Workers))
-	}
-	if o.Settle < 0 {
-		errs = append(errs, fmt.Errorf("--settle-time is %s, want 0 or more", o.Settle))
-	}
-	if o.GateSyncTimeout <= 0 {
-		errs = append(errs, fmt.Errorf("--gate-sync-timeout is %s, want more than 0", o.GateSyncTimeout))
-	}
-	if o.EvaluationTimeout <= 0 {
-		errs = append(errs, fmt.Errorf("--evaluation-timeout is %s, want more than 0", o.EvaluationTimeout))
-	}
-	if o.PolicyTimeout <= 0 {
-		errs = append(errs, fmt.Errorf("--policy-timeout is %s, want more than 0", o.PolicyTimeout))
-	}
-	if _, err := o.guard(); err != nil {
-		errs = append(errs, err)
-	}
-	if err := o.validateAdapters(); err != nil {
-		errs = append(errs, err)
-	}
-	if o.DecisionLogSample < 0 || o.DecisionLogSample > 1 {
-		errs = append(errs, fmt.Errorf("--decision-log-sample is %v, want from 0 to 1", o.DecisionLogSample))
-	}
-	if _, _, err := o.webhookAddress(); err != nil {
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
+	return fmt.Errorf(format, args...)
 }
 
 // webhookAddress is where the webhook server listens.

@@ -32,12 +32,21 @@ func TestWrongFlagIsNamed(t *testing.T) {
 		"--namespace":               {"--namespace", ""},
 		"--workers":                 {"--workers", "0"},
 		"--settle-time":             {"--settle-time", "-1s"},
+		"--event-rate":              {"--event-rate", "-1"},
 		"--gate-sync-timeout":       {"--gate-sync-timeout", "0s"},
+		"--gate-sync-policy":        {"--gate-sync-policy", "hold"},
 		"--evaluation-timeout":      {"--evaluation-timeout", "0s"},
 		"--rule-webhook-allow-cidr": {"--rule-webhook-allow-cidr", "127.0.0.1/8,localhost"},
 		"--policy-timeout":          {"--policy-timeout", "0s"},
-		"--decision-log-sample":     {"--decision-log-sample", "1.5"},
+		"--rule-webhook-ask-again":  {"--rule-webhook-ask-again", "11m"},
+		"--round-budget":            {"--round-budget", "999ms"},
+		"--permit-interval":         {"--permit-interval", "61s"},
+		"--decision-log-sample":     {"--decision-log-sample", "NaN"},
 		"--webhook-url":             {"--webhook-url", "https://127.0.0.1"},
+
+		"--shutdown-delay":       {"--shutdown-delay", "-1s"},
+		"--webhook-client-names": {"--webhook-client-names", "kube-apiserver"},
+		"--metrics-secure":       {"--metrics-secure=false"},
 
 		"--webhook-bind-address": {"--webhook-bind-address", "127.0.0.1"},
 	}
@@ -48,6 +57,18 @@ func TestWrongFlagIsNamed(t *testing.T) {
 				t.Errorf("Validate: %v, want an error that names %s", err, name)
 			}
 		})
+	}
+}
+
+func TestPlainMetricsAreForThisMachineOnly(t *testing.T) {
+	for address, want := range map[string]bool{
+		"127.0.0.1:8080": true, "[::1]:8080": true, "localhost:8080": true, "0": true,
+		":8080": false, "0.0.0.0:8080": false, "10.0.0.1:8080": false, "[::]:8080": false,
+	} {
+		options := parsed(t, "--metrics-secure=false", "--metrics-bind-address", address)
+		if err := options.Validate(); (err == nil) != want {
+			t.Errorf("%s: %v, want valid %t", address, err, want)
+		}
 	}
 }
 

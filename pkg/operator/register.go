@@ -12,13 +12,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/podops-dev/podops/pkg/controllers/heldpod"
+	"github.com/podops-dev/podops/pkg/controllers/deferreddelete"
 	"github.com/podops-dev/podops/pkg/controllers/podlifecycle"
-	"github.com/podops-dev/podops/pkg/controllers/podstatus"
 	"github.com/podops-dev/podops/pkg/controllers/podtransitionrule"
-	"github.com/podops-dev/podops/pkg/facts"
 	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/opa/sandbox"
 	"github.com/podops-dev/podops/pkg/operator/certificates"
+	"github.com/podops-dev/podops/pkg/podfacts"
+	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/podwriter"
 	"github.com/podops-dev/podops/pkg/resourceconsist"
 	podwebhook "github.com/podops-dev/podops/pkg/webhooks/pod"
 	policywebhook "github.com/podops-dev/podops/pkg/webhooks/podtransitionpolicy"
@@ -43,42 +45,36 @@ func newCertificates(mgr manager.Manager, options Options) (*certificates.Reconc
 
 // register is the one list of controllers and webhooks.
 func register(mgr manager.Manager, clientset kubernetes.Interface, identity string, options Options) error {
-	clk := clock.RealClock{}
-	recorder := mgr.GetEventRecorder(eventSource)
-	times := lifecycle.Options{Settle: options.Settle, GateSyncTimeout: options.GateSyncTimeout}
-	writer := podstatus.New(mgr.GetClient(), recorder, clk)
-	policies, decisions, err := newEngine(mgr, options)
+	clk, err := newClock(metrics.Registry, mgr.GetLogger().WithName("clock"))
 	if err != nil {
 		return err
 	}
-	measured, err := podtransitionrule.NewMetrics(metrics.Registry)
-	if err != nil {
-		return fmt.Errorf("registering the metrics of rules: %w", err)
-	}
-	notifier := podtransitionrule.NewNotifier()
-	index := facts.NewIndex(notifier.Notify)
-	caller, err := newCalls(mgr, options)
+	recorder := mgr.GetEventRecorder(eventSource)
+	times := lifecycle.Options{Settle: options.Settle, GateSyncTimeout: options.GateSyncTimeout, GateSyncPolicy: options.GateSyncPolicy}
+	writer := podwriter.New(mgr.GetClient(), recorder, clk)
+	modules := sandbox.New(sandbox.Options{})
+	policies, decisions, err := newEngine(mgr, options, modules)
 	if err != nil {
 		return err
 	}
 	config := podtransitionrule.Config{
-		Index: index, Engine: policies, Pods: writer, Statuses: podtransitionrule.APIStatusWriter{Client: mgr.GetClient()},
-		Recorder: recorder, Options: times, Metrics: measured, Clock: clk,
-		Caller: caller, Wake: notifier.Notify,
+		Engine: policies, Pods: writer, Statuses: podtransitionrule.APIStatusWriter{Client: mgr.GetClient()},
+		Recorder: recorder, Options: times, Clock: clk, AskAgain: options.RuleWebhookAskAgain,
+		Workers: options.Workers, RoundBudget: options.RoundBudget, Memory: ruleBytes(memoryLimit()),
+		BatchInterval: options.PermitInterval,
 	}
 	if decisions != nil {
 		config.Prepared = decisions.Prepared
 	}
-	rules := podtransitionrule.New(config)
-	caller.deliver = rules.Deliver
-	if err := rules.SetupWithManager(mgr, notifier, clientset, options.Workers); err != nil {
-		return fmt.Errorf("setting up rules: %w", err)
+	caller, err := registerRules(mgr, clientset, options, config)
+	if err != nil {
+		return err
 	}
-	pods := podlifecycle.New(mgr.GetClient(), mgr.GetAPIReader(), writer, recorder, times, clk)
-	if err := pods.SetupWithManager(mgr, options.Workers); err != nil {
-		return fmt.Errorf("setting up lifecycles: %w", err)
+	gatherer := podfacts.New(mgr.GetClient(), mgr.GetAPIReader(), clk)
+	if err := registerPods(mgr, writer, gatherer, times, options.Workers, clk); err != nil {
+		return err
 	}
-	begin, err := registerHeldPods(mgr, times, options.Workers, clk)
+	begin, err := registerDeferredDeletes(mgr, gatherer, times, options.Workers, clk)
 	if err != nil {
 		return err
 	}
@@ -87,19 +83,25 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 	if err := registerAdapters(mgr, options, resourceconsist.WithAdmission(admitted)); err != nil {
 		return err
 	}
-	checker, err := registerPolicies(mgr, policies, options.Workers, clk)
+	checker, err := registerPolicies(mgr, modules, options.Workers, clk)
 	if err != nil {
 		return err
 	}
-	decoder := admission.NewDecoder(mgr.GetScheme())
+	mayRead := policywebhook.NewMayRead(clientset.AuthorizationV1().SubjectAccessReviews())
+	decoder, gate := admission.NewDecoder(mgr.GetScheme()), newGate()
 	serve(mgr, map[string]admission.Handler{
-		podwebhook.MutatePath:      podwebhook.NewMutator(decoder, identity, times, clk).Expecting(admitted.ExpectedFinalizers),
-		podwebhook.ValidatePath:    podwebhook.NewValidator(decoder, identity, times, clk),
-		podwebhook.DeletePath:      podwebhook.NewDeleteHolder(decoder, mgr.GetClient(), begin),
-		rulewebhook.MutatePath:     rulewebhook.NewMutator(decoder),
-		rulewebhook.ValidatePath:   rulewebhook.NewValidator(decoder, mgr.GetClient(), mgr.GetAPIReader(), checker, caller.guard.CheckURL),
-		policywebhook.ValidatePath: policywebhook.NewValidator(decoder, mgr.GetClient(), checker),
-		policywebhook.DeletePath:   policywebhook.NewDeleteGuard(decoder, mgr.GetClient(), mgr.GetAPIReader()),
+		podwebhook.MutatePath: gated{
+			podwebhook.NewMutator(decoder, identity, times, clk).Expecting(admitted.ExpectedFinalizers), gate, largePod,
+		},
+		podwebhook.ValidatePath: gated{podwebhook.NewValidator(decoder, identity, times, clk), gate, largePod},
+		podwebhook.DeletePath:   podwebhook.NewDeleteHolder(decoder, mgr.GetClient(), mgr.GetAPIReader(), begin),
+		rulewebhook.MutatePath:  gated{rulewebhook.NewMutator(decoder), gate, 0},
+		rulewebhook.ValidatePath: gated{
+			rulewebhook.NewValidator(decoder, mgr.GetClient(), mgr.GetAPIReader(), checker, caller.guard.CheckURL), gate, 0,
+		},
+		policywebhook.ValidatePath: gated{policywebhook.NewValidator(decoder, mgr.GetClient(), checker, mayRead), gate, 0},
+		rulewebhook.DeletePath:     rulewebhook.NewDeleteWarner(decoder),
+		policywebhook.DeletePath:   policywebhook.NewDeleteGuard(decoder, mgr.GetClient(), mgr.GetAPIReader(), mayRead),
 	})
 	return nil
 }
@@ -112,17 +114,62 @@ func serve(mgr manager.Manager, handlers map[string]admission.Handler) {
 	}
 }
 
-func registerHeldPods(mgr manager.Manager, times lifecycle.Options, workers int, clk clock.Clock) (*heldpod.Begin, error) {
+// registerRules registers the controller of rules with the index that it reads pods from, and
+// returns the calls that it makes.
+func registerRules(mgr manager.Manager, clientset kubernetes.Interface, options Options, config podtransitionrule.Config) (*calls, error) {
+	caller, err := newCalls(mgr, options)
+	if err != nil {
+		return nil, err
+	}
+	measured, err := podtransitionrule.NewMetrics(metrics.Registry)
+	if err != nil {
+		return nil, fmt.Errorf("registering the metrics of rules: %w", err)
+	}
+	notifier := podtransitionrule.NewNotifier()
+	config.Index, config.Wake = podindex.NewIndex(notifier.Notify), notifier.Notify
+	config.Metrics, config.Caller = measured, caller
+	rules := podtransitionrule.New(config)
+	caller.deliver = rules.Deliver
+	if err := rules.SetupWithManager(mgr, notifier, clientset); err != nil {
+		return nil, fmt.Errorf("setting up rules: %w", err)
+	}
+	return caller, nil
+}
+
+// registerPods registers the controller of the lifecycles of pods.
+func registerPods(
+	mgr manager.Manager, writer *podwriter.Writer, gatherer *podfacts.Gatherer, times lifecycle.Options, workers int, clk clock.Clock,
+) error {
+	problems, err := podlifecycle.NewProblems(metrics.Registry)
+	if err != nil {
+		return err
+	}
+	traffic, err := podlifecycle.NewMetrics(metrics.Registry)
+	if err != nil {
+		return fmt.Errorf("registering the metrics of pods: %w", err)
+	}
+	recorder := mgr.GetEventRecorder(eventSource)
+	pods := podlifecycle.New(mgr.GetClient(), mgr.GetAPIReader(), writer, recorder, gatherer, problems, traffic, times, clk)
 	// The index is asked for before the cache starts, hence no context to end it.
-	err := mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.Pod{}, heldpod.ControllerUIDField, heldpod.IndexByController)
+	if err := pods.SetupWithManager(context.Background(), mgr, workers); err != nil {
+		return fmt.Errorf("setting up lifecycles: %w", err)
+	}
+	return nil
+}
+
+func registerDeferredDeletes(
+	mgr manager.Manager, gatherer *podfacts.Gatherer, times lifecycle.Options, workers int, clk clock.Clock,
+) (*deferreddelete.Starter, error) {
+	// The index is asked for before the cache starts, hence no context to end it.
+	err := mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.Pod{}, deferreddelete.ControllerUIDField, deferreddelete.IndexByController)
 	if err != nil {
 		return nil, fmt.Errorf("indexing pods by controller: %w", err)
 	}
-	begin := heldpod.NewBegin(mgr.GetClient(), clk)
+	begin := deferreddelete.NewStarter(mgr.GetClient(), clk)
 	if err := begin.SetupWithManager(mgr, workers); err != nil {
 		return nil, fmt.Errorf("setting up held deletes: %w", err)
 	}
-	keeper := heldpod.NewKeeper(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder(eventSource), times, clk)
+	keeper := deferreddelete.NewFinisher(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder(eventSource), gatherer, times, clk)
 	if err := keeper.SetupWithManager(mgr, workers); err != nil {
 		return nil, fmt.Errorf("setting up promises: %w", err)
 	}

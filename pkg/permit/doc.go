@@ -22,9 +22,12 @@
 //     after all of them. Two writers therefore meet at the first record they share,
 //     where one of them gets a conflict and starts again.
 //
-// A live reservation whose pod is withheld by another rule holds a slot for nothing.
-// It cannot simply be struck out, since its writer might be about to stamp; the plan
-// asks for the pod to be touched instead, which makes the reservation dead.
+// A reservation that was left behind is not a permit: the round that finds it counts the
+// pods again, and stamps the pod only while enough are available without it.
+//
+// A live reservation whose pod is withheld, by another rule or since pods failed, holds a
+// slot for nothing. It cannot simply be struck out, since its writer might be about to
+// stamp; the plan asks for the pod to be touched instead, which makes the reservation dead.
 //
 // "One pod of a shard" and "five permits an hour" hold for the same reasons. Whoever is
 // judged sees each pod that may be stamped before it: stamped already, in the view;

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/policy"
+	"github.com/podops-dev/podops/pkg/rule"
 )
 
 // Budget is what one PodTransitionRule has to give: one with an availablePolicy, or
@@ -20,7 +20,9 @@ type Budget struct {
 	Object string
 
 	// Slots that each of its availability rules may hand out, by rule name. Live
-	// reservations are already taken off. Empty when it has no such rule.
+	// reservations are already taken off; it is below zero when they leave too few pods
+	// available, since pods have failed after they were made. Empty when it has no such
+	// rule.
 	Slots map[string]int
 
 	// Live are the reservations that may still be stamped, by UID.
@@ -29,23 +31,35 @@ type Budget struct {
 	// Judged: a rule of it judges a pod by other pods, or by the permits given lately.
 	// Every PreCheck permit is recorded then, that of an unavailable pod too: it takes
 	// no slot, and others are judged by it nevertheless.
-	Judged bool
+	Sequential bool
 
 	// KeepsRecent: a rule of it reads the permits given lately, so its record lists
 	// them.
 	KeepsRecent bool
 
+	// Owners count the pods of workloads whose desired number is not known, by UID. Before
+	// one of their pods gets a PreCheck permit, an unavailable one too, the record says how
+	// many there were: a pod that goes must not lower the bound for the next one.
+	Owners map[types.UID]int
+
+	// Remembered are such numbers of its record that still count.
+	Remembered map[types.UID]int
+
+	// Inherited: Live and Recent come from the record of a deleted PodTransitionRule of the
+	// same name, so its own record has to be written before any pod is stamped.
+	Inherited bool
+
 	// Recent are the permits that its record lists, oldest first. They are those that
 	// rules see if KeepsRecent is set.
-	Recent []policy.Permit
+	Recent []rule.Permit
 }
 
 // Candidate is a waiting request that every rule lets pass, or would with a slot.
 type Candidate struct {
-	Request policy.Request
+	Request rule.Request
 
 	// Needs are the rules of which the request needs a slot. Sorted.
-	Needs []policy.RuleID
+	Needs []rule.RuleID
 
 	// Budgets are the names of all PodTransitionRules with a budget that select the
 	// pod, whether or not a rule of theirs applies to this request: a permit makes
@@ -56,26 +70,29 @@ type Candidate struct {
 	// is this request's turn. Sorted. The object of one that is enforced in PreCheck
 	// has a Judged budget. A pod in the record of that object is asked about here only:
 	// outside of Next the rule would see the permit of the pod itself among the others.
-	Judges []policy.RuleID
+	Rechecked []rule.RuleID
+
+	// Missed is in how many rounds in a row the pod had no turn (Plan.Missed).
+	Missed int
 }
 
-// Refusal says which rule holds back a request that was not withheld before.
-type Refusal struct {
-	Request policy.Request
+// Denial says which rule holds back a request that was not withheld before.
+type Denial struct {
+	Request rule.Request
 
 	// Rule that refuses. Its name within the object is empty when the record of the
 	// object is full: no rule is to blame, and the rest follows in the next batch.
-	Rule policy.RuleID
+	Rule rule.RuleID
 
 	// Verdict of a rule that judged. Its code is CodeNoRoom when a slot was missing,
 	// and CodeNotReached when there was no time left to ask.
-	Verdict policy.Verdict
+	Verdict rule.Verdict
 }
 
 // Plan is what to do next.
 type Plan struct {
 	// Grants may be stamped, after the records they are in have been written.
-	Grants []policy.Request
+	Grants []rule.Request
 
 	// Reserve are the complete new lists of reservations of the objects to which
 	// something was added, by name. Objects that are missing stay as they are.
@@ -85,38 +102,49 @@ type Plan struct {
 	// objects that keep one, by name: what was there, and what Reserve adds.
 	Recent map[string][]appsv1alpha1.RecentPermit
 
+	// Owners are the complete lists of the numbers of pods to remember, sorted, of all
+	// objects that have any, by name.
+	Owners map[string][]appsv1alpha1.OwnerPods
+
 	// NeedsRecords names, per UID, the objects whose record must hold the pod before
 	// it is stamped. Pods that need no record are missing.
 	NeedsRecords map[types.UID][]string
 
 	// Refused wait for a slot, or for other pods.
-	Refused []Refusal
+	Refused []Denial
+
+	// Missed are the pods whose judges were not all asked for want of time, and in how many rounds in
+	// a row that is so. Those that missed the most come first in the next round. A pod that comes first
+	// has had its turn, even if its judges take longer than a round.
+	Missed map[types.UID]int
 
 	// Touch are pods that hold a live reservation and are withheld: they have to be
 	// written, so that the reservation dies. Sorted.
-	Touch []types.UID
+	Invalidate []types.UID
 }
 
-// Next hands out the slots of the budgets to the candidates: first to pods that are
-// reserved already, then in the order in which they began to wait. A request that has
+// Next hands out the slots of the budgets to the candidates: first to those whose turn earlier
+// rounds had no time for, then to pods that are reserved already, then in the order in which they
+// began to wait. A request that has
 // its slots is put before its judges, each of which sees what was taken up to then; a
 // slot is only taken when all of them let it pass. now is the time of the permits. Next
 // never changes its arguments, and does not depend on the order of candidates, provided
 // that judge is a function of its own arguments.
-func Next(budgets []Budget, candidates []Candidate, judge Judge, now time.Time) Plan {
+func Next(budgets []Budget, candidates []Candidate, judge Recheck, now time.Time) Plan {
 	h := newHandOut(budgets, judge, now)
 	for _, pod := range byPod(candidates, h) {
 		h.give(pod)
 	}
 	h.records()
-	h.touchWithheld()
+	h.invalidateWithheld()
+	h.missed(candidates)
 	return h.plan
 }
 
-// handOut is the working state of one Next.
-type handOut struct {
+// allocation is the working state of one Next.
+type allocation struct {
 	budgets map[string]*openBudget
-	judge   Judge
+	judge   Recheck
 	now     time.Time
 
 	// granted a PreCheck permit in this round.
@@ -128,18 +156,22 @@ type handOut struct {
 	// unreached were refused for want of time alone.
 	unreached map[types.UID]bool
 
+	// first is the first pod of which a judge was asked; empty before that.
+	first types.UID
+
 	plan Plan
 }
 
-func newHandOut(budgets []Budget, judge Judge, now time.Time) *handOut {
-	h := &handOut{
+func newHandOut(budgets []Budget, judge Recheck, now time.Time) *allocation {
+	h := &allocation{
 		budgets: map[string]*openBudget{}, judge: judge, now: ceilSecond(now),
 		granted: map[types.UID]bool{}, taken: map[types.UID]bool{}, unreached: map[types.UID]bool{},
 	}
 	for _, b := range budgets {
 		h.budgets[b.Object] = &openBudget{
-			slots: maps.Clone(b.Slots), live: b.Live, reserved: maps.Clone(b.Live),
-			judged: b.Judged, keepsRecent: b.KeepsRecent, recent: slices.Clip(b.Recent),
+			slots: maps.Clone(b.Slots), live: b.Live, reserved: maps.Clone(b.Live), changed: b.Inherited,
+			owners: b.Owners, remembered: maps.Clone(b.Remembered),
+			rechecked: b.Sequential, keepsRecent: b.KeepsRecent, recent: slices.Clip(b.Recent),
 		}
 		for uid := range b.Live {
 			h.taken[uid] = true
@@ -148,9 +180,23 @@ func newHandOut(budgets []Budget, judge Judge, now time.Time) *handOut {
 	return h
 }
 
-// byPod groups the candidates by pod. Pods with a live reservation come first, then
-// the oldest request, then the name; the requests of a pod are sorted alike.
-func byPod(candidates []Candidate, h *handOut) [][]Candidate {
+// missed counts the rounds without a turn.
+func (h *allocation) missed(candidates []Candidate) {
+	for _, c := range candidates {
+		uid := c.Request.Pod.UID
+		if !h.unreached[uid] || uid == h.first {
+			continue
+		}
+		if h.plan.Missed == nil {
+			h.plan.Missed = map[types.UID]int{}
+		}
+		h.plan.Missed[uid] = max(h.plan.Missed[uid], c.Missed+1)
+	}
+}
+
+// byPod groups the candidates by pod. Pods that missed their turn come first, then those with a
+// live reservation, then the oldest request, then the name; the requests of a pod are sorted alike.
+func byPod(candidates []Candidate, h *allocation) [][]Candidate {
 	groups := map[types.UID][]Candidate{}
 	for _, c := range candidates {
 		groups[c.Request.Pod.UID] = append(groups[c.Request.Pod.UID], c)
@@ -164,6 +210,7 @@ func byPod(candidates []Candidate, h *handOut) [][]Candidate {
 	slices.SortFunc(pods, func(a, b []Candidate) int {
 		first, second := a[0].Request, b[0].Request
 		return cmp.Or(
+			cmp.Compare(missed(b), missed(a)),
 			cmp.Compare(h.rank(first.Pod.UID), h.rank(second.Pod.UID)),
 			first.Since.Compare(second.Since),
 			strings.Compare(first.Pod.Name, second.Pod.Name),
@@ -173,8 +220,17 @@ func byPod(candidates []Candidate, h *handOut) [][]Candidate {
 	return pods
 }
 
+// missed is how often the pod of candidates had no turn.
+func missed(pod []Candidate) int {
+	most := 0
+	for _, c := range pod {
+		most = max(most, c.Missed)
+	}
+	return most
+}
+
 // rank is 0 for pods that hold a reservation and 1 for all others.
-func (h *handOut) rank(uid types.UID) int {
+func (h *allocation) rank(uid types.UID) int {
 	for _, b := range h.budgets {
 		if _, ok := b.live[uid]; ok {
 			return 0
@@ -185,7 +241,7 @@ func (h *handOut) rank(uid types.UID) int {
 
 // give grants what it can of one pod's requests. They share one slot: the pod goes
 // offline once.
-func (h *handOut) give(pod []Candidate) {
+func (h *allocation) give(pod []Candidate) {
 	for _, c := range pod {
 		if refusal, refused := h.refuse(c); refused {
 			h.plan.Refused = append(h.plan.Refused, refusal)
@@ -200,20 +256,20 @@ func (h *handOut) give(pod []Candidate) {
 }
 
 // refuse says why a request gets no permit now, if it does not. Nothing is taken yet.
-func (h *handOut) refuse(c Candidate) (Refusal, bool) {
+func (h *allocation) refuse(c Candidate) (Denial, bool) {
 	if c.Request.Stage != appsv1alpha1.StagePostCheck && !h.granted[c.Request.Pod.UID] {
-		if rule, short := h.short(c); short {
-			return Refusal{Request: c.Request, Rule: rule, Verdict: policy.Verdict{Code: policy.CodeNoRoom}}, true
+		if id, short := h.short(c); short {
+			return Denial{Request: c.Request, Rule: id, Verdict: rule.Verdict{Code: rule.CodeNoRoom}}, true
 		}
 	}
-	return h.judged(c)
+	return h.rechecked(c)
 }
 
 // short returns the first rule that the request needs a slot of and that has none. A
-// pod that is unavailable needs none, and one that is reserved already has its slot. A
-// full record stops everybody whom it has to hold: the rule name is empty then, and the
+// pod that is unavailable needs none, and one that is reserved already has its slot, as
+// long as the rule is not short of pods by itself. A full record stops everybody whom it has to hold: the rule name is empty then, and the
 // rest follows in the next batch.
-func (h *handOut) short(c Candidate) (policy.RuleID, bool) {
+func (h *allocation) short(c Candidate) (rule.RuleID, bool) {
 	pod := c.Request.Pod
 	for _, need := range c.Needs {
 		if !pod.Available {
@@ -223,17 +279,18 @@ func (h *handOut) short(c Candidate) (policy.RuleID, bool) {
 		if !ok {
 			return need, true
 		}
-		if !hasUID(b.live, pod.UID) && b.slots[need.Rule] <= 0 {
+		slots := b.slots[need.Rule]
+		if slots < 0 || slots == 0 && !hasUID(b.live, pod.UID) {
 			return need, true
 		}
 	}
 	for _, name := range c.Budgets {
 		b, ok := h.budgets[name]
-		if ok && b.records(pod) && len(b.reserved) >= appsv1alpha1.MaxStatusReserved && !hasUID(b.live, pod.UID) {
-			return policy.RuleID{Object: types.NamespacedName{Namespace: pod.Namespace, Name: name}}, true
+		if ok && b.full(pod) {
+			return rule.RuleID{Object: types.NamespacedName{Namespace: pod.Namespace, Name: name}}, true
 		}
 	}
-	return policy.RuleID{}, false
+	return rule.RuleID{}, false
 }
 
 func hasUID(reserved map[types.UID]appsv1alpha1.ReservedPod, uid types.UID) bool {
@@ -243,7 +300,7 @@ func hasUID(reserved map[types.UID]appsv1alpha1.ReservedPod, uid types.UID) bool
 
 // take records the pod with every budget that has to know of it, the first time that
 // one of its requests is granted.
-func (h *handOut) take(c Candidate) {
+func (h *allocation) take(c Candidate) {
 	pod := c.Request.Pod
 	if h.granted[pod.UID] {
 		return
@@ -264,13 +321,19 @@ func (h *handOut) take(c Candidate) {
 
 // records fills in the lists of the objects to which something was added, and the
 // permits of those that keep them.
-func (h *handOut) records() {
+func (h *allocation) records() {
 	for name, b := range h.budgets {
 		if b.changed {
 			if h.plan.Reserve == nil {
 				h.plan.Reserve = map[string][]appsv1alpha1.ReservedPod{}
 			}
 			h.plan.Reserve[name] = sortedReservations(b.reserved)
+		}
+		if len(b.remembered) > 0 {
+			if h.plan.Owners == nil {
+				h.plan.Owners = map[string][]appsv1alpha1.OwnerPods{}
+			}
+			h.plan.Owners[name] = ownerPods(b.remembered)
 		}
 		if b.keepsRecent {
 			if h.plan.Recent == nil {
@@ -288,9 +351,9 @@ func sortedReservations(reserved map[types.UID]appsv1alpha1.ReservedPod) []appsv
 // ByUID is the order of reservations in a record.
 func ByUID(a, b appsv1alpha1.ReservedPod) int { return strings.Compare(string(a.UID), string(b.UID)) }
 
-// touchWithheld asks for the pods whose reservation holds a slot for nothing. One that
+// invalidateWithheld asks for the pods whose reservation holds a slot for nothing. One that
 // was only not reached keeps it: its turn comes in the next round.
-func (h *handOut) touchWithheld() {
+func (h *allocation) invalidateWithheld() {
 	held := map[types.UID]bool{}
 	for _, b := range h.budgets {
 		for uid := range b.live {
@@ -299,5 +362,5 @@ func (h *handOut) touchWithheld() {
 			}
 		}
 	}
-	h.plan.Touch = slices.Sorted(maps.Keys(held))
+	h.plan.Invalidate = slices.Sorted(maps.Keys(held))
 }

@@ -11,7 +11,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/permit"
-	"github.com/podops-dev/podops/pkg/policy"
+	"github.com/podops-dev/podops/pkg/rule"
 )
 
 const namespace = "shop"
@@ -24,8 +24,8 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 func asks(pod string, minute int) permit.Candidate { return asksAs(pod, "a", minute) }
 
 func asksAs(pod, id string, minute int) permit.Candidate {
-	return permit.Candidate{Request: policy.Request{
-		Pod: &policy.PodFact{
+	return permit.Candidate{Request: rule.Request{
+		Pod: &rule.PodFact{
 			UID: types.UID(pod), Namespace: namespace, Name: pod, ResourceVersion: "10", Version: "10", Available: true,
 		},
 		Stage: appsv1alpha1.StagePreCheck, ID: id, Type: "upgrade", Since: epoch.Add(time.Duration(minute) * time.Minute),
@@ -61,8 +61,8 @@ func unavailable(c permit.Candidate) permit.Candidate {
 	return c
 }
 
-func ruleID(object, rule string) policy.RuleID {
-	return policy.RuleID{Object: types.NamespacedName{Namespace: namespace, Name: object}, Rule: rule}
+func ruleID(object, name string) rule.RuleID {
+	return rule.RuleID{Object: types.NamespacedName{Namespace: namespace, Name: object}, Rule: name}
 }
 
 // budget of an object with one rule "max".
@@ -80,15 +80,15 @@ func reserved(pod string) appsv1alpha1.ReservedPod {
 
 // outcome is a plan in words.
 type outcome struct {
-	Granted []string            // "<pod>/<id>", in order
-	Refused []string            // "<pod>/<id> <object>/<rule> <code>", in order
-	Reserve map[string][]string // pods by object
-	Records map[string][]string // objects by pod
-	Touch   []types.UID
+	Granted    []string            // "<pod>/<id>", in order
+	Refused    []string            // "<pod>/<id> <object>/<rule> <code>", in order
+	Reserve    map[string][]string // pods by object
+	Records    map[string][]string // objects by pod
+	Invalidate []types.UID
 }
 
 func outcomeOf(plan permit.Plan) outcome {
-	got := outcome{Touch: plan.Touch}
+	got := outcome{Invalidate: plan.Invalidate}
 	for _, request := range plan.Grants {
 		got.Granted = append(got.Granted, request.Pod.Name+"/"+request.ID)
 	}
@@ -229,6 +229,15 @@ func TestNext(t *testing.T) {
 			candidates: []permit.Candidate{under(asks("p", 0), "web/max")},
 			want:       outcome{Granted: []string{"p/a"}, Records: map[string][]string{"p": {"web"}}},
 		},
+		"pods that are reserved are touched when pods failed and their rule is short by itself": {
+			budgets:    []permit.Budget{budget("web", -1, "p", "q")},
+			candidates: []permit.Candidate{under(asks("p", 0), "web/max"), under(asks("q", 1), "web/max"), selectedBy(asks("r", 2), "web")},
+			want: outcome{
+				Granted: []string{"r/a"}, Refused: []string{"p/a web/max NoRoom", "q/a web/max NoRoom"},
+				Reserve: map[string][]string{"web": {"p", "q", "r"}}, Records: map[string][]string{"r": {"web"}},
+				Invalidate: []types.UID{"p", "q"},
+			},
+		},
 		"new reservations are added to the live ones": {
 			budgets:    []permit.Budget{budget("web", 1, "q")},
 			candidates: []permit.Candidate{under(asks("p", 0), "web/max"), under(asks("q", 0), "web/max")},
@@ -240,11 +249,11 @@ func TestNext(t *testing.T) {
 		"a reserved pod that is refused by another object is touched": {
 			budgets:    []permit.Budget{budget("db", 1, "p"), budget("web", 0)},
 			candidates: []permit.Candidate{under(asks("p", 0), "db/max", "web/max")},
-			want:       outcome{Refused: []string{"p/a web/max NoRoom"}, Touch: []types.UID{"p"}},
+			want:       outcome{Refused: []string{"p/a web/max NoRoom"}, Invalidate: []types.UID{"p"}},
 		},
 		"reserved pods that are no candidates are touched, once and in order": {
 			budgets: []permit.Budget{budget("db", 1, "q", "p"), budget("web", 1, "q")},
-			want:    outcome{Touch: []types.UID{"p", "q"}},
+			want:    outcome{Invalidate: []types.UID{"p", "q"}},
 		},
 		"a rule that nobody knows has no slot": {
 			budgets:    []permit.Budget{budget("web", 1)},
@@ -282,7 +291,7 @@ func TestNextWithAFullRecord(t *testing.T) {
 	if diff := cmp.Diff([]string{"q/a web/ NoRoom"}, outcomeOf(plan).Refused); diff != "" {
 		t.Errorf("refusals differ (-want +got):\n%s", diff)
 	}
-	if len(plan.Touch) != 0 {
-		t.Errorf("touched %v", plan.Touch)
+	if len(plan.Invalidate) != 0 {
+		t.Errorf("touched %v", plan.Invalidate)
 	}
 }

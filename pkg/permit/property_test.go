@@ -13,7 +13,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/permit"
-	"github.com/podops-dev/podops/pkg/policy"
+	"github.com/podops-dev/podops/pkg/rule"
 )
 
 // situation is what one round has to plan.
@@ -28,28 +28,36 @@ func drawSituation(t *rapid.T) situation {
 	for _, object := range objects {
 		b := permit.Budget{Object: object, Slots: map[string]int{}, Live: map[types.UID]appsv1alpha1.ReservedPod{}}
 		for _, rule := range []string{"r", "s"}[:rapid.IntRange(1, 2).Draw(t, "rules")] {
-			b.Slots[rule] = rapid.IntRange(0, 3).Draw(t, "slots")
+			b.Slots[rule] = rapid.IntRange(-1, 3).Draw(t, "slots")
 		}
-		b.Judged, b.KeepsRecent = rapid.Bool().Draw(t, "judged"), rapid.Bool().Draw(t, "keeps recent")
+		b.Sequential, b.KeepsRecent = rapid.Bool().Draw(t, "judged"), rapid.Bool().Draw(t, "keeps recent")
 		if b.KeepsRecent {
-			b.Recent = []policy.Permit{at("gone", 0), at("a0", rapid.IntRange(1, 20).Draw(t, "recent"))}
+			b.Recent = []rule.Permit{at("gone", 0), at("a0", rapid.IntRange(1, 20).Draw(t, "recent"))}
+		}
+		if rapid.Bool().Draw(t, "counts owners") {
+			b.Owners = map[types.UID]int{"clones": rapid.IntRange(1, 6).Draw(t, "pods of the workload")}
+			b.Remembered = map[types.UID]int{"clones": rapid.IntRange(0, 6).Draw(t, "remembered")}
 		}
 		s.budgets = append(s.budgets, b)
 	}
 	for i := range rapid.IntRange(0, 6).Draw(t, "pods") {
 		name := fmt.Sprintf("%c%d", "ab"[i%2], i) // of shard a or b
 		available := rapid.IntRange(0, 3).Draw(t, "available") > 0
+		cloned := rapid.Bool().Draw(t, "of an unknown workload")
 		selecting := rapid.SliceOfNDistinct(rapid.SampledFrom(objects), 0, len(objects), rapid.ID[string]).Draw(t, "selecting")
 		slices.Sort(selecting)
 		for _, object := range selecting {
 			b := s.budgets[slices.Index(objects, object)]
-			if (available || b.Judged) && rapid.IntRange(0, 3).Draw(t, "live") == 0 {
+			if (available || b.Sequential) && rapid.IntRange(0, 3).Draw(t, "live") == 0 {
 				b.Live[types.UID(name)] = reserved(name)
 			}
 		}
 		for _, id := range []string{"x", "y"}[:rapid.IntRange(0, 2).Draw(t, "ids")] {
 			c := asksAs(name, id, rapid.IntRange(0, 3).Draw(t, "since"))
 			c.Budgets = selecting
+			if cloned {
+				c.Request.Pod.Owner.UID = "clones"
+			}
 			if !available {
 				c = unavailable(c)
 			}
@@ -57,8 +65,8 @@ func drawSituation(t *rapid.T) situation {
 				c = inPostCheck(c)
 			}
 			for _, object := range selecting {
-				if s.budgets[slices.Index(objects, object)].Judged {
-					c.Judges = append(c.Judges, ruleID(object, "other"))
+				if s.budgets[slices.Index(objects, object)].Sequential {
+					c.Rechecked = append(c.Rechecked, ruleID(object, "other"))
 				}
 				for _, rule := range slices.Sorted(maps.Keys(s.budgets[slices.Index(objects, object)].Slots)) {
 					if rapid.Bool().Draw(t, "needs") {
@@ -76,12 +84,13 @@ func (s situation) clone() situation {
 	copied := situation{}
 	for _, b := range s.budgets {
 		b.Slots, b.Live, b.Recent = maps.Clone(b.Slots), maps.Clone(b.Live), slices.Clone(b.Recent)
+		b.Owners, b.Remembered = maps.Clone(b.Owners), maps.Clone(b.Remembered)
 		copied.budgets = append(copied.budgets, b)
 	}
 	for _, c := range s.candidates {
 		fact := *c.Request.Pod
 		c.Request.Pod = &fact
-		c.Needs, c.Budgets, c.Judges = slices.Clone(c.Needs), slices.Clone(c.Budgets), slices.Clone(c.Judges)
+		c.Needs, c.Budgets, c.Rechecked = slices.Clone(c.Needs), slices.Clone(c.Budgets), slices.Clone(c.Rechecked)
 		copied.candidates = append(copied.candidates, c)
 	}
 	return copied
@@ -121,6 +130,7 @@ func TestNextHandsOutNoMoreThanThereIs(t *testing.T) {
 		}
 		for _, b := range s.budgets {
 			checkReservations(t, s, b, plan, granted)
+			checkOwners(t, s, b, plan, granted)
 			for rule, slots := range b.Slots {
 				checkSlots(t, s, b, ruleID(b.Object, rule), slots, granted)
 			}
@@ -136,12 +146,13 @@ func checkReservations(t *rapid.T, s situation, b permit.Budget, plan permit.Pla
 	want := map[types.UID]bool{}
 	for uid := range b.Live {
 		want[uid] = true
-		if granted[uid] == slices.Contains(plan.Touch, uid) {
-			t.Fatalf("%s is live: granted %t and touched %t", uid, granted[uid], slices.Contains(plan.Touch, uid))
+		if granted[uid] == slices.Contains(plan.Invalidate, uid) {
+			t.Fatalf("%s is live: granted %t and touched %t", uid, granted[uid], slices.Contains(plan.Invalidate, uid))
 		}
 	}
 	for _, c := range s.candidates {
-		if (c.Request.Pod.Available || b.Judged) && granted[c.Request.Pod.UID] && slices.Contains(c.Budgets, b.Object) {
+		_, counted := b.Owners[c.Request.Pod.Owner.UID]
+		if (c.Request.Pod.Available || b.Sequential || counted) && granted[c.Request.Pod.UID] && slices.Contains(c.Budgets, b.Object) {
 			want[c.Request.Pod.UID] = true
 			if !slices.Contains(plan.NeedsRecords[c.Request.Pod.UID], b.Object) {
 				t.Fatalf("%s may be stamped without the record of %s", c.Request.Pod.Name, b.Object)
@@ -162,19 +173,41 @@ func checkReservations(t *rapid.T, s situation, b permit.Budget, plan permit.Pla
 	}
 }
 
+// checkOwners: once a pod of a workload whose desired number is not known is granted, the
+// record says at least how many pods there were, and it is written. A number that still
+// counts is never lowered.
+func checkOwners(t *rapid.T, s situation, b permit.Budget, plan permit.Plan, granted map[types.UID]bool) {
+	want := b.Remembered["clones"]
+	for _, c := range s.candidates {
+		if granted[c.Request.Pod.UID] && c.Request.Pod.Owner.UID == "clones" && slices.Contains(c.Budgets, b.Object) {
+			want = max(want, b.Owners["clones"])
+		}
+	}
+	got := 0
+	for _, owner := range plan.Owners[b.Object] {
+		got = int(owner.Pods)
+	}
+	if got != want {
+		t.Fatalf("record of %s counts %d pods of the workload, want %d", b.Object, got, want)
+	}
+	if _, written := plan.Reserve[b.Object]; want > b.Remembered["clones"] && !written {
+		t.Fatalf("record of %s is not written", b.Object)
+	}
+}
+
 // checkSlots: of the pods that needed a slot of the rule, no more were granted than
-// there are slots.
-func checkSlots(t *rapid.T, s situation, b permit.Budget, rule policy.RuleID, slots int, granted map[types.UID]bool) {
+// there are slots, and none at all, reserved or not, when they are below zero.
+func checkSlots(t *rapid.T, s situation, b permit.Budget, rule rule.RuleID, slots int, granted map[types.UID]bool) {
 	took := map[types.UID]bool{}
 	for uid, requests := range byUID(s.candidates) {
 		_, live := b.Live[uid]
 		requests = slices.DeleteFunc(requests, func(c permit.Candidate) bool { return c.Request.Stage == appsv1alpha1.StagePostCheck })
 		all := !slices.ContainsFunc(requests, func(c permit.Candidate) bool { return !slices.Contains(c.Needs, rule) })
-		if granted[uid] && requests[0].Request.Pod.Available && all && !live {
+		if granted[uid] && requests[0].Request.Pod.Available && all && (!live || slots < 0) {
 			took[uid] = true
 		}
 	}
-	if len(took) > slots {
+	if len(took) > max(0, slots) {
 		t.Fatalf("%s gave %d slots of %d", rule, len(took), slots)
 	}
 }
@@ -193,7 +226,7 @@ func byUID(candidates []permit.Candidate) map[types.UID][]permit.Candidate {
 func checkRefusals(t *rapid.T, s situation, plan permit.Plan, granted map[types.UID]bool) {
 	for _, refusal := range plan.Refused {
 		pod := refusal.Request.Pod
-		if refusal.Verdict.Code == policy.CodeDenied {
+		if refusal.Verdict.Code == rule.CodeDenied {
 			if !slices.ContainsFunc(takenPods(s, granted), func(uid types.UID) bool { return uid != pod.UID && shardOf(uid) == shardOf(pod.UID) }) {
 				t.Fatalf("%s is refused by %s, and no other pod of its shard is taken", pod.Name, refusal.Rule)
 			}
@@ -230,15 +263,15 @@ func takenPods(s situation, granted map[types.UID]bool) []types.UID {
 // checkShards: a pod that was judged is alone in its shard, but for pods that nobody
 // judged.
 func checkShards(t *rapid.T, s situation, granted map[types.UID]bool) {
-	judged := map[types.UID]bool{}
+	rechecked := map[types.UID]bool{}
 	for _, c := range s.candidates {
-		if len(c.Judges) > 0 && granted[c.Request.Pod.UID] {
-			judged[c.Request.Pod.UID] = true
+		if len(c.Rechecked) > 0 && granted[c.Request.Pod.UID] {
+			rechecked[c.Request.Pod.UID] = true
 		}
 	}
-	for _, uid := range slices.Sorted(maps.Keys(judged)) {
+	for _, uid := range slices.Sorted(maps.Keys(rechecked)) {
 		for _, other := range takenPods(s, granted) {
-			if other != uid && shardOf(other) == shardOf(uid) && (judged[other] || !granted[other]) {
+			if other != uid && shardOf(other) == shardOf(uid) && (rechecked[other] || !granted[other]) {
 				t.Fatalf("%s was permitted beside %s", uid, other)
 			}
 		}

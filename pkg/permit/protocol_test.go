@@ -12,7 +12,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/permit"
-	"github.com/podops-dev/podops/pkg/policy"
+	"github.com/podops-dev/podops/pkg/rule"
 )
 
 // window is that of the second rule of the simulation: object "shards" lets one pod of a
@@ -124,13 +124,13 @@ func (s *sim) plan(l *leader, reached func(pod string) bool) (permit.Plan, map[s
 			s.met.stale++
 			return permit.Plan{}, nil, nil, ""
 		}
-		b := permit.Budget{Object: object, Judged: true, KeepsRecent: object == "window", Live: map[types.UID]appsv1alpha1.ReservedPod{}}
+		b := permit.Budget{Object: object, Sequential: true, KeepsRecent: object == "window", Live: map[types.UID]appsv1alpha1.ReservedPod{}}
 		for _, pod := range permit.Live(record, at) {
 			b.Live[pod.UID] = pod
 		}
 		if record != nil {
 			for _, recent := range record.Recent {
-				b.Recent = append(b.Recent, policy.Permit{Pod: recent.Pod, At: recent.Time.Time})
+				b.Recent = append(b.Recent, rule.Permit{Pod: recent.Pod, At: recent.Time.Time})
 			}
 		}
 		budgets = append(budgets, b)
@@ -142,11 +142,11 @@ func (s *sim) plan(l *leader, reached func(pod string) bool) (permit.Plan, map[s
 		}
 	}
 	now := s.now
-	judge := func(rule policy.RuleID, request policy.Request, taken permit.Taken) (policy.Verdict, bool) {
+	judge := func(id rule.RuleID, request rule.Request, taken permit.Committed) (rule.Verdict, bool) {
 		if !reached(request.Pod.Name) {
-			return policy.Verdict{}, false
+			return rule.Verdict{}, false
 		}
-		if rule.Object.Name == "window" {
+		if id.Object.Name == "window" {
 			return inWindow(taken.Permits, now, s.perWindow), true
 		}
 		return aloneInShard(seen, request.Pod.UID, taken.Pods), true
@@ -158,20 +158,20 @@ func (s *sim) plan(l *leader, reached func(pod string) bool) (permit.Plan, map[s
 
 func (s *sim) candidate(pod simPod) permit.Candidate {
 	return permit.Candidate{
-		Request: policy.Request{
-			Pod: &policy.PodFact{
+		Request: rule.Request{
+			Pod: &rule.PodFact{
 				UID: types.UID(pod.name), Namespace: namespace, Name: pod.name, ResourceVersion: strconv.Itoa(pod.version),
 				Available: pod.available, Permitted: pod.permitted,
 			},
 			Stage: appsv1alpha1.StagePreCheck, ID: "a", Type: "upgrade", Since: pod.waitsSince,
 		},
-		Budgets: []string{"shards", "window"},
-		Judges:  []policy.RuleID{ruleID("shards", "one"), ruleID("window", "few")},
+		Budgets:   []string{"shards", "window"},
+		Rechecked: []rule.RuleID{ruleID("shards", "one"), ruleID("window", "few")},
 	}
 }
 
 // inWindow passes while fewer than limit permits were given within the window.
-func inWindow(permits []policy.Permit, now time.Time, limit int) policy.Verdict {
+func inWindow(permits []rule.Permit, now time.Time, limit int) rule.Verdict {
 	given := 0
 	for _, p := range permits {
 		if now.Sub(p.At) < window {
@@ -179,20 +179,20 @@ func inWindow(permits []policy.Permit, now time.Time, limit int) policy.Verdict 
 		}
 	}
 	if given >= limit {
-		return policy.Verdict{Code: policy.CodeDenied}
+		return rule.Verdict{Code: rule.CodeDenied}
 	}
-	return policy.Verdict{Outcome: policy.Passed}
+	return rule.Verdict{Outcome: rule.Passed}
 }
 
 // aloneInShard passes while no other pod of the shard is permitted, as far as it was
 // seen, or taken.
-func aloneInShard(seen map[types.UID]simPod, pod types.UID, taken map[types.UID]bool) policy.Verdict {
+func aloneInShard(seen map[types.UID]simPod, pod types.UID, taken map[types.UID]bool) rule.Verdict {
 	for uid, other := range seen {
 		if uid != pod && shardOf(uid) == shardOf(pod) && (other.permitted || taken[uid]) {
-			return policy.Verdict{Code: policy.CodeDenied}
+			return rule.Verdict{Code: rule.CodeDenied}
 		}
 	}
-	return policy.Verdict{Outcome: policy.Passed}
+	return rule.Verdict{Outcome: rule.Passed}
 }
 
 // open starts a round: its writes are the records in the order of their names, then the
@@ -204,14 +204,14 @@ func (s *sim) open(l *leader, reached func(pod string) bool) {
 	}
 	for _, object := range slices.Sorted(maps.Keys(plan.Reserve)) {
 		old := records[object]
-		next := permit.NextRecord(old.permits, plan.Reserve[object], plan.Recent[object], at, seenUpTo)
+		next := permit.NextRecord(old.permits, plan.Reserve[object], plan.Recent[object], plan.Owners[object], at, seenUpTo)
 		l.writes = append(l.writes, func() bool { return s.writeRecord(l, object, old.version, next) })
 	}
 	for _, request := range plan.Grants {
 		decided := request.Pod
 		l.writes = append(l.writes, func() bool { s.stamp(decided); return true })
 	}
-	for _, uid := range plan.Touch {
+	for _, uid := range plan.Invalidate {
 		version := at(uid)
 		l.writes = append(l.writes, func() bool {
 			if pod := s.pods[string(uid)]; strconv.Itoa(pod.version) == version {
@@ -236,7 +236,7 @@ func (s *sim) writeRecord(l *leader, object string, read int, next *appsv1alpha1
 }
 
 // stamp gives a permit to a pod that has not changed. Then it holds what the rules say.
-func (s *sim) stamp(decided *policy.PodFact) {
+func (s *sim) stamp(decided *rule.PodFact) {
 	pod := s.pods[decided.Name]
 	if strconv.Itoa(pod.version) != decided.ResourceVersion {
 		return

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/policy"
+	"github.com/podops-dev/podops/pkg/rule"
 )
 
 // renewAfter is how old the recorded time of a permit may be when it is stamped. A
@@ -18,7 +18,8 @@ import (
 const renewAfter = 10 * time.Second
 
 // take reserves a pod, and its slots if it is available.
-func (b *openBudget) take(pod *policy.PodFact, now time.Time) {
+func (b *openBudget) take(pod *rule.PodFact, now time.Time) {
+	b.rememberOwner(pod)
 	if hasUID(b.live, pod.UID) {
 		b.renew(pod.Name, now)
 		return
@@ -42,7 +43,7 @@ func (b *openBudget) remember(pod string, now time.Time) {
 	if !b.keepsRecent {
 		return
 	}
-	recent := append(slices.Clip(b.recent), policy.Permit{Pod: pod, At: now})
+	recent := append(slices.Clip(b.recent), rule.Permit{Pod: pod, At: now})
 	b.recent = recent[max(0, len(recent)-appsv1alpha1.MaxRecentPermits):]
 }
 
@@ -62,7 +63,7 @@ func (b *openBudget) renew(pod string, now time.Time) {
 
 // withoutLast returns the permits without the last one of a pod, and that one; nil when
 // there is none. It does not modify the list.
-func withoutLast(permits []policy.Permit, pod string) ([]policy.Permit, *policy.Permit) {
+func withoutLast(permits []rule.Permit, pod string) ([]rule.Permit, *rule.Permit) {
 	for i, permit := range slices.Backward(permits) {
 		if permit.Pod == pod {
 			return slices.Concat(permits[:i], permits[i+1:]), &permit
@@ -71,7 +72,7 @@ func withoutLast(permits []policy.Permit, pod string) ([]policy.Permit, *policy.
 	return permits, nil
 }
 
-func recentPermits(permits []policy.Permit) []appsv1alpha1.RecentPermit {
+func recentPermits(permits []rule.Permit) []appsv1alpha1.RecentPermit {
 	var recent []appsv1alpha1.RecentPermit
 	for _, permit := range permits {
 		recent = append(recent, appsv1alpha1.RecentPermit{Pod: permit.Pod, Time: metav1.NewTime(permit.At)})

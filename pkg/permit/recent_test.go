@@ -10,27 +10,27 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/permit"
-	"github.com/podops-dev/podops/pkg/policy"
+	"github.com/podops-dev/podops/pkg/rule"
 )
 
 // at is a permit some seconds after epoch.
-func at(pod string, seconds int) policy.Permit {
-	return policy.Permit{Pod: pod, At: epoch.Add(time.Duration(seconds) * time.Second)}
+func at(pod string, seconds int) rule.Permit {
+	return rule.Permit{Pod: pod, At: epoch.Add(time.Duration(seconds) * time.Second)}
 }
 
 // counting is the budget of the object "db", whose rule "other" reads the permits given
 // lately.
-func counting(recent []policy.Permit, live ...string) permit.Budget {
+func counting(recent []rule.Permit, live ...string) permit.Budget {
 	b := judgedBudget("db", live...)
 	b.KeepsRecent, b.Recent = true, recent
 	return b
 }
 
 // given are the permits of a plan for the object "db".
-func given(plan permit.Plan) []policy.Permit {
-	var permits []policy.Permit
+func given(plan permit.Plan) []rule.Permit {
+	var permits []rule.Permit
 	for _, recent := range plan.Recent["db"] {
-		permits = append(permits, policy.Permit{Pod: recent.Pod, At: recent.Time.Time})
+		permits = append(permits, rule.Permit{Pod: recent.Pod, At: recent.Time.Time})
 	}
 	return permits
 }
@@ -40,69 +40,69 @@ func TestRecentPermits(t *testing.T) {
 	for name, tc := range map[string]struct {
 		budget     permit.Budget
 		candidates []permit.Candidate
-		want       []policy.Permit
-		wantJudged [][]policy.Permit // what the judge saw, in order
+		want       []rule.Permit
+		wantJudged [][]rule.Permit // what the judge saw, in order
 		wantWrite  bool
 	}{
-		"nothing is given": {budget: counting([]policy.Permit{at("old", 1)}), want: []policy.Permit{at("old", 1)}},
+		"nothing is given": {budget: counting([]rule.Permit{at("old", 1)}), want: []rule.Permit{at("old", 1)}},
 		"each permit is seen by the next": {
-			budget:     counting([]policy.Permit{at("old", 1)}),
+			budget:     counting([]rule.Permit{at("old", 1)}),
 			candidates: []permit.Candidate{judgedBy(asks("p", 0), "db"), judgedBy(unavailable(asks("q", 1)), "db")},
-			want:       []policy.Permit{at("old", 1), at("p", 100), at("q", 100)},
-			wantJudged: [][]policy.Permit{{at("old", 1)}, {at("old", 1), at("p", 100)}},
+			want:       []rule.Permit{at("old", 1), at("p", 100), at("q", 100)},
+			wantJudged: [][]rule.Permit{{at("old", 1)}, {at("old", 1), at("p", 100)}},
 			wantWrite:  true,
 		},
 		"the ids of a pod share one": {
 			budget:     counting(nil),
 			candidates: []permit.Candidate{judgedBy(asksAs("p", "x", 0), "db"), judgedBy(asksAs("p", "y", 1), "db")},
-			want:       []policy.Permit{at("p", 100)},
-			wantJudged: [][]policy.Permit{nil, nil},
+			want:       []rule.Permit{at("p", 100)},
+			wantJudged: [][]rule.Permit{nil, nil},
 			wantWrite:  true,
 		},
 		"a PostCheck is none": {
 			budget: counting(nil), candidates: []permit.Candidate{judgedBy(inPostCheck(asks("p", 0)), "db")},
-			wantJudged: [][]policy.Permit{nil},
+			wantJudged: [][]rule.Permit{nil},
 		},
 		"a reserved pod sees all but its own, which stays": {
-			budget:     counting([]policy.Permit{at("p", 1), at("p", 91), at("q", 92)}, "p"),
+			budget:     counting([]rule.Permit{at("p", 1), at("p", 91), at("q", 92)}, "p"),
 			candidates: []permit.Candidate{judgedBy(asks("p", 0), "db")},
-			want:       []policy.Permit{at("p", 1), at("p", 91), at("q", 92)},
-			wantJudged: [][]policy.Permit{{at("p", 1), at("q", 92)}},
+			want:       []rule.Permit{at("p", 1), at("p", 91), at("q", 92)},
+			wantJudged: [][]rule.Permit{{at("p", 1), at("q", 92)}},
 		},
 		"a permit of the pod that was stamped is not its own any more": {
-			budget:     counting([]policy.Permit{at("p", 91)}),
+			budget:     counting([]rule.Permit{at("p", 91)}),
 			candidates: []permit.Candidate{judgedBy(unavailable(asks("p", 0)), "db")},
-			want:       []policy.Permit{at("p", 91), at("p", 100)},
-			wantJudged: [][]policy.Permit{{at("p", 91)}},
+			want:       []rule.Permit{at("p", 91), at("p", 100)},
+			wantJudged: [][]rule.Permit{{at("p", 91)}},
 			wantWrite:  true,
 		},
 		"what was reserved long ago is recorded anew": {
-			budget:     counting([]policy.Permit{at("p", 89), at("q", 92)}, "p"),
+			budget:     counting([]rule.Permit{at("p", 89), at("q", 92)}, "p"),
 			candidates: []permit.Candidate{judgedBy(asks("p", 0), "db")},
-			want:       []policy.Permit{at("q", 92), at("p", 100)},
-			wantJudged: [][]policy.Permit{{at("q", 92)}},
+			want:       []rule.Permit{at("q", 92), at("p", 100)},
+			wantJudged: [][]rule.Permit{{at("q", 92)}},
 			wantWrite:  true,
 		},
 		"what was reserved before permits were kept is recorded now": {
 			budget:     counting(nil, "p"),
 			candidates: []permit.Candidate{judgedBy(asks("p", 0), "db")},
-			want:       []policy.Permit{at("p", 100)},
-			wantJudged: [][]policy.Permit{nil},
+			want:       []rule.Permit{at("p", 100)},
+			wantJudged: [][]rule.Permit{nil},
 			wantWrite:  true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := slices.Clone(tc.budget.Recent)
-			var judged [][]policy.Permit
-			judge := func(_ policy.RuleID, _ policy.Request, taken permit.Taken) (policy.Verdict, bool) {
-				judged = append(judged, slices.Clone(taken.Permits))
-				return policy.Verdict{Outcome: policy.Passed}, true
+			var rechecked [][]rule.Permit
+			judge := func(_ rule.RuleID, _ rule.Request, taken permit.Committed) (rule.Verdict, bool) {
+				rechecked = append(rechecked, slices.Clone(taken.Permits))
+				return rule.Verdict{Outcome: rule.Passed}, true
 			}
 			plan := permit.Next([]permit.Budget{tc.budget}, tc.candidates, judge, epoch.Add(100*time.Second))
 			if diff := cmp.Diff(tc.want, given(plan)); diff != "" {
 				t.Errorf("permits differ (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(tc.wantJudged, judged, equateEmpty()); diff != "" {
+			if diff := cmp.Diff(tc.wantJudged, rechecked, equateEmpty()); diff != "" {
 				t.Errorf("what the judge saw differs (-want +got):\n%s", diff)
 			}
 			if _, writes := plan.Reserve["db"]; writes != tc.wantWrite {
@@ -116,18 +116,18 @@ func TestRecentPermits(t *testing.T) {
 }
 
 func equateEmpty() cmp.Option {
-	return cmp.FilterValues(func(a, b []policy.Permit) bool { return len(a)+len(b) == 0 }, cmp.Ignore())
+	return cmp.FilterValues(func(a, b []rule.Permit) bool { return len(a)+len(b) == 0 }, cmp.Ignore())
 }
 
 // TestRecentPermitsOfOthers: objects that do not ask for them keep none, and show none.
 func TestRecentPermitsOfOthers(t *testing.T) {
 	b := judgedBudget("db")
-	b.Recent = []policy.Permit{at("old", 1)}
-	judge := func(_ policy.RuleID, _ policy.Request, taken permit.Taken) (policy.Verdict, bool) {
+	b.Recent = []rule.Permit{at("old", 1)}
+	judge := func(_ rule.RuleID, _ rule.Request, taken permit.Committed) (rule.Verdict, bool) {
 		if len(taken.Permits) > 0 {
 			t.Errorf("the judge sees %v", taken.Permits)
 		}
-		return policy.Verdict{Outcome: policy.Passed}, true
+		return rule.Verdict{Outcome: rule.Passed}, true
 	}
 	plan := permit.Next([]permit.Budget{b}, []permit.Candidate{judgedBy(asks("p", 0), "db")}, judge, epoch)
 	if len(plan.Recent) != 0 {
@@ -137,14 +137,14 @@ func TestRecentPermitsOfOthers(t *testing.T) {
 
 // TestRecentPermitsAreBounded: the oldest go.
 func TestRecentPermitsAreBounded(t *testing.T) {
-	var recent []policy.Permit
+	var recent []rule.Permit
 	for i := range appsv1alpha1.MaxRecentPermits - 1 {
 		recent = append(recent, at(fmt.Sprintf("old-%02d", i), i))
 	}
 	most := 0
-	judge := func(_ policy.RuleID, _ policy.Request, taken permit.Taken) (policy.Verdict, bool) {
+	judge := func(_ rule.RuleID, _ rule.Request, taken permit.Committed) (rule.Verdict, bool) {
 		most = max(most, len(taken.Permits))
-		return policy.Verdict{Outcome: policy.Passed}, true
+		return rule.Verdict{Outcome: rule.Passed}, true
 	}
 	plan := permit.Next([]permit.Budget{counting(recent)}, []permit.Candidate{
 		judgedBy(asks("p", 0), "db"), judgedBy(asks("q", 1), "db"), judgedBy(asks("r", 2), "db"),
@@ -163,7 +163,7 @@ func TestRecentPermitsAreBounded(t *testing.T) {
 func TestTimeOfAPermit(t *testing.T) {
 	for now, want := range map[time.Duration]int{0: 0, time.Nanosecond: 1, 999 * time.Millisecond: 1, time.Second: 1} {
 		plan := permit.Next([]permit.Budget{counting(nil)}, []permit.Candidate{judgedBy(asks("p", 0), "db")}, passes, epoch.Add(now))
-		if diff := cmp.Diff([]policy.Permit{at("p", want)}, given(plan)); diff != "" {
+		if diff := cmp.Diff([]rule.Permit{at("p", want)}, given(plan)); diff != "" {
 			t.Errorf("%s after epoch (-want +got):\n%s", now, diff)
 		}
 	}

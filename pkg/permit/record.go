@@ -48,22 +48,22 @@ func reaches(view, wanted string) bool {
 }
 
 // NextRecord returns the record to write: the new list of reservations, the permits
-// given lately (Plan.Recent of the object, so none when it keeps none), and how far a
-// reader must have seen. Reservations of the old record that are missing from the new
+// given lately and the numbers of pods to remember (Plan.Recent and Plan.Owners of the
+// object, so none when it keeps none), and how far a reader must have seen. Reservations of the old record that are missing from the new
 // list are dead; a reader may rely on that only if it has seen what made them so: the
 // pod at its present resourceVersion, or, for a pod that is gone, all that this view has
 // seen.
 func NextRecord(
-	old *appsv1alpha1.PermitRecord, reserved []appsv1alpha1.ReservedPod, recent []appsv1alpha1.RecentPermit,
+	old *appsv1alpha1.PermitRecord, reserved []appsv1alpha1.ReservedPod, recent []appsv1alpha1.RecentPermit, owners []appsv1alpha1.OwnerPods,
 	at func(types.UID) string, viewResourceVersion string,
 ) *appsv1alpha1.PermitRecord {
 	kept := map[types.UID]string{}
 	for _, r := range reserved {
 		kept[r.UID] = r.ResourceVersion
 	}
-	next := &appsv1alpha1.PermitRecord{Reserved: reserved, Recent: recent}
+	next := &appsv1alpha1.PermitRecord{Reserved: reserved, Recent: recent, Owners: owners}
 	if old == nil {
-		if len(reserved) == 0 && len(recent) == 0 {
+		if len(reserved) == 0 && len(recent) == 0 && len(owners) == 0 {
 			return nil
 		}
 		return next

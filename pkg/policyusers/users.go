@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -44,8 +43,7 @@ func reference(rule appsv1alpha1.TransitionRule) string {
 	return rule.Rego.PolicyRef.Name
 }
 
-// User is one rule that refers to a policy. Disabled rules are users too: nothing but an
-// edit of the rule itself may keep it from being enabled.
+// User is one rule that refers to a policy.
 type User struct {
 	// Object is the PodTransitionRule.
 	Object types.NamespacedName
@@ -55,6 +53,10 @@ type User struct {
 
 	// Parameters that the rule gives; empty when it gives none.
 	Parameters json.RawMessage
+
+	// Active rules are evaluated: they are enabled, and their PodTransitionRule selects
+	// pods, or is too new to know. No other rule may hold up an edit of the policy.
+	Active bool
 }
 
 // String is "<namespace>/<PodTransitionRule>/<rule>".
@@ -68,13 +70,23 @@ func Of(object *appsv1alpha1.PodTransitionRule, policy string) []User {
 		if reference(rule) != policy {
 			continue
 		}
-		user := User{Object: client.ObjectKeyFromObject(object), Rule: rule.Name}
+		user := User{Object: client.ObjectKeyFromObject(object), Rule: rule.Name, Active: !rule.Disabled && maySelect(object)}
 		if rule.Rego.Parameters != nil {
 			user.Parameters = rule.Rego.Parameters.Raw
 		}
 		users = append(users, user)
 	}
 	return users
+}
+
+// maySelect reports whether an object selects pods, as far as its status has seen it.
+func maySelect(object *appsv1alpha1.PodTransitionRule) bool {
+	return object.Status.Selected > 0 || object.Status.ObservedGeneration < object.Generation || object.Status.ObservedGeneration == 0
+}
+
+// OnlyActive returns the users that are evaluated.
+func OnlyActive(users []User) []User {
+	return slices.DeleteFunc(slices.Clone(users), func(user User) bool { return !user.Active })
 }
 
 // List returns the users of a policy, sorted by namespace, PodTransitionRule and rule.
@@ -96,21 +108,4 @@ func List(ctx context.Context, cached client.Reader, policy string) ([]User, err
 		)
 	})
 	return users, nil
-}
-
-// maxNamed is how many users a message names.
-const maxNamed = 10
-
-// Names is how a message speaks of users: the first of them, and how many more there
-// are.
-func Names(users []User) string {
-	named := make([]string, 0, maxNamed)
-	for _, user := range users[:min(len(users), maxNamed)] {
-		named = append(named, user.String())
-	}
-	text := strings.Join(named, ", ")
-	if more := len(users) - maxNamed; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
 }

@@ -1,7 +1,6 @@
 package policyusers_test
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -56,7 +55,7 @@ func TestListIsSortedAndComplete(t *testing.T) {
 	}
 	user := func(namespace, name, rule string) policyusers.User {
 		return policyusers.User{
-			Object: types.NamespacedName{Namespace: namespace, Name: name}, Rule: rule, Parameters: []byte(`{"of":"` + rule + `"}`),
+			Object: types.NamespacedName{Namespace: namespace, Name: name}, Rule: rule, Parameters: []byte(`{"of":"` + rule + `"}`), Active: rule != "b",
 		}
 	}
 	want := []policyusers.User{user("one", "db", "c"), user("one", "web", "b"), user("two", "web", "a"), user("two", "web", "z")}
@@ -82,16 +81,28 @@ func TestIndexNamesEachPolicyOnce(t *testing.T) {
 	}
 }
 
-func TestNamesAreBounded(t *testing.T) {
-	var users []policyusers.User
-	for i := range 12 {
-		users = append(users, policyusers.User{Object: types.NamespacedName{Namespace: "n", Name: "w"}, Rule: fmt.Sprint(i)})
+// No edit waits for a rule that is not evaluated.
+func TestActive(t *testing.T) {
+	disabled := refersTo("freeze", "b")
+	disabled.Disabled = true
+	status := func(o *appsv1alpha1.PodTransitionRule, generation, observed int64, selected int32) *appsv1alpha1.PodTransitionRule {
+		o.Generation, o.Status.ObservedGeneration, o.Status.Selected = generation, observed, selected
+		return o
 	}
-	want := "n/w/0, n/w/1, n/w/2, n/w/3, n/w/4, n/w/5, n/w/6, n/w/7, n/w/8, n/w/9 and 2 more"
-	if got := policyusers.Names(users); got != want {
-		t.Errorf("got %q", got)
-	}
-	if got := policyusers.Names(users[:10]); got != want[:len(want)-len(" and 2 more")] {
-		t.Errorf("got %q", got)
+	for name, tc := range map[string]struct {
+		object *appsv1alpha1.PodTransitionRule
+		want   bool
+	}{
+		"a rule that selects pods":              {status(object("a", "web", refersTo("freeze", "a")), 2, 2, 3), true},
+		"a rule that selects nothing":           {status(object("a", "web", refersTo("freeze", "a")), 2, 2, 0), false},
+		"a rule that is disabled":               {status(object("a", "web", disabled), 2, 2, 3), false},
+		"a rule whose pods are not counted yet": {status(object("a", "web", refersTo("freeze", "a")), 1, 0, 0), true},
+		"a rule that was edited just now":       {status(object("a", "web", refersTo("freeze", "a")), 3, 2, 0), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := len(policyusers.OnlyActive(policyusers.Of(tc.object, "freeze"))) == 1; got != tc.want {
+				t.Errorf("active %t, want %t", got, tc.want)
+			}
+		})
 	}
 }

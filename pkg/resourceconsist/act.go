@@ -35,6 +35,9 @@ type outcome[T any] struct {
 
 	// untried were left for the next time.
 	untried []plan.Item[T]
+
+	// errs are why items failed that were tried, by id.
+	errs map[string]error
 }
 
 // verb is one verb for the items of a plan.
@@ -50,7 +53,7 @@ type verb[T any] struct {
 type actor struct {
 	provider *provider
 	employer client.Object
-	memory   *memory
+	history  *history
 	now      func() time.Time
 
 	// attempts are those of this reconcile, whether they were due or not.
@@ -66,28 +69,33 @@ type actor struct {
 // run carries a verb out: first items that have not failed before, in batches, then those
 // that have and are due again, one by one, the least failed first.
 func run[T any](ctx context.Context, a *actor, v verb[T]) outcome[T] {
-	var out outcome[T]
-	var fresh, again []plan.Item[T]
+	out := outcome[T]{errs: map[string]error{}}
+	var fresh, again, resting []plan.Item[T]
 	now := a.now()
 	for _, item := range v.items {
 		key := attempt{v.name, item.ID}
 		a.attempts[key] = true
-		f, failed := a.memory.failures[key]
+		f, failed := a.history.failures[key]
 		switch {
 		case !failed:
 			fresh = append(fresh, item)
 		case f.next.After(now):
-			out.failed = append(out.failed, item)
+			resting = append(resting, item)
 		default:
 			again = append(again, item)
 		}
 	}
 	slices.SortStableFunc(again, func(x, y plan.Item[T]) int {
-		return cmp.Compare(a.memory.failures[attempt{v.name, x.ID}].times, a.memory.failures[attempt{v.name, y.ID}].times)
+		return cmp.Compare(a.history.failures[attempt{v.name, x.ID}].times, a.history.failures[attempt{v.name, y.ID}].times)
 	})
 	batches := slices.Collect(slices.Chunk(fresh, batchSize))
 	batches = append(batches, slices.Collect(slices.Chunk(again, 1))...)
 	waves(ctx, a, v, batches, &out)
+	retryItems(ctx, a, v, &out)
+	for _, item := range out.failed {
+		a.history.failed(attempt{v.name, item.ID}, item.Name, out.errs[item.ID], a.now())
+	}
+	out.failed = append(out.failed, resting...)
 	for _, items := range []*[]plan.Item[T]{&out.succeeded, &out.failed, &out.untried} {
 		slices.SortFunc(*items, func(x, y plan.Item[T]) int { return cmp.Compare(x.ID, y.ID) })
 	}
@@ -124,7 +132,6 @@ func callAll[T any](ctx context.Context, a *actor, v verb[T], wave [][]plan.Item
 		calls.Go(func() { results[i] = callOne(ctx, a, v, batch) })
 	}
 	calls.Wait()
-	now := a.now()
 	for i, batch := range wave {
 		if errors.Is(results[i].err, ErrBackingOff) {
 			out.untried = append(out.untried, batch...)
@@ -134,11 +141,12 @@ func callAll[T any](ctx context.Context, a *actor, v verb[T], wave [][]plan.Item
 		for _, item := range batch {
 			key := attempt{v.name, item.ID}
 			if err := results[i].errOf(item); err != nil {
-				a.memory.failed(key, item.Name, err, now)
+				out.errs[item.ID] = err
 				out.failed = append(out.failed, item)
 				continue
 			}
-			delete(a.memory.failures, key)
+			delete(a.history.failures, key)
+			delete(out.errs, item.ID)
 			out.succeeded = append(out.succeeded, item)
 			succeeded = true
 		}

@@ -27,8 +27,8 @@ func numbered(n int) []plan.Item[string] {
 
 func newActor(now *time.Time) *actor {
 	return &actor{
-		provider: newProvider(1e6, 1e6, time.Second, clock.RealClock{}), employer: web(), attempts: map[attempt]bool{},
-		memory: &memory{failures: map[attempt]failure{}, told: map[string]string{}}, now: func() time.Time { return *now },
+		provider: newProvider(oneTry()), employer: web(), attempts: map[attempt]bool{},
+		history: &history{failures: map[attempt]failure{}, told: map[string]string{}}, now: func() time.Time { return *now },
 	}
 }
 
@@ -121,7 +121,7 @@ func TestOthersGetThrough(t *testing.T) {
 			return succeeded, failed, err
 		}
 		for range 40 {
-			a.provider = newProvider(1e6, 1e6, time.Second, clock.RealClock{})
+			a.provider = newProvider(oneTry())
 			var left []plan.Item[string]
 			for _, item := range items {
 				if _, ok := done.Load(item.ID); !ok {
@@ -140,4 +140,9 @@ func TestOthersGetThrough(t *testing.T) {
 			}
 		}
 	})
+}
+
+// oneTry are settings under which every call is made once.
+func oneTry() settings {
+	return settings{qps: 1e6, burst: 1e6, timeout: time.Second, tries: 1, clock: clock.RealClock{}}
 }

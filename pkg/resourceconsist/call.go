@@ -21,14 +21,14 @@ var (
 	// not know of each other. The adapter should pass its context on.
 	ErrHanging = errors.New("an earlier call of the adapter still hangs")
 
-	// ErrBackingOff: the last calls of the provider have all failed, and it is left alone
+	// ErrBackingOff: the last calls of the provider have all failed, and it is not called
 	// for a while.
-	ErrBackingOff = errors.New("the provider is left alone after failing again and again")
+	ErrBackingOff = errors.New("the provider is not called for a while: its last calls have all failed")
 )
 
 const (
 	// breakAfter failures in a row, of calls that read as well as of calls that write,
-	// the provider is left alone.
+	// the provider is not called for a while.
 	breakAfter = 8
 	firstBreak = time.Second
 	lastBreak  = 30 * time.Second
@@ -46,6 +46,7 @@ const (
 type provider struct {
 	limiter flowcontrol.RateLimiter
 	timeout time.Duration
+	tries   int
 	clock   clock.PassiveClock
 
 	mu       sync.Mutex
@@ -55,9 +56,9 @@ type provider struct {
 	hung     int
 }
 
-func newProvider(qps float32, burst int, timeout time.Duration, clk clock.PassiveClock) *provider {
+func newProvider(s settings) *provider {
 	return &provider{
-		limiter: flowcontrol.NewTokenBucketRateLimiter(qps, burst), timeout: timeout, clock: clk,
+		limiter: flowcontrol.NewTokenBucketRateLimiter(s.qps, s.burst), timeout: s.timeout, tries: s.tries, clock: s.clock,
 		hanging: map[types.NamespacedName]int{},
 	}
 }
@@ -162,7 +163,7 @@ func (p *provider) returned(employer types.NamespacedName) {
 	}
 }
 
-// retryAfter is how long the provider is left alone; zero when it is not.
+// retryAfter is how long the provider is not called; zero when it is.
 func (p *provider) retryAfter() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

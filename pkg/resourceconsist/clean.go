@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
@@ -52,12 +53,7 @@ func (r *Reconciler) clean(ctx context.Context, s *session) error {
 		return nil
 	}
 	base := copyOf(s.employer)
-	controllerutil.RemoveFinalizer(s.employer, CleanFinalizer(s.employer.GetName()))
-	annotations := s.employer.GetAnnotations()
-	for _, key := range []string{ControllerAnnotationKey, EmployeesRecordedAnnotationKey, EmployeesExpectedAnnotationKey} {
-		delete(annotations, key)
-	}
-	s.employer.SetAnnotations(annotations)
+	Disown(s.employer)
 	if err := r.patch(ctx, s.employer, base); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -68,6 +64,16 @@ func (r *Reconciler) clean(ctx context.Context, s *session) error {
 	s.cleaned = true
 	r.recorder.Eventf(s.employer, nil, corev1.EventTypeNormal, EventCleanSucceed, "Reconcile", "nothing is left at the provider")
 	return nil
+}
+
+// Disown removes the clean finalizer and the annotations of this package from an employer.
+func Disown(employer client.Object) {
+	controllerutil.RemoveFinalizer(employer, CleanFinalizer(employer.GetName()))
+	annotations := employer.GetAnnotations()
+	for _, key := range []string{ControllerAnnotationKey, EmployeesRecordedAnnotationKey, EmployeesExpectedAnnotationKey} {
+		delete(annotations, key)
+	}
+	employer.SetAnnotations(annotations)
 }
 
 // left says what keeps the clean finalizer on; empty when nothing does.

@@ -90,13 +90,13 @@ func (r *Reconciler) tell(s *session) {
 	now := map[string]bool{}
 	for _, p := range s.problems {
 		now[p.reason] = true
-		if text := cut(p.err.Error(), maxNote); s.memory.news(p.reason, text) {
+		if text := cut(p.err.Error(), maxNote); s.history.news(p.reason, text) {
 			r.recorder.Eventf(s.employer, nil, corev1.EventTypeWarning, p.reason, "Reconcile", "%s", text)
 		}
 	}
-	for reason := range s.memory.told {
+	for reason := range s.history.told {
 		if !now[reason] {
-			delete(s.memory.told, reason)
+			delete(s.history.told, reason)
 		}
 	}
 }

@@ -28,7 +28,7 @@ type failure struct {
 
 // memory is what is known of one employer between two reconciles. Losing it costs
 // repeated calls and events, no more. One worker uses it at a time.
-type memory struct {
+type history struct {
 	failures map[attempt]failure
 
 	// polls in a row for the same pods.
@@ -43,37 +43,37 @@ type memory struct {
 }
 
 // memories hold one memory for each employer. They are safe for concurrent use.
-type memories struct {
+type histories struct {
 	mu  sync.Mutex
-	all map[types.NamespacedName]*memory
+	all map[types.NamespacedName]*history
 }
 
-func (m *memories) of(employer types.NamespacedName) *memory {
+func (m *histories) of(employer types.NamespacedName) *history {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.all == nil {
-		m.all = map[types.NamespacedName]*memory{}
+		m.all = map[types.NamespacedName]*history{}
 	}
 	if m.all[employer] == nil {
-		m.all[employer] = &memory{failures: map[attempt]failure{}, told: map[string]string{}}
+		m.all[employer] = &history{failures: map[attempt]failure{}, told: map[string]string{}}
 	}
 	return m.all[employer]
 }
 
-func (m *memories) forget(employer types.NamespacedName) {
+func (m *histories) forget(employer types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.all, employer)
 }
 
-func (m *memory) failed(a attempt, name string, err error, now time.Time) {
+func (m *history) failed(a attempt, name string, err error, now time.Time) {
 	f := m.failures[a]
 	m.failures[a] = failure{name: name, err: err, times: f.times + 1, next: now.Add(backoff(f.times, firstRetry, lastRetry))}
 }
 
 // blames reports whether something failed for an employee: it has its own time to be
 // tried again.
-func (m *memory) blames(name string) bool {
+func (m *history) blames(name string) bool {
 	for _, f := range m.failures {
 		if f.name == name {
 			return true
@@ -83,24 +83,24 @@ func (m *memory) blames(name string) bool {
 }
 
 // keep forgets failures of attempts that nobody makes any more.
-func (m *memory) keep(attempts map[attempt]bool) {
+func (m *history) keep(attempts map[attempt]bool) {
 	maps.DeleteFunc(m.failures, func(a attempt, _ failure) bool { return !attempts[a] })
 }
 
 // retryAfter is when the first failed item is tried again; zero when there is none. One
 // that is due and was not tried waits for something else.
-func (m *memory) retryAfter(now time.Time) time.Duration {
+func (m *history) retryAfter(now time.Time) time.Duration {
 	var first time.Duration
 	for _, f := range m.failures {
 		if f.next.After(now) {
-			first = sooner(first, f.next.Sub(now))
+			first = minDelay(first, f.next.Sub(now))
 		}
 	}
 	return first
 }
 
 // poll is how many times the provider was asked about just these pods.
-func (m *memory) poll(waiting []string) int {
+func (m *history) poll(waiting []string) int {
 	if key := strings.Join(waiting, ","); key != m.polled {
 		m.polls, m.polled = 0, key
 	}
@@ -109,7 +109,7 @@ func (m *memory) poll(waiting []string) int {
 }
 
 // news reports whether an event says anything else than the last one of its reason.
-func (m *memory) news(reason, text string) bool {
+func (m *history) news(reason, text string) bool {
 	if m.told[reason] == text {
 		return false
 	}
@@ -118,7 +118,7 @@ func (m *memory) news(reason, text string) bool {
 }
 
 // sorted are the attempts that failed, by id.
-func (m *memory) sorted() []attempt {
+func (m *history) sorted() []attempt {
 	return slices.SortedFunc(maps.Keys(m.failures), func(a, b attempt) int {
 		return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.verb, b.verb))
 	})

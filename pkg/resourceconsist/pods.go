@@ -30,7 +30,7 @@ func (r *Reconciler) protect(ctx context.Context, s *session, traffic plan.Traff
 		pod := s.pods[name]
 		facts := s.factsOf(pod)
 		change := plan.Protect(facts, traffic.Of(name))
-		if change.Pending && !s.memory.blames(name) {
+		if change.Pending && !s.history.blames(name) {
 			s.pending, s.waiting = true, append(s.waiting, name)
 		}
 		if change.Collides {

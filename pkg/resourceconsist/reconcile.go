@@ -31,15 +31,15 @@ const (
 
 // Reconciler keeps the provider of one adapter in step.
 type Reconciler struct {
-	binding  binding
-	client   client.Client // cached
-	live     client.Reader // the API server
-	scheme   *runtime.Scheme
-	recorder events.EventRecorder
-	provider *provider
-	memories memories
-	measures *measures
-	clock    clock.PassiveClock
+	binding   binding
+	client    client.Client // cached
+	live      client.Reader // the API server
+	scheme    *runtime.Scheme
+	recorder  events.EventRecorder
+	provider  *provider
+	histories histories
+	measures  *measures
+	clock     clock.PassiveClock
 
 	selections selections
 	kind       string // of employers
@@ -94,7 +94,7 @@ func (r *Reconciler) begin(ctx context.Context, req reconcile.Request) (*session
 		return nil, reconcile.TerminalError(fmt.Errorf("%s %s has no namespace: an employer whose pods follow the lifecycle needs one", r.kind, req.Name))
 	}
 	s := &session{
-		key: req.NamespacedName, memory: r.memories.of(req.NamespacedName), pods: map[string]*corev1.Pod{},
+		key: req.NamespacedName, history: r.histories.of(req.NamespacedName), pods: map[string]*corev1.Pod{},
 		conditionKey: lifecycleKey(r.kind, req.Namespace, req.Name), finalizer: GenerateLifecycleFinalizer(req.Name),
 	}
 	employer := r.binding.newEmployer()
@@ -110,13 +110,13 @@ func (r *Reconciler) begin(ctx context.Context, req reconcile.Request) (*session
 		return nil, fmt.Errorf("reading the employer: %w", err)
 	}
 	s.employer = copyOf(employer)
-	s.actor = &actor{provider: r.provider, employer: s.employer, memory: s.memory, now: r.clock.Now, attempts: map[attempt]bool{}}
+	s.actor = &actor{provider: r.provider, employer: s.employer, history: s.history, now: r.clock.Now, attempts: map[attempt]bool{}}
 	s.leaving = employer.GetDeletionTimestamp() != nil || !r.binding.manages(employer)
 	if !s.leaving || r.owns(employer) {
 		return s, nil
 	}
 	if owner := employer.GetAnnotations()[ControllerAnnotationKey]; owner != "" && owner != r.binding.name {
-		r.memories.forget(s.key)
+		r.histories.forget(s.key)
 		return nil, nil // another controller cleans up
 	}
 	return nil, r.release(ctx, s)
@@ -140,8 +140,8 @@ func (r *Reconciler) release(ctx context.Context, s *session) error {
 	if err := r.protect(ctx, s, plan.TrafficOf(plan.Diff[IEmployee]{})); err != nil {
 		return err
 	}
-	r.measures.show(s.key, s.memory.shown, nil)
-	r.memories.forget(s.key)
+	r.measures.show(s.key, s.history.shown, nil)
+	r.histories.forget(s.key)
 	r.selections.set(s.key, nil)
 	return nil
 }
@@ -153,7 +153,7 @@ func (r *Reconciler) end(ctx context.Context, s *session, errs []error) (reconci
 		return err == nil || apierrors.IsConflict(err)
 	})
 	if len(errs) == 0 && s.expectedEmployees != nil && s.currentEmployees != nil && s.expectedEmployers != nil && s.currentEmployers != nil {
-		s.memory.keep(s.actor.attempts)
+		s.history.keep(s.actor.attempts)
 	}
 	r.report(ctx, s)
 	for _, p := range s.problems {
@@ -176,17 +176,17 @@ func (r *Reconciler) end(ctx context.Context, s *session, errs []error) (reconci
 // after is when to look again: when an item that failed is due, when the provider may
 // have confirmed something, or when it is time to see whether others changed it.
 func (r *Reconciler) after(s *session) time.Duration {
-	after := sooner(s.memory.retryAfter(r.clock.Now()), r.resync)
+	after := minDelay(s.history.retryAfter(r.clock.Now()), r.resync)
 	if !s.pending && s.actor.untried == 0 {
-		s.memory.polls, s.memory.polled = 0, ""
+		s.history.polls, s.history.polled = 0, ""
 		return max(after, r.provider.retryAfter())
 	}
-	after = sooner(after, cmp.Or(r.binding.requeue, backoff(s.memory.poll(s.waiting), firstPoll, lastPoll)))
+	after = minDelay(after, cmp.Or(r.binding.requeue, backoff(s.history.poll(s.waiting), firstPoll, lastPoll)))
 	return max(after, r.provider.retryAfter())
 }
 
 // sooner is the smaller of two times, of which zero means never.
-func sooner(a, b time.Duration) time.Duration {
+func minDelay(a, b time.Duration) time.Duration {
 	if a == 0 || b == 0 {
 		return max(a, b)
 	}

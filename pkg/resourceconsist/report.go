@@ -18,7 +18,7 @@ import (
 // in what the adapter records.
 func (r *Reconciler) report(ctx context.Context, s *session) {
 	all := s.failures()
-	s.memory.shown = r.measures.show(s.key, s.memory.shown, all)
+	s.history.shown = r.measures.show(s.key, s.history.shown, all)
 	for _, reason := range []string{EventSyncEmployerFailed, EventSyncEmployeesFailed} {
 		named := slices.DeleteFunc(slices.Clone(all), func(e EmployeeError) bool { return e.reason != reason })
 		if len(named) > 0 {
@@ -90,8 +90,8 @@ func (r *Reconciler) recordOutcome(ctx context.Context, s *session, err error) {
 // failures are the items that failed, this time or before, sorted by name.
 func (s *session) failures() []EmployeeError {
 	all := slices.Clone(s.unplanned)
-	for _, a := range s.memory.sorted() {
-		f := s.memory.failures[a]
+	for _, a := range s.history.sorted() {
+		f := s.history.failures[a]
 		reason := EventSyncEmployeesFailed
 		if strings.HasSuffix(a.verb, "Employer") {
 			reason = EventSyncEmployerFailed

@@ -27,8 +27,8 @@ type session struct {
 	// expected of it, and nobody is selected.
 	leaving bool
 
-	memory *memory
-	actor  *actor
+	history *history
+	actor   *actor
 
 	// selected are the names of the employees. When they are not known (selectedKnown is
 	// false), everybody who expects the finalizer counts as selected.
@@ -87,16 +87,18 @@ func ask[T any](
 	item func(T) plan.Item[T], get func(context.Context, client.Object) ([]T, error),
 ) *[]plan.Item[T] {
 	employer := copyOf(s.employer)
-	items, err := call(ctx, r.provider, s.key, verb, func(ctx context.Context) ([]plan.Item[T], error) {
-		values, err := get(ctx, employer)
-		if err != nil {
-			return nil, err
-		}
-		items := make([]plan.Item[T], len(values))
-		for i, value := range values {
-			items[i] = item(value)
-		}
-		return items, nil
+	items, err := retryRead(ctx, r.provider, func() ([]plan.Item[T], error) {
+		return call(ctx, r.provider, s.key, verb, func(ctx context.Context) ([]plan.Item[T], error) {
+			values, err := get(ctx, employer)
+			if err != nil {
+				return nil, err
+			}
+			items := make([]plan.Item[T], len(values))
+			for i, value := range values {
+				items[i] = item(value)
+			}
+			return items, nil
+		})
 	})
 	if err != nil {
 		s.fail(reason, err)
@@ -149,8 +151,10 @@ func (r *Reconciler) gatherSelected(ctx context.Context, s *session) {
 		return
 	}
 	employer := copyOf(s.employer)
-	names, err := call(ctx, r.provider, s.key, "GetSelectedEmployeeNames", func(ctx context.Context) ([]string, error) {
-		return r.binding.adapter.GetSelectedEmployeeNames(ctx, employer)
+	names, err := retryRead(ctx, r.provider, func() ([]string, error) {
+		return call(ctx, r.provider, s.key, "GetSelectedEmployeeNames", func(ctx context.Context) ([]string, error) {
+			return r.binding.adapter.GetSelectedEmployeeNames(ctx, employer)
+		})
 	})
 	if err != nil {
 		s.fail(EventEnsureExpectedFailed, err)

@@ -27,6 +27,7 @@ type settings struct {
 	qps       float32
 	burst     int
 	timeout   time.Duration
+	tries     int
 	resync    time.Duration
 	admission *Admission
 	registry  prometheus.Registerer
@@ -34,7 +35,7 @@ type settings struct {
 }
 
 func defaults() settings {
-	return settings{qps: 100, burst: 200, timeout: 30 * time.Second, resync: 30 * time.Second, registry: metrics.Registry, clock: clock.RealClock{}}
+	return settings{qps: 100, burst: 200, timeout: 30 * time.Second, tries: 4, resync: 30 * time.Second, registry: metrics.Registry, clock: clock.RealClock{}}
 }
 
 // WithRateLimit bounds the calls of the adapter: qps a second, burst at once. Default:
@@ -45,6 +46,11 @@ func WithRateLimit(qps float32, burst int) Option {
 
 // WithTimeout is the deadline of each call of the adapter. Default: 30 s.
 func WithTimeout(timeout time.Duration) Option { return func(s *settings) { s.timeout = timeout } }
+
+// WithTries is how often a call of the adapter is made within one reconcile before it
+// counts as failed, with short, jittered pauses between. Verbs are repeated for single
+// items. 1: it is not repeated. Default: 4.
+func WithTries(tries int) Option { return func(s *settings) { s.tries = tries } }
 
 // WithResync is how often the provider of an employer is looked at without any event: it
 // may have been changed by others, or have lost what it had. Default: 30 s.
@@ -84,9 +90,9 @@ func newReconciler(cached client.Client, live client.Reader, scheme *runtime.Sch
 	if err != nil {
 		return nil, err
 	}
-	if s.qps <= 0 || s.burst <= 0 || s.timeout <= 0 || s.resync <= 0 {
-		return nil, fmt.Errorf("controller %s: rate, burst, timeout and resync have to be above 0, and are %g, %d, %v and %v",
-			b.name, s.qps, s.burst, s.timeout, s.resync)
+	if s.qps <= 0 || s.burst <= 0 || s.timeout <= 0 || s.resync <= 0 || s.tries <= 0 {
+		return nil, fmt.Errorf("controller %s: rate, burst, timeout, resync and tries have to be above 0, and are %g, %d, %v, %v and %d",
+			b.name, s.qps, s.burst, s.timeout, s.resync, s.tries)
 	}
 	gvk, err := apiutil.GVKForObject(b.newEmployer(), scheme)
 	if err != nil {
@@ -102,7 +108,7 @@ func newReconciler(cached client.Client, live client.Reader, scheme *runtime.Sch
 	}
 	return &Reconciler{
 		binding: b, client: cached, live: live, scheme: scheme, clock: s.clock, measures: measured,
-		provider: newProvider(s.qps, s.burst, s.timeout, s.clock),
+		provider: newProvider(s),
 		kind:     gvk.Kind, listKind: listKind, field: "resourceconsist/" + b.name, resync: s.resync,
 	}, nil
 }

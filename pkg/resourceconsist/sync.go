@@ -3,6 +3,7 @@ package resourceconsist
 import (
 	"cmp"
 	"context"
+	"slices"
 
 	"github.com/podops-dev/podops/pkg/resourceconsist/plan"
 )
@@ -59,14 +60,22 @@ func (r *Reconciler) sync(ctx context.Context, s *session) {
 }
 
 // confirm asks the provider again for the employees if something was changed, and reads
-// from the answer whose traffic is on and whose is off.
+// from the answer whose traffic is on and whose is off. When the provider does not answer,
+// the answer from before still confirms the employees for which nothing was to be changed.
 func (r *Reconciler) confirm(ctx context.Context, s *session) {
+	before, known := employeesDiff(s)
 	if s.actor.acted {
 		s.currentEmployees = ask(ctx, r, s, "GetCurrentEmployee", EventGetCurrentEmployeesFailed, employeeItem, r.binding.adapter.GetCurrentEmployee)
 	}
 	s.traffic = plan.Traffic{}
-	if s.expectedEmployees != nil && s.currentEmployees != nil {
-		s.traffic = plan.TrafficOf(plan.Between(*s.expectedEmployees, *s.currentEmployees, equalEmployees))
+	if after, answered := employeesDiff(s); answered {
+		s.traffic = plan.TrafficOf(after)
+		return
+	}
+	if known {
+		// An employee that was missing may be there by now.
+		before.Update, before.Create = slices.Concat(before.Update, before.Create), nil
+		s.traffic = plan.TrafficOf(before)
 	}
 }
 

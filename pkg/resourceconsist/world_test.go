@@ -285,7 +285,8 @@ func newWorld(t *testing.T, adapt func(*lb) ReconcileAdapter, objects ...client.
 	}
 	s := defaults()
 	s.registry, s.clock, s.timeout = w.registry, w.clock, 5*time.Second
-	s.qps, s.burst = 1e6, 1e6
+	// Calls are repeated by the next reconcile, unless a test is about tries.
+	s.qps, s.burst, s.tries = 1e6, 1e6, 1
 	var err error
 	if w.r, err = newReconciler(w.client, w.client, clientgoscheme.Scheme, adapter, s); err != nil {
 		t.Fatal(err)

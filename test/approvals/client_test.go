@@ -7,28 +7,28 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podops-dev/podops/pkg/remote"
+	"github.com/podops-dev/podops/pkg/webhookclient"
 	"github.com/podops-dev/podops/test/approvals"
 )
 
 // TestTheClientOfTheManagerAgrees reads the manual from both sides: what the manager sends
 // is known to the service, and what that answers means to the manager what it should.
 func TestTheClientOfTheManagerAgrees(t *testing.T) {
-	client := remote.NewClient(remote.Guard{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
-		remote.Timeouts{Header: time.Second, Try: time.Second, Total: 3 * time.Second})
+	client := webhookclient.NewClient(webhookclient.Guard{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
+		webhookclient.Timeouts{Header: time.Second, Try: time.Second, Total: 3 * time.Second})
 	defer client.CloseIdle()
 	d := open(t, nil)
 	pem := string(d.server.CA())
-	flawed := func(flaw approvals.Flaw) remote.Endpoint {
+	flawed := func(flaw approvals.Flaw) webhookclient.Endpoint {
 		server := serve(t, approvals.New(nil), approvals.Options{Flaw: flaw})
-		return remote.Endpoint{URL: server.SecureURL("/approve"), CABundle: string(server.CA())}
+		return webhookclient.Endpoint{URL: server.SecureURL("/approve"), CABundle: string(server.CA())}
 	}
-	plain := func(path string) remote.Endpoint { return remote.Endpoint{URL: d.server.URL(path)} }
-	secure := func(path, bundle string) remote.Endpoint {
-		return remote.Endpoint{URL: d.server.SecureURL(path), CABundle: bundle, Token: "abc"}
+	plain := func(path string) webhookclient.Endpoint { return webhookclient.Endpoint{URL: d.server.URL(path)} }
+	secure := func(path, bundle string) webhookclient.Endpoint {
+		return webhookclient.Endpoint{URL: d.server.SecureURL(path), CABundle: bundle, Token: "abc"}
 	}
 	for name, tc := range map[string]struct {
-		endpoint remote.Endpoint
+		endpoint webhookclient.Endpoint
 		want     string // the answer to the POST, then those to the polls
 	}{
 		"approve":                    {plain("/approve"), "true [a b]"},
@@ -55,22 +55,22 @@ func TestTheClientOfTheManagerAgrees(t *testing.T) {
 		"a path that nobody listens": {plain("/no-such-path"), "HTTPStatus"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			request := remote.PostRequest{
+			request := webhookclient.PostRequest{
 				TraceID: name, Stage: "PreCheck", RuleName: "ok", Namespace: "shop", PodTransitionRule: "web", OperationTypes: []string{"update"},
-				Resources: []remote.Resource{
-					remote.PodResource("a", "uid-a", nil), remote.PodResource("b", "uid-b", map[string]string{"tier": "gold"}),
+				Resources: []webhookclient.Resource{
+					webhookclient.PodResource("a", "uid-a", nil), webhookclient.PodResource("b", "uid-b", map[string]string{"tier": "gold"}),
 				},
 			}
 			answer, err := client.Post(t.Context(), tc.endpoint, request)
 			got := fmt.Sprint(answer.Success, " ", answer.FinishedNames)
 			if err != nil {
-				got = string(remote.AsFailure(err).Class)
+				got = string(webhookclient.AsFailure(err).Class)
 			}
 			for range 2 {
 				if !answer.Poll && !answer.Async {
 					break
 				}
-				poll, err := client.Poll(t.Context(), plain("/result"), remote.QueryKeys("", answer.Async), answer.TaskID, answer.TraceID)
+				poll, err := client.Poll(t.Context(), plain("/result"), []string{"task-id"}, answer.TaskID)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -41,6 +41,7 @@ type Pod struct {
 	Name       string            `json:"name"`
 	UID        string            `json:"uid,omitempty"`
 	Parameters map[string]string `json:"parameters,omitempty"`
+	Cause      string            `json:"cause,omitempty"`
 }
 
 func byName(a, b Pod) int { return strings.Compare(a.Name, b.Name) }

@@ -39,6 +39,16 @@ type resource struct {
 	Name       string            `json:"name"`
 	UID        string            `json:"uid"`
 	Parameters map[string]string `json:"parameters"`
+
+	Owner    *owner            `json:"owner"`
+	Revision string            `json:"revision"`
+	Labels   map[string]string `json:"labels"`
+	Cause    string            `json:"cause"`
+}
+
+type owner struct {
+	Kind string `json:"kind"`
+	Name string `json:"name"`
 }
 
 // postAnswer is the answer to a POST.
@@ -120,6 +130,9 @@ func checkPods(pods []resource) error {
 		if pod.Name == "" || tooLong(pod.Name) || tooLong(pod.UID) || seen[pod.Name] {
 			errs = append(errs, fmt.Errorf("resources[%d].name is %.100q, want names of pods, each once", i, pod.Name))
 		}
+		if !slices.Contains([]string{"", "Rollout", "ScaleIn"}, pod.Cause) {
+			errs = append(errs, fmt.Errorf("resources[%d].cause is %.100q, want \"Rollout\", \"ScaleIn\" or nothing", i, pod.Cause))
+		}
 		seen[pod.Name] = true
 	}
 	return errors.Join(errs...)
@@ -131,7 +144,7 @@ func tooLong(text string) bool { return len(text) > maxTextBytes }
 func (q question) pods() []Pod {
 	pods := make([]Pod, len(q.Resources))
 	for i, r := range q.Resources {
-		pods[i] = Pod{Name: r.Name, UID: r.UID, Parameters: r.Parameters}
+		pods[i] = Pod{Name: r.Name, UID: r.UID, Parameters: r.Parameters, Cause: r.Cause}
 	}
 	slices.SortFunc(pods, byName)
 	return pods

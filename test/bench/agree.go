@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/policy/engine"
+	"github.com/podops-dev/podops/pkg/opa"
 )
 
 // agreement is how many rulings of all implementations were compared with those of go-scan.
@@ -38,7 +38,7 @@ func compare() (agreement, error) {
 
 func (a *agreement) compare(f *fleet, random *rand.Rand) error {
 	// Pods of an earlier fleet have the same names: an engine of its own.
-	e, err := engine.New(engine.Options{})
+	e, err := opa.New(opa.Options{})
 	if err != nil {
 		return err
 	}

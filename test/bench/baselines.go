@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/facts"
+	"github.com/podops-dev/podops/pkg/podindex"
 )
 
 // goScan looks at every pod in every round, in plain Go.
@@ -60,19 +60,19 @@ func scan(pods []*corev1.Pod, selector labels.Selector) (c counts, waiting []can
 // it is the price of rules that anybody can write.
 type goIncr struct {
 	store cache.ReflectorStore
-	index *facts.Index
+	index *podindex.Index
 	rules []plainRule
 }
 
 func newGoIncr(f *fleet) *goIncr {
-	g := &goIncr{index: facts.NewIndex(func(string) {}), rules: plainRules(f.rules)}
+	g := &goIncr{index: podindex.NewIndex(func(string) {}), rules: plainRules(f.rules)}
 	g.store = g.index.PodStore()
 	fill(g.index, f)
 	return g
 }
 
 // fill puts the pods and the rules of a fleet into an index.
-func fill(index *facts.Index, f *fleet) {
+func fill(index *podindex.Index, f *fleet) {
 	index.SetRule(f.podTransitionRule())
 	store := index.PodStore()
 	for _, pod := range f.pods {
@@ -88,7 +88,7 @@ func (g *goIncr) round(events []*corev1.Pod) []ruling {
 			panic(err) // the store takes every pod
 		}
 	}
-	view := g.index.View(namespace, nil).Rules[0]
+	view := g.index.Snapshot(namespace, nil).Rules[0]
 	candidates := make([]candidate, 0, len(view.Waiting))
 	for _, request := range view.Waiting {
 		candidates = append(candidates, candidate{

@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/policy"
-	"github.com/podops-dev/podops/pkg/policy/compile"
-	"github.com/podops-dev/podops/pkg/policy/engine"
+	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
 // manyRules is how many rules are compiled.
@@ -48,7 +48,7 @@ type batch struct {
 }
 
 // source makes the module of rule number i.
-type source func(i int) (compile.Module, error)
+type source func(i int) (spec.Module, error)
 
 func measureCompiling(samples int, progress io.Writer) (compiling, error) {
 	start := time.Now()
@@ -77,7 +77,7 @@ func measureCompiling(samples int, progress io.Writer) (compiling, error) {
 }
 
 // builtInModule is a labelCheck that looks at a label of its own.
-func builtInModule(i int) (compile.Module, error) {
+func builtInModule(i int) (spec.Module, error) {
 	rule := appsv1alpha1.TransitionRule{
 		Name: fmt.Sprintf("rule-%d", i),
 		LabelCheck: &appsv1alpha1.LabelCheck{Requires: &metav1.LabelSelector{
@@ -87,11 +87,11 @@ func builtInModule(i int) (compile.Module, error) {
 			},
 		}},
 	}
-	return compile.Rule(objectName(), rule, nil)
+	return spec.Rule(objectName(), rule, nil)
 }
 
 // customModule is a rule with a module that no other rule has.
-func customModule(i int) (compile.Module, error) {
+func customModule(i int) (spec.Module, error) {
 	module := fmt.Sprintf(`package rule
 
 # A pod passes when its owner has signed off the operation.
@@ -108,7 +108,7 @@ reason := sprintf("label signed-off-%d of pod %%s is not true", [input.pod.name]
 		Name: fmt.Sprintf("rule-%d", i),
 		Rego: &appsv1alpha1.RegoRule{Module: module},
 	}
-	return compile.Rule(objectName(), rule, &compile.Custom{Source: module, Entry: compile.EntryAllow, Parameters: []byte(`{}`)})
+	return spec.Rule(objectName(), rule, &spec.Custom{Source: module, Entry: spec.EntryAllow, Parameters: []byte(`{}`)})
 }
 
 func objectName() types.NamespacedName {
@@ -117,11 +117,11 @@ func objectName() types.NamespacedName {
 
 // measureBatch compiles and prepares many rules, and then one of them again after an edit.
 func measureBatch(ctx context.Context, of source) (batch, error) {
-	e, err := engine.New(engine.Options{Programs: manyRules + 1})
+	e, err := opa.New(opa.Options{Memory: 1 << 30})
 	if err != nil {
 		return batch{}, err
 	}
-	programs := make([]*engine.Program, 0, manyRules)
+	programs := make([]*opa.Program, 0, manyRules)
 	before, start := heap(), cpu()
 	for i := range manyRules {
 		program, err := prepareModule(ctx, e, of, i)
@@ -147,7 +147,7 @@ func measureBatch(ctx context.Context, of source) (batch, error) {
 	return b, nil
 }
 
-func prepareModule(ctx context.Context, e *engine.Engine, of source, i int) (*engine.Program, error) {
+func prepareModule(ctx context.Context, e *opa.Engine, of source, i int) (*opa.Program, error) {
 	module, err := of(i)
 	if err != nil {
 		return nil, err
@@ -161,7 +161,7 @@ func measureFirst(ctx context.Context, of source, samples int) (prepared, asked 
 	var preparing, asking []float64
 	f := newFleet(usualRules(), 10, 10)
 	for range samples {
-		e, err := engine.New(engine.Options{})
+		e, err := opa.New(opa.Options{})
 		if err != nil {
 			return 0, 0, err
 		}
@@ -174,9 +174,9 @@ func measureFirst(ctx context.Context, of source, samples int) (prepared, asked 
 		for range 20 {
 			f.events(0, 10)
 			incr := newGoIncr(f)
-			view := incr.index.View(namespace, nil).Rules[0]
+			view := incr.index.Snapshot(namespace, nil).Rules[0]
 			start = cpu()
-			if _, err := program.Evaluate(ctx, program.Stage(), policy.Surroundings{Counts: view.Counts}, view.Waiting); err != nil {
+			if _, err := program.Evaluate(ctx, program.Stage(), rule.Environment{Counts: view.Counts}, view.Waiting); err != nil {
 				return 0, 0, err
 			}
 			asking = append(asking, float64(cpu()-start))
@@ -188,7 +188,7 @@ func measureFirst(ctx context.Context, of source, samples int) (prepared, asked 
 // heldBy is what the engine and the memory of verdicts hold after the first round, in bytes
 // for each waiting pod when all wait, or each pod when one does.
 func heldBy(pods, waiting int) (float64, error) {
-	e, err := engine.New(engine.Options{})
+	e, err := opa.New(opa.Options{})
 	if err != nil {
 		return 0, err
 	}

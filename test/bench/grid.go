@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/podops-dev/podops/pkg/policy/engine"
+	"github.com/podops-dev/podops/pkg/opa"
 )
 
 // The columns of the grid: an implementation, and after how many changed pods a round of it
@@ -101,7 +101,7 @@ func measureGrid(samples int, progress io.Writer) (grid, error) {
 }
 
 func (g *grid) measure(at cell, samples int) error {
-	e, err := engine.New(engine.Options{})
+	e, err := opa.New(opa.Options{})
 	if err != nil {
 		return err
 	}
@@ -155,7 +155,7 @@ func rounds(name string, f *fleet, made implementation, dirty int) subject {
 // idleEvaluations is how often Rego is asked in a round after nothing has changed.
 func idleEvaluations(at cell) (int, error) {
 	asked := 0
-	e, err := engine.New(engine.Options{Observe: func(engine.Observation) { asked++ }})
+	e, err := opa.New(opa.Options{Observe: func(opa.Observation) { asked++ }})
 	if err != nil {
 		return 0, err
 	}
@@ -172,7 +172,7 @@ func idleEvaluations(at cell) (int, error) {
 // measureTail is p99 over p50 of rounds after one change, with nobody else around: the
 // median of several series.
 func measureTail(at cell) (float64, error) {
-	e, err := engine.New(engine.Options{})
+	e, err := opa.New(opa.Options{})
 	if err != nil {
 		return 0, err
 	}

@@ -5,7 +5,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/podops-dev/podops/pkg/policy/engine"
+	"github.com/podops-dev/podops/pkg/opa"
 )
 
 // The sizes between which costs must not grow with the pods that do not wait.
@@ -48,7 +48,7 @@ func measureGrowth(samples int, progress io.Writer) (growth, error) {
 }
 
 func growthSubjects(at cell) ([]subject, error) {
-	e, err := engine.New(engine.Options{})
+	e, err := opa.New(opa.Options{})
 	if err != nil {
 		return nil, err
 	}

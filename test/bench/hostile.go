@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/policy"
-	"github.com/podops-dev/podops/pkg/policy/compile"
-	"github.com/podops-dev/podops/pkg/policy/engine"
+	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
 // deadline of a user's module.
@@ -26,7 +26,7 @@ type hostile struct {
 	late, latest time.Duration
 
 	// code of those verdicts, or of the first that is not about time.
-	code policy.Code
+	code rule.Code
 
 	// normal is the CPU of inspecting an ordinary module, and refused that of refusing one
 	// of the same length that explodes when its types are checked.
@@ -39,7 +39,7 @@ type hostile struct {
 func measureHostile(progress io.Writer) (hostile, error) {
 	start := time.Now()
 	ctx, h := context.Background(), hostile{}
-	e, err := engine.New(engine.Options{CustomTimeout: deadline})
+	e, err := opa.New(opa.Options{CustomTimeout: deadline})
 	if err != nil {
 		return h, err
 	}
@@ -49,14 +49,14 @@ func measureHostile(progress io.Writer) (hostile, error) {
 	var normal, refused []float64
 	for i := range 9 {
 		begun := cpu()
-		if _, err := e.Inspect(ctx, tame(i), nil); err != nil {
+		if _, err := e.Inspect(ctx, opa.Source{Module: tame(i)}); err != nil {
 			return h, err
 		}
 		normal = append(normal, float64(cpu()-begun))
 		begun = cpu()
-		_, err = e.Inspect(ctx, explosive(i), nil)
+		_, err = e.Inspect(ctx, opa.Source{Module: explosive(i)})
 		refused = append(refused, float64(cpu()-begun))
-		problems := &engine.CompileError{}
+		problems := &opa.CompileError{}
 		if !errors.As(err, &problems) {
 			return h, fmt.Errorf("a module that explodes got: %w", err)
 		}
@@ -80,9 +80,9 @@ allow if {
 `
 
 // loop asks a module that loops about one pod, several times.
-func (h *hostile) loop(ctx context.Context, e *engine.Engine) error {
-	rule := appsv1alpha1.TransitionRule{Name: "loops", Rego: &appsv1alpha1.RegoRule{Module: loops}}
-	module, err := compile.Rule(objectName(), rule, &compile.Custom{Source: loops, Entry: compile.EntryAllow, Parameters: []byte(`{}`)})
+func (h *hostile) loop(ctx context.Context, e *opa.Engine) error {
+	entry := appsv1alpha1.TransitionRule{Name: "loops", Rego: &appsv1alpha1.RegoRule{Module: loops}}
+	module, err := spec.Rule(objectName(), entry, &spec.Custom{Source: loops, Entry: spec.EntryAllow, Parameters: []byte(`{}`)})
 	if err != nil {
 		return err
 	}
@@ -90,20 +90,20 @@ func (h *hostile) loop(ctx context.Context, e *engine.Engine) error {
 	if err != nil {
 		return err
 	}
-	around := policy.Surroundings{Now: time.Now()}
+	env := rule.Environment{Now: time.Now()}
 	for i := range 300 {
-		around.Pods = append(around.Pods, &policy.PodFact{UID: types.UID(fmt.Sprint(i)), Name: fmt.Sprintf("web-%d", i), Version: "1"})
+		env.Pods = append(env.Pods, &rule.PodFact{UID: types.UID(fmt.Sprint(i)), Name: fmt.Sprintf("web-%d", i), Version: "1"})
 	}
-	asked := policy.Request{Pod: around.Pods[0], Stage: program.Stage(), ID: operation, Type: "update"}
+	asked := rule.Request{Pod: env.Pods[0], Stage: program.Stage(), ID: operation, Type: "update"}
 	var took []float64
 	for range 9 {
 		begun := time.Now()
-		result, err := program.Evaluate(ctx, program.Stage(), around, []policy.Request{asked})
+		result, err := program.Evaluate(ctx, program.Stage(), env, []rule.Request{asked})
 		if err != nil {
 			return err
 		}
 		took = append(took, float64(time.Since(begun)))
-		if h.code == "" || h.code == policy.CodeTimeout {
+		if h.code == "" || h.code == rule.CodeTimeout {
 			h.code = result.Verdicts[asked.Key()].Code
 		}
 	}
@@ -141,7 +141,7 @@ func (h hostile) goals() []goal {
 	figure := fmt.Sprintf("%s, worst %s (%s)", times(late), times(float64(h.latest)/float64(deadline)), h.code)
 	return []goal{
 		{number: "P11", wants: "hostile loop stops <= 1.1x deadline", figure: figure,
-			holds: late <= 1.1 && h.code == policy.CodeTimeout, close: late <= 1.1*slack && h.code == policy.CodeTimeout},
+			holds: late <= 1.1 && h.code == rule.CodeTimeout, close: late <= 1.1*slack && h.code == rule.CodeTimeout},
 		limit("P11", "hostile module refused <= 2x a compile", times(refused), refused, 2),
 	}
 }

@@ -16,11 +16,11 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/controllers/podtransitionrule"
-	"github.com/podops-dev/podops/pkg/facts"
 	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/permit"
-	"github.com/podops-dev/podops/pkg/policy"
-	"github.com/podops-dev/podops/pkg/policy/engine"
+	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/test/builders"
 )
 
@@ -82,7 +82,7 @@ func measurePath(samples int, progress io.Writer) (path, error) {
 type rig struct {
 	fleet      *fleet
 	server     *server
-	index      *facts.Index
+	index      *podindex.Index
 	reconciler *podtransitionrule.Reconciler
 
 	// alone has the same pods, and shows what the engine takes by itself.
@@ -90,12 +90,12 @@ type rig struct {
 }
 
 func newRig(at cell) (*rig, error) {
-	r := &rig{fleet: newFleet(usualRules(), at.pods, at.waiting), server: &server{version: 1}, index: facts.NewIndex(func(string) {})}
+	r := &rig{fleet: newFleet(usualRules(), at.pods, at.waiting), server: &server{version: 1}, index: podindex.NewIndex(func(string) {})}
 	for n := range r.fleet.waiting {
 		r.fleet.withhold(n)
 	}
 	fill(r.index, r.fleet)
-	e, err := engine.New(engine.Options{})
+	e, err := opa.New(opa.Options{})
 	if err != nil {
 		return nil, err
 	}
@@ -158,8 +158,8 @@ func measureOnePath(at cell, samples int) (pathRow, error) {
 		if err := note(&round, func() error { return r.reconcile(ctx) }); err != nil {
 			return pathRow{}, err
 		}
-		seen := facts.View{}
-		_ = note(&view, func() error { seen = r.index.View(namespace, nil); return nil })
+		seen := podindex.Snapshot{}
+		_ = note(&view, func() error { seen = r.index.Snapshot(namespace, nil); return nil })
 		if err := r.alone.store.Update(pod); err != nil {
 			return pathRow{}, err
 		}
@@ -172,7 +172,7 @@ func measureOnePath(at cell, samples int) (pathRow, error) {
 		if err := r.reconcile(ctx); err != nil {
 			return pathRow{}, err
 		}
-		r.alone.ask(r.index.View(namespace, nil).Rules[0])
+		r.alone.ask(r.index.Snapshot(namespace, nil).Rules[0])
 	}
 	median := func(of []float64) time.Duration { return time.Duration(quantile(of, 0.5)) }
 	row := pathRow{
@@ -186,15 +186,15 @@ func measureOnePath(at cell, samples int) (pathRow, error) {
 }
 
 // handOutOne plans for one candidate that needs a slot.
-func handOutOne(seen facts.View, uid types.UID) {
+func handOutOne(seen podindex.Snapshot, uid types.UID) {
 	for _, request := range seen.Rules[0].Waiting {
 		if request.Pod.UID != uid {
 			continue
 		}
-		id := policy.RuleID{Object: objectName(), Rule: "budget"}
+		id := rule.RuleID{Object: objectName(), Rule: "budget"}
 		permit.Next(
 			[]permit.Budget{{Object: object, Slots: map[string]int{"budget": 1}, Live: seen.Rules[0].Live}},
-			[]permit.Candidate{{Request: request, Needs: []policy.RuleID{id}, Budgets: []string{object}}}, nil, time.Time{})
+			[]permit.Candidate{{Request: request, Needs: []rule.RuleID{id}, Budgets: []string{object}}}, nil, time.Time{})
 	}
 }
 

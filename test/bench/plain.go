@@ -137,7 +137,7 @@ func decide(rules []plainRule, candidates []candidate, c counts) []ruling {
 	return rulings
 }
 
-// handOut settles a ruling. All implementations share it.
+// allocation settles a ruling. All implementations share it.
 func handOut(r ruling, needs bool, left *int) ruling {
 	switch {
 	case r.withheld != 0:

@@ -9,24 +9,24 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/facts"
-	"github.com/podops-dev/podops/pkg/policy"
-	"github.com/podops-dev/podops/pkg/policy/compile"
-	"github.com/podops-dev/podops/pkg/policy/engine"
-	"github.com/podops-dev/podops/pkg/policy/memo"
+	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/rule/memo"
+	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
 // podOps is what PodOps does from an event to the rulings: its index, its view, its
 // programs and its memory. Only the hand-out is that of the others.
 type podOps struct {
-	index    *facts.Index
+	index    *podindex.Index
 	store    cache.ReflectorStore
-	programs []*engine.Program
+	programs []*opa.Program
 	memos    []*memo.Memo
 }
 
-func newPodOps(e *engine.Engine, f *fleet) (*podOps, error) {
-	p := &podOps{index: facts.NewIndex(func(string) {})}
+func newPodOps(e *opa.Engine, f *fleet) (*podOps, error) {
+	p := &podOps{index: podindex.NewIndex(func(string) {})}
 	p.store = p.index.PodStore()
 	fill(p.index, f)
 	for _, rule := range f.rules {
@@ -40,8 +40,8 @@ func newPodOps(e *engine.Engine, f *fleet) (*podOps, error) {
 }
 
 // prepare compiles a rule of a PodTransitionRule.
-func prepare(ctx context.Context, e *engine.Engine, object string, rule appsv1alpha1.TransitionRule) (*engine.Program, error) {
-	module, err := compile.Rule(types.NamespacedName{Namespace: namespace, Name: object}, rule, nil)
+func prepare(ctx context.Context, e *opa.Engine, object string, rule appsv1alpha1.TransitionRule) (*opa.Program, error) {
+	module, err := spec.Rule(types.NamespacedName{Namespace: namespace, Name: object}, rule, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (p *podOps) round(events []*corev1.Pod) []ruling {
 			panic(err) // the store takes every pod
 		}
 	}
-	view := p.index.View(namespace, nil).Rules[0]
+	view := p.index.Snapshot(namespace, nil).Rules[0]
 	rulings, needs, left := p.ask(view)
 	for n := range rulings {
 		rulings[n] = handOut(rulings[n], needs[n], &left)
@@ -64,7 +64,7 @@ func (p *podOps) round(events []*corev1.Pod) []ruling {
 
 // ask returns what the rules say of each waiting request: who is withheld, who needs a
 // slot, and how many slots there are.
-func (p *podOps) ask(view facts.RuleView) (rulings []ruling, needs []bool, slots int) {
+func (p *podOps) ask(view podindex.RuleView) (rulings []ruling, needs []bool, slots int) {
 	rulings = make([]ruling, len(view.Waiting))
 	needs = make([]bool, len(view.Waiting))
 	for n, request := range view.Waiting {
@@ -72,21 +72,21 @@ func (p *podOps) ask(view facts.RuleView) (rulings []ruling, needs []bool, slots
 	}
 	for i, program := range p.programs {
 		answer, err := p.memos[i].Evaluate(
-			context.Background(), program, memo.Scope{}, program.Stage(), policy.Surroundings{Counts: view.Counts}, view.Waiting)
+			context.Background(), program, memo.Scope{}, program.Stage(), rule.Environment{Counts: view.Counts}, view.Waiting)
 		if err != nil {
 			panic(fmt.Errorf("a rule of the benchmark fails: %w", err))
 		}
 		for n, verdict := range answer.Verdicts {
 			switch verdict.Outcome {
-			case policy.NeedsSlot:
+			case rule.NeedsSlot:
 				needs[n] = true
-			case policy.Withheld:
+			case rule.Withheld:
 				rulings[n].withheld |= 1 << i
-			case policy.Passed:
+			case rule.Passed:
 			}
 		}
-		if answer.Room != nil {
-			slots = answer.Room.Slots
+		if answer.Capacity != nil {
+			slots = answer.Capacity.Slots
 		}
 	}
 	return rulings, needs, slots

@@ -42,8 +42,8 @@ func TestPodsAreAtRest(t *testing.T) {
 func TestOperatingBegins(t *testing.T) {
 	pod := builders.MakePod("web-0").Available().Operating("a", "upgrade").Obj()
 	change := lifecycle.Advance(lifecycle.FactsOf(pod), lifecycle.Permits{}, lifecycle.Options{}, builders.Epoch)
-	if len(change.Moves) != 1 || change.Moves[0].Step != lifecycle.StepBegin {
-		t.Errorf("moves are %v, want one begin", change.Moves)
+	if len(change.Transitions) != 1 || change.Transitions[0].Step != lifecycle.StepBegin {
+		t.Errorf("moves are %v, want one begin", change.Transitions)
 	}
 }
 

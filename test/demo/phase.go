@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/facts"
+	"github.com/podops-dev/podops/pkg/podindex"
 )
 
 // phase is where a pod is, in the words of the lifecycle.
@@ -33,7 +33,7 @@ func phaseOf(pod *corev1.Pod) phase {
 		return preparing
 	case has(pod, appsv1alpha1.PreCheckLabelPrefix):
 		return waiting
-	case facts.Available(pod):
+	case podindex.Available(pod):
 		return available
 	case pod.Labels[appsv1alpha1.ServiceAvailableLabelKey] != "":
 		return unavailable

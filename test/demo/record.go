@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/facts"
+	"github.com/podops-dev/podops/pkg/podindex"
 )
 
 // record is what a watch of the pods has shown. It counts for itself what is available
@@ -78,7 +78,7 @@ func (r *record) set(pod *corev1.Pod, now time.Time) {
 		entry = &seen{name: pod.Name, uid: pod.UID, since: map[phase]time.Time{}}
 		r.pods[pod.UID] = entry
 	}
-	entry.phase, entry.available = phaseOf(pod), facts.Available(pod)
+	entry.phase, entry.available = phaseOf(pod), podindex.Available(pod)
 	entry.served = entry.served || entry.available
 	if entry.phase == unavailable && !entry.served {
 		entry.phase = starting
@@ -111,19 +111,11 @@ func (r *record) explain(rule *appsv1alpha1.PodTransitionRule) {
 	r.notify()
 }
 
-// count keeps the worst moment. Unavailable are, whichever is more: pods that the
-// Deployment wants and that are not available; and pods that have served and are out of
-// service now. (A Deployment surges while its deletes are held, so the first alone
-// would hide how many were taken out at once. Pods that are still starting are neither:
-// nobody took them out.)
+// count keeps the worst moment: how many pods that the Deployment wants were not available.
+// Old pods may leave as fast as new ones serve, since a Deployment surges while its deletes
+// are held.
 func (r *record) count() {
-	taken := 0
-	for _, pod := range r.pods {
-		if pod.served && !pod.available && pod.phase != terminating {
-			taken++
-		}
-	}
-	if now := max(taken, r.desired-r.availableNow()); r.rolling && now > r.worst {
+	if now := r.desired - r.availableNow(); r.rolling && now > r.worst {
 		r.worst = now
 	}
 	r.notify()

@@ -39,28 +39,27 @@ func prepared(name string) *corev1.Pod {
 	return podIn(name, false, appsv1alpha1.PrepareLabelPrefix+"/pod-delete")
 }
 
-func TestRecordCountsPodsTakenOutOfService(t *testing.T) {
+func TestRecordCountsAgainstTheDesiredNumber(t *testing.T) {
 	r := newRecord(2)
 	r.set(serving("a"), at(0))
 	r.set(serving("b"), at(0))
 	r.startRollout()
-	r.set(podIn("c", false), at(1)) // still starting: nobody took it out
+	r.set(podIn("c", false), at(1)) // still starting
 	if worst := r.worstSoFar(); worst != 0 {
 		t.Errorf("a starting pod counts as unavailable: %d", worst)
 	}
 	r.set(serving("c"), at(2))
-	r.set(prepared("a"), at(3)) // two of the desired two serve, and one is out
-	if worst := r.worstSoFar(); worst != 1 {
-		t.Errorf("after one pod was taken out: worst = %d, want 1", worst)
+	r.set(prepared("a"), at(3))
+	if worst := r.worstSoFar(); worst != 0 {
+		t.Errorf("while the desired two serve: worst = %d, want 0", worst)
 	}
 	r.set(prepared("b"), at(4))
-	r.set(prepared("c"), at(4))
-	if worst := r.worstSoFar(); worst != 3 {
-		t.Errorf("after three pods were taken out: worst = %d, want 3", worst)
+	if worst := r.worstSoFar(); worst != 1 {
+		t.Errorf("while one of the desired two serves: worst = %d, want 1", worst)
 	}
-	r.remove("a", at(5))
-	if worst := r.worstSoFar(); worst != 3 {
-		t.Errorf("the worst moment is forgotten: %d", worst)
+	r.set(prepared("c"), at(4))
+	if worst := r.worstSoFar(); worst != 2 {
+		t.Errorf("while none of the desired two serves: worst = %d, want 2", worst)
 	}
 }
 

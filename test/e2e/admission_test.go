@@ -108,6 +108,7 @@ spec:
 
 	It("lets undo win over operate in one request, and keeps the permission of another id", func(ctx context.Context) {
 		service := serviceController{employer: "web"}
+		p.service(ctx, service.employer)
 		p.pod(ctx, "web", func(pod *corev1.Pod) {
 			service.announce(pod)
 			pod.Finalizers = []string{service.finalizer()}
@@ -175,7 +176,7 @@ spec:
 		p.label(ctx, pod, appsv1alpha1.ControlLabelKey, appsv1alpha1.ControlLabelValue)
 		p.awaitAvailable(ctx, 1)
 		p.begin(ctx, pod, "a", "update")
-		Eventually(ctx, p.seeing("web")).Should(expect.BePermitted("a"))
+		Eventually(ctx, p.seeing("web")).Should(And(expect.BePermitted("a"), haveCondition(appsv1alpha1.ConditionGateMissing)))
 		Consistently(ctx, p.seeing("web")).ShouldNot(expect.BeOperable("a"))
 		Eventually(ctx, func(ctx context.Context) ([]string, error) { return reasons(ctx, p, "web") }).Should(ContainElement("GateMissing"))
 		p.patch(ctx, pod, `{"metadata":{"finalizers":null}}`)
@@ -183,6 +184,25 @@ spec:
 		p.setLabels(ctx, pod, map[string]any{operating + "a": nil})
 		p.awaitAvailable(ctx, 1)
 		Expect(p.get(ctx, "web")).To(expect.HaveGate(""), "no gate is written")
+	})
+
+	It("shows on a pod what slipped in, until it is right", func(ctx context.Context) {
+		pod := serving(ctx)
+		slip := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{%q:"1"}}}`, operating+"a"))
+		trusted := p.asServiceAccount(managerNamespace, managerAccount)
+		Expect(trusted.Patch(ctx, pod.DeepCopy(), slip)).To(Succeed())
+		Eventually(ctx, p.seeing(pod.Name)).Should(haveCondition(appsv1alpha1.ConditionInvalidLifecycle))
+		Expect(p.get(ctx, pod.Name)).To(And(expect.BeAvailable(), Not(expect.BeWaiting("a"))))
+		p.setLabels(ctx, pod, map[string]any{operating + "a": nil})
+		Eventually(ctx, p.seeing(pod.Name)).Should(And(expect.HaveNoLifecycle(), Not(haveCondition(appsv1alpha1.ConditionInvalidLifecycle))))
+	})
+
+	It("refuses waits of a pod that cannot be read", func(ctx context.Context) {
+		pod := serving(ctx)
+		for key, text := range map[string]string{appsv1alpha1.SettleTimeAnnotationKey: "5", appsv1alpha1.GateSyncPolicyAnnotationKey: "hold"} {
+			patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, key, text))
+			Expect(p.admin.Patch(ctx, pod.DeepCopy(), patch)).To(expect.BeRefused(422, key, text))
+		}
 	})
 
 	It("takes thirty ids at once, and serves again after the last", func(ctx context.Context) {

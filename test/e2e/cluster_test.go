@@ -32,15 +32,16 @@ type cluster struct {
 	audit      *audit.Log
 }
 
-// startCluster starts a cluster that ends with the suite, or with this process.
-func startCluster(ctx context.Context) *cluster {
+// startCluster starts a cluster that ends with the suite, or with the container whose
+// BeforeAll starts it, or with this process. flags are more of `controlplane up`.
+func startCluster(ctx context.Context, flags ...string) *cluster {
 	GinkgoHelper()
 	dir, err := os.MkdirTemp("", "podops-e2e-")
 	Expect(err).NotTo(HaveOccurred())
 	state := filepath.Join(dir, "cluster")
 	c := &cluster{dir: dir, kubeconfig: filepath.Join(dir, "kubeconfig"), scheme: runtime.NewScheme()}
 	DeferCleanup(func() {
-		if failed {
+		if failed || CurrentSpecReport().Failed() {
 			// For whoever wants to know more: logs of every component, and the audit log.
 			run(context.Background(), "controlplane", "down", "--keep", "--dir", state)
 			GinkgoWriter.Println("logs are kept in", dir)
@@ -51,8 +52,8 @@ func startCluster(ctx context.Context) *cluster {
 	})
 	requireProgram("kubectl")
 	// A node has room for 110 pods. The largest story has 500.
-	run(ctx, "controlplane", "up", "--bin", binFolder(), "--dir", state, "--kubeconfig", c.kubeconfig,
-		"--nodes", "6", "--parent-pid", strconv.Itoa(os.Getpid()))
+	run(ctx, "controlplane", append([]string{"up", "--bin", binFolder(), "--dir", state, "--kubeconfig", c.kubeconfig,
+		"--nodes", "6", "--parent-pid", strconv.Itoa(os.Getpid())}, flags...)...)
 
 	Expect(clientgoscheme.AddToScheme(c.scheme)).To(Succeed())
 	Expect(appsv1alpha1.AddToScheme(c.scheme)).To(Succeed())

@@ -54,7 +54,7 @@ var _ = Describe("A PodTransitionRule", func() {
 		Entry("with an unknown enforcement", oneRule("enforcement: Maybe\n  "+check), "spec.rules[0].enforcement"),
 		Entry("with a filter that is none", oneRule("filter: {labelSelector: {matchExpressions: [{key: a, operator: In}]}}\n  "+check), "spec.rules[0].filter.labelSelector"),
 		Entry("with a labelCheck that is none", oneRule("labelCheck: {requires: {matchExpressions: [{key: a, operator: In}]}}"), "spec.rules[0].labelCheck.requires"),
-		Entry("with neither bound", available(""), "availablePolicy", "maxUnavailableValue or minAvailableValue"),
+		Entry("with neither bound", available(""), "spec.rules[0].availablePolicy", "set maxUnavailableValue, such as 25%, minAvailableValue, or both"),
 		Entry("with maxUnavailableValue 0", available("maxUnavailableValue: 0"), "maxUnavailableValue"),
 		Entry("with maxUnavailableValue 0%", available("maxUnavailableValue: 0%"), "maxUnavailableValue"),
 		Entry("with maxUnavailableValue -1", available("maxUnavailableValue: -1"), "maxUnavailableValue"),

@@ -101,7 +101,7 @@ func (f *fleet) launch(flags ...string) *manager {
 	Expect(err).NotTo(HaveOccurred())
 	m.process = exec.Command(requireProgram("manager"), append([]string{
 		"--kubeconfig", f.kubeconfig, "--webhook-url", f.service.url(), "--webhook-bind-address", m.webhook,
-		"--metrics-bind-address", m.metric, "--health-probe-bind-address", m.probe, "--settle-time", "0s", "--rule-webhook-allow-cidr", "127.0.0.0/8",
+		"--metrics-bind-address", m.metric, "--metrics-secure=false", "--shutdown-delay", "0s", "--health-probe-bind-address", m.probe, "--settle-time", "0s", "--rule-webhook-allow-cidr", "127.0.0.0/8",
 		"--leader-elect", "--leader-elect-lease-duration", "3s", "--leader-elect-renew-deadline", "2s", "--leader-elect-retry-period", "500ms",
 	}, flags...)...)
 	m.process.Stdout, m.process.Stderr = log, log

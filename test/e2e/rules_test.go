@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/test/expect"
 )
 
@@ -118,7 +119,7 @@ var _ = Describe("A rule", func() {
 			arrive(ctx, appsv1alpha1.StagePreCheck)
 			Eventually(ctx, p.seeingRule("web")).Should(HaveField("Status.Blocked", HaveLen(2)))
 			change(ctx, rule)
-			Eventually(ctx, p.list).Should(HaveEach(expect.BeOperable("updater")))
+			Eventually(ctx, p.list).WithTimeout(patience + podindex.RetiredFor).Should(HaveEach(expect.BeOperable("updater")))
 		},
 		Entry("edited to ask for less", func(ctx context.Context, rule *appsv1alpha1.PodTransitionRule) {
 			p.patch(ctx, rule, `{"spec":{"rules":[{"name":"approved","labelCheck":{"requires":{"matchLabels":{"app":"web"}}}}]}}`)
@@ -130,6 +131,23 @@ var _ = Describe("A rule", func() {
 			Expect(p.admin.Delete(ctx, rule)).To(Succeed())
 		}),
 	)
+
+	It("keeps its bound while it is replaced by deletion and creation, and warns", func(ctx context.Context) {
+		rule := p.rule(ctx, maxUnavailable("2"))
+		p.pods(ctx, 8, nil)
+		observer := observe(p)
+		arrive(ctx, appsv1alpha1.StagePreCheck)
+		Eventually(ctx, p.list).Should(WithTransform(operable("updater"), Equal(2)))
+
+		Eventually(ctx, p.seeingRule("web")).Should(HaveField("Status.Waiting", BeEquivalentTo(6)))
+		_, warnings := p.kubectl(ctx, "--namespace", p.namespace, "delete", "podtransitionrule", "web")
+		Expect(warnings).To(ContainSubstring(`6 of 8 desired pods are available and 6 wait; they are held for 30s more`))
+		Consistently(ctx, p.list).Should(WithTransform(operable("updater"), Equal(2)))
+		p.rule(ctx, rule.Spec.Rules...)
+		Eventually(ctx, p.seeingRule("web")).Should(HaveField("Status.Waiting", BeEquivalentTo(6)))
+		Consistently(ctx, p.list).Should(WithTransform(operable("updater"), Equal(2)))
+		Expect(observer.leastAvailable()).To(Equal(6))
+	})
 
 	It("gives no credit for what an earlier edition of it has let pass", func(ctx context.Context) {
 		rule := p.rule(ctx, approved())
@@ -156,7 +174,7 @@ var _ = Describe("A rule", func() {
 		Eventually(ctx, p.list).Should(ContainElement(expect.BeOperable("updater")))
 		Consistently(ctx, p.list).Should(ContainElements(manyTimes(5, expect.BeWaiting("updater"))...))
 		Eventually(ctx, p.seeingRule("both")).Should(HaveField("Status.Blocked", ContainElement(HaveField("Message",
-			ContainSubstring("5 of 6 pods are available, 5 must stay so (minAvailable 5)")))))
+			ContainSubstring("5 of 6 pods are available; at least 5 must be (minAvailable 5 of 6 desired)")))))
 	})
 
 	It("shows what it sees, and says when it can never pass", func(ctx context.Context) {
@@ -177,11 +195,11 @@ var _ = Describe("A rule", func() {
 		By("printing it")
 		short, _ := p.kubectl(ctx, "--namespace", p.namespace, "get", "ptr")
 		Expect(columns(short)).To(Equal([][]string{
-			{"NAME", "SELECTED", "AVAILABLE", "WAITING", "READY", "AGE"},
-			{"web", "3", "3", "3", "True"},
+			{"NAME", "DESIRED", "AVAILABLE", "WAITING", "OFF-TRAFFIC", "BLOCKED", "BY", "AGE"},
+			{"web", "3", "3", "3", "0", "min-available", "(NoRoom)"},
 		}))
 		wide, _ := p.kubectl(ctx, "--namespace", p.namespace, "get", "podops", "-o", "wide")
-		Expect(wide).To(And(ContainSubstring("BLOCKING"), ContainSubstring("3 of 3 pods are available, 3 must stay so")))
+		Expect(wide).To(And(ContainSubstring("WHY"), ContainSubstring("3 of 3 pods are available; at least 3 must be")))
 	})
 })
 
@@ -205,4 +223,17 @@ func columns(text string) [][]string {
 		rows = append(rows, fields)
 	}
 	return rows
+}
+
+// operable returns a function that counts the pods on which the id may operate.
+func operable(id string) func([]*corev1.Pod) int {
+	return func(pods []*corev1.Pod) int {
+		count := 0
+		for _, pod := range pods {
+			if allowed, err := expect.BeOperable(id).Match(pod); err == nil && allowed {
+				count++
+			}
+		}
+		return count
+	}
 }

@@ -2,7 +2,11 @@ package e2e_test
 
 import (
 	"io"
+	"math/rand/v2"
 	"net"
+	"slices"
+	"sync/atomic"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -13,6 +17,9 @@ import (
 type service struct {
 	listener net.Listener
 	running  func() []*manager
+
+	// endpoints are set while the Service learns of readiness late, as a real one does.
+	endpoints atomic.Pointer[[]*manager]
 }
 
 // openService listens at a local address until the suite ends.
@@ -54,8 +61,46 @@ func (s *service) pass(client net.Conn) {
 	<-ended
 }
 
+// lag has the Service learn of readiness once in so long until the story ends. Meanwhile
+// connections go to what its endpoints were then, whether they still listen or not.
+func (s *service) lag(interval time.Duration) {
+	GinkgoHelper()
+	look := func() {
+		ready := slices.DeleteFunc(s.running(), func(m *manager) bool { return m.ready() != nil })
+		s.endpoints.Store(&ready)
+	}
+	look()
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(interval):
+				look()
+			}
+		}
+	}()
+	DeferCleanup(func() {
+		close(stop)
+		<-ended
+		s.endpoints.Store(nil)
+	})
+}
+
 // dial connects to the oldest manager that is ready; nil when there is none.
 func (s *service) dial() net.Conn {
+	if endpoints := s.endpoints.Load(); endpoints != nil {
+		if len(*endpoints) == 0 {
+			return nil
+		}
+		backend, err := net.Dial("tcp", (*endpoints)[rand.IntN(len(*endpoints))].webhook)
+		if err != nil {
+			return nil
+		}
+		return backend
+	}
 	for _, m := range s.running() {
 		if m.ready() != nil {
 			continue

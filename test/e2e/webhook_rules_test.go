@@ -64,6 +64,7 @@ var _ = Describe("A webhook rule", Label(callStories), func() {
 			service.expectOnePostPerTrace(p)
 			Expect(service.Log(p.namespace)).To(HaveEach(And(HaveField("Credentials", false), HaveField("Rule", "web/approval"))))
 			Expect(pathsOf(service.Log(p.namespace))).To(Equal(paths))
+			Expect(service.Log(p.namespace)).To(ContainElement(HaveField("Pods", ContainElement(HaveField("Cause", "Rollout")))))
 			Expect(replicas - observer.leastAvailable()).To(BeNumerically("<=", 3))
 		},
 		Entry("at once", func(d desk) appsv1alpha1.TransitionRule { return d.asks("/approve") }, "/approve"),
@@ -166,7 +167,7 @@ var _ = Describe("A webhook rule", Label(callStories), func() {
 		Entry("when the answer is a redirect", func(d desk) appsv1alpha1.TransitionRule { return d.asks("/redirect") },
 			"WebhookFailed", "RedirectRefused"),
 		Entry("when there is no answer", func(d desk) appsv1alpha1.TransitionRule { return d.asks("/hang") },
-			"WebhookFailed", "Timeout"),
+			"WebhookFailed", "Unreachable"),
 		Entry("when nobody vouches for the service", func(d desk) appsv1alpha1.TransitionRule { return webhookRule(d.SecureURL("/approve")) },
 			"WebhookFailed", "TLSUntrusted"),
 		Entry("when the certificate has expired", func(desk) appsv1alpha1.TransitionRule {
@@ -208,10 +209,10 @@ var _ = Describe("A webhook rule", Label(callStories), func() {
 
 		waiting(ctx, 1, webhookRule("http://"+address+"/approve"))
 		Eventually(ctx, tolerant.list).Should(HaveEach(expect.BeOperable("updater")))
-		blocked(ctx, 1, "WebhookFailed", "Refused")
+		blocked(ctx, 1, "WebhookFailed", "Unreachable")
 		Eventually(ctx, p.seeingRule("web")).Should(HaveField("Status.RuleStates", ConsistOf(And(HaveField("Name", "approval"),
 			HaveField("WebhookStatus.TaskStates", ConsistOf(And(HaveField("Phase", appsv1alpha1.TaskFailed),
-				HaveField("Reason", "Refused"), HaveField("NextTime", Not(BeNil())), HaveField("Attempts", BeNumerically(">=", 1)))))))))
+				HaveField("Reason", "Unreachable"), HaveField("NextTime", Not(BeNil())), HaveField("Attempts", BeNumerically(">=", 1)))))))))
 		late := openDesk(nil, approvals.Options{HTTPAddress: address})
 		Eventually(ctx, p.list).WithTimeout(2 * patience).Should(HaveEach(expect.BeOperable("updater")))
 		Expect(late.Approvals(p.namespace)).To(HaveLen(1))
@@ -220,7 +221,7 @@ var _ = Describe("A webhook rule", Label(callStories), func() {
 	It("with failurePolicy Ignore passes whatever is wrong with the service", func(ctx context.Context) {
 		var rules []appsv1alpha1.TransitionRule
 		for name, rule := range map[string]appsv1alpha1.TransitionRule{
-			"error": service.asks("/500"), "garbage": service.asks("/garbage"), "redirect": service.asks("/redirect"), "too-long": service.polls("/never", 1),
+			"error": service.asks("/500"), "garbage": service.asks("/garbage"), "redirect": service.asks("/redirect"),
 			"untrusted": webhookRule(service.SecureURL("/approve")), "expired": openDesk(nil, approvals.Options{Flaw: approvals.Expired}).asksSecurely("/approve"),
 		} {
 			rule.Name, rule.Webhook.FailurePolicy = name, appsv1alpha1.FailurePolicyIgnore
@@ -240,6 +241,13 @@ var _ = Describe("A webhook rule", Label(callStories), func() {
 			HaveField("Asked", int64(2)), HaveField("Withheld", int64(0)), HaveField("WouldWithhold", int64(2))))))
 		Eventually(ctx, func() []approvals.Entry { return service.Log(p.namespace) }).ShouldNot(BeEmpty())
 		service.expectOnePostPerTrace(p)
+	})
+
+	It("with failurePolicy Ignore waits all the same when the service works on it, and takes too long", func(ctx context.Context) {
+		rule := service.polls("/never", 1)
+		rule.Webhook.FailurePolicy = appsv1alpha1.FailurePolicyIgnore
+		waiting(ctx, 1, rule)
+		blocked(ctx, 1, "WebhookRejected", "too long")
 	})
 
 	It("with failurePolicy Ignore waits all the same when the service says no", func(ctx context.Context) {

@@ -30,11 +30,17 @@ type place struct {
 // newPlace makes a namespace that goes with the story.
 func newPlace(ctx context.Context) place {
 	GinkgoHelper()
+	return newPlaceOn(ctx, world)
+}
+
+// newPlaceOn does the same on a cluster of the story's own.
+func newPlaceOn(ctx context.Context, c *cluster) place {
+	GinkgoHelper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "story-"}}
-	Expect(world.admin.Create(ctx, namespace)).To(Succeed())
-	p := place{cluster: world, namespace: namespace.Name}
+	Expect(c.admin.Create(ctx, namespace)).To(Succeed())
+	p := place{cluster: c, namespace: namespace.Name}
 	DeferCleanup(func(ctx context.Context) {
-		Expect(client.IgnoreNotFound(world.admin.Delete(ctx, namespace))).To(Succeed())
+		Expect(client.IgnoreNotFound(c.admin.Delete(ctx, namespace))).To(Succeed())
 	})
 	return p
 }
@@ -72,6 +78,17 @@ func (p place) pods(ctx context.Context, count int, change func(*corev1.Pod)) {
 		p.pod(ctx, fmt.Sprintf("web-%02d", i), change)
 	}
 	p.awaitAvailable(ctx, count)
+}
+
+// service creates a Service that selects the pods of the story.
+func (p place) service(ctx context.Context, name string) *corev1.Service {
+	GinkgoHelper()
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: name},
+		Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 80}}},
+	}
+	Expect(p.admin.Create(ctx, service)).To(Succeed())
+	return service
 }
 
 // deployment creates the Deployment web and waits until its pods serve.

@@ -22,7 +22,7 @@ const (
 )
 
 var _ = Describe("Updating pods in place", func() {
-	const pods = 20
+	const pods = 40
 
 	DescribeTable("costs few writes, and none once it is over",
 		func(ctx context.Context, protected bool, bound int) {
@@ -31,6 +31,7 @@ var _ = Describe("Updating pods in place", func() {
 			announce := func(*corev1.Pod) {}
 			if protected {
 				announce = service.announce
+				p.service(ctx, service.employer)
 				act(p, service.wants)
 			}
 			p.rule(ctx, maxUnavailable("25%"))
@@ -49,12 +50,28 @@ var _ = Describe("Updating pods in place", func() {
 				return "writes to one pod:\n" + accounts(writes.Where(accepted))
 			})
 			Expect(len(writes)).To(BeNumerically("<=", (bound+detailsWithin(took))*pods+pods/4), "conflicts are rare")
-			Expect(pods-observer.leastAvailable()).To(Equal(5), "the limit is kept, and used")
-			Expect(len(rules)).To(BeNumerically("<=", len(batches.all())+ledger.seconds()), "one write a batch, and one a second for people")
+			Expect(pods-observer.leastAvailable()).To(Equal(pods/4), "the limit is kept, and used")
+			Expect(len(rules)).To(BeNumerically("<=", len(batches.all())+ledger.seconds()), "one write a batch, and one a second for readers of the status")
 			expectIdle(ctx, p)
+
+			By("recording two events for each lifecycle, and one more for what has held it")
+			told, all := ledger.byOperator(audit.On("events"), audit.InNamespace(p.namespace)), ledger.byOperator(audit.InNamespace(p.namespace))
+			AddReportEntry("requests", fmt.Sprintf("%.2f requests per lifecycle, events %.2f; %v",
+				float64(len(all))/pods, float64(len(told))/pods, all.CountBy(byTargetAndCode)))
+			Expect(len(told)).To(BeNumerically("<=", (2+detailsWithin(took))*pods))
+			// Besides its pod writes and events a lifecycle has a share in the writes of the rule: in
+			// each second one for a batch, and one for readers. Those of 4 seconds fit into the goal.
+			goal := float64(bound) + 2 + 0.2
+			late := float64(2*max(0, int(took.Seconds())-4) + 2*pods*detailsWithin(took))
+			Expect(float64(all.Count(accepted))).To(BeNumerically("<=", goal*pods+late), func() string {
+				return fmt.Sprint(all.CountBy(byTargetAndCode))
+			})
+			for _, pod := range p.list(ctx) {
+				Expect(reasons(ctx, p, pod.Name)).To(ContainElements("Permitted", "ServiceAvailable"), pod.Name)
+			}
 		},
-		Entry("with a service controller: 2 a lifecycle", true, 2),
-		Entry("without one: 3 a lifecycle, since operate waits for Ready", false, 3),
+		Entry("with a service controller: 2 a lifecycle, 4.2 requests in all", true, 2),
+		Entry("without one: 3 a lifecycle, since operate waits for Ready, 5.2 requests in all", false, 3),
 	)
 
 	It("reserves all pods that one change lets go in one write of the rule", func(ctx context.Context) {

@@ -79,9 +79,7 @@ func (s *Stage) StartManager(ctx context.Context) error {
 		return err
 	}
 	defer log.Close()
-	flags := append([]string{"--kubeconfig", kubeconfig, "--webhook-url", "https://" + m.webhook,
-		"--metrics-bind-address", "0", "--health-probe-bind-address", m.probe}, s.options.ManagerFlags...)
-	command := exec.Command(filepath.Join(s.options.Bin, "manager"), flags...)
+	command := s.managerCommand(kubeconfig, m)
 	command.Stdout, command.Stderr = log, log
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := command.Start(); err != nil {
@@ -94,6 +92,30 @@ func (s *Stage) StartManager(ctx context.Context) error {
 		close(m.ended)
 	}()
 	return s.awaitReady(ctx, "http://"+m.probe+"/readyz")
+}
+
+// managerCommand returns the command of the manager m.
+func (s *Stage) managerCommand(kubeconfig string, m *manager) *exec.Cmd {
+	metrics := s.options.MetricsAddress
+	if metrics == "" {
+		metrics = "0"
+	}
+	words := append([]string{
+		filepath.Join(s.options.Bin, "manager"), "--kubeconfig", kubeconfig, "--webhook-url", "https://" + m.webhook,
+		"--metrics-bind-address", metrics, "--metrics-secure=false", "--shutdown-delay", "0s", "--health-probe-bind-address", m.probe,
+	}, s.options.ManagerFlags...)
+	if s.options.WrapManager != nil {
+		words = s.options.WrapManager(words...)
+	}
+	return exec.Command(words[0], words[1:]...)
+}
+
+// WebhookAddress returns the address of the manager's webhook server. Empty before Up.
+func (s *Stage) WebhookAddress() string {
+	if s.manager == nil {
+		return ""
+	}
+	return s.manager.webhook
 }
 
 // openManagerLog: the first manager of a stage begins a new one.

@@ -34,6 +34,13 @@ type Options struct {
 
 	// ManagerFlags are those besides the ones that say where things are.
 	ManagerFlags []string
+
+	// MetricsAddress is where the manager serves metrics. Empty: it serves none.
+	MetricsAddress string
+
+	// WrapManager returns the command that runs the manager, given as program and
+	// arguments, e.g. in a cgroup. nil: it runs as it is.
+	WrapManager func(command ...string) []string
 }
 
 // Stage is made by New, then taken Up and Down. It is not safe for concurrent use.

@@ -35,8 +35,11 @@ and beside it without. Run it with "make traffic".
 Without PodOps a controller adds pods to the load balancer when they are ready, and drains
 them when they are not, as fast as it can.
 
-It ends with 0 only if no request failed with PodOps, in no scenario, and some failed
-without it.
+It ends with 0 only if no request failed with PodOps, in no scenario, some failed without
+it, and flaky took at most twice as long as restart.
+
+A wait ends when nothing has changed for 3 minutes, or after 20: a slow machine may take
+its time as long as it gets on.
 
 Flags:
 `
@@ -171,12 +174,12 @@ func perform(ctx context.Context, o options, out io.Writer) (results results, er
 	for _, scenario := range o.scenarios {
 		for _, side := range o.sides {
 			fmt.Fprintf(out, "%s, %s PodOps: %s\n", scenario.name, side, scenario.title)
-			report, err := w.play(ctx, scenario, side)
+			played, err := w.play(ctx, scenario, side)
 			if err != nil {
 				return results, fmt.Errorf("%s, %s PodOps: %w", scenario.name, side, err)
 			}
-			results = append(results, result{scenario: scenario.name, side: side, report: report})
-			if err := report.Print(out); err != nil {
+			results = append(results, played)
+			if err := played.report.Print(out); err != nil {
 				return results, err
 			}
 		}

@@ -58,14 +58,15 @@ type game struct {
 }
 
 // play runs a scenario from nothing, and leaves nothing.
-func (w *world) play(ctx context.Context, s scenario, on side) (report *load.Report, err error) {
+func (w *world) play(ctx context.Context, s scenario, on side) (r result, err error) {
+	r = result{scenario: s.name, side: on}
 	g := &game{world: w, scenario: s, side: on, namespace: fmt.Sprintf("%s-%s", s.name, on)}
 	dir := filepath.Join(w.stage.Dir(), g.namespace)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("making %s: %w", dir, err)
+		return r, fmt.Errorf("making %s: %w", dir, err)
 	}
 	if g.balancer, err = front.StartHAProxy(ctx, front.Options{Dir: dir}); err != nil {
-		return nil, err
+		return r, err
 	}
 	defer func() { err = errors.Join(err, g.balancer.Close()) }()
 	g.socket = g.balancer.Socket()
@@ -75,11 +76,11 @@ func (w *world) play(ctx context.Context, s scenario, on side) (report *load.Rep
 	g.socket, g.history = filepath.Join(dir, "relay.sock"), newHistory()
 	relay, err := front.StartFlaky(g.socket, g.balancer.Socket(), s.failing, seed, g.history.command)
 	if err != nil {
-		return nil, err
+		return r, err
 	}
 	defer func() { err = errors.Join(err, relay.Close()) }()
 	if err := g.kubectl(ctx, "create", "namespace", g.namespace); err != nil {
-		return nil, err
+		return r, err
 	}
 	defer func() {
 		// The load balancer is still there: whoever has servers in it takes them out.
@@ -87,16 +88,16 @@ func (w *world) play(ctx context.Context, s scenario, on side) (report *load.Rep
 		g.stop()
 	}()
 	if err := g.remember(ctx); err != nil {
-		return nil, err
+		return r, err
 	}
 	if err := g.begin(ctx); err != nil {
-		return nil, err
+		return r, err
 	}
 	g.history.begin(time.Now())
-	if report, err = g.measure(ctx); err != nil {
-		return nil, err
+	if r.report, r.operation, err = g.measure(ctx); err != nil {
+		return r, err
 	}
-	return report, g.checkOrder()
+	return r, g.checkOrder()
 }
 
 // remember writes into the history what PodOps sets on the pods of this run.
@@ -130,10 +131,14 @@ func (g *game) checkOrder() error {
 	found := g.history.order()
 	fmt.Fprintf(g.world.out, "order: traffic was off before operate %d times, and on before service-available %d times; %d times it was not\n",
 		found.operate, found.available, len(found.violations))
-	if len(found.violations) == 0 && found.available > 0 {
+	switch {
+	case len(found.violations) > 0:
+		return fmt.Errorf("%w: %s", errOrder, strings.Join(found.violations, "; "))
+	case found.operate == 0 || g.scenario.comes && found.available == 0:
+		return fmt.Errorf("%w: not one pod was seen, so that nothing is proved", errOrder)
+	default:
 		return nil
 	}
-	return fmt.Errorf("%w: %s", errOrder, strings.Join(found.violations, "; "))
 }
 
 // begin brings the workload up, behind the load balancer.
@@ -162,13 +167,13 @@ func (g *game) begin(ctx context.Context) error {
 }
 
 // measure sends requests from before the first thing is done until after the last one has
-// settled, and until there were enough.
-func (g *game) measure(ctx context.Context) (*load.Report, error) {
+// settled, and until there were enough. It also returns how long the operation took.
+func (g *game) measure(ctx context.Context) (*load.Report, time.Duration, error) {
 	l, err := load.Start(load.Options{
 		Address: g.balancer.Address(), Paths: work(), Workers: g.world.options.workers, Rate: g.world.options.rate, Record: g.world.log.Record,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("starting the load: %w", err)
+		return nil, 0, fmt.Errorf("starting the load: %w", err)
 	}
 	defer l.Stop()
 	requests := func(count int) error {
@@ -178,18 +183,20 @@ func (g *game) measure(ctx context.Context) (*load.Report, error) {
 		})
 	}
 	if err := requests(around); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
+	start := time.Now()
 	if err := g.scenario.act(ctx, g); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if err := g.settled(ctx, g.scenario.remaining, g.scenario.done); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
+	took := time.Since(start)
 	if err := requests(max(g.world.options.requests, l.Report().Requests+around)); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return l.Stop(), g.world.fleet.Err()
+	return l.Stop(), took, g.world.fleet.Err()
 }
 
 // settled: exactly so many pods are there, all of them serve, the load balancer sends

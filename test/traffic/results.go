@@ -15,6 +15,9 @@ type result struct {
 	scenario string
 	side     side
 	report   *load.Report
+
+	// operation is how long the workload was operated on, a part of what the load took.
+	operation time.Duration
 }
 
 type results []result
@@ -26,12 +29,13 @@ func (all results) print(out io.Writer) error {
 	}
 	fmt.Fprintln(out)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "scenario\tPodOps\trequests\tfailed\tp50\tp99\tduration\t")
+	fmt.Fprintln(table, "scenario\tPodOps\trequests\tfailed\tp50\tp99\toperation\tduration\t")
 	total := 0
 	for _, r := range all {
 		total += r.report.Requests
-		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%s\t%s\t%s\t\n", r.scenario, r.side, r.report.Requests, r.report.Failed,
-			load.Round(r.report.Latency.Percentile(50)), load.Round(r.report.Latency.Percentile(99)), r.report.Took.Round(100*time.Millisecond))
+		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t\n", r.scenario, r.side, r.report.Requests, r.report.Failed,
+			load.Round(r.report.Latency.Percentile(50)), load.Round(r.report.Latency.Percentile(99)),
+			r.operation.Round(100*time.Millisecond), r.report.Took.Round(100*time.Millisecond))
 	}
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("printing the table: %w", err)
@@ -51,15 +55,37 @@ var (
 	errLost        = errors.New("requests failed with PodOps")
 	errNothingLost = errors.New("no request failed without PodOps: the measure measures nothing")
 	errNoRuns      = errors.New("nothing was measured")
+	errSlow        = errors.New("a load balancer that fails calls slows the rollout down")
 )
 
-// verdict is nil when no run with PodOps lost a request, and the runs without it did.
+// slowdown is how much longer a rollout may take when a fifth of the calls to the load
+// balancer fail.
+const slowdown = 2
+
+// flaky compares the rollout with a flaky load balancer with the one without, if both
+// took place.
+func (all results) flaky() error {
+	took := map[string]time.Duration{}
+	for _, r := range all {
+		if r.side == withPodOps {
+			took[r.scenario] = r.operation
+		}
+	}
+	healthy, flaky := took["restart"], took["flaky"]
+	if healthy == 0 || flaky <= slowdown*healthy {
+		return nil
+	}
+	return fmt.Errorf("%w: %s, against %s, and at most %d times that are allowed", errSlow, flaky, healthy, slowdown)
+}
+
+// verdict is nil when no run with PodOps lost a request, the runs without it did, and a
+// flaky load balancer cost no more than slowdown.
 func (all results) verdict() error {
 	if len(all) == 0 {
 		return errNoRuns
 	}
 	without, lost := 0, 0
-	var errs []error
+	errs := []error{all.flaky()}
 	for _, r := range all {
 		switch {
 		case r.side == withoutPodOps:

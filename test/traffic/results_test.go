@@ -20,25 +20,38 @@ func reported(requests, failed int) *load.Report {
 	return r
 }
 
+func played(name string, on side, report *load.Report, operation time.Duration) result {
+	return result{scenario: name, side: on, report: report, operation: operation}
+}
+
 func TestVerdict(t *testing.T) {
 	for name, tc := range map[string]struct {
 		results results
 		want    error // nil: well
 	}{
 		"nothing lost with, some without": {
-			results: results{{"a", withPodOps, reported(10, 0)}, {"a", withoutPodOps, reported(10, 3)}},
+			results: results{played("a", withPodOps, reported(10, 0), 10*time.Second), played("a", withoutPodOps, reported(10, 3), 10*time.Second)},
 		},
 		"lost with": {
-			results: results{{"a", withPodOps, reported(10, 1)}, {"a", withoutPodOps, reported(10, 3)}}, want: errLost,
+			results: results{played("a", withPodOps, reported(10, 1), 10*time.Second), played("a", withoutPodOps, reported(10, 3), 10*time.Second)}, want: errLost,
 		},
 		"lost with, later": {
-			results: results{{"a", withPodOps, reported(10, 0)}, {"b", withPodOps, reported(10, 1)}}, want: errLost,
+			results: results{played("a", withPodOps, reported(10, 0), 10*time.Second), played("b", withPodOps, reported(10, 1), 10*time.Second)}, want: errLost,
 		},
-		"no request at all with":  {results: results{{"a", withPodOps, reported(0, 0)}}, want: errLost},
-		"nothing lost without":    {results: results{{"a", withPodOps, reported(10, 0)}, {"a", withoutPodOps, reported(10, 0)}}, want: errNothingLost},
-		"one side alone":          {results: results{{"a", withPodOps, reported(10, 0)}}},
-		"lost in one run without": {results: results{{"a", withoutPodOps, reported(10, 0)}, {"b", withoutPodOps, reported(10, 1)}}},
-		"nothing was run":         {want: errNoRuns},
+		"no request at all with":  {results: results{played("a", withPodOps, reported(0, 0), 10*time.Second)}, want: errLost},
+		"nothing lost without":    {results: results{played("a", withPodOps, reported(10, 0), 10*time.Second), played("a", withoutPodOps, reported(10, 0), 10*time.Second)}, want: errNothingLost},
+		"one side alone":          {results: results{played("a", withPodOps, reported(10, 0), 10*time.Second)}},
+		"lost in one run without": {results: results{played("a", withoutPodOps, reported(10, 0), 10*time.Second), played("b", withoutPodOps, reported(10, 1), 10*time.Second)}},
+		"twice as long when flaky": {results: results{
+			played("restart", withPodOps, reported(10, 0), 10*time.Second), played("flaky", withPodOps, reported(10, 0), 20*time.Second),
+		}},
+		"slower when flaky": {results: results{
+			played("restart", withPodOps, reported(10, 0), 10*time.Second), played("flaky", withPodOps, reported(10, 0), 21*time.Second),
+		}, want: errSlow},
+		"slower when flaky without PodOps": {results: results{
+			played("restart", withoutPodOps, reported(10, 1), 10*time.Second), played("flaky", withoutPodOps, reported(10, 1), 21*time.Second),
+		}},
+		"nothing was run": {want: errNoRuns},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := tc.results.verdict(); !errors.Is(got, tc.want) || (got == nil) != (tc.want == nil) {
@@ -50,13 +63,13 @@ func TestVerdict(t *testing.T) {
 
 func TestResultsReadAsATable(t *testing.T) {
 	var out bytes.Buffer
-	if err := (results{{"restart", withPodOps, reported(1000, 0)}, {"restart", withoutPodOps, reported(1000, 7)}}).print(&out); err != nil {
+	if err := (results{played("restart", withPodOps, reported(1000, 0), 10*time.Second), played("restart", withoutPodOps, reported(1000, 7), 10*time.Second)}).print(&out); err != nil {
 		t.Fatal(err)
 	}
 	want := [][]string{
-		{"scenario", "PodOps", "requests", "failed", "p50", "p99", "duration"},
-		{"restart", "with", "1000", "0", "0s", "0s", "12s"},
-		{"restart", "without", "1000", "7", "0s", "0s", "12s"},
+		{"scenario", "PodOps", "requests", "failed", "p50", "p99", "operation", "duration"},
+		{"restart", "with", "1000", "0", "0s", "0s", "10s", "12s"},
+		{"restart", "without", "1000", "7", "0s", "0s", "10s", "12s"},
 		{"restart,", "without", "PodOps:", "7", "status", "503"},
 		{"requests:", "2000"},
 	}

@@ -20,23 +20,27 @@ type scenario struct {
 	replicas    int // at first
 	remaining   int // in the end
 	failing     float64
-	act         func(ctx context.Context, g *game) error
+
+	// comes says that pods become available while it runs, not only operable.
+	comes bool
+
+	act func(ctx context.Context, g *game) error
 	// done says whether it has come to its end, beside that all pods serve.
 	done func(g *game, pods []corev1.Pod) (bool, string)
 }
 
 func scenarios() []scenario {
 	return []scenario{
-		{name: "restart", title: "rolling restart of 20 pods", replicas: many, remaining: many, act: restart, done: replaced},
+		{name: "restart", title: "rolling restart of 20 pods", replicas: many, remaining: many, comes: true, act: restart, done: replaced},
 		{name: "scale-in", title: "from 20 pods to 8", replicas: many, remaining: few, act: scaleIn, done: always},
-		{name: "in-place", title: "a new image for 20 pods, in place", replicas: many, remaining: many, act: inPlace, done: updated},
+		{name: "in-place", title: "a new image for 20 pods, in place", replicas: many, remaining: many, comes: true, act: inPlace, done: updated},
 		{
 			name: "flaky", title: "rolling restart of 20 pods, and 20 % of the calls to the load balancer fail", replicas: many, remaining: many,
-			failing: 0.2, act: restart, done: replaced,
+			failing: 0.2, comes: true, act: restart, done: replaced,
 		},
 		{
 			name: "killed", title: "a new image for 20 pods, in place, and the manager is killed and started again twice", replicas: many, remaining: many,
-			act: inPlaceAndKill, done: updated,
+			comes: true, act: inPlaceAndKill, done: updated,
 		},
 	}
 }

@@ -22,8 +22,10 @@ import (
 )
 
 const (
-	// stepPatience bounds each part of a run.
+	// stepPatience is how long a part of a run may stand still, stepBound how long it may
+	// take in all. A slow machine gets on slowly, and one that is stuck does not.
 	stepPatience = 3 * time.Minute
+	stepBound    = 20 * time.Minute
 
 	// look is how often a condition is looked at.
 	look = 50 * time.Millisecond
@@ -100,12 +102,14 @@ func (w *world) podsOf(ctx context.Context, namespace string) ([]corev1.Pod, err
 	return list.Items, nil
 }
 
-// await looks until something holds. What it says of an error is the last thing seen.
+// await looks until something holds. It gives up when what it sees has not changed for
+// stepPatience, or after stepBound; the error ends with the last thing seen.
 func (w *world) await(ctx context.Context, what string, holds func(context.Context) (bool, string, error)) error {
-	ctx, stop := context.WithTimeout(ctx, stepPatience)
+	ctx, stop := context.WithTimeout(ctx, stepBound)
 	defer stop()
 	ticker := time.NewTicker(look)
 	defer ticker.Stop()
+	before, moved := "", time.Now()
 	for {
 		ok, seen, err := holds(ctx)
 		if ok {
@@ -114,9 +118,15 @@ func (w *world) await(ctx context.Context, what string, holds func(context.Conte
 		if err != nil {
 			seen = err.Error()
 		}
+		if seen != before {
+			before, moved = seen, time.Now()
+		}
+		if time.Since(moved) > stepPatience {
+			return fmt.Errorf("waiting until %s: %w, no change for %s: %s (log of the manager: %s)", what, stage.ErrTimeout, stepPatience, seen, w.stage.ManagerLog())
+		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waiting until %s: %w after %s: %s (log of the manager: %s)", what, stage.ErrTimeout, stepPatience, seen, w.stage.ManagerLog())
+			return fmt.Errorf("waiting until %s: %w: %w: %s (log of the manager: %s)", what, stage.ErrTimeout, ctx.Err(), seen, w.stage.ManagerLog())
 		case <-ticker.C:
 		}
 	}

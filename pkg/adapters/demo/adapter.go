@@ -6,7 +6,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/podops-dev/podops/pkg/adapters/employees"
+	"github.com/podops-dev/podops/pkg/adapters/service"
 	"github.com/podops-dev/podops/pkg/resourceconsist"
 )
 
@@ -37,7 +37,7 @@ func (a *Adapter) GetControllerName() string { return ControllerName }
 
 // GetSelectedEmployeeNames returns the names of the pods that the Service selects.
 func (a *Adapter) GetSelectedEmployeeNames(ctx context.Context, employer client.Object) ([]string, error) {
-	return employees.Names(ctx, a.reader, employer)
+	return service.Names(ctx, a.reader, employer)
 }
 
 // GetExpectedEmployer wants one virtual address for every Service.
@@ -58,7 +58,7 @@ func (a *Adapter) GetCurrentEmployer(ctx context.Context, employer client.Object
 // GetExpectedEmployee wants a real server for every pod with an address. LifecycleReady is
 // false while somebody prepares or operates the pod: then its traffic has to be off.
 func (a *Adapter) GetExpectedEmployee(ctx context.Context, employer client.Object) ([]resourceconsist.IEmployee, error) {
-	pods, err := employees.Selected(ctx, a.reader, employer)
+	pods, err := service.Selected(ctx, a.reader, employer)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ type Servers = []resourceconsist.IEmployee
 
 // CreateEmployer makes virtual addresses.
 func (a *Adapter) CreateEmployer(ctx context.Context, employer client.Object, toCreates VIPs) (VIPs, VIPs, error) {
-	return employees.Each(ctx, toCreates, func(ctx context.Context, one resourceconsist.IEmployer) error {
+	return service.Each(ctx, toCreates, func(ctx context.Context, one resourceconsist.IEmployer) error {
 		details, ok := one.GetEmployerStatuses().(DemoServiceDetails)
 		if !ok {
 			return fmt.Errorf("employer %s has the statuses of another adapter: %T", one.GetEmployerId(), one.GetEmployerStatuses())
@@ -118,14 +118,14 @@ func (a *Adapter) UpdateEmployer(ctx context.Context, employer client.Object, to
 
 // DeleteEmployer removes virtual addresses.
 func (a *Adapter) DeleteEmployer(ctx context.Context, employer client.Object, toDeletes VIPs) (VIPs, VIPs, error) {
-	return employees.Each(ctx, toDeletes, func(ctx context.Context, _ resourceconsist.IEmployer) error {
+	return service.Each(ctx, toDeletes, func(ctx context.Context, _ resourceconsist.IEmployer) error {
 		return a.provider.DeleteVIP(ctx, nameOf(employer))
 	})
 }
 
 // CreateEmployees makes real servers, with traffic or without.
 func (a *Adapter) CreateEmployees(ctx context.Context, employer client.Object, toCreates Servers) (Servers, Servers, error) {
-	return employees.Each(ctx, toCreates, func(ctx context.Context, one resourceconsist.IEmployee) error {
+	return service.Each(ctx, toCreates, func(ctx context.Context, one resourceconsist.IEmployee) error {
 		statuses, ok := one.GetEmployeeStatuses().(resourceconsist.PodEmployeeStatuses)
 		if !ok {
 			return fmt.Errorf("employee %s has the statuses of another adapter: %T", one.GetEmployeeName(), one.GetEmployeeStatuses())
@@ -141,7 +141,7 @@ func (a *Adapter) UpdateEmployees(ctx context.Context, employer client.Object, t
 
 // DeleteEmployees removes real servers.
 func (a *Adapter) DeleteEmployees(ctx context.Context, employer client.Object, toDeletes Servers) (Servers, Servers, error) {
-	return employees.Each(ctx, toDeletes, func(ctx context.Context, one resourceconsist.IEmployee) error {
+	return service.Each(ctx, toDeletes, func(ctx context.Context, one resourceconsist.IEmployee) error {
 		return a.provider.DeleteRealServer(ctx, nameOf(employer), one.GetEmployeeName())
 	})
 }

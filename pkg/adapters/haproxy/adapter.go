@@ -11,8 +11,8 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/podops-dev/podops/pkg/adapters/employees"
 	"github.com/podops-dev/podops/pkg/adapters/haproxy/runtimeapi"
+	"github.com/podops-dev/podops/pkg/adapters/service"
 	"github.com/podops-dev/podops/pkg/resourceconsist"
 )
 
@@ -56,31 +56,31 @@ func (a *Adapter) GetControllerName() string { return ControllerName }
 
 // GetSelectedEmployeeNames returns the names of the pods that the Service selects.
 func (a *Adapter) GetSelectedEmployeeNames(ctx context.Context, employer client.Object) ([]string, error) {
-	return employees.Names(ctx, a.client, employer)
+	return service.Names(ctx, a.client, employer)
 }
 
 // GetExpectedEmployee returns a server for every selected pod that has an address and has
 // not ended. What is wrong with annotations keeps traffic from going on; it goes off
 // nevertheless.
 func (a *Adapter) GetExpectedEmployee(ctx context.Context, employer client.Object) ([]resourceconsist.IEmployee, error) {
-	service, err := serviceOf(employer)
+	svc, err := serviceOf(employer)
 	if err != nil {
 		return nil, err
 	}
-	_, placed, err := usedPlace(service)
-	_, wantedErr := a.wanted(service)
+	_, placed, err := usedPlace(svc)
+	_, wantedErr := a.wanted(svc)
 	if wantedErr != nil && !placed && err == nil {
 		return nil, wantedErr
 	}
-	pods, err := employees.Selected(ctx, a.client, employer)
+	pods, err := service.Selected(ctx, a.client, employer)
 	if err != nil {
 		return nil, err
 	}
-	set, settingsErr := settingsOf(service)
+	set, settingsErr := settingsOf(svc)
 	problem := errors.Join(wantedErr, settingsErr)
 	var expected []resourceconsist.IEmployee
 	for _, pod := range pods {
-		one, err := expectedServer(service, pod, set, problem)
+		one, err := expectedServer(svc, pod, set, problem)
 		if err != nil {
 			return nil, err
 		}

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/podops-dev/podops/pkg/adapters/employees"
+	"github.com/podops-dev/podops/pkg/adapters/service"
 	"github.com/podops-dev/podops/pkg/resourceconsist"
 )
 
@@ -108,7 +108,7 @@ type Placements = []resourceconsist.IEmployer
 
 // CreateEmployer records the place, before there is a server.
 func (a *Adapter) CreateEmployer(ctx context.Context, employer client.Object, toCreates Placements) (Placements, Placements, error) {
-	return employees.Each(ctx, toCreates, func(ctx context.Context, one resourceconsist.IEmployer) error {
+	return service.Each(ctx, toCreates, func(ctx context.Context, one resourceconsist.IEmployer) error {
 		service, err := serviceOf(employer)
 		if err != nil {
 			return err
@@ -123,14 +123,14 @@ func (a *Adapter) CreateEmployer(ctx context.Context, employer client.Object, to
 
 // UpdateEmployer never happens: another place is an error of what is expected.
 func (a *Adapter) UpdateEmployer(ctx context.Context, _ client.Object, toUpdates Placements) (Placements, Placements, error) {
-	return employees.Each(ctx, toUpdates, func(_ context.Context, one resourceconsist.IEmployer) error {
+	return service.Each(ctx, toUpdates, func(_ context.Context, one resourceconsist.IEmployer) error {
 		return fmt.Errorf("the place of a Service cannot be changed to %q", one.GetEmployerStatuses())
 	})
 }
 
 // DeleteEmployer takes the record away, once no server is left.
 func (a *Adapter) DeleteEmployer(ctx context.Context, employer client.Object, toDeletes Placements) (Placements, Placements, error) {
-	return employees.Each(ctx, toDeletes, func(ctx context.Context, _ resourceconsist.IEmployer) error {
+	return service.Each(ctx, toDeletes, func(ctx context.Context, _ resourceconsist.IEmployer) error {
 		service, err := serviceOf(employer)
 		if err != nil {
 			return err

@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/podops-dev/podops/pkg/adapters/employees"
 	"github.com/podops-dev/podops/pkg/adapters/haproxy/runtimeapi"
+	"github.com/podops-dev/podops/pkg/adapters/service"
 	"github.com/podops-dev/podops/pkg/resourceconsist"
 )
 
@@ -72,15 +72,15 @@ func (a *Adapter) carryOut(ctx context.Context, service *corev1.Service, at plac
 	return succeeded, append(failed, later...), errors.Join(err, laterErr)
 }
 
-func (a *Adapter) stepAll(ctx context.Context, service *corev1.Service, at place, items Servers, one step) (Servers, Servers, error) {
-	there, err := a.servers(ctx, service, at)
+func (a *Adapter) stepAll(ctx context.Context, svc *corev1.Service, at place, items Servers, one step) (Servers, Servers, error) {
+	there, err := a.servers(ctx, svc, at)
 	if err != nil {
 		return nil, items, err
 	}
 	// What is wrong is a problem of each expected server, and has its default here.
-	set, _ := settingsOf(service)
+	set, _ := settingsOf(svc)
 	w := work{Adapter: a, api: a.clientFor(at), at: at, set: set, there: there}
-	return employees.Each(ctx, items, func(ctx context.Context, item resourceconsist.IEmployee) error {
+	return service.Each(ctx, items, func(ctx context.Context, item resourceconsist.IEmployee) error {
 		s, ok := item.(*server)
 		if !ok {
 			return fmt.Errorf("employee %s: got a %T", item.GetEmployeeId(), item)

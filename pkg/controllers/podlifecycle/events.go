@@ -24,9 +24,14 @@ const (
 	// protect it; PodOps cannot make it unready.
 	EventGateMissing = "GateMissing"
 
-	// EventKubeletNotSyncing: the gate is False, and the kubelet did not make the pod
-	// unready in time. The operation goes on.
-	EventKubeletNotSyncing = "KubeletNotSyncing"
+	// EventKubeletNotSyncing: the kubelet did not follow the gate in time. With the gate
+	// False the operation goes on although the pod is Ready; with the gate True the pod is not
+	// available until it is Ready.
+	EventKubeletNotSyncing = appsv1alpha1.ReasonKubeletNotSyncing
+
+	// EventBadAnnotation: the settle time or the gate sync policy of the pod cannot be read.
+	// Those of the manager apply.
+	EventBadAnnotation = "BadAnnotation"
 )
 
 // problem is what keeps a pod from moving on, or makes it move on less safely, and is
@@ -37,25 +42,43 @@ type problem struct {
 }
 
 // problemOf returns the first problem of a pod; the zero value when there is none.
-func problemOf(facts lifecycle.PodFacts, change lifecycle.Change) problem {
+func problemOf(facts lifecycle.PodFacts, change lifecycle.Change, options lifecycle.Options) problem {
 	if untyped := lifecycle.UntypedIDs(facts); len(untyped) > 0 {
-		return problem{EventInvalidLifecycle, "label " + appsv1alpha1.OperatingLabelPrefix + "/" + untyped[0] + " needs " +
-			appsv1alpha1.OperationTypeLabelPrefix + "/" + untyped[0] + ": nothing progresses without the type"}
+		return problem{EventInvalidLifecycle, lifecycle.UntypedText(untyped)}
 	}
 	if facts.ExpectedFinalizersErr != nil {
 		return problem{EventBadAvailableConditions, "annotation " + appsv1alpha1.AvailableConditionsAnnotationKey + ": " +
 			facts.ExpectedFinalizersErr.Error() + "; the pod is not marked available"}
 	}
-	for _, move := range change.Moves {
-		if move.Step == lifecycle.StepOperate && change.WaitsForKubelet {
-			return problem{EventKubeletNotSyncing, "the kubelet has not made the pod unready: operation " + move.Type + " of id " + move.ID + " starts without that"}
-		}
+	if notSyncing(facts, change) {
+		return problem{EventKubeletNotSyncing, kubeletText(facts, options)}
+	}
+	if facts.AnnotationErr != nil {
+		return problem{EventBadAnnotation, facts.AnnotationErr.Error() + "; the setting of the manager applies"}
 	}
 	if facts.Gate == lifecycle.GateMissing && len(lifecycle.WaitingIDs(facts)) > 0 {
-		return problem{EventGateMissing, "the pod was created without the readiness gate " + appsv1alpha1.ServiceReadyGate +
-			": only finalizers keep traffic off while it is operated on"}
+		return problem{EventGateMissing, lifecycle.GateMissingText()}
 	}
 	return problem{}
+}
+
+// notSyncing reports whether the gate says, or is about to, that the kubelet does not follow.
+func notSyncing(facts lifecycle.PodFacts, change lifecycle.Change) bool {
+	if change.GateReason != nil {
+		return *change.GateReason == appsv1alpha1.ReasonKubeletNotSyncing
+	}
+	return facts.NotSyncing
+}
+
+func kubeletText(facts lifecycle.PodFacts, options lifecycle.Options) string {
+	switch {
+	case facts.Gate == lifecycle.GateTrue:
+		return "the kubelet has not made the pod Ready although its gate is open: it is not available until then"
+	case options.Continues(facts):
+		return "the kubelet has not made the pod unready although its gate is closed: operations start without that"
+	default:
+		return "the kubelet has not made the pod unready although its gate is closed: operations wait until it does"
+	}
 }
 
 // maxTold bounds the memory of told. Beyond it everything is forgotten, and said again.
@@ -98,6 +121,7 @@ func (r *Reconciler) recordProblem(pod *corev1.Pod, p problem) {
 		return
 	}
 	if r.told.news(pod.UID, p) {
+		r.problems.WithLabelValues(p.reason).Inc()
 		r.recorder.Eventf(pod, nil, corev1.EventTypeWarning, p.reason, "Advance", "%s", p.text)
 	}
 }

@@ -5,10 +5,12 @@
 package podlifecycle
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,42 +22,55 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/controllers/podstatus"
+	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/lifecycle"
-	"github.com/podops-dev/podops/pkg/promise"
+	"github.com/podops-dev/podops/pkg/podfacts"
+	"github.com/podops-dev/podops/pkg/podwriter"
 )
 
 // Reconciler advances one pod.
 type Reconciler struct {
 	client   client.Reader // cached: controlled pods only
 	live     client.Reader // the API server, for pods that have left the cache
-	writer   *podstatus.Writer
+	writer   *podwriter.Writer
 	recorder events.EventRecorder
 	options  lifecycle.Options
 	clock    clock.PassiveClock
 	told     told
+
+	facts    *podfacts.Gatherer
+	problems *prometheus.CounterVec
+	metrics  *Metrics
 }
 
-// New returns a Reconciler. cached holds controlled pods only; live reads the API
-// server.
+// New returns a Reconciler. cached holds controlled pods only, and Services; live reads the
+// API server.
 func New(
-	cached, live client.Reader, writer *podstatus.Writer, recorder events.EventRecorder,
-	options lifecycle.Options, clk clock.PassiveClock,
+	cached, live client.Reader, writer *podwriter.Writer, recorder events.EventRecorder,
+	facts *podfacts.Gatherer, problems *prometheus.CounterVec, metrics *Metrics, options lifecycle.Options, clk clock.PassiveClock,
 ) *Reconciler {
-	return &Reconciler{client: cached, live: live, writer: writer, recorder: recorder, options: options, clock: clk, told: told{last: map[types.UID]problem{}}}
+	return &Reconciler{
+		client: cached, live: live, writer: writer, recorder: recorder, options: options, clock: clk,
+		facts: facts, problems: problems, metrics: metrics, told: told{last: map[types.UID]problem{}},
+	}
 }
 
 // SetupWithManager registers the controller. workers is how many pods are advanced at
 // once.
-func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, workers int) error {
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, workers int) error {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, podfacts.EmployerField, podfacts.IndexByEmployer); err != nil {
+		return fmt.Errorf("indexing pods by employer: %w", err)
+	}
 	warm := true
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("podlifecycle").
 		Watches(&corev1.Pod{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(watched())).
+		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.waitingFor), builder.WithPredicates(podfacts.EmploymentEnds())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, EnableWarmup: &warm}).
 		Complete(r)
 }
@@ -63,22 +78,52 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, workers int) error {
 // Reconcile advances a pod as far as it goes without asking a rule.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	pod, err := r.pod(ctx, req)
+	if pod == nil {
+		r.metrics.forget(req.NamespacedName)
+	}
 	if err != nil || pod == nil || !r.writer.Seen(pod) {
 		return reconcile.Result{}, err
 	}
-	facts := lifecycle.FactsOf(pod)
+	r.writer.Observe(pod)
+	facts, factsErr := r.facts.Gather(ctx, pod)
 	change := lifecycle.Advance(facts, lifecycle.Permits{}, r.options, r.clock.Now())
-	if promise.HeldFor(pod) && change.OnlyOperates(appsv1alpha1.PodDeleteID) {
-		return reconcile.Result{}, nil // package heldpod deletes the pod instead
+	if deferreddelete.HeldFor(pod) && change.OnlyOperates(appsv1alpha1.PodDeleteID) {
+		return reconcile.Result{}, nil // controllers/deferreddelete deletes the pod instead
 	}
-	r.recordProblem(pod, problemOf(facts, change))
+	r.recordProblem(pod, cmp.Or(problemOf(facts, change, r.options), gatelessProblem(facts, r.clock.Now())))
+	pending, look := explainPending(pod, facts, &change, r.clock.Now())
+	r.metrics.see(req.NamespacedName, facts, r.clock.Now())
 	if err := r.writer.Write(ctx, pod, change); err != nil {
-		if movedOn(err) {
+		if staleVersions(err) {
 			return reconcile.Result{RequeueAfter: retryMovedOn}, nil
 		}
 		return reconcile.Result{}, fmt.Errorf("advancing lifecycle: %w", err)
 	}
-	return reconcile.Result{RequeueAfter: change.Wake}, nil
+	if pending != nil {
+		r.recordPending(pod, *pending)
+	}
+	r.facts.Forgot(pod, change.Forget)
+	if factsErr != nil {
+		return reconcile.Result{}, fmt.Errorf("gathering facts: %w", factsErr)
+	}
+	return reconcile.Result{RequeueAfter: minDelay(change.Wake, look)}, nil
+}
+
+// sooner is the shorter of two waits; 0 is none.
+func minDelay(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// waitingFor returns requests for the pods that wait for a finalizer of a Service.
+func (r *Reconciler) waitingFor(ctx context.Context, service client.Object) []reconcile.Request {
+	requests, err := podfacts.Waiting(ctx, r.client, service)
+	if err != nil {
+		ctrllog.FromContext(ctx).Error(err, "Finding the pods that wait for a Service", "service", client.ObjectKeyFromObject(service))
+	}
+	return requests
 }
 
 // pod reads the pod of a request. One that is not in the cache is gone, or was taken
@@ -102,7 +147,7 @@ const retryMovedOn = time.Second
 
 // movedOn: the pod has changed or gone since the decision. Its watch event brings the
 // next one.
-func movedOn(err error) bool { return apierrors.IsConflict(err) || apierrors.IsNotFound(err) }
+func staleVersions(err error) bool { return apierrors.IsConflict(err) || apierrors.IsNotFound(err) }
 
 // watched leaves out deletions of pods that were on their way out anyway: only a pod
 // that vanished without terminating may have been taken out of PodOps.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,9 +20,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/controllers/podstatus"
 	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/podfacts"
+	"github.com/podops-dev/podops/pkg/podwriter"
 )
+
+// settle is the settle time of the manager.
+const settle = 2 * time.Second
 
 var now = time.Unix(1_700_000_000, 0)
 
@@ -59,6 +64,8 @@ type fixture struct {
 	reconciler *Reconciler
 	patches    []string
 	recorder   *events.FakeRecorder
+	metrics    *prometheus.Registry
+	clock      *clocktesting.FakeClock
 }
 
 // newFixture has one set of pods in the cache and another one in the API server.
@@ -77,11 +84,22 @@ func newFixture(t *testing.T, cached, live []client.Object, patchErr error) *fix
 			return patchErr
 		},
 	}).Build()
-	clock := clocktesting.NewFakePassiveClock(now)
-	f.reconciler = New(writes, fake.NewClientBuilder().WithObjects(live...).Build(), podstatus.New(writes, f.recorder, clock),
-		f.recorder, lifecycle.Options{}, clock)
+	f.metrics, f.clock = prometheus.NewRegistry(), clocktesting.NewFakeClock(now)
+	problems, err := NewProblems(f.metrics)
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics, err := NewMetrics(f.metrics)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.reconciler = New(writes, fake.NewClientBuilder().WithObjects(live...).Build(), podwriter.New(writes, f.recorder, f.clock),
+		f.recorder, podfacts.New(writes, writes, f.clock), problems, metrics, lifecycle.Options{Settle: settle}, f.clock)
 	return f
 }
+
+// none is a cluster without pods.
+func (f *fixture) none() client.Client { return fake.NewClientBuilder().Build() }
 
 func (f *fixture) reconcile(t *testing.T) reconcile.Result {
 	t.Helper()
@@ -127,8 +145,8 @@ func TestOperateIsGrantedOnceTrafficIsOff(t *testing.T) {
 	if len(f.patches) != 1 {
 		t.Fatalf("requests: %v, want one", f.patches)
 	}
-	if got := <-f.recorder.Events; got != "Normal Operate traffic is off: operation update of id a may start" {
-		t.Errorf("event %q", got)
+	if len(f.recorder.Events) > 0 {
+		t.Errorf("event %q: Permitted and ServiceAvailable report what lies between", <-f.recorder.Events)
 	}
 }
 
@@ -190,6 +208,19 @@ func TestProblemsAreToldOnce(t *testing.T) {
 			want: "Warning BadAvailableConditions annotation pod.kusionstack.io/available-conditions: " +
 				"decoding JSON: unexpected end of JSON input; the pod is not marked available",
 		},
+		"a settle time that is no duration": {
+			edit: func(pod *corev1.Pod) { pod.Annotations = map[string]string{appsv1alpha1.SettleTimeAnnotationKey: "5"} },
+			want: `Warning BadAnnotation annotation podopslifecycle.kusionstack.io/settle-time is "5", want a duration from 0s to 10m0s such as 10s; ` +
+				"the setting of the manager applies",
+		},
+		"a kubelet that has not followed the gate": {
+			edit: func(pod *corev1.Pod) {
+				pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
+					Type: appsv1alpha1.ServiceReadyGate, Status: corev1.ConditionTrue, Reason: appsv1alpha1.ReasonKubeletNotSyncing,
+				})
+			},
+			want: "Warning KubeletNotSyncing the kubelet has not made the pod Ready although its gate is open: it is not available until then",
+		},
 		"waiting without a gate": {
 			edit: func(pod *corev1.Pod) {
 				pod.Spec.ReadinessGates = nil
@@ -217,6 +248,90 @@ func TestProblemsAreToldOnce(t *testing.T) {
 			if diff := cmp.Diff([]string{tc.want}, told); diff != "" {
 				t.Errorf("events (-want +got):\n%s", diff)
 			}
+			if counted, err := f.metrics.Gather(); len(counted) != 1 || len(counted[0].GetMetric()) != 1 || counted[0].GetMetric()[0].GetCounter().GetValue() != 1 {
+				t.Errorf("counted %v, %v, want one problem", counted, err)
+			}
 		})
+	}
+}
+
+// TestAnEmployerThatIsGoneIsDroppedInTheWriteThatMakesThePodAvailable: the pod was created
+// for a Service that is not there any more.
+func TestAnEmployerThatIsGoneIsDroppedInTheWriteThatMakesThePodAvailable(t *testing.T) {
+	pod := newPod(func(pod *corev1.Pod) {
+		pod.Annotations = map[string]string{appsv1alpha1.AvailableConditionsAnnotationKey: `{"expectedFinalizers":{` +
+			`"Service/shop/gone":"prot.podopslifecycle.kusionstack.io/1","Service/shop/web":"prot.podopslifecycle.kusionstack.io/2"}}`}
+		pod.Finalizers = []string{"prot.podopslifecycle.kusionstack.io/2"}
+	})
+	f := newFixture(t, []client.Object{pod}, nil, nil)
+	f.reconcile(t)
+	want := []string{`status {"metadata":{"annotations":{"pod.kusionstack.io/available-conditions":` +
+		`"{\"expectedFinalizers\":{\"Service/shop/web\":\"prot.podopslifecycle.kusionstack.io/2\"}}"},` +
+		`"labels":{"podopslifecycle.kusionstack.io/service-available":"1700000000000000000"},` +
+		`"resourceVersion":"10","uid":"u1"},"status":{"conditions":[{"lastTransitionTime":"2023-11-14T22:13:20Z",` +
+		`"message":"updated by PodOpsLifecycle","status":"True","type":"pod.kusionstack.io/service-ready"}]}}`}
+	if diff := cmp.Diff(want, f.patches); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+// TestOperateWaitsForEndpointsOnlyWhereAServiceHasSome: the settle time of the manager is for
+// pods that a Service selects; a pod may set its own.
+func TestOperateWaitsForEndpointsOnlyWhereAServiceHasSome(t *testing.T) {
+	service := func(selector map[string]string) client.Object {
+		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.ServiceSpec{Selector: selector}}
+	}
+	for sentence, tc := range map[string]struct {
+		service    client.Object
+		annotation string
+		want       time.Duration
+	}{
+		"no Service":                        {},
+		"a Service that selects the pod":    {service: service(map[string]string{"app": "web"}), want: settle},
+		"a Service that selects another":    {service: service(map[string]string{"app": "db"})},
+		"a Service without a selector":      {service: service(nil)},
+		"a pod that asks for more":          {annotation: "30s", want: 30 * time.Second},
+		"a pod that asks for none":          {service: service(map[string]string{"app": "web"}), annotation: "0s"},
+		"a pod whose wish cannot be read":   {service: service(map[string]string{"app": "web"}), annotation: "-1s", want: settle},
+		"a pod whose wish is out of bounds": {service: service(map[string]string{"app": "web"}), annotation: "11m", want: settle},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			pod := newPod(preparing("a", "update"))
+			pod.Labels["app"] = "web"
+			if tc.annotation != "" {
+				pod.Annotations = map[string]string{appsv1alpha1.SettleTimeAnnotationKey: tc.annotation}
+			}
+			objects := []client.Object{pod}
+			if tc.service != nil {
+				objects = append(objects, tc.service)
+			}
+			f := newFixture(t, objects, nil, nil)
+			got := f.reconcile(t).RequeueAfter
+			if got != tc.want || (len(f.patches) == 0) != (tc.want > 0) {
+				t.Fatalf("waits %s and sends %v, want %s", got, f.patches, tc.want)
+			}
+			f.clock.Step(tc.want)
+			if f.reconcile(t); len(f.patches) != 1 {
+				t.Errorf("requests after the wait: %v, want one", f.patches)
+			}
+		})
+	}
+}
+
+// TestALabelThatSlippedInShowsOnThePod: one write shows what is wrong, the next one takes it
+// off.
+func TestALabelThatSlippedInShowsOnThePod(t *testing.T) {
+	f := newFixture(t, []client.Object{newPod(func(pod *corev1.Pod) {
+		pod.Labels[appsv1alpha1.OperatingLabelPrefix+"/a"] = "1"
+		pod.Labels[appsv1alpha1.ServiceAvailableLabelKey] = "1"
+		pod.Status.Conditions[1] = corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue}
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: appsv1alpha1.ServiceReadyGate, Status: corev1.ConditionTrue})
+	})}, nil, nil)
+	f.reconcile(t)
+	want := []string{`status {"metadata":{"resourceVersion":"10","uid":"u1"},"status":{"conditions":[{"lastTransitionTime":"2023-11-14T22:13:20Z",` +
+		`"message":"label operating.podopslifecycle.kusionstack.io/a needs operation-type.podopslifecycle.kusionstack.io/a: nothing progresses without the type",` +
+		`"reason":"InvalidLifecycle","status":"True","type":"podopslifecycle.kusionstack.io/InvalidLifecycle"}]}}`}
+	if diff := cmp.Diff(want, f.patches); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 }

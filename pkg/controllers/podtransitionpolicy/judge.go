@@ -9,8 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/policy/engine"
-	"github.com/podops-dev/podops/pkg/policy/parameters"
+	"github.com/podops-dev/podops/pkg/objectbounds"
+	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/rule/parameters"
+	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
 // judgement is what is known of a spec. The zero value: it can be used.
@@ -25,26 +27,42 @@ type judgement struct {
 // codeSchema is the code of problems of the schema of parameters.
 const codeSchema = "schema"
 
+// codeTooLarge is the code of the problem of a policy that is not loaded.
+const codeTooLarge = "too_large"
+
 // judge returns the judgement of the generation at hand.
 func (r *Reconciler) judge(ctx context.Context, policy *appsv1alpha1.PodTransitionPolicy) judgement {
-	key := judged{uid: policy.UID, generation: policy.Generation}
-	if known, ok := r.judgements.Get(key); ok {
-		return known.(judgement)
+	if err := objectbounds.TooLarge(policy); err != nil {
+		return judgement{problems: []appsv1alpha1.PolicyProblem{problem(opa.Problem{Code: codeTooLarge, Message: err.Error()})}}
 	}
-	found := inspect(ctx, r.inspector, policy.Spec)
+	if known, ok := r.judgements.Get(policy.UID); ok && known.generation == policy.Generation {
+		return known.judgement
+	}
+	found := inspect(ctx, r.inspector, policy)
 	if found.err == nil {
-		r.judgements.Add(key, found)
+		r.judgements.Add(policy.Name, policy.UID, judged{generation: policy.Generation, judgement: found}, found.bytes())
 	}
 	return found
 }
 
+// bytes is about what a judgement takes.
+func (j judgement) bytes() int64 {
+	const each = 48
+	bytes := 0
+	for _, problem := range j.problems {
+		bytes += each + len(problem.Code) + len(problem.Message)
+	}
+	return int64(bytes)
+}
+
 // inspect holds the spec to what admission would: it may have been stored without it.
-func inspect(ctx context.Context, inspector Inspector, spec appsv1alpha1.PodTransitionPolicySpec) judgement {
-	schema, errs := parameters.Parse(spec.Parameters, field.NewPath("spec", "parameters"))
+func inspect(ctx context.Context, inspector Inspector, policy *appsv1alpha1.PodTransitionPolicy) judgement {
+	content := policy.Spec
+	schema, errs := parameters.Parse(content.Parameters, field.NewPath("spec", "parameters"))
 	if len(errs) > 0 {
 		var found judgement
 		for _, err := range errs {
-			found.problems = append(found.problems, problem(engine.Problem{Code: codeSchema, Message: err.Error()}))
+			found.problems = append(found.problems, problem(opa.Problem{Code: codeSchema, Message: err.Error()}))
 		}
 		return found
 	}
@@ -52,8 +70,10 @@ func inspect(ctx context.Context, inspector Inspector, spec appsv1alpha1.PodTran
 	if err != nil {
 		return judgement{err: err}
 	}
-	_, err = inspector.Inspect(ctx, spec.Module, types)
-	wrong := &engine.CompileError{}
+	err = inspector.Precompile(ctx, opa.Source{
+		Owner: spec.PolicyOwner(policy.Name), Module: content.Module, ParametersSchema: types,
+	})
+	wrong := &opa.CompileError{}
 	switch {
 	case err == nil:
 		return judgement{}
@@ -74,7 +94,7 @@ const (
 	maxMessage = 512
 )
 
-func problem(found engine.Problem) appsv1alpha1.PolicyProblem {
+func problem(found opa.Problem) appsv1alpha1.PolicyProblem {
 	message := found.Message
 	if found.File != "" { // of the library
 		message = fmt.Sprintf("%s:%d:%d: %s", found.File, found.Row, found.Column, message)

@@ -5,28 +5,29 @@ package podtransitionpolicy
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/policy/engine"
+	"github.com/podops-dev/podops/pkg/fairshare"
+	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/policyusers"
 )
 
-// remembered is for how many policies the outcome of the inspection is kept.
-const remembered = 1024
+// remembered bounds the bytes of the outcomes of inspections: some 1,000 policies with ten problems
+// each, and many more without.
+const remembered = 4 << 20
 
-// Inspector judges one module. It is an *engine.Engine. A module that is wrong is an
-// *engine.CompileError; any other error says nothing about the module.
+// Inspector judges one module, and keeps nothing of it in this process but the result. It is a
+// *sandbox.Sandbox. A module that is wrong is an *opa.CompileError; any other error says nothing
+// about the module.
 type Inspector interface {
-	Inspect(ctx context.Context, source string, parametersSchema json.RawMessage) (engine.Inspection, error)
+	Precompile(ctx context.Context, source opa.Source) error
 }
 
 // Reconciler keeps the status of one policy up to date. It is safe for concurrent use.
@@ -35,20 +36,20 @@ type Reconciler struct {
 	inspector Inspector
 	clock     clock.PassiveClock
 
-	// judgements holds judgement by judged: a policy is judged once for each of its
-	// generations, however often its users change.
-	judgements *lru.Cache
+	// judgements are those of the last generation of a policy: it is judged once for each, however
+	// often its users change.
+	judgements *fairshare.Cache[types.UID, judged]
 }
 
-// judged is what a judgement is about.
+// judged is the judgement of one generation.
 type judged struct {
-	uid        types.UID
 	generation int64
+	judgement
 }
 
 // New returns a Reconciler. c reads from a cache that has the index policyusers.Field.
 func New(c client.Client, inspector Inspector, clk clock.PassiveClock) *Reconciler {
-	return &Reconciler{client: c, inspector: inspector, clock: clk, judgements: lru.New(remembered)}
+	return &Reconciler{client: c, inspector: inspector, clock: clk, judgements: fairshare.NewCache[types.UID, judged](remembered)}
 }
 
 // Reconcile judges the policy, finds its users, and writes the status when it differs.
@@ -62,7 +63,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, policy *appsv1alpha1.PodTran
 	updated := policy.DeepCopy()
 	updated.Status = statusOf(policy, found, users, r.clock.Now())
 	if !equality.Semantic.DeepEqual(policy.Status, updated.Status) {
-		// Deleted meanwhile: nobody reads it any more.
+		// Deleted meanwhile: its status has no reader any more.
 		err = client.IgnoreNotFound(r.client.Status().Patch(ctx, updated, client.MergeFrom(policy)))
 	}
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/policyusers"
@@ -22,12 +23,11 @@ func statusOf(
 	// A copy: a client decodes the answer of the API server into what it is given.
 	status.Problems = slices.Clone(found.problems[:min(len(found.problems), appsv1alpha1.MaxStatusProblems)])
 	status.UserCount = int32(len(users))
-	status.Users = nil
-	for _, user := range users[:min(len(users), appsv1alpha1.MaxStatusUsers)] {
-		status.Users = append(status.Users, appsv1alpha1.PolicyUser{
-			Namespace: user.Object.Namespace, PodTransitionRule: user.Object.Name, Rule: user.Rule,
-		})
+	namespaces := sets.New[string]()
+	for _, user := range users {
+		namespaces.Insert(user.Object.Namespace)
 	}
+	status.UserNamespaceCount = int32(namespaces.Len())
 	for _, condition := range conditions(found) {
 		condition.ObservedGeneration = policy.Generation
 		condition.LastTransitionTime = metav1.NewTime(now)
@@ -52,6 +52,9 @@ func conditions(found judgement) []metav1.Condition {
 		ready.Message = cut(found.err.Error(), maxMessage)
 	case len(found.problems) > 0:
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, appsv1alpha1.ReasonCompileFailed, summary(found.problems)
+		if found.problems[0].Code == codeTooLarge {
+			ready.Reason = appsv1alpha1.ReasonTooLarge
+		}
 		stalled.Status, stalled.Reason, stalled.Message = metav1.ConditionTrue, ready.Reason, ready.Message
 	}
 	return []metav1.Condition{ready, stalled}

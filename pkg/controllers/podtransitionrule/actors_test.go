@@ -104,6 +104,20 @@ func (w *world) Recreate(t *rapid.T) {
 	w.server.putPod(w.newPod(app, name).Obj())
 }
 
+// Surge makes a pod beyond those that its workload wants, as a rollout does. It does not
+// serve yet.
+func (w *world) Surge(t *rapid.T) {
+	name := rapid.SampledFrom([]string{"web-7", "web-8", "db-7", "db-8"}).Draw(t, "surge")
+	app, _, _ := cutName(name)
+	if app == "db" && len(w.unknown) > 0 {
+		t.Skip("nothing says how many it wants")
+	}
+	if _, there := w.server.pods[name]; there || slices.Contains(w.missing, name) {
+		t.Skip("it is there already")
+	}
+	w.server.putPod(w.newPod(app, name).Obj())
+}
+
 func cutName(name string) (app, ordinal string, found bool) {
 	i := slices.Index([]byte(name), '-')
 	return name[:i], name[i+1:], true
@@ -239,6 +253,19 @@ func (w *world) Rule(t *rapid.T) {
 		return
 	}
 	w.server.putRule(name, drawSpec(t, false))
+}
+
+// ReplaceRule deletes a PodTransitionRule and creates it again, as kubectl replace --force
+// does.
+func (w *world) ReplaceRule(t *rapid.T) {
+	names := slices.Sorted(maps.Keys(w.server.rules))
+	if len(names) == 0 {
+		t.Skip("no rule is left")
+	}
+	name := rapid.SampledFrom(names).Draw(t, "object")
+	spec := w.server.rules[name].Spec
+	w.server.deleteRule(name)
+	w.server.putRule(name, spec)
 }
 
 // drawSpec makes the rules of one object. Quiet ones select by what a workload gives to

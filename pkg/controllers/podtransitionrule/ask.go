@@ -4,162 +4,124 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/permit"
-	"github.com/podops-dev/podops/pkg/policy"
+	"github.com/podops-dev/podops/pkg/rule"
 )
 
 // verdicts are those of one rule for requests of its stage, in their order. A rule that
-// cannot be asked withholds; one that stands in says to whom it does not apply.
-func (r *Reconciler) verdicts(ctx context.Context, said *ruleDecision, d *decision, requests []policy.Request) []policy.Verdict {
-	prepared := said.prepared
-	withheld := func(code policy.Code, err error) []policy.Verdict {
-		all := make([]policy.Verdict, len(requests))
-		for i := range all {
-			all[i] = policy.Verdict{Code: code}
-			if err != nil && prepared.kind == policy.KindRego {
-				all[i].Message = bounded(err.Error(), policy.MaxMessageBytes)
-			}
+// cannot be evaluated withholds; one with a stand-in withholds where it applies.
+func (r *Reconciler) verdicts(ctx context.Context, eval *ruleEvaluation, d *decision, requests []rule.Request) []rule.Verdict {
+	prepared := eval.prepared
+	switch {
+	case eval.run != nil:
+		return r.verdictsOf(eval.run, d)
+	case eval.unopened:
+		return eval.notReached(d, requests)
+	case prepared.quarantined != nil:
+		return withheld(requests, rule.Verdict{Code: rule.CodePolicyTooExpensive, Message: prepared.quarantined.Message})
+	case prepared.program == nil:
+		verdict := rule.Verdict{Code: codeOf(prepared.err)}
+		if prepared.kind == rule.KindRego {
+			verdict.Message = bounded(prepared.err.Error(), rule.MaxMessageBytes)
 		}
-		return all
+		if verdict.Code == rule.CodeNotReached {
+			d.retry = minDelay(d.retry, retryStale)
+		}
+		return withheld(requests, verdict)
+	case prepared.needs().Namespace && eval.env.Namespace.Labels == nil:
+		d.retry = minDelay(d.retry, retryStale)
+		return withheld(requests, rule.Verdict{Code: rule.CodeUndefined, Message: errNamespaceUnseen.Error()})
+	case !d.turn.hasTime(ctx, partForRules):
+		return eval.notReached(d, requests)
 	}
-	if prepared.quarantined != nil {
-		return r.quarantined(ctx, said, requests)
-	}
-	if prepared.program == nil {
-		return withheld(codeOf(prepared.err), prepared.err)
-	}
-	if prepared.needs().Namespace && said.around.Namespace.Labels == nil {
-		d.retry = sooner(d.retry, retryStale)
-		return withheld(policy.CodeUndefined, errNamespaceUnseen)
-	}
-	if prepared.needs().Pods || prepared.needs().Permits {
-		return r.fleeting(ctx, said, d, requests)
-	}
-	answer, err := prepared.memo.Evaluate(ctx, prepared.program, prepared.scope(), prepared.stage, said.around, requests)
+	scope := scopeOf(prepared.program, prepared.kind)
+	answer, err := eval.open().memo.Evaluate(ctx, prepared.program, scope, prepared.stage, eval.env, requests)
 	if err != nil {
-		said.object.evaluateErr = cmp.Or(said.object.evaluateErr, err)
-		d.retry = sooner(d.retry, retryFailed)
-		return withheld(policy.CodeEvaluationFailed, err)
+		eval.object.evaluateErr = cmp.Or(eval.object.evaluateErr, err)
+		d.retry = minDelay(d.retry, retryFailed)
+		return withheld(requests, rule.Verdict{Code: rule.CodeEvaluationFailed})
 	}
-	said.room = answer.Room
-	if prepared.err != nil {
-		return blamed(answer.Verdicts, codeOf(prepared.err), prepared.err.Error())
-	}
-	r.watchDeadlines(said, d, answer.Verdicts)
+	eval.room = answer.Capacity
 	return answer.Verdicts
+}
+
+// notReached are the verdicts of a rule that the round could not ask about any request. Once they
+// withhold, those of the other rules of the object would say the same.
+func (s *ruleEvaluation) notReached(d *decision, requests []rule.Request) []rule.Verdict {
+	d.retry = minDelay(d.retry, retryStale)
+	if s.prepared.enforced() && s.prepared.stage != "" {
+		if s.object.unreached == nil {
+			s.object.unreached = map[appsv1alpha1.TransitionStage]bool{}
+		}
+		s.object.unreached[s.prepared.stage] = true
+	}
+	return withheld(requests, notReached(s.prepared))
+}
+
+// withheld is the same verdict for every request.
+func withheld(requests []rule.Request, verdict rule.Verdict) []rule.Verdict {
+	all := make([]rule.Verdict, len(requests))
+	for i := range all {
+		all[i] = verdict
+	}
+	return all
+}
+
+// verdictsOf are those of a user's module, or of the stand-in of a rule that cannot be
+// evaluated.
+func (r *Reconciler) verdictsOf(run *moduleRun, d *decision) []rule.Verdict {
+	eval, prepared := run.eval, run.eval.prepared
+	if run.err != nil {
+		eval.object.evaluateErr = cmp.Or(eval.object.evaluateErr, run.err)
+		d.retry = minDelay(d.retry, retryFailed)
+	}
+	if len(run.open) > 0 {
+		d.retry = minDelay(d.retry, retryStale)
+	}
+	switch {
+	case run.stopped && prepared.quarantined != nil:
+		return withReasons(run.verdicts, rule.CodePolicyTooExpensive, prepared.quarantined.Message)
+	case prepared.err != nil:
+		return withReasons(run.verdicts, codeOf(prepared.err), prepared.err.Error())
+	}
+	r.watchDeadlines(eval, d, run.late)
+	return run.verdicts
 }
 
 // errNamespaceUnseen: a namespace is news that has not come yet. Taken for one without
 // labels it might open a door.
 var errNamespaceUnseen = errors.New("the namespace has not been seen yet")
 
-// fleeting are the verdicts of a rule that reads other pods, or permits. They hold for
-// this round only, and may take longer than a round has: who was not reached keeps the
-// refusal of the last time, and comes first in the next round. A pod that is reserved is
-// not asked about here: among the permits that the rule sees is its own. Its judges ask.
-func (r *Reconciler) fleeting(ctx context.Context, said *ruleDecision, d *decision, requests []policy.Request) []policy.Verdict {
-	prepared, live := said.prepared, said.object.view.Live
-	verdicts := make([]policy.Verdict, len(requests))
-	var order []int
-	for i, request := range requests {
-		if _, reserved := live[request.Pod.UID]; reserved && prepared.enforced() {
-			verdicts[i] = policy.Verdict{Outcome: policy.Passed}
-			continue
-		}
-		order = append(order, i)
-	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		return cmp.Compare(prepared.refusals.rank(requests[a]), prepared.refusals.rank(requests[b]))
-	})
-	asked := make([]policy.Request, len(order))
-	for at, i := range order {
-		asked[at] = requests[i]
-	}
-	result, err := prepared.program.Evaluate(ctx, prepared.stage, said.around, asked)
-	if err != nil {
-		said.object.evaluateErr = cmp.Or(said.object.evaluateErr, err)
-		d.retry = sooner(d.retry, retryFailed)
-	}
-	refusals := refusals{}
-	for _, i := range order {
-		key := requests[i].Key()
-		verdicts[i] = result.Verdicts[key]
-		if err != nil {
-			verdicts[i] = policy.Verdict{Code: policy.CodeEvaluationFailed, Message: bounded(err.Error(), policy.MaxMessageBytes)}
-		}
-		verdicts[i] = refusals.take(key, verdicts[i], prepared.refusals)
-	}
-	prepared.refusals = refusals
-	r.watchDeadlines(said, d, verdicts)
-	if refusals.unreached() {
-		d.retry = sooner(d.retry, retryStale)
-	}
-	return verdicts
-}
-
-// quarantined are the verdicts of a rule that is not asked any more.
-func (r *Reconciler) quarantined(ctx context.Context, said *ruleDecision, requests []policy.Request) []policy.Verdict {
-	message := said.prepared.quarantined.Message
-	verdicts := make([]policy.Verdict, len(requests))
-	for i := range verdicts {
-		verdicts[i] = policy.Verdict{Code: policy.CodePolicyTooExpensive, Message: message}
-	}
-	standIn := r.programs.standIn(ctx, said.prepared.id.Object, said.prepared.spec)
-	if standIn == nil {
-		return verdicts
-	}
-	result, err := standIn.Evaluate(ctx, said.prepared.stage, said.around, requests)
-	if err != nil {
-		return verdicts
-	}
-	for i, request := range requests {
-		verdicts[i] = blame(result.Verdicts[request.Key()], policy.CodePolicyTooExpensive, message)
-	}
-	return verdicts
-}
-
-func blamed(verdicts []policy.Verdict, code policy.Code, message string) []policy.Verdict {
-	all := make([]policy.Verdict, len(verdicts))
+func withReasons(verdicts []rule.Verdict, code rule.Code, message string) []rule.Verdict {
+	all := make([]rule.Verdict, len(verdicts))
 	for i, verdict := range verdicts {
-		all[i] = blame(verdict, code, message)
+		all[i] = withReason(verdict, code, message)
 	}
 	return all
 }
 
-// watchDeadlines counts the deadlines that a user's module missed, asks again for what
-// was not answered, and puts the rule under quarantine when it is too much.
-func (r *Reconciler) watchDeadlines(said *ruleDecision, d *decision, verdicts []policy.Verdict) {
-	prepared := said.prepared
-	if prepared.kind != policy.KindRego {
-		return
-	}
-	late := 0
-	for _, verdict := range verdicts {
-		switch cmp.Or(verdict.Code, verdict.Would) {
-		case policy.CodeTimeout:
-			late++
-			d.retry = sooner(d.retry, retryFailed)
-		case policy.CodeNotReached:
-			d.retry = sooner(d.retry, retryStale)
-		default: // it answered
-		}
+// watchDeadlines counts the evaluations in which a user's module used up its CPU time, has the
+// requests evaluated again, and puts the rule under quarantine when it is too much.
+func (r *Reconciler) watchDeadlines(eval *ruleEvaluation, d *decision, late int) {
+	prepared := eval.prepared
+	if late > 0 {
+		d.retry = minDelay(d.retry, retryFailed)
 	}
 	r.metrics.late(prepared.id, late)
-	if prepared.quarantined == nil && prepared.strikes.add(late, said.around.Now) {
-		prepared.quarantine(said.around.Now)
-		r.tellQuarantine(said)
+	if prepared.quarantined == nil && prepared.strikes.add(late, eval.env.Now) {
+		prepared.quarantine(eval.object.view.Object, eval.env.Now)
+		r.recordQuarantine(eval)
 	}
 }
 
 // neverPasses asks an availability rule what it would give if every pod were
 // available.
-func (r *Reconciler) neverPasses(ctx context.Context, counts policy.Counts, prepared *preparedRule) bool {
+func (r *Reconciler) neverPasses(ctx context.Context, counts rule.Counts, prepared *preparedRule) bool {
 	total := max(counts.Desired, counts.Selected)
 	if prepared.err != nil || total == 0 {
 		return false
@@ -168,59 +130,64 @@ func (r *Reconciler) neverPasses(ctx context.Context, counts policy.Counts, prep
 	if never := prepared.never; never.known && never.counts == counts {
 		return !never.passes
 	}
-	result, err := prepared.program.Evaluate(ctx, prepared.stage, policy.Surroundings{Counts: counts}, nil)
-	if err != nil || result.Room == nil {
+	result, err := prepared.program.Evaluate(ctx, prepared.stage, rule.Environment{Counts: counts}, nil)
+	if err != nil || result.Capacity == nil {
 		return false
 	}
-	prepared.never = neverPasses{known: true, counts: counts, passes: result.Room.Slots > 0}
+	prepared.never = neverPasses{known: true, counts: counts, passes: result.Capacity.Slots > 0}
 	return !prepared.never.passes
 }
 
-// judgeFor bounds how long the judges of one round may take together. The rest follows
-// in the next round, which comes at once.
-const judgeFor = 2 * time.Second
-
 // judge asks one rule about one request again, with what was taken before it is its
-// turn. Rules that read no other pods are not asked a second time.
-func (r *Reconciler) judge(ctx context.Context, d *decision) permit.Judge {
-	started := r.clock.Now()
-	return func(id policy.RuleID, request policy.Request, taken permit.Taken) (policy.Verdict, bool) {
-		said := d.rules[id]
-		if r.clock.Since(started) > judgeFor || ctx.Err() != nil {
-			d.retry = sooner(d.retry, retryStale)
-			if !said.prepared.enforced() {
-				return policy.Verdict{Outcome: policy.Passed}, true
+// turn. Rules that read no other pods are not asked a second time. When the round has to give
+// way the rest follows in a later one.
+func (r *Reconciler) recheck(ctx context.Context, d *decision) permit.Recheck {
+	return func(id rule.RuleID, request rule.Request, taken permit.Committed) (rule.Verdict, bool) {
+		eval := d.rules[id]
+		if !d.turn.goesOn(ctx, partForJudges) {
+			d.retry = minDelay(d.retry, retryStale)
+			if !eval.prepared.enforced() {
+				return rule.Verdict{Outcome: rule.Passed}, true
 			}
-			return policy.Verdict{}, false
+			return rule.Verdict{}, false
 		}
-		if stopped := said.prepared.quarantined; stopped != nil {
-			return unlessEnforced(said, policy.Verdict{Code: policy.CodePolicyTooExpensive, Message: stopped.Message})
+		if stopped := eval.prepared.quarantined; stopped != nil {
+			return unlessEnforced(eval, rule.Verdict{Code: rule.CodePolicyTooExpensive, Message: stopped.Message})
 		}
-		around := said.around
-		around.Taken = map[types.UID]bool{}
+		env := eval.env
+		env.Committed = map[types.UID]bool{}
 		for uid := range taken.Pods {
-			around.Taken[uid] = true
+			env.Committed[uid] = true
 		}
-		around.Counts.Reserved += taken.Reserved
-		if said.prepared.needs().Permits {
-			around.Permits = taken.Permits
+		env.Counts.Reserved += taken.Reserved
+		if eval.prepared.needs().Permits {
+			env.Permits = taken.Permits
 		}
-		result, err := said.prepared.program.Evaluate(ctx, said.prepared.stage, around, []policy.Request{request})
+		result, err := eval.prepared.program.Evaluate(d.turn.inLane(ctx), eval.prepared.stage, env, []rule.Request{request})
+		d.turn.charge(result.CPUTime)
 		if err != nil {
-			d.retry = sooner(d.retry, retryFailed)
-			return unlessEnforced(said, policy.Verdict{Code: policy.CodeEvaluationFailed, Message: bounded(err.Error(), policy.MaxMessageBytes)})
+			d.retry = minDelay(d.retry, retryFailed)
+			return unlessEnforced(eval, rule.Verdict{Code: rule.CodeEvaluationFailed, Message: bounded(err.Error(), rule.MaxMessageBytes)})
 		}
 		verdict := result.Verdicts[request.Key()]
-		r.watchDeadlines(said, d, []policy.Verdict{verdict})
-		d.would(said, request, verdict)
-		return unlessEnforced(said, verdict)
+		late := 0
+		switch cmp.Or(verdict.Code, verdict.Would) {
+		case rule.CodeTimeout:
+			late = 1
+		case rule.CodeNotReached:
+			d.retry = minDelay(d.retry, retryStale)
+		default: // it answered
+		}
+		r.watchDeadlines(eval, d, late)
+		d.would(eval, request, verdict)
+		return unlessEnforced(eval, verdict)
 	}
 }
 
 // unlessEnforced: a rule that is not enforced refuses nobody, even when it fails.
-func unlessEnforced(said *ruleDecision, verdict policy.Verdict) (policy.Verdict, bool) {
-	if !said.prepared.enforced() {
-		return policy.Verdict{Outcome: policy.Passed}, true
+func unlessEnforced(eval *ruleEvaluation, verdict rule.Verdict) (rule.Verdict, bool) {
+	if !eval.prepared.enforced() {
+		return rule.Verdict{Outcome: rule.Passed}, true
 	}
 	return verdict, true
 }
@@ -228,32 +195,38 @@ func unlessEnforced(said *ruleDecision, verdict policy.Verdict) (policy.Verdict,
 // count takes what was found in this round into the counters of the rules.
 func (r *Reconciler) count(d *decision, now time.Time) {
 	for _, object := range d.objects {
-		for _, said := range object.rules {
-			r.metrics.quarantine(said.prepared.id, said.prepared.quarantined != nil)
-			if said.calls != nil {
-				tasks, oldest := said.calls.tasks.Running()
-				r.metrics.running(said.prepared.id, tasks, oldest)
+		for _, eval := range object.rules {
+			r.metrics.quarantine(eval.prepared.id, eval.prepared.quarantined != nil)
+			if eval.calls != nil {
+				tasks, oldest := eval.calls.tasks.Running()
+				r.metrics.running(eval.prepared.id, tasks, oldest)
 			}
-			findings := make([]finding, 0, len(said.findings))
-			for _, request := range inStage(object.view.Waiting, said.prepared.stage) {
-				findings = append(findings, said.findings[request.Key()])
+			if eval.skipped {
+				continue
 			}
-			asked, withheld, would := said.prepared.counters.count(findings, now)
-			r.metrics.counted(said.prepared.id, said.prepared.counters.status.Enforcement, asked, withheld, would)
+			findings := make([]finding, 0, len(eval.findings))
+			for _, request := range inStage(object.view.Waiting, eval.prepared.stage) {
+				findings = append(findings, eval.findings[request.Key()])
+			}
+			eval.prepared.counters.known = eval.open().counted
+			asked, withheld, would := eval.prepared.counters.count(findings, now)
+			eval.recalled.counted, eval.prepared.counters.known = eval.prepared.counters.known, nil
+			eval.close()
+			r.metrics.counted(eval.prepared.id, eval.prepared.counters.status.Enforcement, asked, withheld, would)
 		}
 	}
 }
 
 // ruleStatuses are the counters of an object, in the order of spec.rules.
-func ruleStatuses(object *objectDecision) []appsv1alpha1.RuleStatus {
+func ruleStatuses(object *rulesetEvaluation) []appsv1alpha1.RuleStatus {
 	var statuses []appsv1alpha1.RuleStatus
 	for _, rule := range object.view.Object.Spec.Rules {
-		for _, said := range object.rules {
-			if said.prepared.spec.Name != rule.Name || len(statuses) == appsv1alpha1.MaxStatusRules {
+		for _, eval := range object.rules {
+			if eval.prepared.spec.Name != rule.Name || len(statuses) == appsv1alpha1.MaxStatusRules {
 				continue
 			}
-			status := said.prepared.counters.status.DeepCopy()
-			status.Quarantined = said.prepared.quarantined.DeepCopy()
+			status := eval.prepared.counters.status.DeepCopy()
+			status.Quarantined = eval.prepared.quarantined.DeepCopy()
 			statuses = append(statuses, *status)
 		}
 	}

@@ -4,24 +4,26 @@ import (
 	"time"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/policy"
+	"github.com/podops-dev/podops/pkg/rule"
 )
 
 // counters is how a rule fared: what status.rules shows. A request counts once, however
 // often the rule is asked about it; what is remembered of it goes when it ends.
 type counters struct {
 	status appsv1alpha1.RuleStatus
+	scope  rule.Scope
 
 	// known are the requests that wait and are counted, by key and generation.
 	known map[string]counted
 }
 
 // counted is how a request counts so far.
-type counted struct{ withheld, would bool }
+type counted struct{ applied, withheld, would bool }
 
-func newCounters(rule appsv1alpha1.TransitionRule, generation int64) *counters {
+func newCounters(entry appsv1alpha1.TransitionRule, generation int64) *counters {
 	return &counters{
-		status: appsv1alpha1.RuleStatus{Name: rule.Name, Enforcement: enforcementOf(rule), Generation: generation},
+		status: appsv1alpha1.RuleStatus{Name: entry.Name, Enforcement: enforcementOf(entry), Generation: generation},
+		scope:  rule.ScopeOf(entry),
 		known:  map[string]counted{},
 	}
 }
@@ -34,33 +36,42 @@ func (c *counters) resume(status appsv1alpha1.RuleStatus) {
 	}
 }
 
-// finding is what a rule said of a request in one round.
+// finding is what a rule said of a request in one round. The request is nil when there was no room
+// to keep more (decision.file).
 type finding struct {
-	request policy.Request
+	request *rule.Request
 
 	// withheld or would is set when it said no; would when it is not enforced.
-	withheld, would *policy.Reason
+	withheld, would *rule.Reason
 }
 
-// count takes in the findings of one round, and returns how many requests were new,
-// newly withheld and newly would be.
+// count takes in the findings of one round, and returns how many requests were new to the rule,
+// newly withheld and newly would be. A request that the rule does not apply to counts as not
+// applicable, until it does.
 func (c *counters) count(findings []finding, now time.Time) (asked, withheld, would int) {
 	known := make(map[string]counted, len(findings))
 	for _, f := range findings {
+		if f.request == nil {
+			continue
+		}
 		key := f.request.Key() + "@" + f.request.Generation
 		last, seen := c.known[key]
-		if !seen {
+		applies := c.scope.Applies(f.request.Type, f.request.Pod.Labels, f.request.Pod.SkipRules)
+		switch {
+		case applies && !last.applied:
 			asked++
+		case !applies && !seen:
+			c.status.NotApplicable++
 		}
 		if f.withheld != nil && !last.withheld {
 			withheld++
-			c.reject(f.request, *f.withheld, now)
+			c.reject(*f.request, *f.withheld, now)
 		}
 		if f.would != nil && !last.would {
 			would++
-			c.reject(f.request, *f.would, now)
+			c.reject(*f.request, *f.would, now)
 		}
-		known[key] = counted{withheld: last.withheld || f.withheld != nil, would: last.would || f.would != nil}
+		known[key] = counted{applied: last.applied || applies, withheld: last.withheld || f.withheld != nil, would: last.would || f.would != nil}
 	}
 	c.known = known
 	c.status.Asked += int64(asked)
@@ -70,7 +81,7 @@ func (c *counters) count(findings []finding, now time.Time) (asked, withheld, wo
 }
 
 // reject puts a rejection first, and drops the oldest one beyond the bound.
-func (c *counters) reject(request policy.Request, reason policy.Reason, now time.Time) {
+func (c *counters) reject(request rule.Request, reason rule.Reason, now time.Time) {
 	last := append([]appsv1alpha1.Rejection{{
 		Pod: request.Pod.Name, ID: request.ID, Reason: string(reason.Code), Message: reason.Message, Time: statusTime(now),
 	}}, c.status.LastRejections...)

@@ -11,9 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/policy"
-	"github.com/podops-dev/podops/pkg/policy/compile"
-	"github.com/podops-dev/podops/pkg/policy/parameters"
+	"github.com/podops-dev/podops/pkg/objectbounds"
+	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/rule/parameters"
+	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
 // policies are the PodTransitionPolicies that the rules of a namespace refer to, by
@@ -33,67 +35,78 @@ func (p policies) versionOf(rule appsv1alpha1.TransitionRule) string {
 	return fmt.Sprintf("%s@%d", found.UID, found.Generation)
 }
 
-// brokenError is why a rule cannot be asked.
-type brokenError struct {
-	code policy.Code
+// unusableRuleError is why a rule cannot be asked.
+type unusableRuleError struct {
+	code rule.Code
 	err  error
 }
 
-func (e *brokenError) Error() string { return e.err.Error() }
-func (e *brokenError) Unwrap() error { return e.err }
+func (e *unusableRuleError) Error() string { return e.err.Error() }
+func (e *unusableRuleError) Unwrap() error { return e.err }
 
 // moduleOf compiles a rule to its module. For a rule of kind rego it finds and inspects
-// the module of the user first. The error is a *brokenError.
+// the module of the user first. The error is a *unusableRuleError.
 func (p *programs) moduleOf(
-	ctx context.Context, object types.NamespacedName, rule appsv1alpha1.TransitionRule, known policies,
-) (compile.Module, error) {
-	var custom *compile.Custom
-	if rule.Rego != nil {
+	ctx context.Context, object types.NamespacedName, entry appsv1alpha1.TransitionRule, known policies,
+) (spec.Module, error) {
+	var custom *spec.Custom
+	if entry.Rego != nil {
 		var err error
-		if custom, err = customOf(rule, known); err != nil {
-			return compile.Module{}, err
+		if custom, err = customOf(entry, known); err != nil {
+			return spec.Module{}, err
 		}
-		inspection, err := p.engine.Inspect(ctx, custom.Source, custom.ParametersSchema)
+		inspection, err := p.engine.Inspect(ctx, opa.Source{
+			Owner: ownerOf(object, custom), Module: custom.Source, ParametersSchema: custom.ParametersSchema,
+		})
 		if err != nil {
-			return compile.Module{}, &brokenError{policy.CodeCompileFailed, fmt.Errorf("rule %q: %w", rule.Name, err)}
+			return spec.Module{}, &unusableRuleError{rule.CodeCompileFailed, fmt.Errorf("rule %q: %w", entry.Name, err)}
 		}
 		custom.Entry = inspection.Entry
 	}
-	module, err := compile.Rule(object, rule, custom)
+	module, err := spec.Rule(object, entry, custom)
 	if err != nil {
-		return compile.Module{}, &brokenError{policy.CodeCompileFailed, err}
+		return spec.Module{}, &unusableRuleError{rule.CodeCompileFailed, err}
 	}
 	return module, nil
 }
 
+// ownerOf is who is charged for a module: the PodTransitionPolicy that it is of, or the namespace of
+// the rule.
+func ownerOf(object types.NamespacedName, custom *spec.Custom) string {
+	return spec.Module{ID: rule.RuleID{Object: object}, Custom: custom}.Owner()
+}
+
 // customOf finds the module that a rule of kind rego names, and its parameters.
-func customOf(rule appsv1alpha1.TransitionRule, known policies) (*compile.Custom, error) {
-	path := field.NewPath("spec", "rules").Key(rule.Name).Child("rego")
+func customOf(entry appsv1alpha1.TransitionRule, known policies) (*spec.Custom, error) {
+	path := field.NewPath("spec", "rules").Key(entry.Name).Child("rego")
 	given := json.RawMessage(`{}`)
-	if rule.Rego.Parameters != nil && len(rule.Rego.Parameters.Raw) > 0 {
-		given = rule.Rego.Parameters.Raw
+	if entry.Rego.Parameters != nil && len(entry.Rego.Parameters.Raw) > 0 {
+		given = entry.Rego.Parameters.Raw
 	}
-	if rule.Rego.PolicyRef == nil {
-		return &compile.Custom{Source: rule.Rego.Module, Parameters: given}, nil
+	if entry.Rego.PolicyRef == nil {
+		return &spec.Custom{Source: entry.Rego.Module, Parameters: given}, nil
 	}
-	name := rule.Rego.PolicyRef.Name
+	name := entry.Rego.PolicyRef.Name
 	shared, ok := known[name]
 	if !ok {
-		return nil, &brokenError{policy.CodePolicyNotFound, fmt.Errorf("%s: there is no PodTransitionPolicy %q", path.Child("policyRef"), name)}
+		return nil, &unusableRuleError{rule.CodePolicyNotFound, fmt.Errorf("%s: there is no PodTransitionPolicy %q", path.Child("policyRef"), name)}
+	}
+	if err := objectbounds.TooLarge(shared); err != nil {
+		return nil, &unusableRuleError{rule.CodeTooLarge, fmt.Errorf("PodTransitionPolicy %q: %w", name, err)}
 	}
 	schema, errs := parameters.Parse(shared.Spec.Parameters, field.NewPath("spec", "parameters"))
 	if len(errs) > 0 {
-		return nil, &brokenError{policy.CodeCompileFailed, fmt.Errorf("PodTransitionPolicy %q: %w", name, errs.ToAggregate())}
+		return nil, &unusableRuleError{rule.CodeCompileFailed, fmt.Errorf("PodTransitionPolicy %q: %w", name, errs.ToAggregate())}
 	}
 	completed, errs := schema.Complete(given, path.Child("parameters"))
 	if len(errs) > 0 {
-		return nil, &brokenError{policy.CodeInvalidParameters, errs.ToAggregate()}
+		return nil, &unusableRuleError{rule.CodeInvalidParameters, errs.ToAggregate()}
 	}
 	types, err := schema.JSONSchema()
 	if err != nil {
-		return nil, &brokenError{policy.CodeCompileFailed, fmt.Errorf("PodTransitionPolicy %q: %w", name, err)}
+		return nil, &unusableRuleError{rule.CodeCompileFailed, fmt.Errorf("PodTransitionPolicy %q: %w", name, err)}
 	}
-	return &compile.Custom{Source: shared.Spec.Module, ParametersSchema: types, Parameters: completed}, nil
+	return &spec.Custom{Source: shared.Spec.Module, Policy: name, ParametersSchema: types, Parameters: completed}, nil
 }
 
 // neverAllows stands in for the module of a rule that cannot be asked: whom the rule
@@ -103,14 +116,14 @@ const neverAllows = `package rule
 allow := false
 `
 
-// standIn prepares the program that is asked in place of one that cannot be; nil when
+// fallback prepares the program that is evaluated in place of one that cannot be; nil when
 // not even that is possible.
-func (p *programs) standIn(ctx context.Context, object types.NamespacedName, rule appsv1alpha1.TransitionRule) program {
+func (p *programs) fallback(ctx context.Context, object types.NamespacedName, rule appsv1alpha1.TransitionRule) program {
 	if rule.Rego == nil {
 		return nil
 	}
-	custom := &compile.Custom{Source: neverAllows, Entry: compile.EntryAllow, Parameters: json.RawMessage(`{}`)}
-	module, err := compile.Rule(object, rule, custom)
+	custom := &spec.Custom{Source: neverAllows, Entry: spec.EntryAllow, Parameters: json.RawMessage(`{}`)}
+	module, err := spec.Rule(object, rule, custom)
 	if err != nil {
 		return nil
 	}
@@ -122,24 +135,27 @@ func (p *programs) standIn(ctx context.Context, object types.NamespacedName, rul
 }
 
 // blame replaces what a stand-in said by why it stands in.
-func blame(verdict policy.Verdict, code policy.Code, message string) policy.Verdict {
-	if verdict.Outcome == policy.Passed && verdict.Would == "" {
+func withReason(verdict rule.Verdict, code rule.Code, message string) rule.Verdict {
+	if verdict.Outcome == rule.Passed && verdict.Would == "" {
 		return verdict
 	}
-	blamed := policy.Verdict{Outcome: verdict.Outcome, Message: bounded(message, policy.MaxMessageBytes)}
-	if verdict.Outcome == policy.Passed {
-		blamed.Would = code
+	withReasons := rule.Verdict{Outcome: verdict.Outcome, Message: bounded(message, rule.MaxMessageBytes)}
+	if verdict.Outcome == rule.Passed {
+		withReasons.Would = code
 	} else {
-		blamed.Outcome, blamed.Code = policy.Withheld, code
+		withReasons.Outcome, withReasons.Code = rule.Withheld, code
 	}
-	return blamed
+	return withReasons
 }
 
 // codeOf an error of preparing a rule.
-func codeOf(err error) policy.Code {
-	broken := &brokenError{}
-	if errors.As(err, &broken) {
-		return cmp.Or(broken.code, policy.CodeCompileFailed)
+func codeOf(err error) rule.Code {
+	if errors.Is(err, objectbounds.ErrTooLarge) {
+		return rule.CodeTooLarge
 	}
-	return policy.CodeCompileFailed
+	broken := &unusableRuleError{}
+	if errors.As(err, &broken) {
+		return cmp.Or(broken.code, rule.CodeCompileFailed)
+	}
+	return rule.CodeCompileFailed
 }

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/policy/engine"
+	"github.com/podops-dev/podops/pkg/opa"
 )
 
 func inline(name, module string) appsv1alpha1.TransitionRule {
@@ -90,7 +90,7 @@ func TestCustomRules(t *testing.T) {
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStation(t, engine.Options{})
+			s := newStation(t, opa.Options{})
 			tc.arrange(s)
 			s.put(waits(0).Obj())
 			s.step(2 * statusInterval)
@@ -110,7 +110,7 @@ func TestAPodIsJudgedByThoseBeforeIt(t *testing.T) {
 	other.labels.shard == input.pod.labels.shard
 	other.permitted
 }`
-	s := newStation(t, engine.Options{})
+	s := newStation(t, opa.Options{})
 	s.rules("web", inline("shard", onePerShard))
 	for i := range 6 {
 		s.put(waits(i).Label("shard", fmt.Sprint(i%2)).Obj())
@@ -134,7 +134,7 @@ func TestARateLimitCountsItsOwnRound(t *testing.T) {
 	const twoAMinute = `deny contains {"message": "two a minute", "retry_after_seconds": 20} if {
 	count([permit | some permit in input.permits; permit.at > input.now - 60000000000]) >= 2
 }`
-	s := newStation(t, engine.Options{})
+	s := newStation(t, opa.Options{})
 	s.rules("web", inline("rate", twoAMinute))
 	for i := range 5 {
 		s.put(waits(i).Obj())
@@ -157,7 +157,7 @@ func TestARateLimitCountsItsOwnRound(t *testing.T) {
 
 // TestWhatATrialFindsIsWhatIsBlockedThen: the counts of DryRun are those of Enforce.
 func TestWhatATrialFindsIsWhatIsBlockedThen(t *testing.T) {
-	s := newStation(t, engine.Options{})
+	s := newStation(t, opa.Options{})
 	s.rules("web", enforced(labelled("approved", "approved"), appsv1alpha1.EnforcementDryRun))
 	put := func(generation int) {
 		for i := range 6 {

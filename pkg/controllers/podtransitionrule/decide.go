@@ -9,9 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/facts"
+	"github.com/podops-dev/podops/pkg/objectbounds"
 	"github.com/podops-dev/podops/pkg/permit"
-	"github.com/podops-dev/podops/pkg/policy"
+	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/rule"
 )
 
 // decision is what the rules say of all requests that wait in a namespace.
@@ -22,29 +23,33 @@ type decision struct {
 	budgets []permit.Budget
 
 	// withheld has the reasons by request key, by rank.
-	withheld map[string][]policy.Reason
+	withheld map[string][]rule.Reason
 
 	// warned are the reasons of rules with enforcement Warn, by request key.
-	warned map[string][]policy.Reason
+	warned map[string][]rule.Reason
 
 	// objects by name.
-	objects map[string]*objectDecision
+	objects map[string]*rulesetEvaluation
 
-	// rules by their id.
-	rules map[policy.RuleID]*ruleDecision
+	// rules by their id, and in the order in which they are evaluated.
+	rules   map[rule.RuleID]*ruleEvaluation
+	inOrder []*ruleEvaluation
 
-	// refused counts the rules whose calls are not made because their service is left alone.
-	refused int64
+	// turn is the time that the round has.
+	turn *turn
+
+	// skipped counts the rules whose calls are skipped because a circuit breaker is open.
+	skipped int64
 
 	// retry is how soon to ask again although nothing has changed; 0 when there is no
 	// need to.
 	retry time.Duration
 }
 
-// objectDecision is what became known of one PodTransitionRule.
-type objectDecision struct {
-	view  facts.RuleView
-	rules []*ruleDecision
+// rulesetEvaluation is what became known of one PodTransitionRule.
+type rulesetEvaluation struct {
+	view  podindex.RuleView
+	rules []*ruleEvaluation
 
 	// neverPasses are the names of availability rules without room even if every pod
 	// were available.
@@ -53,157 +58,228 @@ type objectDecision struct {
 	compileErr  error
 	evaluateErr error
 
+	// unreached are the stages in which all requests are withheld because the round has ended.
+	unreached map[appsv1alpha1.TransitionStage]bool
+
 	// changed remembers callsHaveChanged; nil before it is asked for, when all is decided.
 	changed *bool
 }
 
-// ruleDecision is what one rule said.
-type ruleDecision struct {
+// ruleEvaluation is what one rule said.
+type ruleEvaluation struct {
 	prepared *preparedRule
-	object   *objectDecision
-	around   policy.Surroundings
+	programs *programs
+	object   *rulesetEvaluation
+	env      rule.Environment
+
+	// recalled is what the rule remembers, while it is open.
+	recalled *recollection
 
 	// room of an availability rule that was asked.
-	room *policy.Room
+	room *rule.Capacity
 
 	// findings by request key.
 	findings map[string]finding
 
 	// calls of a webhook rule; nil for all others.
 	calls *taskDecision
+
+	// run is the evaluation of a user's module; nil for all others.
+	run *moduleRun
+
+	// unopened: the round had no memory to evaluate the user's module.
+	unopened bool
+
+	// skipped: the rule was not asked, because the round has ended and another rule of the object
+	// withholds the same requests for that.
+	skipped bool
 }
 
-// decide asks every rule about every request that it could apply to.
-func (r *Reconciler) decide(ctx context.Context, view facts.View, prepared map[string][]*preparedRule) *decision {
-	now := r.clock.Now()
-	d := &decision{
-		withheld: map[string][]policy.Reason{}, warned: map[string][]policy.Reason{},
-		objects: map[string]*objectDecision{}, rules: map[policy.RuleID]*ruleDecision{},
-	}
+// decide evaluates every rule for every request that it could apply to.
+func (r *Reconciler) decide(ctx context.Context, t *turn, view podindex.Snapshot, prepared map[string][]*preparedRule) *decision {
+	d := newDecision(t, r.programs, view, prepared, r.clock.Now())
+	r.evaluateModules(ctx, t, d, view.Waiting)
 	asked := map[string]*permit.Candidate{}
 	for _, request := range view.Waiting {
 		asked[request.Key()] = &permit.Candidate{Request: request}
 	}
-	budgetsOf := map[types.UID][]string{}
-	for _, rule := range view.Rules {
-		rules := prepared[rule.Object.Name]
-		object := &objectDecision{view: rule, compileErr: cmp.Or(rule.SelectorErr, errorsOf(rules))}
-		d.objects[rule.Object.Name] = object
-		around := surroundingsOf(view, rule, now)
-		for _, one := range rules {
-			said := &ruleDecision{prepared: one, object: object, around: around, findings: map[string]finding{}}
-			object.rules = append(object.rules, said)
-			d.rules[one.id] = said
-			r.ask(ctx, said, d, asked)
+	t.measure(func() {
+		for _, eval := range d.inOrder {
+			r.ask(ctx, eval, d, asked)
 		}
-		if budget, ok := budgetOf(object); ok {
-			d.budgets = append(d.budgets, budget)
-			for _, request := range rule.Waiting {
-				if names := budgetsOf[request.Pod.UID]; !slices.Contains(names, budget.Object) {
-					budgetsOf[request.Pod.UID] = append(names, budget.Object)
-				}
-			}
-		}
-	}
+	})
+	budgetsOf := d.openBudgets(view)
+	d.holdRetired(view, r.clock.Now())
 	r.openCalls(d)
+	missed := r.missedIn(view.Namespace)
 	for _, request := range view.Waiting {
 		key := request.Key()
 		if reasons := d.withheld[key]; len(reasons) > 0 {
 			continue
 		}
 		candidate := asked[key]
-		candidate.Budgets = budgetsOf[request.Pod.UID]
+		candidate.Budgets, candidate.Missed = budgetsOf[request.Pod.UID], missed[request.Pod.UID]
 		d.candidates = append(d.candidates, *candidate)
 	}
 	return d
 }
 
-// surroundingsOf are the facts beyond the pods that ask.
-func surroundingsOf(view facts.View, rule facts.RuleView, now time.Time) policy.Surroundings {
-	around := policy.Surroundings{
-		Now: now, Namespace: policy.Namespace{Name: view.Namespace, Labels: view.NamespaceLabels},
-		Counts: rule.Counts, Pods: rule.Pods, Permits: rule.Permits,
+// newDecision returns a decision in which no rule has been evaluated.
+func newDecision(t *turn, all *programs, view podindex.Snapshot, prepared map[string][]*preparedRule, now time.Time) *decision {
+	d := &decision{
+		withheld: map[string][]rule.Reason{}, warned: map[string][]rule.Reason{},
+		objects: map[string]*rulesetEvaluation{}, rules: map[rule.RuleID]*ruleEvaluation{}, turn: t,
 	}
-	if len(rule.Live) > 0 {
-		around.Taken = map[types.UID]bool{}
-		for uid := range rule.Live {
-			around.Taken[uid] = true
+	for _, rule := range view.Rules {
+		rules := prepared[rule.Object.Name]
+		object := &rulesetEvaluation{view: rule, compileErr: cmp.Or(objectbounds.TooLarge(rule.Object), rule.SelectorErr, errorsOf(rules))}
+		d.objects[rule.Object.Name] = object
+		env := environmentOf(view, rule, now)
+		for _, one := range rules {
+			one.lift(rule.Object)
+			eval := &ruleEvaluation{prepared: one, programs: all, object: object, env: env, findings: map[string]finding{}}
+			object.rules = append(object.rules, eval)
+			d.rules[one.id] = eval
+			d.inOrder = append(d.inOrder, eval)
 		}
 	}
-	return around
+	return d
 }
 
-// ask evaluates one rule for the requests of its stage and files the verdicts.
-func (r *Reconciler) ask(ctx context.Context, said *ruleDecision, d *decision, asked map[string]*permit.Candidate) {
-	prepared, rule := said.prepared, said.object.view
-	requests := inStage(rule.Waiting, prepared.stage)
-	if prepared.webhook != nil && prepared.err == nil {
-		requests = r.takeIn(said, requests)
-	}
-	verdicts := r.verdicts(ctx, said, d, requests)
-	if said.calls != nil {
-		requests, verdicts = r.refused(ctx, said, d, requests, verdicts)
-	}
-	if prepared.budget() && r.neverPasses(ctx, rule.Counts, prepared) {
-		said.object.neverPasses = append(said.object.neverPasses, prepared.spec.Name)
-	}
-	prepared.nextChecks.keep(requests)
-	prepared.wording.keep(requests)
-	for i, request := range requests {
-		key, verdict := request.Key(), verdicts[i]
-		said.findings[key] = finding{request: request}
-		if verdict.Call && said.calls != nil {
-			said.calls.wants = append(said.calls.wants, request)
+// openBudgets files the budgets of all objects, and returns their names by the pods that they
+// cover.
+func (d *decision) openBudgets(view podindex.Snapshot) map[types.UID][]string {
+	budgetsOf := map[types.UID][]string{}
+	for _, rule := range view.Rules {
+		budget, ok := budgetOf(d.objects[rule.Object.Name])
+		if !ok {
+			continue
 		}
-		switch {
-		case verdict.Outcome == policy.NeedsSlot:
-			asked[key].Needs = append(asked[key].Needs, prepared.id)
-		case verdict.Outcome != policy.Passed && prepared.enforced():
-			d.withhold(said, request, verdict)
-		default:
-			d.would(said, request, verdict)
-			if prepared.judges() {
-				asked[key].Judges = append(asked[key].Judges, prepared.id)
+		d.budgets = append(d.budgets, budget)
+		for _, request := range rule.Waiting {
+			if names := budgetsOf[request.Pod.UID]; !slices.Contains(names, budget.Object) {
+				budgetsOf[request.Pod.UID] = append(names, budget.Object)
 			}
 		}
 	}
+	return budgetsOf
 }
 
+// environmentOf are the facts beyond the pods that ask.
+func environmentOf(view podindex.Snapshot, ruleView podindex.RuleView, now time.Time) rule.Environment {
+	env := rule.Environment{
+		Now: now, Namespace: rule.Namespace{Name: view.Namespace, Labels: view.NamespaceLabels},
+		Counts: ruleView.Counts, Pods: ruleView.Pods, Permits: ruleView.Permits,
+	}
+	if len(ruleView.Live) > 0 {
+		env.Committed = map[types.UID]bool{}
+		for uid := range ruleView.Live {
+			env.Committed[uid] = true
+		}
+	}
+	return env
+}
+
+// ask evaluates one rule for the requests of its stage and files the verdicts.
+func (r *Reconciler) ask(ctx context.Context, eval *ruleEvaluation, d *decision, asked map[string]*permit.Candidate) {
+	prepared, rule := eval.prepared, eval.object.view
+	if eval.run == nil && prepared.webhook == nil && eval.object.unreached[prepared.stage] {
+		eval.skipped = true
+		return
+	}
+	remembered := eval.open()
+	defer eval.close()
+	requests := inStage(rule.Waiting, prepared.stage)
+	if prepared.webhook != nil && prepared.err == nil {
+		requests = r.loadTasks(eval, requests)
+	}
+	verdicts := r.verdicts(ctx, eval, d, requests)
+	if eval.calls != nil {
+		requests, verdicts = r.skipCalls(ctx, eval, d, requests, verdicts)
+	}
+	if prepared.budget() && r.neverPasses(ctx, rule.Counts, prepared) {
+		eval.object.neverPasses = append(eval.object.neverPasses, prepared.spec.Name)
+	}
+	remembered.nextChecks = remembered.nextChecks.keep(requests)
+	remembered.messageCache.keep(requests)
+	for i, request := range requests {
+		key, verdict := request.Key(), verdicts[i]
+		d.file(eval, key, finding{request: &requests[i]})
+		if verdict.Call && eval.calls != nil {
+			eval.calls.wants = append(eval.calls.wants, request)
+		}
+		d.fileVerdict(eval, request, verdict, asked[key])
+	}
+}
+
+// fileVerdict files the verdict of a rule on a request, whose candidate needs a slot of the rule, or is
+// judged again in the order of permits, or is withheld.
+func (d *decision) fileVerdict(eval *ruleEvaluation, request rule.Request, verdict rule.Verdict, candidate *permit.Candidate) {
+	prepared := eval.prepared
+	switch {
+	case verdict.Outcome == rule.NeedsSlot:
+		candidate.Needs = append(candidate.Needs, prepared.id)
+	case verdict.Outcome != rule.Passed && prepared.enforced():
+		d.withhold(eval, request, verdict)
+	default:
+		d.would(eval, request, verdict)
+		if prepared.dependsOnPods() && !eval.stopped() {
+			candidate.Rechecked = append(candidate.Rechecked, prepared.id)
+		}
+	}
+}
+
+// stopped reports whether the rule was under quarantine when the round began: its stand-in has
+// found to which pods it applies.
+func (s *ruleEvaluation) stopped() bool { return s.run != nil && s.run.stopped }
+
 // withhold files that a rule holds a request back.
-func (d *decision) withhold(said *ruleDecision, request policy.Request, verdict policy.Verdict) {
+func (d *decision) withhold(eval *ruleEvaluation, request rule.Request, verdict rule.Verdict) {
 	key := request.Key()
-	reason := d.reason(said, request, verdict)
-	d.withheld[key] = append(d.withheld[key], reason)
-	slices.SortFunc(d.withheld[key], byRank)
-	said.findings[key] = finding{request: request, withheld: &reason}
+	if len(d.withheld[key]) > 0 && !d.turn.holds(2*reasonBytes) {
+		return
+	}
+	reason := d.reason(eval, request, verdict)
+	d.turn.held += int64(len(reason.Message) + len(reason.Details))
+	d.withheld[key] = ranked(d.withheld[key], reason)
+	d.file(eval, key, finding{request: &request, withheld: &reason})
 }
 
 // would files that a rule that is not enforced would hold a request back, if it would.
-func (d *decision) would(said *ruleDecision, request policy.Request, verdict policy.Verdict) {
-	if said.prepared.enforced() || verdict.Outcome == policy.Passed && verdict.Would == "" || verdict.Would == policy.CodeNotReached {
+func (d *decision) would(eval *ruleEvaluation, request rule.Request, verdict rule.Verdict) {
+	if eval.prepared.enforced() || verdict.Outcome == rule.Passed && verdict.Would == "" {
+		return
+	}
+	if cmp.Or(verdict.Code, verdict.Would) == rule.CodeNotReached {
 		return
 	}
 	key := request.Key()
-	reason := d.reason(said, request, verdict)
-	if said.prepared.spec.Enforcement == appsv1alpha1.EnforcementWarn && said.findings[key].would == nil {
-		d.warned[key] = append(d.warned[key], reason)
-		slices.SortFunc(d.warned[key], byRank)
+	if !d.turn.holds(2 * reasonBytes) {
+		return
 	}
-	said.findings[key] = finding{request: request, would: &reason}
+	reason := d.reason(eval, request, verdict)
+	d.turn.held += int64(len(reason.Message) + len(reason.Details))
+	if eval.prepared.spec.Enforcement == appsv1alpha1.EnforcementWarn && eval.findings[key].would == nil {
+		d.warned[key] = ranked(d.warned[key], reason)
+	}
+	d.file(eval, key, finding{request: &request, would: &reason})
 }
 
 // reason puts a verdict into words, and asks again where the verdict changes by itself.
-func (d *decision) reason(said *ruleDecision, request policy.Request, verdict policy.Verdict) policy.Reason {
-	reason := reasonOf(said.prepared, said.object.view, request, verdict, said.room)
-	if said.calls != nil {
+func (d *decision) reason(eval *ruleEvaluation, request rule.Request, verdict rule.Verdict) rule.Reason {
+	var reason rule.Reason
+	eval.with(func(remembered *recollection) {
+		reason = reasonOf(eval.prepared, remembered.messageCache, eval.object.view, request, verdict, eval.room)
+	})
+	if eval.calls != nil {
 		// When it is called again, openCalls reckons with.
 		reason.NextCheck = request.Task.RetryAt
 		return reason
 	}
-	if said.prepared.enforced() && (verdict.RetryAfter > 0 || said.prepared.needs().Now && reason.Code != policy.CodeNotReached) {
-		now := said.around.Now
-		reason.NextCheck = said.prepared.nextChecks.of(request, verdict, now)
-		d.retry = sooner(d.retry, max(reason.NextCheck.Sub(now), time.Millisecond))
+	if eval.prepared.enforced() && (verdict.RetryAfter > 0 || eval.prepared.needs().Now && reason.Code != rule.CodeNotReached) {
+		now := eval.env.Now
+		eval.with(func(remembered *recollection) { reason.NextCheck = remembered.nextChecks.of(request, verdict, now) })
+		d.retry = minDelay(d.retry, max(reason.NextCheck.Sub(now), time.Millisecond))
 	}
 	return reason
 }
@@ -211,17 +287,17 @@ func (d *decision) reason(said *ruleDecision, request policy.Request, verdict po
 // refuse files the requests that got no slot, or whose judges refused them, with the
 // withheld ones.
 func (d *decision) refuse(plan permit.Plan) {
-	for _, refusal := range plan.Refused {
-		if said, ok := d.rules[refusal.Rule]; ok {
-			d.withhold(said, refusal.Request, refusal.Verdict)
+	for _, lastDenial := range plan.Refused {
+		if eval, ok := d.rules[lastDenial.Rule]; ok {
+			d.withhold(eval, lastDenial.Request, lastDenial.Verdict)
 		}
 	}
 }
 
 // inStage are the requests of a stage, of both if it is empty. It is the very same list
 // when all are, as is usual: lists are long, and each rule asks.
-func inStage(requests []policy.Request, stage appsv1alpha1.TransitionStage) []policy.Request {
-	elsewhere := func(request policy.Request) bool { return stage != "" && request.Stage != stage }
+func inStage(requests []rule.Request, stage appsv1alpha1.TransitionStage) []rule.Request {
+	elsewhere := func(request rule.Request) bool { return stage != "" && request.Stage != stage }
 	if !slices.ContainsFunc(requests, elsewhere) {
 		return requests
 	}
@@ -231,22 +307,23 @@ func inStage(requests []policy.Request, stage appsv1alpha1.TransitionStage) []po
 // budgetOf returns the budget of an object with an enforced rule that bounds
 // availability, or that judges pods by other pods. A rule whose room is unknown has no
 // slot to give.
-func budgetOf(object *objectDecision) (permit.Budget, bool) {
+func budgetOf(object *rulesetEvaluation) (permit.Budget, bool) {
 	budget := permit.Budget{
-		Object: object.view.Object.Name, Slots: map[string]int{}, Live: object.view.Live, Recent: object.view.Permits,
+		Object: object.view.Object.Name, Slots: map[string]int{}, Live: object.view.Live, Inherited: object.view.Inherited,
+		Owners: object.view.Owners, Remembered: object.view.Remembered, Recent: object.view.Permits,
 	}
-	for _, said := range object.rules {
-		switch prepared := said.prepared; {
+	for _, eval := range object.rules {
+		switch prepared := eval.prepared; {
 		case prepared.budget():
 			budget.Slots[prepared.spec.Name] = 0
-			if said.room != nil {
-				budget.Slots[prepared.spec.Name] = said.room.Slots
+			if eval.room != nil {
+				budget.Slots[prepared.spec.Name] = eval.room.Slots - eval.room.Missing()
 			}
-		case prepared.judges() && prepared.stage == appsv1alpha1.StagePreCheck:
+		case prepared.dependsOnPods() && prepared.stage == appsv1alpha1.StagePreCheck:
 			// One that is not enforced counts what it would do just as well.
-			budget.Judged = true
+			budget.Sequential = true
 		}
-		budget.KeepsRecent = budget.KeepsRecent || said.prepared.needs().Permits
+		budget.KeepsRecent = budget.KeepsRecent || eval.prepared.needs().Permits
 	}
-	return budget, len(budget.Slots) > 0 || budget.Judged || budget.KeepsRecent
+	return budget, len(budget.Slots) > 0 || budget.Sequential || budget.KeepsRecent
 }

@@ -8,13 +8,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/policy/engine"
+	"github.com/podops-dev/podops/pkg/opa"
 )
 
 // TestDetails: a pod that waits for long carries why, in the form that deployed clients
 // read, and no longer than it waits.
 func TestDetails(t *testing.T) {
-	s := newStation(t, engine.Options{})
+	s := newStation(t, opa.Options{})
 	s.rules("web", labelled("approved", "approved"), labelled("checked", "checked"))
 	key := appsv1alpha1.DetailAnnotationPrefix + "/web"
 	began := s.clock.Now()
@@ -46,7 +46,7 @@ func TestDetails(t *testing.T) {
 		if diff := cmp.Diff(rules, got); diff != "" {
 			t.Errorf("%s: annotation differs (-want +got):\n%s", what, diff)
 		}
-		if what == "it has just begun" && result.RequeueAfter != detailAfter-after {
+		if what == "it has just begun" && result.RequeueAfter != explainAfter-after {
 			t.Errorf("%s: comes back after %s", what, result.RequeueAfter)
 		}
 	}
@@ -54,7 +54,7 @@ func TestDetails(t *testing.T) {
 	const checked = `checked LabelMismatch: label checked is missing, "yes" is required`
 	put()
 	expect("it has just begun", time.Second, 0)
-	expect("it waits", detailAfter, 1, approved, checked)
+	expect("it waits", explainAfter, 1, approved, checked)
 	expect("nothing changes", 2*detailInterval, 0, approved, checked)
 	put("approved")
 	expect("one rule is met", time.Second, 1, checked)
@@ -62,7 +62,7 @@ func TestDetails(t *testing.T) {
 	expect("it is permitted", time.Second, 0)
 
 	put()
-	expect("it waits again", detailAfter, 1, approved, checked)
+	expect("it waits again", explainAfter, 1, approved, checked)
 	s.put(web(0).Annotation(key, s.pods["web-000"].Annotations[key]).Obj())
 	expect("it was called off", time.Second, 1)
 	expect("nothing is left", time.Second, 0)

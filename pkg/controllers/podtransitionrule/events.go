@@ -1,22 +1,30 @@
 package podtransitionrule
 
 import (
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/podops-dev/podops/pkg/facts"
-	"github.com/podops-dev/podops/pkg/policy"
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/rule"
 )
 
 // Event reasons. They never change.
 const (
-	// EventWithheld: a rule does not let the pod pass.
+	// EventWithheld: rules have not let the pod pass for a while. It names the first.
 	EventWithheld = "Withheld"
 
-	// EventWouldWithhold: a rule that only warns would not let the pod pass.
+	// EventWouldWithhold: the pod passed although a rule that only warns would not let it.
 	EventWouldWithhold = "WouldWithhold"
+
+	// EventRolloutHeld, on a Deployment: its pods wait to be deleted.
+	EventRolloutHeld = "RolloutHeld"
 
 	// EventQuarantined, on the PodTransitionRule: a rule is not asked any more.
 	EventQuarantined = "Quarantined"
@@ -26,52 +34,134 @@ const (
 	EventUnknownPods = "UnknownPods"
 )
 
-// tell records why a pod waits: once when it starts to wait for a rule, and again when
-// it waits for another one. Numbers in a message change all the time and are no news.
-func (r *Reconciler) tell(view facts.View, d *decision) {
-	r.mu.Lock()
-	before := r.told[view.Namespace]
-	now := map[string]string{}
-	for _, request := range view.Waiting {
-		key := request.Key()
-		if said := digest(d.withheld[key]) + "|" + digest(d.warned[key]); said != "|" {
-			now[key] = said
-		}
-	}
-	r.told[view.Namespace] = now
-	if len(now) == 0 {
-		delete(r.told, view.Namespace)
-	}
-	r.mu.Unlock()
+const (
+	// withheldInterval is the least time between two events Withheld of one pod.
+	withheldInterval = time.Minute
 
-	for _, request := range view.Waiting {
-		key := request.Key()
-		pod := view.Pod(request.Pod.UID)
-		if pod == nil || now[key] == before[key] {
+	// rolloutOver is how long no pod of a Deployment has waited when the next one that does
+	// belongs to another rollout. A rollout waits for its new pods between two steps.
+	rolloutOver = 2 * time.Minute
+
+	// maxNamedRules bounds the rules that an event names.
+	maxNamedRules = 5
+)
+
+// isNews reports whether the annotations of a pod do not yet give a reason: they are what
+// survives a restart of what was recorded.
+func isNews(annotations map[string]string, reason rule.Reason) bool {
+	var detail appsv1alpha1.Detail
+	text := annotations[appsv1alpha1.DetailAnnotationPrefix+"/"+reason.Rule.Object.Name]
+	if text == "" || json.Unmarshal([]byte(text), &detail) != nil {
+		return true
+	}
+	return !slices.ContainsFunc(detail.RejectInfo, func(info appsv1alpha1.RejectInfo) bool {
+		return info.RuleName == reason.Rule.Rule && strings.HasPrefix(info.Reason, string(reason.Code)+": ")
+	})
+}
+
+// recordWithheld records why a pod waits: the first of its reasons.
+func (r *Reconciler) recordWithheld(pod *withheldPod) {
+	reason := pod.first
+	r.recorder.Eventf(pod.object, nil, eventTypeOf(reason.Code), EventWithheld, actionOf(reason),
+		"operation %s of id %s waits for rule %s (%s): %s", pod.request.Type, pod.request.ID, reason.Rule, reason.Code, reason.Message)
+}
+
+// eventTypeOf is Warning for a rule or service that needs an edit or a repair, and Normal for
+// a rule that says no or wants the pod to come later.
+func eventTypeOf(code rule.Code) string {
+	switch code {
+	case rule.CodeWebhookFailed, rule.CodeTimeout, rule.CodeInvalidParameters:
+		return corev1.EventTypeWarning
+	default:
+		if rankOf(code) == 0 {
+			return corev1.EventTypeWarning
+		}
+		return corev1.EventTypeNormal
+	}
+}
+
+// recordWarnings records that a request passed although rules with enforcement Warn would
+// have held it back: the first of them, and how many more.
+func (r *Reconciler) recordWarnings(pod *corev1.Pod, request rule.Request, warned []rule.Reason) {
+	if len(warned) == 0 {
+		return
+	}
+	more := ""
+	if len(warned) > 1 {
+		more = fmt.Sprintf(" (and %d more rules)", len(warned)-1)
+	}
+	reason := warned[0]
+	r.recorder.Eventf(pod, nil, corev1.EventTypeWarning, EventWouldWithhold, actionOf(reason),
+		"operation %s of id %s would wait for rule %s (%s), were it enforced: %s%s", request.Type, request.ID, reason.Rule, reason.Code, reason.Message, more)
+}
+
+// rollout is a Deployment of which pods wait to be deleted.
+type rollout struct {
+	owner rule.Owner
+	pods  int
+	first *withheldPod
+
+	// known: the annotation of some pod says that it waits, so that its event was recorded.
+	known bool
+}
+
+// rolloutsOf groups the pods that wait to be deleted by their Deployments.
+func rolloutsOf(pods []*withheldPod) map[string]*rollout {
+	rollouts := map[string]*rollout{}
+	for _, pod := range pods {
+		owner := pod.request.Pod.Owner
+		if owner.Kind != "Deployment" || pod.request.ID != appsv1alpha1.PodDeleteID || pod.request.Stage != appsv1alpha1.StagePreCheck {
 			continue
 		}
-		for _, reason := range d.withheld[key] {
-			r.recorder.Eventf(pod, nil, corev1.EventTypeNormal, EventWithheld, actionOf(reason),
-				"operation %s of id %s waits for rule %s (%s): %s", request.Type, request.ID, reason.Rule, reason.Code, reason.Message)
+		one, ok := rollouts[string(owner.UID)]
+		if !ok {
+			one = &rollout{owner: owner, first: pod}
+			rollouts[string(owner.UID)] = one
 		}
-		for _, reason := range d.warned[key] {
-			r.recorder.Eventf(pod, nil, corev1.EventTypeWarning, EventWouldWithhold, actionOf(reason),
-				"operation %s of id %s would wait for rule %s (%s), were it enforced: %s", request.Type, request.ID, reason.Rule, reason.Code, reason.Message)
+		one.pods++
+		one.known = one.known || len(withoutDetails(pod.object.Annotations)) > 0
+	}
+	return rollouts
+}
+
+// recordRollout records that a Deployment waits for its rules.
+func (r *Reconciler) recordRollout(namespace string, held *rollout) {
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: held.owner.Name, UID: held.owner.UID}}
+	reason, pods := held.first.first, "1 pod waits"
+	if held.pods > 1 {
+		pods = fmt.Sprintf("%d pods wait", held.pods)
+	}
+	r.recorder.Eventf(deployment, nil, eventTypeOf(reason.Code), EventRolloutHeld, actionOf(reason),
+		"%s to be deleted, first: %s (%s): %s", pods, reason.Rule, reason.Code, reason.Message)
+}
+
+// passedBy are the names of the enforced rules that apply to a request and let it pass,
+// sorted; the first of them, and how many more there are.
+func (d *decision) passedBy(request rule.Request) []string {
+	var names []string
+	for id, eval := range d.rules {
+		_, asked := eval.findings[request.Key()]
+		if asked && eval.prepared.enforced() && eval.prepared.counters.scope.Applies(request.Type, request.Pod.Labels, request.Pod.SkipRules) {
+			names = append(names, id.String())
 		}
 	}
+	slices.Sort(names)
+	if more := len(names) - maxNamedRules; more > 0 {
+		names = append(names[:maxNamedRules:maxNamedRules], fmt.Sprintf("and %d more", more))
+	}
+	return names
 }
 
 // maxActionBytes is what the API server takes.
 const maxActionBytes = 128
 
-// actionOf tells reasons apart: events that differ in their note alone become a series,
-// which goes on saying what the first one said.
-func actionOf(reason policy.Reason) string {
+// actionOf is the reason for programs: stage, code and rule.
+func actionOf(reason rule.Reason) string {
 	return bounded(fmt.Sprintf("%s/%s/%s", reason.Stage, reason.Code, reason.Rule), maxActionBytes)
 }
 
 // digest is what makes a set of reasons different from another one.
-func digest(reasons []policy.Reason) string {
+func digest(reasons []rule.Reason) string {
 	parts := make([]string, len(reasons))
 	for i, reason := range reasons {
 		parts[i] = reason.Rule.String() + "=" + string(reason.Code)
@@ -79,8 +169,8 @@ func digest(reasons []policy.Reason) string {
 	return strings.Join(parts, ",")
 }
 
-// tellQuarantine records that a rule is not asked any more.
-func (r *Reconciler) tellQuarantine(said *ruleDecision) {
-	r.recorder.Eventf(said.object.view.Object, nil, corev1.EventTypeWarning, EventQuarantined, "Evaluate",
-		"rule %s is not asked any more, and its pods wait: %s", said.prepared.spec.Name, said.prepared.quarantined.Message)
+// recordQuarantine records that a rule is not asked any more.
+func (r *Reconciler) recordQuarantine(eval *ruleEvaluation) {
+	r.recorder.Eventf(eval.object.view.Object, nil, corev1.EventTypeWarning, EventQuarantined, "Evaluate",
+		"rule %s is not asked any more, and its pods wait: %s", eval.prepared.spec.Name, eval.prepared.quarantined.Message)
 }

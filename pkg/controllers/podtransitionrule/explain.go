@@ -9,53 +9,77 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/facts"
-	"github.com/podops-dev/podops/pkg/policy"
+	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/rule"
 )
 
 // reasonOf puts a verdict into words and numbers. Everything that tells people why a pod
 // waits prints this one reason: events, status and the annotation on the pod.
-func reasonOf(prepared *preparedRule, rule facts.RuleView, request policy.Request, verdict policy.Verdict, room *policy.Room) policy.Reason {
-	code := cmp.Or(verdict.Code, verdict.Would, policy.CodeUndefined)
-	reason := policy.Reason{
+func reasonOf(
+	prepared *preparedRule, words *messageCache, ruleView podindex.RuleView, request rule.Request, verdict rule.Verdict, room *rule.Capacity,
+) rule.Reason {
+	code := cmp.Or(verdict.Code, verdict.Would, rule.CodeUndefined)
+	reason := rule.Reason{
 		Rule: prepared.id, Kind: prepared.kind, Stage: request.Stage, Code: code, Since: request.Since,
 		Message: verdict.Message, Details: verdict.Details,
 	}
 	if reason.Message == "" {
-		reason.Message = prepared.wording.of(code, prepared.spec, request, room)
+		reason.Message = words.of(code, prepared.spec, request, room)
 	}
-	if code == policy.CodeNoRoom && room != nil {
-		reason.Numbers = &policy.Numbers{Needed: 1, Have: room.Slots, Limit: limitOf(*room)}
-		reason.BlockingPods = rule.Unavailable
+	if code == rule.CodeNoRoom && room != nil {
+		reason.Numbers = &rule.Numbers{Needed: 1, Have: room.Slots, Limit: limitOf(*room)}
+		reason.BlockingPods = ruleView.Unavailable
 	}
 	return reason
 }
 
 // limitOf is how many pods a rule lets be unavailable, whichever of its bounds is the
 // lower one.
-func limitOf(room policy.Room) int {
-	limit := room.Total
+func limitOf(room rule.Capacity) int {
+	limit := room.Desired
 	if room.MaxUnavailable >= 0 {
 		limit = min(limit, room.MaxUnavailable)
 	}
 	if room.MinAvailable >= 0 {
-		limit = min(limit, max(0, room.Total-room.MinAvailable))
+		limit = min(limit, max(0, room.Desired-room.MinAvailable))
 	}
 	return limit
 }
 
 // byRank puts first what somebody has to do something about: a rule that is broken, then
 // one that says no, then one that only wants the pod to come later.
-func byRank(a, b policy.Reason) int {
-	return cmp.Or(cmp.Compare(rankOf(a.Code), rankOf(b.Code)), cmp.Compare(a.Rule.String(), b.Rule.String()))
+func byRank(a, b rule.Reason) int {
+	return cmp.Or(cmp.Compare(rankOf(a.Code), rankOf(b.Code)),
+		cmp.Compare(a.Rule.Object.Name, b.Rule.Object.Name), cmp.Compare(a.Rule.Rule, b.Rule.Rule))
 }
 
-func rankOf(code policy.Code) int {
+// maxReasons bounds the reasons of one PodTransitionRule for one request: what is not among
+// the first is read when they are gone.
+const maxReasons = 8
+
+// ranked adds a reason to sorted ones, of which it drops the last of the same
+// PodTransitionRule beyond maxReasons.
+func ranked(reasons []rule.Reason, reason rule.Reason) []rule.Reason {
+	at, _ := slices.BinarySearchFunc(reasons, reason, byRank)
+	reasons = slices.Insert(reasons, at, reason)
+	same, last := 0, 0
+	for i := range reasons {
+		if reasons[i].Rule.Object == reason.Rule.Object {
+			same, last = same+1, i
+		}
+	}
+	if same > maxReasons {
+		reasons = slices.Delete(reasons, last, last+1)
+	}
+	return reasons
+}
+
+func rankOf(code rule.Code) int {
 	switch code {
-	case policy.CodeCompileFailed, policy.CodePolicyNotFound, policy.CodePolicyTooExpensive,
-		policy.CodeEvaluationFailed, policy.CodeUndefined, policy.CodeWrongType:
+	case rule.CodeCompileFailed, rule.CodeTooLarge, rule.CodePolicyNotFound, rule.CodePolicyTooExpensive,
+		rule.CodeEvaluationFailed, rule.CodeUndefined, rule.CodeWrongType:
 		return 0
-	case policy.CodeNoRoom, policy.CodeTimeout, policy.CodeNotReached, policy.CodeWebhookPending, policy.CodeWebhookProcessing:
+	case rule.CodeNoRoom, rule.CodeTimeout, rule.CodeNotReached, rule.CodeRuleDeleted, rule.CodeWebhookPending, rule.CodeWebhookProcessing:
 		return 2
 	default:
 		return 1
@@ -63,7 +87,7 @@ func rankOf(code policy.Code) int {
 }
 
 // blockedOf is a reason as status.blocked has it.
-func blockedOf(request policy.Request, reason policy.Reason) appsv1alpha1.BlockedPod {
+func blockedOf(request rule.Request, reason rule.Reason) appsv1alpha1.BlockedPod {
 	blocked := appsv1alpha1.BlockedPod{
 		Name: request.Pod.Name, Stage: request.Stage, ID: request.ID,
 		Rule: reason.Rule.String(), Kind: string(reason.Kind), Reason: string(reason.Code), Message: reason.Message,
@@ -91,7 +115,7 @@ type nextChecks map[string]time.Time
 
 // of returns the next check of a withheld request. One that is due is set anew, and so is
 // one that the rule wants sooner now.
-func (n nextChecks) of(request policy.Request, verdict policy.Verdict, now time.Time) time.Time {
+func (n nextChecks) of(request rule.Request, verdict rule.Verdict, now time.Time) time.Time {
 	key := request.Key()
 	wait := cmp.Or(verdict.RetryAfter, defaultNextCheck)
 	next := now.Add(min(max(wait, shortestNextCheck), longestNextCheck))
@@ -101,28 +125,27 @@ func (n nextChecks) of(request policy.Request, verdict policy.Verdict, now time.
 	return n[key]
 }
 
-// keep drops what is remembered of requests that do not wait any more.
-func (n nextChecks) keep(requests []policy.Request) {
+// keep returns what is remembered of the requests that still wait.
+func (n nextChecks) keep(requests []rule.Request) nextChecks {
+	kept := nextChecks{}
 	if len(n) == 0 {
-		return
+		return kept
 	}
-	waiting := make(map[string]bool, len(requests))
 	for _, request := range requests {
-		waiting[request.Key()] = true
-	}
-	for key := range n {
-		if !waiting[key] {
-			delete(n, key)
+		key := request.Key()
+		if at, known := n[key]; known {
+			kept[key] = at
 		}
 	}
+	return kept
 }
 
 // text is a reason in one line, with its code.
-func text(reason policy.Reason) string { return fmt.Sprintf("%s: %s", reason.Code, reason.Message) }
+func text(reason rule.Reason) string { return fmt.Sprintf("%s: %s", reason.Code, reason.Message) }
 
 // rejectInfo are the reasons of one PodTransitionRule in the order of rule names, as
 // deployed clients read them.
-func rejectInfo(reasons []policy.Reason) []appsv1alpha1.RejectInfo {
+func rejectInfo(reasons []rule.Reason) []appsv1alpha1.RejectInfo {
 	var infos []appsv1alpha1.RejectInfo
 	for _, reason := range reasons {
 		infos = append(infos, appsv1alpha1.RejectInfo{RuleName: reason.Rule.Rule, Reason: text(reason)})

@@ -1,40 +1,60 @@
 package podtransitionrule
 
 import (
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/policy"
+	"github.com/podops-dev/podops/pkg/metricseries"
+	"github.com/podops-dev/podops/pkg/rule"
+)
+
+// Bounds of the rules that have series of their own. A rule has at most 13 series, so all
+// rules have at most 26,000.
+const (
+	maxMeasuredPerNamespace = 100
+	maxMeasured             = 2000
 )
 
 // Metrics of rules. Their labels name the namespace, the PodTransitionRule and the rule,
-// and go with the PodTransitionRule.
+// and go with the PodTransitionRule. Names beyond the bounds are metricseries.Other:
+// counters add those rules up, and gauges leave them out.
 type Metrics struct {
+	names *metricseries.Names
+
+	mu sync.Mutex
+	// measured are the rules of each PodTransitionRule that may have series.
+	measured map[types.NamespacedName]map[string]bool
+
 	requests    *prometheus.CounterVec
 	quarantined *prometheus.GaugeVec
 	timeouts    *prometheus.CounterVec
 	tasks       *prometheus.GaugeVec
 	oldestTask  *prometheus.GaugeVec
+	rounds      *prometheus.CounterVec
+	waiting     prometheus.Gauge
 }
 
 // NewMetrics registers the metrics of rules.
 func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	rule := []string{"namespace", "podtransitionrule", "rule"}
 	m := &Metrics{
+		names:    metricseries.NewNames(metricseries.Limits{PerNamespace: maxMeasuredPerNamespace, InAll: maxMeasured}),
+		measured: map[types.NamespacedName]map[string]bool{},
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "podops_rule_requests_total",
-			Help: "Requests that a rule was asked about (asked), held back at least once (withheld), or would have held back were it enforced (would_withhold).",
+			Help: "Requests that a rule applied to (asked), held back at least once (withheld), or would have held back were it enforced (would_withhold).",
 		}, append(rule, "enforcement", "outcome")),
 		quarantined: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "podops_rule_quarantined",
-			Help: "1 while a rule is not asked any more because its module missed its deadline again and again.",
+			Help: "1 while a rule is not evaluated any more because its module used up its CPU time again and again.",
 		}, rule),
 		timeouts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "podops_rule_timeouts_total",
-			Help: "Evaluations of a rule that missed their deadline.",
+			Help: "Evaluations of a rule that used up their CPU time without an answer.",
 		}, rule),
 		tasks: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "podops_webhook_tasks", Help: "Calls of a webhook rule that the service has not ended, polled ones included.",
@@ -42,8 +62,17 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 		oldestTask: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "podops_webhook_oldest_task_start_seconds", Help: "When the oldest of podops_webhook_tasks began, in seconds since 1970; 0 when there is none.",
 		}, rule),
+		rounds: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "podops_rounds_gave_way_total",
+			Help: "Rounds that ended before all rules were evaluated, because their budget was used up (budget), " +
+				"their namespace had used its share of CPU time (share), its rules and waiting pods were too many to be held (memory), " +
+				"or it had no rules any more (gone).",
+		}, []string{"cause"}),
+		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "podops_slow_namespaces_waiting", Help: "Namespaces that have used their share of CPU time and wait for a round.",
+		}),
 	}
-	for _, collector := range []prometheus.Collector{m.requests, m.quarantined, m.timeouts, m.tasks, m.oldestTask} {
+	for _, collector := range []prometheus.Collector{m.requests, m.quarantined, m.timeouts, m.tasks, m.oldestTask, m.rounds, m.waiting} {
 		if err := registry.Register(collector); err != nil {
 			return nil, err
 		}
@@ -51,35 +80,65 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
+// labels returns the label values of a rule, and whether they are its own.
+func (m *Metrics) labels(rule rule.RuleID) (values []string, own bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	name := rule.Object.Name + "/" + rule.Rule
+	if m.names.Value(rule.Object.Namespace, name) != name {
+		return []string{metricseries.Other, metricseries.Other, metricseries.Other}, false
+	}
+	if m.measured[rule.Object] == nil {
+		m.measured[rule.Object] = map[string]bool{}
+	}
+	m.measured[rule.Object][name] = true
+	return []string{rule.Object.Namespace, rule.Object.Name, rule.Rule}, true
+}
+
+// gaveWay counts a round that ended before all rules were evaluated.
+func (m *Metrics) gaveWay(cause gaveWay) { m.rounds.WithLabelValues(string(cause)).Inc() }
+
+// parked shows how many namespaces wait for a place in the slow lane.
+func (m *Metrics) parked(namespaces int) { m.waiting.Set(float64(namespaces)) }
+
 // counted adds what was counted in one round.
-func (m *Metrics) counted(rule policy.RuleID, enforcement appsv1alpha1.Enforcement, asked, withheld, would int) {
+func (m *Metrics) counted(rule rule.RuleID, enforcement appsv1alpha1.Enforcement, asked, withheld, would int) {
+	if asked == 0 && withheld == 0 && would == 0 {
+		return
+	}
+	labels, _ := m.labels(rule)
 	for outcome, count := range map[string]int{"asked": asked, "withheld": withheld, "would_withhold": would} {
 		if count > 0 {
-			m.requests.WithLabelValues(rule.Object.Namespace, rule.Object.Name, rule.Rule, string(enforcement), outcome).Add(float64(count))
+			m.requests.WithLabelValues(append(labels, string(enforcement), outcome)...).Add(float64(count))
 		}
 	}
 }
 
 // late counts evaluations that missed their deadline.
-func (m *Metrics) late(rule policy.RuleID, times int) {
+func (m *Metrics) late(rule rule.RuleID, times int) {
 	if times > 0 {
-		m.timeouts.WithLabelValues(rule.Object.Namespace, rule.Object.Name, rule.Rule).Add(float64(times))
+		labels, _ := m.labels(rule)
+		m.timeouts.WithLabelValues(labels...).Add(float64(times))
 	}
 }
 
 // quarantine shows whether a rule is under quarantine.
-func (m *Metrics) quarantine(rule policy.RuleID, is bool) {
-	labels := []string{rule.Object.Namespace, rule.Object.Name, rule.Rule}
+func (m *Metrics) quarantine(rule rule.RuleID, is bool) {
 	if !is {
-		m.quarantined.DeleteLabelValues(labels...)
+		m.quarantined.DeleteLabelValues(rule.Object.Namespace, rule.Object.Name, rule.Rule)
 		return
 	}
-	m.quarantined.WithLabelValues(labels...).Set(1)
+	if labels, own := m.labels(rule); own {
+		m.quarantined.WithLabelValues(labels...).Set(1)
+	}
 }
 
 // running shows the calls that a webhook rule has under way.
-func (m *Metrics) running(rule policy.RuleID, tasks int, oldest time.Time) {
-	labels := []string{rule.Object.Namespace, rule.Object.Name, rule.Rule}
+func (m *Metrics) running(rule rule.RuleID, tasks int, oldest time.Time) {
+	labels, own := m.labels(rule)
+	if !own {
+		return
+	}
 	m.tasks.WithLabelValues(labels...).Set(float64(tasks))
 	began := 0.0
 	if !oldest.IsZero() {
@@ -90,6 +149,12 @@ func (m *Metrics) running(rule policy.RuleID, tasks int, oldest time.Time) {
 
 // forget drops the series of a PodTransitionRule that is gone.
 func (m *Metrics) forget(object types.NamespacedName) {
+	m.mu.Lock()
+	for name := range m.measured[object] {
+		m.names.Release(object.Namespace, name)
+	}
+	delete(m.measured, object)
+	m.mu.Unlock()
 	labels := prometheus.Labels{"namespace": object.Namespace, "podtransitionrule": object.Name}
 	m.requests.DeletePartialMatch(labels)
 	m.quarantined.DeletePartialMatch(labels)

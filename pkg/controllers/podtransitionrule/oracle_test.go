@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/facts"
+	"github.com/podops-dev/podops/pkg/podindex"
 )
 
 // The oracle says what an availablePolicy means, in plain Go and from plain pods: it
@@ -46,7 +46,7 @@ func (c *tally) add(pod *corev1.Pod, available bool) {
 
 // desired: the workloads that make pods for the rule count with what they want, all
 // other pods one by one.
-func (c *tally) desired(owners map[types.UID]facts.Owner) int {
+func (c *tally) desired(owners map[types.UID]podindex.Owner) int {
 	desired := c.selected
 	for uid, owner := range owners {
 		if c.selector.Matches(labels.Set(owner.TemplateLabels)) {
@@ -57,16 +57,11 @@ func (c *tally) desired(owners map[types.UID]facts.Owner) int {
 }
 
 // spare is how many more pods may become unavailable; below zero when too many are.
-func (c *tally) spare(policy *appsv1alpha1.AvailablePolicy, owners map[types.UID]facts.Owner) int {
+func (c *tally) spare(policy *appsv1alpha1.AvailablePolicy, owners map[types.UID]podindex.Owner) int {
 	desired := c.desired(owners)
-	total := max(desired, c.selected)
-	spare := total
+	spare := c.available
 	if policy.MaxUnavailableValue != nil {
-		base := desired
-		if base == 0 {
-			base = c.selected
-		}
-		spare = min(spare, atMost(*policy.MaxUnavailableValue, base)-(total-c.available))
+		spare = min(spare, c.available-(desired-atMost(*policy.MaxUnavailableValue, desired)))
 	}
 	if policy.MinAvailableValue != nil {
 		spare = min(spare, c.available-atLeast(*policy.MinAvailableValue, desired))

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/policy/engine"
-	"github.com/podops-dev/podops/pkg/remote"
+	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/webhookclient"
 )
 
 // attended is a StatusWriter that has something done before each write.
@@ -29,7 +29,7 @@ func (a attended) WriteStatus(ctx context.Context, object *appsv1alpha1.PodTrans
 // is written before all have begun.
 func TestNoObjectWaitsForTheCallsOfAnother(t *testing.T) {
 	const objects = 8
-	s := newStation(t, engine.Options{})
+	s := newStation(t, opa.Options{})
 	for i := range objects {
 		s.rules(fmt.Sprintf("web-%d", i), asking("approval", false))
 	}
@@ -58,7 +58,7 @@ func TestNoObjectWaitsForTheCallsOfAnother(t *testing.T) {
 // TestWhatPeopleReadIsWrittenLast: a status that has changed, but that no pod waits for,
 // comes after the calls and the permits of the round.
 func TestWhatPeopleReadIsWrittenLast(t *testing.T) {
-	s := newStation(t, engine.Options{})
+	s := newStation(t, opa.Options{})
 	s.rules("all", labelled("approved", "approved"))
 	s.rules("web", asking("approval", false))
 	s.put(waits(0).Label("approved", "yes").Obj())
@@ -74,7 +74,7 @@ func TestWhatPeopleReadIsWrittenLast(t *testing.T) {
 		t.Errorf("statuses written first (-want +got):\n%s", diff)
 	}
 	call := s.expectCalls("at first", "POST web-000")[0]
-	s.reconciler.Deliver(Result{Call: call, Post: &remote.PostAnswer{Success: true}})
+	s.reconciler.Deliver(Result{Call: call, Post: &webhookclient.PostAnswer{Success: true}})
 	s.put(web(1).Obj()) // one more pod to count
 	s.step(2 * statusInterval)
 	if diff := cmp.Diff([]string{"web", "all"}, s.written()); diff != "" {
@@ -89,7 +89,7 @@ func TestWhatPeopleReadIsWrittenLast(t *testing.T) {
 // statuses have changed, and all of them are written in the end.
 func TestWhatPeopleReadIsWrittenALittleAtATime(t *testing.T) {
 	const objects = 3
-	s := newStation(t, engine.Options{})
+	s := newStation(t, opa.Options{})
 	for i := range objects {
 		s.rules(fmt.Sprintf("web-%02d", i), labelled("approved", "approved"))
 	}
@@ -108,7 +108,7 @@ func TestWhatPeopleReadIsWrittenALittleAtATime(t *testing.T) {
 
 // TestObjectsTakeTurns: with news of all of them in every round, none is left out.
 func TestObjectsTakeTurns(t *testing.T) {
-	s := newStation(t, engine.Options{})
+	s := newStation(t, opa.Options{})
 	for _, name := range []string{"a", "b", "c"} {
 		s.rules(name, labelled("approved", "approved"))
 	}
@@ -128,7 +128,7 @@ func TestObjectsTakeTurns(t *testing.T) {
 // TestCallsThatFailedAreWrittenOneAtATime: a service that gives up leaves many rules with the
 // same news at once, and no pod waits for that. An answer is written at once.
 func TestCallsThatFailedAreWrittenOneAtATime(t *testing.T) {
-	s := newStation(t, engine.Options{})
+	s := newStation(t, opa.Options{})
 	for _, name := range []string{"a", "b", "c", "d"} {
 		s.rules(name, asking("approval", false))
 	}
@@ -140,9 +140,9 @@ func TestCallsThatFailedAreWrittenOneAtATime(t *testing.T) {
 		t.Fatalf("%d calls, want 4", len(calls))
 	}
 	for _, call := range calls {
-		result := Result{Call: call, Failure: &remote.Failure{Class: remote.ClassTimeout, Message: "no answer"}}
+		result := Result{Call: call, Failure: &webhookclient.Failure{Class: webhookclient.ClassTimeout, Message: "no answer"}}
 		if call.Rule.Object.Name == "d" {
-			result = Result{Call: call, Post: &remote.PostAnswer{Success: true}}
+			result = Result{Call: call, Post: &webhookclient.PostAnswer{Success: true}}
 		}
 		s.reconciler.Deliver(result)
 	}

@@ -2,10 +2,11 @@ package podtransitionrule
 
 import (
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
-	"github.com/podops-dev/podops/pkg/policy/engine"
+	"github.com/podops-dev/podops/pkg/opa"
 )
 
 // TestNoPermitOvershoots lets replicas with views of any age act at once, loses, delays
@@ -46,9 +47,9 @@ func TestNoPermitOvershootsWhateverElseHappens(t *testing.T) {
 	met.check(t)
 }
 
-func newTestEngine(t testing.TB) *engine.Engine {
+func newTestEngine(t testing.TB) *opa.Engine {
 	t.Helper()
-	e, err := engine.New(engine.Options{})
+	e, err := opa.New(opa.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,10 +58,15 @@ func newTestEngine(t testing.TB) *engine.Engine {
 
 // drawWorld is a world of two workloads whose pods all serve, and of two or three
 // replicas of the manager.
-func drawWorld(t *rapid.T, e *engine.Engine, met *seen, quiet bool) *world {
+func drawWorld(t *rapid.T, e *opa.Engine, met *seen, quiet bool) *world {
 	w := newWorld(t, e, met, quiet)
+	w.batchInterval = rapid.SampledFrom([]time.Duration{0, statusInterval}).Draw(t, "batch interval")
 	w.addOwner("web", rapid.IntRange(2, 5).Draw(t, "web"))
-	w.addOwner("db", rapid.IntRange(1, 3).Draw(t, "db"))
+	if db := rapid.IntRange(1, 3).Draw(t, "db"); quiet && rapid.Bool().Draw(t, "db is unknown") {
+		w.addUnknown("db", db)
+	} else {
+		w.addOwner("db", db)
+	}
 	for _, name := range []string{"x", "y", "z"}[:rapid.IntRange(1, 3).Draw(t, "objects")] {
 		w.server.putRule(name, drawSpec(t, quiet))
 	}
@@ -79,7 +85,7 @@ func drawWorld(t *rapid.T, e *engine.Engine, met *seen, quiet bool) *world {
 func (w *world) quietActions() map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
 		"":      w.Pass,
-		"begin": w.Begin, "begin all": w.BeginAll, "finish": w.Finish, "replace": w.Replace, "recreate": w.Recreate,
+		"surge": w.Surge, "replace rule": w.ReplaceRule, "begin": w.Begin, "begin all": w.BeginAll, "finish": w.Finish, "replace": w.Replace, "recreate": w.Recreate,
 		"others": w.Others, "cycle": w.Cycle, "beat": w.Beat, "mark": w.Mark,
 		"watch pods": w.WatchPods, "watch rules": w.WatchRules, "watch all": w.WatchAll, "relist": w.Relist,
 		"round": w.Round, "fresh round": w.FreshRound, "step": w.Step, "step again": w.Step,
@@ -96,7 +102,7 @@ func (s *seen) check(t *testing.T) {
 	}
 	for what, count := range map[string]int{
 		"permit of an available pod": s.permits, "conflict over a record": s.conflicts, "view that did not reach": s.stale,
-		"late write that was accepted": s.late, "process that was killed": s.killed, "failed round": s.failed,
+		"permit of a workload with more pods than it wants": s.surged, "late write that was accepted": s.late, "process that was killed": s.killed, "failed round": s.failed,
 	} {
 		if count == 0 {
 			t.Errorf("no schedule came across a %s", what)

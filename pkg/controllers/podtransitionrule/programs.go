@@ -11,17 +11,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/policy"
-	"github.com/podops-dev/podops/pkg/policy/compile"
-	"github.com/podops-dev/podops/pkg/policy/engine"
-	"github.com/podops-dev/podops/pkg/policy/memo"
+	"github.com/podops-dev/podops/pkg/fairshare"
+	"github.com/podops-dev/podops/pkg/objectbounds"
+	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/rule/memo"
+	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
-// program is a rule that can be asked. It is an *engine.Program.
+// program is a rule that can be asked. It is an *opa.Program.
 type program interface {
 	memo.Program
 	VerdictsNeedCounts() bool
-	Needs() engine.Needs
+	Needs() opa.Needs
 	Source() string
 }
 
@@ -29,8 +31,8 @@ type program interface {
 // namespace follow each other, so nothing guards it.
 type preparedRule struct {
 	spec appsv1alpha1.TransitionRule
-	id   policy.RuleID
-	kind policy.Kind
+	id   rule.RuleID
+	kind rule.Kind
 
 	// webhook of the rule, in its canonical spelling; nil for other kinds.
 	webhook *appsv1alpha1.TransitionRuleWebhook
@@ -49,21 +51,20 @@ type preparedRule struct {
 	// err is why the program is a stand-in, or is missing.
 	err error
 
-	memo  *memo.Memo
 	never neverPasses
+
+	// fallback is evaluated while the rule is under quarantine.
+	fallback program
 
 	counters    *counters
 	strikes     strikes
 	quarantined *appsv1alpha1.Quarantine
-	nextChecks  nextChecks
-	wording     *wording
-	refusals    refusals
 }
 
 // neverPasses is whether an availability rule has room when every pod is available, as
 // it was found out last.
 type neverPasses struct {
-	counts policy.Counts
+	counts rule.Counts
 	passes bool
 	known  bool
 }
@@ -76,38 +77,41 @@ func (p *preparedRule) enforced() bool {
 
 // budget: the rule bounds availability, so permits of its pods are reserved.
 func (p *preparedRule) budget() bool {
-	return p.kind == policy.KindAvailablePolicy && p.stage == appsv1alpha1.StagePreCheck && p.enforced()
+	return p.kind == rule.KindAvailablePolicy && p.stage == appsv1alpha1.StagePreCheck && p.enforced()
 }
 
 // needs are the surroundings that the rule reads.
-func (p *preparedRule) needs() engine.Needs {
+func (p *preparedRule) needs() opa.Needs {
 	if p.program == nil {
-		return engine.Needs{}
+		return opa.Needs{}
 	}
 	return p.program.Needs()
 }
 
 // judges: what the rule says of a pod depends on what other pods were permitted.
-func (p *preparedRule) judges() bool {
-	return p.needs().Pods || p.needs().Permits || p.kind == policy.KindRego && p.needs().Counts
+func (p *preparedRule) dependsOnPods() bool {
+	return p.needs().Pods || p.needs().Permits || p.kind == rule.KindRego && p.needs().Counts
 }
 
-// scope is what a verdict of the rule depends on besides the pod.
-func (p *preparedRule) scope() memo.Scope {
-	needs := p.needs()
+// scopeOf is what a verdict of a program depends on besides the pod.
+func scopeOf(program program, kind rule.Kind) memo.Scope {
+	needs := program.Needs()
 	return memo.Scope{
-		Counts:    p.program.VerdictsNeedCounts() || p.kind == policy.KindRego && needs.Counts,
-		Namespace: needs.Namespace,
-		Fleeting:  needs.Now || needs.Pods || needs.Permits,
+		Counts:      program.VerdictsNeedCounts() || kind == rule.KindRego && needs.Counts,
+		Namespace:   needs.Namespace,
+		Uncacheable: needs.Now || needs.Pods || needs.Permits,
 	}
 }
 
 // programs keeps the prepared rules of each PodTransitionRule, by generation.
 type programs struct {
-	engine *engine.Engine
+	engine *opa.Engine
 
 	// prepared is told each module that a rule is asked with from now on; nil: nobody.
-	prepared func(compile.Module)
+	prepared func(spec.Module)
+
+	// remembered is what rules remember from one round to the next.
+	remembered *recollections
 
 	mu      sync.Mutex
 	objects map[types.NamespacedName]preparedObject
@@ -118,46 +122,100 @@ type preparedObject struct {
 	generation int64
 	policies   string
 	rules      []*preparedRule
+
+	// resumes: status says how the rules fared before this process began.
+	resumes bool
 }
 
-func newPrograms(e *engine.Engine, prepared func(compile.Module)) *programs {
-	return &programs{engine: e, prepared: prepared, objects: map[types.NamespacedName]preparedObject{}}
+// isComplete reports whether there was time to prepare all rules.
+func (o preparedObject) isComplete() bool {
+	return !slices.ContainsFunc(o.rules, (*preparedRule).unprepared)
+}
+
+// isOf reports whether the rules are those of this generation of the object, compiled with
+// these versions of PodTransitionPolicies.
+func (o preparedObject) isOf(object *appsv1alpha1.PodTransitionRule, versions string) bool {
+	return o.uid == object.UID && o.generation == object.Generation && o.policies == versions
+}
+
+func newPrograms(e *opa.Engine, prepared func(spec.Module), memory int64) *programs {
+	return &programs{
+		engine: e, prepared: prepared, remembered: fairshare.NewCache[*preparedRule, *recollection](memory),
+		objects: map[types.NamespacedName]preparedObject{},
+	}
 }
 
 // of returns the prepared rules of an object: disabled ones left out, cheap ones first
 // and those that take slots last. An edit prepares only the rules that it changed, or
-// whose PodTransitionPolicy changed.
-func (p *programs) of(ctx context.Context, object *appsv1alpha1.PodTransitionRule, shared policies) []*preparedRule {
+// whose PodTransitionPolicy changed. Modules that the round has no time to compile are
+// missing programs; the next call goes on with them.
+func (p *programs) of(ctx context.Context, t *turn, object *appsv1alpha1.PodTransitionRule, shared policies) []*preparedRule {
 	key := keyOf(object)
 	versions := versionsOf(object, shared)
 	p.mu.Lock()
 	known, ok := p.objects[key]
 	p.mu.Unlock()
-	if ok && known.uid == object.UID && known.generation == object.Generation && known.policies == versions {
+	if ok && known.isOf(object, versions) && known.isComplete() {
 		return known.rules
 	}
-	var rules []*preparedRule
+	next := preparedObject{uid: object.UID, generation: object.Generation, policies: versions}
+	next.resumes = !ok && object.Status.ObservedGeneration == object.Generation ||
+		ok && known.resumes && !known.isComplete() && known.generation == object.Generation
+	tooLarge := objectbounds.TooLarge(object)
 	for _, rule := range object.Spec.Rules {
 		if rule.Disabled {
 			continue
 		}
+		if tooLarge != nil {
+			next.rules = append(next.rules, unloaded(key, rule, object.Generation, tooLarge))
+			continue
+		}
 		prepared := known.unchanged(object.UID, rule, shared.versionOf(rule))
 		if prepared == nil {
-			prepared = p.prepare(ctx, key, rule, shared)
+			prepared = p.prepareInTime(ctx, t, key, rule, shared)
 			prepared.counters = newCounters(rule, object.Generation)
-			if !ok && object.Status.ObservedGeneration == object.Generation {
+			if next.resumes {
 				prepared.resume(object.Status.Rules)
 			}
 		}
-		rules = append(rules, prepared)
+		next.rules = append(next.rules, prepared)
 	}
-	slices.SortStableFunc(rules, func(a, b *preparedRule) int { return costOf(a.kind) - costOf(b.kind) })
+	slices.SortStableFunc(next.rules, func(a, b *preparedRule) int { return costOf(a.kind) - costOf(b.kind) })
 	if ctx.Err() == nil {
 		p.mu.Lock()
-		p.objects[key] = preparedObject{uid: object.UID, generation: object.Generation, policies: versions, rules: rules}
+		p.objects[key] = next
 		p.mu.Unlock()
+		p.forgetRules(known.rules, next.rules)
 	}
-	return rules
+	return next.rules
+}
+
+var errNotCompiled = errors.New("the module has not been compiled yet: the rules of the namespace used up the time of this round")
+
+// prepareInTime prepares a rule, or returns it without a program when its module has to be
+// compiled and the round has no time for that.
+func (p *programs) prepareInTime(
+	ctx context.Context, t *turn, object types.NamespacedName, entry appsv1alpha1.TransitionRule, shared policies,
+) *preparedRule {
+	if entry.Rego == nil || p.isCompiled(entry, shared) {
+		return p.prepare(ctx, object, entry, shared)
+	}
+	if !t.mayCompile(ctx) {
+		prepared := newPrepared(object, entry, shared)
+		prepared.err = &unusableRuleError{rule.CodeNotReached, errNotCompiled}
+		return prepared
+	}
+	began := t.clock.Now()
+	prepared := p.prepare(ctx, object, entry, shared)
+	t.charge(t.clock.Since(began)) // most of it in another process
+	return prepared
+}
+
+// isCompiled reports whether preparing a rule takes no compiler. A rule whose module is not to be
+// found takes none, either.
+func (p *programs) isCompiled(rule appsv1alpha1.TransitionRule, shared policies) bool {
+	custom, err := customOf(rule, shared)
+	return err != nil || p.engine.IsCompiled(custom.Source, custom.ParametersSchema)
 }
 
 // versionsOf are the PodTransitionPolicies that an object is compiled with.
@@ -176,7 +234,7 @@ func (o preparedObject) unchanged(uid types.UID, rule appsv1alpha1.TransitionRul
 		return nil
 	}
 	for _, prepared := range o.rules {
-		if prepared.policy == version && apiequality.Semantic.DeepEqual(prepared.spec, rule) {
+		if !prepared.unprepared() && prepared.policy == version && apiequality.Semantic.DeepEqual(prepared.spec, rule) {
 			return prepared
 		}
 	}
@@ -184,25 +242,36 @@ func (o preparedObject) unchanged(uid types.UID, rule appsv1alpha1.TransitionRul
 }
 
 // costOf orders the kinds of rules: the cheap ones are asked first.
-func costOf(kind policy.Kind) int {
-	return slices.Index([]policy.Kind{policy.KindLabelCheck, policy.KindRego, policy.KindWebhook, policy.KindAvailablePolicy}, kind)
+func costOf(kind rule.Kind) int {
+	return slices.Index([]rule.Kind{rule.KindLabelCheck, rule.KindRego, rule.KindWebhook, rule.KindAvailablePolicy}, kind)
+}
+
+// newPrepared returns a rule without a program.
+func newPrepared(object types.NamespacedName, entry appsv1alpha1.TransitionRule, shared policies) *preparedRule {
+	prepared := &preparedRule{
+		spec: entry, stage: stageOf(entry),
+		policy: shared.versionOf(entry), id: rule.RuleID{Object: object, Rule: entry.Name},
+	}
+	if entry.Rego != nil {
+		prepared.kind = rule.KindRego
+	}
+	prepared.webhook = foldedOf(entry).Webhook
+	return prepared
+}
+
+// unprepared reports whether there was no time yet to compile the module of the rule.
+func (p *preparedRule) unprepared() bool {
+	return p.err != nil && codeOf(p.err) == rule.CodeNotReached
 }
 
 func (p *programs) prepare(
 	ctx context.Context, object types.NamespacedName, rule appsv1alpha1.TransitionRule, shared policies,
 ) *preparedRule {
-	prepared := &preparedRule{
-		spec: rule, stage: stageOf(rule), memo: memo.New(), nextChecks: nextChecks{}, wording: newWording(),
-		policy: shared.versionOf(rule), id: policy.RuleID{Object: object, Rule: rule.Name},
-	}
-	if rule.Rego != nil {
-		prepared.kind = policy.KindRego
-	}
-	prepared.webhook = foldedOf(rule).Webhook
+	prepared := newPrepared(object, rule, shared)
 	module, err := p.moduleOf(ctx, object, rule, shared)
 	if err == nil {
 		prepared.kind, prepared.stage = module.Kind, module.Stage
-		var ready *engine.Program
+		var ready *opa.Program
 		if ready, err = p.engine.Prepare(ctx, module); err == nil {
 			prepared.program = ready
 			if p.prepared != nil {
@@ -212,10 +281,18 @@ func (p *programs) prepare(
 		}
 	}
 	prepared.err = err
-	if standIn := p.standIn(ctx, object, rule); standIn != nil {
-		prepared.program = standIn
+	if fallback := p.fallback(ctx, object, rule); fallback != nil {
+		prepared.program = fallback
 	}
 	return prepared
+}
+
+// unloaded is a rule of a stub: it withholds every request of its stage.
+func unloaded(object types.NamespacedName, entry appsv1alpha1.TransitionRule, generation int64, why error) *preparedRule {
+	return &preparedRule{
+		spec: entry, stage: entry.Stage,
+		id: rule.RuleID{Object: object, Rule: entry.Name}, counters: newCounters(entry, generation), err: why,
+	}
 }
 
 // resume takes in what a status says of the rule: after a restart it goes on counting,
@@ -226,7 +303,8 @@ func (p *preparedRule) resume(statuses []appsv1alpha1.RuleStatus) {
 			continue
 		}
 		p.counters.resume(status)
-		if p.err == nil && p.program != nil && isUnderQuarantine(&status, p.program.Source()) {
+		// Until the module is compiled it is taken for the one that status names.
+		if p.unprepared() || p.err == nil && p.program != nil && isUnderQuarantine(&status, p.program.Source()) {
 			p.quarantined = status.Quarantined.DeepCopy()
 		}
 	}
@@ -242,10 +320,10 @@ func stageOf(rule appsv1alpha1.TransitionRule) appsv1alpha1.TransitionStage {
 	}
 }
 
-// foldedOf is a rule in its canonical spelling. What is wrong with it, compile.Rule says.
+// foldedOf is a rule in its canonical spelling. What is wrong with it, spec.Rule says.
 func foldedOf(rule appsv1alpha1.TransitionRule) *appsv1alpha1.TransitionRule {
 	folded := rule.DeepCopy()
-	_, _ = compile.Fold(folded, nil)
+	_, _ = spec.Normalize(folded, nil)
 	return folded
 }
 
@@ -257,38 +335,26 @@ func (p *programs) needsPods(object *appsv1alpha1.PodTransitionRule) bool {
 }
 
 // forget drops what is prepared for objects that are not among the present ones of
-// their namespace, and returns what they were.
-func (p *programs) forget(namespace string, present map[string]bool) []forgotten {
+// their namespace, and returns their names.
+func (p *programs) forget(namespace string, present map[string]bool) []types.NamespacedName {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var gone []forgotten
-	for key, object := range p.objects {
-		if key.Namespace != namespace || present[key.Name] {
-			continue
+	var gone []types.NamespacedName
+	for key := range p.objects {
+		if key.Namespace == namespace && !present[key.Name] {
+			p.forgetRules(p.objects[key].rules, nil)
+			delete(p.objects, key)
+			gone = append(gone, key)
 		}
-		delete(p.objects, key)
-		was := forgotten{object: key}
-		for _, rule := range object.rules {
-			if rule.spec.Webhook != nil {
-				was.webhooks = append(was.webhooks, rule.id)
-			}
-		}
-		gone = append(gone, was)
 	}
 	return gone
-}
-
-// forgotten is a PodTransitionRule that is gone, and its webhook rules.
-type forgotten struct {
-	object   types.NamespacedName
-	webhooks []policy.RuleID
 }
 
 // errorsOf joins the compile errors of an object.
 func errorsOf(rules []*preparedRule) error {
 	var all []error
 	for _, rule := range rules {
-		if rule.err != nil {
+		if rule.err != nil && !rule.unprepared() {
 			all = append(all, rule.err)
 		}
 	}

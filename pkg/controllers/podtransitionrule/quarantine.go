@@ -8,11 +8,10 @@ import (
 )
 
 const (
-	// maxStrikes is how often a user's module may miss its deadline.
+	// maxStrikes is how often a user's module may use up its CPU time without an answer.
 	maxStrikes = 3
 
-	// strikeWindow is for how long a miss counts. A machine that was busy once is not
-	// held against a rule for ever.
+	// strikeWindow is for how long one of them counts.
 	strikeWindow = 10 * time.Minute
 )
 
@@ -34,22 +33,38 @@ func (s *strikes) add(missed int, now time.Time) bool {
 	return len(*s) >= maxStrikes
 }
 
-// quarantine stops a rule from being asked until it is edited.
-func (p *preparedRule) quarantine(now time.Time) {
+// quarantine keeps a rule from being evaluated until it is edited, or lifted.
+func (p *preparedRule) quarantine(object *appsv1alpha1.PodTransitionRule, now time.Time) {
 	p.quarantined = &appsv1alpha1.Quarantine{
-		Since: statusTime(now), Source: p.program.Source(), Message: tooExpensive,
+		Since: statusTime(now), Source: p.program.Source(), Message: tooExpensive, Lift: liftOf(object),
 	}
 }
 
-// tooExpensive says what happened to a rule under quarantine, and the way out.
-const tooExpensive = "the module missed its deadline 3 times and is not asked any more: edit it, so that it needs less time"
+// lift ends the quarantine of a rule if the annotation of its object has another value than when
+// it began. Each value ends it once.
+func (p *preparedRule) lift(object *appsv1alpha1.PodTransitionRule) {
+	value := liftOf(object)
+	if p.quarantined == nil || value == "" || value == p.quarantined.Lift {
+		return
+	}
+	p.quarantined, p.strikes = nil, nil
+}
+
+// liftOf is the part of the annotation that counts.
+func liftOf(object *appsv1alpha1.PodTransitionRule) string {
+	return bounded(object.Annotations[appsv1alpha1.LiftQuarantineAnnotationKey], appsv1alpha1.MaxLiftBytes)
+}
+
+// tooExpensive is the message of a rule under quarantine, with the ways out.
+const tooExpensive = "the module used up its CPU time 3 times without an answer and is not evaluated any more: edit it, so that it needs less, " +
+	"or set the annotation " + appsv1alpha1.LiftQuarantineAnnotationKey + " to a new value to try again"
 
 // quarantined are the names of the rules of an object that are not asked any more.
-func (o *objectDecision) quarantined() []string {
+func (o *rulesetEvaluation) quarantined() []string {
 	var names []string
-	for _, said := range o.rules {
-		if said.prepared.quarantined != nil {
-			names = append(names, said.prepared.spec.Name)
+	for _, eval := range o.rules {
+		if eval.prepared.quarantined != nil {
+			names = append(names, eval.prepared.spec.Name)
 		}
 	}
 	slices.Sort(names)

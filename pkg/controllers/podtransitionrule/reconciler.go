@@ -17,11 +17,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/facts"
+	"github.com/podops-dev/podops/pkg/lanes"
 	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/permit"
-	"github.com/podops-dev/podops/pkg/policy/compile"
-	"github.com/podops-dev/podops/pkg/policy/engine"
+	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/rule/spec"
+	"github.com/podops-dev/podops/pkg/webhooktask"
 )
 
 const (
@@ -33,11 +35,11 @@ const (
 	// seen as far as a record demands. The watch is behind by milliseconds, as a rule.
 	retryStale = 50 * time.Millisecond
 
-	// distrustAfter is how long one record may demand a view that never comes.
+	// viewTimeout is how long one record may demand a view that never comes.
 	// Bookmarks reach every real resourceVersion within a minute or so; a record that
 	// asks for more was not written by PodOps, and must not stop it for ever. That no
 	// watch is behind by this much, while others go on, is what permits rely on.
-	distrustAfter = 5 * time.Minute
+	viewTimeout = 5 * time.Minute
 
 	// retryConflict is how soon a namespace is looked at again in which a pod had moved
 	// on. The watch brings the pod sooner, as a rule; this is for when it brings nothing.
@@ -50,10 +52,15 @@ const (
 	// defaultWritesAtOnce bounds the parallel requests of one round.
 	defaultWritesAtOnce = 16
 
-	// retryRest is how soon a namespace is looked at again in which something is put off that
+	// retryBackground is how soon a namespace is looked at again in which something is put off that
 	// no pod waits for (Reconciler.rest).
-	retryRest = 100 * time.Millisecond
+	retryBackground = 100 * time.Millisecond
 )
+
+// DefaultBatchInterval is how long a PodTransitionRule has at least between two batches of
+// permits in a manager. Each batch costs a write of its status: pods that come back one by one
+// within a second share it, and an operation that takes many seconds hardly waits for others.
+const DefaultBatchInterval = time.Second
 
 // PodWriter writes a lifecycle change to a pod that is still at its resourceVersion.
 type PodWriter interface {
@@ -72,7 +79,7 @@ type StatusWriter interface {
 
 // Reconciler decides for one namespace at a time.
 type Reconciler struct {
-	index    *facts.Index
+	index    *podindex.Index
 	programs *programs
 	pods     PodWriter
 	statuses StatusWriter
@@ -81,8 +88,20 @@ type Reconciler struct {
 	metrics  *Metrics
 	caller   Caller
 	wake     func(namespace string)
-	calls    *callbook
+	calls    *inFlight
+	askAgain time.Duration
 	clock    clock.PassiveClock
+
+	// workers are shared between namespaces by lanes; budget bounds each round.
+	workers int
+	lanes   *lanes.Lanes
+	budget  time.Duration
+
+	// roundBytes bounds what one round holds of what it found.
+	roundBytes int64
+
+	// batchInterval is the least time between two batches of one PodTransitionRule.
+	batchInterval time.Duration
 
 	// writesAtOnce bounds the parallel requests of one round.
 	writesAtOnce int
@@ -91,29 +110,38 @@ type Reconciler struct {
 	// and annotations for people, and calls that are not made. The next round, for which
 	// pods do wait, is not to wait for many of them, and nor is the API server to be busy
 	// with them: the slower it answers, the less it is asked.
-	rest *semaphore.Weighted
+	background *semaphore.Weighted
 
 	mu         sync.Mutex
 	lastStatus map[types.NamespacedName]time.Time
 
-	// lastRest is the object whose status was the last to be written for people only, by
+	// lastBatch is when reservations were last added to the record of an object.
+	lastBatch map[types.NamespacedName]time.Time
+
+	// lastBackground is the object whose status was the last background write, by
 	// namespace: the next one has its turn then.
-	lastRest map[string]string
-	demands  map[types.NamespacedName]demand
-	told     map[string]map[string]string // namespace -> request key -> what its last event said
-	detailed map[string]map[types.UID]detailed
+	lastBackground map[string]string
+	pendingViews   map[types.NamespacedName]pendingView
+	explained      map[string]explained // by namespace
+
+	// missed are the pods whose judges the last round had no time for, by namespace (permit.Plan.Missed).
+	missed map[string]map[types.UID]int
+
+	// missing are the pods that workloads miss, by UID of the workload.
+	missing map[types.NamespacedName]map[types.UID]missing
 }
 
 // demand is a record that asks for more than has been seen.
-type demand struct {
+type pendingView struct {
 	record *appsv1alpha1.PermitRecord
 	since  time.Time
 }
 
-// Config is what a Reconciler is made of. All fields but Prepared must be set.
+// Config is what a Reconciler is made of. All fields but Workers, RoundBudget, Memory,
+// BatchInterval, Prepared and AskAgain must be set.
 type Config struct {
-	Index    *facts.Index
-	Engine   *engine.Engine
+	Index    *podindex.Index
+	Engine   *opa.Engine
 	Pods     PodWriter
 	Statuses StatusWriter
 	Recorder events.EventRecorder
@@ -127,28 +155,68 @@ type Config struct {
 	// Wake has a round made in a namespace.
 	Wake func(namespace string)
 
+	// AskAgain is about how long after a no the service of a webhook rule is asked again.
+	// Default: webhooktask.DefaultAskAgain.
+	AskAgain time.Duration
+
+	// Workers is how many rounds SetupWithManager runs at once; 0: 10. A quarter of them, at least
+	// one, is for namespaces that have used more than their share of CPU time.
+	Workers int
+
+	// RoundBudget is how long a round may take to compile and evaluate rules; 0: 2 s.
+	RoundBudget time.Duration
+
+	// Memory is how many bytes rules remember from one round to the next, in all namespaces together;
+	// 0: 64 MiB.
+	Memory int64
+
+	// BatchInterval is the least time between two batches of one PodTransitionRule, of which
+	// each costs a write of its status; 0: none.
+	BatchInterval time.Duration
+
 	// Prepared is told each module that a rule is asked with from now on; nil: nobody.
-	Prepared func(compile.Module)
+	Prepared func(spec.Module)
 }
+
+// defaultMemory is Config.Memory by default.
+const defaultMemory = 64 << 20
 
 // New returns a Reconciler.
 func New(c Config) *Reconciler {
+	workers := cmp.Or(c.Workers, defaultWorkers)
 	return &Reconciler{
-		index: c.Index, programs: newPrograms(c.Engine, c.Prepared), pods: c.Pods, statuses: c.Statuses,
+		index: c.Index, programs: newPrograms(c.Engine, c.Prepared, cmp.Or(c.Memory, defaultMemory)), pods: c.Pods, statuses: c.Statuses,
 		recorder: c.Recorder, options: c.Options, metrics: c.Metrics, clock: c.Clock,
-		caller: c.Caller, wake: c.Wake, calls: newCallbook(),
-		writesAtOnce: defaultWritesAtOnce, rest: semaphore.NewWeighted(1),
-		lastStatus: map[types.NamespacedName]time.Time{},
-		lastRest:   map[string]string{},
-		demands:    map[types.NamespacedName]demand{},
-		told:       map[string]map[string]string{},
-		detailed:   map[string]map[types.UID]detailed{},
+		caller: c.Caller, wake: c.Wake, calls: newInFlight(), askAgain: cmp.Or(c.AskAgain, webhooktask.DefaultAskAgain),
+		workers: workers, lanes: newLanes(workers), budget: cmp.Or(c.RoundBudget, defaultRoundBudget),
+		roundBytes: defaultRoundBytes, writesAtOnce: defaultWritesAtOnce, background: semaphore.NewWeighted(1),
+		batchInterval: c.BatchInterval,
+
+		lastStatus:     map[types.NamespacedName]time.Time{},
+		lastBatch:      map[types.NamespacedName]time.Time{},
+		lastBackground: map[string]string{},
+		pendingViews:   map[types.NamespacedName]pendingView{},
+		explained:      map[string]explained{},
+		missed:         map[string]map[types.UID]int{},
+		missing:        map[types.NamespacedName]map[types.UID]missing{},
 	}
 }
 
-// Reconcile makes one round in the namespace that is the request's name.
+// Reconcile makes one round in the namespace that is the request's name, once there is a place
+// for it among other namespaces.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	view, prepared := r.view(ctx, req.Name)
+	turn, ok := r.begin(req.Name)
+	if !ok {
+		return reconcile.Result{}, nil // the end of another round queues it again
+	}
+	defer r.end(turn)
+	return r.round(ctx, turn, req.Name)
+}
+
+// round decides, writes, and reports.
+func (r *Reconciler) round(ctx context.Context, turn *turn, namespace string) (reconcile.Result, error) {
+	r.index.Expire(r.clock.Now())
+	view, prepared := r.view(ctx, turn, namespace)
 	if view.ResourceVersion == "" {
 		return reconcile.Result{RequeueAfter: retryStale}, nil
 	}
@@ -156,37 +224,60 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		ctrllog.FromContext(ctx).V(1).Info("Pods not seen far enough yet", "podTransitionRule", stale, "seen", view.ResourceVersion)
 		return reconcile.Result{RequeueAfter: retryStale}, nil
 	}
-	decided := r.decide(ctx, view, prepared)
-	defer r.rest.Release(decided.refused)
-	plan := permit.Next(decided.budgets, decided.candidates, r.judge(ctx, decided), r.clock.Now())
+	counted := r.countMissing(view)
+	decided := r.decide(ctx, turn, view, prepared)
+	defer r.background.Release(decided.skipped)
+	decided.retry = minDelay(decided.retry, counted)
+	plan := permit.Next(decided.budgets, decided.candidates, r.recheck(ctx, decided), r.clock.Now())
+	if turn.cause == gaveWayGone {
+		return reconcile.Result{}, nil // the news of it is in the queue
+	}
+	r.keepMissed(namespace, plan.Missed)
 	decided.refuse(plan)
 	r.count(decided, r.clock.Now())
 
 	// One status that cannot be written holds back nobody who is not in its record, and
 	// one pod that cannot be stamped nobody at all.
 	wait, did, err := r.writeFirst(ctx, view, decided, plan)
-	conflict, stampErr := r.write(ctx, changesOf(view, plan, did.reservations, r.options, r.clock.Now()))
-	r.tell(view, decided)
+	conflict, stampErr := r.write(ctx, r.stamps(view, decided, plan, did.reservations))
 	r.send(ctx, view, decided, did)
 
 	// What people read comes last.
-	putOff, restErr := r.writeRest(ctx, view, decided, plan)
+	putOff, restErr := r.writeBackground(ctx, view, decided, plan)
 	details, later := r.details(view, decided)
-	defer r.rest.Release(int64(len(details)))
+	defer r.background.Release(int64(len(details)))
 	moved, detailErr := r.write(ctx, details)
 	if err := errors.Join(err, stampErr, restErr, detailErr); err != nil {
 		return reconcile.Result{}, err
 	}
-	wait = sooner(wait, putOff)
+	wait = minDelay(wait, putOff)
 	if conflict || moved {
-		wait = sooner(wait, retryConflict)
+		wait = minDelay(wait, retryConflict)
 	}
-	return reconcile.Result{RequeueAfter: sooner(sooner(wait, later), decided.retry)}, nil
+	return reconcile.Result{RequeueAfter: minDelay(minDelay(wait, later), decided.retry)}, nil
+}
+
+// keepMissed replaces what is remembered of pods that had no turn in a namespace.
+func (r *Reconciler) keepMissed(namespace string, missed map[types.UID]int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(missed) == 0 {
+		delete(r.missed, namespace)
+		return
+	}
+	r.missed[namespace] = missed
+}
+
+// missedIn returns the pods that had no turn in a namespace. The map is never modified.
+func (r *Reconciler) missedIn(namespace string) map[types.UID]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.missed[namespace]
 }
 
 // stale returns the name of a rule whose record demands a view of the pods that is not
 // there yet, "" when there is none.
-func (r *Reconciler) stale(view facts.View) string {
+func (r *Reconciler) stale(view podindex.Snapshot) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.clock.Now()
@@ -194,15 +285,15 @@ func (r *Reconciler) stale(view facts.View) string {
 	for _, rule := range view.Rules {
 		key, record := keyOf(rule.Object), rule.Object.Status.Permits
 		if permit.Reaches(view.ResourceVersion, record) {
-			delete(r.demands, key)
+			delete(r.pendingViews, key)
 			continue
 		}
-		last, ok := r.demands[key]
+		last, ok := r.pendingViews[key]
 		if !ok || !apiequality.Semantic.DeepEqual(last.record, record) {
-			last = demand{record: record, since: now}
-			r.demands[key] = last
+			last = pendingView{record: record, since: now}
+			r.pendingViews[key] = last
 		}
-		if now.Sub(last.since) < distrustAfter {
+		if now.Sub(last.since) < viewTimeout {
 			stale = cmp.Or(stale, rule.Object.Name)
 		}
 	}
@@ -215,14 +306,14 @@ func keyOf(object *appsv1alpha1.PodTransitionRule) types.NamespacedName {
 
 // view returns the facts of a namespace, and its rules, ready to be asked. Other pods
 // are part of it for the rules that read them.
-func (r *Reconciler) view(ctx context.Context, namespace string) (facts.View, map[string][]*preparedRule) {
+func (r *Reconciler) view(ctx context.Context, turn *turn, namespace string) (podindex.Snapshot, map[string][]*preparedRule) {
 	for {
-		view := r.index.View(namespace, r.programs.needsPods)
+		view := r.index.Snapshot(namespace, r.programs.needsPods)
 		prepared := map[string][]*preparedRule{}
 		missing := false
 		for _, rule := range view.Rules {
 			known := r.programs.needsPods(rule.Object)
-			prepared[rule.Object.Name] = r.programs.of(ctx, rule.Object, view.Policies)
+			prepared[rule.Object.Name] = r.programs.of(ctx, turn, rule.Object, view.Policies)
 			missing = missing || !known && r.programs.needsPods(rule.Object)
 		}
 		if !missing || ctx.Err() != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
@@ -17,15 +18,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/facts"
 	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/podindex"
 )
 
 // replica is one process of the manager: an index that is behind the server, and the
 // real Reconciler, whose writes wait until the schedule says what becomes of them.
 type replica struct {
 	world      *world
-	index      *facts.Index
+	clock      worldClock
+	index      *podindex.Index
 	store      podStore
 	reconciler *Reconciler
 	ctx        context.Context
@@ -47,13 +49,13 @@ type replica struct {
 	// basis is what the open round decides from.
 	basis basis
 
-	// sent is what podstatus.Writer remembers. A round stamps one pod while it looks at
+	// sent is what podwriter.Writer remembers. A round stamps one pod while it looks at
 	// the next, hence the lock.
 	sentLock sync.Mutex
 	sent     map[types.UID]int
 
 	// owners are the workloads as the replica has seen them.
-	owners map[types.UID]facts.Owner
+	owners map[types.UID]podindex.Owner
 }
 
 // podStore is what a reflector writes to.
@@ -70,7 +72,7 @@ type basis struct {
 	// rules are the generations of the rules, by UID.
 	rules map[types.UID]int64
 
-	owners map[types.UID]facts.Owner
+	owners map[types.UID]podindex.Owner
 }
 
 // call is a write that has not reached the server yet.
@@ -106,16 +108,17 @@ var errTimeout error = apierrors.NewTimeoutError("the server is slow", 1)
 // newReplica starts a process. It has listed the pods and the rules as they were after
 // so many events.
 func newReplica(w *world, pods, rules int) *replica {
-	r := &replica{world: w, pods: pods, calls: make(chan call), results: make(chan outcome), sent: map[types.UID]int{}}
+	r := &replica{world: w, clock: worldClock{w, w.skew}, pods: pods, calls: make(chan call), results: make(chan outcome), sent: map[types.UID]int{}}
 	r.ctx, r.kill = context.WithCancel(ctrllog.IntoContext(context.Background(), logr.Discard()))
-	r.index = facts.NewIndex(func(string) { r.queued = true })
+	r.index = podindex.NewIndex(func(string) { r.queued = true })
 	store, ok := r.index.PodStore().(podStore)
 	if !ok {
 		panic("the store takes no bookmarks")
 	}
 	r.store = store
 	r.reconciler = New(Config{
-		Index: r.index, Engine: w.engine, Pods: r, Statuses: r, Recorder: &events.FakeRecorder{}, Metrics: w.metrics, Clock: worldClock{w}, Caller: &service{}, Wake: func(string) {},
+		Index: r.index, Engine: w.engine, Pods: r, Statuses: r, Recorder: &events.FakeRecorder{}, Metrics: w.metrics, Clock: r.clock, Caller: &service{}, Wake: func(string) {},
+		BatchInterval: w.batchInterval,
 	})
 	r.reconciler.writesAtOnce = 1 // one write at a time, so that a schedule means one thing
 	r.setOwners()
@@ -139,7 +142,7 @@ func (r *replica) watchRules(more int) {
 		event := r.world.server.ruleHistory[r.rules]
 		r.rules++
 		if event.gone {
-			r.index.DeleteRule(keyOf(event.rule))
+			r.index.RetireRule(keyOf(event.rule), r.clock.Now())
 			continue
 		}
 		r.index.SetRule(event.rule)
@@ -205,7 +208,7 @@ func (r *replica) start() {
 }
 
 func (r *replica) basisNow() basis {
-	view := r.index.View(simNamespace, nil)
+	view := r.index.Snapshot(simNamespace, nil)
 	now := basis{rules: map[types.UID]int64{}, owners: r.owners}
 	now.pods, _ = strconv.Atoi(view.ResourceVersion) // "" before the first list: nothing is decided then
 	for _, rule := range view.Rules {
@@ -316,10 +319,9 @@ func (r *replica) Seen(pod *corev1.Pod) bool {
 
 // WriteStatus implements StatusWriter.
 func (r *replica) WriteStatus(_ context.Context, object *appsv1alpha1.PodTransitionRule) (*appsv1alpha1.PodTransitionRule, error) {
-	from := r.basis
 	var stored *appsv1alpha1.PodTransitionRule
 	err := r.send(func() (err error) {
-		stored, err = r.world.writeStatus(from, object)
+		stored, err = r.world.writeStatus(object)
 		return err
 	})
 	if err != nil {
@@ -328,11 +330,15 @@ func (r *replica) WriteStatus(_ context.Context, object *appsv1alpha1.PodTransit
 	return stored, nil
 }
 
-// worldClock is the clock on the wall, which all replicas share.
-type worldClock struct{ world *world }
+// worldClock is the clock of one replica. The clocks of replicas differ when the clock of the machine
+// was set between their starts.
+type worldClock struct {
+	world *world
+	ahead time.Duration
+}
 
-func (c worldClock) Now() time.Time                  { return c.world.now }
-func (c worldClock) Since(t time.Time) time.Duration { return c.world.now.Sub(t) }
+func (c worldClock) Now() time.Time                  { return c.world.now.Add(c.ahead) }
+func (c worldClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
 // seen counts what the schedules came across, so that a test can tell that it tested
 // something.
@@ -340,7 +346,22 @@ type seen struct {
 	metrics *Metrics
 	worlds  int
 
-	permits, conflicts, stale, late, touches, killed, failed int
+	permits, surged, conflicts, stale, late, touches, killed, failed int
+}
+
+// countSurge notes a permit of a pod whose workload has more pods than it wants.
+func (s *seen) countSurge(w *world, pod *corev1.Pod) {
+	controller := metav1.GetControllerOf(pod)
+	if controller == nil {
+		return
+	}
+	pods := w.podNames(func(other *corev1.Pod) bool {
+		owner := metav1.GetControllerOf(other)
+		return isThere(other) && owner != nil && owner.UID == controller.UID
+	})
+	if len(pods) > w.wanted()[controller.UID].Desired {
+		s.surged++
+	}
 }
 
 func (s *seen) round(done outcome) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"sync"
@@ -14,8 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/policy"
-	"github.com/podops-dev/podops/pkg/policy/engine"
+	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/webhookclient"
 	"github.com/podops-dev/podops/test/builders"
 )
 
@@ -31,7 +34,7 @@ func names(from, to int) []string {
 func TestRound(t *testing.T) {
 	for name, tc := range map[string]struct {
 		rules   map[string][]appsv1alpha1.TransitionRule
-		options engine.Options
+		options opa.Options
 		want    []string
 	}{
 		"no rules": {want: names(0, 4)},
@@ -64,7 +67,7 @@ func TestRound(t *testing.T) {
 		},
 		"a rule that cannot be evaluated and is not enforced": {
 			rules:   map[string][]appsv1alpha1.TransitionRule{"web": {enforced(labelled("approved", "third"), appsv1alpha1.EnforcementDryRun)}},
-			options: engine.Options{Timeout: 1}, want: names(0, 4),
+			options: opa.Options{Timeout: 1}, want: names(0, 4),
 		},
 		"a rule that does not compile, of PostCheck": {
 			rules: map[string][]appsv1alpha1.TransitionRule{"web": {{Name: "nothing", Stage: appsv1alpha1.StagePostCheck}}}, want: names(0, 4),
@@ -80,10 +83,10 @@ func TestRound(t *testing.T) {
 			rules: map[string][]appsv1alpha1.TransitionRule{"web": {{Name: "ask", Webhook: &appsv1alpha1.TransitionRuleWebhook{}}}}, want: names(0, 0),
 		},
 		"a rule that cannot be evaluated": {
-			rules: map[string][]appsv1alpha1.TransitionRule{"web": {labelled("approved", "third")}}, options: engine.Options{Timeout: 1}, want: names(0, 0),
+			rules: map[string][]appsv1alpha1.TransitionRule{"web": {labelled("approved", "third")}}, options: opa.Options{Timeout: 1}, want: names(0, 0),
 		},
 		"a budget that cannot be evaluated": {
-			rules: map[string][]appsv1alpha1.TransitionRule{"web": {atMostUnavailable("one", "1")}}, options: engine.Options{Timeout: 1}, want: names(0, 0),
+			rules: map[string][]appsv1alpha1.TransitionRule{"web": {atMostUnavailable("one", "1")}}, options: opa.Options{Timeout: 1}, want: names(0, 0),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -102,7 +105,7 @@ func TestRound(t *testing.T) {
 
 // TestRoundBeforeThePodsAreListed decides nothing: every count would be too low.
 func TestRoundBeforeThePodsAreListed(t *testing.T) {
-	s := newStation(t, engine.Options{})
+	s := newStation(t, opa.Options{})
 	s.must(s.store.Replace([]any{waits(0).Obj()}, ""))
 	if result := s.round(); result.RequeueAfter != retryStale || len(s.permitted()) > 0 {
 		t.Errorf("comes back after %s, permitted %v", result.RequeueAfter, s.stamped)
@@ -112,7 +115,7 @@ func TestRoundBeforeThePodsAreListed(t *testing.T) {
 // TestPostCheck: a pod that was operated on comes back when its PostCheck rules pass,
 // whatever the rules of PreCheck say.
 func TestPostCheck(t *testing.T) {
-	s := newStation(t, engine.Options{})
+	s := newStation(t, opa.Options{})
 	s.rules("web", inPostCheck(labelled("checked", "checked")), labelled("approved", "none"))
 	finished := builders.MakePod("web-000").Label("app", "web").UnreadyByGate(builders.Epoch).Finished("a", "upgrade", builders.Epoch)
 	s.put(finished.Obj())
@@ -138,12 +141,12 @@ func TestPostCheck(t *testing.T) {
 
 // TestAnEvaluationThatFailedIsRepeated: nothing changes, and still it is asked again.
 func TestAnEvaluationThatFailedIsRepeated(t *testing.T) {
-	s := newStation(t, engine.Options{})
+	s := newStation(t, opa.Options{})
 	s.rules("web", labelled("approved", "app"))
 	s.put(waits(0).Label("app", "web").Obj())
 	s.rules("web", labelled("approved", "approved"))
 	s.put(waits(0).Label("approved", "yes").Obj())
-	s.reconciler.programs.of(t.Context(), s.object("web"), nil)
+	s.prepared("web")
 	asked := s.intercept("web")
 	asked.fail = errors.New("the machine is busy")
 	if result := s.round(); result.RequeueAfter != retryFailed {
@@ -168,22 +171,22 @@ type counter struct {
 }
 
 func (c *counter) Evaluate(
-	ctx context.Context, stage appsv1alpha1.TransitionStage, around policy.Surroundings, requests []policy.Request,
-) (policy.Result, error) {
+	ctx context.Context, stage appsv1alpha1.TransitionStage, env rule.Environment, requests []rule.Request,
+) (rule.Result, error) {
 	c.calls++
 	for _, request := range requests {
 		c.asked = append(c.asked, request.Pod.Name)
 	}
 	if c.fail != nil {
-		return policy.Result{}, c.fail
+		return rule.Result{}, c.fail
 	}
-	return c.program.Evaluate(ctx, stage, around, requests)
+	return c.program.Evaluate(ctx, stage, env, requests)
 }
 
 // intercept puts a counter before the one rule of an object.
 func (s *station) intercept(object string) *counter {
 	s.t.Helper()
-	rules := s.reconciler.programs.of(s.t.Context(), s.object(object), nil)
+	rules := s.prepared(object)
 	if len(rules) != 1 {
 		s.t.Fatalf("%d rules, want one", len(rules))
 	}
@@ -206,7 +209,7 @@ func TestAnUnchangedRequestIsNotAskedAgain(t *testing.T) {
 		"labelCheck": labelled("approved", "approved"), "availablePolicy": atMostUnavailable("none", "1"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStation(t, engine.Options{})
+			s := newStation(t, opa.Options{})
 			s.rules("web", rule)
 			asked := s.intercept("web")
 			step := func(what string, change func(), want []string) {
@@ -227,18 +230,29 @@ func TestAnUnchangedRequestIsNotAskedAgain(t *testing.T) {
 			step("one leaves", func() { s.put(web(2).Obj()) }, []string{})
 			step("and comes back", func() { s.put(waits(2).Obj()) }, names(2, 3))
 			step("all leave", func() { s.put(web(0).Obj(), web(1).Obj(), web(2).Obj()) }, []string{})
-			if got := len(s.reconciler.programs.of(t.Context(), s.object("web"), nil)[0].counters.known); got != 0 {
+			if got := len(s.prepared("web")[0].counters.known); got != 0 {
 				t.Errorf("%d requests are remembered that are gone", got)
 			}
 		})
 	}
 }
 
-// TestNothingIsKeptOfWhatIsGone: the maps of a Reconciler do not grow with what was.
+// TestNothingIsKeptOfWhatIsGone: no store of a Reconciler grows with what was, not even with the calls
+// that were under way and never have a result.
 func TestNothingIsKeptOfWhatIsGone(t *testing.T) {
-	s := newStation(t, engine.Options{})
+	s := newStation(t, opa.Options{})
 	for i := range 5 {
 		name := "web-" + strconv.Itoa(i)
+		s.rules(name, asking("posted", false), asking("polled", true))
+		s.put(waits(i).Obj())
+		s.round()
+		for _, call := range s.expectCalls("of two rules", "POST "+waits(i).Obj().Name, "POST "+waits(i).Obj().Name) {
+			if call.Rule.Rule == "polled" {
+				s.reconciler.Deliver(Result{Call: call, Post: &webhookclient.PostAnswer{Success: true, Poll: true, TaskID: "t"}})
+			}
+		}
+		s.round()
+		s.expectCalls("a poll is under way", "GET t")
 		s.rules(name, labelled("approved", "approved"), atMostUnavailable("one", "1"))
 		s.put(waits(i).Obj())
 		s.round()
@@ -250,18 +264,38 @@ func TestNothingIsKeptOfWhatIsGone(t *testing.T) {
 		s.must(s.store.Delete(s.pods[waits(i).Obj().Name]))
 		s.round()
 	}
-	r := s.reconciler
-	if sizes := []int{len(r.lastStatus), len(r.demands), len(r.told), len(r.programs.objects)}; !slices.Equal(sizes, []int{0, 0, 0, 0}) {
-		t.Errorf("statuses, demands, events and programs: %v are left", sizes)
+	for store, size := range stores(reflect.ValueOf(s.reconciler).Elem(), "Reconciler") {
+		if size > 0 {
+			t.Errorf("%s has %d entries left", store, size)
+		}
+	}
+	if got := s.reconciler.programs.remembered.Len(); got > 0 {
+		t.Errorf("%d rules remember something", got)
 	}
 	if got := s.index.Namespaces(); len(got) > 0 {
 		t.Errorf("facts of %v are left", got)
 	}
 }
 
+// stores returns how many entries the maps and lists of a value have, and those of the structs of this
+// package that it points to.
+func stores(of reflect.Value, name string) map[string]int {
+	sizes := map[string]int{}
+	for i := range of.NumField() {
+		field, path := of.Field(i), name+"."+of.Type().Field(i).Name
+		switch {
+		case field.Kind() == reflect.Map, field.Kind() == reflect.Slice:
+			sizes[path] = field.Len()
+		case field.Kind() == reflect.Pointer && !field.IsNil() && field.Elem().Kind() == reflect.Struct && field.Elem().Type().PkgPath() == of.Type().PkgPath():
+			maps.Copy(sizes, stores(field.Elem(), path))
+		}
+	}
+	return sizes
+}
+
 // TestAPodThatCannotBeWritten holds back nobody else, and the round is repeated.
 func TestAPodThatCannotBeWritten(t *testing.T) {
-	s := newStation(t, engine.Options{})
+	s := newStation(t, opa.Options{})
 	s.rules("web", atMostUnavailable("all", "100%"))
 	for i := range 40 {
 		s.put(waits(i).Obj())
@@ -289,7 +323,7 @@ func TestAPodThatCannotBeWritten(t *testing.T) {
 // TestAConflictIsNoError: the watch brings the pod, and with it the next round. Should it
 // bring nothing, the next round comes by itself.
 func TestAConflictIsNoError(t *testing.T) {
-	s := newStation(t, engine.Options{})
+	s := newStation(t, opa.Options{})
 	s.put(waits(0).Obj())
 	s.refuse = func(string) error { return fmt.Errorf("patching: %w", errConflict()) }
 	if result := s.round(); result.RequeueAfter != retryConflict {
@@ -307,13 +341,13 @@ func TestARecordThatDemandsWhatNeverComes(t *testing.T) {
 		"a pod without a version":   {Reserved: []appsv1alpha1.ReservedPod{{UID: "nobody"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStation(t, engine.Options{})
+			s := newStation(t, opa.Options{})
 			s.rules("web", atMostUnavailable("one", "1"))
 			s.put(waits(0).Obj(), waits(1).Obj())
 			object := s.object("web").DeepCopy()
 			object.ResourceVersion, object.Status.Permits = s.next(), &record
 			s.index.SetRule(object)
-			for _, d := range []time.Duration{0, time.Minute, distrustAfter - time.Minute - time.Nanosecond} {
+			for _, d := range []time.Duration{0, time.Minute, viewTimeout - time.Minute - time.Nanosecond} {
 				if result := s.step(d); result.RequeueAfter != retryStale || len(s.written()) > 0 || len(s.permitted()) > 0 {
 					t.Fatalf("%s later it goes on: comes back after %s", d, result.RequeueAfter)
 				}
@@ -323,7 +357,7 @@ func TestARecordThatDemandsWhatNeverComes(t *testing.T) {
 				t.Errorf("permitted pods differ (-want +got):\n%s", diff)
 			}
 			next := s.object("web").Status.Permits
-			if fresh := s.index.View("default", nil).ResourceVersion; !reached(fresh, next) {
+			if fresh := s.index.Snapshot("default", nil).ResourceVersion; !reached(fresh, next) {
 				t.Errorf("at %s the record still demands %+v", fresh, next)
 			}
 		})
@@ -332,41 +366,14 @@ func TestARecordThatDemandsWhatNeverComes(t *testing.T) {
 
 func reached(version string, record *appsv1alpha1.PermitRecord) bool {
 	seen, err := strconv.Atoi(version)
-	demand, bad := strconv.Atoi("0" + record.ViewResourceVersion)
-	return err == nil && bad == nil && demand <= seen
-}
-
-// TestEventsSayWhatIsNew: an event for each rule that a pod begins to wait for, and none
-// while it goes on waiting.
-func TestEventsSayWhatIsNew(t *testing.T) {
-	s := newStation(t, engine.Options{})
-	s.rules("web", labelled("approved", "approved"), atMostUnavailable("one", "1"))
-	s.rules("other", enforced(labelled("audited", "audited"), appsv1alpha1.EnforcementWarn), enforced(labelled("tried", "tried"), appsv1alpha1.EnforcementDryRun))
-	s.put(web(9).Unready(builders.Epoch).Obj(), waits(0).Obj())
-	step := func(what string, change func(), want ...string) {
-		t.Helper()
-		change()
-		s.step(time.Second)
-		if diff := cmp.Diff(want, s.told()); diff != "" {
-			t.Errorf("%s: events differ (-want +got):\n%s", what, diff)
-		}
-	}
-	warning := `Warning WouldWithhold operation upgrade of id a would wait for rule other/audited (LabelMismatch), were it enforced: label audited is missing, "yes" is required`
-	step("the pod begins to wait", func() {},
-		`Normal Withheld operation upgrade of id a waits for rule web/approved (LabelMismatch): label approved is missing, "yes" is required`, warning)
-	step("it goes on waiting", func() { s.put(waits(0).Label("zone", "b").Obj()) })
-	step("numbers change", func() { s.put(web(8).Obj()) })
-	step("it waits for another rule", func() { s.put(waits(0).Label("approved", "yes").Obj()) },
-		`Normal Withheld operation upgrade of id a waits for rule web/one (NoRoom): 1 of 3 pods are unavailable, the limit is 1 (maxUnavailable 1)`, warning)
-	step("numbers change again", func() { s.put(web(7).Obj()) })
-	step("it is permitted", func() { s.put(web(9).Obj()) }, warning)
-	step("it no longer waits", func() {})
+	pendingView, bad := strconv.Atoi("0" + record.ViewResourceVersion)
+	return err == nil && bad == nil && pendingView <= seen
 }
 
 // TestManyNamespacesAtOnce is for the race detector: rounds of several namespaces, the
 // watches of all of them, and permits in parallel.
 func TestManyNamespacesAtOnce(t *testing.T) {
-	s := newStation(t, engine.Options{})
+	s := newStation(t, opa.Options{})
 	const namespaces, pods = 4, 20
 	var group sync.WaitGroup
 	for n := range namespaces {

@@ -2,6 +2,7 @@ package podtransitionrule
 
 import (
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -10,6 +11,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/permit"
+	"github.com/podops-dev/podops/pkg/podindex"
 )
 
 func (w *world) drawReplica(t *rapid.T) int {
@@ -132,16 +134,35 @@ func (w *world) Late(t *rapid.T) {
 	}
 }
 
+// SetClock sets the clock of the machine, for replicas that start from now on.
+func (w *world) SetClock(t *rapid.T) {
+	w.skew = rapid.SampledFrom([]time.Duration{-time.Hour, -time.Second, 0, time.Second, time.Hour}).Draw(t, "skew")
+}
+
 // Pass is what happens between any two actions: some time passes.
 func (w *world) Pass(t *rapid.T) {
+	w.marks = append(w.marks, ruleMark{w.now, len(w.server.ruleHistory)})
 	w.now = w.now.Add(statusInterval / 3)
+	w.deliverOldRules()
 	w.checkRecords(t)
+}
+
+// deliverOldRules delivers the events of rules that a watch may not be behind by.
+func (w *world) deliverOldRules() {
+	for len(w.marks) > 0 && w.now.Sub(w.marks[0].at) >= podindex.RetiredFor-2*statusInterval {
+		w.born = max(w.born, w.marks[0].events)
+		w.marks = w.marks[1:]
+	}
+	for _, r := range w.replicas {
+		r.watchRules(max(0, w.born-r.rules))
+	}
 }
 
 // settleRounds bounds how long it takes until nobody has anything left to do. A pod
 // takes at most: a round that frees a slot somebody left behind, one to be permitted,
-// one to write what was put off. Pods are permitted in batches, not one by one.
-const settleRounds = 12
+// one to write what was put off. Pods are permitted in batches, not one by one, but what
+// a pod waits for is written to one pod in a round.
+const settleRounds = 48
 
 // settle ends all faults: requests under way arrive, one replica is left, and its
 // watches catch up. Rounds are only made when the queue of the controller has one.
@@ -160,13 +181,21 @@ func (w *world) settle(t *rapid.T) {
 	if leader.running {
 		leader.finish()
 	}
+	leader.catchUp()
+	w.now = w.now.Add(podindex.RetiredFor)
+	waited := false
 	for range settleRounds {
 		w.now = w.now.Add(2 * statusInterval)
 		acted := w.others()
 		leader.setOwners()
 		leader.catchUp()
 		if !leader.queued && (leader.due.IsZero() || leader.due.After(w.now)) {
-			if !acted {
+			switch {
+			case acted:
+			case !w.quiet && !waited:
+				// A pod that moved to another rule is missing for a while.
+				w.now, waited = w.now.Add(missingFor), true
+			default:
 				w.checkSettled(t)
 				return
 			}
@@ -226,7 +255,7 @@ func (w *world) isHeldBack(pod *corev1.Pod, waiting lifecycle.Waiting) bool {
 				return true
 			case bounds(rule) && isServing(pod):
 				truth := w.truth(selector)
-				if truth.spare(rule.AvailablePolicy, w.owners) <= 0 {
+				if truth.spare(rule.AvailablePolicy, w.wanted()) <= 0 {
 					return true
 				}
 			}

@@ -14,9 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/facts"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/permit"
+	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/rule"
 )
 
 // write sends changes of pods, and reports whether one of the pods had moved on. A pod
@@ -27,10 +28,12 @@ func (r *Reconciler) write(ctx context.Context, changes []podChange) (conflict b
 	group.SetLimit(r.writesAtOnce)
 	for i, one := range changes {
 		if !r.pods.Seen(one.pod) {
+			one.ended(false)
 			continue
 		}
 		group.Go(func() error {
 			errs[i] = r.pods.Write(ctx, one.pod, one.change)
+			one.ended(errs[i] == nil)
 			return nil
 		})
 	}
@@ -51,6 +54,44 @@ func (r *Reconciler) write(ctx context.Context, changes []podChange) (conflict b
 type podChange struct {
 	pod    *corev1.Pod
 	change lifecycle.Change
+
+	// done is called with whether it was written, unless it is nil.
+	done func(written bool)
+}
+
+func (c podChange) ended(written bool) {
+	if c.done != nil {
+		c.done(written)
+	}
+}
+
+// stamps are the changes that a plan makes, with what is recorded of them: the rules that a
+// request passed, and those that would have held it back if they were enforced.
+func (r *Reconciler) stamps(view podindex.Snapshot, d *decision, plan permit.Plan, recordedIn map[string]bool) []podChange {
+	changes := changesOf(view, plan, recordedIn, r.options, r.clock.Now())
+	granted := map[types.UID][]rule.Request{}
+	for _, request := range plan.Grants {
+		granted[request.Pod.UID] = append(granted[request.Pod.UID], request)
+	}
+	for i := range changes {
+		pod, moves := changes[i].pod, changes[i].change.Transitions
+		requests := granted[pod.UID]
+		for at := range moves {
+			for _, request := range requests {
+				if request.ID == moves[at].ID && (moves[at].Step == lifecycle.StepPermit || moves[at].Step == lifecycle.StepPostPermit) {
+					moves[at].Rules = d.passedBy(request)
+				}
+			}
+		}
+		changes[i].done = func(written bool) {
+			for _, request := range requests {
+				if written {
+					r.recordWarnings(pod, request, d.warned[request.Key()])
+				}
+			}
+		}
+	}
+	return changes
 }
 
 // changesOf are the changes that a plan makes, in the order of UIDs, stamps first: the
@@ -58,7 +99,7 @@ type podChange struct {
 // hold a reservation and are withheld, so that no late stamp can hit them and the slot
 // is free again.
 func changesOf(
-	view facts.View, plan permit.Plan, recordedIn map[string]bool, options lifecycle.Options, now time.Time,
+	view podindex.Snapshot, plan permit.Plan, recordedIn map[string]bool, options lifecycle.Options, now time.Time,
 ) []podChange {
 	permits := permitsOf(plan, recordedIn)
 	var changes []podChange
@@ -68,12 +109,12 @@ func changesOf(
 			if !change.IsEmpty() {
 				change.Annotations = withoutDetails(pod.Annotations)
 			}
-			changes = append(changes, podChange{pod, change})
+			changes = append(changes, podChange{pod: pod, change: change})
 		}
 	}
-	for _, uid := range plan.Touch {
+	for _, uid := range plan.Invalidate {
 		if pod := view.Pod(uid); pod != nil {
-			changes = append(changes, podChange{pod, lifecycle.Renew(lifecycle.FactsOf(pod), now)})
+			changes = append(changes, podChange{pod: pod, change: lifecycle.Renew(lifecycle.FactsOf(pod), now)})
 		}
 	}
 	return changes

@@ -23,9 +23,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/facts"
 	"github.com/podops-dev/podops/pkg/lifecycle"
-	"github.com/podops-dev/podops/pkg/policy/engine"
+	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/test/builders"
 )
 
@@ -33,7 +33,7 @@ import (
 // has seen. For what happens otherwise see world.
 type station struct {
 	t          testing.TB
-	index      *facts.Index
+	index      *podindex.Index
 	store      cache.ReflectorStore
 	reconciler *Reconciler
 	clock      *testingclock.FakePassiveClock
@@ -55,19 +55,22 @@ type station struct {
 
 	// explained are the names of the pods of which only annotations were written.
 	explained []string
+
+	// moves are the last steps of each pod.
+	moves map[string][]lifecycle.Transition
 }
 
-func newStation(t testing.TB, options engine.Options) *station {
+func newStation(t testing.TB, options opa.Options) *station {
 	t.Helper()
-	e, err := engine.New(options)
+	e, err := opa.New(options)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &station{
 		t: t, clock: testingclock.NewFakePassiveClock(builders.Epoch.Add(time.Hour + 123456789*time.Nanosecond)), events: events.NewFakeRecorder(10000),
-		pods: map[string]*corev1.Pod{}, version: 100, service: &service{},
+		pods: map[string]*corev1.Pod{}, version: 100, service: &service{}, moves: map[string][]lifecycle.Transition{},
 	}
-	s.index = facts.NewIndex(func(string) { s.news++ })
+	s.index = podindex.NewIndex(func(string) { s.news++ })
 	s.store = s.index.PodStore()
 	s.must(s.store.Replace(nil, s.next()))
 	s.reconciler = New(Config{
@@ -84,6 +87,17 @@ func newMetrics(t testing.TB) *Metrics {
 		t.Fatal(err)
 	}
 	return metrics
+}
+
+// prepared are the rules of a PodTransitionRule as a round with time enough has them.
+func (s *station) prepared(object string) []*preparedRule {
+	s.t.Helper()
+	turn, ok := s.reconciler.begin("default")
+	if !ok {
+		s.t.Fatal("no place for a round")
+	}
+	defer s.reconciler.end(turn)
+	return s.reconciler.programs.of(s.t.Context(), turn, s.object(object), nil)
 }
 
 func (s *station) must(err error) {
@@ -127,7 +141,7 @@ func (s *station) rules(name string, rules ...appsv1alpha1.TransitionRule) {
 
 // object is a PodTransitionRule as the index has it.
 func (s *station) object(name string) *appsv1alpha1.PodTransitionRule {
-	for _, rule := range s.index.View("default", nil).Rules {
+	for _, rule := range s.index.Snapshot("default", nil).Rules {
 		if rule.Object.Name == name {
 			return rule.Object
 		}
@@ -175,7 +189,7 @@ func (s *station) Write(_ context.Context, pod *corev1.Pod, change lifecycle.Cha
 		setPodCondition(next, appsv1alpha1.ServiceReadyGate, *change.Gate, "", s.clock.Now())
 	}
 	if len(change.Set)+len(change.Remove) > 0 {
-		s.stamped = append(s.stamped, pod.Name)
+		s.stamped, s.moves[pod.Name] = append(s.stamped, pod.Name), change.Transitions
 	} else {
 		s.explained = append(s.explained, pod.Name)
 	}
@@ -191,7 +205,9 @@ func (s *station) WriteStatus(_ context.Context, object *appsv1alpha1.PodTransit
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.refuseStatus != nil {
-		return nil, s.refuseStatus()
+		if err := s.refuseStatus(); err != nil {
+			return nil, err
+		}
 	}
 	stored := object.DeepCopy()
 	stored.Status = appsv1alpha1.PodTransitionRuleStatus{}

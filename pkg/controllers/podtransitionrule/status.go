@@ -15,22 +15,27 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/facts"
+	"github.com/podops-dev/podops/pkg/objectbounds"
 	"github.com/podops-dev/podops/pkg/permit"
-	"github.com/podops-dev/podops/pkg/policy"
+	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/rule"
 )
 
 // writeFirst writes the statuses that somebody waits for. Those with the reservations of a
 // plan come in the order of the names of their objects, and after one that could not be
 // written no further one does: the records of a batch are written in one order by everybody.
 // Those with calls follow, several at once: no object is to wait for the calls of all
-// others. It returns how soon to come back for what could not be written, and what was.
-func (r *Reconciler) writeFirst(ctx context.Context, view facts.View, d *decision, plan permit.Plan) (wait time.Duration, did written, err error) {
+// others. A batch that comes too soon after the last one is put off, with all of its records.
+// It returns how soon to come back for what was not written, and what was.
+func (r *Reconciler) writeFirst(ctx context.Context, view podindex.Snapshot, d *decision, plan permit.Plan) (wait time.Duration, did written, err error) {
 	did = written{reservations: map[string]bool{}, statuses: map[string]bool{}}
 	var calls []*statusWrite
-	stopped := false
+	wait = r.batchDue(view, d, plan)
+	stopped := wait > 0
 	for _, rule := range view.Rules { // sorted by name
 		name := rule.Object.Name
 		reserved, reserves := plan.Reserve[name]
@@ -39,8 +44,9 @@ func (r *Reconciler) writeFirst(ctx context.Context, view facts.View, d *decisio
 			one := r.described(rule, d)
 			r.writeStatus(ctx, view, plan, one, reserved)
 			did.reservations[name], did.statuses[name] = one.stored, one.stored
+			r.batchWritten(one)
 			stopped = one.again > 0 || one.err != nil
-			wait, err = sooner(wait, one.again), errors.Join(err, one.err)
+			wait, err = minDelay(wait, one.again), errors.Join(err, one.err)
 		case !reserves && d.objects[name].isUrgent():
 			calls = append(calls, r.described(rule, d))
 		}
@@ -49,25 +55,59 @@ func (r *Reconciler) writeFirst(ctx context.Context, view facts.View, d *decisio
 	for _, one := range calls {
 		did.statuses[one.rule.Object.Name] = one.stored
 	}
-	return sooner(wait, again), did, errors.Join(err, callsErr)
+	return minDelay(wait, again), did, errors.Join(err, callsErr)
 }
 
-// writeRest writes what people read of one of the other objects, when it has changed and its
+// batchDue says how long the records of a plan have to wait: pods that come back one by one
+// make one batch, of one write, where they would make a batch each. A status that calls wait
+// for is not put off, and nor is a batch that more pods would be in if rounds had more time, or
+// records more room: those come with the next round, and the pods of this one had their turn.
+func (r *Reconciler) batchDue(view podindex.Snapshot, d *decision, plan permit.Plan) (wait time.Duration) {
+	noRoom := func(lastDenial permit.Denial) bool { return lastDenial.Rule.Rule == "" }
+	if len(plan.Missed) > 0 || slices.ContainsFunc(plan.Refused, noRoom) {
+		return 0
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, rule := range view.Rules {
+		if _, reserves := plan.Reserve[rule.Object.Name]; !reserves {
+			continue
+		}
+		if d.objects[rule.Object.Name].isUrgent() {
+			return 0
+		}
+		if last, ok := r.lastBatch[keyOf(rule.Object)]; ok {
+			wait = max(wait, r.batchInterval-r.clock.Since(last))
+		}
+	}
+	return wait
+}
+
+func (r *Reconciler) batchWritten(one *statusWrite) {
+	if !one.stored {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lastBatch[keyOf(one.rule.Object)] = r.clock.Now()
+}
+
+// writeBackground writes what people read of one of the other objects, when it has changed and its
 // last write is long enough ago. No pod waits for that, so it comes last, and one at a time
 // (Reconciler.rest); the objects take turns. It returns how soon to come back for what was
 // put off. Reservations that are dead go with the next write, and cause none.
-func (r *Reconciler) writeRest(ctx context.Context, view facts.View, d *decision, plan permit.Plan) (wait time.Duration, err error) {
+func (r *Reconciler) writeBackground(ctx context.Context, view podindex.Snapshot, d *decision, plan permit.Plan) (wait time.Duration, err error) {
 	present := map[string]bool{}
 	for _, rule := range view.Rules {
 		present[rule.Object.Name] = true
 	}
 	defer r.forget(view.Namespace, present)
-	if !r.rest.TryAcquire(1) {
-		return retryRest, nil
+	if !r.background.TryAcquire(1) {
+		return retryBackground, nil
 	}
-	defer r.rest.Release(1)
+	defer r.background.Release(1)
 	var first []*statusWrite
-	for _, rule := range r.inTurn(view) {
+	for _, rule := range r.backgroundOrder(view) {
 		name := rule.Object.Name
 		if _, reserves := plan.Reserve[name]; reserves || d.objects[name].isUrgent() {
 			continue
@@ -75,26 +115,26 @@ func (r *Reconciler) writeRest(ctx context.Context, view facts.View, d *decision
 		one := r.described(rule, d)
 		left := r.statusDue(rule.Object, one.next)
 		if left == 0 && len(first) > 0 {
-			wait = sooner(wait, retryRest)
+			wait = minDelay(wait, retryBackground)
 			break
 		}
 		if left == 0 {
 			first = append(first, one)
-			r.hasHadItsTurn(view.Namespace, name)
+			r.recordBackground(view.Namespace, name)
 		}
-		wait = sooner(wait, left)
+		wait = minDelay(wait, left)
 	}
 	again, err := r.writeEach(ctx, view, plan, first)
-	return sooner(wait, again), err
+	return minDelay(wait, again), err
 }
 
 // inTurn are the rules of a namespace, the one first that comes after the last whose status
 // was written for people.
-func (r *Reconciler) inTurn(view facts.View) []facts.RuleView {
+func (r *Reconciler) backgroundOrder(view podindex.Snapshot) []podindex.RuleView {
 	r.mu.Lock()
-	last := r.lastRest[view.Namespace]
+	last := r.lastBackground[view.Namespace]
 	r.mu.Unlock()
-	next, found := slices.BinarySearchFunc(view.Rules, last, func(rule facts.RuleView, name string) int {
+	next, found := slices.BinarySearchFunc(view.Rules, last, func(rule podindex.RuleView, name string) int {
 		return strings.Compare(rule.Object.Name, name)
 	})
 	if found {
@@ -103,15 +143,15 @@ func (r *Reconciler) inTurn(view facts.View) []facts.RuleView {
 	return slices.Concat(view.Rules[next:], view.Rules[:next])
 }
 
-func (r *Reconciler) hasHadItsTurn(namespace, name string) {
+func (r *Reconciler) recordBackground(namespace, name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.lastRest[namespace] = name
+	r.lastBackground[namespace] = name
 }
 
 // statusWrite is a status on its way.
 type statusWrite struct {
-	rule facts.RuleView
+	rule podindex.RuleView
 	next *appsv1alpha1.PodTransitionRule
 
 	// stored, or else when to try again, or what went wrong; none of these when the object
@@ -122,7 +162,7 @@ type statusWrite struct {
 }
 
 // described is the status that follows from a decision. The record of permits is the old one.
-func (r *Reconciler) described(rule facts.RuleView, d *decision) *statusWrite {
+func (r *Reconciler) described(rule podindex.RuleView, d *decision) *statusWrite {
 	next := rule.Object.DeepCopy()
 	describe(&next.Status, rule, d, r.index.Targets(keyOf(rule.Object)), statusTime(r.clock.Now()))
 	return &statusWrite{rule: rule, next: next}
@@ -130,7 +170,7 @@ func (r *Reconciler) described(rule facts.RuleView, d *decision) *statusWrite {
 
 // writeEach writes statuses without new reservations, several at once. It returns how soon
 // to come back for what could not be written.
-func (r *Reconciler) writeEach(ctx context.Context, view facts.View, plan permit.Plan, writes []*statusWrite) (wait time.Duration, err error) {
+func (r *Reconciler) writeEach(ctx context.Context, view podindex.Snapshot, plan permit.Plan, writes []*statusWrite) (wait time.Duration, err error) {
 	var group errgroup.Group
 	group.SetLimit(r.writesAtOnce)
 	for _, one := range writes {
@@ -141,20 +181,25 @@ func (r *Reconciler) writeEach(ctx context.Context, view facts.View, plan permit
 	}
 	_ = group.Wait() // no function of the group fails
 	for _, one := range writes {
-		wait, err = sooner(wait, one.again), errors.Join(err, one.err)
+		wait, err = minDelay(wait, one.again), errors.Join(err, one.err)
 	}
 	return wait, err
 }
 
 // writeStatus writes one status, with a record of these reservations.
-func (r *Reconciler) writeStatus(ctx context.Context, view facts.View, plan permit.Plan, one *statusWrite, reserved []appsv1alpha1.ReservedPod) {
+func (r *Reconciler) writeStatus(ctx context.Context, view podindex.Snapshot, plan permit.Plan, one *statusWrite, reserved []appsv1alpha1.ReservedPod) {
 	old := one.rule.Object
-	one.next.Status.Permits = permit.NextRecord(trusted(old.Status.Permits, view), reserved, plan.Recent[old.Name], view.At, view.ResourceVersion)
+	before := trusted(old.Status.Permits, view)
+	one.next.Status.Permits = permit.NextRecord(before, reserved, plan.Recent[old.Name], plan.Owners[old.Name], view.At, view.ResourceVersion)
 	stored, err := r.statuses.WriteStatus(ctx, one.next)
 	switch {
 	case apierrors.IsConflict(err):
 		one.again = retryStale
 	case apierrors.IsNotFound(err):
+	case err != nil && objectbounds.TooLarge(old) != nil:
+		// An object near the limit of etcd has no room for a condition. No round fails for it.
+		ctrllog.FromContext(ctx).Error(err, "Writing the status of a PodTransitionRule that is not loaded", "podTransitionRule", klog.KObj(old))
+		r.statusWritten(old)
 	case err != nil:
 		one.err = fmt.Errorf("writing status of PodTransitionRule %s: %w", keyOf(old), err)
 	default:
@@ -172,11 +217,11 @@ type written struct {
 
 // trusted is a record, without its demands if the view does not meet them: a round is
 // only made then because they never will be met.
-func trusted(record *appsv1alpha1.PermitRecord, view facts.View) *appsv1alpha1.PermitRecord {
+func trusted(record *appsv1alpha1.PermitRecord, view podindex.Snapshot) *appsv1alpha1.PermitRecord {
 	if permit.Reaches(view.ResourceVersion, record) {
 		return record
 	}
-	return &appsv1alpha1.PermitRecord{Reserved: record.Reserved}
+	return &appsv1alpha1.PermitRecord{Reserved: record.Reserved, Owners: record.Owners}
 }
 
 // statusDue says how long a status that carries no reservation has to wait: 0 when it
@@ -203,23 +248,22 @@ func (r *Reconciler) statusWritten(object *appsv1alpha1.PodTransitionRule) {
 // forget drops what is remembered of objects that are gone.
 func (r *Reconciler) forget(namespace string, present map[string]bool) {
 	for _, gone := range r.programs.forget(namespace, present) {
-		r.metrics.forget(gone.object)
-		for _, rule := range gone.webhooks {
-			r.caller.Forget(rule)
-		}
+		r.metrics.forget(gone)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	gone := func(key types.NamespacedName) bool { return key.Namespace == namespace && !present[key.Name] }
 	maps.DeleteFunc(r.lastStatus, func(key types.NamespacedName, _ time.Time) bool { return gone(key) })
-	maps.DeleteFunc(r.demands, func(key types.NamespacedName, _ demand) bool { return gone(key) })
+	maps.DeleteFunc(r.lastBatch, func(key types.NamespacedName, _ time.Time) bool { return gone(key) })
+	maps.DeleteFunc(r.missing, func(key types.NamespacedName, _ map[types.UID]missing) bool { return gone(key) })
+	maps.DeleteFunc(r.pendingViews, func(key types.NamespacedName, _ pendingView) bool { return gone(key) })
 	if len(present) == 0 {
-		delete(r.lastRest, namespace)
+		delete(r.lastBackground, namespace)
 	}
 }
 
 // sooner is the shorter of two delays; one that is not above zero is none.
-func sooner(a, b time.Duration) time.Duration {
+func minDelay(a, b time.Duration) time.Duration {
 	switch {
 	case b <= 0:
 		return a
@@ -231,14 +275,16 @@ func sooner(a, b time.Duration) time.Duration {
 }
 
 // describe fills in what people read. It leaves the record of permits alone.
-func describe(status *appsv1alpha1.PodTransitionRuleStatus, rule facts.RuleView, d *decision, targets []string, now metav1.Time) {
+func describe(status *appsv1alpha1.PodTransitionRuleStatus, rule podindex.RuleView, d *decision, targets []string, now metav1.Time) {
 	status.ObservedGeneration = rule.Object.Generation
 	status.Selected = int32(rule.Counts.Selected)
 	status.Desired = int32(rule.Counts.Desired)
 	status.Available = int32(rule.Counts.Available)
 	status.Waiting = int32(len(podsOf(rule.Waiting)))
+	status.OffTraffic = int32(rule.OffTraffic)
 	status.Targets = targets
 	status.Blocked = blocked(rule, d)
+	status.BlockedBy = blockedBy(rule.Object.Name, status.Blocked)
 	status.Rules = ruleStatuses(d.objects[rule.Object.Name])
 	status.RuleStates = d.objects[rule.Object.Name].ruleStates()
 	for _, condition := range conditions(rule, d.objects[rule.Object.Name]) {
@@ -248,7 +294,15 @@ func describe(status *appsv1alpha1.PodTransitionRuleStatus, rule facts.RuleView,
 	}
 }
 
-func podsOf(requests []policy.Request) []string {
+// blockedBy names the rule that the first of the pods waits for, and why.
+func blockedBy(object string, pods []appsv1alpha1.BlockedPod) string {
+	if len(pods) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s (%s)", strings.TrimPrefix(pods[0].Rule, object+"/"), pods[0].Reason)
+}
+
+func podsOf(requests []rule.Request) []string {
 	var uids []string
 	for _, request := range requests {
 		uids = append(uids, string(request.Pod.UID))
@@ -258,7 +312,7 @@ func podsOf(requests []policy.Request) []string {
 }
 
 // blocked lists the first requests that a rule of this object withholds.
-func blocked(rule facts.RuleView, d *decision) []appsv1alpha1.BlockedPod {
+func blocked(rule podindex.RuleView, d *decision) []appsv1alpha1.BlockedPod {
 	var list []appsv1alpha1.BlockedPod
 	for _, request := range rule.Waiting {
 		for _, reason := range d.withheld[request.Key()] {
@@ -276,7 +330,7 @@ func blocked(rule facts.RuleView, d *decision) []appsv1alpha1.BlockedPod {
 }
 
 // conditions says whether the rules of an object work.
-func conditions(rule facts.RuleView, object *objectDecision) []metav1.Condition {
+func conditions(rule podindex.RuleView, object *rulesetEvaluation) []metav1.Condition {
 	ready := metav1.Condition{
 		Type: appsv1alpha1.ConditionReady, Status: metav1.ConditionTrue,
 		Reason: appsv1alpha1.ReasonEvaluated, Message: "every rule is compiled and evaluated",
@@ -310,7 +364,23 @@ func conditions(rule facts.RuleView, object *objectDecision) []metav1.Condition 
 			"rule %s leaves no room even with all of the %d pods available: no available pod will ever pass it",
 			strings.Join(object.neverPasses, ", "), max(rule.Counts.Desired, rule.Counts.Selected)), maxConditionBytes))
 	}
-	return []metav1.Condition{ready, reconciling, stalled}
+	return []metav1.Condition{ready, reconciling, stalled, selecting(rule.Counts.Selected)}
+}
+
+// selecting reports whether the rules of an object can hold anything: a selector with a typing
+// error compiles like any other.
+func selecting(pods int) metav1.Condition {
+	if pods > 0 {
+		return metav1.Condition{
+			Type: appsv1alpha1.ConditionSelecting, Status: metav1.ConditionTrue,
+			Reason: appsv1alpha1.ReasonPodsSelected, Message: "the selector matches pods",
+		}
+	}
+	return metav1.Condition{
+		Type: appsv1alpha1.ConditionSelecting, Status: metav1.ConditionFalse,
+		Reason: appsv1alpha1.ReasonNoPodSelected, Message: fmt.Sprintf(
+			"the selector matches no pod of the namespace that has the label %s: %s", appsv1alpha1.ControlLabelKey, appsv1alpha1.ControlLabelValue),
+	}
 }
 
 func set(condition *metav1.Condition, status metav1.ConditionStatus, reason, message string) {
@@ -328,10 +398,12 @@ func bounded(message string, most int) string {
 // reasonFor a rule that cannot be asked.
 func reasonFor(err error) string {
 	switch codeOf(err) {
-	case policy.CodePolicyNotFound:
+	case rule.CodePolicyNotFound:
 		return appsv1alpha1.ReasonPolicyNotFound
-	case policy.CodeInvalidParameters:
+	case rule.CodeInvalidParameters:
 		return appsv1alpha1.ReasonInvalidParameters
+	case rule.CodeTooLarge:
+		return appsv1alpha1.ReasonTooLarge
 	default:
 		return appsv1alpha1.ReasonCompileFailed
 	}

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/policy/engine"
+	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/test/builders"
 )
 
@@ -32,7 +32,7 @@ func TestStatusTexts(t *testing.T) {
 	for name, tc := range map[string]struct {
 		rules    []appsv1alpha1.TransitionRule
 		arrange  func(*station)
-		options  engine.Options
+		options  opa.Options
 		selector *metav1.LabelSelector
 	}{
 		"nobody-waits": {
@@ -72,7 +72,7 @@ func TestStatusTexts(t *testing.T) {
 		"evaluation-error": {
 			rules:   []appsv1alpha1.TransitionRule{labelled("approved", "approved")},
 			arrange: func(s *station) { s.put(waits(0).Obj()) },
-			options: engine.Options{Timeout: 1},
+			options: opa.Options{Timeout: 1},
 		},
 		"selector-error": {
 			rules:    []appsv1alpha1.TransitionRule{labelled("approved", "approved")},
@@ -122,7 +122,7 @@ func golden(t *testing.T, name string, status appsv1alpha1.PodTransitionRuleStat
 // TestStatusIsBounded: the lists do not grow with the number of pods, but the numbers
 // count all.
 func TestStatusIsBounded(t *testing.T) {
-	s := newStation(t, engine.Options{})
+	s := newStation(t, opa.Options{})
 	s.rules("web", atMostUnavailable("most", "250"), labelled("approved", "approved"))
 	for i := range 500 {
 		pod := waits(i)
@@ -157,7 +157,7 @@ func TestStatusIsBounded(t *testing.T) {
 
 // TestNoStatusWithoutNews: a round that finds what the last one found writes nothing.
 func TestNoStatusWithoutNews(t *testing.T) {
-	s := newStation(t, engine.Options{})
+	s := newStation(t, opa.Options{})
 	s.rules("web", atMostUnavailable("one", "1"), labelled("approved", "approved"))
 	s.put(waits(0).Obj(), waits(1).Label("approved", "yes").Obj(), web(2).Unready(s.clock.Now()).Obj())
 	s.round()
@@ -180,7 +180,7 @@ func TestNoStatusWithoutNews(t *testing.T) {
 // TestStatusesAreSpread: numbers that change all the time are written once a second, and
 // the last of them is written in the end.
 func TestStatusesAreSpread(t *testing.T) {
-	s := newStation(t, engine.Options{})
+	s := newStation(t, opa.Options{})
 	s.rules("web", labelled("approved", "approved"))
 	s.round()
 	s.written()
@@ -206,7 +206,7 @@ func TestStatusesAreSpread(t *testing.T) {
 // TestOneStatusForABatch: permits cost one write for each rule with a budget, however
 // many pods they are for, and nothing for the others.
 func TestOneStatusForABatch(t *testing.T) {
-	s := newStation(t, engine.Options{})
+	s := newStation(t, opa.Options{})
 	s.rules("a", atMostUnavailable("half", "50%"))
 	s.rules("b", atMostUnavailable("forty", "40%"))
 	s.rules("c", labelled("approved", "app"))
@@ -241,7 +241,7 @@ const every100 = 100 * time.Millisecond
 
 // TestStatusOfManyErrors: a message never outgrows its field, and stays UTF-8.
 func TestStatusOfManyErrors(t *testing.T) {
-	s := newStation(t, engine.Options{})
+	s := newStation(t, opa.Options{})
 	var rules []appsv1alpha1.TransitionRule
 	for i := range 64 {
 		rules = append(rules, atMostUnavailable(fmt.Sprintf("größte-%02d", i), "0"))

@@ -2,10 +2,12 @@ package podtransitionrule
 
 import (
 	"context"
+	"fmt"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/objectbounds"
 )
 
 // APIStatusWriter writes statuses to the API server.
@@ -19,6 +21,10 @@ func (w APIStatusWriter) WriteStatus(ctx context.Context, object *appsv1alpha1.P
 	stored := object.DeepCopy()
 	if err := w.Client.Status().Update(ctx, stored); err != nil {
 		return nil, err
+	}
+	// The answer is the whole object as it is stored, however large.
+	if _, err := objectbounds.Load(stored); err != nil {
+		return nil, fmt.Errorf("reducing the answer: %w", err)
 	}
 	return stored, nil
 }

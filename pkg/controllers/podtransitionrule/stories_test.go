@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/podindex"
 )
 
 // The schedules that random ones seldom find. Each breaks when the part of the algorithm
@@ -57,7 +58,8 @@ func maxUnavailable(name string, most int32) appsv1alpha1.TransitionRule {
 // watchRecords delivers everything but pods.
 func (r *replica) watchRecords() { r.watchRules(len(r.world.server.ruleHistory) - r.rules) }
 
-// expectPermitted fails unless just these pods were permitted and do not serve.
+// expectPermitted fails unless just these pods do not serve, since they were permitted or
+// have failed.
 func (w *world) expectPermitted(t *testing.T, want ...string) {
 	t.Helper()
 	got := map[string]bool{}
@@ -240,5 +242,128 @@ func TestARuleThatIsDeletedDuringAWriteStaysDeleted(t *testing.T) {
 	first.finish()
 	first.catchUp()
 	first.finish()
+	w.expectPermitted(t, "web-0")
+
+	w.now = w.now.Add(podindex.RetiredFor)
+	first.finish()
 	w.expectPermitted(t, "web-0", "web-1", "web-2")
+}
+
+// TestALeftoverReservationIsCountedAgain: a pod fails between the reservation of another one
+// and its permit, of which the process has died. The process that takes over sees that, and
+// lets the reserved pod wait until the failed one is back, whether or not the rule was
+// replaced since. Without the count, the permit is one pod too many.
+func TestALeftoverReservationIsCountedAgain(t *testing.T) {
+	for name, replaced := range map[string]bool{"under the same rule": false, "under a rule that took its place": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newStory(t, "x")
+			w.request("web-2", func(pod *corev1.Pod) { delete(pod.Labels, appsv1alpha1.OperatingLabelPrefix+"/a") })
+			first, second := w.replicas[0], w.replicas[1]
+			first.catchUp()
+			first.start()
+			first.resume(fateAccepted) // the record of x
+			first.resume(fateKilled)
+			failed := w.server.pods["web-2"].UID
+			w.sick[failed] = true
+			w.kubelet("web-2")
+			if replaced {
+				spec := w.server.rules["x"].Spec
+				w.server.deleteRule("x")
+				w.server.putRule("x", spec)
+			}
+			for range 2 { // the first round renews web-0, so that no late permit hits it
+				w.now = w.now.Add(2 * statusInterval)
+				second.catchUp()
+				second.finish()
+			}
+			w.expectPermitted(t, "web-2") // which has failed; web-0 serves
+
+			delete(w.sick, failed)
+			for range 3 { // kubelet, PodOps and kubelet bring web-2 back
+				w.others()
+				w.now = w.now.Add(2 * statusInterval)
+				second.catchUp()
+				second.finish()
+			}
+			w.expectPermitted(t, "web-1") // which waits for longer than web-0 now, since that was renewed
+		})
+	}
+}
+
+// TestAnUnknownWorkloadKeepsItsBase: two pods of a workload that PodOps does not know, one
+// of which may be away. The one that is deleted does not lower the bound for the other.
+func TestAnUnknownWorkloadKeepsItsBase(t *testing.T) {
+	w := newWorld(t, newTestEngine(t), &seen{metrics: newMetrics(t)}, true)
+	t.Cleanup(w.close)
+	w.addUnknown("web", 2)
+	w.server.putRule("x", appsv1alpha1.PodTransitionRuleSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+		Rules:    []appsv1alpha1.TransitionRule{maxUnavailable("one", 1)},
+	})
+	start := func() *replica { return newReplica(w, len(w.server.podHistory), len(w.server.ruleHistory)) }
+	leader := start()
+	w.replicas = []*replica{leader}
+	w.begin("web-0", "a", "delete")
+	w.begin("web-1", "a", "delete")
+	round := func(later time.Duration) {
+		w.now = w.now.Add(later)
+		leader.catchUp()
+		leader.finish()
+	}
+	round(0)
+	w.expectPermitted(t, "web-0")
+	w.server.deletePod("web-0")
+	round(time.Second)
+	w.expectPermitted(t)
+
+	leader.die()
+	leader = start()
+	w.replicas[0] = leader
+	round(time.Second)
+	w.expectPermitted(t) // another process knows it from the record
+	if got := w.server.rules["x"].Status.Permits.Owners; len(got) != 1 || got[0].Pods != 2 {
+		t.Errorf("the record counts %+v, want 2 pods of one workload", got)
+	}
+
+	again := w.newPod("web", "web-0")
+	w.server.putPod(again.Obj())
+	round(time.Second)
+	w.expectPermitted(t, "web-0") // there again, and not serving yet
+	w.server.putPod(again.Available().Obj())
+	round(time.Second)
+	w.expectPermitted(t, "web-1")
+}
+
+// TestAWorkloadThatMakesNoPodAgainWantsFewer: a scale-in by a controller that PodOps does
+// not know goes on after a while.
+func TestAWorkloadThatMakesNoPodAgainWantsFewer(t *testing.T) {
+	w := newWorld(t, newTestEngine(t), &seen{metrics: newMetrics(t)}, false)
+	t.Cleanup(w.close)
+	w.addUnknown("web", 3)
+	w.server.putRule("x", appsv1alpha1.PodTransitionRuleSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+		Rules:    []appsv1alpha1.TransitionRule{maxUnavailable("one", 1)},
+	})
+	leader := newReplica(w, len(w.server.podHistory), len(w.server.ruleHistory))
+	w.replicas = []*replica{leader}
+	w.begin("web-0", "a", "delete")
+	w.begin("web-1", "a", "delete")
+	leader.catchUp()
+	leader.finish()
+	w.server.deletePod("web-0")
+	leader.catchUp()
+	leader.finish()
+	w.now = w.now.Add(missingFor - time.Millisecond)
+	leader.catchUp()
+	leader.finish()
+	w.expectPermitted(t)
+	if leader.due.After(w.now.Add(time.Second)) || leader.due.IsZero() {
+		t.Errorf("the next round is due at %s, now is %s", leader.due, w.now)
+	}
+	w.now = w.now.Add(time.Millisecond)
+	for range 2 { // the first one has not seen the annotation that says why web-1 waited
+		leader.catchUp()
+		leader.finish()
+	}
+	w.expectPermitted(t, "web-1")
 }

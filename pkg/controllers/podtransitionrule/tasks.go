@@ -3,24 +3,27 @@ package podtransitionrule
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/approval"
-	"github.com/podops-dev/podops/pkg/facts"
-	"github.com/podops-dev/podops/pkg/policy"
-	"github.com/podops-dev/podops/pkg/remote"
+	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/rule"
+	printable "github.com/podops-dev/podops/pkg/text"
+	"github.com/podops-dev/podops/pkg/webhookclient"
+	"github.com/podops-dev/podops/pkg/webhooktask"
 )
 
 // taskDecision is what a round makes of the calls of one webhook rule.
 type taskDecision struct {
-	rule  approval.Rule
-	tasks approval.Tasks
+	rule  webhooktask.Rule
+	tasks webhooktask.Tasks
 
 	// stored is what status says.
 	stored *appsv1alpha1.WebhookStatus
@@ -29,35 +32,36 @@ type taskDecision struct {
 	results []Result
 
 	// wants are the requests that the rule wants the service to be called about.
-	wants []policy.Request
+	wants []rule.Request
 
 	// posts may be sent once status is written.
-	posts []approval.Post
+	posts []webhooktask.Post
 
 	// unknown are names in answers that were not asked about.
 	unknown []string
 
-	// refused: calls were not made, since the service is left alone.
-	refused bool
+	// skipped: calls were not made, since the circuit breaker of the service is open.
+	skipped bool
 }
 
-// takeIn reads the calls of a webhook rule from status and takes in what came of them
+// loadTasks reads the calls of a webhook rule from status and takes in what came of them
 // since. It fills in how far the service has come with each request.
-func (r *Reconciler) takeIn(said *ruleDecision, requests []policy.Request) []policy.Request {
-	object, spec, now := said.object.view.Object, said.prepared.spec, said.around.Now
+func (r *Reconciler) loadTasks(eval *ruleEvaluation, requests []rule.Request) []rule.Request {
+	object, spec, now := eval.object.view.Object, eval.prepared.spec, eval.env.Now
 	d := &taskDecision{
-		rule:    approval.RuleOf(object.Generation, *said.prepared.webhook, webhookRules(object)),
+		rule:    webhooktask.RuleOf(object.Generation, *eval.prepared.webhook, webhookRules(object)),
 		stored:  webhookStatusOf(object, spec.Name),
-		results: r.calls.of(said.prepared.id),
+		results: r.calls.of(eval.prepared.id),
 	}
-	said.calls = d
-	tasks := approval.FromStatus(d.stored)
+	d.rule.AskAgain = r.askAgain
+	eval.calls = d
+	tasks := webhooktask.FromStatus(d.stored)
 	for _, result := range d.results {
 		var unknown []string
-		tasks, unknown = takenIn(tasks, result, d.rule, said)
+		tasks, unknown = applyResult(tasks, result, d.rule, eval)
 		d.unknown = append(d.unknown, unknown...)
 	}
-	tasks = tasks.Interrupted(r.calls.knows, now).Expire(d.rule, now).Forget(requests, d.rule, now)
+	tasks = tasks.Interrupted(r.calls.knows(eval.prepared.id), now).Expire(d.rule, now).Forget(requests, d.rule, now)
 	d.tasks = tasks
 	known := slices.Clone(requests)
 	for i := range known {
@@ -66,9 +70,9 @@ func (r *Reconciler) takeIn(said *ruleDecision, requests []policy.Request) []pol
 	return known
 }
 
-// takenIn is the state after one result, and the names in it that were not asked about.
-func takenIn(tasks approval.Tasks, result Result, rule approval.Rule, said *ruleDecision) (approval.Tasks, []string) {
-	now, traceID := said.around.Now, result.Call.TraceID
+// applyResult is the state after one result, and the names in it that were not asked about.
+func applyResult(tasks webhooktask.Tasks, result Result, rule webhooktask.Rule, eval *ruleEvaluation) (webhooktask.Tasks, []string) {
+	now, traceID := eval.env.Now, result.Call.TraceID
 	switch {
 	case result.Failure != nil:
 		failure := failureOf(*result.Failure)
@@ -84,99 +88,122 @@ func takenIn(tasks approval.Tasks, result Result, rule approval.Rule, said *rule
 	return tasks, nil
 }
 
-func failureOf(failure remote.Failure) approval.Failure {
-	return approval.Failure{Class: string(failure.Class), Message: failure.Message, RetryAfter: failure.RetryAfter}
+func failureOf(failure webhookclient.Failure) webhooktask.Failure {
+	class, message := failure.Shown()
+	return webhooktask.Failure{Class: string(class), Message: message, RetryAfter: failure.RetryAfter}
 }
 
-// refused ends calls that would not be made, because the service is left alone, before they
-// have begun: for one write of status, where a call costs two. The pods that wait for such a
-// service may be many, and nothing hurries, so only some objects of a round have their turn.
-// It returns the requests with what became of them, and their verdicts.
-func (r *Reconciler) refused(
-	ctx context.Context, said *ruleDecision, d *decision, requests []policy.Request, verdicts []policy.Verdict,
-) ([]policy.Request, []policy.Verdict) {
-	var wants []policy.Request
+// skipCalls records calls as failed without sending them while the circuit breaker of their
+// service is open. That takes one write of status instead of two. It takes the background slot,
+// so a round does this for at most one PodTransitionRule. It returns the requests with their new
+// tasks, and their verdicts.
+func (r *Reconciler) skipCalls(
+	ctx context.Context, eval *ruleEvaluation, d *decision, requests []rule.Request, verdicts []rule.Verdict,
+) ([]rule.Request, []rule.Verdict) {
+	var wants []rule.Request
 	for i, verdict := range verdicts {
 		if verdict.Call && !d.heldByCheaper(requests[i]) {
 			wants = append(wants, requests[i])
 		}
 	}
-	service := serviceOf(*said.prepared.webhook, false)
-	failure := r.caller.LeftAlone(service)
-	if len(wants) == 0 || failure == nil {
+	if len(wants) == 0 {
 		return requests, verdicts
 	}
-	if !r.rest.TryAcquire(1) {
-		d.retry = sooner(d.retry, retryRest)
+	service := serviceOf(*eval.prepared.webhook, false)
+	failure := r.caller.CircuitOpen(eval.prepared.id, service)
+	if failure == nil {
+		return requests, verdicts
+	}
+	if !r.background.TryAcquire(1) {
+		d.retry = minDelay(d.retry, retryBackground)
 		later := slices.Clone(verdicts)
 		for i := range later {
 			later[i].Call = false
 		}
 		return requests, later
 	}
-	d.refused++
-	said.calls.refused = true
-	rule, now := said.calls.rule, said.around.Now
-	tasks, posts := said.calls.tasks.Open(wants, rule, now, newTraceID)
+	d.skipped++
+	eval.calls.skipped = true
+	r.calls.open(eval.prepared.id)
+	rule, now := eval.calls.rule, eval.env.Now
+	tasks, posts := eval.calls.tasks.Open(wants, rule, now, newTraceID)
 	for _, post := range posts {
-		r.caller.Refused(said.prepared.id, service, failure)
+		r.caller.CountSkipped(eval.prepared.id, service, failure)
 		tasks = tasks.PostFailed(post.TraceID, failureOf(*failure), rule, now)
 	}
-	said.calls.tasks = tasks
+	eval.calls.tasks = tasks
 	known := slices.Clone(requests)
 	for i := range known {
 		known[i].Task = tasks.Of(known[i], rule, now)
 	}
-	return known, r.verdicts(ctx, said, d, known)
+	return known, r.verdicts(ctx, eval, d, known)
 }
 
-func postAnswer(answer remote.PostAnswer) approval.PostAnswer {
-	return approval.PostAnswer{
+func postAnswer(answer webhookclient.PostAnswer) webhooktask.PostAnswer {
+	return webhooktask.PostAnswer{
 		Success: answer.Success, Message: answer.Message, FinishedNames: answer.FinishedNames,
 		Poll: answer.Poll, Async: answer.Async, TaskID: answer.TaskID, TraceID: answer.TraceID,
 	}
 }
 
-func pollAnswer(answer remote.PollAnswer) approval.PollAnswer {
-	return approval.PollAnswer{
+func pollAnswer(answer webhookclient.PollAnswer) webhooktask.PollAnswer {
+	return webhooktask.PollAnswer{
 		Success: answer.Success, Finished: answer.Finished, Stop: answer.Stop,
 		Message: answer.Message, FinishedNames: answer.FinishedNames,
 	}
 }
 
 // openCalls begins calls about the requests that need one and that no cheaper rule holds
-// back, and notes when something of a call is due.
+// back.
 func (r *Reconciler) openCalls(d *decision) {
 	for _, object := range d.objects {
-		for _, said := range object.rules {
-			if said.calls == nil {
+		for _, eval := range object.rules {
+			if eval.calls == nil {
 				continue
 			}
-			wants := slices.DeleteFunc(said.calls.wants, func(request policy.Request) bool { return d.heldByCheaper(request) })
-			said.calls.tasks, said.calls.posts = said.calls.tasks.Open(wants, said.calls.rule, said.around.Now, newTraceID)
-			_, next := said.calls.tasks.Due(said.calls.rule, r.calls.lastPoll, said.around.Now)
-			d.retry = sooner(d.retry, next)
+			wants := slices.DeleteFunc(eval.calls.wants, func(request rule.Request) bool { return d.heldByCheaper(request) })
+			r.open(eval, d, wants)
 		}
 	}
+}
+
+// open begins calls about requests. While the circuit breaker is half-open, one call is begun as
+// its probe; without the probe none is, and the round is repeated when there may be another one.
+func (r *Reconciler) open(eval *ruleEvaluation, d *decision, wants []rule.Request) {
+	calls, now := eval.calls, eval.env.Now
+	tasks, posts := calls.tasks.Open(wants, calls.rule, now, newTraceID)
+	if len(posts) == 0 {
+		calls.tasks = tasks
+		return
+	}
+	probe, failure := r.caller.Admit(eval.prepared.id, serviceOf(*eval.prepared.webhook, false))
+	switch {
+	case failure != nil:
+		d.retry = minDelay(d.retry, max(failure.RetryAfter, retryStale))
+		return
+	case probe:
+		tasks, posts = calls.tasks.Open(posts[0].Requests, calls.rule, now, newTraceID)
+	}
+	calls.tasks, calls.posts = tasks, posts
 }
 
 func newTraceID() string { return string(uuid.NewUUID()) }
 
 // heldByCheaper: a rule other than a webhook holds the request back, so nobody need be
 // called about it yet.
-func (d *decision) heldByCheaper(request policy.Request) bool {
-	return slices.ContainsFunc(d.withheld[request.Key()], func(reason policy.Reason) bool { return reason.Kind != policy.KindWebhook })
+func (d *decision) heldByCheaper(request rule.Request) bool {
+	return slices.ContainsFunc(d.withheld[request.Key()], func(reason rule.Reason) bool { return reason.Kind != rule.KindWebhook })
 }
 
 // ruleStates are the calls of an object, as status has them.
-func (o *objectDecision) ruleStates() []appsv1alpha1.RuleState {
+func (o *rulesetEvaluation) ruleStates() []appsv1alpha1.RuleState {
 	var states []appsv1alpha1.RuleState
 	for _, rule := range o.view.Object.Spec.Rules {
-		for _, said := range o.rules {
-			if said.prepared.spec.Name != rule.Name || said.calls == nil {
+		for _, eval := range o.rules {
+			if eval.prepared.spec.Name != rule.Name || eval.calls == nil {
 				continue
 			}
-			if status := said.calls.tasks.Status(said.around.Now); status != nil {
+			if status := eval.calls.tasks.Status(eval.env.Now); status != nil {
 				states = append(states, appsv1alpha1.RuleState{Name: rule.Name, WebhookStatus: status})
 			}
 		}
@@ -185,86 +212,101 @@ func (o *objectDecision) ruleStates() []appsv1alpha1.RuleState {
 }
 
 // isUrgent: somebody waits for the status. A call is made once it is there, and an answer
-// has come; that one was not made is written down with its round. Calls that failed are
+// has come; that one was skipped is written down with its round. Calls that failed are
 // not urgent: they may be many at once, and their pods wait anyway.
-func (o *objectDecision) isUrgent() bool {
-	return o.callsHaveChanged() && slices.ContainsFunc(o.rules, func(said *ruleDecision) bool {
-		return said.calls != nil && (len(said.calls.posts) > 0 || said.calls.refused ||
-			slices.ContainsFunc(said.calls.results, func(result Result) bool { return result.Failure == nil }))
+func (o *rulesetEvaluation) isUrgent() bool {
+	return o.callsHaveChanged() && slices.ContainsFunc(o.rules, func(eval *ruleEvaluation) bool {
+		return eval.calls != nil && (len(eval.calls.posts) > 0 || eval.calls.skipped ||
+			slices.ContainsFunc(eval.calls.results, func(result Result) bool { return result.Failure == nil }))
 	})
 }
 
 // callsHaveChanged: status does not have the calls as they are.
-func (o *objectDecision) callsHaveChanged() bool {
+func (o *rulesetEvaluation) callsHaveChanged() bool {
 	if o.changed == nil {
-		o.changed = new(slices.ContainsFunc(o.rules, func(said *ruleDecision) bool {
-			return said.calls != nil && !apiequality.Semantic.DeepEqual(said.calls.stored, said.calls.tasks.Status(said.around.Now))
+		o.changed = new(slices.ContainsFunc(o.rules, func(eval *ruleEvaluation) bool {
+			return eval.calls != nil && !apiequality.Semantic.DeepEqual(eval.calls.stored, eval.calls.tasks.Status(eval.env.Now))
 		}))
 	}
 	return *o.changed
 }
 
-// send makes the calls of a namespace.
-func (r *Reconciler) send(ctx context.Context, view facts.View, d *decision, did written) {
+// send makes the calls of a namespace, forgets those of rules that are gone, and notes when the next
+// call is due.
+func (r *Reconciler) send(ctx context.Context, view podindex.Snapshot, d *decision, did written) {
 	for _, rule := range view.Rules {
 		object := d.objects[rule.Object.Name]
 		r.sendOf(ctx, view, object, did.statuses[rule.Object.Name] || !object.callsHaveChanged())
+		for _, eval := range object.rules {
+			if eval.calls == nil {
+				continue
+			}
+			if next := eval.calls.tasks.Next(eval.calls.rule, r.calls.lastPoll(eval.prepared.id), eval.env.Now); next > 0 {
+				d.retry = minDelay(d.retry, max(next, retryStale))
+			}
+		}
 	}
-	r.calls.keep(view.Namespace, func(rule policy.RuleID) bool { said, ok := d.rules[rule]; return ok && said.calls != nil })
+	gone := r.calls.keep(view.Namespace, func(rule rule.RuleID) bool {
+		eval, has := d.rules[rule]
+		return has && eval.prepared.webhook != nil
+	})
+	for _, rule := range gone {
+		r.caller.Forget(rule)
+	}
 }
 
 // sendOf makes the calls of an object. Posts are only sent when status, which has them, is
-// written; results that are in status are forgotten. Polls are of tasks that status had
-// before.
-func (r *Reconciler) sendOf(ctx context.Context, view facts.View, object *objectDecision, written bool) {
-	for _, said := range object.rules {
-		if said.calls == nil {
+// written; results that are in status are forgotten. Polls are of tasks that status has.
+func (r *Reconciler) sendOf(ctx context.Context, view podindex.Snapshot, object *rulesetEvaluation, written bool) {
+	for _, eval := range object.rules {
+		if eval.calls == nil {
 			continue
 		}
+		stored := eval.calls.stored
 		if written {
-			r.calls.written(view.Namespace, said.calls.results)
-			for _, post := range said.calls.posts {
+			r.calls.written(eval.prepared.id, eval.calls.results)
+			for _, post := range eval.calls.posts {
 				call := Call{
-					Rule: said.prepared.id, TraceID: post.TraceID, Service: serviceOf(*said.prepared.webhook, false),
-					Post: postOf(said.prepared, post, func(request policy.Request) *corev1.Pod { return view.Pod(request.Pod.UID) }),
+					Rule: eval.prepared.id, TraceID: post.TraceID, Service: serviceOf(*eval.prepared.webhook, false),
+					Post: postOf(eval.prepared, post, func(request rule.Request) *corev1.Pod { return view.Pod(request.Pod.UID) }),
 				}
 				r.calls.begin(call)
 				r.caller.Call(ctx, call)
 			}
-			r.tellUnknown(said)
+			r.recordUnknown(eval)
+			stored = eval.calls.tasks.Status(eval.env.Now)
 		}
-		r.poll(ctx, said)
+		r.poll(ctx, eval, stored)
 	}
 }
 
-// poll asks about the tasks that are due and that status has as polled.
-func (r *Reconciler) poll(ctx context.Context, said *ruleDecision) {
-	before, polled := map[string]bool{}, map[string]bool{}
-	if said.calls.stored != nil {
-		for _, task := range said.calls.stored.TaskStates {
-			before[task.TraceID] = true
-			polled[task.TraceID] = task.Phase == appsv1alpha1.TaskPolling
-		}
-	}
-	polls, _ := said.calls.tasks.Due(said.calls.rule, r.calls.lastPoll, said.around.Now)
-	due := map[string]bool{}
-	for _, poll := range polls {
-		due[poll.TraceID] = true
+// poll polls the tasks that are due and that status, as it is stored, has as polled.
+func (r *Reconciler) poll(ctx context.Context, eval *ruleEvaluation, stored *appsv1alpha1.WebhookStatus) {
+	id, polled := eval.prepared.id, polledIn(stored)
+	for _, poll := range eval.calls.tasks.Due(eval.calls.rule, r.calls.lastPoll(id), eval.env.Now) {
 		if !polled[poll.TraceID] {
 			continue
 		}
-		call := Call{
-			Rule: said.prepared.id, TraceID: poll.TraceID, Service: serviceOf(*said.prepared.webhook, true), Poll: &poll,
-		}
+		call := Call{Rule: id, TraceID: poll.TraceID, Service: serviceOf(*eval.prepared.webhook, true), Poll: &poll}
 		r.calls.begin(call)
 		r.caller.Call(ctx, call)
 	}
-	if status := said.calls.tasks.Status(said.around.Now); status != nil {
-		for _, task := range status.TaskStates {
-			due[task.TraceID] = due[task.TraceID] || task.Phase == appsv1alpha1.TaskPolling
+	maps.Copy(polled, polledIn(eval.calls.tasks.Status(eval.env.Now)))
+	r.calls.keepPolls(id, polled)
+}
+
+// polledIn returns the trace ids of the tasks that are polled in a status.
+func polledIn(status *appsv1alpha1.WebhookStatus) map[string]bool {
+	polled := map[string]bool{}
+	if status == nil {
+		return polled
+	}
+	for _, task := range status.TaskStates {
+		if task.Phase == appsv1alpha1.TaskPolling {
+			polled[task.TraceID] = true
 		}
 	}
-	r.calls.keepPolls(due, before)
+	return polled
 }
 
 // Deliver takes in what came of a call, and wakes the namespace.
@@ -273,23 +315,26 @@ func (r *Reconciler) Deliver(result Result) {
 	r.wake(result.Call.Rule.Object.Namespace)
 }
 
-// tellUnknown records that a service named pods that it was not asked about: once, when
+// recordUnknown records that a service named pods that it was not asked about: once, when
 // the answer is in status.
-func (r *Reconciler) tellUnknown(said *ruleDecision) {
-	names := said.calls.unknown
+func (r *Reconciler) recordUnknown(eval *ruleEvaluation) {
+	names := eval.calls.unknown
 	if len(names) == 0 {
 		return
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
 	more := ""
-	if len(names) > policy.MaxBlockingPods {
-		more = fmt.Sprintf(" and %d more", len(names)-policy.MaxBlockingPods)
-		names = names[:policy.MaxBlockingPods]
+	if len(names) > rule.MaxBlockingPods {
+		more = fmt.Sprintf(" and %d more", len(names)-rule.MaxBlockingPods)
+		names = names[:rule.MaxBlockingPods]
 	}
-	r.recorder.Eventf(said.object.view.Object, nil, corev1.EventTypeWarning, EventUnknownPods, "Call",
+	for i, name := range names {
+		names[i] = printable.Line(name, validation.DNS1123SubdomainMaxLength)
+	}
+	r.recorder.Eventf(eval.object.view.Object, nil, corev1.EventTypeWarning, EventUnknownPods, "Call",
 		"rule %s: the service named pods that it was not asked about, which approves nothing: %s%s",
-		said.prepared.spec.Name, strings.Join(names, ", "), more)
+		eval.prepared.spec.Name, strings.Join(names, ", "), more)
 }
 
 // webhookRules is how many rules of an object share the room for calls.

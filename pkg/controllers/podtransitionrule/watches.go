@@ -3,6 +3,7 @@ package podtransitionrule
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -24,7 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/facts"
+	"github.com/podops-dev/podops/pkg/podindex"
 )
 
 // Notifier carries the names of namespaces in which something changed from the index
@@ -35,7 +36,7 @@ type Notifier struct {
 	pending map[string]bool
 }
 
-// NewNotifier returns a Notifier for facts.NewIndex.
+// NewNotifier returns a Notifier for podindex.NewIndex.
 func NewNotifier() *Notifier { return &Notifier{pending: map[string]bool{}} }
 
 // Notify puts a namespace in the queue.
@@ -65,8 +66,8 @@ func requestFor(namespace string) reconcile.Request {
 }
 
 // SetupWithManager registers the controller, its watches and the reflector that feeds
-// the index of pods. workers is how many namespaces are decided at once.
-func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, notifier *Notifier, clientset kubernetes.Interface, workers int) error {
+// the index of pods.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, notifier *Notifier, clientset kubernetes.Interface) error {
 	if err := mgr.Add(podReflector{index: r.index, clientset: clientset}); err != nil {
 		return fmt.Errorf("adding the reflector of pods: %w", err)
 	}
@@ -80,7 +81,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, notifier *Notifier, clie
 		Watches(&appsv1.ReplicaSet{}, feed(r.setOwner, r.deleteOwner)).
 		Watches(&appsv1.Deployment{}, feed(r.setOwner, r.deleteOwner)).
 		Watches(&appsv1.StatefulSet{}, feed(r.setOwner, r.deleteOwner)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers, EnableWarmup: &warm}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: r.workers, EnableWarmup: &warm}).
 		Complete(r)
 }
 
@@ -108,7 +109,7 @@ func (r *Reconciler) setRule(object client.Object) {
 }
 
 func (r *Reconciler) deleteRule(object client.Object) {
-	r.index.DeleteRule(client.ObjectKeyFromObject(object))
+	r.index.RetireRule(client.ObjectKeyFromObject(object), r.clock.Now())
 }
 
 func (r *Reconciler) setPolicy(object client.Object) {
@@ -126,7 +127,7 @@ func (r *Reconciler) setNamespace(object client.Object) {
 func (r *Reconciler) deleteNamespace(object client.Object) { r.index.DeleteNamespace(object.GetName()) }
 
 func (r *Reconciler) setOwner(object client.Object) {
-	owner := facts.Owner{
+	owner := podindex.Owner{
 		UID: object.GetUID(), Namespace: object.GetNamespace(), Name: object.GetName(),
 		Terminating: object.GetDeletionTimestamp() != nil,
 	}
@@ -135,6 +136,8 @@ func (r *Reconciler) setOwner(object client.Object) {
 	}
 	switch o := object.(type) {
 	case *appsv1.ReplicaSet:
+		// A revision that is missing or no number counts as the oldest.
+		owner.Revision, _ = strconv.ParseInt(o.Annotations[appsv1alpha1.DeploymentRevisionAnnotationKey], 10, 64)
 		owner.Kind, owner.Desired, owner.TemplateLabels = "ReplicaSet", replicas(o.Spec.Replicas), o.Spec.Template.Labels
 	case *appsv1.Deployment:
 		owner.Kind, owner.Desired, owner.TemplateLabels = "Deployment", replicas(o.Spec.Replicas), o.Spec.Template.Labels
@@ -161,7 +164,7 @@ func (r *Reconciler) deleteOwner(object client.Object) {
 // podReflector feeds the index of pods. It runs on every replica, so that a new leader
 // starts with what it needs.
 type podReflector struct {
-	index     *facts.Index
+	index     *podindex.Index
 	clientset kubernetes.Interface
 }
 

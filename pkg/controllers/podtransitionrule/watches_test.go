@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/policy/engine"
+	"github.com/podops-dev/podops/pkg/opa"
 )
 
 func newQueue(t *testing.T) workqueue.TypedRateLimitingInterface[reconcile.Request] {
@@ -76,7 +76,7 @@ func TestWorkloadsAreFed(t *testing.T) {
 		"a kind that nobody asked for":    {objects: []client.Object{&appsv1.DaemonSet{ObjectMeta: meta, Spec: appsv1.DaemonSetSpec{Template: template}}}, want: 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStation(t, engine.Options{})
+			s := newStation(t, opa.Options{})
 			s.rules("web", labelled("approved", "approved"))
 			handler := feed(s.reconciler.setOwner, s.reconciler.deleteOwner)
 			for _, object := range tc.objects {
@@ -89,7 +89,7 @@ func TestWorkloadsAreFed(t *testing.T) {
 			for _, object := range tc.objects {
 				handler.Delete(t.Context(), event.DeleteEvent{Object: object}, nil)
 			}
-			if got := s.index.View("default", nil).Rules[0].Counts.Desired; got != 0 {
+			if got := s.index.Snapshot("default", nil).Rules[0].Counts.Desired; got != 0 {
 				t.Errorf("%d desired of workloads that are gone", got)
 			}
 		})
@@ -98,7 +98,7 @@ func TestWorkloadsAreFed(t *testing.T) {
 
 // TestRulesAreFed: created, edited, deleted.
 func TestRulesAreFed(t *testing.T) {
-	s := newStation(t, engine.Options{})
+	s := newStation(t, opa.Options{})
 	s.rules("web", labelled("approved", "approved"))
 	object := s.object("web")
 	handler := feed(s.reconciler.setRule, s.reconciler.deleteRule)

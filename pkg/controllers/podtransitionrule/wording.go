@@ -4,59 +4,71 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/policy"
+	"github.com/podops-dev/podops/pkg/rule"
 )
 
 // wording remembers the words of one rule for what most pods wait for, so that a round
 // finds new ones only for what has changed.
-type wording struct {
+type messageCache struct {
 	mismatches map[types.UID]mismatch
 
+	// text is how many bytes the words of mismatches have.
+	text int64
+
 	// noRoom are the words for room, which are the same for every pod.
-	room   *policy.Room
+	room   *rule.Capacity
 	noRoom string
 }
 
 // mismatch are the words for a pod whose labels do not match, as it was.
 type mismatch struct {
-	pod   *policy.PodFact
+	pod   *rule.PodFact
 	words string
 }
 
-func newWording() *wording { return &wording{mismatches: map[types.UID]mismatch{}} }
+func newWording() *messageCache { return &messageCache{mismatches: map[types.UID]mismatch{}} }
 
-// of explains a code, as policy.Explain does.
-func (w *wording) of(code policy.Code, rule appsv1alpha1.TransitionRule, request policy.Request, room *policy.Room) string {
+// of explains a code, as rule.Explain does.
+func (w *messageCache) of(code rule.Code, entry appsv1alpha1.TransitionRule, request rule.Request, room *rule.Capacity) string {
 	switch code {
-	case policy.CodeNoRoom:
+	case rule.CodeNoRoom:
 		if room == nil || w.room != room {
-			w.room, w.noRoom = room, policy.Explain(code, rule, request, room)
+			w.room, w.noRoom = room, rule.Explain(code, entry, request, room)
 		}
 		return w.noRoom
-	case policy.CodeLabelMismatch:
+	case rule.CodeLabelMismatch:
 		known, ok := w.mismatches[request.Pod.UID]
 		if !ok || known.pod != request.Pod {
-			known = mismatch{pod: request.Pod, words: policy.Explain(code, rule, request, room)}
+			known = mismatch{pod: request.Pod, words: rule.Explain(code, entry, request, room)}
+			w.text += int64(len(known.words) - len(w.mismatches[request.Pod.UID].words))
 			w.mismatches[request.Pod.UID] = known
 		}
 		return known.words
 	default:
-		return policy.Explain(code, rule, request, room)
+		return rule.Explain(code, entry, request, room)
 	}
 }
 
 // keep drops what is remembered of pods that do not wait any more, when it is about as much
 // as what is remembered of those that do.
-func (w *wording) keep(requests []policy.Request) {
+func (w *messageCache) keep(requests []rule.Request) {
 	const few = 16
 	if len(w.mismatches) <= few+2*len(requests) {
 		return
 	}
-	kept := make(map[types.UID]mismatch, len(requests))
+	kept, text := make(map[types.UID]mismatch, len(requests)), int64(0)
 	for _, request := range requests {
 		if known, ok := w.mismatches[request.Pod.UID]; ok {
+			if _, twice := kept[request.Pod.UID]; !twice {
+				text += int64(len(known.words))
+			}
 			kept[request.Pod.UID] = known
 		}
 	}
-	w.mismatches = kept
+	w.mismatches, w.text = kept, text
+}
+
+// bytes is about what the words take.
+func (w *messageCache) bytes() int64 {
+	return w.text + int64(len(w.mismatches)*mismatchBytes+len(w.noRoom))
 }

@@ -10,34 +10,34 @@ import (
 	"pgregory.net/rapid"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/policy"
+	"github.com/podops-dev/podops/pkg/rule"
 )
 
-func worded(uid, tier string) policy.Request {
-	return policy.Request{Pod: &policy.PodFact{UID: types.UID(uid), Name: uid, Labels: map[string]string{"tier": tier}}}
+func worded(uid, tier string) rule.Request {
+	return rule.Request{Pod: &rule.PodFact{UID: types.UID(uid), Name: uid, Labels: map[string]string{"tier": tier}}}
 }
 
 // Whatever pods come, change and go: what is said of them is what would be said anew.
 func TestWordsAreThoseOfToday(t *testing.T) {
 	most := intstr.FromInt32(1)
-	rule := appsv1alpha1.TransitionRule{
+	entry := appsv1alpha1.TransitionRule{
 		LabelCheck:      &appsv1alpha1.LabelCheck{Requires: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "backend"}}},
 		AvailablePolicy: &appsv1alpha1.AvailablePolicy{MaxUnavailableValue: &most},
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWording()
-		requests := map[string]policy.Request{}
-		room := &policy.Room{Total: 3, MaxUnavailable: 1, MinAvailable: -1}
+		requests := map[string]rule.Request{}
+		room := &rule.Capacity{Selected: 3, Desired: 3, MaxUnavailable: 1, MinAvailable: -1}
 		for range rapid.IntRange(1, 20).Draw(t, "steps") {
 			uid := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "pod")
 			if _, ok := requests[uid]; !ok || rapid.Bool().Draw(t, "changes") {
 				requests[uid] = worded(uid, rapid.SampledFrom([]string{"frontend", "cache"}).Draw(t, "tier"))
 			}
 			if rapid.Bool().Draw(t, "room changes") {
-				room = &policy.Room{Total: 3, MaxUnavailable: 1, MinAvailable: -1, Unavailable: rapid.IntRange(1, 2).Draw(t, "unavailable")}
+				room = &rule.Capacity{Selected: 3, Desired: 3, MaxUnavailable: 1, MinAvailable: -1, Available: rapid.IntRange(1, 2).Draw(t, "available")}
 			}
-			code := rapid.SampledFrom([]policy.Code{policy.CodeNoRoom, policy.CodeLabelMismatch, policy.CodeUndefined}).Draw(t, "code")
-			got, want := w.of(code, rule, requests[uid], room), policy.Explain(code, rule, requests[uid], room)
+			code := rapid.SampledFrom([]rule.Code{rule.CodeNoRoom, rule.CodeLabelMismatch, rule.CodeUndefined}).Draw(t, "code")
+			got, want := w.of(code, entry, requests[uid], room), rule.Explain(code, entry, requests[uid], room)
 			if got != want {
 				t.Fatalf("of %s: got %q, want %q", uid, got, want)
 			}
@@ -49,8 +49,8 @@ func TestWordsAreForgotten(t *testing.T) {
 	w := newWording()
 	for i := range 1000 {
 		request := worded(fmt.Sprint(i), "frontend")
-		w.of(policy.CodeLabelMismatch, appsv1alpha1.TransitionRule{}, request, nil)
-		w.keep([]policy.Request{request})
+		w.of(rule.CodeLabelMismatch, appsv1alpha1.TransitionRule{}, request, nil)
+		w.keep([]rule.Request{request})
 	}
 	if got := len(w.mismatches); got > 20 {
 		t.Errorf("words for %d pods are remembered, and one waits", got)

@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/facts"
 	"github.com/podops-dev/podops/pkg/lifecycle"
-	"github.com/podops-dev/podops/pkg/policy/engine"
+	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/test/builders"
 )
 
@@ -28,16 +28,31 @@ type failer interface {
 // world is a server with its actors, and the replicas of the manager that act on it.
 type world struct {
 	t        failer
-	engine   *engine.Engine
+	engine   *opa.Engine
 	metrics  *Metrics
 	server   *server
 	replicas []*replica
-	owners   map[types.UID]facts.Owner
-	now      time.Time
-	seen     *seen
+	owners   map[types.UID]podindex.Owner
 
-	// born is how many events of rules there were when the schedule began.
+	// unknown are workloads of a kind that PodOps does not know, of quiet worlds only: they
+	// make every pod again.
+	unknown map[types.UID]podindex.Owner
+
+	now time.Time
+
+	// skew is by how much the clock of the machine is ahead of now. A replica takes it when it
+	// starts: its own clock does not jump (package steadyclock).
+	skew time.Duration
+
+	seen *seen
+
+	// born is how many events of rules every replica has seen: those from before the schedule
+	// began, and those that happened almost podindex.RetiredFor ago. A deleted rule holds pods
+	// for that long, so a watch that is behind by more is beyond what is promised.
 	born int
+
+	// marks are how many events of rules there were at times of late, oldest first.
+	marks []ruleMark
 
 	// late are writes whose client has given up, and which are still under way.
 	late []func() error
@@ -51,17 +66,17 @@ type world struct {
 	// permitted are the pods that a permit took away and that did not serve since.
 	permitted map[types.UID]permitted
 
-	// reserved is what each reservation was decided from.
-	reserved map[reservation]basis
-
 	// quiet: pods become unavailable through permits only, and no rule changes.
 	quiet bool
+
+	// batchInterval is that of every replica.
+	batchInterval time.Duration
 }
 
-// reservation is a pod at one resourceVersion in the record of a rule.
-type reservation struct {
-	rule, pod types.UID
-	version   string
+// ruleMark is how many events of rules there were at a time.
+type ruleMark struct {
+	at     time.Time
+	events int
 }
 
 // permitted is a permit that took an available pod away.
@@ -72,12 +87,11 @@ type permitted struct {
 	rules   map[types.UID]int64
 }
 
-func newWorld(t failer, e *engine.Engine, s *seen, quiet bool) *world {
+func newWorld(t failer, e *opa.Engine, s *seen, quiet bool) *world {
 	s.worlds++
 	return &world{
 		t: t, engine: e, metrics: s.metrics, server: newServer(s.worlds), seen: s, quiet: quiet, now: builders.Epoch.Add(time.Hour),
-		owners: map[types.UID]facts.Owner{}, sick: map[types.UID]bool{}, permitted: map[types.UID]permitted{},
-		reserved: map[reservation]basis{},
+		owners: map[types.UID]podindex.Owner{}, unknown: map[types.UID]podindex.Owner{}, sick: map[types.UID]bool{}, permitted: map[types.UID]permitted{},
 	}
 }
 
@@ -90,10 +104,23 @@ func (w *world) close() {
 
 // addOwner makes a workload and its pods, which serve. The pods are labelled
 // app=<name>, and every other one tier=gold.
-func (w *world) addOwner(app string, pods int) {
+func (w *world) addOwner(app string, pods int) { w.addWorkload(w.owners, "StatefulSet", app, pods) }
+
+// addUnknown makes a workload of a kind that PodOps does not know, and its pods, which
+// serve.
+func (w *world) addUnknown(app string, pods int) { w.addWorkload(w.unknown, "CloneSet", app, pods) }
+
+// wanted are all workloads, those that PodOps does not know included.
+func (w *world) wanted() map[types.UID]podindex.Owner {
+	all := maps.Clone(w.owners)
+	maps.Copy(all, w.unknown)
+	return all
+}
+
+func (w *world) addWorkload(owners map[types.UID]podindex.Owner, kind, app string, pods int) {
 	uid := w.server.newUID(app)
-	w.owners[uid] = facts.Owner{
-		UID: uid, Namespace: simNamespace, Kind: "StatefulSet", Name: app, Desired: pods,
+	owners[uid] = podindex.Owner{
+		UID: uid, Namespace: simNamespace, Kind: kind, Name: app, Desired: pods,
 		TemplateLabels: map[string]string{"app": app, appsv1alpha1.ControlLabelKey: appsv1alpha1.ControlLabelValue},
 	}
 	for i := range pods {
@@ -108,7 +135,7 @@ func (w *world) newPod(app, name string) *builders.PodBuilder {
 		tier = "iron"
 	}
 	b := builders.MakePod(name).Namespace(simNamespace).UID(w.server.newUID(name)).Label("app", app).Label("tier", tier).Label("go", "yes")
-	for uid, owner := range w.owners {
+	for uid, owner := range w.wanted() {
 		if owner.Name == app {
 			b.OwnedBy(metav1.OwnerReference{APIVersion: "apps/v1", Kind: owner.Kind, Name: app, UID: uid})
 		}
@@ -163,9 +190,9 @@ func (w *world) write(from basis, decided *corev1.Pod, change lifecycle.Change) 
 	if err != nil {
 		return 0, err
 	}
-	w.t.Logf("pod %s, decided at %d: %v", decided.Name, from.pods, change.Moves)
+	w.t.Logf("pod %s, decided at %d: %v", decided.Name, from.pods, change.Transitions)
 	var types []string
-	for _, move := range change.Moves {
+	for _, move := range change.Transitions {
 		if move.Step == lifecycle.StepPermit {
 			types = append(types, move.Type)
 		}
@@ -175,6 +202,7 @@ func (w *world) write(from basis, decided *corev1.Pod, change lifecycle.Change) 
 		w.seen.touches++
 	case isServing(before):
 		w.seen.permits++
+		w.seen.countSurge(w, before)
 		w.permitted[after.UID] = permitted{version: w.server.version, pod: before, types: types, rules: from.rules}
 		w.checkPermit(from, before, types)
 	}
@@ -185,37 +213,27 @@ func (w *world) write(from basis, decided *corev1.Pod, change lifecycle.Change) 
 }
 
 // writeStatus is the one way in which a replica writes a status.
-func (w *world) writeStatus(from basis, object *appsv1alpha1.PodTransitionRule) (*appsv1alpha1.PodTransitionRule, error) {
+func (w *world) writeStatus(object *appsv1alpha1.PodTransitionRule) (*appsv1alpha1.PodTransitionRule, error) {
 	stored, err := w.server.writeStatus(object)
 	w.t.Logf("status of %s: %+v, %v", object.Name, object.Status.Permits, err)
 	if err != nil {
 		w.seen.conflicts++
 		return nil, err
 	}
-	if stored.Status.Permits == nil {
-		return stored, nil
-	}
-	for _, pod := range stored.Status.Permits.Reserved {
-		key := reservation{rule: stored.UID, pod: pod.UID, version: pod.ResourceVersion}
-		if _, known := w.reserved[key]; !known {
-			w.reserved[key] = from
-		}
-	}
 	return stored, nil
 }
 
 // checkPermit is the invariant: whoever just permitted an available pod has broken no
-// bound of a rule. from is what the permit was decided from, before is the pod as it
-// was, types are the operations permitted.
+// bound of a rule. from is what the round decided from that gives the permit, before is the
+// pod as it was, types are the operations permitted. That another round reserved the pod
+// earlier is no excuse: the round that stamps it has counted the pods again. Nor is it in a
+// quiet world that the rule was replaced since: each rule that follows has the same spec,
+// and takes over what was reserved.
 func (w *world) checkPermit(from basis, before *corev1.Pod, types []string) {
 	w.t.Helper()
 	for _, object := range w.server.rules {
-		selector, from := mustSelector(object.Spec.Selector), from
-		if reserved, ok := w.reserved[reservation{object.UID, before.UID, before.ResourceVersion}]; ok {
-			// The slot was taken earlier, and perhaps by another replica.
-			from = reserved
-		}
-		if !selector.Matches(labels.Set(before.Labels)) || from.rules[object.UID] != object.Generation {
+		selector := mustSelector(object.Spec.Selector)
+		if !selector.Matches(labels.Set(before.Labels)) || !w.quiet && from.rules[object.UID] != object.Generation {
 			continue
 		}
 		for _, rule := range object.Spec.Rules {
@@ -240,19 +258,19 @@ func bounds(rule appsv1alpha1.TransitionRule) bool {
 func (w *world) checkBound(from basis, object *appsv1alpha1.PodTransitionRule, rule appsv1alpha1.TransitionRule, selector labels.Selector, pod string) {
 	w.t.Helper()
 	truth := w.truth(selector)
-	spare := truth.spare(rule.AvailablePolicy, w.owners)
+	spare := truth.spare(rule.AvailablePolicy, w.wanted())
 	if !w.quiet {
 		favourable := w.favourable(from, object, rule, selector)
 		spare = max(spare, favourable.spare(rule.AvailablePolicy, w.owners), favourable.spare(rule.AvailablePolicy, from.owners))
 	}
 	if spare < 0 {
-		w.t.Fatalf("the permit of pod %s overshoots %s/%s by %d: %+v, reserved at %d, now %d",
+		w.t.Fatalf("the permit of pod %s overshoots %s/%s by %d: %+v, decided at %d, now %d",
 			pod, object.Name, rule.Name, -spare, truth, from.pods, w.server.version)
 	}
 }
 
 // favourable counts the pods as they would be, had nothing but permits happened since
-// the view that the slot was taken from. What happens by itself while a permit is on
+// the view that the permit was decided from. What happens by itself while a permit is on
 // its way cannot be known to anybody, and is no fault of the permit:
 //   - A pod that served in the view, and that no permit took away since, serves.
 //   - A permit whose decision was made under another spec of the rule, or before there

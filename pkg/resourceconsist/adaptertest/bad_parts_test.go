@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/podops-dev/podops/pkg/adapters/employees"
+	"github.com/podops-dev/podops/pkg/adapters/service"
 	rc "github.com/podops-dev/podops/pkg/resourceconsist"
 )
 
@@ -174,7 +174,7 @@ func identified(id func(server) string) func(*Template, *FakeProvider) rc.Reconc
 		known := bad.expected
 		bad.expected = func(ctx context.Context, employer client.Object) ([]rc.IEmployee, error) {
 			servers, err := known(ctx, employer)
-			pods, listing := employees.Selected(ctx, t.Client, employer)
+			pods, listing := service.Selected(ctx, t.Client, employer)
 			for i := range pods {
 				if s := (server{FakeServer{ID: pods[i].Name}}); pods[i].Status.PodIP == "" {
 					servers = append(servers, renamed{server: s, id: id(s)})
@@ -198,14 +198,14 @@ func firstOf(errs ...error) error {
 // remembering reads an employer's servers once, and then remembers what it has sent.
 func remembering(t *Template, _ *FakeProvider) rc.ReconcileAdapter {
 	var mu sync.Mutex
-	memory := map[string]map[string]rc.IEmployee{}
+	history := map[string]map[string]rc.IEmployee{}
 	note := func(good verbFunc, change func(servers map[string]rc.IEmployee, item rc.IEmployee)) verbFunc {
 		return func(ctx context.Context, employer client.Object, items []rc.IEmployee) ([]rc.IEmployee, []rc.IEmployee, error) {
 			succeeded, failed, err := good(ctx, employer, items)
 			mu.Lock()
 			defer mu.Unlock()
 			for _, item := range succeeded {
-				change(memory[employer.GetName()], item)
+				change(history[employer.GetName()], item)
 			}
 			return succeeded, failed, err
 		}
@@ -224,17 +224,17 @@ func remembering(t *Template, _ *FakeProvider) rc.ReconcileAdapter {
 		current: func(ctx context.Context, employer client.Object) ([]rc.IEmployee, error) {
 			mu.Lock()
 			defer mu.Unlock()
-			if memory[employer.GetName()] == nil {
+			if history[employer.GetName()] == nil {
 				servers, err := t.GetCurrentEmployee(ctx, employer)
 				if err != nil {
 					return nil, err
 				}
-				memory[employer.GetName()] = map[string]rc.IEmployee{}
+				history[employer.GetName()] = map[string]rc.IEmployee{}
 				for _, s := range servers {
-					set(memory[employer.GetName()], s)
+					set(history[employer.GetName()], s)
 				}
 			}
-			return slices.Collect(maps.Values(memory[employer.GetName()])), nil
+			return slices.Collect(maps.Values(history[employer.GetName()])), nil
 		},
 	}
 }
@@ -303,7 +303,7 @@ func greedy(t *Template, p *FakeProvider) rc.ReconcileAdapter {
 func stubborn(t *Template, _ *FakeProvider) rc.ReconcileAdapter {
 	return &changed{Template: t, expected: func(ctx context.Context, employer client.Object) ([]rc.IEmployee, error) {
 		servers, err := t.GetExpectedEmployee(ctx, employer)
-		pods, listing := employees.Selected(ctx, t.Client, employer)
+		pods, listing := service.Selected(ctx, t.Client, employer)
 		for i, item := range servers {
 			s := item.(server)
 			s.On = s.On || slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return pod.Name == s.ID && pod.DeletionTimestamp != nil })

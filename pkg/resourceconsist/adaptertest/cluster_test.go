@@ -8,14 +8,14 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/podops-dev/podops/pkg/adapters/employees"
+	"github.com/podops-dev/podops/pkg/adapters/service"
 	"github.com/podops-dev/podops/pkg/resourceconsist"
 )
 
 // podsOf are the pods that the Service "web" selects, by name.
 func podsOf(t *testing.T, cluster *ServiceCluster) map[string]*corev1.Pod {
 	t.Helper()
-	selected, err := employees.Selected(t.Context(), cluster.Client, cluster.Employer(t, "web"))
+	selected, err := service.Selected(t.Context(), cluster.Client, cluster.Employer(t, "web"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/podops-dev/podops/pkg/adapters/employees"
+	"github.com/podops-dev/podops/pkg/adapters/service"
 	rc "github.com/podops-dev/podops/pkg/resourceconsist"
 )
 
@@ -42,7 +42,7 @@ func (a *Template) GetControllerName() string { return "adapter-template" }
 
 // GetSelectedEmployeeNames names the pods that the Service selects.
 func (a *Template) GetSelectedEmployeeNames(ctx context.Context, employer client.Object) ([]string, error) {
-	return employees.Names(ctx, a.Client, employer)
+	return service.Names(ctx, a.Client, employer)
 }
 
 // GetExpectedEmployer wants one pool.
@@ -76,7 +76,7 @@ func (a *Template) DeleteEmployer(ctx context.Context, _ client.Object, pools []
 
 // GetExpectedEmployee wants a server for each pod with an address, on if its lifecycle says so.
 func (a *Template) GetExpectedEmployee(ctx context.Context, employer client.Object) ([]rc.IEmployee, error) {
-	pods, err := employees.Selected(ctx, a.Client, employer)
+	pods, err := service.Selected(ctx, a.Client, employer)
 	var servers []rc.IEmployee
 	for _, pod := range pods {
 		common, _ := rc.GetCommonPodEmployeeStatus(pod) // fails for nil alone
@@ -125,9 +125,9 @@ func (a *Template) DeleteEmployees(ctx context.Context, employer client.Object, 
 	})
 }
 
-// each lets employees.Each see the items as what this adapter has made of them.
+// each lets service.Each see the items as what this adapter has made of them.
 func each[T, Own any](ctx context.Context, items []T, do func(Own) error) (succeeded, failed []T, err error) {
-	return employees.Each(ctx, items, func(_ context.Context, item T) error {
+	return service.Each(ctx, items, func(_ context.Context, item T) error {
 		if own, is := any(item).(Own); is {
 			return do(own)
 		}

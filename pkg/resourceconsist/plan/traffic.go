@@ -16,8 +16,8 @@ const (
 
 // Traffic is what a provider confirms about all pods of an employer.
 type Traffic struct {
-	states    map[string]State
-	strangers bool
+	states       map[string]State
+	unattributed bool
 }
 
 // Of returns the state of a pod. A pod of which nothing is known is Off, unless the
@@ -26,7 +26,7 @@ func (t Traffic) Of(name string) State {
 	if state, known := t.states[name]; known {
 		return state
 	}
-	if t.strangers || t.states == nil {
+	if t.unattributed || t.states == nil {
 		return Unconfirmed
 	}
 	return Off
@@ -72,7 +72,7 @@ func missing(intent Intent) State {
 // vote adds what one item says. Items of one pod that differ leave it unconfirmed.
 func (t *Traffic) vote(name string, state State) {
 	if name == "" {
-		t.strangers = t.strangers || state == Unconfirmed
+		t.unattributed = t.unattributed || state == Unconfirmed
 		return
 	}
 	before, known := t.states[name]

@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/clock"
 
-	"github.com/podops-dev/podops/pkg/policy/engine"
+	"github.com/podops-dev/podops/pkg/fairshare"
+	"github.com/podops-dev/podops/pkg/opa"
 )
 
 // Timeout leaves half a second of the 3 s that an API server waits for a webhook: a
@@ -22,10 +24,15 @@ const Timeout = 2500 * time.Millisecond
 // maxProblems is how many errors of one module an answer lists.
 const maxProblems = 10
 
-// Inspector judges one module. It is an *engine.Engine. A module that is wrong is an
-// *engine.CompileError; any other error says nothing about the module.
+// Inspector judges one module, and keeps nothing of it in this process but the result: a dry-run must
+// leave nothing behind. It is a *sandbox.Sandbox.
 type Inspector interface {
-	Inspect(ctx context.Context, source string, parametersSchema json.RawMessage) (engine.Inspection, error)
+	// Check returns an *opa.CompileError for a module that is wrong; any other error says nothing
+	// about the module. spent is the CPU that it took.
+	Check(ctx context.Context, source opa.Source) (spent time.Duration, err error)
+
+	// Known reports whether Check has the result and costs nothing.
+	Known(source opa.Source) bool
 }
 
 // ErrTimeout means that there was no time to check a module.
@@ -33,6 +40,9 @@ var ErrTimeout = errors.New("the module could not be checked in time: try again,
 
 // Module is one that a user wrote.
 type Module struct {
+	// Owner is charged for the check: the namespace of the object, or Cluster.
+	Owner string
+
 	// Path of the field that holds it.
 	Path *field.Path
 
@@ -52,26 +62,42 @@ type Checker struct {
 
 	// slots are taken while a module is inspected. One whose time is up keeps its slot
 	// until the inspector returns, so modules that nothing can stop do not pile up.
-	slots chan struct{}
+	slots *fairshare.Slots
+
+	budget *budget
 }
 
+// maxRequests is how many requests of one owner wait for a slot.
+const maxRequests = 32
+
 // New returns a Checker. timeout is for all modules of one request, and atOnce how many
-// are inspected at the same time over all requests.
-func New(inspector Inspector, timeout time.Duration, atOnce int) *Checker {
-	return &Checker{inspector: inspector, timeout: timeout, slots: make(chan struct{}, atOnce)}
+// are inspected at the same time over all requests, all but one of them of one owner.
+func New(inspector Inspector, timeout time.Duration, atOnce int, clk clock.PassiveClock) *Checker {
+	return &Checker{
+		inspector: inspector, timeout: timeout, budget: newBudget(clk),
+		slots: fairshare.NewSlots(fairshare.SlotOptions{Slots: atOnce, Each: max(1, atOnce-1), Waiting: maxRequests}),
+	}
 }
 
 // Check returns what is wrong with the modules. An error says that it is not known: it
-// wraps ErrTimeout when there was no time, and names the module.
+// wraps ErrTimeout when there was no time, and names the module. It is a *BusyError when the
+// owner has used up its share of something.
 func (c *Checker) Check(ctx context.Context, modules ...Module) (field.ErrorList, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
+	release, err := c.budget.enter(modules)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	var errs field.ErrorList
 	for _, module := range modules {
 		err := c.inspect(ctx, module)
-		wrong := &engine.CompileError{}
+		wrong, busy := &opa.CompileError{}, &BusyError{}
 		switch {
 		case err == nil:
+		case errors.As(err, &busy):
+			return nil, fmt.Errorf("%s: %w", module.Path, err)
 		case errors.As(err, &wrong):
 			errs = append(errs, problems(module, wrong.Problems)...)
 		case ctx.Err() != nil:
@@ -85,20 +111,32 @@ func (c *Checker) Check(ctx context.Context, modules ...Module) (field.ErrorList
 
 // inspect returns when ctx ends, whatever the inspector does.
 func (c *Checker) inspect(ctx context.Context, module Module) error {
-	select {
-	case c.slots <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
+	source := opa.Source{Owner: module.Owner, Module: module.Source, ParametersSchema: module.ParametersSchema}
+	if !c.inspector.Known(source) {
+		if err := c.budget.allow(module.Owner); err != nil {
+			return err
+		}
+	}
+	release, err := c.slots.Acquire(ctx, module.Owner)
+	if errors.Is(err, fairshare.ErrFull) {
+		return &BusyError{Owner: module.Owner, What: "too many of its modules wait to be checked", RetryAfter: time.Second}
+	}
+	if err != nil {
+		return err
 	}
 	done := make(chan error, 1)
 	go func() {
-		defer func() { <-c.slots }()
+		defer release()
 		defer func() {
 			if value := recover(); value != nil {
-				done <- &engine.PanicError{Value: value, Stack: debug.Stack()}
+				done <- &opa.PanicError{Value: value, Stack: debug.Stack()}
 			}
 		}()
-		_, err := c.inspector.Inspect(ctx, module.Source, module.ParametersSchema)
+		spent, err := c.inspector.Check(ctx, source)
+		c.budget.spend(module.Owner, spent)
+		if errors.Is(err, fairshare.ErrFull) {
+			err = &BusyError{Owner: module.Owner, What: "too many of its modules wait to be checked", RetryAfter: time.Second}
+		}
 		done <- err
 	}()
 	select {
@@ -110,7 +148,7 @@ func (c *Checker) inspect(ctx context.Context, module Module) error {
 }
 
 // problems as errors of the field: "file:row:column", code and message.
-func problems(module Module, found []engine.Problem) field.ErrorList {
+func problems(module Module, found []opa.Problem) field.ErrorList {
 	var errs field.ErrorList
 	for _, problem := range found[:min(len(found), maxProblems)] {
 		place := module.File

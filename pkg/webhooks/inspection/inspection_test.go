@@ -2,7 +2,6 @@ package inspection_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strings"
@@ -13,16 +12,24 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/clock"
 
-	"github.com/podops-dev/podops/pkg/policy/engine"
+	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/webhooks/inspection"
 )
 
-// inspect is an Inspector that looks at the source only.
+// inspect is an Inspector that looks at the source only, and takes no CPU.
 type inspect func(ctx context.Context, source string) error
 
-func (i inspect) Inspect(ctx context.Context, source string, _ json.RawMessage) (engine.Inspection, error) {
-	return engine.Inspection{}, i(ctx, source)
+func (i inspect) Check(ctx context.Context, source opa.Source) (time.Duration, error) {
+	return 0, i(ctx, source.Module)
+}
+
+func (i inspect) Known(opa.Source) bool { return false }
+
+// newChecker is one on the clock of the machine, or of a synctest bubble.
+func newChecker(inspector inspection.Inspector, timeout time.Duration, atOnce int) *inspection.Checker {
+	return inspection.New(inspector, timeout, atOnce, clock.RealClock{})
 }
 
 func module(source string) inspection.Module {
@@ -31,13 +38,13 @@ func module(source string) inspection.Module {
 
 func TestProblemsSayWhere(t *testing.T) {
 	wrong := inspect(func(context.Context, string) error {
-		return &engine.CompileError{Problems: []engine.Problem{
+		return &opa.CompileError{Problems: []opa.Problem{
 			{Row: 4, Column: 7, Code: "rego_type_error", Message: "undefined function http.send"},
 			{Code: "podops_compile_limit", Message: "the module takes too long to compile"},
 			{File: "podops/lib/quota/quota.rego", Row: 1, Column: 2, Code: "rego_type_error", Message: "odd"},
 		}}
 	})
-	errs, err := inspection.New(wrong, time.Minute, 1).Check(t.Context(), module("package rule"))
+	errs, err := newChecker(wrong, time.Minute, 1).Check(t.Context(), module("package rule"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,9 +64,9 @@ func TestProblemsSayWhere(t *testing.T) {
 
 func TestTenProblemsAreListed(t *testing.T) {
 	wrong := inspect(func(context.Context, string) error {
-		return &engine.CompileError{Problems: make([]engine.Problem, 25)}
+		return &opa.CompileError{Problems: make([]opa.Problem, 25)}
 	})
-	errs, err := inspection.New(wrong, time.Minute, 1).Check(t.Context(), module(""))
+	errs, err := newChecker(wrong, time.Minute, 1).Check(t.Context(), module(""))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,9 +80,9 @@ func TestEveryModuleIsChecked(t *testing.T) {
 		if source == "good" {
 			return nil
 		}
-		return &engine.CompileError{Problems: []engine.Problem{{Row: 1, Column: 1, Message: source}}}
+		return &opa.CompileError{Problems: []opa.Problem{{Row: 1, Column: 1, Message: source}}}
 	})
-	errs, err := inspection.New(wrong, time.Minute, 1).Check(t.Context(), module("bad"), module("good"), module("worse"))
+	errs, err := newChecker(wrong, time.Minute, 1).Check(t.Context(), module("bad"), module("good"), module("worse"))
 	if err != nil || len(errs) != 2 {
 		t.Errorf("got %v, %v", errs, err)
 	}
@@ -86,7 +93,7 @@ func TestAnAnswerComesInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		stuck := inspect(func(context.Context, string) error { <-release; return nil })
-		checker := inspection.New(stuck, time.Second, 1)
+		checker := newChecker(stuck, time.Second, 1)
 		start := time.Now()
 		_, err := checker.Check(t.Context(), module("loops"))
 		if !errors.Is(err, inspection.ErrTimeout) || time.Since(start) != time.Second {
@@ -106,10 +113,10 @@ func TestAnAnswerComesInTime(t *testing.T) {
 
 func TestAPanicIsAnError(t *testing.T) {
 	panics := inspect(func(context.Context, string) error { panic("oh") })
-	checker := inspection.New(panics, time.Minute, 1)
+	checker := newChecker(panics, time.Minute, 1)
 	for range 2 { // the slot is free again
 		_, err := checker.Check(t.Context(), module(""))
-		caught := &engine.PanicError{}
+		caught := &opa.PanicError{}
 		if !errors.As(err, &caught) {
 			t.Errorf("got %v", err)
 		}

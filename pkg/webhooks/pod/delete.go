@@ -7,7 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,8 +18,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/facts"
-	"github.com/podops-dev/podops/pkg/promise"
+	"github.com/podops-dev/podops/pkg/deferreddelete"
+	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/webhooks/clientauth"
 )
 
 // Promiser takes note of a delete that was held. It must not block.
@@ -30,13 +34,14 @@ type Promiser interface {
 type DeleteHolder struct {
 	decoder  admission.Decoder
 	reader   client.Reader // cached
+	live     client.Reader
 	promiser Promiser
 }
 
-// NewDeleteHolder returns the webhook. reader is a cache of namespaces and
-// PodTransitionRules.
-func NewDeleteHolder(decoder admission.Decoder, reader client.Reader, promiser Promiser) *DeleteHolder {
-	return &DeleteHolder{decoder: decoder, reader: reader, promiser: promiser}
+// NewDeleteHolder returns the webhook. reader is a cache of namespaces, ReplicaSets and
+// PodTransitionRules; live reads from the API server.
+func NewDeleteHolder(decoder admission.Decoder, reader, live client.Reader, promiser Promiser) *DeleteHolder {
+	return &DeleteHolder{decoder: decoder, reader: reader, live: live, promiser: promiser}
 }
 
 // Handle lets a DELETE pass or holds it.
@@ -45,7 +50,7 @@ func (h *DeleteHolder) Handle(ctx context.Context, req admission.Request) admiss
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
-	if !promise.HeldFor(pod) || promise.MayDelete(pod, h.namespaceTerminating(ctx, pod.Namespace)) {
+	if !deferreddelete.HeldFor(pod) || deferreddelete.MayDelete(pod, h.ownerState(ctx, pod), h.namespaceTerminating(ctx, pod.Namespace)) {
 		return admission.Allowed("")
 	}
 	if req.DryRun == nil || !*req.DryRun {
@@ -74,41 +79,87 @@ func (h *DeleteHolder) namespaceTerminating(ctx context.Context, name string) bo
 	return namespace.DeletionTimestamp != nil
 }
 
-// message names the rules that the pod has to pass, and what they last said.
-func (h *DeleteHolder) message(ctx context.Context, pod *corev1.Pod) string {
-	intro := fmt.Sprintf("the delete of pod %s is held until its rules allow it and its traffic is off", pod.Name)
-	list := &appsv1alpha1.PodTransitionRuleList{}
-	if err := h.reader.List(ctx, list, client.InNamespace(pod.Namespace)); err != nil {
-		return intro
+// ownerState returns what became of the ReplicaSet that controls the pod. What the cache
+// has of a deletion is final. What it does not have may be too young for it, so the API
+// server is read before a pod counts as one without an owner. An owner that cannot be read
+// counts as present: the garbage collector retries. So does the owner of a pod that the
+// cache does not have, unless the API server is known to have sent the review: a flood of
+// forged reviews reads nothing from the API server.
+func (h *DeleteHolder) ownerState(ctx context.Context, pod *corev1.Pod) deferreddelete.OwnerState {
+	state := stateIn(ctx, h.reader, pod)
+	if state != deferreddelete.OwnerGone {
+		return state
 	}
-	var parts []string
-	for i := range list.Items {
-		selector, err := facts.Selector(&list.Items[i])
-		if err == nil && selector.Matches(labels.Set(pod.Labels)) {
-			parts = append(parts, describe(&list.Items[i], pod.Name))
-		}
+	cached := &corev1.Pod{}
+	known := h.reader.Get(ctx, client.ObjectKeyFromObject(pod), cached) == nil && cached.UID == pod.UID
+	if !known && !clientauth.Verified(ctx) {
+		return deferreddelete.OwnerPresent
 	}
-	if len(parts) == 0 {
-		return intro
-	}
-	slices.Sort(parts)
-	return intro + ": " + strings.Join(parts, "; ")
+	return stateIn(ctx, h.live, pod)
 }
 
-// describe is what the status of one PodTransitionRule says of a pod: the rule that
-// blocks it if it is among those listed, and the numbers otherwise.
-func describe(rule *appsv1alpha1.PodTransitionRule, pod string) string {
-	for _, blocked := range rule.Status.Blocked {
-		if blocked.Name == pod && blocked.Stage == appsv1alpha1.StagePreCheck {
-			return fmt.Sprintf("%s: %s", blocked.Rule, blocked.Message)
+func stateIn(ctx context.Context, reader client.Reader, pod *corev1.Pod) deferreddelete.OwnerState {
+	controller := metav1.GetControllerOfNoCopy(pod)
+	set := &appsv1.ReplicaSet{}
+	err := reader.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: controller.Name}, set)
+	switch {
+	case apierrors.IsNotFound(err):
+		return deferreddelete.OwnerGone
+	case err != nil:
+		return deferreddelete.OwnerPresent
+	case set.UID != controller.UID:
+		return deferreddelete.OwnerGone
+	case set.DeletionTimestamp != nil:
+		return deferreddelete.OwnerTerminating
+	default:
+		return deferreddelete.OwnerPresent
+	}
+}
+
+// maxNamed bounds the PodTransitionRules that a message names.
+const maxNamed = 5
+
+// message says where to look. ReplicaSets and Deployments keep the first one in their
+// conditions for as long as deletes are refused: it holds nothing that changes. It names
+// PodTransitionRules only when the API server is known to have sent the review: anyone else
+// may claim any namespace.
+func (h *DeleteHolder) message(ctx context.Context, pod *corev1.Pod) string {
+	const intro = "PodOps holds this delete (normal during a rollout). Why: kubectl "
+	if !clientauth.Verified(ctx) {
+		return intro + fmt.Sprintf("get podtransitionrule -n %s -o wide", pod.Namespace)
+	}
+	names := h.selecting(ctx, pod)
+	if len(names) == 0 {
+		return intro + fmt.Sprintf("describe pod %s -n %s", pod.Name, pod.Namespace)
+	}
+	return intro + fmt.Sprintf("get podtransitionrule %s -n %s -o wide", strings.Join(names, " "), pod.Namespace)
+}
+
+// selecting are the names of the PodTransitionRules that select the pod and have a rule that
+// applies to its delete, sorted; the first maxNamed. There are none when the cache does not answer.
+func (h *DeleteHolder) selecting(ctx context.Context, pod *corev1.Pod) []string {
+	list := &appsv1alpha1.PodTransitionRuleList{}
+	if err := h.reader.List(ctx, list, client.InNamespace(pod.Namespace)); err != nil {
+		return nil
+	}
+	var names []string
+	for i := range list.Items {
+		selector, err := podindex.Selector(&list.Items[i])
+		if err == nil && selector.Matches(labels.Set(pod.Labels)) {
+			if applies(&list.Items[i], pod) {
+				names = append(names, list.Items[i].Name)
+			}
 		}
 	}
-	names := make([]string, 0, len(rule.Spec.Rules))
-	for _, r := range rule.Spec.Rules {
-		if !r.Disabled && r.Stage != appsv1alpha1.StagePostCheck {
-			names = append(names, r.Name)
-		}
-	}
-	return fmt.Sprintf("%s (%s): %d of %d pods available, %d waiting",
-		rule.Name, strings.Join(names, ", "), rule.Status.Available, rule.Status.Selected, rule.Status.Waiting)
+	slices.Sort(names)
+	return names[:min(len(names), maxNamed)]
+}
+
+// applies reports whether some PreCheck rule of a PodTransitionRule applies to the delete of a
+// pod that it selects.
+func applies(ruleset *appsv1alpha1.PodTransitionRule, pod *corev1.Pod) bool {
+	skipped := podindex.SkipRules(pod.Annotations)
+	return slices.ContainsFunc(ruleset.Spec.Rules, func(r appsv1alpha1.TransitionRule) bool {
+		return !r.Disabled && r.Stage != appsv1alpha1.StagePostCheck && rule.ScopeOf(r).Applies(appsv1alpha1.DeleteOperationType, pod.Labels, skipped)
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/webhooks/clientauth"
 	"github.com/podops-dev/podops/pkg/webhooks/pod"
 	"github.com/podops-dev/podops/test/builders"
 )
@@ -26,7 +28,21 @@ func (p *promises) Promise(_ types.NamespacedName, uid types.UID) { *p = append(
 
 var replicaSet = metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "set"}
 
+// newSet is the ReplicaSet that controls the pods.
+func newSet() *appsv1.ReplicaSet {
+	return &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: replicaSet.Name, UID: replicaSet.UID}}
+}
+
 func owned() *builders.PodBuilder { return builders.MakePod("web-0").Available().OwnedBy(replicaSet) }
+
+// evicted is a pod as the taint manager leaves it right before its delete.
+func evicted() *corev1.Pod {
+	pod := owned().Obj()
+	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByTaintManager",
+	})
+	return pod
+}
 
 func TestDeleteHolder(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -44,14 +60,15 @@ func TestDeleteHolder(t *testing.T) {
 		"a namespace that the cache has not is alive": {
 			pod: owned().Namespace("unknown").Obj(), wantHeld: true, want: promises{"web-0-uid"},
 		},
-		"a pod that may be operated on passes":    {pod: owned().Allowed("pod-delete", "delete").Obj()},
-		"so does one that another id operates on": {pod: owned().Allowed("a", "update").Obj()},
-		"a pod without the control label passes":  {pod: owned().Uncontrolled().Obj()},
-		"a terminating pod passes":                {pod: owned().Terminating(builders.Epoch).Obj()},
-		"a pod that succeeded passes":             {pod: owned().Phase(corev1.PodSucceeded).Obj()},
-		"a pod that failed passes":                {pod: owned().Phase(corev1.PodFailed).Obj()},
-		"a mirror pod passes":                     {pod: owned().Annotation(corev1.MirrorPodAnnotationKey, "x").Obj()},
-		"a pod of nobody passes":                  {pod: builders.MakePod("web-0").Available().Obj()},
+		"a pod that may be operated on passes":       {pod: owned().Allowed("pod-delete", "delete").Obj()},
+		"so does one that another id operates on":    {pod: owned().Allowed("a", "update").Obj()},
+		"a pod without the control label passes":     {pod: owned().Uncontrolled().Obj()},
+		"a terminating pod passes":                   {pod: owned().Terminating(builders.Epoch).Obj()},
+		"a pod that succeeded passes":                {pod: owned().Phase(corev1.PodSucceeded).Obj()},
+		"a pod that failed passes":                   {pod: owned().Phase(corev1.PodFailed).Obj()},
+		"a pod that the taint manager evicts passes": {pod: evicted()},
+		"a mirror pod passes":                        {pod: owned().Annotation(corev1.MirrorPodAnnotationKey, "x").Obj()},
+		"a pod without an owner passes":              {pod: builders.MakePod("web-0").Available().Obj()},
 		"a pod of another kind of owner passes": {
 			pod: builders.MakePod("web-0").Available().OwnedBy(metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "web"}).Obj(),
 		},
@@ -63,15 +80,17 @@ func TestDeleteHolder(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			elsewhere := newSet()
+			elsewhere.Namespace = "unknown"
 			namespace := tc.namespace
 			if namespace == nil {
 				namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
 			}
-			reader := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(namespace).Build()
+			reader := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(namespace, newSet(), elsewhere).Build()
 			req := deleting(t, tc.pod)
 			req.DryRun = &tc.dryRun
 			var got promises
-			response := pod.NewDeleteHolder(decoder(t), reader, &got).Handle(t.Context(), req)
+			response := pod.NewDeleteHolder(decoder(t), reader, reader, &got).Handle(t.Context(), req)
 			if response.Allowed == tc.wantHeld {
 				t.Errorf("got %+v", answerOf(response))
 			}
@@ -82,57 +101,131 @@ func TestDeleteHolder(t *testing.T) {
 	}
 }
 
+// The garbage collector and the controllers of nodes may share the user of the ReplicaSet
+// controller, so their deletes have to pass by what became of the owner.
+func TestDeleteHolderGoesByTheOwner(t *testing.T) {
+	terminating, successor := newSet(), newSet()
+	terminating.DeletionTimestamp, terminating.Finalizers = &metav1.Time{Time: builders.Epoch}, []string{"foregroundDeletion"}
+	successor.UID = "another"
+	for name, tc := range map[string]struct {
+		cached, live *appsv1.ReplicaSet
+		liveErr      error
+		wantHeld     bool
+	}{
+		"an owner that exists holds":                     {cached: newSet(), wantHeld: true},
+		"an owner that is terminating lets go":           {cached: terminating, live: newSet()},
+		"an owner that is gone lets go":                  {},
+		"an owner whose name another one has lets go":    {cached: successor, live: successor},
+		"an owner that the cache does not have yet":      {live: newSet(), wantHeld: true},
+		"a predecessor in the cache is not the owner":    {cached: successor, live: newSet(), wantHeld: true},
+		"an owner that cannot be read counts as present": {liveErr: errors.New("no connection"), wantHeld: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			reader := func(set *appsv1.ReplicaSet, err error) client.Reader {
+				builder := fake.NewClientBuilder().WithScheme(scheme(t)).WithInterceptorFuncs(interceptor.Funcs{
+					Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+						if err != nil {
+							return err
+						}
+						return c.Get(ctx, key, object, opts...)
+					},
+				})
+				if set != nil {
+					builder.WithObjects(set.DeepCopy())
+				}
+				return builder.Build()
+			}
+			holder := pod.NewDeleteHolder(decoder(t), reader(tc.cached, nil), reader(tc.live, tc.liveErr), &promises{})
+			response := holder.Handle(clientauth.WithVerified(t.Context(), true), deleting(t, owned().Obj()))
+			if response.Allowed == tc.wantHeld {
+				t.Errorf("got %+v, want held: %v", answerOf(response), tc.wantHeld)
+			}
+		})
+	}
+}
+
+// A review that anyone may have sent makes the manager read from the API server only for a
+// pod that exists.
+func TestAForgedDeleteReadsNothing(t *testing.T) {
+	for name, tc := range map[string]struct {
+		cached    []client.Object
+		wantReads int
+		wantHeld  bool
+	}{
+		"a pod that does not exist":           {wantHeld: true},
+		"a predecessor of the pod":            {cached: []client.Object{owned().UID("another").Obj()}, wantHeld: true},
+		"a pod that exists, without an owner": {cached: []client.Object{owned().Obj()}, wantReads: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			reads := 0
+			live := fake.NewClientBuilder().WithScheme(scheme(t)).WithInterceptorFuncs(interceptor.Funcs{
+				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+					reads++
+					return c.Get(ctx, key, object, opts...)
+				},
+			}).Build()
+			cached := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(tc.cached...).Build()
+			response := pod.NewDeleteHolder(decoder(t), cached, live, &promises{}).Handle(t.Context(), deleting(t, owned().Obj()))
+			if response.Allowed == tc.wantHeld || reads != tc.wantReads {
+				t.Errorf("got %+v after %d reads, want held %t after %d", answerOf(response), reads, tc.wantHeld, tc.wantReads)
+			}
+		})
+	}
+}
+
 func TestDeleteHolderAnswer(t *testing.T) {
-	const intro = "the delete of pod web-0 is held until its rules allow it and its traffic is off"
-	selects := func(name, app string, status appsv1alpha1.PodTransitionRuleStatus, rules ...appsv1alpha1.TransitionRule) client.Object {
+	const (
+		intro = "PodOps holds this delete (normal during a rollout). Why: kubectl "
+		look  = intro + "describe pod web-0 -n default"
+	)
+	selects := func(name, app string, waiting int32, rules ...appsv1alpha1.TransitionRule) client.Object {
+		if len(rules) == 0 {
+			rules = []appsv1alpha1.TransitionRule{{Name: "keep", Stage: appsv1alpha1.StagePreCheck}}
+		}
 		return &appsv1alpha1.PodTransitionRule{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
-			Spec: appsv1alpha1.PodTransitionRuleSpec{
-				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}, Rules: rules,
-			},
-			Status: status,
+			Spec:       appsv1alpha1.PodTransitionRuleSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}, Rules: rules},
+			Status:     appsv1alpha1.PodTransitionRuleStatus{Waiting: waiting},
 		}
-	}
-	numbers := appsv1alpha1.PodTransitionRuleStatus{Selected: 4, Available: 3, Waiting: 1}
-	blocked := func(name string, stage appsv1alpha1.TransitionStage) appsv1alpha1.PodTransitionRuleStatus {
-		status := numbers
-		status.Blocked = []appsv1alpha1.BlockedPod{{Name: name, Stage: stage, Rule: "b/keep", Message: "1 of 4 pods are unavailable, and 1 may be"}}
-		return status
-	}
-	rules := []appsv1alpha1.TransitionRule{
-		{Name: "keep", Stage: appsv1alpha1.StagePreCheck}, {Name: "off", Disabled: true}, {Name: "later", Stage: appsv1alpha1.StagePostCheck}, {Name: "more"},
 	}
 
 	for name, tc := range map[string]struct {
-		rules   []client.Object
-		listErr error
-		want    string
+		rules    []client.Object
+		listErr  error
+		unproven bool // the sender may be anyone
+		want     string
 	}{
-		"no rule selects the pod": {want: intro},
-		"rules of other pods are not named": {
-			rules: []client.Object{selects("a", "db", numbers, rules...)}, want: intro,
+		"a sender that may be anyone learns nothing of the rules": {
+			rules: []client.Object{selects("b", "web", 0)}, unproven: true, want: intro + "get podtransitionrule -n default -o wide",
 		},
-		"the rules that count are named, with numbers": {
-			rules: []client.Object{selects("b", "web", numbers, rules...)},
-			want:  intro + ": b (keep, more): 3 of 4 pods available, 1 waiting",
-		},
-		"the rule that blocks says why": {
-			rules: []client.Object{selects("b", "web", blocked("web-0", appsv1alpha1.StagePreCheck), rules...)},
-			want:  intro + ": b/keep: 1 of 4 pods are unavailable, and 1 may be",
-		},
-		"what blocks another pod, or later, is not told": {
+		"no rule selects the pod":            {want: look},
+		"rules of other pods are not named":  {rules: []client.Object{selects("a", "db", 0)}, want: look},
+		"what selects the pod is named":      {rules: []client.Object{selects("b", "web", 0)}, want: intro + "get podtransitionrule b -n default -o wide"},
+		"the text does not change meanwhile": {rules: []client.Object{selects("b", "web", 7)}, want: intro + "get podtransitionrule b -n default -o wide"},
+		"what does not apply to the delete is not named": {
 			rules: []client.Object{
-				selects("a", "web", blocked("web-1", appsv1alpha1.StagePreCheck), rules...),
-				selects("b", "web", blocked("web-0", appsv1alpha1.StagePostCheck), rules...),
+				selects("a", "web", 0, appsv1alpha1.TransitionRule{Name: "updates", Conditions: []string{"update"}}),
+				selects("b", "web", 0, appsv1alpha1.TransitionRule{Name: "skipped"}),
+				selects("c", "web", 0, appsv1alpha1.TransitionRule{Name: "off", Disabled: true}, appsv1alpha1.TransitionRule{Name: "later", Stage: appsv1alpha1.StagePostCheck}),
+				selects("d", "web", 0, appsv1alpha1.TransitionRule{Name: "others", Filter: &appsv1alpha1.TransitionRuleFilter{
+					LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "gold"}},
+				}}),
+				selects("e", "web", 0),
 			},
-			want: intro + ": a (keep, more): 3 of 4 pods available, 1 waiting; b (keep, more): 3 of 4 pods available, 1 waiting",
+			want: intro + "get podtransitionrule e -n default -o wide",
+		},
+		"the first five by name": {
+			rules: []client.Object{
+				selects("f", "web", 0), selects("e", "web", 0), selects("d", "web", 0), selects("c", "web", 0), selects("b", "web", 0), selects("a", "web", 0),
+			},
+			want: intro + "get podtransitionrule a b c d e -n default -o wide",
 		},
 		"a cache that does not answer does not let the delete pass": {
-			rules: []client.Object{selects("b", "web", numbers, rules...)}, listErr: errors.New("cache not started"), want: intro,
+			rules: []client.Object{selects("b", "web", 0)}, listErr: errors.New("cache not started"), want: look,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			reader := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(tc.rules...).WithInterceptorFuncs(interceptor.Funcs{
+			reader := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(append(tc.rules, newSet())...).WithInterceptorFuncs(interceptor.Funcs{
 				List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 					if tc.listErr != nil {
 						return tc.listErr
@@ -140,7 +233,9 @@ func TestDeleteHolderAnswer(t *testing.T) {
 					return c.List(ctx, list, opts...)
 				},
 			}).Build()
-			response := pod.NewDeleteHolder(decoder(t), reader, &promises{}).Handle(t.Context(), deleting(t, owned().Label("app", "web").Obj()))
+			response := pod.NewDeleteHolder(decoder(t), reader, reader, &promises{}).
+				Handle(clientauth.WithVerified(t.Context(), !tc.unproven), deleting(t, owned().Label("app", "web").
+					Annotation(appsv1alpha1.SkipRulesAnnotationKey, `{"skipRules": ["skipped"]}`).Obj()))
 			if response.Allowed || response.Result == nil {
 				t.Fatalf("got %+v, want a refusal", response)
 			}

@@ -77,7 +77,7 @@ func (m *Mutator) Handle(ctx context.Context, req admission.Request) admission.R
 	if len(answer.Denials) > 0 {
 		return denied(answer.Denials)
 	}
-	for _, move := range answer.Change.Moves {
+	for _, move := range answer.Change.Transitions {
 		ctrllog.FromContext(ctx).V(1).Info("Lifecycle step at admission", "step", move.Step, "id", move.ID, "operationType", move.Type)
 	}
 	return admission.Patched("", labelPatch(requested.Labels, answer.Change)...)

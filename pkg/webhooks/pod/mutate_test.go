@@ -113,7 +113,7 @@ func TestHandlersRefuseWhatIsNoPod(t *testing.T) {
 			for handler, response := range map[string]answer{
 				"mutator":   answerOf(mutator(t).Handle(t.Context(), req)),
 				"validator": answerOf(validator(t).Handle(t.Context(), req)),
-				"holder":    answerOf(pod.NewDeleteHolder(decoder(t), nil, nil).Handle(t.Context(), req)),
+				"holder":    answerOf(pod.NewDeleteHolder(decoder(t), nil, nil, nil).Handle(t.Context(), req)),
 			} {
 				if response.Allowed || response.Code != http.StatusBadRequest || response.Message == "" {
 					t.Errorf("%s: got %+v, want 400 with a message", handler, response)

@@ -68,9 +68,18 @@ func invalid(text string) admission.Response {
 	return response
 }
 
-// badAnnotation says why the annotation available-conditions cannot be read, if this
-// request sets it.
+// badAnnotation returns why an annotation that PodOps reads cannot be read, if this request
+// sets it; empty otherwise.
 func badAnnotation(old, requested *corev1.Pod) string {
+	for _, key := range []string{appsv1alpha1.SettleTimeAnnotationKey, appsv1alpha1.GateSyncPolicyAnnotationKey} {
+		value, ok := requested.Annotations[key]
+		if was, had := old.Annotations[key]; !ok || had && was == value {
+			continue
+		}
+		if err := lifecycle.CheckSettings(map[string]string{key: value}); err != nil {
+			return "metadata.annotations: " + err.Error()
+		}
+	}
 	key := appsv1alpha1.AvailableConditionsAnnotationKey
 	if requested.Annotations[key] == old.Annotations[key] {
 		return ""

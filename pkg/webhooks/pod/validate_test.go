@@ -1,6 +1,7 @@
 package pod_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/webhooks/pod"
 	"github.com/podops-dev/podops/test/builders"
 )
@@ -34,6 +36,28 @@ func TestValidator(t *testing.T) {
 		"half a pair is denied": {
 			old: serving().Obj(), requested: serving().Label(appsv1alpha1.OperationTypeLabelPrefix+"/a", "update").Obj(),
 			wantCode: http.StatusUnprocessableEntity, wantDenied: []string{appsv1alpha1.OperationTypeLabelPrefix + "/a", appsv1alpha1.OperatingLabelPrefix + "/a"},
+		},
+		"a key without an id is denied": {
+			old: serving().Obj(), requested: serving().Label(appsv1alpha1.OperatingLabelPrefix, "1").Label(appsv1alpha1.OperationTypeLabelPrefix, "update").Obj(),
+			wantCode: http.StatusUnprocessableEntity, wantDenied: []string{
+				"metadata.labels[" + appsv1alpha1.OperatingLabelPrefix + "]: has no id and does nothing: write " + appsv1alpha1.OperatingLabelPrefix + "/<id>",
+				"metadata.labels[" + appsv1alpha1.OperationTypeLabelPrefix + "]",
+			},
+		},
+		"a key without an id that was there before does not hold up other requests": {
+			old:       serving().Label(appsv1alpha1.OperatingLabelPrefix, "1").Obj(),
+			requested: serving().Label(appsv1alpha1.OperatingLabelPrefix, "1").Waiting("a", "update", builders.Epoch).Obj(),
+		},
+		"a permission without a type is denied": {
+			old: serving().Obj(), requested: serving().Label(appsv1alpha1.OperationPermissionLabelPrefix, "1").Obj(),
+			wantCode: http.StatusUnprocessableEntity, wantDenied: []string{"write " + appsv1alpha1.OperationPermissionLabelPrefix + "/<type>"},
+		},
+		"64 ids are allowed at once": {
+			old: serving().Obj(), requested: ids(serving(), lifecycle.MaxIDs).Obj(),
+		},
+		"65 ids are denied": {
+			old: serving().Obj(), requested: ids(serving(), lifecycle.MaxIDs+1).Obj(),
+			wantCode: http.StatusUnprocessableEntity, wantDenied: []string{"a pod takes at most 64 ids at once"},
 		},
 		"PodOps may set its labels": {
 			who: identity, old: serving().Obj(), requested: serving().Label(operate, "1").Obj(),
@@ -88,6 +112,14 @@ func TestValidator(t *testing.T) {
 			}
 		})
 	}
+}
+
+// ids begins so many lifecycles.
+func ids(pod *builders.PodBuilder, count int) *builders.PodBuilder {
+	for i := range count {
+		pod.Waiting(fmt.Sprintf("id-%02d", i), "update", builders.Epoch)
+	}
+	return pod
 }
 
 func validator(t *testing.T) *pod.Validator {

@@ -5,22 +5,23 @@ import (
 	"fmt"
 	"net/http"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/policy/parameters"
 	"github.com/podops-dev/podops/pkg/policyusers"
+	"github.com/podops-dev/podops/pkg/rule/parameters"
 	"github.com/podops-dev/podops/pkg/webhooks/inspection"
 )
 
-// broken names the users whose parameters fit the old schema and do not fit the new
-// one. Those that fit neither are not this edit's doing.
+// broken returns the users whose parameters fit the old schema and do not fit the new
+// one, and the first error of each. Users that fit neither are not broken by this edit.
 func (v *Validator) broken(
 	ctx context.Context, name string, declared *parameters.Schema, old *appsv1alpha1.PodTransitionPolicy,
-) (field.ErrorList, error) {
+) ([]brokenUser, error) {
 	before, errs := parameters.Parse(old.Spec.Parameters, nil)
 	if len(errs) > 0 {
 		return nil, nil
@@ -29,9 +30,8 @@ func (v *Validator) broken(
 	if err != nil {
 		return nil, err
 	}
-	var broken []policyusers.User
-	var first error
-	for _, user := range users {
+	var broken []brokenUser
+	for _, user := range policyusers.OnlyActive(users) {
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("checking the parameters of %d rules: %w", len(users), inspection.ErrTimeout)
 		}
@@ -39,18 +39,34 @@ func (v *Validator) broken(
 			continue
 		}
 		if _, errs := declared.Complete(user.Parameters, field.NewPath("rego", "parameters")); len(errs) > 0 {
-			broken = append(broken, user)
-			if first == nil {
-				first = errs[0]
-			}
+			broken = append(broken, brokenUser{User: user, err: errs[0]})
 		}
 	}
-	if len(broken) == 0 {
-		return nil, nil
+	return broken, nil
+}
+
+// brokenUser is a rule whose parameters an edit of its policy does not take.
+type brokenUser struct {
+	policyusers.User
+	err *field.Error
+}
+
+// refusal names the broken users that the requester may see.
+func (v *Validator) refusal(ctx context.Context, requester authenticationv1.UserInfo, broken []brokenUser) *field.Error {
+	users := make([]policyusers.User, 0, len(broken))
+	for _, b := range broken {
+		users = append(users, b.User)
 	}
-	return field.ErrorList{field.Forbidden(field.NewPath("spec", "parameters"), fmt.Sprintf(
-		"the parameters of rules that use it would no longer fit: %s (the first: %v); edit them first, or make the new schema accept them",
-		policyusers.Names(broken), first))}, nil
+	named := visible(ctx, v.mayRead, requester, users)
+	first := ""
+	for _, b := range broken {
+		if len(named) > 0 && b.Object == named[0].Object && b.Rule == named[0].Rule {
+			first = fmt.Sprintf(" (the first: %v)", b.err)
+		}
+	}
+	return field.Forbidden(field.NewPath("spec", "parameters"), fmt.Sprintf(
+		"the parameters of rules that use it would no longer fit: %s%s; edit them first, make the new schema accept them, or set the annotation %s=true",
+		list(named, len(users)), first, appsv1alpha1.IgnoreUsersAnnotationKey))
 }
 
 // maxConfirmed is how many users a delete asks the API server about when the cache may
@@ -63,15 +79,17 @@ type DeleteGuard struct {
 	decoder admission.Decoder
 	cached  client.Reader
 	live    client.Reader
+	mayRead MayRead
 }
 
 // NewDeleteGuard returns the webhook. cached is as for NewValidator; live reads the API
 // server, so that rules that were deleted a moment ago do not count.
-func NewDeleteGuard(decoder admission.Decoder, cached, live client.Reader) *DeleteGuard {
-	return &DeleteGuard{decoder: decoder, cached: cached, live: live}
+func NewDeleteGuard(decoder admission.Decoder, cached, live client.Reader, mayRead MayRead) *DeleteGuard {
+	return &DeleteGuard{decoder: decoder, cached: cached, live: live, mayRead: mayRead}
 }
 
-// Handle denies the deletion of a policy in use, naming its users.
+// Handle denies the deletion of a policy in use, naming the users that the requester may
+// see. With IgnoreUsersAnnotationKey it warns instead.
 func (g *DeleteGuard) Handle(ctx context.Context, req admission.Request) admission.Response {
 	policy := &appsv1alpha1.PodTransitionPolicy{}
 	if err := g.decoder.DecodeRaw(req.OldObject, policy); err != nil {
@@ -81,7 +99,7 @@ func (g *DeleteGuard) Handle(ctx context.Context, req admission.Request) admissi
 	defer cancel()
 	users, err := policyusers.List(ctx, g.cached, policy.Name)
 	if err == nil {
-		users, err = g.confirmed(ctx, policy.Name, users)
+		users, err = g.confirmed(ctx, policy.Name, policyusers.OnlyActive(users))
 	}
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
@@ -89,9 +107,12 @@ func (g *DeleteGuard) Handle(ctx context.Context, req admission.Request) admissi
 	if len(users) == 0 {
 		return admission.Allowed("")
 	}
+	if ignoresUsers(policy) {
+		return admission.Allowed("").WithWarnings(heldBack(len(users)))
+	}
 	return admission.Denied(fmt.Sprintf(
-		"PodTransitionPolicy %q is in use by %s; remove these rules, or their rego.policyRef, first",
-		policy.Name, policyusers.Names(users)))
+		"PodTransitionPolicy %q is in use by %s; remove these rules, or their rego.policyRef, first, or set the annotation %s=true",
+		policy.Name, list(visible(ctx, g.mayRead, req.UserInfo, users), len(users)), appsv1alpha1.IgnoreUsersAnnotationKey))
 }
 
 // confirmed leaves out the users at the head of the list that the API server does not
@@ -105,7 +126,7 @@ func (g *DeleteGuard) confirmed(ctx context.Context, policy string, users []poli
 		if err != nil && !apierrors.IsNotFound(err) {
 			return nil, fmt.Errorf("reading PodTransitionRule %s: %w", object, err)
 		}
-		if err == nil && len(policyusers.Of(current, policy)) > 0 {
+		if err == nil && len(policyusers.OnlyActive(policyusers.Of(current, policy))) > 0 {
 			return users, nil
 		}
 		for len(users) > 0 && users[0].Object == object {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/webhooks/clientauth"
 	"github.com/podops-dev/podops/pkg/webhooks/podtransitionpolicy"
 )
 
@@ -32,6 +34,110 @@ func user(name string, parameters ...string) *appsv1alpha1.PodTransitionRule {
 		})
 	}
 	return object
+}
+
+// everything may be read by every user.
+func everything(context.Context, authenticationv1.UserInfo, string) (bool, error) { return true, nil }
+
+// in returns the rules of a namespace other than "a".
+func in(namespace string, object *appsv1alpha1.PodTransitionRule) *appsv1alpha1.PodTransitionRule {
+	object.Namespace = namespace
+	return object
+}
+
+// TestNamesAreForThoseWhoMayReadThem: of the users of a policy a message names those that
+// the requester may read, when it is known who that is, and counts the others.
+func TestNamesAreForThoseWhoMayReadThem(t *testing.T) {
+	old, edited := schemaOf(`"n":{"type":"integer"}`), schemaOf(`"n":{"type":"integer","maximum":5}`)
+	users := []client.Object{user("web", `{"n":6}`), in("b", user("db", `{"n":7}`)), in("c", user("db", `{"n":8}`))}
+	for name, tc := range map[string]struct {
+		unproven bool
+		mayRead  podtransitionpolicy.MayRead
+		want     string
+		without  []string
+	}{
+		"all of them": {
+			mayRead: everything, want: "a/web/r00, b/db/r00, c/db/r00",
+		},
+		"those of one namespace": {
+			mayRead: func(_ context.Context, who authenticationv1.UserInfo, namespace string) (bool, error) {
+				return who.Username == "alice" && namespace == "b", nil
+			},
+			want: "b/db/r00 and 2 more", without: []string{"a/web", "c/db"},
+		},
+		"none": {
+			mayRead: func(context.Context, authenticationv1.UserInfo, string) (bool, error) { return false, nil },
+			want:    "3 rules in namespaces whose rules are not shown to you", without: []string{"a/web", "b/db", "Invalid value: 6"},
+		},
+		"none when there is no answer": {
+			mayRead: func(context.Context, authenticationv1.UserInfo, string) (bool, error) {
+				return true, errors.New("no answer")
+			},
+			want: "3 rules in namespaces whose rules are not shown to you", without: []string{"a/web"},
+		},
+		"none when the requester may be anyone": {
+			unproven: true, mayRead: everything, want: "3 rules in namespaces whose rules are not shown to you", without: []string{"a/web", "Invalid value: 6"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx := clientauth.WithVerified(t.Context(), !tc.unproven)
+			review, removal := edit(old, edited), deletion(false)
+			review.UserInfo.Username, removal.UserInfo.Username = "alice", "alice"
+			decoder := admission.NewDecoder(newScheme(t))
+			for kind, response := range map[string]admission.Response{
+				"edit":   podtransitionpolicy.NewValidator(decoder, reader(t, users...), &checker{}, tc.mayRead).Handle(ctx, review),
+				"delete": podtransitionpolicy.NewDeleteGuard(decoder, reader(t, users...), reader(t, users...), tc.mayRead).Handle(ctx, removal),
+			} {
+				if response.Allowed || !strings.Contains(response.Result.Message, tc.want) {
+					t.Errorf("%s: got %+v, want %q", kind, response.Result, tc.want)
+				}
+				for _, text := range tc.without {
+					if strings.Contains(response.Result.Message, text) {
+						t.Errorf("%s: message %q has %q", kind, response.Result.Message, text)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestRulesThatAreNotEvaluatedPinNoPolicy, nor does any rule when the owner of the policy
+// ignores them.
+func TestRulesThatAreNotEvaluatedPinNoPolicy(t *testing.T) {
+	disabled := user("disabled", `{"n":6}`)
+	disabled.Spec.Rules[0].Disabled = true
+	idle := user("idle", `{"n":6}`)
+	idle.Generation, idle.Status.ObservedGeneration = 1, 1
+	ignoring := func(object string) string {
+		return strings.Replace(object, `"name":"freeze"`, `"name":"freeze","annotations":{"podtransitionpolicy.kusionstack.io/ignore-users":"true"}`, 1)
+	}
+	old, edited := schemaOf(`"n":{"type":"integer"}`), schemaOf(`"n":{"type":"integer","maximum":5}`)
+	for name, tc := range map[string]struct {
+		users    []client.Object
+		ignores  bool
+		warnings int
+	}{
+		"a disabled rule":                    {users: []client.Object{disabled}},
+		"a rule that selects nothing":        {users: []client.Object{idle}},
+		"a rule in use, whose loss is meant": {users: []client.Object{user("web", `{"n":6}`)}, ignores: true, warnings: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			review, removal := edit(old, edited), deletion(false)
+			if tc.ignores {
+				review.Object.Raw = []byte(ignoring(edited))
+				removal.OldObject.Raw = []byte(ignoring(string(removal.OldObject.Raw)))
+			}
+			decoder := admission.NewDecoder(newScheme(t))
+			for kind, response := range map[string]admission.Response{
+				"edit":   podtransitionpolicy.NewValidator(decoder, reader(t, tc.users...), &checker{}, everything).Handle(t.Context(), review),
+				"delete": podtransitionpolicy.NewDeleteGuard(decoder, reader(t, tc.users...), reader(t, tc.users...), everything).Handle(t.Context(), removal),
+			} {
+				if !response.Allowed || len(response.Warnings) != tc.warnings {
+					t.Errorf("%s: got %+v with warnings %q", kind, response.Result, response.Warnings)
+				}
+			}
+		})
+	}
 }
 
 func schemaOf(properties string) string {
@@ -71,8 +177,8 @@ func TestAnEditMustNotBreakUsers(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			validator := podtransitionpolicy.NewValidator(admission.NewDecoder(newScheme(t)), reader(t, tc.users...), &checker{})
-			response := validator.Handle(t.Context(), edit(old, tc.edited))
+			validator := podtransitionpolicy.NewValidator(admission.NewDecoder(newScheme(t)), reader(t, tc.users...), &checker{}, everything)
+			response := validator.Handle(clientauth.WithVerified(t.Context(), true), edit(old, tc.edited))
 			if response.Allowed != (len(tc.want) == 0) {
 				t.Fatalf("got %+v", response.Result)
 			}
@@ -103,25 +209,25 @@ func TestADeleteNamesTheUsers(t *testing.T) {
 	}{
 		"and is denied": {
 			[]client.Object{user("web", `{}`, `{}`), user("db", `{}`)}, []client.Object{user("web", `{}`, `{}`), user("db", `{}`)},
-			`PodTransitionPolicy "freeze" is in use by a/db/r00, a/web/r00, a/web/r01; remove these rules, or their rego.policyRef, first`,
+			`PodTransitionPolicy "freeze" is in use by a/db/r00, a/web/r00, a/web/r01; remove these rules, or their rego.policyRef, first, or set the annotation podtransitionpolicy.kusionstack.io/ignore-users=true`,
 		},
 		"the first ten of them": {
 			[]client.Object{many}, []client.Object{many},
 			`PodTransitionPolicy "freeze" is in use by a/web/r00, a/web/r01, a/web/r02, a/web/r03, a/web/r04, a/web/r05, a/web/r06, ` +
-				`a/web/r07, a/web/r08, a/web/r09 and 2 more; remove these rules, or their rego.policyRef, first`,
+				`a/web/r07, a/web/r08, a/web/r09 and 2 more; remove these rules, or their rego.policyRef, first, or set the annotation podtransitionpolicy.kusionstack.io/ignore-users=true`,
 		},
 		"not those of other policies":              {[]client.Object{other}, []client.Object{other}, ""},
 		"not those that were deleted a moment ago": {[]client.Object{user("web", `{}`, `{}`), user("db", `{}`)}, nil, ""},
 		"not those that were edited a moment ago":  {[]client.Object{user("web", `{}`)}, []client.Object{other}, ""},
 		"but those that are left when others were deleted just before": {
 			[]client.Object{user("web", `{}`), user("db", `{}`)}, []client.Object{user("web", `{}`)},
-			`PodTransitionPolicy "freeze" is in use by a/web/r00; remove these rules, or their rego.policyRef, first`,
+			`PodTransitionPolicy "freeze" is in use by a/web/r00; remove these rules, or their rego.policyRef, first, or set the annotation podtransitionpolicy.kusionstack.io/ignore-users=true`,
 		},
 	} {
 		for _, dryRun := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, dry run %v", name, dryRun), func(t *testing.T) {
-				guard := podtransitionpolicy.NewDeleteGuard(admission.NewDecoder(newScheme(t)), reader(t, tc.cached...), reader(t, tc.live...))
-				response := guard.Handle(t.Context(), deletion(dryRun))
+				guard := podtransitionpolicy.NewDeleteGuard(admission.NewDecoder(newScheme(t)), reader(t, tc.cached...), reader(t, tc.live...), everything)
+				response := guard.Handle(clientauth.WithVerified(t.Context(), true), deletion(dryRun))
 				if tc.want == "" {
 					if !response.Allowed {
 						t.Errorf("got %+v", response.Result)
@@ -149,7 +255,7 @@ func TestADeleteAsksABoundedNumberOfTimes(t *testing.T) {
 			return c.Get(ctx, key, o, opts...)
 		},
 	})
-	guard := podtransitionpolicy.NewDeleteGuard(admission.NewDecoder(newScheme(t)), reader(t, cached...), live)
+	guard := podtransitionpolicy.NewDeleteGuard(admission.NewDecoder(newScheme(t)), reader(t, cached...), live, everything)
 	if response := guard.Handle(t.Context(), deletion(false)); response.Allowed || asked != 10 {
 		t.Errorf("got %+v after %d reads", response.Result, asked)
 	}
@@ -161,7 +267,7 @@ func TestADeleteThatCannotBeJudgedIsAnError(t *testing.T) {
 			return errors.New("no answer")
 		},
 	})
-	guard := podtransitionpolicy.NewDeleteGuard(admission.NewDecoder(newScheme(t)), reader(t, user("web", `{}`)), live)
+	guard := podtransitionpolicy.NewDeleteGuard(admission.NewDecoder(newScheme(t)), reader(t, user("web", `{}`)), live, everything)
 	if response := guard.Handle(t.Context(), deletion(false)); response.Allowed || response.Result.Code != http.StatusInternalServerError {
 		t.Errorf("got %+v", response.Result)
 	}

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/policy/parameters"
+	"github.com/podops-dev/podops/pkg/rule/parameters"
 	"github.com/podops-dev/podops/pkg/webhooks/inspection"
 )
 
@@ -36,17 +36,21 @@ type Validator struct {
 	decoder admission.Decoder
 	cached  client.Reader
 	checker Checker
+	mayRead MayRead
 }
 
 // NewValidator returns the webhook. cached is a cache of PodTransitionRules with the
 // index policyusers.Field.
-func NewValidator(decoder admission.Decoder, cached client.Reader, checker Checker) *Validator {
-	return &Validator{decoder: decoder, cached: cached, checker: checker}
+func NewValidator(decoder admission.Decoder, cached client.Reader, checker Checker, mayRead MayRead) *Validator {
+	return &Validator{decoder: decoder, cached: cached, checker: checker, mayRead: mayRead}
 }
 
 // Handle checks a policy. One that is being deleted, and one whose spec stays as it is,
-// always pass: nobody may be kept from taking a finalizer or a label off.
+// always pass: a finalizer or a label can always be taken off.
 func (v *Validator) Handle(ctx context.Context, req admission.Request) admission.Response {
+	if response, decided := inspection.BySize(req, kind(), appsv1alpha1.MaxPolicySpecBytes); decided {
+		return response
+	}
 	policy, old := &appsv1alpha1.PodTransitionPolicy{}, &appsv1alpha1.PodTransitionPolicy{}
 	if err := v.decoder.Decode(req, policy); err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("decoding PodTransitionPolicy: %w", err))
@@ -61,48 +65,51 @@ func (v *Validator) Handle(ctx context.Context, req admission.Request) admission
 	}
 	ctx, cancel := context.WithTimeout(ctx, inspection.Timeout)
 	defer cancel()
-	errs, err := v.validate(ctx, policy, old)
-	switch {
-	case err != nil:
+	errs, broken, err := v.validate(ctx, policy, old)
+	if err != nil {
 		return inspection.Unknown(err)
-	case len(errs) > 0:
-		return inspection.Invalid(kind(), policy.Name, errs)
-	default:
-		return admission.Allowed("")
 	}
+	response := admission.Allowed("")
+	switch {
+	case len(broken) > 0 && ignoresUsers(policy):
+		response = response.WithWarnings(heldBack(len(broken)))
+	case len(broken) > 0:
+		errs = append(errs, v.refusal(ctx, req.UserInfo, broken))
+	}
+	if len(errs) > 0 {
+		return inspection.Invalid(kind(), policy.Name, errs)
+	}
+	return response
 }
 
 func kind() schema.GroupKind {
 	return appsv1alpha1.GroupVersion().WithKind("PodTransitionPolicy").GroupKind()
 }
 
-// validate checks the spec; old is zero when there is none. What has not changed since
-// is not looked at again.
-func (v *Validator) validate(ctx context.Context, policy, old *appsv1alpha1.PodTransitionPolicy) (field.ErrorList, error) {
+// validate checks the spec, and returns the users that it breaks; old is zero when there
+// is none. What has not changed since is not looked at again.
+func (v *Validator) validate(ctx context.Context, policy, old *appsv1alpha1.PodTransitionPolicy) (field.ErrorList, []brokenUser, error) {
 	spec := field.NewPath("spec")
 	declared, errs := parameters.Parse(policy.Spec.Parameters, spec.Child("parameters"))
 	if len(errs) > 0 {
-		return errs, nil // without the schema the module cannot be judged
+		return errs, nil, nil // without the schema the module cannot be judged
 	}
 	sameSchema := old.Spec.Module != "" && equality.Semantic.DeepEqual(policy.Spec.Parameters, old.Spec.Parameters)
 	if !sameSchema || policy.Spec.Module != old.Spec.Module {
 		types, err := declared.JSONSchema()
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		errs, err = v.checker.Check(ctx, inspection.Module{
-			Path: spec.Child("module"), File: policy.Name + ".rego", Source: policy.Spec.Module, ParametersSchema: types,
+			Owner: inspection.Cluster, Path: spec.Child("module"), File: policy.Name + ".rego", Source: policy.Spec.Module, ParametersSchema: types,
 		})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	if sameSchema || old.Spec.Module == "" {
-		return errs, nil
+		return errs, nil, nil
 	}
 	broken, err := v.broken(ctx, policy.Name, declared, old)
-	if err != nil {
-		return nil, err
-	}
-	return append(errs, broken...), nil
+	return errs, broken, err
 }

@@ -105,7 +105,7 @@ func TestValidatorDenies(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			validator := podtransitionpolicy.NewValidator(admission.NewDecoder(newScheme(t)), reader(t), &checker{})
+			validator := podtransitionpolicy.NewValidator(admission.NewDecoder(newScheme(t)), reader(t), &checker{}, everything)
 			response := validator.Handle(t.Context(), tc.request)
 			if response.Allowed || response.Result.Code != tc.code || response.Result.Reason != tc.reason {
 				t.Errorf("got %+v", response.Result)
@@ -146,7 +146,7 @@ func TestValidatorAllows(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			asked := &checker{}
-			validator := podtransitionpolicy.NewValidator(admission.NewDecoder(newScheme(t)), reader(t), asked)
+			validator := podtransitionpolicy.NewValidator(admission.NewDecoder(newScheme(t)), reader(t), asked, everything)
 			if response := validator.Handle(t.Context(), tc.request); !response.Allowed {
 				t.Fatalf("got %+v", response.Result)
 			}

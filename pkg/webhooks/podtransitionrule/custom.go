@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/policy/parameters"
+	"github.com/podops-dev/podops/pkg/rule/parameters"
 	"github.com/podops-dev/podops/pkg/webhooks/inspection"
 )
 
@@ -23,9 +23,12 @@ type Checker interface {
 }
 
 // validateCustom checks rules of kind rego: those that are new or have changed. What is
-// stored passes, since an edit elsewhere in the object must not fail on it. An error
-// says that the answer is not known.
-func (v *Validator) validateCustom(ctx context.Context, object, old *appsv1alpha1.PodTransitionRule) (field.ErrorList, error) {
+// stored passes, since an edit elsewhere in the object must not fail on it. A rule may come
+// before its policy, with a warning: its pods wait, reason PolicyNotFound, until that is there.
+// An error says that the answer is not known.
+func (v *Validator) validateCustom(
+	ctx context.Context, object, old *appsv1alpha1.PodTransitionRule,
+) (warnings []string, errs field.ErrorList, err error) {
 	known := map[string]*appsv1alpha1.RegoRule{}
 	inspected := map[string]bool{}
 	for _, rule := range old.Spec.Rules {
@@ -34,20 +37,22 @@ func (v *Validator) validateCustom(ctx context.Context, object, old *appsv1alpha
 			inspected[rule.Rego.Module] = true
 		}
 	}
-	var errs field.ErrorList
 	var modules []inspection.Module
 	for i, rule := range object.Spec.Rules {
 		if ctx.Err() != nil {
-			return nil, fmt.Errorf("%s: %w", rulesPath().Index(i), inspection.ErrTimeout)
+			return nil, nil, fmt.Errorf("%s: %w", rulesPath().Index(i), inspection.ErrTimeout)
 		}
 		if rule.Rego == nil || equality.Semantic.DeepEqual(rule.Rego, known[rule.Name]) {
 			continue
 		}
 		path := rulesPath().Index(i).Child("rego")
 		if rule.Rego.PolicyRef != nil {
-			found, err := v.validateReference(ctx, rule.Rego, path)
+			exists, found, err := v.validateReference(ctx, rule.Rego, path)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
+			}
+			if !exists {
+				warnings = append(warnings, notThere(rule, path))
 			}
 			errs = append(errs, found...)
 			continue
@@ -56,12 +61,18 @@ func (v *Validator) validateCustom(ctx context.Context, object, old *appsv1alpha
 		if !inspected[rule.Rego.Module] {
 			inspected[rule.Rego.Module] = true
 			modules = append(modules, inspection.Module{
-				Path: path.Child("module"), File: object.Name + "/" + rule.Name + ".rego", Source: rule.Rego.Module,
+				Owner: object.Namespace, Path: path.Child("module"), File: object.Name + "/" + rule.Name + ".rego", Source: rule.Rego.Module,
 			})
 		}
 	}
 	found, err := v.checker.Check(ctx, modules...)
-	return append(errs, found...), err
+	return warnings, append(errs, found...), err
+}
+
+// notThere warns of a rule that comes before its policy.
+func notThere(rule appsv1alpha1.TransitionRule, path *field.Path) string {
+	return fmt.Sprintf("%s: there is no PodTransitionPolicy %q: until it is created the rule withholds every pod, reason PolicyNotFound",
+		path.Child("policyRef", "name"), rule.Rego.PolicyRef.Name)
 }
 
 // validateOpen bounds the parameters of an inline module, which has no schema for them.
@@ -79,27 +90,26 @@ func parametersOf(rego *appsv1alpha1.RegoRule) json.RawMessage {
 	return rego.Parameters.Raw
 }
 
-// validateReference judges by the policy as the cache has it, and when that says no, by
-// the policy as it is now.
-func (v *Validator) validateReference(ctx context.Context, rego *appsv1alpha1.RegoRule, path *field.Path) (field.ErrorList, error) {
-	var errs field.ErrorList
+// validateReference checks against the policy as the cache has it, and when that refuses the rule,
+// against the policy as it is now. Without one only the size of the parameters is checked.
+func (v *Validator) validateReference(
+	ctx context.Context, rego *appsv1alpha1.RegoRule, path *field.Path,
+) (exists bool, errs field.ErrorList, err error) {
 	for _, reader := range v.policies {
 		policy := &appsv1alpha1.PodTransitionPolicy{}
 		err := reader.Get(ctx, types.NamespacedName{Name: rego.PolicyRef.Name}, policy)
 		if client.IgnoreNotFound(err) != nil {
-			return nil, unread(ctx, rego.PolicyRef.Name, err)
+			return false, nil, unread(ctx, rego.PolicyRef.Name, err)
 		}
 		if apierrors.IsNotFound(err) {
-			missing := field.NotFound(path.Child("policyRef", "name"), rego.PolicyRef.Name)
-			missing.Detail = fmt.Sprintf("create PodTransitionPolicy %q first", rego.PolicyRef.Name)
-			errs = field.ErrorList{missing}
+			exists, errs = false, validateOpen(rego, path)
 			continue
 		}
-		if errs = fits(rego, policy, path); len(errs) == 0 {
-			return nil, nil
+		if exists, errs = true, fits(rego, policy, path); len(errs) == 0 {
+			break
 		}
 	}
-	return errs, nil
+	return exists, errs, nil
 }
 
 func unread(ctx context.Context, name string, err error) error {

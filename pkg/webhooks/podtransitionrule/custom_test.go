@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/policy/parameters"
-	"github.com/podops-dev/podops/pkg/remote"
+	"github.com/podops-dev/podops/pkg/rule/parameters"
+	"github.com/podops-dev/podops/pkg/webhookclient"
 	"github.com/podops-dev/podops/pkg/webhooks/inspection"
 	"github.com/podops-dev/podops/pkg/webhooks/podtransitionrule"
 )
@@ -48,7 +48,7 @@ func (c *checker) Check(_ context.Context, modules ...inspection.Module) (field.
 // validator is one in a cluster without policies.
 func validator(t *testing.T) *podtransitionrule.Validator {
 	t.Helper()
-	return podtransitionrule.NewValidator(decoder(t), policies(t), policies(t), &checker{}, remote.Guard{}.CheckURL)
+	return podtransitionrule.NewValidator(decoder(t), policies(t), policies(t), &checker{}, webhookclient.Guard{}.CheckURL)
 }
 
 // policies reads PodTransitionPolicies from a cache, or from the API server.
@@ -105,9 +105,9 @@ func TestCustomRulesThatAreDenied(t *testing.T) {
 			request: edited(rego(`{"module":"good"}`), rego(`{"module":"bad"}`)),
 			want:    []string{`spec.rules[0].rego.module: Invalid value: "web/r0.rego:1:1": rego_parse_error: package expected`},
 		},
-		"a policy that does not exist": {
-			request: request(rego(`{"policyRef":{"name":"freeze"}}`)),
-			want:    []string{`spec.rules[0].rego.policyRef.name: Not found: "freeze": create PodTransitionPolicy "freeze" first`},
+		"parameters that are too large of a policy that does not exist": {
+			request: request(rego(`{"policyRef":{"name":"freeze"},"parameters":{"a":"` + strings.Repeat("x", parameters.MaxBytes) + `"}}`)),
+			want:    []string{`spec.rules[0].rego.parameters: Too long`},
 		},
 		"a policy that cannot be used": {
 			policies: []client.Object{freeze(`{"type":"string"}`)}, request: request(rego(`{"policyRef":{"name":"freeze"}}`)),
@@ -130,12 +130,13 @@ func TestCustomRulesThatAreDenied(t *testing.T) {
 			want:    []string{`spec.rules[0].rego.parameters: Too long: may not be more than 32768 bytes`},
 		},
 		"all of that at once": {
-			request: request(rego(`{"policyRef":{"name":"freeze"}}`, `{"module":"bad"}`)),
-			want:    []string{`spec.rules[0].rego.policyRef.name: Not found`, `spec.rules[1].rego.module: Invalid value`},
+			policies: []client.Object{freeze("")},
+			request:  request(rego(`{"policyRef":{"name":"freeze"},"parameters":{"a":1}}`, `{"module":"bad"}`)),
+			want:     []string{`spec.rules[0].rego.parameters.a: Forbidden`, `spec.rules[1].rego.module: Invalid value`},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := podtransitionrule.NewValidator(decoder(t), policies(t, tc.policies...), policies(t, tc.policies...), &checker{}, remote.Guard{}.CheckURL)
+			v := podtransitionrule.NewValidator(decoder(t), policies(t, tc.policies...), policies(t, tc.policies...), &checker{}, webhookclient.Guard{}.CheckURL)
 			response := v.Handle(t.Context(), tc.request)
 			if response.Allowed || response.Result.Code != http.StatusUnprocessableEntity {
 				t.Fatalf("got %+v", response.Result)
@@ -190,7 +191,7 @@ func TestCustomRulesThatAreAllowed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			asked := &checker{}
-			v := podtransitionrule.NewValidator(decoder(t), policies(t, tc.cached...), policies(t, tc.live...), asked, remote.Guard{}.CheckURL)
+			v := podtransitionrule.NewValidator(decoder(t), policies(t, tc.cached...), policies(t, tc.live...), asked, webhookclient.Guard{}.CheckURL)
 			if response := v.Handle(t.Context(), tc.request); !response.Allowed {
 				t.Fatalf("got %+v", response.Result)
 			}
@@ -202,6 +203,17 @@ func TestCustomRulesThatAreAllowed(t *testing.T) {
 				t.Errorf("checked (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestARuleMayComeBeforeItsPolicy: it fails closed until the policy is there, so tools that apply or
+// dry-run both at once need no order.
+func TestARuleMayComeBeforeItsPolicy(t *testing.T) {
+	v := podtransitionrule.NewValidator(decoder(t), policies(t), policies(t), &checker{}, webhookclient.Guard{}.CheckURL)
+	response := v.Handle(t.Context(), request(rego(`{"policyRef":{"name":"freeze"},"parameters":{"minutes":1}}`)))
+	want := []string{`spec.rules[0].rego.policyRef.name: there is no PodTransitionPolicy "freeze": until it is created the rule withholds every pod, reason PolicyNotFound`}
+	if diff := cmp.Diff(want, response.Warnings); !response.Allowed || diff != "" {
+		t.Errorf("allowed %t, warnings (-want +got):\n%s", response.Allowed, diff)
 	}
 }
 
@@ -221,7 +233,7 @@ func TestCustomRulesThatCannotBeJudged(t *testing.T) {
 		"for lack of their policy": {`{"policyRef":{"name":"freeze"}}`, http.StatusInternalServerError, `reading PodTransitionPolicy "freeze": no answer`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := podtransitionrule.NewValidator(decoder(t), unreadable, unreadable, &checker{}, remote.Guard{}.CheckURL)
+			v := podtransitionrule.NewValidator(decoder(t), unreadable, unreadable, &checker{}, webhookclient.Guard{}.CheckURL)
 			response := v.Handle(t.Context(), request(rego(tc.text)))
 			if response.Allowed || response.Result.Code != tc.code || !strings.Contains(response.Result.Message, tc.want) {
 				t.Errorf("got %+v", response.Result)
@@ -233,7 +245,7 @@ func TestCustomRulesThatCannotBeJudged(t *testing.T) {
 func TestManyRulesAreJudgedInTime(t *testing.T) {
 	late, cancel := context.WithCancel(t.Context())
 	cancel()
-	v := podtransitionrule.NewValidator(decoder(t), policies(t), policies(t), &checker{}, remote.Guard{}.CheckURL)
+	v := podtransitionrule.NewValidator(decoder(t), policies(t), policies(t), &checker{}, webhookclient.Guard{}.CheckURL)
 	response := v.Handle(late, request(rego(`{"policyRef":{"name":"freeze"}}`)))
 	if response.Allowed || response.Result.Code != http.StatusGatewayTimeout || !strings.HasPrefix(response.Result.Message, "spec.rules[0]: ") {
 		t.Errorf("got %+v", response.Result)

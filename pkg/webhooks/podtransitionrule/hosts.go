@@ -4,11 +4,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/remote"
+	"github.com/podops-dev/podops/pkg/webhookclient"
 )
 
 // CheckURL says why webhook rules may not call a URL, without reaching the network. Errors are
-// *remote.Failures, whose message is for users.
+// *webhookclient.Failures, whose message is for users.
 type CheckURL func(url string) error
 
 // validateHosts denies addresses that the client refuses as they are written: those that rules may
@@ -42,7 +42,7 @@ func (v *Validator) validateHost(address, before string, path *field.Path) field
 		return nil
 	}
 	if err := v.checkURL(address); err != nil {
-		return field.ErrorList{field.Invalid(path, address, remote.AsFailure(err).Message)}
+		return field.ErrorList{field.Invalid(path, address, webhookclient.AsFailure(err).Message)}
 	}
 	return nil
 }

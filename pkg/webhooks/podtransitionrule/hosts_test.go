@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/podops-dev/podops/pkg/remote"
+	"github.com/podops-dev/podops/pkg/webhookclient"
 	"github.com/podops-dev/podops/pkg/webhooks/podtransitionrule"
 )
 
@@ -50,7 +50,7 @@ func TestADenialNamesTheFieldTheAddressTheReasonAndTheWayOut(t *testing.T) {
 }
 
 func TestValidatorAllowsAddressesThatTheManagerAllows(t *testing.T) {
-	guard := remote.Guard{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("169.254.169.254/32")}}
+	guard := webhookclient.Guard{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("169.254.169.254/32")}}
 	v := podtransitionrule.NewValidator(decoder(t), policies(t), policies(t), &checker{}, guard.CheckURL)
 	raw := object(``, selectWeb, polled("https://169.254.169.254/", "https://169.254.169.254/task"))
 	if response := v.Handle(t.Context(), request(raw)); !response.Allowed {
@@ -136,7 +136,7 @@ func TestAdmissionAndTheClientReadBundlesAlike(t *testing.T) {
 			if err := json.Unmarshal([]byte(`"`+bundle+`"`), &decoded); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := remote.Roots(decoded); (err == nil) != allowed {
+			if _, err := webhookclient.Roots(decoded); (err == nil) != allowed {
 				t.Errorf("admission allows it: %v, the client: %v", allowed, err)
 			}
 		})

@@ -12,12 +12,14 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/policy/compile"
+	"github.com/podops-dev/podops/pkg/objectbounds"
+	"github.com/podops-dev/podops/pkg/rule/spec"
 	"github.com/podops-dev/podops/pkg/webhooks/inspection"
 )
 
@@ -33,9 +35,12 @@ type Mutator struct{ decoder admission.Decoder }
 // NewMutator returns the mutating webhook.
 func NewMutator(decoder admission.Decoder) *Mutator { return &Mutator{decoder: decoder} }
 
-// Handle rewrites older spellings. An object that cannot be decoded passes: the schema
-// is checked next, and its message names the field.
+// Handle rewrites older spellings. An object that cannot be decoded, or is too large to be, passes:
+// the schema is checked next, and its message names the field; the Validator denies the rest.
 func (m *Mutator) Handle(_ context.Context, req admission.Request) admission.Response {
+	if _, decided := inspection.BySize(req, kind(), appsv1alpha1.MaxRuleSpecBytes); decided {
+		return admission.Allowed("")
+	}
 	rule := &appsv1alpha1.PodTransitionRule{}
 	if err := m.decoder.Decode(req, rule); err != nil {
 		return admission.Allowed("")
@@ -47,7 +52,7 @@ func (m *Mutator) Handle(_ context.Context, req admission.Request) admission.Res
 	var warnings []string
 	for i := range folded.Spec.Rules {
 		path := rulesPath().Index(i)
-		found, errs := compile.Fold(&folded.Spec.Rules[i], path)
+		found, errs := spec.Normalize(&folded.Spec.Rules[i], path)
 		if len(errs) > 0 {
 			return invalid(rule, errs)
 		}
@@ -88,8 +93,11 @@ func NewValidator(decoder admission.Decoder, cached, live client.Reader, checker
 }
 
 // Handle checks a rule. One that is being deleted, and one whose spec stays as it is,
-// always pass: nobody may be kept from taking a finalizer or a label off.
+// always pass: a finalizer or a label can always be taken off.
 func (v *Validator) Handle(ctx context.Context, req admission.Request) admission.Response {
+	if response, decided := inspection.BySize(req, kind(), appsv1alpha1.MaxRuleSpecBytes); decided {
+		return response
+	}
 	rule, old := &appsv1alpha1.PodTransitionRule{}, &appsv1alpha1.PodTransitionRule{}
 	if err := v.decoder.Decode(req, rule); err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("decoding PodTransitionRule: %w", err))
@@ -108,24 +116,34 @@ func (v *Validator) Handle(ctx context.Context, req admission.Request) admission
 	if len(errs) == 0 {
 		errs = v.validateHosts(rule, old)
 	}
+	if len(errs) == 0 {
+		var err error
+		if errs, err = v.validateBudget(ctx, rule, old); err != nil {
+			return inspection.Unknown(err)
+		}
+	}
+	var early []string
 	if len(errs) == 0 { // nothing costly is done for a rule that is denied anyway
 		var err error
-		if errs, err = v.validateCustom(ctx, rule, old); err != nil {
+		if early, errs, err = v.validateCustom(ctx, rule, old); err != nil {
 			return inspection.Unknown(err)
 		}
 	}
 	if len(errs) > 0 {
 		return invalid(rule, errs)
 	}
-	return admission.Allowed("").WithWarnings(warnings(rule)...)
+	return admission.Allowed("").WithWarnings(append(early, warnings(rule)...)...)
 }
 
 func rulesPath() *field.Path { return field.NewPath("spec", "rules") }
 
 // validate checks what CEL in the schema cannot: selectors, addresses, certificates and
-// field paths. No address is dialled: admission would wait for whoever is there.
+// field paths. No address is dialled: admission would wait for what answers there.
 func validate(rule *appsv1alpha1.PodTransitionRule) field.ErrorList {
-	var errs field.ErrorList
+	errs := objectbounds.Rule(&rule.Spec)
+	if len(errs) > 0 {
+		return errs // nothing costly is done with it
+	}
 	path := field.NewPath("spec", "selector")
 	selector, err := metav1.LabelSelectorAsSelector(rule.Spec.Selector)
 	switch {
@@ -135,7 +153,7 @@ func validate(rule *appsv1alpha1.PodTransitionRule) field.ErrorList {
 		errs = append(errs, field.Required(path, "an empty selector would catch every pod of the namespace"))
 	}
 	for i := range rule.Spec.Rules {
-		errs = append(errs, compile.Validate(rule.Spec.Rules[i], rulesPath().Index(i))...)
+		errs = append(errs, spec.Validate(rule.Spec.Rules[i], rulesPath().Index(i))...)
 	}
 	return errs
 }
@@ -144,7 +162,7 @@ func validate(rule *appsv1alpha1.PodTransitionRule) field.ErrorList {
 func warnings(rule *appsv1alpha1.PodTransitionRule) []string {
 	found := neverPasses(rule)
 	for i := range rule.Spec.Rules {
-		found = append(found, compile.Warnings(rule.Spec.Rules[i], rulesPath().Index(i))...)
+		found = append(found, spec.Warnings(rule.Spec.Rules[i], rulesPath().Index(i))...)
 	}
 	return found
 }
@@ -162,6 +180,10 @@ func neverPasses(rule *appsv1alpha1.PodTransitionRule) []string {
 	return warnings
 }
 
+func kind() schema.GroupKind {
+	return appsv1alpha1.GroupVersion().WithKind("PodTransitionRule").GroupKind()
+}
+
 func invalid(rule *appsv1alpha1.PodTransitionRule, errs field.ErrorList) admission.Response {
-	return inspection.Invalid(appsv1alpha1.GroupVersion().WithKind("PodTransitionRule").GroupKind(), rule.Name, errs)
+	return inspection.Invalid(kind(), rule.Name, errs)
 }

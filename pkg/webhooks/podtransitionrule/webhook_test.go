@@ -32,9 +32,12 @@ func TestMutator(t *testing.T) {
 	// The key is the name of the golden file, in words.
 	for name, raw := range map[string]string{
 		"canonical is left alone":          object(``, selectWeb, `{"name":"a","stage":"PreCheck","enforcement":"Enforce","availablePolicy":{"maxUnavailableValue":"25%"}}`),
+		"short bounds are folded":          object(``, selectWeb, `{"name":"a","stage":"PreCheck","enforcement":"Warn","availablePolicy":{"maxUnavailable":"25%","minAvailable":3}}`),
 		"nested bounds are folded":         object(``, selectWeb, `{"name":"a","stage":"PreCheck","enforcement":"Warn","availablePolicy":{"maxUnavailable":{"value":"25%"},"minAvailable":{"value":3}}}`),
 		"both spellings of one value pass": object(``, selectWeb, `{"name":"a","stage":"PreCheck","enforcement":"Warn","availablePolicy":{"maxUnavailable":{"value":1},"maxUnavailableValue":1}}`),
 		"two different values are denied":  object(``, selectWeb, `{"name":"a","availablePolicy":{"maxUnavailable":{"value":1},"maxUnavailableValue":2}}`),
+		"no bound at all is denied":        object(``, selectWeb, `{"name":"a","availablePolicy":{}}`),
+		"an adaptive bound passes":         object(``, selectWeb, `{"name":"a","stage":"PreCheck","enforcement":"Enforce","availablePolicy":{"maxUnavailablePolicy":{}}}`),
 		"older stages are folded":          object(``, selectWeb, `{"name":"a","stage":"PreTrafficOff","labelCheck":{"requires":{}}}`, `{"name":"b","stage":"PreTrafficOn","labelCheck":{"requires":{}}}`),
 		"defaults are filled in":           object(``, selectWeb, `{"name":"a","labelCheck":{"requires":{}}}`),
 		"unknown fields are left alone":    object(``, selectWeb+`,"later":true`, `{"name":"a","news":{"value":1},"labelCheck":{"requires":{}}}`),
@@ -121,11 +124,21 @@ func TestValidatorAllows(t *testing.T) {
 		raw  string
 		want []string // warnings
 	}{
-		"a label check":          {raw: object(``, selectWeb, staged([]string{`{"name":"a",$s,"labelCheck":{"requires":{}}}`})...)},
+		"a label check": {raw: object(``, selectWeb, staged([]string{`{"name":"a",$s,"labelCheck":{"requires":{"matchLabels":{"a":"b"}}}}`})...)},
+		"a label check for nothing, with a warning": {
+			raw:  object(``, selectWeb, staged([]string{`{"name":"a",$s,"labelCheck":{"requires":{}}}`})...),
+			want: []string{"spec.rules[0].labelCheck.requires: it is empty, so every pod passes this rule"},
+		},
+		"the type of PodOps itself": {raw: object(``, selectWeb, staged([]string{`{"name":"a",$s,"conditions":["delete"],"labelCheck":{"requires":{"matchLabels":{"a":"b"}}}}`})...)},
+		"types of others, with a warning": {
+			raw: object(``, selectWeb, staged([]string{`{"name":"a",$s,"conditions":["delete","updat"],"labelCheck":{"requires":{"matchLabels":{"a":"b"}}}}`})...),
+			want: []string{`spec.rules[0].conditions[1]: PodOps itself begins no operation of type "updat", only of type "delete", for rollouts and ` +
+				`scale-ins of a Deployment alike: this one applies only if an operation controller of yours uses it`},
+		},
 		"a percentage below 100": {raw: object(``, selectWeb, staged([]string{`{"name":"a",$s,"availablePolicy":{"minAvailableValue":"99%"}}`})...)},
 		"100% that must stay, with a warning": {
 			raw: object(``, selectWeb, staged([]string{
-				`{"name":"a",$s,"labelCheck":{"requires":{}}}`, `{"name":"b",$s,"availablePolicy":{"minAvailableValue":"100%"}}`,
+				`{"name":"a",$s,"availablePolicy":{"minAvailableValue":"99%"}}`, `{"name":"b",$s,"availablePolicy":{"minAvailableValue":"100%"}}`,
 			})...),
 			want: []string{"spec.rules[1].availablePolicy.minAvailableValue: with 100% no available pod will ever pass this rule"},
 		},
@@ -249,5 +262,30 @@ func golden(t *testing.T, name string, response admission.Response) {
 	}
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
 		t.Errorf("differs from %s; -update rewrites it (-want +got):\n%s", file, diff)
+	}
+}
+
+// TestLargeRules: a spec over its bound is not decoded. The mutator passes it on to the schema, which
+// names the field, and the validator denies it, unless it is stored like that.
+func TestLargeRules(t *testing.T) {
+	rule := `{"name":"a","labelCheck":{"requires":{"matchExpressions":[{"key":"a","operator":"In","values":["` +
+		strings.Repeat(`x","`, 100_000) + `x"]}]}}}`
+	large := request(object(``, selectWeb, rule))
+	if response := podtransitionrule.NewMutator(decoder(t)).Handle(t.Context(), large); !response.Allowed || len(response.Patches) > 0 {
+		t.Errorf("mutator: %+v", response)
+	}
+	response := validator(t).Handle(t.Context(), large)
+	if response.Allowed || response.Result.Code != http.StatusUnprocessableEntity ||
+		!strings.Contains(response.Result.Message, "spec: Forbidden: has 400") {
+		t.Errorf("validator: %+v", response.Result)
+	}
+	labelled := edited(object(``, selectWeb, rule), object(`,"labels":{"a":"b"}`, selectWeb, rule))
+	if response := validator(t).Handle(t.Context(), labelled); !response.Allowed {
+		t.Errorf("validator of a new label: %+v", response.Result)
+	}
+	few := strings.Replace(rule, strings.Repeat(`x","`, 99_900), "", 1)
+	response = validator(t).Handle(t.Context(), request(object(``, selectWeb, few)))
+	if response.Allowed || !strings.Contains(response.Result.Message, "spec.rules[0].labelCheck.requires.matchExpressions[0].values: Too many: 101") {
+		t.Errorf("validator of 101 values: %+v", response.Result)
 	}
 }

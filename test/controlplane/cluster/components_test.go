@@ -12,6 +12,10 @@ func TestSettingsThatMatter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	shared, err := newConfig(options(func(o *Options) { o.OneIdentity = true }))
+	if err != nil {
+		t.Fatal(err)
+	}
 	tests := map[string]struct {
 		component component
 		want      []string
@@ -22,7 +26,9 @@ func TestSettingsThatMatter(t *testing.T) {
 		"writes are logged before they are answered": {c.apiServer(), []string{
 			"--audit-log-path=/state/audit.log", "--audit-log-mode=blocking",
 		}},
-		"controllers have users of their own": {c.controllerManager(), []string{"--use-service-account-credentials=true"}},
+		"webhooks can verify who calls them":    {c.apiServer(), []string{"--admission-control-config-file=/state/admission.yaml"}},
+		"controllers have users of their own":   {c.controllerManager(), []string{"--use-service-account-credentials=true"}},
+		"controllers share one user on request": {shared.controllerManager(), []string{"--use-service-account-credentials=false"}},
 		"loopback endpoints are not attempted": {c.controllerManager(), []string{
 			"--controllers=*,-endpoints-controller,-endpointslice-controller,-endpointslice-mirroring-controller",
 		}},

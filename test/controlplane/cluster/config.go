@@ -29,6 +29,9 @@ type Options struct {
 	// PodCIDR is a loopback /16: node i takes the addresses of its pods from the
 	// i-th /24 in it, so that a process can listen on the address of a pod.
 	PodCIDR netip.Prefix
+	// OneIdentity makes all controllers act as system:kube-controller-manager, as
+	// kube-controller-manager does by default, instead of a ServiceAccount each.
+	OneIdentity bool
 	// ParentPID ends the cluster when that process has gone. 0: no such process.
 	ParentPID int
 }
@@ -41,7 +44,9 @@ type config struct {
 	Kubeconfig string   `json:"kubeconfig"`
 	Nodes      []node   `json:"nodes"`
 	Parent     *process `json:"parent,omitempty"`
-	Ports      ports    `json:"ports"`
+	// OneIdentity: all controllers share one user.
+	OneIdentity bool  `json:"oneIdentity,omitempty"`
+	Ports       ports `json:"ports"`
 }
 
 type ports struct {
@@ -92,7 +97,7 @@ func newConfig(o Options) (config, error) {
 	if !o.PodCIDR.Addr().Is4() || !o.PodCIDR.Addr().IsLoopback() || o.PodCIDR.Bits() != 16 {
 		return config{}, fmt.Errorf("pod range %s: has to be a /16 in 127.0.0.0/8, so that processes can listen on pod addresses", o.PodCIDR)
 	}
-	c := config{}
+	c := config{OneIdentity: o.OneIdentity}
 	for _, path := range []struct {
 		from string
 		to   *string

@@ -12,6 +12,10 @@ const (
 	adminUser             = "podops-admin"
 	controllerManagerUser = "system:kube-controller-manager"
 	schedulerUser         = "system:kube-scheduler"
+
+	// webhookClient is the name under which the API server calls webhooks that ask for a
+	// client certificate. It has no rights.
+	webhookClient = "kube-apiserver-webhook-client"
 )
 
 // writeFiles fills the state folder with everything the components read.
@@ -37,6 +41,7 @@ func (c config) writeFiles() error {
 		"accounts.key":   accounts,
 		"audit.yaml":     []byte(auditPolicy),
 		"scheduler.yaml": schedulerConfig(c),
+		"admission.yaml": admissionConfig(c),
 	}
 	if err := c.addKubeconfigs(files, ca); err != nil {
 		return err
@@ -54,10 +59,16 @@ func (c config) addKubeconfigs(files map[string][]byte, ca *authority) error {
 		file, name string
 		groups     []string
 	}
+	var controllers []string
+	if c.OneIdentity {
+		// The role of this user starts controllers that have users of their own.
+		controllers = []string{"system:masters"}
+	}
 	users := []user{
 		{"admin", adminUser, []string{"system:masters"}},
-		{"controller-manager", controllerManagerUser, nil},
+		{"controller-manager", controllerManagerUser, controllers},
 		{"scheduler", schedulerUser, nil},
+		{"webhooks", webhookClient, nil},
 	}
 	for _, n := range c.Nodes {
 		users = append(users, user{n.Name, "system:node:" + n.Name, []string{"system:nodes"}})
@@ -129,4 +140,18 @@ leaderElection:
 podInitialBackoffSeconds: 1
 podMaxBackoffSeconds: 2
 `, c.file("kubeconfigs", "scheduler"))
+}
+
+// admissionConfig names the certificate that the API server shows to webhooks.
+func admissionConfig(c config) []byte {
+	text := []byte("apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n")
+	for _, plugin := range []string{"MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"} {
+		text = fmt.Appendf(text, `- name: %s
+  configuration:
+    apiVersion: apiserver.config.k8s.io/v1
+    kind: WebhookAdmissionConfiguration
+    kubeConfigFile: %q
+`, plugin, c.file("kubeconfigs", "webhooks"))
+	}
+	return text
 }

@@ -92,6 +92,7 @@ func startManager() {
 	for _, path := range []string{
 		"/mutate-v1-pod", "/validate-v1-pod", "/hold-v1-pod-delete",
 		"/mutate-apps-kusionstack-io-v1alpha1-podtransitionrule", "/validate-apps-kusionstack-io-v1alpha1-podtransitionrule",
+		"/delete-apps-kusionstack-io-v1alpha1-podtransitionrule",
 		"/validate-apps-kusionstack-io-v1alpha1-podtransitionpolicy", "/delete-apps-kusionstack-io-v1alpha1-podtransitionpolicy",
 	} {
 		mgr.GetWebhookServer().Register(path, manager.calls.at(path))

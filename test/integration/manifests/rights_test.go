@@ -31,12 +31,20 @@ var _ = Describe("The manager's identity", func() {
 		Entry("watch policies", access{Group: "apps.kusionstack.io", Resource: "podtransitionpolicies", Verb: "watch"}),
 		Entry("patch the status of policies", access{Group: "apps.kusionstack.io", Resource: "podtransitionpolicies", Subresource: "status", Verb: "patch"}),
 		Entry("watch namespaces", access{Resource: "namespaces", Verb: "watch"}),
-		Entry("write events", access{Group: "events.k8s.io", Resource: "events", Verb: "create", Namespace: "default"}),
+		Entry("write events", access{Resource: "events", Verb: "create", Namespace: "default"}),
 		Entry("watch its secret", access{Resource: "secrets", Name: "podops-webhook-certs", Verb: "watch", Namespace: "podops-system"}),
+		Entry("ask who reads its metrics", access{Group: "authentication.k8s.io", Resource: "tokenreviews", Verb: "create"}),
+		Entry("ask whether they may", access{Group: "authorization.k8s.io", Resource: "subjectaccessreviews", Verb: "create"}),
 		Entry("renew its lease", access{Group: "coordination.k8s.io", Resource: "leases", Name: "podops-controller-manager", Verb: "update", Namespace: "podops-system"}),
 	)
 
 	DescribeTable("may not", func(ctx context.Context, what access) { Expect(allowed(ctx, what)).To(BeFalse()) },
+		// Granted before, and used by no code.
+		Entry("patch the status of rules", access{Group: "apps.kusionstack.io", Resource: "podtransitionrules", Subresource: "status", Verb: "patch", Namespace: "default"}),
+		Entry("update its webhook configurations", access{Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations", Name: "podops-mutating", Verb: "update"}),
+		Entry("patch its secret", access{Resource: "secrets", Name: "podops-webhook-certs", Verb: "patch", Namespace: "podops-system"}),
+		Entry("patch its lease", access{Group: "coordination.k8s.io", Resource: "leases", Name: "podops-controller-manager", Verb: "patch", Namespace: "podops-system"}),
+		Entry("bind pods", access{Resource: "pods", Subresource: "binding", Verb: "create", Namespace: "default"}),
 		Entry("update whole pods", access{Resource: "pods", Verb: "update", Namespace: "default"}),
 		Entry("create pods", access{Resource: "pods", Verb: "create", Namespace: "default"}),
 		Entry("change rules", access{Group: "apps.kusionstack.io", Resource: "podtransitionrules", Verb: "update", Namespace: "default"}),

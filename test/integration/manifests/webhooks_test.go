@@ -147,6 +147,7 @@ var _ = Describe("The webhooks", Ordered, func() {
 		Expect(manager.calls.take()).To(Equal([]string{"/mutate-apps-kusionstack-io-v1alpha1-podtransitionrule UPDATE"}),
 			"a rule is judged by its spec")
 		Expect(server.admin.Delete(ctx, rule)).To(Succeed())
+		Expect(manager.calls.take()).To(Equal([]string{"/delete-apps-kusionstack-io-v1alpha1-podtransitionrule DELETE"}))
 		Expect(server.admin.Patch(ctx, rule, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
 		Expect(manager.calls.take()).To(BeEmpty())
 	})

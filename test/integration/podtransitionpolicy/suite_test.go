@@ -5,6 +5,7 @@ package podtransitionpolicy_test
 
 import (
 	"context"
+	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -29,8 +31,9 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/controllers/podtransitionpolicy"
-	"github.com/podops-dev/podops/pkg/policy/engine"
-	"github.com/podops-dev/podops/pkg/remote"
+	"github.com/podops-dev/podops/pkg/opa/sandbox"
+	"github.com/podops-dev/podops/pkg/webhookclient"
+	"github.com/podops-dev/podops/pkg/webhooks/clientauth"
 	"github.com/podops-dev/podops/pkg/webhooks/inspection"
 	policywebhook "github.com/podops-dev/podops/pkg/webhooks/podtransitionpolicy"
 	rulewebhook "github.com/podops-dev/podops/pkg/webhooks/podtransitionrule"
@@ -39,8 +42,22 @@ import (
 // namespace is where every rule of the tests is.
 const namespace = "policies"
 
-// admin is the administrator of the API server under test.
-var admin client.Client
+// admin is the administrator of the API server under test, and adminConfig how it connects.
+var (
+	admin       client.Client
+	adminConfig *rest.Config
+)
+
+// adminKubeconfig is what kubectl needs to be the administrator.
+var adminKubeconfig []byte
+
+// TestMain makes the test binary a child that compiles a module when the sandbox starts it as one.
+func TestMain(m *testing.M) {
+	if sandbox.IsChild(os.Args) {
+		os.Exit(sandbox.Child(os.Stdin, os.Stdout))
+	}
+	os.Exit(m.Run())
+}
 
 func TestPodTransitionPolicy(t *testing.T) {
 	RegisterFailHandler(Fail)
@@ -67,6 +84,8 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	config, err := environment.Start()
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(environment.Stop)
+	adminKubeconfig = environment.KubeConfig
+	adminConfig = config
 
 	scheme := runtime.NewScheme()
 	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
@@ -87,17 +106,24 @@ func startManager(ctx context.Context, config *rest.Config, scheme *runtime.Sche
 		}),
 	})
 	Expect(err).NotTo(HaveOccurred())
-	policies, err := engine.New(engine.Options{})
-	Expect(err).NotTo(HaveOccurred())
+	policies := sandbox.New(sandbox.Options{})
 	Expect(podtransitionpolicy.New(mgr.GetClient(), policies, clock.RealClock{}).SetupWithManager(ctx, mgr, 1)).To(Succeed())
-	decoder, checker := admission.NewDecoder(scheme), inspection.New(policies, inspection.Timeout, 1)
+	clientset, err := kubernetes.NewForConfig(config)
+	Expect(err).NotTo(HaveOccurred())
+	mayRead := policywebhook.NewMayRead(clientset.AuthorizationV1().SubjectAccessReviews())
+	decoder, checker := admission.NewDecoder(scheme), inspection.New(policies, inspection.Timeout, sandbox.Children, clock.RealClock{})
 	for path, handler := range map[string]admission.Handler{
 		rulewebhook.MutatePath:     rulewebhook.NewMutator(decoder),
-		rulewebhook.ValidatePath:   rulewebhook.NewValidator(decoder, mgr.GetClient(), mgr.GetAPIReader(), checker, remote.Guard{}.CheckURL),
-		policywebhook.ValidatePath: policywebhook.NewValidator(decoder, mgr.GetClient(), checker),
-		policywebhook.DeletePath:   policywebhook.NewDeleteGuard(decoder, mgr.GetClient(), mgr.GetAPIReader()),
+		rulewebhook.ValidatePath:   rulewebhook.NewValidator(decoder, mgr.GetClient(), mgr.GetAPIReader(), checker, webhookclient.Guard{}.CheckURL),
+		policywebhook.ValidatePath: policywebhook.NewValidator(decoder, mgr.GetClient(), checker, mayRead),
+		policywebhook.DeletePath:   policywebhook.NewDeleteGuard(decoder, mgr.GetClient(), mgr.GetAPIReader(), mayRead),
 	} {
-		mgr.GetWebhookServer().Register(path, &admission.Webhook{Handler: handler})
+		mgr.GetWebhookServer().Register(path, &admission.Webhook{
+			// As when the API server shows its certificate: names are then for those who may read them.
+			Handler: handler, WithContextFunc: func(ctx context.Context, _ *http.Request) context.Context {
+				return clientauth.WithVerified(ctx, true)
+			},
+		})
 	}
 	running, cancel := context.WithCancel(context.Background())
 	done := make(chan error)

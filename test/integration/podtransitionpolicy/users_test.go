@@ -7,8 +7,11 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
@@ -18,9 +21,9 @@ import (
 const takesMinutes = `{` + allowAll + `, parameters: {openAPIV3Schema: {type: object, required: [minutes], properties: {minutes: {type: integer, minimum: 1}}}}}`
 
 var _ = Describe("A rule that refers to a policy", func() {
-	It("needs the policy", func(ctx context.Context) {
-		Expect(admin.Create(ctx, rule("early", `{policyRef: {name: nowhere}}`))).
-			To(expect.BeRefused(422, "spec.rules[0].rego.policyRef.name", `create PodTransitionPolicy "nowhere" first`))
+	It("may come before it", func(ctx context.Context) {
+		created(ctx, rule("early", `{policyRef: {name: late}, parameters: {minutes: 5}}`))
+		created(ctx, policy("late", takesMinutes))
 	})
 
 	It("may be applied right after it", func(ctx context.Context) {
@@ -77,11 +80,28 @@ var _ = Describe("A policy in use", func() {
 			To(expect.BeRefused(422, "spec.parameters", "policies/kept/r", "less than or equal to 4"))
 		wide := `{"spec":{"parameters":{"openAPIV3Schema":{"properties":{"minutes":{"maximum":9}}}}}}`
 		Expect(admin.Patch(ctx, used, client.RawPatch(types.MergePatchType, []byte(wide)))).To(Succeed())
+
+		By("unless its owner accepts that they lose it")
+		accepted := `{"metadata":{"annotations":{"` + appsv1alpha1.IgnoreUsersAnnotationKey + `":"true"}}}`
+		Expect(admin.Patch(ctx, used, client.RawPatch(types.MergePatchType, []byte(accepted)))).To(Succeed())
+		Expect(admin.Patch(ctx, used, client.RawPatch(types.MergePatchType, []byte(narrow)))).To(Succeed())
+		Expect(admin.Delete(ctx, used)).To(Succeed())
+	})
+
+	It("names rules to those who may read them", func(ctx context.Context) {
+		used, user := policy("private", takesMinutes), rule("private", `{policyRef: {name: private}, parameters: {minutes: 5}}`)
+		created(ctx, used, user)
+		Eventually(func() int32 { return statusOf(ctx, "private").UserCount }).Should(BeEquivalentTo(1))
+		owner := asPolicyOwner(ctx)
+		refused := expect.BeRefused(403, `"private" is in use by 1 rules in namespaces whose rules are not shown to you`)
+		Expect(owner.Delete(ctx, used)).To(refused)
+		grantRules(ctx, "policy-owner")
+		Eventually(func() error { return owner.Delete(ctx, used) }).Should(expect.BeRefused(403, "policies/private/r"))
 	})
 })
 
 var _ = Describe("The status of a policy", func() {
-	It("says that it is ready, and who uses it", func(ctx context.Context) {
+	It("says that it is ready, and how many rules use it", func(ctx context.Context) {
 		object := policy("status", `{`+allowAll+`}`)
 		created(ctx, object)
 		Eventually(func() bool {
@@ -89,8 +109,8 @@ var _ = Describe("The status of a policy", func() {
 		}).Should(BeTrue())
 		user := rule("status", `{policyRef: {name: status}}`)
 		created(ctx, user)
-		Eventually(func() []appsv1alpha1.PolicyUser { return statusOf(ctx, "status").Users }).
-			Should(Equal([]appsv1alpha1.PolicyUser{{Namespace: namespace, PodTransitionRule: "status", Rule: "r"}}))
+		Eventually(func() appsv1alpha1.PodTransitionPolicyStatus { return statusOf(ctx, "status") }).
+			Should(And(HaveField("UserCount", int32(1)), HaveField("UserNamespaceCount", int32(1))))
 		Expect(admin.Delete(ctx, user)).To(Succeed())
 		Eventually(func() int32 { return statusOf(ctx, "status").UserCount }).Should(BeZero())
 	})
@@ -117,4 +137,38 @@ func statusOf(ctx context.Context, name string) appsv1alpha1.PodTransitionPolicy
 	stored := &appsv1alpha1.PodTransitionPolicy{}
 	Expect(admin.Get(ctx, client.ObjectKey{Name: name}, stored)).To(Succeed())
 	return stored.Status
+}
+
+// asPolicyOwner returns a client of a user who may write policies, and nothing else.
+func asPolicyOwner(ctx context.Context) client.Client {
+	GinkgoHelper()
+	meta := metav1.ObjectMeta{Name: "policy-owner"}
+	Expect(admin.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{
+		APIGroups: []string{"apps.kusionstack.io"}, Resources: []string{"podtransitionpolicies"}, Verbs: []string{"*"},
+	}}})).To(Succeed())
+	Expect(admin.Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "policy-owner"}},
+	})).To(Succeed())
+	config := rest.CopyConfig(adminConfig)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "policy-owner", Groups: []string{"system:authenticated"}}
+	owner, err := client.New(config, client.Options{Scheme: admin.Scheme()})
+	Expect(err).NotTo(HaveOccurred())
+	Eventually(func() error {
+		return owner.Get(ctx, client.ObjectKey{Name: "private"}, &appsv1alpha1.PodTransitionPolicy{})
+	}).Should(Succeed())
+	return owner
+}
+
+// grantRules lets a user read the rules of the tests.
+func grantRules(ctx context.Context, user string) {
+	GinkgoHelper()
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: user}
+	Expect(admin.Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{
+		APIGroups: []string{"apps.kusionstack.io"}, Resources: []string{"podtransitionrules"}, Verbs: []string{"list"},
+	}}})).To(Succeed())
+	Expect(admin.Create(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	})).To(Succeed())
 }

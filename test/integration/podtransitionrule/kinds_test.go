@@ -23,14 +23,20 @@ var _ = Describe("An availablePolicy", func() {
 		Entry("with 0% that must stay", `{minAvailableValue: "0%"}`),
 		Entry("with all pods that must stay", `{minAvailableValue: "100%"}`),
 		Entry("with both bounds", `{maxUnavailableValue: "25%", minAvailableValue: 3}`),
-		Entry("in the older spellings", `{maxUnavailable: {value: "25%"}, minAvailable: {value: 3}}`),
+		Entry("in the nested spelling", `{maxUnavailable: {value: "25%"}, minAvailable: {value: 3}}`),
+		Entry("in the short spelling", `{maxUnavailable: 25%, minAvailable: 3}`),
 	)
 
 	DescribeTable("is refused", expectPolicyRefused,
-		Entry("with no bound", `{}`, "spec.rules[0].availablePolicy", "at least one of maxUnavailableValue or minAvailableValue"),
+		Entry("with no bound", `{}`, "spec.rules[0].availablePolicy", "at least 1 properties"),
 		Entry("with a policy that nobody evaluates", `{maxUnavailablePolicy: {expFunc: {coeff: "1"}}}`, "spec.rules[0].availablePolicy", "are not evaluated"),
 		Entry("with a lower policy that nobody evaluates", `{minAvailableValue: 1, minAvailablePolicy: {}}`, "spec.rules[0].availablePolicy", "are not evaluated"),
 		Entry("with an older spelling that has no value", `{maxUnavailable: {}}`, "spec.rules[0].availablePolicy.maxUnavailable.value", "Required value"),
+
+		Entry("with a long text in the short spelling", `{maxUnavailable: half of them}`, "spec.rules[0].availablePolicy.maxUnavailable", "4 bytes"),
+		Entry("with a long text in the nested spelling", `{minAvailable: {value: half of them}}`, "spec.rules[0].availablePolicy.minAvailable.value", "4 bytes"),
+		Entry("with more than a value in the nested spelling", `{minAvailable: {value: 1, values: 2}}`, "spec.rules[0].availablePolicy.minAvailable", "at most 1 item"),
+		Entry("with a list", `{minAvailable: [1]}`, "spec.rules[0].availablePolicy.minAvailable", "at most 0 items"),
 
 		Entry("with 0 pods", `{maxUnavailableValue: 0}`, maxUnavailablePath, maxUnavailableText),
 		Entry("with 0%", `{maxUnavailableValue: "0%"}`, maxUnavailablePath, maxUnavailableText),

@@ -13,9 +13,11 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -26,8 +28,11 @@ import (
 // namespace is where every rule of the tests is.
 const namespace = "rules"
 
-// admin is the administrator of the API server under test.
-var admin client.Client
+// admin is the administrator of the API server under test, and config is how to reach it.
+var (
+	admin  client.Client
+	config *rest.Config
+)
 
 func TestPodTransitionRule(t *testing.T) {
 	RegisterFailHandler(Fail)
@@ -46,12 +51,14 @@ var _ = BeforeSuite(func(ctx context.Context) {
 		ControlPlaneStartTimeout: 2 * time.Minute,
 		ControlPlaneStopTimeout:  time.Minute,
 	}
-	config, err := environment.Start()
+	var err error
+	config, err = environment.Start()
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(environment.Stop)
 
 	scheme := runtime.NewScheme()
 	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
+	Expect(apiextensionsv1.AddToScheme(scheme)).To(Succeed())
 	Expect(appsv1alpha1.AddToScheme(scheme)).To(Succeed())
 	admin, err = client.New(config, client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())

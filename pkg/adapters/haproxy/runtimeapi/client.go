@@ -8,6 +8,8 @@ import (
 	"net"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 const (
@@ -18,6 +20,13 @@ const (
 	// atOnce is how many commands one client has under way. HAProxy takes 10 connections
 	// to a stats socket unless told otherwise, and people want to look, too.
 	atOnce = 4
+
+	// tries is how often a command is sent whose connection fails. Every command says what
+	// shall be, so sending it twice does no harm.
+	tries = 4
+
+	// firstPause lies between the first two tries, twice that between the next two.
+	firstPause = 10 * time.Millisecond
 
 	// maxAnswerBytes fits more than ten thousand servers of one backend.
 	maxAnswerBytes = 16 << 20
@@ -42,24 +51,40 @@ func New(endpoint Endpoint, timeout time.Duration) *Client {
 // run sends one command and returns the whole answer. The command must be made of
 // validated words only: a newline or a semicolon in it would be a second command.
 func (c *Client) run(ctx context.Context, command string) (string, error) {
+	answer, _, err := c.send(ctx, command)
+	return answer, err
+}
+
+// send is run, and reports whether the command may have been carried out more than once:
+// it is sent again when a connection fails before the answer is there.
+func (c *Client) send(ctx context.Context, command string) (answer string, repeated bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	select {
 	case c.turns <- struct{}{}:
 		defer func() { <-c.turns }()
 	case <-ctx.Done():
-		return "", fmt.Errorf("waiting for a turn at %s: %w", c.endpoint, ctx.Err())
+		return "", false, fmt.Errorf("waiting for a turn at %s: %w", c.endpoint, ctx.Err())
 	}
-	answer, err := c.exchange(ctx, command)
-	if err != nil {
-		// A deadline of the connection is the deadline of the context; say which it was.
-		if ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
-			err = fmt.Errorf("%w: %w", ctx.Err(), err)
-		}
-		return "", fmt.Errorf("sending %q to HAProxy at %s: %w", command, c.endpoint, err)
+	try, pauses := 0, wait.Backoff{Duration: firstPause, Factor: 2, Jitter: 0.5, Steps: tries}
+	// That the context ended in a pause shows below.
+	_ = pauses.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (done bool, _ error) {
+		try++
+		answer, err = c.exchange(ctx, command)
+		return err == nil || try == tries || errors.Is(err, errTooLong), nil
+	})
+	if err == nil {
+		return answer, try > 1, nil
 	}
-	return answer, nil
+	// A deadline of the connection is the deadline of the context; say which it was.
+	if ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
+		err = fmt.Errorf("%w: %w", ctx.Err(), err)
+	}
+	return "", true, fmt.Errorf("sending %q to HAProxy at %s: %w", command, c.endpoint, err)
 }
+
+// errTooLong is the error of an answer that no second try makes shorter.
+var errTooLong = fmt.Errorf("the answer is longer than %d bytes", maxAnswerBytes)
 
 func (c *Client) exchange(ctx context.Context, command string) (string, error) {
 	conn, err := c.dialer.DialContext(ctx, c.endpoint.Network, c.endpoint.Address)
@@ -79,7 +104,7 @@ func (c *Client) exchange(ctx context.Context, command string) (string, error) {
 	case err != nil:
 		return "", err
 	case len(answer) > maxAnswerBytes:
-		return "", fmt.Errorf("the answer is longer than %d bytes", maxAnswerBytes)
+		return "", errTooLong
 	case len(answer) == 0:
 		// HAProxy always sends a newline at least: it closed before it understood.
 		return "", io.ErrUnexpectedEOF
@@ -87,15 +112,26 @@ func (c *Client) exchange(ctx context.Context, command string) (string, error) {
 	return string(answer), nil
 }
 
-// expect runs a command whose answer to success is known, and takes every other answer
-// for an error: HAProxy has no codes, only text.
-func (c *Client) expect(ctx context.Context, want, command string) error {
-	answer, err := c.run(ctx, command)
+// expectNothing runs a command that HAProxy answers with an empty line, and takes every
+// other answer for an error: HAProxy has no codes, only text.
+func (c *Client) expectNothing(ctx context.Context, command string) error {
+	return c.expectOr(ctx, "", nil, command)
+}
+
+// expectOr runs a command that HAProxy answers with the text want. done is the refusal of a
+// command that has been carried out before: after a connection that failed, it is a success.
+func (c *Client) expectOr(ctx context.Context, want string, done error, command string) error {
+	answer, repeated, err := c.send(ctx, command)
 	if err != nil {
 		return err
 	}
-	if text := strings.TrimSpace(answer); text != want {
-		return refusal(command, text)
+	text := strings.TrimSpace(answer)
+	if text == want {
+		return nil
 	}
-	return nil
+	err = refusal(command, text)
+	if repeated && done != nil && errors.Is(err, done) {
+		return nil
+	}
+	return err
 }

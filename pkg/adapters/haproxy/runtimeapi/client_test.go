@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +19,13 @@ import (
 type talker struct {
 	mu    sync.Mutex
 	lines []string
+}
+
+// received returns a copy of the lines.
+func (h *talker) received() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.lines)
 }
 
 func talk(t *testing.T, answer func(conn net.Conn, line string)) (*runtimeapi.Client, *talker) {
@@ -122,10 +130,8 @@ func TestNothingButNamesReachesTheSocket(t *testing.T) {
 			t.Errorf("%s: no error", sentence)
 		}
 	}
-	heard.mu.Lock()
-	defer heard.mu.Unlock()
-	if len(heard.lines) > 0 {
-		t.Errorf("HAProxy was sent %q", heard.lines)
+	if lines := heard.received(); len(lines) > 0 {
+		t.Errorf("HAProxy was sent %q", lines)
 	}
 }
 
@@ -182,9 +188,7 @@ func TestFourCommandsAreUnderWayAtOnceAndTheFifthWaits(t *testing.T) {
 	}
 	close(release)
 	all.Wait()
-	heard.mu.Lock()
-	defer heard.mu.Unlock()
-	if len(heard.lines) != 4 {
-		t.Errorf("HAProxy was sent %q, want four lines: it takes ten connections to a stats socket", heard.lines)
+	if lines := heard.received(); len(lines) != 4 {
+		t.Errorf("HAProxy was sent %q, want four lines: it takes ten connections to a stats socket", lines)
 	}
 }

@@ -82,7 +82,7 @@ func (c *Client) Add(ctx context.Context, backend string, server NewServer) erro
 	if server.CheckEvery > 0 {
 		command += " check inter " + strconv.FormatInt(max(server.CheckEvery.Milliseconds(), 1), 10) + "ms"
 	}
-	return c.expect(ctx, "New server registered.", command)
+	return c.expectOr(ctx, "New server registered.", ErrExists, command)
 }
 
 // SetState tells a server what to do. Saying it again changes nothing. ErrNoServer.
@@ -93,7 +93,7 @@ func (c *Client) SetState(ctx context.Context, backend, server string, state Sta
 	}
 	switch state {
 	case StateReady, StateDrain, StateMaint:
-		return c.expect(ctx, "", fmt.Sprintf("set server %s state %s", name, state))
+		return c.expectNothing(ctx, fmt.Sprintf("set server %s state %s", name, state))
 	default:
 		return fmt.Errorf("server %s: %q is not a state", name, clip(string(state)))
 	}
@@ -108,7 +108,7 @@ func (c *Client) SetWeight(ctx context.Context, backend, server string, weight i
 	if err := checkWeight(weight); err != nil {
 		return fmt.Errorf("server %s: %w", name, err)
 	}
-	return c.expect(ctx, "", fmt.Sprintf("set server %s weight %d", name, weight))
+	return c.expectNothing(ctx, fmt.Sprintf("set server %s weight %d", name, weight))
 }
 
 // SetAddress moves a server, which should be in maintenance. ErrNoServer.
@@ -138,7 +138,7 @@ func (c *Client) EndSessions(ctx context.Context, backend, server string) error 
 	if err != nil {
 		return err
 	}
-	return c.expect(ctx, "", "shutdown sessions server "+name)
+	return c.expectNothing(ctx, "shutdown sessions server "+name)
 }
 
 // EnableCheck starts the checks of a server that was added with CheckEvery. ErrNoServer.
@@ -147,7 +147,7 @@ func (c *Client) EnableCheck(ctx context.Context, backend, server string) error 
 	if err != nil {
 		return err
 	}
-	return c.expect(ctx, "", "enable health "+name)
+	return c.expectNothing(ctx, "enable health "+name)
 }
 
 // Delete removes a server that is in maintenance. ErrBusy, ErrNoServer.
@@ -156,7 +156,7 @@ func (c *Client) Delete(ctx context.Context, backend, server string) error {
 	if err != nil {
 		return err
 	}
-	return c.expect(ctx, "Server deleted.", "del server "+name)
+	return c.expectOr(ctx, "Server deleted.", ErrNoServer, "del server "+name)
 }
 
 func checkAddress(address netip.AddrPort) error {

@@ -106,6 +106,7 @@ func runUp(ctx context.Context, args []string) error {
 	flags.StringVar(&o.Dir, "dir", inCheckout("bin", "cluster"), "state `folder`")
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", inCheckout("bin", "kubeconfig"), "`file` to write the administrator's kubeconfig to")
 	flags.IntVar(&o.Nodes, "nodes", 4, "number of nodes, for 110 pods each")
+	flags.BoolVar(&o.OneIdentity, "one-identity", false, "let all controllers act as system:kube-controller-manager, which then may do everything")
 	flags.IntVar(&o.ParentPID, "parent-pid", 0, "end the cluster when the process with this `id` has gone")
 	cidr := flags.String("cidr", "127.64.0.0/16", "loopback `range` of pod addresses, a /16: node i takes the i-th /24")
 	if err := parse(flags, args); err != nil {

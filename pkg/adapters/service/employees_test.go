@@ -1,0 +1,92 @@
+package service_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/podops-dev/podops/pkg/adapters/service"
+)
+
+func pod(namespace, name, app string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app": app, "x": "y"}}}
+}
+
+func newService(selector map[string]string) *corev1.Service {
+	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.ServiceSpec{Selector: selector}}
+}
+
+func TestPodsThatAServiceSelects(t *testing.T) {
+	reader := fake.NewClientBuilder().WithObjects(
+		pod("shop", "web-1", "web"), pod("shop", "web-0", "web"), pod("shop", "db-0", "db"), pod("other", "web-2", "web")).Build()
+	for sentence, tc := range map[string]struct {
+		selector map[string]string
+		want     []string
+	}{
+		"those with its labels, in its namespace, by name": {map[string]string{"app": "web"}, []string{"web-0", "web-1"}},
+		"only those with all of its labels":                {map[string]string{"app": "web", "x": "z"}, []string{}},
+		"nobody without a selector":                        {nil, []string{}},
+		"nobody with an empty selector":                    {map[string]string{}, []string{}},
+	} {
+		got, err := service.Names(t.Context(), reader, newService(tc.selector))
+		if err != nil {
+			t.Errorf("%s: %v", sentence, err)
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", sentence, diff)
+		}
+	}
+	if _, err := service.Selected(t.Context(), reader, &corev1.ConfigMap{}); err == nil {
+		t.Error("no error for an employer that is no Service")
+	}
+}
+
+func TestALostAPIServerIsAnErrorAndNotNobody(t *testing.T) {
+	down := errors.New("connection refused")
+	if pods, err := service.Names(t.Context(), failing{err: down}, newService(map[string]string{"app": "web"})); !errors.Is(err, down) {
+		t.Errorf("Names = %v, %v, want the error", pods, err)
+	}
+}
+
+type failing struct {
+	client.Reader
+	err error
+}
+
+func (f failing) List(context.Context, client.ObjectList, ...client.ListOption) error { return f.err }
+
+func TestOneThatFailsStopsNobodyElse(t *testing.T) {
+	odd := errors.New("odd")
+	succeeded, failed, err := service.Each(t.Context(), []int{1, 2, 3, 4}, func(_ context.Context, n int) error {
+		if n%2 == 1 {
+			return odd
+		}
+		return nil
+	})
+	if diff := cmp.Diff([][]int{{2, 4}, {1, 3}}, [][]int{succeeded, failed}); diff != "" {
+		t.Errorf("succeeded and failed (-want +got):\n%s", diff)
+	}
+	if !errors.Is(err, odd) {
+		t.Errorf("err = %v", err)
+	}
+}
+
+func TestWhenTimeIsUpTheRestFails(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	succeeded, failed, err := service.Each(ctx, []int{1, 2, 3}, func(context.Context, int) error {
+		cancel()
+		return nil
+	})
+	if diff := cmp.Diff([][]int{{1}, {2, 3}}, [][]int{succeeded, failed}); diff != "" {
+		t.Errorf("succeeded and failed (-want +got):\n%s", diff)
+	}
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("err = %v", err)
+	}
+}

@@ -1,0 +1,117 @@
+package deferreddelete
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/test/builders"
+)
+
+// start is after everything that the pods tell of, and before any time-out of it.
+var start = builders.Epoch.Add(10 * time.Second)
+
+// ownerReference is that of the one ReplicaSet.
+var ownerReference = metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "web-uid"}
+
+func newSet(replicas int32) *appsv1.ReplicaSet {
+	return &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "web-uid", Generation: 1},
+		Spec:       appsv1.ReplicaSetSpec{Replicas: &replicas},
+	}
+}
+
+func owned(name string) *builders.PodBuilder {
+	return builders.MakePod(name).OwnedBy(ownerReference).Phase(corev1.PodRunning)
+}
+
+func serving(name string) *corev1.Pod { return owned(name).Available().Obj() }
+
+// waiting is a pod whose delete is promised and waits for its rules.
+func waiting(name string) *corev1.Pod {
+	return owned(name).Available().Waiting(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType, start).Obj()
+}
+
+// prepared is a pod whose delete is promised and that was permitted and is unready.
+func prepared(name string) *builders.PodBuilder {
+	return owned(name).Preparing(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType).UnreadyByGate(builders.Epoch)
+}
+
+// world is a cache, which stays as it is, and the requests that are sent.
+type world struct {
+	cache    client.Client
+	clock    *clocktesting.FakeClock
+	recorder *events.FakeRecorder
+	requests []string
+	answer   error // of every write
+}
+
+func newWorld(t *testing.T, objects ...client.Object) *world {
+	t.Helper()
+	w := &world{clock: clocktesting.NewFakeClock(start), recorder: events.NewFakeRecorder(10)}
+	for i, object := range objects {
+		object.SetResourceVersion(fmt.Sprint(100 + i))
+	}
+	w.cache = fake.NewClientBuilder().WithObjects(objects...).
+		WithIndex(&corev1.Pod{}, ControllerUIDField, IndexByController).
+		WithInterceptorFuncs(interceptor.Funcs{Patch: w.patch, Delete: w.delete}).Build()
+	return w
+}
+
+func (w *world) patch(_ context.Context, _ client.WithWatch, object client.Object, patch client.Patch, _ ...client.PatchOption) error {
+	data, err := patch.Data(object)
+	if err != nil {
+		return err
+	}
+	w.requests = append(w.requests, "patch "+object.GetName()+" "+string(data))
+	object.SetResourceVersion("1000")
+	return w.answer
+}
+
+func (w *world) delete(_ context.Context, _ client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+	applied := (&client.DeleteOptions{}).ApplyOptions(options)
+	w.requests = append(w.requests, fmt.Sprintf("delete %s uid=%s resourceVersion=%s", object.GetName(), *applied.Preconditions.UID, *applied.Preconditions.ResourceVersion))
+	return w.answer
+}
+
+// sent are the requests since the last look, sorted, with labels shortened.
+func (w *world) sent() []string {
+	requests := slices.Sorted(slices.Values(w.requests))
+	w.requests = nil
+	for i := range requests {
+		requests[i] = strings.ReplaceAll(requests[i], ".podopslifecycle.kusionstack.io", "")
+	}
+	return requests
+}
+
+// events are the reasons of those recorded since the last look.
+func (w *world) events() []string {
+	var reasons []string
+	for {
+		select {
+		case event := <-w.recorder.Events:
+			reasons = append(reasons, strings.Fields(event)[1])
+		default:
+			return reasons
+		}
+	}
+}
+
+func requestFor(name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "default", Name: name}}
+}

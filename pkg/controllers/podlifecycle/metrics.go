@@ -1,0 +1,20 @@
+package podlifecycle
+
+import (
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// NewProblems registers the counter of problems on pods by reason: the reasons of the events
+// of this package.
+func NewProblems(registry prometheus.Registerer) (*prometheus.CounterVec, error) {
+	problems := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "podops_pod_problems_total",
+		Help: "Problems on pods that are no rules, such as a kubelet that does not follow the readiness gate, by reason. A pod counts once until it is in order.",
+	}, []string{"reason"})
+	if err := registry.Register(problems); err != nil {
+		return nil, fmt.Errorf("registering the metric of problems on pods: %w", err)
+	}
+	return problems, nil
+}

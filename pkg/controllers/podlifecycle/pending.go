@@ -1,0 +1,173 @@
+package podlifecycle
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/text"
+)
+
+// Event reasons of pods whose traffic is not what it should be. They never change.
+const (
+	// EventTrafficStillOn: an operation waits for a service controller, or for the kubelet,
+	// to take traffic off.
+	EventTrafficStillOn = "TrafficStillOn"
+
+	// EventTrafficNotOn: the pod waits for a service controller to put traffic on.
+	EventTrafficNotOn = "TrafficNotOn"
+)
+
+// pendingAfter is how long a pod waits for its traffic before that is shown. Most are on
+// their way sooner, and the write would help no reader.
+const pendingAfter = 10 * time.Second
+
+// maxGateMessageBytes bounds the message of the condition.
+const maxGateMessageBytes = 1024
+
+// explainPending has the condition of a pod name what its traffic has waited for since
+// pendingAfter, and take it back when that has come. It adds to a change that leaves the gate
+// as it is, and returns what was added and how soon to look again. The condition is what
+// survives a restart: a text that is there has had its event.
+func explainPending(pod *corev1.Pod, facts lifecycle.PodFacts, change *lifecycle.Change, now time.Time) (explained *lifecycle.Pending, wake time.Duration) {
+	condition := gateCondition(pod)
+	if change.Gate != nil || condition == nil {
+		return nil, pendingWake(facts, now)
+	}
+	reason, message := "", appsv1alpha1.ServiceReadyMessage
+	isExplained := strings.HasPrefix(condition.Message, message+": ")
+	if change.GateReason != nil || facts.NotSyncing {
+		if change.GateReason != nil && isExplained {
+			change.GateMessage = &message
+		}
+		return nil, 0
+	}
+	pending, waits := lifecycle.PendingOf(facts)
+	waits = waits && len(change.Transitions) == 0
+	if left := pendingAfter - now.Sub(pending.Since); waits && left > 0 {
+		return nil, left
+	}
+	if waits {
+		reason, message = pending.Reason, text.Line(message+": "+pending.Text, maxGateMessageBytes)
+	}
+	if condition.Message == message || !waits && !isExplained {
+		return nil, 0
+	}
+	change.GateReason, change.GateMessage = &reason, &message
+	if !waits {
+		return nil, 0
+	}
+	return &pending, 0
+}
+
+// pendingWake is how soon a pod has waited for long enough; 0 when it waits for nothing or
+// has.
+func pendingWake(facts lifecycle.PodFacts, now time.Time) time.Duration {
+	pending, waits := lifecycle.PendingOf(facts)
+	if !waits {
+		return 0
+	}
+	return max(0, pendingAfter-now.Sub(pending.Since))
+}
+
+// gatelessProblem is what the traffic of a pod without the gate, and so without a condition,
+// has waited for.
+func gatelessProblem(facts lifecycle.PodFacts, now time.Time) problem {
+	pending, waits := lifecycle.PendingOf(facts)
+	if !waits || facts.Gate != lifecycle.GateMissing || now.Sub(pending.Since) < pendingAfter {
+		return problem{}
+	}
+	return problem{reason: pendingEvent(pending), text: pending.Text}
+}
+
+func pendingEvent(pending lifecycle.Pending) string {
+	if pending.Reason == appsv1alpha1.ReasonCompleting {
+		return EventTrafficNotOn
+	}
+	return EventTrafficStillOn
+}
+
+func gateCondition(pod *corev1.Pod) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == appsv1alpha1.ServiceReadyGate {
+			return &pod.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// recordPending records what the traffic of a pod waits for.
+func (r *Reconciler) recordPending(pod *corev1.Pod, pending lifecycle.Pending) {
+	r.recorder.Eventf(pod, nil, corev1.EventTypeWarning, pendingEvent(pending), "Advance", "%s for %s",
+		pending.Text, duration.HumanDuration(r.clock.Since(pending.Since)))
+}
+
+// Metrics count the pods whose traffic is not what it should be.
+type Metrics struct {
+	waiting *prometheus.GaugeVec
+
+	mu   sync.Mutex
+	pods map[types.NamespacedName]waitingPod
+}
+
+// waitingPod are the labels that a pod counts under.
+type waitingPod struct{ traffic, owner string }
+
+// NewMetrics registers the metrics. It fails when they are registered already.
+func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
+	m := &Metrics{
+		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "podops_pods_waiting_for_finalizer",
+			Help: "Pods that have waited for 10 s for their traffic to go off or to come on, by whether the owner of the finalizer is known.",
+		}, []string{"traffic", "owner"}),
+		pods: map[types.NamespacedName]waitingPod{},
+	}
+	if err := registry.Register(m.waiting); err != nil {
+		return nil, fmt.Errorf("registering the metric of pods that wait for traffic: %w", err)
+	}
+	return m, nil
+}
+
+// see counts a pod under what it waits for, if it has waited for long enough.
+func (m *Metrics) see(key types.NamespacedName, facts lifecycle.PodFacts, now time.Time) {
+	pending, waits := lifecycle.PendingOf(facts)
+	if !waits || now.Sub(pending.Since) < pendingAfter {
+		m.forget(key)
+		return
+	}
+	next := waitingPod{traffic: "off", owner: "known"}
+	if pending.Reason == appsv1alpha1.ReasonCompleting {
+		next.traffic = "on"
+	}
+	switch {
+	case len(pending.Finalizers) == 0:
+		next.owner = "kubelet"
+	case pending.Unknown:
+		next.owner = "unknown"
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if last, ok := m.pods[key]; ok {
+		m.waiting.WithLabelValues(last.traffic, last.owner).Dec()
+	}
+	m.pods[key] = next
+	m.waiting.WithLabelValues(next.traffic, next.owner).Inc()
+}
+
+// forget stops counting a pod.
+func (m *Metrics) forget(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if last, ok := m.pods[key]; ok {
+		m.waiting.WithLabelValues(last.traffic, last.owner).Dec()
+		delete(m.pods, key)
+	}
+}

@@ -1,0 +1,139 @@
+package podlifecycle
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	dto "github.com/prometheus/client_model/go"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+)
+
+const lb = appsv1alpha1.ProtectionFinalizerPrefix + "/lb"
+
+// held is a pod that has waited for a service to take its traffic off.
+func held(edit func(*corev1.Pod), since time.Duration) *corev1.Pod {
+	return newPod(func(pod *corev1.Pod) {
+		preparing("a", "update")(pod)
+		at := strconv.FormatInt(now.Add(-since).UnixNano(), 10)
+		pod.Labels[appsv1alpha1.PrepareLabelPrefix+"/a"], pod.Labels[appsv1alpha1.PreparingLabelPrefix+"/a"] = at, at
+		pod.Finalizers = []string{lb}
+		pod.Annotations = map[string]string{
+			appsv1alpha1.AvailableConditionsAnnotationKey: `{"expectedFinalizers":{"Ingress/shop/cart":"` + lb + `"}}`,
+		}
+		gateCondition(pod).Message = appsv1alpha1.ServiceReadyMessage
+		edit(pod)
+	})
+}
+
+const waitsForOff = "waits for Ingress/shop/cart to confirm that traffic is off (finalizer " + lb + ")"
+
+// explained is what the condition says of such a pod.
+func explained(pod *corev1.Pod) {
+	gateCondition(pod).Reason, gateCondition(pod).Message = appsv1alpha1.ReasonPreparing, appsv1alpha1.ServiceReadyMessage+": "+waitsForOff
+}
+
+// TestTrafficThatDoesNotMoveIsShown: ten seconds after the permit, once, and after a restart
+// not again; and taken back when it has moved.
+func TestTrafficThatDoesNotMoveIsShown(t *testing.T) {
+	nothing := func(*corev1.Pod) {}
+	for name, tc := range map[string]struct {
+		pod     *corev1.Pod
+		patches []string
+		event   string
+		wake    time.Duration
+		counted float64
+	}{
+		"a moment ago": {pod: held(nothing, 4*time.Second), wake: 6 * time.Second},
+		"for long": {
+			pod: held(nothing, 12*time.Second), counted: 1,
+			patches: []string{`"message":"updated by PodOpsLifecycle: ` + waitsForOff + `","reason":"Preparing","type"`},
+			event:   "Warning TrafficStillOn " + waitsForOff + " for 12s",
+		},
+		"for long, and it was shown": {pod: held(explained, 12*time.Second), counted: 1},
+		"it is off, after it was shown": {
+			pod: held(func(pod *corev1.Pod) {
+				explained(pod)
+				pod.Finalizers = nil
+			}, time.Hour),
+			patches: []string{`"message":"updated by PodOpsLifecycle","reason":null,"type"`},
+		},
+		"without the gate the condition says so, and the event what it waits for": {
+			pod: held(func(pod *corev1.Pod) {
+				pod.Spec.ReadinessGates, pod.Status.Conditions = nil, nil
+			}, 12*time.Second), counted: 1,
+			patches: []string{`"reason":"GateMissing"`},
+			event:   "Warning TrafficStillOn " + waitsForOff,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, []client.Object{tc.pod}, nil, nil)
+			if result := f.reconcile(t); result.RequeueAfter != tc.wake && tc.wake > 0 {
+				t.Errorf("comes back after %s, want %s", result.RequeueAfter, tc.wake)
+			}
+			if len(f.patches) != len(tc.patches) || len(f.patches) == 1 && !strings.Contains(f.patches[0], tc.patches[0]) {
+				t.Errorf("requests %v, want %v", f.patches, tc.patches)
+			}
+			var event string
+			if len(f.recorder.Events) > 0 {
+				event = <-f.recorder.Events
+			}
+			if diff := cmp.Diff(tc.event, event); diff != "" {
+				t.Errorf("event differs (-want +got):\n%s", diff)
+			}
+			if got := waitingFor(t, f, "off", "known"); got != tc.counted {
+				t.Errorf("%v pods count as waiting, want %v", got, tc.counted)
+			}
+		})
+	}
+}
+
+// TestAPodThatIsGoneDoesNotCount as one that waits.
+func TestAPodThatIsGoneDoesNotCount(t *testing.T) {
+	f := newFixture(t, []client.Object{held(func(pod *corev1.Pod) { pod.Annotations = nil }, time.Minute)}, nil, nil)
+	f.reconcile(t)
+	if got := waitingFor(t, f, "off", "unknown"); got != 1 {
+		t.Errorf("%v pods count as waiting for an unknown owner, want 1", got)
+	}
+	f.reconciler.client, f.reconciler.live = f.none(), f.none()
+	f.reconcile(t)
+	if got := waitingFor(t, f, "off", "unknown"); got != 0 {
+		t.Errorf("%v pods count as waiting that are gone", got)
+	}
+}
+
+// TestANewPodWaitsForItsTraffic, too.
+func TestANewPodWaitsForItsTraffic(t *testing.T) {
+	pod := newPod(func(pod *corev1.Pod) {
+		at := metav1.NewTime(now.Add(-30 * time.Second))
+		pod.Annotations = map[string]string{appsv1alpha1.AvailableConditionsAnnotationKey: `{"expectedFinalizers":{"Ingress/shop/cart":"` + lb + `"}}`}
+		pod.Status.Conditions = []corev1.PodCondition{
+			{Type: corev1.ContainersReady, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: at},
+			{Type: appsv1alpha1.ServiceReadyGate, Status: corev1.ConditionTrue, LastTransitionTime: at, Message: appsv1alpha1.ServiceReadyMessage},
+		}
+	})
+	f := newFixture(t, []client.Object{pod}, nil, nil)
+	f.reconcile(t)
+	want := "Warning TrafficNotOn waits for Ingress/shop/cart to confirm that traffic is on (finalizer " + lb + " is missing) for 30s"
+	if got := <-f.recorder.Events; got != want {
+		t.Errorf("event %q, want %q", got, want)
+	}
+	if len(f.patches) != 1 || !strings.Contains(f.patches[0], `"reason":"Completing"`) {
+		t.Errorf("requests %v", f.patches)
+	}
+}
+
+func waitingFor(t *testing.T, f *fixture, traffic, owner string) float64 {
+	t.Helper()
+	var metric dto.Metric
+	if err := f.reconciler.metrics.waiting.WithLabelValues(traffic, owner).Write(&metric); err != nil {
+		t.Fatal(err)
+	}
+	return metric.GetGauge().GetValue()
+}

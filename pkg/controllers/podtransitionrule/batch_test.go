@@ -1,0 +1,124 @@
+package podtransitionrule
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/permit"
+	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/test/builders"
+)
+
+// TestBatchesAreGathered: pods that ask one by one share the writes of the record, and no
+// pod waits for longer than the interval.
+func TestBatchesAreGathered(t *testing.T) {
+	s := newStation(t, opa.Options{})
+	s.reconciler.batchInterval = time.Second
+	s.rules("web", atMostUnavailable("three", "3"))
+	s.put(waits(0).Obj(), web(1).Obj(), web(2).Obj(), web(3).Obj(), web(4).Obj())
+	expect := func(when string, after time.Duration, writes int, want []string, wait time.Duration) {
+		t.Helper()
+		result := s.step(after)
+		if diff := cmp.Diff(want, append([]string{}, s.permitted()...)); diff != "" {
+			t.Errorf("%s: permitted pods differ (-want +got):\n%s", when, diff)
+		}
+		if got := len(s.written()); got != writes {
+			t.Errorf("%s: %d writes of the status, want %d", when, got, writes)
+		}
+		if wait > 0 && result.RequeueAfter != wait {
+			t.Errorf("%s: the next round comes after %s, want %s", when, result.RequeueAfter, wait)
+		}
+	}
+	expect("after a rest", 0, 1, names(0, 1), 0)
+	s.put(waits(1).Obj())
+	expect("too soon", 300*time.Millisecond, 0, names(0, 0), 700*time.Millisecond)
+	s.put(waits(2).Obj())
+	expect("still too soon", 300*time.Millisecond, 0, names(0, 0), 400*time.Millisecond)
+	expect("when the interval is over", 400*time.Millisecond, 1, names(1, 3), 0)
+}
+
+// TestOnlyRecordsAreGathered: what needs no record does not wait for the next batch, and nor
+// does a pod whose record is written.
+func TestOnlyRecordsAreGathered(t *testing.T) {
+	s := newStation(t, opa.Options{})
+	s.reconciler.batchInterval = time.Second
+	s.rules("web", atMostUnavailable("two", "2"))
+	s.rules("zone", inPostCheck(labelled("checked", "checked")))
+	s.put(waits(0).Obj(), waits(1).Obj(), web(2).Obj(), web(3).Obj())
+	s.refuse = func(pod string) error {
+		if pod == "web-001" {
+			return errConflict()
+		}
+		return nil
+	}
+	s.round()
+	s.refuse = nil
+	finished := builders.MakePod("web-002").Label("app", "web").Label("checked", "yes").UnreadyByGate(s.clock.Now())
+	s.put(finished.Finished("a", "upgrade", s.clock.Now()).Obj())
+	s.permitted()
+	s.step(100 * time.Millisecond)
+	if diff := cmp.Diff(names(1, 3), append([]string{}, s.permitted()...)); diff != "" {
+		t.Errorf("permitted pods differ (-want +got):\n%s", diff)
+	}
+}
+
+// TestAnObjectIsNotHeldByAnother: each PodTransitionRule has an interval of its own, and a
+// deleted one leaves nothing in memory.
+func TestAnObjectIsNotHeldByAnother(t *testing.T) {
+	s := newStation(t, opa.Options{})
+	s.reconciler.batchInterval = time.Second
+	of := func(i int, tier string) *builders.PodBuilder { return waits(i).Label("tier", tier) }
+	for _, tier := range []string{"gold", "iron"} {
+		s.rules(tier, atMostUnavailable("one", "1"))
+		object := s.object(tier).DeepCopy()
+		object.Spec.Selector.MatchLabels = map[string]string{"tier": tier}
+		object.ResourceVersion, object.Generation = s.next(), object.Generation+1
+		s.index.SetRule(object)
+	}
+	s.put(of(0, "gold").Obj())
+	s.round()
+	s.put(of(1, "iron").Obj())
+	s.step(100 * time.Millisecond)
+	if diff := cmp.Diff(names(0, 2), append([]string{}, s.permitted()...)); diff != "" {
+		t.Errorf("permitted pods differ (-want +got):\n%s", diff)
+	}
+	for _, tier := range []string{"gold", "iron"} {
+		s.index.RetireRule(keyOf(s.object(tier)), s.clock.Now())
+	}
+	s.step(time.Second)
+	if left := len(s.reconciler.lastBatch); left > 0 {
+		t.Errorf("%d deleted objects are remembered", left)
+	}
+}
+
+// TestAFullRoundIsNotPutOff: while rounds have no time for every pod, or records no room, each
+// round has its batch. A pod that had its turn in one that is put off might have none again.
+func TestAFullRoundIsNotPutOff(t *testing.T) {
+	s := newStation(t, opa.Options{})
+	s.reconciler.batchInterval = time.Second
+	s.rules("web", atMostUnavailable("one", "1"))
+	s.put(waits(0).Obj(), web(1).Obj())
+	s.round()
+	view := s.index.Snapshot("default", nil)
+	d := &decision{objects: map[string]*rulesetEvaluation{"web": {}}}
+	reserve := map[string][]appsv1alpha1.ReservedPod{"web": nil}
+	for name, tc := range map[string]struct {
+		plan permit.Plan
+		want time.Duration
+	}{
+		"nothing to record":  {permit.Plan{}, 0},
+		"one pod to record":  {permit.Plan{Reserve: reserve}, time.Second},
+		"no room for it":     {permit.Plan{Reserve: reserve, Refused: []permit.Denial{{Rule: rule.RuleID{Rule: "one"}}}}, time.Second},
+		"no time for others": {permit.Plan{Reserve: reserve, Missed: map[types.UID]int{"web-001-uid": 1}}, 0},
+		"a full record":      {permit.Plan{Reserve: reserve, Refused: []permit.Denial{{}}}, 0},
+	} {
+		if got := s.reconciler.batchDue(view, d, tc.plan); got != tc.want {
+			t.Errorf("%s: put off for %s, want %s", name, got, tc.want)
+		}
+	}
+}

@@ -1,0 +1,238 @@
+package podtransitionrule
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/rule/memo"
+)
+
+// moduleRun is the evaluation of one rule with a user's module in one round.
+type moduleRun struct {
+	eval    *ruleEvaluation
+	program program
+	memo    *memo.Memo
+
+	// stopped: the rule was under quarantine when the round began.
+	stopped bool
+
+	requests []rule.Request
+
+	// verdicts of the requests; shared with the memo when nothing is to be evaluated.
+	verdicts []rule.Verdict
+
+	// open are the positions of the requests that have not been evaluated, by their keys.
+	open map[string]int
+
+	// turned is the request that came first in the round, once the module was evaluated: it has had its
+	// turn even if it is still open.
+	turned string
+
+	// late is how many evaluations used up their CPU time without an answer.
+	late int
+	err  error
+}
+
+// firstChunk is how many requests all modules are evaluated for before the round looks at the
+// next ones. It grows while there is time, and shrinks to one pod when there is little: a pod is
+// permitted by what all modules say in one round.
+const firstChunk = 32
+
+// evaluateModules evaluates the users' modules of a round for the requests whose verdicts are not
+// remembered: one pod after the other, those first that earlier rounds had no time for. What is
+// not reached before the round gives way is withheld until a later one.
+func (r *Reconciler) evaluateModules(ctx context.Context, t *turn, d *decision, waiting []rule.Request) {
+	runs := r.openRuns(ctx, d)
+	order := orderOf(runs, waiting)
+	first, size := slices.Concat(order, []string{""})[0], firstChunk
+	for len(order) > 0 && t.goesOn(ctx, partForModules) {
+		chunk := order[:min(size, len(order))]
+		slice, stop := t.slice(ctx)
+		for _, run := range runs {
+			used := run.evaluate(slice, chunk)
+			t.charge(used)
+			if used > 0 {
+				run.turned = first
+			}
+		}
+		left := slices.DeleteFunc(slices.Clone(chunk), func(key string) bool { return !isOpen(runs, key) })
+		expired := slice.Err() != nil
+		stop()
+		order = order[len(chunk):]
+		switch {
+		case len(left) == 0:
+			size *= 2
+			continue
+		case !expired && len(left) == len(chunk):
+			continue // waiting does not help: an earlier evaluation still runs
+		}
+		order, size = slices.Concat(left, order), max(1, size/2)
+	}
+	for _, run := range runs {
+		run.close()
+	}
+}
+
+// openRuns prepares the evaluation of all users' modules, and returns those with open requests.
+func (r *Reconciler) openRuns(ctx context.Context, d *decision) []*moduleRun {
+	var open []*moduleRun
+	for _, eval := range d.inOrder {
+		if eval.prepared.kind != rule.KindRego {
+			continue
+		}
+		run := r.runOf(ctx, d, eval)
+		if run == nil {
+			eval.close()
+			continue
+		}
+		eval.run = run
+		if len(run.open) > 0 {
+			open = append(open, run)
+		}
+	}
+	return open
+}
+
+// runOf returns what to evaluate of a rule; nil when there is nothing to evaluate it with.
+func (r *Reconciler) runOf(ctx context.Context, d *decision, eval *ruleEvaluation) *moduleRun {
+	prepared, remembered := eval.prepared, eval.open()
+	run := &moduleRun{
+		eval: eval, program: prepared.program, memo: remembered.memo, stopped: prepared.quarantined != nil,
+		requests: inStage(eval.object.view.Waiting, prepared.stage),
+	}
+	if run.stopped {
+		if prepared.fallback == nil {
+			prepared.fallback = r.programs.fallback(ctx, prepared.id.Object, prepared.spec)
+		}
+		run.program, run.memo = prepared.fallback, remembered.fallback
+	}
+	if run.program == nil || run.program.Needs().Namespace && eval.env.Namespace.Labels == nil {
+		return nil
+	}
+	if len(run.requests) == 0 {
+		run.memo.Remember(nil, nil, eval.env)
+		remembered.lastDenials = nil
+		return run
+	}
+	if !d.turn.holds(remembered.bytes() + int64(len(run.requests)*openBytes)) {
+		eval.unopened, d.turn.cause = true, cmp.Or(d.turn.cause, gaveWayMemory)
+		return nil
+	}
+	var open []int
+	run.verdicts, open = run.memo.Recall(scopeOf(run.program, prepared.kind), eval.env, run.requests)
+	run.opens(open)
+	return run
+}
+
+// opens notes the requests to evaluate. A reserved pod is not among them where the rule reads
+// permits or other pods: its own permit would be one of them. Its judges ask.
+func (m *moduleRun) opens(positions []int) {
+	needs := m.program.Needs()
+	for _, i := range positions {
+		_, reserved := m.eval.object.view.Live[m.requests[i].Pod.UID]
+		if reserved && m.eval.prepared.enforced() && (needs.Pods || needs.Permits) {
+			m.verdicts[i] = rule.Verdict{Outcome: rule.Passed}
+			continue
+		}
+		if m.open == nil {
+			m.open = make(map[string]int, len(positions))
+		}
+		m.open[m.requests[i].Key()] = i
+	}
+}
+
+// orderOf returns the keys of all requests with an open verdict: first those that were not
+// reached for the most rounds, and of several the oldest.
+func orderOf(runs []*moduleRun, waiting []rule.Request) []string {
+	missed := map[string]int{}
+	for _, run := range runs {
+		for key := range run.open {
+			missed[key] = max(missed[key], run.eval.open().lastDenials[key].missed)
+		}
+	}
+	if len(missed) == 0 {
+		return nil
+	}
+	order := make([]string, 0, len(missed))
+	for _, request := range waiting {
+		key := request.Key()
+		if _, is := missed[key]; is {
+			order = append(order, key)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b string) int { return cmp.Compare(missed[b], missed[a]) })
+	return order
+}
+
+func isOpen(runs []*moduleRun, key string) bool {
+	return slices.ContainsFunc(runs, func(run *moduleRun) bool {
+		_, open := run.open[key]
+		return open
+	})
+}
+
+// evaluate asks the module about those of the requests that are open, and returns the CPU time
+// that it used.
+func (m *moduleRun) evaluate(ctx context.Context, keys []string) time.Duration {
+	var asked []rule.Request
+	for _, key := range keys {
+		if i, ok := m.open[key]; ok {
+			asked = append(asked, m.requests[i])
+		}
+	}
+	if len(asked) == 0 {
+		return 0
+	}
+	result, err := m.program.Evaluate(ctx, m.eval.prepared.stage, m.eval.env, asked)
+	m.err = cmp.Or(m.err, err)
+	for _, request := range asked {
+		key := request.Key()
+		verdict := result.Verdicts[key]
+		if err != nil {
+			verdict = rule.Verdict{Code: rule.CodeEvaluationFailed, Message: bounded(err.Error(), rule.MaxMessageBytes)}
+		}
+		m.verdicts[m.open[key]] = verdict
+		switch cmp.Or(verdict.Code, verdict.Would) {
+		case rule.CodeNotReached:
+			continue
+		case rule.CodeTimeout:
+			m.late++
+		default: // it answered
+		}
+		delete(m.open, key)
+	}
+	return result.CPUTime
+}
+
+// close withholds what was not reached, and has the verdicts remembered. A request that was not
+// reached keeps the refusal of an earlier round: nothing is ever passed on an old answer.
+func (m *moduleRun) close() {
+	prepared, remembered := m.eval.prepared, m.eval.open()
+	for _, i := range m.open {
+		if m.verdicts[i] == (rule.Verdict{}) {
+			m.verdicts[i] = notReached(prepared)
+		}
+	}
+	m.memo.Remember(m.requests, m.verdicts, m.eval.env)
+	final, next := make([]rule.Verdict, len(m.verdicts)), lastDenials{}
+	for i, request := range m.requests {
+		key := request.Key()
+		final[i] = next.take(key, m.verdicts[i], remembered.lastDenials)
+		if last := next[key]; key == m.turned && last.missed > 0 {
+			last.missed = 0
+			next[key] = last
+		}
+	}
+	m.verdicts, remembered.lastDenials = final, next
+}
+
+// notReached is the verdict of a rule that a round had no time for.
+func notReached(prepared *preparedRule) rule.Verdict {
+	if prepared.enforced() {
+		return rule.Verdict{Code: rule.CodeNotReached}
+	}
+	return rule.Verdict{Outcome: rule.Passed, Would: rule.CodeNotReached}
+}

@@ -1,0 +1,92 @@
+package lifecycle
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+)
+
+// Condition is a condition of PodOps that is True on a pod.
+type Condition struct {
+	Type, Reason, Message string
+}
+
+// conditionsOf returns the messages of the conditions of PodOps that are True on a pod, by
+// type; nil if there is none.
+func conditionsOf(pod *corev1.Pod) map[string]string {
+	var messages map[string]string
+	for i := range pod.Status.Conditions {
+		condition := &pod.Status.Conditions[i]
+		switch string(condition.Type) {
+		case appsv1alpha1.ConditionInvalidLifecycle, appsv1alpha1.ConditionGateMissing:
+		default:
+			continue
+		}
+		if messages == nil {
+			messages = map[string]string{}
+		}
+		messages[string(condition.Type)] = condition.Message
+	}
+	return messages
+}
+
+// syncConditions shows on the pod what is wrong with it, and takes off what is not wrong any
+// more. On a pod in order nothing is written.
+func (m *machine) syncConditions() {
+	if m.opts.LabelsOnly {
+		return
+	}
+	wanted := map[string]Condition{}
+	if m.facts.Controlled() {
+		wanted = m.conditions()
+	}
+	for _, kind := range slices.Sorted(maps.Keys(wanted)) {
+		if message, shown := m.facts.Conditions[kind]; !shown || message != wanted[kind].Message {
+			m.out.Conditions = append(m.out.Conditions, wanted[kind])
+		}
+	}
+	for _, kind := range slices.Sorted(maps.Keys(m.facts.Conditions)) {
+		if _, ok := wanted[kind]; !ok {
+			m.out.RemoveConditions = append(m.out.RemoveConditions, kind)
+		}
+	}
+}
+
+// conditions returns what is wrong with a pod. That it has no gate is shown with its first
+// permit, in the write of it, and stays: a gate cannot be added.
+func (m *machine) conditions() map[string]Condition {
+	wanted := map[string]Condition{}
+	if untyped := UntypedIDs(PodFacts{Labels: m.labels}); len(untyped) > 0 {
+		wanted[appsv1alpha1.ConditionInvalidLifecycle] = Condition{
+			appsv1alpha1.ConditionInvalidLifecycle, appsv1alpha1.ReasonInvalidLifecycle, UntypedText(untyped),
+		}
+	}
+	_, shown := m.facts.Conditions[appsv1alpha1.ConditionGateMissing]
+	if m.facts.Gate == GateMissing && (shown || m.busy()) {
+		wanted[appsv1alpha1.ConditionGateMissing] = Condition{
+			appsv1alpha1.ConditionGateMissing, appsv1alpha1.ReasonGateMissing, GateMissingText(),
+		}
+	}
+	return wanted
+}
+
+// UntypedText is what is wrong with ids that are operating without a type; there is at least
+// one.
+func UntypedText(ids []string) string {
+	text := fmt.Sprintf("label %s needs %s: nothing progresses without the type",
+		label(appsv1alpha1.OperatingLabelPrefix, ids[0]), label(appsv1alpha1.OperationTypeLabelPrefix, ids[0]))
+	if len(ids) > 1 {
+		text += fmt.Sprintf(" (and %d more)", len(ids)-1)
+	}
+	return text
+}
+
+// GateMissingText is what is wrong with a pod without the gate.
+func GateMissingText() string {
+	return "the pod was created without the readiness gate " + appsv1alpha1.ServiceReadyGate +
+		": only finalizers keep traffic off while it is operated on"
+}

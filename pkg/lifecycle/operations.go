@@ -1,0 +1,33 @@
+package lifecycle
+
+import (
+	"fmt"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+)
+
+// maxOperations bounds Operations.
+const maxOperations = 5
+
+// Operations returns "operation <type> of id <id>" for the ids that hold a permit or have
+// finished, sorted by id; the first five of them.
+func Operations(p PodFacts) []string {
+	m := machine{facts: p, labels: p.Labels}
+	var operations []string
+	for _, id := range idsOf(p.Labels) {
+		var operationType string
+		switch {
+		case m.isPermitted(id):
+			operationType = m.get(appsv1alpha1.OperationTypeLabelPrefix, id)
+		case m.isFinished(id):
+			operationType = m.get(appsv1alpha1.DoneOperationTypeLabelPrefix, id)
+		default:
+			continue
+		}
+		if len(operations) == maxOperations {
+			break
+		}
+		operations = append(operations, fmt.Sprintf("operation %s of id %s", operationType, id))
+	}
+	return operations
+}

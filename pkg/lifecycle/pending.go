@@ -1,0 +1,130 @@
+package lifecycle
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/text"
+)
+
+// Pending is what a pod waits for that only others can bring: its traffic to go off before
+// an operation, or to come on before it is available.
+type Pending struct {
+	// Reason is ReasonPreparing or ReasonCompleting.
+	Reason string
+
+	// Since is when the wait began, as labels and conditions show it.
+	Since time.Time
+
+	// Finalizers are those that hold back the operation, or those that are missing; sorted.
+	// There is none when the kubelet is waited for.
+	Finalizers []string
+
+	// Unknown reports that no employer is known of the first of them.
+	Unknown bool
+
+	// Text names employers and finalizers. It is the same for as long as they are.
+	Text string
+}
+
+const (
+	// maxPendingFinalizers and maxPendingName bound the text of a Pending.
+	maxPendingFinalizers, maxPendingName = 3, 200
+)
+
+// PendingOf returns what the traffic of a pod waits for. It is false when that is nothing,
+// or a rule, or the operation itself.
+func PendingOf(p PodFacts) (Pending, bool) {
+	if p.Terminating || !p.Controlled() {
+		return Pending{}, false
+	}
+	if since, ok := p.preparingSince(); ok {
+		return p.pendingOff(since)
+	}
+	return p.pendingOn()
+}
+
+// pendingOff is what keeps traffic on although some id prepares.
+func (f PodFacts) pendingOff(since time.Time) (Pending, bool) {
+	pending := Pending{Reason: appsv1alpha1.ReasonPreparing, Since: since}
+	for _, name := range f.Finalizers {
+		if IsProtectionFinalizer(name) {
+			pending.Finalizers = append(pending.Finalizers, name)
+		}
+	}
+	slices.Sort(pending.Finalizers)
+	switch {
+	case len(pending.Finalizers) > 0:
+		pending.Unknown = len(f.employersOf(pending.Finalizers[0])) == 0
+		pending.Text = "waits for " + f.named(pending.Finalizers, func(name string, employers []string) string {
+			if len(employers) == 0 {
+				return fmt.Sprintf("an unknown owner to take finalizer %s off (annotation %s does not name it)", name, appsv1alpha1.AvailableConditionsAnnotationKey)
+			}
+			return fmt.Sprintf("%s to confirm that traffic is off (finalizer %s)", strings.Join(employers, ", "), name)
+		})
+		return pending, true
+	case f.Gate == GateFalse && f.Ready:
+		pending.Text = "waits for the kubelet to make the pod unready: its readiness gate is False and the pod is Ready"
+		return pending, true
+	default:
+		return Pending{}, false
+	}
+}
+
+// pendingOn is what keeps the pod from being available although nothing but finalizers does.
+func (f PodFacts) pendingOn() (Pending, bool) {
+	m := machine{facts: f, labels: f.Labels}
+	_, available := f.Labels[appsv1alpha1.ServiceAvailableLabelKey]
+	missing := slices.DeleteFunc(f.ExpectedFinalizers(), func(name string) bool { return slices.Contains(f.Finalizers, name) })
+	if available || len(missing) == 0 || !f.Ready || f.Gate == GateFalse || f.Gate == GateUnset || m.unfinished() || m.stayOffline() {
+		return Pending{}, false
+	}
+	pending := Pending{Reason: appsv1alpha1.ReasonCompleting, Since: f.ReadySince, Finalizers: missing}
+	if f.GateSince.After(pending.Since) {
+		pending.Since = f.GateSince
+	}
+	pending.Text = "waits for " + f.named(missing, func(name string, employers []string) string {
+		return fmt.Sprintf("%s to confirm that traffic is on (finalizer %s is missing)", strings.Join(employers, ", "), name)
+	})
+	return pending, true
+}
+
+// preparingSince is when the first id of the pod began to wait for its traffic to go off.
+func (f PodFacts) preparingSince() (since time.Time, ok bool) {
+	for _, id := range idsOf(f.Labels) {
+		for _, prefix := range []string{appsv1alpha1.PrepareLabelPrefix, appsv1alpha1.PreparingLabelPrefix} {
+			at, parsed := ParseTime(f.Labels[label(prefix, id)])
+			if parsed && (!ok || at.Before(since)) {
+				since, ok = at, true
+			}
+		}
+	}
+	return since, ok
+}
+
+// employersOf are the employers that expect a finalizer, sorted.
+func (f PodFacts) employersOf(finalizer string) []string {
+	var employers []string
+	for employer, name := range f.Expected {
+		if name == finalizer {
+			employers = append(employers, text.Line(employer, maxPendingName))
+		}
+	}
+	slices.Sort(employers)
+	return employers[:min(len(employers), maxPendingFinalizers)]
+}
+
+// named puts the first finalizers into words.
+func (f PodFacts) named(finalizers []string, words func(name string, employers []string) string) string {
+	var parts []string
+	for _, name := range finalizers[:min(len(finalizers), maxPendingFinalizers)] {
+		parts = append(parts, words(text.Line(name, maxPendingName), f.employersOf(name)))
+	}
+	if more := len(finalizers) - len(parts); more > 0 {
+		parts = append(parts, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(parts, ", and ")
+}

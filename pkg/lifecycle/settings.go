@@ -1,0 +1,79 @@
+package lifecycle
+
+import (
+	"fmt"
+	"time"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+)
+
+// MaxSettleTime bounds the settle time that a pod may ask for.
+const MaxSettleTime = 10 * time.Minute
+
+// Services is what is known of the Services that select a pod.
+type Services int
+
+const (
+	// ServicesUnknown: the Services were not read. The pod settles, as if a Service selected it.
+	ServicesUnknown Services = iota
+
+	// ServicesNone: no Service selects the pod, so that no endpoint has to go.
+	ServicesNone
+
+	// ServicesSome: a Service selects the pod.
+	ServicesSome
+)
+
+// CheckSettings returns why the annotations with which a pod sets its own waits cannot be
+// read; nil if they can.
+func CheckSettings(annotations map[string]string) error {
+	_, _, err := settings(annotations)
+	return err
+}
+
+// settings reads the annotations with which a pod sets its own waits. One that cannot be
+// read counts as absent.
+func settings(annotations map[string]string) (settle *time.Duration, policy string, err error) {
+	if text, ok := annotations[appsv1alpha1.SettleTimeAnnotationKey]; ok {
+		d, parseErr := time.ParseDuration(text)
+		if parseErr != nil || d < 0 || d > MaxSettleTime {
+			err = fmt.Errorf("annotation %s is %q, want a duration from 0s to %s such as 10s", appsv1alpha1.SettleTimeAnnotationKey, cut(text), MaxSettleTime)
+		} else {
+			settle = &d
+		}
+	}
+	switch text, ok := annotations[appsv1alpha1.GateSyncPolicyAnnotationKey]; {
+	case !ok:
+	case text == appsv1alpha1.GateSyncContinue, text == appsv1alpha1.GateSyncHold:
+		policy = text
+	default:
+		err = fmt.Errorf("annotation %s is %q, want %s or %s",
+			appsv1alpha1.GateSyncPolicyAnnotationKey, cut(text), appsv1alpha1.GateSyncContinue, appsv1alpha1.GateSyncHold)
+	}
+	return settle, policy, err
+}
+
+// maxShown bounds what is shown of a value that cannot be read.
+const maxShown = 32
+
+func cut(text string) string { return text[:min(len(text), maxShown)] }
+
+// settleTime is for how long the pod has to be unready before operate.
+func (m *machine) settleTime() time.Duration {
+	switch {
+	case m.facts.SettleTime != nil:
+		return *m.facts.SettleTime
+	case m.facts.Services == ServicesNone:
+		return 0
+	default:
+		return m.opts.Settle
+	}
+}
+
+// Continues reports whether operations on a pod go on when its kubelet is late.
+func (o Options) Continues(p PodFacts) bool {
+	if p.GateSyncPolicy != "" {
+		return p.GateSyncPolicy == appsv1alpha1.GateSyncContinue
+	}
+	return o.GateSyncPolicy != appsv1alpha1.GateSyncHold
+}

@@ -1,0 +1,128 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"math"
+	"runtime/debug"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/podops-dev/podops/pkg/loadshed"
+	"github.com/podops-dev/podops/pkg/opa/sandbox"
+	"github.com/podops-dev/podops/pkg/webhooks/inspection"
+)
+
+// LimitMemory sets GOMEMLIMIT of this process from the memory limit of its container, less what the
+// children of the sandbox may take, and logs it. A GOMEMLIMIT of the environment wins.
+func LimitMemory(log logr.Logger) {
+	limit, err := memlimit.Set(memlimit.WithRatio(1), memlimit.WithProvider(heapOf(memlimit.FromCgroup, childrenBytes)))
+	switch {
+	case errors.Is(err, memlimit.ErrCgroupsNotSupported), errors.Is(err, memlimit.ErrNoCgroup):
+		log.Info("Memory is not limited: there is no cgroup")
+	case err != nil:
+		log.Error(err, "Memory is not limited: the limit of the container cannot be read")
+	case limit == math.MaxInt64:
+		log.Info("Memory is not limited")
+	default:
+		log.Info("Memory limited", "gomemlimit", limit, "engine", engineBytes(limit), "children", childrenBytes)
+	}
+}
+
+// childrenBytes is what the children of the sandbox may take together.
+const childrenBytes = sandbox.Children * sandbox.ChildBytes
+
+// heapOf returns what Go may use of the limit that a provider reports: the rest after the children of the
+// sandbox and a tenth for memory that the runtime does not count. A container that is too small for that
+// gives half.
+func heapOf(container memlimit.Provider, children uint64) memlimit.Provider {
+	return func() (uint64, error) {
+		limit, err := container()
+		if err != nil {
+			return 0, err
+		}
+		reserved := children + limit/10
+		return limit - min(reserved, limit/2), nil
+	}
+}
+
+// Bounds of the memory of the engine.
+const (
+	leastEngineBytes = 32 << 20
+	mostEngineBytes  = 512 << 20
+)
+
+// engineBytes is the share of the policy engine in a GOMEMLIMIT; 0, its default, without one.
+func engineBytes(limit int64) int64 {
+	if limit == math.MaxInt64 {
+		return 0
+	}
+	return min(max(limit/5, leastEngineBytes), mostEngineBytes)
+}
+
+// Bounds of what rules remember from one round to the next.
+const (
+	leastRuleBytes = 8 << 20
+	mostRuleBytes  = 128 << 20
+)
+
+// ruleBytes is the share of that in a GOMEMLIMIT; 0, its default, without one.
+func ruleBytes(limit int64) int64 {
+	if limit == math.MaxInt64 {
+		return 0
+	}
+	return min(max(limit/16, leastRuleBytes), mostRuleBytes)
+}
+
+// evaluationBytes is what an evaluation of a user's module may make before it is stopped.
+const evaluationBytes = 32 << 20
+
+// evaluations is how many of them run at a time: a quarter of a GOMEMLIMIT, and one core is left to
+// admission.
+func evaluations(limit int64, cores int) int {
+	return int(max(1, min(int64(cores-1), limit/4/evaluationBytes)))
+}
+
+// newGate lets admission requests in as long as they fit into GOMEMLIMIT.
+func newGate() *loadshed.Gate {
+	return loadshed.New(loadshed.Options{Limit: memoryLimit()})
+}
+
+// memoryLimit is GOMEMLIMIT; math.MaxInt64 is none.
+func memoryLimit() int64 { return debug.SetMemoryLimit(-1) }
+
+const (
+	// expansion is what an object takes while it is admitted, as a multiple of its JSON: it is decoded,
+	// copied, encoded twice and compared.
+	expansion = 16
+
+	// largePod is the JSON of a pod that is not small any more.
+	largePod = 256 << 10
+)
+
+// gated is a Handler that answers 429 when there is no memory for a request.
+type gated struct {
+	admission.Handler
+	gate *loadshed.Gate
+
+	// least is the size from which requests are counted.
+	least int
+}
+
+// Handle lets a request in, or asks the client to try again.
+func (g gated) Handle(ctx context.Context, req admission.Request) admission.Response {
+	bytes := len(req.Object.Raw) + len(req.OldObject.Raw)
+	if bytes < g.least {
+		return g.Handler.Handle(ctx, req)
+	}
+	leave, err := g.gate.Enter(int64(bytes) * expansion)
+	if err != nil {
+		full := &loadshed.FullError{}
+		errors.As(err, &full)
+		return inspection.TooManyRequests(err.Error(), full.RetryAfter)
+	}
+	defer leave()
+	return g.Handler.Handle(ctx, req)
+}

@@ -1,0 +1,48 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/podops-dev/podops/pkg/adapters/demo"
+	"github.com/podops-dev/podops/pkg/adapters/haproxy"
+	"github.com/podops-dev/podops/pkg/release"
+)
+
+// Release takes PodOps off the pods of a cluster, see package release, and reports its
+// progress on out. Namespace is that of the manager.
+func Release(ctx context.Context, config *rest.Config, namespace string, allFinalizers bool, out io.Writer) error {
+	scheme, err := newScheme()
+	if err != nil {
+		return err
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return fmt.Errorf("making the client: %w", err)
+	}
+	step := ""
+	report, err := release.Run(ctx, c, release.Options{
+		Namespace:     namespace,
+		Controllers:   []string{demo.ControllerName, haproxy.ControllerName},
+		AllFinalizers: allFinalizers,
+		Progress: func(r release.Report) {
+			if r.Step != step {
+				fmt.Fprintln(out, r.Step)
+				step = r.Step
+			}
+			if r.Pods > 0 {
+				fmt.Fprintf(out, "  %d pods seen, %d released\n", r.Pods, r.Released)
+			}
+		},
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "released %d pods, removed %d protection finalizers and %d clean finalizers of Services\n",
+		report.Released, report.Finalizers, report.Services)
+	return nil
+}

@@ -1,0 +1,131 @@
+package podfacts
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/podops-dev/podops/pkg/lifecycle"
+)
+
+const (
+	// forgottenFor is how long an employer that was dropped from the annotation of a pod is
+	// not dropped again: a controller that has put it back knows better than its Service
+	// shows, and two controllers must not go on undoing each other's writes.
+	forgottenFor = 10 * time.Minute
+
+	// maxForgotten bounds the memory of dropped employers. Beyond it nothing is dropped
+	// until entries have expired.
+	maxForgotten = 20_000
+)
+
+// Employers finds out which employers of a pod are gone. It is safe for concurrent use.
+type Employers struct {
+	cached    client.Reader
+	apiReader client.Reader
+	forgotten *cache.Expiring // of line
+}
+
+// line is one employer in the annotation of one pod.
+type line struct {
+	pod      types.UID
+	employer string
+}
+
+// NewEmployers returns Employers that read Services from a cache, and from the API server
+// before an employer counts as gone.
+func NewEmployers(cached, apiReader client.Reader, clk clock.Clock) *Employers {
+	return &Employers{cached: cached, apiReader: apiReader, forgotten: cache.NewExpiringWithClock(clk)}
+}
+
+// Gone returns the employers that the pod names, whose finalizer it does not carry, and
+// that will never put it there: Services that do not exist, are terminating, are of another
+// namespace or do not select the pod. Employers of other kinds are never gone: the manager
+// has no right to read them. With an error the list holds what is known to be gone.
+func (e *Employers) Gone(ctx context.Context, pod *corev1.Pod, facts lifecycle.PodFacts) ([]string, error) {
+	if facts.Terminating || !facts.Controlled() {
+		return nil, nil
+	}
+	var gone []string
+	for _, employer := range facts.Missing() {
+		service, ok := serviceOf(employer)
+		if !ok {
+			continue
+		}
+		isGone, err := e.isGone(ctx, pod, line{pod.UID, employer}, service)
+		if err != nil {
+			return gone, fmt.Errorf("looking for employer %s: %w", employer, err)
+		}
+		if isGone {
+			gone = append(gone, employer)
+		}
+	}
+	return gone, nil
+}
+
+func (e *Employers) isGone(ctx context.Context, pod *corev1.Pod, at line, service types.NamespacedName) (bool, error) {
+	employs, err := e.employs(ctx, e.cached, pod, service)
+	if err != nil {
+		return false, err
+	}
+	if employs {
+		e.forgotten.Delete(at)
+		return false, nil
+	}
+	if _, before := e.forgotten.Get(at); before || e.forgotten.Len() >= maxForgotten {
+		return false, nil
+	}
+	// The cache may be behind the controller that has written the line.
+	employs, err = e.employs(ctx, e.apiReader, pod, service)
+	return !employs && err == nil, err
+}
+
+// Forgot notes employers that were dropped from the annotation of a pod.
+func (e *Employers) Forgot(pod *corev1.Pod, employers []string) {
+	for _, employer := range employers {
+		e.forgotten.Set(line{pod.UID, employer}, struct{}{}, forgottenFor)
+	}
+}
+
+// employs reports whether a Service exists, stays and selects a pod.
+func (e *Employers) employs(ctx context.Context, reader client.Reader, pod *corev1.Pod, key types.NamespacedName) (bool, error) {
+	if key.Namespace != pod.Namespace {
+		return false, nil
+	}
+	service := &corev1.Service{}
+	if err := reader.Get(ctx, key, service); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	return service.DeletionTimestamp == nil && selects(service, pod), nil
+}
+
+// selects reports whether a Service selects a pod. A Service without a selector selects
+// none.
+func selects(service *corev1.Service, pod *corev1.Pod) bool {
+	selector := service.Spec.Selector
+	return len(selector) > 0 && labels.SelectorFromSet(selector).Matches(labels.Set(pod.Labels))
+}
+
+const serviceKind = "Service"
+
+// serviceOf reads the name of a Service from the key of an employer,
+// <Kind>/<namespace>/<name>. It returns false for other kinds and for what is no key.
+func serviceOf(employer string) (types.NamespacedName, bool) {
+	kind, rest, _ := strings.Cut(employer, "/")
+	namespace, name, found := strings.Cut(rest, "/")
+	ok := kind == serviceKind && found && namespace != "" && name != "" && !strings.Contains(name, "/")
+	return types.NamespacedName{Namespace: namespace, Name: name}, ok
+}
+
+// employerOf is the key under which pods name a Service.
+func employerOf(service client.Object) string {
+	return serviceKind + "/" + service.GetNamespace() + "/" + service.GetName()
+}

@@ -1,0 +1,29 @@
+package podfacts
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/podops-dev/podops/pkg/lifecycle"
+)
+
+// services reports whether a Service selects a pod. It looks only when that decides how long
+// the pod settles: a pod that prepares, is unready, and that no service controller protects.
+func (g *Gatherer) services(ctx context.Context, pod *corev1.Pod, facts lifecycle.PodFacts) (lifecycle.Services, error) {
+	if !facts.Preparing() || facts.Ready || facts.Protected() || facts.SettleTime != nil || len(facts.ExpectedFinalizers()) > 0 {
+		return lifecycle.ServicesUnknown, nil
+	}
+	var list corev1.ServiceList
+	if err := g.cached.List(ctx, &list, client.InNamespace(pod.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return lifecycle.ServicesUnknown, fmt.Errorf("listing the Services of namespace %s: %w", pod.Namespace, err)
+	}
+	for i := range list.Items {
+		if selects(&list.Items[i], pod) {
+			return lifecycle.ServicesSome, nil
+		}
+	}
+	return lifecycle.ServicesNone, nil
+}

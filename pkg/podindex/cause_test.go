@@ -1,0 +1,57 @@
+package podindex_test
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/test/builders"
+)
+
+func TestCauseOfAHeldDelete(t *testing.T) {
+	set := func(uid types.UID, revision int64) podindex.Owner {
+		return podindex.Owner{UID: uid, Namespace: "default", Kind: "ReplicaSet", Name: string(uid), Controller: "web", Revision: revision}
+	}
+	deployment := podindex.Owner{UID: "web", Namespace: "default", Kind: "Deployment", Name: "web"}
+	alone := set("set-1", 0)
+	alone.Controller = ""
+	for name, tc := range map[string]struct {
+		before, after []podindex.Owner
+		id            string
+		want          rule.Cause
+	}{
+		"nothing is known of the ReplicaSet": {},
+		"a ReplicaSet of no Deployment":      {before: []podindex.Owner{alone}, want: rule.CauseScaleIn},
+		"the only revision":                  {before: []podindex.Owner{deployment, set("set-1", 1)}, want: rule.CauseScaleIn},
+		"an older revision":                  {before: []podindex.Owner{deployment, set("set-1", 1), set("set-2", 2)}, want: rule.CauseRollout},
+		"a revision that was rolled back to": {before: []podindex.Owner{deployment, set("set-1", 3), set("set-2", 2)}, want: rule.CauseScaleIn},
+		"an operation of another controller": {before: []podindex.Owner{deployment, set("set-1", 1), set("set-2", 2)}, id: "updater"},
+		"a rollout that begins later":        {before: []podindex.Owner{deployment, set("set-1", 1)}, after: []podindex.Owner{set("set-2", 2)}, want: rule.CauseRollout},
+		"a rollout that is undone later":     {before: []podindex.Owner{deployment, set("set-1", 1), set("set-2", 2)}, after: []podindex.Owner{set("set-1", 3)}, want: rule.CauseScaleIn},
+		"a ReplicaSet that is seen later":    {after: []podindex.Owner{set("set-2", 2), set("set-1", 1), deployment}, want: rule.CauseRollout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newIndex(t)
+			for _, owner := range tc.before {
+				x.SetOwner(owner)
+			}
+			id := tc.id
+			if id == "" {
+				id = appsv1alpha1.PodDeleteID
+			}
+			x.put(builders.MakePod("web-0").Available().Waiting(id, appsv1alpha1.DeleteOperationType, builders.Epoch).
+				OwnedBy(metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "set-1", UID: "set-1"}).Obj())
+			for _, owner := range tc.after {
+				x.SetOwner(owner)
+			}
+			waiting := x.Snapshot("default", nil).Waiting
+			if len(waiting) != 1 || waiting[0].Cause != tc.want {
+				t.Errorf("got %+v, want the cause %q", waiting, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,96 @@
+package podindex
+
+import (
+	"maps"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+)
+
+// SetNamespace adds or replaces a namespace. Only a change of its labels is news. The
+// map is shared and must not be modified afterwards.
+func (x *Index) SetNamespace(name string, labels map[string]string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	before, known := x.labels[name]
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	if known && maps.Equal(before, labels) {
+		return
+	}
+	x.labels[name] = labels
+	x.notifyKnown(name)
+}
+
+// DeleteNamespace removes a namespace.
+func (x *Index) DeleteNamespace(name string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if _, known := x.labels[name]; !known {
+		return
+	}
+	delete(x.labels, name)
+	x.notifyKnown(name)
+}
+
+// notifyKnown makes no round in a namespace of which there are no facts.
+func (x *Index) notifyKnown(name string) {
+	if _, ok := x.namespaces[name]; ok {
+		x.notify(name)
+	}
+}
+
+// SetPolicy adds or replaces a PodTransitionPolicy. A change of its spec is news in every
+// namespace with a rule that refers to it. The object is shared and must not be modified
+// afterwards.
+func (x *Index) SetPolicy(object *appsv1alpha1.PodTransitionPolicy) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	before, had := x.policies[object.Name]
+	x.policies[object.Name] = object
+	if had && before.UID == object.UID && before.Generation == object.Generation {
+		return
+	}
+	x.notifyUsers(object.Name)
+}
+
+// DeletePolicy removes a PodTransitionPolicy.
+func (x *Index) DeletePolicy(name string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if _, had := x.policies[name]; !had {
+		return
+	}
+	delete(x.policies, name)
+	x.notifyUsers(name)
+}
+
+func (x *Index) notifyUsers(policy string) {
+	for namespace := range x.users[policy] {
+		x.notify(namespace)
+	}
+}
+
+// use notes that a PodTransitionRule refers to other policies than before; nil for one
+// that is not there.
+func (x *Index) use(namespace string, before, after *ruleset) {
+	count := func(r *ruleset, by int) {
+		if r == nil {
+			return
+		}
+		for _, policy := range r.policies {
+			if x.users[policy] == nil {
+				x.users[policy] = map[string]int{}
+			}
+			x.users[policy][namespace] += by
+			if x.users[policy][namespace] == 0 {
+				delete(x.users[policy], namespace)
+			}
+			if len(x.users[policy]) == 0 {
+				delete(x.users, policy)
+			}
+		}
+	}
+	count(after, 1)
+	count(before, -1)
+}

@@ -1,0 +1,285 @@
+package podindex
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+)
+
+// Index holds the facts of all namespaces. It is safe for concurrent use.
+type Index struct {
+	mu         sync.Mutex
+	namespaces map[string]*namespace
+	seen       string // resourceVersion up to which the pods have been seen; "" before the first list
+	notify     func(namespace string)
+
+	// labels of all namespaces, whether or not there are facts of them. None is nil.
+	labels map[string]map[string]string
+
+	policies map[string]*appsv1alpha1.PodTransitionPolicy
+
+	// users are the namespaces with rules that refer to a policy, by its name, and how
+	// many PodTransitionRules do in each.
+	users map[string]map[string]int
+
+	// retirements of rules, the one that ends first coming first.
+	retirements []retirement
+}
+
+type namespace struct {
+	pods    map[types.UID]*pod
+	waiting *queue
+
+	// leftover are the pods with an annotation that somebody has to take off.
+	leftover map[types.UID]*pod
+	rules    map[string]*ruleset
+	retired  map[string]RetiredRule
+	owners   map[types.UID]Owner
+
+	// newest are the highest revisions of the ReplicaSets of each Deployment, by its UID.
+	newest map[types.UID]int64
+
+	// controllers of pods, whether or not they are known as owners.
+	controllers map[types.UID]*controlled
+}
+
+// NewIndex returns an empty index. It calls notify with the name of a namespace
+// whenever something changed that a decision or a status depends on; notify must not
+// call back into the index.
+func NewIndex(notify func(namespace string)) *Index {
+	return &Index{
+		namespaces: map[string]*namespace{}, notify: notify, labels: map[string]map[string]string{},
+		policies: map[string]*appsv1alpha1.PodTransitionPolicy{}, users: map[string]map[string]int{},
+	}
+}
+
+// Synced reports whether the pods have been listed.
+func (x *Index) Synced() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.seen != ""
+}
+
+func (x *Index) namespace(name string) *namespace {
+	n, ok := x.namespaces[name]
+	if !ok {
+		n = &namespace{
+			pods: map[types.UID]*pod{}, waiting: newQueue(), leftover: map[types.UID]*pod{},
+			rules: map[string]*ruleset{}, retired: map[string]RetiredRule{}, owners: map[types.UID]Owner{}, controllers: map[types.UID]*controlled{},
+		}
+		x.namespaces[name] = n
+	}
+	return n
+}
+
+// custom: some rule of the namespace is of kind rego.
+func (n *namespace) custom() bool {
+	for _, r := range n.rules {
+		if r.custom {
+			return true
+		}
+	}
+	return false
+}
+
+// forgetEmpty drops a namespace in which nothing is left.
+func (x *Index) forgetEmpty(name string) {
+	n, ok := x.namespaces[name]
+	if ok && len(n.pods) == 0 && len(n.rules) == 0 && len(n.retired) == 0 && len(n.owners) == 0 {
+		delete(x.namespaces, name)
+	}
+}
+
+func (x *Index) setPod(object *corev1.Pod) {
+	n := x.namespace(object.Namespace)
+	before := n.pods[object.UID]
+	after := newPod(object, n.ownerOf(controllerOf(object)), n.causeOf(controllerOf(object).UID), before)
+	n.pods[object.UID] = after
+	n.own(after.controller.UID, 1)
+	if before != nil {
+		n.own(before.controller.UID, -1)
+	}
+	delete(n.leftover, object.UID)
+	if after.leftover {
+		n.leftover[object.UID] = after
+	}
+	if len(after.requests) > 0 {
+		n.waiting.put(after)
+	} else {
+		n.waiting.drop(object.UID)
+	}
+	for _, r := range n.rules {
+		was := before != nil && r.remove(before)
+		is := r.add(after)
+		switch {
+		case is && !was:
+			r.targetCame(after.fact.Name)
+		case was && !is:
+			r.targetWent(before.fact.Name)
+		}
+	}
+	if before == nil || !sameToDecisions(before, after, n.custom()) {
+		x.notify(object.Namespace)
+	}
+}
+
+func (x *Index) deletePod(name string, uid types.UID) {
+	n := x.namespace(name)
+	before, ok := n.pods[uid]
+	if !ok {
+		x.forgetEmpty(name)
+		return
+	}
+	delete(n.pods, uid)
+	n.waiting.drop(uid)
+	delete(n.leftover, uid)
+	n.own(before.controller.UID, -1)
+	for _, r := range n.rules {
+		if r.remove(before) {
+			r.targetWent(before.fact.Name)
+		}
+	}
+	x.forgetEmpty(name)
+	x.notify(name)
+}
+
+// RuleWritten takes in the answer to a write of a status, so that the next round sees
+// it before the watch delivers it. A rule that is gone by now stays gone.
+func (x *Index) RuleWritten(object *appsv1alpha1.PodTransitionRule) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	n, ok := x.namespaces[object.Namespace]
+	if !ok {
+		return
+	}
+	if r := n.rules[object.Name]; r != nil && r.object.UID == object.UID {
+		x.setRule(n, object)
+	}
+}
+
+// SetRule adds or replaces a PodTransitionRule, as the watch reported it. One that is
+// older than the answer to a write is ignored.
+func (x *Index) SetRule(object *appsv1alpha1.PodTransitionRule) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.setRule(x.namespace(object.Namespace), object)
+}
+
+func (x *Index) setRule(n *namespace, object *appsv1alpha1.PodTransitionRule) {
+	before, had := n.rules[object.Name]
+	if had && before.object.UID == object.UID && isOlder(object.ResourceVersion, before.object.ResourceVersion) {
+		return
+	}
+	inherited := n.inherit(object)
+	object = withRecord(object, inherited)
+	delete(n.retired, object.Name)
+	if had && before.object.UID == object.UID && before.object.Generation == object.Generation {
+		// Only metadata or status changed: the counts stay as they are.
+		lifts := before.object.Annotations[liftKey] != object.Annotations[liftKey]
+		before.object, before.inherited = object, inherited
+		if lifts {
+			x.notify(object.Namespace)
+		}
+		return
+	}
+	r := newRule(object)
+	r.inherited = inherited
+	for _, p := range n.pods {
+		r.add(p)
+	}
+	for uid, owner := range n.owners {
+		r.cover(uid, owner)
+	}
+	n.rules[object.Name] = r
+	x.use(object.Namespace, before, r)
+	x.notify(object.Namespace)
+}
+
+// Governed reports whether a namespace has a PodTransitionRule.
+func (x *Index) Governed(namespace string) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	n, ok := x.namespaces[namespace]
+	return ok && len(n.rules) > 0
+}
+
+// DeleteRule removes a PodTransitionRule at once: see RetireRule.
+func (x *Index) DeleteRule(key types.NamespacedName) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.deleteRule(key)
+}
+
+func (x *Index) deleteRule(key types.NamespacedName) {
+	n := x.namespace(key.Namespace)
+	x.use(key.Namespace, n.rules[key.Name], nil)
+	delete(n.rules, key.Name)
+	x.forgetEmpty(key.Namespace)
+	x.notify(key.Namespace)
+}
+
+// SetOwner adds or replaces a workload.
+func (x *Index) SetOwner(owner Owner) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	n := x.namespace(owner.Namespace)
+	before, had := n.owners[owner.UID]
+	n.owners[owner.UID] = owner
+	if !had || !before.hasPlaceOf(owner) {
+		n.ownersChanged()
+	}
+	if had && before.equals(owner) {
+		return
+	}
+	for _, r := range n.rules {
+		r.cover(owner.UID, owner)
+	}
+	x.notify(owner.Namespace)
+}
+
+// DeleteOwner removes a workload.
+func (x *Index) DeleteOwner(namespace string, uid types.UID) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	n := x.namespace(namespace)
+	delete(n.owners, uid)
+	n.ownersChanged()
+	for _, r := range n.rules {
+		delete(r.covered, uid)
+	}
+	x.forgetEmpty(namespace)
+	x.notify(namespace)
+}
+
+// liftKey is the only annotation of a PodTransitionRule that decisions depend on.
+const liftKey = appsv1alpha1.LiftQuarantineAnnotationKey
+
+func isOlder(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order < 0
+}
+
+// Targets returns the first names of the pods that a PodTransitionRule selects, sorted
+// and at most MaxStatusTargets. The caller must not modify them.
+func (x *Index) Targets(key types.NamespacedName) []string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	n, ok := x.namespaces[key.Namespace]
+	if !ok || n.rules[key.Name] == nil {
+		return nil
+	}
+	return n.rules[key.Name].firstTargets()
+}
+
+// Namespaces returns the names of all namespaces with facts, sorted.
+func (x *Index) Namespaces() []string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return slices.Sorted(maps.Keys(x.namespaces))
+}

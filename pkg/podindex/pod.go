@@ -1,0 +1,219 @@
+package podindex
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/rule"
+)
+
+// pod is one entry of the index. It is replaced, not modified: views share it.
+type pod struct {
+	fact *rule.PodFact
+
+	// base is what the version of the fact goes by.
+	base base
+
+	// counts: the pod is part of the selected pods. Terminating and finished ones are
+	// not.
+	counts bool
+
+	// finished: it has succeeded or failed, and is not terminating.
+	finished bool
+
+	// offTraffic: PodOps keeps it off traffic.
+	offTraffic bool
+
+	// controller of the pod, as its reference says; zero when it has none.
+	controller rule.Owner
+
+	requests []rule.Request
+
+	// leftover: nothing waits, and an annotation still says what for.
+	leftover bool
+
+	// object is kept only while requests wait, for the write that answers them, and of
+	// a leftover.
+	object *corev1.Pod
+}
+
+// base is the last change of a pod itself that rules can see: the resourceVersion that
+// it led to, and the owner that the pod had in the eyes of rules at that time. Owners
+// become known, and are forgotten, without any change of the pod.
+type base struct {
+	resourceVersion string
+	owner           types.UID
+}
+
+// version of the fact while the pod has an owner.
+func (b base) version(owner types.UID) string {
+	if owner == b.owner {
+		return b.resourceVersion
+	}
+	return b.resourceVersion + "+" + string(owner)
+}
+
+// newPod is the entry of an object, in place of the one before, if there is one. owner is
+// the top of its chain of controllers, cause is why its controller deletes it.
+func newPod(object *corev1.Pod, owner rule.Owner, cause rule.Cause, before *pod) *pod {
+	facts := lifecycle.FactsOf(object)
+	available := Available(object)
+	p := &pod{
+		fact: &rule.PodFact{
+			UID:             object.UID,
+			Namespace:       object.Namespace,
+			Name:            object.Name,
+			ResourceVersion: object.ResourceVersion,
+			Labels:          object.Labels,
+			Annotations:     visibleAnnotations(object.Annotations),
+			Owner:           owner,
+			Node:            object.Spec.NodeName,
+			Created:         object.CreationTimestamp.Time,
+			Ready:           facts.Ready,
+			AvailableSince:  availableSince(facts, available),
+			Permitted:       facts.Permitted(),
+			SkipRules:       SkipRules(object.Annotations),
+			Available:       available,
+		},
+		base:       base{resourceVersion: object.ResourceVersion, owner: owner.UID},
+		counts:     !facts.Terminating && !isFinished(object),
+		finished:   !facts.Terminating && isFinished(object),
+		controller: controllerOf(object),
+		offTraffic: facts.Permitted() || facts.Gate == lifecycle.GateFalse,
+	}
+	if before != nil && sameButOwner(before.fact, p.fact) {
+		p.base = before.base
+	}
+	p.fact.Version = p.base.version(owner.UID)
+	for _, w := range lifecycle.WaitingIDs(facts) {
+		since, _ := lifecycle.ParseTime(w.Generation)
+		p.requests = append(p.requests, rule.Request{
+			Pod: p.fact, Stage: w.Stage, ID: w.ID, Type: w.Type, Generation: w.Generation, Since: since,
+		})
+	}
+	p.setCause(cause)
+	p.leftover = len(p.requests) == 0 && isDetailed(object) && !facts.Terminating
+	if len(p.requests) > 0 || p.leftover {
+		p.object = object
+	}
+	return p
+}
+
+func isDetailed(object *corev1.Pod) bool {
+	for key := range object.Annotations {
+		if strings.HasPrefix(key, appsv1alpha1.DetailAnnotationPrefix+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// setCause notes in the requests of held deletes why the pod is deleted.
+func (p *pod) setCause(cause rule.Cause) {
+	for i := range p.requests {
+		if p.requests[i].ID == appsv1alpha1.PodDeleteID && p.requests[i].Type == appsv1alpha1.DeleteOperationType {
+			p.requests[i].Cause = cause
+		}
+	}
+}
+
+// withOwner is the entry of the same object under another owner, or with another cause.
+func (p *pod) withOwner(owner rule.Owner, cause rule.Cause) *pod {
+	fact := *p.fact
+	fact.Owner, fact.Version = owner, p.base.version(owner.UID)
+	other := *p
+	other.fact, other.requests = &fact, slices.Clone(p.requests)
+	for i := range other.requests {
+		other.requests[i].Pod = &fact
+	}
+	other.setCause(cause)
+	return &other
+}
+
+func controllerOf(object *corev1.Pod) rule.Owner {
+	reference := metav1.GetControllerOfNoCopy(object)
+	if reference == nil {
+		return rule.Owner{}
+	}
+	return rule.Owner{Kind: reference.Kind, Name: reference.Name, UID: reference.UID}
+}
+
+// Available reports whether a pod counts as available (design section 4):
+//   - PodOps said so with service-available,
+//   - it is Ready,
+//   - it is neither terminating nor finished.
+func Available(object *corev1.Pod) bool {
+	_, marked := object.Labels[appsv1alpha1.ServiceAvailableLabelKey]
+	return marked && lifecycle.FactsOf(object).Ready && object.DeletionTimestamp == nil && !isFinished(object)
+}
+
+func isFinished(object *corev1.Pod) bool {
+	return object.Status.Phase == corev1.PodFailed || object.Status.Phase == corev1.PodSucceeded
+}
+
+// SkipRules reads the names of the rules that a pod skips. What cannot be read skips
+// nothing.
+func SkipRules(annotations map[string]string) []string {
+	text := annotations[appsv1alpha1.SkipRulesAnnotationKey]
+	if text == "" || len(text) > appsv1alpha1.MaxAnnotationBytes {
+		return nil
+	}
+	var skip appsv1alpha1.SkipRules
+	if err := json.Unmarshal([]byte(text), &skip); err != nil {
+		return nil
+	}
+	slices.Sort(skip.SkipRules)
+	return slices.Compact(skip.SkipRules)
+}
+
+// availableSince is when an available pod became so: PodOps and the kubelet both have to
+// say it. Zero when the pod is not available.
+func availableSince(facts lifecycle.PodFacts, available bool) time.Time {
+	if !available {
+		return time.Time{}
+	}
+	since := facts.ReadySince
+	if marked, ok := lifecycle.ParseTime(facts.Labels[appsv1alpha1.ServiceAvailableLabelKey]); ok && marked.After(since) {
+		since = marked
+	}
+	return since
+}
+
+// sameButOwner compares what built-in and custom rules see of a pod, its owner left out.
+func sameButOwner(a, b *rule.PodFact) bool {
+	return sameToBuiltIn(a, b) && maps.Equal(a.Annotations, b.Annotations) && a.Node == b.Node && a.Created.Equal(b.Created) &&
+		a.Ready == b.Ready && a.AvailableSince.Equal(b.AvailableSince) && a.Permitted == b.Permitted
+}
+
+// sameToBuiltIn compares what rules of the built-in kinds see of a pod.
+func sameToBuiltIn(a, b *rule.PodFact) bool {
+	return a.Name == b.Name && a.Namespace == b.Namespace && a.Available == b.Available &&
+		maps.Equal(a.Labels, b.Labels) && slices.Equal(a.SkipRules, b.SkipRules)
+}
+
+// sameToDecisions reports whether a change of the pod can change no decision and no
+// status. custom: some rule of the namespace is of kind rego, and sees more.
+func sameToDecisions(a, b *pod, custom bool) bool {
+	same := sameToBuiltIn(a.fact, b.fact)
+	if custom {
+		same = a.fact.Version == b.fact.Version
+	}
+	return same && a.leftover == b.leftover && a.offTraffic == b.offTraffic && a.finished == b.finished && a.counts == b.counts &&
+		a.controller.UID == b.controller.UID && sameRequests(a.requests, b.requests)
+}
+
+func sameRequests(a, b []rule.Request) bool {
+	return slices.EqualFunc(a, b, func(x, y rule.Request) bool {
+		return x.ID == y.ID && x.Stage == y.Stage && x.Type == y.Type && x.Generation == y.Generation &&
+			x.Pod.ResourceVersion == y.Pod.ResourceVersion
+	})
+}

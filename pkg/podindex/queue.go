@@ -1,0 +1,148 @@
+package podindex
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podops-dev/podops/pkg/rule"
+)
+
+// queue is a set of pods that wait. It keeps their requests in order from one look to the
+// next, so that a look costs what has changed since, and next to nothing when nothing has.
+type queue struct {
+	pods map[types.UID]*pod
+
+	// changed are the pods that came, went or changed since the list was made, as they
+	// are in the list; nil for one that is not.
+	changed map[types.UID]*pod
+	list    *waitingList
+}
+
+func newQueue() *queue {
+	return &queue{pods: map[types.UID]*pod{}, changed: map[types.UID]*pod{}, list: &waitingList{}}
+}
+
+// put adds a pod that waits, or replaces it.
+func (q *queue) put(p *pod) {
+	q.change(p.fact.UID)
+	q.pods[p.fact.UID] = p
+}
+
+// drop takes a pod out, if it is in.
+func (q *queue) drop(uid types.UID) {
+	if q.has(uid) {
+		q.change(uid)
+		delete(q.pods, uid)
+	}
+}
+
+// change notes what the list has of a pod that is about to change.
+func (q *queue) change(uid types.UID) {
+	if _, noted := q.changed[uid]; !noted {
+		q.changed[uid] = q.pods[uid]
+	}
+}
+
+// has says whether a pod is in the queue.
+func (q *queue) has(uid types.UID) bool { return q.pods[uid] != nil }
+
+// look returns the requests of all pods, oldest first.
+func (q *queue) ordered() *waitingList {
+	if len(q.changed) == 0 {
+		return q.list
+	}
+	fresh := &waitingList{}
+	for uid := range q.changed {
+		if p := q.pods[uid]; p != nil {
+			fresh.add(p)
+		}
+	}
+	slices.SortFunc(fresh.entries, func(a, b entry) int { return inOrder(a.request(), b.request()) })
+	gone := make(map[*pod]bool, len(q.changed))
+	for _, p := range q.changed {
+		gone[p] = true
+	}
+	q.list = merged(q.list, fresh.entries, gone)
+	q.changed = map[types.UID]*pod{}
+	return q.list
+}
+
+// merged is a list without the pods that are gone, and with the fresh entries in between.
+func merged(old *waitingList, fresh []entry, gone map[*pod]bool) *waitingList {
+	size := len(old.entries) + len(fresh)
+	made := &waitingList{entries: make([]entry, 0, size), requests: make([]rule.Request, 0, size)}
+	add := func(e entry, request *rule.Request) {
+		made.entries, made.requests = append(made.entries, e), append(made.requests, *request)
+	}
+	for i, e := range old.entries {
+		if gone[e.pod] {
+			continue
+		}
+		for len(fresh) > 0 && inOrder(fresh[0].request(), &old.requests[i]) < 0 {
+			add(fresh[0], fresh[0].request())
+			fresh = fresh[1:]
+		}
+		add(e, &old.requests[i])
+	}
+	for _, e := range fresh {
+		add(e, e.request())
+	}
+	return made
+}
+
+// waitingList is what a queue held at one moment. It is never modified: views share it.
+type waitingList struct {
+	entries  []entry
+	requests []rule.Request
+
+	once  sync.Once
+	byUID map[types.UID]*pod
+}
+
+// entry is one request, and the pod as it was when it was taken in.
+type entry struct {
+	pod *pod
+
+	// place of the request among those of the pod.
+	place int
+}
+
+func (e entry) request() *rule.Request { return &e.pod.requests[e.place] }
+
+func (l *waitingList) add(p *pod) {
+	for place := range p.requests {
+		l.entries = append(l.entries, entry{pod: p, place: place})
+	}
+}
+
+// pod returns a pod that waits; nil when there is none of this UID. Few rounds ask, so the
+// map is made for the first that does.
+func (l *waitingList) pod(uid types.UID) *pod {
+	l.once.Do(func() {
+		l.byUID = make(map[types.UID]*pod, len(l.entries))
+		for _, e := range l.entries {
+			l.byUID[e.pod.fact.UID] = e.pod
+		}
+	})
+	return l.byUID[uid]
+}
+
+// inOrder is oldest first. It is written out step by step since it is called often, and a
+// key is a string to be built.
+func inOrder(a, b *rule.Request) int {
+	if order := a.Since.Compare(b.Since); order != 0 {
+		return order
+	}
+	if order := strings.Compare(a.Pod.Name, b.Pod.Name); order != 0 {
+		return order
+	}
+	return cmp.Or(
+		strings.Compare(string(a.Pod.UID), string(b.Pod.UID)),
+		strings.Compare(string(a.Stage), string(b.Stage)),
+		strings.Compare(a.ID, b.ID),
+	)
+}

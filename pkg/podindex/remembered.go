@@ -1,0 +1,50 @@
+package podindex
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+)
+
+// owned counts the selected pods by the UID of the workload at the top of their chain, of
+// workloads that the rule does not cover: nothing says how many pods these want. Pods
+// without a controller are left out, since nothing makes them again.
+func (n *namespace) owned(r *ruleset) map[types.UID]int {
+	owned := map[types.UID]int{}
+	for controller, pods := range r.byOwner {
+		if controller == "" {
+			continue
+		}
+		if top, known := n.top(controller); known && r.covered[top] {
+			continue
+		}
+		owned[n.topOf(controller)] += pods
+	}
+	return owned
+}
+
+// remembered returns the numbers of pods in a record that still count: of workloads that
+// miss some of them, or have a pod that may go any moment.
+func (n *namespace) remembered(
+	r *ruleset, record *appsv1alpha1.PermitRecord, live map[types.UID]appsv1alpha1.ReservedPod, owned map[types.UID]int,
+) map[types.UID]int {
+	out := map[types.UID]bool{}
+	for _, p := range r.unavailable {
+		if p.fact.Permitted {
+			out[p.fact.Owner.UID] = true
+		}
+	}
+	for uid := range live {
+		out[n.pods[uid].fact.Owner.UID] = true
+	}
+	remembered := map[types.UID]int{}
+	for _, owner := range record.Owners {
+		if top, known := n.top(owner.UID); known && r.covered[top] {
+			continue // it has become known
+		}
+		if pods := int(owner.Pods); pods > owned[owner.UID] || out[owner.UID] {
+			remembered[owner.UID] = pods
+		}
+	}
+	return remembered
+}

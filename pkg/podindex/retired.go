@@ -1,0 +1,180 @@
+package podindex
+
+import (
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/rule"
+)
+
+// RetiredFor is how long a deleted PodTransitionRule goes on holding the pods that it
+// selects. Tools that replace an object by deleting and creating it take seconds.
+const RetiredFor = 30 * time.Second
+
+// maxRetired bounds the retired rules of one namespace. Beyond it the oldest ends early.
+const maxRetired = 100
+
+// RetiredRule is a PodTransitionRule that was deleted less than RetiredFor ago. Until its
+// end, no pod that it selects gets a permit that it might have refused. A rule of the same
+// name ends it at once, and takes over its record.
+type RetiredRule struct {
+	Name string
+
+	// Until is when it ends.
+	Until time.Time
+
+	selector labels.Selector
+	rules    []retiredEntry
+	record   *appsv1alpha1.PermitRecord
+
+	// covered are the workloads whose desired number the rule knew, by UID.
+	covered map[types.UID]bool
+}
+
+// retiredEntry is an enforced PreCheck rule of a RetiredRule.
+type retiredEntry struct {
+	name       string
+	conditions []string
+	filter     labels.Selector
+
+	// availability: it bounds availability alone, and never held an unavailable pod. Of a
+	// workload whose desired number is not known the record had to count it first.
+	availability bool
+}
+
+// retirement is when the rule of a name ends, unless another one has taken its place.
+type retirement struct {
+	key   types.NamespacedName
+	until time.Time
+}
+
+// Holds returns the name of the first rule that might refuse the request; "" when none
+// might.
+func (r RetiredRule) Holds(request rule.Request) string {
+	if request.Stage != appsv1alpha1.StagePreCheck || !r.selector.Matches(labels.Set(request.Pod.Labels)) {
+		return ""
+	}
+	counts := request.Pod.Available || request.Pod.Owner.UID != "" && !r.covered[request.Pod.Owner.UID]
+	i := slices.IndexFunc(r.rules, func(entry retiredEntry) bool { return entry.holds(request, counts) })
+	if i < 0 {
+		return ""
+	}
+	return r.rules[i].name
+}
+
+// holds reports whether the rule might refuse the request. counts reports whether bounds of
+// availability depend on the pod.
+func (e retiredEntry) holds(request rule.Request, counts bool) bool {
+	return (len(e.conditions) == 0 || slices.Contains(e.conditions, request.Type)) &&
+		e.filter.Matches(labels.Set(request.Pod.Labels)) && !slices.Contains(request.Pod.SkipRules, e.name) &&
+		(counts || !e.availability)
+}
+
+// RetireRule removes a PodTransitionRule that was deleted. If it may hold pods back, it
+// retires for RetiredFor, whether or not it selects any: the pods may not have been listed
+// yet, or the view of them is behind.
+func (x *Index) RetireRule(key types.NamespacedName, now time.Time) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.expire(now)
+	n := x.namespace(key.Namespace)
+	if r := n.rules[key.Name]; r != nil {
+		if retired := r.retire(now.Add(RetiredFor)); len(retired.rules) > 0 {
+			n.makeRoom()
+			n.retired[key.Name] = retired
+			x.retirements = append(x.retirements, retirement{key: key, until: retired.Until})
+		}
+	}
+	x.deleteRule(key)
+}
+
+// Expire ends the retired rules of all namespaces whose time has come.
+func (x *Index) Expire(now time.Time) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.expire(now)
+}
+
+func (x *Index) expire(now time.Time) {
+	for len(x.retirements) > 0 && !x.retirements[0].until.After(now) {
+		key := x.retirements[0].key
+		x.retirements = x.retirements[1:]
+		n, ok := x.namespaces[key.Namespace]
+		if !ok {
+			continue
+		}
+		// A later rule of the name may have retired since.
+		if retired, ok := n.retired[key.Name]; ok && !retired.Until.After(now) {
+			delete(n.retired, key.Name)
+			x.forgetEmpty(key.Namespace)
+		}
+	}
+}
+
+// makeRoom drops the oldest retired rule if there are as many as may be.
+func (n *namespace) makeRoom() {
+	if len(n.retired) < maxRetired {
+		return
+	}
+	oldest := ""
+	for name, retired := range n.retired {
+		if oldest == "" || retired.Until.Before(n.retired[oldest].Until) {
+			oldest = name
+		}
+	}
+	delete(n.retired, oldest)
+}
+
+// retire returns what is left of a rule that was deleted.
+func (r *ruleset) retire(until time.Time) RetiredRule {
+	retired := RetiredRule{Name: r.object.Name, Until: until, selector: r.selector, record: r.object.Status.Permits, covered: r.covered}
+	for _, entry := range r.object.Spec.Rules {
+		enforced := entry.Enforcement == "" || entry.Enforcement == appsv1alpha1.EnforcementEnforce
+		if entry.Disabled || !enforced || entry.Stage == appsv1alpha1.StagePostCheck {
+			continue
+		}
+		filter := labels.Everything()
+		if entry.Filter != nil && entry.Filter.LabelSelector != nil {
+			// A filter that does not parse held every pod.
+			if parsed, err := metav1.LabelSelectorAsSelector(entry.Filter.LabelSelector); err == nil {
+				filter = parsed
+			}
+		}
+		retired.rules = append(retired.rules, retiredEntry{
+			name: entry.Name, conditions: entry.Conditions, filter: filter, availability: entry.AvailablePolicy != nil,
+		})
+	}
+	return retired
+}
+
+// inherit returns the record that a PodTransitionRule without one of its own takes over:
+// that of the deleted rule of the same name. What was reserved under it may yet be stamped.
+func (n *namespace) inherit(object *appsv1alpha1.PodTransitionRule) *appsv1alpha1.PermitRecord {
+	if object.Status.Permits != nil {
+		return nil
+	}
+	before, had := n.rules[object.Name]
+	switch {
+	case !had:
+		return n.retired[object.Name].record
+	case before.object.UID != object.UID:
+		return before.object.Status.Permits
+	default:
+		return before.inherited
+	}
+}
+
+// withRecord returns the object with a record; nil: as it is.
+func withRecord(object *appsv1alpha1.PodTransitionRule, record *appsv1alpha1.PermitRecord) *appsv1alpha1.PodTransitionRule {
+	if record == nil {
+		return object
+	}
+	grafted := *object
+	grafted.Status.Permits = record
+	return &grafted
+}

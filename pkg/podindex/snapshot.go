@@ -1,0 +1,200 @@
+package podindex
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/permit"
+	"github.com/podops-dev/podops/pkg/rule"
+)
+
+// Snapshot is what decisions in one namespace are made from, at one moment. It shares pods,
+// requests and rules with the index; they must not be modified.
+type Snapshot struct {
+	Namespace string
+
+	// ResourceVersion up to which the pods have been seen; "" before the first list.
+	ResourceVersion string
+
+	// Rules that are in force, sorted by name.
+	Rules []RuleView
+
+	// Retired are the rules that were deleted a moment ago, sorted by name.
+	Retired []RetiredRule
+
+	// Waiting are all requests that wait, of pods that some rule selects or none;
+	// oldest first.
+	Waiting []rule.Request
+
+	// NamespaceLabels are those of the namespace. Nil when it has not been seen; empty
+	// when it has none.
+	NamespaceLabels map[string]string
+
+	// Policies are the PodTransitionPolicies that rules of the namespace refer to, by
+	// name. One that does not exist is missing.
+	Policies map[string]*appsv1alpha1.PodTransitionPolicy
+
+	// Leftover are pods that wait for nothing and still carry an annotation that says
+	// what they wait for, sorted by name.
+	Leftover []*corev1.Pod
+
+	waiting *waitingList
+
+	// versions are the resourceVersions of the pods that are named in a record.
+	versions map[types.UID]string
+}
+
+// RuleView is one PodTransitionRule in a View.
+type RuleView struct {
+	Object *appsv1alpha1.PodTransitionRule
+
+	// SelectorErr is why the selector cannot be used.
+	SelectorErr error
+
+	Counts rule.Counts
+
+	// OffTraffic is how many of the counted pods PodOps keeps off traffic.
+	OffTraffic int
+
+	// Waiting are the requests of the pods that it selects, oldest first.
+	Waiting []rule.Request
+
+	// Live are the reservations of its record that may still be stamped, by UID.
+	Live map[types.UID]appsv1alpha1.ReservedPod
+
+	// Owners count the selected pods of workloads whose desired number is not known, by
+	// UID. Nil when nothing waits and the record lists none.
+	Owners map[types.UID]int
+
+	// Remembered are the numbers in the record that still count, by UID of the workload:
+	// some of the pods are missing, or may go any moment.
+	Remembered map[types.UID]int
+
+	// Inherited: the record is that of a deleted rule of the same name, and not yet stored
+	// in the status of this one.
+	Inherited bool
+
+	// Pods are all that it selects, those that are terminating included and those that
+	// have finished left out, sorted by name. Nil unless they were asked for.
+	Pods []*rule.PodFact
+
+	// Permits are those that its record lists, oldest first.
+	Permits []rule.Permit
+
+	// Unavailable are the first names of the pods that are unavailable or reserved,
+	// sorted; at most rule.MaxBlockingPods. Nil when no pod waits.
+	Unavailable []string
+}
+
+// Pod returns the object of a pod that waits.
+func (v Snapshot) Pod(uid types.UID) *corev1.Pod {
+	if v.waiting == nil {
+		return nil
+	}
+	if p := v.waiting.pod(uid); p != nil {
+		return p.object
+	}
+	return nil
+}
+
+// At returns the resourceVersion of a pod that waits or is named in a record, "" when
+// there is no such pod.
+func (v Snapshot) At(uid types.UID) string {
+	if version, ok := v.versions[uid]; ok || v.waiting == nil {
+		return version
+	}
+	if p := v.waiting.pod(uid); p != nil {
+		return p.fact.ResourceVersion
+	}
+	return ""
+}
+
+// Snapshot returns the facts of a namespace. pods says for which PodTransitionRules all the
+// selected pods are wanted, which costs as much as there are; nil: for none. It must not
+// call back into the index.
+func (x *Index) Snapshot(name string, pods func(*appsv1alpha1.PodTransitionRule) bool) Snapshot {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	v := Snapshot{
+		Namespace: name, ResourceVersion: x.seen,
+		NamespaceLabels: x.labels[name], Policies: map[string]*appsv1alpha1.PodTransitionPolicy{},
+		versions: map[types.UID]string{},
+	}
+	n, ok := x.namespaces[name]
+	if !ok {
+		return v
+	}
+	v.waiting = n.waiting.ordered()
+	v.Waiting = v.waiting.requests
+	for _, p := range n.leftover {
+		v.Leftover = append(v.Leftover, p.object)
+	}
+	slices.SortFunc(v.Leftover, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	for _, ruleName := range slices.Sorted(maps.Keys(n.retired)) {
+		v.Retired = append(v.Retired, n.retired[ruleName])
+	}
+	for _, ruleName := range slices.Sorted(maps.Keys(n.rules)) {
+		r := n.rules[ruleName]
+		rule := n.ruleView(r, v.versions)
+		if pods != nil && pods(r.object) {
+			rule.Pods = r.pods()
+		}
+		v.Rules = append(v.Rules, rule)
+		for _, used := range r.policies {
+			if object, ok := x.policies[used]; ok {
+				v.Policies[used] = object
+			}
+		}
+	}
+	return v
+}
+
+func (n *namespace) ruleView(r *ruleset, versions map[types.UID]string) RuleView {
+	view := RuleView{
+		Object:      r.object,
+		SelectorErr: r.selectorErr,
+		Inherited:   r.inherited != nil,
+		Waiting:     r.waiting.ordered().requests,
+		Live:        map[types.UID]appsv1alpha1.ReservedPod{},
+		OffTraffic:  r.offTraffic,
+		Counts:      rule.Counts{Selected: r.counted, Desired: n.desired(r), Available: r.available},
+	}
+	record := r.object.Status.Permits
+	at := func(uid types.UID) string {
+		if p, ok := n.pods[uid]; ok {
+			return p.fact.ResourceVersion
+		}
+		return ""
+	}
+	if record != nil {
+		for _, reserved := range record.Reserved {
+			if version := at(reserved.UID); version != "" {
+				versions[reserved.UID] = version
+			}
+		}
+		for _, recent := range record.Recent {
+			view.Permits = append(view.Permits, rule.Permit{Pod: recent.Pod, At: recent.Time.Time})
+		}
+	}
+	for _, reserved := range permit.Live(record, at) {
+		view.Live[reserved.UID] = reserved
+		if p := n.pods[reserved.UID]; p.fact.Available && r.selected[reserved.UID] != nil {
+			view.Counts.Reserved++
+		}
+	}
+	if counts := record != nil && len(record.Owners) > 0; counts || len(view.Waiting) > 0 {
+		view.Owners = n.owned(r)
+		if counts {
+			view.Remembered = n.remembered(r, record, view.Live, view.Owners)
+		}
+	}
+	if len(view.Waiting) > 0 {
+		view.Unavailable = r.inTheWay(view.Live)
+	}
+	return view
+}

@@ -1,0 +1,137 @@
+package podwriter
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/lifecycle"
+)
+
+// absence is what is known of a pod that is not available, for the event that ends it. It
+// is made from the pod again after a restart, with less in it.
+type absence struct {
+	since time.Time
+
+	// isNew: the pod was never available.
+	isNew bool
+
+	// operations on the pod since, and whether they passed their PostCheck rules, with the
+	// names of these.
+	operations []string
+	checked    bool
+	rules      []string
+}
+
+// maxAbsences bounds the memory of absences. Beyond it everything is forgotten: events say
+// less then.
+const maxAbsences = 10000
+
+// absences by UID. The zero value is empty. It is safe for concurrent use.
+type absences struct {
+	mu sync.Mutex
+	of map[types.UID]*absence
+}
+
+// begin returns the absence of a pod, which begins now unless it has. The caller holds the
+// lock.
+func (a *absences) begin(pod *corev1.Pod, facts lifecycle.PodFacts, now time.Time) *absence {
+	known, ok := a.of[pod.UID]
+	if ok {
+		return known
+	}
+	if a.of == nil || len(a.of) >= maxAbsences {
+		a.of = map[types.UID]*absence{}
+	}
+	begun := &absence{since: absentSince(pod, facts, now), isNew: facts.Gate == lifecycle.GateUnset}
+	a.of[pod.UID] = begun
+	return begun
+}
+
+// absentSince is when an unavailable pod became so, as far as the pod shows it.
+func absentSince(pod *corev1.Pod, facts lifecycle.PodFacts, now time.Time) time.Time {
+	switch {
+	case facts.Gate == lifecycle.GateUnset && !pod.CreationTimestamp.IsZero():
+		return pod.CreationTimestamp.Time
+	case facts.Gate == lifecycle.GateFalse && !facts.GateSince.IsZero():
+		return facts.GateSince
+	case !facts.Ready && !facts.ReadySince.IsZero():
+		return facts.ReadySince
+	default:
+		return now
+	}
+}
+
+// see takes in a version of a pod, and returns its absence when that has ended.
+func (a *absences) see(pod *corev1.Pod, now time.Time) (ended absence, ok bool) {
+	facts := lifecycle.FactsOf(pod)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if facts.Terminating || !facts.Controlled() {
+		delete(a.of, pod.UID)
+		return absence{}, false
+	}
+	if _, available := pod.Labels[appsv1alpha1.ServiceAvailableLabelKey]; available {
+		known, was := a.of[pod.UID]
+		if !was {
+			return absence{}, false
+		}
+		delete(a.of, pod.UID)
+		return *known, true
+	}
+	known := a.begin(pod, facts, now)
+	if operations := lifecycle.Operations(facts); len(operations) > 0 {
+		known.operations = operations
+	}
+	return absence{}, false
+}
+
+// checked notes that a write gave ids of a pod their PostCheck permits.
+func (a *absences) checked(pod *corev1.Pod, moves []lifecycle.Transition, now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, move := range moves {
+		if move.Step != lifecycle.StepPostPermit {
+			continue
+		}
+		known := a.begin(pod, lifecycle.FactsOf(pod), now)
+		known.checked = true
+		for _, name := range move.Rules {
+			if !slices.Contains(known.rules, name) {
+				known.rules = append(known.rules, name)
+			}
+		}
+	}
+}
+
+// text says how an absence has ended.
+func (a absence) text(now time.Time) string {
+	took := duration.HumanDuration(now.Sub(a.since))
+	switch {
+	case len(a.operations) > 0 && a.checked:
+		return "the pod may serve again after " + strings.Join(a.operations, ", ") + ": PostCheck rules passed" + inBrackets(a.rules) +
+			", readiness gate True, off traffic for " + took
+	case len(a.operations) > 0:
+		return "the pod may serve again after " + strings.Join(a.operations, ", ") + ": off traffic for " + took
+	case a.isNew:
+		return "the pod may serve for the first time, " + took + " after its creation"
+	default:
+		return "the pod may serve again after " + took
+	}
+}
+
+// Observe records that a pod has become available, whichever request made it so: that of
+// the last service controller is answered by admission, which records nothing. It takes each
+// version of a pod that the caller sees.
+func (w *Writer) Observe(pod *corev1.Pod) {
+	now := w.clock.Now()
+	if ended, ok := w.absences.see(pod, now); ok {
+		w.recorder.Eventf(pod, nil, corev1.EventTypeNormal, EventServiceAvailable, "Available", "%s", ended.text(now))
+	}
+}

@@ -1,0 +1,231 @@
+// Package podwriter writes what the lifecycle decided to a pod: labels and gate in one
+// request to pods/status (design section 3).
+package podwriter
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/lifecycle"
+)
+
+// Writer sends lifecycle changes. It is safe for concurrent use.
+type Writer struct {
+	client   client.Client
+	recorder events.EventRecorder
+	clock    clock.PassiveClock
+
+	staleVersions StaleVersions
+	absences      absences
+
+	mu     sync.Mutex
+	sent   map[types.UID]write
+	pruned time.Time
+}
+
+// write is a request for a pod: its resourceVersion, afterwards if the API server accepted
+// the request, and when that was.
+type write struct {
+	resourceVersion string
+	at              time.Time
+}
+
+// sentTTL is how long a write is remembered. It is not forgotten when somebody has seen
+// it: the controllers read from different watches, and one may be behind the other. A
+// watch that lags by more than this costs a conflict, no more.
+const sentTTL = 2 * time.Minute
+
+// New returns a Writer that records what it does to pods as events.
+func New(c client.Client, recorder events.EventRecorder, clk clock.PassiveClock) *Writer {
+	return &Writer{client: c, recorder: recorder, clock: clk, sent: map[types.UID]write{}}
+}
+
+// Seen reports whether a pod, as some cache has it, is at least as new as what this
+// Writer has written. Deciding on an older one only costs a conflict.
+func (w *Writer) Seen(pod *corev1.Pod) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	last, ok := w.sent[pod.UID]
+	if !ok {
+		return true
+	}
+	order, err := resourceversion.CompareResourceVersion(pod.ResourceVersion, last.resourceVersion)
+	return err != nil || order >= 0 || w.clock.Since(last.at) >= sentTTL
+}
+
+// Write applies a change under the condition that the pod is still at its
+// resourceVersion. A conflict means that the decision is out of date: the caller gets
+// the API error, drops the decision, and decides again when the watch delivers the
+// pod. It must not retry with a newer resourceVersion (package permit). The same
+// resourceVersion is not sent twice within MovedOnFor: the conflict is there without a
+// request. An empty change writes nothing.
+func (w *Writer) Write(ctx context.Context, pod *corev1.Pod, change lifecycle.Change) error {
+	if change.IsEmpty() {
+		return nil
+	}
+	if w.staleVersions.Has(pod, w.clock.Now()) {
+		return fmt.Errorf("patching status of pod %s: %w", client.ObjectKeyFromObject(pod), errMovedOn(pod))
+	}
+	patch, err := statusPatch(pod, change, w.clock.Now())
+	if err != nil {
+		return err
+	}
+	written := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+	if err := w.client.Status().Patch(ctx, written, client.RawPatch(types.StrategicMergePatchType, patch)); err != nil {
+		if apierrors.IsConflict(err) {
+			w.staleVersions.Note(pod, w.clock.Now())
+		}
+		return fmt.Errorf("patching status of pod %s: %w", client.ObjectKeyFromObject(pod), err)
+	}
+	w.remember(written)
+	now := w.clock.Now()
+	w.absences.checked(pod, change.Transitions, now)
+	recordMoves(w.recorder, pod, change, now)
+	return nil
+}
+
+// errMovedOn is what the API server would answer.
+func errMovedOn(pod *corev1.Pod) error {
+	return apierrors.NewConflict(corev1.Resource("pods"), pod.Name,
+		fmt.Errorf("it was not at resourceVersion %s a moment ago", pod.ResourceVersion))
+}
+
+func (w *Writer) remember(pod *corev1.Pod) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.clock.Now()
+	w.sent[pod.UID] = write{resourceVersion: pod.ResourceVersion, at: now}
+	if now.Sub(w.pruned) < sentTTL {
+		return
+	}
+	w.pruned = now
+	for uid, last := range w.sent {
+		if now.Sub(last.at) >= sentTTL {
+			delete(w.sent, uid)
+		}
+	}
+}
+
+// statusPatch renders a change as a strategic merge patch: conditions merge by type,
+// so nobody else's condition is part of it. uid and resourceVersion make it
+// conditional.
+func statusPatch(pod *corev1.Pod, change lifecycle.Change, now time.Time) ([]byte, error) {
+	labels := map[string]any{}
+	for key, value := range change.Set {
+		labels[key] = value
+	}
+	for _, key := range change.Remove {
+		labels[key] = nil
+	}
+	meta := map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion}
+	if len(labels) > 0 {
+		meta["labels"] = labels
+	}
+	annotations, err := annotationsOf(pod, change)
+	if err != nil {
+		return nil, err
+	}
+	if len(annotations) > 0 {
+		meta["annotations"] = annotations
+	}
+	patch := map[string]any{"metadata": meta}
+	if conditions := conditionPatches(pod, change, now); len(conditions) > 0 {
+		patch["status"] = map[string]any{"conditions": conditions}
+	}
+	data, err := json.Marshal(patch)
+	if err != nil {
+		return nil, fmt.Errorf("encoding status patch: %w", err)
+	}
+	return data, nil
+}
+
+// conditionPatches are what a change does to the conditions of a pod, which merge by type.
+func conditionPatches(pod *corev1.Pod, change lifecycle.Change, now time.Time) []map[string]any {
+	var patches []map[string]any
+	if gate := gatePatch(pod, change, now); gate != nil {
+		patches = append(patches, gate)
+	}
+	for _, condition := range change.Conditions {
+		patches = append(patches, map[string]any{
+			"type": condition.Type, "status": corev1.ConditionTrue, "reason": condition.Reason, "message": condition.Message,
+			"lastTransitionTime": metav1.NewTime(now),
+		})
+	}
+	for _, kind := range change.RemoveConditions {
+		patches = append(patches, map[string]any{"type": kind, "$patch": "delete"})
+	}
+	return patches
+}
+
+// gatePatch is what a change does to the condition service-ready; nil if nothing. A change of
+// the gate takes the reason off that the condition has: it explained what was.
+func gatePatch(pod *corev1.Pod, change lifecycle.Change, now time.Time) map[string]any {
+	if change.Gate == nil && change.GateReason == nil {
+		return nil
+	}
+	condition := map[string]any{"type": appsv1alpha1.ServiceReadyGate}
+	if change.Gate != nil {
+		status := corev1.ConditionFalse
+		if *change.Gate {
+			status = corev1.ConditionTrue
+		}
+		condition["status"] = status
+		condition["lastTransitionTime"] = metav1.NewTime(now)
+		condition["message"] = appsv1alpha1.ServiceReadyMessage
+	}
+	if change.GateMessage != nil {
+		condition["message"] = *change.GateMessage
+	}
+	hasReason := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == appsv1alpha1.ServiceReadyGate && c.Reason != ""
+	})
+	switch {
+	case change.GateReason == nil && !hasReason:
+	case change.GateReason == nil, *change.GateReason == "":
+		condition["reason"] = nil
+	default:
+		condition["reason"] = *change.GateReason
+	}
+	return condition
+}
+
+// annotationsOf are the annotations that a change sets, or takes off where the value is
+// nil. An annotation available-conditions without an employer is taken off.
+func annotationsOf(pod *corev1.Pod, change lifecycle.Change) (map[string]*string, error) {
+	if len(change.Forget) == 0 {
+		return change.Annotations, nil
+	}
+	conditions, err := lifecycle.ParseAvailableConditions(pod.Annotations)
+	if err != nil {
+		return nil, fmt.Errorf("reading annotation %s: %w", appsv1alpha1.AvailableConditionsAnnotationKey, err)
+	}
+	for _, employer := range change.Forget {
+		delete(conditions.ExpectedFinalizers, employer)
+	}
+	annotations := map[string]*string{appsv1alpha1.AvailableConditionsAnnotationKey: nil}
+	if len(conditions.ExpectedFinalizers) > 0 {
+		data, err := json.Marshal(conditions)
+		if err != nil {
+			return nil, fmt.Errorf("encoding annotation %s: %w", appsv1alpha1.AvailableConditionsAnnotationKey, err)
+		}
+		text := string(data)
+		annotations[appsv1alpha1.AvailableConditionsAnnotationKey] = &text
+	}
+	maps.Copy(annotations, change.Annotations)
+	return annotations, nil
+}

@@ -1,0 +1,324 @@
+package podwriter
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/test/builders"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+func permitted(pod *corev1.Pod, id string) lifecycle.Change {
+	generation := pod.Labels[appsv1alpha1.PreCheckLabelPrefix+"/"+id]
+	permits := lifecycle.Permits{PreCheck: map[string]string{id: generation}}
+	return lifecycle.Advance(lifecycle.FactsOf(pod), permits, lifecycle.Options{}, builders.Epoch.Add(time.Minute))
+}
+
+// TestPatches: the requests, as files to be reviewed.
+func TestPatches(t *testing.T) {
+	waiting := builders.MakePod("web-0").Available().Waiting("a", "upgrade", builders.Epoch).Condition("example.com/other", true, "", builders.Epoch).Obj()
+	waiting.ResourceVersion = "7"
+	open := true
+	for name, change := range map[string]lifecycle.Change{
+		"permit":           permitted(waiting, "a"),
+		"labels-only":      {Set: map[string]string{"b": "2", "a": "1"}, Remove: []string{"c"}},
+		"gate-only":        {Gate: &open},
+		"annotations":      {Annotations: map[string]*string{"example.com/why": new("<held>"), "example.com/old": nil}},
+		"a-label-to-quote": {Set: map[string]string{`example.com/<"&>`: "ä\u2028"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			patch, err := statusPatch(waiting, change, builders.Epoch.Add(time.Minute))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got bytes.Buffer
+			if err := json.Indent(&got, patch, "", "  "); err != nil {
+				t.Fatal(err)
+			}
+			got.WriteByte('\n')
+			path := filepath.Join("testdata", name+".json")
+			if *update {
+				if err := os.WriteFile(path, got.Bytes(), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got.String()); diff != "" {
+				t.Errorf("patch differs from %s (-want +got):\n%s", path, diff)
+			}
+		})
+	}
+}
+
+// fixture is a Writer over a server with one pod.
+type fixture struct {
+	writer *Writer
+	client client.Client
+	clock  *testingclock.FakePassiveClock
+	events *events.FakeRecorder
+	calls  int
+	fail   error
+}
+
+func newFixture(t *testing.T, pod *corev1.Pod) *fixture {
+	t.Helper()
+	f := &fixture{clock: testingclock.NewFakePassiveClock(builders.Epoch.Add(time.Minute)), events: events.NewFakeRecorder(100)}
+	f.client = fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(pod).WithStatusSubresource(pod).
+		WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: f.patch}).Build()
+	f.writer = New(f.client, f.events, f.clock)
+	return f
+}
+
+// patch is the API server: it takes labels from a patch of pods/status, and a UID as a
+// precondition. The fake one does neither.
+func (f *fixture) patch(
+	ctx context.Context, c client.Client, subresource string, obj client.Object, patch client.Patch, options ...client.SubResourcePatchOption,
+) error {
+	f.calls++
+	if f.fail != nil {
+		return f.fail
+	}
+	if subresource != "status" {
+		return fmt.Errorf("patched subresource %q", subresource)
+	}
+	data, err := patch.Data(obj)
+	if err != nil {
+		return err
+	}
+	var sent struct {
+		Metadata struct {
+			UID    types.UID          `json:"uid"`
+			Labels map[string]*string `json:"labels"`
+		} `json:"metadata"`
+	}
+	if err := json.Unmarshal(data, &sent); err != nil {
+		return err
+	}
+	stored := &corev1.Pod{}
+	if err := c.Get(ctx, client.ObjectKeyFromObject(obj), stored); err != nil {
+		return err
+	}
+	if sent.Metadata.UID != stored.UID {
+		return apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, stored.Name, errors.New("the UID in the precondition differs"))
+	}
+	if err := c.SubResource(subresource).Patch(ctx, obj, patch, options...); err != nil {
+		return err
+	}
+	labels, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": sent.Metadata.Labels}})
+	if err != nil {
+		return err
+	}
+	return c.Patch(ctx, obj, client.RawPatch(types.MergePatchType, labels))
+}
+
+func (f *fixture) pod(t *testing.T) *corev1.Pod {
+	t.Helper()
+	pod := &corev1.Pod{}
+	if err := f.client.Get(t.Context(), types.NamespacedName{Namespace: "default", Name: "web-0"}, pod); err != nil {
+		t.Fatal(err)
+	}
+	return pod
+}
+
+func (f *fixture) told() []string {
+	told := []string{}
+	for len(f.events.Events) > 0 {
+		told = append(told, <-f.events.Events)
+	}
+	return told
+}
+
+func waitingPod() *corev1.Pod {
+	return builders.MakePod("web-0").Available().Waiting("a", "upgrade", builders.Epoch).
+		Condition("example.com/other", true, "Mine", builders.Epoch).Obj()
+}
+
+// TestAPermitIsOneRequest: labels and gate together, nobody else's condition, and the
+// events that say so.
+func TestAPermitIsOneRequest(t *testing.T) {
+	f := newFixture(t, waitingPod())
+	before := f.pod(t)
+	change := permitted(before, "a")
+	if err := f.writer.Write(t.Context(), before, change); err != nil {
+		t.Fatal(err)
+	}
+	after := f.pod(t)
+	if f.calls != 1 {
+		t.Errorf("%d requests, want one", f.calls)
+	}
+	if diff := cmp.Diff(change.Apply(before.Labels), after.Labels); diff != "" {
+		t.Errorf("labels differ (-want +got):\n%s", diff)
+	}
+	for _, condition := range before.Status.Conditions {
+		if condition.Type == appsv1alpha1.ServiceReadyGate {
+			continue
+		}
+		i := slices.IndexFunc(after.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == condition.Type })
+		if i < 0 || !cmp.Equal(condition, after.Status.Conditions[i]) {
+			t.Errorf("condition %s has changed", condition.Type)
+		}
+	}
+	if lifecycle.FactsOf(after).Gate != lifecycle.GateFalse {
+		t.Error("the gate is not False")
+	}
+	want := []string{"Normal Permitted operation upgrade of id a passed its PreCheck rules after 60s: readiness gate False, traffic goes off"}
+	if diff := cmp.Diff(want, f.told()); diff != "" {
+		t.Errorf("events differ (-want +got):\n%s", diff)
+	}
+}
+
+// TestAWriteIsConditional: on the pod being the very one that was decided on.
+func TestAWriteIsConditional(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*corev1.Pod)
+		want   func(error) bool
+	}{
+		"an older pod":              {change: func(pod *corev1.Pod) { pod.ResourceVersion = "1" }, want: apierrors.IsConflict},
+		"another pod of its name":   {change: func(pod *corev1.Pod) { pod.UID = "another" }, want: apierrors.IsConflict},
+		"a pod that is gone by now": {change: func(pod *corev1.Pod) { pod.Name = "web-1" }, want: apierrors.IsNotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, waitingPod())
+			stored := f.pod(t)
+			decided := stored.DeepCopy()
+			change := permitted(decided, "a")
+			tc.change(decided)
+			if err := f.writer.Write(t.Context(), decided, change); !tc.want(err) {
+				t.Errorf("got %v", err)
+			}
+			if diff := cmp.Diff(stored, f.pod(t)); diff != "" {
+				t.Errorf("the stored pod has changed (-want +got):\n%s", diff)
+			}
+			if told := f.told(); len(told) > 0 {
+				t.Errorf("events of what did not happen: %v", told)
+			}
+			if !f.writer.Seen(decided) {
+				t.Error("a write that failed is remembered")
+			}
+		})
+	}
+}
+
+// TestAConflictIsNotAskedForAgain: while the watch is behind, news of other pods leads to
+// the same decision, and to the same conflict.
+func TestAConflictIsNotAskedForAgain(t *testing.T) {
+	f := newFixture(t, waitingPod())
+	behind := f.pod(t)
+	behind.ResourceVersion = "1"
+	write := func(pod *corev1.Pod) error { return f.writer.Write(t.Context(), pod, permitted(pod, "a")) }
+	for range 3 {
+		if err := write(behind); !apierrors.IsConflict(err) {
+			t.Errorf("got %v, want a conflict", err)
+		}
+	}
+	if f.calls != 1 {
+		t.Errorf("%d requests for three conflicts with one pod, want 1", f.calls)
+	}
+	f.clock.SetTime(f.clock.Now().Add(MovedOnFor))
+	if err := write(behind); !apierrors.IsConflict(err) || f.calls != 2 {
+		t.Errorf("%d requests, %v: a pod that the watch brings no news of is not tried again", f.calls, err)
+	}
+	if err := write(f.pod(t)); err != nil {
+		t.Errorf("the pod as it is: %v", err)
+	}
+}
+
+func TestNothingToWrite(t *testing.T) {
+	f := newFixture(t, waitingPod())
+	if err := f.writer.Write(t.Context(), f.pod(t), lifecycle.Change{Wake: time.Minute}); err != nil || f.calls != 0 {
+		t.Errorf("%d requests, %v", f.calls, err)
+	}
+}
+
+func TestAnErrorIsHandedOn(t *testing.T) {
+	f := newFixture(t, waitingPod())
+	f.fail = errors.New("no route")
+	if err := f.writer.Write(t.Context(), f.pod(t), permitted(f.pod(t), "a")); !errors.Is(err, f.fail) {
+		t.Errorf("got %v, want %v", err, f.fail)
+	}
+}
+
+// TestSeen: the cache is behind until it shows what was written, or something newer.
+func TestSeen(t *testing.T) {
+	f := newFixture(t, waitingPod())
+	before := f.pod(t)
+	if !f.writer.Seen(before) {
+		t.Error("a pod that was never written is not seen")
+	}
+	write := func() {
+		t.Helper()
+		if err := f.writer.Write(t.Context(), f.pod(t), lifecycle.Change{Set: map[string]string{"n": fmt.Sprint(f.calls)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write()
+	if f.writer.Seen(before) {
+		t.Error("the pod as it was before the write is seen")
+	}
+	replaced := before.DeepCopy()
+	replaced.UID = "another"
+	if !f.writer.Seen(replaced) {
+		t.Error("a write to a pod of this name concerns another one")
+	}
+	if after := f.pod(t); !f.writer.Seen(after) {
+		t.Errorf("the pod as it was written, at %s, is not seen", after.ResourceVersion)
+	}
+	if f.writer.Seen(before) {
+		t.Error("another watch that is behind takes the pod as it was for new")
+	}
+	write()
+	f.clock.SetTime(f.clock.Now().Add(sentTTL))
+	if !f.writer.Seen(before) {
+		t.Error("a write is remembered for ever")
+	}
+}
+
+// TestWritesAreForgotten: pods that are deleted after a write are never seen again.
+func TestWritesAreForgotten(t *testing.T) {
+	f := newFixture(t, waitingPod())
+	const seconds = 10000
+	for i := range seconds {
+		f.writer.remember(builders.MakePod("p").UID(types.UID(fmt.Sprint(i))).Obj())
+		f.clock.SetTime(f.clock.Now().Add(time.Second))
+	}
+	if got, most := len(f.writer.sent), int(2*sentTTL/time.Second); got > most {
+		t.Errorf("%d writes are remembered, of %d seconds at most", got, most)
+	}
+}
+
+// TestTheLastEmployerTakesTheAnnotationWithIt: nothing is left to expect.
+func TestTheLastEmployerTakesTheAnnotationWithIt(t *testing.T) {
+	pod := builders.MakePod("web-0").Available().Expect("Service/default/web", "prot.podopslifecycle.kusionstack.io/lb").Obj()
+	patch, err := statusPatch(pod, lifecycle.Change{Forget: []string{"Service/default/web"}}, builders.Epoch)
+	want := `{"metadata":{"annotations":{"pod.kusionstack.io/available-conditions":null},"resourceVersion":"` + pod.ResourceVersion + `","uid":"` + string(pod.UID) + `"}}`
+	if string(patch) != want || err != nil {
+		t.Errorf("patch %s, %v, want %s", patch, err, want)
+	}
+}

@@ -1,5 +1,0 @@
-# tries: an array of a billion numbers
-# outcome: withheld EvaluationFailed
-package rule
-
-allow if count(numbers.range(1, 1000000000)) == 0

@@ -1,5 +1,0 @@
-# tries: a format that prints one argument many times
-# outcome: withheld EvaluationFailed
-package rule
-
-allow if sprintf("%[1]s%[1]s%[1]s%[1]s%[1]s%[1]s%[1]s%[1]s", [input.pod.name]) == ""

@@ -1,5 +1,0 @@
-# tries: a short format with a wide field
-# outcome: withheld EvaluationFailed
-package rule
-
-allow if sprintf("%999999d%999999d%999999d", [1, 2, 3]) == ""

@@ -1,0 +1,68 @@
+package release
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/lifecycle"
+)
+
+// Decision is what has to be written to a pod so that it serves without PodOps.
+type Decision struct {
+	// Change goes to pods/status: lifecycle labels and annotations go, the gate opens.
+	Change lifecycle.Change
+
+	// Finalizers are those to remove, in the order of the pod.
+	Finalizers []string
+}
+
+// IsEmpty reports whether nothing has to be written.
+func (d Decision) IsEmpty() bool { return d.Change.IsEmpty() && len(d.Finalizers) == 0 }
+
+// Decide returns the Decision for a pod, whether or not it is controlled. goes reports
+// whether the owner of a protection finalizer goes with PodOps. Decide does not modify
+// the pod. With the Decision applied, the next one is empty.
+func Decide(pod *corev1.Pod, goes func(finalizer string) bool, now time.Time) Decision {
+	facts := lifecycle.FactsOf(pod)
+	facts.Labels = maps.Clone(pod.Labels)
+	delete(facts.Labels, appsv1alpha1.ControlLabelKey)
+	decision := Decision{Change: lifecycle.Advance(facts, lifecycle.Permits{}, lifecycle.Options{}, now)}
+	for _, name := range pod.Finalizers {
+		if lifecycle.IsProtectionFinalizer(name) && goes(name) {
+			decision.Finalizers = append(decision.Finalizers, name)
+		}
+	}
+	if facts.Terminating {
+		// Its kubelet stops it: only finalizers hold it.
+		return decision
+	}
+	for _, key := range slices.Sorted(maps.Keys(pod.Annotations)) {
+		if strings.HasPrefix(key, appsv1alpha1.DetailAnnotationPrefix+"/") || key == appsv1alpha1.AvailableConditionsAnnotationKey && expectsOnly(pod, goes) {
+			if decision.Change.Annotations == nil {
+				decision.Change.Annotations = map[string]*string{}
+			}
+			decision.Change.Annotations[key] = nil
+		}
+	}
+	return decision
+}
+
+// expectsOnly reports whether every expected finalizer of the pod goes. An annotation
+// that cannot be read expects nothing that could come.
+func expectsOnly(pod *corev1.Pod, goes func(string) bool) bool {
+	conditions, err := lifecycle.ParseAvailableConditions(pod.Annotations)
+	if err != nil {
+		return true
+	}
+	for _, finalizer := range conditions.ExpectedFinalizers {
+		if !goes(finalizer) {
+			return false
+		}
+	}
+	return true
+}

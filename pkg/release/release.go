@@ -1,0 +1,266 @@
+package release
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/podwriter"
+	"github.com/podops-dev/podops/pkg/resourceconsist"
+)
+
+const (
+	// pageSize is how many pods are listed at once: about 2 MiB of them.
+	pageSize = 250
+
+	// pause lies between two passes over the pods, when the first left some over.
+	pause = 500 * time.Millisecond
+)
+
+// errPodsChange is why a pass is not the last although each of its writes succeeded.
+var errPodsChange = errors.New("pods still change")
+
+// Options of Run.
+type Options struct {
+	// Namespace is where the Deployment of the manager is.
+	Namespace string
+
+	// Controllers are the names of the ResourceConsist controllers that run inside of the
+	// manager. Their finalizers go; those of adapters in programs of their own stay.
+	Controllers []string
+
+	// AllFinalizers removes every protection finalizer, whatever program it belongs to.
+	AllFinalizers bool
+
+	// Progress is called after each step and each page of pods; nil: it is not.
+	Progress func(Report)
+}
+
+// Report counts what Run has done so far.
+type Report struct {
+	// Step is what is being done.
+	Step string
+
+	// Pods are the pods looked at in this pass, Released those of all passes whose labels,
+	// annotations or gate were changed, Finalizers the protection finalizers removed.
+	Pods, Released, Finalizers int
+
+	// Services are those whose clean finalizer was removed.
+	Services int
+}
+
+// Run ends every lifecycle in the cluster, opens every gate, and removes the finalizers of
+// controllers that go. It returns when a pass over all pods finds nothing left to do, or
+// with the context's error and what it has done so far. c must not read from a cache.
+func Run(ctx context.Context, c client.Client, options Options) (Report, error) {
+	r := &runner{client: c, options: options, clock: clock.RealClock{}}
+	r.writer = podwriter.New(c, unrecorded{}, r.clock)
+	for _, step := range []struct {
+		name string
+		run  func(context.Context) error
+	}{
+		{"removing webhook configurations and admission policies", r.removeAdmission},
+		{"stopping the manager", r.stopManager},
+		{"listing Services of adapters", r.findServices},
+		{"releasing pods", r.releasePods},
+		{"releasing Services", r.releaseServices},
+	} {
+		r.report.Step = step.name
+		r.progress()
+		if err := step.run(ctx); err != nil {
+			return r.report, fmt.Errorf("%s: %w", step.name, err)
+		}
+	}
+	return r.report, nil
+}
+
+// runner holds the state of one Run.
+type runner struct {
+	client   client.Client
+	options  Options
+	clock    clock.PassiveClock
+	writer   *podwriter.Writer
+	report   Report
+	services []corev1.Service // of controllers that go
+	last     error            // of a write that is tried again
+}
+
+func (r *runner) progress() {
+	if r.options.Progress != nil {
+		r.options.Progress(r.report)
+	}
+}
+
+// findServices lists the employers of the controllers that go.
+func (r *runner) findServices(ctx context.Context) error {
+	goes := map[string]bool{}
+	for _, name := range r.options.Controllers {
+		goes[name] = true
+	}
+	return r.eachPage(ctx, &corev1.ServiceList{}, func(page client.ObjectList) error {
+		for _, service := range page.(*corev1.ServiceList).Items {
+			if goes[service.Annotations[resourceconsist.ControllerAnnotationKey]] {
+				r.services = append(r.services, service)
+			}
+		}
+		return nil
+	})
+}
+
+// releasePods passes over the pods until a pass changes nothing.
+func (r *runner) releasePods(ctx context.Context) error {
+	for {
+		settled, err := r.pass(ctx)
+		if err != nil || settled {
+			return err
+		}
+		if r.last == nil {
+			r.last = errPodsChange
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the last write that failed: %w: %w", r.last, ctx.Err())
+		case <-time.After(pause):
+		}
+	}
+}
+
+// pass looks at every controlled pod, and at every other pod in the namespaces of Services
+// that go. settled is true if it found nothing to do.
+func (r *runner) pass(ctx context.Context) (settled bool, err error) {
+	settled, r.report.Pods = true, 0
+	visit := func(page client.ObjectList) error {
+		for i := range page.(*corev1.PodList).Items {
+			changed, err := r.releasePod(ctx, &page.(*corev1.PodList).Items[i])
+			if err != nil {
+				return err
+			}
+			settled = settled && !changed
+			r.report.Pods++
+		}
+		r.progress()
+		return nil
+	}
+	controlled := client.MatchingLabels{appsv1alpha1.ControlLabelKey: appsv1alpha1.ControlLabelValue}
+	if err := r.eachPage(ctx, &corev1.PodList{}, visit, controlled); err != nil {
+		return false, err
+	}
+	seen := map[string]bool{}
+	for _, service := range r.services {
+		if seen[service.Namespace] {
+			continue
+		}
+		seen[service.Namespace] = true
+		if err := r.eachPage(ctx, &corev1.PodList{}, visit, client.InNamespace(service.Namespace)); err != nil {
+			return false, err
+		}
+	}
+	return settled, nil
+}
+
+// releasePod writes the Decision for one pod. A pod that has changed meanwhile, or whose
+// request an admission policy denies that the API server still holds, is left to the next
+// pass.
+func (r *runner) releasePod(ctx context.Context, pod *corev1.Pod) (changed bool, err error) {
+	decision := Decide(pod, r.goes(pod.Namespace), r.clock.Now())
+	if decision.IsEmpty() {
+		return false, nil
+	}
+	if !decision.Change.IsEmpty() {
+		if err := r.writer.Write(ctx, pod, decision.Change); err != nil {
+			return true, r.transient(err)
+		}
+		r.report.Released++
+		// Finalizers go with the next pass, under the resourceVersion of this write.
+		return true, nil
+	}
+	stays := pod.DeepCopy()
+	stays.Finalizers = without(pod.Finalizers, decision.Finalizers)
+	patch := client.MergeFromWithOptions(pod, client.MergeFromWithOptimisticLock{})
+	if err := r.client.Patch(ctx, stays, patch); err != nil {
+		return true, r.transient(err)
+	}
+	r.report.Finalizers += len(decision.Finalizers)
+	return true, nil
+}
+
+// goes returns whether a protection finalizer on a pod of the namespace belongs to a
+// controller that goes.
+func (r *runner) goes(namespace string) func(string) bool {
+	if r.options.AllFinalizers {
+		return func(string) bool { return true }
+	}
+	names := map[string]bool{}
+	for _, service := range r.services {
+		if service.Namespace == namespace {
+			names[resourceconsist.GenerateLifecycleFinalizer(service.Name)] = true
+		}
+	}
+	return func(name string) bool { return names[name] }
+}
+
+// releaseServices removes the clean finalizers of controllers that go. What they have made
+// at a load balancer stays there, since pods go on serving.
+func (r *runner) releaseServices(ctx context.Context) error {
+	for i := range r.services {
+		before := &r.services[i]
+		after := before.DeepCopy()
+		resourceconsist.Disown(after)
+		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+		if err := client.IgnoreNotFound(r.client.Patch(ctx, after, patch)); err != nil {
+			return fmt.Errorf("service %s: %w", client.ObjectKeyFromObject(before), err)
+		}
+		r.report.Services++
+	}
+	r.progress()
+	return nil
+}
+
+// eachPage lists objects a page at a time.
+func (r *runner) eachPage(ctx context.Context, list client.ObjectList, visit func(client.ObjectList) error, options ...client.ListOption) error {
+	for {
+		page := append([]client.ListOption{client.Limit(pageSize), client.Continue(list.GetContinue())}, options...)
+		if err := r.client.List(ctx, list, page...); err != nil {
+			return fmt.Errorf("listing: %w", err)
+		}
+		if err := visit(list); err != nil {
+			return err
+		}
+		if list.GetContinue() == "" {
+			return nil
+		}
+	}
+}
+
+// transient returns nil for errors after which the next pass tries again, and keeps them
+// for the case that no pass ends well.
+func (r *runner) transient(err error) error {
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) ||
+		apierrors.IsInternalError(err) || apierrors.IsTooManyRequests(err) {
+		r.last = err
+		return nil
+	}
+	return err
+}
+
+func without(all, removed []string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(name string) bool { return slices.Contains(removed, name) })
+}
+
+// unrecorded drops events: the recorder of the manager has gone with it.
+type unrecorded struct{}
+
+var _ events.EventRecorder = unrecorded{}
+
+// Eventf implements events.EventRecorder.
+func (unrecorded) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {}

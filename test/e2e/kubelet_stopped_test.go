@@ -1,0 +1,152 @@
+package e2e_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/test/expect"
+)
+
+// handmade is the kubelet of a node whose status reports the story writes: it stops when
+// the story stops writing.
+type handmade struct {
+	place
+	node string
+}
+
+// handmadeNode registers a node that no simulated kubelet attends to.
+func handmadeNode(ctx context.Context, p place) handmade {
+	GinkgoHelper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "handmade-" + p.namespace}, Spec: corev1.NodeSpec{Unschedulable: true}}
+	Expect(p.admin.Create(ctx, node)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) { Expect(p.admin.Delete(ctx, node)).To(Succeed()) })
+	return handmade{place: p, node: node.Name}
+}
+
+// start creates a pod on the node.
+func (h handmade) start(ctx context.Context, name string, change func(*corev1.Pod)) {
+	GinkgoHelper()
+	pod := h.pod(ctx, name, func(pod *corev1.Pod) {
+		pod.Spec.NodeName = h.node
+		if change != nil {
+			change(pod)
+		}
+	})
+	DeferCleanup(func(ctx context.Context) {
+		Expect(client.IgnoreNotFound(h.admin.Delete(ctx, pod, client.GracePeriodSeconds(0)))).To(Succeed())
+	})
+	h.report(ctx, name, false)
+}
+
+// report is one status report: the containers are ready, and the pod is, too, or only its
+// gates keep it from being so.
+func (h handmade) report(ctx context.Context, name string, ready bool) {
+	GinkgoHelper()
+	status, reason := corev1.ConditionFalse, "ReadinessGatesNotReady"
+	if ready {
+		status, reason = corev1.ConditionTrue, ""
+	}
+	patch, err := json.Marshal(map[string]any{"status": corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{
+		{Type: corev1.ContainersReady, Status: corev1.ConditionTrue},
+		{Type: corev1.PodReady, Status: status, Reason: reason},
+	}}})
+	Expect(err).NotTo(HaveOccurred())
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: name}}
+	Expect(h.admin.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch))).To(Succeed())
+}
+
+// haveCondition matches a pod on which a condition is True, with the reason that its type
+// ends in.
+func haveCondition(kind string) OmegaMatcher {
+	return HaveField("Status.Conditions", ContainElement(And(
+		HaveField("Type", corev1.PodConditionType(kind)), HaveField("Status", corev1.ConditionTrue),
+		HaveField("Reason", kind[strings.LastIndex(kind, "/")+1:]), HaveField("Message", Not(BeEmpty())))))
+}
+
+// haveGateReason matches a pod whose gate has a reason; empty: none.
+func haveGateReason(reason string) OmegaMatcher {
+	return WithTransform(func(pod *corev1.Pod) string {
+		for _, condition := range pod.Status.Conditions {
+			if condition.Type == appsv1alpha1.ServiceReadyGate {
+				return condition.Reason
+			}
+		}
+		return "no condition"
+	}, Equal(reason))
+}
+
+var _ = Describe("A kubelet that stops", Ordered, func() {
+	const id = "updater"
+
+	BeforeAll(func(ctx context.Context) {
+		managers.stopAll()
+		hasty := managers.launch("--gate-sync-timeout", "3s")
+		Eventually(ctx, hasty.ready).Should(Succeed())
+		DeferCleanup(func(ctx context.Context) {
+			managers.stopAll()
+			managers.start(ctx)
+		})
+	})
+
+	It("loses its pods their availability, which went out with the gate, until it is back", func(ctx context.Context) {
+		kubelet := handmadeNode(ctx, newPlace(ctx))
+		kubelet.start(ctx, "web", nil)
+		available := expect.HaveLabel(appsv1alpha1.ServiceAvailableLabelKey)
+		Eventually(ctx, kubelet.seeing("web")).Should(And(available, expect.HaveGate(corev1.ConditionTrue), haveGateReason("")))
+		Eventually(ctx, kubelet.seeing("web")).Should(And(Not(available), expect.HaveGate(corev1.ConditionTrue), haveGateReason("KubeletNotSyncing")))
+		ledger := openLedger(kubelet.place)
+		Consistently(ctx, kubelet.seeing("web")).ShouldNot(available)
+		Expect(ledger.toPods()).To(BeEmpty(), "it is taken back once")
+
+		By("starting the kubelet again")
+		kubelet.report(ctx, "web", true)
+		Eventually(ctx, kubelet.seeing("web")).Should(And(expect.BeAvailable(), haveGateReason("")))
+		Expect(ledger.toPods().Where(accepted)).To(HaveLen(1))
+	})
+
+	It("holds up an operation for the gate sync timeout", func(ctx context.Context) {
+		kubelet := handmadeNode(ctx, newPlace(ctx))
+		kubelet.start(ctx, "web", nil)
+		kubelet.report(ctx, "web", true)
+		kubelet.awaitAvailable(ctx, 1)
+		kubelet.begin(ctx, kubelet.get(ctx, "web"), id, "update")
+		Eventually(ctx, kubelet.seeing("web")).Should(And(expect.BePermitted(id), expect.HaveGate(corev1.ConditionFalse), haveGateReason("")))
+		Eventually(ctx, kubelet.seeing("web")).Should(And(expect.BeOperable(id), expect.BeReady(), haveGateReason("KubeletNotSyncing")))
+	})
+
+	It("holds up an operation until it is back, where the pod wants that", func(ctx context.Context) {
+		kubelet := handmadeNode(ctx, newPlace(ctx))
+		kubelet.start(ctx, "web", func(pod *corev1.Pod) {
+			pod.Annotations = map[string]string{appsv1alpha1.GateSyncPolicyAnnotationKey: appsv1alpha1.GateSyncHold}
+		})
+		kubelet.report(ctx, "web", true)
+		kubelet.awaitAvailable(ctx, 1)
+		kubelet.begin(ctx, kubelet.get(ctx, "web"), id, "update")
+		held := And(expect.BePermitted(id), Not(expect.BeOperable(id)), haveGateReason("KubeletNotSyncing"))
+		Eventually(ctx, kubelet.seeing("web")).Should(held)
+		Consistently(ctx, kubelet.seeing("web")).Should(held)
+		kubelet.report(ctx, "web", false)
+		Eventually(ctx, kubelet.seeing("web")).Should(And(expect.BeOperable(id), haveGateReason("")))
+	})
+
+	It("lets operations wait for the endpoints of a Service, as long as the pod says", func(ctx context.Context) {
+		p := newPlace(ctx)
+		p.pods(ctx, 1, func(pod *corev1.Pod) { pod.Annotations = map[string]string{appsv1alpha1.SettleTimeAnnotationKey: "3s"} })
+		pod := p.list(ctx)[0]
+		p.begin(ctx, pod, id, "update")
+		Eventually(ctx, p.seeing(pod.Name)).Should(And(expect.BePermitted(id), Not(expect.BeReady())))
+		unready := time.Now()
+		Eventually(ctx, p.seeing(pod.Name)).Should(expect.BeOperable(id))
+		Expect(time.Since(unready)).To(BeNumerically(">", 2*time.Second))
+	})
+})

@@ -1,0 +1,133 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/podops-dev/podops/test/audit"
+	"github.com/podops-dev/podops/test/expect"
+)
+
+var _ = Describe("A rolling update of the manager", Serial, func() {
+	BeforeEach(func() { managers.stopAll() })
+	AfterEach(func(ctx context.Context) {
+		managers.stopAll()
+		managers.start(ctx)
+	})
+
+	It("leaves no request unanswered, and loses no pod that is held", func(ctx context.Context) {
+		// Endpoints learn of readiness within half a second. The delay is six times as long.
+		old := newTeam(ctx, "--shutdown-delay", "3s")
+		managers.service.lag(500 * time.Millisecond)
+		var owners []place
+		for range 3 {
+			p := newPlace(ctx)
+			p.rule(ctx, approved())
+			p.scale(ctx, p.deployment(ctx, 4, nil), 1)
+			owners = append(owners, p)
+		}
+		waiting := func(ctx context.Context) (held []types.UID) {
+			for _, p := range owners {
+				for _, pod := range p.list(ctx) {
+					if waits, _ := expect.BeWaiting(podDelete).Match(pod); waits {
+						held = append(held, pod.UID)
+					}
+				}
+			}
+			return held
+		}
+		Eventually(ctx, waiting).Should(HaveLen(9), "each owner has three pods too many")
+		held := waiting(ctx)
+		whole := openLedger(owners[0])
+		load := openLoad(owners)
+
+		for range 2 {
+			fresh := managers.launch(old.flags...)
+			Eventually(ctx, fresh.ready).Should(Succeed())
+			leaving := managers.running()[0]
+			Expect(leaving).NotTo(BeIdenticalTo(fresh))
+			leaving.told = time.Now()
+			leaving.signal(syscall.SIGTERM)
+			Eventually(leaving.exited).Should(BeClosed())
+		}
+		load.close()
+
+		Expect(load.failures()).To(BeEmpty(), "requests that no manager answered")
+		Expect(load.requests.Load()).To(BeNumerically(">", 50))
+		Expect(waiting(ctx)).To(ConsistOf(held), "what was held still is")
+		for _, p := range owners {
+			Expect(p.list(ctx)).To(HaveLen(4))
+		}
+		deletes := whole.byAnybody(audit.On("pods"), func(e audit.Event) bool { return e.Verb == "delete" })
+		Expect(deletes.Where(func(e audit.Event) bool { return e.FailedOpen })).To(BeEmpty(), "deletes that no manager was asked about")
+		Expect(deletes).NotTo(BeEmpty())
+		AddReportEntry("figures", fmt.Sprintf("%d label writes and %d deletes while both managers were replaced", load.requests.Load(), len(deletes)))
+	})
+})
+
+// load writes labels that the webhooks are asked about, and deletes pods that are held.
+type load struct {
+	controller client.Client
+
+	requests atomic.Int64
+	failed   chan string
+	stop     context.CancelFunc
+	ended    chan struct{}
+}
+
+// openLoad sends requests to one pod of each owner until it is closed.
+func openLoad(owners []place) *load {
+	GinkgoHelper()
+	ctx, stop := context.WithCancel(context.Background())
+	l := &load{controller: world.asReplicaSetController(), failed: make(chan string, 1000), stop: stop, ended: make(chan struct{})}
+	DeferCleanup(l.close)
+	go func() {
+		defer GinkgoRecover()
+		defer close(l.ended)
+		pace := time.NewTicker(polling / 10)
+		defer pace.Stop()
+		for round := 0; ctx.Err() == nil; round++ {
+			for _, p := range owners {
+				l.round(context.Background(), p, round)
+			}
+			<-pace.C
+		}
+	}()
+	return l
+}
+
+// round writes a label, and deletes a pod as the ReplicaSet controller does.
+func (l *load) round(ctx context.Context, p place, round int) {
+	pod := p.list(ctx)[0]
+	l.requests.Add(1)
+	if err := p.trySetLabels(ctx, pod, map[string]any{"e2e.podops.dev/round": strconv.Itoa(round)}); err != nil {
+		l.failed <- err.Error()
+	}
+	err := l.controller.Delete(ctx, pod)
+	if matches, _ := expect.BeRefused(429).Match(err); !matches {
+		l.failed <- fmt.Sprintf("the delete of %s: %v", pod.Name, err)
+	}
+}
+
+func (l *load) close() {
+	l.stop()
+	<-l.ended
+}
+
+// failures are what was not answered as it should have been.
+func (l *load) failures() []string {
+	var texts []string
+	for len(l.failed) > 0 {
+		texts = append(texts, <-l.failed)
+	}
+	return texts
+}

@@ -1,0 +1,125 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/test/expect"
+)
+
+var _ = Describe("An uninstall", Serial, func() {
+	const (
+		id       = "updater"
+		phaseKey = "e2e.podops.dev/phase"
+		good     = "e2e.podops.dev/good"
+	)
+	lb := serviceController{employer: "lb"}
+
+	It("leaves 50 pods of every phase in service, with the manager dead", func(ctx context.Context) {
+		p := newPlace(ctx)
+		Expect(p.admin.Create(ctx, &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: lb.employer},
+			Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 80}}},
+		})).To(Succeed())
+		p.ruleFor(ctx, "waiting", map[string]string{phaseKey: "waiting"}, approved())
+		p.ruleFor(ctx, "post-check", map[string]string{phaseKey: "post-check"}, inPostCheck(appsv1alpha1.TransitionRule{
+			Name: "good", LabelCheck: &appsv1alpha1.LabelCheck{Requires: &metav1.LabelSelector{MatchLabels: map[string]string{good: "true"}}},
+		}))
+		phases := map[string]int{"serving": 8, "waiting": 9, "preparing": 9, "operating": 8, "post-check": 8, "completing": 8}
+		names := map[string][]string{}
+		for phase, count := range phases {
+			for i := range count {
+				name := fmt.Sprintf("%s-%d", phase, i)
+				names[phase] = append(names[phase], name)
+				p.pod(ctx, name, func(pod *corev1.Pod) {
+					pod.Labels[phaseKey] = phase
+					pod.Finalizers = []string{lb.finalizer()}
+					lb.announce(pod)
+				})
+			}
+		}
+		p.awaitAvailable(ctx, 50)
+
+		By("bringing the pods into their phases")
+		finish := map[string]any{appsv1alpha1.OperatingLabelPrefix + "/" + id: nil}
+		trafficOff := func(name string) { p.patch(ctx, p.get(ctx, name), `{"metadata":{"finalizers":null}}`) }
+		for phase := range phases {
+			for _, name := range names[phase] {
+				if phase == "serving" {
+					continue
+				}
+				p.begin(ctx, p.get(ctx, name), id, "update")
+				if phase == "waiting" {
+					Eventually(ctx, p.seeing(name)).Should(expect.BeWaiting(id))
+					continue
+				}
+				Eventually(ctx, p.seeing(name)).Should(expect.HaveGate(corev1.ConditionFalse))
+				if phase == "preparing" {
+					continue
+				}
+				trafficOff(name)
+				Eventually(ctx, p.seeing(name)).Should(expect.BeOperable(id))
+				switch phase {
+				case "post-check":
+					p.setLabels(ctx, p.get(ctx, name), finish)
+					Eventually(ctx, p.seeing(name)).Should(expect.HaveLabel(appsv1alpha1.PostCheckLabelPrefix + "/" + id))
+				case "completing":
+					p.setLabels(ctx, p.get(ctx, name), finish)
+					Eventually(ctx, p.seeing(name)).Should(expect.HaveLabel(appsv1alpha1.CompleteLabelPrefix + "/" + id))
+				}
+			}
+		}
+		By("deleting a pod whose finalizer no controller will remove")
+		terminating := names["preparing"][0]
+		Expect(p.admin.Delete(ctx, p.get(ctx, terminating))).To(Succeed())
+
+		By("killing the managers")
+		for _, m := range managers.running() {
+			m.kill()
+		}
+		DeferCleanup(func(ctx context.Context) {
+			p.kubectl(ctx, "apply", "--server-side", "--force-conflicts", "-k", filepath.Join("..", "..", "config", "local"))
+			managers.start(ctx)
+			// The lease of the killed leader has to end before a manager publishes its address.
+			Eventually(ctx, func(ctx context.Context) error {
+				return p.admin.Create(ctx, &appsv1alpha1.PodTransitionRule{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe"},
+					Spec: appsv1alpha1.PodTransitionRuleSpec{
+						Selector: &metav1.LabelSelector{MatchLabels: labels()}, Rules: []appsv1alpha1.TransitionRule{approved()},
+					},
+				}, client.DryRunAll)
+			}).Should(Succeed())
+		})
+
+		By("releasing the pods from outside")
+		out, _ := run(ctx, "manager", "release", "--kubeconfig", p.kubeconfig, "--all-finalizers")
+		GinkgoWriter.Println(out)
+		// Pods of stories that have just ended may be among them.
+		Expect(out).To(MatchRegexp(`released (49|[5-9]\d|\d{3,}) pods`))
+
+		Eventually(ctx, p.list).Should(And(HaveLen(49), expect.All(And(
+			expect.BeReady(), expect.HaveGate(corev1.ConditionTrue), expect.HaveNoLifecycle()))))
+		for _, pod := range p.list(ctx) {
+			Expect(expect.LifecycleLabels(pod)).To(BeEmpty())
+			Expect(pod.Finalizers).To(BeEmpty())
+			Expect(pod.Annotations).NotTo(HaveKey(HavePrefix("pod.kusionstack.io")))
+		}
+		configurations := &admissionregistrationv1.ValidatingWebhookConfigurationList{}
+		Expect(p.admin.List(ctx, configurations)).To(Succeed())
+		Expect(configurations.Items).To(BeEmpty())
+
+		By("running it again, which finds nothing to do")
+		out, _ = run(ctx, "manager", "release", "--kubeconfig", p.kubeconfig, "--all-finalizers")
+		Expect(out).To(ContainSubstring("released 0 pods"))
+		Expect(p.admin.Delete(ctx, p.get(ctx, names["waiting"][0]), client.DryRunAll)).To(Succeed())
+	})
+})

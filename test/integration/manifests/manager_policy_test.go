@@ -1,0 +1,132 @@
+package manifests_test
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+var _ = Describe("The policy for the manager", Ordered, func() {
+	var (
+		namespace string
+		manager   client.Client
+	)
+
+	BeforeAll(func(ctx context.Context) {
+		namespace, manager = newNamespace(ctx), asManager()
+		// The API server learns of a policy through a watch.
+		probe := stored(ctx, newPod(namespace))
+		Eventually(func() error {
+			return patchPod(ctx, manager, probe, `{"metadata":{"labels":{"app":"other"}}}`, client.DryRunAll)
+		}).Should(Satisfy(apierrors.IsForbidden))
+	})
+
+	type attempt struct {
+		change func(*corev1.Pod) // of a controlled pod with a lifecycle label and two finalizers
+		patch  string
+		status bool   // the request goes to pods/status
+		denied string // part of the message; empty: allowed
+	}
+	uncontrolled := func(pod *corev1.Pod) { delete(pod.Labels, "kusionstack.io/control") }
+
+	DescribeTable("limits a patch", func(ctx context.Context, a attempt) {
+		pod := newPod(namespace)
+		pod.Labels[lifecycleLabel] = "1"
+		pod.Annotations = map[string]string{expectedAnnotation: `{}`, "note": "x"}
+		pod.Finalizers = []string{protectionFinalizer, "example.com/other"}
+		if a.change != nil {
+			a.change(pod)
+		}
+		pod = stored(ctx, pod)
+		patch := patchPod
+		if a.status {
+			patch = func(ctx context.Context, c client.Client, pod *corev1.Pod, patch string, _ ...client.PatchOption) error {
+				return patchStatus(ctx, c, pod, patch)
+			}
+		}
+		err := patch(ctx, manager, pod, a.patch)
+		if a.denied == "" {
+			Expect(err).NotTo(HaveOccurred())
+			return
+		}
+		Expect(err).To(Satisfy(apierrors.IsForbidden))
+		Expect(err).To(MatchError(ContainSubstring(a.denied)))
+	},
+		Entry("lifecycle labels, annotations of PodOps and a protection finalizer", attempt{
+			patch: `{"metadata":{"labels":{"operating.podopslifecycle.kusionstack.io/b":"1","podopslifecycle.kusionstack.io/preparing-to-delete":"1"},` +
+				`"annotations":{"` + expectedAnnotation + `":"{\"expectedFinalizers\":{}}","controller.kubernetes.io/pod-deletion-cost":"-5"},` +
+				`"finalizers":["example.com/other"]}}`,
+		}),
+		Entry("a permit with the gate", attempt{
+			status: true,
+			patch: `{"metadata":{"labels":{"pre-checked.podopslifecycle.kusionstack.io/a":"1"},"annotations":{"detail.podtransitionrule.kusionstack.io/web":"{}"}},` +
+				`"status":{"conditions":[{"type":"pod.kusionstack.io/service-ready","status":"False"}]}}`,
+		}),
+		Entry("what is left on a pod that is not controlled any more", attempt{
+			change: uncontrolled,
+			patch:  `{"metadata":{"labels":{"` + lifecycleLabel + `":null},"annotations":{"` + expectedAnnotation + `":null},"finalizers":["example.com/other"]}}`,
+		}),
+		Entry("a lifecycle label added to a pod that is not controlled", attempt{
+			change: uncontrolled, patch: `{"metadata":{"labels":{"operating.podopslifecycle.kusionstack.io/b":"1"}}}`,
+			denied: "adds nothing to a pod without the label kusionstack.io/control",
+		}),
+		Entry("the control label", attempt{
+			patch: `{"metadata":{"labels":{"kusionstack.io/control":null}}}`, denied: "the label kusionstack.io/control",
+		}),
+		Entry("a label that selects the pod", attempt{
+			patch: `{"metadata":{"labels":{"app":"other"}}}`, denied: "the label app",
+		}),
+		Entry("a label that selects the pod, by its status", attempt{
+			status: true, patch: `{"metadata":{"labels":{"app":"other"}}}`, denied: "the label app",
+		}),
+		Entry("a foreign annotation", attempt{
+			patch: `{"metadata":{"annotations":{"note":null}}}`, denied: "the annotation note",
+		}),
+		Entry("which rules a pod skips", attempt{
+			patch:  `{"metadata":{"annotations":{"podtransitionrule.kusionstack.io/skip-rule-conditions":"{}"}}}`,
+			denied: "the annotation podtransitionrule.kusionstack.io/skip-rule-conditions",
+		}),
+		Entry("a foreign finalizer", attempt{
+			patch: `{"metadata":{"finalizers":["` + protectionFinalizer + `"]}}`, denied: "the finalizer example.com/other",
+		}),
+		Entry("the owners", attempt{
+			patch:  `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"x","uid":"1"}]}}`,
+			denied: "the owners of a pod",
+		}),
+		Entry("the image", attempt{
+			patch: `{"spec":{"containers":[{"name":"web","image":"evil"}]}}`, denied: "the spec of a pod",
+		}),
+		Entry("the condition Ready", attempt{
+			status: true, patch: `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`, denied: "conditions of PodOps only",
+		}),
+		Entry("the address of the pod", attempt{
+			status: true, patch: `{"status":{"podIP":"10.0.0.1","podIPs":[{"ip":"10.0.0.1"}]}}`, denied: "conditions of the status only",
+		}),
+	)
+
+	It("lets the manager delete controlled pods only", func(ctx context.Context) {
+		controlled := stored(ctx, newPod(namespace))
+		other := newPod(namespace)
+		uncontrolled(other)
+		other = stored(ctx, other)
+		Expect(manager.Delete(ctx, controlled)).To(Succeed())
+		Expect(manager.Delete(ctx, other)).To(Satisfy(apierrors.IsForbidden))
+	})
+})
+
+// asManager returns a client with the identity and the rights of the manager.
+func asManager() client.Client {
+	GinkgoHelper()
+	c, err := client.New(configAsManager(), client.Options{Scheme: server.scheme})
+	Expect(err).NotTo(HaveOccurred())
+	return c
+}
+
+func patchPod(ctx context.Context, c client.Client, pod *corev1.Pod, patch string, opts ...client.PatchOption) error {
+	return c.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), opts...)
+}
