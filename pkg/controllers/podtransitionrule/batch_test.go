@@ -91,7 +91,7 @@ func TestAnObjectIsNotHeldByAnother(t *testing.T) {
 		s.index.RetireRule(keyOf(s.object(tier)), s.clock.Now())
 	}
 	s.step(time.Second)
-	if left := len(s.reconciler.lastBatch); left > 0 {
+	if left := len(s.reconciler.state.namespaces); left > 0 {
 		t.Errorf("%d deleted objects are remembered", left)
 	}
 }
@@ -104,8 +104,8 @@ func TestAFullRoundIsNotPutOff(t *testing.T) {
 	s.rules("web", atMostUnavailable("one", "1"))
 	s.put(waits(0).Obj(), web(1).Obj())
 	s.round()
-	view := s.index.Snapshot("default", nil)
-	d := &decision{objects: map[string]*rulesetEvaluation{"web": {}}}
+	view := snapshot{Snapshot: s.index.Snapshot("default", nil), state: s.reconciler.state.of("default")}
+	evaluated := evaluation{rulesets: map[string]*rulesetEvaluation{"web": {}}}
 	reserve := map[string][]appsv1alpha1.ReservedPod{"web": nil}
 	for name, tc := range map[string]struct {
 		plan permit.Plan
@@ -117,7 +117,7 @@ func TestAFullRoundIsNotPutOff(t *testing.T) {
 		"no time for others": {permit.Plan{Reserve: reserve, Missed: map[types.UID]int{"web-001-uid": 1}}, 0},
 		"a full record":      {permit.Plan{Reserve: reserve, Refused: []permit.Denial{{}}}, 0},
 	} {
-		if got := s.reconciler.batchDue(view, d, tc.plan); got != tc.want {
+		if got := s.reconciler.batchDue(view, outcome{evaluation: evaluated, allocation: allocation{plan: tc.plan}}); got != tc.want {
 			t.Errorf("%s: put off for %s, want %s", name, got, tc.want)
 		}
 	}

@@ -457,7 +457,7 @@ func TestCallsOfARuleThatIsGoneAreForgotten(t *testing.T) {
 	if diff := cmp.Diff([]rule.RuleID{call.Rule}, s.service.gone); diff != "" {
 		t.Errorf("forgotten rules differ (-want +got):\n%s", diff)
 	}
-	if got := s.reconciler.calls.of(call.Rule); len(got) != 0 {
+	if got := s.reconciler.state.calls.of(call.Rule); len(got) != 0 {
 		t.Errorf("%d results are kept of a rule that is gone", len(got))
 	}
 }

@@ -36,15 +36,6 @@ func (c *counters) resume(status appsv1alpha1.RuleStatus) {
 	}
 }
 
-// finding is what a rule said of a request in one round. The request is nil when there was no room
-// to keep more (decision.file).
-type finding struct {
-	request *rule.Request
-
-	// withheld or would is set when it said no; would when it is not enforced.
-	withheld, would *rule.Reason
-}
-
 // count takes in the findings of one round, and returns how many requests were new to the rule,
 // newly withheld and newly would be. A request that the rule does not apply to counts as not
 // applicable, until it does.
@@ -93,4 +84,59 @@ func enforcementOf(rule appsv1alpha1.TransitionRule) appsv1alpha1.Enforcement {
 		return appsv1alpha1.EnforcementEnforce
 	}
 	return rule.Enforcement
+}
+
+// count adds the findings of a round to the counters of the rules, and to their metrics, and records the
+// quarantines that began in it.
+func (r *Reconciler) count(snapshot snapshot, o outcome, now time.Time) {
+	snapshot.state.missed = o.allocation.plan.Missed
+	for id, eval := range o.rules {
+		r.metrics.quarantine(id, eval.prepared.quarantined != nil)
+		r.metrics.late(id, eval.late+o.allocation.late[id])
+		if eval.isQuarantined {
+			r.recordQuarantine(eval)
+		}
+		if eval.calls != nil {
+			tasks, oldest := eval.calls.tasks.Running()
+			r.metrics.running(id, tasks, oldest)
+		}
+		if !eval.skipped {
+			r.countRule(o, eval, now)
+		}
+	}
+	for _, eval := range o.allocation.quarantined {
+		r.recordQuarantine(eval)
+	}
+}
+
+// countRule adds the findings of a round to the counters of one rule.
+func (r *Reconciler) countRule(o outcome, eval *ruleEvaluation, now time.Time) {
+	prepared := eval.prepared
+	var findings []finding
+	for _, request := range inStage(eval.ruleset.view.Waiting, prepared.stage) {
+		found, _ := o.allocation.of(prepared.id, request.Key())
+		findings = append(findings, found)
+	}
+	r.state.with(prepared, func(remembered *recollection) {
+		prepared.counters.known = remembered.counted
+		asked, withheld, would := prepared.counters.count(findings, now)
+		remembered.counted, prepared.counters.known = prepared.counters.known, nil
+		r.metrics.counted(prepared.id, prepared.counters.status.Enforcement, asked, withheld, would)
+	})
+}
+
+// ruleStatuses returns the counters of a PodTransitionRule, in the order of spec.rules.
+func ruleStatuses(ruleset *rulesetEvaluation) []appsv1alpha1.RuleStatus {
+	var statuses []appsv1alpha1.RuleStatus
+	for _, rule := range ruleset.view.Object.Spec.Rules {
+		for _, eval := range ruleset.rules {
+			if eval.prepared.spec.Name != rule.Name || len(statuses) == appsv1alpha1.MaxStatusRules {
+				continue
+			}
+			status := eval.prepared.counters.status.DeepCopy()
+			status.Quarantined = eval.prepared.quarantined.DeepCopy()
+			statuses = append(statuses, *status)
+		}
+	}
+	return statuses
 }

@@ -119,7 +119,7 @@ func rolloutsOf(pods []*withheldPod) map[string]*rollout {
 			rollouts[string(owner.UID)] = one
 		}
 		one.pods++
-		one.known = one.known || len(withoutDetails(pod.object.Annotations)) > 0
+		one.known = one.known || len(withoutExplanations(pod.object.Annotations)) > 0
 	}
 	return rollouts
 }
@@ -137,11 +137,11 @@ func (r *Reconciler) recordRollout(namespace string, held *rollout) {
 
 // passedBy are the names of the enforced rules that apply to a request and let it pass,
 // sorted; the first of them, and how many more there are.
-func (d *decision) passedBy(request rule.Request) []string {
+func (o outcome) passedBy(request rule.Request) []string {
 	var names []string
-	for id, eval := range d.rules {
-		_, asked := eval.findings[request.Key()]
-		if asked && eval.prepared.enforced() && eval.prepared.counters.scope.Applies(request.Type, request.Pod.Labels, request.Pod.SkipRules) {
+	for id, eval := range o.rules {
+		_, evaluated := o.allocation.of(id, request.Key())
+		if evaluated && eval.prepared.enforced() && eval.prepared.counters.scope.Applies(request.Type, request.Pod.Labels, request.Pod.SkipRules) {
 			names = append(names, id.String())
 		}
 	}
@@ -171,6 +171,6 @@ func digest(reasons []rule.Reason) string {
 
 // recordQuarantine records that a rule is not asked any more.
 func (r *Reconciler) recordQuarantine(eval *ruleEvaluation) {
-	r.recorder.Eventf(eval.object.view.Object, nil, corev1.EventTypeWarning, EventQuarantined, "Evaluate",
+	r.recorder.Eventf(eval.ruleset.view.Object, nil, corev1.EventTypeWarning, EventQuarantined, "Evaluate",
 		"rule %s is not asked any more, and its pods wait: %s", eval.prepared.spec.Name, eval.prepared.quarantined.Message)
 }

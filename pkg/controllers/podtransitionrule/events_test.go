@@ -115,8 +115,8 @@ func TestManyRulesAreOneEvent(t *testing.T) {
 		}
 	}
 	for name, pod := range s.pods {
-		if got := len(pod.Annotations); got != maxDetails {
-			t.Errorf("pod %s has %d annotations, want %d", name, got, maxDetails)
+		if got := len(pod.Annotations); got != maxExplanations {
+			t.Errorf("pod %s has %d annotations, want %d", name, got, maxExplanations)
 		}
 		for key, text := range pod.Annotations {
 			var detail appsv1alpha1.Detail

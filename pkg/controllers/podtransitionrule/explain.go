@@ -140,7 +140,7 @@ func (n nextChecks) keep(requests []rule.Request) nextChecks {
 	return kept
 }
 
-// text is a reason in one line, with its code.
+// text returns a reason in one line, with its code.
 func text(reason rule.Reason) string { return fmt.Sprintf("%s: %s", reason.Code, reason.Message) }
 
 // rejectInfo are the reasons of one PodTransitionRule in the order of rule names, as

@@ -1,6 +1,8 @@
 package podtransitionrule
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -8,8 +10,8 @@ import (
 	"github.com/podops-dev/podops/pkg/podindex"
 )
 
-// missingFor is how long a pod counts as desired that a workload had when its last permit
-// was given, and has not made again. A workload that takes longer is taken to want fewer.
+// missingFor is how long a pod counts as desired that a workload had when its last permit was given, and
+// has not created again. A workload that takes longer is assumed to have been scaled in.
 const missingFor = 2 * time.Minute
 
 // missing is how many pods a workload misses, and since when it misses so many.
@@ -18,40 +20,37 @@ type missing struct {
 	since time.Time
 }
 
-// countMissing adds to the desired number of each rule the pods that workloads miss which
-// PodOps does not know the desired number of: without them each pod that is deleted would
-// lower the bound for the next one. The time is measured by this process, from when it saw
-// them missing. It returns how soon the first of them no longer counts.
-func (r *Reconciler) countMissing(view podindex.Snapshot) (wait time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now := r.clock.Now()
-	for i := range view.Rules {
-		rule := &view.Rules[i]
-		key := keyOf(rule.Object)
-		before, after := r.missing[key], map[types.UID]missing{}
-		for uid, pods := range rule.Remembered {
-			gone := pods - rule.Owners[uid]
+// countMissing returns the views with the pods added to their desired numbers that workloads miss and
+// whose desired number PodOps does not know: without them each pod that is deleted would lower the bound for
+// the next one. The time is measured by this process, from the round in which it first saw them missing. It
+// returns how soon the first of them no longer counts; 0 for never.
+func (n *namespaceState) countMissing(views []podindex.RuleView, now time.Time) (counted []podindex.RuleView, wait time.Duration) {
+	counted = slices.Clone(views)
+	for i := range counted {
+		view, ruleset := &counted[i], n.of(counted[i].Object.Name)
+		var after map[types.UID]missing
+		for uid, pods := range view.Remembered {
+			gone := pods - view.Owners[uid]
 			if gone <= 0 {
 				continue
 			}
-			last, known := before[uid]
+			last, known := ruleset.missing[uid]
 			if !known || gone > last.pods {
 				last.since = now
 			}
 			last.pods = gone
+			if after == nil {
+				after, view.Remembered = map[types.UID]missing{}, maps.Clone(view.Remembered)
+			}
 			after[uid] = last
 			if left := missingFor - now.Sub(last.since); left > 0 {
-				rule.Counts.Desired += gone
+				view.Counts.Desired += gone
 				wait = minDelay(wait, left)
 				continue
 			}
-			delete(rule.Remembered, uid)
+			delete(view.Remembered, uid)
 		}
-		r.missing[key] = after
-		if len(after) == 0 {
-			delete(r.missing, key)
-		}
+		ruleset.missing = after
 	}
-	return wait
+	return counted, wait
 }

@@ -12,7 +12,7 @@ import (
 
 // moduleRun is the evaluation of one rule with a user's module in one round.
 type moduleRun struct {
-	eval    *ruleEvaluation
+	work    *ruleWork
 	program program
 	memo    *memo.Memo
 
@@ -27,25 +27,25 @@ type moduleRun struct {
 	// open are the positions of the requests that have not been evaluated, by their keys.
 	open map[string]int
 
-	// turned is the request that came first in the round, once the module was evaluated: it has had its
-	// turn even if it is still open.
+	// turned is the first request of the round, once the module was evaluated: it has had its turn even if
+	// it is still open.
 	turned string
 
-	// late is how many evaluations used up their CPU time without an answer.
+	// late is how many evaluations used up their CPU time without a verdict.
 	late int
 	err  error
 }
 
-// firstChunk is how many requests all modules are evaluated for before the round looks at the
-// next ones. It grows while there is time, and shrinks to one pod when there is little: a pod is
-// permitted by what all modules say in one round.
+// firstChunk is for how many requests all modules are evaluated before the round goes on to the next ones.
+// It grows while there is time, and shrinks to one pod when there is little: a pod is permitted by the
+// verdicts of all modules in one round.
 const firstChunk = 32
 
 // evaluateModules evaluates the users' modules of a round for the requests whose verdicts are not
-// remembered: one pod after the other, those first that earlier rounds had no time for. What is
-// not reached before the round gives way is withheld until a later one.
-func (r *Reconciler) evaluateModules(ctx context.Context, t *turn, d *decision, waiting []rule.Request) {
-	runs := r.openRuns(ctx, d)
+// remembered: one pod after the other, first the pods for which earlier rounds had no time. Requests that
+// are not reached before the round gives way are withheld until a later round.
+func (r *Reconciler) evaluateModules(ctx context.Context, w *evaluating, waiting []rule.Request) {
+	t, runs := w.turn, r.openRuns(ctx, w)
 	order := orderOf(runs, waiting)
 	first, size := slices.Concat(order, []string{""})[0], firstChunk
 	for len(order) > 0 && t.goesOn(ctx, partForModules) {
@@ -77,18 +77,18 @@ func (r *Reconciler) evaluateModules(ctx context.Context, t *turn, d *decision, 
 }
 
 // openRuns prepares the evaluation of all users' modules, and returns those with open requests.
-func (r *Reconciler) openRuns(ctx context.Context, d *decision) []*moduleRun {
+func (r *Reconciler) openRuns(ctx context.Context, w *evaluating) []*moduleRun {
 	var open []*moduleRun
-	for _, eval := range d.inOrder {
-		if eval.prepared.kind != rule.KindRego {
+	for _, work := range w.rules {
+		if work.prepared.kind != rule.KindRego {
 			continue
 		}
-		run := r.runOf(ctx, d, eval)
+		run := r.runOf(ctx, w, work)
 		if run == nil {
-			eval.close()
+			work.close()
 			continue
 		}
-		eval.run = run
+		work.run = run
 		if len(run.open) > 0 {
 			open = append(open, run)
 		}
@@ -96,12 +96,12 @@ func (r *Reconciler) openRuns(ctx context.Context, d *decision) []*moduleRun {
 	return open
 }
 
-// runOf returns what to evaluate of a rule; nil when there is nothing to evaluate it with.
-func (r *Reconciler) runOf(ctx context.Context, d *decision, eval *ruleEvaluation) *moduleRun {
-	prepared, remembered := eval.prepared, eval.open()
+// runOf returns the evaluation of a rule; nil when it has no program.
+func (r *Reconciler) runOf(ctx context.Context, w *evaluating, work *ruleWork) *moduleRun {
+	prepared, remembered := work.prepared, work.open()
 	run := &moduleRun{
-		eval: eval, program: prepared.program, memo: remembered.memo, stopped: prepared.quarantined != nil,
-		requests: inStage(eval.object.view.Waiting, prepared.stage),
+		work: work, program: prepared.program, memo: remembered.memo, stopped: prepared.quarantined != nil,
+		requests: inStage(work.ruleset.view.Waiting, prepared.stage),
 	}
 	if run.stopped {
 		if prepared.fallback == nil {
@@ -109,31 +109,31 @@ func (r *Reconciler) runOf(ctx context.Context, d *decision, eval *ruleEvaluatio
 		}
 		run.program, run.memo = prepared.fallback, remembered.fallback
 	}
-	if run.program == nil || run.program.Needs().Namespace && eval.env.Namespace.Labels == nil {
+	if run.program == nil || run.program.Needs().Namespace && work.env.Namespace.Labels == nil {
 		return nil
 	}
 	if len(run.requests) == 0 {
-		run.memo.Remember(nil, nil, eval.env)
+		run.memo.Remember(nil, nil, work.env)
 		remembered.lastDenials = nil
 		return run
 	}
-	if !d.turn.holds(remembered.bytes() + int64(len(run.requests)*openBytes)) {
-		eval.unopened, d.turn.cause = true, cmp.Or(d.turn.cause, gaveWayMemory)
+	if !w.turn.holds(remembered.bytes() + int64(len(run.requests)*openBytes)) {
+		work.unopened, w.turn.cause = true, cmp.Or(w.turn.cause, gaveWayMemory)
 		return nil
 	}
 	var open []int
-	run.verdicts, open = run.memo.Recall(scopeOf(run.program, prepared.kind), eval.env, run.requests)
+	run.verdicts, open = run.memo.Recall(scopeOf(run.program, prepared.kind), work.env, run.requests)
 	run.opens(open)
 	return run
 }
 
-// opens notes the requests to evaluate. A reserved pod is not among them where the rule reads
-// permits or other pods: its own permit would be one of them. Its judges ask.
+// opens keeps the requests to evaluate. A reserved pod is not among them where the rule reads permits or
+// other pods: its own permit would be among those. permit.Next evaluates the rule for it.
 func (m *moduleRun) opens(positions []int) {
 	needs := m.program.Needs()
 	for _, i := range positions {
-		_, reserved := m.eval.object.view.Live[m.requests[i].Pod.UID]
-		if reserved && m.eval.prepared.enforced() && (needs.Pods || needs.Permits) {
+		_, reserved := m.work.ruleset.view.Live[m.requests[i].Pod.UID]
+		if reserved && m.work.prepared.enforced() && (needs.Pods || needs.Permits) {
 			m.verdicts[i] = rule.Verdict{Outcome: rule.Passed}
 			continue
 		}
@@ -150,7 +150,7 @@ func orderOf(runs []*moduleRun, waiting []rule.Request) []string {
 	missed := map[string]int{}
 	for _, run := range runs {
 		for key := range run.open {
-			missed[key] = max(missed[key], run.eval.open().lastDenials[key].missed)
+			missed[key] = max(missed[key], run.work.open().lastDenials[key].missed)
 		}
 	}
 	if len(missed) == 0 {
@@ -174,21 +174,20 @@ func isOpen(runs []*moduleRun, key string) bool {
 	})
 }
 
-// evaluate asks the module about those of the requests that are open, and returns the CPU time
-// that it used.
+// evaluate evaluates the module for the requests that are open, and returns the CPU time that it used.
 func (m *moduleRun) evaluate(ctx context.Context, keys []string) time.Duration {
-	var asked []rule.Request
+	var evaluated []rule.Request
 	for _, key := range keys {
 		if i, ok := m.open[key]; ok {
-			asked = append(asked, m.requests[i])
+			evaluated = append(evaluated, m.requests[i])
 		}
 	}
-	if len(asked) == 0 {
+	if len(evaluated) == 0 {
 		return 0
 	}
-	result, err := m.program.Evaluate(ctx, m.eval.prepared.stage, m.eval.env, asked)
+	result, err := m.program.Evaluate(ctx, m.work.prepared.stage, m.work.env, evaluated)
 	m.err = cmp.Or(m.err, err)
-	for _, request := range asked {
+	for _, request := range evaluated {
 		key := request.Key()
 		verdict := result.Verdicts[key]
 		if err != nil {
@@ -200,23 +199,23 @@ func (m *moduleRun) evaluate(ctx context.Context, keys []string) time.Duration {
 			continue
 		case rule.CodeTimeout:
 			m.late++
-		default: // it answered
+		default: // a verdict
 		}
 		delete(m.open, key)
 	}
 	return result.CPUTime
 }
 
-// close withholds what was not reached, and has the verdicts remembered. A request that was not
-// reached keeps the refusal of an earlier round: nothing is ever passed on an old answer.
+// close withholds the requests that were not reached, and keeps the verdicts. A request that was not
+// reached keeps the denial of an earlier round: no request passes because of an old verdict.
 func (m *moduleRun) close() {
-	prepared, remembered := m.eval.prepared, m.eval.open()
+	prepared, remembered := m.work.prepared, m.work.open()
 	for _, i := range m.open {
 		if m.verdicts[i] == (rule.Verdict{}) {
 			m.verdicts[i] = notReached(prepared)
 		}
 	}
-	m.memo.Remember(m.requests, m.verdicts, m.eval.env)
+	m.memo.Remember(m.requests, m.verdicts, m.work.env)
 	final, next := make([]rule.Verdict, len(m.verdicts)), lastDenials{}
 	for i, request := range m.requests {
 		key := request.Key()
@@ -229,7 +228,7 @@ func (m *moduleRun) close() {
 	m.verdicts, remembered.lastDenials = final, next
 }
 
-// notReached is the verdict of a rule that a round had no time for.
+// notReached returns the verdict of a rule for which a round had no time.
 func notReached(prepared *preparedRule) rule.Verdict {
 	if prepared.enforced() {
 		return rule.Verdict{Code: rule.CodeNotReached}

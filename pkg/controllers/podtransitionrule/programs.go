@@ -5,13 +5,11 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/fairshare"
 	"github.com/podops-dev/podops/pkg/objectbounds"
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/rule"
@@ -103,21 +101,21 @@ func scopeOf(program program, kind rule.Kind) memo.Scope {
 	}
 }
 
-// programs keeps the prepared rules of each PodTransitionRule, by generation.
+// programs prepares the rules of PodTransitionRules.
 type programs struct {
 	engine *opa.Engine
 
-	// prepared is told each module that a rule is asked with from now on; nil: nobody.
+	// prepared is called with each module that is evaluated for a rule from now on; nil: not called.
 	prepared func(spec.Module)
 
-	// remembered is what rules remember from one round to the next.
-	remembered *recollections
-
-	mu      sync.Mutex
-	objects map[types.NamespacedName]preparedObject
+	state *state
 }
 
-type preparedObject struct {
+// preparedRuleset are the rules of one generation of a PodTransitionRule, ready to be evaluated.
+type preparedRuleset struct {
+	// loaded is false before the rules are prepared for the first time.
+	loaded bool
+
 	uid        types.UID
 	generation int64
 	policies   string
@@ -128,39 +126,31 @@ type preparedObject struct {
 }
 
 // isComplete reports whether there was time to prepare all rules.
-func (o preparedObject) isComplete() bool {
+func (o preparedRuleset) isComplete() bool {
 	return !slices.ContainsFunc(o.rules, (*preparedRule).unprepared)
 }
 
 // isOf reports whether the rules are those of this generation of the object, compiled with
 // these versions of PodTransitionPolicies.
-func (o preparedObject) isOf(object *appsv1alpha1.PodTransitionRule, versions string) bool {
+func (o preparedRuleset) isOf(object *appsv1alpha1.PodTransitionRule, versions string) bool {
 	return o.uid == object.UID && o.generation == object.Generation && o.policies == versions
-}
-
-func newPrograms(e *opa.Engine, prepared func(spec.Module), memory int64) *programs {
-	return &programs{
-		engine: e, prepared: prepared, remembered: fairshare.NewCache[*preparedRule, *recollection](memory),
-		objects: map[types.NamespacedName]preparedObject{},
-	}
 }
 
 // of returns the prepared rules of an object: disabled ones left out, cheap ones first
 // and those that take slots last. An edit prepares only the rules that it changed, or
 // whose PodTransitionPolicy changed. Modules that the round has no time to compile are
 // missing programs; the next call goes on with them.
-func (p *programs) of(ctx context.Context, t *turn, object *appsv1alpha1.PodTransitionRule, shared policies) []*preparedRule {
-	key := keyOf(object)
-	versions := versionsOf(object, shared)
-	p.mu.Lock()
-	known, ok := p.objects[key]
-	p.mu.Unlock()
-	if ok && known.isOf(object, versions) && known.isComplete() {
+func (p *programs) of(
+	ctx context.Context, t *turn, state *namespaceState, object *appsv1alpha1.PodTransitionRule, shared policies,
+) []*preparedRule {
+	key, ruleset := keyOf(object), state.of(object.Name)
+	versions, known := versionsOf(object, shared), ruleset.prepared
+	if known.loaded && known.isOf(object, versions) && known.isComplete() {
 		return known.rules
 	}
-	next := preparedObject{uid: object.UID, generation: object.Generation, policies: versions}
-	next.resumes = !ok && object.Status.ObservedGeneration == object.Generation ||
-		ok && known.resumes && !known.isComplete() && known.generation == object.Generation
+	next := preparedRuleset{loaded: true, uid: object.UID, generation: object.Generation, policies: versions}
+	next.resumes = !known.loaded && object.Status.ObservedGeneration == object.Generation ||
+		known.resumes && !known.isComplete() && known.generation == object.Generation
 	tooLarge := objectbounds.TooLarge(object)
 	for _, rule := range object.Spec.Rules {
 		if rule.Disabled {
@@ -182,10 +172,8 @@ func (p *programs) of(ctx context.Context, t *turn, object *appsv1alpha1.PodTran
 	}
 	slices.SortStableFunc(next.rules, func(a, b *preparedRule) int { return costOf(a.kind) - costOf(b.kind) })
 	if ctx.Err() == nil {
-		p.mu.Lock()
-		p.objects[key] = next
-		p.mu.Unlock()
-		p.forgetRules(known.rules, next.rules)
+		ruleset.prepared = next
+		p.state.forgetRules(known.rules, next.rules)
 	}
 	return next.rules
 }
@@ -229,7 +217,7 @@ func versionsOf(object *appsv1alpha1.PodTransitionRule, shared policies) string 
 
 // unchanged returns the prepared rule that an edit left as it was, nil when there is
 // none. What it has counted and learned stays.
-func (o preparedObject) unchanged(uid types.UID, rule appsv1alpha1.TransitionRule, version string) *preparedRule {
+func (o preparedRuleset) unchanged(uid types.UID, rule appsv1alpha1.TransitionRule, version string) *preparedRule {
 	if o.uid != uid {
 		return nil
 	}
@@ -327,27 +315,10 @@ func foldedOf(rule appsv1alpha1.TransitionRule) *appsv1alpha1.TransitionRule {
 	return folded
 }
 
-// needsPods says whether a rule of an object, as it is prepared now, reads other pods.
-func (p *programs) needsPods(object *appsv1alpha1.PodTransitionRule) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.ContainsFunc(p.objects[keyOf(object)].rules, func(rule *preparedRule) bool { return rule.needs().Pods })
-}
-
-// forget drops what is prepared for objects that are not among the present ones of
-// their namespace, and returns their names.
-func (p *programs) forget(namespace string, present map[string]bool) []types.NamespacedName {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var gone []types.NamespacedName
-	for key := range p.objects {
-		if key.Namespace == namespace && !present[key.Name] {
-			p.forgetRules(p.objects[key].rules, nil)
-			delete(p.objects, key)
-			gone = append(gone, key)
-		}
-	}
-	return gone
+// needsPods reports whether a rule of a PodTransitionRule, as it is prepared now, reads other pods.
+func (n *namespaceState) needsPods(object *appsv1alpha1.PodTransitionRule) bool {
+	known, ok := n.rulesets[object.Name]
+	return ok && slices.ContainsFunc(known.prepared.rules, func(rule *preparedRule) bool { return rule.needs().Pods })
 }
 
 // errorsOf joins the compile errors of an object.

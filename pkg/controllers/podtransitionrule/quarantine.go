@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// maxStrikes is how often a user's module may use up its CPU time without an answer.
+	// maxStrikes is how often a user's module may use up its CPU time without a verdict.
 	maxStrikes = 3
 
 	// strikeWindow is for how long one of them counts.
@@ -33,7 +33,17 @@ func (s *strikes) add(missed int, now time.Time) bool {
 	return len(*s) >= maxStrikes
 }
 
-// quarantine keeps a rule from being evaluated until it is edited, or lifted.
+// strike counts missed deadlines of a rule, and puts it under quarantine if there are too many. It reports
+// whether it has done so.
+func (p *preparedRule) strike(object *appsv1alpha1.PodTransitionRule, missed int, now time.Time) bool {
+	if p.quarantined != nil || !p.strikes.add(missed, now) {
+		return false
+	}
+	p.quarantine(object, now)
+	return true
+}
+
+// quarantine stops the evaluation of a rule until it is edited, or the quarantine is lifted.
 func (p *preparedRule) quarantine(object *appsv1alpha1.PodTransitionRule, now time.Time) {
 	p.quarantined = &appsv1alpha1.Quarantine{
 		Since: statusTime(now), Source: p.program.Source(), Message: tooExpensive, Lift: liftOf(object),
@@ -50,7 +60,7 @@ func (p *preparedRule) lift(object *appsv1alpha1.PodTransitionRule) {
 	p.quarantined, p.strikes = nil, nil
 }
 
-// liftOf is the part of the annotation that counts.
+// liftOf returns the value of the annotation that lifts a quarantine, cut to its bound.
 func liftOf(object *appsv1alpha1.PodTransitionRule) string {
 	return bounded(object.Annotations[appsv1alpha1.LiftQuarantineAnnotationKey], appsv1alpha1.MaxLiftBytes)
 }
@@ -59,10 +69,10 @@ func liftOf(object *appsv1alpha1.PodTransitionRule) string {
 const tooExpensive = "the module used up its CPU time 3 times without an answer and is not evaluated any more: edit it, so that it needs less, " +
 	"or set the annotation " + appsv1alpha1.LiftQuarantineAnnotationKey + " to a new value to try again"
 
-// quarantined are the names of the rules of an object that are not asked any more.
-func (o *rulesetEvaluation) quarantined() []string {
+// quarantined returns the names of the rules under quarantine.
+func (e *rulesetEvaluation) quarantined() []string {
 	var names []string
-	for _, eval := range o.rules {
+	for _, eval := range e.rules {
 		if eval.prepared.quarantined != nil {
 			names = append(names, eval.prepared.spec.Name)
 		}
@@ -71,8 +81,8 @@ func (o *rulesetEvaluation) quarantined() []string {
 	return names
 }
 
-// isUnderQuarantine: status says that this very module was found too expensive. It
-// survives a restart, since finding it out again costs time that other rules need.
+// isUnderQuarantine reports whether the status of a rule has a quarantine of this very module. A
+// quarantine survives a restart, since finding it out again costs time that other rules need.
 func isUnderQuarantine(status *appsv1alpha1.RuleStatus, source string) bool {
 	return status != nil && status.Quarantined != nil && status.Quarantined.Source == source
 }

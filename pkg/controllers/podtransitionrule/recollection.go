@@ -5,8 +5,8 @@ import (
 	"github.com/podops-dev/podops/pkg/rule/memo"
 )
 
-// recollection is what a rule remembers of the requests that wait, from one round to the next. Rules
-// answer the same without it: they are evaluated again, and their words are made again.
+// recollection has the verdicts of a rule on the requests that wait, and their explanations, from one round
+// to the next. It only saves work: without it the rule is evaluated again, and its messages are made again.
 type recollection struct {
 	memo *memo.Memo
 
@@ -20,12 +20,12 @@ type recollection struct {
 	// counted are the requests that counters have counted.
 	counted map[string]counted
 
-	// charged is what it counted when it was kept last.
+	// charged is how many bytes the store counts for it.
 	charged int64
 }
 
-// recollections are those of the rules of all namespaces, bounded in bytes. The namespace whose rules
-// remember the most forgets first.
+// recollections are those of the rules of all namespaces, bounded in bytes. The namespace with the largest
+// recollections loses its own first.
 type recollections = fairshare.Cache[*preparedRule, *recollection]
 
 // Bytes of the parts of a recollection besides their texts, as a test measures them.
@@ -41,7 +41,7 @@ func newRecollection() *recollection {
 	return &recollection{memo: memo.New(), fallback: memo.New(), messageCache: newWording(), nextChecks: nextChecks{}}
 }
 
-// bytes is about what a recollection takes.
+// bytes returns about how many bytes a recollection takes.
 func (r *recollection) bytes() int64 {
 	bytes := recollectionBytes + r.memo.Bytes() + r.fallback.Bytes() + r.messageCache.bytes()
 	bytes += int64(len(r.nextChecks)*nextCheckBytes + len(r.counted)*countedBytes)
@@ -51,72 +51,56 @@ func (r *recollection) bytes() int64 {
 	return bytes
 }
 
-// isEmpty reports whether nothing is remembered that counts.
+// isEmpty reports whether there is nothing to keep.
 func (r *recollection) isEmpty() bool { return r.bytes() == recollectionBytes }
 
-// recall returns what a rule remembers.
-func (p *programs) recall(rule *preparedRule) *recollection {
-	if known, ok := p.remembered.Get(rule); ok {
+// recall returns the recollection of a rule, empty at first.
+func (s *state) recall(rule *preparedRule) *recollection {
+	if known, ok := s.remembered.Get(rule); ok {
 		return known
 	}
 	return newRecollection()
 }
 
-// remember keeps what a rule is to remember, if there is room for it.
-func (p *programs) remember(rule *preparedRule, what *recollection) {
-	if what.isEmpty() {
-		p.remembered.Remove(rule)
+// remember keeps the recollection of a rule, if there is memory for it.
+func (s *state) remember(rule *preparedRule, recalled *recollection) {
+	if recalled.isEmpty() {
+		s.remembered.Remove(rule)
 		return
 	}
-	bytes := what.bytes()
-	if known, ok := p.remembered.Get(rule); ok && known == what && what.charged == bytes {
+	bytes := recalled.bytes()
+	if known, ok := s.remembered.Get(rule); ok && known == recalled && recalled.charged == bytes {
 		return
 	}
-	what.charged = bytes
-	p.remembered.Add(rule.id.Object.Namespace, rule, what, bytes)
+	recalled.charged = bytes
+	s.remembered.Add(rule.id.Object.Namespace, rule, recalled, bytes)
 }
 
-// forgetRules drops what rules remember that are not asked any more.
-func (p *programs) forgetRules(gone, kept []*preparedRule) {
-	present := make(map[*preparedRule]bool, len(kept))
-	for _, rule := range kept {
-		present[rule] = true
-	}
-	for _, rule := range gone {
-		if !present[rule] {
-			p.remembered.Remove(rule)
-		}
-	}
+// with lets use modify the recollection of a rule.
+func (s *state) with(rule *preparedRule, use func(*recollection)) {
+	recalled := s.recall(rule)
+	use(recalled)
+	s.remember(rule, recalled)
 }
 
-// open brings back what the rule remembers, until close.
-func (s *ruleEvaluation) open() *recollection {
-	if s.recalled == nil {
-		s.recalled = s.programs.recall(s.prepared)
+// open returns the recollection of the rule, until close.
+func (w *ruleWork) open() *recollection {
+	if w.recalled == nil {
+		w.recalled = w.state.recall(w.prepared)
 	}
-	return s.recalled
+	return w.recalled
 }
 
-// close keeps what the rule remembers, and lets go of it: a round has many rules, and does not hold what
-// all of them remember at the same time.
-func (s *ruleEvaluation) close() {
-	if s.recalled != nil {
-		s.programs.remember(s.prepared, s.recalled)
-		s.recalled = nil
+// close keeps the recollection of the rule. A round has many rules, and never holds the recollections of
+// all of them at the same time.
+func (w *ruleWork) close() {
+	if w.recalled != nil {
+		w.state.remember(w.prepared, w.recalled)
+		w.recalled = nil
 	}
 }
 
-// with lets use change what the rule remembers.
-func (s *ruleEvaluation) with(use func(*recollection)) {
-	if s.recalled != nil {
-		use(s.recalled)
-		return
-	}
-	use(s.open())
-	s.close()
-}
-
-// Bytes that a round holds for each request that a rule is asked about.
+// Bytes that a round holds for each request for which a rule is evaluated.
 const (
 	// findingBytes are those of a finding. Each reason comes on top, with its texts.
 	findingBytes = 160
@@ -126,25 +110,7 @@ const (
 	openBytes = 2*findingBytes + 128
 )
 
-// defaultRoundBytes is how much of that one round may hold by default. A round that would hold more files the first reason
-// of each request, and not all of them; users' modules that it has no room for withhold with
+// defaultRoundBytes is how many of these bytes one round may hold by default. A round that would hold more
+// keeps only the first reason of each request; users' modules for which it has no memory withhold with
 // rule.CodeNotReached.
 const defaultRoundBytes = 32 << 20
-
-// holds reports whether the round may hold so many more bytes, and counts them then.
-func (t *turn) holds(bytes int64) bool {
-	if t.held+bytes > t.most {
-		return false
-	}
-	t.held += bytes
-	return true
-}
-
-// file keeps what a rule said about a request. Without room for it the request counts as one that the
-// rule was not asked about; that it is withheld is filed elsewhere.
-func (d *decision) file(eval *ruleEvaluation, key string, found finding) {
-	_, known := eval.findings[key]
-	if known || d.turn.holds(findingBytes) {
-		eval.findings[key] = found
-	}
-}

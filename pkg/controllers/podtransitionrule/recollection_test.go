@@ -76,7 +76,7 @@ func TestWhatIsRememberedIsBoundedInBytes(t *testing.T) {
 	for _, most := range []int64{defaultMemory, 100_000, 0} {
 		s := newStation(t, opa.Options{})
 		remembered := fairshare.NewCache[*preparedRule, *recollection](most)
-		s.reconciler.programs.remembered = remembered
+		s.reconciler.state.remembered = remembered
 		s.rules("web", manyRules(rules)...)
 		for i := range pods {
 			s.put(waits(i).Obj())
@@ -132,12 +132,12 @@ func TestARoundHoldsNoMoreThanItMay(t *testing.T) {
 				s.put(waits(i).Obj())
 			}
 			turn, _ := s.reconciler.begin("default")
-			view, prepared := s.reconciler.view(t.Context(), turn, "default")
-			d := s.reconciler.decide(t.Context(), turn, view, prepared)
+			view, _ := s.reconciler.snapshot(t.Context(), turn, "default")
+			evaluated := s.reconciler.evaluate(t.Context(), turn, view)
 			s.reconciler.end(turn)
 			reasons := 0
 			for _, request := range view.Waiting {
-				of := d.withheld[request.Key()]
+				of := evaluated.withheld[request.Key()]
 				if len(of) == 0 || of[0].Code != tc.want {
 					t.Fatalf("%s is withheld for %v", request.Pod.Name, of)
 				}

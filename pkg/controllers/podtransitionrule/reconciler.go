@@ -7,67 +7,62 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
-	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/lanes"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/opa"
-	"github.com/podops-dev/podops/pkg/permit"
 	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/rule/spec"
 	"github.com/podops-dev/podops/pkg/webhooktask"
 )
 
 const (
-	// statusInterval is the least time between two writes of a status that carry no
-	// reservation. Numbers change with every pod; people do not read that fast.
+	// statusInterval is the least time between two writes of a status without new reservations: its numbers
+	// change with every pod.
 	statusInterval = time.Second
 
-	// retryStale is how soon a namespace is looked at again whose pods have not been
-	// seen as far as a record demands. The watch is behind by milliseconds, as a rule.
+	// retryStale is the delay of the next round while the watch has not delivered the pods that a record
+	// requires. The watch is usually behind by milliseconds.
 	retryStale = 50 * time.Millisecond
 
-	// viewTimeout is how long one record may demand a view that never comes.
-	// Bookmarks reach every real resourceVersion within a minute or so; a record that
-	// asks for more was not written by PodOps, and must not stop it for ever. That no
-	// watch is behind by this much, while others go on, is what permits rely on.
+	// viewTimeout is how long a record may require a view that never comes. Bookmarks reach every real
+	// resourceVersion within a minute or so; a record that requires more was not written by PodOps, and must
+	// not stop it for ever. Permits rely on no watch being behind by this much while others go on.
 	viewTimeout = 5 * time.Minute
 
-	// retryConflict is how soon a namespace is looked at again in which a pod had moved
-	// on. The watch brings the pod sooner, as a rule; this is for when it brings nothing.
+	// retryConflict is the delay of the next round after a conflict with another writer of a pod. Usually the
+	// watch delivers the pod sooner.
 	retryConflict = time.Second
 
-	// retryFailed is how soon rules are asked again that could not be evaluated. The
-	// machine was busy, as a rule.
+	// retryFailed is the delay after which rules are evaluated again that have failed. Usually the machine
+	// was busy.
 	retryFailed = 5 * time.Second
 
 	// defaultWritesAtOnce bounds the parallel requests of one round.
 	defaultWritesAtOnce = 16
 
-	// retryBackground is how soon a namespace is looked at again in which something is put off that
-	// no pod waits for (Reconciler.rest).
+	// retryBackground is the delay of the next round when a background write is postponed (slot).
 	retryBackground = 100 * time.Millisecond
 )
 
-// DefaultBatchInterval is how long a PodTransitionRule has at least between two batches of
-// permits in a manager. Each batch costs a write of its status: pods that come back one by one
-// within a second share it, and an operation that takes many seconds hardly waits for others.
+// DefaultBatchInterval is the least time between two batches of permits of one PodTransitionRule. Each batch
+// costs a write of its status: pods that come back one by one within a second share it, and an operation
+// that takes many seconds is hardly delayed.
 const DefaultBatchInterval = time.Second
 
 // PodWriter writes a lifecycle change to a pod that is still at its resourceVersion.
 type PodWriter interface {
-	// Write fails with a conflict when the pod has moved on.
+	// Write returns a conflict if the pod has another resourceVersion by now.
 	Write(ctx context.Context, pod *corev1.Pod, change lifecycle.Change) error
 
-	// Seen is false while the pod is older than what was written.
+	// Seen returns false while the pod is older than its last write.
 	Seen(pod *corev1.Pod) bool
 }
 
@@ -77,7 +72,7 @@ type StatusWriter interface {
 	WriteStatus(ctx context.Context, object *appsv1alpha1.PodTransitionRule) (*appsv1alpha1.PodTransitionRule, error)
 }
 
-// Reconciler decides for one namespace at a time.
+// Reconciler evaluates the rules of one namespace at a time, and gives permits to its pods.
 type Reconciler struct {
 	index    *podindex.Index
 	programs *programs
@@ -88,7 +83,6 @@ type Reconciler struct {
 	metrics  *Metrics
 	caller   Caller
 	wake     func(namespace string)
-	calls    *inFlight
 	askAgain time.Duration
 	clock    clock.PassiveClock
 
@@ -97,7 +91,7 @@ type Reconciler struct {
 	lanes   *lanes.Lanes
 	budget  time.Duration
 
-	// roundBytes bounds what one round holds of what it found.
+	// roundBytes bounds the findings of one round.
 	roundBytes int64
 
 	// batchInterval is the least time between two batches of one PodTransitionRule.
@@ -106,38 +100,13 @@ type Reconciler struct {
 	// writesAtOnce bounds the parallel requests of one round.
 	writesAtOnce int
 
-	// rest lets one write at a time go, in all namespaces, that no pod waits for: statuses
-	// and annotations for people, and calls that are not made. The next round, for which
-	// pods do wait, is not to wait for many of them, and nor is the API server to be busy
-	// with them: the slower it answers, the less it is asked.
-	background *semaphore.Weighted
+	// background admits one low-priority write at a time across all namespaces (slot).
+	background sync.Mutex
 
-	mu         sync.Mutex
-	lastStatus map[types.NamespacedName]time.Time
-
-	// lastBatch is when reservations were last added to the record of an object.
-	lastBatch map[types.NamespacedName]time.Time
-
-	// lastBackground is the object whose status was the last background write, by
-	// namespace: the next one has its turn then.
-	lastBackground map[string]string
-	pendingViews   map[types.NamespacedName]pendingView
-	explained      map[string]explained // by namespace
-
-	// missed are the pods whose judges the last round had no time for, by namespace (permit.Plan.Missed).
-	missed map[string]map[types.UID]int
-
-	// missing are the pods that workloads miss, by UID of the workload.
-	missing map[types.NamespacedName]map[types.UID]missing
+	state *state
 }
 
-// demand is a record that asks for more than has been seen.
-type pendingView struct {
-	record *appsv1alpha1.PermitRecord
-	since  time.Time
-}
-
-// Config is what a Reconciler is made of. All fields but Workers, RoundBudget, Memory,
+// Config configures a Reconciler. All fields but Workers, RoundBudget, Memory,
 // BatchInterval, Prepared and AskAgain must be set.
 type Config struct {
 	Index    *podindex.Index
@@ -149,13 +118,13 @@ type Config struct {
 	Metrics  *Metrics
 	Clock    clock.PassiveClock
 
-	// Caller makes the calls of webhook rules, and hands the results to Deliver.
+	// Caller makes the calls of webhook rules, and passes the results to Deliver.
 	Caller Caller
 
-	// Wake has a round made in a namespace.
+	// Wake queues a round of a namespace.
 	Wake func(namespace string)
 
-	// AskAgain is about how long after a no the service of a webhook rule is asked again.
+	// AskAgain is about how long after a denial the service of a webhook rule is called again.
 	// Default: webhooktask.DefaultAskAgain.
 	AskAgain time.Duration
 
@@ -166,15 +135,15 @@ type Config struct {
 	// RoundBudget is how long a round may take to compile and evaluate rules; 0: 2 s.
 	RoundBudget time.Duration
 
-	// Memory is how many bytes rules remember from one round to the next, in all namespaces together;
-	// 0: 64 MiB.
+	// Memory is how many bytes of recollections rules keep from one round to the next, in all namespaces
+	// together; 0: 64 MiB.
 	Memory int64
 
 	// BatchInterval is the least time between two batches of one PodTransitionRule, of which
 	// each costs a write of its status; 0: none.
 	BatchInterval time.Duration
 
-	// Prepared is told each module that a rule is asked with from now on; nil: nobody.
+	// Prepared is called with each module that is evaluated for a rule from now on; nil: not called.
 	Prepared func(spec.Module)
 }
 
@@ -183,22 +152,13 @@ const defaultMemory = 64 << 20
 
 // New returns a Reconciler.
 func New(c Config) *Reconciler {
-	workers := cmp.Or(c.Workers, defaultWorkers)
+	workers, state := cmp.Or(c.Workers, defaultWorkers), newState(cmp.Or(c.Memory, defaultMemory))
 	return &Reconciler{
-		index: c.Index, programs: newPrograms(c.Engine, c.Prepared, cmp.Or(c.Memory, defaultMemory)), pods: c.Pods, statuses: c.Statuses,
-		recorder: c.Recorder, options: c.Options, metrics: c.Metrics, clock: c.Clock,
-		caller: c.Caller, wake: c.Wake, calls: newInFlight(), askAgain: cmp.Or(c.AskAgain, webhooktask.DefaultAskAgain),
+		index: c.Index, programs: &programs{engine: c.Engine, prepared: c.Prepared, state: state}, state: state,
+		pods: c.Pods, statuses: c.Statuses, recorder: c.Recorder, options: c.Options, metrics: c.Metrics, clock: c.Clock,
+		caller: c.Caller, wake: c.Wake, askAgain: cmp.Or(c.AskAgain, webhooktask.DefaultAskAgain),
 		workers: workers, lanes: newLanes(workers), budget: cmp.Or(c.RoundBudget, defaultRoundBudget),
-		roundBytes: defaultRoundBytes, writesAtOnce: defaultWritesAtOnce, background: semaphore.NewWeighted(1),
-		batchInterval: c.BatchInterval,
-
-		lastStatus:     map[types.NamespacedName]time.Time{},
-		lastBatch:      map[types.NamespacedName]time.Time{},
-		lastBackground: map[string]string{},
-		pendingViews:   map[types.NamespacedName]pendingView{},
-		explained:      map[string]explained{},
-		missed:         map[string]map[types.UID]int{},
-		missing:        map[types.NamespacedName]map[types.UID]missing{},
+		roundBytes: defaultRoundBytes, writesAtOnce: defaultWritesAtOnce, batchInterval: c.BatchInterval,
 	}
 }
 
@@ -213,111 +173,71 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return r.round(ctx, turn, req.Name)
 }
 
-// round decides, writes, and reports.
+// round takes a snapshot of a namespace, evaluates its rules, allocates permits, writes them, and reports.
+// It may stop at any instruction: the next round, here or in another process, continues with what is stored.
 func (r *Reconciler) round(ctx context.Context, turn *turn, namespace string) (reconcile.Result, error) {
-	r.index.Expire(r.clock.Now())
-	view, prepared := r.view(ctx, turn, namespace)
-	if view.ResourceVersion == "" {
-		return reconcile.Result{RequeueAfter: retryStale}, nil
+	snapshot, wait := r.snapshot(ctx, turn, namespace)
+	if wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	if stale := r.stale(view); stale != "" {
-		ctrllog.FromContext(ctx).V(1).Info("Pods not seen far enough yet", "podTransitionRule", stale, "seen", view.ResourceVersion)
-		return reconcile.Result{RequeueAfter: retryStale}, nil
-	}
-	counted := r.countMissing(view)
-	decided := r.decide(ctx, turn, view, prepared)
-	defer r.background.Release(decided.skipped)
-	decided.retry = minDelay(decided.retry, counted)
-	plan := permit.Next(decided.budgets, decided.candidates, r.recheck(ctx, decided), r.clock.Now())
+	evaluated := r.evaluate(ctx, turn, snapshot)
+	allocated := r.allocate(ctx, turn, evaluated)
 	if turn.cause == gaveWayGone {
-		return reconcile.Result{}, nil // the news of it is in the queue
+		return reconcile.Result{}, nil // the change that made it so has queued the namespace
 	}
-	r.keepMissed(namespace, plan.Missed)
-	decided.refuse(plan)
-	r.count(decided, r.clock.Now())
-
-	// One status that cannot be written holds back nobody who is not in its record, and
-	// one pod that cannot be stamped nobody at all.
-	wait, did, err := r.writeFirst(ctx, view, decided, plan)
-	conflict, stampErr := r.write(ctx, r.stamps(view, decided, plan, did.reservations))
-	r.send(ctx, view, decided, did)
-
-	// What people read comes last.
-	putOff, restErr := r.writeBackground(ctx, view, decided, plan)
-	details, later := r.details(view, decided)
-	defer r.background.Release(int64(len(details)))
-	moved, detailErr := r.write(ctx, details)
-	if err := errors.Join(err, stampErr, restErr, detailErr); err != nil {
+	outcome := outcome{evaluation: evaluated, allocation: allocated}
+	r.count(snapshot, outcome, r.clock.Now())
+	written, writeErr := r.write(ctx, snapshot, outcome)
+	reported, reportErr := r.report(ctx, turn, snapshot, outcome)
+	r.forget(snapshot, outcome)
+	if err := errors.Join(writeErr, reportErr); err != nil {
 		return reconcile.Result{}, err
 	}
-	wait = minDelay(wait, putOff)
-	if conflict || moved {
+	for _, delay := range []time.Duration{snapshot.retry, evaluated.retry, allocated.retry, written, reported} {
+		wait = minDelay(wait, delay)
+	}
+	return reconcile.Result{RequeueAfter: wait}, nil
+}
+
+// write writes the reservations and the permits of an outcome, and makes its calls, each after the status
+// that records it. It returns how soon to come back for the rest; 0 for never.
+//
+// A status that cannot be written holds back no pod that is not in its record, and a pod that cannot be
+// written no other pod.
+func (r *Reconciler) write(ctx context.Context, snapshot snapshot, o outcome) (wait time.Duration, err error) {
+	stored, wait, err := r.writeRecords(ctx, snapshot, o)
+	conflict, permitErr := r.writePermits(ctx, snapshot, o, stored)
+	if conflict {
 		wait = minDelay(wait, retryConflict)
 	}
-	return reconcile.Result{RequeueAfter: minDelay(minDelay(wait, later), decided.retry)}, nil
+	called := r.call(ctx, snapshot, o, stored)
+	return minDelay(wait, called), errors.Join(err, permitErr)
 }
 
-// keepMissed replaces what is remembered of pods that had no turn in a namespace.
-func (r *Reconciler) keepMissed(namespace string, missed map[types.UID]int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(missed) == 0 {
-		delete(r.missed, namespace)
-		return
+// report writes the human-readable status and the explanations of an outcome, a little at a time: no pod
+// waits for either. It returns how soon to come back for the rest; 0 for never.
+func (r *Reconciler) report(ctx context.Context, turn *turn, snapshot snapshot, o outcome) (wait time.Duration, err error) {
+	wait, err = r.writeBackground(ctx, turn, snapshot, o)
+	later, explainErr := r.explain(ctx, turn, snapshot, o)
+	return minDelay(wait, later), errors.Join(err, explainErr)
+}
+
+// forget drops the state of the PodTransitionRules and the webhook rules that are gone.
+func (r *Reconciler) forget(snapshot snapshot, o outcome) {
+	present := func(ruleset string) bool { _, has := o.rulesets[ruleset]; return has }
+	called := func(id rule.RuleID) bool {
+		eval, has := o.rules[id]
+		return has && eval.prepared.webhook != nil
 	}
-	r.missed[namespace] = missed
-}
-
-// missedIn returns the pods that had no turn in a namespace. The map is never modified.
-func (r *Reconciler) missedIn(namespace string) map[types.UID]int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.missed[namespace]
-}
-
-// stale returns the name of a rule whose record demands a view of the pods that is not
-// there yet, "" when there is none.
-func (r *Reconciler) stale(view podindex.Snapshot) string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now := r.clock.Now()
-	stale := ""
-	for _, rule := range view.Rules {
-		key, record := keyOf(rule.Object), rule.Object.Status.Permits
-		if permit.Reaches(view.ResourceVersion, record) {
-			delete(r.pendingViews, key)
-			continue
-		}
-		last, ok := r.pendingViews[key]
-		if !ok || !apiequality.Semantic.DeepEqual(last.record, record) {
-			last = pendingView{record: record, since: now}
-			r.pendingViews[key] = last
-		}
-		if now.Sub(last.since) < viewTimeout {
-			stale = cmp.Or(stale, rule.Object.Name)
-		}
+	rulesets, rules := r.state.forget(snapshot.Namespace, present, called)
+	for _, gone := range rulesets {
+		r.metrics.forget(gone)
 	}
-	return stale
+	for _, gone := range rules {
+		r.caller.Forget(gone)
+	}
 }
 
 func keyOf(object *appsv1alpha1.PodTransitionRule) types.NamespacedName {
 	return types.NamespacedName{Namespace: object.Namespace, Name: object.Name}
-}
-
-// view returns the facts of a namespace, and its rules, ready to be asked. Other pods
-// are part of it for the rules that read them.
-func (r *Reconciler) view(ctx context.Context, turn *turn, namespace string) (podindex.Snapshot, map[string][]*preparedRule) {
-	for {
-		view := r.index.Snapshot(namespace, r.programs.needsPods)
-		prepared := map[string][]*preparedRule{}
-		missing := false
-		for _, rule := range view.Rules {
-			known := r.programs.needsPods(rule.Object)
-			prepared[rule.Object.Name] = r.programs.of(ctx, turn, rule.Object, view.Policies)
-			missing = missing || !known && r.programs.needsPods(rule.Object)
-		}
-		if !missing || ctx.Err() != nil {
-			return view, prepared
-		}
-	}
 }

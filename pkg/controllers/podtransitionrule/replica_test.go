@@ -44,7 +44,7 @@ type replica struct {
 	running bool
 	parked  *call
 	calls   chan call
-	results chan outcome
+	results chan roundResult
 
 	// basis is what the open round decides from.
 	basis basis
@@ -81,7 +81,7 @@ type call struct {
 	reply chan error
 }
 
-type outcome struct {
+type roundResult struct {
 	result reconcile.Result
 	err    error
 }
@@ -108,7 +108,7 @@ var errTimeout error = apierrors.NewTimeoutError("the server is slow", 1)
 // newReplica starts a process. It has listed the pods and the rules as they were after
 // so many events.
 func newReplica(w *world, pods, rules int) *replica {
-	r := &replica{world: w, clock: worldClock{w, w.skew}, pods: pods, calls: make(chan call), results: make(chan outcome), sent: map[types.UID]int{}}
+	r := &replica{world: w, clock: worldClock{w, w.skew}, pods: pods, calls: make(chan call), results: make(chan roundResult), sent: map[types.UID]int{}}
 	r.ctx, r.kill = context.WithCancel(ctrllog.IntoContext(context.Background(), logr.Discard()))
 	r.index = podindex.NewIndex(func(string) { r.queued = true })
 	store, ok := r.index.PodStore().(podStore)
@@ -202,7 +202,7 @@ func (r *replica) start() {
 	r.running = true
 	go func() {
 		result, err := r.reconciler.Reconcile(r.ctx, requestFor(simNamespace))
-		r.results <- outcome{result, err}
+		r.results <- roundResult{result, err}
 	}()
 	r.await()
 }
@@ -364,7 +364,7 @@ func (s *seen) countSurge(w *world, pod *corev1.Pod) {
 	}
 }
 
-func (s *seen) round(done outcome) {
+func (s *seen) round(done roundResult) {
 	if done.err != nil {
 		s.failed++
 	}

@@ -11,20 +11,19 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// holdRetired withholds the requests that a rule might have refused which was deleted a
-// moment ago. A rule that is deleted and created again must not let pods through in
-// between.
-func (d *decision) holdRetired(view podindex.Snapshot, now time.Time) {
-	for _, retired := range view.Retired {
-		for _, request := range view.Waiting {
+// holdRetired withholds the requests that a rule might have denied whose PodTransitionRule was deleted a
+// moment ago. A PodTransitionRule that is deleted and created again must not let pods pass in between.
+func (w *evaluating) holdRetired(snapshot snapshot, now time.Time) {
+	for _, retired := range snapshot.Retired {
+		for _, request := range snapshot.Waiting {
 			rule := retired.Holds(request)
 			if rule == "" {
 				continue
 			}
 			key := request.Key()
-			d.withheld[key] = append(d.withheld[key], reasonOfRetired(view.Namespace, retired, rule, request))
-			slices.SortFunc(d.withheld[key], byRank)
-			d.retry = minDelay(d.retry, max(retired.Until.Sub(now), time.Millisecond))
+			w.withheld[key] = append(w.withheld[key], reasonOfRetired(snapshot.Namespace, retired, rule, request))
+			slices.SortFunc(w.withheld[key], byRank)
+			w.retryIn(max(retired.Until.Sub(now), time.Millisecond))
 		}
 	}
 }

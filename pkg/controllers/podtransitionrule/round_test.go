@@ -269,7 +269,7 @@ func TestNothingIsKeptOfWhatIsGone(t *testing.T) {
 			t.Errorf("%s has %d entries left", store, size)
 		}
 	}
-	if got := s.reconciler.programs.remembered.Len(); got > 0 {
+	if got := s.reconciler.state.remembered.Len(); got > 0 {
 		t.Errorf("%d rules remember something", got)
 	}
 	if got := s.index.Namespaces(); len(got) > 0 {

@@ -97,7 +97,8 @@ func (s *station) prepared(object string) []*preparedRule {
 		s.t.Fatal("no place for a round")
 	}
 	defer s.reconciler.end(turn)
-	return s.reconciler.programs.of(s.t.Context(), turn, s.object(object), nil)
+	state := s.reconciler.state.of("default")
+	return s.reconciler.programs.of(s.t.Context(), turn, state, s.object(object), nil)
 }
 
 func (s *station) must(err error) {

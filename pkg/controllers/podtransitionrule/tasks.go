@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -13,66 +14,67 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/rule"
 	printable "github.com/podops-dev/podops/pkg/text"
 	"github.com/podops-dev/podops/pkg/webhookclient"
 	"github.com/podops-dev/podops/pkg/webhooktask"
 )
 
-// taskDecision is what a round makes of the calls of one webhook rule.
-type taskDecision struct {
+// callPlan is the state of the calls of one webhook rule after a round, and the calls to make.
+type callPlan struct {
 	rule  webhooktask.Rule
 	tasks webhooktask.Tasks
 
-	// stored is what status says.
+	// stored is the state of the calls in the status.
 	stored *appsv1alpha1.WebhookStatus
 
-	// results are taken in, and not yet in status.
+	// results are part of tasks, and not yet in the status.
 	results []Result
 
-	// wants are the requests that the rule wants the service to be called about.
-	wants []rule.Request
-
-	// posts may be sent once status is written.
+	// posts are sent once the status is written.
 	posts []webhooktask.Post
 
-	// unknown are names in answers that were not asked about.
+	// unknown are names in answers that the calls did not contain.
 	unknown []string
 
-	// skipped: calls were not made, since the circuit breaker of the service is open.
+	// skipped reports whether calls were recorded as failed without being made, because the circuit breaker
+	// of the service is open.
 	skipped bool
 }
 
-// loadTasks reads the calls of a webhook rule from status and takes in what came of them
-// since. It fills in how far the service has come with each request.
-func (r *Reconciler) loadTasks(eval *ruleEvaluation, requests []rule.Request) []rule.Request {
-	object, spec, now := eval.object.view.Object, eval.prepared.spec, eval.env.Now
-	d := &taskDecision{
-		rule:    webhooktask.RuleOf(object.Generation, *eval.prepared.webhook, webhookRules(object)),
+// loadTasks reads the calls of a webhook rule from the status, and applies the results that have arrived
+// since. It returns the requests with their tasks.
+func (r *Reconciler) loadTasks(work *ruleWork, requests []rule.Request) []rule.Request {
+	object, spec, now := work.ruleset.view.Object, work.prepared.spec, work.env.Now
+	plan := &callPlan{
+		rule:    webhooktask.RuleOf(object.Generation, *work.prepared.webhook, webhookRules(object)),
 		stored:  webhookStatusOf(object, spec.Name),
-		results: r.calls.of(eval.prepared.id),
+		results: r.state.calls.of(work.prepared.id),
 	}
-	d.rule.AskAgain = r.askAgain
-	eval.calls = d
-	tasks := webhooktask.FromStatus(d.stored)
-	for _, result := range d.results {
+	plan.rule.AskAgain = r.askAgain
+	work.calls = plan
+	tasks := webhooktask.FromStatus(plan.stored)
+	for _, result := range plan.results {
 		var unknown []string
-		tasks, unknown = applyResult(tasks, result, d.rule, eval)
-		d.unknown = append(d.unknown, unknown...)
+		tasks, unknown = applyResult(tasks, result, plan.rule, now)
+		plan.unknown = append(plan.unknown, unknown...)
 	}
-	tasks = tasks.Interrupted(r.calls.knows(eval.prepared.id), now).Expire(d.rule, now).Forget(requests, d.rule, now)
-	d.tasks = tasks
+	plan.tasks = tasks.Interrupted(r.state.calls.knows(work.prepared.id), now).Expire(plan.rule, now).Forget(requests, plan.rule, now)
+	return plan.withTasks(requests, now)
+}
+
+// withTasks returns the requests with their tasks.
+func (p *callPlan) withTasks(requests []rule.Request, now time.Time) []rule.Request {
 	known := slices.Clone(requests)
 	for i := range known {
-		known[i].Task = tasks.Of(known[i], d.rule, now)
+		known[i].Task = p.tasks.Of(known[i], p.rule, now)
 	}
 	return known
 }
 
-// applyResult is the state after one result, and the names in it that were not asked about.
-func applyResult(tasks webhooktask.Tasks, result Result, rule webhooktask.Rule, eval *ruleEvaluation) (webhooktask.Tasks, []string) {
-	now, traceID := eval.env.Now, result.Call.TraceID
+// applyResult returns the tasks after one result, and the names in it that the call did not contain.
+func applyResult(tasks webhooktask.Tasks, result Result, rule webhooktask.Rule, now time.Time) (webhooktask.Tasks, []string) {
+	traceID := result.Call.TraceID
 	switch {
 	case result.Failure != nil:
 		failure := failureOf(*result.Failure)
@@ -94,49 +96,45 @@ func failureOf(failure webhookclient.Failure) webhooktask.Failure {
 }
 
 // skipCalls records calls as failed without sending them while the circuit breaker of their
-// service is open. That takes one write of status instead of two. It takes the background slot,
+// service is open. That takes one status write instead of two. It takes the background slot,
 // so a round does this for at most one PodTransitionRule. It returns the requests with their new
 // tasks, and their verdicts.
 func (r *Reconciler) skipCalls(
-	ctx context.Context, eval *ruleEvaluation, d *decision, requests []rule.Request, verdicts []rule.Verdict,
+	ctx context.Context, work *ruleWork, w *evaluating, requests []rule.Request, verdicts []rule.Verdict,
 ) ([]rule.Request, []rule.Verdict) {
 	var wants []rule.Request
 	for i, verdict := range verdicts {
-		if verdict.Call && !d.heldByCheaper(requests[i]) {
+		if verdict.Call && !w.heldByCheaper(requests[i]) {
 			wants = append(wants, requests[i])
 		}
 	}
 	if len(wants) == 0 {
 		return requests, verdicts
 	}
-	service := serviceOf(*eval.prepared.webhook, false)
-	failure := r.caller.CircuitOpen(eval.prepared.id, service)
+	id, service := work.prepared.id, serviceOf(*work.prepared.webhook, false)
+	failure := r.caller.CircuitOpen(id, service)
 	if failure == nil {
 		return requests, verdicts
 	}
-	if !r.background.TryAcquire(1) {
-		d.retry = minDelay(d.retry, retryBackground)
+	if !w.turn.slot.take() {
+		w.retryIn(retryBackground)
 		later := slices.Clone(verdicts)
 		for i := range later {
 			later[i].Call = false
 		}
 		return requests, later
 	}
-	d.skipped++
-	eval.calls.skipped = true
-	r.calls.open(eval.prepared.id)
-	rule, now := eval.calls.rule, eval.env.Now
-	tasks, posts := eval.calls.tasks.Open(wants, rule, now, newTraceID)
+	plan, now := work.calls, work.env.Now
+	plan.skipped = true
+	r.state.calls.open(id)
+	tasks, posts := plan.tasks.Open(wants, plan.rule, now, newTraceID)
 	for _, post := range posts {
-		r.caller.CountSkipped(eval.prepared.id, service, failure)
-		tasks = tasks.PostFailed(post.TraceID, failureOf(*failure), rule, now)
+		r.caller.CountSkipped(id, service, failure)
+		tasks = tasks.PostFailed(post.TraceID, failureOf(*failure), plan.rule, now)
 	}
-	eval.calls.tasks = tasks
-	known := slices.Clone(requests)
-	for i := range known {
-		known[i].Task = tasks.Of(known[i], rule, now)
-	}
-	return known, r.verdicts(ctx, eval, d, known)
+	plan.tasks = tasks
+	known := plan.withTasks(requests, now)
+	return known, r.verdicts(ctx, work, w, known)
 }
 
 func postAnswer(answer webhookclient.PostAnswer) webhooktask.PostAnswer {
@@ -153,53 +151,54 @@ func pollAnswer(answer webhookclient.PollAnswer) webhooktask.PollAnswer {
 	}
 }
 
-// openCalls begins calls about the requests that need one and that no cheaper rule holds
-// back.
-func (r *Reconciler) openCalls(d *decision) {
-	for _, object := range d.objects {
-		for _, eval := range object.rules {
-			if eval.calls == nil {
-				continue
-			}
-			wants := slices.DeleteFunc(eval.calls.wants, func(request rule.Request) bool { return d.heldByCheaper(request) })
-			r.open(eval, d, wants)
+// openCalls adds the calls about the requests that need one and that no cheaper rule withholds, and
+// compares the calls with the stored status.
+func (r *Reconciler) openCalls(w *evaluating) {
+	for _, work := range w.rules {
+		if work.calls == nil {
+			continue
+		}
+		wants := slices.DeleteFunc(work.wants, w.heldByCheaper)
+		r.open(work, w, wants)
+		if !apiequality.Semantic.DeepEqual(work.calls.stored, work.calls.tasks.Status(work.env.Now)) {
+			work.ruleset.callsChanged = true
 		}
 	}
 }
 
-// open begins calls about requests. While the circuit breaker is half-open, one call is begun as
-// its probe; without the probe none is, and the round is repeated when there may be another one.
-func (r *Reconciler) open(eval *ruleEvaluation, d *decision, wants []rule.Request) {
-	calls, now := eval.calls, eval.env.Now
-	tasks, posts := calls.tasks.Open(wants, calls.rule, now, newTraceID)
+// open adds calls about requests. While the circuit breaker is half-open, one call is added as its probe;
+// without the probe none is, and the round is repeated when another probe may be admitted.
+func (r *Reconciler) open(work *ruleWork, w *evaluating, wants []rule.Request) {
+	plan, now := work.calls, work.env.Now
+	tasks, posts := plan.tasks.Open(wants, plan.rule, now, newTraceID)
 	if len(posts) == 0 {
-		calls.tasks = tasks
+		plan.tasks = tasks
 		return
 	}
-	probe, failure := r.caller.Admit(eval.prepared.id, serviceOf(*eval.prepared.webhook, false))
+	probe, failure := r.caller.Admit(work.prepared.id, serviceOf(*work.prepared.webhook, false))
 	switch {
 	case failure != nil:
-		d.retry = minDelay(d.retry, max(failure.RetryAfter, retryStale))
+		w.retryIn(max(failure.RetryAfter, retryStale))
 		return
 	case probe:
-		tasks, posts = calls.tasks.Open(posts[0].Requests, calls.rule, now, newTraceID)
+		tasks, posts = plan.tasks.Open(posts[0].Requests, plan.rule, now, newTraceID)
 	}
-	calls.tasks, calls.posts = tasks, posts
+	plan.tasks, plan.posts = tasks, posts
 }
 
 func newTraceID() string { return string(uuid.NewUUID()) }
 
-// heldByCheaper: a rule other than a webhook holds the request back, so nobody need be
-// called about it yet.
-func (d *decision) heldByCheaper(request rule.Request) bool {
-	return slices.ContainsFunc(d.withheld[request.Key()], func(reason rule.Reason) bool { return reason.Kind != rule.KindWebhook })
+// heldByCheaper reports whether a rule other than a webhook withholds a request: no service is called
+// about it then.
+func (w *evaluating) heldByCheaper(request rule.Request) bool {
+	return slices.ContainsFunc(w.withheld[request.Key()], func(reason rule.Reason) bool { return reason.Kind != rule.KindWebhook })
 }
 
-// ruleStates are the calls of an object, as status has them.
-func (o *rulesetEvaluation) ruleStates() []appsv1alpha1.RuleState {
+// ruleStates returns the calls of a PodTransitionRule for its status.
+func (e *rulesetEvaluation) ruleStates() []appsv1alpha1.RuleState {
 	var states []appsv1alpha1.RuleState
-	for _, rule := range o.view.Object.Spec.Rules {
-		for _, eval := range o.rules {
+	for _, rule := range e.view.Object.Spec.Rules {
+		for _, eval := range e.rules {
 			if eval.prepared.spec.Name != rule.Name || eval.calls == nil {
 				continue
 			}
@@ -211,88 +210,70 @@ func (o *rulesetEvaluation) ruleStates() []appsv1alpha1.RuleState {
 	return states
 }
 
-// isUrgent: somebody waits for the status. A call is made once it is there, and an answer
-// has come; that one was skipped is written down with its round. Calls that failed are
-// not urgent: they may be many at once, and their pods wait anyway.
-func (o *rulesetEvaluation) isUrgent() bool {
-	return o.callsHaveChanged() && slices.ContainsFunc(o.rules, func(eval *ruleEvaluation) bool {
+// isUrgent reports whether a status write unblocks something: a call that may be sent only after it is
+// recorded, an answer that may release pods, or a skipped call. Failed calls are not urgent.
+func (e *rulesetEvaluation) isUrgent() bool {
+	return e.callsChanged && slices.ContainsFunc(e.rules, func(eval *ruleEvaluation) bool {
 		return eval.calls != nil && (len(eval.calls.posts) > 0 || eval.calls.skipped ||
 			slices.ContainsFunc(eval.calls.results, func(result Result) bool { return result.Failure == nil }))
 	})
 }
 
-// callsHaveChanged: status does not have the calls as they are.
-func (o *rulesetEvaluation) callsHaveChanged() bool {
-	if o.changed == nil {
-		o.changed = new(slices.ContainsFunc(o.rules, func(eval *ruleEvaluation) bool {
-			return eval.calls != nil && !apiequality.Semantic.DeepEqual(eval.calls.stored, eval.calls.tasks.Status(eval.env.Now))
-		}))
-	}
-	return *o.changed
-}
-
-// send makes the calls of a namespace, forgets those of rules that are gone, and notes when the next
-// call is due.
-func (r *Reconciler) send(ctx context.Context, view podindex.Snapshot, d *decision, did written) {
-	for _, rule := range view.Rules {
-		object := d.objects[rule.Object.Name]
-		r.sendOf(ctx, view, object, did.statuses[rule.Object.Name] || !object.callsHaveChanged())
-		for _, eval := range object.rules {
+// call makes the calls of an outcome. It returns how soon the next call is due; 0 for never.
+func (r *Reconciler) call(ctx context.Context, snapshot snapshot, o outcome, stored map[string]bool) (wait time.Duration) {
+	for _, view := range snapshot.Rules {
+		ruleset := o.rulesets[view.Object.Name]
+		r.callFor(ctx, snapshot, ruleset, stored[view.Object.Name] || !ruleset.callsChanged)
+		for _, eval := range ruleset.rules {
 			if eval.calls == nil {
 				continue
 			}
-			if next := eval.calls.tasks.Next(eval.calls.rule, r.calls.lastPoll(eval.prepared.id), eval.env.Now); next > 0 {
-				d.retry = minDelay(d.retry, max(next, retryStale))
+			if next := eval.calls.tasks.Next(eval.calls.rule, r.state.calls.lastPoll(eval.prepared.id), eval.env.Now); next > 0 {
+				wait = minDelay(wait, max(next, retryStale))
 			}
 		}
 	}
-	gone := r.calls.keep(view.Namespace, func(rule rule.RuleID) bool {
-		eval, has := d.rules[rule]
-		return has && eval.prepared.webhook != nil
-	})
-	for _, rule := range gone {
-		r.caller.Forget(rule)
-	}
+	return wait
 }
 
-// sendOf makes the calls of an object. Posts are only sent when status, which has them, is
-// written; results that are in status are forgotten. Polls are of tasks that status has.
-func (r *Reconciler) sendOf(ctx context.Context, view podindex.Snapshot, object *rulesetEvaluation, written bool) {
-	for _, eval := range object.rules {
+// callFor makes the calls of a PodTransitionRule. A POST is only sent after its task is in the stored
+// status; results that are in the status are dropped. Polls are of tasks in the stored status.
+func (r *Reconciler) callFor(ctx context.Context, snapshot snapshot, ruleset *rulesetEvaluation, stored bool) {
+	for _, eval := range ruleset.rules {
 		if eval.calls == nil {
 			continue
 		}
-		stored := eval.calls.stored
-		if written {
-			r.calls.written(eval.prepared.id, eval.calls.results)
+		status := eval.calls.stored
+		if stored {
+			r.state.calls.written(eval.prepared.id, eval.calls.results)
 			for _, post := range eval.calls.posts {
 				call := Call{
 					Rule: eval.prepared.id, TraceID: post.TraceID, Service: serviceOf(*eval.prepared.webhook, false),
-					Post: postOf(eval.prepared, post, func(request rule.Request) *corev1.Pod { return view.Pod(request.Pod.UID) }),
+					Post: postOf(eval.prepared, post, func(request rule.Request) *corev1.Pod { return snapshot.Pod(request.Pod.UID) }),
 				}
-				r.calls.begin(call)
+				r.state.calls.begin(call)
 				r.caller.Call(ctx, call)
 			}
 			r.recordUnknown(eval)
-			stored = eval.calls.tasks.Status(eval.env.Now)
+			status = eval.calls.tasks.Status(eval.env.Now)
 		}
-		r.poll(ctx, eval, stored)
+		r.poll(ctx, eval, status)
 	}
 }
 
-// poll polls the tasks that are due and that status, as it is stored, has as polled.
+// poll polls the tasks that are due and that the stored status has as polled.
 func (r *Reconciler) poll(ctx context.Context, eval *ruleEvaluation, stored *appsv1alpha1.WebhookStatus) {
 	id, polled := eval.prepared.id, polledIn(stored)
-	for _, poll := range eval.calls.tasks.Due(eval.calls.rule, r.calls.lastPoll(id), eval.env.Now) {
+	for _, poll := range eval.calls.tasks.Due(eval.calls.rule, r.state.calls.lastPoll(id), eval.env.Now) {
 		if !polled[poll.TraceID] {
 			continue
 		}
 		call := Call{Rule: id, TraceID: poll.TraceID, Service: serviceOf(*eval.prepared.webhook, true), Poll: &poll}
-		r.calls.begin(call)
+		r.state.calls.begin(call)
 		r.caller.Call(ctx, call)
 	}
 	maps.Copy(polled, polledIn(eval.calls.tasks.Status(eval.env.Now)))
-	r.calls.keepPolls(id, polled)
+	r.state.calls.keepPolls(id, polled)
 }
 
 // polledIn returns the trace ids of the tasks that are polled in a status.
@@ -309,14 +290,14 @@ func polledIn(status *appsv1alpha1.WebhookStatus) map[string]bool {
 	return polled
 }
 
-// Deliver takes in what came of a call, and wakes the namespace.
+// Deliver keeps the result of a call for the next round, and queues the namespace.
 func (r *Reconciler) Deliver(result Result) {
-	r.calls.deliver(result, r.clock.Now())
+	r.state.calls.deliver(result, r.clock.Now())
 	r.wake(result.Call.Rule.Object.Namespace)
 }
 
-// recordUnknown records that a service named pods that it was not asked about: once, when
-// the answer is in status.
+// recordUnknown records that an answer names pods that the call did not contain: once, when the answer is
+// in the stored status.
 func (r *Reconciler) recordUnknown(eval *ruleEvaluation) {
 	names := eval.calls.unknown
 	if len(names) == 0 {
@@ -332,12 +313,12 @@ func (r *Reconciler) recordUnknown(eval *ruleEvaluation) {
 	for i, name := range names {
 		names[i] = printable.Line(name, validation.DNS1123SubdomainMaxLength)
 	}
-	r.recorder.Eventf(eval.object.view.Object, nil, corev1.EventTypeWarning, EventUnknownPods, "Call",
+	r.recorder.Eventf(eval.ruleset.view.Object, nil, corev1.EventTypeWarning, EventUnknownPods, "Call",
 		"rule %s: the service named pods that it was not asked about, which approves nothing: %s%s",
 		eval.prepared.spec.Name, strings.Join(names, ", "), more)
 }
 
-// webhookRules is how many rules of an object share the room for calls.
+// webhookRules returns how many rules of a PodTransitionRule share the capacity for calls.
 func webhookRules(object *appsv1alpha1.PodTransitionRule) int {
 	count := 0
 	for _, rule := range object.Spec.Rules {

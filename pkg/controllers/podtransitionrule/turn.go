@@ -28,8 +28,8 @@ const (
 	heldShare = 20
 )
 
-// turn is the time that one round has: its budget, and its lane among other namespaces. It is
-// used by one goroutine.
+// turn is what one round may use: time, a lane among other namespaces, memory, and the slot for background
+// writes. It is used by one goroutine.
 type turn struct {
 	lanes     *lanes.Lanes
 	clock     clock.PassiveClock
@@ -47,6 +47,9 @@ type turn struct {
 	// held is how many bytes of findings, reasons and open requests the round holds, and most is how
 	// many it may hold.
 	held, most int64
+
+	// slot is the slot for background writes.
+	slot slot
 
 	// cause is why the round gave way; empty while it has not.
 	cause gaveWay
@@ -88,12 +91,14 @@ func (r *Reconciler) begin(namespace string) (*turn, bool) {
 	}
 	return &turn{
 		lanes: r.lanes, clock: r.clock, namespace: namespace, began: now, budget: r.budget, lane: lane, most: r.roundBytes,
+		slot:     slot{shared: &r.background},
 		governed: func() bool { return r.index.Governed(namespace) },
 	}, true
 }
 
 // end charges the namespace with the round, and queues the namespaces that it made room for.
 func (r *Reconciler) end(t *turn) {
+	t.slot.release()
 	now := r.clock.Now()
 	used := max(t.used, now.Sub(t.began)/heldShare)
 	for _, next := range r.lanes.Leave(t.namespace, used-t.charged, now) {
@@ -177,10 +182,19 @@ const (
 
 // Parts of the budget of a round. What comes later has time of its own.
 const (
-	partForModules = 0.5
-	partForRules   = 0.75
-	partForJudges  = 1
+	partForModules  = 0.5
+	partForRules    = 0.75
+	partForRechecks = 1
 )
+
+// holds reports whether the round may hold so many more bytes, and counts them then.
+func (t *turn) holds(bytes int64) bool {
+	if t.held+bytes > t.most {
+		return false
+	}
+	t.held += bytes
+	return true
+}
 
 // charge adds CPU time that the round used.
 func (t *turn) charge(used time.Duration) { t.used += used }

@@ -55,7 +55,7 @@ func TestDetails(t *testing.T) {
 	put()
 	expect("it has just begun", time.Second, 0)
 	expect("it waits", explainAfter, 1, approved, checked)
-	expect("nothing changes", 2*detailInterval, 0, approved, checked)
+	expect("nothing changes", 2*explanationInterval, 0, approved, checked)
 	put("approved")
 	expect("one rule is met", time.Second, 1, checked)
 	put("approved", "checked")

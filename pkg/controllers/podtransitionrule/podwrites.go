@@ -20,20 +20,28 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// write sends changes of pods, and reports whether one of the pods had moved on. A pod
-// whose last write has not been seen yet is left for the next round.
-func (r *Reconciler) write(ctx context.Context, changes []podChange) (conflict bool, err error) {
+// podChange is what to write to a pod.
+type podChange struct {
+	pod    *corev1.Pod
+	change lifecycle.Change
+
+	// written reports whether it was written.
+	written bool
+}
+
+// writePods writes changes of pods, and reports whether one of the pods had another resourceVersion by then.
+// A pod whose last write has not been seen yet is left for the next round.
+func (r *Reconciler) writePods(ctx context.Context, changes []*podChange) (conflict bool, err error) {
 	errs := make([]error, len(changes))
 	var group errgroup.Group
 	group.SetLimit(r.writesAtOnce)
 	for i, one := range changes {
 		if !r.pods.Seen(one.pod) {
-			one.ended(false)
 			continue
 		}
 		group.Go(func() error {
 			errs[i] = r.pods.Write(ctx, one.pod, one.change)
-			one.ended(errs[i] == nil)
+			one.written = errs[i] == nil
 			return nil
 		})
 	}
@@ -44,83 +52,70 @@ func (r *Reconciler) write(ctx context.Context, changes []podChange) (conflict b
 		case apierrors.IsConflict(writeErr):
 			conflict = true
 		default:
-			err = errors.Join(err, fmt.Errorf("stamping pod %s: %w", changes[i].pod.Name, writeErr))
+			err = errors.Join(err, fmt.Errorf("writing pod %s: %w", changes[i].pod.Name, writeErr))
 		}
 	}
 	return conflict, err
 }
 
-// podChange is what to write to a pod.
-type podChange struct {
-	pod    *corev1.Pod
-	change lifecycle.Change
-
-	// done is called with whether it was written, unless it is nil.
-	done func(written bool)
-}
-
-func (c podChange) ended(written bool) {
-	if c.done != nil {
-		c.done(written)
-	}
-}
-
-// stamps are the changes that a plan makes, with what is recorded of them: the rules that a
-// request passed, and those that would have held it back if they were enforced.
-func (r *Reconciler) stamps(view podindex.Snapshot, d *decision, plan permit.Plan, recordedIn map[string]bool) []podChange {
-	changes := changesOf(view, plan, recordedIn, r.options, r.clock.Now())
+// writePermits writes the permits of pods whose records are stored, with the rules that each request passed,
+// and records events about the rules that would have withheld it if they were enforced. It reports whether a
+// pod had another resourceVersion by then.
+func (r *Reconciler) writePermits(ctx context.Context, snapshot snapshot, o outcome, stored map[string]bool) (conflict bool, err error) {
+	changes := changesOf(snapshot.Snapshot, o.allocation.plan, stored, r.options, r.clock.Now())
 	granted := map[types.UID][]rule.Request{}
-	for _, request := range plan.Grants {
+	for _, request := range o.allocation.plan.Grants {
 		granted[request.Pod.UID] = append(granted[request.Pod.UID], request)
 	}
-	for i := range changes {
-		pod, moves := changes[i].pod, changes[i].change.Transitions
-		requests := granted[pod.UID]
-		for at := range moves {
-			for _, request := range requests {
-				if request.ID == moves[at].ID && (moves[at].Step == lifecycle.StepPermit || moves[at].Step == lifecycle.StepPostPermit) {
-					moves[at].Rules = d.passedBy(request)
-				}
-			}
-		}
-		changes[i].done = func(written bool) {
-			for _, request := range requests {
-				if written {
-					r.recordWarnings(pod, request, d.warned[request.Key()])
+	for _, one := range changes {
+		transitions := one.change.Transitions
+		for at := range transitions {
+			for _, request := range granted[one.pod.UID] {
+				if request.ID == transitions[at].ID && (transitions[at].Step == lifecycle.StepPermit || transitions[at].Step == lifecycle.StepPostPermit) {
+					transitions[at].Rules = o.passedBy(request)
 				}
 			}
 		}
 	}
-	return changes
+	conflict, err = r.writePods(ctx, changes)
+	for _, one := range changes {
+		if !one.written {
+			continue
+		}
+		for _, request := range granted[one.pod.UID] {
+			r.recordWarnings(one.pod, request, o.warnings(request.Key()))
+		}
+	}
+	return conflict, err
 }
 
-// changesOf are the changes that a plan makes, in the order of UIDs, stamps first: the
-// granted permits of pods whose records are written, and a new generation for pods that
-// hold a reservation and are withheld, so that no late stamp can hit them and the slot
+// changesOf returns the changes of a plan, in the order of UIDs, permits first: the
+// granted permits of pods whose records are stored, and a new generation for pods that
+// hold a reservation and are withheld, so that no late permit can be written to them and the slot
 // is free again.
 func changesOf(
 	view podindex.Snapshot, plan permit.Plan, recordedIn map[string]bool, options lifecycle.Options, now time.Time,
-) []podChange {
+) []*podChange {
 	permits := permitsOf(plan, recordedIn)
-	var changes []podChange
+	var changes []*podChange
 	for _, uid := range slices.Sorted(maps.Keys(permits)) {
 		if pod := view.Pod(uid); pod != nil {
 			change := lifecycle.Advance(lifecycle.FactsOf(pod), permits[uid], options, now)
 			if !change.IsEmpty() {
-				change.Annotations = withoutDetails(pod.Annotations)
+				change.Annotations = withoutExplanations(pod.Annotations)
 			}
-			changes = append(changes, podChange{pod: pod, change: change})
+			changes = append(changes, &podChange{pod: pod, change: change})
 		}
 	}
 	for _, uid := range plan.Invalidate {
 		if pod := view.Pod(uid); pod != nil {
-			changes = append(changes, podChange{pod: pod, change: lifecycle.Renew(lifecycle.FactsOf(pod), now)})
+			changes = append(changes, &podChange{pod: pod, change: lifecycle.Renew(lifecycle.FactsOf(pod), now)})
 		}
 	}
 	return changes
 }
 
-// permitsOf are the grants by pod, of those that are recorded where they have to be.
+// permitsOf returns the permits by pod, of the pods whose records are stored.
 func permitsOf(plan permit.Plan, recordedIn map[string]bool) map[types.UID]lifecycle.Permits {
 	permits := map[types.UID]lifecycle.Permits{}
 	for _, request := range plan.Grants {
@@ -140,7 +135,7 @@ func permitsOf(plan permit.Plan, recordedIn map[string]bool) map[types.UID]lifec
 	return permits
 }
 
-// recorded: every record that has to hold the pod does.
+// recorded reports whether every record that must contain the pod does.
 func recorded(plan permit.Plan, uid types.UID, recordedIn map[string]bool) bool {
 	return !slices.ContainsFunc(plan.NeedsRecords[uid], func(name string) bool {
 		_, adds := plan.Reserve[name]

@@ -1,0 +1,149 @@
+package podtransitionrule
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/rule"
+)
+
+// describe sets all of a status but its record of permits.
+func describe(status *appsv1alpha1.PodTransitionRuleStatus, rule podindex.RuleView, o outcome, targets []string, now metav1.Time) {
+	status.ObservedGeneration = rule.Object.Generation
+	status.Selected = int32(rule.Counts.Selected)
+	status.Desired = int32(rule.Counts.Desired)
+	status.Available = int32(rule.Counts.Available)
+	status.Waiting = int32(len(podsOf(rule.Waiting)))
+	status.OffTraffic = int32(rule.OffTraffic)
+	status.Targets = targets
+	status.Blocked = blocked(rule, o)
+	status.BlockedBy = blockedBy(rule.Object.Name, status.Blocked)
+	status.Rules = ruleStatuses(o.rulesets[rule.Object.Name])
+	status.RuleStates = o.rulesets[rule.Object.Name].ruleStates()
+	for _, condition := range conditions(rule, o.rulesets[rule.Object.Name]) {
+		condition.ObservedGeneration = rule.Object.Generation
+		condition.LastTransitionTime = now
+		meta.SetStatusCondition(&status.Conditions, condition)
+	}
+}
+
+// blockedBy returns the rule that the first of the pods waits for, and the reason.
+func blockedBy(object string, pods []appsv1alpha1.BlockedPod) string {
+	if len(pods) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s (%s)", strings.TrimPrefix(pods[0].Rule, object+"/"), pods[0].Reason)
+}
+
+func podsOf(requests []rule.Request) []string {
+	var uids []string
+	for _, request := range requests {
+		uids = append(uids, string(request.Pod.UID))
+	}
+	slices.Sort(uids)
+	return slices.Compact(uids)
+}
+
+// blocked returns the first requests that a rule of this PodTransitionRule withholds.
+func blocked(rule podindex.RuleView, o outcome) []appsv1alpha1.BlockedPod {
+	var list []appsv1alpha1.BlockedPod
+	for _, request := range rule.Waiting {
+		for _, reason := range o.reasons(request.Key()) {
+			if reason.Rule.Object.Name != rule.Object.Name {
+				continue
+			}
+			if len(list) == appsv1alpha1.MaxStatusBlocked {
+				return list
+			}
+			list = append(list, blockedOf(request, reason))
+			break
+		}
+	}
+	return list
+}
+
+// conditions returns whether the rules of a PodTransitionRule can be evaluated.
+func conditions(rule podindex.RuleView, object *rulesetEvaluation) []metav1.Condition {
+	ready := metav1.Condition{
+		Type: appsv1alpha1.ConditionReady, Status: metav1.ConditionTrue,
+		Reason: appsv1alpha1.ReasonEvaluated, Message: "every rule is compiled and evaluated",
+	}
+	stalled := metav1.Condition{
+		Type: appsv1alpha1.ConditionStalled, Status: metav1.ConditionFalse,
+		Reason: appsv1alpha1.ReasonNotStalled, Message: "no rule needs an edit",
+	}
+	reconciling := metav1.Condition{
+		Type: appsv1alpha1.ConditionReconciling, Status: metav1.ConditionFalse,
+		Reason: appsv1alpha1.ReasonEvaluated, Message: "the newest generation has been evaluated",
+	}
+	switch {
+	case object.compileErr != nil:
+		reason, message := reasonFor(object.compileErr), bounded(object.compileErr.Error(), maxConditionBytes)
+		set(&ready, metav1.ConditionFalse, reason, message)
+		set(&stalled, metav1.ConditionTrue, reason, message)
+		reconciling.Reason = reason
+	case len(object.quarantined()) > 0:
+		message := bounded(fmt.Sprintf("rule %s: %s", strings.Join(object.quarantined(), ", "), tooExpensive), maxConditionBytes)
+		set(&ready, metav1.ConditionFalse, appsv1alpha1.ReasonPolicyTooExpensive, message)
+		set(&stalled, metav1.ConditionTrue, appsv1alpha1.ReasonPolicyTooExpensive, message)
+		reconciling.Reason = appsv1alpha1.ReasonPolicyTooExpensive
+	case object.evaluateErr != nil:
+		// It is evaluated again (retryFailed): no edit is needed.
+		message := bounded(object.evaluateErr.Error(), maxConditionBytes)
+		set(&ready, metav1.ConditionFalse, appsv1alpha1.ReasonEvaluationFailed, message)
+		set(&reconciling, metav1.ConditionTrue, appsv1alpha1.ReasonEvaluationFailed, "a rule is evaluated again until it returns a verdict")
+	case len(object.neverPasses) > 0:
+		set(&stalled, metav1.ConditionTrue, appsv1alpha1.ReasonNeverPasses, bounded(fmt.Sprintf(
+			"rule %s permits no pod even with all of the %d pods available: no available pod will ever pass it",
+			strings.Join(object.neverPasses, ", "), max(rule.Counts.Desired, rule.Counts.Selected)), maxConditionBytes))
+	}
+	return []metav1.Condition{ready, reconciling, stalled, selecting(rule.Counts.Selected)}
+}
+
+// selecting returns whether the selector of a PodTransitionRule matches any pod: a selector with a typing
+// error compiles like any other.
+func selecting(pods int) metav1.Condition {
+	if pods > 0 {
+		return metav1.Condition{
+			Type: appsv1alpha1.ConditionSelecting, Status: metav1.ConditionTrue,
+			Reason: appsv1alpha1.ReasonPodsSelected, Message: "the selector matches pods",
+		}
+	}
+	return metav1.Condition{
+		Type: appsv1alpha1.ConditionSelecting, Status: metav1.ConditionFalse,
+		Reason: appsv1alpha1.ReasonNoPodSelected, Message: fmt.Sprintf(
+			"the selector matches no pod of the namespace that has the label %s: %s", appsv1alpha1.ControlLabelKey, appsv1alpha1.ControlLabelValue),
+	}
+}
+
+func set(condition *metav1.Condition, status metav1.ConditionStatus, reason, message string) {
+	condition.Status, condition.Reason, condition.Message = status, reason, message
+}
+
+// maxConditionBytes bounds the message of a condition.
+const maxConditionBytes = 1024
+
+// bounded cuts a message to at most so many bytes, between characters.
+func bounded(message string, most int) string {
+	return strings.ToValidUTF8(message[:min(len(message), most)], "")
+}
+
+// reasonFor returns the reason of the condition of a rule that cannot be evaluated.
+func reasonFor(err error) string {
+	switch codeOf(err) {
+	case rule.CodePolicyNotFound:
+		return appsv1alpha1.ReasonPolicyNotFound
+	case rule.CodeInvalidParameters:
+		return appsv1alpha1.ReasonInvalidParameters
+	case rule.CodeTooLarge:
+		return appsv1alpha1.ReasonTooLarge
+	default:
+		return appsv1alpha1.ReasonCompileFailed
+	}
+}

@@ -1,0 +1,244 @@
+package podtransitionrule
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/permit"
+	"github.com/podops-dev/podops/pkg/rule"
+)
+
+const (
+	// explainAfter is how long a pod waits before an annotation says why. Most pods are permitted sooner.
+	explainAfter = 10 * time.Second
+
+	// explanationInterval is how often an annotation is written again because of its numbers alone.
+	explanationInterval = time.Minute
+
+	// maxExplanations bounds these annotations of a pod, far below the bound of the API server for all
+	// annotations.
+	maxExplanations = 10
+)
+
+// explanation is the annotations of a pod that say why it waits, when they were compared with its reasons
+// last, and when its last event was recorded.
+type explanation struct {
+	digest string
+	at     time.Time
+	event  time.Time
+}
+
+// explanations are those of the waiting pods of a namespace.
+type explanations struct {
+	pods map[types.UID]explanation
+
+	// rollouts are the Deployments whose event was recorded, and when a pod of them last waited.
+	rollouts map[string]time.Time
+}
+
+// explain writes annotations to pods that have waited for a while: the reasons, per PodTransitionRule. They
+// are written when another rule withholds a pod, or for another reason; annotations of pods that do not wait
+// any more are removed. Each write takes the background slot. With an annotation that has a new first reason
+// an event is recorded, at most one a minute for each pod: after a restart the annotation has what was
+// recorded. It returns how soon to come back for pods that were postponed, or have not waited long enough;
+// 0 for never.
+func (r *Reconciler) explain(ctx context.Context, turn *turn, snapshot snapshot, o outcome) (wait time.Duration, err error) {
+	defer turn.slot.release()
+	now := r.clock.Now()
+	waiting := waitingPods(snapshot, o)
+	rollouts := rolloutsOf(waiting)
+	next, change, pod, wait := dueExplanation(snapshot.state.explanations.pods, waiting, &turn.slot, now)
+	if change == nil && len(snapshot.Leftover) > 0 {
+		if turn.slot.take() {
+			left := snapshot.Leftover[0]
+			change = &podChange{pod: left, change: lifecycle.Change{Annotations: withoutExplanations(left.Annotations)}}
+		}
+	}
+	if len(snapshot.Leftover) > 1 || len(snapshot.Leftover) == 1 && (change == nil || pod != nil) {
+		wait = minDelay(wait, retryBackground)
+	}
+	known := &snapshot.state.explanations
+	*known = explanations{pods: next, rollouts: known.rolloutsAfter(rollouts, now)}
+	if change == nil {
+		return wait, nil
+	}
+	conflict, err := r.writePods(ctx, []*podChange{change})
+	if conflict {
+		wait = minDelay(wait, retryConflict)
+	}
+	switch {
+	case pod == nil:
+	case change.written:
+		r.recordExplained(snapshot, pod, rollouts[string(pod.request.Pod.Owner.UID)])
+	default:
+		delete(known.pods, pod.object.UID) // the next round tries again
+	}
+	return wait, err
+}
+
+// dueExplanation returns the explanations that are known after a round, and the first annotations that are
+// due, with their pod. The slot is taken for these; the others are postponed.
+func dueExplanation(
+	before map[types.UID]explanation, waiting []*withheldPod, slot *slot, now time.Time,
+) (after map[types.UID]explanation, due *podChange, of *withheldPod, wait time.Duration) {
+	after = map[types.UID]explanation{}
+	for _, pod := range waiting {
+		if left := explainAfter - now.Sub(pod.since); left > 0 {
+			wait = minDelay(wait, left)
+			continue
+		}
+		last, known := before[pod.object.UID]
+		if left := explanationInterval - now.Sub(last.at); last.digest == pod.digest && left > 0 {
+			wait, after[pod.object.UID] = minDelay(wait, left), last
+			continue
+		}
+		if !slot.take() {
+			wait = minDelay(wait, retryBackground)
+			if known {
+				after[pod.object.UID] = last
+			}
+			continue
+		}
+		after[pod.object.UID] = explanation{digest: pod.digest, at: now, event: last.event}
+		annotations := annotationsFor(pod)
+		if len(annotations) == 0 {
+			slot.release()
+			continue
+		}
+		due, of = &podChange{pod: pod.object, change: lifecycle.Change{Annotations: annotations}}, pod
+	}
+	return after, due, of, wait
+}
+
+// rolloutsAfter returns the Deployments whose event is recorded, those that wait by now with it.
+func (e *explanations) rolloutsAfter(rollouts map[string]*rollout, now time.Time) map[string]time.Time {
+	after := map[string]time.Time{}
+	for uid, last := range e.rollouts {
+		if now.Sub(last) < rolloutOver {
+			after[uid] = last
+		}
+	}
+	for uid, held := range rollouts {
+		if _, recorded := after[uid]; recorded || held.known {
+			after[uid] = now
+		}
+	}
+	return after
+}
+
+// recordExplained records the events that belong to an annotation that was written.
+func (r *Reconciler) recordExplained(snapshot snapshot, pod *withheldPod, held *rollout) {
+	known, now := snapshot.state.explanations, r.clock.Now()
+	entry, ok := known.pods[pod.object.UID]
+	if isNews(pod.object.Annotations, pod.first) && now.Sub(entry.event) >= withheldInterval {
+		r.recordWithheld(pod)
+		if ok {
+			entry.event = now
+			known.pods[pod.object.UID] = entry
+		}
+	}
+	if held == nil {
+		return
+	}
+	if _, recorded := known.rollouts[string(held.owner.UID)]; !recorded {
+		known.rollouts[string(held.owner.UID)] = now
+		r.recordRollout(snapshot.Namespace, held)
+	}
+}
+
+// withheldPod is a pod of which a rule withholds at least one request.
+type withheldPod struct {
+	object *corev1.Pod
+	since  time.Time
+	stage  appsv1alpha1.TransitionStage
+
+	// request that waits, and the first of the reasons for it.
+	request rule.Request
+	first   rule.Reason
+
+	// reasons by PodTransitionRule.
+	reasons map[string][]rule.Reason
+
+	// digest is what makes its reasons different from others.
+	digest string
+}
+
+// waitingPods returns the pods that rules withhold, the oldest request first. Pods that hold a reservation
+// are left out: permit.Plan.Invalidate writes to them.
+func waitingPods(snapshot snapshot, o outcome) []*withheldPod {
+	var pods []*withheldPod
+	byUID := map[types.UID]*withheldPod{}
+	for _, request := range snapshot.Waiting {
+		reasons, object := o.reasons(request.Key()), snapshot.Pod(request.Pod.UID)
+		if len(reasons) == 0 || object == nil || o.isReserved(request.Pod.UID) {
+			continue
+		}
+		pod, ok := byUID[request.Pod.UID]
+		if !ok {
+			pod = &withheldPod{
+				object: object, since: request.Since, stage: request.Stage, reasons: map[string][]rule.Reason{},
+				request: request, first: reasons[0],
+			}
+			byUID[request.Pod.UID], pods = pod, append(pods, pod)
+		}
+		for _, reason := range reasons {
+			if _, known := pod.reasons[reason.Rule.Object.Name]; !known && len(pod.reasons) == maxExplanations {
+				continue
+			}
+			pod.reasons[reason.Rule.Object.Name] = append(pod.reasons[reason.Rule.Object.Name], reason)
+		}
+		pod.digest += digest(reasons) + ";"
+	}
+	return pods
+}
+
+// isReserved reports whether a pod holds a reservation.
+func (e evaluation) isReserved(uid types.UID) bool {
+	return slices.ContainsFunc(e.budgets, func(budget permit.Budget) bool { _, live := budget.Live[uid]; return live })
+}
+
+// annotationsFor returns the annotations of a pod that have to change.
+func annotationsFor(pod *withheldPod) map[string]*string {
+	changed := withoutExplanations(pod.object.Annotations)
+	for object, reasons := range pod.reasons {
+		key := appsv1alpha1.DetailAnnotationKey(object)
+		value, err := json.Marshal(appsv1alpha1.Detail{Stage: pod.stage, RejectInfo: rejectInfo(reasons)})
+		if err != nil {
+			continue // strings and booleans always encode
+		}
+		text := string(value)
+		if pod.object.Annotations[key] == text {
+			delete(changed, key)
+			continue
+		}
+		if changed == nil {
+			changed = map[string]*string{}
+		}
+		changed[key] = &text
+	}
+	return changed
+}
+
+// withoutExplanations returns the removal of the annotations that say why a pod waits; nil when there are none.
+func withoutExplanations(annotations map[string]string) map[string]*string {
+	var off map[string]*string
+	for key := range maps.Keys(annotations) {
+		if !strings.HasPrefix(key, appsv1alpha1.DetailAnnotationPrefix+"/") {
+			continue
+		}
+		if off == nil {
+			off = map[string]*string{}
+		}
+		off[key] = nil
+	}
+	return off
+}

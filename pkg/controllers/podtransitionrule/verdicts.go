@@ -1,0 +1,134 @@
+package podtransitionrule
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/podops-dev/podops/pkg/rule"
+)
+
+// verdicts returns the verdicts of one rule for requests of its stage, in their order. A rule that
+// cannot be evaluated withholds; a rule with a fallback withholds where it applies.
+func (r *Reconciler) verdicts(ctx context.Context, work *ruleWork, w *evaluating, requests []rule.Request) []rule.Verdict {
+	prepared := work.prepared
+	switch {
+	case work.run != nil:
+		return r.verdictsOf(work.run, w)
+	case work.unopened:
+		return work.notReached(w, requests)
+	case prepared.quarantined != nil:
+		return withheld(requests, rule.Verdict{Code: rule.CodePolicyTooExpensive, Message: prepared.quarantined.Message})
+	case prepared.program == nil:
+		verdict := rule.Verdict{Code: codeOf(prepared.err)}
+		if prepared.kind == rule.KindRego {
+			verdict.Message = bounded(prepared.err.Error(), rule.MaxMessageBytes)
+		}
+		if verdict.Code == rule.CodeNotReached {
+			w.retryIn(retryStale)
+		}
+		return withheld(requests, verdict)
+	case prepared.needs().Namespace && work.env.Namespace.Labels == nil:
+		w.retryIn(retryStale)
+		return withheld(requests, rule.Verdict{Code: rule.CodeUndefined, Message: errNamespaceUnseen.Error()})
+	case !w.turn.hasTime(ctx, partForRules):
+		return work.notReached(w, requests)
+	}
+	scope := scopeOf(prepared.program, prepared.kind)
+	answer, err := work.open().memo.Evaluate(ctx, prepared.program, scope, prepared.stage, work.env, requests)
+	if err != nil {
+		work.ruleset.evaluateErr = cmp.Or(work.ruleset.evaluateErr, err)
+		w.retryIn(retryFailed)
+		return withheld(requests, rule.Verdict{Code: rule.CodeEvaluationFailed})
+	}
+	work.capacity = answer.Capacity
+	return answer.Verdicts
+}
+
+// notReached returns the verdicts of a rule that the round could not evaluate for any request. If they
+// withhold, the other rules of the PodTransitionRule need not be evaluated in that stage.
+func (w *ruleWork) notReached(all *evaluating, requests []rule.Request) []rule.Verdict {
+	all.retryIn(retryStale)
+	if w.prepared.enforced() && w.prepared.stage != "" {
+		w.unreached[w.prepared.stage] = true
+	}
+	return withheld(requests, notReached(w.prepared))
+}
+
+// withheld returns the same verdict for every request.
+func withheld(requests []rule.Request, verdict rule.Verdict) []rule.Verdict {
+	all := make([]rule.Verdict, len(requests))
+	for i := range all {
+		all[i] = verdict
+	}
+	return all
+}
+
+// verdictsOf returns the verdicts of a user's module, or of the fallback of a rule that cannot be
+// evaluated.
+func (r *Reconciler) verdictsOf(run *moduleRun, w *evaluating) []rule.Verdict {
+	eval, prepared := run.work.ruleEvaluation, run.work.prepared
+	if run.err != nil {
+		eval.ruleset.evaluateErr = cmp.Or(eval.ruleset.evaluateErr, run.err)
+		w.retryIn(retryFailed)
+	}
+	if len(run.open) > 0 {
+		w.retryIn(retryStale)
+	}
+	switch {
+	case run.stopped && prepared.quarantined != nil:
+		return withReasons(run.verdicts, rule.CodePolicyTooExpensive, prepared.quarantined.Message)
+	case prepared.err != nil:
+		return withReasons(run.verdicts, codeOf(prepared.err), prepared.err.Error())
+	}
+	if run.late > 0 {
+		w.retryIn(retryFailed)
+	}
+	eval.late = run.late
+	eval.isQuarantined = prepared.strike(eval.ruleset.view.Object, run.late, eval.env.Now)
+	return run.verdicts
+}
+
+// errNamespaceUnseen: the watch has not delivered the namespace yet. Evaluated as a namespace without
+// labels it might let pods pass.
+var errNamespaceUnseen = errors.New("the namespace has not been seen yet")
+
+// withReasons replaces the reasons of the verdicts of a fallback.
+func withReasons(verdicts []rule.Verdict, code rule.Code, message string) []rule.Verdict {
+	all := make([]rule.Verdict, len(verdicts))
+	for i, verdict := range verdicts {
+		all[i] = withReason(verdict, code, message)
+	}
+	return all
+}
+
+// neverPasses reports whether an availability rule has no capacity even if every pod were available.
+func (r *Reconciler) neverPasses(ctx context.Context, counts rule.Counts, prepared *preparedRule) bool {
+	total := max(counts.Desired, counts.Selected)
+	if prepared.err != nil || total == 0 {
+		return false
+	}
+	counts.Available, counts.Reserved = total, 0
+	if never := prepared.never; never.known && never.counts == counts {
+		return !never.passes
+	}
+	result, err := prepared.program.Evaluate(ctx, prepared.stage, rule.Environment{Counts: counts}, nil)
+	if err != nil || result.Capacity == nil {
+		return false
+	}
+	prepared.never = neverPasses{known: true, counts: counts, passes: result.Capacity.Slots > 0}
+	return !prepared.never.passes
+}
+
+// minDelay returns the shorter of two delays; a delay that is not above zero is none.
+func minDelay(a, b time.Duration) time.Duration {
+	switch {
+	case b <= 0:
+		return a
+	case a <= 0:
+		return b
+	default:
+		return min(a, b)
+	}
+}
