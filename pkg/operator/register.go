@@ -22,9 +22,11 @@ import (
 	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/podwriter"
 	"github.com/podops-dev/podops/pkg/resourceconsist"
+	"github.com/podops-dev/podops/pkg/webhookclient"
 	podwebhook "github.com/podops-dev/podops/pkg/webhooks/pod"
 	policywebhook "github.com/podops-dev/podops/pkg/webhooks/podtransitionpolicy"
 	rulewebhook "github.com/podops-dev/podops/pkg/webhooks/podtransitionrule"
+	"github.com/podops-dev/podops/pkg/webhooktask/dispatch"
 )
 
 // eventSource names PodOps in events.
@@ -66,8 +68,11 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 	if decisions != nil {
 		config.Prepared = decisions.Prepared
 	}
-	caller, err := registerRules(mgr, clientset, options, config)
+	guard, cluster, err := newGuard(mgr, options)
 	if err != nil {
+		return err
+	}
+	if err := registerRules(mgr, clientset, guard, cluster, config); err != nil {
 		return err
 	}
 	gatherer := podfacts.New(mgr.GetClient(), mgr.GetAPIReader(), clk)
@@ -97,7 +102,7 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 		podwebhook.DeletePath:   podwebhook.NewDeleteHolder(decoder, mgr.GetClient(), mgr.GetAPIReader(), begin),
 		rulewebhook.MutatePath:  gated{rulewebhook.NewMutator(decoder), gate, 0},
 		rulewebhook.ValidatePath: gated{
-			rulewebhook.NewValidator(decoder, mgr.GetClient(), mgr.GetAPIReader(), checker, caller.guard.CheckURL), gate, 0,
+			rulewebhook.NewValidator(decoder, mgr.GetClient(), mgr.GetAPIReader(), checker, guard.CheckURL), gate, 0,
 		},
 		policywebhook.ValidatePath: gated{policywebhook.NewValidator(decoder, mgr.GetClient(), checker, mayRead), gate, 0},
 		rulewebhook.DeletePath:     rulewebhook.NewDeleteWarner(decoder),
@@ -114,26 +119,26 @@ func serve(mgr manager.Manager, handlers map[string]admission.Handler) {
 	}
 }
 
-// registerRules registers the controller of rules with the index that it reads pods from, and
-// returns the calls that it makes.
-func registerRules(mgr manager.Manager, clientset kubernetes.Interface, options Options, config podtransitionrule.Config) (*calls, error) {
-	caller, err := newCalls(mgr, options)
+// registerRules registers the controller of rules, with the index that it reads pods from and the
+// dispatcher of its calls.
+func registerRules(
+	mgr manager.Manager, clientset kubernetes.Interface, guard webhookclient.Guard, cluster *clusterAddresses, config podtransitionrule.Config,
+) error {
+	notifier := podtransitionrule.NewNotifier()
+	config.Index, config.InFlight = podindex.NewIndex(notifier.Notify), dispatch.NewInFlight()
+	caller, err := addDispatcher(mgr, guard, cluster, dispatch.Config{InFlight: config.InFlight, Wake: notifier.Notify, Clock: config.Clock})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	measured, err := podtransitionrule.NewMetrics(metrics.Registry)
 	if err != nil {
-		return nil, fmt.Errorf("registering the metrics of rules: %w", err)
+		return fmt.Errorf("registering the metrics of rules: %w", err)
 	}
-	notifier := podtransitionrule.NewNotifier()
-	config.Index, config.Wake = podindex.NewIndex(notifier.Notify), notifier.Notify
-	config.Metrics, config.Caller = measured, caller
-	rules := podtransitionrule.New(config)
-	caller.deliver = rules.Deliver
-	if err := rules.SetupWithManager(mgr, notifier, clientset); err != nil {
-		return nil, fmt.Errorf("setting up rules: %w", err)
+	config.Metrics, config.Caller, config.Wake = measured, caller, notifier.Notify
+	if err := podtransitionrule.New(config).SetupWithManager(mgr, notifier, clientset); err != nil {
+		return fmt.Errorf("setting up rules: %w", err)
 	}
-	return caller, nil
+	return nil
 }
 
 // registerPods registers the controller of the lifecycles of pods.

@@ -3,6 +3,8 @@ package webhookclient
 import (
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/podops-dev/podops/pkg/webhooktask"
 )
 
 const (
@@ -21,12 +23,12 @@ const (
 // decodePost reads the answer to a POST; its message is as long as it was sent. Absent fields are false or empty, so nothing is
 // approved by leaving something out; fields of other names are ignored. Every error is a
 // *Failure of ClassBadResponse that names the field and the position.
-func decodePost(body []byte) (PostAnswer, error) {
+func decodePost(body []byte) (webhooktask.PostAnswer, error) {
 	object, err := readObject(body)
 	if err != nil {
-		return PostAnswer{}, err
+		return webhooktask.PostAnswer{}, err
 	}
-	var answer PostAnswer
+	var answer webhooktask.PostAnswer
 	err = firstError(
 		object.boolean("success", &answer.Success),
 		object.message("message", &answer.Message),
@@ -37,7 +39,7 @@ func decodePost(body []byte) (PostAnswer, error) {
 		object.identifier("traceId", &answer.TraceID),
 	)
 	if err != nil {
-		return PostAnswer{}, err
+		return webhooktask.PostAnswer{}, err
 	}
 	if answer.TaskID == "" {
 		answer.TaskID = answer.TraceID
@@ -47,18 +49,18 @@ func decodePost(body []byte) (PostAnswer, error) {
 		if !answer.Poll {
 			field = object.at("async")
 		}
-		return PostAnswer{}, object.bad(field, "the answer is to be polled for, but has neither taskId nor traceId")
+		return webhooktask.PostAnswer{}, object.bad(field, "the answer is to be polled for, but has neither taskId nor traceId")
 	}
 	return answer, nil
 }
 
 // decodePoll reads the answer to a poll, as decodePost does.
-func decodePoll(body []byte) (PollAnswer, error) {
+func decodePoll(body []byte) (webhooktask.PollAnswer, error) {
 	object, err := readObject(body)
 	if err != nil {
-		return PollAnswer{}, err
+		return webhooktask.PollAnswer{}, err
 	}
-	var answer PollAnswer
+	var answer webhooktask.PollAnswer
 	err = firstError(
 		object.boolean("success", &answer.Success),
 		object.message("message", &answer.Message),
@@ -67,7 +69,7 @@ func decodePoll(body []byte) (PollAnswer, error) {
 		object.names("finishedNames", &answer.FinishedNames),
 	)
 	if err != nil {
-		return PollAnswer{}, err
+		return webhooktask.PollAnswer{}, err
 	}
 	return answer, nil
 }

@@ -8,24 +8,26 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/podops-dev/podops/pkg/webhooktask"
 )
 
 func TestAnswersToAPost(t *testing.T) {
 	for name, tc := range map[string]struct {
 		body string
-		want PostAnswer
+		want webhooktask.PostAnswer
 	}{
-		"all approved":                             {`{"success":true,"message":"msg"}`, PostAnswer{Success: true, Message: "msg"}},
-		"some approved":                            {`{"success":false,"message":"msg","finishedNames":["pod-a","pod-b"]}`, PostAnswer{Message: "msg", FinishedNames: []string{"pod-a", "pod-b"}}},
-		"to be polled":                             {`{"success":true,"poll":true,"taskId":"7","message":"msg"}`, PostAnswer{Success: true, Poll: true, TaskID: "7", Message: "msg"}},
-		"to be polled async":                       {`{"success":true,"async":true,"traceId":"t"}`, PostAnswer{Success: true, Async: true, TaskID: "t", TraceID: "t"}},
-		"nothing at all is no approval":            {`{}`, PostAnswer{}},
-		"other fields, and other cases of letters": {`{"Success":true,"SUCCESS":true,"x":[{"y":null}]}`, PostAnswer{}},
-		"null lists, as Go services send them":     {`{"success":true,"finishedNames":null,"message":null,"taskId":null}`, PostAnswer{Success: true}},
+		"all approved":                             {`{"success":true,"message":"msg"}`, webhooktask.PostAnswer{Success: true, Message: "msg"}},
+		"some approved":                            {`{"success":false,"message":"msg","finishedNames":["pod-a","pod-b"]}`, webhooktask.PostAnswer{Message: "msg", FinishedNames: []string{"pod-a", "pod-b"}}},
+		"to be polled":                             {`{"success":true,"poll":true,"taskId":"7","message":"msg"}`, webhooktask.PostAnswer{Success: true, Poll: true, TaskID: "7", Message: "msg"}},
+		"to be polled async":                       {`{"success":true,"async":true,"traceId":"t"}`, webhooktask.PostAnswer{Success: true, Async: true, TaskID: "t", TraceID: "t"}},
+		"nothing at all is no approval":            {`{}`, webhooktask.PostAnswer{}},
+		"other fields, and other cases of letters": {`{"Success":true,"SUCCESS":true,"x":[{"y":null}]}`, webhooktask.PostAnswer{}},
+		"null lists, as Go services send them":     {`{"success":true,"finishedNames":null,"message":null,"taskId":null}`, webhooktask.PostAnswer{Success: true}},
 		"row 29: a taskId that is a number is taken as it is written": {`{"success":true,"poll":true,"taskId":12345678901234567890123.10}`,
-			PostAnswer{Success: true, Poll: true, TaskID: "12345678901234567890123.10"}},
-		"a rejection needs no task": {`{"success":false,"poll":true}`, PostAnswer{Poll: true}},
-		"white space around it":     {" \r\n\t{\"success\" : true }\n", PostAnswer{Success: true}},
+			webhooktask.PostAnswer{Success: true, Poll: true, TaskID: "12345678901234567890123.10"}},
+		"a rejection needs no task": {`{"success":false,"poll":true}`, webhooktask.PostAnswer{Poll: true}},
+		"white space around it":     {" \r\n\t{\"success\" : true }\n", webhooktask.PostAnswer{Success: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := decodePost([]byte(tc.body))
@@ -42,12 +44,12 @@ func TestAnswersToAPost(t *testing.T) {
 func TestAnswersToAPoll(t *testing.T) {
 	for name, tc := range map[string]struct {
 		body string
-		want PollAnswer
+		want webhooktask.PollAnswer
 	}{
-		"finished":      {`{"success":true,"message":"msg","finished":true}`, PollAnswer{Success: true, Message: "msg", Finished: true}},
-		"some finished": {`{"success":true,"finished":false,"finishedNames":["pod-a"]}`, PollAnswer{Success: true, FinishedNames: []string{"pod-a"}}},
-		"stop":          {`{"success":true,"stop":true,"message":"no"}`, PollAnswer{Success: true, Stop: true, Message: "no"}},
-		"an error":      {`{"success":false}`, PollAnswer{}},
+		"finished":      {`{"success":true,"message":"msg","finished":true}`, webhooktask.PollAnswer{Success: true, Message: "msg", Finished: true}},
+		"some finished": {`{"success":true,"finished":false,"finishedNames":["pod-a"]}`, webhooktask.PollAnswer{Success: true, FinishedNames: []string{"pod-a"}}},
+		"stop":          {`{"success":true,"stop":true,"message":"no"}`, webhooktask.PollAnswer{Success: true, Stop: true, Message: "no"}},
+		"an error":      {`{"success":false}`, webhooktask.PollAnswer{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := decodePoll([]byte(tc.body))
@@ -144,7 +146,7 @@ func TestWhatIsReadIsWhatWasSent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(PollAnswer{Success: success, Finished: finished, FinishedNames: names}, got); diff != "" {
+		if diff := cmp.Diff(webhooktask.PollAnswer{Success: success, Finished: finished, FinishedNames: names}, got); diff != "" {
 			t.Errorf("answer differs (-want +got):\n%s", diff)
 		}
 	})

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/webhooktask"
 )
 
 // patience bounds how long a test waits for what has to come.
@@ -17,16 +18,16 @@ const patience = 10 * time.Second
 
 // double stands for services: it answers by host.
 type double struct {
-	post func(ctx context.Context, endpoint Endpoint, request PostRequest) (PostAnswer, error)
+	post func(ctx context.Context, endpoint Endpoint, request PostRequest) (webhooktask.PostAnswer, error)
 }
 
-func (d double) Post(ctx context.Context, endpoint Endpoint, request PostRequest) (PostAnswer, error) {
+func (d double) Post(ctx context.Context, endpoint Endpoint, request PostRequest) (webhooktask.PostAnswer, error) {
 	return d.post(ctx, endpoint, request)
 }
 
-func (d double) Poll(ctx context.Context, endpoint Endpoint, _ []string, _ string) (PollAnswer, error) {
+func (d double) Poll(ctx context.Context, endpoint Endpoint, _ []string, _ string) (webhooktask.PollAnswer, error) {
 	answer, err := d.post(ctx, endpoint, PostRequest{})
-	return PollAnswer{Success: answer.Success}, err
+	return webhooktask.PollAnswer{Success: answer.Success}, err
 }
 
 func (double) CloseIdle() {}
@@ -103,12 +104,12 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-func approve(context.Context, Endpoint, PostRequest) (PostAnswer, error) {
-	return PostAnswer{Success: true}, nil
+func approve(context.Context, Endpoint, PostRequest) (webhooktask.PostAnswer, error) {
+	return webhooktask.PostAnswer{Success: true}, nil
 }
 
 // hang until the call is given up.
-func hang(ctx context.Context, _ Endpoint, _ PostRequest) (PostAnswer, error) {
+func hang(ctx context.Context, _ Endpoint, _ PostRequest) (webhooktask.PostAnswer, error) {
 	<-ctx.Done()
-	return PostAnswer{}, fail(ClassCanceled, "stopped")
+	return webhooktask.PostAnswer{}, fail(ClassCanceled, "stopped")
 }

@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/webhooktask"
 )
 
 // Caller makes single calls. Errors are *Failures.
 type Caller interface {
-	Post(ctx context.Context, endpoint Endpoint, request PostRequest) (PostAnswer, error)
-	Poll(ctx context.Context, endpoint Endpoint, keys []string, taskID string) (PollAnswer, error)
+	Post(ctx context.Context, endpoint Endpoint, request PostRequest) (webhooktask.PostAnswer, error)
+	Poll(ctx context.Context, endpoint Endpoint, keys []string, taskID string) (webhooktask.PollAnswer, error)
 
 	// CloseIdle closes the connections that no call runs on.
 	CloseIdle()
@@ -51,8 +52,8 @@ type PollCall struct {
 // Result of a call: exactly one of Post, Poll and Failure is set.
 type Result struct {
 	Call    Call
-	Post    *PostAnswer
-	Poll    *PollAnswer
+	Post    *webhooktask.PostAnswer
+	Poll    *webhooktask.PollAnswer
 	Failure *Failure
 
 	// Took is the time of the call itself, without its waiting in the queue.

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-retryablehttp"
+
+	"github.com/podops-dev/podops/pkg/webhooktask"
 )
 
 // Timeouts bound the steps of a call. Zero values stand for the defaults.
@@ -64,40 +66,40 @@ func (c *Client) CloseIdle() { c.transports.closeIdle() }
 // Post asks a service about pods. The trace id is the same over all tries; a request that
 // the service may have seen is not repeated, unless it said 429 or 503 and when to come
 // again. An error is a *Failure; where its Sent is set, this trace id must not be sent again.
-func (c *Client) Post(ctx context.Context, endpoint Endpoint, request PostRequest) (PostAnswer, error) {
+func (c *Client) Post(ctx context.Context, endpoint Endpoint, request PostRequest) (webhooktask.PostAnswer, error) {
 	body, err := request.encode()
 	if err != nil {
-		return PostAnswer{}, err
+		return webhooktask.PostAnswer{}, err
 	}
 	target, err := ParseURL(endpoint.URL)
 	if err != nil {
-		return PostAnswer{}, err
+		return webhooktask.PostAnswer{}, err
 	}
 	answer, err := c.call(ctx, endpoint, http.MethodPost, target, body)
 	if err != nil {
-		return PostAnswer{}, err
+		return webhooktask.PostAnswer{}, err
 	}
 	decoded, err := decodePost(answer)
 	if err != nil {
-		return PostAnswer{}, endpoint.redacted(err)
+		return webhooktask.PostAnswer{}, endpoint.redacted(err)
 	}
 	decoded.Message = endpoint.told(decoded.Message)
 	return decoded, nil
 }
 
 // Poll asks for the result of a task; keys are the query parameters that carry its id. An error is a *Failure.
-func (c *Client) Poll(ctx context.Context, endpoint Endpoint, keys []string, taskID string) (PollAnswer, error) {
+func (c *Client) Poll(ctx context.Context, endpoint Endpoint, keys []string, taskID string) (webhooktask.PollAnswer, error) {
 	target, err := ParseURL(endpoint.URL)
 	if err != nil {
-		return PollAnswer{}, err
+		return webhooktask.PollAnswer{}, err
 	}
 	answer, err := c.call(ctx, endpoint, http.MethodGet, pollURL(target, keys, taskID), nil)
 	if err != nil {
-		return PollAnswer{}, err
+		return webhooktask.PollAnswer{}, err
 	}
 	decoded, err := decodePoll(answer)
 	if err != nil {
-		return PollAnswer{}, endpoint.redacted(err)
+		return webhooktask.PollAnswer{}, endpoint.redacted(err)
 	}
 	decoded.Message = endpoint.told(decoded.Message)
 	return decoded, nil

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/podops-dev/podops/pkg/webhooktask"
 )
 
 // local lets tests reach their own servers.
@@ -68,14 +70,14 @@ func answer(body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) }
 }
 
-func post(t *testing.T, timeouts Timeouts, endpoint Endpoint) (PostAnswer, error) {
+func post(t *testing.T, timeouts Timeouts, endpoint Endpoint) (webhooktask.PostAnswer, error) {
 	t.Helper()
 	client := NewClient(local(), timeouts)
 	t.Cleanup(client.CloseIdle)
 	return client.Post(t.Context(), endpoint, PostRequest{TraceID: "trace-1", Stage: "PreCheck", RuleName: "approval"})
 }
 
-func poll(t *testing.T, timeouts Timeouts, endpoint Endpoint) (PollAnswer, error) {
+func poll(t *testing.T, timeouts Timeouts, endpoint Endpoint) (webhooktask.PollAnswer, error) {
 	t.Helper()
 	client := NewClient(local(), timeouts)
 	t.Cleanup(client.CloseIdle)

@@ -8,14 +8,16 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+
+	"github.com/podops-dev/podops/pkg/webhooktask"
 )
 
 func TestCallsAreCounted(t *testing.T) {
-	b := start(t, double{post: func(_ context.Context, _ Endpoint, request PostRequest) (PostAnswer, error) {
+	b := start(t, double{post: func(_ context.Context, _ Endpoint, request PostRequest) (webhooktask.PostAnswer, error) {
 		if request.TraceID == "bad" {
-			return PostAnswer{}, fail(ClassHTTPStatus, "HTTP 500")
+			return webhooktask.PostAnswer{}, fail(ClassHTTPStatus, "HTTP 500")
 		}
-		return PostAnswer{Success: true}, nil
+		return webhooktask.PostAnswer{Success: true}, nil
 	}}, PoolOptions{})
 	b.submit(t, callOf("good", "shop", "h"), callOf("bad", "shop", "h"))
 	b.next(t)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/webhooktask"
 )
 
 func TestResultsComeBack(t *testing.T) {
@@ -99,13 +100,13 @@ func TestTheQueueIsBounded(t *testing.T) {
 func TestAHostGetsNoMoreThanItsShareOfANamespace(t *testing.T) {
 	var running, most atomic.Int32
 	release := make(chan struct{})
-	b := start(t, double{post: func(context.Context, Endpoint, PostRequest) (PostAnswer, error) {
+	b := start(t, double{post: func(context.Context, Endpoint, PostRequest) (webhooktask.PostAnswer, error) {
 		if now := running.Add(1); now > most.Load() {
 			most.Store(now)
 		}
 		defer running.Add(-1)
 		<-release
-		return PostAnswer{}, nil
+		return webhooktask.PostAnswer{}, nil
 	}}, PoolOptions{})
 	for i := range 50 {
 		b.submit(t, callOf(fmt.Sprint(i), fmt.Sprint("ns", i%2), "h"))
@@ -121,7 +122,7 @@ func TestAHostGetsNoMoreThanItsShareOfANamespace(t *testing.T) {
 }
 
 func TestANamespaceCannotTakeAllWorkers(t *testing.T) {
-	b := start(t, double{post: func(ctx context.Context, endpoint Endpoint, request PostRequest) (PostAnswer, error) {
+	b := start(t, double{post: func(ctx context.Context, endpoint Endpoint, request PostRequest) (webhooktask.PostAnswer, error) {
 		if endpoint.URL == "http://good/" {
 			return approve(ctx, endpoint, request)
 		}
@@ -139,9 +140,9 @@ func TestANamespaceCannotTakeAllWorkers(t *testing.T) {
 
 func TestABreakerFailsTheRestAtOnce(t *testing.T) {
 	var calls atomic.Int32
-	b := start(t, double{post: func(context.Context, Endpoint, PostRequest) (PostAnswer, error) {
+	b := start(t, double{post: func(context.Context, Endpoint, PostRequest) (webhooktask.PostAnswer, error) {
 		calls.Add(1)
-		return PostAnswer{}, fail(ClassRefused, "refused")
+		return webhooktask.PostAnswer{}, fail(ClassRefused, "refused")
 	}}, PoolOptions{})
 	for i := range 100 {
 		b.submit(t, callOf(fmt.Sprint(i), "shop", "dead"))
@@ -284,11 +285,11 @@ func TestBreakersLeadToTheirHostOnly(t *testing.T) {
 }
 
 func TestPanicsAreFailures(t *testing.T) {
-	b := start(t, double{post: func(_ context.Context, endpoint Endpoint, _ PostRequest) (PostAnswer, error) {
+	b := start(t, double{post: func(_ context.Context, endpoint Endpoint, _ PostRequest) (webhooktask.PostAnswer, error) {
 		if endpoint.URL == "http://bad/" {
 			panic("oops")
 		}
-		return PostAnswer{Success: true}, nil
+		return webhooktask.PostAnswer{Success: true}, nil
 	}}, PoolOptions{Workers: 1})
 	b.submit(t, callOf("a", "shop", "bad"), Call{Key: "neither"}, callOf("b", "shop", "good"))
 	classes := map[string]Class{}
@@ -343,7 +344,7 @@ func TestThePoolEndsWithItsContext(t *testing.T) {
 
 func TestForgettingARule(t *testing.T) {
 	running := make(chan struct{}, 10)
-	b := start(t, double{post: func(ctx context.Context, endpoint Endpoint, request PostRequest) (PostAnswer, error) {
+	b := start(t, double{post: func(ctx context.Context, endpoint Endpoint, request PostRequest) (webhooktask.PostAnswer, error) {
 		if endpoint.URL == "http://good/" {
 			return approve(ctx, endpoint, request)
 		}

@@ -98,48 +98,6 @@ func PodResource(name, uid string, parameters map[string]string) Resource {
 	return Resource{APIVersion: "v1", Kind: "Pod", Name: name, UID: uid, Parameters: parameters}
 }
 
-// PostAnswer is what a service says to a POST.
-type PostAnswer struct {
-	// Success: all pods are approved; or, with Poll or Async, the service works on it.
-	Success bool
-
-	// Message is at most MaxMessageBytes.
-	Message string
-
-	// FinishedNames are the pods that are approved although Success is false. It is
-	// not checked yet that they were asked for.
-	FinishedNames []string
-
-	// Poll: the result is to be polled for. Async is its older name.
-	Poll  bool
-	Async bool
-
-	// TaskID to poll with: the taskId of the answer, or else its traceId. It is never
-	// empty when Success and one of Poll and Async hold.
-	TaskID string
-
-	// TraceID of the answer; often empty.
-	TraceID string
-}
-
-// PollAnswer is what a service says to a poll.
-type PollAnswer struct {
-	// Success: the service could answer. Without it nothing is approved.
-	Success bool
-
-	// Finished: all pods are approved.
-	Finished bool
-
-	// Stop: the service gives up.
-	Stop bool
-
-	// Message is at most MaxMessageBytes.
-	Message string
-
-	// FinishedNames are the pods that are approved so far.
-	FinishedNames []string
-}
-
 // MaxRequestBytes bounds the body of a POST. Parameters from annotations can be long.
 const MaxRequestBytes = 1 << 20
 

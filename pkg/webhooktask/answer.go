@@ -28,22 +28,39 @@ const (
 	ClassBadResponse = "BadResponse"
 )
 
-// PostAnswer is what a service answers to a POST.
+// PostAnswer is the answer of a service to a POST.
 type PostAnswer struct {
-	Success       bool
-	Message       string
+	// Success: all pods are approved; with Poll or Async, the service has accepted the task.
+	Success bool
+
+	// Message has at most rule.MaxMessageBytes bytes.
+	Message string
+
+	// FinishedNames are the pods that are approved although Success is false. They may include names that
+	// the call did not contain.
 	FinishedNames []string
 
-	// Poll and Async: the answer comes later, under TaskID or else TraceID.
-	Poll, Async     bool
+	// Poll: the result is to be polled for. Async is its older name.
+	Poll, Async bool
+
+	// TaskID to poll with: the taskId of the answer, or else its traceId. It is never empty when Success
+	// and one of Poll and Async hold. TraceID of the answer is often empty.
 	TaskID, TraceID string
 }
 
-// PollAnswer is what a service answers to a poll.
+// PollAnswer is the answer of a service to a poll.
 type PollAnswer struct {
-	Success, Finished, Stop bool
-	Message                 string
-	FinishedNames           []string
+	// Success: the service has an answer. Without it no pod is approved.
+	Success bool
+
+	// Finished: all pods are approved. Stop: the service has ended the task without that.
+	Finished, Stop bool
+
+	// Message has at most rule.MaxMessageBytes bytes.
+	Message string
+
+	// FinishedNames are the pods that are approved so far.
+	FinishedNames []string
 }
 
 // Failure says why there is no answer.

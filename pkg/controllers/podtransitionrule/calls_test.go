@@ -8,19 +8,18 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/webhookclient"
 	"github.com/podops-dev/podops/pkg/webhooktask"
+	"github.com/podops-dev/podops/pkg/webhooktask/dispatch"
 )
 
 // service keeps the calls that rounds make, until the test answers them.
 type service struct {
-	calls []Call
+	calls []dispatch.Call
 	gone  []rule.RuleID
 
 	// open is the failure of calls while the circuit breaker is open; skipped are the rules
@@ -32,9 +31,9 @@ type service struct {
 	admitted []rule.RuleID
 }
 
-func (s *service) CircuitOpen(rule.RuleID, Service) *webhookclient.Failure { return s.open }
+func (s *service) CircuitOpen(rule.RuleID, dispatch.Service) *webhookclient.Failure { return s.open }
 
-func (s *service) Admit(rule rule.RuleID, _ Service) (bool, *webhookclient.Failure) {
+func (s *service) Admit(rule rule.RuleID, _ dispatch.Service) (bool, *webhookclient.Failure) {
 	s.admitted = append(s.admitted, rule)
 	if s.halfOpen {
 		s.halfOpen, s.open = false, &webhookclient.Failure{Class: webhookclient.ClassBreakerOpen, Message: "the probe is reserved", RetryAfter: 5 * time.Second}
@@ -43,17 +42,17 @@ func (s *service) Admit(rule rule.RuleID, _ Service) (bool, *webhookclient.Failu
 	return false, s.open
 }
 
-func (s *service) CountSkipped(rule rule.RuleID, _ Service, _ *webhookclient.Failure) {
+func (s *service) CountSkipped(rule rule.RuleID, _ dispatch.Service, _ *webhookclient.Failure) {
 	s.skipped = append(s.skipped, rule)
 }
 
-func (s *service) Call(_ context.Context, call Call) { s.calls = append(s.calls, call) }
+func (s *service) Call(_ context.Context, call dispatch.Call) { s.calls = append(s.calls, call) }
 
 func (s *service) Forget(rule rule.RuleID) { s.gone = append(s.gone, rule) }
 
 // take returns the calls since it was last asked, as "POST web-000 web-001" and
 // "GET <task>".
-func (s *service) take() (calls []Call, texts []string) {
+func (s *service) take() (calls []dispatch.Call, texts []string) {
 	calls, s.calls = s.calls, nil
 	texts = []string{}
 	for _, call := range calls {
@@ -96,7 +95,7 @@ func asking(name string, poll bool) appsv1alpha1.TransitionRule {
 }
 
 // expectCalls fails unless just these were made since it was last asked.
-func (s *station) expectCalls(what string, want ...string) []Call {
+func (s *station) expectCalls(what string, want ...string) []dispatch.Call {
 	s.t.Helper()
 	calls, got := s.service.take()
 	if diff := cmp.Diff(append([]string{}, want...), got); diff != "" {
@@ -141,7 +140,7 @@ func TestAnApproval(t *testing.T) {
 		t.Errorf("waits for %q", got)
 	}
 
-	s.reconciler.Deliver(Result{Call: call, Post: &webhookclient.PostAnswer{Message: "one of three", FinishedNames: []string{"web-001", "web-777"}}})
+	s.deliver(dispatch.Result{Call: call, Post: &webhooktask.PostAnswer{Message: "one of three", FinishedNames: []string{"web-001", "web-777"}}})
 	s.step(time.Second)
 	s.expectPermitted("partly approved", "web-001")
 	if got := s.blocked(); !strings.HasPrefix(got, "WebhookRejected: ") || !strings.Contains(got, "one of three") {
@@ -160,56 +159,9 @@ func TestAnApproval(t *testing.T) {
 	if again.TraceID == call.TraceID {
 		t.Error("it is asked again under the same id")
 	}
-	s.reconciler.Deliver(Result{Call: again, Post: &webhookclient.PostAnswer{Success: true}})
+	s.deliver(dispatch.Result{Call: again, Post: &webhooktask.PostAnswer{Success: true}})
 	s.step(time.Second)
 	s.expectPermitted("approved", "web-000", "web-002")
-}
-
-// TestWhatAServiceIsToldOfAPod by default: what it needs to approve a rollout, without parameters.
-func TestWhatAServiceIsToldOfAPod(t *testing.T) {
-	pod := &rule.PodFact{
-		Name: "web-6d4c-x", UID: "1", Owner: rule.Owner{Kind: "Deployment", Name: "web", UID: "2"},
-		Labels: map[string]string{"app": "web", "pod-template-hash": "6d4c", "operating.podopslifecycle.kusionstack.io/a": "1"},
-	}
-	want := webhookclient.Resource{
-		APIVersion: "v1", Kind: "Pod", Name: "web-6d4c-x", UID: "1", Owner: &webhookclient.ResourceOwner{Kind: "Deployment", Name: "web"},
-		Revision: "6d4c", Labels: map[string]string{"app": "web", "pod-template-hash": "6d4c"},
-	}
-	if diff := cmp.Diff(want, resourceOf(pod, nil)); diff != "" {
-		t.Errorf("resource differs (-want +got):\n%s", diff)
-	}
-	pod.Labels = map[string]string{"controller-revision-hash": "web-7"}
-	for i := range 100 {
-		pod.Labels[fmt.Sprintf("label-%03d", i)] = strings.Repeat("x", 60)
-	}
-	got := resourceOf(pod, nil)
-	if size := len(fmt.Sprint(got.Labels)); got.Revision != "web-7" || len(got.Labels) < 50 || size > 5000 {
-		t.Errorf("revision %q, %d labels of %d bytes, want web-7 and labels of about 4 KiB", got.Revision, len(got.Labels), size)
-	}
-}
-
-// TestAPostSaysWhyAPodGoes: the cause is that of the delete, whichever id of the pod comes first, and
-// missing where PodOps does not know one.
-func TestAPostSaysWhyAPodGoes(t *testing.T) {
-	prepared := &preparedRule{
-		id: rule.RuleID{Object: types.NamespacedName{Namespace: "shop", Name: "web"}, Rule: "approval"}, stage: appsv1alpha1.StagePreCheck,
-		webhook: &appsv1alpha1.TransitionRuleWebhook{},
-	}
-	moved, shrunk, updated := &rule.PodFact{Name: "web-0", UID: "0"}, &rule.PodFact{Name: "web-1", UID: "1"}, &rule.PodFact{Name: "web-2", UID: "2"}
-	post := postOf(prepared, webhooktask.Post{TraceID: "1", Requests: []rule.Request{
-		{Pod: moved, ID: "a", Type: "update"},
-		{Pod: moved, ID: "pod-delete", Type: "delete", Cause: rule.CauseRollout},
-		{Pod: moved, ID: "z", Type: "update"},
-		{Pod: shrunk, ID: "pod-delete", Type: "delete", Cause: rule.CauseScaleIn},
-		{Pod: updated, ID: "a", Type: "update"},
-	}}, func(rule.Request) *corev1.Pod { return nil })
-	got := map[string]string{}
-	for _, resource := range post.Resources {
-		got[resource.Name] = resource.Cause
-	}
-	if diff := cmp.Diff(map[string]string{"web-0": "Rollout", "web-1": "ScaleIn", "web-2": ""}, got); diff != "" || len(post.Resources) != 3 {
-		t.Errorf("causes of %d resources differ (-want +got):\n%s", len(post.Resources), diff)
-	}
 }
 
 // TestAPolledApproval: a restart goes on polling, and posts nothing again.
@@ -219,21 +171,21 @@ func TestAPolledApproval(t *testing.T) {
 	s.put(waits(0).Obj(), waits(1).Obj())
 	s.round()
 	call := s.expectCalls("at first", "POST web-000 web-001")[0]
-	s.reconciler.Deliver(Result{Call: call, Post: &webhookclient.PostAnswer{Success: true, Poll: true, TaskID: "t1"}})
+	s.deliver(dispatch.Result{Call: call, Post: &webhooktask.PostAnswer{Success: true, Poll: true, TaskID: "t1"}})
 	s.step(time.Second)
 	s.step(5 * time.Second)
 	poll := s.expectCalls("after the interval", "GET t1")[0]
 	if poll.Service.URL != "https://approvals.example.com/result" {
 		t.Errorf("polls at %s", poll.Service.URL)
 	}
-	s.reconciler.Deliver(Result{Call: poll, Poll: &webhookclient.PollAnswer{Success: true, FinishedNames: []string{"web-000"}}})
+	s.deliver(dispatch.Result{Call: poll, Poll: &webhooktask.PollAnswer{Success: true, FinishedNames: []string{"web-000"}}})
 	s.step(time.Second)
 	s.expectPermitted("the first is approved", "web-000")
 
 	next := restart(t, s)
 	next.round()
 	poll = next.expectCalls("after a restart", "GET t1")[0]
-	next.reconciler.Deliver(Result{Call: poll, Poll: &webhookclient.PollAnswer{Success: true, Finished: true}})
+	next.deliver(dispatch.Result{Call: poll, Poll: &webhooktask.PollAnswer{Success: true, Finished: true}})
 	next.step(time.Second)
 	next.expectPermitted("all are approved", "web-001")
 }
@@ -344,7 +296,7 @@ func TestAHalfOpenCircuitBreaker(t *testing.T) {
 	}
 	s.expectCalls("while the probe is under way")
 	s.service.open = nil
-	s.reconciler.Deliver(Result{Call: calls[0], Post: &webhookclient.PostAnswer{Success: true}})
+	s.deliver(dispatch.Result{Call: calls[0], Post: &webhooktask.PostAnswer{Success: true}})
 	s.step(time.Second)
 	s.step(firstDelayOfACall)
 	if calls, _ = s.service.take(); len(calls) != 1 || len(calls[0].Post.Resources) != 5 {
@@ -355,7 +307,7 @@ func TestAHalfOpenCircuitBreaker(t *testing.T) {
 // TestIgnoreDoesNotOverruleAnAnswer: a service that said no and cannot be reached any more has said
 // no, also to a manager that was restarted since.
 func TestIgnoreDoesNotOverruleAnAnswer(t *testing.T) {
-	for name, answer := range map[string]webhookclient.PostAnswer{
+	for name, answer := range map[string]webhooktask.PostAnswer{
 		"a no":              {Message: "frozen"},
 		"it was working on": {Success: true, Poll: true, TaskID: "t1"},
 	} {
@@ -367,14 +319,14 @@ func TestIgnoreDoesNotOverruleAnAnswer(t *testing.T) {
 			s.put(waits(0).Obj())
 			s.round()
 			call := s.expectCalls("at first", "POST web-000")[0]
-			s.reconciler.Deliver(Result{Call: call, Post: &answer})
+			s.deliver(dispatch.Result{Call: call, Post: &answer})
 			s.step(time.Second)
 			s = restart(t, s)
 			for range 100 {
 				s.step(20 * time.Second)
 				calls, _ := s.service.take()
 				for _, call := range calls {
-					s.reconciler.Deliver(Result{Call: call, Failure: &webhookclient.Failure{Class: webhookclient.ClassRefused, Message: "no listener"}})
+					s.deliver(dispatch.Result{Call: call, Failure: &webhookclient.Failure{Class: webhookclient.ClassRefused, Message: "no listener"}})
 				}
 			}
 			s.step(time.Second)
@@ -409,7 +361,7 @@ func TestFailurePolicy(t *testing.T) {
 			s.put(waits(0).Obj())
 			s.round()
 			call := s.expectCalls("at first", "POST web-000")[0]
-			s.reconciler.Deliver(Result{Call: call, Failure: &webhookclient.Failure{Class: webhookclient.ClassRefused, Message: "no listener"}})
+			s.deliver(dispatch.Result{Call: call, Failure: &webhookclient.Failure{Class: webhookclient.ClassRefused, Message: "no listener"}})
 			s.step(time.Second)
 			s.expectPermitted("after the failure", want...)
 			if got := s.blocked(); policy == appsv1alpha1.FailurePolicyFail && (!strings.HasPrefix(got, "WebhookFailed: ") || !strings.Contains(got, "(Unreachable)") || strings.Contains(got, "no listener")) {
@@ -436,7 +388,7 @@ func TestAnApprovalIsForThisPodThisWaitingAndThisRule(t *testing.T) {
 			s.round()
 			call := s.expectCalls("at first", "POST web-000")[0]
 			change(s)
-			s.reconciler.Deliver(Result{Call: call, Post: &webhookclient.PostAnswer{Success: true}})
+			s.deliver(dispatch.Result{Call: call, Post: &webhooktask.PostAnswer{Success: true}})
 			s.step(2 * time.Second)
 			s.expectPermitted("by the old answer")
 		})
@@ -452,12 +404,12 @@ func TestCallsOfARuleThatIsGoneAreForgotten(t *testing.T) {
 	call := s.expectCalls("at first", "POST web-000")[0]
 	s.index.DeleteRule(keyOf(s.object("web")))
 	s.round()
-	s.reconciler.Deliver(Result{Call: call, Post: &webhookclient.PostAnswer{Success: true}})
+	s.deliver(dispatch.Result{Call: call, Post: &webhooktask.PostAnswer{Success: true}})
 	s.round()
 	if diff := cmp.Diff([]rule.RuleID{call.Rule}, s.service.gone); diff != "" {
 		t.Errorf("forgotten rules differ (-want +got):\n%s", diff)
 	}
-	if got := s.reconciler.state.calls.of(call.Rule); len(got) != 0 {
+	if got := s.reconciler.state.calls.Results(call.Rule); len(got) != 0 {
 		t.Errorf("%d results are kept of a rule that is gone", len(got))
 	}
 }

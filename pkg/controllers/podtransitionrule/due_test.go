@@ -11,6 +11,8 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/webhookclient"
+	"github.com/podops-dev/podops/pkg/webhooktask"
+	"github.com/podops-dev/podops/pkg/webhooktask/dispatch"
 )
 
 // clockwork makes rounds only when a real manager would: when one is woken, or when the time of the
@@ -25,7 +27,7 @@ type clockwork struct {
 
 	// flying are the calls under way; polls has when the last poll of a task ended, and how
 	// many have failed since one was answered.
-	flying []Call
+	flying []dispatch.Call
 	polls  map[string]ended
 
 	// timeout is that of the polls of the rule.
@@ -95,7 +97,7 @@ func (c *clockwork) expectScheduled(t *rapid.T) {
 }
 
 func (c *clockwork) underWay(traceID string) bool {
-	return slices.ContainsFunc(c.flying, func(call Call) bool { return call.TraceID == traceID })
+	return slices.ContainsFunc(c.flying, func(call dispatch.Call) bool { return call.TraceID == traceID })
 }
 
 // pass lets time pass up to the next round, or for some time if that comes first.
@@ -115,17 +117,17 @@ func (c *clockwork) answer(t *rapid.T) {
 	at := rapid.IntRange(0, len(c.flying)-1).Draw(t, "call")
 	call := c.flying[at]
 	c.flying = slices.Delete(c.flying, at, at+1)
-	result := Result{Call: call}
+	result := dispatch.Result{Call: call}
 	fails := rapid.IntRange(0, 3).Draw(t, "fails") == 0
 	switch {
 	case fails:
 		result.Failure = &webhookclient.Failure{Class: webhookclient.ClassRefused, Message: "no listener"}
 	case call.Post != nil:
-		result.Post = &webhookclient.PostAnswer{
+		result.Post = &webhooktask.PostAnswer{
 			Success: rapid.IntRange(0, 3).Draw(t, "success") > 0, Poll: rapid.Bool().Draw(t, "poll"), TaskID: "task of " + call.TraceID,
 		}
 	default:
-		result.Poll = &webhookclient.PollAnswer{Success: true, Finished: rapid.IntRange(0, 5).Draw(t, "finished") == 0}
+		result.Poll = &webhooktask.PollAnswer{Success: true, Finished: rapid.IntRange(0, 5).Draw(t, "finished") == 0}
 	}
 	if call.Poll != nil {
 		last := ended{at: c.clock.Now()}
@@ -134,7 +136,7 @@ func (c *clockwork) answer(t *rapid.T) {
 		}
 		c.polls[call.TraceID] = last
 	}
-	c.reconciler.Deliver(result)
+	c.deliver(result)
 }
 
 // TestNothingIsDueAndUnscheduled, whatever the service answers and whichever writes of status fail.
@@ -180,7 +182,7 @@ func TestATaskIsPolledInTheRoundThatStoresIt(t *testing.T) {
 	s.put(waits(0).Obj())
 	s.round()
 	call := s.expectCalls("at first", "POST web-000")[0]
-	s.reconciler.Deliver(Result{Call: call, Post: &webhookclient.PostAnswer{Success: true, Poll: true, TaskID: "t1"}})
+	s.deliver(dispatch.Result{Call: call, Post: &webhooktask.PostAnswer{Success: true, Poll: true, TaskID: "t1"}})
 	s.step(time.Second)
 	if got := s.object("web").Status.RuleStates[0].WebhookStatus.TaskStates[0].Phase; got != appsv1alpha1.TaskPolling {
 		t.Fatalf("the task is %s in status", got)
@@ -196,7 +198,7 @@ func TestANoWithoutPollIsAskedAgainSteadily(t *testing.T) {
 	s.round()
 	for range 20 {
 		call := s.expectCalls("asked", "POST web-000")[0]
-		s.reconciler.Deliver(Result{Call: call, Post: &webhookclient.PostAnswer{Message: "not yet"}})
+		s.deliver(dispatch.Result{Call: call, Post: &webhooktask.PostAnswer{Message: "not yet"}})
 		s.step(time.Second)
 		next := s.object("web").Status.Blocked[0].NextCheck
 		if pause := next.Sub(s.clock.Now()); pause < 11*time.Second || pause > 20*time.Second {
@@ -205,7 +207,7 @@ func TestANoWithoutPollIsAskedAgainSteadily(t *testing.T) {
 		s.clock.SetTime(next.Time)
 		s.round()
 	}
-	s.reconciler.Deliver(Result{Call: s.expectCalls("asked", "POST web-000")[0], Post: &webhookclient.PostAnswer{Success: true}})
+	s.deliver(dispatch.Result{Call: s.expectCalls("asked", "POST web-000")[0], Post: &webhooktask.PostAnswer{Success: true}})
 	s.step(time.Second)
 	s.expectPermitted("at last", "web-000")
 	if got := strings.Join(s.told(), "\n"); strings.Contains(got, "not yet") && strings.Count(got, "not yet") > 2 {

@@ -12,6 +12,8 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/webhookclient"
+	"github.com/podops-dev/podops/pkg/webhooktask"
+	"github.com/podops-dev/podops/pkg/webhooktask/dispatch"
 )
 
 // attended is a StatusWriter that has something done before each write.
@@ -74,7 +76,7 @@ func TestWhatPeopleReadIsWrittenLast(t *testing.T) {
 		t.Errorf("statuses written first (-want +got):\n%s", diff)
 	}
 	call := s.expectCalls("at first", "POST web-000")[0]
-	s.reconciler.Deliver(Result{Call: call, Post: &webhookclient.PostAnswer{Success: true}})
+	s.deliver(dispatch.Result{Call: call, Post: &webhooktask.PostAnswer{Success: true}})
 	s.put(web(1).Obj()) // one more pod to count
 	s.step(2 * statusInterval)
 	if diff := cmp.Diff([]string{"web", "all"}, s.written()); diff != "" {
@@ -140,11 +142,11 @@ func TestCallsThatFailedAreWrittenOneAtATime(t *testing.T) {
 		t.Fatalf("%d calls, want 4", len(calls))
 	}
 	for _, call := range calls {
-		result := Result{Call: call, Failure: &webhookclient.Failure{Class: webhookclient.ClassTimeout, Message: "no answer"}}
+		result := dispatch.Result{Call: call, Failure: &webhookclient.Failure{Class: webhookclient.ClassTimeout, Message: "no answer"}}
 		if call.Rule.Object.Name == "d" {
-			result = Result{Call: call, Post: &webhookclient.PostAnswer{Success: true}}
+			result = dispatch.Result{Call: call, Post: &webhooktask.PostAnswer{Success: true}}
 		}
-		s.reconciler.Deliver(result)
+		s.deliver(result)
 	}
 	s.step(statusInterval)
 	first := s.written()

@@ -20,7 +20,9 @@ import (
 	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/rule/spec"
+	"github.com/podops-dev/podops/pkg/webhookclient"
 	"github.com/podops-dev/podops/pkg/webhooktask"
+	"github.com/podops-dev/podops/pkg/webhooktask/dispatch"
 )
 
 const (
@@ -72,6 +74,15 @@ type StatusWriter interface {
 	WriteStatus(ctx context.Context, object *appsv1alpha1.PodTransitionRule) (*appsv1alpha1.PodTransitionRule, error)
 }
 
+// Caller makes the calls of webhook rules outside of rounds. It is a *dispatch.Dispatcher.
+type Caller interface {
+	Call(ctx context.Context, call dispatch.Call)
+	CircuitOpen(rule rule.RuleID, service dispatch.Service) *webhookclient.Failure
+	Admit(rule rule.RuleID, service dispatch.Service) (probe bool, failure *webhookclient.Failure)
+	CountSkipped(rule rule.RuleID, service dispatch.Service, failure *webhookclient.Failure)
+	Forget(rule rule.RuleID)
+}
+
 // Reconciler evaluates the rules of one namespace at a time, and gives permits to its pods.
 type Reconciler struct {
 	index    *podindex.Index
@@ -106,8 +117,8 @@ type Reconciler struct {
 	state *state
 }
 
-// Config configures a Reconciler. All fields but Workers, RoundBudget, Memory,
-// BatchInterval, Prepared and AskAgain must be set.
+// Config configures a Reconciler. All fields but InFlight, Workers, RoundBudget,
+// Memory, BatchInterval, Prepared and AskAgain must be set.
 type Config struct {
 	Index    *podindex.Index
 	Engine   *opa.Engine
@@ -118,8 +129,9 @@ type Config struct {
 	Metrics  *Metrics
 	Clock    clock.PassiveClock
 
-	// Caller makes the calls of webhook rules, and passes the results to Deliver.
-	Caller Caller
+	// Caller makes the calls of webhook rules, and keeps their results in InFlight.
+	Caller   Caller
+	InFlight *dispatch.InFlight
 
 	// Wake queues a round of a namespace.
 	Wake func(namespace string)
@@ -152,7 +164,7 @@ const defaultMemory = 64 << 20
 
 // New returns a Reconciler.
 func New(c Config) *Reconciler {
-	workers, state := cmp.Or(c.Workers, defaultWorkers), newState(cmp.Or(c.Memory, defaultMemory))
+	workers, state := cmp.Or(c.Workers, defaultWorkers), newState(cmp.Or(c.Memory, defaultMemory), cmp.Or(c.InFlight, dispatch.NewInFlight()))
 	return &Reconciler{
 		index: c.Index, programs: &programs{engine: c.Engine, prepared: c.Prepared, state: state}, state: state,
 		pods: c.Pods, statuses: c.Statuses, recorder: c.Recorder, options: c.Options, metrics: c.Metrics, clock: c.Clock,

@@ -20,6 +20,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/webhooktask/dispatch"
 )
 
 // replica is one process of the manager: an index that is behind the server, and the
@@ -117,7 +118,7 @@ func newReplica(w *world, pods, rules int) *replica {
 	}
 	r.store = store
 	r.reconciler = New(Config{
-		Index: r.index, Engine: w.engine, Pods: r, Statuses: r, Recorder: &events.FakeRecorder{}, Metrics: w.metrics, Clock: r.clock, Caller: &service{}, Wake: func(string) {},
+		Index: r.index, Engine: w.engine, Pods: r, Statuses: r, Recorder: &events.FakeRecorder{}, Metrics: w.metrics, Clock: r.clock, Caller: &service{}, InFlight: dispatch.NewInFlight(), Wake: func(string) {},
 		BatchInterval: w.batchInterval,
 	})
 	r.reconciler.writesAtOnce = 1 // one write at a time, so that a schedule means one thing

@@ -18,7 +18,8 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/rule"
-	"github.com/podops-dev/podops/pkg/webhookclient"
+	"github.com/podops-dev/podops/pkg/webhooktask"
+	"github.com/podops-dev/podops/pkg/webhooktask/dispatch"
 	"github.com/podops-dev/podops/test/builders"
 )
 
@@ -248,7 +249,7 @@ func TestNothingIsKeptOfWhatIsGone(t *testing.T) {
 		s.round()
 		for _, call := range s.expectCalls("of two rules", "POST "+waits(i).Obj().Name, "POST "+waits(i).Obj().Name) {
 			if call.Rule.Rule == "polled" {
-				s.reconciler.Deliver(Result{Call: call, Post: &webhookclient.PostAnswer{Success: true, Poll: true, TaskID: "t"}})
+				s.deliver(dispatch.Result{Call: call, Post: &webhooktask.PostAnswer{Success: true, Poll: true, TaskID: "t"}})
 			}
 		}
 		s.round()

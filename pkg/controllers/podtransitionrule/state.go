@@ -9,6 +9,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/fairshare"
 	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/webhooktask/dispatch"
 )
 
 // state is all that a Reconciler keeps from one round to the next, by namespace, and forget is the only
@@ -16,7 +17,7 @@ import (
 // must not be lost.
 type state struct {
 	// calls are the calls of webhook rules that are in flight. Results arrive outside of rounds.
-	calls *inFlight
+	calls *dispatch.InFlight
 
 	// remembered has the recollections of the rules, bounded in bytes over all namespaces.
 	remembered *recollections
@@ -66,9 +67,9 @@ type pendingView struct {
 }
 
 // newState returns a state that remembers at most so many bytes of what rules returned.
-func newState(memory int64) *state {
+func newState(memory int64, calls *dispatch.InFlight) *state {
 	return &state{
-		calls: newInFlight(), remembered: fairshare.NewCache[*preparedRule, *recollection](memory),
+		calls: calls, remembered: fairshare.NewCache[*preparedRule, *recollection](memory),
 		namespaces: map[string]*namespaceState{},
 	}
 }
@@ -101,7 +102,7 @@ func (n *namespaceState) of(ruleset string) *rulesetState {
 func (s *state) forget(
 	namespace string, present func(ruleset string) bool, called func(rule.RuleID) bool,
 ) (rulesets []types.NamespacedName, rules []rule.RuleID) {
-	rules = s.calls.keep(namespace, called)
+	rules = s.calls.Keep(namespace, called)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known, ok := s.namespaces[namespace]

@@ -26,6 +26,7 @@ import (
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/webhooktask/dispatch"
 	"github.com/podops-dev/podops/test/builders"
 )
 
@@ -75,7 +76,7 @@ func newStation(t testing.TB, options opa.Options) *station {
 	s.must(s.store.Replace(nil, s.next()))
 	s.reconciler = New(Config{
 		Index: s.index, Engine: e, Pods: s, Statuses: s, Recorder: s.events, Metrics: newMetrics(t), Clock: s.clock,
-		Caller: s.service, Wake: func(string) { s.news++ },
+		Caller: s.service, InFlight: dispatch.NewInFlight(), Wake: func(string) { s.news++ },
 	})
 	return s
 }
@@ -87,6 +88,12 @@ func newMetrics(t testing.TB) *Metrics {
 		t.Fatal(err)
 	}
 	return metrics
+}
+
+// deliver keeps the result of a call.
+func (s *station) deliver(result dispatch.Result) {
+	s.reconciler.state.calls.Deliver(result, s.clock.Now())
+	s.news++
 }
 
 // prepared are the rules of a PodTransitionRule as a round with time enough has them.

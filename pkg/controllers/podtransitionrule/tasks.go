@@ -16,8 +16,8 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/rule"
 	printable "github.com/podops-dev/podops/pkg/text"
-	"github.com/podops-dev/podops/pkg/webhookclient"
 	"github.com/podops-dev/podops/pkg/webhooktask"
+	"github.com/podops-dev/podops/pkg/webhooktask/dispatch"
 )
 
 // callPlan is the state of the calls of one webhook rule after a round, and the calls to make.
@@ -29,7 +29,7 @@ type callPlan struct {
 	stored *appsv1alpha1.WebhookStatus
 
 	// results are part of tasks, and not yet in the status.
-	results []Result
+	results []dispatch.Result
 
 	// posts are sent once the status is written.
 	posts []webhooktask.Post
@@ -49,17 +49,17 @@ func (r *Reconciler) loadTasks(work *ruleWork, requests []rule.Request) []rule.R
 	plan := &callPlan{
 		rule:    webhooktask.RuleOf(object.Generation, *work.prepared.webhook, webhookRules(object)),
 		stored:  webhookStatusOf(object, spec.Name),
-		results: r.state.calls.of(work.prepared.id),
+		results: r.state.calls.Results(work.prepared.id),
 	}
 	plan.rule.AskAgain = r.askAgain
 	work.calls = plan
 	tasks := webhooktask.FromStatus(plan.stored)
 	for _, result := range plan.results {
 		var unknown []string
-		tasks, unknown = applyResult(tasks, result, plan.rule, now)
+		tasks, unknown = result.Apply(tasks, plan.rule, now)
 		plan.unknown = append(plan.unknown, unknown...)
 	}
-	plan.tasks = tasks.Interrupted(r.state.calls.knows(work.prepared.id), now).Expire(plan.rule, now).Forget(requests, plan.rule, now)
+	plan.tasks = tasks.Interrupted(r.state.calls.IsKnown(work.prepared.id), now).Expire(plan.rule, now).Forget(requests, plan.rule, now)
 	return plan.withTasks(requests, now)
 }
 
@@ -70,29 +70,6 @@ func (p *callPlan) withTasks(requests []rule.Request, now time.Time) []rule.Requ
 		known[i].Task = p.tasks.Of(known[i], p.rule, now)
 	}
 	return known
-}
-
-// applyResult returns the tasks after one result, and the names in it that the call did not contain.
-func applyResult(tasks webhooktask.Tasks, result Result, rule webhooktask.Rule, now time.Time) (webhooktask.Tasks, []string) {
-	traceID := result.Call.TraceID
-	switch {
-	case result.Failure != nil:
-		failure := failureOf(*result.Failure)
-		if result.Call.Post != nil {
-			return tasks.PostFailed(traceID, failure, rule, now), nil
-		}
-		return tasks.PollFailed(traceID, failure, rule, now), nil
-	case result.Post != nil:
-		return tasks.Posted(traceID, postAnswer(*result.Post), rule, now)
-	case result.Poll != nil:
-		return tasks.Polled(traceID, pollAnswer(*result.Poll), rule, now)
-	}
-	return tasks, nil
-}
-
-func failureOf(failure webhookclient.Failure) webhooktask.Failure {
-	class, message := failure.Shown()
-	return webhooktask.Failure{Class: string(class), Message: message, RetryAfter: failure.RetryAfter}
 }
 
 // skipCalls records calls as failed without sending them while the circuit breaker of their
@@ -111,7 +88,7 @@ func (r *Reconciler) skipCalls(
 	if len(wants) == 0 {
 		return requests, verdicts
 	}
-	id, service := work.prepared.id, serviceOf(*work.prepared.webhook, false)
+	id, service := work.prepared.id, dispatch.ServiceOf(*work.prepared.webhook, false)
 	failure := r.caller.CircuitOpen(id, service)
 	if failure == nil {
 		return requests, verdicts
@@ -126,29 +103,15 @@ func (r *Reconciler) skipCalls(
 	}
 	plan, now := work.calls, work.env.Now
 	plan.skipped = true
-	r.state.calls.open(id)
+	r.state.calls.Open(id)
 	tasks, posts := plan.tasks.Open(wants, plan.rule, now, newTraceID)
 	for _, post := range posts {
 		r.caller.CountSkipped(id, service, failure)
-		tasks = tasks.PostFailed(post.TraceID, failureOf(*failure), plan.rule, now)
+		tasks = tasks.PostFailed(post.TraceID, dispatch.FailureOf(*failure), plan.rule, now)
 	}
 	plan.tasks = tasks
 	known := plan.withTasks(requests, now)
 	return known, r.verdicts(ctx, work, w, known)
-}
-
-func postAnswer(answer webhookclient.PostAnswer) webhooktask.PostAnswer {
-	return webhooktask.PostAnswer{
-		Success: answer.Success, Message: answer.Message, FinishedNames: answer.FinishedNames,
-		Poll: answer.Poll, Async: answer.Async, TaskID: answer.TaskID, TraceID: answer.TraceID,
-	}
-}
-
-func pollAnswer(answer webhookclient.PollAnswer) webhooktask.PollAnswer {
-	return webhooktask.PollAnswer{
-		Success: answer.Success, Finished: answer.Finished, Stop: answer.Stop,
-		Message: answer.Message, FinishedNames: answer.FinishedNames,
-	}
 }
 
 // openCalls adds the calls about the requests that need one and that no cheaper rule withholds, and
@@ -175,7 +138,7 @@ func (r *Reconciler) open(work *ruleWork, w *evaluating, wants []rule.Request) {
 		plan.tasks = tasks
 		return
 	}
-	probe, failure := r.caller.Admit(work.prepared.id, serviceOf(*work.prepared.webhook, false))
+	probe, failure := r.caller.Admit(work.prepared.id, dispatch.ServiceOf(*work.prepared.webhook, false))
 	switch {
 	case failure != nil:
 		w.retryIn(max(failure.RetryAfter, retryStale))
@@ -215,7 +178,7 @@ func (e *rulesetEvaluation) ruleStates() []appsv1alpha1.RuleState {
 func (e *rulesetEvaluation) isUrgent() bool {
 	return e.callsChanged && slices.ContainsFunc(e.rules, func(eval *ruleEvaluation) bool {
 		return eval.calls != nil && (len(eval.calls.posts) > 0 || eval.calls.skipped ||
-			slices.ContainsFunc(eval.calls.results, func(result Result) bool { return result.Failure == nil }))
+			slices.ContainsFunc(eval.calls.results, func(result dispatch.Result) bool { return result.Failure == nil }))
 	})
 }
 
@@ -228,7 +191,7 @@ func (r *Reconciler) call(ctx context.Context, snapshot snapshot, o outcome, sto
 			if eval.calls == nil {
 				continue
 			}
-			if next := eval.calls.tasks.Next(eval.calls.rule, r.state.calls.lastPoll(eval.prepared.id), eval.env.Now); next > 0 {
+			if next := eval.calls.tasks.Next(eval.calls.rule, r.state.calls.LastPoll(eval.prepared.id), eval.env.Now); next > 0 {
 				wait = minDelay(wait, max(next, retryStale))
 			}
 		}
@@ -245,13 +208,13 @@ func (r *Reconciler) callFor(ctx context.Context, snapshot snapshot, ruleset *ru
 		}
 		status := eval.calls.stored
 		if stored {
-			r.state.calls.written(eval.prepared.id, eval.calls.results)
+			r.state.calls.Stored(eval.prepared.id, eval.calls.results)
 			for _, post := range eval.calls.posts {
-				call := Call{
-					Rule: eval.prepared.id, TraceID: post.TraceID, Service: serviceOf(*eval.prepared.webhook, false),
-					Post: postOf(eval.prepared, post, func(request rule.Request) *corev1.Pod { return snapshot.Pod(request.Pod.UID) }),
+				call := dispatch.Call{
+					Rule: eval.prepared.id, TraceID: post.TraceID, Service: dispatch.ServiceOf(*eval.prepared.webhook, false),
+					Post: dispatch.PostOf(eval.prepared.id, eval.prepared.stage, eval.prepared.webhook.Parameters, post, func(request rule.Request) *corev1.Pod { return snapshot.Pod(request.Pod.UID) }),
 				}
-				r.state.calls.begin(call)
+				r.state.calls.Begin(call)
 				r.caller.Call(ctx, call)
 			}
 			r.recordUnknown(eval)
@@ -264,16 +227,16 @@ func (r *Reconciler) callFor(ctx context.Context, snapshot snapshot, ruleset *ru
 // poll polls the tasks that are due and that the stored status has as polled.
 func (r *Reconciler) poll(ctx context.Context, eval *ruleEvaluation, stored *appsv1alpha1.WebhookStatus) {
 	id, polled := eval.prepared.id, polledIn(stored)
-	for _, poll := range eval.calls.tasks.Due(eval.calls.rule, r.state.calls.lastPoll(id), eval.env.Now) {
+	for _, poll := range eval.calls.tasks.Due(eval.calls.rule, r.state.calls.LastPoll(id), eval.env.Now) {
 		if !polled[poll.TraceID] {
 			continue
 		}
-		call := Call{Rule: id, TraceID: poll.TraceID, Service: serviceOf(*eval.prepared.webhook, true), Poll: &poll}
-		r.state.calls.begin(call)
+		call := dispatch.Call{Rule: id, TraceID: poll.TraceID, Service: dispatch.ServiceOf(*eval.prepared.webhook, true), Poll: &poll}
+		r.state.calls.Begin(call)
 		r.caller.Call(ctx, call)
 	}
 	maps.Copy(polled, polledIn(eval.calls.tasks.Status(eval.env.Now)))
-	r.state.calls.keepPolls(id, polled)
+	r.state.calls.KeepPolls(id, polled)
 }
 
 // polledIn returns the trace ids of the tasks that are polled in a status.
@@ -288,12 +251,6 @@ func polledIn(status *appsv1alpha1.WebhookStatus) map[string]bool {
 		}
 	}
 	return polled
-}
-
-// Deliver keeps the result of a call for the next round, and queues the namespace.
-func (r *Reconciler) Deliver(result Result) {
-	r.state.calls.deliver(result, r.clock.Now())
-	r.wake(result.Call.Rule.Object.Namespace)
 }
 
 // recordUnknown records that an answer names pods that the call did not contain: once, when the answer is

@@ -1,0 +1,78 @@
+package dispatch
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/podfields"
+	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/webhookclient"
+	"github.com/podops-dev/podops/pkg/webhooktask"
+)
+
+// PostOf returns the request about the pods of a task of a rule. A pod that waits with two ids is one
+// resource. object returns the pod of a request; nil when it is gone.
+func PostOf(
+	id rule.RuleID, stage appsv1alpha1.TransitionStage, parameters []appsv1alpha1.WebhookParameter,
+	post webhooktask.Post, object func(rule.Request) *corev1.Pod,
+) *webhookclient.PostRequest {
+	request := &webhookclient.PostRequest{
+		TraceID: post.TraceID, Stage: string(stage), RuleName: id.Rule,
+		Namespace: id.Object.Namespace, PodTransitionRule: id.Object.Name,
+	}
+	positions := map[types.UID]int{}
+	for _, waiting := range post.Requests {
+		request.OperationTypes = append(request.OperationTypes, waiting.Type)
+		at, known := positions[waiting.Pod.UID]
+		if !known {
+			at = len(request.Resources)
+			positions[waiting.Pod.UID] = at
+			request.Resources = append(request.Resources, resourceOf(waiting.Pod, parametersOf(parameters, object(waiting))))
+		}
+		if waiting.Cause != "" {
+			request.Resources[at].Cause = string(waiting.Cause)
+		}
+	}
+	slices.Sort(request.OperationTypes)
+	request.OperationTypes = slices.Compact(request.OperationTypes)
+	return request
+}
+
+// resourceOf returns a pod as calls contain it.
+func resourceOf(pod *rule.PodFact, parameters map[string]string) webhookclient.Resource {
+	resource := webhookclient.PodResource(pod.Name, string(pod.UID), parameters)
+	if pod.Owner.Name != "" {
+		resource.Owner = &webhookclient.ResourceOwner{Kind: pod.Owner.Kind, Name: pod.Owner.Name}
+	}
+	resource.Revision = cmp.Or(pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey], pod.Labels[appsv1.ControllerRevisionHashLabelKey])
+	resource.Labels = webhookclient.BoundedLabels(pod.Labels, isOfLifecycle)
+	return resource
+}
+
+// isOfLifecycle reports whether a label is one of PodOpsLifecycle: those change while a pod waits.
+func isOfLifecycle(key string) bool {
+	domain, _, _ := strings.Cut(key, "/")
+	return domain == lifecycleDomain || strings.HasSuffix(domain, "."+lifecycleDomain)
+}
+
+// lifecycleDomain ends the prefixes of all labels of PodOpsLifecycle.
+const lifecycleDomain = "podopslifecycle.kusionstack.io"
+
+// parametersOf returns the values that a rule sends with a pod. A field that the pod does not have is an
+// empty string.
+func parametersOf(parameters []appsv1alpha1.WebhookParameter, pod *corev1.Pod) map[string]string {
+	values := map[string]string{}
+	for _, parameter := range parameters {
+		values[parameter.Key] = parameter.Value
+		if from := parameter.ValueFrom; from != nil && from.FieldRef != nil && pod != nil {
+			values[parameter.Key], _ = podfields.Value(pod, from.FieldRef.FieldPath)
+		}
+	}
+	return values
+}

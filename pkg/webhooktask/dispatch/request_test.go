@@ -1,0 +1,61 @@
+package dispatch
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/webhookclient"
+	"github.com/podops-dev/podops/pkg/webhooktask"
+)
+
+// TestResource shows that a call contains what a service needs to approve a rollout, without parameters.
+func TestResource(t *testing.T) {
+	pod := &rule.PodFact{
+		Name: "web-6d4c-x", UID: "1", Owner: rule.Owner{Kind: "Deployment", Name: "web", UID: "2"},
+		Labels: map[string]string{"app": "web", "pod-template-hash": "6d4c", "operating.podopslifecycle.kusionstack.io/a": "1"},
+	}
+	want := webhookclient.Resource{
+		APIVersion: "v1", Kind: "Pod", Name: "web-6d4c-x", UID: "1", Owner: &webhookclient.ResourceOwner{Kind: "Deployment", Name: "web"},
+		Revision: "6d4c", Labels: map[string]string{"app": "web", "pod-template-hash": "6d4c"},
+	}
+	if diff := cmp.Diff(want, resourceOf(pod, nil)); diff != "" {
+		t.Errorf("resource differs (-want +got):\n%s", diff)
+	}
+	pod.Labels = map[string]string{"controller-revision-hash": "web-7"}
+	for i := range 100 {
+		pod.Labels[fmt.Sprintf("label-%03d", i)] = strings.Repeat("x", 60)
+	}
+	got := resourceOf(pod, nil)
+	if size := len(fmt.Sprint(got.Labels)); got.Revision != "web-7" || len(got.Labels) < 50 || size > 5000 {
+		t.Errorf("revision %q, %d labels of %d bytes, want web-7 and labels of about 4 KiB", got.Revision, len(got.Labels), size)
+	}
+}
+
+// TestPostHasTheCauseOfADelete shows that the cause is that of the delete, whichever id of the pod comes
+// first, and missing where PodOps does not know one.
+func TestPostHasTheCauseOfADelete(t *testing.T) {
+	id := rule.RuleID{Object: types.NamespacedName{Namespace: "shop", Name: "web"}, Rule: "approval"}
+	moved, shrunk, updated := &rule.PodFact{Name: "web-0", UID: "0"}, &rule.PodFact{Name: "web-1", UID: "1"}, &rule.PodFact{Name: "web-2", UID: "2"}
+	post := PostOf(id, appsv1alpha1.StagePreCheck, nil, webhooktask.Post{TraceID: "1", Requests: []rule.Request{
+		{Pod: moved, ID: "a", Type: "update"},
+		{Pod: moved, ID: "pod-delete", Type: "delete", Cause: rule.CauseRollout},
+		{Pod: moved, ID: "z", Type: "update"},
+		{Pod: shrunk, ID: "pod-delete", Type: "delete", Cause: rule.CauseScaleIn},
+		{Pod: updated, ID: "a", Type: "update"},
+	}}, func(rule.Request) *corev1.Pod { return nil })
+	got := map[string]string{}
+	for _, resource := range post.Resources {
+		got[resource.Name] = resource.Cause
+	}
+	if diff := cmp.Diff(map[string]string{"web-0": "Rollout", "web-1": "ScaleIn", "web-2": ""}, got); diff != "" || len(post.Resources) != 3 {
+		t.Errorf("causes of %d resources differ (-want +got):\n%s", len(post.Resources), diff)
+	}
+}
