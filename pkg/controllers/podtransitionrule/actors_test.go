@@ -31,7 +31,7 @@ func idsWith(pod *corev1.Pod, prefix string) []string {
 
 // drawPod picks a pod for which the condition holds. The action is skipped when there
 // is none.
-func (w *world) drawPod(t *rapid.T, holds func(*corev1.Pod) bool) string {
+func (w *simulation) drawPod(t *rapid.T, holds func(*corev1.Pod) bool) string {
 	names := w.podNames(holds)
 	if len(names) == 0 {
 		t.Skip("no such pod")
@@ -39,21 +39,21 @@ func (w *world) drawPod(t *rapid.T, holds func(*corev1.Pod) bool) string {
 	return rapid.SampledFrom(names).Draw(t, "pod")
 }
 
-// Begin is an operation controller that asks for an operation on one pod.
-func (w *world) Begin(t *rapid.T) {
+// Begin is an operation controller that requests an operation on one pod.
+func (w *simulation) Begin(t *rapid.T) {
 	name := w.drawPod(t, func(pod *corev1.Pod) bool { return len(idsWith(pod, appsv1alpha1.OperatingLabelPrefix)) == 0 })
 	w.begin(name, rapid.SampledFrom([]string{"a", "b"}).Draw(t, "id"), rapid.SampledFrom([]string{"upgrade", "delete"}).Draw(t, "type"))
 }
 
-// BeginAll is one that asks for all pods at once.
-func (w *world) BeginAll(t *rapid.T) {
+// BeginAll is one that requests it for all pods at once.
+func (w *simulation) BeginAll(t *rapid.T) {
 	id := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "id")
 	for _, name := range w.podNames(anyPod) {
 		w.begin(name, id, "upgrade")
 	}
 }
 
-func (w *world) begin(name, id, operationType string) {
+func (w *simulation) begin(name, id, operationType string) {
 	w.tick()
 	w.request(name, func(pod *corev1.Pod) {
 		pod.Labels[appsv1alpha1.OperatingLabelPrefix+"/"+id] = ""
@@ -61,16 +61,16 @@ func (w *world) begin(name, id, operationType string) {
 	})
 }
 
-// Finish is an operation controller that is through with an operation, or gives it up.
-func (w *world) Finish(t *rapid.T) {
+// Finish is an operation controller that has ended an operation, or gives it up.
+func (w *simulation) Finish(t *rapid.T) {
 	name := w.drawPod(t, func(pod *corev1.Pod) bool { return len(idsWith(pod, appsv1alpha1.OperatingLabelPrefix)) > 0 })
 	id := rapid.SampledFrom(idsWith(w.server.pods[name], appsv1alpha1.OperatingLabelPrefix)).Draw(t, "id")
 	w.request(name, func(pod *corev1.Pod) { delete(pod.Labels, appsv1alpha1.OperatingLabelPrefix+"/"+id) })
 }
 
-// Cycle is everybody doing his part: traffic goes off, the operations that may go on are
-// carried out, and traffic comes back as far as no rule is asked.
-func (w *world) Cycle(t *rapid.T) {
+// Cycle lets every actor make one step: traffic goes off, the operations that may go on are
+// carried out, and traffic comes back where no rule is evaluated.
+func (w *simulation) Cycle(t *rapid.T) {
 	w.others()
 	names := w.podNames(isAllowed)
 	if len(names) == 0 {
@@ -87,14 +87,14 @@ func (w *world) Cycle(t *rapid.T) {
 }
 
 // Replace deletes a pod whose operation may go on.
-func (w *world) Replace(t *rapid.T) {
+func (w *simulation) Replace(t *rapid.T) {
 	name := w.drawPod(t, isAllowed)
 	w.server.deletePod(name)
 	w.missing = append(w.missing, name)
 }
 
 // Recreate makes a pod again that was deleted. It does not serve yet.
-func (w *world) Recreate(t *rapid.T) {
+func (w *simulation) Recreate(t *rapid.T) {
 	if len(w.missing) == 0 {
 		t.Skip("no pod is missing")
 	}
@@ -106,11 +106,11 @@ func (w *world) Recreate(t *rapid.T) {
 
 // Surge makes a pod beyond those that its workload wants, as a rollout does. It does not
 // serve yet.
-func (w *world) Surge(t *rapid.T) {
+func (w *simulation) Surge(t *rapid.T) {
 	name := rapid.SampledFrom([]string{"web-7", "web-8", "db-7", "db-8"}).Draw(t, "surge")
 	app, _, _ := cutName(name)
 	if app == "db" && len(w.unknown) > 0 {
-		t.Skip("nothing says how many it wants")
+		t.Skip("no workload has a desired number")
 	}
 	if _, there := w.server.pods[name]; there || slices.Contains(w.missing, name) {
 		t.Skip("it is there already")
@@ -123,16 +123,16 @@ func cutName(name string) (app, ordinal string, found bool) {
 	return name[:i], name[i+1:], true
 }
 
-// Others is everybody else who looks after the pods: the kubelets and the controller
+// Others is every other component that writes to the pods: the kubelets and the controller
 // of lifecycles.
-func (w *world) Others(t *rapid.T) {
+func (w *simulation) Others(t *rapid.T) {
 	if !w.others() {
 		t.Skip("nothing to do")
 	}
 }
 
-// others reports whether somebody did something.
-func (w *world) others() bool {
+// others reports whether another component wrote to a pod.
+func (w *simulation) others() bool {
 	before := w.server.version
 	for _, name := range w.podNames(anyPod) {
 		w.tick()
@@ -142,7 +142,7 @@ func (w *world) others() bool {
 	return w.server.version != before
 }
 
-func (w *world) lifecycle(name string) {
+func (w *simulation) lifecycle(name string) {
 	pod := w.server.pods[name]
 	change := lifecycle.Advance(lifecycle.FactsOf(pod), lifecycle.Permits{}, lifecycle.Options{}, w.now)
 	if change.IsEmpty() {
@@ -157,7 +157,7 @@ func (w *world) lifecycle(name string) {
 }
 
 // kubelet reports the conditions as a kubelet does.
-func (w *world) kubelet(name string) {
+func (w *simulation) kubelet(name string) {
 	pod := w.server.pods[name]
 	healthy := !w.sick[pod.UID]
 	ready, reason := healthy && lifecycle.FactsOf(pod).Gate == lifecycle.GateTrue, ""
@@ -177,21 +177,21 @@ func (w *world) kubelet(name string) {
 	})
 }
 
-// Beat writes to a pod what nobody looks at.
-func (w *world) Beat(t *rapid.T) {
+// Beat writes a field of a pod that no component reads.
+func (w *simulation) Beat(t *rapid.T) {
 	name := w.drawPod(t, anyPod)
 	w.edit(name, beat)
 }
 
 func beat(pod *corev1.Pod) { pod.Status.Message += "." }
 
-// Mark flips the label that label checks ask for.
-func (w *world) Mark(t *rapid.T) {
+// Mark flips the label that label checks require.
+func (w *simulation) Mark(t *rapid.T) {
 	name := w.drawPod(t, anyPod)
 	w.flip(name, "go", "yes", "no")
 }
 
-func (w *world) flip(name, key, one, other string) {
+func (w *simulation) flip(name, key, one, other string) {
 	w.request(name, func(pod *corev1.Pod) {
 		if pod.Labels[key] == one {
 			one = other
@@ -200,21 +200,21 @@ func (w *world) flip(name, key, one, other string) {
 	})
 }
 
-// Move flips a label that selectors ask for.
-func (w *world) Move(t *rapid.T) {
+// Move flips a label that selectors match.
+func (w *simulation) Move(t *rapid.T) {
 	name := w.drawPod(t, anyPod)
 	w.flip(name, "tier", "gold", "iron")
 }
 
 // Leave takes a pod out from under its rules, or back.
-func (w *world) Leave(t *rapid.T) {
+func (w *simulation) Leave(t *rapid.T) {
 	name := w.drawPod(t, anyPod)
 	app, _, _ := cutName(name)
 	w.flip(name, "app", app, "none")
 }
 
 // Skip lets a pod skip a rule.
-func (w *world) Skip(t *rapid.T) {
+func (w *simulation) Skip(t *rapid.T) {
 	name := w.drawPod(t, anyPod)
 	w.edit(name, func(pod *corev1.Pod) {
 		pod.Annotations = map[string]string{appsv1alpha1.SkipRulesAnnotationKey: `{"skipRules":["r0"]}`}
@@ -222,7 +222,7 @@ func (w *world) Skip(t *rapid.T) {
 }
 
 // Sicken makes the containers of a pod fail, or recover.
-func (w *world) Sicken(t *rapid.T) {
+func (w *simulation) Sicken(t *rapid.T) {
 	name := w.drawPod(t, anyPod)
 	uid := w.server.pods[name].UID
 	w.sick[uid] = !w.sick[uid]
@@ -230,15 +230,15 @@ func (w *world) Sicken(t *rapid.T) {
 	w.lifecycle(name)
 }
 
-// Lose deletes a pod that nobody allowed to go.
-func (w *world) Lose(t *rapid.T) {
+// Lose deletes a pod without a permit.
+func (w *simulation) Lose(t *rapid.T) {
 	name := w.drawPod(t, anyPod)
 	w.server.deletePod(name)
 	w.missing = append(w.missing, name)
 }
 
 // Scale changes what an owner wants.
-func (w *world) Scale(t *rapid.T) {
+func (w *simulation) Scale(t *rapid.T) {
 	uid := rapid.SampledFrom(slices.Sorted(maps.Keys(w.owners))).Draw(t, "owner")
 	owner := w.owners[uid]
 	owner.Desired = rapid.IntRange(0, 6).Draw(t, "desired")
@@ -246,7 +246,7 @@ func (w *world) Scale(t *rapid.T) {
 }
 
 // Rule makes, edits or deletes a PodTransitionRule.
-func (w *world) Rule(t *rapid.T) {
+func (w *simulation) Rule(t *rapid.T) {
 	name := rapid.SampledFrom([]string{"x", "y", "z"}).Draw(t, "object")
 	if _, ok := w.server.rules[name]; ok && rapid.IntRange(0, 3).Draw(t, "delete") == 0 {
 		w.server.deleteRule(name)
@@ -257,7 +257,7 @@ func (w *world) Rule(t *rapid.T) {
 
 // ReplaceRule deletes a PodTransitionRule and creates it again, as kubectl replace --force
 // does.
-func (w *world) ReplaceRule(t *rapid.T) {
+func (w *simulation) ReplaceRule(t *rapid.T) {
 	names := slices.Sorted(maps.Keys(w.server.rules))
 	if len(names) == 0 {
 		t.Skip("no rule is left")
@@ -269,7 +269,7 @@ func (w *world) ReplaceRule(t *rapid.T) {
 }
 
 // drawSpec makes the rules of one object. Quiet ones select by what a workload gives to
-// all its pods, and ask for nothing but availability and labels.
+// all its pods, and require nothing but availability and labels.
 func drawSpec(t *rapid.T, quiet bool) appsv1alpha1.PodTransitionRuleSpec {
 	selectors := []metav1.LabelSelector{
 		{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpIn, Values: []string{"web", "db"}}}},

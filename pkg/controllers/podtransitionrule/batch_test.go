@@ -14,10 +14,10 @@ import (
 	"github.com/podops-dev/podops/test/builders"
 )
 
-// TestBatchesAreGathered: pods that ask one by one share the writes of the record, and no
+// TestBatchesAreGathered: pods that begin to wait one by one share the writes of the record, and no
 // pod waits for longer than the interval.
 func TestBatchesAreGathered(t *testing.T) {
-	s := newStation(t, opa.Options{})
+	s := newHarness(t, opa.Options{})
 	s.reconciler.batchInterval = time.Second
 	s.rules("web", atMostUnavailable("three", "3"))
 	s.put(waits(0).Obj(), web(1).Obj(), web(2).Obj(), web(3).Obj(), web(4).Obj())
@@ -42,10 +42,10 @@ func TestBatchesAreGathered(t *testing.T) {
 	expect("when the interval is over", 400*time.Millisecond, 1, names(1, 3), 0)
 }
 
-// TestOnlyRecordsAreGathered: what needs no record does not wait for the next batch, and nor
+// TestOnlyRecordsAreGathered: a permit that needs no record does not wait for the next batch, and nor
 // does a pod whose record is written.
 func TestOnlyRecordsAreGathered(t *testing.T) {
-	s := newStation(t, opa.Options{})
+	s := newHarness(t, opa.Options{})
 	s.reconciler.batchInterval = time.Second
 	s.rules("web", atMostUnavailable("two", "2"))
 	s.rules("zone", inPostCheck(labelled("checked", "checked")))
@@ -67,10 +67,10 @@ func TestOnlyRecordsAreGathered(t *testing.T) {
 	}
 }
 
-// TestAnObjectIsNotHeldByAnother: each PodTransitionRule has an interval of its own, and a
+// TestPodTransitionRulesHaveBatchesOfTheirOwn: each PodTransitionRule has an interval of its own, and a
 // deleted one leaves nothing in memory.
-func TestAnObjectIsNotHeldByAnother(t *testing.T) {
-	s := newStation(t, opa.Options{})
+func TestPodTransitionRulesHaveBatchesOfTheirOwn(t *testing.T) {
+	s := newHarness(t, opa.Options{})
 	s.reconciler.batchInterval = time.Second
 	of := func(i int, tier string) *builders.PodBuilder { return waits(i).Label("tier", tier) }
 	for _, tier := range []string{"gold", "iron"} {
@@ -99,7 +99,7 @@ func TestAnObjectIsNotHeldByAnother(t *testing.T) {
 // TestAFullRoundIsNotPutOff: while rounds have no time for every pod, or records no room, each
 // round has its batch. A pod that had its turn in one that is put off might have none again.
 func TestAFullRoundIsNotPutOff(t *testing.T) {
-	s := newStation(t, opa.Options{})
+	s := newHarness(t, opa.Options{})
 	s.reconciler.batchInterval = time.Second
 	s.rules("web", atMostUnavailable("one", "1"))
 	s.put(waits(0).Obj(), web(1).Obj())

@@ -24,7 +24,7 @@ type service struct {
 
 	// open is the failure of calls while the circuit breaker is open; skipped are the rules
 	// whose calls were not made. While halfOpen, one call is admitted as the probe; admitted
-	// are the rules that asked for one.
+	// are the rules for which Admit was called.
 	open     *webhookclient.Failure
 	halfOpen bool
 	skipped  []rule.RuleID
@@ -50,7 +50,7 @@ func (s *service) Call(_ context.Context, call dispatch.Call) { s.calls = append
 
 func (s *service) Forget(rule rule.RuleID) { s.gone = append(s.gone, rule) }
 
-// take returns the calls since it was last asked, as "POST web-000 web-001" and
+// take returns the calls since its last call, as "POST web-000 web-001" and
 // "GET <task>".
 func (s *service) take() (calls []dispatch.Call, texts []string) {
 	calls, s.calls = s.calls, nil
@@ -69,7 +69,7 @@ func (s *service) take() (calls []dispatch.Call, texts []string) {
 	return calls, texts
 }
 
-// firstDelayOfACall is when pods are asked about again after one failure.
+// firstDelayOfACall is when a service is called again after one failure.
 const firstDelayOfACall = 11 * time.Second
 
 func asking(name string, poll bool) appsv1alpha1.TransitionRule {
@@ -94,8 +94,8 @@ func asking(name string, poll bool) appsv1alpha1.TransitionRule {
 	return rule
 }
 
-// expectCalls fails unless just these were made since it was last asked.
-func (s *station) expectCalls(what string, want ...string) []dispatch.Call {
+// expectCalls fails unless just these were made since its last call.
+func (s *harness) expectCalls(what string, want ...string) []dispatch.Call {
 	s.t.Helper()
 	calls, got := s.service.take()
 	if diff := cmp.Diff(append([]string{}, want...), got); diff != "" {
@@ -104,17 +104,17 @@ func (s *station) expectCalls(what string, want ...string) []dispatch.Call {
 	return calls
 }
 
-// expectPermitted fails unless just these pods were permitted since it was last asked.
-func (s *station) expectPermitted(what string, want ...string) {
+// expectPermitted fails unless just these pods were permitted since its last call.
+func (s *harness) expectPermitted(what string, want ...string) {
 	s.t.Helper()
 	if diff := cmp.Diff(append([]string{}, want...), append([]string{}, s.permitted()...)); diff != "" {
 		s.t.Errorf("%s: permitted pods differ (-want +got):\n%s", what, diff)
 	}
 }
 
-// TestAnApproval: one call about all pods, what it says, and what comes of it.
+// TestAnApproval shows the call about all pods, the answer, and the permits that follow.
 func TestAnApproval(t *testing.T) {
-	s := newStation(t, opa.Options{})
+	s := newHarness(t, opa.Options{})
 	s.rules("web", asking("approval", false))
 	s.put(waits(0).Obj(), waits(1).Obj(), waits(2).Obj())
 	s.round()
@@ -146,8 +146,8 @@ func TestAnApproval(t *testing.T) {
 	if got := s.blocked(); !strings.HasPrefix(got, "WebhookRejected: ") || !strings.Contains(got, "one of three") {
 		t.Errorf("the others wait for %q", got)
 	}
-	if events := strings.Join(s.told(), "\n"); strings.Count(events, EventUnknownPods) != 1 || !strings.Contains(events, "web-777") {
-		t.Errorf("no event names the pod that nobody asked about:\n%s", events)
+	if events := strings.Join(s.recorded(), "\n"); strings.Count(events, EventUnknownPods) != 1 || !strings.Contains(events, "web-777") {
+		t.Errorf("no event names the pod that the call did not contain:\n%s", events)
 	}
 	blocked := s.object("web").Status.Blocked[0]
 	if blocked.NextCheck == nil {
@@ -166,7 +166,7 @@ func TestAnApproval(t *testing.T) {
 
 // TestAPolledApproval: a restart goes on polling, and posts nothing again.
 func TestAPolledApproval(t *testing.T) {
-	s := newStation(t, opa.Options{})
+	s := newHarness(t, opa.Options{})
 	s.rules("web", asking("approval", true))
 	s.put(waits(0).Obj(), waits(1).Obj())
 	s.round()
@@ -190,10 +190,10 @@ func TestAPolledApproval(t *testing.T) {
 	next.expectPermitted("all are approved", "web-001")
 }
 
-// TestARestartDuringAPost: nobody knows whether the service has seen it, so it is asked
+// TestARestartDuringAPost: it is unknown whether the service has seen it, so it is called
 // again later, under another id.
 func TestARestartDuringAPost(t *testing.T) {
-	s := newStation(t, opa.Options{})
+	s := newHarness(t, opa.Options{})
 	s.rules("web", asking("approval", false))
 	s.put(waits(0).Obj())
 	s.round()
@@ -214,7 +214,7 @@ func TestARestartDuringAPost(t *testing.T) {
 
 // TestACallIsMadeOnlyWhenStatusHasIt: a status that cannot be written makes no call.
 func TestACallIsMadeOnlyWhenStatusHasIt(t *testing.T) {
-	s := newStation(t, opa.Options{})
+	s := newHarness(t, opa.Options{})
 	s.rules("web", asking("approval", false))
 	s.put(waits(0).Obj())
 	s.refuseStatus = func() error { return errConflict() }
@@ -225,10 +225,10 @@ func TestACallIsMadeOnlyWhenStatusHasIt(t *testing.T) {
 	s.expectCalls("when it is written", "POST web-000")
 }
 
-// TestAServiceWhoseCircuitBreakerIsOpen: who asks it has its answer with the first write, and is asked
+// TestAServiceWhoseCircuitBreakerIsOpen: its rules have a result with the first write, and it is called
 // about again like after every failure.
 func TestAServiceWhoseCircuitBreakerIsOpen(t *testing.T) {
-	s := newStation(t, opa.Options{})
+	s := newHarness(t, opa.Options{})
 	s.rules("web", asking("approval", false))
 	s.put(waits(0).Obj())
 	s.service.open = &webhookclient.Failure{Class: webhookclient.ClassBreakerOpen, Message: "circuit breaker open", RetryAfter: 30 * time.Second}
@@ -256,7 +256,7 @@ func TestAServiceWhoseCircuitBreakerIsOpen(t *testing.T) {
 // that rules of other services need not wait.
 func TestManyRulesOfAServiceWhoseCircuitBreakerIsOpen(t *testing.T) {
 	const objects = 3
-	s := newStation(t, opa.Options{})
+	s := newHarness(t, opa.Options{})
 	for i := range objects {
 		s.rules(fmt.Sprintf("web-%d", i), asking("approval", false))
 	}
@@ -276,7 +276,7 @@ func TestManyRulesOfAServiceWhoseCircuitBreakerIsOpen(t *testing.T) {
 // TestAHalfOpenCircuitBreaker: a rule with nothing to call takes no probe, and the one that has
 // something to call sends just one POST, whatever waits.
 func TestAHalfOpenCircuitBreaker(t *testing.T) {
-	s := newStation(t, opa.Options{})
+	s := newHarness(t, opa.Options{})
 	s.rules("web", asking("approval", false))
 	s.round()
 	if got := s.service.admitted; len(got) != 0 {
@@ -304,7 +304,7 @@ func TestAHalfOpenCircuitBreaker(t *testing.T) {
 	}
 }
 
-// TestIgnoreDoesNotOverruleAnAnswer: a service that said no and cannot be reached any more has said
+// TestIgnoreDoesNotOverruleAnAnswer: a service that has answered no and cannot be reached any more has answered
 // no, also to a manager that was restarted since.
 func TestIgnoreDoesNotOverruleAnAnswer(t *testing.T) {
 	for name, answer := range map[string]webhooktask.PostAnswer{
@@ -312,7 +312,7 @@ func TestIgnoreDoesNotOverruleAnAnswer(t *testing.T) {
 		"it was working on": {Success: true, Poll: true, TaskID: "t1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStation(t, opa.Options{})
+			s := newHarness(t, opa.Options{})
 			rule := asking("approval", true)
 			rule.Webhook.FailurePolicy = appsv1alpha1.FailurePolicyIgnore
 			s.rules("web", rule)
@@ -335,9 +335,9 @@ func TestIgnoreDoesNotOverruleAnAnswer(t *testing.T) {
 	}
 }
 
-// TestNobodyIsCalledAboutAPodThatAnotherRuleHoldsBack.
-func TestNobodyIsCalledAboutAPodThatAnotherRuleHoldsBack(t *testing.T) {
-	s := newStation(t, opa.Options{})
+// TestNoCallIsMadeAboutAPodThatAnotherRuleWithholds.
+func TestNoCallIsMadeAboutAPodThatAnotherRuleWithholds(t *testing.T) {
+	s := newHarness(t, opa.Options{})
 	s.rules("web", asking("approval", false))
 	s.rules("labels", labelled("approved", "approved"))
 	s.put(waits(0).Obj(), waits(1).Label("approved", "yes").Obj())
@@ -348,13 +348,13 @@ func TestNobodyIsCalledAboutAPodThatAnotherRuleHoldsBack(t *testing.T) {
 	s.expectCalls("now it is", "POST web-000")
 }
 
-// TestFailurePolicy: what could not be asked passes with Ignore, and waits with Fail.
+// TestFailurePolicy: a request without an answer passes with Ignore, and waits with Fail.
 func TestFailurePolicy(t *testing.T) {
 	for policy, want := range map[appsv1alpha1.FailurePolicy][]string{
 		appsv1alpha1.FailurePolicyFail: {}, appsv1alpha1.FailurePolicyIgnore: {"web-000"},
 	} {
 		t.Run(string(policy), func(t *testing.T) {
-			s := newStation(t, opa.Options{})
+			s := newHarness(t, opa.Options{})
 			rule := asking("approval", false)
 			rule.Webhook.FailurePolicy = policy
 			s.rules("web", rule)
@@ -373,16 +373,16 @@ func TestFailurePolicy(t *testing.T) {
 
 // TestAnApprovalIsForThisPodThisWaitingAndThisRule.
 func TestAnApprovalIsForThisPodThisWaitingAndThisRule(t *testing.T) {
-	for name, change := range map[string]func(*station){
-		"the rule was edited": func(s *station) { s.rules("web", asking("approval", false), labelled("approved", "approved")) },
-		"another pod has the name": func(s *station) {
+	for name, change := range map[string]func(*harness){
+		"the rule was edited": func(s *harness) { s.rules("web", asking("approval", false), labelled("approved", "approved")) },
+		"another pod has the name": func(s *harness) {
 			s.must(s.store.Delete(s.pods["web-000"]))
 			s.put(waits(0).UID("another").Obj())
 		},
-		"it waits anew": func(s *station) { s.put(waits(7).UID("web-000-uid").Obj()) },
+		"it waits again": func(s *harness) { s.put(waits(7).UID("web-000-uid").Obj()) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStation(t, opa.Options{})
+			s := newHarness(t, opa.Options{})
 			s.rules("web", asking("approval", false), labelled("approved", "approved"))
 			s.put(waits(0).Label("approved", "yes").Obj())
 			s.round()
@@ -397,7 +397,7 @@ func TestAnApprovalIsForThisPodThisWaitingAndThisRule(t *testing.T) {
 
 // TestCallsOfARuleThatIsGoneAreForgotten.
 func TestCallsOfARuleThatIsGoneAreForgotten(t *testing.T) {
-	s := newStation(t, opa.Options{})
+	s := newHarness(t, opa.Options{})
 	s.rules("web", asking("approval", false))
 	s.put(waits(0).Obj())
 	s.round()

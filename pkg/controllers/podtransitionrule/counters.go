@@ -7,8 +7,8 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// counters is how a rule fared: what status.rules shows. A request counts once, however
-// often the rule is asked about it; what is remembered of it goes when it ends.
+// counters are the numbers of a rule in status.rules. A request counts once, however often the rule is
+// evaluated for it, and is dropped when it ends.
 type counters struct {
 	status appsv1alpha1.RuleStatus
 	scope  rule.Scope
@@ -28,8 +28,8 @@ func newCounters(entry appsv1alpha1.TransitionRule, generation int64) *counters 
 	}
 }
 
-// resume goes on from what a status says. Requests that wait already may count a second
-// time: what was counted of them is not written down.
+// resume continues from the counters of a status. Requests that wait already may count a second
+// time: the status does not list the requests that it counts.
 func (c *counters) resume(status appsv1alpha1.RuleStatus) {
 	if status.Enforcement == c.status.Enforcement {
 		c.status = *status.DeepCopy()

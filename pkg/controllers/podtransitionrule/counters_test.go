@@ -11,9 +11,9 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// TestCountersTellWhatARuleAppliedTo: a typing error in conditions must not look like a rule that was
-// asked and never said no.
-func TestCountersTellWhatARuleAppliedTo(t *testing.T) {
+// TestCountersShowToWhichRequestsARuleApplied: a typing error in conditions must not look like a rule that was
+// evaluated and never withheld a request.
+func TestCountersShowToWhichRequestsARuleApplied(t *testing.T) {
 	entry := labelled("approved", "approved")
 	entry.Conditions = []string{"delete"}
 	c := newCounters(entry, 1)
@@ -41,7 +41,7 @@ func TestCountersTellWhatARuleAppliedTo(t *testing.T) {
 
 // TestSelecting: a selector with a typing error is no different from others but for the pods.
 func TestSelecting(t *testing.T) {
-	s := newStation(t, opa.Options{})
+	s := newHarness(t, opa.Options{})
 	s.rules("web", labelled("approved", "approved"))
 	selecting := func() string {
 		t.Helper()

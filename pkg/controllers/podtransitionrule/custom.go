@@ -22,8 +22,8 @@ import (
 // name.
 type policies map[string]*appsv1alpha1.PodTransitionPolicy
 
-// versionOf is the PodTransitionPolicy that a rule is compiled with: it changes when,
-// and only when, that changes. Empty for a rule that refers to none.
+// versionOf returns the version of the PodTransitionPolicy that a rule is compiled with. It changes if, and
+// only if, that changes. Empty for a rule that refers to none.
 func (p policies) versionOf(rule appsv1alpha1.TransitionRule) string {
 	if rule.Rego == nil || rule.Rego.PolicyRef == nil {
 		return ""
@@ -35,7 +35,7 @@ func (p policies) versionOf(rule appsv1alpha1.TransitionRule) string {
 	return fmt.Sprintf("%s@%d", found.UID, found.Generation)
 }
 
-// unusableRuleError is why a rule cannot be asked.
+// unusableRuleError is why a rule cannot be evaluated.
 type unusableRuleError struct {
 	code rule.Code
 	err  error
@@ -70,7 +70,7 @@ func (p *programs) moduleOf(
 	return module, nil
 }
 
-// ownerOf is who is charged for a module: the PodTransitionPolicy that it is of, or the namespace of
+// ownerOf returns the owner that is charged for a module: the PodTransitionPolicy that it is of, or the namespace of
 // the rule.
 func ownerOf(object types.NamespacedName, custom *spec.Custom) string {
 	return spec.Module{ID: rule.RuleID{Object: object}, Custom: custom}.Owner()
@@ -109,8 +109,8 @@ func customOf(entry appsv1alpha1.TransitionRule, known policies) (*spec.Custom, 
 	return &spec.Custom{Source: shared.Spec.Module, Policy: name, ParametersSchema: types, Parameters: completed}, nil
 }
 
-// neverAllows stands in for the module of a rule that cannot be asked: whom the rule
-// does not apply to, or who skips it, passes all the same.
+// neverAllows replaces the module of a rule that cannot be evaluated: pods to which the rule does not apply,
+// or that skip it, pass all the same.
 const neverAllows = `package rule
 
 allow := false
@@ -134,7 +134,7 @@ func (p *programs) fallback(ctx context.Context, object types.NamespacedName, ru
 	return prepared
 }
 
-// blame replaces what a stand-in said by why it stands in.
+// withReason replaces the code and message of a verdict of a fallback.
 func withReason(verdict rule.Verdict, code rule.Code, message string) rule.Verdict {
 	if verdict.Outcome == rule.Passed && verdict.Would == "" {
 		return verdict
@@ -148,7 +148,7 @@ func withReason(verdict rule.Verdict, code rule.Code, message string) rule.Verdi
 	return withReasons
 }
 
-// codeOf an error of preparing a rule.
+// codeOf returns the code of an error of preparing a rule.
 func codeOf(err error) rule.Code {
 	if errors.Is(err, objectbounds.ErrTooLarge) {
 		return rule.CodeTooLarge

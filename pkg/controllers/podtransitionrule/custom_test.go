@@ -31,7 +31,7 @@ func referring(name, to, parameters string) appsv1alpha1.TransitionRule {
 }
 
 // policy makes or edits a PodTransitionPolicy.
-func (s *station) policy(name string, generation int64, module, schema string) {
+func (s *harness) policy(name string, generation int64, module, schema string) {
 	object := &appsv1alpha1.PodTransitionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: "policy", Generation: generation, ResourceVersion: s.next()},
 		Spec:       appsv1alpha1.PodTransitionPolicySpec{Module: "package rule\n\n" + module},
@@ -43,7 +43,7 @@ func (s *station) policy(name string, generation int64, module, schema string) {
 }
 
 // blocked is why the first pod waits: "<code>: <message>", "" when none does.
-func (s *station) blocked() string {
+func (s *harness) blocked() string {
 	object := s.object("web")
 	if len(object.Status.Blocked) == 0 {
 		return ""
@@ -54,43 +54,43 @@ func (s *station) blocked() string {
 func TestCustomRules(t *testing.T) {
 	const zoneSchema = `{"type": "object", "required": ["zone"], "properties": {"zone": {"type": "string"}}}`
 	for name, tc := range map[string]struct {
-		arrange func(*station)
-		want    string // as blocked says; "" when the pod is permitted
+		arrange func(*harness)
+		want    string // as status.blocked has it; "" when the pod is permitted
 	}{
-		"allow is true": {func(s *station) { s.rules("web", inline("mine", `allow if input.pod.labels.app == "web"`)) }, ""},
-		"allow is undefined, and says why": {func(s *station) {
+		"allow is true": {func(s *harness) { s.rules("web", inline("mine", `allow if input.pod.labels.app == "web"`)) }, ""},
+		"allow is undefined, and reason is not": {func(s *harness) {
 			s.rules("web", inline("mine", "allow if input.pod.labels.app == \"db\"\n\nreason := \"only databases\""))
 		}, "NotAllowed: only databases"},
-		"deny is empty": {func(s *station) { s.rules("web", inline("mine", `deny contains "no" if input.pod.labels.app == "db"`)) }, ""},
-		"deny says why": {func(s *station) {
+		"deny is empty": {func(s *harness) { s.rules("web", inline("mine", `deny contains "no" if input.pod.labels.app == "db"`)) }, ""},
+		"deny has a message": {func(s *harness) {
 			s.rules("web", inline("mine", `deny contains "come later" if input.pod.labels.app == "web"`))
 		}, "Denied: come later"},
-		"another stage": {func(s *station) { s.rules("web", inPostCheck(inline("mine", "allow := false"))) }, ""},
-		"a policy with parameters": {func(s *station) {
+		"another stage": {func(s *harness) { s.rules("web", inPostCheck(inline("mine", "allow := false"))) }, ""},
+		"a policy with parameters": {func(s *harness) {
 			s.policy("zone", 1, "allow if input.pod.labels.app == input.parameters.zone", zoneSchema)
 			s.rules("web", referring("mine", "zone", `{"zone": "web"}`))
 		}, ""},
-		"a policy that is not there": {func(s *station) { s.rules("web", referring("mine", "zone", "")) },
+		"a policy that is not there": {func(s *harness) { s.rules("web", referring("mine", "zone", "")) },
 			`PolicyNotFound: spec.rules[mine].rego.policyRef: there is no PodTransitionPolicy "zone"`},
-		"a policy that is not there, for another kind of operation": {func(s *station) {
+		"a policy that is not there, for another kind of operation": {func(s *harness) {
 			rule := referring("mine", "zone", "")
 			rule.Conditions = []string{"delete"}
 			s.rules("web", rule)
 		}, ""},
-		"a policy that is edited": {func(s *station) {
+		"a policy that is edited": {func(s *harness) {
 			s.policy("zone", 1, "allow := true", "")
 			s.rules("web", referring("mine", "zone", ""))
 			s.put(web(7).Obj())
 			s.round()
 			s.policy("zone", 2, "allow := false\n\nreason := \"edited\"", "")
 		}, "NotAllowed: edited"},
-		"a module that does not compile": {func(s *station) { s.rules("web", inline("mine", "allow if input.pod.lables.app")) }, "CompileFailed: "},
-		"a module that does not compile, and is not enforced": {func(s *station) {
+		"a module that does not compile": {func(s *harness) { s.rules("web", inline("mine", "allow if input.pod.lables.app")) }, "CompileFailed: "},
+		"a module that does not compile, and is not enforced": {func(s *harness) {
 			s.rules("web", enforced(inline("mine", "allow if input.pod.lables.app"), appsv1alpha1.EnforcementDryRun))
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStation(t, opa.Options{})
+			s := newHarness(t, opa.Options{})
 			tc.arrange(s)
 			s.put(waits(0).Obj())
 			s.step(2 * statusInterval)
@@ -102,15 +102,15 @@ func TestCustomRules(t *testing.T) {
 	}
 }
 
-// TestAPodIsJudgedByThoseBeforeIt: of two pods of one shard that wait at once only one
-// goes, whatever the rule finds when each is asked by itself.
-func TestAPodIsJudgedByThoseBeforeIt(t *testing.T) {
+// TestARuleReadsThePermitsBeforeIt: of two pods of one shard that wait at once only one
+// goes, whatever the rule finds when it is evaluated for each alone.
+func TestARuleReadsThePermitsBeforeIt(t *testing.T) {
 	const onePerShard = `deny contains "another pod of the shard is on its way" if {
 	some other in input.pods
 	other.labels.shard == input.pod.labels.shard
 	other.permitted
 }`
-	s := newStation(t, opa.Options{})
+	s := newHarness(t, opa.Options{})
 	s.rules("web", inline("shard", onePerShard))
 	for i := range 6 {
 		s.put(waits(i).Label("shard", fmt.Sprint(i%2)).Obj())
@@ -134,7 +134,7 @@ func TestARateLimitCountsItsOwnRound(t *testing.T) {
 	const twoAMinute = `deny contains {"message": "two a minute", "retry_after_seconds": 20} if {
 	count([permit | some permit in input.permits; permit.at > input.now - 60000000000]) >= 2
 }`
-	s := newStation(t, opa.Options{})
+	s := newHarness(t, opa.Options{})
 	s.rules("web", inline("rate", twoAMinute))
 	for i := range 5 {
 		s.put(waits(i).Obj())
@@ -155,9 +155,9 @@ func TestARateLimitCountsItsOwnRound(t *testing.T) {
 	}
 }
 
-// TestWhatATrialFindsIsWhatIsBlockedThen: the counts of DryRun are those of Enforce.
-func TestWhatATrialFindsIsWhatIsBlockedThen(t *testing.T) {
-	s := newStation(t, opa.Options{})
+// TestATrialCountsThePodsThatEnforcementBlocks: the counts of DryRun are those of Enforce.
+func TestATrialCountsThePodsThatEnforcementBlocks(t *testing.T) {
+	s := newHarness(t, opa.Options{})
 	s.rules("web", enforced(labelled("approved", "approved"), appsv1alpha1.EnforcementDryRun))
 	put := func(generation int) {
 		for i := range 6 {
@@ -172,13 +172,13 @@ func TestWhatATrialFindsIsWhatIsBlockedThen(t *testing.T) {
 	s.round()
 	trial := s.object("web").Status.Rules[0]
 	if len(s.permitted()) != 6 || trial.WouldWithhold != 4 || trial.Withheld != 0 || len(trial.LastRejections) != appsv1alpha1.MaxStatusRejections {
-		t.Errorf("the trial says %+v", trial)
+		t.Errorf("the status of the trial is %+v", trial)
 	}
 	s.rules("web", labelled("approved", "approved"))
 	put(1)
 	s.step(2 * statusInterval)
 	got := s.object("web").Status
 	if rule := got.Rules[0]; len(s.permitted()) != 2 || rule.Withheld != trial.WouldWithhold || rule.WouldWithhold != 0 || len(got.Blocked) != 4 {
-		t.Errorf("enforced it says %+v, and %d pods are blocked", rule, len(got.Blocked))
+		t.Errorf("the status of the enforced rule is %+v, and %d pods are blocked", rule, len(got.Blocked))
 	}
 }

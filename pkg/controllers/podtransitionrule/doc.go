@@ -1,9 +1,14 @@
-// Package podtransitionrule asks the rules about the pods that wait, and gives the
-// permits. One request is one namespace: all rules that may select the same pods are
-// decided together, and one after the other.
+// Package podtransitionrule evaluates the rules for the pods that wait, and gives the permits. A request of
+// its queue is one namespace: all rules that may select the same pods are evaluated together, and the rounds
+// of a namespace follow each other.
 //
-// A round reads the facts, asks the policy engine, plans the permits (package permit),
-// writes the reservations, stamps the pods, and tells people what it saw. It may stop
-// at any instruction; the next round, here or in another process, takes up what is
-// there.
+// A round is
+//
+//	snapshot -> evaluate -> allocate -> write -> report
+//
+// snapshot reads the pod index and compiles the rules; evaluate returns the verdicts of all rules (evaluation);
+// allocate gives slots and permits in order (package permit); write stores the reservations, permits and calls;
+// report writes the human-readable status and the annotations. Each step takes a value and returns a value. All
+// that lives from one round to the next is in state. A round may stop at any instruction; the next round, here
+// or in another process, continues with what is stored.
 package podtransitionrule

@@ -18,7 +18,7 @@ import (
 // clockwork makes rounds only when a real manager would: when one is woken, or when the time of the
 // last one is over.
 type clockwork struct {
-	*station
+	*harness
 
 	// timer is when a round comes by itself; zero: never. seen counts the wakes that led to a
 	// round.
@@ -142,7 +142,7 @@ func (c *clockwork) answer(t *rapid.T) {
 // TestNothingIsDueAndUnscheduled, whatever the service answers and whichever writes of status fail.
 func TestNothingIsDueAndUnscheduled(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		c := &clockwork{station: newStation(t, opa.Options{}), polls: map[string]ended{}}
+		c := &clockwork{harness: newHarness(t, opa.Options{}), polls: map[string]ended{}}
 		rule := asking("approval", true)
 		seconds := rapid.Int64Range(4, 90).Draw(rt, "timeout")
 		rule.Webhook.ClientConfig.Poll.TimeoutSeconds = &seconds
@@ -177,7 +177,7 @@ func TestNothingIsDueAndUnscheduled(t *testing.T) {
 
 // TestATaskIsPolledInTheRoundThatStoresIt: with a short timeout there would be no poll at all.
 func TestATaskIsPolledInTheRoundThatStoresIt(t *testing.T) {
-	s := newStation(t, opa.Options{})
+	s := newHarness(t, opa.Options{})
 	s.rules("web", asking("approval", true))
 	s.put(waits(0).Obj())
 	s.round()
@@ -192,7 +192,7 @@ func TestATaskIsPolledInTheRoundThatStoresIt(t *testing.T) {
 
 // TestANoWithoutPollIsAskedAgainSteadily: it is an answer, and no failure.
 func TestANoWithoutPollIsAskedAgainSteadily(t *testing.T) {
-	s := newStation(t, opa.Options{})
+	s := newHarness(t, opa.Options{})
 	s.rules("web", asking("approval", false))
 	s.put(waits(0).Obj())
 	s.round()
@@ -210,7 +210,7 @@ func TestANoWithoutPollIsAskedAgainSteadily(t *testing.T) {
 	s.deliver(dispatch.Result{Call: s.expectCalls("asked", "POST web-000")[0], Post: &webhooktask.PostAnswer{Success: true}})
 	s.step(time.Second)
 	s.expectPermitted("at last", "web-000")
-	if got := strings.Join(s.told(), "\n"); strings.Contains(got, "not yet") && strings.Count(got, "not yet") > 2 {
+	if got := strings.Join(s.recorded(), "\n"); strings.Contains(got, "not yet") && strings.Count(got, "not yet") > 2 {
 		t.Errorf("the no is recorded again and again:\n%s", got)
 	}
 }

@@ -17,20 +17,19 @@ import (
 
 // Event reasons. They never change.
 const (
-	// EventWithheld: rules have not let the pod pass for a while. It names the first.
+	// EventWithheld: rules have withheld the pod for a while. It names the first.
 	EventWithheld = "Withheld"
 
-	// EventWouldWithhold: the pod passed although a rule that only warns would not let it.
+	// EventWouldWithhold: the pod passed although a rule with enforcement Warn would have withheld it.
 	EventWouldWithhold = "WouldWithhold"
 
 	// EventRolloutHeld, on a Deployment: its pods wait to be deleted.
 	EventRolloutHeld = "RolloutHeld"
 
-	// EventQuarantined, on the PodTransitionRule: a rule is not asked any more.
+	// EventQuarantined, on the PodTransitionRule: a rule is not evaluated any more.
 	EventQuarantined = "Quarantined"
 
-	// EventUnknownPods, on the PodTransitionRule: a service named pods that it was not
-	// asked about.
+	// EventUnknownPods, on the PodTransitionRule: an answer names pods that the call did not contain.
 	EventUnknownPods = "UnknownPods"
 )
 
@@ -66,8 +65,8 @@ func (r *Reconciler) recordWithheld(pod *withheldPod) {
 		"operation %s of id %s waits for rule %s (%s): %s", pod.request.Type, pod.request.ID, reason.Rule, reason.Code, reason.Message)
 }
 
-// eventTypeOf is Warning for a rule or service that needs an edit or a repair, and Normal for
-// a rule that says no or wants the pod to come later.
+// eventTypeOf returns Warning for a rule or service that needs an edit or a repair, and Normal for a rule
+// that denies the pod or has no capacity for it yet.
 func eventTypeOf(code rule.Code) string {
 	switch code {
 	case rule.CodeWebhookFailed, rule.CodeTimeout, rule.CodeInvalidParameters:
@@ -81,7 +80,7 @@ func eventTypeOf(code rule.Code) string {
 }
 
 // recordWarnings records that a request passed although rules with enforcement Warn would
-// have held it back: the first of them, and how many more.
+// have withheld it: the first of them, and how many more.
 func (r *Reconciler) recordWarnings(pod *corev1.Pod, request rule.Request, warned []rule.Reason) {
 	if len(warned) == 0 {
 		return
@@ -101,7 +100,7 @@ type rollout struct {
 	pods  int
 	first *withheldPod
 
-	// known: the annotation of some pod says that it waits, so that its event was recorded.
+	// known reports whether a pod has an annotation that explains why it waits, so that the event was recorded.
 	known bool
 }
 
@@ -135,8 +134,8 @@ func (r *Reconciler) recordRollout(namespace string, held *rollout) {
 		"%s to be deleted, first: %s (%s): %s", pods, reason.Rule, reason.Code, reason.Message)
 }
 
-// passedBy are the names of the enforced rules that apply to a request and let it pass,
-// sorted; the first of them, and how many more there are.
+// passedBy returns the names of the enforced rules that a request passed, sorted: the first of them, and how
+// many more there are.
 func (o outcome) passedBy(request rule.Request) []string {
 	var names []string
 	for id, eval := range o.rules {
@@ -152,15 +151,15 @@ func (o outcome) passedBy(request rule.Request) []string {
 	return names
 }
 
-// maxActionBytes is what the API server takes.
+// maxActionBytes is the bound of the API server.
 const maxActionBytes = 128
 
-// actionOf is the reason for programs: stage, code and rule.
+// actionOf returns the reason for programs: stage, code and rule.
 func actionOf(reason rule.Reason) string {
 	return bounded(fmt.Sprintf("%s/%s/%s", reason.Stage, reason.Code, reason.Rule), maxActionBytes)
 }
 
-// digest is what makes a set of reasons different from another one.
+// digest returns a string that differs if the rules or codes of reasons differ.
 func digest(reasons []rule.Reason) string {
 	parts := make([]string, len(reasons))
 	for i, reason := range reasons {
@@ -169,8 +168,8 @@ func digest(reasons []rule.Reason) string {
 	return strings.Join(parts, ",")
 }
 
-// recordQuarantine records that a rule is not asked any more.
+// recordQuarantine records that a rule is not evaluated any more.
 func (r *Reconciler) recordQuarantine(eval *ruleEvaluation) {
 	r.recorder.Eventf(eval.ruleset.view.Object, nil, corev1.EventTypeWarning, EventQuarantined, "Evaluate",
-		"rule %s is not asked any more, and its pods wait: %s", eval.prepared.spec.Name, eval.prepared.quarantined.Message)
+		"rule %s is not evaluated any more, and its pods wait: %s", eval.prepared.spec.Name, eval.prepared.quarantined.Message)
 }

@@ -18,20 +18,20 @@ import (
 	"github.com/podops-dev/podops/test/builders"
 )
 
-func expectEvents(t *testing.T, s *station, what string, want ...string) {
+func expectEvents(t *testing.T, s *harness, what string, want ...string) {
 	t.Helper()
-	if diff := cmp.Diff(want, s.told()); diff != "" {
+	if diff := cmp.Diff(want, s.recorded()); diff != "" {
 		t.Errorf("%s: events differ (-want +got):\n%s", what, diff)
 	}
 }
 
 // freshlyWaiting is pod web-000, which begins to wait now.
-func freshlyWaiting(s *station) *builders.PodBuilder {
+func freshlyWaiting(s *harness) *builders.PodBuilder {
 	return web(0).Waiting("a", "upgrade", s.clock.Now())
 }
 
 // relabel adds a label to a stored pod.
-func relabel(s *station, name, key, value string) {
+func relabel(s *harness, name, key, value string) {
 	pod := s.pods[name].DeepCopy()
 	metav1.SetMetaDataLabel(&pod.ObjectMeta, key, value)
 	s.put(pod)
@@ -42,7 +42,7 @@ const approvedMissing = `Normal Withheld operation upgrade of id a waits for rul
 // TestAPodThatIsHeldHasOneEvent: after ten seconds, with the first of its reasons; for
 // another first reason again, once a minute at most.
 func TestAPodThatIsHeldHasOneEvent(t *testing.T) {
-	s := newStation(t, opa.Options{})
+	s := newHarness(t, opa.Options{})
 	s.rules("web", labelled("approved", "approved"), labelled("checked", "checked"), labelled("delivered", "delivered"))
 	s.put(freshlyWaiting(s).Obj())
 	s.round()
@@ -68,7 +68,7 @@ func TestAPodThatIsHeldHasOneEvent(t *testing.T) {
 
 // TestARestartRecordsNothingAgain: 100 pods that wait carry what was recorded of them.
 func TestARestartRecordsNothingAgain(t *testing.T) {
-	s := newStation(t, opa.Options{})
+	s := newHarness(t, opa.Options{})
 	s.rules("web", labelled("approved", "approved"), labelled("checked", "checked"))
 	const pods = 100
 	for i := range pods {
@@ -77,7 +77,7 @@ func TestARestartRecordsNothingAgain(t *testing.T) {
 	for range 2 * pods {
 		s.step(time.Second)
 	}
-	if got := len(s.told()); got != pods {
+	if got := len(s.recorded()); got != pods {
 		t.Errorf("%d events for %d pods", got, pods)
 	}
 	restarted := restart(t, s)
@@ -90,7 +90,7 @@ func TestARestartRecordsNothingAgain(t *testing.T) {
 // TestManyRulesAreOneEvent: 15 PodTransitionRules of 64 rules, and one event for each pod.
 // What the pod carries is bounded, too.
 func TestManyRulesAreOneEvent(t *testing.T) {
-	s := newStation(t, opa.Options{})
+	s := newHarness(t, opa.Options{})
 	for i := range 15 {
 		var rules []appsv1alpha1.TransitionRule
 		for j := range 64 {
@@ -105,7 +105,7 @@ func TestManyRulesAreOneEvent(t *testing.T) {
 	for range 2 * pods {
 		s.step(time.Second)
 	}
-	events := s.told()
+	events := s.recorded()
 	if len(events) != pods {
 		t.Errorf("%d events for %d pods", len(events), pods)
 	}
@@ -130,7 +130,7 @@ func TestManyRulesAreOneEvent(t *testing.T) {
 
 // TestAWarningComesWithThePermit: that is when the rule would have held the pod back.
 func TestAWarningComesWithThePermit(t *testing.T) {
-	s := newStation(t, opa.Options{})
+	s := newHarness(t, opa.Options{})
 	s.rules("web", labelled("approved", "approved"))
 	s.rules("other", enforced(labelled("audited", "audited"), appsv1alpha1.EnforcementWarn),
 		enforced(labelled("booked", "booked"), appsv1alpha1.EnforcementWarn), enforced(labelled("tried", "tried"), appsv1alpha1.EnforcementDryRun))
@@ -152,7 +152,7 @@ func TestAWarningComesWithThePermit(t *testing.T) {
 
 // TestRulesThatPassed are those that are enforced and apply.
 func TestRulesThatPassed(t *testing.T) {
-	s := newStation(t, opa.Options{})
+	s := newHarness(t, opa.Options{})
 	yes := func(name string) appsv1alpha1.TransitionRule { return labelled(name, "approved") }
 	post, typed, filtered := yes("post"), yes("typed"), yes("filtered")
 	post.Stage, typed.Conditions = appsv1alpha1.StagePostCheck, []string{"delete"}
@@ -169,25 +169,25 @@ func TestRulesThatPassed(t *testing.T) {
 // TestARolloutThatIsHeldHasOneEvent on the Deployment, whatever comes of its single pods, and
 // none after a restart.
 func TestARolloutThatIsHeldHasOneEvent(t *testing.T) {
-	s := newStation(t, opa.Options{})
+	s := newHarness(t, opa.Options{})
 	s.rules("web", labelled("approved", "approved"))
 	s.index.SetOwner(podindex.Owner{UID: "d", Namespace: "default", Kind: "Deployment", Name: "web", Desired: 3})
 	s.index.SetOwner(podindex.Owner{UID: "r", Namespace: "default", Kind: "ReplicaSet", Name: "web-1", Controller: "d", Desired: 3})
-	put := func(s *station, i int, id string) {
+	put := func(s *harness, i int, id string) {
 		pod := web(i).Waiting(id, "delete", s.clock.Now()).Obj()
 		controls := true
 		pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web-1", UID: "r", Controller: &controls}}
 		s.put(pod)
 	}
-	rollouts := func(s *station) (rollouts []string) {
-		for _, event := range s.told() {
+	rollouts := func(s *harness) (rollouts []string) {
+		for _, event := range s.recorded() {
 			if strings.Contains(event, EventRolloutHeld) {
 				rollouts = append(rollouts, event)
 			}
 		}
 		return rollouts
 	}
-	expect := func(s *station, what string, want ...string) {
+	expect := func(s *harness, what string, want ...string) {
 		t.Helper()
 		if diff := cmp.Diff(want, rollouts(s)); diff != "" {
 			t.Errorf("%s: events differ (-want +got):\n%s", what, diff)
@@ -236,7 +236,7 @@ func TestARolloutThatIsHeldHasOneEvent(t *testing.T) {
 	expect(restarted, "another rollout", strings.Replace(held, "3 pods wait", "1 pod waits", 1))
 }
 
-// TestFailuresAreWarnings: a rule that cannot be evaluated is, and one that says no is not.
+// TestFailuresAreWarnings: a rule that cannot be evaluated is, and one that denies is not.
 func TestFailuresAreWarnings(t *testing.T) {
 	for code, want := range map[rule.Code]string{
 		rule.CodeNoRoom: corev1.EventTypeNormal, rule.CodeLabelMismatch: corev1.EventTypeNormal, rule.CodeDenied: corev1.EventTypeNormal,

@@ -13,8 +13,8 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// reasonOf puts a verdict into words and numbers. Everything that tells people why a pod
-// waits prints this one reason: events, status and the annotation on the pod.
+// reasonOf returns a verdict as a message with numbers. Events, status and the annotation on the pod all
+// print this one reason.
 func reasonOf(
 	prepared *preparedRule, words *messageCache, ruleView podindex.RuleView, request rule.Request, verdict rule.Verdict, room *rule.Capacity,
 ) rule.Reason {
@@ -33,8 +33,7 @@ func reasonOf(
 	return reason
 }
 
-// limitOf is how many pods a rule lets be unavailable, whichever of its bounds is the
-// lower one.
+// limitOf returns how many pods may be unavailable under a rule, by the lower of its bounds.
 func limitOf(room rule.Capacity) int {
 	limit := room.Desired
 	if room.MaxUnavailable >= 0 {
@@ -46,19 +45,19 @@ func limitOf(room rule.Capacity) int {
 	return limit
 }
 
-// byRank puts first what somebody has to do something about: a rule that is broken, then
-// one that says no, then one that only wants the pod to come later.
+// byRank orders reasons: first the rules that need an edit, then the rules that deny, then the rules that
+// the pod passes later without one.
 func byRank(a, b rule.Reason) int {
 	return cmp.Or(cmp.Compare(rankOf(a.Code), rankOf(b.Code)),
 		cmp.Compare(a.Rule.Object.Name, b.Rule.Object.Name), cmp.Compare(a.Rule.Rule, b.Rule.Rule))
 }
 
-// maxReasons bounds the reasons of one PodTransitionRule for one request: what is not among
-// the first is read when they are gone.
+// maxReasons bounds the reasons of one PodTransitionRule for one request. The others appear when the first
+// are gone.
 const maxReasons = 8
 
-// ranked adds a reason to sorted ones, of which it drops the last of the same
-// PodTransitionRule beyond maxReasons.
+// ranked returns sorted reasons with another one added, without the last of the same PodTransitionRule beyond
+// maxReasons.
 func ranked(reasons []rule.Reason, reason rule.Reason) []rule.Reason {
 	at, _ := slices.BinarySearchFunc(reasons, reason, byRank)
 	reasons = slices.Insert(reasons, at, reason)
@@ -86,7 +85,7 @@ func rankOf(code rule.Code) int {
 	}
 }
 
-// blockedOf is a reason as status.blocked has it.
+// blockedOf returns a reason as an entry of status.blocked.
 func blockedOf(request rule.Request, reason rule.Reason) appsv1alpha1.BlockedPod {
 	blocked := appsv1alpha1.BlockedPod{
 		Name: request.Pod.Name, Stage: request.Stage, ID: request.ID,
@@ -100,21 +99,21 @@ func blockedOf(request rule.Request, reason rule.Reason) appsv1alpha1.BlockedPod
 }
 
 const (
-	// defaultNextCheck is how soon a rule that reads the time is asked again when it
-	// does not say.
+	// defaultNextCheck is the delay after which a rule that reads the time is evaluated again, unless it
+	// returns one.
 	defaultNextCheck = 15 * time.Second
 
-	// A rule may ask for any delay; this is what it gets.
+	// The delay that a rule returns is bounded by these.
 	shortestNextCheck = time.Second
 	longestNextCheck  = 5 * time.Minute
 )
 
-// nextChecks remembers, per request, when a rule that reads the time is asked again, so
-// that what people read does not change with every round.
+// nextChecks has, per request, when a rule that reads the time is evaluated again, so that the status does
+// not change with every round.
 type nextChecks map[string]time.Time
 
-// of returns the next check of a withheld request. One that is due is set anew, and so is
-// one that the rule wants sooner now.
+// of returns the next check of a withheld request. A check that is due is set again, and so is one that the
+// rule now requires sooner.
 func (n nextChecks) of(request rule.Request, verdict rule.Verdict, now time.Time) time.Time {
 	key := request.Key()
 	wait := cmp.Or(verdict.RetryAfter, defaultNextCheck)
@@ -125,7 +124,7 @@ func (n nextChecks) of(request rule.Request, verdict rule.Verdict, now time.Time
 	return n[key]
 }
 
-// keep returns what is remembered of the requests that still wait.
+// keep returns the next checks of the requests that still wait.
 func (n nextChecks) keep(requests []rule.Request) nextChecks {
 	kept := nextChecks{}
 	if len(n) == 0 {
@@ -143,8 +142,8 @@ func (n nextChecks) keep(requests []rule.Request) nextChecks {
 // text returns a reason in one line, with its code.
 func text(reason rule.Reason) string { return fmt.Sprintf("%s: %s", reason.Code, reason.Message) }
 
-// rejectInfo are the reasons of one PodTransitionRule in the order of rule names, as
-// deployed clients read them.
+// rejectInfo returns the reasons of one PodTransitionRule in the order of rule names, in the form that
+// deployed clients read.
 func rejectInfo(reasons []rule.Reason) []appsv1alpha1.RejectInfo {
 	var infos []appsv1alpha1.RejectInfo
 	for _, reason := range reasons {
@@ -154,7 +153,7 @@ func rejectInfo(reasons []rule.Reason) []appsv1alpha1.RejectInfo {
 	return infos
 }
 
-// timeOf is a time in a status; nil for none.
+// timeOf returns a time for a status; nil for none.
 func timeOf(at time.Time) *metav1.Time {
 	if at.IsZero() {
 		return nil
@@ -163,7 +162,6 @@ func timeOf(at time.Time) *metav1.Time {
 	return &t
 }
 
-// statusTime is a time as it comes back from the API server, in whole seconds. With more
-// than that in it a status would differ from the stored one for ever, and be written again
-// every second.
+// statusTime returns a time in whole seconds, as the API server stores it. With fractions a status would
+// always differ from the stored one, and be written every second.
 func statusTime(at time.Time) metav1.Time { return metav1.NewTime(at.Truncate(time.Second)) }

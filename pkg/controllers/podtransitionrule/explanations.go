@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// explainAfter is how long a pod waits before an annotation says why. Most pods are permitted sooner.
+	// explainAfter is how long a pod waits before an annotation explains why. Most pods are permitted sooner.
 	explainAfter = 10 * time.Second
 
 	// explanationInterval is how often an annotation is written again because of its numbers alone.

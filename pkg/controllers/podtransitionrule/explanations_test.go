@@ -14,7 +14,7 @@ import (
 // TestDetails: a pod that waits for long carries why, in the form that deployed clients
 // read, and no longer than it waits.
 func TestDetails(t *testing.T) {
-	s := newStation(t, opa.Options{})
+	s := newHarness(t, opa.Options{})
 	s.rules("web", labelled("approved", "approved"), labelled("checked", "checked"))
 	key := appsv1alpha1.DetailAnnotationPrefix + "/web"
 	began := s.clock.Now()

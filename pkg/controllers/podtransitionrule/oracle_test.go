@@ -15,7 +15,7 @@ import (
 	"github.com/podops-dev/podops/pkg/podindex"
 )
 
-// The oracle says what an availablePolicy means, in plain Go and from plain pods: it
+// The oracle defines an availablePolicy in plain Go and from plain pods: it
 // shares nothing with the index, the Rego library or the plan.
 
 // tally is what one PodTransitionRule counts.
@@ -104,7 +104,7 @@ func isThere(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded
 }
 
-// isSubject: the rule speaks of this operation of this pod.
+// isSubject reports whether the rule applies to this operation of this pod.
 func isSubject(rule appsv1alpha1.TransitionRule, pod *corev1.Pod, operationType string) bool {
 	return (len(rule.Conditions) == 0 || slices.Contains(rule.Conditions, operationType)) &&
 		(rule.Filter == nil || mustSelector(rule.Filter.LabelSelector).Matches(labels.Set(pod.Labels))) &&
@@ -120,7 +120,7 @@ func mustSelector(selector *metav1.LabelSelector) labels.Selector {
 }
 
 // truth counts what is stored now.
-func (w *world) truth(selector labels.Selector) tally {
+func (w *simulation) truth(selector labels.Selector) tally {
 	count := newTally(selector)
 	for _, pod := range w.server.pods {
 		if isThere(pod) && selector.Matches(labels.Set(pod.Labels)) {

@@ -31,7 +31,7 @@ func (a attended) WriteStatus(ctx context.Context, object *appsv1alpha1.PodTrans
 // is written before all have begun.
 func TestNoObjectWaitsForTheCallsOfAnother(t *testing.T) {
 	const objects = 8
-	s := newStation(t, opa.Options{})
+	s := newHarness(t, opa.Options{})
 	for i := range objects {
 		s.rules(fmt.Sprintf("web-%d", i), asking("approval", false))
 	}
@@ -57,10 +57,10 @@ func TestNoObjectWaitsForTheCallsOfAnother(t *testing.T) {
 	}
 }
 
-// TestWhatPeopleReadIsWrittenLast: a status that has changed, but that no pod waits for,
+// TestHumanReadableStatusIsWrittenLast: a status that has changed, but that no pod waits for,
 // comes after the calls and the permits of the round.
-func TestWhatPeopleReadIsWrittenLast(t *testing.T) {
-	s := newStation(t, opa.Options{})
+func TestHumanReadableStatusIsWrittenLast(t *testing.T) {
+	s := newHarness(t, opa.Options{})
 	s.rules("all", labelled("approved", "approved"))
 	s.rules("web", asking("approval", false))
 	s.put(waits(0).Label("approved", "yes").Obj())
@@ -83,15 +83,15 @@ func TestWhatPeopleReadIsWrittenLast(t *testing.T) {
 		t.Errorf("statuses written then (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([][]int{{1, 0}, {0, 1}}, [][]int{calls, permits}); diff != "" {
-		t.Errorf("calls and permits before the status that people read (-want +got):\n%s", diff)
+		t.Errorf("calls and permits before the human-readable status (-want +got):\n%s", diff)
 	}
 }
 
-// TestWhatPeopleReadIsWrittenALittleAtATime: a round does not last longer because many
+// TestHumanReadableStatusIsWrittenALittleAtATime: a round does not last longer because many
 // statuses have changed, and all of them are written in the end.
-func TestWhatPeopleReadIsWrittenALittleAtATime(t *testing.T) {
+func TestHumanReadableStatusIsWrittenALittleAtATime(t *testing.T) {
 	const objects = 3
-	s := newStation(t, opa.Options{})
+	s := newHarness(t, opa.Options{})
 	for i := range objects {
 		s.rules(fmt.Sprintf("web-%02d", i), labelled("approved", "approved"))
 	}
@@ -110,7 +110,7 @@ func TestWhatPeopleReadIsWrittenALittleAtATime(t *testing.T) {
 
 // TestObjectsTakeTurns: with news of all of them in every round, none is left out.
 func TestObjectsTakeTurns(t *testing.T) {
-	s := newStation(t, opa.Options{})
+	s := newHarness(t, opa.Options{})
 	for _, name := range []string{"a", "b", "c"} {
 		s.rules(name, labelled("approved", "approved"))
 	}
@@ -130,7 +130,7 @@ func TestObjectsTakeTurns(t *testing.T) {
 // TestCallsThatFailedAreWrittenOneAtATime: a service that gives up leaves many rules with the
 // same news at once, and no pod waits for that. An answer is written at once.
 func TestCallsThatFailedAreWrittenOneAtATime(t *testing.T) {
-	s := newStation(t, opa.Options{})
+	s := newHarness(t, opa.Options{})
 	for _, name := range []string{"a", "b", "c", "d"} {
 		s.rules(name, asking("approval", false))
 	}

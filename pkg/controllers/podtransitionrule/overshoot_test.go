@@ -56,10 +56,10 @@ func newTestEngine(t testing.TB) *opa.Engine {
 	return e
 }
 
-// drawWorld is a world of two workloads whose pods all serve, and of two or three
+// drawWorld is a simulation of two workloads whose pods all serve, and of two or three
 // replicas of the manager.
-func drawWorld(t *rapid.T, e *opa.Engine, met *seen, quiet bool) *world {
-	w := newWorld(t, e, met, quiet)
+func drawWorld(t *rapid.T, e *opa.Engine, met *seen, quiet bool) *simulation {
+	w := newSimulation(t, e, met, quiet)
 	w.batchInterval = rapid.SampledFrom([]time.Duration{0, statusInterval}).Draw(t, "batch interval")
 	w.addOwner("web", rapid.IntRange(2, 5).Draw(t, "web"))
 	if db := rapid.IntRange(1, 3).Draw(t, "db"); quiet && rapid.Bool().Draw(t, "db is unknown") {
@@ -82,7 +82,7 @@ func drawWorld(t *rapid.T, e *opa.Engine, met *seen, quiet bool) *world {
 
 // quietActions are those that make pods unavailable through permits only. Some have
 // two names, so that they are drawn more often.
-func (w *world) quietActions() map[string]func(*rapid.T) {
+func (w *simulation) quietActions() map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
 		"":      w.Pass,
 		"surge": w.Surge, "replace rule": w.ReplaceRule, "begin": w.Begin, "begin all": w.BeginAll, "finish": w.Finish, "replace": w.Replace, "recreate": w.Recreate,
@@ -97,7 +97,7 @@ func (w *world) quietActions() map[string]func(*rapid.T) {
 func (s *seen) check(t *testing.T) {
 	t.Helper()
 	t.Logf("%+v", *s)
-	if s.worlds < 100 || t.Failed() {
+	if s.simulations < 100 || t.Failed() {
 		return
 	}
 	for what, count := range map[string]int{

@@ -17,7 +17,7 @@ import (
 	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
-// program is a rule that can be asked. It is an *opa.Program.
+// program is a compiled rule. It is an *opa.Program.
 type program interface {
 	memo.Program
 	VerdictsNeedCounts() bool
@@ -25,8 +25,7 @@ type program interface {
 	Source() string
 }
 
-// preparedRule is one rule of a PodTransitionRule that is in force. Rounds of a
-// namespace follow each other, so nothing guards it.
+// preparedRule is one rule of a PodTransitionRule, ready to be evaluated, and its state (namespaceState).
 type preparedRule struct {
 	spec appsv1alpha1.TransitionRule
 	id   rule.RuleID
@@ -38,15 +37,13 @@ type preparedRule struct {
 	// policy is the version of the PodTransitionPolicy that it was compiled with.
 	policy string
 
-	// stage in which it is asked; empty for both, when a rule that does not compile
-	// does not say which.
+	// stage in which it is evaluated; empty for both, if a rule does not compile and its stage is unknown.
 	stage appsv1alpha1.TransitionStage
 
-	// program that is asked; nil: every request that the rule could apply to is
-	// withheld.
+	// program that is evaluated; nil: every request to which the rule could apply is withheld.
 	program program
 
-	// err is why the program is a stand-in, or is missing.
+	// err is why the program is a fallback, or is missing.
 	err error
 
 	never neverPasses
@@ -59,26 +56,26 @@ type preparedRule struct {
 	quarantined *appsv1alpha1.Quarantine
 }
 
-// neverPasses is whether an availability rule has room when every pod is available, as
-// it was found out last.
+// neverPasses reports whether an availability rule has capacity when every pod is available, by its last
+// evaluation.
 type neverPasses struct {
 	counts rule.Counts
 	passes bool
 	known  bool
 }
 
-// enforced: the rule holds pods back. One that only warns, or only tries, does not even
-// when it is broken.
+// enforced reports whether the rule withholds pods. A rule with enforcement Warn or DryRun does not, even
+// when it cannot be evaluated.
 func (p *preparedRule) enforced() bool {
 	return enforcementOf(p.spec) == appsv1alpha1.EnforcementEnforce
 }
 
-// budget: the rule bounds availability, so permits of its pods are reserved.
+// budget reports whether the rule bounds availability, so that permits of its pods are reserved.
 func (p *preparedRule) budget() bool {
 	return p.kind == rule.KindAvailablePolicy && p.stage == appsv1alpha1.StagePreCheck && p.enforced()
 }
 
-// needs are the surroundings that the rule reads.
+// needs returns which parts of the environment the rule reads.
 func (p *preparedRule) needs() opa.Needs {
 	if p.program == nil {
 		return opa.Needs{}
@@ -86,12 +83,12 @@ func (p *preparedRule) needs() opa.Needs {
 	return p.program.Needs()
 }
 
-// judges: what the rule says of a pod depends on what other pods were permitted.
+// dependsOnPods reports whether the verdict on a pod depends on the permits of other pods.
 func (p *preparedRule) dependsOnPods() bool {
 	return p.needs().Pods || p.needs().Permits || p.kind == rule.KindRego && p.needs().Counts
 }
 
-// scopeOf is what a verdict of a program depends on besides the pod.
+// scopeOf returns on what a verdict of a program depends besides the pod.
 func scopeOf(program program, kind rule.Kind) memo.Scope {
 	needs := program.Needs()
 	return memo.Scope{
@@ -121,7 +118,7 @@ type preparedRuleset struct {
 	policies   string
 	rules      []*preparedRule
 
-	// resumes: status says how the rules fared before this process began.
+	// resumes reports whether the status has the counters of the rules from before this process.
 	resumes bool
 }
 
@@ -136,10 +133,9 @@ func (o preparedRuleset) isOf(object *appsv1alpha1.PodTransitionRule, versions s
 	return o.uid == object.UID && o.generation == object.Generation && o.policies == versions
 }
 
-// of returns the prepared rules of an object: disabled ones left out, cheap ones first
-// and those that take slots last. An edit prepares only the rules that it changed, or
-// whose PodTransitionPolicy changed. Modules that the round has no time to compile are
-// missing programs; the next call goes on with them.
+// of returns the prepared rules of a PodTransitionRule: without disabled ones, cheap ones first and rules
+// that take slots last. An edit prepares only the rules that it changed, or whose PodTransitionPolicy
+// changed. A rule whose module the round has no time to compile has no program; the next call compiles it.
 func (p *programs) of(
 	ctx context.Context, t *turn, state *namespaceState, object *appsv1alpha1.PodTransitionRule, shared policies,
 ) []*preparedRule {
@@ -199,14 +195,13 @@ func (p *programs) prepareInTime(
 	return prepared
 }
 
-// isCompiled reports whether preparing a rule takes no compiler. A rule whose module is not to be
-// found takes none, either.
+// isCompiled reports whether preparing a rule takes no compiler. A rule without a module takes none, either.
 func (p *programs) isCompiled(rule appsv1alpha1.TransitionRule, shared policies) bool {
 	custom, err := customOf(rule, shared)
 	return err != nil || p.engine.IsCompiled(custom.Source, custom.ParametersSchema)
 }
 
-// versionsOf are the PodTransitionPolicies that an object is compiled with.
+// versionsOf returns the versions of the PodTransitionPolicies that a PodTransitionRule is compiled with.
 func versionsOf(object *appsv1alpha1.PodTransitionRule, shared policies) string {
 	versions := make([]string, 0, len(object.Spec.Rules))
 	for _, rule := range object.Spec.Rules {
@@ -215,8 +210,7 @@ func versionsOf(object *appsv1alpha1.PodTransitionRule, shared policies) string 
 	return strings.Join(versions, ",")
 }
 
-// unchanged returns the prepared rule that an edit left as it was, nil when there is
-// none. What it has counted and learned stays.
+// unchanged returns the prepared rule that an edit left as it was, with its state; nil when there is none.
 func (o preparedRuleset) unchanged(uid types.UID, rule appsv1alpha1.TransitionRule, version string) *preparedRule {
 	if o.uid != uid {
 		return nil
@@ -229,7 +223,7 @@ func (o preparedRuleset) unchanged(uid types.UID, rule appsv1alpha1.TransitionRu
 	return nil
 }
 
-// costOf orders the kinds of rules: the cheap ones are asked first.
+// costOf orders the kinds of rules: the cheap ones are evaluated first.
 func costOf(kind rule.Kind) int {
 	return slices.Index([]rule.Kind{rule.KindLabelCheck, rule.KindRego, rule.KindWebhook, rule.KindAvailablePolicy}, kind)
 }
@@ -275,7 +269,7 @@ func (p *programs) prepare(
 	return prepared
 }
 
-// unloaded is a rule of a stub: it withholds every request of its stage.
+// unloaded returns a rule that withholds every request of its stage, for a PodTransitionRule that is not loaded.
 func unloaded(object types.NamespacedName, entry appsv1alpha1.TransitionRule, generation int64, why error) *preparedRule {
 	return &preparedRule{
 		spec: entry, stage: entry.Stage,
@@ -283,22 +277,21 @@ func unloaded(object types.NamespacedName, entry appsv1alpha1.TransitionRule, ge
 	}
 }
 
-// resume takes in what a status says of the rule: after a restart it goes on counting,
-// and a quarantine goes on.
+// resume continues the counters and the quarantine of the rule from its status, after a restart.
 func (p *preparedRule) resume(statuses []appsv1alpha1.RuleStatus) {
 	for _, status := range statuses {
 		if status.Name != p.spec.Name {
 			continue
 		}
 		p.counters.resume(status)
-		// Until the module is compiled it is taken for the one that status names.
+		// Until the module is compiled it is assumed to be that of the status.
 		if p.unprepared() || p.err == nil && p.program != nil && isUnderQuarantine(&status, p.program.Source()) {
 			p.quarantined = status.Quarantined.DeepCopy()
 		}
 	}
 }
 
-// stageOf is the stage of a rule that may be invalid; empty when it has none.
+// stageOf returns the stage of a rule that may be invalid; empty when it has none.
 func stageOf(rule appsv1alpha1.TransitionRule) appsv1alpha1.TransitionStage {
 	switch stage := foldedOf(rule).Stage; stage {
 	case appsv1alpha1.StagePreCheck, appsv1alpha1.StagePostCheck:
@@ -308,7 +301,7 @@ func stageOf(rule appsv1alpha1.TransitionRule) appsv1alpha1.TransitionStage {
 	}
 }
 
-// foldedOf is a rule in its canonical spelling. What is wrong with it, spec.Rule says.
+// foldedOf returns a rule in its canonical spelling. spec.Rule returns its errors.
 func foldedOf(rule appsv1alpha1.TransitionRule) *appsv1alpha1.TransitionRule {
 	folded := rule.DeepCopy()
 	_, _ = spec.Normalize(folded, nil)
@@ -321,7 +314,7 @@ func (n *namespaceState) needsPods(object *appsv1alpha1.PodTransitionRule) bool 
 	return ok && slices.ContainsFunc(known.prepared.rules, func(rule *preparedRule) bool { return rule.needs().Pods })
 }
 
-// errorsOf joins the compile errors of an object.
+// errorsOf joins the compile errors of a PodTransitionRule.
 func errorsOf(rules []*preparedRule) error {
 	var all []error
 	for _, rule := range rules {

@@ -44,10 +44,10 @@ func TestStrikes(t *testing.T) {
 	}
 }
 
-// TestARuleThatIsTooExpensive: its pods wait with the reason, the rule is left alone
+// TestARuleThatIsTooExpensive: its pods wait with the reason, the rule is not evaluated
 // after three misses, and neither harms the other rules.
 func TestARuleThatIsTooExpensive(t *testing.T) {
-	s := newStation(t, opa.Options{CustomTimeout: 50 * time.Millisecond})
+	s := newHarness(t, opa.Options{CustomTimeout: 50 * time.Millisecond})
 	mine := inline("mine", loops)
 	mine.Conditions = []string{"delete"}
 	s.rules("web", mine)
@@ -60,9 +60,9 @@ func TestARuleThatIsTooExpensive(t *testing.T) {
 		t.Errorf("permitted pods differ (-want +got):\n%s", diff)
 	}
 	s.untilQuarantined()
-	events := strings.Join(s.told(), "\n")
-	if !strings.Contains(events, EventQuarantined) || !strings.Contains(events, "rule mine is not asked any more") {
-		t.Errorf("no event says that the rule is under quarantine:\n%s", events)
+	events := strings.Join(s.recorded(), "\n")
+	if !strings.Contains(events, EventQuarantined) || !strings.Contains(events, "rule mine is not evaluated any more") {
+		t.Errorf("no event about the quarantine of the rule:\n%s", events)
 	}
 	status := s.object("web").Status
 	if got := s.blocked(); !strings.HasPrefix(got, "PolicyTooExpensive: ") || status.Rules[0].Quarantined == nil {
@@ -90,7 +90,7 @@ func TestARuleThatIsTooExpensive(t *testing.T) {
 
 // untilQuarantined makes rounds until the first rule is under quarantine. That may take some: an
 // evaluation that gets no CPU time on a busy machine does not count.
-func (s *station) untilQuarantined() {
+func (s *harness) untilQuarantined() {
 	s.t.Helper()
 	for range 100 {
 		s.step(2 * statusInterval)
@@ -102,9 +102,9 @@ func (s *station) untilQuarantined() {
 }
 
 // restart is another process that sees what the one before stored.
-func restart(t *testing.T, before *station) *station {
+func restart(t *testing.T, before *harness) *harness {
 	t.Helper()
-	s := newStation(t, opa.Options{})
+	s := newHarness(t, opa.Options{})
 	s.clock.SetTime(before.clock.Now())
 	s.version = before.version
 	s.index.SetRule(before.object("web"))

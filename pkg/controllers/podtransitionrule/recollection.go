@@ -38,7 +38,7 @@ const (
 )
 
 func newRecollection() *recollection {
-	return &recollection{memo: memo.New(), fallback: memo.New(), messageCache: newWording(), nextChecks: nextChecks{}}
+	return &recollection{memo: memo.New(), fallback: memo.New(), messageCache: newMessageCache(), nextChecks: nextChecks{}}
 }
 
 // bytes returns about how many bytes a recollection takes.

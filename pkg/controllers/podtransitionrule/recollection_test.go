@@ -74,7 +74,7 @@ func TestWhatIsRememberedIsBoundedInBytes(t *testing.T) {
 	const rules, pods = 20, 100
 	blocked := map[int64][]appsv1alpha1.BlockedPod{}
 	for _, most := range []int64{defaultMemory, 100_000, 0} {
-		s := newStation(t, opa.Options{})
+		s := newHarness(t, opa.Options{})
 		remembered := fairshare.NewCache[*preparedRule, *recollection](most)
 		s.reconciler.state.remembered = remembered
 		s.rules("web", manyRules(rules)...)
@@ -113,7 +113,7 @@ func TestWhatIsRememberedIsBoundedInBytes(t *testing.T) {
 }
 
 // TestARoundHoldsNoMoreThanItMay shows that a round with more rules and requests than it may hold
-// withholds every pod, and says why.
+// withholds every pod, with a reason.
 func TestARoundHoldsNoMoreThanItMay(t *testing.T) {
 	const rules, pods = 60, 100
 	for name, tc := range map[string]struct {
@@ -125,7 +125,7 @@ func TestARoundHoldsNoMoreThanItMay(t *testing.T) {
 		"an availability": {[]appsv1alpha1.TransitionRule{atMostUnavailable("few", "1"), labelled("approved", "approved")}, rule.CodeLabelMismatch},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStation(t, opa.Options{})
+			s := newHarness(t, opa.Options{})
 			s.reconciler.roundBytes = 30_000
 			s.rules("web", tc.rules...)
 			for i := range pods {

@@ -13,9 +13,9 @@ import (
 
 // Schedules in which a PodTransitionRule is deleted and created again.
 
-// TestARuleThatIsReplacedLetsNobodyThrough: what a rule holds stays held from its deletion
+// TestARuleThatIsReplacedPermitsNoPod: the pods that a rule withholds stay withheld from its deletion
 // to the creation of one of the same name, which counts what was permitted before.
-func TestARuleThatIsReplacedLetsNobodyThrough(t *testing.T) {
+func TestARuleThatIsReplacedPermitsNoPod(t *testing.T) {
 	w := newStory(t, "x")
 	leader := w.replicas[0]
 	leader.catchUp()
@@ -82,10 +82,10 @@ func TestAProcessThatStartsWhileARuleIsGone(t *testing.T) {
 }
 
 // TestADeletedRuleHoldsUnavailablePodsOfAnUnknownWorkload: a pod that does not serve needs no
-// slot, but once it is gone only a record says that its workload had it. While the rule is
+// slot, but once it is gone only a record has it as a pod of its workload. While the rule is
 // replaced there is no record to write to.
 func TestADeletedRuleHoldsUnavailablePodsOfAnUnknownWorkload(t *testing.T) {
-	w := newWorld(t, newTestEngine(t), &seen{metrics: newMetrics(t)}, true)
+	w := newSimulation(t, newTestEngine(t), &seen{metrics: newMetrics(t)}, true)
 	t.Cleanup(w.close)
 	w.addUnknown("web", 2)
 	w.server.putPod(w.newPod("web", "web-2").Obj()) // starts

@@ -24,10 +24,10 @@ import (
 )
 
 // replica is one process of the manager: an index that is behind the server, and the
-// real Reconciler, whose writes wait until the schedule says what becomes of them.
+// real Reconciler, whose writes wait until the schedule decides their fate.
 type replica struct {
-	world      *world
-	clock      worldClock
+	simulation *simulation
+	clock      simulationClock
 	index      *podindex.Index
 	store      podStore
 	reconciler *Reconciler
@@ -108,8 +108,8 @@ var errTimeout error = apierrors.NewTimeoutError("the server is slow", 1)
 
 // newReplica starts a process. It has listed the pods and the rules as they were after
 // so many events.
-func newReplica(w *world, pods, rules int) *replica {
-	r := &replica{world: w, clock: worldClock{w, w.skew}, pods: pods, calls: make(chan call), results: make(chan roundResult), sent: map[types.UID]int{}}
+func newReplica(w *simulation, pods, rules int) *replica {
+	r := &replica{simulation: w, clock: simulationClock{w, w.skew}, pods: pods, calls: make(chan call), results: make(chan roundResult), sent: map[types.UID]int{}}
 	r.ctx, r.kill = context.WithCancel(ctrllog.IntoContext(context.Background(), logr.Discard()))
 	r.index = podindex.NewIndex(func(string) { r.queued = true })
 	store, ok := r.index.PodStore().(podStore)
@@ -131,7 +131,7 @@ func newReplica(w *world, pods, rules int) *replica {
 
 // setOwners delivers the workloads.
 func (r *replica) setOwners() {
-	r.owners = maps.Clone(r.world.owners)
+	r.owners = maps.Clone(r.simulation.owners)
 	for _, owner := range r.owners {
 		r.index.SetOwner(owner)
 	}
@@ -140,7 +140,7 @@ func (r *replica) setOwners() {
 // watchRules delivers more events of rules.
 func (r *replica) watchRules(more int) {
 	for range more {
-		event := r.world.server.ruleHistory[r.rules]
+		event := r.simulation.server.ruleHistory[r.rules]
 		r.rules++
 		if event.gone {
 			r.index.RetireRule(keyOf(event.rule), r.clock.Now())
@@ -153,7 +153,7 @@ func (r *replica) watchRules(more int) {
 // watchPods delivers more events of pods.
 func (r *replica) watchPods(more int) {
 	for range more {
-		event := r.world.server.podHistory[r.pods]
+		event := r.simulation.server.podHistory[r.pods]
 		r.pods++
 		err := r.store.Update(event.pod)
 		if event.gone {
@@ -167,7 +167,7 @@ func (r *replica) watchPods(more int) {
 
 // list replaces the pods by those after so many events.
 func (r *replica) list(events int) {
-	s := r.world.server
+	s := r.simulation.server
 	var objects []any
 	for _, pod := range s.podsAt(events) {
 		objects = append(objects, pod)
@@ -182,17 +182,17 @@ func (r *replica) list(events int) {
 	r.pods = events
 }
 
-// bookmark tells a replica that has seen every event how far that is.
+// bookmark sends a replica that has seen every event the latest resourceVersion.
 func (r *replica) bookmark() {
-	if err := r.store.Bookmark(strconv.Itoa(r.world.server.version)); err != nil {
+	if err := r.store.Bookmark(strconv.Itoa(r.simulation.server.version)); err != nil {
 		panic(err)
 	}
 }
 
 // catchUp delivers everything.
 func (r *replica) catchUp() {
-	r.watchRules(len(r.world.server.ruleHistory) - r.rules)
-	r.watchPods(len(r.world.server.podHistory) - r.pods)
+	r.watchRules(len(r.simulation.server.ruleHistory) - r.rules)
+	r.watchPods(len(r.simulation.server.podHistory) - r.pods)
 	r.bookmark()
 }
 
@@ -229,9 +229,9 @@ func (r *replica) await() {
 		case done.err != nil:
 			r.queued = true
 		case done.result.RequeueAfter > 0:
-			r.due = r.world.now.Add(done.result.RequeueAfter)
+			r.due = r.simulation.now.Add(done.result.RequeueAfter)
 		}
-		r.world.seen.round(done)
+		r.simulation.seen.round(done)
 	}
 }
 
@@ -244,9 +244,9 @@ func (r *replica) resume(f fate) {
 	case fateConflict:
 		err = errConflict()
 	case fateUnheard, fateKilling:
-		_ = r.parked.apply() // nobody hears what came of it
+		_ = r.parked.apply() // no process reads the result
 	case fateLate:
-		r.world.late = append(r.world.late, r.parked.apply)
+		r.simulation.late = append(r.simulation.late, r.parked.apply)
 	case fateLost, fateKilled:
 	}
 	if f == fateKilled || f == fateKilling {
@@ -299,7 +299,7 @@ func (r *replica) Write(_ context.Context, pod *corev1.Pod, change lifecycle.Cha
 	}
 	from, version := r.basis, 0
 	err := r.send(func() (err error) {
-		version, err = r.world.write(from, pod, change)
+		version, err = r.simulation.write(from, pod, change)
 		return err
 	})
 	if err == nil {
@@ -322,7 +322,7 @@ func (r *replica) Seen(pod *corev1.Pod) bool {
 func (r *replica) WriteStatus(_ context.Context, object *appsv1alpha1.PodTransitionRule) (*appsv1alpha1.PodTransitionRule, error) {
 	var stored *appsv1alpha1.PodTransitionRule
 	err := r.send(func() (err error) {
-		stored, err = r.world.writeStatus(object)
+		stored, err = r.simulation.writeStatus(object)
 		return err
 	})
 	if err != nil {
@@ -331,27 +331,27 @@ func (r *replica) WriteStatus(_ context.Context, object *appsv1alpha1.PodTransit
 	return stored, nil
 }
 
-// worldClock is the clock of one replica. The clocks of replicas differ when the clock of the machine
+// simulationClock is the clock of one replica. The clocks of replicas differ when the clock of the machine
 // was set between their starts.
-type worldClock struct {
-	world *world
-	ahead time.Duration
+type simulationClock struct {
+	simulation *simulation
+	ahead      time.Duration
 }
 
-func (c worldClock) Now() time.Time                  { return c.world.now.Add(c.ahead) }
-func (c worldClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+func (c simulationClock) Now() time.Time                  { return c.simulation.now.Add(c.ahead) }
+func (c simulationClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
-// seen counts what the schedules came across, so that a test can tell that it tested
+// seen counts what the schedules came across, so that a test can assert that it tested
 // something.
 type seen struct {
-	metrics *Metrics
-	worlds  int
+	metrics     *Metrics
+	simulations int
 
 	permits, surged, conflicts, stale, late, touches, killed, failed int
 }
 
 // countSurge notes a permit of a pod whose workload has more pods than it wants.
-func (s *seen) countSurge(w *world, pod *corev1.Pod) {
+func (s *seen) countSurge(w *simulation, pod *corev1.Pod) {
 	controller := metav1.GetControllerOf(pod)
 	if controller == nil {
 		return

@@ -73,7 +73,7 @@ func TestRound(t *testing.T) {
 		"a rule that does not compile, of PostCheck": {
 			rules: map[string][]appsv1alpha1.TransitionRule{"web": {{Name: "nothing", Stage: appsv1alpha1.StagePostCheck}}}, want: names(0, 4),
 		},
-		"a rule that does not compile, of a stage that nobody knows": {
+		"a rule that does not compile, of an unknown stage": {
 			rules: map[string][]appsv1alpha1.TransitionRule{"web": {{Name: "nothing", Stage: "Later"}}}, want: names(0, 0),
 		},
 		"a rule that does not compile, of a stage by its old name": {
@@ -91,7 +91,7 @@ func TestRound(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStation(t, tc.options)
+			s := newHarness(t, tc.options)
 			s.put(waits(0).Obj(), waits(1).Obj(), waits(2).Label("third", "yes").Obj(), waits(3).Obj())
 			for object, rules := range tc.rules {
 				s.rules(object, rules...)
@@ -106,7 +106,7 @@ func TestRound(t *testing.T) {
 
 // TestRoundBeforeThePodsAreListed decides nothing: every count would be too low.
 func TestRoundBeforeThePodsAreListed(t *testing.T) {
-	s := newStation(t, opa.Options{})
+	s := newHarness(t, opa.Options{})
 	s.must(s.store.Replace([]any{waits(0).Obj()}, ""))
 	if result := s.round(); result.RequeueAfter != retryStale || len(s.permitted()) > 0 {
 		t.Errorf("comes back after %s, permitted %v", result.RequeueAfter, s.stamped)
@@ -116,7 +116,7 @@ func TestRoundBeforeThePodsAreListed(t *testing.T) {
 // TestPostCheck: a pod that was operated on comes back when its PostCheck rules pass,
 // whatever the rules of PreCheck say.
 func TestPostCheck(t *testing.T) {
-	s := newStation(t, opa.Options{})
+	s := newHarness(t, opa.Options{})
 	s.rules("web", inPostCheck(labelled("checked", "checked")), labelled("approved", "none"))
 	finished := builders.MakePod("web-000").Label("app", "web").UnreadyByGate(builders.Epoch).Finished("a", "upgrade", builders.Epoch)
 	s.put(finished.Obj())
@@ -140,9 +140,9 @@ func TestPostCheck(t *testing.T) {
 	}
 }
 
-// TestAnEvaluationThatFailedIsRepeated: nothing changes, and still it is asked again.
+// TestAnEvaluationThatFailedIsRepeated: nothing changes, and still it is evaluated again.
 func TestAnEvaluationThatFailedIsRepeated(t *testing.T) {
-	s := newStation(t, opa.Options{})
+	s := newHarness(t, opa.Options{})
 	s.rules("web", labelled("approved", "app"))
 	s.put(waits(0).Label("app", "web").Obj())
 	s.rules("web", labelled("approved", "approved"))
@@ -159,11 +159,11 @@ func TestAnEvaluationThatFailedIsRepeated(t *testing.T) {
 		t.Errorf("permitted pods differ (-want +got):\n%s", diff)
 	}
 	if condition := s.object("web").Status.Conditions[0]; condition.Reason != appsv1alpha1.ReasonEvaluated {
-		t.Errorf("the condition still says %s", condition.Message)
+		t.Errorf("the condition still has the message %s", condition.Message)
 	}
 }
 
-// counter is a program that counts the requests that it is asked about.
+// counter is a program that counts the requests for which it is evaluated.
 type counter struct {
 	program
 	asked []string
@@ -185,7 +185,7 @@ func (c *counter) Evaluate(
 }
 
 // intercept puts a counter before the one rule of an object.
-func (s *station) intercept(object string) *counter {
+func (s *harness) intercept(object string) *counter {
 	s.t.Helper()
 	rules := s.prepared(object)
 	if len(rules) != 1 {
@@ -203,14 +203,14 @@ func (c *counter) since() []string {
 	return asked
 }
 
-// TestAnUnchangedRequestIsNotAskedAgain: a round asks only about the requests whose pods
+// TestAnUnchangedRequestIsNotEvaluatedAgain: a round evaluates only the requests whose pods
 // have changed in what rules can see.
-func TestAnUnchangedRequestIsNotAskedAgain(t *testing.T) {
+func TestAnUnchangedRequestIsNotEvaluatedAgain(t *testing.T) {
 	for name, rule := range map[string]appsv1alpha1.TransitionRule{
 		"labelCheck": labelled("approved", "approved"), "availablePolicy": atMostUnavailable("none", "1"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStation(t, opa.Options{})
+			s := newHarness(t, opa.Options{})
 			s.rules("web", rule)
 			asked := s.intercept("web")
 			step := func(what string, change func(), want []string) {
@@ -221,7 +221,7 @@ func TestAnUnchangedRequestIsNotAskedAgain(t *testing.T) {
 					t.Errorf("%s: asked about (-want +got):\n%s", what, diff)
 				}
 			}
-			// web-009 is unavailable for good, so that nobody ever passes.
+			// web-009 is unavailable for good, so that no pod ever passes.
 			s.put(web(9).Unready(builders.Epoch).Obj())
 			step("all are new", func() { s.put(waits(0).Obj(), waits(1).Obj(), waits(2).Obj()) }, names(0, 3))
 			step("nothing changes", func() {}, []string{})
@@ -238,10 +238,10 @@ func TestAnUnchangedRequestIsNotAskedAgain(t *testing.T) {
 	}
 }
 
-// TestNothingIsKeptOfWhatIsGone: no store of a Reconciler grows with what was, not even with the calls
+// TestNoStateIsLeftOfDeletedRules: no store of a Reconciler grows with what was, not even with the calls
 // that were under way and never have a result.
-func TestNothingIsKeptOfWhatIsGone(t *testing.T) {
-	s := newStation(t, opa.Options{})
+func TestNoStateIsLeftOfDeletedRules(t *testing.T) {
+	s := newHarness(t, opa.Options{})
 	for i := range 5 {
 		name := "web-" + strconv.Itoa(i)
 		s.rules(name, asking("posted", false), asking("polled", true))
@@ -294,14 +294,14 @@ func stores(of reflect.Value, name string) map[string]int {
 	return sizes
 }
 
-// TestAPodThatCannotBeWritten holds back nobody else, and the round is repeated.
+// TestAPodThatCannotBeWritten delays no other pod, and the round is repeated.
 func TestAPodThatCannotBeWritten(t *testing.T) {
-	s := newStation(t, opa.Options{})
+	s := newHarness(t, opa.Options{})
 	s.rules("web", atMostUnavailable("all", "100%"))
 	for i := range 40 {
 		s.put(waits(i).Obj())
 	}
-	denied := errors.New("denied by a policy of somebody")
+	denied := errors.New("denied by an admission policy")
 	s.refuse = func(pod string) error {
 		switch pod {
 		case "web-003":
@@ -324,7 +324,7 @@ func TestAPodThatCannotBeWritten(t *testing.T) {
 // TestAConflictIsNoError: the watch brings the pod, and with it the next round. Should it
 // bring nothing, the next round comes by itself.
 func TestAConflictIsNoError(t *testing.T) {
-	s := newStation(t, opa.Options{})
+	s := newHarness(t, opa.Options{})
 	s.put(waits(0).Obj())
 	s.refuse = func(string) error { return fmt.Errorf("patching: %w", errConflict()) }
 	if result := s.round(); result.RequeueAfter != retryConflict {
@@ -332,17 +332,17 @@ func TestAConflictIsNoError(t *testing.T) {
 	}
 }
 
-// TestARecordThatDemandsWhatNeverComes stops the namespace, but not for ever; and it is
-// replaced, so that it stops nobody else.
-func TestARecordThatDemandsWhatNeverComes(t *testing.T) {
+// TestARecordThatRequiresAViewThatNeverComes stops the namespace, but not for ever; and it is
+// replaced, so that it stops no other pod.
+func TestARecordThatRequiresAViewThatNeverComes(t *testing.T) {
 	for name, record := range map[string]appsv1alpha1.PermitRecord{
 		"a view from the future":    {ViewResourceVersion: "999999999"},
 		"a view that is no version": {ViewResourceVersion: "soon"},
 		"a pod from the future":     {Reserved: []appsv1alpha1.ReservedPod{{UID: "web-001-uid", Name: "web-001", ResourceVersion: "999999999"}}},
-		"a pod without a version":   {Reserved: []appsv1alpha1.ReservedPod{{UID: "nobody"}}},
+		"a pod without a version":   {Reserved: []appsv1alpha1.ReservedPod{{UID: "unknown"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStation(t, opa.Options{})
+			s := newHarness(t, opa.Options{})
 			s.rules("web", atMostUnavailable("one", "1"))
 			s.put(waits(0).Obj(), waits(1).Obj())
 			object := s.object("web").DeepCopy()
@@ -374,7 +374,7 @@ func reached(version string, record *appsv1alpha1.PermitRecord) bool {
 // TestManyNamespacesAtOnce is for the race detector: rounds of several namespaces, the
 // watches of all of them, and permits in parallel.
 func TestManyNamespacesAtOnce(t *testing.T) {
-	s := newStation(t, opa.Options{})
+	s := newHarness(t, opa.Options{})
 	const namespaces, pods = 4, 20
 	var group sync.WaitGroup
 	for n := range namespaces {
@@ -415,7 +415,7 @@ func TestManyNamespacesAtOnce(t *testing.T) {
 	}
 }
 
-func (s *station) ruleIn(namespace string) *appsv1alpha1.PodTransitionRule {
+func (s *harness) ruleIn(namespace string) *appsv1alpha1.PodTransitionRule {
 	s.rules("template", atMostUnavailable("half", "50%"))
 	rule := s.object("template").DeepCopy()
 	s.index.DeleteRule(keyOf(rule))

@@ -14,12 +14,12 @@ import (
 	"github.com/podops-dev/podops/pkg/podindex"
 )
 
-func (w *world) drawReplica(t *rapid.T) int {
+func (w *simulation) drawReplica(t *rapid.T) int {
 	return rapid.IntRange(0, len(w.replicas)-1).Draw(t, "replica")
 }
 
 // WatchPods delivers some events of pods to one replica.
-func (w *world) WatchPods(t *rapid.T) {
+func (w *simulation) WatchPods(t *rapid.T) {
 	r := w.replicas[w.drawReplica(t)]
 	left := len(w.server.podHistory) - r.pods
 	if left == 0 {
@@ -29,7 +29,7 @@ func (w *world) WatchPods(t *rapid.T) {
 }
 
 // WatchRules delivers some events of rules to one replica.
-func (w *world) WatchRules(t *rapid.T) {
+func (w *simulation) WatchRules(t *rapid.T) {
 	r := w.replicas[w.drawReplica(t)]
 	left := len(w.server.ruleHistory) - r.rules
 	if left == 0 {
@@ -42,20 +42,20 @@ func (w *world) WatchRules(t *rapid.T) {
 func drawLag(t *rapid.T) int { return rapid.SampledFrom([]int{0, 0, 1, 2, 5, 20}).Draw(t, "lag") }
 
 // WatchAll delivers everything to one replica.
-func (w *world) WatchAll(t *rapid.T) { w.replicas[w.drawReplica(t)].catchUp() }
+func (w *simulation) WatchAll(t *rapid.T) { w.replicas[w.drawReplica(t)].catchUp() }
 
 // WatchOwners delivers the workloads to one replica.
-func (w *world) WatchOwners(t *rapid.T) { w.replicas[w.drawReplica(t)].setOwners() }
+func (w *simulation) WatchOwners(t *rapid.T) { w.replicas[w.drawReplica(t)].setOwners() }
 
 // Relist breaks the watch of one replica: it lists, from a cache that is behind.
-func (w *world) Relist(t *rapid.T) {
+func (w *simulation) Relist(t *rapid.T) {
 	r := w.replicas[w.drawReplica(t)]
 	left := len(w.server.podHistory) - r.pods
 	r.list(len(w.server.podHistory) - min(left, drawLag(t)))
 }
 
 // Round runs a round of one replica to its end.
-func (w *world) Round(t *rapid.T) {
+func (w *simulation) Round(t *rapid.T) {
 	r := w.replicas[w.drawReplica(t)]
 	if !r.running && !r.queued && r.due.IsZero() {
 		t.Skip("nothing is queued")
@@ -64,7 +64,7 @@ func (w *world) Round(t *rapid.T) {
 }
 
 // FreshRound is one that has seen everything.
-func (w *world) FreshRound(t *rapid.T) {
+func (w *simulation) FreshRound(t *rapid.T) {
 	r := w.replicas[w.drawReplica(t)]
 	if !r.running {
 		r.catchUp()
@@ -73,7 +73,7 @@ func (w *world) FreshRound(t *rapid.T) {
 }
 
 // Step opens a round of one replica, or decides over one write of it.
-func (w *world) Step(t *rapid.T) {
+func (w *simulation) Step(t *rapid.T) {
 	i := w.drawReplica(t)
 	r := w.replicas[i]
 	if !r.running && !r.queued && r.due.IsZero() {
@@ -87,7 +87,7 @@ func (w *world) Step(t *rapid.T) {
 }
 
 // Race lets all replicas make a round at once, each from what it has seen by then.
-func (w *world) Race(t *rapid.T) {
+func (w *simulation) Race(t *rapid.T) {
 	for i, r := range w.replicas {
 		pods, rules := len(w.server.podHistory)-r.pods, len(w.server.ruleHistory)-r.rules
 		r.watchPods(pods - min(pods, drawLag(t)))
@@ -111,18 +111,18 @@ func (w *world) Race(t *rapid.T) {
 }
 
 // resume decides over a write, and starts a new process in place of one that died.
-func (w *world) resume(t *rapid.T, i int, f fate) {
+func (w *simulation) resume(t *rapid.T, i int, f fate) {
 	w.replicas[i].resume(f)
 	if f == fateKilled || f == fateKilling {
 		w.seen.killed++
 		pods, rules := len(w.server.podHistory), len(w.server.ruleHistory)
-		// Nobody can respect a rule of which he has never heard.
+		// A replica cannot respect a rule that its watch has not delivered.
 		w.replicas[i] = newReplica(w, pods-min(pods, drawLag(t)), max(w.born, rules-drawLag(t)))
 	}
 }
 
 // Late lets a write arrive whose client gave up on it.
-func (w *world) Late(t *rapid.T) {
+func (w *simulation) Late(t *rapid.T) {
 	if len(w.late) == 0 {
 		t.Skip("nothing is under way")
 	}
@@ -135,12 +135,12 @@ func (w *world) Late(t *rapid.T) {
 }
 
 // SetClock sets the clock of the machine, for replicas that start from now on.
-func (w *world) SetClock(t *rapid.T) {
+func (w *simulation) SetClock(t *rapid.T) {
 	w.skew = rapid.SampledFrom([]time.Duration{-time.Hour, -time.Second, 0, time.Second, time.Hour}).Draw(t, "skew")
 }
 
 // Pass is what happens between any two actions: some time passes.
-func (w *world) Pass(t *rapid.T) {
+func (w *simulation) Pass(t *rapid.T) {
 	w.marks = append(w.marks, ruleMark{w.now, len(w.server.ruleHistory)})
 	w.now = w.now.Add(statusInterval / 3)
 	w.deliverOldRules()
@@ -148,7 +148,7 @@ func (w *world) Pass(t *rapid.T) {
 }
 
 // deliverOldRules delivers the events of rules that a watch may not be behind by.
-func (w *world) deliverOldRules() {
+func (w *simulation) deliverOldRules() {
 	for len(w.marks) > 0 && w.now.Sub(w.marks[0].at) >= podindex.RetiredFor-2*statusInterval {
 		w.born = max(w.born, w.marks[0].events)
 		w.marks = w.marks[1:]
@@ -158,16 +158,16 @@ func (w *world) deliverOldRules() {
 	}
 }
 
-// settleRounds bounds how long it takes until nobody has anything left to do. A pod
-// takes at most: a round that frees a slot somebody left behind, one to be permitted,
+// settleRounds bounds how long it takes until no component has anything left to do. A pod
+// takes at most: a round that frees a leftover slot, one to be permitted,
 // one to write what was put off. Pods are permitted in batches, not one by one, but what
 // a pod waits for is written to one pod in a round.
 const settleRounds = 48
 
 // settle ends all faults: requests under way arrive, one replica is left, and its
 // watches catch up. Rounds are only made when the queue of the controller has one.
-// Then no pod waits that might pass, and no slot is held for nobody.
-func (w *world) settle(t *rapid.T) {
+// Then no pod waits that might pass, and no slot is held in vain.
+func (w *simulation) settle(t *rapid.T) {
 	for len(w.late) > 0 {
 		w.Late(t)
 	}
@@ -206,7 +206,7 @@ func (w *world) settle(t *rapid.T) {
 	t.Fatalf("after %d rounds there is still something to do", settleRounds)
 }
 
-func (w *world) checkSettled(t *rapid.T) {
+func (w *simulation) checkSettled(t *rapid.T) {
 	for _, name := range w.podNames(anyPod) {
 		pod := w.server.pods[name]
 		for _, waiting := range lifecycle.WaitingIDs(lifecycle.FactsOf(pod)) {
@@ -225,7 +225,7 @@ func (w *world) checkSettled(t *rapid.T) {
 		}
 		for _, reserved := range rule.Status.Permits.Reserved {
 			if versions[string(reserved.UID)] == reserved.ResourceVersion && holdsSlot(rule) {
-				t.Fatalf("rule %s holds a slot for pod %s, which nobody permits", name, reserved.Name)
+				t.Fatalf("rule %s holds a slot for pod %s, which is never permitted", name, reserved.Name)
 			}
 		}
 	}
@@ -237,8 +237,8 @@ func holdsSlot(rule *appsv1alpha1.PodTransitionRule) bool {
 	return slices.ContainsFunc(rule.Spec.Rules, bounds)
 }
 
-// isHeldBack says whether some rule has a reason to let a pod wait.
-func (w *world) isHeldBack(pod *corev1.Pod, waiting lifecycle.Waiting) bool {
+// isHeldBack reports whether a rule has a reason to let a pod wait.
+func (w *simulation) isHeldBack(pod *corev1.Pod, waiting lifecycle.Waiting) bool {
 	for _, object := range w.server.rules {
 		selector := mustSelector(object.Spec.Selector)
 		if !selector.Matches(labels.Set(pod.Labels)) {
@@ -264,15 +264,15 @@ func (w *world) isHeldBack(pod *corev1.Pod, waiting lifecycle.Waiting) bool {
 	return false
 }
 
-// checkRecords is what package permit promises of the records: a pod that somebody may
-// yet permit under a record counts, so no record ever promises more than there is.
-func (w *world) checkRecords(t *rapid.T) {
+// checkRecords checks the guarantee of package permit: a pod that may yet be permitted under a record
+// counts, so that no record ever reserves more than there is.
+func (w *simulation) checkRecords(t *rapid.T) {
 	for name, rule := range w.server.rules {
 		if rule.Status.Permits != nil && len(rule.Status.Permits.Reserved) > appsv1alpha1.MaxStatusReserved {
 			t.Fatalf("rule %s reserves %d pods", name, len(rule.Status.Permits.Reserved))
 		}
 		if !permit.Reaches("99999999", rule.Status.Permits) {
-			t.Fatalf("the record of rule %s can be reached by nobody: %+v", name, rule.Status.Permits)
+			t.Fatalf("the record of rule %s requires a view that no replica reaches: %+v", name, rule.Status.Permits)
 		}
 	}
 }

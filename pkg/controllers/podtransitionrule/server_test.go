@@ -20,7 +20,7 @@ const simNamespace = "shop"
 
 // server is an API server with one namespace: pods and PodTransitionRules under one
 // counter of resourceVersions, preconditions on every write, and the history that
-// watches deliver. What it stores is never modified, so everybody may share it.
+// watches deliver. What it stores is never modified, so all replicas may share it.
 type server struct {
 	version int
 	uids    int

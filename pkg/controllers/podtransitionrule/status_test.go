@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite golden files")
 
-// TestStatusTexts: what people read after the first round, as files to be reviewed.
+// TestStatusTexts: the status after the first round, as files to be reviewed.
 func TestStatusTexts(t *testing.T) {
 	atLeast := func(name, least string) appsv1alpha1.TransitionRule {
 		bound := intstr.Parse(least)
@@ -31,57 +31,57 @@ func TestStatusTexts(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		rules    []appsv1alpha1.TransitionRule
-		arrange  func(*station)
+		arrange  func(*harness)
 		options  opa.Options
 		selector *metav1.LabelSelector
 	}{
-		"nobody-waits": {
+		"no-pod-waits": {
 			rules:   []appsv1alpha1.TransitionRule{atMostUnavailable("one", "1")},
-			arrange: func(s *station) { s.put(web(0).Obj(), web(1).Obj()) },
+			arrange: func(s *harness) { s.put(web(0).Obj(), web(1).Obj()) },
 		},
 		"permitted": {
 			rules:   []appsv1alpha1.TransitionRule{atMostUnavailable("one", "1")},
-			arrange: func(s *station) { s.put(waits(0).Obj(), web(1).Obj()) },
+			arrange: func(s *harness) { s.put(waits(0).Obj(), web(1).Obj()) },
 		},
 		"blocked": {
 			rules: []appsv1alpha1.TransitionRule{atMostUnavailable("third", "34%"), labelled("approved", "approved"), atLeast("two", "2")},
-			arrange: func(s *station) {
+			arrange: func(s *harness) {
 				s.put(waits(0).Obj(), waits(1).Label("approved", "no").Obj())
 				s.put(waits(2).Label("approved", "yes").Obj(), waits(3).Label("approved", "yes").Obj())
 			},
 		},
 		"blocked-after-an-operation": {
 			rules: []appsv1alpha1.TransitionRule{inPostCheck(labelled("checked", "checked"))},
-			arrange: func(s *station) {
+			arrange: func(s *harness) {
 				pod := builders.MakePod("web-000").Label("app", "web").UnreadyByGate(s.clock.Now())
 				s.put(pod.Finished("a", "upgrade", s.clock.Now()).Obj())
 			},
 		},
 		"warned-only": {
 			rules:   []appsv1alpha1.TransitionRule{enforced(labelled("approved", "approved"), appsv1alpha1.EnforcementWarn)},
-			arrange: func(s *station) { s.put(waits(0).Obj()) },
+			arrange: func(s *harness) { s.put(waits(0).Obj()) },
 		},
 		"never-passes": {
 			rules:   []appsv1alpha1.TransitionRule{atLeast("all", "100%"), atMostUnavailable("one", "1")},
-			arrange: func(s *station) { s.put(waits(0).Obj(), web(1).Obj()) },
+			arrange: func(s *harness) { s.put(waits(0).Obj(), web(1).Obj()) },
 		},
 		"compile-error": {
 			rules:   []appsv1alpha1.TransitionRule{atMostUnavailable("none", "0"), labelled("approved", "approved")},
-			arrange: func(s *station) { s.put(waits(0).Label("approved", "yes").Obj()) },
+			arrange: func(s *harness) { s.put(waits(0).Label("approved", "yes").Obj()) },
 		},
 		"evaluation-error": {
 			rules:   []appsv1alpha1.TransitionRule{labelled("approved", "approved")},
-			arrange: func(s *station) { s.put(waits(0).Obj()) },
+			arrange: func(s *harness) { s.put(waits(0).Obj()) },
 			options: opa.Options{Timeout: 1},
 		},
 		"selector-error": {
 			rules:    []appsv1alpha1.TransitionRule{labelled("approved", "approved")},
-			arrange:  func(s *station) { s.put(waits(0).Obj()) },
+			arrange:  func(s *harness) { s.put(waits(0).Obj()) },
 			selector: &metav1.LabelSelector{},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStation(t, tc.options)
+			s := newHarness(t, tc.options)
 			s.rules("web", tc.rules...)
 			if tc.selector != nil {
 				object := s.object("web").DeepCopy()
@@ -122,7 +122,7 @@ func golden(t *testing.T, name string, status appsv1alpha1.PodTransitionRuleStat
 // TestStatusIsBounded: the lists do not grow with the number of pods, but the numbers
 // count all.
 func TestStatusIsBounded(t *testing.T) {
-	s := newStation(t, opa.Options{})
+	s := newHarness(t, opa.Options{})
 	s.rules("web", atMostUnavailable("most", "250"), labelled("approved", "approved"))
 	for i := range 500 {
 		pod := waits(i)
@@ -157,7 +157,7 @@ func TestStatusIsBounded(t *testing.T) {
 
 // TestNoStatusWithoutNews: a round that finds what the last one found writes nothing.
 func TestNoStatusWithoutNews(t *testing.T) {
-	s := newStation(t, opa.Options{})
+	s := newHarness(t, opa.Options{})
 	s.rules("web", atMostUnavailable("one", "1"), labelled("approved", "approved"))
 	s.put(waits(0).Obj(), waits(1).Label("approved", "yes").Obj(), web(2).Unready(s.clock.Now()).Obj())
 	s.round()
@@ -180,7 +180,7 @@ func TestNoStatusWithoutNews(t *testing.T) {
 // TestStatusesAreSpread: numbers that change all the time are written once a second, and
 // the last of them is written in the end.
 func TestStatusesAreSpread(t *testing.T) {
-	s := newStation(t, opa.Options{})
+	s := newHarness(t, opa.Options{})
 	s.rules("web", labelled("approved", "approved"))
 	s.round()
 	s.written()
@@ -199,18 +199,18 @@ func TestStatusesAreSpread(t *testing.T) {
 	s.step(last)
 	s.step(statusInterval)
 	if got := s.object("web").Status.Selected; got != rounds {
-		t.Errorf("the status says %d pods in the end, want %d", got, rounds)
+		t.Errorf("the status has %d pods in the end, want %d", got, rounds)
 	}
 }
 
 // TestOneStatusForABatch: permits cost one write for each rule with a budget, however
 // many pods they are for, and nothing for the others.
 func TestOneStatusForABatch(t *testing.T) {
-	s := newStation(t, opa.Options{})
+	s := newHarness(t, opa.Options{})
 	s.rules("a", atMostUnavailable("half", "50%"))
 	s.rules("b", atMostUnavailable("forty", "40%"))
 	s.rules("c", labelled("approved", "app"))
-	for again := true; again; { // statuses for people are written one at a time
+	for again := true; again; { // human-readable statuses are written one at a time
 		again = s.round().RequeueAfter > 0
 	}
 	s.written()
@@ -228,7 +228,7 @@ func TestOneStatusForABatch(t *testing.T) {
 	if got := len(s.permitted()); got != 40 {
 		t.Errorf("%d pods permitted, want 40", got)
 	}
-	// Seeing the permits costs no more than the numbers that people read.
+	// Seeing the permits costs no more than the numbers in the status.
 	for range 5 {
 		s.step(every100)
 	}
@@ -241,7 +241,7 @@ const every100 = 100 * time.Millisecond
 
 // TestStatusOfManyErrors: a message never outgrows its field, and stays UTF-8.
 func TestStatusOfManyErrors(t *testing.T) {
-	s := newStation(t, opa.Options{})
+	s := newHarness(t, opa.Options{})
 	var rules []appsv1alpha1.TransitionRule
 	for i := range 64 {
 		rules = append(rules, atMostUnavailable(fmt.Sprintf("größte-%02d", i), "0"))

@@ -16,12 +16,12 @@ import (
 // that it is named after is taken out. All bound the pods of one workload to one that
 // may be unavailable.
 
-// newStory is a quiet world of three pods that wait, web-0 for the longest time, and of
-// two replicas that have seen nothing of it. The very last event is that web-0 asks: it
+// newStory is a quiet simulation of three pods that wait, web-0 for the longest time, and of
+// two replicas that have seen nothing of it. The very last event is that web-0 begins to wait: it
 // was admitted by a replica whose clock is behind.
-func newStory(t *testing.T, objects ...string) *world {
+func newStory(t *testing.T, objects ...string) *simulation {
 	t.Helper()
-	w := newWorld(t, newTestEngine(t), &seen{metrics: newMetrics(t)}, true)
+	w := newSimulation(t, newTestEngine(t), &seen{metrics: newMetrics(t)}, true)
 	t.Cleanup(w.close)
 	w.addOwner("web", 3)
 	for _, name := range objects {
@@ -41,11 +41,11 @@ func newStory(t *testing.T, objects ...string) *world {
 	return w
 }
 
-// watchAllButLast delivers everything but the last event of pods: web-0 serves and asks
+// watchAllButLast delivers everything but the last event of pods: web-0 serves and begins to wait
 // for nothing, and web-1 has waited for the longest time.
 func (r *replica) watchAllButLast() {
 	r.watchRecords()
-	r.watchPods(len(r.world.server.podHistory) - r.pods - 1)
+	r.watchPods(len(r.simulation.server.podHistory) - r.pods - 1)
 }
 
 func maxUnavailable(name string, most int32) appsv1alpha1.TransitionRule {
@@ -56,11 +56,11 @@ func maxUnavailable(name string, most int32) appsv1alpha1.TransitionRule {
 }
 
 // watchRecords delivers everything but pods.
-func (r *replica) watchRecords() { r.watchRules(len(r.world.server.ruleHistory) - r.rules) }
+func (r *replica) watchRecords() { r.watchRules(len(r.simulation.server.ruleHistory) - r.rules) }
 
 // expectPermitted fails unless just these pods do not serve, since they were permitted or
 // have failed.
-func (w *world) expectPermitted(t *testing.T, want ...string) {
+func (w *simulation) expectPermitted(t *testing.T, want ...string) {
 	t.Helper()
 	got := map[string]bool{}
 	for _, name := range w.podNames(anyPod) {
@@ -107,7 +107,7 @@ func TestADroppedReservationDemandsAView(t *testing.T) {
 	first.catchUp()
 	first.finish() // drops the reservation of web-0
 	if record := w.server.rules["x"].Status.Permits; len(record.Reserved) > 0 {
-		t.Fatalf("the record is %+v, and should list nobody", record)
+		t.Fatalf("the record is %+v, and should list no pod", record)
 	}
 	second.watchRecords()
 	second.finish()
@@ -145,7 +145,7 @@ func TestADroppedReservationOfAPodThatIsGoneDemandsAView(t *testing.T) {
 	first.catchUp()
 	first.finish()
 	if record := w.server.rules["x"].Status.Permits; len(record.Reserved) > 0 {
-		t.Fatalf("the record is %+v, and should list nobody", record)
+		t.Fatalf("the record is %+v, and should list no pod", record)
 	}
 	second.watchRecords()
 	second.finish()
@@ -153,7 +153,7 @@ func TestADroppedReservationOfAPodThatIsGoneDemandsAView(t *testing.T) {
 }
 
 // TestTwoLeadersMeetAtTheFirstRecord: of two replicas that decide for different pods at
-// once, one gets a conflict and permits nobody.
+// once, one gets a conflict and permits no pod.
 func TestTwoLeadersMeetAtTheFirstRecord(t *testing.T) {
 	for name, objects := range map[string][]string{"one rule": {"x"}, "two rules": {"x", "y"}} {
 		for answer, f := range map[string]fate{"a conflict": fateAccepted, "no answer": fateLost} {
@@ -174,7 +174,7 @@ func TestTwoLeadersMeetAtTheFirstRecord(t *testing.T) {
 	}
 }
 
-// TestAStopBetweenRecordsAndPermits: whoever takes over permits the pods that were
+// TestAStopBetweenRecordsAndPermits: the next leader permits the pods that were
 // reserved, and no others.
 func TestAStopBetweenRecordsAndPermits(t *testing.T) {
 	for name, accepted := range map[string]int{
@@ -197,9 +197,9 @@ func TestAStopBetweenRecordsAndPermits(t *testing.T) {
 	}
 }
 
-// TestALatePermitHitsNobodyElse: a permit that arrives after its slot was freed finds
+// TestALatePermitChangesNoOtherPod: a permit that arrives after its slot was freed finds
 // that its pod has moved on.
-func TestALatePermitHitsNobodyElse(t *testing.T) {
+func TestALatePermitChangesNoOtherPod(t *testing.T) {
 	w := newStory(t, "x")
 	first, second := w.replicas[0], w.replicas[1]
 	w.flip("web-0", "go", "yes", "no")
@@ -226,7 +226,7 @@ func TestALatePermitHitsNobodyElse(t *testing.T) {
 }
 
 // TestARuleThatIsDeletedDuringAWriteStaysDeleted: the answer to the write comes after
-// the watch said that the rule is gone.
+// the watch delivered the deletion of the rule.
 func TestARuleThatIsDeletedDuringAWriteStaysDeleted(t *testing.T) {
 	w := newStory(t, "x")
 	first := w.replicas[0]
@@ -293,7 +293,7 @@ func TestALeftoverReservationIsCountedAgain(t *testing.T) {
 // TestAnUnknownWorkloadKeepsItsBase: two pods of a workload that PodOps does not know, one
 // of which may be away. The one that is deleted does not lower the bound for the other.
 func TestAnUnknownWorkloadKeepsItsBase(t *testing.T) {
-	w := newWorld(t, newTestEngine(t), &seen{metrics: newMetrics(t)}, true)
+	w := newSimulation(t, newTestEngine(t), &seen{metrics: newMetrics(t)}, true)
 	t.Cleanup(w.close)
 	w.addUnknown("web", 2)
 	w.server.putRule("x", appsv1alpha1.PodTransitionRuleSpec{
@@ -337,7 +337,7 @@ func TestAnUnknownWorkloadKeepsItsBase(t *testing.T) {
 // TestAWorkloadThatMakesNoPodAgainWantsFewer: a scale-in by a controller that PodOps does
 // not know goes on after a while.
 func TestAWorkloadThatMakesNoPodAgainWantsFewer(t *testing.T) {
-	w := newWorld(t, newTestEngine(t), &seen{metrics: newMetrics(t)}, false)
+	w := newSimulation(t, newTestEngine(t), &seen{metrics: newMetrics(t)}, false)
 	t.Cleanup(w.close)
 	w.addUnknown("web", 3)
 	w.server.putRule("x", appsv1alpha1.PodTransitionRuleSpec{
@@ -361,7 +361,7 @@ func TestAWorkloadThatMakesNoPodAgainWantsFewer(t *testing.T) {
 		t.Errorf("the next round is due at %s, now is %s", leader.due, w.now)
 	}
 	w.now = w.now.Add(time.Millisecond)
-	for range 2 { // the first one has not seen the annotation that says why web-1 waited
+	for range 2 { // the first one has not seen the annotation that explains why web-1 waited
 		leader.catchUp()
 		leader.finish()
 	}

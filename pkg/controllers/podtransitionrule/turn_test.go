@@ -20,7 +20,7 @@ import (
 // As an engine does it ends between two requests when a slice is over.
 type costly struct {
 	program
-	station *station
+	harness *harness
 	cost    time.Duration
 	asked   []string
 	before  func()
@@ -29,7 +29,7 @@ type costly struct {
 func (c *costly) Evaluate(
 	ctx context.Context, stage appsv1alpha1.TransitionStage, env rule.Environment, requests []rule.Request,
 ) (rule.Result, error) {
-	clock := c.station.clock
+	clock := c.harness.clock
 	began := clock.Now()
 	result := rule.Result{Verdicts: map[string]rule.Verdict{}}
 	for _, request := range requests {
@@ -53,11 +53,11 @@ func (c *costly) Evaluate(
 }
 
 // costs makes the rules of an object costly.
-func (s *station) costs(object string, cost time.Duration) []*costly {
+func (s *harness) costs(object string, cost time.Duration) []*costly {
 	s.t.Helper()
 	var all []*costly
 	for _, rule := range s.prepared(object) {
-		c := &costly{program: rule.program, station: s, cost: cost}
+		c := &costly{program: rule.program, harness: s, cost: cost}
 		rule.program = c
 		all = append(all, c)
 	}
@@ -77,7 +77,7 @@ func TestARoundGivesWayAndEveryPodHasItsTurn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			const pods, cost = 40, 60 * time.Millisecond
-			s := newStation(t, opa.Options{})
+			s := newHarness(t, opa.Options{})
 			var rules []appsv1alpha1.TransitionRule
 			for i, module := range modules {
 				rule := inline(fmt.Sprint("rule-", i), module)
@@ -124,9 +124,9 @@ func TestARoundGivesWayAndEveryPodHasItsTurn(t *testing.T) {
 	}
 }
 
-// TestWhatWasNotReachedSaysSo shows the reason of a pod that no round has reached yet.
-func TestWhatWasNotReachedSaysSo(t *testing.T) {
-	s := newStation(t, opa.Options{})
+// TestAPodThatWasNotReachedHasThatReason shows the reason of a pod that no round has reached yet.
+func TestAPodThatWasNotReachedHasThatReason(t *testing.T) {
+	s := newHarness(t, opa.Options{})
 	s.rules("web", inline("mine", "allow if input.pod.name == \"none\""))
 	s.put(waits(0).Obj(), waits(1).Obj())
 	s.costs("web", defaultRoundBudget)
@@ -140,7 +140,7 @@ func TestWhatWasNotReachedSaysSo(t *testing.T) {
 // TestANamespaceThatIsGoneEndsItsRound shows that a round whose rules are deleted evaluates and
 // writes nothing more.
 func TestANamespaceThatIsGoneEndsItsRound(t *testing.T) {
-	s := newStation(t, opa.Options{})
+	s := newHarness(t, opa.Options{})
 	s.rules("web", inline("mine", "allow if input.pod.name"))
 	for i := range 20 {
 		s.put(waits(i).Obj())
@@ -166,7 +166,7 @@ func TestANamespaceThatIsGoneEndsItsRound(t *testing.T) {
 // TestASlowNamespaceWaitsForItsPlace shows that a namespace that has used its share waits while the
 // places of the slow lane are taken, is queued when one is free, and goes on then.
 func TestASlowNamespaceWaitsForItsPlace(t *testing.T) {
-	s := newStation(t, opa.Options{})
+	s := newHarness(t, opa.Options{})
 	s.rules("web", inline("mine", "allow if input.pod.name"))
 	for i := range 10 {
 		s.put(waits(i).Obj())
@@ -206,12 +206,12 @@ func TestASlowNamespaceWaitsForItsPlace(t *testing.T) {
 }
 
 // TestCompilingTakesTimeOfTheRound shows that modules that are slow to compile are compiled over
-// several rounds, withhold meanwhile, and keep what status says of them.
+// several rounds, withhold meanwhile, and keep their status.
 func TestCompilingTakesTimeOfTheRound(t *testing.T) {
 	const modules = 10
-	var s *station
+	var s *harness
 	compiled := 0
-	s = newStation(t, opa.Options{Precompile: func(context.Context, opa.Source) error {
+	s = newHarness(t, opa.Options{Precompile: func(context.Context, opa.Source) error {
 		compiled++
 		s.clock.SetTime(s.clock.Now().Add(400 * time.Millisecond))
 		return nil
@@ -261,12 +261,12 @@ func TestCompilingTakesTimeOfTheRound(t *testing.T) {
 // TestAQuarantineCanBeLifted shows that each new value of the annotation ends a quarantine once,
 // also over a restart.
 func TestAQuarantineCanBeLifted(t *testing.T) {
-	s := newStation(t, opa.Options{CustomTimeout: 50 * time.Millisecond})
+	s := newHarness(t, opa.Options{CustomTimeout: 50 * time.Millisecond})
 	s.rules("web", inline("mine", loops))
 	for i := range 4 {
 		s.put(waits(i).Obj())
 	}
-	lift := func(s *station, value string) {
+	lift := func(s *harness, value string) {
 		object := s.object("web").DeepCopy()
 		object.ResourceVersion = s.next()
 		object.Annotations = map[string]string{appsv1alpha1.LiftQuarantineAnnotationKey: value}

@@ -35,9 +35,9 @@ func drain(queue workqueue.TypedRateLimitingInterface[reconcile.Request]) map[st
 	return got
 }
 
-// TestNotifierKeepsWhatComesEarly: a replica that is not the leader has no queue, and
+// TestNotifierKeepsEarlyNotifications: a replica that is not the leader has no queue, and
 // finds every namespace that changed in it when it is.
-func TestNotifierKeepsWhatComesEarly(t *testing.T) {
+func TestNotifierKeepsEarlyNotifications(t *testing.T) {
 	n, queue := NewNotifier(), newQueue(t)
 	for _, namespace := range []string{"a", "b", "a"} {
 		n.Notify(namespace)
@@ -55,7 +55,7 @@ func TestNotifierKeepsWhatComesEarly(t *testing.T) {
 	}
 }
 
-// TestWorkloadsAreFed: each kind says how many pods it wants and what they look like.
+// TestWorkloadsAreFed: each kind has a desired number and a template.
 func TestWorkloadsAreFed(t *testing.T) {
 	three, controller := int32(3), true
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{
@@ -73,10 +73,10 @@ func TestWorkloadsAreFed(t *testing.T) {
 		"a ReplicaSet":                    {objects: []client.Object{&appsv1.ReplicaSet{ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{Replicas: &three, Template: template}}}, want: 3},
 		"one that does not say how many":  {objects: []client.Object{&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Template: template}}}, want: 1},
 		"a ReplicaSet below a Deployment": {objects: []client.Object{&appsv1.ReplicaSet{ObjectMeta: below, Spec: appsv1.ReplicaSetSpec{Replicas: &three, Template: template}}, &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Template: template}}}, want: 1},
-		"a kind that nobody asked for":    {objects: []client.Object{&appsv1.DaemonSet{ObjectMeta: meta, Spec: appsv1.DaemonSetSpec{Template: template}}}, want: 0},
+		"a kind without a desired number": {objects: []client.Object{&appsv1.DaemonSet{ObjectMeta: meta, Spec: appsv1.DaemonSetSpec{Template: template}}}, want: 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStation(t, opa.Options{})
+			s := newHarness(t, opa.Options{})
 			s.rules("web", labelled("approved", "approved"))
 			handler := feed(s.reconciler.setOwner, s.reconciler.deleteOwner)
 			for _, object := range tc.objects {
@@ -98,7 +98,7 @@ func TestWorkloadsAreFed(t *testing.T) {
 
 // TestRulesAreFed: created, edited, deleted.
 func TestRulesAreFed(t *testing.T) {
-	s := newStation(t, opa.Options{})
+	s := newHarness(t, opa.Options{})
 	s.rules("web", labelled("approved", "approved"))
 	object := s.object("web")
 	handler := feed(s.reconciler.setRule, s.reconciler.deleteRule)

@@ -17,7 +17,7 @@ func worded(uid, tier string) rule.Request {
 	return rule.Request{Pod: &rule.PodFact{UID: types.UID(uid), Name: uid, Labels: map[string]string{"tier": tier}}}
 }
 
-// Whatever pods come, change and go: what is said of them is what would be said anew.
+// Whatever pods come, change and go: their messages are equal to newly made ones.
 func TestWordsAreThoseOfToday(t *testing.T) {
 	most := intstr.FromInt32(1)
 	entry := appsv1alpha1.TransitionRule{
@@ -25,7 +25,7 @@ func TestWordsAreThoseOfToday(t *testing.T) {
 		AvailablePolicy: &appsv1alpha1.AvailablePolicy{MaxUnavailableValue: &most},
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		w := newWording()
+		w := newMessageCache()
 		requests := map[string]rule.Request{}
 		room := &rule.Capacity{Selected: 3, Desired: 3, MaxUnavailable: 1, MinAvailable: -1}
 		for range rapid.IntRange(1, 20).Draw(t, "steps") {
@@ -46,7 +46,7 @@ func TestWordsAreThoseOfToday(t *testing.T) {
 }
 
 func TestWordsAreForgotten(t *testing.T) {
-	w := newWording()
+	w := newMessageCache()
 	for i := range 1000 {
 		request := worded(fmt.Sprint(i), "frontend")
 		w.of(rule.CodeLabelMismatch, appsv1alpha1.TransitionRule{}, request, nil)

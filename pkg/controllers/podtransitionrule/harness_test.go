@@ -30,9 +30,9 @@ import (
 	"github.com/podops-dev/podops/test/builders"
 )
 
-// station is one Reconciler whose watches are as fast as its writes: what it writes it
-// has seen. For what happens otherwise see world.
-type station struct {
+// harness is one Reconciler whose watches are as fast as its writes: what it writes it
+// has seen. For what happens otherwise see simulation.
+type harness struct {
 	t          testing.TB
 	index      *podindex.Index
 	store      cache.ReflectorStore
@@ -42,10 +42,10 @@ type station struct {
 	news       int // notifications of the index, and of results
 	service    *service
 
-	// refuse says why a pod cannot be written; nil: all can.
+	// refuse returns why a pod cannot be written; nil: all can.
 	refuse func(pod string) error
 
-	// refuseStatus says why a status cannot be written; nil: all can.
+	// refuseStatus returns why a status cannot be written; nil: all can.
 	refuseStatus func() error
 
 	mu       sync.Mutex
@@ -61,13 +61,13 @@ type station struct {
 	moves map[string][]lifecycle.Transition
 }
 
-func newStation(t testing.TB, options opa.Options) *station {
+func newHarness(t testing.TB, options opa.Options) *harness {
 	t.Helper()
 	e, err := opa.New(options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &station{
+	s := &harness{
 		t: t, clock: testingclock.NewFakePassiveClock(builders.Epoch.Add(time.Hour + 123456789*time.Nanosecond)), events: events.NewFakeRecorder(10000),
 		pods: map[string]*corev1.Pod{}, version: 100, service: &service{}, moves: map[string][]lifecycle.Transition{},
 	}
@@ -91,13 +91,13 @@ func newMetrics(t testing.TB) *Metrics {
 }
 
 // deliver keeps the result of a call.
-func (s *station) deliver(result dispatch.Result) {
+func (s *harness) deliver(result dispatch.Result) {
 	s.reconciler.state.calls.Deliver(result, s.clock.Now())
 	s.news++
 }
 
 // prepared are the rules of a PodTransitionRule as a round with time enough has them.
-func (s *station) prepared(object string) []*preparedRule {
+func (s *harness) prepared(object string) []*preparedRule {
 	s.t.Helper()
 	turn, ok := s.reconciler.begin("default")
 	if !ok {
@@ -108,20 +108,20 @@ func (s *station) prepared(object string) []*preparedRule {
 	return s.reconciler.programs.of(s.t.Context(), turn, state, s.object(object), nil)
 }
 
-func (s *station) must(err error) {
+func (s *harness) must(err error) {
 	s.t.Helper()
 	if err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-func (s *station) next() string {
+func (s *harness) next() string {
 	s.version++
 	return strconv.Itoa(s.version)
 }
 
 // put stores a pod in the namespace default.
-func (s *station) put(pods ...*corev1.Pod) {
+func (s *harness) put(pods ...*corev1.Pod) {
 	s.t.Helper()
 	for _, pod := range pods {
 		pod = pod.DeepCopy()
@@ -132,7 +132,7 @@ func (s *station) put(pods ...*corev1.Pod) {
 }
 
 // rules makes or edits the PodTransitionRule of a name, which selects app=web.
-func (s *station) rules(name string, rules ...appsv1alpha1.TransitionRule) {
+func (s *harness) rules(name string, rules ...appsv1alpha1.TransitionRule) {
 	object := s.object(name)
 	if object == nil {
 		object = &appsv1alpha1.PodTransitionRule{
@@ -148,7 +148,7 @@ func (s *station) rules(name string, rules ...appsv1alpha1.TransitionRule) {
 }
 
 // object is a PodTransitionRule as the index has it.
-func (s *station) object(name string) *appsv1alpha1.PodTransitionRule {
+func (s *harness) object(name string) *appsv1alpha1.PodTransitionRule {
 	for _, rule := range s.index.Snapshot("default", nil).Rules {
 		if rule.Object.Name == name {
 			return rule.Object
@@ -158,7 +158,7 @@ func (s *station) object(name string) *appsv1alpha1.PodTransitionRule {
 }
 
 // round makes one round.
-func (s *station) round() reconcile.Result {
+func (s *harness) round() reconcile.Result {
 	s.t.Helper()
 	result, err := s.reconciler.Reconcile(s.t.Context(), requestFor("default"))
 	s.must(err)
@@ -166,14 +166,14 @@ func (s *station) round() reconcile.Result {
 }
 
 // step lets time pass and makes one round.
-func (s *station) step(d time.Duration) reconcile.Result {
+func (s *harness) step(d time.Duration) reconcile.Result {
 	s.t.Helper()
 	s.clock.SetTime(s.clock.Now().Add(d))
 	return s.round()
 }
 
 // Write implements PodWriter.
-func (s *station) Write(_ context.Context, pod *corev1.Pod, change lifecycle.Change) error {
+func (s *harness) Write(_ context.Context, pod *corev1.Pod, change lifecycle.Change) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.refuse != nil {
@@ -206,10 +206,10 @@ func (s *station) Write(_ context.Context, pod *corev1.Pod, change lifecycle.Cha
 }
 
 // Seen implements PodWriter.
-func (s *station) Seen(*corev1.Pod) bool { return true }
+func (s *harness) Seen(*corev1.Pod) bool { return true }
 
 // WriteStatus implements StatusWriter.
-func (s *station) WriteStatus(_ context.Context, object *appsv1alpha1.PodTransitionRule) (*appsv1alpha1.PodTransitionRule, error) {
+func (s *harness) WriteStatus(_ context.Context, object *appsv1alpha1.PodTransitionRule) (*appsv1alpha1.PodTransitionRule, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.refuseStatus != nil {
@@ -231,9 +231,8 @@ func (s *station) WriteStatus(_ context.Context, object *appsv1alpha1.PodTransit
 	return stored, nil
 }
 
-// written are the names of the objects whose statuses were written, since it was last
-// asked.
-func (s *station) written() []string {
+// written returns the names of the PodTransitionRules whose status was written since its last call.
+func (s *harness) written() []string {
 	names := []string{}
 	for _, object := range s.statuses {
 		names = append(names, object.Name)
@@ -242,16 +241,16 @@ func (s *station) written() []string {
 	return names
 }
 
-// permitted are the names of the pods that were written, since it was last asked,
+// permitted returns the names of the pods that were written since its last call,
 // sorted.
-func (s *station) permitted() []string {
+func (s *harness) permitted() []string {
 	names := slices.Sorted(slices.Values(s.stamped))
 	s.stamped = nil
 	return names
 }
 
-// told are the events since it was last asked.
-func (s *station) told() []string {
+// recorded returns the events since its last call.
+func (s *harness) recorded() []string {
 	var all []string
 	for {
 		select {
@@ -263,7 +262,7 @@ func (s *station) told() []string {
 	}
 }
 
-// web is a pod web-<i> that serves, under the rules of a station.
+// web is a pod web-<i> that serves, under the rules of a harness.
 func web(i int) *builders.PodBuilder {
 	return builders.MakePod(fmt.Sprintf("web-%03d", i)).Label("app", "web").Available()
 }

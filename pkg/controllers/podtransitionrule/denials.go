@@ -2,19 +2,19 @@ package podtransitionrule
 
 import "github.com/podops-dev/podops/pkg/rule"
 
-// refusals are the verdicts of a user's module on the requests that it held back, or that were not
-// reached, in the last round in which it was evaluated, by request key.
+// lastDenials are the verdicts of a user's module on the requests that it withheld, or that were not reached,
+// in the last round in which it was evaluated, by request key.
 type lastDenials map[string]lastDenial
 
 type lastDenial struct {
 	verdict rule.Verdict
 
-	// missed is in how many rounds in a row there was no time to ask.
+	// missed is in how many rounds in a row there was no time to evaluate the rule.
 	missed int
 }
 
-// take notes the verdict of a round and returns the one to go by. One that was not
-// reached stays refused as it was: nothing is ever passed on an old answer.
+// take adds the verdict of a round and returns the verdict that counts. A request that was not reached stays
+// denied as it was: no request passes because of an old verdict.
 func (r lastDenials) take(key string, verdict rule.Verdict, before lastDenials) rule.Verdict {
 	switch {
 	case verdict.Would == rule.CodeNotReached:

@@ -14,18 +14,18 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// hurried answers only about the first requests that it is asked about, and uses up the time of
+// timed evaluates only the first requests, and uses up the time of
 // the round with them.
-type hurried struct {
+type timed struct {
 	program
-	station *station
+	harness *harness
 	most    int
 	reached []string
 }
 
-func (h *hurried) Needs() opa.Needs { return opa.Needs{Pods: true} }
+func (h *timed) Needs() opa.Needs { return opa.Needs{Pods: true} }
 
-func (h *hurried) Evaluate(
+func (h *timed) Evaluate(
 	_ context.Context, _ appsv1alpha1.TransitionStage, _ rule.Environment, requests []rule.Request,
 ) (rule.Result, error) {
 	result := rule.Result{Verdicts: map[string]rule.Verdict{}}
@@ -37,20 +37,20 @@ func (h *hurried) Evaluate(
 		}
 		result.Verdicts[request.Key()] = verdict
 	}
-	h.station.clock.SetTime(h.station.clock.Now().Add(defaultRoundBudget))
+	h.harness.clock.SetTime(h.harness.clock.Now().Add(defaultRoundBudget))
 	return result, nil
 }
 
-// TestWhoWasNotReachedComesFirst: with more pods than a round has time for, every pod is
-// asked about in turn, and those in between keep their reason.
-func TestWhoWasNotReachedComesFirst(t *testing.T) {
-	s := newStation(t, opa.Options{})
+// TestPodsThatWereNotReachedComeFirst: with more pods than a round has time for, every pod is
+// evaluated in turn, and the pods in between keep their reason.
+func TestPodsThatWereNotReachedComeFirst(t *testing.T) {
+	s := newHarness(t, opa.Options{})
 	s.rules("web", inline("mine", "allow if count(input.pods) > 100"))
 	for i := range 5 {
 		s.put(waits(i).Obj())
 	}
 	rule := s.prepared("web")[0]
-	h := &hurried{program: rule.program, station: s, most: 2}
+	h := &timed{program: rule.program, harness: s, most: 2}
 	rule.program = h
 	for range 3 {
 		if result := s.step(statusInterval); result.RequeueAfter != retryStale {
@@ -69,9 +69,9 @@ func TestWhoWasNotReachedComesFirst(t *testing.T) {
 	}
 }
 
-// TestANamespaceThatWasNotSeenOpensNoDoor: it is not taken for one without labels.
-func TestANamespaceThatWasNotSeenOpensNoDoor(t *testing.T) {
-	s := newStation(t, opa.Options{})
+// TestANamespaceThatWasNotSeenPermitsNoPod: it is not evaluated as one without labels.
+func TestANamespaceThatWasNotSeenPermitsNoPod(t *testing.T) {
+	s := newHarness(t, opa.Options{})
 	s.rules("web", inline("mine", `deny contains "an alert is on" if input.namespace.labels.alert`))
 	s.put(waits(0).Obj())
 	s.round()
@@ -91,7 +91,7 @@ func TestANamespaceThatWasNotSeenOpensNoDoor(t *testing.T) {
 }
 
 // stuck never has time enough for the first pod, and uses up the round with it if that comes first.
-type stuck struct{ hurried }
+type stuck struct{ timed }
 
 func (s *stuck) Evaluate(
 	ctx context.Context, stage appsv1alpha1.TransitionStage, env rule.Environment, requests []rule.Request,
@@ -100,7 +100,7 @@ func (s *stuck) Evaluate(
 	if requests[0].Pod.Name == "web-000" {
 		s.most = 0
 	}
-	result, err := s.hurried.Evaluate(ctx, stage, env, requests)
+	result, err := s.timed.Evaluate(ctx, stage, env, requests)
 	for _, request := range requests {
 		if request.Pod.Name == "web-000" {
 			result.Verdicts[request.Key()] = rule.Verdict{Code: rule.CodeNotReached}
@@ -113,13 +113,13 @@ func (s *stuck) Evaluate(
 
 // TestAPodThatNeverFitsIntoARoundStopsNoOther shows that it has its turn like others, and no more turns.
 func TestAPodThatNeverFitsIntoARoundStopsNoOther(t *testing.T) {
-	s := newStation(t, opa.Options{})
+	s := newHarness(t, opa.Options{})
 	s.rules("web", inline("mine", "allow if count(input.pods) > 100"))
 	for i := range 3 {
 		s.put(waits(i).Obj())
 	}
 	rule := s.prepared("web")[0]
-	never := &stuck{hurried{program: rule.program, station: s, most: 1}}
+	never := &stuck{timed{program: rule.program, harness: s, most: 1}}
 	rule.program = never
 	for range 7 {
 		s.step(statusInterval)
@@ -130,34 +130,34 @@ func TestAPodThatNeverFitsIntoARoundStopsNoOther(t *testing.T) {
 	}
 }
 
-// TestJudgesTakeTurns shows that with time for the judges of one pod in a round each pod has its turn,
+// TestRechecksTakeTurns shows that with time for the rechecks of one pod in a round each pod has its turn,
 // although none is permitted.
-func TestJudgesTakeTurns(t *testing.T) {
-	s := newStation(t, opa.Options{})
+func TestRechecksTakeTurns(t *testing.T) {
+	s := newHarness(t, opa.Options{})
 	s.rules("web", inline("mine", "allow if count(input.pods) > 0"))
 	for i := range 4 {
 		s.put(waits(i).Obj())
 	}
 	rule := s.prepared("web")[0]
-	dependsOnPods := &judging{program: rule.program, station: s}
+	dependsOnPods := &rechecking{program: rule.program, harness: s}
 	rule.program = dependsOnPods
 	for range 8 {
 		s.step(statusInterval)
 	}
-	if want := append(names(0, 4), names(0, 4)...); !slices.Equal(dependsOnPods.judged, want) {
-		t.Errorf("judged %v, want %v", dependsOnPods.judged, want)
+	if want := append(names(0, 4), names(0, 4)...); !slices.Equal(dependsOnPods.rechecked, want) {
+		t.Errorf("rechecked %v, want %v", dependsOnPods.rechecked, want)
 	}
 }
 
-// judging lets every pod pass at first, and refuses one at a time when it is to be permitted, for which it
+// rechecking lets every pod pass at first, and refuses one at a time when it is to be permitted, for which it
 // uses up the round.
-type judging struct {
+type rechecking struct {
 	program
-	station *station
-	judged  []string
+	harness   *harness
+	rechecked []string
 }
 
-func (j *judging) Evaluate(
+func (j *rechecking) Evaluate(
 	_ context.Context, _ appsv1alpha1.TransitionStage, _ rule.Environment, requests []rule.Request,
 ) (rule.Result, error) {
 	result := rule.Result{Verdicts: map[string]rule.Verdict{}}
@@ -167,8 +167,8 @@ func (j *judging) Evaluate(
 		}
 		return result, nil
 	}
-	j.judged = append(j.judged, requests[0].Pod.Name)
-	j.station.clock.SetTime(j.station.clock.Now().Add(defaultRoundBudget))
+	j.rechecked = append(j.rechecked, requests[0].Pod.Name)
+	j.harness.clock.SetTime(j.harness.clock.Now().Add(defaultRoundBudget))
 	result.Verdicts[requests[0].Key()] = rule.Verdict{Code: rule.CodeDenied, Message: "no"}
 	return result, nil
 }

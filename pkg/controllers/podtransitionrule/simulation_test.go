@@ -25,8 +25,8 @@ type failer interface {
 	Logf(format string, args ...any)
 }
 
-// world is a server with its actors, and the replicas of the manager that act on it.
-type world struct {
+// simulation is a server with its actors, and the replicas of the manager that act on it.
+type simulation struct {
 	t        failer
 	engine   *opa.Engine
 	metrics  *Metrics
@@ -34,7 +34,7 @@ type world struct {
 	replicas []*replica
 	owners   map[types.UID]podindex.Owner
 
-	// unknown are workloads of a kind that PodOps does not know, of quiet worlds only: they
+	// unknown are workloads of a kind that PodOps does not know, of quiet simulations only: they
 	// make every pod again.
 	unknown map[types.UID]podindex.Owner
 
@@ -48,7 +48,7 @@ type world struct {
 
 	// born is how many events of rules every replica has seen: those from before the schedule
 	// began, and those that happened almost podindex.RetiredFor ago. A deleted rule holds pods
-	// for that long, so a watch that is behind by more is beyond what is promised.
+	// for that long, so a watch that is behind by more is beyond the guarantee.
 	born int
 
 	// marks are how many events of rules there were at times of late, oldest first.
@@ -87,16 +87,16 @@ type permitted struct {
 	rules   map[types.UID]int64
 }
 
-func newWorld(t failer, e *opa.Engine, s *seen, quiet bool) *world {
-	s.worlds++
-	return &world{
-		t: t, engine: e, metrics: s.metrics, server: newServer(s.worlds), seen: s, quiet: quiet, now: builders.Epoch.Add(time.Hour),
+func newSimulation(t failer, e *opa.Engine, s *seen, quiet bool) *simulation {
+	s.simulations++
+	return &simulation{
+		t: t, engine: e, metrics: s.metrics, server: newServer(s.simulations), seen: s, quiet: quiet, now: builders.Epoch.Add(time.Hour),
 		owners: map[types.UID]podindex.Owner{}, unknown: map[types.UID]podindex.Owner{}, sick: map[types.UID]bool{}, permitted: map[types.UID]permitted{},
 	}
 }
 
 // close ends every process.
-func (w *world) close() {
+func (w *simulation) close() {
 	for _, r := range w.replicas {
 		r.die()
 	}
@@ -104,20 +104,24 @@ func (w *world) close() {
 
 // addOwner makes a workload and its pods, which serve. The pods are labelled
 // app=<name>, and every other one tier=gold.
-func (w *world) addOwner(app string, pods int) { w.addWorkload(w.owners, "StatefulSet", app, pods) }
+func (w *simulation) addOwner(app string, pods int) {
+	w.addWorkload(w.owners, "StatefulSet", app, pods)
+}
 
 // addUnknown makes a workload of a kind that PodOps does not know, and its pods, which
 // serve.
-func (w *world) addUnknown(app string, pods int) { w.addWorkload(w.unknown, "CloneSet", app, pods) }
+func (w *simulation) addUnknown(app string, pods int) {
+	w.addWorkload(w.unknown, "CloneSet", app, pods)
+}
 
 // wanted are all workloads, those that PodOps does not know included.
-func (w *world) wanted() map[types.UID]podindex.Owner {
+func (w *simulation) wanted() map[types.UID]podindex.Owner {
 	all := maps.Clone(w.owners)
 	maps.Copy(all, w.unknown)
 	return all
 }
 
-func (w *world) addWorkload(owners map[types.UID]podindex.Owner, kind, app string, pods int) {
+func (w *simulation) addWorkload(owners map[types.UID]podindex.Owner, kind, app string, pods int) {
 	uid := w.server.newUID(app)
 	owners[uid] = podindex.Owner{
 		UID: uid, Namespace: simNamespace, Kind: kind, Name: app, Desired: pods,
@@ -129,7 +133,7 @@ func (w *world) addWorkload(owners map[types.UID]podindex.Owner, kind, app strin
 }
 
 // newPod is a pod that its owner has just made.
-func (w *world) newPod(app, name string) *builders.PodBuilder {
+func (w *simulation) newPod(app, name string) *builders.PodBuilder {
 	tier := "gold"
 	if (name[len(name)-1]-'0')%2 == 1 {
 		tier = "iron"
@@ -144,10 +148,10 @@ func (w *world) newPod(app, name string) *builders.PodBuilder {
 }
 
 // tick lets a moment pass.
-func (w *world) tick() { w.now = w.now.Add(time.Millisecond) }
+func (w *simulation) tick() { w.now = w.now.Add(time.Millisecond) }
 
 // podNames are the names of the stored pods for which the condition holds, sorted.
-func (w *world) podNames(holds func(*corev1.Pod) bool) []string {
+func (w *simulation) podNames(holds func(*corev1.Pod) bool) []string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(w.server.pods)) {
 		if holds(w.server.pods[name]) {
@@ -158,7 +162,7 @@ func (w *world) podNames(holds func(*corev1.Pod) bool) []string {
 }
 
 // edit stores a change of a pod that no admission looks at.
-func (w *world) edit(name string, change func(*corev1.Pod)) {
+func (w *simulation) edit(name string, change func(*corev1.Pod)) {
 	pod := w.server.pods[name].DeepCopy()
 	change(pod)
 	w.server.putPod(pod)
@@ -168,7 +172,7 @@ func (w *world) edit(name string, change func(*corev1.Pod)) {
 }
 
 // request is an update of a pod by a client: admission answers it.
-func (w *world) request(name string, change func(*corev1.Pod)) {
+func (w *simulation) request(name string, change func(*corev1.Pod)) {
 	old := w.server.pods[name]
 	requested := old.DeepCopy()
 	change(requested)
@@ -184,7 +188,7 @@ func (w *world) request(name string, change func(*corev1.Pod)) {
 
 // write is the one way in which a replica writes to a pod. It returns the new
 // resourceVersion.
-func (w *world) write(from basis, decided *corev1.Pod, change lifecycle.Change) (int, error) {
+func (w *simulation) write(from basis, decided *corev1.Pod, change lifecycle.Change) (int, error) {
 	before := w.server.pods[decided.Name]
 	after, err := w.server.writePod(decided, change, w.now)
 	if err != nil {
@@ -213,7 +217,7 @@ func (w *world) write(from basis, decided *corev1.Pod, change lifecycle.Change) 
 }
 
 // writeStatus is the one way in which a replica writes a status.
-func (w *world) writeStatus(object *appsv1alpha1.PodTransitionRule) (*appsv1alpha1.PodTransitionRule, error) {
+func (w *simulation) writeStatus(object *appsv1alpha1.PodTransitionRule) (*appsv1alpha1.PodTransitionRule, error) {
 	stored, err := w.server.writeStatus(object)
 	w.t.Logf("status of %s: %+v, %v", object.Name, object.Status.Permits, err)
 	if err != nil {
@@ -223,13 +227,13 @@ func (w *world) writeStatus(object *appsv1alpha1.PodTransitionRule) (*appsv1alph
 	return stored, nil
 }
 
-// checkPermit is the invariant: whoever just permitted an available pod has broken no
+// checkPermit is the invariant: a permit of an available pod breaks no
 // bound of a rule. from is what the round decided from that gives the permit, before is the
 // pod as it was, types are the operations permitted. That another round reserved the pod
 // earlier is no excuse: the round that stamps it has counted the pods again. Nor is it in a
-// quiet world that the rule was replaced since: each rule that follows has the same spec,
+// quiet simulation that the rule was replaced since: each rule that follows has the same spec,
 // and takes over what was reserved.
-func (w *world) checkPermit(from basis, before *corev1.Pod, types []string) {
+func (w *simulation) checkPermit(from basis, before *corev1.Pod, types []string) {
 	w.t.Helper()
 	for _, object := range w.server.rules {
 		selector := mustSelector(object.Spec.Selector)
@@ -244,7 +248,7 @@ func (w *world) checkPermit(from basis, before *corev1.Pod, types []string) {
 	}
 }
 
-// areSubjects: the rule speaks of all of these operations of a pod.
+// areSubjects reports whether the rule applies to all of these operations of a pod.
 func areSubjects(rule appsv1alpha1.TransitionRule, pod *corev1.Pod, types []string) bool {
 	return !slices.ContainsFunc(types, func(one string) bool { return !isSubject(rule, pod, one) })
 }
@@ -255,7 +259,7 @@ func bounds(rule appsv1alpha1.TransitionRule) bool {
 		rule.Enforcement == appsv1alpha1.EnforcementEnforce
 }
 
-func (w *world) checkBound(from basis, object *appsv1alpha1.PodTransitionRule, rule appsv1alpha1.TransitionRule, selector labels.Selector, pod string) {
+func (w *simulation) checkBound(from basis, object *appsv1alpha1.PodTransitionRule, rule appsv1alpha1.TransitionRule, selector labels.Selector, pod string) {
 	w.t.Helper()
 	truth := w.truth(selector)
 	spare := truth.spare(rule.AvailablePolicy, w.wanted())
@@ -271,14 +275,14 @@ func (w *world) checkBound(from basis, object *appsv1alpha1.PodTransitionRule, r
 
 // favourable counts the pods as they would be, had nothing but permits happened since
 // the view that the permit was decided from. What happens by itself while a permit is on
-// its way cannot be known to anybody, and is no fault of the permit:
+// its way cannot be known to any replica, and is no fault of the permit:
 //   - A pod that served in the view, and that no permit took away since, serves.
 //   - A permit whose decision was made under another spec of the rule, or before there
 //     was one, is no permit of this rule: the pod was lost by itself. So is one of an
-//     operation that the rule does not speak of, or of a pod that it did not select.
+//     operation that the rule does not apply to, or of a pod that it did not select.
 //   - A pod that is new to the rule since the view and does not serve is not there.
 //   - What got better since the view counts.
-func (w *world) favourable(
+func (w *simulation) favourable(
 	from basis, object *appsv1alpha1.PodTransitionRule, rule appsv1alpha1.TransitionRule, selector labels.Selector,
 ) tally {
 	count := newTally(selector)

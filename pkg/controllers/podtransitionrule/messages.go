@@ -26,7 +26,7 @@ type mismatch struct {
 	words string
 }
 
-func newWording() *messageCache { return &messageCache{mismatches: map[types.UID]mismatch{}} }
+func newMessageCache() *messageCache { return &messageCache{mismatches: map[types.UID]mismatch{}} }
 
 // of explains a code, as rule.Explain does.
 func (w *messageCache) of(code rule.Code, entry appsv1alpha1.TransitionRule, request rule.Request, room *rule.Capacity) string {
