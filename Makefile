@@ -8,11 +8,11 @@ SHELL := /usr/bin/env bash
 BIN := $(CURDIR)/bin
 TOOLS := $(BIN)/tools
 
-# The cluster that run, install and deploy speak to.
+# The cluster of run, install and deploy.
 KUBECONFIG ?= $(BIN)/kubeconfig
 export KUBECONFIG
 
-# The image that deploy asks for.
+# The image of the manager that deploy installs.
 IMG ?= podops-manager:dev
 
 # kubectl from the local control plane when it was built, else the one of the user.
@@ -21,11 +21,11 @@ KUBECTL = $(or $(wildcard $(BIN)/kubectl),kubectl)
 # The race detector needs a C compiler.
 RACE ?= $(shell command -v "$$(go env CC)" >/dev/null 2>&1 && echo -race)
 
-GO_DIRS := adapters apis cmd config pkg policies test
+GO_DIRS := adapters apis cmd config hack pkg policies test
 
-# pkg/ is tested with the race detector, which is too slow for the rest: the sandbox is
-# about children of the test, each of which takes a second under it, and about limits of
-# memory that mean nothing there. Suites have targets of their own.
+# pkg/ is tested with the race detector, which is too slow for the rest. The sandbox starts
+# children, each of which takes a second under it, and its limits of memory have no meaning
+# there. Suites have targets of their own.
 RACE_PACKAGES = $$(go list ./pkg/... | grep -v /pkg/opa/sandbox)
 
 # Tests that measure the heap or the time of modules: the race detector multiplies both.
@@ -33,8 +33,8 @@ HEAP_TESTS = ^Test(.*Heap|Hostile)$$
 HEAP_PACKAGES = ./pkg/heapsize ./pkg/loadshed ./pkg/opa
 OTHER_PACKAGES = ./pkg/opa/sandbox $$(go list ./... | grep -v -e /podops/pkg/ -e /test/integration -e /test/e2e -e /test/hostile)
 
-# All of the control plane but the program that links Kubernetes: looking at all that it
-# imports takes minutes, and says nothing about us.
+# All of the control plane but the program that links Kubernetes: its imports take minutes to
+# check, and none of them is ours.
 CONTROLPLANE_PACKAGES = . ./build/... ./cluster/... ./cmd/controlplane/... ./filelock/... ./kubelet/... ./stages/...
 TEST_ENV := PODOPS_BIN=$(BIN) KUBEBUILDER_ASSETS=$(BIN)
 
@@ -49,16 +49,16 @@ help: ## List every target.
 ##@ Try it
 
 .PHONY: demo
-demo: build bin/demo controlplane ## Roll a Deployment under rules on a local control plane, from nothing, and show it.
-	$(BIN)/demo
+demo: build bin/demo controlplane ## Show a rollout under rules on a local control plane; ARGS=--help for options.
+	$(BIN)/demo $(ARGS)
 
 .PHONY: traffic
-traffic: build bin/traffic controlplane ## Count what rollouts lose behind a real HAProxy, with PodOps and without; ARGS=--help says more.
+traffic: build bin/traffic controlplane ## Count requests that rollouts lose behind HAProxy; ARGS=--help for options.
 	hack/haproxy >/dev/null
 	$(BIN)/traffic $(ARGS)
 
 .PHONY: cluster-up
-cluster-up: kube ## Start a local control plane with the manifests installed; writes bin/kubeconfig.
+cluster-up: kube ## Start a local control plane with PodOps installed; writes bin/kubeconfig.
 	$(BIN)/controlplane up --bin $(BIN) --dir $(BIN)/cluster --kubeconfig $(BIN)/kubeconfig
 	$(BIN)/kubectl --kubeconfig $(BIN)/kubeconfig apply --server-side --force-conflicts -k config/local
 	KUBECONFIG=$(BIN)/kubeconfig hack/manager-kubeconfig $(BIN)/kubectl $(BIN)/manager.kubeconfig
@@ -72,7 +72,7 @@ cluster-down: controlplane ## End the local control plane and remove its files.
 	rm -f $(BIN)/manager.kubeconfig
 
 .PHONY: run
-run: build ## Run the manager here against KUBECONFIG, with the rights of its ServiceAccount; ARGS adds flags.
+run: build ## Run the manager on this machine against KUBECONFIG; ARGS adds flags.
 	hack/manager-kubeconfig $(KUBECTL) $(BIN)/manager.kubeconfig
 	hack/run $(BIN)/manager $(BIN)/manager.kubeconfig $(ARGS)
 
@@ -87,9 +87,17 @@ generate: $(TOOLS)/controller-gen ## Generate the deepcopy methods of the API ty
 	$(TOOLS)/controller-gen object paths=./apis/...
 
 .PHONY: manifests
-manifests: $(TOOLS)/controller-gen ## Generate the CRDs from the API types, bounds of foreign types included.
+manifests: $(TOOLS)/controller-gen ## Generate the CRDs from the API types.
 	$(TOOLS)/controller-gen crd paths=./apis/... output:crd:dir=config/crd/bases
 	go run ./hack/crdbounds config/crd/bases/*.yaml
+
+.PHONY: docs
+docs: ## Generate docs/flags.md from the flags of the manager.
+	go run ./hack/flagsdoc docs/flags.md
+
+.PHONY: graph
+graph: ## Print the imports between packages by layer; fails when one points upwards.
+	@go run ./hack/graph
 
 .PHONY: fmt
 fmt: ## Format the Go sources.
@@ -108,7 +116,7 @@ lint: $(TOOLS)/golangci-lint ## Run the linters.
 	cd adapters/alibabacloudslb && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml
 
 .PHONY: verify
-verify: generate manifests ## Generate, then check format, vet, lint, manifests, and that the tree is clean.
+verify: generate manifests docs ## Generate, then check format, lint, manifests, and that the tree is clean.
 	@unformatted=$$(gofmt -s -l $(GO_DIRS)); \
 		test -z "$$unformatted" || { echo "not formatted, run make fmt:"; echo "$$unformatted"; exit 1; }
 	$(MAKE) --no-print-directory vet lint
@@ -117,25 +125,25 @@ verify: generate manifests ## Generate, then check format, vet, lint, manifests,
 		{ echo "the tree differs from the last commit; is generated code missing?"; git status --short; git --no-pager diff; exit 1; }
 
 .PHONY: bench
-bench: bin/bench ## Measure the policy engine beside the same rules in Go, and compare with its goals; ARGS=-check fails on one.
+bench: bin/bench ## Compare rules in Rego with the same in Go; ARGS=-check fails on a missed goal.
 	$(BIN)/bench $(ARGS)
 
 # Its own binary: a test may run at the same time.
 .PHONY: bench-calls
-bench-calls: kube build ## Measure what 200 pods that wait for services which never answer cost the permits of 300 others; fails above 2x.
+bench-calls: kube build ## Show that dead approval services do not slow down other rules; fails above 2x.
 	go test -c -o $(BIN)/bench-calls.test ./test/e2e
 	cd test/e2e && $(TEST_ENV) $(BIN)/bench-calls.test -test.timeout 30m -ginkgo.label-filter=bench
 
 # Its own binary, too.
 .PHONY: bench-events
-bench-events: kube build ## Compare bursts of 200 in-place updates with and without events; fails when events cost more than 15 %.
+bench-events: kube build ## Show that events do not slow down bursts of updates; fails above 15 %.
 	go test -c -o $(BIN)/bench-events.test ./test/e2e
 	cd test/e2e && $(TEST_ENV) $(BIN)/bench-events.test -test.timeout 30m -ginkgo.label-filter=bench-events
 
 ##@ Test
 
 .PHONY: test
-test: kube test-unit test-integration test-e2e ## Run every test. Builds the local control plane first, which takes a while once.
+test: kube test-unit test-integration test-e2e ## Run every test; the first run builds the local control plane (20 minutes).
 
 .PHONY: test-unit
 test-unit: test-policies ## Run the unit tests and the Rego tests.
@@ -145,8 +153,8 @@ test-unit: test-policies ## Run the unit tests and the Rego tests.
 	go test $(OTHER_PACKAGES)
 	go test -C adapters/alibabacloudslb ./...
 
-# What a policy author runs, over our own policies: a stock opa, and not the engine. Only
-# rules of users read the input that the schema describes.
+# The commands of a policy author on the policies of this repository, with the opa program and
+# not with the engine. Only rules of users read the input that the schema describes.
 .PHONY: test-policies
 test-policies: $(TOOLS)/opa ## Format, check and test the Rego with the opa command.
 	$(TOOLS)/opa fmt --list --fail policies
@@ -161,7 +169,7 @@ test-integration: kube ## Run the tests against a real API server.
 .PHONY: test-e2e
 test-e2e: kube build ## Run the tests of the local control plane, and whole stories on it.
 	go test -c -o $(BIN)/e2e.test ./test/e2e
-	@echo "telling the stories about calls beside the rest, each on a cluster of its own"
+	@echo "running the stories about calls beside the others, on a cluster of their own"
 	@failed=0; cd test/e2e; \
 		$(TEST_ENV) $(BIN)/e2e.test -test.timeout 30m -ginkgo.label-filter=calls >$(BIN)/e2e-calls.log 2>&1 & calls=$$!; \
 		$(TEST_ENV) go test -C $(CURDIR)/test/controlplane -count=1 -p 1 -timeout 20m $(CONTROLPLANE_PACKAGES) || failed=1; \
@@ -172,7 +180,7 @@ test-e2e: kube build ## Run the tests of the local control plane, and whole stor
 
 # A memory cgroup of its own: the limit of the Deployment is part of what is tested.
 .PHONY: test-hostile
-test-hostile: kube build ## Attack a manager in a memory limit of 1 GiB, while another namespace works; ARGS=-timed fails when that is slowed down.
+test-hostile: kube build ## Attack a manager with 1 GiB of memory; ARGS=-timed also checks a neighbour.
 	go test -c -o $(BIN)/hostile.test ./test/hostile
 	cd test/hostile && $(TEST_ENV) $(BIN)/hostile.test -test.timeout 30m $(ARGS)
 
@@ -187,12 +195,12 @@ uninstall: ## Remove the CRDs, and every rule with them.
 	$(KUBECTL) delete --ignore-not-found -k config/crd
 
 .PHONY: deploy
-deploy: ## Deploy the manager, image IMG, and everything it needs.
+deploy: ## Install everything with the image IMG, into the cluster of KUBECONFIG.
 	hack/image-overlay $(IMG) $(BIN)/deploy
 	$(KUBECTL) apply --server-side -k $(BIN)/deploy
 
 .PHONY: undeploy
-undeploy: build ## End every lifecycle, open every gate, then remove the manager and everything it needs, rules included; ARGS=--help says more.
+undeploy: build ## Leave every pod in service, then remove PodOps; ARGS=--help for options.
 	$(BIN)/manager release $(ARGS)
 	$(KUBECTL) delete --ignore-not-found -k config/default
 
@@ -219,7 +227,7 @@ bin/demo:
 bin/traffic:
 	go build -o $(BIN)/traffic ./test/traffic
 
-# An approval service that rules can be pointed at; --help says how.
+# An approval service to try webhook rules with; --help lists its options.
 .PHONY: bin/approvals
 bin/approvals:
 	go build -o $(BIN)/approvals ./test/approvals/cmd/approvals

@@ -1,0 +1,57 @@
+package main
+
+import "strings"
+
+// layer is a group of packages that import each other and the layers below, never one above.
+type layer struct {
+	// name of the layer, as docs/architecture.md has it.
+	name string
+
+	// packages are paths below the module. "pkg/opa/..." stands for pkg/opa and every package
+	// below it. The longest path that fits a package decides.
+	packages []string
+}
+
+// layers returns the layers of docs/architecture.md, the highest first. A new package belongs into
+// one of them, here and on that page.
+func layers() []layer {
+	return []layer{
+		{name: "tests and tools", packages: []string{
+			"config/...", "hack/...", "test/...",
+			"pkg/resourceconsist/adaptertest/...", "pkg/adapters/haproxy/haproxytest", "pkg/adapters/alibabacloudslb/internal/slbtest",
+			"adapters/alibabacloudslb/internal/slbtest",
+		}},
+		{name: "programs", packages: []string{
+			"cmd/...", "pkg/adapters/alibabacloudslb/cmd/...", "adapters/alibabacloudslb/cmd/...",
+		}},
+		{name: "wiring", packages: []string{"pkg/operator/..."}},
+		{name: "controllers, webhooks and adapters", packages: []string{
+			"pkg/controllers/...", "pkg/webhooks/...", "pkg/adapters/...", "adapters/...",
+		}},
+		{name: "components", packages: []string{
+			"pkg/decisionlog", "pkg/evaluation/...", "pkg/eventqueue", "pkg/opa/...", "pkg/podfacts", "pkg/podindex/...",
+			"pkg/podwriter", "pkg/policyusers", "pkg/release", "pkg/resourceconsist", "pkg/webhookclient/...",
+			"pkg/webhookserver", "pkg/webhooktask/dispatch",
+		}},
+		{name: "pure packages", packages: []string{
+			"pkg/deferreddelete", "pkg/lifecycle", "pkg/permit", "pkg/resourceconsist/plan", "pkg/rule/...", "pkg/webhooktask",
+		}},
+		{name: "small packages", packages: []string{
+			"pkg/cabundle", "pkg/cputime", "pkg/fairshare", "pkg/heapsize", "pkg/internal/...", "pkg/lanes", "pkg/loadshed",
+			"pkg/metricseries", "pkg/objectbounds", "pkg/observation", "pkg/podfields", "pkg/steadyclock", "pkg/text",
+			"pkg/webhooks/clientauth",
+		}},
+		{name: "API and Rego", packages: []string{"apis/...", "policies/..."}},
+	}
+}
+
+// fits reports whether a package is one of a pattern, and how exactly the pattern names it.
+func fits(pattern, name string) (exact int, ok bool) {
+	root, below := strings.CutSuffix(pattern, "/...")
+	switch {
+	case name == root, below && strings.HasPrefix(name, root+"/"):
+		return len(root), true
+	default:
+		return 0, false
+	}
+}
