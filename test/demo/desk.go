@@ -11,7 +11,7 @@ import (
 	"github.com/podops-dev/podops/test/approvals"
 )
 
-// approvalRule asks the desk about every pod. Its name in status is "person/approval".
+// approvalRule calls the desk for every pod. Its name in status is "person/approval".
 const approvalRule = `apiVersion: apps.kusionstack.io/v1alpha1
 kind: PodTransitionRule
 metadata:
@@ -21,7 +21,7 @@ spec:
     matchLabels:
       app: web
   rules:
-  # Nobody goes before a person has said so.
+  # Every pod waits until a person approves it.
   - name: approval
     webhook:
       clientConfig:
@@ -29,7 +29,7 @@ spec:
         poll:
           url: %s
           intervalSeconds: 1
-          timeoutSeconds: 300
+          timeoutSeconds: 3600
 `
 
 // desk is the approval service of the demo, with a page on which a person approves.
@@ -47,7 +47,7 @@ func openDesk() (*desk, error) {
 	return &desk{service: service, server: server}, nil
 }
 
-// rule writes the rule that asks the desk into a file of the folder.
+// rule writes the rule that calls the desk into a file of the folder.
 func (d *desk) rule(dir string) (string, error) {
 	path := filepath.Join(dir, "approval-rule.yaml")
 	text := fmt.Sprintf(approvalRule, d.server.URL("/manual"), d.server.URL("/result"))
@@ -57,12 +57,12 @@ func (d *desk) rule(dir string) (string, error) {
 	return path, nil
 }
 
-// approveAll is a person who approves whatever waits, until ctx ends.
+// approveAll approves every pod that waits, in place of a person, until ctx ends.
 func (d *desk) approveAll(ctx context.Context) {
 	ticker := time.NewTicker(200 * time.Millisecond)
 	defer ticker.Stop()
 	for {
-		_, _ = d.service.Decide(namespace, "", true) // Nobody waits at the moment, as a rule.
+		_, _ = d.service.Decide(namespace, "", true) // Usually no pod waits at the moment.
 		select {
 		case <-ctx.Done():
 			return
@@ -73,9 +73,9 @@ func (d *desk) approveAll(ctx context.Context) {
 
 func (d *desk) close(ctx context.Context) error { return d.server.Close(ctx) }
 
-var errNobodyAsked = errors.New("pods went without an approval")
+var errNotApproved = errors.New("pod was replaced without an approval")
 
-// checkApproved: every pod that was rolled was approved, by UID.
+// checkApproved returns an error unless every replaced pod was approved, by UID.
 func (d *desk) checkApproved(rolled []string) error {
 	approved := map[string]bool{}
 	for _, approval := range d.service.Approvals(namespace) {
@@ -83,7 +83,7 @@ func (d *desk) checkApproved(rolled []string) error {
 	}
 	for _, uid := range rolled {
 		if !approved[uid] {
-			return fmt.Errorf("%w: %s", errNobodyAsked, uid)
+			return fmt.Errorf("%w: %s", errNotApproved, uid)
 		}
 	}
 	return nil

@@ -1,6 +1,6 @@
-// Command demo rolls a plain Deployment through PodOps on a local control plane, shows
-// it, and says what happened. It ends with 0 only if the limit of unavailable pods was
-// never exceeded and every pod was replaced.
+// Command demo rolls a plain Deployment under PodOps on a local control plane, shows the
+// rollout, and prints a summary. It exits with 0 only if the limit of unavailable pods was never
+// exceeded, every pod was replaced, and no request failed.
 package main
 
 import (
@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/go-logr/logr"
 	"golang.org/x/term"
@@ -26,10 +27,10 @@ func main() { os.Exit(run(os.Stdout)) }
 func run(out *os.File) int {
 	bin := flag.String("bin", "bin", "folder of the binaries")
 	dir := flag.String("dir", filepath.Join("bin", "demo.d"), "folder of the demo's cluster and logs")
-	keep := flag.Bool("keep", false, "leave the control plane running at the end")
+	keep := flag.Bool("keep", false, "leave control plane, manager and approval page running at the end, until Ctrl-C")
+	byHand := flag.Bool("by-hand", false, "wait for you to approve the rollout, on a page whose address is printed")
 	flag.Usage = func() {
-		fmt.Fprint(flag.CommandLine.Output(), "demo rolls a Deployment of 12 pods under three rules, and under load, on a local control plane.\n"+
-			"Run it with `make demo`.\n\nFlags:\n")
+		fmt.Fprint(flag.CommandLine.Output(), usage)
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -48,12 +49,11 @@ func run(out *os.File) int {
 		fmt.Fprintf(os.Stderr, "demo: folder of the demo: %v\n", err)
 		return 1
 	}
-	result, err := perform(ctx, setting(*bin, folder, out), newView(out, columns), *keep, out)
+	result, err := perform(ctx, setting(*bin, folder, out), options{out: out, columns: columns, keep: *keep, byHand: *byHand})
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "demo: %v\n", err)
 		return 1
 	}
-	result.print(out)
 	if !result.ok() {
 		fmt.Fprintln(os.Stderr, "demo: the limit was exceeded, not every pod was replaced, or a request failed")
 		return 1
@@ -61,7 +61,28 @@ func run(out *os.File) int {
 	return 0
 }
 
-// setting is the stage of the demo. Its folder is an absolute path.
+const usage = `demo rolls a Deployment of 12 pods under three rules, and under load, on a local control plane.
+It fails if more pods were unavailable than permitted, a pod was not replaced, or a request failed.
+
+  make demo                 watch it
+  make demo ARGS=-by-hand   approve the rollout yourself
+  make demo ARGS=-keep      look around afterwards
+
+Flags:
+`
+
+// endPatience bounds how long the approval service may take to end.
+const endPatience = 5 * time.Second
+
+// options of a demo.
+type options struct {
+	out     io.Writer
+	columns int // of the terminal; 0: out is no terminal
+	keep    bool
+	byHand  bool
+}
+
+// setting returns the stage of the demo. Its folder is an absolute path.
 func setting(bin, dir string, out io.Writer) *stage.Stage {
 	return stage.New(stage.Options{
 		Bin: bin, Dir: dir, Out: out, Manifests: "test/traffic/manifests",
@@ -73,31 +94,41 @@ func setting(bin, dir string, out io.Writer) *stage.Stage {
 	})
 }
 
-// perform sets the stage, plays, and clears up, whatever happened.
-func perform(ctx context.Context, s *stage.Stage, v *view, keep bool, out io.Writer) (result summary, err error) {
-	if !keep {
-		defer func() {
-			if downErr := s.Down(); err == nil {
-				err = downErr
-			}
-		}()
-	}
+// perform starts everything, rolls, prints the summary, and cleans up whatever happened.
+func perform(ctx context.Context, s *stage.Stage, o options) (result summary, err error) {
+	defer func() {
+		if downErr := s.Down(); err == nil {
+			err = downErr
+		}
+	}()
 	if err := s.Up(ctx); err != nil {
 		return summary{}, err
-	}
-	if keep {
-		fmt.Fprintf(out, "the control plane stays: KUBECONFIG=%s\n", s.Kubeconfig())
 	}
 	d, err := openDesk()
 	if err != nil {
 		return summary{}, err
 	}
-	defer func() { err = errors.Join(err, d.close(ctx)) }()
+	defer func() {
+		ending, stop := context.WithTimeout(context.WithoutCancel(ctx), endPatience)
+		defer stop()
+		err = errors.Join(err, d.close(ending))
+	}()
 	through, err := openTraffic(ctx, s.Dir())
 	if err != nil {
 		return summary{}, err
 	}
 	defer func() { err = errors.Join(err, through.close()) }()
-	play := &rollout{stage: s, view: v, desk: d, traffic: through, record: newRecord(replicas)}
-	return play.play(ctx)
+	play := &rollout{
+		stage: s, view: newView(o.out, o.columns), desk: d, traffic: through, record: newRecord(replicas), byHand: o.byHand,
+	}
+	result, err = play.play(ctx)
+	if err != nil {
+		return summary{}, err
+	}
+	result.print(o.out)
+	if o.keep {
+		fmt.Fprintf(o.out, "\nEverything runs until Ctrl-C:\n  export KUBECONFIG=%s\n  bin/kubectl -n %s get pods,ptr\n", s.Kubeconfig(), namespace)
+		<-ctx.Done()
+	}
+	return result, nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/podops-dev/podops/pkg/podindex"
 )
 
-// phase is where a pod is, in the words of the lifecycle.
+// phase is a phase of the lifecycle of a pod.
 type phase string
 
 const (

@@ -15,20 +15,20 @@ import (
 	"github.com/podops-dev/podops/pkg/podindex"
 )
 
-// record is what a watch of the pods has shown. It counts for itself what is available
-// and believes no status.
+// record holds what a watch of the pods has shown. It counts available pods itself and reads
+// no count from a status.
 type record struct {
 	mu      sync.Mutex
 	desired int
 	pods    map[types.UID]*seen
 	gone    []*seen
-	reasons map[string]map[string]string // PodTransitionRule -> pod name -> why it waits
+	reasons map[string]map[string]reason // PodTransitionRule -> pod name -> why it waits
 	worst   int
 	rolling bool
 	changed chan struct{}
 }
 
-// seen is one pod.
+// seen is one pod that the watch has shown.
 type seen struct {
 	name      string
 	uid       types.UID
@@ -40,9 +40,19 @@ type seen struct {
 	ended     time.Time
 }
 
+// reason is a rule that withholds a pod, as "<PodTransitionRule>/<rule>", and its message.
+type reason struct{ rule, message string }
+
+func (r reason) String() string {
+	if r.rule == "" {
+		return ""
+	}
+	return r.rule + ": " + r.message
+}
+
 func newRecord(desired int) *record {
 	return &record{
-		desired: desired, pods: map[types.UID]*seen{}, reasons: map[string]map[string]string{}, changed: make(chan struct{}, 1),
+		desired: desired, pods: map[types.UID]*seen{}, reasons: map[string]map[string]reason{}, changed: make(chan struct{}, 1),
 	}
 }
 
@@ -57,7 +67,7 @@ func (r *record) startRollout() {
 	}
 }
 
-// oldUIDs are those of the pods that have to be replaced.
+// oldUIDs returns the UIDs of the pods that have to be replaced.
 func (r *record) oldUIDs() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -103,17 +113,16 @@ func (r *record) remove(uid types.UID, now time.Time) {
 func (r *record) explain(rule *appsv1alpha1.PodTransitionRule) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	reasons := map[string]string{}
+	reasons := map[string]reason{}
 	for _, blocked := range rule.Status.Blocked {
-		reasons[blocked.Name] = blocked.Rule + ": " + blocked.Message
+		reasons[blocked.Name] = reason{rule: blocked.Rule, message: blocked.Message}
 	}
 	r.reasons[rule.Name] = reasons
 	r.notify()
 }
 
-// count keeps the worst moment: how many pods that the Deployment wants were not available.
-// Old pods may leave as fast as new ones serve, since a Deployment surges while its deletes
-// are held.
+// count keeps the highest number of desired pods that were unavailable at once. Old pods may
+// leave as fast as new ones serve, since a Deployment surges while its deletes are held.
 func (r *record) count() {
 	if now := r.desired - r.availableNow(); r.rolling && now > r.worst {
 		r.worst = now
@@ -138,14 +147,14 @@ func (r *record) notify() {
 	}
 }
 
-// line is one pod in the view.
+// line is one pod where nothing is redrawn.
 type line struct {
 	name  string
 	phase phase
 	why   string
 }
 
-// lines are the pods, old ones first, by name.
+// lines returns the pods, old ones first, by name.
 func (r *record) lines() []line {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -166,30 +175,30 @@ func (r *record) lines() []line {
 	for i, pod := range pods {
 		lines[i] = line{name: pod.name, phase: pod.phase}
 		if pod.phase == waiting {
-			lines[i].why = r.why(pod.name)
+			lines[i].why = r.why(pod.name).String()
 		}
 	}
 	return lines
 }
 
-// why a pod waits, as the first of the rules says that holds it back.
-func (r *record) why(pod string) string {
+// why returns the reason for which a pod waits: that of the last PodTransitionRule by name.
+func (r *record) why(pod string) reason {
 	for _, rule := range slices.Backward(slices.Sorted(maps.Keys(r.reasons))) {
-		if text := r.reasons[rule][pod]; text != "" {
-			return text
+		if found, ok := r.reasons[rule][pod]; ok {
+			return found
 		}
 	}
-	return ""
+	return reason{}
 }
 
-// settled: as many pods as desired, all available.
+// settled reports whether there are as many pods as desired, all available.
 func (r *record) settled() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.pods) == r.desired && r.availableNow() == r.desired
 }
 
-// rolled: settled, and none of the old pods is left.
+// rolled reports whether the pods are settled and none of the old ones is left.
 func (r *record) rolled() bool {
 	if !r.settled() {
 		return false
@@ -204,7 +213,7 @@ func (r *record) rolled() bool {
 	return true
 }
 
-// blockedBy: at least one pod waits, and the text says why.
+// blockedBy reports whether a pod waits for a reason that contains the text.
 func (r *record) blockedBy(text string) bool {
 	for _, l := range r.lines() {
 		if strings.Contains(l.why, text) {
@@ -214,7 +223,7 @@ func (r *record) blockedBy(text string) bool {
 	return false
 }
 
-// worstSoFar is the most that were unavailable at once.
+// worstSoFar returns the highest number of unavailable pods at once.
 func (r *record) worstSoFar() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -101,13 +101,16 @@ operator writes per pod: 5.0 (at most 5)
 operator writes: 5 to pods, 4 to pods by the adapter of the load balancer, 2 to rules, 7 events
 
                time per phase  pods  p50  p99
-              held (PreCheck)     1   3s   3s
+           waiting (PreCheck)     1   3s   3s
       traffic off (Preparing)     1   2s   2s
   removal (Operating to gone)     1   2s   2s
   new pod to ServiceAvailable     1   1s   1s
 
 requests: 100 failed: 0
-`
+
+It held: 1 of 1 rolled, at most 1 unavailable (limit 3), 100 requests, 0 failed.
+
+` + whatNext
 	if diff := cmp.Diff(strings.TrimSpace(want), strings.TrimSpace(out.String())); diff != "" {
 		t.Errorf("summary (-want +got):\n%s", diff)
 	}
@@ -140,26 +143,11 @@ func TestPercentileIsByNearestRank(t *testing.T) {
 	}
 }
 
-func TestViewSaysEachChangeOnceOffATerminal(t *testing.T) {
+func TestSummaryOfALostRequestDoesNotClaimThatItHeld(t *testing.T) {
+	s := summary{desired: 1, replaced: 1, requests: &load.Report{Totals: load.Totals{Requests: 100, Failed: 1}}}
 	var out bytes.Buffer
-	v := newView(&out, 0)
-	lines := []line{{name: "web-0", phase: waiting, why: "because"}}
-	v.show(lines, 0)
-	v.show(lines, 0)
-	if got := strings.Count(out.String(), "web-0"); got != 1 {
-		t.Errorf("an unchanged pod is said %d times, want once", got)
-	}
-}
-
-func TestViewRedrawsOnATerminal(t *testing.T) {
-	var out bytes.Buffer
-	v := newView(&out, 60)
-	v.show([]line{{name: "web-0", phase: waiting, why: strings.Repeat("x", 100)}}, 0)
-	v.show([]line{{name: "web-0", phase: available}}, 0)
-	if !strings.Contains(out.String(), "\x1b[2A\x1b[J") {
-		t.Error("the second frame does not erase the first, which has two lines")
-	}
-	if strings.Contains(out.String(), strings.Repeat("x", 60-nameAndPhase+1)) {
-		t.Error("a reason is longer than the terminal is wide")
+	s.print(&out)
+	if strings.Contains(out.String(), "It held") {
+		t.Errorf("summary of a rollout that lost a request:\n%s", out.String())
 	}
 }

@@ -22,15 +22,27 @@ const (
 	replicas  = 12 // as in config/samples
 	limit     = 3  // 25 % of 12
 
+	// manifests has the Deployment and its first rules.
+	manifests = "test/demo/manifests"
+
 	// stepTimeout bounds each part of the demo.
 	stepTimeout = 90 * time.Second
 
-	// heldFor is how long the pods are shown being held, so that a person can read it.
+	// byHandTimeout bounds the wait for a person who approves.
+	byHandTimeout = time.Hour
+
+	// heldFor is how long waiting pods are shown for, so that their reasons can be read.
 	heldFor = 4 * time.Second
+
+	// drawInterval is the time between two frames in which only requests have changed.
+	drawInterval = 200 * time.Millisecond
 )
 
-// rollout is the play: what is done, and what is waited for.
+// rollout takes the steps of the demo, one after the other.
 type rollout struct {
+	// byHand leaves approving to the person in front of the demo.
+	byHand bool
+
 	stage   *stage.Stage
 	desk    *desk
 	traffic *traffic
@@ -38,7 +50,7 @@ type rollout struct {
 	record  *record
 }
 
-// play rolls the Deployment and returns what was seen.
+// play rolls the Deployment and returns the result.
 func (r *rollout) play(ctx context.Context) (summary, error) {
 	if err := r.prepare(ctx); err != nil {
 		return summary{}, err
@@ -87,7 +99,7 @@ func (r *rollout) play(ctx context.Context) (summary, error) {
 	return result, nil
 }
 
-// prepare sets up the Deployment under its rules.
+// prepare creates the Deployment and its rules.
 func (r *rollout) prepare(ctx context.Context) error {
 	if err := r.watch(ctx); err != nil {
 		return err
@@ -96,56 +108,65 @@ func (r *rollout) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.view.say("\n$ kubectl apply -f service.yaml    # the pods are behind %s at http://%s/", r.traffic.name, r.traffic.balancer.Address())
+	r.view.print("# Requests go through %s, at http://%s/\n$ kubectl apply -f service.yaml", r.traffic.name, r.traffic.balancer.Address())
 	if err := r.kubectl(ctx, "apply", "-f", service); err != nil {
 		return err
 	}
-	r.view.say("\n$ kubectl apply -k config/samples    # a Deployment of 12, maxUnavailable 25%%, and a label that must be there")
-	if err := r.kubectl(ctx, "apply", "-k", "config/samples"); err != nil {
+	r.view.print("# 12 pods under two rules: maxUnavailable 25%%, and a label that must be there\n$ kubectl apply -k %s", manifests)
+	if err := r.kubectl(ctx, "apply", "-k", manifests); err != nil {
 		return err
 	}
 	rule, err := r.desk.rule(r.stage.Dir())
 	if err != nil {
 		return err
 	}
-	r.view.say("\n$ kubectl apply -f approval-rule.yaml    # and a person has to approve, at %s", r.desk.server.URL("/"))
+	r.view.print("# A third rule: a person approves, at %s\n$ kubectl apply -f approval-rule.yaml", r.desk.server.URL("/"))
 	if err := r.kubectl(ctx, "apply", "-f", rule); err != nil {
 		return err
 	}
 	return r.until(ctx, "12 pods are available", r.record.settled)
 }
 
-// roll restarts the Deployment, and lets one thing after the other hold its pods.
+// roll restarts the Deployment and satisfies one rule after the other.
 func (r *rollout) roll(ctx context.Context) error {
 	old := r.record.oldUIDs()
-	r.view.say("\n$ kubectl rollout restart deployment/web")
+	r.view.print("# The rollout: old pods wait for the label\n$ kubectl rollout restart deployment/web")
 	if err := r.kubectl(ctx, "rollout", "restart", "deployment/web"); err != nil {
 		return err
 	}
 	if err := r.held(ctx, "is missing"); err != nil {
 		return err
 	}
-	r.view.say("\n$ kubectl label pod -l app=web demo.podops.dev/approved=true    # now a person is asked")
+	r.view.print("# Now they wait for a person\n$ kubectl label pod -l app=web demo.podops.dev/approved=true")
 	if err := r.kubectl(ctx, "label", "pod", "-l", "app=web", "demo.podops.dev/approved=true"); err != nil {
 		return err
 	}
 	if err := r.held(ctx, "person/approval"); err != nil {
 		return err
 	}
-	r.view.say("\n$ curl -X POST '%s'    # whenever one is asked about; now they go, 3 at a time", r.desk.server.URL("/decide?ok=true"))
-	approving, stop := context.WithCancel(ctx)
-	defer stop()
-	go r.desk.approveAll(approving)
-	if err := r.until(ctx, "every pod is replaced", r.record.rolled); err != nil {
+	if err := r.approve(ctx); err != nil {
 		return err
 	}
 	return r.desk.checkApproved(old)
 }
 
-// held waits until pods are held for a reason, shows them for a while, and checks that none
-// has gone.
+// approve has every pod approved, by a person or in place of one, and returns when all are replaced.
+func (r *rollout) approve(ctx context.Context) error {
+	if r.byHand {
+		r.view.print("# Approve the pods at %s", r.desk.server.URL("/"))
+		return r.within(ctx, byHandTimeout, "every pod is approved and replaced", r.record.rolled)
+	}
+	r.view.print("# Approved: they go, as far as maxUnavailable permits\n$ curl -X POST '%s'", r.desk.server.URL("/decide?ok=true"))
+	approving, stop := context.WithCancel(ctx)
+	defer stop()
+	go r.desk.approveAll(approving)
+	return r.until(ctx, "every pod is replaced", r.record.rolled)
+}
+
+// held waits until pods wait for a reason, shows them for a while, and checks that all of them
+// serve.
 func (r *rollout) held(ctx context.Context, why string) error {
-	if err := r.until(ctx, "pods are held ("+why+")", func() bool { return r.record.blockedBy(why) }); err != nil {
+	if err := r.until(ctx, "pods wait ("+why+")", func() bool { return r.record.blockedBy(why) }); err != nil {
 		return err
 	}
 	if err := r.linger(ctx, heldFor); err != nil {
@@ -154,10 +175,10 @@ func (r *rollout) held(ctx context.Context, why string) error {
 	return r.staysWhole()
 }
 
-// staysWhole: as long as the pods are held not one may have gone.
+// staysWhole returns an error if a pod became unavailable while all of them wait.
 func (r *rollout) staysWhole() error {
 	if worst := r.record.worstSoFar(); worst > 0 {
-		return fmt.Errorf("%d pods became unavailable while all of them were held", worst)
+		return fmt.Errorf("%d pods became unavailable while all of them wait", worst)
 	}
 	return nil
 }
@@ -166,9 +187,14 @@ func (r *rollout) kubectl(ctx context.Context, args ...string) error {
 	return r.stage.Kubectl(ctx, append([]string{"--namespace", namespace}, args...)...)
 }
 
-// until shows the pods until something holds.
+// until shows the pods until a condition holds.
 func (r *rollout) until(ctx context.Context, what string, holds func() bool) error {
-	ctx, stop := context.WithTimeout(ctx, stepTimeout)
+	return r.within(ctx, stepTimeout, what, holds)
+}
+
+// within is until with a timeout.
+func (r *rollout) within(ctx context.Context, timeout time.Duration, what string, holds func() bool) error {
+	ctx, stop := context.WithTimeout(ctx, timeout)
 	defer stop()
 	for {
 		r.draw()
@@ -177,15 +203,16 @@ func (r *rollout) until(ctx context.Context, what string, holds func() bool) err
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waiting until %s: %w after %s (log of the manager: %s)", what, stage.ErrTimeout, stepTimeout, r.stage.ManagerLog())
+			return fmt.Errorf("waiting until %s: %w after %s (log of the manager: %s)", what, stage.ErrTimeout, timeout, r.stage.ManagerLog())
 		case <-r.stage.ManagerEnded():
 			return r.stage.ManagerError()
 		case <-r.record.changed:
+		case <-time.After(drawInterval):
 		}
 	}
 }
 
-// linger goes on showing the pods for a while.
+// linger shows the pods for a while.
 func (r *rollout) linger(ctx context.Context, d time.Duration) error {
 	end := time.After(d)
 	for {
@@ -196,12 +223,15 @@ func (r *rollout) linger(ctx context.Context, d time.Duration) error {
 		case <-end:
 			return nil
 		case <-r.record.changed:
+		case <-time.After(drawInterval):
 		}
 	}
 }
 
 func (r *rollout) draw() {
-	r.view.show(r.record.lines(), r.record.worstSoFar())
+	f := r.record.frame(limit)
+	f.requests, f.failed = r.traffic.counts()
+	r.view.show(r.record.lines(), f, time.Now())
 }
 
 // watch feeds the record from watches of the demo's own.

@@ -10,16 +10,16 @@ import (
 	"github.com/podops-dev/podops/test/traffic/load"
 )
 
-// maxWritesPerPod is what a replaced pod may cost, its successor included: begin,
-// permit, delete; gate and availability of the new one.
+// maxWritesPerPod bounds the writes for a replaced pod and its successor: begin, permit and
+// delete; gate and availability of the new one.
 const maxWritesPerPod = 5
 
-// writes are requests of the operator during the rollout, refused ones included.
+// writes counts the requests of the operator during the rollout, rejected ones included.
 type writes struct {
 	pods, adapter, rules, events int
 }
 
-// summary is what the demo says at the end.
+// summary is the result that the demo prints at the end.
 type summary struct {
 	replaced int
 	desired  int
@@ -31,21 +31,21 @@ type summary struct {
 	requests *load.Report
 }
 
-// span is how long pods spent on one part of the way.
+// span is the time that pods spent in one part of the rollout.
 type span struct {
 	name string
 	took []time.Duration
 }
 
-// ok: the limit held, every pod was replaced, and no request failed.
+// ok reports whether the limit held, every pod was replaced, and no request failed.
 func (s summary) ok() bool { return s.worst <= s.limit && s.replaced == s.desired && s.requests.OK() }
 
-// summarize draws the sum of a record.
+// summarize returns the result of a rollout.
 func (r *record) summarize(limit int, took time.Duration, w writes) summary {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := summary{desired: r.desired, worst: r.worst, limit: limit, took: took, writes: w}
-	held := span{name: "held (PreCheck)"}
+	waited := span{name: "waiting (PreCheck)"}
 	off := span{name: "traffic off (Preparing)"}
 	removal := span{name: "removal (Operating to gone)"}
 	start := span{name: "new pod to ServiceAvailable"}
@@ -54,14 +54,14 @@ func (r *record) summarize(limit int, took time.Duration, w writes) summary {
 			continue
 		}
 		s.replaced++
-		held.add(pod.since[waiting], pod.since[preparing])
+		waited.add(pod.since[waiting], pod.since[preparing])
 		off.add(pod.since[preparing], firstOf(pod.since[operating], pod.since[terminating]))
 		removal.add(firstOf(pod.since[operating], pod.since[terminating]), pod.ended)
 	}
 	for _, pod := range r.pods {
 		start.add(pod.since[starting], pod.since[available])
 	}
-	s.spans = []span{held, off, removal, start}
+	s.spans = []span{waited, off, removal, start}
 	return s
 }
 
@@ -78,7 +78,7 @@ func (s *span) add(from, to time.Time) {
 	}
 }
 
-// percentile of the durations, 0 to 100, by nearest rank.
+// percentile returns the percentile p of the durations, 0 to 100, by nearest rank.
 func (s span) percentile(p int) time.Duration {
 	if len(s.took) == 0 {
 		return 0
@@ -103,4 +103,15 @@ func (s summary) print(out io.Writer) {
 	table.Flush()
 	fmt.Fprintln(out)
 	printRequests(out, s.requests)
+	if s.ok() {
+		fmt.Fprintf(out, "\nIt held: %d of %d rolled, at most %d unavailable (limit %d), %s requests, %d failed.\n\n%s",
+			s.replaced, s.desired, s.worst, s.limit, thousands(s.requests.Requests), s.requests.Failed, whatNext)
+	}
 }
+
+// whatNext is the end of the output when everything held.
+const whatNext = `Try it yourself:
+  make demo ARGS=-by-hand   approve the rollout yourself, on a page
+  make cluster-up           a cluster to apply rules of your own to; then make run
+  make traffic              the same behind HAProxy, beside a rollout without PodOps
+`

@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// podPort is where the server of every pod listens.
+	// podPort is the port of the server of every pod.
 	podPort = 8090
 
 	// Requests of each of the two kinds, with kept connections and without.
 	loadRate    = 100
 	loadWorkers = 16
 
-	// loadBefore and loadAfter are how long requests are sent before the rollout and after.
+	// loadBefore and loadAfter are the times for which requests are sent before and after the rollout.
 	loadBefore = time.Second
 	loadAfter  = time.Second
 )
@@ -56,8 +56,8 @@ type balancer interface {
 	Close() error
 }
 
-// traffic is what runs through the pods: real servers on their addresses, a load balancer
-// in front, and requests that are counted one by one.
+// traffic has real servers on the addresses of the pods, a load balancer in front of them, and
+// requests that are counted one by one.
 type traffic struct {
 	fleet    *servers.Fleet
 	balancer balancer
@@ -107,7 +107,16 @@ func (t *traffic) start() (err error) {
 	return nil
 }
 
-// stop ends the load and says what became of the requests.
+// counts returns how many requests have been sent so far, and how many of them failed.
+func (t *traffic) counts() (requests, failed int) {
+	if t.load == nil {
+		return 0, 0
+	}
+	report := t.load.Report()
+	return report.Requests, report.Failed
+}
+
+// stop ends the load and returns the outcome of the requests.
 func (t *traffic) stop() (*load.Report, error) { return t.load.Stop(), t.fleet.Err() }
 
 func (t *traffic) close() error {
@@ -118,7 +127,7 @@ func (t *traffic) close() error {
 	return errors.Join(t.fleet.Err(), t.balancer.Close())
 }
 
-// printRequests is the line that the demo is about.
+// printRequests prints the number of requests, and the first failures.
 func printRequests(out io.Writer, report *load.Report) {
 	fmt.Fprintf(out, "requests: %d failed: %d\n", report.Requests, report.Failed)
 	for _, failure := range report.Failures {
