@@ -1,4 +1,4 @@
-// Package config_test reads the manifests as a reviewer would.
+// Package config_test checks the manifests.
 package config_test
 
 import (
@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// webhook is what the two kinds of webhooks have in common.
+// webhook has the common fields of both kinds of webhooks.
 type webhook = admissionregistrationv1.ValidatingWebhook
 
 type configuration struct {
@@ -54,7 +54,7 @@ func TestWebhooksBoundWhatTheyCost(t *testing.T) {
 				t.Errorf("timeoutSeconds must be at most 3, got %v", w.TimeoutSeconds)
 			}
 			if w.FailurePolicy == nil || w.SideEffects == nil || w.MatchPolicy == nil {
-				t.Error("failurePolicy, sideEffects and matchPolicy must be said")
+				t.Error("failurePolicy, sideEffects and matchPolicy must be set")
 			}
 			if len(w.ClientConfig.CABundle) != 0 {
 				t.Error("caBundle is the manager's to write")
@@ -82,7 +82,7 @@ func TestPodWebhooksLeaveTheRestAlone(t *testing.T) {
 		for _, rule := range w.Rules {
 			for _, resource := range rule.Resources {
 				// A kubelet may not change labels: a mutation would have its whole status
-				// update rejected. And nobody's status waits for us.
+				// update rejected. And no status waits for PodOps.
 				if !slices.Contains([]string{"pods", "podtransitionrules", "podtransitionpolicies"}, resource) {
 					t.Errorf("%s: resource %s is not ours to guard by a webhook", w.Name, resource)
 				}
@@ -133,7 +133,7 @@ func managerNamespace(t *testing.T) corev1.Namespace {
 	return namespace
 }
 
-// What admission mutates it also validates: the two must see the same requests.
+// Mutating and validating webhooks for pods must review the same requests.
 func TestMutationAndValidationOfPodsSeeTheSame(t *testing.T) {
 	mutating, validating := webhooks(t, "mutating.yaml")[0], webhooks(t, "validating.yaml")[0]
 	want, err := yaml.Marshal([]any{mutating.Rules, mutating.MatchConditions, mutating.ObjectSelector, mutating.NamespaceSelector})
@@ -149,8 +149,8 @@ func TestMutationAndValidationOfPodsSeeTheSame(t *testing.T) {
 	}
 }
 
-// A delete must go through when nobody answers, or nodes could not be drained, and
-// PodOps not be taken off a cluster.
+// A delete must pass when no manager answers, or nodes could not be drained, and PodOps
+// could not be uninstalled.
 func TestOnlyDeletesFailOpen(t *testing.T) {
 	for _, w := range allWebhooks(t) {
 		want := admissionregistrationv1.Fail
@@ -207,7 +207,7 @@ func TestEveryCRDIsInstalled(t *testing.T) {
 	}
 }
 
-// A manager outside the cluster is asked for everything that one inside would be.
+// A manager outside the cluster gets the same reviews as one inside.
 func TestLocalWebhooksAreComplete(t *testing.T) {
 	for file, patch := range map[string]string{"mutating.yaml": "mutating_patch.yaml", "validating.yaml": "validating_patch.yaml"} {
 		content, err := os.ReadFile(filepath.Join("local", patch))

@@ -26,7 +26,7 @@ func readSample(t *testing.T, file string, into any) {
 	}
 }
 
-// TestSamplesOfRegoCompile: what a newcomer applies first must not be refused.
+// TestSamplesOfRegoCompile checks that admission accepts the samples.
 func TestSamplesOfRegoCompile(t *testing.T) {
 	var policy appsv1alpha1.PodTransitionPolicy
 	var object appsv1alpha1.PodTransitionRule

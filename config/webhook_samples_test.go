@@ -16,7 +16,7 @@ import (
 	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
-// What a newcomer copies must not be refused, nor warned of.
+// Admission must accept the samples, without a warning.
 func TestSampleOfWebhooksIsValid(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join("samples", "webhook", "podtransitionrule.yaml"))
 	if err != nil {
@@ -39,7 +39,7 @@ func TestSampleOfWebhooksIsValid(t *testing.T) {
 	}
 }
 
-// Secrets of users are read by name and kept by nobody; and not at all unless somebody says so.
+// Secrets of users are read by name and never cached; and only with the component webhook-secrets.
 func TestSecretsAreOnlyRead(t *testing.T) {
 	for _, file := range []string{"components/webhook-secrets/role.yaml", "samples/webhook/secret.yaml"} {
 		content, err := os.ReadFile(filepath.FromSlash(file))
