@@ -166,16 +166,19 @@ test-policies: $(TOOLS)/opa ## Format, check and test the Rego with the opa comm
 test-integration: kube ## Run the tests against a real API server.
 	$(TEST_ENV) go test -count=1 -p 1 -timeout 20m ./test/integration/...
 
+# End-to-end tests wait more than they compute, so several processes run them at once, each on a cluster of
+# its own, beside the tests of the local control plane.
+E2E_PROCS ?= 3
+
 .PHONY: test-e2e
-test-e2e: kube build ## Run the tests of the local control plane, and whole stories on it.
-	go test -c -o $(BIN)/e2e.test ./test/e2e
-	@echo "running the stories about calls beside the others, on a cluster of their own"
-	@failed=0; cd test/e2e; \
-		$(TEST_ENV) $(BIN)/e2e.test -test.timeout 30m -ginkgo.label-filter=calls >$(BIN)/e2e-calls.log 2>&1 & calls=$$!; \
-		$(TEST_ENV) go test -C $(CURDIR)/test/controlplane -count=1 -p 1 -timeout 20m $(CONTROLPLANE_PACKAGES) || failed=1; \
-		$(TEST_ENV) $(BIN)/e2e.test -test.timeout 30m -ginkgo.label-filter='!calls && !/bench/' || failed=1; \
-		wait $$calls || failed=1; \
-		cat $(BIN)/e2e-calls.log; \
+test-e2e: kube build $(TOOLS)/ginkgo ## Run the end-to-end tests, and the tests of the local control plane.
+	@failed=0; \
+		$(TEST_ENV) go test -C test/controlplane -count=1 -p 1 -timeout 20m $(CONTROLPLANE_PACKAGES) >$(BIN)/test-controlplane.log 2>&1 & \
+		controlplane=$$!; \
+		$(TEST_ENV) $(TOOLS)/ginkgo run --procs=$(E2E_PROCS) --timeout=40m --poll-progress-after=0 \
+			--label-filter='!/bench/' ./test/e2e || failed=1; \
+		wait $$controlplane || failed=1; \
+		cat $(BIN)/test-controlplane.log; \
 		exit $$failed
 
 # A memory cgroup of its own: the limit of the Deployment is part of what is tested.
@@ -235,6 +238,9 @@ bin/approvals:
 # A module of its own, so that its dependencies do not move those of the other tools.
 $(TOOLS)/opa: hack/opa/go.mod hack/opa/go.sum
 	go build -C hack/opa -o $@ github.com/open-policy-agent/opa
+
+$(TOOLS)/ginkgo: go.mod
+	go build -o $@ github.com/onsi/ginkgo/v2/ginkgo
 
 $(TOOLS)/%: hack/tools/go.mod hack/tools/go.sum
 	go build -C hack/tools -o $@ $$(go list -C hack/tools -f '{{.ImportPath}}' tool | grep '/$*$$')

@@ -248,7 +248,7 @@ spec:
 })
 
 // While no manager runs, nothing but what concerns lifecycles may stand still.
-var _ = Describe("Without a manager", Serial, func() {
+var _ = Describe("Without a manager", func() {
 	It("kubelets report, pods of others come and go, and deletes pass", func(ctx context.Context) {
 		p := newPlace(ctx)
 		p.replicaSet(ctx, 2)

@@ -17,7 +17,7 @@ import (
 // bench-events` runs it.
 const benchEvents = "bench-events"
 
-var _ = Describe("A burst of 200 pods that are updated in place", Label(benchEvents), Serial, func() {
+var _ = Describe("A burst of 200 pods that are updated in place", Label(benchEvents), func() {
 	const (
 		pods    = 200
 		samples = 4

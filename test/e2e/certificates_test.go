@@ -20,7 +20,7 @@ import (
 // repairTime is how long webhooks may be out of order after their certificate was lost.
 const repairTime = time.Minute
 
-var _ = Describe("The certificate of the webhooks", Serial, func() {
+var _ = Describe("The certificate of the webhooks", func() {
 	DescribeTable("is made again within a minute, and trusted",
 		func(ctx context.Context, damage func(context.Context, *corev1.Secret)) {
 			p := newPlace(ctx)

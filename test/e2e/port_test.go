@@ -23,7 +23,7 @@ import (
 	"github.com/podops-dev/podops/test/expect"
 )
 
-var _ = Describe("The webhook port", Serial, func() {
+var _ = Describe("The webhook port", func() {
 	It("reveals nothing of a namespace to a review that anyone may have forged", func(ctx context.Context) {
 		p := newPlace(ctx)
 		p.rule(ctx, approved())
@@ -59,7 +59,7 @@ var _ = Describe("The webhook port", Serial, func() {
 	})
 })
 
-var _ = Describe("Metrics", Serial, func() {
+var _ = Describe("Metrics", func() {
 	It("are for those who may read them", func(ctx context.Context) {
 		m := managers.launch("--metrics-secure=true")
 		DeferCleanup(func() {

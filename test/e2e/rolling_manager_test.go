@@ -17,7 +17,7 @@ import (
 	"github.com/podops-dev/podops/test/expect"
 )
 
-var _ = Describe("A rolling update of the manager", Serial, func() {
+var _ = Describe("A rolling update of the manager", func() {
 	BeforeEach(func() { managers.stopAll() })
 	AfterEach(func(ctx context.Context) {
 		managers.stopAll()

@@ -16,7 +16,7 @@ import (
 	"github.com/podops-dev/podops/test/expect"
 )
 
-var _ = Describe("An uninstall", Serial, func() {
+var _ = Describe("An uninstall", func() {
 	const (
 		id       = "updater"
 		phaseKey = "e2e.podops.dev/phase"

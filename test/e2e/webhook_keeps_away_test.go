@@ -61,7 +61,7 @@ var _ = Describe("A webhook rule keeps away", Label(callStories), func() {
 		Consistently(ctx, p.list).Should(HaveEach(expect.BeWaiting("updater")))
 	})
 
-	It("from addresses that the manager has come to refuse, and can be edited elsewhere", Serial, func(ctx context.Context) {
+	It("from addresses that the manager has come to refuse, and can be edited elsewhere", func(ctx context.Context) {
 		p, service := newPlace(ctx), openDesk(nil, approvals.Options{})
 		byName, byAddress := webhookRule(strings.Replace(service.URL("/approve"), "127.0.0.1", "localhost", 1)), service.asks("/approve")
 		byName.Name, byAddress.Name = "by-name", "by-address"
