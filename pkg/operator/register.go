@@ -15,6 +15,7 @@ import (
 	"github.com/podops-dev/podops/pkg/controllers/deferreddelete"
 	"github.com/podops-dev/podops/pkg/controllers/podlifecycle"
 	"github.com/podops-dev/podops/pkg/controllers/podtransitionrule"
+	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/opa/sandbox"
 	"github.com/podops-dev/podops/pkg/operator/certificates"
@@ -60,7 +61,7 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 		return err
 	}
 	config := podtransitionrule.Config{
-		Engine: policies, Pods: writer, Statuses: podtransitionrule.APIStatusWriter{Client: mgr.GetClient()},
+		Engine: evaluation.EngineOf(policies), Pods: writer, Statuses: podtransitionrule.APIStatusWriter{Client: mgr.GetClient()},
 		Recorder: recorder, Options: times, Clock: clk, AskAgain: options.RuleWebhookAskAgain,
 		Workers: options.Workers, RoundBudget: options.RoundBudget, Memory: ruleBytes(memoryLimit()),
 		BatchInterval: options.PermitInterval,

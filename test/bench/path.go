@@ -16,6 +16,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/controllers/podtransitionrule"
+	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/permit"
@@ -107,7 +108,7 @@ func newRig(at cell) (*rig, error) {
 		return nil, err
 	}
 	r.reconciler = podtransitionrule.New(podtransitionrule.Config{
-		Index: r.index, Engine: e, Pods: r.server, Statuses: r.server, Recorder: &events.FakeRecorder{},
+		Index: r.index, Engine: evaluation.EngineOf(e), Pods: r.server, Statuses: r.server, Recorder: &events.FakeRecorder{},
 		Metrics: metrics, Clock: clocktesting.NewFakePassiveClock(builders.Epoch.Add(time.Hour)),
 	})
 	return r, nil

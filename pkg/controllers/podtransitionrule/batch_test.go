@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/permit"
 	"github.com/podops-dev/podops/pkg/rule"
@@ -104,8 +105,8 @@ func TestAFullRoundIsNotPutOff(t *testing.T) {
 	s.rules("web", atMostUnavailable("one", "1"))
 	s.put(waits(0).Obj(), web(1).Obj())
 	s.round()
-	view := snapshot{Snapshot: s.index.Snapshot("default", nil), state: s.reconciler.state.of("default")}
-	evaluated := evaluation{rulesets: map[string]*rulesetEvaluation{"web": {}}}
+	view := snapshot{Snapshot: evaluation.Snapshot{Snapshot: s.index.Snapshot("default", nil)}, state: s.reconciler.state.of("default")}
+	evaluated := evaluation.Evaluation{Rulesets: map[string]*evaluation.Ruleset{"web": {}}}
 	reserve := map[string][]appsv1alpha1.ReservedPod{"web": nil}
 	for name, tc := range map[string]struct {
 		plan permit.Plan
@@ -117,7 +118,7 @@ func TestAFullRoundIsNotPutOff(t *testing.T) {
 		"no time for others": {permit.Plan{Reserve: reserve, Missed: map[types.UID]int{"web-001-uid": 1}}, 0},
 		"a full record":      {permit.Plan{Reserve: reserve, Refused: []permit.Denial{{}}}, 0},
 	} {
-		if got := s.reconciler.batchDue(view, outcome{evaluation: evaluated, allocation: allocation{plan: tc.plan}}); got != tc.want {
+		if got := s.reconciler.batchDue(view, evaluation.Outcome{Evaluation: evaluated, Allocation: evaluation.Allocation{Plan: tc.plan}}); got != tc.want {
 			t.Errorf("%s: put off for %s, want %s", name, got, tc.want)
 		}
 	}

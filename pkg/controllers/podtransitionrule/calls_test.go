@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/webhookclient"
@@ -263,7 +264,7 @@ func TestManyRulesOfAServiceWhoseCircuitBreakerIsOpen(t *testing.T) {
 	s.put(waits(0).Obj())
 	s.service.open = &webhookclient.Failure{Class: webhookclient.ClassBreakerOpen, Message: "circuit breaker open", RetryAfter: time.Minute}
 	for _, want := range []int{1, 2, objects, objects} {
-		if again := s.round().RequeueAfter; want < objects && (again <= 0 || again > retryBackground) {
+		if again := s.round().RequeueAfter; want < objects && (again <= 0 || again > evaluation.RetryBackground) {
 			t.Errorf("comes back after %s for the others", again)
 		}
 		if got := len(s.service.skipped); got != want {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/rule"
 )
@@ -17,7 +18,7 @@ import (
 // timed evaluates only the first requests, and uses up the time of
 // the round with them.
 type timed struct {
-	program
+	evaluation.Program
 	harness *harness
 	most    int
 	reached []string
@@ -37,7 +38,7 @@ func (h *timed) Evaluate(
 		}
 		result.Verdicts[request.Key()] = verdict
 	}
-	h.harness.clock.SetTime(h.harness.clock.Now().Add(defaultRoundBudget))
+	h.harness.clock.SetTime(h.harness.clock.Now().Add(evaluation.DefaultBudget))
 	return result, nil
 }
 
@@ -49,12 +50,11 @@ func TestPodsThatWereNotReachedComeFirst(t *testing.T) {
 	for i := range 5 {
 		s.put(waits(i).Obj())
 	}
-	rule := s.prepared("web")[0]
-	h := &timed{program: rule.program, harness: s, most: 2}
-	rule.program = h
+	h := &timed{harness: s, most: 2}
+	s.intercept("web", func(_ int, program evaluation.Program) evaluation.Program { h.Program = program; return h })
 	for range 3 {
-		if result := s.step(statusInterval); result.RequeueAfter != retryStale {
-			t.Errorf("comes back after %s, want %s", result.RequeueAfter, retryStale)
+		if result := s.step(statusInterval); result.RequeueAfter != evaluation.RetryStale {
+			t.Errorf("comes back after %s, want %s", result.RequeueAfter, evaluation.RetryStale)
 		}
 	}
 	want := []string{"web-000", "web-001", "web-002", "web-003", "web-004", "web-000"}
@@ -118,9 +118,8 @@ func TestAPodThatNeverFitsIntoARoundStopsNoOther(t *testing.T) {
 	for i := range 3 {
 		s.put(waits(i).Obj())
 	}
-	rule := s.prepared("web")[0]
-	never := &stuck{timed{program: rule.program, harness: s, most: 1}}
-	rule.program = never
+	never := &stuck{timed{harness: s, most: 1}}
+	s.intercept("web", func(_ int, program evaluation.Program) evaluation.Program { never.Program = program; return never })
 	for range 7 {
 		s.step(statusInterval)
 	}
@@ -138,9 +137,11 @@ func TestRechecksTakeTurns(t *testing.T) {
 	for i := range 4 {
 		s.put(waits(i).Obj())
 	}
-	rule := s.prepared("web")[0]
-	dependsOnPods := &rechecking{program: rule.program, harness: s}
-	rule.program = dependsOnPods
+	dependsOnPods := &rechecking{harness: s}
+	s.intercept("web", func(_ int, program evaluation.Program) evaluation.Program {
+		dependsOnPods.Program = program
+		return dependsOnPods
+	})
 	for range 8 {
 		s.step(statusInterval)
 	}
@@ -152,7 +153,7 @@ func TestRechecksTakeTurns(t *testing.T) {
 // rechecking lets every pod pass at first, and refuses one at a time when it is to be permitted, for which it
 // uses up the round.
 type rechecking struct {
-	program
+	evaluation.Program
 	harness   *harness
 	rechecked []string
 }
@@ -168,7 +169,7 @@ func (j *rechecking) Evaluate(
 		return result, nil
 	}
 	j.rechecked = append(j.rechecked, requests[0].Pod.Name)
-	j.harness.clock.SetTime(j.harness.clock.Now().Add(defaultRoundBudget))
+	j.harness.clock.SetTime(j.harness.clock.Now().Add(evaluation.DefaultBudget))
 	result.Verdicts[requests[0].Key()] = rule.Verdict{Code: rule.CodeDenied, Message: "no"}
 	return result, nil
 }

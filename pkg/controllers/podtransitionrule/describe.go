@@ -9,12 +9,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
 // describe sets all of a status but its record of permits.
-func describe(status *appsv1alpha1.PodTransitionRuleStatus, rule podindex.RuleView, o outcome, targets []string, now metav1.Time) {
+func describe(status *appsv1alpha1.PodTransitionRuleStatus, rule podindex.RuleView, o evaluation.Outcome, targets []string, now metav1.Time) {
 	status.ObservedGeneration = rule.Object.Generation
 	status.Selected = int32(rule.Counts.Selected)
 	status.Desired = int32(rule.Counts.Desired)
@@ -24,9 +25,9 @@ func describe(status *appsv1alpha1.PodTransitionRuleStatus, rule podindex.RuleVi
 	status.Targets = targets
 	status.Blocked = blocked(rule, o)
 	status.BlockedBy = blockedBy(rule.Object.Name, status.Blocked)
-	status.Rules = ruleStatuses(o.rulesets[rule.Object.Name])
-	status.RuleStates = o.rulesets[rule.Object.Name].ruleStates()
-	for _, condition := range conditions(rule, o.rulesets[rule.Object.Name]) {
+	status.Rules = o.Rulesets[rule.Object.Name].Statuses()
+	status.RuleStates = o.Rulesets[rule.Object.Name].States()
+	for _, condition := range conditions(rule, o.Rulesets[rule.Object.Name]) {
 		condition.ObservedGeneration = rule.Object.Generation
 		condition.LastTransitionTime = now
 		meta.SetStatusCondition(&status.Conditions, condition)
@@ -51,10 +52,10 @@ func podsOf(requests []rule.Request) []string {
 }
 
 // blocked returns the first requests that a rule of this PodTransitionRule withholds.
-func blocked(rule podindex.RuleView, o outcome) []appsv1alpha1.BlockedPod {
+func blocked(rule podindex.RuleView, o evaluation.Outcome) []appsv1alpha1.BlockedPod {
 	var list []appsv1alpha1.BlockedPod
 	for _, request := range rule.Waiting {
-		for _, reason := range o.reasons(request.Key()) {
+		for _, reason := range o.Reasons(request.Key()) {
 			if reason.Rule.Object.Name != rule.Object.Name {
 				continue
 			}
@@ -69,7 +70,7 @@ func blocked(rule podindex.RuleView, o outcome) []appsv1alpha1.BlockedPod {
 }
 
 // conditions returns whether the rules of a PodTransitionRule can be evaluated.
-func conditions(rule podindex.RuleView, object *rulesetEvaluation) []metav1.Condition {
+func conditions(rule podindex.RuleView, object *evaluation.Ruleset) []metav1.Condition {
 	ready := metav1.Condition{
 		Type: appsv1alpha1.ConditionReady, Status: metav1.ConditionTrue,
 		Reason: appsv1alpha1.ReasonEvaluated, Message: "every rule is compiled and evaluated",
@@ -83,25 +84,25 @@ func conditions(rule podindex.RuleView, object *rulesetEvaluation) []metav1.Cond
 		Reason: appsv1alpha1.ReasonEvaluated, Message: "the newest generation has been evaluated",
 	}
 	switch {
-	case object.compileErr != nil:
-		reason, message := reasonFor(object.compileErr), bounded(object.compileErr.Error(), maxConditionBytes)
+	case object.CompileErr != nil:
+		reason, message := reasonFor(object.CompileErr), bounded(object.CompileErr.Error(), maxConditionBytes)
 		set(&ready, metav1.ConditionFalse, reason, message)
 		set(&stalled, metav1.ConditionTrue, reason, message)
 		reconciling.Reason = reason
-	case len(object.quarantined()) > 0:
-		message := bounded(fmt.Sprintf("rule %s: %s", strings.Join(object.quarantined(), ", "), tooExpensive), maxConditionBytes)
+	case len(object.Quarantined()) > 0:
+		message := bounded(fmt.Sprintf("rule %s: %s", strings.Join(object.Quarantined(), ", "), evaluation.TooExpensive), maxConditionBytes)
 		set(&ready, metav1.ConditionFalse, appsv1alpha1.ReasonPolicyTooExpensive, message)
 		set(&stalled, metav1.ConditionTrue, appsv1alpha1.ReasonPolicyTooExpensive, message)
 		reconciling.Reason = appsv1alpha1.ReasonPolicyTooExpensive
-	case object.evaluateErr != nil:
+	case object.EvaluateErr != nil:
 		// It is evaluated again (retryFailed): no edit is needed.
-		message := bounded(object.evaluateErr.Error(), maxConditionBytes)
+		message := bounded(object.EvaluateErr.Error(), maxConditionBytes)
 		set(&ready, metav1.ConditionFalse, appsv1alpha1.ReasonEvaluationFailed, message)
 		set(&reconciling, metav1.ConditionTrue, appsv1alpha1.ReasonEvaluationFailed, "a rule is evaluated again until it returns a verdict")
-	case len(object.neverPasses) > 0:
+	case len(object.NeverPasses) > 0:
 		set(&stalled, metav1.ConditionTrue, appsv1alpha1.ReasonNeverPasses, bounded(fmt.Sprintf(
 			"rule %s permits no pod even with all of the %d pods available: no available pod will ever pass it",
-			strings.Join(object.neverPasses, ", "), max(rule.Counts.Desired, rule.Counts.Selected)), maxConditionBytes))
+			strings.Join(object.NeverPasses, ", "), max(rule.Counts.Desired, rule.Counts.Selected)), maxConditionBytes))
 	}
 	return []metav1.Condition{ready, reconciling, stalled, selecting(rule.Counts.Selected)}
 }
@@ -136,7 +137,7 @@ func bounded(message string, most int) string {
 
 // reasonFor returns the reason of the condition of a rule that cannot be evaluated.
 func reasonFor(err error) string {
-	switch codeOf(err) {
+	switch evaluation.CodeOf(err) {
 	case rule.CodePolicyNotFound:
 		return appsv1alpha1.ReasonPolicyNotFound
 	case rule.CodeInvalidParameters:

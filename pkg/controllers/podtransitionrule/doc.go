@@ -6,9 +6,9 @@
 //
 //	snapshot -> evaluate -> allocate -> write -> report
 //
-// snapshot reads the pod index and compiles the rules; evaluate returns the verdicts of all rules (evaluation);
-// allocate gives slots and permits in order (package permit); write stores the reservations, permits and calls;
-// report writes the human-readable status and the annotations. Each step takes a value and returns a value. All
-// that lives from one round to the next is in state. A round may stop at any instruction; the next round, here
-// or in another process, continues with what is stored.
+// snapshot reads the pod index and compiles the rules; evaluate returns the verdicts of all rules; allocate
+// gives slots and permits in order (packages evaluation and permit); write stores the reservations, permits and
+// calls; report writes the human-readable status and the annotations. Each step takes a value and returns a
+// value. All that lives from one round to the next is in state. A round may stop at any instruction; the next
+// round, here or in another process, continues with what is stored.
 package podtransitionrule

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/webhookclient"
 	"github.com/podops-dev/podops/pkg/webhooktask"
@@ -67,7 +68,7 @@ func (c *clockwork) run(t *rapid.T) {
 func (c *clockwork) expectScheduled(t *rapid.T) {
 	for _, state := range c.object("web").Status.RuleStates {
 		for _, task := range state.WebhookStatus.TaskStates {
-			due, slack := time.Time{}, retryBackground
+			due, slack := time.Time{}, evaluation.RetryBackground
 			switch task.Phase {
 			case appsv1alpha1.TaskPosting:
 				if c.underWay(task.TraceID) {

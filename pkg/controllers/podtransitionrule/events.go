@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
@@ -40,9 +41,6 @@ const (
 	// rolloutOver is how long no pod of a Deployment has waited when the next one that does
 	// belongs to another rollout. A rollout waits for its new pods between two steps.
 	rolloutOver = 2 * time.Minute
-
-	// maxNamedRules bounds the rules that an event names.
-	maxNamedRules = 5
 )
 
 // isNews reports whether the annotations of a pod do not yet give a reason: they are what
@@ -72,7 +70,7 @@ func eventTypeOf(code rule.Code) string {
 	case rule.CodeWebhookFailed, rule.CodeTimeout, rule.CodeInvalidParameters:
 		return corev1.EventTypeWarning
 	default:
-		if rankOf(code) == 0 {
+		if evaluation.Rank(code) == 0 {
 			return corev1.EventTypeWarning
 		}
 		return corev1.EventTypeNormal
@@ -134,23 +132,6 @@ func (r *Reconciler) recordRollout(namespace string, held *rollout) {
 		"%s to be deleted, first: %s (%s): %s", pods, reason.Rule, reason.Code, reason.Message)
 }
 
-// passedBy returns the names of the enforced rules that a request passed, sorted: the first of them, and how
-// many more there are.
-func (o outcome) passedBy(request rule.Request) []string {
-	var names []string
-	for id, eval := range o.rules {
-		_, evaluated := o.allocation.of(id, request.Key())
-		if evaluated && eval.prepared.enforced() && eval.prepared.counters.scope.Applies(request.Type, request.Pod.Labels, request.Pod.SkipRules) {
-			names = append(names, id.String())
-		}
-	}
-	slices.Sort(names)
-	if more := len(names) - maxNamedRules; more > 0 {
-		names = append(names[:maxNamedRules:maxNamedRules], fmt.Sprintf("and %d more", more))
-	}
-	return names
-}
-
 // maxActionBytes is the bound of the API server.
 const maxActionBytes = 128
 
@@ -169,7 +150,7 @@ func digest(reasons []rule.Reason) string {
 }
 
 // recordQuarantine records that a rule is not evaluated any more.
-func (r *Reconciler) recordQuarantine(eval *ruleEvaluation) {
-	r.recorder.Eventf(eval.ruleset.view.Object, nil, corev1.EventTypeWarning, EventQuarantined, "Evaluate",
-		"rule %s is not evaluated any more, and its pods wait: %s", eval.prepared.spec.Name, eval.prepared.quarantined.Message)
+func (r *Reconciler) recordQuarantine(eval *evaluation.Rule) {
+	r.recorder.Eventf(eval.Object(), nil, corev1.EventTypeWarning, EventQuarantined, "Evaluate",
+		"rule %s is not evaluated any more, and its pods wait: %s", eval.ID().Rule, eval.Quarantine().Message)
 }

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/rule"
@@ -121,8 +122,8 @@ func TestManyRulesAreOneEvent(t *testing.T) {
 		for key, text := range pod.Annotations {
 			var detail appsv1alpha1.Detail
 			s.must(json.Unmarshal([]byte(text), &detail))
-			if len(detail.RejectInfo) != maxReasons {
-				t.Errorf("annotation %s of pod %s has %d reasons, want %d", key, name, len(detail.RejectInfo), maxReasons)
+			if len(detail.RejectInfo) != evaluation.MaxReasons {
+				t.Errorf("annotation %s of pod %s has %d reasons, want %d", key, name, len(detail.RejectInfo), evaluation.MaxReasons)
 			}
 		}
 	}

@@ -9,81 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/rule"
 )
-
-// reasonOf returns a verdict as a message with numbers. Events, status and the annotation on the pod all
-// print this one reason.
-func reasonOf(
-	prepared *preparedRule, words *messageCache, ruleView podindex.RuleView, request rule.Request, verdict rule.Verdict, room *rule.Capacity,
-) rule.Reason {
-	code := cmp.Or(verdict.Code, verdict.Would, rule.CodeUndefined)
-	reason := rule.Reason{
-		Rule: prepared.id, Kind: prepared.kind, Stage: request.Stage, Code: code, Since: request.Since,
-		Message: verdict.Message, Details: verdict.Details,
-	}
-	if reason.Message == "" {
-		reason.Message = words.of(code, prepared.spec, request, room)
-	}
-	if code == rule.CodeNoRoom && room != nil {
-		reason.Numbers = &rule.Numbers{Needed: 1, Have: room.Slots, Limit: limitOf(*room)}
-		reason.BlockingPods = ruleView.Unavailable
-	}
-	return reason
-}
-
-// limitOf returns how many pods may be unavailable under a rule, by the lower of its bounds.
-func limitOf(room rule.Capacity) int {
-	limit := room.Desired
-	if room.MaxUnavailable >= 0 {
-		limit = min(limit, room.MaxUnavailable)
-	}
-	if room.MinAvailable >= 0 {
-		limit = min(limit, max(0, room.Desired-room.MinAvailable))
-	}
-	return limit
-}
-
-// byRank orders reasons: first the rules that need an edit, then the rules that deny, then the rules that
-// the pod passes later without one.
-func byRank(a, b rule.Reason) int {
-	return cmp.Or(cmp.Compare(rankOf(a.Code), rankOf(b.Code)),
-		cmp.Compare(a.Rule.Object.Name, b.Rule.Object.Name), cmp.Compare(a.Rule.Rule, b.Rule.Rule))
-}
-
-// maxReasons bounds the reasons of one PodTransitionRule for one request. The others appear when the first
-// are gone.
-const maxReasons = 8
-
-// ranked returns sorted reasons with another one added, without the last of the same PodTransitionRule beyond
-// maxReasons.
-func ranked(reasons []rule.Reason, reason rule.Reason) []rule.Reason {
-	at, _ := slices.BinarySearchFunc(reasons, reason, byRank)
-	reasons = slices.Insert(reasons, at, reason)
-	same, last := 0, 0
-	for i := range reasons {
-		if reasons[i].Rule.Object == reason.Rule.Object {
-			same, last = same+1, i
-		}
-	}
-	if same > maxReasons {
-		reasons = slices.Delete(reasons, last, last+1)
-	}
-	return reasons
-}
-
-func rankOf(code rule.Code) int {
-	switch code {
-	case rule.CodeCompileFailed, rule.CodeTooLarge, rule.CodePolicyNotFound, rule.CodePolicyTooExpensive,
-		rule.CodeEvaluationFailed, rule.CodeUndefined, rule.CodeWrongType:
-		return 0
-	case rule.CodeNoRoom, rule.CodeTimeout, rule.CodeNotReached, rule.CodeRuleDeleted, rule.CodeWebhookPending, rule.CodeWebhookProcessing:
-		return 2
-	default:
-		return 1
-	}
-}
 
 // blockedOf returns a reason as an entry of status.blocked.
 func blockedOf(request rule.Request, reason rule.Reason) appsv1alpha1.BlockedPod {
@@ -96,47 +24,6 @@ func blockedOf(request rule.Request, reason rule.Reason) appsv1alpha1.BlockedPod
 		blocked.Numbers = &appsv1alpha1.BlockedNumbers{Needed: int32(n.Needed), Have: int32(n.Have), Limit: int32(n.Limit)}
 	}
 	return blocked
-}
-
-const (
-	// defaultNextCheck is the delay after which a rule that reads the time is evaluated again, unless it
-	// returns one.
-	defaultNextCheck = 15 * time.Second
-
-	// The delay that a rule returns is bounded by these.
-	shortestNextCheck = time.Second
-	longestNextCheck  = 5 * time.Minute
-)
-
-// nextChecks has, per request, when a rule that reads the time is evaluated again, so that the status does
-// not change with every round.
-type nextChecks map[string]time.Time
-
-// of returns the next check of a withheld request. A check that is due is set again, and so is one that the
-// rule now requires sooner.
-func (n nextChecks) of(request rule.Request, verdict rule.Verdict, now time.Time) time.Time {
-	key := request.Key()
-	wait := cmp.Or(verdict.RetryAfter, defaultNextCheck)
-	next := now.Add(min(max(wait, shortestNextCheck), longestNextCheck))
-	if known, ok := n[key]; !ok || !known.After(now) || next.Before(known.Add(-shortestNextCheck)) {
-		n[key] = next
-	}
-	return n[key]
-}
-
-// keep returns the next checks of the requests that still wait.
-func (n nextChecks) keep(requests []rule.Request) nextChecks {
-	kept := nextChecks{}
-	if len(n) == 0 {
-		return kept
-	}
-	for _, request := range requests {
-		key := request.Key()
-		if at, known := n[key]; known {
-			kept[key] = at
-		}
-	}
-	return kept
 }
 
 // text returns a reason in one line, with its code.
@@ -158,10 +45,6 @@ func timeOf(at time.Time) *metav1.Time {
 	if at.IsZero() {
 		return nil
 	}
-	t := statusTime(at)
+	t := evaluation.StatusTime(at)
 	return &t
 }
-
-// statusTime returns a time in whole seconds, as the API server stores it. With fractions a status would
-// always differ from the stored one, and be written every second.
-func statusTime(at time.Time) metav1.Time { return metav1.NewTime(at.Truncate(time.Second)) }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -12,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/lifecycle"
-	"github.com/podops-dev/podops/pkg/permit"
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
@@ -51,20 +50,20 @@ type explanations struct {
 // an event is recorded, at most one a minute for each pod: after a restart the annotation has what was
 // recorded. It returns how soon to come back for pods that were postponed, or have not waited long enough;
 // 0 for never.
-func (r *Reconciler) explain(ctx context.Context, turn *turn, snapshot snapshot, o outcome) (wait time.Duration, err error) {
-	defer turn.slot.release()
+func (r *Reconciler) explain(ctx context.Context, turn *evaluation.Turn, snapshot snapshot, o evaluation.Outcome) (wait time.Duration, err error) {
+	defer turn.Slot.Release()
 	now := r.clock.Now()
 	waiting := waitingPods(snapshot, o)
 	rollouts := rolloutsOf(waiting)
-	next, change, pod, wait := dueExplanation(snapshot.state.explanations.pods, waiting, &turn.slot, now)
+	next, change, pod, wait := dueExplanation(snapshot.state.explanations.pods, waiting, &turn.Slot, now)
 	if change == nil && len(snapshot.Leftover) > 0 {
-		if turn.slot.take() {
+		if turn.Slot.Take() {
 			left := snapshot.Leftover[0]
 			change = &podChange{pod: left, change: lifecycle.Change{Annotations: withoutExplanations(left.Annotations)}}
 		}
 	}
 	if len(snapshot.Leftover) > 1 || len(snapshot.Leftover) == 1 && (change == nil || pod != nil) {
-		wait = minDelay(wait, retryBackground)
+		wait = evaluation.MinDelay(wait, evaluation.RetryBackground)
 	}
 	known := &snapshot.state.explanations
 	*known = explanations{pods: next, rollouts: known.rolloutsAfter(rollouts, now)}
@@ -73,7 +72,7 @@ func (r *Reconciler) explain(ctx context.Context, turn *turn, snapshot snapshot,
 	}
 	conflict, err := r.writePods(ctx, []*podChange{change})
 	if conflict {
-		wait = minDelay(wait, retryConflict)
+		wait = evaluation.MinDelay(wait, retryConflict)
 	}
 	switch {
 	case pod == nil:
@@ -88,21 +87,21 @@ func (r *Reconciler) explain(ctx context.Context, turn *turn, snapshot snapshot,
 // dueExplanation returns the explanations that are known after a round, and the first annotations that are
 // due, with their pod. The slot is taken for these; the others are postponed.
 func dueExplanation(
-	before map[types.UID]explanation, waiting []*withheldPod, slot *slot, now time.Time,
+	before map[types.UID]explanation, waiting []*withheldPod, slot *evaluation.Slot, now time.Time,
 ) (after map[types.UID]explanation, due *podChange, of *withheldPod, wait time.Duration) {
 	after = map[types.UID]explanation{}
 	for _, pod := range waiting {
 		if left := explainAfter - now.Sub(pod.since); left > 0 {
-			wait = minDelay(wait, left)
+			wait = evaluation.MinDelay(wait, left)
 			continue
 		}
 		last, known := before[pod.object.UID]
 		if left := explanationInterval - now.Sub(last.at); last.digest == pod.digest && left > 0 {
-			wait, after[pod.object.UID] = minDelay(wait, left), last
+			wait, after[pod.object.UID] = evaluation.MinDelay(wait, left), last
 			continue
 		}
-		if !slot.take() {
-			wait = minDelay(wait, retryBackground)
+		if !slot.Take() {
+			wait = evaluation.MinDelay(wait, evaluation.RetryBackground)
 			if known {
 				after[pod.object.UID] = last
 			}
@@ -111,7 +110,7 @@ func dueExplanation(
 		after[pod.object.UID] = explanation{digest: pod.digest, at: now, event: last.event}
 		annotations := annotationsFor(pod)
 		if len(annotations) == 0 {
-			slot.release()
+			slot.Release()
 			continue
 		}
 		due, of = &podChange{pod: pod.object, change: lifecycle.Change{Annotations: annotations}}, pod
@@ -174,12 +173,12 @@ type withheldPod struct {
 
 // waitingPods returns the pods that rules withhold, the oldest request first. Pods that hold a reservation
 // are left out: permit.Plan.Invalidate writes to them.
-func waitingPods(snapshot snapshot, o outcome) []*withheldPod {
+func waitingPods(snapshot snapshot, o evaluation.Outcome) []*withheldPod {
 	var pods []*withheldPod
 	byUID := map[types.UID]*withheldPod{}
 	for _, request := range snapshot.Waiting {
-		reasons, object := o.reasons(request.Key()), snapshot.Pod(request.Pod.UID)
-		if len(reasons) == 0 || object == nil || o.isReserved(request.Pod.UID) {
+		reasons, object := o.Reasons(request.Key()), snapshot.Pod(request.Pod.UID)
+		if len(reasons) == 0 || object == nil || o.IsReserved(request.Pod.UID) {
 			continue
 		}
 		pod, ok := byUID[request.Pod.UID]
@@ -199,11 +198,6 @@ func waitingPods(snapshot snapshot, o outcome) []*withheldPod {
 		pod.digest += digest(reasons) + ";"
 	}
 	return pods
-}
-
-// isReserved reports whether a pod holds a reservation.
-func (e evaluation) isReserved(uid types.UID) bool {
-	return slices.ContainsFunc(e.budgets, func(budget permit.Budget) bool { _, live := budget.Live[uid]; return live })
 }
 
 // annotationsFor returns the annotations of a pod that have to change.

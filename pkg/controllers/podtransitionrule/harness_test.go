@@ -23,9 +23,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/rule/spec"
 	"github.com/podops-dev/podops/pkg/webhooktask/dispatch"
 	"github.com/podops-dev/podops/test/builders"
 )
@@ -36,6 +39,7 @@ type harness struct {
 	t          testing.TB
 	index      *podindex.Index
 	store      cache.ReflectorStore
+	engine     *interceptor
 	reconciler *Reconciler
 	clock      *testingclock.FakePassiveClock
 	events     *events.FakeRecorder
@@ -74,11 +78,41 @@ func newHarness(t testing.TB, options opa.Options) *harness {
 	s.index = podindex.NewIndex(func(string) { s.news++ })
 	s.store = s.index.PodStore()
 	s.must(s.store.Replace(nil, s.next()))
-	s.reconciler = New(Config{
-		Index: s.index, Engine: e, Pods: s, Statuses: s, Recorder: s.events, Metrics: newMetrics(t), Clock: s.clock,
-		Caller: s.service, InFlight: dispatch.NewInFlight(), Wake: func(string) { s.news++ },
-	})
+	s.engine = &interceptor{Engine: evaluation.EngineOf(e), around: map[rule.RuleID]func(evaluation.Program) evaluation.Program{}}
+	s.restart(Config{})
 	return s
+}
+
+// restart makes a Reconciler without memory of earlier rounds.
+func (s *harness) restart(c Config) {
+	c.Index, c.Engine, c.Pods, c.Statuses, c.Recorder, c.Metrics, c.Clock = s.index, s.engine, s, s, s.events, newMetrics(s.t), s.clock
+	c.Caller, c.InFlight, c.Wake = s.service, dispatch.NewInFlight(), func(string) { s.news++ }
+	s.reconciler = New(c)
+}
+
+// interceptor puts programs of a test around those of an engine.
+type interceptor struct {
+	evaluation.Engine
+	around map[rule.RuleID]func(evaluation.Program) evaluation.Program
+}
+
+// Prepare implements evaluation.Engine.
+func (i *interceptor) Prepare(ctx context.Context, module spec.Module) (evaluation.Program, error) {
+	program, err := i.Engine.Prepare(ctx, module)
+	if around := i.around[module.ID]; err == nil && around != nil {
+		return around(program), nil
+	}
+	return program, err
+}
+
+// intercept puts programs around those of the rules of an object, before they are prepared. The argument of
+// around is the place of the rule in the object.
+func (s *harness) intercept(object string, around func(int, evaluation.Program) evaluation.Program) {
+	s.t.Helper()
+	for i, entry := range s.object(object).Spec.Rules {
+		id := rule.RuleID{Object: keyOf(s.object(object)), Rule: entry.Name}
+		s.engine.around[id] = func(program evaluation.Program) evaluation.Program { return around(i, program) }
+	}
 }
 
 func newMetrics(t testing.TB) *Metrics {
@@ -94,18 +128,6 @@ func newMetrics(t testing.TB) *Metrics {
 func (s *harness) deliver(result dispatch.Result) {
 	s.reconciler.state.calls.Deliver(result, s.clock.Now())
 	s.news++
-}
-
-// prepared are the rules of a PodTransitionRule as a round with time enough has them.
-func (s *harness) prepared(object string) []*preparedRule {
-	s.t.Helper()
-	turn, ok := s.reconciler.begin("default")
-	if !ok {
-		s.t.Fatal("no place for a round")
-	}
-	defer s.reconciler.end(turn)
-	state := s.reconciler.state.of("default")
-	return s.reconciler.programs.of(s.t.Context(), turn, state, s.object(object), nil)
 }
 
 func (s *harness) must(err error) {

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/metricseries"
 	"github.com/podops-dev/podops/pkg/rule"
 )
@@ -96,7 +97,7 @@ func (m *Metrics) labels(rule rule.RuleID) (values []string, own bool) {
 }
 
 // gaveWay counts a round that ended before all rules were evaluated.
-func (m *Metrics) gaveWay(cause gaveWay) { m.rounds.WithLabelValues(string(cause)).Inc() }
+func (m *Metrics) gaveWay(cause evaluation.Cause) { m.rounds.WithLabelValues(string(cause)).Inc() }
 
 // parked shows how many namespaces wait for a place in the slow lane.
 func (m *Metrics) parked(namespaces int) { m.waiting.Set(float64(namespaces)) }
@@ -161,4 +162,26 @@ func (m *Metrics) forget(object types.NamespacedName) {
 	m.timeouts.DeletePartialMatch(labels)
 	m.tasks.DeletePartialMatch(labels)
 	m.oldestTask.DeletePartialMatch(labels)
+}
+
+// count adds the findings of a round to the counters of the rules and to their metrics, and records the
+// quarantines that began in it.
+func (r *Reconciler) count(snapshot snapshot, o evaluation.Outcome) {
+	for _, counted := range r.evaluator.Count(snapshot.Snapshot, o, r.clock.Now()) {
+		r.metrics.counted(counted.Rule, counted.Enforcement, counted.Asked, counted.Withheld, counted.Would)
+	}
+	for id, eval := range o.Rules {
+		r.metrics.quarantine(id, eval.Quarantine() != nil)
+		r.metrics.late(id, eval.Late+o.Allocation.Late[id])
+		if eval.Calls != nil {
+			tasks, oldest := eval.Calls.Tasks.Running()
+			r.metrics.running(id, tasks, oldest)
+		}
+		if eval.IsQuarantined {
+			r.recordQuarantine(eval)
+		}
+	}
+	for _, eval := range o.Allocation.Quarantined {
+		r.recordQuarantine(eval)
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/permit"
 	"github.com/podops-dev/podops/pkg/podindex"
@@ -61,10 +62,10 @@ func (r *Reconciler) writePods(ctx context.Context, changes []*podChange) (confl
 // writePermits writes the permits of pods whose records are stored, with the rules that each request passed,
 // and records events about the rules that would have withheld it if they were enforced. It reports whether a
 // pod had another resourceVersion by then.
-func (r *Reconciler) writePermits(ctx context.Context, snapshot snapshot, o outcome, stored map[string]bool) (conflict bool, err error) {
-	changes := changesOf(snapshot.Snapshot, o.allocation.plan, stored, r.options, r.clock.Now())
+func (r *Reconciler) writePermits(ctx context.Context, snapshot snapshot, o evaluation.Outcome, stored map[string]bool) (conflict bool, err error) {
+	changes := changesOf(snapshot.Snapshot.Snapshot, o.Allocation.Plan, stored, r.options, r.clock.Now())
 	granted := map[types.UID][]rule.Request{}
-	for _, request := range o.allocation.plan.Grants {
+	for _, request := range o.Allocation.Plan.Grants {
 		granted[request.Pod.UID] = append(granted[request.Pod.UID], request)
 	}
 	for _, one := range changes {
@@ -72,7 +73,7 @@ func (r *Reconciler) writePermits(ctx context.Context, snapshot snapshot, o outc
 		for at := range transitions {
 			for _, request := range granted[one.pod.UID] {
 				if request.ID == transitions[at].ID && (transitions[at].Step == lifecycle.StepPermit || transitions[at].Step == lifecycle.StepPostPermit) {
-					transitions[at].Rules = o.passedBy(request)
+					transitions[at].Rules = o.PassedBy(request)
 				}
 			}
 		}
@@ -83,7 +84,7 @@ func (r *Reconciler) writePermits(ctx context.Context, snapshot snapshot, o outc
 			continue
 		}
 		for _, request := range granted[one.pod.UID] {
-			r.recordWarnings(one.pod, request, o.warnings(request.Key()))
+			r.recordWarnings(one.pod, request, o.Warnings(request.Key()))
 		}
 	}
 	return conflict, err

@@ -14,13 +14,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/lanes"
 	"github.com/podops-dev/podops/pkg/lifecycle"
-	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/rule/spec"
-	"github.com/podops-dev/podops/pkg/webhookclient"
 	"github.com/podops-dev/podops/pkg/webhooktask"
 	"github.com/podops-dev/podops/pkg/webhooktask/dispatch"
 )
@@ -29,10 +28,6 @@ const (
 	// statusInterval is the least time between two writes of a status without new reservations: its numbers
 	// change with every pod.
 	statusInterval = time.Second
-
-	// retryStale is the delay of the next round while the watch has not delivered the pods that a record
-	// requires. The watch is usually behind by milliseconds.
-	retryStale = 50 * time.Millisecond
 
 	// viewTimeout is how long a record may require a view that never comes. Bookmarks reach every real
 	// resourceVersion within a minute or so; a record that requires more was not written by PodOps, and must
@@ -43,15 +38,8 @@ const (
 	// watch delivers the pod sooner.
 	retryConflict = time.Second
 
-	// retryFailed is the delay after which rules are evaluated again that have failed. Usually the machine
-	// was busy.
-	retryFailed = 5 * time.Second
-
 	// defaultWritesAtOnce bounds the parallel requests of one round.
 	defaultWritesAtOnce = 16
-
-	// retryBackground is the delay of the next round when a background write is postponed (slot).
-	retryBackground = 100 * time.Millisecond
 )
 
 // DefaultBatchInterval is the least time between two batches of permits of one PodTransitionRule. Each batch
@@ -76,26 +64,27 @@ type StatusWriter interface {
 
 // Caller makes the calls of webhook rules outside of rounds. It is a *dispatch.Dispatcher.
 type Caller interface {
+	evaluation.Services
+
+	// Call starts a call. It never blocks; a call that cannot be started has a failure as its result.
 	Call(ctx context.Context, call dispatch.Call)
-	CircuitOpen(rule rule.RuleID, service dispatch.Service) *webhookclient.Failure
-	Admit(rule rule.RuleID, service dispatch.Service) (probe bool, failure *webhookclient.Failure)
-	CountSkipped(rule rule.RuleID, service dispatch.Service, failure *webhookclient.Failure)
+
+	// Forget drops the calls of a rule that is gone.
 	Forget(rule rule.RuleID)
 }
 
 // Reconciler evaluates the rules of one namespace at a time, and gives permits to its pods.
 type Reconciler struct {
-	index    *podindex.Index
-	programs *programs
-	pods     PodWriter
-	statuses StatusWriter
-	recorder events.EventRecorder
-	options  lifecycle.Options
-	metrics  *Metrics
-	caller   Caller
-	wake     func(namespace string)
-	askAgain time.Duration
-	clock    clock.PassiveClock
+	index     *podindex.Index
+	evaluator *evaluation.Evaluator
+	pods      PodWriter
+	statuses  StatusWriter
+	recorder  events.EventRecorder
+	options   lifecycle.Options
+	metrics   *Metrics
+	caller    Caller
+	wake      func(namespace string)
+	clock     clock.PassiveClock
 
 	// workers are shared between namespaces by lanes; budget bounds each round.
 	workers int
@@ -121,7 +110,7 @@ type Reconciler struct {
 // Memory, BatchInterval, Prepared and AskAgain must be set.
 type Config struct {
 	Index    *podindex.Index
-	Engine   *opa.Engine
+	Engine   evaluation.Engine
 	Pods     PodWriter
 	Statuses StatusWriter
 	Recorder events.EventRecorder
@@ -164,13 +153,16 @@ const defaultMemory = 64 << 20
 
 // New returns a Reconciler.
 func New(c Config) *Reconciler {
-	workers, state := cmp.Or(c.Workers, defaultWorkers), newState(cmp.Or(c.Memory, defaultMemory), cmp.Or(c.InFlight, dispatch.NewInFlight()))
+	workers, calls := cmp.Or(c.Workers, defaultWorkers), cmp.Or(c.InFlight, dispatch.NewInFlight())
+	evaluator := evaluation.New(evaluation.Config{
+		Engine: c.Engine, Prepared: c.Prepared, Calls: calls, Services: c.Caller, Clock: c.Clock,
+		AskAgain: cmp.Or(c.AskAgain, webhooktask.DefaultAskAgain), Memory: cmp.Or(c.Memory, defaultMemory),
+	})
 	return &Reconciler{
-		index: c.Index, programs: &programs{engine: c.Engine, prepared: c.Prepared, state: state}, state: state,
+		index: c.Index, evaluator: evaluator, state: newState(evaluator, calls),
 		pods: c.Pods, statuses: c.Statuses, recorder: c.Recorder, options: c.Options, metrics: c.Metrics, clock: c.Clock,
-		caller: c.Caller, wake: c.Wake, askAgain: cmp.Or(c.AskAgain, webhooktask.DefaultAskAgain),
-		workers: workers, lanes: newLanes(workers), budget: cmp.Or(c.RoundBudget, defaultRoundBudget),
-		roundBytes: defaultRoundBytes, writesAtOnce: defaultWritesAtOnce, batchInterval: c.BatchInterval,
+		caller: c.Caller, wake: c.Wake, workers: workers, lanes: newLanes(workers), budget: cmp.Or(c.RoundBudget, evaluation.DefaultBudget),
+		roundBytes: evaluation.DefaultMemory, writesAtOnce: defaultWritesAtOnce, batchInterval: c.BatchInterval,
 	}
 }
 
@@ -187,26 +179,26 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 
 // round takes a snapshot of a namespace, evaluates its rules, allocates permits, writes them, and reports.
 // It may stop at any instruction: the next round, here or in another process, continues with what is stored.
-func (r *Reconciler) round(ctx context.Context, turn *turn, namespace string) (reconcile.Result, error) {
+func (r *Reconciler) round(ctx context.Context, turn *evaluation.Turn, namespace string) (reconcile.Result, error) {
 	snapshot, wait := r.snapshot(ctx, turn, namespace)
 	if wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	evaluated := r.evaluate(ctx, turn, snapshot)
-	allocated := r.allocate(ctx, turn, evaluated)
-	if turn.cause == gaveWayGone {
+	evaluated := r.evaluator.Evaluate(ctx, turn, snapshot.Snapshot)
+	allocated := r.evaluator.Allocate(ctx, turn, evaluated)
+	if turn.Cause == evaluation.CauseGone {
 		return reconcile.Result{}, nil // the change that made it so has queued the namespace
 	}
-	outcome := outcome{evaluation: evaluated, allocation: allocated}
-	r.count(snapshot, outcome, r.clock.Now())
+	outcome := evaluation.Outcome{Evaluation: evaluated, Allocation: allocated}
+	r.count(snapshot, outcome)
 	written, writeErr := r.write(ctx, snapshot, outcome)
 	reported, reportErr := r.report(ctx, turn, snapshot, outcome)
 	r.forget(snapshot, outcome)
 	if err := errors.Join(writeErr, reportErr); err != nil {
 		return reconcile.Result{}, err
 	}
-	for _, delay := range []time.Duration{snapshot.retry, evaluated.retry, allocated.retry, written, reported} {
-		wait = minDelay(wait, delay)
+	for _, delay := range []time.Duration{snapshot.Retry, evaluated.Retry, allocated.Retry, written, reported} {
+		wait = evaluation.MinDelay(wait, delay)
 	}
 	return reconcile.Result{RequeueAfter: wait}, nil
 }
@@ -216,30 +208,30 @@ func (r *Reconciler) round(ctx context.Context, turn *turn, namespace string) (r
 //
 // A status that cannot be written holds back no pod that is not in its record, and a pod that cannot be
 // written no other pod.
-func (r *Reconciler) write(ctx context.Context, snapshot snapshot, o outcome) (wait time.Duration, err error) {
+func (r *Reconciler) write(ctx context.Context, snapshot snapshot, o evaluation.Outcome) (wait time.Duration, err error) {
 	stored, wait, err := r.writeRecords(ctx, snapshot, o)
 	conflict, permitErr := r.writePermits(ctx, snapshot, o, stored)
 	if conflict {
-		wait = minDelay(wait, retryConflict)
+		wait = evaluation.MinDelay(wait, retryConflict)
 	}
 	called := r.call(ctx, snapshot, o, stored)
-	return minDelay(wait, called), errors.Join(err, permitErr)
+	return evaluation.MinDelay(wait, called), errors.Join(err, permitErr)
 }
 
 // report writes the human-readable status and the explanations of an outcome, a little at a time: no pod
 // waits for either. It returns how soon to come back for the rest; 0 for never.
-func (r *Reconciler) report(ctx context.Context, turn *turn, snapshot snapshot, o outcome) (wait time.Duration, err error) {
+func (r *Reconciler) report(ctx context.Context, turn *evaluation.Turn, snapshot snapshot, o evaluation.Outcome) (wait time.Duration, err error) {
 	wait, err = r.writeBackground(ctx, turn, snapshot, o)
 	later, explainErr := r.explain(ctx, turn, snapshot, o)
-	return minDelay(wait, later), errors.Join(err, explainErr)
+	return evaluation.MinDelay(wait, later), errors.Join(err, explainErr)
 }
 
 // forget drops the state of the PodTransitionRules and the webhook rules that are gone.
-func (r *Reconciler) forget(snapshot snapshot, o outcome) {
-	present := func(ruleset string) bool { _, has := o.rulesets[ruleset]; return has }
+func (r *Reconciler) forget(snapshot snapshot, o evaluation.Outcome) {
+	present := func(ruleset string) bool { _, has := o.Rulesets[ruleset]; return has }
 	called := func(id rule.RuleID) bool {
-		eval, has := o.rules[id]
-		return has && eval.prepared.webhook != nil
+		eval, has := o.Rules[id]
+		return has && eval.Webhook() != nil
 	}
 	rulesets, rules := r.state.forget(snapshot.Namespace, present, called)
 	for _, gone := range rulesets {

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/webhooktask/dispatch"
@@ -118,7 +119,7 @@ func newReplica(w *simulation, pods, rules int) *replica {
 	}
 	r.store = store
 	r.reconciler = New(Config{
-		Index: r.index, Engine: w.engine, Pods: r, Statuses: r, Recorder: &events.FakeRecorder{}, Metrics: w.metrics, Clock: r.clock, Caller: &service{}, InFlight: dispatch.NewInFlight(), Wake: func(string) {},
+		Index: r.index, Engine: evaluation.EngineOf(w.engine), Pods: r, Statuses: r, Recorder: &events.FakeRecorder{}, Metrics: w.metrics, Clock: r.clock, Caller: &service{}, InFlight: dispatch.NewInFlight(), Wake: func(string) {},
 		BatchInterval: w.batchInterval,
 	})
 	r.reconciler.writesAtOnce = 1 // one write at a time, so that a schedule means one thing
@@ -369,7 +370,7 @@ func (s *seen) round(done roundResult) {
 	if done.err != nil {
 		s.failed++
 	}
-	if done.result.RequeueAfter == retryStale {
+	if done.result.RequeueAfter == evaluation.RetryStale {
 		s.stale++
 	}
 }

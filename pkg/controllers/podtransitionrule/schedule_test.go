@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/permit"
 	"github.com/podops-dev/podops/pkg/podindex"
@@ -194,7 +195,7 @@ func (w *simulation) settle(t *rapid.T) {
 			case acted:
 			case !w.quiet && !waited:
 				// A pod that moved to another rule is missing for a while.
-				w.now, waited = w.now.Add(missingFor), true
+				w.now, waited = w.now.Add(evaluation.MissingFor), true
 			default:
 				w.checkSettled(t)
 				return

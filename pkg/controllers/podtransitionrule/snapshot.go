@@ -8,51 +8,38 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/permit"
 	"github.com/podops-dev/podops/pkg/podindex"
 )
 
-// snapshot is the input of a round: a namespace at one moment, and its rules, ready to be evaluated.
+// snapshot is the input of a round.
 type snapshot struct {
-	podindex.Snapshot
-
-	// prepared are the rules by PodTransitionRule.
-	prepared map[string][]*preparedRule
+	evaluation.Snapshot
 
 	// state is what earlier rounds have left.
 	state *namespaceState
-
-	// retry is the delay after which the counts change by themselves; 0 for never.
-	retry time.Duration
 }
 
 // snapshot returns a snapshot of a namespace. While the watch has not delivered the pods that a record
-// requires it returns how soon to try again; else 0. The snapshot has all pods for the rules that read them.
-func (r *Reconciler) snapshot(ctx context.Context, turn *turn, namespace string) (s snapshot, wait time.Duration) {
+// requires it returns how soon to try again; else 0.
+func (r *Reconciler) snapshot(ctx context.Context, turn *evaluation.Turn, namespace string) (s snapshot, wait time.Duration) {
 	now := r.clock.Now()
 	r.index.Expire(now)
 	s.state = r.state.of(namespace)
-	for {
-		s.Snapshot = r.index.Snapshot(namespace, s.state.needsPods)
-		s.prepared = map[string][]*preparedRule{}
-		missing := false
-		for _, view := range s.Rules {
-			known := s.state.needsPods(view.Object)
-			s.prepared[view.Object.Name] = r.programs.of(ctx, turn, s.state, view.Object, s.Policies)
-			missing = missing || !known && s.state.needsPods(view.Object)
-		}
-		if !missing || ctx.Err() != nil {
-			break
-		}
+	take := func(needsPods func(*appsv1alpha1.PodTransitionRule) bool) podindex.Snapshot {
+		return r.index.Snapshot(namespace, needsPods)
 	}
+	s.Snapshot = r.evaluator.Prepare(ctx, turn, s.state.evaluation, take)
 	if s.ResourceVersion == "" {
-		return s, retryStale
+		return s, evaluation.RetryStale
 	}
-	if stale := s.state.stale(s.Snapshot, now); stale != "" {
+	if stale := s.state.stale(s.Snapshot.Snapshot, now); stale != "" {
 		ctrllog.FromContext(ctx).V(1).Info("Waiting for the pod cache to catch up", "podTransitionRule", stale, "seen", s.ResourceVersion)
-		return s, retryStale
+		return s, evaluation.RetryStale
 	}
-	s.Rules, s.retry = s.state.countMissing(s.Rules, now)
+	s.Snapshot = s.WithMissing(now)
 	return s, 0
 }
 

@@ -1,13 +1,14 @@
 package podtransitionrule
 
 import (
+	"maps"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/fairshare"
+	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/webhooktask/dispatch"
 )
@@ -19,8 +20,8 @@ type state struct {
 	// calls are the calls of webhook rules that are in flight. Results arrive outside of rounds.
 	calls *dispatch.InFlight
 
-	// remembered has the recollections of the rules, bounded in bytes over all namespaces.
-	remembered *recollections
+	// evaluator has the recollections of the rules, bounded in bytes over all namespaces.
+	evaluator *evaluation.Evaluator
 
 	mu         sync.Mutex
 	namespaces map[string]*namespaceState
@@ -29,6 +30,9 @@ type state struct {
 // namespaceState is the state of one namespace. The rounds of a namespace follow each other, and each
 // uses it in one goroutine, so that it needs no lock.
 type namespaceState struct {
+	// evaluation is the state of the evaluation: the prepared rules, with their counters.
+	evaluation *evaluation.State
+
 	// rulesets are the PodTransitionRules of the namespace, by name.
 	rulesets map[string]*rulesetState
 
@@ -38,22 +42,12 @@ type namespaceState struct {
 
 	// explanations are the annotations that say why pods wait.
 	explanations explanations
-
-	// missed are the pods that had no turn in the last rounds (permit.Plan.Missed). The map is
-	// replaced, never modified.
-	missed map[types.UID]int
 }
 
 // rulesetState is the state of one PodTransitionRule.
 type rulesetState struct {
-	// prepared are its rules, ready to be evaluated.
-	prepared preparedRuleset
-
 	// pendingView is set while the record of permits requires a later view of the pods.
 	pendingView pendingView
-
-	// missing are the pods that its workloads miss, by UID of the workload.
-	missing map[types.UID]missing
 
 	// lastStatus is the time of the last write of the status, lastBatch that of the last one that
 	// added reservations.
@@ -66,12 +60,9 @@ type pendingView struct {
 	since  time.Time
 }
 
-// newState returns a state that remembers at most so many bytes of what rules returned.
-func newState(memory int64, calls *dispatch.InFlight) *state {
-	return &state{
-		calls: calls, remembered: fairshare.NewCache[*preparedRule, *recollection](memory),
-		namespaces: map[string]*namespaceState{},
-	}
+// newState returns an empty state.
+func newState(evaluator *evaluation.Evaluator, calls *dispatch.InFlight) *state {
+	return &state{calls: calls, evaluator: evaluator, namespaces: map[string]*namespaceState{}}
 }
 
 // of returns the state of a namespace, empty at first.
@@ -80,7 +71,7 @@ func (s *state) of(namespace string) *namespaceState {
 	defer s.mu.Unlock()
 	known, ok := s.namespaces[namespace]
 	if !ok {
-		known = &namespaceState{rulesets: map[string]*rulesetState{}}
+		known = &namespaceState{evaluation: evaluation.NewState(), rulesets: map[string]*rulesetState{}}
 		s.namespaces[namespace] = known
 	}
 	return known
@@ -109,29 +100,12 @@ func (s *state) forget(
 	if !ok {
 		return nil, rules
 	}
-	for name, ruleset := range known.rulesets {
-		if present(name) {
-			continue
-		}
-		s.forgetRules(ruleset.prepared.rules, nil)
-		delete(known.rulesets, name)
+	for _, name := range s.evaluator.Forget(known.evaluation, present) {
 		rulesets = append(rulesets, types.NamespacedName{Namespace: namespace, Name: name})
 	}
-	if len(known.rulesets) == 0 {
+	maps.DeleteFunc(known.rulesets, func(name string, _ *rulesetState) bool { return !present(name) })
+	if len(known.rulesets) == 0 && known.evaluation.IsEmpty() {
 		delete(s.namespaces, namespace)
 	}
 	return rulesets, rules
-}
-
-// forgetRules drops the recollections of rules that are not among the kept ones.
-func (s *state) forgetRules(gone, kept []*preparedRule) {
-	present := make(map[*preparedRule]bool, len(kept))
-	for _, rule := range kept {
-		present[rule] = true
-	}
-	for _, rule := range gone {
-		if !present[rule] {
-			s.remembered.Remove(rule)
-		}
-	}
 }

@@ -16,6 +16,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/objectbounds"
 	"github.com/podops-dev/podops/pkg/permit"
 	"github.com/podops-dev/podops/pkg/podindex"
@@ -27,10 +28,10 @@ import (
 // in one order. Statuses with calls follow, several at once, so that no PodTransitionRule waits for the calls
 // of all others. A batch that follows the last one too soon is postponed, with all of its records. It returns
 // how soon to come back for the rest; 0 for never.
-func (r *Reconciler) writeRecords(ctx context.Context, snapshot snapshot, o outcome) (stored map[string]bool, wait time.Duration, err error) {
+func (r *Reconciler) writeRecords(ctx context.Context, snapshot snapshot, o evaluation.Outcome) (stored map[string]bool, wait time.Duration, err error) {
 	stored = map[string]bool{}
 	var calls []*statusWrite
-	plan := o.allocation.plan
+	plan := o.Allocation.Plan
 	wait = r.batchDue(snapshot, o)
 	stopped := wait > 0
 	for _, view := range snapshot.Rules { // sorted by name
@@ -45,8 +46,8 @@ func (r *Reconciler) writeRecords(ctx context.Context, snapshot snapshot, o outc
 				snapshot.state.of(name).lastBatch = r.clock.Now()
 			}
 			stopped = one.again > 0 || one.err != nil
-			wait, err = minDelay(wait, one.again), errors.Join(err, one.err)
-		case !reserves && o.rulesets[name].isUrgent():
+			wait, err = evaluation.MinDelay(wait, one.again), errors.Join(err, one.err)
+		case !reserves && o.Rulesets[name].IsUrgent():
 			calls = append(calls, r.described(view, o))
 		}
 	}
@@ -54,15 +55,15 @@ func (r *Reconciler) writeRecords(ctx context.Context, snapshot snapshot, o outc
 	for _, one := range calls {
 		stored[one.view.Object.Name] = one.stored
 	}
-	return stored, minDelay(wait, again), errors.Join(err, callsErr)
+	return stored, evaluation.MinDelay(wait, again), errors.Join(err, callsErr)
 }
 
 // batchDue returns how long the records of a plan are postponed: pods that come back one by one then share
 // a batch, of one write, where each would cost a write of its own. A status that calls wait for is not
 // postponed, and nor is a batch to which more pods would belong if rounds had more time, or records more
 // capacity: those pods follow in the next round, and the pods of this one have had their turn.
-func (r *Reconciler) batchDue(snapshot snapshot, o outcome) (wait time.Duration) {
-	plan := o.allocation.plan
+func (r *Reconciler) batchDue(snapshot snapshot, o evaluation.Outcome) (wait time.Duration) {
+	plan := o.Allocation.Plan
 	isFull := func(denial permit.Denial) bool { return denial.Rule.Rule == "" }
 	if len(plan.Missed) > 0 || slices.ContainsFunc(plan.Refused, isFull) {
 		return 0
@@ -71,7 +72,7 @@ func (r *Reconciler) batchDue(snapshot snapshot, o outcome) (wait time.Duration)
 		if _, reserves := plan.Reserve[view.Object.Name]; !reserves {
 			continue
 		}
-		if o.rulesets[view.Object.Name].isUrgent() {
+		if o.Rulesets[view.Object.Name].IsUrgent() {
 			return 0
 		}
 		if last := snapshot.state.of(view.Object.Name).lastBatch; !last.IsZero() {
@@ -85,31 +86,31 @@ func (r *Reconciler) batchDue(snapshot snapshot, o outcome) (wait time.Duration)
 // and its last write is long enough ago. It takes the background slot, and the PodTransitionRules of a
 // namespace take turns. It returns how soon to come back for the others; 0 for never. Void reservations are
 // dropped by the next write, and cause none.
-func (r *Reconciler) writeBackground(ctx context.Context, turn *turn, snapshot snapshot, o outcome) (wait time.Duration, err error) {
-	if !turn.slot.take() {
-		return retryBackground, nil
+func (r *Reconciler) writeBackground(ctx context.Context, turn *evaluation.Turn, snapshot snapshot, o evaluation.Outcome) (wait time.Duration, err error) {
+	if !turn.Slot.Take() {
+		return evaluation.RetryBackground, nil
 	}
-	defer turn.slot.release()
+	defer turn.Slot.Release()
 	var first []*statusWrite
 	for _, view := range backgroundOrder(snapshot) {
 		name := view.Object.Name
-		if _, reserves := o.allocation.plan.Reserve[name]; reserves || o.rulesets[name].isUrgent() {
+		if _, reserves := o.Allocation.Plan.Reserve[name]; reserves || o.Rulesets[name].IsUrgent() {
 			continue
 		}
 		one := r.described(view, o)
 		left := r.statusDue(snapshot, one)
 		if left == 0 && len(first) > 0 {
-			wait = minDelay(wait, retryBackground)
+			wait = evaluation.MinDelay(wait, evaluation.RetryBackground)
 			break
 		}
 		if left == 0 {
 			first = append(first, one)
 			snapshot.state.lastBackground = name
 		}
-		wait = minDelay(wait, left)
+		wait = evaluation.MinDelay(wait, left)
 	}
-	again, err := r.writeEach(ctx, snapshot, o.allocation.plan, first)
-	return minDelay(wait, again), err
+	again, err := r.writeEach(ctx, snapshot, o.Allocation.Plan, first)
+	return evaluation.MinDelay(wait, again), err
 }
 
 // backgroundOrder returns the PodTransitionRules of a namespace, beginning with the one that follows the
@@ -140,9 +141,9 @@ type statusWrite struct {
 }
 
 // described returns the status that follows from an outcome. The record of permits is the old one.
-func (r *Reconciler) described(view podindex.RuleView, o outcome) *statusWrite {
+func (r *Reconciler) described(view podindex.RuleView, o evaluation.Outcome) *statusWrite {
 	next := view.Object.DeepCopy()
-	describe(&next.Status, view, o, r.index.Targets(keyOf(view.Object)), statusTime(r.clock.Now()))
+	describe(&next.Status, view, o, r.index.Targets(keyOf(view.Object)), evaluation.StatusTime(r.clock.Now()))
 	return &statusWrite{view: view, next: next}
 }
 
@@ -160,7 +161,7 @@ func (r *Reconciler) writeEach(ctx context.Context, snapshot snapshot, plan perm
 	_ = group.Wait() // no function of the group fails
 	for _, one := range writes {
 		r.statusWritten(snapshot, one)
-		wait, err = minDelay(wait, one.again), errors.Join(err, one.err)
+		wait, err = evaluation.MinDelay(wait, one.again), errors.Join(err, one.err)
 	}
 	return wait, err
 }
@@ -175,7 +176,7 @@ func (r *Reconciler) writeStatus(
 	stored, err := r.statuses.WriteStatus(ctx, one.next)
 	switch {
 	case apierrors.IsConflict(err):
-		one.again = retryStale
+		one.again = evaluation.RetryStale
 	case apierrors.IsNotFound(err):
 	case err != nil && objectbounds.TooLarge(old) != nil:
 		// An object near the limit of etcd has no room for a condition. No round fails for it.

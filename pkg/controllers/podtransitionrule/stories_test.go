@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/podindex"
 )
 
@@ -353,7 +354,7 @@ func TestAWorkloadThatMakesNoPodAgainWantsFewer(t *testing.T) {
 	w.server.deletePod("web-0")
 	leader.catchUp()
 	leader.finish()
-	w.now = w.now.Add(missingFor - time.Millisecond)
+	w.now = w.now.Add(evaluation.MissingFor - time.Millisecond)
 	leader.catchUp()
 	leader.finish()
 	w.expectPermitted(t)

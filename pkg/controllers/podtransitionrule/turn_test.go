@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/lanes"
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/rule"
@@ -19,7 +20,7 @@ import (
 // costly is a program each of whose evaluations takes time of the fake clock and as much CPU time.
 // As an engine does it ends between two requests when a slice is over.
 type costly struct {
-	program
+	evaluation.Program
 	harness *harness
 	cost    time.Duration
 	asked   []string
@@ -33,7 +34,7 @@ func (c *costly) Evaluate(
 	began := clock.Now()
 	result := rule.Result{Verdicts: map[string]rule.Verdict{}}
 	for _, request := range requests {
-		if clock.Since(began) >= slowSlice || ctx.Err() != nil {
+		if clock.Since(began) >= evaluation.SlowSlice || ctx.Err() != nil {
 			result.Verdicts[request.Key()] = rule.Verdict{Code: rule.CodeNotReached}
 			continue
 		}
@@ -42,7 +43,7 @@ func (c *costly) Evaluate(
 		}
 		clock.SetTime(clock.Now().Add(c.cost))
 		c.asked = append(c.asked, request.Pod.Name)
-		one, err := c.program.Evaluate(context.WithoutCancel(ctx), stage, env, []rule.Request{request})
+		one, err := c.Program.Evaluate(context.WithoutCancel(ctx), stage, env, []rule.Request{request})
 		if err != nil {
 			return rule.Result{}, err
 		}
@@ -55,12 +56,14 @@ func (c *costly) Evaluate(
 // costs makes the rules of an object costly.
 func (s *harness) costs(object string, cost time.Duration) []*costly {
 	s.t.Helper()
-	var all []*costly
-	for _, rule := range s.prepared(object) {
-		c := &costly{program: rule.program, harness: s, cost: cost}
-		rule.program = c
-		all = append(all, c)
+	all := make([]*costly, len(s.object(object).Spec.Rules))
+	for i := range all {
+		all[i] = &costly{harness: s, cost: cost}
 	}
+	s.intercept(object, func(i int, program evaluation.Program) evaluation.Program {
+		all[i].Program = program
+		return all[i]
+	})
 	return all
 }
 
@@ -98,18 +101,18 @@ func TestARoundGivesWayAndEveryPodHasItsTurn(t *testing.T) {
 			for rounds := 0; !slices.Equal(permitted, want); rounds++ {
 				began := s.clock.Now()
 				result := s.round()
-				if took := s.clock.Since(began); took > defaultRoundBudget+cost {
+				if took := s.clock.Since(began); took > evaluation.DefaultBudget+cost {
 					t.Fatalf("round %d took %s", rounds, took)
 				}
 				permitted = append(permitted, s.permitted()...)
 				slices.Sort(permitted)
-				if len(permitted) < len(want) && (result.RequeueAfter <= 0 || result.RequeueAfter > retryStale) {
+				if len(permitted) < len(want) && (result.RequeueAfter <= 0 || result.RequeueAfter > evaluation.RetryStale) {
 					t.Fatalf("round %d comes back after %s", rounds, result.RequeueAfter)
 				}
 				if rounds > 4*pods {
 					t.Fatalf("after %d rounds %v are permitted", rounds, permitted)
 				}
-				s.clock.SetTime(s.clock.Now().Add(retryStale))
+				s.clock.SetTime(s.clock.Now().Add(evaluation.RetryStale))
 			}
 			for _, one := range costly {
 				slices.Sort(one.asked)
@@ -117,7 +120,7 @@ func TestARoundGivesWayAndEveryPodHasItsTurn(t *testing.T) {
 					t.Errorf("%d pods were asked about, want %d", len(got), pods)
 				}
 			}
-			if got := read(t, s.reconciler.metrics.rounds.WithLabelValues(string(gaveWayBudget))); got == 0 {
+			if got := read(t, s.reconciler.metrics.rounds.WithLabelValues(string(evaluation.CauseBudget))); got == 0 {
 				t.Error("no round is counted as one that gave way")
 			}
 		})
@@ -129,7 +132,7 @@ func TestAPodThatWasNotReachedHasThatReason(t *testing.T) {
 	s := newHarness(t, opa.Options{})
 	s.rules("web", inline("mine", "allow if input.pod.name == \"none\""))
 	s.put(waits(0).Obj(), waits(1).Obj())
-	s.costs("web", defaultRoundBudget)
+	s.costs("web", evaluation.DefaultBudget)
 	s.round()
 	blocked := s.object("web").Status.Blocked
 	if len(blocked) != 2 || blocked[0].Reason != string(rule.CodeNotAllowed) || blocked[1].Reason != string(rule.CodeNotReached) || !strings.HasPrefix(blocked[1].Message, "the rules of the namespace used up the time") {
@@ -152,13 +155,13 @@ func TestANamespaceThatIsGoneEndsItsRound(t *testing.T) {
 	if result := s.round(); result.RequeueAfter != 0 {
 		t.Errorf("comes back after %s", result.RequeueAfter)
 	}
-	if len(one.asked) > int(slowSlice/one.cost)+1 {
+	if len(one.asked) > int(evaluation.SlowSlice/one.cost)+1 {
 		t.Errorf("%d pods were asked about", len(one.asked))
 	}
 	if len(s.permitted()) > 0 || len(s.statuses) > written {
 		t.Error("something was written")
 	}
-	if got := read(t, s.reconciler.metrics.rounds.WithLabelValues(string(gaveWayGone))); got != 1 {
+	if got := read(t, s.reconciler.metrics.rounds.WithLabelValues(string(evaluation.CauseGone))); got != 1 {
 		t.Errorf("%v rounds are counted as ended", got)
 	}
 }
@@ -168,10 +171,11 @@ func TestANamespaceThatIsGoneEndsItsRound(t *testing.T) {
 func TestASlowNamespaceWaitsForItsPlace(t *testing.T) {
 	s := newHarness(t, opa.Options{})
 	s.rules("web", inline("mine", "allow if input.pod.name"))
+	one := s.costs("web", 90*time.Millisecond)[0]
+	s.round() // compiles the module
 	for i := range 10 {
 		s.put(waits(i).Obj())
 	}
-	one := s.costs("web", 90*time.Millisecond)[0]
 	l := s.reconciler.lanes
 	var others []string
 	for i := 0; ; i++ {
@@ -184,14 +188,16 @@ func TestASlowNamespaceWaitsForItsPlace(t *testing.T) {
 	}
 	s.round()
 	first := len(one.asked)
-	if first == 0 || first > 1+int(slowSlice/one.cost) {
+	if first == 0 || first > 1+int(evaluation.SlowSlice/one.cost) {
 		t.Errorf("%d pods were evaluated before the namespace gave way", first)
 	}
 	news := s.news
 	if result := s.round(); result.RequeueAfter != 0 || len(one.asked) != first {
 		t.Errorf("parked: comes back after %s, %d evaluations", result.RequeueAfter, len(one.asked)-first)
 	}
-	turn := &turn{lanes: l, clock: s.clock, namespace: others[0], began: s.clock.Now()}
+	turn := evaluation.NewTurn(evaluation.TurnOptions{
+		Namespace: others[0], Lanes: l, Clock: s.clock, Background: &s.reconciler.background,
+	})
 	s.reconciler.end(turn)
 	if s.news != news+1 {
 		t.Fatalf("queued %d times, want once", s.news-news)
@@ -200,7 +206,7 @@ func TestASlowNamespaceWaitsForItsPlace(t *testing.T) {
 	if len(one.asked) != 10 {
 		t.Errorf("%d pods were evaluated in all", len(one.asked))
 	}
-	if got := read(t, s.reconciler.metrics.rounds.WithLabelValues(string(gaveWayShare))); got != 1 {
+	if got := read(t, s.reconciler.metrics.rounds.WithLabelValues(string(evaluation.CauseShare))); got != 1 {
 		t.Errorf("%v rounds are counted as over their share", got)
 	}
 }
@@ -235,7 +241,7 @@ func TestCompilingTakesTimeOfTheRound(t *testing.T) {
 			t.Errorf("round %d compiled %d modules", rounds, got)
 		}
 		if compiled < modules {
-			if blocked := s.blocked(); !strings.HasPrefix(blocked, "NotReached: ") || result.RequeueAfter > retryStale {
+			if blocked := s.blocked(); !strings.HasPrefix(blocked, "NotReached: ") || result.RequeueAfter > evaluation.RetryStale {
 				t.Errorf("round %d: the pod waits for %q, comes back after %s", rounds, blocked, result.RequeueAfter)
 			}
 			if condition := s.object("web").Status.Conditions[2]; condition.Status != "False" {
@@ -284,7 +290,7 @@ func TestAQuarantineCanBeLifted(t *testing.T) {
 	}
 	s.untilQuarantined()
 	restarted := restart(t, s)
-	restarted.reconciler.programs.engine = s.reconciler.programs.engine // the time of its modules
+	restarted.engine.Engine = s.engine.Engine // the time of its modules
 	if restarted.step(2 * statusInterval); !strings.HasPrefix(restarted.blocked(), "PolicyTooExpensive: ") {
 		t.Fatalf("a value that has ended a quarantine ends another one after a restart: %s", restarted.blocked())
 	}

@@ -1,17 +1,17 @@
-package podtransitionrule
+package evaluation
 
 import "sync"
 
-// slot is the right to a background write: one that no pod waits for. All rounds share one, so that such
+// Slot is the right to a background write: one that no pod waits for. All rounds share one, so that such
 // writes, of which there may be thousands, delay no permit and put little load on the API server. A round
 // that cannot take the slot postpones its background writes.
-type slot struct {
+type Slot struct {
 	shared *sync.Mutex
 	taken  bool
 }
 
-// take takes the slot if it is free.
-func (s *slot) take() bool {
+// Take takes the slot if it is free.
+func (s *Slot) Take() bool {
 	if s.taken || !s.shared.TryLock() {
 		return false
 	}
@@ -19,8 +19,8 @@ func (s *slot) take() bool {
 	return true
 }
 
-// release frees the slot if this round holds it.
-func (s *slot) release() {
+// Release frees the slot if this round holds it.
+func (s *Slot) Release() {
 	if s.taken {
 		s.taken = false
 		s.shared.Unlock()

@@ -1,9 +1,10 @@
-package podtransitionrule
+package evaluation
 
 import (
 	"cmp"
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/podops-dev/podops/pkg/rule"
@@ -11,26 +12,26 @@ import (
 
 // verdicts returns the verdicts of one rule for requests of its stage, in their order. A rule that
 // cannot be evaluated withholds; a rule with a fallback withholds where it applies.
-func (r *Reconciler) verdicts(ctx context.Context, work *ruleWork, w *evaluating, requests []rule.Request) []rule.Verdict {
+func (e *Evaluator) verdicts(ctx context.Context, work *ruleWork, w *evaluating, requests []rule.Request) []rule.Verdict {
 	prepared := work.prepared
 	switch {
 	case work.run != nil:
-		return r.verdictsOf(work.run, w)
+		return e.verdictsOf(work.run, w)
 	case work.unopened:
 		return work.notReached(w, requests)
 	case prepared.quarantined != nil:
 		return withheld(requests, rule.Verdict{Code: rule.CodePolicyTooExpensive, Message: prepared.quarantined.Message})
 	case prepared.program == nil:
-		verdict := rule.Verdict{Code: codeOf(prepared.err)}
+		verdict := rule.Verdict{Code: CodeOf(prepared.err)}
 		if prepared.kind == rule.KindRego {
 			verdict.Message = bounded(prepared.err.Error(), rule.MaxMessageBytes)
 		}
 		if verdict.Code == rule.CodeNotReached {
-			w.retryIn(retryStale)
+			w.retryIn(RetryStale)
 		}
 		return withheld(requests, verdict)
 	case prepared.needs().Namespace && work.env.Namespace.Labels == nil:
-		w.retryIn(retryStale)
+		w.retryIn(RetryStale)
 		return withheld(requests, rule.Verdict{Code: rule.CodeUndefined, Message: errNamespaceUnseen.Error()})
 	case !w.turn.hasTime(ctx, partForRules):
 		return work.notReached(w, requests)
@@ -38,8 +39,8 @@ func (r *Reconciler) verdicts(ctx context.Context, work *ruleWork, w *evaluating
 	scope := scopeOf(prepared.program, prepared.kind)
 	answer, err := work.open().memo.Evaluate(ctx, prepared.program, scope, prepared.stage, work.env, requests)
 	if err != nil {
-		work.ruleset.evaluateErr = cmp.Or(work.ruleset.evaluateErr, err)
-		w.retryIn(retryFailed)
+		work.ruleset.EvaluateErr = cmp.Or(work.ruleset.EvaluateErr, err)
+		w.retryIn(RetryFailed)
 		return withheld(requests, rule.Verdict{Code: rule.CodeEvaluationFailed})
 	}
 	work.capacity = answer.Capacity
@@ -49,7 +50,7 @@ func (r *Reconciler) verdicts(ctx context.Context, work *ruleWork, w *evaluating
 // notReached returns the verdicts of a rule that the round could not evaluate for any request. If they
 // withhold, the other rules of the PodTransitionRule need not be evaluated in that stage.
 func (w *ruleWork) notReached(all *evaluating, requests []rule.Request) []rule.Verdict {
-	all.retryIn(retryStale)
+	all.retryIn(RetryStale)
 	if w.prepared.enforced() && w.prepared.stage != "" {
 		w.unreached[w.prepared.stage] = true
 	}
@@ -67,26 +68,26 @@ func withheld(requests []rule.Request, verdict rule.Verdict) []rule.Verdict {
 
 // verdictsOf returns the verdicts of a user's module, or of the fallback of a rule that cannot be
 // evaluated.
-func (r *Reconciler) verdictsOf(run *moduleRun, w *evaluating) []rule.Verdict {
-	eval, prepared := run.work.ruleEvaluation, run.work.prepared
+func (e *Evaluator) verdictsOf(run *moduleRun, w *evaluating) []rule.Verdict {
+	eval, prepared := run.work.Rule, run.work.prepared
 	if run.err != nil {
-		eval.ruleset.evaluateErr = cmp.Or(eval.ruleset.evaluateErr, run.err)
-		w.retryIn(retryFailed)
+		eval.ruleset.EvaluateErr = cmp.Or(eval.ruleset.EvaluateErr, run.err)
+		w.retryIn(RetryFailed)
 	}
 	if len(run.open) > 0 {
-		w.retryIn(retryStale)
+		w.retryIn(RetryStale)
 	}
 	switch {
 	case run.stopped && prepared.quarantined != nil:
 		return withReasons(run.verdicts, rule.CodePolicyTooExpensive, prepared.quarantined.Message)
 	case prepared.err != nil:
-		return withReasons(run.verdicts, codeOf(prepared.err), prepared.err.Error())
+		return withReasons(run.verdicts, CodeOf(prepared.err), prepared.err.Error())
 	}
 	if run.late > 0 {
-		w.retryIn(retryFailed)
+		w.retryIn(RetryFailed)
 	}
-	eval.late = run.late
-	eval.isQuarantined = prepared.strike(eval.ruleset.view.Object, run.late, eval.env.Now)
+	eval.Late = run.late
+	eval.IsQuarantined = prepared.strike(eval.ruleset.View.Object, run.late, eval.env.Now)
 	return run.verdicts
 }
 
@@ -104,7 +105,7 @@ func withReasons(verdicts []rule.Verdict, code rule.Code, message string) []rule
 }
 
 // neverPasses reports whether an availability rule has no capacity even if every pod were available.
-func (r *Reconciler) neverPasses(ctx context.Context, counts rule.Counts, prepared *preparedRule) bool {
+func (e *Evaluator) neverPasses(ctx context.Context, counts rule.Counts, prepared *preparedRule) bool {
 	total := max(counts.Desired, counts.Selected)
 	if prepared.err != nil || total == 0 {
 		return false
@@ -121,8 +122,28 @@ func (r *Reconciler) neverPasses(ctx context.Context, counts rule.Counts, prepar
 	return !prepared.never.passes
 }
 
-// minDelay returns the shorter of two delays; a delay that is not above zero is none.
-func minDelay(a, b time.Duration) time.Duration {
+// Delays of the next round of a namespace.
+const (
+	// RetryStale is the delay while something is missing that is expected at once: the watch has not
+	// delivered the pods that a record requires, or the round had no time for all rules. The watch is usually
+	// behind by milliseconds.
+	RetryStale = 50 * time.Millisecond
+
+	// RetryBackground is the delay when a background write is postponed (Slot).
+	RetryBackground = 100 * time.Millisecond
+
+	// RetryFailed is the delay after which rules are evaluated again that have failed. Usually the machine
+	// was busy.
+	RetryFailed = 5 * time.Second
+)
+
+// bounded cuts a message to at most so many bytes, between characters.
+func bounded(message string, most int) string {
+	return strings.ToValidUTF8(message[:min(len(message), most)], "")
+}
+
+// MinDelay returns the shorter of two delays; a delay that is not above zero is none.
+func MinDelay(a, b time.Duration) time.Duration {
 	switch {
 	case b <= 0:
 		return a

@@ -1,4 +1,4 @@
-package podtransitionrule
+package evaluation
 
 import (
 	"cmp"
@@ -46,7 +46,7 @@ func (e *unusableRuleError) Unwrap() error { return e.err }
 
 // moduleOf compiles a rule to its module. For a rule of kind rego it finds and inspects
 // the module of the user first. The error is a *unusableRuleError.
-func (p *programs) moduleOf(
+func (e *Evaluator) moduleOf(
 	ctx context.Context, object types.NamespacedName, entry appsv1alpha1.TransitionRule, known policies,
 ) (spec.Module, error) {
 	var custom *spec.Custom
@@ -55,7 +55,7 @@ func (p *programs) moduleOf(
 		if custom, err = customOf(entry, known); err != nil {
 			return spec.Module{}, err
 		}
-		inspection, err := p.engine.Inspect(ctx, opa.Source{
+		inspection, err := e.engine.Inspect(ctx, opa.Source{
 			Owner: ownerOf(object, custom), Module: custom.Source, ParametersSchema: custom.ParametersSchema,
 		})
 		if err != nil {
@@ -118,7 +118,7 @@ allow := false
 
 // fallback prepares the program that is evaluated in place of one that cannot be; nil when
 // not even that is possible.
-func (p *programs) fallback(ctx context.Context, object types.NamespacedName, rule appsv1alpha1.TransitionRule) program {
+func (e *Evaluator) fallback(ctx context.Context, object types.NamespacedName, rule appsv1alpha1.TransitionRule) Program {
 	if rule.Rego == nil {
 		return nil
 	}
@@ -127,7 +127,7 @@ func (p *programs) fallback(ctx context.Context, object types.NamespacedName, ru
 	if err != nil {
 		return nil
 	}
-	prepared, err := p.engine.Prepare(ctx, module)
+	prepared, err := e.engine.Prepare(ctx, module)
 	if err != nil {
 		return nil
 	}
@@ -148,8 +148,8 @@ func withReason(verdict rule.Verdict, code rule.Code, message string) rule.Verdi
 	return withReasons
 }
 
-// codeOf returns the code of an error of preparing a rule.
-func codeOf(err error) rule.Code {
+// CodeOf returns the code of an error of preparing a rule.
+func CodeOf(err error) rule.Code {
 	if errors.Is(err, objectbounds.ErrTooLarge) {
 		return rule.CodeTooLarge
 	}

@@ -1,4 +1,4 @@
-package podtransitionrule
+package evaluation
 
 import (
 	"github.com/podops-dev/podops/pkg/fairshare"
@@ -55,7 +55,7 @@ func (r *recollection) bytes() int64 {
 func (r *recollection) isEmpty() bool { return r.bytes() == recollectionBytes }
 
 // recall returns the recollection of a rule, empty at first.
-func (s *state) recall(rule *preparedRule) *recollection {
+func (s *Evaluator) recall(rule *preparedRule) *recollection {
 	if known, ok := s.remembered.Get(rule); ok {
 		return known
 	}
@@ -63,7 +63,7 @@ func (s *state) recall(rule *preparedRule) *recollection {
 }
 
 // remember keeps the recollection of a rule, if there is memory for it.
-func (s *state) remember(rule *preparedRule, recalled *recollection) {
+func (s *Evaluator) remember(rule *preparedRule, recalled *recollection) {
 	if recalled.isEmpty() {
 		s.remembered.Remove(rule)
 		return
@@ -77,7 +77,7 @@ func (s *state) remember(rule *preparedRule, recalled *recollection) {
 }
 
 // with lets use modify the recollection of a rule.
-func (s *state) with(rule *preparedRule, use func(*recollection)) {
+func (s *Evaluator) with(rule *preparedRule, use func(*recollection)) {
 	recalled := s.recall(rule)
 	use(recalled)
 	s.remember(rule, recalled)
@@ -86,7 +86,7 @@ func (s *state) with(rule *preparedRule, use func(*recollection)) {
 // open returns the recollection of the rule, until close.
 func (w *ruleWork) open() *recollection {
 	if w.recalled == nil {
-		w.recalled = w.state.recall(w.prepared)
+		w.recalled = w.evaluator.recall(w.prepared)
 	}
 	return w.recalled
 }
@@ -95,7 +95,7 @@ func (w *ruleWork) open() *recollection {
 // all of them at the same time.
 func (w *ruleWork) close() {
 	if w.recalled != nil {
-		w.state.remember(w.prepared, w.recalled)
+		w.evaluator.remember(w.prepared, w.recalled)
 		w.recalled = nil
 	}
 }
@@ -104,13 +104,13 @@ func (w *ruleWork) close() {
 const (
 	// findingBytes are those of a finding. Each reason comes on top, with its texts.
 	findingBytes = 160
-	reasonBytes  = 256
+	ReasonBytes  = 256
 
 	// openBytes are those of the verdict of a user's module.
 	openBytes = 2*findingBytes + 128
 )
 
-// defaultRoundBytes is how many of these bytes one round may hold by default. A round that would hold more
+// DefaultMemory is how many of these bytes one round may hold by default. A round that would hold more
 // keeps only the first reason of each request; users' modules for which it has no memory withhold with
 // rule.CodeNotReached.
-const defaultRoundBytes = 32 << 20
+const DefaultMemory = 32 << 20

@@ -1,4 +1,4 @@
-package podtransitionrule
+package evaluation
 
 import (
 	"fmt"

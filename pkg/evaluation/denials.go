@@ -1,4 +1,4 @@
-package podtransitionrule
+package evaluation
 
 import "github.com/podops-dev/podops/pkg/rule"
 

@@ -1,4 +1,4 @@
-package podtransitionrule
+package evaluation
 
 import (
 	"cmp"
@@ -11,33 +11,34 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// allocation is which candidates of an evaluation get a permit. It is not modified after allocate has
+// Allocation is which candidates of an evaluation get a permit. It is not modified after Allocate has
 // returned it.
-type allocation struct {
+type Allocation struct {
 	// findings are the denials of candidates. They add to those of the evaluation.
 	findings
 
-	plan permit.Plan
+	// Plan has the permits.
+	Plan permit.Plan
 
-	// late is the number of evaluations of each rule that used up their CPU time without a verdict.
-	late map[rule.RuleID]int
+	// Late is the number of evaluations of each rule that used up their CPU time without a verdict.
+	Late map[rule.RuleID]int
 
-	// quarantined are the rules that went under quarantine meanwhile.
-	quarantined []*ruleEvaluation
+	// Quarantined are the rules that went under quarantine meanwhile.
+	Quarantined []*Rule
 
-	// retry is the delay after which the rules are evaluated again although nothing has changed; 0 for never.
-	retry time.Duration
+	// Retry is the delay after which the rules are evaluated again although nothing has changed; 0 for never.
+	Retry time.Duration
 }
 
-// allocate gives slots and permits to the candidates of an evaluation. Rules that depend on other pods are
+// Allocate gives slots and permits to the candidates of an evaluation. Rules that depend on other pods are
 // evaluated again for each candidate, with the permits that were allocated before it.
-func (r *Reconciler) allocate(ctx context.Context, t *turn, evaluated evaluation) allocation {
-	a := &allocation{findings: newFindings(), late: map[rule.RuleID]int{}}
+func (e *Evaluator) Allocate(ctx context.Context, t *Turn, evaluated Evaluation) Allocation {
+	a := &Allocation{findings: newFindings(), Late: map[rule.RuleID]int{}}
 	a.earlier = &evaluated.findings
-	a.plan = permit.Next(evaluated.budgets, evaluated.candidates, r.recheck(ctx, t, evaluated, a), r.clock.Now())
-	for _, denial := range a.plan.Refused {
-		if eval, ok := evaluated.rules[denial.Rule]; ok {
-			r.state.with(eval.prepared, func(remembered *recollection) {
+	a.Plan = permit.Next(evaluated.budgets, evaluated.candidates, e.recheck(ctx, t, evaluated, a), e.clock.Now())
+	for _, denial := range a.Plan.Refused {
+		if eval, ok := evaluated.Rules[denial.Rule]; ok {
+			e.with(eval.prepared, func(remembered *recollection) {
 				a.retryIn(a.withhold(t, remembered, eval, denial.Request, denial.Verdict))
 			})
 		}
@@ -46,15 +47,15 @@ func (r *Reconciler) allocate(ctx context.Context, t *turn, evaluated evaluation
 }
 
 // retryIn has the rules evaluated again after a delay, unless that happens sooner; 0 changes nothing.
-func (a *allocation) retryIn(delay time.Duration) { a.retry = minDelay(a.retry, delay) }
+func (a *Allocation) retryIn(delay time.Duration) { a.Retry = MinDelay(a.Retry, delay) }
 
 // recheck returns a function that evaluates one rule again for one request, with the permits that were
 // allocated before. A round that has used its time checks the rest in a later one.
-func (r *Reconciler) recheck(ctx context.Context, t *turn, evaluated evaluation, a *allocation) permit.Recheck {
+func (e *Evaluator) recheck(ctx context.Context, t *Turn, evaluated Evaluation, a *Allocation) permit.Recheck {
 	return func(id rule.RuleID, request rule.Request, committed permit.Committed) (rule.Verdict, bool) {
-		eval := evaluated.rules[id]
+		eval := evaluated.Rules[id]
 		if !t.goesOn(ctx, partForRechecks) {
-			a.retryIn(retryStale)
+			a.retryIn(RetryStale)
 			if !eval.prepared.enforced() {
 				return rule.Verdict{Outcome: rule.Passed}, true
 			}
@@ -66,22 +67,22 @@ func (r *Reconciler) recheck(ctx context.Context, t *turn, evaluated evaluation,
 		result, err := eval.prepared.program.Evaluate(t.inLane(ctx), eval.prepared.stage, eval.given(committed), []rule.Request{request})
 		t.charge(result.CPUTime)
 		if err != nil {
-			a.retryIn(retryFailed)
+			a.retryIn(RetryFailed)
 			return unlessEnforced(eval, rule.Verdict{Code: rule.CodeEvaluationFailed, Message: bounded(err.Error(), rule.MaxMessageBytes)})
 		}
 		verdict := result.Verdicts[request.Key()]
 		switch cmp.Or(verdict.Code, verdict.Would) {
 		case rule.CodeTimeout:
-			a.late[id]++
-			a.retryIn(retryFailed)
-			if eval.prepared.strike(eval.ruleset.view.Object, 1, eval.env.Now) {
-				a.quarantined = append(a.quarantined, eval)
+			a.Late[id]++
+			a.retryIn(RetryFailed)
+			if eval.prepared.strike(eval.ruleset.View.Object, 1, eval.env.Now) {
+				a.Quarantined = append(a.Quarantined, eval)
 			}
 		case rule.CodeNotReached:
-			a.retryIn(retryStale)
+			a.retryIn(RetryStale)
 		default: // a verdict
 		}
-		r.state.with(eval.prepared, func(remembered *recollection) {
+		e.with(eval.prepared, func(remembered *recollection) {
 			a.retryIn(a.would(t, remembered, eval, request, verdict))
 		})
 		return unlessEnforced(eval, verdict)
@@ -89,7 +90,7 @@ func (r *Reconciler) recheck(ctx context.Context, t *turn, evaluated evaluation,
 }
 
 // given returns the environment of a rule with the permits that were allocated before.
-func (e *ruleEvaluation) given(committed permit.Committed) rule.Environment {
+func (e *Rule) given(committed permit.Committed) rule.Environment {
 	env := e.env
 	env.Committed = map[types.UID]bool{}
 	for uid := range committed.Pods {
@@ -104,7 +105,7 @@ func (e *ruleEvaluation) given(committed permit.Committed) rule.Environment {
 
 // unlessEnforced returns the verdict of an enforced rule. A rule that is not enforced denies nothing, even
 // when it fails.
-func unlessEnforced(eval *ruleEvaluation, verdict rule.Verdict) (rule.Verdict, bool) {
+func unlessEnforced(eval *Rule, verdict rule.Verdict) (rule.Verdict, bool) {
 	if !eval.prepared.enforced() {
 		return rule.Verdict{Outcome: rule.Passed}, true
 	}

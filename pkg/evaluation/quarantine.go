@@ -1,4 +1,4 @@
-package podtransitionrule
+package evaluation
 
 import (
 	"slices"
@@ -46,7 +46,7 @@ func (p *preparedRule) strike(object *appsv1alpha1.PodTransitionRule, missed int
 // quarantine stops the evaluation of a rule until it is edited, or the quarantine is lifted.
 func (p *preparedRule) quarantine(object *appsv1alpha1.PodTransitionRule, now time.Time) {
 	p.quarantined = &appsv1alpha1.Quarantine{
-		Since: statusTime(now), Source: p.program.Source(), Message: tooExpensive, Lift: liftOf(object),
+		Since: StatusTime(now), Source: p.program.Source(), Message: TooExpensive, Lift: liftOf(object),
 	}
 }
 
@@ -65,14 +65,14 @@ func liftOf(object *appsv1alpha1.PodTransitionRule) string {
 	return bounded(object.Annotations[appsv1alpha1.LiftQuarantineAnnotationKey], appsv1alpha1.MaxLiftBytes)
 }
 
-// tooExpensive is the message of a rule under quarantine, with the ways out.
-const tooExpensive = "the module used up its CPU time 3 times without an answer and is not evaluated any more: edit it, so that it needs less, " +
+// TooExpensive is the message of a rule under quarantine, with the ways out.
+const TooExpensive = "the module used up its CPU time 3 times without an answer and is not evaluated any more: edit it, so that it needs less, " +
 	"or set the annotation " + appsv1alpha1.LiftQuarantineAnnotationKey + " to a new value to try again"
 
-// quarantined returns the names of the rules under quarantine.
-func (e *rulesetEvaluation) quarantined() []string {
+// Quarantined returns the names of the rules under quarantine.
+func (e *Ruleset) Quarantined() []string {
 	var names []string
-	for _, eval := range e.rules {
+	for _, eval := range e.Rules {
 		if eval.prepared.quarantined != nil {
 			names = append(names, eval.prepared.spec.Name)
 		}

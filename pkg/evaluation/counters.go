@@ -1,4 +1,4 @@
-package podtransitionrule
+package evaluation
 
 import (
 	"time"
@@ -74,7 +74,7 @@ func (c *counters) count(findings []finding, now time.Time) (asked, withheld, wo
 // reject puts a rejection first, and drops the oldest one beyond the bound.
 func (c *counters) reject(request rule.Request, reason rule.Reason, now time.Time) {
 	last := append([]appsv1alpha1.Rejection{{
-		Pod: request.Pod.Name, ID: request.ID, Reason: string(reason.Code), Message: reason.Message, Time: statusTime(now),
+		Pod: request.Pod.Name, ID: request.ID, Reason: string(reason.Code), Message: reason.Message, Time: StatusTime(now),
 	}}, c.status.LastRejections...)
 	c.status.LastRejections = last[:min(len(last), appsv1alpha1.MaxStatusRejections)]
 }
@@ -86,51 +86,50 @@ func enforcementOf(rule appsv1alpha1.TransitionRule) appsv1alpha1.Enforcement {
 	return rule.Enforcement
 }
 
-// count adds the findings of a round to the counters of the rules, and to their metrics, and records the
-// quarantines that began in it.
-func (r *Reconciler) count(snapshot snapshot, o outcome, now time.Time) {
-	snapshot.state.missed = o.allocation.plan.Missed
-	for id, eval := range o.rules {
-		r.metrics.quarantine(id, eval.prepared.quarantined != nil)
-		r.metrics.late(id, eval.late+o.allocation.late[id])
-		if eval.isQuarantined {
-			r.recordQuarantine(eval)
-		}
-		if eval.calls != nil {
-			tasks, oldest := eval.calls.tasks.Running()
-			r.metrics.running(id, tasks, oldest)
-		}
+// Count is how many requests were new to a rule in a round, how many it newly withheld, and how many it newly
+// would withhold if it were enforced.
+type Count struct {
+	Rule                   rule.RuleID
+	Enforcement            appsv1alpha1.Enforcement
+	Asked, Withheld, Would int
+}
+
+// Count adds the findings of a round to the counters of the rules, keeps which pods had no turn, and returns
+// what it has added.
+func (e *Evaluator) Count(s Snapshot, o Outcome, now time.Time) []Count {
+	s.state.missed = o.Allocation.Plan.Missed
+	var counts []Count
+	for _, eval := range o.Rules {
 		if !eval.skipped {
-			r.countRule(o, eval, now)
+			counts = append(counts, e.countRule(o, eval, now))
 		}
 	}
-	for _, eval := range o.allocation.quarantined {
-		r.recordQuarantine(eval)
-	}
+	return counts
 }
 
 // countRule adds the findings of a round to the counters of one rule.
-func (r *Reconciler) countRule(o outcome, eval *ruleEvaluation, now time.Time) {
+func (e *Evaluator) countRule(o Outcome, eval *Rule, now time.Time) Count {
 	prepared := eval.prepared
+	count := Count{Rule: prepared.id, Enforcement: prepared.counters.status.Enforcement}
 	var findings []finding
-	for _, request := range inStage(eval.ruleset.view.Waiting, prepared.stage) {
-		found, _ := o.allocation.of(prepared.id, request.Key())
+	for _, request := range inStage(eval.ruleset.View.Waiting, prepared.stage) {
+		found, _ := o.Allocation.of(prepared.id, request.Key())
 		findings = append(findings, found)
 	}
-	r.state.with(prepared, func(remembered *recollection) {
+	e.with(prepared, func(remembered *recollection) {
 		prepared.counters.known = remembered.counted
-		asked, withheld, would := prepared.counters.count(findings, now)
+		count.Asked, count.Withheld, count.Would = prepared.counters.count(findings, now)
 		remembered.counted, prepared.counters.known = prepared.counters.known, nil
-		r.metrics.counted(prepared.id, prepared.counters.status.Enforcement, asked, withheld, would)
 	})
+	return count
 }
 
-// ruleStatuses returns the counters of a PodTransitionRule, in the order of spec.rules.
-func ruleStatuses(ruleset *rulesetEvaluation) []appsv1alpha1.RuleStatus {
+// Statuses returns the counters of the rules of a PodTransitionRule for its status, in the order of spec.rules.
+func (r *Ruleset) Statuses() []appsv1alpha1.RuleStatus {
 	var statuses []appsv1alpha1.RuleStatus
-	for _, rule := range ruleset.view.Object.Spec.Rules {
-		for _, eval := range ruleset.rules {
-			if eval.prepared.spec.Name != rule.Name || len(statuses) == appsv1alpha1.MaxStatusRules {
+	for _, entry := range r.View.Object.Spec.Rules {
+		for _, eval := range r.Rules {
+			if eval.prepared.spec.Name != entry.Name || len(statuses) == appsv1alpha1.MaxStatusRules {
 				continue
 			}
 			status := eval.prepared.counters.status.DeepCopy()

@@ -1,4 +1,4 @@
-package podtransitionrule
+package evaluation
 
 import (
 	"context"
@@ -17,14 +17,6 @@ import (
 	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
-// program is a compiled rule. It is an *opa.Program.
-type program interface {
-	memo.Program
-	VerdictsNeedCounts() bool
-	Needs() opa.Needs
-	Source() string
-}
-
 // preparedRule is one rule of a PodTransitionRule, ready to be evaluated, and its state (namespaceState).
 type preparedRule struct {
 	spec appsv1alpha1.TransitionRule
@@ -41,7 +33,7 @@ type preparedRule struct {
 	stage appsv1alpha1.TransitionStage
 
 	// program that is evaluated; nil: every request to which the rule could apply is withheld.
-	program program
+	program Program
 
 	// err is why the program is a fallback, or is missing.
 	err error
@@ -49,7 +41,7 @@ type preparedRule struct {
 	never neverPasses
 
 	// fallback is evaluated while the rule is under quarantine.
-	fallback program
+	fallback Program
 
 	counters    *counters
 	strikes     strikes
@@ -89,23 +81,13 @@ func (p *preparedRule) dependsOnPods() bool {
 }
 
 // scopeOf returns on what a verdict of a program depends besides the pod.
-func scopeOf(program program, kind rule.Kind) memo.Scope {
+func scopeOf(program Program, kind rule.Kind) memo.Scope {
 	needs := program.Needs()
 	return memo.Scope{
 		Counts:      program.VerdictsNeedCounts() || kind == rule.KindRego && needs.Counts,
 		Namespace:   needs.Namespace,
 		Uncacheable: needs.Now || needs.Pods || needs.Permits,
 	}
-}
-
-// programs prepares the rules of PodTransitionRules.
-type programs struct {
-	engine *opa.Engine
-
-	// prepared is called with each module that is evaluated for a rule from now on; nil: not called.
-	prepared func(spec.Module)
-
-	state *state
 }
 
 // preparedRuleset are the rules of one generation of a PodTransitionRule, ready to be evaluated.
@@ -133,13 +115,13 @@ func (o preparedRuleset) isOf(object *appsv1alpha1.PodTransitionRule, versions s
 	return o.uid == object.UID && o.generation == object.Generation && o.policies == versions
 }
 
-// of returns the prepared rules of a PodTransitionRule: without disabled ones, cheap ones first and rules
+// rulesOf returns the prepared rules of a PodTransitionRule: without disabled ones, cheap ones first and rules
 // that take slots last. An edit prepares only the rules that it changed, or whose PodTransitionPolicy
 // changed. A rule whose module the round has no time to compile has no program; the next call compiles it.
-func (p *programs) of(
-	ctx context.Context, t *turn, state *namespaceState, object *appsv1alpha1.PodTransitionRule, shared policies,
+func (e *Evaluator) rulesOf(
+	ctx context.Context, t *Turn, state *State, object *appsv1alpha1.PodTransitionRule, shared policies,
 ) []*preparedRule {
-	key, ruleset := keyOf(object), state.of(object.Name)
+	key, ruleset := types.NamespacedName{Namespace: object.Namespace, Name: object.Name}, state.of(object.Name)
 	versions, known := versionsOf(object, shared), ruleset.prepared
 	if known.loaded && known.isOf(object, versions) && known.isComplete() {
 		return known.rules
@@ -158,7 +140,7 @@ func (p *programs) of(
 		}
 		prepared := known.unchanged(object.UID, rule, shared.versionOf(rule))
 		if prepared == nil {
-			prepared = p.prepareInTime(ctx, t, key, rule, shared)
+			prepared = e.prepareInTime(ctx, t, key, rule, shared)
 			prepared.counters = newCounters(rule, object.Generation)
 			if next.resumes {
 				prepared.resume(object.Status.Rules)
@@ -169,7 +151,7 @@ func (p *programs) of(
 	slices.SortStableFunc(next.rules, func(a, b *preparedRule) int { return costOf(a.kind) - costOf(b.kind) })
 	if ctx.Err() == nil {
 		ruleset.prepared = next
-		p.state.forgetRules(known.rules, next.rules)
+		e.forgetRules(known.rules, next.rules)
 	}
 	return next.rules
 }
@@ -178,11 +160,11 @@ var errNotCompiled = errors.New("the module has not been compiled yet: the rules
 
 // prepareInTime prepares a rule, or returns it without a program when its module has to be
 // compiled and the round has no time for that.
-func (p *programs) prepareInTime(
-	ctx context.Context, t *turn, object types.NamespacedName, entry appsv1alpha1.TransitionRule, shared policies,
+func (e *Evaluator) prepareInTime(
+	ctx context.Context, t *Turn, object types.NamespacedName, entry appsv1alpha1.TransitionRule, shared policies,
 ) *preparedRule {
-	if entry.Rego == nil || p.isCompiled(entry, shared) {
-		return p.prepare(ctx, object, entry, shared)
+	if entry.Rego == nil || e.isCompiled(entry, shared) {
+		return e.prepare(ctx, object, entry, shared)
 	}
 	if !t.mayCompile(ctx) {
 		prepared := newPrepared(object, entry, shared)
@@ -190,15 +172,15 @@ func (p *programs) prepareInTime(
 		return prepared
 	}
 	began := t.clock.Now()
-	prepared := p.prepare(ctx, object, entry, shared)
+	prepared := e.prepare(ctx, object, entry, shared)
 	t.charge(t.clock.Since(began)) // most of it in another process
 	return prepared
 }
 
 // isCompiled reports whether preparing a rule takes no compiler. A rule without a module takes none, either.
-func (p *programs) isCompiled(rule appsv1alpha1.TransitionRule, shared policies) bool {
+func (e *Evaluator) isCompiled(rule appsv1alpha1.TransitionRule, shared policies) bool {
 	custom, err := customOf(rule, shared)
-	return err != nil || p.engine.IsCompiled(custom.Source, custom.ParametersSchema)
+	return err != nil || e.engine.IsCompiled(custom.Source, custom.ParametersSchema)
 }
 
 // versionsOf returns the versions of the PodTransitionPolicies that a PodTransitionRule is compiled with.
@@ -243,27 +225,27 @@ func newPrepared(object types.NamespacedName, entry appsv1alpha1.TransitionRule,
 
 // unprepared reports whether there was no time yet to compile the module of the rule.
 func (p *preparedRule) unprepared() bool {
-	return p.err != nil && codeOf(p.err) == rule.CodeNotReached
+	return p.err != nil && CodeOf(p.err) == rule.CodeNotReached
 }
 
-func (p *programs) prepare(
+func (e *Evaluator) prepare(
 	ctx context.Context, object types.NamespacedName, rule appsv1alpha1.TransitionRule, shared policies,
 ) *preparedRule {
 	prepared := newPrepared(object, rule, shared)
-	module, err := p.moduleOf(ctx, object, rule, shared)
+	module, err := e.moduleOf(ctx, object, rule, shared)
 	if err == nil {
 		prepared.kind, prepared.stage = module.Kind, module.Stage
-		var ready *opa.Program
-		if ready, err = p.engine.Prepare(ctx, module); err == nil {
+		var ready Program
+		if ready, err = e.engine.Prepare(ctx, module); err == nil {
 			prepared.program = ready
-			if p.prepared != nil {
-				p.prepared(module)
+			if e.prepared != nil {
+				e.prepared(module)
 			}
 			return prepared
 		}
 	}
 	prepared.err = err
-	if fallback := p.fallback(ctx, object, rule); fallback != nil {
+	if fallback := e.fallback(ctx, object, rule); fallback != nil {
 		prepared.program = fallback
 	}
 	return prepared
@@ -309,8 +291,8 @@ func foldedOf(rule appsv1alpha1.TransitionRule) *appsv1alpha1.TransitionRule {
 }
 
 // needsPods reports whether a rule of a PodTransitionRule, as it is prepared now, reads other pods.
-func (n *namespaceState) needsPods(object *appsv1alpha1.PodTransitionRule) bool {
-	known, ok := n.rulesets[object.Name]
+func (s *State) needsPods(object *appsv1alpha1.PodTransitionRule) bool {
+	known, ok := s.rulesets[object.Name]
 	return ok && slices.ContainsFunc(known.prepared.rules, func(rule *preparedRule) bool { return rule.needs().Pods })
 }
 

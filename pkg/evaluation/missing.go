@@ -1,4 +1,4 @@
-package podtransitionrule
+package evaluation
 
 import (
 	"maps"
@@ -10,9 +10,9 @@ import (
 	"github.com/podops-dev/podops/pkg/podindex"
 )
 
-// missingFor is how long a pod counts as desired that a workload had when its last permit was given, and
+// MissingFor is how long a pod counts as desired that a workload had when its last permit was given, and
 // has not created again. A workload that takes longer is assumed to have been scaled in.
-const missingFor = 2 * time.Minute
+const MissingFor = 2 * time.Minute
 
 // missing is how many pods a workload misses, and since when it misses so many.
 type missing struct {
@@ -24,10 +24,10 @@ type missing struct {
 // whose desired number PodOps does not know: without them each pod that is deleted would lower the bound for
 // the next one. The time is measured by this process, from the round in which it first saw them missing. It
 // returns how soon the first of them no longer counts; 0 for never.
-func (n *namespaceState) countMissing(views []podindex.RuleView, now time.Time) (counted []podindex.RuleView, wait time.Duration) {
+func (s *State) countMissing(views []podindex.RuleView, now time.Time) (counted []podindex.RuleView, wait time.Duration) {
 	counted = slices.Clone(views)
 	for i := range counted {
-		view, ruleset := &counted[i], n.of(counted[i].Object.Name)
+		view, ruleset := &counted[i], s.of(counted[i].Object.Name)
 		var after map[types.UID]missing
 		for uid, pods := range view.Remembered {
 			gone := pods - view.Owners[uid]
@@ -43,9 +43,9 @@ func (n *namespaceState) countMissing(views []podindex.RuleView, now time.Time) 
 				after, view.Remembered = map[types.UID]missing{}, maps.Clone(view.Remembered)
 			}
 			after[uid] = last
-			if left := missingFor - now.Sub(last.since); left > 0 {
+			if left := MissingFor - now.Sub(last.since); left > 0 {
 				view.Counts.Desired += gone
-				wait = minDelay(wait, left)
+				wait = MinDelay(wait, left)
 				continue
 			}
 			delete(view.Remembered, uid)

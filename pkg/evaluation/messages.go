@@ -1,4 +1,4 @@
-package podtransitionrule
+package evaluation
 
 import (
 	"k8s.io/apimachinery/pkg/types"

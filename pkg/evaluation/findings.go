@@ -1,10 +1,15 @@
-package podtransitionrule
+package evaluation
 
 import (
 	"cmp"
+	"fmt"
+	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/permit"
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
@@ -41,7 +46,7 @@ func newFindings() findings {
 
 // file keeps the finding of a rule on a request. Without memory for it the request counts as one for
 // which the rule was not evaluated; that it is withheld is kept elsewhere.
-func (f findings) file(t *turn, id rule.RuleID, key string, found finding) {
+func (f findings) file(t *Turn, id rule.RuleID, key string, found finding) {
 	if f.byRule[id] == nil {
 		f.byRule[id] = map[string]finding{}
 	}
@@ -61,10 +66,10 @@ func (f findings) of(id rule.RuleID, key string) (finding, bool) {
 
 // withhold files that a rule holds a request back, and returns when to evaluate the rule again; 0 for never.
 func (f findings) withhold(
-	t *turn, remembered *recollection, eval *ruleEvaluation, request rule.Request, verdict rule.Verdict,
+	t *Turn, remembered *recollection, eval *Rule, request rule.Request, verdict rule.Verdict,
 ) (retry time.Duration) {
 	key := request.Key()
-	if len(f.withheld[key]) > 0 && !t.holds(2*reasonBytes) {
+	if len(f.withheld[key]) > 0 && !t.holds(2*ReasonBytes) {
 		return 0
 	}
 	reason, retry := eval.reason(remembered, request, verdict)
@@ -77,12 +82,12 @@ func (f findings) withhold(
 // would files that a rule that is not enforced would hold a request back, if it would. It returns when to
 // evaluate the rule again; 0 for never.
 func (f findings) would(
-	t *turn, remembered *recollection, eval *ruleEvaluation, request rule.Request, verdict rule.Verdict,
+	t *Turn, remembered *recollection, eval *Rule, request rule.Request, verdict rule.Verdict,
 ) (retry time.Duration) {
 	if eval.prepared.enforced() || verdict.Outcome == rule.Passed && verdict.Would == "" {
 		return 0
 	}
-	if cmp.Or(verdict.Code, verdict.Would) == rule.CodeNotReached || !t.holds(2*reasonBytes) {
+	if cmp.Or(verdict.Code, verdict.Would) == rule.CodeNotReached || !t.holds(2*ReasonBytes) {
 		return 0
 	}
 	key := request.Key()
@@ -97,12 +102,12 @@ func (f findings) would(
 
 // reason explains a verdict, and returns when to evaluate the rule again where the verdict changes by
 // itself; 0 for never.
-func (e *ruleEvaluation) reason(
+func (e *Rule) reason(
 	remembered *recollection, request rule.Request, verdict rule.Verdict,
 ) (reason rule.Reason, retry time.Duration) {
-	reason = reasonOf(e.prepared, remembered.messageCache, e.ruleset.view, request, verdict, e.capacity)
+	reason = reasonOf(e.prepared, remembered.messageCache, e.ruleset.View, request, verdict, e.capacity)
 	switch {
-	case e.calls != nil:
+	case e.Calls != nil:
 		// openCalls schedules the next call.
 		reason.NextCheck = request.Task.RetryAt
 	case e.prepared.enforced() && (verdict.RetryAfter > 0 || e.prepared.needs().Now && reason.Code != rule.CodeNotReached):
@@ -112,26 +117,51 @@ func (e *ruleEvaluation) reason(
 	return reason, retry
 }
 
-// outcome is an evaluation with the permits that were allocated from it.
-type outcome struct {
-	evaluation
-	allocation allocation
+// Outcome is an evaluation with the permits that were allocated from it.
+type Outcome struct {
+	Evaluation
+	Allocation Allocation
 }
 
-// reasons returns why a request waits, sorted by rank; nil when it does not. Only requests that the
+// Reasons returns why a request waits, sorted by rank; nil when it does not. Only requests that the
 // evaluation does not withhold are allocated.
-func (o outcome) reasons(key string) []rule.Reason {
+func (o Outcome) Reasons(key string) []rule.Reason {
 	if reasons := o.withheld[key]; len(reasons) > 0 {
 		return reasons
 	}
-	return o.allocation.withheld[key]
+	return o.Allocation.withheld[key]
 }
 
-// warnings returns why a request would wait if rules with enforcement Warn were enforced, sorted by rank.
-func (o outcome) warnings(key string) []rule.Reason {
+// Warnings returns why a request would wait if rules with enforcement Warn were enforced, sorted by rank.
+func (o Outcome) Warnings(key string) []rule.Reason {
 	warned := o.warned[key]
-	for _, reason := range o.allocation.warned[key] {
+	for _, reason := range o.Allocation.warned[key] {
 		warned = ranked(warned[:len(warned):len(warned)], reason)
 	}
 	return warned
+}
+
+// maxNamedRules bounds the rules that PassedBy names.
+const maxNamedRules = 5
+
+// PassedBy returns the names of the enforced rules that a request passed, sorted: the first of them, and how
+// many more there are.
+func (o Outcome) PassedBy(request rule.Request) []string {
+	var names []string
+	for id, eval := range o.Rules {
+		_, evaluated := o.Allocation.of(id, request.Key())
+		if evaluated && eval.prepared.enforced() && eval.prepared.counters.scope.Applies(request.Type, request.Pod.Labels, request.Pod.SkipRules) {
+			names = append(names, id.String())
+		}
+	}
+	slices.Sort(names)
+	if more := len(names) - maxNamedRules; more > 0 {
+		names = append(names[:maxNamedRules:maxNamedRules], fmt.Sprintf("and %d more", more))
+	}
+	return names
+}
+
+// IsReserved reports whether a pod holds a reservation.
+func (e Evaluation) IsReserved(uid types.UID) bool {
+	return slices.ContainsFunc(e.budgets, func(budget permit.Budget) bool { _, live := budget.Live[uid]; return live })
 }

@@ -1,4 +1,4 @@
-package podtransitionrule
+package evaluation
 
 import (
 	"cmp"
@@ -13,7 +13,7 @@ import (
 // moduleRun is the evaluation of one rule with a user's module in one round.
 type moduleRun struct {
 	work    *ruleWork
-	program program
+	program Program
 	memo    *memo.Memo
 
 	// stopped: the rule was under quarantine when the round began.
@@ -44,8 +44,8 @@ const firstChunk = 32
 // evaluateModules evaluates the users' modules of a round for the requests whose verdicts are not
 // remembered: one pod after the other, first the pods for which earlier rounds had no time. Requests that
 // are not reached before the round gives way are withheld until a later round.
-func (r *Reconciler) evaluateModules(ctx context.Context, w *evaluating, waiting []rule.Request) {
-	t, runs := w.turn, r.openRuns(ctx, w)
+func (e *Evaluator) evaluateModules(ctx context.Context, w *evaluating, waiting []rule.Request) {
+	t, runs := w.turn, e.openRuns(ctx, w)
 	order := orderOf(runs, waiting)
 	first, size := slices.Concat(order, []string{""})[0], firstChunk
 	for len(order) > 0 && t.goesOn(ctx, partForModules) {
@@ -77,13 +77,13 @@ func (r *Reconciler) evaluateModules(ctx context.Context, w *evaluating, waiting
 }
 
 // openRuns prepares the evaluation of all users' modules, and returns those with open requests.
-func (r *Reconciler) openRuns(ctx context.Context, w *evaluating) []*moduleRun {
+func (e *Evaluator) openRuns(ctx context.Context, w *evaluating) []*moduleRun {
 	var open []*moduleRun
 	for _, work := range w.rules {
 		if work.prepared.kind != rule.KindRego {
 			continue
 		}
-		run := r.runOf(ctx, w, work)
+		run := e.runOf(ctx, w, work)
 		if run == nil {
 			work.close()
 			continue
@@ -97,15 +97,15 @@ func (r *Reconciler) openRuns(ctx context.Context, w *evaluating) []*moduleRun {
 }
 
 // runOf returns the evaluation of a rule; nil when it has no program.
-func (r *Reconciler) runOf(ctx context.Context, w *evaluating, work *ruleWork) *moduleRun {
+func (e *Evaluator) runOf(ctx context.Context, w *evaluating, work *ruleWork) *moduleRun {
 	prepared, remembered := work.prepared, work.open()
 	run := &moduleRun{
 		work: work, program: prepared.program, memo: remembered.memo, stopped: prepared.quarantined != nil,
-		requests: inStage(work.ruleset.view.Waiting, prepared.stage),
+		requests: inStage(work.ruleset.View.Waiting, prepared.stage),
 	}
 	if run.stopped {
 		if prepared.fallback == nil {
-			prepared.fallback = r.programs.fallback(ctx, prepared.id.Object, prepared.spec)
+			prepared.fallback = e.fallback(ctx, prepared.id.Object, prepared.spec)
 		}
 		run.program, run.memo = prepared.fallback, remembered.fallback
 	}
@@ -118,7 +118,7 @@ func (r *Reconciler) runOf(ctx context.Context, w *evaluating, work *ruleWork) *
 		return run
 	}
 	if !w.turn.holds(remembered.bytes() + int64(len(run.requests)*openBytes)) {
-		work.unopened, w.turn.cause = true, cmp.Or(w.turn.cause, gaveWayMemory)
+		work.unopened, w.turn.Cause = true, cmp.Or(w.turn.Cause, CauseMemory)
 		return nil
 	}
 	var open []int
@@ -132,7 +132,7 @@ func (r *Reconciler) runOf(ctx context.Context, w *evaluating, work *ruleWork) *
 func (m *moduleRun) opens(positions []int) {
 	needs := m.program.Needs()
 	for _, i := range positions {
-		_, reserved := m.work.ruleset.view.Live[m.requests[i].Pod.UID]
+		_, reserved := m.work.ruleset.View.Live[m.requests[i].Pod.UID]
 		if reserved && m.work.prepared.enforced() && (needs.Pods || needs.Permits) {
 			m.verdicts[i] = rule.Verdict{Outcome: rule.Passed}
 			continue

@@ -1,4 +1,4 @@
-package podtransitionrule
+package evaluation
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 
 // holdRetired withholds the requests that a rule might have denied whose PodTransitionRule was deleted a
 // moment ago. A PodTransitionRule that is deleted and created again must not let pods pass in between.
-func (w *evaluating) holdRetired(snapshot snapshot, now time.Time) {
+func (w *evaluating) holdRetired(snapshot Snapshot, now time.Time) {
 	for _, retired := range snapshot.Retired {
 		for _, request := range snapshot.Waiting {
 			rule := retired.Holds(request)

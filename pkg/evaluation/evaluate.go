@@ -1,4 +1,4 @@
-package podtransitionrule
+package evaluation
 
 import (
 	"cmp"
@@ -15,9 +15,9 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// evaluation is the result of the rules of a namespace for all requests that wait. It is not modified
-// after evaluate has returned it.
-type evaluation struct {
+// Evaluation is the result of the rules of a namespace for all requests that wait. It is not modified
+// after Evaluate has returned it.
+type Evaluation struct {
 	findings
 
 	// candidates are the requests that passed every rule except those still to be checked by
@@ -27,62 +27,80 @@ type evaluation struct {
 	// budgets are what the availability rules have to give.
 	budgets []permit.Budget
 
-	// rulesets by name.
-	rulesets map[string]*rulesetEvaluation
+	// Rulesets by name.
+	Rulesets map[string]*Ruleset
 
-	// rules by their id.
-	rules map[rule.RuleID]*ruleEvaluation
+	// Rules by their id.
+	Rules map[rule.RuleID]*Rule
 
-	// retry is the delay after which the rules are evaluated again although nothing has changed; 0 for never.
-	retry time.Duration
+	// Retry is the delay after which the rules are evaluated again although nothing has changed; 0 for never.
+	Retry time.Duration
 }
 
-// rulesetEvaluation is the result of one PodTransitionRule.
-type rulesetEvaluation struct {
-	view podindex.RuleView
+// Ruleset is the result of one PodTransitionRule.
+type Ruleset struct {
+	View podindex.RuleView
 
-	// rules in the order in which they are evaluated.
-	rules []*ruleEvaluation
+	// Rules in the order in which they are evaluated.
+	Rules []*Rule
 
-	// neverPasses are the names of availability rules without capacity even if every pod were available.
-	neverPasses []string
+	// NeverPasses are the names of availability rules without capacity even if every pod were available.
+	NeverPasses []string
 
-	// compileErr is why rules cannot be evaluated, evaluateErr why an evaluation has failed.
-	compileErr  error
-	evaluateErr error
+	// CompileErr is why rules cannot be evaluated, EvaluateErr why an evaluation has failed.
+	CompileErr  error
+	EvaluateErr error
 
-	// callsChanged reports whether the stored status differs from the calls of the webhook rules.
-	callsChanged bool
+	// CallsChanged reports whether the stored status differs from the calls of the webhook rules.
+	CallsChanged bool
 }
 
-// ruleEvaluation is the result of one rule.
-type ruleEvaluation struct {
+// Rule is the result of one rule.
+type Rule struct {
 	prepared *preparedRule
-	ruleset  *rulesetEvaluation
+	ruleset  *Ruleset
 	env      rule.Environment
 
 	// capacity of an availability rule that was evaluated.
 	capacity *rule.Capacity
 
-	// calls of a webhook rule; nil for all others.
-	calls *callPlan
+	// Calls of a webhook rule; nil for all others.
+	Calls *CallPlan
 
-	// late is the number of evaluations that used up their CPU time without a verdict.
-	late int
+	// Late is the number of evaluations that used up their CPU time without a verdict.
+	Late int
 
-	// isQuarantined reports whether the rule went under quarantine in this round.
-	isQuarantined bool
+	// IsQuarantined reports whether the rule went under quarantine in this round.
+	IsQuarantined bool
 
 	// skipped reports whether the rule was not evaluated, because the round has ended and another rule of
 	// the PodTransitionRule withholds the same requests for that.
 	skipped bool
 }
 
+// ID returns the id of the rule.
+func (e *Rule) ID() rule.RuleID { return e.prepared.id }
+
+// Stage returns the stage in which the rule is evaluated.
+func (e *Rule) Stage() appsv1alpha1.TransitionStage { return e.prepared.stage }
+
+// Webhook returns the webhook of the rule in its canonical spelling; nil for other kinds.
+func (e *Rule) Webhook() *appsv1alpha1.TransitionRuleWebhook { return e.prepared.webhook }
+
+// Object returns the PodTransitionRule of the rule.
+func (e *Rule) Object() *appsv1alpha1.PodTransitionRule { return e.ruleset.View.Object }
+
+// Quarantine returns the quarantine of the rule; nil when it is not under quarantine.
+func (e *Rule) Quarantine() *appsv1alpha1.Quarantine { return e.prepared.quarantined }
+
+// Now returns the time of the evaluation.
+func (e *Rule) Now() time.Time { return e.env.Now }
+
 // evaluating is an evaluation in progress.
 type evaluating struct {
-	*evaluation
-	turn  *turn
-	state *state
+	*Evaluation
+	turn      *Turn
+	evaluator *Evaluator
 
 	// rules in the order in which they are evaluated.
 	rules []*ruleWork
@@ -90,8 +108,8 @@ type evaluating struct {
 
 // ruleWork is the evaluation of one rule in progress.
 type ruleWork struct {
-	*ruleEvaluation
-	state *state
+	*Rule
+	evaluator *Evaluator
 
 	// recalled is the recollection of the rule, while it is open.
 	recalled *recollection
@@ -110,25 +128,25 @@ type ruleWork struct {
 	unreached map[appsv1alpha1.TransitionStage]bool
 }
 
-// evaluate evaluates every rule of a snapshot for every request that it could apply to: users' modules
+// Evaluate evaluates every rule of a snapshot for every request that it could apply to: users' modules
 // first, which may take several rounds; then the cheap rules; last the webhook rules and those that take
 // slots.
-func (r *Reconciler) evaluate(ctx context.Context, t *turn, snapshot snapshot) evaluation {
-	now := r.clock.Now()
-	w := r.newWork(t, snapshot, now)
-	r.evaluateModules(ctx, w, snapshot.Waiting)
+func (e *Evaluator) Evaluate(ctx context.Context, t *Turn, snapshot Snapshot) Evaluation {
+	now := e.clock.Now()
+	w := e.newWork(t, snapshot, now)
+	e.evaluateModules(ctx, w, snapshot.Waiting)
 	candidates := map[string]*permit.Candidate{}
 	for _, request := range snapshot.Waiting {
 		candidates[request.Key()] = &permit.Candidate{Request: request}
 	}
 	t.measure(func() {
 		for _, work := range w.rules {
-			r.evaluateRule(ctx, work, w, candidates)
+			e.evaluateRule(ctx, work, w, candidates)
 		}
 	})
 	budgetsOf := w.openBudgets(snapshot)
 	w.holdRetired(snapshot, now)
-	r.openCalls(w)
+	e.openCalls(w)
 	for _, request := range snapshot.Waiting {
 		if len(w.withheld[request.Key()]) > 0 {
 			continue
@@ -137,28 +155,28 @@ func (r *Reconciler) evaluate(ctx context.Context, t *turn, snapshot snapshot) e
 		candidate.Budgets, candidate.Missed = budgetsOf[request.Pod.UID], snapshot.state.missed[request.Pod.UID]
 		w.candidates = append(w.candidates, *candidate)
 	}
-	return *w.evaluation
+	return *w.Evaluation
 }
 
 // newWork returns an evaluation in which no rule has been evaluated.
-func (r *Reconciler) newWork(t *turn, snapshot snapshot, now time.Time) *evaluating {
+func (e *Evaluator) newWork(t *Turn, snapshot Snapshot, now time.Time) *evaluating {
 	w := &evaluating{
-		evaluation: &evaluation{
-			findings: newFindings(), rulesets: map[string]*rulesetEvaluation{}, rules: map[rule.RuleID]*ruleEvaluation{},
+		Evaluation: &Evaluation{
+			findings: newFindings(), Rulesets: map[string]*Ruleset{}, Rules: map[rule.RuleID]*Rule{},
 		},
-		turn: t, state: r.state,
+		turn: t,
 	}
 	for _, view := range snapshot.Rules {
 		rules := snapshot.prepared[view.Object.Name]
-		ruleset := &rulesetEvaluation{view: view, compileErr: cmp.Or(objectbounds.TooLarge(view.Object), view.SelectorErr, errorsOf(rules))}
-		w.rulesets[view.Object.Name] = ruleset
+		ruleset := &Ruleset{View: view, CompileErr: cmp.Or(objectbounds.TooLarge(view.Object), view.SelectorErr, errorsOf(rules))}
+		w.Rulesets[view.Object.Name] = ruleset
 		env, unreached := environmentOf(snapshot, view, now), map[appsv1alpha1.TransitionStage]bool{}
 		for _, prepared := range rules {
 			prepared.lift(view.Object)
-			eval := &ruleEvaluation{prepared: prepared, ruleset: ruleset, env: env}
-			ruleset.rules = append(ruleset.rules, eval)
-			w.evaluation.rules[prepared.id] = eval
-			w.rules = append(w.rules, &ruleWork{ruleEvaluation: eval, state: r.state, unreached: unreached})
+			eval := &Rule{prepared: prepared, ruleset: ruleset, env: env}
+			ruleset.Rules = append(ruleset.Rules, eval)
+			w.Evaluation.Rules[prepared.id] = eval
+			w.rules = append(w.rules, &ruleWork{Rule: eval, evaluator: e, unreached: unreached})
 		}
 	}
 	return w
@@ -166,10 +184,10 @@ func (r *Reconciler) newWork(t *turn, snapshot snapshot, now time.Time) *evaluat
 
 // openBudgets adds the budgets of all PodTransitionRules, and returns their names by the pods that they
 // cover.
-func (w *evaluating) openBudgets(snapshot snapshot) map[types.UID][]string {
+func (w *evaluating) openBudgets(snapshot Snapshot) map[types.UID][]string {
 	budgetsOf := map[types.UID][]string{}
 	for _, view := range snapshot.Rules {
-		budget, ok := budgetOf(w.rulesets[view.Object.Name])
+		budget, ok := budgetOf(w.Rulesets[view.Object.Name])
 		if !ok {
 			continue
 		}
@@ -185,7 +203,7 @@ func (w *evaluating) openBudgets(snapshot snapshot) map[types.UID][]string {
 
 // environmentOf returns the environment of the rules of a PodTransitionRule: the facts beyond the pod of
 // a request.
-func environmentOf(snapshot snapshot, view podindex.RuleView, now time.Time) rule.Environment {
+func environmentOf(snapshot Snapshot, view podindex.RuleView, now time.Time) rule.Environment {
 	env := rule.Environment{
 		Now: now, Namespace: rule.Namespace{Name: snapshot.Namespace, Labels: snapshot.NamespaceLabels},
 		Counts: view.Counts, Pods: view.Pods, Permits: view.Permits,
@@ -200,8 +218,8 @@ func environmentOf(snapshot snapshot, view podindex.RuleView, now time.Time) rul
 }
 
 // evaluateRule evaluates one rule for the requests of its stage and files the verdicts.
-func (r *Reconciler) evaluateRule(ctx context.Context, work *ruleWork, w *evaluating, candidates map[string]*permit.Candidate) {
-	prepared, view := work.prepared, work.ruleset.view
+func (e *Evaluator) evaluateRule(ctx context.Context, work *ruleWork, w *evaluating, candidates map[string]*permit.Candidate) {
+	prepared, view := work.prepared, work.ruleset.View
 	if work.run == nil && prepared.webhook == nil && work.unreached[prepared.stage] {
 		work.skipped = true
 		return
@@ -210,21 +228,21 @@ func (r *Reconciler) evaluateRule(ctx context.Context, work *ruleWork, w *evalua
 	defer work.close()
 	requests := inStage(view.Waiting, prepared.stage)
 	if prepared.webhook != nil && prepared.err == nil {
-		requests = r.loadTasks(work, requests)
+		requests = e.loadTasks(work, requests)
 	}
-	verdicts := r.verdicts(ctx, work, w, requests)
-	if work.calls != nil {
-		requests, verdicts = r.skipCalls(ctx, work, w, requests, verdicts)
+	verdicts := e.verdicts(ctx, work, w, requests)
+	if work.Calls != nil {
+		requests, verdicts = e.skipCalls(ctx, work, w, requests, verdicts)
 	}
-	if prepared.budget() && r.neverPasses(ctx, view.Counts, prepared) {
-		work.ruleset.neverPasses = append(work.ruleset.neverPasses, prepared.spec.Name)
+	if prepared.budget() && e.neverPasses(ctx, view.Counts, prepared) {
+		work.ruleset.NeverPasses = append(work.ruleset.NeverPasses, prepared.spec.Name)
 	}
 	remembered.nextChecks = remembered.nextChecks.keep(requests)
 	remembered.messageCache.keep(requests)
 	for i, request := range requests {
 		key, verdict := request.Key(), verdicts[i]
 		w.file(w.turn, prepared.id, key, finding{request: &requests[i]})
-		if verdict.Call && work.calls != nil {
+		if verdict.Call && work.Calls != nil {
 			work.wants = append(work.wants, request)
 		}
 		w.fileVerdict(work, request, verdict, candidates[key])
@@ -239,9 +257,9 @@ func (w *evaluating) fileVerdict(work *ruleWork, request rule.Request, verdict r
 	case verdict.Outcome == rule.NeedsSlot:
 		candidate.Needs = append(candidate.Needs, prepared.id)
 	case verdict.Outcome != rule.Passed && prepared.enforced():
-		w.retryIn(w.withhold(w.turn, work.open(), work.ruleEvaluation, request, verdict))
+		w.retryIn(w.withhold(w.turn, work.open(), work.Rule, request, verdict))
 	default:
-		w.retryIn(w.would(w.turn, work.open(), work.ruleEvaluation, request, verdict))
+		w.retryIn(w.would(w.turn, work.open(), work.Rule, request, verdict))
 		if prepared.dependsOnPods() && !work.stopped() {
 			candidate.Rechecked = append(candidate.Rechecked, prepared.id)
 		}
@@ -249,7 +267,7 @@ func (w *evaluating) fileVerdict(work *ruleWork, request rule.Request, verdict r
 }
 
 // retryIn has the rules evaluated again after a delay, unless that happens sooner; 0 changes nothing.
-func (w *evaluating) retryIn(delay time.Duration) { w.retry = minDelay(w.retry, delay) }
+func (w *evaluating) retryIn(delay time.Duration) { w.Retry = MinDelay(w.Retry, delay) }
 
 // stopped reports whether the rule was under quarantine when the round began: its fallback has
 // found to which pods it applies.
@@ -267,13 +285,13 @@ func inStage(requests []rule.Request, stage appsv1alpha1.TransitionStage) []rule
 
 // budgetOf returns the budget of a PodTransitionRule with an enforced rule that bounds availability, or
 // that depends on other pods. A rule whose capacity is unknown has no slot to give.
-func budgetOf(ruleset *rulesetEvaluation) (permit.Budget, bool) {
-	view := ruleset.view
+func budgetOf(ruleset *Ruleset) (permit.Budget, bool) {
+	view := ruleset.View
 	budget := permit.Budget{
 		Object: view.Object.Name, Slots: map[string]int{}, Live: view.Live, Inherited: view.Inherited,
 		Owners: view.Owners, Remembered: view.Remembered, Recent: view.Permits,
 	}
-	for _, eval := range ruleset.rules {
+	for _, eval := range ruleset.Rules {
 		switch prepared := eval.prepared; {
 		case prepared.budget():
 			budget.Slots[prepared.spec.Name] = 0

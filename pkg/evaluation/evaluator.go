@@ -1,0 +1,114 @@
+package evaluation
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/podops-dev/podops/pkg/fairshare"
+	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/rule/memo"
+	"github.com/podops-dev/podops/pkg/rule/spec"
+	"github.com/podops-dev/podops/pkg/webhookclient"
+	"github.com/podops-dev/podops/pkg/webhooktask/dispatch"
+)
+
+// Evaluator evaluates the rules of namespaces. It is safe for concurrent use with a State each.
+type Evaluator struct {
+	engine   Engine
+	prepared func(spec.Module)
+	calls    *dispatch.InFlight
+	services Services
+	askAgain time.Duration
+	clock    clock.PassiveClock
+
+	// remembered has the recollections of the rules, bounded in bytes over all namespaces.
+	remembered *recollections
+}
+
+// Engine prepares rules for evaluation. EngineOf returns that of OPA.
+type Engine interface {
+	Inspect(ctx context.Context, source opa.Source) (opa.Inspection, error)
+	IsCompiled(module string, parametersSchema json.RawMessage) bool
+	Prepare(ctx context.Context, module spec.Module) (Program, error)
+}
+
+// Program is a compiled rule. It is an *opa.Program.
+type Program interface {
+	memo.Program
+	VerdictsNeedCounts() bool
+	Needs() opa.Needs
+	Source() string
+}
+
+// EngineOf returns the Engine of OPA.
+func EngineOf(engine *opa.Engine) Engine { return opaEngine{engine} }
+
+type opaEngine struct{ *opa.Engine }
+
+// Prepare implements Engine.
+func (e opaEngine) Prepare(ctx context.Context, module spec.Module) (Program, error) {
+	program, err := e.Engine.Prepare(ctx, module)
+	if err != nil {
+		return nil, err
+	}
+	return program, nil
+}
+
+// Services are the circuit breakers of the services of webhook rules. They are a *dispatch.Dispatcher.
+type Services interface {
+	// CircuitOpen returns the failure that a POST of a rule would have because the circuit breaker of the
+	// service is open; nil when the POST would be made. It changes nothing.
+	CircuitOpen(rule rule.RuleID, service dispatch.Service) *webhookclient.Failure
+
+	// Admit is called before POSTs of a rule are recorded. It returns the failure of CircuitOpen, or reports
+	// that the next POST is the probe of a half-open circuit breaker, which is reserved for that one POST.
+	Admit(rule rule.RuleID, service dispatch.Service) (probe bool, failure *webhookclient.Failure)
+
+	// CountSkipped counts a POST of a rule that was not made because the circuit breaker is open.
+	CountSkipped(rule rule.RuleID, service dispatch.Service, failure *webhookclient.Failure)
+}
+
+// Config configures an Evaluator.
+type Config struct {
+	Engine Engine
+
+	// Prepared is called with each module that is evaluated for a rule from now on; nil: not called.
+	Prepared func(spec.Module)
+
+	// Calls are the calls of webhook rules in flight, and Services the circuit breakers of their services.
+	Calls    *dispatch.InFlight
+	Services Services
+
+	// AskAgain is about how long after a denial the service of a webhook rule is called again.
+	AskAgain time.Duration
+
+	// Memory is how many bytes of recollections rules keep from one round to the next, in all namespaces
+	// together.
+	Memory int64
+
+	Clock clock.PassiveClock
+}
+
+// New returns an Evaluator.
+func New(c Config) *Evaluator {
+	return &Evaluator{
+		engine: c.Engine, prepared: c.Prepared, calls: c.Calls, services: c.Services, askAgain: c.AskAgain, clock: c.Clock,
+		remembered: fairshare.NewCache[*preparedRule, *recollection](c.Memory),
+	}
+}
+
+// RememberedRules returns how many rules have a recollection.
+func (e *Evaluator) RememberedRules() int { return e.remembered.Len() }
+
+// RememberedBytes returns how many bytes of recollections the rules of a namespace keep; of all namespaces for
+// an empty name.
+func (e *Evaluator) RememberedBytes(namespace string) int64 {
+	if namespace == "" {
+		return e.remembered.Bytes()
+	}
+	return e.remembered.BytesOf(namespace)
+}

@@ -1,0 +1,49 @@
+package evaluation
+
+import (
+	"context"
+	"time"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/podindex"
+)
+
+// Snapshot is the input of an evaluation: a namespace at one moment, and its rules, ready to be evaluated.
+type Snapshot struct {
+	podindex.Snapshot
+
+	// Retry is the delay after which the counts change by themselves; 0 for never.
+	Retry time.Duration
+
+	// prepared are the rules by PodTransitionRule.
+	prepared map[string][]*preparedRule
+
+	state *State
+}
+
+// Prepare returns a snapshot with the rules of a namespace compiled. take takes a snapshot of the pod index,
+// with all pods for the PodTransitionRules for which its argument returns true: those that read them. It is
+// called again if a rule turns out to read them.
+func (e *Evaluator) Prepare(
+	ctx context.Context, t *Turn, state *State, take func(needsPods func(*appsv1alpha1.PodTransitionRule) bool) podindex.Snapshot,
+) Snapshot {
+	s := Snapshot{state: state}
+	for {
+		s.Snapshot, s.prepared = take(state.needsPods), map[string][]*preparedRule{}
+		missing := false
+		for _, view := range s.Rules {
+			known := state.needsPods(view.Object)
+			s.prepared[view.Object.Name] = e.rulesOf(ctx, t, state, view.Object, s.Policies)
+			missing = missing || !known && state.needsPods(view.Object)
+		}
+		if !missing || ctx.Err() != nil {
+			return s
+		}
+	}
+}
+
+// WithMissing returns the snapshot with the pods counted as desired that workloads miss.
+func (s Snapshot) WithMissing(now time.Time) Snapshot {
+	s.Rules, s.Retry = s.state.countMissing(s.Rules, now)
+	return s
+}

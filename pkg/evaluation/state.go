@@ -1,0 +1,67 @@
+package evaluation
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// State is what the evaluation of one namespace keeps from one round to the next. The rounds of a namespace
+// follow each other, and each uses its state in one goroutine.
+type State struct {
+	// rulesets are the PodTransitionRules of the namespace, by name.
+	rulesets map[string]*rulesetState
+
+	// missed are the pods that had no turn in the last rounds (permit.Plan.Missed). The map is replaced,
+	// never modified.
+	missed map[types.UID]int
+}
+
+// rulesetState is the state of one PodTransitionRule.
+type rulesetState struct {
+	// prepared are its rules, ready to be evaluated.
+	prepared preparedRuleset
+
+	// missing are the pods that its workloads miss, by UID of the workload.
+	missing map[types.UID]missing
+}
+
+// NewState returns an empty State.
+func NewState() *State { return &State{rulesets: map[string]*rulesetState{}} }
+
+// of returns the state of a PodTransitionRule, empty at first.
+func (s *State) of(ruleset string) *rulesetState {
+	known, ok := s.rulesets[ruleset]
+	if !ok {
+		known = &rulesetState{}
+		s.rulesets[ruleset] = known
+	}
+	return known
+}
+
+// Forget drops the state of the PodTransitionRules that are not present, and returns their names.
+func (e *Evaluator) Forget(s *State, present func(ruleset string) bool) (gone []string) {
+	for name, ruleset := range s.rulesets {
+		if present(name) {
+			continue
+		}
+		e.forgetRules(ruleset.prepared.rules, nil)
+		delete(s.rulesets, name)
+		gone = append(gone, name)
+	}
+	return gone
+}
+
+// IsEmpty reports whether a State has no PodTransitionRule.
+func (s *State) IsEmpty() bool { return len(s.rulesets) == 0 }
+
+// forgetRules drops the recollections of rules that are not among the kept ones.
+func (e *Evaluator) forgetRules(gone, kept []*preparedRule) {
+	present := make(map[*preparedRule]bool, len(kept))
+	for _, rule := range kept {
+		present[rule] = true
+	}
+	for _, rule := range gone {
+		if !present[rule] {
+			e.remembered.Remove(rule)
+		}
+	}
+}

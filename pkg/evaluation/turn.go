@@ -1,0 +1,205 @@
+package evaluation
+
+import (
+	"cmp"
+	"context"
+	"runtime"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/podops-dev/podops/pkg/cputime"
+	"github.com/podops-dev/podops/pkg/lanes"
+	"github.com/podops-dev/podops/pkg/opa"
+)
+
+const (
+	// DefaultBudget is how long a round may compile and evaluate rules by default.
+	DefaultBudget = 2 * time.Second
+
+	// heldShare is how much time a round may hold a worker for the price of CPU time: there
+	// are many workers, and few cores.
+	heldShare = 20
+)
+
+// Turn is what one round may use: time, a lane among other namespaces, memory, and the slot for background
+// writes. It is used by one goroutine.
+type Turn struct {
+	lanes     *lanes.Lanes
+	clock     clock.PassiveClock
+	namespace string
+	began     time.Time
+	budget    time.Duration
+	lane      lanes.Lane
+
+	// governed reports whether the namespace still has PodTransitionRules.
+	governed func() bool
+
+	// used is the CPU time of the round; charged is the part of it that lanes was given.
+	used, charged time.Duration
+
+	// held is how many bytes of findings, reasons and open requests the round holds, and most is how
+	// many it may hold.
+	held, most int64
+
+	// Slot is the slot for background writes.
+	Slot Slot
+
+	// Cause is why the round gave way; empty while it has not.
+	Cause Cause
+}
+
+// Cause is why a round ended before all was evaluated.
+type Cause string
+
+const (
+	// CauseBudget: the budget of the round was used up.
+	CauseBudget Cause = "budget"
+
+	// CauseShare: the namespace had used its share of CPU time, and the slow lane was full.
+	CauseShare Cause = "share"
+
+	// CauseMemory: the rules and waiting requests of the namespace were too many to be held at once.
+	CauseMemory Cause = "memory"
+
+	// CauseGone: the namespace had no PodTransitionRule any more, or the manager stopped.
+	CauseGone Cause = "gone"
+)
+
+// TurnOptions configure a Turn. All fields must be set.
+type TurnOptions struct {
+	Namespace string
+	Clock     clock.PassiveClock
+
+	// Lanes are those in which Namespace was admitted, to Lane.
+	Lanes *lanes.Lanes
+	Lane  lanes.Lane
+
+	// Budget is how long the round may compile and evaluate rules.
+	Budget time.Duration
+
+	// Memory bounds the bytes of the findings of the round.
+	Memory int64
+
+	// Background is locked for a background write.
+	Background *sync.Mutex
+
+	// Governed reports whether Namespace still has PodTransitionRules.
+	Governed func() bool
+}
+
+// NewTurn returns what a round may use that begins now.
+func NewTurn(o TurnOptions) *Turn {
+	return &Turn{
+		lanes: o.Lanes, clock: o.Clock, namespace: o.Namespace, began: o.Clock.Now(), budget: o.Budget, lane: o.Lane, most: o.Memory,
+		Slot: Slot{shared: o.Background}, governed: o.Governed,
+	}
+}
+
+// End releases the slot, and returns the CPU time of the round that its namespace is not yet charged with.
+func (t *Turn) End() time.Duration {
+	t.Slot.Release()
+	return max(t.used, t.clock.Since(t.began)/heldShare) - t.charged
+}
+
+// Namespace returns the namespace of the round.
+func (t *Turn) Namespace() string { return t.namespace }
+
+// hasTime reports whether a part of the budget of the round is left.
+func (t *Turn) hasTime(ctx context.Context, part float64) bool {
+	if t.Cause == CauseGone {
+		return false
+	}
+	if ctx.Err() != nil || !t.governed() {
+		t.Cause = CauseGone
+		return false
+	}
+	if t.clock.Since(t.began) >= time.Duration(part*float64(t.budget)) {
+		t.Cause = cmp.Or(t.Cause, CauseBudget)
+		return false
+	}
+	return true
+}
+
+// goesOn reports whether the round may evaluate more modules, within a part of its budget and
+// the share of its namespace. Once the share is used up, the round never goes on.
+func (t *Turn) goesOn(ctx context.Context, part float64) bool {
+	if t.Cause == CauseShare || !t.hasTime(ctx, part) {
+		return false
+	}
+	if t.used == t.charged {
+		return true
+	}
+	lane, ok := t.lanes.GoOn(t.namespace, t.used-t.charged, t.clock.Now())
+	t.lane, t.charged = lane, t.used
+	if !ok {
+		t.Cause = CauseShare
+	}
+	return ok
+}
+
+// mayCompile reports whether the round may compile a module, which takes a place in the slow
+// lane: one can take seconds.
+func (t *Turn) mayCompile(ctx context.Context) bool {
+	if !t.goesOn(ctx, partForModules) {
+		return false
+	}
+	if !t.lanes.Demand(t.namespace) {
+		t.Cause = CauseShare
+		return false
+	}
+	t.lane = lanes.Slow
+	return true
+}
+
+// slice returns a context for evaluations up to the next look at whether the round goes on.
+func (t *Turn) slice(ctx context.Context) (context.Context, context.CancelFunc) {
+	if t.lane == lanes.Slow {
+		return context.WithTimeout(t.inLane(ctx), SlowSlice)
+	}
+	return context.WithTimeout(ctx, FastSlice)
+}
+
+// inLane returns a context for evaluations in the lane of the round.
+func (t *Turn) inLane(ctx context.Context) context.Context {
+	if t.lane == lanes.Slow {
+		return opa.WithSlowLane(ctx)
+	}
+	return ctx
+}
+
+// Slices of a round. What a namespace uses in one before it is known to be slow is what others
+// have to wait for.
+const (
+	FastSlice = 50 * time.Millisecond
+	SlowSlice = 250 * time.Millisecond
+)
+
+// Parts of the budget of a round. What comes later has time of its own.
+const (
+	partForModules  = 0.5
+	partForRules    = 0.75
+	partForRechecks = 1
+)
+
+// holds reports whether the round may hold so many more bytes, and counts them then.
+func (t *Turn) holds(bytes int64) bool {
+	if t.held+bytes > t.most {
+		return false
+	}
+	t.held += bytes
+	return true
+}
+
+// charge adds CPU time that the round used.
+func (t *Turn) charge(used time.Duration) { t.used += used }
+
+// measure charges the round with the CPU time of what is done in this goroutine.
+func (t *Turn) measure(what func()) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	watch := cputime.Start()
+	what()
+	t.charge(watch.Used())
+}
