@@ -1,0 +1,217 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/podops-dev/podops/test/audit"
+)
+
+const (
+	// settling is how long a manager rests before its memory is read.
+	settling = 15 * time.Second
+
+	// quiet is how long a manager sends no request once lifecycles are over, and
+	// quietPatience how long that may take: events are sent at a bounded rate.
+	quiet, quietPatience = 3 * time.Second, 2 * time.Minute
+
+	// warmup lifecycles come before those that are measured: a new manager compiles rules.
+	warmup = 40
+)
+
+// figures were measured at one number of pods.
+type figures struct {
+	pods int
+
+	// grown is the memory after pods were created, started that of a new manager, worked that
+	// after lifecycles.
+	grown, started, worked memory
+
+	// cpu is the processor time of the manager for a lifecycle.
+	cpu time.Duration
+
+	// rate is how many lifecycles were completed in a second.
+	rate float64
+
+	// requests of the manager for a lifecycle, by verb and resource.
+	requests map[string]float64
+}
+
+// resident is the most memory of the three, in bytes.
+func (f figures) resident() int64 {
+	return max(f.grown.resident, f.started.resident, f.worked.resident)
+}
+
+// total is all requests for a lifecycle.
+func (f figures) total() float64 {
+	sum := 0.0
+	for _, each := range f.requests {
+		sum += each
+	}
+	return sum
+}
+
+// memory of a process, in bytes.
+type memory struct {
+	resident, peak int64
+
+	// heap is what Go has in use.
+	heap int64
+}
+
+// lifecycles updates pods in place and adds what that costs to the figures.
+func lifecycles(ctx context.Context, s *server, m *manager, f *fleet, count int, at *figures) error {
+	if err := f.update(ctx, warmup); err != nil {
+		return err
+	}
+	if _, err := s.awaitQuiet(ctx, 0); err != nil {
+		return err
+	}
+	mark, err := s.audit.Mark()
+	if err != nil {
+		return err
+	}
+	began, before := time.Now(), m.cpu()
+	if err := f.update(ctx, count); err != nil {
+		return err
+	}
+	at.rate = float64(count) / time.Since(began).Seconds()
+	events, err := s.awaitQuiet(ctx, mark)
+	if err != nil {
+		return err
+	}
+	at.cpu = (m.cpu() - before) / time.Duration(count)
+	at.requests = map[string]float64{}
+	for _, event := range events {
+		at.requests[event.Verb+" "+event.Target()] += 1 / float64(count)
+	}
+	if at.worked, err = m.atRest(ctx); err != nil {
+		return err
+	}
+	return m.saveMetrics(filepath.Join(s.options.dir, fmt.Sprintf("metrics-%d.txt", at.pods)))
+}
+
+// awaitQuiet waits until the manager sends no more requests, and returns those since a mark.
+// Leases and watches are not counted: they depend on time alone.
+func (s *server) awaitQuiet(ctx context.Context, mark audit.Mark) (audit.Events, error) {
+	last, since := -1, time.Now()
+	for began := time.Now(); time.Since(began) < quietPatience; {
+		events, err := s.audit.Since(mark)
+		if err != nil {
+			return nil, err
+		}
+		events = events.Where(func(e audit.Event) bool { return e.Resource != "leases" && e.Verb != "watch" })
+		if len(events) != last {
+			last, since = len(events), time.Now()
+		}
+		if time.Since(since) >= quiet {
+			return events, nil
+		}
+		if err := sleep(ctx, quiet/4); err != nil {
+			return nil, err
+		}
+	}
+	return nil, errors.New("the manager does not come to rest")
+}
+
+// atRest returns the memory of a manager that has nothing to do.
+func (m *manager) atRest(ctx context.Context) (memory, error) {
+	if err := sleep(ctx, settling); err != nil {
+		return memory{}, err
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.process.Pid))
+	if err != nil {
+		return memory{}, fmt.Errorf("reading the memory of the manager: %w\n%s", err, m.tail())
+	}
+	heap, err := m.metric("go_memstats_heap_inuse_bytes")
+	if err != nil {
+		return memory{}, err
+	}
+	return memory{resident: kibibytes(status, "VmRSS"), peak: kibibytes(status, "VmHWM"), heap: int64(heap)}, nil
+}
+
+// kibibytes reads a line such as "VmRSS:  1234 kB" as bytes.
+func kibibytes(status []byte, name string) int64 {
+	for line := range bytes.Lines(status) {
+		if rest, found := strings.CutPrefix(string(line), name+":"); found {
+			count, _ := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64)
+			return count << 10
+		}
+	}
+	return 0
+}
+
+// tick is the unit of processor times in /proc.
+const tick = 10 * time.Millisecond
+
+// cpu returns the processor time that the manager has used, 0 when it has ended.
+func (m *manager) cpu() time.Duration {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", m.process.Pid))
+	if err != nil {
+		return 0
+	}
+	// The name before the last parenthesis may have spaces; utime and stime are the 12th and
+	// 13th fields behind it.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	user, _ := strconv.ParseInt(fields[11], 10, 64)
+	system, _ := strconv.ParseInt(fields[12], 10, 64)
+	return time.Duration(user+system) * tick
+}
+
+// readMetrics returns all metrics of the manager, as text.
+func (m *manager) readMetrics() ([]byte, error) {
+	answer, err := http.Get("http://" + m.metrics + "/metrics")
+	if err != nil {
+		return nil, fmt.Errorf("reading metrics: %w", err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return nil, fmt.Errorf("reading metrics: %w", err)
+	}
+	return text, nil
+}
+
+// saveMetrics writes all metrics to a file, which explains the figures.
+func (m *manager) saveMetrics(path string) error {
+	text, err := m.readMetrics()
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		return fmt.Errorf("writing metrics: %w", err)
+	}
+	return nil
+}
+
+// metric returns the value of a metric without labels.
+func (m *manager) metric(name string) (float64, error) {
+	text, err := m.readMetrics()
+	if err != nil {
+		return 0, err
+	}
+	found := regexp.MustCompile(`(?m)^` + name + ` (\S+)$`).FindSubmatch(text)
+	if found == nil {
+		return 0, fmt.Errorf("the manager has no metric %s", name)
+	}
+	return strconv.ParseFloat(string(found[1]), 64)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
