@@ -26,7 +26,7 @@ func (s *sim) BeginAll(*rapid.T) {
 	}
 }
 
-// Beat changes nothing that anybody looks at.
+// Beat changes a pod in a way that no rule reads.
 func (s *sim) Beat(*rapid.T) { s.edit("beat", func(simPod) bool { return true }, func(*simPod) {}) }
 
 // Finish ends the lifecycle of a permitted pod.
@@ -44,7 +44,7 @@ func (s *sim) Heal(*rapid.T) {
 	s.edit("heal", func(pod simPod) bool { return !pod.available && !pod.permitted }, func(pod *simPod) { pod.available = true })
 }
 
-// Pass lets some time go by.
+// Pass advances the clock.
 func (s *sim) Pass(t *rapid.T) {
 	s.now = s.now.Add(time.Duration(rapid.SampledFrom([]int{1, 300, 7_000, 25_000, 70_000}).Draw(t, "milliseconds")) * time.Millisecond)
 }
@@ -72,8 +72,8 @@ func (s *sim) WatchAll(t *rapid.T) { s.catchUp(s.draw(t)) }
 
 func (s *sim) catchUp(l *leader) { l.seenPods, l.seenRecords = len(s.history), len(s.changes)-1 }
 
-// Open starts a round of one leader, from what it has seen. The process may be another
-// one than that of the round before, which is left as it is.
+// Open starts a round of one leader, from the state that it has seen. The leader may be a new
+// process; the unfinished round of the old one is abandoned.
 func (s *sim) Open(t *rapid.T) {
 	l := s.draw(t)
 	if len(l.writes) > 0 {
@@ -85,7 +85,7 @@ func (s *sim) Open(t *rapid.T) {
 
 func (s *sim) openReaching(t *rapid.T, l *leader) {
 	unreached := []string{}
-	if rapid.Bool().Draw(t, "short of time") {
+	if rapid.Bool().Draw(t, "out of time") {
 		unreached = rapid.SliceOfDistinct(rapid.SampledFrom(slices.Sorted(maps.Keys(s.pods))), rapid.ID[string]).Draw(t, "unreached")
 	}
 	s.open(l, func(pod string) bool { return !slices.Contains(unreached, pod) })
@@ -119,7 +119,7 @@ func (s *sim) step(t *rapid.T, l *leader) {
 	}
 }
 
-// Round is a whole one of a leader that has seen everything.
+// Round is a complete round of a leader that has seen everything.
 func (s *sim) Round(t *rapid.T) {
 	l := s.draw(t)
 	s.catchUp(l)
@@ -128,7 +128,7 @@ func (s *sim) Round(t *rapid.T) {
 	s.drain(l)
 }
 
-// FinishRound makes all writes that are left.
+// FinishRound makes the remaining writes of an open round.
 func (s *sim) FinishRound(t *rapid.T) {
 	l := s.draw(t)
 	if len(l.writes) == 0 {
@@ -147,8 +147,8 @@ func (s *sim) drain(l *leader) {
 	}
 }
 
-// Race opens a round of each leader, from what each has seen by then, and mixes their
-// writes.
+// Race opens a round of each leader, from the state that each has seen by then, and interleaves
+// their writes.
 func (s *sim) Race(t *rapid.T) {
 	for _, l := range s.leaders {
 		if rapid.Bool().Draw(t, "sees pods") {
@@ -167,7 +167,7 @@ func (s *sim) Race(t *rapid.T) {
 	}
 }
 
-// Late lets a write arrive whose leader gave up on it.
+// Late delivers a write whose leader has timed out.
 func (s *sim) Late(t *rapid.T) {
 	if len(s.late) == 0 {
 		t.Skip("nothing is under way")
@@ -181,12 +181,12 @@ func (s *sim) Late(t *rapid.T) {
 }
 
 // settle ends all faults: one leader is left that sees everything, permitted pods finish,
-// and time goes by. Then every pod that waits is permitted, in spite of all reservations
-// that were left behind.
+// and time passes. Then every pod that waits is permitted, in spite of all abandoned
+// reservations.
 func (s *sim) settle() {
 	l := s.leaders[0]
 	l.writes = nil
-	const rounds = 20 // 5 pods, each of which may have to be touched first
+	const rounds = 20 // 5 pods, each of which may have to be invalidated first
 	for range rounds {
 		for _, name := range slices.Sorted(maps.Keys(s.pods)) {
 			if pod := s.pods[name]; pod.permitted {

@@ -18,7 +18,7 @@ func (b *openBudget) countsOwner(pod *rule.PodFact) bool {
 	return counts
 }
 
-// rememberOwner notes how many pods the workload of the pod has before the pod may go. A pod
+// rememberOwner records how many pods the workload of the pod has before the pod may go. A pod
 // that is missing later counts as desired then.
 func (b *openBudget) rememberOwner(pod *rule.PodFact) {
 	uid := pod.Owner.UID
@@ -31,9 +31,9 @@ func (b *openBudget) rememberOwner(pod *rule.PodFact) {
 	b.remembered[uid], b.changed = b.owners[uid], true
 }
 
-// full reports whether the record has no place for the pod, or for its workload.
+// full reports whether the record has no entry left for the pod, or for its workload.
 func (b *openBudget) full(pod *rule.PodFact) bool {
-	if !b.records(pod) || hasUID(b.live, pod.UID) {
+	if !b.mustRecord(pod) || hasUID(b.live, pod.UID) {
 		return false
 	}
 	_, known := b.remembered[pod.Owner.UID]

@@ -19,11 +19,11 @@ const namespace = "shop"
 // epoch is when the oldest request began.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// asks is a request to take an available pod away: minute is when it began. Its UID is
-// its name, and its resourceVersion 10.
-func asks(pod string, minute int) permit.Candidate { return asksAs(pod, "a", minute) }
+// waiting returns a request to take an available pod offline: minute is when it began. The UID
+// of the pod is its name, and its resourceVersion is 10.
+func waiting(pod string, minute int) permit.Candidate { return waitingAs(pod, "a", minute) }
 
-func asksAs(pod, id string, minute int) permit.Candidate {
+func waitingAs(pod, id string, minute int) permit.Candidate {
 	return permit.Candidate{Request: rule.Request{
 		Pod: &rule.PodFact{
 			UID: types.UID(pod), Namespace: namespace, Name: pod, ResourceVersion: "10", Version: "10", Available: true,
@@ -43,7 +43,7 @@ func under(c permit.Candidate, rules ...string) permit.Candidate {
 	return c
 }
 
-// selectedBy: an object selects the pod, and asks nothing of the request.
+// selectedBy adds an object that selects the pod, and has no rule for the request.
 func selectedBy(c permit.Candidate, object string) permit.Candidate {
 	for _, known := range c.Budgets {
 		if known == object {
@@ -65,7 +65,7 @@ func ruleID(object, name string) rule.RuleID {
 	return rule.RuleID{Object: types.NamespacedName{Namespace: namespace, Name: object}, Rule: name}
 }
 
-// budget of an object with one rule "max".
+// budget returns the budget of an object with one rule "max".
 func budget(object string, slots int, live ...string) permit.Budget {
 	b := permit.Budget{Object: object, Slots: map[string]int{"max": slots}, Live: map[types.UID]appsv1alpha1.ReservedPod{}}
 	for _, pod := range live {
@@ -78,7 +78,7 @@ func reserved(pod string) appsv1alpha1.ReservedPod {
 	return appsv1alpha1.ReservedPod{UID: types.UID(pod), Name: pod, ResourceVersion: "10"}
 }
 
-// outcome is a plan in words.
+// outcome is a readable form of a plan.
 type outcome struct {
 	Granted    []string            // "<pod>/<id>", in order
 	Refused    []string            // "<pod>/<id> <object>/<rule> <code>", in order
@@ -92,9 +92,9 @@ func outcomeOf(plan permit.Plan) outcome {
 	for _, request := range plan.Grants {
 		got.Granted = append(got.Granted, request.Pod.Name+"/"+request.ID)
 	}
-	for _, refusal := range plan.Refused {
+	for _, denial := range plan.Refused {
 		got.Refused = append(got.Refused, fmt.Sprintf("%s/%s %s %s",
-			refusal.Request.Pod.Name, refusal.Request.ID, refusal.Rule, refusal.Verdict.Code))
+			denial.Request.Pod.Name, denial.Request.ID, denial.Rule, denial.Verdict.Code))
 	}
 	for object, list := range plan.Reserve {
 		if got.Reserve == nil {
@@ -120,15 +120,15 @@ func TestNext(t *testing.T) {
 		candidates []permit.Candidate
 		want       outcome
 	}{
-		"nobody waits": {budgets: []permit.Budget{budget("web", 1)}},
+		"no pod waits": {budgets: []permit.Budget{budget("web", 1)}},
 		"a pod under no budget passes and is in no record": {
-			candidates: []permit.Candidate{asks("p", 0)},
+			candidates: []permit.Candidate{waiting("p", 0)},
 			want:       outcome{Granted: []string{"p/a"}},
 		},
 		"slots go to the oldest requests": {
 			budgets: []permit.Budget{budget("web", 2)},
 			candidates: []permit.Candidate{
-				under(asks("p", 3), "web/max"), under(asks("q", 1), "web/max"), under(asks("r", 2), "web/max"),
+				under(waiting("p", 3), "web/max"), under(waiting("q", 1), "web/max"), under(waiting("r", 2), "web/max"),
 			},
 			want: outcome{
 				Granted: []string{"q/a", "r/a"}, Refused: []string{"p/a web/max NoRoom"},
@@ -138,7 +138,7 @@ func TestNext(t *testing.T) {
 		},
 		"of requests of the same time the first name goes": {
 			budgets:    []permit.Budget{budget("web", 1)},
-			candidates: []permit.Candidate{under(asks("q", 0), "web/max"), under(asks("p", 0), "web/max")},
+			candidates: []permit.Candidate{under(waiting("q", 0), "web/max"), under(waiting("p", 0), "web/max")},
 			want: outcome{
 				Granted: []string{"p/a"}, Refused: []string{"q/a web/max NoRoom"},
 				Reserve: map[string][]string{"web": {"p"}}, Records: map[string][]string{"p": {"web"}},
@@ -146,22 +146,22 @@ func TestNext(t *testing.T) {
 		},
 		"a pod that is unavailable already takes no slot": {
 			budgets:    []permit.Budget{budget("web", 0)},
-			candidates: []permit.Candidate{unavailable(under(asks("p", 0), "web/max"))},
+			candidates: []permit.Candidate{unavailable(under(waiting("p", 0), "web/max"))},
 			want:       outcome{Granted: []string{"p/a"}},
 		},
 		"a PostCheck takes no slot, whatever the pod looks like": {
 			budgets: []permit.Budget{budget("web", 0)},
 			candidates: []permit.Candidate{func() permit.Candidate {
-				c := selectedBy(asks("p", 0), "web")
+				c := selectedBy(waiting("p", 0), "web")
 				c.Request.Stage = appsv1alpha1.StagePostCheck
 				return c
-			}(), under(asksAs("p", "b", 1), "web/max")},
+			}(), under(waitingAs("p", "b", 1), "web/max")},
 			want: outcome{Granted: []string{"p/a"}, Refused: []string{"p/b web/max NoRoom"}},
 		},
-		"a pod under two objects needs a slot of both, and takes none if one is short": {
+		"a pod under two objects needs a slot of both, and takes none if one has none left": {
 			budgets: []permit.Budget{budget("db", 0), budget("web", 1)},
 			candidates: []permit.Candidate{
-				under(asks("p", 0), "db/max", "web/max"), under(asks("q", 1), "web/max"),
+				under(waiting("p", 0), "db/max", "web/max"), under(waiting("q", 1), "web/max"),
 			},
 			want: outcome{
 				Granted: []string{"q/a"}, Refused: []string{"p/a db/max NoRoom"},
@@ -171,18 +171,18 @@ func TestNext(t *testing.T) {
 		"two objects with one slot each choose the same pod": {
 			budgets: []permit.Budget{budget("db", 1), budget("web", 1)},
 			candidates: []permit.Candidate{
-				under(asks("p", 0), "db/max", "web/max"), under(asks("q", 1), "db/max", "web/max"),
+				under(waiting("p", 0), "db/max", "web/max"), under(waiting("q", 1), "db/max", "web/max"),
 			},
 			want: outcome{
 				Granted: []string{"p/a"}, Refused: []string{"q/a db/max NoRoom"},
 				Reserve: map[string][]string{"db": {"p"}, "web": {"p"}}, Records: map[string][]string{"p": {"db", "web"}},
 			},
 		},
-		"a pod takes a slot of every rule of its objects, asked or not": {
+		"a pod takes a slot of every rule of its objects, even of rules that it does not need": {
 			budgets: []permit.Budget{
 				{Object: "web", Slots: map[string]int{"all": 1, "deletes": 1}},
 			},
-			candidates: []permit.Candidate{under(asks("p", 0), "web/deletes"), under(asks("q", 1), "web/all")},
+			candidates: []permit.Candidate{under(waiting("p", 0), "web/deletes"), under(waiting("q", 1), "web/all")},
 			want: outcome{
 				Granted: []string{"p/a"}, Refused: []string{"q/a web/all NoRoom"},
 				Reserve: map[string][]string{"web": {"p"}}, Records: map[string][]string{"p": {"web"}},
@@ -190,7 +190,7 @@ func TestNext(t *testing.T) {
 		},
 		"a pod that needs no slot takes one nevertheless": {
 			budgets:    []permit.Budget{budget("web", 1)},
-			candidates: []permit.Candidate{selectedBy(asks("p", 0), "web"), under(asks("q", 1), "web/max")},
+			candidates: []permit.Candidate{selectedBy(waiting("p", 0), "web"), under(waiting("q", 1), "web/max")},
 			want: outcome{
 				Granted: []string{"p/a"}, Refused: []string{"q/a web/max NoRoom"},
 				Reserve: map[string][]string{"web": {"p"}}, Records: map[string][]string{"p": {"web"}},
@@ -198,16 +198,16 @@ func TestNext(t *testing.T) {
 		},
 		"the ids of a pod share one slot": {
 			budgets:    []permit.Budget{budget("web", 1)},
-			candidates: []permit.Candidate{under(asksAs("p", "b", 1), "web/max"), under(asksAs("p", "a", 0), "web/max")},
+			candidates: []permit.Candidate{under(waitingAs("p", "b", 1), "web/max"), under(waitingAs("p", "a", 0), "web/max")},
 			want: outcome{
 				Granted: []string{"p/a", "p/b"},
 				Reserve: map[string][]string{"web": {"p"}}, Records: map[string][]string{"p": {"web"}},
 			},
 		},
-		"an id that is short does not hold back the other id of its pod": {
+		"an id without a slot does not hold back the other id of its pod": {
 			budgets: []permit.Budget{{Object: "web", Slots: map[string]int{"upgrades": 0, "deletes": 1}}},
 			candidates: []permit.Candidate{
-				under(asksAs("p", "a", 0), "web/upgrades"), under(asksAs("p", "b", 1), "web/deletes"),
+				under(waitingAs("p", "a", 0), "web/upgrades"), under(waitingAs("p", "b", 1), "web/deletes"),
 			},
 			want: outcome{
 				Granted: []string{"p/b"}, Refused: []string{"p/a web/upgrades NoRoom"},
@@ -217,7 +217,7 @@ func TestNext(t *testing.T) {
 		"a pod that is reserved has its slot, and comes before older requests": {
 			budgets: []permit.Budget{budget("db", 1, "q"), budget("web", 1)},
 			candidates: []permit.Candidate{
-				under(asks("p", 0), "db/max", "web/max"), under(asks("q", 9), "db/max", "web/max"),
+				under(waiting("p", 0), "db/max", "web/max"), under(waiting("q", 9), "db/max", "web/max"),
 			},
 			want: outcome{
 				Granted: []string{"q/a"}, Refused: []string{"p/a web/max NoRoom"},
@@ -226,12 +226,12 @@ func TestNext(t *testing.T) {
 		},
 		"a pod that is reserved everywhere adds to no record": {
 			budgets:    []permit.Budget{budget("web", 0, "p")},
-			candidates: []permit.Candidate{under(asks("p", 0), "web/max")},
+			candidates: []permit.Candidate{under(waiting("p", 0), "web/max")},
 			want:       outcome{Granted: []string{"p/a"}, Records: map[string][]string{"p": {"web"}}},
 		},
-		"pods that are reserved are touched when pods failed and their rule is short by itself": {
+		"pods that are reserved are invalidated when pods failed and their rule has too few pods without them": {
 			budgets:    []permit.Budget{budget("web", -1, "p", "q")},
-			candidates: []permit.Candidate{under(asks("p", 0), "web/max"), under(asks("q", 1), "web/max"), selectedBy(asks("r", 2), "web")},
+			candidates: []permit.Candidate{under(waiting("p", 0), "web/max"), under(waiting("q", 1), "web/max"), selectedBy(waiting("r", 2), "web")},
 			want: outcome{
 				Granted: []string{"r/a"}, Refused: []string{"p/a web/max NoRoom", "q/a web/max NoRoom"},
 				Reserve: map[string][]string{"web": {"p", "q", "r"}}, Records: map[string][]string{"r": {"web"}},
@@ -240,24 +240,24 @@ func TestNext(t *testing.T) {
 		},
 		"new reservations are added to the live ones": {
 			budgets:    []permit.Budget{budget("web", 1, "q")},
-			candidates: []permit.Candidate{under(asks("p", 0), "web/max"), under(asks("q", 0), "web/max")},
+			candidates: []permit.Candidate{under(waiting("p", 0), "web/max"), under(waiting("q", 0), "web/max")},
 			want: outcome{
 				Granted: []string{"q/a", "p/a"},
 				Reserve: map[string][]string{"web": {"p", "q"}}, Records: map[string][]string{"p": {"web"}, "q": {"web"}},
 			},
 		},
-		"a reserved pod that is refused by another object is touched": {
+		"a reserved pod that is denied by another object is invalidated": {
 			budgets:    []permit.Budget{budget("db", 1, "p"), budget("web", 0)},
-			candidates: []permit.Candidate{under(asks("p", 0), "db/max", "web/max")},
+			candidates: []permit.Candidate{under(waiting("p", 0), "db/max", "web/max")},
 			want:       outcome{Refused: []string{"p/a web/max NoRoom"}, Invalidate: []types.UID{"p"}},
 		},
-		"reserved pods that are no candidates are touched, once and in order": {
+		"reserved pods that are no candidates are invalidated, once and in order": {
 			budgets: []permit.Budget{budget("db", 1, "q", "p"), budget("web", 1, "q")},
 			want:    outcome{Invalidate: []types.UID{"p", "q"}},
 		},
-		"a rule that nobody knows has no slot": {
+		"an unknown rule has no slot": {
 			budgets:    []permit.Budget{budget("web", 1)},
-			candidates: []permit.Candidate{under(asks("p", 0), "other/max"), under(asks("q", 0), "web/other")},
+			candidates: []permit.Candidate{under(waiting("p", 0), "other/max"), under(waiting("q", 0), "web/other")},
 			want:       outcome{Refused: []string{"p/a other/max NoRoom", "q/a web/other NoRoom"}},
 		},
 	} {
@@ -269,17 +269,17 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// TestNextWithAFullRecord lets a record take what fits and refuses the rest without
-// blaming a rule: the next batch follows.
+// TestNextWithAFullRecord shows that a full record denies the remaining pods without naming
+// a rule: they follow in the next batch.
 func TestNextWithAFullRecord(t *testing.T) {
 	full := budget("web", 10)
 	for i := range appsv1alpha1.MaxStatusReserved - 1 {
 		name := fmt.Sprintf("live-%03d", i)
 		full.Live[types.UID(name)] = reserved(name)
 	}
-	candidates := []permit.Candidate{under(asks("p", 0), "web/max"), under(asks("q", 1), "web/max"), unavailable(under(asks("r", 2), "web/max"))}
+	candidates := []permit.Candidate{under(waiting("p", 0), "web/max"), under(waiting("q", 1), "web/max"), unavailable(under(waiting("r", 2), "web/max"))}
 	for uid := range full.Live {
-		candidates = append(candidates, under(asks(string(uid), 5), "web/max"))
+		candidates = append(candidates, under(waiting(string(uid), 5), "web/max"))
 	}
 	plan := permit.Next([]permit.Budget{full}, candidates, nil, epoch)
 	if got := len(plan.Reserve["web"]); got != appsv1alpha1.MaxStatusReserved {
@@ -289,9 +289,9 @@ func TestNextWithAFullRecord(t *testing.T) {
 		t.Errorf("%d permits, want %d: all live ones, p, and r, which needs none", got, want)
 	}
 	if diff := cmp.Diff([]string{"q/a web/ NoRoom"}, outcomeOf(plan).Refused); diff != "" {
-		t.Errorf("refusals differ (-want +got):\n%s", diff)
+		t.Errorf("denials differ (-want +got):\n%s", diff)
 	}
 	if len(plan.Invalidate) != 0 {
-		t.Errorf("touched %v", plan.Invalidate)
+		t.Errorf("invalidated %v", plan.Invalidate)
 	}
 }

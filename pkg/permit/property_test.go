@@ -16,7 +16,7 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// situation is what one round has to plan.
+// situation is the input of one round.
 type situation struct {
 	budgets    []permit.Budget
 	candidates []permit.Candidate
@@ -30,7 +30,7 @@ func drawSituation(t *rapid.T) situation {
 		for _, rule := range []string{"r", "s"}[:rapid.IntRange(1, 2).Draw(t, "rules")] {
 			b.Slots[rule] = rapid.IntRange(-1, 3).Draw(t, "slots")
 		}
-		b.Sequential, b.KeepsRecent = rapid.Bool().Draw(t, "judged"), rapid.Bool().Draw(t, "keeps recent")
+		b.Sequential, b.KeepsRecent = rapid.Bool().Draw(t, "sequential"), rapid.Bool().Draw(t, "keeps recent")
 		if b.KeepsRecent {
 			b.Recent = []rule.Permit{at("gone", 0), at("a0", rapid.IntRange(1, 20).Draw(t, "recent"))}
 		}
@@ -53,7 +53,7 @@ func drawSituation(t *rapid.T) situation {
 			}
 		}
 		for _, id := range []string{"x", "y"}[:rapid.IntRange(0, 2).Draw(t, "ids")] {
-			c := asksAs(name, id, rapid.IntRange(0, 3).Draw(t, "since"))
+			c := waitingAs(name, id, rapid.IntRange(0, 3).Draw(t, "since"))
 			c.Budgets = selecting
 			if cloned {
 				c.Request.Pod.Owner.UID = "clones"
@@ -96,8 +96,8 @@ func (s situation) clone() situation {
 	return copied
 }
 
-// TestNextIsAFunctionOfItsArguments: it changes none of them, and neither the order of
-// budgets or candidates nor that of maps is one.
+// TestNextIsAFunctionOfItsArguments shows that Next modifies none of them, and that the order of
+// budgets, candidates and maps does not matter.
 func TestNextIsAFunctionOfItsArguments(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSituation(t)
@@ -114,8 +114,8 @@ func TestNextIsAFunctionOfItsArguments(t *testing.T) {
 	})
 }
 
-// TestNextHandsOutNoMoreThanThereIs holds each plan against what a slot means.
-func TestNextHandsOutNoMoreThanThereIs(t *testing.T) {
+// TestNextAllocatesNoMoreSlotsThanThereAre checks each plan against the definition of a slot.
+func TestNextAllocatesNoMoreSlotsThanThereAre(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSituation(t)
 		plan := permit.Next(s.budgets, s.candidates, onePerShard, epoch.Add(25*time.Second))
@@ -126,7 +126,7 @@ func TestNextHandsOutNoMoreThanThereIs(t *testing.T) {
 			}
 		}
 		if len(plan.Grants)+len(plan.Refused) != len(s.candidates) {
-			t.Fatalf("%d permits and %d refusals for %d requests", len(plan.Grants), len(plan.Refused), len(s.candidates))
+			t.Fatalf("%d permits and %d denials for %d requests", len(plan.Grants), len(plan.Refused), len(s.candidates))
 		}
 		for _, b := range s.budgets {
 			checkReservations(t, s, b, plan, granted)
@@ -140,14 +140,15 @@ func TestNextHandsOutNoMoreThanThereIs(t *testing.T) {
 	})
 }
 
-// checkReservations: every pod that is granted, and that the object selects, is in its
-// record if it is available, or the object judges; whatever is live stays in it; whatever else is live is touched.
+// checkReservations checks that the record of the object contains every granted pod that the
+// object selects, if the pod is available or the object is sequential; that live reservations
+// stay in it; and that the live reservations of pods without a permit are invalidated.
 func checkReservations(t *rapid.T, s situation, b permit.Budget, plan permit.Plan, granted map[types.UID]bool) {
 	want := map[types.UID]bool{}
 	for uid := range b.Live {
 		want[uid] = true
 		if granted[uid] == slices.Contains(plan.Invalidate, uid) {
-			t.Fatalf("%s is live: granted %t and touched %t", uid, granted[uid], slices.Contains(plan.Invalidate, uid))
+			t.Fatalf("%s is live: granted %t and invalidated %t", uid, granted[uid], slices.Contains(plan.Invalidate, uid))
 		}
 	}
 	for _, c := range s.candidates {
@@ -173,8 +174,8 @@ func checkReservations(t *rapid.T, s situation, b permit.Budget, plan permit.Pla
 	}
 }
 
-// checkOwners: once a pod of a workload whose desired number is not known is granted, the
-// record says at least how many pods there were, and it is written. A number that still
+// checkOwners checks that the record contains the number of pods of a workload whose desired
+// number is unknown once one of them is granted, and that it is written. A number that still
 // counts is never lowered.
 func checkOwners(t *rapid.T, s situation, b permit.Budget, plan permit.Plan, granted map[types.UID]bool) {
 	want := b.Remembered["clones"]
@@ -195,8 +196,8 @@ func checkOwners(t *rapid.T, s situation, b permit.Budget, plan permit.Plan, gra
 	}
 }
 
-// checkSlots: of the pods that needed a slot of the rule, no more were granted than
-// there are slots, and none at all, reserved or not, when they are below zero.
+// checkSlots checks that no more pods that needed a slot of the rule were granted than there
+// are slots, and none at all, reserved or not, when the number is below zero.
 func checkSlots(t *rapid.T, s situation, b permit.Budget, rule rule.RuleID, slots int, granted map[types.UID]bool) {
 	took := map[types.UID]bool{}
 	for uid, requests := range byUID(s.candidates) {
@@ -220,48 +221,48 @@ func byUID(candidates []permit.Candidate) map[types.UID][]permit.Candidate {
 	return pods
 }
 
-// checkRefusals: no pod is refused a slot that is unavailable, and for each that is, the
-// slots of the rule that is blamed have gone to others. Whoever is refused by a judge has
-// another pod of its shard before it.
+// checkRefusals checks that no unavailable pod is denied a slot, and that the slots of the
+// rule that denies an available pod were taken by others. A pod that a recheck denies has
+// another committed pod in its shard.
 func checkRefusals(t *rapid.T, s situation, plan permit.Plan, granted map[types.UID]bool) {
-	for _, refusal := range plan.Refused {
-		pod := refusal.Request.Pod
-		if refusal.Verdict.Code == rule.CodeDenied {
-			if !slices.ContainsFunc(takenPods(s, granted), func(uid types.UID) bool { return uid != pod.UID && shardOf(uid) == shardOf(pod.UID) }) {
-				t.Fatalf("%s is refused by %s, and no other pod of its shard is taken", pod.Name, refusal.Rule)
+	for _, denial := range plan.Refused {
+		pod := denial.Request.Pod
+		if denial.Verdict.Code == rule.CodeDenied {
+			if !slices.ContainsFunc(committedPods(s, granted), func(uid types.UID) bool { return uid != pod.UID && shardOf(uid) == shardOf(pod.UID) }) {
+				t.Fatalf("%s is denied by %s, and no other pod of its shard is committed", pod.Name, denial.Rule)
 			}
 			continue
 		}
-		if !pod.Available || refusal.Request.Stage == appsv1alpha1.StagePostCheck {
-			t.Fatalf("%s needs no slot and is refused one", pod.Name)
+		if !pod.Available || denial.Request.Stage == appsv1alpha1.StagePostCheck {
+			t.Fatalf("%s needs no slot and is denied one", pod.Name)
 		}
-		i := slices.IndexFunc(s.budgets, func(b permit.Budget) bool { return b.Object == refusal.Rule.Object.Name })
-		taken := 0
+		i := slices.IndexFunc(s.budgets, func(b permit.Budget) bool { return b.Object == denial.Rule.Object.Name })
+		committed := 0
 		for uid, requests := range byUID(s.candidates) {
 			_, live := s.budgets[i].Live[uid]
 			if granted[uid] && !live && requests[0].Request.Pod.Available && slices.Contains(requests[0].Budgets, s.budgets[i].Object) {
-				taken++
+				committed++
 			}
 		}
-		if slots := s.budgets[i].Slots[refusal.Rule.Rule]; taken < slots {
-			t.Fatalf("%s is refused by %s, which has given %d of %d slots", pod.Name, refusal.Rule, taken, slots)
+		if slots := s.budgets[i].Slots[denial.Rule.Rule]; committed < slots {
+			t.Fatalf("%s is denied by %s, which has allocated %d of %d slots", pod.Name, denial.Rule, committed, slots)
 		}
 	}
 }
 
-// takenPods are granted or hold a live reservation.
-func takenPods(s situation, granted map[types.UID]bool) []types.UID {
-	taken := maps.Clone(granted)
+// committedPods are granted or hold a live reservation.
+func committedPods(s situation, granted map[types.UID]bool) []types.UID {
+	committed := maps.Clone(granted)
 	for _, b := range s.budgets {
 		for uid := range b.Live {
-			taken[uid] = true
+			committed[uid] = true
 		}
 	}
-	return slices.Sorted(maps.Keys(taken))
+	return slices.Sorted(maps.Keys(committed))
 }
 
-// checkShards: a pod that was judged is alone in its shard, but for pods that nobody
-// judged.
+// checkShards checks that a rechecked pod is alone in its shard, except for pods without a
+// recheck.
 func checkShards(t *rapid.T, s situation, granted map[types.UID]bool) {
 	rechecked := map[types.UID]bool{}
 	for _, c := range s.candidates {
@@ -270,7 +271,7 @@ func checkShards(t *rapid.T, s situation, granted map[types.UID]bool) {
 		}
 	}
 	for _, uid := range slices.Sorted(maps.Keys(rechecked)) {
-		for _, other := range takenPods(s, granted) {
+		for _, other := range committedPods(s, granted) {
 			if other != uid && shardOf(other) == shardOf(uid) && (rechecked[other] || !granted[other]) {
 				t.Fatalf("%s was permitted beside %s", uid, other)
 			}

@@ -15,8 +15,8 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// window is that of the second rule of the simulation: object "shards" lets one pod of a
-// shard go at a time, and object "window" a few pods in any window.
+// window is the window of the second rule of the simulation: object "shards" lets one pod of
+// a shard go at a time, and object "window" a few pods in any window.
 const window = 60 * time.Second
 
 // simPod is a pod as the server stores it. It is replaced, not modified.
@@ -33,13 +33,13 @@ type simRecord struct {
 	permits *appsv1alpha1.PermitRecord
 }
 
-// stamped is a permit that the server took, and the time that its record gives it.
+// stamped is a permit that the server accepted, and its time in the record.
 type stamped struct {
 	pod string
 	at  time.Time
 }
 
-// sim is a server and the leaders that believe they are alone.
+// sim is a server and several leaders, each of which acts as if it were the only one.
 type sim struct {
 	t       *rapid.T
 	now     time.Time
@@ -57,7 +57,7 @@ type sim struct {
 	perWindow int
 }
 
-// simMet counts what the schedules came across.
+// simMet counts the cases that the schedules reached.
 type simMet struct {
 	schedules, stamps, unavailable, conflicts, stale, refused, late, left int
 }
@@ -102,8 +102,8 @@ func (s *sim) edit(label string, may func(simPod) bool, change func(*simPod)) {
 	s.put(pod)
 }
 
-// plan is the pure part of a round: what a leader makes of what it has seen. Not every
-// judge is reached.
+// plan is the pure part of a round: the plan of a leader from the state that it has seen. Some
+// rechecks are not reached.
 func (s *sim) plan(l *leader, reached func(pod string) bool) (permit.Plan, map[string]simRecord, func(types.UID) string, string) {
 	seen := map[types.UID]simPod{}
 	for _, pod := range s.history[:l.seenPods] {
@@ -142,16 +142,16 @@ func (s *sim) plan(l *leader, reached func(pod string) bool) (permit.Plan, map[s
 		}
 	}
 	now := s.now
-	judge := func(id rule.RuleID, request rule.Request, taken permit.Committed) (rule.Verdict, bool) {
+	recheck := func(id rule.RuleID, request rule.Request, committed permit.Committed) (rule.Verdict, bool) {
 		if !reached(request.Pod.Name) {
 			return rule.Verdict{}, false
 		}
 		if id.Object.Name == "window" {
-			return inWindow(taken.Permits, now, s.perWindow), true
+			return inWindow(committed.Permits, now, s.perWindow), true
 		}
-		return aloneInShard(seen, request.Pod.UID, taken.Pods), true
+		return aloneInShard(seen, request.Pod.UID, committed.Pods), true
 	}
-	plan := permit.Next(budgets, candidates, judge, now)
+	plan := permit.Next(budgets, candidates, recheck, now)
 	s.met.refused += len(plan.Refused)
 	return plan, records, at, seenUpTo
 }
@@ -184,11 +184,10 @@ func inWindow(permits []rule.Permit, now time.Time, limit int) rule.Verdict {
 	return rule.Verdict{Outcome: rule.Passed}
 }
 
-// aloneInShard passes while no other pod of the shard is permitted, as far as it was
-// seen, or taken.
-func aloneInShard(seen map[types.UID]simPod, pod types.UID, taken map[types.UID]bool) rule.Verdict {
+// aloneInShard passes while no other pod of the shard is committed, or permitted in the view.
+func aloneInShard(seen map[types.UID]simPod, pod types.UID, committed map[types.UID]bool) rule.Verdict {
 	for uid, other := range seen {
-		if uid != pod && shardOf(uid) == shardOf(pod) && (other.permitted || taken[uid]) {
+		if uid != pod && shardOf(uid) == shardOf(pod) && (other.permitted || committed[uid]) {
 			return rule.Verdict{Code: rule.CodeDenied}
 		}
 	}
@@ -196,7 +195,7 @@ func aloneInShard(seen map[types.UID]simPod, pod types.UID, taken map[types.UID]
 }
 
 // open starts a round: its writes are the records in the order of their names, then the
-// stamps and the touches.
+// stamps and the invalidations.
 func (s *sim) open(l *leader, reached func(pod string) bool) {
 	plan, records, at, seenUpTo := s.plan(l, reached)
 	if records == nil {
@@ -222,7 +221,7 @@ func (s *sim) open(l *leader, reached func(pod string) bool) {
 	}
 }
 
-// writeRecord is an update under the version that was read. The leader sees the answer.
+// writeRecord is an update under the version that was read. The leader sees the response.
 func (s *sim) writeRecord(l *leader, object string, read int, next *appsv1alpha1.PermitRecord) bool {
 	if s.records[object].version != read {
 		s.met.conflicts++
@@ -235,7 +234,7 @@ func (s *sim) writeRecord(l *leader, object string, read int, next *appsv1alpha1
 	return true
 }
 
-// stamp gives a permit to a pod that has not changed. Then it holds what the rules say.
+// stamp writes a permit to an unchanged pod, and checks that the rules hold afterwards.
 func (s *sim) stamp(decided *rule.PodFact) {
 	pod := s.pods[decided.Name]
 	if strconv.Itoa(pod.version) != decided.ResourceVersion {
@@ -255,8 +254,8 @@ func (s *sim) stamp(decided *rule.PodFact) {
 	s.countStamp(pod.name)
 }
 
-// countStamp: the permit is in the record, and there are not too many in any window, by
-// the times of the records.
+// countStamp checks that the permit is in the record, and that no window has too many, by the
+// times of the records.
 func (s *sim) countStamp(pod string) {
 	record := s.records["window"].permits
 	if record == nil {
@@ -281,13 +280,13 @@ func (s *sim) countStamp(pod string) {
 	}
 }
 
-// TestNoSequenceOfPlansBreaksAJudgement lets two leaders with views of any age make plans
-// at once, and loses, delays and repeats their writes, or kills them between any two.
-// However they interleave, each permit that the server takes keeps the rules.
-func TestNoSequenceOfPlansBreaksAJudgement(t *testing.T) {
+// TestNoScheduleOfPlansBreaksARule lets two leaders with views of any age make plans
+// at once, and loses, delays and repeats their writes, or kills the leaders between any two.
+// In every interleaving, each permit that the server accepts keeps the rules.
+func TestNoScheduleOfPlansBreaksARule(t *testing.T) {
 	met := &simMet{}
 	rapid.Check(t, func(t *rapid.T) {
-		for range 20 { // a schedule is short, and some of what is looked for is rare
+		for range 20 { // a schedule is short, and some cases are rare
 			s := newSim(t, met)
 			t.Repeat(s.actions())
 			s.settle()
@@ -299,7 +298,7 @@ func TestNoSequenceOfPlansBreaksAJudgement(t *testing.T) {
 	}
 	for what, count := range map[string]int{
 		"permit": met.stamps, "permit of an unavailable pod": met.unavailable, "conflict over a record": met.conflicts,
-		"view that did not reach": met.stale, "refusal": met.refused, "late stamp": met.late, "reservation left behind": met.left,
+		"view that did not reach": met.stale, "denial": met.refused, "late stamp": met.late, "abandoned reservation": met.left,
 	} {
 		if count == 0 {
 			t.Errorf("no schedule came across a %s", what)
@@ -307,7 +306,7 @@ func TestNoSequenceOfPlansBreaksAJudgement(t *testing.T) {
 	}
 }
 
-// actions have two names if they are to be drawn more often.
+// actions returns the actions by name; actions with two names are drawn more often.
 func (s *sim) actions() map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
 		"begin": s.Begin, "begin all": s.BeginAll, "beat": s.Beat, "finish": s.Finish, "fail": s.Fail, "heal": s.Heal,

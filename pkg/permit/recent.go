@@ -11,14 +11,14 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// renewAfter is how old the recorded time of a permit may be when it is stamped. A
-// reservation that was left behind is stamped long after it was made; its permit is
-// recorded anew then, or it would count for a window that is over. Within this time,
-// which a watch is not behind as a rule, no further write is made for it.
+// renewAfter is the age of a recorded permit from which it is recorded again when its pod is
+// stamped. An abandoned reservation is stamped long after it was made, and with its old time
+// its permit would count for a window that has ended. A watch is usually less than this time
+// behind, so that usually no further write is needed.
 const renewAfter = 10 * time.Second
 
-// take reserves a pod, and its slots if it is available.
-func (b *openBudget) take(pod *rule.PodFact, now time.Time) {
+// commit reserves a pod, and its slots if it is available.
+func (b *openBudget) commit(pod *rule.PodFact, now time.Time) {
 	b.rememberOwner(pod)
 	if hasUID(b.live, pod.UID) {
 		b.renew(pod.Name, now)
@@ -47,7 +47,7 @@ func (b *openBudget) remember(pod string, now time.Time) {
 	b.recent = recent[max(0, len(recent)-appsv1alpha1.MaxRecentPermits):]
 }
 
-// renew moves the permit of a live reservation to the present, if it is too old or not
+// renew sets the time of the permit of a live reservation to now, if it is too old or not
 // recorded.
 func (b *openBudget) renew(pod string, now time.Time) {
 	if !b.keepsRecent {
@@ -61,7 +61,7 @@ func (b *openBudget) renew(pod string, now time.Time) {
 	b.remember(pod, now)
 }
 
-// withoutLast returns the permits without the last one of a pod, and that one; nil when
+// withoutLast returns the permits without the last one of a pod, and that permit; nil when
 // there is none. It does not modify the list.
 func withoutLast(permits []rule.Permit, pod string) ([]rule.Permit, *rule.Permit) {
 	for i, permit := range slices.Backward(permits) {
@@ -80,8 +80,8 @@ func recentPermits(permits []rule.Permit) []appsv1alpha1.RecentPermit {
 	return recent
 }
 
-// ceilSecond rounds up to what the API server stores. Rounded down, a permit would leave
-// a window before its time.
+// ceilSecond rounds up to the resolution of the API server. Rounded down, a permit would leave
+// a window too early.
 func ceilSecond(t time.Time) time.Time {
 	if down := t.Truncate(time.Second); down.Equal(t) {
 		return down

@@ -9,44 +9,44 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// Recheck evaluates one rule again for one request, given what has been taken. An outcome other
-// than Passed refuses. It returns false when there is no time left in this round; the
-// request is refused with CodeNotReached then.
-type Recheck func(rule rule.RuleID, request rule.Request, taken Committed) (rule.Verdict, bool)
+// Recheck evaluates one rule again for one request, given the committed pods. An outcome other
+// than Passed denies the request. It returns false when no time is left in this round; the
+// request is denied with CodeNotReached then.
+type Recheck func(rule rule.RuleID, request rule.Request, committed Committed) (rule.Verdict, bool)
 
-// Committed is what a rule has to reckon with beyond the facts of the view. It is only
-// valid during the call, and must not be modified.
+// Committed is the part of a rule's input that the view does not contain. It is only valid
+// during the call, and must not be modified.
 type Committed struct {
 	// Pods hold a live reservation, or were granted a PreCheck permit earlier in this
-	// round, under whatever PodTransitionRule: they may become unavailable at any
-	// moment. The pod that asks may be among them.
+	// round, under any PodTransitionRule: they may become unavailable at any moment. The
+	// candidate itself may be among them.
 	Pods map[types.UID]bool
 
-	// Reserved is to be added to rule.Counts.Reserved of the PodTransitionRule of the
-	// rule: the available pods that were newly reserved under it in this round, less the
-	// pod that asks if it is reserved itself. So it may be -1.
+	// Reserved is added to rule.Counts.Reserved of the PodTransitionRule of the rule: the
+	// available pods that this round reserved under it, less the candidate if it is reserved
+	// itself. So it may be -1.
 	Reserved int
 
-	// Permits are all that the rule is to see, oldest first: those of Budget.Recent,
-	// and those that this round adds. What was recorded for the pod that asks is
-	// missing while it is only reserved: the permit that is asked for is that very one.
-	// Empty unless the budget of the rule's object has KeepsRecent.
+	// Permits are all that the rule sees, oldest first: Budget.Recent, and those that this
+	// round adds. The recorded permit of the candidate is missing while the pod is only
+	// reserved, because the rule decides about that very permit. Empty unless the budget of
+	// the PodTransitionRule has KeepsRecent.
 	Permits []rule.Permit
 }
 
-// judged asks the judges of a request in turn, and returns the first refusal. Without a
-// Judge nobody passes one.
-func (h *allocation) rechecked(c Candidate) (Denial, bool) {
+// rechecked evaluates the rules of a request in turn, and returns the first denial. Without a
+// Recheck it denies every request that has such rules.
+func (a *allocation) rechecked(c Candidate) (Denial, bool) {
 	for _, id := range c.Rechecked {
 		verdict, reached := rule.Verdict{}, false
-		if h.judge != nil {
-			verdict, reached = h.judge(id, c.Request, h.takenFor(id, c.Request.Pod))
+		if a.recheck != nil {
+			verdict, reached = a.recheck(id, c.Request, a.committedFor(id, c.Request.Pod))
 		}
 		if reached {
-			h.first = cmp.Or(h.first, c.Request.Pod.UID)
+			a.first = cmp.Or(a.first, c.Request.Pod.UID)
 		} else {
 			verdict = rule.Verdict{Code: rule.CodeNotReached}
-			h.unreached[c.Request.Pod.UID] = true
+			a.unreached[c.Request.Pod.UID] = true
 		}
 		if verdict.Outcome != rule.Passed {
 			return Denial{Request: c.Request, Rule: id, Verdict: verdict}, true
@@ -55,27 +55,27 @@ func (h *allocation) rechecked(c Candidate) (Denial, bool) {
 	return Denial{}, false
 }
 
-func (h *allocation) takenFor(rule rule.RuleID, pod *rule.PodFact) Committed {
-	taken := Committed{Pods: h.taken}
-	b, ok := h.budgets[rule.Object.Name]
+func (a *allocation) committedFor(rule rule.RuleID, pod *rule.PodFact) Committed {
+	committed := Committed{Pods: a.committed}
+	b, ok := a.budgets[rule.Object.Name]
 	if !ok {
-		return taken
+		return committed
 	}
-	taken.Reserved = b.newlyReserved
+	committed.Reserved = b.newlyReserved
 	if b.keepsRecent {
-		taken.Permits = b.recent
+		committed.Permits = b.recent
 	}
 	if !hasUID(b.reserved, pod.UID) {
-		return taken
+		return committed
 	}
 	if pod.Available {
-		taken.Reserved--
+		committed.Reserved--
 	}
-	taken.Permits, _ = withoutLast(taken.Permits, pod.Name)
-	return taken
+	committed.Permits, _ = withoutLast(committed.Permits, pod.Name)
+	return committed
 }
 
-// openBudget is a Budget while it is handed out.
+// openBudget is a Budget during an allocation.
 type openBudget struct {
 	slots     map[string]int
 	live      map[types.UID]appsv1alpha1.ReservedPod
@@ -91,11 +91,11 @@ type openBudget struct {
 	// newlyReserved counts the available pods among the new reservations.
 	newlyReserved int
 
-	// changed: the record has to be written before anybody is stamped.
+	// changed is true if the record must be written before any pod is stamped.
 	changed bool
 }
 
-// records reports whether a permit of the pod has to be in the record.
-func (b *openBudget) records(pod *rule.PodFact) bool {
+// mustRecord reports whether the record must contain a permit of the pod.
+func (b *openBudget) mustRecord(pod *rule.PodFact) bool {
 	return pod.Available || b.rechecked || b.countsOwner(pod)
 }

@@ -11,8 +11,8 @@ import (
 
 // Live returns the reservations of a record that may still be stamped: those of pods
 // that are at the recorded resourceVersion. at returns the resourceVersion of a pod,
-// or "" when there is no such pod. It only says so of a view that reaches the record:
-// an older view shows a pod as it was before it was reserved.
+// or "" when there is no such pod. The result is only valid for a view that reaches the
+// record: an older view shows a pod as it was before it was reserved.
 func Live(record *appsv1alpha1.PermitRecord, at func(types.UID) string) []appsv1alpha1.ReservedPod {
 	if record == nil {
 		return nil
@@ -26,10 +26,10 @@ func Live(record *appsv1alpha1.PermitRecord, at func(types.UID) string) []appsv1
 	return live
 }
 
-// Reaches reports whether a view that goes up to viewResourceVersion contains all that
-// the record speaks of: what made earlier reservations dead, and every reserved pod at
-// its recorded resourceVersion, or what became of it. A resourceVersion that cannot be
-// compared never reaches.
+// Reaches reports whether a view that goes up to viewResourceVersion contains everything
+// that the record refers to: the changes that made earlier reservations dead, and every
+// reserved pod at its recorded resourceVersion or later. No view reaches a resourceVersion
+// that cannot be compared.
 func Reaches(viewResourceVersion string, record *appsv1alpha1.PermitRecord) bool {
 	if record == nil {
 		return true
@@ -42,17 +42,17 @@ func Reaches(viewResourceVersion string, record *appsv1alpha1.PermitRecord) bool
 	})
 }
 
-func reaches(view, wanted string) bool {
-	order, err := resourceversion.CompareResourceVersion(view, wanted)
+func reaches(view, required string) bool {
+	order, err := resourceversion.CompareResourceVersion(view, required)
 	return err == nil && order >= 0
 }
 
-// NextRecord returns the record to write: the new list of reservations, the permits
-// given lately and the numbers of pods to remember (Plan.Recent and Plan.Owners of the
-// object, so none when it keeps none), and how far a reader must have seen. Reservations of the old record that are missing from the new
-// list are dead; a reader may rely on that only if it has seen what made them so: the
-// pod at its present resourceVersion, or, for a pod that is gone, all that this view has
-// seen.
+// NextRecord returns the record to write: the new list of reservations, the recent permits
+// and the numbers of pods to remember (Plan.Recent and Plan.Owners of the PodTransitionRule,
+// empty if it keeps none), and how far the view of a reader must reach. Reservations of the
+// old record that are missing from the new list are dead; a reader may rely on that only if
+// its view contains the evidence: the pod at its present resourceVersion, or, for a deleted
+// pod, all of this view.
 func NextRecord(
 	old *appsv1alpha1.PermitRecord, reserved []appsv1alpha1.ReservedPod, recent []appsv1alpha1.RecentPermit, owners []appsv1alpha1.OwnerPods,
 	at func(types.UID) string, viewResourceVersion string,

@@ -10,7 +10,7 @@ import (
 	"github.com/podops-dev/podops/pkg/permit"
 )
 
-// record is one that demands a view, with pods by UID and resourceVersion in turn.
+// record returns a record that requires a view, with pods by UID and resourceVersion in turn.
 func record(view string, pods ...string) *appsv1alpha1.PermitRecord {
 	return &appsv1alpha1.PermitRecord{ViewResourceVersion: view, Reserved: list(pods...)}
 }
@@ -23,7 +23,7 @@ func list(pods ...string) []appsv1alpha1.ReservedPod {
 	return reserved
 }
 
-// pods are the resourceVersions of what a view shows.
+// pods are the resourceVersions of the pods of a view.
 type pods map[types.UID]string
 
 func (p pods) at(uid types.UID) string { return p[uid] }
@@ -36,7 +36,7 @@ func TestLive(t *testing.T) {
 	}{
 		"no record":                              {pods: pods{"p": "10"}},
 		"a pod at its recorded version":          {record: record("", "p", "10"), pods: pods{"p": "10"}, want: list("p", "10")},
-		"a pod that has moved on":                {record: record("", "p", "10"), pods: pods{"p": "11"}},
+		"a pod with a newer version":             {record: record("", "p", "10"), pods: pods{"p": "11"}},
 		"a pod that is gone":                     {record: record("", "p", "10")},
 		"a record that names no version":         {record: record("", "p", ""), pods: pods{"p": "10"}},
 		"a record that names nothing that is":    {record: record("", "p", "")},
@@ -58,19 +58,19 @@ func TestReaches(t *testing.T) {
 		record *appsv1alpha1.PermitRecord
 		want   bool
 	}{
-		"no record demands nothing":                    {view: "", want: true},
-		"an empty record demands nothing":              {view: "", record: record(""), want: true},
-		"a view that goes further":                     {view: "10", record: record("9"), want: true},
-		"a view that goes as far":                      {view: "10", record: record("10"), want: true},
-		"a view that is behind":                        {view: "9", record: record("10")},
-		"no view":                                      {view: "", record: record("1")},
-		"a demand that is no resourceVersion":          {view: "10", record: record("soon")},
-		"a view that is no resourceVersion":            {view: "now", record: record("1")},
-		"a view that shows a reserved pod":             {view: "10", record: record("", "p", "10"), want: true},
-		"a view from before a reserved pod was":        {view: "9", record: record("3", "p", "10")},
-		"a view from before one of the reserved pods":  {view: "9", record: record("3", "p", "8", "q", "10")},
-		"a reserved pod that has no resourceVersion":   {view: "9", record: record("3", "p", "")},
-		"numbers are compared as numbers, of any size": {view: "100000000000000000000", record: record("99999999999999999999"), want: true},
+		"no record requires nothing":                    {view: "", want: true},
+		"an empty record requires nothing":              {view: "", record: record(""), want: true},
+		"a view that goes further":                      {view: "10", record: record("9"), want: true},
+		"a view that goes as far":                       {view: "10", record: record("10"), want: true},
+		"a view that is behind":                         {view: "9", record: record("10")},
+		"no view":                                       {view: "", record: record("1")},
+		"a required version that is no resourceVersion": {view: "10", record: record("soon")},
+		"a view that is no resourceVersion":             {view: "now", record: record("1")},
+		"a view that shows a reserved pod":              {view: "10", record: record("", "p", "10"), want: true},
+		"a view from before a reserved pod was":         {view: "9", record: record("3", "p", "10")},
+		"a view from before one of the reserved pods":   {view: "9", record: record("3", "p", "8", "q", "10")},
+		"a reserved pod that has no resourceVersion":    {view: "9", record: record("3", "p", "")},
+		"numbers are compared as numbers, of any size":  {view: "100000000000000000000", record: record("99999999999999999999"), want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := permit.Reaches(tc.view, tc.record); got != tc.want {
@@ -87,15 +87,15 @@ func TestNextRecord(t *testing.T) {
 		pods     pods
 		want     *appsv1alpha1.PermitRecord
 	}{
-		"the first record demands nothing beyond its pods": {
+		"the first record requires nothing beyond its pods": {
 			reserved: list("p", "10"), pods: pods{"p": "10"}, want: record("", "p", "10"),
 		},
 		"nothing to record where there was no record": {pods: pods{"p": "10"}},
-		"what stays reserved is no news": {
+		"a pod that stays reserved needs no evidence": {
 			old: record("5", "p", "10"), reserved: list("p", "10", "q", "12"), pods: pods{"p": "10", "q": "12"},
 			want: record("5", "p", "10", "q", "12"),
 		},
-		"a pod that has moved on is dropped on the evidence of its new version": {
+		"a pod with a newer version is dropped on the evidence of its new version": {
 			old: record("5", "p", "10"), reserved: list("q", "12"), pods: pods{"p": "14", "q": "12"},
 			want: record("14", "q", "12"),
 		},
@@ -103,7 +103,7 @@ func TestNextRecord(t *testing.T) {
 			old: record("5", "p", "10"), reserved: list("q", "12"), pods: pods{"q": "12"},
 			want: record("20", "q", "12"),
 		},
-		"a pod that is reserved anew is dropped at its old version": {
+		"a pod that is reserved again is dropped at its old version": {
 			old: record("5", "p", "10"), reserved: list("p", "15"), pods: pods{"p": "15"},
 			want: record("15", "p", "15"),
 		},
@@ -111,10 +111,10 @@ func TestNextRecord(t *testing.T) {
 			old: record("5", "p", "10", "q", "11"), pods: pods{"p": "19", "q": "9"},
 			want: record("19"),
 		},
-		"a demand never goes back": {
+		"the required version never decreases": {
 			old: record("17", "p", "10"), pods: pods{"p": "14"}, want: record("17"),
 		},
-		"a demand that cannot be compared gives way to one that can": {
+		"a required version that cannot be compared is replaced by one that can": {
 			old: record("soon", "p", "10"), pods: pods{"p": "14"}, want: record("14"),
 		},
 	} {
@@ -126,7 +126,7 @@ func TestNextRecord(t *testing.T) {
 	}
 }
 
-// TestNextRecordDropsNothingUnseen ties the three together: whoever may act on the next
+// TestNextRecordDropsNothingUnseen ties the three together: a leader that may act on the next
 // record has seen that every reservation it dropped is dead.
 func TestNextRecordDropsNothingUnseen(t *testing.T) {
 	old := record("", "p", "10", "q", "11")

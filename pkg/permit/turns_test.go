@@ -14,11 +14,11 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// crowd is a namespace whose pods wait for judges that no round has time to ask about all of them.
+// crowd is a namespace with more pods to recheck than a round has time for.
 type crowd struct {
 	t     *rapid.T
-	waits map[string]int // since when
-	costs map[string]int // how many judges a pod has
+	waits map[string]int // the round in which it began
+	costs map[string]int // number of rules to recheck
 	live  map[string]bool
 
 	missed map[types.UID]int
@@ -30,22 +30,22 @@ type crowd struct {
 
 func (c *crowd) arrive(name string) {
 	c.waits[name], c.turn[name] = c.round, c.round
-	c.costs[name] = rapid.IntRange(1, 3).Draw(c.t, "judges")
+	c.costs[name] = rapid.IntRange(1, 3).Draw(c.t, "rules to recheck")
 	if rapid.IntRange(0, 4).Draw(c.t, "more than a round has time for") == 0 {
 		c.costs[name] = 9
 	}
 	c.live[name] = rapid.IntRange(0, 3).Draw(c.t, "live") == 0
 }
 
-// decide plans a round with time for so many judges.
+// decide plans a round with time for the given number of rechecks.
 func (c *crowd) decide(time int) {
 	c.round++
-	b := judgedBudget("db")
+	b := sequentialBudget("db")
 	var candidates []permit.Candidate
 	for _, name := range slices.Sorted(maps.Keys(c.waits)) {
-		one := selectedBy(asks(name, c.waits[name]), "db")
+		one := selectedBy(waiting(name, c.waits[name]), "db")
 		for i := range c.costs[name] {
-			one.Rechecked = append(one.Rechecked, ruleID("db", fmt.Sprint("judge-", i)))
+			one.Rechecked = append(one.Rechecked, ruleID("db", fmt.Sprint("rule-", i)))
 		}
 		one.Missed = c.missed[one.Request.Pod.UID]
 		candidates = append(candidates, one)
@@ -53,36 +53,36 @@ func (c *crowd) decide(time int) {
 			b.Live[one.Request.Pod.UID] = reserved(name)
 		}
 	}
-	asked, first := map[string]int{}, ""
+	evaluated, first := map[string]int{}, ""
 	plan := permit.Next([]permit.Budget{b}, candidates, func(_ rule.RuleID, request rule.Request, _ permit.Committed) (rule.Verdict, bool) {
 		name := request.Pod.Name
 		if time == 0 {
 			return rule.Verdict{}, false
 		}
 		time--
-		asked[name]++
+		evaluated[name]++
 		if first == "" {
 			first = name
 		}
-		if asked[name] < c.costs[name] {
+		if evaluated[name] < c.costs[name] {
 			return rule.Verdict{Outcome: rule.Passed}, true
 		}
 		return rule.Verdict{Code: rule.CodeDenied}, true
 	}, epoch)
 	if len(plan.Grants) > 0 {
-		c.t.Fatalf("%v are granted, and every pod has a judge that denies", plan.Grants)
+		c.t.Fatalf("%v are granted, and every pod has a rule that denies", plan.Grants)
 	}
 	for name := range c.waits {
-		if asked[name] == c.costs[name] || name == first {
+		if evaluated[name] == c.costs[name] || name == first {
 			c.turn[name] = c.round
 		}
 	}
 	c.missed = plan.Missed
 }
 
-// TestEveryPodHasItsTurn shows that no pod waits for its judges for ever, whatever rounds have time for,
-// however many pods come, and although every pod is refused and waits on. A pod whose judges take
-// longer than a round has its turn too, and keeps no other one from it.
+// TestEveryPodHasItsTurn shows that every pod is rechecked within a bounded number of rounds,
+// whatever the rounds have time for, however many pods come, and although every pod is denied and
+// waits on. A pod whose rules take longer than a round has its turn too, and delays no other pod.
 func TestEveryPodHasItsTurn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := &crowd{t: t, waits: map[string]int{}, costs: map[string]int{}, live: map[string]bool{}, turn: map[string]int{}}
@@ -107,17 +107,17 @@ func TestEveryPodHasItsTurn(t *testing.T) {
 	})
 }
 
-// TestNoTimeForTheNextPod shows what a plan says of the pods that had no turn.
+// TestNoTimeForTheNextPod shows the report of a plan on the pods that had no turn.
 func TestNoTimeForTheNextPod(t *testing.T) {
 	left := 1
-	hurried := func(rule.RuleID, rule.Request, permit.Committed) (rule.Verdict, bool) {
+	oneOnly := func(rule.RuleID, rule.Request, permit.Committed) (rule.Verdict, bool) {
 		left--
 		return rule.Verdict{Code: rule.CodeDenied}, left >= 0
 	}
-	late := judgedBy(asks("c1", 3), "db")
+	late := rechecked(waiting("c1", 3), "db")
 	late.Missed = 4
-	candidates := []permit.Candidate{judgedBy(asks("a1", 1), "db"), judgedBy(asks("b1", 2), "db"), late}
-	plan := permit.Next([]permit.Budget{judgedBudget("db")}, candidates, hurried, epoch)
+	candidates := []permit.Candidate{rechecked(waiting("a1", 1), "db"), rechecked(waiting("b1", 2), "db"), late}
+	plan := permit.Next([]permit.Budget{sequentialBudget("db")}, candidates, oneOnly, epoch)
 	if want := map[types.UID]int{"a1": 1, "b1": 1}; !maps.Equal(plan.Missed, want) {
 		t.Errorf("missed %v, want %v", plan.Missed, want)
 	}
