@@ -19,12 +19,12 @@ const (
 	otherFinalizer = "example.com/other"
 )
 
-// cast is everybody who acts on one pod. Its exported methods are actions that may
-// happen at any time, in any order.
+// cast contains all clients and controllers that act on one pod. Its exported methods are
+// actions that may happen at any time, in any order.
 type cast struct {
-	world *world
+	sim *sim
 
-	// model is nil where labels change behind its back.
+	// model is nil where labels change without admission.
 	model *model
 
 	// passed are the permits that the rules gave so far, oldest first.
@@ -35,12 +35,12 @@ type cast struct {
 }
 
 func newCast(pod *corev1.Pod, opts lifecycle.Options) *cast {
-	w := newWorld(pod)
+	w := newSim(pod)
 	w.opts = opts
-	return &cast{world: w, model: newModel(), passed: map[string][]verdict{}}
+	return &cast{sim: w, model: newModel(), passed: map[string][]verdict{}}
 }
 
-// drawCast starts with some new pod.
+// drawCast returns a cast with a new pod.
 func drawCast(t *rapid.T) *cast {
 	pod := &corev1.Pod{}
 	pod.Labels = map[string]string{
@@ -82,37 +82,37 @@ func drawClientKey(t *rapid.T) string {
 	return idLabel(prefix, drawID(t))
 }
 
-func (c *cast) stamp() string { return strconv.FormatInt(c.world.now.UnixNano(), 10) }
+func (c *cast) stamp() string { return strconv.FormatInt(c.sim.now.UnixNano(), 10) }
 
-// request is one update by a client. It goes through admission when the API server
+// request sends one update by a client. It goes through admission when the API server
 // would send it there: when the old or the new pod is controlled.
 func (c *cast) request(t failer, edit func(*corev1.Pod)) {
 	t.Helper()
-	if c.world.gone() {
+	if c.sim.gone() {
 		return
 	}
-	c.world.now = c.world.now.Add(1) // no two writes in one nanosecond
-	before := c.world.pod
+	c.sim.now = c.sim.now.Add(1) // no two writes in one nanosecond
+	before := c.sim.pod
 	requested := before.DeepCopy()
 	edit(requested)
 	if !lifecycle.FactsOf(before).Controlled() && !lifecycle.FactsOf(requested).Controlled() {
-		c.world.bypass(edit)
+		c.sim.bypass(edit)
 		return
 	}
-	got := c.world.update(t, false, edit, nil)
+	got := c.sim.update(t, false, edit, nil)
 	c.checkDenied(t, before, requested, got)
-	if len(got.denials) > 0 || c.world.gone() || before.DeletionTimestamp != nil {
+	if len(got.denials) > 0 || c.sim.gone() || before.DeletionTimestamp != nil {
 		return
 	}
-	checkForeign(t, requested.Labels, c.world.pod.Labels)
-	checkAvailable(t, before, c.world.pod)
+	checkForeign(t, requested.Labels, c.sim.pod.Labels)
+	checkAvailable(t, before, c.sim.pod)
 	if c.model != nil {
-		c.model.sees(t, before, c.world.pod, requested.Labels)
+		c.model.sees(t, before, c.sim.pod, requested.Labels)
 	}
 }
 
-// checkDenied: what adds or changes a label of ours on a controlled pod is denied.
-func (c *cast) checkDenied(t failer, before, requested *corev1.Pod, got answer) {
+// checkDenied checks that a request that adds or changes a label of PodOps on a controlled pod is denied.
+func (c *cast) checkDenied(t failer, before, requested *corev1.Pod, got response) {
 	t.Helper()
 	if !lifecycle.FactsOf(before).Controlled() || !lifecycle.FactsOf(requested).Controlled() || before.DeletionTimestamp != nil {
 		return
@@ -124,32 +124,32 @@ func (c *cast) checkDenied(t failer, before, requested *corev1.Pod, got answer) 
 	}
 }
 
-// advance is one round of the controller.
+// advance runs one round of the controller.
 func (c *cast) advance(t failer, permits lifecycle.Permits) {
 	t.Helper()
-	if c.world.gone() {
+	if c.sim.gone() {
 		return
 	}
-	before := c.world.pod
-	change := c.world.reconcile(t, permits)
+	before := c.sim.pod
+	change := c.sim.reconcile(t, permits)
 	if before.DeletionTimestamp != nil {
 		if !change.IsEmpty() {
 			t.Fatalf("a terminating pod is changed: %v", change)
 		}
 		return
 	}
-	checkForeign(t, before.Labels, c.world.pod.Labels)
-	checkAvailable(t, before, c.world.pod)
-	checkGate(t, c.world.pod)
-	c.model.sees(t, before, c.world.pod, nil)
+	checkForeign(t, before.Labels, c.sim.pod.Labels)
+	checkAvailable(t, before, c.sim.pod)
+	checkGate(t, c.sim.pod)
+	c.model.sees(t, before, c.sim.pod, nil)
 }
 
-// evaluate lets the rules pass everything that waits.
+// evaluate lets the rules pass all waiting ids.
 func (c *cast) evaluate() {
-	if c.world.gone() {
+	if c.sim.gone() {
 		return
 	}
-	for _, w := range lifecycle.WaitingIDs(lifecycle.FactsOf(c.world.pod)) {
+	for _, w := range lifecycle.WaitingIDs(lifecycle.FactsOf(c.sim.pod)) {
 		c.pass(string(w.Stage), w.ID, w.Type, w.Generation)
 	}
 }
@@ -163,7 +163,7 @@ func (c *cast) pass(stage, id, operationType, generation string) {
 	c.passed[stage+id] = append(c.passed[stage+id], v)
 }
 
-// newest are the permits for what the pod is now.
+// newest returns the permits for the present state of the pod.
 func (c *cast) newest() lifecycle.Permits {
 	permits := lifecycle.Permits{PreCheck: map[string]string{}, PostCheck: map[string]string{}}
 	for _, verdicts := range c.passed {
@@ -180,7 +180,7 @@ func permitsOf(permits lifecycle.Permits, stage string) map[string]string {
 	return permits.PostCheck
 }
 
-// Begin asks for an operation; on an id that runs already this changes its type.
+// Begin requests an operation; on an id that runs already this changes its type.
 func (c *cast) Begin(t *rapid.T) {
 	id, operationType := drawID(t), drawType(t)
 	c.request(t, func(pod *corev1.Pod) { c.begin(pod, id, operationType) })
@@ -202,7 +202,7 @@ func (c *cast) Finish(t *rapid.T) {
 	})
 }
 
-// Operate is an honest operation controller: it finishes what it was allowed to do.
+// Operate is a correct operation controller: it finishes the operations that it was allowed to do.
 func (c *cast) Operate(t *rapid.T) { c.finishOperated(t) }
 
 func (c *cast) finishOperated(t failer) {
@@ -227,10 +227,10 @@ func (c *cast) Undo(t *rapid.T) {
 }
 
 // Copy and Overwrite are a client that writes whole objects from its cache: labels, and a
-// status that the API server will not take.
+// status that the API server drops.
 func (c *cast) Copy(*rapid.T) {
-	if !c.world.gone() {
-		c.copies = append(c.copies, c.world.pod.DeepCopy())
+	if !c.sim.gone() {
+		c.copies = append(c.copies, c.sim.pod.DeepCopy())
 	}
 }
 
@@ -239,17 +239,17 @@ func (c *cast) Overwrite(t *rapid.T) {
 		t.Skip("no copy yet")
 	}
 	stale := c.copies[rapid.IntRange(0, len(c.copies)-1).Draw(t, "copy")]
-	withoutOurs := rapid.Bool().Draw(t, "without ours")
+	withoutOwned := rapid.Bool().Draw(t, "without the labels of PodOps")
 	c.request(t, func(pod *corev1.Pod) {
 		pod.Labels = maps.Clone(stale.Labels)
 		pod.Status = *stale.Status.DeepCopy()
-		if withoutOurs {
+		if withoutOwned {
 			maps.DeleteFunc(pod.Labels, func(key, _ string) bool { return lifecycle.IsOwned(key) })
 		}
 	})
 }
 
-// Forge adds labels of ours, Drop removes some.
+// Forge adds labels of PodOps, Drop removes some.
 func (c *cast) Forge(t *rapid.T) {
 	key, value := drawOwnedKey(t), rapid.SampledFrom([]string{"upgrade", c.stamp()}).Draw(t, "value")
 	c.request(t, func(pod *corev1.Pod) { pod.Labels[key] = value })
@@ -262,7 +262,7 @@ func (c *cast) Drop(t *rapid.T) {
 	})
 }
 
-// User sets labels of his own, of the pod's operation controller, stay-offline, control.
+// User sets other labels: of the pod's operation controller, stay-offline, control.
 func (c *cast) User(t *rapid.T) {
 	key := rapid.SampledFrom([]string{
 		"example.com/app", appsv1alpha1.RecreatingLabelKey, appsv1alpha1.StayOfflineLabelKey, appsv1alpha1.ControlLabelKey, appsv1alpha1.ControlLabelKey,
@@ -276,14 +276,14 @@ func (c *cast) User(t *rapid.T) {
 	})
 }
 
-// Protect is a service controller that puts a finalizer on the pod or takes it off.
+// Protect is a service controller that adds a finalizer to the pod or removes one.
 func (c *cast) Protect(t *rapid.T) {
 	name := rapid.SampledFrom([]string{lbFinalizer, dnsFinalizer, otherFinalizer}).Draw(t, "finalizer")
 	on := rapid.Bool().Draw(t, "on")
 	c.request(t, func(pod *corev1.Pod) { setFinalizer(pod, name, on) })
 }
 
-// Serve are honest service controllers: traffic, and their finalizers with it, follows
+// Serve are correct service controllers: traffic, and their finalizers with it, follows
 // Ready and the labels. (Ready alone is not enough: PodOps cannot make a pod without the
 // gate unready.)
 func (c *cast) Serve(t *rapid.T) { c.serve(t) }
@@ -323,10 +323,10 @@ func (c *cast) Expect(t *rapid.T) {
 	})
 }
 
-// Rules decide on what waits now; their answers reach the controller at some time.
+// Rules evaluate the waiting ids now; their verdicts reach the controller at any time.
 func (c *cast) Rules(*rapid.T) { c.evaluate() }
 
-// Controller works with any permits that were ever given, old ones too.
+// Controller uses any permits that were ever given, old ones too.
 func (c *cast) Controller(t *rapid.T) {
 	permits := lifecycle.Permits{PreCheck: map[string]string{}, PostCheck: map[string]string{}}
 	for _, key := range slices.Sorted(maps.Keys(c.passed)) {
@@ -338,25 +338,25 @@ func (c *cast) Controller(t *rapid.T) {
 	c.advance(t, permits)
 }
 
-// FreshController works with permits for what waits now.
+// FreshController uses permits for the ids that wait now.
 func (c *cast) FreshController(t *rapid.T) {
 	c.evaluate()
 	c.advance(t, c.newest())
 }
 
-// Renew voids all permits that were given so far.
+// Renew voids all earlier permits.
 func (c *cast) Renew(t *rapid.T) {
-	if c.world.gone() {
+	if c.sim.gone() {
 		return
 	}
-	c.world.now = c.world.now.Add(1) // no two writes in one nanosecond
-	before := c.world.pod
-	change := lifecycle.Renew(lifecycle.FactsOf(before), c.world.now)
-	c.world.bypass(func(pod *corev1.Pod) { pod.Labels = change.Apply(pod.Labels) })
+	c.sim.now = c.sim.now.Add(1) // no two writes in one nanosecond
+	before := c.sim.pod
+	change := lifecycle.Renew(lifecycle.FactsOf(before), c.sim.now)
+	c.sim.bypass(func(pod *corev1.Pod) { pod.Labels = change.Apply(pod.Labels) })
 	if lifecycle.FactsOf(before).Controlled() && before.DeletionTimestamp == nil {
-		c.model.sees(t, before, c.world.pod, nil)
+		c.model.sees(t, before, c.sim.pod, nil)
 	}
-	for _, w := range lifecycle.WaitingIDs(lifecycle.FactsOf(c.world.pod)) {
+	for _, w := range lifecycle.WaitingIDs(lifecycle.FactsOf(c.sim.pod)) {
 		if w.Stage == appsv1alpha1.StagePreCheck && c.model.issued[verdict{"PreCheck", w.ID, w.Type, w.Generation}] {
 			t.Fatalf("the permit of %s is not void", w.ID)
 		}
@@ -365,47 +365,47 @@ func (c *cast) Renew(t *rapid.T) {
 
 // Kubelet reports the conditions. When it is not called for long, it lags.
 func (c *cast) Kubelet(*rapid.T) {
-	if !c.world.gone() {
-		c.world.kubelet()
+	if !c.sim.gone() {
+		c.sim.kubelet()
 	}
 }
 
-// Containers crash and recover; the kubelet does not know yet.
-func (c *cast) Containers(t *rapid.T) { c.world.healthy = rapid.Bool().Draw(t, "healthy") }
+// Containers crash and recover; the kubelet has not observed it yet.
+func (c *cast) Containers(t *rapid.T) { c.sim.healthy = rapid.Bool().Draw(t, "healthy") }
 
-// Gate is written by somebody else.
+// Gate is written by another client.
 func (c *cast) Gate(t *rapid.T) {
 	on := rapid.Bool().Draw(t, "on")
-	if !c.world.gone() && len(c.world.pod.Spec.ReadinessGates) > 0 {
-		pod := c.world.pod.DeepCopy()
-		setCondition(pod, appsv1alpha1.ServiceReadyGate, on, "", c.world.now)
-		c.world.store(pod)
+	if !c.sim.gone() && len(c.sim.pod.Spec.ReadinessGates) > 0 {
+		pod := c.sim.pod.DeepCopy()
+		setCondition(pod, appsv1alpha1.ServiceReadyGate, on, "", c.sim.now)
+		c.sim.store(pod)
 	}
 }
 
-// Time passes, or hardly.
+// Time advances the clock.
 func (c *cast) Time(t *rapid.T) {
-	c.world.pass(rapid.SampledFrom([]time.Duration{1, time.Second, 2 * time.Minute}).Draw(t, "passes"))
+	c.sim.pass(rapid.SampledFrom([]time.Duration{1, time.Second, 2 * time.Minute}).Draw(t, "passes"))
 }
 
 // Clock sets the clock of the machine forward or back.
 func (c *cast) Clock(t *rapid.T) {
-	c.world.now = c.world.now.Add(rapid.SampledFrom([]time.Duration{-time.Hour, -time.Second, time.Minute, time.Hour}).Draw(t, "is set by"))
+	c.sim.now = c.sim.now.Add(rapid.SampledFrom([]time.Duration{-time.Hour, -time.Second, time.Minute, time.Hour}).Draw(t, "is set by"))
 }
 
-// Employers come and go.
+// Employers appear and disappear.
 func (c *cast) Employers(t *rapid.T) {
-	c.world.services = rapid.SampledFrom([]lifecycle.Services{lifecycle.ServicesUnknown, lifecycle.ServicesNone, lifecycle.ServicesSome}).Draw(t, "services")
-	c.world.goneEmployers = nil
+	c.sim.services = rapid.SampledFrom([]lifecycle.Services{lifecycle.ServicesUnknown, lifecycle.ServicesNone, lifecycle.ServicesSome}).Draw(t, "services")
+	c.sim.goneEmployers = nil
 	for _, finalizer := range drawFinalizers(t) {
-		c.world.goneEmployers = append(c.world.goneEmployers, employerOf(finalizer))
+		c.sim.goneEmployers = append(c.sim.goneEmployers, employerOf(finalizer))
 	}
-	slices.Sort(c.world.goneEmployers)
+	slices.Sort(c.sim.goneEmployers)
 }
 
-// Delete asks for the deletion of the pod, seldom.
+// Delete requests the deletion of the pod, rarely.
 func (c *cast) Delete(t *rapid.T) {
-	if rapid.IntRange(0, 9).Draw(t, "deletes if 0") == 0 && !c.world.gone() {
-		c.world.delete()
+	if rapid.IntRange(0, 9).Draw(t, "deletes if 0") == 0 && !c.sim.gone() {
+		c.sim.delete()
 	}
 }

@@ -10,49 +10,48 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// Denial is why a request on a pod is refused.
+// Denial is the reason why a request on a pod is denied.
 type Denial struct {
 	// Key is the label, or other metadata key, that is wrong.
 	Key string
 
-	// Message says what is wrong and what to do instead.
+	// Message describes the error and the way to correct it.
 	Message string
 }
 
-// Admission is the answer to a request on a pod.
+// Admission is the response to a request on a pod.
 type Admission struct {
-	// Change is to be made to the labels of the requested object. Its Gate is always
-	// nil.
+	// Change must be applied to the labels of the requested object. Its Gate is always nil.
 	Change Change
 
-	// Denials refuse the request; Change means nothing then.
+	// Denials deny the request; Change is meaningless then.
 	Denials []Denial
 
-	// Stripped are lifecycle labels that were taken off a pod that was created, or
+	// Stripped are the lifecycle labels that were removed from a pod that is created, or
 	// that comes under PodOps with this request; sorted.
 	Stripped []string
 }
 
-// AdmitCreate answers the creation of a pod. A new pod has no lifecycle: labels of one
-// can only come from a copied manifest and are stripped.
+// AdmitCreate returns the response to the creation of a pod. A new pod has no lifecycle:
+// lifecycle labels can only come from a copied manifest and are stripped.
 func AdmitCreate(requested PodFacts) Admission {
-	var answer Admission
+	var admission Admission
 	for key := range requested.Labels {
 		if isPerLifecycle(key) {
-			answer.Stripped = append(answer.Stripped, key)
+			admission.Stripped = append(admission.Stripped, key)
 		}
 	}
-	slices.Sort(answer.Stripped)
-	answer.Change.Remove = answer.Stripped
-	return answer
+	slices.Sort(admission.Stripped)
+	admission.Change.Remove = admission.Stripped
+	return admission
 }
 
-// AdmitUpdate answers an update of a pod. Labels that only PodOps may set are denied
-// when the request adds or changes one, and restored when it drops one: deployed
+// AdmitUpdate returns the response to an update of a pod. Labels that only PodOps may set are
+// denied when the request adds or changes one, and restored when it drops one: deployed
 // clients write whole objects from their caches. PodOps itself (trusted) may set them.
-// What the request asks for is carried out in the same request, as far as it goes
-// without writing the gate. It must see what the client sent: call it once per
-// request (reinvocationPolicy Never), since its own labels look forged to it.
+// The requested steps are taken in the same request, as far as possible without writing the
+// gate. AdmitUpdate must see the object as the client sent it: call it once per request
+// (reinvocationPolicy Never), because it takes its own labels for forged ones.
 func AdmitUpdate(old, requested PodFacts, trusted bool, opts Options, now time.Time) Admission {
 	if old.Terminating {
 		return Admission{}
@@ -62,32 +61,32 @@ func AdmitUpdate(old, requested PodFacts, trusted bool, opts Options, now time.T
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	var answer Admission
+	var admission Admission
 	switch {
 	case !requested.Controlled():
-		// Everything of a lifecycle goes: there is nothing to deny.
+		// The whole lifecycle is removed: there is nothing to deny.
 	case !old.Controlled():
-		// Nobody watched over the labels so far.
+		// So far no webhook protected the labels.
 		before = nil
-		answer.Stripped = strip(labels)
+		admission.Stripped = strip(labels)
 	case !trusted:
-		answer.Denials = forged(before, labels)
+		admission.Denials = forged(before, labels)
 		restore(before, labels)
 	}
 	if requested.Controlled() && !trusted {
-		answer.Denials = append(answer.Denials, idless(before, labels)...)
-		answer.Denials = append(answer.Denials, unpaired(before, labels)...)
-		answer.Denials = append(answer.Denials, tooManyIDs(before, labels)...)
+		admission.Denials = append(admission.Denials, idless(before, labels)...)
+		admission.Denials = append(admission.Denials, unpaired(before, labels)...)
+		admission.Denials = append(admission.Denials, tooManyIDs(before, labels)...)
 	}
-	if len(answer.Denials) > 0 {
-		return answer
+	if len(admission.Denials) > 0 {
+		return admission
 	}
-	answer.Change = advanceRequest(old, requested, before, labels, opts, now)
-	return answer
+	admission.Change = advanceRequest(old, requested, before, labels, opts, now)
+	return admission
 }
 
-// advanceRequest is the change from the labels that were requested to those that
-// follow. It modifies labels.
+// advanceRequest returns the change from the requested labels to those that follow from
+// them. It modifies labels.
 func advanceRequest(old, requested PodFacts, before, labels map[string]string, opts Options, now time.Time) Change {
 	var moves []Transition
 	if requested.Controlled() {
@@ -105,9 +104,9 @@ func advanceRequest(old, requested PodFacts, before, labels map[string]string, o
 	return change
 }
 
-// withMetadataOf is the pod as it is stored, with the metadata that was requested. The
-// status in a request on pods is whatever the client sent: the API server drops it
-// after admission, so nothing may be decided from it.
+// withMetadataOf returns the pod as it is stored, with the requested metadata. The status in
+// a request on pods is whatever the client sent: the API server drops it after admission, so
+// no decision may use it.
 func withMetadataOf(old, requested PodFacts) PodFacts {
 	stored := old
 	stored.Labels = requested.Labels
@@ -130,7 +129,7 @@ func strip(labels map[string]string) []string {
 	return stripped
 }
 
-// forged are the labels that only PodOps may set and that the request adds or changes.
+// forged returns a denial for each label that only PodOps may set and that the request adds or changes.
 func forged(old, requested map[string]string) []Denial {
 	var denials []Denial
 	for _, key := range slices.Sorted(maps.Keys(requested)) {
@@ -142,11 +141,11 @@ func forged(old, requested map[string]string) []Denial {
 }
 
 func forgedLabel(key string) Denial {
-	return Denial{Key: key, Message: fmt.Sprintf("only PodOps sets this label; to ask for an operation add %s/<id> and %s/<id>",
+	return Denial{Key: key, Message: fmt.Sprintf("only PodOps sets this label; to request an operation add %s/<id> and %s/<id>",
 		appsv1alpha1.OperatingLabelPrefix, appsv1alpha1.OperationTypeLabelPrefix)}
 }
 
-// restore puts back the labels of PodOps that the request dropped.
+// restore adds the labels of PodOps that the request dropped.
 func restore(old, labels map[string]string) {
 	for key, value := range old {
 		if IsOwned(key) && !hasKey(labels, key) {
@@ -155,7 +154,7 @@ func restore(old, labels map[string]string) {
 	}
 }
 
-// idless are the lifecycle labels without an id that the request adds: they would do nothing.
+// idless returns a denial for each lifecycle label without an id that the request adds: it would have no effect.
 func idless(old, requested map[string]string) []Denial {
 	var denials []Denial
 	for _, key := range slices.Sorted(maps.Keys(requested)) {
@@ -171,7 +170,7 @@ func idless(old, requested map[string]string) []Denial {
 	return denials
 }
 
-// tooManyIDs refuses a request that begins an id beyond MaxIDs.
+// tooManyIDs denies a request that begins an id beyond MaxIDs.
 func tooManyIDs(old, requested map[string]string) []Denial {
 	ids := idsOf(requested)
 	if len(ids) <= MaxIDs || len(ids) <= len(idsOf(old)) {
@@ -185,8 +184,8 @@ func tooManyIDs(old, requested map[string]string) []Denial {
 	return nil
 }
 
-// unpaired are the ids for which the request breaks the pair of operating and
-// operation-type. What an earlier request broke does not count against this one.
+// unpaired returns a denial for each id for which the request breaks the pair of operating and
+// operation-type. A pair that an earlier request broke is not denied.
 func unpaired(old, requested map[string]string) []Denial {
 	var denials []Denial
 	for _, id := range idsOf(requested) {
@@ -204,9 +203,9 @@ func unpaired(old, requested map[string]string) []Denial {
 	return denials
 }
 
-// reenter applies to the labels what only the comparison with the old object tells: an
-// id that is begun (again) or whose type changes starts a clean lifecycle, and an id
-// that ends keeps its type until finish has read it.
+// reenter applies the changes that follow from the comparison with the old object: an id that
+// begins (again) or whose type changes starts a clean lifecycle, and an id that ends keeps its
+// type until finish has read it.
 func reenter(old, labels map[string]string, id string, now time.Time) []Transition {
 	operating, operationType := label(appsv1alpha1.OperatingLabelPrefix, id), label(appsv1alpha1.OperationTypeLabelPrefix, id)
 	isOperating, wasOperating := hasKey(labels, operating), hasKey(old, operating)

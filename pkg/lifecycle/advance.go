@@ -8,19 +8,19 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// Permits say which ids have passed their rules. A permit is for one generation: the
+// Permits contains the ids that have passed their rules. A permit is for one attempt: the
 // value of the pre-check (or post-check) label at the time of the decision.
 type Permits struct {
-	// PreCheck and PostCheck map an id to the generation that passed.
+	// PreCheck and PostCheck map an id to the attempt that passed.
 	PreCheck  map[string]string
 	PostCheck map[string]string
 }
 
-// Options are the times of the state machine and what its caller can write.
+// Options are the waits of the state machine and the limits of its caller.
 type Options struct {
 	// Settle is how long a pod must have been unready before operate, so that every
-	// node has seen its endpoints go. It applies to pods on which no service
-	// controller is expected to put a finalizer (design section 6).
+	// node has removed its endpoints. It applies to pods on which no service controller
+	// is expected to put a finalizer.
 	Settle time.Duration
 
 	// GateSyncTimeout bounds how long operate waits for the kubelet to make the pod
@@ -28,22 +28,22 @@ type Options struct {
 	// Zero: one minute.
 	GateSyncTimeout time.Duration
 
-	// GateSyncPolicy is whether operations go on after GateSyncTimeout (GateSyncContinue) or
-	// wait for the kubelet (GateSyncHold). Empty: they go on.
+	// GateSyncPolicy is whether operations continue after GateSyncTimeout (GateSyncContinue) or
+	// wait for the kubelet (GateSyncHold). Empty: they continue.
 	GateSyncPolicy string
 
-	// LabelsOnly: the caller cannot write the gate (admission of pods). Steps that
-	// need it are left to the controller, and so are steps that time alone allows: an
-	// answer of admission must not depend on the clock of the replica that gives it.
+	// LabelsOnly is set by callers that cannot write the gate (admission of pods). They take
+	// neither steps that need the gate nor steps that time alone allows: a response of
+	// admission must not depend on the clock of its replica.
 	LabelsOnly bool
 }
 
 const defaultGateSyncTimeout = time.Minute
 
-// Advance returns the labels and the gate to change so that every id on the pod goes
+// Advance returns the labels and the gate to change so that every id on the pod advances
 // as far as the facts and the permits allow. It does not modify p. It is a fixed
 // point: with the Change applied and no new fact, the next Change is empty. (A gate
-// that was written is a new fact: a pod that was unready already may go on to operate
+// that was written is a new fact: a pod that was unready already may advance to operate
 // with the next Change, and is at rest then.)
 func Advance(p PodFacts, permits Permits, opts Options, now time.Time) Change {
 	if p.Terminating {
@@ -56,7 +56,7 @@ func Advance(p PodFacts, permits Permits, opts Options, now time.Time) Change {
 		return m.change()
 	}
 	if opts.LabelsOnly {
-		// A permit goes out in one write with the gate.
+		// A permit is written together with the gate.
 		permits = Permits{}
 	}
 	for _, id := range idsOf(m.labels) {
@@ -110,7 +110,7 @@ func (m *machine) has(prefix, id string) bool { return hasKey(m.labels, label(pr
 
 func (m *machine) get(prefix, id string) string { return m.labels[label(prefix, id)] }
 
-// either is the value of the first of two spellings of a label that is there.
+// either returns the value of the first of two spellings of a label that is present.
 func (m *machine) either(prefix, otherPrefix, id string) string {
 	if m.has(prefix, id) {
 		return m.get(prefix, id)
@@ -126,12 +126,12 @@ func (m *machine) drop(id string, prefixes ...string) {
 	}
 }
 
-func (m *machine) moved(step Step, id, operationType string) {
+func (m *machine) transition(step Step, id, operationType string) {
 	m.out.Transitions = append(m.out.Transitions, Transition{Step: step, ID: id, Type: operationType})
 }
 
-// elapsed reports whether the readiness of the pod has been observed as it is for d, and
-// asks to be woken when it has.
+// elapsed reports whether the pod has had its observed readiness for d, and otherwise sets
+// Wake to the remaining time.
 func (m *machine) elapsed(d time.Duration) bool {
 	left := d - m.facts.SteadyFor
 	if left > 0 && (m.out.Wake == 0 || left < m.out.Wake) {
@@ -140,39 +140,39 @@ func (m *machine) elapsed(d time.Duration) bool {
 	return left <= 0 && !m.opts.LabelsOnly
 }
 
-// isWaiting: the id waits for PreCheck rules. It wins over contradicting labels.
+// isWaiting reports whether the id waits for PreCheck rules. It wins over contradicting labels.
 func (m *machine) isWaiting(id string) bool { return m.has(appsv1alpha1.PreCheckLabelPrefix, id) }
 
-// isPermitted: a permit was given and the operation is not over. Labels of a permit
-// without pre-checked do not count: they can only be left over.
+// isPermitted reports whether a permit was given and the operation has not ended. Labels of a
+// permit without pre-checked do not count: they can only be remnants.
 func (m *machine) isPermitted(id string) bool {
 	return m.has(appsv1alpha1.PreCheckedLabelPrefix, id) && !m.isWaiting(id)
 }
 
-// isFinished: the operation is over and the id is not yet cleaned up. Each of the
-// labels that only follow a finish tells so, so that the loss of one of them never
-// skips the PostCheck rules.
+// isFinished reports whether the operation has ended and the id is not yet cleaned up. Each of
+// the labels that only follow a finish suffices, so that the loss of one of them never skips
+// the PostCheck rules.
 func (m *machine) isFinished(id string) bool {
 	return slices.ContainsFunc(finishedPrefixes(), func(prefix string) bool { return m.has(prefix, id) })
 }
 
-// isComplete: the PostCheck rules have passed. post-check wins over post-checked.
+// isComplete reports whether the PostCheck rules have passed. post-check wins over post-checked.
 func (m *machine) isComplete(id string) bool {
 	return m.isFinished(id) && m.has(appsv1alpha1.PostCheckedLabelPrefix, id) && !m.has(appsv1alpha1.PostCheckLabelPrefix, id)
 }
 
-// busy: some id is permitted.
+// busy reports whether an id is permitted.
 func (m *machine) busy() bool {
 	return slices.ContainsFunc(idsOf(m.labels), m.isPermitted)
 }
 
-// unfinished: some id keeps the pod offline. An id that waits in pre-check does not, unless
-// it was operated on already and not checked.
+// unfinished reports whether an id keeps the pod offline. An id that waits in pre-check does
+// not, unless it was operated on already and has not passed PostCheck.
 func (m *machine) unfinished() bool {
 	return slices.ContainsFunc(idsOf(m.labels), func(id string) bool {
 		return m.isPermitted(id) || m.isFinished(id) && !m.isComplete(id) || m.has(appsv1alpha1.UncheckedLabelPrefix, id)
 	})
 }
 
-// stayOffline: the user keeps the pod off traffic, whatever its ids do.
+// stayOffline reports whether the user keeps the pod off traffic, independent of its ids.
 func (m *machine) stayOffline() bool { return hasKey(m.labels, appsv1alpha1.StayOfflineLabelKey) }

@@ -9,8 +9,8 @@ import (
 	"github.com/podops-dev/podops/test/builders"
 )
 
-// A permit goes out in one write with the gate, so a caller that cannot write the gate
-// cannot use it. (Everything else that Advance does is in the scripts.)
+// TestLabelsOnlyGivesNoPermit shows that a caller that cannot write the gate cannot use a permit,
+// because both are written together. (Everything else that Advance does is in the scripts.)
 func TestLabelsOnlyGivesNoPermit(t *testing.T) {
 	facts := lifecycle.FactsOf(builders.MakePod("web-0").Available().Waiting("a", "upgrade", builders.Epoch).Obj())
 	permits := lifecycle.Permits{PreCheck: map[string]string{"a": builders.Stamp(builders.Epoch)}}
@@ -22,16 +22,16 @@ func TestLabelsOnlyGivesNoPermit(t *testing.T) {
 	}
 }
 
-// A pod without any label is not controlled, and nothing is there to modify.
+// TestPodWithoutLabels shows that a pod without any label is not controlled, and stays unchanged.
 func TestPodWithoutLabels(t *testing.T) {
 	var bare lifecycle.PodFacts
 	if change := lifecycle.Advance(bare, lifecycle.Permits{}, lifecycle.Options{}, builders.Epoch); !change.IsEmpty() {
 		t.Errorf("Advance changes the pod: %+v", change)
 	}
 	old := lifecycle.FactsOf(builders.MakePod("web-0").Available().Obj())
-	answer := lifecycle.AdmitUpdate(old, bare, false, lifecycle.Options{}, builders.Epoch)
-	if !answer.Change.IsEmpty() || len(answer.Denials) > 0 {
-		t.Errorf("a request that drops all labels is answered %+v", answer)
+	response := lifecycle.AdmitUpdate(old, bare, false, lifecycle.Options{}, builders.Epoch)
+	if !response.Change.IsEmpty() || len(response.Denials) > 0 {
+		t.Errorf("a request that drops all labels returns %+v", response)
 	}
 }
 

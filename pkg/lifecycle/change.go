@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Step is one move of the state machine.
+// Step is one transition of the state machine.
 type Step string
 
 // The steps, in the order in which an id takes them.
@@ -30,60 +30,60 @@ type Transition struct {
 	// ID of the lifecycle; empty for steps of the whole pod (Available, Release).
 	ID string
 
-	// Type of the operation; empty where it is not known any more.
+	// Type of the operation; empty if it is unknown.
 	Type string
 
-	// Rules are names of the rules that passed, for events. Advance leaves them out.
+	// Rules are the names of the rules that passed, for events. Advance leaves them empty.
 	Rules []string
 }
 
-// Change is what has to be written so that every id goes as far as the facts allow.
-// The zero value changes nothing.
+// Change contains the writes with which every id advances as far as the facts allow. The
+// zero value changes nothing.
 type Change struct {
-	// Set are labels to add or change, Remove the keys to take off (sorted).
+	// Set are labels to add or change, Remove the keys to remove (sorted).
 	Set    map[string]string
 	Remove []string
 
-	// Annotations to set, or to take off where the value is nil. No lifecycle needs
-	// one: they explain to people what goes on.
+	// Annotations are set, or removed where the value is nil. No lifecycle needs them: they
+	// are human-readable explanations.
 	Annotations map[string]*string
 
 	// Forget are employers to drop from the annotation available-conditions, sorted.
 	Forget []string
 
-	// Gate is the status that the condition service-ready has to get; nil leaves it.
+	// Gate is the new status of the condition service-ready; nil keeps it.
 	Gate *bool
 
-	// GateReason is the reason that the condition service-ready has to get, empty for none;
-	// nil leaves it. A change of the gate takes a reason off.
+	// GateReason is the new reason of the condition service-ready, empty for none; nil keeps
+	// it. A change of the gate removes the reason.
 	GateReason *string
 
-	// GateMessage is the message that the condition service-ready has to get together with
-	// GateReason; nil leaves it. A change of the gate sets the usual one.
+	// GateMessage is the new message of the condition service-ready together with GateReason;
+	// nil keeps it. A change of the gate sets the default message.
 	GateMessage *string
 
-	// Conditions are to be True on the pod, RemoveConditions the types to take off; sorted by
-	// type. A pod in order has neither.
+	// Conditions must be True on the pod, RemoveConditions are the types to remove; sorted by
+	// type. A pod without errors has neither.
 	Conditions       []Condition
 	RemoveConditions []string
 
-	// Moves are the steps taken, for events and logs.
+	// Transitions are the steps taken, for events and logs.
 	Transitions []Transition
 
-	// Wake is how long to wait before asking again because of time alone. Zero: no
-	// need to.
+	// Wake is the time until the next Advance if nothing else changes. Zero: none is
+	// needed.
 	Wake time.Duration
 
-	// WaitsForKubelet: gate is False and the kubelet has not yet made the pod unready.
+	// WaitsForKubelet is true if the gate is False and the kubelet has not yet made the pod unready.
 	WaitsForKubelet bool
 }
 
-// IsEmpty reports whether nothing has to be written.
+// IsEmpty reports whether nothing must be written.
 func (c Change) IsEmpty() bool {
 	return len(c.Set) == 0 && len(c.Remove) == 0 && len(c.Annotations) == 0 && len(c.Forget) == 0 && !c.changesStatus()
 }
 
-// changesStatus reports whether a condition of the pod has to be written.
+// changesStatus reports whether a condition of the pod must be written.
 func (c Change) changesStatus() bool {
 	return c.Gate != nil || c.GateReason != nil || len(c.Conditions) > 0 || len(c.RemoveConditions) > 0
 }
@@ -101,7 +101,7 @@ func (c Change) Apply(labels map[string]string) map[string]string {
 	return result
 }
 
-// diff fills Set and Remove with what leads from one set of labels to another.
+// diff sets Set and Remove to the difference between two sets of labels.
 func (c *Change) diff(from, to map[string]string) {
 	for key, value := range to {
 		if had, ok := from[key]; !ok || had != value {

@@ -9,11 +9,10 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// CheckUpdate is the second look at an update, after every mutating webhook: it denies
-// a label that only PodOps may set and that neither was there nor follows from the
-// request. It looks in one direction only. A label that should be there and is not
-// gets added by the controller; to deny for it would make the answer depend on the
-// time between the two looks.
+// CheckUpdate checks an update again, after every mutating webhook: it denies a label that
+// only PodOps may set and that neither was there nor follows from the request. It checks only
+// additions. The controller adds a label that is missing; denying its absence would make the
+// response depend on the time between the two checks.
 func CheckUpdate(old, requested PodFacts, trusted bool, opts Options, now time.Time) []Denial {
 	if trusted || old.Terminating || !requested.Controlled() {
 		return nil
@@ -22,13 +21,13 @@ func CheckUpdate(old, requested PodFacts, trusted bool, opts Options, now time.T
 	if !old.Controlled() {
 		before = nil
 	}
-	asked := requested
-	asked.Labels = askedFor(before, requested.Labels)
-	answer := AdmitUpdate(old, asked, false, opts, now)
-	if len(answer.Denials) > 0 {
-		return answer.Denials
+	sent := requested
+	sent.Labels = clientRequest(before, requested.Labels)
+	admission := AdmitUpdate(old, sent, false, opts, now)
+	if len(admission.Denials) > 0 {
+		return admission.Denials
 	}
-	expected := answer.Change.Apply(asked.Labels)
+	expected := admission.Change.Apply(sent.Labels)
 	var denials []Denial
 	for _, key := range slices.Sorted(maps.Keys(requested.Labels)) {
 		if IsOwned(key) && !follows(key, requested.Labels[key], before, expected) {
@@ -38,15 +37,15 @@ func CheckUpdate(old, requested PodFacts, trusted bool, opts Options, now time.T
 	return denials
 }
 
-// askedFor are the labels of the request as its client may have sent it: without what
-// PodOps added, with what PodOps removed. An id of which no label is left was undone;
-// if it was cancelled or has become available, the outcome is the same.
-func askedFor(before, requested map[string]string) map[string]string {
-	asked := maps.Clone(requested)
-	maps.DeleteFunc(asked, func(key, _ string) bool { return IsOwned(key) })
+// clientRequest returns the labels of the request as its client may have sent it: without the
+// labels that PodOps added, with those that it removed. An id without any label was undone; if
+// it was cancelled or has become available, the outcome is the same.
+func clientRequest(before, requested map[string]string) map[string]string {
+	sent := maps.Clone(requested)
+	maps.DeleteFunc(sent, func(key, _ string) bool { return IsOwned(key) })
 	for key, value := range before {
 		if IsOwned(key) {
-			asked[key] = value
+			sent[key] = value
 		}
 	}
 	left := idsOf(requested)
@@ -54,17 +53,17 @@ func askedFor(before, requested map[string]string) map[string]string {
 		operationType := label(appsv1alpha1.OperationTypeLabelPrefix, id)
 		switch {
 		case !slices.Contains(left, id):
-			asked[label(appsv1alpha1.UndoOperationTypeLabelPrefix, id)] = ""
+			sent[label(appsv1alpha1.UndoOperationTypeLabelPrefix, id)] = ""
 		case !hasKey(requested, label(appsv1alpha1.OperatingLabelPrefix, id)) && hasKey(before, operationType):
-			// A finish took it.
-			asked[operationType] = before[operationType]
+			// A finish removed it.
+			sent[operationType] = before[operationType]
 		}
 	}
-	return asked
+	return sent
 }
 
 // follows reports whether an owned label may have this value: it was there before, or
-// the request leads to it. Times may differ, since every look has its own.
+// follows from the request. Times may differ, because each check has its own.
 func follows(key, value string, before, expected map[string]string) bool {
 	was, had := before[key]
 	if had && was == value {

@@ -6,8 +6,8 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// postCheck asks for the PostCheck rules of a finished id, and takes their answer, while
-// no other id is permitted: until then the pod is not what it will be.
+// postCheck requests the PostCheck rules of a finished id, and applies their permit, while
+// no other id is permitted: until then the pod is not in its final state.
 func (m *machine) postCheck(id string, permits map[string]string) {
 	if !m.isFinished(id) || m.busy() {
 		return
@@ -15,19 +15,18 @@ func (m *machine) postCheck(id string, permits map[string]string) {
 	done := m.get(appsv1alpha1.DoneOperationTypeLabelPrefix, id)
 	if !m.has(appsv1alpha1.PostCheckedLabelPrefix, id) && !m.has(appsv1alpha1.PostCheckLabelPrefix, id) {
 		m.set(appsv1alpha1.PostCheckLabelPrefix, id, m.stampAfter(id))
-		m.moved(StepPostCheck, id, done)
+		m.transition(StepPostCheck, id, done)
 	}
 	generation, passed := permits[id]
 	if passed && m.has(appsv1alpha1.PostCheckLabelPrefix, id) && m.get(appsv1alpha1.PostCheckLabelPrefix, id) == generation {
 		m.set(appsv1alpha1.PostCheckedLabelPrefix, id, m.stampAfter(id))
 		m.drop(id, appsv1alpha1.PostCheckLabelPrefix)
-		m.moved(StepPostPermit, id, done)
+		m.transition(StepPostPermit, id, done)
 	}
 }
 
-// syncComplete tells service controllers, under both names, to put traffic back on: as
-// soon as nobody needs the pod offline any more, neither an id that is not through its
-// PostCheck nor the user.
+// syncComplete requests traffic from service controllers, under both names of the label, as
+// soon as neither an id that has not passed its PostCheck nor the user keeps the pod offline.
 func (m *machine) syncComplete() {
 	online := !m.unfinished() && !m.stayOffline()
 	for _, id := range idsOf(m.labels) {
@@ -44,8 +43,8 @@ func (m *machine) syncComplete() {
 	}
 }
 
-// fit: the pod may serve as soon as this change is written. With the gate open, a pod
-// that only gates kept unready counts as Ready: the kubelet says so next, or is late.
+// fit reports whether the pod may serve as soon as this change is written. With the gate open,
+// a pod that only gates kept unready counts as Ready: the kubelet reports it next, or is late.
 func (m *machine) fit() bool {
 	switch {
 	case !m.gateOpen():
@@ -59,15 +58,15 @@ func (m *machine) fit() bool {
 	}
 }
 
-// serves reports whether the pod is available already, with no lifecycle to complete. A
-// finalizer that is expected of it from now on does not make it unavailable: an employer
-// that is new needs time to put its traffic on, and the pod serves its other ones.
+// serves reports whether the pod is available already, with no lifecycle to complete. A newly
+// expected finalizer does not make it unavailable: a new employer needs time to put its traffic
+// on, and the pod serves its other employers.
 func (m *machine) serves() bool {
 	return hasKey(m.labels, appsv1alpha1.ServiceAvailableLabelKey) && !slices.ContainsFunc(idsOf(m.labels), m.isFinished)
 }
 
-// forgetGone drops the employers that are gone and whose finalizer is not on the pod from
-// the annotation.
+// forgetGone drops from the annotation the employers that no longer exist or select the pod and
+// whose finalizer is not on the pod.
 func (m *machine) forgetGone() {
 	if m.opts.LabelsOnly {
 		return
@@ -79,7 +78,7 @@ func (m *machine) forgetGone() {
 	}
 }
 
-// syncAvailable sets or takes service-available, and cleans up complete ids with it.
+// syncAvailable sets or removes service-available, and cleans up complete ids with it.
 func (m *machine) syncAvailable() {
 	may := m.fit() && !m.unfinished() && !m.stayOffline() && m.facts.ExpectedFinalizersErr == nil
 	if !may || !m.serves() && !m.facts.complete() {
@@ -95,6 +94,6 @@ func (m *machine) syncAvailable() {
 	delete(m.labels, appsv1alpha1.RecreatingLabelKey)
 	if !hasKey(m.labels, appsv1alpha1.ServiceAvailableLabelKey) {
 		m.labels[appsv1alpha1.ServiceAvailableLabelKey] = stamp(m.now)
-		m.moved(StepAvailable, "", "")
+		m.transition(StepAvailable, "", "")
 	}
 }

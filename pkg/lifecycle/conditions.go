@@ -34,8 +34,8 @@ func conditionsOf(pod *corev1.Pod) map[string]string {
 	return messages
 }
 
-// syncConditions shows on the pod what is wrong with it, and takes off what is not wrong any
-// more. On a pod in order nothing is written.
+// syncConditions adds a condition for each error of the pod, and removes the conditions of
+// resolved errors. On a pod without errors nothing is written.
 func (m *machine) syncConditions() {
 	if m.opts.LabelsOnly {
 		return
@@ -56,8 +56,8 @@ func (m *machine) syncConditions() {
 	}
 }
 
-// conditions returns what is wrong with a pod. That it has no gate is shown with its first
-// permit, in the write of it, and stays: a gate cannot be added.
+// conditions returns the errors of a pod. A missing gate is reported together with the first
+// permit, in the same write, and stays reported: a gate cannot be added.
 func (m *machine) conditions() map[string]Condition {
 	wanted := map[string]Condition{}
 	if untyped := UntypedIDs(PodFacts{Labels: m.labels}); len(untyped) > 0 {
@@ -74,7 +74,7 @@ func (m *machine) conditions() map[string]Condition {
 	return wanted
 }
 
-// UntypedText is what is wrong with ids that are operating without a type; there is at least
+// UntypedText describes the error of ids that are operating without a type; there is at least
 // one.
 func UntypedText(ids []string) string {
 	text := fmt.Sprintf("label %s needs %s: nothing progresses without the type",
@@ -85,7 +85,7 @@ func UntypedText(ids []string) string {
 	return text
 }
 
-// GateMissingText is what is wrong with a pod without the gate.
+// GateMissingText describes the error of a pod without the gate.
 func GateMissingText() string {
 	return "the pod was created without the readiness gate " + appsv1alpha1.ServiceReadyGate +
 		": only finalizers keep traffic off while it is operated on"

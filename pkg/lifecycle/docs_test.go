@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestDocsNameEveryKey: docs/lifecycle.md names every label, annotation, finalizer and
+// TestDocsNameEveryKey shows that docs/lifecycle.md names every label, annotation, finalizer and
 // value that apis/apps/v1alpha1/keys.go declares.
 func TestDocsNameEveryKey(t *testing.T) {
 	page, err := os.ReadFile("../../docs/lifecycle.md")

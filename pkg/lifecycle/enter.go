@@ -7,8 +7,8 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// release ends every lifecycle of a pod that is no longer controlled. The gate opens
-// even if it was never written: nobody else would, and the pod never became Ready.
+// release ends every lifecycle of a pod that is no longer controlled. The gate opens even if
+// it was never written: no other component opens it, and the pod would never become Ready.
 func (m *machine) release() {
 	before := len(m.labels)
 	for key := range m.labels {
@@ -17,7 +17,7 @@ func (m *machine) release() {
 		}
 	}
 	if len(m.labels) != before {
-		m.moved(StepRelease, "", "")
+		m.transition(StepRelease, "", "")
 	}
 	m.setGate(true)
 }
@@ -31,10 +31,10 @@ func (m *machine) enter(id string) {
 	switch {
 	case m.has(appsv1alpha1.UndoOperationTypeLabelPrefix, id):
 		m.forget(id)
-		m.moved(StepUndo, id, operationType)
+		m.transition(StepUndo, id, operationType)
 	case operating && operationType == "":
-		// Nothing can be decided without a type. Admission denies this state; if it
-		// slipped in, the id waits for its type.
+		// Nothing can be decided without a type. Admission denies this state; if admission was
+		// bypassed, the id waits for its type.
 		m.clear(id)
 	case operating && m.isWaiting(id):
 		m.clear(id, appsv1alpha1.PreCheckLabelPrefix)
@@ -50,28 +50,28 @@ func (m *machine) enter(id string) {
 		m.finish(id, m.get(appsv1alpha1.UncheckedLabelPrefix, id))
 	default:
 		m.forget(id)
-		m.moved(StepCancel, id, operationType)
+		m.transition(StepCancel, id, operationType)
 	}
 }
 
-// isPermittedFor: the permit is for this type of operation. A permit and the
+// isPermittedFor reports whether the permit is for this type of operation. A permit and the
 // permission of its type are written together, so a type without one was changed
 // after the permit.
 func (m *machine) isPermittedFor(id, operationType string) bool {
 	return m.isPermitted(id) && m.has(appsv1alpha1.OperationPermissionLabelPrefix, operationType)
 }
 
-// begin starts a clean lifecycle: nothing of an older one survives, but that the pod still
-// owes a PostCheck.
+// begin starts a clean lifecycle: of an older one only the pending PostCheck of the pod
+// survives.
 func (m *machine) begin(id, operationType string) {
 	generation := nextGeneration(m.labels, id, m.now)
 	m.clear(id)
 	m.set(appsv1alpha1.PreCheckLabelPrefix, id, generation)
-	m.moved(StepBegin, id, operationType)
+	m.transition(StepBegin, id, operationType)
 }
 
-// clear drops what PodOps has written for an id, but for the labels of some prefixes, and
-// notes if the pod owes a PostCheck.
+// clear removes the labels that PodOps has written for an id, except those with some prefixes,
+// and keeps a pending PostCheck.
 func (m *machine) clear(id string, but ...string) {
 	operationType, owes := m.owesPostCheck(id)
 	m.drop(id, without(ownedPrefixes(), but...)...)
@@ -80,9 +80,9 @@ func (m *machine) clear(id string, but ...string) {
 	}
 }
 
-// owesPostCheck: the id was allowed to operate, and no PostCheck rules have passed since.
-// Traffic must not reach the pod then: to begin anew is what a controller does that takes
-// back a bad update, and the pod is bad until it has. It returns the type of the operation.
+// owesPostCheck reports whether the id was allowed to operate and has passed no PostCheck rules
+// since. Traffic must not reach the pod then: a controller that reverts a bad update begins again,
+// and the pod is bad until the end of that operation. It returns the type of the operation.
 func (m *machine) owesPostCheck(id string) (operationType string, owes bool) {
 	switch {
 	case m.has(appsv1alpha1.UncheckedLabelPrefix, id):
@@ -113,7 +113,7 @@ func (m *machine) setPrepare(id, value string) {
 }
 
 // finish ends the operation of an id. The type moves to done-operation-type; operate
-// and the permit go at once, so that a re-begun id is not already allowed.
+// and the permit are removed at once, so that an id that begins again is not already allowed.
 func (m *machine) finish(id, operationType string) {
 	operated := m.stampAfter(id)
 	m.drop(id, ownedPrefixes()...)
@@ -122,10 +122,10 @@ func (m *machine) finish(id, operationType string) {
 	if operationType != "" {
 		m.set(appsv1alpha1.DoneOperationTypeLabelPrefix, id, operationType)
 	}
-	m.moved(StepFinish, id, operationType)
+	m.transition(StepFinish, id, operationType)
 }
 
-// keepFinished repairs a finished id: operated is there, and nothing from before it.
+// keepFinished repairs a finished id: operated is present, and no label from before it.
 func (m *machine) keepFinished(id string) {
 	m.drop(id, without(ownedPrefixes(), finishedPrefixes()...)...)
 	m.drop(id, appsv1alpha1.OperationTypeLabelPrefix)
@@ -140,9 +140,9 @@ func (m *machine) forget(id string) {
 	m.drop(id, ownedPrefixes()...)
 }
 
-// nextGeneration is the generation of a lifecycle that begins now: the time, or later
-// if the id carries the same or a later time (clocks of replicas differ). Two
-// lifecycles of an id never share a generation.
+// nextAttempt returns the attempt of a lifecycle that begins now: the time, or later if the id
+// carries the same or a later time (clocks of replicas differ). Two lifecycles of an id never
+// share an attempt.
 func nextGeneration(labels map[string]string, id string, now time.Time) string {
 	if last := latest(labels, id); !now.After(last) {
 		return stamp(last.Add(1))
@@ -150,8 +150,8 @@ func nextGeneration(labels map[string]string, id string, now time.Time) string {
 	return stamp(now)
 }
 
-// stampAfter is the time now, or the latest one that the id carries: where a label
-// takes the place of an older one, the generation of the id is not forgotten with it.
+// stampAfter returns the time now, or the latest one that the id carries: where a label
+// replaces an older one, the attempt of the id is kept.
 func (m *machine) stampAfter(id string) string {
 	if last := latest(m.labels, id); last.After(m.now) {
 		return stamp(last)
@@ -159,7 +159,7 @@ func (m *machine) stampAfter(id string) string {
 	return stamp(m.now)
 }
 
-// latest is the latest time on the owned labels of an id; zero if there is none.
+// latest returns the latest time on the owned labels of an id; zero if there is none.
 func latest(labels map[string]string, id string) time.Time {
 	var last time.Time
 	for _, prefix := range without(ownedPrefixes(), appsv1alpha1.DoneOperationTypeLabelPrefix, appsv1alpha1.UncheckedLabelPrefix) {

@@ -18,25 +18,25 @@ import (
 // (k8s.io/kubernetes/pkg/kubelet/status/generate.go).
 const reasonReadinessGatesNotReady = "ReadinessGatesNotReady"
 
-// Gate is what a pod says about its readiness gate service-ready.
+// Gate is the state of the readiness gate service-ready of a pod.
 type Gate int
 
 const (
-	// GateMissing: the pod was created without the gate. Finalizers still protect it,
+	// GateMissing means that the pod was created without the gate. Finalizers still protect it,
 	// but PodOps cannot make it unready.
 	GateMissing Gate = iota
 
-	// GateUnset: the gate is in the spec and the condition was never written.
+	// GateUnset means that the gate is in the spec and the condition was never written.
 	GateUnset
 
-	// GateFalse: the pod is kept off traffic.
+	// GateFalse means that the pod is kept off traffic.
 	GateFalse
 
-	// GateTrue: the gate does not keep the pod off traffic.
+	// GateTrue means that the gate does not keep the pod off traffic.
 	GateTrue
 )
 
-// PodFacts is all that the state machine looks at.
+// PodFacts is the input of the state machine.
 type PodFacts struct {
 	// Labels of the pod, all of them. Not modified.
 	Labels map[string]string
@@ -49,40 +49,40 @@ type PodFacts struct {
 	Expected map[string]string
 
 	// Gone are employers in Expected that do not exist or do not select the pod, sorted;
-	// nil where the Services were not read. Their finalizers are not waited for.
+	// nil where the Services were not read. The pod does not wait for their finalizers.
 	Gone []string
 
-	// ExpectedFinalizersErr is why the annotation cannot be read. It keeps the pod
+	// ExpectedFinalizersErr is the error of reading the annotation. It keeps the pod
 	// from becoming available.
 	ExpectedFinalizersErr error
 
-	// Terminating: a deletion timestamp is set. Nothing is changed any more.
+	// Terminating is true if a deletion timestamp is set. Nothing is changed any more.
 	Terminating bool
 
 	Gate Gate
 
-	// GateSince is when the gate last changed. Zero when it is not known.
+	// GateSince is when the gate last changed. Zero if unknown.
 	GateSince time.Time
 
-	// Ready: the condition Ready is True.
+	// Ready is true if the condition Ready is True.
 	Ready bool
 
-	// ReadySince is when Ready last changed, by the clock of the kubelet. Zero when it is
-	// not known. No wait is measured by it.
+	// ReadySince is when Ready last changed, by the clock of the kubelet. Zero if unknown. No
+	// wait is measured by it.
 	ReadySince time.Time
 
-	// SteadyFor is for how long Readiness has been observed to be what it is. Waits are
-	// measured by it. Zero for a state that was not observed before: waits begin.
+	// SteadyFor is for how long the present Readiness has been observed. Waits are measured
+	// by it. Zero for a state that was not observed before: waits begin.
 	SteadyFor time.Duration
 
-	// NotSyncing: the gate carries the reason that the kubelet did not follow it in time.
+	// NotSyncing is true if the gate carries the reason that the kubelet did not follow it in time.
 	NotSyncing bool
 
 	// Services is whether a Service selects the pod.
 	Services Services
 
-	// SettleTime and GateSyncPolicy are those of the pod's annotations; nil and empty where
-	// the manager's apply. AnnotationErr is why one of them cannot be read.
+	// SettleTime and GateSyncPolicy are set by the pod's annotations; nil and empty where those
+	// of the manager apply. AnnotationErr is the error of reading one of them.
 	SettleTime     *time.Duration
 	GateSyncPolicy string
 	AnnotationErr  error
@@ -91,12 +91,12 @@ type PodFacts struct {
 	// type, without the gate's; nil if there is none.
 	Conditions map[string]string
 
-	// ContainersReady: the condition ContainersReady is True.
+	// ContainersReady is true if the condition ContainersReady is True.
 	ContainersReady bool
 
-	// GatesOnly: the kubelet says that nothing but readiness gates keeps the pod from
-	// being Ready, and every gate but ours is True. With our gate True the pod is as
-	// good as Ready.
+	// GatesOnly is true if, according to the kubelet, only readiness gates keep the pod from
+	// being Ready, and every gate but that of PodOps is True. Once the gate of PodOps is True,
+	// such a pod counts as Ready.
 	GatesOnly bool
 }
 
@@ -144,7 +144,7 @@ func (f PodFacts) Permitted() bool {
 	return slices.ContainsFunc(idsOf(f.Labels), func(id string) bool { return m.isPermitted(id) || m.isFinished(id) })
 }
 
-// ExpectedFinalizers are the finalizers that must be on the pod before it may become
+// ExpectedFinalizers returns the finalizers that must be on the pod before it may become
 // available, sorted.
 func (f PodFacts) ExpectedFinalizers() []string {
 	var names []string
@@ -157,9 +157,9 @@ func (f PodFacts) ExpectedFinalizers() []string {
 	return slices.Compact(names)
 }
 
-// Missing are the employers in Expected, those in Gone too, whose finalizer is not on the
-// pod; sorted. The controller of a gone employer takes its finalizer and its line in the
-// annotation off together, so a line stays while the finalizer does.
+// Missing returns the employers in Expected, including those in Gone, whose finalizer is not on
+// the pod; sorted. The controller of a gone employer removes its finalizer and its entry in the
+// annotation together, so an entry stays while the finalizer does.
 func (f PodFacts) Missing() []string {
 	var employers []string
 	for employer, name := range f.Expected {

@@ -38,7 +38,7 @@ func TestFactsOf(t *testing.T) {
 			pod:  builders.MakePod("web-0").Gate(true).ReadySince(since).Obj(),
 			want: lifecycle.PodFacts{Gate: lifecycle.GateTrue, GateSince: gated, Ready: true, ReadySince: since, ContainersReady: true},
 		},
-		"a pod that only our gate keeps unready": {
+		"a pod that only the gate of PodOps keeps unready": {
 			pod:  builders.MakePod("web-0").Gate(false).UnreadyByGate(since).Obj(),
 			want: lifecycle.PodFacts{Gate: lifecycle.GateFalse, GateSince: gated, ReadySince: since, ContainersReady: true, GatesOnly: true},
 		},
@@ -103,11 +103,11 @@ func TestExpectedFinalizersLeaveOutEmployersThatAreGone(t *testing.T) {
 	}
 	facts.Gone = []string{"Service/default/db", "Service/default/web"}
 	if diff := cmp.Diff([]string{"prot.b"}, facts.ExpectedFinalizers()); diff != "" {
-		t.Errorf("the finalizer that another employer expects, too, stays (-want +got):\n%s", diff)
+		t.Errorf("the finalizer that another employer expects too stays (-want +got):\n%s", diff)
 	}
 }
 
-// withGate adds a readiness gate of somebody else.
+// withGate adds a readiness gate of another owner.
 func withGate(pod *corev1.Pod) *corev1.Pod {
 	pod.Spec.ReadinessGates = append(pod.Spec.ReadinessGates, corev1.PodReadinessGate{ConditionType: otherGate})
 	return pod
@@ -136,7 +136,7 @@ func TestParseAvailableConditions(t *testing.T) {
 		"the value null":              {text: "null", want: map[string]string{}},
 		"a map that is null":          {text: `{"expectedFinalizers":null}`, want: map[string]string{}},
 		"one employer":                {text: `{"expectedFinalizers":{"Service/default/web":"prot.lb"}}`, want: lb},
-		"fields that we do not know":  {text: `{"expectedFinalizers":{"Service/default/web":"prot.lb"},"x":[1]}`, want: lb},
+		"fields that are unknown":     {text: `{"expectedFinalizers":{"Service/default/web":"prot.lb"},"x":[1]}`, want: lb},
 		"an employer without a name":  {text: `{"expectedFinalizers":{"Service/default/web":""}}`, want: map[string]string{}, wantErr: true},
 		"JSON that ends too early":    {text: `{"expectedFinalizers":{"Service`, want: map[string]string{}, wantErr: true},
 		"something after the JSON":    {text: `{} {}`, want: map[string]string{}, wantErr: true},
@@ -209,14 +209,14 @@ func TestIsProtectionFinalizer(t *testing.T) {
 }
 
 func TestDenialTextNamesEveryKey(t *testing.T) {
-	got := lifecycle.DenialText([]lifecycle.Denial{{Key: "operate/a", Message: "is ours"}, {Key: "operating/b", Message: "needs a type"}})
-	want := "metadata.labels[operate/a]: is ours; metadata.labels[operating/b]: needs a type"
+	got := lifecycle.DenialText([]lifecycle.Denial{{Key: "operate/a", Message: "only PodOps sets this label"}, {Key: "operating/b", Message: "needs a type"}})
+	want := "metadata.labels[operate/a]: only PodOps sets this label; metadata.labels[operating/b]: needs a type"
 	if got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
-// TestPermitted: from the permit until the pod is available again.
+// TestPermitted shows that a pod is permitted from the permit until it is available again.
 func TestPermitted(t *testing.T) {
 	since := builders.Epoch
 	available := func() *builders.PodBuilder { return builders.MakePod("web-0").Available() }
@@ -233,8 +233,8 @@ func TestPermitted(t *testing.T) {
 		"finished":                           {pod: builders.MakePod("web-0").Finished("a", "upgrade", since), want: true},
 		"complete":                           {pod: builders.MakePod("web-0").Complete("a", "upgrade"), want: true},
 		"one id waits, another one operates": {pod: builders.MakePod("web-0").Allowed("b", "upgrade").Waiting("a", "restart", since), want: true},
-		"a permission that was left over":    {pod: available().Label(appsv1alpha1.OperationPermissionLabelPrefix+"/upgrade", "1")},
-		"a permit that was taken back":       {pod: available().Waiting("a", "upgrade", since).Label(appsv1alpha1.PreCheckedLabelPrefix+"/a", "1")},
+		"a permission that is a remnant":     {pod: available().Label(appsv1alpha1.OperationPermissionLabelPrefix+"/upgrade", "1")},
+		"a permit that was void":             {pod: available().Waiting("a", "upgrade", since).Label(appsv1alpha1.PreCheckedLabelPrefix+"/a", "1")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := lifecycle.FactsOf(tc.pod.Obj()).Permitted(); got != tc.want {

@@ -17,8 +17,8 @@ import (
 
 // FuzzAdmitUpdate sends any labels, finalizers and annotation through admission and the
 // controller: nothing panics, the checks of every call hold (checkedAdmitUpdate,
-// checkedAdvance), the second look accepts the answer of the first one at any later time,
-// and denies any label of ours that is added to it.
+// checkedAdvance), CheckUpdate accepts the result of AdmitUpdate at any later time,
+// and denies any label of PodOps that is added to it.
 func FuzzAdmitUpdate(f *testing.F) {
 	f.Add("", "", "", "", "", uint8(0), false)
 	f.Add("", "operating/a=1 operation-type/a=upgrade", "prot.podopslifecycle.kusionstack.io/lb", "", "operate/a", uint8(1), false)
@@ -34,7 +34,7 @@ func FuzzAdmitUpdate(f *testing.F) {
 	})
 }
 
-// TestAnyUpdate does the same with label sets that are more often than not meaningful.
+// TestAnyUpdate does the same with label sets that are usually meaningful.
 func TestAnyUpdate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		key := rapid.OneOf(rapid.Custom(drawOwnedKey), rapid.Custom(drawClientKey))
@@ -108,9 +108,9 @@ func checkRequest(t failer, old, requested lifecycle.PodFacts, trusted bool, for
 	checkForgery(t, old, stored, trusted, opts, forgedKey)
 }
 
-// checkForgery: a label of ours that a later webhook adds is denied. (For an id that the
-// request ended, the second look cannot tell how: an undo leaves no trace. It accepts what
-// a finish would have set, too.)
+// checkForgery checks that a label of PodOps that a later webhook adds is denied. (For an id
+// that the request ended, CheckUpdate cannot know how: an undo leaves no trace. It accepts
+// the labels that a finish would have set, too.)
 func checkForgery(t failer, old, stored lifecycle.PodFacts, trusted bool, opts lifecycle.Options, key string) {
 	t.Helper()
 	_, had := old.Labels[key]

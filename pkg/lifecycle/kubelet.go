@@ -2,21 +2,21 @@ package lifecycle
 
 import appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 
-// Readiness is what gate and kubelet make of a pod, as far as waits are measured from it.
+// Readiness is the combined state of gate and kubelet of a pod, from which waits are measured.
 type Readiness string
 
 const (
-	// ReadinessAtRest: the pod is Ready and its gate does not object. Nothing waits.
+	// ReadinessAtRest means that the pod is Ready and its gate is not False. Nothing waits.
 	ReadinessAtRest Readiness = ""
 
-	// ReadinessNotReady: the pod is not Ready, and the gate alone does not change that. The
-	// settle time runs.
+	// ReadinessNotReady means that the pod is not Ready, and the gate alone does not change that.
+	// The settle time runs.
 	ReadinessNotReady Readiness = "NotReady"
 
-	// ReadinessClosing: the gate is False, and the kubelet has not made the pod unready yet.
+	// ReadinessClosing means that the gate is False, and the kubelet has not made the pod unready yet.
 	ReadinessClosing Readiness = "Closing"
 
-	// ReadinessOpening: the gate is True, and the kubelet has not made the pod Ready yet,
+	// ReadinessOpening means that the gate is True, and the kubelet has not made the pod Ready yet,
 	// although nothing else keeps it from being so.
 	ReadinessOpening Readiness = "Opening"
 )
@@ -40,14 +40,14 @@ func (f PodFacts) lags() bool {
 	return f.Readiness() == ReadinessClosing || f.Readiness() == ReadinessOpening
 }
 
-// isLate reports whether the kubelet has had its time to follow the gate and has not. Once
+// isLate reports whether the kubelet has not followed the gate within GateSyncTimeout. Once
 // that is written on the gate it holds until the kubelet follows or the gate changes.
 func (m *machine) isLate() bool {
 	return m.facts.lags() && (m.facts.NotSyncing || m.elapsed(m.opts.GateSyncTimeout))
 }
 
-// syncReason has the gate say that the kubelet does not follow it, and no longer when it
-// does or when the gate changes.
+// syncReason sets the reason of the gate while the kubelet does not follow it in time, and
+// removes it when the kubelet does or when the gate changes.
 func (m *machine) syncReason() {
 	if m.opts.LabelsOnly {
 		return

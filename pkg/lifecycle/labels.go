@@ -10,7 +10,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// clientPrefixes carry ids and belong to operation controllers.
+// clientPrefixes returns the prefixes of labels with an id that belong to operation controllers.
 func clientPrefixes() []string {
 	return []string{
 		appsv1alpha1.OperatingLabelPrefix,
@@ -19,7 +19,7 @@ func clientPrefixes() []string {
 	}
 }
 
-// ownedPrefixes carry ids and belong to PodOps.
+// ownedPrefixes returns the prefixes of labels with an id that belong to PodOps.
 func ownedPrefixes() []string {
 	return []string{
 		appsv1alpha1.PreCheckLabelPrefix,
@@ -37,7 +37,7 @@ func ownedPrefixes() []string {
 	}
 }
 
-// finishedPrefixes carry ids and appear with finish, or later.
+// finishedPrefixes returns the prefixes of labels with an id that appear with finish, or later.
 func finishedPrefixes() []string {
 	return []string{
 		appsv1alpha1.OperatedLabelPrefix,
@@ -58,17 +58,17 @@ func IsOwned(key string) bool {
 	return found && (prefix == appsv1alpha1.OperationPermissionLabelPrefix || slices.Contains(ownedPrefixes(), prefix))
 }
 
-// MaxIDs is how many ids a pod takes at once. Each has several labels, and every step of one looks
-// at all of them.
+// MaxIDs is how many ids a pod may have at once. Each has several labels, and every step of one
+// reads all of them.
 const MaxIDs = 64
 
-// isWithoutID reports whether a key is that of a lifecycle label with its id, or the type of a
-// permission, left out.
+// isWithoutID reports whether a key is that of a lifecycle label without its id, or of a
+// permission without its type.
 func isWithoutID(key string) bool {
 	return key == appsv1alpha1.OperationPermissionLabelPrefix || slices.Contains(clientPrefixes(), key) || slices.Contains(ownedPrefixes(), key)
 }
 
-// isPerLifecycle reports whether a label belongs to one lifecycle, whoever sets it:
+// isPerLifecycle reports whether a label belongs to one lifecycle, of PodOps or of a client:
 // it means nothing on a pod that was just created.
 func isPerLifecycle(key string) bool {
 	prefix, _, found := strings.Cut(key, "/")

@@ -11,22 +11,22 @@ import (
 	"github.com/podops-dev/podops/pkg/lifecycle"
 )
 
-// verdict is one answer of the rules: this id, with this type, passed this stage in this
-// generation.
+// verdict is one verdict of the rules: this id, with this type, passed this stage in this
+// attempt.
 type verdict struct {
 	stage, id, operationType, generation string
 }
 
-// model knows, from what the actors did and from nothing else, what may be on the pod.
-// It sees every write.
+// model derives the labels that may be on the pod from the actions of the cast alone. It sees
+// every write.
 type model struct {
 	// issued are the verdicts that the rules ever gave.
 	issued map[verdict]bool
 
-	// generation of the running lifecycle of each id; absent while there is none.
+	// attempt of the running lifecycle of each id; absent while there is none.
 	generation map[string]string
 
-	// spent are the generations that an id ever had.
+	// spent are the attempts that an id ever had.
 	spent map[string]bool
 
 	// unchecked are the ids that were operated on and have not passed PostCheck.
@@ -44,7 +44,7 @@ func has(labels map[string]string, prefix, id string) bool {
 	return ok
 }
 
-// idsIn are the ids that any label names, sorted.
+// idsIn returns the ids that any label names, sorted.
 func idsIn(labels map[string]string) []string {
 	ids := map[string]bool{}
 	for key := range labels {
@@ -57,7 +57,7 @@ func idsIn(labels map[string]string) []string {
 	return slices.Sorted(maps.Keys(ids))
 }
 
-// sees checks one write, and learns from it. requested is what a client asked for; nil
+// sees checks one write, and records it. requested are the labels of a client's request; nil
 // for a write of the controller.
 func (m *model) sees(t failer, before, after *corev1.Pod, requested map[string]string) {
 	t.Helper()
@@ -78,9 +78,8 @@ func (m *model) sees(t failer, before, after *corev1.Pod, requested map[string]s
 	checkPermissions(t, is)
 }
 
-// seesBegin: an id that is begun, or whose type changes, has a new generation and no
-// label of an older lifecycle, but for the one that says that PostCheck rules have not seen
-// what was done in it.
+// seesBegin checks that an id that begins, or whose type changes, has a new attempt and no
+// label of an older lifecycle, except the one for a pending PostCheck.
 func (m *model) seesBegin(t failer, was, is map[string]string, id string) {
 	t.Helper()
 	operationType := idLabel(appsv1alpha1.OperationTypeLabelPrefix, id)
@@ -91,17 +90,17 @@ func (m *model) seesBegin(t failer, was, is map[string]string, id string) {
 		m.unchecked[id] = m.unchecked[id] || has(was, appsv1alpha1.OperateLabelPrefix, id)
 		for _, prefix := range ownedPrefixes {
 			if prefix != appsv1alpha1.PreCheckLabelPrefix && prefix != appsv1alpha1.UncheckedLabelPrefix && has(is, prefix, id) {
-				t.Fatalf("%s is left of an older lifecycle of %s", prefix, id)
+				t.Fatalf("%s of an older lifecycle of %s is still there", prefix, id)
 			}
 		}
 		if marked := has(is, appsv1alpha1.UncheckedLabelPrefix, id); marked != m.unchecked[id] {
-			t.Fatalf("%s owes a PostCheck: %t, and the pod says %t", id, m.unchecked[id], marked)
+			t.Fatalf("%s has a pending PostCheck: %t, on the pod: %t", id, m.unchecked[id], marked)
 		}
 	}
 	generation := is[idLabel(appsv1alpha1.PreCheckLabelPrefix, id)]
 	if generation != was[idLabel(appsv1alpha1.PreCheckLabelPrefix, id)] && generation != "" {
 		if m.spent[id+generation] {
-			t.Fatalf("%s has generation %s twice", id, generation)
+			t.Fatalf("%s has attempt %s twice", id, generation)
 		}
 		m.spent[id+generation] = true
 		m.generation[id] = generation
@@ -114,14 +113,14 @@ func (m *model) seesBegin(t failer, was, is map[string]string, id string) {
 	}
 }
 
-// seesPermit: pre-checked, prepare and post-checked follow verdicts for this id, type and
-// generation.
+// seesPermit checks that pre-checked, prepare and post-checked follow verdicts for this id, type
+// and attempt.
 func (m *model) seesPermit(t failer, was, is map[string]string, id string) {
 	t.Helper()
 	for _, prefix := range []string{appsv1alpha1.PreCheckedLabelPrefix, appsv1alpha1.PrepareLabelPrefix, appsv1alpha1.OperateLabelPrefix} {
 		passed := m.issued[verdict{"PreCheck", id, is[idLabel(appsv1alpha1.OperationTypeLabelPrefix, id)], m.generation[id]}]
 		if has(is, prefix, id) && !passed {
-			t.Fatalf("%s/%s without a permit for this type and generation", prefix, id)
+			t.Fatalf("%s/%s without a permit for this type and attempt", prefix, id)
 		}
 	}
 	if has(is, appsv1alpha1.PostCheckedLabelPrefix, id) && !has(was, appsv1alpha1.PostCheckedLabelPrefix, id) {
@@ -133,8 +132,8 @@ func (m *model) seesPermit(t failer, was, is map[string]string, id string) {
 	}
 }
 
-// seesEnd: an id that was operated on is not forgotten, and the pod does not become
-// available, before the id has passed PostCheck; unless its controller undid it.
+// seesEnd checks that an operated id is not removed, and the pod does not become available,
+// before the id has passed PostCheck; unless its controller undid it.
 func (m *model) seesEnd(t failer, was, is map[string]string, id string, undone bool) {
 	t.Helper()
 	finished := has(was, appsv1alpha1.OperateLabelPrefix, id) && !has(is, appsv1alpha1.OperatingLabelPrefix, id)
@@ -142,7 +141,7 @@ func (m *model) seesEnd(t failer, was, is map[string]string, id string, undone b
 		m.unchecked[id] = true
 		operationType := was[idLabel(appsv1alpha1.OperationTypeLabelPrefix, id)]
 		if done := is[idLabel(appsv1alpha1.DoneOperationTypeLabelPrefix, id)]; !undone && isControlled(is) && done != operationType {
-			t.Fatalf("%s did %s and is said to have done %q", id, operationType, done)
+			t.Fatalf("%s finished %s, and its label contains %q", id, operationType, done)
 		}
 	}
 	// A write of post permit and available at once shows no post-checked label.
@@ -162,7 +161,7 @@ func isControlled(labels map[string]string) bool {
 	return labels[appsv1alpha1.ControlLabelKey] == appsv1alpha1.ControlLabelValue
 }
 
-// checkPostCheck: PostCheck is asked only once no other id operates on the pod.
+// checkPostCheck checks that PostCheck is requested only once no other id operates on the pod.
 func checkPostCheck(t failer, was, is map[string]string, id string) {
 	t.Helper()
 	if !has(is, appsv1alpha1.PostCheckLabelPrefix, id) || has(was, appsv1alpha1.PostCheckLabelPrefix, id) {
@@ -170,7 +169,7 @@ func checkPostCheck(t failer, was, is map[string]string, id string) {
 	}
 	for _, other := range idsIn(is) {
 		if has(is, appsv1alpha1.PreCheckedLabelPrefix, other) {
-			t.Fatalf("PostCheck of %s is asked while %s is permitted", id, other)
+			t.Fatalf("PostCheck of %s is requested while %s is permitted", id, other)
 		}
 	}
 }
@@ -194,8 +193,8 @@ var ownedPrefixes = []string{
 	appsv1alpha1.CompleteLabelPrefix, appsv1alpha1.CompletingLabelPrefix,
 }
 
-// checkTrafficIsOff holds whenever operate is granted: no protection finalizer, and the
-// gate was False already. A pod without a gate is protected by finalizers alone.
+// checkTrafficIsOff checks that whenever operate is granted, there is no protection finalizer,
+// and the gate was False already. A pod without a gate is protected by finalizers alone.
 func checkTrafficIsOff(t failer, before, after *corev1.Pod) {
 	t.Helper()
 	facts := lifecycle.FactsOf(before)
@@ -207,7 +206,7 @@ func checkTrafficIsOff(t failer, before, after *corev1.Pod) {
 	}
 }
 
-// checkPermissions holds after every write: operation-permission is there exactly for
+// checkPermissions checks that after every write operation-permission is there exactly for
 // the types of the permitted ids.
 func checkPermissions(t failer, labels map[string]string) {
 	t.Helper()
@@ -239,10 +238,9 @@ func keepsOffline(labels map[string]string) bool {
 	})
 }
 
-// checkAvailable holds after every answer of the core: a pod that is available has
-// everything that it needs for it, and service controllers are told to put traffic on
-// only when stay-offline is not set. A finalizer that was expected later may be
-// missing on a pod that was available before.
+// checkAvailable checks that an available pod meets all conditions for it, and that service
+// controllers are requested to put traffic on only when stay-offline is not set. A finalizer
+// that was expected later may be missing on a pod that was available before.
 func checkAvailable(t failer, before, pod *corev1.Pod) {
 	t.Helper()
 	facts := lifecycle.FactsOf(pod)
@@ -268,7 +266,7 @@ func checkAvailable(t failer, before, pod *corev1.Pod) {
 	}
 }
 
-// checkGate holds after every write of the controller.
+// checkGate checks the gate after every write of the controller.
 func checkGate(t failer, pod *corev1.Pod) {
 	t.Helper()
 	facts := lifecycle.FactsOf(pod)
@@ -279,16 +277,16 @@ func checkGate(t failer, pod *corev1.Pod) {
 	}
 }
 
-// checkForeign: labels of others, and the requests of clients that are not over, are as
-// they were asked for.
+// checkForeign checks that labels of other owners, and the unfinished requests of clients, are
+// stored as they were requested.
 func checkForeign(t failer, requested, stored map[string]string) {
 	t.Helper()
 	for key, value := range requested {
-		if isOurs(requested, key) {
+		if mayRemove(requested, key) {
 			continue
 		}
 		if got, ok := stored[key]; !ok || got != value {
-			t.Fatalf("label %s=%s of somebody else is now %q", key, value, got)
+			t.Fatalf("label %s=%s of another owner is now %q", key, value, got)
 		}
 	}
 	for key := range stored {
@@ -298,8 +296,8 @@ func checkForeign(t failer, requested, stored map[string]string) {
 	}
 }
 
-// isOurs reports whether PodOps may take a label off, given the others.
-func isOurs(labels map[string]string, key string) bool {
+// mayRemove reports whether PodOps may remove a label, given the others.
+func mayRemove(labels map[string]string, key string) bool {
 	prefix, id, _ := strings.Cut(key, "/")
 	switch {
 	case lifecycle.IsOwned(key):

@@ -10,8 +10,8 @@ import (
 	"github.com/podops-dev/podops/pkg/text"
 )
 
-// Pending is what a pod waits for that only others can bring: its traffic to go off before
-// an operation, or to come on before it is available.
+// Pending is an external change that a pod waits for: its traffic must go off before an
+// operation, or on before it is available.
 type Pending struct {
 	// Reason is ReasonPreparing or ReasonCompleting.
 	Reason string
@@ -20,13 +20,13 @@ type Pending struct {
 	Since time.Time
 
 	// Finalizers are those that hold back the operation, or those that are missing; sorted.
-	// There is none when the kubelet is waited for.
+	// It is empty while the pod waits for the kubelet.
 	Finalizers []string
 
-	// Unknown reports that no employer is known of the first of them.
+	// Unknown is true if no employer is known of the first finalizer.
 	Unknown bool
 
-	// Text names employers and finalizers. It is the same for as long as they are.
+	// Text names employers and finalizers. It is the same as long as they are.
 	Text string
 }
 
@@ -35,8 +35,8 @@ const (
 	maxPendingFinalizers, maxPendingName = 3, 200
 )
 
-// PendingOf returns what the traffic of a pod waits for. It is false when that is nothing,
-// or a rule, or the operation itself.
+// PendingOf returns the change of traffic that a pod waits for. It returns false if it waits
+// for none, or for a rule, or for the operation itself.
 func PendingOf(p PodFacts) (Pending, bool) {
 	if p.Terminating || !p.Controlled() {
 		return Pending{}, false
@@ -47,7 +47,7 @@ func PendingOf(p PodFacts) (Pending, bool) {
 	return p.pendingOn()
 }
 
-// pendingOff is what keeps traffic on although some id prepares.
+// pendingOff returns what keeps traffic on although some id prepares.
 func (f PodFacts) pendingOff(since time.Time) (Pending, bool) {
 	pending := Pending{Reason: appsv1alpha1.ReasonPreparing, Since: since}
 	for _, name := range f.Finalizers {
@@ -74,7 +74,7 @@ func (f PodFacts) pendingOff(since time.Time) (Pending, bool) {
 	}
 }
 
-// pendingOn is what keeps the pod from being available although nothing but finalizers does.
+// pendingOn returns the missing finalizers if nothing else keeps the pod from being available.
 func (f PodFacts) pendingOn() (Pending, bool) {
 	m := machine{facts: f, labels: f.Labels}
 	_, available := f.Labels[appsv1alpha1.ServiceAvailableLabelKey]
@@ -105,7 +105,7 @@ func (f PodFacts) preparingSince() (since time.Time, ok bool) {
 	return since, ok
 }
 
-// employersOf are the employers that expect a finalizer, sorted.
+// employersOf returns the employers that expect a finalizer, sorted.
 func (f PodFacts) employersOf(finalizer string) []string {
 	var employers []string
 	for employer, name := range f.Expected {
@@ -117,7 +117,7 @@ func (f PodFacts) employersOf(finalizer string) []string {
 	return employers[:min(len(employers), maxPendingFinalizers)]
 }
 
-// named puts the first finalizers into words.
+// named describes the first finalizers.
 func (f PodFacts) named(finalizers []string, words func(name string, employers []string) string) string {
 	var parts []string
 	for _, name := range finalizers[:min(len(finalizers), maxPendingFinalizers)] {

@@ -13,8 +13,8 @@ import (
 	"github.com/podops-dev/podops/test/builders"
 )
 
-// TestPendingOf: who keeps a pod's traffic on, or does not put it on, and nothing that rules
-// or the operation wait for.
+// TestPendingOf shows which employers keep a pod's traffic on, or off, and that it reports nothing
+// while the pod waits for rules or for the operation.
 func TestPendingOf(t *testing.T) {
 	const prot = appsv1alpha1.ProtectionFinalizerPrefix + "/"
 	web := func() *builders.PodBuilder { return builders.MakePod("web-0") }
@@ -72,7 +72,7 @@ func TestPendingOf(t *testing.T) {
 	}
 }
 
-// TestPendingIsBounded: employers are keys of an annotation that anybody may write.
+// TestPendingIsBounded matters because employers are keys of an annotation that any client may write.
 func TestPendingIsBounded(t *testing.T) {
 	b := builders.MakePod("web-0").Gate(true).ReadySince(builders.Epoch)
 	for _, char := range []string{"a", "b", "c", "d", "e"} {

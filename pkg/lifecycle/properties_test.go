@@ -14,14 +14,14 @@ import (
 	"github.com/podops-dev/podops/pkg/lifecycle"
 )
 
-// fairRounds bounds how long a pod needs to come to rest once everybody does his part:
+// fairRounds bounds how many rounds a pod needs to come to rest once every actor is correct:
 // one round to take traffic off and operate, one to pass PostCheck and put traffic on,
-// one more when a change of the gate has to be seen first, and one to see that it rests.
+// one more when a change of the gate must be seen first, and one to see that it rests.
 const fairRounds = 4
 
-// TestEverySchedule lets everybody act on one pod in any order. The model and the checks
-// of every write say what must not happen; then everybody does his part, and the pod
-// must come to rest.
+// TestEverySchedule lets the cast act on one pod in any order. The model and the checks
+// of every write detect forbidden states; then every actor is correct, and the pod must
+// come to rest.
 func TestEverySchedule(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawCast(t)
@@ -41,10 +41,10 @@ func actionsOf(c *cast) map[string]func(*rapid.T) {
 	}
 }
 
-// TestEveryScheduleWithoutAdmission lets labels change behind the back of admission. No
-// permit can be traced then; what is left must hold all the same: operate is granted with
-// traffic off only, the gate and service-available agree with the labels, nothing of
-// others is touched, and the pod comes to rest.
+// TestEveryScheduleWithoutAdmission lets labels change without admission. No permit can be
+// traced then; the other properties must still hold: operate is granted with traffic off only,
+// the gate and service-available agree with the labels, labels of other owners do not change,
+// and the pod comes to rest.
 func TestEveryScheduleWithoutAdmission(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawCast(t)
@@ -65,7 +65,7 @@ func (c *cast) Chaos(t *rapid.T) {
 	set := rapid.MapOfN(key, rapid.SampledFrom([]string{c.stamp(), "upgrade", "restart", ""}), 0, 4).Draw(t, "set")
 	remove := rapid.SliceOfN(key, 0, 4).Draw(t, "remove")
 	finalizers := rapid.SampledFrom([][]string{{}, {lbFinalizer}, {otherFinalizer}}).Draw(t, "finalizers")
-	c.world.bypass(func(pod *corev1.Pod) {
+	c.sim.bypass(func(pod *corev1.Pod) {
 		for _, key := range remove {
 			delete(pod.Labels, key)
 		}
@@ -74,23 +74,23 @@ func (c *cast) Chaos(t *rapid.T) {
 	})
 }
 
-// ChaosController permits whatever waits.
+// ChaosController permits all waiting ids.
 func (c *cast) ChaosController(t *rapid.T) { c.advanceAll(t) }
 
 func (c *cast) advanceAll(t failer) {
 	permits := lifecycle.Permits{PreCheck: map[string]string{}, PostCheck: map[string]string{}}
-	for _, w := range lifecycle.WaitingIDs(lifecycle.FactsOf(c.world.pod)) {
+	for _, w := range lifecycle.WaitingIDs(lifecycle.FactsOf(c.sim.pod)) {
 		permitsOf(permits, string(w.Stage))[w.ID] = w.Generation
 	}
-	before := c.world.pod
-	c.world.reconcile(t, permits)
-	checkForeignWithoutAdmission(t, before.Labels, c.world.pod.Labels)
-	checkAvailable(t, before, c.world.pod)
-	checkGate(t, c.world.pod)
-	checkPermissions(t, c.world.pod.Labels)
-	for _, id := range idsIn(c.world.pod.Labels) {
-		if has(c.world.pod.Labels, appsv1alpha1.OperateLabelPrefix, id) && !has(before.Labels, appsv1alpha1.OperateLabelPrefix, id) {
-			checkTrafficIsOff(t, before, c.world.pod)
+	before := c.sim.pod
+	c.sim.reconcile(t, permits)
+	checkForeignWithoutAdmission(t, before.Labels, c.sim.pod.Labels)
+	checkAvailable(t, before, c.sim.pod)
+	checkGate(t, c.sim.pod)
+	checkPermissions(t, c.sim.pod.Labels)
+	for _, id := range idsIn(c.sim.pod.Labels) {
+		if has(c.sim.pod.Labels, appsv1alpha1.OperateLabelPrefix, id) && !has(before.Labels, appsv1alpha1.OperateLabelPrefix, id) {
+			checkTrafficIsOff(t, before, c.sim.pod)
 		}
 	}
 }
@@ -101,31 +101,31 @@ func checkForeignWithoutAdmission(t failer, before, after map[string]string) {
 	checkForeign(t, before, after)
 	for _, id := range idsIn(after) {
 		if has(after, appsv1alpha1.OperatingLabelPrefix, id) && !has(before, appsv1alpha1.OperatingLabelPrefix, id) {
-			t.Fatalf("%s was begun by nobody", id)
+			t.Fatalf("%s has begun without a request", id)
 		}
 	}
 }
 
-// settle lets everybody do his part, fairly, until the pod is at rest: gone, released,
-// or available with no label of a lifecycle left.
+// settle lets every actor act correctly, in turn, until the pod is at rest: deleted, released,
+// or available without lifecycle labels.
 func (c *cast) settle(t failer) {
 	t.Helper()
 	c.repair(t)
 	for range fairRounds {
-		if c.world.gone() {
+		if c.sim.gone() {
 			return
 		}
 		c.fairRound(t)
 	}
-	if !c.world.gone() && !c.atRest() {
-		t.Fatalf("after %d fair rounds the pod is not at rest: %v %v", fairRounds, c.world.pod.Labels, c.world.pod.Finalizers)
+	if !c.sim.gone() && !c.atRest() {
+		t.Fatalf("after %d fair rounds the pod is not at rest: %v %v", fairRounds, c.sim.pod.Labels, c.sim.pod.Finalizers)
 	}
 }
 
-// repair is the user who takes back what keeps the pod from serving, and operation
-// controllers that give up what they began without a type.
+// repair is the user who reverts the settings that keep the pod from serving, and operation
+// controllers that give up operations without a type.
 func (c *cast) repair(t failer) {
-	c.world.healthy = true
+	c.sim.healthy = true
 	c.request(t, func(pod *corev1.Pod) {
 		delete(pod.Labels, appsv1alpha1.StayOfflineLabelKey)
 		if lifecycle.FactsOf(pod).ExpectedFinalizersErr != nil {
@@ -140,15 +140,15 @@ func (c *cast) repair(t failer) {
 	})
 }
 
-// fairRound: some time passes, and then everybody acts once.
+// fairRound advances the clock, and then lets every actor act once.
 func (c *cast) fairRound(t failer) {
-	c.world.pass(2 * time.Minute)
+	c.sim.pass(2 * time.Minute)
 	for _, act := range []func(failer){c.reconcile, c.serve, c.reconcile, c.finishOperated} {
-		if c.world.gone() {
+		if c.sim.gone() {
 			return
 		}
-		c.world.kubelet()
-		c.world.pass(10 * time.Second)
+		c.sim.kubelet()
+		c.sim.pass(10 * time.Second)
 		act(t)
 	}
 }
@@ -163,7 +163,7 @@ func (c *cast) reconcile(t failer) {
 }
 
 func (c *cast) atRest() bool {
-	pod := c.world.pod
+	pod := c.sim.pod
 	_, available := pod.Labels[appsv1alpha1.ServiceAvailableLabelKey]
 	if facts := lifecycle.FactsOf(pod); !facts.Controlled() {
 		return !available && facts.Gate != lifecycle.GateFalse && facts.Gate != lifecycle.GateUnset
@@ -185,22 +185,22 @@ func TestThirtyIDs(t *testing.T) {
 			c.begin(pod, fmt.Sprintf("id-%02d", i), fmt.Sprintf("type-%d", i%3))
 		}
 	})
-	c.world.kubelet()
+	c.sim.kubelet()
 	c.reconcile(t)
-	c.world.kubelet()
+	c.sim.kubelet()
 	c.serve(t)
-	granted := slices.DeleteFunc(idsIn(c.world.pod.Labels), func(id string) bool {
-		return !has(c.world.pod.Labels, appsv1alpha1.OperateLabelPrefix, id)
+	granted := slices.DeleteFunc(idsIn(c.sim.pod.Labels), func(id string) bool {
+		return !has(c.sim.pod.Labels, appsv1alpha1.OperateLabelPrefix, id)
 	})
 	if len(granted) != 30 {
 		t.Fatalf("operate is granted to %d of 30 ids: %v", len(granted), granted)
 	}
-	if perID := float64(len(c.world.pod.Labels)) / 30; perID > 5 {
+	if perID := float64(len(c.sim.pod.Labels)) / 30; perID > 5 {
 		t.Errorf("%.1f labels for each id", perID)
 	}
 	c.finishAllButOne(t, granted)
 	c.reconcile(t)
-	if _, available := c.world.pod.Labels[appsv1alpha1.ServiceAvailableLabelKey]; available {
+	if _, available := c.sim.pod.Labels[appsv1alpha1.ServiceAvailableLabelKey]; available {
 		t.Errorf("available while %s is operating", granted[0])
 	}
 	c.settle(t)

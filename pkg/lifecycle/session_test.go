@@ -20,19 +20,19 @@ import (
 // without value has the start as its time.
 //
 //	pod [label]... [finalizers=x,y] [expected=x,y] [gate=missing|unset|false|true] [ready=yes|no|gates|never] [control=off]
-//	    a stored pod. Unless told otherwise it is controlled, its gate is True and it is Ready.
+//	    a stored pod. By default it is controlled, its gate is True and it is Ready.
 //	create [label]...            the creation of a pod, through admission
 //	user|podops|bypass [set label...] [remove label...] [finalizer +x|-x...] [expect x,y|malformed] [status gate=... ready=...] [copied] [then set|remove label...]
-//	    one update of the pod: by a client, by PodOps itself, or behind the back of admission. "copied" starts
+//	    one update of the pod: by a client, by PodOps itself, or without admission. "copied" starts
 //	    from the labels that copy remembered; "status" is a status in the request; "then" is a later webhook.
 //	copy                         a client reads the pod into its cache
-//	permit|postpermit id...      the rules pass, for the generation that the pod has now
-//	waiting                      what waits for the rules of which stage
-//	renew                        the controller gives waiting ids a new generation
+//	permit|postpermit id...      the rules pass, for the attempt that the pod has now
+//	waiting                      the ids that wait for rules, with their stage
+//	renew                        the controller gives waiting ids a new attempt
 //	gone name...                 the employers that put finalizers of these names do not exist any more
 //	advance                      one round of the controller, with all permits given so far
 //	kubelet [crash|recover]      the kubelet reports Ready
-//	gate true|false              somebody else writes the gate
+//	gate true|false              another client writes the gate
 //	tick duration                time passes
 //	jump duration                the clock is set forward, or back
 //	option settle=...|timeout=...|policy=...
@@ -41,7 +41,7 @@ import (
 //	delete                       a deletion request
 //	show | writes                the pod as it is | how many requests the controller has sent for it
 type session struct {
-	world   *world
+	sim     *sim
 	permits lifecycle.Permits
 	cached  map[string]string
 }
@@ -76,53 +76,53 @@ func (s *session) execute(t *testing.T, words []string) string {
 		return s.start(t, verb == "create", args)
 	case "user", "podops":
 		edit, then := s.editOf(t, args)
-		return printAnswer(s.world.update(t, verb == "podops", edit, then))
+		return printResponse(s.sim.update(t, verb == "podops", edit, then))
 	case "bypass":
 		edit, _ := s.editOf(t, args)
-		s.world.bypass(edit)
+		s.sim.bypass(edit)
 	case "copy":
-		s.cached = maps.Clone(s.world.pod.Labels)
+		s.cached = maps.Clone(s.sim.pod.Labels)
 	case "permit":
 		s.grant(s.permits.PreCheck, appsv1alpha1.PreCheckLabelPrefix, args)
 	case "postpermit":
 		s.grant(s.permits.PostCheck, appsv1alpha1.PostCheckLabelPrefix, args)
 	case "services":
-		s.world.services = map[string]lifecycle.Services{"none": lifecycle.ServicesNone, "some": lifecycle.ServicesSome}[args[0]]
+		s.sim.services = map[string]lifecycle.Services{"none": lifecycle.ServicesNone, "some": lifecycle.ServicesSome}[args[0]]
 	case "annotate":
 		key, value, _ := strings.Cut(args[0], "=")
-		s.world.bypass(func(pod *corev1.Pod) { pod.Annotations = map[string]string{longKey(key): value} })
+		s.sim.bypass(func(pod *corev1.Pod) { pod.Annotations = map[string]string{longKey(key): value} })
 	case "gone":
 		for _, name := range args {
-			s.world.goneEmployers = append(s.world.goneEmployers, employerOf(name))
+			s.sim.goneEmployers = append(s.sim.goneEmployers, employerOf(name))
 		}
 	case "advance":
-		return printChange(s.world.reconcile(t, s.permits))
+		return printChange(s.sim.reconcile(t, s.permits))
 	case "waiting":
-		return printWaiting(lifecycle.WaitingIDs(lifecycle.FactsOf(s.world.pod)))
+		return printWaiting(lifecycle.WaitingIDs(lifecycle.FactsOf(s.sim.pod)))
 	case "renew":
-		change := lifecycle.Renew(lifecycle.FactsOf(s.world.pod), s.world.now)
-		s.world.bypass(func(pod *corev1.Pod) { pod.Labels = change.Apply(pod.Labels) })
+		change := lifecycle.Renew(lifecycle.FactsOf(s.sim.pod), s.sim.now)
+		s.sim.bypass(func(pod *corev1.Pod) { pod.Labels = change.Apply(pod.Labels) })
 		return printChange(change)
 	case "kubelet":
 		if len(args) > 0 {
-			s.world.healthy = args[0] == "recover"
+			s.sim.healthy = args[0] == "recover"
 		}
-		s.world.kubelet()
+		s.sim.kubelet()
 	case "gate":
-		setCondition(s.world.pod, appsv1alpha1.ServiceReadyGate, args[0] == "true", "", s.world.now)
-		s.world.observe()
+		setCondition(s.sim.pod, appsv1alpha1.ServiceReadyGate, args[0] == "true", "", s.sim.now)
+		s.sim.observe()
 	case "tick":
-		s.world.pass(mustDuration(t, args[0]))
+		s.sim.pass(mustDuration(t, args[0]))
 	case "jump":
-		s.world.now = s.world.now.Add(mustDuration(t, args[0]))
+		s.sim.now = s.sim.now.Add(mustDuration(t, args[0]))
 	case "option":
 		s.option(t, args[0])
 	case "delete":
-		s.world.delete()
+		s.sim.delete()
 	case "show":
 		return s.show()
 	case "writes":
-		return strconv.Itoa(s.world.controllerWrites)
+		return strconv.Itoa(s.sim.controllerWrites)
 	default:
 		t.Fatalf("unknown command %q", verb)
 	}
@@ -152,12 +152,12 @@ func (s *session) start(t *testing.T, create bool, args []string) string {
 			setLabel(t, pod, word)
 		}
 	}
-	s.world = newWorld(pod)
+	s.sim = newSim(pod)
 	s.permits = lifecycle.Permits{PreCheck: map[string]string{}, PostCheck: map[string]string{}}
-	s.world.healthy = settings["ready"] != "no"
+	s.sim.healthy = settings["ready"] != "no"
 	setStatus(t, pod, settings)
 	if create {
-		return printAnswer(s.world.create(pod))
+		return printResponse(s.sim.create(pod))
 	}
 	return ""
 }
@@ -184,8 +184,8 @@ func setStatus(t *testing.T, pod *corev1.Pod, settings map[string]string) {
 	}
 }
 
-// editOf reads the words of a request: what the client changes, and what another
-// webhook changes afterwards (nil if nothing).
+// editOf reads the words of a request: the changes of the client, and the later changes of
+// another webhook (nil if none).
 func (s *session) editOf(t *testing.T, words []string) (edit, then func(*corev1.Pod)) {
 	t.Helper()
 	own, later, found := cutWords(words, "then")
@@ -233,7 +233,7 @@ func (s *session) edit(t *testing.T, pod *corev1.Pod, words []string) {
 
 func (s *session) grant(permits map[string]string, prefix string, ids []string) {
 	for _, id := range ids {
-		permits[id] = s.world.pod.Labels[prefix+"/"+id]
+		permits[id] = s.sim.pod.Labels[prefix+"/"+id]
 	}
 }
 
@@ -242,21 +242,21 @@ func (s *session) option(t *testing.T, word string) {
 	key, value, _ := strings.Cut(word, "=")
 	switch key {
 	case "settle":
-		s.world.opts.Settle = mustDuration(t, value)
+		s.sim.opts.Settle = mustDuration(t, value)
 	case "policy":
-		s.world.opts.GateSyncPolicy = value
+		s.sim.opts.GateSyncPolicy = value
 	case "timeout":
-		s.world.opts.GateSyncTimeout = mustDuration(t, value)
+		s.sim.opts.GateSyncTimeout = mustDuration(t, value)
 	default:
 		t.Fatalf("unknown option %q", key)
 	}
 }
 
 func (s *session) show() string {
-	if s.world.gone() {
+	if s.sim.gone() {
 		return "gone"
 	}
-	pod := s.world.pod
+	pod := s.sim.pod
 	facts := lifecycle.FactsOf(pod)
 	gate := [...]string{"missing", "unset", "false", "true"}[facts.Gate]
 	lines := []string{"labels " + printLabels(pod.Labels)}
@@ -266,7 +266,7 @@ func (s *session) show() string {
 	return strings.Join(append(lines, fmt.Sprintf("gate %s, ready %t", gate, facts.Ready)), "\n")
 }
 
-func printAnswer(a answer) string {
+func printResponse(a response) string {
 	var lines []string
 	for _, denial := range a.denials {
 		lines = append(lines, "denied "+shortKey(denial.Key)+": "+shortText(denial.Message))
@@ -324,7 +324,7 @@ func printWaiting(waiting []lifecycle.Waiting) string {
 		lines = append(lines, fmt.Sprintf("%s %s %s %s", w.Stage, w.ID, w.Type, printLabels(map[string]string{"generation": w.Generation})))
 	}
 	if len(lines) == 0 {
-		return "nobody"
+		return "no id"
 	}
 	return strings.Join(lines, "\n")
 }
@@ -372,7 +372,7 @@ func setLabel(t *testing.T, pod *corev1.Pod, word string) {
 	pod.Labels[longKey(key)] = value
 }
 
-// longKey and shortKey add and take the domain of the lifecycle. A key of somebody else
+// longKey and shortKey add and remove the domain of the lifecycle. A key of another owner
 // is written with its dot.
 func longKey(key string) string {
 	name, id, hasID := strings.Cut(key, "/")

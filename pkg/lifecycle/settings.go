@@ -7,32 +7,32 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// MaxSettleTime bounds the settle time that a pod may ask for.
+// MaxSettleTime bounds the settle time that a pod may request.
 const MaxSettleTime = 10 * time.Minute
 
-// Services is what is known of the Services that select a pod.
+// Services is whether a Service selects a pod.
 type Services int
 
 const (
-	// ServicesUnknown: the Services were not read. The pod settles, as if a Service selected it.
+	// ServicesUnknown means that the Services were not read. The pod settles, as if a Service selected it.
 	ServicesUnknown Services = iota
 
-	// ServicesNone: no Service selects the pod, so that no endpoint has to go.
+	// ServicesNone means that no Service selects the pod, so that it has no endpoint.
 	ServicesNone
 
-	// ServicesSome: a Service selects the pod.
+	// ServicesSome means that a Service selects the pod.
 	ServicesSome
 )
 
-// CheckSettings returns why the annotations with which a pod sets its own waits cannot be
-// read; nil if they can.
+// CheckSettings returns the error of reading the annotations with which a pod sets its own
+// waits.
 func CheckSettings(annotations map[string]string) error {
 	_, _, err := settings(annotations)
 	return err
 }
 
-// settings reads the annotations with which a pod sets its own waits. One that cannot be
-// read counts as absent.
+// settings reads the annotations with which a pod sets its own waits. A malformed one counts
+// as absent.
 func settings(annotations map[string]string) (settle *time.Duration, policy string, err error) {
 	if text, ok := annotations[appsv1alpha1.SettleTimeAnnotationKey]; ok {
 		d, parseErr := time.ParseDuration(text)
@@ -53,12 +53,12 @@ func settings(annotations map[string]string) (settle *time.Duration, policy stri
 	return settle, policy, err
 }
 
-// maxShown bounds what is shown of a value that cannot be read.
+// maxShown bounds how much of a malformed value is shown.
 const maxShown = 32
 
 func cut(text string) string { return text[:min(len(text), maxShown)] }
 
-// settleTime is for how long the pod has to be unready before operate.
+// settleTime returns how long the pod must be unready before operate.
 func (m *machine) settleTime() time.Duration {
 	switch {
 	case m.facts.SettleTime != nil:
@@ -70,7 +70,7 @@ func (m *machine) settleTime() time.Duration {
 	}
 }
 
-// Continues reports whether operations on a pod go on when its kubelet is late.
+// Continues reports whether operations on a pod continue when its kubelet is late.
 func (o Options) Continues(p PodFacts) bool {
 	if p.GateSyncPolicy != "" {
 		return p.GateSyncPolicy == appsv1alpha1.GateSyncContinue

@@ -6,7 +6,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// permit gives a waiting id its permit, if there is one for this very generation.
+// permit gives a waiting id its permit, if there is one for this very attempt.
 func (m *machine) permit(id string, permits map[string]string) {
 	generation, passed := permits[id]
 	operationType := m.get(appsv1alpha1.OperationTypeLabelPrefix, id)
@@ -16,7 +16,7 @@ func (m *machine) permit(id string, permits map[string]string) {
 	m.set(appsv1alpha1.PreCheckedLabelPrefix, id, m.stampAfter(id))
 	m.drop(id, appsv1alpha1.PreCheckLabelPrefix)
 	m.setPrepare(id, stamp(m.now))
-	m.moved(StepPermit, id, operationType)
+	m.transition(StepPermit, id, operationType)
 }
 
 // operate lets the operation start, once traffic is off.
@@ -26,12 +26,12 @@ func (m *machine) operate(id string) {
 	}
 	m.drop(id, appsv1alpha1.PrepareLabelPrefix, appsv1alpha1.PreparingLabelPrefix)
 	m.set(appsv1alpha1.OperateLabelPrefix, id, stamp(m.now))
-	m.moved(StepOperate, id, m.get(appsv1alpha1.OperationTypeLabelPrefix, id))
+	m.transition(StepOperate, id, m.get(appsv1alpha1.OperationTypeLabelPrefix, id))
 }
 
-// trafficIsOff: no protection finalizer is left, the gate is False, and the pod was
-// seen unready (or the kubelet had its time to make it so). The gate must be False
-// already: one that this very change sets has not been seen by anybody.
+// trafficIsOff reports whether no protection finalizer is left, the gate is False, and the pod
+// was seen unready (or the kubelet was late). The gate must be False already: no component has
+// seen a gate that this very change sets.
 func (m *machine) trafficIsOff() bool {
 	if m.facts.Protected() {
 		return false
@@ -53,29 +53,29 @@ func (m *machine) trafficIsOff() bool {
 // syncPermissions keeps operation-permission/<type> exactly for the types of the
 // permitted ids.
 func (m *machine) syncPermissions() {
-	wanted := map[string]string{}
+	permitted := map[string]string{}
 	for _, id := range idsOf(m.labels) {
 		operationType := m.get(appsv1alpha1.OperationTypeLabelPrefix, id)
 		if m.isPermitted(id) && operationType != "" {
-			wanted[operationType] = m.get(appsv1alpha1.PreCheckedLabelPrefix, id)
+			permitted[operationType] = m.get(appsv1alpha1.PreCheckedLabelPrefix, id)
 		}
 	}
 	for key := range m.labels {
 		operationType, isPermission := strings.CutPrefix(key, appsv1alpha1.OperationPermissionLabelPrefix+"/")
-		if isPermission && !hasKey(wanted, operationType) {
+		if isPermission && !hasKey(permitted, operationType) {
 			delete(m.labels, key)
 		}
 	}
-	for operationType, value := range wanted {
+	for operationType, value := range permitted {
 		if !m.has(appsv1alpha1.OperationPermissionLabelPrefix, operationType) {
 			m.set(appsv1alpha1.OperationPermissionLabelPrefix, operationType, value)
 		}
 	}
 }
 
-// syncGate sets the gate False while the pod has to be offline, and True otherwise. A
-// gate that was never written waits until the containers are ready: earlier it says
-// nothing, and so gate and service-available go out in one write.
+// syncGate sets the gate False while the pod must be offline, and True otherwise. A gate that
+// was never written waits until the containers are ready: it has no effect earlier, and this way
+// gate and service-available are written together.
 func (m *machine) syncGate() {
 	switch {
 	case m.facts.Gate == GateMissing:
@@ -99,7 +99,7 @@ func (m *machine) setGate(open bool) {
 	m.out.Gate = &open
 }
 
-// gateOpen: the gate is True once this change is written, or there is none.
+// gateOpen reports whether the gate is True once this change is written, or missing.
 func (m *machine) gateOpen() bool {
 	if m.out.Gate != nil {
 		return *m.out.Gate

@@ -14,7 +14,7 @@ type Waiting struct {
 	Type  string
 	Stage appsv1alpha1.TransitionStage
 
-	// Generation is what a permit has to name.
+	// Attempt must be named by a permit.
 	Generation string
 }
 
@@ -41,8 +41,8 @@ func WaitingIDs(p PodFacts) []Waiting {
 	return waiting
 }
 
-// UntypedIDs are the ids that are operating without a type, sorted. Admission denies
-// them; one that slipped in waits for its type.
+// UntypedIDs returns the ids that are operating without a type, sorted. Admission denies
+// them; an id that bypassed admission waits for its type.
 func UntypedIDs(p PodFacts) []string {
 	var untyped []string
 	for _, id := range idsOf(p.Labels) {
@@ -53,9 +53,9 @@ func UntypedIDs(p PodFacts) []string {
 	return untyped
 }
 
-// Renew returns the change that gives every waiting PreCheck id of a pod a new
-// generation. Permits for the old one are void then, and so is every write under the
-// pod's present resourceVersion.
+// Renew returns the change that gives every waiting PreCheck id of a pod a new attempt.
+// Permits for the old one are void then, and so is every write under the pod's present
+// resourceVersion.
 func Renew(p PodFacts, now time.Time) Change {
 	labels := maps.Clone(p.Labels)
 	for _, waiting := range WaitingIDs(p) {

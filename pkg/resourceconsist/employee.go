@@ -31,7 +31,7 @@ func GetCommonPodEmployeeStatus(pod *corev1.Pod) (PodEmployeeStatuses, error) {
 	return PodEmployeeStatuses{
 		Ip:             pod.Status.PodIP,
 		Ipv6:           ipv6Of(pod),
-		LifecycleReady: lifecycle.FactsOf(pod).WantsTraffic(),
+		LifecycleReady: lifecycle.FactsOf(pod).ExpectsTraffic(),
 	}, nil
 }
 

@@ -65,7 +65,7 @@ func (s *session) factsOf(pod *corev1.Pod) plan.Pod {
 		Controlled:   facts.Controlled(),
 		Terminating:  facts.Terminating,
 		Preparing:    facts.Preparing(),
-		WantsTraffic: facts.WantsTraffic(),
+		WantsTraffic: facts.ExpectsTraffic(),
 		Has:          slices.Contains(pod.Finalizers, s.finalizer),
 		Expects:      expects,
 		Unreadable:   err != nil,

@@ -16,7 +16,7 @@ import (
 	"github.com/podops-dev/podops/pkg/lifecycle"
 )
 
-// epoch is when every world begins.
+// epoch is when every simulation begins.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // failer is what *testing.T and *rapid.T share.
@@ -25,20 +25,20 @@ type failer interface {
 	Fatalf(format string, args ...any)
 }
 
-// world is one pod with everything around it that the state machine meets: an API
-// server with the two admission webhooks, the controller and a kubelet. Every call of
-// the core goes through it and is checked for what always holds (checkedAdvance).
-type world struct {
+// sim is one pod with its environment: an API server with the two admission webhooks, the
+// controller and a kubelet. Every call of the package goes through it and is checked
+// (checkedAdvance).
+type sim struct {
 	pod  *corev1.Pod // as stored; nil once it is gone
 	now  time.Time   // by the clock of the day, which may be set
 	opts lifecycle.Options
 
-	// steady is for how long the process has seen the readiness as it is, and readiness what
-	// it was at the last look.
+	// steady is for how long the process has observed the present readiness, and readiness the
+	// one of the last observation.
 	steady    time.Duration
 	readiness lifecycle.Readiness
 
-	// healthy: the containers run and pass their probes. The kubelet reports it.
+	// healthy is true while the containers run and pass their probes. The kubelet reports it.
 	healthy bool
 
 	// services is whether a Service selects the pod.
@@ -51,18 +51,18 @@ type world struct {
 	controllerWrites int
 }
 
-func newWorld(pod *corev1.Pod) *world {
-	return &world{pod: pod, now: epoch, healthy: true}
+func newSim(pod *corev1.Pod) *sim {
+	return &sim{pod: pod, now: epoch, healthy: true}
 }
 
-// pass lets time pass.
-func (w *world) pass(d time.Duration) {
+// pass advances the clock.
+func (w *sim) pass(d time.Duration) {
 	w.observe()
 	w.now, w.steady = w.now.Add(d), w.steady+d
 }
 
-// observe looks at the readiness of the pod.
-func (w *world) observe() {
+// observe reads the readiness of the pod.
+func (w *sim) observe() {
 	if w.gone() {
 		return
 	}
@@ -71,16 +71,16 @@ func (w *world) observe() {
 	}
 }
 
-// facts are those of the controller.
-func (w *world) facts() lifecycle.PodFacts {
+// facts returns the facts that the controller sees.
+func (w *sim) facts() lifecycle.PodFacts {
 	w.observe()
 	facts := lifecycle.FactsOf(w.pod)
 	facts.Gone, facts.SteadyFor, facts.Services = w.goneEmployers, w.steady, w.services
 	return facts
 }
 
-// answer is what a client gets back for one request.
-type answer struct {
+// response is the result of one request of a client.
+type response struct {
 	denials  []lifecycle.Denial
 	stripped []string
 	change   lifecycle.Change
@@ -88,14 +88,14 @@ type answer struct {
 
 // update sends one update of the pod through both webhooks and stores the outcome.
 // then, if not nil, is another mutating webhook between the two.
-func (w *world) update(t failer, trusted bool, edit, then func(*corev1.Pod)) answer {
+func (w *sim) update(t failer, trusted bool, edit, then func(*corev1.Pod)) response {
 	t.Helper()
 	old, requested := w.pod, w.pod.DeepCopy()
 	edit(requested)
 	oldFacts, facts := lifecycle.FactsOf(old), lifecycle.FactsOf(requested)
 	admission := checkedAdmitUpdate(t, oldFacts, facts, trusted, w.opts, w.now)
 	if len(admission.Denials) > 0 {
-		return answer{denials: admission.Denials}
+		return response{denials: admission.Denials}
 	}
 	requested.Labels = admission.Change.Apply(requested.Labels)
 	if then != nil {
@@ -108,29 +108,29 @@ func (w *world) update(t failer, trusted bool, edit, then func(*corev1.Pod)) ans
 		if then == nil {
 			t.Fatalf("CheckUpdate denies what AdmitUpdate produced: %v", denials)
 		}
-		return answer{denials: denials}
+		return response{denials: denials}
 	}
 	w.store(requested)
-	return answer{stripped: admission.Stripped, change: admission.Change}
+	return response{stripped: admission.Stripped, change: admission.Change}
 }
 
 // create sends the creation of the pod through admission and stores it.
-func (w *world) create(pod *corev1.Pod) answer {
+func (w *sim) create(pod *corev1.Pod) response {
 	admission := lifecycle.AdmitCreate(lifecycle.FactsOf(pod))
 	pod.Labels = admission.Change.Apply(pod.Labels)
 	w.store(pod)
-	return answer{stripped: admission.Stripped, change: admission.Change}
+	return response{stripped: admission.Stripped, change: admission.Change}
 }
 
 // bypass stores a change that no webhook saw.
-func (w *world) bypass(edit func(*corev1.Pod)) {
+func (w *sim) bypass(edit func(*corev1.Pod)) {
 	requested := w.pod.DeepCopy()
 	edit(requested)
 	w.store(requested)
 }
 
-// reconcile is one round of the controller.
-func (w *world) reconcile(t failer, permits lifecycle.Permits) lifecycle.Change {
+// reconcile runs one round of the controller.
+func (w *sim) reconcile(t failer, permits lifecycle.Permits) lifecycle.Change {
 	t.Helper()
 	change := checkedAdvance(t, w.facts(), permits, w.opts, w.now)
 	if change.IsEmpty() {
@@ -162,7 +162,7 @@ func (w *world) reconcile(t failer, permits lifecycle.Permits) lifecycle.Change 
 
 // kubelet reports the conditions as a kubelet does
 // (k8s.io/kubernetes/pkg/kubelet/status/generate.go).
-func (w *world) kubelet() {
+func (w *sim) kubelet() {
 	pod := w.pod.DeepCopy()
 	setCondition(pod, corev1.ContainersReady, w.healthy, "", w.now)
 	gatesTrue := !slices.ContainsFunc(pod.Spec.ReadinessGates, func(gate corev1.PodReadinessGate) bool {
@@ -179,7 +179,7 @@ func (w *world) kubelet() {
 	w.store(pod)
 }
 
-func (w *world) delete() {
+func (w *sim) delete() {
 	pod := w.pod.DeepCopy()
 	if pod.DeletionTimestamp == nil {
 		pod.DeletionTimestamp = &metav1.Time{Time: w.now}
@@ -187,7 +187,7 @@ func (w *world) delete() {
 	w.store(pod)
 }
 
-func (w *world) store(pod *corev1.Pod) {
+func (w *sim) store(pod *corev1.Pod) {
 	w.pod = pod
 	w.observe()
 	if pod.DeletionTimestamp != nil && len(pod.Finalizers) == 0 {
@@ -195,7 +195,7 @@ func (w *world) store(pod *corev1.Pod) {
 	}
 }
 
-func (w *world) gone() bool { return w.pod == nil }
+func (w *sim) gone() bool { return w.pod == nil }
 
 func isTrue(pod *corev1.Pod, kind corev1.PodConditionType) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
@@ -235,12 +235,12 @@ func expect(pod *corev1.Pod, finalizers []string) {
 	setConditions(pod, conditions)
 }
 
-// employerOf is the employer that puts a finalizer.
+// employerOf returns the employer that puts a finalizer.
 func employerOf(finalizer string) string { return "Service/default/" + finalizer }
 
 // forget drops employers from the annotation.
 func forget(pod *corev1.Pod, employers []string) {
-	conditions, _ := lifecycle.ParseAvailableConditions(pod.Annotations) // nothing is forgotten of what cannot be read
+	conditions, _ := lifecycle.ParseAvailableConditions(pod.Annotations) // a malformed annotation stays as it is
 	for _, employer := range employers {
 		delete(conditions.ExpectedFinalizers, employer)
 	}
@@ -255,9 +255,8 @@ func setConditions(pod *corev1.Pod, conditions appsv1alpha1.AvailableConditions)
 	pod.Annotations[appsv1alpha1.AvailableConditionsAnnotationKey] = string(text)
 }
 
-// checkedAdvance calls Advance and checks what holds for every call of it: the
-// arguments are not modified, the answer does not depend on the order of maps, and the
-// answer is a fixed point.
+// checkedAdvance calls Advance and checks the properties of every call: the arguments are not
+// modified, the change does not depend on the order of maps, and it is a fixed point.
 func checkedAdvance(t failer, facts lifecycle.PodFacts, permits lifecycle.Permits, opts lifecycle.Options, now time.Time) lifecycle.Change {
 	t.Helper()
 	before, permitsBefore := cloneFacts(facts), clonePermits(permits)
@@ -277,7 +276,7 @@ func checkedAdvance(t failer, facts lifecycle.PodFacts, permits lifecycle.Permit
 	return change
 }
 
-// checkWaits: operate is granted to a pod that is Ready, or that no service controller
+// checkWaits checks that operate is granted to a pod that is Ready, or that no service controller
 // protects, only when it has been observed so for long enough.
 func checkWaits(t failer, facts lifecycle.PodFacts, change lifecycle.Change, opts lifecycle.Options) {
 	t.Helper()
@@ -294,7 +293,7 @@ func checkWaits(t failer, facts lifecycle.PodFacts, change lifecycle.Change, opt
 	}
 }
 
-// checkSameDecision: the time of day is in the values of labels and in nothing else.
+// checkSameDecision checks that the time of day is in the values of labels and nowhere else.
 func checkSameDecision(t failer, labels map[string]string, change, jumped lifecycle.Change) {
 	t.Helper()
 	keys, jumpedKeys := maps.Keys(change.Apply(labels)), maps.Keys(jumped.Apply(labels))
@@ -319,7 +318,7 @@ func checkFixedPoint(t failer, facts lifecycle.PodFacts, change lifecycle.Change
 	}
 }
 
-// applied are the facts once the change is written.
+// applied returns the facts once the change is written.
 func applied(facts lifecycle.PodFacts, change lifecycle.Change) lifecycle.PodFacts {
 	facts.Labels = change.Apply(facts.Labels)
 	facts.Expected = maps.Clone(facts.Expected)
@@ -349,8 +348,8 @@ func applied(facts lifecycle.PodFacts, change lifecycle.Change) lifecycle.PodFac
 	return facts
 }
 
-// checkedAdmitUpdate calls AdmitUpdate and checks what holds for every call of it: as
-// for Advance, and the gate is left alone, and time does not matter but for stamps.
+// checkedAdmitUpdate calls AdmitUpdate and checks the properties of every call: as for Advance,
+// and it does not write the gate, and the time appears in the values of labels only.
 func checkedAdmitUpdate(t failer, old, requested lifecycle.PodFacts, trusted bool, opts lifecycle.Options, now time.Time) lifecycle.Admission {
 	t.Helper()
 	oldBefore, requestedBefore := cloneFacts(old), cloneFacts(requested)
@@ -363,7 +362,7 @@ func checkedAdmitUpdate(t failer, old, requested lifecycle.PodFacts, trusted boo
 		t.Fatalf("AdmitUpdate depends on the order of maps:\n%s", gocmp.Diff(admission, again))
 	}
 	if admission.Change.Gate != nil {
-		t.Fatalf("AdmitUpdate wants to write the gate")
+		t.Fatalf("AdmitUpdate writes the gate")
 	}
 	later := lifecycle.AdmitUpdate(old, requested, trusted, opts, now.Add(time.Hour))
 	keys, laterKeys := maps.Keys(admission.Change.Apply(requested.Labels)), maps.Keys(later.Change.Apply(requested.Labels))

@@ -6,14 +6,14 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// WantsTraffic reports whether service controllers should have the pod's traffic on:
+// ExpectsTraffic reports whether service controllers should have the pod's traffic on:
 //   - the pod is not terminating, and
-//   - it is Ready, or nothing but our gate kept it from being so and the gate is open, and
+//   - it is Ready, or only the gate of PodOps kept it from being Ready and that gate is open, and
 //   - the gate is not closed, and
-//   - nobody prepares or operates, and the user does not keep the pod offline.
+//   - no id prepares or operates, and the user does not keep the pod offline.
 //
 // A pod that is not under PodOps only has to be Ready and not terminating.
-func (f PodFacts) WantsTraffic() bool {
+func (f PodFacts) ExpectsTraffic() bool {
 	if f.Terminating || !f.Controlled() {
 		return f.Ready && !f.Terminating
 	}
