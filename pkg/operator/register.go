@@ -100,7 +100,7 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 			podwebhook.NewMutator(decoder, identity, times, clk).Expecting(admitted.ExpectedFinalizers), gate, largePod,
 		},
 		podwebhook.ValidatePath: gated{podwebhook.NewValidator(decoder, identity, times, clk), gate, largePod},
-		podwebhook.DeletePath:   podwebhook.NewDeleteHolder(decoder, mgr.GetClient(), mgr.GetAPIReader(), begin),
+		podwebhook.DeletePath:   podwebhook.NewDeleteDeferrer(decoder, mgr.GetClient(), mgr.GetAPIReader(), begin),
 		rulewebhook.MutatePath:  gated{rulewebhook.NewMutator(decoder), gate, 0},
 		rulewebhook.ValidatePath: gated{
 			rulewebhook.NewValidator(decoder, mgr.GetClient(), mgr.GetAPIReader(), checker, guard.CheckURL), gate, 0,

@@ -1,5 +1,5 @@
-// Package deferreddelete carries out deferred deletes. Starter runs on every replica and puts the
+// Package deferreddelete carries out deferred deletes. Starter runs on every replica and begins the
 // lifecycle pod-delete on a pod whose delete this replica answered with 429. Finisher runs on the
 // leader: it deletes the pod once the lifecycle allows it, for owners that would repeat the delete
-// late, and cancels the lifecycle of pods that their owner no longer wants gone.
+// late, and cancels the lifecycle of pods that their owner needs again.
 package deferreddelete

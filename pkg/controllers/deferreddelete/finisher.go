@@ -29,60 +29,60 @@ import (
 
 // Event reasons on pods. They never change.
 const (
-	// EventDeleteFinished: the pod was deleted for its owner.
+	// EventDeleteFinished reports that the pod was deleted for its owner.
 	EventDeleteFinished = "DeleteFinished"
 
-	// EventDeleteUndone: the owner no longer wants the pod gone.
+	// EventDeleteUndone reports that the delete was cancelled, because the owner needs the pod again.
 	EventDeleteUndone = "DeleteUndone"
 )
 
 const (
-	// unwantedFor is how long a promise has to be unwanted before it is taken back. A
-	// rollout that pauses between two steps must not lose what it has prepared.
-	unwantedFor = 10 * time.Second
+	// cancelAfter is how long the owner must have needed a pod again before its delete is
+	// cancelled. A rollout that pauses between two steps must not lose its progress.
+	cancelAfter = 10 * time.Second
 
-	// deleteMemory is how long a delete is remembered that the cache does not show.
-	deleteMemory = time.Minute
+	// deletedTTL is for how long a delete is recorded that the cache does not show yet.
+	deletedTTL = time.Minute
 
-	// retryMovedOn is how soon a pod is looked at again that had moved on.
-	retryMovedOn = time.Second
+	// retryStale is how soon the delete of a pod is retried after a conflict.
+	retryStale = time.Second
 )
 
-// Finisher finishes or takes back the promises of one ReplicaSet at a time.
+// Finisher finishes or cancels the deferred deletes of one ReplicaSet at a time.
 type Finisher struct {
-	client   client.Client
-	live     client.Reader
-	owners   owners
-	recorder events.EventRecorder
-	facts    *podfacts.Gatherer
-	options  lifecycle.Options
-	clock    clock.PassiveClock
+	client    client.Client
+	apiReader client.Reader
+	owners    owners
+	recorder  events.EventRecorder
+	facts     *podfacts.Gatherer
+	options   lifecycle.Options
+	clock     clock.PassiveClock
 
-	unwanted      memory // since when a promise is unwanted
-	deleted       memory // when a pod was deleted
+	needed        history // since when the owner needs a pod again
+	deleted       history // when a pod was deleted
 	staleVersions podwriter.StaleVersions
 }
 
-// NewFinisher returns a Finisher. c reads from a cache, live from the API server.
+// NewFinisher returns a Finisher. c reads from a cache, apiReader from the API server.
 func NewFinisher(
-	c client.Client, live client.Reader, recorder events.EventRecorder, facts *podfacts.Gatherer, options lifecycle.Options,
+	c client.Client, apiReader client.Reader, recorder events.EventRecorder, facts *podfacts.Gatherer, options lifecycle.Options,
 	clk clock.PassiveClock,
 ) *Finisher {
 	return &Finisher{
-		client: c, live: live, owners: owners{reader: c}, recorder: recorder, facts: facts, options: options, clock: clk,
-		unwanted: newMemory(), deleted: newMemory(),
+		client: c, apiReader: apiReader, owners: owners{reader: c}, recorder: recorder, facts: facts, options: options, clock: clk,
+		needed: newHistory(), deleted: newHistory(),
 	}
 }
 
 // SetupWithManager registers the controller on the leader.
-func (k *Finisher) SetupWithManager(mgr ctrl.Manager, workers int) error {
-	promised := predicate.NewPredicateFuncs(func(object client.Object) bool { return deferreddelete.IsPromised(object.GetLabels()) })
+func (f *Finisher) SetupWithManager(mgr ctrl.Manager, workers int) error {
+	deferred := predicate.NewPredicateFuncs(func(object client.Object) bool { return deferreddelete.IsDeferred(object.GetLabels()) })
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("deferred-delete").
 		For(&appsv1.ReplicaSet{}).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ownerOf), builder.WithPredicates(promised)).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ownerOf), builder.WithPredicates(deferred)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
-		Complete(k)
+		Complete(f)
 }
 
 func ownerOf(_ context.Context, object client.Object) []reconcile.Request {
@@ -93,50 +93,50 @@ func ownerOf(_ context.Context, object client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: controller.Name}}}
 }
 
-// Reconcile keeps the promises of one ReplicaSet.
-func (k *Finisher) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+// Reconcile finishes and cancels the deferred deletes of one ReplicaSet.
+func (f *Finisher) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	set := &appsv1.ReplicaSet{}
-	if err := k.client.Get(ctx, req.NamespacedName, set); err != nil {
+	if err := f.client.Get(ctx, req.NamespacedName, set); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	promises, err := k.owners.promisesOf(ctx, set)
+	plan, err := f.owners.planOf(ctx, set)
 	if err != nil || set.DeletionTimestamp != nil {
 		return reconcile.Result{}, err
 	}
-	due, wait, err := k.due(ctx, promises.Kept)
+	due, wait, err := f.due(ctx, plan.Keep)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	again, err := k.finish(ctx, set, due)
+	again, err := f.finish(ctx, set, due)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	later, err := k.undo(ctx, promises)
+	later, err := f.undo(ctx, plan)
 	return reconcile.Result{RequeueAfter: minDelay(minDelay(wait, again), later)}, err
 }
 
-// due are the pods that may be operated on now, and how soon time alone makes it so
-// for another one. The delete takes the place of operate: to write the label first
-// would cost a request for nobody to read it.
-func (k *Finisher) due(ctx context.Context, pods []*corev1.Pod) (due []*corev1.Pod, wait time.Duration, err error) {
-	now := k.clock.Now()
+// due returns the pods on which operations are allowed now, and how soon time alone allows
+// them on another one. The delete replaces the label operate, which would cost a request and
+// have no reader.
+func (f *Finisher) due(ctx context.Context, pods []*corev1.Pod) (due []*corev1.Pod, wait time.Duration, err error) {
+	now := f.clock.Now()
 	for _, pod := range pods {
-		facts, err := k.facts.Gather(ctx, pod)
+		facts, err := f.facts.Gather(ctx, pod)
 		if err != nil {
 			return nil, 0, fmt.Errorf("gathering facts of pod %s: %w", client.ObjectKeyFromObject(pod), err)
 		}
-		may, wake := lifecycle.MayOperate(facts, appsv1alpha1.PodDeleteID, k.options, now)
+		may, wake := lifecycle.MayOperate(facts, appsv1alpha1.PodDeleteID, f.options, now)
 		switch {
 		case !may:
 			wait = minDelay(wait, wake)
-		case k.deleted.age(pod.UID, now) == 0:
+		case f.deleted.age(pod.UID, now) == 0:
 			due = append(due, pod)
 		}
 	}
 	return due, wait, nil
 }
 
-// sooner is the shorter of two waits; 0 is none.
+// minDelay returns the shorter of two waits; 0 is none.
 func minDelay(a, b time.Duration) time.Duration {
 	if a == 0 || b != 0 && b < a {
 		return b
@@ -144,70 +144,70 @@ func minDelay(a, b time.Duration) time.Duration {
 	return a
 }
 
-// finish deletes pods, if the ReplicaSet, as the API server has it, is the one that the
-// promises were compared with. It returns how soon to look again at pods that had moved on;
-// the watch brings them sooner, as a rule.
-func (k *Finisher) finish(ctx context.Context, set *appsv1.ReplicaSet, due []*corev1.Pod) (again time.Duration, err error) {
+// finish deletes pods, provided that the API server has the same version of the ReplicaSet that
+// the plan was made for. It returns how soon to retry pods with a conflict; the watch usually
+// delivers them earlier.
+func (f *Finisher) finish(ctx context.Context, set *appsv1.ReplicaSet, due []*corev1.Pod) (again time.Duration, err error) {
 	if len(due) == 0 {
 		return 0, nil
 	}
 	current := &appsv1.ReplicaSet{}
-	if err := k.live.Get(ctx, client.ObjectKeyFromObject(set), current); err != nil {
+	if err := f.apiReader.Get(ctx, client.ObjectKeyFromObject(set), current); err != nil {
 		return 0, client.IgnoreNotFound(err)
 	}
 	if current.Generation != set.Generation || current.UID != set.UID {
 		return 0, nil // the cache is behind; its event comes
 	}
 	for _, pod := range due {
-		if k.staleVersions.Has(pod, k.clock.Now()) {
-			again = retryMovedOn
+		if f.staleVersions.Has(pod, f.clock.Now()) {
+			again = retryStale
 			continue
 		}
-		err := k.client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID, ResourceVersion: &pod.ResourceVersion})
+		err := f.client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID, ResourceVersion: &pod.ResourceVersion})
 		switch {
 		case apierrors.IsNotFound(err):
 			continue
 		case apierrors.IsConflict(err):
-			k.staleVersions.Note(pod, k.clock.Now())
-			again = retryMovedOn
+			f.staleVersions.Note(pod, f.clock.Now())
+			again = retryStale
 			continue
 		case err != nil:
 			return 0, fmt.Errorf("deleting pod %s: %w", client.ObjectKeyFromObject(pod), err)
 		}
-		k.deleted.note(pod.UID, k.clock.Now())
-		k.recorder.Eventf(pod, nil, corev1.EventTypeNormal, EventDeleteFinished, "Delete",
-			"deleted for ReplicaSet %s, whose delete was held until now", set.Name)
+		f.deleted.note(pod.UID, f.clock.Now())
+		f.recorder.Eventf(pod, nil, corev1.EventTypeNormal, EventDeleteFinished, "Delete",
+			"deleted for ReplicaSet %s, whose delete was deferred until now", set.Name)
 	}
 	return again, nil
 }
 
-// undo takes back promises that have been unwanted for long enough. It returns how
+// undo cancels deletes of pods that the owner has needed again for long enough. It returns how
 // soon the next one is due.
-func (k *Finisher) undo(ctx context.Context, promises deferreddelete.Promises) (time.Duration, error) {
+func (f *Finisher) undo(ctx context.Context, plan deferreddelete.Plan) (time.Duration, error) {
 	var wait time.Duration
-	now := k.clock.Now()
-	for _, pod := range promises.Kept {
-		k.unwanted.forget(pod.UID)
+	now := f.clock.Now()
+	for _, pod := range plan.Keep {
+		f.needed.forget(pod.UID)
 	}
-	for _, pod := range promises.Unwanted {
-		age := k.unwanted.age(pod.UID, now)
+	for _, pod := range plan.Cancel {
+		age := f.needed.age(pod.UID, now)
 		if age == 0 {
-			k.unwanted.note(pod.UID, now)
+			f.needed.note(pod.UID, now)
 		}
-		if left := unwantedFor - age; left > 0 {
+		if left := cancelAfter - age; left > 0 {
 			wait = minDelay(wait, left)
 			continue
 		}
-		_, err := patchLabels(ctx, k.client, pod, map[string]string{
+		_, err := patchLabels(ctx, f.client, pod, map[string]string{
 			appsv1alpha1.UndoOperationTypeLabelPrefix + "/" + appsv1alpha1.PodDeleteID: appsv1alpha1.DeleteOperationType,
 		})
 		if err != nil {
 			return 0, err
 		}
-		k.unwanted.forget(pod.UID)
-		k.recorder.Eventf(pod, nil, corev1.EventTypeNormal, EventDeleteUndone, "Undo", "the owner no longer wants the pod gone")
+		f.needed.forget(pod.UID)
+		f.recorder.Eventf(pod, nil, corev1.EventTypeNormal, EventDeleteUndone, "Undo", "the owner needs the pod again")
 	}
-	k.unwanted.prune(now, 10*unwantedFor)
-	k.deleted.prune(now, deleteMemory)
+	f.needed.prune(now, 10*cancelAfter)
+	f.deleted.prune(now, deletedTTL)
 	return wait, nil
 }

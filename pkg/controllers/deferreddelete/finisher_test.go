@@ -26,8 +26,8 @@ const (
 	undoRequest   = `patch web-0 {"metadata":{"labels":{"undo-operation-type/pod-delete":"delete"},"uid":"web-0-uid"}}`
 )
 
-// newKeeper has the ReplicaSet live in the API server; nil when it is gone.
-func newKeeper(w *world, live *appsv1.ReplicaSet) *Finisher {
+// newFinisher returns a Finisher; current is the ReplicaSet in the API server, nil if it is deleted.
+func newFinisher(w *cluster, live *appsv1.ReplicaSet) *Finisher {
 	server := fake.NewClientBuilder()
 	if live != nil {
 		server = server.WithObjects(live)
@@ -35,7 +35,7 @@ func newKeeper(w *world, live *appsv1.ReplicaSet) *Finisher {
 	return NewFinisher(w.cache, server.Build(), w.recorder, podfacts.New(w.cache, w.cache, w.clock), lifecycle.Options{}, w.clock)
 }
 
-func keep(t *testing.T, k *Finisher) reconcile.Result {
+func finish(t *testing.T, k *Finisher) reconcile.Result {
 	t.Helper()
 	result, err := k.Reconcile(t.Context(), requestFor("web"))
 	if err != nil {
@@ -64,94 +64,94 @@ func TestFinish(t *testing.T) {
 			objects: []client.Object{newSet(0), owned("web-0").Allowed(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType).Obj()},
 			live:    newSet(0), want: []string{deleteRequest},
 		},
-		"a pod that waits for its rules is not": {
+		"a pod that waits for its rules is not deleted": {
 			objects: []client.Object{newSet(0), waiting("web-0")}, live: newSet(0),
 		},
-		"a pod that is protected is not": {
+		"a pod that is protected is not deleted": {
 			objects: []client.Object{newSet(0), prepared("web-0").Finalizer("prot.podopslifecycle.kusionstack.io/lb").Obj()}, live: newSet(0),
 		},
-		"a pod that is Ready still is not": {
+		"a pod that is still Ready is not deleted": {
 			objects: []client.Object{newSet(0), prepared("web-0").Ready().Obj()}, live: newSet(0),
 		},
-		"a pod that the owner wants is not": {
+		"a pod that the owner needs is not deleted": {
 			objects: []client.Object{newSet(1), prepared("web-0").Obj()}, live: newSet(1),
 		},
-		"an owner that was edited meanwhile is compared again first": {
+		"an owner that was edited meanwhile deletes nothing until the cache shows the edit": {
 			objects: []client.Object{newSet(0), prepared("web-0").Obj()}, live: edited,
 		},
-		"an owner that is another one of the same name has no say": {
+		"another owner of the same name deletes nothing": {
 			objects: []client.Object{newSet(0), prepared("web-0").Obj()}, live: recreated,
 		},
-		"an owner that is gone has no say": {
+		"a deleted owner deletes nothing": {
 			objects: []client.Object{newSet(0), prepared("web-0").Obj()}, live: nil,
 		},
-		"the pods of an owner that is going are left to the garbage collector": {
+		"the garbage collector deletes the pods of a terminating owner": {
 			objects: []client.Object{ending, prepared("web-0").Obj()}, live: ending,
 		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, tc.objects...)
-			keep(t, newKeeper(w, tc.live))
+			w := newCluster(t, tc.objects...)
+			finish(t, newFinisher(w, tc.live))
 			if diff := cmp.Diff(tc.want, w.sent()); diff != "" {
 				t.Errorf("requests (-want +got):\n%s", diff)
 			}
-			if told := len(w.events()); told != len(tc.want) {
-				t.Errorf("%d events, want one a delete", told)
+			if events := len(w.events()); events != len(tc.want) {
+				t.Errorf("%d events, want one a delete", events)
 			}
 		})
 	}
 }
 
 func TestADeleteIsSentOnce(t *testing.T) {
-	w := newWorld(t, newSet(0), prepared("web-0").Obj())
-	k := newKeeper(w, newSet(0))
-	keep(t, k)
+	w := newCluster(t, newSet(0), prepared("web-0").Obj())
+	k := newFinisher(w, newSet(0))
+	finish(t, k)
 	w.sent()
-	keep(t, k)
+	finish(t, k)
 	if sent := w.sent(); len(sent) > 0 {
-		t.Errorf("sent %v again, before the cache shows the first", sent)
+		t.Errorf("sent %v again, before the cache shows the first one", sent)
 	}
 }
 
-func TestSettleTimeIsWaitedFor(t *testing.T) {
+func TestFinishWaitsForTheSettleTime(t *testing.T) {
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "web"}}}
-	w := newWorld(t, newSet(0), prepared("web-0").Label("app", "web").UnreadyByGate(start).Obj(), service)
-	k := newKeeper(w, newSet(0))
+	w := newCluster(t, newSet(0), prepared("web-0").Label("app", "web").UnreadyByGate(start).Obj(), service)
+	k := newFinisher(w, newSet(0))
 	k.options.Settle = 2 * time.Second
-	if result := keep(t, k); result.RequeueAfter != 2*time.Second {
-		t.Errorf("comes back after %v, want the settle time", result.RequeueAfter)
+	if result := finish(t, k); result.RequeueAfter != 2*time.Second {
+		t.Errorf("requeued after %v, want the settle time", result.RequeueAfter)
 	}
 	if sent := w.sent(); len(sent) > 0 {
 		t.Errorf("sent %v before the settle time is over", sent)
 	}
 	w.clock.Step(2 * time.Second)
-	keep(t, k)
+	finish(t, k)
 	if diff := cmp.Diff([]string{deleteRequest}, w.sent()); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 }
 
-func TestErrorsOfFinish(t *testing.T) {
+func TestErrorsOfFinisher(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	broken := errors.New("broken")
-	for name, tc := range map[string]struct{ answer, want error }{
-		"a pod that is gone is what was wanted": {apierrors.NewNotFound(pods, "web-0"), nil},
-		"anything else is tried once more":      {broken, broken},
+	for name, tc := range map[string]struct{ err, want error }{
+		"a deleted pod is a success": {apierrors.NewNotFound(pods, "web-0"), nil},
+		"any other error is retried": {broken, broken},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, newSet(0), prepared("web-0").Obj())
-			w.answer = tc.answer
-			k := newKeeper(w, newSet(0))
+			w := newCluster(t, newSet(0), prepared("web-0").Obj())
+			w.err = tc.err
+			k := newFinisher(w, newSet(0))
 			if _, err := k.Reconcile(t.Context(), requestFor("web")); !errors.Is(err, tc.want) {
 				t.Errorf("error %v, want %v", err, tc.want)
 			}
-			if told := w.events(); len(told) > 0 {
-				t.Errorf("told of %v, and nothing was deleted", told)
+			if events := w.events(); len(events) > 0 {
+				t.Errorf("events %v, and no pod was deleted", events)
 			}
-			w.answer = nil
+			w.err = nil
 			w.sent()
-			keep(t, k)
+			finish(t, k)
 			if diff := cmp.Diff([]string{deleteRequest}, w.sent()); diff != "" {
 				t.Errorf("next time (-want +got):\n%s", diff)
 			}
@@ -159,43 +159,43 @@ func TestErrorsOfFinish(t *testing.T) {
 	}
 }
 
-// TestAPodThatHasMovedOn is decided about again when it is seen as it is, and before that
-// only in case the watch brings nothing.
-func TestAPodThatHasMovedOn(t *testing.T) {
-	w := newWorld(t, newSet(0), prepared("web-0").Obj())
-	w.answer = apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "web-0", errors.New("moved on"))
-	k := newKeeper(w, newSet(0))
-	for range 3 { // news of other pods of the ReplicaSet, say
-		if result := keep(t, k); result.RequeueAfter != retryMovedOn {
-			t.Errorf("comes back after %v, want %v", result.RequeueAfter, retryMovedOn)
+// TestConflictWaitsForTheWatch shows that a pod with a conflict is retried when the watch delivers
+// it, and otherwise after retryStale.
+func TestConflictWaitsForTheWatch(t *testing.T) {
+	w := newCluster(t, newSet(0), prepared("web-0").Obj())
+	w.err = apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "web-0", errors.New("the object has been modified"))
+	k := newFinisher(w, newSet(0))
+	for range 3 { // such as events of other pods of the ReplicaSet
+		if result := finish(t, k); result.RequeueAfter != retryStale {
+			t.Errorf("requeued after %v, want %v", result.RequeueAfter, retryStale)
 		}
 	}
 	if diff := cmp.Diff([]string{deleteRequest}, w.sent()); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
-	if told := w.events(); len(told) > 0 {
-		t.Errorf("told of %v, and nothing was deleted", told)
+	if events := w.events(); len(events) > 0 {
+		t.Errorf("events %v, and no pod was deleted", events)
 	}
-	w.answer = nil
-	w.clock.Step(retryMovedOn)
-	keep(t, k)
+	w.err = nil
+	w.clock.Step(retryStale)
+	finish(t, k)
 	if diff := cmp.Diff([]string{deleteRequest}, w.sent()); diff != "" {
-		t.Errorf("requests when it is time (-want +got):\n%s", diff)
+		t.Errorf("requests after the delay (-want +got):\n%s", diff)
 	}
 }
 
 func TestUndo(t *testing.T) {
-	w := newWorld(t, newSet(1), waiting("web-0"))
-	k := newKeeper(w, newSet(1))
-	if result := keep(t, k); result.RequeueAfter != unwantedFor {
-		t.Errorf("comes back after %v, want %v", result.RequeueAfter, unwantedFor)
+	w := newCluster(t, newSet(1), waiting("web-0"))
+	k := newFinisher(w, newSet(1))
+	if result := finish(t, k); result.RequeueAfter != cancelAfter {
+		t.Errorf("requeued after %v, want %v", result.RequeueAfter, cancelAfter)
 	}
-	w.clock.Step(unwantedFor - time.Second)
-	if result := keep(t, k); result.RequeueAfter != time.Second || len(w.sent()) > 0 {
-		t.Errorf("comes back after %v, want to wait another second and send nothing", result.RequeueAfter)
+	w.clock.Step(cancelAfter - time.Second)
+	if result := finish(t, k); result.RequeueAfter != time.Second || len(w.sent()) > 0 {
+		t.Errorf("requeued after %v, want another second and no request", result.RequeueAfter)
 	}
 	w.clock.Step(time.Second)
-	keep(t, k)
+	finish(t, k)
 	if diff := cmp.Diff([]string{undoRequest}, w.sent()); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
@@ -203,27 +203,27 @@ func TestUndo(t *testing.T) {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	w.clock.Step(time.Second)
-	keep(t, k)
+	finish(t, k)
 	if sent := w.sent(); len(sent) > 0 {
-		t.Errorf("sent %v again, before the cache shows the first", sent)
+		t.Errorf("sent %v again, before the cache shows the first one", sent)
 	}
 }
 
-func TestAPromiseThatIsWantedAgainStartsAnew(t *testing.T) {
-	w := newWorld(t, newSet(1), waiting("web-0"))
-	k := newKeeper(w, newSet(1))
-	keep(t, k)
-	w.clock.Step(unwantedFor / 2)
+func TestADeleteThatTheOwnerNeedsAgainRestartsTheDelay(t *testing.T) {
+	w := newCluster(t, newSet(1), waiting("web-0"))
+	k := newFinisher(w, newSet(1))
+	finish(t, k)
+	w.clock.Step(cancelAfter / 2)
 	w.scale(t, 0)
-	keep(t, k)
+	finish(t, k)
 	w.scale(t, 1)
-	w.clock.Step(unwantedFor / 2)
-	if result := keep(t, k); result.RequeueAfter != unwantedFor || len(w.sent()) > 0 {
-		t.Errorf("comes back after %v, want the whole time again", result.RequeueAfter)
+	w.clock.Step(cancelAfter / 2)
+	if result := finish(t, k); result.RequeueAfter != cancelAfter || len(w.sent()) > 0 {
+		t.Errorf("requeued after %v, want the whole delay again", result.RequeueAfter)
 	}
 }
 
-func (w *world) scale(t *testing.T, replicas int32) {
+func (w *cluster) scale(t *testing.T, replicas int32) {
 	t.Helper()
 	set := &appsv1.ReplicaSet{}
 	if err := w.cache.Get(t.Context(), requestFor("web").NamespacedName, set); err != nil {
@@ -265,14 +265,14 @@ func builderOf(name string, owners ...metav1.OwnerReference) *corev1.Pod {
 	return pod
 }
 
-func TestMemory(t *testing.T) {
-	m := newMemory()
+func TestHistory(t *testing.T) {
+	m := newHistory()
 	if m.age("u", start) != 0 {
-		t.Error("what never happened has an age")
+		t.Error("a missing entry has an age")
 	}
 	m.note("u", start)
 	if got := m.age("u", start); got != 1 {
-		t.Errorf("age at once is %d, want the least that is not 0", got)
+		t.Errorf("the first age is %d, want the least that is not 0", got)
 	}
 	if got := m.age("u", start.Add(-time.Hour)); got != 1 {
 		t.Errorf("age is %d although the clock was set back, want 1", got)

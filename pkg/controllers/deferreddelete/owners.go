@@ -27,45 +27,45 @@ func IndexByController(object client.Object) []string {
 	return []string{string(controller.UID)}
 }
 
-// owners looks at ReplicaSets and their pods.
+// owners reads ReplicaSets and their pods.
 type owners struct {
 	reader client.Reader
 }
 
-// promises compares the promised pods of a pod's owner with what the owner wants. An
-// owner that is gone or going wants nothing.
-func (o owners) promises(ctx context.Context, pod *corev1.Pod) (deferreddelete.Promises, error) {
+// plan compares the deferred deletes of a pod's owner with its desired number of pods. An
+// owner that is deleted or terminating deletes no pods.
+func (o owners) plan(ctx context.Context, pod *corev1.Pod) (deferreddelete.Plan, error) {
 	controller := metav1.GetControllerOf(pod)
-	if controller == nil || !deferreddelete.HeldFor(pod) {
-		return deferreddelete.Promises{}, nil
+	if controller == nil || !deferreddelete.AppliesTo(pod) {
+		return deferreddelete.Plan{}, nil
 	}
 	set := &appsv1.ReplicaSet{}
 	err := o.reader.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: controller.Name}, set)
 	if apierrors.IsNotFound(err) {
-		return deferreddelete.Promises{}, nil
+		return deferreddelete.Plan{}, nil
 	}
 	if err != nil {
-		return deferreddelete.Promises{}, fmt.Errorf("reading ReplicaSet %s: %w", controller.Name, err)
+		return deferreddelete.Plan{}, fmt.Errorf("reading ReplicaSet %s: %w", controller.Name, err)
 	}
 	if set.UID != controller.UID || set.DeletionTimestamp != nil {
-		return deferreddelete.Promises{}, nil
+		return deferreddelete.Plan{}, nil
 	}
-	return o.promisesOf(ctx, set)
+	return o.planOf(ctx, set)
 }
 
-func (o owners) promisesOf(ctx context.Context, set *appsv1.ReplicaSet) (deferreddelete.Promises, error) {
+func (o owners) planOf(ctx context.Context, set *appsv1.ReplicaSet) (deferreddelete.Plan, error) {
 	list := &corev1.PodList{}
 	if err := o.reader.List(ctx, list, client.InNamespace(set.Namespace), client.MatchingFields{ControllerUIDField: string(set.UID)}); err != nil {
-		return deferreddelete.Promises{}, fmt.Errorf("listing pods of ReplicaSet %s: %w", set.Name, err)
+		return deferreddelete.Plan{}, fmt.Errorf("listing pods of ReplicaSet %s: %w", set.Name, err)
 	}
 	pods := make([]*corev1.Pod, len(list.Items))
 	for i := range list.Items {
 		pods[i] = &list.Items[i]
 	}
-	return deferreddelete.Keep(wanted(set), pods), nil
+	return deferreddelete.PlanFor(desired(set), pods), nil
 }
 
-func wanted(set *appsv1.ReplicaSet) int {
+func desired(set *appsv1.ReplicaSet) int {
 	if set.Spec.Replicas == nil {
 		return 1
 	}

@@ -26,43 +26,43 @@ import (
 )
 
 const (
-	// intentLife is how long a held delete is remembered while its owner seems not to
-	// want the pod gone: the cache of owners may be behind the actor. An owner that
-	// still wants it asks again.
-	intentLife = 5 * time.Second
+	// deferredTTL is for how long a delete is recorded while its owner has no surplus of
+	// pods: the cache of owners may be behind the client. An owner that still has a surplus
+	// repeats the delete.
+	deferredTTL = 5 * time.Second
 
-	// intentRetry is how soon the owner is looked at again.
-	intentRetry = 100 * time.Millisecond
+	// ownerRetry is how soon the owner is read again.
+	ownerRetry = 100 * time.Millisecond
 
-	// begunMemory is how long a request that began a lifecycle is remembered. A cache
+	// startedTTL is for how long a request that began a lifecycle is recorded. A cache
 	// that is further behind costs a request that changes nothing.
-	begunMemory = time.Minute
+	startedTTL = time.Minute
 
-	// maxIntents bounds what a flood of deletes can leave behind. Beyond it deletes
-	// are still held, and begin when they are asked for again.
-	maxIntents = 10000
+	// maxDeferred bounds the memory of a flood of deletes. Beyond it deletes are still
+	// rejected with 429, and begin when they are repeated.
+	maxDeferred = 10000
 )
 
-// Starter starts the lifecycle of pods whose delete was held.
+// Starter starts the lifecycle of pods whose delete was deferred.
 type Starter struct {
 	client client.Client
 	owners owners
 	clock  clock.PassiveClock
 
-	mu      sync.Mutex
-	queue   workqueue.TypedRateLimitingInterface[reconcile.Request]
-	intents map[types.NamespacedName]intent
-	begun   map[types.UID]begun
+	mu       sync.Mutex
+	queue    workqueue.TypedRateLimitingInterface[reconcile.Request]
+	deferred map[types.NamespacedName]deferral
+	started  map[types.UID]started
 }
 
-// begun is the request that began a lifecycle. The actor asks again within milliseconds,
-// when the cache may not show it yet.
-type begun struct {
+// started is the request that began a lifecycle. The client repeats the delete within
+// milliseconds, when the cache may not show that request yet.
+type started struct {
 	resourceVersion string
 	at              time.Time
 }
 
-type intent struct {
+type deferral struct {
 	uid   types.UID
 	since time.Time
 }
@@ -71,125 +71,125 @@ type intent struct {
 func NewStarter(c client.Client, clk clock.PassiveClock) *Starter {
 	return &Starter{
 		client: c, owners: owners{reader: c}, clock: clk,
-		intents: map[types.NamespacedName]intent{}, begun: map[types.UID]begun{},
+		deferred: map[types.NamespacedName]deferral{}, started: map[types.UID]started{},
 	}
 }
 
-// Promise takes note of a held delete. It never blocks.
-func (b *Starter) Promise(pod types.NamespacedName, uid types.UID) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if _, known := b.intents[pod]; !known && len(b.intents) >= maxIntents {
+// Defer records a deferred delete. It never blocks.
+func (s *Starter) Defer(pod types.NamespacedName, uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, known := s.deferred[pod]; !known && len(s.deferred) >= maxDeferred {
 		return
 	}
-	b.intents[pod] = intent{uid: uid, since: b.clock.Now()}
-	if b.queue != nil {
-		b.queue.Add(reconcile.Request{NamespacedName: pod})
+	s.deferred[pod] = deferral{uid: uid, since: s.clock.Now()}
+	if s.queue != nil {
+		s.queue.Add(reconcile.Request{NamespacedName: pod})
 	}
 }
 
 // SetupWithManager registers the controller on every replica.
-func (b *Starter) SetupWithManager(mgr ctrl.Manager, workers int) error {
+func (s *Starter) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	all := false
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("deferred-delete-start").
-		WatchesRawSource(source.Func(b.start)).
+		WatchesRawSource(source.Func(s.start)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, NeedLeaderElection: &all}).
-		Complete(b)
+		Complete(s)
 }
 
-func (b *Starter) start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.queue = queue
-	for pod := range b.intents {
+func (s *Starter) start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queue = queue
+	for pod := range s.deferred {
 		queue.Add(reconcile.Request{NamespacedName: pod})
 	}
 	return nil
 }
 
-// Reconcile begins the lifecycle pod-delete if the owner has one pod too many for
-// which nothing is under way.
-func (b *Starter) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	held, ok := b.intent(req.NamespacedName)
+// Reconcile begins the lifecycle pod-delete if the owner has a surplus of pods beyond the
+// deletes in progress.
+func (s *Starter) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	recorded, ok := s.recorded(req.NamespacedName)
 	if !ok {
 		return reconcile.Result{}, nil
 	}
 	pod := &corev1.Pod{}
-	if err := b.client.Get(ctx, req.NamespacedName, pod); err != nil {
-		b.drop(req.NamespacedName)
+	if err := s.client.Get(ctx, req.NamespacedName, pod); err != nil {
+		s.drop(req.NamespacedName)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if pod.UID != held.uid || deferreddelete.IsPromised(pod.Labels) || deferreddelete.MayDelete(pod, deferreddelete.OwnerPresent, false) {
-		b.drop(req.NamespacedName)
+	if pod.UID != recorded.uid || deferreddelete.IsDeferred(pod.Labels) || deferreddelete.MayDelete(pod, deferreddelete.OwnerPresent, false) {
+		s.drop(req.NamespacedName)
 		return reconcile.Result{}, nil
 	}
-	if b.outdated(pod) {
-		return reconcile.Result{RequeueAfter: intentRetry}, nil
+	if s.outdated(pod) {
+		return reconcile.Result{RequeueAfter: ownerRetry}, nil
 	}
-	promises, err := b.owners.promises(ctx, pod)
+	plan, err := s.owners.plan(ctx, pod)
 	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("looking at the owner of pod %s: %w", req.NamespacedName, err)
+		return reconcile.Result{}, fmt.Errorf("comparing the deletes of the owner of pod %s: %w", req.NamespacedName, err)
 	}
-	if !promises.Wanted(pod.UID) {
-		if b.clock.Since(held.since) > intentLife {
-			b.drop(req.NamespacedName)
+	if !plan.MayBegin(pod.UID) {
+		if s.clock.Since(recorded.since) > deferredTTL {
+			s.drop(req.NamespacedName)
 			return reconcile.Result{}, nil
 		}
-		return reconcile.Result{RequeueAfter: intentRetry}, nil
+		return reconcile.Result{RequeueAfter: ownerRetry}, nil
 	}
-	if err := b.begin(ctx, pod); err != nil {
+	if err := s.begin(ctx, pod); err != nil {
 		return reconcile.Result{}, err
 	}
-	b.drop(req.NamespacedName)
+	s.drop(req.NamespacedName)
 	return reconcile.Result{}, nil
 }
 
-// begin asks for the operation, as any operation controller does.
-func (b *Starter) begin(ctx context.Context, pod *corev1.Pod) error {
-	now := b.clock.Now()
-	stored, err := patchLabels(ctx, b.client, pod, map[string]string{
+// begin requests the operation, as any operation controller does.
+func (s *Starter) begin(ctx context.Context, pod *corev1.Pod) error {
+	now := s.clock.Now()
+	stored, err := patchLabels(ctx, s.client, pod, map[string]string{
 		appsv1alpha1.OperatingLabelPrefix + "/" + appsv1alpha1.PodDeleteID:     strconv.FormatInt(now.UnixNano(), 10),
 		appsv1alpha1.OperationTypeLabelPrefix + "/" + appsv1alpha1.PodDeleteID: appsv1alpha1.DeleteOperationType,
 	})
 	if err != nil || stored == nil {
 		return err
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	maps.DeleteFunc(b.begun, func(_ types.UID, earlier begun) bool { return now.Sub(earlier.at) > begunMemory })
-	b.begun[pod.UID] = begun{resourceVersion: stored.ResourceVersion, at: now}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.started, func(_ types.UID, earlier started) bool { return now.Sub(earlier.at) > startedTTL })
+	s.started[pod.UID] = started{resourceVersion: stored.ResourceVersion, at: now}
 	return nil
 }
 
-// outdated: the pod, as the cache has it, is older than the request that began its
+// outdated reports whether the pod in the cache is older than the request that began its
 // lifecycle.
-func (b *Starter) outdated(pod *corev1.Pod) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	last, ok := b.begun[pod.UID]
-	if !ok || b.clock.Since(last.at) > begunMemory {
+func (s *Starter) outdated(pod *corev1.Pod) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last, ok := s.started[pod.UID]
+	if !ok || s.clock.Since(last.at) > startedTTL {
 		return false
 	}
 	order, err := resourceversion.CompareResourceVersion(pod.ResourceVersion, last.resourceVersion)
 	return err == nil && order < 0
 }
 
-func (b *Starter) intent(pod types.NamespacedName) (intent, bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	held, ok := b.intents[pod]
-	return held, ok
+func (s *Starter) recorded(pod types.NamespacedName) (deferral, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	recorded, ok := s.deferred[pod]
+	return recorded, ok
 }
 
-func (b *Starter) drop(pod types.NamespacedName) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.intents, pod)
+func (s *Starter) drop(pod types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.deferred, pod)
 }
 
-// patchLabels adds labels to this very pod; one of the same name that replaced it is
-// left alone. It returns the pod as stored, nil when that pod is gone.
+// patchLabels adds labels to this very pod, not to another one of its name. It returns the pod
+// as stored, nil when the pod no longer exists.
 func patchLabels(ctx context.Context, c client.Client, pod *corev1.Pod, labels map[string]string) (*corev1.Pod, error) {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID, "labels": labels}})
 	if err != nil {

@@ -18,9 +18,9 @@ import (
 
 const beginPatch = `patch web-0 {"metadata":{"labels":{"operating/pod-delete":"1767225610000000000","operation-type/pod-delete":"delete"},"uid":"web-0-uid"}}`
 
-func hold(t *testing.T, b *Starter, name string) reconcile.Result {
+func deferAndReconcile(t *testing.T, b *Starter, name string) reconcile.Result {
 	t.Helper()
-	b.Promise(types.NamespacedName{Namespace: "default", Name: name}, types.UID(name+"-uid"))
+	b.Defer(types.NamespacedName{Namespace: "default", Name: name}, types.UID(name+"-uid"))
 	result, err := b.Reconcile(t.Context(), requestFor(name))
 	if err != nil {
 		t.Fatalf("Reconcile: %v", err)
@@ -30,134 +30,134 @@ func hold(t *testing.T, b *Starter, name string) reconcile.Result {
 
 func TestBegin(t *testing.T) {
 	tests := map[string]struct {
-		objects  []client.Object
-		want     []string
-		comeBack bool
+		objects []client.Object
+		want    []string
+		requeue bool
 	}{
-		"a pod too many begins": {
+		"a surplus pod begins": {
 			objects: []client.Object{newSet(1), serving("web-0"), serving("web-1")}, want: []string{beginPatch},
 		},
-		"an owner that wants all of its pods is looked at again, its cache may be behind": {
-			objects: []client.Object{newSet(2), serving("web-0"), serving("web-1")}, comeBack: true,
+		"an owner without a surplus is read again, because its cache may be behind": {
+			objects: []client.Object{newSet(2), serving("web-0"), serving("web-1")}, requeue: true,
 		},
-		"another promise takes the one pod too many": {
-			objects: []client.Object{newSet(1), serving("web-0"), waiting("web-1")}, comeBack: true,
+		"another delete uses up the surplus": {
+			objects: []client.Object{newSet(1), serving("web-0"), waiting("web-1")}, requeue: true,
 		},
-		"two pods too many have use for another promise": {
+		"a surplus of two allows another delete": {
 			objects: []client.Object{newSet(0), serving("web-0"), waiting("web-1")}, want: []string{beginPatch},
 		},
-		"a pod on its way out is none too many": {
-			objects: []client.Object{newSet(1), serving("web-0"), owned("web-1").Finalizer("x").Terminating(start).Obj()}, comeBack: true,
+		"a terminating pod is no surplus": {
+			objects: []client.Object{newSet(1), serving("web-0"), owned("web-1").Finalizer("x").Terminating(start).Obj()}, requeue: true,
 		},
-		"an owner that is gone wants nothing": {
-			objects: []client.Object{serving("web-0"), serving("web-1")}, comeBack: true,
+		"a deleted owner has no surplus": {
+			objects: []client.Object{serving("web-0"), serving("web-1")}, requeue: true,
 		},
-		"what is promised already is not begun again": {
+		"a delete in progress is not started again": {
 			objects: []client.Object{newSet(0), waiting("web-0")},
 		},
-		"what may be deleted anyway is not begun": {
+		"a pod that may be deleted at once is not started": {
 			objects: []client.Object{newSet(0), owned("web-0").Phase(corev1.PodSucceeded).Obj()},
 		},
-		"another pod that has taken the name is left alone": {
+		"another pod of the same name is not changed": {
 			objects: []client.Object{newSet(0), owned("web-0").UID("another").Obj()},
 		},
-		"a pod that is gone is forgotten": {
+		"a deleted pod is dropped": {
 			objects: []client.Object{newSet(0)},
 		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, tc.objects...)
+			w := newCluster(t, tc.objects...)
 			b := NewStarter(w.cache, w.clock)
-			result := hold(t, b, "web-0")
+			result := deferAndReconcile(t, b, "web-0")
 			if diff := cmp.Diff(tc.want, w.sent()); diff != "" {
 				t.Errorf("requests (-want +got):\n%s", diff)
 			}
-			if comesBack := result.RequeueAfter > 0; comesBack != tc.comeBack {
-				t.Errorf("comes back after %v, want to come back: %v", result.RequeueAfter, tc.comeBack)
+			if requeued := result.RequeueAfter > 0; requeued != tc.requeue {
+				t.Errorf("requeued after %v, want a requeue: %v", result.RequeueAfter, tc.requeue)
 			}
-			if kept := len(b.intents) > 0; kept != tc.comeBack {
-				t.Errorf("still remembered: %v, want %v", kept, tc.comeBack)
+			if kept := len(b.deferred) > 0; kept != tc.requeue {
+				t.Errorf("still recorded: %v, want %v", kept, tc.requeue)
 			}
 		})
 	}
 }
 
-func TestAnIntentExpires(t *testing.T) {
-	w := newWorld(t, newSet(1), serving("web-0"))
+func TestADeferredDeleteExpires(t *testing.T) {
+	w := newCluster(t, newSet(1), serving("web-0"))
 	b := NewStarter(w.cache, w.clock)
-	hold(t, b, "web-0")
-	w.clock.Step(intentLife + time.Second)
+	deferAndReconcile(t, b, "web-0")
+	w.clock.Step(deferredTTL + time.Second)
 	result, err := b.Reconcile(t.Context(), requestFor("web-0"))
-	if err != nil || result.RequeueAfter != 0 || len(b.intents) != 0 {
-		t.Errorf("after its life: %v, %v, %d intents, want nothing left", result, err, len(b.intents))
+	if err != nil || result.RequeueAfter != 0 || len(b.deferred) != 0 {
+		t.Errorf("after its TTL: %v, %v, %d deletes, want none", result, err, len(b.deferred))
 	}
 }
 
-func TestAskingAgainBeforeTheCacheShowsItSendsNothing(t *testing.T) {
-	w := newWorld(t, newSet(0), serving("web-0"))
+func TestARepeatedDeleteSendsNothingBeforeTheCacheShowsTheFirst(t *testing.T) {
+	w := newCluster(t, newSet(0), serving("web-0"))
 	b := NewStarter(w.cache, w.clock)
-	hold(t, b, "web-0")
+	deferAndReconcile(t, b, "web-0")
 	w.sent()
 	w.clock.Step(time.Second)
-	if result := hold(t, b, "web-0"); result.RequeueAfter == 0 {
-		t.Error("does not come back: should the lifecycle have been undone, nobody would begin it")
+	if result := deferAndReconcile(t, b, "web-0"); result.RequeueAfter == 0 {
+		t.Error("is not requeued: if the lifecycle was undone, it would not begin again")
 	}
 	if sent := w.sent(); len(sent) > 0 {
 		t.Errorf("sent %v, want nothing", sent)
 	}
-	w.clock.Step(begunMemory)
-	hold(t, b, "web-0")
+	w.clock.Step(startedTTL)
+	deferAndReconcile(t, b, "web-0")
 	if diff := cmp.Diff(1, len(w.sent())); diff != "" {
-		t.Errorf("requests once the memory has ended (-want +got):\n%s", diff)
+		t.Errorf("requests after the TTL (-want +got):\n%s", diff)
 	}
 }
 
-func TestErrorsOfBegin(t *testing.T) {
+func TestErrorsOfStarter(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	broken := errors.New("broken")
 	for name, tc := range map[string]struct {
-		answer, want error
+		err, want error
 	}{
-		"a pod that is gone is no error":   {apierrors.NewNotFound(pods, "web-0"), nil},
-		"a pod that was replaced is none":  {apierrors.NewConflict(pods, "web-0", broken), nil},
-		"anything else is tried once more": {broken, broken},
+		"a deleted pod is no error":  {apierrors.NewNotFound(pods, "web-0"), nil},
+		"a replaced pod is no error": {apierrors.NewConflict(pods, "web-0", broken), nil},
+		"any other error is retried": {broken, broken},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, newSet(0), serving("web-0"))
-			w.answer = tc.answer
+			w := newCluster(t, newSet(0), serving("web-0"))
+			w.err = tc.err
 			b := NewStarter(w.cache, w.clock)
-			b.Promise(types.NamespacedName{Namespace: "default", Name: "web-0"}, "web-0-uid")
+			b.Defer(types.NamespacedName{Namespace: "default", Name: "web-0"}, "web-0-uid")
 			_, err := b.Reconcile(t.Context(), requestFor("web-0"))
 			if !errors.Is(err, tc.want) {
 				t.Errorf("error %v, want %v", err, tc.want)
 			}
-			if kept := len(b.intents) > 0; kept != (tc.want != nil) {
-				t.Errorf("still remembered: %v", kept)
+			if kept := len(b.deferred) > 0; kept != (tc.want != nil) {
+				t.Errorf("still recorded: %v", kept)
 			}
 		})
 	}
 }
 
-// TestPromisesBeforeTheStart: webhooks answer before controllers start.
-func TestPromisesBeforeTheStart(t *testing.T) {
-	b := NewStarter(nil, newWorld(t).clock)
-	for i := range maxIntents + 5 {
-		b.Promise(types.NamespacedName{Namespace: "default", Name: fmt.Sprint(i)}, "u")
+// TestDefersBeforeTheStart matters because webhooks serve before controllers start.
+func TestDefersBeforeTheStart(t *testing.T) {
+	b := NewStarter(nil, newCluster(t).clock)
+	for i := range maxDeferred + 5 {
+		b.Defer(types.NamespacedName{Namespace: "default", Name: fmt.Sprint(i)}, "u")
 	}
-	if len(b.intents) != maxIntents {
-		t.Errorf("%d intents, want no more than %d", len(b.intents), maxIntents)
+	if len(b.deferred) != maxDeferred {
+		t.Errorf("%d deletes, want no more than %d", len(b.deferred), maxDeferred)
 	}
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer queue.ShutDown()
 	if err := b.start(t.Context(), queue); err != nil {
 		t.Fatal(err)
 	}
-	if queue.Len() != maxIntents {
-		t.Errorf("%d requests in the queue, want all %d", queue.Len(), maxIntents)
+	if queue.Len() != maxDeferred {
+		t.Errorf("%d requests in the queue, want all %d", queue.Len(), maxDeferred)
 	}
-	b.Promise(types.NamespacedName{Namespace: "default", Name: "0"}, "u")
-	if queue.Len() != maxIntents {
-		t.Errorf("%d requests in the queue, want the same %d", queue.Len(), maxIntents)
+	b.Defer(types.NamespacedName{Namespace: "default", Name: "0"}, "u")
+	if queue.Len() != maxDeferred {
+		t.Errorf("%d requests in the queue, want the same %d", queue.Len(), maxDeferred)
 	}
 }

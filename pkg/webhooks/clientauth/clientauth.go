@@ -1,7 +1,7 @@
 // Package clientauth carries through an admission review whether its sender is known to
-// be the API server. Without a client certificate a review may be forged by anyone who
-// reaches the port: it may name any namespace, object and user. The answer to such a
-// review reveals nothing that the review does not carry itself.
+// be the API server. Without a client certificate any client that reaches the port can forge
+// a review: it may name any namespace, object and user. The response to such a review
+// reveals nothing that the review does not contain itself.
 package clientauth
 
 import "context"

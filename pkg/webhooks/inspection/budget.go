@@ -19,7 +19,7 @@ const (
 	// burst is the CPU that an owner may use for checks at once: some 100 to 200 modules.
 	burst = 20 * time.Second
 
-	// refill is how much of each second comes back.
+	// refill is the part of each second that is added to the budget.
 	refill = 0.2
 
 	// maxOwnerBytes and maxBytes bound the modules of the requests in flight. A PodTransitionRule has
@@ -27,30 +27,30 @@ const (
 	maxOwnerBytes = 4 << 20
 	maxBytes      = 16 << 20
 
-	// limiterBytes bounds the memory of how much owners have used. An owner that is forgotten has its
+	// limiterBytes bounds the memory of the limiters. An owner whose limiter is evicted has its
 	// burst again.
 	limiterBytes = 1 << 20
 )
 
-// BusyError is why a module is not checked now: its owner has used up its share of the manager. It
-// says nothing about the module.
+// BusyError reports that a module is not checked now, because its owner has used up its share of
+// the manager. It is independent of the module.
 type BusyError struct {
 	Owner string
 
-	// What is used up.
+	// What is the used-up share.
 	What string
 
-	// RetryAfter is when it makes sense to try again.
+	// RetryAfter is when a retry can succeed.
 	RetryAfter time.Duration
 }
 
-// Error names the way out.
+// Error includes the way out.
 func (e *BusyError) Error() string {
 	return fmt.Sprintf("%s: %s: try again in %s, or apply fewer new modules at a time; modules that have been checked before cost nothing",
 		e.Owner, e.What, e.RetryAfter)
 }
 
-// budget bounds what the modules of one owner, and of all, take. It is safe for concurrent use.
+// budget bounds the CPU and the bytes of the modules of one owner, and of all. It is safe for concurrent use.
 type budget struct {
 	clock clock.PassiveClock
 
@@ -68,7 +68,7 @@ func newBudget(clk clock.PassiveClock) *budget {
 	return &budget{clock: clk, limiters: fairshare.NewCache[string, *rate.Limiter](limiterBytes), inFlight: map[string]int{}}
 }
 
-// enter takes note of the modules of a request, which have one owner, until release is called.
+// enter counts the modules of a request, which have one owner, until release is called.
 func (b *budget) enter(modules []Module) (release func(), err error) {
 	if len(modules) == 0 {
 		return func() {}, nil
@@ -111,7 +111,7 @@ func (b *budget) allow(owner string) error {
 	}
 }
 
-// spend takes the CPU of a check from an owner.
+// spend subtracts the CPU of a check from the budget of an owner.
 func (b *budget) spend(owner string, spent time.Duration) {
 	if spent > 0 {
 		b.limiter(owner).ReserveN(b.clock.Now(), int(min(spent, burst).Milliseconds()))

@@ -16,7 +16,7 @@ import (
 	"github.com/podops-dev/podops/pkg/webhooks/inspection"
 )
 
-// costly takes CPU for each module that it does not know.
+// costly takes CPU for each module that it has not checked yet.
 type costly struct {
 	takes   time.Duration
 	known   map[string]bool
@@ -40,22 +40,22 @@ func owned(owner, source string) inspection.Module {
 	return made
 }
 
-// TestANamespaceUsesUpItsOwnTime: it gets a 429 that names the way out, others and modules that are
-// known do not, and the time comes back.
+// TestANamespaceUsesUpItsOwnTime shows that it gets a 429 with the way out, that other namespaces and
+// modules that were checked before do not, and that the budget refills.
 func TestANamespaceUsesUpItsOwnTime(t *testing.T) {
 	clk := testingclock.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	inspector := &costly{takes: time.Second, known: map[string]bool{}}
 	checker := inspection.New(inspector, time.Minute, 2, clk)
-	var refused error
+	var err error
 	for i := range 1000 {
-		if _, refused = checker.Check(t.Context(), owned("greedy", fmt.Sprint("module ", i))); refused != nil {
+		if _, err = checker.Check(t.Context(), owned("greedy", fmt.Sprint("module ", i))); err != nil {
 			break
 		}
 	}
 	if inspector.checked != 20 {
 		t.Errorf("%d modules of a second each were checked, want 20", inspector.checked)
 	}
-	response := inspection.Unknown(refused)
+	response := inspection.Unknown(err)
 	if response.Allowed || response.Result.Code != http.StatusTooManyRequests || response.Result.Details.RetryAfterSeconds < 1 {
 		t.Errorf("got %+v", response.Result)
 	}
@@ -65,10 +65,10 @@ func TestANamespaceUsesUpItsOwnTime(t *testing.T) {
 		}
 	}
 	if _, err := checker.Check(t.Context(), owned("greedy", "module 0")); err != nil {
-		t.Errorf("a module that was checked before is refused: %v", err)
+		t.Errorf("a module that was checked before is rejected: %v", err)
 	}
 	if _, err := checker.Check(t.Context(), owned("quiet", "another")); err != nil {
-		t.Errorf("another namespace is refused: %v", err)
+		t.Errorf("another namespace is rejected: %v", err)
 	}
 	clk.SetTime(clk.Now().Add(time.Minute))
 	if _, err := checker.Check(t.Context(), owned("greedy", "later")); err != nil {
@@ -76,7 +76,7 @@ func TestANamespaceUsesUpItsOwnTime(t *testing.T) {
 	}
 }
 
-// TestModulesInFlightAreBounded: requests that wait hold their modules in memory.
+// TestModulesInFlightAreBounded matters because requests that wait keep their modules in memory.
 func TestModulesInFlightAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -97,7 +97,7 @@ func TestModulesInFlightAreBounded(t *testing.T) {
 			t.Errorf("got %v, want a BusyError", err)
 		}
 		if _, err := checker.Check(t.Context(), owned("quiet", "small")); err != nil {
-			t.Errorf("another namespace is refused: %v", err)
+			t.Errorf("another namespace is rejected: %v", err)
 		}
 		close(release)
 		synctest.Wait()

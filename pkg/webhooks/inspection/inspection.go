@@ -1,5 +1,5 @@
-// Package inspection checks the Rego modules of an admission request: in time, a few at
-// once, and with an answer that says where in the module something is wrong.
+// Package inspection checks the Rego modules of an admission request: within a time limit, a few at
+// once, and with errors that contain the location in the module.
 package inspection
 
 import (
@@ -17,28 +17,28 @@ import (
 	"github.com/podops-dev/podops/pkg/opa"
 )
 
-// Timeout leaves half a second of the 3 s that an API server waits for a webhook: a
-// clear answer has to be on its way before then.
+// Timeout leaves half a second of the 3 s that an API server waits for a webhook: the
+// response must be sent before then.
 const Timeout = 2500 * time.Millisecond
 
-// maxProblems is how many errors of one module an answer lists.
+// maxProblems is how many errors of one module a response lists.
 const maxProblems = 10
 
-// Inspector judges one module, and keeps nothing of it in this process but the result: a dry-run must
-// leave nothing behind. It is a *sandbox.Sandbox.
+// Inspector checks one module, and keeps only its result in this process: a dry run must leave
+// nothing behind. It is a *sandbox.Sandbox.
 type Inspector interface {
-	// Check returns an *opa.CompileError for a module that is wrong; any other error says nothing
-	// about the module. spent is the CPU that it took.
+	// Check returns an *opa.CompileError for an invalid module; any other error is independent of
+	// the module. spent is the CPU that it took.
 	Check(ctx context.Context, source opa.Source) (spent time.Duration, err error)
 
 	// Known reports whether Check has the result and costs nothing.
 	Known(source opa.Source) bool
 }
 
-// ErrTimeout means that there was no time to check a module.
+// ErrTimeout means that no time was left to check a module.
 var ErrTimeout = errors.New("the module could not be checked in time: try again, or make it simpler")
 
-// Module is one that a user wrote.
+// Module is a module that a user wrote.
 type Module struct {
 	// Owner is charged for the check: the namespace of the object, or Cluster.
 	Owner string
@@ -46,7 +46,7 @@ type Module struct {
 	// Path of the field that holds it.
 	Path *field.Path
 
-	// File is what messages call it ("no-fridays.rego").
+	// File is its name in messages ("no-fridays.rego").
 	File string
 
 	Source string
@@ -60,8 +60,8 @@ type Checker struct {
 	inspector Inspector
 	timeout   time.Duration
 
-	// slots are taken while a module is inspected. One whose time is up keeps its slot
-	// until the inspector returns, so modules that nothing can stop do not pile up.
+	// slots are taken while a module is inspected. An inspection after its timeout keeps its slot
+	// until the inspector returns, so that modules that cannot be stopped do not pile up.
 	slots *fairshare.Slots
 
 	budget *budget
@@ -79,9 +79,9 @@ func New(inspector Inspector, timeout time.Duration, atOnce int, clk clock.Passi
 	}
 }
 
-// Check returns what is wrong with the modules. An error says that it is not known: it
-// wraps ErrTimeout when there was no time, and names the module. It is a *BusyError when the
-// owner has used up its share of something.
+// Check returns the errors of the modules. The returned error means that the result is unknown:
+// it wraps ErrTimeout after a timeout, and names the module. It is a *BusyError when the owner
+// has used up a share.
 func (c *Checker) Check(ctx context.Context, modules ...Module) (field.ErrorList, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -109,7 +109,7 @@ func (c *Checker) Check(ctx context.Context, modules ...Module) (field.ErrorList
 	return errs, nil
 }
 
-// inspect returns when ctx ends, whatever the inspector does.
+// inspect returns when ctx ends, even if the inspector does not.
 func (c *Checker) inspect(ctx context.Context, module Module) error {
 	source := opa.Source{Owner: module.Owner, Module: module.Source, ParametersSchema: module.ParametersSchema}
 	if !c.inspector.Known(source) {
@@ -147,7 +147,7 @@ func (c *Checker) inspect(ctx context.Context, module Module) error {
 	}
 }
 
-// problems as errors of the field: "file:row:column", code and message.
+// problems returns the problems as errors of the field: "file:row:column", code and message.
 func problems(module Module, found []opa.Problem) field.ErrorList {
 	var errs field.ErrorList
 	for _, problem := range found[:min(len(found), maxProblems)] {

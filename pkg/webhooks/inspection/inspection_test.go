@@ -18,7 +18,7 @@ import (
 	"github.com/podops-dev/podops/pkg/webhooks/inspection"
 )
 
-// inspect is an Inspector that looks at the source only, and takes no CPU.
+// inspect is an Inspector that only reads the source, and takes no CPU.
 type inspect func(ctx context.Context, source string) error
 
 func (i inspect) Check(ctx context.Context, source opa.Source) (time.Duration, error) {
@@ -27,7 +27,7 @@ func (i inspect) Check(ctx context.Context, source opa.Source) (time.Duration, e
 
 func (i inspect) Known(opa.Source) bool { return false }
 
-// newChecker is one on the clock of the machine, or of a synctest bubble.
+// newChecker returns a Checker on the real clock, or that of a synctest bubble.
 func newChecker(inspector inspection.Inspector, timeout time.Duration, atOnce int) *inspection.Checker {
 	return inspection.New(inspector, timeout, atOnce, clock.RealClock{})
 }
@@ -36,7 +36,7 @@ func module(source string) inspection.Module {
 	return inspection.Module{Path: field.NewPath("spec", "module"), File: "freeze.rego", Source: source}
 }
 
-func TestProblemsSayWhere(t *testing.T) {
+func TestProblemsContainTheLocation(t *testing.T) {
 	wrong := inspect(func(context.Context, string) error {
 		return &opa.CompileError{Problems: []opa.Problem{
 			{Row: 4, Column: 7, Code: "rego_type_error", Message: "undefined function http.send"},
@@ -88,8 +88,8 @@ func TestEveryModuleIsChecked(t *testing.T) {
 	}
 }
 
-// TestAnAnswerComesInTime: the inspector here does not even look at its context.
-func TestAnAnswerComesInTime(t *testing.T) {
+// TestAResponseComesInTime uses an inspector that ignores its context.
+func TestAResponseComesInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		stuck := inspect(func(context.Context, string) error { <-release; return nil })
@@ -99,7 +99,7 @@ func TestAnAnswerComesInTime(t *testing.T) {
 		if !errors.Is(err, inspection.ErrTimeout) || time.Since(start) != time.Second {
 			t.Errorf("got %v after %s", err, time.Since(start))
 		}
-		// The first one has the only slot, so the next one is not even begun.
+		// The first one has the only slot, so the next one does not begin.
 		if _, err := checker.Check(t.Context(), module("waits")); !errors.Is(err, inspection.ErrTimeout) {
 			t.Errorf("got %v", err)
 		}
@@ -123,14 +123,14 @@ func TestAPanicIsAnError(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotKnownIsNotInvalid(t *testing.T) {
+func TestAnUnknownResultIsNotInvalid(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err    error
 		code   int32
 		reason metav1.StatusReason
 	}{
-		"no time":     {inspection.ErrTimeout, http.StatusGatewayTimeout, metav1.StatusReasonTimeout},
-		"another one": {errors.New("no child process"), http.StatusInternalServerError, ""},
+		"a timeout":     {inspection.ErrTimeout, http.StatusGatewayTimeout, metav1.StatusReasonTimeout},
+		"another error": {errors.New("no child process"), http.StatusInternalServerError, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			response := inspection.Unknown(tc.err)

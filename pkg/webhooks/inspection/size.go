@@ -12,7 +12,7 @@ import (
 	"github.com/podops-dev/podops/pkg/objectbounds"
 )
 
-// outline is what is decoded of an object whose size is not known yet.
+// outline is the part that is decoded of an object of unknown size.
 type outline struct {
 	Metadata struct {
 		Name              string       `json:"name"`
@@ -21,10 +21,10 @@ type outline struct {
 	Spec json.RawMessage `json:"spec"`
 }
 
-// BySize answers a request whose spec has more than most bytes before the spec is decoded: it is
-// denied, unless the object is being deleted or the spec stays as it is stored, since finalizers
-// and labels of what was stored before the bound must come off. decided is false when the spec is
-// within the bound, or cannot be read; the response means nothing then.
+// BySize responds to a request whose spec has more than most bytes before the spec is decoded: it is
+// denied, unless the object is terminating or the spec stays as it is stored, because finalizers
+// and labels of objects from before the bound must be removable. decided is false when the spec is
+// within the bound, or cannot be read; the response is meaningless then.
 func BySize(req admission.Request, kind schema.GroupKind, most int) (response admission.Response, decided bool) {
 	requested := outline{}
 	if err := json.Unmarshal(req.Object.Raw, &requested); err != nil {

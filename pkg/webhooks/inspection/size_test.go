@@ -25,16 +25,16 @@ func TestBySize(t *testing.T) {
 		decided     bool
 		allowed     bool
 	}{
-		"a small one is for others to decide":   {object: small},
-		"a large new one":                       {object: large, decided: true},
-		"a large edit":                          {object: large, old: other, decided: true},
-		"an edit that makes it large":           {object: large, old: small, decided: true},
-		"an edit that makes it small":           {object: small, old: large},
-		"a large one whose spec stays":          {object: object(`,"labels":{"a":"b"}`, strings.Repeat("x", 100)), old: large, decided: true, allowed: true},
-		"a large one on its way out":            {object: object(`,"deletionTimestamp":"2026-01-02T12:00:00Z"`, strings.Repeat("x", 100)), old: other, decided: true, allowed: true},
-		"one that is no JSON":                   {object: `{"spec":` + strings.Repeat("x", 100)},
-		"one without a spec":                    {object: `{"metadata":{"annotations":{"a":"` + strings.Repeat("x", 100) + `"}}}`},
-		"large metadata alone is not our bound": {object: object(`,"annotations":{"a":"`+strings.Repeat("x", 100)+`"}`, "x")},
+		"a small one is undecided":            {object: small},
+		"a large new one":                     {object: large, decided: true},
+		"a large edit":                        {object: large, old: other, decided: true},
+		"an edit that makes it large":         {object: large, old: small, decided: true},
+		"an edit that makes it small":         {object: small, old: large},
+		"a large one whose spec stays":        {object: object(`,"labels":{"a":"b"}`, strings.Repeat("x", 100)), old: large, decided: true, allowed: true},
+		"a large terminating one":             {object: object(`,"deletionTimestamp":"2026-01-02T12:00:00Z"`, strings.Repeat("x", 100)), old: other, decided: true, allowed: true},
+		"one that is no JSON":                 {object: `{"spec":` + strings.Repeat("x", 100)},
+		"one without a spec":                  {object: `{"metadata":{"annotations":{"a":"` + strings.Repeat("x", 100) + `"}}}`},
+		"large metadata alone is not bounded": {object: object(`,"annotations":{"a":"`+strings.Repeat("x", 100)+`"}`, "x")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{

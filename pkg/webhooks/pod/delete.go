@@ -24,78 +24,78 @@ import (
 	"github.com/podops-dev/podops/pkg/webhooks/clientauth"
 )
 
-// Promiser takes note of a delete that was held. It must not block.
-type Promiser interface {
-	Promise(pod types.NamespacedName, uid types.UID)
+// Deferrer records a delete that was deferred. It must not block.
+type Deferrer interface {
+	Defer(pod types.NamespacedName, uid types.UID)
 }
 
-// DeleteHolder is the validating webhook of DELETE. It writes nothing itself: a
-// promise is handed over, and a dry run leaves none.
-type DeleteHolder struct {
-	decoder  admission.Decoder
-	reader   client.Reader // cached
-	live     client.Reader
-	promiser Promiser
+// DeleteDeferrer is the validating webhook of DELETE. It writes nothing itself: it passes
+// deferred deletes to a Deferrer, except those of a dry run.
+type DeleteDeferrer struct {
+	decoder   admission.Decoder
+	reader    client.Reader // cached
+	apiReader client.Reader
+	deferrer  Deferrer
 }
 
-// NewDeleteHolder returns the webhook. reader is a cache of namespaces, ReplicaSets and
-// PodTransitionRules; live reads from the API server.
-func NewDeleteHolder(decoder admission.Decoder, reader, live client.Reader, promiser Promiser) *DeleteHolder {
-	return &DeleteHolder{decoder: decoder, reader: reader, live: live, promiser: promiser}
+// NewDeleteDeferrer returns the webhook. reader is a cache of namespaces, ReplicaSets and
+// PodTransitionRules; apiReader reads from the API server.
+func NewDeleteDeferrer(decoder admission.Decoder, reader, apiReader client.Reader, deferrer Deferrer) *DeleteDeferrer {
+	return &DeleteDeferrer{decoder: decoder, reader: reader, apiReader: apiReader, deferrer: deferrer}
 }
 
-// Handle lets a DELETE pass or holds it.
-func (h *DeleteHolder) Handle(ctx context.Context, req admission.Request) admission.Response {
-	_, pod, err := decode(h.decoder, req)
+// Handle lets a DELETE pass or defers it.
+func (d *DeleteDeferrer) Handle(ctx context.Context, req admission.Request) admission.Response {
+	_, pod, err := decode(d.decoder, req)
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
-	if !deferreddelete.HeldFor(pod) || deferreddelete.MayDelete(pod, h.ownerState(ctx, pod), h.namespaceTerminating(ctx, pod.Namespace)) {
+	if !deferreddelete.AppliesTo(pod) || deferreddelete.MayDelete(pod, d.ownerState(ctx, pod), d.namespaceTerminating(ctx, pod.Namespace)) {
 		return admission.Allowed("")
 	}
 	if req.DryRun == nil || !*req.DryRun {
-		h.promiser.Promise(client.ObjectKeyFromObject(pod), pod.UID)
+		d.deferrer.Defer(client.ObjectKeyFromObject(pod), pod.UID)
 	}
-	ctrllog.FromContext(ctx).V(1).Info("Delete held", "user", req.UserInfo.Username)
-	return held(h.message(ctx, pod))
+	ctrllog.FromContext(ctx).V(1).Info("Delete deferred", "user", req.UserInfo.Username)
+	return tooManyRequests(d.message(ctx, pod))
 }
 
-// held answers 429 without retryAfterSeconds: clients that see it retry at their own
-// pace, where 403 or 500 makes them give up (design section 6).
-func held(message string) admission.Response {
+// tooManyRequests returns 429 without retryAfterSeconds: clients that see it retry at their own
+// pace, where 403 or 500 makes them give up.
+func tooManyRequests(message string) admission.Response {
 	response := admission.Denied(message)
 	response.Result.Code = http.StatusTooManyRequests
 	response.Result.Reason = metav1.StatusReasonTooManyRequests
 	return response
 }
 
-// namespaceTerminating reports whether everything in the namespace has to go. When the
-// cache cannot tell, the namespace counts as alive: the delete is retried.
-func (h *DeleteHolder) namespaceTerminating(ctx context.Context, name string) bool {
+// namespaceTerminating reports whether the namespace is being deleted. If the cache does not
+// have it, it counts as active: the delete is retried.
+func (d *DeleteDeferrer) namespaceTerminating(ctx context.Context, name string) bool {
 	namespace := &corev1.Namespace{}
-	if err := h.reader.Get(ctx, types.NamespacedName{Name: name}, namespace); err != nil {
+	if err := d.reader.Get(ctx, types.NamespacedName{Name: name}, namespace); err != nil {
 		return false
 	}
 	return namespace.DeletionTimestamp != nil
 }
 
-// ownerState returns what became of the ReplicaSet that controls the pod. What the cache
-// has of a deletion is final. What it does not have may be too young for it, so the API
-// server is read before a pod counts as one without an owner. An owner that cannot be read
-// counts as present: the garbage collector retries. So does the owner of a pod that the
+// ownerState returns the state of the ReplicaSet that controls the pod. A deletion that the
+// cache shows is final. A ReplicaSet that the cache does not have may be newer than the cache,
+// so the API server is read before a pod counts as one without an owner. An owner that cannot
+// be read counts as present: the garbage collector retries. So does the owner of a pod that the
 // cache does not have, unless the API server is known to have sent the review: a flood of
 // forged reviews reads nothing from the API server.
-func (h *DeleteHolder) ownerState(ctx context.Context, pod *corev1.Pod) deferreddelete.OwnerState {
-	state := stateIn(ctx, h.reader, pod)
+func (d *DeleteDeferrer) ownerState(ctx context.Context, pod *corev1.Pod) deferreddelete.OwnerState {
+	state := stateIn(ctx, d.reader, pod)
 	if state != deferreddelete.OwnerGone {
 		return state
 	}
 	cached := &corev1.Pod{}
-	known := h.reader.Get(ctx, client.ObjectKeyFromObject(pod), cached) == nil && cached.UID == pod.UID
+	known := d.reader.Get(ctx, client.ObjectKeyFromObject(pod), cached) == nil && cached.UID == pod.UID
 	if !known && !clientauth.Verified(ctx) {
 		return deferreddelete.OwnerPresent
 	}
-	return stateIn(ctx, h.live, pod)
+	return stateIn(ctx, d.apiReader, pod)
 }
 
 func stateIn(ctx context.Context, reader client.Reader, pod *corev1.Pod) deferreddelete.OwnerState {
@@ -119,27 +119,27 @@ func stateIn(ctx context.Context, reader client.Reader, pod *corev1.Pod) deferre
 // maxNamed bounds the PodTransitionRules that a message names.
 const maxNamed = 5
 
-// message says where to look. ReplicaSets and Deployments keep the first one in their
-// conditions for as long as deletes are refused: it holds nothing that changes. It names
-// PodTransitionRules only when the API server is known to have sent the review: anyone else
-// may claim any namespace.
-func (h *DeleteHolder) message(ctx context.Context, pod *corev1.Pod) string {
+// message names a command that shows the reason. ReplicaSets and Deployments keep the first
+// message in their conditions for as long as deletes are rejected, so it contains nothing that
+// changes. It names PodTransitionRules only when the API server is known to have sent the
+// review: any other client may name any namespace.
+func (d *DeleteDeferrer) message(ctx context.Context, pod *corev1.Pod) string {
 	const intro = "PodOps holds this delete (normal during a rollout). Why: kubectl "
 	if !clientauth.Verified(ctx) {
 		return intro + fmt.Sprintf("get podtransitionrule -n %s -o wide", pod.Namespace)
 	}
-	names := h.selecting(ctx, pod)
+	names := d.selecting(ctx, pod)
 	if len(names) == 0 {
 		return intro + fmt.Sprintf("describe pod %s -n %s", pod.Name, pod.Namespace)
 	}
 	return intro + fmt.Sprintf("get podtransitionrule %s -n %s -o wide", strings.Join(names, " "), pod.Namespace)
 }
 
-// selecting are the names of the PodTransitionRules that select the pod and have a rule that
-// applies to its delete, sorted; the first maxNamed. There are none when the cache does not answer.
-func (h *DeleteHolder) selecting(ctx context.Context, pod *corev1.Pod) []string {
+// selecting returns the names of the PodTransitionRules that select the pod and have a rule that
+// applies to its delete, sorted; the first maxNamed. It returns none when the cache cannot be read.
+func (d *DeleteDeferrer) selecting(ctx context.Context, pod *corev1.Pod) []string {
 	list := &appsv1alpha1.PodTransitionRuleList{}
-	if err := h.reader.List(ctx, list, client.InNamespace(pod.Namespace)); err != nil {
+	if err := d.reader.List(ctx, list, client.InNamespace(pod.Namespace)); err != nil {
 		return nil
 	}
 	var names []string

@@ -21,21 +21,21 @@ import (
 	"github.com/podops-dev/podops/test/builders"
 )
 
-// promises are those that a DeleteHolder hands over.
-type promises []types.UID
+// deferrals are the deletes that a DeleteDeferrer passes on.
+type deferrals []types.UID
 
-func (p *promises) Promise(_ types.NamespacedName, uid types.UID) { *p = append(*p, uid) }
+func (p *deferrals) Defer(_ types.NamespacedName, uid types.UID) { *p = append(*p, uid) }
 
 var replicaSet = metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "set"}
 
-// newSet is the ReplicaSet that controls the pods.
+// newSet returns the ReplicaSet that controls the pods.
 func newSet() *appsv1.ReplicaSet {
 	return &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: replicaSet.Name, UID: replicaSet.UID}}
 }
 
 func owned() *builders.PodBuilder { return builders.MakePod("web-0").Available().OwnedBy(replicaSet) }
 
-// evicted is a pod as the taint manager leaves it right before its delete.
+// evicted returns a pod in the state right before the taint manager deletes it.
 func evicted() *corev1.Pod {
 	pod := owned().Obj()
 	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
@@ -44,24 +44,24 @@ func evicted() *corev1.Pod {
 	return pod
 }
 
-func TestDeleteHolder(t *testing.T) {
+func TestDeleteDeferrer(t *testing.T) {
 	for name, tc := range map[string]struct {
-		pod       *corev1.Pod
-		namespace *corev1.Namespace // default: one that lives
-		dryRun    bool
-		wantHeld  bool
-		want      promises
+		pod          *corev1.Pod
+		namespace    *corev1.Namespace // default: an active one
+		dryRun       bool
+		wantDeferred bool
+		want         deferrals
 	}{
-		"a pod that serves is held":              {pod: owned().Obj(), wantHeld: true, want: promises{"web-0-uid"}},
-		"a pod that does not serve yet is held":  {pod: builders.MakePod("web-0").OwnedBy(replicaSet).Obj(), wantHeld: true, want: promises{"web-0-uid"}},
-		"a dry run is held and promises nothing": {pod: owned().Obj(), dryRun: true, wantHeld: true},
-		"a pod that waits is held":               {pod: owned().Waiting("pod-delete", "delete", builders.Epoch).Obj(), wantHeld: true, want: promises{"web-0-uid"}},
-		"a pod that prepares is held":            {pod: owned().Preparing("pod-delete", "delete").Obj(), wantHeld: true, want: promises{"web-0-uid"}},
-		"a namespace that the cache has not is alive": {
-			pod: owned().Namespace("unknown").Obj(), wantHeld: true, want: promises{"web-0-uid"},
+		"a pod that serves is deferred":             {pod: owned().Obj(), wantDeferred: true, want: deferrals{"web-0-uid"}},
+		"a pod that does not serve yet is deferred": {pod: builders.MakePod("web-0").OwnedBy(replicaSet).Obj(), wantDeferred: true, want: deferrals{"web-0-uid"}},
+		"a dry run is deferred and not passed on":   {pod: owned().Obj(), dryRun: true, wantDeferred: true},
+		"a pod that waits is deferred":              {pod: owned().Waiting("pod-delete", "delete", builders.Epoch).Obj(), wantDeferred: true, want: deferrals{"web-0-uid"}},
+		"a pod that prepares is deferred":           {pod: owned().Preparing("pod-delete", "delete").Obj(), wantDeferred: true, want: deferrals{"web-0-uid"}},
+		"a namespace that the cache does not have is active": {
+			pod: owned().Namespace("unknown").Obj(), wantDeferred: true, want: deferrals{"web-0-uid"},
 		},
 		"a pod that may be operated on passes":       {pod: owned().Allowed("pod-delete", "delete").Obj()},
-		"so does one that another id operates on":    {pod: owned().Allowed("a", "update").Obj()},
+		"a pod that another id operates on passes":   {pod: owned().Allowed("a", "update").Obj()},
 		"a pod without the control label passes":     {pod: owned().Uncontrolled().Obj()},
 		"a terminating pod passes":                   {pod: owned().Terminating(builders.Epoch).Obj()},
 		"a pod that succeeded passes":                {pod: owned().Phase(corev1.PodSucceeded).Obj()},
@@ -72,7 +72,7 @@ func TestDeleteHolder(t *testing.T) {
 		"a pod of another kind of owner passes": {
 			pod: builders.MakePod("web-0").Available().OwnedBy(metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "web"}).Obj(),
 		},
-		"a namespace that ends holds nothing": {
+		"a terminating namespace defers nothing": {
 			pod: owned().Obj(),
 			namespace: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 				Name: "default", DeletionTimestamp: &metav1.Time{Time: builders.Epoch}, Finalizers: []string{"kubernetes"},
@@ -89,36 +89,36 @@ func TestDeleteHolder(t *testing.T) {
 			reader := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(namespace, newSet(), elsewhere).Build()
 			req := deleting(t, tc.pod)
 			req.DryRun = &tc.dryRun
-			var got promises
-			response := pod.NewDeleteHolder(decoder(t), reader, reader, &got).Handle(t.Context(), req)
-			if response.Allowed == tc.wantHeld {
-				t.Errorf("got %+v", answerOf(response))
+			var got deferrals
+			response := pod.NewDeleteDeferrer(decoder(t), reader, reader, &got).Handle(t.Context(), req)
+			if response.Allowed == tc.wantDeferred {
+				t.Errorf("got %+v", visibleOf(response))
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("promises (-want +got):\n%s", diff)
+				t.Errorf("deferrals (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// The garbage collector and the controllers of nodes may share the user of the ReplicaSet
-// controller, so their deletes have to pass by what became of the owner.
-func TestDeleteHolderGoesByTheOwner(t *testing.T) {
+// TestDeleteDeferrerDependsOnTheOwner matters because the garbage collector and the controllers of
+// nodes may share the user of the ReplicaSet controller.
+func TestDeleteDeferrerDependsOnTheOwner(t *testing.T) {
 	terminating, successor := newSet(), newSet()
 	terminating.DeletionTimestamp, terminating.Finalizers = &metav1.Time{Time: builders.Epoch}, []string{"foregroundDeletion"}
 	successor.UID = "another"
 	for name, tc := range map[string]struct {
-		cached, live *appsv1.ReplicaSet
-		liveErr      error
-		wantHeld     bool
+		cached, apiReader *appsv1.ReplicaSet
+		apiErr            error
+		wantDeferred      bool
 	}{
-		"an owner that exists holds":                     {cached: newSet(), wantHeld: true},
-		"an owner that is terminating lets go":           {cached: terminating, live: newSet()},
-		"an owner that is gone lets go":                  {},
-		"an owner whose name another one has lets go":    {cached: successor, live: successor},
-		"an owner that the cache does not have yet":      {live: newSet(), wantHeld: true},
-		"a predecessor in the cache is not the owner":    {cached: successor, live: newSet(), wantHeld: true},
-		"an owner that cannot be read counts as present": {liveErr: errors.New("no connection"), wantHeld: true},
+		"an owner that exists defers":                      {cached: newSet(), wantDeferred: true},
+		"a terminating owner lets the delete pass":         {cached: terminating, apiReader: newSet()},
+		"a deleted owner lets the delete pass":             {},
+		"an owner that was replaced lets the delete pass":  {cached: successor, apiReader: successor},
+		"an owner that the cache does not have yet defers": {apiReader: newSet(), wantDeferred: true},
+		"a predecessor in the cache is not the owner":      {cached: successor, apiReader: newSet(), wantDeferred: true},
+		"an owner that cannot be read counts as present":   {apiErr: errors.New("no connection"), wantDeferred: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			reader := func(set *appsv1.ReplicaSet, err error) client.Reader {
@@ -135,45 +135,45 @@ func TestDeleteHolderGoesByTheOwner(t *testing.T) {
 				}
 				return builder.Build()
 			}
-			holder := pod.NewDeleteHolder(decoder(t), reader(tc.cached, nil), reader(tc.live, tc.liveErr), &promises{})
-			response := holder.Handle(clientauth.WithVerified(t.Context(), true), deleting(t, owned().Obj()))
-			if response.Allowed == tc.wantHeld {
-				t.Errorf("got %+v, want held: %v", answerOf(response), tc.wantHeld)
+			deferrer := pod.NewDeleteDeferrer(decoder(t), reader(tc.cached, nil), reader(tc.apiReader, tc.apiErr), &deferrals{})
+			response := deferrer.Handle(clientauth.WithVerified(t.Context(), true), deleting(t, owned().Obj()))
+			if response.Allowed == tc.wantDeferred {
+				t.Errorf("got %+v, want deferred: %v", visibleOf(response), tc.wantDeferred)
 			}
 		})
 	}
 }
 
-// A review that anyone may have sent makes the manager read from the API server only for a
-// pod that exists.
+// TestAForgedDeleteReadsNothing shows that an unverified review makes the manager read from the API
+// server only for a pod that exists.
 func TestAForgedDeleteReadsNothing(t *testing.T) {
 	for name, tc := range map[string]struct {
-		cached    []client.Object
-		wantReads int
-		wantHeld  bool
+		cached       []client.Object
+		wantReads    int
+		wantDeferred bool
 	}{
-		"a pod that does not exist":           {wantHeld: true},
-		"a predecessor of the pod":            {cached: []client.Object{owned().UID("another").Obj()}, wantHeld: true},
+		"a pod that does not exist":           {wantDeferred: true},
+		"a predecessor of the pod":            {cached: []client.Object{owned().UID("another").Obj()}, wantDeferred: true},
 		"a pod that exists, without an owner": {cached: []client.Object{owned().Obj()}, wantReads: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			reads := 0
-			live := fake.NewClientBuilder().WithScheme(scheme(t)).WithInterceptorFuncs(interceptor.Funcs{
+			apiReader := fake.NewClientBuilder().WithScheme(scheme(t)).WithInterceptorFuncs(interceptor.Funcs{
 				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
 					reads++
 					return c.Get(ctx, key, object, opts...)
 				},
 			}).Build()
 			cached := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(tc.cached...).Build()
-			response := pod.NewDeleteHolder(decoder(t), cached, live, &promises{}).Handle(t.Context(), deleting(t, owned().Obj()))
-			if response.Allowed == tc.wantHeld || reads != tc.wantReads {
-				t.Errorf("got %+v after %d reads, want held %t after %d", answerOf(response), reads, tc.wantHeld, tc.wantReads)
+			response := pod.NewDeleteDeferrer(decoder(t), cached, apiReader, &deferrals{}).Handle(t.Context(), deleting(t, owned().Obj()))
+			if response.Allowed == tc.wantDeferred || reads != tc.wantReads {
+				t.Errorf("got %+v after %d reads, want deferred %t after %d", visibleOf(response), reads, tc.wantDeferred, tc.wantReads)
 			}
 		})
 	}
 }
 
-func TestDeleteHolderAnswer(t *testing.T) {
+func TestDeleteDeferrerResponse(t *testing.T) {
 	const (
 		intro = "PodOps holds this delete (normal during a rollout). Why: kubectl "
 		look  = intro + "describe pod web-0 -n default"
@@ -192,17 +192,17 @@ func TestDeleteHolderAnswer(t *testing.T) {
 	for name, tc := range map[string]struct {
 		rules    []client.Object
 		listErr  error
-		unproven bool // the sender may be anyone
+		unproven bool // the sender is not verified
 		want     string
 	}{
-		"a sender that may be anyone learns nothing of the rules": {
+		"an unverified sender gets no names of rules": {
 			rules: []client.Object{selects("b", "web", 0)}, unproven: true, want: intro + "get podtransitionrule -n default -o wide",
 		},
-		"no rule selects the pod":            {want: look},
-		"rules of other pods are not named":  {rules: []client.Object{selects("a", "db", 0)}, want: look},
-		"what selects the pod is named":      {rules: []client.Object{selects("b", "web", 0)}, want: intro + "get podtransitionrule b -n default -o wide"},
-		"the text does not change meanwhile": {rules: []client.Object{selects("b", "web", 7)}, want: intro + "get podtransitionrule b -n default -o wide"},
-		"what does not apply to the delete is not named": {
+		"no rule selects the pod":                  {want: look},
+		"rules of other pods are not named":        {rules: []client.Object{selects("a", "db", 0)}, want: look},
+		"rules that select the pod are named":      {rules: []client.Object{selects("b", "web", 0)}, want: intro + "get podtransitionrule b -n default -o wide"},
+		"the text does not change with the status": {rules: []client.Object{selects("b", "web", 7)}, want: intro + "get podtransitionrule b -n default -o wide"},
+		"rules that do not apply to the delete are not named": {
 			rules: []client.Object{
 				selects("a", "web", 0, appsv1alpha1.TransitionRule{Name: "updates", Conditions: []string{"update"}}),
 				selects("b", "web", 0, appsv1alpha1.TransitionRule{Name: "skipped"}),
@@ -220,7 +220,7 @@ func TestDeleteHolderAnswer(t *testing.T) {
 			},
 			want: intro + "get podtransitionrule a b c d e -n default -o wide",
 		},
-		"a cache that does not answer does not let the delete pass": {
+		"a cache that cannot be read does not let the delete pass": {
 			rules: []client.Object{selects("b", "web", 0)}, listErr: errors.New("cache not started"), want: look,
 		},
 	} {
@@ -233,11 +233,11 @@ func TestDeleteHolderAnswer(t *testing.T) {
 					return c.List(ctx, list, opts...)
 				},
 			}).Build()
-			response := pod.NewDeleteHolder(decoder(t), reader, reader, &promises{}).
+			response := pod.NewDeleteDeferrer(decoder(t), reader, reader, &deferrals{}).
 				Handle(clientauth.WithVerified(t.Context(), !tc.unproven), deleting(t, owned().Label("app", "web").
 					Annotation(appsv1alpha1.SkipRulesAnnotationKey, `{"skipRules": ["skipped"]}`).Obj()))
 			if response.Allowed || response.Result == nil {
-				t.Fatalf("got %+v, want a refusal", response)
+				t.Fatalf("got %+v, want a denial", response)
 			}
 			got := *response.Result
 			// Clients that find retryAfterSeconds retry by themselves, before anything can have changed.

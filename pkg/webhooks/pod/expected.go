@@ -12,8 +12,8 @@ import (
 )
 
 // expectedPatch records in the annotation of a new pod the finalizers that its employers
-// will put on it. An annotation that cannot be read is left as it is: the pod will not
-// become available, and an event says why.
+// will put on it. A malformed annotation stays as it is: the pod will not become available,
+// and an event reports the error.
 func expectedPatch(pod *corev1.Pod, expected map[string]string) []jsonpatch.Operation {
 	conditions, err := lifecycle.ParseAvailableConditions(pod.Annotations)
 	if err != nil || len(expected) == 0 {
@@ -26,7 +26,7 @@ func expectedPatch(pod *corev1.Pod, expected map[string]string) []jsonpatch.Oper
 	}
 	value, err := json.Marshal(appsv1alpha1.AvailableConditions{ExpectedFinalizers: merged})
 	if err != nil || len(value) > appsv1alpha1.MaxAnnotationBytes {
-		return nil // the controllers of the employers say so
+		return nil // the controllers of the employers report it
 	}
 	if pod.Annotations == nil {
 		annotations := map[string]string{appsv1alpha1.AvailableConditionsAnnotationKey: string(value)}

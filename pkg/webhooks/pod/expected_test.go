@@ -27,33 +27,33 @@ func TestANewPodExpectsTheFinalizersOfItsEmployers(t *testing.T) {
 			pod: builders.MakePod("web").Obj(), expected: all,
 			want: map[string]any{appsv1alpha1.AvailableConditionsAnnotationKey: `{"expectedFinalizers":{"Service/default/web":"prot.podopslifecycle.kusionstack.io/1"}}`},
 		},
-		"a pod that says something of its own": {
+		"a pod with an expectation of its own": {
 			pod: builders.MakePod("web").Expect("Service/default/own", "prot.podopslifecycle.kusionstack.io/2").Obj(), expected: all, want: both,
 		},
-		"a pod that says so already":        {pod: builders.MakePod("web").Expect("Service/default/web", "prot.podopslifecycle.kusionstack.io/1").Obj(), expected: all},
-		"a pod that nobody employs":         {pod: builders.MakePod("web").Obj()},
-		"a pod that is not under PodOps":    {pod: builders.MakePod("web").Uncontrolled().Obj(), expected: all},
-		"an annotation that cannot be read": {pod: builders.MakePod("web").Annotation(appsv1alpha1.AvailableConditionsAnnotationKey, "{").Obj(), expected: all},
+		"a pod with the same expectation": {pod: builders.MakePod("web").Expect("Service/default/web", "prot.podopslifecycle.kusionstack.io/1").Obj(), expected: all},
+		"a pod without employers":         {pod: builders.MakePod("web").Obj()},
+		"a pod that is not under PodOps":  {pod: builders.MakePod("web").Uncontrolled().Obj(), expected: all},
+		"a malformed annotation":          {pod: builders.MakePod("web").Annotation(appsv1alpha1.AvailableConditionsAnnotationKey, "{").Obj(), expected: all},
 		"one employer that cannot be found": {
 			pod: builders.MakePod("web").Annotation("note", "x").Obj(), expected: all, err: errors.New("no cache"),
 			want: `{"expectedFinalizers":{"Service/default/web":"prot.podopslifecycle.kusionstack.io/1"}}`,
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			asked := ""
+			calledFor := ""
 			created := tc.pod.DeepCopy()
 			created.Namespace = ""
 			request := creating(t, created)
 			request.Namespace = "default"
 			response := mutator(t).Expecting(func(_ context.Context, pod *corev1.Pod) (map[string]string, error) {
-				asked = pod.Namespace
+				calledFor = pod.Namespace
 				return tc.expected, tc.err
 			}).Handle(t.Context(), request)
 			if !response.Allowed {
-				t.Fatalf("the pod is refused: %v", response.Result)
+				t.Fatalf("the pod is denied: %v", response.Result)
 			}
-			if asked != "default" && tc.pod.Labels[appsv1alpha1.ControlLabelKey] != "" {
-				t.Errorf("asked about a pod in namespace %q", asked)
+			if calledFor != "default" && tc.pod.Labels[appsv1alpha1.ControlLabelKey] != "" {
+				t.Errorf("called for a pod in namespace %q", calledFor)
 			}
 			var got any
 			for _, operation := range response.Patches {
@@ -68,7 +68,7 @@ func TestANewPodExpectsTheFinalizersOfItsEmployers(t *testing.T) {
 	}
 }
 
-// decoded is a value as a JSON decoder gives it.
+// decoded returns a value as a JSON decoder returns it.
 func decoded(t *testing.T, value any) any {
 	t.Helper()
 	text, err := json.Marshal(value)

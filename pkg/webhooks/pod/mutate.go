@@ -1,6 +1,6 @@
-// Package pod answers admission requests for pods: it moves lifecycles on with the
-// request that asks for it, protects the labels that only PodOps may set, and holds
-// deletes that come too early. Handlers decode, call the core, and answer.
+// Package pod contains the admission webhooks of pods: they advance lifecycles with the
+// request that changes them, protect the labels that only PodOps may set, and defer deletes
+// that come too early. Handlers decode, call pkg/lifecycle or pkg/deferreddelete, and respond.
 package pod
 
 import (
@@ -39,12 +39,12 @@ type Mutator struct {
 }
 
 // Expected maps each employer ("<Kind>/<namespace>/<name>") that will employ a new pod to
-// the finalizer that it puts there when traffic is on. It reads from caches only. With an
-// error the map still holds what is known.
+// the finalizer that it adds when traffic is on. It reads from caches only. With an error the
+// map still contains the known employers.
 type Expected func(ctx context.Context, pod *corev1.Pod) (map[string]string, error)
 
-// NewMutator returns the mutating webhook. identity is the user name under which this
-// manager talks to the API server.
+// NewMutator returns the mutating webhook. identity is the user name of this manager at the
+// API server.
 func NewMutator(decoder admission.Decoder, identity string, options lifecycle.Options, clk clock.PassiveClock) *Mutator {
 	return &Mutator{
 		decoder: decoder, identity: identity, options: options, clock: clk,
@@ -52,8 +52,8 @@ func NewMutator(decoder admission.Decoder, identity string, options lifecycle.Op
 	}
 }
 
-// Expecting has new pods expect the finalizers of their employers from the start. It
-// returns m, and is called before m is.
+// Expecting makes new pods expect the finalizers of their employers from the start. It
+// returns m, and must be called before m serves.
 func (m *Mutator) Expecting(expected Expected) *Mutator {
 	m.expected = expected
 	return m
@@ -73,17 +73,17 @@ func (m *Mutator) Handle(ctx context.Context, req admission.Request) admission.R
 		return admission.Allowed("")
 	}
 	trusted := req.UserInfo.Username == m.identity
-	answer := lifecycle.AdmitUpdate(lifecycle.FactsOf(old), lifecycle.FactsOf(requested), trusted, m.options, m.clock.Now())
-	if len(answer.Denials) > 0 {
-		return denied(answer.Denials)
+	decision := lifecycle.AdmitUpdate(lifecycle.FactsOf(old), lifecycle.FactsOf(requested), trusted, m.options, m.clock.Now())
+	if len(decision.Denials) > 0 {
+		return denied(decision.Denials)
 	}
-	for _, move := range answer.Change.Transitions {
-		ctrllog.FromContext(ctx).V(1).Info("Lifecycle step at admission", "step", move.Step, "id", move.ID, "operationType", move.Type)
+	for _, transition := range decision.Change.Transitions {
+		ctrllog.FromContext(ctx).V(1).Info("Lifecycle step at admission", "step", transition.Step, "id", transition.ID, "operationType", transition.Type)
 	}
-	return admission.Patched("", labelPatch(requested.Labels, answer.Change)...)
+	return admission.Patched("", labelPatch(requested.Labels, decision.Change)...)
 }
 
-// inNamespace is the pod with the namespace of its request: a client may leave it out.
+// inNamespace returns the pod with the namespace of its request: a client may omit it.
 func inNamespace(pod *corev1.Pod, namespace string) *corev1.Pod {
 	if pod.Namespace == "" {
 		pod.Namespace = namespace
@@ -95,22 +95,22 @@ func (m *Mutator) create(ctx context.Context, pod *corev1.Pod) admission.Respons
 	if pod.Labels[appsv1alpha1.ControlLabelKey] != appsv1alpha1.ControlLabelValue {
 		return admission.Allowed("")
 	}
-	answer := lifecycle.AdmitCreate(lifecycle.FactsOf(pod))
-	// A pod is not refused for it: controllers record a moment later what is missing here.
+	decision := lifecycle.AdmitCreate(lifecycle.FactsOf(pod))
+	// An error does not deny the pod: controllers record the missing finalizers a moment later.
 	expected, err := m.expected(ctx, pod)
 	if err != nil {
 		ctrllog.FromContext(ctx).Error(err, "Finding the employers of a new pod", "namespace", pod.Namespace, "generateName", pod.GenerateName)
 	}
-	response := admission.Patched("", slices.Concat(labelPatch(pod.Labels, answer.Change), gatePatch(pod), expectedPatch(pod, expected))...)
-	for _, key := range answer.Stripped {
+	response := admission.Patched("", slices.Concat(labelPatch(pod.Labels, decision.Change), gatePatch(pod), expectedPatch(pod, expected))...)
+	for _, key := range decision.Stripped {
 		response.Warnings = append(response.Warnings, fmt.Sprintf("label %s removed: a new pod has no lifecycle yet", key))
 	}
 	return response
 }
 
-// isStale reports whether the request was made on an older pod than the stored one. The
-// API server answers it with a conflict, which tells the client to read again; a denial
-// would tell it that it may not.
+// isStale reports whether the request was made on an older pod than the stored one. The API
+// server rejects it with a conflict, after which the client reads again; a denial would be
+// final for the client.
 func isStale(old, requested *corev1.Pod) bool {
 	return requested.ResourceVersion != "" && requested.ResourceVersion != old.ResourceVersion
 }
@@ -132,8 +132,8 @@ func decode(decoder admission.Decoder, req admission.Request) (requested, old *c
 	return requested, old, nil
 }
 
-// labelPatch renders a change label by label. A patch made from whole objects would
-// drop fields that this version of the pod type does not know.
+// labelPatch returns a patch with one operation for each label. A patch made from whole
+// objects would drop fields that this version of the pod type does not know.
 func labelPatch(labels map[string]string, change lifecycle.Change) []jsonpatch.Operation {
 	var operations []jsonpatch.Operation
 	if len(labels) == 0 && len(change.Set) > 0 {
@@ -152,7 +152,7 @@ func labelPath(key string) string { return "/metadata/labels/" + escaped(key) }
 
 func annotationPath(key string) string { return "/metadata/annotations/" + escaped(key) }
 
-// escaped is a key as one step of a JSON pointer.
+// escaped returns a key as one step of a JSON pointer.
 func escaped(key string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(key) }
 
 // gatePatch adds the readiness gate unless the pod has it.

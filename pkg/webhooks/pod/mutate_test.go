@@ -17,11 +17,11 @@ import (
 )
 
 func TestMutatorCreate(t *testing.T) {
-	// The key is the name of the golden file, in words.
+	// The key is the name of the golden file with spaces.
 	for name, created := range map[string]*corev1.Pod{
 		"create adds the gate":              builders.MakePod("web").Gateless().Obj(),
 		"create adds the gate to others":    withGate(builders.MakePod("web").Gateless().Obj(), "example.com/other"),
-		"create leaves the gate alone":      builders.MakePod("web").Obj(),
+		"create keeps the gate":             builders.MakePod("web").Obj(),
 		"create strips a copied manifest":   builders.MakePod("web").Allowed("a", "update").Complete("b", "update").Obj(),
 		"create ignores uncontrolled pods":  builders.MakePod("web").Gateless().Uncontrolled().Operating("a", "update").Obj(),
 		"create ignores other label values": builders.MakePod("web").Gateless().Label(appsv1alpha1.ControlLabelKey, "yes").Obj(),
@@ -38,7 +38,7 @@ func TestMutatorUpdate(t *testing.T) {
 	protected := func() *builders.PodBuilder {
 		return builders.MakePod("web").UnreadyByGate(builders.Epoch).Preparing("a", "update").Expect("Service/default/web", finalizer)
 	}
-	// The key is the name of the golden file, in words.
+	// The key is the name of the golden file with spaces.
 	for name, tc := range map[string]struct {
 		who            string // default: a user
 		old, requested *corev1.Pod
@@ -72,7 +72,7 @@ func TestMutatorUpdate(t *testing.T) {
 		"update denies half a pair": {
 			old: serving().Obj(), requested: serving().Label(appsv1alpha1.OperatingLabelPrefix+"/a", "1").Obj(),
 		},
-		"update takes the control label off": {
+		"update removes the control label": {
 			old: serving().Waiting("a", "update", builders.Epoch).Obj(), requested: serving().Waiting("a", "update", builders.Epoch).Uncontrolled().Obj(),
 		},
 		"update of nothing changes nothing": {
@@ -85,7 +85,7 @@ func TestMutatorUpdate(t *testing.T) {
 			old:       withVersion(serving().Waiting("a", "update", builders.Epoch).Obj(), "2"),
 			requested: withVersion(serving().Label(appsv1alpha1.OperateLabelPrefix+"/a", "1").Obj(), "1"),
 		},
-		"update of the stored version is looked at": {
+		"update of the stored version is checked": {
 			old:       withVersion(serving().Obj(), "2"),
 			requested: withVersion(serving().Label(appsv1alpha1.OperateLabelPrefix+"/a", "1").Obj(), "2"),
 		},
@@ -100,20 +100,20 @@ func TestMutatorUpdate(t *testing.T) {
 	}
 }
 
-func TestHandlersRefuseWhatIsNoPod(t *testing.T) {
+func TestHandlersRejectMalformedPods(t *testing.T) {
 	good := []byte(`{"metadata":{"name":"web","labels":{"kusionstack.io/control":"true"}}}`)
 	for name, tc := range map[string]struct{ old, requested []byte }{
 		"no JSON":                {requested: []byte("{")},
 		"labels are a list":      {requested: []byte(`{"metadata":{"labels":[]}}`)},
 		"a label is a number":    {requested: []byte(`{"metadata":{"labels":{"a":1}}}`)},
-		"the old one is no JSON": {old: []byte("]"), requested: good},
+		"the old pod is no JSON": {old: []byte("]"), requested: good},
 	} {
 		t.Run(name, func(t *testing.T) {
 			req := request(admissionv1.Update, user, tc.old, tc.requested)
-			for handler, response := range map[string]answer{
-				"mutator":   answerOf(mutator(t).Handle(t.Context(), req)),
-				"validator": answerOf(validator(t).Handle(t.Context(), req)),
-				"holder":    answerOf(pod.NewDeleteHolder(decoder(t), nil, nil, nil).Handle(t.Context(), req)),
+			for handler, response := range map[string]visible{
+				"mutator":   visibleOf(mutator(t).Handle(t.Context(), req)),
+				"validator": visibleOf(validator(t).Handle(t.Context(), req)),
+				"deferrer":  visibleOf(pod.NewDeleteDeferrer(decoder(t), nil, nil, nil).Handle(t.Context(), req)),
 			} {
 				if response.Allowed || response.Code != http.StatusBadRequest || response.Message == "" {
 					t.Errorf("%s: got %+v, want 400 with a message", handler, response)
@@ -123,16 +123,16 @@ func TestHandlersRefuseWhatIsNoPod(t *testing.T) {
 	}
 }
 
-func TestMutatorGivesOneAnswer(t *testing.T) {
+func TestMutatorIsDeterministic(t *testing.T) {
 	requested := builders.MakePod("web").Available()
 	for _, id := range []string{"a", "b", "c", "d", "e"} {
 		requested.Operating(id, "update")
 	}
 	req := updating(t, user, builders.MakePod("web").Available().Obj(), requested.Obj())
-	first := answerOf(mutator(t).Handle(t.Context(), req))
+	first := visibleOf(mutator(t).Handle(t.Context(), req))
 	for range 20 {
-		if diff := cmp.Diff(first, answerOf(mutator(t).Handle(t.Context(), req))); diff != "" {
-			t.Fatalf("the answer depends on more than the request (-first +later):\n%s", diff)
+		if diff := cmp.Diff(first, visibleOf(mutator(t).Handle(t.Context(), req))); diff != "" {
+			t.Fatalf("the response depends on more than the request (-first +later):\n%s", diff)
 		}
 	}
 }

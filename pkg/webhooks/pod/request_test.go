@@ -29,7 +29,7 @@ const (
 	user     = "jane"
 )
 
-// clock stands one second after everything that the builders write.
+// clock returns a clock one second after all times of the builders.
 func clock() *clocktesting.FakePassiveClock {
 	return clocktesting.NewFakePassiveClock(builders.Epoch.Add(time.Second))
 }
@@ -50,19 +50,19 @@ func decoder(t *testing.T) admission.Decoder {
 	return admission.NewDecoder(scheme(t))
 }
 
-// creating is the request of a user to create a pod.
+// creating returns the request of a user to create a pod.
 func creating(t *testing.T, pod *corev1.Pod) admission.Request {
 	t.Helper()
 	return request(admissionv1.Create, user, nil, encode(t, pod))
 }
 
-// updating is a request to update a pod.
+// updating returns a request to update a pod.
 func updating(t *testing.T, who string, old, requested *corev1.Pod) admission.Request {
 	t.Helper()
 	return request(admissionv1.Update, who, encode(t, old), encode(t, requested))
 }
 
-// deleting is the request of the ReplicaSet controller to delete a pod: its name may be
+// deleting returns the request of the ReplicaSet controller to delete a pod: its name may be
 // missing, as in the deletion of a collection.
 func deleting(t *testing.T, pod *corev1.Pod) admission.Request {
 	t.Helper()
@@ -85,8 +85,8 @@ func encode(t *testing.T, pod *corev1.Pod) []byte {
 	return raw
 }
 
-// answer is what a client gets to see of a response.
-type answer struct {
+// visible is the part of a response that a client sees.
+type visible struct {
 	Allowed  bool                  `json:"allowed"`
 	Code     int32                 `json:"code,omitempty"`
 	Message  string                `json:"message,omitempty"`
@@ -94,18 +94,18 @@ type answer struct {
 	Patch    []jsonpatch.Operation `json:"patch,omitempty"`
 }
 
-func answerOf(response admission.Response) answer {
-	a := answer{Allowed: response.Allowed, Warnings: response.Warnings, Patch: response.Patches}
+func visibleOf(response admission.Response) visible {
+	a := visible{Allowed: response.Allowed, Warnings: response.Warnings, Patch: response.Patches}
 	if response.Result != nil {
 		a.Code, a.Message = response.Result.Code, response.Result.Message
 	}
 	return a
 }
 
-// golden compares an answer with a file.
+// golden compares a response with a file.
 func golden(t *testing.T, name string, response admission.Response) {
 	t.Helper()
-	got, err := json.MarshalIndent(answerOf(response), "", "  ")
+	got, err := json.MarshalIndent(visibleOf(response), "", "  ")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/podops-dev/podops/pkg/lifecycle"
 )
 
-// Validator is the validating webhook of pods. It sees what every mutating webhook has
-// made of the request.
+// Validator is the validating webhook of pods. It sees the request after all mutating
+// webhooks.
 type Validator struct {
 	decoder  admission.Decoder
 	identity string
@@ -30,8 +30,8 @@ func NewValidator(decoder admission.Decoder, identity string, options lifecycle.
 	return &Validator{decoder: decoder, identity: identity, options: options, clock: clk}
 }
 
-// Handle denies labels that only PodOps may set, broken pairs of labels, and an
-// annotation that cannot be read.
+// Handle denies labels that only PodOps may set, broken pairs of labels, and a malformed
+// annotation.
 func (v *Validator) Handle(_ context.Context, req admission.Request) admission.Response {
 	requested, old, err := decode(v.decoder, req)
 	if err != nil {
@@ -51,8 +51,8 @@ func (v *Validator) Handle(_ context.Context, req admission.Request) admission.R
 	return admission.Allowed("")
 }
 
-// denied answers 403 to a label that the client may not set, and 422 to labels that are
-// its own and make no sense.
+// denied returns 403 for a label that the client may not set, and 422 for invalid labels of
+// the client itself.
 func denied(denials []lifecycle.Denial) admission.Response {
 	text := lifecycle.DenialText(denials)
 	if slices.ContainsFunc(denials, func(d lifecycle.Denial) bool { return lifecycle.IsOwned(d.Key) }) {
@@ -68,8 +68,8 @@ func invalid(text string) admission.Response {
 	return response
 }
 
-// badAnnotation returns why an annotation that PodOps reads cannot be read, if this request
-// sets it; empty otherwise.
+// badAnnotation returns the error of an annotation that PodOps reads, if this request sets it;
+// empty otherwise.
 func badAnnotation(old, requested *corev1.Pod) string {
 	for _, key := range []string{appsv1alpha1.SettleTimeAnnotationKey, appsv1alpha1.GateSyncPolicyAnnotationKey} {
 		value, ok := requested.Annotations[key]

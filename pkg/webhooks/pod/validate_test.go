@@ -21,12 +21,12 @@ func TestValidator(t *testing.T) {
 
 	for name, tc := range map[string]struct {
 		who            string      // default: a user
-		old, requested *corev1.Pod // no old one: a CREATE
+		old, requested *corev1.Pod // without an old pod: a CREATE
 		wantCode       int32       // 0: allowed
 		wantDenied     []string    // texts of the message
 	}{
 		"a new pod passes": {requested: serving().Obj()},
-		"what the mutator makes of a begin passes": {
+		"the patch of the mutator for a begin passes": {
 			old: serving().Obj(), requested: serving().Waiting("a", "update", builders.Epoch).Obj(),
 		},
 		"a forged label is denied": {
@@ -44,7 +44,7 @@ func TestValidator(t *testing.T) {
 				"metadata.labels[" + appsv1alpha1.OperationTypeLabelPrefix + "]",
 			},
 		},
-		"a key without an id that was there before does not hold up other requests": {
+		"a key without an id that was there before does not deny other requests": {
 			old:       serving().Label(appsv1alpha1.OperatingLabelPrefix, "1").Obj(),
 			requested: serving().Label(appsv1alpha1.OperatingLabelPrefix, "1").Waiting("a", "update", builders.Epoch).Obj(),
 		},
@@ -62,30 +62,30 @@ func TestValidator(t *testing.T) {
 		"PodOps may set its labels": {
 			who: identity, old: serving().Obj(), requested: serving().Label(operate, "1").Obj(),
 		},
-		"a stale request passes, to meet its conflict": {
+		"a stale request passes, and fails with a conflict": {
 			old: withVersion(serving().Obj(), "2"), requested: withVersion(serving().Label(operate, "1").Obj(), "1"),
 		},
 		"an annotation that is no JSON is denied": {
 			old: serving().Obj(), requested: serving().Annotation(conditions, "{").Obj(),
 			wantCode: http.StatusUnprocessableEntity, wantDenied: []string{"metadata.annotations[" + conditions + "]", "expectedFinalizers"},
 		},
-		"it is denied at creation too": {
+		"a malformed annotation is denied at creation too": {
 			requested: serving().Annotation(conditions, "[]").Obj(),
 			wantCode:  http.StatusUnprocessableEntity, wantDenied: []string{"metadata.annotations[" + conditions + "]"},
 		},
-		"one that is too long is denied": {
+		"an annotation that is too long is denied": {
 			old: serving().Obj(), requested: serving().Annotation(conditions, `{"x":"`+strings.Repeat("x", 200<<10)+`"}`).Obj(),
 			wantCode: http.StatusUnprocessableEntity, wantDenied: []string{"metadata.annotations[" + conditions + "]"},
 		},
-		"PodOps itself may not break it either": {
+		"PodOps itself may not set a malformed annotation either": {
 			who: identity, old: serving().Obj(), requested: serving().Annotation(conditions, "{").Obj(),
 			wantCode: http.StatusUnprocessableEntity, wantDenied: []string{"metadata.annotations[" + conditions + "]"},
 		},
-		"one that was broken before does not hold up other requests": {
+		"an annotation that was malformed before does not deny other requests": {
 			old:       serving().Annotation(conditions, "{").Obj(),
 			requested: serving().Annotation(conditions, "{").Operating("a", "update").Obj(),
 		},
-		"a broken one can be taken off": {
+		"a malformed annotation can be removed": {
 			old: serving().Annotation(conditions, "{").Obj(), requested: serving().Obj(),
 		},
 	} {
@@ -98,7 +98,7 @@ func TestValidator(t *testing.T) {
 				}
 				req = updating(t, who, tc.old, tc.requested)
 			}
-			got := answerOf(validator(t).Handle(t.Context(), req))
+			got := visibleOf(validator(t).Handle(t.Context(), req))
 			if got.Allowed != (tc.wantCode == 0) || !got.Allowed && got.Code != tc.wantCode {
 				t.Fatalf("got %+v, want code %d", got, tc.wantCode)
 			}
@@ -114,7 +114,7 @@ func TestValidator(t *testing.T) {
 	}
 }
 
-// ids begins so many lifecycles.
+// ids begins the given number of lifecycles.
 func ids(pod *builders.PodBuilder, count int) *builders.PodBuilder {
 	for i := range count {
 		pod.Waiting(fmt.Sprintf("id-%02d", i), "update", builders.Epoch)

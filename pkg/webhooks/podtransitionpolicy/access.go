@@ -12,7 +12,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// NewMayRead returns a MayRead that asks the API server.
+// NewMayRead returns a MayRead that calls the API server.
 func NewMayRead(reviews authorizationclient.SubjectAccessReviewInterface) MayRead {
 	return func(ctx context.Context, user authenticationv1.UserInfo, namespace string) (bool, error) {
 		extra := map[string]authorizationv1.ExtraValue{}
@@ -26,7 +26,7 @@ func NewMayRead(reviews authorizationclient.SubjectAccessReviewInterface) MayRea
 			},
 		}}, metav1.CreateOptions{})
 		if err != nil {
-			return false, fmt.Errorf("asking whether user %s may list PodTransitionRules in namespace %q: %w", user.Username, namespace, err)
+			return false, fmt.Errorf("reviewing whether user %s may list PodTransitionRules in namespace %q: %w", user.Username, namespace, err)
 		}
 		return review.Status.Allowed, nil
 	}

@@ -17,24 +17,24 @@ const (
 	// maxNamed is how many users a message names.
 	maxNamed = 10
 
-	// maxAsked is how many namespaces the API server is asked about for one message.
-	maxAsked = 10
+	// maxReviewed is for how many namespaces one message calls the API server.
+	maxReviewed = 10
 )
 
 // MayRead reports whether a user may read the PodTransitionRules of a namespace, of every
 // namespace when that is empty.
 type MayRead func(ctx context.Context, user authenticationv1.UserInfo, namespace string) (bool, error)
 
-// visible returns the first users that the requester may see. A review that anyone may
-// have sent claims any requester, who then may see none.
+// visible returns the first users that the requester may see. An unverified review may name any
+// requester, so it sees none.
 func visible(ctx context.Context, mayRead MayRead, requester authenticationv1.UserInfo, users []policyusers.User) []policyusers.User {
 	if !clientauth.Verified(ctx) {
 		return nil
 	}
 	allowed := map[string]bool{}
-	ask := func(namespace string) bool {
-		known, asked := allowed[namespace]
-		if asked || len(allowed) > maxAsked {
+	mayReadIn := func(namespace string) bool {
+		known, called := allowed[namespace]
+		if called || len(allowed) > maxReviewed {
 			return known
 		}
 		may, err := mayRead(ctx, requester, namespace)
@@ -49,7 +49,7 @@ func visible(ctx context.Context, mayRead MayRead, requester authenticationv1.Us
 		if len(named) == maxNamed {
 			break
 		}
-		if ask("") || ask(user.Object.Namespace) {
+		if mayReadIn("") || mayReadIn(user.Object.Namespace) {
 			named = append(named, user)
 		}
 	}
@@ -77,7 +77,7 @@ func ignoresUsers(policy *appsv1alpha1.PodTransitionPolicy) bool {
 	return policy.Annotations[appsv1alpha1.IgnoreUsersAnnotationKey] == "true"
 }
 
-// heldBack warns of what ignoring users does.
+// heldBack returns the warning about ignored users.
 func heldBack(count int) string {
 	return fmt.Sprintf("%d rules that use this PodTransitionPolicy hold back their pods until they are edited (annotation %s)",
 		count, appsv1alpha1.IgnoreUsersAnnotationKey)

@@ -45,14 +45,14 @@ func (v *Validator) broken(
 	return broken, nil
 }
 
-// brokenUser is a rule whose parameters an edit of its policy does not take.
+// brokenUser is a rule whose parameters do not fit an edit of its policy.
 type brokenUser struct {
 	policyusers.User
 	err *field.Error
 }
 
-// refusal names the broken users that the requester may see.
-func (v *Validator) refusal(ctx context.Context, requester authenticationv1.UserInfo, broken []brokenUser) *field.Error {
+// denial names the broken users that the requester may see.
+func (v *Validator) denial(ctx context.Context, requester authenticationv1.UserInfo, broken []brokenUser) *field.Error {
 	users := make([]policyusers.User, 0, len(broken))
 	for _, b := range broken {
 		users = append(users, b.User)
@@ -69,23 +69,23 @@ func (v *Validator) refusal(ctx context.Context, requester authenticationv1.User
 		list(named, len(users)), first, appsv1alpha1.IgnoreUsersAnnotationKey))
 }
 
-// maxConfirmed is how many users a delete asks the API server about when the cache may
+// maxConfirmed is for how many users a delete calls the API server, because the cache may
 // be behind.
 const maxConfirmed = 10
 
-// DeleteGuard is the webhook of DELETE. It looks at the stored object only, so a dry run
-// and each object of a deletecollection get the same answer.
+// DeleteGuard is the webhook of DELETE. It uses the stored object only, so a dry run
+// and each object of a deletecollection get the same response.
 type DeleteGuard struct {
-	decoder admission.Decoder
-	cached  client.Reader
-	live    client.Reader
-	mayRead MayRead
+	decoder   admission.Decoder
+	cached    client.Reader
+	apiReader client.Reader
+	mayRead   MayRead
 }
 
-// NewDeleteGuard returns the webhook. cached is as for NewValidator; live reads the API
-// server, so that rules that were deleted a moment ago do not count.
-func NewDeleteGuard(decoder admission.Decoder, cached, live client.Reader, mayRead MayRead) *DeleteGuard {
-	return &DeleteGuard{decoder: decoder, cached: cached, live: live, mayRead: mayRead}
+// NewDeleteGuard returns the webhook. cached is as for NewValidator; apiReader reads the API
+// server, so that rules that were just deleted do not count.
+func NewDeleteGuard(decoder admission.Decoder, cached, apiReader client.Reader, mayRead MayRead) *DeleteGuard {
+	return &DeleteGuard{decoder: decoder, cached: cached, apiReader: apiReader, mayRead: mayRead}
 }
 
 // Handle denies the deletion of a policy in use, naming the users that the requester may
@@ -115,14 +115,13 @@ func (g *DeleteGuard) Handle(ctx context.Context, req admission.Request) admissi
 		policy.Name, list(visible(ctx, g.mayRead, req.UserInfo, users), len(users)), appsv1alpha1.IgnoreUsersAnnotationKey))
 }
 
-// confirmed leaves out the users at the head of the list that the API server does not
-// know any more. The first that it does know settles the matter, so the rest is taken
-// as it is.
+// confirmed removes the users at the head of the list that no longer exist in the API server. The
+// first one that exists suffices for a denial, so the remaining ones are not checked.
 func (g *DeleteGuard) confirmed(ctx context.Context, policy string, users []policyusers.User) ([]policyusers.User, error) {
-	for asked := 0; len(users) > 0 && asked < maxConfirmed; asked++ {
+	for called := 0; len(users) > 0 && called < maxConfirmed; called++ {
 		object := users[0].Object
 		current := &appsv1alpha1.PodTransitionRule{}
-		err := g.live.Get(ctx, object, current)
+		err := g.apiReader.Get(ctx, object, current)
 		if err != nil && !apierrors.IsNotFound(err) {
 			return nil, fmt.Errorf("reading PodTransitionRule %s: %w", object, err)
 		}

@@ -22,8 +22,8 @@ import (
 	"github.com/podops-dev/podops/pkg/webhooks/podtransitionpolicy"
 )
 
-// user is a PodTransitionRule in namespace "a" with rules that refer to the policy, each
-// with the parameters given.
+// user returns a PodTransitionRule in namespace "a" with rules that refer to the policy, each
+// with the given parameters.
 func user(name string, parameters ...string) *appsv1alpha1.PodTransitionRule {
 	object := &appsv1alpha1.PodTransitionRule{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name}}
 	for i, raw := range parameters {
@@ -45,9 +45,9 @@ func in(namespace string, object *appsv1alpha1.PodTransitionRule) *appsv1alpha1.
 	return object
 }
 
-// TestNamesAreForThoseWhoMayReadThem: of the users of a policy a message names those that
-// the requester may read, when it is known who that is, and counts the others.
-func TestNamesAreForThoseWhoMayReadThem(t *testing.T) {
+// TestNamesAreForRequestersThatMayReadThem shows that a message names the users of a policy that a
+// verified requester may read, and counts the others.
+func TestNamesAreForRequestersThatMayReadThem(t *testing.T) {
 	old, edited := schemaOf(`"n":{"type":"integer"}`), schemaOf(`"n":{"type":"integer","maximum":5}`)
 	users := []client.Object{user("web", `{"n":6}`), in("b", user("db", `{"n":7}`)), in("c", user("db", `{"n":8}`))}
 	for name, tc := range map[string]struct {
@@ -59,7 +59,7 @@ func TestNamesAreForThoseWhoMayReadThem(t *testing.T) {
 		"all of them": {
 			mayRead: everything, want: "a/web/r00, b/db/r00, c/db/r00",
 		},
-		"those of one namespace": {
+		"the users of one namespace": {
 			mayRead: func(_ context.Context, who authenticationv1.UserInfo, namespace string) (bool, error) {
 				return who.Username == "alice" && namespace == "b", nil
 			},
@@ -69,13 +69,13 @@ func TestNamesAreForThoseWhoMayReadThem(t *testing.T) {
 			mayRead: func(context.Context, authenticationv1.UserInfo, string) (bool, error) { return false, nil },
 			want:    "3 rules in namespaces whose rules are not shown to you", without: []string{"a/web", "b/db", "Invalid value: 6"},
 		},
-		"none when there is no answer": {
+		"none when the review fails": {
 			mayRead: func(context.Context, authenticationv1.UserInfo, string) (bool, error) {
-				return true, errors.New("no answer")
+				return true, errors.New("connection refused")
 			},
 			want: "3 rules in namespaces whose rules are not shown to you", without: []string{"a/web"},
 		},
-		"none when the requester may be anyone": {
+		"none when the requester is not verified": {
 			unproven: true, mayRead: everything, want: "3 rules in namespaces whose rules are not shown to you", without: []string{"a/web", "Invalid value: 6"},
 		},
 	} {
@@ -101,8 +101,8 @@ func TestNamesAreForThoseWhoMayReadThem(t *testing.T) {
 	}
 }
 
-// TestRulesThatAreNotEvaluatedPinNoPolicy, nor does any rule when the owner of the policy
-// ignores them.
+// TestRulesThatAreNotEvaluatedPinNoPolicy shows the same for all rules when the owner of the policy
+// ignores its users.
 func TestRulesThatAreNotEvaluatedPinNoPolicy(t *testing.T) {
 	disabled := user("disabled", `{"n":6}`)
 	disabled.Spec.Rules[0].Disabled = true
@@ -117,9 +117,9 @@ func TestRulesThatAreNotEvaluatedPinNoPolicy(t *testing.T) {
 		ignores  bool
 		warnings int
 	}{
-		"a disabled rule":                    {users: []client.Object{disabled}},
-		"a rule that selects nothing":        {users: []client.Object{idle}},
-		"a rule in use, whose loss is meant": {users: []client.Object{user("web", `{"n":6}`)}, ignores: true, warnings: 1},
+		"a disabled rule":                      {users: []client.Object{disabled}},
+		"a rule that selects nothing":          {users: []client.Object{idle}},
+		"a rule in use that the owner ignores": {users: []client.Object{user("web", `{"n":6}`)}, ignores: true, warnings: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			review, removal := edit(old, edited), deletion(false)
@@ -151,7 +151,7 @@ func TestAnEditMustNotBreakUsers(t *testing.T) {
 		users  []client.Object
 		want   []string // texts of the message; empty: allowed
 	}{
-		"and names those that it would": {
+		"names the rules that it would break": {
 			schemaOf(`"n":{"type":"integer","maximum":5}`),
 			[]client.Object{user("db", `{"n":5}`), user("web", `{"n":1}`, `{"n":6}`, `{"s":"x"}`)},
 			[]string{
@@ -159,19 +159,19 @@ func TestAnEditMustNotBreakUsers(t *testing.T) {
 				"(the first: rego.parameters.n: Invalid value: 6: should be less than or equal to 5)", "edit them first",
 			},
 		},
-		"of which it names ten": {
+		"names ten of them": {
 			schemaOf(`"s":{"type":"string"}`),
 			[]client.Object{user("web", strings.Split(strings.TrimSuffix(strings.Repeat(`{"n":1} `, 13), " "), " ")...)},
 			[]string{"a/web/r00, ", ", a/web/r09 and 3 more"},
 		},
-		"but may leave those broken that were": {
+		"may keep rules that were broken before": {
 			schemaOf(`"n":{"type":"integer","maximum":5}`), []client.Object{user("web", `{"n":"x"}`)}, nil,
 		},
-		"and may widen what fits": {
+		"may widen the schema": {
 			schemaOf(`"n":{"type":"integer"},"s":{"type":"string"},"b":{"type":"boolean","default":true}`),
 			[]client.Object{user("web", `{"n":6}`)}, nil,
 		},
-		"when it takes the schema away": {
+		"also by removing the schema": {
 			policy("", `{"module":"good"}`), []client.Object{user("web", `{"n":6}`)},
 			[]string{"rego.parameters.n: Forbidden: the policy takes no parameters"},
 		},
@@ -204,29 +204,29 @@ func TestADeleteNamesTheUsers(t *testing.T) {
 	other.Spec.Rules[0].Rego.PolicyRef.Name = "another"
 
 	for name, tc := range map[string]struct {
-		cached, live []client.Object
-		want         string // empty: allowed
+		cached, apiReader []client.Object
+		want              string // empty: allowed
 	}{
-		"and is denied": {
+		"denied": {
 			[]client.Object{user("web", `{}`, `{}`), user("db", `{}`)}, []client.Object{user("web", `{}`, `{}`), user("db", `{}`)},
 			`PodTransitionPolicy "freeze" is in use by a/db/r00, a/web/r00, a/web/r01; remove these rules, or their rego.policyRef, first, or set the annotation podtransitionpolicy.kusionstack.io/ignore-users=true`,
 		},
-		"the first ten of them": {
+		"the first ten users": {
 			[]client.Object{many}, []client.Object{many},
 			`PodTransitionPolicy "freeze" is in use by a/web/r00, a/web/r01, a/web/r02, a/web/r03, a/web/r04, a/web/r05, a/web/r06, ` +
 				`a/web/r07, a/web/r08, a/web/r09 and 2 more; remove these rules, or their rego.policyRef, first, or set the annotation podtransitionpolicy.kusionstack.io/ignore-users=true`,
 		},
-		"not those of other policies":              {[]client.Object{other}, []client.Object{other}, ""},
-		"not those that were deleted a moment ago": {[]client.Object{user("web", `{}`, `{}`), user("db", `{}`)}, nil, ""},
-		"not those that were edited a moment ago":  {[]client.Object{user("web", `{}`)}, []client.Object{other}, ""},
-		"but those that are left when others were deleted just before": {
+		"not the users of other policies":  {[]client.Object{other}, []client.Object{other}, ""},
+		"not users that were just deleted": {[]client.Object{user("web", `{}`, `{}`), user("db", `{}`)}, nil, ""},
+		"not users that were just edited":  {[]client.Object{user("web", `{}`)}, []client.Object{other}, ""},
+		"the remaining users when others were just deleted": {
 			[]client.Object{user("web", `{}`), user("db", `{}`)}, []client.Object{user("web", `{}`)},
 			`PodTransitionPolicy "freeze" is in use by a/web/r00; remove these rules, or their rego.policyRef, first, or set the annotation podtransitionpolicy.kusionstack.io/ignore-users=true`,
 		},
 	} {
 		for _, dryRun := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, dry run %v", name, dryRun), func(t *testing.T) {
-				guard := podtransitionpolicy.NewDeleteGuard(admission.NewDecoder(newScheme(t)), reader(t, tc.cached...), reader(t, tc.live...), everything)
+				guard := podtransitionpolicy.NewDeleteGuard(admission.NewDecoder(newScheme(t)), reader(t, tc.cached...), reader(t, tc.apiReader...), everything)
 				response := guard.Handle(clientauth.WithVerified(t.Context(), true), deletion(dryRun))
 				if tc.want == "" {
 					if !response.Allowed {
@@ -242,32 +242,32 @@ func TestADeleteNamesTheUsers(t *testing.T) {
 	}
 }
 
-// TestADeleteAsksABoundedNumberOfTimes: when the cache is far behind, the answer is no.
-func TestADeleteAsksABoundedNumberOfTimes(t *testing.T) {
+// TestADeleteMakesABoundedNumberOfCalls shows that the delete is denied when the cache is far behind.
+func TestADeleteMakesABoundedNumberOfCalls(t *testing.T) {
 	var cached []client.Object
 	for i := range 50 {
 		cached = append(cached, user(fmt.Sprintf("web-%02d", i), `{}`))
 	}
-	asked := 0
-	live := interceptor.NewClient(reader(t), interceptor.Funcs{
+	called := 0
+	apiReader := interceptor.NewClient(reader(t), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-			asked++
+			called++
 			return c.Get(ctx, key, o, opts...)
 		},
 	})
-	guard := podtransitionpolicy.NewDeleteGuard(admission.NewDecoder(newScheme(t)), reader(t, cached...), live, everything)
-	if response := guard.Handle(t.Context(), deletion(false)); response.Allowed || asked != 10 {
-		t.Errorf("got %+v after %d reads", response.Result, asked)
+	guard := podtransitionpolicy.NewDeleteGuard(admission.NewDecoder(newScheme(t)), reader(t, cached...), apiReader, everything)
+	if response := guard.Handle(t.Context(), deletion(false)); response.Allowed || called != 10 {
+		t.Errorf("got %+v after %d reads", response.Result, called)
 	}
 }
 
-func TestADeleteThatCannotBeJudgedIsAnError(t *testing.T) {
-	live := interceptor.NewClient(reader(t), interceptor.Funcs{
+func TestADeleteThatCannotBeCheckedIsAnError(t *testing.T) {
+	apiReader := interceptor.NewClient(reader(t), interceptor.Funcs{
 		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
-			return errors.New("no answer")
+			return errors.New("connection refused")
 		},
 	})
-	guard := podtransitionpolicy.NewDeleteGuard(admission.NewDecoder(newScheme(t)), reader(t, user("web", `{}`)), live, everything)
+	guard := podtransitionpolicy.NewDeleteGuard(admission.NewDecoder(newScheme(t)), reader(t, user("web", `{}`)), apiReader, everything)
 	if response := guard.Handle(t.Context(), deletion(false)); response.Allowed || response.Result.Code != http.StatusInternalServerError {
 		t.Errorf("got %+v", response.Result)
 	}

@@ -1,6 +1,6 @@
-// Package podtransitionpolicy answers admission requests for PodTransitionPolicies: it
-// denies a schema that cannot be used and a module that does not compile, an edit that
-// parameters of present users do not fit, and the deletion of a policy in use.
+// Package podtransitionpolicy contains the admission webhooks of PodTransitionPolicies: they
+// deny a schema that cannot be used and a module that does not compile, an edit that breaks
+// the parameters of existing users, and the deletion of a policy in use.
 package podtransitionpolicy
 
 import (
@@ -26,7 +26,7 @@ const (
 	DeletePath   = "/delete-apps-kusionstack-io-v1alpha1-podtransitionpolicy"
 )
 
-// Checker judges modules. It is an *inspection.Checker.
+// Checker checks modules. It is an *inspection.Checker.
 type Checker interface {
 	Check(ctx context.Context, modules ...inspection.Module) (field.ErrorList, error)
 }
@@ -45,8 +45,8 @@ func NewValidator(decoder admission.Decoder, cached client.Reader, checker Check
 	return &Validator{decoder: decoder, cached: cached, checker: checker, mayRead: mayRead}
 }
 
-// Handle checks a policy. One that is being deleted, and one whose spec stays as it is,
-// always pass: a finalizer or a label can always be taken off.
+// Handle checks a policy. A terminating policy, and one with an unchanged spec, always pass,
+// so that a finalizer or a label can be removed.
 func (v *Validator) Handle(ctx context.Context, req admission.Request) admission.Response {
 	if response, decided := inspection.BySize(req, kind(), appsv1alpha1.MaxPolicySpecBytes); decided {
 		return response
@@ -74,7 +74,7 @@ func (v *Validator) Handle(ctx context.Context, req admission.Request) admission
 	case len(broken) > 0 && ignoresUsers(policy):
 		response = response.WithWarnings(heldBack(len(broken)))
 	case len(broken) > 0:
-		errs = append(errs, v.refusal(ctx, req.UserInfo, broken))
+		errs = append(errs, v.denial(ctx, req.UserInfo, broken))
 	}
 	if len(errs) > 0 {
 		return inspection.Invalid(kind(), policy.Name, errs)
@@ -87,12 +87,12 @@ func kind() schema.GroupKind {
 }
 
 // validate checks the spec, and returns the users that it breaks; old is zero when there
-// is none. What has not changed since is not looked at again.
+// is none. Unchanged parts are not checked again.
 func (v *Validator) validate(ctx context.Context, policy, old *appsv1alpha1.PodTransitionPolicy) (field.ErrorList, []brokenUser, error) {
 	spec := field.NewPath("spec")
 	declared, errs := parameters.Parse(policy.Spec.Parameters, spec.Child("parameters"))
 	if len(errs) > 0 {
-		return errs, nil, nil // without the schema the module cannot be judged
+		return errs, nil, nil // without the schema the module cannot be checked
 	}
 	sameSchema := old.Spec.Module != "" && equality.Semantic.DeepEqual(policy.Spec.Parameters, old.Spec.Parameters)
 	if !sameSchema || policy.Spec.Module != old.Spec.Module {

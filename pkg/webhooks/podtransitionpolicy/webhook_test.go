@@ -22,11 +22,11 @@ import (
 	"github.com/podops-dev/podops/pkg/webhooks/podtransitionpolicy"
 )
 
-// checker finds the module "bad" wrong, has no time for "slow", and an error for "odd".
-type checker struct{ asked []inspection.Module }
+// checker reports the module "bad" as invalid, has no time for "slow", and returns an error for "odd".
+type checker struct{ called []inspection.Module }
 
 func (c *checker) Check(_ context.Context, modules ...inspection.Module) (field.ErrorList, error) {
-	c.asked = append(c.asked, modules...)
+	c.called = append(c.called, modules...)
 	for _, module := range modules {
 		switch module.Source {
 		case "bad":
@@ -55,8 +55,8 @@ func reader(t *testing.T, objects ...client.Object) client.WithWatch {
 		WithIndex(&appsv1alpha1.PodTransitionRule{}, policyusers.Field, policyusers.Index).Build()
 }
 
-// policy is a PodTransitionPolicy as a client sends it; metadata is more of its
-// metadata, spec its spec.
+// policy returns a PodTransitionPolicy as a client sends it; metadata and spec are parts of its
+// JSON.
 func policy(metadata, spec string) string {
 	return `{"apiVersion":"apps.kusionstack.io/v1alpha1","kind":"PodTransitionPolicy","metadata":{"name":"freeze"` + metadata + `},"spec":` + spec + `}`
 }
@@ -82,11 +82,11 @@ func TestValidatorDenies(t *testing.T) {
 		reason  metav1.StatusReason
 		want    string
 	}{
-		"a module that is wrong": {
+		"an invalid module": {
 			create(policy("", `{"module":"bad"}`)), http.StatusUnprocessableEntity, metav1.StatusReasonInvalid,
 			`PodTransitionPolicy.apps.kusionstack.io "freeze" is invalid: spec.module: Invalid value: "freeze.rego:1:1": rego_parse_error: package expected`,
 		},
-		"a module that becomes wrong": {
+		"a module that becomes invalid": {
 			edit(policy("", `{"module":"good"}`), policy("", `{"module":"bad"}`)), http.StatusUnprocessableEntity, metav1.StatusReasonInvalid,
 			`PodTransitionPolicy.apps.kusionstack.io "freeze" is invalid: spec.module: Invalid value: "freeze.rego:1:1": rego_parse_error: package expected`,
 		},
@@ -99,8 +99,8 @@ func TestValidatorDenies(t *testing.T) {
 			create(policy("", `{"module":"slow"}`)), http.StatusGatewayTimeout, metav1.StatusReasonTimeout,
 			"the module could not be checked in time: try again, or make it simpler",
 		},
-		"a module that nothing is known of": {create(policy("", `{"module":"odd"}`)), http.StatusInternalServerError, "", "no child process"},
-		"what is not a policy": {
+		"a module of unknown result": {create(policy("", `{"module":"odd"}`)), http.StatusInternalServerError, "", "no child process"},
+		"a body that is no policy": {
 			create(`{`), http.StatusBadRequest, "", "decoding PodTransitionPolicy: ",
 		},
 	} {
@@ -130,28 +130,28 @@ func TestValidatorAllows(t *testing.T) {
 			create(policy("", `{"module":"good"`+integerN+`}`)),
 			[]string{`{"additionalProperties":false,"properties":{"n":{"type":"integer"}},"type":"object"}`},
 		},
-		"a module that is checked again, since its parameters are others": {
+		"a module that is checked again, because its parameters changed": {
 			edit(policy("", `{"module":"good"}`), policy("", `{"module":"good"`+integerN+`}`)),
 			[]string{`{"additionalProperties":false,"properties":{"n":{"type":"integer"}},"type":"object"}`},
 		},
-		"another description, without a look at a module that is stored": {
+		"another description, without a check of the stored module": {
 			edit(policy("", `{"module":"bad"}`), policy("", `{"module":"bad","description":"x"}`)), nil,
 		},
-		"other labels, whatever is stored": {
+		"other labels on any stored spec": {
 			edit(policy("", `{"module":"bad"}`), policy(`,"labels":{"a":"b"}`, `{"module":"bad"}`)), nil,
 		},
-		"a policy on its way out, whatever it says": {
+		"a terminating policy with any spec": {
 			edit(policy(deleting, `{"module":"good"}`), policy(deleting, `{"module":"bad","parameters":{"openAPIV3Schema":7}}`)), nil,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			asked := &checker{}
-			validator := podtransitionpolicy.NewValidator(admission.NewDecoder(newScheme(t)), reader(t), asked, everything)
+			called := &checker{}
+			validator := podtransitionpolicy.NewValidator(admission.NewDecoder(newScheme(t)), reader(t), called, everything)
 			if response := validator.Handle(t.Context(), tc.request); !response.Allowed {
 				t.Fatalf("got %+v", response.Result)
 			}
 			var got []string
-			for _, module := range asked.asked {
+			for _, module := range called.called {
 				got = append(got, string(module.ParametersSchema))
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {

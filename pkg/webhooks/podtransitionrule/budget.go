@@ -11,8 +11,8 @@ import (
 	"github.com/podops-dev/podops/pkg/objectbounds"
 )
 
-// validateBudget denies a PodTransitionRule that makes those of its namespace larger than they may be
-// together. One that shrinks always passes. It reads the cache, so requests that come together may
+// validateBudget denies a PodTransitionRule that makes those of its namespace larger than their
+// common budget. One that shrinks always passes. It reads the cache, so simultaneous requests may
 // exceed the budget by their own size.
 func (v *Validator) validateBudget(ctx context.Context, object, old *appsv1alpha1.PodTransitionRule) (field.ErrorList, error) {
 	size := objectbounds.RuleSize(&object.Spec)

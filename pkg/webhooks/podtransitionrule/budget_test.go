@@ -15,7 +15,7 @@ import (
 	"github.com/podops-dev/podops/pkg/webhooks/podtransitionrule"
 )
 
-// full are loaded PodTransitionRules that leave less than 2 KiB of the budget of a namespace.
+// full returns loaded PodTransitionRules that leave less than 2 KiB of the budget of a namespace.
 func full(t *testing.T, namespace string) []client.Object {
 	t.Helper()
 	var objects []client.Object

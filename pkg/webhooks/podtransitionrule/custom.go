@@ -17,15 +17,15 @@ import (
 	"github.com/podops-dev/podops/pkg/webhooks/inspection"
 )
 
-// Checker judges modules. It is an *inspection.Checker.
+// Checker checks modules. It is an *inspection.Checker.
 type Checker interface {
 	Check(ctx context.Context, modules ...inspection.Module) (field.ErrorList, error)
 }
 
-// validateCustom checks rules of kind rego: those that are new or have changed. What is
-// stored passes, since an edit elsewhere in the object must not fail on it. A rule may come
-// before its policy, with a warning: its pods wait, reason PolicyNotFound, until that is there.
-// An error says that the answer is not known.
+// validateCustom checks rules of kind rego that are new or have changed. A stored rule passes,
+// because an edit elsewhere in the object must not fail on it. A rule may be created before its
+// policy, with a warning: its pods wait, reason PolicyNotFound, until the policy exists. An error
+// means that the result is unknown.
 func (v *Validator) validateCustom(
 	ctx context.Context, object, old *appsv1alpha1.PodTransitionRule,
 ) (warnings []string, errs field.ErrorList, err error) {
@@ -69,7 +69,7 @@ func (v *Validator) validateCustom(
 	return warnings, append(errs, found...), err
 }
 
-// notThere warns of a rule that comes before its policy.
+// notThere returns the warning about a rule that is created before its policy.
 func notThere(rule appsv1alpha1.TransitionRule, path *field.Path) string {
 	return fmt.Sprintf("%s: there is no PodTransitionPolicy %q: until it is created the rule withholds every pod, reason PolicyNotFound",
 		path.Child("policyRef", "name"), rule.Rego.PolicyRef.Name)
@@ -90,8 +90,8 @@ func parametersOf(rego *appsv1alpha1.RegoRule) json.RawMessage {
 	return rego.Parameters.Raw
 }
 
-// validateReference checks against the policy as the cache has it, and when that refuses the rule,
-// against the policy as it is now. Without one only the size of the parameters is checked.
+// validateReference checks a rule against the policy in the cache, and if that denies it, against
+// the policy in the API server. Without a policy it checks only the size of the parameters.
 func (v *Validator) validateReference(
 	ctx context.Context, rego *appsv1alpha1.RegoRule, path *field.Path,
 ) (exists bool, errs field.ErrorList, err error) {
@@ -119,7 +119,7 @@ func unread(ctx context.Context, name string, err error) error {
 	return fmt.Errorf("reading PodTransitionPolicy %q: %w", name, err)
 }
 
-// fits says whether a policy takes the parameters of a rule.
+// fits returns the errors of the parameters of a rule against its policy.
 func fits(rego *appsv1alpha1.RegoRule, policy *appsv1alpha1.PodTransitionPolicy, path *field.Path) field.ErrorList {
 	name := path.Child("policyRef", "name")
 	if policy.DeletionTimestamp != nil {

@@ -25,12 +25,12 @@ import (
 	"github.com/podops-dev/podops/pkg/webhooks/podtransitionrule"
 )
 
-// checker finds modules wrong that say "bad", has no time for "slow", and an error for
-// "odd".
-type checker struct{ asked []inspection.Module }
+// checker reports modules as invalid that contain "bad", has no time for "slow", and returns an
+// error for "odd".
+type checker struct{ checked []inspection.Module }
 
 func (c *checker) Check(_ context.Context, modules ...inspection.Module) (field.ErrorList, error) {
-	c.asked = append(c.asked, modules...)
+	c.checked = append(c.checked, modules...)
 	var errs field.ErrorList
 	for _, module := range modules {
 		switch module.Source {
@@ -45,7 +45,7 @@ func (c *checker) Check(_ context.Context, modules ...inspection.Module) (field.
 	return errs, nil
 }
 
-// validator is one in a cluster without policies.
+// validator returns a Validator in a cluster without policies.
 func validator(t *testing.T) *podtransitionrule.Validator {
 	t.Helper()
 	return podtransitionrule.NewValidator(decoder(t), policies(t), policies(t), &checker{}, webhookclient.Guard{}.CheckURL)
@@ -61,7 +61,7 @@ func policies(t *testing.T, objects ...client.Object) client.WithWatch {
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
 }
 
-// freeze is a PodTransitionPolicy with a schema of parameters; empty: without one.
+// freeze returns a PodTransitionPolicy with a schema of parameters; empty: without one.
 func freeze(schema string) *appsv1alpha1.PodTransitionPolicy {
 	policy := &appsv1alpha1.PodTransitionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "freeze"}, Spec: appsv1alpha1.PodTransitionPolicySpec{Module: "package rule"},
@@ -80,7 +80,7 @@ func edited(old, object string) admission.Request {
 	return updated
 }
 
-// rego is a PodTransitionRule with one rule of kind rego for each text.
+// rego returns a PodTransitionRule with one rule of kind rego for each text.
 func rego(texts ...string) string { return labelled("", texts...) }
 
 func labelled(metadata string, texts ...string) string {
@@ -97,15 +97,15 @@ func TestCustomRulesThatAreDenied(t *testing.T) {
 		request  admission.Request
 		want     []string // in the order of the message
 	}{
-		"a module that is wrong, with its place": {
+		"an invalid module, with the location": {
 			request: request(rego(`{"module":"good"}`, `{"module":"bad"}`)),
 			want:    []string{`spec.rules[1].rego.module: Invalid value: "web/r1.rego:1:1": rego_parse_error: package expected`},
 		},
-		"a module that becomes wrong": {
+		"a module that becomes invalid": {
 			request: edited(rego(`{"module":"good"}`), rego(`{"module":"bad"}`)),
 			want:    []string{`spec.rules[0].rego.module: Invalid value: "web/r0.rego:1:1": rego_parse_error: package expected`},
 		},
-		"parameters that are too large of a policy that does not exist": {
+		"parameters that are too large for a policy that does not exist": {
 			request: request(rego(`{"policyRef":{"name":"freeze"},"parameters":{"a":"` + strings.Repeat("x", parameters.MaxBytes) + `"}}`)),
 			want:    []string{`spec.rules[0].rego.parameters: Too long`},
 		},
@@ -121,7 +121,7 @@ func TestCustomRulesThatAreDenied(t *testing.T) {
 				`spec.rules[1].rego.parameters.minuts: Forbidden: the policy has no such parameter; it has minutes`,
 			},
 		},
-		"parameters of a policy that takes none": {
+		"parameters for a policy that takes none": {
 			policies: []client.Object{freeze("")}, request: request(rego(`{"policyRef":{"name":"freeze"},"parameters":{"minutes":1}}`)),
 			want: []string{`spec.rules[0].rego.parameters.minutes: Forbidden: the policy takes no parameters`},
 		},
@@ -129,7 +129,7 @@ func TestCustomRulesThatAreDenied(t *testing.T) {
 			request: request(rego(`{"module":"good","parameters":{"a":"` + strings.Repeat("x", parameters.MaxBytes) + `"}}`)),
 			want:    []string{`spec.rules[0].rego.parameters: Too long: may not be more than 32768 bytes`},
 		},
-		"all of that at once": {
+		"all of these errors at once": {
 			policies: []client.Object{freeze("")},
 			request:  request(rego(`{"policyRef":{"name":"freeze"},"parameters":{"a":1}}`, `{"module":"bad"}`)),
 			want:     []string{`spec.rules[0].rego.parameters.a: Forbidden`, `spec.rules[1].rego.module: Invalid value`},
@@ -155,25 +155,25 @@ func TestCustomRulesThatAreDenied(t *testing.T) {
 
 func TestCustomRulesThatAreAllowed(t *testing.T) {
 	for name, tc := range map[string]struct {
-		cached, live []client.Object
-		request      admission.Request
-		want         []string // modules that were checked
+		cached, apiReader []client.Object
+		request           admission.Request
+		want              []string // modules that were checked
 	}{
 		"a module": {request: request(rego(`{"module":"good","parameters":{"a":1}}`)), want: []string{"good"}},
-		"a module that two rules have, checked once": {
+		"a module of two rules, checked once": {
 			request: request(rego(`{"module":"good"}`, `{"module":"good"}`)), want: []string{"good"},
 		},
 		"a reference with parameters": {
 			cached: []client.Object{freeze(minutes)}, request: request(rego(`{"policyRef":{"name":"freeze"},"parameters":{"minutes":1}}`)),
 		},
 		"a reference to a policy that the cache does not have yet": {
-			live: []client.Object{freeze("")}, request: request(rego(`{"policyRef":{"name":"freeze"}}`)),
+			apiReader: []client.Object{freeze("")}, request: request(rego(`{"policyRef":{"name":"freeze"}}`)),
 		},
-		"parameters that an edit of the policy let in a moment ago": {
-			cached: []client.Object{freeze("")}, live: []client.Object{freeze(minutes)},
+		"parameters that fit since an edit of the policy": {
+			cached: []client.Object{freeze("")}, apiReader: []client.Object{freeze(minutes)},
 			request: request(rego(`{"policyRef":{"name":"freeze"},"parameters":{"minutes":1}}`)),
 		},
-		"an edit of another rule, without a look at what is stored": {
+		"an edit of another rule, without a check of the stored module": {
 			request: edited(
 				rego(`{"module":"bad"}`, `{"policyRef":{"name":"gone"}}`, `{"module":"good"}`),
 				rego(`{"module":"bad"}`, `{"policyRef":{"name":"gone"}}`, `{"module":"better"}`)),
@@ -182,21 +182,21 @@ func TestCustomRulesThatAreAllowed(t *testing.T) {
 		"a module that moves to another rule, or gets other parameters": {
 			request: edited(rego(`{"module":"good"}`, `{"module":"best"}`), rego(`{"module":"best"}`, `{"module":"best","parameters":{"a":1}}`)),
 		},
-		"other labels, whatever is stored": {
+		"other labels on any stored spec": {
 			request: edited(rego(`{"policyRef":{"name":"gone"}}`, `{}`), labelled(`,"labels":{"a":"b"}`, `{"policyRef":{"name":"gone"}}`, `{}`)),
 		},
-		"a rule on its way out": {
+		"a terminating rule": {
 			request: edited(rego(`{"module":"good"}`), labelled(`,"deletionTimestamp":"2026-01-01T00:00:00Z"`, `{"module":"bad"}`)),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			asked := &checker{}
-			v := podtransitionrule.NewValidator(decoder(t), policies(t, tc.cached...), policies(t, tc.live...), asked, webhookclient.Guard{}.CheckURL)
+			checked := &checker{}
+			v := podtransitionrule.NewValidator(decoder(t), policies(t, tc.cached...), policies(t, tc.apiReader...), checked, webhookclient.Guard{}.CheckURL)
 			if response := v.Handle(t.Context(), tc.request); !response.Allowed {
 				t.Fatalf("got %+v", response.Result)
 			}
 			var got []string
-			for _, module := range asked.asked {
+			for _, module := range checked.checked {
 				got = append(got, module.Source)
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -206,8 +206,8 @@ func TestCustomRulesThatAreAllowed(t *testing.T) {
 	}
 }
 
-// TestARuleMayComeBeforeItsPolicy: it fails closed until the policy is there, so tools that apply or
-// dry-run both at once need no order.
+// TestARuleMayComeBeforeItsPolicy matters for tools that apply or dry-run both at once without an
+// order; the rule fails closed until the policy exists.
 func TestARuleMayComeBeforeItsPolicy(t *testing.T) {
 	v := podtransitionrule.NewValidator(decoder(t), policies(t), policies(t), &checker{}, webhookclient.Guard{}.CheckURL)
 	response := v.Handle(t.Context(), request(rego(`{"policyRef":{"name":"freeze"},"parameters":{"minutes":1}}`)))
@@ -217,10 +217,10 @@ func TestARuleMayComeBeforeItsPolicy(t *testing.T) {
 	}
 }
 
-func TestCustomRulesThatCannotBeJudged(t *testing.T) {
+func TestCustomRulesThatCannotBeChecked(t *testing.T) {
 	unreadable := interceptor.NewClient(policies(t), interceptor.Funcs{
 		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
-			return errors.New("no answer")
+			return errors.New("connection refused")
 		},
 	})
 	for name, tc := range map[string]struct {
@@ -228,9 +228,9 @@ func TestCustomRulesThatCannotBeJudged(t *testing.T) {
 		code int32
 		want string
 	}{
-		"for lack of time":         {`{"module":"slow"}`, http.StatusGatewayTimeout, "could not be checked in time"},
-		"for an error":             {`{"module":"odd"}`, http.StatusInternalServerError, "no child process"},
-		"for lack of their policy": {`{"policyRef":{"name":"freeze"}}`, http.StatusInternalServerError, `reading PodTransitionPolicy "freeze": no answer`},
+		"after a timeout":      {`{"module":"slow"}`, http.StatusGatewayTimeout, "could not be checked in time"},
+		"after an error":       {`{"module":"odd"}`, http.StatusInternalServerError, "no child process"},
+		"without their policy": {`{"policyRef":{"name":"freeze"}}`, http.StatusInternalServerError, `reading PodTransitionPolicy "freeze": connection refused`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := podtransitionrule.NewValidator(decoder(t), unreadable, unreadable, &checker{}, webhookclient.Guard{}.CheckURL)
@@ -242,7 +242,7 @@ func TestCustomRulesThatCannotBeJudged(t *testing.T) {
 	}
 }
 
-func TestManyRulesAreJudgedInTime(t *testing.T) {
+func TestManyRulesAreCheckedInTime(t *testing.T) {
 	late, cancel := context.WithCancel(t.Context())
 	cancel()
 	v := podtransitionrule.NewValidator(decoder(t), policies(t), policies(t), &checker{}, webhookclient.Guard{}.CheckURL)

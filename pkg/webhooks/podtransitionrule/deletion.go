@@ -11,18 +11,18 @@ import (
 	"github.com/podops-dev/podops/pkg/podindex"
 )
 
-// DeletePath is where DeleteWarner is served.
+// DeletePath is the path of DeleteWarner.
 const DeletePath = "/delete-apps-kusionstack-io-v1alpha1-podtransitionrule"
 
-// DeleteWarner is the webhook of DELETE. It allows every deletion, and warns about one of a
-// rule that holds pods back or has pods out.
+// DeleteWarner is the webhook of DELETE. It allows every deletion, and warns if the rule
+// withholds pods or has permitted ones.
 type DeleteWarner struct{ decoder admission.Decoder }
 
 // NewDeleteWarner returns the webhook.
 func NewDeleteWarner(decoder admission.Decoder) *DeleteWarner { return &DeleteWarner{decoder: decoder} }
 
-// Handle allows the deletion, with a warning if pods depend on the rule. It goes by the
-// stored object only.
+// Handle allows the deletion, with a warning if pods depend on the rule. It uses the stored
+// object only.
 func (w *DeleteWarner) Handle(_ context.Context, req admission.Request) admission.Response {
 	rule := &appsv1alpha1.PodTransitionRule{}
 	if err := w.decoder.DecodeRaw(req.OldObject, rule); err != nil {
@@ -35,8 +35,8 @@ func (w *DeleteWarner) Handle(_ context.Context, req admission.Request) admissio
 	return response
 }
 
-// deletionWarning returns what follows from the deletion of a rule; "" when no pod waits
-// and none is out.
+// deletionWarning returns the consequences of the deletion of a rule; "" when no pod waits
+// and none is permitted.
 func deletionWarning(rule *appsv1alpha1.PodTransitionRule) string {
 	status := rule.Status
 	reserved := status.Permits != nil && len(status.Permits.Reserved) > 0

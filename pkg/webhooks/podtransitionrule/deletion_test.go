@@ -20,22 +20,22 @@ func TestDeleteWarner(t *testing.T) {
 		deletion *metav1.Time
 		want     []string
 	}{
-		"nothing waits and nothing is out": {status: appsv1alpha1.PodTransitionRuleStatus{Selected: 3, Desired: 3, Available: 3}},
+		"no pod waits and none is permitted": {status: appsv1alpha1.PodTransitionRuleStatus{Selected: 3, Desired: 3, Available: 3}},
 		"pods wait": {
 			status: appsv1alpha1.PodTransitionRuleStatus{Selected: 3, Desired: 3, Available: 3, Waiting: 2},
 			want:   []string{`PodTransitionRule "web": 3 of 3 desired pods are available and 2 wait` + held},
 		},
-		"pods are out": {
+		"pods are unavailable": {
 			status: appsv1alpha1.PodTransitionRuleStatus{Selected: 12, Desired: 12, Available: 9},
 			want:   []string{`PodTransitionRule "web": 9 of 12 desired pods are available and 0 wait` + held},
 		},
-		"a permit is on its way": {
+		"a permit is reserved": {
 			status: appsv1alpha1.PodTransitionRuleStatus{Selected: 3, Desired: 3, Available: 3, Permits: &appsv1alpha1.PermitRecord{
 				Reserved: []appsv1alpha1.ReservedPod{{UID: "u", Name: "web-0", ResourceVersion: "1"}},
 			}},
 			want: []string{`PodTransitionRule "web": 3 of 3 desired pods are available and 0 wait` + held},
 		},
-		"it is terminating already": {
+		"the rule is terminating already": {
 			status: appsv1alpha1.PodTransitionRuleStatus{Desired: 3, Waiting: 2}, deletion: &now,
 		},
 	} {

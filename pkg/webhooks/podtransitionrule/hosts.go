@@ -7,14 +7,14 @@ import (
 	"github.com/podops-dev/podops/pkg/webhookclient"
 )
 
-// CheckURL says why webhook rules may not call a URL, without reaching the network. Errors are
+// CheckURL returns why webhook rules may not call a URL, without a connection. Errors are
 // *webhookclient.Failures, whose message is for users.
 type CheckURL func(url string) error
 
-// validateHosts denies addresses that the client refuses as they are written: those that rules may
-// not reach, and numbers that some resolvers take for an address. What a name resolves to is checked
-// when it is dialled. An address that a rule of this name has already passes, since an edit of
-// something else must not fail on what the manager has come to refuse.
+// validateHosts denies addresses that the webhook client rejects in their written form: those that
+// rules may not reach, and numbers that some resolvers take for an address. The addresses behind a
+// name are checked when it is dialled. An address that a rule of this name has already passes,
+// because an edit of another field must not fail on an address that the manager rejects since then.
 func (v *Validator) validateHosts(object, old *appsv1alpha1.PodTransitionRule) field.ErrorList {
 	known := map[string]appsv1alpha1.WebhookClientConfig{}
 	for _, rule := range old.Spec.Rules {
@@ -47,7 +47,7 @@ func (v *Validator) validateHost(address, before string, path *field.Path) field
 	return nil
 }
 
-// pollURL is empty without a poll.
+// pollURL returns the URL of the polls; empty without a poll.
 func pollURL(config appsv1alpha1.WebhookClientConfig) string {
 	if config.Poll == nil {
 		return ""

@@ -12,7 +12,7 @@ import (
 	"github.com/podops-dev/podops/pkg/webhooks/podtransitionrule"
 )
 
-// polled is a rule with two addresses.
+// polled returns a rule with two addresses.
 func polled(address, poll string) string {
 	return staged([]string{`{"name":"a",$s,"webhook":{"failurePolicy":"Fail","clientConfig":{"url":"` + address + `","poll":{"url":"` + poll + `"}}}}`})[0]
 }
@@ -58,25 +58,25 @@ func TestValidatorAllowsAddressesThatTheManagerAllows(t *testing.T) {
 	}
 }
 
-// What was stored before the manager refused it can be edited elsewhere, and cannot be added.
+// TestValidatorDeniesNewAddressesOnly shows that an address that was stored before the manager rejected it does not deny other edits, but cannot be added.
 func TestValidatorDeniesNewAddressesOnly(t *testing.T) {
 	const metadata, right = "https://169.254.169.254/", "https://10.0.0.1/"
 	named := func(name, rule string) string { return strings.Replace(rule, `"name":"a"`, `"name":"`+name+`"`, 1) }
 	for name, tc := range map[string]struct {
 		old, object []string
-		want        []string // fields; nil: it is allowed
+		want        []string // fields; nil: allowed
 	}{
 		"another rule is added": {
 			old: []string{polled(metadata, metadata)}, object: []string{polled(metadata, metadata), named("b", polled(right, right))},
 		},
-		"something else of the rule is edited": {
+		"another field of the rule is edited": {
 			old: []string{polled(metadata, metadata)}, object: []string{strings.Replace(polled(metadata, metadata), "Fail", "Ignore", 1)},
 		},
-		"rules change places": {
+		"rules change their order": {
 			old:    []string{polled(metadata, right), named("b", polled(right, right))},
 			object: []string{named("b", polled(right, right)), polled(metadata, right)},
 		},
-		"one of two addresses is put right": {
+		"one of two addresses is corrected": {
 			old: []string{polled(metadata, metadata)}, object: []string{polled(metadata, right)},
 		},
 		"the rule is created": {
@@ -97,11 +97,11 @@ func TestValidatorDeniesNewAddressesOnly(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			asked := request(object(``, selectWeb, tc.object...))
+			checked := request(object(``, selectWeb, tc.object...))
 			if tc.old != nil {
-				asked = edited(object(``, selectWeb, tc.old...), object(``, selectWeb, tc.object...))
+				checked = edited(object(``, selectWeb, tc.old...), object(``, selectWeb, tc.object...))
 			}
-			response := validator(t).Handle(t.Context(), asked)
+			response := validator(t).Handle(t.Context(), checked)
 			if tc.want == nil {
 				if !response.Allowed {
 					t.Errorf("got %+v", response.Result)
@@ -122,12 +122,12 @@ func TestValidatorDeniesNewAddressesOnly(t *testing.T) {
 	}
 }
 
-// What admission lets through, the client does not call misconfigured, and the other way round.
+// TestAdmissionAndTheClientReadBundlesAlike shows that both accept and reject the same bundles.
 func TestAdmissionAndTheClientReadBundlesAlike(t *testing.T) {
 	const garbage = "-----BEGIN CERTIFICATE-----\\neA==\\n-----END CERTIFICATE-----\\n"
 	for name, bundle := range map[string]string{
 		"nothing": "", "a line break in base64": "Cg==", "white space": " \\n", "no base64": "?", "base64 of a word": "aGVsbG8=",
-		"a certificate of no sense": garbage, "a key": strings.ReplaceAll(garbage, "CERTIFICATE", "PRIVATE KEY"),
+		"a malformed certificate": garbage, "a key": strings.ReplaceAll(garbage, "CERTIFICATE", "PRIVATE KEY"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			rule := staged([]string{`{"name":"a",$s,"webhook":{"failurePolicy":"Fail","clientConfig":{"url":"https://a","caBundle":"` + bundle + `"}}}`})[0]

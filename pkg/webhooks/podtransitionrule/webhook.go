@@ -1,6 +1,6 @@
-// Package podtransitionrule answers admission requests for PodTransitionRules: it
-// folds the older spellings into the current ones, and denies what the schema cannot
-// judge. Besides the object it looks at the PodTransitionPolicies that it refers to.
+// Package podtransitionrule contains the admission webhooks of PodTransitionRules: they
+// normalize older spellings, and deny errors that the schema cannot detect. Besides the
+// object they read the PodTransitionPolicies that it refers to.
 package podtransitionrule
 
 import (
@@ -29,14 +29,14 @@ const (
 	ValidatePath = "/validate-apps-kusionstack-io-v1alpha1-podtransitionrule"
 )
 
-// Mutator folds spellings.
+// Mutator normalizes spellings.
 type Mutator struct{ decoder admission.Decoder }
 
 // NewMutator returns the mutating webhook.
 func NewMutator(decoder admission.Decoder) *Mutator { return &Mutator{decoder: decoder} }
 
-// Handle rewrites older spellings. An object that cannot be decoded, or is too large to be, passes:
-// the schema is checked next, and its message names the field; the Validator denies the rest.
+// Handle rewrites older spellings. An object that cannot be decoded, or is too large, passes: the
+// schema is checked next, and its message names the field; the Validator denies the others.
 func (m *Mutator) Handle(_ context.Context, req admission.Request) admission.Response {
 	if _, decided := inspection.BySize(req, kind(), appsv1alpha1.MaxRuleSpecBytes); decided {
 		return admission.Allowed("")
@@ -48,23 +48,23 @@ func (m *Mutator) Handle(_ context.Context, req admission.Request) admission.Res
 	if rule.DeletionTimestamp != nil {
 		return admission.Allowed("")
 	}
-	folded := rule.DeepCopy()
+	normalized := rule.DeepCopy()
 	var warnings []string
-	for i := range folded.Spec.Rules {
+	for i := range normalized.Spec.Rules {
 		path := rulesPath().Index(i)
-		found, errs := spec.Normalize(&folded.Spec.Rules[i], path)
+		found, errs := spec.Normalize(&normalized.Spec.Rules[i], path)
 		if len(errs) > 0 {
 			return invalid(rule, errs)
 		}
 		warnings = append(warnings, found...)
 	}
-	response := patch(rule, folded)
+	response := patch(rule, normalized)
 	response.Warnings = warnings
 	return response
 }
 
-// patch leads from one rule to the other. Both are written by the same type, so fields
-// that this version does not know are in neither, and stay as they are.
+// patch returns the patch from one rule to the other. Both are encoded by the same type, so
+// fields that this version does not know are in neither, and stay as they are.
 func patch(from, to *appsv1alpha1.PodTransitionRule) admission.Response {
 	before, err := json.Marshal(from)
 	if err != nil {
@@ -72,12 +72,12 @@ func patch(from, to *appsv1alpha1.PodTransitionRule) admission.Response {
 	}
 	after, err := json.Marshal(to)
 	if err != nil {
-		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("encoding the folded rule: %w", err))
+		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("encoding the normalized rule: %w", err))
 	}
 	return admission.PatchResponseFromRaw(before, after)
 }
 
-// Validator denies what cannot be evaluated.
+// Validator denies rules that cannot be evaluated.
 type Validator struct {
 	decoder  admission.Decoder
 	policies []client.Reader
@@ -85,15 +85,15 @@ type Validator struct {
 	checkURL CheckURL
 }
 
-// NewValidator returns the validating webhook. cached holds PodTransitionPolicies; live
-// reads the API server, for those that the cache does not have, or not as they are now:
-// a policy and its users are often applied together.
-func NewValidator(decoder admission.Decoder, cached, live client.Reader, checker Checker, checkURL CheckURL) *Validator {
-	return &Validator{decoder: decoder, policies: []client.Reader{cached, live}, checker: checker, checkURL: checkURL}
+// NewValidator returns the validating webhook. cached holds PodTransitionPolicies; apiReader
+// reads the API server, for policies that the cache does not have, or not in their current
+// version: a policy and its users are often applied together.
+func NewValidator(decoder admission.Decoder, cached, apiReader client.Reader, checker Checker, checkURL CheckURL) *Validator {
+	return &Validator{decoder: decoder, policies: []client.Reader{cached, apiReader}, checker: checker, checkURL: checkURL}
 }
 
-// Handle checks a rule. One that is being deleted, and one whose spec stays as it is,
-// always pass: a finalizer or a label can always be taken off.
+// Handle checks a rule. A terminating rule, and one with an unchanged spec, always pass, so
+// that a finalizer or a label can be removed.
 func (v *Validator) Handle(ctx context.Context, req admission.Request) admission.Response {
 	if response, decided := inspection.BySize(req, kind(), appsv1alpha1.MaxRuleSpecBytes); decided {
 		return response
@@ -123,7 +123,7 @@ func (v *Validator) Handle(ctx context.Context, req admission.Request) admission
 		}
 	}
 	var early []string
-	if len(errs) == 0 { // nothing costly is done for a rule that is denied anyway
+	if len(errs) == 0 { // a rule that is denied anyway costs nothing further
 		var err error
 		if early, errs, err = v.validateCustom(ctx, rule, old); err != nil {
 			return inspection.Unknown(err)
@@ -137,12 +137,12 @@ func (v *Validator) Handle(ctx context.Context, req admission.Request) admission
 
 func rulesPath() *field.Path { return field.NewPath("spec", "rules") }
 
-// validate checks what CEL in the schema cannot: selectors, addresses, certificates and
-// field paths. No address is dialled: admission would wait for what answers there.
+// validate checks the fields that CEL in the schema cannot check: selectors, addresses, certificates and
+// field paths. It connects to no address: admission would wait for the response.
 func validate(rule *appsv1alpha1.PodTransitionRule) field.ErrorList {
 	errs := objectbounds.Rule(&rule.Spec)
 	if len(errs) > 0 {
-		return errs // nothing costly is done with it
+		return errs // an invalid rule costs nothing further
 	}
 	path := field.NewPath("spec", "selector")
 	selector, err := metav1.LabelSelectorAsSelector(rule.Spec.Selector)
@@ -158,7 +158,7 @@ func validate(rule *appsv1alpha1.PodTransitionRule) field.ErrorList {
 	return errs
 }
 
-// warnings are what of a valid rule will probably not do what was meant.
+// warnings returns the settings of a valid rule that are probably mistakes.
 func warnings(rule *appsv1alpha1.PodTransitionRule) []string {
 	found := neverPasses(rule)
 	for i := range rule.Spec.Rules {
@@ -167,8 +167,8 @@ func warnings(rule *appsv1alpha1.PodTransitionRule) []string {
 	return found
 }
 
-// neverPasses warns of bounds that leave no room whatever the number of pods. Others
-// show up in the condition Stalled.
+// neverPasses returns a warning for each bound without capacity for any number of pods. Other
+// such bounds are reported in the condition Stalled.
 func neverPasses(rule *appsv1alpha1.PodTransitionRule) []string {
 	var warnings []string
 	for i, r := range rule.Spec.Rules {

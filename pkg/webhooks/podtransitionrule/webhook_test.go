@@ -29,23 +29,23 @@ const selectWeb = `"selector":{"matchLabels":{"app":"web"}}`
 func TestMutator(t *testing.T) {
 	const deleting = `,"deletionTimestamp":"2026-01-01T00:00:00Z"`
 
-	// The key is the name of the golden file, in words.
+	// The key is the name of the golden file with spaces.
 	for name, raw := range map[string]string{
-		"canonical is left alone":          object(``, selectWeb, `{"name":"a","stage":"PreCheck","enforcement":"Enforce","availablePolicy":{"maxUnavailableValue":"25%"}}`),
-		"short bounds are folded":          object(``, selectWeb, `{"name":"a","stage":"PreCheck","enforcement":"Warn","availablePolicy":{"maxUnavailable":"25%","minAvailable":3}}`),
-		"nested bounds are folded":         object(``, selectWeb, `{"name":"a","stage":"PreCheck","enforcement":"Warn","availablePolicy":{"maxUnavailable":{"value":"25%"},"minAvailable":{"value":3}}}`),
+		"a canonical rule is unchanged":    object(``, selectWeb, `{"name":"a","stage":"PreCheck","enforcement":"Enforce","availablePolicy":{"maxUnavailableValue":"25%"}}`),
+		"short bounds are normalized":      object(``, selectWeb, `{"name":"a","stage":"PreCheck","enforcement":"Warn","availablePolicy":{"maxUnavailable":"25%","minAvailable":3}}`),
+		"nested bounds are normalized":     object(``, selectWeb, `{"name":"a","stage":"PreCheck","enforcement":"Warn","availablePolicy":{"maxUnavailable":{"value":"25%"},"minAvailable":{"value":3}}}`),
 		"both spellings of one value pass": object(``, selectWeb, `{"name":"a","stage":"PreCheck","enforcement":"Warn","availablePolicy":{"maxUnavailable":{"value":1},"maxUnavailableValue":1}}`),
 		"two different values are denied":  object(``, selectWeb, `{"name":"a","availablePolicy":{"maxUnavailable":{"value":1},"maxUnavailableValue":2}}`),
 		"no bound at all is denied":        object(``, selectWeb, `{"name":"a","availablePolicy":{}}`),
 		"an adaptive bound passes":         object(``, selectWeb, `{"name":"a","stage":"PreCheck","enforcement":"Enforce","availablePolicy":{"maxUnavailablePolicy":{}}}`),
-		"older stages are folded":          object(``, selectWeb, `{"name":"a","stage":"PreTrafficOff","labelCheck":{"requires":{}}}`, `{"name":"b","stage":"PreTrafficOn","labelCheck":{"requires":{}}}`),
+		"older stages are normalized":      object(``, selectWeb, `{"name":"a","stage":"PreTrafficOff","labelCheck":{"requires":{}}}`, `{"name":"b","stage":"PreTrafficOn","labelCheck":{"requires":{}}}`),
 		"defaults are filled in":           object(``, selectWeb, `{"name":"a","labelCheck":{"requires":{}}}`),
-		"unknown fields are left alone":    object(``, selectWeb+`,"later":true`, `{"name":"a","news":{"value":1},"labelCheck":{"requires":{}}}`),
+		"unknown fields are kept":          object(``, selectWeb+`,"later":true`, `{"name":"a","news":{"value":1},"labelCheck":{"requires":{}}}`),
 		"a poll is moved":                  object(``, selectWeb, `{"name":"a","stage":"PreCheck","enforcement":"Enforce","webhook":{"clientConfig":{"url":"https://a"},"poll":{"url":"https://a/task"}}}`),
 		"two different polls are denied":   object(``, selectWeb, `{"name":"a","webhook":{"clientConfig":{"url":"https://a","poll":{"url":"https://b"}},"poll":{"url":"https://c"}}}`),
-		"a rule on its way out passes":     object(deleting, selectWeb, `{"name":"a","availablePolicy":{"maxUnavailable":{"value":1},"maxUnavailableValue":2}}`),
-		"what is not a rule passes":        object(``, selectWeb, `"a"`),
-		"what is no JSON passes":           `{`,
+		"a terminating rule passes":        object(deleting, selectWeb, `{"name":"a","availablePolicy":{"maxUnavailable":{"value":1},"maxUnavailableValue":2}}`),
+		"a body that is no rule passes":    object(``, selectWeb, `"a"`),
+		"malformed JSON passes":            `{`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			response := podtransitionrule.NewMutator(decoder(t)).Handle(t.Context(), request(raw))
@@ -60,10 +60,10 @@ func TestValidatorDenies(t *testing.T) {
 		rules    []string
 		want     []string // fields, as causes of the status
 	}{
-		"no selector":              {selector: `"x":1`, rules: []string{`{"name":"a",$s,"labelCheck":{"requires":{}}}`}, want: []string{"spec.selector"}},
-		"an empty selector":        {selector: `"selector":{}`, rules: []string{`{"name":"a",$s,"labelCheck":{"requires":{}}}`}, want: []string{"spec.selector"}},
-		"a selector of no meaning": {selector: `"selector":{"matchLabels":{"no spaces":"x"}}`, rules: []string{`{"name":"a",$s,"labelCheck":{"requires":{}}}`}, want: []string{"spec.selector"}},
-		"a filter of no meaning": {
+		"no selector":          {selector: `"x":1`, rules: []string{`{"name":"a",$s,"labelCheck":{"requires":{}}}`}, want: []string{"spec.selector"}},
+		"an empty selector":    {selector: `"selector":{}`, rules: []string{`{"name":"a",$s,"labelCheck":{"requires":{}}}`}, want: []string{"spec.selector"}},
+		"a malformed selector": {selector: `"selector":{"matchLabels":{"no spaces":"x"}}`, rules: []string{`{"name":"a",$s,"labelCheck":{"requires":{}}}`}, want: []string{"spec.selector"}},
+		"a malformed filter": {
 			rules: []string{`{"name":"a",$s,"filter":{"labelSelector":{"matchExpressions":[{"key":"a","operator":"Near"}]}},"labelCheck":{"requires":{}}}`},
 			want:  []string{"spec.rules[0].filter.labelSelector"},
 		},
@@ -78,10 +78,10 @@ func TestValidatorDenies(t *testing.T) {
 				"spec.rules[1].webhook.parameters[0].valueFrom.fieldRef.fieldPath",
 			},
 		},
-		"no room at all": {
+		"no capacity at all": {
 			rules: []string{`{"name":"a",$s,"availablePolicy":{"maxUnavailableValue":0}}`}, want: []string{"spec.rules[0].availablePolicy.maxUnavailableValue"},
 		},
-		"everything that is wrong at once, each with its field": {
+		"several errors at once, each with its field": {
 			rules: []string{
 				`{"name":"",$s,"labelCheck":{}}`,
 				`{"name":"b","stage":"Later","enforcement":"Maybe","labelCheck":{"requires":{}}}`,
@@ -142,12 +142,12 @@ func TestValidatorAllows(t *testing.T) {
 			})...),
 			want: []string{"spec.rules[1].availablePolicy.minAvailableValue: with 100% no available pod will ever pass this rule"},
 		},
-		"a webhook where nobody answers": {raw: object(``, selectWeb, staged([]string{`{"name":"a",$s,"webhook":{"failurePolicy":"Fail","clientConfig":{"url":"https://10.0.0.1:1"}}}`})...)},
+		"a webhook that does not respond": {raw: object(``, selectWeb, staged([]string{`{"name":"a",$s,"webhook":{"failurePolicy":"Fail","clientConfig":{"url":"https://10.0.0.1:1"}}}`})...)},
 		"a webhook without TLS, with a warning": {
 			raw:  object(``, selectWeb, staged([]string{`{"name":"a",$s,"webhook":{"failurePolicy":"Fail","clientConfig":{"url":"http://example.com"}}}`})...),
 			want: []string{"spec.rules[0].webhook.clientConfig.url: without TLS anybody on the way can read what is asked, and approve it: use https"},
 		},
-		"a rule on its way out, whatever it says": {raw: object(deleting, `"selector":{}`, `{"name":""}`)},
+		"a terminating rule with any spec": {raw: object(deleting, `"selector":{}`, `{"name":""}`)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			response := validator(t).Handle(t.Context(), request(tc.raw))
@@ -161,29 +161,29 @@ func TestValidatorAllows(t *testing.T) {
 	}
 }
 
-// TestFoldedRulesAreValid shows that the two webhooks agree: what one makes of older
-// spellings, the other takes.
-func TestFoldedRulesAreValid(t *testing.T) {
+// TestNormalizedRulesAreValid shows that the two webhooks agree: the Validator accepts the rules
+// that the Mutator writes.
+func TestNormalizedRulesAreValid(t *testing.T) {
 	raw := object(``, selectWeb, `{"name":"a","stage":"PreTrafficOff","availablePolicy":{"maxUnavailable":{"value":"25%"},"minAvailable":{"value":3}}}`,
 		`{"name":"b","webhook":{"clientConfig":{"url":"https://a"},"poll":{"url":"https://a/task"}}}`)
 	before := validator(t).Handle(t.Context(), request(raw))
 	if before.Allowed {
 		t.Fatal("the older spellings are valid as they stand: this test shows nothing")
 	}
-	folded := apply(t, raw, podtransitionrule.NewMutator(decoder(t)).Handle(t.Context(), request(raw)))
-	if response := validator(t).Handle(t.Context(), request(folded)); !response.Allowed {
-		t.Errorf("got %s for %s", response.Result.Message, folded)
+	normalized := apply(t, raw, podtransitionrule.NewMutator(decoder(t)).Handle(t.Context(), request(raw)))
+	if response := validator(t).Handle(t.Context(), request(normalized)); !response.Allowed {
+		t.Errorf("got %s for %s", response.Result.Message, normalized)
 	}
 }
 
-func TestValidatorRefusesWhatIsNoRule(t *testing.T) {
+func TestValidatorRejectsMalformedRules(t *testing.T) {
 	response := validator(t).Handle(t.Context(), request(`{`))
 	if response.Allowed || response.Result.Code != http.StatusBadRequest {
 		t.Errorf("got %+v, want 400", response)
 	}
 }
 
-// apply carries out a patch, as the API server does.
+// apply applies a patch, as the API server does.
 func apply(t *testing.T, raw string, response admission.Response) string {
 	t.Helper()
 	patch, err := json.Marshal(response.Patches)
@@ -216,13 +216,13 @@ func request(raw string) admission.Request {
 	}}
 }
 
-// object is a PodTransitionRule; metadata is more of its metadata.
+// object returns a PodTransitionRule; metadata is a part of the JSON of its metadata.
 func object(metadata, selector string, rules ...string) string {
 	return `{"apiVersion":"apps.kusionstack.io/v1alpha1","kind":"PodTransitionRule","metadata":{"namespace":"default","name":"web"` + metadata +
 		`},"spec":{` + selector + `,"rules":[` + strings.Join(rules, ",") + `]},"status":{"selected":0,"desired":0,"available":0,"waiting":0}}`
 }
 
-// staged fills in what the mutating webhook and the schema would: stage and enforcement.
+// staged adds the fields that the mutating webhook and the schema add: stage and enforcement.
 func staged(rules []string) []string {
 	filled := slices.Clone(rules)
 	for i := range filled {
@@ -231,21 +231,21 @@ func staged(rules []string) []string {
 	return filled
 }
 
-// golden compares what a client gets to see of a response with a file.
+// golden compares the visible part of a response with a file.
 func golden(t *testing.T, name string, response admission.Response) {
 	t.Helper()
-	answer := struct {
+	visible := struct {
 		Allowed  bool                  `json:"allowed"`
 		Code     int32                 `json:"code,omitempty"`
 		Message  string                `json:"message,omitempty"`
 		Warnings []string              `json:"warnings,omitempty"`
 		Patch    []jsonpatch.Operation `json:"patch,omitempty"`
 	}{Allowed: response.Allowed, Warnings: response.Warnings, Patch: slices.Clone(response.Patches)}
-	slices.SortFunc(answer.Patch, func(a, b jsonpatch.Operation) int { return strings.Compare(a.Path, b.Path) })
+	slices.SortFunc(visible.Patch, func(a, b jsonpatch.Operation) int { return strings.Compare(a.Path, b.Path) })
 	if response.Result != nil {
-		answer.Code, answer.Message = response.Result.Code, response.Result.Message
+		visible.Code, visible.Message = response.Result.Code, response.Result.Message
 	}
-	got, err := json.MarshalIndent(answer, "", "  ")
+	got, err := json.MarshalIndent(visible, "", "  ")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,8 +265,8 @@ func golden(t *testing.T, name string, response admission.Response) {
 	}
 }
 
-// TestLargeRules: a spec over its bound is not decoded. The mutator passes it on to the schema, which
-// names the field, and the validator denies it, unless it is stored like that.
+// TestLargeRules shows that a spec over its bound is not decoded. The mutator passes it on to the
+// schema, which names the field, and the validator denies it, unless it is stored like that.
 func TestLargeRules(t *testing.T) {
 	rule := `{"name":"a","labelCheck":{"requires":{"matchExpressions":[{"key":"a","operator":"In","values":["` +
 		strings.Repeat(`x","`, 100_000) + `x"]}]}}}`

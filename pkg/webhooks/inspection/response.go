@@ -12,14 +12,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// Invalid answers as the API server does for its own validation: 422, with the fields.
+// Invalid responds as the API server does for its own validation: 422, with the fields.
 func Invalid(kind schema.GroupKind, name string, errs field.ErrorList) admission.Response {
-	return refusal(apierrors.NewInvalid(kind, name, errs).Status())
+	return rejection(apierrors.NewInvalid(kind, name, errs).Status())
 }
 
-// Unknown answers when Check gave an error: 429 when the owner has used up its share, 504 when there
-// was no time, both of which clients may retry, and 500 for the rest. None says that the object is
-// wrong.
+// Unknown is the response for an error of Check: 429 when the owner has used up its share, 504 after
+// a timeout, both of which clients may retry, and 500 for other errors. None of them means that the
+// object is invalid.
 func Unknown(err error) admission.Response {
 	busy := &BusyError{}
 	if errors.As(err, &busy) {
@@ -30,15 +30,15 @@ func Unknown(err error) admission.Response {
 	}
 	status := apierrors.NewTimeoutError(err.Error(), 1).Status()
 	status.Message = err.Error()
-	return refusal(status)
+	return rejection(status)
 }
 
-// TooManyRequests answers 429. Clients that know Retry-After wait and try again by themselves.
+// TooManyRequests responds with 429. Clients that support Retry-After wait and retry by themselves.
 func TooManyRequests(message string, retryAfter time.Duration) admission.Response {
-	return refusal(apierrors.NewTooManyRequests(message, int(retryAfter.Seconds())).Status())
+	return rejection(apierrors.NewTooManyRequests(message, int(retryAfter.Seconds())).Status())
 }
 
-func refusal(status metav1.Status) admission.Response {
+func rejection(status metav1.Status) admission.Response {
 	response := admission.Denied(status.Message)
 	response.Result = &status
 	return response

@@ -23,10 +23,10 @@ import (
 	"github.com/podops-dev/podops/test/builders"
 )
 
-// start is after everything that the pods tell of, and before any time-out of it.
+// start is after all times of the pods, and before any timeout that they start.
 var start = builders.Epoch.Add(10 * time.Second)
 
-// ownerReference is that of the one ReplicaSet.
+// ownerReference refers to the one ReplicaSet.
 var ownerReference = metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "web-uid"}
 
 func newSet(replicas int32) *appsv1.ReplicaSet {
@@ -42,28 +42,28 @@ func owned(name string) *builders.PodBuilder {
 
 func serving(name string) *corev1.Pod { return owned(name).Available().Obj() }
 
-// waiting is a pod whose delete is promised and waits for its rules.
+// waiting returns a pod whose delete is deferred and waits for its rules.
 func waiting(name string) *corev1.Pod {
 	return owned(name).Available().Waiting(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType, start).Obj()
 }
 
-// prepared is a pod whose delete is promised and that was permitted and is unready.
+// prepared returns an unready pod whose deferred delete was permitted.
 func prepared(name string) *builders.PodBuilder {
 	return owned(name).Preparing(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType).UnreadyByGate(builders.Epoch)
 }
 
-// world is a cache, which stays as it is, and the requests that are sent.
-type world struct {
+// cluster is a cache that does not change by itself, and the requests that were sent.
+type cluster struct {
 	cache    client.Client
 	clock    *clocktesting.FakeClock
 	recorder *events.FakeRecorder
 	requests []string
-	answer   error // of every write
+	err      error // to every write
 }
 
-func newWorld(t *testing.T, objects ...client.Object) *world {
+func newCluster(t *testing.T, objects ...client.Object) *cluster {
 	t.Helper()
-	w := &world{clock: clocktesting.NewFakeClock(start), recorder: events.NewFakeRecorder(10)}
+	w := &cluster{clock: clocktesting.NewFakeClock(start), recorder: events.NewFakeRecorder(10)}
 	for i, object := range objects {
 		object.SetResourceVersion(fmt.Sprint(100 + i))
 	}
@@ -73,24 +73,24 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	return w
 }
 
-func (w *world) patch(_ context.Context, _ client.WithWatch, object client.Object, patch client.Patch, _ ...client.PatchOption) error {
+func (w *cluster) patch(_ context.Context, _ client.WithWatch, object client.Object, patch client.Patch, _ ...client.PatchOption) error {
 	data, err := patch.Data(object)
 	if err != nil {
 		return err
 	}
 	w.requests = append(w.requests, "patch "+object.GetName()+" "+string(data))
 	object.SetResourceVersion("1000")
-	return w.answer
+	return w.err
 }
 
-func (w *world) delete(_ context.Context, _ client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+func (w *cluster) delete(_ context.Context, _ client.WithWatch, object client.Object, options ...client.DeleteOption) error {
 	applied := (&client.DeleteOptions{}).ApplyOptions(options)
 	w.requests = append(w.requests, fmt.Sprintf("delete %s uid=%s resourceVersion=%s", object.GetName(), *applied.Preconditions.UID, *applied.Preconditions.ResourceVersion))
-	return w.answer
+	return w.err
 }
 
-// sent are the requests since the last look, sorted, with labels shortened.
-func (w *world) sent() []string {
+// sent returns the requests since the last call, sorted, with labels shortened.
+func (w *cluster) sent() []string {
 	requests := slices.Sorted(slices.Values(w.requests))
 	w.requests = nil
 	for i := range requests {
@@ -99,8 +99,8 @@ func (w *world) sent() []string {
 	return requests
 }
 
-// events are the reasons of those recorded since the last look.
-func (w *world) events() []string {
+// events returns the reasons of the events since the last call.
+func (w *cluster) events() []string {
 	var reasons []string
 	for {
 		select {

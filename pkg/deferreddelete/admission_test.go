@@ -33,11 +33,11 @@ func TestMayDelete(t *testing.T) {
 		namespaceTerminating bool
 		want                 bool
 	}{
-		"a pod that serves is held": {edit: func(*corev1.Pod) {}},
-		"a pod that waits is held": {edit: func(pod *corev1.Pod) {
+		"a pod that serves is deferred": {edit: func(*corev1.Pod) {}},
+		"a pod that waits is deferred": {edit: func(pod *corev1.Pod) {
 			pod.Labels[appsv1alpha1.PreCheckLabelPrefix+"/pod-delete"] = "1"
 		}},
-		"a pod that prepares is held": {edit: func(pod *corev1.Pod) {
+		"a pod that prepares is deferred": {edit: func(pod *corev1.Pod) {
 			pod.Labels[appsv1alpha1.PrepareLabelPrefix+"/pod-delete"] = "1"
 		}},
 		"a pod that is not under PodOps passes": {edit: func(pod *corev1.Pod) { pod.Labels = nil }, want: true},
@@ -50,15 +50,15 @@ func TestMayDelete(t *testing.T) {
 		"a mirror pod passes": {edit: func(pod *corev1.Pod) {
 			pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
 		}, want: true},
-		"a terminating namespace is emptied":                             {edit: func(*corev1.Pod) {}, namespaceTerminating: true, want: true},
-		"the garbage collector may take a pod whose owner is gone":       {edit: func(*corev1.Pod) {}, owner: OwnerGone, want: true},
-		"the garbage collector may take a pod whose owner is on its way": {edit: func(*corev1.Pod) {}, owner: OwnerTerminating, want: true},
-		"a pod of a tainted node passes":                                 {edit: disrupted(corev1.ConditionTrue, "DeletionByTaintManager"), want: true},
-		"a pod of a tainted device passes":                               {edit: disrupted(corev1.ConditionTrue, "DeletionByDeviceTaintManager"), want: true},
-		"a pod of a node that is gone passes":                            {edit: disrupted(corev1.ConditionTrue, "DeletionByPodGC"), want: true},
-		"a mark that was reset means nothing":                            {edit: disrupted(corev1.ConditionFalse, "DeletionByTaintManager")},
-		"an eviction that was refused later means nothing":               {edit: disrupted(corev1.ConditionTrue, "EvictionByEvictionAPI")},
-		"another condition with the reason means nothing": {edit: func(pod *corev1.Pod) {
+		"a terminating namespace deletes its pods":                      {edit: func(*corev1.Pod) {}, namespaceTerminating: true, want: true},
+		"the garbage collector may delete a pod without its owner":      {edit: func(*corev1.Pod) {}, owner: OwnerGone, want: true},
+		"the garbage collector may delete a pod of a terminating owner": {edit: func(*corev1.Pod) {}, owner: OwnerTerminating, want: true},
+		"a pod of a tainted node passes":                                {edit: disrupted(corev1.ConditionTrue, "DeletionByTaintManager"), want: true},
+		"a pod of a tainted device passes":                              {edit: disrupted(corev1.ConditionTrue, "DeletionByDeviceTaintManager"), want: true},
+		"a pod of a deleted node passes":                                {edit: disrupted(corev1.ConditionTrue, "DeletionByPodGC"), want: true},
+		"a condition that was reset does not count":                     {edit: disrupted(corev1.ConditionFalse, "DeletionByTaintManager")},
+		"an eviction that was denied later does not count":              {edit: disrupted(corev1.ConditionTrue, "EvictionByEvictionAPI")},
+		"another condition with the reason does not count": {edit: func(pod *corev1.Pod) {
 			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, Reason: "DeletionByTaintManager"}}
 		}},
 		"a pod that any id may operate on passes": {edit: func(pod *corev1.Pod) {
@@ -74,13 +74,13 @@ func TestMayDelete(t *testing.T) {
 	}
 }
 
-func TestHeldFor(t *testing.T) {
+func TestAppliesTo(t *testing.T) {
 	tests := map[string]struct {
 		edit func(*corev1.Pod)
 		want bool
 	}{
 		"a pod of a ReplicaSet":       {edit: func(*corev1.Pod) {}, want: true},
-		"a pod of nobody":             {edit: func(pod *corev1.Pod) { pod.OwnerReferences = nil }},
+		"a pod without an owner":      {edit: func(pod *corev1.Pod) { pod.OwnerReferences = nil }},
 		"a pod of another controller": {edit: func(pod *corev1.Pod) { pod.OwnerReferences[0].Kind = "Job" }},
 		"a pod that a ReplicaSet does not control": {edit: func(pod *corev1.Pod) {
 			pod.OwnerReferences[0].Controller = nil
@@ -88,8 +88,8 @@ func TestHeldFor(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := HeldFor(controlled(tc.edit)); got != tc.want {
-				t.Errorf("HeldFor = %t, want %t", got, tc.want)
+			if got := AppliesTo(controlled(tc.edit)); got != tc.want {
+				t.Errorf("AppliesTo = %t, want %t", got, tc.want)
 			}
 		})
 	}

@@ -9,40 +9,40 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// mirrorAnnotation marks the shadow of a pod that only its kubelet can stop.
+// mirrorAnnotation marks the mirror pod of a static pod, which only its kubelet can stop.
 const mirrorAnnotation = corev1.MirrorPodAnnotationKey
 
-// OwnerState is what became of the ReplicaSet that controls a pod.
+// OwnerState is the state of the ReplicaSet that controls a pod.
 type OwnerState int
 
-// The states of an owner. The zero value is the one that holds: an owner whose state is
-// not known counts as present.
+// The states of an owner. The zero value is the one with which deletes are deferred: an
+// owner of unknown state counts as present.
 const (
-	// OwnerPresent: the ReplicaSet exists, and may have a surplus of pods.
+	// OwnerPresent means that the ReplicaSet exists, and may have a surplus of pods.
 	OwnerPresent OwnerState = iota
 
-	// OwnerTerminating: the ReplicaSet is being deleted. Its controller deletes no more
-	// pods; the garbage collector does.
+	// OwnerTerminating means that the ReplicaSet is being deleted. Its controller deletes no
+	// more pods; the garbage collector does.
 	OwnerTerminating
 
-	// OwnerGone: no ReplicaSet with the UID that the pod refers to exists.
+	// OwnerGone means that no ReplicaSet with the UID that the pod refers to exists.
 	OwnerGone
 )
 
 // MayDelete reports whether a DELETE of the pod passes. All controllers of a cluster may
-// share one user, so it goes by what is deleted and why, not by who asks. The delete is
-// held unless one of these holds:
+// share one user, so the decision depends on the pod and its owner, not on the user. The
+// delete is deferred unless one of these holds:
 //   - the pod is not under PodOps,
 //   - it is terminating already: what follows is the kubelet's final delete,
-//   - it has finished: there is nothing left to serve,
+//   - it has finished: it serves no requests,
 //   - it is a mirror pod,
 //   - its namespace is terminating,
-//   - its ReplicaSet is gone or terminating: the garbage collector deletes it,
+//   - its ReplicaSet is deleted or terminating: the garbage collector deletes the pod,
 //   - a controller that deletes pods of failed or tainted nodes has marked it (Disrupted),
-//   - some id on it was granted operate: its traffic is off and its rules agreed.
+//   - some id on it was granted operate: its traffic is off and its rules have passed.
 //
-// What is left is held, whether or not the ReplicaSet has a surplus: its controller may
-// have seen a change of replicas that PodOps has not.
+// All other deletes are deferred, even if PodOps sees no surplus of the ReplicaSet: its
+// controller may have seen a change of replicas that PodOps has not.
 func MayDelete(pod *corev1.Pod, owner OwnerState, namespaceTerminating bool) bool {
 	if pod.Labels[appsv1alpha1.ControlLabelKey] != appsv1alpha1.ControlLabelValue || namespaceTerminating {
 		return true
@@ -67,7 +67,7 @@ const (
 )
 
 // Disrupted reports whether a controller is about to delete the pod because of its node
-// or device: a NoExecute taint that the pod does not tolerate, or a node that is gone.
+// or device: a NoExecute taint that the pod does not tolerate, or a deleted node.
 func Disrupted(pod *corev1.Pod) bool {
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type != corev1.DisruptionTarget || condition.Status != corev1.ConditionTrue {
@@ -81,15 +81,15 @@ func Disrupted(pod *corev1.Pod) bool {
 	return false
 }
 
-// HeldFor reports whether deletes of the pod are held at all: so far only those of pods
-// that a ReplicaSet controls.
-func HeldFor(pod *corev1.Pod) bool {
+// AppliesTo reports whether deletes of the pod may be deferred: only those of pods that a
+// ReplicaSet controls.
+func AppliesTo(pod *corev1.Pod) bool {
 	controller := metav1.GetControllerOf(pod)
 	return controller != nil && controller.Kind == "ReplicaSet"
 }
 
-// Operable reports whether some id on the pod was granted operate: the pod may be
-// operated on in any way now, removal included.
+// Operable reports whether some id on the pod was granted operate: every operation on the pod
+// is allowed now, including its removal.
 func Operable(labels map[string]string) bool {
 	for key := range labels {
 		if strings.HasPrefix(key, appsv1alpha1.OperateLabelPrefix+"/") {
@@ -99,8 +99,8 @@ func Operable(labels map[string]string) bool {
 	return false
 }
 
-// IsPromised reports whether a held delete of the pod is under way.
-func IsPromised(labels map[string]string) bool {
+// IsDeferred reports whether a deferred delete of the pod is in progress.
+func IsDeferred(labels map[string]string) bool {
 	_, ok := labels[appsv1alpha1.OperatingLabelPrefix+"/"+appsv1alpha1.PodDeleteID]
 	return ok
 }

@@ -1,0 +1,138 @@
+package deferreddelete
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+)
+
+// deferred returns a pod whose delete is in progress, in the phase of the prefix.
+func deferred(name, begun, prefix string) *corev1.Pod {
+	pod := plain(name)
+	pod.Labels = map[string]string{
+		appsv1alpha1.OperatingLabelPrefix + "/" + appsv1alpha1.PodDeleteID: begun,
+		prefix + "/" + appsv1alpha1.PodDeleteID:                            "1",
+	}
+	return pod
+}
+
+func plain(name string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
+}
+
+func terminatingPod(name string) *corev1.Pod {
+	now := metav1.Now()
+	pod := plain(name)
+	pod.DeletionTimestamp = &now
+	return pod
+}
+
+func namesOf(pods []*corev1.Pod) []string {
+	var names []string
+	for _, pod := range pods {
+		names = append(names, pod.Name)
+	}
+	return names
+}
+
+func TestPlanFor(t *testing.T) {
+	tests := map[string]struct {
+		replicas     int
+		pods         []*corev1.Pod
+		keep, cancel []string
+		free         int
+	}{
+		"no surplus": {replicas: 2, pods: []*corev1.Pod{plain("a"), plain("b")}},
+		"a surplus of one may begin a delete": {
+			replicas: 1, pods: []*corev1.Pod{plain("a"), plain("b")}, free: 1,
+		},
+		"a delete of the surplus is keep": {
+			replicas: 1, pods: []*corev1.Pod{plain("a"), deferred("b", "1", appsv1alpha1.PreCheckLabelPrefix)}, keep: []string{"b"},
+		},
+		"the delete with the most progress is keep first, not the oldest": {
+			replicas: 2, keep: []string{"c"}, cancel: []string{"b", "a"},
+			pods: []*corev1.Pod{
+				deferred("a", "1", appsv1alpha1.PreCheckLabelPrefix),
+				deferred("b", "2", appsv1alpha1.PrepareLabelPrefix),
+				deferred("c", "3", appsv1alpha1.OperateLabelPrefix),
+			},
+		},
+		"of equal progress the oldest is keep": {
+			replicas: 1, keep: []string{"b"}, cancel: []string{"a"},
+			pods: []*corev1.Pod{
+				deferred("a", "2", appsv1alpha1.PrepareLabelPrefix),
+				deferred("b", "1", appsv1alpha1.PrepareLabelPrefix),
+			},
+		},
+		"terminating pods are not counted": {
+			replicas: 1, pods: []*corev1.Pod{terminatingPod("a"), deferred("b", "1", appsv1alpha1.PreCheckLabelPrefix)}, cancel: []string{"b"},
+		},
+		"an owner scaled to zero keeps all deletes": {
+			replicas: 0, pods: []*corev1.Pod{plain("a"), deferred("b", "1", appsv1alpha1.PreCheckLabelPrefix)}, keep: []string{"b"}, free: 1,
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := PlanFor(tc.replicas, tc.pods)
+			if diff := cmp.Diff(tc.keep, namesOf(got.Keep)); diff != "" {
+				t.Errorf("keep (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.cancel, namesOf(got.Cancel)); diff != "" {
+				t.Errorf("cancel (-want +got):\n%s", diff)
+			}
+			if got.Free != tc.free {
+				t.Errorf("free = %d, want %d", got.Free, tc.free)
+			}
+		})
+	}
+}
+
+// TestPlanNeverDeletesTooMany shows that no more deletes are kept than there is surplus, that every
+// delete is either kept or cancelled, and that the order of the pods does not matter.
+func TestPlanNeverDeletesTooMany(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var pods []*corev1.Pod
+		under := 0
+		for i := range rapid.IntRange(0, 12).Draw(t, "pods") {
+			name := string(rune('a' + i))
+			switch rapid.IntRange(0, 4).Draw(t, "state") {
+			case 0:
+				pods = append(pods, plain(name))
+			case 1:
+				pods = append(pods, terminatingPod(name))
+			case 2:
+				pods, under = append(pods, deferred(name, "1", appsv1alpha1.PreCheckLabelPrefix)), under+1
+			case 3:
+				pods, under = append(pods, deferred(name, "2", appsv1alpha1.PrepareLabelPrefix)), under+1
+			case 4:
+				pods, under = append(pods, deferred(name, "3", appsv1alpha1.OperateLabelPrefix)), under+1
+			}
+		}
+		replicas := rapid.IntRange(0, 12).Draw(t, "replicas")
+		got := PlanFor(replicas, pods)
+		active := 0
+		for _, pod := range pods {
+			if pod.DeletionTimestamp == nil {
+				active++
+			}
+		}
+		if left := active - len(got.Keep) - got.Free; left < min(active, replicas) {
+			t.Fatalf("%d of %d pods would remain, want %d", left, active, replicas)
+		}
+		if len(got.Keep)+len(got.Cancel) != under {
+			t.Fatalf("%d kept and %d cancelled of %d deletes", len(got.Keep), len(got.Cancel), under)
+		}
+		reversed := slices.Clone(pods)
+		slices.Reverse(reversed)
+		if diff := cmp.Diff(namesOf(got.Keep), namesOf(PlanFor(replicas, reversed).Keep)); diff != "" {
+			t.Fatalf("the order of the pods matters (-one way +the other):\n%s", diff)
+		}
+	})
+}
