@@ -18,8 +18,8 @@ import (
 
 const (
 	// forgottenFor is how long an employer that was dropped from the annotation of a pod is
-	// not dropped again: a controller that has put it back knows better than its Service
-	// shows, and two controllers must not go on undoing each other's writes.
+	// not dropped again: a controller that has put it back may know more than its Service
+	// shows, and two controllers must not keep reverting each other's writes.
 	forgottenFor = 10 * time.Minute
 
 	// maxForgotten bounds the memory of dropped employers. Beyond it nothing is dropped
@@ -27,15 +27,15 @@ const (
 	maxForgotten = 20_000
 )
 
-// Employers finds out which employers of a pod are gone. It is safe for concurrent use.
+// Employers determines which employers of a pod are gone. It is safe for concurrent use.
 type Employers struct {
 	cached    client.Reader
 	apiReader client.Reader
-	forgotten *cache.Expiring // of line
+	forgotten *cache.Expiring // of entry
 }
 
-// line is one employer in the annotation of one pod.
-type line struct {
+// entry is one employer in the annotation of one pod.
+type entry struct {
 	pod      types.UID
 	employer string
 }
@@ -47,9 +47,9 @@ func NewEmployers(cached, apiReader client.Reader, clk clock.Clock) *Employers {
 }
 
 // Gone returns the employers that the pod names, whose finalizer it does not carry, and
-// that will never put it there: Services that do not exist, are terminating, are of another
+// that will never add it: Services that do not exist, are terminating, are in another
 // namespace or do not select the pod. Employers of other kinds are never gone: the manager
-// has no right to read them. With an error the list holds what is known to be gone.
+// may not read them. With an error the list contains the employers that are known to be gone.
 func (e *Employers) Gone(ctx context.Context, pod *corev1.Pod, facts lifecycle.PodFacts) ([]string, error) {
 	if facts.Terminating || !facts.Controlled() {
 		return nil, nil
@@ -60,7 +60,7 @@ func (e *Employers) Gone(ctx context.Context, pod *corev1.Pod, facts lifecycle.P
 		if !ok {
 			continue
 		}
-		isGone, err := e.isGone(ctx, pod, line{pod.UID, employer}, service)
+		isGone, err := e.isGone(ctx, pod, entry{pod.UID, employer}, service)
 		if err != nil {
 			return gone, fmt.Errorf("looking for employer %s: %w", employer, err)
 		}
@@ -71,7 +71,7 @@ func (e *Employers) Gone(ctx context.Context, pod *corev1.Pod, facts lifecycle.P
 	return gone, nil
 }
 
-func (e *Employers) isGone(ctx context.Context, pod *corev1.Pod, at line, service types.NamespacedName) (bool, error) {
+func (e *Employers) isGone(ctx context.Context, pod *corev1.Pod, at entry, service types.NamespacedName) (bool, error) {
 	employs, err := e.employs(ctx, e.cached, pod, service)
 	if err != nil {
 		return false, err
@@ -83,19 +83,19 @@ func (e *Employers) isGone(ctx context.Context, pod *corev1.Pod, at line, servic
 	if _, before := e.forgotten.Get(at); before || e.forgotten.Len() >= maxForgotten {
 		return false, nil
 	}
-	// The cache may be behind the controller that has written the line.
+	// The cache may be behind the controller that has written the entry.
 	employs, err = e.employs(ctx, e.apiReader, pod, service)
 	return !employs && err == nil, err
 }
 
-// Forgot notes employers that were dropped from the annotation of a pod.
+// Forgot records employers that were dropped from the annotation of a pod.
 func (e *Employers) Forgot(pod *corev1.Pod, employers []string) {
 	for _, employer := range employers {
-		e.forgotten.Set(line{pod.UID, employer}, struct{}{}, forgottenFor)
+		e.forgotten.Set(entry{pod.UID, employer}, struct{}{}, forgottenFor)
 	}
 }
 
-// employs reports whether a Service exists, stays and selects a pod.
+// employs reports whether a Service exists, is not terminating and selects a pod.
 func (e *Employers) employs(ctx context.Context, reader client.Reader, pod *corev1.Pod, key types.NamespacedName) (bool, error) {
 	if key.Namespace != pod.Namespace {
 		return false, nil
@@ -116,8 +116,8 @@ func selects(service *corev1.Service, pod *corev1.Pod) bool {
 
 const serviceKind = "Service"
 
-// serviceOf reads the name of a Service from the key of an employer,
-// <Kind>/<namespace>/<name>. It returns false for other kinds and for what is no key.
+// serviceOf returns the name of the Service in the key of an employer,
+// <Kind>/<namespace>/<name>. It returns false for other kinds and for malformed keys.
 func serviceOf(employer string) (types.NamespacedName, bool) {
 	kind, rest, _ := strings.Cut(employer, "/")
 	namespace, name, found := strings.Cut(rest, "/")
@@ -125,7 +125,7 @@ func serviceOf(employer string) (types.NamespacedName, bool) {
 	return types.NamespacedName{Namespace: namespace, Name: name}, ok
 }
 
-// employerOf is the key under which pods name a Service.
+// employerOf returns the key under which pods name a Service.
 func employerOf(service client.Object) string {
 	return serviceKind + "/" + service.GetNamespace() + "/" + service.GetName()
 }

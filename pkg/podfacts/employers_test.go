@@ -103,7 +103,7 @@ func TestEmployersThatAreGone(t *testing.T) {
 	}
 }
 
-// TestAControllerThatPutsItsLineBackIsNotFought: the line is dropped once, and again only
+// TestAnEntryThatAControllerPutsBackIsKept shows that the entry is dropped once, and again only
 // after a while, or once the Service has selected the pod in between.
 func TestAControllerThatPutsItsLineBackIsNotFought(t *testing.T) {
 	clock := clocktesting.NewFakeClock(builders.Epoch)
@@ -120,34 +120,34 @@ func TestAControllerThatPutsItsLineBackIsNotFought(t *testing.T) {
 	}
 	for range 2 {
 		if gone() != 1 {
-			t.Fatal("the line is to be dropped until it has been")
+			t.Fatal("the entry is not reported as gone")
 		}
 	}
 	employers.Forgot(pod, []string{"Service/default/web"})
 	if gone() != 0 {
-		t.Error("a line that was put back is dropped at once")
+		t.Error("an entry that was put back is dropped at once")
 	}
 	clock.Step(11 * time.Minute)
 	if gone() != 1 {
-		t.Error("the line is never dropped again")
+		t.Error("the entry is never dropped again")
 	}
 	employers.Forgot(pod, []string{"Service/default/web"})
 	if err := services.Create(t.Context(), service("web", web)); err != nil {
 		t.Fatal(err)
 	}
 	if gone() != 0 {
-		t.Error("the line of a Service that selects the pod is dropped")
+		t.Error("the entry of a Service that selects the pod is dropped")
 	}
 	if err := services.Delete(t.Context(), service("web", web)); err != nil {
 		t.Fatal(err)
 	}
 	if gone() != 1 {
-		t.Error("the Service was there in between, and its line stays")
+		t.Error("the Service existed in between, and its entry stays")
 	}
 }
 
 func TestAnEmployerThatCannotBeReadIsNotGone(t *testing.T) {
-	away := errors.New("the API server is away")
+	away := errors.New("the API server is unavailable")
 	broken := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 			return away
@@ -160,8 +160,8 @@ func TestAnEmployerThatCannotBeReadIsNotGone(t *testing.T) {
 	}
 }
 
-// TestTheEndOfAnEmploymentWakesTheRightPods: those that name the Service and lack its
-// finalizer, for the events after which it may employ fewer pods.
+// TestTheEndOfAnEmploymentWakesTheRightPods shows that pods are reconciled that name the Service and
+// lack its finalizer, for the events after which it may employ fewer pods.
 func TestTheEndOfAnEmploymentWakesTheRightPods(t *testing.T) {
 	pods := reader(
 		webPod().Expect("Service/default/web", finalizer).Obj(),
@@ -190,6 +190,6 @@ func TestTheEndOfAnEmploymentWakesTheRightPods(t *testing.T) {
 		}
 	}
 	if podfacts.EmploymentEnds().Create(event.CreateEvent{Object: labelled}) || !podfacts.EmploymentEnds().Delete(event.DeleteEvent{Object: labelled}) {
-		t.Error("want deletions to pass and creations not to")
+		t.Error("want deletions to pass, and no creations")
 	}
 }

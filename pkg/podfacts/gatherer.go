@@ -12,25 +12,25 @@ import (
 	"github.com/podops-dev/podops/pkg/observation"
 )
 
-// aspectReadiness is what is observed of pods.
+// aspectReadiness is the observed aspect of pods.
 const aspectReadiness = "readiness"
 
-// Gatherer gathers the facts of pods. It is shared by the controllers that advance pods, so
-// that they measure the same waits. It is safe for concurrent use.
+// Gatherer gathers the facts of pods. The controllers that advance pods share it, so that they
+// measure the same waits. It is safe for concurrent use.
 type Gatherer struct {
 	*Employers
 
 	observations *observation.Memory
 }
 
-// New returns a Gatherer that reads Services from a cache, and from the API server where the
-// cache must not be behind.
+// New returns a Gatherer that reads Services from a cache, and from the API server where a stale
+// cache would matter.
 func New(cached, apiReader client.Reader, clk clock.Clock) *Gatherer {
 	return &Gatherer{Employers: NewEmployers(cached, apiReader, clk), observations: observation.NewMemory(clk)}
 }
 
-// Gather returns the facts of a pod. With an error they lack what cannot be read, which holds
-// the pod back and never moves it on.
+// Gather returns the facts of a pod. With an error the unreadable facts are missing, which holds
+// the pod back and never advances it.
 func (g *Gatherer) Gather(ctx context.Context, pod *corev1.Pod) (facts lifecycle.PodFacts, err error) {
 	facts = lifecycle.FactsOf(pod)
 	g.observe(pod, &facts)
@@ -40,8 +40,8 @@ func (g *Gatherer) Gather(ctx context.Context, pod *corev1.Pod) (facts lifecycle
 	return facts, errors.Join(employersErr, servicesErr)
 }
 
-// observe measures for how long the readiness of a pod is what it is. A pod at rest, or on
-// its way out, is not remembered.
+// observe measures how long the pod has had its readiness. Pods at rest and terminating pods are
+// not kept.
 func (g *Gatherer) observe(pod *corev1.Pod, facts *lifecycle.PodFacts) {
 	readiness := facts.Readiness()
 	if readiness == lifecycle.ReadinessAtRest || facts.Terminating {

@@ -10,8 +10,8 @@ import (
 	"github.com/podops-dev/podops/pkg/lifecycle"
 )
 
-// services reports whether a Service selects a pod. It looks only when that decides how long
-// the pod settles: a pod that prepares, is unready, and that no service controller protects.
+// services reports whether a Service selects a pod. It reads only when that decides how long the
+// pod settles: a pod that prepares, is unready, and that no service controller protects.
 func (g *Gatherer) services(ctx context.Context, pod *corev1.Pod, facts lifecycle.PodFacts) (lifecycle.Services, error) {
 	if !facts.Preparing() || facts.Ready || facts.Protected() || facts.SettleTime != nil || len(facts.ExpectedFinalizers()) > 0 {
 		return lifecycle.ServicesUnknown, nil

@@ -28,7 +28,7 @@ func IndexByEmployer(object client.Object) []string {
 }
 
 // Waiting returns requests for the pods that name a Service and do not carry its
-// finalizer: what happens to the Service may concern them. The reader has the index
+// finalizer: changes of the Service may affect them. The reader has the index
 // EmployerField.
 func Waiting(ctx context.Context, pods client.Reader, service client.Object) ([]reconcile.Request, error) {
 	employer := employerOf(service)
@@ -46,8 +46,8 @@ func Waiting(ctx context.Context, pods client.Reader, service client.Object) ([]
 	return requests, nil
 }
 
-// EmploymentEnds lets the events of Services pass after which a Service may employ fewer
-// pods than before: it goes, is about to go, or selects others.
+// EmploymentEnds passes the events of Services after which a Service may employ fewer pods:
+// it is deleted, begins to terminate, or selects other pods.
 func EmploymentEnds() predicate.Funcs {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },

@@ -14,23 +14,23 @@ import (
 	"github.com/podops-dev/podops/pkg/lifecycle"
 )
 
-// absence is what is known of a pod that is not available, for the event that ends it. It
-// is made from the pod again after a restart, with less in it.
+// absence describes a pod that is not available, for the event that ends it. After a restart it
+// is derived from the pod, with less detail.
 type absence struct {
 	since time.Time
 
-	// isNew: the pod was never available.
+	// isNew is true if the pod was never available.
 	isNew bool
 
 	// operations on the pod since, and whether they passed their PostCheck rules, with the
-	// names of these.
+	// names of those rules.
 	operations []string
 	checked    bool
 	rules      []string
 }
 
-// maxAbsences bounds the memory of absences. Beyond it everything is forgotten: events say
-// less then.
+// maxAbsences bounds the memory of absences. Beyond it all are dropped: events have less
+// detail then.
 const maxAbsences = 10000
 
 // absences by UID. The zero value is empty. It is safe for concurrent use.
@@ -54,7 +54,7 @@ func (a *absences) begin(pod *corev1.Pod, facts lifecycle.PodFacts, now time.Tim
 	return begun
 }
 
-// absentSince is when an unavailable pod became so, as far as the pod shows it.
+// absentSince returns when an unavailable pod became so, as far as the pod shows it.
 func absentSince(pod *corev1.Pod, facts lifecycle.PodFacts, now time.Time) time.Time {
 	switch {
 	case facts.Gate == lifecycle.GateUnset && !pod.CreationTimestamp.IsZero():
@@ -68,7 +68,7 @@ func absentSince(pod *corev1.Pod, facts lifecycle.PodFacts, now time.Time) time.
 	}
 }
 
-// see takes in a version of a pod, and returns its absence when that has ended.
+// see records a version of a pod, and returns its absence when that has ended.
 func (a *absences) see(pod *corev1.Pod, now time.Time) (ended absence, ok bool) {
 	facts := lifecycle.FactsOf(pod)
 	a.mu.Lock()
@@ -92,17 +92,17 @@ func (a *absences) see(pod *corev1.Pod, now time.Time) (ended absence, ok bool) 
 	return absence{}, false
 }
 
-// checked notes that a write gave ids of a pod their PostCheck permits.
-func (a *absences) checked(pod *corev1.Pod, moves []lifecycle.Transition, now time.Time) {
+// checked records that a write gave ids of a pod their PostCheck permits.
+func (a *absences) checked(pod *corev1.Pod, transitions []lifecycle.Transition, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, move := range moves {
-		if move.Step != lifecycle.StepPostPermit {
+	for _, transition := range transitions {
+		if transition.Step != lifecycle.StepPostPermit {
 			continue
 		}
 		known := a.begin(pod, lifecycle.FactsOf(pod), now)
 		known.checked = true
-		for _, name := range move.Rules {
+		for _, name := range transition.Rules {
 			if !slices.Contains(known.rules, name) {
 				known.rules = append(known.rules, name)
 			}
@@ -110,7 +110,7 @@ func (a *absences) checked(pod *corev1.Pod, moves []lifecycle.Transition, now ti
 	}
 }
 
-// text says how an absence has ended.
+// text describes the end of an absence.
 func (a absence) text(now time.Time) string {
 	took := duration.HumanDuration(now.Sub(a.since))
 	switch {
@@ -126,9 +126,9 @@ func (a absence) text(now time.Time) string {
 	}
 }
 
-// Observe records that a pod has become available, whichever request made it so: that of
-// the last service controller is answered by admission, which records nothing. It takes each
-// version of a pod that the caller sees.
+// Observe records that a pod has become available, whichever request made it so: admission
+// handles the request of the last service controller, and records no event. The caller passes
+// each version of a pod that it sees.
 func (w *Writer) Observe(pod *corev1.Pod) {
 	now := w.clock.Now()
 	if ended, ok := w.absences.see(pod, now); ok {

@@ -15,32 +15,32 @@ import (
 
 // Event reasons on pods. They never change.
 const (
-	// EventPermitted: the PreCheck rules have passed, traffic is going off.
+	// EventPermitted reports that the PreCheck rules have passed, and traffic is going off.
 	EventPermitted = "Permitted"
 
-	// EventServiceAvailable: the pod may serve, for the first time or again.
+	// EventServiceAvailable reports that the pod may serve, for the first time or again.
 	EventServiceAvailable = "ServiceAvailable"
 
-	// EventServiceReady: the gate service-ready was set to False without a permit.
+	// EventServiceReady reports that the gate service-ready was set to False without a permit.
 	EventServiceReady = "ServiceReady"
 
-	// EventReleased: the pod is no longer under PodOps.
+	// EventReleased reports that the pod is no longer under PodOps.
 	EventReleased = "Released"
 )
 
-// recordMoves records what a write has done. A lifecycle has two events, each of which
-// also reports what lies between: Permitted here, and ServiceAvailable when the pod is seen
-// available (Observe). Only unusual steps have one besides.
-func recordMoves(recorder events.EventRecorder, pod *corev1.Pod, change lifecycle.Change, now time.Time) {
+// recordTransitions records the transitions of a write. A lifecycle has two events that include
+// the other steps: Permitted here, and ServiceAvailable when the pod is seen available
+// (Observe). Only unusual steps have an event of their own.
+func recordTransitions(recorder events.EventRecorder, pod *corev1.Pod, change lifecycle.Change, now time.Time) {
 	record := func(reason, action, note string, args ...any) {
 		recorder.Eventf(pod, nil, corev1.EventTypeNormal, reason, action, note, args...)
 	}
 	closes := change.Gate != nil && !*change.Gate
 	var permitted []string
-	for _, move := range change.Transitions {
-		switch move.Step { //nolint:exhaustive // The other steps are part of the two events, see above.
+	for _, transition := range change.Transitions {
+		switch transition.Step { //nolint:exhaustive // The other steps are part of the two events, see above.
 		case lifecycle.StepPermit:
-			permitted = append(permitted, fmt.Sprintf("%s passed its PreCheck rules%s%s", operation(move), inBrackets(move.Rules), waited(pod, move.ID, now)))
+			permitted = append(permitted, fmt.Sprintf("%s passed its PreCheck rules%s%s", operation(transition), inBrackets(transition.Rules), waited(pod, transition.ID, now)))
 		case lifecycle.StepRelease:
 			record(EventReleased, "Release", "the pod is no longer under PodOps: its lifecycles have ended")
 		}
@@ -55,8 +55,8 @@ func recordMoves(recorder events.EventRecorder, pod *corev1.Pod, change lifecycl
 	}
 }
 
-func operation(move lifecycle.Transition) string {
-	return fmt.Sprintf("operation %s of id %s", move.Type, move.ID)
+func operation(transition lifecycle.Transition) string {
+	return fmt.Sprintf("operation %s of id %s", transition.Type, transition.ID)
 }
 
 func inBrackets(names []string) string {
@@ -66,7 +66,7 @@ func inBrackets(names []string) string {
 	return " (" + strings.Join(names, ", ") + ")"
 }
 
-// waited is how long an id has waited for its PreCheck rules, when that is worth a word.
+// waited returns how long an id has waited for its PreCheck rules, if that is worth reporting.
 func waited(pod *corev1.Pod, id string, now time.Time) string {
 	since, ok := lifecycle.ParseTime(pod.Labels[appsv1alpha1.PreCheckLabelPrefix+"/"+id])
 	if took := now.Sub(since); ok && took >= time.Second {

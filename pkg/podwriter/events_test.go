@@ -16,12 +16,12 @@ import (
 
 func expectEvents(t *testing.T, what string, f *fixture, want ...string) {
 	t.Helper()
-	if diff := cmp.Diff(append([]string{}, want...), f.told()); diff != "" {
+	if diff := cmp.Diff(append([]string{}, want...), f.recorded()); diff != "" {
 		t.Errorf("%s: events differ (-want +got):\n%s", what, diff)
 	}
 }
 
-// TestAWriteHasOneEventAtMost: for the permit, and for unusual steps.
+// TestAWriteHasOneEventAtMost shows the events of the permit and of unusual steps.
 func TestAWriteHasOneEventAtMost(t *testing.T) {
 	closed, open := false, true
 	permit := lifecycle.Transition{Step: lifecycle.StepPermit, ID: "a", Type: "upgrade", Rules: []string{"web/approved", "web/room"}}
@@ -31,7 +31,7 @@ func TestAWriteHasOneEventAtMost(t *testing.T) {
 		want   []string
 	}{
 		"nothing": {},
-		"what clients do, and what other events report": {change: lifecycle.Change{Gate: &open, Transitions: []lifecycle.Transition{
+		"steps of clients, and steps that other events report": {change: lifecycle.Change{Gate: &open, Transitions: []lifecycle.Transition{
 			{Step: lifecycle.StepBegin, ID: "a", Type: "upgrade"}, {Step: lifecycle.StepFinish, ID: "a", Type: "upgrade"},
 			{Step: lifecycle.StepUndo, ID: "a", Type: "upgrade"}, {Step: lifecycle.StepCancel, ID: "a"}, {Step: lifecycle.StepPostCheck, ID: "a"},
 			{Step: lifecycle.StepOperate, ID: "a"}, {Step: lifecycle.StepPostPermit, ID: "a"}, {Step: lifecycle.StepAvailable},
@@ -52,14 +52,14 @@ func TestAWriteHasOneEventAtMost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, waitingPod())
-			recordMoves(f.events, f.pod(t), tc.change, f.clock.Now())
+			recordTransitions(f.events, f.pod(t), tc.change, f.clock.Now())
 			expectEvents(t, "the write", f, tc.want...)
 		})
 	}
 }
 
-// TestAvailability: one event when a pod becomes available, whichever request made it so,
-// with what lies between it and the one before.
+// TestAvailability shows that a pod has one event when it becomes available, whichever request made it
+// so, with the steps since the previous event.
 func TestAvailability(t *testing.T) {
 	web := func() *builders.PodBuilder { return builders.MakePod("web-0") }
 	preparing := web().Gate(false).Ready().Preparing("a", "upgrade").Obj()
@@ -74,14 +74,14 @@ func TestAvailability(t *testing.T) {
 	terminating := web().Gate(true).Unready(builders.Epoch).Terminating(builders.Epoch).Obj()
 	passed := []lifecycle.Transition{{Step: lifecycle.StepPostPermit, ID: "a", Rules: []string{"web/checked"}}}
 	for name, tc := range map[string]struct {
-		before *corev1.Pod
-		moves  []lifecycle.Transition
-		want   []string
+		before      *corev1.Pod
+		transitions []lifecycle.Transition
+		want        []string
 	}{
-		"after an operation": {before: preparing, moves: passed, want: []string{
+		"after an operation": {before: preparing, transitions: passed, want: []string{
 			"Normal ServiceAvailable the pod may serve again after operation upgrade of id a: PostCheck rules passed (web/checked), readiness gate True, off traffic for 12s",
 		}},
-		"after an operation that was taken back": {before: preparing, want: []string{
+		"after an operation that was undone": {before: preparing, want: []string{
 			"Normal ServiceAvailable the pod may serve again after operation upgrade of id a: off traffic for 12s",
 		}},
 		"a new pod":                         {before: fresh, want: []string{"Normal ServiceAvailable the pod may serve for the first time, 8s after its creation"}},
@@ -92,7 +92,7 @@ func TestAvailability(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, waitingPod())
 			f.writer.Observe(tc.before)
-			f.writer.absences.checked(tc.before, tc.moves, f.clock.Now())
+			f.writer.absences.checked(tc.before, tc.transitions, f.clock.Now())
 			expectEvents(t, "before", f)
 			after := web().Available().Obj()
 			after.UID = tc.before.UID
@@ -104,7 +104,7 @@ func TestAvailability(t *testing.T) {
 	}
 }
 
-// TestAbsencesAreBounded: pods that go without a word do not pile up.
+// TestAbsencesAreBounded shows that pods that are deleted without an event do not pile up.
 func TestAbsencesAreBounded(t *testing.T) {
 	f := newFixture(t, waitingPod())
 	pod := builders.MakePod("web-0").Obj()
@@ -113,11 +113,11 @@ func TestAbsencesAreBounded(t *testing.T) {
 		f.writer.Observe(pod)
 	}
 	if got := len(f.writer.absences.of); got > maxAbsences {
-		t.Errorf("%d absences are remembered, want %d at most", got, maxAbsences)
+		t.Errorf("%d absences are kept, want %d at most", got, maxAbsences)
 	}
 	pod.Labels[appsv1alpha1.ControlLabelKey] = "no"
 	f.writer.Observe(pod)
 	if _, ok := f.writer.absences.of[pod.UID]; ok {
-		t.Error("a pod that is not under PodOps any more is remembered")
+		t.Error("a pod that is no longer under PodOps is kept")
 	}
 }

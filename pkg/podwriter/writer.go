@@ -1,5 +1,5 @@
-// Package podwriter writes what the lifecycle decided to a pod: labels and gate in one
-// request to pods/status (design section 3).
+// Package podwriter writes lifecycle changes to pods: labels and gate in one request to
+// pods/status.
 package podwriter
 
 import (
@@ -45,19 +45,19 @@ type write struct {
 	at              time.Time
 }
 
-// sentTTL is how long a write is remembered. It is not forgotten when somebody has seen
-// it: the controllers read from different watches, and one may be behind the other. A
-// watch that lags by more than this costs a conflict, no more.
+// sentTTL is how long a write is remembered. It is kept even after one cache has shown it: the
+// controllers read from different watches, and one may be behind the other. A watch that lags by
+// more than this only costs a conflict.
 const sentTTL = 2 * time.Minute
 
-// New returns a Writer that records what it does to pods as events.
+// New returns a Writer that records the transitions of pods as events.
 func New(c client.Client, recorder events.EventRecorder, clk clock.PassiveClock) *Writer {
 	return &Writer{client: c, recorder: recorder, clock: clk, sent: map[types.UID]write{}}
 }
 
-// Seen reports whether a pod, as some cache has it, is at least as new as what this
-// Writer has written. Deciding on an older one only costs a conflict.
-func (w *Writer) Seen(pod *corev1.Pod) bool {
+// CaughtUp reports whether a pod from a cache is at least as new as the last write of this
+// Writer. A decision on an older one only costs a conflict.
+func (w *Writer) CaughtUp(pod *corev1.Pod) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	last, ok := w.sent[pod.UID]
@@ -68,18 +68,17 @@ func (w *Writer) Seen(pod *corev1.Pod) bool {
 	return err != nil || order >= 0 || w.clock.Since(last.at) >= sentTTL
 }
 
-// Write applies a change under the condition that the pod is still at its
-// resourceVersion. A conflict means that the decision is out of date: the caller gets
-// the API error, drops the decision, and decides again when the watch delivers the
-// pod. It must not retry with a newer resourceVersion (package permit). The same
-// resourceVersion is not sent twice within MovedOnFor: the conflict is there without a
-// request. An empty change writes nothing.
+// Write applies a change under the condition that the pod is still at its resourceVersion. A
+// conflict means that the decision is out of date: the caller gets the API error, drops the
+// decision, and decides again when the watch delivers the pod. It must not retry with a newer
+// resourceVersion (package permit). The same resourceVersion is not sent twice within StaleFor:
+// Write returns the conflict without a request. An empty change writes nothing.
 func (w *Writer) Write(ctx context.Context, pod *corev1.Pod, change lifecycle.Change) error {
 	if change.IsEmpty() {
 		return nil
 	}
 	if w.staleVersions.Has(pod, w.clock.Now()) {
-		return fmt.Errorf("patching status of pod %s: %w", client.ObjectKeyFromObject(pod), errMovedOn(pod))
+		return fmt.Errorf("patching status of pod %s: %w", client.ObjectKeyFromObject(pod), errStale(pod))
 	}
 	patch, err := statusPatch(pod, change, w.clock.Now())
 	if err != nil {
@@ -95,12 +94,12 @@ func (w *Writer) Write(ctx context.Context, pod *corev1.Pod, change lifecycle.Ch
 	w.remember(written)
 	now := w.clock.Now()
 	w.absences.checked(pod, change.Transitions, now)
-	recordMoves(w.recorder, pod, change, now)
+	recordTransitions(w.recorder, pod, change, now)
 	return nil
 }
 
-// errMovedOn is what the API server would answer.
-func errMovedOn(pod *corev1.Pod) error {
+// errStale is the conflict that the API server would return.
+func errStale(pod *corev1.Pod) error {
 	return apierrors.NewConflict(corev1.Resource("pods"), pod.Name,
 		fmt.Errorf("it was not at resourceVersion %s a moment ago", pod.ResourceVersion))
 }
@@ -121,9 +120,8 @@ func (w *Writer) remember(pod *corev1.Pod) {
 	}
 }
 
-// statusPatch renders a change as a strategic merge patch: conditions merge by type,
-// so nobody else's condition is part of it. uid and resourceVersion make it
-// conditional.
+// statusPatch encodes a change as a strategic merge patch: conditions merge by type, so it
+// contains no conditions of other owners. uid and resourceVersion make it conditional.
 func statusPatch(pod *corev1.Pod, change lifecycle.Change, now time.Time) ([]byte, error) {
 	labels := map[string]any{}
 	for key, value := range change.Set {
@@ -154,7 +152,7 @@ func statusPatch(pod *corev1.Pod, change lifecycle.Change, now time.Time) ([]byt
 	return data, nil
 }
 
-// conditionPatches are what a change does to the conditions of a pod, which merge by type.
+// conditionPatches returns the changes to the conditions of a pod, which merge by type.
 func conditionPatches(pod *corev1.Pod, change lifecycle.Change, now time.Time) []map[string]any {
 	var patches []map[string]any
 	if gate := gatePatch(pod, change, now); gate != nil {
@@ -172,8 +170,8 @@ func conditionPatches(pod *corev1.Pod, change lifecycle.Change, now time.Time) [
 	return patches
 }
 
-// gatePatch is what a change does to the condition service-ready; nil if nothing. A change of
-// the gate takes the reason off that the condition has: it explained what was.
+// gatePatch returns the change to the condition service-ready; nil if none. A change of the gate
+// removes the reason of the condition, which explained the old status.
 func gatePatch(pod *corev1.Pod, change lifecycle.Change, now time.Time) map[string]any {
 	if change.Gate == nil && change.GateReason == nil {
 		return nil
@@ -204,8 +202,8 @@ func gatePatch(pod *corev1.Pod, change lifecycle.Change, now time.Time) map[stri
 	return condition
 }
 
-// annotationsOf are the annotations that a change sets, or takes off where the value is
-// nil. An annotation available-conditions without an employer is taken off.
+// annotationsOf returns the annotations that a change sets, or removes where the value is nil. An
+// annotation available-conditions without an employer is removed.
 func annotationsOf(pod *corev1.Pod, change lifecycle.Change) (map[string]*string, error) {
 	if len(change.Forget) == 0 {
 		return change.Annotations, nil

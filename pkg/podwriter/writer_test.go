@@ -38,7 +38,7 @@ func permitted(pod *corev1.Pod, id string) lifecycle.Change {
 	return lifecycle.Advance(lifecycle.FactsOf(pod), permits, lifecycle.Options{}, builders.Epoch.Add(time.Minute))
 }
 
-// TestPatches: the requests, as files to be reviewed.
+// TestPatches compares the requests with files that can be reviewed.
 func TestPatches(t *testing.T) {
 	waiting := builders.MakePod("web-0").Available().Waiting("a", "upgrade", builders.Epoch).Condition("example.com/other", true, "", builders.Epoch).Obj()
 	waiting.ResourceVersion = "7"
@@ -96,7 +96,7 @@ func newFixture(t *testing.T, pod *corev1.Pod) *fixture {
 	return f
 }
 
-// patch is the API server: it takes labels from a patch of pods/status, and a UID as a
+// patch is the API server: it applies the labels of a patch of pods/status, and checks a UID as a
 // precondition. The fake one does neither.
 func (f *fixture) patch(
 	ctx context.Context, c client.Client, subresource string, obj client.Object, patch client.Patch, options ...client.SubResourcePatchOption,
@@ -147,12 +147,12 @@ func (f *fixture) pod(t *testing.T) *corev1.Pod {
 	return pod
 }
 
-func (f *fixture) told() []string {
-	told := []string{}
+func (f *fixture) recorded() []string {
+	recorded := []string{}
 	for len(f.events.Events) > 0 {
-		told = append(told, <-f.events.Events)
+		recorded = append(recorded, <-f.events.Events)
 	}
-	return told
+	return recorded
 }
 
 func waitingPod() *corev1.Pod {
@@ -160,8 +160,8 @@ func waitingPod() *corev1.Pod {
 		Condition("example.com/other", true, "Mine", builders.Epoch).Obj()
 }
 
-// TestAPermitIsOneRequest: labels and gate together, nobody else's condition, and the
-// events that say so.
+// TestAPermitIsOneRequest shows that it contains labels and gate, no condition of another owner, and
+// has the events.
 func TestAPermitIsOneRequest(t *testing.T) {
 	f := newFixture(t, waitingPod())
 	before := f.pod(t)
@@ -189,20 +189,20 @@ func TestAPermitIsOneRequest(t *testing.T) {
 		t.Error("the gate is not False")
 	}
 	want := []string{"Normal Permitted operation upgrade of id a passed its PreCheck rules after 60s: readiness gate False, traffic goes off"}
-	if diff := cmp.Diff(want, f.told()); diff != "" {
+	if diff := cmp.Diff(want, f.recorded()); diff != "" {
 		t.Errorf("events differ (-want +got):\n%s", diff)
 	}
 }
 
-// TestAWriteIsConditional: on the pod being the very one that was decided on.
+// TestAWriteIsConditional shows that it only succeeds on the very version of the decision.
 func TestAWriteIsConditional(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*corev1.Pod)
 		want   func(error) bool
 	}{
-		"an older pod":              {change: func(pod *corev1.Pod) { pod.ResourceVersion = "1" }, want: apierrors.IsConflict},
-		"another pod of its name":   {change: func(pod *corev1.Pod) { pod.UID = "another" }, want: apierrors.IsConflict},
-		"a pod that is gone by now": {change: func(pod *corev1.Pod) { pod.Name = "web-1" }, want: apierrors.IsNotFound},
+		"an older pod":            {change: func(pod *corev1.Pod) { pod.ResourceVersion = "1" }, want: apierrors.IsConflict},
+		"another pod of its name": {change: func(pod *corev1.Pod) { pod.UID = "another" }, want: apierrors.IsConflict},
+		"a deleted pod":           {change: func(pod *corev1.Pod) { pod.Name = "web-1" }, want: apierrors.IsNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, waitingPod())
@@ -216,19 +216,19 @@ func TestAWriteIsConditional(t *testing.T) {
 			if diff := cmp.Diff(stored, f.pod(t)); diff != "" {
 				t.Errorf("the stored pod has changed (-want +got):\n%s", diff)
 			}
-			if told := f.told(); len(told) > 0 {
-				t.Errorf("events of what did not happen: %v", told)
+			if recorded := f.recorded(); len(recorded) > 0 {
+				t.Errorf("events of a failed write: %v", recorded)
 			}
-			if !f.writer.Seen(decided) {
-				t.Error("a write that failed is remembered")
+			if !f.writer.CaughtUp(decided) {
+				t.Error("a failed write is recorded")
 			}
 		})
 	}
 }
 
-// TestAConflictIsNotAskedForAgain: while the watch is behind, news of other pods leads to
-// the same decision, and to the same conflict.
-func TestAConflictIsNotAskedForAgain(t *testing.T) {
+// TestAConflictIsNotRepeated shows that no request is sent while the watch is behind and events of
+// other pods lead to the same decision.
+func TestAConflictIsNotRepeated(t *testing.T) {
 	f := newFixture(t, waitingPod())
 	behind := f.pod(t)
 	behind.ResourceVersion = "1"
@@ -241,12 +241,12 @@ func TestAConflictIsNotAskedForAgain(t *testing.T) {
 	if f.calls != 1 {
 		t.Errorf("%d requests for three conflicts with one pod, want 1", f.calls)
 	}
-	f.clock.SetTime(f.clock.Now().Add(MovedOnFor))
+	f.clock.SetTime(f.clock.Now().Add(StaleFor))
 	if err := write(behind); !apierrors.IsConflict(err) || f.calls != 2 {
-		t.Errorf("%d requests, %v: a pod that the watch brings no news of is not tried again", f.calls, err)
+		t.Errorf("%d requests, %v: a pod without a watch event is not retried", f.calls, err)
 	}
 	if err := write(f.pod(t)); err != nil {
-		t.Errorf("the pod as it is: %v", err)
+		t.Errorf("the current version: %v", err)
 	}
 }
 
@@ -257,7 +257,7 @@ func TestNothingToWrite(t *testing.T) {
 	}
 }
 
-func TestAnErrorIsHandedOn(t *testing.T) {
+func TestAnErrorIsReturned(t *testing.T) {
 	f := newFixture(t, waitingPod())
 	f.fail = errors.New("no route")
 	if err := f.writer.Write(t.Context(), f.pod(t), permitted(f.pod(t), "a")); !errors.Is(err, f.fail) {
@@ -265,12 +265,12 @@ func TestAnErrorIsHandedOn(t *testing.T) {
 	}
 }
 
-// TestSeen: the cache is behind until it shows what was written, or something newer.
-func TestSeen(t *testing.T) {
+// TestCaughtUp shows that a cache is behind until it shows the write, or a newer version.
+func TestCaughtUp(t *testing.T) {
 	f := newFixture(t, waitingPod())
 	before := f.pod(t)
-	if !f.writer.Seen(before) {
-		t.Error("a pod that was never written is not seen")
+	if !f.writer.CaughtUp(before) {
+		t.Error("the cache is behind on a pod that was never written")
 	}
 	write := func() {
 		t.Helper()
@@ -279,29 +279,29 @@ func TestSeen(t *testing.T) {
 		}
 	}
 	write()
-	if f.writer.Seen(before) {
-		t.Error("the pod as it was before the write is seen")
+	if f.writer.CaughtUp(before) {
+		t.Error("the version before the write counts as caught up")
 	}
 	replaced := before.DeepCopy()
 	replaced.UID = "another"
-	if !f.writer.Seen(replaced) {
-		t.Error("a write to a pod of this name concerns another one")
+	if !f.writer.CaughtUp(replaced) {
+		t.Error("a write to a pod affects another pod of its name")
 	}
-	if after := f.pod(t); !f.writer.Seen(after) {
-		t.Errorf("the pod as it was written, at %s, is not seen", after.ResourceVersion)
+	if after := f.pod(t); !f.writer.CaughtUp(after) {
+		t.Errorf("the written version %s does not count as caught up", after.ResourceVersion)
 	}
-	if f.writer.Seen(before) {
-		t.Error("another watch that is behind takes the pod as it was for new")
+	if f.writer.CaughtUp(before) {
+		t.Error("the old version from another watch counts as caught up")
 	}
 	write()
 	f.clock.SetTime(f.clock.Now().Add(sentTTL))
-	if !f.writer.Seen(before) {
-		t.Error("a write is remembered for ever")
+	if !f.writer.CaughtUp(before) {
+		t.Error("a write never expires")
 	}
 }
 
-// TestWritesAreForgotten: pods that are deleted after a write are never seen again.
-func TestWritesAreForgotten(t *testing.T) {
+// TestWritesExpire matters because pods that are deleted after a write are never seen again.
+func TestWritesExpire(t *testing.T) {
 	f := newFixture(t, waitingPod())
 	const seconds = 10000
 	for i := range seconds {
@@ -309,11 +309,11 @@ func TestWritesAreForgotten(t *testing.T) {
 		f.clock.SetTime(f.clock.Now().Add(time.Second))
 	}
 	if got, most := len(f.writer.sent), int(2*sentTTL/time.Second); got > most {
-		t.Errorf("%d writes are remembered, of %d seconds at most", got, most)
+		t.Errorf("%d writes are kept, of %d seconds at most", got, most)
 	}
 }
 
-// TestTheLastEmployerTakesTheAnnotationWithIt: nothing is left to expect.
+// TestTheLastEmployerTakesTheAnnotationWithIt shows that an annotation without employers is removed.
 func TestTheLastEmployerTakesTheAnnotationWithIt(t *testing.T) {
 	pod := builders.MakePod("web-0").Available().Expect("Service/default/web", "prot.podopslifecycle.kusionstack.io/lb").Obj()
 	patch, err := statusPatch(pod, lifecycle.Change{Forget: []string{"Service/default/web"}}, builders.Epoch)

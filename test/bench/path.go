@@ -53,8 +53,8 @@ func (s *server) Write(context.Context, *corev1.Pod, lifecycle.Change) error {
 	return nil
 }
 
-// Seen implements podtransitionrule.PodWriter.
-func (s *server) Seen(*corev1.Pod) bool { return true }
+// CaughtUp implements podtransitionrule.PodWriter.
+func (s *server) CaughtUp(*corev1.Pod) bool { return true }
 
 // WriteStatus implements podtransitionrule.StatusWriter.
 func (s *server) WriteStatus(_ context.Context, object *appsv1alpha1.PodTransitionRule) (*appsv1alpha1.PodTransitionRule, error) {

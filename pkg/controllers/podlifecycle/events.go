@@ -12,30 +12,30 @@ import (
 
 // Event reasons of problems on pods. They never change.
 const (
-	// EventBadAvailableConditions: the annotation available-conditions cannot be read,
-	// and the pod is not marked available until it can.
+	// EventBadAvailableConditions reports that the annotation available-conditions is malformed.
+	// The pod is not marked available until it is corrected.
 	EventBadAvailableConditions = "BadAvailableConditions"
 
-	// EventInvalidLifecycle: operating is there without operation-type. Nothing
-	// progresses until the type is.
+	// EventInvalidLifecycle reports operating without operation-type. Nothing progresses until
+	// the type is added.
 	EventInvalidLifecycle = "InvalidLifecycle"
 
-	// EventGateMissing: the pod was created without the readiness gate. Finalizers
+	// EventGateMissing reports that the pod was created without the readiness gate. Finalizers
 	// protect it; PodOps cannot make it unready.
 	EventGateMissing = "GateMissing"
 
-	// EventKubeletNotSyncing: the kubelet did not follow the gate in time. With the gate
-	// False the operation goes on although the pod is Ready; with the gate True the pod is not
-	// available until it is Ready.
+	// EventKubeletNotSyncing reports that the kubelet did not follow the gate in time. With the
+	// gate False the operation continues although the pod is Ready; with the gate True the pod is
+	// not available until it is Ready.
 	EventKubeletNotSyncing = appsv1alpha1.ReasonKubeletNotSyncing
 
-	// EventBadAnnotation: the settle time or the gate sync policy of the pod cannot be read.
-	// Those of the manager apply.
+	// EventBadAnnotation reports that the settle time or the gate sync policy of the pod is
+	// malformed. The settings of the manager apply.
 	EventBadAnnotation = "BadAnnotation"
 )
 
-// problem is what keeps a pod from moving on, or makes it move on less safely, and is
-// not a rule.
+// problem is a condition, other than a rule, that stops the lifecycle of a pod or makes it
+// less safe.
 type problem struct {
 	reason string
 	text   string
@@ -62,7 +62,7 @@ func problemOf(facts lifecycle.PodFacts, change lifecycle.Change, options lifecy
 	return problem{}
 }
 
-// notSyncing reports whether the gate says, or is about to, that the kubelet does not follow.
+// notSyncing reports whether the gate has, or is about to get, the reason KubeletNotSyncing.
 func notSyncing(facts lifecycle.PodFacts, change lifecycle.Change) bool {
 	if change.GateReason != nil {
 		return *change.GateReason == appsv1alpha1.ReasonKubeletNotSyncing
@@ -81,18 +81,18 @@ func kubeletText(facts lifecycle.PodFacts, options lifecycle.Options) string {
 	}
 }
 
-// maxTold bounds the memory of told. Beyond it everything is forgotten, and said again.
-const maxTold = 10000
+// maxLastProblems bounds the memory of lastProblems. Beyond it all entries are dropped, and recorded again.
+const maxLastProblems = 10000
 
-// told remembers the last problem that was recorded for a pod: a pod that stays as it is
-// gets one event, however often it is looked at.
-type told struct {
+// lastProblems contains the last problem that was recorded for each pod: an unchanged pod
+// gets one event, however often it is reconciled.
+type lastProblems struct {
 	mu   sync.Mutex
 	last map[types.UID]problem
 }
 
-// news reports whether the problem differs from the last one of the pod.
-func (t *told) news(uid types.UID, p problem) bool {
+// changed reports whether the problem differs from the last one of the pod.
+func (t *lastProblems) changed(uid types.UID, p problem) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.last[uid] == p {
@@ -102,14 +102,14 @@ func (t *told) news(uid types.UID, p problem) bool {
 		delete(t.last, uid)
 		return false
 	}
-	if len(t.last) >= maxTold {
+	if len(t.last) >= maxLastProblems {
 		clear(t.last)
 	}
 	t.last[uid] = p
 	return true
 }
 
-func (t *told) forget(uid types.UID) {
+func (t *lastProblems) forget(uid types.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.last, uid)
@@ -117,10 +117,10 @@ func (t *told) forget(uid types.UID) {
 
 func (r *Reconciler) recordProblem(pod *corev1.Pod, p problem) {
 	if pod.DeletionTimestamp != nil {
-		r.told.forget(pod.UID)
+		r.lastProblems.forget(pod.UID)
 		return
 	}
-	if r.told.news(pod.UID, p) {
+	if r.lastProblems.changed(pod.UID, p) {
 		r.problems.WithLabelValues(p.reason).Inc()
 		r.recorder.Eventf(pod, nil, corev1.EventTypeWarning, p.reason, "Advance", "%s", p.text)
 	}

@@ -16,27 +16,27 @@ import (
 	"github.com/podops-dev/podops/pkg/text"
 )
 
-// Event reasons of pods whose traffic is not what it should be. They never change.
+// Event reasons of pods that wait for a change of their traffic. They never change.
 const (
-	// EventTrafficStillOn: an operation waits for a service controller, or for the kubelet,
-	// to take traffic off.
+	// EventTrafficStillOn reports that an operation waits for a service controller, or for the
+	// kubelet, to take traffic off.
 	EventTrafficStillOn = "TrafficStillOn"
 
-	// EventTrafficNotOn: the pod waits for a service controller to put traffic on.
+	// EventTrafficNotOn reports that the pod waits for a service controller to put traffic on.
 	EventTrafficNotOn = "TrafficNotOn"
 )
 
-// pendingAfter is how long a pod waits for its traffic before that is shown. Most are on
-// their way sooner, and the write would help no reader.
+// pendingAfter is how long a pod waits for its traffic before that is reported. Most pods wait
+// less, and the write would help no reader.
 const pendingAfter = 10 * time.Second
 
 // maxGateMessageBytes bounds the message of the condition.
 const maxGateMessageBytes = 1024
 
-// explainPending has the condition of a pod name what its traffic has waited for since
-// pendingAfter, and take it back when that has come. It adds to a change that leaves the gate
-// as it is, and returns what was added and how soon to look again. The condition is what
-// survives a restart: a text that is there has had its event.
+// explainPending adds to the condition of a pod what its traffic has waited for since
+// pendingAfter, and removes it when the wait has ended. It extends a change that does not write
+// the gate, and returns the addition and how soon to check again. The condition survives a
+// restart: a text that is present has had its event.
 func explainPending(pod *corev1.Pod, facts lifecycle.PodFacts, change *lifecycle.Change, now time.Time) (explained *lifecycle.Pending, wake time.Duration) {
 	condition := gateCondition(pod)
 	if change.Gate != nil || condition == nil {
@@ -68,8 +68,8 @@ func explainPending(pod *corev1.Pod, facts lifecycle.PodFacts, change *lifecycle
 	return &pending, 0
 }
 
-// pendingWake is how soon a pod has waited for long enough; 0 when it waits for nothing or
-// has.
+// pendingWake returns how soon a pod has waited for long enough; 0 when it does not wait or
+// already has.
 func pendingWake(facts lifecycle.PodFacts, now time.Time) time.Duration {
 	pending, waits := lifecycle.PendingOf(facts)
 	if !waits {
@@ -78,8 +78,8 @@ func pendingWake(facts lifecycle.PodFacts, now time.Time) time.Duration {
 	return max(0, pendingAfter-now.Sub(pending.Since))
 }
 
-// gatelessProblem is what the traffic of a pod without the gate, and so without a condition,
-// has waited for.
+// gatelessProblem returns what the traffic of a pod without the gate, and so without a
+// condition, has waited for.
 func gatelessProblem(facts lifecycle.PodFacts, now time.Time) problem {
 	pending, waits := lifecycle.PendingOf(facts)
 	if !waits || facts.Gate != lifecycle.GateMissing || now.Sub(pending.Since) < pendingAfter {
@@ -110,7 +110,7 @@ func (r *Reconciler) recordPending(pod *corev1.Pod, pending lifecycle.Pending) {
 		pending.Text, duration.HumanDuration(r.clock.Since(pending.Since)))
 }
 
-// Metrics count the pods whose traffic is not what it should be.
+// Metrics counts the pods that wait for a change of their traffic.
 type Metrics struct {
 	waiting *prometheus.GaugeVec
 
@@ -136,7 +136,7 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
-// see counts a pod under what it waits for, if it has waited for long enough.
+// see counts a pod under the owner that it waits for, if it has waited for long enough.
 func (m *Metrics) see(key types.NamespacedName, facts lifecycle.PodFacts, now time.Time) {
 	pending, waits := lifecycle.PendingOf(facts)
 	if !waits || now.Sub(pending.Since) < pendingAfter {

@@ -17,7 +17,7 @@ import (
 
 const lb = appsv1alpha1.ProtectionFinalizerPrefix + "/lb"
 
-// held is a pod that has waited for a service to take its traffic off.
+// held returns a pod that has waited for a service to take its traffic off.
 func held(edit func(*corev1.Pod), since time.Duration) *corev1.Pod {
 	return newPod(func(pod *corev1.Pod) {
 		preparing("a", "update")(pod)
@@ -34,13 +34,13 @@ func held(edit func(*corev1.Pod), since time.Duration) *corev1.Pod {
 
 const waitsForOff = "waits for Ingress/shop/cart to confirm that traffic is off (finalizer " + lb + ")"
 
-// explained is what the condition says of such a pod.
+// explained sets the message of the condition of such a pod.
 func explained(pod *corev1.Pod) {
 	gateCondition(pod).Reason, gateCondition(pod).Message = appsv1alpha1.ReasonPreparing, appsv1alpha1.ServiceReadyMessage+": "+waitsForOff
 }
 
-// TestTrafficThatDoesNotMoveIsShown: ten seconds after the permit, once, and after a restart
-// not again; and taken back when it has moved.
+// TestTrafficThatDoesNotMoveIsShown shows that it is reported once, ten seconds after the permit and
+// not again after a restart, and removed when the traffic has moved.
 func TestTrafficThatDoesNotMoveIsShown(t *testing.T) {
 	nothing := func(*corev1.Pod) {}
 	for name, tc := range map[string]struct {
@@ -64,7 +64,7 @@ func TestTrafficThatDoesNotMoveIsShown(t *testing.T) {
 			}, time.Hour),
 			patches: []string{`"message":"updated by PodOpsLifecycle","reason":null,"type"`},
 		},
-		"without the gate the condition says so, and the event what it waits for": {
+		"without the gate the condition reports that, and the event what it waits for": {
 			pod: held(func(pod *corev1.Pod) {
 				pod.Spec.ReadinessGates, pod.Status.Conditions = nil, nil
 			}, 12*time.Second), counted: 1,
@@ -75,7 +75,7 @@ func TestTrafficThatDoesNotMoveIsShown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, []client.Object{tc.pod}, nil, nil)
 			if result := f.reconcile(t); result.RequeueAfter != tc.wake && tc.wake > 0 {
-				t.Errorf("comes back after %s, want %s", result.RequeueAfter, tc.wake)
+				t.Errorf("requeued after %s, want %s", result.RequeueAfter, tc.wake)
 			}
 			if len(f.patches) != len(tc.patches) || len(f.patches) == 1 && !strings.Contains(f.patches[0], tc.patches[0]) {
 				t.Errorf("requests %v, want %v", f.patches, tc.patches)
@@ -94,21 +94,21 @@ func TestTrafficThatDoesNotMoveIsShown(t *testing.T) {
 	}
 }
 
-// TestAPodThatIsGoneDoesNotCount as one that waits.
+// TestAPodThatIsGoneDoesNotCount shows that a deleted pod does not count as waiting.
 func TestAPodThatIsGoneDoesNotCount(t *testing.T) {
 	f := newFixture(t, []client.Object{held(func(pod *corev1.Pod) { pod.Annotations = nil }, time.Minute)}, nil, nil)
 	f.reconcile(t)
 	if got := waitingFor(t, f, "off", "unknown"); got != 1 {
 		t.Errorf("%v pods count as waiting for an unknown owner, want 1", got)
 	}
-	f.reconciler.client, f.reconciler.live = f.none(), f.none()
+	f.reconciler.client, f.reconciler.apiReader = f.none(), f.none()
 	f.reconcile(t)
 	if got := waitingFor(t, f, "off", "unknown"); got != 0 {
-		t.Errorf("%v pods count as waiting that are gone", got)
+		t.Errorf("%v deleted pods count as waiting", got)
 	}
 }
 
-// TestANewPodWaitsForItsTraffic, too.
+// TestANewPodWaitsForItsTraffic shows the event of a pod whose traffic was never on.
 func TestANewPodWaitsForItsTraffic(t *testing.T) {
 	pod := newPod(func(pod *corev1.Pod) {
 		at := metav1.NewTime(now.Add(-30 * time.Second))

@@ -1,7 +1,7 @@
-// Package podlifecycle moves the lifecycles of pods along wherever no rule has to be
-// asked: it opens the gate of a new pod, grants operate once traffic is off, marks
-// pods available, and repairs what happened while admission was away. Permits are
-// given by package podtransitionrule.
+// Package podlifecycle advances the lifecycles of pods where no rule has to be evaluated:
+// it opens the gate of a new pod, grants operate once traffic is off, marks pods
+// available, and repairs changes that were made without admission. Package
+// podtransitionrule gives the permits.
 package podlifecycle
 
 import (
@@ -35,28 +35,28 @@ import (
 
 // Reconciler advances one pod.
 type Reconciler struct {
-	client   client.Reader // cached: controlled pods only
-	live     client.Reader // the API server, for pods that have left the cache
-	writer   *podwriter.Writer
-	recorder events.EventRecorder
-	options  lifecycle.Options
-	clock    clock.PassiveClock
-	told     told
+	client       client.Reader // cached: controlled pods only
+	apiReader    client.Reader // the API server, for pods that have left the cache
+	writer       *podwriter.Writer
+	recorder     events.EventRecorder
+	options      lifecycle.Options
+	clock        clock.PassiveClock
+	lastProblems lastProblems
 
 	facts    *podfacts.Gatherer
 	problems *prometheus.CounterVec
 	metrics  *Metrics
 }
 
-// New returns a Reconciler. cached holds controlled pods only, and Services; live reads the
+// New returns a Reconciler. cached holds controlled pods only, and Services; apiReader reads the
 // API server.
 func New(
-	cached, live client.Reader, writer *podwriter.Writer, recorder events.EventRecorder,
+	cached, apiReader client.Reader, writer *podwriter.Writer, recorder events.EventRecorder,
 	facts *podfacts.Gatherer, problems *prometheus.CounterVec, metrics *Metrics, options lifecycle.Options, clk clock.PassiveClock,
 ) *Reconciler {
 	return &Reconciler{
-		client: cached, live: live, writer: writer, recorder: recorder, options: options, clock: clk,
-		facts: facts, problems: problems, metrics: metrics, told: told{last: map[types.UID]problem{}},
+		client: cached, apiReader: apiReader, writer: writer, recorder: recorder, options: options, clock: clk,
+		facts: facts, problems: problems, metrics: metrics, lastProblems: lastProblems{last: map[types.UID]problem{}},
 	}
 }
 
@@ -75,13 +75,13 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, wor
 		Complete(r)
 }
 
-// Reconcile advances a pod as far as it goes without asking a rule.
+// Reconcile advances a pod as far as possible without evaluating a rule.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	pod, err := r.pod(ctx, req)
 	if pod == nil {
 		r.metrics.forget(req.NamespacedName)
 	}
-	if err != nil || pod == nil || !r.writer.Seen(pod) {
+	if err != nil || pod == nil || !r.writer.CaughtUp(pod) {
 		return reconcile.Result{}, err
 	}
 	r.writer.Observe(pod)
@@ -94,8 +94,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	pending, look := explainPending(pod, facts, &change, r.clock.Now())
 	r.metrics.see(req.NamespacedName, facts, r.clock.Now())
 	if err := r.writer.Write(ctx, pod, change); err != nil {
-		if staleVersions(err) {
-			return reconcile.Result{RequeueAfter: retryMovedOn}, nil
+		if isStale(err) {
+			return reconcile.Result{RequeueAfter: retryStale}, nil
 		}
 		return reconcile.Result{}, fmt.Errorf("advancing lifecycle: %w", err)
 	}
@@ -109,7 +109,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: minDelay(change.Wake, look)}, nil
 }
 
-// sooner is the shorter of two waits; 0 is none.
+// minDelay returns the shorter of two waits; 0 is none.
 func minDelay(a, b time.Duration) time.Duration {
 	if a == 0 || b != 0 && b < a {
 		return b
@@ -126,14 +126,14 @@ func (r *Reconciler) waitingFor(ctx context.Context, service client.Object) []re
 	return requests
 }
 
-// pod reads the pod of a request. One that is not in the cache is gone, or was taken
-// out of PodOps: then the API server still has it, and its lifecycles have to end. nil
-// means that there is nothing to do.
+// pod reads the pod of a request. A pod that is not in the cache is deleted, or was removed from
+// PodOps: then the API server still has it, and its lifecycles must end. nil means that there is
+// nothing to do.
 func (r *Reconciler) pod(ctx context.Context, req reconcile.Request) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
 	err := r.client.Get(ctx, req.NamespacedName, pod)
 	if apierrors.IsNotFound(err) {
-		err = r.live.Get(ctx, req.NamespacedName, pod)
+		err = r.apiReader.Get(ctx, req.NamespacedName, pod)
 	}
 	if err != nil {
 		return nil, client.IgnoreNotFound(err)
@@ -141,16 +141,16 @@ func (r *Reconciler) pod(ctx context.Context, req reconcile.Request) (*corev1.Po
 	return pod, nil
 }
 
-// retryMovedOn is how soon a pod is looked at again that had moved on. The watch brings it
-// sooner, as a rule; this is for when it brings nothing.
-const retryMovedOn = time.Second
+// retryStale is how soon a pod is reconciled again after a conflict. The watch usually delivers it
+// earlier; this is for the case that it delivers nothing.
+const retryStale = time.Second
 
-// movedOn: the pod has changed or gone since the decision. Its watch event brings the
-// next one.
-func staleVersions(err error) bool { return apierrors.IsConflict(err) || apierrors.IsNotFound(err) }
+// isStale reports whether the pod has changed or was deleted since the decision. Its watch event
+// starts the next reconcile.
+func isStale(err error) bool { return apierrors.IsConflict(err) || apierrors.IsNotFound(err) }
 
-// watched leaves out deletions of pods that were on their way out anyway: only a pod
-// that vanished without terminating may have been taken out of PodOps.
+// watched drops deletions of pods that were terminating: only a pod that vanished without
+// terminating may have been removed from PodOps.
 func watched() predicate.Funcs {
 	return predicate.Funcs{
 		DeleteFunc: func(e event.DeleteEvent) bool { return e.Object.GetDeletionTimestamp() == nil },

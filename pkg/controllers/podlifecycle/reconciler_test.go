@@ -46,7 +46,7 @@ func newPod(edit func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
-// preparing is a pod whose traffic is off and that only waits for operate.
+// preparing edits a pod so that its traffic is off and it only waits for operate.
 func preparing(id, operationType string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		for prefix, value := range map[string]string{
@@ -68,8 +68,8 @@ type fixture struct {
 	clock      *clocktesting.FakeClock
 }
 
-// newFixture has one set of pods in the cache and another one in the API server.
-func newFixture(t *testing.T, cached, live []client.Object, patchErr error) *fixture {
+// newFixture returns a fixture with one set of pods in the cache and another one in the API server.
+func newFixture(t *testing.T, cached, apiReader []client.Object, patchErr error) *fixture {
 	t.Helper()
 	f := &fixture{recorder: events.NewFakeRecorder(10)}
 	writes := fake.NewClientBuilder().WithObjects(cached...).WithInterceptorFuncs(interceptor.Funcs{
@@ -93,12 +93,12 @@ func newFixture(t *testing.T, cached, live []client.Object, patchErr error) *fix
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.reconciler = New(writes, fake.NewClientBuilder().WithObjects(live...).Build(), podwriter.New(writes, f.recorder, f.clock),
+	f.reconciler = New(writes, fake.NewClientBuilder().WithObjects(apiReader...).Build(), podwriter.New(writes, f.recorder, f.clock),
 		f.recorder, podfacts.New(writes, writes, f.clock), problems, metrics, lifecycle.Options{Settle: settle}, f.clock)
 	return f
 }
 
-// none is a cluster without pods.
+// none returns a cluster without pods.
 func (f *fixture) none() client.Client { return fake.NewClientBuilder().Build() }
 
 func (f *fixture) reconcile(t *testing.T) reconcile.Result {
@@ -146,11 +146,11 @@ func TestOperateIsGrantedOnceTrafficIsOff(t *testing.T) {
 		t.Fatalf("requests: %v, want one", f.patches)
 	}
 	if len(f.recorder.Events) > 0 {
-		t.Errorf("event %q: Permitted and ServiceAvailable report what lies between", <-f.recorder.Events)
+		t.Errorf("event %q: Permitted and ServiceAvailable include this step", <-f.recorder.Events)
 	}
 }
 
-func TestPromisedPodIsLeftToBeDeleted(t *testing.T) {
+func TestDeferredDeleteReplacesOperate(t *testing.T) {
 	owned := func(pod *corev1.Pod) {
 		preparing(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType)(pod)
 		controller := true
@@ -187,11 +187,11 @@ func TestConflictIsNoError(t *testing.T) {
 	}
 	f := newFixture(t, []client.Object{newPod(func(*corev1.Pod) {})}, nil, errors.New("no connection"))
 	if _, err := f.reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "shop", Name: "web-0"}}); err == nil {
-		t.Error("another error is swallowed")
+		t.Error("another error is not returned")
 	}
 }
 
-func TestProblemsAreToldOnce(t *testing.T) {
+func TestProblemsAreRecordedOnce(t *testing.T) {
 	tests := map[string]struct {
 		edit func(*corev1.Pod)
 		want string
@@ -239,13 +239,13 @@ func TestProblemsAreToldOnce(t *testing.T) {
 			f := newFixture(t, []client.Object{newPod(tc.edit)}, nil, nil)
 			f.reconcile(t)
 			f.reconcile(t)
-			var told []string
+			var recorded []string
 			for len(f.recorder.Events) > 0 {
 				if text := <-f.recorder.Events; text[:len("Warning")] == "Warning" {
-					told = append(told, text)
+					recorded = append(recorded, text)
 				}
 			}
-			if diff := cmp.Diff([]string{tc.want}, told); diff != "" {
+			if diff := cmp.Diff([]string{tc.want}, recorded); diff != "" {
 				t.Errorf("events (-want +got):\n%s", diff)
 			}
 			if counted, err := f.metrics.Gather(); len(counted) != 1 || len(counted[0].GetMetric()) != 1 || counted[0].GetMetric()[0].GetCounter().GetValue() != 1 {
@@ -255,8 +255,8 @@ func TestProblemsAreToldOnce(t *testing.T) {
 	}
 }
 
-// TestAnEmployerThatIsGoneIsDroppedInTheWriteThatMakesThePodAvailable: the pod was created
-// for a Service that is not there any more.
+// TestAnEmployerThatIsGoneIsDroppedInTheWriteThatMakesThePodAvailable uses a pod that was created
+// for a Service that no longer exists.
 func TestAnEmployerThatIsGoneIsDroppedInTheWriteThatMakesThePodAvailable(t *testing.T) {
 	pod := newPod(func(pod *corev1.Pod) {
 		pod.Annotations = map[string]string{appsv1alpha1.AvailableConditionsAnnotationKey: `{"expectedFinalizers":{` +
@@ -275,8 +275,8 @@ func TestAnEmployerThatIsGoneIsDroppedInTheWriteThatMakesThePodAvailable(t *test
 	}
 }
 
-// TestOperateWaitsForEndpointsOnlyWhereAServiceHasSome: the settle time of the manager is for
-// pods that a Service selects; a pod may set its own.
+// TestOperateWaitsForEndpointsOnlyWhereAServiceHasSome shows that the settle time of the manager
+// applies to pods that a Service selects, and that a pod may set its own.
 func TestOperateWaitsForEndpointsOnlyWhereAServiceHasSome(t *testing.T) {
 	service := func(selector map[string]string) client.Object {
 		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.ServiceSpec{Selector: selector}}
@@ -286,14 +286,14 @@ func TestOperateWaitsForEndpointsOnlyWhereAServiceHasSome(t *testing.T) {
 		annotation string
 		want       time.Duration
 	}{
-		"no Service":                        {},
-		"a Service that selects the pod":    {service: service(map[string]string{"app": "web"}), want: settle},
-		"a Service that selects another":    {service: service(map[string]string{"app": "db"})},
-		"a Service without a selector":      {service: service(nil)},
-		"a pod that asks for more":          {annotation: "30s", want: 30 * time.Second},
-		"a pod that asks for none":          {service: service(map[string]string{"app": "web"}), annotation: "0s"},
-		"a pod whose wish cannot be read":   {service: service(map[string]string{"app": "web"}), annotation: "-1s", want: settle},
-		"a pod whose wish is out of bounds": {service: service(map[string]string{"app": "web"}), annotation: "11m", want: settle},
+		"no Service":                      {},
+		"a Service that selects the pod":  {service: service(map[string]string{"app": "web"}), want: settle},
+		"a Service that selects another":  {service: service(map[string]string{"app": "db"})},
+		"a Service without a selector":    {service: service(nil)},
+		"a pod with a longer settle time": {annotation: "30s", want: 30 * time.Second},
+		"a pod without settle time":       {service: service(map[string]string{"app": "web"}), annotation: "0s"},
+		"a malformed settle time":         {service: service(map[string]string{"app": "web"}), annotation: "-1s", want: settle},
+		"a settle time out of bounds":     {service: service(map[string]string{"app": "web"}), annotation: "11m", want: settle},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			pod := newPod(preparing("a", "update"))
@@ -318,9 +318,9 @@ func TestOperateWaitsForEndpointsOnlyWhereAServiceHasSome(t *testing.T) {
 	}
 }
 
-// TestALabelThatSlippedInShowsOnThePod: one write shows what is wrong, the next one takes it
-// off.
-func TestALabelThatSlippedInShowsOnThePod(t *testing.T) {
+// TestAnInvalidLifecycleIsAConditionOfThePod shows that one write adds the condition and a later one
+// removes it.
+func TestAnInvalidLifecycleIsAConditionOfThePod(t *testing.T) {
 	f := newFixture(t, []client.Object{newPod(func(pod *corev1.Pod) {
 		pod.Labels[appsv1alpha1.OperatingLabelPrefix+"/a"] = "1"
 		pod.Labels[appsv1alpha1.ServiceAvailableLabelKey] = "1"

@@ -1,6 +1,6 @@
 // Package podtransitionpolicy writes the status of PodTransitionPolicies: whether the
-// module compiles, and which rules use it. Nothing is decided from that status; rules
-// are evaluated from the spec.
+// module compiles, and which rules use it. The status is only a report; rules are
+// evaluated from the spec.
 package podtransitionpolicy
 
 import (
@@ -19,13 +19,12 @@ import (
 	"github.com/podops-dev/podops/pkg/policyusers"
 )
 
-// remembered bounds the bytes of the outcomes of inspections: some 1,000 policies with ten problems
-// each, and many more without.
-const remembered = 4 << 20
+// inspectionBytes bounds the memory of inspections: some 1,000 policies with ten problems each, and
+// many more without.
+const inspectionBytes = 4 << 20
 
-// Inspector judges one module, and keeps nothing of it in this process but the result. It is a
-// *sandbox.Sandbox. A module that is wrong is an *opa.CompileError; any other error says nothing
-// about the module.
+// Inspector checks one module, and keeps only its result in this process. It is a *sandbox.Sandbox.
+// An invalid module is an *opa.CompileError; any other error is independent of the module.
 type Inspector interface {
 	Precompile(ctx context.Context, source opa.Source) error
 }
@@ -36,34 +35,34 @@ type Reconciler struct {
 	inspector Inspector
 	clock     clock.PassiveClock
 
-	// judgements are those of the last generation of a policy: it is judged once for each, however
-	// often its users change.
-	judgements *fairshare.Cache[types.UID, judged]
+	// inspections contains the result of the last generation of each policy: each generation is
+	// inspected once, however often its users change.
+	inspections *fairshare.Cache[types.UID, inspected]
 }
 
-// judged is the judgement of one generation.
-type judged struct {
+// inspected is the inspection of one generation.
+type inspected struct {
 	generation int64
-	judgement
+	inspection
 }
 
 // New returns a Reconciler. c reads from a cache that has the index policyusers.Field.
 func New(c client.Client, inspector Inspector, clk clock.PassiveClock) *Reconciler {
-	return &Reconciler{client: c, inspector: inspector, clock: clk, judgements: fairshare.NewCache[types.UID, judged](remembered)}
+	return &Reconciler{client: c, inspector: inspector, clock: clk, inspections: fairshare.NewCache[types.UID, inspected](inspectionBytes)}
 }
 
-// Reconcile judges the policy, finds its users, and writes the status when it differs.
-// A judgement that could not be made is written too, and made again after a while.
+// Reconcile inspects the policy, finds its users, and writes the status when it differs. If the
+// inspection fails, the status reports that, and the inspection is repeated after a while.
 func (r *Reconciler) Reconcile(ctx context.Context, policy *appsv1alpha1.PodTransitionPolicy) (reconcile.Result, error) {
 	users, err := policyusers.List(ctx, r.client, policy.Name)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	found := r.judge(ctx, policy)
+	found := r.inspected(ctx, policy)
 	updated := policy.DeepCopy()
 	updated.Status = statusOf(policy, found, users, r.clock.Now())
 	if !equality.Semantic.DeepEqual(policy.Status, updated.Status) {
-		// Deleted meanwhile: its status has no reader any more.
+		// Deleted meanwhile: nothing to write.
 		err = client.IgnoreNotFound(r.client.Status().Patch(ctx, updated, client.MergeFrom(policy)))
 	}
 	if err != nil {

@@ -27,29 +27,29 @@ import (
 
 func noon() time.Time { return time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC) }
 
-// world is an API server with one policy, and an engine that says what it is told to.
-type world struct {
-	client  client.Client
-	clock   *testingclock.FakePassiveClock
-	says    error
-	asked   []string // modules, with the schema of their parameters
-	patches []string
-	refuse  error // of every write
+// fixture is an API server with one policy, and an inspector with a fixed result.
+type fixture struct {
+	client   client.Client
+	clock    *testingclock.FakePassiveClock
+	result   error
+	modules  []string // modules, with the schema of their parameters
+	patches  []string
+	writeErr error // to every write
 	*podtransitionpolicy.Reconciler
 }
 
-func (w *world) Precompile(_ context.Context, source opa.Source) error {
-	w.asked = append(w.asked, source.Module+" with "+string(source.ParametersSchema))
-	return w.says
+func (w *fixture) Precompile(_ context.Context, source opa.Source) error {
+	w.modules = append(w.modules, source.Module+" with "+string(source.ParametersSchema))
+	return w.result
 }
 
-func newWorld(t *testing.T, objects ...client.Object) *world {
+func newFixture(t *testing.T, objects ...client.Object) *fixture {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := appsv1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	w := &world{clock: testingclock.NewFakePassiveClock(noon())}
+	w := &fixture{clock: testingclock.NewFakePassiveClock(noon())}
 	w.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithStatusSubresource(&appsv1alpha1.PodTransitionPolicy{}).
 		WithIndex(&appsv1alpha1.PodTransitionRule{}, policyusers.Field, policyusers.Index).
@@ -60,8 +60,8 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 					return err
 				}
 				w.patches = append(w.patches, subresource+" "+string(data))
-				if w.refuse != nil {
-					return w.refuse
+				if w.writeErr != nil {
+					return w.writeErr
 				}
 				return c.SubResource(subresource).Patch(ctx, o, p, opts...)
 			},
@@ -71,13 +71,13 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 }
 
 // reconcile runs one round and returns the policy as it is stored afterwards.
-func (w *world) reconcile(t *testing.T) (*appsv1alpha1.PodTransitionPolicy, error) {
+func (w *fixture) reconcile(t *testing.T) (*appsv1alpha1.PodTransitionPolicy, error) {
 	t.Helper()
 	_, err := w.Reconcile(t.Context(), w.stored(t))
 	return w.stored(t), err
 }
 
-func (w *world) stored(t *testing.T) *appsv1alpha1.PodTransitionPolicy {
+func (w *fixture) stored(t *testing.T) *appsv1alpha1.PodTransitionPolicy {
 	t.Helper()
 	stored := &appsv1alpha1.PodTransitionPolicy{}
 	if err := w.client.Get(t.Context(), client.ObjectKey{Name: "freeze"}, stored); err != nil {
@@ -121,7 +121,7 @@ func TestStatus(t *testing.T) {
 
 	for name, tc := range map[string]struct {
 		schema  string
-		says    error
+		result  error
 		users   []client.Object
 		want    appsv1alpha1.PodTransitionPolicyStatus
 		wantErr bool
@@ -130,11 +130,11 @@ func TestStatus(t *testing.T) {
 			users: []client.Object{user("b", "web", "z", "a"), user("a", "web", "x")},
 			want: appsv1alpha1.PodTransitionPolicyStatus{
 				Conditions: []metav1.Condition{condition("Ready", "True", "Compiled", "the module compiles"), notStalled},
-				UserCount:  3, UserNamespaceCount: 2, // and no names, which readers of policies need not know
+				UserCount:  3, UserNamespaceCount: 2, // without names, which readers of policies may not be allowed to see
 			},
 		},
 		"of a module that does not compile": {
-			says: many,
+			result: many,
 			want: appsv1alpha1.PodTransitionPolicyStatus{
 				Conditions: []metav1.Condition{
 					condition("Ready", "False", "CompileFailed", manyText), condition("Stalled", "True", "CompileFailed", manyText),
@@ -142,8 +142,8 @@ func TestStatus(t *testing.T) {
 				Problems: first,
 			},
 		},
-		"of a module that the library does not go with": {
-			says: &opa.CompileError{Problems: []opa.Problem{{File: "podops/lib/x.rego", Row: 1, Column: 2, Code: "rego_type_error", Message: "odd"}}},
+		"of a module that conflicts with the library": {
+			result: &opa.CompileError{Problems: []opa.Problem{{File: "podops/lib/x.rego", Row: 1, Column: 2, Code: "rego_type_error", Message: "odd"}}},
 			want: appsv1alpha1.PodTransitionPolicyStatus{
 				Conditions: []metav1.Condition{
 					condition("Ready", "False", "CompileFailed", "rego_type_error: podops/lib/x.rego:1:2: odd"),
@@ -165,7 +165,7 @@ func TestStatus(t *testing.T) {
 			},
 		},
 		"of a module that could not be inspected": {
-			says: errors.New("no child process"), wantErr: true,
+			result: errors.New("no child process"), wantErr: true,
 			want: appsv1alpha1.PodTransitionPolicyStatus{
 				Conditions: []metav1.Condition{
 					condition("Ready", "Unknown", "InspectionFailed", "inspecting the module: no child process"), notStalled,
@@ -178,8 +178,8 @@ func TestStatus(t *testing.T) {
 			if tc.schema != "" {
 				policy.Spec.Parameters = &appsv1alpha1.PolicyParameters{OpenAPIV3Schema: &apiextensionsv1.JSON{Raw: []byte(tc.schema)}}
 			}
-			w := newWorld(t, append(tc.users, policy)...)
-			w.says = tc.says
+			w := newFixture(t, append(tc.users, policy)...)
+			w.result = tc.result
 			got, err := w.reconcile(t)
 			if (err != nil) != tc.wantErr {
 				t.Errorf("got error %v", err)
@@ -193,8 +193,8 @@ func TestStatus(t *testing.T) {
 }
 
 func TestStatusIsBounded(t *testing.T) {
-	w := newWorld(t, freeze())
-	w.says = &opa.CompileError{Problems: []opa.Problem{{Row: 1, Column: 1, Code: strings.Repeat("c", 100), Message: strings.Repeat("ä", 1000)}}}
+	w := newFixture(t, freeze())
+	w.result = &opa.CompileError{Problems: []opa.Problem{{Row: 1, Column: 1, Code: strings.Repeat("c", 100), Message: strings.Repeat("ä", 1000)}}}
 	got, err := w.reconcile(t)
 	if err != nil {
 		t.Fatal(err)
@@ -204,8 +204,8 @@ func TestStatusIsBounded(t *testing.T) {
 	}
 }
 
-func TestNothingNewIsNotWritten(t *testing.T) {
-	w := newWorld(t, freeze(), user("a", "web", "x"))
+func TestAnUnchangedStatusIsNotWritten(t *testing.T) {
+	w := newFixture(t, freeze(), user("a", "web", "x"))
 	for range 3 {
 		if _, err := w.reconcile(t); err != nil {
 			t.Fatal(err)
@@ -215,13 +215,13 @@ func TestNothingNewIsNotWritten(t *testing.T) {
 	if len(w.patches) != 1 || !strings.HasPrefix(w.patches[0], "status ") {
 		t.Errorf("got %d patches: %v", len(w.patches), w.patches)
 	}
-	if len(w.asked) != 1 {
-		t.Errorf("the module was inspected %d times", len(w.asked))
+	if len(w.modules) != 1 {
+		t.Errorf("the module was inspected %d times", len(w.modules))
 	}
 }
 
-func TestAUserThatComesChangesTheUsersOnly(t *testing.T) {
-	w := newWorld(t, freeze())
+func TestANewUserChangesTheUsersOnly(t *testing.T) {
+	w := newFixture(t, freeze())
 	if _, err := w.reconcile(t); err != nil {
 		t.Fatal(err)
 	}
@@ -236,13 +236,13 @@ func TestAUserThatComesChangesTheUsersOnly(t *testing.T) {
 	if diff := cmp.Diff(want, w.patches[len(w.patches)-1]); diff != "" {
 		t.Errorf("patch (-want +got):\n%s", diff)
 	}
-	if len(w.asked) != 1 {
-		t.Errorf("the module was inspected %d times", len(w.asked))
+	if len(w.modules) != 1 {
+		t.Errorf("the module was inspected %d times", len(w.modules))
 	}
 }
 
-func TestAnEditIsJudgedAnew(t *testing.T) {
-	w := newWorld(t, freeze())
+func TestAnEditIsInspectedAgain(t *testing.T) {
+	w := newFixture(t, freeze())
 	if _, err := w.reconcile(t); err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +253,7 @@ func TestAnEditIsJudgedAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.clock.SetTime(noon().Add(time.Hour))
-	w.says = &opa.CompileError{Problems: []opa.Problem{{Row: 1, Column: 1, Code: "rego_parse_error", Message: "odd"}}}
+	w.result = &opa.CompileError{Problems: []opa.Problem{{Row: 1, Column: 1, Code: "rego_parse_error", Message: "odd"}}}
 	got, err := w.reconcile(t)
 	if err != nil {
 		t.Fatal(err)
@@ -266,18 +266,18 @@ func TestAnEditIsJudgedAnew(t *testing.T) {
 		`package rule with {"additionalProperties":false,"properties":{"(none)":{}},"type":"object"}`,
 		`package rule.two with {"additionalProperties":false,"properties":{"n":{"type":"integer"}},"type":"object"}`,
 	}
-	if diff := cmp.Diff(want, w.asked); diff != "" {
+	if diff := cmp.Diff(want, w.modules); diff != "" {
 		t.Errorf("inspected (-want +got):\n%s", diff)
 	}
 }
 
-func TestWhatIsNotKnownIsAskedAgain(t *testing.T) {
-	w := newWorld(t, freeze())
-	w.says = errors.New("no child process")
+func TestAFailedInspectionIsRepeated(t *testing.T) {
+	w := newFixture(t, freeze())
+	w.result = errors.New("no child process")
 	if _, err := w.reconcile(t); err == nil {
-		t.Fatal("nothing makes the controller come back")
+		t.Fatal("the policy is not requeued")
 	}
-	w.says = nil
+	w.result = nil
 	got, err := w.reconcile(t)
 	if err != nil || got.Status.Conditions[0].Status != metav1.ConditionTrue {
 		t.Errorf("got %+v, %v", got.Status.Conditions, err)
@@ -287,15 +287,15 @@ func TestWhatIsNotKnownIsAskedAgain(t *testing.T) {
 func TestWritesThatFail(t *testing.T) {
 	gone := apierrors.NewNotFound(schema.GroupResource{}, "freeze")
 	for name, tc := range map[string]struct {
-		refuse error
-		retry  bool
+		writeErr error
+		retry    bool
 	}{
-		"are tried again":                    {errors.New("no answer"), true},
-		"are forgotten when the policy went": {gone, false},
+		"are retried": {errors.New("connection refused"), true},
+		"are dropped when the policy was deleted": {gone, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, freeze())
-			w.refuse = tc.refuse
+			w := newFixture(t, freeze())
+			w.writeErr = tc.writeErr
 			if _, err := w.reconcile(t); (err != nil) != tc.retry {
 				t.Errorf("got %v", err)
 			}

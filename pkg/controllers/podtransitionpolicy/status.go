@@ -13,14 +13,14 @@ import (
 	"github.com/podops-dev/podops/pkg/policyusers"
 )
 
-// statusOf is the status that follows from what was found; policy is not modified. It
-// differs from the present one in what has changed, times of conditions included.
+// statusOf returns the new status; policy is not modified. It differs from the present one
+// where something has changed, times of conditions included.
 func statusOf(
-	policy *appsv1alpha1.PodTransitionPolicy, found judgement, users []policyusers.User, now time.Time,
+	policy *appsv1alpha1.PodTransitionPolicy, found inspection, users []policyusers.User, now time.Time,
 ) appsv1alpha1.PodTransitionPolicyStatus {
 	status := *policy.Status.DeepCopy()
 	status.ObservedGeneration = policy.Generation
-	// A copy: a client decodes the answer of the API server into what it is given.
+	// A copy, because a client decodes the response of the API server into its argument.
 	status.Problems = slices.Clone(found.problems[:min(len(found.problems), appsv1alpha1.MaxStatusProblems)])
 	status.UserCount = int32(len(users))
 	namespaces := sets.New[string]()
@@ -36,8 +36,8 @@ func statusOf(
 	return status
 }
 
-// conditions say whether the policy can be used.
-func conditions(found judgement) []metav1.Condition {
+// conditions returns the conditions Ready and Stalled.
+func conditions(found inspection) []metav1.Condition {
 	ready := metav1.Condition{
 		Type: appsv1alpha1.ConditionReady, Status: metav1.ConditionTrue,
 		Reason: appsv1alpha1.ReasonCompiled, Message: "the module compiles",
@@ -60,7 +60,7 @@ func conditions(found judgement) []metav1.Condition {
 	return []metav1.Condition{ready, stalled}
 }
 
-// summary is the first problem, and how many more there are.
+// summary returns the first problem, and how many more there are.
 func summary(problems []appsv1alpha1.PolicyProblem) string {
 	first := problems[0]
 	text := first.Code + ": " + first.Message

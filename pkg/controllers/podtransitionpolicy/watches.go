@@ -18,12 +18,12 @@ import (
 )
 
 // SetupWithManager registers the controller and the index policyusers.Field, which the
-// webhooks of policies read too. workers is how many policies are judged at once.
+// webhooks of policies read too. workers is how many policies are inspected at once.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, workers int) error {
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1alpha1.PodTransitionRule{}, policyusers.Field, policyusers.Index); err != nil {
 		return fmt.Errorf("indexing rules by policy: %w", err)
 	}
-	// A status, be it ours or that of a rule, changes neither a module nor its users.
+	// A status of a policy or of a rule changes neither a module nor its users.
 	edited := builder.WithPredicates(predicate.GenerationChangedPredicate{})
 	warm := true
 	return ctrl.NewControllerManagedBy(mgr).
@@ -34,8 +34,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, wor
 		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
 }
 
-// policiesOf wakes the policies that a rule refers to. Of an edit both sides are asked,
-// so one that is no longer referred to is woken too.
+// policiesOf returns requests for the policies that a rule refers to. For an edit it is called
+// with both versions, so that a policy that is no longer referred to is included.
 func policiesOf(_ context.Context, rule client.Object) []reconcile.Request {
 	var requests []reconcile.Request
 	for _, name := range policyusers.Index(rule) {

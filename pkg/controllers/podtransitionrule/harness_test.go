@@ -227,8 +227,8 @@ func (s *harness) Write(_ context.Context, pod *corev1.Pod, change lifecycle.Cha
 	return nil
 }
 
-// Seen implements PodWriter.
-func (s *harness) Seen(*corev1.Pod) bool { return true }
+// CaughtUp implements PodWriter.
+func (s *harness) CaughtUp(*corev1.Pod) bool { return true }
 
 // WriteStatus implements StatusWriter.
 func (s *harness) WriteStatus(_ context.Context, object *appsv1alpha1.PodTransitionRule) (*appsv1alpha1.PodTransitionRule, error) {

@@ -37,7 +37,7 @@ func (r *Reconciler) writePods(ctx context.Context, changes []*podChange) (confl
 	var group errgroup.Group
 	group.SetLimit(r.writesAtOnce)
 	for i, one := range changes {
-		if !r.pods.Seen(one.pod) {
+		if !r.pods.CaughtUp(one.pod) {
 			continue
 		}
 		group.Go(func() error {

@@ -52,8 +52,8 @@ type PodWriter interface {
 	// Write returns a conflict if the pod has another resourceVersion by now.
 	Write(ctx context.Context, pod *corev1.Pod, change lifecycle.Change) error
 
-	// Seen returns false while the pod is older than its last write.
-	Seen(pod *corev1.Pod) bool
+	// CaughtUp returns false while the pod is older than its last write.
+	CaughtUp(pod *corev1.Pod) bool
 }
 
 // StatusWriter writes the status of a PodTransitionRule that is still at its

@@ -311,8 +311,8 @@ func (r *replica) Write(_ context.Context, pod *corev1.Pod, change lifecycle.Cha
 	return err
 }
 
-// Seen implements PodWriter.
-func (r *replica) Seen(pod *corev1.Pod) bool {
+// CaughtUp implements PodWriter.
+func (r *replica) CaughtUp(pod *corev1.Pod) bool {
 	version, err := strconv.Atoi(pod.ResourceVersion)
 	r.sentLock.Lock()
 	defer r.sentLock.Unlock()

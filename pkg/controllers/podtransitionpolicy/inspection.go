@@ -15,12 +15,12 @@ import (
 	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
-// judgement is what is known of a spec. The zero value: it can be used.
-type judgement struct {
-	// problems that only an edit solves, all of them.
+// inspection is the result of checking a spec. The zero value means that it can be used.
+type inspection struct {
+	// problems are all errors that require an edit.
 	problems []appsv1alpha1.PolicyProblem
 
-	// err says that it is not known.
+	// err means that the result is unknown.
 	err error
 }
 
@@ -30,23 +30,23 @@ const codeSchema = "schema"
 // codeTooLarge is the code of the problem of a policy that is not loaded.
 const codeTooLarge = "too_large"
 
-// judge returns the judgement of the generation at hand.
-func (r *Reconciler) judge(ctx context.Context, policy *appsv1alpha1.PodTransitionPolicy) judgement {
+// inspected returns the inspection of the present generation.
+func (r *Reconciler) inspected(ctx context.Context, policy *appsv1alpha1.PodTransitionPolicy) inspection {
 	if err := objectbounds.TooLarge(policy); err != nil {
-		return judgement{problems: []appsv1alpha1.PolicyProblem{problem(opa.Problem{Code: codeTooLarge, Message: err.Error()})}}
+		return inspection{problems: []appsv1alpha1.PolicyProblem{problem(opa.Problem{Code: codeTooLarge, Message: err.Error()})}}
 	}
-	if known, ok := r.judgements.Get(policy.UID); ok && known.generation == policy.Generation {
-		return known.judgement
+	if known, ok := r.inspections.Get(policy.UID); ok && known.generation == policy.Generation {
+		return known.inspection
 	}
 	found := inspect(ctx, r.inspector, policy)
 	if found.err == nil {
-		r.judgements.Add(policy.Name, policy.UID, judged{generation: policy.Generation, judgement: found}, found.bytes())
+		r.inspections.Add(policy.Name, policy.UID, inspected{generation: policy.Generation, inspection: found}, found.bytes())
 	}
 	return found
 }
 
-// bytes is about what a judgement takes.
-func (j judgement) bytes() int64 {
+// bytes returns the approximate size of an inspection.
+func (j inspection) bytes() int64 {
 	const each = 48
 	bytes := 0
 	for _, problem := range j.problems {
@@ -55,12 +55,12 @@ func (j judgement) bytes() int64 {
 	return int64(bytes)
 }
 
-// inspect holds the spec to what admission would: it may have been stored without it.
-func inspect(ctx context.Context, inspector Inspector, policy *appsv1alpha1.PodTransitionPolicy) judgement {
+// inspect applies the checks of admission to a spec that may have been stored without it.
+func inspect(ctx context.Context, inspector Inspector, policy *appsv1alpha1.PodTransitionPolicy) inspection {
 	content := policy.Spec
 	schema, errs := parameters.Parse(content.Parameters, field.NewPath("spec", "parameters"))
 	if len(errs) > 0 {
-		var found judgement
+		var found inspection
 		for _, err := range errs {
 			found.problems = append(found.problems, problem(opa.Problem{Code: codeSchema, Message: err.Error()}))
 		}
@@ -68,7 +68,7 @@ func inspect(ctx context.Context, inspector Inspector, policy *appsv1alpha1.PodT
 	}
 	types, err := schema.JSONSchema()
 	if err != nil {
-		return judgement{err: err}
+		return inspection{err: err}
 	}
 	err = inspector.Precompile(ctx, opa.Source{
 		Owner: spec.PolicyOwner(policy.Name), Module: content.Module, ParametersSchema: types,
@@ -76,15 +76,15 @@ func inspect(ctx context.Context, inspector Inspector, policy *appsv1alpha1.PodT
 	wrong := &opa.CompileError{}
 	switch {
 	case err == nil:
-		return judgement{}
+		return inspection{}
 	case errors.As(err, &wrong):
-		var found judgement
+		var found inspection
 		for _, one := range wrong.Problems {
 			found.problems = append(found.problems, problem(one))
 		}
 		return found
 	default:
-		return judgement{err: fmt.Errorf("inspecting the module: %w", err)}
+		return inspection{err: fmt.Errorf("inspecting the module: %w", err)}
 	}
 }
 
