@@ -11,12 +11,12 @@ import (
 // inverted id of the thread.
 const threadClock = 4 | 2
 
-// clock is the clock of a thread. Other threads of the process may read it, too.
+// clock is the clock of a thread. Other threads of the process may read it too.
 type clock int32
 
 func ownClock() clock { return clock(^unix.Gettid()<<3 | threadClock) }
 
-// now returns the CPU time of the thread, 0 when there is no such thread any more.
+// now returns the CPU time of the thread, 0 when the thread has ended.
 func (c clock) now() time.Duration {
 	var at unix.Timespec
 	if unix.ClockGettime(int32(c), &at) != nil {

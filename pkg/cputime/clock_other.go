@@ -4,7 +4,7 @@ package cputime
 
 import "time"
 
-// clock is a moment of the monotonic clock: there are no clocks of threads here.
+// clock is a time of the monotonic clock, because the system has no clocks of threads.
 type clock time.Time
 
 func ownClock() clock { return clock(time.Now()) }

@@ -5,7 +5,7 @@ package cputime
 import "time"
 
 // Stopwatch measures the CPU time that the thread of a goroutine has used since Start. On
-// systems without clocks of threads it measures the time on the wall.
+// systems without clocks of threads it measures elapsed time.
 type Stopwatch struct {
 	clock clock
 	began time.Duration

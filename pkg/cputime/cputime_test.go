@@ -8,7 +8,7 @@ import (
 	"github.com/podops-dev/podops/pkg/cputime"
 )
 
-// TestUsed shows that waiting costs nothing and that computing does, as read from another
+// TestUsed shows that waiting costs no CPU time and that computing does, as read from another
 // goroutine.
 func TestUsed(t *testing.T) {
 	if runtime.GOOS != "linux" {
@@ -29,7 +29,7 @@ func TestUsed(t *testing.T) {
 		<-compute
 	}()
 	watch := <-watches
-	time.Sleep(most) // the time that passes is what must not count
+	time.Sleep(most) // elapsed time must not count
 	if used := watch.Used(); used >= most/2 {
 		t.Errorf("waiting took %s of CPU time", used)
 	}

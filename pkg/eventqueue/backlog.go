@@ -14,24 +14,24 @@ type limits struct {
 	// entries and bytes of all namespaces together, namespaceEntries of each.
 	entries, bytes, namespaceEntries int
 
-	// rate and burst of one namespace, in events a second and in events.
+	// rate and burst of each namespace, in events a second and in events.
 	rate  rate.Limit
 	burst int
 
-	// totalRate and totalBurst are those of all namespaces together.
+	// totalRate and totalBurst of all namespaces together.
 	totalRate  rate.Limit
 	totalBurst int
 }
 
-// series identifies events that are one event to a reader: those with one reason about one
-// object. Kind and name are part of it, since a UID may be missing.
+// series identifies events that a reader takes for one: those with one reason about one
+// object. Kind and name are part of it, because a UID may be missing.
 type series struct {
 	namespace, kind, name string
 	uid                   types.UID
 	reason                string
 }
 
-// entry is an event that has not been sent, count times recorded.
+// entry is an event that has not been sent, recorded count times.
 type entry struct {
 	series series
 
@@ -51,10 +51,10 @@ type entry struct {
 	tries int
 }
 
-// entryOverhead is what an entry takes besides its texts, as measured by TestEntriesAreWeighed.
+// entryOverhead is the memory of an entry without its texts, as measured by TestEntriesAreWeighed.
 const entryOverhead = 1024
 
-// size in bytes that an entry counts with.
+// size returns the bytes that an entry counts with.
 func (e *entry) size() int {
 	size := entryOverhead + len(e.note) + len(e.action) + len(e.reason)
 	for key, value := range e.annotations {
@@ -91,8 +91,8 @@ func newBacklog(l limits) *backlog {
 	return &backlog{limits: l, total: rate.NewLimiter(l.totalRate, l.totalBurst), tenants: map[string]*tenant{}}
 }
 
-// add takes in an entry, as a repetition of the one of its series if there is one, and
-// returns how many entries had to go for it.
+// add adds an entry, as a repetition of the entry of its series if there is one, and
+// returns how many entries were dropped for it.
 func (b *backlog) add(namespace string, e *entry) (dropped int) {
 	t := b.tenant(namespace)
 	if same, ok := t.bySeries[e.series]; ok {
@@ -130,12 +130,12 @@ func (b *backlog) resize(t *tenant, by int) {
 	b.bytes += by
 }
 
-// largest returns the tenant with the most bytes: the one that pays for a full backlog.
+// largest returns the tenant with the most bytes, from which a full backlog drops entries.
 func (b *backlog) largest() *tenant {
 	return slices.MaxFunc(b.turns, func(x, y *tenant) int { return x.bytes - y.bytes })
 }
 
-// drop removes the oldest entry of least value: warnings go last.
+// drop removes the oldest entry of the lowest priority: warnings are dropped last.
 func (b *backlog) drop(t *tenant) {
 	i := slices.IndexFunc(t.entries, func(e *entry) bool { return e.eventType == corev1.EventTypeNormal })
 	b.remove(t, max(i, 0))
@@ -151,7 +151,7 @@ func (b *backlog) remove(t *tenant, i int) *entry {
 }
 
 // take removes the entry to be sent now: the oldest that is due of the namespace whose turn
-// it is. Without one it returns nil and how soon there may be one, 0 when nothing waits.
+// it is. Without one it returns nil and how soon one may be due, 0 when the backlog is empty.
 func (b *backlog) take(now time.Time) (e *entry, wait time.Duration) {
 	b.forget(now)
 	if b.entries == 0 {
@@ -195,7 +195,7 @@ func (t *tenant) due(now time.Time) (index int, wait time.Duration) {
 	return -1, wait
 }
 
-// sooner is the shorter of two waits; 0 is none.
+// sooner returns the shorter of two waits; 0 is none.
 func sooner(a, b time.Duration) time.Duration {
 	if a == 0 || b != 0 && b < a {
 		return b
@@ -203,7 +203,7 @@ func sooner(a, b time.Duration) time.Duration {
 	return a
 }
 
-// untilToken is how long it takes until a limiter has a token; 0 when it has one.
+// untilToken returns how long it takes until a limiter has a token; 0 when it has one.
 func untilToken(l *rate.Limiter, now time.Time) time.Duration {
 	missing := 1 - l.TokensAt(now)
 	if missing <= 0 {
@@ -212,8 +212,7 @@ func untilToken(l *rate.Limiter, now time.Time) time.Duration {
 	return max(time.Duration(missing/float64(l.Limit())*float64(time.Second)), time.Millisecond)
 }
 
-// forget removes tenants that have nothing to send and may send as much as one that is
-// new.
+// forget removes tenants that have nothing to send and a full burst, as a new tenant has.
 func (b *backlog) forget(now time.Time) {
 	rested := func(t *tenant) bool {
 		return len(t.entries) == 0 && t.limiter.TokensAt(now) >= float64(b.limits.burst)
@@ -246,8 +245,8 @@ func (b *backlog) dropNamespace(namespace string) int {
 }
 
 // giveBack puts an entry that could not be sent first in its namespace again, unless it was
-// recorded again meanwhile: then the newer one counts for both. It returns false when there
-// is no room for it.
+// recorded again meanwhile: then the newer one counts for both. It returns false when the
+// backlog is full.
 func (b *backlog) giveBack(e *entry) bool {
 	t := b.tenant(e.series.namespace)
 	if newer, ok := t.bySeries[e.series]; ok {

@@ -24,8 +24,8 @@ func entryOf(namespace, name, eventType string, at time.Time) *entry {
 	}
 }
 
-// TestTheBacklogIsBounded: whatever is recorded, in number and in bytes, and however it is
-// sent, the totals are the sums and stay in their bounds.
+// TestTheBacklogIsBounded shows that for any events and any order of sending, the totals are the
+// sums and stay within their bounds, in number and in bytes.
 func TestTheBacklogIsBounded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b, now := newBacklog(few), builders.Epoch
@@ -42,7 +42,7 @@ func TestTheBacklogIsBounded(t *testing.T) {
 				if e, wait := b.take(now); e != nil {
 					inFlight = append(inFlight, e)
 				} else if wait == 0 && b.entries > 0 {
-					t.Fatalf("%d entries wait, and nothing says how long", b.entries)
+					t.Fatalf("%d entries wait, without a delay", b.entries)
 				}
 			case 3:
 				if len(inFlight) > 0 {
@@ -74,8 +74,8 @@ func check(t *rapid.T, b *backlog) {
 	}
 }
 
-// TestANamespaceHasItsShare: one that records without end delays no other, and pays for a
-// full backlog itself.
+// TestANamespaceHasItsShare shows that a namespace that records without end delays no other one, and
+// that a full backlog drops its entries.
 func TestANamespaceHasItsShare(t *testing.T) {
 	b, now := newBacklog(few), builders.Epoch
 	for i := range 100 {
@@ -102,9 +102,9 @@ func TestANamespaceHasItsShare(t *testing.T) {
 	}
 }
 
-// TestWarningsGoLast: of a full namespace the oldest normal event is dropped, and of
+// TestWarningsAreDroppedLast shows that of a full namespace the oldest normal event is dropped, and of
 // warnings alone the oldest.
-func TestWarningsGoLast(t *testing.T) {
+func TestWarningsAreDroppedLast(t *testing.T) {
 	b, now := newBacklog(few), builders.Epoch
 	add := func(name, eventType string) { b.add("a", entryOf("a", name, eventType, now)) }
 	names := func() (names string) {
@@ -127,9 +127,9 @@ func TestWarningsGoLast(t *testing.T) {
 	}
 }
 
-// TestNamespacesAreForgotten: one that has nothing to send is remembered only until its
+// TestIdleNamespacesAreRemoved shows that a namespace with nothing to send is kept only until its
 // burst is full again.
-func TestNamespacesAreForgotten(t *testing.T) {
+func TestIdleNamespacesAreRemoved(t *testing.T) {
 	b, now := newBacklog(limits{entries: 10000, bytes: 1 << 30, namespaceEntries: 10, rate: 1, burst: 2, totalRate: 1e6, totalBurst: 1e6}), builders.Epoch
 	for i := range 1000 {
 		b.add(fmt.Sprint(i), entryOf(fmt.Sprint(i), "a", corev1.EventTypeNormal, now))
@@ -137,15 +137,15 @@ func TestNamespacesAreForgotten(t *testing.T) {
 	for e, _ := b.take(now); e != nil; e, _ = b.take(now) {
 	}
 	if len(b.tenants) != 1000 {
-		t.Errorf("%d namespaces are remembered whose burst is not full, want 1000", len(b.tenants))
+		t.Errorf("%d namespaces are kept whose burst is not full, want 1000", len(b.tenants))
 	}
 	b.take(now.Add(2 * time.Second))
 	if len(b.tenants) != 0 || len(b.turns) != 0 {
-		t.Errorf("%d namespaces are remembered", len(b.tenants))
+		t.Errorf("%d namespaces are kept", len(b.tenants))
 	}
 }
 
-// TestEntriesAreWeighed: an entry takes no more memory than it counts with.
+// TestEntriesAreWeighed shows that an entry takes no more memory than it counts with.
 func TestEntriesAreWeighed(t *testing.T) {
 	const count = 20000
 	b := newBacklog(limits{entries: count, bytes: 1 << 30, namespaceEntries: count, rate: 1, burst: 1, totalRate: 1, totalBurst: 1})

@@ -18,7 +18,7 @@ import (
 	"github.com/podops-dev/podops/test/builders"
 )
 
-// echo answers each request with its own body, as an API server does that stores it.
+// echo responds to each request with its own body, as an API server that stores it does.
 type echo struct{}
 
 func (echo) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -32,8 +32,8 @@ func (echo) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// BenchmarkEvent is what one event costs the process, from Eventf to the answer of the API
-// server, without the network.
+// BenchmarkEvent measures the cost of one event for the process, from Eventf to the response of the
+// API server, without the network.
 func BenchmarkEvent(b *testing.B) {
 	for _, contentType := range []string{apiruntime.ContentTypeJSON, apiruntime.ContentTypeProtobuf} {
 		b.Run(contentType, func(b *testing.B) {

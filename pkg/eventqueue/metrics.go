@@ -6,28 +6,28 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Why events are dropped: the values of the label reason. They never change.
+// Reasons why events are dropped: the values of the label reason. They never change.
 const (
-	// dropFull: more was recorded than fits, in the namespace or in all.
+	// dropFull means that the namespace, or all together, recorded more than fits.
 	dropFull = "full"
 
-	// dropNamespaceGone: the namespace is deleted, or about to be.
+	// dropNamespaceGone means that the namespace is deleted, or terminating.
 	dropNamespaceGone = "namespace_gone"
 
-	// dropRefused: the API server does not take it.
+	// dropRefused means that the API server rejected the event.
 	dropRefused = "refused"
 
-	// dropFailed: the API server could not be reached again and again.
+	// dropFailed means that the API server could not be reached repeatedly.
 	dropFailed = "failed"
 
-	// dropInvalid: no event can be made of what was recorded.
+	// dropInvalid means that the recorded data make no valid event.
 	dropInvalid = "invalid"
 
-	// dropStopped: the manager ended before.
+	// dropStopped means that the manager stopped first.
 	dropStopped = "stopped"
 )
 
-// Metrics count what a Queue does.
+// Metrics counts the events of a Queue.
 type Metrics struct {
 	drops   *prometheus.CounterVec
 	waiting prometheus.Gauge

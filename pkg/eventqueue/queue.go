@@ -22,8 +22,8 @@ import (
 
 const (
 	// DefaultRate is how many events a second one namespace may have in the long run. A
-	// lifecycle has two events and three other requests: five lifecycles a second for as long
-	// as it pleases, in each namespace.
+	// lifecycle has two events and three other requests: this allows five lifecycles a second
+	// in each namespace.
 	DefaultRate = 10
 
 	// burst is how many events one namespace may have at once: those of a rollout of 25 pods.
@@ -32,20 +32,20 @@ const (
 	// totalRate and totalBurst bound the requests for all namespaces together.
 	totalRate, totalBurst = 50, 200
 
-	// maxEntries, maxBytes and maxNamespaceEntries bound what waits. With a namespace alone
-	// its share is sent in 100 seconds at DefaultRate; later it would be history.
+	// maxEntries, maxBytes and maxNamespaceEntries bound the backlog. A namespace alone
+	// sends its share in 100 seconds at DefaultRate; later the events would be out of date.
 	maxEntries, maxBytes, maxNamespaceEntries = 4000, 8 << 20, 1000
 
-	// maxSeries bounds how many sent events are remembered, to go on as a series; each takes
-	// less than 1 KiB. An older one becomes an event of its own again.
+	// maxSeries bounds how many sent events are kept to be continued as a series; each takes
+	// less than 1 KiB. A repetition of an older one becomes a new event.
 	maxSeries = 4096
 
-	// seriesWindow is how long after its last request a series goes on. Events live for an
-	// hour by default, and a reader takes longer series for one long trouble.
+	// seriesWindow is how long after its last request a series is continued. Events live for an
+	// hour by default, and readers take longer series for one continuous problem.
 	seriesWindow = 10 * time.Minute
 
-	// seriesInterval is the least time between two requests for one series. What is recorded
-	// meanwhile is counted, and the newest note is sent then.
+	// seriesInterval is the least time between two requests for one series. Repetitions in
+	// between are counted, and the newest note is sent then.
 	seriesInterval = 10 * time.Second
 
 	// maxTries is how often an event is sent when the API server fails, with a pause of
@@ -53,11 +53,11 @@ const (
 	maxTries   = 3
 	retryAfter = 2 * time.Second
 
-	// sendTimeout bounds one request, and drainFor those after the manager was stopped.
+	// sendTimeout bounds one request, and drainFor the requests after the manager was stopped.
 	sendTimeout = 10 * time.Second
 	drainFor    = time.Second
 
-	// maxNoteBytes and maxWordBytes are what the API server takes for a note, and for a
+	// maxNoteBytes and maxWordBytes are the limits of the API server for a note, and for a
 	// reason or an action.
 	maxNoteBytes, maxWordBytes = 1024, 128
 )
@@ -71,7 +71,7 @@ type Sink interface {
 	Patch(ctx context.Context, namespace, name string, patch []byte) error
 }
 
-// Queue sends what its recorders record. It is safe for concurrent use.
+// Queue sends the events of its recorders. It is safe for concurrent use.
 type Queue struct {
 	scheme  *runtime.Scheme
 	sink    Sink
@@ -83,12 +83,12 @@ type Queue struct {
 	mu      sync.Mutex
 	backlog *backlog
 
-	// sent are the events that may go on as a series.
+	// sent are the events that may be continued as a series.
 	sent *lru.Cache
 }
 
-// told is the last event of a series that was sent.
-type told struct {
+// lastSent is the last event of a series that was sent.
+type lastSent struct {
 	name  string
 	count int32
 	at    time.Time
@@ -97,7 +97,7 @@ type told struct {
 var _ manager.LeaderElectionRunnable = &Queue{}
 
 // New returns a Queue in which each namespace has perSecond events a second in the long run.
-// With 0 nothing is recorded.
+// With 0 no event is recorded.
 func New(scheme *runtime.Scheme, sink Sink, perSecond float64, clk clock.Clock, metrics *Metrics) *Queue {
 	return newQueue(scheme, sink, clk, metrics, limits{
 		entries: maxEntries, bytes: maxBytes, namespaceEntries: maxNamespaceEntries,
@@ -112,7 +112,7 @@ func newQueue(scheme *runtime.Scheme, sink Sink, clk clock.Clock, metrics *Metri
 	}
 }
 
-// Recorder returns a recorder of events that name source as where they come from.
+// Recorder returns a recorder of events with source as their reporting component.
 func (q *Queue) Recorder(source string) recorder.EventRecorder {
 	return &sourceRecorder{queue: q, source: source}
 }
@@ -123,13 +123,13 @@ type sourceRecorder struct {
 	source string
 }
 
-// Eventf records an event. It never blocks, and drops an event of an object of which no
-// reference can be made.
+// Eventf records an event. It never blocks, and drops an event of an object that cannot be
+// referred to.
 func (r *sourceRecorder) Eventf(regarding, related runtime.Object, eventType, reason, action, note string, args ...any) {
 	r.AnnotatedEventf(regarding, related, nil, eventType, reason, action, note, args...)
 }
 
-// AnnotatedEventf records an event that carries annotations, as Eventf does. The annotations
+// AnnotatedEventf records an event with annotations, as Eventf does. The annotations
 // must not be modified afterwards; those of the first event of a series stay.
 func (r *sourceRecorder) AnnotatedEventf(
 	regarding, related runtime.Object, annotations map[string]string, eventType, reason, action, note string, args ...any,
@@ -149,7 +149,7 @@ func (r *sourceRecorder) AnnotatedEventf(
 	q.add(e)
 }
 
-// entry refers to the objects of an event.
+// entry returns an entry that refers to the objects of an event.
 func (q *Queue) entry(regarding, related runtime.Object, reason string) (*entry, error) {
 	about, err := reference.GetReference(q.scheme, regarding)
 	if err != nil {
@@ -185,13 +185,13 @@ func (q *Queue) add(e *entry) {
 	}
 }
 
-// last returns the event with which a series goes on. The caller holds the lock.
-func (q *Queue) last(s series, now time.Time) (told, bool) {
+// last returns the event that a series continues. The caller holds the lock.
+func (q *Queue) last(s series, now time.Time) (lastSent, bool) {
 	value, ok := q.sent.Get(s)
 	if !ok {
-		return told{}, false
+		return lastSent{}, false
 	}
-	last, ok := value.(told)
+	last, ok := value.(lastSent)
 	return last, ok && now.Sub(last.at) < seriesWindow
 }
 

@@ -84,7 +84,7 @@ func (f *fixture) record(pod *corev1.Pod, reason, note string) {
 	f.queue.Recorder("podops").Eventf(pod, nil, corev1.EventTypeNormal, reason, "Act", "%s", note)
 }
 
-// send sends what is due, after a while.
+// send advances the clock and sends the events that are due.
 func (f *fixture) send(t *testing.T, after time.Duration) {
 	t.Helper()
 	f.clock.Step(after)
@@ -95,7 +95,7 @@ func (f *fixture) send(t *testing.T, after time.Duration) {
 	}
 }
 
-// stored are the events of the server: reason, count and message.
+// stored returns the events of the server: reason, count and message.
 func (f *fixture) stored() map[string]int {
 	stored := map[string]int{}
 	for _, event := range f.server.events {
@@ -127,8 +127,8 @@ func expectStored(t *testing.T, what string, f *fixture, calls int, want ...stri
 	f.server.calls = 0
 }
 
-// TestARepeatedEventIsASeries: one object with the newest message, a count, and the time by
-// which kubectl sorts; a request at most every ten seconds.
+// TestARepeatedEventIsASeries shows that it is one object with the newest message, a count, and the
+// time by which kubectl sorts, with a request at most every ten seconds.
 func TestARepeatedEventIsASeries(t *testing.T) {
 	f := newFixture(t, roomy)
 	pod := builders.MakePod("web-0").Obj()
@@ -165,8 +165,8 @@ func TestARepeatedEventIsASeries(t *testing.T) {
 	expectStored(t, "another pod of the name", f, 1, "Withheld x1: 4 of 4", "Withheld x1: 5 of 4", "Withheld x1: 5 of 4")
 }
 
-// TestFailures: what the API server refuses is dropped, what fails otherwise is tried again,
-// and nothing more is sent to a namespace that goes.
+// TestFailures shows that events that the API server rejects are dropped, that other failures are
+// retried, and that nothing more is sent to a terminating namespace.
 func TestFailures(t *testing.T) {
 	terminating := apierrors.NewForbidden(corev1.Resource("events"), "e", errors.New("being terminated"))
 	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
@@ -182,7 +182,7 @@ func TestFailures(t *testing.T) {
 		"down for long":            {errs: []error{down, down, down, down, down, down, down, down, down}, calls: 9, dropped: dropFailed, count: 3},
 		"refused":                  {errs: []error{apierrors.NewBadRequest("no")}, calls: 3, dropped: dropRefused, count: 1, stored: 2},
 		"busy":                     {errs: []error{apierrors.NewTooManyRequests("busy", 1)}, calls: 4, stored: 3},
-		"the namespace is gone":    {errs: []error{apierrors.NewNotFound(corev1.Resource("namespaces"), "default")}, calls: 1, dropped: dropNamespaceGone, count: 3},
+		"the namespace is deleted": {errs: []error{apierrors.NewNotFound(corev1.Resource("namespaces"), "default")}, calls: 1, dropped: dropNamespaceGone, count: 3},
 		"the namespace terminates": {errs: []error{terminating}, calls: 1, dropped: dropNamespaceGone, count: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -210,8 +210,8 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestAFloodIsDroppedAndCounted: 96,000 events, as 15 PodTransitionRules of 64 rules and 100
-// pods would make them, one for each.
+// TestAFloodIsDroppedAndCounted records 96,000 events, as 15 PodTransitionRules of 64 rules and 100
+// pods would, one for each.
 func TestAFloodIsDroppedAndCounted(t *testing.T) {
 	l := roomy
 	l.burst = l.namespaceEntries
@@ -235,8 +235,8 @@ func TestAFloodIsDroppedAndCounted(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeAnEvent is counted, and harms nothing.
-func TestWhatCannotBeAnEvent(t *testing.T) {
+// TestInvalidEventsAreCounted shows that they are dropped, and nothing else is affected.
+func TestInvalidEventsAreCounted(t *testing.T) {
 	f := newFixture(t, roomy)
 	f.queue.Recorder("podops").Eventf(builders.MakePod("web-0").Obj(), nil, "Dreadful", "A", "B", "c")
 	f.queue.Recorder("podops").Eventf(nil, nil, corev1.EventTypeNormal, "A", "B", "c")
@@ -252,8 +252,8 @@ func TestEventsCanBeSwitchedOff(t *testing.T) {
 	expectStored(t, "off", f, 0)
 }
 
-// TestTheWorker sends what is recorded while it waits, and what may still be sent when it
-// is stopped; the rest counts as dropped.
+// TestTheWorker shows that it sends events that are recorded while it waits, and those that may
+// still be sent when it is stopped; the others count as dropped.
 func TestTheWorker(t *testing.T) {
 	f := newFixture(t, limits{entries: 100, bytes: 1 << 20, namespaceEntries: 50, rate: 0.001, burst: 2, totalRate: 100, totalBurst: 100})
 	ctx, cancel := context.WithCancel(t.Context())

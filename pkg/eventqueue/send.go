@@ -34,10 +34,10 @@ func (s APISink) Patch(ctx context.Context, namespace, name string, patch []byte
 	return err
 }
 
-// NeedLeaderElection is false: what a leader has recorded is sent after it lost the lease.
+// NeedLeaderElection returns false: the events of a leader are sent even after it lost the lease.
 func (q *Queue) NeedLeaderElection() bool { return false }
 
-// Start sends events until ctx ends, and for a moment longer those that may be sent then.
+// Start sends events until ctx ends, and then for a moment those that may be sent.
 func (q *Queue) Start(ctx context.Context) error {
 	for ctx.Err() == nil {
 		wait, sent := q.sendNext(ctx)
@@ -58,7 +58,7 @@ func (q *Queue) Start(ctx context.Context) error {
 	return nil
 }
 
-// pause waits until something is recorded, ctx ends, or a time has passed; 0 is no time.
+// pause waits until an event is recorded, ctx ends, or a time has passed; 0 is no time.
 func (q *Queue) pause(ctx context.Context, wait time.Duration) {
 	var due <-chan time.Time
 	if wait > 0 {
@@ -73,47 +73,47 @@ func (q *Queue) pause(ctx context.Context, wait time.Duration) {
 	}
 }
 
-// sendNext sends the next event that is due. Without one it returns how soon there may be.
+// sendNext sends the next event that is due. Without one it returns how soon one may be due.
 func (q *Queue) sendNext(ctx context.Context) (wait time.Duration, sent bool) {
 	q.mu.Lock()
 	e, wait := q.backlog.take(q.clock.Now())
 	queued := q.backlog.entries
-	var last told
-	goesOn := false
+	var last lastSent
+	continues := false
 	if e != nil {
-		last, goesOn = q.last(e.series, q.clock.Now())
+		last, continues = q.last(e.series, q.clock.Now())
 	}
 	q.mu.Unlock()
 	q.metrics.queued(queued)
 	if e == nil {
 		return wait, false
 	}
-	next, err := q.send(ctx, e, last, goesOn)
+	next, err := q.send(ctx, e, last, continues)
 	q.settle(ctx, e, next, err)
 	return 0, true
 }
 
-// send writes one event: as the next of its series if that goes on, and else as a new one.
-func (q *Queue) send(ctx context.Context, e *entry, last told, goesOn bool) (told, error) {
+// send writes one event: as a continuation of its series if there is one, or else as a new event.
+func (q *Queue) send(ctx context.Context, e *entry, last lastSent, continues bool) (lastSent, error) {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
-	if goesOn {
-		next := told{name: last.name, count: last.count + e.count, at: q.clock.Now()}
+	if continues {
+		next := lastSent{name: last.name, count: last.count + e.count, at: q.clock.Now()}
 		patch, err := json.Marshal(map[string]any{
 			"count": next.count, "lastTimestamp": metav1.NewTime(e.last), "message": e.note, "type": e.eventType, "action": e.action,
 		})
 		if err != nil {
-			return told{}, fmt.Errorf("encoding the patch: %w", err)
+			return lastSent{}, fmt.Errorf("encoding the patch: %w", err)
 		}
 		if err := q.sink.Patch(ctx, e.series.namespace, last.name, patch); !apierrors.IsNotFound(err) {
 			return next, err
 		}
 	}
 	event := e.event()
-	return told{name: event.Name, count: e.count, at: q.clock.Now()}, q.sink.Create(ctx, event)
+	return lastSent{name: event.Name, count: e.count, at: q.clock.Now()}, q.sink.Create(ctx, event)
 }
 
-// event is an entry as the API server stores it.
+// event returns an entry as the API server stores it.
 func (e *entry) event() *corev1.Event {
 	host, _ := os.Hostname() // best effort, as in client-go
 	return &corev1.Event{
@@ -127,19 +127,19 @@ func (e *entry) event() *corev1.Event {
 	}
 }
 
-// name is unique among the events of an object: two may be recorded at one time, with
-// different reasons.
+// name returns a name that is unique among the events of an object: two may be recorded at one
+// time, with different reasons.
 func (e *entry) name() string {
 	reason := fnv.New32a()
 	_, _ = reason.Write([]byte(e.reason)) // never fails
 	return util.GenerateEventName(e.regarding.Name, e.first.UnixNano()+int64(reason.Sum32()))
 }
 
-// settle remembers an event that was sent, and decides what becomes of one that was not:
-//   - of a namespace that is gone or going nothing more is sent;
-//   - what the API server refuses is dropped;
-//   - what failed otherwise is tried again a few times.
-func (q *Queue) settle(ctx context.Context, e *entry, next told, err error) {
+// settle records an event that was sent, and handles an error:
+//   - to a namespace that is deleted or terminating nothing more is sent;
+//   - an event that the API server rejects is dropped;
+//   - other failures are retried a few times.
+func (q *Queue) settle(ctx context.Context, e *entry, next lastSent, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if err == nil {
@@ -163,7 +163,7 @@ func (q *Queue) settle(ctx context.Context, e *entry, next told, err error) {
 	}
 }
 
-// isRefused reports whether the same request would be refused again.
+// isRefused reports whether the same request would be rejected again.
 func isRefused(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || apierrors.IsAlreadyExists(err) ||
 		apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsUnauthorized(err)

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// EntryBytes is what a Cache itself takes for an entry. It is part of what an entry counts.
+// EntryBytes is the memory of a Cache for an entry itself. It is part of the bytes of an entry.
 const EntryBytes = 400
 
 // Cache holds values up to a number of bytes. When they are exceeded, the owner with the most bytes
@@ -28,7 +28,7 @@ type entry[K comparable, V any] struct {
 	owner *owner
 }
 
-// owner is what one owner has in a cache.
+// owner contains the entries of one owner in a cache.
 type owner struct {
 	name  string
 	bytes int64
@@ -36,11 +36,11 @@ type owner struct {
 	// recent has the last used entry first.
 	recent *list.List
 
-	// place in the heap.
+	// place is the index in the heap.
 	place int
 }
 
-// NewCache returns an empty Cache of so many bytes.
+// NewCache returns an empty Cache of the given number of bytes.
 func NewCache[K comparable, V any](bytes int64) *Cache[K, V] {
 	return &Cache[K, V]{most: bytes, entries: map[K]*list.Element{}, owners: map[string]*owner{}}
 }
@@ -59,8 +59,8 @@ func (c *Cache[K, V]) Get(key K) (value V, ok bool) {
 }
 
 // Add adds or replaces the value of a key and reports whether it is in the cache afterwards. bytes is
-// the size of the value, which must not grow while it is there. The first owner of a key is charged
-// for it until it is removed.
+// the size of the value, which must not grow while it is in the cache. The first owner of a key is
+// charged for it until it is removed.
 func (c *Cache[K, V]) Add(name string, key K, value V, bytes int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,7 +82,7 @@ func (c *Cache[K, V]) Add(name string, key K, value V, bytes int64) bool {
 	return kept
 }
 
-// Remove forgets a key.
+// Remove removes a key.
 func (c *Cache[K, V]) Remove(key K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,14 +98,14 @@ func (c *Cache[K, V]) Len() int {
 	return len(c.entries)
 }
 
-// Bytes returns what all values count together. It is never above the limit.
+// Bytes returns the size of all values together. It is never above the limit.
 func (c *Cache[K, V]) Bytes() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.used
 }
 
-// BytesOf returns what the values of one owner count.
+// BytesOf returns the size of the values of one owner.
 func (c *Cache[K, V]) BytesOf(name string) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -131,7 +131,7 @@ func (c *Cache[K, V]) charge(charged *owner, bytes int64) {
 	heap.Fix(&c.byBytes, charged.place)
 }
 
-// remove forgets an entry, and its owner with the last one.
+// remove removes an entry, and its owner with the last one.
 func (c *Cache[K, V]) remove(at *list.Element) {
 	gone := at.Value.(*entry[K, V])
 	delete(c.entries, gone.key)
@@ -158,14 +158,14 @@ func (h ownerHeap) Swap(i, j int) {
 	h[i].place, h[j].place = i, j
 }
 
-// Push is for package heap.
+// Push implements heap.Interface.
 func (h *ownerHeap) Push(pushed any) {
 	made := pushed.(*owner)
 	made.place = len(*h)
 	*h = append(*h, made)
 }
 
-// Pop is for package heap.
+// Pop implements heap.Interface.
 func (h *ownerHeap) Pop() any {
 	last := len(*h) - 1
 	popped := (*h)[last]

@@ -12,37 +12,37 @@ import (
 	"github.com/podops-dev/podops/pkg/fairshare"
 )
 
-// room is a size that counts n bytes with its entry.
-func room(n int64) int64 { return n - fairshare.EntryBytes }
+// sized returns the size of a value that counts n bytes with its entry.
+func sized(n int64) int64 { return n - fairshare.EntryBytes }
 
 func TestAnOwnerThatTakesEverythingLosesItsOwn(t *testing.T) {
 	cache := fairshare.NewCache[string, int](100_000)
 	for i := range 10 {
-		cache.Add("quiet", fmt.Sprintf("quiet-%d", i), i, room(2000))
+		cache.Add("quiet", fmt.Sprintf("quiet-%d", i), i, sized(2000))
 	}
 	for i := range 10_000 {
-		cache.Add("greedy", fmt.Sprintf("greedy-%d", i), i, room(1000))
+		cache.Add("greedy", fmt.Sprintf("greedy-%d", i), i, sized(1000))
 	}
 	for i := range 10 {
 		if _, ok := cache.Get(fmt.Sprintf("quiet-%d", i)); !ok {
-			t.Errorf("value %d of the quiet owner is gone", i)
+			t.Errorf("value %d of the quiet owner is missing", i)
 		}
 	}
 	if got := cache.BytesOf("greedy"); got != 80_000 {
-		t.Errorf("the greedy owner has %d bytes, want what the other one leaves", got)
+		t.Errorf("the greedy owner has %d bytes, want the bytes that the other one leaves", got)
 	}
 	if got := cache.Bytes(); got != 100_000 {
 		t.Errorf("all have %d bytes", got)
 	}
 }
 
-func TestTheLeastRecentlyUsedValueGoesFirst(t *testing.T) {
+func TestTheLeastRecentlyUsedValueIsEvictedFirst(t *testing.T) {
 	cache := fairshare.NewCache[int, string](3000)
 	for i := range 3 {
-		cache.Add("a", i, "value", room(1000))
+		cache.Add("a", i, "value", sized(1000))
 	}
 	cache.Get(0)
-	cache.Add("a", 3, "value", room(1000))
+	cache.Add("a", 3, "value", sized(1000))
 	for key, want := range map[int]bool{0: true, 1: false, 2: true, 3: true} {
 		if _, ok := cache.Get(key); ok != want {
 			t.Errorf("key %d is there: %v, want %v", key, ok, want)
@@ -50,21 +50,21 @@ func TestTheLeastRecentlyUsedValueGoesFirst(t *testing.T) {
 	}
 }
 
-func TestAValueThatFitsNowhereIsNotKept(t *testing.T) {
+func TestAValueLargerThanTheCacheIsNotKept(t *testing.T) {
 	cache := fairshare.NewCache[string, string](1000)
-	cache.Add("a", "small", "value", room(900))
+	cache.Add("a", "small", "value", sized(900))
 	if cache.Add("a", "large", "value", 1001) {
 		t.Error("a value of more bytes than the cache is kept")
 	}
 	if _, ok := cache.Get("small"); !ok {
-		t.Error("the value that fits is gone")
+		t.Error("the value that fits is missing")
 	}
 }
 
 func TestTheFirstOwnerIsCharged(t *testing.T) {
 	cache := fairshare.NewCache[string, string](10_000)
-	cache.Add("first", "key", "old", room(1000))
-	cache.Add("second", "key", "new", room(2000))
+	cache.Add("first", "key", "old", sized(1000))
+	cache.Add("second", "key", "new", sized(2000))
 	if got, _ := cache.Get("key"); got != "new" {
 		t.Errorf("got %q", got)
 	}
@@ -77,7 +77,7 @@ func TestTheFirstOwnerIsCharged(t *testing.T) {
 	}
 }
 
-// TestCacheModel compares with a list of all values in the order of their use.
+// TestCacheModel compares the cache with a list of all values in the order of their use.
 func TestCacheModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const most = 20_000
@@ -103,7 +103,7 @@ func TestCacheModel(t *testing.T) {
 				model = slices.Delete(model, at, at+1)
 			}
 			model = evict(append(model, added), most)
-			cache.Add(added.owner, key, key, room(added.bytes))
+			cache.Add(added.owner, key, key, sized(added.bytes))
 			if got := cache.Bytes(); got != total(model, "") || got > most {
 				t.Fatalf("%d bytes, want %d", got, total(model, ""))
 			}
@@ -126,7 +126,7 @@ func total(model []modelled, owner string) (sum int64) {
 	return sum
 }
 
-// evict takes the oldest value of the largest owner until the rest fits.
+// evict removes the oldest value of the largest owner until the others fit.
 func evict(model []modelled, most int64) []modelled {
 	for total(model, "") > most {
 		largest := slices.MaxFunc(model, func(a, b modelled) int {

@@ -1,7 +1,7 @@
-// Package fairshare divides what all owners use together: the bytes of a cache (Cache) and slots for
-// work (Slots). An owner is usually a namespace.
+// Package fairshare divides resources that all owners share: the bytes of a cache (Cache) and slots
+// for work (Slots). An owner is usually a namespace.
 //
-// Shares are max-min fair: an owner may use all that the others leave, and when there is not enough,
-// the owner that has the most gives way. So an owner that stays below an equal share never loses
-// anything because of another one, and nothing is reserved for owners that are idle.
+// Shares are max-min fair: an owner may use everything that the others leave, and when there is not
+// enough, the owner with the most gives way. So an owner that stays below an equal share never loses
+// anything because of another one, and nothing is reserved for idle owners.
 package fairshare

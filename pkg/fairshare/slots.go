@@ -8,24 +8,23 @@ import (
 	"sync"
 )
 
-// ErrFull is the error of an owner that has as many waiting as it may have.
+// ErrFull is the error for an owner that has the maximum number of calls waiting.
 var ErrFull = errors.New("too many are waiting already")
 
 // SlotOptions of Slots.
 type SlotOptions struct {
-	// Slots is how many there are; at least 1.
+	// Slots is the number of slots; at least 1.
 	Slots int
 
-	// Each is how many one owner may hold at a time; 0: all of them.
+	// Each is how many slots one owner may hold at a time; 0: all of them.
 	Each int
 
-	// Waiting is how many of one owner may wait; 0: any number.
+	// Waiting is how many calls of one owner may wait; 0: any number.
 	Waiting int
 }
 
-// Slots are places for work that not more than a number of owners may do at a time. A free one goes
-// to the owner that holds the fewest, and of those to the one that was served the longest ago. It is
-// safe for concurrent use.
+// Slots bounds how many pieces of work run at a time. A free slot goes to the owner that holds the
+// fewest, and among equals to the one that was served the longest ago. It is safe for concurrent use.
 type Slots struct {
 	options SlotOptions
 
@@ -53,8 +52,8 @@ func NewSlots(options SlotOptions) *Slots {
 	return &Slots{options: options, free: options.Slots, owners: map[string]*holder{}}
 }
 
-// Acquire waits for a slot, which the caller must release, once. The error is ErrFull, at once, or
-// that of ctx.
+// Acquire waits for a slot, which the caller must release once. The error is ErrFull, without
+// waiting, or that of ctx.
 func (s *Slots) Acquire(ctx context.Context, owner string) (release func(), err error) {
 	granted, err := s.enqueue(owner)
 	if err != nil {
@@ -89,7 +88,7 @@ func (s *Slots) enqueue(owner string) (chan struct{}, error) {
 	return granted, nil
 }
 
-// withdraw reports whether a waiting one was still waiting.
+// withdraw reports whether the call was still waiting.
 func (s *Slots) withdraw(owner string, granted chan struct{}) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,14 +111,14 @@ func (s *Slots) release(owner string) {
 	s.grant()
 }
 
-// forget drops an owner that neither holds nor waits.
+// forget removes an owner that neither holds nor waits.
 func (s *Slots) forget(owner string) {
 	if held := s.owners[owner]; held.held == 0 && len(held.waiting) == 0 {
 		delete(s.owners, owner)
 	}
 }
 
-// grant hands out free slots.
+// grant assigns free slots.
 func (s *Slots) grant() {
 	for s.free > 0 {
 		next := s.next()
@@ -135,7 +134,7 @@ func (s *Slots) grant() {
 	}
 }
 
-// next is the owner whose turn it is; nil if none waits that may hold one more.
+// next returns the owner whose turn it is; nil if no waiting owner may hold another slot.
 func (s *Slots) next() *holder {
 	var first *holder
 	for _, held := range s.owners {

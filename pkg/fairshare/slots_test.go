@@ -11,7 +11,7 @@ import (
 	"github.com/podops-dev/podops/pkg/fairshare"
 )
 
-// work takes a slot for a while, and reports when it had one.
+// work holds a slot for a while, and calls had once it has one.
 func work(t *testing.T, slots *fairshare.Slots, owner string, takes time.Duration, had func()) {
 	t.Helper()
 	release, err := slots.Acquire(t.Context(), owner)
@@ -24,8 +24,8 @@ func work(t *testing.T, slots *fairshare.Slots, owner string, takes time.Duratio
 	had()
 }
 
-// TestAnOwnerWithMuchWorkWaits: 100 pieces of one owner are in the queue before the only one of the
-// other, which is next all the same.
+// TestAnOwnerWithMuchWorkWaits queues 100 calls of one owner before the only one of another owner,
+// which is next nevertheless.
 func TestAnOwnerWithMuchWorkWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slots := fairshare.NewSlots(fairshare.SlotOptions{Slots: 2})

@@ -2,5 +2,5 @@ package heapsize
 
 import "unsafe"
 
-// addressOf returns where the bytes of a text are. It is compared and never read through.
+// addressOf returns the address of the bytes of a text. It is compared and never dereferenced.
 func addressOf(text string) uintptr { return uintptr(unsafe.Pointer(unsafe.StringData(text))) }

@@ -1,6 +1,6 @@
 // Package heapsize measures how many bytes of heap a value keeps alive. Caches of values whose size a
-// user chooses count these bytes: a number derived from the text of the value would be wrong by as
-// much as a user can make it.
+// user chooses count these bytes: an estimate from the text of the value could be wrong by any factor
+// that a user chooses.
 package heapsize
 
 import (
@@ -10,11 +10,11 @@ import (
 
 // Options of a Sizer.
 type Options struct {
-	// Shared are values that measured values refer to and do not own. What is reachable from them
-	// counts 0. They must not be modified while a Sizer is in use.
+	// Shared are values that measured values refer to and do not own. Everything reachable from
+	// them counts 0. They must not be modified while a Sizer is in use.
 	Shared []any
 
-	// Skip names one field for each struct type that counts 0: a slice of a buffer, for example,
+	// Skip names for each struct type one field that counts 0: a slice of a buffer, for example,
 	// that is owned and counted elsewhere.
 	Skip map[reflect.Type]string
 }
@@ -42,23 +42,23 @@ func New(options Options) *Sizer {
 	return s
 }
 
-// Of returns the bytes of heap that value keeps alive, about: allocations are rounded as the allocator
-// does, the slots of maps are estimated from their lengths, and what a closure captures is not
-// counted. No other goroutine may modify the value meanwhile.
+// Of returns approximately the bytes of heap that value keeps alive: allocations are rounded as the
+// allocator does, the slots of maps are estimated from their lengths, and the variables of closures
+// are not counted. No other goroutine may modify the value meanwhile.
 func (s *Sizer) Of(value any) int64 {
 	w := walker{sizer: s, seen: map[object]struct{}{}}
 	w.inside(reflect.ValueOf(value))
 	return w.bytes
 }
 
-// walker visits the allocations of one value, each of them once.
+// walker visits each allocation of one value once.
 type walker struct {
 	sizer *Sizer
 	seen  map[object]struct{}
 	bytes int64
 }
 
-// inside counts what a value refers to, but not the value itself.
+// inside counts the allocations that a value refers to, but not the value itself.
 func (w *walker) inside(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -80,7 +80,7 @@ func (w *walker) inside(v reflect.Value) {
 		w.mapped(v)
 	case reflect.Struct:
 		w.fields(v)
-	default: // numbers hold nothing; what functions and channels hold cannot be seen
+	default: // numbers refer to nothing; the references of functions and channels are invisible
 	}
 }
 
@@ -111,7 +111,7 @@ func (w *walker) boxed(v reflect.Value) {
 	w.inside(inner)
 }
 
-// tiny is what a short text takes: the block of the allocator that it is in lives as long as it does.
+// tiny is the size of a short text: its block of the allocator lives as long as the text.
 const tiny = 16
 
 func (w *walker) text(v reflect.Value) {
@@ -139,7 +139,7 @@ func (w *walker) elements(v reflect.Value) {
 	}
 }
 
-// mapHeader is what an empty map of Go takes.
+// mapHeader is the size of an empty map of Go.
 const mapHeader = 48
 
 func (w *walker) mapped(v reflect.Value) {
@@ -185,7 +185,7 @@ func refers(kind reflect.Kind) bool {
 // add counts one allocation of some elements.
 func (w *walker) add(size uintptr, count int) { w.bytes += Rounded(int64(size) * int64(count)) }
 
-// Rounded returns the bytes that the allocator of Go takes for an allocation, about.
+// Rounded returns approximately the bytes that the allocator of Go takes for an allocation.
 func Rounded(bytes int64) int64 {
 	const small = 512
 	switch {

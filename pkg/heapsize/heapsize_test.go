@@ -29,12 +29,12 @@ func tree(depth int, parent *node) *node {
 	return made
 }
 
-// TestOfEqualsTheHeap compares with what the garbage collector finds alive.
+// TestOfEqualsTheHeap compares with the heap after a garbage collection.
 func TestOfEqualsTheHeap(t *testing.T) {
 	for name, build := range map[string]func() any{
-		"a long string":             func() any { return strings.Repeat("x", 100000) },
-		"many short strings":        func() any { return words(10000, 5) },
-		"a tree that knows parents": func() any { return tree(7, nil) },
+		"a long string":       func() any { return strings.Repeat("x", 100000) },
+		"many short strings":  func() any { return words(10000, 5) },
+		"a tree with parents": func() any { return tree(7, nil) },
 		"a map of strings": func() any {
 			made := map[string]string{}
 			for _, word := range words(5000, 20) {
@@ -49,8 +49,8 @@ func TestOfEqualsTheHeap(t *testing.T) {
 			}
 			return made
 		},
-		"an array with room":    func() any { return make([]int64, 10, 50000) },
-		"one string many times": func() any { return shared(20000) },
+		"an array with capacity": func() any { return make([]int64, 10, 50000) },
+		"one string many times":  func() any { return shared(20000) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := heap()

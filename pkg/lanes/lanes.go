@@ -26,7 +26,7 @@ type Options struct {
 	// Burst is the debt up to which a namespace is in the fast lane. Default: 50 ms.
 	Burst time.Duration
 
-	// Memory bounds debts: a namespace that uses no CPU time for so long is in the fast lane
+	// Memory bounds debts: a namespace that uses no CPU time for this time is in the fast lane
 	// again. Default: 5 min.
 	Memory time.Duration
 }
@@ -48,22 +48,22 @@ type Lanes struct {
 
 	mu sync.Mutex
 
-	// debts by namespace, as of settled. One that is paid is missing.
+	// debts by namespace, as of settled. Paid debts are missing.
 	debts   map[string]time.Duration
 	settled time.Time
 
 	// running are the rounds that were admitted and have not left.
 	running map[string]Lane
 
-	// promised are the namespaces that Leave returned and that have not entered since. Each
+	// reserved are the namespaces that Leave returned and that have not entered since. Each
 	// holds a place.
-	promised map[string]bool
+	reserved map[string]bool
 
 	// parked are the namespaces that wait for a place, with the order in which they came.
 	parked map[string]int
 	came   int
 
-	// demanded are the namespaces that need a place whatever their debt.
+	// demanded are the namespaces that need a place independent of their debt.
 	demanded map[string]bool
 }
 
@@ -75,19 +75,19 @@ func New(options Options) *Lanes {
 	options.Memory = cmp.Or(options.Memory, defaultMemory)
 	return &Lanes{
 		options: options, debts: map[string]time.Duration{}, running: map[string]Lane{},
-		promised: map[string]bool{}, parked: map[string]int{}, demanded: map[string]bool{},
+		reserved: map[string]bool{}, parked: map[string]int{}, demanded: map[string]bool{},
 	}
 }
 
-// Enter admits a round of a namespace, which has no other one running. Without a place for
-// it, it returns false and parks the namespace: a later Leave returns it.
+// Enter admits a round of a namespace, which must have no other one running. Without a place
+// for it, Enter returns false and parks the namespace: a later Leave returns it.
 func (l *Lanes) Enter(namespace string, now time.Time) (Lane, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.settle(now)
 	switch {
-	case l.promised[namespace]:
-		delete(l.promised, namespace)
+	case l.reserved[namespace]:
+		delete(l.reserved, namespace)
 		l.admit(namespace, Slow)
 		return Slow, true
 	case !l.owes(namespace):
@@ -104,9 +104,9 @@ func (l *Lanes) Enter(namespace string, now time.Time) (Lane, bool) {
 	return Slow, false
 }
 
-// GoOn charges a running round with CPU time that it used, and reports whether it may use
-// more, and in which lane. A round whose namespace has used its share goes on in the slow
-// lane if there is a place. Otherwise it has to end soon.
+// GoOn charges a running round with the CPU time that it used, and reports whether it may use
+// more, and in which lane. A round whose namespace has used its share continues in the slow
+// lane if a place is free. Otherwise it must end soon.
 func (l *Lanes) GoOn(namespace string, used time.Duration, now time.Time) (Lane, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,7 +118,7 @@ func (l *Lanes) GoOn(namespace string, used time.Duration, now time.Time) (Lane,
 }
 
 // Demand moves a running round to the slow lane, for work that is known to be expensive. If
-// there is no place it returns false; the namespace gets one before its next round.
+// no place is free it returns false; the namespace gets one before its next round.
 func (l *Lanes) Demand(namespace string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,8 +132,8 @@ func (l *Lanes) Demand(namespace string) bool {
 	return ok
 }
 
-// Leave ends a round and charges it with the CPU time that GoOn was not given. The places
-// that are free then are promised to the namespaces that it returns, which have to be queued.
+// Leave ends a round and charges it with the CPU time since the last GoOn. The places that are
+// free then are reserved for the namespaces that it returns, which the caller must queue.
 func (l *Lanes) Leave(namespace string, used time.Duration, now time.Time) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,7 +143,7 @@ func (l *Lanes) Leave(namespace string, used time.Duration, now time.Time) []str
 	for len(l.parked) > 0 && l.hasPlace() {
 		first := l.first()
 		delete(l.parked, first)
-		l.promised[first] = true
+		l.reserved[first] = true
 		next = append(next, first)
 	}
 	return next
@@ -173,16 +173,16 @@ func (l *Lanes) slow(namespace string) (Lane, bool) {
 	return Slow, true
 }
 
-// owes reports whether rounds of a namespace belong to the slow lane. One that is parked stays
-// there until its turn: many whose debts end at the same moment are not to enter at once.
+// owes reports whether rounds of a namespace belong to the slow lane. A parked namespace stays
+// there until its turn: many whose debts end at the same moment must not enter at once.
 func (l *Lanes) owes(namespace string) bool {
 	_, waits := l.parked[namespace]
 	return waits || l.demanded[namespace] || l.debts[namespace] > l.options.Burst
 }
 
-// hasPlace reports whether a place of the slow lane is neither taken nor promised.
+// hasPlace reports whether a place of the slow lane is neither taken nor reserved.
 func (l *Lanes) hasPlace() bool {
-	taken := len(l.promised)
+	taken := len(l.reserved)
 	for _, lane := range l.running {
 		if lane == Slow {
 			taken++
@@ -191,7 +191,7 @@ func (l *Lanes) hasPlace() bool {
 	return taken < l.options.Places
 }
 
-// first returns the parked namespace with the smallest debt, and of several the one that
+// first returns the parked namespace with the smallest debt, and among equals the one that
 // came first.
 func (l *Lanes) first() string {
 	best := ""
@@ -203,12 +203,12 @@ func (l *Lanes) first() string {
 	return best
 }
 
-// share is the part of the rate that each namespace with a debt has.
+// share returns the part of the rate for each namespace with a debt.
 func (l *Lanes) share() float64 { return l.options.Rate / float64(max(1, len(l.debts))) }
 
-// settle takes off what the shares have paid since the last time. No debt exceeds what the
-// share pays within Options.Memory: with more namespaces the share is smaller, and so is the
-// largest debt.
+// settle subtracts the shares since the last call from the debts. No debt exceeds what the share
+// pays within Options.Memory: with more namespaces the share is smaller, and so is the largest
+// debt.
 func (l *Lanes) settle(now time.Time) {
 	passed := now.Sub(l.settled)
 	if l.settled.IsZero() || passed < 0 {

@@ -29,7 +29,7 @@ type machine struct {
 	lanes    *lanes.Lanes
 	now      time.Time
 	running  map[string]lanes.Lane
-	promised map[string]bool
+	reserved map[string]bool
 	parked   map[string]bool
 	spent    map[string]time.Time // when the namespace last used CPU time
 }
@@ -57,12 +57,12 @@ func (m *machine) enter(*rapid.T) {
 	lane, admitted := m.lanes.Enter(name, m.now)
 	spent, known := m.spent[name]
 	switch {
-	case m.promised[name] && (!admitted || lane != lanes.Slow):
-		m.t.Fatalf("%s was promised a place and did not get it", name)
+	case m.reserved[name] && (!admitted || lane != lanes.Slow):
+		m.t.Fatalf("%s has a reserved place and did not get it", name)
 	case !admitted && (!known || m.now.Sub(spent) > memory+10*burst):
-		m.t.Fatalf("%s is parked although it has used nothing for long", name)
+		m.t.Fatalf("%s is parked although it has been idle for long", name)
 	}
-	delete(m.promised, name)
+	delete(m.reserved, name)
 	delete(m.parked, name)
 	if !admitted {
 		m.parked[name] = true
@@ -93,10 +93,10 @@ func (m *machine) leave(*rapid.T) {
 	delete(m.running, name)
 	for _, next := range m.lanes.Leave(name, 0, m.now) {
 		if !m.parked[next] {
-			m.t.Fatalf("%s is to be queued and does not wait", next)
+			m.t.Fatalf("%s must be queued and does not wait", next)
 		}
 		delete(m.parked, next)
-		m.promised[next] = true
+		m.reserved[next] = true
 	}
 }
 
@@ -105,7 +105,7 @@ func (m *machine) wait(*rapid.T) {
 }
 
 func (m *machine) check(*rapid.T) {
-	taken := len(m.promised)
+	taken := len(m.reserved)
 	for _, lane := range m.running {
 		if lane == lanes.Slow {
 			taken++
@@ -122,19 +122,19 @@ func (m *machine) check(*rapid.T) {
 	}
 }
 
-// TestLanes shows for any order of rounds: no more rounds in the slow lane than places, nothing
-// waits while there is a place, a promise is kept, and debts are forgotten.
+// TestLanes shows for any order of rounds: the slow lane has no more rounds than places, no
+// namespace waits while a place is free, reserved places are kept, and debts expire.
 func TestLanes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &machine{
 			t: t, lanes: newLanes(), now: epoch, running: map[string]lanes.Lane{},
-			promised: map[string]bool{}, parked: map[string]bool{}, spent: map[string]time.Time{},
+			reserved: map[string]bool{}, parked: map[string]bool{}, spent: map[string]time.Time{},
 		}
 		t.Repeat(map[string]func(*rapid.T){"enter": m.enter, "goOn": m.goOn, "leave": m.leave, "wait": m.wait, "": m.check})
 	})
 }
 
-// TestSmallestDebtFirst shows who gets the next place.
+// TestSmallestDebtFirst shows which namespace gets the next place.
 func TestSmallestDebtFirst(t *testing.T) {
 	l := newLanes()
 	for name, used := range map[string]time.Duration{"much": 900 * time.Millisecond, "some": 100 * time.Millisecond} {
@@ -174,11 +174,11 @@ func TestDemand(t *testing.T) {
 		t.Fatalf("without a debt: lane %v, %v", lane, ok)
 	}
 	if l.Demand("late") {
-		t.Fatal("there is no third place")
+		t.Fatal("a third place was taken")
 	}
 	l.Leave("late", 0, epoch)
 	if _, ok := l.Enter("late", epoch); ok {
-		t.Fatal("it enters although it needs a place")
+		t.Fatal("the namespace enters although it needs a place")
 	}
 	if got := l.Leave("slow-0", 0, epoch); len(got) != 1 || got[0] != "late" {
 		t.Fatalf("the place goes to %v", got)

@@ -21,14 +21,14 @@ type simulation struct {
 	queued map[string]bool
 	rounds []*round
 
-	// slots hold the round that evaluates; the first is for the slow lane, too.
+	// slots hold the round that evaluates; the slow lane may use only the first.
 	slots [2]*round
 
 	// turns count the rounds in the slow lane.
 	turns map[string]int
 
-	// asked is when the quiet namespace was queued; latencies are how long it took.
-	asked     time.Time
+	// queuedAt is when the quiet namespace was queued; latencies are how long it took.
+	queuedAt  time.Time
 	latencies []time.Duration
 }
 
@@ -37,7 +37,7 @@ type round struct {
 	lane      lanes.Lane
 	began     time.Time
 
-	// left is the time that the evaluation takes yet; evaluations are those that follow.
+	// left is the remaining time of the evaluation; evaluations are those that follow.
 	left        time.Duration
 	evaluations int
 }
@@ -117,22 +117,22 @@ func (s *simulation) evaluated(r *round) {
 	r.lane, r.left, r.evaluations = lane, cost, r.evaluations-1
 	s.rounds = slices.DeleteFunc(s.rounds, func(other *round) bool { return other == r })
 	if ok && r.evaluations > 0 && s.now.Sub(r.began) < budget {
-		s.rounds = append(s.rounds, r) // the others wait for the slot already
+		s.rounds = append(s.rounds, r) // the other rounds wait for the slot already
 		return
 	}
 	for _, next := range s.lanes.Leave(r.namespace, 0, s.now) {
 		s.add(next)
 	}
 	if r.namespace == quiet {
-		s.latencies = append(s.latencies, s.now.Sub(s.asked))
-		s.asked = time.Time{}
+		s.latencies = append(s.latencies, s.now.Sub(s.queuedAt))
+		s.queuedAt = time.Time{}
 		return
 	}
-	s.add(r.namespace) // there is always more to evaluate
+	s.add(r.namespace) // a slow namespace always has more to evaluate
 }
 
 // TestAQuietNamespaceAmongSlowOnes shows that the rounds of a quiet namespace are not delayed by
-// many whose modules use all the CPU time that they get, and that all of those have turns.
+// many namespaces whose modules use all their CPU time, and that all of these have turns.
 func TestAQuietNamespaceAmongSlowOnes(t *testing.T) {
 	for _, slow := range []int{0, 1, 12, 100} {
 		t.Run(fmt.Sprint(slow), func(t *testing.T) {
@@ -140,11 +140,11 @@ func TestAQuietNamespaceAmongSlowOnes(t *testing.T) {
 			for i := range slow {
 				s.add(fmt.Sprint("slow-", i))
 			}
-			// The first evaluations of each slow namespace come before it is known to be slow.
+			// The first evaluations of each slow namespace run before it is known to be slow.
 			unknown := 2*time.Duration(slow)*slowModule + time.Second
 			for s.now.Sub(epoch) < unknown+20*time.Minute {
-				if s.now.Sub(epoch) > unknown && s.asked.IsZero() && s.now.UnixMilli()%500 == 0 {
-					s.asked = s.now
+				if s.now.Sub(epoch) > unknown && s.queuedAt.IsZero() && s.now.UnixMilli()%500 == 0 {
+					s.queuedAt = s.now
 					s.add(quiet)
 				}
 				s.step()

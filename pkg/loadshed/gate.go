@@ -1,5 +1,5 @@
-// Package loadshed refuses work while the memory of the process is nearly used up. The kernel would
-// kill the process, with all the work that it has begun: an answer "try again" costs one request.
+// Package loadshed rejects work while the memory of the process is nearly used up. Otherwise the
+// kernel would kill the process with all the work in progress: a rejection costs one request.
 package loadshed
 
 import (
@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// defaultShare leaves a quarter of the limit to work that no Gate lets in, and to garbage.
+	// defaultShare leaves a quarter of the limit to work outside of the Gate, and to garbage.
 	defaultShare = 0.75
 
-	// retryAfter is when work that was refused may try again.
+	// retryAfter is when rejected work may be retried.
 	retryAfter = 5 * time.Second
 
-	// collectEvery is how often a Gate that refuses has the collector find out what is still alive.
+	// collectEvery is how often a Gate that rejects work runs the collector to update Used.
 	collectEvery = 10 * time.Second
 )
 
@@ -28,7 +28,7 @@ type Options struct {
 	// Limit is the memory of the process in bytes, as GOMEMLIMIT. Default: no limit.
 	Limit int64
 
-	// Share of the limit above which work is refused. Default: 0.75.
+	// Share of the limit above which work is rejected. Default: 0.75.
 	Share float64
 
 	// Used returns the bytes that are in use without the work of the Gate. Default: Live.
@@ -41,7 +41,7 @@ type Options struct {
 	Clock clock.PassiveClock
 }
 
-// Gate lets work in while it fits. It is safe for concurrent use.
+// Gate admits work while it fits. It is safe for concurrent use.
 type Gate struct {
 	options Options
 
@@ -50,15 +50,15 @@ type Gate struct {
 	collected time.Time
 }
 
-// FullError is why work is refused.
+// FullError reports that work was rejected.
 type FullError struct {
-	// RetryAfter is when it makes sense to try again.
+	// RetryAfter is when a retry can succeed.
 	RetryAfter time.Duration
 }
 
-// Error names the way out.
+// Error includes the way out.
 func (e *FullError) Error() string {
-	return fmt.Sprintf("the manager is short of memory and does not begin this now: try again in %s, with smaller objects or fewer at a time", e.RetryAfter)
+	return fmt.Sprintf("the manager is close to its memory limit and does not begin this now: try again in %s, with smaller objects or fewer at a time", e.RetryAfter)
 }
 
 // New returns a Gate.
@@ -81,7 +81,7 @@ func New(options Options) *Gate {
 	return &Gate{options: options}
 }
 
-// Enter lets work in that takes so many bytes, about, until leave is called, once. The error is a
+// Enter admits work of about the given bytes until leave is called, once. The error is a
 // *FullError.
 func (g *Gate) Enter(bytes int64) (leave func(), err error) {
 	g.mu.Lock()
@@ -98,24 +98,24 @@ func (g *Gate) Enter(bytes int64) (leave func(), err error) {
 	}, nil
 }
 
-// InFlight returns the bytes of the work that is let in.
+// InFlight returns the bytes of the admitted work.
 func (g *Gate) InFlight() int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.inFlight
 }
 
-// Fits reports whether work of asked bytes may begin when used bytes are in use and work of inFlight
-// bytes has begun, of which any part may be in use already.
-func Fits(most, used, inFlight, asked int64) bool {
-	return asked <= most-used-inFlight
+// Fits reports whether work of the requested bytes may begin when used bytes are in use and work of
+// inFlight bytes has begun, of which any part may be in use already.
+func Fits(most, used, inFlight, requested int64) bool {
+	return requested <= most-used-inFlight
 }
 
-// most is what may be in use, with all work.
+// most returns the bytes that may be in use, with all work.
 func (g *Gate) most() int64 { return int64(float64(g.options.Limit) * g.options.Share) }
 
-// collect lets the collector run. Without it the bytes in use would be those of the last collection,
-// and a Gate that refuses everything makes nothing that starts another one.
+// collect runs the collector. Otherwise the bytes in use would be those of the last collection, and a
+// Gate that rejects all work would never cause another one.
 func (g *Gate) collect() {
 	if now := g.options.Clock.Now(); now.Sub(g.collected) >= collectEvery {
 		g.collected = now

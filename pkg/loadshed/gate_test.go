@@ -15,25 +15,25 @@ import (
 
 func TestFits(t *testing.T) {
 	for name, tc := range map[string]struct {
-		most, used, inFlight, asked int64
-		want                        bool
+		most, used, inFlight, requested int64
+		want                            bool
 	}{
-		"with room":                         {most: 100, used: 50, inFlight: 10, asked: 40, want: true},
-		"one byte more than there is":       {most: 100, used: 50, inFlight: 10, asked: 41},
-		"no more than nothing, when full":   {most: 100, used: 100, asked: 0, want: true},
-		"not at all when more is in use":    {most: 100, used: 101, asked: 0},
-		"not more than there can ever be":   {most: 100, asked: 101},
-		"not when the work in flight fills": {most: 100, used: 10, inFlight: 90, asked: 1},
+		"within the limit":               {most: 100, used: 50, inFlight: 10, requested: 40, want: true},
+		"one byte too many":              {most: 100, used: 50, inFlight: 10, requested: 41},
+		"zero bytes when full":           {most: 100, used: 100, requested: 0, want: true},
+		"zero bytes when more is in use": {most: 100, used: 101, requested: 0},
+		"more than the limit":            {most: 100, requested: 101},
+		"too much work in flight":        {most: 100, used: 10, inFlight: 90, requested: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := loadshed.Fits(tc.most, tc.used, tc.inFlight, tc.asked); got != tc.want {
+			if got := loadshed.Fits(tc.most, tc.used, tc.inFlight, tc.requested); got != tc.want {
 				t.Errorf("got %v", got)
 			}
 		})
 	}
 }
 
-// TestGateIsNeverOverfull: whatever comes and goes, what is let in fits at the time.
+// TestGateIsNeverOverfull shows that admitted work always fits.
 func TestGateIsNeverOverfull(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		used := int64(0)
@@ -64,7 +64,7 @@ func TestGateIsNeverOverfull(t *testing.T) {
 	})
 }
 
-func TestARefusalNamesTheWayOut(t *testing.T) {
+func TestARejectionContainsTheWayOut(t *testing.T) {
 	gate := loadshed.New(loadshed.Options{Limit: 100, Used: func() int64 { return 90 }, Collect: func() {}})
 	_, err := gate.Enter(1)
 	full := &loadshed.FullError{}
@@ -73,14 +73,14 @@ func TestARefusalNamesTheWayOut(t *testing.T) {
 	}
 }
 
-// TestAGateThatRefusesCollects: once in ten seconds.
-func TestAGateThatRefusesCollects(t *testing.T) {
+// TestAGateThatRejectsCollects shows that it does so once in ten seconds.
+func TestAGateThatRejectsCollects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		used, collected := int64(1000), 0
 		gate := loadshed.New(loadshed.Options{Limit: 1000, Used: func() int64 { return used }, Collect: func() { collected++ }})
 		for range 30 {
 			if _, err := gate.Enter(1); err == nil {
-				t.Error("work is let in")
+				t.Error("work is admitted")
 			}
 			synctest.Wait()
 			time.Sleep(time.Second)
@@ -90,19 +90,19 @@ func TestAGateThatRefusesCollects(t *testing.T) {
 		}
 		used = 0
 		if _, err := gate.Enter(1); err != nil {
-			t.Errorf("refused when the memory is free again: %v", err)
+			t.Errorf("rejected when the memory is free again: %v", err)
 		}
 	})
 }
 
-func TestWithoutALimitAllIsLetIn(t *testing.T) {
+func TestWithoutALimitAllWorkIsAdmitted(t *testing.T) {
 	gate := loadshed.New(loadshed.Options{Used: func() int64 { return 1 << 60 }})
 	if _, err := gate.Enter(1 << 40); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestLiveFollowsTheHeap: what is held counts, and what is dropped does not.
+// TestLiveFollowsTheHeap shows that referenced memory counts, and garbage does not.
 func TestLiveFollowsTheHeap(t *testing.T) {
 	const size = 64 << 20
 	runtime.GC()
@@ -112,7 +112,7 @@ func TestLiveFollowsTheHeap(t *testing.T) {
 	if grown := loadshed.Live() - before; grown < size*9/10 || grown > size*3/2 {
 		t.Errorf("%d bytes are held, and %d more are live", size, grown)
 	}
-	runtime.KeepAlive(held) // for the last time
+	runtime.KeepAlive(held) // held ends here
 	runtime.GC()
 	if left := loadshed.Live() - before; left > size/10 {
 		t.Errorf("%d bytes are live when nothing is held", left)

@@ -2,8 +2,8 @@ package loadshed
 
 import "runtime/metrics"
 
-// Live returns the bytes that the process cannot do without: the heap that the last collection found
-// alive, stacks, and what the runtime needs itself. Garbage is not among them: close to GOMEMLIMIT
+// Live returns the bytes that the process cannot free: the heap that was alive at the last
+// collection, stacks, and the memory of the runtime. Garbage is not included: close to GOMEMLIMIT
 // the collector frees it.
 func Live() int64 {
 	samples := []metrics.Sample{

@@ -20,13 +20,13 @@ const aspectReadiness = "readiness"
 type Gatherer struct {
 	*Employers
 
-	observations *observation.Memory
+	observations *observation.Tracker
 }
 
 // New returns a Gatherer that reads Services from a cache, and from the API server where a stale
 // cache would matter.
 func New(cached, apiReader client.Reader, clk clock.Clock) *Gatherer {
-	return &Gatherer{Employers: NewEmployers(cached, apiReader, clk), observations: observation.NewMemory(clk)}
+	return &Gatherer{Employers: NewEmployers(cached, apiReader, clk), observations: observation.NewTracker(clk)}
 }
 
 // Gather returns the facts of a pod. With an error the unreadable facts are missing, which holds

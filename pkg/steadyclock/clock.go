@@ -1,13 +1,13 @@
-// Package steadyclock is a clock that does not jump.
+// Package steadyclock provides a clock that does not jump.
 //
 // The controllers compare their time with times that they have written to objects before:
 // when a call began, when a permit was given. If the clock of the machine is set forward by an
-// hour in between, every such wait is over at once; if it is set back, none ends for an hour.
-// A Clock starts with the time of the machine and goes on with its monotonic clock. When the
+// hour in between, every such wait ends at once; if it is set back, none ends for an hour.
+// A Clock starts with the time of the machine and advances with its monotonic clock. When the
 // clock of the machine is set, a Clock follows it slowly, by at most one part in twenty of the
-// time that passes, so that no wait is wrong by more than that.
+// elapsed time, so that no wait is wrong by more than that.
 //
-// A process that starts takes the time of the machine as it finds it.
+// A new process starts with the present time of the machine.
 package steadyclock
 
 import (
@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	// slew is the part of the time that passes by which a Clock may be faster or slower
-	// than the monotonic clock while it follows the clock of the machine.
+	// slew is the part of the elapsed time by which a Clock may be faster or slower than the
+	// monotonic clock while it follows the clock of the machine.
 	slew = 20
 
-	// jump is by how much the clock of the machine has to be set for it to be reported. What
-	// is less is the work of a time service.
+	// jump is by how much the clock of the machine must be set to be reported. Smaller changes
+	// are adjustments of a time service.
 	jump = time.Second
 )
 
-// Reading is one look at the clocks of the machine.
+// Reading contains the clocks of the machine at one moment.
 type Reading struct {
 	// Wall is the time of day, without a monotonic reading.
 	Wall time.Time
@@ -81,8 +81,8 @@ func (c *Clock) Now() time.Time {
 // Since returns the time that has passed since then.
 func (c *Clock) Since(then time.Time) time.Duration { return c.Now().Sub(then) }
 
-// advanced is the time after some has passed: nearer to the time of the machine by at most one
-// part in twenty of that.
+// advanced returns the time after some has elapsed: nearer to the time of the machine by at most
+// one part in twenty of that.
 func advanced(now time.Time, passed time.Duration, wall time.Time) time.Time {
 	next := now.Add(passed)
 	most := passed / slew

@@ -24,9 +24,9 @@ func (m *machine) pass(d time.Duration) {
 
 func (m *machine) set(by time.Duration) { m.reading.Wall = m.reading.Wall.Add(by) }
 
-// TestTimePassesWhateverTheMachineIsSetTo: whatever is done to the clock of the machine,
-// the time that a Clock shows differs from the time that has passed by one part in twenty at
-// most, and never goes back.
+// TestTimePassesWhateverTheMachineIsSetTo shows that however the clock of the machine is set, the
+// time of a Clock differs from the elapsed time by at most one part in twenty, and never goes
+// back.
 func TestTimePassesWhateverTheMachineIsSetTo(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, clock := newMachine()
@@ -51,7 +51,7 @@ func TestTimePassesWhateverTheMachineIsSetTo(t *testing.T) {
 	})
 }
 
-// TestAClockFollowsTheMachine: in the end it is right again.
+// TestAClockFollowsTheMachine shows that it converges to the time of the machine.
 func TestAClockFollowsTheMachine(t *testing.T) {
 	for _, by := range []time.Duration{time.Hour, -time.Hour, 100 * time.Millisecond} {
 		m, clock := newMachine()
@@ -88,7 +88,7 @@ func TestJumpsAreReported(t *testing.T) {
 	}
 }
 
-// TestTheMachineIsRead: a Clock made for this machine goes with it.
+// TestTheMachineIsRead shows that a Clock for this machine follows it.
 func TestTheMachineIsRead(t *testing.T) {
 	clock := New(func(by time.Duration) { t.Errorf("a jump by %s", by) })
 	if off := time.Until(clock.Now()).Abs(); off > time.Minute {

@@ -9,7 +9,7 @@ import (
 
 func TestStatesAreMeasuredFromTheFirstLook(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(1_700_000_000, 0))
-	memory := NewMemory(clock)
+	tracker := NewTracker(clock)
 	for i, look := range []struct {
 		after  time.Duration
 		object string
@@ -25,44 +25,44 @@ func TestStatesAreMeasuredFromTheFirstLook(t *testing.T) {
 		{time.Second, "a", "Ready", 0},
 	} {
 		clock.SetTime(clock.Now().Add(look.after))
-		if got := memory.Observe("u1", look.object, look.state); got != look.want {
+		if got := tracker.Observe("u1", look.object, look.state); got != look.want {
 			t.Errorf("look %d: observed for %s, want %s", i, got, look.want)
 		}
 	}
 }
 
-func TestWhatIsForgottenBeginsAgain(t *testing.T) {
+func TestAForgottenObservationBeginsAgain(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(1_700_000_000, 0))
-	memory := NewMemory(clock)
-	memory.Observe("u1", "readiness", "NotReady")
+	tracker := NewTracker(clock)
+	tracker.Observe("u1", "readiness", "NotReady")
 	clock.SetTime(clock.Now().Add(time.Minute))
-	memory.Forget("u1", "readiness")
-	if got := memory.Observe("u1", "readiness", "NotReady"); got != 0 {
+	tracker.Forget("u1", "readiness")
+	if got := tracker.Observe("u1", "readiness", "NotReady"); got != 0 {
 		t.Errorf("observed for %s after it was forgotten", got)
 	}
 }
 
-// TestObjectsThatAreGoneAreForgotten: nothing looks at them any more.
-func TestObjectsThatAreGoneAreForgotten(t *testing.T) {
+// TestUnobservedObjectsExpire shows that unobserved objects expire.
+func TestUnobservedObjectsExpire(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(1_700_000_000, 0))
-	memory := NewMemory(clock)
-	memory.Observe("gone", "readiness", "NotReady")
+	tracker := NewTracker(clock)
+	tracker.Observe("gone", "readiness", "NotReady")
 	for range 4 {
 		clock.SetTime(clock.Now().Add(idle / 2))
-		memory.Observe("stays", "readiness", "NotReady")
+		tracker.Observe("stays", "readiness", "NotReady")
 	}
-	if got := memory.Observe("stays", "readiness", "NotReady"); len(memory.seen) != 1 || got < idle {
-		t.Errorf("%d observations, the one that is looked at lasts %s", len(memory.seen), got)
+	if got := tracker.Observe("stays", "readiness", "NotReady"); len(tracker.seen) != 1 || got < idle {
+		t.Errorf("%d observations, the one that is looked at lasts %s", len(tracker.seen), got)
 	}
 }
 
-// TestTheMonotonicClockCounts: a wall clock that is set changes nothing. The times of
-// time.Now carry both readings, and Round drops the monotonic one.
+// TestTheMonotonicClockCounts shows that a wall clock that is set changes nothing. The times of
+// time.Now contain both readings, and Round drops the monotonic one.
 func TestTheMonotonicClockCounts(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Now())
-	memory := NewMemory(clock)
-	memory.Observe("u1", "readiness", "NotReady")
-	if at := memory.seen[key{"u1", "readiness"}].since; at.String() == at.Round(0).String() {
+	tracker := NewTracker(clock)
+	tracker.Observe("u1", "readiness", "NotReady")
+	if at := tracker.seen[key{"u1", "readiness"}].since; at.String() == at.Round(0).String() {
 		t.Errorf("the time %s has lost the reading of the monotonic clock", at)
 	}
 }

@@ -2,8 +2,8 @@
 //
 // Times on objects come from other clocks, and any clock may be set. A wait that compares
 // them with the time of day ends at once when the clock is set forward, and never when it is
-// set back. What a process has observed itself it measures with a monotonic clock. A process
-// that starts has observed nothing: its waits begin again.
+// set back. A process measures its own observations with a monotonic clock. A new process
+// has observed nothing: its waits begin again.
 package observation
 
 import (
@@ -14,13 +14,13 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// idle is how long an observation is kept that is not looked at. It is longer than any
-// wait, so that only observations of objects that are gone are lost.
+// idle is how long an observation is kept without a further look. It is longer than any
+// wait, so that only observations of deleted objects are lost.
 const idle = time.Hour
 
-// Memory remembers since when objects are in their states. It is bounded by the objects
-// that are looked at within an hour and are not forgotten. It is safe for concurrent use.
-type Memory struct {
+// Tracker records since when objects are in their states. It is bounded by the objects
+// that are observed within an hour and not forgotten. It is safe for concurrent use.
+type Tracker struct {
 	clock clock.PassiveClock
 
 	mu     sync.Mutex
@@ -39,16 +39,16 @@ type observed struct {
 	since, looked time.Time // with the reading of the monotonic clock
 }
 
-// NewMemory returns an empty Memory. Its clock does not jump: the times carry a reading of a
+// NewTracker returns an empty Tracker. Its clock does not jump: the times contain a reading of a
 // monotonic clock, as those of clock.RealClock do, or they are those of a steadyclock.Clock.
-func NewMemory(clk clock.PassiveClock) *Memory {
-	return &Memory{clock: clk, seen: map[key]observed{}, pruned: clk.Now()}
+func NewTracker(clk clock.PassiveClock) *Tracker {
+	return &Tracker{clock: clk, seen: map[key]observed{}, pruned: clk.Now()}
 }
 
-// Observe notes that an aspect of an object is in a state, and returns for how long it has
-// been observed so: zero when this is the first look, or when the state is another one than
-// at the last look.
-func (m *Memory) Observe(object types.UID, aspect, state string) time.Duration {
+// Observe records that an aspect of an object is in a state, and returns for how long it has
+// been observed in it: zero on the first call, or when the state differs from that of the last
+// call.
+func (m *Tracker) Observe(object types.UID, aspect, state string) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.clock.Now()
@@ -63,14 +63,14 @@ func (m *Memory) Observe(object types.UID, aspect, state string) time.Duration {
 	return now.Sub(last.since)
 }
 
-// Forget drops what was observed of an aspect of an object: it is at rest, or gone.
-func (m *Memory) Forget(object types.UID, aspect string) {
+// Forget drops the observation of an aspect of an object that is at rest, or deleted.
+func (m *Tracker) Forget(object types.UID, aspect string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.seen, key{object, aspect})
 }
 
-func (m *Memory) prune(now time.Time) {
+func (m *Tracker) prune(now time.Time) {
 	if now.Sub(m.pruned) < idle {
 		return
 	}
