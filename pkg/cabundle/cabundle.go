@@ -1,5 +1,5 @@
-// Package cabundle reads the caBundle of webhook rules, as users and older clients write
-// it. It is pure.
+// Package cabundle parses the caBundle of webhook rules, in the forms of users and older
+// clients. It is pure.
 package cabundle
 
 import (
@@ -15,9 +15,9 @@ import (
 // MaxBytes bounds a bundle, as the CRD does.
 const MaxBytes = 64 << 10
 
-// Parse returns the certificates of a bundle: PEM, or PEM in base64. Nothing, or white
-// space in either form ("Cg=="), is no certificate and no error. Whatever is not a
-// certificate is an error: it would be trusted less than was meant, or more.
+// Parse returns the certificates of a bundle: PEM, or PEM in base64. An empty bundle, or white
+// space in either form ("Cg=="), contains no certificate and is no error. Any other content
+// besides certificates is an error: it would be trusted less than intended, or more.
 func Parse(bundle string) ([]*x509.Certificate, error) {
 	if len(bundle) > MaxBytes {
 		return nil, fmt.Errorf("has %d bytes, at most %d are allowed", len(bundle), MaxBytes)

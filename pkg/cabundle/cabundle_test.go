@@ -24,20 +24,20 @@ func TestParse(t *testing.T) {
 		count  int
 		err    string
 	}{
-		"nothing":                   {},
-		"white space":               {bundle: " \n\t"},
-		"a line break in base64":    {bundle: "Cg=="},
-		"PEM":                       {bundle: one, count: 1},
-		"PEM with text around it":   {bundle: "# ours\n" + one, count: 1},
-		"two in PEM":                {bundle: one + "\n" + one, count: 2},
-		"PEM in base64":             {bundle: encoded, count: 1},
-		"base64 in lines":           {bundle: encoded[:40] + "\r\n  " + encoded[40:] + "\n", count: 1},
-		"neither":                   {bundle: "a bundle!", err: "neither PEM nor PEM in base64"},
-		"base64 of something else":  {bundle: "aGVsbG8=", err: "no certificate"},
-		"PEM that does not end":     {bundle: one[:100], err: "no certificate"},
-		"a certificate of no sense": {bundle: one + garbage, err: "certificate 2 cannot be read"},
-		"a key":                     {bundle: one + key, err: "never a key"},
-		"too large":                 {bundle: strings.Repeat(" ", cabundle.MaxBytes+1), err: "at most 65536"},
+		"nothing":                  {},
+		"white space":              {bundle: " \n\t"},
+		"a line break in base64":   {bundle: "Cg=="},
+		"PEM":                      {bundle: one, count: 1},
+		"PEM with text around it":  {bundle: "# internal\n" + one, count: 1},
+		"two in PEM":               {bundle: one + "\n" + one, count: 2},
+		"PEM in base64":            {bundle: encoded, count: 1},
+		"base64 in lines":          {bundle: encoded[:40] + "\r\n  " + encoded[40:] + "\n", count: 1},
+		"neither":                  {bundle: "a bundle!", err: "neither PEM nor PEM in base64"},
+		"base64 of something else": {bundle: "aGVsbG8=", err: "no certificate"},
+		"PEM that does not end":    {bundle: one[:100], err: "no certificate"},
+		"a malformed certificate":  {bundle: one + garbage, err: "certificate 2 cannot be read"},
+		"a key":                    {bundle: one + key, err: "never a key"},
+		"too large":                {bundle: strings.Repeat(" ", cabundle.MaxBytes+1), err: "at most 65536"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found, err := cabundle.Parse(tc.bundle)

@@ -26,7 +26,7 @@ import (
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// rules are one of each kind, by name.
+// rules returns one rule of each kind, by name.
 func rules() map[string]appsv1alpha1.TransitionRule {
 	half := intstr.FromString("50%")
 	return map[string]appsv1alpha1.TransitionRule{
@@ -96,8 +96,8 @@ func newEngine(t *testing.T) *opa.Engine {
 	return e
 }
 
-// TestReplay: what is in the log is enough to make every decision again, bit for bit, in
-// another process.
+// TestReplay shows that the log suffices to repeat every decision, bit for bit, in another
+// process.
 func TestReplay(t *testing.T) {
 	log := logged(t, decisionlog.Options{Sample: 1})
 	report, err := decisionlog.Replay(t.Context(), newEngine(t), strings.NewReader(log))
@@ -108,7 +108,7 @@ func TestReplay(t *testing.T) {
 	if diff := cmp.Diff(decisionlog.Report{Equal: 8}, report); diff != "" {
 		t.Errorf("report differs (-want +got):\n%s\n%s", diff, log)
 	}
-	// However much the pods look alike to a built-in rule, each is in the log.
+	// However similar the pods are for a built-in rule, each is in the log.
 	for i := range 3 {
 		key := fmt.Sprintf(`"%d/PreCheck/a":{"operation"`, i)
 		if got := strings.Count(log, key); got != 2 {
@@ -117,7 +117,7 @@ func TestReplay(t *testing.T) {
 	}
 	forged := strings.Replace(log, "is one of 2", "is one of 9", 1)
 	if forged == log {
-		t.Fatalf("there is nothing to forge in\n%s", log)
+		t.Fatalf("the log has no decision to forge:\n%s", log)
 	}
 	report, err = decisionlog.Replay(t.Context(), newEngine(t), strings.NewReader(forged))
 	if err != nil || report.Equal != 7 || len(report.Different) != 1 || report.Different[0].Rule != "shop/web/mine" {
@@ -125,7 +125,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestReplayOfACause: the input in the log has the cause, and the verdict depends on it then and now.
+// TestReplayOfACause shows that the input in the log has the cause, and that the verdict depends on it in both runs.
 func TestReplayOfACause(t *testing.T) {
 	log := logged(t, decisionlog.Options{Sample: 1})
 	passed := map[string]bool{}
@@ -148,7 +148,7 @@ func TestReplayOfACause(t *testing.T) {
 		passed[input.Operation.Cause] = len(output.Passed) > 0
 	}
 	if diff := cmp.Diff(map[string]bool{"": false, "ScaleIn": true, "Rollout": false}, passed); diff != "" {
-		t.Errorf("what passed by its cause differs (-want +got):\n%s\n%s", diff, log)
+		t.Errorf("pods that passed by their cause differ (-want +got):\n%s\n%s", diff, log)
 	}
 
 	// Of the two rules of users, only the verdict of this one depends on the cause.
@@ -158,7 +158,7 @@ func TestReplayOfACause(t *testing.T) {
 	}
 }
 
-func TestReplayOfALogThatIsNone(t *testing.T) {
+func TestReplayOfAMalformedLog(t *testing.T) {
 	for name, log := range map[string]string{
 		"no JSON":                     "decisions:\n",
 		"a decision without a module": `{"time":"2026-01-01T00:00:00Z","decision":{"rule":"a/b/c","module":"m","input":{},"durationMicroseconds":1}}`,
@@ -171,7 +171,7 @@ func TestReplayOfALogThatIsNone(t *testing.T) {
 	}
 }
 
-// TestMasks: what nobody is to read is in no line, and what is masked is said.
+// TestMasks shows that masked values are in no line, and that each line lists its masked paths.
 func TestMasks(t *testing.T) {
 	masks, err := decisionlog.ParseMasks("pod.annotations, input.pods.*.annotations, requests.*.pod.annotations")
 	if err != nil {
@@ -179,10 +179,10 @@ func TestMasks(t *testing.T) {
 	}
 	log := logged(t, decisionlog.Options{Sample: 1, Masks: masks})
 	if strings.Contains(log, "secret") {
-		t.Errorf("the log holds what is masked:\n%s", log)
+		t.Errorf("the log contains a masked value:\n%s", log)
 	}
 	if !strings.Contains(log, `"masked":["pod.annotations"`) {
-		t.Errorf("the log does not say what is masked:\n%s", log)
+		t.Errorf("the log does not list the masked paths:\n%s", log)
 	}
 	if !strings.Contains(log, fmt.Sprint(epoch.UnixNano()+1)) {
 		t.Errorf("masking has changed a number:\n%s", log)
@@ -201,7 +201,7 @@ func TestNoSample(t *testing.T) {
 	}
 }
 
-// TestAFullQueueDropsAndCounts: nobody waits for the disk.
+// TestAFullQueueDropsAndCounts shows that writers never wait for the disk.
 func TestAFullQueueDropsAndCounts(t *testing.T) {
 	w := decisionlog.New(decisionlog.Options{Sample: 1}, testingclock.NewFakePassiveClock(epoch))
 	id := rule.RuleID{Rule: "mine"}
@@ -215,7 +215,7 @@ func TestAFullQueueDropsAndCounts(t *testing.T) {
 	}
 }
 
-// TestAQueueOfLargeLinesIsBoundedInBytes: an input has the labels of many pods.
+// TestAQueueOfLargeLinesIsBoundedInBytes matters because an input has the labels of many pods.
 func TestAQueueOfLargeLinesIsBoundedInBytes(t *testing.T) {
 	w := decisionlog.New(decisionlog.Options{Sample: 1}, testingclock.NewFakePassiveClock(epoch))
 	id := rule.RuleID{Rule: "mine"}

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// maskedValue stands where a value was.
+// maskedValue replaces a masked value.
 const maskedValue = "***"
 
-// Mask is a path in the input of a rule: "pod.annotations", "parameters.token". A "*" is
+// Mask is a path in the input of a rule: "pod.annotations", "parameters.token". A "*" matches
 // every key of an object and every item of an array.
 type Mask []string
 
-// ParseMasks reads a list of paths, separated by commas. A dot within a key cannot be
-// written; mask the object that holds it.
+// ParseMasks parses a list of paths, separated by commas. A path cannot contain a dot within a
+// key; mask the object that contains the key.
 func ParseMasks(list string) ([]Mask, error) {
 	var masks []Mask
 	for path := range strings.SplitSeq(list, ",") {
@@ -31,7 +31,7 @@ func ParseMasks(list string) ([]Mask, error) {
 	return masks, nil
 }
 
-// masked replaces what the masks name, and returns the paths that there were.
+// masked replaces the values at the masked paths, and returns the paths that existed.
 func masked(input json.RawMessage, masks []Mask) (json.RawMessage, []string, error) {
 	if len(masks) == 0 {
 		return input, nil, nil
@@ -58,7 +58,7 @@ func masked(input json.RawMessage, masks []Mask) (json.RawMessage, []string, err
 	return text, found, nil
 }
 
-// replace reports whether the path was there.
+// replace reports whether the path existed.
 func replace(document any, path Mask) bool {
 	found := false
 	switch node := document.(type) {

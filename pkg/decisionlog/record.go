@@ -1,5 +1,5 @@
-// Package decisionlog writes what the policy engine was asked and what it answered, one
-// JSON document a line, so that a decision can be looked at, and made again, later.
+// Package decisionlog writes the inputs and outputs of the policy engine, one JSON document a
+// line, so that a decision can be inspected, and repeated, later.
 package decisionlog
 
 import (
@@ -13,14 +13,14 @@ import (
 type Record struct {
 	Time time.Time `json:"time"`
 
-	// Module is the rule that decisions after this line were made with. It is written
-	// before the first of them.
+	// Module is the module of the decisions after this line. It is written before the first of
+	// them.
 	Module *Module `json:"module,omitempty"`
 
 	Decision *Decision `json:"decision,omitempty"`
 }
 
-// bytes is about what a Record takes in memory.
+// bytes returns the approximate size of a Record in memory.
 func (r Record) bytes() int64 {
 	bytes := lineBytes
 	if r.Module != nil {
@@ -37,7 +37,7 @@ func (r Record) bytes() int64 {
 
 // Module is one compiled rule.
 type Module struct {
-	// Hash of everything below; decisions name the module by it.
+	// Hash of all fields below; decisions refer to the module by it.
 	Hash string `json:"hash"`
 
 	Compiled spec.Module `json:"compiled"`
@@ -49,7 +49,7 @@ type Decision struct {
 	Rule   string `json:"rule"`
 	Module string `json:"module"`
 
-	// Input and Output are the documents that Rego saw and answered with.
+	// Input and Output are the input and the result of the Rego evaluation.
 	Input  json.RawMessage `json:"input"`
 	Output json.RawMessage `json:"output,omitempty"`
 
@@ -59,6 +59,6 @@ type Decision struct {
 	DurationMicroseconds int64 `json:"durationMicroseconds"`
 
 	// Masked are the paths in Input whose values were replaced. Such a decision cannot
-	// be made again.
+	// be repeated.
 	Masked []string `json:"masked,omitempty"`
 }

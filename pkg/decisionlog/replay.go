@@ -11,37 +11,37 @@ import (
 	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
-// Replayer makes decisions again. It is an *opa.Engine.
+// Replayer repeats decisions. It is an *opa.Engine.
 type Replayer interface {
 	Replay(ctx context.Context, module spec.Module, input json.RawMessage) (json.RawMessage, error)
 }
 
-// Report is what became of the decisions of a log.
+// Report is the result of replaying a log.
 type Report struct {
 	// Equal decisions are the same, byte for byte.
 	Equal int
 
-	// Different are the first decisions that are not; at most 20.
+	// Different are the first decisions that differ; at most 20.
 	Different []Difference
 
-	// Skipped had an error then, or a masked input.
+	// Skipped decisions had an error in the log, or a masked input.
 	Skipped int
 }
 
-// Difference is a decision that came out in another way.
+// Difference is a decision with another result.
 type Difference struct {
 	Line      int
 	Rule      string
 	Then, Now json.RawMessage
 
-	// Err is why there is no decision now.
+	// Err is the error of the new evaluation.
 	Err error
 }
 
 const maxDifferences = 20
 
-// Replay makes every decision of a log again. An error is a log that cannot be read: it
-// names the line.
+// Replay repeats every decision of a log. It returns an error for a log that cannot be read,
+// with the line.
 func Replay(ctx context.Context, engine Replayer, log io.Reader) (Report, error) {
 	report := Report{}
 	modules := map[string]spec.Module{}

@@ -21,20 +21,20 @@ import (
 )
 
 const (
-	// queued is how many lines wait for the disk. More are dropped and counted, since no
+	// queued is how many lines wait for the disk. More are dropped and counted, because no
 	// pod may wait for a log.
 	queued = 1024
 
 	// queuedBytes bounds the bytes of these lines. An input has the labels of all pods of a batch.
 	queuedBytes = 16 << 20
 
-	// lineBytes is what a line takes besides its documents.
+	// lineBytes is the size of a line without its documents.
 	lineBytes = 512
 
-	// remembered bounds the bytes of the modules that are known to be in the log, or wait for
+	// moduleBytes bounds the bytes of the modules that are known to be in the log, or wait for
 	// their first decision. Namespaces share them fairly. Decisions of other modules are not
 	// written.
-	remembered = 32 << 20
+	moduleBytes = 32 << 20
 )
 
 // Options of a Writer.
@@ -42,7 +42,7 @@ type Options struct {
 	// Sample is the share of the decisions that are written, from 0 to 1.
 	Sample float64
 
-	// Masks are the parts of the input that are not written.
+	// Masks are the parts of the input that are masked.
 	Masks []Mask
 }
 
@@ -60,18 +60,18 @@ type Writer struct {
 	dropped int
 }
 
-// prepared is the module that a rule is asked with.
+// prepared is the present module of a rule.
 type prepared struct {
 	module  Module
 	written bool
 }
 
-// New returns a Writer. Run makes it write.
+// New returns a Writer. Run must be called to write its lines.
 func New(options Options, clk clock.PassiveClock) *Writer {
-	return &Writer{options: options, clock: clk, lines: make(chan Record, queued), modules: fairshare.NewCache[rule.RuleID, *prepared](remembered)}
+	return &Writer{options: options, clock: clk, lines: make(chan Record, queued), modules: fairshare.NewCache[rule.RuleID, *prepared](moduleBytes)}
 }
 
-// Prepared takes note of the module that a rule is asked with from now on.
+// Prepared records the module with which a rule is evaluated from now on.
 func (w *Writer) Prepared(module spec.Module) {
 	text, err := json.Marshal(module)
 	if err != nil {
@@ -95,7 +95,7 @@ func (w *Writer) Observe(observed opa.Observation) {
 	}
 	module, isNew, ok := w.moduleOf(observed.Rule)
 	if !ok {
-		return // asked with a stand-in, which decides nothing by itself
+		return // evaluated with a fallback program, which has no decisions of its own
 	}
 	now := w.clock.Now()
 	if isNew && !w.send(Record{Time: now, Module: &module}) {
@@ -147,7 +147,7 @@ func (w *Writer) decision(observed opa.Observation, module string) (Decision, er
 	return decision, nil
 }
 
-// send queues a line, and reports whether there was room for it.
+// send queues a line, and reports whether the queue accepted it.
 func (w *Writer) send(record Record) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -177,7 +177,7 @@ func (w *Writer) write(encoder *json.Encoder, record Record) error {
 	return nil
 }
 
-// Dropped is how many lines were lost because the disk was too slow.
+// Dropped returns how many lines were lost because the disk was too slow.
 func (w *Writer) Dropped() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -187,8 +187,8 @@ func (w *Writer) Dropped() int {
 // reportDropped is how often lost lines are reported.
 const reportDropped = time.Minute
 
-// Run writes lines to out until ctx ends, and then what is queued. A line that cannot be
-// written is reported, and ends the log: nothing else does.
+// Run writes lines to out until ctx ends, and then the queued lines. A line that cannot be
+// written is reported, and ends the log but nothing else.
 func (w *Writer) Run(ctx context.Context, out io.Writer) error {
 	encoder := json.NewEncoder(out)
 	encoder.SetEscapeHTML(false)

@@ -1,6 +1,6 @@
 // Package metricseries bounds the metric series that users of a cluster can create. A label whose
-// values users choose (the name of a rule, the host of a webhook) is a series per value: without a
-// bound, one namespace fills the memory of the manager and of whatever scrapes it.
+// values users choose (the name of a rule, the host of a webhook) has a series per value: without a
+// bound, one namespace fills the memory of the manager and of its scraper.
 package metricseries
 
 import "sync"
@@ -36,8 +36,8 @@ func NewNames(limits Limits) *Names {
 	return &Names{limits: limits, placed: map[string]map[string]bool{}}
 }
 
-// Value returns the label value of a name: the name itself if it has a place or one is free, else
-// Other. A name keeps its place until Release.
+// Value returns the label value of a name: the name itself if it has a place or one is free, or
+// else Other. A name keeps its place until Release.
 func (n *Names) Value(namespace, name string) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -65,7 +65,7 @@ func (n *Names) Lookup(namespace, name string) string {
 	return Other
 }
 
-// Release gives the place of a name to others and reports whether it had one. The caller then
+// Release frees the place of a name and reports whether it had one. The caller then
 // deletes the series of the name.
 func (n *Names) Release(namespace, name string) bool {
 	n.mu.Lock()

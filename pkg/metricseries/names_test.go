@@ -45,7 +45,7 @@ func TestALongNameIsOther(t *testing.T) {
 	}
 }
 
-// TestNamesStayWithinTheirLimits, whatever is named and released, and forget all that is released.
+// TestNamesStayWithinTheirLimits shows this for any sequence of calls, and that released names are removed.
 func TestNamesStayWithinTheirLimits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limits := metricseries.Limits{PerNamespace: rapid.IntRange(1, 4).Draw(t, "per namespace"), InAll: rapid.IntRange(1, 8).Draw(t, "in all")}

@@ -42,7 +42,7 @@ func Rule(spec *appsv1alpha1.PodTransitionRuleSpec) field.ErrorList {
 	return overSize(encodedSize(spec), root, appsv1alpha1.MaxRuleSpecBytes)
 }
 
-// RuleSize returns what a spec counts for in the budget of its namespace
+// RuleSize returns the size of a spec in the budget of its namespace
 // (appsv1alpha1.MaxNamespaceRuleBytes).
 func RuleSize(spec *appsv1alpha1.PodTransitionRuleSpec) int {
 	return encodedSize(spec) + appsv1alpha1.RuleOverheadBytes
@@ -54,8 +54,8 @@ func Policy(spec *appsv1alpha1.PodTransitionPolicySpec) field.ErrorList {
 	return overSize(encodedSize(spec), field.NewPath("spec"), appsv1alpha1.MaxPolicySpecBytes)
 }
 
-// Selector returns the bounds that one label selector exceeds. Unset is fine. It returns at most
-// one error for each entry of matchExpressions that the bound on their number lets pass.
+// Selector returns the bounds that one label selector exceeds. It may be nil. It returns at most
+// one error for each entry of matchExpressions within the bound on their number.
 func Selector(selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
 	if selector == nil {
 		return nil
@@ -101,7 +101,7 @@ func matchExpression(expression metav1.LabelSelectorRequirement, path *field.Pat
 	return nil
 }
 
-// valuesOf counts the labels and values of a selector. Each is a string of its own in memory.
+// valuesOf counts the labels and values of a selector. Each is a separate string in memory.
 func valuesOf(selector *metav1.LabelSelector) int {
 	if selector == nil {
 		return 0
@@ -113,8 +113,8 @@ func valuesOf(selector *metav1.LabelSelector) int {
 	return count
 }
 
-// encodedSize is the size of a spec as compact JSON. One that cannot be encoded, for raw JSON in it
-// that is none, is larger than every bound.
+// encodedSize returns the size of a spec as compact JSON. A spec with malformed raw JSON, which
+// cannot be encoded, is larger than every bound.
 func encodedSize(spec any) int {
 	size := counter(0)
 	encoder := json.NewEncoder(&size)

@@ -35,11 +35,11 @@ const (
 	maxAnnotationValueBytes = 256
 )
 
-// Load is the transform of a cache of PodTransitionRules and PodTransitionPolicies. It drops what
-// no controller reads (managed fields, labels, annotations of other programs), and replaces an
+// Load is the transform of a cache of PodTransitionRules and PodTransitionPolicies. It drops fields
+// that no controller reads (managed fields, labels, annotations of other programs), and replaces an
 // object that exceeds its bounds by a stub: the metadata, the selector if that is within its bounds,
-// and for each stage one rule without a check, which withholds. Applying it twice changes nothing
-// the second time. It modifies the object, never fails, and returns all other types as they are.
+// and for each stage one rule without a check, which withholds. A second call changes nothing. It
+// modifies the object, never fails, and returns all other types unchanged.
 func Load(object any) (any, error) {
 	switch o := object.(type) {
 	case *appsv1alpha1.PodTransitionRule:
@@ -84,8 +84,8 @@ func annotate(meta *metav1.ObjectMeta, key, value string) {
 	meta.Annotations[key] = value
 }
 
-// stubRule replaces the spec. The rules of the stub stand for the enabled ones of the object, by
-// stage and enforcement, so that what was not enforced holds no pod.
+// stubRule replaces the spec. The rules of the stub represent the enabled ones of the object, by
+// stage and enforcement, so that rules that were not enforced withhold no pod.
 func stubRule(object *appsv1alpha1.PodTransitionRule, errs field.ErrorList) {
 	spec := appsv1alpha1.PodTransitionRuleSpec{}
 	if len(Selector(object.Spec.Selector, nil)) == 0 {
@@ -108,8 +108,8 @@ func stubRule(object *appsv1alpha1.PodTransitionRule, errs field.ErrorList) {
 	mark(&object.ObjectMeta, errs)
 }
 
-// isStub reports whether rules are those of a stub. The schema refuses a PodTransitionRule without
-// rules and a rule without a check, so no stored object looks like one.
+// isStub reports whether rules are those of a stub. The schema denies a PodTransitionRule without
+// rules and a rule without a check, so no stored object looks like a stub.
 func isStub(rules []appsv1alpha1.TransitionRule) bool {
 	return !slices.ContainsFunc(rules, func(rule appsv1alpha1.TransitionRule) bool {
 		return rule.AvailablePolicy != nil || rule.LabelCheck != nil || rule.Webhook != nil || rule.Rego != nil
@@ -132,14 +132,14 @@ func enforcementOf(enforcement appsv1alpha1.Enforcement) appsv1alpha1.Enforcemen
 	}
 }
 
-// mark notes on a stub which bounds the object exceeds.
+// mark records on a stub which bounds the object exceeds.
 func mark(meta *metav1.ObjectMeta, errs field.ErrorList) {
 	text := errs.ToAggregate().Error()
 	annotate(meta, markerKey, strings.ToValidUTF8(text[:min(len(text), maxMarkerBytes)], ""))
 }
 
 // slim drops the metadata that no controller reads. The marker stays on a stub only: on any other
-// object it is the text of a user.
+// object a user has written it.
 func slim(meta *metav1.ObjectMeta, stub bool) {
 	meta.ManagedFields, meta.Labels = nil, nil
 	kept := map[string]string{}

@@ -66,25 +66,25 @@ func TestRule(t *testing.T) {
 		spec appsv1alpha1.PodTransitionRuleSpec
 		want string
 	}{
-		"as many labels as allowed":            {appsv1alpha1.PodTransitionRuleSpec{Selector: labels(64)}, ""},
-		"a label more":                         {appsv1alpha1.PodTransitionRuleSpec{Selector: labels(65)}, "spec.selector.matchLabels: Too many"},
-		"as many expressions as allowed":       {appsv1alpha1.PodTransitionRuleSpec{Selector: expressions(32, 64)}, ""},
-		"an expression more":                   {appsv1alpha1.PodTransitionRuleSpec{Selector: expressions(33, 1)}, "spec.selector.matchExpressions: Too many"},
-		"as many values as allowed":            {appsv1alpha1.PodTransitionRuleSpec{Selector: in(numbered(64)...)}, ""},
-		"a value more":                         {appsv1alpha1.PodTransitionRuleSpec{Selector: in(numbered(65)...)}, "spec.selector.matchExpressions[0].values: Too many"},
-		"150,000 values":                       {appsv1alpha1.PodTransitionRuleSpec{Selector: in(numbered(150_000)...)}, "spec.selector.matchExpressions[0].values: Too many"},
-		"a long value":                         {appsv1alpha1.PodTransitionRuleSpec{Selector: in(strings.Repeat("v", 64))}, "spec.selector.matchExpressions[0].values[0]: Too long"},
-		"a long key":                           {appsv1alpha1.PodTransitionRuleSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{strings.Repeat("k", 318): "v"}}}, "spec.selector.matchLabels: Too long"},
-		"a long label":                         {appsv1alpha1.PodTransitionRuleSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"k": strings.Repeat("v", 64)}}}, "spec.selector.matchLabels[k]: Too long"},
-		"a large labelCheck":                   {appsv1alpha1.PodTransitionRuleSpec{Rules: times(1, requiring("a", labels(65)))}, "spec.rules[0].labelCheck.requires.matchLabels: Too many"},
-		"a large filter":                       {appsv1alpha1.PodTransitionRuleSpec{Rules: []appsv1alpha1.TransitionRule{{Filter: &appsv1alpha1.TransitionRuleFilter{LabelSelector: labels(65)}}}}, "spec.rules[0].filter.labelSelector.matchLabels: Too many"},
-		"as many values in all as allowed":     {appsv1alpha1.PodTransitionRuleSpec{Rules: times(2, requiring("a", expressions(32, 64)))}, ""},
-		"more values in all":                   {appsv1alpha1.PodTransitionRuleSpec{Selector: in("x"), Rules: times(2, requiring("a", expressions(32, 64)))}, "its selectors have 4097 labels and values, at most 4096 are allowed"},
-		"64 rules":                             {appsv1alpha1.PodTransitionRuleSpec{Rules: times(64, requiring("a", in("x")))}, ""},
-		"65 rules":                             {appsv1alpha1.PodTransitionRuleSpec{Rules: times(65, requiring("a", in("x")))}, "spec.rules: Too many"},
-		"15 full modules":                      {appsv1alpha1.PodTransitionRuleSpec{Rules: times(15, module("a", 16384))}, ""},
-		"16 full modules and what is around":   {appsv1alpha1.PodTransitionRuleSpec{Rules: times(16, module("a", 16384))}, "spec: Forbidden: has 262"},
-		"parameters that are large, unescaped": {appsv1alpha1.PodTransitionRuleSpec{Rules: []appsv1alpha1.TransitionRule{{Rego: &appsv1alpha1.RegoRule{Parameters: &apiextensionsv1.JSON{Raw: json.RawMessage(`{"a":"` + strings.Repeat("x", 300_000) + `"}`)}}}}}, "spec: Forbidden: has 300"},
+		"as many labels as allowed":                {appsv1alpha1.PodTransitionRuleSpec{Selector: labels(64)}, ""},
+		"a label more":                             {appsv1alpha1.PodTransitionRuleSpec{Selector: labels(65)}, "spec.selector.matchLabels: Too many"},
+		"as many expressions as allowed":           {appsv1alpha1.PodTransitionRuleSpec{Selector: expressions(32, 64)}, ""},
+		"an expression more":                       {appsv1alpha1.PodTransitionRuleSpec{Selector: expressions(33, 1)}, "spec.selector.matchExpressions: Too many"},
+		"as many values as allowed":                {appsv1alpha1.PodTransitionRuleSpec{Selector: in(numbered(64)...)}, ""},
+		"a value more":                             {appsv1alpha1.PodTransitionRuleSpec{Selector: in(numbered(65)...)}, "spec.selector.matchExpressions[0].values: Too many"},
+		"150,000 values":                           {appsv1alpha1.PodTransitionRuleSpec{Selector: in(numbered(150_000)...)}, "spec.selector.matchExpressions[0].values: Too many"},
+		"a long value":                             {appsv1alpha1.PodTransitionRuleSpec{Selector: in(strings.Repeat("v", 64))}, "spec.selector.matchExpressions[0].values[0]: Too long"},
+		"a long key":                               {appsv1alpha1.PodTransitionRuleSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{strings.Repeat("k", 318): "v"}}}, "spec.selector.matchLabels: Too long"},
+		"a long label":                             {appsv1alpha1.PodTransitionRuleSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"k": strings.Repeat("v", 64)}}}, "spec.selector.matchLabels[k]: Too long"},
+		"a large labelCheck":                       {appsv1alpha1.PodTransitionRuleSpec{Rules: times(1, requiring("a", labels(65)))}, "spec.rules[0].labelCheck.requires.matchLabels: Too many"},
+		"a large filter":                           {appsv1alpha1.PodTransitionRuleSpec{Rules: []appsv1alpha1.TransitionRule{{Filter: &appsv1alpha1.TransitionRuleFilter{LabelSelector: labels(65)}}}}, "spec.rules[0].filter.labelSelector.matchLabels: Too many"},
+		"as many values in all as allowed":         {appsv1alpha1.PodTransitionRuleSpec{Rules: times(2, requiring("a", expressions(32, 64)))}, ""},
+		"more values in all":                       {appsv1alpha1.PodTransitionRuleSpec{Selector: in("x"), Rules: times(2, requiring("a", expressions(32, 64)))}, "its selectors have 4097 labels and values, at most 4096 are allowed"},
+		"64 rules":                                 {appsv1alpha1.PodTransitionRuleSpec{Rules: times(64, requiring("a", in("x")))}, ""},
+		"65 rules":                                 {appsv1alpha1.PodTransitionRuleSpec{Rules: times(65, requiring("a", in("x")))}, "spec.rules: Too many"},
+		"15 full modules":                          {appsv1alpha1.PodTransitionRuleSpec{Rules: times(15, module("a", 16384))}, ""},
+		"16 full modules and the rest of the spec": {appsv1alpha1.PodTransitionRuleSpec{Rules: times(16, module("a", 16384))}, "spec: Forbidden: has 262"},
+		"parameters that are large, unescaped":     {appsv1alpha1.PodTransitionRuleSpec{Rules: []appsv1alpha1.TransitionRule{{Rego: &appsv1alpha1.RegoRule{Parameters: &apiextensionsv1.JSON{Raw: json.RawMessage(`{"a":"` + strings.Repeat("x", 300_000) + `"}`)}}}}}, "spec: Forbidden: has 300"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			errs := objectbounds.Rule(&tc.spec)
@@ -111,7 +111,7 @@ func TestEncodedCountsAsRuleDoes(t *testing.T) {
 		t.Error(errs)
 	}
 	if errs := objectbounds.Encoded(append(escaped, escaped...), appsv1alpha1.MaxRuleSpecBytes); len(errs) != 1 {
-		t.Error("twice as much is let pass")
+		t.Error("twice as much is accepted")
 	}
 }
 
@@ -187,7 +187,7 @@ func must(data []byte, err error) []byte {
 	return data
 }
 
-func TestLoadKeepsWhatIsWithinTheBounds(t *testing.T) {
+func TestLoadKeepsObjectsWithinTheBounds(t *testing.T) {
 	object := hostile()
 	object.Spec.Rules = object.Spec.Rules[:2]
 	for key := range load(t, hostile()).Annotations {
@@ -199,7 +199,7 @@ func TestLoadKeepsWhatIsWithinTheBounds(t *testing.T) {
 		t.Errorf("spec (-want +got):\n%s", diff)
 	}
 	if err := objectbounds.TooLarge(loaded); err != nil {
-		t.Errorf("the annotation of a user is believed: %v", err)
+		t.Errorf("the annotation of a user is used: %v", err)
 	}
 	if got := objectbounds.LoadedSize(loaded); got != objectbounds.RuleSize(want) || got < 2*16384 {
 		t.Errorf("it counts for %d bytes", got)

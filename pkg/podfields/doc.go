@@ -3,7 +3,7 @@
 // status.podIP), and every other dotted path of the schema of a pod that ends at one
 // value. It is pure.
 //
-// What such a path names leaves the cluster. So paths into what may hold secrets are
-// refused: containers with their environment and commands, volumes, image pull secrets,
-// and the annotation in which kubectl keeps a copy of all of them.
+// The value at such a path leaves the cluster. So paths to possible secrets are rejected:
+// containers with their environment and commands, volumes, image pull secrets, and the
+// annotation in which kubectl keeps a copy of all of them.
 package podfields

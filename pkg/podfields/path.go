@@ -15,7 +15,7 @@ import (
 // MaxPathBytes bounds a path.
 const MaxPathBytes = 512
 
-// field is a path that was understood.
+// field is a parsed path.
 type field struct {
 	// steps are the indices of fields, as reflect counts them, from the pod on.
 	steps [][]int
@@ -24,14 +24,14 @@ type field struct {
 	key string
 }
 
-// Validate says whether a path names one value of a pod. The error says what is wrong
-// with it, and what to write instead.
+// Validate returns an error if a path does not name one value of a pod. The error contains the
+// mistake and a correction.
 func Validate(path string) error {
 	_, err := parse(path)
 	return err
 }
 
-// parse understands a path, or says why it is none.
+// parse parses a path.
 func parse(path string) (field, error) {
 	if path == "" {
 		return field{}, errors.New("the path is empty: name a field of the pod, metadata.name for one")
@@ -61,8 +61,8 @@ func parse(path string) (field, error) {
 	return field{steps: steps, key: key}, checkKey(dotted, key)
 }
 
-// checkSecrets refuses the parts of a spec that may hold secrets. Most of them are
-// lists, which are refused in any case; the reason is another one.
+// checkSecrets rejects the parts of a spec that may contain secrets. Most of them are lists,
+// which are rejected in any case, but with another reason.
 func checkSecrets(names []string) error {
 	const advice = "copy what the service needs into a label or an annotation of the pod"
 	secret := []string{"containers", "initContainers", "ephemeralContainers", "volumes", "imagePullSecrets"}
@@ -100,7 +100,7 @@ func descend(names []string) (steps [][]int, found reflect.Type, err error) {
 	return steps, found, nil
 }
 
-// checkWhole refuses a field that is more than one value.
+// checkWhole rejects a field that is more than one value.
 func checkWhole(path string, found reflect.Type) error {
 	if found.Kind() == reflect.Pointer {
 		found = found.Elem()
@@ -128,7 +128,7 @@ func unknownError(parent reflect.Type, path, name string) error {
 	return fmt.Errorf("%s has no field %q: see kubectl explain pod.%s", path, name, path)
 }
 
-// child finds a field by the name that it has in JSON.
+// child finds a field by its name in JSON.
 func child(parent reflect.Type, name string) (step []int, found reflect.Type, ok bool) {
 	if name == "" {
 		return nil, nil, false
@@ -141,7 +141,7 @@ func child(parent reflect.Type, name string) (step []int, found reflect.Type, ok
 	return nil, nil, false
 }
 
-// jsonName is empty for a field that is inlined or left out.
+// jsonName returns the name of a field in JSON; empty for an inlined or omitted field.
 func jsonName(field reflect.StructField) string {
 	name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 	if name == "-" {
@@ -150,7 +150,7 @@ func jsonName(field reflect.StructField) string {
 	return name
 }
 
-// keyIn reads what follows the opening bracket: 'key'].
+// keyIn parses the part after the opening bracket: 'key'].
 func keyIn(subscript string) (string, error) {
 	quoted, closed := strings.CutSuffix(subscript, "]")
 	key, opens := strings.CutPrefix(quoted, "'")
@@ -171,7 +171,7 @@ func checkKey(path, key string) error {
 	return nil
 }
 
-// isCopy: the annotation has the manifest of the pod, environment and all.
+// isCopy reports whether the annotation contains the manifest of the pod, including its environment.
 func isCopy(annotation string) bool { return annotation == corev1.LastAppliedConfigAnnotation }
 
 func isScalar(found reflect.Type) bool {
@@ -185,7 +185,7 @@ func isScalar(found reflect.Type) bool {
 
 func isTime(found reflect.Type) bool { return found == typeOf[metav1.Time]() }
 
-// isAddresses: the lists that the downward API joins with commas.
+// isAddresses reports whether a list is one that the downward API joins with commas.
 func isAddresses(found reflect.Type) bool {
 	return found == typeOf[[]corev1.PodIP]() || found == typeOf[[]corev1.HostIP]()
 }

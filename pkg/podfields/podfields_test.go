@@ -78,7 +78,7 @@ func TestValue(t *testing.T) {
 	}
 }
 
-func TestValidateRefuses(t *testing.T) {
+func TestValidateRejects(t *testing.T) {
 	for path, want := range map[string]string{
 		"":                                    "the path is empty",
 		strings.Repeat("a", 513):              "513 bytes",
@@ -150,7 +150,7 @@ func TestValuesAreBounded(t *testing.T) {
 	}
 }
 
-// No path makes it panic, a path that is valid has a value in every pod, and a secret is in none.
+// FuzzPath shows that no path panics, that a valid path has a value in every pod, and that no value contains a secret.
 func FuzzPath(f *testing.F) {
 	for _, path := range []string{
 		"", "metadata.name", "metadata.labels['a']", "metadata.labels", "spec.containers[0].env", "status.podIPs",
@@ -181,7 +181,7 @@ func FuzzPath(f *testing.F) {
 	})
 }
 
-// Every field that a path can name has a value, whatever its type.
+// TestEveryFieldOfThePod shows that every field that a path can name has a value, of any type.
 func TestEveryFieldOfThePod(t *testing.T) {
 	accepted := 0
 	var walk func(reflect.Type, string)

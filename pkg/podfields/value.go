@@ -12,16 +12,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// MaxValueBytes bounds a value, as the CRD does one that is written into the rule.
+// MaxValueBytes bounds a value, as the CRD bounds a value that is written into the rule.
 const MaxValueBytes = 4 << 10
 
-// Value is what a pod has at a path, as text: numbers in decimals, booleans as true and
+// Value returns the value at a path of a pod as text: numbers in decimals, booleans as true and
 // false, times as RFC 3339 in UTC, a map of strings as JSON with its keys in order, and
 // the lists status.podIPs and status.hostIPs joined with commas.
 //
-// What the pod does not have is the empty string, and so is a value of more than
-// MaxValueBytes: half a value would be another one. ok is false only for a path that
-// Validate refuses.
+// A missing value is the empty string, and so is a value of more than MaxValueBytes: a
+// truncated value would be a wrong one. ok is false only for a path that Validate rejects.
 func Value(pod *corev1.Pod, path string) (value string, ok bool) {
 	field, err := parse(path)
 	if err != nil {
@@ -54,7 +53,7 @@ func text(pod *corev1.Pod, field field) string {
 	return scalar(at)
 }
 
-// pointed follows a pointer; what it yields for nil is not valid.
+// pointed follows a pointer; the result for nil is not valid.
 func pointed(value reflect.Value) reflect.Value {
 	if value.Kind() == reflect.Pointer {
 		return value.Elem()
@@ -62,7 +61,7 @@ func pointed(value reflect.Value) reflect.Value {
 	return value
 }
 
-// document is a map as JSON, without copies of the pod. An empty one is {}.
+// document returns a map as JSON, without copies of the pod. An empty one is {}.
 func document(entries map[string]string) string {
 	shown := maps.Clone(entries)
 	if shown == nil {

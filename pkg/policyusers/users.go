@@ -35,7 +35,7 @@ func Index(object client.Object) []string {
 	return slices.Compact(names)
 }
 
-// reference is the policy that a rule refers to; empty when it refers to none.
+// reference returns the policy that a rule refers to; empty when it refers to none.
 func reference(rule appsv1alpha1.TransitionRule) string {
 	if rule.Rego == nil || rule.Rego.PolicyRef == nil {
 		return ""
@@ -48,21 +48,21 @@ type User struct {
 	// Object is the PodTransitionRule.
 	Object types.NamespacedName
 
-	// Rule is the name within it.
+	// Rule is the name within the PodTransitionRule.
 	Rule string
 
-	// Parameters that the rule gives; empty when it gives none.
+	// Parameters of the rule; empty when it has none.
 	Parameters json.RawMessage
 
 	// Active rules are evaluated: they are enabled, and their PodTransitionRule selects
-	// pods, or is too new to know. No other rule may hold up an edit of the policy.
+	// pods, or its status is too old to know. No other rule may deny an edit of the policy.
 	Active bool
 }
 
-// String is "<namespace>/<PodTransitionRule>/<rule>".
+// String returns "<namespace>/<PodTransitionRule>/<rule>".
 func (u User) String() string { return u.Object.String() + "/" + u.Rule }
 
-// Of lists the rules of one PodTransitionRule that refer to the policy, in the order of
+// Of returns the rules of one PodTransitionRule that refer to the policy, in the order of
 // the spec.
 func Of(object *appsv1alpha1.PodTransitionRule, policy string) []User {
 	var users []User
@@ -79,7 +79,7 @@ func Of(object *appsv1alpha1.PodTransitionRule, policy string) []User {
 	return users
 }
 
-// maySelect reports whether an object selects pods, as far as its status has seen it.
+// maySelect reports whether an object selects pods according to its status, or has no current status.
 func maySelect(object *appsv1alpha1.PodTransitionRule) bool {
 	return object.Status.Selected > 0 || object.Status.ObservedGeneration < object.Generation || object.Status.ObservedGeneration == 0
 }

@@ -81,7 +81,7 @@ func TestIndexNamesEachPolicyOnce(t *testing.T) {
 	}
 }
 
-// No edit waits for a rule that is not evaluated.
+// TestActive shows which rules can deny an edit of their policy.
 func TestActive(t *testing.T) {
 	disabled := refersTo("freeze", "b")
 	disabled.Disabled = true

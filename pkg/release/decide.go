@@ -12,21 +12,21 @@ import (
 	"github.com/podops-dev/podops/pkg/lifecycle"
 )
 
-// Decision is what has to be written to a pod so that it serves without PodOps.
+// Decision contains the changes to a pod so that it serves without PodOps.
 type Decision struct {
-	// Change goes to pods/status: lifecycle labels and annotations go, the gate opens.
+	// Change is written to pods/status: it removes lifecycle labels and annotations, and opens the gate.
 	Change lifecycle.Change
 
 	// Finalizers are those to remove, in the order of the pod.
 	Finalizers []string
 }
 
-// IsEmpty reports whether nothing has to be written.
+// IsEmpty reports whether nothing must be written.
 func (d Decision) IsEmpty() bool { return d.Change.IsEmpty() && len(d.Finalizers) == 0 }
 
-// Decide returns the Decision for a pod, whether or not it is controlled. goes reports
-// whether the owner of a protection finalizer goes with PodOps. Decide does not modify
-// the pod. With the Decision applied, the next one is empty.
+// Decide returns the Decision for a pod, controlled or not. goes reports whether the owner of a
+// protection finalizer is removed with PodOps. Decide does not modify the pod. With the
+// Decision applied, the next one is empty.
 func Decide(pod *corev1.Pod, goes func(finalizer string) bool, now time.Time) Decision {
 	facts := lifecycle.FactsOf(pod)
 	facts.Labels = maps.Clone(pod.Labels)
@@ -38,7 +38,7 @@ func Decide(pod *corev1.Pod, goes func(finalizer string) bool, now time.Time) De
 		}
 	}
 	if facts.Terminating {
-		// Its kubelet stops it: only finalizers hold it.
+		// The kubelet stops the pod: only finalizers hold it back.
 		return decision
 	}
 	for _, key := range slices.Sorted(maps.Keys(pod.Annotations)) {
@@ -52,8 +52,8 @@ func Decide(pod *corev1.Pod, goes func(finalizer string) bool, now time.Time) De
 	return decision
 }
 
-// expectsOnly reports whether every expected finalizer of the pod goes. An annotation
-// that cannot be read expects nothing that could come.
+// expectsOnly reports whether every expected finalizer of the pod is removed. A malformed
+// annotation expects no finalizer.
 func expectsOnly(pod *corev1.Pod, goes func(string) bool) bool {
 	conditions, err := lifecycle.ParseAvailableConditions(pod.Annotations)
 	if err != nil {

@@ -1,13 +1,13 @@
-// Package release takes PodOps off a cluster without leaving a pod out of service.
+// Package release removes PodOps from a cluster without leaving a pod out of service.
 //
-// The order closes each way back before it undoes what came through it:
+// Each step makes sure that no component can repeat what the next step reverts:
 //
-//	webhook configurations, admission policies   no request begins a lifecycle or is held
+//	webhook configurations, admission policies   no request begins a lifecycle or is deferred
 //	the Deployment of the manager, to 0          no controller continues a lifecycle
 //	pods                                         lifecycles end, gates open, finalizers of
-//	                                             the adapters inside of the manager go
-//	Services                                     clean finalizers of these adapters go
+//	                                             the adapters inside of the manager are removed
+//	Services                                     clean finalizers of these adapters are removed
 //
 // It needs no manager and writes with the rights of its caller, so it works when the
-// manager has died. Running it again continues where it stopped.
+// manager has failed. A second run continues where the first one stopped.
 package release

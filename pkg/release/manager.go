@@ -47,9 +47,9 @@ func (r *runner) removeAdmission(ctx context.Context) error {
 	return nil
 }
 
-// stopManager scales the Deployment of the manager to 0 and waits until its pods are gone.
+// stopManager scales the Deployment of the manager to 0 and waits until its pods are deleted.
 // A cluster without that Deployment has nothing to stop: a manager outside of the cluster
-// is stopped by the user who runs it.
+// must be stopped by its user.
 func (r *runner) stopManager(ctx context.Context) error {
 	var deployment appsv1.Deployment
 	err := r.client.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: managerDeployment}, &deployment)

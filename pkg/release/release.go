@@ -23,36 +23,36 @@ const (
 	// pageSize is how many pods are listed at once: about 2 MiB of them.
 	pageSize = 250
 
-	// pause lies between two passes over the pods, when the first left some over.
+	// pause is the time between two passes over the pods, when the first one did not finish all.
 	pause = 500 * time.Millisecond
 )
 
-// errPodsChange is why a pass is not the last although each of its writes succeeded.
+// errPodsChange reports that a pass was not the last although each of its writes succeeded.
 var errPodsChange = errors.New("pods still change")
 
 // Options of Run.
 type Options struct {
-	// Namespace is where the Deployment of the manager is.
+	// Namespace of the Deployment of the manager.
 	Namespace string
 
-	// Controllers are the names of the ResourceConsist controllers that run inside of the
-	// manager. Their finalizers go; those of adapters in programs of their own stay.
+	// Controllers are the names of the ResourceConsist controllers inside of the manager. Their
+	// finalizers are removed; those of adapters in other programs stay.
 	Controllers []string
 
-	// AllFinalizers removes every protection finalizer, whatever program it belongs to.
+	// AllFinalizers removes every protection finalizer, of any program.
 	AllFinalizers bool
 
-	// Progress is called after each step and each page of pods; nil: it is not.
+	// Progress is called after each step and each page of pods; may be nil.
 	Progress func(Report)
 }
 
-// Report counts what Run has done so far.
+// Report counts the changes of Run so far.
 type Report struct {
-	// Step is what is being done.
+	// Step is the present step.
 	Step string
 
-	// Pods are the pods looked at in this pass, Released those of all passes whose labels,
-	// annotations or gate were changed, Finalizers the protection finalizers removed.
+	// Pods are the pods read in this pass, Released those of all passes whose labels, annotations
+	// or gate were changed, Finalizers the protection finalizers removed.
 	Pods, Released, Finalizers int
 
 	// Services are those whose clean finalizer was removed.
@@ -60,8 +60,8 @@ type Report struct {
 }
 
 // Run ends every lifecycle in the cluster, opens every gate, and removes the finalizers of
-// controllers that go. It returns when a pass over all pods finds nothing left to do, or
-// with the context's error and what it has done so far. c must not read from a cache.
+// removed controllers. It returns when a pass over all pods changes nothing, or with the
+// context's error and the changes so far. c must not read from a cache.
 func Run(ctx context.Context, c client.Client, options Options) (Report, error) {
 	r := &runner{client: c, options: options, clock: clock.RealClock{}}
 	r.writer = podwriter.New(c, unrecorded{}, r.clock)
@@ -91,8 +91,8 @@ type runner struct {
 	clock    clock.PassiveClock
 	writer   *podwriter.Writer
 	report   Report
-	services []corev1.Service // of controllers that go
-	last     error            // of a write that is tried again
+	services []corev1.Service // of removed controllers
+	last     error            // of a write that is retried
 }
 
 func (r *runner) progress() {
@@ -101,7 +101,7 @@ func (r *runner) progress() {
 	}
 }
 
-// findServices lists the employers of the controllers that go.
+// findServices lists the employers of the removed controllers.
 func (r *runner) findServices(ctx context.Context) error {
 	goes := map[string]bool{}
 	for _, name := range r.options.Controllers {
@@ -135,8 +135,8 @@ func (r *runner) releasePods(ctx context.Context) error {
 	}
 }
 
-// pass looks at every controlled pod, and at every other pod in the namespaces of Services
-// that go. settled is true if it found nothing to do.
+// pass visits every controlled pod, and every other pod in the namespaces of Services of
+// removed controllers. settled is true if it changed nothing.
 func (r *runner) pass(ctx context.Context) (settled bool, err error) {
 	settled, r.report.Pods = true, 0
 	visit := func(page client.ObjectList) error {
@@ -169,8 +169,8 @@ func (r *runner) pass(ctx context.Context) (settled bool, err error) {
 }
 
 // releasePod writes the Decision for one pod. A pod that has changed meanwhile, or whose
-// request an admission policy denies that the API server still holds, is left to the next
-// pass.
+// request is denied by an admission policy that the API server still applies, is left to the
+// next pass.
 func (r *runner) releasePod(ctx context.Context, pod *corev1.Pod) (changed bool, err error) {
 	decision := Decide(pod, r.goes(pod.Namespace), r.clock.Now())
 	if decision.IsEmpty() {
@@ -181,7 +181,7 @@ func (r *runner) releasePod(ctx context.Context, pod *corev1.Pod) (changed bool,
 			return true, r.transient(err)
 		}
 		r.report.Released++
-		// Finalizers go with the next pass, under the resourceVersion of this write.
+		// The next pass removes the finalizers, under the resourceVersion of this write.
 		return true, nil
 	}
 	stays := pod.DeepCopy()
@@ -194,8 +194,8 @@ func (r *runner) releasePod(ctx context.Context, pod *corev1.Pod) (changed bool,
 	return true, nil
 }
 
-// goes returns whether a protection finalizer on a pod of the namespace belongs to a
-// controller that goes.
+// goes returns a function that reports whether a protection finalizer on a pod of the namespace
+// belongs to a removed controller.
 func (r *runner) goes(namespace string) func(string) bool {
 	if r.options.AllFinalizers {
 		return func(string) bool { return true }
@@ -209,8 +209,8 @@ func (r *runner) goes(namespace string) func(string) bool {
 	return func(name string) bool { return names[name] }
 }
 
-// releaseServices removes the clean finalizers of controllers that go. What they have made
-// at a load balancer stays there, since pods go on serving.
+// releaseServices removes the clean finalizers of removed controllers. Their configuration of a
+// load balancer stays, because pods continue to serve.
 func (r *runner) releaseServices(ctx context.Context) error {
 	for i := range r.services {
 		before := &r.services[i]
@@ -242,8 +242,8 @@ func (r *runner) eachPage(ctx context.Context, list client.ObjectList, visit fun
 	}
 }
 
-// transient returns nil for errors after which the next pass tries again, and keeps them
-// for the case that no pass ends well.
+// transient returns nil for errors after which the next pass retries, and keeps them
+// for the case that no pass succeeds.
 func (r *runner) transient(err error) error {
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) ||
 		apierrors.IsInternalError(err) || apierrors.IsTooManyRequests(err) {
@@ -257,7 +257,7 @@ func without(all, removed []string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(name string) bool { return slices.Contains(removed, name) })
 }
 
-// unrecorded drops events: the recorder of the manager has gone with it.
+// unrecorded drops events: the recorder of the manager is stopped.
 type unrecorded struct{}
 
 var _ events.EventRecorder = unrecorded{}

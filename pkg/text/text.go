@@ -12,14 +12,14 @@ import (
 // ellipsis marks text that was cut.
 const ellipsis = "..."
 
-// Line returns text as one printable line of at most limit bytes of UTF-8. White space becomes a
-// space each, bytes that are not UTF-8 become U+FFFD, and every other character that does not print
+// Line returns text as one printable line of at most limit bytes of UTF-8. Each white space becomes
+// a space, bytes that are not UTF-8 become U+FFFD, and every other character that does not print
 // is escaped as Go writes it: control characters (\x1b), and format characters such as the overrides
 // of writing direction (\u202e), which make a line look like another one. Text that does not fit
 // ends in "...", and neither a character nor an escape is cut in two. The limit must be at least 3.
 func Line(text string, limit int) string {
 	var line strings.Builder
-	fits := 0 // the longest beginning of line that leaves room for the ellipsis
+	fits := 0 // the longest beginning of line that fits before the ellipsis
 	for _, char := range text {
 		printed := printable(char)
 		if line.Len()+len(printed) > limit {
@@ -33,7 +33,7 @@ func Line(text string, limit int) string {
 	return line.String()
 }
 
-// printable returns a character as Line shows it.
+// printable returns the form of a character in Line.
 func printable(char rune) string {
 	switch {
 	case unicode.IsSpace(char):

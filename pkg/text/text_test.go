@@ -17,24 +17,24 @@ func TestLine(t *testing.T) {
 		limit int
 		want  string
 	}{
-		"plain text stays":                   {"db-1 is the leader", 64, "db-1 is the leader"},
-		"letters of other scripts stay":      {"größer, 大, שלום", 64, "größer, 大, שלום"},
-		"lines become one":                   {"a\r\nb\tc\u2028d\u0085e", 64, "a  b c d e"},
-		"terminal control is escaped":        {"\x1b[31mred\x07", 64, `\x1b[31mred\x07`},
-		"C1 control is escaped":              {"\u009b31m", 64, `\u009b31m`},
-		"an override of direction":           {"ok\u202eevil", 64, `ok\u202eevil`},
-		"isolates of direction":              {"\u2066a\u2069", 64, `\u2066a\u2069`},
-		"a mark of direction":                {"\u200fa\u061c", 64, `\u200fa\u061c`},
-		"tags beyond the basic plane":        {"\U000e0041", 64, `\U000e0041`},
-		"a byte order mark and no space":     {"\ufeffa\u200bb", 64, `\ufeffa\u200bb`},
-		"bytes that are no UTF-8":            {"a\xffb", 64, "a\ufffdb"},
-		"as long as the limit":               {"12345", 5, "12345"},
-		"longer than the limit":              {"123456", 5, "12..."},
-		"no character is cut in two":         {"1ßßß", 6, "1ß..."},
-		"no escape is cut in two":            {"123\u202e4567", 10, "123..."},
-		"a limit that an escape just fills":  {"1234\u202e", 10, `1234\u202e`},
-		"a limit without room for anything":  {"1234", 3, "..."},
-		"an escape longer than what is left": {"\u202e", 5, "..."},
+		"plain text stays":                  {"db-1 is the leader", 64, "db-1 is the leader"},
+		"letters of other scripts stay":     {"größer, 大, שלום", 64, "größer, 大, שלום"},
+		"lines become one":                  {"a\r\nb\tc\u2028d\u0085e", 64, "a  b c d e"},
+		"terminal control is escaped":       {"\x1b[31mred\x07", 64, `\x1b[31mred\x07`},
+		"C1 control is escaped":             {"\u009b31m", 64, `\u009b31m`},
+		"an override of direction":          {"ok\u202eevil", 64, `ok\u202eevil`},
+		"isolates of direction":             {"\u2066a\u2069", 64, `\u2066a\u2069`},
+		"a mark of direction":               {"\u200fa\u061c", 64, `\u200fa\u061c`},
+		"tags beyond the basic plane":       {"\U000e0041", 64, `\U000e0041`},
+		"a byte order mark and no space":    {"\ufeffa\u200bb", 64, `\ufeffa\u200bb`},
+		"bytes that are no UTF-8":           {"a\xffb", 64, "a\ufffdb"},
+		"as long as the limit":              {"12345", 5, "12345"},
+		"longer than the limit":             {"123456", 5, "12..."},
+		"no character is cut in two":        {"1ßßß", 6, "1ß..."},
+		"no escape is cut in two":           {"123\u202e4567", 10, "123..."},
+		"a limit that an escape just fills": {"1234\u202e", 10, `1234\u202e`},
+		"a limit for the ellipsis only":     {"1234", 3, "..."},
+		"an escape longer than the limit":   {"\u202e", 5, "..."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := text.Line(tc.text, tc.limit); got != tc.want {
@@ -44,9 +44,9 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// TestLinePrintsWhateverComes: one bounded line of printable UTF-8, which is the same when it is
-// prepared again.
-func TestLinePrintsWhateverComes(t *testing.T) {
+// TestLineIsAlwaysPrintable shows that any text becomes one bounded line of printable UTF-8, which
+// does not change when it is prepared again.
+func TestLineIsAlwaysPrintable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(3, 40).Draw(t, "limit")
 		from := string(rapid.SliceOfN(rapid.Byte(), 0, 80).Draw(t, "bytes")) + rapid.StringN(0, 40, -1).Draw(t, "text")

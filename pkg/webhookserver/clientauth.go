@@ -12,7 +12,7 @@ import (
 )
 
 // ClientAuth verifies that clients are API servers. The file is read again when it has
-// changed, so that a CA can be rotated: put both into it meanwhile.
+// changed. During a rotation of the CA it contains both CAs.
 type ClientAuth struct {
 	file  string
 	names []string
@@ -22,9 +22,9 @@ type ClientAuth struct {
 	pool *x509.CertPool
 }
 
-// NewClientAuth returns an error when the file has no certificate. Clients show a
-// certificate of a CA in the file for client authentication. names are the common names
-// that it may have; none: every one, which fits a CA that signs for API servers only.
+// NewClientAuth returns an error when the file has no certificate. Clients send a
+// certificate for client authentication that a CA in the file has issued. names are the
+// allowed common names; none: all, for a CA that issues certificates for API servers only.
 func NewClientAuth(file string, names []string) (*ClientAuth, error) {
 	a := &ClientAuth{file: file, names: names}
 	if _, err := a.roots(); err != nil {
@@ -52,7 +52,7 @@ func (a *ClientAuth) roots() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// configure has every handshake verify the client's certificate.
+// configure makes every handshake verify the client's certificate.
 func (a *ClientAuth) configure(config *tls.Config) {
 	config.ClientAuth = tls.RequireAndVerifyClientCert
 	config.VerifyConnection = a.verify
@@ -68,10 +68,10 @@ func (a *ClientAuth) configure(config *tls.Config) {
 	}
 }
 
-// verify checks the name in the certificate. It runs for resumed sessions, too.
+// verify checks the name in the certificate. It runs for resumed sessions too.
 func (a *ClientAuth) verify(state tls.ConnectionState) error {
 	if len(state.VerifiedChains) == 0 {
-		return errors.New("the client shows no certificate")
+		return errors.New("the client sent no certificate")
 	}
 	name := state.PeerCertificates[0].Subject.CommonName
 	if len(a.names) > 0 && !slices.Contains(a.names, name) {

@@ -16,11 +16,11 @@ import (
 )
 
 var (
-	errEvicted = errors.New("another client needs the memory more")
+	errEvicted = errors.New("a client that holds less memory needs it")
 	errTimeout = errors.New("the review took too long")
 )
 
-// gate lets reviews through to the handlers, within the limits.
+// gate passes reviews to the handlers, within the limits.
 type gate struct {
 	next    http.Handler
 	limits  Limits
@@ -29,11 +29,11 @@ type gate struct {
 	pace    *pace
 	metrics *Metrics
 
-	// exempt reports whether a source is not paced; none is when it is nil.
+	// exempt reports whether a source is not paced; every source is paced when it is nil.
 	exempt atomic.Pointer[func(netip.Addr) bool]
 
-	// draining has every answer end its connection, so that the client connects again,
-	// to a server that goes on.
+	// draining makes every response end its connection, so that the client connects again,
+	// to another server.
 	draining func() bool
 }
 
@@ -50,7 +50,7 @@ func (l lanes) of(path string) *lane {
 	return l.fast
 }
 
-// ServeHTTP reads a review, waits for its turn, and has it handled.
+// ServeHTTP reads a review, waits for its turn, and calls its handler.
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if g.draining() {
 		w.Header().Set("Connection", "close")
@@ -80,7 +80,7 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.used()
 }
 
-// review returns an error when nothing was answered yet.
+// review returns an error if no response was written.
 func (g *gate) review(w http.ResponseWriter, r *http.Request, c *conn, verified bool) error {
 	ctx, cancel := context.WithTimeoutCause(r.Context(), g.limits.timeoutOf(r), errTimeout)
 	defer cancel()
@@ -117,8 +117,8 @@ func (g *gate) review(w http.ResponseWriter, r *http.Request, c *conn, verified 
 	return nil
 }
 
-// read reads the body. All of it is reserved before the first byte is: readers that wait
-// for each other's memory would never end.
+// read reads the body. It reserves the memory of the whole body before the first byte: readers
+// that wait for each other's memory would never end.
 func (g *gate) read(ctx context.Context, w http.ResponseWriter, r *http.Request, h *hold) ([]byte, error) {
 	size := g.sizeOf(r)
 	if err := g.pending.grow(ctx, h, size+overheadBytes); err != nil {
@@ -136,7 +136,7 @@ func (g *gate) isExempt(source netip.Addr) bool {
 	return exempt != nil && (*exempt)(source)
 }
 
-// sizeOf returns the bytes of a body, as announced; the most that it may have when they are not.
+// sizeOf returns the announced bytes of a body, or the maximum when they are not announced.
 func (g *gate) sizeOf(r *http.Request) int64 {
 	if r.ContentLength < 0 {
 		return g.limits.ReviewBytes
@@ -151,12 +151,12 @@ type reading struct {
 	controller *http.ResponseController
 }
 
-// abort ends a read that is under way.
+// abort ends the read.
 func (r *reading) abort() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.controller != nil {
-		_ = r.controller.SetReadDeadline(time.Unix(1, 0)) // The connection may be gone.
+		_ = r.controller.SetReadDeadline(time.Unix(1, 0)) // The connection may be closed.
 	}
 }
 
@@ -166,10 +166,10 @@ func (r *reading) end() {
 	r.controller = nil
 }
 
-// firstRead is the room for a body before any of it has come: most reviews fit.
+// firstRead is the buffer for a body before any of it has arrived: most reviews fit.
 const firstRead = 64 << 10
 
-// refuse answers a review that was not handled. An API server applies the failurePolicy.
+// refuse responds to a review that was not handled. An API server applies the failurePolicy.
 func (g *gate) refuse(w http.ResponseWriter, err error) {
 	tooLarge := &http.MaxBytesError{}
 	reason, code := "read", http.StatusBadRequest
@@ -187,7 +187,7 @@ func (g *gate) refuse(w http.ResponseWriter, err error) {
 	http.Error(w, "the review was not handled: "+reason, code)
 }
 
-// timeoutOf is the time for a review: what its API server waits, if that is less than
+// timeoutOf returns the timeout of a review: that of its API server, if that is less than
 // the limit.
 func (l Limits) timeoutOf(r *http.Request) time.Duration {
 	asked, err := time.ParseDuration(r.URL.Query().Get("timeout"))

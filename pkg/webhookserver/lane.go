@@ -36,8 +36,8 @@ func newLane(slots, maxWaiting int) *lane {
 	return &lane{slots: slots, maxWaiting: maxWaiting, running: map[netip.Addr]int{}, queued: map[netip.Addr]int{}}
 }
 
-// acquire waits for a slot. The caller calls leave when it has got one. It returns
-// errBusy, or the cause of ctx.
+// acquire waits for a slot, which the caller must release with leave. It returns errBusy, or
+// the cause of ctx.
 func (l *lane) acquire(ctx context.Context, source netip.Addr) error {
 	w, err := l.enter(source)
 	if err != nil {
@@ -48,7 +48,7 @@ func (l *lane) acquire(ctx context.Context, source netip.Addr) error {
 		return nil
 	case <-ctx.Done():
 	}
-	if !l.giveUp(w) { // The slot came at the same moment.
+	if !l.giveUp(w) { // The slot was granted at the same moment.
 		l.leave(source)
 	}
 	return context.Cause(ctx)
@@ -67,7 +67,7 @@ func (l *lane) enter(source netip.Addr) (*waiter, error) {
 	return w, nil
 }
 
-// leave gives a slot back.
+// leave releases a slot.
 func (l *lane) leave(source netip.Addr) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,7 +76,7 @@ func (l *lane) leave(source netip.Addr) {
 	l.dispatch()
 }
 
-// giveUp removes a waiter. It reports false when the waiter has a slot already.
+// giveUp removes a waiter. It returns false when the waiter has a slot already.
 func (l *lane) giveUp(w *waiter) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,7 +89,7 @@ func (l *lane) giveUp(w *waiter) bool {
 	return false
 }
 
-// dispatch hands out free slots. The caller holds the lock.
+// dispatch assigns free slots. The caller holds the lock.
 func (l *lane) dispatch() {
 	for l.total < l.slots && len(l.waiting) > 0 {
 		next := 0

@@ -41,7 +41,7 @@ func TestAFreeSlotGoesToTheSourceWithTheFewestReviews(t *testing.T) {
 	}
 }
 
-func TestALaneBoundsWhatWaits(t *testing.T) {
+func TestALaneBoundsWaitingReviews(t *testing.T) {
 	l := newLane(1, 2)
 	enter(t, l, 1) // runs
 	enter(t, l, 1)

@@ -15,14 +15,14 @@ type ledger struct {
 	sources map[netip.Addr]*account
 }
 
-// account is what one source holds.
+// account contains the holds of one source.
 type account struct {
 	held int64
 	// holds are ordered by use, the least recently used first.
 	holds []*hold
 }
 
-// hold is a part of the ledger's amount. It is zero until it is given something.
+// hold is a part of the ledger's amount. It is zero until it grows.
 type hold struct {
 	source netip.Addr
 	amount int64
@@ -31,7 +31,7 @@ type hold struct {
 	pinned bool
 
 	// evict ends the use of the hold. It is called without locks, once, and after the
-	// ledger has taken the amount back.
+	// ledger has reclaimed the amount.
 	evict func()
 
 	// gone holds have been evicted or closed.
@@ -42,8 +42,8 @@ func newLedger(limit, perSource int64) *ledger {
 	return &ledger{limit: limit, perSource: perSource, sources: map[netip.Addr]*account{}}
 }
 
-// grow gives a hold more. It returns the holds that were evicted for it. It gives
-// nothing when the source is at its limit, or when no source holds more than it does.
+// grow increases a hold. It returns the holds that were evicted for it. It does not grow when
+// the source is at its limit, or when no source holds more than it does.
 func (l *ledger) grow(h *hold, amount int64) (evicted []*hold, ok bool) {
 	own := l.heldBy(h.source)
 	if h.gone || own+amount > l.perSource {
@@ -104,7 +104,7 @@ func (l *ledger) used(h *hold) {
 	a.holds = append(a.holds, h)
 }
 
-// close takes back what a hold was given. It may be called more than once.
+// close releases the amount of a hold. It may be called more than once.
 func (l *ledger) close(h *hold) {
 	if h.gone {
 		return

@@ -14,11 +14,11 @@ func TestASourceGetsNoMoreThanItsShare(t *testing.T) {
 	l := newLedger(10, 4)
 	for i := range 4 {
 		if _, ok := l.grow(&hold{source: source(1)}, 1); !ok {
-			t.Fatalf("hold %d is refused", i)
+			t.Fatalf("hold %d is rejected", i)
 		}
 	}
 	if evicted, ok := l.grow(&hold{source: source(1)}, 1); ok || len(evicted) > 0 {
-		t.Errorf("a fifth: ok %t, evicted %v; want a refusal", ok, evicted)
+		t.Errorf("a fifth: ok %t, evicted %v; want a rejection", ok, evicted)
 	}
 }
 
@@ -54,12 +54,12 @@ func TestBetweenEqualsThePresentHolderStays(t *testing.T) {
 	l.grow(&hold{source: source(2)}, 1)
 	second := &hold{source: source(1)}
 	if evicted, ok := l.grow(second, 1); ok || len(evicted) > 0 {
-		t.Errorf("ok %t, evicted %v; want a refusal", ok, evicted)
+		t.Errorf("ok %t, evicted %v; want a rejection", ok, evicted)
 	}
 }
 
-// Whatever is asked for and given back: the ledger never gives more than its limits, its
-// sums are right, and only a source that holds more than another gives way to it.
+// TestLedger shows that for any sequence of calls the ledger never exceeds its limits, its
+// sums are right, and only a source that holds more than another one gives way to it.
 func TestLedger(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := newLedger(20, 12)
@@ -87,7 +87,7 @@ func TestLedger(t *testing.T) {
 	})
 }
 
-// sum is what the holds of a source amount to.
+// sum returns the sum of the holds of a source.
 func sum(holds []*hold, source netip.Addr) int64 {
 	var total int64
 	for _, h := range holds {

@@ -6,28 +6,27 @@ import (
 	"time"
 )
 
-// Limits bound what all clients together, and the clients of one source address, may
-// use.
+// Limits bound the resources of all clients together, and of the clients of one source address.
 type Limits struct {
 	// Connections that are open at once. An API server opens one HTTP/2 connection for
-	// each webhook, seven in all. Each costs up to 200 KiB.
+	// each webhook, seven in all. Each takes up to 200 KiB.
 	Connections          int
 	ConnectionsPerSource int
 
-	// ReviewBytes is the largest review: the API server takes objects of up to 3 MiB, and
-	// an update carries two of them.
+	// ReviewBytes is the largest review: the API server accepts objects of up to 3 MiB, and
+	// an update contains two of them.
 	ReviewBytes int64
 
-	// PendingBytes are those of all reviews that are read, wait or run. A review takes
-	// about seven times its size until it is answered: the body, its copy, the two
-	// objects in it, and what they decode to.
+	// PendingBytes bounds all reviews that are read, wait or run. A review takes about seven
+	// times its size until its response: the body, its copy, the two objects in it, and their
+	// decoded forms.
 	PendingBytes          int64
 	PendingBytesPerSource int64
 
 	// Running reviews at once, separately for Slow and all other paths. Others wait.
 	Running int
 
-	// WaitingPerSource reviews wait; more are answered 503.
+	// WaitingPerSource is how many reviews may wait; the server responds to more with 503.
 	WaitingPerSource int
 
 	// ReviewsPerSecond and BytesPerSecond are the rates of a source that is neither verified nor exempt
@@ -35,15 +34,15 @@ type Limits struct {
 	ReviewsPerSecond int
 	BytesPerSecond   int64
 
-	// ReadTimeout is for a TLS handshake, and for a request from its first byte to its
-	// last. ReviewTimeout is for all of a review; an API server that gives up earlier
-	// ends it earlier. IdleTimeout is for connections without a request.
+	// ReadTimeout is for a TLS handshake, and for a request from its first byte to its last.
+	// ReviewTimeout is for a whole review; the timeout of the API server applies if it is
+	// shorter. IdleTimeout is for connections without a request.
 	ReadTimeout   time.Duration
 	ReviewTimeout time.Duration
 	IdleTimeout   time.Duration
 }
 
-// DefaultLimits keep the server below 400 MiB under every load.
+// DefaultLimits returns limits that keep the server below 400 MiB under every load.
 func DefaultLimits() Limits {
 	return Limits{
 		Connections: 400, ConnectionsPerSource: 100,
@@ -55,23 +54,23 @@ func DefaultLimits() Limits {
 	}
 }
 
-// overheadBytes is what a review counts for besides its body: goroutine, headers and
+// overheadBytes is the size of a review besides its body: goroutine, headers and
 // buffers.
 const overheadBytes = 8 << 10
 
 const (
-	// maxHeaderBytes: an API server sends a few hundred.
+	// maxHeaderBytes bounds the headers, of which an API server sends a few hundred bytes.
 	maxHeaderBytes = 16 << 10
 
-	// receiveBuffer is what an HTTP/2 connection may send ahead of the reader.
+	// receiveBuffer is how many bytes an HTTP/2 connection may send ahead of the reader.
 	receiveBuffer = 128 << 10
 
-	// maxStreams are the requests of one HTTP/2 connection at once. A client with more
+	// maxStreams bounds the simultaneous requests of one HTTP/2 connection. A client with more
 	// opens another connection.
 	maxStreams = 100
 )
 
-// Validate reports limits that contradict each other.
+// Validate returns an error for limits that contradict each other.
 func (l Limits) Validate() error {
 	if l.ConnectionsPerSource < 1 || l.Connections < l.ConnectionsPerSource {
 		return fmt.Errorf("%d connections, of which %d for each source", l.Connections, l.ConnectionsPerSource)

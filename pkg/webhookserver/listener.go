@@ -7,8 +7,8 @@ import (
 )
 
 // listener bounds the open connections, in all and for each source. A connection
-// beyond the bound is closed at once, or takes the place of the least recently used
-// connection of the source that has most.
+// beyond the bound is closed at once, or replaces the least recently used connection of
+// the source that has most.
 type listener struct {
 	net.Listener
 	open    *sharedLedger
@@ -28,7 +28,7 @@ func (l *listener) Accept() (net.Conn, error) {
 			return c, nil
 		}
 		l.refused()
-		_ = accepted.Close() // There is no request yet that an answer could be for.
+		_ = accepted.Close() // No request has arrived that could get a response.
 	}
 }
 

@@ -2,7 +2,7 @@ package webhookserver
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Metrics count what the limits have done.
+// Metrics counts the connections and reviews that the limits rejected.
 type Metrics struct {
 	refused            *prometheus.CounterVec
 	connectionsRefused prometheus.Counter

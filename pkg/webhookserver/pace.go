@@ -14,20 +14,20 @@ const (
 	// maxPaced is how many sources have a rate of their own; the least recently seen one starts again.
 	maxPaced = 1024
 
-	// sourcesInAll is how many sources at their full rate all paced sources together may be.
+	// sourcesInAll bounds all paced sources together, as a number of sources at their full rate.
 	sourcesInAll = 2
 
-	// longestPace is how long a review waits for its rate. One that would wait longer is refused at
-	// once, so that its connection is free for the next.
+	// longestPace is how long a review may wait for its rate. A review that would wait longer is
+	// rejected at once, so that its connection is free for the next one.
 	longestPace = 2 * time.Second
 
 	// burst is the time at full rate that a source may use at once.
 	burst = 4 * time.Second
 )
 
-// pace slows down sources that are not known as API servers: reviews and bytes in a second, for each
-// source and for all of them. Reading and decoding a review takes CPU time that the other work of the
-// process needs. It is safe for concurrent use.
+// pace slows down sources that are not known to be API servers: reviews and bytes in a second, for
+// each source and for all of them. Reading and decoding a review takes CPU time that the other work
+// of the process needs. It is safe for concurrent use.
 type pace struct {
 	reviews, bytes float64 // in a second, for each source
 	all            *rates
@@ -36,7 +36,7 @@ type pace struct {
 	sources *lru.Cache // netip.Addr -> *rates
 }
 
-// rates are those of one source, or of all.
+// rates are the limiters of one source, or of all.
 type rates struct {
 	reviews, bytes *rate.Limiter
 }
@@ -47,7 +47,7 @@ func newPace(reviews int, bytes int64) *pace {
 	return p
 }
 
-// rates returns new rates of so many sources.
+// rates returns new rates for the given number of sources.
 func (p *pace) rates(sources float64) *rates {
 	limiter := func(each float64) *rate.Limiter {
 		return rate.NewLimiter(rate.Limit(each*sources), max(1, int(each*sources*burst.Seconds())))
@@ -102,7 +102,7 @@ func (p *pace) wait(ctx context.Context, source netip.Addr, size int64) error {
 	}
 }
 
-// cancel gives the tokens back, so that a refused review takes nothing from the next.
+// cancel returns the tokens, so that a rejected review takes nothing from the next one.
 func cancel(reservations []*rate.Reservation, at time.Time) {
 	for _, reservation := range reservations {
 		reservation.CancelAt(at)

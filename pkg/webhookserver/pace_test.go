@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// sent returns how many reviews of a size get through in a while, from as many clients as are needed.
+// sent returns how many reviews of a size pass in a time, from as many clients as are needed.
 func sent(t *testing.T, p *pace, n int, size int64, during time.Duration) int {
 	t.Helper()
 	count := 0
@@ -42,10 +42,10 @@ func TestASourceIsPaced(t *testing.T) {
 				if least := given.perSecond * int(burst.Seconds()); first < least {
 					t.Errorf("%d reviews in the first second, want the burst of %d", first, least)
 				}
-				// Ten seconds at the rate, and what the first second left.
-				rest := sent(t, p, 1, given.size, 10*time.Second)
-				if rest < 9*given.perSecond || rest > 11*given.perSecond {
-					t.Errorf("%d reviews in ten seconds at %d a second", rest, given.perSecond)
+				// Ten seconds at the rate, and the remainder of the first second.
+				remaining := sent(t, p, 1, given.size, 10*time.Second)
+				if remaining < 9*given.perSecond || remaining > 11*given.perSecond {
+					t.Errorf("%d reviews in ten seconds at %d a second", remaining, given.perSecond)
 				}
 			})
 		})
@@ -104,7 +104,7 @@ func TestAReviewWaitsForItsRateUntilItIsCancelled(t *testing.T) {
 		if err := p.wait(ctx, source(1), 1); !errors.Is(err, errTimeout) {
 			t.Errorf("got %v, want the cause of the context", err)
 		}
-		// The tokens of the cancelled review are for the next.
+		// The tokens of the cancelled review are free for the next one.
 		start := time.Now()
 		if err := p.wait(t.Context(), source(1), 1); err != nil || time.Since(start) > time.Second {
 			t.Errorf("waited for %s: %v", time.Since(start), err)

@@ -18,21 +18,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 )
 
-// shutdownTimeout is how long reviews that are under way may take to end.
+// shutdownTimeout is how long running reviews may take to end.
 const shutdownTimeout = 15 * time.Second
 
 // Options of a Server.
 type Options struct {
-	// Address is where the server listens, "<host>:<port>".
+	// Address on which the server listens, "<host>:<port>".
 	Address string
 
 	// ConfigureTLS sets the certificate.
 	ConfigureTLS func(*tls.Config)
 
-	// ClientAuth verifies the certificates of clients. Nil: clients show none.
+	// ClientAuth verifies the certificates of clients. Nil: clients send none.
 	ClientAuth *ClientAuth
 
-	// Limits are DefaultLimits when zero.
+	// Limits default to DefaultLimits.
 	Limits Limits
 
 	// Slow are paths whose reviews may take seconds. They do not take the slots of others.
@@ -44,7 +44,7 @@ type Options struct {
 	Metrics *Metrics
 }
 
-// Server is a webhook.Server with limits. Handlers are registered as with the one of
+// Server is a webhook.Server with limits. Handlers are registered as with that of
 // controller-runtime, and counted in its metrics.
 type Server struct {
 	webhook.Server
@@ -85,10 +85,10 @@ func New(options Options) (*Server, error) {
 	}, nil
 }
 
-// Exempt sets which sources are not paced: addresses of API servers.
+// Exempt sets the sources that are not paced: addresses of API servers.
 func (s *Server) Exempt(source func(netip.Addr) bool) { s.gate.exempt.Store(&source) }
 
-// Start serves until ctx ends, and then until reviews under way are answered.
+// Start serves until ctx ends, and then until the running reviews have their response.
 func (s *Server) Start(ctx context.Context) error {
 	logger := ctrllog.FromContext(ctx).WithName("webhooks")
 	config := &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{"h2", "http/1.1"}}
@@ -140,7 +140,7 @@ func (s *Server) server(ctx context.Context) *http.Server {
 			MaxReceiveBufferPerConnection: receiveBuffer,
 			MaxReceiveBufferPerStream:     receiveBuffer,
 		},
-		// Reviews under way are answered after ctx has ended.
+		// Running reviews get their response after ctx has ended.
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			if secured, ok := c.(*tls.Conn); ok {
@@ -152,13 +152,13 @@ func (s *Server) server(ctx context.Context) *http.Server {
 	}
 }
 
-// Address is where the server listens; empty before it does.
+// Address returns the address on which the server listens; empty before it does.
 func (s *Server) Address() string {
 	address, _ := s.address.Load().(string)
 	return address
 }
 
-// PendingBytes are what all reviews that are not answered yet count for.
+// PendingBytes returns the size of all reviews without a response.
 func (s *Server) PendingBytes() int64 { return s.gate.pending.held() }
 
 // StartedChecker returns a check that fails until the server listens.

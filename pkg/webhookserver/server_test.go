@@ -23,12 +23,12 @@ import (
 	"github.com/podops-dev/podops/pkg/webhookserver"
 )
 
-// patience is for what comes at once on an idle machine.
+// patience is the timeout for changes that are immediate on an idle machine.
 const patience = 20 * time.Second
 
-// world is a server that listens on every loopback address, so that clients have
+// fixture is a server that listens on every loopback address, so that clients have
 // addresses of their own, and the CAs of both sides.
-type world struct {
+type fixture struct {
 	server   *webhookserver.Server
 	registry *prometheus.Registry
 	stop     context.CancelFunc
@@ -38,9 +38,9 @@ type world struct {
 }
 
 // start serves handler at /review and /slow until the test ends.
-func start(t *testing.T, edit func(*webhookserver.Options), handler http.HandlerFunc) *world {
+func start(t *testing.T, edit func(*webhookserver.Options), handler http.HandlerFunc) *fixture {
 	t.Helper()
-	w := &world{registry: prometheus.NewRegistry(), ended: make(chan error, 1), roots: x509.NewCertPool()}
+	w := &fixture{registry: prometheus.NewRegistry(), ended: make(chan error, 1), roots: x509.NewCertPool()}
 	authority := newAuthority(t)
 	w.roots.AddCert(authority.cert)
 	serving := authority.issue(t, "podops-webhook", "127.0.0.1")
@@ -75,13 +75,13 @@ func await(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !condition(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
+			t.Fatalf("timeout: waited for %s", what)
 		}
 	}
 }
 
 // dial connects from the loopback address 127.0.0.<n>.
-func (w *world) dial(t *testing.T, n int) *tls.Conn {
+func (w *fixture) dial(t *testing.T, n int) *tls.Conn {
 	t.Helper()
 	dialer := &tls.Dialer{
 		NetDialer: &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(n))}, Timeout: patience},
@@ -95,8 +95,8 @@ func (w *world) dial(t *testing.T, n int) *tls.Conn {
 	return conn.(*tls.Conn)
 }
 
-// client sends from one loopback address, by HTTP/2.
-func (w *world) client(n int, certificates ...tls.Certificate) *http.Client {
+// client returns a client that sends from one loopback address, by HTTP/2.
+func (w *fixture) client(n int, certificates ...tls.Certificate) *http.Client {
 	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(n))}}
 	return &http.Client{Timeout: patience, Transport: &http.Transport{
 		DialContext: dialer.DialContext, ForceAttemptHTTP2: true,
@@ -104,10 +104,10 @@ func (w *world) client(n int, certificates ...tls.Certificate) *http.Client {
 	}}
 }
 
-func (w *world) url(path string) string { return "https://" + w.server.Address() + path }
+func (w *fixture) url(path string) string { return "https://" + w.server.Address() + path }
 
-// post returns the status and the answer.
-func (w *world) post(t *testing.T, client *http.Client, path, body string) (int, string) {
+// post returns the status and the body of the response.
+func (w *fixture) post(t *testing.T, client *http.Client, path, body string) (int, string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.url(path), strings.NewReader(body))
 	if err != nil {
@@ -125,8 +125,8 @@ func (w *world) post(t *testing.T, client *http.Client, path, body string) (int,
 	return answer.StatusCode, string(text)
 }
 
-// count is the sum of a counter over its labels.
-func (w *world) count(t *testing.T, name string) float64 {
+// count returns the sum of a counter over its labels.
+func (w *fixture) count(t *testing.T, name string) float64 {
 	t.Helper()
 	families, err := w.registry.Gather()
 	if err != nil {
@@ -159,7 +159,7 @@ func TestAReviewReachesItsHandler(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoReviewIsRefused(t *testing.T) {
+func TestRequestsThatAreNoReviewsAreRejected(t *testing.T) {
 	w := start(t, func(o *webhookserver.Options) { o.Limits.ReviewBytes = 1000 }, echo)
 	if code, _ := w.post(t, w.client(2), "/review", strings.Repeat("x", 1001)); code != http.StatusRequestEntityTooLarge {
 		t.Errorf("a body of 1001 bytes: %d", code)
@@ -181,14 +181,14 @@ func TestWhatIsNoReviewIsRefused(t *testing.T) {
 	}
 }
 
-// A client that announces reviews and does not send them keeps what it was given until
-// another source needs it.
-func TestHalfSentBodiesMakeRoomForOthers(t *testing.T) {
+// TestHalfSentBodiesGiveWayToOthers shows that a client that announces reviews and does not send them
+// keeps its memory until another source needs it.
+func TestHalfSentBodiesGiveWayToOthers(t *testing.T) {
 	w := start(t, func(o *webhookserver.Options) {
 		o.Limits.ReviewBytes = 64 << 10
 		o.Limits.PendingBytesPerSource = 2 * (72 << 10)
 		o.Limits.PendingBytes = 4 * (72 << 10)
-		o.Limits.ReadTimeout, o.Limits.ReviewTimeout = time.Hour, time.Hour // Only the limits of bytes may help.
+		o.Limits.ReadTimeout, o.Limits.ReviewTimeout = time.Hour, time.Hour // Only the limits of bytes apply.
 	}, echo)
 	var ended atomic.Int64
 	for n := 10; n < 12; n++ {
@@ -209,12 +209,12 @@ func TestHalfSentBodiesMakeRoomForOthers(t *testing.T) {
 	}
 	evicted := w.count(t, "podops_admission_reviews_evicted_total")
 	if evicted < 1 || evicted > 2 {
-		t.Errorf("%v half-sent reviews were evicted, want those that were in the way", evicted)
+		t.Errorf("%v half-sent reviews were evicted, want only as many as necessary", evicted)
 	}
 	await(t, "evicted reviews to end", func() bool { return ended.Load() == int64(evicted) })
 }
 
-func TestABodyThatDoesNotComeEnds(t *testing.T) {
+func TestABodyThatDoesNotArriveEnds(t *testing.T) {
 	w := start(t, func(o *webhookserver.Options) { o.Limits.ReadTimeout = 200 * time.Millisecond }, echo)
 	half := w.dial(t, 3)
 	fmt.Fprint(half, "POST /review HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nxxx")
@@ -224,10 +224,10 @@ func TestABodyThatDoesNotComeEnds(t *testing.T) {
 	if _, err := io.ReadAll(half); err != nil {
 		t.Errorf("the connection does not end: %v", err)
 	}
-	await(t, "the bytes to be given back", func() bool { return w.server.PendingBytes() == 0 })
+	await(t, "the bytes to be released", func() bool { return w.server.PendingBytes() == 0 })
 }
 
-func TestAHandshakeThatDoesNotComeEnds(t *testing.T) {
+func TestAHandshakeThatDoesNotFinishEnds(t *testing.T) {
 	w := start(t, func(o *webhookserver.Options) { o.Limits.ReadTimeout = 200 * time.Millisecond }, echo)
 	silent, err := net.Dial("tcp", w.server.Address())
 	if err != nil {
@@ -263,16 +263,16 @@ func TestConnectionsAreSharedBetweenSources(t *testing.T) {
 	await(t, "connections to be closed", func() bool { return w.count(t, "podops_admission_connections_closed_total") >= 24 })
 	for i := range 3 {
 		if code, _ := w.post(t, api, "/review", "{}"); code != http.StatusOK {
-			t.Errorf("the client that was there first, review %d: %d", i, code)
+			t.Errorf("the first client, review %d: %d", i, code)
 		}
 		if code, _ := w.post(t, w.client(20+i), "/review", "{}"); code != http.StatusOK {
-			t.Errorf("client %d, which comes later: %d", i, code)
+			t.Errorf("later client %d: %d", i, code)
 		}
 	}
 }
 
-// A flood of slow reviews from some sources takes no slot that another source needs, and
-// slow reviews take none of the fast ones.
+// TestAFloodDelaysItself shows that a flood of slow reviews from some sources takes no slot that another
+// source needs, and that slow reviews take no slot of fast ones.
 func TestAFloodDelaysItself(t *testing.T) {
 	release := make(chan struct{})
 	var once sync.Once
@@ -305,7 +305,7 @@ func TestAFloodDelaysItself(t *testing.T) {
 			}
 		})
 	}
-	await(t, "what is too much to be refused", func() bool { return busy.Load() == 15 })
+	await(t, "the excess reviews to be rejected", func() bool { return busy.Load() == 15 })
 	if code, _ := w.post(t, w.client(2), "/review", "{}"); code != http.StatusOK {
 		t.Errorf("a fast review: %d", code)
 	}
@@ -316,7 +316,8 @@ func TestAFloodDelaysItself(t *testing.T) {
 	}
 }
 
-// An API server sends as many reviews as it has, other clients no more than their rate.
+// TestAClientThatIsNoAPIServerIsPaced shows that an API server sends as many reviews as it has, and
+// other clients no more than their rate.
 func TestAClientThatIsNoAPIServerIsPaced(t *testing.T) {
 	w := start(t, func(o *webhookserver.Options) { o.Limits.ReviewsPerSecond = 1 }, echo)
 	w.server.Exempt(func(source netip.Addr) bool { return source == netip.MustParseAddr("127.0.0.2") })
@@ -338,7 +339,7 @@ func TestAClientThatIsNoAPIServerIsPaced(t *testing.T) {
 		t.Error("all 50 reviews of a client are handled at 1 a second")
 	}
 	if got := refused(2); got != 0 {
-		t.Errorf("%d reviews of the API server are refused", got)
+		t.Errorf("%d reviews of the API server are rejected", got)
 	}
 }
 
@@ -353,7 +354,7 @@ func TestAnAPIServerThatGivesUpEndsItsReview(t *testing.T) {
 }
 
 func TestClientsAreVerified(t *testing.T) {
-	clients, strangers := newAuthority(t), newAuthority(t)
+	clients, foreign := newAuthority(t), newAuthority(t)
 	file := filepath.Join(t.TempDir(), "ca.crt")
 	if err := os.WriteFile(file, clients.pem(), 0o600); err != nil {
 		t.Fatal(err)
@@ -367,9 +368,9 @@ func TestClientsAreVerified(t *testing.T) {
 		t.Errorf("the API server: %d %q", code, text)
 	}
 	for name, certificates := range map[string][]tls.Certificate{
-		"without a certificate":         nil,
-		"with one of another CA":        {strangers.issue(t, "kube-apiserver", "")},
-		"with one of another component": {clients.issue(t, "kubelet", "")},
+		"without a certificate":                   nil,
+		"with a certificate of another CA":        {foreign.issue(t, "kube-apiserver", "")},
+		"with a certificate of another component": {clients.issue(t, "kubelet", "")},
 	} {
 		answer, err := w.client(3, certificates...).Post(w.url("/review"), "application/json", strings.NewReader("{}"))
 		if err == nil {
@@ -378,15 +379,15 @@ func TestClientsAreVerified(t *testing.T) {
 		}
 	}
 	// The CA is rotated: its successor is trusted from the next handshake on.
-	if err := os.WriteFile(file, strangers.pem(), 0o600); err != nil {
+	if err := os.WriteFile(file, foreign.pem(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, _ := w.post(t, w.client(4, strangers.issue(t, "kube-apiserver", "")), "/review", "{}"); code != http.StatusOK {
+	if code, _ := w.post(t, w.client(4, foreign.issue(t, "kube-apiserver", "")), "/review", "{}"); code != http.StatusOK {
 		t.Errorf("with the next CA: %d", code)
 	}
 }
 
-func TestAFileWithoutACAIsRefused(t *testing.T) {
+func TestAFileWithoutACAIsRejected(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ca.crt")
 	if _, err := webhookserver.NewClientAuth(file, nil); err == nil {
 		t.Error("a file that is missing is accepted")
@@ -399,9 +400,10 @@ func TestAFileWithoutACAIsRefused(t *testing.T) {
 	}
 }
 
-// While the process is about to end, each answer ends its connection: the client's next
-// review goes to a server that stays. None is lost, whenever the server ends.
-func TestADrainingServerSendsItsClientsAway(t *testing.T) {
+// TestADrainingServerEndsItsConnections shows that while the process is about to end, each response
+// ends its connection: the client's next review goes to another server. No review is lost, whenever
+// the server ends.
+func TestADrainingServerEndsItsConnections(t *testing.T) {
 	w := start(t, func(*webhookserver.Options) {}, func(rw http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(rw, r.RemoteAddr)
 	})
@@ -417,7 +419,7 @@ func TestADrainingServerSendsItsClientsAway(t *testing.T) {
 	}
 }
 
-func TestAReviewUnderWayIsAnsweredAtTheEnd(t *testing.T) {
+func TestARunningReviewGetsItsResponseAtTheEnd(t *testing.T) {
 	began, release := make(chan struct{}), make(chan struct{})
 	w := start(t, func(*webhookserver.Options) {}, func(rw http.ResponseWriter, r *http.Request) {
 		close(began)

@@ -10,7 +10,7 @@ type sharedLedger struct {
 	mu     sync.Mutex
 	ledger *ledger
 
-	// freed is closed, and replaced, when something is given back.
+	// freed is closed, and replaced, when an amount is released.
 	freed chan struct{}
 
 	// evicted counts evictions.
@@ -21,8 +21,8 @@ func newSharedLedger(limit, perSource int64, evicted func()) *sharedLedger {
 	return &sharedLedger{ledger: newLedger(limit, perSource), freed: make(chan struct{}), evicted: evicted}
 }
 
-// tryGrow gives a hold more, at the cost of other sources if it has to. It reports
-// whether it did.
+// tryGrow increases a hold, at the cost of other sources if necessary. It reports whether it
+// did.
 func (s *sharedLedger) tryGrow(h *hold, amount int64) bool {
 	ok, _ := s.attempt(h, amount)
 	return ok
@@ -43,7 +43,7 @@ func (s *sharedLedger) grow(ctx context.Context, h *hold, amount int64) error {
 	}
 }
 
-// attempt returns with a failure the channel that is closed when it is worth another.
+// attempt returns with a failure the channel that is closed when another attempt can succeed.
 func (s *sharedLedger) attempt(h *hold, amount int64) (ok bool, freed <-chan struct{}) {
 	s.mu.Lock()
 	evicted, ok := s.ledger.grow(h, amount)
@@ -63,7 +63,7 @@ func (s *sharedLedger) used(h *hold) {
 	s.ledger.used(h)
 }
 
-// pin protects a hold from eviction. It reports false when it is evicted already.
+// pin protects a hold from eviction. It returns false when it is evicted already.
 func (s *sharedLedger) pin(h *hold) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,7 +71,7 @@ func (s *sharedLedger) pin(h *hold) bool {
 	return !h.gone
 }
 
-// close takes back what a hold was given.
+// close releases the amount of a hold.
 func (s *sharedLedger) close(h *hold) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +80,7 @@ func (s *sharedLedger) close(h *hold) {
 	s.freed = make(chan struct{})
 }
 
-// held returns what all sources hold.
+// held returns the sum of all holds.
 func (s *sharedLedger) held() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
