@@ -15,7 +15,7 @@ import (
 )
 
 func main() {
-	// Modules of users are compiled by children of the manager, which are the same binary.
+	// Modules of users are compiled by child processes of the manager, which run the same binary.
 	if sandbox.IsChild(os.Args) {
 		os.Exit(sandbox.Child(os.Stdin, os.Stdout))
 	}
@@ -46,7 +46,7 @@ func run() int {
 	return 0
 }
 
-// command runs what is not the operator itself.
+// command runs a subcommand.
 func command(args []string, namespace string) int {
 	switch {
 	case args[0] == "replay" && len(args) == 2:
@@ -72,11 +72,11 @@ func failed(doing string, err error) int {
 }
 
 func usage() {
-	fmt.Fprint(flag.CommandLine.Output(), `manager lets nothing operate on a pod until its rules allow it and its traffic is off.
+	fmt.Fprint(flag.CommandLine.Output(), `manager delays operations on a pod until its rules allow them and its traffic is off.
 
   manager [flags]         run the operator
-  manager replay FILE     make the decisions of a decision log again, and compare
-  manager release         take PodOps off the pods of a cluster, before it is uninstalled
+  manager replay FILE     repeat the decisions of a decision log, and compare
+  manager release         remove PodOps from the pods of a cluster, before it is uninstalled
 
 It finds the API server by --kubeconfig, $KUBECONFIG, or as a pod of the cluster.
 

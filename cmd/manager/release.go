@@ -12,12 +12,12 @@ import (
 	"github.com/podops-dev/podops/pkg/operator"
 )
 
-// release runs `manager release`. The rights are those of the kubeconfig: an
-// administrator's, since the manager may not remove its own admission policies.
+// release runs `manager release`. It has the rights of the kubeconfig, which must be an
+// administrator's, because the manager may not remove its own admission policies.
 func release(args []string, namespace string) error {
 	flags := flag.NewFlagSet("manager release", flag.ContinueOnError)
 	flags.Usage = func() {
-		fmt.Fprint(flags.Output(), `manager release takes PodOps off the pods of a cluster: it removes webhooks and admission
+		fmt.Fprint(flags.Output(), `manager release removes PodOps from the pods of a cluster: it removes webhooks and admission
 policies, stops the manager, ends every lifecycle, opens every readiness gate, and removes
 the finalizers of the adapters inside of the manager. Every pod serves afterwards. It needs
 no running manager, and can be run again.
@@ -29,8 +29,8 @@ Flags:
 		flags.PrintDefaults()
 	}
 	flags.StringVar(&namespace, "namespace", namespace, "namespace of the manager")
-	timeout := flags.Duration("timeout", 5*time.Minute, "how long it may take")
-	all := flags.Bool("all-finalizers", false, "remove every protection finalizer, also those of adapters in programs of their own")
+	timeout := flags.Duration("timeout", 5*time.Minute, "timeout of the whole command")
+	all := flags.Bool("all-finalizers", false, "remove every protection finalizer, including those of adapters in other programs")
 	if kubeconfig := flag.Lookup("kubeconfig"); kubeconfig != nil {
 		flags.Var(kubeconfig.Value, kubeconfig.Name, kubeconfig.Usage)
 	}

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// UnmarshalJSON reads a bound ("25%", 3) or an object {"value": bound}. It fails on anything else,
-// and names the three spellings.
+// UnmarshalJSON reads a bound ("25%", 3) or an object {"value": bound}. It returns an error that
+// names the three spellings for any other JSON.
 func (v *AvailableValue) UnmarshalJSON(data []byte) error {
 	var value *intstr.IntOrString
 	var err error

@@ -30,11 +30,11 @@ const (
 	// selectors of one PodTransitionRule hold at most, all together.
 	MaxRuleSelectorValues = 4096
 
-	// MaxNamespaceRuleBytes is how much the PodTransitionRules of one namespace have
+	// MaxNamespaceRuleBytes is the largest size of the PodTransitionRules of one namespace
 	// together: their specs as compact JSON, and RuleOverheadBytes for each.
 	MaxNamespaceRuleBytes = 4 << 20
 
-	// RuleOverheadBytes is what a PodTransitionRule counts for besides its spec.
+	// RuleOverheadBytes is the size of a PodTransitionRule without its spec.
 	RuleOverheadBytes = 2 << 10
 
 	// MaxPolicySpecBytes is the largest spec of a PodTransitionPolicy, as compact JSON.

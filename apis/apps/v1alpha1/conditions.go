@@ -18,50 +18,50 @@ const (
 
 // Condition reasons. They never change.
 const (
-	// ReasonEvaluated: every rule of the newest generation is compiled and in use.
+	// ReasonEvaluated means that every rule of the newest generation is compiled and in use.
 	ReasonEvaluated = "Evaluated"
 
-	// ReasonPodsSelected: the selector matches at least one pod.
+	// ReasonPodsSelected means that the selector matches at least one pod.
 	ReasonPodsSelected = "PodsSelected"
 
-	// ReasonNoPodSelected: the selector matches no pod that is under PodOps, so the rules
-	// hold nothing.
+	// ReasonNoPodSelected means that the selector matches no pod that is under PodOps, so the
+	// rules withhold no pod.
 	ReasonNoPodSelected = "NoPodSelected"
 
-	// ReasonCompiled: the module of the PodTransitionPolicy compiles.
+	// ReasonCompiled means that the module of the PodTransitionPolicy compiles.
 	ReasonCompiled = "Compiled"
 
-	// ReasonInspectionFailed: whether the module of the PodTransitionPolicy compiles is
-	// not known, because of an error that has nothing to do with it. It is tried again.
+	// ReasonInspectionFailed means that it is unknown whether the module of the
+	// PodTransitionPolicy compiles, because of another error. The inspection is repeated.
 	ReasonInspectionFailed = "InspectionFailed"
 
-	// ReasonCompileFailed: a rule, or the module of a PodTransitionPolicy, does not
+	// ReasonCompileFailed means that a rule, or the module of a PodTransitionPolicy, does not
 	// compile. The pods it selects wait.
 	ReasonCompileFailed = "CompileFailed"
 
-	// ReasonEvaluationFailed: the policy engine answered with an error for a rule.
+	// ReasonEvaluationFailed means that the policy engine returned an error for a rule.
 	// The pods it selects wait.
 	ReasonEvaluationFailed = "EvaluationFailed"
 
-	// ReasonNeverPasses: an availablePolicy leaves no room even with every pod
+	// ReasonNeverPasses means that an availablePolicy leaves no capacity even with every pod
 	// available.
 	ReasonNeverPasses = "NeverPasses"
 
-	// ReasonPolicyTooExpensive: a user's module did not answer in time again and again
-	// and is not asked any more. The pods it selects wait.
+	// ReasonPolicyTooExpensive means that a user's module repeatedly did not return in time
+	// and is not evaluated any more. The pods it selects wait.
 	ReasonPolicyTooExpensive = "PolicyTooExpensive"
 
-	// ReasonPolicyNotFound: a rule refers to a PodTransitionPolicy that does not exist.
+	// ReasonPolicyNotFound means that a rule refers to a PodTransitionPolicy that does not exist.
 	ReasonPolicyNotFound = "PolicyNotFound"
 
-	// ReasonInvalidParameters: rego.parameters do not fit the schema of the
+	// ReasonInvalidParameters means that rego.parameters do not fit the schema of the
 	// PodTransitionPolicy.
 	ReasonInvalidParameters = "InvalidParameters"
 
-	// ReasonTooLarge: the resource exceeds its size bounds and is not loaded. The pods that
-	// the selector matches wait; a selector over its own bounds matches none.
+	// ReasonTooLarge means that the resource exceeds its size bounds and is not loaded. The pods
+	// that the selector matches wait; a selector over its own bounds matches none.
 	ReasonTooLarge = "TooLarge"
 
-	// ReasonNotStalled: nothing needs an edit.
+	// ReasonNotStalled means that no edit is required.
 	ReasonNotStalled = "NotStalled"
 )

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// maxKeyNameBytes is the longest part of an annotation key behind the slash.
+// maxKeyNameBytes is the largest length of an annotation key after the slash.
 const maxKeyNameBytes = 63
 
 // DetailAnnotationKey is the key of the annotation with the Detail of one PodTransitionRule. A name
@@ -22,17 +22,17 @@ func DetailAnnotationKey(podTransitionRule string) string {
 	return DetailAnnotationPrefix + "/" + name
 }
 
-// Detail is the value of an annotation below DetailAnnotationPrefix: what the rules of
-// one PodTransitionRule say of the pod.
+// Detail is the value of an annotation below DetailAnnotationPrefix: the rules of one
+// PodTransitionRule that withhold the pod.
 type Detail struct {
 	Stage  TransitionStage `json:"stage"`
 	Passed bool            `json:"passed"`
 
-	// RejectInfo has the rules that hold the pod back, in the order of their names.
+	// RejectInfo contains the rules that withhold the pod, in the order of their names.
 	RejectInfo []RejectInfo `json:"rejectInfo,omitempty"`
 }
 
-// RejectInfo is one rule that holds a pod back.
+// RejectInfo is one rule that withholds a pod.
 type RejectInfo struct {
 	RuleName string `json:"ruleName"`
 

@@ -4,7 +4,7 @@ package v1alpha1
 // an id is a label name of at most 63 characters that its operation controller
 // chooses. Values are Unix time in nanoseconds, in decimal, unless noted.
 const (
-	// OperatingLabelPrefix asks for an operation. The operation controller adds it
+	// OperatingLabelPrefix requests an operation. The operation controller adds it
 	// together with operation-type, and removes it when it is done: before
 	// operate was granted that is a cancel, afterwards a finish.
 	OperatingLabelPrefix = "operating.podopslifecycle.kusionstack.io"
@@ -20,7 +20,7 @@ const (
 	UndoOperationTypeLabelPrefix = "undo-operation-type.podopslifecycle.kusionstack.io"
 
 	// PreCheckLabelPrefix marks an id that waits for the PreCheck rules. Its value
-	// is the generation of the lifecycle: a permit counts for this value only.
+	// is the attempt of the lifecycle: a permit counts for this value only.
 	// PodOps adds it at begin and removes it at permit.
 	PreCheckLabelPrefix = "pre-check.podopslifecycle.kusionstack.io"
 
@@ -29,12 +29,12 @@ const (
 	PreCheckedLabelPrefix = "pre-checked.podopslifecycle.kusionstack.io"
 
 	// OperationPermissionLabelPrefix is followed by an operation TYPE, not an id:
-	// the pod may be operated on in this way. PodOps adds it at permit and removes
-	// it when no id of the type is left that was permitted.
+	// operations of this type on the pod are allowed. PodOps adds it at permit and
+	// removes it with the last permitted id of the type.
 	OperationPermissionLabelPrefix = "operation-permission.podopslifecycle.kusionstack.io"
 
-	// PrepareLabelPrefix tells service controllers to take traffic off the pod and
-	// then their protection finalizer. PodOps adds it at permit and removes it at
+	// PrepareLabelPrefix requests that service controllers take traffic off the pod and
+	// then remove their protection finalizer. PodOps adds it at permit and removes it at
 	// operate.
 	PrepareLabelPrefix = "prepare.podopslifecycle.kusionstack.io"
 
@@ -57,7 +57,7 @@ const (
 	// UncheckedLabelPrefix marks an id that was begun again, or whose type was changed,
 	// after it had been allowed to operate and before PostCheck rules have passed: the pod
 	// stays off traffic while it waits. Its value is the type of that operation. PodOps adds
-	// it at begin and removes it at finish, from where on PostCheckLabelPrefix says as much.
+	// it at begin and removes it at finish, when PostCheckLabelPrefix replaces it.
 	UncheckedLabelPrefix = "unchecked.podopslifecycle.kusionstack.io"
 
 	// PostCheckLabelPrefix marks an id that waits for the PostCheck rules. PodOps
@@ -68,7 +68,7 @@ const (
 	// adds it at post permit and removes it when the pod becomes available.
 	PostCheckedLabelPrefix = "post-checked.podopslifecycle.kusionstack.io"
 
-	// CompleteLabelPrefix tells service controllers to put traffic back on the pod
+	// CompleteLabelPrefix requests that service controllers put traffic back on the pod
 	// and their protection finalizer with it. PodOps adds it at post permit and
 	// removes it when the pod becomes available.
 	CompleteLabelPrefix = "complete.podopslifecycle.kusionstack.io"
@@ -84,21 +84,21 @@ const LifecycleDomain = "podopslifecycle.kusionstack.io"
 // Labels without an id.
 const (
 	// ControlLabelKey selects a pod (or a Service) into PodOps when its value is
-	// exactly "true". The user sets it in the pod template; taking it off a pod
+	// exactly "true". The user sets it in the pod template; removing it from a pod
 	// ends the pod's lifecycles.
 	ControlLabelKey = "kusionstack.io/control"
 
 	// ControlLabelValue is the only value of ControlLabelKey that counts.
 	ControlLabelValue = "true"
 
-	// ServiceAvailableLabelKey says that the pod may serve. PodOps adds it when the
+	// ServiceAvailableLabelKey marks a pod that may serve. PodOps adds it when the
 	// pod is fit to serve, every id has completed and every expected finalizer is
 	// present, and removes it at permit or when the pod stops being fit. Value:
 	// Unix nanoseconds.
 	ServiceAvailableLabelKey = LifecycleDomain + "/service-available"
 
-	// StayOfflineLabelKey keeps a pod off traffic while it is present, whatever its
-	// value: gate False and not available. The user adds and removes it.
+	// StayOfflineLabelKey keeps a pod off traffic while it is present, with any value:
+	// gate False and not available. The user adds and removes it.
 	StayOfflineLabelKey = LifecycleDomain + "/stay-offline"
 
 	// CreatingLabelKey marks a newly created pod. Its operation controller adds it;
@@ -110,8 +110,8 @@ const (
 	// service-available. (The wire name is "completing", without an id.)
 	RecreatingLabelKey = LifecycleDomain + "/completing"
 
-	// PreparingToDeleteLabelKey tells that the coming operation removes the pod.
-	// The operation controller adds it at begin; PodOps never touches it.
+	// PreparingToDeleteLabelKey announces that the coming operation removes the pod.
+	// The operation controller adds it at begin; PodOps never changes it.
 	PreparingToDeleteLabelKey = LifecycleDomain + "/preparing-to-delete"
 )
 
@@ -128,24 +128,24 @@ const (
 	// pod, none otherwise. The user sets it.
 	SettleTimeAnnotationKey = LifecycleDomain + "/settle-time"
 
-	// GateSyncPolicyAnnotationKey says whether operations on the pod go on when its kubelet
-	// does not make it unready: GateSyncContinue or GateSyncHold. Absent: as the manager is
-	// set. The user sets it.
+	// GateSyncPolicyAnnotationKey selects whether operations on the pod continue when its
+	// kubelet does not make it unready: GateSyncContinue or GateSyncHold. Absent: the
+	// setting of the manager. The user sets it.
 	GateSyncPolicyAnnotationKey = LifecycleDomain + "/gate-sync-policy"
 
-	// GateSyncContinue has operations go on after the gate sync timeout.
+	// GateSyncContinue lets operations continue after the gate sync timeout.
 	GateSyncContinue = "Continue"
 
-	// GateSyncHold has operations wait until the kubelet makes the pod unready.
+	// GateSyncHold makes operations wait until the kubelet makes the pod unready.
 	GateSyncHold = "Hold"
 
 	// SkipRulesAnnotationKey holds a JSON SkipRules: names of rules that this pod
 	// skips. The user sets it.
 	SkipRulesAnnotationKey = "podtransitionrule.kusionstack.io/skip-rule-conditions"
 
-	// IgnoreUsersAnnotationKey on a PodTransitionPolicy, with the value "true", lets an edit
-	// pass that the parameters of rules do not fit, and a delete while rules refer to the
-	// policy. These rules then hold back their pods. The user sets and removes it.
+	// IgnoreUsersAnnotationKey on a PodTransitionPolicy, with the value "true", allows an edit
+	// that the parameters of rules do not fit, and a delete while rules refer to the
+	// policy. These rules then withhold their pods. The user sets and removes it.
 	IgnoreUsersAnnotationKey = "podtransitionpolicy.kusionstack.io/ignore-users"
 
 	// LiftQuarantineAnnotationKey on a PodTransitionRule ends the quarantine of all of its
@@ -154,12 +154,12 @@ const (
 	LiftQuarantineAnnotationKey = "podtransitionrule.kusionstack.io/lift-quarantine"
 )
 
-// MaxLiftBytes bounds what counts of the value of LiftQuarantineAnnotationKey.
+// MaxLiftBytes is how many bytes of the value of LiftQuarantineAnnotationKey count.
 const MaxLiftBytes = 64
 
 // DetailAnnotationPrefix is, with the name of a PodTransitionRule after a slash
 // (DetailAnnotationKey), the key of an annotation on a waiting pod: a JSON Detail. It is
-// written when what it says changes, and taken off with the permit.
+// written when the Detail changes, and removed with the permit.
 const DetailAnnotationPrefix = "detail.podtransitionrule.kusionstack.io"
 
 // MaxAnnotationBytes bounds what PodOps parses of one annotation. A longer value
@@ -177,19 +177,19 @@ type AvailableConditions struct {
 // SkipRules is the value of SkipRulesAnnotationKey.
 // +kubebuilder:object:generate=false
 type SkipRules struct {
-	// SkipRules are rule names, of whatever PodTransitionRule.
+	// SkipRules are rule names, of any PodTransitionRule.
 	SkipRules []string `json:"skipRules,omitempty"`
 }
 
 // Finalizers and the readiness gate.
 const (
 	// ProtectionFinalizerPrefix starts every finalizer that holds back operate. A
-	// service controller puts one on a pod whose traffic is on and takes it off
+	// service controller puts one on a pod whose traffic is on and removes it
 	// once traffic is off.
 	ProtectionFinalizerPrefix = "prot.podopslifecycle.kusionstack.io"
 
 	// ServiceReadyGate is the readiness gate that admission adds to every pod it
-	// sees created, and the type of the pod condition that answers it.
+	// sees created, and the type of the corresponding pod condition.
 	ServiceReadyGate = "pod.kusionstack.io/service-ready"
 
 	// ServiceReadyMessage is the message of the condition ServiceReadyGate.
@@ -208,7 +208,7 @@ const (
 	ReasonCompleting = "Completing"
 
 	// ConditionInvalidLifecycle is True on a pod that is operating without the type of the
-	// operation: nothing progresses for that id. It is taken off when the labels are right.
+	// operation: nothing progresses for that id. It is removed when the labels are corrected.
 	ConditionInvalidLifecycle = LifecycleDomain + "/InvalidLifecycle"
 
 	// ReasonInvalidLifecycle is the reason of ConditionInvalidLifecycle.

@@ -7,8 +7,8 @@ import (
 
 // PodTransitionPolicy is a Rego module that rules of many PodTransitionRules share,
 // each with parameters of its own. A rule refers to it by rego.policyRef. A user who
-// may write one decides for pods of every namespace in which it is used; what a rule sees
-// through it is its own namespace only.
+// may write one decides for pods of every namespace in which it is used; a rule that
+// uses it only reads its own namespace.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -25,7 +25,7 @@ type PodTransitionPolicy struct {
 	// +required
 	Spec PodTransitionPolicySpec `json:"spec"`
 
-	// status is what PodOps made of it.
+	// status is the result of compiling the policy, and the number of its users.
 	// +optional
 	Status PodTransitionPolicyStatus `json:"status,omitzero"`
 }
@@ -39,9 +39,9 @@ type PodTransitionPolicyList struct {
 	Items           []PodTransitionPolicy `json:"items"`
 }
 
-// PodTransitionPolicySpec is a module and the parameters that it takes.
+// PodTransitionPolicySpec is a module and the schema of its parameters.
 type PodTransitionPolicySpec struct {
-	// description says in a sentence what the policy is for.
+	// description is the purpose of the policy in a sentence.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Description string `json:"description,omitempty"`
@@ -52,7 +52,7 @@ type PodTransitionPolicySpec struct {
 	// +kubebuilder:validation:MaxLength=16384
 	Module string `json:"module"`
 
-	// parameters describes what rules give in rego.parameters. Unset: they give none.
+	// parameters describes the parameters that rules set in rego.parameters. Unset: none.
 	// +optional
 	Parameters *PolicyParameters `json:"parameters,omitempty"`
 }
@@ -71,9 +71,9 @@ type PolicyParameters struct {
 // MaxStatusProblems is how many entries status.problems of a PodTransitionPolicy holds at most.
 const MaxStatusProblems = 10
 
-// PodTransitionPolicyStatus says whether the module compiles, and who uses it.
+// PodTransitionPolicyStatus reports whether the module compiles, and how many rules use it.
 type PodTransitionPolicyStatus struct {
-	// observedGeneration is the generation of the spec that the rest is about.
+	// observedGeneration is the generation of the spec that the status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
@@ -90,29 +90,29 @@ type PodTransitionPolicyStatus struct {
 	// +kubebuilder:validation:MaxItems=10
 	Problems []PolicyProblem `json:"problems,omitempty"`
 
-	// userCount is the number of rules that refer to the policy. The status names none of
-	// them: a reader of a policy may not be a reader of all namespaces.
+	// userCount is the number of rules that refer to the policy. The status does not name
+	// them, because readers of a policy may not be allowed to read all namespaces.
 	// +optional
 	UserCount int32 `json:"userCount"`
 
-	// userNamespaceCount is the number of namespaces that these rules are in.
+	// userNamespaceCount is the number of namespaces of these rules.
 	// +optional
 	UserNamespaceCount int32 `json:"userNamespaceCount"`
 }
 
 // PolicyProblem is one error of the compiler.
 type PolicyProblem struct {
-	// row in the module, from 1; 0 when the problem has no place.
+	// row in the module, from 1; 0 when the problem has no location.
 	Row int32 `json:"row"`
 
 	// column in the row, from 1.
 	Column int32 `json:"column"`
 
-	// code is OPA's word for the kind of error ("rego_type_error").
+	// code is OPA's code of the kind of error ("rego_type_error").
 	// +kubebuilder:validation:MaxLength=63
 	Code string `json:"code"`
 
-	// message says what is wrong.
+	// message describes the error.
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message"`
 }

@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Bounds of the lists in a status, whatever the number of pods.
+// Bounds of the lists in a status, independent of the number of pods.
 const (
 	// MaxStatusTargets is how many names status.targets holds at most.
 	MaxStatusTargets = 100
@@ -17,7 +17,7 @@ const (
 	// the next batch.
 	MaxStatusReserved = 200
 
-	// MaxStatusOwners is of how many workloads a record counts the pods.
+	// MaxStatusOwners is how many workloads a record counts the pods of.
 	MaxStatusOwners = 200
 
 	// MaxStatusRules is how many entries status.rules holds at most: one for each rule.
@@ -27,7 +27,7 @@ const (
 	MaxStatusRejections = 3
 
 	// MaxStatusTasks is how many calls of one rule may be open at once, and
-	// MaxStatusTaskPods how many pods one call may be about. More pods wait.
+	// MaxStatusTaskPods how many pods one call may contain. More pods wait.
 	MaxStatusTasks    = 8
 	MaxStatusTaskPods = 25
 
@@ -38,11 +38,10 @@ const (
 	MaxRecentPermits = 100
 )
 
-// PodTransitionRuleStatus is what PodOps last saw. Its size does not grow with the
-// number of pods.
+// PodTransitionRuleStatus is the state that PodOps last observed. Its size does not grow
+// with the number of pods.
 type PodTransitionRuleStatus struct {
-	// observedGeneration is the generation of the spec that the rest of the status
-	// is about.
+	// observedGeneration is the generation of the spec that the status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
@@ -58,8 +57,8 @@ type PodTransitionRuleStatus struct {
 	// +optional
 	Selected int32 `json:"selected"`
 
-	// desired is the number of pods that percentages are taken of: the replicas that
-	// the owners of the selected pods want, plus pods without such an owner.
+	// desired is the number of pods that percentages are taken of: the desired replicas
+	// of the owners of the selected pods, plus pods without such an owner.
 	// +optional
 	Desired int32 `json:"desired"`
 
@@ -73,7 +72,7 @@ type PodTransitionRuleStatus struct {
 
 	// offTraffic is the number of selected pods that PodOps keeps off traffic: from
 	// their permit until they are available again, or because of stay-offline.
-	// Terminating and finished ones are left out.
+	// Terminating and finished pods are left out.
 	// +optional
 	OffTraffic int32 `json:"offTraffic"`
 
@@ -97,7 +96,7 @@ type PodTransitionRuleStatus struct {
 	// +kubebuilder:validation:MaxItems=10
 	Blocked []BlockedPod `json:"blocked,omitempty"`
 
-	// rules say how each rule fares, in the order of spec.rules. Disabled ones are
+	// rules count the results of each rule, in the order of spec.rules. Disabled rules are
 	// left out.
 	// +optional
 	// +listType=map
@@ -105,21 +104,21 @@ type PodTransitionRuleStatus struct {
 	// +kubebuilder:validation:MaxItems=64
 	Rules []RuleStatus `json:"rules,omitempty"`
 
-	// ruleStates has the calls of webhook rules. A call is written down before it is
-	// made, so that no restart makes it twice.
+	// ruleStates contains the calls of webhook rules. A call is recorded before it is
+	// sent, so that no restart sends it twice.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
 	RuleStates []RuleState `json:"ruleStates,omitempty"`
 
-	// permits is the write-ahead record of permits. It is written before a pod is
-	// stamped, under the resourceVersion of this resource.
+	// permits is the write-ahead record of permits. It is written before a permit is
+	// written to a pod, under the resourceVersion of this resource.
 	// +optional
 	Permits *PermitRecord `json:"permits,omitempty"`
 }
 
-// BlockedPod says why one pod waits.
+// BlockedPod describes why one pod waits.
 type BlockedPod struct {
 	// name of the pod.
 	// +kubebuilder:validation:MaxLength=253
@@ -145,15 +144,15 @@ type BlockedPod struct {
 	// +kubebuilder:validation:MaxLength=63
 	Reason string `json:"reason"`
 
-	// message says the same in words and numbers.
+	// message is the human-readable form of the reason, with its numbers.
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message"`
 
-	// numbers that the reason rests on, for programs.
+	// numbers that the reason is based on, for programs.
 	// +optional
 	Numbers *BlockedNumbers `json:"numbers,omitempty"`
 
-	// blockingPods are pods that stand in the way, sorted; the first 5 of them.
+	// blockingPods are the pods that the request waits for, sorted; the first 5 of them.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=5
@@ -164,38 +163,38 @@ type BlockedPod struct {
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
 
-	// nextCheck is when the rule is asked again although nothing has changed.
+	// nextCheck is when the rule is evaluated again although nothing has changed.
 	// +optional
 	NextCheck *metav1.Time `json:"nextCheck,omitempty"`
 }
 
-// BlockedNumbers are those of an availablePolicy.
+// BlockedNumbers are the numbers of an availablePolicy.
 type BlockedNumbers struct {
-	// needed slots.
+	// needed is the number of slots that the request needs.
 	Needed int32 `json:"needed"`
 
-	// have is how many slots are left.
+	// have is the number of free slots.
 	Have int32 `json:"have"`
 
-	// limit is how many there are altogether.
+	// limit is the number of all slots.
 	Limit int32 `json:"limit"`
 }
 
-// RuleStatus counts what a rule said. A request is one id of one pod that waits in the
-// stage of the rule; it counts once, however often the rule is asked about it.
+// RuleStatus counts the results of a rule. A request is one id of one pod that waits in the
+// stage of the rule; it counts once, however often the rule is evaluated for it.
 type RuleStatus struct {
 	// name of the rule.
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
-	// enforcement that the counts below were made under. They start again from 0 when
-	// it, or anything else of the rule, is edited.
+	// enforcement of the rule during the counts below. They start again from 0 when it, or
+	// any other field of the rule, is edited.
 	Enforcement Enforcement `json:"enforcement"`
 
-	// generation of the spec since which they are counted.
+	// generation of the spec since which the results are counted.
 	Generation int64 `json:"generation"`
 
-	// asked is the number of requests that the rule applied to.
+	// asked is the number of requests for which the rule was evaluated.
 	Asked int64 `json:"asked"`
 
 	// notApplicable is the number of requests in the stage of the rule that it did not apply
@@ -204,11 +203,11 @@ type RuleStatus struct {
 	// +optional
 	NotApplicable int64 `json:"notApplicable,omitempty"`
 
-	// withheld is the number of those that it held back at least once.
+	// withheld is the number of requests that the rule withheld at least once.
 	Withheld int64 `json:"withheld"`
 
-	// wouldWithhold is the number of those that it would have held back, had its
-	// enforcement been Enforce.
+	// wouldWithhold is the number of requests that the rule would have withheld with the
+	// enforcement Enforce.
 	WouldWithhold int64 `json:"wouldWithhold"`
 
 	// lastRejections are the newest of the withheld, or would-be withheld, requests,
@@ -218,28 +217,28 @@ type RuleStatus struct {
 	// +kubebuilder:validation:MaxItems=3
 	LastRejections []Rejection `json:"lastRejections,omitempty"`
 
-	// quarantined says why the rule is not evaluated any more. An edit of the rule, or of
-	// its PodTransitionPolicy, lifts it, and so does a new value of the annotation
-	// podtransitionrule.kusionstack.io/lift-quarantine of the object.
+	// quarantined is set while the rule is not evaluated, with the reason. An edit of the rule,
+	// or of its PodTransitionPolicy, lifts the quarantine, and so does a new value of the
+	// annotation podtransitionrule.kusionstack.io/lift-quarantine of the object.
 	// +optional
 	Quarantined *Quarantine `json:"quarantined,omitempty"`
 }
 
-// RuleState is what a webhook rule has under way.
+// RuleState contains the calls of one rule.
 type RuleState struct {
 	// name of the rule.
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
-	// webhookStatus has its calls.
+	// webhookStatus contains the calls of a webhook rule.
 	// +optional
 	WebhookStatus *WebhookStatus `json:"webhookStatus,omitempty"`
 }
 
-// WebhookStatus has the calls of one webhook rule.
+// WebhookStatus contains the calls of one webhook rule.
 type WebhookStatus struct {
-	// taskStates are the calls that count: those that are open, those that approved pods
-	// which still wait, and those whose pods wait to be asked about again.
+	// taskStates are the calls that are in effect: open calls, calls that approved pods which
+	// still wait, and calls that are repeated for their pods later.
 	// +optional
 	// +listType=map
 	// +listMapKey=traceId
@@ -253,22 +252,22 @@ type WebhookStatus struct {
 	History []TaskInfo `json:"history,omitempty"`
 }
 
-// TaskPhase is how far a call is.
+// TaskPhase is the progress of a call.
 // +kubebuilder:validation:Enum=Posting;Polling;Finished;Failed
 type TaskPhase string
 
 const (
-	// TaskPosting: the POST is written down, and under way or about to be.
+	// TaskPosting means that the POST is recorded, and is sent now or about to be.
 	TaskPosting TaskPhase = "Posting"
 
-	// TaskPolling: the service works on it and is polled.
+	// TaskPolling means that the service has not finished, and is polled.
 	TaskPolling TaskPhase = "Polling"
 
-	// TaskFinished: the service has said its last word. Pods that it did not approve are
-	// rejected.
+	// TaskFinished means that the service has sent its final response. Pods that it did not
+	// approve are rejected.
 	TaskFinished TaskPhase = "Finished"
 
-	// TaskFailed: the service could not be asked, or did not end in time.
+	// TaskFailed means that the service could not be called, or did not finish in time.
 	TaskFailed TaskPhase = "Failed"
 )
 
@@ -278,24 +277,24 @@ type TaskInfo struct {
 	// +kubebuilder:validation:MaxLength=64
 	TraceID string `json:"traceId"`
 
-	// taskId that the service gave it; empty before its answer, and without poll.
+	// taskId that the service assigned; empty before its response, and without poll.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	TaskID string `json:"taskId,omitempty"`
 
-	// queryKey is the parameter of the poll that carries the id; "task-id,trace-id" for
-	// both.
+	// queryKey is the query parameter of the poll that contains the id; "task-id,trace-id"
+	// for both.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	QueryKey string `json:"queryKey,omitempty"`
 
 	Phase TaskPhase `json:"phase"`
 
-	// ruleGeneration of the PodTransitionRule that the call was made under. Approvals
-	// count under this one only.
+	// ruleGeneration is the generation of the PodTransitionRule at the time of the call.
+	// Approvals count for this generation only.
 	RuleGeneration int64 `json:"ruleGeneration"`
 
-	// processing are the pods that it is about and that are not approved.
+	// processing are the pods of the call that are not approved.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=25
@@ -307,23 +306,23 @@ type TaskInfo struct {
 	// +kubebuilder:validation:MaxItems=25
 	Approved []TaskPod `json:"approved,omitempty"`
 
-	// beginTime of the call. Its timeout counts from here, over restarts.
+	// beginTime of the call. Its timeout is measured from here, across restarts.
 	BeginTime metav1.Time `json:"beginTime"`
 
-	// lastTime is when anything of it changed.
+	// lastTime is the time of the last change.
 	LastTime metav1.Time `json:"lastTime"`
 
-	// nextTime is when the service may be asked again about the pods of a failed call.
+	// nextTime is when the call may be repeated for the pods of a failed call.
 	// +optional
 	NextTime *metav1.Time `json:"nextTime,omitempty"`
 
-	// attempts is how many calls about these pods have failed in a row.
+	// attempts is how many calls for these pods have failed in a row.
 	// +optional
 	Attempts int32 `json:"attempts,omitempty"`
 
-	// answered is true once the service has answered about the pods in processing: it did
-	// not approve them, or works on them. From then on failurePolicy Ignore does not let them
-	// pass, whatever becomes of later calls.
+	// answered is true once the service has responded for the pods in processing: it did
+	// not approve them, or has not finished. From then on failurePolicy Ignore does not let
+	// them pass, independent of the result of later calls.
 	// +optional
 	Answered bool `json:"answered,omitempty"`
 
@@ -332,13 +331,13 @@ type TaskInfo struct {
 	// +kubebuilder:validation:MaxLength=63
 	Reason string `json:"reason,omitempty"`
 
-	// message of the service, or of the failure.
+	// message of the service, or of the error.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
 }
 
-// TaskPod is a pod that a call is about.
+// TaskPod is a pod of a call.
 type TaskPod struct {
 	// uid of the pod.
 	// +kubebuilder:validation:Type=string
@@ -353,15 +352,15 @@ type TaskPod struct {
 	// +kubebuilder:validation:MaxLength=63
 	ID string `json:"id"`
 
-	// generation is the value of the label that marks the waiting: the approval counts
-	// for this waiting only.
+	// generation is the attempt of the lifecycle, the value of the label that marks it as
+	// waiting: the approval counts for this attempt only.
 	// +kubebuilder:validation:MaxLength=63
 	Generation string `json:"generation"`
 }
 
-// Rejection is one request that a rule held back, or would have.
+// Rejection is one request that a rule withheld, or would have withheld.
 type Rejection struct {
-	// pod is its name.
+	// pod is the name of the pod.
 	// +kubebuilder:validation:MaxLength=253
 	Pod string `json:"pod"`
 
@@ -373,7 +372,7 @@ type Rejection struct {
 	// +kubebuilder:validation:MaxLength=63
 	Reason string `json:"reason"`
 
-	// message says the same in words and numbers.
+	// message is the human-readable form of the reason, with its numbers.
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message"`
 
@@ -381,41 +380,41 @@ type Rejection struct {
 	Time metav1.Time `json:"time"`
 }
 
-// Quarantine keeps a rule from being asked. All requests that it applies to wait.
+// Quarantine stops the evaluation of a rule. All requests that it applies to wait.
 type Quarantine struct {
 	// since is when the rule was put under quarantine.
 	Since metav1.Time `json:"since"`
 
-	// source identifies the module that did not answer: a hash. Another module is not
+	// source is a hash of the module that did not return in time. Another module is not
 	// under quarantine.
 	// +kubebuilder:validation:MaxLength=64
 	Source string `json:"source"`
 
-	// message says what happened.
+	// message is the human-readable reason.
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message"`
 
 	// lift is the value of the annotation podtransitionrule.kusionstack.io/lift-quarantine
-	// when the quarantine began. Another value of it, that is not empty, ends the quarantine.
+	// when the quarantine began. Another value that is not empty ends the quarantine.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Lift string `json:"lift,omitempty"`
 }
 
-// PermitRecord names the pods that may be stamped, and how much a later reader must
-// have seen before it may add to them.
+// PermitRecord names the pods to which a permit may be written, and how recent the view
+// of a later writer must be before it may extend the record.
 type PermitRecord struct {
 	// viewResourceVersion is the resourceVersion up to which the pods had been seen
 	// when the batch was computed. The next batch is computed from a view that
-	// reaches at least this far, so every outcome that the batch took for granted
-	// is part of it.
+	// reaches at least this far, so that it contains every outcome that the batch
+	// relied on.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	ViewResourceVersion string `json:"viewResourceVersion,omitempty"`
 
-	// reserved are the pods of the batch, sorted by UID. A pod whose resourceVersion
-	// has moved on is no longer reserved: the stamp of this batch can no longer hit
-	// it.
+	// reserved are the pods of the batch, sorted by UID. A pod with a newer
+	// resourceVersion is no longer reserved: the write of this batch can no longer
+	// succeed.
 	// +optional
 	// +listType=map
 	// +listMapKey=uid
@@ -430,8 +429,8 @@ type PermitRecord struct {
 	Recent []RecentPermit `json:"recent,omitempty"`
 
 	// owners are how many pods workloads had when their last permit was given, of kinds
-	// that do not tell PodOps how many they want; sorted by UID. A pod that is missing
-	// since counts as desired for a while.
+	// whose desired number of pods PodOps does not know; sorted by UID. A pod that is
+	// missing since then counts as desired for a while.
 	// +optional
 	// +listType=map
 	// +listMapKey=uid
@@ -439,21 +438,21 @@ type PermitRecord struct {
 	Owners []OwnerPods `json:"owners,omitempty"`
 }
 
-// OwnerPods is how many pods one workload had.
+// OwnerPods is the number of pods of one workload.
 type OwnerPods struct {
 	// uid of the workload.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=128
 	UID types.UID `json:"uid"`
 
-	// pods that counted, the one that was permitted among them.
+	// pods that counted, including the permitted one.
 	// +kubebuilder:validation:Minimum=0
 	Pods int32 `json:"pods"`
 }
 
-// RecentPermit is one that was reserved.
+// RecentPermit is a permit that was reserved.
 type RecentPermit struct {
-	// pod is its name.
+	// pod is the name of the pod.
 	// +kubebuilder:validation:MaxLength=253
 	Pod string `json:"pod"`
 
@@ -472,8 +471,8 @@ type ReservedPod struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// resourceVersion of the pod that the decision was made on. The stamp is sent
-	// under the condition that the pod is still at it.
+	// resourceVersion of the pod at the time of the decision. The permit is written on
+	// condition that the pod is still at it.
 	// +kubebuilder:validation:MaxLength=128
 	ResourceVersion string `json:"resourceVersion"`
 }

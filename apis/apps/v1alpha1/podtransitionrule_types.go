@@ -6,9 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// PodTransitionRule says what must hold before the pods it selects may be operated
-// on (stage PreCheck) and before they get traffic again (stage PostCheck). A pod
-// moves on when every rule of every PodTransitionRule that selects it has passed.
+// PodTransitionRule contains the rules that must pass before the selected pods may be
+// operated on (stage PreCheck) and before they get traffic again (stage PostCheck). A pod
+// advances when every rule of every PodTransitionRule that selects it has passed.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -26,11 +26,11 @@ type PodTransitionRule struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what the user wants.
+	// spec is the desired state.
 	// +required
 	Spec PodTransitionRuleSpec `json:"spec"`
 
-	// status is what PodOps last saw. It is there to be read; apart from
+	// status is the state that PodOps last observed. It is a report: apart from
 	// status.permits no decision is derived from it.
 	// +optional
 	Status PodTransitionRuleStatus `json:"status,omitzero"`
@@ -45,18 +45,18 @@ type PodTransitionRuleList struct {
 	Items           []PodTransitionRule `json:"items"`
 }
 
-// PodTransitionRuleSpec selects pods and lists the rules they are under.
+// PodTransitionRuleSpec selects pods and lists their rules.
 type PodTransitionRuleSpec struct {
-	// selector picks the pods under these rules, in the namespace of this resource.
-	// It must have at least one requirement: an empty selector is rejected, since
-	// it would catch every pod of the namespace by accident.
+	// selector selects the pods under these rules, in the namespace of this resource.
+	// It must have at least one requirement: an empty selector is rejected, because
+	// it would select every pod of the namespace by accident.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && self.matchLabels.size() > 0) || (has(self.matchExpressions) && self.matchExpressions.size() > 0)",message="selector must have at least one of matchLabels or matchExpressions: an empty selector would catch every pod of the namespace"
 	Selector *metav1.LabelSelector `json:"selector"`
 
-	// rules are evaluated together; their order in the list means nothing. Names are
-	// unique. Cheap rules are asked before expensive ones, and availability last,
-	// so that a slot is only taken by a pod that passes everything else.
+	// rules are evaluated together; their order in the list has no effect. Names are
+	// unique. Cheap rules are evaluated before expensive ones, and availability last,
+	// so that only a pod that passes all other rules takes a slot.
 	// +required
 	// +listType=map
 	// +listMapKey=name
@@ -65,7 +65,7 @@ type PodTransitionRuleSpec struct {
 	Rules []TransitionRule `json:"rules"`
 }
 
-// TransitionStage is the point of a lifecycle at which a rule is asked.
+// TransitionStage is the point of a lifecycle at which a rule is evaluated.
 // +kubebuilder:validation:Enum=PreCheck;PostCheck
 type TransitionStage string
 
@@ -77,7 +77,7 @@ const (
 	StagePostCheck TransitionStage = "PostCheck"
 )
 
-// Enforcement says what happens when a rule does not pass.
+// Enforcement is the consequence when a rule does not pass.
 // +kubebuilder:validation:Enum=Enforce;Warn;DryRun
 type Enforcement string
 
@@ -108,14 +108,14 @@ type TransitionRule struct {
 	// +optional
 	Disabled bool `json:"disabled,omitempty"`
 
-	// stage is when the rule is asked: PreCheck, before an operation, or PostCheck,
+	// stage is when the rule is evaluated: PreCheck, before an operation, or PostCheck,
 	// after it. The older names PreTrafficOff and PreTrafficOn are accepted and
 	// rewritten, with a warning.
 	// +optional
 	// +kubebuilder:default=PreCheck
 	Stage TransitionStage `json:"stage,omitempty"`
 
-	// enforcement says what happens when the rule does not pass. Default: Enforce.
+	// enforcement is the consequence when the rule does not pass. Default: Enforce.
 	// +optional
 	// +kubebuilder:default=Enforce
 	Enforcement Enforcement `json:"enforcement,omitempty"`
@@ -137,11 +137,11 @@ type TransitionRule struct {
 	// +optional
 	AvailablePolicy *AvailablePolicy `json:"availablePolicy,omitempty"`
 
-	// labelCheck asks for labels on the pod.
+	// labelCheck requires labels on the pod.
 	// +optional
 	LabelCheck *LabelCheck `json:"labelCheck,omitempty"`
 
-	// webhook asks an external service.
+	// webhook calls an external service.
 	// +optional
 	Webhook *TransitionRuleWebhook `json:"webhook,omitempty"`
 
@@ -167,7 +167,7 @@ type TransitionRuleFilter struct {
 type AvailablePolicy struct {
 	// maxUnavailableValue is how many selected pods may be unavailable at once: a
 	// count, or a percentage of the desired pods, rounded down but never below 1.
-	// 0 and "0%" are rejected: they would block for ever. Unset: no upper limit.
+	// 0 and "0%" are rejected: no pod would ever pass. Unset: no upper limit.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=4
@@ -198,12 +198,12 @@ type AvailablePolicy struct {
 	// +kubebuilder:pruning:PreserveUnknownFields
 	MinAvailable *AvailableValue `json:"minAvailable,omitempty"`
 
-	// maxUnavailablePolicy is known to the wire format and is not evaluated. A rule that sets it
+	// maxUnavailablePolicy is part of the wire format and is not evaluated. A rule that sets it
 	// is denied.
 	// +optional
 	MaxUnavailablePolicy *AdaptivePolicy `json:"maxUnavailablePolicy,omitempty"`
 
-	// minAvailablePolicy is known to the wire format and is not evaluated. A rule that sets it
+	// minAvailablePolicy is part of the wire format and is not evaluated. A rule that sets it
 	// is denied.
 	// +optional
 	MinAvailablePolicy *AdaptivePolicy `json:"minAvailablePolicy,omitempty"`
@@ -212,7 +212,7 @@ type AvailablePolicy struct {
 // AvailableValue is the other spelling of a bound. It is read from the bound itself and from
 // an object {value: bound}, and written as the object.
 type AvailableValue struct {
-	// value is a count or a percentage, as in the field that it is folded into.
+	// value is a count or a percentage, as in the field that it is moved to.
 	// +required
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=4
@@ -246,7 +246,7 @@ type LabelCheck struct {
 	Requires *metav1.LabelSelector `json:"requires"`
 }
 
-// FailurePolicy says what an error of a webhook means.
+// FailurePolicy is the consequence of an error of a webhook.
 // +kubebuilder:validation:Enum=Fail;Ignore
 type FailurePolicy string
 
@@ -258,9 +258,9 @@ const (
 	FailurePolicyIgnore FailurePolicy = "Ignore"
 )
 
-// TransitionRuleWebhook asks an HTTP service about the pods that wait in a stage.
+// TransitionRuleWebhook calls an HTTP service for the pods that wait in a stage.
 type TransitionRuleWebhook struct {
-	// clientConfig says where the service is.
+	// clientConfig is the address of the service.
 	// +required
 	ClientConfig WebhookClientConfig `json:"clientConfig"`
 
@@ -269,7 +269,7 @@ type TransitionRuleWebhook struct {
 	// +optional
 	Poll *WebhookPoll `json:"poll,omitempty"`
 
-	// failurePolicy says what an error of the service means. Default: Fail.
+	// failurePolicy is the consequence of an error of the service. Default: Fail.
 	// +optional
 	// +kubebuilder:default=Fail
 	FailurePolicy FailurePolicy `json:"failurePolicy,omitempty"`
@@ -291,7 +291,7 @@ type WebhookClientConfig struct {
 	// +kubebuilder:validation:Pattern=`^https?://`
 	URL string `json:"url"`
 
-	// caBundle is what the certificate of the service must chain to: PEM, or PEM in
+	// caBundle contains the CAs of the certificate of the service: PEM, or PEM in
 	// base64. Empty (or "Cg==", a lone line break): the roots of the system.
 	// +optional
 	// +kubebuilder:validation:MaxLength=65536
@@ -303,7 +303,7 @@ type WebhookClientConfig struct {
 	// +optional
 	SecretRef *SecretReference `json:"secretRef,omitempty"`
 
-	// poll makes the service answer later: PodOps asks until it says finished.
+	// poll makes PodOps poll the service until its response is finished.
 	// +optional
 	Poll *WebhookPoll `json:"poll,omitempty"`
 }
@@ -323,16 +323,16 @@ const (
 	DefaultPollTimeoutSeconds  = 3600
 )
 
-// WebhookPoll says how the result of a task is fetched.
+// WebhookPoll configures how the result of a task is fetched.
 type WebhookPoll struct {
-	// url receives the GET that asks for the result.
+	// url receives the GET for the result.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:Pattern=`^https?://`
 	URL string `json:"url"`
 
-	// rawQueryKey is the query parameter that carries the task id. Default: task-id.
+	// rawQueryKey is the query parameter with the task id. Default: task-id.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	RawQueryKey string `json:"rawQueryKey,omitempty"`
@@ -353,7 +353,7 @@ type WebhookPoll struct {
 	// +kubebuilder:validation:Maximum=3600
 	IntervalSeconds *int64 `json:"intervalSeconds,omitempty"`
 
-	// timeoutSeconds bounds the whole task, from its first call. Default: 3600, since a
+	// timeoutSeconds bounds the whole task, from its first call. Default: 3600, because a
 	// service that is polled often waits for an approval by a person.
 	// +optional
 	// +kubebuilder:default=3600
@@ -378,14 +378,14 @@ type WebhookParameter struct {
 	// +kubebuilder:validation:MaxLength=4096
 	Value string `json:"value,omitempty"`
 
-	// valueFrom takes the value from the pod.
+	// valueFrom reads the value from the pod.
 	// +optional
 	ValueFrom *ParameterSource `json:"valueFrom,omitempty"`
 }
 
-// ParameterSource says where in a pod a value is.
+// ParameterSource is the location of a value in a pod.
 type ParameterSource struct {
-	// type is kept for the wire format and has no effect.
+	// type is part of the wire format and has no effect.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Type string `json:"type,omitempty"`
@@ -423,7 +423,7 @@ type RegoRule struct {
 	// +optional
 	PolicyRef *PolicyReference `json:"policyRef,omitempty"`
 
-	// parameters are given to the module as input.parameters. Those of a policyRef are
+	// parameters are the module's input.parameters. The parameters of a policyRef are
 	// validated against the schema of the PodTransitionPolicy, and completed by its
 	// defaults.
 	// +optional
