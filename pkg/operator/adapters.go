@@ -15,7 +15,7 @@ import (
 	"github.com/podops-dev/podops/pkg/resourceconsist"
 )
 
-// adapters are those that --enable-adapters can name, and how each joins the manager. They
+// adapters returns the adapters that --enable-adapters can name, with their setup functions. They
 // need rights that the manager does not have otherwise: config/components/adapters.
 func adapters() map[string]func(manager.Manager, Options, ...resourceconsist.Option) error {
 	return map[string]func(manager.Manager, Options, ...resourceconsist.Option) error{
@@ -37,7 +37,7 @@ func (o *Options) addAdapterFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.HAProxyAllow, "haproxy-allow", "", "Runtime APIs of HAProxy that Services may name, separated by commas: tcp:<host>:<port>, unix:<path>, unix:<folder>/ or a network such as 10.0.4.0/24; needed by the adapter haproxy")
 }
 
-// enabledAdapters are the names in --enable-adapters, each once and sorted.
+// enabledAdapters returns the names in --enable-adapters, each once and sorted.
 func (o *Options) enabledAdapters() ([]string, error) {
 	known := slices.Sorted(maps.Keys(adapters()))
 	var names []string
@@ -55,7 +55,7 @@ func (o *Options) enabledAdapters() ([]string, error) {
 	return slices.Compact(names), nil
 }
 
-// validateAdapters names the flag that is wrong.
+// validateAdapters returns an error that names an invalid flag.
 func (o *Options) validateAdapters() error {
 	names, err := o.enabledAdapters()
 	if err != nil {
@@ -65,12 +65,12 @@ func (o *Options) validateAdapters() error {
 		return fmt.Errorf("--haproxy-allow: %w", err)
 	}
 	if slices.Contains(names, "haproxy") && o.HAProxyAllow == "" {
-		return errors.New("--enable-adapters names haproxy, and --haproxy-allow is empty: it says which Runtime APIs Services may name")
+		return errors.New("--enable-adapters names haproxy, and --haproxy-allow is empty: it lists the Runtime APIs that Services may name")
 	}
 	return nil
 }
 
-// registerAdapters adds the adapters that were asked for; none unless somebody asked.
+// registerAdapters adds the enabled adapters; none by default.
 func registerAdapters(mgr manager.Manager, options Options, more ...resourceconsist.Option) error {
 	names, err := options.enabledAdapters()
 	if err != nil {

@@ -29,9 +29,9 @@ func TestWrongFlagsOfAdaptersAreNamed(t *testing.T) {
 		args []string
 		want []string
 	}{
-		"an adapter that nobody knows":     {[]string{"--enable-adapters", "nginx"}, []string{"--enable-adapters", "nginx", "demo, haproxy"}},
-		"HAProxy, and nothing it may name": {[]string{"--enable-adapters", "haproxy"}, []string{"--haproxy-allow"}},
-		"a list that cannot be read":       {[]string{"--haproxy-allow", "somewhere"}, []string{"--haproxy-allow", "somewhere"}},
+		"an unknown adapter":           {[]string{"--enable-adapters", "nginx"}, []string{"--enable-adapters", "nginx", "demo, haproxy"}},
+		"HAProxy without allowed APIs": {[]string{"--enable-adapters", "haproxy"}, []string{"--haproxy-allow"}},
+		"a malformed list":             {[]string{"--haproxy-allow", "somewhere"}, []string{"--haproxy-allow", "somewhere"}},
 	} {
 		options := parsed(t, tc.args...)
 		err := options.Validate()

@@ -12,11 +12,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 )
 
-// announceInterval is how often an announcement looks whether the manager is ready.
+// announceInterval is how often an announcement checks whether the manager is ready.
 const announceInterval = 200 * time.Millisecond
 
-// announcement logs once that rules are enforced: this replica leads, and is ready. For a
-// person who has started a manager in a shell it is the last line of the start.
+// announcement logs once that rules are enforced: this replica leads, and is ready. For a user
+// who starts a manager in a shell it is the last line of the start.
 type announcement struct {
 	log    logr.Logger
 	checks []healthz.Checker
@@ -31,7 +31,7 @@ func (a announcement) Start(ctx context.Context) error {
 	if err == nil {
 		a.log.Info("ready: rules are enforced", "webhooks", a.where)
 	}
-	return nil // The end of the manager ends the wait, too.
+	return nil // The end of the manager ends the wait too.
 }
 
 // isReady reports whether every check of /readyz passes. It calls them in this process: the

@@ -14,9 +14,9 @@ import (
 
 func TestReadyIsAnnouncedOnce(t *testing.T) {
 	var lines []string
-	var asked atomic.Int64
+	var checks atomic.Int64
 	late := func(*http.Request) error {
-		if asked.Add(1) < 3 {
+		if checks.Add(1) < 3 {
 			return errors.New("not yet")
 		}
 		return nil
@@ -26,8 +26,8 @@ func TestReadyIsAnnouncedOnce(t *testing.T) {
 	if err := a.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if len(lines) != 1 || !strings.Contains(lines[0], "ready: rules are enforced") || !strings.Contains(lines[0], "https://127.0.0.1:9443") || asked.Load() != 3 {
-		t.Errorf("after %d checks: %q", asked.Load(), lines)
+	if len(lines) != 1 || !strings.Contains(lines[0], "ready: rules are enforced") || !strings.Contains(lines[0], "https://127.0.0.1:9443") || checks.Load() != 3 {
+		t.Errorf("after %d checks: %q", checks.Load(), lines)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/podops-dev/podops/pkg/objectbounds"
 )
 
-// TestTheCacheLoadsNoLargeObject: the transforms of the cache replace what exceeds its bounds.
+// TestTheCacheLoadsNoLargeObject shows that the transforms of the cache replace objects over their bounds.
 func TestTheCacheLoadsNoLargeObject(t *testing.T) {
 	large := map[string]metav1.Object{
 		"*v1alpha1.PodTransitionRule": &appsv1alpha1.PodTransitionRule{Spec: appsv1alpha1.PodTransitionRuleSpec{

@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestTheClientsetSpeaksProtobuf: events, and the watch of all pods, are not sent as JSON.
-func TestTheClientsetSpeaksProtobuf(t *testing.T) {
+// TestTheClientsetUsesProtobuf shows that events, and the watch of all pods, are not sent as JSON.
+func TestTheClientsetUsesProtobuf(t *testing.T) {
 	var sent, accepted []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		sent, accepted = append(sent, r.Header.Get("Content-Type")), append(accepted, r.Header.Get("Accept"))

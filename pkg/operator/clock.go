@@ -10,8 +10,8 @@ import (
 	"github.com/podops-dev/podops/pkg/steadyclock"
 )
 
-// newClock returns the clock of the controllers and webhooks, which does not jump. That the
-// clock of the machine does is logged and counted.
+// newClock returns the clock of the controllers and webhooks, which does not jump. Jumps of the
+// clock of the machine are logged and counted.
 func newClock(registry prometheus.Registerer, log logr.Logger) (*steadyclock.Clock, error) {
 	jumps := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "podops_clock_jumps_total",
@@ -22,6 +22,6 @@ func newClock(registry prometheus.Registerer, log logr.Logger) (*steadyclock.Clo
 	}
 	return steadyclock.New(func(by time.Duration) {
 		jumps.Inc()
-		log.Info("The clock of the machine was set; waits go on as before, and the times that are written follow it slowly", "by", by.String())
+		log.Info("The clock of the machine was set; waits continue as before, and written times follow it slowly", "by", by.String())
 	}), nil
 }

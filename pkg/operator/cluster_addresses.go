@@ -30,15 +30,15 @@ const (
 	apiServerService = "kubernetes"
 )
 
-// clusterAddresses implements webhookclient.Cluster: it knows the addresses of the nodes and of the API
+// clusterAddresses implements webhookclient.Cluster with the addresses of the nodes and of the API
 // server, which webhook rules may not reach. It is safe for concurrent use.
 type clusterAddresses struct {
 	reader client.Reader
 
-	// host is where the manager itself reaches the API server; empty when that is a name.
+	// host is the address at which the manager itself reaches the API server; empty when that is a name.
 	host string
 
-	// known is closed once they have been read.
+	// known is closed once the addresses have been read.
 	known chan struct{}
 
 	mu     sync.RWMutex
@@ -54,7 +54,7 @@ func newClusterAddresses(reader client.Reader, apiServer string) *clusterAddress
 	return addresses
 }
 
-// NeedLeaderElection is false: admission checks addresses, too.
+// NeedLeaderElection returns false, because admission checks addresses too.
 func (c *clusterAddresses) NeedLeaderElection() bool { return false }
 
 // Start keeps the addresses current until the context ends.
@@ -67,7 +67,7 @@ func (c *clusterAddresses) Start(ctx context.Context) error {
 	return nil
 }
 
-// await waits until the addresses have been read, for at most some time: calls fail until then.
+// await waits for some time until the addresses have been read: calls fail until then.
 func (c *clusterAddresses) await(ctx context.Context, most time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
@@ -93,7 +93,7 @@ func (c *clusterAddresses) Has(address netip.Addr) bool {
 	return owner != ""
 }
 
-// refresh reads the addresses. Where that fails, the last ones stay.
+// refresh reads the addresses. After an error it keeps the last ones.
 func (c *clusterAddresses) refresh(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
 	defer cancel()
@@ -155,7 +155,7 @@ func (c *clusterAddresses) addAPIServer(ctx context.Context, owners map[netip.Ad
 	return nil
 }
 
-// add files an address unless it is a name.
+// add records an address unless it is a name.
 func add(owners map[netip.Addr]string, text, owner string) {
 	if address, err := netip.ParseAddr(text); err == nil {
 		owners[address.Unmap().WithZone("")] = owner

@@ -9,12 +9,12 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// errDraining is what readiness probes get once the process has been signalled to end.
+// errDraining is returned to readiness probes once the process has been signalled to end.
 var errDraining = errors.New("the manager is shutting down")
 
-// drain is the end of a manager in two steps. When it is signalled it is not ready any
-// more, and otherwise works on as before: requests that reach it are answered, and the
-// leader leads. When endpoints have had the time to forget it, everything stops.
+// drain ends a manager in two steps. After the signal it is not ready any more, and otherwise
+// works as before: it responds to requests, and the leader leads. After a delay, in which the
+// endpoints are removed, everything stops.
 type drain struct {
 	signalled <-chan struct{}
 	ended     context.Context

@@ -10,7 +10,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-func TestReadinessGoesBeforeTheManagerDoes(t *testing.T) {
+func TestReadinessEndsBeforeTheManager(t *testing.T) {
 	ctx, signal := context.WithCancel(t.Context())
 	clk := clocktesting.NewFakeClock(time.Unix(0, 0))
 	d := newDrain(ctx, 10*time.Second, clk)

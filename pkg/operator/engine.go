@@ -17,7 +17,7 @@ import (
 	"github.com/podops-dev/podops/pkg/opa/sandbox"
 )
 
-// newEngine starts the policy engine, and the decision log if there is to be one; nil
+// newEngine starts the policy engine, and the decision log if one is configured; nil
 // otherwise. modules checks the modules of users before the engine compiles them.
 func newEngine(mgr manager.Manager, options Options, modules *sandbox.Sandbox) (*opa.Engine, *decisionlog.Writer, error) {
 	settings := opa.Options{
@@ -66,13 +66,13 @@ func (f decisionLogFile) Start(ctx context.Context) (err error) {
 	return f.log.Run(ctx, out)
 }
 
-// Replay makes the decisions of a log again, and says what came of it.
+// Replay repeats the decisions of a log, and reports the result.
 func Replay(ctx context.Context, path string, out io.Writer) error {
 	file, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = file.Close() }() // it was only read
+	defer func() { _ = file.Close() }() // the file was only read
 	policies, err := opa.New(opa.Options{})
 	if err != nil {
 		return fmt.Errorf("starting the policy engine: %w", err)

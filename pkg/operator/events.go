@@ -13,7 +13,7 @@ import (
 )
 
 // queuedEvents is a manager whose recorders record into a queue. Every controller gets its
-// recorder from the manager, those of adapters included.
+// recorder from the manager, including those of adapters.
 type queuedEvents struct {
 	manager.Manager
 	queue *eventqueue.Queue

@@ -41,14 +41,14 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 	return nil
 }
 
-// newOperator returns a manager with every controller and webhook registered. It asks the
-// API server under which name the manager talks to it: requests of that user may set the
-// labels that only PodOps sets.
+// newOperator returns a manager with every controller and webhook registered. It reads from the
+// API server the user name of the manager: requests of that user may set the labels that only
+// PodOps sets.
 func newOperator(ctx context.Context, config *rest.Config, options Options, ending drain) (manager.Manager, error) {
 	if err := options.Validate(); err != nil {
 		return nil, err
 	}
-	// The API server's priority and fairness limits requests, not a guess made here.
+	// The API server's priority and fairness limits requests, not a limit in the client.
 	config = rest.CopyConfig(config)
 	config.QPS = -1
 
@@ -101,8 +101,8 @@ func newClientset(config *rest.Config) (*kubernetes.Clientset, error) {
 	return clientset, nil
 }
 
-// addChecks adds the probes. The manager is ready while requests that API servers send
-// it are answered, and answered from full caches.
+// addChecks adds the probes. The manager is ready while it responds to requests of API servers,
+// and its caches are full.
 func addChecks(ctx context.Context, mgr manager.Manager, certs *certificates.Reconciler, ending drain, where string) error {
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("adding the health check: %w", err)
@@ -137,7 +137,7 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// lateTLS configures the servers of webhooks and metrics with certificates that are made after it.
+// lateTLS configures the servers of webhooks and metrics with certificates that are made later.
 type lateTLS struct {
 	configure func(*tls.Config)
 }
@@ -168,9 +168,9 @@ func newManager(config *rest.Config, scheme *runtime.Scheme, options Options, se
 	return mgr, nil
 }
 
-// cacheOptions keep in memory only what is used: controlled pods, and of workloads the
-// few fields that counts are made from. Adapters read all of a Service; without one its
-// selector is enough.
+// cacheOptions returns options that keep in memory only the fields in use: controlled pods, and
+// of workloads the few fields for counts. Adapters read all of a Service; without adapters its
+// selector suffices.
 func cacheOptions(options Options) cache.Options {
 	byObject := certificates.CacheByObject(options.Namespace)
 	if options.EnableAdapters == "" {
@@ -188,7 +188,7 @@ func cacheOptions(options Options) cache.Options {
 	return cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: byObject}
 }
 
-// slimWorkload drops what nobody reads: most of a workload is the spec of its pods.
+// slimWorkload drops the unused fields: most of a workload is the spec of its pods.
 func slimWorkload(object any) (any, error) {
 	if o, ok := object.(client.Object); ok {
 		o.SetManagedFields(nil)
@@ -209,7 +209,7 @@ func slimWorkload(object any) (any, error) {
 	return object, nil
 }
 
-// slimService keeps the name, the life and the selector of a Service.
+// slimService keeps the name, the deletion timestamp and the selector of a Service.
 func slimService(object any) (any, error) {
 	service, ok := object.(*corev1.Service)
 	if !ok {

@@ -15,8 +15,8 @@ import (
 	"github.com/podops-dev/podops/pkg/webhooks/inspection"
 )
 
-// LimitMemory sets GOMEMLIMIT of this process from the memory limit of its container, less what the
-// children of the sandbox may take, and logs it. A GOMEMLIMIT of the environment wins.
+// LimitMemory sets GOMEMLIMIT of this process from the memory limit of its container, less the
+// memory of the child processes of the sandbox, and logs it. A GOMEMLIMIT of the environment wins.
 func LimitMemory(log logr.Logger) {
 	limit, err := memlimit.Set(memlimit.WithRatio(1), memlimit.WithProvider(heapOf(memlimit.FromCgroup, childrenBytes)))
 	switch {
@@ -31,12 +31,12 @@ func LimitMemory(log logr.Logger) {
 	}
 }
 
-// childrenBytes is what the children of the sandbox may take together.
+// childrenBytes is the memory of the child processes of the sandbox together.
 const childrenBytes = sandbox.Children * sandbox.ChildBytes
 
-// heapOf returns what Go may use of the limit that a provider reports: the rest after the children of the
-// sandbox and a tenth for memory that the runtime does not count. A container that is too small for that
-// gives half.
+// heapOf returns the part for Go of the limit that a provider returns: the rest after the child
+// processes of the sandbox and a tenth for memory that the runtime does not count. In a container
+// that is too small for that it is half of the limit.
 func heapOf(container memlimit.Provider, children uint64) memlimit.Provider {
 	return func() (uint64, error) {
 		limit, err := container()
@@ -54,7 +54,7 @@ const (
 	mostEngineBytes  = 512 << 20
 )
 
-// engineBytes is the share of the policy engine in a GOMEMLIMIT; 0, its default, without one.
+// engineBytes returns the share of the policy engine in a GOMEMLIMIT; 0, its default, without one.
 func engineBytes(limit int64) int64 {
 	if limit == math.MaxInt64 {
 		return 0
@@ -62,13 +62,13 @@ func engineBytes(limit int64) int64 {
 	return min(max(limit/5, leastEngineBytes), mostEngineBytes)
 }
 
-// Bounds of what rules remember from one round to the next.
+// Bounds of the state that rules keep from one round to the next.
 const (
 	leastRuleBytes = 8 << 20
 	mostRuleBytes  = 128 << 20
 )
 
-// ruleBytes is the share of that in a GOMEMLIMIT; 0, its default, without one.
+// ruleBytes returns the share of that state in a GOMEMLIMIT; 0, its default, without one.
 func ruleBytes(limit int64) int64 {
 	if limit == math.MaxInt64 {
 		return 0
@@ -76,33 +76,33 @@ func ruleBytes(limit int64) int64 {
 	return min(max(limit/16, leastRuleBytes), mostRuleBytes)
 }
 
-// evaluationBytes is what an evaluation of a user's module may make before it is stopped.
+// evaluationBytes is how much an evaluation of a user's module may allocate before it is stopped.
 const evaluationBytes = 32 << 20
 
-// evaluations is how many of them run at a time: a quarter of a GOMEMLIMIT, and one core is left to
-// admission.
+// evaluations returns how many of them run at a time: a quarter of a GOMEMLIMIT, and one core is
+// left to admission.
 func evaluations(limit int64, cores int) int {
 	return int(max(1, min(int64(cores-1), limit/4/evaluationBytes)))
 }
 
-// newGate lets admission requests in as long as they fit into GOMEMLIMIT.
+// newGate returns a gate that admits requests as long as they fit into GOMEMLIMIT.
 func newGate() *loadshed.Gate {
 	return loadshed.New(loadshed.Options{Limit: memoryLimit()})
 }
 
-// memoryLimit is GOMEMLIMIT; math.MaxInt64 is none.
+// memoryLimit returns GOMEMLIMIT; math.MaxInt64 is none.
 func memoryLimit() int64 { return debug.SetMemoryLimit(-1) }
 
 const (
-	// expansion is what an object takes while it is admitted, as a multiple of its JSON: it is decoded,
-	// copied, encoded twice and compared.
+	// expansion is the memory of an object during admission, as a multiple of its JSON: it is
+	// decoded, copied, encoded twice and compared.
 	expansion = 16
 
-	// largePod is the JSON of a pod that is not small any more.
+	// largePod is the size of the JSON from which a pod is large.
 	largePod = 256 << 10
 )
 
-// gated is a Handler that answers 429 when there is no memory for a request.
+// gated is a Handler that responds with 429 when there is no memory for a request.
 type gated struct {
 	admission.Handler
 	gate *loadshed.Gate
@@ -111,7 +111,7 @@ type gated struct {
 	least int
 }
 
-// Handle lets a request in, or asks the client to try again.
+// Handle admits a request, or rejects it so that the client retries.
 func (g gated) Handle(ctx context.Context, req admission.Request) admission.Response {
 	bytes := len(req.Object.Raw) + len(req.OldObject.Raw)
 	if bytes < g.least {

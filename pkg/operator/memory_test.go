@@ -34,7 +34,7 @@ func TestMemoryIsDivided(t *testing.T) {
 				t.Errorf("the engine may use %d of %d bytes", engine, heap)
 			}
 			if rules := ruleBytes(int64(heap)); rules < leastRuleBytes || rules > mostRuleBytes || rules > int64(heap)/4 {
-				t.Errorf("rules may remember %d of %d bytes", rules, heap)
+				t.Errorf("rules may keep %d of %d bytes", rules, heap)
 			}
 		})
 	}
@@ -55,7 +55,7 @@ func TestMemoryIsDivided(t *testing.T) {
 	}
 }
 
-func TestARequestWithoutMemoryIsAskedToTryAgain(t *testing.T) {
+func TestARequestWithoutMemoryIsRejected(t *testing.T) {
 	used := int64(0)
 	handled := 0
 	handler := gated{
@@ -71,20 +71,20 @@ func TestARequestWithoutMemoryIsAskedToTryAgain(t *testing.T) {
 			Object: runtime.RawExtension{Raw: []byte(strings.Repeat("x", bytes))},
 		}})
 	}
-	for range 10 { // what has left takes nothing
+	for range 10 { // a finished request takes no memory
 		if response := ask(40); !response.Allowed {
-			t.Fatalf("got %+v with room", response.Result)
+			t.Fatalf("got %+v below the limit", response.Result)
 		}
 	}
 	used = 700
 	response := ask(40)
 	if response.Allowed || response.Result.Code != http.StatusTooManyRequests || response.Result.Details.RetryAfterSeconds != 5 {
-		t.Errorf("got %+v without room", response.Result)
+		t.Errorf("got %+v above the limit", response.Result)
 	}
 	if handled != 10 {
 		t.Errorf("%d requests were handled", handled)
 	}
 	if response := ask(3); !response.Allowed {
-		t.Errorf("a small request is refused: %+v", response.Result)
+		t.Errorf("a small request is rejected: %+v", response.Result)
 	}
 }

@@ -1,5 +1,5 @@
-// Package operator puts the manager together: options, scheme, caches, certificates,
-// and the one list of controllers and webhooks.
+// Package operator assembles the manager: options, scheme, caches, certificates,
+// controllers and webhooks.
 package operator
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/podops-dev/podops/pkg/webhooktask"
 )
 
-// defaultNamespace is where the manifests deploy the manager.
+// defaultNamespace is the namespace of the manager in the manifests.
 const defaultNamespace = "podops-system"
 
 // leaderElectionID is the name of the lease; the manifests grant rights on it.
@@ -38,9 +38,9 @@ type Options struct {
 	WebhookURL  string
 	WebhookPort int
 
-	// WebhookBindAddress is where the webhook server listens when that is not what
-	// WebhookURL says: several managers outside the cluster share a URL then, as
-	// replicas inside share the service.
+	// WebhookBindAddress is the address of the webhook server when it differs from
+	// WebhookURL: several managers outside the cluster then share a URL, as replicas
+	// inside share the service.
 	WebhookBindAddress string
 
 	MetricsAddress string
@@ -51,11 +51,11 @@ type Options struct {
 	RenewDeadline  time.Duration
 	RetryPeriod    time.Duration
 
-	// Workers is how many pods, and how many namespaces, are worked on at once.
+	// Workers is how many pods, and how many namespaces, are reconciled at once.
 	Workers int
 
-	// EventRate is how many events a second each namespace may have in the long run; 0: none
-	// at all.
+	// EventRate is how many events a second each namespace may have in the long run; 0: no
+	// events.
 	EventRate float64
 
 	// Settle, GateSyncTimeout and GateSyncPolicy are those of lifecycle.Options.
@@ -63,8 +63,8 @@ type Options struct {
 	GateSyncTimeout time.Duration
 	GateSyncPolicy  string
 
-	// EvaluationTimeout bounds one evaluation of a built-in rule, which is a batch of
-	// pods; PolicyTimeout is the CPU time of one of a user's module, which is one pod.
+	// EvaluationTimeout bounds one evaluation of a built-in rule, for a batch of pods;
+	// PolicyTimeout is the CPU time of one evaluation of a user's module, for one pod.
 	// RoundBudget bounds the evaluation of all rules of a namespace in one round.
 	EvaluationTimeout time.Duration
 	PolicyTimeout     time.Duration
@@ -77,12 +77,12 @@ type Options struct {
 	RuleWebhookAllowCIDR string
 	RuleWebhookAllowHost string
 
-	// RuleWebhookAskAgain is about how long after a no the service of a webhook rule is asked
-	// again.
+	// RuleWebhookAskAgain is the approximate delay after which the service of a webhook rule
+	// is called again after a rejection.
 	RuleWebhookAskAgain time.Duration
 
 	// EnableAdapters is a list of load balancers whose adapters run, separated by commas:
-	// demo, haproxy. HAProxyAllow is what haproxy.ParseAllowed reads.
+	// demo, haproxy. haproxy.ParseAllowed parses HAProxyAllow.
 	EnableAdapters string
 	HAProxyAllow   string
 
@@ -105,25 +105,25 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.Namespace, "namespace", namespace, "namespace of the certificate secret, the webhook service and the lease; default $POD_NAMESPACE")
 	flags.StringVar(&o.WebhookURL, "webhook-url", "", "where API servers reach this manager when it runs outside the cluster, e.g. https://127.0.0.1:9443; empty: through the service")
 	flags.IntVar(&o.WebhookPort, "webhook-port", 9443, "port of the webhook server; taken from --webhook-url when that is set")
-	flags.StringVar(&o.WebhookBindAddress, "webhook-bind-address", "", "address of the webhook server, e.g. 127.0.0.1:9443, when another one answers at --webhook-url and passes requests on; empty: as --webhook-url or --webhook-port say")
+	flags.StringVar(&o.WebhookBindAddress, "webhook-bind-address", "", "address of the webhook server, e.g. 127.0.0.1:9443, when another server at --webhook-url forwards requests to it; empty: as --webhook-url or --webhook-port say")
 	flags.StringVar(&o.MetricsAddress, "metrics-bind-address", ":8443", "address of the metrics server; 0 switches it off")
 	flags.StringVar(&o.ProbeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 switches them off")
 	flags.BoolVar(&o.LeaderElection, "leader-elect", false, "run controllers only while holding the lease; needed with more than one replica")
-	flags.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", 15*time.Second, "how long others wait before they take an unrenewed lease")
+	flags.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", 15*time.Second, "how long other replicas wait before they take an unrenewed lease")
 	flags.DurationVar(&o.RenewDeadline, "leader-elect-renew-deadline", 10*time.Second, "how long the leader tries to renew before it gives up")
 	flags.DurationVar(&o.RetryPeriod, "leader-elect-retry-period", 2*time.Second, "how long to wait between tries")
-	flags.IntVar(&o.Workers, "workers", 10, "how many pods, and how many namespaces, are worked on at once")
+	flags.IntVar(&o.Workers, "workers", 10, "how many pods, and how many namespaces, are reconciled at once")
 	flags.Float64Var(&o.EventRate, "event-rate", eventqueue.DefaultRate, "how many events a second each namespace may have in the long run; 0 records no events")
 	flags.DurationVar(&o.Settle, "settle-time", 2*time.Second, "how long a pod that a Service selects and no service controller protects must have been unready before it is operated on, so that every node has seen its endpoints go; the annotation "+appsv1alpha1.SettleTimeAnnotationKey+" of a pod overrides it")
 	flags.DurationVar(&o.GateSyncTimeout, "gate-sync-timeout", time.Minute, "how long an operation waits for the kubelet to make the pod unready, and a pod counts as available before the kubelet makes it Ready")
-	flags.StringVar(&o.GateSyncPolicy, "gate-sync-policy", appsv1alpha1.GateSyncContinue, "whether operations go on when the kubelet has not made the pod unready within the gate sync timeout (Continue) or wait until it does (Hold); the annotation "+appsv1alpha1.GateSyncPolicyAnnotationKey+" of a pod overrides it")
+	flags.StringVar(&o.GateSyncPolicy, "gate-sync-policy", appsv1alpha1.GateSyncContinue, "whether operations continue when the kubelet has not made the pod unready within the gate sync timeout (Continue) or wait until it does (Hold); the annotation "+appsv1alpha1.GateSyncPolicyAnnotationKey+" of a pod overrides it")
 	flags.DurationVar(&o.EvaluationTimeout, "evaluation-timeout", time.Second, "how long one evaluation of a rule may take")
 	flags.DurationVar(&o.PolicyTimeout, "policy-timeout", 100*time.Millisecond, "how much CPU time a module of a user may use for one pod")
-	flags.DurationVar(&o.RoundBudget, "round-budget", 2*time.Second, "how long the rules of one namespace may be compiled and evaluated before other namespaces have their turn")
+	flags.DurationVar(&o.RoundBudget, "round-budget", 2*time.Second, "how long the rules of one namespace may be compiled and evaluated before other namespaces get their turn")
 	flags.DurationVar(&o.PermitInterval, "permit-interval", podtransitionrule.DefaultBatchInterval, "least time between two batches of permits of one PodTransitionRule; each batch writes its status once; 0s writes it for every permit; at most 1m")
-	flags.StringVar(&o.RuleWebhookAllowCIDR, "rule-webhook-allow-cidr", "", "networks that webhook rules may reach although they are refused otherwise (loopback, link-local, metadata services), separated by commas, e.g. 127.0.0.0/8")
+	flags.StringVar(&o.RuleWebhookAllowCIDR, "rule-webhook-allow-cidr", "", "networks that webhook rules may reach although they are rejected otherwise (loopback, link-local, metadata services), separated by commas, e.g. 127.0.0.0/8")
 	flags.StringVar(&o.RuleWebhookAllowHost, "rule-webhook-allow-host", "", "hosts that webhook rules may reach whatever they resolve to, separated by commas")
-	flags.DurationVar(&o.RuleWebhookAskAgain, "rule-webhook-ask-again", webhooktask.DefaultAskAgain, "about how long after a no the service of a webhook rule is asked again; from 1s to 10m")
+	flags.DurationVar(&o.RuleWebhookAskAgain, "rule-webhook-ask-again", webhooktask.DefaultAskAgain, "about how long after a rejection the service of a webhook rule is called again; from 1s to 10m")
 	flags.StringVar(&o.DecisionLog, "decision-log", "", "file to which every evaluation of a rule is appended as a line of JSON, - for standard output; empty: no log")
 	flags.Float64Var(&o.DecisionLogSample, "decision-log-sample", 1, "share of the decisions that are logged, from 0 to 1")
 	flags.StringVar(&o.DecisionLogMask, "decision-log-mask", "", "paths in the input of rules that are not logged, separated by commas, e.g. pod.annotations,parameters.token; such decisions cannot be replayed")
@@ -132,7 +132,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	o.Log.BindFlags(flags)
 }
 
-// Validate names each flag that is wrong.
+// Validate returns an error that names each invalid flag.
 func (o *Options) Validate() error {
 	_, guard := o.guard()
 	_, _, address := o.webhookAddress()
@@ -160,7 +160,7 @@ func (o *Options) Validate() error {
 	)
 }
 
-// check returns nil for a flag that is valid, and else an error with this text.
+// check returns nil for a valid flag, or else an error with this text.
 func check(valid bool, format string, args ...any) error {
 	if valid {
 		return nil
@@ -168,7 +168,7 @@ func check(valid bool, format string, args ...any) error {
 	return fmt.Errorf(format, args...)
 }
 
-// webhookAddress is where the webhook server listens.
+// webhookAddress returns the address of the webhook server.
 func (o *Options) webhookAddress() (host string, port int, err error) {
 	text, name, form := o.WebhookBindAddress, "--webhook-bind-address", "<host>:<port>"
 	switch {

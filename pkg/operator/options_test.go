@@ -72,7 +72,7 @@ func TestPlainMetricsAreForThisMachineOnly(t *testing.T) {
 	}
 }
 
-func TestWebhookServerListensWhereItsURLSays(t *testing.T) {
+func TestWebhookServerListensAtItsURL(t *testing.T) {
 	options := parsed(t, "--webhook-url", "https://127.0.0.1:19443")
 	host, port, err := options.webhookAddress()
 	if host != "127.0.0.1" || port != 19443 || err != nil {
@@ -80,7 +80,7 @@ func TestWebhookServerListensWhereItsURLSays(t *testing.T) {
 	}
 }
 
-func TestWebhookServerListensWhereItIsTold(t *testing.T) {
+func TestWebhookServerListensAtItsBindAddress(t *testing.T) {
 	options := parsed(t, "--webhook-url", "https://127.0.0.1:19443", "--webhook-bind-address", "[::1]:9000")
 	host, port, err := options.webhookAddress()
 	if host != "::1" || port != 9000 || err != nil {

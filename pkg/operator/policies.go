@@ -12,10 +12,10 @@ import (
 	"github.com/podops-dev/podops/pkg/webhooks/inspection"
 )
 
-// registerPolicies sets up the controller of PodTransitionPolicies, and returns what the
-// webhooks inspect modules with.
+// registerPolicies registers the controller of PodTransitionPolicies, and returns the checker with
+// which webhooks inspect modules.
 func registerPolicies(mgr manager.Manager, modules *sandbox.Sandbox, workers int, clk clock.Clock) (*inspection.Checker, error) {
-	// The index is asked for before the cache starts, hence no context to end it.
+	// The index is registered before the cache starts, so no context can end it.
 	status := podtransitionpolicy.New(mgr.GetClient(), modules, clk)
 	if err := status.SetupWithManager(context.Background(), mgr, workers); err != nil {
 		return nil, fmt.Errorf("setting up policies: %w", err)

@@ -46,7 +46,7 @@ func newCertificates(mgr manager.Manager, options Options) (*certificates.Reconc
 	return certs, nil
 }
 
-// register is the one list of controllers and webhooks.
+// register registers all controllers and webhooks.
 func register(mgr manager.Manager, clientset kubernetes.Interface, identity string, options Options) error {
 	clk, err := newClock(metrics.Registry, mgr.GetLogger().WithName("clock"))
 	if err != nil {
@@ -80,7 +80,7 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 	if err := registerPods(mgr, writer, gatherer, times, options.Workers, clk); err != nil {
 		return err
 	}
-	begin, err := registerDeferredDeletes(mgr, gatherer, times, options.Workers, clk)
+	starter, err := registerDeferredDeletes(mgr, gatherer, times, options.Workers, clk)
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 			podwebhook.NewMutator(decoder, identity, times, clk).Expecting(admitted.ExpectedFinalizers), gate, largePod,
 		},
 		podwebhook.ValidatePath: gated{podwebhook.NewValidator(decoder, identity, times, clk), gate, largePod},
-		podwebhook.DeletePath:   podwebhook.NewDeleteDeferrer(decoder, mgr.GetClient(), mgr.GetAPIReader(), begin),
+		podwebhook.DeletePath:   podwebhook.NewDeleteDeferrer(decoder, mgr.GetClient(), mgr.GetAPIReader(), starter),
 		rulewebhook.MutatePath:  gated{rulewebhook.NewMutator(decoder), gate, 0},
 		rulewebhook.ValidatePath: gated{
 			rulewebhook.NewValidator(decoder, mgr.GetClient(), mgr.GetAPIReader(), checker, guard.CheckURL), gate, 0,
@@ -112,7 +112,7 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 	return nil
 }
 
-// serve has the webhook server answer with a handler at each path.
+// serve registers the handlers with the webhook server by path.
 func serve(mgr manager.Manager, handlers map[string]admission.Handler) {
 	for path, handler := range handlers {
 		var served http.Handler = &admission.Webhook{Handler: handler}
@@ -156,7 +156,7 @@ func registerPods(
 	}
 	recorder := mgr.GetEventRecorder(eventSource)
 	pods := podlifecycle.New(mgr.GetClient(), mgr.GetAPIReader(), writer, recorder, gatherer, problems, traffic, times, clk)
-	// The index is asked for before the cache starts, hence no context to end it.
+	// The index is registered before the cache starts, so no context can end it.
 	if err := pods.SetupWithManager(context.Background(), mgr, workers); err != nil {
 		return fmt.Errorf("setting up lifecycles: %w", err)
 	}
@@ -166,18 +166,18 @@ func registerPods(
 func registerDeferredDeletes(
 	mgr manager.Manager, gatherer *podfacts.Gatherer, times lifecycle.Options, workers int, clk clock.Clock,
 ) (*deferreddelete.Starter, error) {
-	// The index is asked for before the cache starts, hence no context to end it.
+	// The index is registered before the cache starts, so no context can end it.
 	err := mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.Pod{}, deferreddelete.ControllerUIDField, deferreddelete.IndexByController)
 	if err != nil {
 		return nil, fmt.Errorf("indexing pods by controller: %w", err)
 	}
-	begin := deferreddelete.NewStarter(mgr.GetClient(), clk)
-	if err := begin.SetupWithManager(mgr, workers); err != nil {
-		return nil, fmt.Errorf("setting up held deletes: %w", err)
+	starter := deferreddelete.NewStarter(mgr.GetClient(), clk)
+	if err := starter.SetupWithManager(mgr, workers); err != nil {
+		return nil, fmt.Errorf("setting up the start of deferred deletes: %w", err)
 	}
-	keeper := deferreddelete.NewFinisher(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder(eventSource), gatherer, times, clk)
-	if err := keeper.SetupWithManager(mgr, workers); err != nil {
-		return nil, fmt.Errorf("setting up promises: %w", err)
+	finisher := deferreddelete.NewFinisher(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder(eventSource), gatherer, times, clk)
+	if err := finisher.SetupWithManager(mgr, workers); err != nil {
+		return nil, fmt.Errorf("setting up deferred deletes: %w", err)
 	}
-	return begin, nil
+	return starter, nil
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/podops-dev/podops/pkg/release"
 )
 
-// Release takes PodOps off the pods of a cluster, see package release, and reports its
+// Release removes PodOps from the pods of a cluster, see package release, and reports its
 // progress on out. Namespace is that of the manager.
 func Release(ctx context.Context, config *rest.Config, namespace string, allFinalizers bool, out io.Writer) error {
 	scheme, err := newScheme()

@@ -31,14 +31,14 @@ import (
 // ServingOptions are the flags of the servers of webhooks and metrics.
 type ServingOptions struct {
 	// WebhookClientCA is a file with the CAs of API servers. Empty: clients of the webhook
-	// port are not verified, and answers reveal nothing to them.
+	// port are not verified, and responses reveal nothing to them.
 	WebhookClientCA string
 
 	// WebhookClientNames are common names of API servers, separated by commas. Empty: every
 	// certificate of the CA.
 	WebhookClientNames string
 
-	// MetricsSecure serves metrics by HTTPS, to those who may read them.
+	// MetricsSecure serves metrics by HTTPS, to clients that may read them.
 	MetricsSecure bool
 
 	// ShutdownDelay is how long the manager works on after a signal to end.
@@ -49,10 +49,10 @@ func (o *ServingOptions) addFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.WebhookClientCA, "webhook-client-ca", "", "file with the CAs that sign client certificates of API servers; the webhook port then serves no other client; empty: clients are not verified")
 	flags.StringVar(&o.WebhookClientNames, "webhook-client-names", "", "common names that client certificates of API servers may have, separated by commas; empty: every name, which fits a CA of their own")
 	flags.BoolVar(&o.MetricsSecure, "metrics-secure", true, "serve metrics by HTTPS, to clients that may get /metrics; false is for a loopback address only")
-	flags.DurationVar(&o.ShutdownDelay, "shutdown-delay", 10*time.Second, "how long the manager answers webhooks after it was signalled to end and is not ready any more, so that no API server calls one that is gone")
+	flags.DurationVar(&o.ShutdownDelay, "shutdown-delay", 10*time.Second, "how long the manager serves webhooks after it was signalled to end and is not ready any more, so that no API server calls a manager that has ended")
 }
 
-// validateServing names the flag that is wrong.
+// validateServing returns an error that names an invalid flag.
 func (o *Options) validateServing() error {
 	var errs []error
 	if o.Serving.ShutdownDelay < 0 {
@@ -99,7 +99,7 @@ func (o *Options) newWebhookServer(configureTLS func(*tls.Config), ending drain)
 	})
 }
 
-// webhooksAt is where API servers find the webhooks.
+// webhooksAt returns where API servers find the webhooks.
 func (o *Options) webhooksAt() string {
 	if o.WebhookURL != "" {
 		return o.WebhookURL
@@ -107,7 +107,7 @@ func (o *Options) webhooksAt() string {
 	return "the Service podops-webhook in namespace " + o.Namespace
 }
 
-// metricsOptions: metrics name namespaces and rules, so reading them takes a right.
+// metricsOptions returns options that require a right to read metrics, which name namespaces and rules.
 func (o *Options) metricsOptions(configureTLS func(*tls.Config)) metricsserver.Options {
 	options := metricsserver.Options{BindAddress: o.MetricsAddress}
 	if o.Serving.MetricsSecure {
@@ -129,7 +129,7 @@ func list(text string) []string {
 	return items
 }
 
-// readByAdmission are the kinds that webhooks read from the cache.
+// readByAdmission returns the kinds that webhooks read from the cache.
 func readByAdmission() []client.Object {
 	return []client.Object{
 		&corev1.Namespace{}, &corev1.Pod{}, &corev1.Service{}, &appsv1.ReplicaSet{},
@@ -139,7 +139,7 @@ func readByAdmission() []client.Object {
 
 // cachesSynced returns a readiness check that fails until every cache that webhooks read
 // from is filled. A replica that does not lead would otherwise fill it during the first
-// review that needs it, and the API server would give up on that review.
+// review that needs it, and the API server would time out.
 func cachesSynced(ctx context.Context, mgr manager.Manager) (func(*http.Request) error, error) {
 	for _, object := range readByAdmission() {
 		if _, err := mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {

@@ -40,9 +40,9 @@ func ParseAddress(namespace, service, webhookURL string) (Address, error) {
 	return address, nil
 }
 
-// Names are what the serving certificate has to cover. Those of the Service are
-// always among them, so that a replica inside the cluster is content with the
-// certificate of one outside.
+// Names returns the names that the serving certificate must cover. Those of the Service are
+// always included, so that a replica inside the cluster accepts the certificate of one
+// outside.
 func (a Address) Names() []string {
 	names := []string{fmt.Sprintf("%s.%s.svc", a.Service, a.Namespace)}
 	if a.URL != nil {
@@ -51,8 +51,8 @@ func (a Address) Names() []string {
 	return names
 }
 
-// point makes the client configuration lead to the address. The path of the webhook
-// stays, and so does a Service that is there already.
+// point sets the client configuration to the address. The path of the webhook stays, and so
+// does a Service that is set already.
 func (a Address) point(config *admissionregistrationv1.WebhookClientConfig) error {
 	if a.URL != nil {
 		path, err := webhookPath(*config)
@@ -75,8 +75,8 @@ func (a Address) point(config *admissionregistrationv1.WebhookClientConfig) erro
 	return nil
 }
 
-// webhookPath is the path of a webhook, whichever way it is addressed now. Behind a
-// URL it is what comes last: no path of ours has more than one part.
+// webhookPath returns the path of a webhook, addressed by Service or by URL. In a URL it is
+// the last part: no path of PodOps has more than one part.
 func webhookPath(config admissionregistrationv1.WebhookClientConfig) (string, error) {
 	switch {
 	case config.Service != nil && config.Service.Path != nil:

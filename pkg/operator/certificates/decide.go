@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Step is one change of a State. Steps are taken in the order given.
+// Step is one change of a State. Steps are taken in the given order.
 type Step string
 
 const (
@@ -21,22 +21,22 @@ const (
 	Sign Step = "Sign"
 )
 
-// Decision is what to do with a State.
+// Decision contains the changes of a State.
 type Decision struct {
-	// Keep is the part of the State that is still good.
+	// Keep is the part of the State that is still valid.
 	Keep State
 
-	// Steps lead from Keep to the State that is wanted. Empty: Keep is.
+	// Steps change Keep to the desired State. Empty: Keep is the desired State.
 	Steps []Step
 }
 
-// Decide says how the state has to change so that the webhooks can be served under
+// Decide returns the changes of the state so that the webhooks can be served under
 // the names (DNS names or IP addresses) at now.
 //
-// carriedSince is when every webhook configuration began to carry the next CA of the
+// carriedSince is since when every webhook configuration contains the next CA of the
 // state; zero when one does not, or when there is no next CA. A serving certificate
-// of the next CA is made only the grace time later, unless there is nothing else that
-// could be served, in which case waiting would help nobody.
+// of the next CA is made only after the grace time, unless no other certificate could
+// be served, in which case waiting would not help.
 func (l Lifetimes) Decide(state State, names []string, carriedSince, now time.Time) Decision {
 	keep := state.valid(now)
 	serves := keep.serves(names, now)
@@ -58,9 +58,9 @@ func (l Lifetimes) Decide(state State, names []string, carriedSince, now time.Ti
 	return Decision{Keep: keep, Steps: steps}
 }
 
-// Wake is when the state has to be decided about again if nothing else happens: when
-// something is due, or when a CA leaves the bundle. It may lie in the past. The state
-// must be one that needs no steps.
+// Wake returns when Decide must be called again if nothing else happens: when a renewal
+// is due, or when a CA leaves the bundle. It may be in the past. The state must be one that
+// needs no steps.
 func (l Lifetimes) Wake(state State, carriedSince time.Time) time.Time {
 	var times []time.Time
 	if state.Current.whole() && state.Next.Cert == nil {
@@ -73,7 +73,7 @@ func (l Lifetimes) Wake(state State, carriedSince time.Time) time.Time {
 		if renew := renewAt(state.Serving.Cert); state.outlasts() {
 			times = append(times, renew)
 		}
-		// Whatever else goes wrong, an expired certificate is looked at.
+		// An expired certificate is always checked, even after other errors.
 		times = append(times, state.Serving.Cert.NotAfter.Add(time.Second))
 	}
 	for _, ca := range state.authorities() {
@@ -82,9 +82,9 @@ func (l Lifetimes) Wake(state State, carriedSince time.Time) time.Time {
 	return slices.MinFunc(times, time.Time.Compare)
 }
 
-// serves reports whether the serving certificate is good at now:
-//   - it is there, with its key,
-//   - a CA of the state vouches for it, for serving,
+// serves reports whether the serving certificate is usable at now:
+//   - it is present, with its key,
+//   - a CA of the state has signed it, for serving,
 //   - it covers every name.
 func (s State) serves(names []string, now time.Time) bool {
 	if !s.Serving.whole() {
@@ -108,7 +108,7 @@ func (s State) serves(names []string, now time.Time) bool {
 }
 
 // servingDue reports whether the serving certificate should be replaced although it
-// is still good.
+// is still valid.
 func (s State) servingDue(now time.Time) bool {
 	return s.outlasts() && !now.Before(renewAt(s.Serving.Cert))
 }
@@ -119,7 +119,7 @@ func (s State) outlasts() bool {
 	return s.Current.whole() && s.Current.Cert.NotAfter.After(s.Serving.Cert.NotAfter)
 }
 
-// hostname writes an IP address as VerifyHostname wants it.
+// hostname returns an IP address in the form that VerifyHostname requires.
 func hostname(name string) string {
 	if net.ParseIP(name) != nil {
 		return "[" + name + "]"

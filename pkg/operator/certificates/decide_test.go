@@ -7,14 +7,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// epoch is when the tests begin.
+// epoch is the start of the tests.
 var epoch = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
 const day = 24 * time.Hour
 
 var testNames = []string{"podops-webhook.podops-system.svc", "127.0.0.1"}
 
-// issued returns the state that a decision at the time leads to.
+// issued returns the state after the decision at the given time.
 func issued(t *testing.T, state State, carriedSince, at time.Time) State {
 	t.Helper()
 	l := DefaultLifetimes()
@@ -42,9 +42,9 @@ func TestDecide(t *testing.T) {
 		carried   time.Duration // after epoch; zero: not carried
 		at        time.Duration // after epoch
 		wantSteps []Step
-		wantCAs   int // in the bundle of what is kept
+		wantCAs   int // in the bundle of the kept state
 	}{
-		"nothing yet: everything is made at once": {
+		"no state yet: everything is made at once": {
 			wantSteps: []Step{MakeNext, Promote, Sign},
 		},
 		"fresh: nothing to do": {
@@ -74,7 +74,7 @@ func TestDecide(t *testing.T) {
 			state:     without(fresh, func(s *State) { s.Serving = issued(t, State{}, time.Time{}, epoch).Serving }),
 			wantSteps: []Step{Sign}, wantCAs: 1,
 		},
-		"CA after two thirds of its life: the next is made, and not used": {
+		"CA after two thirds of its life: the next one is made, and not used": {
 			state: renewed, at: caDue, wantSteps: []Step{MakeNext}, wantCAs: 1,
 		},
 		"next CA not carried: waits": {
@@ -87,7 +87,7 @@ func TestDecide(t *testing.T) {
 			state: rotating, carried: caDue + time.Hour, at: caDue + time.Hour + time.Minute,
 			wantSteps: []Step{Promote, Sign}, wantCAs: 2,
 		},
-		"next CA never carried: the current one goes on": {
+		"next CA never carried: the current one stays in use": {
 			state: rotating, at: caDue + 20*day, wantSteps: []Step{Sign}, wantCAs: 2,
 		},
 		"after the rotation the old CA stays trusted": {
@@ -96,15 +96,15 @@ func TestDecide(t *testing.T) {
 		"the old CA leaves at the end of its life": {
 			state: rotated, at: 366 * day, wantSteps: []Step{Sign}, wantCAs: 1,
 		},
-		"current CA cannot sign: what it signed is served until the next is known": {
+		"current CA cannot sign: its certificate is served until the next CA is known": {
 			state:     without(fresh, func(s *State) { s.Current.Key = nil }),
 			wantSteps: []Step{MakeNext}, wantCAs: 1,
 		},
-		"current CA cannot sign and nothing can be served: the next signs at once": {
+		"current CA cannot sign and no certificate can be served: the next CA signs at once": {
 			state:     without(fresh, func(s *State) { s.Current.Key, s.Serving = nil, Pair{} }),
 			wantSteps: []Step{MakeNext, Promote, Sign}, wantCAs: 1,
 		},
-		"current CA expired with the next at hand: that one signs at once": {
+		"current CA expired and a next one exists: the next one signs at once": {
 			state: rotating, at: 366 * day, wantSteps: []Step{Promote, Sign}, wantCAs: 1,
 		},
 		"everything expired": {
@@ -154,7 +154,7 @@ func TestWake(t *testing.T) {
 		"end of the grace time": {
 			state: rotating, carried: epoch.Add(245 * day), want: epoch.Add(245*day + time.Minute),
 		},
-		"next CA not carried yet: the serving certificate is what comes next": {
+		"next CA not carried yet: the serving certificate is renewed next": {
 			state: rotating, want: renewAt(rotating.Serving.Cert),
 		},
 		"after the rotation": {
@@ -181,7 +181,7 @@ func TestLifetimesValidate(t *testing.T) {
 		"negative skew":                        {func(l *Lifetimes) { l.Skew = -1 }, false},
 		"no life":                              {func(l *Lifetimes) { l.Serving = 0 }, false},
 		"a grace that no renewal can wait for": {func(l *Lifetimes) { l.Grace = l.Serving / 3 }, false},
-		"a CA shorter than what it signs":      {func(l *Lifetimes) { l.CA = l.Serving - 1 }, false},
+		"a CA with a shorter life than its certificates": {func(l *Lifetimes) { l.CA = l.Serving - 1 }, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -1,8 +1,8 @@
 // Package certificates makes and rotates the serving certificate of the webhooks.
 //
-// Everything lives in one Secret that all replicas share: the CA that signs now, the
+// All data is in one Secret that all replicas share: the CA that signs now, the
 // CA that will sign next, the CAs that signed before, and the serving certificate. A
-// rotation of the CA has two phases, so that no API server ever meets a certificate
+// rotation of the CA has two phases, so that no API server ever receives a certificate
 // that it does not trust:
 //
 //	          make            published everywhere        end of its life
@@ -13,6 +13,6 @@
 //	bundle  1 │ 1 + 2         │ 2 + 1                     │ 2
 //	serving   signed by 1     │ signed by 2
 //
-// What to do is decided by a plain function of the Secret's contents and the time
-// (Lifetimes.Decide); keys are made in issue.go; Reconciler reads, decides, writes.
+// A pure function of the Secret's contents and the time decides (Lifetimes.Decide);
+// issue.go makes keys; Reconciler reads, decides and writes.
 package certificates

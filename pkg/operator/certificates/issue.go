@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Issue takes the steps of a decision and returns the State they lead to. Keys are
+// Issue takes the steps of a decision and returns the resulting State. Keys are
 // ECDSA P-256.
 func (l Lifetimes) Issue(decision Decision, names []string, now time.Time) (State, error) {
 	state := decision.Keep
@@ -33,8 +33,8 @@ func (l Lifetimes) Issue(decision Decision, names []string, now time.Time) (Stat
 	return state, nil
 }
 
-// promoted returns the State in which the next CA is the current one. The old one
-// stays trusted until the end of its life, longer than anything that it has signed.
+// promoted returns the State in which the next CA is the current one. The old one stays
+// trusted until the end of its life, longer than any certificate that it has signed.
 func (s State) promoted() State {
 	if s.Current.Cert != nil {
 		s.Previous = slices.Insert(slices.Clone(s.Previous), 0, s.Current.Cert)
@@ -46,7 +46,7 @@ func (s State) promoted() State {
 // makeCA makes a self-signed CA.
 func (l Lifetimes) makeCA(now time.Time) (Pair, error) {
 	template := &x509.Certificate{
-		// The time tells two CAs of one bundle apart.
+		// The time distinguishes two CAs of one bundle.
 		Subject:               pkix.Name{CommonName: "podops-webhook-ca@" + now.UTC().Format(time.RFC3339)},
 		NotBefore:             now.Add(-l.Skew),
 		NotAfter:              now.Add(l.CA),
@@ -81,8 +81,8 @@ func (l Lifetimes) sign(ca Pair, names []string, now time.Time) (Pair, error) {
 	return create(template, ca)
 }
 
-// create makes a key and has the template signed by the CA, or by itself when the CA
-// is the zero Pair.
+// create makes a key and a certificate from the template, signed by the CA, or by itself when the
+// CA is the zero Pair.
 func create(template *x509.Certificate, ca Pair) (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

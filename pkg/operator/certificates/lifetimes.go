@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Lifetimes says how long certificates live, and how long a rotation waits.
+// Lifetimes are how long certificates are valid, and how long a rotation waits.
 type Lifetimes struct {
 	// CA is the life of a CA. It is replaced after two thirds of it.
 	CA time.Duration
@@ -15,9 +15,9 @@ type Lifetimes struct {
 	// of it, and never outlives its CA.
 	Serving time.Duration
 
-	// Grace is how long every webhook configuration must have carried a CA before
-	// anything that it signed is served. API servers read the configurations through
-	// watches, so the last of them learns of a CA some time after it was written.
+	// Grace is how long every webhook configuration must have contained a CA before
+	// a certificate that it signed is served. API servers watch the configurations, so
+	// the last of them reads a CA some time after it was written.
 	Grace time.Duration
 
 	// Skew is how far in the past a new certificate begins, for API servers whose
@@ -25,9 +25,9 @@ type Lifetimes struct {
 	Skew time.Duration
 }
 
-// DefaultLifetimes are a year for a CA, 90 days for a serving certificate, a minute
-// of grace and an hour of clock skew. A CA is replaced four months before its end,
-// longer than anything it has signed still lives.
+// DefaultLifetimes returns a year for a CA, 90 days for a serving certificate, a minute
+// of grace and an hour of clock skew. A CA is replaced four months before its end, which is
+// longer than the life of any certificate that it has signed.
 func DefaultLifetimes() Lifetimes {
 	return Lifetimes{
 		CA:      365 * 24 * time.Hour,
@@ -37,7 +37,7 @@ func DefaultLifetimes() Lifetimes {
 	}
 }
 
-// Validate says which of the lifetimes make no sense together.
+// Validate returns an error for lifetimes that contradict each other.
 func (l Lifetimes) Validate() error {
 	switch {
 	case l.Grace < 0 || l.Skew < 0:
@@ -51,7 +51,7 @@ func (l Lifetimes) Validate() error {
 	return nil
 }
 
-// renewAt is when c is replaced: after two thirds of its life.
+// renewAt returns when c is replaced: after two thirds of its life.
 func renewAt(c *x509.Certificate) time.Time {
 	return c.NotAfter.Add(-c.NotAfter.Sub(c.NotBefore) / 3)
 }

@@ -11,16 +11,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// configuration is one of our webhook configurations.
+// configuration is one of the webhook configurations of PodOps.
 type configuration struct {
 	object client.Object
 
-	// clients gives the client configuration of every webhook of the object, once the
+	// clients returns the client configuration of every webhook of the object, once the
 	// object was read.
 	clients func() []*admissionregistrationv1.WebhookClientConfig
 }
 
-// configurations returns both of them, to be read. The objects carry their names.
+// configurations returns both of them, to be read. The objects have their names set.
 func configurations() []configuration {
 	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	mutating.Name = MutatingConfigurationName
@@ -45,8 +45,8 @@ func configurations() []configuration {
 }
 
 // publish writes the bundle, and for the leader the address, into both webhook
-// configurations where they differ. It returns the names of those that do not exist.
-// One failing does not keep the other back.
+// configurations where they differ. It returns the names of missing ones. An error of one
+// does not stop the other.
 func (r *Reconciler) publish(ctx context.Context, bundle []byte) (missing []string, err error) {
 	var errs []error
 	for _, c := range configurations() {
@@ -66,7 +66,7 @@ func (r *Reconciler) publish(ctx context.Context, bundle []byte) (missing []stri
 	return missing, errors.Join(errs...)
 }
 
-// publishTo does the same for one configuration that was read.
+// publishTo publishes to one configuration that was read.
 func (r *Reconciler) publishTo(ctx context.Context, c configuration, bundle []byte) error {
 	before := c.object.DeepCopyObject().(client.Object)
 	for _, config := range c.clients() {
@@ -81,8 +81,8 @@ func (r *Reconciler) publishTo(ctx context.Context, c configuration, bundle []by
 	if equality.Semantic.DeepEqual(before, c.object) {
 		return nil
 	}
-	// Webhooks are merged by name, so whatever others write meanwhile stays. The lock
-	// keeps a replica with an old cache from publishing over a newer bundle.
+	// Webhooks are merged by name, so concurrent changes of other fields stay. The lock
+	// keeps a replica with an old cache from overwriting a newer bundle.
 	patch := client.StrategicMergeFrom(before, client.MergeFromWithOptimisticLock{})
 	return r.client.Patch(ctx, c.object, patch)
 }

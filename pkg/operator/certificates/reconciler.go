@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Names of the objects that the manifests in config/ speak of.
+// Names of the objects in the manifests in config/.
 const (
 	// SecretName is the Secret that the replicas share.
 	SecretName = "podops-webhook-certs"
@@ -29,15 +29,15 @@ const (
 	ServiceName = "podops-webhook"
 
 	// MutatingConfigurationName and ValidatingConfigurationName are the webhook
-	// configurations that carry the CA bundle.
+	// configurations that contain the CA bundle.
 	MutatingConfigurationName   = "podops-mutating"
 	ValidatingConfigurationName = "podops-validating"
 )
 
-// conflictDelay is how long a cache is given to catch up with a write.
+// conflictDelay is the time for a cache to catch up with a write.
 const conflictDelay = 200 * time.Millisecond
 
-// Options says for whom certificates are made.
+// Options of a Reconciler.
 type Options struct {
 	// Namespace holds the Secret and the Service.
 	Namespace string
@@ -50,17 +50,17 @@ type Options struct {
 	Lifetimes Lifetimes
 
 	// Elected is closed once this replica leads (manager.Manager.Elected()). Only the
-	// leader says where the webhooks are, so two replicas with different URLs do not
-	// fight over it. Nil: it leads from the start.
+	// leader writes the address of the webhooks, so that two replicas with different URLs
+	// do not overwrite each other. Nil: it leads from the start.
 	Elected <-chan struct{}
 }
 
-// Reconciler keeps the Secret, the webhook configurations and the certificate that is
-// served in line. It runs on every replica: they meet in the Secret, whose writes carry
+// Reconciler keeps the Secret, the webhook configurations and the served certificate
+// consistent. It runs on every replica: the replicas share the Secret, and write it under
 // its resourceVersion.
 type Reconciler struct {
 	client    client.Client
-	live      client.Reader
+	apiReader client.Reader
 	clock     clock.PassiveClock
 	lifetimes Lifetimes
 	namespace string
@@ -72,10 +72,10 @@ type Reconciler struct {
 }
 
 // New returns a Reconciler. The client reads webhook configurations, from a cache if it
-// has one, and writes; live reads the Secret past any cache (manager.GetAPIReader()),
-// since a replica that acts on an old copy would publish a bundle that lacks the newest
-// CA. Invalid options are an error.
-func New(c client.Client, live client.Reader, clock clock.PassiveClock, options Options) (*Reconciler, error) {
+// has one, and writes; apiReader reads the Secret from the API server
+// (manager.GetAPIReader()), because a replica with an old copy would publish a bundle
+// without the newest CA. Invalid options are an error.
+func New(c client.Client, apiReader client.Reader, clock clock.PassiveClock, options Options) (*Reconciler, error) {
 	address, err := ParseAddress(options.Namespace, ServiceName, options.WebhookURL)
 	if err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func New(c client.Client, live client.Reader, clock clock.PassiveClock, options 
 	}
 	return &Reconciler{
 		client:    c,
-		live:      live,
+		apiReader: apiReader,
 		clock:     clock,
 		lifetimes: options.Lifetimes,
 		namespace: options.Namespace,
@@ -98,8 +98,8 @@ func New(c client.Client, live client.Reader, clock clock.PassiveClock, options 
 	}, nil
 }
 
-// ConfigureTLS is an option of the webhook server: it shows the certificate of the
-// moment. Until there is one, handshakes fail with ErrNotReady.
+// ConfigureTLS is an option of the webhook server: it serves the present certificate.
+// Until there is one, handshakes fail with ErrNotReady.
 func (r *Reconciler) ConfigureTLS(config *tls.Config) {
 	config.MinVersion = tls.VersionTLS13
 	config.GetCertificate = r.serving.getCertificate
@@ -111,7 +111,8 @@ func (r *Reconciler) Ready(request *http.Request) error {
 	return r.serving.check(request)
 }
 
-// Reconcile brings everything in line and wakes itself when something is due next.
+// Reconcile updates the Secret, the configurations and the served certificate, and returns
+// when the next change is due.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	state, err := r.ensureSecret(ctx)
 	if err != nil {
@@ -127,19 +128,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	r.serving.publishedWith(unpublished)
 	r.carried = r.carried.observed(state.Next, unpublished == nil, r.clock.Now())
 	if apierrors.IsConflict(err) {
-		// The cache has yet to see the latest write; its event may have come already.
+		// The cache does not have the latest write yet; its event may have arrived already.
 		return reconcile.Result{RequeueAfter: conflictDelay}, nil
 	}
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("publishing the CA bundle: %w", err)
 	}
-	// A configuration that is not there yet wakes us when it comes.
+	// The creation of a missing configuration starts the next reconcile.
 	wake := r.lifetimes.Wake(state, r.carried.sinceFor(state.Next))
 	return reconcile.Result{RequeueAfter: max(time.Second, wake.Sub(r.clock.Now()))}, nil
 }
 
-// ensureSecret returns the state of the Secret after it was brought up to date. When
-// another replica was faster, its state is read and decided about again.
+// ensureSecret brings the Secret up to date and returns its state. After a conflict with
+// another replica it reads and decides again.
 func (r *Reconciler) ensureSecret(ctx context.Context) (State, error) {
 	var state State
 	lost := func(err error) bool {
@@ -158,7 +159,7 @@ func (r *Reconciler) ensureSecret(ctx context.Context) (State, error) {
 
 func (r *Reconciler) tryEnsureSecret(ctx context.Context) (State, error) {
 	secret := &corev1.Secret{}
-	err := r.live.Get(ctx, client.ObjectKey{Namespace: r.namespace, Name: SecretName}, secret)
+	err := r.apiReader.Get(ctx, client.ObjectKey{Namespace: r.namespace, Name: SecretName}, secret)
 	if client.IgnoreNotFound(err) != nil {
 		return State{}, err
 	}
@@ -186,7 +187,7 @@ func (r *Reconciler) tryEnsureSecret(ctx context.Context) (State, error) {
 	return state, r.client.Update(ctx, secret)
 }
 
-// leads reports whether this replica says where the webhooks are.
+// leads reports whether this replica writes the address of the webhooks.
 func (r *Reconciler) leads() bool {
 	if r.elected == nil {
 		return true

@@ -50,7 +50,7 @@ func testConfigurations() []client.Object {
 	}
 }
 
-// cluster is a fake API server, the replicas at work on it and their clock.
+// cluster is a fake API server, its replicas and their clock.
 type cluster struct {
 	t     *testing.T
 	clock *clocktesting.FakePassiveClock
@@ -77,7 +77,7 @@ func (c *cluster) replica(calls interceptor.Funcs, options Options) *Reconciler 
 	return r
 }
 
-// reconcile runs the replica and returns when it wants to run again.
+// reconcile runs the replica and returns when it must run again.
 func (c *cluster) reconcile(r *Reconciler) time.Duration {
 	c.t.Helper()
 	result, err := r.Reconcile(context.Background(), reconcile.Request{})
@@ -85,7 +85,7 @@ func (c *cluster) reconcile(r *Reconciler) time.Duration {
 		c.t.Fatalf("reconciling: %v", err)
 	}
 	if result.RequeueAfter <= 0 {
-		c.t.Fatalf("the replica never wakes again: %+v", result)
+		c.t.Fatalf("the replica is not requeued: %+v", result)
 	}
 	return result.RequeueAfter
 }
@@ -99,7 +99,7 @@ func (c *cluster) secret() *corev1.Secret {
 	return secret
 }
 
-// webhooks returns the client configurations of both objects, as they are stored.
+// webhooks returns the stored client configurations of both objects.
 func (c *cluster) webhooks() []admissionregistrationv1.WebhookClientConfig {
 	c.t.Helper()
 	var all []admissionregistrationv1.WebhookClientConfig
@@ -114,7 +114,7 @@ func (c *cluster) webhooks() []admissionregistrationv1.WebhookClientConfig {
 	return all
 }
 
-// requireTrusted fails unless every webhook trusts what the replica shows.
+// requireTrusted fails unless every webhook trusts the certificate of the replica.
 func (c *cluster) requireTrusted(r *Reconciler) {
 	c.t.Helper()
 	certificate, err := r.serving.getCertificate(nil)
@@ -152,7 +152,7 @@ func TestReconcileFromNothing(t *testing.T) {
 		t.Errorf("after: %v", err)
 	}
 	if config := c.webhooks()[0]; config.Service == nil || *config.Service.Path != "/mutate-v1-pod" {
-		t.Errorf("the service was not left alone: %+v", config)
+		t.Errorf("the service was changed: %+v", config)
 	}
 }
 
@@ -243,7 +243,7 @@ func TestReadyNeedsBothConfigurations(t *testing.T) {
 	}
 }
 
-func TestReconcileReportsWhatItCannotWrite(t *testing.T) {
+func TestReconcileReportsWriteErrors(t *testing.T) {
 	denied := apierrors.NewForbidden(schema.GroupResource{Resource: "webhooks"}, "x", nil)
 	c := newCluster(t, testConfigurations()...)
 	r := c.replica(interceptor.Funcs{
@@ -259,8 +259,8 @@ func TestReconcileReportsWhatItCannotWrite(t *testing.T) {
 	}
 }
 
-// A configuration that somebody changed since it was read is read again soon, and is
-// no error.
+// TestReconcileRetriesConflictsOfConfigurations shows that a configuration that another client has
+// changed is read again soon, without an error.
 func TestReconcileRetriesConflictsOfConfigurations(t *testing.T) {
 	c := newCluster(t, testConfigurations()...)
 	conflicts := 1
@@ -279,8 +279,8 @@ func TestReconcileRetriesConflictsOfConfigurations(t *testing.T) {
 	c.requireTrusted(r)
 }
 
-// Two replicas that begin at the same moment end with one certificate: the slower one
-// reads what the faster one wrote.
+// TestReplicasMeetInTheSecret shows that two replicas that start at the same moment end with one
+// certificate: the slower one reads the Secret of the faster one.
 func TestReplicasMeetInTheSecret(t *testing.T) {
 	cases := map[string]func(*cluster){
 		"both create": func(*cluster) {},
@@ -329,7 +329,7 @@ func TestReplicasMeetInTheSecret(t *testing.T) {
 	}
 }
 
-// A whole rotation of the CA, as two replicas live through it.
+// TestRotationKeepsTrust runs a whole rotation of the CA with two replicas.
 func TestRotationKeepsTrust(t *testing.T) {
 	c := newCluster(t, testConfigurations()...)
 	replicas := []*Reconciler{c.replica(interceptor.Funcs{}, Options{}), c.replica(interceptor.Funcs{}, Options{})}
@@ -387,7 +387,7 @@ func TestLeaderPointsTheWebhooksAtItsURL(t *testing.T) {
 		t.Error(err)
 	}
 
-	// And back: a manager inside the cluster takes over.
+	// A manager inside the cluster takes over.
 	inside := c.replica(interceptor.Funcs{}, Options{})
 	c.reconcile(inside)
 	if config := c.webhooks()[0]; config.URL != nil || config.Service == nil || *config.Service.Path != "/mutate-v1-pod" {

@@ -8,9 +8,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// world is everything that a rotation is about, without a cluster: the shared state,
-// what API servers may have seen of the bundle, and what replicas may still show.
-type world struct {
+// simulation is a rotation without a cluster: the shared state, the bundles that API servers may
+// use, and the certificates that replicas may serve.
+type simulation struct {
 	lifetimes Lifetimes
 	now       time.Time
 	state     State
@@ -30,8 +30,8 @@ type shown struct {
 	cert  *x509.Certificate
 }
 
-// step lets the replica run once. Publishing fails when it cannot be reached.
-func (w *world) step(t *rapid.T, reachable bool) {
+// step runs the replica once. Publishing fails when the API server cannot be reached.
+func (w *simulation) step(t *rapid.T, reachable bool) {
 	decision := w.lifetimes.Decide(w.state, testNames, w.carried.sinceFor(w.state.Next), w.now)
 	state, err := w.lifetimes.Issue(decision, testNames, w.now)
 	if err != nil {
@@ -56,9 +56,9 @@ func (w *world) step(t *rapid.T, reachable bool) {
 	}
 }
 
-// check holds every certificate that some replica may show now against every bundle
-// that some API server may go by now; either may lag by the grace time.
-func (w *world) check(t *rapid.T) {
+// check verifies every certificate that some replica may serve now with every bundle
+// that some API server may use now; either may lag by the grace time.
+func (w *simulation) check(t *rapid.T) {
 	for i, bundle := range w.bundles {
 		superseded := i+1 < len(w.bundles) && w.now.Sub(w.bundles[i+1].at) >= w.lifetimes.Grace
 		if superseded {
@@ -81,9 +81,9 @@ func (w *world) check(t *rapid.T) {
 	}
 }
 
-// The central promise: through years of rotations, with late wake-ups, and webhook
-// configurations that cannot be written for days, no API server meets a certificate
-// that it does not trust.
+// TestEveryCertificateIsTrustedWhileItMayBeServed shows that through years of rotations, with late
+// wake-ups, and webhook configurations that cannot be written for days, no API server receives a
+// certificate that it does not trust.
 func TestEveryCertificateIsTrustedWhileItMayBeServed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := Lifetimes{
@@ -92,12 +92,11 @@ func TestEveryCertificateIsTrustedWhileItMayBeServed(t *testing.T) {
 			Grace:   time.Duration(rapid.IntRange(1, 7200).Draw(t, "grace seconds")) * time.Second,
 			Skew:    time.Hour,
 		}
-		w := &world{lifetimes: l, now: epoch}
+		w := &simulation{lifetimes: l, now: epoch}
 		w.step(t, true)
 		w.check(t)
-		// A third of a life is left at renewal. The configurations may be out of reach for
-		// half of that, and a replica a little late each time; beyond it is an outage that
-		// no plan survives.
+		// A third of a life is left at renewal. The configurations may be unreachable for half of
+		// that, and a replica a little late each time; a longer outage cannot be bridged.
 		slack := int((l.Serving/3 - 2*l.Grace).Seconds()) / 6
 		rotations := 0
 		for range rapid.IntRange(10, 40).Draw(t, "steps") {
@@ -106,12 +105,12 @@ func TestEveryCertificateIsTrustedWhileItMayBeServed(t *testing.T) {
 			late := time.Duration(rapid.IntRange(0, slack).Draw(t, "late by seconds")) * time.Second
 			switch published := w.state.Next.Cert == nil || !w.carried.sinceFor(w.state.Next).IsZero(); {
 			case rapid.Bool().Draw(t, "woken early"):
-				// By any event; at a time at which nothing may be due yet.
+				// Any event may start a run, also when no change is due.
 				w.now = w.now.Add(late % l.Grace)
 			case published && wake.After(w.now):
 				w.now = wake.Add(late)
 			default:
-				// A next CA that could not be published is tried again soon.
+				// A next CA that could not be published is retried soon.
 				w.now = w.now.Add(late)
 			}
 			w.check(t)

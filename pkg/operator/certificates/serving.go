@@ -13,19 +13,19 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// ErrNotReady is the answer to a handshake, and to a probe, before there is a serving
-// certificate.
+// ErrNotReady is returned to handshakes and probes before a serving certificate
+// exists.
 var ErrNotReady = errors.New("no serving certificate yet")
 
-// serving is what the webhook server shows and the readiness probe judges. It is safe
-// for concurrent use.
+// serving contains the certificate that the webhook server uses and the readiness probe checks.
+// It is safe for concurrent use.
 type serving struct {
 	clock clock.PassiveClock
 
 	mu sync.RWMutex
 	// certificate is nil until there is one.
 	certificate *tls.Certificate
-	// unpublished says which webhook configuration does not lead here, nil when all do.
+	// unpublished is the error of a webhook configuration that does not refer to this manager, nil if all do.
 	unpublished error
 }
 
@@ -33,14 +33,14 @@ func newServing(clock clock.PassiveClock) *serving {
 	return &serving{clock: clock, unpublished: errors.New("the webhook configurations were not read yet")}
 }
 
-// show serves the pair from now on.
+// show starts serving the pair.
 func (s *serving) show(pair Pair) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.certificate = &tls.Certificate{Certificate: [][]byte{pair.Cert.Raw}, PrivateKey: pair.Key, Leaf: pair.Cert}
 }
 
-// publishedWith records the outcome of the last look at the webhook configurations.
+// publishedWith records the result of the last publication.
 func (s *serving) publishedWith(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,8 +56,8 @@ func (s *serving) getCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	return s.certificate, nil
 }
 
-// check fails unless a certificate is served that is valid now and that every webhook
-// configuration trusts.
+// check fails unless the served certificate is valid now and every webhook configuration
+// trusts it.
 func (s *serving) check(*http.Request) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -74,14 +74,14 @@ func (s *serving) check(*http.Request) error {
 	return nil
 }
 
-// carried remembers since when the next CA is in every webhook configuration, as seen
-// by this replica. A restart forgets it, which only makes a rotation wait longer.
+// carried records since when the next CA is in every webhook configuration, as seen
+// by this replica. A restart loses it, which only makes a rotation wait longer.
 type carried struct {
 	next  *x509.Certificate
 	since time.Time
 }
 
-// sinceFor is when the CA began to be carried, zero when it is not.
+// sinceFor returns since when the CA is in every configuration, zero when it is not.
 func (c carried) sinceFor(next Pair) time.Time {
 	if next.Cert == nil || c.next == nil || !slices.Equal(c.next.Raw, next.Cert.Raw) {
 		return time.Time{}
@@ -89,7 +89,7 @@ func (c carried) sinceFor(next Pair) time.Time {
 	return c.since
 }
 
-// observed returns what to remember after a look at the configurations.
+// observed returns the new record after the configurations were read.
 func (c carried) observed(next Pair, everywhere bool, now time.Time) carried {
 	switch {
 	case next.Cert == nil || !everywhere:

@@ -19,10 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// CacheByObject limits the manager's cache to the three objects that certificates are
-// about, each by its name. It belongs into cache.Options.ByObject: the manifests grant
-// no right to list or watch any other secret or webhook configuration, so a cache
-// without it would never sync.
+// CacheByObject limits the manager's cache to the three objects of this package, each by its
+// name. It belongs into cache.Options.ByObject: the manifests grant no right to list or watch
+// any other secret or webhook configuration, so a cache without it would never sync.
 func CacheByObject(namespace string) map[client.Object]cache.ByObject {
 	named := func(name string) fields.Selector {
 		return fields.OneTermEqualSelector(metav1.ObjectNameField, name)
@@ -34,7 +33,7 @@ func CacheByObject(namespace string) map[client.Object]cache.ByObject {
 	}
 }
 
-// SetupWithManager has the manager run r on every replica, leading or not: at the
+// SetupWithManager makes the manager run r on every replica, leading or not: at the
 // start, at election, and whenever the Secret or a webhook configuration changes.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	all := false
@@ -56,8 +55,8 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Complete(r)
 }
 
-// start is the source of the first request, which no event may bring when nothing
-// exists yet, and of the one that follows election.
+// start is the source of the first request, because no event arrives when no object
+// exists yet, and of the request after the election.
 func (r *Reconciler) start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	queue.Add(r.request())
 	if r.elected == nil {
@@ -73,7 +72,7 @@ func (r *Reconciler) start(ctx context.Context, queue workqueue.TypedRateLimitin
 	return nil
 }
 
-// request is the only request there is: everything is looked at together.
+// request returns the only request there is: Reconcile always processes all objects.
 func (r *Reconciler) request() reconcile.Request {
 	return reconcile.Request{NamespacedName: client.ObjectKey{Namespace: r.namespace, Name: SecretName}}
 }

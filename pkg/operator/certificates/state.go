@@ -21,25 +21,25 @@ const (
 	nextCertKey = "next-ca.crt"
 	nextKeyKey  = "next-ca.key"
 
-	// previousCertsKey holds the CAs that signed before and are valid still.
+	// previousCertsKey holds the CAs that signed before and are still valid.
 	previousCertsKey = "previous-ca.crt"
 
-	// servingCertKey and servingKeyKey hold what the webhook server shows.
+	// servingCertKey and servingKeyKey hold the certificate of the webhook server.
 	servingCertKey = "tls.crt"
 	servingKeyKey  = "tls.key"
 )
 
-// Pair is a certificate and its private key. The zero Pair is absent; one without a
+// Pair is a certificate and its private key. The zero Pair is absent; a Pair without a
 // key can be trusted but cannot sign or serve.
 type Pair struct {
 	Cert *x509.Certificate
 	Key  *ecdsa.PrivateKey
 }
 
-// whole reports whether both halves are there.
+// whole reports whether both the certificate and the key are present.
 func (p Pair) whole() bool { return p.Cert != nil && p.Key != nil }
 
-// State is what the Secret says. It is a value: its methods return new States, and
+// State is the content of the Secret. It is a value: its methods return new States, and
 // the certificates it points to are never modified.
 type State struct {
 	Current  Pair
@@ -48,9 +48,9 @@ type State struct {
 	Serving  Pair
 }
 
-// Parse reads the data of the Secret. What is missing, is no PEM or does not fit its
-// other half is absent from the State; it is never an error, since everything absent
-// can be made anew.
+// Parse reads the data of the Secret. A value that is missing, is no PEM or does not fit its
+// certificate or key is absent from the State; that is never an error, because every absent
+// value can be made again.
 func Parse(data map[string][]byte) State {
 	previous, err := cert.ParseCertsPEM(data[previousCertsKey])
 	if err != nil {
@@ -76,8 +76,8 @@ func Parse(data map[string][]byte) State {
 	}
 }
 
-// parsePair reads one certificate and its key. A certificate without a fitting key
-// comes back without a key; a key alone is of no use.
+// parsePair reads one certificate and its key. A certificate without a fitting key is
+// returned without a key; a key alone is unusable.
 func parsePair(certPEM, keyPEM []byte) Pair {
 	certs, err := cert.ParseCertsPEM(certPEM)
 	if err != nil {
@@ -94,7 +94,7 @@ func parsePair(certPEM, keyPEM []byte) Pair {
 	return pair
 }
 
-// Data is the inverse of Parse: the data that the Secret should have.
+// Data is the inverse of Parse: it returns the data of the Secret.
 func (s State) Data() (map[string][]byte, error) {
 	data := map[string][]byte{}
 	for _, item := range []struct {
@@ -122,13 +122,13 @@ func (s State) Data() (map[string][]byte, error) {
 	return data, nil
 }
 
-// Bundle is the PEM of every CA that API servers must trust: the current one, the
+// Bundle returns the PEM of every CA that API servers must trust: the current one, the
 // next and the previous, in this order. Empty when there is none.
 func (s State) Bundle() []byte {
 	return encodeCerts(s.authorities()...)
 }
 
-// authorities lists every CA of the State.
+// authorities returns every CA of the State.
 func (s State) authorities() []*x509.Certificate {
 	var certs []*x509.Certificate
 	for _, pair := range []Pair{s.Current, s.Next} {
@@ -139,7 +139,7 @@ func (s State) authorities() []*x509.Certificate {
 	return append(certs, s.Previous...)
 }
 
-// valid drops everything that is out of its lifetime at now.
+// valid returns the State without certificates that are not valid at now.
 func (s State) valid(now time.Time) State {
 	s.Previous = slices.DeleteFunc(slices.Clone(s.Previous), func(c *x509.Certificate) bool { return !within(c, now) })
 	for _, pair := range []*Pair{&s.Current, &s.Next, &s.Serving} {

@@ -32,7 +32,7 @@ func TestParseIsTheInverseOfData(t *testing.T) {
 	}
 }
 
-func TestParseTakesNothingBad(t *testing.T) {
+func TestParseDropsInvalidValues(t *testing.T) {
 	fresh := issued(t, State{}, time.Time{}, epoch)
 	other := issued(t, State{}, time.Time{}, epoch)
 	data, err := fresh.Data()
