@@ -66,25 +66,25 @@ func TestARequestWithoutMemoryIsRejected(t *testing.T) {
 		}),
 		least: 4,
 	}
-	ask := func(bytes int) admission.Response {
+	send := func(bytes int) admission.Response {
 		return handler.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 			Object: runtime.RawExtension{Raw: []byte(strings.Repeat("x", bytes))},
 		}})
 	}
 	for range 10 { // a finished request takes no memory
-		if response := ask(40); !response.Allowed {
+		if response := send(40); !response.Allowed {
 			t.Fatalf("got %+v below the limit", response.Result)
 		}
 	}
 	used = 700
-	response := ask(40)
+	response := send(40)
 	if response.Allowed || response.Result.Code != http.StatusTooManyRequests || response.Result.Details.RetryAfterSeconds != 5 {
 		t.Errorf("got %+v above the limit", response.Result)
 	}
 	if handled != 10 {
 		t.Errorf("%d requests were handled", handled)
 	}
-	if response := ask(3); !response.Allowed {
+	if response := send(3); !response.Allowed {
 		t.Errorf("a small request is rejected: %+v", response.Result)
 	}
 }

@@ -24,7 +24,7 @@ func expectEvents(t *testing.T, what string, f *fixture, want ...string) {
 // TestAWriteHasOneEventAtMost shows the events of the permit and of unusual steps.
 func TestAWriteHasOneEventAtMost(t *testing.T) {
 	closed, open := false, true
-	permit := lifecycle.Transition{Step: lifecycle.StepPermit, ID: "a", Type: "upgrade", Rules: []string{"web/approved", "web/room"}}
+	permit := lifecycle.Transition{Step: lifecycle.StepPermit, ID: "a", Type: "upgrade", Rules: []string{"web/approved", "web/slots"}}
 	other := lifecycle.Transition{Step: lifecycle.StepPermit, ID: "b", Type: "restart"}
 	for name, tc := range map[string]struct {
 		change lifecycle.Change
@@ -37,10 +37,10 @@ func TestAWriteHasOneEventAtMost(t *testing.T) {
 			{Step: lifecycle.StepOperate, ID: "a"}, {Step: lifecycle.StepPostPermit, ID: "a"}, {Step: lifecycle.StepAvailable},
 		}}},
 		"a permit": {change: lifecycle.Change{Gate: &closed, Transitions: []lifecycle.Transition{permit}}, want: []string{
-			"Normal Permitted operation upgrade of id a passed its PreCheck rules (web/approved, web/room) after 60s: readiness gate False, traffic goes off",
+			"Normal Permitted operation upgrade of id a passed its PreCheck rules (web/approved, web/slots) after 60s: readiness gate False, traffic goes off",
 		}},
 		"two permits of a pod without the gate": {change: lifecycle.Change{Transitions: []lifecycle.Transition{permit, other}}, want: []string{
-			"Normal Permitted operation upgrade of id a passed its PreCheck rules (web/approved, web/room) after 60s; " +
+			"Normal Permitted operation upgrade of id a passed its PreCheck rules (web/approved, web/slots) after 60s; " +
 				"operation restart of id b passed its PreCheck rules: traffic goes off",
 		}},
 		"a pod that the user takes off traffic": {change: lifecycle.Change{Gate: &closed}, want: []string{

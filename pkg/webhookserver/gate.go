@@ -190,9 +190,9 @@ func (g *gate) refuse(w http.ResponseWriter, err error) {
 // timeoutOf returns the timeout of a review: that of its API server, if that is less than
 // the limit.
 func (l Limits) timeoutOf(r *http.Request) time.Duration {
-	asked, err := time.ParseDuration(r.URL.Query().Get("timeout"))
-	if err != nil || asked <= 0 {
+	timeout, err := time.ParseDuration(r.URL.Query().Get("timeout"))
+	if err != nil || timeout <= 0 {
 		return l.ReviewTimeout
 	}
-	return min(asked, l.ReviewTimeout)
+	return min(timeout, l.ReviewTimeout)
 }

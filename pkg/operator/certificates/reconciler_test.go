@@ -207,7 +207,7 @@ func TestReconcileRepairsTheSecret(t *testing.T) {
 			damage(c)
 			c.reconcile(r)
 			if bytes.Equal(c.secret().Data[servingCertKey], old) {
-				t.Error("the certificate was not made anew")
+				t.Error("the certificate was not replaced")
 			}
 			c.requireTrusted(r)
 			if err := r.Ready(nil); err != nil {
