@@ -165,7 +165,7 @@ func (b *backlog) take(now time.Time) (e *entry, wait time.Duration) {
 		t := b.turns[at]
 		index, left := t.due(now)
 		if index < 0 {
-			wait = sooner(wait, left)
+			wait = minDelay(wait, left)
 			continue
 		}
 		t.limiter.AllowN(now, 1)
@@ -190,13 +190,13 @@ func (t *tenant) due(now time.Time) (index int, wait time.Duration) {
 		if left <= 0 {
 			return i, 0
 		}
-		wait = sooner(wait, left)
+		wait = minDelay(wait, left)
 	}
 	return -1, wait
 }
 
-// sooner returns the shorter of two waits; 0 is none.
-func sooner(a, b time.Duration) time.Duration {
+// minDelay returns the shorter of two waits; 0 is none.
+func minDelay(a, b time.Duration) time.Duration {
 	if a == 0 || b != 0 && b < a {
 		return b
 	}

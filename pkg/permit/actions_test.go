@@ -77,7 +77,7 @@ func (s *sim) catchUp(l *leader) { l.seenPods, l.seenRecords = len(s.history), l
 func (s *sim) Open(t *rapid.T) {
 	l := s.draw(t)
 	if len(l.writes) > 0 {
-		s.met.left++
+		s.met.abandoned++
 	}
 	l.writes = nil
 	s.openReaching(t, l)

@@ -59,7 +59,7 @@ type sim struct {
 
 // simMet counts the cases that the schedules reached.
 type simMet struct {
-	schedules, stamps, unavailable, conflicts, stale, refused, late, left int
+	schedules, stamps, unavailable, conflicts, stale, denied, late, abandoned int
 }
 
 // leader has seen the pods and the records up to some point, and may have a plan open.
@@ -152,7 +152,7 @@ func (s *sim) plan(l *leader, reached func(pod string) bool) (permit.Plan, map[s
 		return aloneInShard(seen, request.Pod.UID, committed.Pods), true
 	}
 	plan := permit.Next(budgets, candidates, recheck, now)
-	s.met.refused += len(plan.Refused)
+	s.met.denied += len(plan.Refused)
 	return plan, records, at, seenUpTo
 }
 
@@ -298,7 +298,7 @@ func TestNoScheduleOfPlansBreaksARule(t *testing.T) {
 	}
 	for what, count := range map[string]int{
 		"permit": met.stamps, "permit of an unavailable pod": met.unavailable, "conflict over a record": met.conflicts,
-		"view that did not reach": met.stale, "denial": met.refused, "late stamp": met.late, "abandoned reservation": met.left,
+		"view that did not reach": met.stale, "denial": met.denied, "late stamp": met.late, "abandoned reservation": met.abandoned,
 	} {
 		if count == 0 {
 			t.Errorf("no schedule came across a %s", what)

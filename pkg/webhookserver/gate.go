@@ -43,7 +43,7 @@ type lanes struct {
 	slowPaths  map[string]bool
 }
 
-func (l lanes) of(path string) *lane {
+func (l lanes) laneFor(path string) *lane {
 	if l.slowPaths[path] {
 		return l.slow
 	}
@@ -103,7 +103,7 @@ func (g *gate) review(w http.ResponseWriter, r *http.Request, c *conn, verified 
 	if err != nil {
 		return err
 	}
-	lane := g.lanes.of(r.URL.Path)
+	lane := g.lanes.laneFor(r.URL.Path)
 	if err := lane.acquire(ctx, c.hold.source); err != nil {
 		return err
 	}

@@ -55,8 +55,8 @@ func (p *pace) rates(sources float64) *rates {
 	return &rates{reviews: limiter(p.reviews), bytes: limiter(p.bytes)}
 }
 
-// of returns the rates of a source.
-func (p *pace) of(source netip.Addr) *rates {
+// ratesFor returns the rates of a source.
+func (p *pace) ratesFor(source netip.Addr) *rates {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if known, found := p.sources.Get(source); found {
@@ -71,7 +71,7 @@ func (p *pace) of(source netip.Addr) *rates {
 // than longestPace, or the cause of ctx.
 func (p *pace) wait(ctx context.Context, source netip.Addr, size int64) error {
 	now := time.Now()
-	own := p.of(source)
+	own := p.ratesFor(source)
 	var reservations []*rate.Reservation
 	var delay time.Duration
 	for _, step := range []struct {
