@@ -226,7 +226,7 @@ func TestPermitted(t *testing.T) {
 	}{
 		"a pod at rest":                      {pod: available()},
 		"a pod without labels":               {pod: builders.MakePod("web-0").Uncontrolled()},
-		"asking":                             {pod: available().Operating("a", "upgrade")},
+		"requested":                          {pod: available().Operating("a", "upgrade")},
 		"waiting":                            {pod: available().Waiting("a", "upgrade", since)},
 		"preparing":                          {pod: builders.MakePod("web-0").Preparing("a", "upgrade"), want: true},
 		"operating":                          {pod: builders.MakePod("web-0").Allowed("a", "upgrade"), want: true},

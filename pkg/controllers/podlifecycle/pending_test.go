@@ -108,8 +108,8 @@ func TestAPodThatIsGoneDoesNotCount(t *testing.T) {
 	}
 }
 
-// TestANewPodWaitsForItsTraffic shows the event of a pod whose traffic was never on.
-func TestANewPodWaitsForItsTraffic(t *testing.T) {
+// TestNewPodWaitsForItsTraffic shows the event of a pod whose traffic was never on.
+func TestNewPodWaitsForItsTraffic(t *testing.T) {
 	pod := newPod(func(pod *corev1.Pod) {
 		at := metav1.NewTime(now.Add(-30 * time.Second))
 		pod.Annotations = map[string]string{appsv1alpha1.AvailableConditionsAnnotationKey: `{"expectedFinalizers":{"Ingress/shop/cart":"` + lb + `"}}`}

@@ -220,7 +220,7 @@ func TestAnUnchangedStatusIsNotWritten(t *testing.T) {
 	}
 }
 
-func TestANewUserChangesTheUsersOnly(t *testing.T) {
+func TestNewUserChangesTheUsersOnly(t *testing.T) {
 	w := newFixture(t, freeze())
 	if _, err := w.reconcile(t); err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 	"github.com/podops-dev/podops/test/builders"
 )
 
-func TestANewPodExpectsTheFinalizersOfItsEmployers(t *testing.T) {
+func TestNewPodExpectsTheFinalizersOfItsEmployers(t *testing.T) {
 	all := map[string]string{"Service/default/web": "prot.podopslifecycle.kusionstack.io/1"}
 	both := `{"expectedFinalizers":{"Service/default/own":"prot.podopslifecycle.kusionstack.io/2","Service/default/web":"prot.podopslifecycle.kusionstack.io/1"}}`
 	for sentence, tc := range map[string]struct {
