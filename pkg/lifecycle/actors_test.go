@@ -154,9 +154,9 @@ func (c *cast) evaluate() {
 	}
 }
 
-func (c *cast) pass(stage, id, operationType, generation string) {
-	v := verdict{stage, id, operationType, generation}
-	if generation == "" || c.model.issued[v] {
+func (c *cast) pass(stage, id, operationType, attempt string) {
+	v := verdict{stage, id, operationType, attempt}
+	if attempt == "" || c.model.issued[v] {
 		return
 	}
 	c.model.issued[v] = true
@@ -168,7 +168,7 @@ func (c *cast) newest() lifecycle.Permits {
 	permits := lifecycle.Permits{PreCheck: map[string]string{}, PostCheck: map[string]string{}}
 	for _, verdicts := range c.passed {
 		v := verdicts[len(verdicts)-1]
-		permitsOf(permits, v.stage)[v.id] = v.generation
+		permitsOf(permits, v.stage)[v.id] = v.attempt
 	}
 	return permits
 }
@@ -332,7 +332,7 @@ func (c *cast) Controller(t *rapid.T) {
 	for _, key := range slices.Sorted(maps.Keys(c.passed)) {
 		verdicts := c.passed[key]
 		if i := rapid.IntRange(-1, len(verdicts)-1).Draw(t, "permit "+key); i >= 0 {
-			permitsOf(permits, verdicts[i].stage)[verdicts[i].id] = verdicts[i].generation
+			permitsOf(permits, verdicts[i].stage)[verdicts[i].id] = verdicts[i].attempt
 		}
 	}
 	c.advance(t, permits)

@@ -224,7 +224,7 @@ func reenter(old, labels map[string]string, id string, now time.Time) []Transiti
 		if labels[operationType] == "" {
 			return nil
 		}
-		labels[label(appsv1alpha1.PreCheckLabelPrefix, id)] = nextGeneration(old, id, now)
+		labels[label(appsv1alpha1.PreCheckLabelPrefix, id)] = nextAttempt(old, id, now)
 		return []Transition{{Step: StepBegin, ID: id, Type: labels[operationType]}}
 	case wasOperating && !isOperating && old[operationType] != "":
 		labels[operationType] = old[operationType]

@@ -17,8 +17,8 @@ func (m *machine) postCheck(id string, permits map[string]string) {
 		m.set(appsv1alpha1.PostCheckLabelPrefix, id, m.stampAfter(id))
 		m.transition(StepPostCheck, id, done)
 	}
-	generation, passed := permits[id]
-	if passed && m.has(appsv1alpha1.PostCheckLabelPrefix, id) && m.get(appsv1alpha1.PostCheckLabelPrefix, id) == generation {
+	attempt, passed := permits[id]
+	if passed && m.has(appsv1alpha1.PostCheckLabelPrefix, id) && m.get(appsv1alpha1.PostCheckLabelPrefix, id) == attempt {
 		m.set(appsv1alpha1.PostCheckedLabelPrefix, id, m.stampAfter(id))
 		m.drop(id, appsv1alpha1.PostCheckLabelPrefix)
 		m.transition(StepPostPermit, id, done)

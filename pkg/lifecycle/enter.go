@@ -64,9 +64,9 @@ func (m *machine) isPermittedFor(id, operationType string) bool {
 // begin starts a clean lifecycle: of an older one only the pending PostCheck of the pod
 // survives.
 func (m *machine) begin(id, operationType string) {
-	generation := nextGeneration(m.labels, id, m.now)
+	attempt := nextAttempt(m.labels, id, m.now)
 	m.clear(id)
-	m.set(appsv1alpha1.PreCheckLabelPrefix, id, generation)
+	m.set(appsv1alpha1.PreCheckLabelPrefix, id, attempt)
 	m.transition(StepBegin, id, operationType)
 }
 
@@ -143,7 +143,7 @@ func (m *machine) forget(id string) {
 // nextAttempt returns the attempt of a lifecycle that begins now: the time, or later if the id
 // carries the same or a later time (clocks of replicas differ). Two lifecycles of an id never
 // share an attempt.
-func nextGeneration(labels map[string]string, id string, now time.Time) string {
+func nextAttempt(labels map[string]string, id string, now time.Time) string {
 	if last := latest(labels, id); !now.After(last) {
 		return stamp(last.Add(1))
 	}

@@ -14,7 +14,7 @@ import (
 // verdict is one verdict of the rules: this id, with this type, passed this stage in this
 // attempt.
 type verdict struct {
-	stage, id, operationType, generation string
+	stage, id, operationType, attempt string
 }
 
 // model derives the labels that may be on the pod from the actions of the cast alone. It sees
@@ -24,7 +24,7 @@ type model struct {
 	issued map[verdict]bool
 
 	// attempt of the running lifecycle of each id; absent while there is none.
-	generation map[string]string
+	attempt map[string]string
 
 	// spent are the attempts that an id ever had.
 	spent map[string]bool
@@ -34,7 +34,7 @@ type model struct {
 }
 
 func newModel() *model {
-	return &model{issued: map[verdict]bool{}, generation: map[string]string{}, spent: map[string]bool{}, unchecked: map[string]bool{}}
+	return &model{issued: map[verdict]bool{}, attempt: map[string]string{}, spent: map[string]bool{}, unchecked: map[string]bool{}}
 }
 
 func idLabel(prefix, id string) string { return prefix + "/" + id }
@@ -63,7 +63,7 @@ func (m *model) sees(t failer, before, after *corev1.Pod, requested map[string]s
 	t.Helper()
 	was, is := before.Labels, after.Labels
 	if !lifecycle.FactsOf(before).Controlled() {
-		was, m.generation, m.unchecked = nil, map[string]string{}, map[string]bool{}
+		was, m.attempt, m.unchecked = nil, map[string]string{}, map[string]bool{}
 	}
 	for _, id := range slices.Compact(slices.Sorted(slices.Values(append(idsIn(was), idsIn(is)...)))) {
 		_, undone := requested[idLabel(appsv1alpha1.UndoOperationTypeLabelPrefix, id)]
@@ -86,7 +86,7 @@ func (m *model) seesBegin(t failer, was, is map[string]string, id string) {
 	operating := has(is, appsv1alpha1.OperatingLabelPrefix, id)
 	begun := operating && (!has(was, appsv1alpha1.OperatingLabelPrefix, id) || was[operationType] != is[operationType])
 	if begun {
-		delete(m.generation, id)
+		delete(m.attempt, id)
 		m.unchecked[id] = m.unchecked[id] || has(was, appsv1alpha1.OperateLabelPrefix, id)
 		for _, prefix := range ownedPrefixes {
 			if prefix != appsv1alpha1.PreCheckLabelPrefix && prefix != appsv1alpha1.UncheckedLabelPrefix && has(is, prefix, id) {
@@ -97,19 +97,19 @@ func (m *model) seesBegin(t failer, was, is map[string]string, id string) {
 			t.Fatalf("%s has a pending PostCheck: %t, on the pod: %t", id, m.unchecked[id], marked)
 		}
 	}
-	generation := is[idLabel(appsv1alpha1.PreCheckLabelPrefix, id)]
-	if generation != was[idLabel(appsv1alpha1.PreCheckLabelPrefix, id)] && generation != "" {
-		if m.spent[id+generation] {
-			t.Fatalf("%s has attempt %s twice", id, generation)
+	attempt := is[idLabel(appsv1alpha1.PreCheckLabelPrefix, id)]
+	if attempt != was[idLabel(appsv1alpha1.PreCheckLabelPrefix, id)] && attempt != "" {
+		if m.spent[id+attempt] {
+			t.Fatalf("%s has attempt %s twice", id, attempt)
 		}
-		m.spent[id+generation] = true
-		m.generation[id] = generation
+		m.spent[id+attempt] = true
+		m.attempt[id] = attempt
 	}
-	if begun && m.generation[id] == "" {
+	if begun && m.attempt[id] == "" {
 		t.Fatalf("%s was begun and does not wait", id)
 	}
 	if !operating {
-		delete(m.generation, id)
+		delete(m.attempt, id)
 	}
 }
 
@@ -118,7 +118,7 @@ func (m *model) seesBegin(t failer, was, is map[string]string, id string) {
 func (m *model) seesPermit(t failer, was, is map[string]string, id string) {
 	t.Helper()
 	for _, prefix := range []string{appsv1alpha1.PreCheckedLabelPrefix, appsv1alpha1.PrepareLabelPrefix, appsv1alpha1.OperateLabelPrefix} {
-		passed := m.issued[verdict{"PreCheck", id, is[idLabel(appsv1alpha1.OperationTypeLabelPrefix, id)], m.generation[id]}]
+		passed := m.issued[verdict{"PreCheck", id, is[idLabel(appsv1alpha1.OperationTypeLabelPrefix, id)], m.attempt[id]}]
 		if has(is, prefix, id) && !passed {
 			t.Fatalf("%s/%s without a permit for this type and attempt", prefix, id)
 		}

@@ -8,9 +8,9 @@ import (
 
 // permit gives a waiting id its permit, if there is one for this very attempt.
 func (m *machine) permit(id string, permits map[string]string) {
-	generation, passed := permits[id]
+	attempt, passed := permits[id]
 	operationType := m.get(appsv1alpha1.OperationTypeLabelPrefix, id)
-	if !passed || !m.isWaiting(id) || m.get(appsv1alpha1.PreCheckLabelPrefix, id) != generation || operationType == "" {
+	if !passed || !m.isWaiting(id) || m.get(appsv1alpha1.PreCheckLabelPrefix, id) != attempt || operationType == "" {
 		return
 	}
 	m.set(appsv1alpha1.PreCheckedLabelPrefix, id, m.stampAfter(id))

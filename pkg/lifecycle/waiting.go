@@ -60,7 +60,7 @@ func Renew(p PodFacts, now time.Time) Change {
 	labels := maps.Clone(p.Labels)
 	for _, waiting := range WaitingIDs(p) {
 		if waiting.Stage == appsv1alpha1.StagePreCheck {
-			labels[label(appsv1alpha1.PreCheckLabelPrefix, waiting.ID)] = nextGeneration(p.Labels, waiting.ID, now)
+			labels[label(appsv1alpha1.PreCheckLabelPrefix, waiting.ID)] = nextAttempt(p.Labels, waiting.ID, now)
 		}
 	}
 	var change Change
