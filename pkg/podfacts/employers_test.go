@@ -105,7 +105,7 @@ func TestEmployersThatAreGone(t *testing.T) {
 
 // TestAnEntryThatAControllerPutsBackIsKept shows that the entry is dropped once, and again only
 // after a while, or once the Service has selected the pod in between.
-func TestAControllerThatPutsItsLineBackIsNotFought(t *testing.T) {
+func TestAnEntryThatAControllerPutsBackIsKept(t *testing.T) {
 	clock := clocktesting.NewFakeClock(builders.Epoch)
 	services := reader()
 	employers := podfacts.NewEmployers(services, services, clock)
