@@ -92,7 +92,7 @@ func (f PodFacts) pendingOn() (Pending, bool) {
 	return pending, true
 }
 
-// preparingSince is when the first id of the pod began to wait for its traffic to go off.
+// preparingSince returns when the first id of the pod began to wait for its traffic to go off.
 func (f PodFacts) preparingSince() (since time.Time, ok bool) {
 	for _, id := range idsOf(f.Labels) {
 		for _, prefix := range []string{appsv1alpha1.PrepareLabelPrefix, appsv1alpha1.PreparingLabelPrefix} {

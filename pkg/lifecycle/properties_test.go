@@ -95,7 +95,7 @@ func (c *cast) advanceAll(t failer) {
 	}
 }
 
-// checkForeignWithoutAdmission is checkForeign where an id may lack its type.
+// checkForeignWithoutAdmission checks the same as checkForeign where an id may lack its type.
 func checkForeignWithoutAdmission(t failer, before, after map[string]string) {
 	t.Helper()
 	checkForeign(t, before, after)

@@ -35,7 +35,7 @@ const (
 	maxAnnotationValueBytes = 256
 )
 
-// Load is the transform of a cache of PodTransitionRules and PodTransitionPolicies. It drops fields
+// Load transforms the objects of a cache of PodTransitionRules and PodTransitionPolicies. It drops fields
 // that no controller reads (managed fields, labels, annotations of other programs), and replaces an
 // object that exceeds its bounds by a stub: the metadata, the selector if that is within its bounds,
 // and for each stage one rule without a check, which withholds. A second call changes nothing. It

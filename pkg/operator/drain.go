@@ -43,7 +43,7 @@ func (d drain) begun() bool {
 	}
 }
 
-// Ready is a readiness check.
+// Ready implements a readiness check, which fails after the signal to end.
 func (d drain) Ready(*http.Request) error {
 	if d.begun() {
 		return errDraining

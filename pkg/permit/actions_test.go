@@ -119,7 +119,7 @@ func (s *sim) step(t *rapid.T, l *leader) {
 	}
 }
 
-// Round is a complete round of a leader that has seen everything.
+// Round runs a complete round of a leader that has seen everything.
 func (s *sim) Round(t *rapid.T) {
 	l := s.draw(t)
 	s.catchUp(l)

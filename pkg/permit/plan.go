@@ -349,7 +349,7 @@ func sortedReservations(reserved map[types.UID]appsv1alpha1.ReservedPod) []appsv
 	return slices.SortedFunc(maps.Values(reserved), ByUID)
 }
 
-// ByUID is the order of reservations in a record.
+// ByUID compares reservations in the order of a record.
 func ByUID(a, b appsv1alpha1.ReservedPod) int { return strings.Compare(string(a.UID), string(b.UID)) }
 
 // invalidateWithheld lists the pods whose reservation occupies a slot in vain. A pod that was

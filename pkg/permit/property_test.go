@@ -250,7 +250,7 @@ func checkRefusals(t *rapid.T, s situation, plan permit.Plan, granted map[types.
 	}
 }
 
-// committedPods are granted or hold a live reservation.
+// committedPods returns the pods that are granted or hold a live reservation.
 func committedPods(s situation, granted map[types.UID]bool) []types.UID {
 	committed := maps.Clone(granted)
 	for _, b := range s.budgets {

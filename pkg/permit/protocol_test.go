@@ -102,7 +102,7 @@ func (s *sim) edit(label string, may func(simPod) bool, change func(*simPod)) {
 	s.put(pod)
 }
 
-// plan is the pure part of a round: the plan of a leader from the state that it has seen. Some
+// plan returns the plan of a leader from the state that it has seen. Some
 // rechecks are not reached.
 func (s *sim) plan(l *leader, reached func(pod string) bool) (permit.Plan, map[string]simRecord, func(types.UID) string, string) {
 	seen := map[types.UID]simPod{}
@@ -221,7 +221,7 @@ func (s *sim) open(l *leader, reached func(pod string) bool) {
 	}
 }
 
-// writeRecord is an update under the version that was read. The leader sees the response.
+// writeRecord updates a record under the version that was read. The leader sees the response.
 func (s *sim) writeRecord(l *leader, object string, read int, next *appsv1alpha1.PermitRecord) bool {
 	if s.records[object].version != read {
 		s.met.conflicts++

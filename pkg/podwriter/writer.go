@@ -98,7 +98,7 @@ func (w *Writer) Write(ctx context.Context, pod *corev1.Pod, change lifecycle.Ch
 	return nil
 }
 
-// errStale is the conflict that the API server would return.
+// errStale returns the conflict that the API server would return.
 func errStale(pod *corev1.Pod) error {
 	return apierrors.NewConflict(corev1.Resource("pods"), pod.Name,
 		fmt.Errorf("it was not at resourceVersion %s a moment ago", pod.ResourceVersion))

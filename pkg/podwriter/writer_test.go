@@ -96,7 +96,7 @@ func newFixture(t *testing.T, pod *corev1.Pod) *fixture {
 	return f
 }
 
-// patch is the API server: it applies the labels of a patch of pods/status, and checks a UID as a
+// patch acts as the API server: it applies the labels of a patch of pods/status, and checks a UID as a
 // precondition. The fake one does neither.
 func (f *fixture) patch(
 	ctx context.Context, c client.Client, subresource string, obj client.Object, patch client.Patch, options ...client.SubResourcePatchOption,

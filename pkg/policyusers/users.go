@@ -19,7 +19,7 @@ import (
 // refer to.
 const Field = "podops.policies"
 
-// Index is the indexer for Field: the names of policies, sorted, each once.
+// Index returns the names of the policies that a rule refers to, for the index Field: sorted, each once.
 func Index(object client.Object) []string {
 	rule, ok := object.(*appsv1alpha1.PodTransitionRule)
 	if !ok {

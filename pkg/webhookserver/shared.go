@@ -28,7 +28,7 @@ func (s *sharedLedger) tryGrow(h *hold, amount int64) bool {
 	return ok
 }
 
-// grow is tryGrow, but waits until there is enough. It returns the cause of ctx.
+// grow waits until tryGrow succeeds. It returns the cause of ctx.
 func (s *sharedLedger) grow(ctx context.Context, h *hold, amount int64) error {
 	for {
 		ok, freed := s.attempt(h, amount)

@@ -18,7 +18,7 @@ import (
 // controller.
 const ControllerUIDField = "podops.controllerUID"
 
-// IndexByController is the indexer for ControllerUIDField.
+// IndexByController returns the UID of the controller of a pod, for the index ControllerUIDField.
 func IndexByController(object client.Object) []string {
 	controller := metav1.GetControllerOf(object)
 	if controller == nil {

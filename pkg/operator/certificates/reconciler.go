@@ -98,14 +98,14 @@ func New(c client.Client, apiReader client.Reader, clock clock.PassiveClock, opt
 	}, nil
 }
 
-// ConfigureTLS is an option of the webhook server: it serves the present certificate.
+// ConfigureTLS makes a server serve the present certificate.
 // Until there is one, handshakes fail with ErrNotReady.
 func (r *Reconciler) ConfigureTLS(config *tls.Config) {
 	config.MinVersion = tls.VersionTLS13
 	config.GetCertificate = r.serving.getCertificate
 }
 
-// Ready is a readiness check: it fails until a valid certificate is served and the
+// Ready implements a readiness check: it fails until a valid certificate is served and the
 // webhook configurations carry its CA.
 func (r *Reconciler) Ready(request *http.Request) error {
 	return r.serving.check(request)

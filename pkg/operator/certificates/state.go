@@ -94,7 +94,7 @@ func parsePair(certPEM, keyPEM []byte) Pair {
 	return pair
 }
 
-// Data is the inverse of Parse: it returns the data of the Secret.
+// Data returns the data of the Secret. It is the inverse of Parse.
 func (s State) Data() (map[string][]byte, error) {
 	data := map[string][]byte{}
 	for _, item := range []struct {

@@ -17,7 +17,7 @@ func Invalid(kind schema.GroupKind, name string, errs field.ErrorList) admission
 	return rejection(apierrors.NewInvalid(kind, name, errs).Status())
 }
 
-// Unknown is the response for an error of Check: 429 when the owner has used up its share, 504 after
+// Unknown responds to an error of Check: 429 when the owner has used up its share, 504 after
 // a timeout, both of which clients may retry, and 500 for other errors. None of them means that the
 // object is invalid.
 func Unknown(err error) admission.Response {
