@@ -14,29 +14,29 @@ import (
 )
 
 const (
-	// batchSize is how many items one call is given.
+	// batchSize is the number of items per call.
 	batchSize = 20
 
-	// maxParallel calls for one employer run at once. The first comes alone, then two,
-	// four and so on.
+	// maxParallel is the number of calls for one employer that run at once. The first wave
+	// has one call, the next two, four and so on.
 	maxParallel = 8
 
-	// maxStrikes rounds of calls in a row in which nothing succeeded end a verb: what is
-	// wrong is not with single items.
+	// maxStrikes is the number of waves in a row without a success after which a verb ends:
+	// the cause is then not a single item.
 	maxStrikes = 3
 )
 
 // do is one verb of an adapter.
 type do[T any] func(ctx context.Context, employer client.Object, items []T) ([]T, []T, error)
 
-// outcome of one verb: the items by what became of them, each sorted by id.
+// outcome holds the items of one verb by their result, each list sorted by id.
 type outcome[T any] struct {
 	succeeded, failed []plan.Item[T]
 
-	// untried were left for the next time.
+	// untried holds the items that were not attempted in this reconcile.
 	untried []plan.Item[T]
 
-	// errs are why items failed that were tried, by id.
+	// errs holds the errors of the attempted items that failed, by id.
 	errs map[string]error
 }
 
@@ -56,18 +56,18 @@ type actor struct {
 	history  *history
 	now      func() time.Time
 
-	// attempts are those of this reconcile, whether they were due or not.
+	// attempts holds every attempt of this reconcile, due or not.
 	attempts map[attempt]bool
 
-	// acted: the provider was asked to change something.
+	// acted is true once a verb of the provider was called.
 	acted bool
 
-	// untried counts the items left for the next time.
+	// untried counts the items that were not attempted.
 	untried int
 }
 
-// run carries a verb out: first items that have not failed before, in batches, then those
-// that have and are due again, one by one, the least failed first.
+// run calls a verb: first for items that have not failed before, in batches, then for
+// failed items that are due, one by one, the one with the fewest failures first.
 func run[T any](ctx context.Context, a *actor, v verb[T]) outcome[T] {
 	out := outcome[T]{errs: map[string]error{}}
 	var fresh, again, resting []plan.Item[T]
@@ -103,7 +103,7 @@ func run[T any](ctx context.Context, a *actor, v verb[T]) outcome[T] {
 	return out
 }
 
-// waves makes the calls, each round twice as many as the one before.
+// waves makes the calls in waves, each twice as wide as the one before.
 func waves[T any](ctx context.Context, a *actor, v verb[T], batches [][]plan.Item[T], out *outcome[T]) {
 	width, strikes := 1, 0
 	for len(batches) > 0 && strikes < maxStrikes {
@@ -124,7 +124,8 @@ func waves[T any](ctx context.Context, a *actor, v verb[T], batches [][]plan.Ite
 	}
 }
 
-// callAll makes the calls of one wave at once. stop: the provider did not even answer.
+// callAll makes the calls of one wave at once. It returns stop when a call was not made or
+// not answered.
 func callAll[T any](ctx context.Context, a *actor, v verb[T], wave [][]plan.Item[T], out *outcome[T]) (succeeded, stop bool) {
 	results := make([]result[T], len(wave))
 	var calls sync.WaitGroup
@@ -160,17 +161,17 @@ func unanswered(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.Is(err, ErrHanging)
 }
 
-// result of one call.
+// result is the result of one call.
 type result[T any] struct {
 	succeeded, failed map[string]bool
 	err               error
 }
 
-// errNoReason is what is known of an item that an adapter lists as failed without error.
-var errNoReason = errors.New("the adapter says that it failed, and not why")
+// errNoReason is the error of an item that an adapter lists as failed without an error.
+var errNoReason = errors.New("the adapter lists it as failed and returns no error")
 
-// errOf is nil for an item that succeeded: it is listed so, or not listed and there was
-// no error.
+// errOf returns nil for an item that succeeded: it is listed so, or not listed and the call
+// returned no error.
 func (r result[T]) errOf(item plan.Item[T]) error {
 	switch {
 	case r.failed[item.ID] && r.err == nil:
@@ -194,7 +195,8 @@ func callOne[T any](ctx context.Context, a *actor, v verb[T], batch []plan.Item[
 	answer, err := call(ctx, a.provider, client.ObjectKeyFromObject(employer), v.name, func(ctx context.Context) (lists, error) {
 		succeeded, failed, err := v.call(ctx, employer, values)
 		if err != nil && len(succeeded) > 0 {
-			// The provider works, if not for everybody: no reason to leave it alone.
+			// A partial success shows that the provider works, so it does not count towards
+			// backing off.
 			return lists{succeeded, failed}, partial{err}
 		}
 		return lists{succeeded, failed}, err
@@ -202,7 +204,7 @@ func callOne[T any](ctx context.Context, a *actor, v verb[T], batch []plan.Item[
 	return result[T]{succeeded: idSet(answer.succeeded, v.id), failed: idSet(answer.failed, v.id), err: err}
 }
 
-// partial is the error of a call of which some succeeded.
+// partial is the error of a call in which some items succeeded.
 type partial struct{ error }
 
 func (p partial) Unwrap() error { return p.error }

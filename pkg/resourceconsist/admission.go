@@ -10,9 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Admission tells which finalizers a pod that is created will have to have before it is
-// available, so that it is not for a moment before its employers have noticed it. The
-// zero value knows no adapter. It is safe for concurrent use.
+// Admission returns the finalizers that a new pod must have before it is available. Without
+// it the pod could count as available until its employers are reconciled. The zero value
+// knows no adapter. It is safe for concurrent use.
 type Admission struct {
 	mu       sync.Mutex
 	adapters []*Reconciler
@@ -24,10 +24,11 @@ func (a *Admission) add(r *Reconciler) {
 	a.adapters = append(a.adapters, r)
 }
 
-// ExpectedFinalizers maps each employer that will employ a pod to its finalizer, as the
-// annotation of expected finalizers does. The pod has a namespace, and maybe no name yet.
-// It reads from caches only. An adapter that fails is left out and named in the error: the
-// rest of the map is right, and what is missing is recorded a moment later.
+// ExpectedFinalizers maps each employer that will select a pod to its finalizer, as the
+// annotation of expected finalizers does. The pod has a namespace, and possibly no name
+// yet. ExpectedFinalizers reads from caches only. It leaves out an adapter that fails and
+// names it in the error: the rest of the map is valid, and the next reconcile records the
+// missing part.
 func (a *Admission) ExpectedFinalizers(ctx context.Context, pod *corev1.Pod) (map[string]string, error) {
 	a.mu.Lock()
 	adapters := a.adapters
@@ -50,8 +51,8 @@ func (a *Admission) ExpectedFinalizers(ctx context.Context, pod *corev1.Pod) (ma
 	return expected, errors.Join(errs...)
 }
 
-// employersOf are the employers of a pod that is created: what the adapter says, or every
-// Service of its own that selects the pod. Employers on their way out are not.
+// employersOf returns the employers of a new pod: those that the adapter returns, or every
+// Service of the adapter that selects the pod. It leaves out terminating employers.
 func (r *Reconciler) employersOf(ctx context.Context, pod *corev1.Pod) (employers []client.Object, err error) {
 	defer recovered(&err)
 	var candidates []client.Object

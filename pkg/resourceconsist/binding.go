@@ -21,12 +21,13 @@ import (
 const (
 	defaultWorkers = 5
 
-	// An employer that fails is tried again after firstRetry, and twice that each time.
+	// firstRetry is the time after which a failed employer is retried, doubled with each
+	// failure up to lastRetry.
 	firstRetry = 200 * time.Millisecond
 	lastRetry  = time.Minute
 )
 
-// binding is an adapter with everything optional decided: nothing is asked of its type
+// binding is an adapter with all optional interfaces resolved: its type is not inspected
 // after registration.
 type binding struct {
 	adapter ReconcileAdapter
@@ -46,12 +47,12 @@ type binding struct {
 	recordErrors   func(context.Context, client.Object, error) error
 	requeue        time.Duration // zero: growing
 
-	// employersOf are the employers of a pod that is created; nil: Services by selector.
+	// employersOf returns the employers of a new pod; nil: Services by selector.
 	employersOf func(context.Context, client.Object, client.Client) ([]client.Object, error)
 }
 
 // bind resolves the optional interfaces of an adapter. It fails on an adapter that could
-// never work, naming the method to change.
+// never work, and names the method to change.
 func bind(adapter ReconcileAdapter) (binding, error) {
 	if adapter == nil {
 		return binding{}, errors.New("binding an adapter: it is nil")
@@ -154,7 +155,8 @@ func (b *binding) manages(employer client.Object) bool {
 	return b.employerFilter.Create(event.CreateEvent{Object: employer})
 }
 
-// employerIsService: the employees of an employer follow from its selector.
+// employerIsService reports whether employers are Services, whose employees follow from the
+// selector.
 func (b *binding) employerIsService() bool {
 	_, ok := b.newEmployer().(*corev1.Service)
 	return ok

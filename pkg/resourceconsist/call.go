@@ -14,35 +14,35 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// Errors of calls that were not made, or not waited for.
+// Errors of calls that were not made, or that outlived their deadline.
 var (
-	// ErrHanging: an earlier call for this employer did not return at its deadline and is
-	// still under way. Nothing is done for the employer until it returns: the two would
-	// not know of each other. The adapter should pass its context on.
+	// ErrHanging is returned while an earlier call for this employer has outlived its
+	// deadline and is still running. The controller does nothing for the employer until
+	// that call returns, because two concurrent calls could undo each other. The adapter
+	// should pass its context on.
 	ErrHanging = errors.New("an earlier call of the adapter still hangs")
 
-	// ErrBackingOff: the last calls of the provider have all failed, and it is not called
-	// for a while.
+	// ErrBackingOff is returned while the provider is not called because its last calls
+	// have all failed.
 	ErrBackingOff = errors.New("the provider is not called for a while: its last calls have all failed")
 )
 
 const (
-	// breakAfter failures in a row, of calls that read as well as of calls that write,
-	// the provider is not called for a while.
+	// breakAfter is the number of failures in a row, of reads and writes, after which the
+	// controller backs off from the provider.
 	breakAfter = 8
 	firstBreak = time.Second
 	lastBreak  = 30 * time.Second
 
-	// maxHanging bounds the goroutines that calls without an end may hold.
+	// maxHanging bounds the goroutines of calls that never return.
 	maxHanging = 32
 
-	// grace is what a call has after its deadline to return by itself.
+	// grace is the time that a call has after its deadline to return by itself.
 	grace = 500 * time.Millisecond
 )
 
-// provider stands between the controller and the calls of one adapter: it bounds their
-// rate and their time, and leaves a provider alone that fails all the time. It is safe
-// for concurrent use.
+// provider bounds the rate and the duration of the calls of one adapter, and backs off
+// after breakAfter failures in a row. It is safe for concurrent use.
 type provider struct {
 	limiter flowcontrol.RateLimiter
 	timeout time.Duration
@@ -63,8 +63,8 @@ func newProvider(s settings) *provider {
 	}
 }
 
-// call makes one call for an employer. A panic becomes an error. A call that outlives its
-// deadline is left behind, and its outcome is unknown.
+// call makes one call for an employer. It turns a panic into an error. It does not wait for
+// a call that outlives its deadline; the outcome of that call is unknown.
 func call[T any](ctx context.Context, p *provider, employer types.NamespacedName, verb string, f func(context.Context) (T, error)) (T, error) {
 	var none T
 	if err := p.admit(employer); err != nil {
@@ -163,14 +163,15 @@ func (p *provider) returned(employer types.NamespacedName) {
 	}
 }
 
-// retryAfter is how long the provider is not called; zero when it is.
+// retryAfter returns the time until the provider is called again; zero when it is not
+// backing off.
 func (p *provider) retryAfter() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return max(0, p.until.Sub(p.clock.Now()))
 }
 
-// backoff doubles first with each time, up to last.
+// backoff doubles first the given number of times, up to last.
 func backoff(times int, first, last time.Duration) time.Duration {
 	for range times {
 		if first >= last {

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// ensureClean puts the clean finalizer on the employer before anything else is done for
-// it, and with it the name of this controller: two that work for one employer would undo
+// ensureClean adds the clean finalizer to the employer before anything else is done for it,
+// together with the name of this controller: two controllers of one employer would undo
 // each other's work.
 func (r *Reconciler) ensureClean(ctx context.Context, s *session) error {
 	if s.leaving {
@@ -41,8 +41,8 @@ func (r *Reconciler) ensureClean(ctx context.Context, s *session) error {
 	return nil
 }
 
-// clean takes the clean finalizer off an employer that leaves, once the provider confirms
-// that nothing of it is left, and no pod carries anything of it.
+// clean removes the clean finalizer from an employer that is being deleted, once the
+// provider confirms that it holds nothing for the employer and no pod carries a mark of it.
 func (r *Reconciler) clean(ctx context.Context, s *session) error {
 	if !s.leaving {
 		return nil
@@ -76,7 +76,7 @@ func Disown(employer client.Object) {
 	employer.SetAnnotations(annotations)
 }
 
-// left says what keeps the clean finalizer on; empty when nothing does.
+// left names what keeps the clean finalizer on; empty when nothing does.
 func (r *Reconciler) left(ctx context.Context, s *session) string {
 	s.currentEmployers = ask(ctx, r, s, "GetCurrentEmployer", EventGetCurrentEmployerFailed, employerItem, r.binding.adapter.GetCurrentEmployer)
 	switch {
@@ -85,7 +85,7 @@ func (r *Reconciler) left(ctx context.Context, s *session) string {
 	case len(*s.currentEmployees) > 0:
 		return "employees"
 	case len(*s.currentEmployers) > 0:
-		return "what stands for the employer"
+		return "items of the employer itself"
 	}
 	for _, pod := range s.pods {
 		facts := s.factsOf(pod)

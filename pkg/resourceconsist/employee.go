@@ -15,10 +15,10 @@ type PodEmployeeStatuses struct {
 	Ip   string `json:"ip,omitempty"` //nolint:staticcheck // the manual's name
 	Ipv6 string `json:"ipv6,omitempty"`
 
-	// LifecycleReady: the pod should take traffic.
+	// LifecycleReady is true when the pod should take traffic.
 	LifecycleReady bool `json:"lifecycleReady,omitempty"`
 
-	// ExtraStatus is what the provider adds: traffic on or off, a weight.
+	// ExtraStatus is the provider's own part: traffic on or off, a weight.
 	ExtraStatus interface{} `json:"extraStatus,omitempty"`
 }
 
@@ -36,7 +36,7 @@ func GetCommonPodEmployeeStatus(pod *corev1.Pod) (PodEmployeeStatuses, error) {
 }
 
 // SetCommonPodEmployeeStatus sets the addresses and LifecycleReady of statuses from a pod
-// and leaves ExtraStatus as it is. It fails when either is nil.
+// and does not change ExtraStatus. It fails when either is nil.
 func SetCommonPodEmployeeStatus(statuses *PodEmployeeStatuses, pod *corev1.Pod) error {
 	if statuses == nil {
 		return errors.New("setting the statuses of an employee: there is nothing to set")

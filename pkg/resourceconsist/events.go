@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Event reasons, on employers. They never change, and are those of KusionStack.
+// Event reasons of employers. They are those of KusionStack and never change.
 const (
 	EventEnsureCleanFinalizerFailed  = "EnsureEmployerCleanFinalizerFailed"
 	EventEnsureCleanFinalizerSucceed = "EnsureEmployerCleanFinalizerSucceed"
@@ -25,39 +25,40 @@ const (
 )
 
 const (
-	// maxNamed employees, and maxText bytes of the error of each, are in a text for
-	// people; maxNote bytes are what the API server takes for an event.
+	// maxNamed is the number of employees, and maxText the number of bytes of the error of
+	// each, in a human-readable message; maxNote is the number of bytes that the API server
+	// accepts in the note of an event.
 	maxNamed = 10
 	maxText  = 200
 	maxNote  = 1000
 )
 
-// problem is what went wrong in one step of a reconcile, under the reason of its event.
+// problem is the error of one step of a reconcile, under the reason of its event.
 type problem struct {
 	reason string
 	err    error
 }
 
-// EmployeeError is one employee, or one thing of the employer itself, that failed.
+// EmployeeError is one employee, or one item of the employer itself, that failed.
 type EmployeeError struct {
-	// Name of the employee; its id when the name is not known.
+	// Name is the name of the employee; its id when the name is not known.
 	Name string
 
-	// Times it failed in a row; at least 1.
+	// Times is how many times it failed in a row; at least 1.
 	Times int
 
 	Err error
 
-	reason string // of the event that names it
+	reason string // reason of the event that names it
 }
 
-// SyncError is what StatusRecordOptions and events are told about employees that failed.
+// SyncError is the error that StatusRecordOptions and events get for employees that failed.
 type SyncError struct {
-	// Employees that failed, sorted by id; all of them.
+	// Employees holds all employees that failed, sorted by id.
 	Employees []EmployeeError
 }
 
-// Error names the first ten, with their errors.
+// Error returns the names and errors of the first ten.
 func (e *SyncError) Error() string {
 	texts := make([]string, 0, maxNamed+1)
 	for _, one := range e.Employees[:min(maxNamed, len(e.Employees))] {

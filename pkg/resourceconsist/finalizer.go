@@ -14,22 +14,22 @@ import (
 )
 
 const (
-	// CleanFinalizerPrefix is what, with the name of the employer behind it, is the
-	// finalizer on an employer of which something is left at the provider or on employees.
+	// CleanFinalizerPrefix and the name of the employer form the clean finalizer. It stays
+	// on an employer while the provider or an employee still holds something of it.
 	CleanFinalizerPrefix = cleanFinalizerDomain + "/" + cleanFinalizerStem
 
 	cleanFinalizerDomain = "resource-consist.kusionstack.io"
 	cleanFinalizerStem   = "clean-"
 )
 
-// GenerateLifecycleFinalizerKey is how the annotation of expected finalizers names an
-// employer: <Kind>/<namespace>/<name>. The kind comes from the object, which has none
-// when it was read from an API server in a typed way: KeyOf does not depend on it.
+// GenerateLifecycleFinalizerKey returns the key of an employer in the annotation of
+// expected finalizers: <Kind>/<namespace>/<name>. It takes the kind from the object, which
+// is empty for a typed object read from an API server; KeyOf does not depend on it.
 func GenerateLifecycleFinalizerKey(employer client.Object) string {
 	return lifecycleKey(employer.GetObjectKind().GroupVersionKind().Kind, employer.GetNamespace(), employer.GetName())
 }
 
-// KeyOf is GenerateLifecycleFinalizerKey with the kind that the scheme knows.
+// KeyOf is GenerateLifecycleFinalizerKey with the kind from the scheme.
 func KeyOf(employer client.Object, scheme *runtime.Scheme) (string, error) {
 	gvk, err := apiutil.GVKForObject(employer, scheme)
 	if err != nil {
@@ -42,16 +42,16 @@ func lifecycleKey(kind, namespace, name string) string {
 	return kind + "/" + namespace + "/" + name
 }
 
-// GenerateLifecycleFinalizer is the protection finalizer that an employer of this name
-// puts on its employees. It is made from the name alone, so employers of two kinds with
-// one name have the same.
+// GenerateLifecycleFinalizer returns the protection finalizer that an employer of this name
+// puts on its employees. It depends on the name alone, so employers of two kinds with the
+// same name share it.
 func GenerateLifecycleFinalizer(employerName string) string {
 	sum := md5.Sum([]byte(employerName))
 	return appsv1alpha1.ProtectionFinalizerPrefix + "/" + hex.EncodeToString(sum[:])[8:24]
 }
 
-// CleanFinalizer is the finalizer on the employer of this name. A name that does not fit
-// into the 63 characters of a finalizer's name is replaced by a hash.
+// CleanFinalizer returns the clean finalizer of an employer of this name. A name that does
+// not fit into the 63 characters of a finalizer's name is replaced by a hash.
 func CleanFinalizer(employerName string) string {
 	if len(cleanFinalizerStem)+len(employerName) <= validation.DNS1123LabelMaxLength {
 		return CleanFinalizerPrefix + employerName

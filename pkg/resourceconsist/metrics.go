@@ -8,10 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// maxShown employees of one employer have a metric; the others are counted in the last.
+// maxShown is the number of employees of one employer that have a metric; the other
+// employees are counted in one series.
 const maxShown = 100
 
-// manyEmployees stands for the employees that have no metric of their own.
+// manyEmployees is the label value of the series for employees without their own metric.
 const manyEmployees = "others"
 
 // measures are the metrics of one controller.
@@ -20,7 +21,7 @@ type measures struct {
 	errors     *prometheus.GaugeVec
 }
 
-// newMeasures registers the metrics, or takes those that another adapter registered.
+// newMeasures registers the metrics, or returns those that another adapter registered.
 func newMeasures(controller string, registry prometheus.Registerer) (*measures, error) {
 	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "podops_resourceconsist_employee_errors",
@@ -33,7 +34,7 @@ func newMeasures(controller string, registry prometheus.Registerer) (*measures, 
 		}
 		registered, ok := before.ExistingCollector.(*prometheus.GaugeVec)
 		if !ok {
-			return nil, fmt.Errorf("registering the metrics of employees: the name is that of a %T", before.ExistingCollector)
+			return nil, fmt.Errorf("registering the metrics of employees: a %T has the same name", before.ExistingCollector)
 		}
 		gauge = registered
 	}

@@ -20,8 +20,8 @@ import (
 	"github.com/podops-dev/podops/pkg/resourceconsist/plan"
 )
 
-// protect brings the finalizer and the annotation of every pod to where the plan wants
-// them, with at most one write to each. An error of one pod stops no other.
+// protect applies the plan to the finalizer and the annotation of every pod, with at most
+// one write per pod. An error of one pod does not stop the others.
 func (r *Reconciler) protect(ctx context.Context, s *session, traffic plan.Traffic) error {
 	s.pending, s.waiting = false, nil
 	var failed []error
@@ -45,8 +45,8 @@ func (r *Reconciler) protect(ctx context.Context, s *session, traffic plan.Traff
 	}
 	if len(colliding) > 0 {
 		s.fail(EventEnsureExpectedFailed, fmt.Errorf(
-			"another employer puts the finalizer %s on pods %s: it is made from the name of an employer alone, "+
-				"and until one of the two is renamed this one protects none of these pods",
+			"another employer puts the finalizer %s on pods %s: the finalizer depends on the name of an employer alone, "+
+				"and until one of the two is renamed this employer protects none of these pods",
 			s.finalizer, strings.Join(first(colliding, maxNamed), ", ")))
 	}
 	return errors.Join(first(failed, maxNamed)...)
@@ -54,8 +54,8 @@ func (r *Reconciler) protect(ctx context.Context, s *session, traffic plan.Traff
 
 func first[T any](list []T, most int) []T { return list[:min(most, len(list))] }
 
-// factsOf reads what the plan decides from. When it is not known whom the employer
-// selects, that is whoever it selected last.
+// factsOf returns the inputs of the plan for a pod. While the employees are not known, the
+// pods that expect the finalizer count as selected.
 func (s *session) factsOf(pod *corev1.Pod) plan.Pod {
 	facts := lifecycle.FactsOf(pod)
 	conditions, err := lifecycle.ParseAvailableConditions(pod.Annotations)
@@ -73,8 +73,8 @@ func (s *session) factsOf(pod *corev1.Pod) plan.Pod {
 	}
 }
 
-// taken: another employer has the finalizer. Who is in the annotation has it; of two, the
-// first by name.
+// taken reports whether another employer has the finalizer. The employer in the annotation
+// has it; of two, the first by name.
 func taken(expected map[string]string, key, finalizer string) bool {
 	_, recorded := expected[key]
 	for other, theirs := range expected {
@@ -85,9 +85,9 @@ func taken(expected map[string]string, key, finalizer string) bool {
 	return false
 }
 
-// write changes one pod. A pod that has changed or gone since it was read is left for the
-// event that says so, and a finalizer that a pod can no longer get is not needed any
-// more.
+// write changes one pod. It ignores a pod that has changed or was deleted since it was
+// read, because an event follows, and a finalizer that the pod can no longer get, because
+// it is no longer needed.
 func (r *Reconciler) write(ctx context.Context, s *session, pod *corev1.Pod, change plan.Protection) error {
 	changed := pod.DeepCopy()
 	if change.Add {
@@ -116,7 +116,7 @@ func (r *Reconciler) write(ctx context.Context, s *session, pod *corev1.Pod, cha
 	}
 }
 
-// isTooLate: the pod has begun to terminate, and takes no new finalizer.
+// isTooLate reports whether the pod is terminating and accepts no new finalizer.
 func isTooLate(err error) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
@@ -125,7 +125,7 @@ func isTooLate(err error) bool {
 	return slices.ContainsFunc(status.Status().Details.Causes, func(cause metav1.StatusCause) bool { return cause.Field == "metadata.finalizers" })
 }
 
-// setExpected adds an employer to the annotation, or takes it off.
+// setExpected adds an employer to the annotation, or removes it.
 func setExpected(pod *corev1.Pod, key, finalizer string, add bool) error {
 	conditions, err := lifecycle.ParseAvailableConditions(pod.Annotations)
 	if err != nil {
@@ -155,8 +155,8 @@ func setExpected(pod *corev1.Pod, key, finalizer string, add bool) error {
 	return nil
 }
 
-// marksOf are the employers and the protection finalizers that a pod names: what it is
-// indexed by.
+// marksOf returns the marks of a pod by which it is indexed: the employers and the
+// protection finalizers that it names.
 func marksOf(pod *corev1.Pod) []string {
 	var marks []string
 	if conditions, err := lifecycle.ParseAvailableConditions(pod.Annotations); err == nil {
@@ -170,8 +170,8 @@ func marksOf(pod *corev1.Pod) []string {
 	return marks
 }
 
-// patch sends what changed from base, under the condition that nobody else has changed
-// the object meanwhile: a list of finalizers is replaced as a whole.
+// patch sends the difference to base with a precondition on the resourceVersion: a list of
+// finalizers is replaced as a whole.
 func (r *Reconciler) patch(ctx context.Context, changed, base client.Object) error {
 	if err := r.client.Patch(ctx, changed, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("patching %s/%s: %w", base.GetNamespace(), base.GetName(), err)

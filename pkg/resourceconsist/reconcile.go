@@ -23,13 +23,13 @@ import (
 )
 
 const (
-	// A provider that has not confirmed yet is asked again after firstPoll, and less and
-	// less often.
+	// firstPoll and lastPoll bound the time between two reads of a provider that has not
+	// confirmed yet.
 	firstPoll = 200 * time.Millisecond
 	lastPoll  = 5 * time.Second
 )
 
-// Reconciler keeps the provider of one adapter in step.
+// Reconciler reconciles the employers of one adapter with its provider.
 type Reconciler struct {
 	binding   binding
 	client    client.Client // cached
@@ -46,11 +46,11 @@ type Reconciler struct {
 	listKind   schema.GroupVersionKind
 
 	field  string        // of the index over the marks of pods
-	resync time.Duration // how often the provider is looked at without any event
+	resync time.Duration // how often the provider is read without an event
 }
 
-// Reconcile brings the provider, and the finalizers that depend on it, to where the
-// employer wants them, as far as it goes today.
+// Reconcile brings the provider, and the finalizers that depend on it, to the state that
+// the employer requires, as far as this reconcile can.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	s, err := r.begin(ctx, req)
 	if err != nil || s == nil {
@@ -59,8 +59,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return r.end(ctx, s, r.steps(ctx, s))
 }
 
-// steps are the recipe. A step that fails ends it only where the next ones would be wrong
-// without it.
+// steps runs the steps of a reconcile. A step that fails ends it only where the next step
+// would be wrong without it.
 func (r *Reconciler) steps(ctx context.Context, s *session) []error {
 	if err := r.ensureClean(ctx, s); err != nil {
 		s.fail(EventEnsureCleanFinalizerFailed, err)
@@ -70,7 +70,7 @@ func (r *Reconciler) steps(ctx context.Context, s *session) []error {
 	if err := r.gatherPods(ctx, s); err != nil {
 		return []error{err}
 	}
-	// What a pod expects is written before anything takes long.
+	// The expected finalizers are written before any slow call.
 	expecting := r.protect(ctx, s, plan.Traffic{})
 	s.fail(EventEnsureExpectedFailed, expecting)
 	r.gather(ctx, s)
@@ -87,8 +87,8 @@ func (r *Reconciler) steps(ctx context.Context, s *session) []error {
 	return []error{expecting, protected, r.clean(ctx, s)}
 }
 
-// begin reads the employer. The session is nil when there is nothing to do: it is gone,
-// or another's.
+// begin reads the employer. The session is nil when there is nothing to do: the employer
+// was deleted, or belongs to another controller.
 func (r *Reconciler) begin(ctx context.Context, req reconcile.Request) (*session, error) {
 	if r.binding.follow && req.Namespace == "" {
 		return nil, reconcile.TerminalError(fmt.Errorf("%s %s has no namespace: an employer whose pods follow the lifecycle needs one", r.kind, req.Name))
@@ -122,15 +122,15 @@ func (r *Reconciler) begin(ctx context.Context, req reconcile.Request) (*session
 	return nil, r.release(ctx, s)
 }
 
-// owns reports whether something of this controller may be left of an employer.
+// owns reports whether an employer may still hold something of this controller.
 func (r *Reconciler) owns(employer client.Object) bool {
 	owner := employer.GetAnnotations()[ControllerAnnotationKey]
 	return controllerutil.ContainsFinalizer(employer, CleanFinalizer(employer.GetName())) &&
 		(owner == r.binding.name || owner == "" && r.binding.manages(employer))
 }
 
-// release ends what is left of an employer that is gone: nobody can confirm anything for
-// it any more.
+// release cleans up after an employer that was deleted: no provider call can confirm
+// anything for it.
 func (r *Reconciler) release(ctx context.Context, s *session) error {
 	s.leaving = true
 	r.gatherSelected(ctx, s)
@@ -146,7 +146,7 @@ func (r *Reconciler) release(ctx context.Context, s *session) error {
 	return nil
 }
 
-// end tells what happened, and says when to look again.
+// end reports the result, and returns when to reconcile again.
 func (r *Reconciler) end(ctx context.Context, s *session, errs []error) (reconcile.Result, error) {
 	errs = slices.DeleteFunc(errs, func(err error) bool {
 		s.pending = s.pending || apierrors.IsConflict(err)
@@ -157,7 +157,7 @@ func (r *Reconciler) end(ctx context.Context, s *session, errs []error) (reconci
 	}
 	r.report(ctx, s)
 	for _, p := range s.problems {
-		// What failed for single items has its own time to be tried again.
+		// Failed items are retried at their own time.
 		if p.reason != EventSyncEmployeesFailed && p.reason != EventSyncEmployerFailed {
 			errs = append(errs, p.err)
 		}
@@ -173,8 +173,8 @@ func (r *Reconciler) end(ctx context.Context, s *session, errs []error) (reconci
 	return reconcile.Result{RequeueAfter: after}, nil
 }
 
-// after is when to look again: when an item that failed is due, when the provider may
-// have confirmed something, or when it is time to see whether others changed it.
+// after returns when to reconcile again: when a failed item is due, when the provider may
+// have confirmed a change, or at the next resync.
 func (r *Reconciler) after(s *session) time.Duration {
 	after := minDelay(s.history.retryAfter(r.clock.Now()), r.resync)
 	if !s.pending && s.actor.untried == 0 {
@@ -185,7 +185,7 @@ func (r *Reconciler) after(s *session) time.Duration {
 	return max(after, r.provider.retryAfter())
 }
 
-// sooner is the smaller of two times, of which zero means never.
+// minDelay returns the smaller of two times, of which zero means never.
 func minDelay(a, b time.Duration) time.Duration {
 	if a == 0 || b == 0 {
 		return max(a, b)

@@ -14,14 +14,14 @@ import (
 
 // Annotations on employers.
 const (
-	// EmployeesRecordedAnnotationKey lists the employees that carry the lifecycle
-	// finalizer or are about to, EmployeesExpectedAnnotationKey those that expect it:
-	// names, sorted and joined by commas.
+	// EmployeesRecordedAnnotationKey lists the employees that carry the lifecycle finalizer
+	// or are about to, EmployeesExpectedAnnotationKey those that expect it: names, sorted
+	// and joined by commas.
 	EmployeesRecordedAnnotationKey = "resource-consist.kusionstack.io/employees-lifecycle-finalizer-recorded"
 	EmployeesExpectedAnnotationKey = "resource-consist.kusionstack.io/employees-expected-finalizer-added"
 
 	// ControllerAnnotationKey names the controller that an employer belongs to. It is
-	// written with the clean finalizer and goes with it.
+	// written and removed with the clean finalizer.
 	ControllerAnnotationKey = "podops.dev/resource-consist-controller"
 )
 
@@ -29,8 +29,9 @@ const (
 // KiB.
 const maxRecordBytes = 96 << 10
 
-// record writes down who will be touched, before the provider is called: whatever happens
-// next, the names are there to clean up by. Names go when nothing of them is left.
+// record writes the names of the employees that may be touched before the provider is
+// called, so that a later reconcile can clean up after a crash. A name is removed when
+// nothing of the employee remains.
 func (r *Reconciler) record(ctx context.Context, s *session) error {
 	base := copyOf(s.employer)
 	annotations := maps.Clone(s.employer.GetAnnotations())
@@ -53,8 +54,8 @@ func (r *Reconciler) record(ctx context.Context, s *session) error {
 	return nil
 }
 
-// write sets a record. One that would be too long stays as it is and is reported: the
-// index over finalizers still knows the pods that are in the cache.
+// write sets a record. A record that would be too long is not changed, and reported: the
+// index over finalizers still finds the pods that are in the cache.
 func (s *session) write(annotations map[string]string, key string, names []string) {
 	text := strings.Join(names, ",")
 	switch {
@@ -68,7 +69,7 @@ func (s *session) write(annotations map[string]string, key string, names []strin
 	}
 }
 
-// touched are the employees that the provider has or gets, and the pods that carry the
+// touched returns the employees that the provider has or gets, and the pods that carry the
 // finalizer.
 func (s *session) touched() []string {
 	var names []string
@@ -88,7 +89,7 @@ func (s *session) touched() []string {
 	return tidy(names)
 }
 
-// expecting are the pods that expect the finalizer or are about to.
+// expecting returns the pods that expect the finalizer or are about to.
 func (s *session) expecting() []string {
 	var names []string
 	for name, pod := range s.pods {
@@ -104,7 +105,7 @@ func tidy(names []string) []string {
 	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "" || strings.Contains(name, ",") })
 }
 
-// recorded reads the names of a record. One that is too long to be ours is none.
+// recorded returns the names of a record. A record above maxRecordBytes is ignored.
 func recorded(employer client.Object, key string) []string {
 	text := employer.GetAnnotations()[key]
 	if text == "" || len(text) > 2*maxRecordBytes {

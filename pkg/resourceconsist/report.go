@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// report tells people what failed: in events, in metrics, in the status of a Service, and
-// in what the adapter records.
+// report reports failures in events, in metrics, in the status of a Service, and to the
+// adapter.
 func (r *Reconciler) report(ctx context.Context, s *session) {
 	all := s.failures()
 	s.history.shown = r.measures.show(s.key, s.history.shown, all)
@@ -37,15 +37,15 @@ func (r *Reconciler) report(ctx context.Context, s *session) {
 	r.tell(s)
 }
 
-// ConditionConsistent is a condition of Services: True while its provider has what is expected, and
-// False with the reason of an event when something failed; the message names the first
-// employees that did. Adapters with StatusRecordOptions have their own way to say so.
+// ConditionConsistent is a condition of Services: True while the provider has the expected
+// state, and False with the reason of an event when something failed; the message names the
+// first employees that failed. Adapters with StatusRecordOptions record their own.
 const ConditionConsistent = "podops.dev/Consistent"
 
 // ReasonConsistent is the reason of ConditionConsistent when it is True.
 const ReasonConsistent = "Consistent"
 
-// showCondition writes the condition if it says anything new.
+// showCondition writes the condition if it differs.
 func (r *Reconciler) showCondition(ctx context.Context, s *session, service *corev1.Service, outcome error) error {
 	base, condition := service.DeepCopy(), metav1.Condition{
 		Type: ConditionConsistent, Status: metav1.ConditionTrue, Reason: ReasonConsistent, ObservedGeneration: service.Generation,
@@ -63,14 +63,15 @@ func (r *Reconciler) showCondition(ctx context.Context, s *session, service *cor
 	if !changed {
 		return nil
 	}
-	// Conditions merge by type: nobody else's is part of the patch.
+	// A strategic merge patch merges conditions by type and leaves other conditions
+	// unchanged.
 	if err := r.client.Status().Patch(ctx, service, client.StrategicMergeFrom(base)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("writing condition %s: %w", ConditionConsistent, err)
 	}
 	return nil
 }
 
-// recordOutcome calls what the adapter has for it.
+// recordOutcome calls the StatusRecordOptions of the adapter.
 func (r *Reconciler) recordOutcome(ctx context.Context, s *session, err error) {
 	employer := copyOf(s.employer)
 	switch {
@@ -87,7 +88,7 @@ func (r *Reconciler) recordOutcome(ctx context.Context, s *session, err error) {
 	}
 }
 
-// failures are the items that failed, this time or before, sorted by name.
+// failures returns the items that failed, in this reconcile or before, sorted by name.
 func (s *session) failures() []EmployeeError {
 	all := slices.Clone(s.unplanned)
 	for _, a := range s.history.sorted() {

@@ -11,9 +11,9 @@ import (
 	"github.com/podops-dev/podops/pkg/resourceconsist/plan"
 )
 
-// firstPause lies between the first two tries of a call inside of a reconcile, twice that
+// firstPause is the pause between the first two tries of a call within a reconcile, doubled
 // between the next two: with four tries less than half a second in all. It is far shorter
-// than firstRetry, after which the next reconcile tries again.
+// than firstRetry, after which the next reconcile retries.
 const firstPause = 25 * time.Millisecond
 
 // pauses returns the jittered pauses between tries.
@@ -21,10 +21,10 @@ func (p *provider) pauses() wait.DelayFunc {
 	return wait.Backoff{Duration: firstPause, Factor: 2, Jitter: 0.5, Steps: p.tries}.DelayFunc()
 }
 
-// retryRead makes a call that reads until it succeeds, up to p.tries times and at least once.
+// retryRead repeats a read until it succeeds, up to p.tries times and at least once.
 func retryRead[T any](ctx context.Context, p *provider, read func() (T, error)) (value T, err error) {
 	try := 0
-	// That the context ended in a pause is no news: the error of the last try is returned.
+	// When the context ends in a pause, retryRead returns the error of the last try.
 	_ = p.pauses().Until(ctx, true, true, func(context.Context) (done bool, _ error) {
 		try++
 		value, err = read()
@@ -34,15 +34,15 @@ func retryRead[T any](ctx context.Context, p *provider, read func() (T, error)) 
 }
 
 // retryItems calls the verb again for single items that failed, up to p.tries times in all.
-// A verb says what shall be, so calling it twice for an item does no harm. Each pass ends
-// after maxStrikes calls in a row that fail, as every verb does.
+// Verbs are idempotent, so repeating one for an item is safe. Each pass ends after
+// maxStrikes failed calls in a row, as every verb does.
 func retryItems[T any](ctx context.Context, a *actor, v verb[T], out *outcome[T]) {
 	try := 1
 	done := func() bool { return try >= a.provider.tries || !slices.ContainsFunc(out.failed, out.mayRetry) }
 	if done() {
 		return
 	}
-	// What failed stays in out when the context ends in a pause.
+	// Failed items stay in out when the context ends in a pause.
 	_ = a.provider.pauses().Until(ctx, false, true, func(context.Context) (bool, error) {
 		try++
 		retryFailed(ctx, a, v, out)
@@ -50,7 +50,7 @@ func retryItems[T any](ctx context.Context, a *actor, v verb[T], out *outcome[T]
 	})
 }
 
-// retryFailed is one pass over the items that failed and may succeed a moment later.
+// retryFailed makes one pass over the failed items that may be retried.
 func retryFailed[T any](ctx context.Context, a *actor, v verb[T], out *outcome[T]) {
 	var again [][]plan.Item[T]
 	var final []plan.Item[T]
@@ -64,15 +64,15 @@ func retryFailed[T any](ctx context.Context, a *actor, v verb[T], out *outcome[T
 	untried := out.untried
 	out.failed, out.untried = final, nil
 	waves(ctx, a, v, again, out)
-	// An item that this pass did not reach has failed as before.
+	// An item that this pass did not reach stays failed.
 	out.failed, out.untried = append(out.failed, out.untried...), untried
 }
 
-// mayRetry reports whether the call for an item that failed may succeed a moment later.
+// mayRetry reports whether the call for a failed item may be retried at once.
 func (o *outcome[T]) mayRetry(item plan.Item[T]) bool { return repeatable(o.errs[item.ID]) }
 
-// repeatable reports whether a call may succeed a moment later. One that was not answered
-// in time, or not made, would only hold its worker.
+// repeatable reports whether a call may be retried at once. A retry of a call that timed
+// out, or was not made, would only block its worker.
 func repeatable(err error) bool {
 	return err != nil && !unanswered(err) && !errors.Is(err, ErrBackingOff) && !errors.Is(err, errPanic)
 }

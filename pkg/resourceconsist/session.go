@@ -15,29 +15,29 @@ import (
 	"github.com/podops-dev/podops/pkg/resourceconsist/plan"
 )
 
-// session is one reconcile of one employer: what was gathered, planned and done.
+// session holds the inputs, the plan and the results of one reconcile of one employer.
 type session struct {
 	employer client.Object
 	key      types.NamespacedName
 
-	// conditionKey and finalizer name the employer on its employees.
+	// conditionKey and finalizer identify the employer on its employees.
 	conditionKey, finalizer string
 
-	// leaving: the employer is being deleted or not the adapter's any more. Nothing is
-	// expected of it, and nobody is selected.
+	// leaving is true when the employer is being deleted or no longer belongs to the
+	// adapter. Nothing is expected of it then, and it selects no employees.
 	leaving bool
 
 	history *history
 	actor   *actor
 
-	// selected are the names of the employees. When they are not known (selectedKnown is
-	// false), everybody who expects the finalizer counts as selected.
+	// selected holds the names of the employees. While they are not known (selectedKnown is
+	// false), every pod that expects the finalizer counts as selected.
 	selected      map[string]bool
 	selectedKnown bool
 
 	pods map[string]*corev1.Pod
 
-	// expected and current are nil until they are known.
+	// The expected and current items are nil until they are known.
 	expectedEmployees, currentEmployees *[]plan.Item[IEmployee]
 	expectedEmployers, currentEmployers *[]plan.Item[IEmployer]
 
@@ -47,15 +47,15 @@ type session struct {
 	traffic  plan.Traffic
 	pending  bool     // a finalizer waits for the provider, or a write for a newer object
 	waiting  []string // the pods whose finalizer waits
-	cleaned  bool     // nothing is left of an employer that leaves
+	cleaned  bool     // nothing is left of an employer that is being deleted
 	problems []problem
 
-	// unplanned are items that the adapter gives in a way that nothing can be decided of.
+	// unplanned holds the items for which nothing can be decided.
 	unplanned []EmployeeError
 }
 
-// fail notes a problem, once. That somebody else was faster is none: the next reconcile
-// sees what they did.
+// fail records a problem, once. A conflict is none: the next reconcile reads the new
+// object.
 func (s *session) fail(reason string, err error) {
 	switch {
 	case err == nil:
@@ -67,8 +67,8 @@ func (s *session) fail(reason string, err error) {
 	}
 }
 
-// gather asks the adapter for everything. What it does not answer stays unknown, and
-// only what depends on that is not done.
+// gather calls the adapter for all inputs. An input whose call fails stays unknown, and
+// only the steps that depend on it are skipped.
 func (r *Reconciler) gather(ctx context.Context, s *session) {
 	b := r.binding
 	if !s.leaving {
@@ -81,7 +81,7 @@ func (r *Reconciler) gather(ctx context.Context, s *session) {
 	s.currentEmployers = ask(ctx, r, s, "GetCurrentEmployer", EventGetCurrentEmployerFailed, employerItem, b.adapter.GetCurrentEmployer)
 }
 
-// ask makes one call that reads; nil when it failed.
+// ask makes one read; nil when it failed.
 func ask[T any](
 	ctx context.Context, r *Reconciler, s *session, verb, reason string,
 	item func(T) plan.Item[T], get func(context.Context, client.Object) ([]T, error),
@@ -107,8 +107,8 @@ func ask[T any](
 	return &items
 }
 
-// copyOf is a copy of an object for an adapter: a call that is left behind goes on
-// reading it.
+// copyOf returns a copy of an object for an adapter: a call that outlived its deadline
+// still reads it.
 func copyOf(object client.Object) client.Object {
 	duplicate, ok := object.DeepCopyObject().(client.Object)
 	if !ok {
@@ -144,7 +144,7 @@ func intentOf(value IEmployee) plan.Intent {
 	return plan.IntentOff
 }
 
-// gatherSelected asks whom the employer selects.
+// gatherSelected reads which employees the employer selects.
 func (r *Reconciler) gatherSelected(ctx context.Context, s *session) {
 	s.selected, s.selectedKnown = map[string]bool{}, s.leaving
 	if s.leaving || !r.binding.follow && r.binding.employerIsService() {
@@ -167,7 +167,7 @@ func (r *Reconciler) gatherSelected(ctx context.Context, s *session) {
 	r.selections.set(s.key, s.selected)
 }
 
-// gatherPods reads the pods that the employer selects, or that carry something of it.
+// gatherPods reads the pods that the employer selects, or that carry a mark of it.
 func (r *Reconciler) gatherPods(ctx context.Context, s *session) error {
 	if !r.binding.follow {
 		return nil
@@ -189,11 +189,11 @@ func (r *Reconciler) gatherPods(ctx context.Context, s *session) error {
 	return nil
 }
 
-// maxLookups bounds how many pods are asked of the API server in one reconcile.
+// maxLookups bounds the pods read from the API server in one reconcile.
 const maxLookups = 50
 
-// gatherLost reads from the API server the pods that the provider or a record still
-// knows and the cache does not: they may have left PodOps, and the cache with it.
+// gatherLost reads from the API server the pods that the provider or a record still names
+// and the cache does not hold: they may have lost the control label.
 func (r *Reconciler) gatherLost(ctx context.Context, s *session) error {
 	if !r.binding.follow {
 		return nil
@@ -223,7 +223,7 @@ func (r *Reconciler) gatherLost(ctx context.Context, s *session) error {
 	return nil
 }
 
-// readPod adds a pod to the session, if there is one of that name.
+// readPod adds a pod to the session, if it exists.
 func (r *Reconciler) readPod(ctx context.Context, s *session, reader client.Reader, name string) error {
 	if s.pods[name] != nil {
 		return nil
@@ -240,8 +240,7 @@ func (r *Reconciler) readPod(ctx context.Context, s *session, reader client.Read
 	return nil
 }
 
-// equalEmployers and equalEmployees turn a panic of the adapter into the error of one
-// item.
+// equalEmployers and equalEmployees turn a panic of the adapter into the error of one item.
 func equalEmployers(expected, current IEmployer) (same bool, err error) {
 	defer recovered(&err)
 	return expected.EmployerEqual(current)

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// Option changes how a controller works with its provider.
+// Option configures how a controller calls its provider.
 type Option func(*settings)
 
 type settings struct {
@@ -38,7 +38,7 @@ func defaults() settings {
 	return settings{qps: 100, burst: 200, timeout: 30 * time.Second, tries: 4, resync: 30 * time.Second, registry: metrics.Registry, clock: clock.RealClock{}}
 }
 
-// WithRateLimit bounds the calls of the adapter: qps a second, burst at once. Default:
+// WithRateLimit bounds the calls of the adapter: qps per second, burst at once. Default:
 // 100 and 200. A reconcile that changes nothing makes five.
 func WithRateLimit(qps float32, burst int) Option {
 	return func(s *settings) { s.qps, s.burst = qps, burst }
@@ -47,25 +47,26 @@ func WithRateLimit(qps float32, burst int) Option {
 // WithTimeout is the deadline of each call of the adapter. Default: 30 s.
 func WithTimeout(timeout time.Duration) Option { return func(s *settings) { s.timeout = timeout } }
 
-// WithTries is how often a call of the adapter is made within one reconcile before it
-// counts as failed, with short, jittered pauses between. Verbs are repeated for single
-// items. 1: it is not repeated. Default: 4.
+// WithTries sets how many times a call of the adapter is made within one reconcile before
+// it counts as failed, with short, jittered pauses between. Verbs are repeated for single
+// items. 1: no retries. Default: 4.
 func WithTries(tries int) Option { return func(s *settings) { s.tries = tries } }
 
-// WithResync is how often the provider of an employer is looked at without any event: it
-// may have been changed by others, or have lost what it had. Default: 30 s.
+// WithResync sets how often the provider of an employer is read without an event: another
+// client may have changed it, or it may have lost its state. Default: 30 s.
 func WithResync(interval time.Duration) Option { return func(s *settings) { s.resync = interval } }
 
-// WithAdmission has admission expect the adapter's finalizers of pods that are created.
+// WithAdmission makes admission add the adapter's finalizers to the expected finalizers of
+// new pods.
 func WithAdmission(admission *Admission) Option { return func(s *settings) { s.admission = admission } }
 
-// WithRegistry is where metrics are registered. Default: that of the manager.
+// WithRegistry sets the registry of the metrics. Default: that of the manager.
 func WithRegistry(registry prometheus.Registerer) Option {
 	return func(s *settings) { s.registry = registry }
 }
 
-// AddToMgr registers a controller for an adapter. It fails on an adapter or on options
-// that could never work; nothing is asked of the provider before the manager starts.
+// AddToMgr registers a controller for an adapter. It fails on an adapter or on options that
+// could never work; it does not call the provider before the manager starts.
 func AddToMgr(mgr manager.Manager, adapter ReconcileAdapter, options ...Option) error {
 	s := defaults()
 	for _, option := range options {
@@ -91,7 +92,7 @@ func newReconciler(cached client.Client, live client.Reader, scheme *runtime.Sch
 		return nil, err
 	}
 	if s.qps <= 0 || s.burst <= 0 || s.timeout <= 0 || s.resync <= 0 || s.tries <= 0 {
-		return nil, fmt.Errorf("controller %s: rate, burst, timeout, resync and tries have to be above 0, and are %g, %d, %v, %v and %d",
+		return nil, fmt.Errorf("controller %s: rate, burst, timeout, resync and tries must be above 0, and are %g, %d, %v, %v and %d",
 			b.name, s.qps, s.burst, s.timeout, s.resync, s.tries)
 	}
 	gvk, err := apiutil.GVKForObject(b.newEmployer(), scheme)
@@ -100,7 +101,7 @@ func newReconciler(cached client.Client, live client.Reader, scheme *runtime.Sch
 	}
 	listKind := gvk.GroupVersion().WithKind(gvk.Kind + "List")
 	if _, err := newList(scheme, listKind); err != nil {
-		return nil, fmt.Errorf("controller %s: %s has to be in the scheme: %w", b.name, listKind, err)
+		return nil, fmt.Errorf("controller %s: %s must be in the scheme: %w", b.name, listKind, err)
 	}
 	measured, err := newMeasures(b.name, s.registry)
 	if err != nil {
@@ -127,7 +128,7 @@ func newList(scheme *runtime.Scheme, kind schema.GroupVersionKind) (client.Objec
 
 func (r *Reconciler) setup(mgr manager.Manager) error {
 	if r.binding.follow {
-		// The index is asked for before the cache starts, hence no context to end it.
+		// The index is registered before the cache starts, so no context ends it.
 		if err := mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.Pod{}, r.field, indexByMarks); err != nil {
 			return fmt.Errorf("indexing pods by employer: %w", err)
 		}
@@ -147,7 +148,7 @@ func (r *Reconciler) setup(mgr manager.Manager) error {
 		Complete(r)
 }
 
-// indexByMarks indexes pods by the employers and the protection finalizers they name.
+// indexByMarks indexes pods by the employers and the protection finalizers that they name.
 func indexByMarks(object client.Object) []string {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {

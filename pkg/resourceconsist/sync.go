@@ -8,7 +8,7 @@ import (
 	"github.com/podops-dev/podops/pkg/resourceconsist/plan"
 )
 
-// The verbs, as errors and attempts name them.
+// Names of the verbs in errors and attempts.
 const (
 	verbCreateEmployer  = "CreateEmployer"
 	verbUpdateEmployer  = "UpdateEmployer"
@@ -18,8 +18,9 @@ const (
 	verbDeleteEmployees = "DeleteEmployees"
 )
 
-// sync carries out the plan. Traffic goes off first; then comes what employees need of
-// the employer, then the employees; what nobody needs any more goes last.
+// sync carries out the plan. Traffic goes off first; then it creates the items of the
+// employer that employees depend on, then those of the employees, and deletes the items of
+// the employer last.
 func (r *Reconciler) sync(ctx context.Context, s *session) {
 	employees, knowEmployees := employeesDiff(s)
 	employers, knowEmployers := employersDiff(s)
@@ -59,9 +60,9 @@ func (r *Reconciler) sync(ctx context.Context, s *session) {
 	}
 }
 
-// confirm asks the provider again for the employees if something was changed, and reads
-// from the answer whose traffic is on and whose is off. When the provider does not answer,
-// the answer from before still confirms the employees for which nothing was to be changed.
+// confirm reads the employees from the provider again if a verb was called, and derives the
+// traffic of each pod from the answer. When the provider does not answer, the answer from
+// before still confirms the employees for which no change was due.
 func (r *Reconciler) confirm(ctx context.Context, s *session) {
 	before, known := employeesDiff(s)
 	if s.actor.acted {
@@ -73,14 +74,14 @@ func (r *Reconciler) confirm(ctx context.Context, s *session) {
 		return
 	}
 	if known {
-		// An employee that was missing may be there by now.
+		// The item of an employee that was missing may exist by now.
 		before.Update, before.Create = slices.Concat(before.Update, before.Create), nil
 		s.traffic = plan.TrafficOf(before)
 	}
 }
 
-// nothingToDelete: no employee is left that nobody expects. What stands before it, such
-// as its address, may go only then.
+// nothingToDelete reports whether no employee is left to delete. Items of the employer,
+// such as an address, are deleted only then.
 func (r *Reconciler) nothingToDelete(s *session) bool {
 	diff, known := employeesDiff(s)
 	return known && len(diff.Delete) == 0
@@ -118,14 +119,14 @@ func employeeVerb(ctx context.Context, s *session, name string, f do[IEmployee],
 	}})
 }
 
-// unplanned reports items of which nothing can be decided.
+// unplanned reports the items for which nothing can be decided.
 func unplanned[T any](s *session, reason string, failed []plan.Failure[T]) {
 	for _, one := range failed {
 		s.unplanned = append(s.unplanned, EmployeeError{Name: cmp.Or(one.Item.Name, one.Item.ID), Times: 1, Err: one.Err, reason: reason})
 	}
 }
 
-// keepAttempts marks attempts that were not made this time and will be later.
+// keepAttempts marks attempts that were not made in this reconcile and will be made later.
 func keepAttempts[T any](s *session, name string, items []plan.Item[T]) {
 	for _, item := range items {
 		s.actor.attempts[attempt{name, item.ID}] = true

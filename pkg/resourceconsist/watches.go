@@ -21,8 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// employerEvents let an event pass if the adapter's predicates do, and if the employer is
-// or was this controller's: what it leaves behind has to be cleaned up.
+// employerEvents passes an event if the adapter's predicates do, and if the employer is or
+// was this controller's: its items must be cleaned up.
 func (r *Reconciler) employerEvents() predicate.Funcs {
 	filter := r.binding.employerFilter
 	return predicate.Funcs{
@@ -39,8 +39,8 @@ func (r *Reconciler) marked(employer client.Object) bool {
 	return employer.GetAnnotations()[ControllerAnnotationKey] == r.binding.name
 }
 
-// selections remember whom employers select, so that an event of an employee finds them
-// without asking the adapter. They are safe for concurrent use.
+// selections holds which employees each employer selects, so that an event of an employee
+// finds its employers without a call of the adapter. It is safe for concurrent use.
 type selections struct {
 	mu  sync.Mutex
 	all map[types.NamespacedName]map[string]bool
@@ -59,7 +59,7 @@ func (s *selections) set(employer types.NamespacedName, names map[string]bool) {
 	s.all[employer] = maps.Clone(names)
 }
 
-// of are the employers that select an employee.
+// of returns the employers that select an employee.
 func (s *selections) of(employee types.NamespacedName) []types.NamespacedName {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,8 +72,8 @@ func (s *selections) of(employee types.NamespacedName) []types.NamespacedName {
 	return employers
 }
 
-// employeeEvents turn the event of an employee into requests for every employer that
-// selects it, did so before, or is named on it.
+// employeeEvents turns the event of an employee into requests for every employer that
+// selects it, selected it before, or is named on it.
 func (r *Reconciler) employeeEvents() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	enqueue := func(ctx context.Context, q queue, moved bool, objects ...client.Object) {
@@ -98,8 +98,9 @@ func (r *Reconciler) employeeEvents() handler.EventHandler {
 	}
 }
 
-// employersNear are the employers that an employee may matter to. moved: it has come,
-// gone, or changed its labels, so that others than before may select it.
+// employersNear returns the employers that an event of an employee may affect. moved is
+// true when it was created or deleted, or its labels changed, so that other employers may
+// select it now.
 func (r *Reconciler) employersNear(ctx context.Context, employee client.Object, moved bool) []types.NamespacedName {
 	employers := r.selections.of(client.ObjectKeyFromObject(employee))
 	if pod, ok := employee.(*corev1.Pod); ok && r.binding.follow {
@@ -124,14 +125,14 @@ func (r *Reconciler) employersNear(ctx context.Context, employee client.Object, 
 	return employers
 }
 
-// selects reports whether a Service selects an object. One without a selector selects
-// nobody.
+// selects reports whether a Service selects an object. A Service without a selector selects
+// no pods.
 func selects(service *corev1.Service, object client.Object) bool {
 	return len(service.Spec.Selector) > 0 && labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(object.GetLabels()))
 }
 
-// named are the employers of this kind that a pod names in its annotation, unless they
-// are known to be another controller's.
+// named returns the employers of this kind that a pod names in its annotation, unless they
+// are known to belong to another controller.
 func (r *Reconciler) named(ctx context.Context, pod *corev1.Pod) []types.NamespacedName {
 	var employers []types.NamespacedName
 	prefix := lifecycleKey(r.kind, pod.Namespace, "")

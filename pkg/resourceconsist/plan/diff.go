@@ -6,52 +6,52 @@ import (
 	"slices"
 )
 
-// Intent is what an expected item says about its traffic.
+// Intent is whether an expected item should take traffic.
 type Intent int
 
 const (
-	// IntentUnknown: it does not say. That it is there and as expected then means that
-	// its traffic is on.
+	// IntentUnknown means that the item does not specify its traffic. If it is there and as
+	// expected, its traffic counts as on.
 	IntentUnknown Intent = iota
 
-	// IntentOn: it should take traffic.
+	// IntentOn means that it should take traffic.
 	IntentOn
 
-	// IntentOff: it should be there, and take none.
+	// IntentOff means that it should be there, and take none.
 	IntentOff
 )
 
 // Item is one thing that a provider has or should have.
 type Item[T any] struct {
-	// ID tells items of one employer apart. Empty is a mistake of the adapter.
+	// ID is unique within one employer. An empty ID is a mistake of the adapter.
 	ID string
 
-	// Name of the object that the item stands for; empty when it is not known.
+	// Name is the name of the object that the item belongs to; empty when it is not known.
 	Name string
 
-	// Intent of an expected item; of a current one it means nothing.
+	// Intent is set on an expected item; it is ignored on a current one.
 	Intent Intent
 
 	Value T
 }
 
-// Failure is an item about which nothing can be decided, and why.
+// Failure is an item that cannot be planned, and its error.
 type Failure[T any] struct {
 	Item Item[T]
 	Err  error
 }
 
-// Errors of items that cannot be planned. The way out is in the adapter.
+// Errors of items that cannot be planned. They must be fixed in the adapter.
 var (
 	ErrNoID      = errors.New("the adapter gives it no id")
 	ErrDuplicate = errors.New("the adapter gives its id to several")
 )
 
-// Diff is what leads from current to expected. An item is in exactly one list, and each
+// Diff holds the changes from current to expected. An item is in exactly one list, and each
 // list is sorted by id. Off, Create, Update and Unchanged hold the expected items, Delete
 // the current ones.
 type Diff[T any] struct {
-	// Off are updates of items that should take no traffic: they go first, with Delete.
+	// Off holds updates of items that should take no traffic: they go first, with Delete.
 	Off []Item[T]
 
 	Delete    []Item[T]
@@ -59,13 +59,13 @@ type Diff[T any] struct {
 	Update    []Item[T]
 	Unchanged []Item[T]
 
-	// Failed are left alone.
+	// Failed holds the items that are not changed.
 	Failed []Failure[T]
 }
 
-// Between compares what is expected with what is current. equal is called on an expected
-// and the current item of the same id; its error fails that item and no other. Arguments
-// are not modified.
+// Between compares the expected with the current items. equal is called on an expected and
+// the current item of the same id; its error fails that item and no other. Arguments are
+// not modified.
 func Between[T any](expected, current []Item[T], equal func(expected, current T) (bool, error)) Diff[T] {
 	var diff Diff[T]
 	wanted, there := index(expected), index(current)

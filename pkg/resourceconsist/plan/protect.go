@@ -1,42 +1,42 @@
 package plan
 
-// Pod is what decides about the finalizer of one employer on one pod.
+// Pod holds the inputs for the decision on the finalizer of one employer on one pod.
 type Pod struct {
-	// Selected: the employer is not going away, and selects the pod.
+	// Selected is true when the employer is not being deleted and selects the pod.
 	Selected bool
 
-	// Controlled: the pod is under PodOps.
+	// Controlled is true when the pod is a controlled pod.
 	Controlled bool
 
-	// Terminating: a deletion timestamp is set. No finalizer can be added.
+	// Terminating is true when the pod has a deletion timestamp: no finalizer can be added.
 	Terminating bool
 
-	// Preparing: the lifecycle waits for traffic to go off. WantsTraffic: it should be
-	// on.
+	// Preparing is true while the lifecycle waits for traffic to go off, WantsTraffic while
+	// traffic should be on.
 	Preparing, WantsTraffic bool
 
-	// Has: the finalizer is on the pod. Expects: the pod's annotation says that this
-	// employer puts it there.
+	// Has is true when the pod has the finalizer, Expects when the pod's annotation maps
+	// this employer to it.
 	Has, Expects bool
 
-	// Unreadable: the annotation cannot be read. It is left as it is.
+	// Unreadable is true when the annotation cannot be parsed. It is not changed then.
 	Unreadable bool
 
-	// Taken: the annotation says that another employer puts the same finalizer on the
-	// pod, and that one came first.
+	// Taken is true when the annotation maps another employer to the same finalizer, and
+	// that employer has precedence.
 	Taken bool
 }
 
-// Protection is what to change on one pod, in one write. The zero value changes nothing.
+// Protection holds the changes of one pod, in one write. The zero value changes nothing.
 type Protection struct {
 	// Expect and Forget change the annotation, Add and Remove the finalizer.
 	Expect, Forget, Add, Remove bool
 
-	// Collides: the employer would need a finalizer that is another's. It protects the
-	// pod of nobody then.
+	// Collides is true when the employer would need a finalizer that belongs to another
+	// employer. The pod then has no protection by this employer.
 	Collides bool
 
-	// Pending: the finalizer will have to change once the provider confirms it.
+	// Pending is true when the finalizer must change once the provider confirms it.
 	Pending bool
 }
 
@@ -45,11 +45,12 @@ func (p Protection) IsEmpty() bool { return !p.Expect && !p.Forget && !p.Add && 
 
 // Protect decides about one pod.
 //
-// The finalizer goes on when the provider confirms that traffic is on, for a pod that
-// wants it. It goes off when the provider confirms that traffic is off, for a pod that
-// prepares, terminates, has left PodOps, or is not selected any more. A pod that is
-// merely unready keeps it: nobody operates on it. What the pod expects is recorded while
-// it is selected, and forgotten no sooner than the finalizer goes.
+// It adds the finalizer when the provider confirms that traffic is on, for a pod that
+// should have traffic. It removes the finalizer when the provider confirms that traffic is
+// off, for a pod that is preparing, terminating, no longer controlled, or no longer
+// selected. A pod that is merely unready keeps it: no operation waits for the pod. The
+// expectation is recorded while the pod is selected, and removed together with the
+// finalizer or later.
 func Protect(pod Pod, traffic State) Protection {
 	if pod.Taken {
 		return Protection{Collides: pod.Selected}
@@ -68,13 +69,13 @@ func Protect(pod Pod, traffic State) Protection {
 	return out
 }
 
-// employed: the employer selects the pod, and PodOps looks after it.
+// employed reports whether the employer selects the pod and the pod is controlled.
 func (p Pod) employed() bool { return p.Selected && p.Controlled }
 
-// goes: the pod must not have the finalizer once its traffic is off.
+// goes reports whether the finalizer must be removed once the traffic of the pod is off.
 func (p Pod) goes() bool { return p.Preparing || p.Terminating || !p.employed() }
 
-// comes: the pod must have the finalizer once its traffic is on.
+// comes reports whether the finalizer must be added once the traffic of the pod is on.
 func (p Pod) comes() bool {
 	return p.employed() && p.WantsTraffic && !p.Preparing && !p.Terminating && !p.Unreadable
 }

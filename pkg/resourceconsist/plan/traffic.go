@@ -1,27 +1,30 @@
 package plan
 
-// State is what a provider confirms about the traffic of one pod.
+// State is the state of the traffic of one pod that a provider confirms.
 type State int
 
 const (
-	// Unconfirmed: a change is under way, failed, or cannot be judged. It opens no door.
+	// Unconfirmed means that a change is in progress, failed, or cannot be compared. No
+	// finalizer changes on it.
 	Unconfirmed State = iota
 
-	// On: everything expected of the pod is there, as expected, and takes traffic.
+	// On means that everything expected of the pod is there, as expected, and takes
+	// traffic.
 	On
 
-	// Off: nothing of the pod is there, or what is there is as expected and takes none.
+	// Off means that nothing of the pod is there, or that it is there as expected and takes
+	// no traffic.
 	Off
 )
 
-// Traffic is what a provider confirms about all pods of an employer.
+// Traffic is the state of the traffic of all pods of an employer.
 type Traffic struct {
 	states       map[string]State
 	unattributed bool
 }
 
-// Of returns the state of a pod. A pod of which nothing is known is Off, unless the
-// provider has something that may be anybody's.
+// Of returns the state of a pod. A pod without items is Off, unless the provider has an
+// unattributed item.
 func (t Traffic) Of(name string) State {
 	if state, known := t.states[name]; known {
 		return state
@@ -32,8 +35,8 @@ func (t Traffic) Of(name string) State {
 	return Off
 }
 
-// TrafficOf reads the states from a comparison with what the provider has now. The zero
-// Traffic, for a provider that did not answer, confirms nothing.
+// TrafficOf derives the states from a comparison with the current items of the provider.
+// The zero Traffic, for a provider that did not answer, confirms nothing.
 func TrafficOf[T any](diff Diff[T]) Traffic {
 	t := Traffic{states: map[string]State{}}
 	for _, item := range diff.Unchanged {
@@ -60,8 +63,8 @@ func unchanged(intent Intent) State {
 	return On
 }
 
-// missing: an item that is not there and should not take traffic takes none. One that
-// should may come at any moment.
+// missing returns the state of an expected item that is not there. One that should take no
+// traffic takes none; one that should may appear at any moment.
 func missing(intent Intent) State {
 	if intent == IntentOff {
 		return Off
@@ -69,7 +72,8 @@ func missing(intent Intent) State {
 	return Unconfirmed
 }
 
-// vote adds what one item says. Items of one pod that differ leave it unconfirmed.
+// vote adds the state of one item. Items of one pod with different states leave it
+// unconfirmed.
 func (t *Traffic) vote(name string, state State) {
 	if name == "" {
 		t.unattributed = t.unattributed || state == Unconfirmed

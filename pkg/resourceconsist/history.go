@@ -11,14 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// attempt names what was tried for one item.
+// attempt identifies one verb for one item.
 type attempt struct {
 	verb string
 	id   string
 }
 
-// failure is an item that failed, and when it is tried again. Items are tried one by one
-// from then on, so that one of them cannot spoil a batch again and again.
+// failure is an item that failed, and when it is retried. Failed items are retried one by
+// one, so that one of them cannot fail a whole batch again.
 type failure struct {
 	name  string
 	err   error
@@ -26,23 +26,23 @@ type failure struct {
 	next  time.Time
 }
 
-// memory is what is known of one employer between two reconciles. Losing it costs
-// repeated calls and events, no more. One worker uses it at a time.
+// history is the state of one employer between two reconciles. Losing it costs repeated
+// calls and events, and nothing else. One worker uses it at a time.
 type history struct {
 	failures map[attempt]failure
 
-	// polls in a row for the same pods.
+	// polls counts the reads in a row that waited for the same pods.
 	polls  int
 	polled string
 
-	// told is the last text of each event reason.
+	// told holds the last text of each event reason.
 	told map[string]string
 
-	// shown are the employees that have a metric.
+	// shown holds the employees that have a metric.
 	shown []string
 }
 
-// memories hold one memory for each employer. They are safe for concurrent use.
+// histories hold one history for each employer. They are safe for concurrent use.
 type histories struct {
 	mu  sync.Mutex
 	all map[types.NamespacedName]*history
@@ -71,8 +71,8 @@ func (m *history) failed(a attempt, name string, err error, now time.Time) {
 	m.failures[a] = failure{name: name, err: err, times: f.times + 1, next: now.Add(backoff(f.times, firstRetry, lastRetry))}
 }
 
-// blames reports whether something failed for an employee: it has its own time to be
-// tried again.
+// blames reports whether a verb failed for an employee, which is then retried at its own
+// time.
 func (m *history) blames(name string) bool {
 	for _, f := range m.failures {
 		if f.name == name {
@@ -82,13 +82,14 @@ func (m *history) blames(name string) bool {
 	return false
 }
 
-// keep forgets failures of attempts that nobody makes any more.
+// keep removes the failures of attempts that are not in attempts.
 func (m *history) keep(attempts map[attempt]bool) {
 	maps.DeleteFunc(m.failures, func(a attempt, _ failure) bool { return !attempts[a] })
 }
 
-// retryAfter is when the first failed item is tried again; zero when there is none. One
-// that is due and was not tried waits for something else.
+// retryAfter returns the time until the first failed item is retried; zero when there is
+// none. It leaves out an item that is due and was not tried: that one waits for something
+// else.
 func (m *history) retryAfter(now time.Time) time.Duration {
 	var first time.Duration
 	for _, f := range m.failures {
@@ -99,7 +100,7 @@ func (m *history) retryAfter(now time.Time) time.Duration {
 	return first
 }
 
-// poll is how many times the provider was asked about just these pods.
+// poll returns how many times in a row the provider was read for exactly these pods.
 func (m *history) poll(waiting []string) int {
 	if key := strings.Join(waiting, ","); key != m.polled {
 		m.polls, m.polled = 0, key
@@ -108,7 +109,7 @@ func (m *history) poll(waiting []string) int {
 	return m.polls - 1
 }
 
-// news reports whether an event says anything else than the last one of its reason.
+// news reports whether the text of an event differs from the last one of its reason.
 func (m *history) news(reason, text string) bool {
 	if m.told[reason] == text {
 		return false
@@ -117,7 +118,7 @@ func (m *history) news(reason, text string) bool {
 	return true
 }
 
-// sorted are the attempts that failed, by id.
+// sorted returns the attempts that failed, by id.
 func (m *history) sorted() []attempt {
 	return slices.SortedFunc(maps.Keys(m.failures), func(a, b attempt) int {
 		return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.verb, b.verb))
