@@ -34,11 +34,11 @@ func newActor(now *time.Time) *actor {
 
 func itself(id string) string { return id }
 
-func TestAVerbThatFailsForEverybodyStops(t *testing.T) {
+func TestAVerbThatFailsForEveryItemStops(t *testing.T) {
 	now, calls := builders.Epoch, 0
 	a := newActor(&now)
 	out := run(t.Context(), a, verb[string]{name: "Create", id: itself, items: numbered(1000), call: func(context.Context, client.Object, []string) ([]string, []string, error) {
-		calls++ // one at a time: it never gets to several at once
+		calls++ // one at a time: a verb without a success never widens its waves
 		return nil, nil, errQuota
 	}})
 	if calls != maxStrikes || len(out.untried) != 1000-maxStrikes*batchSize || len(out.succeeded) != 0 {
@@ -62,22 +62,22 @@ func TestAVerbStartsSlowly(t *testing.T) {
 		return ids, nil, nil
 	}})
 	if len(out.succeeded) != 1000 || first != 1 || widest > maxParallel {
-		t.Errorf("%d succeeded, the first call beside %d, at most %d at once", len(out.succeeded), first, widest)
+		t.Errorf("%d succeeded, %d calls beside the first, at most %d at once", len(out.succeeded), first, widest)
 	}
 }
 
-func TestWhatAnAdapterSaysOfItsItems(t *testing.T) {
+func TestResultsOfItems(t *testing.T) {
 	for sentence, tc := range map[string]struct {
 		succeeded, failed []string
 		err               error
 		fails             bool
 	}{
-		"nothing at all":                     {nil, nil, nil, false},
-		"succeeded, beside an error":         {[]string{"0000"}, nil, errQuota, false},
-		"not mentioned, beside an error":     {[]string{"else"}, nil, errQuota, true},
-		"failed, without an error":           {nil, []string{"0000"}, nil, true},
-		"succeeded and failed":               {[]string{"0000"}, []string{"0000"}, errQuota, true},
-		"an error that somebody else failed": {nil, []string{"else"}, errQuota, true},
+		"no list and no error":      {nil, nil, nil, false},
+		"succeeded, with an error":  {[]string{"0000"}, nil, errQuota, false},
+		"not listed, with an error": {[]string{"else"}, nil, errQuota, true},
+		"failed, without an error":  {nil, []string{"0000"}, nil, true},
+		"succeeded and failed":      {[]string{"0000"}, []string{"0000"}, errQuota, true},
+		"an error of another item":  {nil, []string{"else"}, errQuota, true},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			now := builders.Epoch
@@ -91,9 +91,10 @@ func TestWhatAnAdapterSaysOfItsItems(t *testing.T) {
 	}
 }
 
-// However many items fail for good, and however an adapter reports it, the others get
-// through in a bounded number of rounds, and nothing is lost from the outcome.
-func TestOthersGetThrough(t *testing.T) {
+// TestHealthyItemsSucceedBesideFailingOnes checks that, however many items always fail and however an adapter
+// reports it, the other items succeed in a bounded number of rounds, and no item is missing
+// from the outcome.
+func TestHealthyItemsSucceedBesideFailingOnes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := builders.Epoch
 		a := newActor(&now)
@@ -136,13 +137,13 @@ func TestOthersGetThrough(t *testing.T) {
 		}
 		for _, item := range items {
 			if _, ok := done.Load(item.ID); !ok && !broken[item.ID] {
-				t.Fatalf("%s never got through", item.ID)
+				t.Fatalf("%s never succeeded", item.ID)
 			}
 		}
 	})
 }
 
-// oneTry are settings under which every call is made once.
+// oneTry returns settings under which every call is made once.
 func oneTry() settings {
 	return settings{qps: 1e6, burst: 1e6, timeout: time.Second, tries: 1, clock: clock.RealClock{}}
 }

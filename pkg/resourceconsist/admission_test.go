@@ -22,7 +22,7 @@ func (f foretelling) GetEmployersByEmployee(context.Context, client.Object, clie
 	return f.employers, f.err
 }
 
-func TestExpectedFinalizersOfAPodThatIsCreated(t *testing.T) {
+func TestExpectedFinalizersOfANewPod(t *testing.T) {
 	named := func(name string, change func(*corev1.Service)) *corev1.Service {
 		service := web()
 		service.Name = name
@@ -58,6 +58,6 @@ func TestExpectedFinalizersOfAPodThatIsCreated(t *testing.T) {
 	admission = &Admission{adapters: []*Reconciler{fails.r, panics.r, says.r}}
 	got, err = admission.ExpectedFinalizers(t.Context(), pod)
 	if diff := cmp.Diff(map[string]string{"Service/default/web": GenerateLifecycleFinalizer("web")}, got); diff != "" || err == nil {
-		t.Errorf("one adapter that fails takes nothing from the others: error %v, expected finalizers (-want +got):\n%s", err, diff)
+		t.Errorf("an adapter that fails does not affect the others: error %v, expected finalizers (-want +got):\n%s", err, diff)
 	}
 }

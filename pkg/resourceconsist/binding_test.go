@@ -62,12 +62,12 @@ func TestDefaultsOfAnAdapter(t *testing.T) {
 		t.Errorf("binding %+v", b)
 	}
 	if b.manages(&corev1.Service{}) || !b.manages(web()) {
-		t.Error("the label kusionstack.io/control: \"true\" makes a Service an employer")
+		t.Error("the label kusionstack.io/control: \"true\" must make a Service an employer")
 	}
 	service := web()
 	service.Labels[appsv1alpha1.ControlLabelKey] = "yes"
 	if b.manages(service) {
-		t.Error("another value of the label does not")
+		t.Error("another value of the label must not make a Service an employer")
 	}
 	if first := b.rateLimiter.When(reconcile.Request{}); first != firstRetry {
 		t.Errorf("first retry after %v", first)
@@ -79,11 +79,11 @@ func TestOptionalInterfaces(t *testing.T) {
 		adapter ReconcileAdapter
 		holds   func(binding) bool
 	}{
-		"ReconcileOptions, with a nil limiter": {queued{newLB(nil)}, func(b binding) bool { return b.workers == 3 && b.rateLimiter != nil }},
-		"the names of KusionStack":             {upstream{newLB(nil)}, func(b binding) bool { return b.workers == 7 && b.follow && b.recordEmployees }},
-		"an adapter that follows no lifecycle": {apart{newLB(nil)}, func(b binding) bool { return !b.follow }},
-		"records and an interval of its own":   {recording{newLB(nil)}, func(b binding) bool { return b.recordEmployees && b.recordExpected && b.requeue == 3*time.Second }},
-		"other employers, every one of them":   {watching{newLB(nil), &corev1.ConfigMap{}, &corev1.Pod{}}, func(b binding) bool { return !b.employerIsService() && b.manages(&corev1.ConfigMap{}) }},
+		"ReconcileOptions, with a nil limiter":      {queued{newLB(nil)}, func(b binding) bool { return b.workers == 3 && b.rateLimiter != nil }},
+		"method names of KusionStack":               {upstream{newLB(nil)}, func(b binding) bool { return b.workers == 7 && b.follow && b.recordEmployees }},
+		"an adapter that follows no lifecycle":      {apart{newLB(nil)}, func(b binding) bool { return !b.follow }},
+		"records and a requeue interval":            {recording{newLB(nil)}, func(b binding) bool { return b.recordEmployees && b.recordExpected && b.requeue == 3*time.Second }},
+		"another kind of employer without a filter": {watching{newLB(nil), &corev1.ConfigMap{}, &corev1.Pod{}}, func(b binding) bool { return !b.employerIsService() && b.manages(&corev1.ConfigMap{}) }},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			b, err := bind(tc.adapter)
@@ -94,7 +94,7 @@ func TestOptionalInterfaces(t *testing.T) {
 	}
 }
 
-func TestAnAdapterThatCouldNeverWorkIsRefused(t *testing.T) {
+func TestAnAdapterThatCannotWorkIsRejected(t *testing.T) {
 	var noService *corev1.Service
 	for want, adapter := range map[string]ReconcileAdapter{
 		"it is nil":                     nil,
@@ -109,7 +109,7 @@ func TestAnAdapterThatCouldNeverWorkIsRefused(t *testing.T) {
 	}
 }
 
-func TestOptionsThatCouldNeverWorkAreRefused(t *testing.T) {
+func TestOptionsThatCannotWorkAreRejected(t *testing.T) {
 	for _, option := range []Option{WithTimeout(0), WithResync(-1), WithRateLimit(0, 1), WithRateLimit(1, 0)} {
 		s := defaults()
 		option(&s)
@@ -134,12 +134,13 @@ func TestRecordsAreWrittenBeforeTheProviderIsCalled(t *testing.T) {
 	w.settles()
 	w.settles()
 	if got := w.service().Annotations; got[EmployeesRecordedAnnotationKey] != "p001" || got[EmployeesExpectedAnnotationKey] != "p001" {
-		t.Errorf("after p000 has left: %v", got)
+		t.Errorf("after p000 is no longer selected: %v", got)
 	}
 }
 
-// A crash between record and finalizer, and a pod that left every index meanwhile.
-func TestARecordedPodIsFreedThoughTheCacheHasLostIt(t *testing.T) {
+// TestARecordedPodThatIsNotInTheCacheLosesItsFinalizer covers a crash between record and
+// finalizer, and a pod that left every index meanwhile.
+func TestARecordedPodThatIsNotInTheCacheLosesItsFinalizer(t *testing.T) {
 	service := web()
 	service.Annotations = map[string]string{EmployeesRecordedAnnotationKey: "lost,gone"}
 	pod := webPod("lost").Uncontrolled().Ready().Finalizer(GenerateLifecycleFinalizer("web")).Obj()
@@ -148,7 +149,7 @@ func TestARecordedPodIsFreedThoughTheCacheHasLostIt(t *testing.T) {
 	w.r.client = blind{w.client}
 	w.settles()
 	if w.protected("lost") {
-		t.Error("the finalizer stays on a pod that nobody takes it off")
+		t.Error("the finalizer stays on the pod")
 	}
 }
 
@@ -185,7 +186,7 @@ func (n *noting) RecordErrorConditions(_ context.Context, _ client.Object, err e
 	return nil
 }
 
-func TestAnAdapterIsToldWhatBecameOfItsVerbs(t *testing.T) {
+func TestAnAdapterReceivesTheResultsOfItsVerbs(t *testing.T) {
 	n := &noting{}
 	w := newWorld(t, func(l *lb) ReconcileAdapter { n.lb = l; return n }, fleet(2)...)
 	w.lb.fail["CreateEmployees p001-uid"] = errQuota

@@ -21,11 +21,11 @@ func TestStatusesOfPods(t *testing.T) {
 		pod  *corev1.Pod
 		want resourceconsist.PodEmployeeStatuses
 	}{
-		"a pod that serves": {
+		"a pod that takes traffic": {
 			addressed(builders.MakePod("a").Available()),
 			resourceconsist.PodEmployeeStatuses{Ip: "10.0.0.1", Ipv6: "fd00::1", LifecycleReady: true},
 		},
-		"a pod that prepares has to lose its traffic while it is still ready": {
+		"a preparing pod must lose its traffic while it is still ready": {
 			addressed(builders.MakePod("a").Ready().Preparing("x", "update")),
 			resourceconsist.PodEmployeeStatuses{Ip: "10.0.0.1", Ipv6: "fd00::1"},
 		},

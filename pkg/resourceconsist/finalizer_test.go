@@ -52,6 +52,6 @@ func TestCleanFinalizersAreAlwaysValid(t *testing.T) {
 		}
 	}
 	if resourceconsist.CleanFinalizer(strings.Repeat("a", 58)) == resourceconsist.CleanFinalizer(strings.Repeat("a", 59)) {
-		t.Error("two long names have one clean finalizer")
+		t.Error("two long names share a clean finalizer")
 	}
 }

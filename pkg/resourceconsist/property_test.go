@@ -11,10 +11,11 @@ import (
 	"github.com/podops-dev/podops/test/builders"
 )
 
-// Whatever fails, and in whatever order things happen to pods: no pod is without its
-// finalizer while a load balancer sends it traffic and the pod prepares, none is given one
-// without traffic, and when nothing fails any more everything comes to rest as it should.
-func TestFinalizersFollowTheProviderWhateverFails(t *testing.T) {
+// TestFinalizersFollowTheProviderDespiteFailures checks, for any failures and any order of
+// pod events: no preparing pod lacks its finalizer while a load balancer sends it traffic,
+// no pod gets one without traffic, and once nothing fails any more every pod reaches its
+// expected state.
+func TestFinalizersFollowTheProviderDespiteFailures(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		const pods = 3
 		w := newWorld(t, nil, fleet(pods)...)

@@ -20,35 +20,35 @@ import (
 
 var errQuota = errors.New("quota exceeded")
 
-func TestAPodIsProtectedWhileItServes(t *testing.T) {
+func TestAPodHasTheFinalizerWhileItTakesTraffic(t *testing.T) {
 	w := newWorld(t, nil, web(), webPod("a").Gate(true).Unready(builders.Epoch).Obj())
 
 	w.settles()
 	if !w.expects("a") || w.protected("a") {
-		t.Fatal("a pod that is not ready expects the finalizer, and does not have it")
+		t.Fatal("a pod that is not ready must expect the finalizer, and must not have it")
 	}
 	w.becomes(webPod("a").Available())
 	w.settles()
 	if !w.protected("a") || !w.lb.servers["a-uid"].on {
-		t.Fatal("traffic is on, and the finalizer with it")
+		t.Fatal("traffic and the finalizer must be on")
 	}
 	w.becomes(webPod("a").Available().Preparing("x", "update"))
 	w.settles()
 	if w.protected("a") || w.lb.servers["a-uid"].on || !w.expects("a") {
-		t.Fatal("a pod that prepares loses its traffic and then the finalizer, and goes on expecting it")
+		t.Fatal("a preparing pod must lose its traffic and then the finalizer, and must keep expecting it")
 	}
 	w.becomes(webPod("a").Gate(true).Ready().Complete("x", "update"))
 	w.settles()
 	if !w.protected("a") || !w.lb.servers["a-uid"].on {
-		t.Fatal("a complete pod gets back its traffic and then the finalizer")
+		t.Fatal("a completed pod must get back its traffic and then the finalizer")
 	}
 }
 
-func TestTheEmployerIsMarkedBeforeAnythingElse(t *testing.T) {
+func TestTheCleanFinalizerIsWrittenBeforeAnyProviderCall(t *testing.T) {
 	w := newWorld(t, nil, fleet(1)...)
 	w.broken["web"] = errors.New("no rights")
 	if _, err := w.reconcile(); err == nil || len(w.lb.calls) > 0 {
-		t.Fatalf("error %v and calls %v, want an error and no call: nobody would clean up", err, w.lb.calls)
+		t.Fatalf("error %v and calls %v, want an error and no call: without the clean finalizer nothing cleans up", err, w.lb.calls)
 	}
 	w.wantEvent(EventEnsureCleanFinalizerFailed, "no rights")
 	delete(w.broken, "web")
@@ -61,18 +61,18 @@ func TestTheEmployerIsMarkedBeforeAnythingElse(t *testing.T) {
 
 func TestTrafficGoesOffFirst(t *testing.T) {
 	w := newWorld(t, nil, fleet(3)...)
-	w.lb.servers["stranger"] = server{id: "stranger", name: "gone", on: true}
+	w.lb.servers["unattributed"] = server{id: "unattributed", name: "gone", on: true}
 	w.lb.servers["p001-uid"] = server{id: "p001-uid", name: "p001", on: true}
 	w.lb.servers["p002-uid"] = server{id: "p002-uid", name: "p002", on: false}
 	w.becomes(webPod("p001").Available().Preparing("x", "update"))
 	w.settles()
-	want := []string{"UpdateEmployees p001-uid", "DeleteEmployees stranger", "CreateEmployer web", "CreateEmployees p000-uid", "UpdateEmployees p002-uid"}
+	want := []string{"UpdateEmployees p001-uid", "DeleteEmployees unattributed", "CreateEmployer web", "CreateEmployees p000-uid", "UpdateEmployees p002-uid"}
 	if diff := cmp.Diff(want, w.lb.calls); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
 }
 
-func TestOneEmployeeThatFailsStopsNobody(t *testing.T) {
+func TestAFailedEmployeeDoesNotStopTheOthers(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		t.Run(fmt.Sprintf("the adapter fails whole batches: %v", whole), func(t *testing.T) {
 			w := newWorld(t, nil, fleet(200)...)
@@ -105,10 +105,10 @@ func TestOneEmployeeThatFailsStopsNobody(t *testing.T) {
 				t.Error("p007 recovers")
 			}
 			if got := w.consistent(); got.Status != metav1.ConditionTrue || got.Message != "" {
-				t.Errorf("condition %+v after all recovered", got)
+				t.Errorf("condition %+v after the employee recovered", got)
 			}
 			if got := w.errorMetrics(); len(got) != 0 {
-				t.Errorf("metrics %v after all recovered", got)
+				t.Errorf("metrics %v after the employee recovered", got)
 			}
 		})
 	}
@@ -123,10 +123,10 @@ func TestAFailedDeleteKeepsTheFinalizer(t *testing.T) {
 	}
 	w.settles()
 	if !w.protected("p000") || !w.expects("p000") {
-		t.Error("p000 may still have traffic and keeps its finalizer")
+		t.Error("p000 may still have traffic and must keep its finalizer")
 	}
 	if w.protected("p001") || w.expects("p001") {
-		t.Error("p001 has left the employer and loses both")
+		t.Error("p001 is no longer selected and must lose finalizer and expectation")
 	}
 }
 
@@ -147,16 +147,16 @@ func TestEveryVerbFailsAlone(t *testing.T) {
 				w.wantEvent(reason, verb)
 				employees := verb == "GetExpectedEmployee" || verb == "GetCurrentEmployee" || verb == "CreateEmployees" || verb == "GetSelectedEmployeeNames"
 				if !employees && !w.protected("p000") {
-					t.Error("p000 does not depend on it")
+					t.Error("p000 does not depend on the verb, and must have the finalizer")
 				}
 				if verb == "CreateEmployees" && !w.protected("p001") {
-					t.Error("p001 is there already")
+					t.Error("p001 exists at the provider, and must have the finalizer")
 				}
 				delete(w.lb.fail, verb)
 				w.clock.Step(lastRetry)
 				w.settles()
 				if !w.protected("p000") || !w.protected("p001") || !w.lb.vips["web"] {
-					t.Error("everything is there once the verb works again")
+					t.Error("every item must exist once the verb works again")
 				}
 			}
 		})
@@ -170,10 +170,10 @@ func TestADeletedEmployerLeavesNothing(t *testing.T) {
 	w.deletes(w.service())
 	result := w.settles()
 	if w.service() == nil || !w.lb.vips["web"] {
-		t.Fatal("the employer and its address stay while one of its employees does")
+		t.Fatal("the employer and its address must stay while one of its employees does")
 	}
 	if w.protected("p000") || !w.protected("p001") || w.protected("p002") {
-		t.Error("two pods are free, and the one that may have traffic is not")
+		t.Error("two pods must lose the finalizer, and the pod that may have traffic must keep it")
 	}
 	delete(w.lb.fail, "DeleteEmployees p001-uid")
 	w.clock.Step(max(result.RequeueAfter, lastRetry))
@@ -197,7 +197,7 @@ func TestAnEmployerThatLeavesPodOpsIsCleanedUp(t *testing.T) {
 	}
 }
 
-func TestAnEmployerThatVanishedFreesItsPods(t *testing.T) {
+func TestPodsOfAnEmployerThatWasRemovedLoseTheirFinalizer(t *testing.T) {
 	w := newWorld(t, nil, fleet(1)...)
 	w.settles()
 	service := w.service()
@@ -206,7 +206,7 @@ func TestAnEmployerThatVanishedFreesItsPods(t *testing.T) {
 	w.deletes(service)
 	w.settles()
 	if w.protected("p000") || w.expects("p000") {
-		t.Error("nobody is left who could take the finalizer off")
+		t.Error("the pod keeps a finalizer that no employer can remove")
 	}
 }
 
@@ -219,24 +219,24 @@ func TestAnEmployerBelongsToOneController(t *testing.T) {
 	}
 }
 
-func TestATerminatingPodIsFreedWhenItsTrafficIsOff(t *testing.T) {
+func TestATerminatingPodLosesTheFinalizerWhenItsTrafficIsOff(t *testing.T) {
 	w := newWorld(t, nil, fleet(1)...)
 	w.settles()
 	w.deletes(w.pod("p000"))
 	w.lb.fail["UpdateEmployees"] = errQuota
 	w.settles()
 	if !w.protected("p000") {
-		t.Fatal("the pod may still have traffic")
+		t.Fatal("the pod may still have traffic and must keep the finalizer")
 	}
 	delete(w.lb.fail, "UpdateEmployees")
 	w.clock.Step(lastRetry)
 	w.settles()
 	if w.pod("p000") != nil {
-		t.Error("the pod can go")
+		t.Error("the pod must lose the finalizer")
 	}
 	w.settles()
 	if len(w.lb.servers) > 0 {
-		t.Error("a pod that is gone is deregistered")
+		t.Error("a deleted pod must be removed from the provider")
 	}
 }
 
@@ -252,32 +252,32 @@ func TestAFinalizerThatComesTooLateIsNoError(t *testing.T) {
 	w.settles()
 	w.broken["p000"] = apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "p000", field.ErrorList{field.Invalid(field.NewPath("spec"), 1, "is wrong")})
 	if _, err := w.reconcile(); err == nil {
-		t.Error("another refusal is an error")
+		t.Error("another Invalid status must be an error")
 	}
 }
 
-func TestOneFinalizerOfTwoEmployersProtectsForTheFirst(t *testing.T) {
+func TestAFinalizerThatTwoEmployersShareBelongsToTheFirst(t *testing.T) {
 	theirs := GenerateLifecycleFinalizer("web")
 	w := newWorld(t, nil, web(), webPod("a").Available().Expect("Gateway/default/web", theirs).Finalizer(theirs).Obj(), webPod("b").Available().Obj())
 	_, err := w.reconcile()
 	if err == nil {
-		t.Error("a collision is an error")
+		t.Error("a collision must be an error")
 	}
 	w.wantEvent(EventEnsureExpectedFailed, "on pods a")
 	if w.expects("a") {
-		t.Error("the first one has the finalizer alone")
+		t.Error("the first employer must have the finalizer alone")
 	}
 	if !w.protected("b") {
-		t.Error("b is nobody else's")
+		t.Error("no other employer selects b, so it must have the finalizer")
 	}
 	w.becomes(webPod("a").Available().Preparing("x", "update"))
 	_, _ = w.reconcile()
 	if !w.protected("a") {
-		t.Error("the finalizer of another is not taken off")
+		t.Error("the finalizer of another employer must stay")
 	}
 }
 
-func TestAnUnreadableAnnotationIsLeftAlone(t *testing.T) {
+func TestAnUnreadableAnnotationIsNotChanged(t *testing.T) {
 	for _, value := range []string{"{", strings.Repeat("x", 300<<10), `{"expectedFinalizers":{"Service/default/web":""}}`} {
 		w := newWorld(t, nil, web(), webPod("a").Available().Annotation(appsv1alpha1.AvailableConditionsAnnotationKey, value).Obj())
 		w.settles()
@@ -288,17 +288,17 @@ func TestAnUnreadableAnnotationIsLeftAlone(t *testing.T) {
 	nothing := newWorld(t, nil, web(), webPod("a").Available().Annotation(appsv1alpha1.AvailableConditionsAnnotationKey, `{"expectedFinalizers":null}`).Obj())
 	nothing.settles()
 	if !nothing.protected("a") || !nothing.expects("a") {
-		t.Error("a null map is an empty one")
+		t.Error("a null map must count as an empty one")
 	}
 }
 
-func TestAnEmptySelectorSelectsNobody(t *testing.T) {
+func TestAnEmptySelectorSelectsNoPods(t *testing.T) {
 	service := web()
 	service.Spec.Selector = nil
 	w := newWorld(t, nil, service, webPod("a").Available().Obj())
 	w.settles()
 	if w.protected("a") || w.expects("a") || len(w.lb.servers) > 0 {
-		t.Error("a Service without a selector selects nobody")
+		t.Error("a Service without a selector must select no pods")
 	}
 }
 
@@ -306,16 +306,16 @@ func TestAConflictIsNoError(t *testing.T) {
 	w := newWorld(t, nil, fleet(1)...)
 	w.broken["p000"] = apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "p000", errors.New("changed"))
 	if result := w.settles(); result.RequeueAfter > lastPoll {
-		t.Errorf("looks again after %v", result.RequeueAfter)
+		t.Errorf("reconciles again after %v", result.RequeueAfter)
 	}
 	delete(w.broken, "p000")
 	w.settles()
 	if !w.protected("p000") {
-		t.Error("the next reconcile does it")
+		t.Error("the next reconcile must write it")
 	}
 }
 
-func TestAQuietEmployerCostsNoWriteAndNoVerb(t *testing.T) {
+func TestAnUnchangedEmployerCostsNoWriteAndNoVerb(t *testing.T) {
 	w := newWorld(t, nil, fleet(5)...)
 	w.settles()
 	calls := len(w.lb.calls)
@@ -324,14 +324,14 @@ func TestAQuietEmployerCostsNoWriteAndNoVerb(t *testing.T) {
 		w.broken[fmt.Sprintf("p%03d", i)] = errors.New("a write to a pod")
 	}
 	if result := w.settles(); result.RequeueAfter != w.r.resync {
-		t.Errorf("looks again after %v, want %v", result.RequeueAfter, w.r.resync)
+		t.Errorf("reconciles again after %v, want %v", result.RequeueAfter, w.r.resync)
 	}
 	if len(w.lb.calls) != calls {
 		t.Errorf("calls %v", w.lb.calls[calls:])
 	}
 }
 
-func TestAHangingProviderHoldsNobodyUp(t *testing.T) {
+func TestAHangingCallDoesNotBlockTheWorker(t *testing.T) {
 	w := newWorld(t, nil, fleet(1)...)
 	w.r.provider.timeout = 20 * time.Millisecond
 	release := w.lb.holdUp("GetCurrentEmployee")
@@ -340,18 +340,18 @@ func TestAHangingProviderHoldsNobodyUp(t *testing.T) {
 	}
 	w.wantEvent(EventGetCurrentEmployeesFailed, ErrHanging.Error())
 	if len(w.lb.calls) > 0 {
-		t.Fatalf("calls %v: nothing is done beside a call that hangs", w.lb.calls)
+		t.Fatalf("calls %v: no call may be made while another one hangs", w.lb.calls)
 	}
 	release()
 	for deadline := time.Now().Add(time.Minute); !w.protected("p000"); w.clock.Step(time.Minute) {
 		if time.Now().After(deadline) {
-			t.Fatal("the employer is not worked on after the call has returned")
+			t.Fatal("the employer is not reconciled after the call has returned")
 		}
 		_, _ = w.reconcile()
 	}
 }
 
-func TestAProviderThatAlwaysFailsIsLeftAlone(t *testing.T) {
+func TestTheControllerBacksOffFromAProviderThatAlwaysFails(t *testing.T) {
 	w := newWorld(t, nil, fleet(1)...)
 	for _, verb := range []string{"GetSelectedEmployeeNames", "GetExpectedEmployer", "GetCurrentEmployer", "GetExpectedEmployee", "GetCurrentEmployee"} {
 		w.lb.fail[verb] = errQuota
@@ -366,22 +366,23 @@ func TestAProviderThatAlwaysFailsIsLeftAlone(t *testing.T) {
 	w.clock.Step(lastBreak)
 	w.settles()
 	if !w.protected("p000") {
-		t.Error("the provider is asked again in time")
+		t.Error("the provider must be called again after the pause")
 	}
 }
 
-func TestAPodThatLeavesPodOpsIsFreed(t *testing.T) {
+func TestAPodThatLosesTheControlLabelLosesTheFinalizer(t *testing.T) {
 	w := newWorld(t, nil, fleet(1)...)
 	w.settles()
 	w.becomes(webPod("p000").Available().Uncontrolled().Label("app", "other"))
 	w.settles()
 	if w.protected("p000") || w.expects("p000") {
-		t.Error("the finalizer stays on a pod that nobody takes it off")
+		t.Error("the finalizer stays on the pod")
 	}
 }
 
-// However long an employee cannot be deleted, its employer waits, and nothing spins.
-func TestAnEmployerThatCannotBeCleanedIsTriedLessAndLessOften(t *testing.T) {
+// TestTheRetriesOfAnEmployerThatCannotBeCleanedBackOff checks that the employer waits for
+// an employee that cannot be deleted, without a busy loop.
+func TestTheRetriesOfAnEmployerThatCannotBeCleanedBackOff(t *testing.T) {
 	w := newWorld(t, nil, fleet(1)...)
 	w.settles()
 	w.lb.fail["DeleteEmployer"] = errQuota
@@ -403,12 +404,13 @@ func TestAnEmployerThatCannotBeCleanedIsTriedLessAndLessOften(t *testing.T) {
 	w.settles()
 	w.settles()
 	if w.service() != nil {
-		t.Error("the employer can go")
+		t.Error("the employer must be released")
 	}
 }
 
-// A load balancer that drains: what it was told to do is not yet so.
-func TestAPodWaitsUntilItsTrafficIsReallyOff(t *testing.T) {
+// TestAPodKeepsTheFinalizerUntilItsTrafficIsOff uses a load balancer that drains: an
+// accepted change takes effect later.
+func TestAPodKeepsTheFinalizerUntilItsTrafficIsOff(t *testing.T) {
 	w := newWorld(t, nil, fleet(2)...)
 	w.settles()
 	w.becomes(webPod("p000").Available().Preparing("x", "update"))
@@ -421,7 +423,7 @@ func TestAPodWaitsUntilItsTrafficIsReallyOff(t *testing.T) {
 	for range 7 {
 		waits = append(waits, w.settles().RequeueAfter)
 		if !w.protected("p000") || !w.protected("p001") {
-			t.Fatal("sessions are left")
+			t.Fatal("the pod has open sessions and must keep the finalizer")
 		}
 	}
 	want := []time.Duration{200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond, 1600 * time.Millisecond, 3200 * time.Millisecond, 5 * time.Second, 5 * time.Second}
@@ -435,6 +437,6 @@ func TestAPodWaitsUntilItsTrafficIsReallyOff(t *testing.T) {
 	draining = false
 	w.settles()
 	if w.protected("p000") || w.protected("p001") {
-		t.Error("traffic is off")
+		t.Error("traffic is off and the finalizer must be removed")
 	}
 }

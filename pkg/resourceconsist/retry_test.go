@@ -15,16 +15,16 @@ import (
 
 var errFlaky = errors.New("the connection was closed")
 
-// fourTries are the settings of a controller that repeats calls.
+// fourTries returns the settings of a controller that repeats calls.
 func fourTries() settings {
 	s := oneTry()
 	s.tries = 4
 	return s
 }
 
-// TestAFifthOfTheCallsFailAndOneReconcileSucceeds: each item is lost with a probability of
-// 0.2 a call, and so after four tries with one of 0.0016.
-func TestAFifthOfTheCallsFailAndOneReconcileSucceeds(t *testing.T) {
+// TestAReconcileSucceedsWhenAFifthOfTheCallsFail relies on probabilities: a call for an
+// item fails with 0.2, and all four tries of an item with 0.0016.
+func TestAReconcileSucceedsWhenAFifthOfTheCallsFail(t *testing.T) {
 	now := builders.Epoch
 	a := newActor(&now)
 	a.provider = newProvider(fourTries())
@@ -47,13 +47,13 @@ func TestAFifthOfTheCallsFailAndOneReconcileSucceeds(t *testing.T) {
 			len(out.succeeded), len(out.failed), len(out.untried))
 	}
 	if got := len(a.history.failures); got != len(out.failed) {
-		t.Errorf("%d failures are remembered, want %d: an item that succeeded has none", got, len(out.failed))
+		t.Errorf("%d failures in the history, want %d: an item that succeeded has none", got, len(out.failed))
 	}
 }
 
-// TestTriesOfOneReconcileAreOneFailure: the pause until the next reconcile does not grow
-// with the tries inside of one.
-func TestTriesOfOneReconcileAreOneFailure(t *testing.T) {
+// TestTheTriesOfAReconcileCountAsOneFailure checks that the pause until the next reconcile
+// does not grow with the tries within one.
+func TestTheTriesOfAReconcileCountAsOneFailure(t *testing.T) {
 	now := builders.Epoch
 	a := newActor(&now)
 	a.provider = newProvider(fourTries())
@@ -72,16 +72,16 @@ func TestTriesOfOneReconcileAreOneFailure(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatMaySucceedIsRepeated(t *testing.T) {
+func TestOnlyRepeatableErrorsAreRetried(t *testing.T) {
 	for sentence, tc := range map[string]struct {
 		err  error
 		want int
 	}{
-		"a failed connection":     {err: errFlaky, want: 4},
-		"a call without answer":   {err: context.DeadlineExceeded, want: 1},
-		"a provider in a break":   {err: ErrBackingOff, want: 1},
-		"a call that still hangs": {err: ErrHanging, want: 1},
-		"a panic of the adapter":  {err: errPanic, want: 1},
+		"a failed connection":                       {err: errFlaky, want: 4},
+		"a call without answer":                     {err: context.DeadlineExceeded, want: 1},
+		"a provider that is not called for a while": {err: ErrBackingOff, want: 1},
+		"a call that still hangs":                   {err: ErrHanging, want: 1},
+		"a panic of the adapter":                    {err: errPanic, want: 1},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			calls := 0
@@ -96,7 +96,8 @@ func TestOnlyWhatMaySucceedIsRepeated(t *testing.T) {
 	}
 }
 
-// TestNoTryAfterTheEndOfTheContext: a call is made once at least, and its error is that of the provider.
+// TestNoTryAfterTheEndOfTheContext checks that a call is made at least once, and that its
+// error is the provider's.
 func TestNoTryAfterTheEndOfTheContext(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	calls := 0
@@ -124,8 +125,8 @@ func TestNoTryAfterTheEndOfTheContext(t *testing.T) {
 	}
 }
 
-// TestAProviderThatIsDownCostsFewCalls: tries do not multiply the calls of a verb for many
-// items.
+// TestAProviderThatIsDownCostsFewCalls checks that tries do not multiply the calls of a
+// verb for many items.
 func TestAProviderThatIsDownCostsFewCalls(t *testing.T) {
 	now, calls := builders.Epoch, 0
 	a := newActor(&now)
@@ -142,10 +143,10 @@ func TestAProviderThatIsDownCostsFewCalls(t *testing.T) {
 	}
 }
 
-// TestAnUnreadableAnswerConfirmsWhatWasNotChanged: a pod that was on stays confirmed when
-// the provider does not answer after another pod was added; the added one does not count
-// as off.
-func TestAnUnreadableAnswerConfirmsWhatWasNotChanged(t *testing.T) {
+// TestAFailedReadConfirmsUnchangedPods checks that a pod that was on stays confirmed when
+// the provider does not answer after another pod was added, and that the added pod does not
+// count as off.
+func TestAFailedReadConfirmsUnchangedPods(t *testing.T) {
 	on := func(name string) plan.Item[IEmployee] {
 		return employeeItem(server{id: name, name: name, on: true})
 	}

@@ -29,7 +29,7 @@ func (w *world) update(before, after client.Object) []string {
 	return names
 }
 
-func TestWhichEmployersAPodWakes(t *testing.T) {
+func TestAPodEventEnqueuesItsEmployers(t *testing.T) {
 	other := web()
 	other.Name, other.Spec.Selector = "other", map[string]string{"app": "other"}
 	foreign := web()
@@ -39,12 +39,12 @@ func TestWhichEmployersAPodWakes(t *testing.T) {
 		before, after *builders.PodBuilder
 		want          []string
 	}{
-		"the one that selects it":                        {webPod("a"), webPod("a").Ready(), []string{"web"}},
-		"the one that it moves to and the one it leaves": {webPod("a"), webPod("a").Label("app", "other"), []string{"other", "web"}},
-		"none":                                 {builders.MakePod("a"), builders.MakePod("a"), nil},
-		"one that it names, though it is gone": {builders.MakePod("a"), builders.MakePod("a").Expect("Service/default/gone", "x"), []string{"gone"}},
-		"none that is another controller's":    {builders.MakePod("a"), builders.MakePod("a").Expect("Service/default/foreign", "x"), nil},
-		"none of another kind or namespace":    {builders.MakePod("a"), builders.MakePod("a").Expect("Gateway/default/web", "x").Expect("Service/else/web", "x"), nil},
+		"an employer that selects the pod":                  {webPod("a"), webPod("a").Ready(), []string{"web"}},
+		"the employers before and after a change of labels": {webPod("a"), webPod("a").Label("app", "other"), []string{"other", "web"}},
+		"no employer": {builders.MakePod("a"), builders.MakePod("a"), nil},
+		"an employer that the annotation names, though it is deleted": {builders.MakePod("a"), builders.MakePod("a").Expect("Service/default/gone", "x"), []string{"gone"}},
+		"not an employer of another controller":                       {builders.MakePod("a"), builders.MakePod("a").Expect("Service/default/foreign", "x"), nil},
+		"not an employer of another kind or namespace":                {builders.MakePod("a"), builders.MakePod("a").Expect("Gateway/default/web", "x").Expect("Service/else/web", "x"), nil},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, w.update(tc.before.Obj(), tc.after.Obj())); diff != "" {
@@ -54,20 +54,20 @@ func TestWhichEmployersAPodWakes(t *testing.T) {
 	}
 }
 
-func TestEmployersOfAnotherKindAreWokenByWhomTheySelect(t *testing.T) {
+func TestAPodEventEnqueuesEmployersOfAnotherKind(t *testing.T) {
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "pool"}}
 	second := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "second"}}
 	w := newWorld(t, func(l *lb) ReconcileAdapter { return watching{l, &corev1.ConfigMap{}, &corev1.Pod{}} }, config, second)
 	w.r.selections.set(client.ObjectKeyFromObject(config), map[string]bool{"a": true})
 	if got := w.update(webPod("a").Obj(), webPod("a").Ready().Obj()); !slices.Equal(got, []string{"pool"}) {
-		t.Errorf("a pod that is selected wakes %v", got)
+		t.Errorf("a selected pod enqueues %v", got)
 	}
 	if got := w.update(webPod("b").Obj(), webPod("b").Label("new", "label").Obj()); !slices.Equal(got, []string{"pool", "second"}) {
-		t.Errorf("a pod with new labels wakes %v: only the adapters know", got)
+		t.Errorf("a pod with new labels enqueues %v, and only the adapter knows its selectors", got)
 	}
 }
 
-func TestEventsOfAnEmployerThatWasOurs(t *testing.T) {
+func TestEventsOfAFormerEmployer(t *testing.T) {
 	w := newWorld(t, nil)
 	events := w.r.employerEvents()
 	released := web()
@@ -75,12 +75,12 @@ func TestEventsOfAnEmployerThatWasOurs(t *testing.T) {
 	marked := released.DeepCopy()
 	marked.Annotations = map[string]string{ControllerAnnotationKey: "lb"}
 	if !events.Update(event.UpdateEvent{ObjectOld: web(), ObjectNew: released}) {
-		t.Error("an employer that loses its label is cleaned up")
+		t.Error("an employer that loses its label must be reconciled")
 	}
 	if !events.Create(event.CreateEvent{Object: marked}) {
-		t.Error("an employer that lost its label while the manager was away is cleaned up")
+		t.Error("an employer that lost its label while the manager was down must be reconciled")
 	}
 	if events.Create(event.CreateEvent{Object: released}) || events.Update(event.UpdateEvent{ObjectOld: released, ObjectNew: released}) {
-		t.Error("an employer that never was ours is not looked at")
+		t.Error("an employer that never had the label must be ignored")
 	}
 }

@@ -30,7 +30,7 @@ import (
 	"github.com/podops-dev/podops/test/builders"
 )
 
-// vip is what the provider of the tests has for an employer, server for an employee.
+// vip and server are the items of the test provider for an employer and an employee.
 type vip struct{ id string }
 
 func (v vip) GetEmployerId() string                 { return v.id } //nolint:staticcheck // the name is the interface's
@@ -52,20 +52,21 @@ type server struct {
 	on       bool
 }
 
-// lb is an adapter with its provider in memory. Everything is done, and then seen.
+// lb is an adapter whose provider is in memory. Every change is accepted, and takes effect
+// at once.
 type lb struct {
 	mu      sync.Mutex
 	client  client.Client
 	servers map[string]server
 	vips    map[string]bool
 
-	// fail makes a call, "<verb>" or "<verb> <id>", fail; a batch fails only in part
-	// unless whole is set.
+	// fail holds the errors of calls, by "<verb>" or "<verb> <id>"; a batch fails only in
+	// part unless whole is set.
 	fail  map[string]error
 	whole bool
 
-	before func()              // a change
-	after  func(server) server // what becomes of one
+	before func()              // called before a change
+	after  func(server) server // returns the server that a change results in
 
 	calls []string // "<verb> <ids>", in their order
 	hang  map[string]chan struct{}
@@ -110,7 +111,7 @@ func (l *lb) called(verb string) error {
 		l.mu.Lock()
 	}
 	if l.fail[verb] != nil && strings.Contains(l.fail[verb].Error(), "panic") {
-		panic("as asked")
+		panic("injected")
 	}
 	return l.fail[verb]
 }
@@ -252,7 +253,7 @@ func notFound(name string) error {
 	return apierrors.NewNotFound(corev1.Resource("pods"), name)
 }
 
-// world is a reconciler on a fake API server.
+// cluster is a reconciler on a fake API server.
 type world struct {
 	t        *testing.T
 	client   client.Client
@@ -263,7 +264,7 @@ type world struct {
 	registry *prometheus.Registry
 	seen     []string // events
 
-	// broken makes a patch of an object fail.
+	// broken holds the errors of patches, by object name.
 	broken map[string]error
 }
 
@@ -285,7 +286,8 @@ func newWorld(t *testing.T, adapt func(*lb) ReconcileAdapter, objects ...client.
 	}
 	s := defaults()
 	s.registry, s.clock, s.timeout = w.registry, w.clock, 5*time.Second
-	// Calls are repeated by the next reconcile, unless a test is about tries.
+	// Failed calls are retried by the next reconcile only, unless a test configures more
+	// tries.
 	s.qps, s.burst, s.tries = 1e6, 1e6, 1
 	var err error
 	if w.r, err = newReconciler(w.client, w.client, clientgoscheme.Scheme, adapter, s); err != nil {
@@ -311,7 +313,7 @@ func (w *world) reconcile() (reconcile.Result, error) {
 	}
 }
 
-// settles reconciles once and wants no error.
+// settles reconciles once and expects no error.
 func (w *world) settles() reconcile.Result {
 	w.t.Helper()
 	result, err := w.reconcile()
@@ -321,7 +323,7 @@ func (w *world) settles() reconcile.Result {
 	return result
 }
 
-// pod reads a pod; nil when it is gone.
+// pod reads a pod; nil when it does not exist.
 func (w *world) pod(name string) *corev1.Pod {
 	w.t.Helper()
 	pod := &corev1.Pod{}
@@ -335,7 +337,7 @@ func (w *world) pod(name string) *corev1.Pod {
 	return pod
 }
 
-// service reads the employer; nil when it is gone.
+// service reads the employer; nil when it does not exist.
 func (w *world) service() *corev1.Service {
 	w.t.Helper()
 	service := &corev1.Service{}
@@ -349,7 +351,8 @@ func (w *world) service() *corev1.Service {
 	return service
 }
 
-// becomes replaces a pod by what a builder makes, keeping its finalizers and annotations.
+// becomes replaces a pod by the result of a builder and keeps its finalizers and
+// annotations.
 func (w *world) becomes(b *builders.PodBuilder) {
 	w.t.Helper()
 	pod := b.Obj()
@@ -379,7 +382,8 @@ func (w *world) updates(object client.Object) {
 	}
 }
 
-// protected: the pod carries the finalizer of web. expects: its annotation says so.
+// protected reports whether the pod carries the finalizer of web, expects whether its
+// annotation names it.
 func (w *world) protected(name string) bool {
 	pod := w.pod(name)
 	return pod != nil && slices.Contains(pod.Finalizers, GenerateLifecycleFinalizer("web"))
@@ -394,7 +398,7 @@ func (w *world) expects(name string) bool {
 	return err == nil && conditions.ExpectedFinalizers["Service/default/web"] == GenerateLifecycleFinalizer("web")
 }
 
-// wantEvent looks for an event of a reason that contains a text.
+// wantEvent fails unless an event of a reason contains a text.
 func (w *world) wantEvent(reason, text string) {
 	w.t.Helper()
 	for _, e := range w.seen {
@@ -402,10 +406,10 @@ func (w *world) wantEvent(reason, text string) {
 			return
 		}
 	}
-	w.t.Errorf("no event %s with %q; there are:\n%s", reason, text, strings.Join(w.seen, "\n"))
+	w.t.Errorf("no event %s with %q; got:\n%s", reason, text, strings.Join(w.seen, "\n"))
 }
 
-// errorMetrics are the employees that have a metric, as controller/namespace/employer/name.
+// errorMetrics returns the metrics by controller/namespace/employer/employee.
 func (w *world) errorMetrics() map[string]float64 {
 	w.t.Helper()
 	families, err := w.registry.Gather()
@@ -425,7 +429,7 @@ func (w *world) errorMetrics() map[string]float64 {
 	return metrics
 }
 
-// web is the employer: a Service that selects app=web.
+// web returns the employer: a Service that selects app=web.
 func web() *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "web-service", Labels: map[string]string{appsv1alpha1.ControlLabelKey: "true"}},
@@ -433,7 +437,7 @@ func web() *corev1.Service {
 	}
 }
 
-// consistent is the condition of the employer.
+// consistent returns the condition of the employer.
 func (w *world) consistent() metav1.Condition {
 	w.t.Helper()
 	condition := meta.FindStatusCondition(w.service().Status.Conditions, ConditionConsistent)
@@ -443,10 +447,10 @@ func (w *world) consistent() metav1.Condition {
 	return *condition
 }
 
-// webPod starts a pod that web selects.
+// webPod returns the builder of a pod that web selects.
 func webPod(name string) *builders.PodBuilder { return builders.MakePod(name).Label("app", "web") }
 
-// fleet is web and n pods that serve, named p000 and on.
+// workload returns web and n available pods, named p000 and on.
 func fleet(n int) []client.Object {
 	objects := []client.Object{web()}
 	for i := range n {

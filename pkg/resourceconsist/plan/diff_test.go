@@ -57,20 +57,20 @@ func TestBetween(t *testing.T) {
 				Failed: []plan.Failure[string]{{Item: on("a", "broken"), Err: errUnequal}},
 			},
 		},
-		"items without an id, as of pods without an address, are never one": {
+		"items without an id, as of pods without an address, are never merged": {
 			expected: []item{{Name: "p"}, {Name: "q"}, on("r", "1")},
 			want: plan.Diff[string]{
 				Create: []item{on("r", "1")},
 				Failed: []plan.Failure[string]{{Item: item{Name: "p"}, Err: plan.ErrNoID}, {Item: item{Name: "q"}, Err: plan.ErrNoID}},
 			},
 		},
-		"an id given twice is left alone": {
+		"a duplicate id is not changed": {
 			expected: []item{{ID: "a", Name: "p"}, {ID: "a", Name: "q"}},
 			want: plan.Diff[string]{
 				Failed: []plan.Failure[string]{{Item: item{ID: "a", Name: "p"}, Err: plan.ErrDuplicate}, {Item: item{ID: "a", Name: "q"}, Err: plan.ErrDuplicate}},
 			},
 		},
-		"what nobody expects is deleted once, however often it is listed": {
+		"an unexpected item is deleted once, however often it is listed": {
 			current: []item{there("a", "1"), there("a", "1")},
 			want:    plan.Diff[string]{Delete: []item{there("a", "1")}},
 		},
@@ -89,20 +89,20 @@ func TestTrafficOf(t *testing.T) {
 		expected, current []item
 		want              plan.State
 	}{
-		"there, and as expected on":                            {[]item{on("p", "1")}, []item{there("p", "1")}, plan.On},
-		"there, and as expected off":                           {[]item{off("p", "0")}, []item{there("p", "0")}, plan.Off},
-		"there, as expected, of an adapter that does not say":  {[]item{{ID: "p", Name: "p", Value: "1"}}, []item{there("p", "1")}, plan.On},
-		"on its way to be off":                                 {[]item{off("p", "0")}, []item{there("p", "1")}, plan.Unconfirmed},
-		"on its way to be on":                                  {[]item{on("p", "1")}, []item{there("p", "0")}, plan.Unconfirmed},
-		"not there, and about to be created":                   {[]item{on("p", "1")}, nil, plan.Unconfirmed},
-		"not there, and should take none":                      {[]item{off("p", "0")}, nil, plan.Off},
-		"neither there nor expected":                           {nil, nil, plan.Off},
-		"still there":                                          {nil, []item{there("p", "1")}, plan.Unconfirmed},
-		"not there beside something that may be anybody's":     {nil, []item{{ID: "10.0.0.1"}}, plan.Unconfirmed},
-		"one port on, one on its way":                          {[]item{{ID: "p1", Name: "p", Value: "1"}, {ID: "p2", Name: "p", Value: "1"}}, []item{{ID: "p1", Name: "p", Value: "1"}}, plan.Unconfirmed},
-		"the old pod of that name is still there":              {[]item{off("p", "0")}, []item{{ID: "older", Name: "p", Value: "1"}}, plan.Unconfirmed},
-		"cannot be compared":                                   {[]item{on("p", "broken")}, []item{there("p", "1")}, plan.Unconfirmed},
-		"an expected item without a name says nothing of this": {[]item{{ID: "x", Value: "1"}}, []item{{ID: "x", Value: "1"}}, plan.Off},
+		"there, and as expected on":                      {[]item{on("p", "1")}, []item{there("p", "1")}, plan.On},
+		"there, and as expected off":                     {[]item{off("p", "0")}, []item{there("p", "0")}, plan.Off},
+		"there, as expected, without an intent":          {[]item{{ID: "p", Name: "p", Value: "1"}}, []item{there("p", "1")}, plan.On},
+		"about to be off":                                {[]item{off("p", "0")}, []item{there("p", "1")}, plan.Unconfirmed},
+		"about to be on":                                 {[]item{on("p", "1")}, []item{there("p", "0")}, plan.Unconfirmed},
+		"not there, and about to be created":             {[]item{on("p", "1")}, nil, plan.Unconfirmed},
+		"not there, and should take none":                {[]item{off("p", "0")}, nil, plan.Off},
+		"neither there nor expected":                     {nil, nil, plan.Off},
+		"still there":                                    {nil, []item{there("p", "1")}, plan.Unconfirmed},
+		"not there beside an unattributed item":          {nil, []item{{ID: "10.0.0.1"}}, plan.Unconfirmed},
+		"one port on, one about to be on":                {[]item{{ID: "p1", Name: "p", Value: "1"}, {ID: "p2", Name: "p", Value: "1"}}, []item{{ID: "p1", Name: "p", Value: "1"}}, plan.Unconfirmed},
+		"the old pod of that name is still there":        {[]item{off("p", "0")}, []item{{ID: "older", Name: "p", Value: "1"}}, plan.Unconfirmed},
+		"cannot be compared":                             {[]item{on("p", "broken")}, []item{there("p", "1")}, plan.Unconfirmed},
+		"an expected item without a name does not count": {[]item{{ID: "x", Value: "1"}}, []item{{ID: "x", Value: "1"}}, plan.Off},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			if got := plan.TrafficOf(plan.Between(tc.expected, tc.current, equal)).Of("p"); got != tc.want {

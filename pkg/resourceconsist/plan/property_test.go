@@ -11,7 +11,7 @@ import (
 	"github.com/podops-dev/podops/pkg/resourceconsist/plan"
 )
 
-// provider is the truth: which servers there are, and whether they take traffic.
+// provider holds the servers of a provider, and whether they take traffic.
 type provider map[string]bool
 
 func (p provider) items() []item {
@@ -22,7 +22,7 @@ func (p provider) items() []item {
 	return items
 }
 
-// apply carries out a plan. The ids in failing change nothing.
+// apply carries out a plan. The ids in failing do not change.
 func (p provider) apply(diff plan.Diff[string], failing map[string]bool) {
 	for _, item := range slices.Concat(diff.Off, diff.Create, diff.Update) {
 		if !failing[item.ID] {
@@ -36,7 +36,7 @@ func (p provider) apply(diff plan.Diff[string], failing map[string]bool) {
 	}
 }
 
-// pods are drawn with what is expected of them.
+// pods draws pods and the items that are expected of them.
 func pods(t *rapid.T) (map[string]plan.Pod, []item) {
 	all, expected := map[string]plan.Pod{}, []item(nil)
 	for i := range rapid.IntRange(0, 8).Draw(t, "pods") {
@@ -76,8 +76,9 @@ func drawFailing(t *rapid.T) map[string]bool {
 	return failing
 }
 
-// Whatever fails, finalizers follow the provider's truth, and no pod depends on another.
-func TestFinalizersFollowTheTruth(t *testing.T) {
+// TestFinalizersFollowTheProvider checks that, whichever items fail, finalizers follow the
+// state of the provider, and no pod depends on another.
+func TestFinalizersFollowTheProvider(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all, expected := pods(t)
 		world, failing := truth(t), drawFailing(t)
@@ -100,7 +101,7 @@ func TestFinalizersFollowTheTruth(t *testing.T) {
 	})
 }
 
-// A plan that is carried out leaves nothing to do.
+// TestAPlanIsAFixedPoint checks that no change is due after a plan was carried out.
 func TestAPlanIsAFixedPoint(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		_, expected := pods(t)
@@ -113,7 +114,7 @@ func TestAPlanIsAFixedPoint(t *testing.T) {
 	})
 }
 
-// The order of the arguments does not matter.
+// TestAPlanDoesNotDependOnOrder checks that the order of the arguments does not matter.
 func TestAPlanDoesNotDependOnOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		_, expected := pods(t)
