@@ -59,7 +59,7 @@ func replacedVerb(by, original verbFunc) verbFunc {
 	return original
 }
 
-// verbs spoils the three verbs for employees in one way.
+// verbs changes the three verbs for employees in the same way.
 func verbs(spoil func(good verbFunc) verbFunc) func(*Template, *FakeProvider) rc.ReconcileAdapter {
 	return func(t *Template, _ *FakeProvider) rc.ReconcileAdapter {
 		return &changed{Template: t, create: spoil(t.CreateEmployees), update: spoil(t.UpdateEmployees), remove: spoil(t.DeleteEmployees)}
@@ -80,7 +80,7 @@ func stopping(good verbFunc) verbFunc {
 
 func (s server) bare() server { return s }
 
-// employees dresses every employee in another type, which the verbs take off again.
+// dressed wraps every employee in another type, which the verbs unwrap.
 func dressed(dress func(server) rc.IEmployee) func(*Template, *FakeProvider) rc.ReconcileAdapter {
 	read := func(good readFunc) readFunc {
 		return func(ctx context.Context, employer client.Object) ([]rc.IEmployee, error) {
@@ -134,7 +134,7 @@ func (c content) EmployeeEqual(e rc.IEmployee) (bool, error) { _, is := bareOf(e
 
 func (d discontent) EmployeeEqual(rc.IEmployee) (bool, error) { return false, nil }
 
-// EmployeeEqual is content with traffic that goes to somebody who should have none.
+// EmployeeEqual accepts traffic that goes to an employee that should have none.
 func (o oneSided) EmployeeEqual(e rc.IEmployee) (bool, error) {
 	other, is := bareOf(e)
 	other.On = other.On && o.On
@@ -167,7 +167,7 @@ func (r renamed) EmployeeEqual(e rc.IEmployee) (bool, error) {
 	return is && other == r.server, nil
 }
 
-// identified gives servers other ids, and knows those without an address.
+// identified changes the ids of servers, and accepts servers without an address.
 func identified(id func(server) string) func(*Template, *FakeProvider) rc.ReconcileAdapter {
 	return func(t *Template, p *FakeProvider) rc.ReconcileAdapter {
 		bad := dressed(func(s server) rc.IEmployee { return renamed{server: s, id: id(s)} })(t, p).(*changed)
@@ -195,7 +195,7 @@ func firstOf(errs ...error) error {
 	return nil
 }
 
-// remembering reads an employer's servers once, and then remembers what it has sent.
+// remembering reads an employer's servers once, and then returns what it has sent.
 func remembering(t *Template, _ *FakeProvider) rc.ReconcileAdapter {
 	var mu sync.Mutex
 	history := map[string]map[string]rc.IEmployee{}
@@ -239,8 +239,8 @@ func remembering(t *Template, _ *FakeProvider) rc.ReconcileAdapter {
 	}
 }
 
-// overwriting makes the list of servers what it was at the last read and what is new. A
-// call at the same time loses what it has written.
+// overwriting replaces the list of servers by its last read and the new servers. A
+// concurrent call loses its write.
 func overwriting(t *Template, p *FakeProvider) rc.ReconcileAdapter {
 	var mu sync.Mutex
 	seen := map[string][]rc.IEmployee{}
@@ -274,14 +274,15 @@ func overwriting(t *Template, p *FakeProvider) rc.ReconcileAdapter {
 	}
 }
 
-// onlyOnce cannot create what is there.
+// onlyOnce fails to create a server that exists.
 func onlyOnce(t *Template, p *FakeProvider) rc.ReconcileAdapter {
 	return &changed{Template: t, create: func(ctx context.Context, employer client.Object, items []rc.IEmployee) ([]rc.IEmployee, []rc.IEmployee, error) {
 		return each(ctx, items, func(s server) error { return p.AddServer(ctx, employer.GetName(), s.FakeServer) })
 	}}
 }
 
-// greedy removes from every pool whoever is not an employee of the employer at hand.
+// greedy removes from every pool the servers that are not employees of the employer at
+// hand.
 func greedy(t *Template, p *FakeProvider) rc.ReconcileAdapter {
 	return &changed{Template: t, current: func(ctx context.Context, employer client.Object) ([]rc.IEmployee, error) {
 		if employer.GetName() == "api" {
@@ -313,7 +314,7 @@ func stubborn(t *Template, _ *FakeProvider) rc.ReconcileAdapter {
 	}}
 }
 
-// everybody takes every pod of the namespace for selected.
+// everybody returns every pod of the namespace as selected.
 type everybody struct{ *Template }
 
 func (e *everybody) GetSelectedEmployeeNames(ctx context.Context, employer client.Object) ([]string, error) {
@@ -326,7 +327,7 @@ func (e *everybody) GetSelectedEmployeeNames(ctx context.Context, employer clien
 	return names, err
 }
 
-// poolKeeper forgets that pools have to be deleted.
+// poolKeeper never deletes pools.
 type poolKeeper struct{ *Template }
 
 func (*poolKeeper) DeleteEmployer(_ context.Context, _ client.Object, pools []rc.IEmployer) ([]rc.IEmployer, []rc.IEmployer, error) {
@@ -340,7 +341,7 @@ func (*rigid) UpdateEmployer(_ context.Context, _ client.Object, pools []rc.IEmp
 	return pools, nil, nil
 }
 
-// restless never finds its pool as it should be.
+// restless never finds its pool equal.
 type restless struct{ *Template }
 
 type uneasy struct{ pool }
@@ -366,7 +367,7 @@ func (r *restless) UpdateEmployer(_ context.Context, _ client.Object, pools []rc
 	return pools, nil, nil
 }
 
-// blind sees no pool while the provider does not answer.
+// blind returns no pool while the provider does not answer.
 type blind struct{ *changed }
 
 func (b *blind) GetCurrentEmployer(ctx context.Context, employer client.Object) ([]rc.IEmployer, error) {
@@ -374,7 +375,7 @@ func (b *blind) GetCurrentEmployer(ctx context.Context, employer client.Object) 
 	return pools, ignore(err, err)
 }
 
-// unmoved wants of every pool what it wanted first.
+// unmoved always expects of a pool what it expected first.
 type unmoved struct{ *Template }
 
 func (*unmoved) GetExpectedEmployer(_ context.Context, employer client.Object) ([]rc.IEmployer, error) {

@@ -13,13 +13,13 @@ import (
 	rc "github.com/podops-dev/podops/pkg/resourceconsist"
 )
 
-// Each of these adapters is the template with one mistake that somebody has made, or
-// will.
+// badAdapters returns the template with one mistake each, of a kind that adapters have
+// made.
 func badAdapters() map[string]badAdapter {
 	return map[string]badAdapter{
-		"takes a failing read for an empty provider": {
+		"returns an empty list when a read fails": {
 			caughtBy: "fail-read-employees",
-			telling:  "no error came of it",
+			telling:  "returned no error",
 			spoil: func(t *Template, _ *FakeProvider) rc.ReconcileAdapter {
 				return &changed{Template: t, current: func(ctx context.Context, employer client.Object) ([]rc.IEmployee, error) {
 					servers, err := t.GetCurrentEmployee(ctx, employer)
@@ -27,30 +27,30 @@ func badAdapters() map[string]badAdapter {
 				}}
 			},
 		},
-		"confirms what it has sent instead of what is there": {caughtBy: "late-effect", telling: "confirmed as off, and is not", spoil: remembering},
-		"is not told that the provider has restarted":        {caughtBy: "restart", telling: "confirmed as on, and is not", spoil: remembering},
-		"reads the provider once":                            {caughtBy: "restart", spoil: remembering},
+		"confirms its own writes instead of the state of the provider": {caughtBy: "late-effect", telling: "confirmed as off, and is not", spoil: remembering},
+		"does not notice a restart of the provider":                    {caughtBy: "restart", telling: "confirmed as on, and is not", spoil: remembering},
+		"reads the provider once":                                      {caughtBy: "restart", spoil: remembering},
 		"counts everything as succeeded": {caughtBy: "fail-one-create-employees", telling: "counts web-0 as succeeded", spoil: verbs(func(good verbFunc) verbFunc {
 			return func(ctx context.Context, employer client.Object, items []rc.IEmployee) ([]rc.IEmployee, []rc.IEmployee, error) {
 				_, _, _ = good(ctx, employer, items)
 				return items, nil, nil
 			}
 		})},
-		"stops at the first failure":            {caughtBy: "fail-one-update-employees", telling: "web-1 is told to have failed, too", spoil: verbs(stopping)},
-		"lets everybody wait for one who fails": {caughtBy: "fail-one-update-employees", telling: "web-1 did not go on", spoil: verbs(stopping)},
-		"forgets those that failed": {caughtBy: "fail-one-create-employees", telling: "the lists together are not what was passed", spoil: verbs(func(good verbFunc) verbFunc {
+		"stops at the first failure":                 {caughtBy: "fail-one-update-employees", telling: "web-1 is reported as failed, too", spoil: verbs(stopping)},
+		"lets all employees wait for one that fails": {caughtBy: "fail-one-update-employees", telling: "web-1 was not changed", spoil: verbs(stopping)},
+		"leaves the failed employees out": {caughtBy: "fail-one-create-employees", telling: "the lists together are not the list that was passed", spoil: verbs(func(good verbFunc) verbFunc {
 			return func(ctx context.Context, employer client.Object, items []rc.IEmployee) ([]rc.IEmployee, []rc.IEmployee, error) {
 				succeeded, _, err := good(ctx, employer, items)
 				return succeeded, nil, err
 			}
 		})},
-		"names those that failed among those that succeeded, too": {caughtBy: "fail-one-create-employees", telling: "an id is named twice", spoil: verbs(func(good verbFunc) verbFunc {
+		"lists failed employees among those that succeeded, too": {caughtBy: "fail-one-create-employees", telling: "an id is named twice", spoil: verbs(func(good verbFunc) verbFunc {
 			return func(ctx context.Context, employer client.Object, items []rc.IEmployee) ([]rc.IEmployee, []rc.IEmployee, error) {
 				_, failed, err := good(ctx, employer, items)
 				return items, failed, err
 			}
 		})},
-		"fails without an error": {caughtBy: "fail-one-create-employees", telling: "without an error that says why", spoil: verbs(func(good verbFunc) verbFunc {
+		"fails without an error": {caughtBy: "fail-one-create-employees", telling: "something failed without an error", spoil: verbs(func(good verbFunc) verbFunc {
 			return func(ctx context.Context, employer client.Object, items []rc.IEmployee) ([]rc.IEmployee, []rc.IEmployee, error) {
 				succeeded, failed, _ := good(ctx, employer, items)
 				return succeeded, failed, nil
@@ -65,10 +65,10 @@ func badAdapters() map[string]badAdapter {
 				return succeeded, failed, err
 			}
 		})},
-		"fails to create what is there":     {caughtBy: "create-again", telling: "fails when it is repeated", spoil: onlyOnce},
-		"never gets over a lost reply":      {caughtBy: "lost-reply-create-employees", telling: "reply was lost", spoil: onlyOnce},
-		"takes an old answer for a new one": {caughtBy: "stale-reads", telling: "reads are old", spoil: onlyOnce},
-		"fails to delete what is gone": {caughtBy: "delete-again", telling: "fails when it is repeated", spoil: func(t *Template, p *FakeProvider) rc.ReconcileAdapter {
+		"fails to create a server that exists": {caughtBy: "create-again", telling: "fails when it is repeated", spoil: onlyOnce},
+		"never recovers from a lost reply":     {caughtBy: "lost-reply-create-employees", telling: "reply was lost", spoil: onlyOnce},
+		"treats a stale read as current":       {caughtBy: "stale-reads", telling: "reads are old", spoil: onlyOnce},
+		"fails to delete a server that does not exist": {caughtBy: "delete-again", telling: "fails when it is repeated", spoil: func(t *Template, p *FakeProvider) rc.ReconcileAdapter {
 			return &changed{Template: t, remove: func(ctx context.Context, employer client.Object, items []rc.IEmployee) ([]rc.IEmployee, []rc.IEmployee, error) {
 				return each(ctx, items, func(s server) error { return p.RemoveServer(ctx, employer.GetName(), s.ID) })
 			}}
@@ -78,7 +78,7 @@ func badAdapters() map[string]badAdapter {
 				return t.GetCurrentEmployee(context.Background(), employer)
 			}}
 		}},
-		"repeats at once what is throttled": {caughtBy: "throttle", telling: "is hammering", spoil: verbs(func(good verbFunc) verbFunc {
+		"retries throttled requests at once": {caughtBy: "throttle", telling: "overloads it", spoil: verbs(func(good verbFunc) verbFunc {
 			return func(ctx context.Context, employer client.Object, items []rc.IEmployee) ([]rc.IEmployee, []rc.IEmployee, error) {
 				for range 1000 {
 					succeeded, failed, err := good(ctx, employer, items)
@@ -94,7 +94,7 @@ func badAdapters() map[string]badAdapter {
 				return each(ctx, items, func(s server) error { return ignore(p.RemoveServer(ctx, employer.GetName(), s.ID), ErrNotFound) })
 			}}
 		}},
-		"does not look at sessions": {caughtBy: "drain", telling: "confirmed as off, and is not", spoil: func(t *Template, p *FakeProvider) rc.ReconcileAdapter {
+		"ignores sessions": {caughtBy: "drain", telling: "confirmed as off, and is not", spoil: func(t *Template, p *FakeProvider) rc.ReconcileAdapter {
 			return &changed{Template: t, current: func(ctx context.Context, employer client.Object) ([]rc.IEmployee, error) {
 				found, err := p.Servers(ctx, employer.GetName())
 				var servers []rc.IEmployee
@@ -105,7 +105,7 @@ func badAdapters() map[string]badAdapter {
 				return servers, err
 			}}
 		}},
-		"leaves alone what a deleted employer had": {caughtBy: "employer-deletion", telling: "confirmed as off, and is not", spoil: func(t *Template, _ *FakeProvider) rc.ReconcileAdapter {
+		"keeps the servers of a deleted employer": {caughtBy: "employer-deletion", telling: "confirmed as off, and is not", spoil: func(t *Template, _ *FakeProvider) rc.ReconcileAdapter {
 			return &changed{Template: t, current: func(ctx context.Context, employer client.Object) ([]rc.IEmployee, error) {
 				if employer.GetDeletionTimestamp() != nil {
 					return nil, nil
@@ -113,19 +113,19 @@ func badAdapters() map[string]badAdapter {
 				return t.GetCurrentEmployee(ctx, employer)
 			}}
 		}},
-		"forgets the pool of a deleted employer": {caughtBy: "employer-deletion", telling: `still holds ["pool web"]`, spoil: func(t *Template, _ *FakeProvider) rc.ReconcileAdapter {
+		"never deletes the pool of a deleted employer": {caughtBy: "employer-deletion", telling: `still holds ["pool web"]`, spoil: func(t *Template, _ *FakeProvider) rc.ReconcileAdapter {
 			return &poolKeeper{Template: t}
 		}},
-		"gives the provider only what is new": {caughtBy: "parallel", telling: "as succeeded, and the provider has", spoil: overwriting},
-		"removes servers of other employers":  {caughtBy: "neighbours", telling: "of employer web now has", spoil: greedy},
-		"selects everybody":                   {caughtBy: "selection", telling: "GetSelectedEmployeeNames", spoil: func(t *Template, _ *FakeProvider) rc.ReconcileAdapter { return &everybody{Template: t} }},
-		"is content with every server":        {caughtBy: "update", telling: "confirmed as off, and is not", spoil: dressed(func(s server) rc.IEmployee { return content{s} })},
-		"is never content":                    {caughtBy: "steady", telling: "not so after", spoil: dressed(func(s server) rc.IEmployee { return discontent{s} })},
-		"compares with what it expects alone": {caughtBy: "equal", telling: "not symmetric", spoil: dressed(func(s server) rc.IEmployee { return oneSided{s} })},
-		"does not compare addresses":          {caughtBy: "update-address", telling: "goes to 192.0.2.1 instead of 192.0.2.4", spoil: dressed(func(s server) rc.IEmployee { return addressless{s} })},
-		"does not compare weights":            {caughtBy: "update-weight", telling: "with weight 10 instead of 50", spoil: dressed(func(s server) rc.IEmployee { return weightless{s} })},
-		"panics at a stranger":                {caughtBy: "equal", telling: "with a stranger panicked", spoil: dressed(func(s server) rc.IEmployee { return trusting{s} })},
-		"takes the address for the id":        {caughtBy: "ids", telling: "expected ids are not unique", spoil: identified(func(s server) string { return s.Address })},
+		"overwrites the list of servers":       {caughtBy: "parallel", telling: "as succeeded, and the provider has", spoil: overwriting},
+		"removes servers of other employers":   {caughtBy: "neighbours", telling: "of employer web now has", spoil: greedy},
+		"selects every pod":                    {caughtBy: "selection", telling: "GetSelectedEmployeeNames", spoil: func(t *Template, _ *FakeProvider) rc.ReconcileAdapter { return &everybody{Template: t} }},
+		"considers every server equal":         {caughtBy: "update", telling: "confirmed as off, and is not", spoil: dressed(func(s server) rc.IEmployee { return content{s} })},
+		"considers no server equal":            {caughtBy: "steady", telling: "not reached after", spoil: dressed(func(s server) rc.IEmployee { return discontent{s} })},
+		"compares only fields that it expects": {caughtBy: "equal", telling: "not symmetric", spoil: dressed(func(s server) rc.IEmployee { return oneSided{s} })},
+		"does not compare addresses":           {caughtBy: "update-address", telling: "goes to 192.0.2.1 instead of 192.0.2.4", spoil: dressed(func(s server) rc.IEmployee { return addressless{s} })},
+		"does not compare weights":             {caughtBy: "update-weight", telling: "with weight 10 instead of 50", spoil: dressed(func(s server) rc.IEmployee { return weightless{s} })},
+		"panics on a foreign type":             {caughtBy: "equal", telling: "with a foreign type panicked", spoil: dressed(func(s server) rc.IEmployee { return trusting{s} })},
+		"uses the address as the id":           {caughtBy: "ids", telling: "expected ids are not unique", spoil: identified(func(s server) string { return s.Address })},
 		"makes up ids": {caughtBy: "ids", telling: "changed from one call to the next", spoil: func(t *Template, p *FakeProvider) rc.ReconcileAdapter {
 			var mu sync.Mutex
 			made := 0
@@ -136,7 +136,7 @@ func badAdapters() map[string]badAdapter {
 				return fmt.Sprint(s.ID, "-", made)
 			})(t, p)
 		}},
-		"sorts the list that it was given": {caughtBy: "create", telling: "changed the list", spoil: verbs(func(good verbFunc) verbFunc {
+		"sorts the list that was passed": {caughtBy: "create", telling: "changed the list", spoil: verbs(func(good verbFunc) verbFunc {
 			return func(ctx context.Context, employer client.Object, items []rc.IEmployee) ([]rc.IEmployee, []rc.IEmployee, error) {
 				succeeded, failed, err := good(ctx, employer, items)
 				if len(items) > 1 {
@@ -146,36 +146,36 @@ func badAdapters() map[string]badAdapter {
 			}
 		})},
 		"does not change the pool": {caughtBy: "employer-update", telling: "did not reach the provider", spoil: func(t *Template, _ *FakeProvider) rc.ReconcileAdapter { return &rigid{Template: t} }},
-		"does not tell that a deletion failed": {caughtBy: "fail-delete-employer", telling: "no verb told", spoil: func(t *Template, _ *FakeProvider) rc.ReconcileAdapter {
+		"does not report that a deletion failed": {caughtBy: "fail-delete-employer", telling: "no verb reported", spoil: func(t *Template, _ *FakeProvider) rc.ReconcileAdapter {
 			return &poolKeeper{Template: t}
 		}},
-		"lets go of a server at once": {caughtBy: "drain", telling: "should get no new ones", spoil: func(t *Template, p *FakeProvider) rc.ReconcileAdapter {
+		"removes a server at once": {caughtBy: "drain", telling: "should get no new ones", spoil: func(t *Template, p *FakeProvider) rc.ReconcileAdapter {
 			return &changed{Template: t, remove: func(ctx context.Context, employer client.Object, items []rc.IEmployee) ([]rc.IEmployee, []rc.IEmployee, error) {
 				return each(ctx, items, func(s server) error { return ignore(p.RemoveServer(ctx, employer.GetName(), s.ID), ErrNotFound) })
 			}}
 		}},
-		"takes what was throttled for done": {caughtBy: "throttle", telling: "told to have succeeded", spoil: verbs(func(good verbFunc) verbFunc {
+		"reports throttled requests as succeeded": {caughtBy: "throttle", telling: "reported as succeeded", spoil: verbs(func(good verbFunc) verbFunc {
 			return func(ctx context.Context, employer client.Object, items []rc.IEmployee) ([]rc.IEmployee, []rc.IEmployee, error) {
 				_, _, _ = good(ctx, employer, items)
 				return items, nil, nil
 			}
 		})},
-		"takes a throttled read for an empty provider": {caughtBy: "throttle", telling: "reading it brings no error", spoil: func(t *Template, _ *FakeProvider) rc.ReconcileAdapter {
+		"returns an empty list when a read is throttled": {caughtBy: "throttle", telling: "reading it returns no error", spoil: func(t *Template, _ *FakeProvider) rc.ReconcileAdapter {
 			return &blind{&changed{Template: t, current: func(ctx context.Context, employer client.Object) ([]rc.IEmployee, error) {
 				servers, err := t.GetCurrentEmployee(ctx, employer)
 				return servers, ignore(err, err)
 			}}}
 		}},
-		"does not see that the Service has changed": {caughtBy: "employer-update", telling: "still equals what is current", spoil: func(t *Template, _ *FakeProvider) rc.ReconcileAdapter {
+		"does not notice that the Service has changed": {caughtBy: "employer-update", telling: "still equals what is current", spoil: func(t *Template, _ *FakeProvider) rc.ReconcileAdapter {
 			return &unmoved{Template: t}
 		}},
-		"changes the Service that it was given": {caughtBy: "create", telling: "changed the employer", spoil: verbs(func(good verbFunc) verbFunc {
+		"changes the Service that was passed": {caughtBy: "create", telling: "changed the employer", spoil: verbs(func(good verbFunc) verbFunc {
 			return func(ctx context.Context, employer client.Object, items []rc.IEmployee) ([]rc.IEmployee, []rc.IEmployee, error) {
 				employer.SetAnnotations(map[string]string{"seen": "yes"})
 				return good(ctx, employer, items)
 			}
 		})},
-		"has an error and nothing that failed": {caughtBy: "create", telling: "there is an error and nothing failed", spoil: verbs(func(good verbFunc) verbFunc {
+		"returns an error and no failed employee": {caughtBy: "create", telling: "there is an error and nothing failed", spoil: verbs(func(good verbFunc) verbFunc {
 			return func(ctx context.Context, employer client.Object, items []rc.IEmployee) ([]rc.IEmployee, []rc.IEmployee, error) {
 				succeeded, failed, err := good(ctx, employer, items)
 				return succeeded, failed, errors.Join(err, errors.New("slow"))
@@ -189,13 +189,13 @@ func badAdapters() map[string]badAdapter {
 		"writes in every reconcile": {caughtBy: "steady", telling: "a reconcile did", spoil: func(t *Template, _ *FakeProvider) rc.ReconcileAdapter {
 			return &restless{Template: t}
 		}},
-		"takes a stranger for its own": {caughtBy: "equal", telling: "a stranger is equal", spoil: dressed(func(s server) rc.IEmployee { return welcoming{s} })},
-		"keeps terminating pods on":    {caughtBy: "terminating", telling: "the first of two employees terminates: not so", spoil: stubborn},
+		"considers a foreign type equal":           {caughtBy: "equal", telling: "a foreign type is equal", spoil: dressed(func(s server) rc.IEmployee { return welcoming{s} })},
+		"keeps the traffic of terminating pods on": {caughtBy: "terminating", telling: "the first of two employees terminates: not so", spoil: stubborn},
 	}
 }
 
 type badAdapter struct {
-	// caughtBy is the case that fails, and telling a part of what it says then.
+	// caughtBy is the case that fails, and telling a part of its message.
 	caughtBy, telling string
 	spoil             func(*Template, *FakeProvider) rc.ReconcileAdapter
 }
@@ -205,7 +205,7 @@ func TestBadAdaptersAreCaught(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			failures := record(t, templateConfig(bad.spoil), bad.caughtBy)
 			if !strings.Contains(strings.Join(failures, "\n"), bad.telling) {
-				t.Errorf("the case %q does not say %q, but %q", bad.caughtBy, bad.telling, failures)
+				t.Errorf("the case %q does not report %q; got %q", bad.caughtBy, bad.telling, failures)
 			}
 		})
 	}

@@ -5,31 +5,32 @@ import (
 	"testing"
 )
 
-// Case is one story that the suite tells an adapter.
+// Case is one case of the suite.
 type Case struct {
 	// Name is stable. It is the name of the subtest.
 	Name string
-	// Says is what holds when the case passes.
+	// Says states the property that holds when the case passes.
 	Says string
-	// Run runs the case in a world of its own.
+	// Run runs the case with a fixture of its own.
 	Run func(t testing.TB)
 }
 
 // story is a case before its Config is known.
 type story struct {
 	name, says string
-	// needs are kinds, and op an operation, without which there is no case.
+	// needs lists the kinds, and op the operation, that the case requires.
 	needs []Kind
 	op    Op
 	run   func(w *world)
 }
 
-// Run runs every case that the Config allows for as a subtest, and logs what was left out.
+// Run runs every case that the Config supports as a subtest, and logs the cases that are
+// left out.
 func Run(t *testing.T, cfg Config) {
 	t.Helper()
 	cases, err := Cases(cfg)
 	if err != nil {
-		t.Fatalf("the suite cannot run: %v", err)
+		t.Fatalf("running the suite: %v", err)
 	}
 	for _, kind := range kinds() {
 		if reason, without := cfg.Without[kind]; without {
@@ -41,8 +42,8 @@ func Run(t *testing.T, cfg Config) {
 	}
 }
 
-// Cases returns the cases that a Config allows for, in the order in which they run. It
-// fails when the Config lacks something.
+// Cases returns the cases that a Config supports, in the order in which they run. It fails
+// when the Config is incomplete.
 func Cases(cfg Config) ([]Case, error) {
 	cfg, err := cfg.complete()
 	if err != nil {
@@ -65,8 +66,8 @@ func stories() []story {
 	return slices.Concat(shapeStories(), changeStories(), employerStories(), failureStories(), timeStories())
 }
 
-// converge lets passes go by until everything is as wanted, and ends the case when it
-// never is. Without a fault, nothing may fail for good.
+// converge reconciles until the state is as wanted, and ends the case when it never is.
+// Without a fault, no verb may fail for good.
 func (w *world) converge(what string) {
 	w.t.Helper()
 	var settled bool
@@ -77,14 +78,14 @@ func (w *world) converge(what string) {
 		}
 	}
 	if err != nil {
-		w.t.Fatalf("%s: not so after %d reconciles, the last of which ended with: %v", what, w.cfg.Passes, err)
+		w.t.Fatalf("%s: not reached after %d reconciles, the last of which ended with: %v", what, w.cfg.Passes, err)
 	}
-	w.t.Fatalf("%s: not so after %d reconciles. Wanted: %+v. The provider has: %+v. The last verbs: %v",
+	w.t.Fatalf("%s: not reached after %d reconciles. Wanted: %+v. The provider has: %+v. The last verbs: %v",
 		what, w.cfg.Passes, w.wanted, w.Provider.Traffic(w.t, w.employer), w.outcomes[max(0, len(w.outcomes)-4):])
 }
 
-// settledPass is a pass with everything after it that happens by itself. What a verb
-// counts as succeeded must then be true.
+// settledPass runs a pass, waits for the provider to settle, and then checks that every
+// verb that succeeded took effect.
 func (w *world) settledPass() (settled bool, err error) {
 	w.t.Helper()
 	first := len(w.outcomes)
@@ -94,8 +95,8 @@ func (w *world) settledPass() (settled bool, err error) {
 	return settled, err
 }
 
-// passes lets a few passes go by under a fault. Nothing need succeed in them; nothing
-// untrue may be confirmed.
+// passes runs a few passes under a fault. They need not succeed; they must not confirm
+// anything untrue.
 func (w *world) passes(n int) (errs []error) {
 	w.t.Helper()
 	for range n {
@@ -106,8 +107,8 @@ func (w *world) passes(n int) (errs []error) {
 	return errs
 }
 
-// checkSucceeded holds the employees that verbs counted as succeeded against the truth.
-// Sessions may still be open there; new requests may not.
+// checkSucceeded compares the employees that verbs counted as succeeded with the provider.
+// Sessions may still be open there; new requests may not arrive.
 func (w *world) checkSucceeded(outcomes []outcome) {
 	w.t.Helper()
 	truth := w.Provider.Traffic(w.t, w.employer)
@@ -128,8 +129,8 @@ func (w *world) checkSucceeded(outcomes []outcome) {
 	}
 }
 
-// replay calls every verb of an operation again that was called so far, which must do no
-// harm.
+// replay calls every verb of an operation again that was called so far, which must have no
+// effect.
 func (w *world) replay(op Op) {
 	w.t.Helper()
 	before := len(w.outcomes)
@@ -142,11 +143,11 @@ func (w *world) replay(op Op) {
 		}
 	}
 	if len(w.outcomes) == before {
-		w.t.Fatalf("%s was never called, so there is nothing to repeat: does Config.Ops name it in error?", op)
+		w.t.Fatalf("%s was never called, so there is nothing to repeat: remove it from Config.Ops if the adapter does not call the provider for it", op)
 	}
 }
 
-// failuresOf are the outcomes of an operation in which something failed.
+// failuresOf returns the outcomes of an operation in which something failed.
 func (w *world) failuresOf(op Op) []outcome {
 	return slices.DeleteFunc(slices.Clone(w.outcomes), func(o outcome) bool { return o.op != op || len(o.failed) == 0 })
 }

@@ -11,15 +11,15 @@ import (
 
 func changeStories() []story {
 	return []story{
-		{name: "create", says: "employees that serve get traffic", run: create},
-		{name: "create-again", says: "a creation that is repeated succeeds and changes nothing", op: CreateEmployees, run: createAgain},
+		{name: "create", says: "employees that should take traffic get it", run: create},
+		{name: "create-again", says: "a repeated creation succeeds and changes nothing", op: CreateEmployees, run: createAgain},
 		{name: "update", says: "traffic goes off and comes on again as wanted", run: update},
-		{name: "update-again", says: "an update that is repeated succeeds and changes nothing", op: UpdateEmployees, run: updateAgain},
+		{name: "update-again", says: "a repeated update succeeds and changes nothing", op: UpdateEmployees, run: updateAgain},
 		{name: "update-weight", says: "a changed weight reaches the provider", needs: []Kind{Weights}, run: updateWeight},
-		{name: "update-address", says: "a pod that comes back under its name with another address gets traffic there", run: updateAddress},
-		{name: "late-address", says: "a pod without an address has no traffic, and gets it with the address", run: lateAddress},
-		{name: "delete", says: "employees that are no longer selected lose their traffic, and nothing of them is left", run: remove},
-		{name: "delete-again", says: "a deletion that is repeated succeeds", op: DeleteEmployees, run: deleteAgain},
+		{name: "update-address", says: "a pod that is created again under its name with another address gets traffic there", run: updateAddress},
+		{name: "late-address", says: "a pod without an address has no traffic, and gets it once it has one", run: lateAddress},
+		{name: "delete", says: "employees that are no longer selected lose their traffic, and the provider keeps nothing of them", run: remove},
+		{name: "delete-again", says: "a repeated deletion succeeds", op: DeleteEmployees, run: deleteAgain},
 		{name: "terminating", says: "a pod that is being deleted loses its traffic", run: terminating},
 		{name: "parallel", says: "verbs for different employees at the same time do not undo each other", run: parallel},
 	}
@@ -99,13 +99,13 @@ func remove(w *world) {
 	w.untilRemains("two employees are gone", alone)
 }
 
-// remains is what the provider holds, sorted.
+// remains returns the names of the items that the provider holds, sorted.
 func (w *world) remains() []string {
 	w.t.Helper()
 	return slices.Sorted(slices.Values(w.Provider.Remains(w.t, w.employer)))
 }
 
-// untilRemains lets passes go by until the provider holds no more than it should.
+// untilRemains reconciles until the provider holds exactly the given items.
 func (w *world) untilRemains(what string, want []string) {
 	w.t.Helper()
 	for range w.cfg.Passes {
@@ -138,7 +138,7 @@ func terminating(w *world) {
 	w.converge("the first of two employees terminates")
 }
 
-// parallel creates each employee in a call of its own, all at the same time, and turns
+// parallel creates each employee in a call of its own, all at the same time, and then turns
 // each off in the same way.
 func parallel(w *world) {
 	w.want()
@@ -155,8 +155,8 @@ func parallel(w *world) {
 	w.converge("four employees are off")
 }
 
-// inParallel carries out what there is to do for employees, each in a call of its own.
-// Whatever succeeded must be there when all have returned.
+// inParallel carries out the changes of employees, each in a call of its own. Every change
+// that succeeded must be in effect when all calls have returned.
 func (w *world) inParallel() {
 	w.t.Helper()
 	todo, err := w.mustRead().employees()

@@ -3,10 +3,10 @@ package adaptertest
 func employerStories() []story {
 	return []story{
 		{name: "employer-update", says: "a change of the employer itself reaches the provider", op: UpdateEmployer, run: employerUpdate},
-		{name: "employer-deletion", says: "nothing of a deleted employer is left at the provider", run: employerDeletion},
+		{name: "employer-deletion", says: "the provider keeps nothing of a deleted employer", run: employerDeletion},
 		{name: "employer-deletion-failing", says: "a deletion of an employer that fails is finished later",
 			needs: []Kind{Fail}, op: DeleteEmployees, run: employerDeletionFailing},
-		{name: "neighbours", says: "what is done for one employer leaves another one alone", needs: []Kind{Neighbours}, run: neighbours},
+		{name: "neighbours", says: "changes for one employer do not affect another", needs: []Kind{Neighbours}, run: neighbours},
 	}
 }
 
@@ -72,7 +72,7 @@ func neighbours(w *world) {
 	w.wantUndisturbed("the second employer is gone")
 }
 
-// wantUndisturbed wants the truth to be as wanted, without any reconcile.
+// wantUndisturbed expects the state of the provider to be as wanted, without any reconcile.
 func (w *world) wantUndisturbed(after string) {
 	w.t.Helper()
 	truth := w.Provider.Traffic(w.t, w.employer)

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// failureStories has a case for each operation that fails as a whole, fails for one
+// failureStories returns a case for each operation that fails as a whole, fails for one
 // employee, or loses its reply.
 func failureStories() []story {
 	var stories []story
@@ -17,9 +17,9 @@ func failureStories() []story {
 			})
 		}
 	}
-	add(Fail, "a failing %s is told as an error, confirms nothing, and is made up for later", failing, everyOp()...)
-	add(FailOne, "%s fails for one employee: it is named, the others go on", partial, CreateEmployees, UpdateEmployees, DeleteEmployees)
-	add(LostReply, "%s takes effect and its reply is lost: what is there is found out", lostReply,
+	add(Fail, "a failing %s is reported as an error, confirms nothing, and succeeds later", failing, everyOp()...)
+	add(FailOne, "%s fails for one employee: it is named, and the others are changed", partial, CreateEmployees, UpdateEmployees, DeleteEmployees)
+	add(LostReply, "%s takes effect and its reply is lost: the adapter finds the actual state", lostReply,
 		CreateEmployer, UpdateEmployer, DeleteEmployer, CreateEmployees, UpdateEmployees, DeleteEmployees)
 	return stories
 }
@@ -28,8 +28,7 @@ func everyOp() []Op {
 	return []Op{ReadEmployer, CreateEmployer, UpdateEmployer, DeleteEmployer, ReadEmployees, CreateEmployees, UpdateEmployees, DeleteEmployees}
 }
 
-// cause makes the next passes call the operation: what has to be there is there when it
-// returns, and change then makes the difference.
+// cause prepares a state in which change makes the next passes call the operation.
 func (w *world) cause(op Op) (change func()) {
 	w.t.Helper()
 	employees := w.serving(3)
@@ -63,17 +62,17 @@ func failing(w *world, op Op) {
 	w.converge(fmt.Sprintf("%s works again", op))
 }
 
-// wantTold wants a failure of the operation to have been told: by an error of a read, or
-// by a verb that names what failed.
+// wantTold expects a failure of the operation to be reported: by an error of a read, or by
+// a verb that names the failed items.
 func (w *world) wantTold(op Op, errs []error) {
 	w.t.Helper()
 	switch {
 	case op == ReadEmployer || op == ReadEmployees:
 		if len(errs) == 0 {
-			w.t.Errorf("%s failed at the provider, and no error came of it: an empty answer would mean that all traffic is off", op)
+			w.t.Errorf("%s failed at the provider, and the adapter returned no error: an empty answer means that all traffic is off", op)
 		}
 	case len(w.failuresOf(op)) == 0:
-		w.t.Errorf("%s failed at the provider, and no verb told that anything failed: %v", op, w.outcomes)
+		w.t.Errorf("%s failed at the provider, and no verb reported a failure: %v", op, w.outcomes)
 	}
 }
 
@@ -85,12 +84,12 @@ func partial(w *world, op Op) {
 	w.passes(3)
 	failures := w.failuresOf(op)
 	if len(failures) == 0 {
-		w.t.Errorf("%s failed for %s, and no verb told that anything failed: %v", op, struck, w.outcomes)
+		w.t.Errorf("%s failed for %s, and no verb reported a failure: %v", op, struck, w.outcomes)
 	}
 	for _, failure := range failures {
 		for _, id := range failure.failed {
 			if failure.names[id] != struck {
-				w.t.Errorf("%s failed for %s alone, and %s is told to have failed, too: %v", op, struck, failure.names[id], failure)
+				w.t.Errorf("%s failed for %s alone, and %s is reported as failed, too: %v", op, struck, failure.names[id], failure)
 			}
 		}
 	}
@@ -98,11 +97,11 @@ func partial(w *world, op Op) {
 	for _, name := range slices.DeleteFunc(w.names(), func(name string) bool { return name == struck }) {
 		wanted, actual := w.wanted[name], truth[name]
 		if serves := wanted.Name != "" && wanted.serves(); serves != actual.On {
-			w.t.Errorf("%s failed for %s alone, and %s did not go on: the provider has %+v, wanted is %+v", op, struck, name, actual, wanted)
+			w.t.Errorf("%s failed for %s alone, and %s was not changed: the provider has %+v, wanted is %+v", op, struck, name, actual, wanted)
 		}
 	}
 	w.Provider.Mend(w.t)
-	w.converge(fmt.Sprintf("%s works for everybody again", op))
+	w.converge(fmt.Sprintf("%s works for all employees again", op))
 }
 
 func lostReply(w *world, op Op) {

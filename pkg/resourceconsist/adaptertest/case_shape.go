@@ -9,10 +9,10 @@ import (
 
 func shapeStories() []story {
 	return []story{
-		{name: "ids", says: "ids are unique and stable, and pods without an address have their own", run: ids},
-		{name: "selection", says: "exactly those that the employer selects are named and expected; one that selects nobody names nobody", run: selection},
-		{name: "equal", says: "equality is symmetric and reflexive, and a stranger is not equal and causes no panic", run: equal},
-		{name: "steady", says: "a reconcile of what is as wanted changes nothing, and verbs without items do nothing", run: steady},
+		{name: "ids", says: "ids are unique and stable, and pods without an address have ids of their own", run: ids},
+		{name: "selection", says: "exactly the selected employees are named and expected; an empty selector selects none", run: selection},
+		{name: "equal", says: "equality is symmetric and reflexive, and a foreign type is not equal and causes no panic", run: equal},
+		{name: "steady", says: "a reconcile of an unchanged employer changes nothing, and verbs without items do nothing", run: steady},
 	}
 }
 
@@ -64,7 +64,7 @@ func (w *world) wantSelected(names ...string) {
 	}
 }
 
-// stranger is an employer and an employee of no adapter.
+// stranger implements IEmployer and IEmployee, and belongs to no adapter.
 type stranger struct{}
 
 func (stranger) GetEmployerId() string                                 { return "stranger" } //nolint:staticcheck // the name is the interface's
@@ -114,13 +114,13 @@ func wantSymmetric[T any](w *world, method string, all []T, id func(T) string, e
 	}
 }
 
-// wantStranger wants false or an error.
+// wantStranger expects false or an error.
 func (w *world) wantStranger(method string, call func() (bool, error)) {
 	w.t.Helper()
 	var same bool
-	w.within(method+" with a stranger", func(context.Context) { same, _ = call() })
+	w.within(method+" with a foreign type", func(context.Context) { same, _ = call() })
 	if same {
-		w.t.Errorf("%s says that a stranger is equal", method)
+		w.t.Errorf("%s returns that a foreign type is equal", method)
 	}
 }
 
@@ -132,7 +132,7 @@ func steady(w *world) {
 	before := len(w.outcomes)
 	w.passes(2)
 	if extra := w.outcomes[before:]; len(extra) > 0 {
-		w.t.Errorf("everything was as wanted, and a reconcile did: %v", extra)
+		w.t.Errorf("the state was as wanted, and a reconcile called: %v", extra)
 	}
 	for _, op := range []Op{CreateEmployer, UpdateEmployer, DeleteEmployer} {
 		do(w, w.employerVerb(op), nil)
@@ -143,7 +143,7 @@ func steady(w *world) {
 	w.converge("everything is still as wanted")
 }
 
-// mustRead reads and ends the case when it cannot.
+// mustRead reads the state, and ends the case on an error.
 func (w *world) mustRead() picture {
 	w.t.Helper()
 	p, err := w.read()

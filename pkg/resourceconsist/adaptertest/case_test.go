@@ -18,20 +18,20 @@ func caseNames(t *testing.T, cfg Config) []string {
 	for i, c := range cases {
 		names[i] = c.Name
 		if c.Says == "" {
-			t.Errorf("the case %q does not say what it is about", c.Name)
+			t.Errorf("the case %q has no description", c.Name)
 		}
 	}
 	return names
 }
 
-func TestCasesHaveNamesOfTheirOwn(t *testing.T) {
+func TestCaseNamesAreUnique(t *testing.T) {
 	names := caseNames(t, templateConfig(good))
 	if got := slices.Compact(slices.Sorted(slices.Values(names))); len(got) != len(names) {
 		t.Errorf("there are %d cases with %d names: %q", len(names), len(got), names)
 	}
 }
 
-func TestWhatAProviderCannotDoIsLeftOut(t *testing.T) {
+func TestCasesForUnsupportedKindsAreLeftOut(t *testing.T) {
 	all := caseNames(t, templateConfig(good))
 	cases := map[string]struct {
 		spoil func(*Config)
@@ -68,16 +68,16 @@ func TestWhatAProviderCannotDoIsLeftOut(t *testing.T) {
 	}
 }
 
-func TestAConfigThatLacksSomethingIsRefused(t *testing.T) {
+func TestAnIncompleteConfigIsRejected(t *testing.T) {
 	cases := map[string]struct {
 		spoil func(*Config)
 		says  string
 	}{
-		"no world":                {spoil: func(c *Config) { c.New = nil }, says: "Config.New"},
+		"no New":                  {spoil: func(c *Config) { c.New = nil }, says: "Config.New"},
 		"no reads":                {spoil: func(c *Config) { c.Ops = []Op{CreateEmployees} }, says: "Config.Ops"},
 		"an unknown kind":         {spoil: func(c *Config) { c.Without = map[Kind]string{"rain": "dry here"} }, says: `"rain"`},
 		"an unknown operation":    {spoil: func(c *Config) { c.Ops = []Op{ReadEmployees, "write"} }, says: `"write"`},
-		"a kind left out tacitly": {spoil: func(c *Config) { c.Without = map[Kind]string{Hang: ""} }, says: `Config.Without["hang"]`},
+		"a kind without a reason": {spoil: func(c *Config) { c.Without = map[Kind]string{Hang: ""} }, says: `Config.Without["hang"]`},
 		"too few addresses":       {spoil: func(c *Config) { c.Addresses = []string{"a", "b", "c", "a"} }, says: "Config.Addresses"},
 	}
 	for name, tc := range cases {
@@ -91,21 +91,21 @@ func TestAConfigThatLacksSomethingIsRefused(t *testing.T) {
 	}
 }
 
-func TestAFixtureWithoutAProviderEndsItsCase(t *testing.T) {
+func TestAFixtureWithoutAnAdapterEndsItsCase(t *testing.T) {
 	cfg := templateConfig(good)
 	cfg.New = func(testing.TB) Fixture { return Fixture{} }
 	if failures := record(t, cfg, "create"); len(failures) != 1 || !strings.Contains(failures[0], "without an adapter") {
-		t.Errorf("failures: %q; want one that says what is missing", failures)
+		t.Errorf("failures: %q; want one that names what is missing", failures)
 	}
 }
 
-// bareProvider can neither keep sessions nor count.
+// bareProvider implements neither Occupier nor Counter.
 type bareProvider struct{ Provider }
 
-// bareCluster cannot change employers.
+// bareCluster does not implement EmployerChanger.
 type bareCluster struct{ Cluster }
 
-func TestWhatIsClaimedAndMissingIsNamed(t *testing.T) {
+func TestAMissingOptionalInterfaceIsNamed(t *testing.T) {
 	for name, says := range map[string]string{"drain": `Config.Without["sessions"]`, "employer-update": "method Change"} {
 		t.Run(name, func(t *testing.T) {
 			cfg := templateConfig(good)
@@ -116,7 +116,7 @@ func TestWhatIsClaimedAndMissingIsNamed(t *testing.T) {
 				return f
 			}
 			if failures := record(t, cfg, name); len(failures) != 1 || !strings.Contains(failures[0], says) {
-				t.Errorf("failures: %q; want one that says %s", failures, says)
+				t.Errorf("failures: %q; want one with %s", failures, says)
 			}
 		})
 	}

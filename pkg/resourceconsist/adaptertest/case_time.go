@@ -3,21 +3,21 @@ package adaptertest
 import "fmt"
 
 // callsPerEmployee is how many requests an adapter may send for one employee while the
-// provider throttles, before it counts as hammering.
+// provider throttles.
 const callsPerEmployee = 20
 
 func timeStories() []story {
 	stories := []story{
-		{name: "late-effect", says: "what the provider accepted and has not done yet is not confirmed", needs: []Kind{LateEffect}, run: lateEffect},
-		{name: "stale-reads", says: "while reads are old nothing untrue is confirmed, and repetition does no harm",
+		{name: "late-effect", says: "a change that the provider accepted and has not applied yet is not confirmed", needs: []Kind{LateEffect}, run: lateEffect},
+		{name: "stale-reads", says: "while reads are stale nothing untrue is confirmed, and repeated verbs succeed",
 			needs: []Kind{StaleReads}, run: staleReads},
-		{name: "restart", says: "a provider that has lost everything is told everything again", needs: []Kind{Restart}, run: restart},
-		{name: "throttle", says: "a provider that throttles is not hammered, and what it refused is told as failed", needs: []Kind{Throttle}, run: throttle},
-		{name: "drain", says: "traffic is not off while sessions are open, and none is cut", needs: []Kind{Sessions}, run: drain},
+		{name: "restart", says: "a provider that lost its state gets all of it again", needs: []Kind{Restart}, run: restart},
+		{name: "throttle", says: "a provider that throttles is not overloaded, and rejected requests are reported as failed", needs: []Kind{Throttle}, run: throttle},
+		{name: "drain", says: "traffic is not off while sessions are open, and no session is cut", needs: []Kind{Sessions}, run: drain},
 	}
 	for _, op := range everyOp() {
 		stories = append(stories, story{
-			name: fmt.Sprintf("%s-%s", Hang, op), says: fmt.Sprintf("a %s that hangs ends with its context, and is told as an error", op),
+			name: fmt.Sprintf("%s-%s", Hang, op), says: fmt.Sprintf("a %s that hangs ends with its context, and is reported as an error", op),
 			needs: []Kind{Hang}, op: op, run: func(w *world) { hang(w, op) },
 		})
 	}
@@ -42,7 +42,7 @@ func lateEffect(w *world) {
 	w.converge("three employees serve again")
 }
 
-// passesUnsettled lets passes go by so fast that nothing happens by itself in between.
+// passesUnsettled runs passes without settling the provider in between.
 func (w *world) passesUnsettled(n int) {
 	w.t.Helper()
 	for range n {
@@ -63,7 +63,7 @@ func staleReads(w *world) {
 	w.passesUnsettled(3)
 	for _, o := range w.outcomes[before:] {
 		if len(o.failed) > 0 {
-			w.t.Errorf("reads are old, so things are done again, and that fails: %v", o)
+			w.t.Errorf("reads are stale, so verbs are repeated, and that fails: %v", o)
 		}
 	}
 	w.Provider.Settle(w.t)
@@ -90,16 +90,16 @@ func throttle(w *world) {
 		w.t.Fatalf("comparing: %v", err)
 	}
 	if _, err := w.read(); err == nil {
-		w.t.Errorf("the provider refuses every request, and reading it brings no error")
+		w.t.Errorf("the provider rejects every request, and reading it returns no error")
 	}
 	for _, o := range w.outcomes[before:] {
 		if len(o.succeeded) > 0 && w.reaches(o.op) {
-			w.t.Errorf("the provider refuses every request, and something is told to have succeeded: %v", o)
+			w.t.Errorf("the provider rejects every request, and something is reported as succeeded: %v", o)
 		}
 	}
-	// What was sent for the employees, and for the employer and the two reads.
+	// The bound covers the requests for the employees, for the employer, and the two reads.
 	if sent, most := w.calls()-calls, callsPerEmployee*(len(w.wanted)+3); sent > most {
-		w.t.Errorf("the provider throttles and was sent %d requests; more than %d is hammering. Leave the repetition to the framework.", sent, most)
+		w.t.Errorf("the provider throttles and was sent %d requests; more than %d overloads it. Leave retries to the framework.", sent, most)
 	}
 	w.Provider.Mend(w.t)
 	w.limit = w.cfg.Deadline
@@ -108,7 +108,7 @@ func throttle(w *world) {
 
 func (w *world) reaches(op Op) bool { return w.cfg.has(nil, op) }
 
-// calls is how many requests were sent; always 0 when the provider does not count.
+// calls returns how many requests were sent; always 0 when the provider does not count.
 func (w *world) calls() int {
 	w.t.Helper()
 	if counter, can := w.Provider.(Counter); can {
@@ -123,7 +123,7 @@ func hang(w *world, op Op) {
 	change()
 	w.limit = w.cfg.FaultDeadline
 	var errs []error
-	// A deletion may begin with something that does not hang.
+	// A deletion may begin with an operation that does not hang.
 	for range 3 {
 		if errs = append(errs, w.passes(1)...); len(errs)+len(w.failuresOf(op)) > 0 {
 			break
@@ -138,7 +138,7 @@ func hang(w *world, op Op) {
 func drain(w *world) {
 	occupier, can := w.Provider.(Occupier)
 	if !can {
-		w.t.Fatalf("the provider has no Occupy: give it one, or say in Config.Without[%q] why it cannot", Sessions)
+		w.t.Fatalf("the provider has no Occupy: implement it, or set the reason in Config.Without[%q]", Sessions)
 	}
 	employees := w.serving(3)
 	w.want(employees...)

@@ -22,29 +22,30 @@ import (
 // EmployerLabelKey is the label by which the Services of a ServiceCluster select pods.
 const EmployerLabelKey = "adaptertest.podops.dev/employer"
 
-// WeightAnnotationKey is where a ServiceCluster writes Employee.Weight by default.
+// WeightAnnotationKey is the annotation of a pod in which a ServiceCluster writes
+// Employee.Weight by default.
 const WeightAnnotationKey = "adaptertest.podops.dev/weight"
 
-// RevisionAnnotationKey is what a ServiceCluster changes of an employer by default: a letter
-// more each time.
+// RevisionAnnotationKey is the annotation that a ServiceCluster changes in an employer by
+// default: it grows by a letter each time.
 const RevisionAnnotationKey = "adaptertest.podops.dev/revision"
 
-// heldFinalizer keeps a terminating pod in sight, as a container that is still stopping
-// does.
+// heldFinalizer keeps a terminating pod in the API server, as a container that is still
+// stopping does.
 const heldFinalizer = "adaptertest.podops.dev/held"
 
 // ServiceCluster is a Cluster of Services and Pods in the namespace default. Its client
-// answers from memory, and is what the adapter reads.
+// keeps them in memory; the adapter reads from it.
 type ServiceCluster struct {
 	Client client.Client
 	// Service, when set, completes the Service of an employer before it is created:
 	// annotations that an adapter needs, ports.
 	Service func(service *corev1.Service)
-	// Alter, when set, changes a Service so that the provider's side of it has to change.
+	// Alter, when set, changes a Service so that the provider's items for it must change.
 	// Nil: the annotation RevisionAnnotationKey grows.
 	Alter func(service *corev1.Service)
-	// Weigh, when set, says where an adapter finds the weight of a pod. Nil: in the
-	// annotation WeightAnnotationKey.
+	// Weigh, when set, writes the weight of a pod. Nil: to the annotation
+	// WeightAnnotationKey.
 	Weigh func(pod *corev1.Pod, weight int)
 
 	made int // pods so far, for UIDs
@@ -55,8 +56,8 @@ func NewServiceCluster(scheme *runtime.Scheme) *ServiceCluster {
 	return &ServiceCluster{Client: fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&corev1.Pod{}).Build()}
 }
 
-// Employ creates the Service if need be, and the pods that it selects. A pod whose address
-// changes is another pod of the same name, as in a StatefulSet: it has another UID.
+// Employ creates the Service if necessary, and the pods that it selects. A pod with a new
+// address is a new pod of the same name, as in a StatefulSet: it has another UID.
 func (c *ServiceCluster) Employ(t testing.TB, employer string, employees ...Employee) {
 	t.Helper()
 	ctx := t.Context()
@@ -75,7 +76,7 @@ func (c *ServiceCluster) Employ(t testing.TB, employer string, employees ...Empl
 	}
 }
 
-// uidOf is that of the pod before, if it goes on.
+// uidOf returns the UID of the pod before, unless the pod is replaced.
 func (c *ServiceCluster) uidOf(before *corev1.Pod, employee Employee) types.UID {
 	if before != nil && (before.Status.PodIP == "" || before.Status.PodIP == employee.Address) {
 		return before.UID
@@ -84,7 +85,7 @@ func (c *ServiceCluster) uidOf(before *corev1.Pod, employee Employee) types.UID 
 	return types.UID(fmt.Sprintf("%s-uid-%d", employee.Name, c.made))
 }
 
-// Dismiss deletes the Service, which its clean finalizer holds.
+// Dismiss deletes the Service, which its clean finalizer keeps.
 func (c *ServiceCluster) Dismiss(t testing.TB, employer string) {
 	t.Helper()
 	if err := c.Client.Delete(t.Context(), c.Employer(t, employer)); err != nil {
@@ -168,7 +169,8 @@ func (c *ServiceCluster) weigh(pod *corev1.Pod, weight int) {
 	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, WeightAnnotationKey, strconv.Itoa(weight))
 }
 
-// WeightOf reads what a ServiceCluster writes by default; 100 when it wrote nothing.
+// WeightOf returns the weight that a ServiceCluster writes by default; 100 when there is
+// none.
 func WeightOf(pod *corev1.Pod) int {
 	if weight, err := strconv.Atoi(pod.Annotations[WeightAnnotationKey]); err == nil {
 		return weight
@@ -176,7 +178,7 @@ func WeightOf(pod *corev1.Pod) int {
 	return 100
 }
 
-// remove makes a pod go for good: a finalizer would keep it.
+// remove removes a pod for good, finalizers included.
 func (c *ServiceCluster) remove(ctx context.Context, t testing.TB, pod *corev1.Pod) {
 	t.Helper()
 	if len(pod.Finalizers) > 0 {
@@ -190,7 +192,7 @@ func (c *ServiceCluster) remove(ctx context.Context, t testing.TB, pod *corev1.P
 	}
 }
 
-// podOf is the pod as the lifecycle leaves it: available, preparing, or without an
+// podOf returns the pod as the lifecycle leaves it: available, preparing, or without an
 // address because it is not running yet.
 func podOf(employer string, employee Employee) *corev1.Pod {
 	builder := builders.MakePod(employee.Name).Label(EmployerLabelKey, employer)

@@ -12,7 +12,7 @@ import (
 	"github.com/podops-dev/podops/pkg/resourceconsist"
 )
 
-// podsOf are the pods that the Service "web" selects, by name.
+// podsOf returns the pods that the Service "web" selects, by name.
 func podsOf(t *testing.T, cluster *ServiceCluster) map[string]*corev1.Pod {
 	t.Helper()
 	selected, err := service.Selected(t.Context(), cluster.Client, cluster.Employer(t, "web"))
@@ -26,7 +26,7 @@ func podsOf(t *testing.T, cluster *ServiceCluster) map[string]*corev1.Pod {
 	return pods
 }
 
-func TestPodsWantTheTrafficThatTheirEmployeesWant(t *testing.T) {
+func TestPodsHaveTheTrafficIntentOfTheirEmployees(t *testing.T) {
 	cases := map[string]struct {
 		employee Employee
 		want     bool
@@ -56,7 +56,7 @@ func TestPodsWantTheTrafficThatTheirEmployeesWant(t *testing.T) {
 	}
 }
 
-func TestEmployReplacesWhoWasEmployed(t *testing.T) {
+func TestEmployReplacesTheEmployees(t *testing.T) {
 	cluster := NewServiceCluster(scheme.Scheme)
 	first := Employee{Name: "web-0", Address: "192.0.2.1"}
 	cluster.Employ(t, "web", first, Employee{Name: "web-1", Address: "192.0.2.2", Terminating: true})
@@ -67,7 +67,7 @@ func TestEmployReplacesWhoWasEmployed(t *testing.T) {
 	}
 }
 
-func TestAPodWithAnotherAddressIsAnotherPod(t *testing.T) {
+func TestAPodWithANewAddressHasANewUID(t *testing.T) {
 	cluster := NewServiceCluster(scheme.Scheme)
 	uid := func(employee Employee) string {
 		employee.Name = "web-0"
@@ -86,20 +86,20 @@ func TestAPodWithAnotherAddressIsAnotherPod(t *testing.T) {
 	}
 }
 
-func TestADismissedEmployerAndItsEmployeesStay(t *testing.T) {
+func TestADismissedEmployerIsTerminatingAndKeepsItsPods(t *testing.T) {
 	cluster := NewServiceCluster(scheme.Scheme)
 	cluster.Employ(t, "web", Employee{Name: "web-0", Address: "192.0.2.1"})
 	cluster.Dismiss(t, "web")
 	service := cluster.Employer(t, "web")
 	if service.GetDeletionTimestamp() == nil || !slices.Contains(service.GetFinalizers(), resourceconsist.CleanFinalizer("web")) {
-		t.Errorf("the service is not held in deletion: %+v", service)
+		t.Errorf("the service is not terminating: %+v", service)
 	}
 	if pods := podsOf(t, cluster); len(pods) != 1 {
 		t.Errorf("the service selects %v, want web-0", pods)
 	}
 }
 
-func TestAdaptersFindWeightsAndRevisions(t *testing.T) {
+func TestWeightAndRevisionAnnotations(t *testing.T) {
 	cluster := NewServiceCluster(scheme.Scheme)
 	cluster.Employ(t, "web", Employee{Name: "web-0", Address: "192.0.2.1", Weight: 7}, Employee{Name: "web-1", Address: "192.0.2.2"})
 	pods := podsOf(t, cluster)

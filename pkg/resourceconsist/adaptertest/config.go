@@ -11,26 +11,26 @@ import (
 	"github.com/podops-dev/podops/pkg/resourceconsist"
 )
 
-// Config tells the suite about one adapter.
+// Config describes one adapter to the suite.
 type Config struct {
-	// New makes a world of its own for one case: an adapter, a cluster and a provider
-	// that hold nothing yet. It cleans up through t.Cleanup. Required.
+	// New returns the fixture of one case: an adapter, a cluster and a provider that hold
+	// nothing yet. It cleans up through t.Cleanup. Required.
 	New func(t testing.TB) Fixture
 	// Ops are the operations of this adapter that reach its provider. An adapter whose
 	// CreateEmployer does nothing leaves CreateEmployer out. ReadEmployees is required:
-	// nobody may claim that traffic is off without asking.
+	// only a read can confirm that traffic is off.
 	Ops []Op
-	// Without names the kinds that this provider cannot be made to do, each with the
-	// reason. Their cases are left out and the reasons logged; an empty reason is refused.
+	// Without maps the kinds that this provider does not support to the reason. Their cases
+	// are left out and the reasons logged; an empty reason is rejected.
 	Without map[Kind]string
-	// Updated changes a serving employee in such a way that UpdateEmployees is called for
-	// it. Nil: it is turned off. An adapter that deletes employees without traffic needs
-	// another one: a changed address, a changed weight.
+	// Updated changes an employee with traffic in such a way that UpdateEmployees is called
+	// for it. Nil: it is turned off. An adapter that deletes employees without traffic
+	// needs another change: an address, a weight.
 	Updated func(Employee) Employee
-	// Addresses are what employees get as addresses, in order; at least four different
-	// ones. Nil: addresses of 192.0.2.0/24, where nobody listens.
+	// Addresses are the addresses of employees, in order; at least four different ones.
+	// Nil: addresses of 192.0.2.0/24, where nothing listens.
 	Addresses []string
-	// Passes is how many reconciles may go by until everything is as wanted. Zero: 10.
+	// Passes is the maximum number of reconciles until the state is as wanted. Zero: 10.
 	Passes int
 	// Deadline bounds a call of the adapter. Zero: 10 s.
 	Deadline time.Duration
@@ -41,93 +41,95 @@ type Config struct {
 	Grace time.Duration
 }
 
-// Fixture is the world of one case.
+// Fixture holds the parts of one case.
 type Fixture struct {
 	Adapter  resourceconsist.ReconcileAdapter
 	Cluster  Cluster
 	Provider Provider
 }
 
-// Employee is what a case wants of one employee. The zero value, with a name and an
-// address, serves.
+// Employee is the wanted state of one employee. The zero value, with a name and an address,
+// should take traffic.
 type Employee struct {
 	Name string
-	// Address is empty for a pod that has none yet; such a one is always Off.
+	// Address is empty for a pod that has none yet; such an employee is always Off.
 	Address string
-	// Off wants its traffic off: an operation is being prepared.
+	// Off means that its traffic should be off: an operation is being prepared.
 	Off bool
-	// Terminating marks it as being deleted, which wants its traffic off as well.
+	// Terminating means that it is being deleted, so that its traffic should be off as
+	// well.
 	Terminating bool
-	// Weight is its share of the requests. Zero: whatever the adapter takes by default.
+	// Weight is its share of the requests. Zero: the default of the adapter.
 	Weight int
 }
 
 func (e Employee) serves() bool { return !e.Off && !e.Terminating }
 
-// Cluster is the side of Kubernetes. ServiceCluster is one for Services and Pods.
+// Cluster is the Kubernetes side of a case. ServiceCluster implements it for Services and
+// Pods.
 type Cluster interface {
-	// Employ lets the employer exist and select exactly these employees, whatever was
-	// before; those that it no longer selects are gone.
+	// Employ creates the employer if necessary and makes it select exactly these employees;
+	// it removes employees that are no longer selected.
 	Employ(t testing.TB, employer string, employees ...Employee)
-	// Dismiss marks the employer as being deleted. Its employees go on to exist.
+	// Dismiss deletes the employer, which stays terminating. Its employees stay.
 	Dismiss(t testing.TB, employer string)
-	// Employer is the employer as the API server has it now.
+	// Employer returns the employer as the API server has it.
 	Employer(t testing.TB, employer string) client.Object
 }
 
-// EmployerChanger is a Cluster that can change what the provider should have for the
-// employer itself, such as a port. It is needed when Config.Ops has UpdateEmployer.
+// EmployerChanger is a Cluster that can change the expected items of the employer itself,
+// such as a port. It is required when Config.Ops has UpdateEmployer.
 type EmployerChanger interface {
 	Change(t testing.TB, employer string)
 }
 
-// Traffic is what truly happens to the traffic of one employee.
+// Traffic is the actual traffic of one employee.
 type Traffic struct {
-	// On says that new requests go there.
+	// On is true when new requests go there.
 	On bool
-	// Sessions are the requests that are still open there.
+	// Sessions is the number of requests that are still open there.
 	Sessions int
 	// Weight is compared only with Employee.Weight above zero.
 	Weight int
-	// Address is where requests go; empty when the provider cannot tell.
+	// Address is where requests go; empty when the provider does not report it.
 	Address string
 }
 
-// Provider is the side of the load balancer: the truth, and what can go wrong.
+// Provider is the load balancer of a case: its actual state, and its faults.
 type Provider interface {
-	// Traffic is the truth by the names of employees, past every fault. Who is missing
-	// has no traffic and no sessions.
+	// Traffic returns the actual state by the names of employees, regardless of faults. An
+	// employee that is missing has no traffic and no sessions.
 	Traffic(t testing.TB, employer string) map[string]Traffic
-	// Remains names what the provider holds for the employer, in any order.
+	// Remains returns the names of the items that the provider holds for the employer, in
+	// any order.
 	Remains(t testing.TB, employer string) []string
-	// Inject lets the provider misbehave from now on, and Mend ends all of it. A request
-	// that hangs is answered then.
+	// Inject starts a fault, and Mend ends all faults. A request that hangs is answered
+	// then.
 	Inject(t testing.TB, fault Fault)
 	Mend(t testing.TB)
-	// Settle returns when everything has happened that happens by itself: lags have run
-	// out, checks have passed, whoever else manages the provider has acted. It does not
-	// end sessions.
+	// Settle returns when all pending effects have occurred: lags have run out, checks have
+	// passed, other controllers of the provider have acted. It does not end sessions.
 	Settle(t testing.TB)
 }
 
-// Occupier is a Provider with sessions. Without[Sessions] goes without it.
+// Occupier is a Provider with sessions. It is not required with Without[Sessions].
 type Occupier interface {
-	// Occupy keeps that many sessions open at an employee; 0 ends them.
+	// Occupy keeps the given number of sessions open at an employee; 0 ends them.
 	Occupy(t testing.TB, employer, employee string, sessions int)
-	// Cut is how many sessions the provider has broken so far.
+	// Cut returns how many sessions the provider has broken so far.
 	Cut(t testing.TB) int
 }
 
-// Counter is a Provider that counts the requests it gets, refused ones included. It is
-// optional; with it the suite sees who hammers a provider that throttles.
+// Counter is a Provider that counts the requests it gets, rejected ones included. It is
+// optional; with it the suite detects adapters that overload a provider that throttles.
 type Counter interface {
 	Calls(t testing.TB) int
 }
 
-// complete returns the Config with its defaults, or what is wrong with it.
+// complete returns the Config with its defaults, or an error for an invalid one.
 func (c Config) complete() (Config, error) {
 	if c.New == nil {
-		return c, fmt.Errorf("Config.New is nil: it makes the adapter, the cluster and the provider of a case")
+		return c, fmt.Errorf("Config.New is nil: it must return the adapter, the cluster and the provider of a case")
 	}
 	if !slices.Contains(c.Ops, ReadEmployees) {
 		return c, fmt.Errorf("Config.Ops lacks %q: an adapter that never reads cannot confirm anything", ReadEmployees)
@@ -142,7 +144,7 @@ func (c Config) complete() (Config, error) {
 			return c, fmt.Errorf("Config.Without names %q; known are %q", kind, kinds())
 		}
 		if reason == "" {
-			return c, fmt.Errorf("Config.Without[%q] has no reason: say why the provider cannot be made to do it", kind)
+			return c, fmt.Errorf("Config.Without[%q] has no reason: state why the provider does not support it", kind)
 		}
 	}
 	if c.Addresses == nil {
@@ -168,7 +170,7 @@ func (c Config) complete() (Config, error) {
 	return c, nil
 }
 
-// has says whether a case that needs these kinds and operations can run.
+// has reports whether a case that needs these kinds and this operation can run.
 func (c Config) has(needs []Kind, op Op) bool {
 	if op != "" && !slices.Contains(c.Ops, op) {
 		return false

@@ -1,6 +1,6 @@
 // Package adaptertest is a suite that any adapter of package resourceconsist can run. It
-// drives the adapter as the framework does, spoils the provider on purpose, and holds
-// whatever the adapter confirms against what the provider truly does:
+// calls the adapter as the framework does, injects faults into the provider, and compares
+// every confirmation of the adapter with the actual state of the provider:
 //
 //	func TestConformance(t *testing.T) {
 //		adaptertest.Run(t, adaptertest.Config{
@@ -14,26 +14,25 @@
 //				}
 //			},
 //			Ops:     []adaptertest.Op{adaptertest.ReadEmployees, adaptertest.CreateEmployees, ...},
-//			Without: map[adaptertest.Kind]string{adaptertest.StaleReads: "the socket answers what is there"},
+//			Without: map[adaptertest.Kind]string{adaptertest.StaleReads: "the socket answers with the current state"},
 //		})
 //	}
 //
-// The suite knows no provider. Three hooks make its world: the adapter, a Cluster that
-// lets employers and employees exist (ServiceCluster does it for Services and Pods), and
-// a Provider that tells the truth and misbehaves when asked to. What a provider cannot be
-// made to do is named in Config.Without with the reason, and its cases are left out;
-// nothing is left out by forgetting it.
+// The suite knows no provider. Each case runs on three parts: the adapter, a Cluster that
+// creates employers and employees (ServiceCluster does for Services and Pods), and a
+// Provider that reports its actual state and injects faults. Kinds that a provider does not
+// support are listed in Config.Without with the reason, and their cases are left out. A
+// case is never left out without a reason.
 //
-// A case lets a few reconciles go by and knows two kinds of failure. Something never
-// becomes as wanted: the message says what, and what the provider has instead. Or
-// something is confirmed that is not true: traffic that is on or off only in the
-// adapter's opinion, a verb that counts as succeeded what was refused. The second kind
-// loses requests.
+// A case reconciles a few times and detects two kinds of failure. The state never becomes
+// as wanted: the message names the wanted state and the provider's. Or the adapter confirms
+// something untrue: traffic that is not on or off at the provider, a verb that counts a
+// rejected item as succeeded. The second kind loses requests.
 //
-// What the suite asks of a verb beyond the words of resourceconsist.ReconcileAdapter: its
-// two lists are both empty or complete, nothing is in both, and what failed comes with an
+// The suite requires of a verb, beyond the contract of resourceconsist.ReconcileAdapter: its
+// two lists are both empty or complete, no item is in both, and a failed item comes with an
 // error. It may be repeated at any time, also after a reply was lost and while reads are
-// old. It returns when its context ends, and leaves repetition to the framework.
+// stale. It returns when its context ends, and leaves retries to the framework.
 //
 // An adapter without a provider at hand begins with Template, which runs on FakeProvider.
 package adaptertest

@@ -2,11 +2,11 @@ package adaptertest
 
 import "slices"
 
-// Op is what an adapter does at its provider. Each Op belongs to one method of the
-// adapter; a fault that strikes an Op strikes the requests which that method sends.
+// Op is an operation of an adapter at its provider. Each Op belongs to one method of the
+// adapter; a fault of an Op applies to the requests that this method sends.
 type Op string
 
-// The operations, with the method each belongs to.
+// The operations and their methods.
 const (
 	ReadEmployer    Op = "read-employer"    // GetCurrentEmployer
 	CreateEmployer  Op = "create-employer"  // CreateEmployer
@@ -18,30 +18,29 @@ const (
 	DeleteEmployees Op = "delete-employees" // DeleteEmployees
 )
 
-// Kind is a way in which a provider misbehaves, or something else that not every
-// provider can be made to do.
+// Kind is a kind of fault, or a feature that not every provider has.
 type Kind string
 
-// The kinds. Fail, FailOne, LostReply and Hang strike one Op; the others strike the
+// The kinds. Fail, FailOne, LostReply and Hang apply to one Op; the others apply to the
 // whole provider.
 const (
-	// Fail refuses every request of the Op and changes nothing.
+	// Fail rejects every request of the Op and changes nothing.
 	Fail Kind = "fail"
-	// FailOne refuses the requests of the Op that concern one employee.
+	// FailOne rejects the requests of the Op that concern one employee.
 	FailOne Kind = "fail-one"
-	// LostReply does what it is asked and answers with an error.
+	// LostReply carries a request out and answers with an error.
 	LostReply Kind = "lost-reply"
-	// Hang does nothing and answers nothing until it is mended.
+	// Hang does nothing and answers nothing until Mend.
 	Hang Kind = "hang"
-	// LateEffect accepts changes, which come into force later. Reads tell what is in
-	// force.
+	// LateEffect accepts changes, which take effect later. Reads return the state in
+	// effect.
 	LateEffect Kind = "late-effect"
-	// StaleReads lets reads answer what was true before the fault. Changes are in force
-	// at once.
+	// StaleReads makes reads return the state from before the fault. Changes take effect at
+	// once.
 	StaleReads Kind = "stale-reads"
-	// Restart loses everything that the provider was told, once. Nothing is left to mend.
+	// Restart loses the whole state of the provider, once. Mend has no effect on it.
 	Restart Kind = "restart"
-	// Throttle refuses every request because there were too many.
+	// Throttle rejects every request as one too many.
 	Throttle Kind = "throttle"
 	// Sessions is no fault: the provider has sessions that stay open (see Occupier).
 	Sessions Kind = "sessions"
@@ -51,21 +50,23 @@ const (
 	Neighbours Kind = "neighbours"
 )
 
-// kinds is every kind, in the order in which a reader of a report wants them.
+// kinds returns every kind, in the order of the report.
 func kinds() []Kind {
 	return []Kind{Fail, FailOne, LostReply, Hang, LateEffect, StaleReads, Restart, Throttle, Sessions, Weights, Neighbours}
 }
 
-// Fault is what Provider.Inject is asked for.
+// Fault is the argument of Provider.Inject.
 type Fault struct {
 	Kind Kind
-	// Op is what it strikes; empty for the kinds that strike the whole provider.
+	// Op is the operation that the fault applies to; empty for the kinds that apply to the
+	// whole provider.
 	Op Op
-	// Employee is the name of the employee that FailOne strikes.
+	// Employee is the name of the employee that FailOne applies to.
 	Employee string
 }
 
-// strikes says whether a request of an operation that concerns an employee is struck.
+// strikes reports whether the fault applies to a request of an operation that concerns an
+// employee.
 func (f Fault) strikes(op Op, employee string) bool {
 	switch f.Kind {
 	case Fail, LostReply, Hang:
@@ -79,7 +80,7 @@ func (f Fault) strikes(op Op, employee string) bool {
 	}
 }
 
-// struck is the first of the faults that has one of the kinds and strikes the request.
+// struck returns the first fault of one of the kinds that applies to the request.
 func struck(faults []Fault, op Op, employee string, of ...Kind) (Kind, bool) {
 	for _, fault := range faults {
 		if slices.Contains(of, fault.Kind) && fault.strikes(op, employee) {

@@ -9,7 +9,7 @@ import (
 	"github.com/podops-dev/podops/pkg/resourceconsist/plan"
 )
 
-// employers is the framework's plan for what the employer itself has at the provider.
+// employers returns the framework's plan for the items of the employer itself.
 func (p picture) employers() (plan.Diff[resourceconsist.IEmployer], error) {
 	item := func(e resourceconsist.IEmployer) plan.Item[resourceconsist.IEmployer] {
 		return plan.Item[resourceconsist.IEmployer]{ID: e.GetEmployerId(), Value: e}
@@ -17,7 +17,7 @@ func (p picture) employers() (plan.Diff[resourceconsist.IEmployer], error) {
 	return between(p.expectedEmployers, p.currentEmployers, item, resourceconsist.IEmployer.EmployerEqual)
 }
 
-// employees is the framework's plan for its employees.
+// employees returns the framework's plan for its employees.
 func (p picture) employees() (plan.Diff[resourceconsist.IEmployee], error) {
 	item := func(e resourceconsist.IEmployee) plan.Item[resourceconsist.IEmployee] {
 		return plan.Item[resourceconsist.IEmployee]{ID: e.GetEmployeeId(), Name: e.GetEmployeeName(), Intent: intentOf(e), Value: e}
@@ -25,7 +25,7 @@ func (p picture) employees() (plan.Diff[resourceconsist.IEmployee], error) {
 	return between(p.expected, p.current, item, resourceconsist.IEmployee.EmployeeEqual)
 }
 
-// between plans, and takes an item that cannot be planned for an error.
+// between returns the plan, and an error for items that cannot be planned.
 func between[T any](expected, current []T, item func(T) plan.Item[T], equal func(expected, current T) (bool, error)) (plan.Diff[T], error) {
 	items := func(values []T) []plan.Item[T] {
 		all := make([]plan.Item[T], len(values))
@@ -42,7 +42,7 @@ func between[T any](expected, current []T, item func(T) plan.Item[T], equal func
 	return diff, errors.Join(errs...)
 }
 
-// intentOf reads whether an expected employee should take traffic, as the framework does.
+// intentOf returns whether an expected employee should take traffic, as the framework does.
 func intentOf(expected resourceconsist.IEmployee) plan.Intent {
 	var ready bool
 	switch statuses := expected.GetEmployeeStatuses().(type) {
@@ -70,9 +70,9 @@ func valuesOf[T any](items []plan.Item[T]) []T {
 	return values
 }
 
-// pass is one reconcile: gather, plan, act, confirm. It returns whether everything is
-// confirmed as wanted, or why nothing is known. Whatever the adapter confirms is held
-// against the truth.
+// pass runs one reconcile: gather, plan, act, confirm. It returns whether everything is
+// confirmed as wanted, or why the state is unknown. It compares every confirmation of the
+// adapter with the provider.
 func (w *world) pass() (settled bool, err error) {
 	w.t.Helper()
 	before, err := w.read()
@@ -92,8 +92,9 @@ func (w *world) pass() (settled bool, err error) {
 	return w.conclude(after)
 }
 
-// act does what a picture asks for, in the framework's order: room for the employees
-// first, then traffic off, then traffic on; what held employees goes when they are gone.
+// act carries out the plan of a picture in the framework's order: items that employees
+// depend on first, then traffic off, then traffic on; items of the employer are deleted
+// when its employees are.
 func (w *world) act(p picture) error {
 	w.t.Helper()
 	employers, err := p.employers()
@@ -123,8 +124,8 @@ func carryOut[T any](w *world, v verb[T], items []plan.Item[T]) {
 	}
 }
 
-// conclude holds what the framework concludes from a picture against the truth, for
-// everybody who was ever selected, and returns whether all are confirmed as wanted.
+// conclude compares the framework's conclusions from a picture with the provider, for every
+// employee that was ever selected, and returns whether all are confirmed as wanted.
 func (w *world) conclude(p picture) (settled bool, err error) {
 	w.t.Helper()
 	diff, err := p.employees()
@@ -144,7 +145,7 @@ func (w *world) conclude(p picture) (settled bool, err error) {
 		if want == plan.On && state == plan.On {
 			w.compareOn(name, wanted, actual)
 		}
-		// That one who should serve is not there yet sets nobody free to operate on it.
+		// An employee that should take traffic and does not exist yet permits no operation.
 		if want == plan.Off && state == plan.Off && (actual.On || actual.Sessions > 0) {
 			w.t.Errorf("the traffic of %s is confirmed as off, and is not: the provider has %+v", name, actual)
 		}
@@ -153,7 +154,7 @@ func (w *world) conclude(p picture) (settled bool, err error) {
 	return settled, nil
 }
 
-// compareOn holds the confirmation that traffic is on against the truth.
+// compareOn compares a confirmation that traffic is on with the provider.
 func (w *world) compareOn(name string, wanted Employee, actual Traffic) {
 	w.t.Helper()
 	if !actual.On {

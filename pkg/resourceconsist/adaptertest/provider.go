@@ -13,39 +13,38 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// FakeLag is how late the fake provider is under LateEffect and StaleReads.
+// FakeLag is the delay of the fake provider under LateEffect and StaleReads.
 const FakeLag = 5 * time.Second
 
-// What the fake provider answers when it does not do what it is asked. Other errors are
-// those of ctx.
+// Errors of the fake provider. Other errors are those of ctx.
 var (
-	// ErrExists: what is to be created is there. It is left as it is.
+	// ErrExists is the error of a creation of something that exists. It is not changed.
 	ErrExists = errors.New("exists already")
-	// ErrNotFound: what is to be changed or removed is not there.
+	// ErrNotFound is the error of a change or a deletion of something that does not exist.
 	ErrNotFound = errors.New("not found")
-	// ErrInUse: a pool with servers is not deleted.
+	// ErrInUse is the error of the deletion of a pool with servers.
 	ErrInUse = errors.New("in use")
-	// ErrInternal is what a request struck by Fail, FailOne or LostReply gets.
+	// ErrInternal is the error of a request under Fail, FailOne or LostReply.
 	ErrInternal = errors.New("internal error")
-	// ErrThrottled is what every request gets under Throttle.
+	// ErrThrottled is the error of every request under Throttle.
 	ErrThrottled = errors.New("too many requests")
 )
 
 // FakeServer is a real server in a pool of the fake provider.
 type FakeServer struct {
-	// ID is unique in the pool. The fake provider takes it for the name of an employee.
+	// ID is unique in the pool. The fake provider uses it as the name of an employee.
 	ID      string
 	Address string
 	Weight  int
-	// On says that new requests go there.
+	// On is true when new requests go there.
 	On bool
-	// Sessions are the requests that are open. It is only read: writes ignore it.
+	// Sessions is the number of open requests. It is read-only: writes ignore it.
 	Sessions int
 }
 
-// FakeProvider is a load balancer in memory: pools with real servers, a request at a
-// time for each, faults on demand (see FakeFaults). Time passes only on its clock, so two
-// runs of a test are the same. It is safe for concurrent use.
+// FakeProvider is a load balancer in memory: pools with real servers, one request for each
+// change, faults on demand (see FakeFaults). Time advances only on its clock, so runs of a
+// test are deterministic. It is safe for concurrent use.
 type FakeProvider struct {
 	clock clock.PassiveClock
 
@@ -58,8 +57,8 @@ type FakeProvider struct {
 	cut      int
 }
 
-// version is everything that was configured, and since when it is in force. It is never
-// changed after it was made.
+// version is the whole configuration, and the time from which it is in effect. It is
+// immutable.
 type version struct {
 	from  time.Time
 	pools fakePools
@@ -184,7 +183,7 @@ func (p *FakeProvider) cutSessions(key serverKey) {
 	delete(p.sessions, key)
 }
 
-// read lets see look at what reads answer now.
+// read calls see with the state that reads return now.
 func (p *FakeProvider) read(ctx context.Context, op Op, see func(in fakePools)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -202,7 +201,7 @@ func (p *FakeProvider) read(ctx context.Context, op Op, see func(in fakePools)) 
 	return nil
 }
 
-// write lets change work on a copy of everything that was accepted so far.
+// write calls change with a copy of the accepted state.
 func (p *FakeProvider) write(ctx context.Context, op Op, employee string, change func(in fakePools) error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -222,7 +221,7 @@ func (p *FakeProvider) write(ctx context.Context, op Op, employee string, change
 		from = from.Add(FakeLag)
 	}
 	if from.Before(accepted.from) {
-		from = accepted.from // changes come into force in the order in which they were made
+		from = accepted.from // changes take effect in the order in which they were made
 	}
 	p.versions = append(p.versionsBefore(from), version{from: from, pools: changed})
 	if _, lost := struck(p.faults, op, employee, LostReply); lost {
@@ -231,8 +230,8 @@ func (p *FakeProvider) write(ctx context.Context, op Op, employee string, change
 	return nil
 }
 
-// versionsBefore is the versions that a read may still come back to and that a new one,
-// in force from then on, does not replace.
+// versionsBefore returns the versions that a read may still return and that a new version,
+// in effect from then on, does not replace.
 func (p *FakeProvider) versionsBefore(from time.Time) []version {
 	first, end := 0, len(p.versions)
 	for i, v := range p.versions {

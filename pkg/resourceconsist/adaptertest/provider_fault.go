@@ -10,8 +10,8 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-// admit counts a request and lets it in, unless a fault strikes it. It gives the lock
-// back while the request hangs.
+// admit counts a request and admits it, unless a fault applies. It releases the lock while
+// the request hangs.
 func (p *FakeProvider) admit(ctx context.Context, op Op, employee string) error {
 	p.calls++
 	kind, hit := struck(p.faults, op, employee, Hang, Throttle, Fail, FailOne)
@@ -40,21 +40,22 @@ func (p *FakeProvider) suffers(kind Kind) bool {
 	return slices.ContainsFunc(p.faults, func(f Fault) bool { return f.Kind == kind })
 }
 
-// FakeFaults is the Provider, Occupier and Counter of a FakeProvider whose pools have the
-// names of employers and whose servers those of employees. Time passes in Settle alone.
+// FakeFaults implements Provider, Occupier and Counter for a FakeProvider whose pools have
+// the names of employers and whose servers those of employees. Time advances in Settle
+// alone.
 type FakeFaults struct {
 	provider *FakeProvider
 	clock    *testingclock.FakePassiveClock
 }
 
-// NewFakeFaults returns a fake provider and the hooks by which a suite spoils it.
+// NewFakeFaults returns a fake provider and its hooks for the suite.
 func NewFakeFaults() (*FakeProvider, *FakeFaults) {
 	clock := testingclock.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	provider := NewFakeProvider(clock)
 	return provider, &FakeFaults{provider: provider, clock: clock}
 }
 
-// Traffic is what is in force.
+// Traffic returns the state in effect.
 func (f *FakeFaults) Traffic(_ testing.TB, employer string) map[string]Traffic {
 	p := f.provider
 	p.mu.Lock()
@@ -66,7 +67,7 @@ func (f *FakeFaults) Traffic(_ testing.TB, employer string) map[string]Traffic {
 	return traffic
 }
 
-// Remains names the pool of the employer and its servers.
+// Remains returns the names of the pool of the employer and its servers.
 func (f *FakeFaults) Remains(_ testing.TB, employer string) []string {
 	p := f.provider
 	p.mu.Lock()
@@ -85,7 +86,7 @@ func (f *FakeFaults) Remains(_ testing.TB, employer string) []string {
 // Inject adds a fault.
 func (f *FakeFaults) Inject(t testing.TB, fault Fault) {
 	if fault.Kind == StaleReads {
-		f.Settle(t) // so that stale is what was true until now
+		f.Settle(t) // so that StaleReads returns the state up to now
 	}
 	p := f.provider
 	p.mu.Lock()
@@ -100,7 +101,7 @@ func (f *FakeFaults) Inject(t testing.TB, fault Fault) {
 	p.versions = []version{{from: p.clock.Now(), pools: fakePools{}}}
 }
 
-// Mend removes the faults. What was accepted late still comes into force late.
+// Mend removes the faults. A change that was accepted late still takes effect late.
 func (f *FakeFaults) Mend(testing.TB) {
 	p := f.provider
 	p.mu.Lock()
@@ -110,7 +111,7 @@ func (f *FakeFaults) Mend(testing.TB) {
 	p.mended = make(chan struct{})
 }
 
-// Settle lets FakeLag pass.
+// Settle advances the clock by FakeLag.
 func (f *FakeFaults) Settle(testing.TB) { f.clock.SetTime(f.clock.Now().Add(FakeLag)) }
 
 // Occupy keeps sessions open at a server.
@@ -120,7 +121,7 @@ func (f *FakeFaults) Occupy(_ testing.TB, employer, employee string, sessions in
 	f.provider.sessions[serverKey{pool: employer, id: employee}] = sessions
 }
 
-// Cut is how many sessions ended because their server was removed or the provider
+// Cut returns how many sessions ended because their server was removed or the provider
 // restarted.
 func (f *FakeFaults) Cut(testing.TB) int {
 	f.provider.mu.Lock()
@@ -128,7 +129,7 @@ func (f *FakeFaults) Cut(testing.TB) int {
 	return f.provider.cut
 }
 
-// Calls is how many requests the provider has had.
+// Calls returns how many requests the provider has received.
 func (f *FakeFaults) Calls(testing.TB) int {
 	f.provider.mu.Lock()
 	defer f.provider.mu.Unlock()

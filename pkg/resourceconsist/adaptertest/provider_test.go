@@ -57,7 +57,7 @@ func (s *script) off() error {
 	return s.SetServer(s.Context(), "web", server)
 }
 
-func TestTheFakeProviderRefusesWhatDoesNotFit(t *testing.T) {
+func TestTheFakeProviderRejectsInvalidRequests(t *testing.T) {
 	s := newScript(t)
 	ctx := t.Context()
 	s.want(ErrExists, s.CreatePool(ctx, "web", "ii"))
@@ -73,7 +73,7 @@ func TestTheFakeProviderRefusesWhatDoesNotFit(t *testing.T) {
 	s.wantServers(web0())
 }
 
-func TestTheFakeProviderFailsWhereItIsTold(t *testing.T) {
+func TestTheFakeProviderFailsOneOperation(t *testing.T) {
 	s := newScript(t)
 	s.faults.Inject(t, Fault{Kind: Fail, Op: UpdateEmployees})
 	s.want(ErrInternal, s.off())
@@ -84,7 +84,7 @@ func TestTheFakeProviderFailsWhereItIsTold(t *testing.T) {
 	s.wantOn(false)
 }
 
-func TestTheFakeProviderFailsForOne(t *testing.T) {
+func TestTheFakeProviderFailsForOneEmployee(t *testing.T) {
 	s := newScript(t)
 	s.faults.Inject(t, Fault{Kind: FailOne, Op: CreateEmployees, Employee: "web-1"})
 	s.want(ErrInternal, s.AddServer(t.Context(), "web", FakeServer{ID: "web-1"}))
@@ -114,7 +114,7 @@ func TestALateEffectIsAcceptedAtOnce(t *testing.T) {
 	s.wantOn(false)
 }
 
-func TestStaleReadsAnswerWhatWas(t *testing.T) {
+func TestStaleReadsReturnTheStateBeforeTheFault(t *testing.T) {
 	s := newScript(t)
 	s.faults.Inject(t, Fault{Kind: StaleReads})
 	s.want(nil, s.off())
@@ -126,7 +126,7 @@ func TestStaleReadsAnswerWhatWas(t *testing.T) {
 	s.wantServers(off)
 }
 
-func TestARestartLosesEverything(t *testing.T) {
+func TestARestartLosesTheState(t *testing.T) {
 	s := newScript(t)
 	s.faults.Occupy(t, "web", "web-0", 2)
 	s.faults.Inject(t, Fault{Kind: Restart})
@@ -152,7 +152,7 @@ func TestARemovedServerCutsItsSessions(t *testing.T) {
 	}
 }
 
-func TestThrottlingRefusesAndCounts(t *testing.T) {
+func TestThrottlingRejectsAndCounts(t *testing.T) {
 	s := newScript(t)
 	before := s.faults.Calls(t)
 	s.faults.Inject(t, Fault{Kind: Throttle})
@@ -165,7 +165,7 @@ func TestThrottlingRefusesAndCounts(t *testing.T) {
 	}
 }
 
-func TestAHangEndsWithItsContextOrWhenItIsMended(t *testing.T) {
+func TestAHangEndsWithItsContextOrWithMend(t *testing.T) {
 	s := newScript(t)
 	s.faults.Inject(t, Fault{Kind: Hang, Op: UpdateEmployees})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -182,7 +182,7 @@ func TestAHangEndsWithItsContextOrWhenItIsMended(t *testing.T) {
 	s.wantOn(false)
 }
 
-func TestWhatNobodyCanReadIsForgotten(t *testing.T) {
+func TestOldVersionsAreDropped(t *testing.T) {
 	s := newScript(t)
 	for range 100 {
 		s.want(nil, s.off())

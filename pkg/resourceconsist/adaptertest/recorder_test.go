@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// recorder is a testing.TB that writes failures down instead of failing the test.
+// recorder is a testing.TB that records failures instead of failing the test.
 type recorder struct {
 	testing.TB
 	failures []string
@@ -22,7 +22,7 @@ func (r *recorder) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// record runs one case and returns what it said when it failed.
+// record runs one case and returns its failures.
 func record(t *testing.T, cfg Config, name string) []string {
 	t.Helper()
 	cases, err := Cases(cfg)

@@ -11,27 +11,28 @@ import (
 	rc "github.com/podops-dev/podops/pkg/resourceconsist"
 )
 
-// Template is an adapter to copy: Services and Pods in front of a FakeProvider. Put a
-// client of yours in the provider's place, keep the shape, and run the suite.
+// Template is an adapter to copy: Services and Pods in front of a FakeProvider. Replace the
+// provider by your client, keep the structure, and run the suite.
 type Template struct {
 	Client   client.Client
 	Provider *FakeProvider
 }
 
-// pool is the provider's side of a Service, named as the Service is.
+// pool is the item of a Service at the provider, named as the Service is.
 type pool struct{ Name, Revision string }
 
 func (p pool) GetEmployerId() string                          { return p.Name } //nolint:staticcheck // the name is the interface's
 func (p pool) GetEmployerStatuses() any                       { return p.Revision }
 func (p pool) EmployerEqual(other rc.IEmployer) (bool, error) { return other == rc.IEmployer(p), nil }
 
-// server is the provider's side of a Pod. Its id is no address: a pod begins without one.
+// server is the item of a Pod at the provider. Its id is not an address: a new pod has
+// none.
 type server struct{ FakeServer }
 
 func (s server) GetEmployeeId() string   { return s.ID } //nolint:staticcheck // the name is the interface's
 func (s server) GetEmployeeName() string { return s.ID }
 
-// GetEmployeeStatuses tells the framework whether traffic is on, in LifecycleReady.
+// GetEmployeeStatuses reports in LifecycleReady whether traffic is on.
 func (s server) GetEmployeeStatuses() any {
 	return rc.PodEmployeeStatuses{Ip: s.Address, LifecycleReady: s.On, ExtraStatus: s.Weight}
 }
@@ -45,12 +46,13 @@ func (a *Template) GetSelectedEmployeeNames(ctx context.Context, employer client
 	return service.Names(ctx, a.Client, employer)
 }
 
-// GetExpectedEmployer wants one pool.
+// GetExpectedEmployer returns one pool.
 func (a *Template) GetExpectedEmployer(_ context.Context, employer client.Object) ([]rc.IEmployer, error) {
 	return []rc.IEmployer{pool{Name: employer.GetName(), Revision: employer.GetAnnotations()[RevisionAnnotationKey]}}, nil
 }
 
-// GetCurrentEmployer asks the provider. Only "not found" means that nothing is there.
+// GetCurrentEmployer reads the provider. Only "not found" means that the pool does not
+// exist.
 func (a *Template) GetCurrentEmployer(ctx context.Context, employer client.Object) ([]rc.IEmployer, error) {
 	revision, err := a.Provider.Pool(ctx, employer.GetName())
 	if err != nil {
@@ -59,7 +61,7 @@ func (a *Template) GetCurrentEmployer(ctx context.Context, employer client.Objec
 	return []rc.IEmployer{pool{Name: employer.GetName(), Revision: revision}}, nil
 }
 
-// CreateEmployer is content with a pool that is there: every verb is safe to repeat.
+// CreateEmployer accepts a pool that exists: every verb is safe to repeat.
 func (a *Template) CreateEmployer(ctx context.Context, _ client.Object, pools []rc.IEmployer) ([]rc.IEmployer, []rc.IEmployer, error) {
 	return each(ctx, pools, func(p pool) error { return ignore(a.Provider.CreatePool(ctx, p.Name, p.Revision), ErrExists) })
 }
@@ -74,7 +76,8 @@ func (a *Template) DeleteEmployer(ctx context.Context, _ client.Object, pools []
 	return each(ctx, pools, func(p pool) error { return ignore(a.Provider.DeletePool(ctx, p.Name), ErrNotFound) })
 }
 
-// GetExpectedEmployee wants a server for each pod with an address, on if its lifecycle says so.
+// GetExpectedEmployee returns a server for each pod with an address, on if its lifecycle is
+// ready.
 func (a *Template) GetExpectedEmployee(ctx context.Context, employer client.Object) ([]rc.IEmployee, error) {
 	pods, err := service.Selected(ctx, a.Client, employer)
 	var servers []rc.IEmployee
@@ -87,8 +90,8 @@ func (a *Template) GetExpectedEmployee(ctx context.Context, employer client.Obje
 	return servers, err
 }
 
-// GetCurrentEmployee asks the provider each time, since a memory of what was sent is not
-// what is there. A server with open sessions counts as on, so nobody operates on it.
+// GetCurrentEmployee reads the provider each time: a record of what was sent is not the
+// current state. A server with open sessions counts as on, so that no operation begins.
 func (a *Template) GetCurrentEmployee(ctx context.Context, employer client.Object) ([]rc.IEmployee, error) {
 	found, err := a.Provider.Servers(ctx, employer.GetName())
 	servers := make([]rc.IEmployee, len(found))
@@ -98,7 +101,7 @@ func (a *Template) GetCurrentEmployee(ctx context.Context, employer client.Objec
 	return servers, err
 }
 
-// CreateEmployees makes of a server that is there what it should be.
+// CreateEmployees updates a server that exists.
 func (a *Template) CreateEmployees(ctx context.Context, employer client.Object, servers []rc.IEmployee) ([]rc.IEmployee, []rc.IEmployee, error) {
 	return each(ctx, servers, func(s server) error {
 		if err := a.Provider.AddServer(ctx, employer.GetName(), s.FakeServer); !errors.Is(err, ErrExists) {
@@ -113,8 +116,8 @@ func (a *Template) UpdateEmployees(ctx context.Context, employer client.Object, 
 	return each(ctx, servers, func(s server) error { return a.Provider.SetServer(ctx, employer.GetName(), s.FakeServer) })
 }
 
-// DeleteEmployees takes the traffic off first, and removes what a read has shown to be
-// off. Until then the server is current, and the framework comes back.
+// DeleteEmployees takes the traffic off first, and removes servers that a read has shown to
+// be off. Until then the server is current, and the framework calls again.
 func (a *Template) DeleteEmployees(ctx context.Context, employer client.Object, servers []rc.IEmployee) ([]rc.IEmployee, []rc.IEmployee, error) {
 	return each(ctx, servers, func(s server) error {
 		if !s.On {
@@ -125,7 +128,7 @@ func (a *Template) DeleteEmployees(ctx context.Context, employer client.Object, 
 	})
 }
 
-// each lets service.Each see the items as what this adapter has made of them.
+// each calls service.Each with the items as this adapter's type.
 func each[T, Own any](ctx context.Context, items []T, do func(Own) error) (succeeded, failed []T, err error) {
 	return service.Each(ctx, items, func(_ context.Context, item T) error {
 		if own, is := any(item).(Own); is {
@@ -135,7 +138,7 @@ func each[T, Own any](ctx context.Context, items []T, do func(Own) error) (succe
 	})
 }
 
-// ignore returns nil for an error that says that nothing is left to do.
+// ignore returns nil if err is done, which means that nothing is left to do.
 func ignore(err, done error) error {
 	if errors.Is(err, done) {
 		return nil

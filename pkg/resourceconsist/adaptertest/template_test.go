@@ -11,7 +11,8 @@ import (
 	"github.com/podops-dev/podops/pkg/resourceconsist"
 )
 
-// templateConfig runs the suite on the template, or on what spoils it.
+// templateConfig returns the Config for the template, or for the adapter that spoil makes
+// of it.
 func templateConfig(spoil func(*Template, *FakeProvider) resourceconsist.ReconcileAdapter) Config {
 	return Config{
 		New: func(testing.TB) Fixture {
@@ -38,6 +39,6 @@ func TestTheTemplateIsShort(t *testing.T) {
 		t.Fatal(err)
 	}
 	if lines := bytes.Count(source, []byte("\n")); lines >= 150 {
-		t.Errorf("template.go has %d lines; a new adapter is promised to need fewer than 150", lines)
+		t.Errorf("template.go has %d lines; the documentation states fewer than 150", lines)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/podops-dev/podops/pkg/resourceconsist"
 )
 
-// outcome is what came of one call of a verb. The lists hold ids, sorted, and together
+// outcome is the result of one call of a verb. The lists hold ids, sorted, and together
 // they are complete.
 type outcome struct {
 	op                Op
@@ -57,7 +57,7 @@ func (w *world) employeeVerb(op Op) verb[resourceconsist.IEmployee] {
 	return v
 }
 
-// do calls a verb and holds its answer against the contract of ReconcileAdapter.
+// do calls a verb and checks its result against the contract of ReconcileAdapter.
 func do[T any](w *world, v verb[T], items []T) outcome {
 	w.t.Helper()
 	object := w.object()
@@ -69,10 +69,10 @@ func do[T any](w *world, v verb[T], items []T) outcome {
 
 	ids := idsOf(items, v.id)
 	if !slices.Equal(idsOf(passed, v.id), ids) {
-		w.t.Errorf("%s changed the list that it was given", v.name)
+		w.t.Errorf("%s changed the list that was passed", v.name)
 	}
 	if !equality.Semantic.DeepEqual(before, object) {
-		w.t.Errorf("%s changed the employer that it was given", v.name)
+		w.t.Errorf("%s changed the employer that was passed", v.name)
 	}
 	result := outcome{op: v.op, succeeded: idsOf(succeeded, v.id), failed: idsOf(failed, v.id), err: err, names: map[string]string{}}
 	for _, item := range items {
@@ -93,16 +93,16 @@ func do[T any](w *world, v verb[T], items []T) outcome {
 	return result
 }
 
-// fault says how the lists break the contract; empty when they do not.
+// fault names the violation of the contract by the lists; empty when there is none.
 func (o outcome) fault(ids []string) string {
 	both := slices.Sorted(slices.Values(slices.Concat(o.succeeded, o.failed)))
 	switch {
 	case !slices.Equal(slices.Compact(slices.Clone(both)), both):
 		return "an id is named twice"
 	case !slices.Equal(both, slices.Sorted(slices.Values(ids))):
-		return "the lists together are not what was passed"
+		return "the lists together are not the list that was passed"
 	case len(o.failed) > 0 && o.err == nil:
-		return "something failed without an error that says why"
+		return "something failed without an error"
 	case len(o.failed) == 0 && o.err != nil:
 		return "there is an error and nothing failed"
 	default:

@@ -13,7 +13,7 @@ import (
 	"github.com/podops-dev/podops/pkg/resourceconsist"
 )
 
-// world is one case while it runs: the fixture, what is wanted, and what was seen.
+// scenario is one running case: the fixture, the wanted state, and the observations.
 type world struct {
 	Fixture
 	t        testing.TB
@@ -22,11 +22,11 @@ type world struct {
 	// limit bounds a call of the adapter.
 	limit     time.Duration
 	dismissed bool
-	// wanted are the employees that the employer selects, by name; known are those and
+	// wanted holds the employees that the employer selects, by name; known names those and
 	// all that it ever selected.
 	wanted map[string]Employee
 	known  map[string]bool
-	// outcomes are those of every verb so far.
+	// outcomes holds the outcome of every verb so far.
 	outcomes []outcome
 }
 
@@ -42,7 +42,7 @@ func newWorld(t testing.TB, cfg Config) *world {
 	}
 }
 
-// beside is the world of another employer at the same provider.
+// beside returns the scenario of another employer at the same provider.
 func (w *world) beside(employer string) *world {
 	other := *w
 	other.employer, other.outcomes = employer, nil
@@ -50,7 +50,7 @@ func (w *world) beside(employer string) *world {
 	return &other
 }
 
-// serving are n employees that serve: web-0, web-1, ...
+// serving returns n employees that should take traffic: web-0, web-1, ...
 func (w *world) serving(n int) []Employee {
 	employees := make([]Employee, n)
 	for i := range employees {
@@ -59,7 +59,7 @@ func (w *world) serving(n int) []Employee {
 	return employees
 }
 
-// want lets the employer select exactly these employees.
+// want makes the employer select exactly these employees.
 func (w *world) want(employees ...Employee) {
 	w.t.Helper()
 	w.Cluster.Employ(w.t, w.employer, employees...)
@@ -83,11 +83,11 @@ func (w *world) object() client.Object {
 	return w.Cluster.Employer(w.t, w.employer)
 }
 
-// names of everybody who was ever selected, sorted.
+// names returns the names of all employees that were ever selected, sorted.
 func (w *world) names() []string { return slices.Sorted(maps.Keys(w.known)) }
 
-// within makes a call of the adapter under a deadline, and ends the case when the call
-// outlives it. A panic of the adapter is a failure of the case, not of the test binary.
+// within calls the adapter with a deadline, and ends the case when the call outlives it. A
+// panic of the adapter fails the case, not the test binary.
 func (w *world) within(what string, call func(ctx context.Context)) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), w.limit)
@@ -119,14 +119,14 @@ func await(done <-chan any, limit time.Duration) (value any, returned bool) {
 	}
 }
 
-// picture is everything that the adapter tells about an employer.
+// picture holds everything that the adapter returns for an employer.
 type picture struct {
 	selected                            []string
 	expectedEmployers, currentEmployers []resourceconsist.IEmployer
 	expected, current                   []resourceconsist.IEmployee
 }
 
-// read asks the adapter for everything. The error says which question failed.
+// read calls every read of the adapter. The error names the method that failed.
 func (w *world) read() (picture, error) {
 	w.t.Helper()
 	var p picture
