@@ -19,7 +19,7 @@ const (
 	servesWeight = 100
 )
 
-// Adapter keeps a Provider in step with Services and their pods.
+// Adapter reconciles a Provider with Services and their pods.
 type Adapter struct {
 	reader   client.Reader
 	provider Provider
@@ -27,7 +27,7 @@ type Adapter struct {
 
 var _ resourceconsist.ReconcileAdapter = &Adapter{}
 
-// New makes an adapter that reads pods from reader, which should be a cache.
+// New returns an adapter that reads pods from reader, which should be a cache.
 func New(reader client.Reader, provider Provider) *Adapter {
 	return &Adapter{reader: reader, provider: provider}
 }
@@ -40,13 +40,13 @@ func (a *Adapter) GetSelectedEmployeeNames(ctx context.Context, employer client.
 	return service.Names(ctx, a.reader, employer)
 }
 
-// GetExpectedEmployer wants one virtual address for every Service.
+// GetExpectedEmployer returns one virtual address for every Service.
 func (a *Adapter) GetExpectedEmployer(_ context.Context, employer client.Object) ([]resourceconsist.IEmployer, error) {
 	details := DemoServiceDetails{RemoteVIP: vip, RemoteVIPQPS: vipQPS}
 	return []resourceconsist.IEmployer{DemoServiceStatus{EmployerId: employer.GetName(), EmployerStatuses: details}}, nil
 }
 
-// GetCurrentEmployer returns the virtual address that the provider has, if any.
+// GetCurrentEmployer returns the virtual address that the provider has, if there is one.
 func (a *Adapter) GetCurrentEmployer(ctx context.Context, employer client.Object) ([]resourceconsist.IEmployer, error) {
 	details, has, err := a.provider.VIP(ctx, nameOf(employer))
 	if err != nil || !has {
@@ -55,8 +55,8 @@ func (a *Adapter) GetCurrentEmployer(ctx context.Context, employer client.Object
 	return []resourceconsist.IEmployer{DemoServiceStatus{EmployerId: employer.GetName(), EmployerStatuses: details}}, nil
 }
 
-// GetExpectedEmployee wants a real server for every pod with an address. LifecycleReady is
-// false while somebody prepares or operates the pod: then its traffic has to be off.
+// GetExpectedEmployee returns a real server for every pod with an address. LifecycleReady
+// is false while the pod is prepared or operated on: its traffic must be off then.
 func (a *Adapter) GetExpectedEmployee(ctx context.Context, employer client.Object) ([]resourceconsist.IEmployee, error) {
 	pods, err := service.Selected(ctx, a.reader, employer)
 	if err != nil {
@@ -81,7 +81,7 @@ func (a *Adapter) GetExpectedEmployee(ctx context.Context, employer client.Objec
 	return expected, nil
 }
 
-// GetCurrentEmployee returns the real servers that the provider has, whoever they are for.
+// GetCurrentEmployee returns all real servers that the provider has for the Service.
 func (a *Adapter) GetCurrentEmployee(ctx context.Context, employer client.Object) ([]resourceconsist.IEmployee, error) {
 	servers, err := a.provider.RealServers(ctx, nameOf(employer))
 	if err != nil {
@@ -100,7 +100,7 @@ type VIPs = []resourceconsist.IEmployer
 // Servers are real servers, each a DemoPodStatus.
 type Servers = []resourceconsist.IEmployee
 
-// CreateEmployer makes virtual addresses.
+// CreateEmployer creates virtual addresses.
 func (a *Adapter) CreateEmployer(ctx context.Context, employer client.Object, toCreates VIPs) (VIPs, VIPs, error) {
 	return service.Each(ctx, toCreates, func(ctx context.Context, one resourceconsist.IEmployer) error {
 		details, ok := one.GetEmployerStatuses().(DemoServiceDetails)
@@ -111,7 +111,7 @@ func (a *Adapter) CreateEmployer(ctx context.Context, employer client.Object, to
 	})
 }
 
-// UpdateEmployer does as CreateEmployer: the provider replaces what it has.
+// UpdateEmployer calls CreateEmployer: the provider replaces existing addresses.
 func (a *Adapter) UpdateEmployer(ctx context.Context, employer client.Object, toUpdates VIPs) (VIPs, VIPs, error) {
 	return a.CreateEmployer(ctx, employer, toUpdates)
 }
@@ -123,7 +123,7 @@ func (a *Adapter) DeleteEmployer(ctx context.Context, employer client.Object, to
 	})
 }
 
-// CreateEmployees makes real servers, with traffic or without.
+// CreateEmployees creates real servers, with traffic or without.
 func (a *Adapter) CreateEmployees(ctx context.Context, employer client.Object, toCreates Servers) (Servers, Servers, error) {
 	return service.Each(ctx, toCreates, func(ctx context.Context, one resourceconsist.IEmployee) error {
 		statuses, ok := one.GetEmployeeStatuses().(resourceconsist.PodEmployeeStatuses)

@@ -35,7 +35,7 @@ func realServer(name, ip string, on bool, weight int) demo.DemoPodStatus {
 	}}
 }
 
-func TestWhatIsExpected(t *testing.T) {
+func TestExpectedEmployerAndEmployees(t *testing.T) {
 	reader := fake.NewClientBuilder().WithObjects(
 		addressed(builders.MakePod("serves").Available(), "10.0.0.1"),
 		addressed(builders.MakePod("prepares").Ready().Preparing("x", "update"), "10.0.0.2"),
@@ -73,12 +73,12 @@ func TestEmployeesAreEqualWhenNothingDiffers(t *testing.T) {
 		other demo.DemoPodStatus
 		want  bool
 	}{
-		"the same":        {realServer("a", "10.0.0.1", true, 100), true},
-		"another address": {realServer("a", "10.0.0.2", true, 100), false},
-		"without traffic": {realServer("a", "10.0.0.1", false, 100), false},
-		"another weight":  {realServer("a", "10.0.0.1", true, 50), false},
-		"another server":  {realServer("b", "10.0.0.1", true, 100), false},
-		"no comparable":   {demo.DemoPodStatus{EmployeeId: "a", EmployeeStatuses: resourceconsist.PodEmployeeStatuses{ExtraStatus: []int{1}}}, false},
+		"the same":                               {realServer("a", "10.0.0.1", true, 100), true},
+		"another address":                        {realServer("a", "10.0.0.2", true, 100), false},
+		"without traffic":                        {realServer("a", "10.0.0.1", false, 100), false},
+		"another weight":                         {realServer("a", "10.0.0.1", true, 50), false},
+		"another server":                         {realServer("b", "10.0.0.1", true, 100), false},
+		"an ExtraStatus that cannot be compared": {demo.DemoPodStatus{EmployeeId: "a", EmployeeStatuses: resourceconsist.PodEmployeeStatuses{ExtraStatus: []int{1}}}, false},
 	} {
 		if got, err := one.EmployeeEqual(tc.other); got != tc.want || err != nil {
 			t.Errorf("%s: EmployeeEqual = %v, %v, want %v", sentence, got, err, tc.want)
@@ -92,7 +92,7 @@ func TestEmployeesAreEqualWhenNothingDiffers(t *testing.T) {
 	}
 }
 
-// stubborn is a provider that refuses one real server.
+// stubborn is a provider that rejects one real server.
 type stubborn struct {
 	demo.Provider
 	name string
@@ -106,7 +106,7 @@ func (s stubborn) PutRealServer(ctx context.Context, service, name string, serve
 	return s.Provider.PutRealServer(ctx, service, name, server)
 }
 
-func TestOneRealServerThatFailsStopsNoOther(t *testing.T) {
+func TestAFailedRealServerDoesNotStopTheOthers(t *testing.T) {
 	refused := errors.New("quota exceeded")
 	provider := &demo.DemoResourceProviderClient{}
 	adapter := demo.New(fake.NewClientBuilder().Build(), stubborn{provider, "b", refused})
@@ -125,7 +125,7 @@ func TestOneRealServerThatFailsStopsNoOther(t *testing.T) {
 	}
 }
 
-func TestTheProviderForgetsWhatIsDeleted(t *testing.T) {
+func TestDeletedItemsAreRemovedFromTheProvider(t *testing.T) {
 	provider := &demo.DemoResourceProviderClient{}
 	adapter := demo.New(fake.NewClientBuilder().Build(), provider)
 	ctx := t.Context()

@@ -29,8 +29,8 @@ func TestTheAdapterConforms(t *testing.T) {
 		Without: map[adaptertest.Kind]string{
 			adaptertest.Weights:    "the weight of the manual's demo is fixed",
 			adaptertest.Sessions:   "the manual's provider has no sessions",
-			adaptertest.LateEffect: "the manual's provider does at once what it is told",
-			adaptertest.StaleReads: "the manual's provider answers what is so",
+			adaptertest.LateEffect: "changes of the manual's provider take effect at once",
+			adaptertest.StaleReads: "the manual's provider answers with the current state",
 		},
 	})
 }
@@ -49,7 +49,7 @@ type faulty struct {
 	calls  int
 }
 
-// request lets do happen, unless a fault strikes.
+// request calls do, unless a fault applies.
 func (f *faulty) request(ctx context.Context, op adaptertest.Op, name string, do func(demo.Provider) error) error {
 	f.mu.Lock()
 	f.calls++
@@ -100,7 +100,7 @@ func (f *faulty) RealServers(ctx context.Context, service string) (servers map[s
 	return servers, err
 }
 
-// PutRealServer is a creation or an update, depending on what is there.
+// PutRealServer creates or updates, depending on whether the server exists.
 func (f *faulty) PutRealServer(ctx context.Context, service, name string, server resourceconsist.PodEmployeeStatuses) error {
 	there, err := f.inner.RealServers(ctx, service)
 	if err != nil {
@@ -117,7 +117,7 @@ func (f *faulty) DeleteRealServer(ctx context.Context, service, name string) err
 	return f.request(ctx, adaptertest.DeleteEmployees, name, func(p demo.Provider) error { return p.DeleteRealServer(ctx, service, name) })
 }
 
-// hooks are what the suite turns.
+// hooks implements adaptertest.Provider.
 type hooks struct{ *faulty }
 
 func (h hooks) Traffic(t testing.TB, employer string) map[string]adaptertest.Traffic {

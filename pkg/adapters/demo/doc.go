@@ -1,12 +1,11 @@
 // Package demo is the adapter of the ResourceConsist manual, with a provider that lives in
-// memory. It is the template for adapters of your own:
+// memory. It is the template for new adapters:
 //
-//   - statuses.go: what the provider has for a Service and for a pod, and when two of them
-//     are equal;
-//   - adapter.go: what is expected, what is there, and the verbs;
-//   - provider.go: here a map; in an adapter of yours the client of a load balancer.
+//   - statuses.go: the items of a Service and of a pod, and when two of them are equal;
+//   - adapter.go: the expected and the current items, and the verbs;
+//   - provider.go: here a map; in a real adapter the client of a load balancer.
 //
-// Three things have to be right, and the framework does the rest. A current employee shows
-// what the provider really does, not what it was told. Two statuses are equal only when
-// traffic is on, or off, as expected. A verb that did half of its work says which half.
+// The framework relies on three properties of an adapter. A current employee is the state of
+// the provider, not a record of earlier calls. Two statuses are equal only when traffic is
+// on, or off, as expected. A verb that succeeds in part returns which items succeeded.
 package demo

@@ -10,21 +10,22 @@ import (
 
 // Provider is the part of a load balancer's API that the adapter needs. Services are named
 // <namespace>/<name>, real servers like their pods. All methods are safe for concurrent use
-// and to repeat: what is gone already is deleted without an error.
+// and to repeat: deleting an item that does not exist is no error.
 type Provider interface {
 	// VIP returns the virtual address of a service; false: it has none.
 	VIP(ctx context.Context, service string) (DemoServiceDetails, bool, error)
 	PutVIP(ctx context.Context, service string, vip DemoServiceDetails) error
 	DeleteVIP(ctx context.Context, service string) error
 
-	// RealServers returns those of a service by name, in a map of the caller's own.
+	// RealServers returns the real servers of a service by name, in a map that the caller
+	// owns.
 	RealServers(ctx context.Context, service string) (map[string]resourceconsist.PodEmployeeStatuses, error)
 	PutRealServer(ctx context.Context, service, name string, server resourceconsist.PodEmployeeStatuses) error
 	DeleteRealServer(ctx context.Context, service, name string) error
 }
 
-// DemoResourceProviderClient is a Provider in memory that does at once what it is told.
-// Its zero value is ready for use. It must not be copied.
+// DemoResourceProviderClient is a Provider in memory whose changes take effect at once. Its
+// zero value is ready for use. It must not be copied.
 type DemoResourceProviderClient struct {
 	mu      sync.Mutex
 	vips    map[string]DemoServiceDetails

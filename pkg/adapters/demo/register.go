@@ -13,11 +13,11 @@ import (
 	"github.com/podops-dev/podops/pkg/resourceconsist"
 )
 
-// AnnotationKey on a Service, with the value "true", gives it to this adapter when it runs
-// in a manager beside others.
+// AnnotationKey on a Service, with the value "true", assigns it to this adapter in a
+// manager that runs several.
 const AnnotationKey = "podops.dev/demo-load-balancer"
 
-// AddToMgr registers the adapter with a manager, for Services that ask for it.
+// AddToMgr registers the adapter with a manager, for Services with AnnotationKey.
 func AddToMgr(mgr manager.Manager, provider Provider, options ...resourceconsist.Option) error {
 	if err := resourceconsist.AddToMgr(mgr, chosen{New(mgr.GetClient(), provider)}, options...); err != nil {
 		return fmt.Errorf("adding the demo adapter: %w", err)
@@ -25,8 +25,8 @@ func AddToMgr(mgr manager.Manager, provider Provider, options ...resourceconsist
 	return nil
 }
 
-// chosen is the adapter for those Services alone that ask for it: without watch options an
-// adapter has every Service that is under PodOps.
+// chosen is the adapter for Services with AnnotationKey: without watch options an adapter
+// has every Service with the control label.
 type chosen struct{ *Adapter }
 
 var _ resourceconsist.ReconcileWatchOptions = chosen{}

@@ -7,7 +7,7 @@ import (
 	"github.com/podops-dev/podops/pkg/resourceconsist"
 )
 
-// DemoServiceStatus is what the provider has, or should have, for a Service.
+// DemoServiceStatus is the expected or current item of a Service.
 type DemoServiceStatus struct {
 	EmployerId       string //nolint:staticcheck // the name is the manual's
 	EmployerStatuses DemoServiceDetails
@@ -19,15 +19,15 @@ type DemoServiceDetails struct {
 	RemoteVIPQPS int
 }
 
-// DemoPodStatus is what the provider has, or should have, for a pod: a real server. The
-// ExtraStatus of its statuses is a PodExtraStatus.
+// DemoPodStatus is the expected or current item of a pod: a real server. The ExtraStatus of
+// its statuses is a PodExtraStatus.
 type DemoPodStatus struct {
 	EmployeeId       string //nolint:staticcheck // the name is the manual's
 	EmployeeName     string
 	EmployeeStatuses resourceconsist.PodEmployeeStatuses
 }
 
-// PodExtraStatus says whether a real server takes traffic, and its share of it.
+// PodExtraStatus holds whether a real server takes traffic, and its share of it.
 type PodExtraStatus struct {
 	TrafficOn     bool
 	TrafficWeight int
@@ -62,8 +62,8 @@ func (d DemoPodStatus) GetEmployeeName() string { return d.EmployeeName }
 // GetEmployeeStatuses implements resourceconsist.IEmployee.
 func (d DemoPodStatus) GetEmployeeStatuses() interface{} { return d.EmployeeStatuses }
 
-// EmployeeEqual implements resourceconsist.IEmployee: the same addresses, and traffic on
-// or off alike. All fields are compared, since in this provider all of them matter.
+// EmployeeEqual implements resourceconsist.IEmployee: the same addresses, and traffic on or
+// off in both. It compares all fields, since all of them matter to this provider.
 func (d DemoPodStatus) EmployeeEqual(employee resourceconsist.IEmployee) (bool, error) {
 	other, ok := employee.(DemoPodStatus)
 	if !ok {

@@ -19,19 +19,19 @@ import (
 // ControllerName names the controller in logs, metrics and events.
 const ControllerName = "resource-consist-haproxy"
 
-// maxClients bounds the clients that are kept. They hold no connections, only turns.
+// maxClients bounds the cached clients. They hold no connections, only slots for commands.
 const maxClients = 1000
 
-// Options of the adapter.
+// Options configures the adapter.
 type Options struct {
-	// Allowed are the Runtime APIs that Services may name.
+	// Allowed holds the Runtime APIs that Services may name.
 	Allowed Allowed
 
 	// CommandTimeout bounds one command to HAProxy. 0: 5 seconds.
 	CommandTimeout time.Duration
 }
 
-// Adapter keeps backends of HAProxy in step with Services and their pods. It is safe for
+// Adapter reconciles backends of HAProxy with Services and their pods. It is safe for
 // concurrent use.
 type Adapter struct {
 	client  client.Client
@@ -45,7 +45,7 @@ type Adapter struct {
 
 var _ resourceconsist.ReconcileAdapter = &Adapter{}
 
-// New makes an adapter. It reads pods through the client, which should be cached, and
+// New returns an adapter. It reads pods through the client, which should be cached, and
 // writes one annotation of Services.
 func New(c client.Client, options Options, clk clock.PassiveClock) *Adapter {
 	return &Adapter{client: c, options: options, clock: clk, clients: map[runtimeapi.Endpoint]*runtimeapi.Client{}}
@@ -60,8 +60,7 @@ func (a *Adapter) GetSelectedEmployeeNames(ctx context.Context, employer client.
 }
 
 // GetExpectedEmployee returns a server for every selected pod that has an address and has
-// not ended. What is wrong with annotations keeps traffic from going on; it goes off
-// nevertheless.
+// not ended. An invalid annotation prevents traffic from going on, but not from going off.
 func (a *Adapter) GetExpectedEmployee(ctx context.Context, employer client.Object) ([]resourceconsist.IEmployee, error) {
 	svc, err := serviceOf(employer)
 	if err != nil {
@@ -106,7 +105,8 @@ func (a *Adapter) GetCurrentEmployee(ctx context.Context, employer client.Object
 	if err != nil {
 		return nil, err
 	}
-	// What is wrong is reported with what is expected; the drain timeout has its default then.
+	// GetExpectedEmployee reports invalid annotations; the drain timeout has its default
+	// here.
 	set, _ := settingsOf(service)
 	var current []resourceconsist.IEmployee
 	for name, s := range there {
@@ -124,7 +124,8 @@ func (a *Adapter) GetCurrentEmployee(ctx context.Context, employer client.Object
 	return current, nil
 }
 
-// isOff says that a server takes no requests, and either has none or was given its time.
+// isOff reports whether a server takes no requests, and either has none left or its drain
+// timeout is over.
 func (a *Adapter) isOff(at place, s runtimeapi.Server, limit time.Duration) bool {
 	if s.State == runtimeapi.StateReady {
 		return false
@@ -133,7 +134,7 @@ func (a *Adapter) isOff(at place, s runtimeapi.Server, limit time.Duration) bool
 	return s.State == runtimeapi.StateMaint && (s.Sessions == 0 || elapsed >= limit)
 }
 
-// servers are those of a Service at a place, by name.
+// servers returns the servers of a Service at a location, by name.
 func (a *Adapter) servers(ctx context.Context, service *corev1.Service, at place) (map[string]runtimeapi.Server, error) {
 	all, err := a.clientFor(at).Servers(ctx, at.backend)
 	if err != nil && !errors.Is(err, runtimeapi.ErrNoBackend) {

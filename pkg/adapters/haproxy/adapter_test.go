@@ -51,7 +51,8 @@ func TestARolloutUnderLoadLosesNoRequest(t *testing.T) {
 	}
 }
 
-// The counterpart: what the test above measures is there to be lost.
+// TestKillingServersWithoutDrainingLosesRequests is the counterpart of the test above: it
+// shows that the load detects lost requests.
 func TestKillingServersWithoutDrainingLosesRequests(t *testing.T) {
 	w := newWorld(t, nil)
 	origins := []*origin{w.listen(0), w.listen(1)}
@@ -73,7 +74,7 @@ func (w *world) slow(o *origin) (ended chan string) {
 	return ended
 }
 
-func TestTrafficIsNotOffWhileARequestIsLeft(t *testing.T) {
+func TestTrafficIsNotOffWhileARequestIsOpen(t *testing.T) {
 	w := newWorld(t, nil)
 	origin := w.listen(0)
 	w.pod(0, true)
@@ -85,10 +86,10 @@ func TestTrafficIsNotOffWhileARequestIsLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := w.picture()[podName(0)]; got.On || got.Off {
-			t.Fatalf("with a request left: %+v, want neither on nor off", got)
+			t.Fatalf("with an open request: %+v, want neither on nor off", got)
 		}
 		if state := w.state(0); state != runtimeapi.StateDrain {
-			t.Fatalf("with a request left the server is in %s: sticky sessions would be torn away", state)
+			t.Fatalf("with an open request the server is in %s, which would break sticky sessions", state)
 		}
 	}
 	origin.release()
@@ -98,7 +99,7 @@ func TestTrafficIsNotOffWhileARequestIsLeft(t *testing.T) {
 	w.await("traffic is off", func(p map[string]haproxy.ServerStatus) bool { return p[podName(0)].Off })
 }
 
-func TestOutOfTimeTrafficCountsAsOff(t *testing.T) {
+func TestTrafficCountsAsOffAfterTheDrainTimeout(t *testing.T) {
 	w := newWorld(t, nil)
 	origin := w.listen(0)
 	w.pod(0, true)
@@ -115,17 +116,17 @@ func TestOutOfTimeTrafficCountsAsOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	if w.picture()[podName(0)].Off {
-		t.Fatal("traffic is off before the time is over")
+		t.Fatal("traffic is off before the drain timeout is over")
 	}
 	w.clock.SetTime(w.clock.Now().Add(time.Second))
 	w.await("traffic counts as off", func(p map[string]haproxy.ServerStatus) bool { return p[podName(0)].Off })
 	origin.release()
 	if failure := <-ended; failure != "" {
-		t.Errorf("the request was cut, although its server stays: %s", failure)
+		t.Errorf("the request was cut, although its server was not removed: %s", failure)
 	}
 }
 
-func TestADrainingServerIsNotOffYet(t *testing.T) {
+func TestADrainingServerIsNotOff(t *testing.T) {
 	w := newWorld(t, nil)
 	w.listen(0)
 	w.pod(0, true)
@@ -134,10 +135,10 @@ func TestADrainingServerIsNotOffYet(t *testing.T) {
 	if got := w.picture()[podName(0)]; got.On || got.Off {
 		t.Errorf("a draining server without requests: %+v, want neither on nor off: sticky sessions may come back", got)
 	}
-	w.await("traffic is on again, since that is what is wanted", allOn(0))
+	w.await("traffic is on again, as expected", allOn(0))
 }
 
-func TestEachTimeTrafficGoesOffTheTimeStartsAnew(t *testing.T) {
+func TestEachOperationHasItsOwnDrainTimeout(t *testing.T) {
 	w := newWorld(t, nil)
 	origin := w.listen(0)
 	w.pod(0, false)
@@ -152,7 +153,7 @@ func TestEachTimeTrafficGoesOffTheTimeStartsAnew(t *testing.T) {
 			t.Fatal(err)
 		}
 		if w.picture()[podName(0)].Off {
-			t.Fatal("the time of the first operation counts for the second")
+			t.Fatal("the drain time of the first operation counts for the second")
 		}
 	}
 	origin.release()
@@ -161,7 +162,7 @@ func TestEachTimeTrafficGoesOffTheTimeStartsAnew(t *testing.T) {
 	}
 }
 
-func TestARestartOfTheManagerStartsTheTimeAnew(t *testing.T) {
+func TestARestartOfTheManagerRestartsTheDrainTimeout(t *testing.T) {
 	w := newWorld(t, nil)
 	origin := w.listen(0)
 	w.pod(0, true)
@@ -177,7 +178,7 @@ func TestARestartOfTheManagerStartsTheTimeAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	if w.picture()[podName(0)].Off {
-		t.Error("an adapter that does not know since when a server drains counts it as off")
+		t.Error("an adapter without the start of a drain counts the server as off")
 	}
 	w.clock.SetTime(w.clock.Now().Add(drainTimeout))
 	w.await("traffic counts as off", func(p map[string]haproxy.ServerStatus) bool { return p[podName(0)].Off })
@@ -185,7 +186,7 @@ func TestARestartOfTheManagerStartsTheTimeAnew(t *testing.T) {
 	<-ended
 }
 
-func TestAServerThatIsRemovedMayFinish(t *testing.T) {
+func TestAServerIsRemovedAfterItsRequests(t *testing.T) {
 	w := newWorld(t, nil)
 	origin := w.listen(0)
 	w.pod(0, true)
@@ -203,11 +204,11 @@ func TestAServerThatIsRemovedMayFinish(t *testing.T) {
 	w.clock.SetTime(w.clock.Now().Add(drainTimeout))
 	w.await("the server is removed, and its request cut", func(p map[string]haproxy.ServerStatus) bool { return len(p) == 0 })
 	if failure := <-ended; failure == "" {
-		t.Error("the request ended well: nothing was cut, so nothing shows that the time is bounded")
+		t.Error("the request succeeded: nothing was cut, so the test does not show that the time is bounded")
 	}
 }
 
-func TestHAProxyIsFilledAgainAfterARestart(t *testing.T) {
+func TestServersAreAddedAgainAfterARestartOfHAProxy(t *testing.T) {
 	w := newWorld(t, nil)
 	w.listen(0)
 	w.listen(1)
@@ -217,7 +218,7 @@ func TestHAProxyIsFilledAgainAfterARestart(t *testing.T) {
 	before := w.picture()
 	w.proxy.Stop(t)
 	if _, err := w.adapter.GetCurrentEmployee(t.Context(), w.service()); err == nil {
-		t.Fatal("nobody answers, and the adapter says that there are no servers: all traffic would count as off")
+		t.Fatal("HAProxy does not answer, and the adapter returns no servers: all traffic would count as off")
 	}
 	w.proxy.Run(t)
 	if len(w.picture()) != 0 {
@@ -229,7 +230,7 @@ func TestHAProxyIsFilledAgainAfterARestart(t *testing.T) {
 	}
 }
 
-func TestACheckHasToPassBeforeTrafficIsOn(t *testing.T) {
+func TestTrafficIsOnOnlyAfterACheckPasses(t *testing.T) {
 	w := newWorld(t, map[string]string{haproxy.CheckIntervalAnnotationKey: "10ms"})
 	origin := w.listen(0)
 	origin.healthy.Store(false)
@@ -264,7 +265,7 @@ func TestACheckHasToPassBeforeTrafficIsOn(t *testing.T) {
 	w.await("traffic is on again", allOn(0))
 }
 
-func TestWeightsAreThoseOfThePodOrElseOfTheService(t *testing.T) {
+func TestTheWeightComesFromThePodOrElseFromTheService(t *testing.T) {
 	w := newWorld(t, map[string]string{haproxy.WeightAnnotationKey: "7"})
 	w.listen(0)
 	w.pod(0, true)
@@ -273,7 +274,7 @@ func TestWeightsAreThoseOfThePodOrElseOfTheService(t *testing.T) {
 	w.await("another weight", func(p map[string]haproxy.ServerStatus) bool { return p[podName(0)].Weight == 9 })
 }
 
-func TestWhatIsWrongWithAnnotationsHoldsBackNoTrafficOff(t *testing.T) {
+func TestInvalidAnnotationsDoNotKeepTrafficOn(t *testing.T) {
 	w := newWorld(t, nil)
 	w.listen(0)
 	w.pod(0, true)
@@ -290,7 +291,7 @@ func TestWhatIsWrongWithAnnotationsHoldsBackNoTrafficOff(t *testing.T) {
 	w.await("traffic is off", func(p map[string]haproxy.ServerStatus) bool { return p[podName(0)].Off })
 }
 
-func TestServersOfOthersAreLeftAlone(t *testing.T) {
+func TestServersOfOthersAreNotChanged(t *testing.T) {
 	w := newWorld(t, nil)
 	w.listen(0)
 	w.pod(0, true)
@@ -300,13 +301,13 @@ func TestServersOfOthersAreLeftAlone(t *testing.T) {
 		w.add(name)
 	}
 	w.removePod(0)
-	w.await("ours is removed", func(p map[string]haproxy.ServerStatus) bool { return len(p) == 0 })
+	w.await("the server of the Service is removed", func(p map[string]haproxy.ServerStatus) bool { return len(p) == 0 })
 	if diff := cmp.Diff(sorted(others), w.names()); diff != "" {
 		t.Errorf("servers in HAProxy (-want +got):\n%s", diff)
 	}
 }
 
-func TestNothingIsLeftOfAServiceThatIsDeleted(t *testing.T) {
+func TestADeletedServiceLeavesNothingBehind(t *testing.T) {
 	w := newWorld(t, nil)
 	w.listen(0)
 	w.pod(0, true)
@@ -316,10 +317,10 @@ func TestNothingIsLeftOfAServiceThatIsDeleted(t *testing.T) {
 	}
 	employers, err := w.adapter.GetCurrentEmployer(t.Context(), w.service())
 	if err != nil || len(employers) != 1 {
-		t.Fatalf("current employers: %v, %v, want the place on record", employers, err)
+		t.Fatalf("current employers: %v, %v, want the location in the record", employers, err)
 	}
 	if _, failed, err := w.adapter.DeleteEmployer(t.Context(), w.service(), employers); err == nil || len(failed) != 1 {
-		t.Error("the record goes while there are servers: nobody would find them again")
+		t.Error("the record is removed while there are servers, which could not be found again")
 	}
 	for range 5 {
 		if err := w.dismiss(); err != nil {
@@ -333,6 +334,6 @@ func TestNothingIsLeftOfAServiceThatIsDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text, has := w.service().Annotations[haproxy.InUseAnnotationKey]; has {
-		t.Errorf("the record is left: %q", text)
+		t.Errorf("the record remains: %q", text)
 	}
 }

@@ -10,16 +10,16 @@ import (
 	"github.com/podops-dev/podops/pkg/adapters/haproxy/runtimeapi"
 )
 
-// Allowed says which Runtime APIs Services may name. Whoever may edit a Service could
-// otherwise make the manager talk to whatever the manager can reach. The zero value allows
-// nothing.
+// Allowed holds the Runtime APIs that Services may name. Without it, a user who may edit a
+// Service could make the manager connect to any host that the manager can reach. The zero
+// value allows nothing.
 type Allowed struct {
 	endpoints []runtimeapi.Endpoint
 	folders   []string // with a slash at the end
 	networks  []netip.Prefix
 }
 
-// ParseAllowed reads a list, separated by commas: Runtime APIs as Services name them, a
+// ParseAllowed parses a list, separated by commas: Runtime APIs as Services name them, a
 // folder of sockets (unix:/run/haproxy/), or a network (10.0.4.0/24), any port of it.
 func ParseAllowed(list string) (Allowed, error) {
 	var allowed Allowed
@@ -46,8 +46,8 @@ func ParseAllowed(list string) (Allowed, error) {
 	return allowed, nil
 }
 
-// check says no to a Runtime API that is not allowed. A name is never looked up here: only
-// the same name can allow it.
+// check returns an error for a Runtime API that is not allowed. It never resolves a name:
+// only the same name can allow it.
 func (a Allowed) check(endpoint runtimeapi.Endpoint) error {
 	if slices.Contains(a.endpoints, endpoint) {
 		return nil

@@ -26,15 +26,15 @@ import (
 func TestTheAdapterConforms(t *testing.T) {
 	adaptertest.Run(t, adaptertest.Config{
 		New: newFixture,
-		// The place of a Service is kept in an annotation: creating and reading it do not
-		// reach HAProxy, and it is never updated.
+		// The location of a Service is kept in an annotation: creating and reading it do
+		// not reach HAProxy, and it is never updated.
 		Ops: []adaptertest.Op{
 			adaptertest.DeleteEmployer, adaptertest.ReadEmployees,
 			adaptertest.CreateEmployees, adaptertest.UpdateEmployees, adaptertest.DeleteEmployees,
 		},
 		Without: map[adaptertest.Kind]string{
-			adaptertest.LateEffect: "HAProxy has done what it is asked when it answers",
-			adaptertest.StaleReads: "HAProxy answers what is so",
+			adaptertest.LateEffect: "a command has taken effect when HAProxy answers",
+			adaptertest.StaleReads: "HAProxy answers with the current state",
 		},
 		Addresses: []string{"127.0.8.1", "127.0.8.2", "127.0.8.3", "127.0.8.4"},
 	})
@@ -63,7 +63,7 @@ func newFixture(t testing.TB) adaptertest.Fixture {
 	return adaptertest.Fixture{Adapter: told{adapter, gate}, Cluster: cluster, Provider: provider{gate, sessions}}
 }
 
-// told is the adapter; it tells the gate which of its methods is under way.
+// told is the adapter; it sets the current method in the gate.
 type told struct {
 	*haproxy.Adapter
 	gate *gate
@@ -99,7 +99,7 @@ func (a told) DeleteEmployees(ctx context.Context, employer client.Object, items
 	return a.Adapter.DeleteEmployees(ctx, employer, items)
 }
 
-// provider is HAProxy as the suite sees it.
+// provider implements adaptertest.Provider with HAProxy.
 type provider struct {
 	*gate
 	sessions *sessions
@@ -124,7 +124,7 @@ func (p provider) Traffic(t testing.TB, employer string) map[string]adaptertest.
 	t.Helper()
 	traffic := map[string]adaptertest.Traffic{}
 	for name, server := range p.servers(t, employer) {
-		old := traffic[employeeOf(name)] // of a pod that had the name before
+		old := traffic[employeeOf(name)] // of an earlier pod with the same name
 		traffic[employeeOf(name)] = adaptertest.Traffic{
 			On: old.On || server.Serves(), Sessions: old.Sessions + server.Sessions,
 			Weight: server.Weight, Address: server.Address.Addr().String(),
@@ -170,7 +170,7 @@ func (p provider) Occupy(t testing.TB, employer, employee string, n int) {
 
 func (p provider) Cut(testing.TB) int { return int(p.sessions.cut.Load()) }
 
-// sessions are requests that stay with a server until they are ended.
+// sessions holds requests that stay with a server until they are ended.
 type sessions struct {
 	port    int
 	front   string
@@ -186,7 +186,7 @@ type arrival struct {
 	release func()
 }
 
-// held is a request that is kept.
+// held is a request that stays open.
 type held struct {
 	release func()
 	ending  atomic.Bool
@@ -212,12 +212,12 @@ func newSessions(t testing.TB, proxy *haproxytest.HAProxy) *sessions {
 	return s
 }
 
-// open sends requests until n have come to an address; the others end at once.
+// open sends requests until n have arrived at an address; the others end at once.
 func (s *sessions) open(t testing.TB, employee, address string, n int) {
 	t.Helper()
 	for tries := 0; n > 0; tries++ {
 		if tries > 100 {
-			t.Fatalf("requests do not come to %s", address)
+			t.Fatalf("no requests arrive at %s", address)
 		}
 		one := &held{done: make(chan string, 1)}
 		go func() {
@@ -231,9 +231,9 @@ func (s *sessions) open(t testing.TB, employee, address string, n int) {
 		select {
 		case came = <-s.arrived:
 		case failure := <-one.done:
-			t.Fatalf("a request did not come through: %q", failure)
+			t.Fatalf("a request failed: %q", failure)
 		case <-time.After(20 * time.Second):
-			t.Fatal("a request does not come through")
+			t.Fatal("a request does not arrive")
 		}
 		one.release = came.release
 		if came.address != address {

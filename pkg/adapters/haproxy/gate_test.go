@@ -20,12 +20,13 @@ import (
 	"github.com/podops-dev/podops/pkg/resourceconsist/adaptertest"
 )
 
-// gate stands between the adapter and the Runtime API of a real HAProxy, and misbehaves.
+// gate is a proxy between the adapter and the Runtime API of a real HAProxy that injects
+// faults.
 type gate struct {
 	proxy    *haproxytest.HAProxy
 	direct   *runtimeapi.Client // past the gate
 	endpoint string
-	op       atomic.Value // adaptertest.Op: the method of the adapter that is under way
+	op       atomic.Value // adaptertest.Op: the method of the adapter that is running
 
 	mu     sync.Mutex
 	faults []adaptertest.Fault
@@ -66,7 +67,7 @@ func newGate(t testing.TB, proxy *haproxytest.HAProxy) *gate {
 	return g
 }
 
-// pass sends one command on, unless a fault strikes.
+// pass forwards one command, unless a fault applies.
 func (g *gate) pass(conn net.Conn) {
 	defer func() { _ = conn.Close() }()
 	command, err := bufio.NewReader(conn).ReadString('\n')
@@ -90,7 +91,8 @@ func (g *gate) pass(conn net.Conn) {
 			_, _ = io.WriteString(conn, "Not today.\n\n")
 			return
 		case fault.Kind == adaptertest.LostReply:
-			// A verb reads, too; what is lost is the reply to what it changes.
+			// A verb reads, too; LostReply drops the reply to a command that changes
+			// something.
 			lost = !strings.HasPrefix(command, "show ")
 		}
 	}
@@ -128,7 +130,7 @@ func (g *gate) Calls(testing.TB) int {
 	return g.calls
 }
 
-// employerOf and employeeOf read the name of a server: <namespace>_<service>_<pod>_<hash>.
+// employerOf and employeeOf parse the name of a server: <namespace>_<service>_<pod>_<hash>.
 func employerOf(server string) string { return part(server, 1) }
 func employeeOf(server string) string { return part(server, 2) }
 

@@ -11,30 +11,29 @@ import (
 	"github.com/podops-dev/podops/pkg/resourceconsist"
 )
 
-// placement is the employer: where the servers of a Service are, or should be. It is kept
-// in an annotation of the Service, since nothing else knows it once the Service names
-// another place.
+// placement is the employer: the location of the servers of a Service. It is kept in an
+// annotation of the Service, the only record once the Service names another location.
 type placement struct{ at place }
 
 var _ resourceconsist.IEmployer = placement{}
 
-// GetEmployerId is the same for every place: a Service has one at a time.
+// GetEmployerId is the same for every location: a Service has one at a time.
 func (placement) GetEmployerId() string { return "backend" } //nolint:staticcheck // the name is the interface's
 
-// GetEmployerStatuses is the Runtime API, a space and the backend.
+// GetEmployerStatuses returns the Runtime API, a space and the backend.
 func (p placement) GetEmployerStatuses() interface{} { return p.at.String() }
 
-// EmployerEqual reports whether it is the same place.
+// EmployerEqual reports whether it is the same location.
 func (p placement) EmployerEqual(employer resourceconsist.IEmployer) (bool, error) {
 	other, ok := employer.(placement)
 	if !ok {
-		return false, fmt.Errorf("comparing the place %s: got a %T", p.at, employer)
+		return false, fmt.Errorf("comparing the location %s: got a %T", p.at, employer)
 	}
 	return p == other, nil
 }
 
-// wanted is where servers may be put: the place that the annotations name, if the manager
-// may talk to it and none is in use elsewhere.
+// wanted returns the location that the annotations name, if the manager may reach it and no
+// other location is in use.
 func (a *Adapter) wanted(service *corev1.Service) (place, error) {
 	at, err := wantedPlace(service)
 	if err != nil {
@@ -54,13 +53,14 @@ func (a *Adapter) wanted(service *corev1.Service) (place, error) {
 }
 
 func moveError(used, wanted place) error {
-	return fmt.Errorf("servers are in %q, and annotations %s and %s say %q: put the old values back; "+
-		"to move, make a second Service with the new ones and delete this one afterwards",
+	return fmt.Errorf("servers are in %q, and annotations %s and %s name %q: restore the old values; "+
+		"to move, create a second Service with the new ones and delete this one afterwards",
 		used, RuntimeAnnotationKey, BackendAnnotationKey, wanted)
 }
 
-// current is where servers of the Service can be: where the record says, or, before it is
-// seen, where the annotations do. False: nowhere, since none was ever put anywhere.
+// current returns the location where servers of the Service can be: the record, or, before
+// the cache has the record, the annotations. It returns false when no server was ever
+// added.
 func (a *Adapter) current(service *corev1.Service) (place, bool, error) {
 	used, placed, err := usedPlace(service)
 	if err != nil {
@@ -76,8 +76,8 @@ func (a *Adapter) current(service *corev1.Service) (place, bool, error) {
 	return used, true, nil
 }
 
-// GetExpectedEmployer returns the place that the annotations name. What is wrong with
-// them is its error.
+// GetExpectedEmployer returns the location that the annotations name, or the error of an
+// invalid one.
 func (a *Adapter) GetExpectedEmployer(_ context.Context, employer client.Object) ([]resourceconsist.IEmployer, error) {
 	service, err := serviceOf(employer)
 	if err != nil {
@@ -90,7 +90,7 @@ func (a *Adapter) GetExpectedEmployer(_ context.Context, employer client.Object)
 	return []resourceconsist.IEmployer{placement{at}}, nil
 }
 
-// GetCurrentEmployer returns the place on record.
+// GetCurrentEmployer returns the recorded location.
 func (a *Adapter) GetCurrentEmployer(_ context.Context, employer client.Object) ([]resourceconsist.IEmployer, error) {
 	service, err := serviceOf(employer)
 	if err != nil {
@@ -103,10 +103,10 @@ func (a *Adapter) GetCurrentEmployer(_ context.Context, employer client.Object) 
 	return []resourceconsist.IEmployer{placement{used}}, nil
 }
 
-// Placements are at most one: where the servers of a Service are.
+// Placements holds at most one: the location of the servers of a Service.
 type Placements = []resourceconsist.IEmployer
 
-// CreateEmployer records the place, before there is a server.
+// CreateEmployer records the location before a server is added.
 func (a *Adapter) CreateEmployer(ctx context.Context, employer client.Object, toCreates Placements) (Placements, Placements, error) {
 	return service.Each(ctx, toCreates, func(ctx context.Context, one resourceconsist.IEmployer) error {
 		service, err := serviceOf(employer)
@@ -121,14 +121,15 @@ func (a *Adapter) CreateEmployer(ctx context.Context, employer client.Object, to
 	})
 }
 
-// UpdateEmployer never happens: another place is an error of what is expected.
+// UpdateEmployer is never called: GetExpectedEmployer returns an error for another
+// location.
 func (a *Adapter) UpdateEmployer(ctx context.Context, _ client.Object, toUpdates Placements) (Placements, Placements, error) {
 	return service.Each(ctx, toUpdates, func(_ context.Context, one resourceconsist.IEmployer) error {
-		return fmt.Errorf("the place of a Service cannot be changed to %q", one.GetEmployerStatuses())
+		return fmt.Errorf("the location of a Service cannot be changed to %q", one.GetEmployerStatuses())
 	})
 }
 
-// DeleteEmployer takes the record away, once no server is left.
+// DeleteEmployer removes the record, once no server is left.
 func (a *Adapter) DeleteEmployer(ctx context.Context, employer client.Object, toDeletes Placements) (Placements, Placements, error) {
 	return service.Each(ctx, toDeletes, func(ctx context.Context, _ resourceconsist.IEmployer) error {
 		service, err := serviceOf(employer)
@@ -150,8 +151,8 @@ func (a *Adapter) DeleteEmployer(ctx context.Context, employer client.Object, to
 	})
 }
 
-// record makes sure that the Service says where its servers are. The Service at hand may be
-// older than the record; writing it again changes nothing.
+// record writes the location of the servers to the Service. The Service at hand may be
+// older than the record; writing the record again changes nothing.
 func (a *Adapter) record(ctx context.Context, service *corev1.Service, at place) error {
 	if _, placed, err := usedPlace(service); err != nil || placed {
 		return err
@@ -160,7 +161,7 @@ func (a *Adapter) record(ctx context.Context, service *corev1.Service, at place)
 	return a.patchRecord(ctx, service, &text)
 }
 
-// patchRecord writes the annotation, or takes it off when there is no text.
+// patchRecord writes the annotation, or removes it when text is empty.
 func (a *Adapter) patchRecord(ctx context.Context, service *corev1.Service, text *string) error {
 	before := service.DeepCopy()
 	after := service.DeepCopy()

@@ -25,7 +25,7 @@ func (w *world) runtime() *runtimeapi.Client {
 	return runtimeapi.New(endpoint, 0)
 }
 
-// add adds a server behind the back of the adapter.
+// add adds a server directly to HAProxy.
 func (w *world) add(name string) {
 	w.t.Helper()
 	server := runtimeapi.NewServer{Name: name, Address: netip.MustParseAddrPort("127.0.0.1:1")}
@@ -34,7 +34,7 @@ func (w *world) add(name string) {
 	}
 }
 
-// names are those of all servers in HAProxy.
+// names returns the names of all servers in HAProxy.
 func (w *world) names() []string {
 	w.t.Helper()
 	servers, err := w.runtime().Servers(w.t.Context(), haproxytest.Backend)
@@ -48,7 +48,7 @@ func (w *world) names() []string {
 	return sorted(names)
 }
 
-// server is what HAProxy says of the server of a pod.
+// server returns the server of a pod as HAProxy reports it.
 func (w *world) server(n int) runtimeapi.Server {
 	w.t.Helper()
 	servers, err := w.runtime().Servers(w.t.Context(), haproxytest.Backend)
@@ -66,7 +66,7 @@ func (w *world) server(n int) runtimeapi.Server {
 
 func (w *world) state(n int) runtimeapi.State { return w.server(n).State }
 
-// setState changes a server behind the back of the adapter.
+// setState changes a server directly in HAProxy.
 func (w *world) setState(n int, to runtimeapi.State) {
 	w.t.Helper()
 	if err := w.runtime().SetState(w.t.Context(), haproxytest.Backend, w.server(n).Name, to); err != nil {
@@ -79,7 +79,7 @@ func sorted(names []string) []string {
 	return names
 }
 
-func TestThePlaceIsOnRecordBeforeTheFirstServer(t *testing.T) {
+func TestTheLocationIsRecordedBeforeTheFirstServer(t *testing.T) {
 	w := newWorld(t, nil)
 	w.listen(0)
 	w.pod(0, true)
@@ -93,7 +93,7 @@ func TestThePlaceIsOnRecordBeforeTheFirstServer(t *testing.T) {
 	}
 	want := "unix:" + w.proxy.Socket + " " + haproxytest.Backend
 	if got := w.service().Annotations[haproxy.InUseAnnotationKey]; got != want {
-		t.Errorf("on record is %q, want %q: the answer may have been lost, and the server be there", got, want)
+		t.Errorf("recorded is %q, want %q: the answer may have been lost, and the server exist", got, want)
 	}
 }
 
@@ -108,18 +108,18 @@ func TestAServiceDoesNotMoveWhileItHasServers(t *testing.T) {
 		t.Errorf("err = %v, want one that names the new place and the way out", err)
 	}
 	if got := w.picture()[podName(0)]; !got.On {
-		t.Errorf("the server at the old place: %+v, want it as it was", got)
+		t.Errorf("the server at the old location: %+v, want it as it was", got)
 	}
 }
 
-func TestAnnotationsThatAreWrongAreNamed(t *testing.T) {
+func TestInvalidAnnotationsAreNamed(t *testing.T) {
 	w := newWorld(t, nil)
 	for sentence, tc := range map[string]struct{ key, value, want string }{
-		"no Runtime API":                   {haproxy.RuntimeAnnotationKey, "", haproxy.RuntimeAnnotationKey},
-		"a Runtime API that is no place":   {haproxy.RuntimeAnnotationKey, "somewhere", haproxy.RuntimeAnnotationKey},
-		"one that the manager may not use": {haproxy.RuntimeAnnotationKey, "tcp:169.254.169.254:80", "--haproxy-allow"},
-		"no backend":                       {haproxy.BackendAnnotationKey, "", haproxy.BackendAnnotationKey},
-		"a backend with a command in it":   {haproxy.BackendAnnotationKey, "web;shutdown frontend web", haproxy.BackendAnnotationKey},
+		"no Runtime API":                       {haproxy.RuntimeAnnotationKey, "", haproxy.RuntimeAnnotationKey},
+		"a Runtime API that is not an address": {haproxy.RuntimeAnnotationKey, "somewhere", haproxy.RuntimeAnnotationKey},
+		"a Runtime API that is not allowed":    {haproxy.RuntimeAnnotationKey, "tcp:169.254.169.254:80", "--haproxy-allow"},
+		"no backend":                           {haproxy.BackendAnnotationKey, "", haproxy.BackendAnnotationKey},
+		"a backend with a command in it":       {haproxy.BackendAnnotationKey, "web;shutdown frontend web", haproxy.BackendAnnotationKey},
 	} {
 		old := w.service().Annotations[tc.key]
 		w.annotate(tc.key, tc.value)
@@ -131,13 +131,13 @@ func TestAnnotationsThatAreWrongAreNamed(t *testing.T) {
 			}
 		}
 		if current, err := w.adapter.GetCurrentEmployee(t.Context(), w.service()); err != nil || len(current) > 0 {
-			t.Errorf("%s: current are %v, %v: none was ever put anywhere", sentence, current, err)
+			t.Errorf("%s: current are %v, %v, want none: no server was ever added", sentence, current, err)
 		}
 		w.annotate(tc.key, old)
 	}
 }
 
-func TestARecordThatSomebodyChangedOpensNoDoor(t *testing.T) {
+func TestAChangedRecordDoesNotAllowARuntimeAPI(t *testing.T) {
 	w := newWorld(t, nil)
 	w.annotate(haproxy.InUseAnnotationKey, "tcp:169.254.169.254:80 web")
 	if _, err := w.adapter.GetCurrentEmployee(t.Context(), w.service()); err == nil || !strings.Contains(err.Error(), "--haproxy-allow") {
@@ -153,7 +153,7 @@ func TestABackendThatIsNotConfigured(t *testing.T) {
 	w := newWorld(t, map[string]string{haproxy.BackendAnnotationKey: "nope"})
 	w.pod(0, true)
 	if current, err := w.adapter.GetCurrentEmployee(t.Context(), w.service()); err != nil || len(current) > 0 {
-		t.Errorf("current: %v, %v, want nobody", current, err)
+		t.Errorf("current: %v, %v, want no servers", current, err)
 	}
 	if err := w.reconcile(); err == nil || !strings.Contains(err.Error(), "nope") {
 		t.Errorf("err = %v, want one that names the backend", err)

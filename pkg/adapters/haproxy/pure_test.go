@@ -40,18 +40,18 @@ func TestSettings(t *testing.T) {
 		"a Service without a target port": {
 			serviceWith(nil, corev1.ServicePort{Port: 80}), with(func(s *settings) { s.port = intstr.FromInt32(80) }), "",
 		},
-		"everything said": {
+		"every annotation": {
 			serviceWith(map[string]string{
 				PortAnnotationKey: "8080", WeightAnnotationKey: "0", CheckIntervalAnnotationKey: "2s", DrainTimeoutAnnotationKey: "0s",
 			}),
 			settings{port: intstr.FromInt32(8080), checkEvery: 2 * time.Second}, "",
 		},
-		"two ports and no word which": {serviceWith(nil, http, http), with(func(s *settings) { s.port = intstr.IntOrString{} }), PortAnnotationKey},
-		"a port that is a name":       {serviceWith(map[string]string{PortAnnotationKey: "http"}, http), with(func(s *settings) { s.port = intstr.IntOrString{} }), PortAnnotationKey},
-		"a weight above the most":     {serviceWith(map[string]string{WeightAnnotationKey: "257"}, http), defaults, WeightAnnotationKey},
-		"a drain timeout for ever":    {serviceWith(map[string]string{DrainTimeoutAnnotationKey: "1000h"}, http), defaults, DrainTimeoutAnnotationKey},
-		"a drain timeout in numbers":  {serviceWith(map[string]string{DrainTimeoutAnnotationKey: "30"}, http), defaults, DrainTimeoutAnnotationKey},
-		"checks all the time":         {serviceWith(map[string]string{CheckIntervalAnnotationKey: "1us"}, http), defaults, CheckIntervalAnnotationKey},
+		"two ports and no port annotation":   {serviceWith(nil, http, http), with(func(s *settings) { s.port = intstr.IntOrString{} }), PortAnnotationKey},
+		"a port that is a name":              {serviceWith(map[string]string{PortAnnotationKey: "http"}, http), with(func(s *settings) { s.port = intstr.IntOrString{} }), PortAnnotationKey},
+		"a weight above the maximum":         {serviceWith(map[string]string{WeightAnnotationKey: "257"}, http), defaults, WeightAnnotationKey},
+		"a drain timeout above the maximum":  {serviceWith(map[string]string{DrainTimeoutAnnotationKey: "1000h"}, http), defaults, DrainTimeoutAnnotationKey},
+		"a drain timeout without a unit":     {serviceWith(map[string]string{DrainTimeoutAnnotationKey: "30"}, http), defaults, DrainTimeoutAnnotationKey},
+		"a check interval below the minimum": {serviceWith(map[string]string{CheckIntervalAnnotationKey: "1us"}, http), defaults, CheckIntervalAnnotationKey},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			got, err := settingsOf(tc.service)
@@ -65,7 +65,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-func TestWhatIsExpectedOfAPod(t *testing.T) {
+func TestExpectedServerOfAPod(t *testing.T) {
 	set := settings{port: intstr.FromString("http"), weight: 100}
 	container := corev1.Container{Ports: []corev1.ContainerPort{{Name: "metrics", ContainerPort: 9090}, {Name: "http", ContainerPort: 8080}}}
 	made := func(change func(*corev1.Pod)) *corev1.Pod {
@@ -82,7 +82,7 @@ func TestWhatIsExpectedOfAPod(t *testing.T) {
 		want    string // address, "on" or "off"; empty: nothing
 		problem string
 	}{
-		"it serves":                        {func(*corev1.Pod) {}, "10.0.0.1:8080 on", ""},
+		"it should take traffic":           {func(*corev1.Pod) {}, "10.0.0.1:8080 on", ""},
 		"it stays offline":                 {keepOffline, "10.0.0.1:8080 off", ""},
 		"it has an IPv6 address":           {func(p *corev1.Pod) { p.Status.PodIP = "fd00::1" }, "[fd00::1]:8080 on", ""},
 		"it has no address":                {func(p *corev1.Pod) { p.Status.PodIP = "" }, "", ""},
@@ -114,15 +114,15 @@ func TestWhatIsExpectedOfAPod(t *testing.T) {
 	}
 }
 
-func TestAPodThatIsCreatedAgainIsAnotherServer(t *testing.T) {
+func TestAPodThatIsCreatedAgainHasAnotherServerName(t *testing.T) {
 	first := builders.MakePod("web-0").UID("one").Obj()
 	second := builders.MakePod("web-0").UID("two").Obj()
 	if serverName(serviceWith(nil), first) == serverName(serviceWith(nil), second) {
-		t.Error("both have one name: the requests of the old one would count for the new one")
+		t.Error("both share a name, so the requests of the old pod would count for the new one")
 	}
 }
 
-func TestNamesOfServersLeadBackToTheirPod(t *testing.T) {
+func TestServerNamesIdentifyTheirPod(t *testing.T) {
 	label := rapid.StringMatching(`[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?`)
 	subdomain := rapid.StringMatching(`[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?`)
 	rapid.Check(t, func(t *rapid.T) {
@@ -133,7 +133,7 @@ func TestNamesOfServersLeadBackToTheirPod(t *testing.T) {
 		pod := builders.MakePod(subdomain.Draw(t, "pod")).UID(types.UID(rapid.String().Draw(t, "uid"))).Obj()
 		name := serverName(service, pod)
 		if err := runtimeapi.CheckServer(name); err != nil {
-			t.Fatalf("HAProxy does not take it: %v", err)
+			t.Fatalf("HAProxy does not accept the name: %v", err)
 		}
 		if got, ours := podOf(service, name); !ours || got != pod.Name {
 			t.Fatalf("podOf(%q) = %q, %v", name, got, ours)
@@ -145,7 +145,7 @@ func TestNamesOfServersLeadBackToTheirPod(t *testing.T) {
 	})
 }
 
-func TestWhatMayBeReached(t *testing.T) {
+func TestAllowedRuntimeAPIs(t *testing.T) {
 	allowed, err := ParseAllowed("unix:/run/haproxy/, unix:/tmp/a.sock,tcp:lb.example.com:9999, 10.0.4.0/24,fd00::/64,")
 	if err != nil {
 		t.Fatal(err)
@@ -175,7 +175,7 @@ func TestWhatMayBeReached(t *testing.T) {
 		}
 	}
 	if err := (Allowed{}).check(runtimeapi.Endpoint{Network: "unix", Address: "/run/haproxy/admin.sock"}); err == nil {
-		t.Error("nothing is allowed unless somebody says so")
+		t.Error("the zero value must allow nothing")
 	}
 	for _, list := range []string{"haproxy", "tcp:10.0.0.4:9999/", "10.0.0.0/99", "unix:/", "unix:relative/"} {
 		if _, err := ParseAllowed(list); err == nil {
@@ -184,7 +184,7 @@ func TestWhatMayBeReached(t *testing.T) {
 	}
 }
 
-func TestWhoLeavesIsForgottenWhenGone(t *testing.T) {
+func TestDrainRecordsAreRemovedWithTheirServers(t *testing.T) {
 	var l leaving
 	at, now := place{backend: "web"}, builders.Epoch
 	l.start(at, "a", now)
@@ -193,11 +193,11 @@ func TestWhoLeavesIsForgottenWhenGone(t *testing.T) {
 		t.Errorf("elapsed = %s, want a minute", got)
 	}
 	if got := l.elapsed(at, "unknown", now); got != 0 {
-		t.Errorf("elapsed of one that was not known = %s, want 0", got)
+		t.Errorf("elapsed of an unknown server = %s, want 0", got)
 	}
 	l.keep(at, func(name string) bool { return name != "theirs" }, func(string) bool { return false })
 	if got := l.elapsed(at, "theirs", now.Add(time.Minute)); got != time.Minute {
-		t.Errorf("elapsed of another Service's = %s, want a minute", got)
+		t.Errorf("elapsed of another Service's server = %s, want a minute", got)
 	}
 	l.forget(at, "theirs")
 	if len(l.since) > 0 {
@@ -205,7 +205,7 @@ func TestWhoLeavesIsForgottenWhenGone(t *testing.T) {
 	}
 }
 
-func TestEqualIsSymmetricAndNeverTrueHalfway(t *testing.T) {
+func TestEmployeeEqualIsSymmetricAndFalseWhileDraining(t *testing.T) {
 	states := []ServerStatus{{On: true, Weight: 1}, {On: true, Weight: 2}, {Off: true, Weight: 1}, {Off: true, Weight: 2}, {Weight: 1}}
 	for i, a := range states {
 		for j, b := range states {

@@ -15,14 +15,14 @@ import (
 	"github.com/podops-dev/podops/pkg/resourceconsist"
 )
 
-// Resync is how often each backend is looked at without an event in the cluster. An HAProxy
-// that was restarted has no servers for that long.
+// Resync is how often each backend is read without an event in the cluster. An HAProxy that
+// was restarted has no servers for up to that long.
 const Resync = 5 * time.Second
 
 var _ resourceconsist.ReconcileWatchOptions = &Adapter{}
 
-// AddToMgr registers the adapter with a manager. Further options go to the framework and
-// win over those of the adapter.
+// AddToMgr registers the adapter with a manager. Further options are passed to the
+// framework and override those of the adapter.
 func AddToMgr(mgr manager.Manager, options Options, more ...resourceconsist.Option) error {
 	adapter := New(mgr.GetClient(), options, clock.RealClock{})
 	all := append([]resourceconsist.Option{resourceconsist.WithResync(Resync)}, more...)
@@ -38,14 +38,15 @@ func (a *Adapter) NewEmployer() client.Object { return &corev1.Service{} }
 // NewEmployee implements resourceconsist.ReconcileWatchOptions.
 func (a *Adapter) NewEmployee() client.Object { return &corev1.Pod{} }
 
-// EmployerEventHandler is that of the framework.
+// EmployerEventHandler returns nil for the default of the framework.
 func (a *Adapter) EmployerEventHandler() handler.EventHandler { return nil }
 
-// EmployeeEventHandler is that of the framework.
+// EmployeeEventHandler returns nil for the default of the framework.
 func (a *Adapter) EmployeeEventHandler() handler.EventHandler { return nil }
 
-// EmployerPredicates let through Services that are under PodOps and name an HAProxy. One
-// that names only half of it is let through, too: it is told what is missing.
+// EmployerPredicates passes controlled Services that name a Runtime API or a backend. A
+// Service with only one of the two passes, too, so that the error names the missing
+// annotation.
 func (a *Adapter) EmployerPredicates() predicate.Funcs {
 	return predicate.NewPredicateFuncs(func(object client.Object) bool {
 		annotations := object.GetAnnotations()
@@ -55,5 +56,5 @@ func (a *Adapter) EmployerPredicates() predicate.Funcs {
 	})
 }
 
-// EmployeePredicates let every event through.
+// EmployeePredicates passes every event.
 func (a *Adapter) EmployeePredicates() predicate.Funcs { return predicate.Funcs{} }

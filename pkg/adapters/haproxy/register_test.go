@@ -10,18 +10,18 @@ import (
 	"github.com/podops-dev/podops/pkg/adapters/haproxy"
 )
 
-func TestWhichServicesAreOurs(t *testing.T) {
+func TestServicesOfTheAdapter(t *testing.T) {
 	const runtime, backend = haproxy.RuntimeAnnotationKey, haproxy.BackendAnnotationKey
 	for sentence, tc := range map[string]struct {
 		control     string
 		annotations map[string]string
 		want        bool
 	}{
-		"one that names an HAProxy":                  {"true", map[string]string{runtime: "/a", backend: "b"}, true},
-		"one that says only half, to be told":        {"true", map[string]string{backend: "b"}, true},
-		"one that is not under PodOps":               {"", map[string]string{runtime: "/a", backend: "b"}, false},
-		"one that names none":                        {"true", map[string]string{haproxy.WeightAnnotationKey: "1"}, false},
-		"one that no longer does, with servers left": {"true", map[string]string{haproxy.InUseAnnotationKey: "unix:/a b"}, false},
+		"a Service that names an HAProxy":                       {"true", map[string]string{runtime: "/a", backend: "b"}, true},
+		"a Service with one of two annotations":                 {"true", map[string]string{backend: "b"}, true},
+		"a Service without the control label":                   {"", map[string]string{runtime: "/a", backend: "b"}, false},
+		"a Service that names no HAProxy":                       {"true", map[string]string{haproxy.WeightAnnotationKey: "1"}, false},
+		"a Service that no longer names one, with servers left": {"true", map[string]string{haproxy.InUseAnnotationKey: "unix:/a b"}, false},
 	} {
 		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{
 			Labels: map[string]string{"kusionstack.io/control": tc.control}, Annotations: tc.annotations,

@@ -16,8 +16,8 @@ import (
 
 // ServerStatus is the ExtraStatus of an employee.
 type ServerStatus struct {
-	// On: the server takes requests. Off: it takes none, and has none. While it drains,
-	// or waits for its check, it is neither.
+	// On means that the server takes requests, Off that it takes none and has none. While
+	// it drains, or waits for its check, both are false.
 	On, Off bool
 
 	// Address and Weight are compared only while traffic is on.
@@ -32,17 +32,18 @@ type server struct {
 	statuses resourceconsist.PodEmployeeStatuses
 	extra    ServerStatus
 
-	// problem of an expected server keeps its traffic from going on, never from going off.
+	// problem is the error of an expected server. It prevents traffic from going on, never
+	// from going off.
 	problem error
 }
 
 var _ resourceconsist.IEmployee = &server{}
 
-// GetEmployeeId is the name of the server: a pod that is created again under the name of
-// an old one is another server.
+// GetEmployeeId returns the name of the server: a pod that is created again under the name
+// of an old one has another server.
 func (s *server) GetEmployeeId() string { return s.name } //nolint:staticcheck // the name is the interface's
 
-// GetEmployeeName is the name of the pod.
+// GetEmployeeName returns the name of the pod.
 func (s *server) GetEmployeeName() string { return s.pod }
 
 // GetEmployeeStatuses returns a resourceconsist.PodEmployeeStatuses with a ServerStatus.
@@ -69,8 +70,8 @@ func (s *server) EmployeeEqual(employee resourceconsist.IEmployee) (bool, error)
 	return !s.extra.On || s.extra == other.extra, nil
 }
 
-// expectedServer is what a pod should be. Whatever is wrong is in its problem. A pod that
-// has no address is nil: there is nothing to send requests to.
+// expectedServer returns the expected server of a pod. Its problem holds any error. It
+// returns nil for a pod without an address.
 func expectedServer(service *corev1.Service, pod *corev1.Pod, set settings, problem error) (*server, error) {
 	statuses, err := resourceconsist.GetCommonPodEmployeeStatus(pod)
 	if err != nil {
@@ -101,7 +102,7 @@ func addressOf(pod *corev1.Pod, port intstr.IntOrString) (netip.AddrPort, error)
 		return netip.AddrPort{}, fmt.Errorf("its address: %w", err)
 	}
 	if port.Type == intstr.Int {
-		// A port that is no port was reported with the Service.
+		// A port that is not a number was reported with the Service.
 		return netip.AddrPortFrom(address.Unmap(), uint16(port.IntVal)), nil
 	}
 	for i := range pod.Spec.Containers {
@@ -114,9 +115,9 @@ func addressOf(pod *corev1.Pod, port intstr.IntOrString) (netip.AddrPort, error)
 	return netip.AddrPort{}, fmt.Errorf("none of its containers has a port named %q", port.StrVal)
 }
 
-// serverName is <namespace>_<service>_<pod>_<hash>. Names of Kubernetes have no underscore,
-// so nobody else's server can look like it; with 63, 63, 253 and 8 characters it is short
-// enough for HAProxy.
+// serverName returns <namespace>_<service>_<pod>_<hash>. Kubernetes names have no
+// underscore, so no other Service produces the same name; with 63, 63, 253 and 8 characters
+// it is short enough for HAProxy.
 func serverName(service *corev1.Service, pod *corev1.Pod) string {
 	sum := fnv.New32a()
 	_, _ = sum.Write([]byte(pod.UID))
@@ -127,7 +128,8 @@ func serverPrefix(service *corev1.Service) string {
 	return service.Namespace + "_" + service.Name + "_"
 }
 
-// podOf returns the pod of a server of a Service; false: it is a server of somebody else.
+// podOf returns the pod of a server of a Service; false: the server belongs to another
+// Service.
 func podOf(service *corev1.Service, name string) (pod string, ours bool) {
 	rest, ours := strings.CutPrefix(name, serverPrefix(service))
 	if !ours {

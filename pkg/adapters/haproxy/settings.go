@@ -13,7 +13,8 @@ import (
 	"github.com/podops-dev/podops/pkg/adapters/haproxy/runtimeapi"
 )
 
-// Annotations of Services; weight of pods, too. The package says what they mean.
+// Annotations of Services; the weight is one of pods, too. The package comment describes
+// them.
 const (
 	RuntimeAnnotationKey       = "podops.dev/haproxy-runtime"
 	BackendAnnotationKey       = "podops.dev/haproxy-backend"
@@ -22,7 +23,7 @@ const (
 	CheckIntervalAnnotationKey = "podops.dev/haproxy-check-interval"
 	DrainTimeoutAnnotationKey  = "podops.dev/haproxy-drain-timeout"
 
-	// InUseAnnotationKey is written by the adapter: the place where servers are, as the
+	// InUseAnnotationKey is written by the adapter: the location of the servers, as the
 	// Runtime API, a space and the backend.
 	InUseAnnotationKey = "podops.dev/haproxy-in-use"
 )
@@ -35,7 +36,7 @@ const (
 	maxCheckInterval    = time.Hour
 )
 
-// place is a backend of one HAProxy. The zero value is nowhere.
+// location is a backend of one HAProxy. The zero value is no location.
 type place struct {
 	endpoint runtimeapi.Endpoint
 	backend  string
@@ -43,12 +44,12 @@ type place struct {
 
 func (p place) String() string { return p.endpoint.String() + " " + p.backend }
 
-// wantedPlace is what the annotations ask for.
+// wantedPlace returns the location that the annotations name.
 func wantedPlace(service *corev1.Service) (place, error) {
 	return placeOf(RuntimeAnnotationKey, service.Annotations[RuntimeAnnotationKey], BackendAnnotationKey, service.Annotations[BackendAnnotationKey])
 }
 
-// usedPlace is where servers were put; false: nowhere yet.
+// usedPlace returns the recorded location; false: there is none yet.
 func usedPlace(service *corev1.Service) (place, bool, error) {
 	text, has := service.Annotations[InUseAnnotationKey]
 	if !has {
@@ -75,7 +76,7 @@ func placeOf(endpointKey, endpointText, backendKey, backend string) (place, erro
 	return place{endpoint: endpoint, backend: backend}, nil
 }
 
-// settings is the rest of what the annotations say.
+// settings holds the values of the other annotations.
 type settings struct {
 	port         intstr.IntOrString
 	weight       int
@@ -83,8 +84,8 @@ type settings struct {
 	drainTimeout time.Duration
 }
 
-// settingsOf returns defaults for what is wrong, and says what is: taking traffic off must
-// not wait until somebody corrects an annotation.
+// settingsOf returns defaults for invalid values, and an error that names them: an invalid
+// annotation must not keep traffic on.
 func settingsOf(service *corev1.Service) (settings, error) {
 	out := settings{weight: defaultWeight, drainTimeout: defaultDrainTimeout}
 	var errs [4]error
@@ -104,7 +105,7 @@ func portOf(service *corev1.Service) (intstr.IntOrString, error) {
 		return intstr.FromInt32(int32(port)), nil
 	}
 	if len(service.Spec.Ports) != 1 {
-		return intstr.IntOrString{}, fmt.Errorf("the Service has %d ports: annotation %s has to say which port of the pods is meant",
+		return intstr.IntOrString{}, fmt.Errorf("the Service has %d ports: annotation %s must name the port of the pods",
 			len(service.Spec.Ports), PortAnnotationKey)
 	}
 	only := service.Spec.Ports[0]

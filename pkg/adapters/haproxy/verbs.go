@@ -13,10 +13,10 @@ import (
 	"github.com/podops-dev/podops/pkg/resourceconsist"
 )
 
-// Servers are those of a backend that stand for pods.
+// Servers is a list of servers of a backend.
 type Servers = []resourceconsist.IEmployee
 
-// CreateEmployees adds servers, and lets those get traffic that should.
+// CreateEmployees adds servers, and turns on those that should take traffic.
 func (a *Adapter) CreateEmployees(ctx context.Context, employer client.Object, toCreates Servers) (Servers, Servers, error) {
 	service, err := serviceOf(employer)
 	if err != nil {
@@ -32,8 +32,8 @@ func (a *Adapter) CreateEmployees(ctx context.Context, employer client.Object, t
 	return a.carryOut(ctx, service, at, toCreates, work.add, work.rest)
 }
 
-// UpdateEmployees lets servers get traffic, or takes it off. A server that still has
-// requests, or waits for its check, is where the next call goes on.
+// UpdateEmployees turns the traffic of servers on or off. A server that still has requests,
+// or waits for its check, is continued by the next call.
 func (a *Adapter) UpdateEmployees(ctx context.Context, employer client.Object, toUpdates Servers) (Servers, Servers, error) {
 	return a.atCurrent(ctx, employer, toUpdates, work.update, work.rest)
 }
@@ -43,7 +43,7 @@ func (a *Adapter) DeleteEmployees(ctx context.Context, employer client.Object, t
 	return a.atCurrent(ctx, employer, toDeletes, work.leave, work.remove)
 }
 
-// step leads one server on, from what HAProxy said of its backend last.
+// step changes one server, based on the last state that HAProxy reported for its backend.
 type step func(work, context.Context, *server) error
 
 func (a *Adapter) atCurrent(ctx context.Context, employer client.Object, items Servers, first, second step) (Servers, Servers, error) {
@@ -61,8 +61,9 @@ func (a *Adapter) atCurrent(ctx context.Context, employer client.Object, items S
 	return a.carryOut(ctx, service, at, items, first, second)
 }
 
-// carryOut makes the first step for all, looks again, and makes the second for those whose
-// first succeeded: most requests end while the first step of the others is made.
+// carryOut makes the first step for all servers, reads them again, and makes the second
+// step for those whose first succeeded: most requests end during the first step of the
+// others.
 func (a *Adapter) carryOut(ctx context.Context, service *corev1.Service, at place, items Servers, first, second step) (Servers, Servers, error) {
 	succeeded, failed, err := a.stepAll(ctx, service, at, items, first)
 	if len(succeeded) == 0 {
@@ -77,7 +78,7 @@ func (a *Adapter) stepAll(ctx context.Context, svc *corev1.Service, at place, it
 	if err != nil {
 		return nil, items, err
 	}
-	// What is wrong is a problem of each expected server, and has its default here.
+	// Each expected server carries its own problem; the settings have defaults here.
 	set, _ := settingsOf(svc)
 	w := work{Adapter: a, api: a.clientFor(at), at: at, set: set, there: there}
 	return service.Each(ctx, items, func(ctx context.Context, item resourceconsist.IEmployee) error {
@@ -102,7 +103,7 @@ type work struct {
 	there map[string]runtimeapi.Server
 }
 
-// add adds a server, in maintenance, and goes on with it.
+// add adds a server, in maintenance, and then updates it.
 func (w work) add(ctx context.Context, want *server) error {
 	if want.extra.On && want.problem != nil {
 		return want.problem
@@ -122,8 +123,8 @@ func (w work) add(ctx context.Context, want *server) error {
 	return w.update(ctx, want)
 }
 
-// update leads a server to what is expected of it, as far as it can go at once. One that
-// is gone is added when that is seen.
+// update brings a server as close to the expected state as it can go at once. A server that
+// HAProxy lost is added by a later call.
 func (w work) update(ctx context.Context, want *server) error {
 	now, there := w.there[want.name]
 	switch {
@@ -147,8 +148,8 @@ func (w work) update(ctx context.Context, want *server) error {
 	return w.api.SetState(ctx, w.at.backend, want.name, runtimeapi.StateReady)
 }
 
-// adjust gives a server its address and its weight. It can move only in maintenance; what
-// was checked elsewhere says nothing then.
+// adjust sets the address and the weight of a server. Its address can change only in
+// maintenance, and an earlier check does not count for the new one.
 func (w work) adjust(ctx context.Context, now runtimeapi.Server, want *server) (runtimeapi.Server, error) {
 	if now.Address != want.extra.Address {
 		if err := w.api.SetState(ctx, w.at.backend, now.Name, runtimeapi.StateMaint); err != nil {
@@ -167,7 +168,7 @@ func (w work) adjust(ctx context.Context, now runtimeapi.Server, want *server) (
 	return now, nil
 }
 
-// awaitCheck lets a server drain, so that it is checked and gets no requests.
+// awaitCheck drains a server, so that it is checked and gets no requests.
 func (w work) awaitCheck(ctx context.Context, now runtimeapi.Server) error {
 	if now.State == runtimeapi.StateMaint {
 		if err := w.api.SetState(ctx, w.at.backend, now.Name, runtimeapi.StateDrain); err != nil {
@@ -180,7 +181,7 @@ func (w work) awaitCheck(ctx context.Context, now runtimeapi.Server) error {
 	return w.api.EnableCheck(ctx, w.at.backend, now.Name)
 }
 
-// leave lets a server get no new requests.
+// leave stops new requests to a server.
 func (w work) leave(ctx context.Context, one *server) error {
 	if now, there := w.there[one.name]; !there || now.State != runtimeapi.StateReady {
 		return nil
@@ -192,8 +193,8 @@ func (w work) leave(ctx context.Context, one *server) error {
 	return nil
 }
 
-// rest puts a server that leaves and has no requests left, or no time, into maintenance:
-// sticky sessions cannot come back then.
+// rest puts a draining server without open requests, or whose drain timeout is over, into
+// maintenance: sticky sessions cannot return then.
 func (w work) rest(ctx context.Context, one *server) error {
 	now, there := w.there[one.name]
 	if one.extra.On || !there || now.State != runtimeapi.StateDrain || (now.Sessions > 0 && !w.isOverdue(one)) {
@@ -202,8 +203,8 @@ func (w work) rest(ctx context.Context, one *server) error {
 	return gone(w.api.SetState(ctx, w.at.backend, one.name, runtimeapi.StateMaint))
 }
 
-// remove removes a server that leaves and has no requests left. Those that are left when
-// its time is over are cut.
+// remove removes a draining server without open requests. When its drain timeout is over,
+// open requests are cut.
 func (w work) remove(ctx context.Context, one *server) error {
 	now, there := w.there[one.name]
 	overdue := w.isOverdue(one)
@@ -223,7 +224,7 @@ func (w work) remove(ctx context.Context, one *server) error {
 	}
 	err := w.api.Delete(ctx, w.at.backend, one.name)
 	if errors.Is(err, runtimeapi.ErrBusy) && !overdue {
-		// Connections take a moment to close. It is there when the next call looks.
+		// Connections take a moment to close. The next call removes the server.
 		return nil
 	}
 	if err == nil {
@@ -236,7 +237,7 @@ func (w work) isOverdue(one *server) bool {
 	return w.leaving.elapsed(w.at, one.name, w.clock.Now()) >= w.set.drainTimeout
 }
 
-// gone takes a server that is not there any more for what was wanted.
+// gone ignores ErrNoServer: a server that does not exist needs no change.
 func gone(err error) error {
 	if errors.Is(err, runtimeapi.ErrNoServer) {
 		return nil

@@ -1,4 +1,4 @@
-// Package service is what adapters have in common whose employer is a Service and whose
+// Package service holds the common parts of adapters whose employer is a Service and whose
 // employees are pods.
 package service
 
@@ -15,7 +15,8 @@ import (
 )
 
 // Selected returns the pods that a Service selects, by name. A Service without a selector
-// selects nobody, as in Kubernetes. The pods may be those of a cache: nobody changes them.
+// selects no pods, as in Kubernetes. The pods may come from a cache and must not be
+// modified.
 func Selected(ctx context.Context, reader client.Reader, employer client.Object) ([]*corev1.Pod, error) {
 	service, isService := employer.(*corev1.Service)
 	if !isService {
@@ -37,7 +38,7 @@ func Selected(ctx context.Context, reader client.Reader, employer client.Object)
 	return pods, nil
 }
 
-// Names returns the names of what Selected returns.
+// Names returns the names of the pods that Selected returns.
 func Names(ctx context.Context, reader client.Reader, employer client.Object) ([]string, error) {
 	pods, err := Selected(ctx, reader, employer)
 	if err != nil {
@@ -50,9 +51,10 @@ func Names(ctx context.Context, reader client.Reader, employer client.Object) ([
 	return names, nil
 }
 
-// Each does something with every item, one after the other, and sorts them into those that
-// succeeded and those that failed: what a verb of an adapter returns. One that fails stops
-// nobody else; when ctx ends the rest fails with its error. The error joins those of all.
+// Each calls do for every item, one after the other, and returns the items that succeeded
+// and those that failed, as a verb of an adapter does. A failed item does not stop the
+// others; when ctx ends the remaining items fail with its error. The error joins the errors
+// of all items.
 func Each[T any](ctx context.Context, items []T, do func(context.Context, T) error) (succeeded, failed []T, err error) {
 	var errs []error
 	for i, item := range items {

@@ -22,17 +22,17 @@ func newService(selector map[string]string) *corev1.Service {
 	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.ServiceSpec{Selector: selector}}
 }
 
-func TestPodsThatAServiceSelects(t *testing.T) {
+func TestSelectedReturnsThePodsOfAService(t *testing.T) {
 	reader := fake.NewClientBuilder().WithObjects(
 		pod("shop", "web-1", "web"), pod("shop", "web-0", "web"), pod("shop", "db-0", "db"), pod("other", "web-2", "web")).Build()
 	for sentence, tc := range map[string]struct {
 		selector map[string]string
 		want     []string
 	}{
-		"those with its labels, in its namespace, by name": {map[string]string{"app": "web"}, []string{"web-0", "web-1"}},
-		"only those with all of its labels":                {map[string]string{"app": "web", "x": "z"}, []string{}},
-		"nobody without a selector":                        {nil, []string{}},
-		"nobody with an empty selector":                    {map[string]string{}, []string{}},
+		"pods with its labels, in its namespace, by name": {map[string]string{"app": "web"}, []string{"web-0", "web-1"}},
+		"only pods with all of its labels":                {map[string]string{"app": "web", "x": "z"}, []string{}},
+		"none without a selector":                         {nil, []string{}},
+		"none with an empty selector":                     {map[string]string{}, []string{}},
 	} {
 		got, err := service.Names(t.Context(), reader, newService(tc.selector))
 		if err != nil {
@@ -47,7 +47,7 @@ func TestPodsThatAServiceSelects(t *testing.T) {
 	}
 }
 
-func TestALostAPIServerIsAnErrorAndNotNobody(t *testing.T) {
+func TestAFailedListIsAnError(t *testing.T) {
 	down := errors.New("connection refused")
 	if pods, err := service.Names(t.Context(), failing{err: down}, newService(map[string]string{"app": "web"})); !errors.Is(err, down) {
 		t.Errorf("Names = %v, %v, want the error", pods, err)
@@ -61,7 +61,7 @@ type failing struct {
 
 func (f failing) List(context.Context, client.ObjectList, ...client.ListOption) error { return f.err }
 
-func TestOneThatFailsStopsNobodyElse(t *testing.T) {
+func TestAFailedItemDoesNotStopTheOthers(t *testing.T) {
 	odd := errors.New("odd")
 	succeeded, failed, err := service.Each(t.Context(), []int{1, 2, 3, 4}, func(_ context.Context, n int) error {
 		if n%2 == 1 {
@@ -77,7 +77,7 @@ func TestOneThatFailsStopsNobodyElse(t *testing.T) {
 	}
 }
 
-func TestWhenTimeIsUpTheRestFails(t *testing.T) {
+func TestRemainingItemsFailWhenTheContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	succeeded, failed, err := service.Each(ctx, []int{1, 2, 3}, func(context.Context, int) error {
 		cancel()

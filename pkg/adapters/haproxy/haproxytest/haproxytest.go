@@ -17,10 +17,10 @@ import (
 	"time"
 )
 
-// Backend is the name of the only backend. Nothing is in it at first.
+// Backend is the name of the only backend. It is empty at first.
 const Backend = "web"
 
-// startTimeout is generous: a machine under load forks slowly.
+// startTimeout is generous: forking takes long on a busy machine.
 const startTimeout = 30 * time.Second
 
 const configuration = `global
@@ -41,8 +41,8 @@ backend web
 {{range .Lines}}  {{.}}
 {{end}}`
 
-// HAProxy is a process and where it listens. Front, Runtime and Socket stay the same when
-// it is restarted.
+// HAProxy is a process and its addresses. Front, Runtime and Socket stay the same when it
+// is restarted.
 type HAProxy struct {
 	Front   string // host:port of the load balancer
 	Runtime string // host:port of the Runtime API
@@ -57,7 +57,7 @@ type HAProxy struct {
 // when there is no HAProxy and none can be installed.
 func Start(t testing.TB, lines ...string) *HAProxy {
 	t.Helper()
-	// The path of a socket is short, that of the directory of a test is not.
+	// The path of a socket must be short, and the directory of a test is not.
 	dir, err := os.MkdirTemp("/tmp", "hap")
 	if err != nil {
 		t.Fatalf("making a directory: %v", err)
@@ -85,7 +85,7 @@ func Start(t testing.TB, lines ...string) *HAProxy {
 	return h
 }
 
-// Run starts the process again after Stop: whatever was added at run time is gone.
+// Run starts the process again after Stop, without the servers that were added at run time.
 func (h *HAProxy) Run(t testing.TB) {
 	t.Helper()
 	h.output = &bytes.Buffer{}
@@ -108,7 +108,7 @@ func (h *HAProxy) Run(t testing.TB) {
 	}
 }
 
-// Stop ends the process at once. Stopping twice is nothing.
+// Stop kills the process. Stopping twice has no effect.
 func (h *HAProxy) Stop(t testing.TB) {
 	t.Helper()
 	if h.process == nil {
@@ -138,7 +138,7 @@ func freeAddress(t testing.TB) string {
 	return listener.Addr().String()
 }
 
-// find returns the path of HAProxy; the script of the repository installs it.
+// find returns the path of HAProxy; hack/haproxy installs it.
 func find(t testing.TB) string {
 	t.Helper()
 	if path, err := exec.LookPath("haproxy"); err == nil {

@@ -13,26 +13,26 @@ import (
 )
 
 const (
-	// defaultTimeout bounds one command. HAProxy answers in microseconds; what takes
-	// longer is a host that is gone.
+	// defaultTimeout bounds one command. HAProxy answers in microseconds; a host that takes
+	// longer is down.
 	defaultTimeout = 5 * time.Second
 
-	// atOnce is how many commands one client has under way. HAProxy takes 10 connections
-	// to a stats socket unless told otherwise, and people want to look, too.
+	// atOnce is the number of commands that one client runs at once. HAProxy accepts 10
+	// connections to a stats socket by default, and administrators need some of them.
 	atOnce = 4
 
-	// tries is how often a command is sent whose connection fails. Every command says what
-	// shall be, so sending it twice does no harm.
+	// tries is how often a command is sent when its connection fails. Commands are
+	// idempotent, so sending one twice is safe.
 	tries = 4
 
-	// firstPause lies between the first two tries, twice that between the next two.
+	// firstPause is the pause between the first two tries, doubled between the next two.
 	firstPause = 10 * time.Millisecond
 
 	// maxAnswerBytes fits more than ten thousand servers of one backend.
 	maxAnswerBytes = 16 << 20
 )
 
-// Client talks to one Runtime API. It is safe for concurrent use.
+// Client is a client of one Runtime API. It is safe for concurrent use.
 type Client struct {
 	endpoint Endpoint
 	timeout  time.Duration
@@ -40,7 +40,8 @@ type Client struct {
 	turns    chan struct{}
 }
 
-// New makes a client. A timeout of 0 is 5 seconds for each command. Nothing is dialled yet.
+// New returns a client. A timeout of 0 is 5 seconds for each command. It does not connect
+// yet.
 func New(endpoint Endpoint, timeout time.Duration) *Client {
 	if timeout <= 0 {
 		timeout = defaultTimeout
@@ -48,15 +49,15 @@ func New(endpoint Endpoint, timeout time.Duration) *Client {
 	return &Client{endpoint: endpoint, timeout: timeout, turns: make(chan struct{}, atOnce)}
 }
 
-// run sends one command and returns the whole answer. The command must be made of
-// validated words only: a newline or a semicolon in it would be a second command.
+// run sends one command and returns the whole answer. The command must consist of validated
+// words only: a newline or a semicolon in it would be a second command.
 func (c *Client) run(ctx context.Context, command string) (string, error) {
 	answer, _, err := c.send(ctx, command)
 	return answer, err
 }
 
-// send is run, and reports whether the command may have been carried out more than once:
-// it is sent again when a connection fails before the answer is there.
+// send is run, and reports whether the command may have been executed more than once: it is
+// sent again when a connection fails before the answer arrives.
 func (c *Client) send(ctx context.Context, command string) (answer string, repeated bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -67,7 +68,7 @@ func (c *Client) send(ctx context.Context, command string) (answer string, repea
 		return "", false, fmt.Errorf("waiting for a turn at %s: %w", c.endpoint, ctx.Err())
 	}
 	try, pauses := 0, wait.Backoff{Duration: firstPause, Factor: 2, Jitter: 0.5, Steps: tries}
-	// That the context ended in a pause shows below.
+	// The error of a context that ends in a pause is returned below.
 	_ = pauses.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (done bool, _ error) {
 		try++
 		answer, err = c.exchange(ctx, command)
@@ -76,14 +77,15 @@ func (c *Client) send(ctx context.Context, command string) (answer string, repea
 	if err == nil {
 		return answer, try > 1, nil
 	}
-	// A deadline of the connection is the deadline of the context; say which it was.
+	// A deadline of the connection is the deadline of the context; the error names the
+	// context's.
 	if ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
 		err = fmt.Errorf("%w: %w", ctx.Err(), err)
 	}
 	return "", true, fmt.Errorf("sending %q to HAProxy at %s: %w", command, c.endpoint, err)
 }
 
-// errTooLong is the error of an answer that no second try makes shorter.
+// errTooLong is the error of an answer above maxAnswerBytes, which is not retried.
 var errTooLong = fmt.Errorf("the answer is longer than %d bytes", maxAnswerBytes)
 
 func (c *Client) exchange(ctx context.Context, command string) (string, error) {
@@ -92,7 +94,7 @@ func (c *Client) exchange(ctx context.Context, command string) (string, error) {
 		return "", err
 	}
 	defer func() { _ = conn.Close() }()
-	// Closing unblocks reads and writes when the context ends, for whatever reason.
+	// Closing unblocks reads and writes when the context ends.
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 
@@ -106,20 +108,21 @@ func (c *Client) exchange(ctx context.Context, command string) (string, error) {
 	case len(answer) > maxAnswerBytes:
 		return "", errTooLong
 	case len(answer) == 0:
-		// HAProxy always sends a newline at least: it closed before it understood.
+		// HAProxy always sends at least a newline: it closed the connection before it read
+		// the command.
 		return "", io.ErrUnexpectedEOF
 	}
 	return string(answer), nil
 }
 
-// expectNothing runs a command that HAProxy answers with an empty line, and takes every
-// other answer for an error: HAProxy has no codes, only text.
+// expectNothing runs a command that HAProxy answers with an empty line, and returns an
+// error for every other answer: HAProxy has no error codes, only text.
 func (c *Client) expectNothing(ctx context.Context, command string) error {
 	return c.expectOr(ctx, "", nil, command)
 }
 
-// expectOr runs a command that HAProxy answers with the text want. done is the refusal of a
-// command that has been carried out before: after a connection that failed, it is a success.
+// expectOr runs a command that HAProxy answers with the text want. done is the error of a
+// command that was executed before: after a failed connection it counts as a success.
 func (c *Client) expectOr(ctx context.Context, want string, done error, command string) error {
 	answer, repeated, err := c.send(ctx, command)
 	if err != nil {

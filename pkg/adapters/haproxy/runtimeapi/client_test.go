@@ -15,7 +15,7 @@ import (
 	"github.com/podops-dev/podops/pkg/adapters/haproxy/runtimeapi"
 )
 
-// talker answers each line with what answer says, and keeps the lines.
+// talker answers each line with the result of answer, and records the lines.
 type talker struct {
 	mu    sync.Mutex
 	lines []string
@@ -63,7 +63,7 @@ func say(text string) func(net.Conn, string) {
 	return func(conn net.Conn, _ string) { _, _ = conn.Write([]byte(text)) }
 }
 
-func TestWhatHAProxyRefusesIsAnErrorOfItsKind(t *testing.T) {
+func TestErrorsOfHAProxyHaveTypedErrors(t *testing.T) {
 	for answer, want := range map[string]error{
 		"No such server.\n\n": runtimeapi.ErrNoServer,
 		"No such backend.\n":  runtimeapi.ErrNoBackend,
@@ -80,22 +80,22 @@ func TestWhatHAProxyRefusesIsAnErrorOfItsKind(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatWasCutProvesNothing(t *testing.T) {
+func TestATruncatedAnswerIsAnError(t *testing.T) {
 	whole := "1\n# be_id be_name srv_id srv_name srv_addr\n3 web 1 a 10.0.0.1\n"
 	for sentence, answer := range map[string]string{
-		"nothing at all":           "",
-		"cut between two servers":  whole,
-		"cut in the first line":    "1\n# be_",
-		"cut before anything said": "1",
+		"an empty answer":         "",
+		"cut between two servers": whole,
+		"cut in the first line":   "1\n# be_",
+		"cut before the columns":  "1",
 	} {
 		client, _ := talk(t, say(answer))
 		if servers, err := client.Servers(t.Context(), "web"); err == nil {
-			t.Errorf("%s: %v without an error: whoever is missing counts as removed", sentence, servers)
+			t.Errorf("%s: %v without an error: a missing server would count as removed", sentence, servers)
 		}
 	}
 }
 
-func TestNothingButNamesReachesTheSocket(t *testing.T) {
+func TestInvalidNamesNeverReachTheSocket(t *testing.T) {
 	client, heard := talk(t, say("\n"))
 	ctx := t.Context()
 	bad := []string{"", "a b", "a\nshutdown frontend f", "a;show info", "a/b", "ä", "#1", strings.Repeat("a", 401), "a\x00"}
@@ -135,7 +135,7 @@ func TestNothingButNamesReachesTheSocket(t *testing.T) {
 	}
 }
 
-func TestAHostThatDoesNotAnswerIsGivenUp(t *testing.T) {
+func TestAHostThatDoesNotAnswerTimesOut(t *testing.T) {
 	client, _ := talk(t, func(conn net.Conn, _ string) { _, _ = conn.Read(make([]byte, 1)) })
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -149,7 +149,7 @@ func TestAHostThatDoesNotAnswerIsGivenUp(t *testing.T) {
 	}
 }
 
-func TestAnEndlessAnswerIsCut(t *testing.T) {
+func TestAnEndlessAnswerIsAnError(t *testing.T) {
 	client, _ := talk(t, func(conn net.Conn, _ string) {
 		for block := make([]byte, 1<<20); ; {
 			if _, err := conn.Write(block); err != nil {
@@ -162,7 +162,7 @@ func TestAnEndlessAnswerIsCut(t *testing.T) {
 	}
 }
 
-func TestFourCommandsAreUnderWayAtOnceAndTheFifthWaits(t *testing.T) {
+func TestFourCommandsRunAtOnceAndTheFifthWaits(t *testing.T) {
 	arrived, release := make(chan struct{}, 5), make(chan struct{})
 	client, heard := talk(t, func(conn net.Conn, _ string) {
 		arrived <- struct{}{}
@@ -189,6 +189,6 @@ func TestFourCommandsAreUnderWayAtOnceAndTheFifthWaits(t *testing.T) {
 	close(release)
 	all.Wait()
 	if lines := heard.received(); len(lines) != 4 {
-		t.Errorf("HAProxy was sent %q, want four lines: it takes ten connections to a stats socket", lines)
+		t.Errorf("HAProxy was sent %q, want four lines: it accepts ten connections to a stats socket", lines)
 	}
 }

@@ -12,33 +12,33 @@ import (
 // MaxWeight is the largest weight of a server. 0 takes no new traffic.
 const MaxWeight = 256
 
-// State is what a server was told to do.
+// State is the administrative state of a server.
 type State string
 
 // The states of a server.
 const (
 	// StateReady takes traffic, once its check passes if it has one.
 	StateReady State = "ready"
-	// StateDrain takes no new traffic but that of sticky sessions, finishes what it has,
-	// and goes on being checked.
+	// StateDrain takes no new traffic except that of sticky sessions, finishes its
+	// requests, and is still checked.
 	StateDrain State = "drain"
 	// StateMaint takes no traffic at all and is not checked.
 	StateMaint State = "maint"
 )
 
-// NewServer is a server to be added. It is in maintenance until told otherwise.
+// NewServer is a server to add. It is in maintenance until its state is set.
 type NewServer struct {
 	Name    string
 	Address netip.AddrPort
 	Weight  int
 
-	// CheckEvery is how often HAProxy checks the server, in the way its backend says
-	// ("option httpchk" and the like). 0: it does not check.
+	// CheckEvery is how often HAProxy checks the server, as its backend configures ("option
+	// httpchk" and the like). 0: it does not check.
 	CheckEvery time.Duration
 }
 
-// checkName lets through what HAProxy allows as the name of a proxy or a server. Nothing in
-// it can end a word or a command.
+// checkName accepts the names that HAProxy allows for a proxy or a server. They contain no
+// character that ends a word or a command.
 func checkName(what, name string) error {
 	const longest = 400
 	allowed := func(r rune) bool {
@@ -50,10 +50,10 @@ func checkName(what, name string) error {
 	return nil
 }
 
-// CheckBackend says what is wrong with the name of a backend.
+// CheckBackend returns an error for an invalid name of a backend.
 func CheckBackend(name string) error { return checkName("backend", name) }
 
-// CheckServer says what is wrong with the name of a server.
+// CheckServer returns an error for an invalid name of a server.
 func CheckServer(name string) error { return checkName("server", name) }
 
 func target(backend, server string) (string, error) {
@@ -66,7 +66,8 @@ func target(backend, server string) (string, error) {
 	return backend + "/" + server, nil
 }
 
-// Add adds a server, in maintenance and not yet checked. ErrExists, ErrNoBackend.
+// Add adds a server, in maintenance and not yet checked. It returns ErrExists or
+// ErrNoBackend.
 func (c *Client) Add(ctx context.Context, backend string, server NewServer) error {
 	name, err := target(backend, server.Name)
 	if err != nil {
@@ -85,7 +86,8 @@ func (c *Client) Add(ctx context.Context, backend string, server NewServer) erro
 	return c.expectOr(ctx, "New server registered.", ErrExists, command)
 }
 
-// SetState tells a server what to do. Saying it again changes nothing. ErrNoServer.
+// SetState sets the state of a server. Setting it again changes nothing. It returns
+// ErrNoServer.
 func (c *Client) SetState(ctx context.Context, backend, server string, state State) error {
 	name, err := target(backend, server)
 	if err != nil {
@@ -99,7 +101,7 @@ func (c *Client) SetState(ctx context.Context, backend, server string, state Sta
 	}
 }
 
-// SetWeight changes the share of the traffic that a server gets. ErrNoServer.
+// SetWeight changes the share of the traffic that a server gets. It returns ErrNoServer.
 func (c *Client) SetWeight(ctx context.Context, backend, server string, weight int) error {
 	name, err := target(backend, server)
 	if err != nil {
@@ -111,7 +113,8 @@ func (c *Client) SetWeight(ctx context.Context, backend, server string, weight i
 	return c.expectNothing(ctx, fmt.Sprintf("set server %s weight %d", name, weight))
 }
 
-// SetAddress moves a server, which should be in maintenance. ErrNoServer.
+// SetAddress changes the address of a server, which should be in maintenance. It returns
+// ErrNoServer.
 func (c *Client) SetAddress(ctx context.Context, backend, server string, address netip.AddrPort) error {
 	name, err := target(backend, server)
 	if err != nil {
@@ -125,14 +128,14 @@ func (c *Client) SetAddress(ctx context.Context, backend, server string, address
 	if err != nil {
 		return err
 	}
-	// HAProxy says in a sentence what it changed, or that nothing needed to be.
+	// HAProxy answers with a sentence that names the change, or that none was needed.
 	if text := strings.TrimSpace(answer); !strings.Contains(text, "changed from") && !strings.Contains(text, "no need to change") {
 		return refusal(command, text)
 	}
 	return nil
 }
 
-// EndSessions cuts the requests that are with a server. ErrNoServer.
+// EndSessions cuts the requests of a server. It returns ErrNoServer.
 func (c *Client) EndSessions(ctx context.Context, backend, server string) error {
 	name, err := target(backend, server)
 	if err != nil {
@@ -141,7 +144,8 @@ func (c *Client) EndSessions(ctx context.Context, backend, server string) error 
 	return c.expectNothing(ctx, "shutdown sessions server "+name)
 }
 
-// EnableCheck starts the checks of a server that was added with CheckEvery. ErrNoServer.
+// EnableCheck starts the checks of a server that was added with CheckEvery. It returns
+// ErrNoServer.
 func (c *Client) EnableCheck(ctx context.Context, backend, server string) error {
 	name, err := target(backend, server)
 	if err != nil {
@@ -150,7 +154,7 @@ func (c *Client) EnableCheck(ctx context.Context, backend, server string) error 
 	return c.expectNothing(ctx, "enable health "+name)
 }
 
-// Delete removes a server that is in maintenance. ErrBusy, ErrNoServer.
+// Delete removes a server that is in maintenance. It returns ErrBusy or ErrNoServer.
 func (c *Client) Delete(ctx context.Context, backend, server string) error {
 	name, err := target(backend, server)
 	if err != nil {

@@ -8,21 +8,21 @@ import (
 	"strings"
 )
 
-// maxSocketPath is what fits into the address of a socket on Linux.
+// maxSocketPath is the maximum length of the path of a socket on Linux.
 const maxSocketPath = 107
 
-// Endpoint is where a Runtime API listens. It is comparable.
+// Endpoint is the address of a Runtime API. It is comparable.
 type Endpoint struct {
 	Network string // "unix" or "tcp"
 	Address string // a path, or host and port
 }
 
-// String is the form that ParseEndpoint reads.
+// String returns the form that ParseEndpoint parses.
 func (e Endpoint) String() string { return e.Network + ":" + e.Address }
 
-// ParseEndpoint reads "unix:/run/haproxy/admin.sock" or "tcp:10.0.0.4:9999"; without a
-// prefix, what starts with a slash is a path. Paths must be absolute and clean, ports
-// numbers. Two texts for one place give one Endpoint, but for the names of hosts.
+// ParseEndpoint parses "unix:/run/haproxy/admin.sock" or "tcp:10.0.0.4:9999"; without a
+// prefix, a text that starts with a slash is a path. Paths must be absolute and clean,
+// ports numbers. Two texts of the same address give one Endpoint, except for host names.
 func ParseEndpoint(text string) (Endpoint, error) {
 	network, address, hasNetwork := strings.Cut(text, ":")
 	if !hasNetwork || (network != "unix" && network != "tcp") {
@@ -62,7 +62,7 @@ func parseHostPort(text, address string) (Endpoint, error) {
 	return Endpoint{Network: "tcp", Address: net.JoinHostPort(host, strconv.FormatUint(port, 10))}, nil
 }
 
-// clip keeps messages short whatever was sent.
+// clip bounds the length of a text in a message.
 func clip(text string) string {
 	const most = 200
 	if len(text) <= most {

@@ -27,7 +27,7 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-func TestEndpointsThatAreNone(t *testing.T) {
+func TestInvalidEndpoints(t *testing.T) {
 	for _, text := range []string{
 		"", "unix:", "unix:run/haproxy.sock", "/run/../etc/shadow", "/run//haproxy", "/" + strings.Repeat("a", 107), "/a\x00b",
 		"tcp:", "10.0.0.4", ":9999", "10.0.0.4:0", "10.0.0.4:70000", "10.0.0.4:http", "a b:1", "http://10.0.0.4:9999",

@@ -22,7 +22,7 @@ func connect(t *testing.T, text string) *runtimeapi.Client {
 	return runtimeapi.New(endpoint, 0)
 }
 
-// await asks until HAProxy says of a server what is wanted.
+// await polls until a server is as wanted.
 func await(t *testing.T, client *runtimeapi.Client, name, wanted string, is func(runtimeapi.Server) bool) runtimeapi.Server {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; {
@@ -77,7 +77,7 @@ func TestTheLifeOfAServer(t *testing.T) {
 		t.Errorf("weight is %d, want 7", got.Weight)
 	}
 	if err := client.Delete(ctx, "web", server.Name); !errors.Is(err, runtimeapi.ErrBusy) {
-		t.Errorf("deleting a server that serves: %v, want ErrBusy", err)
+		t.Errorf("deleting a server that takes traffic: %v, want ErrBusy", err)
 	}
 
 	ended := make(chan error, 1)
@@ -94,7 +94,7 @@ func TestTheLifeOfAServer(t *testing.T) {
 		return s.State == runtimeapi.StateDrain && s.Sessions == 1
 	})
 	close(release)
-	must("the request that was under way", <-ended)
+	must("the open request", <-ended)
 	await(t, client, server.Name, "without sessions", func(s runtimeapi.Server) bool { return s.Sessions == 0 })
 
 	must("maintenance", client.SetState(ctx, "web", server.Name, runtimeapi.StateMaint))
@@ -108,12 +108,12 @@ func TestTheLifeOfAServer(t *testing.T) {
 		"address": client.SetAddress(ctx, "web", server.Name, address), "check": client.EnableCheck(ctx, "web", server.Name),
 	} {
 		if !errors.Is(err, runtimeapi.ErrNoServer) {
-			t.Errorf("%s of a server that is gone: %v, want ErrNoServer", what, err)
+			t.Errorf("%s of a deleted server: %v, want ErrNoServer", what, err)
 		}
 	}
 }
 
-func TestACheckHasToPass(t *testing.T) {
+func TestAServerTakesTrafficOnceItsCheckPasses(t *testing.T) {
 	proxy := haproxytest.Start(t, "option httpchk GET /healthz")
 	healthy := make(chan struct{})
 	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -146,7 +146,7 @@ func TestACheckHasToPass(t *testing.T) {
 	await(t, client, "a", "serving", runtimeapi.Server.Serves)
 }
 
-func TestBackendsThatAreNotThere(t *testing.T) {
+func TestUnknownBackendsAreAnError(t *testing.T) {
 	proxy := haproxytest.Start(t)
 	client, ctx := connect(t, "unix:"+proxy.Socket), t.Context()
 	_, readErr := client.Servers(ctx, "nope")
@@ -158,7 +158,7 @@ func TestBackendsThatAreNotThere(t *testing.T) {
 	}
 }
 
-func TestHAProxyMayBeRestarted(t *testing.T) {
+func TestTheClientWorksAfterARestartOfHAProxy(t *testing.T) {
 	proxy := haproxytest.Start(t)
 	client, ctx := connect(t, "unix:"+proxy.Socket), t.Context()
 	if err := client.Add(ctx, "web", runtimeapi.NewServer{Name: "a", Address: netip.MustParseAddrPort("127.0.0.1:1")}); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/podops-dev/podops/pkg/adapters/haproxy/runtimeapi"
 )
 
-// hangUp answers the calls after the first ones, which it ends without an answer.
+// hangUp closes the first connections without an answer, and answers the later ones.
 func hangUp(first int32, answer string) func(net.Conn, string) {
 	var calls atomic.Int32
 	return func(conn net.Conn, _ string) {
@@ -37,9 +37,9 @@ func TestACommandIsSentAgainWhenTheConnectionFails(t *testing.T) {
 	}
 }
 
-// TestALostAnswerIsNoRefusal: HAProxy carries out a command whose answer is lost, and
-// refuses the second one.
-func TestALostAnswerIsNoRefusal(t *testing.T) {
+// TestARetryAfterALostAnswerIsNoError checks a command that HAProxy executes, whose answer
+// is lost, and whose second try HAProxy rejects.
+func TestARetryAfterALostAnswerIsNoError(t *testing.T) {
 	server := runtimeapi.NewServer{Name: "a", Address: netip.MustParseAddrPort("127.0.0.1:80")}
 	client, _ := talk(t, hangUp(1, "Already exists a server with the same name in backend.\n"))
 	if err := client.Add(t.Context(), "web", server); err != nil {
@@ -47,7 +47,7 @@ func TestALostAnswerIsNoRefusal(t *testing.T) {
 	}
 	client, _ = talk(t, hangUp(0, "Already exists a server with the same name in backend.\n"))
 	if err := client.Add(t.Context(), "web", server); !errors.Is(err, runtimeapi.ErrExists) {
-		t.Errorf("Add of a server that is there: %v, want ErrExists", err)
+		t.Errorf("Add of an existing server: %v, want ErrExists", err)
 	}
 	client, _ = talk(t, hangUp(1, "No such server.\n"))
 	if err := client.Delete(t.Context(), "web", "a"); err != nil {

@@ -10,29 +10,32 @@ import (
 	"strings"
 )
 
-// Server is what HAProxy says of one server.
+// Server is the state of one server as HAProxy reports it.
 type Server struct {
 	Name    string
-	Address netip.AddrPort // not valid for a server that is a name HAProxy has to resolve
+	Address netip.AddrPort // not valid for a server whose name HAProxy must resolve
 	State   State
 	Weight  int
 
-	// Running says that HAProxy takes the server for up; without a check it always does.
+	// Running reports whether HAProxy considers the server up; without a check it always
+	// does.
 	Running bool
-	// Checked says that the server has a check that is on, HasCheck that it has one.
+	// Checked reports whether the server has a check that is on, HasCheck whether it has
+	// one.
 	HasCheck, Checked bool
-	// Passed says that the check passes: the last one did, and one did since the server
-	// left maintenance, where nothing is checked and the old result stays.
+	// Passed reports whether the check passes: the last check did, and one has passed since
+	// the server left maintenance, where the check is off and its old result stays.
 	Passed bool
 
-	// Sessions is how many requests (connections, in mode tcp) are with the server or
-	// wait for it. A connection that is kept alive without a request does not count.
+	// Sessions is how many requests (connections, in mode tcp) the server has or that wait
+	// for it. An idle keep-alive connection does not count.
 	Sessions int
 }
 
-// Serves says that the server gets its share of the traffic:
+// Serves reports whether the server gets its share of the traffic:
+//
 //   - it is ready,
-//   - HAProxy takes it for up,
+//   - HAProxy considers it up,
 //   - its check passed, if it has one.
 func (s Server) Serves() bool {
 	return s.State == StateReady && s.Running && (!s.HasCheck || s.Checked && s.Passed)
@@ -49,14 +52,14 @@ const (
 	resultPassed = 3
 )
 
-// Servers returns the servers of a backend by name. ErrNoBackend; ErrAnswer when an answer
-// was cut, since a server that is missing from it may be there.
+// Servers returns the servers of a backend by name. It returns ErrNoBackend, and ErrAnswer
+// for a truncated answer, which may lack a server that exists.
 func (c *Client) Servers(ctx context.Context, backend string) (map[string]Server, error) {
 	if err := CheckBackend(backend); err != nil {
 		return nil, err
 	}
-	// States come first: sessions that are counted after a server was seen draining are
-	// all there will be.
+	// The states are read first: the sessions that are counted after a server was seen
+	// draining are all that remain.
 	states, err := c.table(ctx, "show servers state "+backend, parseStates)
 	if err != nil {
 		return nil, err
@@ -64,7 +67,7 @@ func (c *Client) Servers(ctx context.Context, backend string) (map[string]Server
 	if len(states) == 0 {
 		return map[string]Server{}, nil
 	}
-	// By id, since a frontend may have the name of the backend.
+	// The id selects the backend, since a frontend may have the same name.
 	id, err := states[0].number("be_id")
 	if err != nil {
 		return nil, fmt.Errorf("%w: backend %s: %w", ErrAnswer, backend, err)
@@ -84,8 +87,7 @@ func (c *Client) Servers(ctx context.Context, backend string) (map[string]Server
 	return servers, addStats(servers, stats)
 }
 
-// addStats fills in what the second table says. Servers that only it has were added in
-// between.
+// addStats adds the second table. It ignores servers that were added between the two reads.
 func addStats(servers map[string]Server, stats []row) error {
 	counted := make(map[string]bool, len(stats))
 	for _, stat := range stats {
@@ -108,7 +110,7 @@ func addStats(servers map[string]Server, stats []row) error {
 	}
 	for name := range servers {
 		if !counted[name] {
-			return fmt.Errorf("%w: server %s went while its sessions were counted", ErrAnswer, name)
+			return fmt.Errorf("%w: server %s was removed while its sessions were counted", ErrAnswer, name)
 		}
 	}
 	return nil
@@ -122,9 +124,9 @@ func (c *Client) table(ctx context.Context, command string, parse func(string) (
 	if !strings.HasPrefix(answer, "1\n# ") && !strings.HasPrefix(answer, "# ") {
 		return nil, refusal(command, strings.TrimSpace(answer))
 	}
-	// A table ends with an empty line. One that does not was cut.
+	// A table ends with an empty line; a table without one was truncated.
 	if !strings.HasSuffix(answer, "\n\n") {
-		return nil, fmt.Errorf("%w: %q was cut after %d bytes", ErrAnswer, command, len(answer))
+		return nil, fmt.Errorf("%w: %q was truncated after %d bytes", ErrAnswer, command, len(answer))
 	}
 	rows, err := parse(answer)
 	if err != nil {
@@ -133,7 +135,7 @@ func (c *Client) table(ctx context.Context, command string, parse func(string) (
 	return rows, nil
 }
 
-// row is one line of a table by the names of its columns, which differ between versions.
+// row is one line of a table by column name; columns differ between versions.
 type row map[string]string
 
 func (r row) number(column string) (int, error) {
@@ -148,9 +150,9 @@ func (r row) number(column string) (int, error) {
 	return value, nil
 }
 
-// isHealthy says that checks have passed since the server left maintenance. Then its health
-// begins at rise, below the most there is; one that passes lifts it there, one that fails
-// takes from it. The columns are empty while nothing is checked.
+// isHealthy reports whether checks have passed since the server left maintenance. Its
+// health then begins at rise, below the maximum; a check that passes raises it to the
+// maximum, and a check that fails lowers it. The columns are empty while the check is off.
 func (r row) isHealthy() bool {
 	var numbers [3]int
 	for i, column := range []string{"check_health", "check_rise", "check_fall"} {
@@ -201,7 +203,7 @@ func stateOf(admin int) State {
 	}
 }
 
-// parseStates reads "show servers state": a line with the version of the format, one with
+// parseStates parses "show servers state": a line with the version of the format, one with
 // the columns, and one for each server, separated by spaces.
 func parseStates(answer string) ([]row, error) {
 	version, rest, _ := strings.Cut(answer, "\n")
@@ -214,7 +216,7 @@ func parseStates(answer string) ([]row, error) {
 		fields := strings.Fields(line)
 		if columns == nil {
 			if len(fields) < 2 || fields[0] != "#" {
-				return nil, fmt.Errorf("%q stands where the columns should", clip(line))
+				return nil, fmt.Errorf("got %q instead of the columns", clip(line))
 			}
 			columns = fields[1:]
 			continue
@@ -228,7 +230,7 @@ func parseStates(answer string) ([]row, error) {
 	return rows, nil
 }
 
-// parseStats reads "show stat": CSV whose first line is a comment with the columns.
+// parseStats parses "show stat": CSV whose first line is a comment with the columns.
 func parseStats(answer string) ([]row, error) {
 	reader := csv.NewReader(strings.NewReader(strings.TrimPrefix(answer, "# ")))
 	records, err := reader.ReadAll()

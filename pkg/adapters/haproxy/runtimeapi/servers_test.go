@@ -13,13 +13,13 @@ import (
 const stateColumns = "# be_id be_name srv_id srv_name srv_addr srv_op_state srv_admin_state srv_uweight srv_iweight " +
 	"srv_time_since_last_change srv_check_status srv_check_result srv_check_health srv_check_state srv_agent_state srv_port"
 
-// stateLine is one line of "show servers state": op state, admin state, check result and
-// check state vary.
+// stateLine returns one line of "show servers state" with the given op state, admin state,
+// check result and check state.
 func stateLine(name, op, admin, result, check string) string {
 	return strings.Join([]string{"3 web 1", name, "10.0.0.1", op, admin, "20 20 5 15", result, "4", check, "0 8080"}, " ")
 }
 
-func TestWhatHAProxySaysOfAServer(t *testing.T) {
+func TestParseTheStateOfAServer(t *testing.T) {
 	for sentence, tc := range map[string]struct {
 		op, admin, result, check string
 		want                     Server
@@ -73,7 +73,7 @@ const statsTable = "# pxname,svname,qcur,scur,last_chk,\n" +
 	"web,a,1,2,\"quoted, \"\"text\"\"\",\n" +
 	"web,other,7,7,,\n\n"
 
-func TestSessionsAreThoseServedAndThoseQueued(t *testing.T) {
+func TestSessionsIncludeQueuedRequests(t *testing.T) {
 	rows, err := parseStats(statsTable)
 	if err != nil {
 		t.Fatal(err)
@@ -92,10 +92,10 @@ func TestTheResultOfACheckFromBeforeMaintenanceDoesNotCount(t *testing.T) {
 		health string
 		want   bool
 	}{
-		"no check since maintenance":           {"2,2,3", false},
-		"one passed since":                     {"4,2,3", true},
-		"nothing is checked":                   {",,", false},
-		"the columns are not there any longer": {"x,y,z", false},
+		"no check since maintenance": {"2,2,3", false},
+		"one passed since":           {"4,2,3", true},
+		"nothing is checked":         {",,", false},
+		"the columns do not exist":   {"x,y,z", false},
 	} {
 		rows, err := parseStats("# svname,qcur,scur,check_health,check_rise,check_fall\na,0,0," + tc.health + "\n\n")
 		if err != nil {
@@ -114,11 +114,11 @@ func TestAServerWhoseSessionsAreUnknownIsAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := addStats(map[string]Server{"gone": {Name: "gone"}}, rows); !errors.Is(err, ErrAnswer) {
-		t.Errorf("err = %v, want ErrAnswer: nobody may take it for a server without sessions", err)
+		t.Errorf("err = %v, want ErrAnswer: it must not count as a server without sessions", err)
 	}
 }
 
-func TestTablesThatMakeNoSense(t *testing.T) {
+func TestInvalidTablesAreErrors(t *testing.T) {
 	good := stateLine("a", "2", "0", "0", "0")
 	for sentence, table := range map[string]string{
 		"another version":         "2\n" + stateColumns + "\n" + good,

@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// leaving remembers since when servers have been asked to let their requests end. HAProxy
-// cannot tell: its time of the last change is that of a check, too. It is safe for
-// concurrent use.
+// drains holds the time at which servers began to drain. HAProxy does not report it: its
+// time of the last change includes checks. It is safe for concurrent use.
 type leaving struct {
 	mu    sync.Mutex
 	since map[place]map[string]time.Time
 }
 
-// start notes a server that begins to leave now, whenever it did so before.
+// start records that a server begins to drain now, and replaces an earlier time.
 func (l *leaving) start(at place, name string, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.note(at, name, now)
 }
 
-// elapsed is how long a server has been leaving. One that is not known starts now.
+// elapsed returns how long a server has been draining. A server without a record starts
+// now.
 func (l *leaving) elapsed(at place, name string, now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -42,7 +42,7 @@ func (l *leaving) note(at place, name string, now time.Time) {
 	l.since[at][name] = now
 }
 
-// forget is for servers that are gone.
+// forget removes the record of a server that no longer exists.
 func (l *leaving) forget(at place, name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -52,8 +52,8 @@ func (l *leaving) forget(at place, name string) {
 	}
 }
 
-// keep forgets the servers of a place that are not there any more; those that are not of
-// this Service are left alone.
+// keep removes the records of servers at a location that no longer exist; it does not touch
+// servers of other Services.
 func (l *leaving) keep(at place, isOurs, isThere func(name string) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

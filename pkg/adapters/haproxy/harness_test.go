@@ -25,8 +25,8 @@ import (
 	"github.com/podops-dev/podops/test/builders"
 )
 
-// world is a Service, its pods with real HTTP servers, a real HAProxy and the adapter. Time
-// for the adapter passes only when the test says so.
+// harness is a Service, its pods with real HTTP servers, a real HAProxy and the adapter.
+// The adapter's clock advances only by calls of the test.
 type world struct {
 	t       *testing.T
 	proxy   *haproxytest.HAProxy
@@ -62,7 +62,7 @@ func newWorld(t *testing.T, annotations map[string]string) *world {
 	return w
 }
 
-// restartManager returns an adapter that remembers nothing.
+// restartManager returns an adapter without state.
 func (w *world) restartManager() *haproxy.Adapter {
 	w.t.Helper()
 	allowed, err := haproxy.ParseAllowed("unix:" + w.proxy.Socket)
@@ -113,7 +113,7 @@ func ip(n int) string { return fmt.Sprintf("127.0.7.%d", n+1) }
 
 func podName(n int) string { return fmt.Sprintf("web-%d", n) }
 
-// pod writes a pod that serves, or one whose traffic should go off.
+// pod writes a pod with traffic, or one whose traffic should go off.
 func (w *world) pod(n int, on bool) {
 	w.t.Helper()
 	builder := builders.MakePod(podName(n)).Label("app", "web").Phase(corev1.PodRunning)
@@ -138,11 +138,12 @@ func (w *world) removePod(n int) {
 	}
 }
 
-// origin is the HTTP server in a pod. It ends as hard as a container that is killed.
+// origin is the HTTP server in a pod. It ends without a grace period, as a killed container
+// does.
 type origin struct {
 	healthy  atomic.Bool
 	requests atomic.Int64
-	held     chan struct{} // one value for each request to /slow that has come in
+	held     chan struct{} // one value for each request to /slow that has arrived
 	release  func()
 	stop     func()
 }
@@ -180,7 +181,7 @@ func (w *world) listen(n int) *origin {
 	return o
 }
 
-// picture is what the adapter says of each pod.
+// picture returns the statuses of the adapter by pod.
 func (w *world) picture() map[string]haproxy.ServerStatus {
 	w.t.Helper()
 	current, err := w.adapter.GetCurrentEmployee(w.t.Context(), w.service())
@@ -207,7 +208,7 @@ func extraOf(t *testing.T, employee resourceconsist.IEmployee) haproxy.ServerSta
 	return extra
 }
 
-// reconcile does what the framework does, once: nothing, or what differs.
+// reconcile does one reconcile as the framework does.
 func (w *world) reconcile() error {
 	w.t.Helper()
 	ctx, service := w.t.Context(), w.service()
@@ -218,7 +219,7 @@ func (w *world) reconcile() error {
 	return w.lead(ctx, service, expected)
 }
 
-// dismiss is reconcile for a Service of which nothing is expected any more.
+// dismiss reconciles a Service of which nothing is expected.
 func (w *world) dismiss() error {
 	w.t.Helper()
 	return w.lead(w.t.Context(), w.service(), nil)
@@ -265,7 +266,7 @@ func (w *world) lead(ctx context.Context, service *corev1.Service, expected []re
 	return nil
 }
 
-// await reconciles until something is so.
+// await reconciles until a condition holds.
 func (w *world) await(what string, is func(map[string]haproxy.ServerStatus) bool) {
 	w.t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
@@ -275,7 +276,7 @@ func (w *world) await(what string, is func(map[string]haproxy.ServerStatus) bool
 			return
 		}
 		if time.Now().After(deadline) {
-			w.t.Fatalf("not so in time: %s; %+v, %v", what, picture, err)
+			w.t.Fatalf("timed out: %s; %+v, %v", what, picture, err)
 		}
 	}
 }
@@ -286,8 +287,7 @@ func allOn(pods ...int) func(map[string]haproxy.ServerStatus) bool {
 	}
 }
 
-// load sends requests over connections that are kept alive, until it is stopped. It repeats
-// none.
+// load sends requests over kept-alive connections until it is stopped. It retries none.
 type load struct {
 	requests atomic.Int64
 	mu       sync.Mutex
@@ -318,7 +318,7 @@ func (w *world) load(workers int) *load {
 	return l
 }
 
-// send uses POST: a transport does not repeat it on its own.
+// send uses POST, which a transport does not retry.
 func send(transport http.RoundTripper, url string) string {
 	request, err := http.NewRequest(http.MethodPost, url, strings.NewReader("x"))
 	if err != nil {
@@ -335,14 +335,14 @@ func send(transport http.RoundTripper, url string) string {
 	return ""
 }
 
-// end stops the load and returns how many requests there were and what failed.
+// end stops the load and returns the number of requests and the failures.
 func (l *load) end() (requests int64, failures []string) {
 	l.stop()
 	l.workers.Wait()
 	return l.requests.Load(), l.failures
 }
 
-// awaitMore waits until the load has sent that many requests more.
+// awaitMore waits until the load has sent that many more requests.
 func (l *load) awaitMore(t *testing.T, more int64) {
 	t.Helper()
 	goal := l.requests.Load() + more
