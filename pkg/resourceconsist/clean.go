@@ -24,7 +24,7 @@ func (r *Reconciler) ensureClean(ctx context.Context, s *session) error {
 		return nil
 	case owner != "" && owner != r.binding.name:
 		return reconcile.TerminalError(fmt.Errorf(
-			"the employer belongs to controller %q, as annotation %s says: predicates must tell the employers of two controllers apart",
+			"the employer belongs to controller %q according to annotation %s: the predicates of two controllers must be disjoint",
 			owner, ControllerAnnotationKey))
 	}
 	controllerutil.AddFinalizer(s.employer, name)
