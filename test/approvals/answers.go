@@ -10,10 +10,10 @@ import (
 type visit struct {
 	settings
 	pods  []Pod
-	times int // how often it has come with this traceId
+	times int // how many POSTs had this traceId
 }
 
-// answers are the paths that answer at once.
+// answers returns the paths that answer at once.
 func answers() map[string]func(visit) reply {
 	return map[string]func(visit) reply{
 		"/approve":      approve,
@@ -55,7 +55,7 @@ func retryAfter(v visit) reply {
 	return approve(v)
 }
 
-// approve says yes to some of the pods, and no to the others.
+// approve approves some of the pods and rejects the others.
 func (v visit) approve(some []Pod) reply {
 	r := reply{decision: PartApproved, approved: some, status: http.StatusOK}
 	switch len(some) {
@@ -70,7 +70,7 @@ func (v visit) approve(some []Pod) reply {
 	return r
 }
 
-// fail answers with a status that is no answer.
+// fail answers with an error status.
 func (v visit) fail(status int, header map[string]string) reply {
 	r := reply{decision: Failed, status: status, header: header, message: v.sayOr(http.StatusText(status))}
 	r.body = postAnswer{Message: r.message}

@@ -20,7 +20,7 @@ import (
 	"github.com/podops-dev/podops/test/approvals"
 )
 
-// desk is a service that runs, and a client that trusts nothing but its CA.
+// client is a running service and an HTTP client that trusts only its CA.
 type desk struct {
 	*testing.T
 	*approvals.Service
@@ -54,7 +54,7 @@ func serve(t *testing.T, service *approvals.Service, options approvals.Options) 
 	return server
 }
 
-// trusting is a client that follows no redirect.
+// trusting returns a client that follows no redirect.
 func trusting(ca []byte) *http.Client {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(ca)
@@ -64,7 +64,7 @@ func trusting(ca []byte) *http.Client {
 	}
 }
 
-// said is an answer.
+// response is an answer of the service.
 type said struct {
 	Status int
 	Header http.Header
@@ -104,8 +104,8 @@ func (d desk) poll(key, id string) said {
 	return d.do(http.MethodGet, d.server.URL("/result?"+url.Values{key: {id}}.Encode()), "")
 }
 
-// question is a POST of the rule web/ok about pods, whose UIDs are their names with uid-
-// before them, and that have their name as parameter name.
+// question returns a POST of the rule web/ok for pods, whose UID is their name after uid-,
+// and which have their name as parameter name.
 func question(trace string, pods ...string) string {
 	resources := []map[string]any{}
 	for _, pod := range pods {
@@ -123,7 +123,7 @@ func question(trace string, pods ...string) string {
 	return string(text)
 }
 
-// fields reads JSON, which is what an answer has to be.
+// fields parses JSON, the required format of an answer.
 func (d desk) fields(body string) map[string]any {
 	d.Helper()
 	fields := map[string]any{}
@@ -140,7 +140,7 @@ func (d desk) same(what string, got, want any) {
 	}
 }
 
-// list is a JSON array of names.
+// list returns a JSON array of names.
 func list(names ...string) []any {
 	all := []any{}
 	for _, name := range names {
@@ -149,19 +149,19 @@ func list(names ...string) []any {
 	return all
 }
 
-// approvedNames are the pods of Approvals, oldest first.
+// approvedNames returns the pods of Approvals, oldest first.
 func (d desk) approvedNames() []string {
 	names := []string{}
 	for _, approval := range d.Approvals("shop") {
 		if approval.Pod.UID != "uid-"+approval.Pod.Name || approval.Rule != "web/ok" || approval.Stage != "PreCheck" {
-			d.Errorf("an approval says %+v", approval)
+			d.Errorf("unexpected approval %+v", approval)
 		}
 		names = append(names, approval.Pod.Name)
 	}
 	return names
 }
 
-func TestAnswersAtOnce(t *testing.T) {
+func TestPathsThatAnswerAtOnce(t *testing.T) {
 	for name, tc := range map[string]struct {
 		path         string
 		wantStatus   int
@@ -179,11 +179,11 @@ func TestAnswersAtOnce(t *testing.T) {
 			wantAnswer:   map[string]any{"success": false, "finishedNames": list("a", "b"), "message": "2 of 3 pods may go"},
 			wantApproved: []string{"a", "b"}, wantDecision: approvals.PartApproved,
 		},
-		"more than there are": {
+		"more pods than the request has": {
 			path: "/approve-some?n=9", wantStatus: 200, wantAnswer: map[string]any{"success": true, "finishedNames": list("a", "b", "c")},
 			wantApproved: []string{"a", "b", "c"}, wantDecision: approvals.Approved,
 		},
-		"those with a parameter": {
+		"pods with a parameter": {
 			path: "/approve-some?parameter=name&value=c&message=only%20c", wantStatus: 200,
 			wantAnswer:   map[string]any{"success": false, "finishedNames": list("c"), "message": "only c"},
 			wantApproved: []string{"c"}, wantDecision: approvals.PartApproved,
@@ -205,7 +205,7 @@ func TestAnswersAtOnce(t *testing.T) {
 			path: "/retry-after?seconds=7&times=0", wantStatus: 503, wantAnswer: map[string]any{"success": false, "message": "Service Unavailable"},
 			wantHeader: [2]string{"Retry-After", "7"}, wantApproved: []string{}, wantDecision: approvals.Failed,
 		},
-		"at another time": {
+		"a Retry-After that is a date": {
 			path: "/retry-after?times=0&status=429&value=Fri,%2031%20Dec%209999%2023:59:59%20GMT", wantStatus: 429,
 			wantAnswer: map[string]any{"success": false, "message": "Too Many Requests"},
 			wantHeader: [2]string{"Retry-After", "Fri, 31 Dec 9999 23:59:59 GMT"}, wantApproved: []string{}, wantDecision: approvals.Failed,
@@ -227,20 +227,20 @@ func TestAnswersAtOnce(t *testing.T) {
 	}
 }
 
-func TestRetryAfterApprovesInTheEnd(t *testing.T) {
+func TestRetryAfterApprovesAfterItsErrors(t *testing.T) {
 	d := open(t, nil)
 	for _, want := range []int{503, 503, 200} {
 		d.same("status", d.ask("/retry-after?times=2", "t1", "a").Status, want)
 	}
-	d.same("another call begins anew", d.ask("/retry-after?times=2", "t2", "a").Status, 503)
+	d.same("another call starts at zero", d.ask("/retry-after?times=2", "t2", "a").Status, 503)
 	d.same("POSTs of each traceId", d.Posts(""), map[string]int{"t1": 3, "t2": 1})
 }
 
-func TestHTTPSIsUnderTheCAOnly(t *testing.T) {
+func TestHTTPSRequiresTheCA(t *testing.T) {
 	d := open(t, nil)
 	answer := d.do(http.MethodPost, d.server.SecureURL("/approve"), question("t1", "a"))
 	d.same("status", answer.Status, 200)
-	d.same("the journal says so", d.Log("")[0].TLS, true)
+	d.same("the log reports TLS", d.Log("")[0].TLS, true)
 	d.same("the CA can be fetched", d.do(http.MethodGet, d.server.URL("/ca.pem"), "").Body, string(d.server.CA()))
 	refused, err := trusting(open(t, nil).server.CA()).Post(d.server.SecureURL("/approve"), "application/json", strings.NewReader(question("t2", "a")))
 	if err == nil {
@@ -252,7 +252,7 @@ func TestHTTPSIsUnderTheCAOnly(t *testing.T) {
 	}
 }
 
-func TestRefusesWhatTheManualDoesNotKnow(t *testing.T) {
+func TestRejectsRequestsThatTheProtocolDoesNotAllow(t *testing.T) {
 	valid := question("t1", "a")
 	for name, tc := range map[string]struct {
 		method, path, body string
@@ -268,16 +268,16 @@ func TestRefusesWhatTheManualDoesNotKnow(t *testing.T) {
 		"an old stage":             {body: strings.Replace(valid, "PreCheck", "PreTrafficOff", 1), wantStatus: 400, wantText: "PreTrafficOff"},
 		"an old apiVersion":        {body: strings.Replace(valid, `"v1"`, `"core/v1"`, 1), wantStatus: 400, wantText: "core/v1"},
 		"no pods":                  {body: question("t1"), wantStatus: 400, wantText: "resources"},
-		"one pod twice":            {body: question("t1", "a", "a"), wantStatus: 400, wantText: "each once"},
+		"a duplicate pod":          {body: question("t1", "a", "a"), wantStatus: 400, wantText: "each once"},
 		"a body without end":       {body: strings.Repeat(" ", 1<<20) + valid, wantStatus: 400, wantText: "longer"},
 		"an unknown path":          {path: "/aprove", body: valid, wantStatus: 404, wantText: "path"},
 		"an unknown parameter":     {path: "/approve?m=1", body: valid, wantStatus: 400, wantText: `"m"`},
-		"a number that is none":    {path: "/approve-some?n=-1", body: valid, wantStatus: 400, wantText: `"n"`},
-		"a status that is none":    {path: "/500?status=0", body: valid, wantStatus: 400, wantText: `"status"`},
+		"an invalid number":        {path: "/approve-some?n=-1", body: valid, wantStatus: 400, wantText: `"n"`},
+		"an invalid status":        {path: "/500?status=0", body: valid, wantStatus: 400, wantText: `"status"`},
 		"a GET":                    {method: http.MethodGet, wantStatus: 405, wantText: "POST"},
 		"no token":                 {path: "/approve?bearer=abc", body: valid, wantStatus: 401, wantText: "token"},
 		"another token":            {path: "/approve?bearer=abc", body: valid, header: []string{"Authorization", "Bearer ab"}, wantStatus: 401, wantText: "token"},
-		"a task that is not known": {method: http.MethodGet, path: "/result?task-id=t1", wantStatus: 404, wantText: "no task"},
+		"an unknown task":          {method: http.MethodGet, path: "/result?task-id=t1", wantStatus: 404, wantText: "no task"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := open(t, nil)
@@ -291,7 +291,7 @@ func TestRefusesWhatTheManualDoesNotKnow(t *testing.T) {
 			answer := d.do(method, d.server.URL(path), tc.body, tc.header...)
 			d.same("status", answer.Status, tc.wantStatus)
 			if message := fmt.Sprint(d.fields(answer.Body)["message"]); !strings.Contains(message, tc.wantText) {
-				t.Errorf("the answer %q does not say %q", message, tc.wantText)
+				t.Errorf("the answer %q does not contain %q", message, tc.wantText)
 			}
 			d.same("approvals", d.approvedNames(), []string{})
 			d.same("decision", d.Log("")[0].Decision, approvals.Refused)
@@ -299,11 +299,11 @@ func TestRefusesWhatTheManualDoesNotKnow(t *testing.T) {
 	}
 }
 
-func TestTakesTheTokenThatTheURLSays(t *testing.T) {
+func TestAcceptsTheTokenOfTheURL(t *testing.T) {
 	d := open(t, nil)
 	answer := d.do(http.MethodPost, d.server.URL("/approve?bearer=abc"), question("t1", "a"), "Authorization", "Bearer abc")
 	d.same("status", answer.Status, 200)
-	d.same("the journal says that there were credentials", d.Log("")[0].Credentials, true)
+	d.same("the log reports credentials", d.Log("")[0].Credentials, true)
 	text := d.do(http.MethodGet, d.server.URL("/log"), "").Body
 	if strings.Contains(text, "Bearer") {
 		t.Errorf("the log has the header: %s", text)
@@ -329,5 +329,5 @@ func TestLogIsJSONLines(t *testing.T) {
 	}
 	d.same("requests", traces, []string{"1 POST /approve t1 approved", "2 POST /poll t2 accepted", "3 GET /result t2 processing"})
 	d.same("approvals", approved, []string{"uid-a", "uid-b"})
-	d.same("those of another namespace", d.Approvals("elsewhere"), []approvals.Approval(nil))
+	d.same("approvals of another namespace", d.Approvals("elsewhere"), []approvals.Approval(nil))
 }

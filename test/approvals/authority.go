@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// validity of the certificates. They are made anew at every start.
+// validity is how long the certificates are valid. Every start issues new ones.
 const validity = 7 * 24 * time.Hour
 
-// authority is a CA of its own, which nobody trusts unasked.
+// authority is a private CA.
 type authority struct {
 	certificate *x509.Certificate
 	key         crypto.Signer
@@ -44,7 +44,7 @@ func newAuthority(now time.Time) (authority, error) {
 	return authority{certificate: certificate, key: key, pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, nil
 }
 
-// serving is the certificate of a server with its options.
+// serving returns the certificate of a server with its options.
 func (a authority) serving(options Options, now time.Time) (tls.Certificate, error) {
 	hosts := append([]string{"localhost", "127.0.0.1", "::1"}, options.Hosts...)
 	switch options.Flaw {
@@ -59,7 +59,7 @@ func (a authority) serving(options Options, now time.Time) (tls.Certificate, err
 	}
 }
 
-// issue makes a server certificate for names and addresses.
+// issue issues a server certificate for names and addresses.
 func (a authority) issue(hosts []string, now time.Time) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// bounded is a listener that accepts no more connections than it may have open at once.
+// bounded is a listener that bounds the number of open connections.
 type bounded struct {
 	net.Listener
 	free   chan struct{} // holds one for each open connection
@@ -17,7 +17,7 @@ func newBounded(listener net.Listener, most int) *bounded {
 	return &bounded{Listener: listener, free: make(chan struct{}, most), closed: make(chan struct{})}
 }
 
-// Accept waits until one more connection may be open.
+// Accept waits until another connection may be open.
 func (b *bounded) Accept() (net.Conn, error) {
 	select {
 	case b.free <- struct{}{}:
@@ -32,7 +32,7 @@ func (b *bounded) Accept() (net.Conn, error) {
 	return &counted{Conn: connection, release: sync.OnceFunc(func() { <-b.free })}, nil
 }
 
-// Close lets go of an Accept that waits.
+// Close ends an Accept that waits.
 func (b *bounded) Close() error {
 	b.once.Do(func() { close(b.closed) })
 	return b.Listener.Close()
@@ -43,7 +43,7 @@ type counted struct {
 	release func()
 }
 
-// Close makes room for another connection.
+// Close frees a slot for another connection.
 func (c *counted) Close() error {
 	defer c.release()
 	return c.Conn.Close()

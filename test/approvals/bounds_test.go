@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestJournalForgetsTheOldest(t *testing.T) {
+func TestTheLogDropsTheOldestEntries(t *testing.T) {
 	j := newJournal()
 	for i := range maxEntries + 10 {
 		j.add(Entry{})
@@ -26,12 +26,12 @@ func TestJournalForgetsTheOldest(t *testing.T) {
 	}
 }
 
-// large is an entry of more than a MiB.
+// large returns an entry of more than a MiB.
 func large(trace string) Entry {
 	return Entry{TraceID: trace, Path: manualPath, Pods: []Pod{{Name: "a", Parameters: map[string]string{"text": strings.Repeat("x", 1<<20)}}}}
 }
 
-func TestWhatIsRememberedIsBoundedInBytes(t *testing.T) {
+func TestTheStateIsBoundedInBytes(t *testing.T) {
 	s := New(nil)
 	for i := range 100 {
 		entry := large(fmt.Sprint(i))
@@ -39,10 +39,10 @@ func TestWhatIsRememberedIsBoundedInBytes(t *testing.T) {
 		s.begin(entry, settings{})
 	}
 	if count := len(s.Log("")); count >= 32 || count < 30 {
-		t.Errorf("%d entries of a MiB are remembered", count)
+		t.Errorf("%d entries of a MiB are kept", count)
 	}
 	if count := len(s.tasks); count >= 32 || count < 30 || s.tasks[count-1].post.TraceID != "99" {
-		t.Errorf("%d tasks of a MiB are remembered", count)
+		t.Errorf("%d tasks of a MiB are kept", count)
 	}
 }
 
@@ -52,7 +52,7 @@ func TestTasksAreBounded(t *testing.T) {
 		s.begin(Entry{TraceID: fmt.Sprint(i), Path: manualPath, Pods: []Pod{{Name: "a"}}}, settings{})
 	}
 	if len(s.tasks) != maxTasks || s.tasks[0].post.TraceID != "10" {
-		t.Errorf("%d tasks are remembered, the oldest is %s", len(s.tasks), s.tasks[0].post.TraceID)
+		t.Errorf("%d tasks are kept, the oldest is %s", len(s.tasks), s.tasks[0].post.TraceID)
 	}
 }
 
@@ -88,10 +88,10 @@ func TestConnectionsAreBounded(t *testing.T) {
 	case <-time.After(50 * time.Millisecond):
 	}
 	if first.Close() != nil || <-accepted != nil {
-		t.Error("the second connection is not opened when the first is closed")
+		t.Error("the second connection is not accepted when the first is closed")
 	}
 	go accept()
 	if listener.Close() != nil || <-accepted == nil {
-		t.Error("Accept goes on when the listener is closed")
+		t.Error("Accept does not return when the listener is closed")
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/podops-dev/podops/test/approvals"
 )
 
-// TestTheClientOfTheManagerAgrees reads the manual from both sides: what the manager sends
-// is known to the service, and what that answers means to the manager what it should.
+// TestTheClientOfTheManagerAgrees checks both implementations of the protocol: the service
+// accepts the requests of the manager, and the manager understands the answers.
 func TestTheClientOfTheManagerAgrees(t *testing.T) {
 	client := webhookclient.NewClient(webhookclient.Guard{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
 		webhookclient.Timeouts{Header: time.Second, Try: time.Second, Total: 3 * time.Second})
@@ -31,28 +31,28 @@ func TestTheClientOfTheManagerAgrees(t *testing.T) {
 		endpoint webhookclient.Endpoint
 		want     string // the answer to the POST, then those to the polls
 	}{
-		"approve":                    {plain("/approve"), "true [a b]"},
-		"over HTTPS":                 {secure("/approve", pem), "true [a b]"},
-		"over HTTPS, base64":         {secure("/approve", base64.StdEncoding.EncodeToString([]byte(pem))), "true [a b]"},
-		"over HTTPS, with a token":   {secure("/approve?bearer=abc", pem), "true [a b]"},
-		"over HTTPS, another token":  {secure("/approve?bearer=abcd", pem), "HTTPStatus"},
-		"over HTTPS, untrusted":      {secure("/approve", ""), "TLSUntrusted"},
-		"over HTTPS, expired":        {flawed(approvals.Expired), "TLSExpired"},
-		"over HTTPS, another name":   {flawed(approvals.ForAnotherName), "TLSNameMismatch"},
-		"some":                       {plain("/approve-some"), "false [a]"},
-		"those with a parameter":     {plain("/approve-some?parameter=tier&value=gold"), "false [b]"},
-		"reject":                     {plain("/reject"), "false []"},
-		"poll":                       {plain("/poll"), "true []; true false [a] false; true true [a b] false"},
-		"poll, with an awkward id":   {plain("/poll?prefix=..%2Fx%3Fy%3Dz%26"), "true []; true false [a] false; true true [a b] false"},
-		"async":                      {plain("/async"), "true []; true false [a] false; true true [a b] false"},
-		"stop":                       {plain("/stop"), "true []; true false [] true; true false [] true"},
-		"hang":                       {plain("/hang"), "Timeout"},
-		"an error":                   {plain("/500"), "HTTPStatus"},
-		"garbage":                    {plain("/garbage"), "BadResponse"},
-		"a redirect":                 {plain("/redirect"), "RedirectRefused"},
-		"a try later":                {plain("/retry-after?seconds=1"), "true [a b]"},
-		"a try much later":           {plain("/retry-after?seconds=60"), "HTTPStatus"},
-		"a path that nobody listens": {plain("/no-such-path"), "HTTPStatus"},
+		"approve":                   {plain("/approve"), "true [a b]"},
+		"over HTTPS":                {secure("/approve", pem), "true [a b]"},
+		"over HTTPS, base64":        {secure("/approve", base64.StdEncoding.EncodeToString([]byte(pem))), "true [a b]"},
+		"over HTTPS, with a token":  {secure("/approve?bearer=abc", pem), "true [a b]"},
+		"over HTTPS, another token": {secure("/approve?bearer=abcd", pem), "HTTPStatus"},
+		"over HTTPS, untrusted":     {secure("/approve", ""), "TLSUntrusted"},
+		"over HTTPS, expired":       {flawed(approvals.Expired), "TLSExpired"},
+		"over HTTPS, another name":  {flawed(approvals.ForAnotherName), "TLSNameMismatch"},
+		"some":                      {plain("/approve-some"), "false [a]"},
+		"pods with a parameter":     {plain("/approve-some?parameter=tier&value=gold"), "false [b]"},
+		"reject":                    {plain("/reject"), "false []"},
+		"poll":                      {plain("/poll"), "true []; true false [a] false; true true [a b] false"},
+		"poll, with an awkward id":  {plain("/poll?prefix=..%2Fx%3Fy%3Dz%26"), "true []; true false [a] false; true true [a b] false"},
+		"async":                     {plain("/async"), "true []; true false [a] false; true true [a b] false"},
+		"stop":                      {plain("/stop"), "true []; true false [] true; true false [] true"},
+		"hang":                      {plain("/hang"), "Timeout"},
+		"an error":                  {plain("/500"), "HTTPStatus"},
+		"garbage":                   {plain("/garbage"), "BadResponse"},
+		"a redirect":                {plain("/redirect"), "RedirectRefused"},
+		"a retry after 1 s":         {plain("/retry-after?seconds=1"), "true [a b]"},
+		"a retry after 60 s":        {plain("/retry-after?seconds=60"), "HTTPStatus"},
+		"an unknown path":           {plain("/no-such-path"), "HTTPStatus"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			request := webhookclient.PostRequest{

@@ -11,32 +11,32 @@ import (
 )
 
 const (
-	// maxEntries is how many requests are remembered, and maxWeight how many bytes of
-	// texts they, and the tasks, may hold.
+	// maxEntries is how many requests are kept, and maxWeight how many bytes of text they,
+	// and the tasks, may hold.
 	maxEntries = 10_000
 	maxWeight  = 32 << 20
 
-	// maxTraces is for how many traceIds POSTs are counted.
+	// maxTraces is the number of traceIds for which POSTs are counted.
 	maxTraces = 10_000
 )
 
-// Decision is what the service did with a request.
+// Decision is the result of a request.
 type Decision string
 
-// What the service does with a request.
+// The results of a request.
 const (
 	Approved     Decision = "approved"      // all pods, now or earlier in the task
 	PartApproved Decision = "part-approved" // some pods, and a last word on the others
 	Rejected     Decision = "rejected"
-	Accepted     Decision = "accepted"   // a task has begun
+	Accepted     Decision = "accepted"   // a task was created
 	Processing   Decision = "processing" // the task goes on
-	Stopped      Decision = "stopped"    // the task has given up
+	Stopped      Decision = "stopped"    // the task has stopped
 	Failed       Decision = "failed"     // on purpose
 	Silent       Decision = "silent"     // no answer
-	Refused      Decision = "refused"    // the request was wrong
+	Refused      Decision = "refused"    // the request was invalid
 )
 
-// Pod is one that a request was about.
+// Pod is a pod of a request.
 type Pod struct {
 	Name       string            `json:"name"`
 	UID        string            `json:"uid,omitempty"`
@@ -46,7 +46,7 @@ type Pod struct {
 
 func byName(a, b Pod) int { return strings.Compare(a.Name, b.Name) }
 
-// Entry is one request, and what the service did with it.
+// Entry is one request, and its result.
 type Entry struct {
 	// Sequence counts requests from 1.
 	Sequence int64     `json:"sequence"`
@@ -57,7 +57,7 @@ type Entry struct {
 	Query  string `json:"query,omitempty"` // as it was sent
 	TLS    bool   `json:"tls,omitempty"`
 
-	// Credentials: the request carried an Authorization header or a cookie.
+	// Credentials is true when the request carried an Authorization header or a cookie.
 	Credentials bool `json:"credentials,omitempty"`
 
 	// TraceID and TaskID of a GET, and of a decision, are those of the task.
@@ -69,21 +69,21 @@ type Entry struct {
 	Stage          string   `json:"stage,omitempty"`
 	OperationTypes []string `json:"operationTypes,omitempty"`
 
-	// Pods that the request, or the task, was about; sorted by name.
+	// Pods are the pods of the request, or of its task; sorted by name.
 	Pods []Pod `json:"pods,omitempty"`
 
-	// Approved are the pods that this request approved, and no earlier one of the task:
+	// Approved are the pods that this request approved and no earlier request of the task:
 	// within a task a pod appears once. Sorted by name.
 	Approved []Pod `json:"approved,omitempty"`
 
 	Decision Decision `json:"decision,omitempty"`
 
-	// Status of the answer; 0 when there was none.
+	// Status is the HTTP status of the answer; 0 when there was none.
 	Status  int    `json:"status,omitempty"`
 	Message string `json:"message,omitempty"`
 }
 
-// weight is about how many bytes its pods hold; the rest is bounded.
+// weight returns roughly how many bytes its pods hold; the other fields are bounded.
 func (e Entry) weight() int {
 	sum := 0
 	for _, pod := range e.Pods {
@@ -95,7 +95,7 @@ func (e Entry) weight() int {
 	return sum
 }
 
-// Approval is one pod that was approved once.
+// Approval is the approval of one pod.
 type Approval struct {
 	Time      time.Time
 	TraceID   string
@@ -105,7 +105,7 @@ type Approval struct {
 	Pod       Pod
 }
 
-// journal remembers requests. It is safe for concurrent use.
+// journal keeps requests. It is safe for concurrent use.
 type journal struct {
 	mu       sync.Mutex
 	sequence int64
@@ -115,7 +115,7 @@ type journal struct {
 	oldest   []string // the keys of traces, oldest first
 }
 
-// trace is what came with one traceId.
+// trace holds the POSTs of one traceId.
 type trace struct {
 	namespace string
 	posts     int
@@ -123,7 +123,7 @@ type trace struct {
 
 func newJournal() *journal { return &journal{traces: map[string]trace{}} }
 
-// add gives the entry its number.
+// add adds the entry and returns it with its number.
 func (j *journal) add(e Entry) Entry {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -133,7 +133,7 @@ func (j *journal) add(e Entry) Entry {
 	j.weight += e.weight()
 	for len(j.entries) > maxEntries || j.weight > maxWeight {
 		j.weight -= j.entries[0].weight()
-		j.entries[0] = Entry{} // lets go of its texts
+		j.entries[0] = Entry{} // releases its texts
 		j.entries = j.entries[1:]
 	}
 	return e
@@ -156,7 +156,7 @@ func (j *journal) posted(traceID, namespace string) int {
 	return t.posts
 }
 
-// since are the entries with a higher number, oldest first.
+// since returns the entries with a higher number, oldest first.
 func (j *journal) since(sequence int64) []Entry {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -164,13 +164,13 @@ func (j *journal) since(sequence int64) []Entry {
 	return slices.Clone(j.entries[at:])
 }
 
-// Log are the requests of a namespace, or of all when that is empty, oldest first.
+// Log returns the requests of a namespace, or of all when that is empty, oldest first.
 func (s *Service) Log(namespace string) []Entry {
 	return slices.DeleteFunc(s.journal.since(0), func(e Entry) bool { return namespace != "" && e.Namespace != namespace })
 }
 
-// Approvals are those that were given in a namespace, or in all when that is empty,
-// oldest first.
+// Approvals returns the approvals in a namespace, or in all when that is empty, oldest
+// first.
 func (s *Service) Approvals(namespace string) []Approval {
 	var all []Approval
 	for _, e := range s.Log(namespace) {
@@ -181,8 +181,8 @@ func (s *Service) Approvals(namespace string) []Approval {
 	return all
 }
 
-// Posts says how many POSTs came with each traceId of a namespace, or of all when that
-// is empty. Those that were refused count.
+// Posts returns how many POSTs came with each traceId of a namespace, or of all when that
+// is empty. Rejected ones count.
 func (s *Service) Posts(namespace string) map[string]int {
 	s.journal.mu.Lock()
 	defer s.journal.mu.Unlock()

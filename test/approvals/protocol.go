@@ -16,12 +16,12 @@ const (
 	maxPods           = 1000
 	maxOperationTypes = 64
 
-	// maxTextBytes bounds every text of a request that is remembered.
+	// maxTextBytes bounds every text of a request that is kept.
 	maxTextBytes = 1024
 )
 
-// question is the body of a POST, as the rule manual spells it, and the fields that were
-// added to it.
+// question is the body of a POST, as the protocol specifies it, with the fields that were
+// added later.
 type question struct {
 	TraceID   string     `json:"traceId"`
 	Stage     string     `json:"stage"`
@@ -62,8 +62,8 @@ type postAnswer struct {
 	TraceID       string   `json:"traceId,omitempty"`
 }
 
-// pollAnswer is the answer to a GET. FinishedNames are all pods that were approved so far,
-// so an answer that gets lost is made good by the next one.
+// pollAnswer is the answer to a GET. FinishedNames holds all pods that were approved so
+// far, so a lost answer does no harm.
 type pollAnswer struct {
 	Success       bool     `json:"success"`
 	Finished      bool     `json:"finished"`
@@ -72,8 +72,8 @@ type pollAnswer struct {
 	Stop          bool     `json:"stop,omitempty"`
 }
 
-// readQuestion is strict: a field that the manual does not know is an error. What could be
-// read comes with the error.
+// readQuestion parses strictly: an unknown field is an error. The fields that could be read
+// are returned with the error.
 func readQuestion(r *http.Request) (question, error) {
 	var q question
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBodyBytes+1))
@@ -94,7 +94,7 @@ func readQuestion(r *http.Request) (question, error) {
 	return q, nil
 }
 
-// check returns an error that names all fields that are wrong, or missing.
+// check returns an error that names all fields that are invalid or missing.
 func (q question) check() error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -119,7 +119,7 @@ func (q question) check() error {
 
 func checkPods(pods []resource) error {
 	if len(pods) == 0 || len(pods) > maxPods {
-		return fmt.Errorf("there are %d resources, want from 1 to %d", len(pods), maxPods)
+		return fmt.Errorf("got %d resources, want 1 to %d", len(pods), maxPods)
 	}
 	var errs []error
 	seen := map[string]bool{}
@@ -140,7 +140,7 @@ func checkPods(pods []resource) error {
 
 func tooLong(text string) bool { return len(text) > maxTextBytes }
 
-// pods are those that the question is about, sorted by name.
+// pods returns the pods of the question, sorted by name.
 func (q question) pods() []Pod {
 	pods := make([]Pod, len(q.Resources))
 	for i, r := range q.Resources {
@@ -150,5 +150,5 @@ func (q question) pods() []Pod {
 	return pods
 }
 
-// rule is the rule that asks, as "<PodTransitionRule>/<rule>".
+// rule returns the calling rule, as "<PodTransitionRule>/<rule>".
 func (q question) rule() string { return q.PodTransitionRule + "/" + q.RuleName }

@@ -14,28 +14,28 @@ import (
 )
 
 const (
-	// maxConnections bounds each of the two sides. More wait.
+	// maxConnections bounds the open connections of each side; further ones wait.
 	maxConnections = 256
 
 	headerTimeout = 10 * time.Second
 	bodyTimeout   = 30 * time.Second
 )
 
-// Options of a server. The zero value listens on free ports of 127.0.0.1.
+// Options configures a server. The zero value listens on free ports of 127.0.0.1.
 type Options struct {
 	// HTTPAddress and HTTPSAddress are "<host>:<port>"; empty: a free port of 127.0.0.1.
 	HTTPAddress  string
 	HTTPSAddress string
 
-	// Hosts are names and addresses that the certificate is for, besides localhost,
-	// 127.0.0.1 and ::1.
+	// Hosts are the names and addresses of the certificate, besides localhost, 127.0.0.1
+	// and ::1.
 	Hosts []string
 
-	// Flaw of the certificate; empty: it has none.
+	// Flaw is the flaw of the certificate; empty: it has none.
 	Flaw Flaw
 }
 
-// Flaw is why a client must not accept a certificate that the CA has signed.
+// Flaw is a reason for a client to reject a certificate that the CA has signed.
 type Flaw string
 
 // The flaws that a certificate can have.
@@ -44,18 +44,18 @@ const (
 	ForAnotherName Flaw = "for another name"
 )
 
-// Server lets a Service answer over HTTP, and over HTTPS under a CA of its own.
+// Server serves a Service over HTTP, and over HTTPS with its own CA.
 type Server struct {
 	service       *Service
 	authority     authority
 	plain, secure net.Listener
 	servers       []*http.Server
 	ended         chan error
-	letGo         context.CancelFunc // of requests that have no answer yet
+	letGo         context.CancelFunc // cancels requests that have no answer yet
 }
 
-// Serve starts to listen, until Close. A service that goes on in another server after that
-// has had a restart that forgets nothing.
+// Serve listens until Close. A service that continues in another server has restarted
+// without losing its state.
 func Serve(service *Service, options Options) (*Server, error) {
 	ca, err := newAuthority(time.Now())
 	if err != nil {
@@ -81,7 +81,8 @@ func Serve(service *Service, options Options) (*Server, error) {
 		server := &http.Server{
 			Handler: s.handler(), BaseContext: func(net.Listener) context.Context { return ctx },
 			ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, IdleTimeout: time.Minute,
-			// Clients that hang up, or do not trust us, are what tests are about.
+			// Tests disconnect clients and use untrusted ones, so errors of connections are
+			// not logged.
 			ErrorLog: log.New(io.Discard, "", 0),
 		}
 		s.servers = append(s.servers, server)
@@ -106,25 +107,24 @@ func (s *Server) handler() http.Handler {
 	mux.Handle("/", s.service)
 	mux.HandleFunc("GET /ca.pem", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/x-pem-file")
-		_, _ = w.Write(s.authority.pem) // Whoever asked may have gone.
+		_, _ = w.Write(s.authority.pem) // The client may have disconnected.
 	})
 	return mux
 }
 
-// URL is that of a path over HTTP: URL("/approve").
+// URL returns the URL of a path over HTTP: URL("/approve").
 func (s *Server) URL(path string) string { return "http://" + s.plain.Addr().String() + path }
 
-// SecureURL is that of a path over HTTPS.
+// SecureURL returns the URL of a path over HTTPS.
 func (s *Server) SecureURL(path string) string { return "https://" + s.secure.Addr().String() + path }
 
-// CA is the certificate, as PEM, that the HTTPS side is signed with.
+// CA returns the certificate that signs the HTTPS side, as PEM.
 func (s *Server) CA() []byte { return slices.Clone(s.authority.pem) }
 
-// Ended has the error of a side that has ended without Close.
+// Ended returns a channel with the error of a side that ended without Close.
 func (s *Server) Ended() <-chan error { return s.ended }
 
-// Close listens no longer, lets requests that are being answered end for as long as ctx
-// allows, and cuts the others off.
+// Close stops listening, lets open requests end until ctx ends, and cuts the others.
 func (s *Server) Close(ctx context.Context) error {
 	s.letGo()
 	var errs []error

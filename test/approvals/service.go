@@ -16,30 +16,30 @@ import (
 type Step string
 
 const (
-	// Arrived: the request has been read, and nothing has been decided.
+	// Arrived means that the request was read and nothing was decided yet.
 	Arrived Step = "arrived"
 
-	// Answered: the answer has been written, whoever may read it.
+	// Answered means that the answer was written.
 	Answered Step = "answered"
 )
 
-// Watch is told of every request, by the goroutine that serves it: the request waits until
-// Watch returns. At Arrived the entry has no decision and no number. Of a person's decision
-// it is told at Answered only.
+// Watch is called for every request, by the goroutine that serves it: the request waits
+// until Watch returns. At Arrived the entry has no decision and no number. A decision on
+// the page is reported at Answered only.
 type Watch func(Step, Entry)
 
-// Service decides and remembers. It is safe for concurrent use; a server hands it requests.
+// Service decides requests and keeps their state. It is safe for concurrent use.
 type Service struct {
 	watch   Watch
 	journal *journal
 	pages   *http.ServeMux
 
-	mu     sync.Mutex // guards tasks, and what is in them
+	mu     sync.Mutex // guards tasks, and their contents
 	tasks  []*task    // oldest first
 	weight int        // of all tasks
 }
 
-// New returns a service that remembers nothing yet. watch may be nil.
+// New returns a service without state. watch may be nil.
 func New(watch Watch) *Service {
 	if watch == nil {
 		watch = func(Step, Entry) {}
@@ -66,8 +66,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.watch(Answered, entry)
 }
 
-// read finds out what a request is about, and how it is decided. decide is called with
-// mu held.
+// read returns the pods of a request, and how it is decided. decide is called with mu held.
 func (s *Service) read(r *http.Request) (entry Entry, set settings, decide func() reply) {
 	entry = Entry{
 		Time: time.Now(), Method: cut(r.Method), Path: cut(r.URL.Path), Query: cut(r.URL.RawQuery), TLS: r.TLS != nil,
@@ -86,7 +85,7 @@ func (s *Service) read(r *http.Request) (entry Entry, set settings, decide func(
 		return refuse(http.StatusBadRequest, err)
 	}
 	if set.bearer != "" && r.Header.Get("Authorization") != "Bearer "+set.bearer {
-		return refuse(http.StatusUnauthorized, errors.New("the bearer token is another one, or missing"))
+		return refuse(http.StatusUnauthorized, errors.New("the bearer token is wrong or missing"))
 	}
 	if isPoll {
 		t, err := s.find(query)
@@ -117,17 +116,17 @@ func (s *Service) read(r *http.Request) (entry Entry, set settings, decide func(
 	return entry, set, func() reply { return s.answer(entry, set, times) }
 }
 
-// cut bounds a text that is remembered.
+// cut bounds the length of a stored text.
 func cut(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxTextBytes)], "") }
 
-// onto writes down what the question, which was checked, is about.
+// onto copies the fields of a checked question to an entry.
 func (q question) onto(e Entry) Entry {
 	e.TraceID, e.Namespace, e.Rule, e.Stage = q.TraceID, q.Namespace, q.rule(), q.Stage
 	e.OperationTypes, e.Pods = q.OperationTypes, q.pods()
 	return e
 }
 
-// answer decides about a POST. times is how often it has come with this traceId.
+// answer decides a POST. times is how many POSTs had this traceId.
 func (s *Service) answer(entry Entry, set settings, times int) reply {
 	if answer, ok := answers()[entry.Path]; ok {
 		return answer(visit{settings: set, pods: entry.Pods, times: times})
@@ -135,7 +134,7 @@ func (s *Service) answer(entry Entry, set settings, times int) reply {
 	return s.begin(entry, set)
 }
 
-// settle decides and writes the decision down, before anybody can know of it.
+// settle decides and logs the decision before the client can receive it.
 func (s *Service) settle(entry Entry, decide func() reply) (reply, Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,7 +149,7 @@ func (s *Service) settle(entry Entry, decide func() reply) (reply, Entry) {
 	return reply, s.journal.add(entry)
 }
 
-// wait delays an answer, until nobody waits for it any more.
+// wait delays an answer, until ctx ends.
 func wait(ctx context.Context, after time.Duration) {
 	if after <= 0 {
 		return
@@ -163,17 +162,17 @@ func wait(ctx context.Context, after time.Duration) {
 	}
 }
 
-// reply is a decision, and the answer that tells of it.
+// reply is a decision and its answer.
 type reply struct {
 	decision Decision
 	approved []Pod
 	taskID   string
 	message  string
-	silent   bool // there is no answer for as long as somebody waits for one
+	silent   bool // there is no answer while the client waits
 
 	status int
 	header map[string]string
-	body   any // JSON, or bytes as they are
+	body   any // JSON, or raw bytes
 }
 
 func refusal(status int, err error) reply {
@@ -183,7 +182,7 @@ func refusal(status int, err error) reply {
 func (p reply) write(w http.ResponseWriter) {
 	body, raw := p.body.([]byte)
 	if !raw {
-		// Answers are of our own types, which all are JSON.
+		// Bodies are of types that always marshal.
 		body, _ = json.Marshal(p.body)
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -192,6 +191,6 @@ func (p reply) write(w http.ResponseWriter) {
 		w.Header().Set(key, value)
 	}
 	w.WriteHeader(p.status)
-	_, _ = w.Write(body) // Whoever asked may have gone.
+	_, _ = w.Write(body) // The client may have disconnected.
 	_ = http.NewResponseController(w).Flush()
 }

@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// maxAfter bounds how long an answer is delayed.
+	// maxAfter bounds the delay of an answer.
 	maxAfter = 10 * time.Minute
 
 	// maxNumber bounds every number.
 	maxNumber = 1_000_000_000
 )
 
-// settings are the query of the URL of a rule: what the path leaves open.
+// settings holds the query parameters of the URL of a rule.
 type settings struct {
 	n, each, polls, status int // 0: the path has a default
 	seconds, times         int
@@ -26,8 +26,8 @@ type settings struct {
 	after                  time.Duration
 }
 
-// readSettings returns an error that names the parameter that is wrong. Only polls may
-// have others: those that name the task.
+// readSettings returns an error that names the invalid parameter. Only polls may have other
+// parameters: those that name the task.
 func readSettings(query url.Values, poll bool) (settings, error) {
 	s := settings{n: 1, each: 1, seconds: 1, times: 1, to: "http://169.254.169.254/"}
 	numbers := map[string]*int{
@@ -54,7 +54,7 @@ func readSettings(query url.Values, poll bool) (settings, error) {
 				err = fmt.Errorf("want from 0 to %s", maxAfter)
 			}
 		case !poll:
-			err = errors.New("is not known")
+			err = errors.New("is unknown")
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("the parameter %.100q of the URL: %w", key, err))
@@ -73,7 +73,7 @@ func checkStatus(status int) error {
 	return nil
 }
 
-// statusOr is the status of the URL, or another one.
+// statusOr returns the status of the URL, or the given one.
 func (s settings) statusOr(status int) int {
 	if s.status != 0 {
 		return s.status
@@ -81,7 +81,7 @@ func (s settings) statusOr(status int) int {
 	return status
 }
 
-// sayOr is the message of the URL, or another one.
+// sayOr returns the message of the URL, or the given one.
 func (s settings) sayOr(message string) string {
 	if s.message != "" {
 		return s.message

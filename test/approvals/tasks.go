@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// maxTasks is how many tasks are remembered. Whoever polls an older one is told that it is
-// not known.
+// maxTasks is how many tasks are kept. A poll of an older task gets 404.
 const maxTasks = 1000
 
-// plan says what a poll brings: pods that are free now, and whether the task gives up on
-// the rest. The task has counted the poll. Those that are free already may be among them.
+// plan returns the result of a poll: the approved pods, and whether the task stops and
+// rejects the others. The task has counted the poll. Pods that were approved before may be
+// included.
 type plan func(*task) (free []Pod, stop bool)
 
-// plans are the paths that begin a task.
+// plans returns the paths that create a task.
 func plans() map[string]plan {
 	return map[string]plan{
 		"/poll":      someEach,
@@ -44,8 +44,8 @@ func allAfter(t *task, polls int) ([]Pod, bool) {
 	return t.post.Pods, false
 }
 
-// task is what a POST has begun. Its pods are told apart by name: in a request each name
-// is there once.
+// task is created by a POST. Its pods are identified by name: in a request each name occurs
+// once.
 type task struct {
 	id       string
 	post     Entry
@@ -53,13 +53,13 @@ type task struct {
 	settings settings
 
 	polls    int
-	asked    time.Time // when the last poll, or the POST, came
+	asked    time.Time // time of the last poll, or of the POST
 	approved map[string]bool
-	refused  map[string]bool // by a person
+	refused  map[string]bool // by a decision
 	stopped  bool
 }
 
-// begin makes a task. The same POST again finds the task that it has made before. It is
+// begin creates a task. A repeated POST returns the task that it created before. It is
 // called with mu held.
 func (s *Service) begin(entry Entry, set settings) reply {
 	for _, t := range s.tasks {
@@ -90,7 +90,7 @@ func (t *task) accepted() reply {
 }
 
 // find returns the task that a query names: by its id or by the traceId of its POST, under
-// whatever keys. Two different tasks in one query are an error.
+// any key. A query that names two tasks is an error.
 func (s *Service) find(query url.Values) (*task, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,14 +112,14 @@ func (s *Service) find(query url.Values) (*task, error) {
 	return found, nil
 }
 
-// onto writes down what the task is about.
+// onto copies the fields of the task to an entry.
 func (t *task) onto(e Entry) Entry {
 	e.TraceID, e.TaskID = t.post.TraceID, t.id
 	e.Namespace, e.Rule, e.Stage, e.OperationTypes, e.Pods = t.post.Namespace, t.post.Rule, t.post.Stage, t.post.OperationTypes, t.post.Pods
 	return e
 }
 
-// poll goes on with the task. It is called with mu held.
+// poll advances the task. It is called with mu held.
 func (t *task) poll() reply {
 	t.asked = time.Now()
 	var freed []Pod

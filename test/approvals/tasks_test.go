@@ -14,7 +14,7 @@ import (
 	"github.com/podops-dev/podops/test/approvals"
 )
 
-// begin begins a task and returns its id.
+// begin creates a task and returns its id.
 func (d desk) begin(path, trace string, pods ...string) string {
 	d.Helper()
 	answer := d.fields(d.ask(path, trace, pods...).Body)
@@ -24,7 +24,7 @@ func (d desk) begin(path, trace string, pods ...string) string {
 	return fmt.Sprint(answer["taskId"])
 }
 
-// result is what matters of the answer to a poll.
+// result returns the relevant fields of the answer to a poll.
 func (d desk) result(id string) string {
 	d.Helper()
 	answer := d.fields(d.poll("task-id", id).Body)
@@ -45,7 +45,7 @@ func TestTasks(t *testing.T) {
 			path: "/poll?each=2", want: []string{"true false [a b] <nil>", "true true [a b c] <nil>"},
 			wantApproved: []string{"a", "b", "c"},
 		},
-		"all at the end": {
+		"all pods at the end": {
 			path: "/poll-slow?polls=3", want: []string{"true false <nil> <nil>", "true false <nil> <nil>", "true true [a b c] <nil>"},
 			wantApproved: []string{"a", "b", "c"},
 		},
@@ -65,7 +65,7 @@ func TestTasks(t *testing.T) {
 	}
 }
 
-func TestPostSaysHowToPoll(t *testing.T) {
+func TestThePostReturnsHowToPoll(t *testing.T) {
 	d := open(t, nil)
 	poll := d.fields(d.ask("/poll", "t1", "a").Body)
 	d.same("poll", []any{poll["poll"], poll["async"], poll["traceId"]}, []any{true, nil, nil})
@@ -79,7 +79,7 @@ func TestPostSaysHowToPoll(t *testing.T) {
 	d.same("a poll under a key of the rule", d.poll("job", fmt.Sprint(poll["taskId"])).Status, 200)
 }
 
-func TestTheSamePostAgainFindsItsTask(t *testing.T) {
+func TestARepeatedPostReturnsItsTask(t *testing.T) {
 	d := open(t, nil)
 	d.same("task", d.begin("/poll", "t1", "a"), d.begin("/poll", "t1", "a"))
 	d.same("POSTs", d.Posts("shop"), map[string]int{"t1": 2})
@@ -93,7 +93,7 @@ func TestIdsOfTasksMayNeedEscapes(t *testing.T) {
 	d.same("poll", d.result(id), "true true [a] <nil>")
 }
 
-func TestAPersonDecides(t *testing.T) {
+func TestDecisionsApproveAndRejectPods(t *testing.T) {
 	d := open(t, nil)
 	id := d.begin("/manual", "t1", "a", "b")
 	d.same("before", d.result(id), "true false <nil> <nil>")
@@ -102,7 +102,7 @@ func TestAPersonDecides(t *testing.T) {
 	if _, err := d.Decide("", "a", true); err != nil {
 		t.Fatal(err)
 	}
-	d.same("approvals count from the decision on", d.approvedNames(), []string{"a"})
+	d.same("approvals count from the decision", d.approvedNames(), []string{"a"})
 	d.same("one approved", d.result(id), "true false [a] <nil>")
 	d.same("by curl", d.do(http.MethodPost, d.server.URL("/decide?pod=b&ok=false"), "").Body, "refused: b\n")
 	d.same("the other refused", d.result(id), "true false [a] true")
@@ -118,7 +118,7 @@ func waiting(d desk) []string {
 	return names
 }
 
-func TestAPersonIsToldWhatIsWrong(t *testing.T) {
+func TestInvalidDecisionsAreRejected(t *testing.T) {
 	d := open(t, nil)
 	d.begin("/manual", "t1", "a")
 	d.begin("/poll", "t2", "b")
@@ -130,7 +130,7 @@ func TestAPersonIsToldWhatIsWrong(t *testing.T) {
 	}{
 		"nothing":                     {want: 400},
 		"no answer":                   {query: "pod=a", want: 400},
-		"an answer that is none":      {query: "pod=a&ok=perhaps", want: 400},
+		"an invalid answer":           {query: "pod=a&ok=perhaps", want: 400},
 		"no pod":                      {query: "ok=true", want: 400},
 		"a pod and all":               {query: "pod=a&all=true&ok=true", want: 400},
 		"a pod that does not wait":    {query: "pod=c&ok=true", want: 404},
@@ -140,9 +140,9 @@ func TestAPersonIsToldWhatIsWrong(t *testing.T) {
 	} {
 		d.same(name, d.do(http.MethodPost, d.server.URL("/decide?"+tc.query), "").Status, tc.want)
 	}
-	d.same("nobody was approved", d.Approvals(""), []approvals.Approval(nil))
+	d.same("no pod was approved", d.Approvals(""), []approvals.Approval(nil))
 	d.same("with its namespace", d.do(http.MethodPost, d.server.URL("/decide?pod=a&namespace=elsewhere&ok=true"), "").Status, 200)
-	d.same("all that are left, from the page", d.do(http.MethodPost, d.server.URL("/decide?all=true&ok=true&back=true"), "").Status, 303)
+	d.same("all remaining pods, from the page", d.do(http.MethodPost, d.server.URL("/decide?all=true&ok=true&back=true"), "").Status, 303)
 	d.same("approvals", d.approvedNames(), []string{"a"})
 }
 
@@ -155,7 +155,7 @@ func TestThePageEscapesNames(t *testing.T) {
 	}
 }
 
-func TestWatchSeesARequestBeforeItIsDecidedAndAfter(t *testing.T) {
+func TestWatchIsCalledBeforeAndAfterTheDecision(t *testing.T) {
 	var steps []string
 	var d desk
 	d = open(t, func(step approvals.Step, entry approvals.Entry) {
@@ -168,7 +168,7 @@ func TestWatchSeesARequestBeforeItIsDecidedAndAfter(t *testing.T) {
 	d.same("steps", steps, []string{"arrived /approve t1  0", "answered /approve t1 approved 1"})
 }
 
-func TestCloseLetsGoOfWhatHangs(t *testing.T) {
+func TestCloseCancelsHangingRequests(t *testing.T) {
 	arrived := make(chan struct{})
 	d := open(t, func(step approvals.Step, _ approvals.Entry) {
 		if step == approvals.Arrived {
@@ -189,7 +189,7 @@ func TestCloseLetsGoOfWhatHangs(t *testing.T) {
 	d.same("silent", d.Log("")[0].Decision == approvals.Silent || d.Log("")[1].Decision == approvals.Silent, true)
 }
 
-func TestARestartMayRememberEverything(t *testing.T) {
+func TestARestartKeepsTheStateOfTheService(t *testing.T) {
 	d := open(t, nil)
 	id := d.begin("/poll", "t1", "a")
 	if err := d.server.Close(t.Context()); err != nil {
@@ -203,7 +203,7 @@ func TestARestartMayRememberEverything(t *testing.T) {
 	d.same("poll", d.result(id), "true true [a] <nil>")
 }
 
-func TestManyAtOnce(t *testing.T) {
+func TestConcurrentRequestsApproveEachPodOnce(t *testing.T) {
 	const callers, pods = 20, 5
 	d := open(t, nil)
 	var all sync.WaitGroup

@@ -1,5 +1,5 @@
-// Command approvals runs an approval service for webhook rules, to try them out: see
-// package approvals for its URLs.
+// Command approvals runs an approval service for webhook rules: see package approvals for
+// its URLs.
 package main
 
 import (
@@ -20,33 +20,33 @@ import (
 	"github.com/podops-dev/podops/test/approvals"
 )
 
-// patience is how long requests may take to end when the program is told to. A connection
-// that has not sent any takes 5 seconds.
+// patience is how long open requests may take to end at shutdown. A connection that has not
+// sent any takes 5 seconds.
 const patience = 10 * time.Second
 
 const usage = `approvals is an approval service for webhook rules. It prints its URLs and goes on until
-it is interrupted. What a rule is answered, the path of its URL says:
+it is interrupted. The path of the URL of a rule selects the answer:
 
   POST /approve        everything, at once
   POST /approve-some   ?n=1: the first n pods; or ?parameter=tier&value=gold: pods with it
   POST /reject         nothing
-  POST /poll           a task that frees ?each=1 pods with every poll
-  POST /poll-slow      a task that frees everything with poll number ?polls=5
-  POST /async          as /poll, in the older words
+  POST /poll           a task that approves ?each=1 pods with every poll
+  POST /poll-slow      a task that approves every pod with poll number ?polls=5
+  POST /async          as /poll, with the older field names
   POST /stop           a task that gives up with poll number ?polls=1
   POST /never          a task that does not end
-  POST /manual         a task whose pods wait for a person: look at / with a browser
+  POST /manual         a task whose pods wait for a decision: open / in a browser
   GET  /result         the URL to poll, for all of them
-  POST /hang /500 /garbage /redirect /retry-after    what can go wrong
+  POST /hang /500 /garbage /redirect /retry-after    errors
 
 With every one of them: ?message= ?after=500ms ?bearer=<token>
 
-  GET  /               the pods that wait for a person, with buttons
+  GET  /               the pods that wait for a decision, with buttons
   POST /decide         curl -d pod=web-0 -d ok=true <url>/decide, or -d all=true
-  GET  /waiting /log   what waits, and every request, as JSON
+  GET  /waiting /log   the waiting pods, and every request, as JSON
   GET  /ca.pem         the CA of the HTTPS side, for caBundle
 
-The manager refuses addresses of this machine unless it runs with
+The manager rejects addresses of this machine unless it runs with
 --rule-webhook-allow-cidr 127.0.0.0/8.
 
 Flags:
@@ -66,7 +66,7 @@ func run(args []string, out, complaints io.Writer) int {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
 	case err != nil:
-		return 2 // and it has been said why
+		return 2 // the flag set has printed the error
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -84,7 +84,7 @@ func parse(args []string, complaints io.Writer) (options, error) {
 	flags.SetOutput(complaints)
 	flags.StringVar(&o.server.HTTPAddress, "http-bind-address", "127.0.0.1:8089", "address of the HTTP side; port 0: a free one")
 	flags.StringVar(&o.server.HTTPSAddress, "https-bind-address", "127.0.0.1:8449", "address of the HTTPS side; port 0: a free one")
-	flags.StringVar(&hosts, "hosts", "", "names and addresses that the certificate is for besides those of this machine, separated by commas")
+	flags.StringVar(&hosts, "hosts", "", "names and addresses of the certificate besides those of this machine, separated by commas")
 	flags.StringVar(&o.caFile, "ca-file", filepath.Join(os.TempDir(), "approvals-ca.pem"), "file to which the CA of the HTTPS side is written; a new one at every start")
 	flags.StringVar(&o.log, "log", "", "file to which every request is appended as a line of JSON, - for standard output; empty: GET /log only")
 	flags.Usage = func() {
@@ -104,7 +104,7 @@ func parse(args []string, complaints io.Writer) (options, error) {
 	return o, nil
 }
 
-// serve answers until ctx ends.
+// serve serves until ctx ends.
 func serve(ctx context.Context, o options, out io.Writer) (err error) {
 	lines, closeLog, err := openLog(o.log, out)
 	if err != nil {
@@ -123,7 +123,7 @@ func serve(ctx context.Context, o options, out io.Writer) (err error) {
 	if err := os.WriteFile(o.caFile, server.CA(), 0o644); err != nil {
 		return fmt.Errorf("writing the CA: %w", err)
 	}
-	fmt.Fprintf(out, "HTTP:  %s\nHTTPS: %s\nCA:    %s\nPods that wait for a person are shown at %s\n",
+	fmt.Fprintf(out, "HTTP:  %s\nHTTPS: %s\nCA:    %s\nPods that wait for a decision are shown at %s\n",
 		server.URL("/"), server.SecureURL("/"), o.caFile, server.URL("/"))
 	select {
 	case <-ctx.Done():
@@ -133,7 +133,8 @@ func serve(ctx context.Context, o options, out io.Writer) (err error) {
 	}
 }
 
-// openLog returns what appends answered requests to a file, and what closes it.
+// openLog returns a function that appends answered requests to a file, and one that closes
+// it.
 func openLog(path string, out io.Writer) (approvals.Watch, func() error, error) {
 	closeLog := func() error { return nil }
 	switch path {
@@ -155,6 +156,6 @@ func openLog(path string, out io.Writer) (approvals.Watch, func() error, error) 
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		_ = encoder.Encode(entry) // GET /log has it, whatever becomes of the file.
+		_ = encoder.Encode(entry) // GET /log has it even if the write fails
 	}, closeLog, nil
 }

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-func TestServesUntilToldToEnd(t *testing.T) {
+func TestServesUntilTheContextEnds(t *testing.T) {
 	folder := t.TempDir()
 	o, err := parse([]string{
 		"--http-bind-address", "127.0.0.1:0", "--https-bind-address", "127.0.0.1:0", "--hosts", "approvals.example.com",
@@ -56,16 +56,16 @@ func TestServesUntilToldToEnd(t *testing.T) {
 func TestUsage(t *testing.T) {
 	var help strings.Builder
 	if code := run([]string{"--help"}, io.Discard, &help); code != 0 || !strings.Contains(help.String(), "/manual") {
-		t.Errorf("--help ends with %d and says\n%s", code, &help)
+		t.Errorf("--help exits with %d and prints\n%s", code, &help)
 	}
 	for _, args := range [][]string{{"--no-such-flag"}, {"serve"}} {
 		if code := run(args, io.Discard, io.Discard); code != 2 {
-			t.Errorf("%v ends with %d", args, code)
+			t.Errorf("%v exits with %d", args, code)
 		}
 	}
 	var complaints strings.Builder
 	if code := run([]string{"--http-bind-address", "nowhere:x", "--ca-file", filepath.Join(t.TempDir(), "ca")}, io.Discard, &complaints); code != 1 ||
 		!strings.Contains(complaints.String(), "nowhere:x") {
-		t.Errorf("an address that is none ends with %d and says %s", code, &complaints)
+		t.Errorf("an invalid address exits with %d and prints %s", code, &complaints)
 	}
 }

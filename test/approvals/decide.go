@@ -13,19 +13,19 @@ import (
 	"time"
 )
 
-// manualPath is the path whose pods wait for a person.
+// manualPath is the path whose pods wait for a decision.
 const manualPath = "/manual"
 
 //go:embed page.html
 var page string
 
-// ErrNotWaiting means that no pod of this name waits for a person.
+// ErrNotWaiting means that no pod of this name waits for a decision.
 var ErrNotWaiting = errors.New("no such pod waits")
 
 // ErrAmbiguous means that pods of this name wait in several namespaces.
-var ErrAmbiguous = errors.New("pods of this name wait in several namespaces, so one has to be named")
+var ErrAmbiguous = errors.New("pods of this name wait in several namespaces, so the namespace is required")
 
-// Held is a pod that waits for a person.
+// Held is a pod that waits for a decision.
 type Held struct {
 	Namespace string    `json:"namespace,omitempty"`
 	Rule      string    `json:"rule"`
@@ -33,16 +33,17 @@ type Held struct {
 	Pod       Pod       `json:"pod"`
 	Since     time.Time `json:"since"`
 
-	// Asked is when it was last asked about: long ago, nobody waits for it any more.
+	// Asked is the time of the last request for it. When it is long ago, the rule no longer
+	// waits.
 	Asked time.Time `json:"asked"`
 }
 
-// Ago is how long ago that was, for people.
+// Ago returns the time since Asked, human-readable.
 func (h Held) Ago() time.Duration { return time.Since(h.Asked).Round(time.Second) }
 
-// Waiting are the pods that wait for a person in a namespace, or in all when that is empty,
-// longest first. A pod that several tasks of one rule ask about is there once, as the
-// youngest of them says.
+// Waiting returns the pods that wait for a decision in a namespace, or in all when that is
+// empty, longest first. A pod of several tasks of one rule is listed once, with its
+// youngest task.
 func (s *Service) Waiting(namespace string) []Held {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,8 +65,8 @@ func (s *Service) Waiting(namespace string) []Held {
 	return all
 }
 
-// undecided are the pods of the task that wait for a person: those with the name, or all
-// when that is empty.
+// undecided returns the pods of the task that wait for a decision: those with the name, or
+// all when that is empty.
 func (t *task) undecided(name string) []Pod {
 	if t.post.Path != manualPath || t.ended() {
 		return nil
@@ -75,15 +76,15 @@ func (t *task) undecided(name string) []Pod {
 	})
 }
 
-// decided is the plan of tasks whose pods wait for a person: what was approved is approved
-// already, and the task gives up once all others were refused.
+// decided is the plan of tasks whose pods wait for a decision: the decisions have approved
+// pods already, and the task stops once all others were rejected.
 func decided(t *task) ([]Pod, bool) {
 	return nil, len(t.refused) > 0 && len(t.undecided("")) == 0
 }
 
-// Decide approves or refuses pods that wait: those with the name, or all when that is
-// empty; in the namespace, or in the only one that has such pods when that is empty. It
-// returns their names. The errors are ErrNotWaiting and ErrAmbiguous.
+// Decide approves or rejects waiting pods: those with the name, or all when that is empty;
+// in the namespace, or in the only one that has such pods when that is empty. It returns
+// their names. The errors are ErrNotWaiting and ErrAmbiguous.
 func (s *Service) Decide(namespace, pod string, ok bool) ([]string, error) {
 	entries, err := s.decide(namespace, pod, ok)
 	var all []string
@@ -119,7 +120,7 @@ func (s *Service) decide(namespace, pod string, ok bool) ([]Entry, error) {
 	return entries, nil
 }
 
-// decide returns what was decided, for the journal.
+// decide returns the decision, for the log.
 func (t *task) decide(pods []Pod, ok bool) Entry {
 	e := t.onto(Entry{Time: time.Now(), Method: http.MethodPost, Path: "/decide", Decision: Rejected, Status: http.StatusOK})
 	e.Pods = pods
@@ -133,13 +134,13 @@ func (t *task) decide(pods []Pod, ok bool) Entry {
 	return e
 }
 
-// newPages are the URLs for people and scripts.
+// newPages returns the handlers for browsers and scripts.
 func (s *Service) newPages() *http.ServeMux {
 	pages := http.NewServeMux()
 	parsed := template.Must(template.New("page").Parse(page))
 	pages.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		_ = parsed.Execute(w, s.Waiting(r.FormValue("namespace"))) // Whoever looked may have gone.
+		_ = parsed.Execute(w, s.Waiting(r.FormValue("namespace"))) // The client may have disconnected.
 	})
 	pages.HandleFunc("GET /waiting", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -153,8 +154,7 @@ func (s *Service) newPages() *http.ServeMux {
 	return pages
 }
 
-// serveDecide takes the decision of a person: of the page, which it shows again, or of a
-// script.
+// serveDecide handles a decision from the page, which it shows again, or from a script.
 func (s *Service) serveDecide(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxBodyBytes)
 	pod := r.FormValue("pod")
