@@ -12,9 +12,9 @@ import (
 	"github.com/podops-dev/podops/pkg/adapters/haproxy/runtimeapi"
 )
 
-// follower is what keeps a load balancer in step where there is no PodOps, as controllers
-// of ingresses do: pods that are ready get requests, pods that are deleted or not ready
-// get none any more, as soon as it is seen. Nobody waits for it.
+// follower maintains a load balancer on the side without PodOps, as an ingress controller
+// does: ready pods get requests, deleted and unready pods get none as soon as the watch
+// reports it. No operation waits for it.
 type follower struct {
 	client  *runtimeapi.Client
 	backend string
@@ -22,10 +22,10 @@ type follower struct {
 	changed <-chan struct{}
 }
 
-// retryEvery is how often the follower looks again at what it could not do.
+// retryEvery is how often the follower retries a failed change.
 const retryEvery = 200 * time.Millisecond
 
-// run follows until ctx ends. What fails is tried again.
+// run follows until ctx ends. Failed changes are retried.
 func (f *follower) run(ctx context.Context) {
 	ticker := time.NewTicker(retryEvery)
 	defer ticker.Stop()
@@ -73,7 +73,7 @@ func (f *follower) takeOut(ctx context.Context, server runtimeapi.Server) error 
 		return f.client.SetState(ctx, f.backend, server.Name, runtimeapi.StateDrain)
 	}
 	if server.Sessions > 0 {
-		return nil // They may end, if there is still somebody to end them.
+		return nil // they may end, if another client ends them
 	}
 	if err := f.client.SetState(ctx, f.backend, server.Name, runtimeapi.StateMaint); err != nil {
 		return err

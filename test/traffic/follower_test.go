@@ -13,7 +13,8 @@ import (
 	"github.com/podops-dev/podops/test/traffic/front"
 )
 
-// What stands for PodOps where it takes no part does its work as well as it can.
+// TestFollowerKeepsTheServersThatAreReady checks that the side without PodOps is not
+// handicapped by its load balancer.
 func TestFollowerKeepsTheServersThatAreReady(t *testing.T) {
 	dir, err := os.MkdirTemp("", "follower")
 	if err != nil {

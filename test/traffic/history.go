@@ -13,29 +13,30 @@ import (
 	"github.com/podops-dev/podops/pkg/lifecycle"
 )
 
-// history is what the load balancer was told of each pod and when, beside what PodOps wrote
-// on the pods: both clocks are of this machine. It is safe for concurrent use.
+// history holds the commands that the load balancer executed for each pod, and the labels
+// that PodOps set on the pods, with their times: both clocks are of this machine. It is
+// safe for concurrent use.
 type history struct {
 	mu sync.Mutex
 
-	// since is when it begins to matter: what was before the workload had come up behind
-	// the load balancer is left out.
+	// since is the time from which on the history counts: it excludes the start of the
+	// workload.
 	since time.Time
 
-	// told are the states that servers were set to, by the name of the pod, in order.
+	// told holds the states that servers were set to, by the name of the pod, in order.
 	told map[string][]told
 
-	// marks are labels that PodOps set, with the times in them.
+	// marks holds labels that PodOps set, with the times in them.
 	marks map[mark]bool
 }
 
-// told is a command that was carried out.
+// told is a command that was executed.
 type told struct {
 	at    time.Time
 	state string // ready, drain, maint, or gone
 }
 
-// mark is one of two labels on a pod, which say when they were set.
+// mark is one of two labels on a pod that contain the time at which they were set.
 type mark struct {
 	pod  string
 	kind string // operate or service-available
@@ -44,8 +45,8 @@ type mark struct {
 
 func newHistory() *history { return &history{told: map[string][]told{}, marks: map[mark]bool{}} }
 
-// command takes in what was carried out: "set server web/<name> state maint". Servers are
-// named <namespace>_<service>_<pod>_<hash>.
+// command adds an executed command: "set server web/<name> state maint". Servers are named
+// <namespace>_<service>_<pod>_<hash>.
 func (h *history) command(at time.Time, line string) {
 	words := strings.Fields(line)
 	var state string
@@ -66,7 +67,7 @@ func (h *history) command(at time.Time, line string) {
 	h.told[parts[2]] = append(h.told[parts[2]], told{at, state})
 }
 
-// see takes in the labels of a pod.
+// see adds the labels of a pod.
 func (h *history) see(pod *corev1.Pod) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -86,21 +87,21 @@ func (h *history) see(pod *corev1.Pod) {
 	}
 }
 
-// begin leaves out what was before.
+// begin drops the history before now.
 func (h *history) begin(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.since = now
 }
 
-// order is what the history proves.
+// order is the result of the check of a history.
 type order struct {
 	operate, available int
 	violations         []string
 }
 
-// order holds every mark against what the load balancer had been told by then: traffic off
-// before operate, traffic on before service-available.
+// order compares every mark with the last command before it: traffic off before operate,
+// traffic on before service-available.
 func (h *history) order() order {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -116,7 +117,7 @@ func (h *history) order() order {
 		case m.kind == "service-available" && state == "ready":
 			found.available++
 		default:
-			found.violations = append(found.violations, fmt.Sprintf("%s of pod %s at %s: its server was last told %q",
+			found.violations = append(found.violations, fmt.Sprintf("%s of pod %s at %s: the last state of its server was %q",
 				m.kind, m.pod, m.at.Format(time.RFC3339Nano), state))
 		}
 	}
@@ -124,7 +125,7 @@ func (h *history) order() order {
 	return found
 }
 
-// last is the state that was told last before a time.
+// last returns the last state before a time.
 func last(states []told, at time.Time) string {
 	state := "nothing"
 	for _, one := range states {

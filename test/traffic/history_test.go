@@ -29,15 +29,15 @@ func TestOrder(t *testing.T) {
 		pod                         *corev1.Pod
 		operate, available, against int
 	}{
-		"off before operate":              {steps: []step{{1, on}, {2, drain}, {3, off}, {9, on}}, pod: marked(appsv1alpha1.OperateLabelPrefix+"/a", 4), operate: 1},
-		"draining is not off":             {steps: []step{{1, on}, {2, drain}}, pod: marked(appsv1alpha1.OperateLabelPrefix+"/a", 4), against: 1},
-		"off too late":                    {steps: []step{{1, on}, {5, off}}, pod: marked(appsv1alpha1.OperateLabelPrefix+"/a", 4), against: 1},
-		"never told":                      {pod: marked(appsv1alpha1.OperateLabelPrefix+"/a", 4), against: 1},
-		"another pod was told":            {steps: []step{{1, "set server web/shop_web_web-1_1a2b state maint"}}, pod: marked(appsv1alpha1.OperateLabelPrefix+"/a", 4), against: 1},
-		"removed before operate":          {steps: []step{{1, "del server " + server}}, pod: marked(appsv1alpha1.OperateLabelPrefix+"/a", 4), operate: 1},
-		"on before service-available":     {steps: []step{{1, off}, {2, on}}, pod: marked(appsv1alpha1.ServiceAvailableLabelKey, 3), available: 1},
-		"service-available while off":     {steps: []step{{1, on}, {2, off}, {4, on}}, pod: marked(appsv1alpha1.ServiceAvailableLabelKey, 3), against: 1},
-		"other commands are of no matter": {steps: []step{{1, on}, {2, "show servers state web"}, {2, "set server " + server + " weight 5"}}, pod: marked(appsv1alpha1.ServiceAvailableLabelKey, 3), available: 1},
+		"off before operate":          {steps: []step{{1, on}, {2, drain}, {3, off}, {9, on}}, pod: marked(appsv1alpha1.OperateLabelPrefix+"/a", 4), operate: 1},
+		"draining is not off":         {steps: []step{{1, on}, {2, drain}}, pod: marked(appsv1alpha1.OperateLabelPrefix+"/a", 4), against: 1},
+		"off too late":                {steps: []step{{1, on}, {5, off}}, pod: marked(appsv1alpha1.OperateLabelPrefix+"/a", 4), against: 1},
+		"no command":                  {pod: marked(appsv1alpha1.OperateLabelPrefix+"/a", 4), against: 1},
+		"a command for another pod":   {steps: []step{{1, "set server web/shop_web_web-1_1a2b state maint"}}, pod: marked(appsv1alpha1.OperateLabelPrefix+"/a", 4), against: 1},
+		"removed before operate":      {steps: []step{{1, "del server " + server}}, pod: marked(appsv1alpha1.OperateLabelPrefix+"/a", 4), operate: 1},
+		"on before service-available": {steps: []step{{1, off}, {2, on}}, pod: marked(appsv1alpha1.ServiceAvailableLabelKey, 3), available: 1},
+		"service-available while off": {steps: []step{{1, on}, {2, off}, {4, on}}, pod: marked(appsv1alpha1.ServiceAvailableLabelKey, 3), against: 1},
+		"other commands do not count": {steps: []step{{1, on}, {2, "show servers state web"}, {2, "set server " + server + " weight 5"}}, pod: marked(appsv1alpha1.ServiceAvailableLabelKey, 3), available: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHistory()
@@ -45,12 +45,12 @@ func TestOrder(t *testing.T) {
 				h.command(second(s.at), s.line)
 			}
 			h.see(tc.pod)
-			h.see(tc.pod) // a watch repeats itself
+			h.see(tc.pod) // a watch may repeat events
 			h.begin(second(1))
 			got := h.order()
 			h.begin(second(100))
 			if later := h.order(); later.operate+later.available+len(later.violations) > 0 {
-				t.Errorf("what was before it began counts: %+v", later)
+				t.Errorf("events before begin count: %+v", later)
 			}
 			if diff := cmp.Diff([]int{tc.operate, tc.available, tc.against}, []int{got.operate, got.available, len(got.violations)}); diff != "" {
 				t.Errorf("operate, available, violations differ (-want +got):\n%s\n%v", diff, got.violations)

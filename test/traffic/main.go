@@ -1,6 +1,6 @@
-// Command traffic measures what a rollout costs: real servers on the pods' addresses, a
-// real HAProxy before them, and requests that are counted one by one, while pods are
-// rolled, scaled in and updated in place; with PodOps and without.
+// Command traffic measures how many requests a rollout loses: real servers on the pods'
+// addresses, a real HAProxy in front of them, and individually counted requests, while pods
+// are rolled, scaled in and updated in place; with PodOps and without.
 package main
 
 import (
@@ -23,8 +23,8 @@ import (
 )
 
 const usage = `traffic sends requests through a HAProxy to pods of a local control plane while their
-workload is operated on, and counts what becomes of each. Every scenario runs with PodOps
-and beside it without. Run it with "make traffic".
+workload is operated on, and counts the outcome of each. Every scenario runs with PodOps
+and without. Run it with "make traffic".
 
   restart   rolling restart of 20 pods
   scale-in  from 20 pods to 8
@@ -35,11 +35,11 @@ and beside it without. Run it with "make traffic".
 Without PodOps a controller adds pods to the load balancer when they are ready, and drains
 them when they are not, as fast as it can.
 
-It ends with 0 only if no request failed with PodOps, in no scenario, some failed without
+It exits with 0 only if no request failed with PodOps in any scenario, some failed without
 it, and flaky took at most twice as long as restart.
 
-A wait ends when nothing has changed for 3 minutes, or after 20: a slow machine may take
-its time as long as it gets on.
+A wait ends when nothing has changed for 3 minutes, or after 20: a slow machine may be slow
+as long as it makes progress.
 
 Flags:
 `
@@ -89,12 +89,12 @@ func parse(args []string, complaints io.Writer) (options, error) {
 	flags.SetOutput(complaints)
 	flags.StringVar(&o.bin, "bin", "bin", "folder of the binaries")
 	flags.StringVar(&o.dir, "dir", filepath.Join("bin", "traffic.d"), "folder of the cluster, the logs, and outcomes.tsv with a line for every request")
-	flags.StringVar(&o.cidr, "cidr", "127.65.0.0/16", "loopback addresses of the pods; not those of another cluster on this machine whose pods are listened for")
+	flags.StringVar(&o.cidr, "cidr", "127.65.0.0/16", "loopback addresses of the pods; not those of another cluster on this machine")
 	flags.StringVar(&only, "only", "", "scenarios to run, separated by commas; empty: all")
 	flags.StringVar(&sides, "sides", "with,without", "with, without, or both: whether PodOps takes part")
-	flags.IntVar(&o.requests, "requests", 10_000, "requests that every run sends at least; 10 runs make 100,000")
+	flags.IntVar(&o.requests, "requests", 10_000, "requests that every run sends at least; 10 runs send 100,000")
 	flags.Float64Var(&o.rate, "rate", 250, "requests a second of each kind, with kept connections and without")
-	flags.IntVar(&o.workers, "workers", 32, "requests of each kind that are under way at most")
+	flags.IntVar(&o.workers, "workers", 32, "maximum number of open requests of each kind")
 	flags.Usage = func() {
 		fmt.Fprint(complaints, usage)
 		flags.PrintDefaults()
@@ -106,11 +106,11 @@ func parse(args []string, complaints io.Writer) (options, error) {
 		return options{}, fmt.Errorf("%q is not a flag; --help lists them", flags.Arg(0))
 	}
 	if o.requests < 1 {
-		return options{}, fmt.Errorf("--requests %d: give at least 1", o.requests)
+		return options{}, fmt.Errorf("--requests %d: use at least 1", o.requests)
 	}
 	cidr, err := netip.ParsePrefix(o.cidr)
 	if err != nil || !cidr.Addr().IsLoopback() {
-		return options{}, fmt.Errorf("--cidr %q: give a network of loopback addresses, such as 127.65.0.0/16", o.cidr)
+		return options{}, fmt.Errorf("--cidr %q: use a network of loopback addresses, such as 127.65.0.0/16", o.cidr)
 	}
 	if o.scenarios, err = choose(only); err != nil {
 		return options{}, err
@@ -145,18 +145,18 @@ func chooseSides(names string) ([]side, error) {
 	var chosen []side
 	for name := range strings.SplitSeq(names, ",") {
 		if side(name) != withPodOps && side(name) != withoutPodOps {
-			return nil, fmt.Errorf("--sides: give with, without, or both separated by a comma, not %q", name)
+			return nil, fmt.Errorf("--sides: use with, without, or both separated by a comma, not %q", name)
 		}
 		chosen = append(chosen, side(name))
 	}
 	return chosen, nil
 }
 
-// perform sets the stage, plays every scenario on it, and clears up, whatever happened.
+// perform starts the cluster, runs every scenario, and cleans up in any case.
 func perform(ctx context.Context, o options, out io.Writer) (results results, err error) {
 	dir, err := filepath.Abs(o.dir)
 	if err != nil {
-		return nil, fmt.Errorf("folder of the stage: %w", err)
+		return nil, fmt.Errorf("folder of the cluster: %w", err)
 	}
 	s := stage.New(stage.Options{
 		Bin: o.bin, Dir: dir, Out: out, CIDR: o.cidr, Manifests: "test/traffic/manifests",

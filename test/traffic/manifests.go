@@ -6,7 +6,7 @@ import (
 	"text/template"
 )
 
-// side is whether PodOps takes part.
+// side is with or without PodOps.
 type side string
 
 const (
@@ -18,8 +18,8 @@ const (
 	// podPort is the port that every pod's server listens on.
 	podPort = 8080
 
-	// maxUnavailable is what both sides may take out at once: without PodOps the Deployment
-	// and the operation controller keep to it, with PodOps the rule.
+	// maxUnavailable is the bound of both sides: without PodOps the Deployment and the
+	// operation controller respect it, with PodOps the rule enforces it.
 	maxUnavailable = "25%"
 
 	firstImage  = "registry.example.com/web:v1"
@@ -27,7 +27,7 @@ const (
 )
 
 // workload is a Deployment, and with PodOps the Service that names the load balancer,
-// before it, and the rule. A pod of the Deployment has the control label only then.
+// before it, and the rule. Only then a pod of the Deployment has the control label.
 var workload = template.Must(template.New("workload").Parse(`{{ if .PodOps }}apiVersion: v1
 kind: Service
 metadata:
@@ -79,7 +79,7 @@ spec:
 {{- end }}
 `))
 
-// values of the workload.
+// values are the values of the template.
 type values struct {
 	PodOps          bool
 	Replicas        int

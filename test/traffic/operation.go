@@ -24,18 +24,18 @@ const (
 	operateLabel   = appsv1alpha1.OperateLabelPrefix + "/" + operationID
 )
 
-// operation is what an operation controller does next with a pod.
+// operation is the next step of an operation controller with a pod.
 type operation string
 
 const (
 	nothing operation = ""
-	begin   operation = "begin"  // ask
+	begin   operation = "begin"  // set the operating labels
 	upgrade operation = "update" // the image, in place
 	finish  operation = "finish" // say that it is done
 )
 
-// nextWith is the next step with a pod under PodOps: ask, wait until it is allowed, write
-// the image, wait until it runs, say so.
+// nextWith returns the next step for a pod with PodOps: begin, wait for operate, write the
+// image, wait until it runs, end.
 func nextWith(pod *corev1.Pod, image string) operation {
 	_, operating := pod.Labels[operatingLabel]
 	_, allowed := pod.Labels[operateLabel]
@@ -53,8 +53,9 @@ func nextWith(pod *corev1.Pod, image string) operation {
 	}
 }
 
-// nextWithout is the next step with each pod where there is no PodOps: so many pods at a
-// time as may be away. Pods that were updated and are not ready yet are away.
+// nextWithout returns the next step for each pod without PodOps: the number of unavailable
+// pods stays within atOnce. Pods that were updated and are not ready yet count as
+// unavailable.
 func nextWithout(pods []corev1.Pod, image string, atOnce int) map[string]operation {
 	away := 0
 	for i := range pods {
@@ -78,7 +79,7 @@ func runsImage(pod *corev1.Pod, image string) bool {
 	return pod.Spec.Containers[0].Image == image && len(statuses) > 0 && statuses[0].Image == image && statuses[0].State.Running != nil
 }
 
-// do carries out one step. Repeating one does no harm.
+// do runs one step. Repeating a step is safe.
 func do(ctx context.Context, admin client.Client, pod *corev1.Pod, step operation, image string, now time.Time) error {
 	var patch string
 	switch step {
@@ -99,7 +100,7 @@ func do(ctx context.Context, admin client.Client, pod *corev1.Pod, step operatio
 	return nil
 }
 
-// operate is one round over all pods, for either side.
+// operate runs one round over all pods, for either side.
 func (g *game) operate(ctx context.Context, pods []corev1.Pod) error {
 	steps := map[string]operation{}
 	if g.side == withPodOps {

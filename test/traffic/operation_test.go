@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// podOf is a ready pod that is to run one image, and runs another.
+// podOf returns a ready pod that should run one image, and runs another.
 func podOf(name, wanted, running string, labels ...string) corev1.Pod {
 	pod := corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{}},
@@ -30,7 +30,7 @@ func podOf(name, wanted, running string, labels ...string) corev1.Pod {
 	return pod
 }
 
-func TestOperationControllerAsksWaitsUpdatesAndSaysSo(t *testing.T) {
+func TestTheOperationControllerBeginsWaitsUpdatesAndEnds(t *testing.T) {
 	starting := podOf("web-0", secondImage, secondImage, operatingLabel, typeLabel, operateLabel)
 	starting.Status.ContainerStatuses[0].State = corev1.ContainerState{}
 	deleted := podOf("web-0", firstImage, firstImage)
@@ -40,7 +40,7 @@ func TestOperationControllerAsksWaitsUpdatesAndSaysSo(t *testing.T) {
 		want operation
 	}{
 		"an old pod":           {podOf("web-0", firstImage, firstImage), begin},
-		"asked, not allowed":   {podOf("web-0", firstImage, firstImage, operatingLabel, typeLabel), nothing},
+		"begun, not permitted": {podOf("web-0", firstImage, firstImage, operatingLabel, typeLabel), nothing},
 		"allowed":              {podOf("web-0", firstImage, firstImage, operatingLabel, typeLabel, operateLabel), upgrade},
 		"written, still old":   {podOf("web-0", secondImage, firstImage, operatingLabel, typeLabel, operateLabel), nothing},
 		"written, not running": {starting, nothing},
@@ -56,7 +56,7 @@ func TestOperationControllerAsksWaitsUpdatesAndSaysSo(t *testing.T) {
 	}
 }
 
-func TestWithoutPodOpsSoManyPodsAreUpdatedAtATime(t *testing.T) {
+func TestWithoutPodOpsTheNumberOfUpdatedPodsIsBounded(t *testing.T) {
 	var pods []corev1.Pod
 	for n := range 4 {
 		pods = append(pods, podOf(fmt.Sprintf("web-%d", n), firstImage, firstImage))
@@ -76,7 +76,7 @@ func TestWithoutPodOpsSoManyPodsAreUpdatedAtATime(t *testing.T) {
 	}
 	steps("web-0", "web-1")
 	pods[0], pods[1] = podOf("web-0", secondImage, firstImage), podOf("web-1", secondImage, secondImage)
-	pods[1].Status.Conditions = nil // It runs, and is not ready.
+	pods[1].Status.Conditions = nil // it runs, and is not ready
 	steps()
 	pods[1] = podOf("web-1", secondImage, secondImage)
 	steps("web-2")
@@ -84,7 +84,7 @@ func TestWithoutPodOpsSoManyPodsAreUpdatedAtATime(t *testing.T) {
 	steps("web-2", "web-3")
 }
 
-func TestScenariosSeeTheirEnd(t *testing.T) {
+func TestScenariosDetectTheirEnd(t *testing.T) {
 	g := &game{scenario: scenario{replicas: 2}, first: []types.UID{"a", "b"}}
 	for name, tc := range map[string]struct {
 		pods         []corev1.Pod

@@ -10,19 +10,19 @@ import (
 	"github.com/podops-dev/podops/test/traffic/load"
 )
 
-// result is what became of the requests of one run.
+// result is the result of one run.
 type result struct {
 	scenario string
 	side     side
 	report   *load.Report
 
-	// operation is how long the workload was operated on, a part of what the load took.
+	// operation is the duration of the operation, a part of that of the load.
 	operation time.Duration
 }
 
 type results []result
 
-// print writes a line for each run, and how many requests there were.
+// print writes a line for each run, and the number of requests.
 func (all results) print(out io.Writer) error {
 	if len(all) == 0 {
 		return nil
@@ -53,17 +53,16 @@ func (all results) print(out io.Writer) error {
 
 var (
 	errLost        = errors.New("requests failed with PodOps")
-	errNothingLost = errors.New("no request failed without PodOps: the measure measures nothing")
+	errNothingLost = errors.New("no request failed without PodOps: the measurement detects nothing")
 	errNoRuns      = errors.New("nothing was measured")
 	errSlow        = errors.New("a load balancer that fails calls slows the rollout down")
 )
 
-// slowdown is how much longer a rollout may take when a fifth of the calls to the load
-// balancer fail.
+// slowdown is how many times longer a rollout may take when a fifth of the calls to the
+// load balancer fail.
 const slowdown = 2
 
-// flaky compares the rollout with a flaky load balancer with the one without, if both
-// took place.
+// flaky compares the rollout with a flaky load balancer with the one without, if both ran.
 func (all results) flaky() error {
 	took := map[string]time.Duration{}
 	for _, r := range all {
@@ -78,8 +77,8 @@ func (all results) flaky() error {
 	return fmt.Errorf("%w: %s, against %s, and at most %d times that are allowed", errSlow, flaky, healthy, slowdown)
 }
 
-// verdict is nil when no run with PodOps lost a request, the runs without it did, and a
-// flaky load balancer cost no more than slowdown.
+// verdict returns nil when no run with PodOps lost a request, the runs without it did, and
+// a flaky load balancer took no longer than slowdown allows.
 func (all results) verdict() error {
 	if len(all) == 0 {
 		return errNoRuns

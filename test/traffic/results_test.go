@@ -27,7 +27,7 @@ func played(name string, on side, report *load.Report, operation time.Duration) 
 func TestVerdict(t *testing.T) {
 	for name, tc := range map[string]struct {
 		results results
-		want    error // nil: well
+		want    error // nil: passed
 	}{
 		"nothing lost with, some without": {
 			results: results{played("a", withPodOps, reported(10, 0), 10*time.Second), played("a", withoutPodOps, reported(10, 3), 10*time.Second)},
@@ -85,7 +85,7 @@ func TestResultsReadAsATable(t *testing.T) {
 func TestFlags(t *testing.T) {
 	for name, tc := range map[string]struct {
 		args []string
-		want string // part of what is said; empty: they are good
+		want string // part of the message; empty: valid
 	}{
 		"none":                {},
 		"one scenario":        {args: []string{"--only", "flaky"}},

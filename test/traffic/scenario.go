@@ -14,18 +14,18 @@ const (
 	few  = 8
 )
 
-// scenario is what is done to a workload under load.
+// scenario is an operation on a workload under load.
 type scenario struct {
 	name, title string
 	replicas    int // at first
 	remaining   int // in the end
 	failing     float64
 
-	// comes says that pods become available while it runs, not only operable.
+	// comes is true when pods become available while it runs, not only operable.
 	comes bool
 
 	act func(ctx context.Context, g *game) error
-	// done says whether it has come to its end, beside that all pods serve.
+	// done reports whether it has reached its end, besides that all pods are ready.
 	done func(g *game, pods []corev1.Pod) (bool, string)
 }
 
@@ -59,18 +59,18 @@ func inPlace(ctx context.Context, g *game) error {
 		if err != nil {
 			return false, "", err
 		}
-		// A step that fails is taken again in the next round.
+		// A step that fails is repeated in the next round.
 		stepErr := g.operate(ctx, pods)
 		ok, seen := updated(g, pods)
 		return ok, seen, stepErr
 	})
 }
 
-// inPlaceAndKill: after a fifth of the pods, and again after half of them. The operation
-// controller goes on meanwhile, as far as it is let.
+// inPlaceAndKill kills the manager after a fifth of the pods, and again after half of them.
+// The operation controller continues meanwhile, as far as it can.
 //
-// It is not a rollout that is interrupted: the door that holds deletes of others back is
-// open while no manager runs, by design. What asks by labels waits.
+// It does not interrupt a rollout: the webhook that defers deletes fails open while no
+// manager runs, by design. An operation controller that uses labels waits.
 func inPlaceAndKill(ctx context.Context, g *game) error {
 	both, ctx := errgroup.WithContext(ctx)
 	both.Go(func() error { return inPlace(ctx, g) })
@@ -114,7 +114,7 @@ func countUpdated(pods []corev1.Pod) int {
 	return count
 }
 
-// gone is how many of the first pods are there no more.
+// gone returns how many of the first pods no longer exist.
 func (g *game) gone(pods []corev1.Pod) int {
 	there := map[types.UID]bool{}
 	for i := range pods {

@@ -32,22 +32,23 @@ const (
 	statColumns = "pxname,svname,qcur,qmax,scur,smax,slim,stot,bin,bout,dreq,dresp,ereq,econ,eresp,wretr,wredis,status,weight,"
 	statRow     = "%s,%s,0,0,%d,,,,,,,,,,,,,%s,%d,\n"
 
-	// backendID is the number of the one backend.
+	// backendID is the number of the only backend.
 	backendID = 3
 
-	// version is what HAProxy speaks like this.
+	// version is the HAProxy version whose answers this proxy gives.
 	version = "2.6.12-embedded"
 )
 
-// commands answers the Runtime API: what an adapter needs of it, in HAProxy's words.
+// commands answers the Runtime API with the answers of HAProxy, as far as an adapter needs
+// them.
 type commands struct {
 	pool    *pool
 	backend string
-	// check starts checking a server, and returns what ends that.
+	// check starts the checks of a server, and returns a function that ends them.
 	check func(name string, address netip.AddrPort, interval time.Duration) context.CancelFunc
 }
 
-// answer is what one command is answered, without the empty line that ends an answer.
+// answer returns the answer to one command, without the empty line that ends it.
 func (c *commands) answer(line string) string {
 	words := strings.Fields(line)
 	for _, known := range []struct {
@@ -73,10 +74,10 @@ func (c *commands) answer(line string) string {
 			return known.do(words[len(name):])
 		}
 	}
-	return "Unknown command: this is an embedded proxy that knows what adapters need."
+	return "Unknown command: this embedded proxy supports only the commands of adapters."
 }
 
-// named finds the server that "backend/server" names, and lets do answer.
+// named finds the server that "backend/server" names, and calls do.
 func (c *commands) named(arguments []string, do func(server string, rest []string) string) string {
 	if len(arguments) == 0 {
 		return "Require 'backend/server'."
@@ -91,7 +92,7 @@ func (c *commands) named(arguments []string, do func(server string, rest []strin
 	return do(server, arguments[1:])
 }
 
-// change lets do change a server, and answers what do returns.
+// change calls do with a server, and returns its answer.
 func (c *commands) change(arguments []string, do func(s *backendServer, rest []string) string) string {
 	return c.named(arguments, func(server string, rest []string) string {
 		text := ""
@@ -112,7 +113,7 @@ func (c *commands) addServer(arguments []string) string {
 		}
 		address, err := netip.ParseAddrPort(rest[0])
 		if err != nil || !address.Addr().IsLoopback() {
-			return fmt.Sprintf("'%s': the embedded proxy wants a loopback address with a port.", rest[0])
+			return fmt.Sprintf("'%s': the embedded proxy requires a loopback address with a port.", rest[0])
 		}
 		s := &backendServer{name: name, address: address, weight: defaultWeight, health: health{interval: defaultInterval}}
 		if refusal := s.read(rest[1:]); refusal != "" {
@@ -124,7 +125,7 @@ func (c *commands) addServer(arguments []string) string {
 	})
 }
 
-// read takes in the keywords of "add server". What it returns is why one is refused.
+// read parses the keywords of "add server". It returns an error text for an invalid one.
 func (s *backendServer) read(words []string) string {
 	for len(words) > 0 {
 		keyword := words[0]
@@ -162,7 +163,7 @@ func readWeight(text string) (int, string) {
 	return weight, ""
 }
 
-// readInterval: a number without a unit is of milliseconds.
+// readInterval parses an interval; a number without a unit is in milliseconds.
 func readInterval(text string) (time.Duration, string) {
 	if _, err := strconv.Atoi(text); err == nil {
 		text += "ms"
@@ -205,7 +206,7 @@ func (c *commands) setState(arguments []string, to state) string {
 	return c.change(arguments, func(s *backendServer, _ []string) string { return s.enter(to) })
 }
 
-// enter: a server that comes out of maintenance has to prove itself anew.
+// enter changes the state. A server that leaves maintenance must pass its checks again.
 func (s *backendServer) enter(to state) string {
 	if to != ready && to != drain && to != maint {
 		return "'set server <srv> state' expects 'ready', 'drain' and 'maint'."
@@ -264,7 +265,7 @@ func (c *commands) endSessions(arguments []string) string {
 	})
 }
 
-// showState is the table of "show servers state", which ends with an empty line of its own.
+// showState returns the table of "show servers state", which ends with an empty line.
 func (c *commands) showState(arguments []string) string {
 	if len(arguments) > 0 && arguments[0] != c.backend {
 		return "Can't find backend."
@@ -290,7 +291,7 @@ func (c *commands) showState(arguments []string) string {
 	return table.String()
 }
 
-// codes are the columns of the table that are about the check.
+// codes returns the columns of the table for the check.
 func (h health) codes() (result, check int) {
 	if h.configured {
 		check |= checkConfigured
@@ -311,7 +312,7 @@ func (h health) codes() (result, check int) {
 	}
 }
 
-// showStat has the rows of servers only, whatever else is asked for.
+// showStat returns the rows of servers only, whatever the arguments.
 func (c *commands) showStat(arguments []string) string {
 	if len(arguments) > 0 && arguments[0] != c.backend && arguments[0] != strconv.Itoa(backendID) && arguments[0] != "-1" {
 		return "No such proxy."

@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Whoever speaks with HAProxy understands the embedded proxy: it answers the same, in the
-// same words, to everything an adapter says and to what it should not have said.
+// TestEmbeddedAnswersAsHAProxyDoes checks that a client of HAProxy works with the embedded
+// proxy: it gives the same answers to the commands of adapters, valid and invalid.
 func TestEmbeddedAnswersAsHAProxyDoes(t *testing.T) {
 	script := []string{
 		"show servers state nobody", "show stat nobody 4 -1",
@@ -31,7 +31,7 @@ func TestEmbeddedAnswersAsHAProxyDoes(t *testing.T) {
 		"del server web/a", "set server web/a state ready",
 		"add server web/d 127.0.0.1:1082 weight 257",
 	}
-	// Both refuse these, each in words of its own.
+	// Both reject these commands, with different texts.
 	const differs = "(refused)"
 	own := map[string]bool{"enable health web/a": true, "add server web/d 127.0.0.1:1082 weight 257": true}
 	answers := map[string][]string{}
@@ -50,12 +50,12 @@ func TestEmbeddedAnswersAsHAProxyDoes(t *testing.T) {
 	}
 }
 
-// states are the columns of a server that adapters read.
+// states returns the columns of a server that adapters read.
 func states(t *testing.T, b balancer) []string {
 	t.Helper()
 	text := ask(t, b, "show servers state web")
 	if !strings.HasPrefix(text, "1\n# be_id ") || !strings.HasSuffix(text, "\n\n") {
-		t.Fatalf("not a whole table: %q", text)
+		t.Fatalf("incomplete table: %q", text)
 	}
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	columns := strings.Fields(lines[1])[1:]
@@ -118,7 +118,7 @@ func TestPoolIsBounded(t *testing.T) {
 	for n := range maxSessions {
 		_, s, ok := p.pick(t.Context())
 		if !ok {
-			t.Fatalf("session %d: nobody serves", n)
+			t.Fatalf("session %d: no server", n)
 		}
 		last = s
 	}
@@ -127,11 +127,11 @@ func TestPoolIsBounded(t *testing.T) {
 	}
 	last.end()
 	if _, _, ok := p.pick(t.Context()); !ok {
-		t.Error("a session has ended, and there is no room for another")
+		t.Error("a session has ended, and another one is rejected")
 	}
 }
 
-// More than an operator can have to say is not read to its end.
+// TestLineIsBounded checks that a line above the bound is not read to its end.
 func TestLineIsBounded(t *testing.T) {
 	e, err := StartEmbedded(Options{Dir: folder(t)})
 	if err != nil {
@@ -143,11 +143,11 @@ func TestLineIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_, _ = io.WriteString(conn, strings.Repeat("x", 2*maxLine)) // It is hung up on in the middle.
+	_, _ = io.WriteString(conn, strings.Repeat("x", 2*maxLine)) // the connection is closed in the middle
 	if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
 	if answer, err := io.ReadAll(conn); len(answer) > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("got %q, %v; want to be hung up on", answer, err)
+		t.Errorf("got %q, %v; want a closed connection", answer, err)
 	}
 }

@@ -22,7 +22,8 @@ const (
 	// maxLine bounds a line of commands.
 	maxLine = 16 << 10
 
-	// maxOperators is how many connections the Runtime API answers at once. More wait.
+	// maxOperators is how many connections the Runtime API answers at once; further ones
+	// wait.
 	maxOperators = 64
 
 	// operatorTimeout bounds each of them.
@@ -33,7 +34,8 @@ const (
 
 	checkTimeout = time.Second
 
-	// serverHeader of an answer names the server that gave it, or failed to.
+	// serverHeader is the header of an answer with the name of the server that gave it, or
+	// failed to.
 	serverHeader = "X-Server"
 )
 
@@ -49,7 +51,7 @@ type Embedded struct {
 	once    sync.Once
 }
 
-// StartEmbedded returns when the proxy listens. It ends with Close.
+// StartEmbedded returns when the proxy listens. Close ends it.
 func StartEmbedded(options Options) (*Embedded, error) {
 	p, err := options.listen()
 	if err != nil {
@@ -75,14 +77,14 @@ func StartEmbedded(options Options) (*Embedded, error) {
 	return e, nil
 }
 
-// silent: clients that hang up and servers that fail are what this is about, and clients
-// count them.
+// silent returns a logger without output: disconnecting clients and failing servers are
+// expected, and the load counts them.
 func silent() *log.Logger { return log.New(io.Discard, "", 0) }
 
 // Ended is closed when the proxy has ended.
 func (e *Embedded) Ended() <-chan struct{} { return e.ended }
 
-// Close ends the proxy at once, whatever it is at.
+// Close ends the proxy at once, with its open requests.
 func (e *Embedded) Close() error {
 	var err error
 	e.once.Do(func() {
@@ -97,7 +99,7 @@ func (e *Embedded) Close() error {
 	return nil
 }
 
-// sessionKey is where a request's context has its session.
+// sessionKey is the key of the session in a request's context.
 type sessionKey struct{}
 
 func (e *Embedded) proxy() http.Handler {
@@ -107,12 +109,12 @@ func (e *Embedded) proxy() http.Handler {
 				r.SetURL(&url.URL{Scheme: "http", Host: s.address.String()})
 			}
 		},
-		// A transport repeats a GET whose kept connection broke. Without kept connections
-		// it repeats nothing.
+		// A transport retries a GET whose kept connection broke. Without kept connections
+		// it retries nothing.
 		Transport: &http.Transport{
 			DisableKeepAlives: true, DialContext: (&net.Dialer{Timeout: connectTimeout}).DialContext, ResponseHeaderTimeout: serverTimeout,
 		},
-		FlushInterval: -1, // What a server has sent is sent on at once.
+		FlushInterval: -1, // a server's bytes are forwarded at once
 		ErrorLog:      silent(),
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
 			http.Error(w, "the server failed", http.StatusBadGateway)
@@ -130,8 +132,8 @@ func (e *Embedded) proxy() http.Handler {
 	})
 }
 
-// check looks whether the server accepts connections, until it is told not to. Servers in
-// maintenance are left alone.
+// check checks whether the server accepts connections, until ctx ends. It skips servers in
+// maintenance.
 func (e *Embedded) check(ctx context.Context, name string, address netip.AddrPort, every time.Duration) context.CancelFunc {
 	ctx, cancel := context.WithCancel(ctx)
 	e.running.Go(func() {
@@ -163,11 +165,12 @@ func accepts(ctx context.Context, address netip.AddrPort) bool {
 	if err != nil {
 		return false
 	}
-	_ = conn.Close() // It has answered.
+	_ = conn.Close() // it has answered
 	return true
 }
 
-// operate answers operators until the listener is closed and ctx has ended.
+// operate answers clients of the Runtime API until the listener is closed and ctx has
+// ended.
 func (e *Embedded) operate(ctx context.Context, c *commands) {
 	turns := make(chan struct{}, maxOperators)
 	var talking sync.WaitGroup
@@ -187,15 +190,15 @@ func (e *Embedded) operate(ctx context.Context, c *commands) {
 	}
 }
 
-// talk reads one line, of commands separated by semicolons, and answers each; an empty
-// line ends an answer, and the end of the connection all of them.
+// talk reads one line, of commands separated by semicolons, and answers each; an empty line
+// ends an answer, and closing the connection ends all of them.
 func talk(conn net.Conn, c *commands) {
 	if err := conn.SetDeadline(time.Now().Add(operatorTimeout)); err != nil {
 		return
 	}
 	line, err := bufio.NewReader(io.LimitReader(conn, maxLine)).ReadString('\n')
 	if err != nil {
-		return // Nobody asked, or more than can be asked.
+		return // no command, or a line above the bound
 	}
 	for command := range strings.SplitSeq(strings.TrimSpace(line), ";") {
 		text := c.answer(command)

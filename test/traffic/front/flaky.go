@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// Flaky stands between an operator and a Runtime API and fails a share of the calls: it
-// hangs up without an answer, every other time after the call was carried out. An operator
-// cannot tell the two apart, and has to get on with both.
+// Flaky is a relay between a client and a Runtime API that fails a share of the calls: it
+// closes the connection without an answer, every other time after the call was executed. A
+// client cannot distinguish the two.
 type Flaky struct {
 	to       string
 	carried  func(at time.Time, line string)
@@ -30,9 +30,10 @@ type Flaky struct {
 	failed int
 }
 
-// StartFlaky listens at one socket and passes calls on to another. The rate is the share
-// of calls that fail, 0 to 1; the same seed fails the same ones. carried is told each call
-// that the provider has answered, whether or not the operator hears of it; nil: nobody.
+// StartFlaky listens at one socket and forwards calls to another. rate is the share of
+// calls that fail, 0 to 1; the same seed fails the same calls. carried is called for each
+// call that the provider has answered, whether or not the client gets the answer; it may be
+// nil.
 func StartFlaky(socket, to string, rate float64, seed uint64, carried func(at time.Time, line string)) (*Flaky, error) {
 	if fits := rate >= 0 && rate <= 1; !fits {
 		return nil, fmt.Errorf("rate %g of failing calls: give 0 to 1", rate)
@@ -50,14 +51,14 @@ func StartFlaky(socket, to string, rate float64, seed uint64, carried func(at ti
 	return f, nil
 }
 
-// Calls are how many came so far, and how many of them failed.
+// Calls returns how many calls were made, and how many of them failed.
 func (f *Flaky) Calls() (all, failed int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.calls, f.failed
 }
 
-// Close hangs up on everybody.
+// Close closes every connection.
 func (f *Flaky) Close() error {
 	f.stop()
 	err := f.listener.Close()
@@ -85,7 +86,7 @@ func (f *Flaky) accept(ctx context.Context) {
 	}
 }
 
-// fate of a call.
+// fate is the outcome of a call.
 type fate int
 
 const (
@@ -108,8 +109,8 @@ func (f *Flaky) draw() fate {
 	return lost
 }
 
-// pass relays one call. Whatever goes wrong in here looks like a provider that fails,
-// which is what this is for.
+// pass relays one call. Any error in it appears to the client as a failing provider, as
+// intended.
 func (f *Flaky) pass(ctx context.Context, conn net.Conn) {
 	if err := conn.SetDeadline(time.Now().Add(operatorTimeout)); err != nil {
 		return

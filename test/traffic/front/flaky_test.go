@@ -71,7 +71,7 @@ func TestFlakyFailsItsShareOfCalls(t *testing.T) {
 	}
 }
 
-// Half of the calls that fail have been carried out all the same.
+// TestFlakyLosesCallsAndAnswers checks that half of the failed calls were executed.
 func TestFlakyLosesCallsAndAnswers(t *testing.T) {
 	_, e, socket := newFlaky(t, 1)
 	for _, name := range []string{"a", "b", "c", "d"} {
@@ -94,7 +94,7 @@ func TestFlakyRateIsAShare(t *testing.T) {
 	}
 }
 
-func TestFlakyClosesThoughSomebodySaysNothing(t *testing.T) {
+func TestFlakyClosesWithASilentClient(t *testing.T) {
 	f, _, socket := newFlaky(t, 0)
 	conn, err := net.Dial("unix", socket)
 	if err != nil {

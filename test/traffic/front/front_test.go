@@ -19,10 +19,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// patience bounds what comes within milliseconds on an idle machine.
+// patience is the timeout of events that take milliseconds on an idle machine.
 const patience = 30 * time.Second
 
-// balancer is what both kinds are.
+// balancer is the interface of both load balancers.
 type balancer interface {
 	Address() string
 	Socket() string
@@ -31,7 +31,8 @@ type balancer interface {
 	Close() error
 }
 
-// both runs a test on either kind: what holds for HAProxy holds for the embedded proxy.
+// both runs a test on both load balancers: HAProxy and the embedded proxy must behave
+// alike.
 func both(t *testing.T, test func(t *testing.T, b balancer)) {
 	t.Helper()
 	t.Run("haproxy", func(t *testing.T) {
@@ -52,7 +53,7 @@ func both(t *testing.T, test func(t *testing.T, b balancer)) {
 	})
 }
 
-// installed is the path of HAProxy, which is installed where it is missing.
+// installed returns the path of HAProxy, and installs it if necessary.
 func installed(t *testing.T) string {
 	t.Helper()
 	var complaints strings.Builder
@@ -65,7 +66,8 @@ func installed(t *testing.T) string {
 	return strings.TrimSpace(string(path))
 }
 
-// folder has a short path, as sockets want it. t.TempDir has the name of the test in it.
+// folder returns a folder with a short path, as sockets require. The path of t.TempDir has
+// the name of the test.
 func folder(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "front")
@@ -115,7 +117,7 @@ func serve(t *testing.T, b balancer, name, address string, keywords ...string) {
 	}
 }
 
-// sessions are the requests that are with a server.
+// sessions returns the number of open requests of a server.
 func sessions(t *testing.T, b balancer, name string) int {
 	t.Helper()
 	for line := range strings.Lines(ask(t, b, "show stat web 4 -1")) {
@@ -131,7 +133,7 @@ func sessions(t *testing.T, b balancer, name string) int {
 	return 0
 }
 
-// get sends a request of its own connection.
+// get sends a request on its own connection.
 func get(b balancer, path string) (status int, server, body string, err error) {
 	client := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
 	answer, err := client.Get("http://" + b.Address() + path)
@@ -165,12 +167,12 @@ func await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", patience, what)
+			t.Fatalf("timed out after %s: %s", patience, what)
 		}
 	}
 }
 
-func TestNobodyServesInAnEmptyBackend(t *testing.T) {
+func TestAnEmptyBackendAnswers503(t *testing.T) {
 	both(t, func(t *testing.T, b balancer) {
 		if status, _, _, err := get(b, "/"); err != nil || status != http.StatusServiceUnavailable {
 			t.Errorf("got %d, %v, want 503", status, err)
@@ -202,9 +204,9 @@ func TestRequestsGoToServersInServiceByWeight(t *testing.T) {
 	})
 }
 
-// The way of a server out of the pool: what is with it ends well, nothing new comes, and
-// it cannot be removed before it is idle.
-func TestDrainedServerFinishesWhatItHas(t *testing.T) {
+// TestDrainedServerFinishesItsRequests follows a server out of the pool: its requests
+// complete, no new ones arrive, and it cannot be removed before it is idle.
+func TestDrainedServerFinishesItsRequests(t *testing.T) {
 	both(t, func(t *testing.T, b balancer) {
 		address, waiting, goOn := backend(t, "first")
 		serve(t, b, "a", address)
@@ -237,7 +239,7 @@ func TestDrainedServerFinishesWhatItHas(t *testing.T) {
 		}
 		close(goOn)
 		if err := <-done; err != nil {
-			t.Errorf("the request that was with its server: %v", err)
+			t.Errorf("the open request: %v", err)
 		}
 		await(t, "no session is left", func() bool { return sessions(t, b, "a") == 0 })
 		if got := ask(t, b, "del server web/a"); !strings.Contains(got, "Server deleted.") {
@@ -265,13 +267,13 @@ func TestSessionsCanBeShutDown(t *testing.T) {
 			t.Errorf("got %q", got)
 		}
 		if err := <-done; err == nil {
-			t.Error("the request ended well")
+			t.Error("the request succeeded")
 		}
 		await(t, "no session is left", func() bool { return sessions(t, b, "a") == 0 })
 	})
 }
 
-// Neither kind tries again or elsewhere.
+// TestFailureOfAServerReachesTheClient checks that neither load balancer retries a request.
 func TestFailureOfAServerReachesTheClient(t *testing.T) {
 	both(t, func(t *testing.T, b balancer) {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -297,7 +299,7 @@ func TestFailureOfAServerReachesTheClient(t *testing.T) {
 			}
 		}
 		if failed != 5 {
-			t.Errorf("%d of 10 failed, want the 5 of the server that is gone", failed)
+			t.Errorf("%d of 10 failed, want the 5 of the stopped server", failed)
 		}
 	})
 }
@@ -338,7 +340,7 @@ func TestCheckTakesOutAServerAndPutsItBack(t *testing.T) {
 	})
 }
 
-func TestCloseLeavesNothing(t *testing.T) {
+func TestCloseRemovesSocketAndListener(t *testing.T) {
 	both(t, func(t *testing.T, b balancer) {
 		idle, err := net.Dial("unix", b.Socket())
 		if err != nil {
@@ -352,7 +354,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 			}
 		}
 		if took := time.Since(began); took > patience/2 {
-			t.Errorf("an operator who says nothing holds it up for %s", took)
+			t.Errorf("a silent client delays Close by %s", took)
 		}
 		<-b.Ended()
 		if _, err := os.Stat(b.Socket()); !errors.Is(err, os.ErrNotExist) {

@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	// startPatience is how long a HAProxy may take until it answers, which it does within
-	// a tenth of a second on an idle machine.
+	// startPatience is the timeout of the start of HAProxy, which takes a tenth of a second
+	// on an idle machine.
 	startPatience = 20 * time.Second
 
-	// stopPatience is how long it may take to end when told to.
+	// stopPatience is the timeout of its end after SIGTERM.
 	stopPatience = 5 * time.Second
 
 	// clientFD is the file descriptor on which HAProxy finds the listener: the first that
@@ -28,12 +28,12 @@ const (
 	clientFD = 3
 )
 
-// config has no server: they come at run time. HAProxy wants an algorithm that can change
-// its servers, and so do weights: roundrobin is one.
+// config has no server: they are added at run time. HAProxy requires an algorithm that
+// supports changes of servers and weights, such as roundrobin.
 var config = template.Must(template.New("haproxy.cfg").Parse(`global
     stats socket unix@{{ .Socket }} mode 600 level admin
     stats timeout 30s
-    # An adapter, somebody who looks, and a relay that fails.
+    # An adapter, an observer, and a relay that fails.
     stats maxconn 64
     maxconn 4096
 
@@ -44,12 +44,12 @@ defaults
     timeout client 60s
     timeout server 60s
     timeout check 1s
-    # A failure is to be counted, not to be hidden by another try.
+    # A failure must be counted, not hidden by a retry.
     retries 0
 
 frontend clients
     bind fd@{{ .FD }}
-    # Says who failed, where a pod could not say so itself.
+    # Names the server that failed, where the pod could not.
     http-after-response set-header X-Server %[srv_name]
     default_backend {{ .Backend }}
 
@@ -57,21 +57,21 @@ backend {{ .Backend }}
     balance roundrobin
 `))
 
-// HAProxy is a running one.
+// HAProxy is a running HAProxy.
 type HAProxy struct {
 	place
 	command *exec.Cmd
 	log     string
 	ended   chan struct{}
-	err     error // how it ended; to be read after ended is closed
+	err     error // its exit error; valid after ended is closed
 	stop    sync.Once
 }
 
-// ErrNotInstalled says that there is no HAProxy. hack/haproxy installs one.
+// ErrNotInstalled means that there is no HAProxy. hack/haproxy installs one.
 var ErrNotInstalled = errors.New("haproxy is not installed: run hack/haproxy")
 
 // Find returns the path of HAProxy, or ErrNotInstalled. Packages put it into folders that
-// are not on everybody's PATH.
+// are not on every PATH.
 func Find() (string, error) {
 	for _, name := range []string{"haproxy", "/usr/local/sbin/haproxy", "/usr/sbin/haproxy", "/sbin/haproxy"} {
 		if path, err := exec.LookPath(name); err == nil {
@@ -81,8 +81,8 @@ func Find() (string, error) {
 	return "", ErrNotInstalled
 }
 
-// StartHAProxy returns when HAProxy answers at its socket. It ends with Close, or with
-// this process at the latest.
+// StartHAProxy returns when HAProxy answers at its socket. It ends with Close, or with this
+// process.
 func StartHAProxy(ctx context.Context, options Options) (*HAProxy, error) {
 	if options.Program == "" {
 		program, err := Find()
@@ -95,7 +95,7 @@ func StartHAProxy(ctx context.Context, options Options) (*HAProxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	// HAProxy has a duplicate of the listener, and so the port is its own from the start.
+	// HAProxy has a duplicate of the listener, so it has the port from the start.
 	defer p.listener.Close()
 	h := &HAProxy{place: p, log: filepath.Join(options.Dir, "haproxy.log"), ended: make(chan struct{})}
 	if err := h.run(options); err != nil {
@@ -157,7 +157,7 @@ func (h *HAProxy) awaitAnswer(ctx context.Context) error {
 	}
 }
 
-// tail is the end of its log.
+// tail returns the end of its log.
 func (h *HAProxy) tail() string {
 	const most = 2000
 	text, err := os.ReadFile(h.log)
@@ -167,13 +167,13 @@ func (h *HAProxy) tail() string {
 	return string(text[max(0, len(text)-most):])
 }
 
-// Ended is closed when HAProxy has ended, asked to or not.
+// Ended is closed when HAProxy has ended for any reason.
 func (h *HAProxy) Ended() <-chan struct{} { return h.ended }
 
-// Close ends HAProxy at once, whatever it is at, and removes its socket.
+// Close ends HAProxy at once, with its open requests, and removes its socket.
 func (h *HAProxy) Close() error {
 	h.stop.Do(func() {
-		_ = h.command.Process.Signal(syscall.SIGTERM) // It may have ended already.
+		_ = h.command.Process.Signal(syscall.SIGTERM) // it may have ended already
 		select {
 		case <-h.ended:
 		case <-time.After(stopPatience):

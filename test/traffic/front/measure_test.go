@@ -16,7 +16,7 @@ import (
 	"github.com/podops-dev/podops/test/traffic/servers"
 )
 
-// farm is pods that really serve, behind a load balancer that really balances.
+// backends is a set of real pod servers behind a real load balancer.
 type farm struct {
 	t     *testing.T
 	b     balancer
@@ -62,7 +62,7 @@ func (f *farm) restart(n int) {
 	f.fleet.Handler().OnAdd(f.pod(n), false)
 }
 
-// during sends requests, some of which take their time, while something is done.
+// during sends requests, some of them slow, while do runs.
 func (f *farm) during(do func()) *load.Report {
 	f.t.Helper()
 	l, err := load.Start(load.Options{Address: f.b.Address(), Workers: 8, Rate: 250, Paths: []string{"/", "/?work=20ms", "/?work=60ms"}})
@@ -83,9 +83,9 @@ func (f *farm) during(do func()) *load.Report {
 	return report
 }
 
-// The measure measures nothing by itself: pods that leave in order lose no request, with
-// kept connections and without.
-func TestPodsThatLeaveInOrderLoseNoRequest(t *testing.T) {
+// TestPodsThatDrainLoseNoRequest checks that the measurement itself causes no failures:
+// pods that drain lose no request, with kept connections and without.
+func TestPodsThatDrainLoseNoRequest(t *testing.T) {
 	both(t, func(t *testing.T, b balancer) {
 		f := newFarm(t, b, 4)
 		report := f.during(func() {
@@ -109,19 +109,19 @@ func TestPodsThatLeaveInOrderLoseNoRequest(t *testing.T) {
 	})
 }
 
-// And it sees what it is there for: pods that just go take requests with them.
-func TestPodsThatJustGoLoseRequests(t *testing.T) {
+// TestPodsThatDoNotDrainLoseRequests checks that the measurement detects lost requests.
+func TestPodsThatDoNotDrainLoseRequests(t *testing.T) {
 	both(t, func(t *testing.T, b balancer) {
 		f := newFarm(t, b, 4)
 		report := f.during(func() {
 			for n := range f.pods {
-				await(t, "the pod is at work", func() bool { return sessions(t, b, f.pod(n).Name) > 0 })
+				await(t, "the pod has a request", func() bool { return sessions(t, b, f.pod(n).Name) > 0 })
 				f.fleet.Handler().OnDelete(f.pod(n))
 			}
 		})
 		for _, kind := range []load.Kind{load.KeepAlive, load.OneShot} {
 			if report.Kinds[kind].Failed == 0 {
-				t.Errorf("of %s requests none failed, though every pod went", kind)
+				t.Errorf("of %s requests none failed, though every pod was stopped", kind)
 			}
 		}
 	})

@@ -9,15 +9,15 @@ import (
 	"regexp"
 )
 
-// maxSocketPath is what fits into the address of a Unix socket.
+// maxSocketPath is the maximum length of the path of a Unix socket.
 const maxSocketPath = 107
 
-// Options of a load balancer.
+// Options configures a load balancer.
 type Options struct {
 	// Dir is the folder of its socket, configuration and log. It exists.
 	Dir string
 
-	// Backend is the name of the one backend. Empty: "web".
+	// Backend is the name of the only backend. Empty: "web".
 	Backend string
 
 	// Address is "<ip>:<port>", a loopback one. Empty: a free port of 127.0.0.1.
@@ -27,7 +27,7 @@ type Options struct {
 	Program string
 }
 
-// place is where a load balancer can be reached. Both kinds have one.
+// endpoints holds the addresses of a load balancer.
 type place struct {
 	listener *net.TCPListener
 	address  string
@@ -35,7 +35,7 @@ type place struct {
 	backend  string
 }
 
-// Address is where clients send their requests: "127.0.0.1:41234".
+// Address is the address for requests of clients: "127.0.0.1:41234".
 func (p place) Address() string { return p.address }
 
 // Socket is the path of the Unix socket of the Runtime API.
@@ -47,8 +47,8 @@ func (p place) Backend() string { return p.backend }
 var (
 	backendName = regexp.MustCompile(`^[A-Za-z0-9_.:-]{1,100}$`)
 
-	errName     = errors.New("give 1 to 100 letters, digits, dots, colons, dashes and underscores")
-	errLoopback = errors.New("give a loopback one, as 127.0.0.1:0")
+	errName     = errors.New("use 1 to 100 letters, digits, dots, colons, dashes and underscores")
+	errLoopback = errors.New("use a loopback address, such as 127.0.0.1:0")
 )
 
 // listen checks the options and listens for clients.
@@ -72,7 +72,7 @@ func (o Options) listen() (place, error) {
 		return place{}, fmt.Errorf("folder of the load balancer: %w", err)
 	}
 	if p.socket = filepath.Join(dir, "runtime.sock"); len(p.socket) > maxSocketPath {
-		return place{}, fmt.Errorf("folder %s: the path of the socket in it would have more than %d characters: give a shorter one", dir, maxSocketPath)
+		return place{}, fmt.Errorf("folder %s: the path of the socket in it would have more than %d characters: use a shorter one", dir, maxSocketPath)
 	}
 	if p.listener, err = net.ListenTCP("tcp", net.TCPAddrFromAddrPort(address)); err != nil {
 		return place{}, fmt.Errorf("listening for clients: %w", err)

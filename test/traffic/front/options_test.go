@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestOptionsThatNoBalancerTakes(t *testing.T) {
+func TestInvalidOptions(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -19,11 +19,11 @@ func TestOptionsThatNoBalancerTakes(t *testing.T) {
 		options Options
 		want    string
 	}{
-		"an address of everybody": {Options{Address: "0.0.0.0:80"}, "give a loopback one"},
-		"no address at all":       {Options{Address: "here"}, "give a loopback one"},
-		"an address in use":       {Options{Address: taken.Addr().String()}, "in use"},
-		"a backend with a line":   {Options{Backend: "web\nglobal"}, "give 1 to 100 letters"},
-		"a long path":             {Options{Dir: strings.Repeat("/folder", 20)}, "give a shorter one"},
+		"a wildcard address":    {Options{Address: "0.0.0.0:80"}, "use a loopback address"},
+		"no address at all":     {Options{Address: "here"}, "use a loopback address"},
+		"an address in use":     {Options{Address: taken.Addr().String()}, "in use"},
+		"a backend with a line": {Options{Backend: "web\nglobal"}, "use 1 to 100 letters"},
+		"a long path":           {Options{Dir: strings.Repeat("/folder", 20)}, "use a shorter one"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tc.options.Dir == "" {
@@ -40,7 +40,7 @@ func TestOptionsThatNoBalancerTakes(t *testing.T) {
 	}
 }
 
-func TestHAProxyThatEndsSaysWhy(t *testing.T) {
+func TestTheErrorOfHAProxyHasItsOutput(t *testing.T) {
 	dir := folder(t)
 	program := filepath.Join(dir, "haproxy")
 	if err := os.WriteFile(program, []byte("#!/bin/sh\necho cannot do it >&2\nexit 3\n"), 0o700); err != nil {
@@ -48,6 +48,6 @@ func TestHAProxyThatEndsSaysWhy(t *testing.T) {
 	}
 	_, err := StartHAProxy(context.Background(), Options{Dir: dir, Program: program})
 	if err == nil || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "cannot do it") {
-		t.Errorf("got %v, want how it ended and what it said", err)
+		t.Errorf("got %v, want its exit status and its output", err)
 	}
 }

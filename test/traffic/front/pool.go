@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// maxSessions bounds the requests under way, over all servers.
+	// maxSessions bounds the open requests of all servers.
 	maxSessions = 4096
 
 	// maxServers bounds the pool.
@@ -19,14 +19,14 @@ const (
 	maxWeight     = 256
 	defaultWeight = 1
 
-	// A server that is up goes down with so many failed checks in a row, and one that is
-	// down comes up with so many good ones. They are HAProxy's defaults.
+	// fall is the number of failed checks in a row after which a server goes down, rise the
+	// number of passed ones after which it comes up. They are HAProxy's defaults.
 	fall, rise = 3, 2
 
 	defaultInterval = 2 * time.Second
 )
 
-// state is what a server was told to do.
+// state is the administrative state of a server.
 type state string
 
 const (
@@ -35,21 +35,21 @@ const (
 	maint state = "maint"
 )
 
-// health is what checks have found.
+// health holds the results of the checks.
 type health struct {
 	configured bool
 	enabled    bool
 	paused     bool // since the server went into maintenance
 	interval   time.Duration
-	tried      bool // a check has ended since it was enabled
-	passed     bool // the last one passed
-	down       bool // it takes no traffic for its checks
-	streak     int  // checks in a row that speak against down
+	tried      bool // a check has ended since checks were enabled
+	passed     bool // the last check passed
+	down       bool // it gets no traffic because of its checks
+	streak     int  // checks in a row that contradict down
 }
 
-// record takes in the result of a check.
+// record adds the result of a check.
 func (h *health) record(passed bool) {
-	// The first one decides alone: nothing speaks for a server that never passed.
+	// The first check decides alone.
 	if !h.tried {
 		h.tried, h.passed, h.down, h.streak = true, passed, !passed, 0
 		return
@@ -74,34 +74,34 @@ type backendServer struct {
 	initial  int // weight it was added with
 	state    state
 	health   health
-	share    int // of smooth weighted round robin
+	share    int // state of smooth weighted round robin
 	sessions map[int]context.CancelFunc
 	stop     context.CancelFunc // of the checks; nil: they do not run
 }
 
-// serves: new requests may go to it.
+// serves reports whether new requests may go to it.
 func (s *backendServer) serves() bool {
 	return s.state == ready && s.weight > 0 && !s.health.down
 }
 
-// pool is the servers of the one backend. It is safe for concurrent use.
+// pool holds the servers of the only backend. It is safe for concurrent use.
 type pool struct {
 	mu       sync.Mutex
-	servers  []*backendServer // as they were added
+	servers  []*backendServer // in the order in which they were added
 	sessions int
 	next     int // number of the next session
 }
 
-// session is a request that is with a server.
+// session is an open request of a server.
 type session struct {
 	server  string
 	address netip.AddrPort
 	end     func()
 }
 
-// pick gives a request to a server and counts it there, in one step: a server that is
-// seen draining without sessions gets none any more. False: nobody serves. The context
-// that is returned ends when the session is shut down. Whoever got a session calls end.
+// pick assigns a request to a server and counts it there, atomically: a server that is seen
+// draining without sessions gets no more. It returns false when no server takes requests.
+// The returned context ends when the session is shut down. The caller must call end.
 func (p *pool) pick(ctx context.Context) (context.Context, session, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,7 +111,7 @@ func (p *pool) pick(ctx context.Context) (context.Context, session, bool) {
 		if !s.serves() {
 			continue
 		}
-		// Every server gains its weight, and the one that is picked pays for all.
+		// Every server gains its weight, and the picked one loses the sum.
 		s.share += s.weight
 		total += s.weight
 		if best == nil || s.share > best.share {
@@ -156,8 +156,8 @@ func (p *pool) each(do func(*backendServer)) {
 	}
 }
 
-// add puts a server into the pool, in maintenance. What it returns is said to whoever
-// asked; false: it was refused.
+// add adds a server to the pool, in maintenance. It returns the answer to the command, and
+// whether the server was added.
 func (p *pool) add(server *backendServer) (string, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -172,14 +172,14 @@ func (p *pool) add(server *backendServer) (string, bool) {
 		return fmt.Sprintf("no more than %d servers are possible", maxServers), false
 	}
 	server.state, server.sessions = maint, map[int]context.CancelFunc{}
-	// The lowest number that is free, as HAProxy does.
+	// It takes the lowest free number, as HAProxy does.
 	for server.id = 1; taken[server.id]; server.id++ {
 	}
 	p.servers = append(p.servers, server)
 	return "New server registered.", true
 }
 
-// remove takes out a server that is in maintenance and has no session left.
+// remove removes a server that is in maintenance and has no session left.
 func (p *pool) remove(name string) (string, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

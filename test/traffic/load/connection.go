@@ -12,24 +12,25 @@ import (
 )
 
 const (
-	// ServerHeader of an answer is the name that the load balancer has for who gave it.
+	// ServerHeader is the header of an answer with the name of the server at the load
+	// balancer.
 	ServerHeader = "X-Server"
 
-	// maxBody bounds what is read of an answer.
+	// maxBody bounds how much of a body is read.
 	maxBody = 1 << 16
 )
 
-// connection asks over one connection at a time.
+// connection sends requests over one connection at a time.
 type connection struct {
 	kind    Kind
 	address string
 	timeout time.Duration
-	conn    net.Conn // nil: to be dialled
+	conn    net.Conn // nil: not connected
 	reader  *bufio.Reader
 }
 
-// ask sends one request, once, and reads its answer. It fills what of the outcome the
-// answer says.
+// ask sends one request, once, and reads its answer. It fills the fields of the outcome
+// that the answer determines.
 func (c *connection) ask(path string, o *Outcome) {
 	o.Err = c.exchange(path, o)
 	if o.Err != nil || c.kind == OneShot {
@@ -87,7 +88,7 @@ func (c *connection) dial(deadline time.Time) error {
 
 func (c *connection) close() {
 	if c.conn != nil {
-		_ = c.conn.Close() // What was to be had from it is there.
+		_ = c.conn.Close() // nothing more is read from it
 		c.conn = nil
 	}
 }

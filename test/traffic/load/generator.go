@@ -16,30 +16,30 @@ const (
 	defaultTimeout = 10 * time.Second
 )
 
-// Options of a load.
+// Options configures a load.
 type Options struct {
-	// Address is "<ip>:<port>" of the load balancer. It is a loopback one: a load is not
-	// sent to anybody else.
+	// Address is "<ip>:<port>" of the load balancer. It must be a loopback address, so that
+	// no other host gets the load.
 	Address string
 
-	// Paths are asked for in turn by every worker. Empty: "/".
+	// Paths are requested in turn by every worker. Empty: "/".
 	Paths []string
 
-	// Workers is how many requests of each kind are under way at most.
+	// Workers is the maximum number of open requests of each kind.
 	Workers int
 
-	// Rate is how many requests of each kind a second are due, over all workers. 0: every
+	// Rate is how many requests of each kind per second are due, over all workers. 0: every
 	// worker sends its next request when the last one has ended.
 	Rate float64
 
 	// Timeout bounds each request, from sending to the last byte. 0: 10 seconds.
 	Timeout time.Duration
 
-	// Record is told every outcome. It is called by many at once. May be nil.
+	// Record is called with every outcome, by several goroutines at once. It may be nil.
 	Record func(Outcome)
 }
 
-// Load is sent from Start to Stop.
+// Load sends requests from Start to Stop.
 type Load struct {
 	options Options
 	began   time.Time
@@ -52,7 +52,7 @@ type Load struct {
 	ended time.Time
 }
 
-// Start sends requests of both kinds until Stop. The error is one of the options.
+// Start sends requests of both kinds until Stop. It returns an error for invalid options.
 func Start(options Options) (*Load, error) {
 	if err := options.complete(); err != nil {
 		return nil, err
@@ -75,13 +75,13 @@ func (o *Options) complete() error {
 		return fmt.Errorf("address %s: load is sent to 127.0.0.0/8 only", address)
 	}
 	if o.Workers < 1 || o.Workers > maxWorkers {
-		return fmt.Errorf("workers %d: give 1 to %d", o.Workers, maxWorkers)
+		return fmt.Errorf("workers %d: use 1 to %d", o.Workers, maxWorkers)
 	}
 	if fits := o.Rate >= 1 && o.Rate <= maxRate; !fits && o.Rate != 0 {
-		return fmt.Errorf("rate %g: give 1 to %d requests a second, or 0 for as fast as it goes", o.Rate, maxRate)
+		return fmt.Errorf("rate %g: use 1 to %d requests a second, or 0 for no limit", o.Rate, maxRate)
 	}
 	if o.Timeout < 0 {
-		return fmt.Errorf("timeout %s: give a positive one", o.Timeout)
+		return fmt.Errorf("timeout %s: use a positive one", o.Timeout)
 	}
 	if o.Timeout == 0 {
 		o.Timeout = defaultTimeout
@@ -99,7 +99,7 @@ func (o *Options) complete() error {
 
 var errPath = errors.New(`give one that starts with "/" and has no blanks`)
 
-// Report is what became of the requests that have ended so far.
+// Report returns the outcomes of the requests that have ended so far.
 func (l *Load) Report() *Report {
 	report := l.tally.snapshot()
 	l.mu.Lock()
@@ -112,8 +112,8 @@ func (l *Load) Report() *Report {
 	return report
 }
 
-// Stop lets the requests that are under way end, sends no more, and returns what became
-// of all. It takes as long as the timeout of a request at most.
+// Stop waits for open requests, sends no more, and returns the outcomes of all requests. It
+// takes at most the timeout of a request.
 func (l *Load) Stop() *Report {
 	l.once.Do(func() { close(l.stop) })
 	l.workers.Wait()
@@ -125,12 +125,13 @@ func (l *Load) Stop() *Report {
 	return l.Report()
 }
 
-// work is worker n of a kind.
+// work runs worker n of a kind.
 func (l *Load) work(kind Kind, n int) {
 	c := &connection{kind: kind, address: l.options.Address, timeout: l.options.Timeout}
 	defer c.close()
 	due := newSchedule(l.began, l.options.Rate, l.options.Workers, n)
-	// Workers begin at different paths, or all would ask for the slow one together.
+	// Workers begin at different paths, so that they do not all request the slow one
+	// together.
 	for turn := n; ; turn++ {
 		at, ok := due.wait(l.stop)
 		if !ok {
@@ -146,14 +147,14 @@ func (l *Load) work(kind Kind, n int) {
 	}
 }
 
-// schedule says when a worker's requests are due.
+// schedule determines when the requests of a worker are due.
 type schedule struct {
 	next     time.Time
 	interval time.Duration // 0: at once
 }
 
-// newSchedule divides the rate evenly: every worker has its share, each a little after
-// the one before.
+// newSchedule divides the rate evenly: every worker has its share, offset from the one
+// before.
 func newSchedule(began time.Time, rate float64, workers, n int) *schedule {
 	if rate == 0 {
 		return &schedule{}
@@ -162,8 +163,8 @@ func newSchedule(began time.Time, rate float64, workers, n int) *schedule {
 	return &schedule{next: began.Add(interval * time.Duration(n) / time.Duration(workers)), interval: interval}
 }
 
-// wait returns when the next request is due, with the time at which it was; false when
-// there is none, since the load has been stopped. Requests that are overdue come at once.
+// wait waits until the next request is due and returns that time; false when the load has
+// been stopped. It does not wait for requests that are overdue.
 func (s *schedule) wait(stop <-chan struct{}) (time.Time, bool) {
 	select {
 	case <-stop:

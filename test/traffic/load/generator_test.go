@@ -20,10 +20,11 @@ import (
 	"github.com/podops-dev/podops/test/traffic/servers"
 )
 
-// patience bounds what comes within milliseconds on an idle machine.
+// patience is the timeout of events that take milliseconds on an idle machine.
 const patience = 20 * time.Second
 
-// answering is a server whose every connection is handled by hand, and its address.
+// answering starts a server that handles every connection with handle, and returns its
+// address.
 func answering(t *testing.T, handle func(net.Conn)) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -46,7 +47,7 @@ func answering(t *testing.T, handle func(net.Conn)) string {
 	return listener.Addr().String()
 }
 
-// says reads one request and answers with the text, as it stands.
+// says reads one request and answers with the text.
 func says(text string) func(net.Conn) {
 	return func(conn net.Conn) {
 		if _, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
@@ -57,7 +58,7 @@ func says(text string) func(net.Conn) {
 
 const whole = "HTTP/1.1 200 OK\r\nX-Pod: web-0\r\nX-Server: s0\r\nContent-Length: 17\r\n\r\nhello from web-0\n"
 
-func TestRequestSucceedsOnlyWithTheWholeAnswerOfAPod(t *testing.T) {
+func TestARequestSucceedsOnlyWithTheWholeAnswerOfAPod(t *testing.T) {
 	silent := make(chan struct{})
 	t.Cleanup(func() { close(silent) })
 	for name, tc := range map[string]struct {
@@ -71,13 +72,13 @@ func TestRequestSucceedsOnlyWithTheWholeAnswerOfAPod(t *testing.T) {
 		"closed at once":       {handle: says(""), want: ErrClosed, wantCause: "connection closed before the answer"},
 		"reset":                {handle: func(c net.Conn) { _ = c.(*net.TCPConn).SetLinger(0) }, want: ErrReset, wantCause: "connection reset"},
 		"no answer":            {handle: func(net.Conn) { <-silent }, want: ErrTimeout, wantCause: "timed out"},
-		"no answer to the end": {handle: func(c net.Conn) { says(whole[:len(whole)-5])(c); <-silent }, want: ErrTimeout, wantCause: "timed out"},
-		"nobody serves": {
+		"no end of the answer": {handle: func(c net.Conn) { says(whole[:len(whole)-5])(c); <-silent }, want: ErrTimeout, wantCause: "timed out"},
+		"no server": {
 			handle: says("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"), want: ErrStatus, wantCause: "status 503",
 		},
-		"somebody else answers": {handle: says(strings.Replace(whole, "X-Pod: web-0", "X-Pod: web-1", 1)), want: ErrBody, wantCause: "body of nobody"},
-		"the balancer answers":  {handle: says("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"), want: ErrBody, wantCause: "body of nobody"},
-		"not HTTP":              {handle: says("hello\r\n\r\n"), want: nil, wantCause: "other"},
+		"another pod's body":        {handle: says(strings.Replace(whole, "X-Pod: web-0", "X-Pod: web-1", 1)), want: ErrBody, wantCause: "body of no pod"},
+		"the load balancer answers": {handle: says("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"), want: ErrBody, wantCause: "body of no pod"},
+		"not HTTP":                  {handle: says("hello\r\n\r\n"), want: nil, wantCause: "other"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, kind := range []Kind{KeepAlive, OneShot} {
@@ -96,7 +97,7 @@ func TestRequestSucceedsOnlyWithTheWholeAnswerOfAPod(t *testing.T) {
 	}
 }
 
-func TestNobodyListens(t *testing.T) {
+func TestARefusedConnectionIsAFailure(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +110,7 @@ func TestNobodyListens(t *testing.T) {
 	}
 }
 
-func TestOutcomeSaysWhoAnswered(t *testing.T) {
+func TestTheOutcomeNamesThePod(t *testing.T) {
 	o := Outcome{}
 	(&connection{kind: OneShot, address: answering(t, says(whole)), timeout: patience}).ask("/", &o)
 	if diff := cmp.Diff(Outcome{Status: 200, Pod: "web-0", Server: "s0"}, o); diff != "" {
@@ -117,7 +118,8 @@ func TestOutcomeSaysWhoAnswered(t *testing.T) {
 	}
 }
 
-// A request whose kept connection broke is lost: it is not sent again behind our back.
+// TestNothingIsRepeated checks that a request whose kept connection broke fails, and is not
+// sent again.
 func TestNothingIsRepeated(t *testing.T) {
 	var requests atomic.Int32
 	c := &connection{kind: KeepAlive, timeout: patience, address: answering(t, func(conn net.Conn) {
@@ -145,7 +147,7 @@ func TestNothingIsRepeated(t *testing.T) {
 	}
 }
 
-// backend answers as a pod does, and knows what it has been asked.
+// backend answers as a pod does, and counts its requests.
 type backend struct {
 	mu          sync.Mutex
 	requests    int
@@ -207,7 +209,7 @@ func TestLoadCountsEveryRequestAndKeepsItsConnections(t *testing.T) {
 	}
 }
 
-// Requests that are under way when a load stops are no failures.
+// TestStopLetsRequestsEnd checks that open requests are no failures when a load stops.
 func TestStopLetsRequestsEnd(t *testing.T) {
 	asked, goOn := make(chan struct{}, 2), make(chan struct{})
 	address := answering(t, func(conn net.Conn) {
@@ -234,7 +236,7 @@ func TestStopLetsRequestsEnd(t *testing.T) {
 }
 
 func TestScheduleKeepsTheRate(t *testing.T) {
-	began := time.Now().Add(-time.Minute) // All of it is overdue, so nothing is waited for.
+	began := time.Now().Add(-time.Minute) // all of it is overdue, so nothing waits
 	var due []time.Duration
 	for n := range 4 {
 		s := newSchedule(began, 100, 4, n)
@@ -251,7 +253,8 @@ func TestScheduleKeepsTheRate(t *testing.T) {
 	}
 }
 
-// A server that stalls once delays the requests behind it, and their latency says so.
+// TestLatencyRunsFromWhenARequestIsDue checks that a server that stalls once adds to the
+// latency of the requests behind it.
 func TestLatencyRunsFromWhenARequestIsDue(t *testing.T) {
 	const stall = 300 * time.Millisecond
 	var stalled atomic.Bool
@@ -285,22 +288,22 @@ func TestLatencyRunsFromWhenARequestIsDue(t *testing.T) {
 	}
 }
 
-func TestOptionsThatMakeNoLoad(t *testing.T) {
+func TestInvalidOptions(t *testing.T) {
 	good := Options{Address: "127.0.0.1:80", Workers: 1}
 	for name, tc := range map[string]struct {
 		change func(*Options)
 		want   string
 	}{
-		"somebody else's address": {func(o *Options) { o.Address = "192.0.2.1:80" }, "127.0.0.0/8 only"},
-		"a name":                  {func(o *Options) { o.Address = "localhost:80" }, `"<ip>:<port>"`},
-		"no address":              {func(o *Options) { o.Address = "" }, `"<ip>:<port>"`},
-		"no workers":              {func(o *Options) { o.Workers = 0 }, "1 to 1000"},
-		"too many workers":        {func(o *Options) { o.Workers = 1001 }, "1 to 1000"},
-		"a negative rate":         {func(o *Options) { o.Rate = -1 }, "1 to 100000"},
-		"a rate that is none":     {func(o *Options) { o.Rate = 0.001 }, "1 to 100000"},
-		"a negative timeout":      {func(o *Options) { o.Timeout = -1 }, "positive"},
-		"a path without a slash":  {func(o *Options) { o.Paths = []string{"a"} }, `starts with "/"`},
-		"a path with a header":    {func(o *Options) { o.Paths = []string{"/ HTTP/1.1\r\nX: y"} }, "no blanks"},
+		"an address of another host": {func(o *Options) { o.Address = "192.0.2.1:80" }, "127.0.0.0/8 only"},
+		"a name":                     {func(o *Options) { o.Address = "localhost:80" }, `"<ip>:<port>"`},
+		"no address":                 {func(o *Options) { o.Address = "" }, `"<ip>:<port>"`},
+		"no workers":                 {func(o *Options) { o.Workers = 0 }, "1 to 1000"},
+		"too many workers":           {func(o *Options) { o.Workers = 1001 }, "1 to 1000"},
+		"a negative rate":            {func(o *Options) { o.Rate = -1 }, "1 to 100000"},
+		"a rate that is too low":     {func(o *Options) { o.Rate = 0.001 }, "1 to 100000"},
+		"a negative timeout":         {func(o *Options) { o.Timeout = -1 }, "positive"},
+		"a path without a slash":     {func(o *Options) { o.Paths = []string{"a"} }, `starts with "/"`},
+		"a path with a header":       {func(o *Options) { o.Paths = []string{"/ HTTP/1.1\r\nX: y"} }, "no blanks"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			options := good
@@ -332,7 +335,7 @@ type broken struct{}
 
 func (broken) Write([]byte) (int, error) { return 0, errors.New("disk full") }
 
-func TestLogSaysThatItCouldNotWrite(t *testing.T) {
+func TestTheLogReturnsWriteErrors(t *testing.T) {
 	log := NewLog(broken{})
 	log.Record(Outcome{})
 	if err := log.Close(); err == nil || !strings.Contains(err.Error(), "disk full") {
@@ -344,7 +347,7 @@ func await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", patience, what)
+			t.Fatalf("timed out after %s: %s", patience, what)
 		}
 	}
 }

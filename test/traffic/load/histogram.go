@@ -6,18 +6,19 @@ import (
 )
 
 const (
-	// precisionBits: a value is known to 1 part in 2^6.
+	// precisionBits is the precision of a value: 1 part in 2^6.
 	precisionBits = 6
 	precision     = 1 << precisionBits
 
-	// octaves of microseconds above the exact range: up to 2^32 us, more than an hour.
+	// octaves is the number of octaves of microseconds above the exact range: up to 2^32
+	// us, more than an hour.
 	octaves = 26
 
 	buckets = precision * (octaves + 1)
 )
 
-// Histogram counts durations in a fixed 14 KiB. What it says of one is at most 1/64 above
-// the truth, and never below. The zero value is empty.
+// Histogram counts durations in a fixed 14 KiB. Its values are at most 1/64 above the exact
+// ones, and never below. The zero value is empty.
 type Histogram struct {
 	counts [buckets]uint64
 	total  uint64
@@ -32,7 +33,7 @@ func (h *Histogram) Add(d time.Duration) {
 	h.max = max(h.max, d)
 }
 
-// Merge adds what another histogram has counted.
+// Merge adds the counts of another histogram.
 func (h *Histogram) Merge(other *Histogram) {
 	for i, count := range other.counts {
 		h.counts[i] += count
@@ -41,13 +42,13 @@ func (h *Histogram) Merge(other *Histogram) {
 	h.max = max(h.max, other.max)
 }
 
-// Count is how many durations were added.
+// Count returns how many durations were added.
 func (h *Histogram) Count() uint64 { return h.total }
 
-// Max is the longest duration, exactly; 0 when there is none.
+// Max returns the longest duration, exactly; 0 when there is none.
 func (h *Histogram) Max() time.Duration { return h.max }
 
-// Percentile is the duration that p of a hundred do not exceed, by nearest rank; 0 when
+// Percentile returns the duration that p percent do not exceed, by nearest rank; 0 when
 // there is none. p is above 0 and at most 100.
 func (h *Histogram) Percentile(p float64) time.Duration {
 	if h.total == 0 {
@@ -65,15 +66,15 @@ func (h *Histogram) Percentile(p float64) time.Duration {
 
 func ceil(f float64) float64 {
 	whole := float64(uint64(f))
-	// Products such as 0.99 * 100 are a hair above the whole number that is meant.
+	// Products such as 0.99 * 100 are slightly above the integer.
 	if f-whole > 1e-9 {
 		return whole + 1
 	}
 	return whole
 }
 
-// bucketOf: the values below 64 have buckets of their own; from there on every octave
-// has 64 buckets of equal width.
+// bucketOf returns the bucket of a value. The values below 64 have their own buckets; from
+// there on every octave has 64 buckets of equal width.
 func bucketOf(micros uint64) int {
 	if micros < precision {
 		return int(micros)
@@ -82,7 +83,7 @@ func bucketOf(micros uint64) int {
 	return min((shift+1)*precision+int(micros>>shift)-precision, buckets-1)
 }
 
-// upperBound is the largest duration in a bucket.
+// upperBound returns the largest duration in a bucket.
 func upperBound(bucket int) time.Duration {
 	if bucket < precision {
 		return time.Duration(bucket+1)*time.Microsecond - 1

@@ -10,7 +10,7 @@ import (
 )
 
 func durations(t *rapid.T, label string) []time.Duration {
-	// Both ends of the range, and everything between in every order of magnitude.
+	// Both ends of the range, and every order of magnitude between.
 	one := rapid.Custom(func(t *rapid.T) time.Duration {
 		return time.Duration(rapid.Int64Range(0, int64(1)<<rapid.IntRange(1, 41).Draw(t, "bits")).Draw(t, "nanos"))
 	})

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Kind says how requests use connections.
+// Kind is how requests use connections.
 type Kind string
 
 // The kinds of requests.
@@ -22,31 +22,30 @@ const (
 	OneShot   Kind = "connection-per-request" // and "Connection: close"
 )
 
-// Outcome is what became of one request.
+// Outcome is the outcome of one request.
 type Outcome struct {
 	Kind    Kind
 	At      time.Time     // when it was due
 	Latency time.Duration // until the last byte, or until it failed
 	Path    string
 	Status  int    // 0: no answer
-	Pod     string // that answered; empty: none has said that it did
-	Server  string // of the load balancer, where it says so
-	Err     error  // nil: the whole answer of a pod has come
+	Pod     string // that answered; empty: the answer names none
+	Server  string // at the load balancer, if the answer names it
+	Err     error  // nil: the whole answer of a pod has arrived
 }
 
-// What can become of a request that fails, beside statuses.
+// Failures of requests, besides statuses.
 var (
 	ErrRefused   = errors.New("connection refused")
 	ErrReset     = errors.New("connection reset")
 	ErrClosed    = errors.New("connection closed before the answer")
 	ErrTruncated = errors.New("answer cut off")
 	ErrTimeout   = errors.New("timed out")
-	ErrBody      = errors.New("body of nobody")
+	ErrBody      = errors.New("body of no pod")
 	ErrStatus    = errors.New("status")
 )
 
-// cause is the one of a few words that a failure is counted under, so that what is kept
-// of failures stays small.
+// cause returns the cause under which a failure is counted; the number of causes is small.
 func (o Outcome) cause() string {
 	if errors.Is(o.Err, ErrStatus) {
 		return fmt.Sprintf("%s %d", ErrStatus, o.Status)
@@ -59,8 +58,8 @@ func (o Outcome) cause() string {
 	return "other"
 }
 
-// classify wraps an error of a connection into one of the above. inBody says that the
-// head of the answer had come.
+// classify wraps an error of a connection into one of the above. inBody is true after the
+// head of the answer.
 func classify(err error, inBody bool) error {
 	var timeout net.Error
 	switch {
@@ -86,10 +85,10 @@ func classify(err error, inBody bool) error {
 type Log struct {
 	mu  sync.Mutex
 	out *bufio.Writer
-	err error // the first of writing
+	err error // the first write error
 }
 
-// NewLog returns a log that writes to out. Close writes what is left.
+// NewLog returns a log that writes to out. Close flushes it.
 func NewLog(out io.Writer) *Log { return &Log{out: bufio.NewWriterSize(out, 1<<16)} }
 
 // Record writes one line.
@@ -114,7 +113,7 @@ func orDash(text string) string {
 	return text
 }
 
-// Close writes what is left, and returns the first error of writing.
+// Close flushes the log, and returns the first write error.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

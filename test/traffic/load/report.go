@@ -13,36 +13,35 @@ import (
 )
 
 const (
-	// maxFailures is how many failures are kept with everything known about them. All are
-	// counted.
+	// maxFailures is how many failures are kept with all their fields. All are counted.
 	maxFailures = 20
 
-	// maxPods bounds how many pods are counted one by one; the rest count as others.
+	// maxPods bounds how many pods are counted individually; further ones count as others.
 	maxPods = 1000
 	others  = "(others)"
 )
 
-// Totals are what became of requests.
+// Totals are the counts of requests.
 type Totals struct {
 	Requests int
 	Failed   int
 	Latency  Histogram // of all of them, failures included
 }
 
-// Report is what became of all requests of a run.
+// Report holds the outcomes of all requests of a run.
 type Report struct {
 	Totals
 	Took     time.Duration
 	Kinds    map[Kind]*Totals
 	Causes   map[string]int // of failures: "status 503", "answer cut off", ...
-	Pods     map[string]int // answers that came whole, by pod
-	Failures []Outcome      // the first of them, at most 20
+	Pods     map[string]int // whole answers, by pod
+	Failures []Outcome      // the first 20 failures
 }
 
-// OK says that there were requests and none of them failed.
+// OK reports whether there were requests and none of them failed.
 func (r *Report) OK() bool { return r.Requests > 0 && r.Failed == 0 }
 
-// Add counts what another report has.
+// Add adds the counts of another report.
 func (r *Report) Add(other *Report) {
 	r.add(&other.Totals)
 	r.Took += other.Took
@@ -59,7 +58,7 @@ func (r *Report) Add(other *Report) {
 	r.Failures = r.Failures[:min(len(r.Failures), maxFailures)]
 }
 
-// kind returns the totals of a kind, to be added to.
+// kind returns the totals of a kind, for adding.
 func (r *Report) kind(kind Kind) *Totals {
 	if r.Kinds[kind] == nil {
 		put(&r.Kinds, kind, &Totals{})
@@ -91,8 +90,8 @@ func put[K comparable, V any](in *map[K]V, key K, value V) {
 	(*in)[key] = value
 }
 
-// Print writes a line for each kind of request and one for all of them, and what the
-// failures were.
+// Print writes a line for each kind of request and one for all of them, and the causes of
+// failures.
 func (r *Report) Print(out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "\trequests\tfailed\tp50\tp99\tmax\tduration\t")
@@ -115,7 +114,7 @@ func (r *Report) Print(out io.Writer) error {
 	return nil
 }
 
-// FailedBy names the causes of failures, the most frequent first: "12 status 503, 3
+// FailedBy returns the causes of failures, the most frequent first: "12 status 503, 3
 // answer cut off".
 func (r *Report) FailedBy() string {
 	causes := slices.SortedFunc(maps.Keys(r.Causes), func(a, b string) int {
@@ -128,7 +127,7 @@ func (r *Report) FailedBy() string {
 	return strings.Join(parts, ", ")
 }
 
-// Round leaves of a duration the digits that a reader needs.
+// Round rounds a duration to a human-readable number of digits.
 func Round(d time.Duration) time.Duration {
 	switch {
 	case d < 10*time.Millisecond:
@@ -140,7 +139,7 @@ func Round(d time.Duration) time.Duration {
 	}
 }
 
-// tally counts outcomes as they come in.
+// tally counts outcomes.
 type tally struct {
 	mu     sync.Mutex
 	report Report
@@ -166,7 +165,7 @@ func (t *tally) count(o Outcome) {
 	}
 }
 
-// snapshot is a copy that does not change.
+// snapshot returns a copy that does not change.
 func (t *tally) snapshot() *Report {
 	t.mu.Lock()
 	defer t.mu.Unlock()

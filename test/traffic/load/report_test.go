@@ -55,7 +55,7 @@ failed: 2 status 503, 1 connection reset
 	}
 }
 
-// fields are the words of every line: how columns are aligned is the tabwriter's matter.
+// fields returns the words of every line: the tabwriter aligns the columns.
 func fields(text string) [][]string {
 	var lines [][]string
 	for line := range strings.Lines(strings.TrimSpace(text)) {
@@ -66,7 +66,7 @@ func fields(text string) [][]string {
 
 func TestReportOfNothingIsNotOK(t *testing.T) {
 	if (&Report{}).OK() {
-		t.Error("no failures among no requests are OK")
+		t.Error("a report without requests is OK")
 	}
 }
 

@@ -7,15 +7,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// process is one run of the containers of a pod: a container that is restarted is
-// another process at the same address.
+// process is one run of the containers of a pod: a restarted container is another process
+// at the same address.
 type process struct {
 	pod types.UID
 	run string // the IDs of the containers
 }
 
-// processOf returns the process that serves for a pod, and false while there is none. It
-// runs when
+// processOf returns the process of a pod, and false while there is none. It runs when
+//
 //   - the pod has an address,
 //   - it is not being deleted: a server without a handler for SIGTERM ends at once,
 //   - its phase is Running, and

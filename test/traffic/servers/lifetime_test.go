@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// runs is a pod whose one container runs, for the n-th time.
+// runs returns a pod whose only container runs for the n-th time.
 func runs(name, ip string, n string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name + "-uid")},
@@ -27,14 +27,14 @@ func TestProcessRunsExactlyAsLongAsTheContainers(t *testing.T) {
 		change func(*corev1.Pod)
 		want   bool
 	}{
-		"a running pod":             {change: func(*corev1.Pod) {}, want: true},
-		"not ready is running":      {change: func(p *corev1.Pod) { p.Status.ContainerStatuses[0].Ready = false }, want: true},
-		"no address yet":            {change: func(p *corev1.Pod) { p.Status.PodIP = "" }},
-		"pending":                   {change: func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }},
-		"no container reported":     {change: func(p *corev1.Pod) { p.Status.ContainerStatuses = nil }},
-		"deleted: SIGTERM":          {change: func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }},
-		"failed":                    {change: func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }},
-		"its container starts anew": {change: func(p *corev1.Pod) { p.Status.ContainerStatuses[0].State = corev1.ContainerState{} }},
+		"a running pod":          {change: func(*corev1.Pod) {}, want: true},
+		"not ready is running":   {change: func(p *corev1.Pod) { p.Status.ContainerStatuses[0].Ready = false }, want: true},
+		"no address yet":         {change: func(p *corev1.Pod) { p.Status.PodIP = "" }},
+		"pending":                {change: func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }},
+		"no container reported":  {change: func(p *corev1.Pod) { p.Status.ContainerStatuses = nil }},
+		"deleted: SIGTERM":       {change: func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }},
+		"failed":                 {change: func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }},
+		"its container restarts": {change: func(p *corev1.Pod) { p.Status.ContainerStatuses[0].State = corev1.ContainerState{} }},
 		"one of two containers runs": {change: func(p *corev1.Pod) {
 			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Name: "other"})
 		}},
@@ -49,7 +49,7 @@ func TestProcessRunsExactlyAsLongAsTheContainers(t *testing.T) {
 	}
 }
 
-func TestProcessIsAnotherAfterARestart(t *testing.T) {
+func TestARestartedContainerIsAnotherProcess(t *testing.T) {
 	before, _ := processOf(runs("web-0", "127.64.9.1", "0"))
 	same, _ := processOf(runs("web-0", "127.64.9.1", "0"))
 	after, _ := processOf(runs("web-0", "127.64.9.1", "1"))

@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// PodHeader of an answer is the name of the pod that gave it.
+	// PodHeader is the header of an answer with the name of the pod that gave it.
 	PodHeader = "X-Pod"
 
-	// WorkParameter of a request's URL is how long the answer takes: "?work=250ms". The
-	// first half of the body is sent at once and the rest after that time, so that whoever
-	// is cut off in between sees it.
+	// WorkParameter is the query parameter for the duration of the answer: "?work=250ms".
+	// The first half of the body is sent at once and the second half after that time, so
+	// that a client notices when it is cut off in between.
 	WorkParameter = "work"
 
 	// maxWork bounds what a request may ask for.
@@ -26,17 +26,17 @@ const (
 	headerTimeout = 10 * time.Second
 )
 
-// Body is what the pod of that name answers.
+// Body returns the answer of the pod of that name.
 func Body(pod string) string { return "hello from " + pod + "\n" }
 
 // server is a process that listens on the address of a pod.
 type server struct {
 	http  *http.Server
-	ended chan struct{} // closed when it listens no longer
+	ended chan struct{} // closed when it no longer listens
 }
 
-// listen starts a server that answers with the pod's name. An error is one of listening:
-// the address is taken, or not one of this machine.
+// listen starts a server that answers with the pod's name. It returns an error when it
+// cannot listen: the address is taken, or not one of this machine.
 func listen(pod, address string) (*server, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
@@ -45,20 +45,19 @@ func listen(pod, address string) (*server, error) {
 	s := &server{
 		http: &http.Server{
 			Handler: answer(pod), ReadHeaderTimeout: headerTimeout,
-			// Load balancers that look whether anybody is there hang up, which is no news.
+			// Health checks of load balancers disconnect, which is not logged.
 			ErrorLog: log.New(io.Discard, "", 0),
 		},
 		ended: make(chan struct{}),
 	}
 	go func() {
 		defer close(s.ended)
-		_ = s.http.Serve(listener) // It always ends with an error, and only through kill.
+		_ = s.http.Serve(listener) // it always ends with an error, and only through kill
 	}()
 	return s, nil
 }
 
-// kill closes the listener and every connection, whatever they are at, and returns when
-// the address is free.
+// kill closes the listener and every connection, and returns when the address is free.
 func (s *server) kill() error {
 	err := s.http.Close()
 	<-s.ended
@@ -81,11 +80,11 @@ func answer(pod string) http.Handler {
 		w.Header().Set(PodHeader, pod)
 		w.Header().Set("Content-Length", fmt.Sprint(len(body)))
 		if work == 0 {
-			_, _ = io.WriteString(w, body) // Whoever asked may have gone.
+			_, _ = io.WriteString(w, body) // the client may have disconnected
 			return
 		}
 		_, _ = io.WriteString(w, body[:len(body)/2])
-		_ = http.NewResponseController(w).Flush() // What cannot be sent now is sent at the end.
+		_ = http.NewResponseController(w).Flush() // bytes that cannot be sent now are sent at the end
 		if wait(r.Context(), work) {
 			_, _ = io.WriteString(w, body[len(body)/2:])
 		}
@@ -104,7 +103,7 @@ func workOf(r *http.Request) (time.Duration, error) {
 	return work, nil
 }
 
-// wait says whether the time has passed before ctx ended.
+// wait reports whether the time has passed before ctx ended.
 func wait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -12,8 +12,8 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// Fleet is one server for each pod that runs. It learns of pods through Handler. It is
-// safe for concurrent use.
+// Servers runs one server for each running pod. It gets pods through Handler. It is safe
+// for concurrent use.
 type Fleet struct {
 	port int
 	log  logr.Logger
@@ -26,7 +26,7 @@ type Fleet struct {
 	errs    []error // at most maxErrors
 }
 
-// maxErrors bounds what is kept of what went wrong.
+// maxErrors bounds the errors that are kept.
 const maxErrors = 20
 
 type running struct {
@@ -34,12 +34,13 @@ type running struct {
 	server  *server
 }
 
-// New returns a fleet without servers. Each is to listen on the port of its pod's address.
+// New returns Servers without servers. Each will listen on the given port of its pod's
+// address.
 func New(port int, log logr.Logger) *Fleet {
 	return &Fleet{port: port, log: log, running: map[types.UID]running{}}
 }
 
-// Handler keeps the fleet in step with the pods of an informer. A server has ended when
+// Handler returns the event handler for the pods of an informer. A server has ended when
 // the call that ends it returns.
 func (f *Fleet) Handler() toolscache.ResourceEventHandler {
 	set := func(object any) {
@@ -61,18 +62,18 @@ func (f *Fleet) Handler() toolscache.ResourceEventHandler {
 	}
 }
 
-// Counts are how many servers run now, and how many were ever started and killed.
+// Counts are the numbers of servers that run, and that were ever started and killed.
 type Counts struct{ Running, Started, Killed int }
 
-// Counts of the fleet so far.
+// Counts returns the counts so far.
 func (f *Fleet) Counts() Counts {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return Counts{Running: len(f.running), Started: f.starts, Killed: f.kills}
 }
 
-// Err is what went wrong so far, nil if nothing did. A pod whose server could not listen
-// makes a measurement worthless, so callers look at the end.
+// Err returns the errors so far, nil if there are none. A pod whose server could not listen
+// invalidates a measurement, so callers check it at the end.
 func (f *Fleet) Err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -89,8 +90,8 @@ func (f *Fleet) Close() {
 	}
 }
 
-// observe starts and kills under the lock: one pod's old server must be gone before its
-// next one listens on the same address, and both take well below a millisecond.
+// observe starts and kills servers under the lock: the old server of a pod must have ended
+// before its next one listens on the same address, and both take well below a millisecond.
 func (f *Fleet) observe(pod *corev1.Pod) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -110,7 +111,7 @@ func (f *Fleet) observe(pod *corev1.Pod) {
 	}
 	f.starts++
 	f.running[pod.UID] = running{process: want, server: s}
-	f.log.V(1).Info("a pod serves", "pod", pod.Name, "address", pod.Status.PodIP)
+	f.log.V(1).Info("Started the server of a pod", "pod", pod.Name, "address", pod.Status.PodIP)
 }
 
 func (f *Fleet) forget(pod *corev1.Pod) {
@@ -132,7 +133,7 @@ func (f *Fleet) stop(uid types.UID) {
 }
 
 func (f *Fleet) fail(err error) {
-	f.log.Error(err, "a server of a pod")
+	f.log.Error(err, "Running the server of a pod")
 	if len(f.errs) < maxErrors {
 		f.errs = append(f.errs, err)
 	}

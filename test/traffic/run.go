@@ -23,15 +23,15 @@ import (
 )
 
 const (
-	// around is how many requests are sent before anything is done, and after all is.
+	// around is how many requests are sent before the operation, and after it.
 	around = 500
 
-	// seed of what fails. Runs differ in their timing alone.
+	// seed is the seed of failures, so that runs differ in their timing alone.
 	seed = 1
 )
 
-// work is what requests ask for: most are answered at once, some take a while, and every
-// tenth one long enough to be cut by whoever does not wait for it.
+// work returns the paths of requests: most are answered at once, some take a while, and
+// every tenth one long enough to be cut by a pod that does not drain.
 func work() []string {
 	paths := make([]string, 10)
 	for i := range paths {
@@ -41,23 +41,23 @@ func work() []string {
 	return paths
 }
 
-// game is one run of a scenario: a namespace, a load balancer and a load of its own.
+// run is one run of a scenario: its namespace, its load balancer and its load.
 type game struct {
 	world     *world
 	scenario  scenario
 	side      side
 	namespace string
 	balancer  *front.HAProxy
-	look      *runtimeapi.Client // at the load balancer itself
+	look      *runtimeapi.Client // connected to the load balancer itself
 	socket    string             // that the controller uses
 	history   *history
-	first     []types.UID // of the pods before anything was done
+	first     []types.UID // of the pods before the operation
 
 	stopFollowing context.CancelFunc // without PodOps
 	following     sync.WaitGroup
 }
 
-// play runs a scenario from nothing, and leaves nothing.
+// play runs a scenario, and removes everything it created.
 func (w *world) play(ctx context.Context, s scenario, on side) (r result, err error) {
 	r = result{scenario: s.name, side: on}
 	g := &game{world: w, scenario: s, side: on, namespace: fmt.Sprintf("%s-%s", s.name, on)}
@@ -71,8 +71,7 @@ func (w *world) play(ctx context.Context, s scenario, on side) (r result, err er
 	defer func() { err = errors.Join(err, g.balancer.Close()) }()
 	g.socket = g.balancer.Socket()
 	g.look = runtimeapi.New(runtimeapi.Endpoint{Network: "unix", Address: g.socket}, 0)
-	// Whoever operates the load balancer does so through a relay, which writes down what was
-	// carried out.
+	// Clients of the load balancer use a relay, which records the executed commands.
 	g.socket, g.history = filepath.Join(dir, "relay.sock"), newHistory()
 	relay, err := front.StartFlaky(g.socket, g.balancer.Socket(), s.failing, seed, g.history.command)
 	if err != nil {
@@ -83,7 +82,7 @@ func (w *world) play(ctx context.Context, s scenario, on side) (r result, err er
 		return r, err
 	}
 	defer func() {
-		// The load balancer is still there: whoever has servers in it takes them out.
+		// The load balancer still runs, so that controllers can remove their servers.
 		err = errors.Join(err, g.kubectl(context.WithoutCancel(ctx), "delete", "namespace", g.namespace, "--timeout=120s"))
 		g.stop()
 	}()
@@ -100,7 +99,7 @@ func (w *world) play(ctx context.Context, s scenario, on side) (r result, err er
 	return r, g.checkOrder()
 }
 
-// remember writes into the history what PodOps sets on the pods of this run.
+// remember records the labels that PodOps sets on the pods of this run.
 func (g *game) remember(ctx context.Context) error {
 	informer, err := g.world.pods.GetInformer(ctx, &corev1.Pod{})
 	if err != nil {
@@ -122,8 +121,8 @@ func (g *game) remember(ctx context.Context) error {
 
 var errOrder = errors.New("a pod was operated on, or counted as available, in the wrong order")
 
-// checkOrder proves from the history of the run that traffic was off before every
-// operation, and on before every pod that counts as available.
+// checkOrder checks with the history of the run that traffic was off before every
+// operation, and on before every pod was available.
 func (g *game) checkOrder() error {
 	if g.side == withoutPodOps {
 		return nil
@@ -135,13 +134,13 @@ func (g *game) checkOrder() error {
 	case len(found.violations) > 0:
 		return fmt.Errorf("%w: %s", errOrder, strings.Join(found.violations, "; "))
 	case found.operate == 0 || g.scenario.comes && found.available == 0:
-		return fmt.Errorf("%w: not one pod was seen, so that nothing is proved", errOrder)
+		return fmt.Errorf("%w: no pod was observed, so the order is not proved", errOrder)
 	default:
 		return nil
 	}
 }
 
-// begin brings the workload up, behind the load balancer.
+// begin creates the workload behind the load balancer.
 func (g *game) begin(ctx context.Context) error {
 	manifest, err := values{
 		PodOps: g.side == withPodOps, Replicas: g.scenario.replicas, Socket: g.socket, Backend: g.balancer.Backend(),
@@ -166,8 +165,8 @@ func (g *game) begin(ctx context.Context) error {
 	return nil
 }
 
-// measure sends requests from before the first thing is done until after the last one has
-// settled, and until there were enough. It also returns how long the operation took.
+// measure sends requests from before the operation until all pods have settled, and until
+// there were enough. It also returns the duration of the operation.
 func (g *game) measure(ctx context.Context) (*load.Report, time.Duration, error) {
 	l, err := load.Start(load.Options{
 		Address: g.balancer.Address(), Paths: work(), Workers: g.world.options.workers, Rate: g.world.options.rate, Record: g.world.log.Record,
@@ -199,8 +198,8 @@ func (g *game) measure(ctx context.Context) (*load.Report, time.Duration, error)
 	return l.Stop(), took, g.world.fleet.Err()
 }
 
-// settled: exactly so many pods are there, all of them serve, the load balancer sends
-// requests to each and to nobody else, and the scenario says that it is done.
+// settled waits until exactly count pods exist, all of them are ready, the load balancer
+// sends requests to each and to no other server, and the scenario is done.
 func (g *game) settled(ctx context.Context, count int, done func(*game, []corev1.Pod) (bool, string)) error {
 	return g.world.await(ctx, fmt.Sprintf("%d pods serve", count), func(ctx context.Context) (bool, string, error) {
 		pods, err := g.world.podsOf(ctx, g.namespace)
@@ -231,14 +230,15 @@ func (g *game) settled(ctx context.Context, count int, done func(*game, []corev1
 	})
 }
 
-// protected: PodOps counts the pod as available, and the load balancer has its finalizer on
-// it. A pod that was created before its Service was seen gets that a moment after it serves.
+// protected reports whether PodOps counts the pod as available, and the finalizer of the
+// load balancer is on it. A pod that was created before its Service was observed gets the
+// finalizer a moment after it is ready.
 func protected(pod *corev1.Pod) bool {
 	_, available := pod.Labels[appsv1alpha1.ServiceAvailableLabelKey]
 	return available && slices.ContainsFunc(pod.Finalizers, lifecycle.IsProtectionFinalizer)
 }
 
-// follow starts what stands for PodOps where it takes no part.
+// follow starts the follower on the side without PodOps.
 func (g *game) follow(ctx context.Context) {
 	if g.side == withPodOps {
 		return
@@ -259,8 +259,7 @@ func (g *game) stop() {
 	g.following.Wait()
 }
 
-// killController ends who keeps the load balancer in step in the middle of it, and starts
-// it again.
+// killController kills and restarts the controller of the load balancer.
 func (g *game) killController(ctx context.Context) error {
 	if g.side == withPodOps {
 		g.world.stage.KillManager()

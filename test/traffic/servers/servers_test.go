@@ -20,10 +20,10 @@ import (
 	fcache "k8s.io/client-go/tools/cache/testing"
 )
 
-// patience bounds what comes within milliseconds on an idle machine.
+// patience is the timeout of events that take milliseconds on an idle machine.
 const patience = 20 * time.Second
 
-// addressed is an address of this machine's loopback network that no other test uses.
+// addressed is a loopback address that no other test uses.
 const addressed = "127.64.201.7"
 
 func newFleet(t *testing.T) *Fleet {
@@ -47,7 +47,7 @@ func (f *Fleet) url(path string) string {
 	return "http://" + net.JoinHostPort(addressed, strconv.Itoa(f.port)) + path
 }
 
-// refused says whether nobody listens.
+// refused reports whether nothing listens.
 func (f *Fleet) refused() bool {
 	_, err := net.DialTimeout("tcp", net.JoinHostPort(addressed, strconv.Itoa(f.port)), patience)
 	return errors.Is(err, syscall.ECONNREFUSED)
@@ -95,18 +95,18 @@ func TestServerListensFromRunningToDeletion(t *testing.T) {
 	}
 }
 
-func TestServerThatNobodySawDeletedEndsWithItsPod(t *testing.T) {
+func TestAServerEndsWithAPodWhoseDeletionWasMissed(t *testing.T) {
 	f := newFleet(t)
 	pod := runs("web-0", addressed, "0")
 	f.Handler().OnAdd(pod, true)
 	f.Handler().OnDelete(toolscache.DeletedFinalStateUnknown{Key: "default/web-0", Obj: pod})
 	if !f.refused() {
-		t.Error("a pod that is gone serves")
+		t.Error("a deleted pod serves")
 	}
 }
 
-// The request is in the middle of its body when its pod ends.
-func TestServerCutsOffWhoIsBeingAnswered(t *testing.T) {
+// TestServerCutsOpenRequests ends a pod in the middle of the body of an answer.
+func TestServerCutsOpenRequests(t *testing.T) {
 	for name, end := range map[string]func(*Fleet, *corev1.Pod){
 		"deletion":   func(f *Fleet, pod *corev1.Pod) { f.Handler().OnDelete(pod) },
 		"a restart":  func(f *Fleet, pod *corev1.Pod) { f.Handler().OnUpdate(pod, runs(pod.Name, addressed, "1")) },
@@ -165,7 +165,7 @@ func TestWorkTakesTimeAndIsBounded(t *testing.T) {
 	}
 }
 
-func TestPodThatCannotListenIsNamed(t *testing.T) {
+func TestTheErrorOfAServerNamesItsPod(t *testing.T) {
 	f := newFleet(t)
 	f.Handler().OnAdd(runs("web-0", addressed, "0"), true)
 	f.Handler().OnAdd(runs("web-1", addressed, "0"), true)
@@ -213,7 +213,7 @@ func await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", patience, what)
+			t.Fatalf("timed out after %s: %s", patience, what)
 		}
 	}
 }

@@ -22,16 +22,16 @@ import (
 )
 
 const (
-	// stepPatience is how long a part of a run may stand still, stepBound how long it may
-	// take in all. A slow machine gets on slowly, and one that is stuck does not.
+	// stepPatience is how long a step may make no progress, stepBound how long it may take
+	// in all. A slow machine makes slow progress; a stuck one makes none.
 	stepPatience = 3 * time.Minute
 	stepBound    = 20 * time.Minute
 
-	// look is how often a condition is looked at.
+	// look is the polling interval of conditions.
 	look = 50 * time.Millisecond
 )
 
-// world is what all runs share: the cluster, servers on the addresses of its pods, and the
+// harness is shared by all runs: the cluster, servers on the addresses of its pods, and the
 // file with every outcome.
 type world struct {
 	stage   *stage.Stage
@@ -42,7 +42,7 @@ type world struct {
 	fleet   *servers.Fleet
 	log     *load.Log
 	file    *os.File
-	changed chan struct{} // a pod has changed; never blocks whoever says so
+	changed chan struct{} // a pod has changed; a send never blocks
 }
 
 func newWorld(ctx context.Context, s *stage.Stage, o options, out io.Writer) (*world, error) {
@@ -50,7 +50,7 @@ func newWorld(ctx context.Context, s *stage.Stage, o options, out io.Writer) (*w
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
-	// Pods of measured workloads, in any namespace: nobody else's get a server.
+	// Only pods of measured workloads, in any namespace, get a server.
 	pods, err := cache.New(s.Config(), cache.Options{DefaultLabelSelector: labels.SelectorFromSet(labels.Set{"app": "web"})})
 	if err != nil {
 		return nil, fmt.Errorf("making a cache: %w", err)
@@ -63,7 +63,7 @@ func newWorld(ctx context.Context, s *stage.Stage, o options, out io.Writer) (*w
 		stage: s, options: o, out: out, admin: admin, pods: pods, fleet: servers.New(podPort, logr.Discard()),
 		log: load.NewLog(file), file: file, changed: make(chan struct{}, 1),
 	}
-	go pods.Start(ctx) //nolint:errcheck // It ends with ctx; a watch that fails shows as a timeout of a step.
+	go pods.Start(ctx) //nolint:errcheck // it ends with ctx; a failing watch shows as a timeout of a step
 	informer, err := pods.GetInformer(ctx, &corev1.Pod{})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("watching pods: %w", err), w.close())
@@ -93,7 +93,7 @@ func (w *world) close() error {
 	return errors.Join(w.fleet.Err(), w.log.Close(), w.file.Close())
 }
 
-// podsOf are the pods of a namespace, terminating ones included, as last seen.
+// podsOf returns the pods of a namespace, terminating ones included, from the cache.
 func (w *world) podsOf(ctx context.Context, namespace string) ([]corev1.Pod, error) {
 	var list corev1.PodList
 	if err := w.pods.List(ctx, &list, client.InNamespace(namespace)); err != nil {
@@ -102,8 +102,8 @@ func (w *world) podsOf(ctx context.Context, namespace string) ([]corev1.Pod, err
 	return list.Items, nil
 }
 
-// await looks until something holds. It gives up when what it sees has not changed for
-// stepPatience, or after stepBound; the error ends with the last thing seen.
+// await polls until a condition holds. It gives up when the observation has not changed for
+// stepPatience, or after stepBound; the error ends with the last observation.
 func (w *world) await(ctx context.Context, what string, holds func(context.Context) (bool, string, error)) error {
 	ctx, stop := context.WithTimeout(ctx, stepBound)
 	defer stop()
