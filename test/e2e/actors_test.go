@@ -20,22 +20,22 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// metadata is what an actor wants changed: labels (nil removes one) and finalizers (nil
-// leaves them).
+// metadata is a change of metadata by an actor: labels (nil removes one) and finalizers
+// (nil leaves them unchanged).
 type metadata struct {
 	Labels     map[string]any `json:"labels,omitempty"`
 	Finalizers *[]string      `json:"finalizers,omitempty"`
 }
 
-// wish is what an actor wants of one pod; the zero value is nothing.
+// wish is the change that an actor makes to one pod; the zero value changes nothing.
 type wish struct {
 	Metadata metadata `json:"metadata"`
 	Image    string   `json:"-"`
 }
 
-// act runs an actor: each version of each pod is shown to it, and what it wishes is
-// patched if the pod is still at that version, as a controller with a cache does. It
-// acts until the story ends or stop is called.
+// act runs an actor: it calls wants with each version of each pod, and patches the pod if
+// it is still at that version, as a controller with a cache does. It runs until the
+// scenario ends or stop is called.
 func act(p place, wants func(*corev1.Pod) wish) (stop func()) {
 	GinkgoHelper()
 	list := &corev1.PodList{}
@@ -47,11 +47,11 @@ func act(p place, wants func(*corev1.Pod) wish) (stop func()) {
 		if wanted.Image == "" && wanted.Metadata.Labels == nil && wanted.Metadata.Finalizers == nil {
 			return
 		}
-		// While no leader is in office, no webhook answers.
+		// While no manager leads, no webhook answers.
 		Eventually(func() error {
 			err := p.admin.Patch(context.Background(), pod.DeepCopy(), client.RawPatch(types.MergePatchType, wanted.render(pod)))
 			if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-				return nil // the next version brings the next chance
+				return nil // the next version is the next chance
 			}
 			return err
 		}).Should(Succeed())
@@ -73,19 +73,19 @@ func (w wish) render(pod *corev1.Pod) []byte {
 	return text
 }
 
-// serviceController keeps traffic on pods that are Ready: it puts its protection
-// finalizer on them then, and takes it off when they are not Ready any more.
+// serviceController adds its protection finalizer to pods that are Ready, and removes it
+// when they are no longer Ready.
 type serviceController struct {
 	employer string
 }
 
-// finalizer is the one that ResourceConsist adapters use for an employer.
+// finalizer returns the finalizer that ResourceConsist adapters use for an employer.
 func (s serviceController) finalizer() string {
 	sum := md5.Sum([]byte(s.employer))
 	return appsv1alpha1.ProtectionFinalizerPrefix + "/" + hex.EncodeToString(sum[:])[8:24]
 }
 
-// expected is the annotation that announces the finalizer.
+// expected returns the annotation that announces the finalizer.
 func (s serviceController) expected(namespace string) string {
 	text, err := json.Marshal(appsv1alpha1.AvailableConditions{ExpectedFinalizers: map[string]string{
 		"Service/" + namespace + "/" + s.employer: s.finalizer(),
@@ -94,7 +94,7 @@ func (s serviceController) expected(namespace string) string {
 	return string(text)
 }
 
-// announce records the expected finalizer on a pod that is about to be created.
+// announce records the expected finalizer on a new pod.
 func (s serviceController) announce(pod *corev1.Pod) {
 	pod.Annotations = map[string]string{appsv1alpha1.AvailableConditionsAnnotationKey: s.expected(pod.Namespace)}
 }
@@ -133,7 +133,7 @@ func (u imageUpdater) wants(pod *corev1.Pod) wish {
 	return wish{}
 }
 
-// beginLabels ask for an operation.
+// beginLabels returns the labels that begin an operation.
 func beginLabels(id, operationType string) map[string]any {
 	return map[string]any{
 		appsv1alpha1.OperatingLabelPrefix + "/" + id:     strconv.FormatInt(time.Now().UnixNano(), 10),
@@ -141,7 +141,7 @@ func beginLabels(id, operationType string) map[string]any {
 	}
 }
 
-// runs: every container of the pod runs the image and is ready.
+// runs reports whether every container of the pod runs the image and is ready.
 func runs(pod *corev1.Pod, image string) bool {
 	for _, status := range pod.Status.ContainerStatuses {
 		if status.Image != image || !status.Ready {

@@ -26,7 +26,7 @@ const (
 	preChecked    = appsv1alpha1.PreCheckedLabelPrefix + "/"
 	operate       = appsv1alpha1.OperateLabelPrefix + "/"
 
-	// someFinalizer protects a pod on behalf of a service controller that the story plays.
+	// someFinalizer protects a pod for a service controller that the scenario simulates.
 	someFinalizer = appsv1alpha1.ProtectionFinalizerPrefix + "/e2e"
 )
 
@@ -35,14 +35,14 @@ var _ = Describe("Admission of pods", func() {
 
 	BeforeEach(func(ctx context.Context) { p = newPlace(ctx) })
 
-	// serving is a pod that serves.
+	// serving creates an available pod.
 	serving := func(ctx context.Context) *corev1.Pod {
 		GinkgoHelper()
 		p.pods(ctx, 1, nil)
 		return p.list(ctx)[0]
 	}
 
-	DescribeTable("refuses what makes no sense or is not the client's to set, and changes nothing",
+	DescribeTable("rejects invalid labels and labels that clients must not set, and changes nothing",
 		func(ctx context.Context, code int32, labels map[string]any, texts ...string) {
 			pod := serving(ctx)
 			Expect(p.trySetLabels(ctx, pod.DeepCopy(), labels)).To(expect.BeRefused(code, texts...))
@@ -52,15 +52,15 @@ var _ = Describe("Admission of pods", func() {
 		Entry("a type without operating", int32(422), map[string]any{operationType + "a": "update"}, operating+"a", operationType+"a"),
 		Entry("an id of 64 characters", int32(422), beginLabels(strings.Repeat("i", 64), "update"), "metadata.labels", "63"),
 		Entry("an id with a slash", int32(422), beginLabels("a/b", "update"), "metadata.labels", operating+"a/b"),
-		Entry("operate by hand", int32(403), map[string]any{operate + "a": "1"}, operate+"a"),
-		Entry("a permission by hand", int32(403), map[string]any{permission + "update": "1"}, permission+"update"),
-		Entry("a begin that helps itself to a permit", int32(403),
+		Entry("the operate label", int32(403), map[string]any{operate + "a": "1"}, operate+"a"),
+		Entry("a permission label", int32(403), map[string]any{permission + "update": "1"}, permission+"update"),
+		Entry("a begin with a permit", int32(403),
 			map[string]any{operating + "a": "1", operationType + "a": "update", preChecked + "a": "1"}, preChecked+"a"),
-		Entry("another time of becoming available", int32(403),
+		Entry("another value of service-available", int32(403),
 			map[string]any{appsv1alpha1.ServiceAvailableLabelKey: "1"}, appsv1alpha1.ServiceAvailableLabelKey),
 	)
 
-	It("refuses an annotation that cannot be read", func(ctx context.Context) {
+	It("rejects an annotation that cannot be parsed", func(ctx context.Context) {
 		pod := serving(ctx)
 		for text, refusal := range map[string]string{"{": "metadata.annotations", strings.Repeat("x", 40<<10): "metadata.annotations", strings.Repeat("x", 300<<10): "Too long"} {
 			patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, appsv1alpha1.AvailableConditionsAnnotationKey, text))
@@ -69,7 +69,7 @@ var _ = Describe("Admission of pods", func() {
 		Consistently(ctx, p.seeing(pod.Name)).Should(expect.BeAvailable())
 	})
 
-	It("gives back labels of ours that a client drops, in the response", func(ctx context.Context) {
+	It("restores PodOps labels that a client drops, in the response", func(ctx context.Context) {
 		p.rule(ctx, approved())
 		pod := serving(ctx)
 		p.begin(ctx, pod, "a", "update")
@@ -81,7 +81,7 @@ var _ = Describe("Admission of pods", func() {
 		Consistently(ctx, p.seeing(pod.Name)).Should(expect.BeWaiting("a"))
 	})
 
-	It("strips a copied manifest, with a warning, and adds the gate", func(ctx context.Context) {
+	It("removes PodOps labels from a copied manifest, with a warning, and adds the gate", func(ctx context.Context) {
 		manifest := filepath.Join(GinkgoT().TempDir(), "pod.yaml")
 		Expect(os.WriteFile(manifest, fmt.Appendf(nil, `
 apiVersion: v1
@@ -106,7 +106,7 @@ spec:
 		p.awaitAvailable(ctx, 1)
 	})
 
-	It("lets undo win over operate in one request, and keeps the permission of another id", func(ctx context.Context) {
+	It("applies undo before operate in one request, and keeps the permission of another id", func(ctx context.Context) {
 		service := serviceController{employer: "web"}
 		p.service(ctx, service.employer)
 		p.pod(ctx, "web", func(pod *corev1.Pod) {
@@ -134,7 +134,7 @@ spec:
 		p.awaitAvailable(ctx, 1)
 	})
 
-	It("does not stand in the way of a terminating pod", func(ctx context.Context) {
+	It("accepts updates of a terminating pod", func(ctx context.Context) {
 		p.pod(ctx, "web", func(pod *corev1.Pod) { pod.Finalizers = []string{"e2e.podops.dev/keep"} })
 		p.awaitAvailable(ctx, 1)
 		pod := p.get(ctx, "web")
@@ -145,7 +145,7 @@ spec:
 		Eventually(ctx, p.list).Should(BeEmpty())
 	})
 
-	It("ends the lifecycles of a pod that leaves PodOps, and opens its gate", func(ctx context.Context) {
+	It("ends the lifecycles of a pod that loses the control label, and opens its gate", func(ctx context.Context) {
 		p.pod(ctx, "web", func(pod *corev1.Pod) { pod.Finalizers = []string{someFinalizer} })
 		p.awaitAvailable(ctx, 1)
 		pod := p.get(ctx, "web")
@@ -156,7 +156,7 @@ spec:
 		Eventually(ctx, p.seeing("web")).Should(And(expect.HaveGate(corev1.ConditionTrue), expect.BeReady()))
 	})
 
-	It("keeps a pod off traffic while it has to stay offline", func(ctx context.Context) {
+	It("keeps a pod without traffic while it must stay offline", func(ctx context.Context) {
 		pod := serving(ctx)
 		p.label(ctx, pod, appsv1alpha1.StayOfflineLabelKey, "true")
 		Eventually(ctx, p.seeing(pod.Name)).Should(And(expect.HaveGate(corev1.ConditionFalse), Not(expect.BeReady()), Not(expect.HaveLabel(appsv1alpha1.ServiceAvailableLabelKey))))
@@ -186,7 +186,7 @@ spec:
 		Expect(p.get(ctx, "web")).To(expect.HaveGate(""), "no gate is written")
 	})
 
-	It("shows on a pod what slipped in, until it is right", func(ctx context.Context) {
+	It("reports labels that bypassed admission on the pod, until they are valid", func(ctx context.Context) {
 		pod := serving(ctx)
 		slip := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{%q:"1"}}}`, operating+"a"))
 		trusted := p.asServiceAccount(managerNamespace, managerAccount)
@@ -197,7 +197,7 @@ spec:
 		Eventually(ctx, p.seeing(pod.Name)).Should(And(expect.HaveNoLifecycle(), Not(haveCondition(appsv1alpha1.ConditionInvalidLifecycle))))
 	})
 
-	It("refuses waits of a pod that cannot be read", func(ctx context.Context) {
+	It("rejects wait annotations that cannot be parsed", func(ctx context.Context) {
 		pod := serving(ctx)
 		for key, text := range map[string]string{appsv1alpha1.SettleTimeAnnotationKey: "5", appsv1alpha1.GateSyncPolicyAnnotationKey: "hold"} {
 			patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, key, text))
@@ -205,7 +205,7 @@ spec:
 		}
 	})
 
-	It("takes thirty ids at once, and serves again after the last", func(ctx context.Context) {
+	It("accepts thirty ids at once, and is available again after the last", func(ctx context.Context) {
 		const count = 30
 		pod := serving(ctx)
 		all, most := map[string]any{}, map[string]any{}
@@ -227,7 +227,8 @@ spec:
 		p.setLabels(ctx, pod, most)
 		Expect(pod).To(Satisfy(operable(1)))
 		Consistently(ctx, p.seeing(pod.Name)).ShouldNot(expect.HaveLabel(appsv1alpha1.ServiceAvailableLabelKey))
-		// Per id at most: client labels and one of each step, old and new names.
+		// Each id has at most: client labels and one label per step, with old and new
+		// names.
 		Expect(len(p.get(ctx, pod.Name).Labels)).To(BeNumerically("<", count*8))
 
 		p.setLabels(ctx, pod, map[string]any{operating + "id-00": nil})
@@ -247,29 +248,29 @@ spec:
 	})
 })
 
-// While no manager runs, nothing but what concerns lifecycles may stand still.
+// While no manager runs, only operations of lifecycles may wait.
 var _ = Describe("Without a manager", func() {
-	It("kubelets report, pods of others come and go, and deletes pass", func(ctx context.Context) {
+	It("kubelets report, pods without PodOps are created and deleted, and deletes pass", func(ctx context.Context) {
 		p := newPlace(ctx)
 		p.replicaSet(ctx, 2)
 		pods := p.list(ctx)
 		managers.stopAll()
 		DeferCleanup(func(ctx context.Context) { managers.start(ctx) })
 
-		By("restarting a container: its image changes, and the kubelet says so")
+		By("restarting a container: its image changes, and the kubelet reports it")
 		update := client.RawPatch(types.StrategicMergePatchType, fmt.Appendf(nil, `{"spec":{"containers":[{"name":"web","image":%q}]}}`, newImage))
 		Expect(p.admin.Patch(ctx, pods[0], update)).To(Succeed())
 		Eventually(ctx, p.seeing(pods[0].Name)).Should(And(Satisfy(func(pod *corev1.Pod) bool { return runs(pod, newImage) }), expect.BeReady()))
 
-		By("creating a pod that is not under PodOps")
+		By("creating a pod that is not controlled")
 		p.pod(ctx, "free", func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": "free"} })
 		Eventually(ctx, p.seeing("free")).Should(expect.BeReady())
 		Expect(p.admin.Delete(ctx, p.get(ctx, "free"))).To(Succeed())
 
-		By("refusing what would begin a lifecycle that nobody watches over")
+		By("rejecting the begin of a lifecycle")
 		Expect(p.trySetLabels(ctx, pods[0].DeepCopy(), beginLabels("a", "update"))).To(expect.BeRefused(500, "pods.podops.kusionstack.io"))
 
-		By("letting deletes pass")
+		By("accepting deletes")
 		Expect(p.asReplicaSetController().Delete(ctx, pods[1])).To(Succeed())
 		Eventually(ctx, func(ctx context.Context) error {
 			_, err := p.seeing(pods[1].Name)(ctx)
@@ -278,7 +279,7 @@ var _ = Describe("Without a manager", func() {
 	})
 })
 
-// countPrefix is the number of labels with a prefix.
+// countPrefix returns the number of labels with a prefix.
 func countPrefix(pod *corev1.Pod, prefix string) int {
 	count := 0
 	for key := range pod.Labels {

@@ -22,12 +22,12 @@ var _ = Describe("A burst of 200 pods that are updated in place", Label(benchEve
 		pods    = 200
 		samples = 4
 
-		// slowdown is how much longer a burst may take with events, and how much more of the
-		// processors it may use.
+		// slowdown is how much longer a burst may take with events, and how much more
+		// processor time it may use.
 		slowdown = 1.15
 	)
 
-	// burst measures what one manager with the flags completes.
+	// burst measures the lifecycles that one manager with the flags completes.
 	burst := func(ctx context.Context, flags ...string) figures {
 		GinkgoHelper()
 		managers.stopAll()
@@ -56,7 +56,7 @@ var _ = Describe("A burst of 200 pods that are updated in place", Label(benchEve
 		})
 		var with, without bursts
 		for i := range samples {
-			// The one that comes first has no advantage: the machine may become busier, or less so.
+			// The order alternates, since the load of the machine may change.
 			if i%2 == 0 {
 				with = append(with, burst(ctx))
 			}
@@ -71,11 +71,11 @@ var _ = Describe("A burst of 200 pods that are updated in place", Label(benchEve
 	})
 })
 
-// figures are those of one burst: lifecycles a second, and the processor time of the manager
-// and of the API server for each, which hardly depends on what else the machine does.
+// figures are the results of one burst: lifecycles a second, and the processor time of the
+// manager and of the API server for each, which hardly depends on the load of the machine.
 type figures struct{ rate, milliseconds float64 }
 
-// bursts are the figures of several.
+// bursts holds the figures of several bursts.
 type bursts []figures
 
 func (b bursts) rate() float64 {
@@ -98,7 +98,7 @@ func medianOf(b bursts, value func(figures) float64) float64 {
 	return median(values)
 }
 
-// serverSeconds is the processor time that the API server has used.
+// serverSeconds returns the processor time that the API server has used.
 func serverSeconds(ctx context.Context) float64 {
 	GinkgoHelper()
 	text, err := world.clientset.RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)

@@ -17,11 +17,11 @@ import (
 	"github.com/podops-dev/podops/pkg/operator/certificates"
 )
 
-// repairTime is how long webhooks may be out of order after their certificate was lost.
+// repairTime is how long webhooks may fail after the loss of their certificate.
 const repairTime = time.Minute
 
 var _ = Describe("The certificate of the webhooks", func() {
-	DescribeTable("is made again within a minute, and trusted",
+	DescribeTable("is issued again within a minute, and trusted",
 		func(ctx context.Context, damage func(context.Context, *corev1.Secret)) {
 			p := newPlace(ctx)
 			before := servingSecret(ctx)
@@ -32,7 +32,7 @@ var _ = Describe("The certificate of the webhooks", func() {
 			for _, m := range managers.running() {
 				Eventually(ctx, m.ready).Should(Succeed())
 			}
-			// API servers learn of a new bundle by watching.
+			// API servers receive a new bundle by a watch.
 			Eventually(ctx, func(ctx context.Context) error {
 				return p.admin.Create(ctx, &corev1.Pod{
 					ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "web", Labels: labels()}, Spec: template().Spec,
@@ -49,13 +49,13 @@ var _ = Describe("The certificate of the webhooks", func() {
 			}
 			Expect(world.admin.Update(ctx, secret)).To(Succeed())
 		}),
-		Entry("when only the key of the serving certificate is gone", func(ctx context.Context, secret *corev1.Secret) {
+		Entry("when only the key of the serving certificate is missing", func(ctx context.Context, secret *corev1.Secret) {
 			delete(secret.Data, "tls.key")
 			Expect(world.admin.Update(ctx, secret)).To(Succeed())
 		}),
 	)
 
-	It("is trusted again when somebody takes the CA out of a configuration", func(ctx context.Context) {
+	It("is trusted again after the CA was removed from a configuration", func(ctx context.Context) {
 		configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: certificates.ValidatingConfigurationName}}
 		remove := client.RawPatch(types.JSONPatchType, []byte(`[{"op":"remove","path":"/webhooks/0/clientConfig/caBundle"}]`))
 		Expect(world.admin.Patch(ctx, configuration, remove)).To(Succeed())
@@ -63,7 +63,7 @@ var _ = Describe("The certificate of the webhooks", func() {
 		Eventually(ctx, trusted).WithTimeout(repairTime).Should(Succeed())
 	})
 
-	It("keeps a manager from being ready until the webhooks lead to it", func(ctx context.Context) {
+	It("keeps a manager unready until the webhook configurations point to it", func(ctx context.Context) {
 		managers.stopAll()
 		Expect(world.admin.Delete(ctx, servingSecret(ctx))).To(Succeed())
 		configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
@@ -78,14 +78,14 @@ var _ = Describe("The certificate of the webhooks", func() {
 		Eventually(ctx, m.ready).Should(MatchError(ContainSubstring("500")))
 		Consistently(ctx, m.ready).ShouldNot(Succeed())
 
-		By("putting the configuration back, with the CA that is no more")
+		By("restoring the configuration, with the old CA")
 		Expect(world.admin.Create(ctx, configuration.DeepCopy())).To(Succeed())
 		Eventually(ctx, m.ready).WithTimeout(repairTime).Should(Succeed())
 		Eventually(ctx, trusted).WithTimeout(repairTime).Should(Succeed())
 	})
 })
 
-// servingSecret is what the managers keep their certificates in.
+// servingSecret returns the secret with the certificates of the managers.
 func servingSecret(ctx context.Context) *corev1.Secret {
 	GinkgoHelper()
 	secret := &corev1.Secret{}
@@ -93,7 +93,7 @@ func servingSecret(ctx context.Context) *corev1.Secret {
 	return secret
 }
 
-// trusted says which webhook does not carry the CA of a secret that is whole.
+// trusted returns an error that names a webhook without the CA of a complete secret.
 func trusted(ctx context.Context) error {
 	secret := &corev1.Secret{}
 	if err := world.admin.Get(ctx, client.ObjectKey{Namespace: managerNamespace, Name: certificates.SecretName}, secret); err != nil {
@@ -101,7 +101,7 @@ func trusted(ctx context.Context) error {
 	}
 	for _, key := range []string{"ca.crt", "ca.key", "tls.crt", "tls.key"} {
 		if !bytes.HasPrefix(secret.Data[key], []byte("-----BEGIN ")) {
-			return fmt.Errorf("%s of the secret is no PEM", key)
+			return fmt.Errorf("%s of the secret is not PEM", key)
 		}
 	}
 	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{}
@@ -121,7 +121,7 @@ func trusted(ctx context.Context) error {
 	}
 	for name, bundle := range bundles {
 		if !bytes.Contains(bundle, bytes.TrimSpace(secret.Data["ca.crt"])) {
-			return fmt.Errorf("webhook %s does not carry the CA", name)
+			return fmt.Errorf("webhook %s does not have the CA", name)
 		}
 	}
 	return nil

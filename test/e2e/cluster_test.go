@@ -33,7 +33,7 @@ type cluster struct {
 }
 
 // startCluster starts a cluster that ends with the suite, or with the container whose
-// BeforeAll starts it, or with this process. flags are more of `controlplane up`.
+// BeforeAll starts it, or with this process. flags are added to `controlplane up`.
 func startCluster(ctx context.Context, flags ...string) *cluster {
 	GinkgoHelper()
 	dir, err := os.MkdirTemp("", "podops-e2e-")
@@ -42,7 +42,7 @@ func startCluster(ctx context.Context, flags ...string) *cluster {
 	c := &cluster{dir: dir, kubeconfig: filepath.Join(dir, "kubeconfig"), scheme: runtime.NewScheme()}
 	DeferCleanup(func() {
 		if failed || CurrentSpecReport().Failed() {
-			// For whoever wants to know more: logs of every component, and the audit log.
+			// The logs of every component, and the audit log, are kept for debugging.
 			run(context.Background(), "controlplane", "down", "--keep", "--dir", state)
 			GinkgoWriter.Println("logs are kept in", dir)
 			return
@@ -51,7 +51,7 @@ func startCluster(ctx context.Context, flags ...string) *cluster {
 		Expect(os.RemoveAll(dir)).To(Succeed())
 	})
 	requireProgram("kubectl")
-	// A node has room for 110 pods. The largest story has 500.
+	// A node has room for 110 pods. The largest scenario has 500.
 	run(ctx, "controlplane", append([]string{"up", "--bin", binFolder(), "--dir", state, "--kubeconfig", c.kubeconfig,
 		"--nodes", "6", "--parent-pid", strconv.Itoa(os.Getpid())}, flags...)...)
 
@@ -67,11 +67,11 @@ func startCluster(ctx context.Context, flags ...string) *cluster {
 	Expect(err).NotTo(HaveOccurred())
 
 	_, complaints := c.kubectl(ctx, "apply", "--server-side", "-k", filepath.Join("..", "..", "config", "local"))
-	Expect(complaints).To(BeEmpty(), "the manifests apply without warnings")
+	Expect(complaints).To(BeEmpty(), "the manifests must apply without warnings")
 	return c
 }
 
-// run runs one of the repository's programs and returns what it says.
+// run runs one of the repository's programs and returns its output.
 func run(ctx context.Context, program string, args ...string) (stdout, stderr string) {
 	GinkgoHelper()
 	var out, complaints bytes.Buffer
@@ -104,7 +104,7 @@ func (c *cluster) asServiceAccount(namespace, name string) client.WithWatch {
 		[]string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"})
 }
 
-// asReplicaSetController acts as the actor whose deletes are held.
+// asReplicaSetController returns a client that acts as the user whose deletes are deferred.
 func (c *cluster) asReplicaSetController() client.WithWatch {
 	GinkgoHelper()
 	return c.asServiceAccount("kube-system", "replicaset-controller")

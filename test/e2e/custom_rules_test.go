@@ -26,7 +26,7 @@ func regoRule(name, module string) appsv1alpha1.TransitionRule {
 	return appsv1alpha1.TransitionRule{Name: name, Rego: &appsv1alpha1.RegoRule{Module: "package rule\n\n" + module}}
 }
 
-// policyRule is a rule with a module that others share.
+// policyRule is a rule that refers to a PodTransitionPolicy.
 func policyRule(name, policy, parameters string) appsv1alpha1.TransitionRule {
 	rule := appsv1alpha1.TransitionRule{Name: name, Rego: &appsv1alpha1.RegoRule{PolicyRef: &appsv1alpha1.PolicyReference{Name: policy}}}
 	if parameters != "" {
@@ -35,7 +35,7 @@ func policyRule(name, policy, parameters string) appsv1alpha1.TransitionRule {
 	return rule
 }
 
-// policy creates a PodTransitionPolicy that goes with the story, after its rules.
+// policy creates a PodTransitionPolicy that is deleted with the scenario, after its rules.
 func (p place) policy(ctx context.Context, name, module, schema string) *appsv1alpha1.PodTransitionPolicy {
 	GinkgoHelper()
 	policy := &appsv1alpha1.PodTransitionPolicy{
@@ -53,7 +53,7 @@ func (p place) policy(ctx context.Context, name, module, schema string) *appsv1a
 	return policy
 }
 
-// beginAll asks for an update of every pod.
+// beginAll begins an update of every pod.
 func (p place) beginAll(ctx context.Context) {
 	GinkgoHelper()
 	for _, pod := range p.list(ctx) {
@@ -65,7 +65,7 @@ var _ = Describe("A custom rule", func() {
 	var p place
 	BeforeEach(func(ctx context.Context) { p = newPlace(ctx) })
 
-	It("lets the pods pass that its module allows, and says of the others why they wait", func(ctx context.Context) {
+	It("passes the pods that its module allows, and reports why the others wait", func(ctx context.Context) {
 		p.rule(ctx, regoRule("tested", `allow if input.pod.labels.tested == "true"
 
 reason := sprintf("%s has not been tested", [input.pod.name])`))
@@ -76,7 +76,7 @@ reason := sprintf("%s has not been tested", [input.pod.name])`))
 		Eventually(ctx, p.seeingRule("web")).Should(HaveField("Status.Blocked", ConsistOf(And(
 			HaveField("Name", "web-01"), HaveField("Kind", "rego"), HaveField("Reason", "NotAllowed"), HaveField("Message", "web-01 has not been tested")))))
 
-		By("printing the same in the events and in the annotation of the pod")
+		By("reporting the same in the events and in the annotation of the pod")
 		// A pod has an event once it has waited for some seconds.
 		Eventually(ctx, func(ctx context.Context) string {
 			describe, _ := p.kubectl(ctx, "--namespace", p.namespace, "describe", "pod", "web-01")
@@ -90,7 +90,7 @@ reason := sprintf("%s has not been tested", [input.pod.name])`))
 			HaveField("Annotations", Not(HaveKey(HavePrefix(appsv1alpha1.DetailAnnotationPrefix))))))
 	})
 
-	It("follows the PodTransitionPolicy that it refers to, which cannot be deleted meanwhile", func(ctx context.Context) {
+	It("uses the PodTransitionPolicy that it refers to, which cannot be deleted meanwhile", func(ctx context.Context) {
 		policy := p.policy(ctx, "window", `allow if input.parameters.open`,
 			`{"type": "object", "properties": {"open": {"type": "boolean", "default": false}}}`)
 		p.rule(ctx, policyRule("window", policy.Name, ""))
@@ -104,10 +104,10 @@ reason := sprintf("%s has not been tested", [input.pod.name])`))
 			HaveField("UserNamespaceCount", int32(1)),
 			HaveField("Conditions", ContainElement(And(HaveField("Type", "Ready"), HaveField("Status", metav1.ConditionTrue))))))
 
-		By("refusing to delete it, without names, since the sender of the review is not verified")
+		By("rejecting its deletion, without names, since the sender of the review is not verified")
 		Expect(p.admin.Delete(ctx, policy)).To(MatchError(And(ContainSubstring("is in use by 1 rules"), Not(ContainSubstring(p.namespace+"/web")))))
 
-		By("refusing parameters that it does not know")
+		By("rejecting unknown parameters")
 		Expect(p.admin.Create(ctx, &appsv1alpha1.PodTransitionRule{
 			ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "typo"},
 			Spec: appsv1alpha1.PodTransitionRuleSpec{
@@ -121,7 +121,7 @@ reason := sprintf("%s has not been tested", [input.pod.name])`))
 		Eventually(ctx, p.list).Should(HaveEach(expect.BeOperable("updater")))
 	})
 
-	DescribeTable("is refused with the place of the error",
+	DescribeTable("is rejected with the location of the error",
 		func(ctx context.Context, module string, names ...string) {
 			file := filepath.Join(GinkgoT().TempDir(), "rule.yaml")
 			manifest := "apiVersion: apps.kusionstack.io/v1alpha1\nkind: PodTransitionRule\nmetadata: {name: web, namespace: " + p.namespace + "}\nspec:\n  " +
@@ -134,14 +134,14 @@ reason := sprintf("%s has not been tested", [input.pod.name])`))
 		},
 		Entry("a syntax error", "package rule\n\nallow if {\n", "web/mine.rego:4:", "rego_parse_error"),
 		Entry("a typo in a field", "package rule\n\nallow if input.pod.lables.app == \"web\"", "3:10", "lables"),
-		Entry("a builtin that reaches the network", "package rule\n\nallow if http.send({\"method\": \"get\", \"url\": \"http://127.0.0.1\"}).status_code == 200", "3:10", "http.send"),
-		Entry("a package of ours", "package podops.rules.labelcheck\n\nallow := true", "1:", "package"),
+		Entry("a builtin that uses the network", "package rule\n\nallow if http.send({\"method\": \"get\", \"url\": \"http://127.0.0.1\"}).status_code == 200", "3:10", "http.send"),
+		Entry("a package of the library", "package podops.rules.labelcheck\n\nallow := true", "1:", "package"),
 		Entry("both entry points", "package rule\n\nallow := true\n\ndeny contains \"no\"", "allow", "deny"),
 		Entry("no entry point", "package rule\n\nyes := true", "allow", "deny"),
 		Entry("an unused variable", "package rule\n\nallow if {\n\tx := 1\n}", "4:2", "unused"),
 	)
 
-	It("that loops is cut off, put aside, and harms no other rule", func(ctx context.Context) {
+	It("that loops is interrupted and quarantined, and affects no other rule", func(ctx context.Context) {
 		p.ruleNamed(ctx, "slow", regoRule("loops", `allow if {
 	some i in numbers.range(1, 5000)
 	some j in numbers.range(1, 5000)
@@ -171,7 +171,7 @@ reason := sprintf("%s has not been tested", [input.pod.name])`))
 		Eventually(ctx, func(ctx context.Context) string { return managers.metric(ctx, "podops_rule_quarantined", p.namespace) }).Should(BeEmpty())
 	})
 
-	It("about other pods holds for pods that wait at once", func(ctx context.Context) {
+	It("that reads other pods bounds pods that wait at once", func(ctx context.Context) {
 		applied, _ := p.kubectl(ctx, "apply", "-f", filepath.Join("..", "..", "config", "samples", "policies", "one-per-shard.yaml"), "--namespace", p.namespace, "--server-side", "--force-conflicts")
 		Expect(applied).To(ContainSubstring("podtransitionpolicy"))
 		p.rule(ctx, policyRule("shard", "one-per-shard", `{"shard_label": "shard"}`))
@@ -181,11 +181,11 @@ reason := sprintf("%s has not been tested", [input.pod.name])`))
 		Consistently(ctx, p.list).Should(ContainElements(manyTimes(4, expect.BeWaiting("updater"))...))
 	})
 
-	It("that was tried first blocks what the trial said it would", func(ctx context.Context) {
+	It("withholds the requests that its dry run counted", func(ctx context.Context) {
 		trial := regoRule("tested", `deny contains sprintf("%s has not been tested", [input.pod.name]) if not input.pod.labels.tested`)
 		trial.Enforcement = appsv1alpha1.EnforcementDryRun
 		rule := p.rule(ctx, trial)
-		// All old pods go at once, as far as the rule lets them.
+		// All old pods request their permit at once, as far as the rule permits it.
 		deployment := p.deployment(ctx, 6, func(deployment *appsv1.Deployment) {
 			deployment.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxUnavailable: intOrString("100%")}
 		})
@@ -216,7 +216,7 @@ reason := sprintf("%s has not been tested", [input.pod.name])`))
 	})
 })
 
-// kubectlFails runs kubectl, which has to fail, and returns what it says.
+// kubectlFails runs kubectl, expects it to fail, and returns its output.
 func (c *cluster) kubectlFails(ctx context.Context, args ...string) string {
 	GinkgoHelper()
 	output, err := exec.CommandContext(ctx, requireProgram("kubectl"), append([]string{"--kubeconfig", c.kubeconfig}, args...)...).CombinedOutput()
@@ -224,8 +224,8 @@ func (c *cluster) kubectlFails(ctx context.Context, args ...string) string {
 	return string(output)
 }
 
-// metric is the value of a series that names a namespace, at the leader; empty when
-// there is none.
+// metric returns the value of a series with the label of a namespace, at the leader; empty
+// when there is none.
 func (f *fleet) metric(ctx context.Context, name, namespace string) string {
 	GinkgoHelper()
 	for _, m := range f.running() {

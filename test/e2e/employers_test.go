@@ -15,7 +15,7 @@ var _ = Describe("Services behind expected finalizers", func() {
 	const id = "updater"
 	controller := serviceController{employer: "web"}
 
-	It("releases pods in the middle of an operation when their Service goes, or selects others", func(ctx context.Context) {
+	It("releases pods during an operation when their Service is deleted, or selects other pods", func(ctx context.Context) {
 		p := newPlace(ctx)
 		kept, gone := p.service(ctx, "kept"), p.service(ctx, controller.employer)
 		stop := act(p, controller.wants)
@@ -24,20 +24,20 @@ var _ = Describe("Services behind expected finalizers", func() {
 			p.begin(ctx, pod, id, "update")
 		}
 		Eventually(ctx, p.list).Should(expect.All(expect.BeOperable(id)))
-		stop() // the controller of the Service is away from here on
+		stop() // the controller of the Service is down from here on
 		for _, pod := range p.list(ctx) {
 			p.setLabels(ctx, pod, map[string]any{appsv1alpha1.OperatingLabelPrefix + "/" + id: nil})
 		}
 		complete := expect.HaveLabel(appsv1alpha1.CompleteLabelPrefix + "/" + id)
 		Eventually(ctx, p.list).Should(expect.All(complete))
-		Consistently(ctx, p.list).Should(expect.All(complete), "the finalizer of the Service is waited for")
+		Consistently(ctx, p.list).Should(expect.All(complete), "the operation must wait for the finalizer of the Service")
 
 		By("having the Service select other pods")
 		p.patch(ctx, gone, `{"spec":{"selector":{"app":"other"}}}`)
 		p.awaitAvailable(ctx, 2)
 		Expect(p.list(ctx)).To(HaveEach(Not(HaveField("Annotations", HaveKey(appsv1alpha1.AvailableConditionsAnnotationKey)))))
 
-		By("expecting a finalizer of a pod that serves")
+		By("expecting a finalizer of an available pod")
 		expected := serviceController{employer: kept.Name}.expected(p.namespace)
 		for _, pod := range p.list(ctx) {
 			p.patch(ctx, pod, `{"metadata":{"annotations":{%q:%q}}}`, appsv1alpha1.AvailableConditionsAnnotationKey, expected)
@@ -50,7 +50,7 @@ var _ = Describe("Services behind expected finalizers", func() {
 		Expect(p.list(ctx)).To(HaveEach(expect.BeAvailable()))
 	})
 
-	It("makes a pod available whose Service never was there", func(ctx context.Context) {
+	It("makes a pod available whose Service never existed", func(ctx context.Context) {
 		p := newPlace(ctx)
 		p.pod(ctx, "web", func(pod *corev1.Pod) { controller.announce(pod) })
 		p.awaitAvailable(ctx, 1)

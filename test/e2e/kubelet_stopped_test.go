@@ -17,14 +17,14 @@ import (
 	"github.com/podops-dev/podops/test/expect"
 )
 
-// handmade is the kubelet of a node whose status reports the story writes: it stops when
-// the story stops writing.
+// handmade simulates the kubelet of a node whose status reports the scenario writes: it
+// stops when the scenario stops writing.
 type handmade struct {
 	place
 	node string
 }
 
-// handmadeNode registers a node that no simulated kubelet attends to.
+// handmadeNode registers a node without a simulated kubelet.
 func handmadeNode(ctx context.Context, p place) handmade {
 	GinkgoHelper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "handmade-" + p.namespace}, Spec: corev1.NodeSpec{Unschedulable: true}}
@@ -48,8 +48,8 @@ func (h handmade) start(ctx context.Context, name string, change func(*corev1.Po
 	h.report(ctx, name, false)
 }
 
-// report is one status report: the containers are ready, and the pod is, too, or only its
-// gates keep it from being so.
+// report writes one status report: the containers are ready, and the pod is ready, too,
+// unless its gates prevent it.
 func (h handmade) report(ctx context.Context, name string, ready bool) {
 	GinkgoHelper()
 	status, reason := corev1.ConditionFalse, "ReadinessGatesNotReady"
@@ -65,8 +65,8 @@ func (h handmade) report(ctx context.Context, name string, ready bool) {
 	Expect(h.admin.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch))).To(Succeed())
 }
 
-// haveCondition matches a pod on which a condition is True, with the reason that its type
-// ends in.
+// haveCondition matches a pod on which a condition is True, with the reason at the end of
+// its type.
 func haveCondition(kind string) OmegaMatcher {
 	return HaveField("Status.Conditions", ContainElement(And(
 		HaveField("Type", corev1.PodConditionType(kind)), HaveField("Status", corev1.ConditionTrue),
@@ -98,7 +98,7 @@ var _ = Describe("A kubelet that stops", Ordered, func() {
 		})
 	})
 
-	It("loses its pods their availability, which went out with the gate, until it is back", func(ctx context.Context) {
+	It("makes its pods unavailable once their gate was opened, until it reports again", func(ctx context.Context) {
 		kubelet := handmadeNode(ctx, newPlace(ctx))
 		kubelet.start(ctx, "web", nil)
 		available := expect.HaveLabel(appsv1alpha1.ServiceAvailableLabelKey)
@@ -106,7 +106,7 @@ var _ = Describe("A kubelet that stops", Ordered, func() {
 		Eventually(ctx, kubelet.seeing("web")).Should(And(Not(available), expect.HaveGate(corev1.ConditionTrue), haveGateReason("KubeletNotSyncing")))
 		ledger := openLedger(kubelet.place)
 		Consistently(ctx, kubelet.seeing("web")).ShouldNot(available)
-		Expect(ledger.toPods()).To(BeEmpty(), "it is taken back once")
+		Expect(ledger.toPods()).To(BeEmpty(), "it must be withdrawn only once")
 
 		By("starting the kubelet again")
 		kubelet.report(ctx, "web", true)
@@ -114,7 +114,7 @@ var _ = Describe("A kubelet that stops", Ordered, func() {
 		Expect(ledger.toPods().Where(accepted)).To(HaveLen(1))
 	})
 
-	It("holds up an operation for the gate sync timeout", func(ctx context.Context) {
+	It("delays an operation by the gate sync timeout", func(ctx context.Context) {
 		kubelet := handmadeNode(ctx, newPlace(ctx))
 		kubelet.start(ctx, "web", nil)
 		kubelet.report(ctx, "web", true)
@@ -124,7 +124,7 @@ var _ = Describe("A kubelet that stops", Ordered, func() {
 		Eventually(ctx, kubelet.seeing("web")).Should(And(expect.BeOperable(id), expect.BeReady(), haveGateReason("KubeletNotSyncing")))
 	})
 
-	It("holds up an operation until it is back, where the pod wants that", func(ctx context.Context) {
+	It("delays an operation until it reports again, if the pod requires it", func(ctx context.Context) {
 		kubelet := handmadeNode(ctx, newPlace(ctx))
 		kubelet.start(ctx, "web", func(pod *corev1.Pod) {
 			pod.Annotations = map[string]string{appsv1alpha1.GateSyncPolicyAnnotationKey: appsv1alpha1.GateSyncHold}
@@ -139,7 +139,7 @@ var _ = Describe("A kubelet that stops", Ordered, func() {
 		Eventually(ctx, kubelet.seeing("web")).Should(And(expect.BeOperable(id), haveGateReason("")))
 	})
 
-	It("lets operations wait for the endpoints of a Service, as long as the pod says", func(ctx context.Context) {
+	It("makes operations wait for the endpoints of a Service, as long as the pod requires", func(ctx context.Context) {
 		p := newPlace(ctx)
 		p.pods(ctx, 1, func(pod *corev1.Pod) { pod.Annotations = map[string]string{appsv1alpha1.SettleTimeAnnotationKey: "3s"} })
 		pod := p.list(ctx)[0]

@@ -20,7 +20,7 @@ var _ = Describe("While leaders fail", Ordered, func() {
 	AfterEach(func() { managers.stopAll() })
 	AfterAll(func(ctx context.Context) { managers.start(ctx) })
 
-	// prepare makes a Deployment under two overlapping rules: both hold for every permit.
+	// prepare creates a Deployment under two overlapping rules: both apply to every permit.
 	prepare := func(ctx context.Context) (place, *observer, *batches) {
 		p := newPlace(ctx)
 		p.rule(ctx, maxUnavailable("25%"))
@@ -29,8 +29,8 @@ var _ = Describe("While leaders fail", Ordered, func() {
 		whole = openLedger(p)
 		return p, observe(p), countBatches(p)
 	}
-	// A manager that is killed while it is asked about a delete answers nothing, and the door
-	// for deletes fails open, by design: such a delete is no permit.
+	// A manager that is killed while it answers the review of a delete sends no answer, and
+	// the webhook for deletes fails open, by design: such a delete is no permit.
 	judge := func(ctx context.Context, p place, o *observer, b *batches, a *ambush) {
 		GinkgoHelper()
 		unasked := len(whole.byAnybody(audit.On("pods"), audit.InNamespace(p.namespace),
@@ -41,7 +41,7 @@ var _ = Describe("While leaders fail", Ordered, func() {
 		p.expectNoLiveReservation(ctx)
 	}
 
-	It("killed five times, they never let too many go: a Deployment rolls", func(ctx context.Context) {
+	It("five kills never exceed the bound in a rollout of a Deployment", func(ctx context.Context) {
 		team := newTeam(ctx)
 		p, observer, batches := prepare(ctx)
 		ambush := lieInWait(p, 5, team.killLeader)
@@ -58,7 +58,7 @@ var _ = Describe("While leaders fail", Ordered, func() {
 		judge(ctx, p, observer, batches, ambush)
 	})
 
-	It("killed five times, they never let too many go: pods are updated in place", func(ctx context.Context) {
+	It("five kills never exceed the bound when pods are updated in place", func(ctx context.Context) {
 		team := newTeam(ctx)
 		p, observer, batches := prepare(ctx)
 		ambush := lieInWait(p, 5, team.killLeader)
@@ -66,8 +66,8 @@ var _ = Describe("While leaders fail", Ordered, func() {
 		judge(ctx, p, observer, batches, ambush)
 	})
 
-	It("two at once, they never let too many go: pods are updated in place", func(ctx context.Context) {
-		// A leader that has lost its lease goes on for as long as it may try to renew it.
+	It("two leaders at once never exceed the bound when pods are updated in place", func(ctx context.Context) {
+		// A leader that has lost its lease continues for as long as it may try to renew it.
 		team := newTeam(ctx, "--leader-elect-lease-duration", "15s", "--leader-elect-renew-deadline", "10s")
 		p, observer, batches := prepare(ctx)
 		ambush := lieInWait(p, 3, team.overthrowLeader)
@@ -76,10 +76,11 @@ var _ = Describe("While leaders fail", Ordered, func() {
 	})
 })
 
-// maxRounds bounds how often a story begins anew.
+// maxRounds bounds how often a scenario is repeated.
 const maxRounds = 10
 
-// updateUntil updates the image of all pods in place, again and again until it is enough.
+// updateUntil updates the image of all pods in place, repeatedly, until enough returns
+// true.
 func updateUntil(ctx context.Context, p place, count int, enough func() bool) {
 	GinkgoHelper()
 	for round := range maxRounds {
@@ -94,14 +95,15 @@ func updateUntil(ctx context.Context, p place, count int, enough func() bool) {
 	Fail("too few leaders have failed")
 }
 
-// awaitImage waits until all pods run the image and serve.
+// awaitImage waits until all pods run the image and are available.
 func (p place) awaitImage(ctx context.Context, count int, image string) {
 	GinkgoHelper()
 	Eventually(ctx, p.list).WithTimeout(2 * patience).Should(And(HaveLen(count), HaveEach(And(
 		expect.BeAvailable(), expect.HaveNoLifecycle(), WithTransform(imageOf, Equal(image))))))
 }
 
-// expectNoLiveReservation: no record holds a slot for a pod that may still be stamped.
+// expectNoLiveReservation expects that no record holds a slot for a pod that may still be
+// permitted.
 func (p place) expectNoLiveReservation(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(ctx, func(ctx context.Context) []string {

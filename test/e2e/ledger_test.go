@@ -10,8 +10,8 @@ import (
 	"github.com/podops-dev/podops/test/audit"
 )
 
-// ledger counts writes since a moment, as the API server has logged them. Refused ones
-// count like all others.
+// ledger counts writes since a moment, from the audit log of the API server. Rejected ones
+// count, too.
 type ledger struct {
 	log   *audit.Log
 	mark  audit.Mark
@@ -19,7 +19,7 @@ type ledger struct {
 	place place
 }
 
-// openLedger starts to count.
+// openLedger starts counting.
 func openLedger(p place) ledger {
 	GinkgoHelper()
 	mark, err := p.audit.Mark()
@@ -27,7 +27,7 @@ func openLedger(p place) ledger {
 	return ledger{log: p.audit, mark: mark, since: time.Now(), place: p}
 }
 
-// byOperator are the writes of the operator that pass the filters, in all namespaces.
+// byOperator returns the writes of the operator that pass the filters, in all namespaces.
 func (l ledger) byOperator(filters ...audit.Filter) audit.Events {
 	GinkgoHelper()
 	events, err := l.log.Since(l.mark)
@@ -35,7 +35,7 @@ func (l ledger) byOperator(filters ...audit.Filter) audit.Events {
 	return events.Where(append(filters, audit.ServiceAccount(managerNamespace, managerAccount))...)
 }
 
-// byAnybody are the writes of everybody that pass the filters.
+// byAnybody returns the writes of all users that pass the filters.
 func (l ledger) byAnybody(filters ...audit.Filter) audit.Events {
 	GinkgoHelper()
 	events, err := l.log.Since(l.mark)
@@ -43,19 +43,20 @@ func (l ledger) byAnybody(filters ...audit.Filter) audit.Events {
 	return events.Where(filters...)
 }
 
-// toPods are the operator's writes to pods of the story, status and deletes included.
+// toPods returns the operator's writes to pods of the scenario, status and deletes
+// included.
 func (l ledger) toPods() audit.Events {
 	GinkgoHelper()
 	return l.byOperator(audit.On("pods/*"), audit.InNamespace(l.place.namespace))
 }
 
-// toRules are the operator's writes to PodTransitionRules of the story.
+// toRules returns the operator's writes to PodTransitionRules of the scenario.
 func (l ledger) toRules() audit.Events {
 	GinkgoHelper()
 	return l.byOperator(audit.On("podtransitionrules/*"), audit.InNamespace(l.place.namespace))
 }
 
-// worst is the largest number of writes to one object.
+// worst returns the largest number of writes to one object.
 func worst(events audit.Events) int {
 	groups := events.CountBy(byName)
 	if len(groups) == 0 {
@@ -64,8 +65,8 @@ func worst(events audit.Events) int {
 	return groups[0].Count
 }
 
-// detailsWithin is how often a pod is written to, in a story that took so long, to say why
-// it waits: never when none can have waited for ten seconds.
+// detailsWithin returns how often the reason of a wait is written to a pod in a scenario of
+// this duration: never when no pod can have waited for ten seconds.
 func detailsWithin(took time.Duration) int {
 	if took < 10*time.Second {
 		return 0
@@ -73,10 +74,10 @@ func detailsWithin(took time.Duration) int {
 	return 1 + int(took/time.Minute)
 }
 
-// accepted leaves out the requests that the API server refused.
+// accepted leaves out the requests that the API server rejected.
 func accepted(e audit.Event) bool { return !e.Refused() }
 
-// accounts are the writes to the object that was written most often, a line each.
+// accounts returns the writes to the object with the most writes, one per line.
 func accounts(events audit.Events) string {
 	lines := ""
 	for _, group := range events.CountBy(byName)[:min(1, len(events))] {
@@ -87,12 +88,12 @@ func accounts(events audit.Events) string {
 	return lines
 }
 
-// namedOneOf are the writes to objects with the names.
+// namedOneOf returns the filter for writes to objects with the names.
 func namedOneOf(names map[string]bool) audit.Filter {
 	return func(e audit.Event) bool { return names[e.Name] }
 }
 
 func byName(e audit.Event) string { return e.Name }
 
-// seconds since the ledger was opened, begun ones included.
+// seconds returns the seconds since the ledger was opened, rounded up.
 func (l ledger) seconds() int { return int(time.Since(l.since)/time.Second) + 1 }

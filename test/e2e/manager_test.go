@@ -32,7 +32,7 @@ const (
 	tailLines = 40
 )
 
-// fleet starts managers and keeps their logs.
+// managerSet starts managers and keeps their logs.
 type fleet struct {
 	cluster    *cluster
 	kubeconfig string // of the ServiceAccount
@@ -51,15 +51,15 @@ type manager struct {
 	webhook string // address of the webhook server
 	metric  string // address of /metrics
 
-	// told is when it was told to end.
+	// told is when it got the signal to end.
 	told time.Time
 
-	// complaints are texts of error lines that the story it takes part in provokes.
+	// complaints are texts of error lines that its scenario provokes.
 	complaints []string
 }
 
-// newFleet mints the kubeconfig of the ServiceAccount. At the end of the suite every
-// manager is ended, and every log is searched for panics and errors.
+// newFleet creates the kubeconfig of the ServiceAccount. At the end of the suite it ends
+// every manager, and searches every log for panics and errors.
 func newFleet(c *cluster) *fleet {
 	GinkgoHelper()
 	f := &fleet{cluster: c, kubeconfig: filepath.Join(c.dir, "manager.kubeconfig")}
@@ -89,8 +89,8 @@ func (f *fleet) start(ctx context.Context) *manager {
 	return m
 }
 
-// launch starts a manager, with more flags than usual or other values. Leases are short,
-// so that a successor takes over in seconds.
+// launch starts a manager with additional flags. Leases are short, so that a standby takes
+// over in seconds.
 func (f *fleet) launch(flags ...string) *manager {
 	GinkgoHelper()
 	m := &manager{
@@ -105,12 +105,12 @@ func (f *fleet) launch(flags ...string) *manager {
 		"--leader-elect", "--leader-elect-lease-duration", "3s", "--leader-elect-renew-deadline", "2s", "--leader-elect-retry-period", "500ms",
 	}, flags...)...)
 	m.process.Stdout, m.process.Stderr = log, log
-	// A test that is killed takes its managers along.
+	// The managers end with a test process that is killed.
 	m.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	Expect(m.process.Start()).To(Succeed())
 	go func() {
 		defer close(m.exited)
-		_ = m.process.Wait() // How it ended is in its log.
+		_ = m.process.Wait() // its log has its exit status
 		_ = log.Close()
 	}()
 	f.mu.Lock()
@@ -119,21 +119,22 @@ func (f *fleet) launch(flags ...string) *manager {
 	return m
 }
 
-// running are the managers that have not ended.
+// running returns the managers that have not ended.
 func (f *fleet) running() []*manager {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(f.all), (*manager).ended)
 }
 
-// leaders are the managers that hold the lease, or did and go on; the youngest last.
+// leaders returns the managers that hold the lease, or held it and still run; the youngest
+// last.
 func (f *fleet) leaders() []*manager {
 	return slices.DeleteFunc(f.running(), func(m *manager) bool {
 		return !strings.Contains(m.text(), "Successfully acquired lease")
 	})
 }
 
-// stopAll ends every manager in an orderly way.
+// stopAll stops every manager.
 func (f *fleet) stopAll() {
 	GinkgoHelper()
 	for _, m := range f.running() {
@@ -141,11 +142,11 @@ func (f *fleet) stopAll() {
 		m.signal(syscall.SIGTERM)
 	}
 	for _, m := range f.running() {
-		Eventually(m.exited).Should(BeClosed(), "a manager ends when it is told to")
+		Eventually(m.exited).Should(BeClosed(), "a manager must end after SIGTERM")
 	}
 }
 
-// complaints are the lines of panics and errors that no story has announced.
+// complaints returns the lines of panics and errors that no scenario has announced.
 func (f *fleet) complaints() []string {
 	var lines []string
 	for _, m := range f.all {
@@ -167,7 +168,7 @@ func (f *fleet) tails() string {
 	return all.String()
 }
 
-// ready asks the manager whether it is.
+// ready calls the readiness endpoint of the manager.
 func (m *manager) ready() error {
 	answer, err := http.Get("http://" + m.probe + "/readyz")
 	if err != nil {
@@ -175,12 +176,12 @@ func (m *manager) ready() error {
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("readyz answers %s", answer.Status)
+		return fmt.Errorf("readyz returns %s", answer.Status)
 	}
 	return nil
 }
 
-// metrics is what it counts, as Prometheus reads it.
+// metrics returns its metrics as text.
 func (m *manager) metrics(ctx context.Context) string {
 	GinkgoHelper()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.metric+"/metrics", nil)
@@ -193,7 +194,7 @@ func (m *manager) metrics(ctx context.Context) string {
 	return string(text)
 }
 
-// kill ends the process at once, whatever it was about to write.
+// kill ends the process at once.
 func (m *manager) kill() {
 	GinkgoHelper()
 	m.signal(syscall.SIGKILL)
@@ -227,14 +228,14 @@ func (m *manager) tail() string {
 	return strings.Join(lines[max(0, len(lines)-tailLines):], "\n")
 }
 
-// harmless are error lines that tell of nothing wrong: nobody can be told what happens in
-// a namespace that ends, or has ended; and on a busy machine an answer about the lease may
-// come later than the short time that these managers give it.
+// harmless matches error lines that report no defect: an event cannot be written to a
+// namespace that is terminating or deleted; and on a busy machine an answer about the lease
+// may come later than the short time that these managers allow.
 var harmless = regexp.MustCompile(`Server rejected event.*(unable to create new content in namespace|namespaces [^ ]+ not found)|` +
 	`Error (retrieving lease lock|initially creating lease lock).*|Failed to update lease.*`)
 
-// announced: the line tells of nothing wrong, or of what the story has provoked, or of what
-// was under way when the manager was told to end.
+// announced reports whether the line is harmless, provoked by the scenario, or caused by
+// the end of the manager.
 func (m *manager) announced(line string) bool {
 	if strings.Contains(line, "panic") {
 		return false
@@ -247,7 +248,7 @@ func (m *manager) announced(line string) bool {
 		slices.ContainsFunc(m.complaints, func(text string) bool { return strings.Contains(line, text) })
 }
 
-// freeAddress is a local address that nobody listens on.
+// freeAddress returns a free local address.
 func freeAddress() string {
 	GinkgoHelper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -12,8 +12,8 @@ import (
 	"github.com/podops-dev/podops/test/expect"
 )
 
-// observer counts available pods with a watch of its own, after every single write. It
-// shares nothing with the code under test.
+// observer counts available pods with its own watch, after every write. It shares no code
+// with the code under test.
 type observer struct {
 	mu        sync.Mutex
 	available map[types.UID]bool
@@ -21,7 +21,7 @@ type observer struct {
 	seen      map[types.UID]bool
 }
 
-// observe starts to count. All pods of the story belong together.
+// observe starts counting. All pods of the scenario are counted together.
 func observe(p place) *observer {
 	GinkgoHelper()
 	o := &observer{available: map[types.UID]bool{}, seen: map[types.UID]bool{}}
@@ -29,7 +29,7 @@ func observe(p place) *observer {
 	follow(p, list, func() []*corev1.Pod { return pointers(list.Items) }, o.see)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.least = o.count() // what there was before this does not count
+	o.least = o.count() // pods that existed before count from here on
 	return o
 }
 
@@ -51,7 +51,7 @@ func (o *observer) count() int {
 	return count
 }
 
-// leastAvailable is the smallest number of available pods at any moment so far.
+// leastAvailable returns the smallest number of available pods so far.
 func (o *observer) leastAvailable() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -65,7 +65,7 @@ type batches struct {
 	sizes    []int
 }
 
-// countBatches starts to count.
+// countBatches starts counting.
 func countBatches(p place) *batches {
 	GinkgoHelper()
 	b := &batches{reserved: map[types.UID]map[appsv1alpha1.ReservedPod]bool{}}
@@ -92,7 +92,7 @@ func (b *batches) see(_ watch.EventType, rule *appsv1alpha1.PodTransitionRule) {
 	}
 }
 
-// all are the sizes of the batches so far, oldest first.
+// all returns the sizes of the batches so far, oldest first.
 func (b *batches) all() []int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -13,9 +13,9 @@ import (
 	"github.com/podops-dev/podops/test/expect"
 )
 
-// kube-controller-manager runs without --use-service-account-credentials here, which is its
-// default: the garbage collector, the taint manager and the ReplicaSet controller share one
-// user, so only what is deleted, and why, separates their deletes.
+// kube-controller-manager runs without --use-service-account-credentials here, its default:
+// the garbage collector, the taint manager and the ReplicaSet controller share one user, so
+// their deletes differ only by the pod and the cause.
 var _ = Describe("Where all controllers share one user", Ordered, func() {
 	const controllers = "system:kube-controller-manager"
 	var shared *cluster
@@ -30,7 +30,7 @@ var _ = Describe("Where all controllers share one user", Ordered, func() {
 		p.rule(ctx, approved())
 	})
 
-	DescribeTable("a deleted Deployment goes with its pods",
+	DescribeTable("a deleted Deployment is deleted with its pods",
 		func(ctx context.Context, propagation metav1.DeletionPropagation) {
 			deployment := p.deployment(ctx, 4, nil)
 			Expect(p.admin.Delete(ctx, deployment, client.PropagationPolicy(propagation))).To(Succeed())
@@ -40,7 +40,7 @@ var _ = Describe("Where all controllers share one user", Ordered, func() {
 		Entry("in the background", metav1.DeletePropagationBackground),
 	)
 
-	It("a deleted Deployment takes the pods along whose deletes are held", func(ctx context.Context) {
+	It("a deleted Deployment is deleted with pods whose deletes are deferred", func(ctx context.Context) {
 		deployment := p.deployment(ctx, 4, nil)
 		p.scale(ctx, deployment, 1)
 		Eventually(ctx, p.list).Should(ContainElement(expect.BeWaiting(podDelete)))
@@ -48,7 +48,7 @@ var _ = Describe("Where all controllers share one user", Ordered, func() {
 		Eventually(ctx, p.list).Should(BeEmpty())
 	})
 
-	It("pods leave a node with a NoExecute taint", func(ctx context.Context) {
+	It("pods are evicted from a node with a NoExecute taint", func(ctx context.Context) {
 		p.deployment(ctx, 6, nil)
 		tainted := p.list(ctx)[0].Spec.NodeName
 		onNode := func(ctx context.Context) []*corev1.Pod {
@@ -68,7 +68,7 @@ var _ = Describe("Where all controllers share one user", Ordered, func() {
 		p.awaitAvailable(ctx, 6)
 	})
 
-	DescribeTable("deletes of the ReplicaSet controller are held",
+	DescribeTable("deletes of the ReplicaSet controller are deferred",
 		func(ctx context.Context, left int, change func(context.Context, client.Object)) {
 			deployment := p.deployment(ctx, 4, nil)
 			before := p.list(ctx)

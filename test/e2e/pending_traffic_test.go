@@ -11,7 +11,7 @@ import (
 	"github.com/podops-dev/podops/test/expect"
 )
 
-// haveGateMessage matches a pod whose gate has a message with all texts in it.
+// haveGateMessage matches a pod whose gate has a message with all texts.
 func haveGateMessage(texts ...string) OmegaMatcher {
 	contains := make([]OmegaMatcher, len(texts))
 	for i, text := range texts {
@@ -21,15 +21,15 @@ func haveGateMessage(texts ...string) OmegaMatcher {
 		HaveField("Type", corev1.PodConditionType(appsv1alpha1.ServiceReadyGate)), HaveField("Message", And(contains...)))))
 }
 
-var _ = Describe("Traffic that does not follow", func() {
+var _ = Describe("Traffic that does not change", func() {
 	const id = "updater"
 	controller := serviceController{employer: "web"}
 
 	var p place
 	var pod *corev1.Pod
 
-	// expectShown awaits that the pod says what it waits for, in its condition and in an event, which has
-	// the age of the wait, and that the rule counts it.
+	// expectShown waits until the pod reports the cause of its wait in its condition and in
+	// an event, with the age of the wait, and until the rule counts it.
 	expectShown := func(ctx context.Context, reason, event, text string) {
 		GinkgoHelper()
 		employer := "Service/" + p.namespace + "/" + controller.employer
@@ -47,10 +47,10 @@ var _ = Describe("Traffic that does not follow", func() {
 		p.rule(ctx, maxUnavailable("50%"))
 	})
 
-	It("is shown by the pod, in an event and by the rule, until it does", func(ctx context.Context) {
+	It("is reported by the pod, in an event and by the rule, until it changes", func(ctx context.Context) {
 		stop := act(p, controller.wants)
 		p.pods(ctx, 2, controller.announce)
-		stop() // the controller of the Service is away from here on
+		stop() // the controller of the Service is down from here on
 		pod = p.list(ctx)[0]
 		p.begin(ctx, pod, id, "update")
 		expectShown(ctx, appsv1alpha1.ReasonPreparing, "TrafficStillOn", "traffic is off")

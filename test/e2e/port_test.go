@@ -33,7 +33,7 @@ var _ = Describe("The webhook port", func() {
 		Expect(answer.Result.Message).To(HaveSuffix(held(p)))
 	})
 
-	It("serves the API server only, and tells it more, when that shows a certificate", func(ctx context.Context) {
+	It("serves only the API server, with names in its answers, when that sends a client certificate", func(ctx context.Context) {
 		managers.stopAll()
 		DeferCleanup(func(ctx context.Context) {
 			managers.stopAll()
@@ -60,7 +60,7 @@ var _ = Describe("The webhook port", func() {
 })
 
 var _ = Describe("Metrics", func() {
-	It("are for those who may read them", func(ctx context.Context) {
+	It("are served to users who may read them", func(ctx context.Context) {
 		m := managers.launch("--metrics-secure=true")
 		DeferCleanup(func() {
 			m.signal(syscall.SIGTERM)
@@ -104,14 +104,14 @@ var _ = Describe("Metrics", func() {
 	})
 })
 
-// anyServer is a client that trusts every certificate, and has none of its own.
+// anyServer returns a client that trusts every certificate, and has none.
 func anyServer() *http.Client {
 	return &http.Client{Timeout: patience, Transport: &http.Transport{
 		DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 	}}
 }
 
-// deletion is a review of a DELETE by the ReplicaSet controller.
+// deletion returns a review of a DELETE by the ReplicaSet controller.
 func deletion(pod *corev1.Pod) *admissionv1.AdmissionReview {
 	GinkgoHelper()
 	raw, err := json.Marshal(pod)

@@ -12,8 +12,8 @@ import (
 	"github.com/podops-dev/podops/test/expect"
 )
 
-var _ = Describe("A bad update that is taken back", func() {
-	It("gives the pod no traffic before PostCheck rules have passed it", func(ctx context.Context) {
+var _ = Describe("A bad update that is reverted", func() {
+	It("gives the pod no traffic before it has passed the PostCheck rules", func(ctx context.Context) {
 		const id, good = "updater", "e2e.podops.dev/good"
 		p := newPlace(ctx)
 		p.rule(ctx, approved(), inPostCheck(appsv1alpha1.TransitionRule{Name: "good", LabelCheck: &appsv1alpha1.LabelCheck{
@@ -23,21 +23,21 @@ var _ = Describe("A bad update that is taken back", func() {
 		name := p.list(ctx)[0].Name
 		finish := map[string]any{appsv1alpha1.OperatingLabelPrefix + "/" + id: nil}
 
-		By("updating it to something that PostCheck rules refuse")
+		By("updating it to an image that PostCheck rules withhold")
 		p.approve(ctx)
 		p.begin(ctx, p.get(ctx, name), id, "update")
 		Eventually(ctx, p.seeing(name)).Should(expect.BeOperable(id))
 		p.setLabels(ctx, p.get(ctx, name), finish)
 		Eventually(ctx, p.seeing(name)).Should(expect.HaveLabel(appsv1alpha1.PostCheckLabelPrefix + "/" + id))
 
-		By("beginning again, when PreCheck rules let nobody go")
+		By("beginning again, when PreCheck rules withhold every request")
 		p.label(ctx, p.get(ctx, name), approvedLabel, "false")
 		p.begin(ctx, p.get(ctx, name), id, "rollback")
 		Expect(p.get(ctx, name)).To(expect.BeWaiting(id))
 		Consistently(ctx, p.seeing(name)).Should(And(
 			expect.BeWaiting(id), expect.HaveGate(corev1.ConditionFalse), Not(expect.BeReady()), Not(expect.BeAvailable())))
 
-		By("taking it back")
+		By("reverting it")
 		p.approve(ctx)
 		Eventually(ctx, p.seeing(name)).Should(expect.BeOperable(id))
 		p.setLabels(ctx, p.get(ctx, name), finish)

@@ -24,8 +24,8 @@ var _ = Describe("A rolling update of the manager", func() {
 		managers.start(ctx)
 	})
 
-	It("leaves no request unanswered, and loses no pod that is held", func(ctx context.Context) {
-		// Endpoints learn of readiness within half a second. The delay is six times as long.
+	It("leaves no request unanswered, and loses no deferred delete", func(ctx context.Context) {
+		// Endpoints reflect readiness within half a second. The delay is six times as long.
 		old := newTeam(ctx, "--shutdown-delay", "3s")
 		managers.service.lag(500 * time.Millisecond)
 		var owners []place
@@ -45,7 +45,7 @@ var _ = Describe("A rolling update of the manager", func() {
 			}
 			return held
 		}
-		Eventually(ctx, waiting).Should(HaveLen(9), "each owner has three pods too many")
+		Eventually(ctx, waiting).Should(HaveLen(9), "each owner must have three surplus pods")
 		held := waiting(ctx)
 		whole := openLedger(owners[0])
 		load := openLoad(owners)
@@ -61,20 +61,20 @@ var _ = Describe("A rolling update of the manager", func() {
 		}
 		load.close()
 
-		Expect(load.failures()).To(BeEmpty(), "requests that no manager answered")
+		Expect(load.failures()).To(BeEmpty(), "every request must be answered by a manager")
 		Expect(load.requests.Load()).To(BeNumerically(">", 50))
-		Expect(waiting(ctx)).To(ConsistOf(held), "what was held still is")
+		Expect(waiting(ctx)).To(ConsistOf(held), "every deferred delete must still be deferred")
 		for _, p := range owners {
 			Expect(p.list(ctx)).To(HaveLen(4))
 		}
 		deletes := whole.byAnybody(audit.On("pods"), func(e audit.Event) bool { return e.Verb == "delete" })
-		Expect(deletes.Where(func(e audit.Event) bool { return e.FailedOpen })).To(BeEmpty(), "deletes that no manager was asked about")
+		Expect(deletes.Where(func(e audit.Event) bool { return e.FailedOpen })).To(BeEmpty(), "no delete may fail open")
 		Expect(deletes).NotTo(BeEmpty())
 		AddReportEntry("figures", fmt.Sprintf("%d label writes and %d deletes while both managers were replaced", load.requests.Load(), len(deletes)))
 	})
 })
 
-// load writes labels that the webhooks are asked about, and deletes pods that are held.
+// load writes labels that the webhooks review, and deletes pods whose deletes are deferred.
 type load struct {
 	controller client.Client
 
@@ -123,7 +123,7 @@ func (l *load) close() {
 	<-l.ended
 }
 
-// failures are what was not answered as it should have been.
+// failures returns the requests without the expected answer.
 func (l *load) failures() []string {
 	var texts []string
 	for len(l.failed) > 0 {

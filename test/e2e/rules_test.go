@@ -14,17 +14,17 @@ import (
 	"github.com/podops-dev/podops/test/expect"
 )
 
-// caseLabel tells the pods of a story apart, for rules of their own.
+// caseLabel distinguishes the pods of a scenario, for rules that select one pod each.
 const caseLabel = "e2e.podops.dev/case"
 
-// ruleCase is a pod, and a rule that only selects this pod.
+// ruleCase is a pod, and a rule that selects only this pod.
 type ruleCase struct {
 	rule func(*appsv1alpha1.TransitionRule) // changes to the rule approved()
 	pod  func(*corev1.Pod)
 	held bool
 }
 
-// ruleCases are by name; nothing that is approved is among them.
+// ruleCases returns the cases by name; none of their pods is approved.
 func ruleCases() map[string]ruleCase {
 	goldOnly := func(rule *appsv1alpha1.TransitionRule) {
 		rule.Filter = &appsv1alpha1.TransitionRuleFilter{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "gold"}}}
@@ -53,7 +53,7 @@ var _ = Describe("A rule", func() {
 	var p place
 	BeforeEach(func(ctx context.Context) { p = newPlace(ctx) })
 
-	// arrive brings every pod to where the rules of a stage are asked.
+	// arrive brings every pod to a stage, where its rules are evaluated.
 	arrive := func(ctx context.Context, stage appsv1alpha1.TransitionStage) {
 		for _, pod := range p.list(ctx) {
 			p.begin(ctx, pod, "updater", "update")
@@ -67,7 +67,7 @@ var _ = Describe("A rule", func() {
 		}
 	}
 
-	DescribeTable("holds back those pods that it says, in either stage",
+	DescribeTable("withholds the pods that it applies to, in either stage",
 		func(ctx context.Context, stage appsv1alpha1.TransitionStage, held, passed OmegaMatcher) {
 			heldPods := map[string]bool{}
 			for name, tc := range ruleCases() {
@@ -93,7 +93,7 @@ var _ = Describe("A rule", func() {
 			Eventually(ctx, p.list).Should(asSaid)
 			Consistently(ctx, p.list).Should(asSaid)
 
-			By("saying so in events: of those that are held, and of those that would be")
+			By("reporting in events the pods that are withheld, and those that would be")
 			for name, reason := range map[string]string{"plain": "Withheld", "warn": "WouldWithhold"} {
 				Eventually(ctx, func(ctx context.Context) ([]string, error) { return reasons(ctx, p, name) }).Should(ContainElement(reason))
 			}
@@ -101,7 +101,7 @@ var _ = Describe("A rule", func() {
 				Expect(reasons(ctx, p, name)).NotTo(ContainElement(BeElementOf("Withheld", "WouldWithhold")), name)
 			}
 
-			By("letting them pass once they are approved")
+			By("passing them once they are approved")
 			p.approve(ctx)
 			Eventually(ctx, p.list).Should(HaveEach(passed))
 		},
@@ -112,7 +112,7 @@ var _ = Describe("A rule", func() {
 			And(expect.BeAvailable(), expect.HaveNoLifecycle())),
 	)
 
-	DescribeTable("counts as it is now for pods that wait already",
+	DescribeTable("applies its current version to pods that wait already",
 		func(ctx context.Context, change func(context.Context, *appsv1alpha1.PodTransitionRule)) {
 			rule := p.rule(ctx, approved())
 			p.pods(ctx, 2, nil)
@@ -121,10 +121,10 @@ var _ = Describe("A rule", func() {
 			change(ctx, rule)
 			Eventually(ctx, p.list).WithTimeout(patience + podindex.RetiredFor).Should(HaveEach(expect.BeOperable("updater")))
 		},
-		Entry("edited to ask for less", func(ctx context.Context, rule *appsv1alpha1.PodTransitionRule) {
+		Entry("edited to require less", func(ctx context.Context, rule *appsv1alpha1.PodTransitionRule) {
 			p.patch(ctx, rule, `{"spec":{"rules":[{"name":"approved","labelCheck":{"requires":{"matchLabels":{"app":"web"}}}}]}}`)
 		}),
-		Entry("edited to select others", func(ctx context.Context, rule *appsv1alpha1.PodTransitionRule) {
+		Entry("edited to select other pods", func(ctx context.Context, rule *appsv1alpha1.PodTransitionRule) {
 			p.patch(ctx, rule, `{"spec":{"selector":{"matchLabels":{"app":"other"}}}}`)
 		}),
 		Entry("deleted", func(ctx context.Context, rule *appsv1alpha1.PodTransitionRule) {
@@ -132,7 +132,7 @@ var _ = Describe("A rule", func() {
 		}),
 	)
 
-	It("keeps its bound while it is replaced by deletion and creation, and warns", func(ctx context.Context) {
+	It("keeps its bound while it is deleted and created again, and warns", func(ctx context.Context) {
 		rule := p.rule(ctx, maxUnavailable("2"))
 		p.pods(ctx, 8, nil)
 		observer := observe(p)
@@ -149,7 +149,7 @@ var _ = Describe("A rule", func() {
 		Expect(observer.leastAvailable()).To(Equal(6))
 	})
 
-	It("gives no credit for what an earlier edition of it has let pass", func(ctx context.Context) {
+	It("does not count passes under an earlier version", func(ctx context.Context) {
 		rule := p.rule(ctx, approved())
 		p.ruleNamed(ctx, "other", appsv1alpha1.TransitionRule{Name: "ticket", LabelCheck: &appsv1alpha1.LabelCheck{
 			Requires: &metav1.LabelSelector{MatchLabels: map[string]string{"ticket": "1"}}}})
@@ -164,7 +164,7 @@ var _ = Describe("A rule", func() {
 		Consistently(ctx, p.list).Should(HaveEach(expect.BeWaiting("updater")))
 	})
 
-	It("holds together with every other rule over the same pods, and both bounds of one hold", func(ctx context.Context) {
+	It("applies together with every other rule for the same pods, with both bounds", func(ctx context.Context) {
 		p.rule(ctx, maxUnavailable("3"))
 		both := maxUnavailable("2")
 		both.AvailablePolicy.MinAvailableValue = intOrString("5")
@@ -177,7 +177,7 @@ var _ = Describe("A rule", func() {
 			ContainSubstring("5 of 6 pods are available; at least 5 must be (minAvailable 5 of 6 desired)")))))
 	})
 
-	It("shows what it sees, and says when it can never pass", func(ctx context.Context) {
+	It("reports its counts, and that it can never pass", func(ctx context.Context) {
 		p.rule(ctx, minAvailable("100%"))
 		p.pods(ctx, 3, nil)
 		arrive(ctx, appsv1alpha1.StagePreCheck)
@@ -212,7 +212,7 @@ func (p place) ruleFor(ctx context.Context, name string, labels map[string]strin
 	})).To(Succeed())
 }
 
-// columns splits what kubectl prints, without the age, which changes.
+// columns splits the output of kubectl, without the age, which changes.
 func columns(text string) [][]string {
 	var rows [][]string
 	for i, line := range strings.Split(strings.TrimSpace(text), "\n") {

@@ -12,13 +12,13 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// service passes connections on to managers that are ready, as a Service does to the
-// endpoints of a Deployment: an API server that finds one gone finds another.
+// service forwards connections to managers that are ready, as a Service does to the
+// endpoints of a Deployment: an API server whose manager ended reaches another one.
 type service struct {
 	listener net.Listener
 	running  func() []*manager
 
-	// endpoints are set while the Service learns of readiness late, as a real one does.
+	// endpoints is set while the Service reflects readiness late, as a real one does.
 	endpoints atomic.Pointer[[]*manager]
 }
 
@@ -43,7 +43,7 @@ func openService(running func() []*manager) *service {
 
 func (s *service) url() string { return "https://" + s.listener.Addr().String() }
 
-// pass carries one connection to a manager.
+// pass forwards one connection to a manager.
 func (s *service) pass(client net.Conn) {
 	defer client.Close()
 	backend := s.dial()
@@ -53,7 +53,7 @@ func (s *service) pass(client net.Conn) {
 	defer backend.Close()
 	ended := make(chan struct{}, 2)
 	carry := func(to, from net.Conn) {
-		_, _ = io.Copy(to, from) // Either end may go at any time.
+		_, _ = io.Copy(to, from) // either end may close at any time
 		ended <- struct{}{}
 	}
 	go carry(backend, client)
@@ -61,8 +61,8 @@ func (s *service) pass(client net.Conn) {
 	<-ended
 }
 
-// lag has the Service learn of readiness once in so long until the story ends. Meanwhile
-// connections go to what its endpoints were then, whether they still listen or not.
+// lag makes the Service update its endpoints only once per interval until the scenario
+// ends. Meanwhile connections go to the old endpoints, whether they still listen or not.
 func (s *service) lag(interval time.Duration) {
 	GinkgoHelper()
 	look := func() {

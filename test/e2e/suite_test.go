@@ -1,6 +1,6 @@
-// Package e2e_test tells whole stories on the local control plane: a real API server
-// with the manifests applied, simulated kubelets that may do what kubelets may do, and
-// the manager as a process with the rights of its ServiceAccount.
+// Package e2e_test runs scenarios on the local control plane: a real API server with the
+// manifests applied, simulated kubelets that do only what kubelets may do, and the manager
+// as a process with the rights of its ServiceAccount.
 package e2e_test
 
 import (
@@ -16,19 +16,19 @@ import (
 )
 
 const (
-	// patience is how long a condition is waited for that comes within a second or two
-	// on an idle machine.
+	// patience is the timeout of conditions that hold within a second or two on an idle
+	// machine.
 	patience = 45 * time.Second
 
-	// polling is how often a condition is looked at.
+	// polling is the polling interval of conditions.
 	polling = 100 * time.Millisecond
 
-	// callStories is the label of the stories about webhook rules, half of the time of all.
-	// Stories wait more than they compute, so `make test-e2e` tells the two halves at once,
-	// each on a cluster of its own.
+	// callStories is the label of the scenarios of webhook rules, which take half of the
+	// time. Scenarios wait more than they compute, so `make test-e2e` runs the two halves
+	// at once, each on its own cluster.
 	callStories = "calls"
 
-	// holdWindow is how long something is watched that must not happen.
+	// holdWindow is how long a scenario checks that something does not happen.
 	holdWindow = 2 * time.Second
 )
 
@@ -42,10 +42,10 @@ func TestE2E(t *testing.T) {
 	RunSpecs(t, "End to end")
 }
 
-// world is the cluster under test.
+// suiteCluster is the cluster under test.
 var world *cluster
 
-// managers are the processes that run at the moment, or have run.
+// managers holds the manager processes that run or have run.
 var managers *fleet
 
 var _ = BeforeSuite(func(ctx context.Context) {
@@ -55,13 +55,13 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	managers.start(ctx)
 })
 
-// failed: some story has.
+// failed is true after a scenario has failed.
 var failed bool
 
 var _ = ReportAfterEach(func(report SpecReport) {
 	failed = failed || report.Failed()
 	if report.Failed() && managers != nil {
-		AddReportEntry("the managers' last words", managers.tails())
+		AddReportEntry("the ends of the managers' logs", managers.tails())
 	}
 })
 
@@ -70,11 +70,11 @@ func requireProgram(name string) string {
 	GinkgoHelper()
 	path := filepath.Join(binFolder(), name)
 	_, err := os.Stat(path)
-	Expect(err).NotTo(HaveOccurred(), "`make kube build` builds what the end-to-end tests run")
+	Expect(err).NotTo(HaveOccurred(), "`make kube build` builds the programs of the end-to-end tests")
 	return path
 }
 
-// binFolder is where the programs are: $PODOPS_BIN, or bin/ of the repository.
+// binFolder returns the folder of the programs: $PODOPS_BIN, or bin/ of the repository.
 func binFolder() string {
 	GinkgoHelper()
 	folder := os.Getenv("PODOPS_BIN")

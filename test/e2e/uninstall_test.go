@@ -24,7 +24,7 @@ var _ = Describe("An uninstall", func() {
 	)
 	lb := serviceController{employer: "lb"}
 
-	It("leaves 50 pods of every phase in service, with the manager dead", func(ctx context.Context) {
+	It("leaves 50 pods of every phase in service, without a manager", func(ctx context.Context) {
 		p := newPlace(ctx)
 		Expect(p.admin.Create(ctx, &corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: lb.employer},
@@ -89,7 +89,8 @@ var _ = Describe("An uninstall", func() {
 		DeferCleanup(func(ctx context.Context) {
 			p.kubectl(ctx, "apply", "--server-side", "--force-conflicts", "-k", filepath.Join("..", "..", "config", "local"))
 			managers.start(ctx)
-			// The lease of the killed leader has to end before a manager publishes its address.
+			// The lease of the killed leader must end before a manager publishes its
+			// address.
 			Eventually(ctx, func(ctx context.Context) error {
 				return p.admin.Create(ctx, &appsv1alpha1.PodTransitionRule{
 					ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe"},
@@ -103,7 +104,7 @@ var _ = Describe("An uninstall", func() {
 		By("releasing the pods from outside")
 		out, _ := run(ctx, "manager", "release", "--kubeconfig", p.kubeconfig, "--all-finalizers")
 		GinkgoWriter.Println(out)
-		// Pods of stories that have just ended may be among them.
+		// Pods of earlier scenarios may be among them.
 		Expect(out).To(MatchRegexp(`released (49|[5-9]\d|\d{3,}) pods`))
 
 		Eventually(ctx, p.list).Should(And(HaveLen(49), expect.All(And(
@@ -117,7 +118,7 @@ var _ = Describe("An uninstall", func() {
 		Expect(p.admin.List(ctx, configurations)).To(Succeed())
 		Expect(configurations.Items).To(BeEmpty())
 
-		By("running it again, which finds nothing to do")
+		By("running it again, without effect")
 		out, _ = run(ctx, "manager", "release", "--kubeconfig", p.kubeconfig, "--all-finalizers")
 		Expect(out).To(ContainSubstring("released 0 pods"))
 		Expect(p.admin.Delete(ctx, p.get(ctx, names["waiting"][0]), client.DryRunAll)).To(Succeed())

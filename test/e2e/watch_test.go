@@ -12,9 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// follow calls see with every version of every object of a kind in the namespace, those
-// that exist already first, one at a time and in the order in which they were stored,
-// until the story ends or stop is called. It returns once see has had what exists.
+// follow calls see with every version of every object of a kind in the namespace, existing
+// objects first, one at a time and in the order in which they were stored, until the
+// scenario ends or stop is called. It returns once see was called for the existing objects.
 func follow[T client.Object](p place, list client.ObjectList, items func() []T, see func(watch.EventType, T)) (stop func()) {
 	GinkgoHelper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -36,7 +36,7 @@ func follow[T client.Object](p place, list client.ObjectList, items func() []T, 
 			if object, ok := event.Object.(T); ok {
 				see(event.Type, object)
 			} else if event.Type == watch.Error {
-				Expect(event.Object).To(BeNil(), "the watch of a story has broken")
+				Expect(event.Object).To(BeNil(), "the watch of a scenario must not break")
 			}
 		}
 	}()

@@ -20,16 +20,16 @@ import (
 
 // Moments of a call at which a leader fails, besides those of every permit.
 const (
-	postWritten  moment = "POST written down"
+	postWritten  moment = "POST recorded"
 	postArrived  moment = "POST arrived"
 	postAnswered moment = "POST answered"
-	taskWritten  moment = "task written down"
+	taskWritten  moment = "task recorded"
 	pollArrived  moment = "poll arrived"
 	pollAnswered moment = "poll answered"
-	podApproved  moment = "approval written down"
+	podApproved  moment = "approval recorded"
 )
 
-// callMoments are all moments of a polled approval, in the order in which leaders fail.
+// callMoments returns all moments of a polled approval, in the order in which leaders fail.
 func callMoments() []moment {
 	return []moment{postArrived, pollArrived, taskWritten, postAnswered, podApproved, pollAnswered, reservationSeen, postWritten, permitSeen}
 }
@@ -39,7 +39,7 @@ var _ = Describe("While leaders fail in the middle of calls", Ordered, Label(cal
 	AfterEach(func() { managers.stopAll() })
 	AfterAll(func(ctx context.Context) { managers.start(ctx) })
 
-	It("killed twenty times, they call once under a traceId, and let no pod pass that was not approved", func(ctx context.Context) {
+	It("twenty kills cause no second call under a traceId, and no permit without an approval", func(ctx context.Context) {
 		const replicas, kills, rounds = 6, 20, 40
 		p := newPlace(ctx)
 		trap := newTrap(newTeam(ctx), kills)
@@ -53,9 +53,9 @@ var _ = Describe("While leaders fail in the middle of calls", Ordered, Label(cal
 		for round := 0; round < rounds && trap.left() > 0; round++ {
 			image := fmt.Sprintf("registry.example.com/web:v%d", round+2)
 			stop := act(p, imageUpdater{id: fmt.Sprintf("updater-%d", round), image: image}.wants)
-			// A call that was interrupted is made again after a delay that grows.
+			// A call that was interrupted is retried after a growing delay.
 			Eventually(ctx, p.list).WithTimeout(10*time.Minute).Should(And(HaveLen(replicas), HaveEach(And(
-				expect.BeAvailable(), expect.HaveNoLifecycle(), WithTransform(imageOf, Equal(image))))), "all pods through")
+				expect.BeAvailable(), expect.HaveNoLifecycle(), WithTransform(imageOf, Equal(image))))), "all pods must be updated")
 			stop()
 		}
 		trap.disarm()
@@ -66,14 +66,14 @@ var _ = Describe("While leaders fail in the middle of calls", Ordered, Label(cal
 			replicas-observer.leastAvailable(), replicas))
 		Expect(trap.sprung()).To(HaveLen(kills))
 		service.expectOnePostPerTrace(p)
-		Expect(passages.unapproved(appsv1alpha1.StagePreCheck, given)).To(BeEmpty(), "pods that passed without an approval")
+		Expect(passages.unapproved(appsv1alpha1.StagePreCheck, given)).To(BeEmpty(), "no pod may pass without an approval")
 		Expect(replicas - observer.leastAvailable()).To(BeNumerically("<=", 3))
 		p.expectNoLiveReservation(ctx)
 	})
 })
 
-// trap kills the leader at moments in turn, at the very moment: the request, or the event,
-// waits until the process is gone. The next moment counts once a successor leads.
+// trap kills the leader at moments in turn, exactly then: the request, or the event, waits
+// until the process has ended. The next moment counts once a successor leads.
 type trap struct {
 	team *team
 
@@ -86,7 +86,7 @@ type trap struct {
 	recover sync.WaitGroup
 }
 
-// newTrap is set from the start on.
+// newTrap returns an armed trap.
 func newTrap(team *team, kills int) *trap {
 	GinkgoHelper()
 	t := &trap{team: team, seen: map[string]bool{}, killed: make(chan moment)}
@@ -112,7 +112,7 @@ func (t *trap) replaceLeaders(killed <-chan moment) {
 	}
 }
 
-// at kills the leader if this is the moment that comes next.
+// at kills the leader if this is the next moment.
 func (t *trap) at(m moment) {
 	defer GinkgoRecover()
 	t.mu.Lock()
@@ -120,7 +120,7 @@ func (t *trap) at(m moment) {
 	if t.busy || len(t.wanted) == 0 || t.wanted[0] != m {
 		return
 	}
-	// On a busy machine one may have lost its lease and ended by itself.
+	// On a busy machine a leader may have lost its lease and ended by itself.
 	leaders := managers.leaders()
 	if len(leaders) == 0 {
 		return
@@ -132,7 +132,7 @@ func (t *trap) at(m moment) {
 	t.killed <- m
 }
 
-// watch is told of every request to the service.
+// watch is called for every request to the service.
 func (t *trap) watch(step approvals.Step, entry approvals.Entry) {
 	isPoll := entry.Path == "/result"
 	switch {
@@ -147,7 +147,7 @@ func (t *trap) watch(step approvals.Step, entry approvals.Entry) {
 	}
 }
 
-// follow watches what is written down.
+// follow watches the recorded tasks.
 func (t *trap) follow(p place) {
 	GinkgoHelper()
 	rules, pods := &appsv1alpha1.PodTransitionRuleList{}, &corev1.PodList{}
@@ -189,7 +189,7 @@ func (t *trap) seeTask(task appsv1alpha1.TaskInfo) {
 	}
 }
 
-// once makes a moment of what is seen for the first time.
+// once triggers a moment for the first observation of a subject.
 func (t *trap) once(m moment, what string) {
 	t.mu.Lock()
 	key := string(m) + " " + what
@@ -201,21 +201,21 @@ func (t *trap) once(m moment, what string) {
 	}
 }
 
-// left is how many kills are to come.
+// left returns how many kills remain.
 func (t *trap) left() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.wanted)
 }
 
-// sprung are the moments at which a leader was killed and another one came into office.
+// sprung returns the moments at which a leader was killed and another one took over.
 func (t *trap) sprung() []moment {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Clone(t.done)
 }
 
-// disarm lets leaders live, and returns once there is one.
+// disarm ends the kills, and returns once a manager leads.
 func (t *trap) disarm() {
 	t.mu.Lock()
 	armed := t.killed != nil

@@ -33,7 +33,7 @@ var _ = Describe("A webhook rule", Label(callStories), func() {
 		p.pods(ctx, count, nil)
 		p.beginAll(ctx)
 	}
-	// blocked awaits that all of some pods are held back, with a reason and a next attempt.
+	// blocked waits until all of some pods are blocked, with a reason and a next attempt.
 	blocked := func(ctx context.Context, count int, reason string, texts ...string) {
 		GinkgoHelper()
 		says := []types.GomegaMatcher{HaveField("Kind", "webhook"), HaveField("Reason", reason), HaveField("NextCheck", Not(BeNil()))}
@@ -92,7 +92,7 @@ var _ = Describe("A webhook rule", Label(callStories), func() {
 		Expect(replicas - observer.leastAvailable()).To(BeNumerically("<=", 3))
 	})
 
-	It("lets some pods pass, says why the others wait, and asks about those again", func(ctx context.Context) {
+	It("passes some pods, reports why the others wait, and calls the service for those again", func(ctx context.Context) {
 		rule := service.asks("/approve-some?parameter=tier&value=gold&message=only+gold")
 		rule.Webhook.Parameters = []appsv1alpha1.WebhookParameter{
 			{Key: "tier", ValueFrom: &appsv1alpha1.ParameterSource{FieldRef: &appsv1alpha1.FieldRef{FieldPath: "metadata.labels['tier']"}}},
@@ -118,22 +118,22 @@ var _ = Describe("A webhook rule", Label(callStories), func() {
 		Expect(service.Approvals(p.namespace)).To(HaveLen(3))
 	})
 
-	It("that is said no to is asked again later, not at once", func(ctx context.Context) {
+	It("that is rejected calls the service again later, not at once", func(ctx context.Context) {
 		waiting(ctx, 2, service.asks("/reject?message=freeze"))
 		blocked(ctx, 2, "WebhookRejected", "freeze")
-		Expect(len(service.Posts(p.namespace))).To(BeNumerically("<=", 2), "a call for each of the pods at most")
-		Eventually(ctx, func() int { return len(service.Posts(p.namespace)) }).Should(BeNumerically(">", 2), "they are asked about again")
+		Expect(len(service.Posts(p.namespace))).To(BeNumerically("<=", 2), "there must be at most one call for each pod")
+		Eventually(ctx, func() int { return len(service.Posts(p.namespace)) }).Should(BeNumerically(">", 2), "the service must be called again")
 		service.expectOnePostPerTrace(p)
 	})
 
-	It("that is polled for frees one pod with every poll", func(ctx context.Context) {
-		// Another rule makes them wait, so that one call is about all of them.
+	It("that polls passes one pod with every poll", func(ctx context.Context) {
+		// Another rule makes them wait, so that one call has all of them.
 		gate := p.ruleNamed(ctx, "gate", approved())
 		waiting(ctx, 4, service.polls("/poll?prefix=..%2F..%2Fx%3Fy%3Dz%26", pollSeconds))
 		Eventually(ctx, p.seeingRule("gate")).Should(HaveField("Status.Blocked", HaveLen(4)))
-		Expect(service.Log(p.namespace)).To(BeEmpty(), "nobody is asked about pods that a cheaper rule holds back")
+		Expect(service.Log(p.namespace)).To(BeEmpty(), "the service must not be called for pods that a cheaper rule withholds")
 		Expect(p.admin.Delete(ctx, gate)).To(Succeed())
-		Eventually(ctx, p.list).Should(ContainElements(expect.BeWaiting("updater"), expect.BeOperable("updater")), "some go before the others")
+		Eventually(ctx, p.list).Should(ContainElements(expect.BeWaiting("updater"), expect.BeOperable("updater")), "some must pass before the others")
 		Eventually(ctx, p.list).Should(HaveEach(expect.BeOperable("updater")))
 		Expect(service.Log(p.namespace)).To(And(
 			ContainElement(And(HaveField("Path", "/result"), HaveField("Query", HavePrefix("task-id=")))),
@@ -142,21 +142,21 @@ var _ = Describe("A webhook rule", Label(callStories), func() {
 		service.expectOnePostPerTrace(p)
 	})
 
-	It("speaks the older words, too: async, and both ids in the poll", func(ctx context.Context) {
+	It("supports the older field names: async, and both ids in the poll", func(ctx context.Context) {
 		waiting(ctx, 2, service.polls("/async", pollSeconds))
 		Eventually(ctx, p.list).Should(HaveEach(expect.BeOperable("updater")))
 		Expect(service.Log(p.namespace)).To(ContainElement(And(HaveField("Path", "/result"),
 			HaveField("Query", And(ContainSubstring("task-id="), ContainSubstring("trace-id="))))))
 	})
 
-	DescribeTable("waits, says why, and asks again after a delay that can be seen",
+	DescribeTable("waits, reports why, and calls again after a delay in its status",
 		func(ctx context.Context, rule func(desk) appsv1alpha1.TransitionRule, reason string, texts ...string) {
 			waiting(ctx, 1, rule(service))
 			blocked(ctx, 1, reason, texts...)
 			Eventually(ctx, p.seeingRule("web")).Should(havePaused("approval", 10*time.Second, 10*time.Minute))
 			Expect(service.Approvals(p.namespace)).To(BeEmpty())
 		},
-		Entry("when the service gives up", func(d desk) appsv1alpha1.TransitionRule { return d.polls("/stop?message=enough", pollSeconds) },
+		Entry("when the service stops the task", func(d desk) appsv1alpha1.TransitionRule { return d.polls("/stop?message=enough", pollSeconds) },
 			"WebhookRejected", "gave up", "enough"),
 		Entry("when the service takes too long", func(d desk) appsv1alpha1.TransitionRule { return d.polls("/never", 3) },
 			"WebhookRejected", "too long", "3s"),
@@ -168,7 +168,7 @@ var _ = Describe("A webhook rule", Label(callStories), func() {
 			"WebhookFailed", "RedirectRefused"),
 		Entry("when there is no answer", func(d desk) appsv1alpha1.TransitionRule { return d.asks("/hang") },
 			"WebhookFailed", "Unreachable"),
-		Entry("when nobody vouches for the service", func(d desk) appsv1alpha1.TransitionRule { return webhookRule(d.SecureURL("/approve")) },
+		Entry("when the certificate is not trusted", func(d desk) appsv1alpha1.TransitionRule { return webhookRule(d.SecureURL("/approve")) },
 			"WebhookFailed", "TLSUntrusted"),
 		Entry("when the certificate has expired", func(desk) appsv1alpha1.TransitionRule {
 			return openDesk(nil, approvals.Options{Flaw: approvals.Expired}).asksSecurely("/approve")
@@ -194,11 +194,11 @@ var _ = Describe("A webhook rule", Label(callStories), func() {
 		Eventually(ctx, p.list).Should(HaveEach(expect.BeOperable("updater")))
 		Expect(service.Log(p.namespace)).To(ConsistOf(And(HaveField("TLS", true), HaveField("Credentials", true))))
 		for _, m := range managers.running() {
-			Expect(m.text()).NotTo(ContainSubstring("replace-me"), "the log of a manager has a token")
+			Expect(m.text()).NotTo(ContainSubstring("replace-me"), "the log of a manager must not have the token")
 		}
 	})
 
-	It("with failurePolicy Ignore passes when nobody answers; with Fail it waits, and passes when somebody does", func(ctx context.Context) {
+	It("with failurePolicy Ignore passes when the service does not answer; with Fail it waits, and passes when the service does", func(ctx context.Context) {
 		address := freeAddress()
 		ignoring := webhookRule("http://" + address + "/approve")
 		ignoring.Webhook.FailurePolicy = appsv1alpha1.FailurePolicyIgnore
@@ -232,7 +232,7 @@ var _ = Describe("A webhook rule", Label(callStories), func() {
 		Expect(service.Approvals(p.namespace)).To(BeEmpty())
 	})
 
-	It("on trial asks the service, holds nobody, and counts whoever would have waited, if only for the answer", func(ctx context.Context) {
+	It("in dry run calls the service, withholds no request, and counts the requests that would have waited", func(ctx context.Context) {
 		rule := service.asks("/reject")
 		rule.Enforcement = appsv1alpha1.EnforcementDryRun
 		waiting(ctx, 2, rule)
@@ -243,21 +243,21 @@ var _ = Describe("A webhook rule", Label(callStories), func() {
 		service.expectOnePostPerTrace(p)
 	})
 
-	It("with failurePolicy Ignore waits all the same when the service works on it, and takes too long", func(ctx context.Context) {
+	It("with failurePolicy Ignore waits when the service works on the task, and takes too long", func(ctx context.Context) {
 		rule := service.polls("/never", 1)
 		rule.Webhook.FailurePolicy = appsv1alpha1.FailurePolicyIgnore
 		waiting(ctx, 1, rule)
 		blocked(ctx, 1, "WebhookRejected", "too long")
 	})
 
-	It("with failurePolicy Ignore waits all the same when the service says no", func(ctx context.Context) {
+	It("with failurePolicy Ignore waits when the service rejects", func(ctx context.Context) {
 		rule := service.asks("/reject")
 		rule.Webhook.FailurePolicy = appsv1alpha1.FailurePolicyIgnore
 		waiting(ctx, 1, rule)
 		blocked(ctx, 1, "WebhookRejected", "not today")
 	})
 
-	It("gives no credit for what was approved under an earlier edition of it", func(ctx context.Context) {
+	It("does not count approvals under an earlier version", func(ctx context.Context) {
 		rule := p.rule(ctx, service.asks("/approve"))
 		p.ruleNamed(ctx, "other", approved())
 		p.pods(ctx, 1, nil)
@@ -268,7 +268,7 @@ var _ = Describe("A webhook rule", Label(callStories), func() {
 		blocked(ctx, 1, "WebhookRejected")
 	})
 
-	It("waits for a person", func(ctx context.Context) {
+	It("waits for a decision", func(ctx context.Context) {
 		waiting(ctx, 2, service.polls("/manual", 600))
 		Eventually(ctx, func() []approvals.Held { return service.Waiting(p.namespace) }).Should(HaveLen(2))
 		Consistently(ctx, p.list).Should(HaveEach(expect.BeWaiting("updater")))
@@ -280,7 +280,7 @@ var _ = Describe("A webhook rule", Label(callStories), func() {
 		blocked(ctx, 1, "WebhookRejected", "gave up")
 	})
 
-	It("leaves rules of other services alone when its own never answers", func(ctx context.Context) {
+	It("does not affect rules of other services when its own never answers", func(ctx context.Context) {
 		waiting(ctx, 3, service.asks("/hang"))
 		Eventually(ctx, func() []approvals.Entry { return service.Log(p.namespace) }).ShouldNot(BeEmpty())
 		other, quick := newPlace(ctx), openDesk(nil, approvals.Options{})

@@ -18,22 +18,22 @@ import (
 	"github.com/podops-dev/podops/test/expect"
 )
 
-// approvedLabel is what the labelCheck rules of the stories ask for.
+// approvedLabel is the label that the labelCheck rules of the scenarios require.
 const approvedLabel = "e2e.podops.dev/approved"
 
-// place is the namespace of one story.
+// scenario is the namespace of one scenario.
 type place struct {
 	*cluster
 	namespace string
 }
 
-// newPlace makes a namespace that goes with the story.
+// newPlace creates a namespace that is deleted with the scenario.
 func newPlace(ctx context.Context) place {
 	GinkgoHelper()
 	return newPlaceOn(ctx, world)
 }
 
-// newPlaceOn does the same on a cluster of the story's own.
+// newPlaceOn does the same on another cluster.
 func newPlaceOn(ctx context.Context, c *cluster) place {
 	GinkgoHelper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "story-"}}
@@ -45,7 +45,7 @@ func newPlaceOn(ctx context.Context, c *cluster) place {
 	return p
 }
 
-// labels are those of every pod of a story.
+// labels returns the labels of every pod of a scenario.
 func labels() map[string]string {
 	return map[string]string{"app": "web", appsv1alpha1.ControlLabelKey: appsv1alpha1.ControlLabelValue}
 }
@@ -71,7 +71,7 @@ func (p place) pod(ctx context.Context, name string, change func(*corev1.Pod)) *
 	return pod
 }
 
-// pods creates bare pods and waits until they serve.
+// pods creates bare pods and waits until they are available.
 func (p place) pods(ctx context.Context, count int, change func(*corev1.Pod)) {
 	GinkgoHelper()
 	for i := range count {
@@ -80,7 +80,7 @@ func (p place) pods(ctx context.Context, count int, change func(*corev1.Pod)) {
 	p.awaitAvailable(ctx, count)
 }
 
-// service creates a Service that selects the pods of the story.
+// service creates a Service that selects the pods of the scenario.
 func (p place) service(ctx context.Context, name string) *corev1.Service {
 	GinkgoHelper()
 	service := &corev1.Service{
@@ -91,7 +91,7 @@ func (p place) service(ctx context.Context, name string) *corev1.Service {
 	return service
 }
 
-// deployment creates the Deployment web and waits until its pods serve.
+// deployment creates the Deployment web and waits until its pods are available.
 func (p place) deployment(ctx context.Context, replicas int32, change func(*appsv1.Deployment)) *appsv1.Deployment {
 	GinkgoHelper()
 	deployment := &appsv1.Deployment{
@@ -110,7 +110,7 @@ func (p place) deployment(ctx context.Context, replicas int32, change func(*apps
 	return deployment
 }
 
-// replicaSet creates the ReplicaSet web and waits until its pods serve.
+// replicaSet creates the ReplicaSet web and waits until its pods are available.
 func (p place) replicaSet(ctx context.Context, replicas int32) *appsv1.ReplicaSet {
 	GinkgoHelper()
 	set := &appsv1.ReplicaSet{
@@ -145,7 +145,7 @@ func (p place) label(ctx context.Context, pod *corev1.Pod, key, value string) {
 	p.patch(ctx, pod, `{"metadata":{"labels":{%q:%q}}}`, key, value)
 }
 
-// begin asks for an operation as the administrator.
+// begin begins an operation as the administrator.
 func (p place) begin(ctx context.Context, pod *corev1.Pod, id, operationType string) {
 	GinkgoHelper()
 	p.setLabels(ctx, pod, beginLabels(id, operationType))
@@ -157,7 +157,7 @@ func (p place) setLabels(ctx context.Context, pod *corev1.Pod, labels map[string
 	Expect(p.trySetLabels(ctx, pod, labels)).To(Succeed())
 }
 
-// trySetLabels does the same and returns the answer.
+// trySetLabels does the same and returns the error.
 func (p place) trySetLabels(ctx context.Context, pod *corev1.Pod, labels map[string]any) error {
 	GinkgoHelper()
 	patch, err := json.Marshal(wish{Metadata: metadata{Labels: labels}})
@@ -165,7 +165,7 @@ func (p place) trySetLabels(ctx context.Context, pod *corev1.Pod, labels map[str
 	return p.admin.Patch(ctx, pod, client.RawPatch(types.MergePatchType, patch))
 }
 
-// approve sets the label that labelCheck rules ask for on every pod.
+// approve sets the label that labelCheck rules require on every pod.
 func (p place) approve(ctx context.Context) {
 	GinkgoHelper()
 	for _, pod := range p.list(ctx) {
@@ -199,7 +199,7 @@ func minAvailable(value string) appsv1alpha1.TransitionRule {
 	return appsv1alpha1.TransitionRule{Name: "min-available", AvailablePolicy: &appsv1alpha1.AvailablePolicy{MinAvailableValue: intOrString(value)}}
 }
 
-// approved asks for the approved label.
+// approved requires the approved label.
 func approved() appsv1alpha1.TransitionRule {
 	return appsv1alpha1.TransitionRule{Name: "approved", LabelCheck: &appsv1alpha1.LabelCheck{
 		Requires: &metav1.LabelSelector{MatchLabels: map[string]string{approvedLabel: "true"}},
@@ -208,7 +208,7 @@ func approved() appsv1alpha1.TransitionRule {
 
 func intOrString(value string) *intstr.IntOrString { return new(intstr.Parse(value)) }
 
-// list are all pods of the story, those on their way out included.
+// list returns all pods of the scenario, terminating ones included.
 func (p place) list(ctx context.Context) []*corev1.Pod {
 	GinkgoHelper()
 	pods := &corev1.PodList{}
@@ -216,7 +216,7 @@ func (p place) list(ctx context.Context) []*corev1.Pod {
 	return pointers(pods.Items)
 }
 
-// listRules are all PodTransitionRules of the story.
+// listRules returns all PodTransitionRules of the scenario.
 func (p place) listRules(ctx context.Context) []*appsv1alpha1.PodTransitionRule {
 	GinkgoHelper()
 	rules := &appsv1alpha1.PodTransitionRuleList{}
@@ -250,14 +250,14 @@ func (p place) seeingRule(name string) func(context.Context) (*appsv1alpha1.PodT
 	}
 }
 
-// awaitAvailable waits until there are exactly so many pods, and all of them serve with
-// no lifecycle under way.
+// awaitAvailable waits until there are exactly count pods, and all of them are available
+// without a lifecycle.
 func (p place) awaitAvailable(ctx context.Context, count int) {
 	GinkgoHelper()
 	Eventually(ctx, p.list).Should(And(HaveLen(count), expect.All(And(expect.BeAvailable(), expect.HaveNoLifecycle()))))
 }
 
-// uids are those of the pods, sorted by nothing.
+// uids returns the UIDs of the pods, unsorted.
 func uids(pods []*corev1.Pod) []types.UID {
 	ids := make([]types.UID, len(pods))
 	for i, pod := range pods {

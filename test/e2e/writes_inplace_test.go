@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// idleWindow is how long nothing may be written.
+	// idleWindow is how long no write may occur.
 	idleWindow = 10 * time.Second
 
 	newImage = "registry.example.com/web:v2"
@@ -49,18 +49,19 @@ var _ = Describe("Updating pods in place", func() {
 			Expect(worst(writes.Where(accepted))).To(BeNumerically("<=", bound+detailsWithin(took)), func() string {
 				return "writes to one pod:\n" + accounts(writes.Where(accepted))
 			})
-			Expect(len(writes)).To(BeNumerically("<=", (bound+detailsWithin(took))*pods+pods/4), "conflicts are rare")
-			Expect(pods-observer.leastAvailable()).To(Equal(pods/4), "the limit is kept, and used")
-			Expect(len(rules)).To(BeNumerically("<=", len(batches.all())+ledger.seconds()), "one write a batch, and one a second for readers of the status")
+			Expect(len(writes)).To(BeNumerically("<=", (bound+detailsWithin(took))*pods+pods/4), "conflicts must be rare")
+			Expect(pods-observer.leastAvailable()).To(Equal(pods/4), "the limit must be kept, and reached")
+			Expect(len(rules)).To(BeNumerically("<=", len(batches.all())+ledger.seconds()), "one write per batch, and one per second for readers of the status")
 			expectIdle(ctx, p)
 
-			By("recording two events for each lifecycle, and one more for what has held it")
+			By("recording two events for each lifecycle, and one more for the cause of its wait")
 			told, all := ledger.byOperator(audit.On("events"), audit.InNamespace(p.namespace)), ledger.byOperator(audit.InNamespace(p.namespace))
 			AddReportEntry("requests", fmt.Sprintf("%.2f requests per lifecycle, events %.2f; %v",
 				float64(len(all))/pods, float64(len(told))/pods, all.CountBy(byTargetAndCode)))
 			Expect(len(told)).To(BeNumerically("<=", (2+detailsWithin(took))*pods))
-			// Besides its pod writes and events a lifecycle has a share in the writes of the rule: in
-			// each second one for a batch, and one for readers. Those of 4 seconds fit into the goal.
+			// Besides its pod writes and events a lifecycle has a share in the writes of
+			// the rule: in each second one for a batch, and one for readers. Those of 4
+			// seconds fit into the goal.
 			goal := float64(bound) + 2 + 0.2
 			late := float64(2*max(0, int(took.Seconds())-4) + 2*pods*detailsWithin(took))
 			Expect(float64(all.Count(accepted))).To(BeNumerically("<=", goal*pods+late), func() string {
@@ -74,7 +75,7 @@ var _ = Describe("Updating pods in place", func() {
 		Entry("without one: 3 a lifecycle, since operate waits for Ready, 5.2 requests in all", false, 3),
 	)
 
-	It("reserves all pods that one change lets go in one write of the rule", func(ctx context.Context) {
+	It("reserves all pods that one change permits in one write of the rule", func(ctx context.Context) {
 		p := newPlace(ctx)
 		rule := p.rule(ctx, maxUnavailable("50%"), approved())
 		p.pods(ctx, pods, nil)
@@ -91,12 +92,13 @@ var _ = Describe("Updating pods in place", func() {
 	})
 })
 
-// expectIdle waits until the operator has written nothing for a moment, and then watches
-// that it goes on like this. Leases are not in the audit log; refreshing a series of
-// events is housekeeping of the client library, every few minutes.
+// expectIdle waits until the operator has written nothing for a moment, and then checks
+// that this continues. Leases are not in the audit log; refreshing a series of events is
+// housekeeping of the client library, every few minutes.
 func expectIdle(ctx context.Context, p place) {
 	GinkgoHelper()
-	// So is telling of a pod whose namespace another story has just deleted.
+	// An event of a pod in a namespace that another scenario has just deleted is
+	// housekeeping, too.
 	housekeeping := func(e audit.Event) bool {
 		return e.Resource == "events" && (e.Verb == "patch" || e.Code == http.StatusNotFound)
 	}
@@ -106,7 +108,7 @@ func expectIdle(ctx context.Context, p place) {
 			quiet = openLedger(p)
 		}
 		return time.Since(quiet.since)
-	}).Should(BeNumerically(">", 2*holdWindow), "the operator comes to rest")
+	}).Should(BeNumerically(">", 2*holdWindow), "the operator must become idle")
 	idle := openLedger(p)
 	Consistently(ctx, func() audit.Events { return idle.byOperator(audit.Not(housekeeping)) }).
 		WithTimeout(idleWindow).WithPolling(idleWindow / 10).Should(BeEmpty())
@@ -114,8 +116,8 @@ func expectIdle(ctx context.Context, p place) {
 
 func imageOf(pod *corev1.Pod) string { return pod.Spec.Containers[0].Image }
 
-// manyTimes is the same matcher many times, for ContainElements, which matches each with
-// another element.
+// manyTimes returns the same matcher many times, for ContainElements, which matches each
+// with another element.
 func manyTimes(count int, matcher any) []any {
 	matchers := make([]any, count)
 	for i := range matchers {

@@ -15,7 +15,7 @@ import (
 )
 
 var _ = Describe("A rollout of a Deployment", func() {
-	It("replaces every pod, never takes more than 25 % away, and costs at most 5 writes a pod", func(ctx context.Context) {
+	It("replaces every pod, never makes more than 25 % unavailable, and costs at most 5 writes per pod", func(ctx context.Context) {
 		const replicas = 12
 		p := newPlace(ctx)
 		p.rule(ctx, maxUnavailable("25%"))
@@ -41,14 +41,14 @@ var _ = Describe("A rollout of a Deployment", func() {
 			took.Seconds(), unavailable, replicas, float64(len(writes))/replicas, worst(toOld), worst(toNew), writes.CountBy(byTargetAndCode), len(ledger.toRules())))
 		Expect(unavailable).To(BeNumerically("<=", 3))
 		Expect(len(writes)).To(BeNumerically("<=", 5*replicas))
-		// A refused request costs, and counts above, but it writes nothing, and the kubelet may
-		// be the first at any single pod.
+		// A rejected request has a cost, and counts above, but it writes nothing, and the
+		// kubelet may be first at any single pod.
 		toOld, toNew = toOld.Where(accepted), toNew.Where(accepted)
 		Expect(worst(toOld)+worst(toNew)).To(BeNumerically("<=", 5+detailsWithin(took)), func() string {
 			return "a pod and its successor:\n" + accounts(toOld) + accounts(toNew)
 		})
 
-		By("telling in events what happened to a pod and why")
+		By("recording in events the changes of a pod and their causes")
 		Eventually(ctx, func(ctx context.Context) ([]string, error) { return reasons(ctx, p, before[0].Name) }).Should(
 			ContainElements("Permitted", "DeleteFinished"))
 	})
@@ -57,7 +57,7 @@ var _ = Describe("A rollout of a Deployment", func() {
 // byTargetAndCode is a key to count by: "patch pods/status 200".
 func byTargetAndCode(e audit.Event) string { return fmt.Sprintf("%s %d", audit.ByTarget(e), e.Code) }
 
-// reasons are those of the events about an object.
+// reasons returns the reasons of the events of an object.
 func reasons(ctx context.Context, p place, name string) ([]string, error) {
 	list := &eventsv1.EventList{}
 	if err := p.admin.List(ctx, list, client.InNamespace(p.namespace)); err != nil {

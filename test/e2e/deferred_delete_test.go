@@ -28,11 +28,11 @@ var _ = Describe("A delete by the ReplicaSet controller", func() {
 		controller = p.asReplicaSetController()
 	})
 
-	It("is held while a rule does not pass, says why, and is finished once it does", func(ctx context.Context) {
+	It("is deferred while a rule withholds it, reports why, and is carried out once the rule passes", func(ctx context.Context) {
 		p.rule(ctx, approved())
 		set := p.replicaSet(ctx, 2)
 
-		By("holding a delete that the owner has no use for, without beginning anything")
+		By("rejecting a delete that the owner does not need, without beginning an operation")
 		var refusal error
 		Eventually(ctx, func(ctx context.Context) error {
 			refusal = controller.Delete(ctx, p.list(ctx)[0])
@@ -41,10 +41,10 @@ var _ = Describe("A delete by the ReplicaSet controller", func() {
 		status, _ := expect.StatusOf(refusal)
 		Expect(status.Reason).To(Equal(metav1.StatusReasonTooManyRequests))
 		seconds, delays := apierrors.SuggestsClientDelay(refusal)
-		Expect(delays).To(BeFalse(), "the client is told to wait %d s", seconds)
+		Expect(delays).To(BeFalse(), "the answer has Retry-After %d s", seconds)
 		Consistently(ctx, p.list).Should(And(HaveLen(2), HaveEach(And(expect.BeAvailable(), expect.HaveNoLifecycle()))))
 
-		By("holding it once the rule was asked")
+		By("deferring it once the rule was evaluated")
 		p.scale(ctx, set, 1)
 		var waiting *corev1.Pod
 		Eventually(ctx, p.list).Should(ContainElement(expect.BeWaiting(podDelete), &waiting))
@@ -52,7 +52,7 @@ var _ = Describe("A delete by the ReplicaSet controller", func() {
 			Should(expect.BeRefused(429, held(p)))
 		Consistently(ctx, p.list).Should(And(HaveLen(2), HaveEach(expect.BeAvailable())))
 
-		By("finishing the delete once the label is there")
+		By("carrying out the delete once the label is set")
 		p.label(ctx, waiting, approvedLabel, "true")
 		p.awaitAvailable(ctx, 1)
 		Expect(uids(p.list(ctx))).NotTo(ContainElement(waiting.UID))
@@ -64,18 +64,18 @@ var _ = Describe("A delete by the ReplicaSet controller", func() {
 		pods := p.list(ctx)
 		tried, victim := pods[0], pods[1]
 		Expect(controller.Delete(ctx, tried, client.DryRunAll)).To(expect.BeRefused(429))
-		Expect(p.admin.Delete(ctx, tried, client.DryRunAll)).To(Succeed(), "nobody else is held")
+		Expect(p.admin.Delete(ctx, tried, client.DryRunAll)).To(Succeed(), "only the ReplicaSet controller's deletes may be deferred")
 		Expect(p.get(ctx, tried.Name).ResourceVersion).To(Equal(tried.ResourceVersion))
 
-		// Had the dry run been remembered, the one promise that the owner has use for now
-		// would go to the pod that was tried.
+		// If the dry run had been recorded, the only deferred delete that the owner needs
+		// now would go to the pod of the dry run.
 		p.patch(ctx, victim, `{"metadata":{"annotations":{"controller.kubernetes.io/pod-deletion-cost":"-10"}}}`)
 		p.scale(ctx, set, 2)
 		Eventually(ctx, p.seeing(victim.Name)).Should(expect.BeWaiting(podDelete))
 		Consistently(ctx, p.seeing(tried.Name)).Should(expect.HaveNoLifecycle())
 	})
 
-	It("never comes too often for a scale-in: the bound is kept", func(ctx context.Context) {
+	It("never exceeds the bound in a scale-in", func(ctx context.Context) {
 		p.rule(ctx, minAvailable("6"), maxUnavailable("2"))
 		deployment := p.deployment(ctx, 12, nil)
 		observer := observe(p)
@@ -84,7 +84,7 @@ var _ = Describe("A delete by the ReplicaSet controller", func() {
 		Expect(observer.leastAvailable()).To(Equal(6))
 	})
 
-	It("is taken back when the owner changes its mind", func(ctx context.Context) {
+	It("is cancelled when the owner no longer needs it", func(ctx context.Context) {
 		p.rule(ctx, approved())
 		p.deployment(ctx, 4, nil)
 		before := p.list(ctx)
@@ -96,14 +96,14 @@ var _ = Describe("A delete by the ReplicaSet controller", func() {
 			pods := p.list(ctx)
 			for _, pod := range pods {
 				if !slices.Contains(uids(before), pod.UID) && pod.DeletionTimestamp == nil {
-					p.label(ctx, pod, approvedLabel, "true") // the new ones may go
+					p.label(ctx, pod, approvedLabel, "true") // the new pods may go
 				}
 			}
 			return pods
 		}).Should(And(WithTransform(uids, ConsistOf(uids(before))), HaveEach(And(expect.BeAvailable(), expect.HaveNoLifecycle()))))
 	})
 
-	DescribeTable("is not held",
+	DescribeTable("is not deferred",
 		func(ctx context.Context, prepare func(context.Context, place, *corev1.Pod)) {
 			p.rule(ctx, approved())
 			p.replicaSet(ctx, 1)
@@ -124,17 +124,17 @@ var _ = Describe("A delete by the ReplicaSet controller", func() {
 		Entry("when the pod has failed", func(ctx context.Context, p place, pod *corev1.Pod) {
 			Expect(p.admin.Status().Patch(ctx, pod, client.RawPatch("application/merge-patch+json", []byte(`{"status":{"phase":"Failed"}}`)))).To(Succeed())
 		}),
-		Entry("when somebody may operate on the pod", func(ctx context.Context, p place, pod *corev1.Pod) {
+		Entry("when an operation may run on the pod", func(ctx context.Context, p place, pod *corev1.Pod) {
 			p.label(ctx, pod, approvedLabel, "true")
 			p.begin(ctx, pod, "updater", "update")
 			Eventually(ctx, p.seeing(pod.Name)).Should(expect.BeOperable("updater"))
 		}),
-		Entry("when the pod is no longer under PodOps", func(ctx context.Context, p place, pod *corev1.Pod) {
+		Entry("when the pod is no longer controlled", func(ctx context.Context, p place, pod *corev1.Pod) {
 			p.setLabels(ctx, pod, map[string]any{appsv1alpha1.ControlLabelKey: nil})
 		}),
 	)
 
-	It("is not held for a mirror pod", func(ctx context.Context) {
+	It("is not deferred for a mirror pod", func(ctx context.Context) {
 		p.rule(ctx, approved())
 		set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "web"}}
 		set.Spec.Replicas = new(int32(1))
@@ -147,7 +147,7 @@ var _ = Describe("A delete by the ReplicaSet controller", func() {
 		Expect(controller.Delete(ctx, p.list(ctx)[0])).To(Succeed())
 	})
 
-	It("is held for each pod of a collection", func(ctx context.Context) {
+	It("is deferred for each pod of a collection", func(ctx context.Context) {
 		p.rule(ctx, approved())
 		p.replicaSet(ctx, 3)
 		before := p.list(ctx)
@@ -160,19 +160,19 @@ var _ = Describe("A delete by the ReplicaSet controller", func() {
 		Eventually(ctx, everything).Should(expect.BeRefused(429, held(p)))
 		Expect(uids(p.list(ctx))).To(ConsistOf(uids(before)))
 
-		Expect(p.admin.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(p.namespace))).To(Succeed(), "by anybody else it is not held")
+		Expect(p.admin.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(p.namespace))).To(Succeed(), "a delete by another user must not be deferred")
 		p.awaitAvailable(ctx, 3)
 		Expect(uids(p.list(ctx))).NotTo(ContainElements(BeElementOf(uids(before))))
 	})
 })
 
-// held is the message to the actor when the sender of the review is not verified.
+// held is the message to the client when the sender of the review is not verified.
 func held(p place) string {
 	return "PodOps holds this delete (normal during a rollout). Why: kubectl get podtransitionrule -n " + p.namespace + " -o wide"
 }
 
-var _ = Describe("What deletes a whole application", func() {
-	It("is not stopped by a rule: a namespace ends while its pods are held", func(ctx context.Context) {
+var _ = Describe("The deletion of a whole application", func() {
+	It("is not stopped by a rule: a namespace ends while deletes of its pods are deferred", func(ctx context.Context) {
 		p := newPlace(ctx)
 		p.rule(ctx, approved())
 		p.deployment(ctx, 3, nil)
@@ -186,7 +186,7 @@ var _ = Describe("What deletes a whole application", func() {
 		}).Should(expect.BeRefused(404))
 	})
 
-	DescribeTable("is not stopped by a rule: a Deployment under minAvailable goes with its pods",
+	DescribeTable("is not stopped by a rule: a Deployment under minAvailable is deleted with its pods",
 		func(ctx context.Context, propagation metav1.DeletionPropagation) {
 			p := newPlace(ctx)
 			p.rule(ctx, minAvailable("100%"))
@@ -199,7 +199,7 @@ var _ = Describe("What deletes a whole application", func() {
 	)
 })
 
-// allow grants rights in the namespace of the story.
+// allow grants rights in the namespace of the scenario.
 func (p place) allow(ctx context.Context, user string, rules ...rbacv1.PolicyRule) {
 	GinkgoHelper()
 	meta := metav1.ObjectMeta{Namespace: p.namespace, Name: "e2e"}

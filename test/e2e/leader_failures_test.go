@@ -22,14 +22,14 @@ import (
 type moment string
 
 const (
-	// reservationSeen: a batch was reserved, and its pods are being stamped.
+	// reservationSeen is when a batch was reserved, and its pods are being permitted.
 	reservationSeen moment = "reservation"
 
-	// permitSeen: a pod was stamped; others of its batch may follow.
+	// permitSeen is when a pod was permitted; others of its batch may follow.
 	permitSeen moment = "permit"
 )
 
-// ambush makes leaders fail at moments that were observed.
+// ambush makes leaders fail at observed moments.
 type ambush struct {
 	moments chan moment
 
@@ -38,7 +38,7 @@ type ambush struct {
 }
 
 // lieInWait makes the leader fail a number of times, at the moments in turn. fail returns
-// once another leader is in office.
+// once another manager leads.
 func lieInWait(p place, times int, fail func(context.Context)) *ambush {
 	GinkgoHelper()
 	a := &ambush{moments: make(chan moment, 1000)}
@@ -88,7 +88,7 @@ func lieInWait(p place, times int, fail func(context.Context)) *ambush {
 	return a
 }
 
-// await waits for a moment that is yet to come; what has passed is forgotten.
+// await waits for a future moment; earlier ones are dropped.
 func (a *ambush) await(ctx context.Context, wanted moment) bool {
 	for len(a.moments) > 0 {
 		<-a.moments
@@ -105,14 +105,14 @@ func (a *ambush) await(ctx context.Context, wanted moment) bool {
 	}
 }
 
-// sprung are the moments at which a leader has failed and another one came into office.
+// sprung returns the moments at which a leader has failed and another one took over.
 func (a *ambush) sprung() []moment {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.done)
 }
 
-// team is a leader and its stand-in.
+// team is a leader and its standby.
 type team struct {
 	flags  []string
 	leader *manager
@@ -129,8 +129,8 @@ func newTeam(ctx context.Context, flags ...string) *team {
 	return t
 }
 
-// add starts one more manager. Its log may complain of a webhook that ended with its
-// leader in the middle of a call, and of a lease that was lost.
+// add starts one more manager. Its log may contain errors of a webhook that ended with its
+// leader during a call, and of a lost lease.
 func (t *team) add() {
 	GinkgoHelper()
 	m := managers.launch(t.flags...)
@@ -145,7 +145,7 @@ func (t *team) awaitLeader(ctx context.Context) {
 	Eventually(ctx, t.leader.ready).Should(Succeed())
 }
 
-// killLeader ends the leader without a chance to finish anything.
+// killLeader kills the leader.
 func (t *team) killLeader(ctx context.Context) {
 	GinkgoHelper()
 	t.leader.kill()
@@ -153,7 +153,7 @@ func (t *team) killLeader(ctx context.Context) {
 	t.awaitLeader(ctx)
 }
 
-// overthrowLeader gives the lease to the stand-in, while the leader goes on.
+// overthrowLeader gives the lease to the standby, while the leader continues.
 func (t *team) overthrowLeader(ctx context.Context) {
 	GinkgoHelper()
 	lease := &coordinationv1.Lease{}
@@ -165,7 +165,7 @@ func (t *team) overthrowLeader(ctx context.Context) {
 	Eventually(ctx, func() string {
 		if get() == former {
 			lease.Spec.HolderIdentity = new("")
-			// The leader may renew it in between: then the next turn tries again.
+			// The leader may renew it in between: then the next iteration retries.
 			if err := world.admin.Update(ctx, lease); !apierrors.IsConflict(err) {
 				Expect(client.IgnoreNotFound(err)).To(Succeed())
 			}

@@ -20,32 +20,32 @@ import (
 )
 
 const (
-	// crowdSize is how many PodTransitionRules there are, each with a pod of its own, spread
-	// over services and namespaces.
+	// crowdSize is the number of PodTransitionRules, each with one pod, spread over
+	// services and namespaces.
 	crowdSize     = 500
 	crowdServices = 5
 	crowdSilent   = 2 // of the services
 	crowdPlaces   = 5
 
-	// memberLabel tells the pods of a crowd apart.
+	// memberLabel distinguishes the pods.
 	memberLabel = "e2e.podops.dev/member"
 
-	// crowdAtOnce bounds requests of the story that nothing is measured by.
+	// crowdAtOnce bounds the concurrent requests of the scenario outside of measurements.
 	crowdAtOnce = 16
 
-	// benchStories is the label of those that judge by time. Machines that do something else,
-	// too, must not fail a test by it, so `make bench-calls` tells them.
+	// benchStories is the label of the scenarios with time limits. A busy machine must not
+	// fail a test by them, so `make bench-calls` runs them.
 	benchStories = "bench"
 
-	// crowdPace is how many pods begin in a second: some 15 requests each, which two cores that
-	// run the control plane, too, answer with time to spare.
+	// crowdPace is how many pods begin per second: some 15 requests each, which two cores
+	// that also run the control plane answer with time to spare.
 	crowdPace = 6
 
 	// crowdID is the id of the operations.
 	crowdID = "updater"
 )
 
-// crowd is many rules that ask few services, of which some never answer.
+// manyRules is many rules that call few services, some of which never answer.
 type crowd struct {
 	places   []place
 	services []desk // the silent ones last
@@ -62,12 +62,12 @@ type member struct {
 	pod    *corev1.Pod
 }
 
-// newCrowd makes rules and pods, and waits until the pods serve. Neighbours ask different
-// services, and every namespace has rules that ask each of them.
+// newCrowd creates rules and pods, and waits until the pods are available. Consecutive
+// rules call different services, and every namespace has rules for each service.
 func newCrowd(ctx context.Context) *crowd {
 	GinkgoHelper()
 	c := &crowd{}
-	// The last of all cleanups: stories that come later find nothing that still ends.
+	// The last of all cleanups: later scenarios find no terminating objects.
 	DeferCleanup(func(ctx context.Context) {
 		Eventually(ctx, c.leftovers).WithTimeout(2 * patience).Should(BeZero())
 	})
@@ -83,7 +83,7 @@ func newCrowd(ctx context.Context) *crowd {
 			silent: i%crowdServices >= crowdServices-crowdSilent,
 		})
 	}
-	By("making the crowd")
+	By("creating rules and pods")
 	atOnce(crowdSize, func(i int) {
 		m, path := &c.members[i], "/approve"
 		if m.silent {
@@ -101,12 +101,12 @@ func newCrowd(ctx context.Context) *crowd {
 			}
 		})
 	}
-	By("awaiting that its pods serve")
+	By("waiting until the pods are available")
 	c.awaitCalm(ctx)
 	return c
 }
 
-// atOnce does something for 0 to count-1, several at a time.
+// atOnce calls do for 0 to count-1, several at a time.
 func atOnce(count int, do func(i int)) {
 	var group errgroup.Group
 	group.SetLimit(crowdAtOnce)
@@ -117,23 +117,23 @@ func atOnce(count int, do func(i int)) {
 			return nil
 		})
 	}
-	_ = group.Wait() // what fails, fails the story
+	_ = group.Wait() // a failure fails the scenario
 }
 
-// leftovers are the pods of the crowd that are still there.
+// leftovers returns the number of pods that still exist.
 func (c *crowd) leftovers(ctx context.Context) int {
 	pods := &corev1.PodList{}
 	Expect(world.admin.List(ctx, pods, client.HasLabels{memberLabel})).To(Succeed())
 	return len(pods.Items)
 }
 
-// awaitCalm waits until every pod serves, and none has an operation.
+// awaitCalm waits until every pod is available, and none has an operation.
 func (c *crowd) awaitCalm(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(ctx, c.watch.calm).Should(Equal(crowdSize))
 }
 
-// awaitQuiet waits until no call runs, or waits for its turn.
+// awaitQuiet waits until no call runs or is queued.
 func (c *crowd) awaitQuiet(ctx context.Context, m *manager) {
 	GinkgoHelper()
 	Eventually(ctx, func() float64 {
@@ -142,14 +142,14 @@ func (c *crowd) awaitQuiet(ctx context.Context, m *manager) {
 	}).Should(BeZero())
 }
 
-// those are the members whose services answer, or do not.
+// those returns the members whose services answer, or do not.
 func (c *crowd) those(silent bool) []member {
 	return slices.DeleteFunc(slices.Clone(c.members), func(m member) bool { return m.silent != silent })
 }
 
-// round has pods begin an operation, one after the other at a pace that leaves the machine
-// time: what a user sees whose pods come one by one, and no queue that the story itself has
-// made. An operation is called off as soon as it is permitted. It returns once all are.
+// round makes pods begin an operation, one after the other at a pace that leaves the
+// machine idle time, so that no queue of the scenario's own is measured. An operation is
+// cancelled as soon as it is permitted. round returns once all are.
 func (c *crowd) round(ctx context.Context, m *manager, beginning []member) round {
 	GinkgoHelper()
 	c.watch.restart()
@@ -159,12 +159,12 @@ func (c *crowd) round(ctx context.Context, m *manager, beginning []member) round
 		c.watch.begin(one.pod.UID)
 		one.place.begin(ctx, one.pod.DeepCopy(), crowdID, "update")
 	})
-	Eventually(ctx, func() int { return len(c.watch.latencies()) }).Should(Equal(len(beginning)), "permits by services that answer")
+	Eventually(ctx, func() int { return len(c.watch.latencies()) }).Should(Equal(len(beginning)), "permits of rules whose services answer")
 	return round{latencies: c.watch.latencies(), gauged: watched()}
 }
 
-// atPace does something count times, at the pace of a crowd, and returns when all is done.
-// What takes long delays nothing that comes after it.
+// atPace calls do count times, at the pace of the scenario, and returns when all calls are
+// done. A slow call does not delay later ones.
 func atPace(ctx context.Context, count int, do func(i int)) {
 	GinkgoHelper()
 	var group errgroup.Group
@@ -174,7 +174,7 @@ func atPace(ctx context.Context, count int, do func(i int)) {
 		select {
 		case <-pace.C:
 		case <-ctx.Done():
-			Fail("the story has no time left")
+			Fail("the scenario has no time left")
 		}
 		group.Go(func() error {
 			defer GinkgoRecover()
@@ -182,17 +182,17 @@ func atPace(ctx context.Context, count int, do func(i int)) {
 			return nil
 		})
 	}
-	_ = group.Wait() // what fails, fails the story
+	_ = group.Wait() // a failure fails the scenario
 }
 
-// callOff ends the operation of a pod.
+// callOff cancels the operation of a pod.
 func (c *crowd) callOff(ctx context.Context, p place, pod *corev1.Pod) {
 	defer GinkgoRecover()
 	p.setLabels(ctx, pod.DeepCopy(), map[string]any{undo + crowdID: "update"})
 }
 
-// beginSilent has the pods begin whose services never answer, and waits until the status of
-// every rule says that its pod waits.
+// beginSilent makes the pods begin whose services never answer, and waits until the status
+// of every rule lists its pod as blocked.
 func (c *crowd) beginSilent(ctx context.Context) {
 	GinkgoHelper()
 	silent := c.those(true)
@@ -200,15 +200,15 @@ func (c *crowd) beginSilent(ctx context.Context) {
 	c.awaitBlocked(ctx, HaveField("Reason", HavePrefix("Webhook")))
 }
 
-// callOffSilent ends their waiting.
+// callOffSilent cancels their operations.
 func (c *crowd) callOffSilent(ctx context.Context) {
 	GinkgoHelper()
 	silent := c.those(true)
 	atOnce(len(silent), func(i int) { c.callOff(ctx, silent[i].place, silent[i].pod) })
 }
 
-// awaitBlocked waits until the pods whose services never answer, and no others, are blocked
-// in the status of their rules, in a way that matches.
+// awaitBlocked waits until exactly the pods whose services never answer are blocked in the
+// status of their rules, in a way that matches.
 func (c *crowd) awaitBlocked(ctx context.Context, how types.GomegaMatcher) {
 	GinkgoHelper()
 	blocked := func(ctx context.Context) map[string]appsv1alpha1.BlockedPod {
@@ -231,7 +231,7 @@ func (c *crowd) awaitBlocked(ctx context.Context, how types.GomegaMatcher) {
 
 func keysOf(pods map[string]appsv1alpha1.BlockedPod) []string { return slices.Collect(maps.Keys(pods)) }
 
-var _ = Describe("Five hundred rules that ask five services, of which two never answer", func() {
+var _ = Describe("Five hundred rules that call five services, of which two never answer", func() {
 	var c *crowd
 	var m *manager
 	BeforeEach(func(ctx context.Context) {
@@ -240,31 +240,31 @@ var _ = Describe("Five hundred rules that ask five services, of which two never 
 		c = newCrowd(ctx)
 	})
 
-	// tell has rounds without and with the silent services take turns. In each pair of rounds
-	// one of so many parts of the other pods begin.
+	// tell alternates rounds without and with the silent services. In each pair of rounds
+	// one of the given number of parts of the other pods begins.
 	tell := func(ctx context.Context, pairs, parts int) rounds {
 		GinkgoHelper()
 		var all rounds
 		for pair := range pairs {
 			part := c.those(false)
 			part = slices.DeleteFunc(part, func(m member) bool { return m.number/crowdServices%parts != pair%parts })
-			By("awaiting the end of what an earlier round has left hanging")
+			By("waiting for the end of hanging calls of an earlier round")
 			c.awaitCalm(ctx)
 			c.awaitQuiet(ctx, m)
-			By("a round in which nobody asks the silent services")
+			By("a round without calls of the silent services")
 			without := c.round(ctx, m, part)
 			c.awaitCalm(ctx)
 			By("a round in which 200 pods wait for them")
 			c.beginSilent(ctx)
 			all = append(all, pairOfRounds{without: without, with: c.round(ctx, m, part)})
 			if pair == pairs-1 {
-				By("saying why they wait, and when they are asked about again")
+				By("reporting why they wait, and when they are evaluated again")
 				c.awaitBlocked(ctx, And(HaveField("Reason", "WebhookFailed"), HaveField("Message", Not(BeEmpty())), HaveField("NextCheck", Not(BeNil()))))
 			}
 			c.callOffSilent(ctx)
 		}
 		AddReportEntry("figures", all.String())
-		Expect(c.watch.unasked()).To(BeEmpty(), "permits that no service has approved")
+		Expect(c.watch.unasked()).To(BeEmpty(), "no pod may be permitted without an approval")
 		for _, service := range c.services {
 			Expect(service.Posts("")).To(And(Not(BeEmpty()), HaveEach(1)), "POSTs by traceId")
 		}
@@ -274,11 +274,11 @@ var _ = Describe("Five hundred rules that ask five services, of which two never 
 		return all
 	}
 
-	It("let the pods of the other three pass in every round, and need nothing that grows", func(ctx context.Context) {
+	It("permit the pods of the other three in every round, without growth of resources", func(ctx context.Context) {
 		tell(ctx, 3, 6)
 	})
 
-	It("let the pods of the other three pass within twice the time that it takes without the two", Label(benchStories), func(ctx context.Context) {
+	It("permit the pods of the other three within twice the time that it takes without the two", Label(benchStories), func(ctx context.Context) {
 		Expect(tell(ctx, 3, 2).ratio()).To(BeNumerically("<=", 2))
 	})
 })

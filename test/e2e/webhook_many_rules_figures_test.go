@@ -21,14 +21,14 @@ import (
 )
 
 const (
-	// moreGoroutines and moreHeapBytes are how much more the last round may need than the
+	// moreGoroutines and moreHeapBytes bound how much more the last round may need than the
 	// first one: the noise of a program that has reached its size.
 	moreGoroutines = 50
 	moreHeapBytes  = 16 << 20
 )
 
 // stopwatch times permits, from before the write that begins an operation to the event that
-// shows the permit: what a client sees. It has a watch of its own.
+// shows the permit, as a client observes them. It has its own watch.
 type stopwatch struct {
 	mu     sync.Mutex
 	silent map[types.UID]bool
@@ -47,7 +47,7 @@ func newStopwatch(members []member) *stopwatch {
 	return s
 }
 
-// restart forgets what an earlier round has taken.
+// restart drops the times of earlier rounds.
 func (s *stopwatch) restart() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,7 +60,7 @@ func (s *stopwatch) begin(pod types.UID) {
 	s.begun[pod] = time.Now()
 }
 
-// see takes note of a version of a pod. It says whether it is the first that is permitted.
+// see records a version of a pod. It reports whether it is the first permitted one.
 func (s *stopwatch) see(pod *corev1.Pod) (permitted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +77,7 @@ func (s *stopwatch) see(pod *corev1.Pod) (permitted bool) {
 	return false
 }
 
-// calm is how many pods serve without an operation.
+// calm returns how many pods are available without an operation.
 func (s *stopwatch) calm() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,39 +90,40 @@ func (s *stopwatch) calm() int {
 	return count
 }
 
-// latencies of the permits of this round, shortest first.
+// latencies returns the latencies of the permits of this round, shortest first.
 func (s *stopwatch) latencies() []time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Sorted(maps.Values(s.took))
 }
 
-// unasked are the pods that were permitted although their services never answer.
+// unasked returns the pods that were permitted although their services never answer.
 func (s *stopwatch) unasked() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.wrong)
 }
 
-// round is what was seen in one.
+// round holds the observations of one round.
 type round struct {
 	latencies []time.Duration // shortest first
 	gauged    gauged
 }
 
-// pairOfRounds are two of the same pods: one without the silent services, one with them.
+// pairOfRounds is two rounds with the same pods: one without the silent services, one with
+// them.
 type pairOfRounds struct{ without, with round }
 
-// percentile is the latency that so many of a hundred permits do not exceed.
+// percentile returns the latency that the given percentage of permits does not exceed.
 func (r round) percentile(percent int) time.Duration {
 	return r.latencies[(len(r.latencies)*percent+99)/100-1]
 }
 
-// rounds are those of a story, in pairs.
+// rounds are the rounds of a scenario, in pairs.
 type rounds []pairOfRounds
 
-// ratio of the 99th percentiles with and without the silent services: the median of the
-// pairs.
+// ratio returns the ratio of the 99th percentiles with and without the silent services: the
+// median of the pairs.
 func (r rounds) ratio() float64 {
 	var ratios []float64
 	for _, pair := range r {
@@ -131,11 +132,11 @@ func (r rounds) ratio() float64 {
 	return median(ratios)
 }
 
-// String is a table for people.
+// String returns a human-readable table.
 func (r rounds) String() string {
 	var text strings.Builder
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(&text, "permits of rules whose services answer, from the begin write to the event; %d pods begin a second\n", crowdPace)
+	fmt.Fprintf(&text, "permits of rules whose services answer, from the begin write to the event; %d pods begin per second\n", crowdPace)
 	fmt.Fprintln(table, "round\tsilent services\tpermits\tp50\tp99\tworst\tgoroutines\theap MiB\tresident MiB\t")
 	line := func(number int, silent string, one round) {
 		fmt.Fprintf(table, "%d\t%s\t%d\t%s\t%s\t%s\t%.0f\t%.1f\t%.1f\t\n", number, silent, len(one.latencies),
@@ -153,21 +154,21 @@ func (r rounds) String() string {
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) + "ms" }
 
-// gauged is what a manager needed in a round: medians of many looks, since a collection of
-// garbage, or events on their way, come and go.
+// gauged is the resource usage of a manager in a round: medians of many samples, since
+// garbage collections and pending events come and go.
 type gauged struct {
 	goroutines    float64
-	heapBytes     float64 // what was alive after the last collection
+	heapBytes     float64 // alive after the last collection
 	residentBytes float64
 }
 
-// gauge reads the metrics of a manager now and then, until it is asked for what it found.
+// gauge samples the metrics of a manager until found is called.
 func gauge(ctx context.Context, m *manager) (found func() gauged) {
 	var goroutines, heap, resident []float64
 	look := func() {
 		text := m.metrics(ctx)
 		goroutines = append(goroutines, reading(text, "go_goroutines"))
-		// The next collection comes when the heap is twice what the last one left.
+		// The next collection runs when the heap is twice what the last one left.
 		heap = append(heap, reading(text, "go_memstats_next_gc_bytes")/2)
 		resident = append(resident, reading(text, "process_resident_memory_bytes"))
 	}
@@ -193,12 +194,12 @@ func gauge(ctx context.Context, m *manager) (found func() gauged) {
 	}
 }
 
-// median of some values; of two in the middle the larger one.
+// median returns the median of values; of the two in the middle the larger one.
 func median(values []float64) float64 {
 	return slices.Sorted(slices.Values(values))[len(values)/2]
 }
 
-// reading is the value of a metric without labels.
+// reading returns the value of a metric without labels.
 func reading(metrics, name string) float64 {
 	GinkgoHelper()
 	found := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + ` (\S+)$`).FindStringSubmatch(metrics)

@@ -17,7 +17,7 @@ import (
 	"github.com/podops-dev/podops/test/expect"
 )
 
-// selector and check are parts of a rule that is right.
+// selector and check are valid parts of a rule.
 const (
 	selector = "selector: {matchLabels: {app: web}}"
 	check    = "labelCheck: {requires: {matchLabels: {a: b}}}"
@@ -36,14 +36,14 @@ var _ = Describe("A PodTransitionRule", func() {
 	var p place
 	BeforeEach(func(ctx context.Context) { p = newPlace(ctx) })
 
-	DescribeTable("is refused, and the answer names the field",
+	DescribeTable("is rejected with an error that names the field",
 		func(ctx context.Context, spec string, names ...string) {
 			_, refusal := p.createRule(ctx, spec)
 			Expect(refusal).To(expect.BeRefused(422, names...))
 		},
 		Entry("without a selector", "rules: [{name: r, "+check+"}]", "spec.selector"),
 		Entry("with an empty selector", "selector: {}\nrules: [{name: r, "+check+"}]", "spec.selector"),
-		Entry("with a selector that is none", "selector: {matchExpressions: [{key: a, operator: Like, values: [b]}]}\nrules: [{name: r, "+check+"}]", "spec.selector", "Like"),
+		Entry("with an invalid selector", "selector: {matchExpressions: [{key: a, operator: Like, values: [b]}]}\nrules: [{name: r, "+check+"}]", "spec.selector", "Like"),
 		Entry("without rules", selector+"\nrules: []", "spec.rules"),
 		Entry("with two rules of one name", selector+"\nrules: [{name: r, "+check+"}, {name: r, "+check+"}]", "spec.rules[1]", "Duplicate", `"name":"r"`),
 		Entry("with 65 rules", selector+"\nrules:\n"+manyRules(65), "spec.rules"),
@@ -52,8 +52,8 @@ var _ = Describe("A PodTransitionRule", func() {
 		Entry("with no kind of check", oneRule("stage: PreCheck"), "spec.rules[0]", "exactly one of availablePolicy, labelCheck"),
 		Entry("with an unknown stage", oneRule("stage: Sometimes\n  "+check), "spec.rules[0].stage"),
 		Entry("with an unknown enforcement", oneRule("enforcement: Maybe\n  "+check), "spec.rules[0].enforcement"),
-		Entry("with a filter that is none", oneRule("filter: {labelSelector: {matchExpressions: [{key: a, operator: In}]}}\n  "+check), "spec.rules[0].filter.labelSelector"),
-		Entry("with a labelCheck that is none", oneRule("labelCheck: {requires: {matchExpressions: [{key: a, operator: In}]}}"), "spec.rules[0].labelCheck.requires"),
+		Entry("with an invalid filter", oneRule("filter: {labelSelector: {matchExpressions: [{key: a, operator: In}]}}\n  "+check), "spec.rules[0].filter.labelSelector"),
+		Entry("with an invalid labelCheck", oneRule("labelCheck: {requires: {matchExpressions: [{key: a, operator: In}]}}"), "spec.rules[0].labelCheck.requires"),
 		Entry("with neither bound", available(""), "spec.rules[0].availablePolicy", "set maxUnavailableValue, such as 25%, minAvailableValue, or both"),
 		Entry("with maxUnavailableValue 0", available("maxUnavailableValue: 0"), "maxUnavailableValue"),
 		Entry("with maxUnavailableValue 0%", available("maxUnavailableValue: 0%"), "maxUnavailableValue"),
@@ -66,15 +66,15 @@ var _ = Describe("A PodTransitionRule", func() {
 		Entry("with maxUnavailableValue 2147483648", available("maxUnavailableValue: 2147483648"), "maxUnavailableValue"),
 		Entry("with minAvailableValue -1", available("minAvailableValue: -1"), "minAvailableValue"),
 		Entry("with two different spellings of one bound", available("maxUnavailableValue: 1, maxUnavailable: {value: 2}"), "maxUnavailable.value", "maxUnavailableValue"),
-		Entry("with a bound that nobody evaluates", available("maxUnavailablePolicy: {expFunc: {coeff: '1'}}"), "maxUnavailablePolicy", "not evaluated"),
+		Entry("with a bound that is not evaluated", available("maxUnavailablePolicy: {expFunc: {coeff: '1'}}"), "maxUnavailablePolicy", "not evaluated"),
 		Entry("with a webhook that has credentials in its URL", webhook("url: 'https://me:secret@example.com/'"), "spec.rules[0].webhook.clientConfig.url", "password"),
 		Entry("with a webhook whose host is an address in disguise", webhook("url: 'https://0x7f000001/'"), "spec.rules[0].webhook.clientConfig.url"),
-		Entry("with a webhook where clouds keep credentials", webhook("url: 'http://169.254.169.254/'"), "spec.rules[0].webhook.clientConfig.url", "169.254.169.254 is link-local", "--rule-webhook-allow-cidr"),
-		Entry("with a webhook there, as NAT64 writes it", webhook("url: 'http://[64:ff9b::a9fe:a9fe]/'"), "spec.rules[0].webhook.clientConfig.url", "NAT64", "--rule-webhook-allow-host"),
+		Entry("with a webhook at the metadata address of clouds", webhook("url: 'http://169.254.169.254/'"), "spec.rules[0].webhook.clientConfig.url", "169.254.169.254 is link-local", "--rule-webhook-allow-cidr"),
+		Entry("with a webhook at the NAT64 form of that address", webhook("url: 'http://[64:ff9b::a9fe:a9fe]/'"), "spec.rules[0].webhook.clientConfig.url", "NAT64", "--rule-webhook-allow-host"),
 		Entry("with a webhook that is polled on this machine", webhook("url: 'https://example.com/', poll: {url: 'https://[::1]/'}"), "spec.rules[0].webhook.clientConfig.poll.url", "loopback"),
-		Entry("with a webhook whose caBundle is none", webhook("url: 'https://example.com/', caBundle: bm90aGluZw=="), "spec.rules[0].webhook.clientConfig.caBundle"),
-		Entry("with a webhook that would send its Secret to anybody", webhook("url: 'http://example.com/', secretRef: {name: s}"), "spec.rules[0].webhook.clientConfig.secretRef", "https"),
-		Entry("with a webhook that asks for a field that pods do not have", oneRule("webhook: {clientConfig: {url: 'https://example.com/'}, parameters: [{key: a, valueFrom: {fieldRef: {fieldPath: spec.foo.bar}}}]}"), "spec.rules[0].webhook.parameters[0].valueFrom.fieldRef.fieldPath", "foo"),
+		Entry("with a webhook with an invalid caBundle", webhook("url: 'https://example.com/', caBundle: bm90aGluZw=="), "spec.rules[0].webhook.clientConfig.caBundle"),
+		Entry("with a webhook that would send its Secret without TLS", webhook("url: 'http://example.com/', secretRef: {name: s}"), "spec.rules[0].webhook.clientConfig.secretRef", "https"),
+		Entry("with a webhook that refers to an unknown field of pods", oneRule("webhook: {clientConfig: {url: 'https://example.com/'}, parameters: [{key: a, valueFrom: {fieldRef: {fieldPath: spec.foo.bar}}}]}"), "spec.rules[0].webhook.parameters[0].valueFrom.fieldRef.fieldPath", "foo"),
 		Entry("with Rego that has no entry point", oneRule("rego: {module: 'package rule'}"), "spec.rules[0].rego.module", "allow", "deny"),
 		Entry("with Rego and a policy at once", oneRule("rego: {module: 'package rule', policyRef: {name: p}}"), "spec.rules[0].rego", "exactly one of module or policyRef"),
 	)
@@ -102,13 +102,13 @@ var _ = Describe("A PodTransitionRule", func() {
 		Entry("stage PreTrafficOn", oneRule("stage: PreTrafficOn\n  "+check), "PostCheck", HaveField("Stage", appsv1alpha1.StagePostCheck)),
 		Entry("no stage and no enforcement", oneRule(check), "",
 			And(HaveField("Stage", appsv1alpha1.StagePreCheck), HaveField("Enforcement", appsv1alpha1.EnforcementEnforce))),
-		Entry("a bound that leaves no room", available("minAvailableValue: 100%"), "no available pod will ever pass",
+		Entry("a bound without capacity", available("minAvailableValue: 100%"), "no available pod will ever pass",
 			HaveField("AvailablePolicy.MinAvailableValue.StrVal", "100%")),
 	)
 })
 
 // createRule creates the PodTransitionRule web as a user writes it, and returns the
-// warnings of the answer and the refusal.
+// warnings and the error of the answer.
 func (p place) createRule(ctx context.Context, spec string) (warnings []string, refusal error) {
 	GinkgoHelper()
 	object := &unstructured.Unstructured{}
@@ -124,10 +124,10 @@ func (p place) createRule(ctx context.Context, spec string) (warnings []string, 
 	return warnings, refusal
 }
 
-// warningsTo hands the warnings of answers on.
+// warningsTo passes the warnings of answers to a function.
 type warningsTo func(string)
 
-// HandleWarningHeader takes one.
+// HandleWarningHeader passes one warning.
 func (w warningsTo) HandleWarningHeader(_ int, _ string, text string) { w(text) }
 
 func indent(text string) string { return "  " + strings.ReplaceAll(text, "\n", "\n  ") }

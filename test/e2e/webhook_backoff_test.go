@@ -15,8 +15,9 @@ import (
 	"github.com/podops-dev/podops/test/expect"
 )
 
-// havePaused matches a PodTransitionRule of which one rule has one call, that has failed and
-// is made again after a pause. A whole second may come on top, since status has no parts.
+// havePaused matches a PodTransitionRule of which one rule has one call that has failed and
+// is retried after a pause. A whole second may be added, since times in status have whole
+// seconds.
 func havePaused(rule string, least, most time.Duration) types.GomegaMatcher {
 	pause := func(task appsv1alpha1.TaskInfo) time.Duration {
 		if task.NextTime == nil {
@@ -28,8 +29,8 @@ func havePaused(rule string, least, most time.Duration) types.GomegaMatcher {
 		ConsistOf(WithTransform(pause, And(BeNumerically(">=", least), BeNumerically("<=", most+time.Second))))))))
 }
 
-var _ = Describe("A webhook rule keeps away", Label(callStories), func() {
-	It("from a service for as long as it asks for, within bounds", func(ctx context.Context) {
+var _ = Describe("A webhook rule backs off", Label(callStories), func() {
+	It("from a service for as long as its Retry-After requires, within bounds", func(ctx context.Context) {
 		p, service := newPlace(ctx), openDesk(nil, approvals.Options{})
 		inTwoMinutes := time.Now().Add(2 * time.Minute).UTC().Format(time.RFC1123)
 		asked := map[string]struct {
@@ -61,7 +62,7 @@ var _ = Describe("A webhook rule keeps away", Label(callStories), func() {
 		Consistently(ctx, p.list).Should(HaveEach(expect.BeWaiting("updater")))
 	})
 
-	It("from addresses that the manager has come to refuse, and can be edited elsewhere", func(ctx context.Context) {
+	It("from addresses that the manager no longer allows, and can be edited to another address", func(ctx context.Context) {
 		p, service := newPlace(ctx), openDesk(nil, approvals.Options{})
 		byName, byAddress := webhookRule(strings.Replace(service.URL("/approve"), "127.0.0.1", "localhost", 1)), service.asks("/approve")
 		byName.Name, byAddress.Name = "by-name", "by-address"

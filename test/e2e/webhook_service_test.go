@@ -19,13 +19,13 @@ import (
 	"github.com/podops-dev/podops/test/approvals"
 )
 
-// desk is the approval service of one story.
+// approvalService is the approval service of one scenario.
 type desk struct {
 	*approvals.Service
 	*approvals.Server
 }
 
-// openDesk runs a service until the story ends. watch may be nil.
+// openDesk runs a service until the scenario ends. watch may be nil.
 func openDesk(watch approvals.Watch, options approvals.Options) desk {
 	GinkgoHelper()
 	service := approvals.New(watch)
@@ -40,14 +40,14 @@ func openDesk(watch approvals.Watch, options approvals.Options) desk {
 	return desk{Service: service, Server: server}
 }
 
-// webhookRule is a rule that asks a service.
+// webhookRule returns a rule that calls a service.
 func webhookRule(url string) appsv1alpha1.TransitionRule {
 	return appsv1alpha1.TransitionRule{Name: "approval", Webhook: &appsv1alpha1.TransitionRuleWebhook{
 		ClientConfig: appsv1alpha1.WebhookClientConfig{URL: url},
 	}}
 }
 
-// asks is a rule that asks the service at once.
+// asks returns a rule that calls the service without polling.
 func (d desk) asks(path string) appsv1alpha1.TransitionRule { return webhookRule(d.URL(path)) }
 
 // asksSecurely does the same over HTTPS, and trusts the CA of the service.
@@ -57,7 +57,7 @@ func (d desk) asksSecurely(path string) appsv1alpha1.TransitionRule {
 	return rule
 }
 
-// polls asks for the result every second, for so many seconds.
+// polls returns a rule that polls the result every second, up to a timeout.
 func (d desk) polls(path string, timeoutSeconds int64) appsv1alpha1.TransitionRule {
 	rule := d.asks(path)
 	rule.Webhook.ClientConfig.Poll = &appsv1alpha1.WebhookPoll{
@@ -75,7 +75,7 @@ func (d desk) pollsSecurely(path string, timeoutSeconds int64) appsv1alpha1.Tran
 	return rule
 }
 
-// inPostCheck is the same rule in the other stage.
+// inPostCheck returns the same rule for the other stage.
 func inPostCheck(rule appsv1alpha1.TransitionRule) appsv1alpha1.TransitionRule {
 	rule.Name += "-after"
 	rule.Stage = appsv1alpha1.StagePostCheck
@@ -88,29 +88,29 @@ type passage struct {
 	Stage appsv1alpha1.TransitionStage
 	ID    string
 
-	// Since is when it began to wait, and At when it was permitted.
+	// Since is when its wait began, and At when it was permitted.
 	Since, At time.Time
 }
 
-// String tells passages apart in messages.
+// String identifies passages in messages.
 func (p passage) String() string {
 	return fmt.Sprintf("%s of pod %s (id %s) from %s to %s", p.Stage, p.UID, p.ID, p.Since.Format(time.StampMicro), p.At.Format(time.StampMicro))
 }
 
-// passages are all of a story, seen with a watch of its own, which sees every version of
-// every pod.
+// passages holds all passages of a scenario, from its own watch, which gets every version
+// of every pod.
 type passages struct {
 	mu      sync.Mutex
 	waiting map[string]passage // by UID and label
 	passed  []passage
 
-	// began has every time at which a pod began to wait, by stage and UID. A waiting that
-	// begins anew, because the operation was called off or a permit was withdrawn, needs an
+	// began holds every time at which a wait of a pod began, by stage and UID. A wait that
+	// begins again, because the operation was cancelled or a permit was withdrawn, needs an
 	// approval of its own.
 	began map[string]map[string]bool
 }
 
-// recordPassages starts to record.
+// recordPassages starts recording.
 func recordPassages(p place) *passages {
 	GinkgoHelper()
 	r := &passages{waiting: map[string]passage{}, began: map[string]map[string]bool{}}
@@ -149,8 +149,8 @@ func (r *passages) see(pod *corev1.Pod) {
 	}
 }
 
-// permitOf is the time of the permit for an id that does not wait in the stage any more;
-// false when it was cancelled. A pod that is fit to serve at once loses every label of the
+// permitOf returns the time of the permit for an id that no longer waits in the stage;
+// false when it was cancelled. A pod that can be available at once loses every label of the
 // id in the write that permits it.
 func permitOf(pod *corev1.Pod, stage appsv1alpha1.TransitionStage, id string) (string, bool) {
 	if stage == appsv1alpha1.StagePreCheck {
@@ -164,7 +164,7 @@ func permitOf(pod *corev1.Pod, stage appsv1alpha1.TransitionStage, id string) (s
 	return value, ok
 }
 
-// labelTime is the time that a lifecycle label holds.
+// labelTime returns the time in a lifecycle label.
 func labelTime(value string) time.Time {
 	GinkgoHelper()
 	nanos, err := strconv.ParseInt(value, 10, 64)
@@ -172,15 +172,15 @@ func labelTime(value string) time.Time {
 	return time.Unix(0, nanos)
 }
 
-// in are the passages of a stage so far.
+// in returns the passages of a stage so far.
 func (r *passages) in(stage appsv1alpha1.TransitionStage) []passage {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(r.passed), func(p passage) bool { return p.Stage != stage })
 }
 
-// unapproved are those of a stage that no approval of a service speaks of: one about this
-// pod and stage, given while the pod waited.
+// unapproved returns the passages of a stage without an approval of this pod and stage
+// during its wait.
 func (r *passages) unapproved(stage appsv1alpha1.TransitionStage, given []approvals.Approval) []passage {
 	return slices.DeleteFunc(r.in(stage), func(p passage) bool {
 		return slices.ContainsFunc(given, func(a approvals.Approval) bool {
@@ -189,8 +189,8 @@ func (r *passages) unapproved(stage appsv1alpha1.TransitionStage, given []approv
 	})
 }
 
-// expectOneForOne: each passage of a stage has one approval, and each approval a waiting of
-// its own.
+// expectOneForOne expects that each passage of a stage has one approval, and each approval
+// its own wait.
 func (r *passages) expectOneForOne(stage appsv1alpha1.TransitionStage, given []approvals.Approval) {
 	GinkgoHelper()
 	permitted, approved := map[string]int{}, map[string]int{}
@@ -213,7 +213,7 @@ func (r *passages) expectOneForOne(stage appsv1alpha1.TransitionStage, given []a
 	}
 }
 
-// listed are approvals in short.
+// listed returns a short text of approvals.
 func listed(given []approvals.Approval) string {
 	var lines []string
 	for _, one := range given {
@@ -222,13 +222,13 @@ func listed(given []approvals.Approval) string {
 	return strings.Join(lines, "; ")
 }
 
-// expectOnePostPerTrace: no call was made twice under one traceId.
+// expectOnePostPerTrace expects that no call was made twice under one traceId.
 func (d desk) expectOnePostPerTrace(p place) {
 	GinkgoHelper()
 	Expect(d.Posts(p.namespace)).To(And(Not(BeEmpty()), HaveEach(1)), "POSTs by traceId")
 }
 
-// pathsOf are the paths of requests, sorted, each once.
+// pathsOf returns the paths of requests, sorted, without duplicates.
 func pathsOf(entries []approvals.Entry) []string {
 	var paths []string
 	for _, entry := range entries {
