@@ -19,7 +19,7 @@ func TestUpTwiceLeavesTheClusterAsItIs(t *testing.T) {
 		t.Errorf("want a supervisor and 5 components, got:\n%s", strings.Join(before, "\n"))
 	}
 	if output := c.up(t); !strings.Contains(output, "already up") {
-		t.Errorf("second up says %q", output)
+		t.Errorf("second up prints %q", output)
 	}
 	if after := processesOf(t, c.dir); strings.Join(after, "\n") != strings.Join(before, "\n") {
 		t.Errorf("processes before:\n%s\nafter:\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
@@ -34,20 +34,20 @@ func TestDownLeavesNothing(t *testing.T) {
 	}
 	for _, path := range []string{c.dir, c.kubeconfig} {
 		if _, err := os.Stat(path); !os.IsNotExist(err) {
-			t.Errorf("%s is still there (%v)", path, err)
+			t.Errorf("%s still exists (%v)", path, err)
 		}
 	}
-	run(t, "down", "--dir", c.dir) // Nothing to end is fine.
+	run(t, "down", "--dir", c.dir) // a missing cluster is no error
 }
 
-func TestDownKeepsFilesWhenAsked(t *testing.T) {
+func TestDownWithKeepKeepsFiles(t *testing.T) {
 	c := newCluster(t)
 	run(t, "down", "--keep", "--dir", c.dir)
 	if left := processesOf(t, c.dir); len(left) > 0 {
 		t.Errorf("processes left:\n%s", strings.Join(left, "\n"))
 	}
 	if info, err := os.Stat(filepath.Join(c.dir, "audit.log")); err != nil || info.Size() == 0 {
-		t.Errorf("no audit log to read: %v, %v", info, err)
+		t.Errorf("no audit log: %v, %v", info, err)
 	}
 }
 
@@ -64,20 +64,20 @@ func TestClustersSideBySideHaveDifferentPorts(t *testing.T) {
 	}
 }
 
-func TestADeadComponentEndsTheClusterAndUpStartsItAnew(t *testing.T) {
+func TestADeadComponentEndsTheClusterAndUpStartsItAgain(t *testing.T) {
 	c := newCluster(t)
 	kill(t, c, "kube-scheduler")
 	eventually(t, "everything ends", func() error {
 		if left := processesOf(t, c.dir); len(left) > 0 {
-			return fmt.Errorf("still there: %s", strings.Join(left, "\n"))
+			return fmt.Errorf("still running: %s", strings.Join(left, "\n"))
 		}
 		return nil
 	})
 	if status := statusOf(c.dir); !strings.Contains(status, "kube-scheduler has ended: signal: killed") {
-		t.Errorf("status does not tell what happened: %s", status)
+		t.Errorf("status does not report the cause: %s", status)
 	}
 	if output := c.up(t); !strings.Contains(output, "ready after") {
-		t.Errorf("up says %q", output)
+		t.Errorf("up prints %q", output)
 	}
 }
 
@@ -86,7 +86,7 @@ func TestAKilledSupervisorTakesItsComponentsWithIt(t *testing.T) {
 	kill(t, c, "supervise")
 	eventually(t, "everything ends", func() error {
 		if left := processesOf(t, c.dir); len(left) > 0 {
-			return fmt.Errorf("still there: %s", strings.Join(left, "\n"))
+			return fmt.Errorf("still running: %s", strings.Join(left, "\n"))
 		}
 		return nil
 	})
@@ -108,10 +108,10 @@ func TestAClusterEndsWithItsParent(t *testing.T) {
 	if err := parent.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = parent.Wait() // It was killed, as it says.
+	_ = parent.Wait() // it was killed, as its error reports
 	eventually(t, "everything ends", func() error {
 		if left := processesOf(t, dir); len(left) > 0 {
-			return fmt.Errorf("still there: %s", strings.Join(left, "\n"))
+			return fmt.Errorf("still running: %s", strings.Join(left, "\n"))
 		}
 		return nil
 	})
@@ -136,14 +136,14 @@ func TestAnInterruptedUpLeavesNoProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := up.Wait(); err == nil {
-		t.Error("up says that it succeeded")
+		t.Error("up must fail")
 	}
 	if left := processesOf(t, dir); len(left) > 0 {
 		t.Errorf("processes left:\n%s", strings.Join(left, "\n"))
 	}
 }
 
-func TestUpTellsWhatIsWrong(t *testing.T) {
+func TestUpReportsTheCause(t *testing.T) {
 	folder := t.TempDir()
 	foreign := filepath.Join(folder, "foreign")
 	if err := os.MkdirAll(filepath.Join(foreign, "precious"), 0o755); err != nil {
@@ -164,10 +164,10 @@ func TestUpTellsWhatIsWrong(t *testing.T) {
 		want []string
 	}{
 		"a state folder with something else in it": {[]string{"--dir", foreign}, []string{"is not empty and holds no cluster"}},
-		"programs that are not there":              {[]string{"--bin", folder}, []string{"controlplane build makes them"}},
+		"missing programs":                         {[]string{"--bin", folder}, []string{"run controlplane build"}},
 		"a program that ends at once":              {[]string{"--bin", broken}, []string{"etcd has ended: exit status 3", "no luck with etcd"}},
 		"too many nodes":                           {[]string{"--nodes", "255"}, []string{"1 to 254"}},
-		"a range that is not loopback":             {[]string{"--cidr", "10.0.0.0/16"}, []string{"has to be a /16 in 127.0.0.0/8"}},
+		"a range that is not loopback":             {[]string{"--cidr", "10.0.0.0/16"}, []string{"must be a /16 in 127.0.0.0/8"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -184,11 +184,11 @@ func TestUpTellsWhatIsWrong(t *testing.T) {
 		})
 	}
 	if _, err := os.Stat(filepath.Join(foreign, "precious")); err != nil {
-		t.Errorf("the foreign folder was touched: %v", err)
+		t.Errorf("the foreign folder was changed: %v", err)
 	}
 }
 
-// kill kills the one process of the cluster whose command line has word in it.
+// kill kills the only process of the cluster whose command line contains word.
 func kill(t *testing.T, c *testCluster, word string) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")

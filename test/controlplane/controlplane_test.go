@@ -1,5 +1,5 @@
-// Package controlplane_test runs the local control plane as its users do: with
-// the command, on real processes.
+// Package controlplane_test runs the local control plane as its users do: with the command,
+// as real processes.
 package controlplane_test
 
 import (
@@ -59,7 +59,7 @@ type testCluster struct {
 	took       time.Duration
 }
 
-// run runs the command and gives its output; a failure fails the test.
+// run runs the command and returns its output; a failure fails the test.
 func run(t *testing.T, args ...string) string {
 	t.Helper()
 	output, err := exec.Command(command, args...).CombinedOutput()
@@ -69,8 +69,7 @@ func run(t *testing.T, args ...string) string {
 	return string(output)
 }
 
-// newCluster brings up a cluster of two nodes that also ends when this process
-// is killed.
+// newCluster starts a cluster of two nodes that also ends when this process is killed.
 func newCluster(t *testing.T) *testCluster {
 	t.Helper()
 	folder := t.TempDir()
@@ -93,13 +92,13 @@ func (c *testCluster) up(t *testing.T) string {
 		"--parent-pid", fmt.Sprint(os.Getpid()))
 }
 
-// admin is a client of the cluster's administrator.
+// admin returns a client of the cluster's administrator.
 func (c *testCluster) admin(t *testing.T) kubernetes.Interface {
 	t.Helper()
 	return client(t, c.kubeconfig)
 }
 
-// kubelet is a client with the identity of a node's kubelet.
+// kubelet returns a client with the identity of a node's kubelet.
 func (c *testCluster) kubelet(t *testing.T, node string) kubernetes.Interface {
 	t.Helper()
 	return client(t, filepath.Join(c.dir, "kubeconfigs", node))

@@ -24,7 +24,7 @@ const (
 	gate      = "test.podops.dev/gate"
 )
 
-// TestPods shares one cluster among everything that is about pods.
+// TestPods shares one cluster among all tests of pods.
 func TestPods(t *testing.T) {
 	c := newCluster(t)
 	for name, test := range map[string]func(*testing.T, *testCluster){
@@ -32,9 +32,9 @@ func TestPods(t *testing.T) {
 		"readiness follows a readiness gate in both directions":                 testReadinessGate,
 		"readiness follows the probe":                                           testProbe,
 		"a changed image restarts the container in place":                       testImageChange,
-		"a deleted pod goes":                                                    testDelete,
+		"a deleted pod is removed":                                              testDelete,
 		"a pod with a finalizer terminates and stays until it is dropped":       testFinalizer,
-		"a kubelet may only do what a kubelet may":                              testKubeletRights,
+		"a kubelet has only the rights of a kubelet":                            testKubeletRights,
 		"the audit log has every write and its user":                            testAuditLog,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, c) })
@@ -111,10 +111,10 @@ func testReadinessGate(t *testing.T, c *testCluster) {
 
 	got := get(t, admin, pod.Name)
 	if ready := condition(got, corev1.ContainersReady); ready.Status != corev1.ConditionTrue {
-		t.Errorf("ContainersReady is %v; the gate is not about containers", ready)
+		t.Errorf("ContainersReady is %v; the gate must not affect it", ready)
 	}
 	if own := condition(got, gate); own.Status != corev1.ConditionFalse || own.Reason != "Test" {
-		t.Errorf("the gate's condition was touched: %v", own)
+		t.Errorf("the gate's condition was changed: %v", own)
 	}
 }
 
@@ -152,7 +152,7 @@ func testImageChange(t *testing.T, c *testCluster) {
 		t.Errorf("not in place: %s %s became %s %s", before.UID, before.Status.PodIP, after.UID, after.Status.PodIP)
 	}
 	if after.Status.ContainerStatuses[0].ImageID == before.Status.ContainerStatuses[0].ImageID {
-		t.Error("imageID stays, which controllers that update in place wait for")
+		t.Error("imageID did not change, and controllers that update in place wait for it")
 	}
 }
 
@@ -176,7 +176,7 @@ func testFinalizer(t *testing.T, c *testCluster) {
 	if err := admin.CoreV1().Pods(namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the kubelet has given the pod up", func() error {
+	eventually(t, "the kubelet has deleted the pod", func() error {
 		got := get(t, admin, pod.Name)
 		if got.DeletionGracePeriodSeconds == nil || *got.DeletionGracePeriodSeconds != 0 {
 			return fmt.Errorf("grace period: %v", got.DeletionGracePeriodSeconds)
@@ -233,7 +233,7 @@ func testAuditLog(t *testing.T, c *testCluster) {
 	pod := newPod("counted")
 	create(t, admin, pod)
 	awaitReady(t, admin, pod.Name, corev1.ConditionTrue, "")
-	// Refused by admission, and logged all the same.
+	// Admission rejects it, and it is logged.
 	if err := c.kubelet(t, "node-1").CoreV1().Nodes().Delete(t.Context(), "node-2", metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("node-1 deletes node-2: %v", err)
 	}
@@ -253,8 +253,8 @@ func testAuditLog(t *testing.T, c *testCluster) {
 	}
 }
 
-// writes counts the lines of the audit log about objects called name, by user,
-// verb, resource and outcome.
+// writes counts the lines of the audit log for objects with a name, by user, verb, resource
+// and outcome.
 func writes(t *testing.T, c *testCluster, name string) map[string]int {
 	t.Helper()
 	file, err := os.Open(filepath.Join(c.dir, "audit.log"))
@@ -298,7 +298,7 @@ func newPod(name string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: podSpec()}
 }
 
-// create creates pod and removes it, finalizers and all, when the test ends.
+// create creates pod and removes it with its finalizers when the test ends.
 func create(t *testing.T, client kubernetes.Interface, pod *corev1.Pod) {
 	t.Helper()
 	if _, err := client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
@@ -321,7 +321,7 @@ func get(t *testing.T, client kubernetes.Interface, name string) *corev1.Pod {
 	return pod
 }
 
-// condition gives a condition of pod, or one without a status.
+// condition returns a condition of pod, or one without a status.
 func condition(pod *corev1.Pod, of corev1.PodConditionType) corev1.PodCondition {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == of {
@@ -349,7 +349,7 @@ func awaitGone(t *testing.T, client kubernetes.Interface, name string) {
 			return nil
 		}
 		if err == nil {
-			err = fmt.Errorf("still there: %+v", pod.Status)
+			err = fmt.Errorf("still exists: %+v", pod.Status)
 		}
 		return err
 	})

@@ -1,6 +1,5 @@
-// Package build makes the programs of the control plane from their sources in
-// the Go module cache: one multi-call binary (cmd/kube) and a link to it for
-// each program.
+// Package build builds the programs of the control plane from their sources in the Go
+// module cache: one multi-call binary (cmd/kube) and a link to it for each program.
 package build
 
 import (
@@ -20,8 +19,8 @@ import (
 	"github.com/podops-dev/podops/test/controlplane/filelock"
 )
 
-// programs are the names the binary is linked under. With bin/ as
-// KUBEBUILDER_ASSETS, controller-runtime's envtest finds its three among them.
+// programs are the names under which the binary is linked. With bin/ as KUBEBUILDER_ASSETS,
+// controller-runtime's envtest finds its three among them.
 var programs = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok", "kubelets"}
 
 const (
@@ -34,10 +33,9 @@ const (
 // sources are the folders of this module that the binary is built from.
 var sources = []string{"cmd/kube", "kubelet", "stages"}
 
-// Run makes sure that the folder bin holds the programs as the module in the
-// folder source describes them, and reports on out while it works. When they are
-// there already it does nothing and says so. Several calls at a time are fine:
-// the second waits for the first and then has nothing to do.
+// Run makes sure that the folder bin holds the programs of the module in the folder source,
+// and reports progress on out. It does nothing when they are up to date. Concurrent calls
+// are safe: the second waits for the first and then has nothing to do.
 func Run(ctx context.Context, source, bin string, out io.Writer) error {
 	bin, err := filepath.Abs(bin)
 	if err != nil {
@@ -70,22 +68,22 @@ func Run(ctx context.Context, source, bin string, out io.Writer) error {
 	return nil
 }
 
-// upToDate says whether bin holds every program, built for key.
+// upToDate reports whether bin holds every program, built for key.
 func upToDate(bin, key string) bool {
 	built, err := os.ReadFile(filepath.Join(bin, stampFile))
 	if err != nil || string(built) != key {
 		return false
 	}
 	for _, name := range programs {
-		if _, err := os.Stat(filepath.Join(bin, name)); err != nil { // Follows the link.
+		if _, err := os.Stat(filepath.Join(bin, name)); err != nil { // follows the link
 			return false
 		}
 	}
 	return true
 }
 
-// stamp identifies what a build in the folder source would give: a hash of the
-// sources, the pinned dependencies, the settings and the Go version.
+// stamp returns the identity of a build in the folder source: a hash of the sources, the
+// pinned dependencies, the settings and the Go version.
 func stamp(ctx context.Context, source string) (string, error) {
 	version, err := goOutput(ctx, source, "env", "GOVERSION", "GOOS", "GOARCH", "CGO_ENABLED")
 	if err != nil {
@@ -103,7 +101,7 @@ func stamp(ctx context.Context, source string) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("listing the sources: %w", err)
 		}
-		files = append(files, found...) // Sorted, as Glob gives them.
+		files = append(files, found...) // sorted by Glob
 	}
 	for _, name := range files {
 		if strings.HasSuffix(name, "_test.go") || (filepath.Ext(name) != ".go" && filepath.Ext(name) != ".yaml" && strings.Contains(name, "/")) {
@@ -118,8 +116,8 @@ func stamp(ctx context.Context, source string) (string, error) {
 	return fmt.Sprintf("%x\n", hash.Sum(nil)), nil
 }
 
-// compile builds the binary at path; the old one stays until the new one is
-// complete, so that processes can go on starting it.
+// compile builds the binary at path; the old one stays until the new one is complete, so
+// that processes can still start it.
 func compile(ctx context.Context, source, path string, out io.Writer) error {
 	began := time.Now()
 	fmt.Fprintln(out, "fetching the sources of the control plane, unless they are in Go's module cache")
@@ -135,8 +133,8 @@ func compile(ctx context.Context, source, path string, out io.Writer) error {
 	fmt.Fprintf(out, "building the control plane: Kubernetes, etcd and kwok, %d packages; "+
 		"with nothing in Go's build cache this takes about 20 minutes of CPU\n", total)
 
-	// Without -trimpath, which would make packages that no other build shares:
-	// the tests of this module link the same ones.
+	// Without -trimpath, which would compile packages that no other build shares: the tests
+	// of this module link the same ones.
 	cmd := exec.CommandContext(ctx, "go", "build", "-v", "-ldflags", flags, "-o", path+".new", target)
 	cmd.Dir = source
 	p := newProgress(out, total)
@@ -153,7 +151,7 @@ func compile(ctx context.Context, source, path string, out io.Writer) error {
 	return nil
 }
 
-// link makes a link to the binary for every program.
+// link creates a link to the binary for every program.
 func link(bin string) error {
 	for _, name := range programs {
 		path := filepath.Join(bin, name)
@@ -169,9 +167,8 @@ func link(bin string) error {
 
 var kubernetesVersion = regexp.MustCompile(`(?m)^\s*k8s\.io/kubernetes v(\d+)\.(\d+)\.(\d+)$`)
 
-// linkFlags strip the binary and give it the version it says it has, the one
-// that go.mod requires: without, the programs call themselves v0.0.0 and clients
-// refuse to speak with them.
+// linkFlags returns flags that strip the binary and set its version, the one that go.mod
+// requires: without it the programs report v0.0.0, which clients reject.
 func linkFlags(source string) (string, error) {
 	data, err := os.ReadFile(filepath.Join(source, "go.mod"))
 	if err != nil {
@@ -182,8 +179,8 @@ func linkFlags(source string) (string, error) {
 		return "", fmt.Errorf("%s/go.mod requires no k8s.io/kubernetes", source)
 	}
 	flags := []string{"-s", "-w"}
-	// The first is what the programs say they are, the second what they call
-	// themselves in the user agent of their requests.
+	// The first is the version that the programs report, the second the version in the user
+	// agent of their requests.
 	for _, variables := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
 		flags = append(flags,
 			fmt.Sprintf("-X %s.gitVersion=v%s.%s.%s", variables, found[1], found[2], found[3]),
@@ -194,7 +191,7 @@ func linkFlags(source string) (string, error) {
 	return strings.Join(flags, " "), nil
 }
 
-// goOutput runs the go command in folder and gives its trimmed output.
+// goOutput runs the go command in folder and returns its trimmed output.
 func goOutput(ctx context.Context, folder string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = folder

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// newSource makes a folder that looks like this module.
+// newSource creates a folder with the layout of this module.
 func newSource(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
@@ -36,7 +36,7 @@ func write(t *testing.T, path, content string) {
 	}
 }
 
-func TestStampChangesWithWhatIsBuilt(t *testing.T) {
+func TestStampChangesWithTheSources(t *testing.T) {
 	for file, wanted := range map[string]bool{
 		"go.mod":                true,
 		"go.sum":                true,
@@ -54,7 +54,7 @@ func TestStampChangesWithWhatIsBuilt(t *testing.T) {
 			if again := stampOf(t, source); again != before {
 				t.Fatalf("nothing changed, and %s became %s", before, again)
 			}
-			content, _ := os.ReadFile(filepath.Join(source, file)) // None of a new file.
+			content, _ := os.ReadFile(filepath.Join(source, file)) // empty for a new file
 			write(t, filepath.Join(source, file), string(content)+"\n// more\n")
 			if changed := stampOf(t, source) != before; changed != wanted {
 				t.Errorf("stamp changed: want %t, got %t", wanted, changed)
@@ -75,31 +75,31 @@ func stampOf(t *testing.T, source string) string {
 func TestUpToDate(t *testing.T) {
 	bin := t.TempDir()
 	if upToDate(bin, "key") {
-		t.Error("an empty folder is up to date")
+		t.Error("an empty folder must not be up to date")
 	}
 	write(t, filepath.Join(bin, binaryFile), "")
 	write(t, filepath.Join(bin, stampFile), "key")
 	if upToDate(bin, "key") {
-		t.Error("up to date without the links")
+		t.Error("without the links it must not be up to date")
 	}
 	if err := link(bin); err != nil {
 		t.Fatal(err)
 	}
 	if !upToDate(bin, "key") {
-		t.Error("complete, and not up to date")
+		t.Error("a complete folder must be up to date")
 	}
 	if upToDate(bin, "another key") {
-		t.Error("up to date for another key")
+		t.Error("it must not be up to date for another key")
 	}
 	if err := os.Remove(filepath.Join(bin, binaryFile)); err != nil {
 		t.Fatal(err)
 	}
 	if upToDate(bin, "key") {
-		t.Error("up to date with links to nothing")
+		t.Error("with dangling links it must not be up to date")
 	}
 }
 
-func TestLinkFlagsCarryTheVersionOfGoMod(t *testing.T) {
+func TestLinkFlagsHaveTheVersionOfGoMod(t *testing.T) {
 	flags, err := linkFlags(newSource(t))
 	if err != nil {
 		t.Fatal(err)

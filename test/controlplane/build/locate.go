@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// modulePath is the module this package is part of.
+// modulePath is the path of this module.
 const modulePath = "github.com/podops-dev/podops/test/controlplane"
 
 // Source finds the folder of this module: the folder from or one above it, or

@@ -13,13 +13,13 @@ import (
 const (
 	redrawInterval = 250 * time.Millisecond // on a terminal
 	lineInterval   = 15 * time.Second       // anywhere else, a log for example
-	// complaintLines is how much of what the compiler complains about is kept.
+	// complaintLines is how many lines of compiler errors are kept.
 	complaintLines = 30
 )
 
-// progress shows how far `go build -v` is. It takes the command's error output:
-// the import path of each package that is about to be compiled, a line each, and
-// complaints. Safe for one writer beside its own clock.
+// progress shows the progress of `go build -v`. It reads the error output of the command:
+// the import path of each package that is about to be compiled, one per line, and errors.
+// It is safe for one writer besides its own clock.
 type progress struct {
 	out      io.Writer
 	terminal bool
@@ -28,8 +28,8 @@ type progress struct {
 	done     chan struct{}
 	finished sync.WaitGroup
 
-	mu         sync.Mutex // guards what follows
-	partial    string     // a line of which the end has not come yet
+	mu         sync.Mutex // guards the fields below
+	partial    string     // a line without its end
 	compiled   int
 	current    string
 	complained []string
@@ -80,7 +80,7 @@ func (p *progress) take(line string) {
 	}
 }
 
-// close ends the drawing; on a terminal it clears the line.
+// close ends the output; on a terminal it clears the line.
 func (p *progress) close() {
 	close(p.done)
 	p.finished.Wait()
@@ -89,7 +89,7 @@ func (p *progress) close() {
 	}
 }
 
-// complaints are the lines that named no package: what the compiler has to say.
+// complaints returns the lines that are not package names: compiler errors.
 func (p *progress) complaints() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,13 +107,13 @@ func (p *progress) draw() {
 	fmt.Fprintln(p.out, line)
 }
 
-// statusLine tells how far the build is. Packages that an earlier build has left
-// in the cache are not compiled again and not counted, so total is only a bound.
+// statusLine returns the progress of the build. Packages in the build cache are not
+// compiled again and not counted, so total is only a bound.
 func statusLine(compiled, total int, current string, elapsed time.Duration) string {
 	elapsed = elapsed.Round(time.Second)
 	switch {
 	case current == "":
-		return fmt.Sprintf("  %s: looking for what is in the build cache", elapsed)
+		return fmt.Sprintf("  %s: checking the build cache", elapsed)
 	case strings.HasSuffix(current, "/cmd/kube"):
 		return fmt.Sprintf("  %s: compiled %d packages, linking", elapsed, compiled)
 	}

@@ -13,8 +13,8 @@ func TestStatusLine(t *testing.T) {
 		current  string
 		want     string
 	}{
-		"before the first package": {0, "", "  1m5s: looking for what is in the build cache"},
-		"on the way":               {12, "k8s.io/api/core/v1", "  1m5s: compiled 12 of at most 2814 packages, now k8s.io/api/core/v1"},
+		"before the first package": {0, "", "  1m5s: checking the build cache"},
+		"during the build":         {12, "k8s.io/api/core/v1", "  1m5s: compiled 12 of at most 2814 packages, now k8s.io/api/core/v1"},
 		"a long import path is cut from the left": {12, "k8s.io/kubernetes/pkg/controller/deployment/util/very/long",
 			"  1m5s: compiled 12 of at most 2814 packages, now ...rnetes/pkg/controller/deployment/util/very/long"},
 		"at the end": {900, modulePath + "/cmd/kube", "  1m5s: compiled 900 packages, linking"},
@@ -28,8 +28,9 @@ func TestStatusLine(t *testing.T) {
 	}
 }
 
-// The output of the build arrives in pieces that end anywhere.
-func TestProgressTellsPackagesFromComplaints(t *testing.T) {
+// TestProgressSeparatesPackagesFromErrors writes the output of a build in pieces that end
+// anywhere.
+func TestProgressSeparatesPackagesFromErrors(t *testing.T) {
 	output := "internal/goarch\nk8s.io/api/core/v1\n# example.com/broken\nmain.go:3:1: syntax error: oops\nexample.com/last\n"
 	for size := 1; size <= len(output); size++ {
 		t.Run(fmt.Sprintf("pieces of %d", size), func(t *testing.T) {

@@ -13,18 +13,17 @@ import (
 	"time"
 )
 
-// requestTimeout is short: the servers are on this machine, and those that do
-// not answer are asked again.
+// requestTimeout is short: the servers are on this machine, and requests are retried.
 const requestTimeout = 5 * time.Second
 
-// apiClient asks the API server as its administrator. It is a plain HTTP client
-// so that this command is built in a second, without client-go.
+// apiClient is a client of the API server as its administrator. It is a plain HTTP client
+// so that this command builds in a second, without client-go.
 type apiClient struct {
 	server string
 	http   *http.Client
 }
 
-// api gives a client with the administrator's certificate.
+// api returns a client with the administrator's certificate.
 func (c config) api() (*apiClient, error) {
 	data, err := os.ReadFile(c.file("kubeconfigs", "admin"))
 	if err != nil {
@@ -40,8 +39,8 @@ func (c config) api() (*apiClient, error) {
 			Timeout: requestTimeout,
 			Transport: &http.Transport{TLSClientConfig: &tls.Config{
 				Certificates: []tls.Certificate{certificate},
-				// The scheduler and the controller manager sign their own
-				// certificates; nothing secret is sent to anybody.
+				// The scheduler and the controller manager sign their own certificates; no
+				// secret is sent to them.
 				InsecureSkipVerify: true,
 			}},
 		},
@@ -50,8 +49,7 @@ func (c config) api() (*apiClient, error) {
 
 var certificateData = regexp.MustCompile(`client-(certificate|key)-data: (\S+)`)
 
-// clientCertificate reads the certificate out of a kubeconfig that this package
-// has written.
+// clientCertificate parses the certificate in a kubeconfig that this package has written.
 func clientCertificate(kubeconfig []byte) (tls.Certificate, error) {
 	parts := map[string][]byte{}
 	for _, match := range certificateData.FindAllSubmatch(kubeconfig, -1) {
@@ -94,7 +92,7 @@ func (a *apiClient) get(ctx context.Context, url string) ([]byte, error) {
 	return body, nil
 }
 
-// nodeList is what usable reads of a v1 NodeList.
+// nodeList is the part of a v1 NodeList that usable reads.
 type nodeList struct {
 	Items []struct {
 		Metadata struct{ Name string }
@@ -105,8 +103,9 @@ type nodeList struct {
 	}
 }
 
-// usable returns nil when a Deployment that is created now would get running
-// pods, else what is still missing:
+// usable returns nil when a Deployment that is created now would get running pods, else an
+// error that names what is missing:
+//
 //   - every node is registered, ready and without a taint;
 //   - the default service account exists, without which no pod is admitted;
 //   - its namespace has the CA bundle that every pod mounts.

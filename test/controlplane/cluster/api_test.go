@@ -15,13 +15,13 @@ const (
 func TestNodesAreUsable(t *testing.T) {
 	tests := map[string]struct {
 		items string
-		want  string // in the complaint; "" for none
+		want  string // part of the error; "" for none
 	}{
-		"all nodes ready":             {readyNode, ""},
-		"a node that is not there":    {"", "0 of 1 nodes"},
-		"a node with a taint":         {taintedNode, "not-ready"},
-		"a node that is not ready":    {notReadyNode, "node-1 is not ready"},
-		"a node more than there were": {readyNode + "," + readyNode, "2 of 1 nodes"},
+		"all nodes ready":          {readyNode, ""},
+		"a missing node":           {"", "0 of 1 nodes"},
+		"a node with a taint":      {taintedNode, "not-ready"},
+		"a node that is not ready": {notReadyNode, "node-1 is not ready"},
+		"a surplus node":           {readyNode + "," + readyNode, "2 of 1 nodes"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestNodesAreUsable(t *testing.T) {
 				t.Errorf("complains: %v", err)
 			}
 			if tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
-				t.Errorf("want a complaint about %q, got %v", tc.want, err)
+				t.Errorf("want an error with %q, got %v", tc.want, err)
 			}
 		})
 	}

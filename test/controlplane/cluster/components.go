@@ -15,13 +15,13 @@ const (
 type component struct {
 	name string // of the program in the bin folder and of the log
 	args []string
-	// health answers with status 200 once the component serves. Empty: it is
-	// taken for ready when it has been started.
+	// health is the URL that returns status 200 once the component serves. Empty: the
+	// component counts as ready when it has been started.
 	health string
 }
 
-// startOrder gives the components in groups: each group is started when the one
-// before it serves. kube-controller-manager ends when it finds no API server.
+// startOrder returns the components in groups: each group is started when the one before it
+// serves. kube-controller-manager exits without an API server.
 func (c config) startOrder() [][]component {
 	return [][]component{
 		{c.etcd()},
@@ -42,7 +42,7 @@ func (c config) etcd() component {
 			"--initial-advertise-peer-urls=" + peer,
 			"--initial-cluster=default=" + peer,
 			"--log-level=warn",
-			// The data do not outlive the cluster, so nothing waits for the disk.
+			// The data do not outlive the cluster, so no write waits for the disk.
 			"--unsafe-no-fsync",
 		},
 		health: client + "/health",
@@ -74,9 +74,9 @@ func (c config) apiServer() component {
 			"--service-account-key-file=" + c.file("accounts.key"),
 			"--service-account-signing-key-file=" + c.file("accounts.key"),
 
-			// Nobody has a certificate of that name, since no server stands in
-			// front of this one; but the controller manager and the scheduler
-			// complain for as long as the settings are missing.
+			// No client has a certificate of that name, since no server is in front of this
+			// one; but the controller manager and the scheduler log errors without these
+			// settings.
 			"--requestheader-client-ca-file=" + c.file(caFile),
 			"--requestheader-allowed-names=front-proxy-client",
 			"--requestheader-username-headers=X-Remote-User",
@@ -85,8 +85,8 @@ func (c config) apiServer() component {
 
 			"--audit-policy-file=" + c.file("audit.yaml"),
 			"--audit-log-path=" + c.file(auditLogFile),
-			// Blocking: the line is in the file before the response is complete,
-			// so whoever has the response can count.
+			// Blocking: the line is in the file before the response is complete, so a
+			// client that has the response can count it.
 			"--audit-log-mode=blocking",
 			// In megabytes; large enough never to rotate, since a rotation would
 			// move lines away from readers that remember an offset.
@@ -115,14 +115,14 @@ func (c config) controllerManager() component {
 			"--leader-elect=false",
 			"--controllers=" + strings.Join([]string{
 				"*",
-				// Endpoints and EndpointSlices cannot hold the loopback addresses
-				// of the pods: these would only fail, again and again.
+				// Endpoints and EndpointSlices cannot hold the loopback addresses of the
+				// pods: these controllers would fail repeatedly.
 				"-endpoints-controller",
 				"-endpointslice-controller",
 				"-endpointslice-mirroring-controller",
 			}, ","),
-			// The defaults (20 and 30) are meant for a shared API server; here
-			// they would be what a rollout of a hundred pods waits for.
+			// The defaults (20 and 30) are for a shared API server; here they would limit a
+			// rollout of a hundred pods.
 			"--kube-api-qps=500",
 			"--kube-api-burst=1000",
 			"--profiling=false",
@@ -150,7 +150,7 @@ func (c config) kubelets() component {
 	return component{name: "kubelets", args: []string{c.file(nodesFile)}}
 }
 
-// binary is the path of the program of a component.
+// binary returns the path of the program of a component.
 func (c config) binary(component string) string {
 	return fmt.Sprintf("%s/%s", c.Bin, component)
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The settings that tests rely on, so that nobody drops one while tidying up.
+// TestSettingsThatMatter pins the settings that tests rely on.
 func TestSettingsThatMatter(t *testing.T) {
 	c, err := newConfig(options(func(*Options) {}))
 	if err != nil {
@@ -29,10 +29,10 @@ func TestSettingsThatMatter(t *testing.T) {
 		"webhooks can verify who calls them":    {c.apiServer(), []string{"--admission-control-config-file=/state/admission.yaml"}},
 		"controllers have users of their own":   {c.controllerManager(), []string{"--use-service-account-credentials=true"}},
 		"controllers share one user on request": {shared.controllerManager(), []string{"--use-service-account-credentials=false"}},
-		"loopback endpoints are not attempted": {c.controllerManager(), []string{
+		"loopback endpoints are disabled": {c.controllerManager(), []string{
 			"--controllers=*,-endpoints-controller,-endpointslice-controller,-endpointslice-mirroring-controller",
 		}},
-		"nothing waits for the disk": {c.etcd(), []string{"--unsafe-no-fsync"}},
+		"no write waits for the disk": {c.etcd(), []string{"--unsafe-no-fsync"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -45,7 +45,8 @@ func TestSettingsThatMatter(t *testing.T) {
 	}
 }
 
-// Everything a component listens on or keeps belongs to its cluster alone.
+// TestComponentsStayInTheirCluster checks that every address and file of a component
+// belongs to its cluster alone.
 func TestComponentsStayInTheirCluster(t *testing.T) {
 	c, err := newConfig(options(func(*Options) {}))
 	if err != nil {

@@ -1,11 +1,11 @@
-// Package cluster runs a local Kubernetes control plane: real etcd,
-// kube-apiserver, kube-controller-manager and kube-scheduler on loopback ports,
-// and nodes whose kubelets are simulated (package kubelet of this module).
+// Package cluster runs a local Kubernetes control plane: real etcd, kube-apiserver,
+// kube-controller-manager and kube-scheduler on loopback ports, and nodes whose kubelets
+// are simulated (package kubelet of this module).
 //
-// Up writes certificates and settings into a state folder and starts one
-// detached supervisor process for it, which owns the components; Down ends the
-// supervisor and with it everything else. The folder is all the state there is,
-// so clusters in different folders do not know of each other.
+// Up writes certificates and settings into a state folder and starts one detached
+// supervisor process for it, which owns the components; Down ends the supervisor and with
+// it all components. The folder is the only state, so clusters in different folders are
+// independent.
 package cluster
 
 import (
@@ -20,7 +20,7 @@ import (
 	"strconv"
 )
 
-// Options are what a cluster is made from.
+// Options configures a cluster.
 type Options struct {
 	Bin        string // folder with etcd, kube-apiserver, ...
 	Dir        string // state folder; removed by Down
@@ -32,19 +32,19 @@ type Options struct {
 	// OneIdentity makes all controllers act as system:kube-controller-manager, as
 	// kube-controller-manager does by default, instead of a ServiceAccount each.
 	OneIdentity bool
-	// ParentPID ends the cluster when that process has gone. 0: no such process.
+	// ParentPID ends the cluster when that process has ended. 0: no such process.
 	ParentPID int
 }
 
-// config is Options with what Up has picked for them; it is kept in the state
-// folder for the supervisor and for later commands.
+// config is Options with the values that Up has chosen; it is kept in the state folder for
+// the supervisor and for later commands.
 type config struct {
 	Bin        string   `json:"bin"`
 	Dir        string   `json:"dir"`
 	Kubeconfig string   `json:"kubeconfig"`
 	Nodes      []node   `json:"nodes"`
 	Parent     *process `json:"parent,omitempty"`
-	// OneIdentity: all controllers share one user.
+	// OneIdentity is true when all controllers share one user.
 	OneIdentity bool  `json:"oneIdentity,omitempty"`
 	Ports       ports `json:"ports"`
 }
@@ -57,7 +57,7 @@ type ports struct {
 	Scheduler         int `json:"scheduler"`
 }
 
-// node is what the kubelets program reads; see Node in package kubelet.
+// node is the input of the kubelets program; see Node in package kubelet.
 type node struct {
 	Name       string `json:"name"`
 	Kubeconfig string `json:"kubeconfig"`
@@ -75,7 +75,7 @@ const (
 	logsFolder     = "logs"
 )
 
-// file is the path of a file in the state folder.
+// file returns the path of a file in the state folder.
 func (c config) file(elements ...string) string {
 	return filepath.Join(append([]string{c.Dir}, elements...)...)
 }
@@ -88,14 +88,14 @@ func loopback(port int) string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 }
 
-// newConfig checks o and picks everything it leaves open. Relative paths are
-// taken from the current folder.
+// newConfig checks o and chooses the values that it leaves open. Relative paths are
+// relative to the current folder.
 func newConfig(o Options) (config, error) {
 	if o.Nodes < 1 || o.Nodes > 254 {
 		return config{}, fmt.Errorf("%d nodes: a cluster has 1 to 254, a /24 of pod addresses each", o.Nodes)
 	}
 	if !o.PodCIDR.Addr().Is4() || !o.PodCIDR.Addr().IsLoopback() || o.PodCIDR.Bits() != 16 {
-		return config{}, fmt.Errorf("pod range %s: has to be a /16 in 127.0.0.0/8, so that processes can listen on pod addresses", o.PodCIDR)
+		return config{}, fmt.Errorf("pod range %s: must be a /16 in 127.0.0.0/8, so that processes can listen on pod addresses", o.PodCIDR)
 	}
 	c := config{OneIdentity: o.OneIdentity}
 	for _, path := range []struct {
@@ -121,8 +121,8 @@ func newConfig(o Options) (config, error) {
 	return c, err
 }
 
-// newNodes names count nodes and divides the pod range among them. The address
-// of a node is the last but one of its range, out of reach of its 110 pods.
+// newNodes names count nodes and divides the pod range among them. The address of a node is
+// the last but one of its range, above those of its 110 pods.
 func newNodes(c config, count int, podCIDR netip.Prefix) []node {
 	base := podCIDR.Masked().Addr().As4()
 	nodes := make([]node, 0, count)
@@ -142,8 +142,8 @@ func newNodes(c config, count int, podCIDR netip.Prefix) []node {
 	return nodes
 }
 
-// pickPorts finds free ports. All are held until the last has been found, so
-// they differ; afterwards they are free for the components to take.
+// pickPorts finds free ports. It holds all of them until it has found the last, so that
+// they differ, and then releases them for the components.
 func pickPorts() (ports, error) {
 	var p ports
 	for _, port := range []*int{&p.Etcd, &p.EtcdPeer, &p.APIServer, &p.ControllerManager, &p.Scheduler} {
@@ -157,7 +157,7 @@ func pickPorts() (ports, error) {
 	return p, nil
 }
 
-// errNoCluster says that a folder holds no cluster.
+// errNoCluster means that a folder holds no cluster.
 var errNoCluster = errors.New("no cluster in this folder")
 
 // readConfig reads the config of the cluster in dir. It fails with errNoCluster
@@ -182,8 +182,7 @@ func readJSON(path string, into any) error {
 	return nil
 }
 
-// writeJSON replaces the file at path at once, so that a reader sees the old
-// content or the new, never a part.
+// writeJSON replaces the file at path atomically.
 func writeJSON(path string, value any) error {
 	data, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {

@@ -31,17 +31,17 @@ func TestNodesDivideThePodRange(t *testing.T) {
 	}
 }
 
-func TestOptionsThatCannotWork(t *testing.T) {
+func TestInvalidOptions(t *testing.T) {
 	tests := map[string]struct {
 		change func(*Options)
 		want   string
 	}{
-		"no nodes":                       {func(o *Options) { o.Nodes = 0 }, "1 to 254"},
-		"more nodes than ranges":         {func(o *Options) { o.Nodes = 255 }, "1 to 254"},
-		"a range nobody can listen in":   {func(o *Options) { o.PodCIDR = netip.MustParsePrefix("10.0.0.0/16") }, "127.0.0.0/8"},
-		"a range of another size":        {func(o *Options) { o.PodCIDR = netip.MustParsePrefix("127.64.0.0/24") }, "/16"},
-		"no range":                       {func(o *Options) { o.PodCIDR = netip.Prefix{} }, "/16"},
-		"a parent that has gone already": {func(o *Options) { o.ParentPID = 1 << 30 }, "parent"},
+		"no nodes":                     {func(o *Options) { o.Nodes = 0 }, "1 to 254"},
+		"more nodes than ranges":       {func(o *Options) { o.Nodes = 255 }, "1 to 254"},
+		"a range that is not loopback": {func(o *Options) { o.PodCIDR = netip.MustParsePrefix("10.0.0.0/16") }, "127.0.0.0/8"},
+		"a range of another size":      {func(o *Options) { o.PodCIDR = netip.MustParsePrefix("127.64.0.0/24") }, "/16"},
+		"no range":                     {func(o *Options) { o.PodCIDR = netip.Prefix{} }, "/16"},
+		"a parent that has ended":      {func(o *Options) { o.ParentPID = 1 << 30 }, "parent"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -83,17 +83,17 @@ func TestReadConfig(t *testing.T) {
 	}
 }
 
-func TestRemoveRefusesAFolderOfSomebodyElse(t *testing.T) {
+func TestRemoveRejectsAForeignFolder(t *testing.T) {
 	dir := t.TempDir()
 	precious := filepath.Join(dir, "precious")
 	if err := os.WriteFile(precious, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if err := remove(dir, os.Stderr); err == nil {
-		t.Error("removed without a complaint")
+		t.Error("a foreign folder was removed without an error")
 	}
 	if _, err := os.Stat(precious); err != nil {
-		t.Errorf("the file is gone: %v", err)
+		t.Errorf("the file was removed: %v", err)
 	}
 	if err := remove(filepath.Join(dir, "nothing"), os.Stderr); err != nil {
 		t.Errorf("nothing to remove: %v", err)

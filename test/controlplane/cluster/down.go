@@ -16,10 +16,9 @@ import (
 	"github.com/podops-dev/podops/test/controlplane/filelock"
 )
 
-// Down ends the cluster in dir, returns when its last process has gone, and
-// removes its state folder and its kubeconfig. With keep, the folder stays, to
-// read logs and the audit log in; Up would still begin from nothing. That there
-// is no cluster is no error.
+// Down ends the cluster in dir, returns when its last process has ended, and removes its
+// state folder and its kubeconfig. With keep, the folder stays for its logs and the audit
+// log; Up still starts from nothing. A missing cluster is no error.
 func Down(ctx context.Context, dir string, keep bool, out io.Writer) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -36,13 +35,13 @@ func Down(ctx context.Context, dir string, keep bool, out io.Writer) error {
 		return remove(dir, out)
 	}
 	if endSupervisor(dir) {
-		fmt.Fprintf(out, "ended the cluster in %s; its files are still there\n", dir)
+		fmt.Fprintf(out, "ended the cluster in %s; its files are kept\n", dir)
 	}
 	return nil
 }
 
-// remove ends the cluster in dir if there is one, and removes it. A folder that
-// holds something else is refused.
+// remove ends the cluster in dir if there is one, and removes it. It rejects a folder with
+// other content.
 func remove(dir string, out io.Writer) error {
 	c, err := readConfig(dir)
 	if errors.Is(err, errNoCluster) {
@@ -79,8 +78,7 @@ func refuseForeign(dir string) error {
 	return nil
 }
 
-// removeKubeconfig removes the kubeconfig that Up has published, unless somebody
-// has put another one there.
+// removeKubeconfig removes the kubeconfig that Up has written, unless it was replaced.
 func (c config) removeKubeconfig() error {
 	published, err := os.ReadFile(c.Kubeconfig)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -91,7 +89,7 @@ func (c config) removeKubeconfig() error {
 	}
 	own, err := os.ReadFile(c.file("kubeconfigs", "admin"))
 	if err != nil {
-		return nil //nolint:nilerr // Without our own one there is no telling whose it is: it stays.
+		return nil //nolint:nilerr // without our own one it cannot be compared, so it stays
 	}
 	if !bytes.Equal(own, published) {
 		return nil
@@ -102,12 +100,12 @@ func (c config) removeKubeconfig() error {
 	return nil
 }
 
-// endSupervisor ends the supervisor in dir, or the one that is known to be there
-// and may not have reported yet, and waits until it and every component has gone.
-// It says whether there was anything to end.
+// endSupervisor ends the supervisor in dir, or the known one, which may not have reported
+// yet, and waits until it and every component have ended. It reports whether there was a
+// process to end.
 func endSupervisor(dir string, known ...process) bool {
 	processes := slices.Clone(known)
-	if r, err := readReport(dir); err == nil { // Else none has reported.
+	if r, err := readReport(dir); err == nil { // without a report none has started
 		known = append(known, r.Supervisor)
 		processes = append(processes, r.Supervisor)
 		for _, c := range r.Components {

@@ -6,19 +6,19 @@ import (
 	"net"
 )
 
-// The users that the cluster itself knows, with the groups and names that
-// Kubernetes' own roles are bound to.
+// The users of the cluster itself, with the groups and names that Kubernetes' own roles are
+// bound to.
 const (
 	adminUser             = "podops-admin"
 	controllerManagerUser = "system:kube-controller-manager"
 	schedulerUser         = "system:kube-scheduler"
 
-	// webhookClient is the name under which the API server calls webhooks that ask for a
-	// client certificate. It has no rights.
+	// webhookClient is the user name of the API server's client certificate for webhooks.
+	// It has no rights.
 	webhookClient = "kube-apiserver-webhook-client"
 )
 
-// writeFiles fills the state folder with everything the components read.
+// writeFiles writes all files of the components to the state folder.
 func (c config) writeFiles() error {
 	ca, err := newAuthority()
 	if err != nil {
@@ -61,7 +61,7 @@ func (c config) addKubeconfigs(files map[string][]byte, ca *authority) error {
 	}
 	var controllers []string
 	if c.OneIdentity {
-		// The role of this user starts controllers that have users of their own.
+		// The role of this user starts controllers with users of their own.
 		controllers = []string{"system:masters"}
 	}
 	users := []user{
@@ -83,7 +83,7 @@ func (c config) addKubeconfigs(files map[string][]byte, ca *authority) error {
 	return nil
 }
 
-// kubeconfig gives a kubeconfig with everything in it, so that it can be copied.
+// kubeconfig returns a kubeconfig with embedded certificates, so that it can be copied.
 func kubeconfig(server string, ca []byte, user string, id identity) []byte {
 	encode := base64.StdEncoding.EncodeToString
 	return fmt.Appendf(nil, `apiVersion: v1
@@ -107,10 +107,10 @@ current-context: podops-local
 `, server, encode(ca), user, encode(id.certificate), encode(id.key), user)
 }
 
-// auditPolicy logs every write with who, what and the outcome, refusals of
-// admission included, but no bodies: tests and the demo count writes by user.
-// Lease renewals are left out, they are all a quiet cluster does. Events stay;
-// they are told apart by their resource.
+// auditPolicy logs every write with user, object and outcome, rejections by admission
+// included, but no bodies: tests and the demo count writes by user. It omits lease
+// renewals, the only writes of an idle cluster. It includes events, which differ by their
+// resource.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -126,8 +126,8 @@ rules:
 - level: None
 `
 
-// schedulerConfig lifts the limits that are meant for a shared API server, and
-// shortens the pause after which a pod that found no node is tried again.
+// schedulerConfig lifts the limits that are for a shared API server, and shortens the pause
+// after which a pod without a node is retried.
 func schedulerConfig(c config) []byte {
 	return fmt.Appendf(nil, `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -142,7 +142,7 @@ podMaxBackoffSeconds: 2
 `, c.file("kubeconfigs", "scheduler"))
 }
 
-// admissionConfig names the certificate that the API server shows to webhooks.
+// admissionConfig names the certificate that the API server sends to webhooks.
 func admissionConfig(c config) []byte {
 	text := []byte("apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n")
 	for _, plugin := range []string{"MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"} {

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// tailLines is how much of a log an error shows: a stack trace would be cut, the
-// message that ends most components is not.
+// tailLines is how many lines of a log an error shows: enough for the last message of most
+// components, not for a stack trace.
 const tailLines = 15
 
-// logTail gives the end of the log of a component, indented, with its path.
+// logTail returns the end of the log of a component, indented, with its path.
 func (c config) logTail(component string) string {
 	path := c.log(component)
 	data, err := os.ReadFile(path)

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// A cluster lives for a test or for an afternoon; a year is out of its way.
+// A cluster lives for at most a few hours.
 const certificateLifetime = 365 * 24 * time.Hour
 
 // authority is the certificate authority of one cluster.
@@ -52,13 +52,13 @@ func newAuthority() (*authority, error) {
 	return &authority{certificate: certificate, key: key, pem: encodePEM("CERTIFICATE", der)}, nil
 }
 
-// client makes the identity of a user of the API: the common name is the user,
-// the organizations are its groups.
+// client issues the identity of a user of the API: the common name is the user, the
+// organizations are its groups.
 func (a *authority) client(user string, groups ...string) (identity, error) {
 	return a.issue(pkix.Name{CommonName: user, Organization: groups}, x509.ExtKeyUsageClientAuth, nil, nil)
 }
 
-// server makes the identity of a server that is reached by names or addresses.
+// server issues the identity of a server with names or addresses.
 func (a *authority) server(name string, names []string, addresses []net.IP) (identity, error) {
 	return a.issue(pkix.Name{CommonName: name}, x509.ExtKeyUsageServerAuth, names, addresses)
 }
@@ -87,7 +87,7 @@ func (a *authority) issue(subject pkix.Name, usage x509.ExtKeyUsage, names []str
 	return identity{certificate: encodePEM("CERTIFICATE", der), key: keyPEM}, nil
 }
 
-// newServiceAccountKey makes the key that signs the tokens of service accounts.
+// newServiceAccountKey generates the key that signs the tokens of service accounts.
 func newServiceAccountKey() ([]byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

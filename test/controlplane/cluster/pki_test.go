@@ -29,7 +29,7 @@ func TestClientCertificateNamesUserAndGroups(t *testing.T) {
 		t.Errorf("not a client of the authority: %v", err)
 	}
 	if _, err := certificate.Verify(x509.VerifyOptions{Roots: pool(t, ca), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}); err == nil {
-		t.Error("a client certificate passes for a server's")
+		t.Error("a client certificate is accepted as a server's")
 	}
 }
 
@@ -51,7 +51,8 @@ func TestServerCertificateHoldsNamesAndAddresses(t *testing.T) {
 	}
 }
 
-// The certificate that status and up use is read back from the kubeconfig.
+// TestKubeconfigGivesTheCertificateBack checks that the certificate in the kubeconfig,
+// which status and up use, can be parsed.
 func TestKubeconfigGivesTheCertificateBack(t *testing.T) {
 	ca, err := newAuthority()
 	if err != nil {
@@ -69,7 +70,7 @@ func TestKubeconfigGivesTheCertificateBack(t *testing.T) {
 		t.Errorf("certificate (-written +read):\n%s", diff)
 	}
 	if _, err := clientCertificate([]byte("apiVersion: v1")); err == nil {
-		t.Error("a kubeconfig without a certificate gives one")
+		t.Error("a kubeconfig without a certificate returns one")
 	}
 }
 
@@ -77,7 +78,7 @@ func parseCertificate(t *testing.T, data []byte) *x509.Certificate {
 	t.Helper()
 	block, _ := pem.Decode(data)
 	if block == nil {
-		t.Fatalf("no PEM: %s", data)
+		t.Fatalf("not PEM: %s", data)
 	}
 	certificate, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {

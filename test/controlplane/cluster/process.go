@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// process names a process of this machine. A process id alone does not, since
-// ids are used again.
+// process identifies a process of this machine. A process id alone does not, since ids are
+// reused.
 type process struct {
 	PID int `json:"pid"`
 	// Start is the time the process started, in clock ticks since boot, as
@@ -17,14 +17,14 @@ type process struct {
 	Start string `json:"start"`
 }
 
-// findProcess gives the process that has pid now. It fails when there is none;
-// a process that has ended and waits to be reaped is none.
+// findProcess returns the process that has pid now. It fails when there is none, or when
+// the process has ended and is not reaped yet.
 func findProcess(pid int) (process, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return process{}, fmt.Errorf("no process %d: %w", pid, err)
 	}
-	// The name, in parentheses, may hold anything; the rest is plain fields.
+	// The name, in parentheses, may contain any character; the rest is plain fields.
 	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
 	const state, start = 0, 19 // fields 3 and 22 of the line
 	if len(fields) <= start {
@@ -36,7 +36,7 @@ func findProcess(pid int) (process, error) {
 	return process{PID: pid, Start: fields[start]}, nil
 }
 
-// alive says whether the process still runs.
+// alive reports whether the process still runs.
 func (p process) alive() bool {
 	now, err := findProcess(p.PID)
 	return err == nil && now == p
@@ -45,7 +45,7 @@ func (p process) alive() bool {
 // signal sends s to the process if it still runs.
 func (p process) signal(s syscall.Signal) {
 	if p.alive() {
-		// An error says that it has ended in between, which is as well.
+		// An error means that it has ended in between.
 		_ = syscall.Kill(p.PID, s)
 	}
 }

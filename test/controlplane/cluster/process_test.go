@@ -20,14 +20,14 @@ func TestAProcessIsAliveUntilItEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !p.alive() {
-		t.Error("dead while it runs")
+		t.Error("a running process is reported as ended")
 	}
 	p.signal(syscall.SIGKILL)
 	if err := cmd.Wait(); err == nil {
-		t.Error("the signal did not reach it")
+		t.Error("the process did not get the signal")
 	}
 	if p.alive() {
-		t.Error("alive after its end")
+		t.Error("an ended process is reported as alive")
 	}
 }
 
@@ -42,7 +42,7 @@ func TestAProcessThatWasNotReapedIsDead(t *testing.T) {
 	}
 	// The pipe ends with the process, which then waits for Wait.
 	if _, err := output.Read(make([]byte, 1)); err == nil {
-		t.Fatal("true says something")
+		t.Fatal("true has output")
 	}
 	for (process{PID: cmd.Process.Pid}).state(t) != "Z" {
 	}
@@ -63,14 +63,14 @@ func (p process) state(t *testing.T) string {
 	return strings.Fields(string(data[strings.LastIndex(string(data), ")")+1:]))[0]
 }
 
-func TestAnotherProcessWithTheSameIDIsNotTheSame(t *testing.T) {
+func TestAReusedProcessIDIsAnotherProcess(t *testing.T) {
 	self, err := findProcess(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
 	self.Start += "1"
 	if self.alive() {
-		t.Error("a process that started at another time passes for this one")
+		t.Error("a process with another start time must differ")
 	}
 }
 

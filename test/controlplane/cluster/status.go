@@ -10,12 +10,11 @@ import (
 	"time"
 )
 
-// ErrNotUp is what Status fails with when there is no cluster that is well.
+// ErrNotUp is the error of Status when there is no healthy cluster.
 var ErrNotUp = errors.New("the cluster is not up")
 
-// Status writes what is known of the cluster in dir to out. It returns nil when
-// the cluster is well, and else an error that wraps ErrNotUp and says what is
-// the matter.
+// Status writes the state of the cluster in dir to out. It returns nil when the cluster is
+// healthy, and else an error that wraps ErrNotUp and names the cause.
 func Status(ctx context.Context, dir string, now time.Time, out io.Writer) error {
 	c, err := readConfig(dir)
 	if errors.Is(err, errNoCluster) {
@@ -50,7 +49,7 @@ func (c config) write(out io.Writer, r report, now time.Time) {
 	table.Flush()
 }
 
-// diagnose returns nil when the cluster is well.
+// diagnose returns nil when the cluster is healthy.
 func (c config) diagnose(ctx context.Context, r report) error {
 	switch {
 	case r.Phase == phaseFailed || r.Phase == phaseStopped:

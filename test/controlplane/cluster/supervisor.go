@@ -13,27 +13,27 @@ import (
 )
 
 const (
-	// startTimeout bounds the start of one component. The slowest takes some
-	// seconds; machines that compile at the same time are slow.
+	// startTimeout bounds the start of one component. The slowest takes some seconds; a
+	// machine that compiles at the same time is slow.
 	startTimeout = 2 * time.Minute
-	// stopTimeout is how long a component may take to end before it is killed.
-	// Nothing of value is lost: the state does not outlive the cluster.
+	// stopTimeout is how long a component may take to end before it is killed. The state
+	// does not outlive the cluster, so nothing of value is lost.
 	stopTimeout = 2 * time.Second
-	// pollInterval is how often a condition is looked at that cannot be waited on.
+	// pollInterval is the polling interval of conditions that cannot be watched.
 	pollInterval = 100 * time.Millisecond
 )
 
-// phase is how far a supervisor has come.
+// phase is the phase of a supervisor.
 type phase string
 
 const (
 	phaseStarting phase = "starting"
 	phaseRunning  phase = "running"
-	phaseFailed   phase = "failed"  // a component failed; everything has been ended
+	phaseFailed   phase = "failed"  // a component failed; all components have been ended
 	phaseStopped  phase = "stopped" // asked to, or the parent has gone
 )
 
-// report is what a supervisor tells other commands through the state folder.
+// report is the state of a supervisor for other commands, in the state folder.
 type report struct {
 	Supervisor process          `json:"supervisor"`
 	Phase      phase            `json:"phase"`
@@ -48,8 +48,8 @@ type componentState struct {
 }
 
 var (
-	errAsked      = errors.New("asked to stop")
-	errParentGone = errors.New("the process the cluster was started for has gone")
+	errAsked      = errors.New("stopped by a signal")
+	errParentGone = errors.New("the process that the cluster was started for has ended")
 )
 
 // exit is the end of a component.
@@ -65,18 +65,17 @@ type supervisor struct {
 	exits   chan exit
 }
 
-// Supervise runs the components of the cluster whose settings Up left in dir. It
-// returns when it gets SIGTERM or SIGINT or when the parent process has gone,
-// with nil, or when a component fails. Either way it has ended all components:
-// a control plane of which a part is missing, or was restarted under way, would
-// only make tests fail in ways that are hard to tell.
+// Supervise runs the components of the cluster whose settings Up left in dir. It returns
+// when it gets SIGTERM or SIGINT or when the parent process has ended, with nil, or when a
+// component fails. In each case it has ended all components: a control plane without one of
+// its parts, or with a restarted one, would make tests fail in ways that are hard to
+// diagnose.
 //
-// It must be called from the main goroutine of a process of its own, since the
-// components are bound to the thread that starts them.
+// It must be called from the main goroutine of a process of its own, since the components
+// are bound to the thread that starts them.
 func Supervise(dir string) error {
-	// The kernel kills the components when the thread that started them ends
-	// (Pdeathsig): with this goroutine on it for good, that is the end of this
-	// process, however it comes.
+	// The kernel kills the components when the thread that started them ends (Pdeathsig):
+	// with this goroutine bound to it, that is when this process ends, for any reason.
 	runtime.LockOSThread()
 	c, err := readConfig(dir)
 	if err != nil {
@@ -92,7 +91,7 @@ func Supervise(dir string) error {
 		running: map[string]*exec.Cmd{},
 		exits:   make(chan exit, 16),
 	}
-	signal.Ignore(syscall.SIGHUP) // The terminal may go, the cluster stays.
+	signal.Ignore(syscall.SIGHUP) // the cluster outlives its terminal
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	go c.watchForEnd(ctx, cancel)
@@ -107,7 +106,7 @@ func Supervise(dir string) error {
 	return errors.Join(err, s.publish())
 }
 
-// watchForEnd cancels with a reason when the cluster is to end.
+// watchForEnd cancels with a reason when the cluster must end.
 func (c config) watchForEnd(ctx context.Context, cancel context.CancelCauseFunc) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
@@ -127,7 +126,7 @@ func (c config) watchForEnd(ctx context.Context, cancel context.CancelCauseFunc)
 	}
 }
 
-// run starts everything and returns why it has to end; never nil.
+// run starts everything and returns why it must end; never nil.
 func (s *supervisor) run(ctx context.Context) error {
 	if err := s.publish(); err != nil {
 		return err
@@ -165,7 +164,7 @@ func (s *supervisor) start(c component) error {
 	if err != nil {
 		return fmt.Errorf("opening the log of %s: %w", c.name, err)
 	}
-	defer log.Close() // The component keeps its own.
+	defer log.Close() // the component has its own descriptor
 	cmd := exec.Command(s.config.binary(c.name), c.args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Dir = s.config.Dir
@@ -178,7 +177,7 @@ func (s *supervisor) start(c component) error {
 
 	started, err := findProcess(cmd.Process.Pid)
 	if err != nil {
-		started = process{PID: cmd.Process.Pid} // It has ended; the exit tells.
+		started = process{PID: cmd.Process.Pid} // it has ended; the exit reports it
 	}
 	s.report.Components = append(s.report.Components, componentState{c.name, started, time.Now()})
 	return s.publish()
@@ -209,7 +208,7 @@ func (s *supervisor) awaitHealth(ctx context.Context, api *apiClient, c componen
 	}
 }
 
-// failure says what a component that ended left in its log.
+// failure returns the outcome of a component that ended, with the end of its log.
 func (s *supervisor) failure(e exit) error {
 	delete(s.running, e.name)
 	outcome := "with code 0"
@@ -219,8 +218,8 @@ func (s *supervisor) failure(e exit) error {
 	return fmt.Errorf("%s has ended: %s\n%s", e.name, outcome, s.config.logTail(e.name))
 }
 
-// stop ends every component that runs, last started first, and returns when the
-// last has gone.
+// stop ends every component that runs, last started first, and returns when the last has
+// ended.
 func (s *supervisor) stop() {
 	order := s.config.startOrder()
 	for i := len(order) - 1; i >= 0; i-- {
@@ -228,7 +227,7 @@ func (s *supervisor) stop() {
 		for _, c := range order[i] {
 			if cmd := s.running[c.name]; cmd != nil {
 				left[c.name] = true
-				_ = cmd.Process.Signal(syscall.SIGTERM) // An error says that it has ended.
+				_ = cmd.Process.Signal(syscall.SIGTERM) // an error means that it has ended
 			}
 		}
 		kill := time.After(stopTimeout)

@@ -19,10 +19,9 @@ import (
 // pods are scheduled.
 const usableTimeout = 3 * time.Minute
 
-// Up brings up the cluster that o describes and returns when Deployments get
-// running pods on it. A cluster that is already there and well is left as it is,
-// whatever o asks for; one that is not well is removed and made anew. Progress
-// goes to out, a line at a time.
+// Up starts the cluster that o describes and returns when Deployments get running pods on
+// it. It keeps a healthy cluster that is already up, whatever o requires, and replaces an
+// unhealthy one. It reports progress on out, one line at a time.
 func Up(ctx context.Context, o Options, out io.Writer) error {
 	c, err := newConfig(o)
 	if err != nil {
@@ -54,7 +53,7 @@ func Up(ctx context.Context, o Options, out io.Writer) error {
 		return err
 	}
 	if err := c.awaitUsable(ctx, supervisor); err != nil {
-		// The logs stay for whoever wants to know more; the processes do not.
+		// The logs stay for debugging; the processes do not.
 		endSupervisor(c.Dir, supervisor)
 		return err
 	}
@@ -65,7 +64,7 @@ func Up(ctx context.Context, o Options, out io.Writer) error {
 	return nil
 }
 
-// wellAt gives the cluster in dir when it is up and everything answers.
+// wellAt returns the cluster in dir when it is up and all components answer.
 func wellAt(ctx context.Context, dir string) (config, bool) {
 	c, err := readConfig(dir)
 	if err != nil {
@@ -82,7 +81,7 @@ func wellAt(ctx context.Context, dir string) (config, bool) {
 	return c, c.allHealthy(ctx, api) == nil
 }
 
-// allHealthy returns the first complaint of a component, or that of the API.
+// allHealthy returns the first error of a component, or that of the API.
 func (c config) allHealthy(ctx context.Context, api *apiClient) error {
 	for _, group := range c.startOrder() {
 		for _, component := range group {
@@ -98,11 +97,11 @@ func (c config) allHealthy(ctx context.Context, api *apiClient) error {
 	return err
 }
 
-// prepare makes the state folder with everything the supervisor needs.
+// prepare creates the state folder with all files of the supervisor.
 func (c config) prepare() error {
 	for _, component := range []component{c.etcd(), c.apiServer(), c.controllerManager(), c.scheduler(), c.kubelets()} {
 		if _, err := os.Stat(c.binary(component.name)); err != nil {
-			return fmt.Errorf("looking for the programs of the control plane (controlplane build makes them): %w", err)
+			return fmt.Errorf("finding the programs of the control plane (run controlplane build): %w", err)
 		}
 	}
 	if err := os.MkdirAll(c.file(logsFolder), 0o755); err != nil {
@@ -114,8 +113,8 @@ func (c config) prepare() error {
 	return c.writeFiles()
 }
 
-// startSupervisor starts this very program as a process of its own, in a session
-// of its own, so that it outlives this one and its terminal.
+// startSupervisor starts this program as a separate process, in its own session, so that it
+// outlives this one and its terminal.
 func (c config) startSupervisor() (process, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -137,11 +136,11 @@ func (c config) startSupervisor() (process, error) {
 	if err != nil {
 		return process{}, fmt.Errorf("the supervisor has ended at once: %w\n%s", err, c.logTail("supervisor"))
 	}
-	go func() { _ = cmd.Wait() }() // Reaps it; what it has to say is in its report.
+	go func() { _ = cmd.Wait() }() // reaps it; its result is in its report
 	return started, nil
 }
 
-// awaitUsable waits until pods can run, or the supervisor has given up.
+// awaitUsable waits until pods can run, or the supervisor has ended.
 func (c config) awaitUsable(ctx context.Context, supervisor process) error {
 	ctx, cancel := context.WithTimeout(ctx, usableTimeout)
 	defer cancel()
@@ -170,13 +169,13 @@ func (c config) awaitUsable(ctx context.Context, supervisor process) error {
 	}
 }
 
-// errGivenUp says that the supervisor has ended.
+// errGivenUp means that the supervisor has ended.
 var errGivenUp = errors.New("the control plane did not start")
 
-// started returns nil when the supervisor has started everything, errGivenUp
-// with the reason when it has ended, and else how far it is.
+// started returns nil when the supervisor has started everything, errGivenUp with the
+// reason when it has ended, and else its progress.
 func (c config) started(supervisor process) error {
-	alive := supervisor.alive() // Before its report is read: the report is its last act.
+	alive := supervisor.alive() // before its report is read: the report is its last action
 	r, err := readReport(c.Dir)
 	switch {
 	case err == nil && r.Phase == phaseRunning && alive:

@@ -1,5 +1,4 @@
-// Package filelock lets one process at a time do something, among all processes
-// of this machine that name the same file.
+// Package filelock serializes processes of this machine that use the same lock file.
 package filelock
 
 import (
@@ -11,13 +10,13 @@ import (
 	"time"
 )
 
-// pollInterval is how often a lock that somebody else has is tried again.
+// pollInterval is how often a lock that is held is tried again.
 const pollInterval = 100 * time.Millisecond
 
-// Lock takes the lock file at path, waiting for whoever has it until ctx ends;
-// waits is called once when there is somebody to wait for.
-// The file stays, empty, when the lock is given back: removing it would let two
-// processes hold locks on different files of the same name.
+// Lock takes the lock file at path, and waits for its holder until ctx ends; it calls waits
+// once when there is a holder to wait for. The file stays, empty, when the lock is
+// released: removing it would let two processes hold locks on different files of the same
+// name.
 func Lock(ctx context.Context, path string, waits func()) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("making the folder of a lock: %w", err)

@@ -16,7 +16,7 @@ func TestOneHolderAtATime(t *testing.T) {
 		t.Fatal(err)
 	}
 	if waits != 0 {
-		t.Error("waits for nobody")
+		t.Error("waits without a holder")
 	}
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -24,23 +24,23 @@ func TestOneHolderAtATime(t *testing.T) {
 		t.Errorf("a second holder: want %v, got %v", context.DeadlineExceeded, err)
 	}
 	if waits != 1 {
-		t.Errorf("told %d times that it waits", waits)
+		t.Errorf("waits was called %d times", waits)
 	}
 	unlock()
 	again, err := Lock(t.Context(), path, func() {})
 	if err != nil {
-		t.Fatalf("after it was given back: %v", err)
+		t.Fatalf("after its release: %v", err)
 	}
 	again()
 }
 
-func TestAWaiterGetsTheLockWhenItIsGivenBack(t *testing.T) {
+func TestAWaiterGetsTheLockAfterItsRelease(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	unlock, err := Lock(t.Context(), path, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := Lock(t.Context(), path, unlock) // Given back while it waits.
+	second, err := Lock(t.Context(), path, unlock) // released while it waits
 	if err != nil {
 		t.Fatal(err)
 	}

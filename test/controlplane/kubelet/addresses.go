@@ -9,21 +9,21 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// addresses hands out the pod addresses of one node, one for each UID however
-// often it is asked for. kwok's own pools (PodIPWith in its templates) give an
-// address twice when the first two pods of a node are created at once, and a new
-// one each time a template is rendered. Safe for concurrent use.
+// addresses allocates the pod addresses of one node, one for each UID, however often it is
+// requested. kwok's own pools (PodIPWith in its templates) give an address twice when the
+// first two pods of a node are created at once, and a new one each time a template is
+// rendered. It is safe for concurrent use.
 type addresses struct {
 	pods netip.Prefix
 
-	mu     sync.Mutex // guards what follows
-	next   netip.Addr // where the search goes on: addresses are used again late
+	mu     sync.Mutex // guards the fields below
+	next   netip.Addr // where the search continues: addresses are reused late
 	byPod  map[types.UID]netip.Addr
 	inUse  map[netip.Addr]bool
 	unused netip.Addr // the node's own
 }
 
-// newAddresses gives the pool of a node whose own address lies in the range.
+// newAddresses returns the pool of a node whose own address lies in the range.
 func newAddresses(n Node) (*addresses, error) {
 	pods, err := netip.ParsePrefix(n.PodCIDR)
 	if err != nil {
@@ -39,7 +39,7 @@ func newAddresses(n Node) (*addresses, error) {
 	}, nil
 }
 
-// take gives the address of the pod with this UID.
+// take returns the address of the pod with this UID.
 func (a *addresses) take(pod types.UID) (string, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -49,7 +49,7 @@ func (a *addresses) take(pod types.UID) (string, error) {
 	for range 1 << (32 - a.pods.Bits()) {
 		a.next = a.next.Next()
 		if !a.pods.Contains(a.next) {
-			a.next = a.pods.Addr() // The address of the range itself: never a pod's.
+			a.next = a.pods.Addr() // the address of the range itself is never a pod's
 			continue
 		}
 		if a.next != a.unused && !a.inUse[a.next] {
@@ -60,7 +60,7 @@ func (a *addresses) take(pod types.UID) (string, error) {
 	return "", fmt.Errorf("all addresses in %s are taken", a.pods)
 }
 
-// release gives the address of a pod that is gone back.
+// release releases the address of a deleted pod.
 func (a *addresses) release(pod types.UID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -68,7 +68,7 @@ func (a *addresses) release(pod types.UID) {
 	delete(a.byPod, pod)
 }
 
-// learn takes over the addresses that pods have already.
+// learn marks the addresses of existing pods as used.
 func (a *addresses) learn(pods []corev1.Pod) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -40,12 +40,12 @@ func TestAPodKeepsItsAddress(t *testing.T) {
 		t.Errorf("two pods have %s", second)
 	}
 	if again := take(t, pool, "a"); again != first {
-		t.Errorf("asked again, %s became %s", first, again)
+		t.Errorf("requested again, %s became %s", first, again)
 	}
 }
 
-// Every address of the /24 is handed out but that of the range and the node's;
-// then there is none until a pod goes.
+// TestAllAddressesOfARange checks that every address of the /24 is used except those of the
+// range and of the node; then there is none until a pod is deleted.
 func TestAllAddressesOfARange(t *testing.T) {
 	pool := testAddresses(t)
 	const capacity = 254
@@ -57,7 +57,7 @@ func TestAllAddressesOfARange(t *testing.T) {
 		t.Errorf("%d different addresses: %v", len(seen), seen)
 	}
 	if address, err := pool.take("one more"); err == nil {
-		t.Errorf("a full range gives %s", address)
+		t.Errorf("a full range returns %s", address)
 	}
 	gone := take(t, pool, "7")
 	pool.release("7")
@@ -91,14 +91,14 @@ func TestAddressesOfListedPodsAreTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := take(t, pool, "another"); got == there.Status.PodIP {
-		t.Errorf("%s is given away again", got)
+		t.Errorf("%s was allocated twice", got)
 	}
 	if got := take(t, pool, string(there.UID)); got != there.Status.PodIP {
 		t.Errorf("%s became %s", there.Status.PodIP, got)
 	}
 }
 
-func TestAPodThatGoesGivesItsAddressBack(t *testing.T) {
+func TestADeletedPodReleasesItsAddress(t *testing.T) {
 	pool := testAddresses(t)
 	pod := newPod(created)
 	take(t, pool, string(pod.UID))
@@ -115,7 +115,7 @@ func TestAPodThatGoesGivesItsAddressBack(t *testing.T) {
 	}
 	event := <-events.ResultChan()
 	if got, ok := event.Object.(*corev1.Pod); !ok || got.Name != pod.Name {
-		t.Errorf("the event is not handed on: %+v", event)
+		t.Errorf("the event is not passed on: %+v", event)
 	}
 	if len(pool.byPod)+len(pool.inUse) != 0 {
 		t.Errorf("still taken: %v %v", pool.byPod, pool.inUse)

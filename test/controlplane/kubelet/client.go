@@ -14,14 +14,13 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// client is what kwok reads and writes through. It keeps the addresses of pods
-// for their lifetime, and closes two gaps between kwok v0.8.0 and a kubelet, both
-// in kwok's pkg/kwok/controllers:
+// client is the client of kwok. It keeps the addresses of pods for their lifetime, and
+// closes two gaps between kwok v0.8.0 and a kubelet, both in kwok's pkg/kwok/controllers:
 //
 //   - pod_controller.go deletes by name alone, a kubelet by name and UID;
-//   - utils.go, shouldRetry: kwok forgets a pod whose write was refused
+//   - utils.go, shouldRetry: kwok drops a pod whose write was rejected
 //     (forbidden, internal error, time-out of the connection) until the pod
-//     changes; a kubelet tries again.
+//     changes; a kubelet retries.
 type client struct {
 	kubernetes.Interface
 	addresses *addresses
@@ -45,7 +44,7 @@ type pods struct {
 	addresses *addresses
 }
 
-// List is the pod client's; the addresses of pods that are there are taken.
+// List calls the pod client's List; the addresses of listed pods are marked as used.
 func (p pods) List(ctx context.Context, options metav1.ListOptions) (*corev1.PodList, error) {
 	list, err := p.PodInterface.List(ctx, options)
 	if err == nil {
@@ -54,7 +53,7 @@ func (p pods) List(ctx context.Context, options metav1.ListOptions) (*corev1.Pod
 	return list, err
 }
 
-// Watch is the pod client's; the addresses of pods that go are given back.
+// Watch calls the pod client's Watch; the addresses of deleted pods are released.
 func (p pods) Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	events, err := p.PodInterface.Watch(ctx, options)
 	if err != nil {
@@ -68,22 +67,22 @@ func (p pods) Watch(ctx context.Context, options metav1.ListOptions) (watch.Inte
 	}), nil
 }
 
-// Delete is a kubelet's final delete: of a pod that is terminating and whose
-// containers have stopped, by its UID, whatever finalizers it has.
+// Delete is a kubelet's final delete: of a pod that is terminating and whose containers
+// have stopped, by its UID, whatever finalizers it has.
 func (p pods) Delete(ctx context.Context, name string, options metav1.DeleteOptions) error {
 	pod, err := p.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return retriable(fmt.Errorf("reading pod %s before its final delete: %w", name, err))
 	}
 	if pod.DeletionTimestamp == nil || !HasStopped(pod) {
-		// Another pod has taken the name; its own events will be acted on.
+		// Another pod has the name; its own events lead to its steps.
 		return nil
 	}
 	options.Preconditions = metav1.NewUIDPreconditions(string(pod.UID))
 	return retriable(p.PodInterface.Delete(ctx, name, options))
 }
 
-// Patch is the pod client's, with refusals marked as worth another try.
+// Patch calls the pod client's Patch, and marks rejections as retriable.
 func (p pods) Patch(
 	ctx context.Context, name string, kind types.PatchType, data []byte, options metav1.PatchOptions, subresources ...string,
 ) (*corev1.Pod, error) {
@@ -91,9 +90,9 @@ func (p pods) Patch(
 	return pod, retriable(err)
 }
 
-// retriable turns err into the kind of error that kwok tries again after, with
-// exponential back-off. nil stays nil. Left as they are: errors that say that
-// the pod is gone or another one, and the end of the process.
+// retriable turns err into an error that kwok retries, with exponential back-off. nil stays
+// nil. Errors that mean that the pod was deleted or replaced, and the end of the process,
+// are unchanged.
 func retriable(err error) error {
 	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) || errors.Is(err, context.Canceled) {
 		return err

@@ -22,9 +22,9 @@ func TestDeleteIsAKubeletsFinalDelete(t *testing.T) {
 		pod  *corev1.Pod
 		want []metav1.DeleteOptions
 	}{
-		"a stopped pod that terminates goes, by its UID":       {deleted(newPod(created, started, stopped), 30), []metav1.DeleteOptions{final}},
-		"a pod that took the name of one that terminated":      {newPod(created, started), nil},
-		"a completed pod that nobody deletes":                  {newPod(created, started, stopped), nil},
+		"a stopped pod that terminates is deleted, by its UID": {deleted(newPod(created, started, stopped), 30), []metav1.DeleteOptions{final}},
+		"a pod with the name of one that terminated":           {newPod(created, started), nil},
+		"a completed pod without a deletion":                   {newPod(created, started, stopped), nil},
 		"a pod that terminates and whose containers still run": {deleted(newPod(created, started), 30), nil},
 	}
 	for name, tc := range tests {
@@ -47,25 +47,25 @@ func TestDeleteIsAKubeletsFinalDelete(t *testing.T) {
 	}
 }
 
-func TestDeleteOfAPodThatIsGone(t *testing.T) {
+func TestDeleteOfADeletedPod(t *testing.T) {
 	err := client{fake.NewClientset(), testAddresses(t)}.CoreV1().Pods("default").Delete(t.Context(), "web-0", metav1.DeleteOptions{})
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("want not found, got %v", err)
 	}
 }
 
-func TestRefusedWritesAreTriedAgain(t *testing.T) {
+func TestRejectedWritesAreRetried(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	tests := map[string]struct {
 		refusal error
-		again   bool // what kwok tries again after: service unavailable
+		again   bool // whether kwok retries it: service unavailable
 	}{
-		"refused by admission":          {apierrors.NewForbidden(pods, "web-0", errors.New("not now")), true},
+		"rejected by admission":         {apierrors.NewForbidden(pods, "web-0", errors.New("not now")), true},
 		"a webhook that cannot run":     {apierrors.NewInternalError(errors.New("no route to webhook")), true},
 		"a connection that breaks":      {errors.New("unexpected EOF"), true},
-		"the pod is gone":               {apierrors.NewNotFound(pods, "web-0"), false},
+		"the pod was deleted":           {apierrors.NewNotFound(pods, "web-0"), false},
 		"another pod has the name":      {apierrors.NewConflict(pods, "web-0", errors.New("uid")), false},
-		"the process is to end":         {context.Canceled, false},
+		"the process must end":          {context.Canceled, false},
 		"an accepted write is no error": {nil, false},
 	}
 	for name, tc := range tests {
@@ -77,7 +77,7 @@ func TestRefusedWritesAreTriedAgain(t *testing.T) {
 			_, err := client{fakes, testAddresses(t)}.CoreV1().Pods("default").Patch(t.Context(), "web-0", types.StrategicMergePatchType,
 				[]byte(`{"status":{"phase":"Running"}}`), metav1.PatchOptions{}, "status")
 			if got := apierrors.IsServiceUnavailable(err); got != tc.again {
-				t.Errorf("tried again: want %t, got %t (%v)", tc.again, got, err)
+				t.Errorf("retried: want %t, got %t (%v)", tc.again, got, err)
 			}
 			if !tc.again && !errors.Is(err, tc.refusal) {
 				t.Errorf("want the error as it was, got %v", err)

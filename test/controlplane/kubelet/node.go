@@ -13,11 +13,11 @@ import (
 	"k8s.io/component-base/version"
 )
 
-// podsPerNode is the default of a kubelet's --max-pods. Every pod gets its own
-// address, so it has to stay below what the pod range of a node holds (a /24).
+// podsPerNode is the default of a kubelet's --max-pods. Every pod has its own address, so
+// it must stay below the size of a node's pod range (a /24).
 const podsPerNode = "110"
 
-// nodeConditions are what a healthy kubelet reports.
+// nodeConditions are the conditions that a healthy kubelet reports.
 var nodeConditions = []corev1.NodeCondition{
 	{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientMemory", Message: "kubelet has sufficient memory available"},
 	{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasNoDiskPressure", Message: "kubelet has no disk pressure"},
@@ -25,8 +25,8 @@ var nodeConditions = []corev1.NodeCondition{
 	{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status"},
 }
 
-// object is the Node with which the kubelet of n registers. CPU and memory are
-// far beyond any machine, so that only the number of pods limits a node.
+// object returns the Node with which the kubelet of n registers. CPU and memory are far
+// beyond any machine, so that only the number of pods limits a node.
 func (n Node) object(now metav1.Time) *corev1.Node {
 	resources := corev1.ResourceList{
 		corev1.ResourceCPU:              resource.MustParse("1000"),
@@ -60,7 +60,7 @@ func (n Node) object(now metav1.Time) *corev1.Node {
 	return node
 }
 
-// register creates the Node object, or takes over the one that is there.
+// register creates the Node object, or uses an existing one.
 func (n Node) register(ctx context.Context, client kubernetes.Interface) error {
 	_, err := client.CoreV1().Nodes().Create(ctx, n.object(metav1.Now()), metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
@@ -69,8 +69,8 @@ func (n Node) register(ctx context.Context, client kubernetes.Interface) error {
 	return nil
 }
 
-// Heartbeat is the status of a node whose kubelet is well: conditions reported
-// at now, with lastTransitionTime kept unless one flips. It does not modify node.
+// Heartbeat returns the status of a node with a healthy kubelet: conditions reported at
+// now, with lastTransitionTime kept unless one flips. It does not modify node.
 func Heartbeat(node *corev1.Node, now metav1.Time) corev1.NodeStatus {
 	status := *node.Status.DeepCopy()
 	for _, condition := range nodeConditions {

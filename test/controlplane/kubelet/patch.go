@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// stageFuncs are the functions that the stage files call in their templates:
-// each takes the object of the stage and gives the strategic merge patch, in
-// JSON, that a kubelet sends to its status.
+// stageFuncs returns the functions that the stage files call in their templates: each takes
+// the object of the stage and returns the strategic merge patch, in JSON, that a kubelet
+// sends to its status.
 func (n Node) stageFuncs(pool *addresses, now func() metav1.Time) template.FuncMap {
 	podStep := func(step func(*corev1.Pod, metav1.Time) corev1.PodStatus) func(any) (string, error) {
 		return func(object any) (string, error) {
@@ -53,9 +53,9 @@ func (n Node) stageFuncs(pool *addresses, now func() metav1.Time) template.FuncM
 	}
 }
 
-// podPatch is the patch a kubelet sends: the difference of the two statuses,
-// with the UID as a precondition so that it never meets a pod that has taken
-// the name since (k8s.io/kubernetes/pkg/util/pod, PatchPodStatus).
+// podPatch returns the patch that a kubelet sends: the difference of the two statuses, with
+// the UID as a precondition so that it never applies to a later pod of the same name
+// (k8s.io/kubernetes/pkg/util/pod, PatchPodStatus).
 func podPatch(pod *corev1.Pod, status corev1.PodStatus) (string, error) {
 	before := corev1.Pod{Status: pod.Status}
 	after := corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: pod.UID}, Status: status}
@@ -82,7 +82,7 @@ func twoWay(before, after, schema any) (string, error) {
 	return string(patch), nil
 }
 
-// convert gives the typed form of an object that a template handles as maps.
+// convert decodes an object that a template handles as maps into its type.
 func convert(object, typed any) error {
 	data, err := json.Marshal(object)
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A reason that is gone has to be removed by name, since conditions are merged.
+// TestPatchRemovesTheReasonOfAConditionThatIsTrue checks that the patch names an old
+// reason, since conditions are merged.
 func TestPatchRemovesTheReasonOfAConditionThatIsTrue(t *testing.T) {
 	pod := newPod(withGate(corev1.ConditionFalse), created, started, withGate(corev1.ConditionTrue))
 	patch, err := podPatch(pod, Synced(pod, later))
@@ -26,7 +27,7 @@ func TestPatchRemovesTheReasonOfAConditionThatIsTrue(t *testing.T) {
 	}
 }
 
-// Templates hand over maps, as kwok decodes objects.
+// TestStageFuncsTakeObjectsAsMaps passes maps, as kwok decodes objects.
 func TestStageFuncsTakeObjectsAsMaps(t *testing.T) {
 	data, err := json.Marshal(newPod(created))
 	if err != nil {

@@ -1,17 +1,16 @@
 // Package kubelet simulates the kubelets of a local cluster on top of kwok:
 // nodes that register, beat and run pods of which only the status exists.
 //
-// kwok brings the watching, the delays and the writing; the files of package
-// stages say which step a pod takes when; this package says what the status is
-// after a step (status.go), with the functions of Kubernetes' own kubelet for the
-// conditions.
+// kwok watches, delays and writes; the files of package stages define which step a
+// pod takes when; this package computes the status after a step (status.go), with
+// the functions of Kubernetes' own kubelet for the conditions.
 //
 // Every kubelet acts as system:node:<name> with its own certificate, so the
 // Node authorizer and the NodeRestriction admission apply to it. The kwok
-// command is not used as it is, since it cannot run within them:
+// command is not used unchanged, since it cannot run with these rights:
 //
 //   - it lists and watches leases (controller.go, initNodeLeaseController),
-//     which the Node authorizer refuses; here kwok's leases are off and
+//     which the Node authorizer rejects; here kwok's leases are off and
 //     Kubernetes' lease controller keeps one lease for each node;
 //   - it does not create nodes;
 //   - its deletes and its retries differ from a kubelet's, see client.go, and its
@@ -114,7 +113,7 @@ func (n Node) start(ctx context.Context, stages stagesByKind) error {
 		return fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	rest.UserAgent = "kubelet-" + n.Name
-	rest.QPS, rest.Burst = 100, 200 // 50 and 100 in a kubelet, which has less to do at once.
+	rest.QPS, rest.Burst = 100, 200 // 50 and 100 in a kubelet, which makes fewer requests at once
 	typed, err := kubernetes.NewForConfig(rest)
 	if err != nil {
 		return fmt.Errorf("building a client: %w", err)
@@ -133,7 +132,7 @@ func (n Node) start(ctx context.Context, stages stagesByKind) error {
 		TypedClient:              client{typed, pool},
 		ManageSingleNode:         n.Name,
 		NodeName:                 n.Name,
-		CIDR:                     n.PodCIDR, // kwok keeps its own books; nothing is taken from them
+		CIDR:                     n.PodCIDR, // required by kwok, but not used for allocation
 		LocalStages:              stages,
 		FuncMap:                  n.stageFuncs(pool, metav1.Now),
 		PodPlayStageParallelism:  workers,
@@ -148,8 +147,8 @@ func (n Node) start(ctx context.Context, stages stagesByKind) error {
 	return controller.Start(ctx)
 }
 
-// lease keeps the lease of the node, as in pkg/kubelet/kubelet.go. A renewal that
-// fails is logged by the controller and tried again.
+// lease keeps the lease of the node, as in pkg/kubelet/kubelet.go. The controller logs a
+// failed renewal and retries it.
 func (n Node) lease(ctx context.Context, client kubernetes.Interface) lease.Controller {
 	return lease.NewController(clock.RealClock{}, client, n.Name, leaseSeconds, func() {}, renewInterval,
 		n.Name, corev1.NamespaceNodeLease, kubeletutil.SetNodeOwnerFunc(ctx, client, n.Name))

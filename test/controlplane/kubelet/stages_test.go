@@ -21,7 +21,7 @@ var (
 func TestStageOfAPod(t *testing.T) {
 	tests := map[string]struct {
 		pod   *corev1.Pod
-		stage string        // "" when the pod is at rest
+		stage string        // "" when no stage matches
 		least time.Duration // of the delay
 		most  time.Duration
 	}{
@@ -40,8 +40,8 @@ func TestStageOfAPod(t *testing.T) {
 		"running, deleted":                     {deleted(newPod(created, started), 30), "pod-stop", 300 * time.Millisecond, 300 * time.Millisecond},
 		"running, deleted, slow to stop":       {annotated(deleted(newPod(created, started), 30), "test.podops.dev/stop-delay", "5s"), "pod-stop", 5 * time.Second, 5 * time.Second},
 		"running, deleted by force, finalizer": {deleted(newPod(created, started), 0), "pod-stop", 300 * time.Millisecond, 300 * time.Millisecond},
-		"stopped, not given up yet":            {deleted(newPod(created, started, stopped), 30), "pod-stop", 300 * time.Millisecond, 300 * time.Millisecond},
-		"given up, finalizer":                  {deleted(newPod(created, started, stopped), 0), "", 0, 0},
+		"stopped, not deleted yet":             {deleted(newPod(created, started, stopped), 30), "pod-stop", 300 * time.Millisecond, 300 * time.Millisecond},
+		"deleted, finalizer":                   {deleted(newPod(created, started, stopped), 0), "", 0, 0},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -79,8 +79,8 @@ func TestStageOfANode(t *testing.T) {
 		node *corev1.Node
 		want string
 	}{
-		"healthy":        {healthy, "node-heartbeat"},
-		"taken for dead": {lost, "node-recover"},
+		"healthy":         {healthy, "node-heartbeat"},
+		"considered dead": {lost, "node-recover"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := matchingStages(t, nodeKind, &lifecycle.Event{Data: tc.node})
@@ -99,10 +99,10 @@ func TestHeartbeat(t *testing.T) {
 		node       *corev1.Node
 		transition metav1.Time // of Ready
 	}{
-		"a healthy node stays as it is":    {node, noon},
-		"a node taken for dead is back":    {lost, later},
-		"conditions of others are kept":    {withNodeCondition(node), noon},
-		"a node without conditions is new": {&corev1.Node{}, later},
+		"a healthy node stays as it is":           {node, noon},
+		"a node that was considered dead is back": {lost, later},
+		"conditions of others are kept":           {withNodeCondition(node), noon},
+		"a node without conditions is new":        {&corev1.Node{}, later},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := len(tc.node.Status.Conditions)

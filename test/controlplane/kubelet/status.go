@@ -10,8 +10,8 @@ import (
 	kubeletstatus "k8s.io/kubernetes/pkg/kubelet/status"
 )
 
-// NotReadyAnnotationKey on a pod, with the value "true", makes the readiness
-// probe of each of its containers fail for as long as it is there.
+// NotReadyAnnotationKey on a pod, with the value "true", makes the readiness probe of each
+// of its containers fail.
 const NotReadyAnnotationKey = "test.podops.dev/not-ready"
 
 const (
@@ -20,9 +20,9 @@ const (
 	reasonCompleted         = "Completed"
 )
 
-// The functions below return the status a kubelet reports after the step they
-// are named after. They do not modify pod. Each keeps conditions that are not a
-// kubelet's, and keeps lastTransitionTime unless a condition flips.
+// The functions below return the status that a kubelet reports after the step of their
+// name. They do not modify pod. Each keeps conditions that are not a kubelet's, and keeps
+// lastTransitionTime unless a condition flips.
 
 // Created is the status once the pod has a sandbox with an address and its
 // containers are about to start.
@@ -110,9 +110,9 @@ func Synced(pod *corev1.Pod, now metav1.Time) corev1.PodStatus {
 	return status
 }
 
-// Stopped is the status once every container has ended with exit code 0. Since
-// Kubernetes 1.27 a kubelet reports a terminal phase before it gives up a pod,
-// which is seen as long as finalizers keep the object.
+// Stopped is the status once every container has ended with exit code 0. Since Kubernetes
+// 1.27 a kubelet reports a terminal phase before the final delete, which is visible as long
+// as finalizers keep the object.
 func Stopped(pod *corev1.Pod, now metav1.Time) corev1.PodStatus {
 	status := *pod.Status.DeepCopy()
 	if status.Phase != corev1.PodFailed {
@@ -134,7 +134,7 @@ func Stopped(pod *corev1.Pod, now metav1.Time) corev1.PodStatus {
 	return status
 }
 
-// HasStopped says whether no container of the pod runs or will run.
+// HasStopped reports whether no container of the pod runs or will run.
 func HasStopped(pod *corev1.Pod) bool {
 	for _, s := range pod.Status.ContainerStatuses {
 		if s.State.Terminated == nil {
@@ -144,9 +144,9 @@ func HasStopped(pod *corev1.Pod) bool {
 	return len(pod.Status.ContainerStatuses) == len(pod.Spec.Containers)
 }
 
-// setConditions replaces the conditions of a kubelet in status by what
-// Kubernetes' own kubelet computes from the container statuses and from the
-// conditions that the pod's readiness gates name.
+// setConditions replaces the conditions of a kubelet in status by those that Kubernetes'
+// own kubelet computes from the container statuses and from the conditions of the pod's
+// readiness gates.
 func setConditions(pod *corev1.Pod, status *corev1.PodStatus, now metav1.Time) {
 	status.ObservedGeneration = pod.Generation
 	old := &pod.Status
@@ -172,7 +172,7 @@ func setConditions(pod *corev1.Pod, status *corev1.PodStatus, now metav1.Time) {
 	}
 }
 
-// observed is a condition that is True for every pod a kubelet has begun with.
+// observed returns a condition that is True for every pod that a kubelet has started.
 func observed(pod *corev1.Pod, of corev1.PodConditionType) corev1.PodCondition {
 	return corev1.PodCondition{
 		Type:               of,
@@ -181,8 +181,7 @@ func observed(pod *corev1.Pod, of corev1.PodConditionType) corev1.PodCondition {
 	}
 }
 
-// container is one container of the spec beside its status, which is to be
-// changed in place.
+// container is one container of the spec with its status, which is changed in place.
 type container struct {
 	spec   corev1.Container
 	status *corev1.ContainerStatus
@@ -224,7 +223,7 @@ func terminated(id string, startedAt, finishedAt metav1.Time) corev1.ContainerSt
 	}}
 }
 
-// imageID differs for different images, since controllers that update pods in
+// imageID returns different ids for different images, since controllers that update pods in
 // place wait for it to change.
 func imageID(image string) string {
 	return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(image)))

@@ -17,7 +17,7 @@ var (
 	later = metav1.NewTime(noon.Add(time.Minute))
 )
 
-// outcome is what a test looks at after a step.
+// outcome holds the fields that a test checks after a step.
 type outcome struct {
 	Phase           corev1.PodPhase
 	Ready           string // "True", or "False" and the reason
@@ -126,7 +126,7 @@ func TestSteps(t *testing.T) {
 				t.Errorf("the step changed its argument:\n%s", diff)
 			}
 			if own := conditionOf(status, "example.com/own"); own != "True Mine" {
-				t.Errorf("a condition of somebody else became %q", own)
+				t.Errorf("a foreign condition became %q", own)
 			}
 			if of := status.ObservedGeneration; of != tc.pod.Generation {
 				t.Errorf("observed generation %d of %d", of, tc.pod.Generation)
@@ -151,7 +151,7 @@ func TestTransitionTimeChangesOnlyWhenAConditionFlips(t *testing.T) {
 	pod := newPod(withGate(corev1.ConditionTrue), created, started, withGate(corev1.ConditionFalse))
 	status := Synced(pod, later)
 	for of, want := range map[corev1.PodConditionType]metav1.Time{
-		corev1.PodReady:        later, // True until now.
+		corev1.PodReady:        later, // True until now
 		corev1.ContainersReady: noon,
 		corev1.PodInitialized:  noon,
 	} {
@@ -163,8 +163,8 @@ func TestTransitionTimeChangesOnlyWhenAConditionFlips(t *testing.T) {
 	}
 }
 
-// What kwok would send for a pod of which nothing changes must be empty, or it
-// would never come to rest.
+// TestSyncedIsAFixedPoint checks that the patch for an unchanged pod is empty; otherwise
+// kwok would send patches forever.
 func TestSyncedIsAFixedPoint(t *testing.T) {
 	for name, pod := range map[string]*corev1.Pod{
 		"ready":         newPod(created, started),
@@ -184,7 +184,7 @@ func TestSyncedIsAFixedPoint(t *testing.T) {
 	}
 }
 
-func TestRestartedContainersSayWhatTheyWere(t *testing.T) {
+func TestRestartedContainersHaveTheirLastState(t *testing.T) {
 	pod := newPod(created, started)
 	before := pod.Status.ContainerStatuses[0]
 	for _, change := range []func(*corev1.Pod) corev1.PodStatus{withImage("app:2"), restarting, started} {
@@ -204,10 +204,10 @@ func TestHasStopped(t *testing.T) {
 		pod  *corev1.Pod
 		want bool
 	}{
-		"a pod no kubelet has seen": {newPod(), false},
-		"a created pod":             {newPod(created), false},
-		"a running pod":             {newPod(created, started), false},
-		"a stopped pod":             {newPod(created, started, stopped), true},
+		"a pod before its kubelet": {newPod(), false},
+		"a created pod":            {newPod(created), false},
+		"a running pod":            {newPod(created, started), false},
+		"a stopped pod":            {newPod(created, started, stopped), true},
 	} {
 		if got := HasStopped(tc.pod); got != tc.want {
 			t.Errorf("%s: want %t, got %t", name, tc.want, got)
@@ -215,7 +215,7 @@ func TestHasStopped(t *testing.T) {
 	}
 }
 
-// newPod gives a pod to which changes were made, each by the status it returns.
+// newPod returns a pod after changes, each by the status it returns.
 func newPod(changes ...func(*corev1.Pod) corev1.PodStatus) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "web-0", Namespace: "default", UID: "uid-1", Generation: 3, Annotations: map[string]string{}},
@@ -237,7 +237,7 @@ func synced(p *corev1.Pod) corev1.PodStatus     { return Synced(p, noon) }
 func restarting(p *corev1.Pod) corev1.PodStatus { return Restarting(p, noon) }
 func stopped(p *corev1.Pod) corev1.PodStatus    { return Stopped(p, noon) }
 
-// withInit gives the pod an init container and a sidecar.
+// withInit adds an init container and a sidecar.
 func withInit(p *corev1.Pod) corev1.PodStatus {
 	p.Spec.InitContainers = []corev1.Container{
 		{Name: "setup", Image: "app:1"},
@@ -246,7 +246,7 @@ func withInit(p *corev1.Pod) corev1.PodStatus {
 	return p.Status
 }
 
-// withGate gives the pod a readiness gate and its condition; "" is none.
+// withGate adds a readiness gate and its condition; "" is none.
 func withGate(status corev1.ConditionStatus) func(*corev1.Pod) corev1.PodStatus {
 	return func(p *corev1.Pod) corev1.PodStatus {
 		p.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: gate}}

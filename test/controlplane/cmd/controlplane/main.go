@@ -26,7 +26,7 @@ pods exist in the API only. It needs nothing but Go, and no rights.
 Usage:
   controlplane build    build etcd, kube-apiserver, kubectl and so on into a folder
   controlplane up       start a cluster; when it returns, Deployments get running pods
-  controlplane status   show the cluster; exit code 1 when it is not well
+  controlplane status   show the cluster; exit code 1 when it is not healthy
   controlplane down     end the cluster and remove its files
 
   controlplane COMMAND --help   shows the flags of a command
@@ -34,7 +34,7 @@ Usage:
 Folders default to bin/ and bin/cluster/ of the checkout the command is called in.
 `
 
-// errUsage says that the command line is wrong and that this has been said.
+// errUsage means that the command line is invalid and that the error was printed.
 var errUsage = errors.New("usage")
 
 func main() {
@@ -100,14 +100,14 @@ func runBuild(ctx context.Context, args []string) error {
 }
 
 func runUp(ctx context.Context, args []string) error {
-	flags := newFlags("up", "starts a cluster, or does nothing when it is up; a half-dead one is started anew")
+	flags := newFlags("up", "starts a cluster, or does nothing when it is up; an unhealthy one is replaced")
 	var o cluster.Options
 	flags.StringVar(&o.Bin, "bin", inCheckout("bin"), "`folder` with the programs")
 	flags.StringVar(&o.Dir, "dir", inCheckout("bin", "cluster"), "state `folder`")
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", inCheckout("bin", "kubeconfig"), "`file` to write the administrator's kubeconfig to")
 	flags.IntVar(&o.Nodes, "nodes", 4, "number of nodes, for 110 pods each")
-	flags.BoolVar(&o.OneIdentity, "one-identity", false, "let all controllers act as system:kube-controller-manager, which then may do everything")
-	flags.IntVar(&o.ParentPID, "parent-pid", 0, "end the cluster when the process with this `id` has gone")
+	flags.BoolVar(&o.OneIdentity, "one-identity", false, "make all controllers act as system:kube-controller-manager, which then has all rights")
+	flags.IntVar(&o.ParentPID, "parent-pid", 0, "end the cluster when the process with this `id` has ended")
 	cidr := flags.String("cidr", "127.64.0.0/16", "loopback `range` of pod addresses, a /16: node i takes the i-th /24")
 	if err := parse(flags, args); err != nil {
 		return err
@@ -121,7 +121,7 @@ func runUp(ctx context.Context, args []string) error {
 }
 
 func runStatus(ctx context.Context, args []string) error {
-	flags := newFlags("status", "shows the cluster; exit code 1 when it is not well")
+	flags := newFlags("status", "shows the cluster; exit code 1 when it is not healthy")
 	dir := flags.String("dir", inCheckout("bin", "cluster"), "state `folder`")
 	if err := parse(flags, args); err != nil {
 		return err
@@ -130,9 +130,9 @@ func runStatus(ctx context.Context, args []string) error {
 }
 
 func runDown(ctx context.Context, args []string) error {
-	flags := newFlags("down", "ends the cluster and removes its files, its kubeconfig included; nothing to end is fine")
+	flags := newFlags("down", "ends the cluster and removes its files, its kubeconfig included; a missing cluster is no error")
 	dir := flags.String("dir", inCheckout("bin", "cluster"), "state `folder`")
-	keep := flags.Bool("keep", false, "leave the files, to read logs and the audit log in; up begins from nothing all the same")
+	keep := flags.Bool("keep", false, "keep the files with logs and the audit log; up still starts from nothing")
 	if err := parse(flags, args); err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func parse(flags *flag.FlagSet, args []string) error {
 	case errors.Is(err, flag.ErrHelp):
 		return err
 	case err != nil:
-		return errUsage // The flag set has told.
+		return errUsage // the flag set has printed the error
 	case flags.NArg() > 0:
 		fmt.Fprintf(flags.Output(), "unexpected argument %q\n", flags.Arg(0))
 		flags.Usage()
@@ -172,8 +172,8 @@ func parse(flags *flag.FlagSet, args []string) error {
 	return nil
 }
 
-// inCheckout is a path in the checkout this command is called in, or below the
-// current folder when that is in none.
+// inCheckout returns a path in the checkout this command is called in, or below the current
+// folder outside of a checkout.
 func inCheckout(elements ...string) string {
 	source, err := build.Source(".")
 	if err != nil {

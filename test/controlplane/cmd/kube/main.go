@@ -1,11 +1,11 @@
-// Command kube is the whole local control plane in one file: etcd,
-// kube-apiserver, kube-controller-manager, kube-scheduler, kubectl, kwok and the
-// simulated kubelets, each under its own name and called through a symlink. They
-// share most of their code, so one file is linked in the time of one of them.
+// Command kube is the whole local control plane in one file: etcd, kube-apiserver,
+// kube-controller-manager, kube-scheduler, kubectl, kwok and the simulated kubelets, each
+// under its own name and called through a symlink. They share most of their code, so one
+// file is linked in the time of one of them.
 //
-// The component is chosen by the base name of argv[0] or, when that is none of
-// them, by the first argument. Only the chosen one registers flags, metrics and
-// feature gates, so the components do not meet at run time.
+// The base name of argv[0] selects the component or, when it is none of them, the first
+// argument does. Only the selected one registers flags, metrics and feature gates, so the
+// components do not interfere at run time.
 package main
 
 import (

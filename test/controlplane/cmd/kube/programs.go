@@ -44,18 +44,18 @@ func scheduler() int {
 }
 
 func kubectl() int {
-	// The verbosity has to be known before the command tree is built, which
-	// loads plugins and preferences.
+	// The verbosity must be set before the command tree is built, which loads plugins and
+	// preferences.
 	_, _ = logs.GlogSetter(kubectlcmd.GetLogVerbosity(os.Args))
 	if err := cli.RunNoErrOutput(kubectlcmd.NewDefaultKubectlCommand()); err != nil {
-		cmdutil.CheckErr(err) // Prints it and exits with its code.
+		cmdutil.CheckErr(err) // prints it and exits with its code
 	}
 	return 0
 }
 
 func kwok() int {
-	// The Kubernetes libraries in this binary add their own --version, of
-	// another type than kwok's, to the flags of whatever program they are in.
+	// The Kubernetes libraries in this binary add their own --version, of another type than
+	// kwok's, to the flags of every program.
 	pflag.CommandLine = pflag.NewFlagSet("kwok", pflag.ExitOnError)
 
 	flags := pflag.NewFlagSet("global", pflag.ContinueOnError)
@@ -79,8 +79,7 @@ func kwok() int {
 	return 0
 }
 
-// kubelets is the one program here without a repository of its own: see
-// package kubelet.
+// kubelets is the only program here without a repository of its own: see package kubelet.
 func kubelets() int {
 	if len(os.Args) != 2 {
 		fmt.Fprintln(os.Stderr, "usage: kubelets FILE (a JSON list of nodes)")
