@@ -1,10 +1,9 @@
-// Package audit reads the audit log of a Kubernetes API server: who wrote what,
-// and with which outcome. Tests count an actor's writes with it, the demo sums
-// them up.
+// Package audit reads the audit log of a Kubernetes API server: which user wrote which
+// object, and with which outcome. Tests and the demo count writes with it.
 //
-// The log is JSON lines of audit.k8s.io/v1 Event, one per request, in a file that
-// only grows, as the local control plane (test/controlplane) writes it: every
-// write but lease renewals, before the response is complete.
+// The log is JSON lines of audit.k8s.io/v1 Event, one per request, in a file that only
+// grows, as the local control plane (test/controlplane) writes it: every write but lease
+// renewals, before the response is complete.
 package audit
 
 import (
@@ -21,28 +20,29 @@ import (
 // Event is one request that has been answered.
 type Event struct {
 	Time      time.Time // when the request came in
-	User      string    // "system:serviceaccount:podops-system:manager"
+	User      string    // such as "system:serviceaccount:podops-system:manager"
 	UserAgent string
 	Verb      string // "create", "update", "patch", "delete", "deletecollection"
-	// Group and Resource are what was written ("apps", "deployments"); the core
-	// group is "". Subresource is "" for the object itself.
+	// Group and Resource are those of the object ("apps", "deployments"); the core group is
+	// "". Subresource is "" for the object itself.
 	Group, Resource, Subresource string
 	// Namespace is "" for cluster-scoped objects. Name is "" where the server
 	// chose the name (generateName) and for deletecollection.
 	Namespace, Name string
 	Code            int    // HTTP status: 201, 403, 409, ...
-	Message         string // why, for refusals
+	Message         string // of rejections
 
-	// FailedOpen: a webhook did not answer, and its failurePolicy let the request pass.
+	// FailedOpen is true when a webhook did not answer, and its failurePolicy let the
+	// request pass.
 	FailedOpen bool
 }
 
-// Refused says whether the request was answered with an error.
+// Refused reports whether the request was answered with an error.
 func (e Event) Refused() bool {
 	return e.Code >= 400
 }
 
-// Target is what was written, "pods" or "pods/status".
+// Target returns the resource and subresource, "pods" or "pods/status".
 func (e Event) Target() string {
 	if e.Subresource == "" {
 		return e.Resource
@@ -50,13 +50,13 @@ func (e Event) Target() string {
 	return e.Resource + "/" + e.Subresource
 }
 
-// Log is the audit log in a file. It holds nothing but the path, so it is safe
-// for concurrent use and needs no closing.
+// Log is the audit log in a file. It holds only the path, so it is safe for concurrent use
+// and needs no closing.
 type Log struct {
 	path string
 }
 
-// Open gives the log in the file at path. It fails when there is none.
+// Open returns the log in the file at path. It fails when there is none.
 func Open(path string) (*Log, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, fmt.Errorf("opening the audit log: %w", err)
@@ -64,10 +64,10 @@ func Open(path string) (*Log, error) {
 	return &Log{path: path}, nil
 }
 
-// Mark is a place between two lines of a log. The zero value is its beginning.
+// Mark is a position between two lines of a log. The zero value is its beginning.
 type Mark int64
 
-// Mark gives the place after the last complete line.
+// Mark returns the position after the last complete line.
 func (l *Log) Mark() (Mark, error) {
 	at := Mark(0)
 	err := l.lines(0, func(line []byte) error {
@@ -77,8 +77,8 @@ func (l *Log) Mark() (Mark, error) {
 	return at, err
 }
 
-// Since gives the events after mark, oldest first. A last line of which the end
-// is not written yet is left for the next call.
+// Since returns the events after mark, oldest first. It leaves an incomplete last line for
+// the next call.
 func (l *Log) Since(mark Mark) (Events, error) {
 	var events Events
 	err := l.lines(mark, func(line []byte) error {
@@ -94,7 +94,7 @@ func (l *Log) Since(mark Mark) (Events, error) {
 	return events, err
 }
 
-// All gives every event of the log, oldest first.
+// All returns every event of the log, oldest first.
 func (l *Log) All() (Events, error) {
 	return l.Since(0)
 }
@@ -113,7 +113,7 @@ func (l *Log) lines(mark Mark, take func([]byte) error) error {
 	for {
 		line, err := reader.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			return nil // What is left, if anything, is a line without its end.
+			return nil // the rest, if any, is an incomplete line
 		}
 		if err != nil {
 			return fmt.Errorf("reading the audit log: %w", err)
@@ -130,7 +130,7 @@ const (
 	stagePanic    = "Panic"
 )
 
-// record is the part of audit.k8s.io/v1 Event that is read.
+// record holds the parsed fields of an audit.k8s.io/v1 Event.
 type record struct {
 	Stage                    string    `json:"stage"`
 	Verb                     string    `json:"verb"`

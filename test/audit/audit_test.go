@@ -38,7 +38,7 @@ func TestFailedOpen(t *testing.T) {
 	for name, tc := range map[string]struct {
 		line string
 		want bool
-	}{"it did": {open, true}, "it did not": {created, false}} {
+	}{"failed open": {open, true}, "answered": {created, false}} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "audit.log")
 			if err := os.WriteFile(path, []byte(tc.line), 0o600); err != nil {
@@ -62,14 +62,14 @@ func TestSince(t *testing.T) {
 		mark    Mark
 		want    Events
 	}{
-		"an empty log has no events":               {"", 0, nil},
-		"every line is an event":                   {created + refused, 0, Events{createdEvent, refusedEvent}},
-		"a request counts once, when it is over":   {received + created, 0, Events{createdEvent}},
-		"what is before the mark is left out":      {created + refused, Mark(len(created)), Events{refusedEvent}},
-		"at the end there is nothing":              {created, Mark(len(created)), nil},
-		"a line without its end waits":             {created + refused[:len(refused)-1], 0, Events{createdEvent}},
-		"half a line waits":                        {created + refused[:20], 0, Events{createdEvent}},
-		"half a line, and nothing else, waits too": {refused[:20], 0, nil},
+		"an empty log has no events":                 {"", 0, nil},
+		"every line is an event":                     {created + refused, 0, Events{createdEvent, refusedEvent}},
+		"a request counts once, when it is complete": {received + created, 0, Events{createdEvent}},
+		"events before the mark are left out":        {created + refused, Mark(len(created)), Events{refusedEvent}},
+		"at the end there are no events":             {created, Mark(len(created)), nil},
+		"a line without its end waits":               {created + refused[:len(refused)-1], 0, Events{createdEvent}},
+		"half a line waits":                          {created + refused[:20], 0, Events{createdEvent}},
+		"half a line, and nothing else, waits too":   {refused[:20], 0, nil},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestSince(t *testing.T) {
 	}
 }
 
-func TestSinceRejectsWhatIsNoAuditLog(t *testing.T) {
+func TestSinceRejectsOtherContent(t *testing.T) {
 	if got, err := open(t, "hello\n").All(); err == nil {
 		t.Errorf("want an error, got %v", got)
 	}
@@ -96,7 +96,8 @@ func TestOpenWithoutALog(t *testing.T) {
 	}
 }
 
-// A mark that is taken while a line is being written must not lose that line.
+// TestMarkIsBeforeALineThatIsNotComplete checks that a mark that is taken while a line is
+// being written does not lose that line.
 func TestMarkIsBeforeALineThatIsNotComplete(t *testing.T) {
 	log := open(t, created+refused[:30])
 	mark, err := log.Mark()

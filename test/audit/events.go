@@ -10,10 +10,10 @@ import (
 // Events are requests, oldest first.
 type Events []Event
 
-// Filter says whether an event is wanted.
+// Filter reports whether an event is selected.
 type Filter func(Event) bool
 
-// Where gives the events that every filter wants; all of them without filters.
+// Where returns the events that every filter selects; all of them without filters.
 func (e Events) Where(filters ...Filter) Events {
 	var wanted Events
 	for _, event := range e {
@@ -24,19 +24,19 @@ func (e Events) Where(filters ...Filter) Events {
 	return wanted
 }
 
-// Count is how many events every filter wants.
+// Count returns how many events every filter selects.
 func (e Events) Count(filters ...Filter) int {
 	return len(e.Where(filters...))
 }
 
-// Group is how many events share a key.
+// Group is a key and the number of its events.
 type Group struct {
 	Key   string
 	Count int
 }
 
-// CountBy counts the events by key, the largest group first, groups of one size
-// by their key.
+// CountBy counts the events by key, the largest group first, groups of one size by their
+// key.
 func (e Events) CountBy(key func(Event) string) []Group {
 	counts := map[string]int{}
 	for _, event := range e {
@@ -56,23 +56,23 @@ func ByUser(e Event) string { return e.User }
 // ByTarget is a key for CountBy: "patch pods/status".
 func ByTarget(e Event) string { return e.Verb + " " + e.Target() }
 
-// User wants the requests of one user.
+// User selects the requests of one user.
 func User(name string) Filter {
 	return func(e Event) bool { return e.User == name }
 }
 
-// ServiceAccount wants the requests of one service account.
+// ServiceAccount selects the requests of one service account.
 func ServiceAccount(namespace, name string) Filter {
 	return User("system:serviceaccount:" + namespace + ":" + name)
 }
 
-// Verb wants requests with one of the verbs.
+// Verb selects requests with one of the verbs.
 func Verb(verbs ...string) Filter {
 	return func(e Event) bool { return slices.Contains(verbs, e.Verb) }
 }
 
-// On wants requests to one of the targets: "pods" is the object itself alone,
-// "pods/status" that subresource alone, "pods/*" the object and all of them.
+// On selects requests to one of the targets: "pods" is the object itself alone,
+// "pods/status" that subresource alone, "pods/*" the object and all subresources.
 func On(targets ...string) Filter {
 	return func(e Event) bool {
 		return slices.ContainsFunc(targets, func(target string) bool {
@@ -82,33 +82,33 @@ func On(targets ...string) Filter {
 	}
 }
 
-// InNamespace wants requests in one namespace.
+// InNamespace selects requests in one namespace.
 func InNamespace(namespace string) Filter {
 	return func(e Event) bool { return e.Namespace == namespace }
 }
 
-// Named wants requests about one object name.
+// Named selects requests for one object name.
 func Named(name string) Filter {
 	return func(e Event) bool { return e.Name == name }
 }
 
-// NamePrefix wants requests about objects whose name begins so.
+// NamePrefix selects requests for objects whose name has the prefix.
 func NamePrefix(prefix string) Filter {
 	return func(e Event) bool { return strings.HasPrefix(e.Name, prefix) }
 }
 
-// Code wants requests that were answered with one of the HTTP status codes.
+// Code selects requests that were answered with one of the HTTP status codes.
 func Code(codes ...int) Filter {
 	return func(e Event) bool { return slices.Contains(codes, e.Code) }
 }
 
-// Refused wants the requests that were answered with an error.
+// Refused selects the requests that were answered with an error.
 func Refused(e Event) bool { return e.Refused() }
 
-// Accepted wants the requests that were not answered with an error.
+// Accepted selects the requests that were not answered with an error.
 func Accepted(e Event) bool { return !e.Refused() }
 
-// Not wants what f does not.
+// Not selects the events that f does not.
 func Not(f Filter) Filter {
 	return func(e Event) bool { return !f(e) }
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// events has one event for each thing a filter can tell apart.
+// events has events that differ in each field of a filter.
 var events = Events{
 	{User: "system:serviceaccount:podops-system:manager", Verb: "patch", Resource: "pods", Subresource: "status", Namespace: "shop", Name: "web-0", Code: 200},
 	{User: "system:serviceaccount:podops-system:manager", Verb: "patch", Resource: "pods", Namespace: "shop", Name: "web-1", Code: 200},
@@ -19,7 +19,7 @@ func TestWhere(t *testing.T) {
 		filters []Filter
 		want    Events
 	}{
-		"no filter wants everything":           {nil, events},
+		"no filter selects everything":         {nil, events},
 		"a user":                               {[]Filter{User("alice")}, events[3:]},
 		"a service account":                    {[]Filter{ServiceAccount("podops-system", "manager")}, events[:2]},
 		"verbs":                                {[]Filter{Verb("delete", "update")}, events[2:]},

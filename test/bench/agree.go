@@ -15,12 +15,12 @@ import (
 type agreement struct {
 	rulings int
 
-	// differs is the first one that does; empty when all agree.
+	// differs names the first difference; empty when all agree.
 	differs string
 }
 
-// compare lets all implementations see the same events, in different orders, and compares
-// what they rule. Sequences of events come from a fixed seed.
+// compare sends the same events to all implementations, in different orders, and compares
+// their rulings. Sequences of events come from a fixed seed.
 func compare() (agreement, error) {
 	a := agreement{}
 	random := rand.New(rand.NewPCG(1, 2))
@@ -37,7 +37,7 @@ func compare() (agreement, error) {
 }
 
 func (a *agreement) compare(f *fleet, random *rand.Rand) error {
-	// Pods of an earlier fleet have the same names: an engine of its own.
+	// Pods of an earlier workload have the same names, so it needs its own engine.
 	e, err := opa.New(opa.Options{})
 	if err != nil {
 		return err

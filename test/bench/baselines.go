@@ -12,7 +12,7 @@ import (
 	"github.com/podops-dev/podops/pkg/podindex"
 )
 
-// goScan looks at every pod in every round, in plain Go.
+// goScan reads every pod in every round, in plain Go.
 type goScan struct {
 	selector labels.Selector
 	rules    []plainRule
@@ -56,8 +56,8 @@ func scan(pods []*corev1.Pod, selector labels.Selector) (c counts, waiting []can
 }
 
 // goIncr is PodOps with its rules written in Go: it has the same index, which keeps the
-// counts and the waiting pods up to date, and the same view of it. What PodOps costs beyond
-// it is the price of rules that anybody can write.
+// counts and the waiting pods up to date, and the same snapshot of it. The difference to
+// PodOps is the cost of rules that users write.
 type goIncr struct {
 	store cache.ReflectorStore
 	index *podindex.Index
@@ -71,13 +71,13 @@ func newGoIncr(f *fleet) *goIncr {
 	return g
 }
 
-// fill puts the pods and the rules of a fleet into an index.
+// fill puts the pods and the rules of a workload into an index.
 func fill(index *podindex.Index, f *fleet) {
 	index.SetRule(f.podTransitionRule())
 	store := index.PodStore()
 	for _, pod := range f.pods {
 		if err := store.Add(pod); err != nil {
-			panic(err) // the store takes every pod
+			panic(err) // the store accepts every pod
 		}
 	}
 }
@@ -85,7 +85,7 @@ func fill(index *podindex.Index, f *fleet) {
 func (g *goIncr) round(events []*corev1.Pod) []ruling {
 	for _, pod := range events {
 		if err := g.store.Update(pod); err != nil {
-			panic(err) // the store takes every pod
+			panic(err) // the store accepts every pod
 		}
 	}
 	view := g.index.Snapshot(namespace, nil).Rules[0]
@@ -99,8 +99,8 @@ func (g *goIncr) round(events []*corev1.Pod) []ruling {
 	return decide(g.rules, candidates, counts{selected: view.Counts.Selected, available: view.Counts.Available})
 }
 
-// goLoop is the least that anybody could do: it keeps nothing but counts and a sorted list
-// of the waiting pods, for one rule object, and loops over the latter.
+// goLoop is a lower bound: it keeps only counts and a sorted list of the waiting pods, for
+// one rule object, and loops over the latter.
 type goLoop struct {
 	selector   labels.Selector
 	rules      []plainRule
@@ -156,10 +156,9 @@ func (g *goLoop) remove(uid types.UID) {
 	}
 }
 
-// predecessor is a model of what came before, as far as evaluation goes: every round parses
-// the rules anew, selects all pods, and counts all of them again for each pod that waits. It
-// is given the benefit of one round for many events, and of a cache that does not copy what
-// it lists.
+// predecessor is a model of the evaluation of PodOps' predecessor: every round parses the
+// rules, selects all pods, and counts all of them again for each pod that waits. In its
+// favour, it has one round for many events, and a cache that does not copy listed objects.
 type predecessor struct {
 	object *appsv1alpha1.PodTransitionRule
 	pods   []*corev1.Pod

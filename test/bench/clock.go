@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpu is the processor time that this process has used, collection of garbage included.
+// cpu returns the processor time that this process has used, garbage collection included.
 func cpu() time.Duration {
 	return clock(unix.CLOCK_PROCESS_CPUTIME_ID)
 }
@@ -22,8 +22,8 @@ func clock(id int32) time.Duration {
 	return time.Duration(now.Nano())
 }
 
-// subject is something that is measured: setup makes ready for so many runs, and is not
-// measured; run is one of them.
+// subject is measured: setup prepares the given number of runs, and is not measured; run is
+// one of them.
 type subject struct {
 	name  string
 	setup func(runs int)
@@ -39,8 +39,9 @@ type cost struct {
 	samples []float64
 }
 
-// over is how many times the other cost this one is: the median over the pairs of samples
-// that were taken one after the other. A machine whose speed drifts changes both of a pair.
+// over returns the ratio of this cost to the other one: the median over the pairs of
+// samples that were taken one after the other. A machine whose speed drifts changes both of
+// a pair.
 func (c cost) over(other cost) float64 {
 	var ratios []float64
 	for i := range min(len(c.samples), len(other.samples)) {
@@ -52,14 +53,13 @@ func (c cost) over(other cost) float64 {
 // sampleTime is how long one sample takes, unless one run takes longer.
 const sampleTime = 4 * time.Millisecond
 
-// A subject of which one sample takes long gets fewer of them: enough is enough.
+// A subject whose samples take long gets fewer of them.
 const (
 	fewSamples = 3
 	longEnough = 2 * time.Second
 )
 
-// measure takes samples of the subjects by turns, so that what disturbs the machine
-// disturbs all of them.
+// measure takes samples of the subjects in turn, so that noise affects all of them.
 func measure(subjects []subject, samples int) []cost {
 	runs := make([]int, len(subjects))
 	for i, s := range subjects {
@@ -73,7 +73,7 @@ func measure(subjects []subject, samples int) []cost {
 			if taken >= fewSamples && total[i] >= longEnough {
 				continue
 			}
-			runtime.GC() // the garbage of others is not its own
+			runtime.GC() // so that garbage of other subjects does not count
 			spent, allocated := sample(s, runs[i])
 			total[i] += spent
 			times[i] = append(times[i], float64(spent)/float64(runs[i]))
@@ -87,13 +87,13 @@ func measure(subjects []subject, samples int) []cost {
 	return costs
 }
 
-// calibrate finds how many runs make a sample. It is the warm-up as well.
+// calibrate returns how many runs make a sample. It also warms up.
 func calibrate(s subject) int {
 	const most = 1 << 14
 	for runs := 1; ; {
 		first, _ := sample(s, runs)
 		second, _ := sample(s, runs)
-		spent := min(first, second) // the first may have warmed up, or met a collection of garbage
+		spent := min(first, second) // the first may have warmed up, or included a garbage collection
 		if spent >= sampleTime || runs == most {
 			return runs
 		}
@@ -119,11 +119,11 @@ func sample(s subject, runs int) (spent time.Duration, allocated uint64) {
 // ballast is the heap of a small manager.
 const ballast = 64 << 20
 
-// latencies are the times of single runs on the processor, in several series: what others
-// do on a shared machine would drown them on the wall clock. Collecting garbage counts as
-// far as it holds up the run, and happens as often as in a manager with a heap of ballast,
-// which has run for a while: memory that a heap has never used costs the kernel more to hand
-// out than a round takes.
+// latencies returns the processor time of single runs, in several series: on the wall
+// clock, other processes of a shared machine would hide them. Garbage collection counts as
+// far as it delays the run, and happens as often as in a manager with a heap of ballast,
+// which has run for a while: allocating memory that a heap has never used costs the kernel
+// more than a round takes.
 func latencies(s subject, series, runs int) [][]float64 {
 	held := make([]byte, ballast)
 	defer runtime.KeepAlive(held)
@@ -139,7 +139,7 @@ func latencies(s subject, series, runs int) [][]float64 {
 	return all
 }
 
-// collections of garbage so far.
+// collections returns the number of garbage collections so far.
 func collections() uint32 {
 	stats := runtime.MemStats{}
 	runtime.ReadMemStats(&stats)
@@ -165,7 +165,8 @@ func quantile(values []float64, at float64) float64 {
 	return sorted[min(len(sorted)-1, int(at*float64(len(sorted))))]
 }
 
-// exponent is the slope of log y over log x: 1 for a linear law, 2 for a quadratic one.
+// exponent returns the slope of log y over log x: 1 for a linear law, 2 for a quadratic
+// one.
 func exponent(x, y []float64) float64 {
 	var sx, sy, sxx, sxy float64
 	for i := range x {
@@ -176,7 +177,7 @@ func exponent(x, y []float64) float64 {
 	return (n*sxy - sx*sy) / (n*sxx - sx*sx)
 }
 
-// heap is what is in use after the garbage is gone.
+// heap returns the bytes in use after a garbage collection.
 func heap() uint64 {
 	runtime.GC()
 	runtime.GC()

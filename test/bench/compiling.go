@@ -19,12 +19,13 @@ import (
 // manyRules is how many rules are compiled.
 const manyRules = 1000
 
-// compiling is what rules cost before they are first asked.
+// compiling holds the costs of rules before their first evaluation.
 type compiling struct {
 	// builtIn are rules of the kinds of PodOps, custom are rules with a module each.
 	builtIn, custom batch
 
-	// evaluation is the CPU of asking one of each about ten pods it has not seen.
+	// evaluation is the CPU of evaluating one of each for ten pods without a cached
+	// verdict.
 	builtInEvaluation, customEvaluation time.Duration
 
 	// builtInCompile is the CPU of the first rule of a kind.
@@ -42,12 +43,12 @@ type batch struct {
 	// bytes is the heap of one rule.
 	bytes float64
 
-	// compiled is how many programs were compiled for all of them, and edit for one of
-	// them edited.
+	// compiled is how many programs were compiled for all of them, and edit for one edited
+	// rule.
 	compiled, edit int
 }
 
-// source makes the module of rule number i.
+// source returns the module of rule number i.
 type source func(i int) (spec.Module, error)
 
 func measureCompiling(samples int, progress io.Writer) (compiling, error) {
@@ -76,7 +77,7 @@ func measureCompiling(samples int, progress io.Writer) (compiling, error) {
 	return c, nil
 }
 
-// builtInModule is a labelCheck that looks at a label of its own.
+// builtInModule is a labelCheck of a label that no other rule reads.
 func builtInModule(i int) (spec.Module, error) {
 	rule := appsv1alpha1.TransitionRule{
 		Name: fmt.Sprintf("rule-%d", i),
@@ -135,7 +136,7 @@ func measureBatch(ctx context.Context, of source) (batch, error) {
 	if programs[manyRules/2], err = prepareModule(ctx, e, of, manyRules); err != nil {
 		return batch{}, err
 	}
-	for i := range manyRules { // what an unchanged rule costs when all are prepared again
+	for i := range manyRules { // the cost of an unchanged rule when all are prepared again
 		if i != manyRules/2 {
 			if _, err := prepareModule(ctx, e, of, i); err != nil {
 				return batch{}, err
@@ -155,8 +156,8 @@ func prepareModule(ctx context.Context, e *opa.Engine, of source, i int) (*opa.P
 	return e.Prepare(ctx, module)
 }
 
-// measureFirst is the median of what the first rule of an engine costs to prepare, and what
-// it costs to ask it about ten pods that it has not seen.
+// measureFirst returns the median of the cost of preparing the first rule of an engine, and
+// of evaluating it for ten pods without a cached verdict.
 func measureFirst(ctx context.Context, of source, samples int) (prepared, asked time.Duration, err error) {
 	var preparing, asking []float64
 	f := newFleet(usualRules(), 10, 10)
@@ -185,8 +186,8 @@ func measureFirst(ctx context.Context, of source, samples int) (prepared, asked 
 	return time.Duration(quantile(preparing, 0.5)), time.Duration(quantile(asking, 0.5)), nil
 }
 
-// heldBy is what the engine and the memory of verdicts hold after the first round, in bytes
-// for each waiting pod when all wait, or each pod when one does.
+// heldBy returns the bytes that the engine and the verdict cache hold after the first
+// round, per waiting pod when all wait, or per pod when one does.
 func heldBy(pods, waiting int) (float64, error) {
 	e, err := opa.New(opa.Options{})
 	if err != nil {

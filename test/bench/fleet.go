@@ -20,21 +20,21 @@ const (
 	operation = "roll"
 )
 
-// fleet is a workload of which some pods wait. Every implementation gets the same pods and
+// workload is a set of pods of which some wait. Every implementation gets the same pods and
 // the same events.
 type fleet struct {
 	rules []appsv1alpha1.TransitionRule
 	pods  []*corev1.Pod
 
-	// waiting are the places of the pods that wait.
+	// waiting holds the indexes of the pods that wait.
 	waiting []int
 
-	// version is the last resourceVersion that was given out.
+	// version is the last resourceVersion.
 	version int
 }
 
-// newFleet makes pods, of which so many wait: spread evenly, the last pod first, one a
-// millisecond. One pod in twenty is not available.
+// newFleet creates pods, of which the given number waits: spread evenly, the last pod
+// first, one a millisecond. One pod in twenty is not available.
 func newFleet(rules []appsv1alpha1.TransitionRule, pods, waiting int) *fleet {
 	f := &fleet{rules: rules}
 	step := pods / waiting
@@ -60,15 +60,15 @@ func newFleet(rules []appsv1alpha1.TransitionRule, pods, waiting int) *fleet {
 	return f
 }
 
-// stored gives a pod the next resourceVersion.
+// stored sets the next resourceVersion of a pod.
 func (f *fleet) stored(pod *corev1.Pod) *corev1.Pod {
 	f.version++
 	pod.ResourceVersion = strconv.Itoa(f.version)
 	return pod
 }
 
-// event is a change of a waiting pod that rules look at: of two labels, one with two
-// values, and one whose value no other pod has.
+// event changes a waiting pod in labels that rules read: one with two values, and one whose
+// value no other pod has.
 func (f *fleet) event(n int) *corev1.Pod {
 	at := f.waiting[n%len(f.waiting)]
 	pod := *f.pods[at]
@@ -79,7 +79,7 @@ func (f *fleet) event(n int) *corev1.Pod {
 	return f.pods[at]
 }
 
-// events are so many changes, no pod twice before each has had its turn.
+// events returns changes of different pods in turn.
 func (f *fleet) events(first, count int) []*corev1.Pod {
 	made := make([]*corev1.Pod, 0, count)
 	for n := range count {
@@ -88,8 +88,8 @@ func (f *fleet) events(first, count int) []*corev1.Pod {
 	return made
 }
 
-// usualRules are the rules that all implementations evaluate: an availablePolicy with both
-// bounds, a labelCheck, and one with a filter and conditions.
+// usualRules returns the rules that all implementations evaluate: an availablePolicy with
+// both bounds, a labelCheck, and one with a filter and conditions.
 func usualRules() []appsv1alpha1.TransitionRule {
 	most, least := intstr.FromString("25%"), intstr.FromString("50%")
 	return []appsv1alpha1.TransitionRule{
@@ -120,8 +120,8 @@ func usualRules() []appsv1alpha1.TransitionRule {
 	}
 }
 
-// distinctRules are the same rules, each of which looks also at a label that no two pods
-// have the same value of. No two pods are alike to them.
+// distinctRules returns the same rules, each of which also reads a label whose value
+// differs between all pods. No two pods are equal for them.
 func distinctRules() []appsv1alpha1.TransitionRule {
 	rules := usualRules()
 	for i := range rules {
@@ -136,7 +136,7 @@ func distinctRules() []appsv1alpha1.TransitionRule {
 	return rules
 }
 
-// podTransitionRule holds the rules of the fleet and selects all of its pods.
+// podTransitionRule holds the rules of the workload and selects all of its pods.
 func (f *fleet) podTransitionRule() *appsv1alpha1.PodTransitionRule {
 	return &appsv1alpha1.PodTransitionRule{
 		ObjectMeta: metav1.ObjectMeta{

@@ -12,19 +12,19 @@ type goal struct {
 	figure string
 	holds  bool
 
-	// close: it does not hold, by less than what a busy machine may add.
+	// close is true when it does not hold, by less than the noise of a busy machine.
 	close bool
 }
 
-// slack is what a busy machine may add to a figure.
+// slack is the noise of a busy machine.
 const slack = 1.3
 
-// limit judges one figure. below is inclusive.
+// limit compares one figure with its bound. below is inclusive.
 func limit(number, wants, figure string, value, below float64) goal {
 	return goal{number: number, wants: wants, figure: figure, holds: value <= below, close: value <= below*slack}
 }
 
-// worst is the largest ratio of two columns over the cells for which where holds.
+// worst returns the largest ratio of two columns over the cells for which where holds.
 func (g grid) worst(column, of string, where func(cell) bool) float64 {
 	found := math.NaN()
 	for _, at := range cells() {
@@ -38,7 +38,7 @@ func (g grid) worst(column, of string, where func(cell) bool) float64 {
 	return found
 }
 
-// judge compares what was measured with the goals.
+// judge compares the measurements with the goals.
 func judge(m measured) []goal {
 	goals := idleGoals(m)
 	goals = append(goals, roundGoals(m.grid)...)
@@ -103,7 +103,8 @@ func roundGoals(g grid) []goal {
 	return goals
 }
 
-// lawGoals are about how costs grow with the pods that wait, and how much they vary.
+// lawGoals returns the goals for the growth of costs with the pods that wait, and for their
+// variance.
 func lawGoals(g grid) []goal {
 	slope := func(column string) float64 {
 		var x, y []float64
@@ -123,7 +124,7 @@ func lawGoals(g grid) []goal {
 	}
 }
 
-// times is a ratio as people read it.
+// times returns a human-readable ratio.
 func times(ratio float64) string {
 	switch {
 	case math.IsNaN(ratio):

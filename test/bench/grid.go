@@ -10,8 +10,8 @@ import (
 	"github.com/podops-dev/podops/pkg/opa"
 )
 
-// The columns of the grid: an implementation, and after how many changed pods a round of it
-// is measured: one, all that wait (cold), or none (idle).
+// The columns of the grid: an implementation, and the number of changed pods before each
+// measured round: one, all that wait (cold), or none (idle).
 const (
 	scanOne   = "go-scan"
 	scanCold  = "go-scan cold"
@@ -30,7 +30,7 @@ func columns() []string {
 	return []string{scanOne, scanCold, loopOne, incrOne, incrCold, incrIdle, oldOne, oursOne, oursCold, oursApart, oursIdle}
 }
 
-// cell is one size of fleet.
+// cell is one size of workload.
 type cell struct{ pods, waiting int }
 
 func cells() []cell {
@@ -45,18 +45,19 @@ func cells() []cell {
 	return all
 }
 
-// grid is what was measured.
+// grid holds the measurements.
 type grid struct {
 	costs map[cell]map[string]cost
 
-	// idleEvaluations are those of Rego in one idle round of each cell.
+	// idleEvaluations is the number of evaluations of Rego in one idle round of each cell.
 	idleEvaluations int
 
 	// tail is p99 over p50 of rounds with one changed pod.
 	tail map[cell]float64
 }
 
-// ratio of two columns in one cell; ok is false when one was not measured.
+// ratio returns the ratio of two columns in one cell; ok is false when one was not
+// measured.
 func (g grid) ratio(at cell, column, of string) (float64, bool) {
 	a, first := g.costs[at][column]
 	b, second := g.costs[at][of]
@@ -71,7 +72,7 @@ type implementation interface {
 	round(events []*corev1.Pod) []ruling
 }
 
-// maxQuadratic is how many pods times waiting pods the predecessor is given: it takes seconds
+// maxQuadratic bounds pods times waiting pods for the predecessor, which takes seconds
 // beyond.
 const maxQuadratic = 1000 * 1000
 
@@ -105,7 +106,7 @@ func (g *grid) measure(at cell, samples int) error {
 	if err != nil {
 		return err
 	}
-	// Each implementation has pods of its own: an event is one change to it.
+	// Each implementation has its own pods: an event changes one of them.
 	usual := func() *fleet { return newFleet(usualRules(), at.pods, at.waiting) }
 	forScan, forLoop, forIncr, forOld, forOurs := usual(), usual(), usual(), usual(), usual()
 	forApart := newFleet(distinctRules(), at.pods, at.waiting)
@@ -135,7 +136,8 @@ func (g *grid) measure(at cell, samples int) error {
 	return nil
 }
 
-// rounds are rounds of one implementation, each after so many events.
+// rounds returns the subject for rounds of one implementation, each after the given number
+// of events.
 func rounds(name string, f *fleet, made implementation, dirty int) subject {
 	var batches [][]*corev1.Pod
 	next := 0
@@ -152,7 +154,7 @@ func rounds(name string, f *fleet, made implementation, dirty int) subject {
 	}
 }
 
-// idleEvaluations is how often Rego is asked in a round after nothing has changed.
+// idleEvaluations returns how often Rego is evaluated in a round without changes.
 func idleEvaluations(at cell) (int, error) {
 	asked := 0
 	e, err := opa.New(opa.Options{Observe: func(opa.Observation) { asked++ }})
@@ -169,8 +171,8 @@ func idleEvaluations(at cell) (int, error) {
 	return asked, nil
 }
 
-// measureTail is p99 over p50 of rounds after one change, with nobody else around: the
-// median of several series.
+// measureTail returns p99 over p50 of rounds after one change, without other
+// implementations: the median of several series.
 func measureTail(at cell) (float64, error) {
 	e, err := opa.New(opa.Options{})
 	if err != nil {

@@ -14,12 +14,12 @@ const (
 	growthTo   = 10000
 )
 
-// growth is what a round of the larger fleet costs, in rounds of the smaller one with as
-// many waiting pods: the worst over the numbers of waiting pods, by column.
+// growth is the ratio of the cost of a round of the larger workload to that of the smaller
+// one with as many waiting pods: the worst over the numbers of waiting pods, by column.
 type growth map[string]float64
 
-// measureGrowth takes the samples of both sizes by turns. The cells of the grid are minutes
-// apart, and a machine is not the same machine for that long.
+// measureGrowth takes the samples of both sizes in turn. The cells of the grid are minutes
+// apart, and the speed of a machine drifts in that time.
 func measureGrowth(samples int, progress io.Writer) (growth, error) {
 	worst := growth{}
 	for _, waiting := range []int{1, 10, 100, 1000} {

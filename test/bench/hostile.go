@@ -19,20 +19,20 @@ import (
 // deadline of a user's module.
 const deadline = 100 * time.Millisecond
 
-// hostile is how modules fare that mean no good.
+// hostile holds the costs of hostile modules.
 type hostile struct {
-	// late is how long a verdict took whose module loops, on the wall clock: the median, and
-	// the worst, which is the machine's as much as ours.
+	// late is how long a verdict of a module that loops took, on the wall clock: the
+	// median, and the worst, which depends on the machine as well.
 	late, latest time.Duration
 
-	// code of those verdicts, or of the first that is not about time.
+	// code is the code of those verdicts, or of the first one other than a timeout.
 	code rule.Code
 
-	// normal is the CPU of inspecting an ordinary module, and refused that of refusing one
+	// normal is the CPU of inspecting an ordinary module, and refused that of rejecting one
 	// of the same length that explodes when its types are checked.
 	normal, refused time.Duration
 
-	// why it was refused.
+	// why is the error of the rejection.
 	why string
 }
 
@@ -67,7 +67,7 @@ func measureHostile(progress io.Writer) (hostile, error) {
 	return h, nil
 }
 
-// loops goes over all quadruples of pods, and finds nothing.
+// loops iterates over all quadruples of pods, and finds none.
 const loops = `package rule
 
 allow if {
@@ -79,7 +79,7 @@ allow if {
 }
 `
 
-// loop asks a module that loops about one pod, several times.
+// loop evaluates a module that loops for one pod, several times.
 func (h *hostile) loop(ctx context.Context, e *opa.Engine) error {
 	entry := appsv1alpha1.TransitionRule{Name: "loops", Rego: &appsv1alpha1.RegoRule{Module: loops}}
 	module, err := spec.Rule(objectName(), entry, &spec.Custom{Source: loops, Entry: spec.EntryAllow, Parameters: []byte(`{}`)})
@@ -114,8 +114,8 @@ func (h *hostile) loop(ctx context.Context, e *opa.Engine) error {
 // lines of the modules that are inspected.
 const lines = 30
 
-// explosive is a small module whose types double with each line, and more than once: what it
-// shares is written out when it is checked.
+// explosive returns a small module whose types more than double with each line: the shared
+// parts are expanded when it is checked.
 func explosive(i int) string {
 	module := strings.Builder{}
 	fmt.Fprintf(&module, "package rule\n\nallow if x%d == %d\n\nx0 := {\"a\": input.pod.name, \"b\": 1}\n", lines, i)
@@ -125,7 +125,7 @@ func explosive(i int) string {
 	return module.String()
 }
 
-// tame is a module of the same length that shares nothing.
+// tame returns a module of the same length without shared parts.
 func tame(i int) string {
 	module := strings.Builder{}
 	fmt.Fprintf(&module, "package rule\n\nallow if x%d.a == %d\n\nx0 := {\"a\": input.pod.name, \"b\": 1}\n", lines, i)

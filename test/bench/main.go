@@ -1,5 +1,5 @@
-// Command bench measures the policy engine and prints what it found as tables: what a round
-// costs over sizes of fleets, beside the same rules in plain Go; what compiling costs; and
+// Command bench measures the policy engine and prints tables: the cost of a round over
+// sizes of workloads, compared with the same rules in plain Go; the cost of compiling; and
 // whether the goals P1 to P12 hold. It takes some minutes.
 //
 //	go run ./test/bench          # measure and print
@@ -28,7 +28,8 @@ func main() {
 	}
 }
 
-// run measures everything, prints it, and returns how many goals are missed beyond slack.
+// run measures everything, prints it, and returns how many goals are missed by more than
+// slack.
 func run(out, progress io.Writer, samples int) (failed int, err error) {
 	m := measured{}
 	if m.agreement, err = compare(); err != nil {
@@ -63,7 +64,7 @@ func run(out, progress io.Writer, samples int) (failed int, err error) {
 	return failed, nil
 }
 
-// measured is everything that goals are judged by.
+// measured holds all inputs of the goals.
 type measured struct {
 	agreement agreement
 	grid      grid

@@ -25,23 +25,24 @@ import (
 	"github.com/podops-dev/podops/test/builders"
 )
 
-// path is what one event costs from the watch to the writes that it leads to, by phase.
+// path holds the costs of one event from the watch to the resulting writes, by phase.
 type path struct{ rows []pathRow }
 
-// pathRow is the path in one fleet: each waiting pod is approved in turn, which permits it.
+// pathRow is the path in one workload: each waiting pod is approved in turn, which permits
+// it.
 type pathRow struct {
 	at cell
 
-	// index takes the event in and keeps the counts, view is the facts for the round,
-	// engine asks the rules, plan hands out slots, rest is everything else: texts,
-	// status, events, the labels of the stamp. total is all of them.
+	// index adds the event and keeps the counts, view is the snapshot of the round, engine
+	// evaluates the rules, plan allocates slots, rest is everything else: texts, status,
+	// events, the labels of the permit. total is all of them.
 	index, view, engine, plan, rest, total time.Duration
 
 	// writes of pods and statuses, per event.
 	pods, statuses float64
 }
 
-// server is the API server as far as a round writes to it: it takes everything.
+// server is the API server of a round: it accepts every write.
 type server struct {
 	pods, statuses int
 	version        int
@@ -79,14 +80,14 @@ func measurePath(samples int, progress io.Writer) (path, error) {
 	return measured, nil
 }
 
-// rig is a manager without a server.
+// harness is a manager without a server.
 type rig struct {
 	fleet      *fleet
 	server     *server
 	index      *podindex.Index
 	reconciler *podtransitionrule.Reconciler
 
-	// alone has the same pods, and shows what the engine takes by itself.
+	// alone has the same pods, and measures the engine alone.
 	alone *podOps
 }
 
@@ -166,7 +167,7 @@ func measureOnePath(at cell, samples int) (pathRow, error) {
 		}
 		_ = note(&asked, func() error { r.alone.ask(seen.Rules[0]); return nil })
 		_ = note(&plan, func() error { handOutOne(seen, pod.UID); return nil })
-		// Its turn is over: it is withheld again, unseen by the clock.
+		// The pod is withheld again, outside of the measurement.
 		if err := store.Update(r.fleet.withhold(n)); err != nil {
 			return pathRow{}, err
 		}

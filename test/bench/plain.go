@@ -17,12 +17,12 @@ import (
 	"github.com/podops-dev/podops/pkg/lifecycle"
 )
 
-// ruling is what becomes of one waiting pod in one round.
+// ruling is the result of one waiting pod in one round.
 type ruling struct {
 	pod types.UID
 
-	// granted, or else short of a slot, or else withheld by the rules of the mask: bit i
-	// is rule i.
+	// granted, or else without a slot, or else withheld by the rules of the mask: bit i is
+	// rule i.
 	granted  bool
 	short    bool
 	withheld uint
@@ -31,7 +31,7 @@ type ruling struct {
 // counts of the selected pods.
 type counts struct{ selected, available int }
 
-// plainRule is a rule made ready for evaluation in Go.
+// plainRule is a rule prepared for evaluation in Go.
 type plainRule struct {
 	name       string
 	conditions []string
@@ -41,7 +41,7 @@ type plainRule struct {
 	least      *intstr.IntOrString
 }
 
-// plainRules are the rules, parsed. It is what the predecessor does for every event.
+// plainRules parses the rules, as the predecessor does for every event.
 func plainRules(rules []appsv1alpha1.TransitionRule) []plainRule {
 	parsed := make([]plainRule, 0, len(rules))
 	for _, rule := range rules {
@@ -68,7 +68,7 @@ func selectorOf(selector *metav1.LabelSelector) labels.Selector {
 	return parsed
 }
 
-// slots that an availablePolicy has to hand out.
+// slots returns the free slots of an availablePolicy.
 func (r plainRule) slots(c counts) int {
 	spare := math.MaxInt
 	if r.most != nil {
@@ -99,7 +99,7 @@ type candidate struct {
 	available bool
 }
 
-// asks says what the rule says of a candidate: it is withheld, or it needs a slot.
+// asks returns the verdict of the rule for a candidate: it is withheld, or it needs a slot.
 func (r plainRule) asks(c candidate) (withheld, slot bool) {
 	applies := !slices.Contains(c.skip, r.name) &&
 		(len(r.conditions) == 0 || slices.Contains(r.conditions, c.kind)) && r.filter.Matches(c.labels)
@@ -113,8 +113,8 @@ func (r plainRule) asks(c candidate) (withheld, slot bool) {
 	}
 }
 
-// decide rules over the candidates, which are sorted. It is all that go-scan and go-incr
-// do once they have them.
+// decide evaluates the sorted candidates. go-scan and go-incr do nothing else once they
+// have them.
 func decide(rules []plainRule, candidates []candidate, c counts) []ruling {
 	left := 0
 	for _, rule := range rules {
@@ -137,7 +137,7 @@ func decide(rules []plainRule, candidates []candidate, c counts) []ruling {
 	return rulings
 }
 
-// allocation settles a ruling. All implementations share it.
+// handOut sets a ruling. All implementations share it.
 func handOut(r ruling, needs bool, left *int) ruling {
 	switch {
 	case r.withheld != 0:
@@ -180,7 +180,7 @@ func isAvailable(pod *corev1.Pod) bool {
 	return false
 }
 
-// isThere: the pod counts at all.
+// isThere reports whether the pod counts at all.
 func isThere(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
-// podOps is what PodOps does from an event to the rulings: its index, its view, its
-// programs and its memory. Only the hand-out is that of the others.
+// podOps is PodOps from an event to the rulings: its index, its snapshot, its programs and
+// its memory. It shares only the allocation with the other implementations.
 type podOps struct {
 	index    *podindex.Index
 	store    cache.ReflectorStore
@@ -51,7 +51,7 @@ func prepare(ctx context.Context, e *opa.Engine, object string, rule appsv1alpha
 func (p *podOps) round(events []*corev1.Pod) []ruling {
 	for _, pod := range events {
 		if err := p.store.Update(pod); err != nil {
-			panic(err) // the store takes every pod
+			panic(err) // the store accepts every pod
 		}
 	}
 	view := p.index.Snapshot(namespace, nil).Rules[0]
@@ -62,8 +62,8 @@ func (p *podOps) round(events []*corev1.Pod) []ruling {
 	return rulings
 }
 
-// ask returns what the rules say of each waiting request: who is withheld, who needs a
-// slot, and how many slots there are.
+// ask returns the verdicts of the rules for each waiting request: withheld, or in need of a
+// slot, and the number of slots.
 func (p *podOps) ask(view podindex.RuleView) (rulings []ruling, needs []bool, slots int) {
 	rulings = make([]ruling, len(view.Waiting))
 	needs = make([]bool, len(view.Waiting))

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// table prints rows in columns of fixed width: text to the left, the rest to the right.
+// table prints rows in columns of fixed width: text to the left, numbers to the right.
 func table(out io.Writer, title string, widths []int, rows ...[]string) {
 	_, _ = fmt.Fprintf(out, "\n%s\n", title)
 	for _, row := range rows {
@@ -43,8 +43,8 @@ func printRounds(out io.Writer, g grid) {
 		rows = append(rows, append(row, tail))
 	}
 	table(out, `Rounds: CPU in microseconds from event to rulings, median. N pods, W of which wait.
-One pod changed; cold: all that wait changed; idle: none did; apart: cold, and no two pods alike to
-any rule, so Rego is asked about each of them. go-scan: a pass over all pods in Go. go-loop: the
+One pod changed; cold: all that wait changed; idle: none did; apart: cold, and no two pods equal for
+any rule, so Rego is evaluated for each of them. go-scan: a pass over all pods in Go. go-loop: the
 least in Go, for one rule object. go-incr: the index of PodOps, rules in Go. quadratic: a model of
 the predecessor.`, append(widths, 7), rows...)
 }
@@ -61,5 +61,5 @@ func printGoals(out io.Writer, goals []goal) {
 		}
 		rows = append(rows, []string{g.number, g.wants, g.figure, holds})
 	}
-	table(out, "Goals: the worst figure over all sizes that a goal speaks of.", []int{-4, -48, -38, -11}, rows...)
+	table(out, "Goals: the worst figure over all sizes of a goal.", []int{-4, -48, -38, -11}, rows...)
 }

@@ -10,7 +10,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// Gateless takes the readiness gate off, as on a pod that is older than PodOps.
+// Gateless removes the readiness gate, as on a pod that is older than PodOps.
 func (b *PodBuilder) Gateless() *PodBuilder {
 	b.pod.Spec.ReadinessGates = slices.DeleteFunc(b.pod.Spec.ReadinessGates, func(gate corev1.PodReadinessGate) bool {
 		return gate.ConditionType == appsv1alpha1.ServiceReadyGate
@@ -37,8 +37,8 @@ func (b *PodBuilder) Unready(at time.Time) *PodBuilder {
 		Condition(corev1.PodReady, false, "ContainersNotReady", at)
 }
 
-// UnreadyByGate makes the pod not Ready since a time because of readiness gates alone,
-// as the kubelet says it.
+// UnreadyByGate makes the pod not Ready since a time because of readiness gates alone, as
+// the kubelet reports it.
 func (b *PodBuilder) UnreadyByGate(at time.Time) *PodBuilder {
 	return b.Condition(corev1.ContainersReady, true, "", at).
 		Condition(corev1.PodReady, false, "ReadinessGatesNotReady", at)
@@ -56,45 +56,44 @@ func (b *PodBuilder) Condition(kind corev1.PodConditionType, on bool, reason str
 	return b
 }
 
-// Available marks a pod that serves: gate True, Ready, service-available.
+// Available makes the pod available: gate True, Ready, service-available.
 func (b *PodBuilder) Available() *PodBuilder {
 	return b.Gate(true).Ready().Label(appsv1alpha1.ServiceAvailableLabelKey, Stamp(Epoch))
 }
 
-// Operating asks for an operation, as its controller does and before admission has
-// answered.
+// Operating begins an operation, as its controller does, before admission has answered.
 func (b *PodBuilder) Operating(id, operationType string) *PodBuilder {
 	return b.id(id, appsv1alpha1.OperatingLabelPrefix).Label(appsv1alpha1.OperationTypeLabelPrefix+"/"+id, operationType)
 }
 
-// Waiting is an id that waits for the PreCheck rules. Its generation is Stamp(since).
+// Waiting adds an id that waits for the PreCheck rules. Its generation is Stamp(since).
 func (b *PodBuilder) Waiting(id, operationType string, since time.Time) *PodBuilder {
 	return b.Operating(id, operationType).Label(appsv1alpha1.PreCheckLabelPrefix+"/"+id, Stamp(since))
 }
 
-// Preparing is an id that was permitted; the gate is False.
+// Preparing adds an id that was permitted; the gate is False.
 func (b *PodBuilder) Preparing(id, operationType string) *PodBuilder {
 	return b.permitted(id, operationType).id(id, appsv1alpha1.PrepareLabelPrefix, appsv1alpha1.PreparingLabelPrefix)
 }
 
-// Allowed is an id whose operation may go on; the gate is False.
+// Allowed adds an id that may operate; the gate is False.
 func (b *PodBuilder) Allowed(id, operationType string) *PodBuilder {
 	return b.permitted(id, operationType).id(id, appsv1alpha1.OperateLabelPrefix)
 }
 
-// Finished is an id that waits for the PostCheck rules; the gate is False. Its
-// generation is Stamp(since).
+// Finished adds an id that waits for the PostCheck rules; the gate is False. Its generation
+// is Stamp(since).
 func (b *PodBuilder) Finished(id, operationType string, since time.Time) *PodBuilder {
 	return b.Gate(false).finished(id, operationType).Label(appsv1alpha1.PostCheckLabelPrefix+"/"+id, Stamp(since))
 }
 
-// Complete is an id that waits for the pod to become available; the gate is True.
+// Complete adds an id that waits for the pod to become available; the gate is True.
 func (b *PodBuilder) Complete(id, operationType string) *PodBuilder {
 	return b.Gate(true).finished(id, operationType).
 		id(id, appsv1alpha1.PostCheckedLabelPrefix, appsv1alpha1.CompleteLabelPrefix, appsv1alpha1.CompletingLabelPrefix)
 }
 
-// StayOffline keeps the pod off traffic.
+// StayOffline keeps the pod without traffic.
 func (b *PodBuilder) StayOffline() *PodBuilder {
 	return b.Label(appsv1alpha1.StayOfflineLabelKey, "true")
 }

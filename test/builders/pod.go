@@ -1,4 +1,4 @@
-// Package builders makes test objects that read as sentences.
+// Package builders builds test objects by chained methods.
 package builders
 
 import (
@@ -15,20 +15,20 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// Epoch is the time of everything that a builder writes and that nothing else says.
+// Epoch is the default time of a builder.
 var Epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Stamp is the label value of a time: Unix nanoseconds.
+// Stamp returns the label value of a time: Unix nanoseconds.
 func Stamp(t time.Time) string { return strconv.FormatInt(t.UnixNano(), 10) }
 
-// PodBuilder makes one pod. Its methods change the builder and return it.
+// PodBuilder builds one pod. Its methods change the builder and return it.
 type PodBuilder struct {
 	pod      *corev1.Pod
 	expected map[string]string
 }
 
-// MakePod starts a controlled pod in the namespace default, with the readiness gate in
-// its spec and one container. It has no conditions, as a pod that was just created.
+// MakePod returns the builder of a controlled pod in the namespace default, with the
+// readiness gate in its spec and one container. It has no conditions, as a new pod.
 func MakePod(name string) *PodBuilder {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -48,13 +48,13 @@ func MakePod(name string) *PodBuilder {
 // Obj returns the pod. Every call returns a new one.
 func (b *PodBuilder) Obj() *corev1.Pod { return b.pod.DeepCopy() }
 
-// Namespace puts the pod into another namespace.
+// Namespace sets the namespace.
 func (b *PodBuilder) Namespace(namespace string) *PodBuilder {
 	b.pod.Namespace = namespace
 	return b
 }
 
-// UID sets the UID; without it, it follows from the name.
+// UID sets the UID; the default follows from the name.
 func (b *PodBuilder) UID(uid types.UID) *PodBuilder {
 	b.pod.UID = uid
 	return b
@@ -89,7 +89,7 @@ func (b *PodBuilder) Annotation(key, value string) *PodBuilder {
 	return b
 }
 
-// Uncontrolled takes the control label off.
+// Uncontrolled removes the control label.
 func (b *PodBuilder) Uncontrolled() *PodBuilder {
 	delete(b.pod.Labels, appsv1alpha1.ControlLabelKey)
 	return b
@@ -101,8 +101,8 @@ func (b *PodBuilder) Finalizer(names ...string) *PodBuilder {
 	return b
 }
 
-// Expect records that an employer ("<Kind>/<namespace>/<name>") puts a finalizer on the
-// pod when its traffic is on.
+// Expect records that an employer ("<Kind>/<namespace>/<name>") puts a finalizer on the pod
+// when its traffic is on.
 func (b *PodBuilder) Expect(employer, finalizer string) *PodBuilder {
 	b.expected[employer] = finalizer
 	value, err := json.Marshal(appsv1alpha1.AvailableConditions{ExpectedFinalizers: maps.Clone(b.expected)})
@@ -125,7 +125,7 @@ func (b *PodBuilder) Phase(phase corev1.PodPhase) *PodBuilder {
 	return b
 }
 
-// Image changes the image of the one container.
+// Image changes the image of the only container.
 func (b *PodBuilder) Image(image string) *PodBuilder {
 	b.pod.Spec.Containers[0].Image = image
 	return b

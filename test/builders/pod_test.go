@@ -10,8 +10,8 @@ import (
 	"github.com/podops-dev/podops/test/builders"
 )
 
-// TestPodsAreAtRest shows that what the builders make is what the state machine would
-// have made: it finds nothing to repair.
+// TestPodsAreAtRest checks that the state machine has nothing to change on the pods of the
+// builders.
 func TestPodsAreAtRest(t *testing.T) {
 	later := builders.Epoch.Add(time.Hour)
 	for name, pod := range map[string]*corev1.Pod{
@@ -43,7 +43,7 @@ func TestOperatingBegins(t *testing.T) {
 	pod := builders.MakePod("web-0").Available().Operating("a", "upgrade").Obj()
 	change := lifecycle.Advance(lifecycle.FactsOf(pod), lifecycle.Permits{}, lifecycle.Options{}, builders.Epoch)
 	if len(change.Transitions) != 1 || change.Transitions[0].Step != lifecycle.StepBegin {
-		t.Errorf("moves are %v, want one begin", change.Transitions)
+		t.Errorf("transitions are %v, want one begin", change.Transitions)
 	}
 }
 

@@ -1,3 +1,2 @@
-// Package expect holds Gomega matchers for what PodOps says of pods and answers to
-// requests, so that stories read as sentences.
+// Package expect holds Gomega matchers for the state of pods and for errors of requests.
 package expect

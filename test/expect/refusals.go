@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// BeRefused matches an error with which the API server refused a request: its HTTP
-// status, and texts that its message has to contain.
+// BeRefused matches the error of a request that the API server rejected: its HTTP status,
+// and texts that its message must contain.
 func BeRefused(code int32, texts ...string) types.GomegaMatcher {
 	return gcustom.MakeMatcher(func(err error) (bool, error) {
 		status, ok := StatusOf(err)
@@ -25,10 +25,10 @@ func BeRefused(code int32, texts ...string) types.GomegaMatcher {
 			}
 		}
 		return status.Code == code, nil
-	}).WithTemplate("Expected the answer\n{{format .Actual 1}}\n{{.To}} be a refusal with {{.Data}}", fmt.Sprintf("code %d and the texts %q", code, texts))
+	}).WithTemplate("Expected the answer\n{{format .Actual 1}}\n{{.To}} be an error with {{.Data}}", fmt.Sprintf("code %d and the texts %q", code, texts))
 }
 
-// StatusOf returns what the API server said with an error; false when it did not.
+// StatusOf returns the status in an error of the API server; false when there is none.
 func StatusOf(err error) (metav1.Status, bool) {
 	var answer apierrors.APIStatus
 	if !errors.As(err, &answer) {

@@ -24,7 +24,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// order is what an attacker does, and to whom.
+// order is an attack and its target.
 type order struct {
 	Attack     string
 	Namespaces []string
@@ -68,7 +68,7 @@ func carryOut(text string) error {
 		"half-sent-bodies": a.sendHalfBodies, "forged-reviews": a.forgeReviews,
 	}[a.Attack]
 	if !known {
-		return fmt.Errorf("there is no attack %q", a.Attack)
+		return fmt.Errorf("unknown attack %q", a.Attack)
 	}
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, appsv1alpha1.AddToScheme} {
@@ -92,8 +92,8 @@ func carryOut(text string) error {
 	return nil
 }
 
-// inParallel calls attack again and again until ctx ends, so many at a time, each time with another
-// number.
+// inParallel calls attack repeatedly until ctx ends, from several workers, each time with
+// another number.
 func (a *attacker) inParallel(ctx context.Context, workers int, attack func(ctx context.Context, n int) error) error {
 	var group errgroup.Group
 	for worker := range workers {
@@ -109,8 +109,8 @@ func (a *attacker) inParallel(ctx context.Context, workers int, attack func(ctx 
 	return group.Wait()
 }
 
-// expectDenialOrSuccess counts a request. It returns an error unless it is one that an attacker may
-// get: the API server refused the object, or the manager its load. Another one means that the attack
+// expectDenialOrSuccess counts a request. It returns an error unless the request succeeded,
+// or was rejected by the API server or the manager. Any other error means that the attack
 // did not take place.
 func (a *attacker) expectDenialOrSuccess(err error) error {
 	a.sent.Add(1)
@@ -123,8 +123,8 @@ func (a *attacker) expectDenialOrSuccess(err error) error {
 	return err
 }
 
-// start runs an attack in a process of its own. The returned function waits for its end and returns
-// the number of requests that it sent.
+// start runs an attack in a separate process. The returned function waits for its end and
+// returns the number of requests that it sent.
 func (f *field) start(ctx context.Context, o order) (wait func() string) {
 	GinkgoHelper()
 	o.Kubeconfig, o.Webhook = f.Kubeconfig(), f.WebhookAddress()

@@ -23,7 +23,7 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-var _ = Describe("The neighbour of a hostile namespace goes on", Ordered, ContinueOnFailure, func() {
+var _ = Describe("The neighbour of a hostile namespace keeps operating", Ordered, ContinueOnFailure, func() {
 	BeforeEach(func(ctx context.Context) { attacked.restart(ctx) })
 
 	It("while modules are sent for inspection, none of which is stored", func(ctx context.Context) {
@@ -35,8 +35,9 @@ var _ = Describe("The neighbour of a hostile namespace goes on", Ordered, Contin
 	})
 
 	It("while objects are sent whose selectors have 150,000 values", func(ctx context.Context) {
-		// The API server reads such objects before it refuses them, whoever they are for. What PodOps
-		// adds shows beside as many values in objects that PodOps does not know.
+		// The API server reads such objects before it rejects them, whatever their kind.
+		// The cost of PodOps is the difference to as many values in objects without a
+		// webhook of PodOps.
 		attacked.installBlobs(ctx)
 		namespaces := []string{attacked.namespace(ctx, "selectors")}
 		wait := attacked.start(ctx, order{Attack: "large-blobs", Namespaces: namespaces})
@@ -54,30 +55,30 @@ var _ = Describe("The neighbour of a hostile namespace goes on", Ordered, Contin
 		Expect(setUp.storeSlowModules(ctx)).To(Succeed())
 		for _, namespace := range namespaces {
 			Eventually(ctx, func() []string { return attacked.deniedBy(ctx, namespace, "slow") }).
-				ShouldNot(BeEmpty(), "the modules of %s are evaluated", namespace)
+				ShouldNot(BeEmpty(), "the modules of %s must be evaluated", namespace)
 		}
 		attacked.withstands(ctx, "slow-modules", attacked.before, func() string { return "no" })
 		for _, namespace := range namespaces {
-			Expect(attacked.deniedBy(ctx, namespace, "slow")).NotTo(BeEmpty(), "the modules of %s are still evaluated", namespace)
+			Expect(attacked.deniedBy(ctx, namespace, "slow")).NotTo(BeEmpty(), "the modules of %s must still be evaluated", namespace)
 		}
-		Expect(attacked.gaveWay(ctx)).To(BeNumerically(">", 0), "rounds that gave way: the modules were as slow as they should be")
+		Expect(attacked.gaveWay(ctx)).To(BeNumerically(">", 0), "rounds must end early: the modules must be slow enough")
 	})
 
-	It("while names of rules are used once and thrown away", func(ctx context.Context) {
+	It("while names of rules are used only once", func(ctx context.Context) {
 		attacked.survives(ctx, "names", attacked.namespace(ctx, "names"))
 		Expect(len(attacked.scrape(ctx))).To(BeNumerically("<", 1<<20), "bytes of /metrics")
 	})
 })
 
-// namespace makes one for an attack.
+// namespace creates a namespace for an attack.
 func (f *field) namespace(ctx context.Context, name string) string {
 	GinkgoHelper()
 	Expect(f.admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
 	return name
 }
 
-// deniedBy returns the pods that a PodTransitionRule blocks because a module was evaluated and did not
-// let them pass.
+// deniedBy returns the pods that a PodTransitionRule blocks because a module was evaluated
+// and did not pass them.
 func (f *field) deniedBy(ctx context.Context, namespace, name string) []string {
 	GinkgoHelper()
 	object := &appsv1alpha1.PodTransitionRule{}
@@ -118,7 +119,7 @@ func (f *field) scrape(ctx context.Context) string {
 	return string(text)
 }
 
-// sendModules sends objects for inspection whose modules no other request has.
+// sendModules sends objects with unique modules for inspection.
 func (a *attacker) sendModules(ctx context.Context) error {
 	return a.inParallel(ctx, 8, func(ctx context.Context, n int) error {
 		var rules []appsv1alpha1.TransitionRule
@@ -130,12 +131,12 @@ func (a *attacker) sendModules(ctx context.Context) error {
 		if err := a.expectDenialOrSuccess(a.admin.Create(ctx, ruleset(a.Namespaces[0], "many", rules...), client.DryRunAll)); err != nil {
 			return err
 		}
-		// As many as one object may have.
+		// One object has at most this many.
 		return a.expectDenialOrSuccess(a.admin.Create(ctx, ruleset(a.Namespaces[0], "some", rules[:8]...), client.DryRunAll))
 	})
 }
 
-// makePodsWait has 100 pods wait for 15 objects of 64 rules.
+// makePodsWait makes 100 pods wait for 15 objects of 64 rules.
 func (a *attacker) makePodsWait(ctx context.Context) error {
 	for i := range 15 {
 		var rules []appsv1alpha1.TransitionRule
@@ -158,7 +159,7 @@ func (a *attacker) makePodsWait(ctx context.Context) error {
 	return nil
 }
 
-// manyValues are as many as fit into a request.
+// manyValues returns as many values as fit into a request.
 func manyValues() []string {
 	values := make([]string, 150_000)
 	for i := range values {
@@ -212,7 +213,8 @@ func blob(namespace, name string, values []string) *unstructured.Unstructured {
 	}}
 }
 
-// sendLargeBlobs sends as many values as sendLargeSelectors in objects that PodOps does not know.
+// sendLargeBlobs sends as many values as sendLargeSelectors in objects that no webhook of
+// PodOps reviews.
 func (a *attacker) sendLargeBlobs(ctx context.Context) error {
 	values := manyValues()
 	return a.inParallel(ctx, 4, func(ctx context.Context, n int) error {
@@ -250,7 +252,7 @@ func (a *attacker) storeSlowModules(ctx context.Context) error {
 				Name: fmt.Sprintf("slow-%d", j), Rego: &appsv1alpha1.RegoRule{Module: slowModule(fmt.Sprintf("%d_%d", i, j))},
 			})
 		}
-		// Admission has a budget for modules, so one that comes too early is sent again.
+		// Admission has a budget for modules, so a rejected module is sent again.
 		err := wait.PollUntilContextTimeout(ctx, time.Second, patience, true, func(ctx context.Context) (bool, error) {
 			err := a.admin.Create(ctx, ruleset(namespace, "slow", rules...))
 			return err == nil, a.expectDenialOrSuccess(err)
@@ -267,7 +269,7 @@ func (a *attacker) storeSlowModules(ctx context.Context) error {
 	return nil
 }
 
-// useNamesOnce creates and deletes objects whose rules have names that no other has.
+// useNamesOnce creates and deletes objects whose rules have unique names.
 func (a *attacker) useNamesOnce(ctx context.Context) error {
 	if err := a.waitingPod(ctx, a.Namespaces[0], "web"); err != nil {
 		return err
@@ -288,7 +290,7 @@ func (a *attacker) useNamesOnce(ctx context.Context) error {
 	})
 }
 
-// waitingPod makes a pod that requests an operation.
+// waitingPod creates a pod that requests an operation.
 func (a *attacker) waitingPod(ctx context.Context, namespace, name string) error {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: podLabels()}, Spec: podSpec()}
 	if err := a.admin.Create(ctx, pod); err != nil {
@@ -300,7 +302,7 @@ func (a *attacker) waitingPod(ctx context.Context, namespace, name string) error
 	return a.expectDenialOrSuccess(a.admin.Patch(ctx, pod, client.MergeFrom(before)))
 }
 
-// largeModule returns a legal module of just under 16 KiB that no other call returns.
+// largeModule returns a unique legal module of just under 16 KiB.
 func largeModule(name string) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "package rule\n\nallow if %s_0\n", name)
@@ -313,8 +315,8 @@ func largeModule(name string) string {
 	}
 }
 
-// slowModule returns a legal module that takes much of the time that a module may take. It
-// reads the time, so that no verdict is remembered.
+// slowModule returns a legal module that uses most of the time limit of a module. It reads
+// the time, so that no verdict is cached.
 func slowModule(name string) string {
 	return fmt.Sprintf(`package rule
 

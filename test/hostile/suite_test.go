@@ -1,6 +1,6 @@
 // Package hostile_test attacks a manager that runs in the memory limit of its Deployment,
-// with what a user may do who can edit one namespace, or reach the webhook port. Meanwhile
-// another namespace goes on with its work, and its waits are measured.
+// with requests of a user who can edit one namespace, or reach the webhook port. Meanwhile
+// another namespace operates on its pods, and its waits are measured.
 package hostile_test
 
 import (
@@ -31,15 +31,15 @@ const (
 	// memoryLimit is that of config/manager/deployment.yaml.
 	memoryLimit = 1 << 30
 
-	// attackTime is how long an attack goes on.
+	// attackTime is how long an attack lasts.
 	attackTime = 20 * time.Second
 
-	// allowedRatio is how much longer than undisturbed a neighbour's permit may take.
+	// allowedRatio is how many times longer than undisturbed a neighbour's permit may take.
 	allowedRatio = 3
 )
 
 // timed makes the suite fail on slow neighbours. Without it their times are printed: they
-// depend on what else the machine does.
+// depend on the load of the machine.
 var timed = flag.Bool("timed", false, "fail when an attack makes permits of another namespace more than 3 times slower")
 
 func TestHostile(t *testing.T) {
@@ -97,8 +97,8 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	fmt.Fprintf(os.Stderr, "undisturbed: %s\n", f.before)
 })
 
-// behind runs the manager in the group, and after the control plane where both want the CPU: in a
-// cluster these have machines of their own.
+// behind runs the manager in the group, with lower CPU priority than the control plane: in
+// a cluster these have machines of their own.
 func behind(group *memlimit.Group) func(...string) []string {
 	return func(command ...string) []string {
 		return group.Command(append([]string{"nice", "-n", "5"}, command...)...)
@@ -115,16 +115,16 @@ func (f *field) as(user string, groups []string) client.WithWatch {
 	return c
 }
 
-// survives runs an attack while the neighbour works, and holds the promise of
+// survives runs an attack while the neighbour works, and checks the guarantees of
 // docs/security.md: no restart, memory below the limit, every lifecycle of the neighbour
-// goes on.
+// continues.
 func (f *field) survives(ctx context.Context, attack string, namespaces ...string) {
 	GinkgoHelper()
 	f.withstands(ctx, attack, f.before, f.start(ctx, order{Attack: attack, Namespaces: namespaces}))
 }
 
-// withstands is survives for an attack under way, compared with the times of the neighbour without it.
-// wait ends with the attack, and returns the number of requests that it sent.
+// withstands does the same for a running attack, compared with the times of the neighbour
+// without it. wait ends with the attack, and returns the number of requests that it sent.
 func (f *field) withstands(ctx context.Context, attack string, without times, wait func() string) {
 	GinkgoHelper()
 	during := f.quiet.work(ctx, attackTime)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// series is how long something took, each time.
+// series holds the durations of one kind of request.
 type series []time.Duration
 
 func (s series) count() int { return len(s) }
@@ -29,12 +29,12 @@ func (s series) String() string {
 	return fmt.Sprintf("%d, p50 %s, p99 %s", s.count(), s.quantile(0.5).Round(time.Millisecond), s.quantile(0.99).Round(time.Millisecond))
 }
 
-// times are those of the neighbour: requests that admission webhooks take part in, waits
-// for a permit after the request, and answers to deletes that are held.
+// times are the neighbour's: requests with admission webhooks, waits for a permit after the
+// request, and answers to deletes that are deferred.
 type times struct {
 	admission, permit, held series
 }
 
 func (t times) String() string {
-	return fmt.Sprintf("permits (%s), admission (%s), held deletes (%s)", t.permit, t.admission, t.held)
+	return fmt.Sprintf("permits (%s), admission (%s), deferred deletes (%s)", t.permit, t.admission, t.held)
 }

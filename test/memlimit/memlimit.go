@@ -1,5 +1,5 @@
 // Package memlimit runs a process in a memory cgroup, as a container with a memory limit
-// does, and reports what it used. It knows cgroup v1 and v2 and needs the right to make
+// does, and reports its usage. It supports cgroup v1 and v2 and needs the right to create
 // cgroups, usually root.
 package memlimit
 
@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// ErrUnavailable says that this machine does not let the caller limit memory.
+// ErrUnavailable means that this machine does not allow the caller to limit memory.
 var ErrUnavailable = errors.New("memory cgroups are not available here")
 
 const (
@@ -21,7 +21,7 @@ const (
 	rootV2 = "/sys/fs/cgroup"
 )
 
-// files are the names that a version of cgroups has for the same things.
+// files are the file names of a version of cgroups.
 type files struct {
 	limit, swap, peak, current, events string
 }
@@ -43,14 +43,14 @@ type Group struct {
 	files files
 }
 
-// New makes a cgroup of the name with a limit in bytes. It returns ErrUnavailable, with
-// the reason, where that cannot be done.
+// New creates a cgroup of the name with a limit in bytes. It returns ErrUnavailable, with
+// the reason, where that is not possible.
 func New(name string, limit int64) (*Group, error) {
 	group := &Group{dir: filepath.Join(rootV1, name), files: v1()}
 	swap := strconv.FormatInt(limit, 10) // memory and swap together
 	if _, err := os.Stat(filepath.Join(rootV2, "cgroup.controllers")); err == nil {
 		group, swap = &Group{dir: filepath.Join(rootV2, name), files: v2()}, "0"
-		// Children get the controllers that their parent hands down.
+		// Children get the controllers that their parent enables.
 		if err := os.WriteFile(filepath.Join(rootV2, "cgroup.subtree_control"), []byte("+memory"), 0o644); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
@@ -68,13 +68,13 @@ func New(name string, limit int64) (*Group, error) {
 	return group, nil
 }
 
-// Command returns the command that runs another one inside of the cgroup, from its first
-// instruction on.
+// Command returns the command that runs another command inside of the cgroup, from its
+// first instruction on.
 func (g *Group) Command(command ...string) []string {
 	return append([]string{"/bin/sh", "-c", `echo $$ >"$0/cgroup.procs" && exec "$@"`, g.dir}, command...)
 }
 
-// Peak returns the most bytes that the cgroup has used, page cache included.
+// Peak returns the maximum number of bytes that the cgroup has used, page cache included.
 func (g *Group) Peak() (int64, error) { return g.number(g.files.peak) }
 
 // Current returns the bytes in use.

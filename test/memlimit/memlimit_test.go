@@ -32,7 +32,7 @@ func TestTheKernelKillsAProcessOverTheLimit(t *testing.T) {
 		t.Fatalf("a process below the limit: %v", err)
 	}
 	if err := run("128M"); err == nil {
-		t.Error("a process over the limit ended well")
+		t.Error("a process over the limit must be killed")
 	}
 	kills, err := group.Kills()
 	if err != nil || kills != 1 {

@@ -26,38 +26,39 @@ const (
 )
 
 const (
-	// readyPatience is how long a manager may take until it is ready.
+	// readyPatience is the timeout of a manager's readiness.
 	readyPatience = time.Minute
 
-	// endPatience is how long it may take to end in order.
+	// endPatience is the timeout of its end after SIGTERM.
 	endPatience = 15 * time.Second
 )
 
-// manager is a process. The addresses outlive it: one that is started again has the same.
+// manager is a manager process. Its addresses outlive it: a restarted manager has the same.
 type manager struct {
 	webhook, probe string
 	process        *os.Process
 	ended          chan struct{}
-	err            error // how it ended; to be read after ended is closed
+	err            error // its exit error; valid after ended is closed
 }
 
-// ErrManagerEnded says that the manager has ended though nobody told it to.
+// ErrManagerEnded means that the manager has ended without KillManager or Down.
 var ErrManagerEnded = errors.New("the manager has ended")
 
-// ManagerLog is where the manager logs to, one after another.
+// ManagerLog returns the path of the log of all managers.
 func (s *Stage) ManagerLog() string { return filepath.Join(s.options.Dir, "manager.log") }
 
 // ManagerEnded is closed when the manager that was started last has ended.
 func (s *Stage) ManagerEnded() <-chan struct{} { return s.manager.ended }
 
-// ManagerError says how the manager ended, with the end of its log: ErrManagerEnded.
+// ManagerError returns how the manager ended, with the end of its log: ErrManagerEnded.
 func (s *Stage) ManagerError() error {
 	<-s.manager.ended
 	return fmt.Errorf("%w: %w\n%s", ErrManagerEnded, s.manager.err, s.tail())
 }
 
 // StartManager runs the manager with the identity, and so the rights, of its
-// ServiceAccount, and waits until it is ready. One that has run before is at its address.
+// ServiceAccount, and waits until it is ready. A restarted manager has the addresses of the
+// one before.
 func (s *Stage) StartManager(ctx context.Context) error {
 	kubeconfig, err := s.managerKubeconfig(ctx)
 	if err != nil {
@@ -118,7 +119,7 @@ func (s *Stage) WebhookAddress() string {
 	return s.manager.webhook
 }
 
-// openManagerLog: the first manager of a stage begins a new one.
+// openManagerLog opens the log. The first manager of a Stage truncates it.
 func (s *Stage) openManagerLog() (*os.File, error) {
 	how := os.O_APPEND
 	if s.manager == nil {
@@ -131,15 +132,15 @@ func (s *Stage) openManagerLog() (*os.File, error) {
 	return log, nil
 }
 
-// KillManager ends the manager in the middle of whatever it does.
+// KillManager kills the manager.
 func (s *Stage) KillManager() {
-	_ = s.manager.process.Kill() // It may have ended already.
+	_ = s.manager.process.Kill() // it may have ended already
 	<-s.manager.ended
 }
 
-// end lets the manager end in order.
+// end stops the manager.
 func (m *manager) end() {
-	_ = m.process.Signal(syscall.SIGTERM) // It may have ended already.
+	_ = m.process.Signal(syscall.SIGTERM) // it may have ended already
 	select {
 	case <-m.ended:
 	case <-time.After(endPatience):
@@ -168,7 +169,7 @@ func (s *Stage) awaitReady(ctx context.Context, url string) error {
 	}
 }
 
-// tail is the end of the manager's log.
+// tail returns the end of the manager's log.
 func (s *Stage) tail() string {
 	text, err := os.ReadFile(s.ManagerLog())
 	if err != nil {

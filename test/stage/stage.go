@@ -1,6 +1,6 @@
-// Package stage is what demonstrations and measurements play on: a local control plane
-// with the manifests of PodOps, and a manager with the rights of its ServiceAccount, as
-// processes and in folders of their own.
+// Package stage is the environment of demonstrations and measurements: a local control
+// plane with the manifests of PodOps, and a manager with the rights of its ServiceAccount,
+// as separate processes with their own folders.
 package stage
 
 import (
@@ -19,38 +19,40 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Options of a stage.
+// Options configures a Stage.
 type Options struct {
 	Bin string // folder of the programs: controlplane, kubectl, manager, ...
-	Dir string // folder of the cluster and the logs; made where it is missing
+	Dir string // folder of the cluster and the logs; created if missing
 	Out io.Writer
 
-	// CIDR has the addresses of the pods. Empty: that of the control plane. Stages on which
-	// processes listen on those addresses need different ones to run side by side.
+	// CIDR has the addresses of the pods. Empty: the default of the control plane. Stages
+	// with processes that listen on those addresses need different ranges to run side by
+	// side.
 	CIDR string
 
-	// Manifests is the folder of what is installed. Empty: config/local.
+	// Manifests is the folder of the manifests to install. Empty: config/local.
 	Manifests string
 
-	// ManagerFlags are those besides the ones that say where things are.
+	// ManagerFlags are flags of the manager besides those for its addresses.
 	ManagerFlags []string
 
 	// MetricsAddress is where the manager serves metrics. Empty: it serves none.
 	MetricsAddress string
 
 	// WrapManager returns the command that runs the manager, given as program and
-	// arguments, e.g. in a cgroup. nil: it runs as it is.
+	// arguments, e.g. in a cgroup. nil: it runs unwrapped.
 	WrapManager func(command ...string) []string
 }
 
-// Stage is made by New, then taken Up and Down. It is not safe for concurrent use.
+// Stage is created by New, started by Up and ended by Down. It is not safe for concurrent
+// use.
 type Stage struct {
 	options Options
 	config  *rest.Config
 	manager *manager
 }
 
-// New returns a stage that does not run yet.
+// New returns a Stage that does not run yet.
 func New(options Options) *Stage {
 	if options.Manifests == "" {
 		options.Manifests = "config/local"
@@ -58,7 +60,7 @@ func New(options Options) *Stage {
 	return &Stage{options: options}
 }
 
-// Up builds and starts everything. Building the control plane takes minutes once.
+// Up builds and starts everything. Building the control plane takes minutes the first time.
 func (s *Stage) Up(ctx context.Context) error {
 	if err := os.MkdirAll(s.options.Dir, 0o755); err != nil {
 		return fmt.Errorf("making %s: %w", s.options.Dir, err)
@@ -66,7 +68,7 @@ func (s *Stage) Up(ctx context.Context) error {
 	if err := s.controlplane(ctx, "build", "--bin", s.options.Bin); err != nil {
 		return err
 	}
-	// One that an earlier run kept has pods of its own.
+	// A cluster that an earlier run kept has pods of its own.
 	if err := s.controlplane(ctx, "down", "--dir", s.clusterDir()); err != nil {
 		return err
 	}
@@ -90,7 +92,7 @@ func (s *Stage) Up(ctx context.Context) error {
 	return s.StartManager(ctx)
 }
 
-// Down ends the manager and the control plane, and leaves nothing behind but logs.
+// Down ends the manager and the control plane, and leaves only logs.
 func (s *Stage) Down() error {
 	if s.manager != nil {
 		s.manager.end()
@@ -98,21 +100,21 @@ func (s *Stage) Down() error {
 	return s.controlplane(context.Background(), "down", "--dir", s.clusterDir())
 }
 
-// Dir is the folder of the stage, for files of whoever plays.
+// Dir returns the folder of the Stage, for further files.
 func (s *Stage) Dir() string { return s.options.Dir }
 
-// Kubeconfig is the path of the administrator's.
+// Kubeconfig returns the path of the administrator's kubeconfig.
 func (s *Stage) Kubeconfig() string { return filepath.Join(s.options.Dir, "kubeconfig") }
 
-// Config is the administrator's access, without a limit of requests. Nil before Up.
+// Config returns the administrator's config, without a rate limit. It is nil before Up.
 func (s *Stage) Config() *rest.Config { return s.config }
 
-// AuditLog is where the API server writes down every write.
+// AuditLog returns the path of the audit log, which has every write.
 func (s *Stage) AuditLog() string { return filepath.Join(s.clusterDir(), "audit.log") }
 
 func (s *Stage) clusterDir() string { return filepath.Join(s.options.Dir, "cluster") }
 
-// controlplane runs the program of that name and shows what it says.
+// controlplane runs the command controlplane and shows its output.
 func (s *Stage) controlplane(ctx context.Context, args ...string) error {
 	command := exec.CommandContext(ctx, filepath.Join(s.options.Bin, "controlplane"), args...)
 	command.Stdout, command.Stderr = s.options.Out, s.options.Out
@@ -122,12 +124,12 @@ func (s *Stage) controlplane(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// Kubectl runs kubectl quietly; what it says is part of the error.
+// Kubectl runs kubectl without output; the error has its output.
 func (s *Stage) Kubectl(ctx context.Context, args ...string) error {
 	return s.KubectlWith(ctx, "", args...)
 }
 
-// KubectlWith is Kubectl with something on its standard input.
+// KubectlWith runs kubectl with input on its standard input.
 func (s *Stage) KubectlWith(ctx context.Context, input string, args ...string) error {
 	command := exec.CommandContext(ctx, filepath.Join(s.options.Bin, "kubectl"), append([]string{"--kubeconfig", s.Kubeconfig()}, args...)...)
 	command.Stdin = strings.NewReader(input)
@@ -137,7 +139,7 @@ func (s *Stage) KubectlWith(ctx context.Context, input string, args ...string) e
 	return nil
 }
 
-// freeAddress is a local address that nobody listens on.
+// freeAddress returns a free local address.
 func freeAddress() (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -147,5 +149,5 @@ func freeAddress() (string, error) {
 	return listener.Addr().String(), nil
 }
 
-// ErrTimeout says that something on the stage did not come to its end.
+// ErrTimeout means that a condition did not hold in time.
 var ErrTimeout = errors.New("timed out")

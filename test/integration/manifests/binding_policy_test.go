@@ -39,7 +39,7 @@ var _ = Describe("The policy for pods/binding", Ordered, func() {
 		Expect(pod.Annotations).To(HaveKeyWithValue("note", "x"))
 	})
 
-	DescribeTable("denies a binding that carries", func(ctx context.Context, meta metav1.ObjectMeta, named string) {
+	DescribeTable("denies a binding with", func(ctx context.Context, meta metav1.ObjectMeta, named string) {
 		pod, err := bind(ctx, meta)
 		Expect(err).To(Satisfy(apierrors.IsForbidden))
 		Expect(err).To(MatchError(ContainSubstring(named)))

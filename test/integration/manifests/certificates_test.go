@@ -13,7 +13,7 @@ import (
 	"github.com/podops-dev/podops/pkg/operator/certificates"
 )
 
-// All of it happens with the rights of the manager.
+// All steps use the rights of the manager.
 var _ = Describe("The serving certificate", Serial, func() {
 	secret := func() *corev1.Secret {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "podops-system", Name: certificates.SecretName}}
@@ -37,20 +37,20 @@ var _ = Describe("The serving certificate", Serial, func() {
 		return s
 	}
 
-	It("is made anew when the secret is deleted", func(ctx context.Context) {
+	It("is issued again when the secret is deleted", func(ctx context.Context) {
 		old := current(ctx)
 		Expect(server.admin.Delete(ctx, secret())).To(Succeed())
 		made(ctx, old.Data["tls.crt"])
 	})
 
-	It("is made anew when the secret is garbage", func(ctx context.Context) {
+	It("is issued again when the secret is garbage", func(ctx context.Context) {
 		s := current(ctx)
 		s.Data = map[string][]byte{"ca.crt": []byte("x"), "tls.crt": []byte("y")}
 		Expect(server.admin.Update(ctx, s)).To(Succeed())
 		made(ctx, []byte("y"))
 	})
 
-	It("is trusted again when somebody wipes a webhook configuration", func(ctx context.Context) {
+	It("is trusted again when a webhook configuration lost its CA", func(ctx context.Context) {
 		configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 		Expect(server.admin.Get(ctx, client.ObjectKey{Name: certificates.ValidatingConfigurationName}, configuration)).To(Succeed())
 		for i := range configuration.Webhooks {

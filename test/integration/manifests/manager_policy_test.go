@@ -19,7 +19,7 @@ var _ = Describe("The policy for the manager", Ordered, func() {
 
 	BeforeAll(func(ctx context.Context) {
 		namespace, manager = newNamespace(ctx), asManager()
-		// The API server learns of a policy through a watch.
+		// The API server learns of a policy by a watch.
 		probe := stored(ctx, newPod(namespace))
 		Eventually(func() error {
 			return patchPod(ctx, manager, probe, `{"metadata":{"labels":{"app":"other"}}}`, client.DryRunAll)
@@ -67,7 +67,7 @@ var _ = Describe("The policy for the manager", Ordered, func() {
 			patch: `{"metadata":{"labels":{"pre-checked.podopslifecycle.kusionstack.io/a":"1"},"annotations":{"detail.podtransitionrule.kusionstack.io/web":"{}"}},` +
 				`"status":{"conditions":[{"type":"pod.kusionstack.io/service-ready","status":"False"}]}}`,
 		}),
-		Entry("what is left on a pod that is not controlled any more", attempt{
+		Entry("remaining labels of a pod that is no longer controlled", attempt{
 			change: uncontrolled,
 			patch:  `{"metadata":{"labels":{"` + lifecycleLabel + `":null},"annotations":{"` + expectedAnnotation + `":null},"finalizers":["example.com/other"]}}`,
 		}),
@@ -87,7 +87,7 @@ var _ = Describe("The policy for the manager", Ordered, func() {
 		Entry("a foreign annotation", attempt{
 			patch: `{"metadata":{"annotations":{"note":null}}}`, denied: "the annotation note",
 		}),
-		Entry("which rules a pod skips", attempt{
+		Entry("the rules that a pod skips", attempt{
 			patch:  `{"metadata":{"annotations":{"podtransitionrule.kusionstack.io/skip-rule-conditions":"{}"}}}`,
 			denied: "the annotation podtransitionrule.kusionstack.io/skip-rule-conditions",
 		}),

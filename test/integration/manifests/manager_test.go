@@ -26,8 +26,8 @@ type calls struct {
 	seen []string
 }
 
-// take returns the calls since the last take, sorted. Each is there once: an API server
-// may ask again about a delete, when the object has changed meanwhile.
+// take returns the calls since the last take, sorted, without duplicates: an API server may
+// repeat the review of a delete when the object has changed meanwhile.
 func (c *calls) take() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,8 +54,7 @@ var manager struct {
 	certificates *certificates.Reconciler
 }
 
-// startManager runs the manager outside the cluster, with nothing but the rights that
-// the manifests give it.
+// startManager runs the manager outside the cluster, with only the rights of the manifests.
 func startManager() {
 	GinkgoHelper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -107,7 +106,7 @@ func startManager() {
 	})
 	Eventually(mgr.Elected()).Should(BeClosed())
 	Eventually(func() error { return manager.certificates.Ready(nil) }).Should(Succeed())
-	// Ready may come before election, and API servers learn of the address later still.
+	// The manager may be ready before it leads, and API servers receive the address later.
 	pod := newPod("default")
 	Eventually(func() error { return server.admin.Create(ctx, pod.DeepCopy()) }).Should(Succeed())
 	manager.calls.take()

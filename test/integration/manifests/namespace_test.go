@@ -11,7 +11,7 @@ import (
 )
 
 var _ = Describe("Manifests in another namespace", func() {
-	// overlay renders a kustomization that is a folder of config in the namespace shop-ops.
+	// overlay renders a kustomization with a folder of config in the namespace shop-ops.
 	overlay := func(ctx context.Context, base string) string {
 		GinkgoHelper()
 		folder := GinkgoT().TempDir()
@@ -31,7 +31,7 @@ var _ = Describe("Manifests in another namespace", func() {
 		Expect(rendered).To(ContainSubstring("namespace: shop-ops"))
 		Expect(rendered).NotTo(ContainSubstring("podops-system"))
 	},
-		Entry("on a cluster of one's own", "default"),
+		Entry("as a default installation", "default"),
 		Entry("with a manager outside of the cluster", "local"),
 	)
 })

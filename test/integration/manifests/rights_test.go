@@ -33,8 +33,8 @@ var _ = Describe("The manager's identity", func() {
 		Entry("watch namespaces", access{Resource: "namespaces", Verb: "watch"}),
 		Entry("write events", access{Resource: "events", Verb: "create", Namespace: "default"}),
 		Entry("watch its secret", access{Resource: "secrets", Name: "podops-webhook-certs", Verb: "watch", Namespace: "podops-system"}),
-		Entry("ask who reads its metrics", access{Group: "authentication.k8s.io", Resource: "tokenreviews", Verb: "create"}),
-		Entry("ask whether they may", access{Group: "authorization.k8s.io", Resource: "subjectaccessreviews", Verb: "create"}),
+		Entry("review tokens of its metrics", access{Group: "authentication.k8s.io", Resource: "tokenreviews", Verb: "create"}),
+		Entry("review access to its metrics", access{Group: "authorization.k8s.io", Resource: "subjectaccessreviews", Verb: "create"}),
 		Entry("renew its lease", access{Group: "coordination.k8s.io", Resource: "leases", Name: "podops-controller-manager", Verb: "update", Namespace: "podops-system"}),
 	)
 

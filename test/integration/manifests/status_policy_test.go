@@ -23,7 +23,7 @@ var _ = Describe("The policy for pods/status", Ordered, func() {
 
 	BeforeAll(func(ctx context.Context) {
 		namespace = newNamespace(ctx)
-		// The API server learns of a policy through a watch.
+		// The API server learns of a policy by a watch.
 		probe := stored(ctx, newPod(namespace))
 		Eventually(func() error {
 			return patchStatus(ctx, server.admin, probe, `{"metadata":{"labels":{"`+lifecycleLabel+`":"1"}}}`, client.DryRunAll)
@@ -31,14 +31,14 @@ var _ = Describe("The policy for pods/status", Ordered, func() {
 	})
 
 	type attempt struct {
-		change func(*corev1.Pod) // of a pod that has one of everything
+		change func(*corev1.Pod) // of a pod with one of each kind of metadata
 		patch  string
 		denied string // part of the message; empty: allowed
 	}
 	bare := func(pod *corev1.Pod) { pod.Annotations, pod.Finalizers = nil, nil }
 	uncontrolled := func(pod *corev1.Pod) { pod.Labels = nil }
 
-	DescribeTable("judges a request", func(ctx context.Context, a attempt) {
+	DescribeTable("decides a request", func(ctx context.Context, a attempt) {
 		pod := newPod(namespace)
 		pod.Labels[lifecycleLabel] = "1"
 		pod.Annotations = map[string]string{expectedAnnotation: `{}`, "note": "x"}
@@ -66,13 +66,13 @@ var _ = Describe("The policy for pods/status", Ordered, func() {
 		Entry("a condition of a pod without annotations and finalizers", attempt{
 			change: bare, patch: `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`,
 		}),
-		Entry("somebody else's label", attempt{
+		Entry("a foreign label", attempt{
 			patch: `{"metadata":{"labels":{"example.com/x":"1"}}}`,
 		}),
-		Entry("somebody else's label on a pod without any", attempt{
+		Entry("a foreign label on a pod without any", attempt{
 			change: uncontrolled, patch: `{"metadata":{"labels":{"example.com/x":"1"}}}`,
 		}),
-		Entry("a lifecycle label on a pod that is not under PodOps", attempt{
+		Entry("a lifecycle label on a pod that is not controlled", attempt{
 			change: uncontrolled, patch: `{"metadata":{"labels":{"` + lifecycleLabel + `":"1"}}}`,
 		}),
 		Entry("a lifecycle label added", attempt{
@@ -99,7 +99,7 @@ var _ = Describe("The policy for pods/status", Ordered, func() {
 			change: uncontrolled,
 			patch:  `{"metadata":{"labels":{"kusionstack.io/control":"true"}}}`, denied: "the label kusionstack.io/control",
 		}),
-		Entry("somebody else's annotation", attempt{
+		Entry("a foreign annotation", attempt{
 			change: bare, patch: `{"metadata":{"annotations":{"note":"y"}}}`,
 		}),
 		Entry("expected finalizers changed", attempt{
@@ -117,7 +117,7 @@ var _ = Describe("The policy for pods/status", Ordered, func() {
 			patch:  `{"metadata":{"annotations":{"podtransitionrule.kusionstack.io/skip-rule-conditions":"{}"}}}`,
 			denied: "the annotation podtransitionrule.kusionstack.io/skip-rule-conditions",
 		}),
-		Entry("somebody else's finalizer removed", attempt{
+		Entry("a foreign finalizer removed", attempt{
 			patch: `{"metadata":{"finalizers":["` + protectionFinalizer + `"]}}`,
 		}),
 		Entry("finalizers in another order", attempt{

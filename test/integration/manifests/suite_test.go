@@ -1,6 +1,6 @@
-// Package manifests_test applies the manifests to a real API server and asks it
-// whether they say what they mean: which requests reach a webhook, what nobody may do
-// to pods/status, and what the manager may do.
+// Package manifests_test applies the manifests to a real API server and tests which
+// requests reach a webhook, which writes to pods/status are rejected, and which rights the
+// manager has.
 package manifests_test
 
 import (
@@ -90,12 +90,13 @@ func configAs(user string, groups []string) *rest.Config {
 	return config
 }
 
-// configAsManager has the identity and the rights of the manager, no more.
+// configAsManager has the identity and exactly the rights of the manager.
 func configAsManager() *rest.Config {
 	return configAs(managerUser, []string{"system:serviceaccounts", "system:serviceaccounts:podops-system", "system:authenticated"})
 }
 
-// newNamespace makes a namespace that goes, in name only, with the test.
+// newNamespace creates a namespace and deletes it with the test; without a namespace
+// controller it stays terminating.
 func newNamespace(ctx context.Context) string {
 	GinkgoHelper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "manifests-"}}
@@ -103,7 +104,7 @@ func newNamespace(ctx context.Context) string {
 	return namespace.Name
 }
 
-// newPod is a pod under PodOps.
+// newPod returns a controlled pod.
 func newPod(namespace string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{

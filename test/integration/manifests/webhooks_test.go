@@ -26,14 +26,14 @@ var _ = Describe("The webhooks", Ordered, func() {
 		nothing = []string(nil)
 	)
 
-	DescribeTable("see a pod created", func(ctx context.Context, change func(*corev1.Pod), want []string) {
+	DescribeTable("review the creation of a pod", func(ctx context.Context, change func(*corev1.Pod), want []string) {
 		pod := newPod(namespace)
 		change(pod)
 		manager.calls.take()
 		stored(ctx, pod)
 		Expect(manager.calls.take()).To(Equal(want))
 	},
-		Entry("under PodOps", func(*corev1.Pod) {}, created),
+		Entry("that is controlled", func(*corev1.Pod) {}, created),
 		Entry("but not without the label", func(p *corev1.Pod) { p.Labels = nil }, nothing),
 		Entry("but not with another value", func(p *corev1.Pod) { p.Labels[appsv1alpha1.ControlLabelKey] = "false" }, nothing),
 		Entry("but not in kube-system", func(p *corev1.Pod) { p.Namespace = "kube-system" }, nothing),
@@ -43,7 +43,7 @@ var _ = Describe("The webhooks", Ordered, func() {
 		}, nothing),
 	)
 
-	DescribeTable("see a pod updated", func(ctx context.Context, change func(*corev1.Pod), patch string, want []string) {
+	DescribeTable("review an update of a pod", func(ctx context.Context, change func(*corev1.Pod), patch string, want []string) {
 		pod := newPod(namespace)
 		change(pod)
 		stored(ctx, pod)
@@ -53,8 +53,8 @@ var _ = Describe("The webhooks", Ordered, func() {
 	},
 		Entry("in a label", same, `{"metadata":{"labels":{"x":"y"}}}`, updated),
 		Entry("in the control label", same, `{"metadata":{"labels":{"kusionstack.io/control":null}}}`, updated),
-		Entry("by its last labels going", same, `{"metadata":{"labels":null}}`, updated),
-		Entry("by the control label coming", func(p *corev1.Pod) { p.Labels = nil }, `{"metadata":{"labels":{"kusionstack.io/control":"true"}}}`, updated),
+		Entry("that removes its last labels", same, `{"metadata":{"labels":null}}`, updated),
+		Entry("that adds the control label", func(p *corev1.Pod) { p.Labels = nil }, `{"metadata":{"labels":{"kusionstack.io/control":"true"}}}`, updated),
 		Entry("in a first finalizer", same, `{"metadata":{"finalizers":["example.com/x"]}}`, updated),
 		Entry("in the last finalizer", withFinalizer, `{"metadata":{"finalizers":null}}`, updated),
 		Entry("in expected finalizers", same, `{"metadata":{"annotations":{"pod.kusionstack.io/available-conditions":"{}"}}}`, updated),
@@ -67,7 +67,7 @@ var _ = Describe("The webhooks", Ordered, func() {
 		Entry("but not when nothing changes", same, `{}`, nothing),
 	)
 
-	It("see nothing of pods/status", func(ctx context.Context) {
+	It("do not review pods/status", func(ctx context.Context) {
 		pod := stored(ctx, newPod(namespace))
 		manager.calls.take()
 		Expect(patchStatus(ctx, server.admin, pod, `{"status":{"phase":"Running"}}`)).To(Succeed())
@@ -76,7 +76,7 @@ var _ = Describe("The webhooks", Ordered, func() {
 		Expect(manager.calls.take()).To(BeEmpty())
 	})
 
-	It("see nothing of a pod that is on its way out", func(ctx context.Context) {
+	It("do not review a terminating pod", func(ctx context.Context) {
 		pod := newPod(namespace)
 		withFinalizer(pod)
 		stored(ctx, pod)
@@ -88,7 +88,7 @@ var _ = Describe("The webhooks", Ordered, func() {
 		Expect(manager.calls.take()).To(BeEmpty())
 	})
 
-	DescribeTable("see a pod deleted", func(ctx context.Context, user string, change func(*corev1.Pod), phase string, want []string) {
+	DescribeTable("review a delete of a pod", func(ctx context.Context, user string, change func(*corev1.Pod), phase string, want []string) {
 		pod := newPod(namespace)
 		change(pod)
 		stored(ctx, pod)
@@ -101,19 +101,19 @@ var _ = Describe("The webhooks", Ordered, func() {
 	},
 		Entry("by the ReplicaSet controller", replicaSetUser, same, "Running", held),
 		Entry("by the one user of all controllers", "system:kube-controller-manager", same, "", held),
-		Entry("but not by a person", "jane", same, "Running", nothing),
+		Entry("but not by a user", "jane", same, "Running", nothing),
 		Entry("but not by the garbage collector", "system:serviceaccount:kube-system:generic-garbage-collector", same, "Running", nothing),
 		Entry("but not by a kubelet", "system:node:n1", same, "Running", nothing),
 		Entry("but not when it succeeded", replicaSetUser, same, "Succeeded", nothing),
 		Entry("but not when it failed", replicaSetUser, same, "Failed", nothing),
-		Entry("but not when it is not under PodOps", replicaSetUser, func(p *corev1.Pod) { p.Labels = nil }, "Running", nothing),
+		Entry("but not when it is not controlled", replicaSetUser, func(p *corev1.Pod) { p.Labels = nil }, "Running", nothing),
 		Entry("but not when it is a mirror", replicaSetUser, func(p *corev1.Pod) {
 			p.Annotations = map[string]string{"kubernetes.io/config.mirror": "x"}
 			p.Spec.NodeName = "n1"
 		}, "Running", nothing),
 	)
 
-	It("see a delete once", func(ctx context.Context) {
+	It("review a delete once", func(ctx context.Context) {
 		pod := newPod(namespace)
 		withFinalizer(pod)
 		stored(ctx, pod)
@@ -121,11 +121,11 @@ var _ = Describe("The webhooks", Ordered, func() {
 		manager.calls.take()
 		Expect(controller.Delete(ctx, pod)).To(Succeed())
 		Expect(manager.calls.take()).To(Equal(held))
-		Expect(controller.Delete(ctx, pod)).To(Succeed(), "it is terminating now")
+		Expect(controller.Delete(ctx, pod)).To(Succeed(), "it must be terminating")
 		Expect(manager.calls.take()).To(BeEmpty())
 	})
 
-	It("see a rule until it is deleted", func(ctx context.Context) {
+	It("review a rule until it is deleted", func(ctx context.Context) {
 		quarter := intstr.FromString("25%")
 		rule := &appsv1alpha1.PodTransitionRule{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web", Finalizers: []string{"example.com/x"}},
@@ -145,14 +145,14 @@ var _ = Describe("The webhooks", Ordered, func() {
 		}))
 		Expect(server.admin.Patch(ctx, rule, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`)))).To(Succeed())
 		Expect(manager.calls.take()).To(Equal([]string{"/mutate-apps-kusionstack-io-v1alpha1-podtransitionrule UPDATE"}),
-			"a rule is judged by its spec")
+			"only a change of the spec of a rule is validated")
 		Expect(server.admin.Delete(ctx, rule)).To(Succeed())
 		Expect(manager.calls.take()).To(Equal([]string{"/delete-apps-kusionstack-io-v1alpha1-podtransitionrule DELETE"}))
 		Expect(server.admin.Patch(ctx, rule, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
 		Expect(manager.calls.take()).To(BeEmpty())
 	})
 
-	It("see the spec of a policy, and its end", func(ctx context.Context) {
+	It("review the spec of a policy, and its delete", func(ctx context.Context) {
 		const validate, remove = "/validate-apps-kusionstack-io-v1alpha1-podtransitionpolicy", "/delete-apps-kusionstack-io-v1alpha1-podtransitionpolicy"
 		policy := &appsv1alpha1.PodTransitionPolicy{
 			ObjectMeta: metav1.ObjectMeta{Name: "freeze", Finalizers: []string{"example.com/x"}},
@@ -170,8 +170,8 @@ var _ = Describe("The webhooks", Ordered, func() {
 		patch(`{"spec":{"description":"x"}}`)
 		Expect(manager.calls.take()).To(Equal([]string{validate + " UPDATE"}))
 		Expect(server.admin.DeleteAllOf(ctx, policy)).To(Succeed())
-		Expect(manager.calls.take()).To(Equal([]string{remove + " DELETE"}), "of each object by itself")
-		Expect(server.admin.Delete(ctx, policy)).To(Succeed(), "it is terminating now")
+		Expect(manager.calls.take()).To(Equal([]string{remove + " DELETE"}), "each object must be reviewed by itself")
+		Expect(server.admin.Delete(ctx, policy)).To(Succeed(), "it must be terminating")
 		patch(`{"metadata":{"finalizers":null}}`)
 		Expect(manager.calls.take()).To(BeEmpty())
 	})
@@ -181,7 +181,7 @@ func same(*corev1.Pod) {}
 
 func withFinalizer(pod *corev1.Pod) { pod.Finalizers = []string{"example.com/x"} }
 
-// restrictedSpec is what the pod security standard of podops-system lets in.
+// restrictedSpec returns a spec that the pod security standard of podops-system admits.
 func restrictedSpec() corev1.PodSpec {
 	yes, no := true, false
 	return corev1.PodSpec{

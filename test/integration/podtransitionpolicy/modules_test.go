@@ -11,12 +11,12 @@ import (
 	"github.com/podops-dev/podops/test/expect"
 )
 
-// quoted is a module as a string in YAML.
+// quoted returns a module as a string in YAML.
 func quoted(module string) string { return fmt.Sprintf("%q", module) }
 
-// Each module is asked about twice: as that of a policy, and inline in a rule.
+// Each module is checked twice: as that of a policy, and inline in a rule.
 var _ = Describe("A module", func() {
-	DescribeTable("is refused, with its place", func(ctx context.Context, module, place string, texts ...string) {
+	DescribeTable("is rejected, with the location of the error", func(ctx context.Context, module, place string, texts ...string) {
 		Expect(admin.Create(ctx, policy("refused", `{module: `+quoted(module)+`}`))).
 			To(expect.BeRefused(422, append(texts, `spec.module: Invalid value: "refused.rego`+place+`"`)...))
 		Expect(admin.Create(ctx, rule("refused", `{module: `+quoted(module)+`}`))).
@@ -26,20 +26,20 @@ var _ = Describe("A module", func() {
 		Entry("in another package", "package podops.rules\n\nallow := true\n", ":1:1", "the package is podops.rules: it must be rule"),
 		Entry("without an entry point", "package rule\n\nallowed := true\n", ":1:1", "the module has no entry point"),
 		Entry("with two entry points", "package rule\n\nallow := true\n\ndeny contains \"x\"\n", ":5:1", "the module has both allow and deny"),
-		Entry("that answers with a number", "package rule\n\nallow := 7\n", ":3:1", "allow is of type number, it must be true or false"),
+		Entry("that returns a number", "package rule\n\nallow := 7\n", ":3:1", "allow is of type number, it must be true or false"),
 		Entry("that denies without a message", "package rule\n\ndeny contains 7\n", ":3:1", "its members must be strings, or objects with message"),
-		Entry("that reaches the network", "package rule\n\nallow if http.send({\"method\": \"get\", \"url\": \"http://example.com\"}).status_code == 200\n",
+		Entry("that uses the network", "package rule\n\nallow if http.send({\"method\": \"get\", \"url\": \"http://example.com\"}).status_code == 200\n",
 			":3:10", "undefined function http.send"),
-		Entry("that asks for the time", "package rule\n\nallow if time.now_ns() > 0\n", ":3:10", "undefined function time.now_ns"),
+		Entry("that reads the time", "package rule\n\nallow if time.now_ns() > 0\n", ":3:10", "undefined function time.now_ns"),
 		Entry("that shifts bits", "package rule\n\nallow if bits.lsh(1, 400000000) > 0\n", ":3:10", "undefined function bits.lsh"),
 		Entry("that walks graphs", "package rule\n\nallow if graph.reachable_paths({\"a\": [\"a\"]}, [\"a\"])\n", ":3:10", "undefined function graph.reachable_paths"),
-		Entry("that misspells a fact", "package rule\n\nallow if input.pod.lables.a == \"b\"\n", ":3:10", "rego_type_error", "lables"),
-		Entry("that reads data of others", "package rule\n\nallow if data.podops.compiled\n", ":3:10", "data.podops"),
+		Entry("that misspells a field", "package rule\n\nallow if input.pod.lables.a == \"b\"\n", ":3:10", "rego_type_error", "lables"),
+		Entry("that reads other data", "package rule\n\nallow if data.podops.compiled\n", ":3:10", "data.podops"),
 		Entry("with too many rules", "package rule\n\nallow := true\n"+strings.Repeat("a if true\n", 200), ":203:1", "at most 200 are allowed"),
 		Entry("that explodes while it is compiled", "package rule\n\nallow if f == g\n"+doubling("f", 16)+doubling("g", 16), ":30:7", "a weight above 2000"),
 	)
 
-	It("is refused when it is large, before anybody compiles it", func(ctx context.Context) {
+	It("is rejected when it is large, before it is compiled", func(ctx context.Context) {
 		large := "package rule\n\n# " + strings.Repeat("x", 2<<20) + "\nallow := true\n"
 		Expect(admin.Create(ctx, policy("large", `{module: `+quoted(large)+`}`))).To(expect.BeRefused(422, "spec.module", "16384"))
 		Expect(admin.Create(ctx, rule("large", `{module: `+quoted(large)+`}`))).To(expect.BeRefused(422, "spec.rules[0].rego.module", "16384"))
@@ -54,7 +54,7 @@ var _ = Describe("A module", func() {
 		created(ctx, policy("typed", `{module: "package rule\n\nallow if input.parameters.minutes > 1\n", `+schema+`}`))
 	})
 
-	It("that is stored is not looked at again", func(ctx context.Context) {
+	It("that is stored is not inspected again", func(ctx context.Context) {
 		object := rule("stored", `{module: "package rule\n\nallow := true\n"}`)
 		created(ctx, object)
 		object.SetLabels(map[string]string{"a": "b"})
@@ -62,7 +62,7 @@ var _ = Describe("A module", func() {
 	})
 })
 
-// doubling is a value that shares its parts: small as text, large for whoever compares it.
+// doubling returns a value that shares its parts: small as text, large when it is compared.
 func doubling(name string, levels int) string {
 	text := name + "0 := {\"l\": 1, \"r\": 2}\n"
 	for i := 1; i <= levels; i++ {

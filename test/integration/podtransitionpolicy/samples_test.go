@@ -11,8 +11,8 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// Tools that deploy from Git dry-run every manifest on the server before they apply the first one:
-// each has to pass alone, a rule before its policy too.
+// Tools that deploy from Git dry-run every manifest on the server before they apply the
+// first one: each must pass alone, a rule before its policy too.
 var _ = Describe("Every sample", func() {
 	It("passes a dry run on the server", func(ctx context.Context) {
 		kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")

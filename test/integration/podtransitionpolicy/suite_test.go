@@ -1,6 +1,6 @@
-// Package podtransitionpolicy_test asks a real API server, with the CRDs, the webhooks
-// of rules and policies and the controller of policies, what users are told about their
-// modules.
+// Package podtransitionpolicy_test tests the errors and warnings of users' modules with a
+// real API server, the CRDs, the webhooks of rules and policies and the controller of
+// policies.
 package podtransitionpolicy_test
 
 import (
@@ -39,19 +39,21 @@ import (
 	rulewebhook "github.com/podops-dev/podops/pkg/webhooks/podtransitionrule"
 )
 
-// namespace is where every rule of the tests is.
+// namespace is the namespace of all rules of the tests.
 const namespace = "policies"
 
-// admin is the administrator of the API server under test, and adminConfig how it connects.
+// admin is the administrator's client of the API server under test, and adminConfig its
+// configuration.
 var (
 	admin       client.Client
 	adminConfig *rest.Config
 )
 
-// adminKubeconfig is what kubectl needs to be the administrator.
+// adminKubeconfig is the administrator's kubeconfig for kubectl.
 var adminKubeconfig []byte
 
-// TestMain makes the test binary a child that compiles a module when the sandbox starts it as one.
+// TestMain makes the test binary a child that compiles a module when the sandbox starts it
+// as one.
 func TestMain(m *testing.M) {
 	if sandbox.IsChild(os.Args) {
 		os.Exit(sandbox.Child(os.Stdin, os.Stdout))
@@ -96,7 +98,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	startManager(ctx, config, scheme, environment.WebhookInstallOptions)
 })
 
-// startManager runs what pkg/operator wires for policies, and nothing else.
+// startManager runs the parts of pkg/operator for policies, and nothing else.
 func startManager(ctx context.Context, config *rest.Config, scheme *runtime.Scheme, install envtest.WebhookInstallOptions) {
 	GinkgoHelper()
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
@@ -119,7 +121,8 @@ func startManager(ctx context.Context, config *rest.Config, scheme *runtime.Sche
 		policywebhook.DeletePath:   policywebhook.NewDeleteGuard(decoder, mgr.GetClient(), mgr.GetAPIReader(), mayRead),
 	} {
 		mgr.GetWebhookServer().Register(path, &admission.Webhook{
-			// As when the API server shows its certificate: names are then for those who may read them.
+			// As when the API server sends its certificate: error texts then have names,
+			// for users who may read them.
 			Handler: handler, WithContextFunc: func(ctx context.Context, _ *http.Request) context.Context {
 				return clientauth.WithVerified(ctx, true)
 			},
@@ -135,13 +138,13 @@ func startManager(ctx context.Context, config *rest.Config, scheme *runtime.Sche
 	Eventually(func() error { return mgr.GetWebhookServer().StartedChecker()(nil) }).Should(Succeed())
 }
 
-// policy is a PodTransitionPolicy with a spec in YAML.
+// policy returns a PodTransitionPolicy with a spec in YAML.
 func policy(name, spec string) *unstructured.Unstructured {
 	GinkgoHelper()
 	return parse("kind: PodTransitionPolicy, metadata: {name: " + name + "}, spec: " + spec)
 }
 
-// rule is a PodTransitionRule with one rule, r, of kind rego, in YAML.
+// rule returns a PodTransitionRule with one rule, r, of kind rego, in YAML.
 func rule(name, rego string) *unstructured.Unstructured {
 	GinkgoHelper()
 	return parse("kind: PodTransitionRule, metadata: {namespace: " + namespace + ", name: " + name +

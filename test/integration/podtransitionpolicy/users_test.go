@@ -21,7 +21,7 @@ import (
 const takesMinutes = `{` + allowAll + `, parameters: {openAPIV3Schema: {type: object, required: [minutes], properties: {minutes: {type: integer, minimum: 1}}}}}`
 
 var _ = Describe("A rule that refers to a policy", func() {
-	It("may come before it", func(ctx context.Context) {
+	It("may be created before it", func(ctx context.Context) {
 		created(ctx, rule("early", `{policyRef: {name: late}, parameters: {minutes: 5}}`))
 		created(ctx, policy("late", takesMinutes))
 	})
@@ -42,7 +42,7 @@ var _ = Describe("A rule that refers to a policy", func() {
 		Entry("and no others", `, parameters: {minutes: 1, hours: 1}`, "spec.rules[0].rego.parameters.hours", "it has minutes"),
 	)
 
-	It("can lose its finalizers and change its labels when the policy is gone", func(ctx context.Context) {
+	It("can lose its finalizers and change its labels when the policy does not exist", func(ctx context.Context) {
 		object := rule("orphan", `{policyRef: {name: orphan}, parameters: {minutes: 1}}`)
 		object.SetFinalizers([]string{"example.com/x"})
 		created(ctx, policy("orphan", takesMinutes), object)
@@ -57,7 +57,7 @@ var _ = Describe("A rule that refers to a policy", func() {
 })
 
 var _ = Describe("A policy in use", func() {
-	It("is not deleted, not even for show, nor with others", func(ctx context.Context) {
+	It("is not deleted, not even in a dry run, nor with others", func(ctx context.Context) {
 		used := policy("used", takesMinutes)
 		used.SetLabels(map[string]string{"test": "used"})
 		user := rule("user", `{policyRef: {name: used}, parameters: {minutes: 5}}`)
@@ -68,10 +68,10 @@ var _ = Describe("A policy in use", func() {
 		Expect(admin.DeleteAllOf(ctx, used, client.MatchingLabels{"test": "used"})).To(inUse)
 
 		Expect(admin.Delete(ctx, user)).To(Succeed())
-		Expect(admin.Delete(ctx, used)).To(Succeed(), "right after its last user")
+		Expect(admin.Delete(ctx, used)).To(Succeed(), "it must be deleted right after its last user")
 	})
 
-	It("keeps taking the parameters of its users", func(ctx context.Context) {
+	It("keeps accepting the parameters of its users", func(ctx context.Context) {
 		used, user := policy("kept", takesMinutes), rule("kept", `{policyRef: {name: kept}, parameters: {minutes: 5}}`)
 		created(ctx, used, user)
 		Eventually(func() int32 { return statusOf(ctx, "kept").UserCount }).Should(BeEquivalentTo(1))
@@ -81,14 +81,14 @@ var _ = Describe("A policy in use", func() {
 		wide := `{"spec":{"parameters":{"openAPIV3Schema":{"properties":{"minutes":{"maximum":9}}}}}}`
 		Expect(admin.Patch(ctx, used, client.RawPatch(types.MergePatchType, []byte(wide)))).To(Succeed())
 
-		By("unless its owner accepts that they lose it")
+		By("unless its owner accepts that its users become invalid")
 		accepted := `{"metadata":{"annotations":{"` + appsv1alpha1.IgnoreUsersAnnotationKey + `":"true"}}}`
 		Expect(admin.Patch(ctx, used, client.RawPatch(types.MergePatchType, []byte(accepted)))).To(Succeed())
 		Expect(admin.Patch(ctx, used, client.RawPatch(types.MergePatchType, []byte(narrow)))).To(Succeed())
 		Expect(admin.Delete(ctx, used)).To(Succeed())
 	})
 
-	It("names rules to those who may read them", func(ctx context.Context) {
+	It("names rules to users who may read them", func(ctx context.Context) {
 		used, user := policy("private", takesMinutes), rule("private", `{policyRef: {name: private}, parameters: {minutes: 5}}`)
 		created(ctx, used, user)
 		Eventually(func() int32 { return statusOf(ctx, "private").UserCount }).Should(BeEquivalentTo(1))
@@ -101,7 +101,7 @@ var _ = Describe("A policy in use", func() {
 })
 
 var _ = Describe("The status of a policy", func() {
-	It("says that it is ready, and how many rules use it", func(ctx context.Context) {
+	It("reports that it is ready, and how many rules use it", func(ctx context.Context) {
 		object := policy("status", `{`+allowAll+`}`)
 		created(ctx, object)
 		Eventually(func() bool {
@@ -116,7 +116,8 @@ var _ = Describe("The status of a policy", func() {
 	})
 })
 
-// withoutDeleteGuard does something while nobody guards policies, as when PodOps is away.
+// withoutDeleteGuard calls do without the webhook for deletes of policies, as when PodOps
+// is uninstalled.
 func withoutDeleteGuard(ctx context.Context, do func()) {
 	GinkgoHelper()
 	guards := &admissionregistrationv1.ValidatingWebhookConfiguration{}

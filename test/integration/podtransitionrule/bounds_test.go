@@ -12,10 +12,10 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// Each bound of a label selector has the largest that is taken and the smallest that is refused.
-// Bounds of our own types are in the tables of their kinds.
+// Each bound of a label selector has the largest accepted and the smallest rejected value.
+// Bounds of PodOps types are in the tables of their kinds.
 var _ = Describe("A label selector", func() {
-	DescribeTable("is taken wherever there is one", func(ctx context.Context, selector string) {
+	DescribeTable("is accepted in every field", func(ctx context.Context, selector string) {
 		expectTaken(ctx, `{selector: `+selector+`, rules: [{name: a, labelCheck: {requires: {}}}]}`)
 		expectRuleTaken(ctx, `{name: a, labelCheck: {requires: `+selector+`}}`)
 		expectRuleTaken(ctx, `{name: a, filter: {labelSelector: `+selector+`}, labelCheck: {requires: {}}}`)
@@ -27,7 +27,7 @@ var _ = Describe("A label selector", func() {
 		Entry("with the longest key of an expression", expressions(1, longKey(317), "Exists", 0)),
 	)
 
-	DescribeTable("is refused wherever there is one", func(ctx context.Context, selector, path, text string) {
+	DescribeTable("is rejected in every field", func(ctx context.Context, selector, path, text string) {
 		expectRefused(ctx, `{selector: `+selector+`, rules: [{name: a, labelCheck: {requires: {}}}]}`, "spec.selector."+path, text)
 		expectRuleRefused(ctx, `{name: a, labelCheck: {requires: `+selector+`}}`, "spec.rules[0].labelCheck.requires."+path, text)
 		expectRuleRefused(ctx, `{name: a, filter: {labelSelector: `+selector+`}, labelCheck: {requires: {}}}`, "spec.rules[0].filter.labelSelector."+path, text)
@@ -44,21 +44,21 @@ var _ = Describe("A label selector", func() {
 })
 
 var _ = Describe("Parameters", func() {
-	It("are taken up to 256", func(ctx context.Context) {
+	It("are accepted up to 256", func(ctx context.Context) {
 		expectRegoTaken(ctx, `{module: package rule, parameters: {`+fields(256)+`}}`)
 	})
-	It("are refused from 257", func(ctx context.Context) {
+	It("are rejected from 257", func(ctx context.Context) {
 		expectRegoRefused(ctx, `{module: package rule, parameters: {`+fields(257)+`}}`, "spec.rules[0].rego.parameters", "256 items")
 	})
 })
 
-// Server-side apply merges by the types of the schema, before any webhook has seen the object.
+// Server-side apply merges by the types of the schema, before any webhook is called.
 var _ = Describe("Server-side apply", func() {
-	DescribeTable("takes each spelling of a bound", func(ctx context.Context, spelling string) {
+	DescribeTable("accepts each spelling of a bound", func(ctx context.Context, spelling string) {
 		applied := object(specOf(`{name: a, availablePolicy: {` + spelling + `}}`))
 		applied.SetGenerateName("")
 		applied.SetName("applied")
-		for range 2 { // the second one merges with what is stored
+		for range 2 { // the second one merges with the stored object
 			Expect(admin.Apply(ctx, client.ApplyConfigurationFromUnstructured(applied.DeepCopy()), client.FieldOwner("test"), client.ForceOwnership)).To(Succeed())
 		}
 		read := &appsv1alpha1.PodTransitionRule{}
@@ -74,7 +74,7 @@ var _ = Describe("Server-side apply", func() {
 
 func labels(count int) string { return `{matchLabels: {` + fields(count) + `}}` }
 
-// fields are so many entries of a map.
+// fields returns count entries of a map.
 func fields(count int) string {
 	list := make([]string, count)
 	for i := range list {

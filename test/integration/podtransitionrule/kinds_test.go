@@ -14,7 +14,7 @@ const (
 )
 
 var _ = Describe("An availablePolicy", func() {
-	DescribeTable("is taken", expectPolicyTaken,
+	DescribeTable("is accepted", expectPolicyTaken,
 		Entry("with one pod", `{maxUnavailableValue: 1}`),
 		Entry("with the largest count", `{maxUnavailableValue: 2147483647}`),
 		Entry("with a percentage of one digit", `{maxUnavailableValue: "1%"}`),
@@ -27,10 +27,10 @@ var _ = Describe("An availablePolicy", func() {
 		Entry("in the short spelling", `{maxUnavailable: 25%, minAvailable: 3}`),
 	)
 
-	DescribeTable("is refused", expectPolicyRefused,
+	DescribeTable("is rejected", expectPolicyRefused,
 		Entry("with no bound", `{}`, "spec.rules[0].availablePolicy", "at least 1 properties"),
-		Entry("with a policy that nobody evaluates", `{maxUnavailablePolicy: {expFunc: {coeff: "1"}}}`, "spec.rules[0].availablePolicy", "are not evaluated"),
-		Entry("with a lower policy that nobody evaluates", `{minAvailableValue: 1, minAvailablePolicy: {}}`, "spec.rules[0].availablePolicy", "are not evaluated"),
+		Entry("with a policy that is not evaluated", `{maxUnavailablePolicy: {expFunc: {coeff: "1"}}}`, "spec.rules[0].availablePolicy", "are not evaluated"),
+		Entry("with a lower policy that is not evaluated", `{minAvailableValue: 1, minAvailablePolicy: {}}`, "spec.rules[0].availablePolicy", "are not evaluated"),
 		Entry("with an older spelling that has no value", `{maxUnavailable: {}}`, "spec.rules[0].availablePolicy.maxUnavailable.value", "Required value"),
 
 		Entry("with a long text in the short spelling", `{maxUnavailable: half of them}`, "spec.rules[0].availablePolicy.maxUnavailable", "4 bytes"),
@@ -58,13 +58,13 @@ var _ = Describe("An availablePolicy", func() {
 })
 
 var _ = Describe("A webhook", func() {
-	DescribeTable("is taken", expectWebhookTaken,
+	DescribeTable("is accepted", expectWebhookTaken,
 		Entry("with a URL", `{clientConfig: {url: "http://example.com/check"}}`),
 		Entry("with the poll in the other place", `{clientConfig: {url: "https://example.com"}, poll: {url: "https://example.com/task"}}`),
 		Entry("with everything", `{failurePolicy: Ignore, clientConfig: {url: "https://example.com", caBundle: Cg==, poll: {url: "https://example.com/task", rawQueryKey: task, intervalSeconds: 1, timeoutSeconds: 604800}}, parameters: [{key: a, value: b}, {key: c, valueFrom: {fieldRef: {fieldPath: status.podIP}}}]}`),
 	)
 
-	DescribeTable("is refused", expectWebhookRefused,
+	DescribeTable("is rejected", expectWebhookRefused,
 		Entry("without a URL", `{clientConfig: {}}`, "spec.rules[0].webhook.clientConfig.url", "Required value"),
 		Entry("with a URL of another scheme", `{clientConfig: {url: "file:///etc/passwd"}}`, "spec.rules[0].webhook.clientConfig.url", "should match"),
 		Entry("with a failure policy that does not exist", `{failurePolicy: Retry, clientConfig: {url: "https://example.com"}}`, "spec.rules[0].webhook.failurePolicy", `"Fail", "Ignore"`),
@@ -80,17 +80,17 @@ var _ = Describe("A webhook", func() {
 	)
 })
 
-var _ = Describe("A policy of the user", func() {
-	DescribeTable("is taken", expectRegoTaken,
+var _ = Describe("A Rego rule", func() {
+	DescribeTable("is accepted", expectRegoTaken,
 		Entry("as a module with parameters", `{module: package rule, parameters: {anything: [1, {a: b}]}}`),
 		Entry("as a reference", `{policyRef: {name: shared}}`),
 	)
 
-	DescribeTable("is refused", expectRegoRefused,
+	DescribeTable("is rejected", expectRegoRefused,
 		Entry("with neither", `{}`, "spec.rules[0].rego", "exactly one of module or policyRef"),
 		Entry("with both", `{module: package rule, policyRef: {name: shared}}`, "spec.rules[0].rego", "exactly one of module or policyRef"),
 		Entry("with a reference to nothing", `{policyRef: {name: ""}}`, "spec.rules[0].rego.policyRef.name", "at least 1"),
-		Entry("with parameters that are no object", `{module: package rule, parameters: [1]}`, "spec.rules[0].rego.parameters", "must be of type object"),
+		Entry("with parameters that are not an object", `{module: package rule, parameters: [1]}`, "spec.rules[0].rego.parameters", "must be of type object"),
 	)
 })
 

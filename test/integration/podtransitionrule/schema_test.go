@@ -17,18 +17,18 @@ import (
 
 const selectWeb = `selector: {matchLabels: {app: web}}`
 
-// Each rule of the schema has one entry that it takes and at least one that it refuses,
-// with what the user is told. Specs are written as users write them, since Go types
-// cannot say what is wrong.
+// Each rule of the schema has one entry that it accepts and at least one that it rejects,
+// with the error text. Specs are written as users write them, since Go types cannot express
+// invalid ones.
 var _ = Describe("The spec", func() {
-	DescribeTable("is taken", expectTaken,
+	DescribeTable("is accepted", expectTaken,
 		Entry("with a selector of labels", `{selector: {matchLabels: {app: web}}, rules: [{name: a, labelCheck: {requires: {}}}]}`),
 		Entry("with a selector of expressions", `{selector: {matchExpressions: [{key: app, operator: Exists}]}, rules: [{name: a, labelCheck: {requires: {}}}]}`),
 		Entry("with 64 rules", manyRules(64)),
 		Entry("with two rules of different names", `{`+selectWeb+`, rules: [{name: a, labelCheck: {requires: {}}}, {name: b, labelCheck: {requires: {}}}]}`),
 	)
 
-	DescribeTable("is refused", expectRefused,
+	DescribeTable("is rejected", expectRefused,
 		Entry("without a selector", `{rules: [{name: a, labelCheck: {requires: {}}}]}`, "spec.selector", "Required value"),
 		Entry("with an empty selector", `{selector: {}, rules: [{name: a, labelCheck: {requires: {}}}]}`, "spec.selector", "an empty selector would catch every pod"),
 		Entry("with a selector of no requirements", `{selector: {matchLabels: {}, matchExpressions: []}, rules: [{name: a, labelCheck: {requires: {}}}]}`, "spec.selector", "an empty selector would catch every pod"),
@@ -40,7 +40,7 @@ var _ = Describe("The spec", func() {
 })
 
 var _ = Describe("A rule", func() {
-	DescribeTable("is taken", expectRuleTaken,
+	DescribeTable("is accepted", expectRuleTaken,
 		Entry("with a name of 63 characters", `{name: `+strings.Repeat("n", 63)+`, labelCheck: {requires: {}}}`),
 		Entry("with dots, dashes and underscores in its name", `{name: A.b-c_9, labelCheck: {requires: {}}}`),
 		Entry("at stage PostCheck", `{name: a, stage: PostCheck, labelCheck: {requires: {}}}`),
@@ -54,7 +54,7 @@ var _ = Describe("A rule", func() {
 		Entry("with a module", `{name: a, rego: {module: package rule}}`),
 	)
 
-	DescribeTable("is refused", expectRuleRefused,
+	DescribeTable("is rejected", expectRuleRefused,
 		Entry("without a name", `{labelCheck: {requires: {}}}`, "spec.rules[0].name", "Required value"),
 		Entry("with an empty name", `{name: "", labelCheck: {requires: {}}}`, "spec.rules[0].name", "at least 1"),
 		Entry("with a name of 64 characters", `{name: `+strings.Repeat("n", 64)+`, labelCheck: {requires: {}}}`, "spec.rules[0].name", "63"),
@@ -68,7 +68,7 @@ var _ = Describe("A rule", func() {
 		Entry("with 33 operation types", `{name: a, conditions: [`+numbered("t", 33)+`], labelCheck: {requires: {}}}`, "spec.rules[0].conditions", "32 items"),
 		Entry("of no kind", `{name: a}`, "spec.rules[0]", "exactly one of availablePolicy, labelCheck, webhook or rego"),
 		Entry("of two kinds", `{name: a, labelCheck: {requires: {}}, availablePolicy: {maxUnavailableValue: 1}}`, "spec.rules[0]", "exactly one of availablePolicy, labelCheck, webhook or rego"),
-		Entry("with a labelCheck that asks for nothing", `{name: a, labelCheck: {}}`, "spec.rules[0].labelCheck.requires", "Required value"),
+		Entry("with a labelCheck without requirements", `{name: a, labelCheck: {}}`, "spec.rules[0].labelCheck.requires", "Required value"),
 	)
 
 	It("is stored with its defaults", func(ctx context.Context) {
@@ -88,7 +88,7 @@ func expectTaken(ctx context.Context, spec string) {
 	Expect(admin.Create(ctx, object(spec))).To(Succeed())
 }
 
-// expectRefused does the same and expects to be told the texts.
+// expectRefused does the same and expects an error with the texts.
 func expectRefused(ctx context.Context, spec string, texts ...string) {
 	GinkgoHelper()
 	Expect(admin.Create(ctx, object(spec))).To(expect.BeRefused(422, texts...))
@@ -104,10 +104,10 @@ func expectRuleRefused(ctx context.Context, rule string, texts ...string) {
 	expectRefused(ctx, specOf(rule), texts...)
 }
 
-// specOf is a spec with one rule.
+// specOf returns a spec with one rule.
 func specOf(rule string) string { return `{` + selectWeb + `, rules: [` + rule + `]}` }
 
-// object is a PodTransitionRule with a spec in YAML.
+// object returns a PodTransitionRule with a spec in YAML.
 func object(spec string) *unstructured.Unstructured {
 	GinkgoHelper()
 	object := &unstructured.Unstructured{}
@@ -116,7 +116,7 @@ func object(spec string) *unstructured.Unstructured {
 	return object
 }
 
-// numbered are so many words, with commas.
+// numbered returns count words, with commas.
 func numbered(word string, count int) string {
 	words := make([]string, count)
 	for i := range words {
@@ -133,7 +133,7 @@ func manyRules(count int) string {
 	return `{` + selectWeb + `, rules: [` + strings.Join(rules, ", ") + `]}`
 }
 
-// parameters are so many parameters of a webhook.
+// parameters returns count parameters of a webhook.
 func parameters(count int) string {
 	list := make([]string, count)
 	for i := range list {

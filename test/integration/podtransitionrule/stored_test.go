@@ -24,7 +24,8 @@ import (
 	"github.com/podops-dev/podops/pkg/operator"
 )
 
-// Objects that were stored under a schema without bounds meet a manager, and a schema, with them.
+// Objects that were stored under a schema without bounds meet a manager, and a schema, with
+// bounds.
 var _ = Describe("A PodTransitionRule that was stored before the bounds", Serial, Ordered, func() {
 	const patience = time.Minute
 	var selector, modules, honest *unstructured.Unstructured
@@ -57,7 +58,7 @@ var _ = Describe("A PodTransitionRule that was stored before the bounds", Serial
 		Eventually(stalled(ctx, honest), patience).WithContext(ctx).Should(HavePrefix("False NotStalled"))
 	})
 
-	It("holds the pods that its selector matches when the selector is within its bounds", func(ctx context.Context) {
+	It("withholds the pods that its selector matches when the selector is within its bounds", func(ctx context.Context) {
 		pod := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "web-", Labels: map[string]string{
 				"app": "web", appsv1alpha1.ControlLabelKey: appsv1alpha1.ControlLabelValue,
@@ -75,7 +76,7 @@ var _ = Describe("A PodTransitionRule that was stored before the bounds", Serial
 		}, patience).Should(Succeed())
 	})
 
-	It("is loaded once it is edited down", func(ctx context.Context) {
+	It("is loaded once an edit makes it smaller", func(ctx context.Context) {
 		small := map[string]any{"spec": object(specOf(`{name: a, labelCheck: {requires: {}}}`)).Object["spec"]}
 		patch, err := json.Marshal(small)
 		Expect(err).NotTo(HaveOccurred())

@@ -1,6 +1,6 @@
-// Package podtransitionrule_test asks a real API server, with nothing but the CRD
-// installed, which PodTransitionRules it takes: what the schema and its CEL rules say
-// holds whether the manager runs or not.
+// Package podtransitionrule_test tests which PodTransitionRules a real API server accepts
+// with only the CRD installed: the schema and its CEL rules apply whether the manager runs
+// or not.
 package podtransitionrule_test
 
 import (
@@ -25,10 +25,11 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// namespace is where every rule of the tests is.
+// namespace is the namespace of all rules of the tests.
 const namespace = "rules"
 
-// admin is the administrator of the API server under test, and config is how to reach it.
+// admin is the administrator's client of the API server under test, and config its
+// configuration.
 var (
 	admin  client.Client
 	config *rest.Config

@@ -11,7 +11,7 @@ import (
 	"github.com/podops-dev/podops/pkg/resourceconsist"
 )
 
-// errQuota is what the balancer says of a pod that it does not take.
+// errQuota is the error of the balancer for a pod that it rejects.
 var errQuota = errors.New("quota exceeded")
 
 // backend is a pod behind the balancer.
@@ -36,7 +36,7 @@ type memoryBalancer struct {
 	mu       sync.Mutex
 	backends map[string]map[string]backend // by namespace and id
 	refused  map[string]bool               // names of pods, "<namespace>/<name>"
-	stuck    bool                          // nobody's traffic goes off
+	stuck    bool                          // traffic does not go off
 }
 
 func newBalancer() *memoryBalancer {
@@ -158,7 +158,7 @@ func (b *memoryBalancer) stick(stuck bool) {
 	b.stuck = stuck
 }
 
-// size is how many backends a namespace has.
+// size returns how many backends a namespace has.
 func (b *memoryBalancer) size(namespace string) func() int {
 	return func() int {
 		b.mu.Lock()

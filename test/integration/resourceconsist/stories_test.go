@@ -19,7 +19,7 @@ import (
 var _ = Describe("A controller of an adapter", func() {
 	ours := resourceconsist.GenerateLifecycleFinalizer("web")
 
-	It("lets 199 pods proceed while one of 200 fails for good, and names that one", func(ctx context.Context) {
+	It("lets 199 pods proceed while one of 200 always fails, and names that one", func(ctx context.Context) {
 		namespace := in(ctx)
 		balancer.refuse(namespace + "/" + named(42))
 		for i := range 200 {
@@ -41,7 +41,7 @@ var _ = Describe("A controller of an adapter", func() {
 			return "", err
 		}).Should(ContainSubstring(named(42) + ": CreateEmployees: quota exceeded"))
 
-		By("naming it in a metric, and nobody else")
+		By("naming it, and no other pod, in a metric")
 		Eventually(func() (map[string]float64, error) { return employeesWithErrors(namespace) }).
 			Should(And(HaveLen(1), HaveKeyWithValue(named(42), BeNumerically(">=", 1))))
 
@@ -69,7 +69,7 @@ var _ = Describe("A controller of an adapter", func() {
 		Eventually(func() bool {
 			_, err := finalizers(ctx, namespace, "b")()
 			return apierrors.IsNotFound(err)
-		}).Should(BeTrue(), "b was held by the finalizer alone")
+		}).Should(BeTrue(), "the finalizer alone must have kept b")
 		Eventually(balancer.size(namespace)).Should(Equal(1))
 	})
 
@@ -112,7 +112,7 @@ func pod(ctx context.Context, namespace, name string) *corev1.Pod {
 	return pod
 }
 
-// prepare stands for what the lifecycle does at permit.
+// prepare sets the labels that the lifecycle sets at a permit.
 func prepare(ctx context.Context, namespace, name string) {
 	GinkgoHelper()
 	prepared := pod(ctx, namespace, name)
@@ -121,7 +121,7 @@ func prepare(ctx context.Context, namespace, name string) {
 	Expect(admin.Patch(ctx, prepared, client.MergeFrom(base))).To(Succeed())
 }
 
-// notes are the texts of the events in a namespace.
+// notes returns the notes of the events in a namespace.
 func notes(ctx context.Context, namespace string) ([]string, error) {
 	var events eventsv1.EventList
 	err := admin.List(ctx, &events, client.InNamespace(namespace))

@@ -66,7 +66,7 @@ var _ = BeforeSuite(func() {
 	})
 })
 
-// in makes a namespace of its own with a Service named web, which selects app=web.
+// in creates a namespace with a Service named web, which selects app=web.
 func in(ctx context.Context) string {
 	GinkgoHelper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "consist-"}}
@@ -89,7 +89,8 @@ func serving(ctx context.Context, namespace, name string) {
 	Expect(admin.Status().Patch(ctx, pod, client.MergeFrom(base))).To(Succeed())
 }
 
-// finalizers of a pod; an error when it is gone.
+// finalizers returns a function that returns the finalizers of a pod; an error when it does
+// not exist.
 func finalizers(ctx context.Context, namespace, name string) func() ([]string, error) {
 	return func() ([]string, error) {
 		pod := &corev1.Pod{}
@@ -98,7 +99,8 @@ func finalizers(ctx context.Context, namespace, name string) func() ([]string, e
 	}
 }
 
-// protected names the pods of a namespace that carry the finalizer of web.
+// protected returns a function that returns the names of the pods that carry the finalizer
+// of web.
 func protected(ctx context.Context, namespace string) func() (map[string]bool, error) {
 	return func() (map[string]bool, error) {
 		var pods corev1.PodList
