@@ -18,8 +18,8 @@ import (
 // ControllerName is the name of the controller in logs, metrics and events.
 const ControllerName = "alibaba-cloud-slb-controller"
 
-// Adapter is the ReconcileAdapter of this package. Employers are nothing to it: load
-// balancers and listeners are the cloud controller manager's, or the user's.
+// Adapter is the ReconcileAdapter of this package. It does not manage employers: the cloud
+// controller manager, or the user, creates load balancers and listeners.
 type Adapter struct {
 	client  client.Client
 	api     API
@@ -33,7 +33,7 @@ var (
 )
 
 // New returns an adapter. c reads Services, Pods and Nodes, from a cache, and patches
-// annotations of managed Services. resolve may be nil: ResolveServer then.
+// annotations of managed Services. A nil resolve means ResolveServer.
 func New(c client.Client, api API, resolve ServerResolver) (*Adapter, error) {
 	if c == nil || api == nil {
 		return nil, errors.New("the SLB adapter needs a client and an API")
@@ -51,7 +51,7 @@ func (a *Adapter) GetControllerName() string { return ControllerName }
 func (a *Adapter) FollowPodOpsLifeCycle() bool { return true }
 
 // NeedRecordEmployees implements ReconcileLifecycleOptions. The cloud controller manager
-// changes the load balancer, too, and pods may leave a Service while nobody looks.
+// changes the load balancer, too, and pods may leave a Service while the adapter is down.
 func (a *Adapter) NeedRecordEmployees() bool { return true }
 
 // NewEmployer implements ReconcileWatchOptions.
@@ -66,8 +66,7 @@ func (a *Adapter) EmployerEventHandler() handler.EventHandler { return nil }
 // EmployeeEventHandler implements ReconcileWatchOptions: the default.
 func (a *Adapter) EmployeeEventHandler() handler.EventHandler { return nil }
 
-// EmployerPredicates implements ReconcileWatchOptions: Services under PodOps that this
-// adapter owns.
+// EmployerPredicates implements ReconcileWatchOptions: controlled Services of this adapter.
 func (a *Adapter) EmployerPredicates() predicate.Funcs {
 	return predicate.NewPredicateFuncs(func(object client.Object) bool {
 		service, ok := object.(*corev1.Service)
@@ -102,8 +101,8 @@ func (a *Adapter) GetSelectedEmployeeNames(ctx context.Context, employer client.
 	return names, nil
 }
 
-// GetExpectedEmployee implements ReconcileAdapter: every selected pod that has not
-// ended, with traffic on or off. A pod that terminates is off, and deleted when it is gone:
+// GetExpectedEmployee implements ReconcileAdapter: every selected pod that has not ended,
+// with traffic on or off. A terminating pod is off, and deleted when it no longer exists:
 // its connections may end by themselves until then.
 func (a *Adapter) GetExpectedEmployee(ctx context.Context, employer client.Object) ([]resourceconsist.IEmployee, error) {
 	service, settings, err := settingsOf(employer)
@@ -126,9 +125,9 @@ func (a *Adapter) GetExpectedEmployee(ctx context.Context, employer client.Objec
 	return expected, nil
 }
 
-// GetCurrentEmployee implements ReconcileAdapter: every pod that a group has, and, with
-// its traffic off, every selected pod that none has and that should have no traffic. An
-// observed Service that was taken from PodOps has nobody: its pods keep their traffic.
+// GetCurrentEmployee implements ReconcileAdapter: every pod in a group, and, with its
+// traffic off, every selected pod in no group that should have no traffic. An observed
+// Service without the control label has no current pods: they keep their traffic.
 func (a *Adapter) GetCurrentEmployee(ctx context.Context, employer client.Object) ([]resourceconsist.IEmployee, error) {
 	service, settings, err := settingsOf(employer)
 	if err != nil {
@@ -151,18 +150,18 @@ func (a *Adapter) CreateEmployees(
 	return a.UpdateEmployees(ctx, employer, toCreates)
 }
 
-// UpdateEmployees implements ReconcileAdapter. It brings pods to what is expected of them
-// wherever they are registered now, and so does for those to create, too. In an observed
-// Service there is nothing to do: the cloud controller manager does it, and what has come
-// of it is read from GetCurrentEmployee.
+// UpdateEmployees implements ReconcileAdapter. It applies the expected state to pods
+// wherever they are registered, and also registers pods. In an observed Service it does
+// nothing: the cloud controller manager changes the groups, and GetCurrentEmployee reads
+// the result.
 func (a *Adapter) UpdateEmployees(
 	ctx context.Context, employer client.Object, toUpdates []resourceconsist.IEmployee,
 ) ([]resourceconsist.IEmployee, []resourceconsist.IEmployee, error) {
 	return a.change(ctx, employer, toUpdates, a.reach)
 }
 
-// DeleteEmployees implements ReconcileAdapter. As UpdateEmployees, it leaves observed
-// Services alone.
+// DeleteEmployees implements ReconcileAdapter. As UpdateEmployees, it does not change
+// observed Services.
 func (a *Adapter) DeleteEmployees(
 	ctx context.Context, employer client.Object, toDeletes []resourceconsist.IEmployee,
 ) ([]resourceconsist.IEmployee, []resourceconsist.IEmployee, error) {
@@ -179,33 +178,33 @@ func (a *Adapter) GetCurrentEmployer(context.Context, client.Object) ([]resource
 	return nil, nil
 }
 
-// CreateEmployer implements ReconcileAdapter. It is never asked to create anything.
+// CreateEmployer implements ReconcileAdapter. It is never called with an item.
 func (a *Adapter) CreateEmployer(
 	_ context.Context, _ client.Object, toCreates []resourceconsist.IEmployer,
 ) ([]resourceconsist.IEmployer, []resourceconsist.IEmployer, error) {
 	return toCreates, nil, nil
 }
 
-// UpdateEmployer implements ReconcileAdapter. It is never asked to update anything.
+// UpdateEmployer implements ReconcileAdapter. It is never called with an item.
 func (a *Adapter) UpdateEmployer(
 	_ context.Context, _ client.Object, toUpdates []resourceconsist.IEmployer,
 ) ([]resourceconsist.IEmployer, []resourceconsist.IEmployer, error) {
 	return toUpdates, nil, nil
 }
 
-// DeleteEmployer implements ReconcileAdapter. It is never asked to delete anything.
+// DeleteEmployer implements ReconcileAdapter. It is never called with an item.
 func (a *Adapter) DeleteEmployer(
 	_ context.Context, _ client.Object, toDeletes []resourceconsist.IEmployer,
 ) ([]resourceconsist.IEmployer, []resourceconsist.IEmployer, error) {
 	return toDeletes, nil, nil
 }
 
-// belongs reports whether the Service is under PodOps and this adapter's.
+// belongs reports whether the Service is controlled and belongs to this adapter.
 func belongs(service *corev1.Service) bool {
 	return service.Labels[appsv1alpha1.ControlLabelKey] == appsv1alpha1.ControlLabelValue && Owns(service)
 }
 
-// expectsPods is false for a Service that is to be left by its pods.
+// expectsPods reports whether pods of the Service may be expected at the load balancer.
 func expectsPods(service *corev1.Service, settings Settings) bool {
 	return service.DeletionTimestamp == nil && belongs(service) && (!settings.Managed || len(settings.Groups) > 0)
 }
@@ -213,7 +212,7 @@ func expectsPods(service *corev1.Service, settings Settings) bool {
 func serviceOf(employer client.Object) (*corev1.Service, error) {
 	service, ok := employer.(*corev1.Service)
 	if !ok || service == nil {
-		return nil, fmt.Errorf("the SLB adapter works on Services, and not on %T", employer)
+		return nil, fmt.Errorf("the SLB adapter requires Services, got a %T", employer)
 	}
 	return service, nil
 }

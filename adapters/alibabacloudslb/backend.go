@@ -11,12 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ServerType is the kind of a backend server, in the words of the API.
+// ServerType is the kind of a backend server, as the API names it.
 type ServerType string
 
 // The server types of the API.
 const (
-	// ServerECS is a whole node: only pods on its network are told apart by it.
+	// ServerECS is a whole node: it identifies only pods on its network.
 	ServerECS ServerType = "ecs"
 	// ServerENI is a network interface with the pod's address.
 	ServerENI ServerType = "eni"
@@ -36,7 +36,7 @@ type Backend struct {
 	// Port is 0 in the default server group, whose listeners have the port.
 	Port   int32
 	Weight int32
-	// Description says whose the backend is, see descriptionOf.
+	// Description identifies the owner of the backend, see descriptionOf.
 	Description string
 }
 
@@ -46,7 +46,7 @@ type Group struct {
 	Name string
 }
 
-// backendKey is what the API tells backends of one group apart by.
+// backendKey identifies a backend within one group.
 type backendKey struct {
 	serverID, serverIP string
 	port               int32
@@ -56,7 +56,7 @@ func (b Backend) key() backendKey {
 	return backendKey{serverID: b.ServerID, serverIP: b.ServerIP, port: b.Port}
 }
 
-// wireBackend is a backend as the parameter BackendServers has it: numbers are strings.
+// wireBackend is a backend in the parameter BackendServers: numbers are strings.
 type wireBackend struct {
 	ServerID    string `json:"ServerId"`
 	ServerIP    string `json:"ServerIp,omitempty"`
@@ -87,20 +87,20 @@ func encodeBackends(backends []Backend) (string, error) {
 
 const (
 	descriptionPrefix = "podops"
-	// maxDescription is what the API takes.
+	// maxDescription is the maximum length of a description in the API.
 	maxDescription = 80
 )
 
-// shortID is an id made from a UID that leaves room in a description.
+// shortID returns an id made from a UID, short enough for a description.
 func shortID(uid types.UID) string {
 	sum := sha256.Sum256([]byte(uid))
 	return hex.EncodeToString(sum[:8])
 }
 
-// descriptionOf marks a backend as added for a pod by a Service:
+// descriptionOf returns the description of a backend that a Service adds for a pod:
 // podops/<id of the Service>/<id of the pod>/<name of the pod>. Ids come from UIDs, so that
-// another cluster with the same names never takes it for its own. The name is left out
-// when it does not fit.
+// they differ in another cluster with the same names. The name is left out when it does not
+// fit.
 func descriptionOf(serviceID, podID, podName string) string {
 	description := strings.Join([]string{descriptionPrefix, serviceID, podID, podName}, "/")
 	if len(description) > maxDescription {

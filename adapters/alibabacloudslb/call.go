@@ -11,11 +11,11 @@ import (
 // maxBackoff bounds the wait between two attempts.
 const maxBackoff = 5 * time.Second
 
-// call makes one API call, and makes it again while the API asks to come back later. It
-// returns when ctx ends, whatever the SDK does: that knows no contexts, so an exchange
-// that is abandoned ends by itself after Config.CallTimeout, and holds its slot till then.
+// call makes one API call, and retries it while the API is throttled or busy. It returns
+// when ctx ends. The SDK does not use contexts, so an abandoned exchange ends after
+// Config.CallTimeout, and holds its slot until then.
 //
-// exchange must be safe to repeat. It stores its answer only through what it returns.
+// exchange must be safe to repeat. It returns its answer, and stores it nowhere else.
 func call[T any](ctx context.Context, c *Client, action string, exchange func() (T, error)) (T, error) {
 	backoff := c.config.FirstBackoff
 	for attempt := 1; ; attempt++ {
@@ -65,8 +65,8 @@ func (c *Client) once(ctx context.Context, action string, exchange func() (any, 
 	}
 }
 
-// withoutPanic keeps a panic of the SDK, as over an answer of an unexpected shape, away
-// from the manager.
+// withoutPanic returns a panic of the SDK, as for an answer of an unexpected shape, as an
+// error.
 func withoutPanic(exchange func() (any, error)) (answer any, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -76,7 +76,8 @@ func withoutPanic(exchange func() (any, error)) (answer any, err error) {
 	return exchange()
 }
 
-// endOf is the error of ctx, or, when a limiter foresaw its end, the end it foresaw.
+// endOf returns the error of ctx, or a deadline error when a limiter has rejected a wait
+// beyond the deadline.
 func endOf(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -99,8 +100,8 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// jittered is between half of d and d, so that callers who were throttled together do not
-// come back together.
+// jittered returns a duration between half of d and d, so that callers that were throttled
+// together do not retry together.
 func jittered(d time.Duration) time.Duration {
 	return d/2 + rand.N(d/2+1)
 }

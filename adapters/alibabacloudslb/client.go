@@ -17,32 +17,32 @@ import (
 // maxCallsAtOnce bounds the exchanges of a process, abandoned ones included.
 const maxCallsAtOnce = 16
 
-// API is what the adapter needs of the load balancer. Every error of its methods is, or
-// wraps, an APIError. Methods may be called at once and are safe to repeat.
+// API is the part of the load balancer's API that the adapter uses. Every error of its
+// methods is, or wraps, an APIError. Methods are safe for concurrent use and to repeat.
 type API interface {
 	// LoadBalancer returns the backends of the default server group
 	// (DescribeLoadBalancerAttribute).
 	LoadBalancer(ctx context.Context, id string) ([]Backend, error)
 
-	// Groups returns the vServer groups of a load balancer (DescribeVServerGroups). The
-	// API knows no pages for it.
+	// Groups returns the vServer groups of a load balancer (DescribeVServerGroups), which
+	// the API does not paginate.
 	Groups(ctx context.Context, loadBalancerID string) ([]Group, error)
 
-	// Group returns the backends of a vServer group (DescribeVServerGroupAttribute), all
-	// of them: the API knows no pages for it.
+	// Group returns the backends of a vServer group (DescribeVServerGroupAttribute), all of
+	// them: the API does not paginate them.
 	Group(ctx context.Context, id string) ([]Backend, error)
 
 	// Add, SetWeight and Remove change at most MaxBatch backends of a vServer group; the
-	// API takes or refuses them together.
+	// API accepts or rejects them together.
 	Add(ctx context.Context, groupID string, backends []Backend) error
 	SetWeight(ctx context.Context, groupID string, backends []Backend) error
 	Remove(ctx context.Context, groupID string, backends []Backend) error
 }
 
-// MaxBatch is how many backends the API takes in one call.
+// MaxBatch is how many backends the API accepts in one call.
 const MaxBatch = 20
 
-// Client is the API through Alibaba's SDK.
+// Client implements API with Alibaba's SDK.
 type Client struct {
 	config  Config
 	sdk     *slb.Client
@@ -51,8 +51,8 @@ type Client struct {
 	redact  func(string) string
 }
 
-// NewClient returns a client. It reaches nothing. It fails when the access key or the
-// endpoint is not usable.
+// NewClient returns a client. It does not connect. It fails when the access key or the
+// endpoint is invalid.
 func NewClient(config Config) (*Client, error) {
 	config = config.withDefaults()
 	if config.AccessKeyID == "" || config.AccessKeySecret == "" {
@@ -63,8 +63,8 @@ func NewClient(config Config) (*Client, error) {
 		return nil, fmt.Errorf("endpoint of the SLB client: %w", err)
 	}
 	timeoutMillis := max(1, int(config.CallTimeout.Milliseconds()))
-	// The default signature of the SDK goes into a header. The older one goes into the
-	// URL, and with it into logs of proxies and errors of net/http.
+	// The default signature of the SDK is in a header. The older one is in the URL, and
+	// with it in logs of proxies and errors of net/http.
 	sdk, err := slb.NewClient(&openapi.Config{
 		AccessKeyId:     tea.String(config.AccessKeyID),
 		AccessKeySecret: tea.String(config.AccessKeySecret),
@@ -86,7 +86,7 @@ func NewClient(config Config) (*Client, error) {
 	}, nil
 }
 
-// String keeps the credentials out of logs.
+// String omits the credentials, for logs.
 func (c *Client) String() string { return c.config.String() }
 
 // GoString is String, for %#v.
@@ -240,22 +240,22 @@ func (c *Client) region() *string {
 	return tea.String(c.config.RegionID)
 }
 
-// noRetries keeps the SDK from repeating calls by itself: it would do so without a wait.
+// noRetries disables the retries of the SDK, which do not wait.
 func noRetries() *util.RuntimeOptions {
 	return &util.RuntimeOptions{Autoretry: tea.Bool(false), MaxAttempts: tea.Int(1)}
 }
 
-// aboutAnother is the error for an answer that does not name what was asked for, as an
-// empty one. Taken at its word it would say that nobody has traffic.
+// aboutAnother returns the error of an answer that does not name the requested object, such
+// as an empty one, which would otherwise mean that no pod has traffic.
 func aboutAnother(action string, requestID *string) *APIError {
 	return &APIError{
 		Action: action, Code: "UnexpectedAnswer", Status: http.StatusOK, RequestID: bounded(tea.StringValue(requestID)),
-		Message: "the answer is not about what was asked for",
+		Message: "the answer does not name the requested object",
 	}
 }
 
-// bodyOf turns an answer without a body into an error: it does not say that there is
-// nothing.
+// bodyOf returns an error for an answer without a body, which does not mean that there are
+// no items.
 func bodyOf[T any](body *T) (*T, error) {
 	if body == nil {
 		return nil, errors.New("the answer has no body")

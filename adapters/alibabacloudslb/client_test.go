@@ -38,7 +38,7 @@ func eni(n, port, weight int) slb.Backend {
 	}
 }
 
-// API errors of a call, as tests look at them.
+// refusal holds the fields of an APIError that tests compare.
 type refusal struct {
 	Action, Code, RequestID string
 	Status                  int
@@ -53,7 +53,7 @@ func refusalOf(t *testing.T, err error) refusal {
 	return refusal{Action: api.Action, Code: api.Code, RequestID: api.RequestID, Status: api.Status}
 }
 
-func TestClientReadsWhatItWrites(t *testing.T) {
+func TestTheClientReadsItsWrites(t *testing.T) {
 	ctx := t.Context()
 	server := slbtest.New(t)
 	server.AddLoadBalancer("lb-1", slbtest.Backend{ServerID: "i-1", Type: "ecs", Weight: 100})
@@ -99,7 +99,7 @@ func TestClientReadsWhatItWrites(t *testing.T) {
 	}
 }
 
-func TestClientTriesAgainWhatMaySucceedLater(t *testing.T) {
+func TestTheClientRetriesTransientErrors(t *testing.T) {
 	for says, fault := range map[string]slbtest.Refusal{
 		"throttled":              slbtest.Throttled(),
 		"throttled for the API":  {Status: 400, Code: "Throttling.Api", Message: "slow down"},
@@ -127,17 +127,17 @@ func TestClientTriesAgainWhatMaySucceedLater(t *testing.T) {
 	}
 }
 
-func TestClientGivesUp(t *testing.T) {
+func TestTheClientStopsRetrying(t *testing.T) {
 	for says, tc := range map[string]struct {
 		fault    slbtest.Refusal
 		requests int
 		want     refusal
 	}{
-		"at once on what stays wrong": {
+		"at once on a permanent error": {
 			slbtest.Refusal{Status: 400, Code: "InvalidParameter", Message: "no"}, 1,
 			refusal{Action: "DescribeVServerGroupAttribute", Code: "InvalidParameter", RequestID: "REQUEST-1", Status: 400},
 		},
-		"at once when the account may not": {
+		"at once when the account lacks the right": {
 			slbtest.Refusal{Status: 403, Code: "Forbidden.RAM", Message: "no"}, 1,
 			refusal{Action: "DescribeVServerGroupAttribute", Code: "Forbidden.RAM", RequestID: "REQUEST-1", Status: 403},
 		},
@@ -168,7 +168,7 @@ func TestClientGivesUp(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatIsNotAboutTheQuestionIsAnError(t *testing.T) {
+func TestAnAnswerForAnotherObjectIsAnError(t *testing.T) {
 	server := slbtest.New(t)
 	server.Inject(slbtest.Fault{Refusal: slbtest.Refusal{Status: http.StatusOK, Body: `{}`}})
 	client := newClient(t, server)
@@ -179,7 +179,7 @@ func TestAnAnswerThatIsNotAboutTheQuestionIsAnError(t *testing.T) {
 	} {
 		t.Run(says, func(t *testing.T) {
 			if got := refusalOf(t, ask()).Code; got != "UnexpectedAnswer" {
-				t.Errorf("code = %q: an empty answer must not say that nobody has traffic", got)
+				t.Errorf("code = %q: an empty answer must not mean that no pod has traffic", got)
 			}
 		})
 	}
@@ -205,7 +205,7 @@ func TestClientReturnsWhenTheContextEnds(t *testing.T) {
 			if _, err := client.Group(ctx, "rsp-1"); err == nil {
 				t.Error("no error")
 			} else if fault.Hang && !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("error %v does not say that the deadline passed", err)
+				t.Errorf("error %v does not report the deadline", err)
 			}
 			if took := time.Since(started); took > 4*time.Second {
 				t.Errorf("took %v beyond a deadline of 50ms", took)
@@ -261,7 +261,7 @@ func TestNoCredentialsInErrorsAndText(t *testing.T) {
 	}
 	_, err = unreachable.Group(t.Context(), "rsp-1")
 	if err == nil {
-		t.Fatal("somebody listens on port 1")
+		t.Fatal("port 1 is in use")
 	}
 	texts["no server"] = err.Error()
 	for says, text := range texts {

@@ -19,28 +19,28 @@ const (
 // DefaultEndpoint is the central endpoint of the API.
 const DefaultEndpoint = "slb.aliyuncs.com"
 
-// Config is how the API is reached. It never prints its credentials.
+// Config holds the access to the API. It never prints its credentials.
 type Config struct {
 	AccessKeyID     string
 	AccessKeySecret string
 
-	// Endpoint is a host, or a URL whose scheme is https or http. Empty:
-	// DefaultEndpoint. The scheme is https unless the URL says otherwise.
+	// Endpoint is a host, or a URL whose scheme is https or http. Empty: DefaultEndpoint.
+	// The default scheme is https.
 	Endpoint string
 
-	// RegionID goes into every request when it is set. Endpoints of one region do not
-	// need it.
+	// RegionID is sent in every request when it is set. Endpoints of one region do not need
+	// it.
 	RegionID string
 
 	// CallTimeout bounds one HTTP exchange. Zero: 10 s.
 	CallTimeout time.Duration
 
 	// CallsPerSecond bounds the calls of this process, retries included, so that one
-	// cluster does not eat the quota of the account. Zero: 10.
+	// cluster does not use up the quota of the account. Zero: 10.
 	CallsPerSecond float64
 
-	// Attempts is how often a call that the API throttles, or that fails on the way, is
-	// made in all. Zero: 4.
+	// Attempts is the total number of attempts of a call that is throttled or fails in
+	// transit. Zero: 4.
 	Attempts int
 
 	// FirstBackoff is the wait before the second attempt; it doubles up to 5 s. Zero:
@@ -48,8 +48,8 @@ type Config struct {
 	FirstBackoff time.Duration
 }
 
-// ConfigFromEnv reads a Config with getenv, which is os.Getenv but in tests. It fails
-// when the access key is not complete, and names the variable that is missing.
+// ConfigFromEnv reads a Config with getenv, which is os.Getenv except in tests. It fails
+// when the access key is incomplete, and names the missing variable.
 func ConfigFromEnv(getenv func(string) string) (Config, error) {
 	config := Config{
 		AccessKeyID:     getenv(EnvAccessKeyID),
@@ -71,7 +71,7 @@ func ConfigFromEnv(getenv func(string) string) (Config, error) {
 	return config, nil
 }
 
-// String keeps the credentials out of logs.
+// String omits the credentials, for logs.
 func (c Config) String() string {
 	return fmt.Sprintf("endpoint %q, region %q", c.Endpoint, c.RegionID)
 }
@@ -108,7 +108,7 @@ func splitEndpoint(endpoint string) (protocol, host string, err error) {
 	}
 	parsed, err := url.Parse(endpoint)
 	if err != nil {
-		// The error of url.Parse repeats its input, which may hold a password.
+		// The error of url.Parse repeats its input, which may contain a password.
 		return "", "", errors.New("is not a host or a URL")
 	}
 	switch {

@@ -17,7 +17,7 @@ import (
 	"github.com/podops-dev/podops/pkg/resourceconsist/adaptertest"
 )
 
-// actions are the calls by which a method of the adapter reaches the load balancer.
+// actions returns the API actions that a method of the adapter calls.
 func actions(op adaptertest.Op) string {
 	return map[adaptertest.Op]string{
 		adaptertest.ReadEmployees:   "DescribeVServerGroupAttribute",
@@ -27,8 +27,8 @@ func actions(op adaptertest.Op) string {
 	}[op]
 }
 
-// provider is a test server as the suite wants it: each employer has the group rsp-<name>,
-// and each employee the server eni-<name>.
+// provider is the provider of the suite on a test server: each employer has the group
+// rsp-<name>, and each employee the server eni-<name>.
 type provider struct {
 	*slbtest.Server
 	settle func(t testing.TB)
@@ -74,7 +74,7 @@ func (p *provider) Inject(t testing.TB, fault adaptertest.Fault) {
 	case adaptertest.Restart:
 		p.SetBackends("rsp-web")
 	default:
-		t.Fatalf("the server cannot be made to %s", fault.Kind)
+		t.Fatalf("the server does not support the fault %s", fault.Kind)
 	}
 }
 
@@ -84,7 +84,7 @@ func (p *provider) Settle(t testing.TB) { p.settle(t) }
 
 func (p *provider) Calls(testing.TB) int { return p.Requests() }
 
-// fixture makes the world of one case.
+// fixture returns the fixture of one case.
 func fixture(t testing.TB, complete func(*corev1.Service)) (adaptertest.Fixture, *provider) {
 	t.Helper()
 	server := slbtest.New(t)
@@ -129,14 +129,14 @@ func TestManagedServicesConform(t *testing.T) {
 					adaptertest.ReadEmployees, adaptertest.CreateEmployees, adaptertest.UpdateEmployees, adaptertest.DeleteEmployees,
 				},
 				Without: map[adaptertest.Kind]string{
-					adaptertest.Sessions: "the API does not tell how many there are",
-					adaptertest.Weights:  "a weight is the Service's, and not the pod's",
+					adaptertest.Sessions: "the API does not report them",
+					adaptertest.Weights:  "the weight is set on the Service, not on the pod",
 				},
 				FaultDeadline: 300 * time.Millisecond,
 				Grace:         4 * time.Second,
 			}
 			if how == slb.OffByRemoval {
-				// Servers are never set to another weight then.
+				// Weights of servers never change then.
 				cfg.Ops = []adaptertest.Op{adaptertest.ReadEmployees, adaptertest.CreateEmployees, adaptertest.DeleteEmployees}
 			}
 			adaptertest.Run(t, cfg)
@@ -144,7 +144,7 @@ func TestManagedServicesConform(t *testing.T) {
 	}
 }
 
-// The cloud controller manager is played by Settle.
+// TestObservedServicesConform simulates the cloud controller manager in Settle.
 func TestObservedServicesConform(t *testing.T) {
 	adaptertest.Run(t, adaptertest.Config{
 		New: func(t testing.TB) adaptertest.Fixture {
@@ -158,8 +158,8 @@ func TestObservedServicesConform(t *testing.T) {
 		},
 		Ops: []adaptertest.Op{adaptertest.ReadEmployees},
 		Without: map[adaptertest.Kind]string{
-			adaptertest.Sessions:   "the API does not tell how many there are",
-			adaptertest.Weights:    "a weight is the cloud controller manager's",
+			adaptertest.Sessions:   "the API does not report them",
+			adaptertest.Weights:    "the cloud controller manager sets the weight",
 			adaptertest.LateEffect: "the adapter changes nothing",
 		},
 		FaultDeadline: 300 * time.Millisecond,
@@ -167,8 +167,7 @@ func TestObservedServicesConform(t *testing.T) {
 	})
 }
 
-// playCCM registers the pods that are ready, as the readiness gate lets them be, and no
-// others.
+// playCCM registers exactly the pods that are ready, as their readiness gate allows.
 func playCCM(t testing.TB, c client.Client, server *slbtest.Server) {
 	t.Helper()
 	ctx := context.Background()

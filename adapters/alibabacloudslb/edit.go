@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// verb is a change of a backend, in the order in which changes are made: what takes
-// traffic away comes first.
+// verb is a change of a backend, in the order in which changes are made: changes that stop
+// traffic come first.
 type verb int
 
 const (
@@ -26,8 +26,8 @@ type edit struct {
 	backend Backend
 }
 
-// editsToReach returns what brings a pod of a managed Service from where it is registered
-// to what is expected. It fails when a pod should be added whose server is not known.
+// editsToReach returns the changes of a pod of a managed Service from its registration to
+// the expected state. It fails when a pod should be added whose server is unknown.
 func editsToReach(want PodExtraStatus, m member, r *registration, serviceID string, settings Settings) ([]edit, error) {
 	if r == nil {
 		r = &registration{}
@@ -69,7 +69,7 @@ func editsOfPresent(want PodExtraStatus, id, group string, present []Backend, se
 	return edits
 }
 
-// editsToLeave takes a pod out of every group.
+// editsToLeave returns the changes that remove a pod from every group.
 func editsToLeave(id string, r *registration, settings Settings) []edit {
 	if r == nil {
 		return nil
@@ -91,10 +91,10 @@ func removals(id string, places []place) []edit {
 	return edits
 }
 
-// carryOut makes the changes in batches and returns what went wrong, by pod. A batch that
-// the API refuses over one of its servers is split until the others are through. After a
-// failure that is not about servers the rest is not tried: throttled calls would only
-// prolong it.
+// carryOut makes the changes in batches and returns the errors, by pod. It splits a batch
+// that the API rejects because of one of its servers until the others succeed. After
+// another failure it does not try the rest: throttled calls would only prolong the
+// throttling.
 func carryOut(ctx context.Context, api API, edits []edit) map[string]error {
 	failed := map[string]error{}
 	var stopped error
@@ -118,8 +118,8 @@ func carryOut(ctx context.Context, api API, edits []edit) map[string]error {
 	return failed
 }
 
-// batches sorts edits by verb and group and cuts them to what the API takes at once. The
-// order within is kept.
+// batches sorts edits by verb and group and splits them by MaxBatch. It keeps the order
+// within.
 func batches(edits []edit) [][]edit {
 	sorted := slices.Clone(edits)
 	slices.SortStableFunc(sorted, func(x, y edit) int {
@@ -140,8 +140,8 @@ func batches(edits []edit) [][]edit {
 	return cut
 }
 
-// carryOutBatch notes in failed those that the API refuses, and returns an error when the
-// failure is not about them.
+// carryOutBatch adds the rejected edits to failed, and returns an error for a failure of
+// another cause.
 func carryOutBatch(ctx context.Context, api API, batch []edit, failed map[string]error) error {
 	err := send(ctx, api, batch)
 	switch {
@@ -174,9 +174,9 @@ func send(ctx context.Context, api API, batch []edit) error {
 	}
 }
 
-// settled reports whether a refused change is in place already, as when an earlier read
-// was stale, or a reply was lost. Where the code does not say so, it asks: what the API
-// answers to a change made twice is not documented.
+// settled reports whether a rejected change is in effect already, as after a stale read or
+// a lost reply. When the code does not show it, it reads the group: the API does not
+// document the answer to a repeated change.
 func settled(ctx context.Context, api API, e edit, refusal error) bool {
 	switch e.verb {
 	case verbAdd:

@@ -7,31 +7,32 @@ import (
 	"github.com/podops-dev/podops/pkg/resourceconsist"
 )
 
-// Traffic is what the load balancer sends to a pod.
+// Traffic is the state of a pod's traffic at the load balancer.
 type Traffic string
 
 const (
-	// TrafficOn: every vServer group of the Service sends it traffic.
+	// TrafficOn means that every vServer group of the Service sends it traffic.
 	TrafficOn Traffic = "On"
-	// TrafficOff: none does.
+	// TrafficOff means that no group sends it traffic.
 	TrafficOff Traffic = "Off"
-	// TrafficPartial: on its way from one to the other. It is never expected.
+	// TrafficPartial means that it is changing. It is never expected.
 	TrafficPartial Traffic = "Partial"
 )
 
-// PodExtraStatus is what the load balancer says about a pod.
+// PodExtraStatus is the state of a pod at the load balancer.
 type PodExtraStatus struct {
 	Traffic Traffic `json:"traffic"`
-	// Weight is 0 without traffic, and in observed Services, where it is not ours.
+	// Weight is 0 without traffic, and in observed Services, where the adapter does not set
+	// it.
 	Weight int32 `json:"weight,omitempty"`
 }
 
 // PodStatus is a pod at the load balancer: an IEmployee.
 type PodStatus struct {
-	// ID comes from the UID of the pod: addresses come late, and are used again.
+	// ID comes from the UID of the pod: addresses are assigned late, and reused.
 	ID string
-	// Name is the pod's; empty for a backend of a pod that is gone, where the load balancer
-	// does not tell the name.
+	// Name is the pod's name; empty for a backend of a deleted pod whose description has no
+	// name.
 	Name     string
 	Statuses resourceconsist.PodEmployeeStatuses
 }
@@ -64,15 +65,15 @@ func (s PodStatus) EmployeeEqual(other resourceconsist.IEmployee) (bool, error) 
 
 func extraOf(employee resourceconsist.IEmployee) (PodExtraStatus, error) {
 	if employee == nil {
-		return PodExtraStatus{}, errors.New("comparing pods at the load balancer: there is no second one")
+		return PodExtraStatus{}, errors.New("comparing pods at the load balancer: the second one is nil")
 	}
 	statuses, ok := employee.GetEmployeeStatuses().(resourceconsist.PodEmployeeStatuses)
 	if !ok {
-		return PodExtraStatus{}, fmt.Errorf("employee %s has statuses of type %T, and not of a pod", employee.GetEmployeeId(), employee.GetEmployeeStatuses())
+		return PodExtraStatus{}, fmt.Errorf("employee %s has statuses of type %T, not those of a pod", employee.GetEmployeeId(), employee.GetEmployeeStatuses())
 	}
 	extra, ok := statuses.ExtraStatus.(PodExtraStatus)
 	if !ok {
-		return PodExtraStatus{}, fmt.Errorf("employee %s has an extra status of type %T, and not of this adapter", employee.GetEmployeeId(), statuses.ExtraStatus)
+		return PodExtraStatus{}, fmt.Errorf("employee %s has an extra status of type %T, not that of this adapter", employee.GetEmployeeId(), statuses.ExtraStatus)
 	}
 	return extra, nil
 }

@@ -11,20 +11,21 @@ import (
 	"github.com/alibabacloud-go/tea/tea"
 )
 
-// maxMessageBytes bounds what of an answer goes into logs, events and status.
+// maxMessageBytes bounds the part of an answer in logs, events and status.
 const maxMessageBytes = 300
 
-// APIError is a call that the API refused, or that did not reach it.
+// APIError is the error of a call that the API rejected, or that did not reach it.
 type APIError struct {
-	// Action is the name of the operation, as DescribeVServerGroupAttribute.
+	// Action is the name of the operation, such as DescribeVServerGroupAttribute.
 	Action string
-	// Code is Alibaba's, as Throttling.User. Empty when no answer was understood.
+	// Code is Alibaba's error code, such as Throttling.User. It is empty without a readable
+	// answer.
 	Code string
-	// RequestID is what Alibaba's support asks for. Empty when there was no answer.
+	// RequestID is the id for Alibaba's support. It is empty without an answer.
 	RequestID string
 	// Status is the HTTP status, 0 when there was no answer.
 	Status int
-	// Message is for people. It is bounded, and holds no credentials.
+	// Message is human-readable and bounded. It holds no credentials.
 	Message string
 
 	cause error
@@ -33,16 +34,16 @@ type APIError struct {
 // Error names action, code and request id.
 func (e *APIError) Error() string {
 	if e.Code == "" {
-		return fmt.Sprintf("%s: no answer that could be read: %s", e.Action, e.Message)
+		return fmt.Sprintf("%s: no readable answer: %s", e.Action, e.Message)
 	}
 	return fmt.Sprintf("%s: %s (status %d, request %s): %s", e.Action, e.Code, e.Status, e.RequestID, e.Message)
 }
 
-// Unwrap returns the end of the context, when that is what ended the call. Other causes
-// stay inside: their text may hold more than it should.
+// Unwrap returns the error of the context that ended the call. Other causes stay hidden:
+// their text may contain credentials.
 func (e *APIError) Unwrap() error { return e.cause }
 
-// transient says that the same call may succeed a little later.
+// transient reports whether a retry may succeed.
 func (e *APIError) transient() bool {
 	if e.Code == "" {
 		return true
@@ -50,8 +51,8 @@ func (e *APIError) transient() bool {
 	return e.Status >= http.StatusInternalServerError || e.Status == http.StatusTooManyRequests || isBusyCode(e.Code)
 }
 
-// isBusyCode knows the codes with which the API asks to come back later. Throttling has
-// many, as Throttling.User and Throttling.Api.
+// isBusyCode reports whether the API returns the code when a retry may succeed. Throttling
+// has many codes, such as Throttling.User and Throttling.Api.
 func isBusyCode(code string) bool {
 	if code == "Throttling" || strings.HasPrefix(code, "Throttling.") {
 		return true
@@ -70,7 +71,7 @@ func isBusyCode(code string) bool {
 	}, code)
 }
 
-// isAccountCode knows the codes that hold for every call of this account.
+// isAccountCode reports whether the code applies to every call of this account.
 func isAccountCode(code string) bool {
 	for _, prefix := range []string{"InvalidAccessKeyId", "SignatureDoesNotMatch", "IncompleteSignature", "Forbidden", "NoPermission", "AccountHasArrearage"} {
 		if strings.HasPrefix(code, prefix) {
@@ -80,7 +81,7 @@ func isAccountCode(code string) bool {
 	return false
 }
 
-// aboutOneServer says that a batch without some of its servers may succeed.
+// aboutOneServer reports whether a batch without some of its servers may succeed.
 func aboutOneServer(err error) bool {
 	var api *APIError
 	return errors.As(err, &api) && !api.transient() && !isAccountCode(api.Code) && !isGroupMissing(err)
@@ -90,15 +91,15 @@ func isLoadBalancerMissing(err error) bool {
 	return hasCode(err, "InvalidLoadBalancerId.NotFound")
 }
 
-// isGroupMissing knows a vServer group that is not there by the text: the code is the
-// InvalidParameter of every wrong parameter.
+// isGroupMissing reports whether a vServer group does not exist, by the text: the code is
+// InvalidParameter, as for every invalid parameter.
 func isGroupMissing(err error) bool {
 	var api *APIError
 	return errors.As(err, &api) && strings.Contains(api.Code+" "+api.Message, "VServerGroupId does not exist")
 }
 
-// saysPresent and saysAbsent know a refusal over one server that is there already, or not
-// any more. Nothing is confirmed by them: that takes a read.
+// saysPresent and saysAbsent report whether the error is that a server exists already, or
+// no longer exists. They confirm nothing: that requires a read.
 func saysPresent(err error) bool {
 	code := codeOf(err)
 	return strings.Contains(code, "Duplicate") || strings.HasSuffix(code, "Exist") && !strings.HasSuffix(code, "NotExist")
@@ -121,7 +122,7 @@ func hasCode(err error, codes ...string) bool {
 	return slices.Contains(codes, codeOf(err))
 }
 
-// newAPIError turns what the SDK returns into an APIError. redact takes secrets out of a
+// newAPIError turns an error of the SDK into an APIError. redact removes secrets from a
 // text: the API repeats the access key when a signature is wrong.
 func newAPIError(action string, err error, redact func(string) string) *APIError {
 	var known *APIError
@@ -137,7 +138,7 @@ func newAPIError(action string, err error, redact func(string) string) *APIError
 		Message   string
 	}{}
 	if data := tea.StringValue(refused.Data); data != "" {
-		// An answer without these says as much by their absence.
+		// An answer without these fields leaves them empty.
 		_ = json.Unmarshal([]byte(data), &answer)
 	}
 	if answer.Message == "" {

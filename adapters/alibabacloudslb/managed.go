@@ -53,7 +53,7 @@ func (a *Adapter) registered(
 		case err == nil:
 			groups[id] = backends
 		case isGroupMissing(err) && !settings.namesGroup(id):
-			// A former group that is gone has no backends.
+			// A former group that does not exist has no backends.
 		default:
 			return nil, fmt.Errorf("service %s/%s: %w", service.Namespace, service.Name, err)
 		}
@@ -61,8 +61,8 @@ func (a *Adapter) registered(
 	return registrations(shortID(service.UID), settings, members, groups), nil
 }
 
-// change carries out edits for employees of a managed Service and sorts them into those
-// that succeeded and those that failed.
+// change carries out edits for employees of a managed Service and returns those that
+// succeeded and those that failed.
 func (a *Adapter) change(
 	ctx context.Context, employer client.Object, employees []resourceconsist.IEmployee,
 	edits func(view, []resourceconsist.IEmployee) ([]edit, map[string]error),
@@ -97,7 +97,7 @@ func (a *Adapter) change(
 	return succeeded, failed, named(failed, errs)
 }
 
-// view is what verbs decide from.
+// view holds the inputs of the verbs.
 type view struct {
 	serviceID string
 	settings  Settings
@@ -129,7 +129,7 @@ func (a *Adapter) reach(v view, employees []resourceconsist.IEmployee) ([]edit, 
 		}
 		at := slices.IndexFunc(v.members, func(m member) bool { return m.id == id })
 		if at < 0 {
-			errs[id] = errors.New("it is not there any more")
+			errs[id] = errors.New("it no longer exists")
 			continue
 		}
 		more, err := editsToReach(want, v.members[at], v.byID[id], v.serviceID, v.settings)
@@ -151,15 +151,15 @@ func (a *Adapter) leave(v view, employees []resourceconsist.IEmployee) ([]edit, 
 	return edits, map[string]error{}
 }
 
-// recordGroups notes on the Service, before the first pod is added to a group, that the
-// group has to be looked after from now on.
+// recordGroups records a group in an annotation of the Service before the first pod is
+// added to it, so that pods are removed from it later.
 func (a *Adapter) recordGroups(ctx context.Context, service *corev1.Service, settings Settings) error {
 	if !settings.unrecorded() {
 		return nil
 	}
 	ids := settings.groupIDs()
 	if len(ids) > maxGroups {
-		return fmt.Errorf("service %s/%s has used more than %d vServer groups: take those that hold none of its pods out of annotation %s",
+		return fmt.Errorf("service %s/%s has used more than %d vServer groups: remove those without its pods from annotation %s",
 			service.Namespace, service.Name, maxGroups, UsedGroupsAnnotationKey)
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
@@ -176,7 +176,7 @@ func (a *Adapter) recordGroups(ctx context.Context, service *corev1.Service, set
 	return nil
 }
 
-// named puts the errors of pods into one, which names the pods.
+// named joins the errors of pods into one, which names the pods.
 func named(failed []resourceconsist.IEmployee, errs map[string]error) error {
 	var all []error
 	for i, employee := range failed {

@@ -20,7 +20,8 @@ import (
 	"github.com/podops-dev/podops/test/builders"
 )
 
-// managedWorld is a managed Service of one group, rsp-a at port 8080, with pods 1 to n.
+// managedWorld returns a managed Service with one group, rsp-a at port 8080, and pods 1 to
+// n.
 func managedWorld(t *testing.T, n int, changes ...func(*corev1.Service)) *world {
 	t.Helper()
 	objects := []client.Object{service(slices.Concat([]func(*corev1.Service){managed("rsp-a:8080")}, changes)...)}
@@ -52,9 +53,9 @@ func TestManagedPodIsAddedToEveryGroupOfTheService(t *testing.T) {
 	w.wantTraffic("after", map[string]plan.State{"web-1": plan.On})
 
 	w.server.SetBackends("rsp-b")
-	w.wantTraffic("taken out of one group by hand", map[string]plan.State{"web-1": plan.Unconfirmed})
+	w.wantTraffic("removed from one group by a user", map[string]plan.State{"web-1": plan.Unconfirmed})
 	w.mustReconcile()
-	w.wantTraffic("mended", map[string]plan.State{"web-1": plan.On})
+	w.wantTraffic("added again", map[string]plan.State{"web-1": plan.On})
 }
 
 func TestManagedTrafficGoesOffAndOnAgain(t *testing.T) {
@@ -82,12 +83,12 @@ func TestManagedTrafficGoesOffAndOnAgain(t *testing.T) {
 	}
 }
 
-func TestManagedPodsThatGoAreTakenOut(t *testing.T) {
+func TestManagedPodsThatLeaveTheServiceAreRemoved(t *testing.T) {
 	for says, gone := range map[string]func(*world){
-		"ended":                  func(w *world) { w.put(pod(1, func(b *builders.PodBuilder) { b.Phase(corev1.PodFailed) })) },
-		"removed by force":       func(w *world) { w.drop("web-1") },
-		"not selected any more":  func(w *world) { w.put(pod(1, func(b *builders.PodBuilder) { b.Label("app", "other") })) },
-		"replaced by a namesake": func(w *world) { w.put(pod(1, func(b *builders.PodBuilder) { b.UID("another-uid").Gate(false) })) },
+		"ended":                              func(w *world) { w.put(pod(1, func(b *builders.PodBuilder) { b.Phase(corev1.PodFailed) })) },
+		"removed by force":                   func(w *world) { w.drop("web-1") },
+		"no longer selected":                 func(w *world) { w.put(pod(1, func(b *builders.PodBuilder) { b.Label("app", "other") })) },
+		"replaced by a pod of the same name": func(w *world) { w.put(pod(1, func(b *builders.PodBuilder) { b.UID("another-uid").Gate(false) })) },
 	} {
 		t.Run(says, func(t *testing.T) {
 			w := managedWorld(t, 2, annotated(slb.TrafficOffAnnotationKey, slb.OffByRemoval))
@@ -95,16 +96,16 @@ func TestManagedPodsThatGoAreTakenOut(t *testing.T) {
 			gone(w)
 			w.wantTraffic("before", map[string]plan.State{"web-2": plan.On})
 			if got := w.traffic("web-1")["web-1"]; got == plan.On {
-				t.Errorf("traffic of a pod that goes is confirmed as on")
+				t.Errorf("traffic of a pod that leaves is confirmed as on")
 			}
 			w.mustReconcile()
-			w.wantBackends("taken out", "rsp-a", backend(2, 8080, 100))
+			w.wantBackends("removed", "rsp-a", backend(2, 8080, 100))
 			w.wantTraffic("after", map[string]plan.State{"web-1": plan.Off, "web-2": plan.On})
 		})
 	}
 }
 
-func TestAPodThatTerminatesIsOffUntilItIsGone(t *testing.T) {
+func TestATerminatingPodIsOffUntilItIsDeleted(t *testing.T) {
 	w := managedWorld(t, 2)
 	w.mustReconcile()
 	w.put(pod(1, terminating))
@@ -141,7 +142,7 @@ func TestBatchesAreOfTwentyAtMost(t *testing.T) {
 	}
 }
 
-func TestOneServerThatIsRefusedStopsNobodyElse(t *testing.T) {
+func TestARejectedServerDoesNotStopTheOthers(t *testing.T) {
 	w := managedWorld(t, 45)
 	w.server.Inject(slbtest.Fault{Server: "eni-7", Refusal: slbtest.Refusal{Status: 400, Code: "InvalidServerId.NotFound", Message: "no such server"}})
 	failed, err := w.reconcile()
@@ -186,29 +187,29 @@ func TestLostRepliesAreNotFailures(t *testing.T) {
 	w.drop("web-2")
 	w.server.Inject(lost("RemoveVServerGroupBackendServers"))
 	w.mustReconcile()
-	w.wantBackends("in the end", "rsp-a", backend(1, 8080, 0), backend(3, 8080, 100))
+	w.wantBackends("after both changes", "rsp-a", backend(1, 8080, 0), backend(3, 8080, 100))
 }
 
 func TestNothingIsConfirmedBeforeReadsShowIt(t *testing.T) {
 	w := managedWorld(t, 2)
 	w.server.Lag()
 	w.mustReconcile()
-	w.wantTraffic("added, and not shown", map[string]plan.State{"web-1": plan.Unconfirmed})
+	w.wantTraffic("added, with a stale read", map[string]plan.State{"web-1": plan.Unconfirmed})
 	w.mustReconcile()
 	w.wantBackends("added twice by a stale read", "rsp-a", backend(1, 8080, 100), backend(2, 8080, 100))
 	w.server.Mend()
-	w.wantTraffic("shown", map[string]plan.State{"web-1": plan.On, "web-2": plan.On})
+	w.wantTraffic("after a fresh read", map[string]plan.State{"web-1": plan.On, "web-2": plan.On})
 
 	w.put(pod(1, preparing))
 	w.server.Lag()
 	w.mustReconcile()
 	w.wantBackends("off", "rsp-a", backend(1, 8080, 0), backend(2, 8080, 100))
-	w.wantTraffic("off, and not shown", map[string]plan.State{"web-1": plan.Unconfirmed})
+	w.wantTraffic("off, with a stale read", map[string]plan.State{"web-1": plan.Unconfirmed})
 	w.server.Mend()
-	w.wantTraffic("shown", map[string]plan.State{"web-1": plan.Off})
+	w.wantTraffic("after a fresh read", map[string]plan.State{"web-1": plan.Off})
 }
 
-func TestAPodWhoseServerIsNotKnownFailsAlone(t *testing.T) {
+func TestAPodWithAnUnknownServerFailsAlone(t *testing.T) {
 	w := managedWorld(t, 1)
 	unknown := pod(2)
 	delete(unknown.Annotations, slb.ServerIDAnnotationKey)
@@ -218,9 +219,9 @@ func TestAPodWhoseServerIsNotKnownFailsAlone(t *testing.T) {
 		t.Errorf("failed (-want +got):\n%s", diff)
 	}
 	if err == nil || !containsAll(err.Error(), "web-2", "set annotation "+slb.ServerIDAnnotationKey) {
-		t.Errorf("error %v does not say the way out", err)
+		t.Errorf("error %v does not name the annotation to set", err)
 	}
-	w.wantBackends("the other", "rsp-a", backend(1, 8080, 100))
+	w.wantBackends("the other pod", "rsp-a", backend(1, 8080, 100))
 }
 
 func TestServersOfPods(t *testing.T) {
@@ -255,14 +256,14 @@ func TestServersOfPods(t *testing.T) {
 	}
 }
 
-func TestServersThatCannotBe(t *testing.T) {
+func TestInvalidServers(t *testing.T) {
 	for says, tc := range map[string]struct {
 		change func(*corev1.Pod)
 		want   []string
 	}{
 		"an id of another kind":        {func(p *corev1.Pod) { p.Annotations[slb.ServerIDAnnotationKey] = "vm-1" }, []string{slb.ServerIDAnnotationKey, "vm-1"}},
-		"an id that is none":           {func(p *corev1.Pod) { p.Annotations[slb.ServerIDAnnotationKey] = `eni-1","x":"` }, []string{slb.ServerIDAnnotationKey, "is not the id"}},
-		"a node that is not there":     {func(p *corev1.Pod) { p.Annotations, p.Spec.HostNetwork, p.Spec.NodeName = nil, true, "gone" }, []string{"node gone"}},
+		"an invalid id":                {func(p *corev1.Pod) { p.Annotations[slb.ServerIDAnnotationKey] = `eni-1","x":"` }, []string{slb.ServerIDAnnotationKey, "is not the id"}},
+		"a missing node":               {func(p *corev1.Pod) { p.Annotations, p.Spec.HostNetwork, p.Spec.NodeName = nil, true, "gone" }, []string{"node gone"}},
 		"a node without a provider id": {func(p *corev1.Pod) { p.Annotations, p.Spec.HostNetwork, p.Spec.NodeName = nil, true, "bare" }, []string{"spec.providerID", "bare"}},
 		"no node yet":                  {func(p *corev1.Pod) { p.Annotations, p.Spec.HostNetwork = nil, true }, []string{"no node yet"}},
 	} {
@@ -280,13 +281,13 @@ func TestServersThatCannotBe(t *testing.T) {
 	}
 }
 
-func TestAnAddressThatIsUsedAgainBelongsToItsNewPod(t *testing.T) {
+func TestAReusedAddressBelongsToItsCurrentPod(t *testing.T) {
 	w := managedWorld(t, 0)
 	w.server.SetBackends("rsp-a", slbtest.Backend{
 		ServerID: "eni-1", ServerIP: address(1), Type: "eni", Port: 8080, Weight: 100, Description: description(99),
 	})
 	w.put(pod(1))
-	w.wantTraffic("the backend of a pod that is gone", map[string]plan.State{"web-1": plan.On})
+	w.wantTraffic("the backend of a deleted pod", map[string]plan.State{"web-1": plan.On})
 
 	ended := pod(2, func(b *builders.PodBuilder) { b.Phase(corev1.PodSucceeded) })
 	ended.Status.PodIP = address(1)
@@ -305,7 +306,7 @@ func TestAPodWithANewAddressIsMoved(t *testing.T) {
 	w.wantBackends("moved", "rsp-a", backend(1, 8080, 100))
 }
 
-func TestGroupsThatAreNotNamedAnyMoreAreLeft(t *testing.T) {
+func TestPodsAreRemovedFromFormerGroups(t *testing.T) {
 	w := managedWorld(t, 1)
 	w.mustReconcile()
 	if got := w.service().Annotations[slb.UsedGroupsAnnotationKey]; got != "rsp-a" {
@@ -320,17 +321,17 @@ func TestGroupsThatAreNotNamedAnyMoreAreLeft(t *testing.T) {
 	w.wantBackends("entered", "rsp-b", backend(1, 8080, 100))
 
 	w.server.RemoveGroup("rsp-a")
-	w.wantTraffic("a former group is gone for good", map[string]plan.State{"web-1": plan.On})
+	w.wantTraffic("a former group was deleted", map[string]plan.State{"web-1": plan.On})
 
 	w.change(func(s *corev1.Service) {
 		delete(s.Annotations, slb.BackendsAnnotationKey)
 		delete(s.Annotations, slb.GroupsAnnotationKey)
 	})
 	if !slb.Owns(w.service()) {
-		t.Error("a Service with pods in groups belongs to nobody")
+		t.Error("a Service with pods in groups must belong to the adapter")
 	}
 	w.mustReconcile()
-	w.wantBackends("not managed any more", "rsp-b")
+	w.wantBackends("no longer managed", "rsp-b")
 }
 
 func TestGroupsAreRecordedBeforeTheFirstPodIsAdded(t *testing.T) {
@@ -370,11 +371,11 @@ func TestADeletedServiceLeavesNothingOfItsOwn(t *testing.T) {
 	w.wantBackends("after", "rsp-a", foreign(50, 8080), foreign(1, 9999))
 }
 
-func TestAServiceThatIsLeftHasNobodyInTheEnd(t *testing.T) {
+func TestAFormerServiceHasNoCurrentPods(t *testing.T) {
 	for says, leave := range map[string]func(*corev1.Service){
-		"deleted":              func(s *corev1.Service) { now := metav1.NewTime(time.Now()); s.DeletionTimestamp = &now },
-		"taken from PodOps":    func(s *corev1.Service) { delete(s.Labels, "kusionstack.io/control") },
-		"not managed any more": func(s *corev1.Service) { delete(s.Annotations, slb.BackendsAnnotationKey) },
+		"deleted":               func(s *corev1.Service) { now := metav1.NewTime(time.Now()); s.DeletionTimestamp = &now },
+		"without control label": func(s *corev1.Service) { delete(s.Labels, "kusionstack.io/control") },
+		"no longer managed":     func(s *corev1.Service) { delete(s.Annotations, slb.BackendsAnnotationKey) },
 	} {
 		t.Run(says, func(t *testing.T) {
 			w := managedWorld(t, 2)
@@ -390,14 +391,14 @@ func TestAServiceThatIsLeftHasNobodyInTheEnd(t *testing.T) {
 				t.Errorf("failed %v, error %v", failed, err)
 			}
 			if current, err = w.adapter.GetCurrentEmployee(t.Context(), left); err != nil || len(current) > 0 {
-				t.Errorf("left are %v, error %v: the Service could never go", current, err)
+				t.Errorf("remaining are %v, error %v: the Service would never be released", current, err)
 			}
 			w.wantBackends("left", "rsp-a")
 		})
 	}
 }
 
-func TestAServiceWithoutASelectorEmploysNobody(t *testing.T) {
+func TestAServiceWithoutASelectorSelectsNoPods(t *testing.T) {
 	w := managedWorld(t, 2, func(s *corev1.Service) { s.Spec.Selector = nil })
 	names, err := w.adapter.GetSelectedEmployeeNames(t.Context(), w.service())
 	if err != nil || len(names) > 0 {
@@ -420,7 +421,7 @@ func TestSelectedEmployees(t *testing.T) {
 	}
 }
 
-func TestPodsWithoutAnAddressAreNotOne(t *testing.T) {
+func TestPodsWithoutAnAddressHaveDifferentIds(t *testing.T) {
 	w := managedWorld(t, 0)
 	for n := 1; n <= 2; n++ {
 		p := pod(n)
@@ -432,14 +433,14 @@ func TestPodsWithoutAnAddressAreNotOne(t *testing.T) {
 	w.wantTraffic("without an address", map[string]plan.State{"web-1": plan.Off, "web-2": plan.Off})
 }
 
-func TestAGroupThatIsNotThereIsNamed(t *testing.T) {
+func TestTheErrorOfAMissingGroupNamesIt(t *testing.T) {
 	w := managedWorld(t, 1, managed("rsp-typo:8080"))
 	if _, err := w.reconcile(); err == nil || !containsAll(err.Error(), "service default/web", "rsp-typo", "DescribeVServerGroupAttribute", "does not exist") {
-		t.Errorf("error %v does not say what is missing", err)
+		t.Errorf("error %v does not name the missing group", err)
 	}
 }
 
-func TestOtherObjectsAreRefused(t *testing.T) {
+func TestOtherObjectsAreRejected(t *testing.T) {
 	w := managedWorld(t, 1)
 	if _, err := w.adapter.GetExpectedEmployee(t.Context(), pod(1)); err == nil || !strings.Contains(err.Error(), "*v1.Pod") {
 		t.Errorf("error %v", err)
@@ -460,7 +461,7 @@ func TestALongNameIsLeftOutOfTheDescription(t *testing.T) {
 	want.Description = strings.TrimSuffix(want.Description, podName(1))
 	w.wantBackends("added", "rsp-a", want)
 	w.drop(p.Name)
-	w.wantTraffic("somebody without a name is there", map[string]plan.State{"web-2": plan.Unconfirmed})
+	w.wantTraffic("an unattributed backend is current", map[string]plan.State{"web-2": plan.Unconfirmed})
 	w.mustReconcile()
 	w.wantBackends("gone", "rsp-a")
 }

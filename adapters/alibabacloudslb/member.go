@@ -14,24 +14,24 @@ import (
 	"github.com/podops-dev/podops/pkg/resourceconsist"
 )
 
-// member is a pod that its Service selects, or that still has the finalizer of the
-// Service and so waits for its traffic to be off.
+// member is a pod that its Service selects, or that still has the finalizer of the Service
+// and so waits until its traffic is off.
 type member struct {
 	id, name string
 
-	// selected: the Service selects the pod, which has not ended.
+	// selected is true when the Service selects the pod, and the pod has not ended.
 	selected bool
 
-	// ips are the addresses that are the pod's alone; none once it has ended, since
-	// somebody else may have them then. nodeID is its server when that is a node.
+	// ips are the addresses that belong to the pod alone; none once it has ended, since
+	// another pod may have them then. nodeID is its server when that is a node.
 	ips    []string
 	nodeID string
 
-	// server is what to add to groups, unless serverErr says why that is not known.
+	// server is the server to add to groups, unless serverErr is set.
 	server    Server
 	serverErr error
 
-	// statuses come from the pod; LifecycleReady is false while it has no address.
+	// statuses are those of the pod; LifecycleReady is false while it has no address.
 	statuses resourceconsist.PodEmployeeStatuses
 }
 
@@ -48,7 +48,7 @@ func (b Backend) onNode() bool {
 	return b.Type == ServerECS || b.Type == "" && b.ServerIP == ""
 }
 
-// expected is what the load balancer should say about the pod.
+// expected returns the expected state of the pod at the load balancer.
 func (m member) expected(settings Settings) PodExtraStatus {
 	switch {
 	case !m.statuses.LifecycleReady:
@@ -124,8 +124,8 @@ func podIPs(pod *corev1.Pod) []string {
 	return ips
 }
 
-// selects reports whether the Service selects the pod. A Service without a selector
-// selects nobody, though an empty selector elsewhere selects everybody.
+// selects reports whether the Service selects the pod. A Service without a selector selects
+// no pods.
 func selects(service *corev1.Service, pod *corev1.Pod) bool {
 	return len(service.Spec.Selector) > 0 && service.Namespace == pod.Namespace &&
 		labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(pod.Labels))

@@ -12,7 +12,7 @@ import (
 	"github.com/podops-dev/podops/pkg/resourceconsist"
 )
 
-// defaultGroup stands for the backends of a load balancer that are in no vServer group.
+// defaultGroup is the id of the backends of a load balancer that are in no vServer group.
 // No group has this id.
 const defaultGroup = "(default server group)"
 
@@ -40,9 +40,9 @@ func (a *Adapter) currentObserved(
 	return append(current, strangers(members, groups, settings)...), nil
 }
 
-// strangers are employees of whom nothing is known but their backends in groups that hold
-// nobody else's: pods that are gone, and which the cloud controller manager has not taken
-// out yet. Other groups may be shared with other clusters.
+// unattributed returns employees for backends without a known pod in groups that hold only
+// backends of this Service: deleted pods that the cloud controller manager has not removed
+// yet. Other groups may be shared with other clusters.
 func strangers(members []member, groups map[string][]Backend, settings Settings) []resourceconsist.IEmployee {
 	var found []resourceconsist.IEmployee
 	if len(settings.ObservedGroups) > 0 {
@@ -60,8 +60,8 @@ func strangers(members []member, groups map[string][]Backend, settings Settings)
 	return found
 }
 
-// observedGroups returns the groups of an observed Service with their backends. None: no
-// load balancer sends traffic to the Service.
+// observedGroups returns the groups of an observed Service with their backends. Without
+// groups no load balancer sends traffic to the Service.
 func (a *Adapter) observedGroups(ctx context.Context, service *corev1.Service, settings Settings) (map[string][]Backend, error) {
 	groups := map[string][]Backend{}
 	ids := settings.ObservedGroups
@@ -97,8 +97,8 @@ func (a *Adapter) observedGroups(ctx context.Context, service *corev1.Service, s
 	return groups, nil
 }
 
-// groupsOf returns the ids of the groups that the cloud controller manager has made for
-// the Service. It calls them k8s/<port>/<name>/<namespace>/<cluster>.
+// groupsOf returns the ids of the groups that the cloud controller manager has created for
+// the Service, named k8s/<port>/<name>/<namespace>/<cluster>.
 func (a *Adapter) groupsOf(ctx context.Context, service *corev1.Service, loadBalancerID string) ([]string, error) {
 	all, err := a.api.Groups(ctx, loadBalancerID)
 	if err != nil {
@@ -115,18 +115,18 @@ func (a *Adapter) groupsOf(ctx context.Context, service *corev1.Service, loadBal
 	return slices.Compact(ids), nil
 }
 
-// withoutLoadBalancer is nil when the Service has no load balancer yet. One that has an
-// address and does not say whose may well get traffic.
+// withoutLoadBalancer returns nil when the Service has no load balancer yet. A Service with
+// an address of an unknown load balancer may have traffic.
 func withoutLoadBalancer(service *corev1.Service) error {
 	if len(service.Status.LoadBalancer.Ingress) == 0 {
 		return nil
 	}
-	return fmt.Errorf("it has the address of a load balancer, and label %s does not say of which: "+
+	return fmt.Errorf("it has the address of a load balancer, and label %s does not name it: "+
 		"the cloud controller manager sets it; or set annotation %s to %s", LoadBalancerIDLabelKey, BackendsAnnotationKey, BackendsManaged)
 }
 
 // nodesOnlyOf fails when a backend is a node without a member on its network: any pod may
-// get traffic through it, so nobody's absence means that traffic is off.
+// get traffic through it, so absence does not mean that traffic is off.
 func nodesOnlyOf(members []member, groups map[string][]Backend) error {
 	for id, backends := range groups {
 		for _, backend := range strangersIn(members, backends) {

@@ -15,8 +15,8 @@ import (
 	"github.com/podops-dev/podops/test/builders"
 )
 
-// observedWorld is a Service of load balancer lb-1, with pods 1 and 2, and the two vServer
-// groups that the cloud controller manager has made for its ports.
+// observedWorld returns a Service of load balancer lb-1, with pods 1 and 2, and the two
+// vServer groups that the cloud controller manager has created for its ports.
 func observedWorld(t *testing.T, changes ...func(*corev1.Service)) *world {
 	t.Helper()
 	s := service(ofLoadBalancer("lb-1"))
@@ -30,7 +30,7 @@ func observedWorld(t *testing.T, changes ...func(*corev1.Service)) *world {
 	return w
 }
 
-// byCCM is what the cloud controller manager registers.
+// byCCM returns a backend as the cloud controller manager registers it.
 func byCCM(n, port, weight int) slbtest.Backend {
 	b := backend(n, port, weight)
 	b.Description = "k8s/8080/web/default/c1"
@@ -66,7 +66,7 @@ func TestObservedTraffic(t *testing.T) {
 	}
 }
 
-func TestObservedServicesAreLeftToTheCloudControllerManager(t *testing.T) {
+func TestObservedServicesAreNotChanged(t *testing.T) {
 	w := observedWorld(t)
 	w.server.SetBackends("rsp-http", byCCM(2, 8080, 100), byCCM(77, 8080, 100))
 	w.put(pod(2, preparing))
@@ -84,15 +84,15 @@ func TestObservedServicesAreLeftToTheCloudControllerManager(t *testing.T) {
 	}
 }
 
-func TestAPodThatLeftTheServiceIsWatchedUntilItsTrafficIsOff(t *testing.T) {
+func TestAPodThatLeftTheServiceIsCurrentUntilItsTrafficIsOff(t *testing.T) {
 	w := observedWorld(t)
 	w.put(pod(1, func(b *builders.PodBuilder) {
 		b.Label("app", "other").Finalizer(resourceconsist.GenerateLifecycleFinalizer("web"))
 	}))
 	w.server.SetBackends("rsp-http", byCCM(1, 8080, 100))
-	w.wantTraffic("still there", map[string]plan.State{"web-1": plan.Unconfirmed})
+	w.wantTraffic("still registered", map[string]plan.State{"web-1": plan.Unconfirmed})
 	w.server.SetBackends("rsp-http")
-	w.wantTraffic("gone", map[string]plan.State{"web-1": plan.Off})
+	w.wantTraffic("removed", map[string]plan.State{"web-1": plan.Off})
 }
 
 func TestAnObservedServiceThatIsDeletedWaitsForTheCloudControllerManager(t *testing.T) {
@@ -111,14 +111,14 @@ func TestAnObservedServiceThatIsDeletedWaitsForTheCloudControllerManager(t *test
 	}
 }
 
-func TestAnObservedServiceThatIsTakenFromPodOpsHasNobody(t *testing.T) {
+func TestAnObservedServiceWithoutTheControlLabelHasNoCurrentPods(t *testing.T) {
 	w := observedWorld(t)
 	w.server.SetBackends("rsp-http", byCCM(1, 8080, 100))
 	taken := w.service()
 	delete(taken.Labels, "kusionstack.io/control")
 	current, err := w.adapter.GetCurrentEmployee(t.Context(), taken)
 	if err != nil || len(current) > 0 {
-		t.Errorf("%v are current, error %v: their finalizers would stay for ever", current, err)
+		t.Errorf("%v are current, error %v: their finalizers would never be removed", current, err)
 	}
 }
 
@@ -135,12 +135,12 @@ func TestGroupsOfOthersOnTheSameLoadBalancerDoNotCount(t *testing.T) {
 	w.wantTraffic("on in groups of others", map[string]plan.State{"web-1": plan.Off})
 }
 
-func TestGroupsThatTheUserBrings(t *testing.T) {
+func TestGroupsOfTheUser(t *testing.T) {
 	w := observedWorld(t, annotated(slb.GroupPortAnnotationKey, "rsp-mine:80"))
 	w.server.AddGroup("", "rsp-mine", "mine", byCCM(1, 8080, 100))
 	w.wantTraffic("in that group alone", map[string]plan.State{"web-1": plan.On, "web-2": plan.Unconfirmed})
 	if got := w.calls()["DescribeVServerGroups"]; got != 0 {
-		t.Errorf("%d calls for groups that are known", got)
+		t.Errorf("%d calls for known groups", got)
 	}
 }
 
@@ -154,11 +154,11 @@ func TestNodesAsBackendsHidePods(t *testing.T) {
 	w := observedWorld(t)
 	w.server.SetBackends("rsp-http", slbtest.Backend{ServerID: "i-node", ServerIP: "192.168.0.9", Type: "ecs", Port: 30080, Weight: 100})
 	if _, err := w.diff(); err == nil || !containsAll(err.Error(), "service default/web", "rsp-http", "i-node", "backend-type: eni") {
-		t.Errorf("error %v: a pod behind a node may have traffic, whatever the groups say", err)
+		t.Errorf("error %v: a pod behind a node may have traffic, even if no group has it", err)
 	}
 }
 
-func TestAPodOnTheNetworkOfItsNodeIsItsNode(t *testing.T) {
+func TestThePodOnTheNetworkOfItsNodeHasTheServerOfTheNode(t *testing.T) {
 	host := func(b *builders.PodBuilder) { b.Annotation(slb.ServerIDAnnotationKey, "i-node") }
 	w := observedWorld(t)
 	w.put(pod(1, host))
@@ -178,14 +178,14 @@ func TestLoadBalancerOfAService(t *testing.T) {
 		want    plan.State
 		err     string
 	}{
-		"none yet: nobody has traffic":      {service(), pod(1, preparing), plan.Off, ""},
-		"none yet: nobody is on":            {service(), pod(1), plan.Unconfirmed, ""},
-		"an address of who knows what":      {service(address), pod(1, preparing), 0, slb.LoadBalancerIDLabelKey},
-		"gone":                              {service(ofLoadBalancer("lb-gone"), address), pod(1, preparing), plan.Off, ""},
-		"brought by the user":               {service(annotated(slb.LoadBalancerIDAnnotationKey, "lb-9")), pod(1), plan.On, ""},
-		"an id that is none":                {service(ofLoadBalancer("lb 1")), pod(1), 0, slb.LoadBalancerIDLabelKey},
-		"neither observed nor managed":      {service(annotated(slb.BackendsAnnotationKey, "yes")), pod(1), 0, slb.BackendsAnnotationKey},
-		"the user's group is not there any": {service(annotated(slb.GroupPortAnnotationKey, "rsp-no:80")), pod(1), 0, "rsp-no"},
+		"none yet, no traffic expected":          {service(), pod(1, preparing), plan.Off, ""},
+		"none yet, traffic expected":             {service(), pod(1), plan.Unconfirmed, ""},
+		"an address of an unknown load balancer": {service(address), pod(1, preparing), 0, slb.LoadBalancerIDLabelKey},
+		"deleted":                                {service(ofLoadBalancer("lb-gone"), address), pod(1, preparing), plan.Off, ""},
+		"set by the user":                        {service(annotated(slb.LoadBalancerIDAnnotationKey, "lb-9")), pod(1), plan.On, ""},
+		"an invalid id":                          {service(ofLoadBalancer("lb 1")), pod(1), 0, slb.LoadBalancerIDLabelKey},
+		"neither observed nor managed":           {service(annotated(slb.BackendsAnnotationKey, "yes")), pod(1), 0, slb.BackendsAnnotationKey},
+		"the user's group does not exist":        {service(annotated(slb.GroupPortAnnotationKey, "rsp-no:80")), pod(1), 0, "rsp-no"},
 	} {
 		t.Run(says, func(t *testing.T) {
 			w := newWorld(t, tc.service, tc.pod)
@@ -217,7 +217,7 @@ func TestAProviderThatFailsConfirmsNothing(t *testing.T) {
 	}
 }
 
-func TestWhichServicesBelongToThisAdapter(t *testing.T) {
+func TestServicesOfThisAdapter(t *testing.T) {
 	class := func(name string) func(*corev1.Service) {
 		return func(s *corev1.Service) { s.Spec.LoadBalancerClass = &name }
 	}
@@ -228,15 +228,15 @@ func TestWhichServicesBelongToThisAdapter(t *testing.T) {
 		service *corev1.Service
 		want    bool
 	}{
-		"of type LoadBalancer":              {service(), true},
-		"of this class":                     {service(class("alibabacloud.com/clb")), true},
-		"of another class":                  {service(class("alibabacloud.com/nlb")), false},
-		"of another class, and it says so":  {service(class("x"), annotated(slb.BackendsAnnotationKey, "observed")), true},
-		"inside the cluster":                {service(clusterIP), false},
-		"inside the cluster, and managed":   {service(clusterIP, managed("rsp-a:80")), true},
-		"with a load balancer of Alibaba's": {service(clusterIP, ofLoadBalancer("lb-1")), true},
-		"with pods left in groups":          {service(clusterIP, annotated(slb.UsedGroupsAnnotationKey, "rsp-a")), true},
-		"not under PodOps":                  {service(uncontrolled), false},
+		"of type LoadBalancer":                  {service(), true},
+		"of this class":                         {service(class("alibabacloud.com/clb")), true},
+		"of another class":                      {service(class("alibabacloud.com/nlb")), false},
+		"of another class, with the annotation": {service(class("x"), annotated(slb.BackendsAnnotationKey, "observed")), true},
+		"inside the cluster":                    {service(clusterIP), false},
+		"inside the cluster, and managed":       {service(clusterIP, managed("rsp-a:80")), true},
+		"with a load balancer of Alibaba's":     {service(clusterIP, ofLoadBalancer("lb-1")), true},
+		"with pods left in groups":              {service(clusterIP, annotated(slb.UsedGroupsAnnotationKey, "rsp-a")), true},
+		"not controlled":                        {service(uncontrolled), false},
 	} {
 		t.Run(says, func(t *testing.T) {
 			predicates := w.adapter.EmployerPredicates()

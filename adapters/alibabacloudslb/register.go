@@ -13,8 +13,8 @@ import (
 // FeatureGate turns the adapter on. It is off by default.
 const FeatureGate = "AlibabaCloudSlb"
 
-// FeatureEnabled reads a list of feature gates, as AlibabaCloudSlb=true. It fails on a
-// gate that it does not know.
+// FeatureEnabled parses a list of feature gates, such as AlibabaCloudSlb=true. It fails on
+// an unknown gate.
 func FeatureEnabled(gates string) (bool, error) {
 	enabled := false
 	for _, gate := range splitList(gates) {
@@ -28,8 +28,9 @@ func FeatureEnabled(gates string) (bool, error) {
 	return enabled, nil
 }
 
-// AddToMgr registers the adapter with a manager, whose scheme knows core/v1. More options
-// go to the framework. Nothing is asked of the load balancer before the manager starts.
+// AddToMgr registers the adapter with a manager, whose scheme has core/v1. Further options
+// are passed to the framework. It does not call the load balancer before the manager
+// starts.
 func AddToMgr(mgr manager.Manager, config Config, more ...resourceconsist.Option) error {
 	api, err := NewClient(config)
 	if err != nil {

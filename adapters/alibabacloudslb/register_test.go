@@ -27,12 +27,12 @@ func TestTheFeatureGateIsOffByDefault(t *testing.T) {
 	}
 	for _, gates := range []string{"AlibabaCloudSlb", "AlibabaCloudSlb=yes", "GraceDeleteWebhook=true"} {
 		if _, err := slb.FeatureEnabled(gates); err == nil || !strings.Contains(err.Error(), "AlibabaCloudSlb=true") {
-			t.Errorf("%q: error %v does not say what to use", gates, err)
+			t.Errorf("%q: error %v does not name the feature gate", gates, err)
 		}
 	}
 }
 
-func TestTheAdapterJoinsAManagerWithoutReachingAnybody(t *testing.T) {
+func TestAddToMgrMakesNoRequests(t *testing.T) {
 	server := slbtest.New(t)
 	mgr, err := ctrl.NewManager(&rest.Config{Host: "http://127.0.0.1:1"}, ctrl.Options{
 		Metrics: metricsserver.Options{BindAddress: "0"},

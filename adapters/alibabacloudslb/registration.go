@@ -5,30 +5,30 @@ import (
 	"slices"
 )
 
-// place is a backend in a vServer group.
+// groupBackend is a backend in a vServer group.
 type place struct {
 	group   string
 	backend Backend
 }
 
-// registration is where a pod is registered.
+// registration holds the backends of a pod.
 type registration struct {
-	// name of the pod, as far as backends say it.
+	// name is the name of the pod; empty when no backend has it.
 	name string
-	// wanted are the backends with the address of the pod in a group of the Service, at
+	// wanted holds the backends with the address of the pod in a group of the Service, at
 	// the port of that group.
 	wanted map[GroupPort][]Backend
-	// stale are backends that were added for the pod and are not wanted: at a former
-	// address or port, in a former group, or of a pod that left the Service.
+	// stale holds backends that were added for the pod and are no longer wanted: at a
+	// former address or port, in a former group, or of a pod that left the Service.
 	stale []place
 }
 
 func (r *registration) empty() bool { return len(r.wanted) == 0 && len(r.stale) == 0 }
 
-// registrations sorts the backends of the groups of a managed Service by the pods they
-// send traffic to. A backend belongs to the pod that has its address now, and only then
-// to the one it was added for: addresses are used again. Backends that are neither are
-// somebody else's, and left out.
+// registrations assigns the backends of the groups of a managed Service to the pods to
+// which they send traffic. A backend belongs to the pod that has its address now, and
+// otherwise to the pod it was added for: addresses are reused. It leaves out backends that
+// are neither.
 func registrations(serviceID string, settings Settings, members []member, groups map[string][]Backend) map[string]*registration {
 	byID := map[string]*registration{}
 	of := func(id string) *registration {
@@ -55,7 +55,7 @@ func registrations(serviceID string, settings Settings, members []member, groups
 	return byID
 }
 
-// managedTraffic is the traffic of a pod of a managed Service.
+// managedTraffic returns the traffic of a pod of a managed Service.
 func managedTraffic(r *registration, settings Settings) PodExtraStatus {
 	if r == nil || r.empty() {
 		return PodExtraStatus{Traffic: TrafficOff}
@@ -82,8 +82,8 @@ func managedTraffic(r *registration, settings Settings) PodExtraStatus {
 	}
 }
 
-// observedTraffic is the traffic of a pod of an observed Service, and whether any group
-// has the pod at all.
+// observedTraffic returns the traffic of a pod of an observed Service, and whether any
+// group has the pod at all.
 func observedTraffic(m member, groups map[string][]Backend) (extra PodExtraStatus, registered bool) {
 	on, off, absent := 0, 0, 0
 	for _, backends := range groups {
@@ -113,7 +113,7 @@ func observedTraffic(m member, groups map[string][]Backend) (extra PodExtraStatu
 	}
 }
 
-// strangersIn returns the backends that send traffic to no member.
+// unattributedIn returns the backends that send traffic to no member.
 func strangersIn(members []member, backends []Backend) []Backend {
 	var strangers []Backend
 	for _, b := range backends {

@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// ServerIDAnnotationKey on a pod is the id of the server that it is to the load
-	// balancer: eni-..., i-... or eci-....
+	// ServerIDAnnotationKey on a pod is the id of its server at the load balancer: eni-...,
+	// i-... or eci-....
 	ServerIDAnnotationKey = "podops.dev/slb-server-id"
 
 	// instanceIDAnnotationKey is written on pods that run as container instances.
 	instanceIDAnnotationKey = "k8s.aliyun.com/eci-instance-id"
 )
 
-// Server is a pod as the load balancer knows it.
+// Server is the server of a pod at the load balancer.
 type Server struct {
 	ID   string
 	Type ServerType
@@ -27,13 +27,13 @@ type Server struct {
 	IP string
 }
 
-// ServerResolver finds the server of a pod. Its errors name the pod and the way out.
-// It must not change the pod.
+// ServerResolver returns the server of a pod. Its errors name the pod and the remedy. It
+// must not change the pod.
 type ServerResolver func(ctx context.Context, pod *corev1.Pod) (Server, error)
 
-// ResolveServer returns the resolver that needs no other API: the server of a pod is what
-// its annotation ServerIDAnnotationKey says, or the container instance it runs as, or,
-// for a pod on the network of its node, that node. reader reads nodes.
+// ResolveServer returns the resolver that needs no other API: the server of a pod is its
+// annotation ServerIDAnnotationKey, or the container instance it runs as, or, for a pod on
+// the network of its node, that node. reader reads nodes.
 func ResolveServer(reader client.Reader) ServerResolver {
 	return func(ctx context.Context, pod *corev1.Pod) (Server, error) {
 		for _, key := range []string{ServerIDAnnotationKey, instanceIDAnnotationKey} {
@@ -46,7 +46,7 @@ func ResolveServer(reader client.Reader) ServerResolver {
 			}
 		}
 		if !pod.Spec.HostNetwork {
-			return Server{}, fmt.Errorf("pod %s: its server is not known: set annotation %s to the id of its network interface (eni-...)",
+			return Server{}, fmt.Errorf("pod %s: its server is unknown: set annotation %s to the id of its network interface (eni-...)",
 				pod.Name, ServerIDAnnotationKey)
 		}
 		return nodeServer(ctx, reader, pod)
@@ -66,7 +66,7 @@ func serverOf(id, podIP string) (Server, error) {
 	case "eci":
 		return Server{ID: id, Type: ServerECI, IP: podIP}, nil
 	default:
-		return Server{}, fmt.Errorf("%q begins with none of eni-, eci- and i-", id)
+		return Server{}, fmt.Errorf("%q does not begin with eni-, eci- or i-", id)
 	}
 }
 
@@ -83,7 +83,7 @@ func nodeServer(ctx context.Context, reader client.Reader, pod *corev1.Pod) (Ser
 	providerID := node.Spec.ProviderID
 	id := providerID[strings.LastIndex(providerID, ".")+1:]
 	if !isID(id) || !strings.HasPrefix(id, "i-") {
-		return Server{}, fmt.Errorf("pod %s: spec.providerID of its node %s is %q, and not <region>.<instance>: set annotation %s on the pod",
+		return Server{}, fmt.Errorf("pod %s: spec.providerID of its node %s is %q, want <region>.<instance>: set annotation %s on the pod",
 			pod.Name, pod.Spec.NodeName, bounded(providerID), ServerIDAnnotationKey)
 	}
 	return Server{ID: id, Type: ServerECS}, nil

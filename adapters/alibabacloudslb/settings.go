@@ -9,20 +9,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// What the cloud controller manager writes on a Service, or reads from it.
+// Labels and annotations of Services that the cloud controller manager reads or writes.
 const (
 	// LoadBalancerIDLabelKey holds the id of the load balancer of a Service.
 	LoadBalancerIDLabelKey = "service.k8s.alibaba/loadbalancer-id"
-	// LoadBalancerIDAnnotationKey is set by users who bring a load balancer of their own.
+	// LoadBalancerIDAnnotationKey is set by users who provide a load balancer.
 	LoadBalancerIDAnnotationKey = "service.beta.kubernetes.io/alibaba-cloud-loadbalancer-id"
-	// GroupPortAnnotationKey is set by users who bring vServer groups of their own:
-	// rsp-a:80,rsp-b:443, a group and the port of the Service it is for.
+	// GroupPortAnnotationKey is set by users who provide vServer groups:
+	// rsp-a:80,rsp-b:443, a group and its port of the Service.
 	GroupPortAnnotationKey = "service.beta.kubernetes.io/alibaba-cloud-loadbalancer-vgroup-port"
 )
 
-// Annotations on a Service that are PodOps's own.
+// Annotations of Services that belong to PodOps.
 const (
-	// BackendsAnnotationKey says who registers the pods: BackendsObserved or
+	// BackendsAnnotationKey selects which component registers the pods: BackendsObserved or
 	// BackendsManaged. With either a Service belongs to this adapter, whatever its type.
 	BackendsAnnotationKey = "podops.dev/slb-backends"
 	// GroupsAnnotationKey names the vServer groups of a managed Service, each with the
@@ -31,12 +31,12 @@ const (
 	// WeightAnnotationKey is the weight of a pod with traffic in a managed Service, 1 to
 	// 100. Default 100.
 	WeightAnnotationKey = "podops.dev/slb-weight"
-	// TrafficOffAnnotationKey says how the traffic of a pod in a managed Service is turned
-	// off: OffByWeight (default) or OffByRemoval.
+	// TrafficOffAnnotationKey selects how the traffic of a pod in a managed Service is
+	// turned off: OffByWeight (default) or OffByRemoval.
 	TrafficOffAnnotationKey = "podops.dev/slb-traffic-off"
 	// UsedGroupsAnnotationKey is written by the adapter before it first adds a pod to a
-	// group of a managed Service: rsp-a,rsp-b. Pods are taken out of the groups named
-	// here, too, when GroupsAnnotationKey changes or goes.
+	// group of a managed Service: rsp-a,rsp-b. Pods are removed from the groups named here,
+	// too, when GroupsAnnotationKey changes or is removed.
 	UsedGroupsAnnotationKey = "podops.dev/slb-used-vserver-groups"
 )
 
@@ -48,7 +48,7 @@ const (
 	OffByRemoval     = "remove"
 )
 
-// maxGroups bounds the groups of a Service, those in use before included.
+// maxGroups bounds the groups of a Service, former ones included.
 const maxGroups = 50
 
 // GroupPort is a vServer group, and the port of the pods in it.
@@ -57,26 +57,26 @@ type GroupPort struct {
 	Port  int32
 }
 
-// Settings is what a Service says about its load balancer.
+// Settings holds the labels and annotations of a Service for its load balancer.
 type Settings struct {
-	// Managed: the adapter registers pods itself.
+	// Managed is true when the adapter registers pods itself.
 	Managed bool
 
 	// LoadBalancerID and ObservedGroups are for observed Services. With ObservedGroups the
-	// load balancer is not asked for its groups.
+	// groups of the load balancer are not listed.
 	LoadBalancerID string
 	ObservedGroups []string
 
-	// Groups, UsedGroups, Weight and OffByRemoval are for managed Services. UsedGroups
-	// are those of an earlier Groups, sorted; some may be in Groups as well.
+	// Groups, UsedGroups, Weight and OffByRemoval are for managed Services. UsedGroups are
+	// those of an earlier Groups, sorted; some may be in Groups as well.
 	Groups       []GroupPort
 	UsedGroups   []string
 	Weight       int32
 	OffByRemoval bool
 }
 
-// ParseSettings reads the labels and annotations of a Service. Its errors name the
-// annotation and say what it takes.
+// ParseSettings parses the labels and annotations of a Service. Its errors name the
+// annotation and its valid values.
 func ParseSettings(service *corev1.Service) (Settings, error) {
 	used, err := parseIDs(UsedGroupsAnnotationKey, service.Annotations[UsedGroupsAnnotationKey])
 	if err != nil {
@@ -88,7 +88,7 @@ func ParseSettings(service *corev1.Service) (Settings, error) {
 	case mode == BackendsObserved, mode == "" && len(used) == 0:
 		return parseObserved(service)
 	case mode == "":
-		// It was managed: what is left of that has to go.
+		// It was managed: its pods must be removed from the groups.
 		return Settings{Managed: true, UsedGroups: used, Weight: MaxWeight}, nil
 	default:
 		return Settings{}, fmt.Errorf("annotation %s: %q: use %s or %s", BackendsAnnotationKey, bounded(mode), BackendsObserved, BackendsManaged)
@@ -144,7 +144,7 @@ func parseManaged(service *corev1.Service, used []string) (Settings, error) {
 	return settings, nil
 }
 
-// parseGroupPorts reads a list as rsp-a:80,rsp-b:443. One pair twice counts once.
+// parseGroupPorts parses a list such as rsp-a:80,rsp-b:443. A duplicate pair counts once.
 func parseGroupPorts(key, text string) ([]GroupPort, error) {
 	var pairs []GroupPort
 	for _, part := range splitList(text) {
@@ -170,7 +170,7 @@ func parseGroupPorts(key, text string) ([]GroupPort, error) {
 func parseIDs(key, text string) ([]string, error) {
 	ids := splitList(text)
 	if len(ids) > maxGroups {
-		return nil, fmt.Errorf("annotation %s names more than %d vServer groups: take out those that are not in use any more", key, maxGroups)
+		return nil, fmt.Errorf("annotation %s names more than %d vServer groups: remove those that are no longer in use", key, maxGroups)
 	}
 	for _, id := range ids {
 		if !isID(id) {
@@ -191,8 +191,8 @@ func splitList(text string) []string {
 	return parts
 }
 
-// isID accepts what ids of Alibaba's look like, and nothing that means something else to
-// somebody who reads it.
+// isID accepts the characters of Alibaba's ids, and no character with another meaning in a
+// list or a request.
 func isID(text string) bool {
 	isIDRune := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-'
@@ -211,7 +211,7 @@ func (s Settings) groupIDs() []string {
 	return slices.Compact(ids)
 }
 
-// unrecorded reports whether there is a group that a record of UsedGroups lacks.
+// unrecorded reports whether UsedGroups lacks a group.
 func (s Settings) unrecorded() bool { return len(s.groupIDs()) > len(s.UsedGroups) }
 
 // namesGroup reports whether Groups names the group.
@@ -219,9 +219,9 @@ func (s Settings) namesGroup(id string) bool {
 	return slices.ContainsFunc(s.Groups, func(pair GroupPort) bool { return pair.Group == id })
 }
 
-// Owns reports whether a Service belongs to this adapter: one that says so, one with a
-// load balancer of Alibaba's, or one of type LoadBalancer without a class, or with the
-// class of these load balancers.
+// Owns reports whether a Service belongs to this adapter: one with BackendsAnnotationKey,
+// one with a load balancer of Alibaba's, or one of type LoadBalancer without a class, or
+// with the class of these load balancers.
 func Owns(service *corev1.Service) bool {
 	if service.Annotations[BackendsAnnotationKey] != "" || service.Annotations[UsedGroupsAnnotationKey] != "" ||
 		service.Labels[LoadBalancerIDLabelKey] != "" {

@@ -29,14 +29,14 @@ func TestParseSettings(t *testing.T) {
 			service(managed("rsp-b:8443, rsp-a:8080,rsp-a:8080")),
 			slb.Settings{Managed: true, Groups: []slb.GroupPort{{Group: "rsp-a", Port: 8080}, {Group: "rsp-b", Port: 8443}}, Weight: 100},
 		},
-		"managed, with everything": {
+		"managed, with every annotation": {
 			service(managed("rsp-a:1"), annotated(slb.WeightAnnotationKey, "1", slb.TrafficOffAnnotationKey, "remove", slb.UsedGroupsAnnotationKey, "rsp-z,rsp-a")),
 			slb.Settings{
 				Managed: true, Groups: []slb.GroupPort{{Group: "rsp-a", Port: 1}}, Weight: 1, OffByRemoval: true,
 				UsedGroups: []string{"rsp-a", "rsp-z"},
 			},
 		},
-		"managed once": {
+		"formerly managed": {
 			service(annotated(slb.UsedGroupsAnnotationKey, "rsp-a")),
 			slb.Settings{Managed: true, Weight: 100, UsedGroups: []string{"rsp-a"}},
 		},
@@ -57,23 +57,23 @@ func TestParseSettings(t *testing.T) {
 	}
 }
 
-func TestSettingsThatAreRefusedNameTheirAnnotation(t *testing.T) {
+func TestErrorsOfSettingsNameTheirAnnotation(t *testing.T) {
 	many := strings.Repeat("rsp-a:80,", 60)
 	for says, tc := range map[string]struct{ key, value string }{
-		"no groups":                 {slb.GroupsAnnotationKey, " , "},
-		"a group without a port":    {slb.GroupsAnnotationKey, "rsp-a"},
-		"a port that is none":       {slb.GroupsAnnotationKey, "rsp-a:http"},
-		"port zero":                 {slb.GroupsAnnotationKey, "rsp-a:0"},
-		"a port that is too large":  {slb.GroupsAnnotationKey, "rsp-a:65536"},
-		"a group that is none":      {slb.GroupsAnnotationKey, "rsp_a&Action=x:80"},
-		"too many groups":           {slb.GroupsAnnotationKey, many},
-		"a huge group":              {slb.GroupsAnnotationKey, strings.Repeat("a", 10_000) + ":80"},
-		"weight zero":               {slb.WeightAnnotationKey, "0"},
-		"a weight above 100":        {slb.WeightAnnotationKey, "101"},
-		"a weight in percent":       {slb.WeightAnnotationKey, "50%"},
-		"off in another way":        {slb.TrafficOffAnnotationKey, "drain"},
-		"a record of nonsense":      {slb.UsedGroupsAnnotationKey, "rsp a"},
-		"a record that is too long": {slb.UsedGroupsAnnotationKey, strings.Repeat("rsp-a,", 60)},
+		"no groups":                     {slb.GroupsAnnotationKey, " , "},
+		"a group without a port":        {slb.GroupsAnnotationKey, "rsp-a"},
+		"an invalid port":               {slb.GroupsAnnotationKey, "rsp-a:http"},
+		"port zero":                     {slb.GroupsAnnotationKey, "rsp-a:0"},
+		"a port that is too large":      {slb.GroupsAnnotationKey, "rsp-a:65536"},
+		"an invalid group":              {slb.GroupsAnnotationKey, "rsp_a&Action=x:80"},
+		"too many groups":               {slb.GroupsAnnotationKey, many},
+		"a huge group":                  {slb.GroupsAnnotationKey, strings.Repeat("a", 10_000) + ":80"},
+		"weight zero":                   {slb.WeightAnnotationKey, "0"},
+		"a weight above 100":            {slb.WeightAnnotationKey, "101"},
+		"a weight in percent":           {slb.WeightAnnotationKey, "50%"},
+		"an unknown way of turning off": {slb.TrafficOffAnnotationKey, "drain"},
+		"an invalid record":             {slb.UsedGroupsAnnotationKey, "rsp a"},
+		"a record that is too long":     {slb.UsedGroupsAnnotationKey, strings.Repeat("rsp-a,", 60)},
 	} {
 		t.Run(says, func(t *testing.T) {
 			_, err := slb.ParseSettings(service(managed("rsp-a:80"), annotated(tc.key, tc.value)))

@@ -26,7 +26,7 @@ import (
 
 const serviceUID = "5e2f1c1e-0000-4000-8000-00000000cafe"
 
-// world is a Service with its pods, an adapter, and a load balancer.
+// harness is a Service with its pods, an adapter, and a load balancer.
 type world struct {
 	t       testing.TB
 	server  *slbtest.Server
@@ -49,7 +49,7 @@ func newWorld(t testing.TB, objects ...client.Object) *world {
 	return &world{t: t, server: server, client: c, adapter: adapter}
 }
 
-// service is the Service web, which selects app: web.
+// service returns the Service web, which selects app: web.
 func service(changes ...func(*corev1.Service)) *corev1.Service {
 	s := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
@@ -80,7 +80,7 @@ func ofLoadBalancer(id string) func(*corev1.Service) {
 	return func(s *corev1.Service) { s.Labels[slb.LoadBalancerIDLabelKey] = id }
 }
 
-// pod is pod n of the Service, with address 10.0.0.n on interface eni-n.
+// pod returns pod n of the Service, with address 10.0.0.n on interface eni-n.
 func pod(n int, changes ...func(*builders.PodBuilder)) *corev1.Pod {
 	b := builders.MakePod(podName(n)).UID(types.UID(podUID(n))).Label("app", "web").
 		Annotation(slb.ServerIDAnnotationKey, fmt.Sprintf("eni-%d", n)).Phase(corev1.PodRunning).Gate(true).Ready()
@@ -102,7 +102,7 @@ func podUID(n int) string { return fmt.Sprintf("%08d-0000-4000-8000-000000000000
 
 func address(n int) string { return fmt.Sprintf("10.0.%d.%d", n/250, n%250) }
 
-// description is what marks the backends of pod n.
+// description returns the description of the backends of pod n.
 func description(n int) string {
 	return strings.Join([]string{"podops", hashed(serviceUID), hashed(podUID(n)), podName(n)}, "/")
 }
@@ -112,14 +112,14 @@ func hashed(uid string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// backend is what the adapter registers for pod n.
+// backend returns the backend that the adapter registers for pod n.
 func backend(n, port, weight int) slbtest.Backend {
 	return slbtest.Backend{
 		ServerID: fmt.Sprintf("eni-%d", n), ServerIP: address(n), Type: "eni", Port: port, Weight: weight, Description: description(n),
 	}
 }
 
-// foreign is a backend of somebody else.
+// foreign returns a backend without a description of the adapter.
 func foreign(n, port int) slbtest.Backend {
 	return slbtest.Backend{ServerID: fmt.Sprintf("eni-%d", n), ServerIP: address(n), Type: "eni", Port: port, Weight: 100, Description: "by hand"}
 }
@@ -156,13 +156,13 @@ func (w *world) put(p *corev1.Pod) {
 	if !terminating {
 		return
 	}
-	// The fake API server, as the real one, lets nobody create a pod that terminates.
+	// The fake API server, as the real one, rejects the creation of a terminating pod.
 	if err := w.client.Delete(context.Background(), p); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-// drop deletes a pod, whatever keeps it.
+// drop deletes a pod with its finalizers.
 func (w *world) drop(name string) {
 	w.t.Helper()
 	var p corev1.Pod
@@ -182,7 +182,7 @@ func (w *world) drop(name string) {
 	}
 }
 
-// diff is what the framework plans.
+// diff returns the plan of the framework.
 func (w *world) diff() (plan.Diff[resourceconsist.IEmployee], error) {
 	w.t.Helper()
 	s := w.service()
@@ -212,8 +212,8 @@ func items(employees []resourceconsist.IEmployee) []plan.Item[resourceconsist.IE
 	return all
 }
 
-// reconcile lets the adapter do what the plan says, once, and returns the names of those
-// that failed.
+// reconcile carries out the plan once with the adapter, and returns the names of the failed
+// pods.
 func (w *world) reconcile() (failed []string, err error) {
 	w.t.Helper()
 	diff, err := w.diff()
@@ -260,7 +260,8 @@ func (w *world) mustReconcile() {
 	}
 }
 
-// traffic is what the framework makes of what the adapter says: On, Off or neither.
+// traffic returns the framework's state of each pod's traffic from the adapter's results:
+// On, Off or neither.
 func (w *world) traffic(names ...string) map[string]plan.State {
 	w.t.Helper()
 	diff, err := w.diff()

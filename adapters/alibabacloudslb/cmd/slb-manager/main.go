@@ -1,6 +1,6 @@
 // Command slb-manager runs the adapter for load balancers of Alibaba Cloud beside the
-// manager of PodOps. It is a program of its own, so that the manager does without
-// Alibaba's SDK, and without the access key.
+// manager of PodOps. It is a separate program, so that the manager has neither Alibaba's
+// SDK nor the access key.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 	slb "github.com/podops-dev/podops/adapters/alibabacloudslb"
 )
 
-// leaseName is one name for all: two of them would pull at one load balancer.
+// leaseName is the same for all instances: two active ones would change one load balancer.
 const leaseName = "podops-alibabacloudslb"
 
 type options struct {
@@ -60,11 +60,11 @@ func run() int {
 
 func parse() options {
 	var o options
-	flag.StringVar(&o.featureGates, "feature-gates", "", slb.FeatureGate+"=true turns the adapter on; without it the program ends at once")
-	flag.StringVar(&o.metricsAddress, "metrics-bind-address", ":8080", "where metrics are served; 0: nowhere")
-	flag.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "where /healthz and /readyz are served")
+	flag.StringVar(&o.featureGates, "feature-gates", "", slb.FeatureGate+"=true turns the adapter on; without it the program exits at once")
+	flag.StringVar(&o.metricsAddress, "metrics-bind-address", ":8080", "address of the metrics; 0: no metrics")
+	flag.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
 	flag.StringVar(&o.namespace, "leader-election-namespace", "", "namespace of the lease; empty: that of the pod")
-	flag.BoolVar(&o.leaderElect, "leader-elect", true, "let one of several replicas work at a time")
+	flag.BoolVar(&o.leaderElect, "leader-elect", true, "run only one of several replicas at a time")
 	o.log.BindFlags(flag.CommandLine)
 	flag.Parse()
 	return o
@@ -83,7 +83,7 @@ func newManager(o options) (manager.Manager, error) {
 		LeaderElectionNamespace: o.namespace,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("making the manager: %w", err)
+		return nil, fmt.Errorf("creating the manager: %w", err)
 	}
 	for _, add := range []func(string, healthz.Checker) error{mgr.AddHealthzCheck, mgr.AddReadyzCheck} {
 		if err := add("ping", healthz.Ping); err != nil {

@@ -51,7 +51,7 @@ func describe(id string, g *group) map[string]any {
 	}
 }
 
-// add is refused as a whole for a server that is there, or that is bad.
+// add is rejected as a whole for a server that exists, or that is invalid.
 func (s *Server) add(id string, backends []Backend) (map[string]any, *Refusal) {
 	g := s.groups[id]
 	if g == nil {
@@ -110,7 +110,7 @@ func (s *Server) remove(id string, backends []Backend) (map[string]any, *Refusal
 	return describe(id, g), nil
 }
 
-// make makes a change of a group, now or later.
+// make makes a change of a group, at once or in Settle.
 func (s *Server) make(change func()) {
 	if s.delayed {
 		s.pending = append(s.pending, change)
@@ -119,7 +119,7 @@ func (s *Server) make(change func()) {
 	change()
 }
 
-// same reports whether two are one server to the API.
+// same reports whether the API considers the two one server.
 func (b Backend) same(other Backend) bool {
 	return b.ServerID == other.ServerID && b.ServerIP == other.ServerIP && b.Port == other.Port
 }
@@ -132,7 +132,7 @@ func noServer() *Refusal {
 	return &Refusal{Status: http.StatusBadRequest, Code: "InvalidBackendServers.NotFound", Message: "The specified backend server is not in the group."}
 }
 
-// cloned copies groups, deep enough: backends are replaced and not changed.
+// cloned copies groups: backends are replaced and not changed, so they are shared.
 func cloned(groups map[string]*group) map[string]*group {
 	copied := maps.Clone(groups)
 	for id, g := range copied {

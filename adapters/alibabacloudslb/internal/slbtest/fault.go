@@ -11,21 +11,21 @@ type Refusal struct {
 	Status  int
 	Code    string
 	Message string
-	// Body is sent as it is, instead of code and message.
+	// Body is the raw body, instead of code and message.
 	Body string
 }
 
-// Throttled is how the API asks to come back later.
+// Throttled returns the answer of the API to too many calls.
 func Throttled() Refusal {
 	return Refusal{Status: http.StatusBadRequest, Code: "Throttling.User", Message: "Request was denied due to user flow control."}
 }
 
-// Busy is how the API says that it still works on the previous change.
+// Busy returns the answer of the API while it applies the previous change.
 func Busy() Refusal {
 	return Refusal{Status: http.StatusBadRequest, Code: "BackendServer.configuring", Message: "The previous configuration is pending; please try again later."}
 }
 
-// Broken is a gateway that does not speak JSON.
+// Broken returns the answer of a gateway, which is not JSON.
 func Broken() Refusal {
 	return Refusal{Status: http.StatusBadGateway, Body: "<html><body>502 Bad Gateway</body></html>"}
 }
@@ -34,7 +34,7 @@ func (f *Refusal) write(w http.ResponseWriter, requestID string) {
 	if f.Body != "" {
 		w.Header().Set("Content-Type", "text/html")
 		w.WriteHeader(f.Status)
-		// Nobody is left to tell when the client is gone.
+		// The client may have disconnected.
 		_, _ = w.Write([]byte(f.Body))
 		return
 	}
@@ -45,17 +45,17 @@ func (f *Refusal) write(w http.ResponseWriter, requestID string) {
 	})
 }
 
-// Fault strikes requests.
+// Fault makes requests fail.
 type Fault struct {
-	// Action that it strikes; empty strikes all.
+	// Action selects requests by action; empty selects all.
 	Action string
-	// Server strikes requests whose backends have this server id or address.
+	// Server selects requests whose backends have this server id or address.
 	Server string
-	// Times it strikes; 0 is until Mend.
+	// Times is how often it applies; 0 is until Mend.
 	Times int
 
 	Refusal Refusal
-	// AfterEffect carries the request out before it is refused: a lost reply.
+	// AfterEffect carries the request out before it is rejected: a lost reply.
 	AfterEffect bool
 	// Hang answers nothing until Mend.
 	Hang bool
@@ -63,28 +63,28 @@ type Fault struct {
 	struck int
 }
 
-// Inject lets the server misbehave from now on. The first fault that fits strikes.
+// Inject adds a fault. The first fault that matches a request applies.
 func (s *Server) Inject(fault Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults = append(s.faults, &fault)
 }
 
-// Lag lets reads of groups answer what is true now, until Mend.
+// Lag makes reads of groups return the present state, until Mend.
 func (s *Server) Lag() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.shown = cloned(s.groups)
 }
 
-// Delay lets changes of groups be accepted and made in Settle only, until Mend.
+// Delay makes changes of groups take effect only in Settle, until Mend.
 func (s *Server) Delay() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.delayed = true
 }
 
-// Settle makes the changes that were delayed.
+// Settle applies the delayed changes.
 func (s *Server) Settle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +94,7 @@ func (s *Server) Settle() {
 	s.pending = nil
 }
 
-// Mend ends every fault. Changes that were delayed still wait for Settle.
+// Mend ends every fault. Delayed changes still wait for Settle.
 func (s *Server) Mend() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +103,7 @@ func (s *Server) Mend() {
 	s.released = make(chan struct{})
 }
 
-// Struck is how often faults have struck since Mend.
+// Struck returns how often faults have applied since Mend.
 func (s *Server) Struck() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

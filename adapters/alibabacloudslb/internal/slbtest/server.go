@@ -1,6 +1,6 @@
-// Package slbtest is a load balancer of Alibaba Cloud for tests: a local HTTP server that
-// speaks the actions of the SLB API (2014-05-15) which the adapter uses, over a state in
-// memory, and misbehaves when it is told to.
+// Package slbtest is a load balancer of Alibaba Cloud for tests: a local HTTP server with
+// the actions of the SLB API (2014-05-15) that the adapter uses, a state in memory, and
+// injected faults.
 package slbtest
 
 import (
@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// AccessKeyID and AccessKeySecret are what clients may use. The server checks that there
-// is a signature, and not what it says.
+// AccessKeyID and AccessKeySecret are the credentials of clients. The server checks that a
+// request has a signature, and not its value.
 const (
 	AccessKeyID     = "LTAItestkey0123456789"
 	AccessKeySecret = "test-secret-9876543210"
@@ -23,7 +23,7 @@ const (
 // maxBackends is the documented limit of one call.
 const maxBackends = 20
 
-// Backend is a backend server, as the API writes it.
+// Backend is a backend server, as the API encodes it.
 type Backend struct {
 	ServerID    string `json:"ServerId"`
 	ServerIP    string `json:"ServerIp,omitempty"`
@@ -33,16 +33,16 @@ type Backend struct {
 	Description string `json:"Description,omitempty"`
 }
 
-// Call is one request that the server got.
+// Call is one request to the server.
 type Call struct {
 	Action string
-	// Group or load balancer that it is about.
+	// Target is the group or load balancer of the request.
 	Target string
-	// Backends that it sends.
+	// Backends are the backends in the request.
 	Backends []Backend
 }
 
-// Server is the load balancer. Its methods may be called at any time.
+// Server is the load balancer. It is safe for concurrent use.
 type Server struct {
 	// URL is the endpoint.
 	URL string
@@ -55,7 +55,7 @@ type Server struct {
 
 	balancers map[string]*balancer
 	groups    map[string]*group
-	// shown, when it is not nil, is what reads see instead of groups.
+	// shown, when it is not nil, is the state that reads return instead of groups.
 	shown map[string]*group
 
 	delayed bool
@@ -72,7 +72,7 @@ type group struct {
 	backends []Backend
 }
 
-// New starts a server, which ends with the test.
+// New starts a server that ends with the test.
 func New(t testing.TB) *Server {
 	t.Helper()
 	s := &Server{released: make(chan struct{}), balancers: map[string]*balancer{}, groups: map[string]*group{}}
@@ -85,14 +85,14 @@ func New(t testing.TB) *Server {
 	return s
 }
 
-// AddLoadBalancer makes a load balancer with the given backends in its default group.
+// AddLoadBalancer creates a load balancer with the given backends in its default group.
 func (s *Server) AddLoadBalancer(id string, inNoGroup ...Backend) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.balancers[id] = &balancer{inNoGroup: inNoGroup}
 }
 
-// RemoveLoadBalancer removes a load balancer and its groups, if it is there.
+// RemoveLoadBalancer removes a load balancer and its groups, if it exists.
 func (s *Server) RemoveLoadBalancer(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,7 +106,7 @@ func (s *Server) RemoveLoadBalancer(id string) {
 	delete(s.balancers, id)
 }
 
-// AddGroup makes a vServer group. loadBalancer may be empty.
+// AddGroup creates a vServer group. loadBalancer may be empty.
 func (s *Server) AddGroup(loadBalancer, id, name string, backends ...Backend) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,14 +123,14 @@ func (s *Server) RemoveGroup(id string) {
 	delete(s.groups, id)
 }
 
-// SetBackends changes a vServer group, as the cloud controller manager or a person would.
+// SetBackends changes a vServer group, as the cloud controller manager or a user would.
 func (s *Server) SetBackends(id string, backends ...Backend) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.groups[id].backends = backends
 }
 
-// Backends returns what is truly in a group, sorted by nothing but the order of addition.
+// Backends returns the actual backends of a group, in the order in which they were added.
 func (s *Server) Backends(id string) []Backend {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,7 +147,7 @@ func (s *Server) Calls() []Call {
 	return append([]Call(nil), s.calls...)
 }
 
-// Requests is how many requests came, those refused included.
+// Requests returns how many requests arrived, rejected ones included.
 func (s *Server) Requests() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,11 +181,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	answer["RequestId"] = id
 	w.Header().Set("Content-Type", "application/json;charset=utf-8")
-	// Nobody is left to tell when the client is gone.
+	// The client may have disconnected.
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// arrived counts a request and returns the fault that strikes it.
+// arrived counts a request and returns the fault that applies to it.
 func (s *Server) arrived(action string, r *http.Request) (*Fault, chan struct{}, string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -223,8 +223,8 @@ func (s *Server) act(action string, r *http.Request) (map[string]any, *Refusal) 
 	}
 }
 
-// signed refuses requests without a signature, in the header as of today or in the query
-// as of old.
+// signed rejects requests without a signature, in the header or, as in older versions, in
+// the query.
 func signed(r *http.Request) *Refusal {
 	if r.Header.Get("Authorization") != "" || r.FormValue("Signature") != "" {
 		return nil
@@ -232,7 +232,7 @@ func signed(r *http.Request) *Refusal {
 	return &Refusal{Status: http.StatusBadRequest, Code: "IncompleteSignature", Message: "The request signature does not conform to Aliyun standards."}
 }
 
-// decodeBackends reads the parameter, whose numbers are strings.
+// decodeBackends decodes the parameter, whose numbers are strings.
 func decodeBackends(text string) ([]Backend, *Refusal) {
 	if text == "" {
 		return nil, nil
