@@ -16,7 +16,6 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/resourceconsist"
-	"github.com/podops-dev/podops/test/builders"
 )
 
 // EmployerLabelKey is the label by which the Services of a ServiceCluster select pods.
@@ -190,27 +189,4 @@ func (c *ServiceCluster) remove(ctx context.Context, t testing.TB, pod *corev1.P
 	if err := client.IgnoreNotFound(c.Client.Delete(ctx, pod)); err != nil {
 		t.Fatalf("removing pod %s: %v", pod.Name, err)
 	}
-}
-
-// podOf returns the pod as the lifecycle leaves it: available, preparing, or without an
-// address because it is not running yet.
-func podOf(employer string, employee Employee) *corev1.Pod {
-	builder := builders.MakePod(employee.Name).Label(EmployerLabelKey, employer)
-	switch {
-	case employee.Address == "":
-		builder.Phase(corev1.PodPending)
-	case employee.Off:
-		builder.Phase(corev1.PodRunning).Gate(true).Ready().Preparing("rollout", "upgrade")
-	default:
-		builder.Phase(corev1.PodRunning).Available()
-	}
-	if employee.Terminating {
-		builder.Finalizer(heldFinalizer)
-	}
-	pod := builder.Obj()
-	if employee.Address != "" {
-		pod.Status.PodIP = employee.Address
-		pod.Status.PodIPs = []corev1.PodIP{{IP: employee.Address}}
-	}
-	return pod
 }
