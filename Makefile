@@ -21,7 +21,7 @@ KUBECTL = $(or $(wildcard $(BIN)/kubectl),kubectl)
 # The race detector needs a C compiler.
 RACE ?= $(shell command -v "$$(go env CC)" >/dev/null 2>&1 && echo -race)
 
-GO_DIRS := adapters apis cmd config hack pkg policies test
+GO_DIRS := apis cmd config hack pkg policies test
 
 # pkg/ is tested with the race detector, which is too slow for the rest. The sandbox starts
 # children, each of which takes a second under it, and its limits of memory have no meaning
@@ -107,13 +107,13 @@ fmt: ## Format the Go sources.
 vet: ## Run go vet.
 	go vet ./...
 	go vet -C test/controlplane $(CONTROLPLANE_PACKAGES)
-	go vet -C adapters/alibabacloudslb ./...
+	go vet -C pkg/adapters/alibabacloudslb ./...
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## Run the linters.
 	$(TOOLS)/golangci-lint run
 	cd test/controlplane && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml $(CONTROLPLANE_PACKAGES)
-	cd adapters/alibabacloudslb && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml
+	cd pkg/adapters/alibabacloudslb && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml
 
 .PHONY: verify
 verify: generate manifests docs ## Generate, then check format, lint, manifests, and that the tree is clean.
@@ -156,7 +156,7 @@ test-unit: test-policies ## Run the unit tests and the Rego tests.
 	go test $(RACE) -skip '$(HEAP_TESTS)' $(RACE_PACKAGES)
 	go test -run '$(HEAP_TESTS)' $(HEAP_PACKAGES)
 	go test $(OTHER_PACKAGES)
-	go test -C adapters/alibabacloudslb ./...
+	go test -C pkg/adapters/alibabacloudslb ./...
 
 # The commands of a policy author on the policies of this repository, with the opa program and
 # not with the engine. Only rules of users read the input that the schema describes.

@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	slb "github.com/podops-dev/podops/adapters/alibabacloudslb"
-	"github.com/podops-dev/podops/adapters/alibabacloudslb/internal/slbtest"
+	slb "github.com/podops-dev/podops/pkg/adapters/alibabacloudslb"
+	"github.com/podops-dev/podops/pkg/adapters/alibabacloudslb/internal/slbtest"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/resourceconsist/adaptertest"
 )

@@ -1,4 +1,4 @@
-module github.com/podops-dev/podops/adapters/alibabacloudslb
+module github.com/podops-dev/podops/pkg/adapters/alibabacloudslb
 
 go 1.26.0
 
@@ -88,4 +88,4 @@ require (
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
-replace github.com/podops-dev/podops => ../..
+replace github.com/podops-dev/podops => ../../..

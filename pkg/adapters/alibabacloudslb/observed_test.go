@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	slb "github.com/podops-dev/podops/adapters/alibabacloudslb"
-	"github.com/podops-dev/podops/adapters/alibabacloudslb/internal/slbtest"
+	slb "github.com/podops-dev/podops/pkg/adapters/alibabacloudslb"
+	"github.com/podops-dev/podops/pkg/adapters/alibabacloudslb/internal/slbtest"
 	"github.com/podops-dev/podops/pkg/resourceconsist"
 	"github.com/podops-dev/podops/pkg/resourceconsist/plan"
 	"github.com/podops-dev/podops/test/builders"

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	slb "github.com/podops-dev/podops/adapters/alibabacloudslb"
+	slb "github.com/podops-dev/podops/pkg/adapters/alibabacloudslb"
 )
 
 // leaseName is the same for all instances: two active ones would change one load balancer.

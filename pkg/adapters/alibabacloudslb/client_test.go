@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	slb "github.com/podops-dev/podops/adapters/alibabacloudslb"
-	"github.com/podops-dev/podops/adapters/alibabacloudslb/internal/slbtest"
+	slb "github.com/podops-dev/podops/pkg/adapters/alibabacloudslb"
+	"github.com/podops-dev/podops/pkg/adapters/alibabacloudslb/internal/slbtest"
 )
 
 func config(server *slbtest.Server) slb.Config {

@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	slb "github.com/podops-dev/podops/adapters/alibabacloudslb"
-	"github.com/podops-dev/podops/adapters/alibabacloudslb/internal/slbtest"
+	slb "github.com/podops-dev/podops/pkg/adapters/alibabacloudslb"
+	"github.com/podops-dev/podops/pkg/adapters/alibabacloudslb/internal/slbtest"
 	"github.com/podops-dev/podops/pkg/resourceconsist"
 	"github.com/podops-dev/podops/pkg/resourceconsist/plan"
 	"github.com/podops-dev/podops/test/builders"

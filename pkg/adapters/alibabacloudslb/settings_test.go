@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
-	slb "github.com/podops-dev/podops/adapters/alibabacloudslb"
+	slb "github.com/podops-dev/podops/pkg/adapters/alibabacloudslb"
 )
 
 func genericEvent(object client.Object) event.GenericEvent { return event.GenericEvent{Object: object} }

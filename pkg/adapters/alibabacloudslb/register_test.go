@@ -12,8 +12,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	slb "github.com/podops-dev/podops/adapters/alibabacloudslb"
-	"github.com/podops-dev/podops/adapters/alibabacloudslb/internal/slbtest"
+	slb "github.com/podops-dev/podops/pkg/adapters/alibabacloudslb"
+	"github.com/podops-dev/podops/pkg/adapters/alibabacloudslb/internal/slbtest"
 	"github.com/podops-dev/podops/pkg/resourceconsist"
 )
 
