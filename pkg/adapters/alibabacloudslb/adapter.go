@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -12,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/adapters/service"
 	"github.com/podops-dev/podops/pkg/resourceconsist"
 )
 
@@ -81,24 +81,7 @@ func (a *Adapter) EmployeePredicates() predicate.Funcs {
 
 // GetSelectedEmployeeNames implements ReconcileAdapter.
 func (a *Adapter) GetSelectedEmployeeNames(ctx context.Context, employer client.Object) ([]string, error) {
-	service, err := serviceOf(employer)
-	if err != nil {
-		return nil, err
-	}
-	if len(service.Spec.Selector) == 0 {
-		return nil, nil
-	}
-	var pods corev1.PodList
-	err = a.client.List(ctx, &pods, client.InNamespace(service.Namespace), client.MatchingLabels(service.Spec.Selector))
-	if err != nil {
-		return nil, fmt.Errorf("listing the pods of Service %s/%s: %w", service.Namespace, service.Name, err)
-	}
-	var names []string
-	for i := range pods.Items {
-		names = append(names, pods.Items[i].Name)
-	}
-	slices.Sort(names)
-	return names, nil
+	return service.Names(ctx, a.client, employer)
 }
 
 // GetExpectedEmployee implements ReconcileAdapter: every selected pod that has not ended,
@@ -209,16 +192,8 @@ func expectsPods(service *corev1.Service, settings Settings) bool {
 	return service.DeletionTimestamp == nil && belongs(service) && (!settings.Managed || len(settings.Groups) > 0)
 }
 
-func serviceOf(employer client.Object) (*corev1.Service, error) {
-	service, ok := employer.(*corev1.Service)
-	if !ok || service == nil {
-		return nil, fmt.Errorf("the SLB adapter requires Services, got a %T", employer)
-	}
-	return service, nil
-}
-
 func settingsOf(employer client.Object) (*corev1.Service, Settings, error) {
-	service, err := serviceOf(employer)
+	service, err := service.Of(employer)
 	if err != nil {
 		return nil, Settings{}, err
 	}

@@ -3,7 +3,6 @@ package haproxy
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -62,7 +61,7 @@ func (a *Adapter) GetSelectedEmployeeNames(ctx context.Context, employer client.
 // GetExpectedEmployee returns a server for every selected pod that has an address and has
 // not ended. An invalid annotation prevents traffic from going on, but not from going off.
 func (a *Adapter) GetExpectedEmployee(ctx context.Context, employer client.Object) ([]resourceconsist.IEmployee, error) {
-	svc, err := serviceOf(employer)
+	svc, err := service.Of(employer)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +92,7 @@ func (a *Adapter) GetExpectedEmployee(ctx context.Context, employer client.Objec
 // GetCurrentEmployee returns the servers that HAProxy has for the Service. A backend that
 // is not in the configuration has none.
 func (a *Adapter) GetCurrentEmployee(ctx context.Context, employer client.Object) ([]resourceconsist.IEmployee, error) {
-	service, err := serviceOf(employer)
+	service, err := service.Of(employer)
 	if err != nil {
 		return nil, err
 	}
@@ -160,12 +159,4 @@ func (a *Adapter) clientFor(at place) *runtimeapi.Client {
 		a.clients[at.endpoint] = runtimeapi.New(at.endpoint, a.options.CommandTimeout)
 	}
 	return a.clients[at.endpoint]
-}
-
-func serviceOf(employer client.Object) (*corev1.Service, error) {
-	service, ok := employer.(*corev1.Service)
-	if !ok {
-		return nil, fmt.Errorf("employer %s/%s is a %T, want a Service", employer.GetNamespace(), employer.GetName(), employer)
-	}
-	return service, nil
 }

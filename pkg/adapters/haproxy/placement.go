@@ -79,7 +79,7 @@ func (a *Adapter) current(service *corev1.Service) (place, bool, error) {
 // GetExpectedEmployer returns the location that the annotations name, or the error of an
 // invalid one.
 func (a *Adapter) GetExpectedEmployer(_ context.Context, employer client.Object) ([]resourceconsist.IEmployer, error) {
-	service, err := serviceOf(employer)
+	service, err := service.Of(employer)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func (a *Adapter) GetExpectedEmployer(_ context.Context, employer client.Object)
 
 // GetCurrentEmployer returns the recorded location.
 func (a *Adapter) GetCurrentEmployer(_ context.Context, employer client.Object) ([]resourceconsist.IEmployer, error) {
-	service, err := serviceOf(employer)
+	service, err := service.Of(employer)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ type Placements = []resourceconsist.IEmployer
 // CreateEmployer records the location before a server is added.
 func (a *Adapter) CreateEmployer(ctx context.Context, employer client.Object, toCreates Placements) (Placements, Placements, error) {
 	return service.Each(ctx, toCreates, func(ctx context.Context, one resourceconsist.IEmployer) error {
-		service, err := serviceOf(employer)
+		service, err := service.Of(employer)
 		if err != nil {
 			return err
 		}
@@ -132,7 +132,7 @@ func (a *Adapter) UpdateEmployer(ctx context.Context, _ client.Object, toUpdates
 // DeleteEmployer removes the record, once no server is left.
 func (a *Adapter) DeleteEmployer(ctx context.Context, employer client.Object, toDeletes Placements) (Placements, Placements, error) {
 	return service.Each(ctx, toDeletes, func(ctx context.Context, _ resourceconsist.IEmployer) error {
-		service, err := serviceOf(employer)
+		service, err := service.Of(employer)
 		if err != nil {
 			return err
 		}

@@ -18,7 +18,7 @@ type Servers = []resourceconsist.IEmployee
 
 // CreateEmployees adds servers, and turns on those that should take traffic.
 func (a *Adapter) CreateEmployees(ctx context.Context, employer client.Object, toCreates Servers) (Servers, Servers, error) {
-	service, err := serviceOf(employer)
+	service, err := service.Of(employer)
 	if err != nil {
 		return nil, toCreates, err
 	}
@@ -47,7 +47,7 @@ func (a *Adapter) DeleteEmployees(ctx context.Context, employer client.Object, t
 type step func(work, context.Context, *server) error
 
 func (a *Adapter) atCurrent(ctx context.Context, employer client.Object, items Servers, first, second step) (Servers, Servers, error) {
-	service, err := serviceOf(employer)
+	service, err := service.Of(employer)
 	if err != nil {
 		return nil, items, err
 	}

@@ -14,13 +14,26 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// Of returns the employer as a Service, or an error for any other object.
+func Of(employer client.Object) (*corev1.Service, error) {
+	service, isService := employer.(*corev1.Service)
+	switch {
+	case employer == nil, isService && service == nil:
+		return nil, errors.New("employer is nil, want a Service")
+	case !isService:
+		return nil, fmt.Errorf("employer %s/%s is a %T, want a Service", employer.GetNamespace(), employer.GetName(), employer)
+	default:
+		return service, nil
+	}
+}
+
 // Selected returns the pods that a Service selects, by name. A Service without a selector
 // selects no pods, as in Kubernetes. The pods may come from a cache and must not be
 // modified.
 func Selected(ctx context.Context, reader client.Reader, employer client.Object) ([]*corev1.Pod, error) {
-	service, isService := employer.(*corev1.Service)
-	if !isService {
-		return nil, fmt.Errorf("employer %s/%s is a %T, want a Service", employer.GetNamespace(), employer.GetName(), employer)
+	service, err := Of(employer)
+	if err != nil {
+		return nil, err
 	}
 	if len(service.Spec.Selector) == 0 {
 		return nil, nil

@@ -42,8 +42,17 @@ func TestSelectedReturnsThePodsOfAService(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", sentence, diff)
 		}
 	}
-	if _, err := service.Selected(t.Context(), reader, &corev1.ConfigMap{}); err == nil {
-		t.Error("no error for an employer that is no Service")
+}
+
+func TestOtherEmployersAreAnError(t *testing.T) {
+	var noService *corev1.Service
+	for sentence, employer := range map[string]client.Object{"nil": nil, "a nil Service": noService, "a ConfigMap": &corev1.ConfigMap{}} {
+		if _, err := service.Of(employer); err == nil {
+			t.Errorf("%s: no error", sentence)
+		}
+		if _, err := service.Names(t.Context(), fake.NewClientBuilder().Build(), employer); err == nil {
+			t.Errorf("%s: Names returns no error", sentence)
+		}
 	}
 }
 
