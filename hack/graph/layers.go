@@ -19,14 +19,13 @@ func layers() []layer {
 		{name: "tests and tools", packages: []string{
 			"config/...", "hack/...", "test/...",
 			"pkg/resourceconsist/adaptertest/...", "pkg/adapters/haproxy/haproxytest", "pkg/adapters/alibabacloudslb/internal/slbtest",
-			"adapters/alibabacloudslb/internal/slbtest",
 		}},
 		{name: "programs", packages: []string{
-			"cmd/...", "pkg/adapters/alibabacloudslb/cmd/...", "adapters/alibabacloudslb/cmd/...",
+			"cmd/...", "pkg/adapters/alibabacloudslb/cmd/...",
 		}},
 		{name: "wiring", packages: []string{"pkg/operator/..."}},
 		{name: "controllers, webhooks and adapters", packages: []string{
-			"pkg/controllers/...", "pkg/webhooks/...", "pkg/adapters/...", "adapters/...",
+			"pkg/controllers/...", "pkg/webhooks/...", "pkg/adapters/...",
 		}},
 		{name: "components", packages: []string{
 			"pkg/decisionlog", "pkg/evaluation/...", "pkg/eventqueue", "pkg/opa/...", "pkg/podfacts", "pkg/podindex/...",

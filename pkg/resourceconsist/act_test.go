@@ -28,7 +28,7 @@ func numbered(n int) []plan.Item[string] {
 func newActor(now *time.Time) *actor {
 	return &actor{
 		provider: newProvider(oneTry()), employer: web(), attempts: map[attempt]bool{},
-		history: &history{failures: map[attempt]failure{}, told: map[string]string{}}, now: func() time.Time { return *now },
+		history: &history{failures: map[attempt]failure{}, lastEvents: map[string]string{}}, now: func() time.Time { return *now },
 	}
 }
 

@@ -22,7 +22,7 @@ func (f foretelling) GetEmployersByEmployee(context.Context, client.Object, clie
 	return f.employers, f.err
 }
 
-func TestExpectedFinalizersOfANewPod(t *testing.T) {
+func TestExpectedFinalizersOfACreatedPod(t *testing.T) {
 	named := func(name string, change func(*corev1.Service)) *corev1.Service {
 		service := web()
 		service.Name = name
@@ -39,7 +39,7 @@ func TestExpectedFinalizersOfANewPod(t *testing.T) {
 	}
 	pod := webPod("").Obj()
 
-	w := newWorld(t, nil, web(), second, unselecting, uncontrolled, elsewhere)
+	w := newCluster(t, nil, web(), second, unselecting, uncontrolled, elsewhere)
 	admission := &Admission{}
 	if got, err := admission.ExpectedFinalizers(t.Context(), pod); err != nil || len(got) > 0 {
 		t.Errorf("without adapters: %v, %v", got, err)
@@ -50,12 +50,12 @@ func TestExpectedFinalizersOfANewPod(t *testing.T) {
 		t.Errorf("error %v, expected finalizers (-want +got):\n%s", err, diff)
 	}
 
-	says := newWorld(t, func(l *lb) ReconcileAdapter {
+	healthy := newCluster(t, func(l *lb) ReconcileAdapter {
 		return foretelling{l, []client.Object{web(), uncontrolled}, nil}
 	})
-	fails := newWorld(t, func(l *lb) ReconcileAdapter { return foretelling{l, nil, errors.New("no cache")} })
-	panics := newWorld(t, func(l *lb) ReconcileAdapter { return foretelling{l, []client.Object{nil}, nil} })
-	admission = &Admission{adapters: []*Reconciler{fails.r, panics.r, says.r}}
+	fails := newCluster(t, func(l *lb) ReconcileAdapter { return foretelling{l, nil, errors.New("no cache")} })
+	panics := newCluster(t, func(l *lb) ReconcileAdapter { return foretelling{l, []client.Object{nil}, nil} })
+	admission = &Admission{adapters: []*Reconciler{fails.r, panics.r, healthy.r}}
 	got, err = admission.ExpectedFinalizers(t.Context(), pod)
 	if diff := cmp.Diff(map[string]string{"Service/default/web": GenerateLifecycleFinalizer("web")}, got); diff != "" || err == nil {
 		t.Errorf("an adapter that fails does not affect the others: error %v, expected finalizers (-want +got):\n%s", err, diff)

@@ -120,7 +120,7 @@ func TestOptionsThatCannotWorkAreRejected(t *testing.T) {
 }
 
 func TestRecordsAreWrittenBeforeTheProviderIsCalled(t *testing.T) {
-	w := newWorld(t, func(l *lb) ReconcileAdapter { return recording{l} }, fleet(2)...)
+	w := newCluster(t, func(l *lb) ReconcileAdapter { return recording{l} }, workload(2)...)
 	before := ""
 	w.lb.before = func() { before = w.service().Annotations[EmployeesRecordedAnnotationKey] }
 	w.settles()
@@ -145,7 +145,7 @@ func TestARecordedPodThatIsNotInTheCacheLosesItsFinalizer(t *testing.T) {
 	service.Annotations = map[string]string{EmployeesRecordedAnnotationKey: "lost,gone"}
 	pod := webPod("lost").Uncontrolled().Ready().Finalizer(GenerateLifecycleFinalizer("web")).Obj()
 	pod.Labels = nil
-	w := newWorld(t, func(l *lb) ReconcileAdapter { return recording{l} }, service, pod)
+	w := newCluster(t, func(l *lb) ReconcileAdapter { return recording{l} }, service, pod)
 	w.r.client = blind{w.client}
 	w.settles()
 	if w.protected("lost") {
@@ -188,7 +188,7 @@ func (n *noting) RecordErrorConditions(_ context.Context, _ client.Object, err e
 
 func TestAnAdapterReceivesTheResultsOfItsVerbs(t *testing.T) {
 	n := &noting{}
-	w := newWorld(t, func(l *lb) ReconcileAdapter { n.lb = l; return n }, fleet(2)...)
+	w := newCluster(t, func(l *lb) ReconcileAdapter { n.lb = l; return n }, workload(2)...)
 	w.lb.fail["CreateEmployees p001-uid"] = errQuota
 	w.settles()
 	if len(n.statuses) != 0 || len(n.errors) != 1 || !strings.Contains(n.errors[0].Error(), "p001: CreateEmployees: quota exceeded") {

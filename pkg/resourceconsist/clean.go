@@ -15,7 +15,7 @@ import (
 // together with the name of this controller: two controllers of one employer would undo
 // each other's work.
 func (r *Reconciler) ensureClean(ctx context.Context, s *session) error {
-	if s.leaving {
+	if s.deleting {
 		return nil
 	}
 	base, name := copyOf(s.employer), CleanFinalizer(s.employer.GetName())
@@ -44,7 +44,7 @@ func (r *Reconciler) ensureClean(ctx context.Context, s *session) error {
 // clean removes the clean finalizer from an employer that is being deleted, once the
 // provider confirms that it holds nothing for the employer and no pod carries a mark of it.
 func (r *Reconciler) clean(ctx context.Context, s *session) error {
-	if !s.leaving {
+	if !s.deleting {
 		return nil
 	}
 	left := r.left(ctx, s)
@@ -61,7 +61,7 @@ func (r *Reconciler) clean(ctx context.Context, s *session) error {
 		s.fail(EventCleanFailed, err)
 		return err
 	}
-	s.cleaned = true
+	s.done = true
 	r.recorder.Eventf(s.employer, nil, corev1.EventTypeNormal, EventCleanSucceed, "Reconcile", "nothing is left at the provider")
 	return nil
 }
@@ -78,7 +78,7 @@ func Disown(employer client.Object) {
 
 // left names what keeps the clean finalizer on; empty when nothing does.
 func (r *Reconciler) left(ctx context.Context, s *session) string {
-	s.currentEmployers = ask(ctx, r, s, "GetCurrentEmployer", EventGetCurrentEmployerFailed, employerItem, r.binding.adapter.GetCurrentEmployer)
+	s.currentEmployers = readItems(ctx, r, s, "GetCurrentEmployer", EventGetCurrentEmployerFailed, employerItem, r.binding.adapter.GetCurrentEmployer)
 	switch {
 	case s.currentEmployees == nil || s.currentEmployers == nil:
 		return "the provider does not answer"
@@ -88,7 +88,7 @@ func (r *Reconciler) left(ctx context.Context, s *session) string {
 		return "items of the employer itself"
 	}
 	for _, pod := range s.pods {
-		facts := s.factsOf(pod)
+		facts := s.planPod(pod)
 		if !facts.Taken && (facts.Has || facts.Expects) {
 			return "pods"
 		}

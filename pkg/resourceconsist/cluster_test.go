@@ -254,7 +254,7 @@ func notFound(name string) error {
 }
 
 // cluster is a reconciler on a fake API server.
-type world struct {
+type cluster struct {
 	t        *testing.T
 	client   client.Client
 	lb       *lb
@@ -268,9 +268,9 @@ type world struct {
 	broken map[string]error
 }
 
-func newWorld(t *testing.T, adapt func(*lb) ReconcileAdapter, objects ...client.Object) *world {
+func newCluster(t *testing.T, adapt func(*lb) ReconcileAdapter, objects ...client.Object) *cluster {
 	t.Helper()
-	w := &world{t: t, clock: clocktesting.NewFakeClock(builders.Epoch), recorder: events.NewFakeRecorder(1000), registry: prometheus.NewRegistry(), broken: map[string]error{}}
+	w := &cluster{t: t, clock: clocktesting.NewFakeClock(builders.Epoch), recorder: events.NewFakeRecorder(1000), registry: prometheus.NewRegistry(), broken: map[string]error{}}
 	w.client = fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(objects...).
 		WithIndex(&corev1.Pod{}, "resourceconsist/lb", indexByMarks).
 		WithInterceptorFuncs(interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
@@ -299,7 +299,7 @@ func newWorld(t *testing.T, adapt func(*lb) ReconcileAdapter, objects ...client.
 
 func webKey() types.NamespacedName { return types.NamespacedName{Namespace: "default", Name: "web"} }
 
-func (w *world) reconcile() (reconcile.Result, error) {
+func (w *cluster) reconcile() (reconcile.Result, error) {
 	w.t.Helper()
 	result, err := w.r.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: webKey()})
 	for {
@@ -314,7 +314,7 @@ func (w *world) reconcile() (reconcile.Result, error) {
 }
 
 // settles reconciles once and expects no error.
-func (w *world) settles() reconcile.Result {
+func (w *cluster) settles() reconcile.Result {
 	w.t.Helper()
 	result, err := w.reconcile()
 	if err != nil {
@@ -324,7 +324,7 @@ func (w *world) settles() reconcile.Result {
 }
 
 // pod reads a pod; nil when it does not exist.
-func (w *world) pod(name string) *corev1.Pod {
+func (w *cluster) pod(name string) *corev1.Pod {
 	w.t.Helper()
 	pod := &corev1.Pod{}
 	err := w.client.Get(w.t.Context(), types.NamespacedName{Namespace: "default", Name: name}, pod)
@@ -338,7 +338,7 @@ func (w *world) pod(name string) *corev1.Pod {
 }
 
 // service reads the employer; nil when it does not exist.
-func (w *world) service() *corev1.Service {
+func (w *cluster) service() *corev1.Service {
 	w.t.Helper()
 	service := &corev1.Service{}
 	err := w.client.Get(w.t.Context(), webKey(), service)
@@ -353,7 +353,7 @@ func (w *world) service() *corev1.Service {
 
 // becomes replaces a pod by the result of a builder and keeps its finalizers and
 // annotations.
-func (w *world) becomes(b *builders.PodBuilder) {
+func (w *cluster) becomes(b *builders.PodBuilder) {
 	w.t.Helper()
 	pod := b.Obj()
 	stored := w.pod(pod.Name)
@@ -368,14 +368,14 @@ func (w *world) becomes(b *builders.PodBuilder) {
 	}
 }
 
-func (w *world) deletes(object client.Object) {
+func (w *cluster) deletes(object client.Object) {
 	w.t.Helper()
 	if err := w.client.Delete(w.t.Context(), object); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-func (w *world) updates(object client.Object) {
+func (w *cluster) updates(object client.Object) {
 	w.t.Helper()
 	if err := w.client.Update(w.t.Context(), object); err != nil {
 		w.t.Fatal(err)
@@ -384,12 +384,12 @@ func (w *world) updates(object client.Object) {
 
 // protected reports whether the pod carries the finalizer of web, expects whether its
 // annotation names it.
-func (w *world) protected(name string) bool {
+func (w *cluster) protected(name string) bool {
 	pod := w.pod(name)
 	return pod != nil && slices.Contains(pod.Finalizers, GenerateLifecycleFinalizer("web"))
 }
 
-func (w *world) expects(name string) bool {
+func (w *cluster) expects(name string) bool {
 	pod := w.pod(name)
 	if pod == nil {
 		return false
@@ -399,7 +399,7 @@ func (w *world) expects(name string) bool {
 }
 
 // wantEvent fails unless an event of a reason contains a text.
-func (w *world) wantEvent(reason, text string) {
+func (w *cluster) wantEvent(reason, text string) {
 	w.t.Helper()
 	for _, e := range w.seen {
 		if strings.Contains(e, reason) && strings.Contains(e, text) {
@@ -410,7 +410,7 @@ func (w *world) wantEvent(reason, text string) {
 }
 
 // errorMetrics returns the metrics by controller/namespace/employer/employee.
-func (w *world) errorMetrics() map[string]float64 {
+func (w *cluster) errorMetrics() map[string]float64 {
 	w.t.Helper()
 	families, err := w.registry.Gather()
 	if err != nil {
@@ -438,7 +438,7 @@ func web() *corev1.Service {
 }
 
 // consistent returns the condition of the employer.
-func (w *world) consistent() metav1.Condition {
+func (w *cluster) consistent() metav1.Condition {
 	w.t.Helper()
 	condition := meta.FindStatusCondition(w.service().Status.Conditions, ConditionConsistent)
 	if condition == nil {
@@ -451,7 +451,7 @@ func (w *world) consistent() metav1.Condition {
 func webPod(name string) *builders.PodBuilder { return builders.MakePod(name).Label("app", "web") }
 
 // workload returns web and n available pods, named p000 and on.
-func fleet(n int) []client.Object {
+func workload(n int) []client.Object {
 	objects := []client.Object{web()}
 	for i := range n {
 		objects = append(objects, webPod(fmt.Sprintf("p%03d", i)).Available().Obj())

@@ -86,18 +86,18 @@ func cut(text string, most int) string {
 	return strings.ToValidUTF8(text[:most], "") + "..."
 }
 
-// tell records an event for each problem that was not there before.
-func (r *Reconciler) tell(s *session) {
+// recordEvents records an event for each problem that was not there before.
+func (r *Reconciler) recordEvents(s *session) {
 	now := map[string]bool{}
 	for _, p := range s.problems {
 		now[p.reason] = true
-		if text := cut(p.err.Error(), maxNote); s.history.news(p.reason, text) {
+		if text := cut(p.err.Error(), maxNote); s.history.isNewEvent(p.reason, text) {
 			r.recorder.Eventf(s.employer, nil, corev1.EventTypeWarning, p.reason, "Reconcile", "%s", text)
 		}
 	}
-	for reason := range s.history.told {
+	for reason := range s.history.lastEvents {
 		if !now[reason] {
-			delete(s.history.told, reason)
+			delete(s.history.lastEvents, reason)
 		}
 	}
 }

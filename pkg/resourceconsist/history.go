@@ -35,8 +35,8 @@ type history struct {
 	polls  int
 	polled string
 
-	// told holds the last text of each event reason.
-	told map[string]string
+	// lastEvents holds the last text of each event reason.
+	lastEvents map[string]string
 
 	// shown holds the employees that have a metric.
 	shown []string
@@ -55,7 +55,7 @@ func (m *histories) of(employer types.NamespacedName) *history {
 		m.all = map[types.NamespacedName]*history{}
 	}
 	if m.all[employer] == nil {
-		m.all[employer] = &history{failures: map[attempt]failure{}, told: map[string]string{}}
+		m.all[employer] = &history{failures: map[attempt]failure{}, lastEvents: map[string]string{}}
 	}
 	return m.all[employer]
 }
@@ -71,9 +71,9 @@ func (m *history) failed(a attempt, name string, err error, now time.Time) {
 	m.failures[a] = failure{name: name, err: err, times: f.times + 1, next: now.Add(backoff(f.times, firstRetry, lastRetry))}
 }
 
-// blames reports whether a verb failed for an employee, which is then retried at its own
+// hasFailed reports whether a verb failed for an employee, which is then retried at its own
 // time.
-func (m *history) blames(name string) bool {
+func (m *history) hasFailed(name string) bool {
 	for _, f := range m.failures {
 		if f.name == name {
 			return true
@@ -109,12 +109,12 @@ func (m *history) poll(waiting []string) int {
 	return m.polls - 1
 }
 
-// news reports whether the text of an event differs from the last one of its reason.
-func (m *history) news(reason, text string) bool {
-	if m.told[reason] == text {
+// isNewEvent reports whether the text of an event differs from the last one of its reason.
+func (m *history) isNewEvent(reason, text string) bool {
+	if m.lastEvents[reason] == text {
 		return false
 	}
-	m.told[reason] = text
+	m.lastEvents[reason] = text
 	return true
 }
 

@@ -28,9 +28,9 @@ func (r *Reconciler) protect(ctx context.Context, s *session, traffic plan.Traff
 	var colliding []string
 	for _, name := range slices.Sorted(maps.Keys(s.pods)) {
 		pod := s.pods[name]
-		facts := s.factsOf(pod)
+		facts := s.planPod(pod)
 		change := plan.Protect(facts, traffic.Of(name))
-		if change.Pending && !s.history.blames(name) {
+		if change.Pending && !s.history.hasFailed(name) {
 			s.pending, s.waiting = true, append(s.waiting, name)
 		}
 		if change.Collides {
@@ -54,9 +54,9 @@ func (r *Reconciler) protect(ctx context.Context, s *session, traffic plan.Traff
 
 func first[T any](list []T, most int) []T { return list[:min(most, len(list))] }
 
-// factsOf returns the inputs of the plan for a pod. While the employees are not known, the
+// planPod returns the inputs of the plan for a pod. While the employees are not known, the
 // pods that expect the finalizer count as selected.
-func (s *session) factsOf(pod *corev1.Pod) plan.Pod {
+func (s *session) planPod(pod *corev1.Pod) plan.Pod {
 	facts := lifecycle.FactsOf(pod)
 	conditions, err := lifecycle.ParseAvailableConditions(pod.Annotations)
 	expects := conditions.ExpectedFinalizers[s.conditionKey] == s.finalizer

@@ -18,7 +18,7 @@ import (
 func TestFinalizersFollowTheProviderDespiteFailures(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		const pods = 3
-		w := newWorld(t, nil, fleet(pods)...)
+		w := newCluster(t, nil, workload(pods)...)
 		name := func(i int) string { return fmt.Sprintf("p%03d", i) }
 		states := map[string]func(string) *builders.PodBuilder{
 			"serves":   func(n string) *builders.PodBuilder { return webPod(n).Available() },

@@ -33,7 +33,7 @@ const (
 type Reconciler struct {
 	binding   binding
 	client    client.Client // cached
-	live      client.Reader // the API server
+	apiReader client.Reader // the API server
 	scheme    *runtime.Scheme
 	recorder  events.EventRecorder
 	provider  *provider
@@ -74,7 +74,7 @@ func (r *Reconciler) steps(ctx context.Context, s *session) []error {
 	expecting := r.protect(ctx, s, plan.Traffic{})
 	s.fail(EventEnsureExpectedFailed, expecting)
 	r.gather(ctx, s)
-	if err := r.gatherLost(ctx, s); err != nil {
+	if err := r.gatherMissing(ctx, s); err != nil {
 		return []error{expecting, err}
 	}
 	if err := r.record(ctx, s); err != nil {
@@ -101,7 +101,7 @@ func (r *Reconciler) begin(ctx context.Context, req reconcile.Request) (*session
 	err := r.client.Get(ctx, req.NamespacedName, employer)
 	if apierrors.IsNotFound(err) {
 		// The cache may be behind the pods that name the employer.
-		err = r.live.Get(ctx, req.NamespacedName, employer)
+		err = r.apiReader.Get(ctx, req.NamespacedName, employer)
 	}
 	if apierrors.IsNotFound(err) {
 		return nil, r.release(ctx, s)
@@ -111,8 +111,8 @@ func (r *Reconciler) begin(ctx context.Context, req reconcile.Request) (*session
 	}
 	s.employer = copyOf(employer)
 	s.actor = &actor{provider: r.provider, employer: s.employer, history: s.history, now: r.clock.Now, attempts: map[attempt]bool{}}
-	s.leaving = employer.GetDeletionTimestamp() != nil || !r.binding.manages(employer)
-	if !s.leaving || r.owns(employer) {
+	s.deleting = employer.GetDeletionTimestamp() != nil || !r.binding.manages(employer)
+	if !s.deleting || r.owns(employer) {
 		return s, nil
 	}
 	if owner := employer.GetAnnotations()[ControllerAnnotationKey]; owner != "" && owner != r.binding.name {
@@ -132,7 +132,7 @@ func (r *Reconciler) owns(employer client.Object) bool {
 // release cleans up after an employer that was deleted: no provider call can confirm
 // anything for it.
 func (r *Reconciler) release(ctx context.Context, s *session) error {
-	s.leaving = true
+	s.deleting = true
 	r.gatherSelected(ctx, s)
 	if err := r.gatherPods(ctx, s); err != nil {
 		return err

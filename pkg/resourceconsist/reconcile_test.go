@@ -21,7 +21,7 @@ import (
 var errQuota = errors.New("quota exceeded")
 
 func TestAPodHasTheFinalizerWhileItTakesTraffic(t *testing.T) {
-	w := newWorld(t, nil, web(), webPod("a").Gate(true).Unready(builders.Epoch).Obj())
+	w := newCluster(t, nil, web(), webPod("a").Gate(true).Unready(builders.Epoch).Obj())
 
 	w.settles()
 	if !w.expects("a") || w.protected("a") {
@@ -45,7 +45,7 @@ func TestAPodHasTheFinalizerWhileItTakesTraffic(t *testing.T) {
 }
 
 func TestTheCleanFinalizerIsWrittenBeforeAnyProviderCall(t *testing.T) {
-	w := newWorld(t, nil, fleet(1)...)
+	w := newCluster(t, nil, workload(1)...)
 	w.broken["web"] = errors.New("no rights")
 	if _, err := w.reconcile(); err == nil || len(w.lb.calls) > 0 {
 		t.Fatalf("error %v and calls %v, want an error and no call: without the clean finalizer nothing cleans up", err, w.lb.calls)
@@ -60,7 +60,7 @@ func TestTheCleanFinalizerIsWrittenBeforeAnyProviderCall(t *testing.T) {
 }
 
 func TestTrafficGoesOffFirst(t *testing.T) {
-	w := newWorld(t, nil, fleet(3)...)
+	w := newCluster(t, nil, workload(3)...)
 	w.lb.servers["unattributed"] = server{id: "unattributed", name: "gone", on: true}
 	w.lb.servers["p001-uid"] = server{id: "p001-uid", name: "p001", on: true}
 	w.lb.servers["p002-uid"] = server{id: "p002-uid", name: "p002", on: false}
@@ -75,7 +75,7 @@ func TestTrafficGoesOffFirst(t *testing.T) {
 func TestAFailedEmployeeDoesNotStopTheOthers(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		t.Run(fmt.Sprintf("the adapter fails whole batches: %v", whole), func(t *testing.T) {
-			w := newWorld(t, nil, fleet(200)...)
+			w := newCluster(t, nil, workload(200)...)
 			w.lb.whole = whole
 			w.lb.fail["CreateEmployees p007-uid"] = errQuota
 			for range 3 {
@@ -115,7 +115,7 @@ func TestAFailedEmployeeDoesNotStopTheOthers(t *testing.T) {
 }
 
 func TestAFailedDeleteKeepsTheFinalizer(t *testing.T) {
-	w := newWorld(t, nil, fleet(2)...)
+	w := newCluster(t, nil, workload(2)...)
 	w.settles()
 	w.lb.fail["DeleteEmployees p000-uid"] = errQuota
 	for _, name := range []string{"p000", "p001"} {
@@ -140,7 +140,7 @@ func TestEveryVerbFailsAlone(t *testing.T) {
 	} {
 		t.Run(verb, func(t *testing.T) {
 			for _, err := range []error{errQuota, errors.New("panic")} {
-				w := newWorld(t, nil, fleet(2)...)
+				w := newCluster(t, nil, workload(2)...)
 				w.lb.servers["p001-uid"] = server{id: "p001-uid", name: "p001"}
 				w.lb.fail[verb] = err
 				_, _ = w.reconcile()
@@ -164,7 +164,7 @@ func TestEveryVerbFailsAlone(t *testing.T) {
 }
 
 func TestADeletedEmployerLeavesNothing(t *testing.T) {
-	w := newWorld(t, nil, fleet(3)...)
+	w := newCluster(t, nil, workload(3)...)
 	w.settles()
 	w.lb.fail["DeleteEmployees p001-uid"] = errQuota
 	w.deletes(w.service())
@@ -185,7 +185,7 @@ func TestADeletedEmployerLeavesNothing(t *testing.T) {
 }
 
 func TestAnEmployerThatLeavesPodOpsIsCleanedUp(t *testing.T) {
-	w := newWorld(t, nil, fleet(1)...)
+	w := newCluster(t, nil, workload(1)...)
 	w.settles()
 	service := w.service()
 	delete(service.Labels, appsv1alpha1.ControlLabelKey)
@@ -198,7 +198,7 @@ func TestAnEmployerThatLeavesPodOpsIsCleanedUp(t *testing.T) {
 }
 
 func TestPodsOfAnEmployerThatWasRemovedLoseTheirFinalizer(t *testing.T) {
-	w := newWorld(t, nil, fleet(1)...)
+	w := newCluster(t, nil, workload(1)...)
 	w.settles()
 	service := w.service()
 	service.Finalizers = nil
@@ -213,14 +213,14 @@ func TestPodsOfAnEmployerThatWasRemovedLoseTheirFinalizer(t *testing.T) {
 func TestAnEmployerBelongsToOneController(t *testing.T) {
 	service := web()
 	service.Annotations = map[string]string{ControllerAnnotationKey: "another"}
-	w := newWorld(t, nil, service, webPod("a").Available().Obj())
+	w := newCluster(t, nil, service, webPod("a").Available().Obj())
 	if _, err := w.reconcile(); err == nil || !strings.Contains(err.Error(), `"another"`) || len(w.lb.calls) > 0 {
 		t.Errorf("error %v, calls %v", err, w.lb.calls)
 	}
 }
 
 func TestATerminatingPodLosesTheFinalizerWhenItsTrafficIsOff(t *testing.T) {
-	w := newWorld(t, nil, fleet(1)...)
+	w := newCluster(t, nil, workload(1)...)
 	w.settles()
 	w.deletes(w.pod("p000"))
 	w.lb.fail["UpdateEmployees"] = errQuota
@@ -241,7 +241,7 @@ func TestATerminatingPodLosesTheFinalizerWhenItsTrafficIsOff(t *testing.T) {
 }
 
 func TestAFinalizerThatComesTooLateIsNoError(t *testing.T) {
-	w := newWorld(t, nil, fleet(1)...)
+	w := newCluster(t, nil, workload(1)...)
 	w.settles()
 	stripped := w.pod("p000")
 	stripped.Finalizers = nil
@@ -258,7 +258,7 @@ func TestAFinalizerThatComesTooLateIsNoError(t *testing.T) {
 
 func TestAFinalizerThatTwoEmployersShareBelongsToTheFirst(t *testing.T) {
 	theirs := GenerateLifecycleFinalizer("web")
-	w := newWorld(t, nil, web(), webPod("a").Available().Expect("Gateway/default/web", theirs).Finalizer(theirs).Obj(), webPod("b").Available().Obj())
+	w := newCluster(t, nil, web(), webPod("a").Available().Expect("Gateway/default/web", theirs).Finalizer(theirs).Obj(), webPod("b").Available().Obj())
 	_, err := w.reconcile()
 	if err == nil {
 		t.Error("a collision must be an error")
@@ -279,13 +279,13 @@ func TestAFinalizerThatTwoEmployersShareBelongsToTheFirst(t *testing.T) {
 
 func TestAnUnreadableAnnotationIsNotChanged(t *testing.T) {
 	for _, value := range []string{"{", strings.Repeat("x", 300<<10), `{"expectedFinalizers":{"Service/default/web":""}}`} {
-		w := newWorld(t, nil, web(), webPod("a").Available().Annotation(appsv1alpha1.AvailableConditionsAnnotationKey, value).Obj())
+		w := newCluster(t, nil, web(), webPod("a").Available().Annotation(appsv1alpha1.AvailableConditionsAnnotationKey, value).Obj())
 		w.settles()
 		if w.pod("a").Annotations[appsv1alpha1.AvailableConditionsAnnotationKey] != value || w.protected("a") {
 			t.Errorf("pod was changed: %v", w.pod("a").Finalizers)
 		}
 	}
-	nothing := newWorld(t, nil, web(), webPod("a").Available().Annotation(appsv1alpha1.AvailableConditionsAnnotationKey, `{"expectedFinalizers":null}`).Obj())
+	nothing := newCluster(t, nil, web(), webPod("a").Available().Annotation(appsv1alpha1.AvailableConditionsAnnotationKey, `{"expectedFinalizers":null}`).Obj())
 	nothing.settles()
 	if !nothing.protected("a") || !nothing.expects("a") {
 		t.Error("a null map must count as an empty one")
@@ -295,7 +295,7 @@ func TestAnUnreadableAnnotationIsNotChanged(t *testing.T) {
 func TestAnEmptySelectorSelectsNoPods(t *testing.T) {
 	service := web()
 	service.Spec.Selector = nil
-	w := newWorld(t, nil, service, webPod("a").Available().Obj())
+	w := newCluster(t, nil, service, webPod("a").Available().Obj())
 	w.settles()
 	if w.protected("a") || w.expects("a") || len(w.lb.servers) > 0 {
 		t.Error("a Service without a selector must select no pods")
@@ -303,7 +303,7 @@ func TestAnEmptySelectorSelectsNoPods(t *testing.T) {
 }
 
 func TestAConflictIsNoError(t *testing.T) {
-	w := newWorld(t, nil, fleet(1)...)
+	w := newCluster(t, nil, workload(1)...)
 	w.broken["p000"] = apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "p000", errors.New("changed"))
 	if result := w.settles(); result.RequeueAfter > lastPoll {
 		t.Errorf("reconciles again after %v", result.RequeueAfter)
@@ -316,7 +316,7 @@ func TestAConflictIsNoError(t *testing.T) {
 }
 
 func TestAnUnchangedEmployerCostsNoWriteAndNoVerb(t *testing.T) {
-	w := newWorld(t, nil, fleet(5)...)
+	w := newCluster(t, nil, workload(5)...)
 	w.settles()
 	calls := len(w.lb.calls)
 	w.broken["web"] = errors.New("a write to the employer")
@@ -332,7 +332,7 @@ func TestAnUnchangedEmployerCostsNoWriteAndNoVerb(t *testing.T) {
 }
 
 func TestAHangingCallDoesNotBlockTheWorker(t *testing.T) {
-	w := newWorld(t, nil, fleet(1)...)
+	w := newCluster(t, nil, workload(1)...)
 	w.r.provider.timeout = 20 * time.Millisecond
 	release := w.lb.holdUp("GetCurrentEmployee")
 	for range 2 {
@@ -352,7 +352,7 @@ func TestAHangingCallDoesNotBlockTheWorker(t *testing.T) {
 }
 
 func TestTheControllerBacksOffFromAProviderThatAlwaysFails(t *testing.T) {
-	w := newWorld(t, nil, fleet(1)...)
+	w := newCluster(t, nil, workload(1)...)
 	for _, verb := range []string{"GetSelectedEmployeeNames", "GetExpectedEmployer", "GetCurrentEmployer", "GetExpectedEmployee", "GetCurrentEmployee"} {
 		w.lb.fail[verb] = errQuota
 	}
@@ -371,7 +371,7 @@ func TestTheControllerBacksOffFromAProviderThatAlwaysFails(t *testing.T) {
 }
 
 func TestAPodThatLosesTheControlLabelLosesTheFinalizer(t *testing.T) {
-	w := newWorld(t, nil, fleet(1)...)
+	w := newCluster(t, nil, workload(1)...)
 	w.settles()
 	w.becomes(webPod("p000").Available().Uncontrolled().Label("app", "other"))
 	w.settles()
@@ -383,7 +383,7 @@ func TestAPodThatLosesTheControlLabelLosesTheFinalizer(t *testing.T) {
 // TestTheRetriesOfAnEmployerThatCannotBeCleanedBackOff checks that the employer waits for
 // an employee that cannot be deleted, without a busy loop.
 func TestTheRetriesOfAnEmployerThatCannotBeCleanedBackOff(t *testing.T) {
-	w := newWorld(t, nil, fleet(1)...)
+	w := newCluster(t, nil, workload(1)...)
 	w.settles()
 	w.lb.fail["DeleteEmployer"] = errQuota
 	w.deletes(w.service())
@@ -411,7 +411,7 @@ func TestTheRetriesOfAnEmployerThatCannotBeCleanedBackOff(t *testing.T) {
 // TestAPodKeepsTheFinalizerUntilItsTrafficIsOff uses a load balancer that drains: an
 // accepted change takes effect later.
 func TestAPodKeepsTheFinalizerUntilItsTrafficIsOff(t *testing.T) {
-	w := newWorld(t, nil, fleet(2)...)
+	w := newCluster(t, nil, workload(2)...)
 	w.settles()
 	w.becomes(webPod("p000").Available().Preparing("x", "update"))
 	draining := true

@@ -34,7 +34,7 @@ func (r *Reconciler) report(ctx context.Context, s *session) {
 	if service, ok := s.employer.(*corev1.Service); ok && r.binding.recordStatuses == nil {
 		s.fail(EventRecordStatusesFailed, r.showCondition(ctx, s, service, outcome))
 	}
-	r.tell(s)
+	r.recordEvents(s)
 }
 
 // ConditionConsistent is a condition of Services: True while the provider has the expected
@@ -55,7 +55,7 @@ func (r *Reconciler) showCondition(ctx context.Context, s *session, service *cor
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, s.problems[0].reason, cut(outcome.Error(), maxNote)
 	}
 	var changed bool
-	if s.cleaned {
+	if s.done {
 		changed = meta.RemoveStatusCondition(&service.Status.Conditions, ConditionConsistent)
 	} else {
 		changed = meta.SetStatusCondition(&service.Status.Conditions, condition)

@@ -150,7 +150,7 @@ func TestAFailedReadConfirmsUnchangedPods(t *testing.T) {
 	on := func(name string) plan.Item[IEmployee] {
 		return employeeItem(server{id: name, name: name, on: true})
 	}
-	w := newWorld(t, nil)
+	w := newCluster(t, nil)
 	w.lb.fail["GetCurrentEmployee"] = errFlaky
 	s := &session{
 		key: webKey(), employer: web(), actor: &actor{acted: true}, history: w.r.histories.of(webKey()),

@@ -23,9 +23,9 @@ type session struct {
 	// conditionKey and finalizer identify the employer on its employees.
 	conditionKey, finalizer string
 
-	// leaving is true when the employer is being deleted or no longer belongs to the
+	// deleting is true when the employer is being deleted or no longer belongs to the
 	// adapter. Nothing is expected of it then, and it selects no employees.
-	leaving bool
+	deleting bool
 
 	history *history
 	actor   *actor
@@ -47,7 +47,7 @@ type session struct {
 	traffic  plan.Traffic
 	pending  bool     // a finalizer waits for the provider, or a write for a newer object
 	waiting  []string // the pods whose finalizer waits
-	cleaned  bool     // nothing is left of an employer that is being deleted
+	done     bool     // nothing is left of an employer that is being deleted
 	problems []problem
 
 	// unplanned holds the items for which nothing can be decided.
@@ -71,18 +71,18 @@ func (s *session) fail(reason string, err error) {
 // only the steps that depend on it are skipped.
 func (r *Reconciler) gather(ctx context.Context, s *session) {
 	b := r.binding
-	if !s.leaving {
-		s.expectedEmployers = ask(ctx, r, s, "GetExpectedEmployer", EventGetExpectedEmployerFailed, employerItem, b.adapter.GetExpectedEmployer)
-		s.expectedEmployees = ask(ctx, r, s, "GetExpectedEmployee", EventGetExpectedEmployeesFailed, employeeItem, b.adapter.GetExpectedEmployee)
+	if !s.deleting {
+		s.expectedEmployers = readItems(ctx, r, s, "GetExpectedEmployer", EventGetExpectedEmployerFailed, employerItem, b.adapter.GetExpectedEmployer)
+		s.expectedEmployees = readItems(ctx, r, s, "GetExpectedEmployee", EventGetExpectedEmployeesFailed, employeeItem, b.adapter.GetExpectedEmployee)
 	} else {
 		s.expectedEmployers, s.expectedEmployees = &[]plan.Item[IEmployer]{}, &[]plan.Item[IEmployee]{}
 	}
-	s.currentEmployees = ask(ctx, r, s, "GetCurrentEmployee", EventGetCurrentEmployeesFailed, employeeItem, b.adapter.GetCurrentEmployee)
-	s.currentEmployers = ask(ctx, r, s, "GetCurrentEmployer", EventGetCurrentEmployerFailed, employerItem, b.adapter.GetCurrentEmployer)
+	s.currentEmployees = readItems(ctx, r, s, "GetCurrentEmployee", EventGetCurrentEmployeesFailed, employeeItem, b.adapter.GetCurrentEmployee)
+	s.currentEmployers = readItems(ctx, r, s, "GetCurrentEmployer", EventGetCurrentEmployerFailed, employerItem, b.adapter.GetCurrentEmployer)
 }
 
-// ask makes one read; nil when it failed.
-func ask[T any](
+// readItems makes one read; nil when it failed.
+func readItems[T any](
 	ctx context.Context, r *Reconciler, s *session, verb, reason string,
 	item func(T) plan.Item[T], get func(context.Context, client.Object) ([]T, error),
 ) *[]plan.Item[T] {
@@ -146,8 +146,8 @@ func intentOf(value IEmployee) plan.Intent {
 
 // gatherSelected reads which employees the employer selects.
 func (r *Reconciler) gatherSelected(ctx context.Context, s *session) {
-	s.selected, s.selectedKnown = map[string]bool{}, s.leaving
-	if s.leaving || !r.binding.follow && r.binding.employerIsService() {
+	s.selected, s.selectedKnown = map[string]bool{}, s.deleting
+	if s.deleting || !r.binding.follow && r.binding.employerIsService() {
 		return
 	}
 	employer := copyOf(s.employer)
@@ -192,9 +192,9 @@ func (r *Reconciler) gatherPods(ctx context.Context, s *session) error {
 // maxLookups bounds the pods read from the API server in one reconcile.
 const maxLookups = 50
 
-// gatherLost reads from the API server the pods that the provider or a record still names
+// gatherMissing reads from the API server the pods that the provider or a record still names
 // and the cache does not hold: they may have lost the control label.
-func (r *Reconciler) gatherLost(ctx context.Context, s *session) error {
+func (r *Reconciler) gatherMissing(ctx context.Context, s *session) error {
 	if !r.binding.follow {
 		return nil
 	}
@@ -215,7 +215,7 @@ func (r *Reconciler) gatherLost(ctx context.Context, s *session) error {
 		}
 		if s.pods[name] == nil {
 			lookups++
-			if err := r.readPod(ctx, s, r.live, name); err != nil {
+			if err := r.readPod(ctx, s, r.apiReader, name); err != nil {
 				return err
 			}
 		}

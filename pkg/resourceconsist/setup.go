@@ -86,7 +86,7 @@ func AddToMgr(mgr manager.Manager, adapter ReconcileAdapter, options ...Option) 
 	return nil
 }
 
-func newReconciler(cached client.Client, live client.Reader, scheme *runtime.Scheme, adapter ReconcileAdapter, s settings) (*Reconciler, error) {
+func newReconciler(cached client.Client, apiReader client.Reader, scheme *runtime.Scheme, adapter ReconcileAdapter, s settings) (*Reconciler, error) {
 	b, err := bind(adapter)
 	if err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func newReconciler(cached client.Client, live client.Reader, scheme *runtime.Sch
 		return nil, err
 	}
 	return &Reconciler{
-		binding: b, client: cached, live: live, scheme: scheme, clock: s.clock, measures: measured,
+		binding: b, client: cached, apiReader: apiReader, scheme: scheme, clock: s.clock, measures: measured,
 		provider: newProvider(s),
 		kind:     gvk.Kind, listKind: listKind, field: "resourceconsist/" + b.name, resync: s.resync,
 	}, nil

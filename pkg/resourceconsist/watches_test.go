@@ -15,7 +15,7 @@ import (
 	"github.com/podops-dev/podops/test/builders"
 )
 
-func (w *world) update(before, after client.Object) []string {
+func (w *cluster) update(before, after client.Object) []string {
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer queue.ShutDown()
 	w.r.employeeEvents().Update(w.t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, queue)
@@ -34,7 +34,7 @@ func TestAPodEventEnqueuesItsEmployers(t *testing.T) {
 	other.Name, other.Spec.Selector = "other", map[string]string{"app": "other"}
 	foreign := web()
 	foreign.Name, foreign.Labels = "foreign", nil
-	w := newWorld(t, nil, web(), other, foreign)
+	w := newCluster(t, nil, web(), other, foreign)
 	for sentence, tc := range map[string]struct {
 		before, after *builders.PodBuilder
 		want          []string
@@ -57,7 +57,7 @@ func TestAPodEventEnqueuesItsEmployers(t *testing.T) {
 func TestAPodEventEnqueuesEmployersOfAnotherKind(t *testing.T) {
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "pool"}}
 	second := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "second"}}
-	w := newWorld(t, func(l *lb) ReconcileAdapter { return watching{l, &corev1.ConfigMap{}, &corev1.Pod{}} }, config, second)
+	w := newCluster(t, func(l *lb) ReconcileAdapter { return watching{l, &corev1.ConfigMap{}, &corev1.Pod{}} }, config, second)
 	w.r.selections.set(client.ObjectKeyFromObject(config), map[string]bool{"a": true})
 	if got := w.update(webPod("a").Obj(), webPod("a").Ready().Obj()); !slices.Equal(got, []string{"pool"}) {
 		t.Errorf("a selected pod enqueues %v", got)
@@ -68,7 +68,7 @@ func TestAPodEventEnqueuesEmployersOfAnotherKind(t *testing.T) {
 }
 
 func TestEventsOfAFormerEmployer(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newCluster(t, nil)
 	events := w.r.employerEvents()
 	released := web()
 	released.Labels = nil

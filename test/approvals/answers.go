@@ -62,9 +62,9 @@ func (v visit) approve(some []Pod) reply {
 	case len(v.pods):
 		r.decision, r.message = Approved, v.message
 	case 0:
-		r.decision, r.message = Rejected, v.sayOr("not today")
+		r.decision, r.message = Rejected, v.messageOr("not today")
 	default:
-		r.message = v.sayOr(fmt.Sprintf("%d of %d pods may go", len(some), len(v.pods)))
+		r.message = v.messageOr(fmt.Sprintf("%d of %d pods may go", len(some), len(v.pods)))
 	}
 	r.body = postAnswer{Success: r.decision == Approved, Message: r.message, FinishedNames: names(some)}
 	return r
@@ -72,7 +72,7 @@ func (v visit) approve(some []Pod) reply {
 
 // fail answers with an error status.
 func (v visit) fail(status int, header map[string]string) reply {
-	r := reply{decision: Failed, status: status, header: header, message: v.sayOr(http.StatusText(status))}
+	r := reply{decision: Failed, status: status, header: header, message: v.messageOr(http.StatusText(status))}
 	r.body = postAnswer{Message: r.message}
 	return r
 }

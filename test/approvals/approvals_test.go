@@ -20,21 +20,21 @@ import (
 	"github.com/podops-dev/podops/test/approvals"
 )
 
-// client is a running service and an HTTP client that trusts only its CA.
-type desk struct {
+// harness is a running service and an HTTP client that trusts only its CA.
+type harness struct {
 	*testing.T
 	*approvals.Service
 	server *approvals.Server
 	client *http.Client
 }
 
-func open(t *testing.T, watch approvals.Watch) desk {
+func open(t *testing.T, watch approvals.Watch) harness {
 	t.Helper()
 	service := approvals.New(watch)
 	server := serve(t, service, approvals.Options{})
 	client := trusting(server.CA())
 	t.Cleanup(client.CloseIdleConnections)
-	return desk{T: t, Service: service, server: server, client: client}
+	return harness{T: t, Service: service, server: server, client: client}
 }
 
 // serve runs a server until the test ends.
@@ -65,13 +65,13 @@ func trusting(ca []byte) *http.Client {
 }
 
 // response is an answer of the service.
-type said struct {
+type response struct {
 	Status int
 	Header http.Header
 	Body   string
 }
 
-func (d desk) do(method, url, body string, header ...string) said {
+func (d harness) do(method, url, body string, header ...string) response {
 	d.Helper()
 	request, err := http.NewRequestWithContext(d.Context(), method, url, strings.NewReader(body))
 	if err != nil {
@@ -89,17 +89,17 @@ func (d desk) do(method, url, body string, header ...string) said {
 	if err != nil {
 		d.Fatal(err)
 	}
-	return said{Status: answer.StatusCode, Header: answer.Header, Body: string(text)}
+	return response{Status: answer.StatusCode, Header: answer.Header, Body: string(text)}
 }
 
 // ask sends a POST of the protocol to a path.
-func (d desk) ask(path, trace string, pods ...string) said {
+func (d harness) ask(path, trace string, pods ...string) response {
 	d.Helper()
 	return d.do(http.MethodPost, d.server.URL(path), question(trace, pods...))
 }
 
 // poll asks for the result of the task.
-func (d desk) poll(key, id string) said {
+func (d harness) poll(key, id string) response {
 	d.Helper()
 	return d.do(http.MethodGet, d.server.URL("/result?"+url.Values{key: {id}}.Encode()), "")
 }
@@ -124,7 +124,7 @@ func question(trace string, pods ...string) string {
 }
 
 // fields parses JSON, the required format of an answer.
-func (d desk) fields(body string) map[string]any {
+func (d harness) fields(body string) map[string]any {
 	d.Helper()
 	fields := map[string]any{}
 	if err := json.Unmarshal([]byte(body), &fields); err != nil {
@@ -133,7 +133,7 @@ func (d desk) fields(body string) map[string]any {
 	return fields
 }
 
-func (d desk) same(what string, got, want any) {
+func (d harness) same(what string, got, want any) {
 	d.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
 		d.Errorf("%s (-want +got):\n%s", what, diff)
@@ -150,7 +150,7 @@ func list(names ...string) []any {
 }
 
 // approvedNames returns the pods of Approvals, oldest first.
-func (d desk) approvedNames() []string {
+func (d harness) approvedNames() []string {
 	names := []string{}
 	for _, approval := range d.Approvals("shop") {
 		if approval.Pod.UID != "uid-"+approval.Pod.Name || approval.Rule != "web/ok" || approval.Stage != "PreCheck" {

@@ -81,8 +81,8 @@ func (s settings) statusOr(status int) int {
 	return status
 }
 
-// sayOr returns the message of the URL, or the given one.
-func (s settings) sayOr(message string) string {
+// messageOr returns the message of the URL, or the given one.
+func (s settings) messageOr(message string) string {
 	if s.message != "" {
 		return s.message
 	}

@@ -81,7 +81,7 @@ func (s *Service) begin(entry Entry, set settings) reply {
 }
 
 func (t *task) accepted() reply {
-	message := t.settings.sayOr("asked about " + count(t.post.Pods))
+	message := t.settings.messageOr("asked about " + count(t.post.Pods))
 	answer := postAnswer{Success: true, Message: message, TaskID: t.id, Poll: true}
 	if t.post.Path == "/async" {
 		answer.Poll, answer.Async, answer.TraceID = false, true, t.post.TraceID
@@ -139,7 +139,7 @@ func (t *task) poll() reply {
 	case t.finished():
 		r.decision = Approved
 	case t.stopped:
-		r.decision, r.message = Stopped, t.settings.sayOr("gave up")
+		r.decision, r.message = Stopped, t.settings.messageOr("gave up")
 	}
 	free := slices.DeleteFunc(slices.Clone(t.post.Pods), func(pod Pod) bool { return !t.approved[pod.Name] })
 	r.body = pollAnswer{Success: true, Finished: t.finished(), FinishedNames: names(free), Message: r.message, Stop: t.stopped}
@@ -151,7 +151,7 @@ func (t *task) finished() bool { return len(t.approved) == len(t.post.Pods) }
 func (t *task) ended() bool { return t.finished() || t.stopped }
 
 func (t *task) progress() string {
-	return t.settings.sayOr(fmt.Sprintf("%d of %s approved", len(t.approved), count(t.post.Pods)))
+	return t.settings.messageOr(fmt.Sprintf("%d of %s approved", len(t.approved), count(t.post.Pods)))
 }
 
 func count(pods []Pod) string {

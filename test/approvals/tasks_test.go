@@ -15,7 +15,7 @@ import (
 )
 
 // begin creates a task and returns its id.
-func (d desk) begin(path, trace string, pods ...string) string {
+func (d harness) begin(path, trace string, pods ...string) string {
 	d.Helper()
 	answer := d.fields(d.ask(path, trace, pods...).Body)
 	if answer["success"] != true {
@@ -25,7 +25,7 @@ func (d desk) begin(path, trace string, pods ...string) string {
 }
 
 // result returns the relevant fields of the answer to a poll.
-func (d desk) result(id string) string {
+func (d harness) result(id string) string {
 	d.Helper()
 	answer := d.fields(d.poll("task-id", id).Body)
 	return fmt.Sprint(answer["success"], " ", answer["finished"], " ", answer["finishedNames"], " ", answer["stop"])
@@ -110,7 +110,7 @@ func TestDecisionsApproveAndRejectPods(t *testing.T) {
 	d.same("approvals", d.approvedNames(), []string{"a"})
 }
 
-func waiting(d desk) []string {
+func waiting(d harness) []string {
 	var names []string
 	for _, held := range d.Waiting("shop") {
 		names = append(names, held.Pod.Name)
@@ -157,7 +157,7 @@ func TestThePageEscapesNames(t *testing.T) {
 
 func TestWatchIsCalledBeforeAndAfterTheDecision(t *testing.T) {
 	var steps []string
-	var d desk
+	var d harness
 	d = open(t, func(step approvals.Step, entry approvals.Entry) {
 		steps = append(steps, fmt.Sprint(step, " ", entry.Path, " ", entry.TraceID, " ", entry.Decision, " ", len(d.Approvals(""))))
 	})

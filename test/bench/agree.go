@@ -27,7 +27,7 @@ func compare() (agreement, error) {
 	for _, at := range []cell{{10, 1}, {10, 10}, {100, 10}, {100, 100}, {1000, 100}} {
 		for _, rules := range [][]appsv1alpha1.TransitionRule{usualRules(), distinctRules()} {
 			for range 3 {
-				if err := a.compare(newFleet(rules, at.pods, at.waiting), random); err != nil {
+				if err := a.compare(newWorkload(rules, at.pods, at.waiting), random); err != nil {
 					return a, err
 				}
 			}
@@ -36,13 +36,13 @@ func compare() (agreement, error) {
 	return a, nil
 }
 
-func (a *agreement) compare(f *fleet, random *rand.Rand) error {
+func (a *agreement) compare(f *workload, random *rand.Rand) error {
 	// Pods of an earlier workload have the same names, so it needs its own engine.
 	e, err := opa.New(opa.Options{})
 	if err != nil {
 		return err
 	}
-	mixed := &fleet{rules: f.rules, pods: shuffled(f.pods, random)}
+	mixed := &workload{rules: f.rules, pods: shuffled(f.pods, random)}
 	ours, err := newPodOps(e, f)
 	if err != nil {
 		return err

@@ -20,7 +20,7 @@ type goScan struct {
 	at       map[types.UID]int
 }
 
-func newGoScan(f *fleet) *goScan {
+func newGoScan(f *workload) *goScan {
 	s := &goScan{selector: selectorOf(f.podTransitionRule().Spec.Selector), rules: plainRules(f.rules), at: map[types.UID]int{}}
 	for _, pod := range f.pods {
 		s.at[pod.UID] = len(s.pods)
@@ -64,7 +64,7 @@ type goIncr struct {
 	rules []plainRule
 }
 
-func newGoIncr(f *fleet) *goIncr {
+func newGoIncr(f *workload) *goIncr {
 	g := &goIncr{index: podindex.NewIndex(func(string) {}), rules: plainRules(f.rules)}
 	g.store = g.index.PodStore()
 	fill(g.index, f)
@@ -72,7 +72,7 @@ func newGoIncr(f *fleet) *goIncr {
 }
 
 // fill puts the pods and the rules of a workload into an index.
-func fill(index *podindex.Index, f *fleet) {
+func fill(index *podindex.Index, f *workload) {
 	index.SetRule(f.podTransitionRule())
 	store := index.PodStore()
 	for _, pod := range f.pods {
@@ -109,7 +109,7 @@ type goLoop struct {
 	candidates []candidate
 }
 
-func newGoLoop(f *fleet) *goLoop {
+func newGoLoop(f *workload) *goLoop {
 	g := &goLoop{selector: selectorOf(f.podTransitionRule().Spec.Selector), rules: plainRules(f.rules), pods: map[types.UID]*corev1.Pod{}}
 	for _, pod := range f.pods {
 		g.add(pod)
@@ -165,7 +165,7 @@ type predecessor struct {
 	at     map[types.UID]int
 }
 
-func newPredecessor(f *fleet) *predecessor {
+func newPredecessor(f *workload) *predecessor {
 	p := &predecessor{object: f.podTransitionRule(), at: map[types.UID]int{}}
 	for _, pod := range f.pods {
 		p.at[pod.UID] = len(p.pods)

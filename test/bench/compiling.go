@@ -160,7 +160,7 @@ func prepareModule(ctx context.Context, e *opa.Engine, of source, i int) (*opa.P
 // of evaluating it for ten pods without a cached verdict.
 func measureFirst(ctx context.Context, of source, samples int) (prepared, asked time.Duration, err error) {
 	var preparing, asking []float64
-	f := newFleet(usualRules(), 10, 10)
+	f := newWorkload(usualRules(), 10, 10)
 	for range samples {
 		e, err := opa.New(opa.Options{})
 		if err != nil {
@@ -193,7 +193,7 @@ func heldBy(pods, waiting int) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	f := newFleet(distinctRules(), pods, waiting)
+	f := newWorkload(distinctRules(), pods, waiting)
 	p, err := newPodOps(e, f)
 	if err != nil {
 		return 0, err

@@ -38,8 +38,8 @@ func (g grid) worst(column, of string, where func(cell) bool) float64 {
 	return found
 }
 
-// judge compares the measurements with the goals.
-func judge(m measured) []goal {
+// evaluateGoals compares the measurements with the goals.
+func evaluateGoals(m measured) []goal {
 	goals := idleGoals(m)
 	goals = append(goals, roundGoals(m.grid)...)
 	goals = append(goals, m.growth.goals()...)

@@ -107,9 +107,9 @@ func (g *grid) measure(at cell, samples int) error {
 		return err
 	}
 	// Each implementation has its own pods: an event changes one of them.
-	usual := func() *fleet { return newFleet(usualRules(), at.pods, at.waiting) }
+	usual := func() *workload { return newWorkload(usualRules(), at.pods, at.waiting) }
 	forScan, forLoop, forIncr, forOld, forOurs := usual(), usual(), usual(), usual(), usual()
-	forApart := newFleet(distinctRules(), at.pods, at.waiting)
+	forApart := newWorkload(distinctRules(), at.pods, at.waiting)
 	ours, err := newPodOps(e, forOurs)
 	if err != nil {
 		return err
@@ -138,7 +138,7 @@ func (g *grid) measure(at cell, samples int) error {
 
 // rounds returns the subject for rounds of one implementation, each after the given number
 // of events.
-func rounds(name string, f *fleet, made implementation, dirty int) subject {
+func rounds(name string, f *workload, made implementation, dirty int) subject {
 	var batches [][]*corev1.Pod
 	next := 0
 	return subject{
@@ -161,7 +161,7 @@ func idleEvaluations(at cell) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	p, err := newPodOps(e, newFleet(usualRules(), at.pods, at.waiting))
+	p, err := newPodOps(e, newWorkload(usualRules(), at.pods, at.waiting))
 	if err != nil {
 		return 0, err
 	}
@@ -178,7 +178,7 @@ func measureTail(at cell) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	f := newFleet(usualRules(), at.pods, at.waiting)
+	f := newWorkload(usualRules(), at.pods, at.waiting)
 	p, err := newPodOps(e, f)
 	if err != nil {
 		return 0, err

@@ -52,7 +52,7 @@ func growthSubjects(at cell) ([]subject, error) {
 	if err != nil {
 		return nil, err
 	}
-	forIncr, forOurs := newFleet(usualRules(), at.pods, at.waiting), newFleet(usualRules(), at.pods, at.waiting)
+	forIncr, forOurs := newWorkload(usualRules(), at.pods, at.waiting), newWorkload(usualRules(), at.pods, at.waiting)
 	ours, err := newPodOps(e, forOurs)
 	if err != nil {
 		return nil, err

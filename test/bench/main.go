@@ -54,7 +54,7 @@ func run(out, progress io.Writer, samples int) (failed int, err error) {
 	printPath(out, m.path)
 	printCompiling(out, m.compiling)
 	printHostile(out, m.hostile)
-	goals := judge(m)
+	goals := evaluateGoals(m)
 	printGoals(out, goals)
 	for _, g := range goals {
 		if !g.holds && !g.close {

@@ -81,8 +81,8 @@ func measurePath(samples int, progress io.Writer) (path, error) {
 }
 
 // harness is a manager without a server.
-type rig struct {
-	fleet      *fleet
+type harness struct {
+	workload   *workload
 	server     *server
 	index      *podindex.Index
 	reconciler *podtransitionrule.Reconciler
@@ -91,17 +91,17 @@ type rig struct {
 	alone *podOps
 }
 
-func newRig(at cell) (*rig, error) {
-	r := &rig{fleet: newFleet(usualRules(), at.pods, at.waiting), server: &server{version: 1}, index: podindex.NewIndex(func(string) {})}
-	for n := range r.fleet.waiting {
-		r.fleet.withhold(n)
+func newHarness(at cell) (*harness, error) {
+	r := &harness{workload: newWorkload(usualRules(), at.pods, at.waiting), server: &server{version: 1}, index: podindex.NewIndex(func(string) {})}
+	for n := range r.workload.waiting {
+		r.workload.withhold(n)
 	}
-	fill(r.index, r.fleet)
+	fill(r.index, r.workload)
 	e, err := opa.New(opa.Options{})
 	if err != nil {
 		return nil, err
 	}
-	if r.alone, err = newPodOps(e, r.fleet); err != nil {
+	if r.alone, err = newPodOps(e, r.workload); err != nil {
 		return nil, err
 	}
 	metrics, err := podtransitionrule.NewMetrics(prometheus.NewRegistry())
@@ -117,10 +117,10 @@ func newRig(at cell) (*rig, error) {
 
 // permit changes the labels of a waiting pod so that every rule passes it; withhold so that
 // one does not.
-func (f *fleet) permit(n int) *corev1.Pod   { return f.relabel(n, "critical", "false") }
-func (f *fleet) withhold(n int) *corev1.Pod { return f.relabel(n, "critical", "true") }
+func (f *workload) permit(n int) *corev1.Pod   { return f.relabel(n, "critical", "false") }
+func (f *workload) withhold(n int) *corev1.Pod { return f.relabel(n, "critical", "true") }
 
-func (f *fleet) relabel(n int, key, value string) *corev1.Pod {
+func (f *workload) relabel(n int, key, value string) *corev1.Pod {
 	at := f.waiting[n%len(f.waiting)]
 	pod := f.pods[at].DeepCopy()
 	pod.Labels[key], pod.Labels["approved"], pod.Labels["zone"] = value, "false", "a"
@@ -128,14 +128,14 @@ func (f *fleet) relabel(n int, key, value string) *corev1.Pod {
 	return f.pods[at]
 }
 
-func (r *rig) reconcile(ctx context.Context) error {
+func (r *harness) reconcile(ctx context.Context) error {
 	_, err := r.reconciler.Reconcile(ctx, reconcile.Request{NamespacedName: types.NamespacedName{Name: namespace}})
 	return err
 }
 
 func measureOnePath(at cell, samples int) (pathRow, error) {
 	ctx := context.Background()
-	r, err := newRig(at)
+	r, err := newHarness(at)
 	if err != nil {
 		return pathRow{}, err
 	}
@@ -153,7 +153,7 @@ func measureOnePath(at cell, samples int) (pathRow, error) {
 	before := *r.server
 	store := r.index.PodStore()
 	for n := range samples {
-		pod := r.fleet.permit(n)
+		pod := r.workload.permit(n)
 		if err := note(&index, func() error { return store.Update(pod) }); err != nil {
 			return pathRow{}, err
 		}
@@ -166,9 +166,9 @@ func measureOnePath(at cell, samples int) (pathRow, error) {
 			return pathRow{}, err
 		}
 		_ = note(&asked, func() error { r.alone.ask(seen.Rules[0]); return nil })
-		_ = note(&plan, func() error { handOutOne(seen, pod.UID); return nil })
+		_ = note(&plan, func() error { allocateOne(seen, pod.UID); return nil })
 		// The pod is withheld again, outside of the measurement.
-		if err := store.Update(r.fleet.withhold(n)); err != nil {
+		if err := store.Update(r.workload.withhold(n)); err != nil {
 			return pathRow{}, err
 		}
 		if err := r.reconcile(ctx); err != nil {
@@ -187,8 +187,8 @@ func measureOnePath(at cell, samples int) (pathRow, error) {
 	return row, nil
 }
 
-// handOutOne plans for one candidate that needs a slot.
-func handOutOne(seen podindex.Snapshot, uid types.UID) {
+// allocateOne plans for one candidate that needs a slot.
+func allocateOne(seen podindex.Snapshot, uid types.UID) {
 	for _, request := range seen.Rules[0].Waiting {
 		if request.Pod.UID != uid {
 			continue

@@ -132,13 +132,13 @@ func decide(rules []plainRule, candidates []candidate, c counts) []ruling {
 			}
 			needs = needs || slot
 		}
-		rulings = append(rulings, handOut(r, needs, &left))
+		rulings = append(rulings, allocate(r, needs, &left))
 	}
 	return rulings
 }
 
-// handOut sets a ruling. All implementations share it.
-func handOut(r ruling, needs bool, left *int) ruling {
+// allocate sets a ruling. All implementations share it.
+func allocate(r ruling, needs bool, left *int) ruling {
 	switch {
 	case r.withheld != 0:
 	case !needs:

@@ -25,7 +25,7 @@ type podOps struct {
 	memos    []*memo.Memo
 }
 
-func newPodOps(e *opa.Engine, f *fleet) (*podOps, error) {
+func newPodOps(e *opa.Engine, f *workload) (*podOps, error) {
 	p := &podOps{index: podindex.NewIndex(func(string) {})}
 	p.store = p.index.PodStore()
 	fill(p.index, f)
@@ -57,7 +57,7 @@ func (p *podOps) round(events []*corev1.Pod) []ruling {
 	view := p.index.Snapshot(namespace, nil).Rules[0]
 	rulings, needs, left := p.ask(view)
 	for n := range rulings {
-		rulings[n] = handOut(rulings[n], needs[n], &left)
+		rulings[n] = allocate(rulings[n], needs[n], &left)
 	}
 	return rulings
 }

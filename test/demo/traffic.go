@@ -59,7 +59,7 @@ type balancer interface {
 // traffic has real servers on the addresses of the pods, a load balancer in front of them, and
 // requests that are counted one by one.
 type traffic struct {
-	fleet    *servers.Fleet
+	fleet    *servers.Set
 	balancer balancer
 	name     string
 	load     *load.Load

@@ -36,7 +36,7 @@ type wish struct {
 // act runs an actor: it calls wants with each version of each pod, and patches the pod if
 // it is still at that version, as a controller with a cache does. It runs until the
 // scenario ends or stop is called.
-func act(p place, wants func(*corev1.Pod) wish) (stop func()) {
+func act(p scenario, wants func(*corev1.Pod) wish) (stop func()) {
 	GinkgoHelper()
 	list := &corev1.PodList{}
 	return follow(p, list, func() []*corev1.Pod { return pointers(list.Items) }, func(kind watch.EventType, pod *corev1.Pod) {

@@ -31,9 +31,9 @@ const (
 )
 
 var _ = Describe("Admission of pods", func() {
-	var p place
+	var p scenario
 
-	BeforeEach(func(ctx context.Context) { p = newPlace(ctx) })
+	BeforeEach(func(ctx context.Context) { p = newScenario(ctx) })
 
 	// serving creates an available pod.
 	serving := func(ctx context.Context) *corev1.Pod {
@@ -251,7 +251,7 @@ spec:
 // While no manager runs, only operations of lifecycles may wait.
 var _ = Describe("Without a manager", func() {
 	It("kubelets report, pods without PodOps are created and deleted, and deletes pass", func(ctx context.Context) {
-		p := newPlace(ctx)
+		p := newScenario(ctx)
 		p.replicaSet(ctx, 2)
 		pods := p.list(ctx)
 		managers.stopAll()

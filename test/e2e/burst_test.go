@@ -33,7 +33,7 @@ var _ = Describe("A burst of 200 pods that are updated in place", Label(benchEve
 		managers.stopAll()
 		m := managers.launch(flags...)
 		Eventually(ctx, m.ready).Should(Succeed(), func() string { return m.tail() })
-		p := newPlace(ctx)
+		p := newScenario(ctx)
 		p.rule(ctx, maxUnavailable("20%"))
 		p.pods(ctx, pods, nil)
 		start, server := time.Now(), serverSeconds(ctx)
@@ -101,7 +101,7 @@ func medianOf(b bursts, value func(figures) float64) float64 {
 // serverSeconds returns the processor time that the API server has used.
 func serverSeconds(ctx context.Context) float64 {
 	GinkgoHelper()
-	text, err := world.clientset.RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	text, err := suiteCluster.clientset.RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	found := regexp.MustCompile(`(?m)^process_cpu_seconds_total (\S+)$`).FindSubmatch(text)
 	Expect(found).To(HaveLen(2))

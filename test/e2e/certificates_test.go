@@ -23,7 +23,7 @@ const repairTime = time.Minute
 var _ = Describe("The certificate of the webhooks", func() {
 	DescribeTable("is issued again within a minute, and trusted",
 		func(ctx context.Context, damage func(context.Context, *corev1.Secret)) {
-			p := newPlace(ctx)
+			p := newScenario(ctx)
 			before := servingSecret(ctx)
 			damage(ctx, before.DeepCopy())
 
@@ -41,45 +41,45 @@ var _ = Describe("The certificate of the webhooks", func() {
 			p.awaitAvailable(ctx, 1)
 		},
 		Entry("when the secret is deleted", func(ctx context.Context, secret *corev1.Secret) {
-			Expect(world.admin.Delete(ctx, secret)).To(Succeed())
+			Expect(suiteCluster.admin.Delete(ctx, secret)).To(Succeed())
 		}),
 		Entry("when the secret is garbage", func(ctx context.Context, secret *corev1.Secret) {
 			for key := range secret.Data {
 				secret.Data[key] = []byte("garbage")
 			}
-			Expect(world.admin.Update(ctx, secret)).To(Succeed())
+			Expect(suiteCluster.admin.Update(ctx, secret)).To(Succeed())
 		}),
 		Entry("when only the key of the serving certificate is missing", func(ctx context.Context, secret *corev1.Secret) {
 			delete(secret.Data, "tls.key")
-			Expect(world.admin.Update(ctx, secret)).To(Succeed())
+			Expect(suiteCluster.admin.Update(ctx, secret)).To(Succeed())
 		}),
 	)
 
 	It("is trusted again after the CA was removed from a configuration", func(ctx context.Context) {
 		configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: certificates.ValidatingConfigurationName}}
 		remove := client.RawPatch(types.JSONPatchType, []byte(`[{"op":"remove","path":"/webhooks/0/clientConfig/caBundle"}]`))
-		Expect(world.admin.Patch(ctx, configuration, remove)).To(Succeed())
+		Expect(suiteCluster.admin.Patch(ctx, configuration, remove)).To(Succeed())
 		Expect(configuration.Webhooks[0].ClientConfig.CABundle).To(BeEmpty())
 		Eventually(ctx, trusted).WithTimeout(repairTime).Should(Succeed())
 	})
 
 	It("keeps a manager unready until the webhook configurations point to it", func(ctx context.Context) {
 		managers.stopAll()
-		Expect(world.admin.Delete(ctx, servingSecret(ctx))).To(Succeed())
+		Expect(suiteCluster.admin.Delete(ctx, servingSecret(ctx))).To(Succeed())
 		configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
-		Expect(world.admin.Get(ctx, client.ObjectKey{Name: certificates.MutatingConfigurationName}, configuration)).To(Succeed())
-		Expect(world.admin.Delete(ctx, configuration)).To(Succeed())
+		Expect(suiteCluster.admin.Get(ctx, client.ObjectKey{Name: certificates.MutatingConfigurationName}, configuration)).To(Succeed())
+		Expect(suiteCluster.admin.Delete(ctx, configuration)).To(Succeed())
 		configuration.ResourceVersion, configuration.UID = "", ""
 		m := managers.launch()
 		DeferCleanup(func(ctx context.Context) {
-			Expect(client.IgnoreAlreadyExists(world.admin.Create(ctx, configuration))).To(Succeed())
+			Expect(client.IgnoreAlreadyExists(suiteCluster.admin.Create(ctx, configuration))).To(Succeed())
 			Eventually(ctx, m.ready).WithTimeout(repairTime).Should(Succeed())
 		})
 		Eventually(ctx, m.ready).Should(MatchError(ContainSubstring("500")))
 		Consistently(ctx, m.ready).ShouldNot(Succeed())
 
 		By("restoring the configuration, with the old CA")
-		Expect(world.admin.Create(ctx, configuration.DeepCopy())).To(Succeed())
+		Expect(suiteCluster.admin.Create(ctx, configuration.DeepCopy())).To(Succeed())
 		Eventually(ctx, m.ready).WithTimeout(repairTime).Should(Succeed())
 		Eventually(ctx, trusted).WithTimeout(repairTime).Should(Succeed())
 	})
@@ -89,14 +89,14 @@ var _ = Describe("The certificate of the webhooks", func() {
 func servingSecret(ctx context.Context) *corev1.Secret {
 	GinkgoHelper()
 	secret := &corev1.Secret{}
-	Expect(world.admin.Get(ctx, client.ObjectKey{Namespace: managerNamespace, Name: certificates.SecretName}, secret)).To(Succeed())
+	Expect(suiteCluster.admin.Get(ctx, client.ObjectKey{Namespace: managerNamespace, Name: certificates.SecretName}, secret)).To(Succeed())
 	return secret
 }
 
 // trusted returns an error that names a webhook without the CA of a complete secret.
 func trusted(ctx context.Context) error {
 	secret := &corev1.Secret{}
-	if err := world.admin.Get(ctx, client.ObjectKey{Namespace: managerNamespace, Name: certificates.SecretName}, secret); err != nil {
+	if err := suiteCluster.admin.Get(ctx, client.ObjectKey{Namespace: managerNamespace, Name: certificates.SecretName}, secret); err != nil {
 		return err
 	}
 	for _, key := range []string{"ca.crt", "ca.key", "tls.crt", "tls.key"} {
@@ -105,11 +105,11 @@ func trusted(ctx context.Context) error {
 		}
 	}
 	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{}
-	if err := world.admin.Get(ctx, client.ObjectKey{Name: certificates.MutatingConfigurationName}, mutating); err != nil {
+	if err := suiteCluster.admin.Get(ctx, client.ObjectKey{Name: certificates.MutatingConfigurationName}, mutating); err != nil {
 		return err
 	}
 	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-	if err := world.admin.Get(ctx, client.ObjectKey{Name: certificates.ValidatingConfigurationName}, validating); err != nil {
+	if err := suiteCluster.admin.Get(ctx, client.ObjectKey{Name: certificates.ValidatingConfigurationName}, validating); err != nil {
 		return err
 	}
 	bundles := map[string][]byte{}

@@ -36,7 +36,7 @@ func policyRule(name, policy, parameters string) appsv1alpha1.TransitionRule {
 }
 
 // policy creates a PodTransitionPolicy that is deleted with the scenario, after its rules.
-func (p place) policy(ctx context.Context, name, module, schema string) *appsv1alpha1.PodTransitionPolicy {
+func (p scenario) policy(ctx context.Context, name, module, schema string) *appsv1alpha1.PodTransitionPolicy {
 	GinkgoHelper()
 	policy := &appsv1alpha1.PodTransitionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: p.namespace + "-" + name},
@@ -54,7 +54,7 @@ func (p place) policy(ctx context.Context, name, module, schema string) *appsv1a
 }
 
 // beginAll begins an update of every pod.
-func (p place) beginAll(ctx context.Context) {
+func (p scenario) beginAll(ctx context.Context) {
 	GinkgoHelper()
 	for _, pod := range p.list(ctx) {
 		p.begin(ctx, pod, "updater", "update")
@@ -62,8 +62,8 @@ func (p place) beginAll(ctx context.Context) {
 }
 
 var _ = Describe("A custom rule", func() {
-	var p place
-	BeforeEach(func(ctx context.Context) { p = newPlace(ctx) })
+	var p scenario
+	BeforeEach(func(ctx context.Context) { p = newScenario(ctx) })
 
 	It("passes the pods that its module allows, and reports why the others wait", func(ctx context.Context) {
 		p.rule(ctx, regoRule("tested", `allow if input.pod.labels.tested == "true"
@@ -150,7 +150,7 @@ reason := sprintf("%s has not been tested", [input.pod.name])`))
 }`))
 		p.pods(ctx, 4, nil)
 		p.beginAll(ctx)
-		other := newPlace(ctx)
+		other := newScenario(ctx)
 		other.rule(ctx, maxUnavailable("1"))
 		other.pods(ctx, 1, nil)
 		other.beginAll(ctx)
@@ -226,7 +226,7 @@ func (c *cluster) kubectlFails(ctx context.Context, args ...string) string {
 
 // metric returns the value of a series with the label of a namespace, at the leader; empty
 // when there is none.
-func (f *fleet) metric(ctx context.Context, name, namespace string) string {
+func (f *managerSet) metric(ctx context.Context, name, namespace string) string {
 	GinkgoHelper()
 	for _, m := range f.running() {
 		series := regexp.MustCompile(`(?m)^` + name + `\{[^}]*namespace="` + namespace + `"[^}]*\} (\S+)$`)

@@ -20,11 +20,11 @@ import (
 const podDelete = appsv1alpha1.PodDeleteID
 
 var _ = Describe("A delete by the ReplicaSet controller", func() {
-	var p place
+	var p scenario
 	var controller client.Client
 
 	BeforeEach(func(ctx context.Context) {
-		p = newPlace(ctx)
+		p = newScenario(ctx)
 		controller = p.asReplicaSetController()
 	})
 
@@ -104,7 +104,7 @@ var _ = Describe("A delete by the ReplicaSet controller", func() {
 	})
 
 	DescribeTable("is not deferred",
-		func(ctx context.Context, prepare func(context.Context, place, *corev1.Pod)) {
+		func(ctx context.Context, prepare func(context.Context, scenario, *corev1.Pod)) {
 			p.rule(ctx, approved())
 			p.replicaSet(ctx, 1)
 			pod := p.list(ctx)[0]
@@ -112,24 +112,24 @@ var _ = Describe("A delete by the ReplicaSet controller", func() {
 			prepare(ctx, p, pod)
 			Expect(controller.Delete(ctx, pod)).To(Succeed())
 		},
-		Entry("when the pod is terminating already", func(ctx context.Context, p place, pod *corev1.Pod) {
+		Entry("when the pod is terminating already", func(ctx context.Context, p scenario, pod *corev1.Pod) {
 			p.patch(ctx, pod, `{"metadata":{"finalizers":["e2e.podops.dev/keep"]}}`)
 			DeferCleanup(func(ctx context.Context) { p.patch(ctx, pod, `{"metadata":{"finalizers":null}}`) })
 			Expect(p.admin.Delete(ctx, pod)).To(Succeed())
 		}),
-		Entry("when the pod has succeeded", func(ctx context.Context, p place, pod *corev1.Pod) {
+		Entry("when the pod has succeeded", func(ctx context.Context, p scenario, pod *corev1.Pod) {
 			p.patch(ctx, pod, `{"metadata":{"annotations":{"test.podops.dev/complete-after":"1ms"}}}`)
 			Eventually(ctx, p.seeing(pod.Name)).Should(HaveField("Status.Phase", corev1.PodSucceeded))
 		}),
-		Entry("when the pod has failed", func(ctx context.Context, p place, pod *corev1.Pod) {
+		Entry("when the pod has failed", func(ctx context.Context, p scenario, pod *corev1.Pod) {
 			Expect(p.admin.Status().Patch(ctx, pod, client.RawPatch("application/merge-patch+json", []byte(`{"status":{"phase":"Failed"}}`)))).To(Succeed())
 		}),
-		Entry("when an operation may run on the pod", func(ctx context.Context, p place, pod *corev1.Pod) {
+		Entry("when an operation may run on the pod", func(ctx context.Context, p scenario, pod *corev1.Pod) {
 			p.label(ctx, pod, approvedLabel, "true")
 			p.begin(ctx, pod, "updater", "update")
 			Eventually(ctx, p.seeing(pod.Name)).Should(expect.BeOperable("updater"))
 		}),
-		Entry("when the pod is no longer controlled", func(ctx context.Context, p place, pod *corev1.Pod) {
+		Entry("when the pod is no longer controlled", func(ctx context.Context, p scenario, pod *corev1.Pod) {
 			p.setLabels(ctx, pod, map[string]any{appsv1alpha1.ControlLabelKey: nil})
 		}),
 	)
@@ -167,13 +167,13 @@ var _ = Describe("A delete by the ReplicaSet controller", func() {
 })
 
 // held is the message to the client when the sender of the review is not verified.
-func held(p place) string {
+func held(p scenario) string {
 	return "PodOps holds this delete (normal during a rollout). Why: kubectl get podtransitionrule -n " + p.namespace + " -o wide"
 }
 
 var _ = Describe("The deletion of a whole application", func() {
 	It("is not stopped by a rule: a namespace ends while deletes of its pods are deferred", func(ctx context.Context) {
-		p := newPlace(ctx)
+		p := newScenario(ctx)
 		p.rule(ctx, approved())
 		p.deployment(ctx, 3, nil)
 		p.kubectl(ctx, "--namespace", p.namespace, "rollout", "restart", "deployment/web")
@@ -188,7 +188,7 @@ var _ = Describe("The deletion of a whole application", func() {
 
 	DescribeTable("is not stopped by a rule: a Deployment under minAvailable is deleted with its pods",
 		func(ctx context.Context, propagation metav1.DeletionPropagation) {
-			p := newPlace(ctx)
+			p := newScenario(ctx)
 			p.rule(ctx, minAvailable("100%"))
 			deployment := p.deployment(ctx, 3, nil)
 			Expect(p.admin.Delete(ctx, deployment, client.PropagationPolicy(propagation))).To(Succeed())
@@ -200,7 +200,7 @@ var _ = Describe("The deletion of a whole application", func() {
 })
 
 // allow grants rights in the namespace of the scenario.
-func (p place) allow(ctx context.Context, user string, rules ...rbacv1.PolicyRule) {
+func (p scenario) allow(ctx context.Context, user string, rules ...rbacv1.PolicyRule) {
 	GinkgoHelper()
 	meta := metav1.ObjectMeta{Namespace: p.namespace, Name: "e2e"}
 	Expect(p.admin.Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: rules})).To(Succeed())

@@ -16,7 +16,7 @@ var _ = Describe("Services behind expected finalizers", func() {
 	controller := serviceController{employer: "web"}
 
 	It("releases pods during an operation when their Service is deleted, or selects other pods", func(ctx context.Context) {
-		p := newPlace(ctx)
+		p := newScenario(ctx)
 		kept, gone := p.service(ctx, "kept"), p.service(ctx, controller.employer)
 		stop := act(p, controller.wants)
 		p.pods(ctx, 2, controller.announce)
@@ -51,7 +51,7 @@ var _ = Describe("Services behind expected finalizers", func() {
 	})
 
 	It("makes a pod available whose Service never existed", func(ctx context.Context) {
-		p := newPlace(ctx)
+		p := newScenario(ctx)
 		p.pod(ctx, "web", func(pod *corev1.Pod) { controller.announce(pod) })
 		p.awaitAvailable(ctx, 1)
 	})

@@ -20,17 +20,17 @@ import (
 // handmade simulates the kubelet of a node whose status reports the scenario writes: it
 // stops when the scenario stops writing.
 type handmade struct {
-	place
+	scenario
 	node string
 }
 
 // handmadeNode registers a node without a simulated kubelet.
-func handmadeNode(ctx context.Context, p place) handmade {
+func handmadeNode(ctx context.Context, p scenario) handmade {
 	GinkgoHelper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "handmade-" + p.namespace}, Spec: corev1.NodeSpec{Unschedulable: true}}
 	Expect(p.admin.Create(ctx, node)).To(Succeed())
 	DeferCleanup(func(ctx context.Context) { Expect(p.admin.Delete(ctx, node)).To(Succeed()) })
-	return handmade{place: p, node: node.Name}
+	return handmade{scenario: p, node: node.Name}
 }
 
 // start creates a pod on the node.
@@ -99,12 +99,12 @@ var _ = Describe("A kubelet that stops", Ordered, func() {
 	})
 
 	It("makes its pods unavailable once their gate was opened, until it reports again", func(ctx context.Context) {
-		kubelet := handmadeNode(ctx, newPlace(ctx))
+		kubelet := handmadeNode(ctx, newScenario(ctx))
 		kubelet.start(ctx, "web", nil)
 		available := expect.HaveLabel(appsv1alpha1.ServiceAvailableLabelKey)
 		Eventually(ctx, kubelet.seeing("web")).Should(And(available, expect.HaveGate(corev1.ConditionTrue), haveGateReason("")))
 		Eventually(ctx, kubelet.seeing("web")).Should(And(Not(available), expect.HaveGate(corev1.ConditionTrue), haveGateReason("KubeletNotSyncing")))
-		ledger := openLedger(kubelet.place)
+		ledger := openLedger(kubelet.scenario)
 		Consistently(ctx, kubelet.seeing("web")).ShouldNot(available)
 		Expect(ledger.toPods()).To(BeEmpty(), "it must be withdrawn only once")
 
@@ -115,7 +115,7 @@ var _ = Describe("A kubelet that stops", Ordered, func() {
 	})
 
 	It("delays an operation by the gate sync timeout", func(ctx context.Context) {
-		kubelet := handmadeNode(ctx, newPlace(ctx))
+		kubelet := handmadeNode(ctx, newScenario(ctx))
 		kubelet.start(ctx, "web", nil)
 		kubelet.report(ctx, "web", true)
 		kubelet.awaitAvailable(ctx, 1)
@@ -125,7 +125,7 @@ var _ = Describe("A kubelet that stops", Ordered, func() {
 	})
 
 	It("delays an operation until it reports again, if the pod requires it", func(ctx context.Context) {
-		kubelet := handmadeNode(ctx, newPlace(ctx))
+		kubelet := handmadeNode(ctx, newScenario(ctx))
 		kubelet.start(ctx, "web", func(pod *corev1.Pod) {
 			pod.Annotations = map[string]string{appsv1alpha1.GateSyncPolicyAnnotationKey: appsv1alpha1.GateSyncHold}
 		})
@@ -140,7 +140,7 @@ var _ = Describe("A kubelet that stops", Ordered, func() {
 	})
 
 	It("makes operations wait for the endpoints of a Service, as long as the pod requires", func(ctx context.Context) {
-		p := newPlace(ctx)
+		p := newScenario(ctx)
 		p.pods(ctx, 1, func(pod *corev1.Pod) { pod.Annotations = map[string]string{appsv1alpha1.SettleTimeAnnotationKey: "3s"} })
 		pod := p.list(ctx)[0]
 		p.begin(ctx, pod, id, "update")

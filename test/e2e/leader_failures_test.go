@@ -29,19 +29,19 @@ const (
 	permitSeen moment = "permit"
 )
 
-// ambush makes leaders fail at observed moments.
-type ambush struct {
+// leaderFailures makes leaders fail at observed moments.
+type leaderFailures struct {
 	moments chan moment
 
 	mu   sync.Mutex
 	done []moment
 }
 
-// lieInWait makes the leader fail a number of times, at the moments in turn. fail returns
+// failLeaders makes the leader fail a number of times, at the moments in turn. fail returns
 // once another manager leads.
-func lieInWait(p place, times int, fail func(context.Context)) *ambush {
+func failLeaders(p scenario, times int, fail func(context.Context)) *leaderFailures {
 	GinkgoHelper()
-	a := &ambush{moments: make(chan moment, 1000)}
+	a := &leaderFailures{moments: make(chan moment, 1000)}
 	reserved, permitted := map[appsv1alpha1.ReservedPod]bool{}, map[string]bool{}
 	rules, pods := &appsv1alpha1.PodTransitionRuleList{}, &corev1.PodList{}
 	follow(p, rules, func() []*appsv1alpha1.PodTransitionRule { return pointers(rules.Items) },
@@ -89,7 +89,7 @@ func lieInWait(p place, times int, fail func(context.Context)) *ambush {
 }
 
 // await waits for a future moment; earlier ones are dropped.
-func (a *ambush) await(ctx context.Context, wanted moment) bool {
+func (a *leaderFailures) await(ctx context.Context, wanted moment) bool {
 	for len(a.moments) > 0 {
 		<-a.moments
 	}
@@ -106,7 +106,7 @@ func (a *ambush) await(ctx context.Context, wanted moment) bool {
 }
 
 // sprung returns the moments at which a leader has failed and another one took over.
-func (a *ambush) sprung() []moment {
+func (a *leaderFailures) sprung() []moment {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.done)
@@ -158,7 +158,7 @@ func (t *team) overthrowLeader(ctx context.Context) {
 	GinkgoHelper()
 	lease := &coordinationv1.Lease{}
 	get := func() string {
-		Expect(world.admin.Get(ctx, client.ObjectKey{Namespace: managerNamespace, Name: managerAccount}, lease)).To(Succeed())
+		Expect(suiteCluster.admin.Get(ctx, client.ObjectKey{Namespace: managerNamespace, Name: managerAccount}, lease)).To(Succeed())
 		return *lease.Spec.HolderIdentity
 	}
 	former := get()
@@ -166,7 +166,7 @@ func (t *team) overthrowLeader(ctx context.Context) {
 		if get() == former {
 			lease.Spec.HolderIdentity = new("")
 			// The leader may renew it in between: then the next iteration retries.
-			if err := world.admin.Update(ctx, lease); !apierrors.IsConflict(err) {
+			if err := suiteCluster.admin.Update(ctx, lease); !apierrors.IsConflict(err) {
 				Expect(client.IgnoreNotFound(err)).To(Succeed())
 			}
 		}

@@ -21,8 +21,8 @@ var _ = Describe("While leaders fail", Ordered, func() {
 	AfterAll(func(ctx context.Context) { managers.start(ctx) })
 
 	// prepare creates a Deployment under two overlapping rules: both apply to every permit.
-	prepare := func(ctx context.Context) (place, *observer, *batches) {
-		p := newPlace(ctx)
+	prepare := func(ctx context.Context) (scenario, *observer, *batches) {
+		p := newScenario(ctx)
 		p.rule(ctx, maxUnavailable("25%"))
 		p.ruleNamed(ctx, "floor", minAvailable("70%"))
 		p.deployment(ctx, replicas, nil)
@@ -31,22 +31,22 @@ var _ = Describe("While leaders fail", Ordered, func() {
 	}
 	// A manager that is killed while it answers the review of a delete sends no answer, and
 	// the webhook for deletes fails open, by design: such a delete is no permit.
-	judge := func(ctx context.Context, p place, o *observer, b *batches, a *ambush) {
+	expectBounds := func(ctx context.Context, p scenario, o *observer, b *batches, a *leaderFailures) {
 		GinkgoHelper()
-		unasked := len(whole.byAnybody(audit.On("pods"), audit.InNamespace(p.namespace),
+		unapprovedPermits := len(whole.byAllUsers(audit.On("pods"), audit.InNamespace(p.namespace),
 			func(e audit.Event) bool { return e.Verb == "delete" && e.FailedOpen && !e.Refused() }))
 		AddReportEntry("figures", fmt.Sprintf("%d leaders failed, at %v; max unavailable %d of %d; batches %v; deletes that failed open: %d",
-			len(a.sprung()), a.sprung(), replicas-o.leastAvailable(), replicas, b.all(), unasked))
-		Expect(replicas - o.leastAvailable()).To(BeNumerically("<=", 3+unasked))
+			len(a.sprung()), a.sprung(), replicas-o.leastAvailable(), replicas, b.all(), unapprovedPermits))
+		Expect(replicas - o.leastAvailable()).To(BeNumerically("<=", 3+unapprovedPermits))
 		p.expectNoLiveReservation(ctx)
 	}
 
 	It("five kills never exceed the bound in a rollout of a Deployment", func(ctx context.Context) {
 		team := newTeam(ctx)
 		p, observer, batches := prepare(ctx)
-		ambush := lieInWait(p, 5, team.killLeader)
+		leaderFailures := failLeaders(p, 5, team.killLeader)
 		for range maxRounds {
-			if len(ambush.sprung()) == 5 {
+			if len(leaderFailures.sprung()) == 5 {
 				break
 			}
 			before := p.list(ctx)
@@ -55,24 +55,24 @@ var _ = Describe("While leaders fail", Ordered, func() {
 				HaveLen(replicas), HaveEach(And(expect.BeAvailable(), expect.HaveNoLifecycle())),
 				WithTransform(uids, Not(ContainElements(BeElementOf(uids(before)))))))
 		}
-		judge(ctx, p, observer, batches, ambush)
+		expectBounds(ctx, p, observer, batches, leaderFailures)
 	})
 
 	It("five kills never exceed the bound when pods are updated in place", func(ctx context.Context) {
 		team := newTeam(ctx)
 		p, observer, batches := prepare(ctx)
-		ambush := lieInWait(p, 5, team.killLeader)
-		updateUntil(ctx, p, replicas, func() bool { return len(ambush.sprung()) == 5 })
-		judge(ctx, p, observer, batches, ambush)
+		leaderFailures := failLeaders(p, 5, team.killLeader)
+		updateUntil(ctx, p, replicas, func() bool { return len(leaderFailures.sprung()) == 5 })
+		expectBounds(ctx, p, observer, batches, leaderFailures)
 	})
 
 	It("two leaders at once never exceed the bound when pods are updated in place", func(ctx context.Context) {
 		// A leader that has lost its lease continues for as long as it may try to renew it.
 		team := newTeam(ctx, "--leader-elect-lease-duration", "15s", "--leader-elect-renew-deadline", "10s")
 		p, observer, batches := prepare(ctx)
-		ambush := lieInWait(p, 3, team.overthrowLeader)
-		updateUntil(ctx, p, replicas, func() bool { return len(ambush.sprung()) == 3 })
-		judge(ctx, p, observer, batches, ambush)
+		leaderFailures := failLeaders(p, 3, team.overthrowLeader)
+		updateUntil(ctx, p, replicas, func() bool { return len(leaderFailures.sprung()) == 3 })
+		expectBounds(ctx, p, observer, batches, leaderFailures)
 	})
 })
 
@@ -81,7 +81,7 @@ const maxRounds = 10
 
 // updateUntil updates the image of all pods in place, repeatedly, until enough returns
 // true.
-func updateUntil(ctx context.Context, p place, count int, enough func() bool) {
+func updateUntil(ctx context.Context, p scenario, count int, enough func() bool) {
 	GinkgoHelper()
 	for round := range maxRounds {
 		image := fmt.Sprintf("registry.example.com/web:v%d", round+2)
@@ -96,7 +96,7 @@ func updateUntil(ctx context.Context, p place, count int, enough func() bool) {
 }
 
 // awaitImage waits until all pods run the image and are available.
-func (p place) awaitImage(ctx context.Context, count int, image string) {
+func (p scenario) awaitImage(ctx context.Context, count int, image string) {
 	GinkgoHelper()
 	Eventually(ctx, p.list).WithTimeout(2 * patience).Should(And(HaveLen(count), HaveEach(And(
 		expect.BeAvailable(), expect.HaveNoLifecycle(), WithTransform(imageOf, Equal(image))))))
@@ -104,7 +104,7 @@ func (p place) awaitImage(ctx context.Context, count int, image string) {
 
 // expectNoLiveReservation expects that no record holds a slot for a pod that may still be
 // permitted.
-func (p place) expectNoLiveReservation(ctx context.Context) {
+func (p scenario) expectNoLiveReservation(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(ctx, func(ctx context.Context) []string {
 		at := map[string]*corev1.Pod{}

@@ -13,18 +13,18 @@ import (
 // ledger counts writes since a moment, from the audit log of the API server. Rejected ones
 // count, too.
 type ledger struct {
-	log   *audit.Log
-	mark  audit.Mark
-	since time.Time
-	place place
+	log      *audit.Log
+	mark     audit.Mark
+	since    time.Time
+	scenario scenario
 }
 
 // openLedger starts counting.
-func openLedger(p place) ledger {
+func openLedger(p scenario) ledger {
 	GinkgoHelper()
 	mark, err := p.audit.Mark()
 	Expect(err).NotTo(HaveOccurred())
-	return ledger{log: p.audit, mark: mark, since: time.Now(), place: p}
+	return ledger{log: p.audit, mark: mark, since: time.Now(), scenario: p}
 }
 
 // byOperator returns the writes of the operator that pass the filters, in all namespaces.
@@ -35,8 +35,8 @@ func (l ledger) byOperator(filters ...audit.Filter) audit.Events {
 	return events.Where(append(filters, audit.ServiceAccount(managerNamespace, managerAccount))...)
 }
 
-// byAnybody returns the writes of all users that pass the filters.
-func (l ledger) byAnybody(filters ...audit.Filter) audit.Events {
+// byAllUsers returns the writes of all users that pass the filters.
+func (l ledger) byAllUsers(filters ...audit.Filter) audit.Events {
 	GinkgoHelper()
 	events, err := l.log.Since(l.mark)
 	Expect(err).NotTo(HaveOccurred())
@@ -47,13 +47,13 @@ func (l ledger) byAnybody(filters ...audit.Filter) audit.Events {
 // included.
 func (l ledger) toPods() audit.Events {
 	GinkgoHelper()
-	return l.byOperator(audit.On("pods/*"), audit.InNamespace(l.place.namespace))
+	return l.byOperator(audit.On("pods/*"), audit.InNamespace(l.scenario.namespace))
 }
 
 // toRules returns the operator's writes to PodTransitionRules of the scenario.
 func (l ledger) toRules() audit.Events {
 	GinkgoHelper()
-	return l.byOperator(audit.On("podtransitionrules/*"), audit.InNamespace(l.place.namespace))
+	return l.byOperator(audit.On("podtransitionrules/*"), audit.InNamespace(l.scenario.namespace))
 }
 
 // worst returns the largest number of writes to one object.

@@ -33,7 +33,7 @@ const (
 )
 
 // managerSet starts managers and keeps their logs.
-type fleet struct {
+type managerSet struct {
 	cluster    *cluster
 	kubeconfig string // of the ServiceAccount
 	service    *service
@@ -51,18 +51,18 @@ type manager struct {
 	webhook string // address of the webhook server
 	metric  string // address of /metrics
 
-	// told is when it got the signal to end.
-	told time.Time
+	// stopped is when it got the signal to end.
+	stopped time.Time
 
 	// complaints are texts of error lines that its scenario provokes.
 	complaints []string
 }
 
-// newFleet creates the kubeconfig of the ServiceAccount. At the end of the suite it ends
+// newManagerSet creates the kubeconfig of the ServiceAccount. At the end of the suite it ends
 // every manager, and searches every log for panics and errors.
-func newFleet(c *cluster) *fleet {
+func newManagerSet(c *cluster) *managerSet {
 	GinkgoHelper()
-	f := &fleet{cluster: c, kubeconfig: filepath.Join(c.dir, "manager.kubeconfig")}
+	f := &managerSet{cluster: c, kubeconfig: filepath.Join(c.dir, "manager.kubeconfig")}
 	f.service = openService(f.running)
 	hours := int64(3600 * 4)
 	token, err := c.clientset.CoreV1().ServiceAccounts(managerNamespace).CreateToken(context.Background(), managerAccount,
@@ -82,7 +82,7 @@ func newFleet(c *cluster) *fleet {
 }
 
 // start starts a manager and returns once it is ready.
-func (f *fleet) start(ctx context.Context) *manager {
+func (f *managerSet) start(ctx context.Context) *manager {
 	GinkgoHelper()
 	m := f.launch()
 	Eventually(ctx, m.ready).Should(Succeed(), func() string { return m.tail() })
@@ -91,7 +91,7 @@ func (f *fleet) start(ctx context.Context) *manager {
 
 // launch starts a manager with additional flags. Leases are short, so that a standby takes
 // over in seconds.
-func (f *fleet) launch(flags ...string) *manager {
+func (f *managerSet) launch(flags ...string) *manager {
 	GinkgoHelper()
 	m := &manager{
 		exited: make(chan struct{}), probe: freeAddress(), webhook: freeAddress(), metric: freeAddress(),
@@ -120,7 +120,7 @@ func (f *fleet) launch(flags ...string) *manager {
 }
 
 // running returns the managers that have not ended.
-func (f *fleet) running() []*manager {
+func (f *managerSet) running() []*manager {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(f.all), (*manager).ended)
@@ -128,17 +128,17 @@ func (f *fleet) running() []*manager {
 
 // leaders returns the managers that hold the lease, or held it and still run; the youngest
 // last.
-func (f *fleet) leaders() []*manager {
+func (f *managerSet) leaders() []*manager {
 	return slices.DeleteFunc(f.running(), func(m *manager) bool {
 		return !strings.Contains(m.text(), "Successfully acquired lease")
 	})
 }
 
 // stopAll stops every manager.
-func (f *fleet) stopAll() {
+func (f *managerSet) stopAll() {
 	GinkgoHelper()
 	for _, m := range f.running() {
-		m.told = time.Now()
+		m.stopped = time.Now()
 		m.signal(syscall.SIGTERM)
 	}
 	for _, m := range f.running() {
@@ -147,7 +147,7 @@ func (f *fleet) stopAll() {
 }
 
 // complaints returns the lines of panics and errors that no scenario has announced.
-func (f *fleet) complaints() []string {
+func (f *managerSet) complaints() []string {
 	var lines []string
 	for _, m := range f.all {
 		for _, line := range strings.Split(m.text(), "\n") {
@@ -160,7 +160,7 @@ func (f *fleet) complaints() []string {
 	return lines
 }
 
-func (f *fleet) tails() string {
+func (f *managerSet) tails() string {
 	var all strings.Builder
 	for _, m := range f.all {
 		fmt.Fprintf(&all, "%s\n%s\n", m.log, m.tail())
@@ -243,7 +243,7 @@ func (m *manager) announced(line string) bool {
 	var entry struct {
 		Time time.Time `json:"ts"`
 	}
-	ending := !m.told.IsZero() && json.Unmarshal([]byte(line), &entry) == nil && !entry.Time.Before(m.told.Truncate(time.Second))
+	ending := !m.stopped.IsZero() && json.Unmarshal([]byte(line), &entry) == nil && !entry.Time.Before(m.stopped.Truncate(time.Second))
 	return ending || harmless.MatchString(line) ||
 		slices.ContainsFunc(m.complaints, func(text string) bool { return strings.Contains(line, text) })
 }

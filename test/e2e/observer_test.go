@@ -22,7 +22,7 @@ type observer struct {
 }
 
 // observe starts counting. All pods of the scenario are counted together.
-func observe(p place) *observer {
+func observe(p scenario) *observer {
 	GinkgoHelper()
 	o := &observer{available: map[types.UID]bool{}, seen: map[types.UID]bool{}}
 	list := &corev1.PodList{}
@@ -66,7 +66,7 @@ type batches struct {
 }
 
 // countBatches starts counting.
-func countBatches(p place) *batches {
+func countBatches(p scenario) *batches {
 	GinkgoHelper()
 	b := &batches{reserved: map[types.UID]map[appsv1alpha1.ReservedPod]bool{}}
 	list := &appsv1alpha1.PodTransitionRuleList{}

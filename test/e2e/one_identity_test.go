@@ -19,14 +19,14 @@ import (
 var _ = Describe("Where all controllers share one user", Ordered, func() {
 	const controllers = "system:kube-controller-manager"
 	var shared *cluster
-	var p place
+	var p scenario
 
 	BeforeAll(func(ctx context.Context) {
 		shared = startCluster(ctx, "--one-identity")
-		newFleet(shared).start(ctx)
+		newManagerSet(shared).start(ctx)
 	})
 	BeforeEach(func(ctx context.Context) {
-		p = newPlaceOn(ctx, shared)
+		p = newScenarioOn(ctx, shared)
 		p.rule(ctx, approved())
 	})
 
@@ -76,7 +76,7 @@ var _ = Describe("Where all controllers share one user", Ordered, func() {
 			change(ctx, deployment)
 			Eventually(ctx, p.list).Should(ContainElement(expect.BeWaiting(podDelete)))
 			Consistently(ctx, p.list).Should(WithTransform(uids, ContainElements(uids(before))))
-			held := whole.byAnybody(audit.Verb("delete"), audit.On("pods"), audit.InNamespace(p.namespace), audit.User(controllers), audit.Refused)
+			held := whole.byAllUsers(audit.Verb("delete"), audit.On("pods"), audit.InNamespace(p.namespace), audit.User(controllers), audit.Refused)
 			Expect(held).NotTo(BeEmpty(), "the ReplicaSet controller deletes as %s", controllers)
 
 			for _, pod := range before {

@@ -25,7 +25,7 @@ var _ = Describe("Traffic that does not change", func() {
 	const id = "updater"
 	controller := serviceController{employer: "web"}
 
-	var p place
+	var p scenario
 	var pod *corev1.Pod
 
 	// expectShown waits until the pod reports the cause of its wait in its condition and in
@@ -42,7 +42,7 @@ var _ = Describe("Traffic that does not change", func() {
 	}
 
 	BeforeEach(func(ctx context.Context) {
-		p = newPlace(ctx)
+		p = newScenario(ctx)
 		p.service(ctx, controller.employer)
 		p.rule(ctx, maxUnavailable("50%"))
 	})

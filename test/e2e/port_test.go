@@ -25,7 +25,7 @@ import (
 
 var _ = Describe("The webhook port", func() {
 	It("reveals nothing of a namespace to a review that anyone may have forged", func(ctx context.Context) {
-		p := newPlace(ctx)
+		p := newScenario(ctx)
 		p.rule(ctx, approved())
 		p.replicaSet(ctx, 2)
 		answer := forge(ctx, managers.leaders()[0], podwebhook.DeletePath, deletion(p.list(ctx)[0]))
@@ -39,10 +39,10 @@ var _ = Describe("The webhook port", func() {
 			managers.stopAll()
 			managers.start(ctx)
 		})
-		m := managers.launch("--webhook-client-ca", filepath.Join(world.dir, "cluster", "ca.crt"), "--webhook-client-names", "kube-apiserver-webhook-client")
+		m := managers.launch("--webhook-client-ca", filepath.Join(suiteCluster.dir, "cluster", "ca.crt"), "--webhook-client-names", "kube-apiserver-webhook-client")
 		Eventually(ctx, m.ready).Should(Succeed())
 
-		p := newPlace(ctx)
+		p := newScenario(ctx)
 		p.rule(ctx, minAvailable("4"))
 		set := p.replicaSet(ctx, 4)
 		controller := p.asReplicaSetController()
@@ -66,7 +66,7 @@ var _ = Describe("Metrics", func() {
 			m.signal(syscall.SIGTERM)
 			Eventually(m.exited).Should(BeClosed())
 		})
-		p := newPlace(ctx)
+		p := newScenario(ctx)
 		token := func(account string) string {
 			GinkgoHelper()
 			Expect(p.admin.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: account}})).To(Succeed())

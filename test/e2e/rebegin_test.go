@@ -15,7 +15,7 @@ import (
 var _ = Describe("A bad update that is reverted", func() {
 	It("gives the pod no traffic before it has passed the PostCheck rules", func(ctx context.Context) {
 		const id, good = "updater", "e2e.podops.dev/good"
-		p := newPlace(ctx)
+		p := newScenario(ctx)
 		p.rule(ctx, approved(), inPostCheck(appsv1alpha1.TransitionRule{Name: "good", LabelCheck: &appsv1alpha1.LabelCheck{
 			Requires: &metav1.LabelSelector{MatchLabels: map[string]string{good: "true"}},
 		}}))

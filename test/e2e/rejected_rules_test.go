@@ -33,8 +33,8 @@ func available(bound string) string { return oneRule("availablePolicy: {" + boun
 func webhook(config string) string { return oneRule("webhook: {clientConfig: {" + config + "}}") }
 
 var _ = Describe("A PodTransitionRule", func() {
-	var p place
-	BeforeEach(func(ctx context.Context) { p = newPlace(ctx) })
+	var p scenario
+	BeforeEach(func(ctx context.Context) { p = newScenario(ctx) })
 
 	DescribeTable("is rejected with an error that names the field",
 		func(ctx context.Context, spec string, names ...string) {
@@ -109,7 +109,7 @@ var _ = Describe("A PodTransitionRule", func() {
 
 // createRule creates the PodTransitionRule web as a user writes it, and returns the
 // warnings and the error of the answer.
-func (p place) createRule(ctx context.Context, spec string) (warnings []string, refusal error) {
+func (p scenario) createRule(ctx context.Context, spec string) (warnings []string, refusal error) {
 	GinkgoHelper()
 	object := &unstructured.Unstructured{}
 	manifest := fmt.Sprintf("apiVersion: apps.kusionstack.io/v1alpha1\nkind: PodTransitionRule\nmetadata: {name: web, namespace: %s}\nspec:\n%s",

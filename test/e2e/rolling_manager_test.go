@@ -28,9 +28,9 @@ var _ = Describe("A rolling update of the manager", func() {
 		// Endpoints reflect readiness within half a second. The delay is six times as long.
 		old := newTeam(ctx, "--shutdown-delay", "3s")
 		managers.service.lag(500 * time.Millisecond)
-		var owners []place
+		var owners []scenario
 		for range 3 {
-			p := newPlace(ctx)
+			p := newScenario(ctx)
 			p.rule(ctx, approved())
 			p.scale(ctx, p.deployment(ctx, 4, nil), 1)
 			owners = append(owners, p)
@@ -55,7 +55,7 @@ var _ = Describe("A rolling update of the manager", func() {
 			Eventually(ctx, fresh.ready).Should(Succeed())
 			leaving := managers.running()[0]
 			Expect(leaving).NotTo(BeIdenticalTo(fresh))
-			leaving.told = time.Now()
+			leaving.stopped = time.Now()
 			leaving.signal(syscall.SIGTERM)
 			Eventually(leaving.exited).Should(BeClosed())
 		}
@@ -67,7 +67,7 @@ var _ = Describe("A rolling update of the manager", func() {
 		for _, p := range owners {
 			Expect(p.list(ctx)).To(HaveLen(4))
 		}
-		deletes := whole.byAnybody(audit.On("pods"), func(e audit.Event) bool { return e.Verb == "delete" })
+		deletes := whole.byAllUsers(audit.On("pods"), func(e audit.Event) bool { return e.Verb == "delete" })
 		Expect(deletes.Where(func(e audit.Event) bool { return e.FailedOpen })).To(BeEmpty(), "no delete may fail open")
 		Expect(deletes).NotTo(BeEmpty())
 		AddReportEntry("figures", fmt.Sprintf("%d label writes and %d deletes while both managers were replaced", load.requests.Load(), len(deletes)))
@@ -85,10 +85,10 @@ type load struct {
 }
 
 // openLoad sends requests to one pod of each owner until it is closed.
-func openLoad(owners []place) *load {
+func openLoad(owners []scenario) *load {
 	GinkgoHelper()
 	ctx, stop := context.WithCancel(context.Background())
-	l := &load{controller: world.asReplicaSetController(), failed: make(chan string, 1000), stop: stop, ended: make(chan struct{})}
+	l := &load{controller: suiteCluster.asReplicaSetController(), failed: make(chan string, 1000), stop: stop, ended: make(chan struct{})}
 	DeferCleanup(l.close)
 	go func() {
 		defer GinkgoRecover()
@@ -106,7 +106,7 @@ func openLoad(owners []place) *load {
 }
 
 // round writes a label, and deletes a pod as the ReplicaSet controller does.
-func (l *load) round(ctx context.Context, p place, round int) {
+func (l *load) round(ctx context.Context, p scenario, round int) {
 	pod := p.list(ctx)[0]
 	l.requests.Add(1)
 	if err := p.trySetLabels(ctx, pod, map[string]any{"e2e.podops.dev/round": strconv.Itoa(round)}); err != nil {

@@ -50,8 +50,8 @@ func ruleCases() map[string]ruleCase {
 }
 
 var _ = Describe("A rule", func() {
-	var p place
-	BeforeEach(func(ctx context.Context) { p = newPlace(ctx) })
+	var p scenario
+	BeforeEach(func(ctx context.Context) { p = newScenario(ctx) })
 
 	// arrive brings every pod to a stage, where its rules are evaluated.
 	arrive := func(ctx context.Context, stage appsv1alpha1.TransitionStage) {
@@ -87,11 +87,11 @@ var _ = Describe("A rule", func() {
 			}
 			p.awaitAvailable(ctx, len(heldPods))
 			arrive(ctx, stage)
-			asSaid := HaveEach(Or(
+			asExpected := HaveEach(Or(
 				And(Satisfy(func(pod *corev1.Pod) bool { return heldPods[pod.Name] }), held),
 				And(Satisfy(func(pod *corev1.Pod) bool { return !heldPods[pod.Name] }), passed)))
-			Eventually(ctx, p.list).Should(asSaid)
-			Consistently(ctx, p.list).Should(asSaid)
+			Eventually(ctx, p.list).Should(asExpected)
+			Consistently(ctx, p.list).Should(asExpected)
 
 			By("reporting in events the pods that are withheld, and those that would be")
 			for name, reason := range map[string]string{"plain": "Withheld", "warn": "WouldWithhold"} {
@@ -204,7 +204,7 @@ var _ = Describe("A rule", func() {
 })
 
 // ruleFor creates a PodTransitionRule that selects pods with the labels.
-func (p place) ruleFor(ctx context.Context, name string, labels map[string]string, rules ...appsv1alpha1.TransitionRule) {
+func (p scenario) ruleFor(ctx context.Context, name string, labels map[string]string, rules ...appsv1alpha1.TransitionRule) {
 	GinkgoHelper()
 	Expect(p.admin.Create(ctx, &appsv1alpha1.PodTransitionRule{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: name},

@@ -43,15 +43,15 @@ func TestE2E(t *testing.T) {
 }
 
 // suiteCluster is the cluster under test.
-var world *cluster
+var suiteCluster *cluster
 
 // managers holds the manager processes that run or have run.
-var managers *fleet
+var managers *managerSet
 
 var _ = BeforeSuite(func(ctx context.Context) {
 	ctrl.SetLogger(GinkgoLogr)
-	world = startCluster(ctx)
-	managers = newFleet(world)
+	suiteCluster = startCluster(ctx)
+	managers = newManagerSet(suiteCluster)
 	managers.start(ctx)
 })
 

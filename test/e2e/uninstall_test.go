@@ -25,7 +25,7 @@ var _ = Describe("An uninstall", func() {
 	lb := serviceController{employer: "lb"}
 
 	It("leaves 50 pods of every phase in service, without a manager", func(ctx context.Context) {
-		p := newPlace(ctx)
+		p := newScenario(ctx)
 		Expect(p.admin.Create(ctx, &corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: lb.employer},
 			Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 80}}},

@@ -15,7 +15,7 @@ import (
 // follow calls see with every version of every object of a kind in the namespace, existing
 // objects first, one at a time and in the order in which they were stored, until the
 // scenario ends or stop is called. It returns once see was called for the existing objects.
-func follow[T client.Object](p place, list client.ObjectList, items func() []T, see func(watch.EventType, T)) (stop func()) {
+func follow[T client.Object](p scenario, list client.ObjectList, items func() []T, see func(watch.EventType, T)) (stop func()) {
 	GinkgoHelper()
 	ctx, cancel := context.WithCancel(context.Background())
 	Expect(p.admin.List(ctx, list, client.InNamespace(p.namespace))).To(Succeed())

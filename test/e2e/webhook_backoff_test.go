@@ -31,7 +31,7 @@ func havePaused(rule string, least, most time.Duration) types.GomegaMatcher {
 
 var _ = Describe("A webhook rule backs off", Label(callStories), func() {
 	It("from a service for as long as its Retry-After requires, within bounds", func(ctx context.Context) {
-		p, service := newPlace(ctx), openDesk(nil, approvals.Options{})
+		p, service := newScenario(ctx), openApprovalService(nil, approvals.Options{})
 		inTwoMinutes := time.Now().Add(2 * time.Minute).UTC().Format(time.RFC1123)
 		asked := map[string]struct {
 			query       string
@@ -49,7 +49,7 @@ var _ = Describe("A webhook rule backs off", Label(callStories), func() {
 		var rules []appsv1alpha1.TransitionRule
 		var paused []types.GomegaMatcher
 		for name, one := range asked {
-			rule := service.asks("/retry-after?times=0&" + one.query)
+			rule := service.callsOnce("/retry-after?times=0&" + one.query)
 			rule.Name = name
 			rules, paused = append(rules, rule), append(paused, havePaused(name, one.least, one.most))
 		}
@@ -63,8 +63,8 @@ var _ = Describe("A webhook rule backs off", Label(callStories), func() {
 	})
 
 	It("from addresses that the manager no longer allows, and can be edited to another address", func(ctx context.Context) {
-		p, service := newPlace(ctx), openDesk(nil, approvals.Options{})
-		byName, byAddress := webhookRule(strings.Replace(service.URL("/approve"), "127.0.0.1", "localhost", 1)), service.asks("/approve")
+		p, service := newScenario(ctx), openApprovalService(nil, approvals.Options{})
+		byName, byAddress := webhookRule(strings.Replace(service.URL("/approve"), "127.0.0.1", "localhost", 1)), service.callsOnce("/approve")
 		byName.Name, byAddress.Name = "by-name", "by-address"
 		object := p.rule(ctx, byName, byAddress)
 
@@ -83,7 +83,7 @@ var _ = Describe("A webhook rule backs off", Label(callStories), func() {
 		Expect(service.Log(p.namespace)).To(BeEmpty())
 		Consistently(ctx, p.list).Should(HaveEach(expect.BeWaiting("updater")))
 
-		_, refusal := newPlace(ctx).createRule(ctx, webhook("url: 'https://localhost/'"))
+		_, refusal := newScenario(ctx).createRule(ctx, webhook("url: 'https://localhost/'"))
 		Expect(refusal).To(expect.BeRefused(422, "spec.rules[0].webhook.clientConfig.url", "localhost", "--rule-webhook-allow-host"))
 		p.patch(ctx, object, `{"metadata":{"labels":{"team":"shop"}},"spec":{"selector":{"matchLabels":{"app":"none"}}}}`)
 		Eventually(ctx, p.list).Should(HaveEach(expect.BeOperable("updater")))

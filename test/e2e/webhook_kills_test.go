@@ -41,9 +41,9 @@ var _ = Describe("While leaders fail in the middle of calls", Ordered, Label(cal
 
 	It("twenty kills cause no second call under a traceId, and no permit without an approval", func(ctx context.Context) {
 		const replicas, kills, rounds = 6, 20, 40
-		p := newPlace(ctx)
+		p := newScenario(ctx)
 		trap := newTrap(newTeam(ctx), kills)
-		service := openDesk(trap.watch, approvals.Options{})
+		service := openApprovalService(trap.watch, approvals.Options{})
 		p.rule(ctx, service.polls("/poll", 600), maxUnavailable("50%"))
 		p.deployment(ctx, replicas, nil)
 		passages, observer := recordPassages(p), observe(p)
@@ -148,7 +148,7 @@ func (t *trap) watch(step approvals.Step, entry approvals.Entry) {
 }
 
 // follow watches the recorded tasks.
-func (t *trap) follow(p place) {
+func (t *trap) follow(p scenario) {
 	GinkgoHelper()
 	rules, pods := &appsv1alpha1.PodTransitionRuleList{}, &corev1.PodList{}
 	follow(p, rules, func() []*appsv1alpha1.PodTransitionRule { return pointers(rules.Items) },

@@ -65,7 +65,7 @@ func (s *stopwatch) see(pod *corev1.Pod) (permitted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.idle[pod.UID] = expect.IsAvailable(pod) && len(expect.LifecycleLabels(pod)) == 0
-	_, passed := pod.Labels[preChecked+crowdID]
+	_, passed := pod.Labels[preChecked+ruleLoadID]
 	if passed && s.silent[pod.UID] {
 		s.wrong = append(s.wrong, pod.Name)
 	}
@@ -97,8 +97,8 @@ func (s *stopwatch) latencies() []time.Duration {
 	return slices.Sorted(maps.Values(s.took))
 }
 
-// unasked returns the pods that were permitted although their services never answer.
-func (s *stopwatch) unasked() []string {
+// unapprovedPermits returns the pods that were permitted although their services never answer.
+func (s *stopwatch) unapprovedPermits() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.wrong)
@@ -136,7 +136,7 @@ func (r rounds) ratio() float64 {
 func (r rounds) String() string {
 	var text strings.Builder
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(&text, "permits of rules whose services answer, from the begin write to the event; %d pods begin per second\n", crowdPace)
+	fmt.Fprintf(&text, "permits of rules whose services answer, from the begin write to the event; %d pods begin per second\n", ruleLoadPace)
 	fmt.Fprintln(table, "round\tsilent services\tpermits\tp50\tp99\tworst\tgoroutines\theap MiB\tresident MiB\t")
 	line := func(number int, silent string, one round) {
 		fmt.Fprintf(table, "%d\t%s\t%d\t%s\t%s\t%s\t%.0f\t%.1f\t%.1f\t\n", number, silent, len(one.latencies),
@@ -145,7 +145,7 @@ func (r rounds) String() string {
 	}
 	for i, pair := range r {
 		line(i+1, "none", pair.without)
-		line(i+1, strconv.Itoa(crowdSilent), pair.with)
+		line(i+1, strconv.Itoa(ruleLoadSilent), pair.with)
 	}
 	_ = table.Flush() // to memory
 	fmt.Fprintf(&text, "p99 with silent services / without: %.2f (median of %d pairs)", r.ratio(), len(r))

@@ -20,77 +20,77 @@ import (
 )
 
 const (
-	// crowdSize is the number of PodTransitionRules, each with one pod, spread over
+	// ruleLoadSize is the number of PodTransitionRules, each with one pod, spread over
 	// services and namespaces.
-	crowdSize     = 500
-	crowdServices = 5
-	crowdSilent   = 2 // of the services
-	crowdPlaces   = 5
+	ruleLoadSize       = 500
+	ruleLoadServices   = 5
+	ruleLoadSilent     = 2 // of the services
+	ruleLoadNamespaces = 5
 
 	// memberLabel distinguishes the pods.
 	memberLabel = "e2e.podops.dev/member"
 
-	// crowdAtOnce bounds the concurrent requests of the scenario outside of measurements.
-	crowdAtOnce = 16
+	// ruleLoadAtOnce bounds the concurrent requests of the scenario outside of measurements.
+	ruleLoadAtOnce = 16
 
 	// benchStories is the label of the scenarios with time limits. A busy machine must not
 	// fail a test by them, so `make bench-calls` runs them.
 	benchStories = "bench"
 
-	// crowdPace is how many pods begin per second: some 15 requests each, which two cores
+	// ruleLoadPace is how many pods begin per second: some 15 requests each, which two cores
 	// that also run the control plane answer with time to spare.
-	crowdPace = 6
+	ruleLoadPace = 6
 
-	// crowdID is the id of the operations.
-	crowdID = "updater"
+	// ruleLoadID is the id of the operations.
+	ruleLoadID = "updater"
 )
 
-// manyRules is many rules that call few services, some of which never answer.
-type crowd struct {
-	places   []place
-	services []desk // the silent ones last
+// ruleLoad is many rules that call few services, some of which never answer.
+type ruleLoad struct {
+	places   []scenario
+	services []approvalService // the silent ones last
 	members  []member
 	watch    *stopwatch
 }
 
 // member is one rule and its pod.
 type member struct {
-	number int
-	place  place
-	name   string // of both
-	silent bool   // the service never answers
-	pod    *corev1.Pod
+	number   int
+	scenario scenario
+	name     string // of both
+	silent   bool   // the service never answers
+	pod      *corev1.Pod
 }
 
-// newCrowd creates rules and pods, and waits until the pods are available. Consecutive
+// newRuleLoad creates rules and pods, and waits until the pods are available. Consecutive
 // rules call different services, and every namespace has rules for each service.
-func newCrowd(ctx context.Context) *crowd {
+func newRuleLoad(ctx context.Context) *ruleLoad {
 	GinkgoHelper()
-	c := &crowd{}
+	c := &ruleLoad{}
 	// The last of all cleanups: later scenarios find no terminating objects.
 	DeferCleanup(func(ctx context.Context) {
 		Eventually(ctx, c.leftovers).WithTimeout(2 * patience).Should(BeZero())
 	})
-	for range crowdPlaces {
-		c.places = append(c.places, newPlace(ctx))
+	for range ruleLoadNamespaces {
+		c.places = append(c.places, newScenario(ctx))
 	}
-	for range crowdServices {
-		c.services = append(c.services, openDesk(nil, approvals.Options{}))
+	for range ruleLoadServices {
+		c.services = append(c.services, openApprovalService(nil, approvals.Options{}))
 	}
-	for i := range crowdSize {
+	for i := range ruleLoadSize {
 		c.members = append(c.members, member{
-			number: i, place: c.places[i/crowdServices%crowdPlaces], name: fmt.Sprintf("crowd-%03d", i),
-			silent: i%crowdServices >= crowdServices-crowdSilent,
+			number: i, scenario: c.places[i/ruleLoadServices%ruleLoadNamespaces], name: fmt.Sprintf("crowd-%03d", i),
+			silent: i%ruleLoadServices >= ruleLoadServices-ruleLoadSilent,
 		})
 	}
 	By("creating rules and pods")
-	atOnce(crowdSize, func(i int) {
+	atOnce(ruleLoadSize, func(i int) {
 		m, path := &c.members[i], "/approve"
 		if m.silent {
 			path = "/hang"
 		}
-		m.place.ruleFor(ctx, m.name, map[string]string{memberLabel: m.name}, c.services[i%crowdServices].asks(path))
-		m.pod = m.place.pod(ctx, m.name, func(pod *corev1.Pod) { pod.Labels[memberLabel] = m.name })
+		m.scenario.ruleFor(ctx, m.name, map[string]string{memberLabel: m.name}, c.services[i%ruleLoadServices].callsOnce(path))
+		m.pod = m.scenario.pod(ctx, m.name, func(pod *corev1.Pod) { pod.Labels[memberLabel] = m.name })
 	})
 	c.watch = newStopwatch(c.members)
 	for _, p := range c.places {
@@ -109,7 +109,7 @@ func newCrowd(ctx context.Context) *crowd {
 // atOnce calls do for 0 to count-1, several at a time.
 func atOnce(count int, do func(i int)) {
 	var group errgroup.Group
-	group.SetLimit(crowdAtOnce)
+	group.SetLimit(ruleLoadAtOnce)
 	for i := range count {
 		group.Go(func() error {
 			defer GinkgoRecover()
@@ -121,20 +121,20 @@ func atOnce(count int, do func(i int)) {
 }
 
 // leftovers returns the number of pods that still exist.
-func (c *crowd) leftovers(ctx context.Context) int {
+func (c *ruleLoad) leftovers(ctx context.Context) int {
 	pods := &corev1.PodList{}
-	Expect(world.admin.List(ctx, pods, client.HasLabels{memberLabel})).To(Succeed())
+	Expect(suiteCluster.admin.List(ctx, pods, client.HasLabels{memberLabel})).To(Succeed())
 	return len(pods.Items)
 }
 
 // awaitCalm waits until every pod is available, and none has an operation.
-func (c *crowd) awaitCalm(ctx context.Context) {
+func (c *ruleLoad) awaitCalm(ctx context.Context) {
 	GinkgoHelper()
-	Eventually(ctx, c.watch.calm).Should(Equal(crowdSize))
+	Eventually(ctx, c.watch.calm).Should(Equal(ruleLoadSize))
 }
 
 // awaitQuiet waits until no call runs or is queued.
-func (c *crowd) awaitQuiet(ctx context.Context, m *manager) {
+func (c *ruleLoad) awaitQuiet(ctx context.Context, m *manager) {
 	GinkgoHelper()
 	Eventually(ctx, func() float64 {
 		text := m.metrics(ctx)
@@ -143,21 +143,21 @@ func (c *crowd) awaitQuiet(ctx context.Context, m *manager) {
 }
 
 // those returns the members whose services answer, or do not.
-func (c *crowd) those(silent bool) []member {
+func (c *ruleLoad) those(silent bool) []member {
 	return slices.DeleteFunc(slices.Clone(c.members), func(m member) bool { return m.silent != silent })
 }
 
 // round makes pods begin an operation, one after the other at a pace that leaves the
 // machine idle time, so that no queue of the scenario's own is measured. An operation is
 // cancelled as soon as it is permitted. round returns once all are.
-func (c *crowd) round(ctx context.Context, m *manager, beginning []member) round {
+func (c *ruleLoad) round(ctx context.Context, m *manager, beginning []member) round {
 	GinkgoHelper()
 	c.watch.restart()
 	watched := gauge(ctx, m)
 	atPace(ctx, len(beginning), func(i int) {
 		one := beginning[i]
 		c.watch.begin(one.pod.UID)
-		one.place.begin(ctx, one.pod.DeepCopy(), crowdID, "update")
+		one.scenario.begin(ctx, one.pod.DeepCopy(), ruleLoadID, "update")
 	})
 	Eventually(ctx, func() int { return len(c.watch.latencies()) }).Should(Equal(len(beginning)), "permits of rules whose services answer")
 	return round{latencies: c.watch.latencies(), gauged: watched()}
@@ -168,7 +168,7 @@ func (c *crowd) round(ctx context.Context, m *manager, beginning []member) round
 func atPace(ctx context.Context, count int, do func(i int)) {
 	GinkgoHelper()
 	var group errgroup.Group
-	pace := time.NewTicker(time.Second / crowdPace)
+	pace := time.NewTicker(time.Second / ruleLoadPace)
 	defer pace.Stop()
 	for i := range count {
 		select {
@@ -186,30 +186,30 @@ func atPace(ctx context.Context, count int, do func(i int)) {
 }
 
 // callOff cancels the operation of a pod.
-func (c *crowd) callOff(ctx context.Context, p place, pod *corev1.Pod) {
+func (c *ruleLoad) callOff(ctx context.Context, p scenario, pod *corev1.Pod) {
 	defer GinkgoRecover()
-	p.setLabels(ctx, pod.DeepCopy(), map[string]any{undo + crowdID: "update"})
+	p.setLabels(ctx, pod.DeepCopy(), map[string]any{undo + ruleLoadID: "update"})
 }
 
 // beginSilent makes the pods begin whose services never answer, and waits until the status
 // of every rule lists its pod as blocked.
-func (c *crowd) beginSilent(ctx context.Context) {
+func (c *ruleLoad) beginSilent(ctx context.Context) {
 	GinkgoHelper()
 	silent := c.those(true)
-	atOnce(len(silent), func(i int) { silent[i].place.begin(ctx, silent[i].pod.DeepCopy(), crowdID, "update") })
+	atOnce(len(silent), func(i int) { silent[i].scenario.begin(ctx, silent[i].pod.DeepCopy(), ruleLoadID, "update") })
 	c.awaitBlocked(ctx, HaveField("Reason", HavePrefix("Webhook")))
 }
 
 // callOffSilent cancels their operations.
-func (c *crowd) callOffSilent(ctx context.Context) {
+func (c *ruleLoad) callOffSilent(ctx context.Context) {
 	GinkgoHelper()
 	silent := c.those(true)
-	atOnce(len(silent), func(i int) { c.callOff(ctx, silent[i].place, silent[i].pod) })
+	atOnce(len(silent), func(i int) { c.callOff(ctx, silent[i].scenario, silent[i].pod) })
 }
 
 // awaitBlocked waits until exactly the pods whose services never answer are blocked in the
 // status of their rules, in a way that matches.
-func (c *crowd) awaitBlocked(ctx context.Context, how types.GomegaMatcher) {
+func (c *ruleLoad) awaitBlocked(ctx context.Context, how types.GomegaMatcher) {
 	GinkgoHelper()
 	blocked := func(ctx context.Context) map[string]appsv1alpha1.BlockedPod {
 		pods := map[string]appsv1alpha1.BlockedPod{}
@@ -232,22 +232,22 @@ func (c *crowd) awaitBlocked(ctx context.Context, how types.GomegaMatcher) {
 func keysOf(pods map[string]appsv1alpha1.BlockedPod) []string { return slices.Collect(maps.Keys(pods)) }
 
 var _ = Describe("Five hundred rules that call five services, of which two never answer", func() {
-	var c *crowd
+	var c *ruleLoad
 	var m *manager
 	BeforeEach(func(ctx context.Context) {
 		leaders := managers.leaders()
 		m = leaders[len(leaders)-1]
-		c = newCrowd(ctx)
+		c = newRuleLoad(ctx)
 	})
 
-	// tell alternates rounds without and with the silent services. In each pair of rounds
+	// alternate alternates rounds without and with the silent services. In each pair of rounds
 	// one of the given number of parts of the other pods begins.
-	tell := func(ctx context.Context, pairs, parts int) rounds {
+	alternate := func(ctx context.Context, pairs, parts int) rounds {
 		GinkgoHelper()
 		var all rounds
 		for pair := range pairs {
 			part := c.those(false)
-			part = slices.DeleteFunc(part, func(m member) bool { return m.number/crowdServices%parts != pair%parts })
+			part = slices.DeleteFunc(part, func(m member) bool { return m.number/ruleLoadServices%parts != pair%parts })
 			By("waiting for the end of hanging calls of an earlier round")
 			c.awaitCalm(ctx)
 			c.awaitQuiet(ctx, m)
@@ -264,7 +264,7 @@ var _ = Describe("Five hundred rules that call five services, of which two never
 			c.callOffSilent(ctx)
 		}
 		AddReportEntry("figures", all.String())
-		Expect(c.watch.unasked()).To(BeEmpty(), "no pod may be permitted without an approval")
+		Expect(c.watch.unapprovedPermits()).To(BeEmpty(), "no pod may be permitted without an approval")
 		for _, service := range c.services {
 			Expect(service.Posts("")).To(And(Not(BeEmpty()), HaveEach(1)), "POSTs by traceId")
 		}
@@ -275,10 +275,10 @@ var _ = Describe("Five hundred rules that call five services, of which two never
 	}
 
 	It("permit the pods of the other three in every round, without growth of resources", func(ctx context.Context) {
-		tell(ctx, 3, 6)
+		alternate(ctx, 3, 6)
 	})
 
 	It("permit the pods of the other three within twice the time that it takes without the two", Label(benchStories), func(ctx context.Context) {
-		Expect(tell(ctx, 3, 2).ratio()).To(BeNumerically("<=", 2))
+		Expect(alternate(ctx, 3, 2).ratio()).To(BeNumerically("<=", 2))
 	})
 })

@@ -19,11 +19,11 @@ import (
 var _ = Describe("A webhook rule", Label(callStories), func() {
 	const pollSeconds = 60
 
-	var p place
-	var service desk
+	var p scenario
+	var service approvalService
 	BeforeEach(func(ctx context.Context) {
-		p = newPlace(ctx)
-		service = openDesk(nil, approvals.Options{})
+		p = newScenario(ctx)
+		service = openApprovalService(nil, approvals.Options{})
 	})
 
 	// waiting begins an update of some pods under rules.
@@ -36,16 +36,16 @@ var _ = Describe("A webhook rule", Label(callStories), func() {
 	// blocked waits until all of some pods are blocked, with a reason and a next attempt.
 	blocked := func(ctx context.Context, count int, reason string, texts ...string) {
 		GinkgoHelper()
-		says := []types.GomegaMatcher{HaveField("Kind", "webhook"), HaveField("Reason", reason), HaveField("NextCheck", Not(BeNil()))}
+		matchers := []types.GomegaMatcher{HaveField("Kind", "webhook"), HaveField("Reason", reason), HaveField("NextCheck", Not(BeNil()))}
 		for _, text := range texts {
-			says = append(says, HaveField("Message", ContainSubstring(text)))
+			matchers = append(matchers, HaveField("Message", ContainSubstring(text)))
 		}
-		Eventually(ctx, p.seeingRule("web")).Should(HaveField("Status.Blocked", And(HaveLen(count), HaveEach(And(says...)))))
+		Eventually(ctx, p.seeingRule("web")).Should(HaveField("Status.Blocked", And(HaveLen(count), HaveEach(And(matchers...)))))
 		Consistently(ctx, p.list).Should(ContainElements(manyTimes(count, And(expect.BeWaiting("updater"), expect.BeAvailable()))...))
 	}
 
 	DescribeTable("approves each pod of a Deployment of 12 that rolls: approvals match permits one for one",
-		func(ctx context.Context, rule func(desk) appsv1alpha1.TransitionRule, paths ...string) {
+		func(ctx context.Context, rule func(approvalService) appsv1alpha1.TransitionRule, paths ...string) {
 			const replicas = 12
 			p.rule(ctx, rule(service), maxUnavailable("25%"))
 			p.deployment(ctx, replicas, nil)
@@ -67,15 +67,15 @@ var _ = Describe("A webhook rule", Label(callStories), func() {
 			Expect(service.Log(p.namespace)).To(ContainElement(HaveField("Pods", ContainElement(HaveField("Cause", "Rollout")))))
 			Expect(replicas - observer.leastAvailable()).To(BeNumerically("<=", 3))
 		},
-		Entry("at once", func(d desk) appsv1alpha1.TransitionRule { return d.asks("/approve") }, "/approve"),
-		Entry("at once, over HTTPS", func(d desk) appsv1alpha1.TransitionRule { return d.asksSecurely("/approve") }, "/approve"),
-		Entry("one with every poll", func(d desk) appsv1alpha1.TransitionRule { return d.polls("/poll", pollSeconds) }, "/poll", "/result"),
-		Entry("one with every poll, over HTTPS", func(d desk) appsv1alpha1.TransitionRule { return d.pollsSecurely("/poll", pollSeconds) }, "/poll", "/result"),
+		Entry("at once", func(d approvalService) appsv1alpha1.TransitionRule { return d.callsOnce("/approve") }, "/approve"),
+		Entry("at once, over HTTPS", func(d approvalService) appsv1alpha1.TransitionRule { return d.callsOverTLS("/approve") }, "/approve"),
+		Entry("one with every poll", func(d approvalService) appsv1alpha1.TransitionRule { return d.polls("/poll", pollSeconds) }, "/poll", "/result"),
+		Entry("one with every poll, over HTTPS", func(d approvalService) appsv1alpha1.TransitionRule { return d.pollsSecurely("/poll", pollSeconds) }, "/poll", "/result"),
 	)
 
 	It("approves each pod before and after an update in place: approvals match permits one for one", func(ctx context.Context) {
 		const replicas = 12
-		p.rule(ctx, service.asks("/approve"), inPostCheck(service.polls("/poll?each=2", pollSeconds)), maxUnavailable("25%"))
+		p.rule(ctx, service.callsOnce("/approve"), inPostCheck(service.polls("/poll?each=2", pollSeconds)), maxUnavailable("25%"))
 		p.deployment(ctx, replicas, nil)
 		passages, observer := recordPassages(p), observe(p)
 		stop := act(p, imageUpdater{id: "updater", image: "registry.example.com/web:v2"}.wants)
@@ -93,7 +93,7 @@ var _ = Describe("A webhook rule", Label(callStories), func() {
 	})
 
 	It("passes some pods, reports why the others wait, and calls the service for those again", func(ctx context.Context) {
-		rule := service.asks("/approve-some?parameter=tier&value=gold&message=only+gold")
+		rule := service.callsOnce("/approve-some?parameter=tier&value=gold&message=only+gold")
 		rule.Webhook.Parameters = []appsv1alpha1.WebhookParameter{
 			{Key: "tier", ValueFrom: &appsv1alpha1.ParameterSource{FieldRef: &appsv1alpha1.FieldRef{FieldPath: "metadata.labels['tier']"}}},
 			{Key: "team", Value: "shop"},
@@ -119,7 +119,7 @@ var _ = Describe("A webhook rule", Label(callStories), func() {
 	})
 
 	It("that is rejected calls the service again later, not at once", func(ctx context.Context) {
-		waiting(ctx, 2, service.asks("/reject?message=freeze"))
+		waiting(ctx, 2, service.callsOnce("/reject?message=freeze"))
 		blocked(ctx, 2, "WebhookRejected", "freeze")
 		Expect(len(service.Posts(p.namespace))).To(BeNumerically("<=", 2), "there must be at most one call for each pod")
 		Eventually(ctx, func() int { return len(service.Posts(p.namespace)) }).Should(BeNumerically(">", 2), "the service must be called again")
@@ -150,44 +150,46 @@ var _ = Describe("A webhook rule", Label(callStories), func() {
 	})
 
 	DescribeTable("waits, reports why, and calls again after a delay in its status",
-		func(ctx context.Context, rule func(desk) appsv1alpha1.TransitionRule, reason string, texts ...string) {
+		func(ctx context.Context, rule func(approvalService) appsv1alpha1.TransitionRule, reason string, texts ...string) {
 			waiting(ctx, 1, rule(service))
 			blocked(ctx, 1, reason, texts...)
 			Eventually(ctx, p.seeingRule("web")).Should(havePaused("approval", 10*time.Second, 10*time.Minute))
 			Expect(service.Approvals(p.namespace)).To(BeEmpty())
 		},
-		Entry("when the service stops the task", func(d desk) appsv1alpha1.TransitionRule { return d.polls("/stop?message=enough", pollSeconds) },
+		Entry("when the service stops the task", func(d approvalService) appsv1alpha1.TransitionRule {
+			return d.polls("/stop?message=enough", pollSeconds)
+		},
 			"WebhookRejected", "gave up", "enough"),
-		Entry("when the service takes too long", func(d desk) appsv1alpha1.TransitionRule { return d.polls("/never", 3) },
+		Entry("when the service takes too long", func(d approvalService) appsv1alpha1.TransitionRule { return d.polls("/never", 3) },
 			"WebhookRejected", "too long", "3s"),
-		Entry("when the service answers with an error", func(d desk) appsv1alpha1.TransitionRule { return d.asks("/500?status=502") },
+		Entry("when the service answers with an error", func(d approvalService) appsv1alpha1.TransitionRule { return d.callsOnce("/500?status=502") },
 			"WebhookFailed", "HTTPStatus", "502"),
-		Entry("when the answer is not JSON", func(d desk) appsv1alpha1.TransitionRule { return d.asks("/garbage") },
+		Entry("when the answer is not JSON", func(d approvalService) appsv1alpha1.TransitionRule { return d.callsOnce("/garbage") },
 			"WebhookFailed", "BadResponse", "line 1, column 1"),
-		Entry("when the answer is a redirect", func(d desk) appsv1alpha1.TransitionRule { return d.asks("/redirect") },
+		Entry("when the answer is a redirect", func(d approvalService) appsv1alpha1.TransitionRule { return d.callsOnce("/redirect") },
 			"WebhookFailed", "RedirectRefused"),
-		Entry("when there is no answer", func(d desk) appsv1alpha1.TransitionRule { return d.asks("/hang") },
+		Entry("when there is no answer", func(d approvalService) appsv1alpha1.TransitionRule { return d.callsOnce("/hang") },
 			"WebhookFailed", "Unreachable"),
-		Entry("when the certificate is not trusted", func(d desk) appsv1alpha1.TransitionRule { return webhookRule(d.SecureURL("/approve")) },
+		Entry("when the certificate is not trusted", func(d approvalService) appsv1alpha1.TransitionRule { return webhookRule(d.SecureURL("/approve")) },
 			"WebhookFailed", "TLSUntrusted"),
-		Entry("when the certificate has expired", func(desk) appsv1alpha1.TransitionRule {
-			return openDesk(nil, approvals.Options{Flaw: approvals.Expired}).asksSecurely("/approve")
+		Entry("when the certificate has expired", func(approvalService) appsv1alpha1.TransitionRule {
+			return openApprovalService(nil, approvals.Options{Flaw: approvals.Expired}).callsOverTLS("/approve")
 		}, "WebhookFailed", "TLSExpired", "has expired"),
-		Entry("when the certificate is for another name", func(desk) appsv1alpha1.TransitionRule {
-			return openDesk(nil, approvals.Options{Flaw: approvals.ForAnotherName}).asksSecurely("/approve")
+		Entry("when the certificate is for another name", func(approvalService) appsv1alpha1.TransitionRule {
+			return openApprovalService(nil, approvals.Options{Flaw: approvals.ForAnotherName}).callsOverTLS("/approve")
 		}, "WebhookFailed", "TLSNameMismatch", "another name"),
-		Entry("when a task is announced, and the rule has no poll", func(d desk) appsv1alpha1.TransitionRule { return d.asks("/poll") },
+		Entry("when a task is announced, and the rule has no poll", func(d approvalService) appsv1alpha1.TransitionRule { return d.callsOnce("/poll") },
 			"WebhookFailed", "BadResponse"),
-		Entry("when the Secret does not exist", func(d desk) appsv1alpha1.TransitionRule {
-			rule := d.asksSecurely("/approve")
-			rule.Webhook.ClientConfig.SecretRef = &appsv1alpha1.SecretReference{Name: "nobody"}
+		Entry("when the Secret does not exist", func(d approvalService) appsv1alpha1.TransitionRule {
+			rule := d.callsOverTLS("/approve")
+			rule.Webhook.ClientConfig.SecretRef = &appsv1alpha1.SecretReference{Name: "missing"}
 			return rule
-		}, "WebhookFailed", "Secret", "nobody"),
+		}, "WebhookFailed", "Secret", "missing"),
 	)
 
 	It("sends the token of its Secret, which the manager may read, and trusts a bundle in base64", func(ctx context.Context) {
 		p.kubectl(ctx, "--namespace", p.namespace, "apply", "-f", filepath.Join("..", "..", "config", "samples", "webhook", "secret.yaml"))
-		rule := service.asksSecurely("/approve?bearer=replace-me")
+		rule := service.callsOverTLS("/approve?bearer=replace-me")
 		rule.Webhook.ClientConfig.CABundle = base64.StdEncoding.EncodeToString(service.CA())
 		rule.Webhook.ClientConfig.SecretRef = &appsv1alpha1.SecretReference{Name: "approvals"}
 		waiting(ctx, 1, rule)
@@ -202,7 +204,7 @@ var _ = Describe("A webhook rule", Label(callStories), func() {
 		address := freeAddress()
 		ignoring := webhookRule("http://" + address + "/approve")
 		ignoring.Webhook.FailurePolicy = appsv1alpha1.FailurePolicyIgnore
-		tolerant := newPlace(ctx)
+		tolerant := newScenario(ctx)
 		tolerant.rule(ctx, ignoring)
 		tolerant.pods(ctx, 1, nil)
 		tolerant.beginAll(ctx)
@@ -213,7 +215,7 @@ var _ = Describe("A webhook rule", Label(callStories), func() {
 		Eventually(ctx, p.seeingRule("web")).Should(HaveField("Status.RuleStates", ConsistOf(And(HaveField("Name", "approval"),
 			HaveField("WebhookStatus.TaskStates", ConsistOf(And(HaveField("Phase", appsv1alpha1.TaskFailed),
 				HaveField("Reason", "Unreachable"), HaveField("NextTime", Not(BeNil())), HaveField("Attempts", BeNumerically(">=", 1)))))))))
-		late := openDesk(nil, approvals.Options{HTTPAddress: address})
+		late := openApprovalService(nil, approvals.Options{HTTPAddress: address})
 		Eventually(ctx, p.list).WithTimeout(2 * patience).Should(HaveEach(expect.BeOperable("updater")))
 		Expect(late.Approvals(p.namespace)).To(HaveLen(1))
 	})
@@ -221,8 +223,8 @@ var _ = Describe("A webhook rule", Label(callStories), func() {
 	It("with failurePolicy Ignore passes whatever is wrong with the service", func(ctx context.Context) {
 		var rules []appsv1alpha1.TransitionRule
 		for name, rule := range map[string]appsv1alpha1.TransitionRule{
-			"error": service.asks("/500"), "garbage": service.asks("/garbage"), "redirect": service.asks("/redirect"),
-			"untrusted": webhookRule(service.SecureURL("/approve")), "expired": openDesk(nil, approvals.Options{Flaw: approvals.Expired}).asksSecurely("/approve"),
+			"error": service.callsOnce("/500"), "garbage": service.callsOnce("/garbage"), "redirect": service.callsOnce("/redirect"),
+			"untrusted": webhookRule(service.SecureURL("/approve")), "expired": openApprovalService(nil, approvals.Options{Flaw: approvals.Expired}).callsOverTLS("/approve"),
 		} {
 			rule.Name, rule.Webhook.FailurePolicy = name, appsv1alpha1.FailurePolicyIgnore
 			rules = append(rules, rule)
@@ -233,7 +235,7 @@ var _ = Describe("A webhook rule", Label(callStories), func() {
 	})
 
 	It("in dry run calls the service, withholds no request, and counts the requests that would have waited", func(ctx context.Context) {
-		rule := service.asks("/reject")
+		rule := service.callsOnce("/reject")
 		rule.Enforcement = appsv1alpha1.EnforcementDryRun
 		waiting(ctx, 2, rule)
 		Eventually(ctx, p.list).Should(HaveEach(expect.BeOperable("updater")))
@@ -251,14 +253,14 @@ var _ = Describe("A webhook rule", Label(callStories), func() {
 	})
 
 	It("with failurePolicy Ignore waits when the service rejects", func(ctx context.Context) {
-		rule := service.asks("/reject")
+		rule := service.callsOnce("/reject")
 		rule.Webhook.FailurePolicy = appsv1alpha1.FailurePolicyIgnore
 		waiting(ctx, 1, rule)
 		blocked(ctx, 1, "WebhookRejected", "not today")
 	})
 
 	It("does not count approvals under an earlier version", func(ctx context.Context) {
-		rule := p.rule(ctx, service.asks("/approve"))
+		rule := p.rule(ctx, service.callsOnce("/approve"))
 		p.ruleNamed(ctx, "other", approved())
 		p.pods(ctx, 1, nil)
 		p.beginAll(ctx)
@@ -281,10 +283,10 @@ var _ = Describe("A webhook rule", Label(callStories), func() {
 	})
 
 	It("does not affect rules of other services when its own never answers", func(ctx context.Context) {
-		waiting(ctx, 3, service.asks("/hang"))
+		waiting(ctx, 3, service.callsOnce("/hang"))
 		Eventually(ctx, func() []approvals.Entry { return service.Log(p.namespace) }).ShouldNot(BeEmpty())
-		other, quick := newPlace(ctx), openDesk(nil, approvals.Options{})
-		other.rule(ctx, quick.asks("/approve"))
+		other, quick := newScenario(ctx), openApprovalService(nil, approvals.Options{})
+		other.rule(ctx, quick.callsOnce("/approve"))
 		other.pods(ctx, 3, nil)
 		other.beginAll(ctx)
 		Eventually(ctx, other.list).WithTimeout(patience / 5).Should(HaveEach(expect.BeOperable("updater")))

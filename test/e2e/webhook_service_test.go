@@ -20,13 +20,13 @@ import (
 )
 
 // approvalService is the approval service of one scenario.
-type desk struct {
+type approvalService struct {
 	*approvals.Service
 	*approvals.Server
 }
 
-// openDesk runs a service until the scenario ends. watch may be nil.
-func openDesk(watch approvals.Watch, options approvals.Options) desk {
+// openApprovalService runs a service until the scenario ends. watch may be nil.
+func openApprovalService(watch approvals.Watch, options approvals.Options) approvalService {
 	GinkgoHelper()
 	service := approvals.New(watch)
 	server, err := approvals.Serve(service, options)
@@ -37,7 +37,7 @@ func openDesk(watch approvals.Watch, options approvals.Options) desk {
 		defer stop()
 		Expect(server.Close(ctx)).To(Succeed())
 	})
-	return desk{Service: service, Server: server}
+	return approvalService{Service: service, Server: server}
 }
 
 // webhookRule returns a rule that calls a service.
@@ -47,19 +47,21 @@ func webhookRule(url string) appsv1alpha1.TransitionRule {
 	}}
 }
 
-// asks returns a rule that calls the service without polling.
-func (d desk) asks(path string) appsv1alpha1.TransitionRule { return webhookRule(d.URL(path)) }
+// callsOnce returns a rule that calls the service without polling.
+func (d approvalService) callsOnce(path string) appsv1alpha1.TransitionRule {
+	return webhookRule(d.URL(path))
+}
 
-// asksSecurely does the same over HTTPS, and trusts the CA of the service.
-func (d desk) asksSecurely(path string) appsv1alpha1.TransitionRule {
+// callsOverTLS does the same over HTTPS, and trusts the CA of the service.
+func (d approvalService) callsOverTLS(path string) appsv1alpha1.TransitionRule {
 	rule := webhookRule(d.SecureURL(path))
 	rule.Webhook.ClientConfig.CABundle = string(d.CA())
 	return rule
 }
 
 // polls returns a rule that polls the result every second, up to a timeout.
-func (d desk) polls(path string, timeoutSeconds int64) appsv1alpha1.TransitionRule {
-	rule := d.asks(path)
+func (d approvalService) polls(path string, timeoutSeconds int64) appsv1alpha1.TransitionRule {
+	rule := d.callsOnce(path)
 	rule.Webhook.ClientConfig.Poll = &appsv1alpha1.WebhookPoll{
 		URL: d.URL("/result"), IntervalSeconds: new(int64(1)), TimeoutSeconds: &timeoutSeconds,
 	}
@@ -67,8 +69,8 @@ func (d desk) polls(path string, timeoutSeconds int64) appsv1alpha1.TransitionRu
 }
 
 // pollsSecurely does the same over HTTPS.
-func (d desk) pollsSecurely(path string, timeoutSeconds int64) appsv1alpha1.TransitionRule {
-	rule := d.asksSecurely(path)
+func (d approvalService) pollsSecurely(path string, timeoutSeconds int64) appsv1alpha1.TransitionRule {
+	rule := d.callsOverTLS(path)
 	rule.Webhook.ClientConfig.Poll = &appsv1alpha1.WebhookPoll{
 		URL: d.SecureURL("/result"), CABundle: string(d.CA()), IntervalSeconds: new(int64(1)), TimeoutSeconds: &timeoutSeconds,
 	}
@@ -111,7 +113,7 @@ type passages struct {
 }
 
 // recordPassages starts recording.
-func recordPassages(p place) *passages {
+func recordPassages(p scenario) *passages {
 	GinkgoHelper()
 	r := &passages{waiting: map[string]passage{}, began: map[string]map[string]bool{}}
 	list := &corev1.PodList{}
@@ -223,7 +225,7 @@ func listed(given []approvals.Approval) string {
 }
 
 // expectOnePostPerTrace expects that no call was made twice under one traceId.
-func (d desk) expectOnePostPerTrace(p place) {
+func (d approvalService) expectOnePostPerTrace(p scenario) {
 	GinkgoHelper()
 	Expect(d.Posts(p.namespace)).To(And(Not(BeEmpty()), HaveEach(1)), "POSTs by traceId")
 }

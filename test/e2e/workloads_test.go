@@ -22,23 +22,23 @@ import (
 const approvedLabel = "e2e.podops.dev/approved"
 
 // scenario is the namespace of one scenario.
-type place struct {
+type scenario struct {
 	*cluster
 	namespace string
 }
 
-// newPlace creates a namespace that is deleted with the scenario.
-func newPlace(ctx context.Context) place {
+// newScenario creates a namespace that is deleted with the scenario.
+func newScenario(ctx context.Context) scenario {
 	GinkgoHelper()
-	return newPlaceOn(ctx, world)
+	return newScenarioOn(ctx, suiteCluster)
 }
 
-// newPlaceOn does the same on another cluster.
-func newPlaceOn(ctx context.Context, c *cluster) place {
+// newScenarioOn does the same on another cluster.
+func newScenarioOn(ctx context.Context, c *cluster) scenario {
 	GinkgoHelper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "story-"}}
 	Expect(c.admin.Create(ctx, namespace)).To(Succeed())
-	p := place{cluster: c, namespace: namespace.Name}
+	p := scenario{cluster: c, namespace: namespace.Name}
 	DeferCleanup(func(ctx context.Context) {
 		Expect(client.IgnoreNotFound(c.admin.Delete(ctx, namespace))).To(Succeed())
 	})
@@ -61,7 +61,7 @@ func template() corev1.PodTemplateSpec {
 }
 
 // pod creates a bare pod; change may be nil.
-func (p place) pod(ctx context.Context, name string, change func(*corev1.Pod)) *corev1.Pod {
+func (p scenario) pod(ctx context.Context, name string, change func(*corev1.Pod)) *corev1.Pod {
 	GinkgoHelper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: name, Labels: labels()}, Spec: template().Spec}
 	if change != nil {
@@ -72,7 +72,7 @@ func (p place) pod(ctx context.Context, name string, change func(*corev1.Pod)) *
 }
 
 // pods creates bare pods and waits until they are available.
-func (p place) pods(ctx context.Context, count int, change func(*corev1.Pod)) {
+func (p scenario) pods(ctx context.Context, count int, change func(*corev1.Pod)) {
 	GinkgoHelper()
 	for i := range count {
 		p.pod(ctx, fmt.Sprintf("web-%02d", i), change)
@@ -81,7 +81,7 @@ func (p place) pods(ctx context.Context, count int, change func(*corev1.Pod)) {
 }
 
 // service creates a Service that selects the pods of the scenario.
-func (p place) service(ctx context.Context, name string) *corev1.Service {
+func (p scenario) service(ctx context.Context, name string) *corev1.Service {
 	GinkgoHelper()
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: name},
@@ -92,7 +92,7 @@ func (p place) service(ctx context.Context, name string) *corev1.Service {
 }
 
 // deployment creates the Deployment web and waits until its pods are available.
-func (p place) deployment(ctx context.Context, replicas int32, change func(*appsv1.Deployment)) *appsv1.Deployment {
+func (p scenario) deployment(ctx context.Context, replicas int32, change func(*appsv1.Deployment)) *appsv1.Deployment {
 	GinkgoHelper()
 	deployment := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "web"},
@@ -111,7 +111,7 @@ func (p place) deployment(ctx context.Context, replicas int32, change func(*apps
 }
 
 // replicaSet creates the ReplicaSet web and waits until its pods are available.
-func (p place) replicaSet(ctx context.Context, replicas int32) *appsv1.ReplicaSet {
+func (p scenario) replicaSet(ctx context.Context, replicas int32) *appsv1.ReplicaSet {
 	GinkgoHelper()
 	set := &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "web"},
@@ -127,38 +127,38 @@ func (p place) replicaSet(ctx context.Context, replicas int32) *appsv1.ReplicaSe
 }
 
 // scale sets the replicas of a workload.
-func (p place) scale(ctx context.Context, workload client.Object, replicas int) {
+func (p scenario) scale(ctx context.Context, workload client.Object, replicas int) {
 	GinkgoHelper()
 	p.patch(ctx, workload, `{"spec":{"replicas":%d}}`, replicas)
 }
 
 // patch sends a merge patch as the administrator.
-func (p place) patch(ctx context.Context, object client.Object, format string, args ...any) {
+func (p scenario) patch(ctx context.Context, object client.Object, format string, args ...any) {
 	GinkgoHelper()
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, format, args...))
 	Expect(p.admin.Patch(ctx, object, patch)).To(Succeed())
 }
 
 // label sets a label of a pod as the administrator.
-func (p place) label(ctx context.Context, pod *corev1.Pod, key, value string) {
+func (p scenario) label(ctx context.Context, pod *corev1.Pod, key, value string) {
 	GinkgoHelper()
 	p.patch(ctx, pod, `{"metadata":{"labels":{%q:%q}}}`, key, value)
 }
 
 // begin begins an operation as the administrator.
-func (p place) begin(ctx context.Context, pod *corev1.Pod, id, operationType string) {
+func (p scenario) begin(ctx context.Context, pod *corev1.Pod, id, operationType string) {
 	GinkgoHelper()
 	p.setLabels(ctx, pod, beginLabels(id, operationType))
 }
 
 // setLabels sets labels of a pod, or removes those that are nil.
-func (p place) setLabels(ctx context.Context, pod *corev1.Pod, labels map[string]any) {
+func (p scenario) setLabels(ctx context.Context, pod *corev1.Pod, labels map[string]any) {
 	GinkgoHelper()
 	Expect(p.trySetLabels(ctx, pod, labels)).To(Succeed())
 }
 
 // trySetLabels does the same and returns the error.
-func (p place) trySetLabels(ctx context.Context, pod *corev1.Pod, labels map[string]any) error {
+func (p scenario) trySetLabels(ctx context.Context, pod *corev1.Pod, labels map[string]any) error {
 	GinkgoHelper()
 	patch, err := json.Marshal(wish{Metadata: metadata{Labels: labels}})
 	Expect(err).NotTo(HaveOccurred())
@@ -166,7 +166,7 @@ func (p place) trySetLabels(ctx context.Context, pod *corev1.Pod, labels map[str
 }
 
 // approve sets the label that labelCheck rules require on every pod.
-func (p place) approve(ctx context.Context) {
+func (p scenario) approve(ctx context.Context) {
 	GinkgoHelper()
 	for _, pod := range p.list(ctx) {
 		p.label(ctx, pod, approvedLabel, "true")
@@ -174,12 +174,12 @@ func (p place) approve(ctx context.Context) {
 }
 
 // rule creates the PodTransitionRule web.
-func (p place) rule(ctx context.Context, rules ...appsv1alpha1.TransitionRule) *appsv1alpha1.PodTransitionRule {
+func (p scenario) rule(ctx context.Context, rules ...appsv1alpha1.TransitionRule) *appsv1alpha1.PodTransitionRule {
 	GinkgoHelper()
 	return p.ruleNamed(ctx, "web", rules...)
 }
 
-func (p place) ruleNamed(ctx context.Context, name string, rules ...appsv1alpha1.TransitionRule) *appsv1alpha1.PodTransitionRule {
+func (p scenario) ruleNamed(ctx context.Context, name string, rules ...appsv1alpha1.TransitionRule) *appsv1alpha1.PodTransitionRule {
 	GinkgoHelper()
 	rule := &appsv1alpha1.PodTransitionRule{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: name},
@@ -209,7 +209,7 @@ func approved() appsv1alpha1.TransitionRule {
 func intOrString(value string) *intstr.IntOrString { return new(intstr.Parse(value)) }
 
 // list returns all pods of the scenario, terminating ones included.
-func (p place) list(ctx context.Context) []*corev1.Pod {
+func (p scenario) list(ctx context.Context) []*corev1.Pod {
 	GinkgoHelper()
 	pods := &corev1.PodList{}
 	Expect(p.admin.List(ctx, pods, client.InNamespace(p.namespace))).To(Succeed())
@@ -217,7 +217,7 @@ func (p place) list(ctx context.Context) []*corev1.Pod {
 }
 
 // listRules returns all PodTransitionRules of the scenario.
-func (p place) listRules(ctx context.Context) []*appsv1alpha1.PodTransitionRule {
+func (p scenario) listRules(ctx context.Context) []*appsv1alpha1.PodTransitionRule {
 	GinkgoHelper()
 	rules := &appsv1alpha1.PodTransitionRuleList{}
 	Expect(p.admin.List(ctx, rules, client.InNamespace(p.namespace))).To(Succeed())
@@ -225,7 +225,7 @@ func (p place) listRules(ctx context.Context) []*appsv1alpha1.PodTransitionRule 
 }
 
 // get reads a pod again.
-func (p place) get(ctx context.Context, name string) *corev1.Pod {
+func (p scenario) get(ctx context.Context, name string) *corev1.Pod {
 	GinkgoHelper()
 	pod := &corev1.Pod{}
 	Expect(p.admin.Get(ctx, client.ObjectKey{Namespace: p.namespace, Name: name}, pod)).To(Succeed())
@@ -233,7 +233,7 @@ func (p place) get(ctx context.Context, name string) *corev1.Pod {
 }
 
 // seeing returns a function for Eventually that reads a pod.
-func (p place) seeing(name string) func(context.Context) (*corev1.Pod, error) {
+func (p scenario) seeing(name string) func(context.Context) (*corev1.Pod, error) {
 	return func(ctx context.Context) (*corev1.Pod, error) {
 		pod := &corev1.Pod{}
 		err := p.admin.Get(ctx, client.ObjectKey{Namespace: p.namespace, Name: name}, pod)
@@ -242,7 +242,7 @@ func (p place) seeing(name string) func(context.Context) (*corev1.Pod, error) {
 }
 
 // seeingRule does the same with a PodTransitionRule.
-func (p place) seeingRule(name string) func(context.Context) (*appsv1alpha1.PodTransitionRule, error) {
+func (p scenario) seeingRule(name string) func(context.Context) (*appsv1alpha1.PodTransitionRule, error) {
 	return func(ctx context.Context) (*appsv1alpha1.PodTransitionRule, error) {
 		rule := &appsv1alpha1.PodTransitionRule{}
 		err := p.admin.Get(ctx, client.ObjectKey{Namespace: p.namespace, Name: name}, rule)
@@ -252,7 +252,7 @@ func (p place) seeingRule(name string) func(context.Context) (*appsv1alpha1.PodT
 
 // awaitAvailable waits until there are exactly count pods, and all of them are available
 // without a lifecycle.
-func (p place) awaitAvailable(ctx context.Context, count int) {
+func (p scenario) awaitAvailable(ctx context.Context, count int) {
 	GinkgoHelper()
 	Eventually(ctx, p.list).Should(And(HaveLen(count), expect.All(And(expect.BeAvailable(), expect.HaveNoLifecycle()))))
 }

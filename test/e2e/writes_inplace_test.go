@@ -26,7 +26,7 @@ var _ = Describe("Updating pods in place", func() {
 
 	DescribeTable("costs few writes, and none once it is over",
 		func(ctx context.Context, protected bool, bound int) {
-			p := newPlace(ctx)
+			p := newScenario(ctx)
 			service := serviceController{employer: "web"}
 			announce := func(*corev1.Pod) {}
 			if protected {
@@ -55,10 +55,10 @@ var _ = Describe("Updating pods in place", func() {
 			expectIdle(ctx, p)
 
 			By("recording two events for each lifecycle, and one more for the cause of its wait")
-			told, all := ledger.byOperator(audit.On("events"), audit.InNamespace(p.namespace)), ledger.byOperator(audit.InNamespace(p.namespace))
+			stopped, all := ledger.byOperator(audit.On("events"), audit.InNamespace(p.namespace)), ledger.byOperator(audit.InNamespace(p.namespace))
 			AddReportEntry("requests", fmt.Sprintf("%.2f requests per lifecycle, events %.2f; %v",
-				float64(len(all))/pods, float64(len(told))/pods, all.CountBy(byTargetAndCode)))
-			Expect(len(told)).To(BeNumerically("<=", (2+detailsWithin(took))*pods))
+				float64(len(all))/pods, float64(len(stopped))/pods, all.CountBy(byTargetAndCode)))
+			Expect(len(stopped)).To(BeNumerically("<=", (2+detailsWithin(took))*pods))
 			// Besides its pod writes and events a lifecycle has a share in the writes of
 			// the rule: in each second one for a batch, and one for readers. Those of 4
 			// seconds fit into the goal.
@@ -76,7 +76,7 @@ var _ = Describe("Updating pods in place", func() {
 	)
 
 	It("reserves all pods that one change permits in one write of the rule", func(ctx context.Context) {
-		p := newPlace(ctx)
+		p := newScenario(ctx)
 		rule := p.rule(ctx, maxUnavailable("50%"), approved())
 		p.pods(ctx, pods, nil)
 		for _, pod := range p.list(ctx) {
@@ -95,7 +95,7 @@ var _ = Describe("Updating pods in place", func() {
 // expectIdle waits until the operator has written nothing for a moment, and then checks
 // that this continues. Leases are not in the audit log; refreshing a series of events is
 // housekeeping of the client library, every few minutes.
-func expectIdle(ctx context.Context, p place) {
+func expectIdle(ctx context.Context, p scenario) {
 	GinkgoHelper()
 	// An event of a pod in a namespace that another scenario has just deleted is
 	// housekeeping, too.

@@ -17,7 +17,7 @@ import (
 var _ = Describe("A rollout of a Deployment", func() {
 	It("replaces every pod, never makes more than 25 % unavailable, and costs at most 5 writes per pod", func(ctx context.Context) {
 		const replicas = 12
-		p := newPlace(ctx)
+		p := newScenario(ctx)
 		p.rule(ctx, maxUnavailable("25%"))
 		p.deployment(ctx, replicas, nil)
 		before := p.list(ctx)
@@ -58,7 +58,7 @@ var _ = Describe("A rollout of a Deployment", func() {
 func byTargetAndCode(e audit.Event) string { return fmt.Sprintf("%s %d", audit.ByTarget(e), e.Code) }
 
 // reasons returns the reasons of the events of an object.
-func reasons(ctx context.Context, p place, name string) ([]string, error) {
+func reasons(ctx context.Context, p scenario, name string) ([]string, error) {
 	list := &eventsv1.EventList{}
 	if err := p.admin.List(ctx, list, client.InNamespace(p.namespace)); err != nil {
 		return nil, err

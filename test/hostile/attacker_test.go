@@ -125,7 +125,7 @@ func (a *attacker) expectDenialOrSuccess(err error) error {
 
 // start runs an attack in a separate process. The returned function waits for its end and
 // returns the number of requests that it sent.
-func (f *field) start(ctx context.Context, o order) (wait func() string) {
+func (f *target) start(ctx context.Context, o order) (wait func() string) {
 	GinkgoHelper()
 	o.Kubeconfig, o.Webhook = f.Kubeconfig(), f.WebhookAddress()
 	text, err := json.Marshal(o)

@@ -71,7 +71,7 @@ var _ = Describe("The neighbour of a hostile namespace keeps operating", Ordered
 })
 
 // namespace creates a namespace for an attack.
-func (f *field) namespace(ctx context.Context, name string) string {
+func (f *target) namespace(ctx context.Context, name string) string {
 	GinkgoHelper()
 	Expect(f.admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
 	return name
@@ -79,7 +79,7 @@ func (f *field) namespace(ctx context.Context, name string) string {
 
 // deniedBy returns the pods that a PodTransitionRule blocks because a module was evaluated
 // and did not pass them.
-func (f *field) deniedBy(ctx context.Context, namespace, name string) []string {
+func (f *target) deniedBy(ctx context.Context, namespace, name string) []string {
 	GinkgoHelper()
 	object := &appsv1alpha1.PodTransitionRule{}
 	Expect(f.admin.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)).To(Succeed())
@@ -93,7 +93,7 @@ func (f *field) deniedBy(ctx context.Context, namespace, name string) []string {
 }
 
 // gaveWay returns how many rounds ended before all rules were evaluated.
-func (f *field) gaveWay(ctx context.Context) float64 {
+func (f *target) gaveWay(ctx context.Context) float64 {
 	GinkgoHelper()
 	total := 0.0
 	for line := range strings.Lines(f.scrape(ctx)) {
@@ -107,7 +107,7 @@ func (f *field) gaveWay(ctx context.Context) float64 {
 }
 
 // scrape reads the metrics of the manager.
-func (f *field) scrape(ctx context.Context) string {
+func (f *target) scrape(ctx context.Context) string {
 	GinkgoHelper()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+f.metrics+"/metrics", nil)
 	Expect(err).NotTo(HaveOccurred())
@@ -169,7 +169,7 @@ func manyValues() []string {
 }
 
 // installBlobs installs a kind of which an object has at most ten values.
-func (f *field) installBlobs(ctx context.Context) {
+func (f *target) installBlobs(ctx context.Context) {
 	GinkgoHelper()
 	definition := &unstructured.Unstructured{}
 	Expect(yaml.Unmarshal([]byte(blobs), &definition.Object)).To(Succeed())

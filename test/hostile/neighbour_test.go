@@ -38,7 +38,7 @@ type neighbour struct {
 }
 
 // newNeighbour creates the namespace, a ReplicaSet with available pods, and a rule.
-func newNeighbour(ctx context.Context, f *field) *neighbour {
+func newNeighbour(ctx context.Context, f *target) *neighbour {
 	GinkgoHelper()
 	n := &neighbour{
 		admin:      f.admin,

@@ -48,8 +48,8 @@ func TestHostile(t *testing.T) {
 	RunSpecs(t, "Hostile tenants")
 }
 
-// field is the cluster under attack.
-type field struct {
+// target is the cluster under attack.
+type target struct {
 	*stage.Stage
 	group   *memlimit.Group
 	metrics string // address
@@ -59,7 +59,7 @@ type field struct {
 	before  times // of the neighbour, undisturbed
 }
 
-var attacked *field
+var attacked *target
 
 var _ = BeforeSuite(func(ctx context.Context) {
 	ctrl.SetLogger(GinkgoLogr)
@@ -78,7 +78,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	Expect(err).NotTo(HaveOccurred())
-	f := &field{group: group, metrics: freeAddress(), scheme: runtime.NewScheme()}
+	f := &target{group: group, metrics: freeAddress(), scheme: runtime.NewScheme()}
 	f.Stage = stage.New(stage.Options{
 		Bin: bin, Dir: dir, Out: GinkgoWriter, Manifests: filepath.Join(root, "config", "local"),
 		ManagerFlags:   []string{"--settle-time", "0s", "--permit-interval", "0s"},
@@ -106,7 +106,7 @@ func behind(group *memlimit.Group) func(...string) []string {
 }
 
 // as returns a client with another identity; the administrator's when user is empty.
-func (f *field) as(user string, groups []string) client.WithWatch {
+func (f *target) as(user string, groups []string) client.WithWatch {
 	GinkgoHelper()
 	config := rest.CopyConfig(f.Config())
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: groups}
@@ -118,14 +118,14 @@ func (f *field) as(user string, groups []string) client.WithWatch {
 // survives runs an attack while the neighbour works, and checks the guarantees of
 // docs/security.md: no restart, memory below the limit, every lifecycle of the neighbour
 // continues.
-func (f *field) survives(ctx context.Context, attack string, namespaces ...string) {
+func (f *target) survives(ctx context.Context, attack string, namespaces ...string) {
 	GinkgoHelper()
 	f.withstands(ctx, attack, f.before, f.start(ctx, order{Attack: attack, Namespaces: namespaces}))
 }
 
 // withstands does the same for a running attack, compared with the times of the neighbour
 // without it. wait ends with the attack, and returns the number of requests that it sent.
-func (f *field) withstands(ctx context.Context, attack string, without times, wait func() string) {
+func (f *target) withstands(ctx context.Context, attack string, without times, wait func() string) {
 	GinkgoHelper()
 	during := f.quiet.work(ctx, attackTime)
 	sent := wait()
@@ -157,7 +157,7 @@ func freeAddress() string {
 }
 
 // restart starts the manager again when the attack before has ended it.
-func (f *field) restart(ctx context.Context) {
+func (f *target) restart(ctx context.Context) {
 	GinkgoHelper()
 	select {
 	case <-f.ManagerEnded():

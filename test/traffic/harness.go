@@ -33,19 +33,19 @@ const (
 
 // harness is shared by all runs: the cluster, servers on the addresses of its pods, and the
 // file with every outcome.
-type world struct {
-	stage   *stage.Stage
-	options options
-	out     io.Writer
-	admin   client.Client
-	pods    cache.Cache
-	fleet   *servers.Fleet
-	log     *load.Log
-	file    *os.File
-	changed chan struct{} // a pod has changed; a send never blocks
+type harness struct {
+	stage      *stage.Stage
+	options    options
+	out        io.Writer
+	admin      client.Client
+	pods       cache.Cache
+	podServers *servers.Set
+	log        *load.Log
+	file       *os.File
+	changed    chan struct{} // a pod has changed; a send never blocks
 }
 
-func newWorld(ctx context.Context, s *stage.Stage, o options, out io.Writer) (*world, error) {
+func newHarness(ctx context.Context, s *stage.Stage, o options, out io.Writer) (*harness, error) {
 	admin, err := client.New(s.Config(), client.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
@@ -59,8 +59,8 @@ func newWorld(ctx context.Context, s *stage.Stage, o options, out io.Writer) (*w
 	if err != nil {
 		return nil, fmt.Errorf("making the file of outcomes: %w", err)
 	}
-	w := &world{
-		stage: s, options: o, out: out, admin: admin, pods: pods, fleet: servers.New(podPort, logr.Discard()),
+	w := &harness{
+		stage: s, options: o, out: out, admin: admin, pods: pods, podServers: servers.New(podPort, logr.Discard()),
 		log: load.NewLog(file), file: file, changed: make(chan struct{}, 1),
 	}
 	go pods.Start(ctx) //nolint:errcheck // it ends with ctx; a failing watch shows as a timeout of a step
@@ -68,7 +68,7 @@ func newWorld(ctx context.Context, s *stage.Stage, o options, out io.Writer) (*w
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("watching pods: %w", err), w.close())
 	}
-	for _, handler := range []toolscache.ResourceEventHandler{w.fleet.Handler(), w.notifier()} {
+	for _, handler := range []toolscache.ResourceEventHandler{w.podServers.Handler(), w.notifier()} {
 		if _, err := informer.AddEventHandler(handler); err != nil {
 			return nil, errors.Join(fmt.Errorf("watching pods: %w", err), w.close())
 		}
@@ -76,7 +76,7 @@ func newWorld(ctx context.Context, s *stage.Stage, o options, out io.Writer) (*w
 	return w, nil
 }
 
-func (w *world) notifier() toolscache.ResourceEventHandler {
+func (w *harness) notifier() toolscache.ResourceEventHandler {
 	say := func() {
 		select {
 		case w.changed <- struct{}{}:
@@ -88,13 +88,13 @@ func (w *world) notifier() toolscache.ResourceEventHandler {
 	}
 }
 
-func (w *world) close() error {
-	w.fleet.Close()
-	return errors.Join(w.fleet.Err(), w.log.Close(), w.file.Close())
+func (w *harness) close() error {
+	w.podServers.Close()
+	return errors.Join(w.podServers.Err(), w.log.Close(), w.file.Close())
 }
 
 // podsOf returns the pods of a namespace, terminating ones included, from the cache.
-func (w *world) podsOf(ctx context.Context, namespace string) ([]corev1.Pod, error) {
+func (w *harness) podsOf(ctx context.Context, namespace string) ([]corev1.Pod, error) {
 	var list corev1.PodList
 	if err := w.pods.List(ctx, &list, client.InNamespace(namespace)); err != nil {
 		return nil, fmt.Errorf("listing pods: %w", err)
@@ -104,7 +104,7 @@ func (w *world) podsOf(ctx context.Context, namespace string) ([]corev1.Pod, err
 
 // await polls until a condition holds. It gives up when the observation has not changed for
 // stepPatience, or after stepBound; the error ends with the last observation.
-func (w *world) await(ctx context.Context, what string, holds func(context.Context) (bool, string, error)) error {
+func (w *harness) await(ctx context.Context, what string, holds func(context.Context) (bool, string, error)) error {
 	ctx, stop := context.WithTimeout(ctx, stepBound)
 	defer stop()
 	ticker := time.NewTicker(look)

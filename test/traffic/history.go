@@ -23,15 +23,15 @@ type history struct {
 	// workload.
 	since time.Time
 
-	// told holds the states that servers were set to, by the name of the pod, in order.
-	told map[string][]told
+	// commands holds the states that servers were set to, by the name of the pod, in order.
+	commands map[string][]commands
 
 	// marks holds labels that PodOps set, with the times in them.
 	marks map[mark]bool
 }
 
-// told is a command that was executed.
-type told struct {
+// commands is a command that was executed.
+type commands struct {
 	at    time.Time
 	state string // ready, drain, maint, or gone
 }
@@ -43,7 +43,9 @@ type mark struct {
 	at   time.Time
 }
 
-func newHistory() *history { return &history{told: map[string][]told{}, marks: map[mark]bool{}} }
+func newHistory() *history {
+	return &history{commands: map[string][]commands{}, marks: map[mark]bool{}}
+}
 
 // command adds an executed command: "set server web/<name> state maint". Servers are named
 // <namespace>_<service>_<pod>_<hash>.
@@ -64,7 +66,7 @@ func (h *history) command(at time.Time, line string) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.told[parts[2]] = append(h.told[parts[2]], told{at, state})
+	h.commands[parts[2]] = append(h.commands[parts[2]], commands{at, state})
 }
 
 // see adds the labels of a pod.
@@ -110,7 +112,7 @@ func (h *history) order() order {
 		if m.at.Before(h.since) {
 			continue
 		}
-		state := last(h.told[m.pod], m.at)
+		state := last(h.commands[m.pod], m.at)
 		switch {
 		case m.kind == "operate" && (state == "maint" || state == "gone"):
 			found.operate++
@@ -126,7 +128,7 @@ func (h *history) order() order {
 }
 
 // last returns the last state before a time.
-func last(states []told, at time.Time) string {
+func last(states []commands, at time.Time) string {
 	state := "nothing"
 	for _, one := range states {
 		if one.at.After(at) {

@@ -166,7 +166,7 @@ func perform(ctx context.Context, o options, out io.Writer) (results results, er
 	if err := s.Up(ctx); err != nil {
 		return nil, err
 	}
-	w, err := newWorld(ctx, s, o, out)
+	w, err := newHarness(ctx, s, o, out)
 	if err != nil {
 		return nil, err
 	}

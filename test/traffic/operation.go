@@ -101,7 +101,7 @@ func do(ctx context.Context, admin client.Client, pod *corev1.Pod, step operatio
 }
 
 // operate runs one round over all pods, for either side.
-func (g *game) operate(ctx context.Context, pods []corev1.Pod) error {
+func (g *scenarioRun) operate(ctx context.Context, pods []corev1.Pod) error {
 	steps := map[string]operation{}
 	if g.side == withPodOps {
 		for i := range pods {
@@ -112,7 +112,7 @@ func (g *game) operate(ctx context.Context, pods []corev1.Pod) error {
 	}
 	var errs []error
 	for i := range pods {
-		errs = append(errs, do(ctx, g.world.admin, &pods[i], steps[pods[i].Name], secondImage, time.Now()))
+		errs = append(errs, do(ctx, g.harness.admin, &pods[i], steps[pods[i].Name], secondImage, time.Now()))
 	}
 	return errors.Join(errs...)
 }

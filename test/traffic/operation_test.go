@@ -85,7 +85,7 @@ func TestWithoutPodOpsTheNumberOfUpdatedPodsIsBounded(t *testing.T) {
 }
 
 func TestScenariosDetectTheirEnd(t *testing.T) {
-	g := &game{scenario: scenario{replicas: 2}, first: []types.UID{"a", "b"}}
+	g := &scenarioRun{scenario: scenario{replicas: 2}, first: []types.UID{"a", "b"}}
 	for name, tc := range map[string]struct {
 		pods         []corev1.Pod
 		wantReplaced bool

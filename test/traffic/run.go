@@ -41,9 +41,9 @@ func work() []string {
 	return paths
 }
 
-// run is one run of a scenario: its namespace, its load balancer and its load.
-type game struct {
-	world     *world
+// scenarioRun is one run of a scenario: its namespace, its load balancer and its load.
+type scenarioRun struct {
+	harness   *harness
 	scenario  scenario
 	side      side
 	namespace string
@@ -58,9 +58,9 @@ type game struct {
 }
 
 // play runs a scenario, and removes everything it created.
-func (w *world) play(ctx context.Context, s scenario, on side) (r result, err error) {
+func (w *harness) play(ctx context.Context, s scenario, on side) (r result, err error) {
 	r = result{scenario: s.name, side: on}
-	g := &game{world: w, scenario: s, side: on, namespace: fmt.Sprintf("%s-%s", s.name, on)}
+	g := &scenarioRun{harness: w, scenario: s, side: on, namespace: fmt.Sprintf("%s-%s", s.name, on)}
 	dir := filepath.Join(w.stage.Dir(), g.namespace)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return r, fmt.Errorf("making %s: %w", dir, err)
@@ -100,8 +100,8 @@ func (w *world) play(ctx context.Context, s scenario, on side) (r result, err er
 }
 
 // remember records the labels that PodOps sets on the pods of this run.
-func (g *game) remember(ctx context.Context) error {
-	informer, err := g.world.pods.GetInformer(ctx, &corev1.Pod{})
+func (g *scenarioRun) remember(ctx context.Context) error {
+	informer, err := g.harness.pods.GetInformer(ctx, &corev1.Pod{})
 	if err != nil {
 		return fmt.Errorf("watching pods: %w", err)
 	}
@@ -123,12 +123,12 @@ var errOrder = errors.New("a pod was operated on, or counted as available, in th
 
 // checkOrder checks with the history of the run that traffic was off before every
 // operation, and on before every pod was available.
-func (g *game) checkOrder() error {
+func (g *scenarioRun) checkOrder() error {
 	if g.side == withoutPodOps {
 		return nil
 	}
 	found := g.history.order()
-	fmt.Fprintf(g.world.out, "order: traffic was off before operate %d times, and on before service-available %d times; %d times it was not\n",
+	fmt.Fprintf(g.harness.out, "order: traffic was off before operate %d times, and on before service-available %d times; %d times it was not\n",
 		found.operate, found.available, len(found.violations))
 	switch {
 	case len(found.violations) > 0:
@@ -141,21 +141,21 @@ func (g *game) checkOrder() error {
 }
 
 // begin creates the workload behind the load balancer.
-func (g *game) begin(ctx context.Context) error {
+func (g *scenarioRun) begin(ctx context.Context) error {
 	manifest, err := values{
 		PodOps: g.side == withPodOps, Replicas: g.scenario.replicas, Socket: g.socket, Backend: g.balancer.Backend(),
 	}.manifest()
 	if err != nil {
 		return err
 	}
-	if err := g.world.stage.KubectlWith(ctx, manifest, "--namespace", g.namespace, "apply", "-f", "-"); err != nil {
+	if err := g.harness.stage.KubectlWith(ctx, manifest, "--namespace", g.namespace, "apply", "-f", "-"); err != nil {
 		return err
 	}
 	g.follow(ctx)
 	if err := g.settled(ctx, g.scenario.replicas, always); err != nil {
 		return err
 	}
-	pods, err := g.world.podsOf(ctx, g.namespace)
+	pods, err := g.harness.podsOf(ctx, g.namespace)
 	if err != nil {
 		return err
 	}
@@ -167,16 +167,16 @@ func (g *game) begin(ctx context.Context) error {
 
 // measure sends requests from before the operation until all pods have settled, and until
 // there were enough. It also returns the duration of the operation.
-func (g *game) measure(ctx context.Context) (*load.Report, time.Duration, error) {
+func (g *scenarioRun) measure(ctx context.Context) (*load.Report, time.Duration, error) {
 	l, err := load.Start(load.Options{
-		Address: g.balancer.Address(), Paths: work(), Workers: g.world.options.workers, Rate: g.world.options.rate, Record: g.world.log.Record,
+		Address: g.balancer.Address(), Paths: work(), Workers: g.harness.options.workers, Rate: g.harness.options.rate, Record: g.harness.log.Record,
 	})
 	if err != nil {
 		return nil, 0, fmt.Errorf("starting the load: %w", err)
 	}
 	defer l.Stop()
 	requests := func(count int) error {
-		return g.world.await(ctx, fmt.Sprintf("%d requests are sent", count), func(context.Context) (bool, string, error) {
+		return g.harness.await(ctx, fmt.Sprintf("%d requests are sent", count), func(context.Context) (bool, string, error) {
 			sent := l.Report().Requests
 			return sent >= count, fmt.Sprintf("%d are", sent), nil
 		})
@@ -192,17 +192,17 @@ func (g *game) measure(ctx context.Context) (*load.Report, time.Duration, error)
 		return nil, 0, err
 	}
 	took := time.Since(start)
-	if err := requests(max(g.world.options.requests, l.Report().Requests+around)); err != nil {
+	if err := requests(max(g.harness.options.requests, l.Report().Requests+around)); err != nil {
 		return nil, 0, err
 	}
-	return l.Stop(), took, g.world.fleet.Err()
+	return l.Stop(), took, g.harness.podServers.Err()
 }
 
 // settled waits until exactly count pods exist, all of them are ready, the load balancer
 // sends requests to each and to no other server, and the scenario is done.
-func (g *game) settled(ctx context.Context, count int, done func(*game, []corev1.Pod) (bool, string)) error {
-	return g.world.await(ctx, fmt.Sprintf("%d pods serve", count), func(ctx context.Context) (bool, string, error) {
-		pods, err := g.world.podsOf(ctx, g.namespace)
+func (g *scenarioRun) settled(ctx context.Context, count int, done func(*scenarioRun, []corev1.Pod) (bool, string)) error {
+	return g.harness.await(ctx, fmt.Sprintf("%d pods serve", count), func(ctx context.Context) (bool, string, error) {
+		pods, err := g.harness.podsOf(ctx, g.namespace)
 		if err != nil {
 			return false, "", err
 		}
@@ -239,20 +239,20 @@ func protected(pod *corev1.Pod) bool {
 }
 
 // follow starts the follower on the side without PodOps.
-func (g *game) follow(ctx context.Context) {
+func (g *scenarioRun) follow(ctx context.Context) {
 	if g.side == withPodOps {
 		return
 	}
 	ctx, g.stopFollowing = context.WithCancel(ctx)
 	f := &follower{
 		client:  runtimeapi.New(runtimeapi.Endpoint{Network: "unix", Address: g.socket}, 0),
-		backend: g.balancer.Backend(), changed: g.world.changed,
-		pods: func(ctx context.Context) ([]corev1.Pod, error) { return g.world.podsOf(ctx, g.namespace) },
+		backend: g.balancer.Backend(), changed: g.harness.changed,
+		pods: func(ctx context.Context) ([]corev1.Pod, error) { return g.harness.podsOf(ctx, g.namespace) },
 	}
 	g.following.Go(func() { f.run(ctx) })
 }
 
-func (g *game) stop() {
+func (g *scenarioRun) stop() {
 	if g.stopFollowing != nil {
 		g.stopFollowing()
 	}
@@ -260,16 +260,16 @@ func (g *game) stop() {
 }
 
 // killController kills and restarts the controller of the load balancer.
-func (g *game) killController(ctx context.Context) error {
+func (g *scenarioRun) killController(ctx context.Context) error {
 	if g.side == withPodOps {
-		g.world.stage.KillManager()
-		return g.world.stage.StartManager(ctx)
+		g.harness.stage.KillManager()
+		return g.harness.stage.StartManager(ctx)
 	}
 	g.stop()
 	g.follow(ctx)
 	return nil
 }
 
-func (g *game) kubectl(ctx context.Context, args ...string) error {
-	return g.world.stage.Kubectl(ctx, append([]string{"--namespace", g.namespace}, args...)...)
+func (g *scenarioRun) kubectl(ctx context.Context, args ...string) error {
+	return g.harness.stage.Kubectl(ctx, append([]string{"--namespace", g.namespace}, args...)...)
 }

@@ -24,9 +24,9 @@ type scenario struct {
 	// comes is true when pods become available while it runs, not only operable.
 	comes bool
 
-	act func(ctx context.Context, g *game) error
+	act func(ctx context.Context, g *scenarioRun) error
 	// done reports whether it has reached its end, besides that all pods are ready.
-	done func(g *game, pods []corev1.Pod) (bool, string)
+	done func(g *scenarioRun, pods []corev1.Pod) (bool, string)
 }
 
 func scenarios() []scenario {
@@ -45,17 +45,17 @@ func scenarios() []scenario {
 	}
 }
 
-func restart(ctx context.Context, g *game) error {
+func restart(ctx context.Context, g *scenarioRun) error {
 	return g.kubectl(ctx, "rollout", "restart", "deployment/web")
 }
 
-func scaleIn(ctx context.Context, g *game) error {
+func scaleIn(ctx context.Context, g *scenarioRun) error {
 	return g.kubectl(ctx, "scale", "deployment/web", fmt.Sprintf("--replicas=%d", few))
 }
 
-func inPlace(ctx context.Context, g *game) error {
-	return g.world.await(ctx, "every pod is updated", func(ctx context.Context) (bool, string, error) {
-		pods, err := g.world.podsOf(ctx, g.namespace)
+func inPlace(ctx context.Context, g *scenarioRun) error {
+	return g.harness.await(ctx, "every pod is updated", func(ctx context.Context) (bool, string, error) {
+		pods, err := g.harness.podsOf(ctx, g.namespace)
 		if err != nil {
 			return false, "", err
 		}
@@ -71,13 +71,13 @@ func inPlace(ctx context.Context, g *game) error {
 //
 // It does not interrupt a rollout: the webhook that defers deletes fails open while no
 // manager runs, by design. An operation controller that uses labels waits.
-func inPlaceAndKill(ctx context.Context, g *game) error {
+func inPlaceAndKill(ctx context.Context, g *scenarioRun) error {
 	both, ctx := errgroup.WithContext(ctx)
 	both.Go(func() error { return inPlace(ctx, g) })
 	both.Go(func() error {
 		for _, enough := range []int{many / 5, many / 2} {
-			if err := g.world.await(ctx, fmt.Sprintf("%d pods are updated", enough), func(ctx context.Context) (bool, string, error) {
-				pods, err := g.world.podsOf(ctx, g.namespace)
+			if err := g.harness.await(ctx, fmt.Sprintf("%d pods are updated", enough), func(ctx context.Context) (bool, string, error) {
+				pods, err := g.harness.podsOf(ctx, g.namespace)
 				count := countUpdated(pods)
 				return err == nil && count >= enough, fmt.Sprintf("%d are", count), err
 			}); err != nil {
@@ -92,14 +92,14 @@ func inPlaceAndKill(ctx context.Context, g *game) error {
 	return both.Wait()
 }
 
-func always(*game, []corev1.Pod) (bool, string) { return true, "" }
+func always(*scenarioRun, []corev1.Pod) (bool, string) { return true, "" }
 
-func replaced(g *game, pods []corev1.Pod) (bool, string) {
+func replaced(g *scenarioRun, pods []corev1.Pod) (bool, string) {
 	gone := g.gone(pods)
 	return gone == g.scenario.replicas, fmt.Sprintf("%d of %d pods are replaced", gone, g.scenario.replicas)
 }
 
-func updated(g *game, pods []corev1.Pod) (bool, string) {
+func updated(g *scenarioRun, pods []corev1.Pod) (bool, string) {
 	count := countUpdated(pods)
 	return count == g.scenario.replicas, fmt.Sprintf("%d of %d pods are updated", count, g.scenario.replicas)
 }
@@ -115,7 +115,7 @@ func countUpdated(pods []corev1.Pod) int {
 }
 
 // gone returns how many of the first pods no longer exist.
-func (g *game) gone(pods []corev1.Pod) int {
+func (g *scenarioRun) gone(pods []corev1.Pod) int {
 	there := map[types.UID]bool{}
 	for i := range pods {
 		there[pods[i].UID] = true

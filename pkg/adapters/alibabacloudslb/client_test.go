@@ -76,9 +76,9 @@ func TestTheClientReadsItsWrites(t *testing.T) {
 	}
 
 	steps := []struct {
-		says string
-		do   func() error
-		want []slb.Backend
+		sentence string
+		do       func() error
+		want     []slb.Backend
 	}{
 		{"empty", func() error { return nil }, nil},
 		{"added", func() error { return client.Add(ctx, "rsp-1", []slb.Backend{eni(1, 80, 100), eni(2, 80, 50)}) }, []slb.Backend{eni(1, 80, 100), eni(2, 80, 50)}},
@@ -87,20 +87,20 @@ func TestTheClientReadsItsWrites(t *testing.T) {
 	}
 	for _, step := range steps {
 		if err := step.do(); err != nil {
-			t.Fatalf("%s: %v", step.says, err)
+			t.Fatalf("%s: %v", step.sentence, err)
 		}
 		got, err := client.Group(ctx, "rsp-1")
 		if err != nil {
-			t.Fatalf("%s: %v", step.says, err)
+			t.Fatalf("%s: %v", step.sentence, err)
 		}
 		if diff := cmp.Diff(step.want, got); diff != "" {
-			t.Errorf("%s: backends (-want +got):\n%s", step.says, diff)
+			t.Errorf("%s: backends (-want +got):\n%s", step.sentence, diff)
 		}
 	}
 }
 
 func TestTheClientRetriesTransientErrors(t *testing.T) {
-	for says, fault := range map[string]slbtest.Refusal{
+	for sentence, fault := range map[string]slbtest.Refusal{
 		"throttled":              slbtest.Throttled(),
 		"throttled for the API":  {Status: 400, Code: "Throttling.Api", Message: "slow down"},
 		"still configuring":      slbtest.Busy(),
@@ -109,7 +109,7 @@ func TestTheClientRetriesTransientErrors(t *testing.T) {
 		"a gateway without JSON": slbtest.Broken(),
 		"an empty answer":        {Status: 200, Body: " "},
 	} {
-		t.Run(says, func(t *testing.T) {
+		t.Run(sentence, func(t *testing.T) {
 			server := slbtest.New(t)
 			server.AddGroup("", "rsp-1", "g", slbtest.Backend{ServerID: "eni-1", ServerIP: "10.0.0.1", Type: "eni", Port: 80, Weight: 100, Description: "d"})
 			server.Inject(slbtest.Fault{Action: "DescribeVServerGroupAttribute", Times: 3, Refusal: fault})
@@ -128,7 +128,7 @@ func TestTheClientRetriesTransientErrors(t *testing.T) {
 }
 
 func TestTheClientStopsRetrying(t *testing.T) {
-	for says, tc := range map[string]struct {
+	for sentence, tc := range map[string]struct {
 		fault    slbtest.Refusal
 		requests int
 		want     refusal
@@ -149,7 +149,7 @@ func TestTheClientStopsRetrying(t *testing.T) {
 			slbtest.Broken(), 4, refusal{Action: "DescribeVServerGroupAttribute"},
 		},
 	} {
-		t.Run(says, func(t *testing.T) {
+		t.Run(sentence, func(t *testing.T) {
 			server := slbtest.New(t)
 			server.Inject(slbtest.Fault{Refusal: tc.fault})
 			_, err := newClient(t, server).Group(t.Context(), "rsp-1")
@@ -172,12 +172,12 @@ func TestAnAnswerForAnotherObjectIsAnError(t *testing.T) {
 	server := slbtest.New(t)
 	server.Inject(slbtest.Fault{Refusal: slbtest.Refusal{Status: http.StatusOK, Body: `{}`}})
 	client := newClient(t, server)
-	for says, ask := range map[string]func() error{
+	for sentence, ask := range map[string]func() error{
 		"load balancer": func() error { _, err := client.LoadBalancer(t.Context(), "lb-1"); return err },
 		"groups":        func() error { _, err := client.Groups(t.Context(), "lb-1"); return err },
 		"group":         func() error { _, err := client.Group(t.Context(), "rsp-1"); return err },
 	} {
-		t.Run(says, func(t *testing.T) {
+		t.Run(sentence, func(t *testing.T) {
 			if got := refusalOf(t, ask()).Code; got != "UnexpectedAnswer" {
 				t.Errorf("code = %q: an empty answer must not mean that no pod has traffic", got)
 			}
@@ -186,11 +186,11 @@ func TestAnAnswerForAnotherObjectIsAnError(t *testing.T) {
 }
 
 func TestClientReturnsWhenTheContextEnds(t *testing.T) {
-	for says, fault := range map[string]slbtest.Fault{
+	for sentence, fault := range map[string]slbtest.Fault{
 		"while the server hangs":  {Hang: true},
 		"before the next attempt": {Refusal: slbtest.Throttled()},
 	} {
-		t.Run(says, func(t *testing.T) {
+		t.Run(sentence, func(t *testing.T) {
 			server := slbtest.New(t)
 			server.Inject(fault)
 			slow := config(server)
@@ -264,10 +264,10 @@ func TestNoCredentialsInErrorsAndText(t *testing.T) {
 		t.Fatal("port 1 is in use")
 	}
 	texts["no server"] = err.Error()
-	for says, text := range texts {
+	for sentence, text := range texts {
 		for _, secret := range []string{slbtest.AccessKeyID, slbtest.AccessKeySecret} {
 			if strings.Contains(text, secret) {
-				t.Errorf("%s: %q has the credential %q", says, text, secret)
+				t.Errorf("%s: %q has the credential %q", sentence, text, secret)
 			}
 		}
 	}
@@ -288,7 +288,7 @@ func TestConfigFromEnv(t *testing.T) {
 		env[name] = value
 		return env
 	}
-	for says, tc := range map[string]struct {
+	for sentence, tc := range map[string]struct {
 		env  map[string]string
 		want string // part of the error
 	}{
@@ -302,7 +302,7 @@ func TestConfigFromEnv(t *testing.T) {
 		"a password in the endpoint": {env: with("ALIYUN_SLB_ENDPOINT", "https://u:hidden@x"), want: "must be a host"},
 		"no host":                    {env: with("ALIYUN_SLB_ENDPOINT", "https://"), want: "has no host"},
 	} {
-		t.Run(says, func(t *testing.T) {
+		t.Run(sentence, func(t *testing.T) {
 			_, err := slb.ConfigFromEnv(func(name string) string { return tc.env[name] })
 			switch {
 			case tc.want == "" && err != nil:

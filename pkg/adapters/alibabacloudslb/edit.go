@@ -83,7 +83,7 @@ func editsToLeave(id string, r *registration, settings Settings) []edit {
 	return edits
 }
 
-func removals(id string, places []place) []edit {
+func removals(id string, places []groupBackend) []edit {
 	var edits []edit
 	for _, p := range places {
 		edits = append(edits, edit{id: id, verb: verbRemove, group: p.group, backend: p.backend})
@@ -180,9 +180,9 @@ func send(ctx context.Context, api API, batch []edit) error {
 func settled(ctx context.Context, api API, e edit, refusal error) bool {
 	switch e.verb {
 	case verbAdd:
-		return saysPresent(refusal) || isThere(ctx, api, e, true)
+		return meansPresent(refusal) || isThere(ctx, api, e, true)
 	case verbRemove:
-		return saysAbsent(refusal) || isThere(ctx, api, e, false)
+		return meansAbsent(refusal) || isThere(ctx, api, e, false)
 	default:
 		return false
 	}

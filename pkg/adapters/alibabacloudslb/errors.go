@@ -98,14 +98,14 @@ func isGroupMissing(err error) bool {
 	return errors.As(err, &api) && strings.Contains(api.Code+" "+api.Message, "VServerGroupId does not exist")
 }
 
-// saysPresent and saysAbsent report whether the error is that a server exists already, or
+// meansPresent and meansAbsent report whether the error is that a server exists already, or
 // no longer exists. They confirm nothing: that requires a read.
-func saysPresent(err error) bool {
+func meansPresent(err error) bool {
 	code := codeOf(err)
 	return strings.Contains(code, "Duplicate") || strings.HasSuffix(code, "Exist") && !strings.HasSuffix(code, "NotExist")
 }
 
-func saysAbsent(err error) bool {
+func meansAbsent(err error) bool {
 	code := codeOf(err)
 	return strings.HasSuffix(code, "NotFound") || strings.HasSuffix(code, "NotExist")
 }

@@ -20,32 +20,32 @@ import (
 	"github.com/podops-dev/podops/test/builders"
 )
 
-// managedWorld returns a managed Service with one group, rsp-a at port 8080, and pods 1 to
+// newManaged returns a managed Service with one group, rsp-a at port 8080, and pods 1 to
 // n.
-func managedWorld(t *testing.T, n int, changes ...func(*corev1.Service)) *world {
+func newManaged(t *testing.T, n int, changes ...func(*corev1.Service)) *harness {
 	t.Helper()
 	objects := []client.Object{service(slices.Concat([]func(*corev1.Service){managed("rsp-a:8080")}, changes)...)}
 	for i := 1; i <= n; i++ {
 		objects = append(objects, pod(i))
 	}
-	w := newWorld(t, objects...)
+	w := newHarness(t, objects...)
 	w.server.AddGroup("", "rsp-a", "group a")
 	w.server.AddGroup("", "rsp-b", "group b")
 	return w
 }
 
-func (w *world) wantBackends(says, group string, want ...slbtest.Backend) {
+func (w *harness) wantBackends(sentence, group string, want ...slbtest.Backend) {
 	w.t.Helper()
 	byServer := cmpopts.SortSlices(func(a, b slbtest.Backend) int {
 		return cmp.Or(strings.Compare(a.ServerID, b.ServerID), a.Port-b.Port)
 	})
 	if diff := gocmp.Diff(want, w.server.Backends(group), byServer, cmpopts.EquateEmpty()); diff != "" {
-		w.t.Errorf("%s: backends of %s (-want +got):\n%s", says, group, diff)
+		w.t.Errorf("%s: backends of %s (-want +got):\n%s", sentence, group, diff)
 	}
 }
 
 func TestManagedPodIsAddedToEveryGroupOfTheService(t *testing.T) {
-	w := managedWorld(t, 1, managed("rsp-a:8080, rsp-b:8443"), annotated(slb.WeightAnnotationKey, "30"))
+	w := newManaged(t, 1, managed("rsp-a:8080, rsp-b:8443"), annotated(slb.WeightAnnotationKey, "30"))
 	w.wantTraffic("before", map[string]plan.State{"web-1": plan.Unconfirmed})
 	w.mustReconcile()
 	w.wantBackends("added", "rsp-a", backend(1, 8080, 30))
@@ -59,15 +59,15 @@ func TestManagedPodIsAddedToEveryGroupOfTheService(t *testing.T) {
 }
 
 func TestManagedTrafficGoesOffAndOnAgain(t *testing.T) {
-	for says, tc := range map[string]struct {
+	for sentence, tc := range map[string]struct {
 		how string
 		off []slbtest.Backend
 	}{
 		"by weight":  {slb.OffByWeight, []slbtest.Backend{backend(1, 8080, 0), backend(2, 8080, 100)}},
 		"by removal": {slb.OffByRemoval, []slbtest.Backend{backend(2, 8080, 100)}},
 	} {
-		t.Run(says, func(t *testing.T) {
-			w := managedWorld(t, 2, annotated(slb.TrafficOffAnnotationKey, tc.how))
+		t.Run(sentence, func(t *testing.T) {
+			w := newManaged(t, 2, annotated(slb.TrafficOffAnnotationKey, tc.how))
 			w.mustReconcile()
 			w.put(pod(1, preparing))
 			w.wantTraffic("before it is off", map[string]plan.State{"web-1": plan.Unconfirmed, "web-2": plan.On})
@@ -84,14 +84,14 @@ func TestManagedTrafficGoesOffAndOnAgain(t *testing.T) {
 }
 
 func TestManagedPodsThatLeaveTheServiceAreRemoved(t *testing.T) {
-	for says, gone := range map[string]func(*world){
-		"ended":                              func(w *world) { w.put(pod(1, func(b *builders.PodBuilder) { b.Phase(corev1.PodFailed) })) },
-		"removed by force":                   func(w *world) { w.drop("web-1") },
-		"no longer selected":                 func(w *world) { w.put(pod(1, func(b *builders.PodBuilder) { b.Label("app", "other") })) },
-		"replaced by a pod of the same name": func(w *world) { w.put(pod(1, func(b *builders.PodBuilder) { b.UID("another-uid").Gate(false) })) },
+	for sentence, gone := range map[string]func(*harness){
+		"ended":                              func(w *harness) { w.put(pod(1, func(b *builders.PodBuilder) { b.Phase(corev1.PodFailed) })) },
+		"removed by force":                   func(w *harness) { w.drop("web-1") },
+		"no longer selected":                 func(w *harness) { w.put(pod(1, func(b *builders.PodBuilder) { b.Label("app", "other") })) },
+		"replaced by a pod of the same name": func(w *harness) { w.put(pod(1, func(b *builders.PodBuilder) { b.UID("another-uid").Gate(false) })) },
 	} {
-		t.Run(says, func(t *testing.T) {
-			w := managedWorld(t, 2, annotated(slb.TrafficOffAnnotationKey, slb.OffByRemoval))
+		t.Run(sentence, func(t *testing.T) {
+			w := newManaged(t, 2, annotated(slb.TrafficOffAnnotationKey, slb.OffByRemoval))
 			w.mustReconcile()
 			gone(w)
 			w.wantTraffic("before", map[string]plan.State{"web-2": plan.On})
@@ -106,7 +106,7 @@ func TestManagedPodsThatLeaveTheServiceAreRemoved(t *testing.T) {
 }
 
 func TestATerminatingPodIsOffUntilItIsDeleted(t *testing.T) {
-	w := managedWorld(t, 2)
+	w := newManaged(t, 2)
 	w.mustReconcile()
 	w.put(pod(1, terminating))
 	w.mustReconcile()
@@ -118,7 +118,7 @@ func TestATerminatingPodIsOffUntilItIsDeleted(t *testing.T) {
 }
 
 func TestManagedWeightFollowsTheAnnotation(t *testing.T) {
-	w := managedWorld(t, 1)
+	w := newManaged(t, 1)
 	w.mustReconcile()
 	w.change(annotated(slb.WeightAnnotationKey, "7"))
 	w.mustReconcile()
@@ -126,7 +126,7 @@ func TestManagedWeightFollowsTheAnnotation(t *testing.T) {
 }
 
 func TestBatchesAreOfTwentyAtMost(t *testing.T) {
-	w := managedWorld(t, 45)
+	w := newManaged(t, 45)
 	w.mustReconcile()
 	if got := len(w.server.Backends("rsp-a")); got != 45 {
 		t.Errorf("backends = %d, want 45", got)
@@ -143,7 +143,7 @@ func TestBatchesAreOfTwentyAtMost(t *testing.T) {
 }
 
 func TestARejectedServerDoesNotStopTheOthers(t *testing.T) {
-	w := managedWorld(t, 45)
+	w := newManaged(t, 45)
 	w.server.Inject(slbtest.Fault{Server: "eni-7", Refusal: slbtest.Refusal{Status: 400, Code: "InvalidServerId.NotFound", Message: "no such server"}})
 	failed, err := w.reconcile()
 	if diff := gocmp.Diff([]string{"web-7"}, failed); diff != "" {
@@ -159,7 +159,7 @@ func TestARejectedServerDoesNotStopTheOthers(t *testing.T) {
 }
 
 func TestThrottlingStopsTheRestOfTheBatches(t *testing.T) {
-	w := managedWorld(t, 45)
+	w := newManaged(t, 45)
 	w.server.Inject(slbtest.Fault{Action: "AddVServerGroupBackendServers", Refusal: slbtest.Throttled()})
 	failed, err := w.reconcile()
 	if len(failed) != 45 || err == nil || !containsAll(err.Error(), "Throttling.User", "and 35 more pods") {
@@ -177,7 +177,7 @@ func TestLostRepliesAreNotFailures(t *testing.T) {
 	lost := func(action string) slbtest.Fault {
 		return slbtest.Fault{Action: action, Times: 1, AfterEffect: true, Refusal: slbtest.Broken()}
 	}
-	w := managedWorld(t, 3)
+	w := newManaged(t, 3)
 	w.server.Inject(lost("AddVServerGroupBackendServers"))
 	w.mustReconcile()
 	w.wantBackends("added once", "rsp-a", backend(1, 8080, 100), backend(2, 8080, 100), backend(3, 8080, 100))
@@ -191,7 +191,7 @@ func TestLostRepliesAreNotFailures(t *testing.T) {
 }
 
 func TestNothingIsConfirmedBeforeReadsShowIt(t *testing.T) {
-	w := managedWorld(t, 2)
+	w := newManaged(t, 2)
 	w.server.Lag()
 	w.mustReconcile()
 	w.wantTraffic("added, with a stale read", map[string]plan.State{"web-1": plan.Unconfirmed})
@@ -210,7 +210,7 @@ func TestNothingIsConfirmedBeforeReadsShowIt(t *testing.T) {
 }
 
 func TestAPodWithAnUnknownServerFailsAlone(t *testing.T) {
-	w := managedWorld(t, 1)
+	w := newManaged(t, 1)
 	unknown := pod(2)
 	delete(unknown.Annotations, slb.ServerIDAnnotationKey)
 	w.put(unknown)
@@ -226,7 +226,7 @@ func TestAPodWithAnUnknownServerFailsAlone(t *testing.T) {
 
 func TestServersOfPods(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}, Spec: corev1.NodeSpec{ProviderID: "cn-hangzhou.i-node1"}}
-	for says, tc := range map[string]struct {
+	for sentence, tc := range map[string]struct {
 		change func(*corev1.Pod)
 		want   slbtest.Backend
 	}{
@@ -243,10 +243,10 @@ func TestServersOfPods(t *testing.T) {
 			slbtest.Backend{ServerID: "i-node1", Type: "ecs"},
 		},
 	} {
-		t.Run(says, func(t *testing.T) {
+		t.Run(sentence, func(t *testing.T) {
 			p := pod(1)
 			tc.change(p)
-			w := newWorld(t, service(managed("rsp-a:8080")), node, p)
+			w := newHarness(t, service(managed("rsp-a:8080")), node, p)
 			w.server.AddGroup("", "rsp-a", "a")
 			w.mustReconcile()
 			tc.want.Port, tc.want.Weight, tc.want.Description = 8080, 100, description(1)
@@ -257,7 +257,7 @@ func TestServersOfPods(t *testing.T) {
 }
 
 func TestInvalidServers(t *testing.T) {
-	for says, tc := range map[string]struct {
+	for sentence, tc := range map[string]struct {
 		change func(*corev1.Pod)
 		want   []string
 	}{
@@ -267,10 +267,10 @@ func TestInvalidServers(t *testing.T) {
 		"a node without a provider id": {func(p *corev1.Pod) { p.Annotations, p.Spec.HostNetwork, p.Spec.NodeName = nil, true, "bare" }, []string{"spec.providerID", "bare"}},
 		"no node yet":                  {func(p *corev1.Pod) { p.Annotations, p.Spec.HostNetwork = nil, true }, []string{"no node yet"}},
 	} {
-		t.Run(says, func(t *testing.T) {
+		t.Run(sentence, func(t *testing.T) {
 			p := pod(1)
 			tc.change(p)
-			w := newWorld(t, service(managed("rsp-a:8080")), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "bare"}}, p)
+			w := newHarness(t, service(managed("rsp-a:8080")), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "bare"}}, p)
 			w.server.AddGroup("", "rsp-a", "a")
 			failed, err := w.reconcile()
 			if len(failed) != 1 || err == nil || !containsAll(err.Error(), tc.want...) {
@@ -282,7 +282,7 @@ func TestInvalidServers(t *testing.T) {
 }
 
 func TestAReusedAddressBelongsToItsCurrentPod(t *testing.T) {
-	w := managedWorld(t, 0)
+	w := newManaged(t, 0)
 	w.server.SetBackends("rsp-a", slbtest.Backend{
 		ServerID: "eni-1", ServerIP: address(1), Type: "eni", Port: 8080, Weight: 100, Description: description(99),
 	})
@@ -296,8 +296,8 @@ func TestAReusedAddressBelongsToItsCurrentPod(t *testing.T) {
 	w.wantTraffic("beside a pod that has ended", map[string]plan.State{"web-1": plan.On, "web-2": plan.Off})
 }
 
-func TestAPodWithANewAddressIsMoved(t *testing.T) {
-	w := managedWorld(t, 1)
+func TestAPodWithAChangedAddressIsMoved(t *testing.T) {
+	w := newManaged(t, 1)
 	w.server.SetBackends("rsp-a", slbtest.Backend{
 		ServerID: "eni-old", ServerIP: "10.9.9.9", Type: "eni", Port: 8080, Weight: 100, Description: description(1),
 	})
@@ -307,7 +307,7 @@ func TestAPodWithANewAddressIsMoved(t *testing.T) {
 }
 
 func TestPodsAreRemovedFromFormerGroups(t *testing.T) {
-	w := managedWorld(t, 1)
+	w := newManaged(t, 1)
 	w.mustReconcile()
 	if got := w.service().Annotations[slb.UsedGroupsAnnotationKey]; got != "rsp-a" {
 		t.Fatalf("recorded groups = %q, want rsp-a", got)
@@ -335,7 +335,7 @@ func TestPodsAreRemovedFromFormerGroups(t *testing.T) {
 }
 
 func TestGroupsAreRecordedBeforeTheFirstPodIsAdded(t *testing.T) {
-	w := managedWorld(t, 1)
+	w := newManaged(t, 1)
 	if err := w.client.Delete(context.Background(), w.service()); err != nil {
 		t.Fatal(err)
 	}
@@ -351,7 +351,7 @@ func TestGroupsAreRecordedBeforeTheFirstPodIsAdded(t *testing.T) {
 }
 
 func TestADeletedServiceLeavesNothingOfItsOwn(t *testing.T) {
-	w := managedWorld(t, 2)
+	w := newManaged(t, 2)
 	w.server.SetBackends("rsp-a", foreign(50, 8080), foreign(1, 9999))
 	w.mustReconcile()
 	w.drop("web-2")
@@ -372,13 +372,13 @@ func TestADeletedServiceLeavesNothingOfItsOwn(t *testing.T) {
 }
 
 func TestAFormerServiceHasNoCurrentPods(t *testing.T) {
-	for says, leave := range map[string]func(*corev1.Service){
+	for sentence, leave := range map[string]func(*corev1.Service){
 		"deleted":               func(s *corev1.Service) { now := metav1.NewTime(time.Now()); s.DeletionTimestamp = &now },
 		"without control label": func(s *corev1.Service) { delete(s.Labels, "kusionstack.io/control") },
 		"no longer managed":     func(s *corev1.Service) { delete(s.Annotations, slb.BackendsAnnotationKey) },
 	} {
-		t.Run(says, func(t *testing.T) {
-			w := managedWorld(t, 2)
+		t.Run(sentence, func(t *testing.T) {
+			w := newManaged(t, 2)
 			w.mustReconcile()
 			w.put(pod(3, preparing))
 			left := w.service()
@@ -399,17 +399,17 @@ func TestAFormerServiceHasNoCurrentPods(t *testing.T) {
 }
 
 func TestAServiceWithoutASelectorSelectsNoPods(t *testing.T) {
-	w := managedWorld(t, 2, func(s *corev1.Service) { s.Spec.Selector = nil })
+	w := newManaged(t, 2, func(s *corev1.Service) { s.Spec.Selector = nil })
 	names, err := w.adapter.GetSelectedEmployeeNames(t.Context(), w.service())
 	if err != nil || len(names) > 0 {
 		t.Errorf("selected %v, error %v", names, err)
 	}
 	w.mustReconcile()
-	w.wantBackends("nobody", "rsp-a")
+	w.wantBackends("no pods", "rsp-a")
 }
 
 func TestSelectedEmployees(t *testing.T) {
-	w := managedWorld(t, 3)
+	w := newManaged(t, 3)
 	w.put(pod(4, func(b *builders.PodBuilder) { b.Label("app", "other") }))
 	w.put(pod(5, func(b *builders.PodBuilder) { b.Namespace("elsewhere") }))
 	names, err := w.adapter.GetSelectedEmployeeNames(t.Context(), w.service())
@@ -422,7 +422,7 @@ func TestSelectedEmployees(t *testing.T) {
 }
 
 func TestPodsWithoutAnAddressHaveDifferentIds(t *testing.T) {
-	w := managedWorld(t, 0)
+	w := newManaged(t, 0)
 	for n := 1; n <= 2; n++ {
 		p := pod(n)
 		p.Status.PodIP = ""
@@ -434,14 +434,14 @@ func TestPodsWithoutAnAddressHaveDifferentIds(t *testing.T) {
 }
 
 func TestTheErrorOfAMissingGroupNamesIt(t *testing.T) {
-	w := managedWorld(t, 1, managed("rsp-typo:8080"))
+	w := newManaged(t, 1, managed("rsp-typo:8080"))
 	if _, err := w.reconcile(); err == nil || !containsAll(err.Error(), "service default/web", "rsp-typo", "DescribeVServerGroupAttribute", "does not exist") {
 		t.Errorf("error %v does not name the missing group", err)
 	}
 }
 
 func TestOtherObjectsAreRejected(t *testing.T) {
-	w := managedWorld(t, 1)
+	w := newManaged(t, 1)
 	if _, err := w.adapter.GetExpectedEmployee(t.Context(), pod(1)); err == nil || !strings.Contains(err.Error(), "*v1.Pod") {
 		t.Errorf("error %v", err)
 	}
@@ -452,7 +452,7 @@ func TestOtherObjectsAreRejected(t *testing.T) {
 }
 
 func TestALongNameIsLeftOutOfTheDescription(t *testing.T) {
-	w := managedWorld(t, 0)
+	w := newManaged(t, 0)
 	p := pod(1)
 	p.Name = strings.Repeat("n", 40)
 	w.put(p)

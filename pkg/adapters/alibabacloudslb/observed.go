@@ -37,13 +37,13 @@ func (a *Adapter) currentObserved(
 			current = append(current, m.status(extra))
 		}
 	}
-	return append(current, strangers(members, groups, settings)...), nil
+	return append(current, unattributed(members, groups, settings)...), nil
 }
 
 // unattributed returns employees for backends without a known pod in groups that hold only
 // backends of this Service: deleted pods that the cloud controller manager has not removed
 // yet. Other groups may be shared with other clusters.
-func strangers(members []member, groups map[string][]Backend, settings Settings) []resourceconsist.IEmployee {
+func unattributed(members []member, groups map[string][]Backend, settings Settings) []resourceconsist.IEmployee {
 	var found []resourceconsist.IEmployee
 	if len(settings.ObservedGroups) > 0 {
 		return nil
@@ -52,7 +52,7 @@ func strangers(members []member, groups map[string][]Backend, settings Settings)
 		if id == defaultGroup {
 			continue
 		}
-		for _, b := range strangersIn(members, groups[id]) {
+		for _, b := range unattributedIn(members, groups[id]) {
 			statuses := resourceconsist.PodEmployeeStatuses{Ip: b.ServerIP, ExtraStatus: PodExtraStatus{Traffic: TrafficPartial}}
 			found = append(found, PodStatus{ID: fmt.Sprintf("%s/%s/%s/%d", id, b.ServerID, b.ServerIP, b.Port), Statuses: statuses})
 		}
@@ -129,7 +129,7 @@ func withoutLoadBalancer(service *corev1.Service) error {
 // get traffic through it, so absence does not mean that traffic is off.
 func nodesOnlyOf(members []member, groups map[string][]Backend) error {
 	for id, backends := range groups {
-		for _, backend := range strangersIn(members, backends) {
+		for _, backend := range unattributedIn(members, backends) {
 			if backend.onNode() && backend.Weight > 0 {
 				return fmt.Errorf("vServer group %s: backend %s is a node, which hides the pods behind it: "+
 					"use network interfaces as backends (annotation service.beta.kubernetes.io/backend-type: eni)", id, backend.ServerID)

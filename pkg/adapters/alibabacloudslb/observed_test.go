@@ -15,15 +15,15 @@ import (
 	"github.com/podops-dev/podops/test/builders"
 )
 
-// observedWorld returns a Service of load balancer lb-1, with pods 1 and 2, and the two
+// newObserved returns a Service of load balancer lb-1, with pods 1 and 2, and the two
 // vServer groups that the cloud controller manager has created for its ports.
-func observedWorld(t *testing.T, changes ...func(*corev1.Service)) *world {
+func newObserved(t *testing.T, changes ...func(*corev1.Service)) *harness {
 	t.Helper()
 	s := service(ofLoadBalancer("lb-1"))
 	for _, change := range changes {
 		change(s)
 	}
-	w := newWorld(t, s, pod(1), pod(2))
+	w := newHarness(t, s, pod(1), pod(2))
 	w.server.AddLoadBalancer("lb-1")
 	w.server.AddGroup("lb-1", "rsp-http", "k8s/8080/web/default/c1")
 	w.server.AddGroup("lb-1", "rsp-https", "k8s/8443/web/default/c1")
@@ -38,7 +38,7 @@ func byCCM(n, port, weight int) slbtest.Backend {
 }
 
 func TestObservedTraffic(t *testing.T) {
-	for says, tc := range map[string]struct {
+	for sentence, tc := range map[string]struct {
 		pod         *corev1.Pod
 		http, https []slbtest.Backend
 		want        plan.State
@@ -56,8 +56,8 @@ func TestObservedTraffic(t *testing.T) {
 		"terminates, and is in one":           {pod(1, terminating), []slbtest.Backend{byCCM(1, 8080, 100)}, nil, plan.Unconfirmed},
 		"terminates, and is in none":          {pod(1, terminating), nil, nil, plan.Off},
 	} {
-		t.Run(says, func(t *testing.T) {
-			w := observedWorld(t)
+		t.Run(sentence, func(t *testing.T) {
+			w := newObserved(t)
 			w.put(tc.pod)
 			w.server.SetBackends("rsp-http", tc.http...)
 			w.server.SetBackends("rsp-https", tc.https...)
@@ -67,7 +67,7 @@ func TestObservedTraffic(t *testing.T) {
 }
 
 func TestObservedServicesAreNotChanged(t *testing.T) {
-	w := observedWorld(t)
+	w := newObserved(t)
 	w.server.SetBackends("rsp-http", byCCM(2, 8080, 100), byCCM(77, 8080, 100))
 	w.put(pod(2, preparing))
 	w.mustReconcile()
@@ -85,7 +85,7 @@ func TestObservedServicesAreNotChanged(t *testing.T) {
 }
 
 func TestAPodThatLeftTheServiceIsCurrentUntilItsTrafficIsOff(t *testing.T) {
-	w := observedWorld(t)
+	w := newObserved(t)
 	w.put(pod(1, func(b *builders.PodBuilder) {
 		b.Label("app", "other").Finalizer(resourceconsist.GenerateLifecycleFinalizer("web"))
 	}))
@@ -96,7 +96,7 @@ func TestAPodThatLeftTheServiceIsCurrentUntilItsTrafficIsOff(t *testing.T) {
 }
 
 func TestAnObservedServiceThatIsDeletedWaitsForTheCloudControllerManager(t *testing.T) {
-	w := observedWorld(t)
+	w := newObserved(t)
 	w.put(pod(2, preparing))
 	w.server.SetBackends("rsp-http", byCCM(1, 8080, 100))
 	now := metav1.NewTime(time.Now())
@@ -112,7 +112,7 @@ func TestAnObservedServiceThatIsDeletedWaitsForTheCloudControllerManager(t *test
 }
 
 func TestAnObservedServiceWithoutTheControlLabelHasNoCurrentPods(t *testing.T) {
-	w := observedWorld(t)
+	w := newObserved(t)
 	w.server.SetBackends("rsp-http", byCCM(1, 8080, 100))
 	taken := w.service()
 	delete(taken.Labels, "kusionstack.io/control")
@@ -123,7 +123,7 @@ func TestAnObservedServiceWithoutTheControlLabelHasNoCurrentPods(t *testing.T) {
 }
 
 func TestGroupsOfOthersOnTheSameLoadBalancerDoNotCount(t *testing.T) {
-	w := observedWorld(t)
+	w := newObserved(t)
 	for id, name := range map[string]string{
 		"rsp-other":     "k8s/8080/api/default/c1",
 		"rsp-namespace": "k8s/8080/web/staging/c1",
@@ -136,7 +136,7 @@ func TestGroupsOfOthersOnTheSameLoadBalancerDoNotCount(t *testing.T) {
 }
 
 func TestGroupsOfTheUser(t *testing.T) {
-	w := observedWorld(t, annotated(slb.GroupPortAnnotationKey, "rsp-mine:80"))
+	w := newObserved(t, annotated(slb.GroupPortAnnotationKey, "rsp-mine:80"))
 	w.server.AddGroup("", "rsp-mine", "mine", byCCM(1, 8080, 100))
 	w.wantTraffic("in that group alone", map[string]plan.State{"web-1": plan.On, "web-2": plan.Unconfirmed})
 	if got := w.calls()["DescribeVServerGroups"]; got != 0 {
@@ -145,13 +145,13 @@ func TestGroupsOfTheUser(t *testing.T) {
 }
 
 func TestTheDefaultServerGroupCountsWhenThereIsNoOther(t *testing.T) {
-	w := newWorld(t, service(ofLoadBalancer("lb-2")), pod(1), pod(2))
+	w := newHarness(t, service(ofLoadBalancer("lb-2")), pod(1), pod(2))
 	w.server.AddLoadBalancer("lb-2", byCCM(1, 0, 100))
 	w.wantTraffic("no vServer group", map[string]plan.State{"web-1": plan.On, "web-2": plan.Unconfirmed})
 }
 
 func TestNodesAsBackendsHidePods(t *testing.T) {
-	w := observedWorld(t)
+	w := newObserved(t)
 	w.server.SetBackends("rsp-http", slbtest.Backend{ServerID: "i-node", ServerIP: "192.168.0.9", Type: "ecs", Port: 30080, Weight: 100})
 	if _, err := w.diff(); err == nil || !containsAll(err.Error(), "service default/web", "rsp-http", "i-node", "backend-type: eni") {
 		t.Errorf("error %v: a pod behind a node may have traffic, even if no group has it", err)
@@ -160,7 +160,7 @@ func TestNodesAsBackendsHidePods(t *testing.T) {
 
 func TestThePodOnTheNetworkOfItsNodeHasTheServerOfTheNode(t *testing.T) {
 	host := func(b *builders.PodBuilder) { b.Annotation(slb.ServerIDAnnotationKey, "i-node") }
-	w := observedWorld(t)
+	w := newObserved(t)
 	w.put(pod(1, host))
 	node := slbtest.Backend{ServerID: "i-node", Type: "ecs", Port: 8080, Weight: 100}
 	w.server.SetBackends("rsp-http", node)
@@ -172,7 +172,7 @@ func TestLoadBalancerOfAService(t *testing.T) {
 	address := func(s *corev1.Service) {
 		s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.7"}}
 	}
-	for says, tc := range map[string]struct {
+	for sentence, tc := range map[string]struct {
 		service *corev1.Service
 		pod     *corev1.Pod
 		want    plan.State
@@ -187,8 +187,8 @@ func TestLoadBalancerOfAService(t *testing.T) {
 		"neither observed nor managed":           {service(annotated(slb.BackendsAnnotationKey, "yes")), pod(1), 0, slb.BackendsAnnotationKey},
 		"the user's group does not exist":        {service(annotated(slb.GroupPortAnnotationKey, "rsp-no:80")), pod(1), 0, "rsp-no"},
 	} {
-		t.Run(says, func(t *testing.T) {
-			w := newWorld(t, tc.service, tc.pod)
+		t.Run(sentence, func(t *testing.T) {
+			w := newHarness(t, tc.service, tc.pod)
 			w.server.AddLoadBalancer("lb-9", byCCM(1, 0, 100))
 			if tc.err == "" {
 				w.wantTraffic("", map[string]plan.State{"web-1": tc.want})
@@ -202,13 +202,13 @@ func TestLoadBalancerOfAService(t *testing.T) {
 }
 
 func TestAProviderThatFailsConfirmsNothing(t *testing.T) {
-	for says, action := range map[string]string{
+	for sentence, action := range map[string]string{
 		"load balancer": "DescribeLoadBalancerAttribute",
 		"groups":        "DescribeVServerGroups",
 		"group":         "DescribeVServerGroupAttribute",
 	} {
-		t.Run(says, func(t *testing.T) {
-			w := observedWorld(t)
+		t.Run(sentence, func(t *testing.T) {
+			w := newObserved(t)
 			w.server.Inject(slbtest.Fault{Action: action, Refusal: slbtest.Broken()})
 			if _, err := w.diff(); err == nil || !strings.Contains(err.Error(), action) {
 				t.Errorf("error %v, want one of %s", err, action)
@@ -223,8 +223,8 @@ func TestServicesOfThisAdapter(t *testing.T) {
 	}
 	clusterIP := func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP }
 	uncontrolled := func(s *corev1.Service) { delete(s.Labels, "kusionstack.io/control") }
-	w := newWorld(t)
-	for says, tc := range map[string]struct {
+	w := newHarness(t)
+	for sentence, tc := range map[string]struct {
 		service *corev1.Service
 		want    bool
 	}{
@@ -238,7 +238,7 @@ func TestServicesOfThisAdapter(t *testing.T) {
 		"with pods left in groups":              {service(clusterIP, annotated(slb.UsedGroupsAnnotationKey, "rsp-a")), true},
 		"not controlled":                        {service(uncontrolled), false},
 	} {
-		t.Run(says, func(t *testing.T) {
+		t.Run(sentence, func(t *testing.T) {
 			predicates := w.adapter.EmployerPredicates()
 			if got := predicates.Generic(genericEvent(tc.service)); got != tc.want {
 				t.Errorf("belongs = %v, want %v", got, tc.want)

@@ -6,7 +6,7 @@ import (
 )
 
 // groupBackend is a backend in a vServer group.
-type place struct {
+type groupBackend struct {
 	group   string
 	backend Backend
 }
@@ -20,7 +20,7 @@ type registration struct {
 	wanted map[GroupPort][]Backend
 	// stale holds backends that were added for the pod and are no longer wanted: at a
 	// former address or port, in a former group, or of a pod that left the Service.
-	stale []place
+	stale []groupBackend
 }
 
 func (r *registration) empty() bool { return len(r.wanted) == 0 && len(r.stale) == 0 }
@@ -48,7 +48,7 @@ func registrations(serviceID string, settings Settings, members []member, groups
 			case ours:
 				r := of(id)
 				r.name = name
-				r.stale = append(r.stale, place{group, backend})
+				r.stale = append(r.stale, groupBackend{group, backend})
 			}
 		}
 	}
@@ -114,12 +114,12 @@ func observedTraffic(m member, groups map[string][]Backend) (extra PodExtraStatu
 }
 
 // unattributedIn returns the backends that send traffic to no member.
-func strangersIn(members []member, backends []Backend) []Backend {
-	var strangers []Backend
+func unattributedIn(members []member, backends []Backend) []Backend {
+	var unattributed []Backend
 	for _, b := range backends {
 		if !slices.ContainsFunc(members, func(m member) bool { return m.hasAddress(b) }) {
-			strangers = append(strangers, b)
+			unattributed = append(unattributed, b)
 		}
 	}
-	return strangers
+	return unattributed
 }

@@ -16,7 +16,7 @@ import (
 func genericEvent(object client.Object) event.GenericEvent { return event.GenericEvent{Object: object} }
 
 func TestParseSettings(t *testing.T) {
-	for says, tc := range map[string]struct {
+	for sentence, tc := range map[string]struct {
 		service *corev1.Service
 		want    slb.Settings
 	}{
@@ -45,7 +45,7 @@ func TestParseSettings(t *testing.T) {
 			slb.Settings{LoadBalancerID: "lb-1"},
 		},
 	} {
-		t.Run(says, func(t *testing.T) {
+		t.Run(sentence, func(t *testing.T) {
 			got, err := slb.ParseSettings(tc.service)
 			if err != nil {
 				t.Fatal(err)
@@ -59,7 +59,7 @@ func TestParseSettings(t *testing.T) {
 
 func TestErrorsOfSettingsNameTheirAnnotation(t *testing.T) {
 	many := strings.Repeat("rsp-a:80,", 60)
-	for says, tc := range map[string]struct{ key, value string }{
+	for sentence, tc := range map[string]struct{ key, value string }{
 		"no groups":                     {slb.GroupsAnnotationKey, " , "},
 		"a group without a port":        {slb.GroupsAnnotationKey, "rsp-a"},
 		"an invalid port":               {slb.GroupsAnnotationKey, "rsp-a:http"},
@@ -75,7 +75,7 @@ func TestErrorsOfSettingsNameTheirAnnotation(t *testing.T) {
 		"an invalid record":             {slb.UsedGroupsAnnotationKey, "rsp a"},
 		"a record that is too long":     {slb.UsedGroupsAnnotationKey, strings.Repeat("rsp-a,", 60)},
 	} {
-		t.Run(says, func(t *testing.T) {
+		t.Run(sentence, func(t *testing.T) {
 			_, err := slb.ParseSettings(service(managed("rsp-a:80"), annotated(tc.key, tc.value)))
 			if err == nil || !strings.Contains(err.Error(), tc.key) || len(err.Error()) > 1000 {
 				t.Errorf("error %.200v does not name %s", err, tc.key)

@@ -36,7 +36,7 @@ type Adapter struct {
 	client  client.Client
 	options Options
 	clock   clock.PassiveClock
-	leaving leaving
+	drains  drains
 
 	mu      sync.Mutex
 	clients map[runtimeapi.Endpoint]*runtimeapi.Client
@@ -65,7 +65,7 @@ func (a *Adapter) GetExpectedEmployee(ctx context.Context, employer client.Objec
 	if err != nil {
 		return nil, err
 	}
-	_, placed, err := usedPlace(svc)
+	_, placed, err := usedLocation(svc)
 	_, wantedErr := a.wanted(svc)
 	if wantedErr != nil && !placed && err == nil {
 		return nil, wantedErr
@@ -125,16 +125,16 @@ func (a *Adapter) GetCurrentEmployee(ctx context.Context, employer client.Object
 
 // isOff reports whether a server takes no requests, and either has none left or its drain
 // timeout is over.
-func (a *Adapter) isOff(at place, s runtimeapi.Server, limit time.Duration) bool {
+func (a *Adapter) isOff(at location, s runtimeapi.Server, limit time.Duration) bool {
 	if s.State == runtimeapi.StateReady {
 		return false
 	}
-	elapsed := a.leaving.elapsed(at, s.Name, a.clock.Now())
+	elapsed := a.drains.elapsed(at, s.Name, a.clock.Now())
 	return s.State == runtimeapi.StateMaint && (s.Sessions == 0 || elapsed >= limit)
 }
 
 // servers returns the servers of a Service at a location, by name.
-func (a *Adapter) servers(ctx context.Context, service *corev1.Service, at place) (map[string]runtimeapi.Server, error) {
+func (a *Adapter) servers(ctx context.Context, service *corev1.Service, at location) (map[string]runtimeapi.Server, error) {
 	all, err := a.clientFor(at).Servers(ctx, at.backend)
 	if err != nil && !errors.Is(err, runtimeapi.ErrNoBackend) {
 		return nil, err
@@ -145,11 +145,11 @@ func (a *Adapter) servers(ctx context.Context, service *corev1.Service, at place
 			delete(all, name)
 		}
 	}
-	a.leaving.keep(at, isOurs, func(name string) bool { _, there := all[name]; return there })
+	a.drains.keep(at, isOurs, func(name string) bool { _, there := all[name]; return there })
 	return all, nil
 }
 
-func (a *Adapter) clientFor(at place) *runtimeapi.Client {
+func (a *Adapter) clientFor(at location) *runtimeapi.Client {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.clients[at.endpoint] == nil {

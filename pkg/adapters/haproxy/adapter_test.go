@@ -13,7 +13,7 @@ import (
 )
 
 func TestARolloutUnderLoadLosesNoRequest(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newHarness(t, nil)
 	const pods = 4
 	origins := map[int]*origin{}
 	for n := range pods {
@@ -54,7 +54,7 @@ func TestARolloutUnderLoadLosesNoRequest(t *testing.T) {
 // TestKillingServersWithoutDrainingLosesRequests is the counterpart of the test above: it
 // shows that the load detects lost requests.
 func TestKillingServersWithoutDrainingLosesRequests(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newHarness(t, nil)
 	origins := []*origin{w.listen(0), w.listen(1)}
 	w.pod(0, true)
 	w.pod(1, true)
@@ -66,7 +66,7 @@ func TestKillingServersWithoutDrainingLosesRequests(t *testing.T) {
 }
 
 // slow starts a request that stays with its server until the server releases it.
-func (w *world) slow(o *origin) (ended chan string) {
+func (w *harness) slow(o *origin) (ended chan string) {
 	w.t.Helper()
 	ended = make(chan string, 1)
 	go func() { ended <- send(&http.Transport{DisableKeepAlives: true}, "http://"+w.proxy.Front+"/slow") }()
@@ -75,7 +75,7 @@ func (w *world) slow(o *origin) (ended chan string) {
 }
 
 func TestTrafficIsNotOffWhileARequestIsOpen(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newHarness(t, nil)
 	origin := w.listen(0)
 	w.pod(0, true)
 	w.await("traffic is on", allOn(0))
@@ -100,7 +100,7 @@ func TestTrafficIsNotOffWhileARequestIsOpen(t *testing.T) {
 }
 
 func TestTrafficCountsAsOffAfterTheDrainTimeout(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newHarness(t, nil)
 	origin := w.listen(0)
 	w.pod(0, true)
 	w.await("traffic is on", allOn(0))
@@ -127,7 +127,7 @@ func TestTrafficCountsAsOffAfterTheDrainTimeout(t *testing.T) {
 }
 
 func TestADrainingServerIsNotOff(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newHarness(t, nil)
 	w.listen(0)
 	w.pod(0, true)
 	w.await("traffic is on", allOn(0))
@@ -139,7 +139,7 @@ func TestADrainingServerIsNotOff(t *testing.T) {
 }
 
 func TestEachOperationHasItsOwnDrainTimeout(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newHarness(t, nil)
 	origin := w.listen(0)
 	w.pod(0, false)
 	w.await("traffic is off", func(p map[string]haproxy.ServerStatus) bool { return p[podName(0)].Off })
@@ -163,7 +163,7 @@ func TestEachOperationHasItsOwnDrainTimeout(t *testing.T) {
 }
 
 func TestARestartOfTheManagerRestartsTheDrainTimeout(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newHarness(t, nil)
 	origin := w.listen(0)
 	w.pod(0, true)
 	w.await("traffic is on", allOn(0))
@@ -187,7 +187,7 @@ func TestARestartOfTheManagerRestartsTheDrainTimeout(t *testing.T) {
 }
 
 func TestAServerIsRemovedAfterItsRequests(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newHarness(t, nil)
 	origin := w.listen(0)
 	w.pod(0, true)
 	w.await("traffic is on", allOn(0))
@@ -209,7 +209,7 @@ func TestAServerIsRemovedAfterItsRequests(t *testing.T) {
 }
 
 func TestServersAreAddedAgainAfterARestartOfHAProxy(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newHarness(t, nil)
 	w.listen(0)
 	w.listen(1)
 	w.pod(0, true)
@@ -231,7 +231,7 @@ func TestServersAreAddedAgainAfterARestartOfHAProxy(t *testing.T) {
 }
 
 func TestTrafficIsOnOnlyAfterACheckPasses(t *testing.T) {
-	w := newWorld(t, map[string]string{haproxy.CheckIntervalAnnotationKey: "10ms"})
+	w := newHarness(t, map[string]string{haproxy.CheckIntervalAnnotationKey: "10ms"})
 	origin := w.listen(0)
 	origin.healthy.Store(false)
 	w.pod(0, true)
@@ -266,7 +266,7 @@ func TestTrafficIsOnOnlyAfterACheckPasses(t *testing.T) {
 }
 
 func TestTheWeightComesFromThePodOrElseFromTheService(t *testing.T) {
-	w := newWorld(t, map[string]string{haproxy.WeightAnnotationKey: "7"})
+	w := newHarness(t, map[string]string{haproxy.WeightAnnotationKey: "7"})
 	w.listen(0)
 	w.pod(0, true)
 	w.await("the weight of the Service", func(p map[string]haproxy.ServerStatus) bool { return p[podName(0)].On && p[podName(0)].Weight == 7 })
@@ -275,7 +275,7 @@ func TestTheWeightComesFromThePodOrElseFromTheService(t *testing.T) {
 }
 
 func TestInvalidAnnotationsDoNotKeepTrafficOn(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newHarness(t, nil)
 	w.listen(0)
 	w.pod(0, true)
 	w.await("traffic is on", allOn(0))
@@ -292,7 +292,7 @@ func TestInvalidAnnotationsDoNotKeepTrafficOn(t *testing.T) {
 }
 
 func TestServersOfOthersAreNotChanged(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newHarness(t, nil)
 	w.listen(0)
 	w.pod(0, true)
 	w.await("traffic is on", allOn(0))
@@ -308,7 +308,7 @@ func TestServersOfOthersAreNotChanged(t *testing.T) {
 }
 
 func TestADeletedServiceLeavesNothingBehind(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newHarness(t, nil)
 	w.listen(0)
 	w.pod(0, true)
 	w.await("traffic is on", allOn(0))

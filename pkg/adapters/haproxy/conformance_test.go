@@ -60,11 +60,11 @@ func newFixture(t testing.TB) adaptertest.Fixture {
 		t.Fatal(err)
 	}
 	adapter := haproxy.New(cluster.Client, haproxy.Options{Allowed: allowed}, clocktesting.NewFakePassiveClock(builders.Epoch))
-	return adaptertest.Fixture{Adapter: told{adapter, gate}, Cluster: cluster, Provider: provider{gate, sessions}}
+	return adaptertest.Fixture{Adapter: tracked{adapter, gate}, Cluster: cluster, Provider: provider{gate, sessions}}
 }
 
-// told is the adapter; it sets the current method in the gate.
-type told struct {
+// tracked is the adapter; it sets the current method in the gate.
+type tracked struct {
 	*haproxy.Adapter
 	gate *gate
 }
@@ -74,27 +74,27 @@ type (
 	employees = []resourceconsist.IEmployee
 )
 
-func (a told) DeleteEmployer(ctx context.Context, employer client.Object, items employers) (employers, employers, error) {
+func (a tracked) DeleteEmployer(ctx context.Context, employer client.Object, items employers) (employers, employers, error) {
 	a.gate.op.Store(adaptertest.DeleteEmployer)
 	return a.Adapter.DeleteEmployer(ctx, employer, items)
 }
 
-func (a told) GetCurrentEmployee(ctx context.Context, employer client.Object) (employees, error) {
+func (a tracked) GetCurrentEmployee(ctx context.Context, employer client.Object) (employees, error) {
 	a.gate.op.Store(adaptertest.ReadEmployees)
 	return a.Adapter.GetCurrentEmployee(ctx, employer)
 }
 
-func (a told) CreateEmployees(ctx context.Context, employer client.Object, items employees) (employees, employees, error) {
+func (a tracked) CreateEmployees(ctx context.Context, employer client.Object, items employees) (employees, employees, error) {
 	a.gate.op.Store(adaptertest.CreateEmployees)
 	return a.Adapter.CreateEmployees(ctx, employer, items)
 }
 
-func (a told) UpdateEmployees(ctx context.Context, employer client.Object, items employees) (employees, employees, error) {
+func (a tracked) UpdateEmployees(ctx context.Context, employer client.Object, items employees) (employees, employees, error) {
 	a.gate.op.Store(adaptertest.UpdateEmployees)
 	return a.Adapter.UpdateEmployees(ctx, employer, items)
 }
 
-func (a told) DeleteEmployees(ctx context.Context, employer client.Object, items employees) (employees, employees, error) {
+func (a tracked) DeleteEmployees(ctx context.Context, employer client.Object, items employees) (employees, employees, error) {
 	a.gate.op.Store(adaptertest.DeleteEmployees)
 	return a.Adapter.DeleteEmployees(ctx, employer, items)
 }

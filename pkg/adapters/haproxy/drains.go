@@ -7,13 +7,13 @@ import (
 
 // drains holds the time at which servers began to drain. HAProxy does not report it: its
 // time of the last change includes checks. It is safe for concurrent use.
-type leaving struct {
+type drains struct {
 	mu    sync.Mutex
-	since map[place]map[string]time.Time
+	since map[location]map[string]time.Time
 }
 
 // start records that a server begins to drain now, and replaces an earlier time.
-func (l *leaving) start(at place, name string, now time.Time) {
+func (l *drains) start(at location, name string, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.note(at, name, now)
@@ -21,7 +21,7 @@ func (l *leaving) start(at place, name string, now time.Time) {
 
 // elapsed returns how long a server has been draining. A server without a record starts
 // now.
-func (l *leaving) elapsed(at place, name string, now time.Time) time.Duration {
+func (l *drains) elapsed(at location, name string, now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	since, known := l.since[at][name]
@@ -32,9 +32,9 @@ func (l *leaving) elapsed(at place, name string, now time.Time) time.Duration {
 	return now.Sub(since)
 }
 
-func (l *leaving) note(at place, name string, now time.Time) {
+func (l *drains) note(at location, name string, now time.Time) {
 	if l.since == nil {
-		l.since = map[place]map[string]time.Time{}
+		l.since = map[location]map[string]time.Time{}
 	}
 	if l.since[at] == nil {
 		l.since[at] = map[string]time.Time{}
@@ -43,7 +43,7 @@ func (l *leaving) note(at place, name string, now time.Time) {
 }
 
 // forget removes the record of a server that no longer exists.
-func (l *leaving) forget(at place, name string) {
+func (l *drains) forget(at location, name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.since[at], name)
@@ -54,7 +54,7 @@ func (l *leaving) forget(at place, name string) {
 
 // keep removes the records of servers at a location that no longer exist; it does not touch
 // servers of other Services.
-func (l *leaving) keep(at place, isOurs, isThere func(name string) bool) {
+func (l *drains) keep(at location, isOurs, isThere func(name string) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for name := range l.since[at] {

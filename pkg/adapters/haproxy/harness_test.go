@@ -27,7 +27,7 @@ import (
 
 // harness is a Service, its pods with real HTTP servers, a real HAProxy and the adapter.
 // The adapter's clock advances only by calls of the test.
-type world struct {
+type harness struct {
 	t       *testing.T
 	proxy   *haproxytest.HAProxy
 	client  client.Client
@@ -38,9 +38,9 @@ type world struct {
 
 const drainTimeout = time.Minute
 
-func newWorld(t *testing.T, annotations map[string]string) *world {
+func newHarness(t *testing.T, annotations map[string]string) *harness {
 	t.Helper()
-	w := &world{
+	w := &harness{
 		t: t, proxy: haproxytest.Start(t, "option httpchk GET /healthz"),
 		clock: clocktesting.NewFakePassiveClock(builders.Epoch), port: freePort(t),
 	}
@@ -63,7 +63,7 @@ func newWorld(t *testing.T, annotations map[string]string) *world {
 }
 
 // restartManager returns an adapter without state.
-func (w *world) restartManager() *haproxy.Adapter {
+func (w *harness) restartManager() *haproxy.Adapter {
 	w.t.Helper()
 	allowed, err := haproxy.ParseAllowed("unix:" + w.proxy.Socket)
 	if err != nil {
@@ -87,7 +87,7 @@ func freePort(t testing.TB) int {
 	return address.Port
 }
 
-func (w *world) service() *corev1.Service {
+func (w *harness) service() *corev1.Service {
 	w.t.Helper()
 	service := &corev1.Service{}
 	if err := w.client.Get(w.t.Context(), client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "web"}, service); err != nil {
@@ -96,7 +96,7 @@ func (w *world) service() *corev1.Service {
 	return service
 }
 
-func (w *world) annotate(key, value string) {
+func (w *harness) annotate(key, value string) {
 	w.t.Helper()
 	service := w.service()
 	service.Annotations[key] = value
@@ -114,7 +114,7 @@ func ip(n int) string { return fmt.Sprintf("127.0.7.%d", n+1) }
 func podName(n int) string { return fmt.Sprintf("web-%d", n) }
 
 // pod writes a pod with traffic, or one whose traffic should go off.
-func (w *world) pod(n int, on bool) {
+func (w *harness) pod(n int, on bool) {
 	w.t.Helper()
 	builder := builders.MakePod(podName(n)).Label("app", "web").Phase(corev1.PodRunning)
 	if on {
@@ -130,7 +130,7 @@ func (w *world) pod(n int, on bool) {
 	}
 }
 
-func (w *world) removePod(n int) {
+func (w *harness) removePod(n int) {
 	w.t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: podName(n)}}
 	if err := w.client.Delete(w.t.Context(), pod); client.IgnoreNotFound(err) != nil {
@@ -148,7 +148,7 @@ type origin struct {
 	stop     func()
 }
 
-func (w *world) listen(n int) *origin {
+func (w *harness) listen(n int) *origin {
 	w.t.Helper()
 	o := &origin{held: make(chan struct{}, 1000)}
 	o.healthy.Store(true)
@@ -182,7 +182,7 @@ func (w *world) listen(n int) *origin {
 }
 
 // picture returns the statuses of the adapter by pod.
-func (w *world) picture() map[string]haproxy.ServerStatus {
+func (w *harness) picture() map[string]haproxy.ServerStatus {
 	w.t.Helper()
 	current, err := w.adapter.GetCurrentEmployee(w.t.Context(), w.service())
 	if err != nil {
@@ -209,7 +209,7 @@ func extraOf(t *testing.T, employee resourceconsist.IEmployee) haproxy.ServerSta
 }
 
 // reconcile does one reconcile as the framework does.
-func (w *world) reconcile() error {
+func (w *harness) reconcile() error {
 	w.t.Helper()
 	ctx, service := w.t.Context(), w.service()
 	expected, err := w.adapter.GetExpectedEmployee(ctx, service)
@@ -220,12 +220,12 @@ func (w *world) reconcile() error {
 }
 
 // dismiss reconciles a Service of which nothing is expected.
-func (w *world) dismiss() error {
+func (w *harness) dismiss() error {
 	w.t.Helper()
 	return w.lead(w.t.Context(), w.service(), nil)
 }
 
-func (w *world) lead(ctx context.Context, service *corev1.Service, expected []resourceconsist.IEmployee) error {
+func (w *harness) lead(ctx context.Context, service *corev1.Service, expected []resourceconsist.IEmployee) error {
 	w.t.Helper()
 	current, err := w.adapter.GetCurrentEmployee(ctx, service)
 	if err != nil {
@@ -267,7 +267,7 @@ func (w *world) lead(ctx context.Context, service *corev1.Service, expected []re
 }
 
 // await reconciles until a condition holds.
-func (w *world) await(what string, is func(map[string]haproxy.ServerStatus) bool) {
+func (w *harness) await(what string, is func(map[string]haproxy.ServerStatus) bool) {
 	w.t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		err := w.reconcile()
@@ -296,7 +296,7 @@ type load struct {
 	stop     context.CancelFunc
 }
 
-func (w *world) load(workers int) *load {
+func (w *harness) load(workers int) *load {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &load{stop: cancel}

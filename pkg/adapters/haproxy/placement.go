@@ -13,7 +13,7 @@ import (
 
 // placement is the employer: the location of the servers of a Service. It is kept in an
 // annotation of the Service, the only record once the Service names another location.
-type placement struct{ at place }
+type placement struct{ at location }
 
 var _ resourceconsist.IEmployer = placement{}
 
@@ -34,25 +34,25 @@ func (p placement) EmployerEqual(employer resourceconsist.IEmployer) (bool, erro
 
 // wanted returns the location that the annotations name, if the manager may reach it and no
 // other location is in use.
-func (a *Adapter) wanted(service *corev1.Service) (place, error) {
-	at, err := wantedPlace(service)
+func (a *Adapter) wanted(service *corev1.Service) (location, error) {
+	at, err := wantedLocation(service)
 	if err != nil {
-		return place{}, err
+		return location{}, err
 	}
 	if err := a.options.Allowed.check(at.endpoint); err != nil {
-		return place{}, fmt.Errorf("annotation %s: %w", RuntimeAnnotationKey, err)
+		return location{}, fmt.Errorf("annotation %s: %w", RuntimeAnnotationKey, err)
 	}
-	used, placed, err := usedPlace(service)
+	used, placed, err := usedLocation(service)
 	if err != nil {
-		return place{}, err
+		return location{}, err
 	}
 	if placed && used != at {
-		return place{}, moveError(used, at)
+		return location{}, moveError(used, at)
 	}
 	return at, nil
 }
 
-func moveError(used, wanted place) error {
+func moveError(used, wanted location) error {
 	return fmt.Errorf("servers are in %q, and annotations %s and %s name %q: restore the old values; "+
 		"to move, create a second Service with the new ones and delete this one afterwards",
 		used, RuntimeAnnotationKey, BackendAnnotationKey, wanted)
@@ -61,17 +61,17 @@ func moveError(used, wanted place) error {
 // current returns the location where servers of the Service can be: the record, or, before
 // the cache has the record, the annotations. It returns false when no server was ever
 // added.
-func (a *Adapter) current(service *corev1.Service) (place, bool, error) {
-	used, placed, err := usedPlace(service)
+func (a *Adapter) current(service *corev1.Service) (location, bool, error) {
+	used, placed, err := usedLocation(service)
 	if err != nil {
-		return place{}, false, err
+		return location{}, false, err
 	}
 	if !placed {
 		at, err := a.wanted(service)
 		return at, err == nil, nil
 	}
 	if err := a.options.Allowed.check(used.endpoint); err != nil {
-		return place{}, false, fmt.Errorf("annotation %s: %w", InUseAnnotationKey, err)
+		return location{}, false, fmt.Errorf("annotation %s: %w", InUseAnnotationKey, err)
 	}
 	return used, true, nil
 }
@@ -96,7 +96,7 @@ func (a *Adapter) GetCurrentEmployer(_ context.Context, employer client.Object) 
 	if err != nil {
 		return nil, err
 	}
-	used, placed, err := usedPlace(service)
+	used, placed, err := usedLocation(service)
 	if err != nil || !placed {
 		return nil, err
 	}
@@ -153,8 +153,8 @@ func (a *Adapter) DeleteEmployer(ctx context.Context, employer client.Object, to
 
 // record writes the location of the servers to the Service. The Service at hand may be
 // older than the record; writing the record again changes nothing.
-func (a *Adapter) record(ctx context.Context, service *corev1.Service, at place) error {
-	if _, placed, err := usedPlace(service); err != nil || placed {
+func (a *Adapter) record(ctx context.Context, service *corev1.Service, at location) error {
+	if _, placed, err := usedLocation(service); err != nil || placed {
 		return err
 	}
 	text := at.String()

@@ -16,7 +16,7 @@ import (
 
 func cmpAddresses() cmp.Option { return cmpopts.EquateComparable(netip.AddrPort{}) }
 
-func (w *world) runtime() *runtimeapi.Client {
+func (w *harness) runtime() *runtimeapi.Client {
 	w.t.Helper()
 	endpoint, err := runtimeapi.ParseEndpoint("unix:" + w.proxy.Socket)
 	if err != nil {
@@ -26,7 +26,7 @@ func (w *world) runtime() *runtimeapi.Client {
 }
 
 // add adds a server directly to HAProxy.
-func (w *world) add(name string) {
+func (w *harness) add(name string) {
 	w.t.Helper()
 	server := runtimeapi.NewServer{Name: name, Address: netip.MustParseAddrPort("127.0.0.1:1")}
 	if err := w.runtime().Add(w.t.Context(), haproxytest.Backend, server); err != nil {
@@ -35,7 +35,7 @@ func (w *world) add(name string) {
 }
 
 // names returns the names of all servers in HAProxy.
-func (w *world) names() []string {
+func (w *harness) names() []string {
 	w.t.Helper()
 	servers, err := w.runtime().Servers(w.t.Context(), haproxytest.Backend)
 	if err != nil {
@@ -49,7 +49,7 @@ func (w *world) names() []string {
 }
 
 // server returns the server of a pod as HAProxy reports it.
-func (w *world) server(n int) runtimeapi.Server {
+func (w *harness) server(n int) runtimeapi.Server {
 	w.t.Helper()
 	servers, err := w.runtime().Servers(w.t.Context(), haproxytest.Backend)
 	if err != nil {
@@ -64,10 +64,10 @@ func (w *world) server(n int) runtimeapi.Server {
 	return runtimeapi.Server{}
 }
 
-func (w *world) state(n int) runtimeapi.State { return w.server(n).State }
+func (w *harness) state(n int) runtimeapi.State { return w.server(n).State }
 
 // setState changes a server directly in HAProxy.
-func (w *world) setState(n int, to runtimeapi.State) {
+func (w *harness) setState(n int, to runtimeapi.State) {
 	w.t.Helper()
 	if err := w.runtime().SetState(w.t.Context(), haproxytest.Backend, w.server(n).Name, to); err != nil {
 		w.t.Fatal(err)
@@ -80,7 +80,7 @@ func sorted(names []string) []string {
 }
 
 func TestTheLocationIsRecordedBeforeTheFirstServer(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newHarness(t, nil)
 	w.listen(0)
 	w.pod(0, true)
 	w.proxy.Stop(t)
@@ -98,7 +98,7 @@ func TestTheLocationIsRecordedBeforeTheFirstServer(t *testing.T) {
 }
 
 func TestAServiceDoesNotMoveWhileItHasServers(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newHarness(t, nil)
 	w.listen(0)
 	w.pod(0, true)
 	w.await("traffic is on", allOn(0))
@@ -113,7 +113,7 @@ func TestAServiceDoesNotMoveWhileItHasServers(t *testing.T) {
 }
 
 func TestInvalidAnnotationsAreNamed(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newHarness(t, nil)
 	for sentence, tc := range map[string]struct{ key, value, want string }{
 		"no Runtime API":                       {haproxy.RuntimeAnnotationKey, "", haproxy.RuntimeAnnotationKey},
 		"a Runtime API that is not an address": {haproxy.RuntimeAnnotationKey, "somewhere", haproxy.RuntimeAnnotationKey},
@@ -138,7 +138,7 @@ func TestInvalidAnnotationsAreNamed(t *testing.T) {
 }
 
 func TestAChangedRecordDoesNotAllowARuntimeAPI(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newHarness(t, nil)
 	w.annotate(haproxy.InUseAnnotationKey, "tcp:169.254.169.254:80 web")
 	if _, err := w.adapter.GetCurrentEmployee(t.Context(), w.service()); err == nil || !strings.Contains(err.Error(), "--haproxy-allow") {
 		t.Errorf("err = %v, want that the manager may not talk to it", err)
@@ -150,7 +150,7 @@ func TestAChangedRecordDoesNotAllowARuntimeAPI(t *testing.T) {
 }
 
 func TestABackendThatIsNotConfigured(t *testing.T) {
-	w := newWorld(t, map[string]string{haproxy.BackendAnnotationKey: "nope"})
+	w := newHarness(t, map[string]string{haproxy.BackendAnnotationKey: "nope"})
 	w.pod(0, true)
 	if current, err := w.adapter.GetCurrentEmployee(t.Context(), w.service()); err != nil || len(current) > 0 {
 		t.Errorf("current: %v, %v, want no servers", current, err)

@@ -185,8 +185,8 @@ func TestAllowedRuntimeAPIs(t *testing.T) {
 }
 
 func TestDrainRecordsAreRemovedWithTheirServers(t *testing.T) {
-	var l leaving
-	at, now := place{backend: "web"}, builders.Epoch
+	var l drains
+	at, now := location{backend: "web"}, builders.Epoch
 	l.start(at, "a", now)
 	l.start(at, "theirs", now)
 	if got := l.elapsed(at, "a", now.Add(time.Minute)); got != time.Minute {

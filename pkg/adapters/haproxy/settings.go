@@ -37,43 +37,43 @@ const (
 )
 
 // location is a backend of one HAProxy. The zero value is no location.
-type place struct {
+type location struct {
 	endpoint runtimeapi.Endpoint
 	backend  string
 }
 
-func (p place) String() string { return p.endpoint.String() + " " + p.backend }
+func (p location) String() string { return p.endpoint.String() + " " + p.backend }
 
-// wantedPlace returns the location that the annotations name.
-func wantedPlace(service *corev1.Service) (place, error) {
+// wantedLocation returns the location that the annotations name.
+func wantedLocation(service *corev1.Service) (location, error) {
 	return placeOf(RuntimeAnnotationKey, service.Annotations[RuntimeAnnotationKey], BackendAnnotationKey, service.Annotations[BackendAnnotationKey])
 }
 
-// usedPlace returns the recorded location; false: there is none yet.
-func usedPlace(service *corev1.Service) (place, bool, error) {
+// usedLocation returns the recorded location; false: there is none yet.
+func usedLocation(service *corev1.Service) (location, bool, error) {
 	text, has := service.Annotations[InUseAnnotationKey]
 	if !has {
-		return place{}, false, nil
+		return location{}, false, nil
 	}
 	endpoint, backend, _ := strings.Cut(text, " ")
 	used, err := placeOf(InUseAnnotationKey, endpoint, InUseAnnotationKey, backend)
 	return used, err == nil, err
 }
 
-func placeOf(endpointKey, endpointText, backendKey, backend string) (place, error) {
+func placeOf(endpointKey, endpointText, backendKey, backend string) (location, error) {
 	for _, required := range []struct{ key, value string }{{endpointKey, endpointText}, {backendKey, backend}} {
 		if required.value == "" {
-			return place{}, fmt.Errorf("annotation %s is missing or empty", required.key)
+			return location{}, fmt.Errorf("annotation %s is missing or empty", required.key)
 		}
 	}
 	endpoint, err := runtimeapi.ParseEndpoint(endpointText)
 	if err != nil {
-		return place{}, fmt.Errorf("annotation %s: %w", endpointKey, err)
+		return location{}, fmt.Errorf("annotation %s: %w", endpointKey, err)
 	}
 	if err := runtimeapi.CheckBackend(backend); err != nil {
-		return place{}, fmt.Errorf("annotation %s: %w", backendKey, err)
+		return location{}, fmt.Errorf("annotation %s: %w", backendKey, err)
 	}
-	return place{endpoint: endpoint, backend: backend}, nil
+	return location{endpoint: endpoint, backend: backend}, nil
 }
 
 // settings holds the values of the other annotations.

@@ -64,7 +64,7 @@ func (a *Adapter) atCurrent(ctx context.Context, employer client.Object, items S
 // carryOut makes the first step for all servers, reads them again, and makes the second
 // step for those whose first succeeded: most requests end during the first step of the
 // others.
-func (a *Adapter) carryOut(ctx context.Context, service *corev1.Service, at place, items Servers, first, second step) (Servers, Servers, error) {
+func (a *Adapter) carryOut(ctx context.Context, service *corev1.Service, at location, items Servers, first, second step) (Servers, Servers, error) {
 	succeeded, failed, err := a.stepAll(ctx, service, at, items, first)
 	if len(succeeded) == 0 {
 		return succeeded, failed, err
@@ -73,7 +73,7 @@ func (a *Adapter) carryOut(ctx context.Context, service *corev1.Service, at plac
 	return succeeded, append(failed, later...), errors.Join(err, laterErr)
 }
 
-func (a *Adapter) stepAll(ctx context.Context, svc *corev1.Service, at place, items Servers, one step) (Servers, Servers, error) {
+func (a *Adapter) stepAll(ctx context.Context, svc *corev1.Service, at location, items Servers, one step) (Servers, Servers, error) {
 	there, err := a.servers(ctx, svc, at)
 	if err != nil {
 		return nil, items, err
@@ -98,7 +98,7 @@ type work struct {
 	*Adapter
 
 	api   *runtimeapi.Client
-	at    place
+	at    location
 	set   settings
 	there map[string]runtimeapi.Server
 }
@@ -189,7 +189,7 @@ func (w work) leave(ctx context.Context, one *server) error {
 	if err := w.api.SetState(ctx, w.at.backend, one.name, runtimeapi.StateDrain); err != nil {
 		return gone(err)
 	}
-	w.leaving.start(w.at, one.name, w.clock.Now())
+	w.drains.start(w.at, one.name, w.clock.Now())
 	return nil
 }
 
@@ -228,13 +228,13 @@ func (w work) remove(ctx context.Context, one *server) error {
 		return nil
 	}
 	if err == nil {
-		w.leaving.forget(w.at, one.name)
+		w.drains.forget(w.at, one.name)
 	}
 	return gone(err)
 }
 
 func (w work) isOverdue(one *server) bool {
-	return w.leaving.elapsed(w.at, one.name, w.clock.Now()) >= w.set.drainTimeout
+	return w.drains.elapsed(w.at, one.name, w.clock.Now()) >= w.set.drainTimeout
 }
 
 // gone ignores ErrNoServer: a server that does not exist needs no change.

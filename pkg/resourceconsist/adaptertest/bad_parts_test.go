@@ -314,10 +314,10 @@ func stubborn(t *Template, _ *FakeProvider) rc.ReconcileAdapter {
 	}}
 }
 
-// everybody returns every pod of the namespace as selected.
-type everybody struct{ *Template }
+// selectsAll returns every pod of the namespace as selected.
+type selectsAll struct{ *Template }
 
-func (e *everybody) GetSelectedEmployeeNames(ctx context.Context, employer client.Object) ([]string, error) {
+func (e *selectsAll) GetSelectedEmployeeNames(ctx context.Context, employer client.Object) ([]string, error) {
 	var pods corev1.PodList
 	err := e.Client.List(ctx, &pods, client.InNamespace(employer.GetNamespace()))
 	names := make([]string, len(pods.Items))

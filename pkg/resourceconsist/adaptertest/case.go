@@ -9,19 +9,19 @@ import (
 type Case struct {
 	// Name is stable. It is the name of the subtest.
 	Name string
-	// Says states the property that holds when the case passes.
-	Says string
+	// Property states the property that holds when the case passes.
+	Property string
 	// Run runs the case with a fixture of its own.
 	Run func(t testing.TB)
 }
 
-// story is a case before its Config is known.
-type story struct {
-	name, says string
+// caseSpec is a case before its Config is known.
+type caseSpec struct {
+	name, property string
 	// needs lists the kinds, and op the operation, that the case requires.
 	needs []Kind
 	op    Op
-	run   func(w *world)
+	run   func(w *scenario)
 }
 
 // Run runs every case that the Config supports as a subtest, and logs the cases that are
@@ -54,21 +54,21 @@ func Cases(cfg Config) ([]Case, error) {
 		if !cfg.has(s.needs, s.op) {
 			continue
 		}
-		cases = append(cases, Case{Name: s.name, Says: s.says, Run: func(t testing.TB) {
+		cases = append(cases, Case{Name: s.name, Property: s.property, Run: func(t testing.TB) {
 			t.Helper()
-			s.run(newWorld(t, cfg))
+			s.run(newScenario(t, cfg))
 		}})
 	}
 	return cases, nil
 }
 
-func stories() []story {
-	return slices.Concat(shapeStories(), changeStories(), employerStories(), failureStories(), timeStories())
+func stories() []caseSpec {
+	return slices.Concat(shapeCases(), changeCases(), employerCases(), failureCases(), timeCases())
 }
 
 // converge reconciles until the state is as wanted, and ends the case when it never is.
 // Without a fault, no verb may fail for good.
-func (w *world) converge(what string) {
+func (w *scenario) converge(what string) {
 	w.t.Helper()
 	var settled bool
 	var err error
@@ -86,7 +86,7 @@ func (w *world) converge(what string) {
 
 // settledPass runs a pass, waits for the provider to settle, and then checks that every
 // verb that succeeded took effect.
-func (w *world) settledPass() (settled bool, err error) {
+func (w *scenario) settledPass() (settled bool, err error) {
 	w.t.Helper()
 	first := len(w.outcomes)
 	settled, err = w.pass()
@@ -97,7 +97,7 @@ func (w *world) settledPass() (settled bool, err error) {
 
 // passes runs a few passes under a fault. They need not succeed; they must not confirm
 // anything untrue.
-func (w *world) passes(n int) (errs []error) {
+func (w *scenario) passes(n int) (errs []error) {
 	w.t.Helper()
 	for range n {
 		if _, err := w.settledPass(); err != nil {
@@ -109,7 +109,7 @@ func (w *world) passes(n int) (errs []error) {
 
 // checkSucceeded compares the employees that verbs counted as succeeded with the provider.
 // Sessions may still be open there; new requests may not arrive.
-func (w *world) checkSucceeded(outcomes []outcome) {
+func (w *scenario) checkSucceeded(outcomes []outcome) {
 	w.t.Helper()
 	truth := w.Provider.Traffic(w.t, w.employer)
 	for _, o := range outcomes {
@@ -131,7 +131,7 @@ func (w *world) checkSucceeded(outcomes []outcome) {
 
 // replay calls every verb of an operation again that was called so far, which must have no
 // effect.
-func (w *world) replay(op Op) {
+func (w *scenario) replay(op Op) {
 	w.t.Helper()
 	before := len(w.outcomes)
 	for _, o := range slices.Clone(w.outcomes) {
@@ -148,6 +148,6 @@ func (w *world) replay(op Op) {
 }
 
 // failuresOf returns the outcomes of an operation in which something failed.
-func (w *world) failuresOf(op Op) []outcome {
+func (w *scenario) failuresOf(op Op) []outcome {
 	return slices.DeleteFunc(slices.Clone(w.outcomes), func(o outcome) bool { return o.op != op || len(o.failed) == 0 })
 }

@@ -9,35 +9,35 @@ import (
 	"github.com/podops-dev/podops/pkg/resourceconsist/plan"
 )
 
-func changeStories() []story {
-	return []story{
-		{name: "create", says: "employees that should take traffic get it", run: create},
-		{name: "create-again", says: "a repeated creation succeeds and changes nothing", op: CreateEmployees, run: createAgain},
-		{name: "update", says: "traffic goes off and comes on again as wanted", run: update},
-		{name: "update-again", says: "a repeated update succeeds and changes nothing", op: UpdateEmployees, run: updateAgain},
-		{name: "update-weight", says: "a changed weight reaches the provider", needs: []Kind{Weights}, run: updateWeight},
-		{name: "update-address", says: "a pod that is created again under its name with another address gets traffic there", run: updateAddress},
-		{name: "late-address", says: "a pod without an address has no traffic, and gets it once it has one", run: lateAddress},
-		{name: "delete", says: "employees that are no longer selected lose their traffic, and the provider keeps nothing of them", run: remove},
-		{name: "delete-again", says: "a repeated deletion succeeds", op: DeleteEmployees, run: deleteAgain},
-		{name: "terminating", says: "a pod that is being deleted loses its traffic", run: terminating},
-		{name: "parallel", says: "verbs for different employees at the same time do not undo each other", run: parallel},
+func changeCases() []caseSpec {
+	return []caseSpec{
+		{name: "create", property: "employees that should take traffic get it", run: create},
+		{name: "create-again", property: "a repeated creation succeeds and changes nothing", op: CreateEmployees, run: createAgain},
+		{name: "update", property: "traffic goes off and comes on again as wanted", run: update},
+		{name: "update-again", property: "a repeated update succeeds and changes nothing", op: UpdateEmployees, run: updateAgain},
+		{name: "update-weight", property: "a changed weight reaches the provider", needs: []Kind{Weights}, run: updateWeight},
+		{name: "update-address", property: "a pod that is created again under its name with another address gets traffic there", run: updateAddress},
+		{name: "late-address", property: "a pod without an address has no traffic, and gets it once it has one", run: lateAddress},
+		{name: "delete", property: "employees that are no longer selected lose their traffic, and the provider keeps nothing of them", run: remove},
+		{name: "delete-again", property: "a repeated deletion succeeds", op: DeleteEmployees, run: deleteAgain},
+		{name: "terminating", property: "a pod that is being deleted loses its traffic", run: terminating},
+		{name: "parallel", property: "verbs for different employees at the same time do not undo each other", run: parallel},
 	}
 }
 
-func create(w *world) {
+func create(w *scenario) {
 	w.want(w.serving(3)...)
 	w.converge("three employees serve")
 }
 
-func createAgain(w *world) {
+func createAgain(w *scenario) {
 	create(w)
 	w.replay(CreateEmployees)
 	w.converge("three employees still serve")
 	wantUnique(w, "current", idsOf(w.mustRead().current, resourceconsist.IEmployee.GetEmployeeId))
 }
 
-func update(w *world) {
+func update(w *scenario) {
 	employees := w.serving(3)
 	w.want(employees...)
 	w.converge("three employees serve")
@@ -49,7 +49,7 @@ func update(w *world) {
 	w.converge("three employees serve again")
 }
 
-func updateAgain(w *world) {
+func updateAgain(w *scenario) {
 	change := w.cause(UpdateEmployees)
 	change()
 	w.converge("three employees are updated")
@@ -57,7 +57,7 @@ func updateAgain(w *world) {
 	w.converge("three employees are still updated")
 }
 
-func updateWeight(w *world) {
+func updateWeight(w *scenario) {
 	employees := w.serving(2)
 	employees[0].Weight, employees[1].Weight = 10, 10
 	w.want(employees...)
@@ -67,7 +67,7 @@ func updateWeight(w *world) {
 	w.converge("the first employee has weight 50")
 }
 
-func updateAddress(w *world) {
+func updateAddress(w *scenario) {
 	employees := w.serving(2)
 	w.want(employees...)
 	w.converge("two employees serve")
@@ -76,7 +76,7 @@ func updateAddress(w *world) {
 	w.converge("the first employee serves at another address")
 }
 
-func lateAddress(w *world) {
+func lateAddress(w *scenario) {
 	employees := w.serving(2)
 	address := employees[1].Address
 	employees[1].Address, employees[1].Off = "", true
@@ -87,7 +87,7 @@ func lateAddress(w *world) {
 	w.converge("both employees serve")
 }
 
-func remove(w *world) {
+func remove(w *scenario) {
 	employees := w.serving(3)
 	w.want(employees[0])
 	w.converge("one employee serves")
@@ -100,13 +100,13 @@ func remove(w *world) {
 }
 
 // remains returns the names of the items that the provider holds, sorted.
-func (w *world) remains() []string {
+func (w *scenario) remains() []string {
 	w.t.Helper()
 	return slices.Sorted(slices.Values(w.Provider.Remains(w.t, w.employer)))
 }
 
 // untilRemains reconciles until the provider holds exactly the given items.
-func (w *world) untilRemains(what string, want []string) {
+func (w *scenario) untilRemains(what string, want []string) {
 	w.t.Helper()
 	for range w.cfg.Passes {
 		if slices.Equal(w.remains(), want) {
@@ -119,7 +119,7 @@ func (w *world) untilRemains(what string, want []string) {
 	}
 }
 
-func deleteAgain(w *world) {
+func deleteAgain(w *scenario) {
 	employees := w.serving(3)
 	w.want(employees...)
 	w.converge("three employees serve")
@@ -129,7 +129,7 @@ func deleteAgain(w *world) {
 	w.converge("one employee still serves, two are gone")
 }
 
-func terminating(w *world) {
+func terminating(w *scenario) {
 	employees := w.serving(2)
 	w.want(employees...)
 	w.converge("two employees serve")
@@ -140,7 +140,7 @@ func terminating(w *world) {
 
 // parallel creates each employee in a call of its own, all at the same time, and then turns
 // each off in the same way.
-func parallel(w *world) {
+func parallel(w *scenario) {
 	w.want()
 	w.converge("there is an employer without employees")
 	employees := w.serving(4)
@@ -157,7 +157,7 @@ func parallel(w *world) {
 
 // inParallel carries out the changes of employees, each in a call of its own. Every change
 // that succeeded must be in effect when all calls have returned.
-func (w *world) inParallel() {
+func (w *scenario) inParallel() {
 	w.t.Helper()
 	todo, err := w.mustRead().employees()
 	if err != nil {

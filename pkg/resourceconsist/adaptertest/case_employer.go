@@ -1,16 +1,16 @@
 package adaptertest
 
-func employerStories() []story {
-	return []story{
-		{name: "employer-update", says: "a change of the employer itself reaches the provider", op: UpdateEmployer, run: employerUpdate},
-		{name: "employer-deletion", says: "the provider keeps nothing of a deleted employer", run: employerDeletion},
-		{name: "employer-deletion-failing", says: "a deletion of an employer that fails is finished later",
+func employerCases() []caseSpec {
+	return []caseSpec{
+		{name: "employer-update", property: "a change of the employer itself reaches the provider", op: UpdateEmployer, run: employerUpdate},
+		{name: "employer-deletion", property: "the provider keeps nothing of a deleted employer", run: employerDeletion},
+		{name: "employer-deletion-failing", property: "a deletion of an employer that fails is finished later",
 			needs: []Kind{Fail}, op: DeleteEmployees, run: employerDeletionFailing},
-		{name: "neighbours", says: "changes for one employer do not affect another", needs: []Kind{Neighbours}, run: neighbours},
+		{name: "neighbours", property: "changes for one employer do not affect another", needs: []Kind{Neighbours}, run: neighbours},
 	}
 }
 
-func employerUpdate(w *world) {
+func employerUpdate(w *scenario) {
 	w.want(w.serving(1)...)
 	w.converge("an employee serves")
 	w.changeEmployer()
@@ -29,7 +29,7 @@ func employerUpdate(w *world) {
 	w.replay(UpdateEmployer)
 }
 
-func (w *world) changeEmployer() {
+func (w *scenario) changeEmployer() {
 	w.t.Helper()
 	changer, can := w.Cluster.(EmployerChanger)
 	if !can {
@@ -38,7 +38,7 @@ func (w *world) changeEmployer() {
 	changer.Change(w.t, w.employer)
 }
 
-func employerDeletion(w *world) {
+func employerDeletion(w *scenario) {
 	w.want(w.serving(3)...)
 	w.converge("three employees serve")
 	w.dismiss()
@@ -46,7 +46,7 @@ func employerDeletion(w *world) {
 	w.untilRemains("the employer is being deleted", nil)
 }
 
-func employerDeletionFailing(w *world) {
+func employerDeletionFailing(w *scenario) {
 	w.want(w.serving(3)...)
 	w.converge("three employees serve")
 	w.dismiss()
@@ -57,7 +57,7 @@ func employerDeletionFailing(w *world) {
 	w.untilRemains("the employer is being deleted, and the provider works again", nil)
 }
 
-func neighbours(w *world) {
+func neighbours(w *scenario) {
 	other := w.beside("api")
 	w.want(w.serving(2)...)
 	w.converge("two employees of the first employer serve")
@@ -73,7 +73,7 @@ func neighbours(w *world) {
 }
 
 // wantUndisturbed expects the state of the provider to be as wanted, without any reconcile.
-func (w *world) wantUndisturbed(after string) {
+func (w *scenario) wantUndisturbed(after string) {
 	w.t.Helper()
 	truth := w.Provider.Traffic(w.t, w.employer)
 	for _, name := range w.names() {

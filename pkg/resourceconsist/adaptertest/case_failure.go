@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// failureStories returns a case for each operation that fails as a whole, fails for one
+// failureCases returns a case for each operation that fails as a whole, fails for one
 // employee, or loses its reply.
-func failureStories() []story {
-	var stories []story
-	add := func(kind Kind, says string, run func(w *world, op Op), ops ...Op) {
+func failureCases() []caseSpec {
+	var stories []caseSpec
+	add := func(kind Kind, property string, run func(w *scenario, op Op), ops ...Op) {
 		for _, op := range ops {
-			stories = append(stories, story{
-				name: fmt.Sprintf("%s-%s", kind, op), says: fmt.Sprintf(says, op), needs: []Kind{kind}, op: op,
-				run: func(w *world) { run(w, op) },
+			stories = append(stories, caseSpec{
+				name: fmt.Sprintf("%s-%s", kind, op), property: fmt.Sprintf(property, op), needs: []Kind{kind}, op: op,
+				run: func(w *scenario) { run(w, op) },
 			})
 		}
 	}
@@ -29,7 +29,7 @@ func everyOp() []Op {
 }
 
 // cause prepares a state in which change makes the next passes call the operation.
-func (w *world) cause(op Op) (change func()) {
+func (w *scenario) cause(op Op) (change func()) {
 	w.t.Helper()
 	employees := w.serving(3)
 	if op == CreateEmployer || op == CreateEmployees {
@@ -52,19 +52,19 @@ func (w *world) cause(op Op) (change func()) {
 	}
 }
 
-func failing(w *world, op Op) {
+func failing(w *scenario, op Op) {
 	change := w.cause(op)
 	w.Provider.Inject(w.t, Fault{Kind: Fail, Op: op})
 	change()
 	errs := w.passes(3)
-	w.wantTold(op, errs)
+	w.wantReported(op, errs)
 	w.Provider.Mend(w.t)
 	w.converge(fmt.Sprintf("%s works again", op))
 }
 
-// wantTold expects a failure of the operation to be reported: by an error of a read, or by
+// wantReported expects a failure of the operation to be reported: by an error of a read, or by
 // a verb that names the failed items.
-func (w *world) wantTold(op Op, errs []error) {
+func (w *scenario) wantReported(op Op, errs []error) {
 	w.t.Helper()
 	switch {
 	case op == ReadEmployer || op == ReadEmployees:
@@ -76,7 +76,7 @@ func (w *world) wantTold(op Op, errs []error) {
 	}
 }
 
-func partial(w *world, op Op) {
+func partial(w *scenario, op Op) {
 	change := w.cause(op)
 	struck := w.employer + "-0"
 	w.Provider.Inject(w.t, Fault{Kind: FailOne, Op: op, Employee: struck})
@@ -104,7 +104,7 @@ func partial(w *world, op Op) {
 	w.converge(fmt.Sprintf("%s works for all employees again", op))
 }
 
-func lostReply(w *world, op Op) {
+func lostReply(w *scenario, op Op) {
 	change := w.cause(op)
 	w.Provider.Inject(w.t, Fault{Kind: LostReply, Op: op})
 	change()

@@ -7,16 +7,16 @@ import (
 	"github.com/podops-dev/podops/pkg/resourceconsist"
 )
 
-func shapeStories() []story {
-	return []story{
-		{name: "ids", says: "ids are unique and stable, and pods without an address have ids of their own", run: ids},
-		{name: "selection", says: "exactly the selected employees are named and expected; an empty selector selects none", run: selection},
-		{name: "equal", says: "equality is symmetric and reflexive, and a foreign type is not equal and causes no panic", run: equal},
-		{name: "steady", says: "a reconcile of an unchanged employer changes nothing, and verbs without items do nothing", run: steady},
+func shapeCases() []caseSpec {
+	return []caseSpec{
+		{name: "ids", property: "ids are unique and stable, and pods without an address have ids of their own", run: ids},
+		{name: "selection", property: "exactly the selected employees are named and expected; an empty selector selects none", run: selection},
+		{name: "equal", property: "equality is symmetric and reflexive, and a foreign type is not equal and causes no panic", run: equal},
+		{name: "steady", property: "a reconcile of an unchanged employer changes nothing, and verbs without items do nothing", run: steady},
 	}
 }
 
-func ids(w *world) {
+func ids(w *scenario) {
 	w.want(append(w.serving(2), Employee{Name: "web-2", Off: true}, Employee{Name: "web-3", Off: true})...)
 	first, second := w.mustRead(), w.mustRead()
 	id := resourceconsist.IEmployee.GetEmployeeId
@@ -32,7 +32,7 @@ func ids(w *world) {
 	wantUnique(w, "current employer", idsOf(p.currentEmployers, employer))
 }
 
-func wantUnique(w *world, what string, ids []string) {
+func wantUnique(w *scenario, what string, ids []string) {
 	w.t.Helper()
 	if slices.Contains(ids, "") {
 		w.t.Errorf("an %s id is empty: %q", what, ids)
@@ -42,7 +42,7 @@ func wantUnique(w *world, what string, ids []string) {
 	}
 }
 
-func selection(w *world) {
+func selection(w *scenario) {
 	other := w.beside("api")
 	other.want(other.serving(1)...)
 	w.want(w.serving(3)...)
@@ -53,7 +53,7 @@ func selection(w *world) {
 	w.wantSelected()
 }
 
-func (w *world) wantSelected(names ...string) {
+func (w *scenario) wantSelected(names ...string) {
 	w.t.Helper()
 	p := w.mustRead()
 	if got := slices.Sorted(slices.Values(p.selected)); !slices.Equal(got, names) {
@@ -64,18 +64,18 @@ func (w *world) wantSelected(names ...string) {
 	}
 }
 
-// stranger implements IEmployer and IEmployee, and belongs to no adapter.
-type stranger struct{}
+// foreign implements IEmployer and IEmployee, and belongs to no adapter.
+type foreign struct{}
 
-func (stranger) GetEmployerId() string                                 { return "stranger" } //nolint:staticcheck // the name is the interface's
-func (stranger) GetEmployerStatuses() any                              { return struct{}{} }
-func (stranger) EmployerEqual(resourceconsist.IEmployer) (bool, error) { return false, nil }
-func (stranger) GetEmployeeId() string                                 { return "stranger" } //nolint:staticcheck // the name is the interface's
-func (stranger) GetEmployeeName() string                               { return "stranger" }
-func (stranger) GetEmployeeStatuses() any                              { return struct{}{} }
-func (stranger) EmployeeEqual(resourceconsist.IEmployee) (bool, error) { return false, nil }
+func (foreign) GetEmployerId() string                                 { return "stranger" } //nolint:staticcheck // the name is the interface's
+func (foreign) GetEmployerStatuses() any                              { return struct{}{} }
+func (foreign) EmployerEqual(resourceconsist.IEmployer) (bool, error) { return false, nil }
+func (foreign) GetEmployeeId() string                                 { return "stranger" } //nolint:staticcheck // the name is the interface's
+func (foreign) GetEmployeeName() string                               { return "stranger" }
+func (foreign) GetEmployeeStatuses() any                              { return struct{}{} }
+func (foreign) EmployeeEqual(resourceconsist.IEmployee) (bool, error) { return false, nil }
 
-func equal(w *world) {
+func equal(w *scenario) {
 	employees := w.serving(3)
 	w.want(employees...)
 	w.converge("three employees serve")
@@ -87,16 +87,16 @@ func equal(w *world) {
 	wantSymmetric(w, "EmployerEqual", slices.Concat(p.expectedEmployers, p.currentEmployers),
 		resourceconsist.IEmployer.GetEmployerId, resourceconsist.IEmployer.EmployerEqual)
 	for _, e := range p.expected {
-		w.wantStranger("EmployeeEqual", func() (bool, error) { return e.EmployeeEqual(stranger{}) })
-		w.wantStranger("EmployeeEqual", func() (bool, error) { return e.EmployeeEqual(nil) })
+		w.wantForeign("EmployeeEqual", func() (bool, error) { return e.EmployeeEqual(foreign{}) })
+		w.wantForeign("EmployeeEqual", func() (bool, error) { return e.EmployeeEqual(nil) })
 	}
 	for _, e := range p.expectedEmployers {
-		w.wantStranger("EmployerEqual", func() (bool, error) { return e.EmployerEqual(stranger{}) })
-		w.wantStranger("EmployerEqual", func() (bool, error) { return e.EmployerEqual(nil) })
+		w.wantForeign("EmployerEqual", func() (bool, error) { return e.EmployerEqual(foreign{}) })
+		w.wantForeign("EmployerEqual", func() (bool, error) { return e.EmployerEqual(nil) })
 	}
 }
 
-func wantSymmetric[T any](w *world, method string, all []T, id func(T) string, equal func(a, b T) (bool, error)) {
+func wantSymmetric[T any](w *scenario, method string, all []T, id func(T) string, equal func(a, b T) (bool, error)) {
 	w.t.Helper()
 	for i, a := range all {
 		for j, b := range all {
@@ -114,8 +114,8 @@ func wantSymmetric[T any](w *world, method string, all []T, id func(T) string, e
 	}
 }
 
-// wantStranger expects false or an error.
-func (w *world) wantStranger(method string, call func() (bool, error)) {
+// wantForeign expects false or an error.
+func (w *scenario) wantForeign(method string, call func() (bool, error)) {
 	w.t.Helper()
 	var same bool
 	w.within(method+" with a foreign type", func(context.Context) { same, _ = call() })
@@ -124,7 +124,7 @@ func (w *world) wantStranger(method string, call func() (bool, error)) {
 	}
 }
 
-func steady(w *world) {
+func steady(w *scenario) {
 	employees := w.serving(2)
 	employees[1].Off = true
 	w.want(employees...)
@@ -144,7 +144,7 @@ func steady(w *world) {
 }
 
 // mustRead reads the state, and ends the case on an error.
-func (w *world) mustRead() picture {
+func (w *scenario) mustRead() picture {
 	w.t.Helper()
 	p, err := w.read()
 	if err != nil {

@@ -17,7 +17,7 @@ func caseNames(t *testing.T, cfg Config) []string {
 	names := make([]string, len(cases))
 	for i, c := range cases {
 		names[i] = c.Name
-		if c.Says == "" {
+		if c.Property == "" {
 			t.Errorf("the case %q has no description", c.Name)
 		}
 	}
@@ -70,22 +70,22 @@ func TestCasesForUnsupportedKindsAreLeftOut(t *testing.T) {
 
 func TestAnIncompleteConfigIsRejected(t *testing.T) {
 	cases := map[string]struct {
-		spoil func(*Config)
-		says  string
+		spoil    func(*Config)
+		property string
 	}{
-		"no New":                  {spoil: func(c *Config) { c.New = nil }, says: "Config.New"},
-		"no reads":                {spoil: func(c *Config) { c.Ops = []Op{CreateEmployees} }, says: "Config.Ops"},
-		"an unknown kind":         {spoil: func(c *Config) { c.Without = map[Kind]string{"rain": "dry here"} }, says: `"rain"`},
-		"an unknown operation":    {spoil: func(c *Config) { c.Ops = []Op{ReadEmployees, "write"} }, says: `"write"`},
-		"a kind without a reason": {spoil: func(c *Config) { c.Without = map[Kind]string{Hang: ""} }, says: `Config.Without["hang"]`},
-		"too few addresses":       {spoil: func(c *Config) { c.Addresses = []string{"a", "b", "c", "a"} }, says: "Config.Addresses"},
+		"no New":                  {spoil: func(c *Config) { c.New = nil }, property: "Config.New"},
+		"no reads":                {spoil: func(c *Config) { c.Ops = []Op{CreateEmployees} }, property: "Config.Ops"},
+		"an unknown kind":         {spoil: func(c *Config) { c.Without = map[Kind]string{"rain": "dry here"} }, property: `"rain"`},
+		"an unknown operation":    {spoil: func(c *Config) { c.Ops = []Op{ReadEmployees, "write"} }, property: `"write"`},
+		"a kind without a reason": {spoil: func(c *Config) { c.Without = map[Kind]string{Hang: ""} }, property: `Config.Without["hang"]`},
+		"too few addresses":       {spoil: func(c *Config) { c.Addresses = []string{"a", "b", "c", "a"} }, property: "Config.Addresses"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			cfg := templateConfig(good)
 			tc.spoil(&cfg)
-			if _, err := Cases(cfg); err == nil || !strings.Contains(err.Error(), tc.says) {
-				t.Errorf("error: %v; want one that names %s", err, tc.says)
+			if _, err := Cases(cfg); err == nil || !strings.Contains(err.Error(), tc.property) {
+				t.Errorf("error: %v; want one that names %s", err, tc.property)
 			}
 		})
 	}
@@ -106,7 +106,7 @@ type bareProvider struct{ Provider }
 type bareCluster struct{ Cluster }
 
 func TestAMissingOptionalInterfaceIsNamed(t *testing.T) {
-	for name, says := range map[string]string{"drain": `Config.Without["sessions"]`, "employer-update": "method Change"} {
+	for name, property := range map[string]string{"drain": `Config.Without["sessions"]`, "employer-update": "method Change"} {
 		t.Run(name, func(t *testing.T) {
 			cfg := templateConfig(good)
 			fixture := cfg.New
@@ -115,8 +115,8 @@ func TestAMissingOptionalInterfaceIsNamed(t *testing.T) {
 				f.Provider, f.Cluster = bareProvider{f.Provider}, bareCluster{f.Cluster}
 				return f
 			}
-			if failures := record(t, cfg, name); len(failures) != 1 || !strings.Contains(failures[0], says) {
-				t.Errorf("failures: %q; want one with %s", failures, says)
+			if failures := record(t, cfg, name); len(failures) != 1 || !strings.Contains(failures[0], property) {
+				t.Errorf("failures: %q; want one with %s", failures, property)
 			}
 		})
 	}

@@ -6,25 +6,25 @@ import "fmt"
 // provider throttles.
 const callsPerEmployee = 20
 
-func timeStories() []story {
-	stories := []story{
-		{name: "late-effect", says: "a change that the provider accepted and has not applied yet is not confirmed", needs: []Kind{LateEffect}, run: lateEffect},
-		{name: "stale-reads", says: "while reads are stale nothing untrue is confirmed, and repeated verbs succeed",
+func timeCases() []caseSpec {
+	stories := []caseSpec{
+		{name: "late-effect", property: "a change that the provider accepted and has not applied yet is not confirmed", needs: []Kind{LateEffect}, run: lateEffect},
+		{name: "stale-reads", property: "while reads are stale nothing untrue is confirmed, and repeated verbs succeed",
 			needs: []Kind{StaleReads}, run: staleReads},
-		{name: "restart", says: "a provider that lost its state gets all of it again", needs: []Kind{Restart}, run: restart},
-		{name: "throttle", says: "a provider that throttles is not overloaded, and rejected requests are reported as failed", needs: []Kind{Throttle}, run: throttle},
-		{name: "drain", says: "traffic is not off while sessions are open, and no session is cut", needs: []Kind{Sessions}, run: drain},
+		{name: "restart", property: "a provider that lost its state gets all of it again", needs: []Kind{Restart}, run: restart},
+		{name: "throttle", property: "a provider that throttles is not overloaded, and rejected requests are reported as failed", needs: []Kind{Throttle}, run: throttle},
+		{name: "drain", property: "traffic is not off while sessions are open, and no session is cut", needs: []Kind{Sessions}, run: drain},
 	}
 	for _, op := range everyOp() {
-		stories = append(stories, story{
-			name: fmt.Sprintf("%s-%s", Hang, op), says: fmt.Sprintf("a %s that hangs ends with its context, and is reported as an error", op),
-			needs: []Kind{Hang}, op: op, run: func(w *world) { hang(w, op) },
+		stories = append(stories, caseSpec{
+			name: fmt.Sprintf("%s-%s", Hang, op), property: fmt.Sprintf("a %s that hangs ends with its context, and is reported as an error", op),
+			needs: []Kind{Hang}, op: op, run: func(w *scenario) { hang(w, op) },
 		})
 	}
 	return stories
 }
 
-func lateEffect(w *world) {
+func lateEffect(w *scenario) {
 	employees := w.serving(3)
 	w.want(employees...)
 	w.converge("three employees serve")
@@ -43,7 +43,7 @@ func lateEffect(w *world) {
 }
 
 // passesUnsettled runs passes without settling the provider in between.
-func (w *world) passesUnsettled(n int) {
+func (w *scenario) passesUnsettled(n int) {
 	w.t.Helper()
 	for range n {
 		if _, err := w.pass(); err != nil {
@@ -52,7 +52,7 @@ func (w *world) passesUnsettled(n int) {
 	}
 }
 
-func staleReads(w *world) {
+func staleReads(w *scenario) {
 	employees := w.serving(4)
 	w.want(employees[:3]...)
 	w.converge("three employees serve")
@@ -71,14 +71,14 @@ func staleReads(w *world) {
 	w.converge("two employees serve, one is off, one is gone")
 }
 
-func restart(w *world) {
+func restart(w *scenario) {
 	w.want(w.serving(3)...)
 	w.converge("three employees serve")
 	w.Provider.Inject(w.t, Fault{Kind: Restart})
 	w.converge("the provider has restarted, and three employees serve again")
 }
 
-func throttle(w *world) {
+func throttle(w *scenario) {
 	change := w.cause(UpdateEmployees)
 	change()
 	p := w.mustRead()
@@ -106,10 +106,10 @@ func throttle(w *world) {
 	w.converge("the provider has stopped throttling")
 }
 
-func (w *world) reaches(op Op) bool { return w.cfg.has(nil, op) }
+func (w *scenario) reaches(op Op) bool { return w.cfg.has(nil, op) }
 
 // calls returns how many requests were sent; always 0 when the provider does not count.
-func (w *world) calls() int {
+func (w *scenario) calls() int {
 	w.t.Helper()
 	if counter, can := w.Provider.(Counter); can {
 		return counter.Calls(w.t)
@@ -117,7 +117,7 @@ func (w *world) calls() int {
 	return 0
 }
 
-func hang(w *world, op Op) {
+func hang(w *scenario, op Op) {
 	change := w.cause(op)
 	w.Provider.Inject(w.t, Fault{Kind: Hang, Op: op})
 	change()
@@ -129,13 +129,13 @@ func hang(w *world, op Op) {
 			break
 		}
 	}
-	w.wantTold(op, errs)
+	w.wantReported(op, errs)
 	w.Provider.Mend(w.t)
 	w.limit = w.cfg.Deadline
 	w.converge(fmt.Sprintf("%s no longer hangs", op))
 }
 
-func drain(w *world) {
+func drain(w *scenario) {
 	occupier, can := w.Provider.(Occupier)
 	if !can {
 		w.t.Fatalf("the provider has no Occupy: implement it, or set the reason in Config.Without[%q]", Sessions)

@@ -67,7 +67,7 @@ func TestEmployReplacesTheEmployees(t *testing.T) {
 	}
 }
 
-func TestAPodWithANewAddressHasANewUID(t *testing.T) {
+func TestAPodWithAChangedAddressHasAnotherUID(t *testing.T) {
 	cluster := NewServiceCluster(scheme.Scheme)
 	uid := func(employee Employee) string {
 		employee.Name = "web-0"

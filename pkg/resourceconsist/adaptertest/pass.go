@@ -73,7 +73,7 @@ func valuesOf[T any](items []plan.Item[T]) []T {
 // pass runs one reconcile: gather, plan, act, confirm. It returns whether everything is
 // confirmed as wanted, or why the state is unknown. It compares every confirmation of the
 // adapter with the provider.
-func (w *world) pass() (settled bool, err error) {
+func (w *scenario) pass() (settled bool, err error) {
 	w.t.Helper()
 	before, err := w.read()
 	if err != nil {
@@ -95,7 +95,7 @@ func (w *world) pass() (settled bool, err error) {
 // act carries out the plan of a picture in the framework's order: items that employees
 // depend on first, then traffic off, then traffic on; items of the employer are deleted
 // when its employees are.
-func (w *world) act(p picture) error {
+func (w *scenario) act(p picture) error {
 	w.t.Helper()
 	employers, err := p.employers()
 	if err != nil {
@@ -117,7 +117,7 @@ func (w *world) act(p picture) error {
 	return nil
 }
 
-func carryOut[T any](w *world, v verb[T], items []plan.Item[T]) {
+func carryOut[T any](w *scenario, v verb[T], items []plan.Item[T]) {
 	w.t.Helper()
 	if len(items) > 0 {
 		do(w, v, valuesOf(items))
@@ -126,7 +126,7 @@ func carryOut[T any](w *world, v verb[T], items []plan.Item[T]) {
 
 // conclude compares the framework's conclusions from a picture with the provider, for every
 // employee that was ever selected, and returns whether all are confirmed as wanted.
-func (w *world) conclude(p picture) (settled bool, err error) {
+func (w *scenario) conclude(p picture) (settled bool, err error) {
 	w.t.Helper()
 	diff, err := p.employees()
 	if err != nil {
@@ -155,7 +155,7 @@ func (w *world) conclude(p picture) (settled bool, err error) {
 }
 
 // compareOn compares a confirmation that traffic is on with the provider.
-func (w *world) compareOn(name string, wanted Employee, actual Traffic) {
+func (w *scenario) compareOn(name string, wanted Employee, actual Traffic) {
 	w.t.Helper()
 	if !actual.On {
 		w.t.Errorf("the traffic of %s is confirmed as on, and is not: the provider has %+v", name, actual)

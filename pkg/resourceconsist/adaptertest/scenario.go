@@ -14,7 +14,7 @@ import (
 )
 
 // scenario is one running case: the fixture, the wanted state, and the observations.
-type world struct {
+type scenario struct {
 	Fixture
 	t        testing.TB
 	cfg      Config
@@ -30,20 +30,20 @@ type world struct {
 	outcomes []outcome
 }
 
-func newWorld(t testing.TB, cfg Config) *world {
+func newScenario(t testing.TB, cfg Config) *scenario {
 	t.Helper()
 	fixture := cfg.New(t)
 	if fixture.Adapter == nil || fixture.Cluster == nil || fixture.Provider == nil {
 		t.Fatalf("Config.New returned a fixture without an adapter, a cluster or a provider")
 	}
-	return &world{
+	return &scenario{
 		Fixture: fixture, t: t, cfg: cfg, employer: "web", limit: cfg.Deadline,
 		wanted: map[string]Employee{}, known: map[string]bool{},
 	}
 }
 
 // beside returns the scenario of another employer at the same provider.
-func (w *world) beside(employer string) *world {
+func (w *scenario) beside(employer string) *scenario {
 	other := *w
 	other.employer, other.outcomes = employer, nil
 	other.wanted, other.known = map[string]Employee{}, map[string]bool{}
@@ -51,7 +51,7 @@ func (w *world) beside(employer string) *world {
 }
 
 // serving returns n employees that should take traffic: web-0, web-1, ...
-func (w *world) serving(n int) []Employee {
+func (w *scenario) serving(n int) []Employee {
 	employees := make([]Employee, n)
 	for i := range employees {
 		employees[i] = Employee{Name: fmt.Sprintf("%s-%d", w.employer, i), Address: w.cfg.Addresses[i]}
@@ -60,7 +60,7 @@ func (w *world) serving(n int) []Employee {
 }
 
 // want makes the employer select exactly these employees.
-func (w *world) want(employees ...Employee) {
+func (w *scenario) want(employees ...Employee) {
 	w.t.Helper()
 	w.Cluster.Employ(w.t, w.employer, employees...)
 	clear(w.wanted)
@@ -71,24 +71,24 @@ func (w *world) want(employees ...Employee) {
 }
 
 // dismiss deletes the employer.
-func (w *world) dismiss() {
+func (w *scenario) dismiss() {
 	w.t.Helper()
 	w.Cluster.Dismiss(w.t, w.employer)
 	w.dismissed = true
 	clear(w.wanted)
 }
 
-func (w *world) object() client.Object {
+func (w *scenario) object() client.Object {
 	w.t.Helper()
 	return w.Cluster.Employer(w.t, w.employer)
 }
 
 // names returns the names of all employees that were ever selected, sorted.
-func (w *world) names() []string { return slices.Sorted(maps.Keys(w.known)) }
+func (w *scenario) names() []string { return slices.Sorted(maps.Keys(w.known)) }
 
 // within calls the adapter with a deadline, and ends the case when the call outlives it. A
 // panic of the adapter fails the case, not the test binary.
-func (w *world) within(what string, call func(ctx context.Context)) {
+func (w *scenario) within(what string, call func(ctx context.Context)) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), w.limit)
 	defer cancel()
@@ -127,7 +127,7 @@ type picture struct {
 }
 
 // read calls every read of the adapter. The error names the method that failed.
-func (w *world) read() (picture, error) {
+func (w *scenario) read() (picture, error) {
 	w.t.Helper()
 	var p picture
 	var err error

@@ -31,7 +31,7 @@ type verb[T any] struct {
 	call     func(ctx context.Context, employer client.Object, items []T) ([]T, []T, error)
 }
 
-func (w *world) employerVerb(op Op) verb[resourceconsist.IEmployer] {
+func (w *scenario) employerVerb(op Op) verb[resourceconsist.IEmployer] {
 	v := verb[resourceconsist.IEmployer]{op: op, id: resourceconsist.IEmployer.GetEmployerId, employee: func(resourceconsist.IEmployer) string { return "" }}
 	switch op {
 	case CreateEmployer:
@@ -44,7 +44,7 @@ func (w *world) employerVerb(op Op) verb[resourceconsist.IEmployer] {
 	return v
 }
 
-func (w *world) employeeVerb(op Op) verb[resourceconsist.IEmployee] {
+func (w *scenario) employeeVerb(op Op) verb[resourceconsist.IEmployee] {
 	v := verb[resourceconsist.IEmployee]{op: op, id: resourceconsist.IEmployee.GetEmployeeId, employee: resourceconsist.IEmployee.GetEmployeeName}
 	switch op {
 	case CreateEmployees:
@@ -58,7 +58,7 @@ func (w *world) employeeVerb(op Op) verb[resourceconsist.IEmployee] {
 }
 
 // do calls a verb and checks its result against the contract of ReconcileAdapter.
-func do[T any](w *world, v verb[T], items []T) outcome {
+func do[T any](w *scenario, v verb[T], items []T) outcome {
 	w.t.Helper()
 	object := w.object()
 	before := object.DeepCopyObject()

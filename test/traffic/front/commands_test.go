@@ -17,8 +17,8 @@ import (
 // proxy: it gives the same answers to the commands of adapters, valid and invalid.
 func TestEmbeddedAnswersAsHAProxyDoes(t *testing.T) {
 	script := []string{
-		"show servers state nobody", "show stat nobody 4 -1",
-		"add server nobody/a 127.0.0.1:80", "add server web/a", "set server web/a state ready", "del server web/a",
+		"show servers state other", "show stat other 4 -1",
+		"add server other/a 127.0.0.1:80", "add server web/a", "set server web/a state ready", "del server web/a",
 		"add server web/a 127.0.0.1:1080 weight 5", "add server web/a 127.0.0.1:1080 weight 5",
 		"get weight web/a", "set server web/a weight 257", "set server web/a weight 7", "get weight web/a",
 		"set server web/a state gone", "set server web/a state drain", "del server web/a",

@@ -41,7 +41,7 @@ const (
 
 // Embedded is a reverse proxy in this process.
 type Embedded struct {
-	place
+	endpoints
 	pool    *pool
 	clients *http.Server
 	runtime net.Listener
@@ -65,7 +65,7 @@ func StartEmbedded(options Options) (*Embedded, error) {
 		return nil, errors.Join(fmt.Errorf("closing the socket to others: %w", err), runtime.Close(), p.listener.Close())
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	e := &Embedded{place: p, pool: &pool{}, runtime: runtime, stop: stop, ended: make(chan struct{})}
+	e := &Embedded{endpoints: p, pool: &pool{}, runtime: runtime, stop: stop, ended: make(chan struct{})}
 	e.clients = &http.Server{
 		Handler: e.proxy(), ReadHeaderTimeout: connectTimeout, IdleTimeout: serverTimeout, ErrorLog: silent(),
 	}

@@ -59,7 +59,7 @@ backend {{ .Backend }}
 
 // HAProxy is a running HAProxy.
 type HAProxy struct {
-	place
+	endpoints
 	command *exec.Cmd
 	log     string
 	ended   chan struct{}
@@ -97,7 +97,7 @@ func StartHAProxy(ctx context.Context, options Options) (*HAProxy, error) {
 	}
 	// HAProxy has a duplicate of the listener, so it has the port from the start.
 	defer p.listener.Close()
-	h := &HAProxy{place: p, log: filepath.Join(options.Dir, "haproxy.log"), ended: make(chan struct{})}
+	h := &HAProxy{endpoints: p, log: filepath.Join(options.Dir, "haproxy.log"), ended: make(chan struct{})}
 	if err := h.run(options); err != nil {
 		return nil, err
 	}

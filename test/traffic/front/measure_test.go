@@ -17,15 +17,15 @@ import (
 )
 
 // backends is a set of real pod servers behind a real load balancer.
-type farm struct {
-	t     *testing.T
-	b     balancer
-	fleet *servers.Fleet
-	port  int
-	pods  int
+type backends struct {
+	t          *testing.T
+	b          balancer
+	podServers *servers.Set
+	port       int
+	pods       int
 }
 
-func newFarm(t *testing.T, b balancer, pods int) *farm {
+func newBackends(t *testing.T, b balancer, pods int) *backends {
 	t.Helper()
 	free, err := net.Listen("tcp", "127.64.202.1:0")
 	if err != nil {
@@ -33,16 +33,16 @@ func newFarm(t *testing.T, b balancer, pods int) *farm {
 	}
 	port := free.Addr().(*net.TCPAddr).Port
 	_ = free.Close()
-	f := &farm{t: t, b: b, fleet: servers.New(port, logr.Discard()), port: port, pods: pods}
-	t.Cleanup(f.fleet.Close)
+	f := &backends{t: t, b: b, podServers: servers.New(port, logr.Discard()), port: port, pods: pods}
+	t.Cleanup(f.podServers.Close)
 	for n := range pods {
-		f.fleet.Handler().OnAdd(f.pod(n), true)
+		f.podServers.Handler().OnAdd(f.pod(n), true)
 		serve(t, b, f.pod(n).Name, f.address(n))
 	}
 	return f
 }
 
-func (f *farm) pod(n int) *corev1.Pod {
+func (f *backends) pod(n int) *corev1.Pod {
 	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("web-%d", n), UID: types.UID(strconv.Itoa(n))},
@@ -53,17 +53,17 @@ func (f *farm) pod(n int) *corev1.Pod {
 	}
 }
 
-func (f *farm) address(n int) string {
+func (f *backends) address(n int) string {
 	return net.JoinHostPort(f.pod(n).Status.PodIP, strconv.Itoa(f.port))
 }
 
-func (f *farm) restart(n int) {
-	f.fleet.Handler().OnDelete(f.pod(n))
-	f.fleet.Handler().OnAdd(f.pod(n), false)
+func (f *backends) restart(n int) {
+	f.podServers.Handler().OnDelete(f.pod(n))
+	f.podServers.Handler().OnAdd(f.pod(n), false)
 }
 
 // during sends requests, some of them slow, while do runs.
-func (f *farm) during(do func()) *load.Report {
+func (f *backends) during(do func()) *load.Report {
 	f.t.Helper()
 	l, err := load.Start(load.Options{Address: f.b.Address(), Workers: 8, Rate: 250, Paths: []string{"/", "/?work=20ms", "/?work=60ms"}})
 	if err != nil {
@@ -77,7 +77,7 @@ func (f *farm) during(do func()) *load.Report {
 	do()
 	soFar(50)
 	report := l.Stop()
-	if err := f.fleet.Err(); err != nil {
+	if err := f.podServers.Err(); err != nil {
 		f.t.Error(err)
 	}
 	return report
@@ -87,7 +87,7 @@ func (f *farm) during(do func()) *load.Report {
 // pods that drain lose no request, with kept connections and without.
 func TestPodsThatDrainLoseNoRequest(t *testing.T) {
 	both(t, func(t *testing.T, b balancer) {
-		f := newFarm(t, b, 4)
+		f := newBackends(t, b, 4)
 		report := f.during(func() {
 			for n := range f.pods {
 				name := f.pod(n).Name
@@ -112,11 +112,11 @@ func TestPodsThatDrainLoseNoRequest(t *testing.T) {
 // TestPodsThatDoNotDrainLoseRequests checks that the measurement detects lost requests.
 func TestPodsThatDoNotDrainLoseRequests(t *testing.T) {
 	both(t, func(t *testing.T, b balancer) {
-		f := newFarm(t, b, 4)
+		f := newBackends(t, b, 4)
 		report := f.during(func() {
 			for n := range f.pods {
 				await(t, "the pod has a request", func() bool { return sessions(t, b, f.pod(n).Name) > 0 })
-				f.fleet.Handler().OnDelete(f.pod(n))
+				f.podServers.Handler().OnDelete(f.pod(n))
 			}
 		})
 		for _, kind := range []load.Kind{load.KeepAlive, load.OneShot} {

@@ -28,7 +28,7 @@ type Options struct {
 }
 
 // endpoints holds the addresses of a load balancer.
-type place struct {
+type endpoints struct {
 	listener *net.TCPListener
 	address  string
 	socket   string
@@ -36,13 +36,13 @@ type place struct {
 }
 
 // Address is the address for requests of clients: "127.0.0.1:41234".
-func (p place) Address() string { return p.address }
+func (p endpoints) Address() string { return p.address }
 
 // Socket is the path of the Unix socket of the Runtime API.
-func (p place) Socket() string { return p.socket }
+func (p endpoints) Socket() string { return p.socket }
 
 // Backend is the name of the backend that servers are added to.
-func (p place) Backend() string { return p.backend }
+func (p endpoints) Backend() string { return p.backend }
 
 var (
 	backendName = regexp.MustCompile(`^[A-Za-z0-9_.:-]{1,100}$`)
@@ -52,30 +52,30 @@ var (
 )
 
 // listen checks the options and listens for clients.
-func (o Options) listen() (place, error) {
-	p := place{backend: o.Backend, address: o.Address}
+func (o Options) listen() (endpoints, error) {
+	p := endpoints{backend: o.Backend, address: o.Address}
 	if p.backend == "" {
 		p.backend = "web"
 	}
 	if !backendName.MatchString(p.backend) {
-		return place{}, fmt.Errorf("backend %q: %w", p.backend, errName)
+		return endpoints{}, fmt.Errorf("backend %q: %w", p.backend, errName)
 	}
 	if p.address == "" {
 		p.address = "127.0.0.1:0"
 	}
 	address, err := netip.ParseAddrPort(p.address)
 	if err != nil || !address.Addr().IsLoopback() {
-		return place{}, fmt.Errorf("address %q: %w", p.address, errLoopback)
+		return endpoints{}, fmt.Errorf("address %q: %w", p.address, errLoopback)
 	}
 	dir, err := filepath.Abs(o.Dir)
 	if err != nil {
-		return place{}, fmt.Errorf("folder of the load balancer: %w", err)
+		return endpoints{}, fmt.Errorf("folder of the load balancer: %w", err)
 	}
 	if p.socket = filepath.Join(dir, "runtime.sock"); len(p.socket) > maxSocketPath {
-		return place{}, fmt.Errorf("folder %s: the path of the socket in it would have more than %d characters: use a shorter one", dir, maxSocketPath)
+		return endpoints{}, fmt.Errorf("folder %s: the path of the socket in it would have more than %d characters: use a shorter one", dir, maxSocketPath)
 	}
 	if p.listener, err = net.ListenTCP("tcp", net.TCPAddrFromAddrPort(address)); err != nil {
-		return place{}, fmt.Errorf("listening for clients: %w", err)
+		return endpoints{}, fmt.Errorf("listening for clients: %w", err)
 	}
 	p.address = p.listener.Addr().String()
 	return p, nil

@@ -47,8 +47,8 @@ func answering(t *testing.T, handle func(net.Conn)) string {
 	return listener.Addr().String()
 }
 
-// says reads one request and answers with the text.
-func says(text string) func(net.Conn) {
+// answer reads one request and answers with the text.
+func answer(text string) func(net.Conn) {
 	return func(conn net.Conn) {
 		if _, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
 			_, _ = io.WriteString(conn, text)
@@ -66,19 +66,19 @@ func TestARequestSucceedsOnlyWithTheWholeAnswerOfAPod(t *testing.T) {
 		want      error // nil: success
 		wantCause string
 	}{
-		"the whole answer":     {handle: says(whole)},
-		"cut off in its body":  {handle: says(whole[:len(whole)-5]), want: ErrTruncated, wantCause: "answer cut off"},
-		"cut off in its head":  {handle: says(whole[:17]), want: ErrClosed, wantCause: "connection closed before the answer"},
-		"closed at once":       {handle: says(""), want: ErrClosed, wantCause: "connection closed before the answer"},
+		"the whole answer":     {handle: answer(whole)},
+		"cut off in its body":  {handle: answer(whole[:len(whole)-5]), want: ErrTruncated, wantCause: "answer cut off"},
+		"cut off in its head":  {handle: answer(whole[:17]), want: ErrClosed, wantCause: "connection closed before the answer"},
+		"closed at once":       {handle: answer(""), want: ErrClosed, wantCause: "connection closed before the answer"},
 		"reset":                {handle: func(c net.Conn) { _ = c.(*net.TCPConn).SetLinger(0) }, want: ErrReset, wantCause: "connection reset"},
 		"no answer":            {handle: func(net.Conn) { <-silent }, want: ErrTimeout, wantCause: "timed out"},
-		"no end of the answer": {handle: func(c net.Conn) { says(whole[:len(whole)-5])(c); <-silent }, want: ErrTimeout, wantCause: "timed out"},
+		"no end of the answer": {handle: func(c net.Conn) { answer(whole[:len(whole)-5])(c); <-silent }, want: ErrTimeout, wantCause: "timed out"},
 		"no server": {
-			handle: says("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"), want: ErrStatus, wantCause: "status 503",
+			handle: answer("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"), want: ErrStatus, wantCause: "status 503",
 		},
-		"another pod's body":        {handle: says(strings.Replace(whole, "X-Pod: web-0", "X-Pod: web-1", 1)), want: ErrBody, wantCause: "body of no pod"},
-		"the load balancer answers": {handle: says("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"), want: ErrBody, wantCause: "body of no pod"},
-		"not HTTP":                  {handle: says("hello\r\n\r\n"), want: nil, wantCause: "other"},
+		"another pod's body":        {handle: answer(strings.Replace(whole, "X-Pod: web-0", "X-Pod: web-1", 1)), want: ErrBody, wantCause: "body of no pod"},
+		"the load balancer answers": {handle: answer("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"), want: ErrBody, wantCause: "body of no pod"},
+		"not HTTP":                  {handle: answer("hello\r\n\r\n"), want: nil, wantCause: "other"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, kind := range []Kind{KeepAlive, OneShot} {
@@ -112,7 +112,7 @@ func TestARefusedConnectionIsAFailure(t *testing.T) {
 
 func TestTheOutcomeNamesThePod(t *testing.T) {
 	o := Outcome{}
-	(&connection{kind: OneShot, address: answering(t, says(whole)), timeout: patience}).ask("/", &o)
+	(&connection{kind: OneShot, address: answering(t, answer(whole)), timeout: patience}).ask("/", &o)
 	if diff := cmp.Diff(Outcome{Status: 200, Pod: "web-0", Server: "s0"}, o); diff != "" {
 		t.Errorf("outcome (-want +got):\n%s", diff)
 	}
@@ -262,7 +262,7 @@ func TestLatencyRunsFromWhenARequestIsDue(t *testing.T) {
 		if !stalled.Swap(true) {
 			time.Sleep(stall)
 		}
-		says(whole)(conn)
+		answer(whole)(conn)
 	})
 	l, err := Start(Options{Address: address, Workers: 1, Rate: 100})
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// Servers runs one server for each running pod. It gets pods through Handler. It is safe
+// Set runs one server for each running pod. It gets pods through Handler. It is safe
 // for concurrent use.
-type Fleet struct {
+type Set struct {
 	port int
 	log  logr.Logger
 
@@ -34,15 +34,15 @@ type running struct {
 	server  *server
 }
 
-// New returns Servers without servers. Each will listen on the given port of its pod's
+// New returns a Set without servers. Each will listen on the given port of its pod's
 // address.
-func New(port int, log logr.Logger) *Fleet {
-	return &Fleet{port: port, log: log, running: map[types.UID]running{}}
+func New(port int, log logr.Logger) *Set {
+	return &Set{port: port, log: log, running: map[types.UID]running{}}
 }
 
 // Handler returns the event handler for the pods of an informer. A server has ended when
 // the call that ends it returns.
-func (f *Fleet) Handler() toolscache.ResourceEventHandler {
+func (f *Set) Handler() toolscache.ResourceEventHandler {
 	set := func(object any) {
 		if pod, ok := object.(*corev1.Pod); ok {
 			f.observe(pod)
@@ -66,7 +66,7 @@ func (f *Fleet) Handler() toolscache.ResourceEventHandler {
 type Counts struct{ Running, Started, Killed int }
 
 // Counts returns the counts so far.
-func (f *Fleet) Counts() Counts {
+func (f *Set) Counts() Counts {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return Counts{Running: len(f.running), Started: f.starts, Killed: f.kills}
@@ -74,14 +74,14 @@ func (f *Fleet) Counts() Counts {
 
 // Err returns the errors so far, nil if there are none. A pod whose server could not listen
 // invalidates a measurement, so callers check it at the end.
-func (f *Fleet) Err() error {
+func (f *Set) Err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return errors.Join(f.errs...)
 }
 
 // Close kills every server. Pods that are observed later get none.
-func (f *Fleet) Close() {
+func (f *Set) Close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closed = true
@@ -92,7 +92,7 @@ func (f *Fleet) Close() {
 
 // observe starts and kills servers under the lock: the old server of a pod must have ended
 // before its next one listens on the same address, and both take well below a millisecond.
-func (f *Fleet) observe(pod *corev1.Pod) {
+func (f *Set) observe(pod *corev1.Pod) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	want, runs := processOf(pod)
@@ -114,13 +114,13 @@ func (f *Fleet) observe(pod *corev1.Pod) {
 	f.log.V(1).Info("Started the server of a pod", "pod", pod.Name, "address", pod.Status.PodIP)
 }
 
-func (f *Fleet) forget(pod *corev1.Pod) {
+func (f *Set) forget(pod *corev1.Pod) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.stop(pod.UID)
 }
 
-func (f *Fleet) stop(uid types.UID) {
+func (f *Set) stop(uid types.UID) {
 	entry, ok := f.running[uid]
 	if !ok {
 		return
@@ -132,7 +132,7 @@ func (f *Fleet) stop(uid types.UID) {
 	}
 }
 
-func (f *Fleet) fail(err error) {
+func (f *Set) fail(err error) {
 	f.log.Error(err, "Running the server of a pod")
 	if len(f.errs) < maxErrors {
 		f.errs = append(f.errs, err)

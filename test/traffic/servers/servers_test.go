@@ -26,7 +26,7 @@ const patience = 20 * time.Second
 // addressed is a loopback address that no other test uses.
 const addressed = "127.64.201.7"
 
-func newFleet(t *testing.T) *Fleet {
+func newFleet(t *testing.T) *Set {
 	t.Helper()
 	f := New(freePort(t), logr.Discard())
 	t.Cleanup(f.Close)
@@ -43,12 +43,12 @@ func freePort(t *testing.T) int {
 	return listener.Addr().(*net.TCPAddr).Port
 }
 
-func (f *Fleet) url(path string) string {
+func (f *Set) url(path string) string {
 	return "http://" + net.JoinHostPort(addressed, strconv.Itoa(f.port)) + path
 }
 
 // refused reports whether nothing listens.
-func (f *Fleet) refused() bool {
+func (f *Set) refused() bool {
 	_, err := net.DialTimeout("tcp", net.JoinHostPort(addressed, strconv.Itoa(f.port)), patience)
 	return errors.Is(err, syscall.ECONNREFUSED)
 }
@@ -107,10 +107,10 @@ func TestAServerEndsWithAPodWhoseDeletionWasMissed(t *testing.T) {
 
 // TestServerCutsOpenRequests ends a pod in the middle of the body of an answer.
 func TestServerCutsOpenRequests(t *testing.T) {
-	for name, end := range map[string]func(*Fleet, *corev1.Pod){
-		"deletion":   func(f *Fleet, pod *corev1.Pod) { f.Handler().OnDelete(pod) },
-		"a restart":  func(f *Fleet, pod *corev1.Pod) { f.Handler().OnUpdate(pod, runs(pod.Name, addressed, "1")) },
-		"everything": func(f *Fleet, _ *corev1.Pod) { f.Close() },
+	for name, end := range map[string]func(*Set, *corev1.Pod){
+		"deletion":   func(f *Set, pod *corev1.Pod) { f.Handler().OnDelete(pod) },
+		"a restart":  func(f *Set, pod *corev1.Pod) { f.Handler().OnUpdate(pod, runs(pod.Name, addressed, "1")) },
+		"everything": func(f *Set, _ *corev1.Pod) { f.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFleet(t)
@@ -190,7 +190,7 @@ func TestClosedFleetStartsNothing(t *testing.T) {
 	f.Close()
 	f.Handler().OnAdd(runs("web-0", addressed, "0"), true)
 	if !f.refused() {
-		t.Error("a closed fleet serves")
+		t.Error("a closed Set serves")
 	}
 }
 

@@ -15,27 +15,27 @@ import (
 	"github.com/podops-dev/podops/pkg/adapters/haproxy/runtimeapi"
 )
 
-// talker answers each line with the result of answer, and records the lines.
-type talker struct {
+// fakeHAProxy answers each line with the result of answer, and records the lines.
+type fakeHAProxy struct {
 	mu    sync.Mutex
 	lines []string
 }
 
 // received returns a copy of the lines.
-func (h *talker) received() []string {
+func (h *fakeHAProxy) received() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.lines)
 }
 
-func talk(t *testing.T, answer func(conn net.Conn, line string)) (*runtimeapi.Client, *talker) {
+func startFake(t *testing.T, answer func(conn net.Conn, line string)) (*runtimeapi.Client, *fakeHAProxy) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = listener.Close() })
-	heard := &talker{}
+	heard := &fakeHAProxy{}
 	go func() {
 		for {
 			conn, err := listener.Accept()
@@ -59,7 +59,7 @@ func talk(t *testing.T, answer func(conn net.Conn, line string)) (*runtimeapi.Cl
 	return runtimeapi.New(endpoint, 5*time.Second), heard
 }
 
-func say(text string) func(net.Conn, string) {
+func answerWith(text string) func(net.Conn, string) {
 	return func(conn net.Conn, _ string) { _, _ = conn.Write([]byte(text)) }
 }
 
@@ -73,7 +73,7 @@ func TestErrorsOfHAProxyHaveTypedErrors(t *testing.T) {
 		"Only servers in maintenance mode can be deleted.":               runtimeapi.ErrBusy,
 		"Already exists a server with the same name in backend.\n\n":     runtimeapi.ErrExists,
 	} {
-		client, _ := talk(t, say(answer))
+		client, _ := startFake(t, answerWith(answer))
 		if err := client.SetState(t.Context(), "web", "a", runtimeapi.StateDrain); !errors.Is(err, want) {
 			t.Errorf("answer %q: %v, want %v", answer, err, want)
 		}
@@ -88,7 +88,7 @@ func TestATruncatedAnswerIsAnError(t *testing.T) {
 		"cut in the first line":   "1\n# be_",
 		"cut before the columns":  "1",
 	} {
-		client, _ := talk(t, say(answer))
+		client, _ := startFake(t, answerWith(answer))
 		if servers, err := client.Servers(t.Context(), "web"); err == nil {
 			t.Errorf("%s: %v without an error: a missing server would count as removed", sentence, servers)
 		}
@@ -96,7 +96,7 @@ func TestATruncatedAnswerIsAnError(t *testing.T) {
 }
 
 func TestInvalidNamesNeverReachTheSocket(t *testing.T) {
-	client, heard := talk(t, say("\n"))
+	client, heard := startFake(t, answerWith("\n"))
 	ctx := t.Context()
 	bad := []string{"", "a b", "a\nshutdown frontend f", "a;show info", "a/b", "ä", "#1", strings.Repeat("a", 401), "a\x00"}
 	for _, name := range bad {
@@ -136,7 +136,7 @@ func TestInvalidNamesNeverReachTheSocket(t *testing.T) {
 }
 
 func TestAHostThatDoesNotAnswerTimesOut(t *testing.T) {
-	client, _ := talk(t, func(conn net.Conn, _ string) { _, _ = conn.Read(make([]byte, 1)) })
+	client, _ := startFake(t, func(conn net.Conn, _ string) { _, _ = conn.Read(make([]byte, 1)) })
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	started := time.Now()
@@ -150,7 +150,7 @@ func TestAHostThatDoesNotAnswerTimesOut(t *testing.T) {
 }
 
 func TestAnEndlessAnswerIsAnError(t *testing.T) {
-	client, _ := talk(t, func(conn net.Conn, _ string) {
+	client, _ := startFake(t, func(conn net.Conn, _ string) {
 		for block := make([]byte, 1<<20); ; {
 			if _, err := conn.Write(block); err != nil {
 				return
@@ -164,7 +164,7 @@ func TestAnEndlessAnswerIsAnError(t *testing.T) {
 
 func TestFourCommandsRunAtOnceAndTheFifthWaits(t *testing.T) {
 	arrived, release := make(chan struct{}, 5), make(chan struct{})
-	client, heard := talk(t, func(conn net.Conn, _ string) {
+	client, heard := startFake(t, func(conn net.Conn, _ string) {
 		arrived <- struct{}{}
 		<-release
 		_, _ = conn.Write([]byte("\n"))

@@ -21,14 +21,14 @@ func hangUp(first int32, answer string) func(net.Conn, string) {
 }
 
 func TestACommandIsSentAgainWhenTheConnectionFails(t *testing.T) {
-	client, heard := talk(t, hangUp(3, "\n"))
+	client, heard := startFake(t, hangUp(3, "\n"))
 	if err := client.SetState(t.Context(), "web", "a", runtimeapi.StateReady); err != nil {
 		t.Errorf("SetState after three failed connections: %v", err)
 	}
 	if got := len(heard.received()); got != 4 {
 		t.Errorf("sent %d times, want 4", got)
 	}
-	client, heard = talk(t, hangUp(100, ""))
+	client, heard = startFake(t, hangUp(100, ""))
 	if err := client.SetState(t.Context(), "web", "a", runtimeapi.StateReady); err == nil {
 		t.Error("SetState succeeds though no connection did")
 	}
@@ -41,15 +41,15 @@ func TestACommandIsSentAgainWhenTheConnectionFails(t *testing.T) {
 // is lost, and whose second try HAProxy rejects.
 func TestARetryAfterALostAnswerIsNoError(t *testing.T) {
 	server := runtimeapi.NewServer{Name: "a", Address: netip.MustParseAddrPort("127.0.0.1:80")}
-	client, _ := talk(t, hangUp(1, "Already exists a server with the same name in backend.\n"))
+	client, _ := startFake(t, hangUp(1, "Already exists a server with the same name in backend.\n"))
 	if err := client.Add(t.Context(), "web", server); err != nil {
 		t.Errorf("Add after a lost answer: %v", err)
 	}
-	client, _ = talk(t, hangUp(0, "Already exists a server with the same name in backend.\n"))
+	client, _ = startFake(t, hangUp(0, "Already exists a server with the same name in backend.\n"))
 	if err := client.Add(t.Context(), "web", server); !errors.Is(err, runtimeapi.ErrExists) {
 		t.Errorf("Add of an existing server: %v, want ErrExists", err)
 	}
-	client, _ = talk(t, hangUp(1, "No such server.\n"))
+	client, _ = startFake(t, hangUp(1, "No such server.\n"))
 	if err := client.Delete(t.Context(), "web", "a"); err != nil {
 		t.Errorf("Delete after a lost answer: %v", err)
 	}

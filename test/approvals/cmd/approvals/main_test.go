@@ -27,18 +27,18 @@ func TestServesUntilTheContextEnds(t *testing.T) {
 	go func() { ended <- serve(ctx, o, out) }()
 
 	lines := bufio.NewScanner(printed)
-	said := map[string]string{}
+	values := map[string]string{}
 	for range 4 {
 		lines.Scan()
 		key, value, _ := strings.Cut(lines.Text(), ":")
-		said[key] = strings.TrimSpace(value)
+		values[key] = strings.TrimSpace(value)
 	}
-	pem, err := os.ReadFile(said["CA"])
+	pem, err := os.ReadFile(values["CA"])
 	if err != nil || !x509.NewCertPool().AppendCertsFromPEM(pem) {
-		t.Errorf("the CA that was printed, %q, cannot be read: %v", said["CA"], err)
+		t.Errorf("the CA that was printed, %q, cannot be read: %v", values["CA"], err)
 	}
 	body := `{"traceId": "t1", "stage": "PreCheck", "ruleName": "ok", "resources": [{"apiVersion": "v1", "kind": "Pod", "name": "a"}]}`
-	answer, err := http.Post(said["HTTP"]+"approve", "application/json", strings.NewReader(body))
+	answer, err := http.Post(values["HTTP"]+"approve", "application/json", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}

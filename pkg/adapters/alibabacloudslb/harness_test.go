@@ -27,14 +27,14 @@ import (
 const serviceUID = "5e2f1c1e-0000-4000-8000-00000000cafe"
 
 // harness is a Service with its pods, an adapter, and a load balancer.
-type world struct {
+type harness struct {
 	t       testing.TB
 	server  *slbtest.Server
 	client  client.Client
 	adapter *slb.Adapter
 }
 
-func newWorld(t testing.TB, objects ...client.Object) *world {
+func newHarness(t testing.TB, objects ...client.Object) *harness {
 	t.Helper()
 	server := slbtest.New(t)
 	api, err := slb.NewClient(config(server))
@@ -46,7 +46,7 @@ func newWorld(t testing.TB, objects ...client.Object) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &world{t: t, server: server, client: c, adapter: adapter}
+	return &harness{t: t, server: server, client: c, adapter: adapter}
 }
 
 // service returns the Service web, which selects app: web.
@@ -124,7 +124,7 @@ func foreign(n, port int) slbtest.Backend {
 	return slbtest.Backend{ServerID: fmt.Sprintf("eni-%d", n), ServerIP: address(n), Type: "eni", Port: port, Weight: 100, Description: "by hand"}
 }
 
-func (w *world) service() *corev1.Service {
+func (w *harness) service() *corev1.Service {
 	w.t.Helper()
 	var s corev1.Service
 	if err := w.client.Get(context.Background(), types.NamespacedName{Namespace: "default", Name: "web"}, &s); err != nil {
@@ -134,7 +134,7 @@ func (w *world) service() *corev1.Service {
 }
 
 // change changes the Service.
-func (w *world) change(changes ...func(*corev1.Service)) {
+func (w *harness) change(changes ...func(*corev1.Service)) {
 	w.t.Helper()
 	s := w.service()
 	for _, change := range changes {
@@ -146,7 +146,7 @@ func (w *world) change(changes ...func(*corev1.Service)) {
 }
 
 // put creates or replaces a pod.
-func (w *world) put(p *corev1.Pod) {
+func (w *harness) put(p *corev1.Pod) {
 	w.t.Helper()
 	w.drop(p.Name)
 	terminating := p.DeletionTimestamp != nil
@@ -163,7 +163,7 @@ func (w *world) put(p *corev1.Pod) {
 }
 
 // drop deletes a pod with its finalizers.
-func (w *world) drop(name string) {
+func (w *harness) drop(name string) {
 	w.t.Helper()
 	var p corev1.Pod
 	err := w.client.Get(context.Background(), types.NamespacedName{Namespace: "default", Name: name}, &p)
@@ -183,7 +183,7 @@ func (w *world) drop(name string) {
 }
 
 // diff returns the plan of the framework.
-func (w *world) diff() (plan.Diff[resourceconsist.IEmployee], error) {
+func (w *harness) diff() (plan.Diff[resourceconsist.IEmployee], error) {
 	w.t.Helper()
 	s := w.service()
 	expected, err := w.adapter.GetExpectedEmployee(w.t.Context(), s)
@@ -214,7 +214,7 @@ func items(employees []resourceconsist.IEmployee) []plan.Item[resourceconsist.IE
 
 // reconcile carries out the plan once with the adapter, and returns the names of the failed
 // pods.
-func (w *world) reconcile() (failed []string, err error) {
+func (w *harness) reconcile() (failed []string, err error) {
 	w.t.Helper()
 	diff, err := w.diff()
 	if err != nil {
@@ -253,7 +253,7 @@ func (w *world) reconcile() (failed []string, err error) {
 }
 
 // mustReconcile is reconcile without failures.
-func (w *world) mustReconcile() {
+func (w *harness) mustReconcile() {
 	w.t.Helper()
 	if failed, err := w.reconcile(); err != nil || len(failed) > 0 {
 		w.t.Fatalf("failed: %v, error: %v", failed, err)
@@ -262,7 +262,7 @@ func (w *world) mustReconcile() {
 
 // traffic returns the framework's state of each pod's traffic from the adapter's results:
 // On, Off or neither.
-func (w *world) traffic(names ...string) map[string]plan.State {
+func (w *harness) traffic(names ...string) map[string]plan.State {
 	w.t.Helper()
 	diff, err := w.diff()
 	if err != nil {
@@ -275,18 +275,18 @@ func (w *world) traffic(names ...string) map[string]plan.State {
 	return states
 }
 
-func (w *world) wantTraffic(says string, want map[string]plan.State) {
+func (w *harness) wantTraffic(sentence string, want map[string]plan.State) {
 	w.t.Helper()
 	got := w.traffic(slices.Collect(maps.Keys(want))...)
 	for name, state := range want {
 		if got[name] != state {
-			w.t.Errorf("%s: traffic of %s is %v, want %v", says, name, got[name], state)
+			w.t.Errorf("%s: traffic of %s is %v, want %v", sentence, name, got[name], state)
 		}
 	}
 }
 
 // calls returns how often each action was carried out.
-func (w *world) calls() map[string]int {
+func (w *harness) calls() map[string]int {
 	counts := map[string]int{}
 	for _, call := range w.server.Calls() {
 		counts[call.Action]++

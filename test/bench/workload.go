@@ -22,7 +22,7 @@ const (
 
 // workload is a set of pods of which some wait. Every implementation gets the same pods and
 // the same events.
-type fleet struct {
+type workload struct {
 	rules []appsv1alpha1.TransitionRule
 	pods  []*corev1.Pod
 
@@ -33,10 +33,10 @@ type fleet struct {
 	version int
 }
 
-// newFleet creates pods, of which the given number waits: spread evenly, the last pod
+// newWorkload creates pods, of which the given number waits: spread evenly, the last pod
 // first, one a millisecond. One pod in twenty is not available.
-func newFleet(rules []appsv1alpha1.TransitionRule, pods, waiting int) *fleet {
-	f := &fleet{rules: rules}
+func newWorkload(rules []appsv1alpha1.TransitionRule, pods, waiting int) *workload {
+	f := &workload{rules: rules}
 	step := pods / waiting
 	for i := range pods {
 		b := builders.MakePod(fmt.Sprintf("web-%05d", i)).
@@ -61,7 +61,7 @@ func newFleet(rules []appsv1alpha1.TransitionRule, pods, waiting int) *fleet {
 }
 
 // stored sets the next resourceVersion of a pod.
-func (f *fleet) stored(pod *corev1.Pod) *corev1.Pod {
+func (f *workload) stored(pod *corev1.Pod) *corev1.Pod {
 	f.version++
 	pod.ResourceVersion = strconv.Itoa(f.version)
 	return pod
@@ -69,7 +69,7 @@ func (f *fleet) stored(pod *corev1.Pod) *corev1.Pod {
 
 // event changes a waiting pod in labels that rules read: one with two values, and one whose
 // value no other pod has.
-func (f *fleet) event(n int) *corev1.Pod {
+func (f *workload) event(n int) *corev1.Pod {
 	at := f.waiting[n%len(f.waiting)]
 	pod := *f.pods[at]
 	pod.Labels = maps.Clone(pod.Labels)
@@ -80,7 +80,7 @@ func (f *fleet) event(n int) *corev1.Pod {
 }
 
 // events returns changes of different pods in turn.
-func (f *fleet) events(first, count int) []*corev1.Pod {
+func (f *workload) events(first, count int) []*corev1.Pod {
 	made := make([]*corev1.Pod, 0, count)
 	for n := range count {
 		made = append(made, f.event(first+n))
@@ -137,7 +137,7 @@ func distinctRules() []appsv1alpha1.TransitionRule {
 }
 
 // podTransitionRule holds the rules of the workload and selects all of its pods.
-func (f *fleet) podTransitionRule() *appsv1alpha1.PodTransitionRule {
+func (f *workload) podTransitionRule() *appsv1alpha1.PodTransitionRule {
 	return &appsv1alpha1.PodTransitionRule{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: object, UID: "rule-uid", Generation: 1, ResourceVersion: "1",
