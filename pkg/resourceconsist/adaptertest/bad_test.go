@@ -67,7 +67,7 @@ func badAdapters() map[string]badAdapter {
 		})},
 		"fails to create a server that exists": {caughtBy: "create-again", message: "fails when it is repeated", spoil: onlyOnce},
 		"never recovers from a lost reply":     {caughtBy: "lost-reply-create-employees", message: "reply was lost", spoil: onlyOnce},
-		"treats a stale read as current":       {caughtBy: "stale-reads", message: "reads are old", spoil: onlyOnce},
+		"treats a stale read as current":       {caughtBy: "stale-reads", message: "reads are stale", spoil: onlyOnce},
 		"fails to delete a server that does not exist": {caughtBy: "delete-again", message: "fails when it is repeated", spoil: func(t *Template, p *FakeProvider) rc.ReconcileAdapter {
 			return &changed{Template: t, remove: func(ctx context.Context, employer client.Object, items []rc.IEmployee) ([]rc.IEmployee, []rc.IEmployee, error) {
 				return each(ctx, items, func(s server) error { return p.RemoveServer(ctx, employer.GetName(), s.ID) })
@@ -186,11 +186,11 @@ func badAdapters() map[string]badAdapter {
 				return items, nil, nil
 			}}
 		}},
-		"writes in every reconcile": {caughtBy: "steady", message: "a reconcile did", spoil: func(t *Template, _ *FakeProvider) rc.ReconcileAdapter {
+		"writes in every reconcile": {caughtBy: "steady", message: "a reconcile called", spoil: func(t *Template, _ *FakeProvider) rc.ReconcileAdapter {
 			return &restless{Template: t}
 		}},
 		"considers a foreign type equal":           {caughtBy: "equal", message: "a foreign type is equal", spoil: dressed(func(s server) rc.IEmployee { return welcoming{s} })},
-		"keeps the traffic of terminating pods on": {caughtBy: "terminating", message: "the first of two employees terminates: not so", spoil: stubborn},
+		"keeps the traffic of terminating pods on": {caughtBy: "terminating", message: "the first of two employees terminates: not reached", spoil: stubborn},
 	}
 }
 
