@@ -147,7 +147,7 @@ func controllerOf(object *corev1.Pod) rule.Owner {
 	return rule.Owner{Kind: reference.Kind, Name: reference.Name, UID: reference.UID}
 }
 
-// Available reports whether a pod counts as available (design section 4):
+// Available reports whether a pod counts as available (docs/permits.md):
 //   - PodOps said so with service-available,
 //   - it is Ready,
 //   - it is neither terminating nor finished.
