@@ -65,11 +65,13 @@ func (f frame) lines(columns int) []string {
 	if !f.rolling {
 		first = f.old.line("old", "starting", f.old.starting)
 	}
-	lines := []string{
-		first,
-		f.new.line("new", "starting", f.new.starting),
-		fmt.Sprintf(" unavailable %d (highest %d, limit %d)    requests %s, failed %s",
-			f.unavailable, f.worst, f.limit, thousands(f.requests), thousands(f.failed)),
+	requests := fmt.Sprintf("requests %s, failed %s", thousands(f.requests), thousands(f.failed))
+	lines := []string{first, " " + requests}
+	if f.rolling {
+		lines = []string{
+			first, f.new.line("new", "starting", f.new.starting),
+			fmt.Sprintf(" unavailable %d (highest %d, limit %d)    %s", f.unavailable, f.worst, f.limit, requests),
+		}
 	}
 	for _, rule := range f.waits[:min(len(f.waits), maxReasons)] {
 		lines = append(lines, fmt.Sprintf(" %s: %s waiting: %s", rule.rule, countOf(rule.pods), rule.message))

@@ -136,8 +136,8 @@ func TestViewRedrawsOnATerminal(t *testing.T) {
 	var out bytes.Buffer
 	v := newView(&out, 60)
 	waits := []held{{rule: "web/approved", pods: 1, message: strings.Repeat("x", 100)}}
-	v.show(nil, frame{waits: waits}, at(0))
-	v.show(nil, frame{}, at(0))
+	v.show(nil, frame{rolling: true, waits: waits}, at(0))
+	v.show(nil, frame{rolling: true}, at(0))
 	if !strings.Contains(out.String(), "\x1b[5A\x1b[J") {
 		t.Error("the second frame does not erase the first, which has five lines")
 	}
