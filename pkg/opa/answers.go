@@ -7,8 +7,8 @@ import (
 	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
-// checkAnswers refuses a compiled module whose answer can never be of the type that it must have.
-// Where that depends on the facts, the answer itself tells (rule.CodeWrongType).
+// checkAnswers rejects a compiled module whose entry point can never have a value of the required
+// type. Where the type depends on the input, the library checks the value (rule.CodeWrongType).
 func checkAnswers(compiler *ast.Compiler, module *ast.Module, entry spec.Entry) error {
 	for _, rule := range module.Rules {
 		name, ok := rule.Head.Ref()[0].Value.(ast.Var)
@@ -28,14 +28,14 @@ func checkAnswers(compiler *ast.Compiler, module *ast.Module, entry spec.Entry) 
 	return nil
 }
 
-// mayBe says whether some value of a type is one of those that is wanted.
-func mayBe(found types.Type, wanted func(types.Type) bool) bool {
+// mayBe reports whether a type has values that satisfy accepts.
+func mayBe(found types.Type, accepts func(types.Type) bool) bool {
 	union, ok := found.(types.Any)
 	if !ok {
-		return found == nil || wanted(found)
+		return found == nil || accepts(found)
 	}
 	for _, one := range union {
-		if mayBe(one, wanted) {
+		if mayBe(one, accepts) {
 			return true
 		}
 	}

@@ -10,27 +10,29 @@ import (
 	"github.com/open-policy-agent/opa/v1/topdown"
 )
 
-// Limits of single calls of builtins. A builtin is not interrupted: what it makes, and how long it
-// computes, must follow from its arguments.
+// Limits of single calls of builtins. A builtin cannot be interrupted: the size of its result and
+// the time that it takes must follow from its arguments.
 const (
-	maxText         = 64 << 10 // bytes of a text that a rule makes
+	maxText         = 64 << 10 // bytes of a string that a rule makes
 	maxItems        = 10000    // of an array that split or numbers.range makes
 	maxJoined       = 100000   // items of an array that array.concat makes
 	maxCutset       = 256      // bytes
 	maxPattern      = 256      // bytes of a regular expression
-	maxMatched      = 4096     // bytes that it is matched with
-	maxInstructions = 1000     // that it compiles to: a{1000} is seven bytes
-	maxMade         = 32 << 20 // bytes that all builtins of one evaluation make
+	maxMatched      = 4096     // bytes of the string that it is matched against
+	maxInstructions = 1000     // of the compiled expression: a{1000} is seven bytes
+	maxMade         = 32 << 20 // bytes of the results of all builtins of one evaluation
 )
 
-// boundedPrefix marks the calls that are bounded. No builtin of OPA begins with it.
+// boundedPrefix marks the bounded variants of builtins. No builtin of OPA begins with it.
 const boundedPrefix = "podops.bounded."
 
-// bound is how many bytes a call with these arguments makes, at most about, or an error if it is too
-// expensive. Arguments of a wrong type are left to the builtin, which has an error for them.
+// bound returns an upper estimate of the bytes of the result of a call with these arguments, or an
+// error if the call is too expensive. Arguments of a wrong type are left to the builtin, which
+// returns an error for them.
 type bound func(arguments []*ast.Term) (made int, err error)
 
-// bounds by builtin. Builtins without one make nothing that grows with their arguments.
+// bounds returns the bounds by builtin. The results of all other builtins do not grow with their
+// arguments.
 func bounds() map[string]bound {
 	known := map[string]bound{
 		ast.Sprintf.Name:      boundSprintf,
@@ -62,8 +64,8 @@ func bounds() map[string]bound {
 	return known
 }
 
-// withBoundsStage makes the modules of users call bounded builtins in place of OPA's own. It runs
-// last, so that types, messages and indices are those of the builtins that the user wrote.
+// withBoundsStage replaces the builtins that users' modules call by their bounded variants. It runs
+// last, so that types, messages and indices are those of OPA's builtins.
 func withBoundsStage(compiler *ast.Compiler) *ast.Compiler {
 	return compiler.WithStageAfterID(ast.StageBuildRequiredCapabilities, ast.CompilerStageDefinition{
 		Name:       "BoundBuiltins",
@@ -100,12 +102,13 @@ func boundCalls(module *ast.Module, known map[string]bound) {
 	}).Walk(module)
 }
 
-// boundedRef is the operator of a bounded builtin.
+// boundedRef returns the operator of a bounded builtin.
 func boundedRef(name string) ast.Ref {
 	return ast.Ref{ast.VarTerm(boundedPrefix + name)}
 }
 
-// boundedBuiltins are options of a query over modules that were compiled with the stage.
+// boundedBuiltins returns the options of a query over modules that were compiled with
+// withBoundsStage.
 func boundedBuiltins() []func(*rego.Rego) {
 	options := []func(*rego.Rego){}
 	known := bounds()
@@ -128,11 +131,11 @@ func boundedBuiltins() []func(*rego.Rego) {
 	return options
 }
 
-// spentKey is that of the bytes that builtins have made, in the cache of one evaluation.
+// spentKey is the key, in the cache of one evaluation, of the bytes that its builtins have made.
 type spentKey struct{}
 
-// spend adds what a call makes to what its evaluation has made. Calls that are all cheap fill a
-// memory in a tenth of a second when a loop keeps what they make.
+// spend adds the result of a call to the bytes that its evaluation has made. A loop of cheap calls
+// whose results are kept fills the memory in a tenth of a second.
 func spend(call topdown.BuiltinContext, arguments []*ast.Term, bounded bound) error {
 	made, err := bounded(arguments)
 	if err != nil {
@@ -141,7 +144,7 @@ func spend(call topdown.BuiltinContext, arguments []*ast.Term, bounded bound) er
 	spent, _ := call.Cache.Get(spentKey{})
 	total, _ := spent.(int)
 	if total += made; total > maxMade {
-		return fmt.Errorf("the evaluation makes more than %d MiB of texts and collections", maxMade>>20)
+		return fmt.Errorf("the evaluation makes more than %d MiB of strings and collections", maxMade>>20)
 	}
 	call.Cache.Put(spentKey{}, total)
 	return nil

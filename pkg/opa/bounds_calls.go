@@ -8,11 +8,11 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// itemBytes is about what an item of a collection takes when the item itself is shared.
+// itemBytes is roughly the memory of an item of a collection when the item itself is shared.
 const itemBytes = 32
 
-// boundSprintf refuses what would make a long text of short arguments: widths, and arguments that
-// are used more than once.
+// boundSprintf rejects formats that make a long string of short arguments: widths, and arguments
+// that are used more than once.
 func boundSprintf(arguments []*ast.Term) (int, error) {
 	format, ok := arguments[0].Value.(ast.String)
 	if !ok {
@@ -87,7 +87,8 @@ func boundCutset(arguments []*ast.Term) (int, error) {
 	return boundCopies(arguments)
 }
 
-// boundRegex: matching takes time in proportion to the product of text and compiled expression.
+// boundRegex bounds the text and the compiled expression: matching takes time in proportion to
+// their product.
 func boundRegex(arguments []*ast.Term) (int, error) {
 	pattern, isPattern := arguments[0].Value.(ast.String)
 	text, isText := arguments[1].Value.(ast.String)
@@ -121,7 +122,7 @@ func boundJoined(arguments []*ast.Term) (int, error) {
 }
 
 func boundRange(arguments []*ast.Term) (int, error) {
-	const far = 1 << 60 // a distance between such ends is a number
+	const far = 1 << 60 // the distance between two such ends fits into an int64
 	ends := [2]int64{}
 	for i := range ends {
 		number, ok := arguments[i].Value.(ast.Number)
@@ -146,7 +147,7 @@ func boundNumbers(arguments []*ast.Term) (int, error) {
 		switch value := argument.Value.(type) {
 		case ast.Number:
 			text = string(value)
-		case ast.String: // of to_number
+		case ast.String: // the argument of to_number
 			text = string(value)
 		}
 		if !isPlain(text) {
@@ -158,7 +159,7 @@ func boundNumbers(arguments []*ast.Term) (int, error) {
 	return made, nil
 }
 
-// boundCopies are builtins that return no more than their arguments, copied.
+// boundCopies is the bound of builtins that return at most a copy of their arguments.
 func boundCopies(arguments []*ast.Term) (int, error) {
 	made := 0
 	for _, argument := range arguments {
@@ -167,8 +168,8 @@ func boundCopies(arguments []*ast.Term) (int, error) {
 	return made, nil
 }
 
-// copiedBytes of a text or a collection; of one that holds collections, as those of union do, the
-// items of these as well.
+// copiedBytes returns the bytes of a string or a collection. For a collection of collections, such
+// as the argument of union, it includes the items of the inner ones.
 func copiedBytes(term *ast.Term) int {
 	if text, ok := term.Value.(ast.String); ok {
 		return len(text)
@@ -181,7 +182,7 @@ func copiedBytes(term *ast.Term) int {
 	return items * itemBytes
 }
 
-// lengthOf a collection; 0 for what is none.
+// lengthOf returns the number of items of a collection; 0 for any other term.
 func lengthOf(term *ast.Term) int {
 	switch value := term.Value.(type) {
 	case *ast.Array:
@@ -197,9 +198,9 @@ func lengthOf(term *ast.Term) int {
 
 func tooLong() error { return fmt.Errorf("the text would be longer than %d bytes", maxText) }
 
-// textsWithin is how long a text is that begins with so many bytes and goes on with the terms, and
-// an error if that is too long. It looks at no more of them than it must: a value that shares its
-// parts may be small in memory and print as gigabytes.
+// textsWithin returns the length of the string that has begins bytes and then the terms, or an
+// error if it is too long. It stops at the limit: a value that shares its parts may be small in
+// memory and print as gigabytes.
 func textsWithin(terms []*ast.Term, begins int) (int, error) {
 	left := maxText - begins
 	for _, term := range terms {
@@ -214,12 +215,12 @@ func textsWithin(terms []*ast.Term, begins int) (int, error) {
 	return maxText - left, nil
 }
 
-// leftAfter is what is left of a number of bytes after a term was printed; negative when they are
+// leftAfter returns how many of left bytes remain after a term was printed; negative if they are
 // too few.
 func leftAfter(term *ast.Term, left int) int {
 	const separator = 2
-	child := func(one *ast.Term) bool {
-		left = leftAfter(one, left-separator)
+	child := func(item *ast.Term) bool {
+		left = leftAfter(item, left-separator)
 		return left < 0
 	}
 	switch value := term.Value.(type) {

@@ -10,14 +10,15 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// unbounded is for documents that PodOps made.
+// unbounded is the limit for documents that PodOps made.
 const unbounded = math.MaxInt
 
 var errTooLarge = errors.New("the document is too large")
 
-// canonical is a document as JSON, the same bytes for the same document: keys in order, no blanks,
-// sets as sorted arrays, and numbers as they are written. It gives up after limit bytes, whatever
-// the size of the document: one that shares its parts is exponentially larger on paper.
+// canonical returns a document as JSON, the same bytes for the same document: keys sorted, no
+// whitespace, sets as sorted arrays, and numbers as they are written. It returns errTooLarge after
+// limit bytes: the JSON of a document that shares its parts is exponentially larger than the
+// document in memory.
 func canonical(value ast.Value, limit int) (json.RawMessage, error) {
 	writer := &canonicalWriter{limit: limit}
 	if err := writer.write(value); err != nil {
@@ -74,7 +75,7 @@ func (w *canonicalWriter) quoted(text string) error {
 	return w.text(string(bytes.TrimSuffix(encoded.Bytes(), []byte("\n"))))
 }
 
-// list writes what iterate yields.
+// list writes the terms that iterate yields.
 func (w *canonicalWriter) list(iterate func(func(*ast.Term) error) error) error {
 	separator := "["
 	err := iterate(func(term *ast.Term) error {
@@ -93,7 +94,7 @@ func (w *canonicalWriter) list(iterate func(func(*ast.Term) error) error) error 
 	return w.text("]")
 }
 
-// object writes keys that are no strings as strings that hold their JSON.
+// object writes an object. Keys that are not strings become strings that hold their JSON.
 func (w *canonicalWriter) object(object ast.Object) error {
 	separator := "{"
 	err := object.Iter(func(key, value *ast.Term) error {

@@ -8,15 +8,15 @@ import (
 	"github.com/podops-dev/podops/policies"
 )
 
-// capabilities are what a module may use: the builtins of policies/capabilities.json, and no
-// network for the compiler. It is the file that "opa check" and "opa test" take. Of a file that
-// cannot be read nothing is left, and no module compiles.
+// capabilities returns the parts of Rego that a module may use: the builtins of
+// policies/capabilities.json, which "opa check" and "opa test" take too, and no network for the
+// compiler. If the file cannot be read, no builtin is allowed, and no module compiles.
 func capabilities() *ast.Capabilities {
 	allowed, err := ast.LoadCapabilitiesJSON(bytes.NewReader(policies.Capabilities()))
 	if err != nil {
 		allowed = &ast.Capabilities{}
 	}
-	// Empty is "nowhere"; nil would be "anywhere".
+	// An empty list allows no host; nil would allow all of them.
 	if allowed.AllowNet == nil {
 		allowed.AllowNet = []string{}
 	}

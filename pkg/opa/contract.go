@@ -17,10 +17,10 @@ const (
 	MaxModuleRules = 200
 )
 
-// codeContract is the code of a Problem that OPA does not mind and PodOps does.
+// codeContract is the code of a Problem that OPA accepts and PodOps rejects.
 const codeContract = "podops_contract_error"
 
-// contractError is one Problem with a place in the module.
+// contractError returns a CompileError with one Problem at a place in the module.
 func contractError(place *ast.Location, format string, args ...any) error {
 	problem := Problem{Code: codeContract, Message: fmt.Sprintf(format, args...)}
 	if place != nil {
@@ -37,8 +37,8 @@ func checkSize(source string) error {
 	return checkDepth(source)
 }
 
-// checkContract says what the parsed module of a user does that it may not do, and which entry point
-// it has.
+// checkContract rejects a parsed module of a user that breaks the rules for modules, and returns
+// its entry point.
 func checkContract(module *ast.Module) (spec.Entry, error) {
 	path := module.Package.Path
 	if !path.HasPrefix(ruleRoot()) || len(path) > len(ruleRoot())+1 {
@@ -60,10 +60,10 @@ func checkContract(module *ast.Module) (spec.Entry, error) {
 	return entryOf(module)
 }
 
-// ruleRoot is the package that a user's module is compiled as.
+// ruleRoot returns the package that a user's module is compiled as.
 func ruleRoot() ast.Ref { return ast.Ref{ast.DefaultRootDocument, ast.StringTerm("rule")} }
 
-// packageName is a path as "package" takes it.
+// packageName returns a path as the keyword "package" takes it.
 func packageName(path ast.Ref) string {
 	name := path.String()
 	if len(path) > 1 {
@@ -77,8 +77,8 @@ func importable(ref ast.Ref) bool {
 	return head.Compare(ast.InputRootDocument.Value) == 0 || ref.Equal(ast.RegoV1CompatibleRef)
 }
 
-// checkReferences refuses references to other data than the rules of the module itself. Other
-// modules, ours among them, are nobody's business, and a misspelled rule would be undefined.
+// checkReferences rejects references to data other than the rules of the module itself. Modules
+// must not read each other or the library, and a misspelled rule would be undefined.
 func checkReferences(module *ast.Module) error {
 	own := map[string]bool{}
 	for _, rule := range module.Rules {
@@ -86,11 +86,11 @@ func checkReferences(module *ast.Module) error {
 			own[string(name)] = true
 		}
 	}
-	var refused error
+	var rejected error
 	ast.WalkTerms(module, func(term *ast.Term) bool {
 		ref, ok := term.Value.(ast.Ref)
-		if !ok || refused != nil || !ref[0].Equal(ast.DefaultRootDocument) {
-			return refused != nil
+		if !ok || rejected != nil || !ref[0].Equal(ast.DefaultRootDocument) {
+			return rejected != nil
 		}
 		path := module.Package.Path
 		name, isName := ast.String(""), false
@@ -98,14 +98,14 @@ func checkReferences(module *ast.Module) error {
 			name, isName = ref[len(path)].Value.(ast.String)
 		}
 		if !isName || !own[string(name)] {
-			refused = contractError(term.Location, "reference to %v: a module may refer to its own rules, and to no other data", ref)
+			rejected = contractError(term.Location, "reference to %v: a module may refer to its own rules, and to no other data", ref)
 		}
 		return false
 	})
-	return refused
+	return rejected
 }
 
-// entryOf the module: exactly one of allow and deny.
+// entryOf returns the entry point of a module: exactly one of allow and deny.
 func entryOf(module *ast.Module) (spec.Entry, error) {
 	found := map[string]*ast.Rule{}
 	for _, rule := range module.Rules {
@@ -125,7 +125,7 @@ func entryOf(module *ast.Module) (spec.Entry, error) {
 		return "", contractError(deny.Location, "the module has both allow and deny: keep one of them")
 	case allow != nil:
 		if reason := found["reason"]; reason != nil && !isSingle(reason.Head) {
-			return "", contractError(reason.Location, `reason must be one text: write "reason := ..."`)
+			return "", contractError(reason.Location, `reason must be one string: write "reason := ..."`)
 		}
 		return spec.EntryAllow, nil
 	default:
@@ -133,7 +133,7 @@ func entryOf(module *ast.Module) (spec.Entry, error) {
 	}
 }
 
-// checkEntryRule refuses rules that bear the name of an entry point and have another form.
+// checkEntryRule rejects rules that have the name of an entry point and another form.
 func checkEntryRule(name string, rule *ast.Rule) error {
 	switch {
 	case name == string(spec.EntryAllow) && !isSingle(rule.Head):
@@ -144,23 +144,23 @@ func checkEntryRule(name string, rule *ast.Rule) error {
 	return nil
 }
 
-// isSingle: the rule has one value.
+// isSingle reports whether a rule has one value.
 func isSingle(head *ast.Head) bool {
 	return len(head.Ref()) == 1 && head.Key == nil && len(head.Args) == 0
 }
 
-// isSetOf: the rule is a set that each of its bodies adds to.
+// isSetOf reports whether a rule is a set to which each of its bodies adds members.
 func isSetOf(head *ast.Head) bool {
 	return len(head.Ref()) == 1 && head.Key != nil && head.Value == nil && len(head.Args) == 0
 }
 
-// moved is the module in package rule. References to its own package follow.
+// moved returns the module in package rule, with references to its own package adapted.
 func moved(module *ast.Module) (*ast.Module, error) {
 	from, to := module.Package.Path, ruleRoot().Copy()
 	if from.Equal(to) {
 		return module, nil
 	}
-	// Copies, since a transformation writes to the terms, and some are those of all modules.
+	// TransformRefs writes to the terms, and some terms are shared by all modules.
 	moved, err := ast.TransformRefs(module.Copy(), func(ref ast.Ref) (ast.Value, error) {
 		if ref.HasPrefix(from) {
 			return to.Concat(ref[len(from):]), nil
@@ -173,15 +173,15 @@ func moved(module *ast.Module) (*ast.Module, error) {
 	return moved.(*ast.Module), nil
 }
 
-// checkCompiled looks for foreign references once more, in what the compiler made of the module:
-// whatever syntax hid one from checkReferences, no alias is left.
+// checkCompiled looks for foreign references again, in the compiled module: it has no aliases, so
+// no syntax can hide a reference from it.
 func checkCompiled(module *ast.Module) error {
-	var refused error
+	var rejected error
 	ast.WalkRefs(module, func(ref ast.Ref) bool {
-		if refused == nil && ref[0].Equal(ast.DefaultRootDocument) && !ref.HasPrefix(ruleRoot()) {
-			refused = contractError(ref[0].Location, "reference to %v: a module may refer to its own rules, and to no other data", ref)
+		if rejected == nil && ref[0].Equal(ast.DefaultRootDocument) && !ref.HasPrefix(ruleRoot()) {
+			rejected = contractError(ref[0].Location, "reference to %v: a module may refer to its own rules, and to no other data", ref)
 		}
-		return refused != nil
+		return rejected != nil
 	})
-	return refused
+	return rejected
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// evaluateEach asks a user's module about one request after the other, so that a conflict, an error
-// or a timeout of one belongs to its caller alone.
+// evaluateEach evaluates a user's module for one request after the other, so that a conflict, an
+// error or a timeout affects only the verdict of its own request.
 func (p *Program) evaluateEach(ctx context.Context, from rule.Environment, requests []rule.Request) rule.Result {
 	round, stop := context.WithTimeout(ctx, p.engine.options.RoundBudget)
 	defer stop()
@@ -44,16 +44,16 @@ func (p *Program) evaluateEach(ctx context.Context, from rule.Environment, reque
 	return result
 }
 
-// ready is what the requests of one Evaluate of a user's module have in common.
+// ready holds the values that all requests of one Evaluate of a user's module share.
 type ready struct {
 	program *compiled
 	documents
 	env env
 }
 
-// readyAt is ready, with the CPU time that it takes: a module that the engine has forgotten is compiled
-// at the cost of the namespace that asks. Otherwise a namespace with many modules would compile them for nothing in each
-// round.
+// readyAt returns ready and the CPU time that it took: a module that the engine no longer holds is
+// compiled at the expense of the calling namespace. Otherwise a namespace with many modules would
+// have them compiled in each round at no cost of its own.
 func (p *Program) readyAt(ctx context.Context) (from ready, used time.Duration, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -62,7 +62,7 @@ func (p *Program) readyAt(ctx context.Context) (from ready, used time.Duration, 
 	return from, watch.Used(), err
 }
 
-// ready compiles the module and reads the documents again if the engine no longer has them.
+// ready compiles the module and parses the documents again if the engine no longer holds them.
 func (p *Program) ready(ctx context.Context) (ready, error) {
 	program, err := p.compiled(ctx)
 	if err != nil {
@@ -72,8 +72,9 @@ func (p *Program) ready(ctx context.Context) (ready, error) {
 	return ready{program: program, documents: read}, err
 }
 
-// evaluateOne asks about one request, if a slot is free before the round is over. The wait is not
-// part of the module's time. It returns the CPU time that the evaluation took, too.
+// evaluateOne evaluates the module for one request, if a slot is free before the round is over. The
+// wait for the slot does not count as CPU time of the module. used is the CPU time of the
+// evaluation.
 func (p *Program) evaluateOne(
 	ctx, round context.Context, from ready, request rule.Request,
 ) (verdict rule.Verdict, used time.Duration) {
@@ -103,8 +104,8 @@ var (
 	errBusy       = errors.New("the machine was too busy to evaluate the module")
 )
 
-// failed is the verdict of a module that gave no decision. A rule that is not enforced holds nothing
-// back, not even when it is broken.
+// failed returns the verdict of a module that gave no decision. A rule that is not enforced
+// withholds nothing, even when it is broken.
 func (p *Program) failed(err error) rule.Verdict {
 	code, message := explained(err)
 	if p.enforcement != appsv1alpha1.EnforcementEnforce {
@@ -113,7 +114,8 @@ func (p *Program) failed(err error) rule.Verdict {
 	return rule.Verdict{Code: code, Message: message}
 }
 
-// plainMessage is the message of OPA in one line, without our names for the file and for builtins.
+// plainMessage returns a message of OPA as one line, without PodOps' own names for the file and for
+// bounded builtins.
 func plainMessage(message string) string {
 	if rest, bounded := strings.CutPrefix(message, boundedPrefix); bounded {
 		_, message, _ = strings.Cut(rest, ": ")
@@ -124,7 +126,7 @@ func plainMessage(message string) string {
 	return strings.ReplaceAll(strings.Join(strings.Fields(message), " "), moduleFile+":", "row ")
 }
 
-// explained is a readable error of one request.
+// explained returns the code and the readable message of the error of one request.
 func explained(err error) (rule.Code, string) {
 	located := &topdown.Error{}
 	switch {

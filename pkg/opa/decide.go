@@ -9,12 +9,12 @@ import (
 	"github.com/open-policy-agent/opa/v1/topdown"
 )
 
-// decide evaluates the query until ctx is over. The end of ctx is the error, as ctx says it.
+// decide evaluates the query until ctx is over. It returns the error of ctx if ctx ends first.
 func (c *compiled) decide(ctx context.Context, input ast.Value) (*ast.Term, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	// With a Cancel of our own OPA needs no goroutine to watch the context.
+	// With a topdown.Cancel of its own, OPA starts no goroutine to watch the context.
 	cancel := topdown.NewCancel()
 	defer context.AfterFunc(ctx, cancel.Cancel)()
 	term, err := c.evaluate(ctx, cancel, input)
@@ -24,8 +24,8 @@ func (c *compiled) decide(ctx context.Context, input ast.Value) (*ast.Term, erro
 	return term, err
 }
 
-// evaluate asks OPA. It ends some time after cancel says so, and not at all if OPA is in the midst
-// of a comparison of two huge documents, say.
+// evaluate runs OPA. It ends some time after cancel was called, and not before a builtin or a
+// comparison that is under way, of two huge documents for example.
 func (c *compiled) evaluate(ctx context.Context, cancel topdown.Cancel, input ast.Value) (*ast.Term, error) {
 	if c.rules == nil {
 		return evaluate(ctx, c.query, cancel, input)
@@ -39,8 +39,8 @@ func evaluate(
 	results, err := query.Eval(ctx, append(options,
 		rego.EvalParsedInput(input),
 		rego.EvalExternalCancel(cancel),
-		// No allowed builtin reads the clock or a random number. Should one ever slip in, it must
-		// not make two evaluations of the same facts differ.
+		// No allowed builtin reads the clock or a random number. If one is ever added by mistake,
+		// two evaluations of the same input must not differ.
 		rego.EvalTime(time.Unix(0, 0)),
 		rego.EvalSeed(zeros{}),
 	)...)
@@ -57,7 +57,7 @@ func evaluate(
 	return term, nil
 }
 
-// zeros reads as zero bytes without end.
+// zeros is a reader of zero bytes that does not end.
 type zeros struct{}
 
 func (zeros) Read(buffer []byte) (int, error) {

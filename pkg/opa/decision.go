@@ -8,7 +8,7 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// decision is the document that every rule module answers with.
+// decision is the document that every rule module returns.
 type decision struct {
 	// passed and takes are sets of request keys.
 	passed, takes ast.Set
@@ -20,15 +20,15 @@ type decision struct {
 	calls ast.Set
 }
 
-// parts are those that the decision of a rule has besides.
+// parts selects the optional parts of the decision of a rule.
 type parts struct {
-	// room: the rule hands out slots. calls: it asks an external service.
+	// room is set if the rule grants slots, calls if it calls an external service.
 	room, calls bool
 }
 
-// decode reads the decision of a rule. Whatever is not as agreed fails closed: a document of
-// another shape is an error, and a request that is in none or in several of passed, takes and
-// withheld is withheld with rule.CodeUndefined. Keys that were not asked about are ignored.
+// decode reads the decision of a rule, and fails closed: a document of another form is an error,
+// and a request that is in none or in several of passed, takes and withheld is withheld with
+// rule.CodeUndefined. Keys that are not in keys are ignored.
 func decode(term *ast.Term, keys []key, with parts) (rule.Result, error) {
 	document, ok := term.Value.(ast.Object)
 	if !ok {
@@ -47,7 +47,7 @@ func decode(term *ast.Term, keys []key, with parts) (rule.Result, error) {
 	for _, key := range keys {
 		verdict := found.verdict(key.term)
 		if verdict.Outcome == rule.NeedsSlot && result.Capacity == nil {
-			// A slot of what? Nobody could ever hand it out.
+			// The rule has no slots, so none could ever be granted.
 			verdict = rule.Verdict{Code: rule.CodeUndefined}
 		}
 		result.Verdicts[key.name] = verdict
@@ -77,7 +77,8 @@ func decisionOf(document ast.Object, with parts) (found decision, err error) {
 	return found, nil
 }
 
-// verdict of one request, and whether it needs a call. One that cannot be read needs none.
+// verdict returns the verdict of one request, with Call set if it needs a call. A verdict that
+// cannot be read needs none.
 func (d decision) verdict(key *ast.Term) rule.Verdict {
 	verdict := d.outcome(key)
 	verdict.Call = d.calls != nil && verdict.Code != rule.CodeUndefined && d.calls.Contains(key)
@@ -106,7 +107,7 @@ func (d decision) outcome(key *ast.Term) rule.Verdict {
 	return undefined
 }
 
-// codeOf a term that is a string, and not an empty one.
+// codeOf returns a term as a code, and whether it is a string that is not empty.
 func codeOf(term *ast.Term) (rule.Code, bool) {
 	code, ok := term.Value.(ast.String)
 	return rule.Code(code), ok && code != ""
@@ -145,7 +146,7 @@ func roomOf(document ast.Object) (*rule.Capacity, error) {
 	return room, nil
 }
 
-// field of a document, of the wanted type.
+// field returns a field of a document, which must be of type T.
 func field[T ast.Value](document ast.Object, name string) (T, error) {
 	var none T
 	term := document.Get(ast.StringTerm(name))

@@ -30,59 +30,59 @@ const (
 	defaultCustomTimeout = 100 * time.Millisecond
 	defaultRoundBudget   = time.Second
 
-	// defaultMemory has room for some hundred ordinary modules and the pods that they are asked about.
+	// defaultMemory holds some hundred ordinary modules and the pods that they are evaluated for.
 	defaultMemory = 128 << 20
 
-	// maxCompilers is how many modules this process compiles at the same time at most: one takes up to
-	// 100 MiB for a moment.
+	// maxCompilers is how many modules this process compiles at the same time at most: each takes
+	// up to 100 MiB while it is compiled.
 	maxCompilers = 2
 )
 
-// Options of an Engine. Fields that are zero take their defaults.
+// Options configures an Engine. Fields that are zero take their defaults.
 type Options struct {
-	// Timeout of one batch of built-in rules, which is up to 256 requests. Default: 1 s.
+	// Timeout is the time limit of one batch of a built-in rule, of up to 256 requests. Default: 1
+	// s.
 	Timeout time.Duration
 
 	// CustomTimeout is how much CPU time a user's module may use for one request. On a busy machine
-	// that may take ten times as long on the wall. Default: 100 ms.
+	// that may be ten times as long in wall-clock time. Default: 100 ms.
 	CustomTimeout time.Duration
 
-	// RoundBudget is how long one Evaluate of a user's module may take on the wall for all of its
-	// requests. The last one may exceed it by its own time. Default: 1 s.
+	// RoundBudget is the wall-clock time that one Evaluate of a user's module may take for all of
+	// its requests. The last request may exceed it by its own CPU time. Default: 1 s.
 	RoundBudget time.Duration
 
-	// Concurrency is how many requests user's modules are asked about at the same time, over all
+	// Concurrency is how many evaluations of users' modules run at the same time, over all
 	// programs. Default: GOMAXPROCS, at least 2. Half of it, at least 1, is for contexts of
 	// WithSlowLane.
 	Concurrency int
 
-	// Memory bounds the bytes of all that is remembered: compiled modules of users, the literals and
-	// parameters of rules and the pods in the form that Rego reads, and verdicts of built-in rules.
-	// Namespaces and PodTransitionPolicies share it fairly. What does not fit is made again when it is
-	// needed. Default: 128 MiB.
+	// Memory bounds the bytes of all caches: compiled modules of users, the literals and parameters
+	// of rules and the pods as Rego terms, and verdicts of built-in rules. Namespaces and
+	// PodTransitionPolicies share it fairly. Evicted entries are made again when they are needed.
+	// Default: 128 MiB.
 	Memory int64
 
-	// Observe is called once for each evaluation of Rego, when it is over; nil is not called. It
-	// must not block.
+	// Observe is called once after each evaluation of Rego; nil is not called. It must not block.
 	Observe func(Observation)
 
-	// AskAlike has every request put to Rego, also those that look like another one to a built-in
-	// rule: an observer that wants to see each of them needs it.
+	// AskAlike makes Evaluate pass every request to Rego, also requests that look equal to a
+	// built-in rule: an observer that records each of them needs it.
 	AskAlike bool
 
-	// Precompile is called with each user's module before this process compiles it for the first time,
-	// since a compiler cannot be stopped: a child process can. An error refuses the module. nil is not
-	// called.
+	// Precompile is called with each user's module before this process compiles it for the first
+	// time, since only a child process can be stopped while it compiles. An error rejects the
+	// module. nil is not called.
 	Precompile func(ctx context.Context, source Source) error
 }
 
-// Source is a module of a user.
+// Source is a user's module.
 type Source struct {
-	// Owner is charged for what checking and compiling the module takes: a namespace, or
-	// spec.PolicyOwner of a PodTransitionPolicy.
+	// Owner is charged for checking and compiling the module: a namespace, or spec.PolicyOwner of a
+	// PodTransitionPolicy.
 	Owner string
 
-	// Module is its text.
+	// Module is the Rego text.
 	Module string
 
 	// ParametersSchema is a JSON schema of the parameters; nil leaves them open.
@@ -96,25 +96,25 @@ type Engine struct {
 	library      *library
 	facts        *facts
 
-	// schema is that of the input of a user's module, as JSON.
+	// schema is the JSON schema of the input of a user's module.
 	schema map[string]any
 
 	// memory holds *compiled by programKey, documents by documentKey, versionedPod by podKey and
 	// *cachedVerdicts by cacheKey.
 	memory *memory
 
-	// sizer measures what a compiled module keeps alive besides what all of them share.
+	// sizer measures the memory of a compiled module without the parts that all modules share.
 	sizer *heapsize.Sizer
 
-	// shapes are those of user's modules that are in use.
+	// shapes has an entry for each user's module that is in use.
 	shapes shapes
 
-	// compilers are the slots for compiling user's modules.
+	// compilers are the slots for compiling users' modules.
 	compilers    *fairshare.Slots
 	compilations atomic.Int64
 
-	// libraryMu guards what is compiled once for all rules: the built-in kinds, and the decisions about
-	// user's modules by entry point.
+	// libraryMu guards the programs that are compiled once for all rules: those of the built-in
+	// kinds, and the queries that decide about users' modules, by entry point.
 	libraryMu     sync.Mutex
 	builtIn       map[rule.Kind]*compiled
 	customQueries map[spec.Entry]rego.PreparedEvalQuery
@@ -123,7 +123,7 @@ type Engine struct {
 	runaways atomic.Int64
 }
 
-// New returns an Engine over the Rego library that is part of the binary.
+// New returns an Engine with the Rego library that is part of the binary.
 func New(options Options) (*Engine, error) {
 	options.Timeout = cmp.Or(options.Timeout, defaultTimeout)
 	options.CustomTimeout = cmp.Or(options.CustomTimeout, defaultCustomTimeout)
@@ -155,12 +155,12 @@ func New(options Options) (*Engine, error) {
 	}, nil
 }
 
-// Prepare makes a rule ready to be asked. It compiles only what no rule before had: all rules of a
-// built-in kind share one compiled program, and so do rules with the same user's module and schema
-// of parameters. What a rule says is a document of its own.
+// Prepare returns the Program of a rule. It compiles only new programs: all rules of a built-in
+// kind share one, and so do rules with the same user's module and schema of parameters. The literal
+// of the rule is a document of its own.
 //
-// A user's module that does not compile is a *CompileError; ctx does not interrupt the compiler, and
-// ends the wait for it.
+// A user's module that does not compile is a *CompileError. ctx ends the wait for the compiler, and
+// does not interrupt it.
 func (e *Engine) Prepare(ctx context.Context, module spec.Module) (program *Program, err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -184,7 +184,8 @@ func (e *Engine) Prepare(ctx context.Context, module spec.Module) (program *Prog
 	return e.program(module, found, nil)
 }
 
-// program is a rule of a shape. pinned is the program of a built-in kind, and nil for all others.
+// program returns a rule of a shape. pinned is the program of a built-in kind, and nil for all
+// others.
 func (e *Engine) program(module spec.Module, of *shape, pinned *compiled) (*Program, error) {
 	made := &Program{
 		id: module.ID, kind: module.Kind, stage: module.Stage, enforcement: module.Enforcement,
@@ -207,10 +208,10 @@ func (e *Engine) program(module spec.Module, of *shape, pinned *compiled) (*Prog
 	return made, err
 }
 
-// Compilations is how many programs were compiled so far.
+// Compilations returns how many programs were compiled so far.
 func (e *Engine) Compilations() int { return int(e.compilations.Load()) }
 
-// Runaways is how many evaluations of user's modules still run although their verdict was given at
-// the deadline. Each of them burns a core until it ends by itself. A module of which one runs is
-// not asked, so there is at most one of them per module and slot.
+// Runaways returns how many evaluations of users' modules still run although their verdict was
+// given at the deadline. Each of them uses a core until it ends by itself. A module with a running
+// one is not evaluated, so there is at most one per module and slot.
 func (e *Engine) Runaways() int { return int(e.runaways.Load()) }

@@ -9,12 +9,12 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// ErrUndefined is returned by Evaluate when a rule gives no decision at all, for lack of a fact
-// that it needs for the whole batch.
+// ErrUndefined is returned by Evaluate when a rule gives no decision at all, because a fact that
+// the whole batch needs is missing.
 var ErrUndefined = errors.New("the rule gives no decision")
 
-// ErrTimeout says that a user's module was not done at its deadline, or was not asked because an
-// earlier evaluation of it has not ended since its own.
+// ErrTimeout means that a user's module did not finish before its deadline, or was not evaluated
+// because an earlier evaluation of it still runs after its own deadline.
 var ErrTimeout = errors.New("the module did not answer in time")
 
 // Problem is one error of the Rego compiler.
@@ -25,18 +25,18 @@ type Problem struct {
 	// Row and Column start at 1; 0 when the problem has no place.
 	Row, Column int
 
-	// Code is OPA's word for the kind of error, "rego_type_error" for one.
+	// Code is OPA's code for the kind of error, "rego_type_error" for example.
 	Code    string
 	Message string
 }
 
-// CompileError says why a module cannot be used. No retry helps: the module has to change.
+// CompileError lists why a module cannot be used. A retry does not help: the module has to change.
 type CompileError struct {
 	// Problems in the order in which the compiler found them; at least one.
 	Problems []Problem
 }
 
-// Error is all problems, each as "row:column: code: message".
+// Error returns all problems, each as "row:column: code: message".
 func (e *CompileError) Error() string {
 	lines := make([]string, 0, len(e.Problems))
 	for _, problem := range e.Problems {
@@ -49,7 +49,7 @@ func (e *CompileError) Error() string {
 	return strings.Join(lines, "; ")
 }
 
-// compileError translates what OPA's parser or compiler returned.
+// compileError converts an error of OPA's parser or compiler.
 func compileError(err error) error {
 	list := ast.Errors{}
 	if one := (*ast.Error)(nil); errors.As(err, &one) {
@@ -75,7 +75,7 @@ func compileError(err error) error {
 // maxChoices is how many names of fields a problem lists.
 const maxChoices = 20
 
-// choices are the fields that there are, in words, where a module reads one that there is not.
+// choices returns the existing fields, where a module reads a field that does not exist.
 func choices(err *ast.Error) string {
 	detail, ok := err.Details.(*ast.RefErrInvalidDetail)
 	if !ok || len(detail.OneOf) == 0 {
@@ -92,10 +92,10 @@ func choices(err *ast.Error) string {
 	if len(names) > maxChoices {
 		names, more = names[:maxChoices], ", ..."
 	}
-	return fmt.Sprintf("; there is: %s%s", strings.Join(names, ", "), more)
+	return fmt.Sprintf("; existing fields: %s%s", strings.Join(names, ", "), more)
 }
 
-// argumentTypes are the types of the arguments that a call has and wants, when it is wrong about them.
+// argumentTypes returns the actual and the expected argument types of a call that has wrong ones.
 func argumentTypes(err *ast.Error) string {
 	detail, ok := err.Details.(*ast.ArgErrDetail)
 	if !ok {
@@ -108,7 +108,7 @@ func argumentTypes(err *ast.Error) string {
 	return "; " + strings.Join(lines, ", ")
 }
 
-// hint is the way out of a mistake that OPA names without one.
+// hint returns a way out of a mistake for which OPA's message has none.
 func hint(err *ast.Error) string {
 	const noNetwork = "; it is not available to rules, which reach no network: docs/sandbox.md"
 	for _, known := range []struct{ part, hint string }{
@@ -127,11 +127,12 @@ func hint(err *ast.Error) string {
 
 const v0Hint = "; this is the syntax of OPA v0, which opa fmt --v0-v1 rewrites"
 
-// PanicError is a panic of the engine, turned into an error at the boundary of this package.
+// PanicError is a panic of the engine that was converted to an error at the boundary of this
+// package.
 type PanicError struct {
 	Value any
 
-	// Stack of the goroutine that panicked, for the log.
+	// Stack is the stack of the goroutine that panicked, for the log.
 	Stack []byte
 }
 

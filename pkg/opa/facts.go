@@ -12,9 +12,8 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// facts translates pods into terms, each of them once: a pod is translated when it is first asked
-// about at a version, and shared by all rules afterwards. Terms are not modified once they are
-// built, so evaluations may read them at the same time.
+// facts converts pods to terms. Each version of a pod is converted once and shared by all rules.
+// Terms are not modified once they are built, so evaluations may read them at the same time.
 type facts struct {
 	words words
 
@@ -22,13 +21,14 @@ type facts struct {
 	memory *memory
 }
 
-// podKey is a pod in one of its two forms.
+// podKey is the cache key of a pod in one of its two forms.
 type podKey struct {
 	uid   types.UID
 	whole bool
 }
 
-// versionedPod is a pod at one point of its life. What a rule.PodFact says depends on nothing else.
+// versionedPod is the term of a pod at one resource version. A rule.PodFact depends on nothing
+// else.
 type versionedPod struct {
 	version string
 	term    *ast.Term
@@ -72,9 +72,9 @@ func newFacts(remembered *memory) *facts {
 	}
 }
 
-// pod is the document of a pod for built-in rules, or the whole one that user's modules read. Its last
-// version is remembered by UID. Without both of them it cannot be told from another one and is
-// built each time.
+// pod returns the document of a pod for built-in rules, or the whole one that users' modules read.
+// The term of its last version is cached by UID. A pod without UID or version is converted each
+// time, because it cannot be distinguished from another one.
 func (f *facts) pod(pod *rule.PodFact, whole bool) *ast.Term {
 	build := f.short
 	if whole {
@@ -92,8 +92,8 @@ func (f *facts) pod(pod *rule.PodFact, whole bool) *ast.Term {
 	return built
 }
 
-// short is what the library reads. It fills every field, so that a rule never takes "none" for "not
-// known".
+// short returns the fields that the library reads. It sets every one of them, so that a rule never
+// takes an unknown value for an absent one.
 func (f *facts) short(pod *rule.PodFact) *ast.Term {
 	return ast.ObjectTerm(
 		[2]*ast.Term{f.words.name, ast.StringTerm(pod.Name)},
@@ -105,15 +105,15 @@ func (f *facts) short(pod *rule.PodFact) *ast.Term {
 	)
 }
 
-// whole is every field of a pod in the schema of the input.
+// whole returns every field of a pod in the schema of the input.
 func (f *facts) whole(pod *rule.PodFact) *ast.Term {
 	return f.described(pod, pod.Available, pod.AvailableSince, pod.Permitted)
 }
 
-// remembered is whole, made once for each version of the pod.
+// remembered returns whole from the cache of pods.
 func (f *facts) remembered(pod *rule.PodFact) *ast.Term { return f.pod(pod, true) }
 
-// taken is a pod that is about to become unavailable, as a rule sees it.
+// taken returns a pod that is about to become unavailable, as a rule sees it.
 func (f *facts) taken(pod *rule.PodFact) *ast.Term {
 	return f.described(pod, false, time.Time{}, true)
 }
@@ -140,7 +140,7 @@ func (f *facts) described(pod *rule.PodFact, available bool, since time.Time, pe
 	)
 }
 
-// stringsTerm is a map of strings; {} for nil.
+// stringsTerm returns a map of strings as a term; {} for nil.
 func stringsTerm(values map[string]string) *ast.Term {
 	entries := make([][2]*ast.Term, 0, len(values))
 	for name, value := range values {
@@ -157,7 +157,7 @@ func listTerm(values []string) *ast.Term {
 	return ast.ArrayTerm(terms...)
 }
 
-// timeTerm is Unix nanoseconds; 0 for the zero time.
+// timeTerm returns a time in Unix nanoseconds; 0 for the zero time.
 func timeTerm(at time.Time) *ast.Term {
 	if at.IsZero() {
 		return ast.InternedTerm(0)
@@ -165,7 +165,7 @@ func timeTerm(at time.Time) *ast.Term {
 	return ast.NumberTerm(json.Number(fmt.Sprint(at.UnixNano())))
 }
 
-// objectOf reads a JSON object; none is an empty one.
+// objectOf parses a JSON object; an empty document is an empty object.
 func objectOf(document json.RawMessage) (*ast.Term, error) {
 	if len(document) == 0 {
 		return ast.ObjectTerm(), nil
@@ -180,7 +180,7 @@ func objectOf(document json.RawMessage) (*ast.Term, error) {
 	return ast.NewTerm(value), nil
 }
 
-// around are the surroundings of all requests of one round, as terms.
+// env is the environment of all requests of one round, as terms.
 type env struct {
 	now, namespace, counts, permits *ast.Term
 
@@ -192,7 +192,7 @@ type podTerm struct {
 	term *ast.Term
 }
 
-// around translates those of the surroundings that a rule needs. The others are there, and empty.
+// env converts the parts of the environment that a rule needs. The other parts are empty.
 func (f *facts) env(from rule.Environment, needs Needs) env {
 	made := env{now: ast.InternedTerm(0), counts: f.counts(rule.Counts{}), permits: ast.ArrayTerm()}
 	if needs.Now {
@@ -225,7 +225,7 @@ func (f *facts) env(from rule.Environment, needs Needs) env {
 	return made
 }
 
-// others are the pods but one.
+// others returns all pods but one.
 func (a env) others(uid types.UID) *ast.Term {
 	terms := make([]*ast.Term, 0, len(a.pods))
 	for _, pod := range a.pods {
@@ -236,10 +236,10 @@ func (a env) others(uid types.UID) *ast.Term {
 	return ast.ArrayTerm(terms...)
 }
 
-// maxPermits bounds input.permits, as the schema says.
+// maxPermits bounds input.permits, as documented in the schema of the input.
 const maxPermits = 100
 
-// permits are the last ones, oldest first.
+// permits returns the most recent permits, oldest first.
 func (f *facts) permits(from []rule.Permit) *ast.Term {
 	from = from[max(0, len(from)-maxPermits):]
 	terms := make([]*ast.Term, 0, len(from))

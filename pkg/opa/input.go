@@ -9,15 +9,15 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// key is one request: as policy spells it, and as the input does.
+// key is the key of one request, as package rule and as the input write it.
 type key struct {
 	name string
 	term *ast.Term
 }
 
-// batchInput is the document that a built-in rule sees, and the keys of its requests in the given
-// order. No two requests may have the same key: OPA would build an object that has it twice. tasks
-// are what a rule of kind webhook decides by, and in the input of no other kind.
+// batchInput returns the input of a built-in rule, and the keys of its requests in the given order.
+// No two requests may have the same key: OPA would build an object that has it twice. tasks adds
+// the tasks of the requests, for rules of kind webhook.
 func (f *facts) batchInput(
 	rule *ast.Term, stage appsv1alpha1.TransitionStage, counts rule.Counts, requests []rule.Request, tasks bool,
 ) ([]key, ast.Value) {
@@ -50,8 +50,8 @@ func (f *facts) batchInput(
 // taskNone is the state of a task that does not exist: the service has not been called.
 const taskNone rule.TaskState = "None"
 
-// task is what a rule of kind webhook may know of a call. The words of the service are not among
-// it: they are for people.
+// task returns the part of a task that a rule of kind webhook reads. The service's human-readable
+// texts are not part of it.
 func (f *facts) task(task rule.Task) *ast.Term {
 	return ast.ObjectTerm(
 		[2]*ast.Term{f.words.state, ast.StringTerm(string(cmp.Or(task.State, taskNone)))},
@@ -61,7 +61,7 @@ func (f *facts) task(task rule.Task) *ast.Term {
 	)
 }
 
-// customInput is the document that a user's module sees: every field of policies/schema/input.json.
+// customInput returns the input of a user's module: every field of policies/schema/input.json.
 func (f *facts) customInput(rule, parameters *ast.Term, env env, request rule.Request) ast.Value {
 	return ast.NewObject(
 		[2]*ast.Term{f.words.stage, ast.StringTerm(string(request.Stage))},

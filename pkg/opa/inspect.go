@@ -13,26 +13,26 @@ import (
 	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
-// Needs are the surroundings that a module reads (rule.Environment), found in its text: a module
-// that reads them on some path needs them, and one that reads the input as a whole needs them all.
+// Needs lists the parts of the environment (rule.Environment) that a module reads on any path. A
+// module that reads the input as a whole needs all of them.
 type Needs struct {
 	Counts, Now, Pods, Permits, Namespace bool
 }
 
-// Inspection is what the text of a user's module tells.
+// Inspection is the result of Inspect.
 type Inspection struct {
-	// Entry is the rule that is asked.
+	// Entry is the rule that decides.
 	Entry spec.Entry
 
 	Needs Needs
 }
 
-// Inspect checks the module of a user: its size, package and entry point, what it calls and refers
-// to, and its types, against the schema of the input with that of the parameters in the place of
+// Inspect checks a user's module: its size, package and entry point, its calls and references, and
+// its types against the schema of the input, with the schema of the parameters for
 // input.parameters. A module without errors can be prepared.
 //
-// The error is a *CompileError when the module is wrong. ctx reaches Options.Precompile and ends the
-// wait for the compiler of this process; it does not interrupt it.
+// The error is a *CompileError if the module is wrong. ctx is passed to Options.Precompile and ends
+// the wait for the compiler of this process; it does not interrupt the compiler.
 func (e *Engine) Inspect(ctx context.Context, source Source) (found Inspection, err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -50,12 +50,13 @@ func (e *Engine) Inspect(ctx context.Context, source Source) (found Inspection, 
 	return Inspection{Entry: made.entry, Needs: made.needs}, nil
 }
 
-// IsCompiled reports whether Inspect and Prepare need not compile a module.
+// IsCompiled reports whether Inspect and Prepare find a module compiled already.
 func (e *Engine) IsCompiled(source string, parametersSchema json.RawMessage) bool {
 	return e.shapes.get(shapeKey{kind: rule.KindRego, module: source, schema: string(parametersSchema)}.hash()) != nil
 }
 
-// schemasWith is the schema of the input with one for the parameters, which is JSON or empty.
+// schemasWith returns the schema of the input with the schema of the parameters in it, which is
+// JSON or empty.
 func (e *Engine) schemasWith(parameters string) (*ast.SchemaSet, error) {
 	schema := e.schema
 	if parameters != "" {
@@ -74,7 +75,7 @@ func (e *Engine) schemasWith(parameters string) (*ast.SchemaSet, error) {
 	return set, nil
 }
 
-// needsOf a compiled module: no import or local name hides the input any more.
+// needsOf returns the needs of a compiled module, in which no import or local name hides the input.
 func needsOf(module *ast.Module) Needs {
 	needs := Needs{}
 	ast.WalkRefs(module, func(ref ast.Ref) bool {

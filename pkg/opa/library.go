@@ -8,12 +8,12 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// library is the parsed Rego library. It is never modified once parsed: the compiler copies.
+// library is the parsed Rego library. It is not modified once parsed: the compiler copies it.
 type library struct {
-	// modules by file name.
+	// modules are the modules by file name.
 	modules map[string]*ast.Module
 
-	// files by package, as a ref prints.
+	// files are the file names by package, as a ref prints.
 	files map[string]string
 }
 
@@ -42,8 +42,8 @@ func parseLibrary(tree fs.FS, options ast.ParserOptions) (*library, error) {
 	return parsed, nil
 }
 
-// needed are the library modules that a module refers to, directly or through others, by file
-// name. Leaving out the rest makes a program smaller and faster to compile.
+// needed returns the library modules, by file name, that a module refers to directly or through
+// others. A program without the other modules is smaller and compiles faster.
 func (l *library) needed(module *ast.Module) map[string]*ast.Module {
 	found := map[string]*ast.Module{}
 	l.collect(module, found)

@@ -17,25 +17,25 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// memory is all that an Engine remembers and can make again, bounded in bytes. Owners are namespaces
-// and PodTransitionPolicies.
+// memory is the cache of everything that an Engine can make again, bounded in bytes. Owners are
+// namespaces and PodTransitionPolicies.
 type memory = fairshare.Cache[any, any]
 
-// programKey is the source of a shape.
+// programKey is the cache key of a compiled module: the source of its shape.
 type programKey string
 
-// documentKey is that of the documents of one rule.
+// documentKey is the cache key of the documents of one rule.
 type documentKey struct{ of *Program }
 
-// Memory returns the bytes of all that is remembered. It is never above Options.Memory.
+// Memory returns the bytes of all that is cached. It is never above Options.Memory.
 func (e *Engine) Memory() int64 { return e.memory.Bytes() }
 
 // MemoryOf returns the part of Memory that an owner is charged for.
 func (e *Engine) MemoryOf(owner string) int64 { return e.memory.BytesOf(owner) }
 
-// newSizer returns a Sizer of compiled modules. They share what a compiler reads and the decision of
-// the library, and their terms refer to the text of the module, which counts once, as a part of the
-// shape.
+// newSizer returns a Sizer of compiled modules. Modules share the data that a compiler reads and
+// the query of the library. Their terms refer to the text of the module, which counts once, as a
+// part of the shape.
 func newSizer(shared ...any) *heapsize.Sizer {
 	return heapsize.New(heapsize.Options{
 		Shared: append(shared, ast.BuiltinMap),
@@ -46,21 +46,21 @@ func newSizer(shared ...any) *heapsize.Sizer {
 	})
 }
 
-// shapes are those that some Program, or the memory of the engine, refers to. There is one for each
-// key, so that all evaluations of a module count their runaways together.
+// shapes has one shape for each key that a Program or the memory of the engine refers to, so that
+// all evaluations of a module share their count of runaways.
 type shapes struct {
 	mu    sync.Mutex
 	known map[string]weak.Pointer[shape]
 }
 
-// get returns the shape of a source; nil if there is none.
+// get returns the shape of a source, or nil.
 func (s *shapes) get(source string) *shape {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.known[source].Value()
 }
 
-// put returns the one shape of a source, which is that one unless there is another one already.
+// put adds a shape, and returns the existing one if its source has one already.
 func (s *shapes) put(made *shape) *shape {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,7 +72,7 @@ func (s *shapes) put(made *shape) *shape {
 	return made
 }
 
-// drop forgets a source that nothing refers to.
+// drop deletes the entry of a source that is no longer referenced.
 func (s *shapes) drop(source string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,8 +81,8 @@ func (s *shapes) drop(source string) {
 	}
 }
 
-// shapeOf returns the shape of a user's module, and compiles the module if it was not known. owner is
-// charged for it then.
+// shapeOf returns the shape of a user's module. It compiles the module on first use, at the expense
+// of owner.
 func (e *Engine) shapeOf(ctx context.Context, owner string, key shapeKey) (*shape, error) {
 	if known := e.shapes.get(key.hash()); known != nil {
 		return known, nil
@@ -103,7 +103,7 @@ func (e *Engine) shapeOf(ctx context.Context, owner string, key shapeKey) (*shap
 	return made.shape, nil
 }
 
-// compiledOf returns the program of a shape, and compiles it again if it is not remembered.
+// compiledOf returns the program of a shape, and compiles it again if it is no longer cached.
 func (e *Engine) compiledOf(ctx context.Context, owner string, of *shape) (*compiled, error) {
 	if known, ok := e.memory.Get(programKey(of.source)); ok {
 		return known.(*compiled), nil
@@ -111,8 +111,8 @@ func (e *Engine) compiledOf(ctx context.Context, owner string, of *shape) (*comp
 	return e.compileAndKeep(ctx, owner, of.key)
 }
 
-// compileAndKeep compiles a user's module in one of the slots for it. The owner that compiles the most
-// waits the longest.
+// compileAndKeep compiles a user's module in one of the slots for it. The owner that compiles most
+// waits longest.
 func (e *Engine) compileAndKeep(ctx context.Context, owner string, key shapeKey) (*compiled, error) {
 	release, err := e.compilers.Acquire(ctx, owner)
 	if err != nil {
@@ -132,7 +132,7 @@ func (e *Engine) compileAndKeep(ctx context.Context, owner string, key shapeKey)
 	return made, nil
 }
 
-// compiled returns the program of a rule.
+// compiled returns the compiled program of a rule.
 func (p *Program) compiled(ctx context.Context) (*compiled, error) {
 	if p.pinned != nil {
 		return p.pinned, nil
@@ -144,13 +144,13 @@ func (p *Program) compiled(ctx context.Context) (*compiled, error) {
 	return found, err
 }
 
-// documents are the literal and the parameters of a rule, as terms. Terms take twenty times the bytes
-// of their JSON.
+// documents are the literal and the parameters of a rule as terms, which take twenty times the
+// memory of their JSON.
 type documents struct {
 	rule, parameters *ast.Term
 }
 
-// documents reads the JSON of a rule if the engine does not remember the terms.
+// documents parses the JSON of a rule if its terms are not cached.
 func (p *Program) documents() (documents, error) {
 	if known, ok := p.engine.memory.Get(documentKey{p}); ok {
 		return known.(documents), nil
@@ -174,7 +174,7 @@ const (
 	entryTermBytes = 170
 )
 
-// podBytes is about what the term of a pod takes.
+// podBytes returns the approximate memory of the term of a pod.
 func podBytes(pod *rule.PodFact, whole bool) int64 {
 	bytes := podTermBytes + len(pod.Name) + len(pod.Namespace) + len(pod.UID) + len(pod.Node)
 	held := []map[string]string{pod.Labels}

@@ -6,18 +6,18 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// Limits of the form of a module. The compiler takes time that grows with the third power of the
-// length of a body, and triples with each level of comprehensions. (It doubles with each level of
-// template strings, which the capabilities leave out.)
+// Limits of the form of a module. The time of the compiler grows with the third power of the length
+// of a body, and triples with each level of comprehensions. (It doubles with each level of template
+// strings, which the capabilities do not allow.)
 const (
-	// maxBody counts calls in calls as expressions of their own, as the compiler makes them.
+	// maxBody counts nested calls as expressions of their own, as the compiler does.
 	maxBody     = 100
 	maxClosures = 6
 	maxRef      = 64
 )
 
-// withNestingStage refuses what keeps the first stages of the compiler busy. It runs before all that
-// look at more than one term at a time, and again when calls are expressions.
+// withNestingStage rejects modules that keep the first stages of the compiler busy. It runs before
+// all stages that look at more than one term at a time, and again after calls became expressions.
 func withNestingStage(compiler *ast.Compiler) *ast.Compiler {
 	stage := ast.CompilerStageDefinition{
 		Name:       "CheckNesting",
@@ -36,7 +36,7 @@ func withNestingStage(compiler *ast.Compiler) *ast.Compiler {
 		WithStageAfterID(ast.StageRewriteExprTerms, stage)
 }
 
-// checkNesting of one rule, with those of its else branches.
+// checkNesting checks one rule, with its else branches.
 func checkNesting(rule *ast.Rule) *ast.Error {
 	var found *ast.Error
 	place, closures := rule.Location, 0
@@ -71,7 +71,7 @@ func checkNesting(rule *ast.Rule) *ast.Error {
 	return found
 }
 
-// closureOf is 1 for what has a body of its own.
+// closureOf returns 1 for a node that has a body of its own.
 func closureOf(node any) int {
 	switch node.(type) {
 	case *ast.ArrayComprehension, *ast.SetComprehension, *ast.ObjectComprehension, *ast.Every:
@@ -81,10 +81,11 @@ func closureOf(node any) int {
 	}
 }
 
-// maxDepth of brackets. Parsing sets of sets takes time that grows with the square of the depth.
+// maxDepth bounds nested brackets. Parsing nested sets takes time that grows with the square of the
+// depth.
 const maxDepth = 64
 
-// checkDepth looks at the text of a module, since parsing it can already take too long.
+// checkDepth checks the text of a module, because parsing it may already take too long.
 func checkDepth(source string) error {
 	depth, row, start := 0, 1, 0
 	for i := 0; i < len(source); i++ {
@@ -112,8 +113,8 @@ func checkDepth(source string) error {
 	return nil
 }
 
-// endOfString is the index of the quote that ends the string that begins at an index, or of the last
-// byte when none does.
+// endOfString returns the index of the quote that closes the string that starts at an index, or of
+// the last byte if none does.
 func endOfString(source string, start int) int {
 	for i := start + 1; i < len(source); i++ {
 		switch {

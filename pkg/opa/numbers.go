@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// Numbers of a rule have no use beyond these. One with an exponent of a hundred million is ten bytes
-// in a module and needs 40 MB, and seconds, as soon as it is rounded.
+// Bounds of numbers; no rule needs larger ones. A number with an exponent of a hundred million is
+// ten bytes in a module, and takes 40 MB and seconds as soon as it is rounded.
 const (
 	maxDigits   = 400
 	maxExponent = 400
 )
 
-// isPlain says whether the text of a number is one that can be computed with.
+// isPlain reports whether the text of a number is within the bounds.
 func isPlain(text string) bool {
 	if len(text) > maxDigits {
 		return false
@@ -25,7 +25,7 @@ func isPlain(text string) bool {
 	return err == nil && -maxExponent <= value && value <= maxExponent
 }
 
-// shortened is the beginning of a text, for a message.
+// shortened returns the beginning of a text, for a message.
 func shortened(text string) string {
 	const most = 40
 	if len(text) <= most {

@@ -20,25 +20,25 @@ import (
 type Observation struct {
 	Rule rule.RuleID
 
-	// Source is what Program.Source says.
+	// Source is the value of Program.Source.
 	Source string
 
 	Stage appsv1alpha1.TransitionStage
 
-	// Input and Output make the documents that went in and came out, as JSON: keys sorted, no
-	// blanks, sets as sorted arrays. They cost time in proportion to the documents, once per call,
-	// and may be called at any time. Output returns Err when that is not nil, and an error when the
-	// decision of a user's module is longer than 64 KiB.
+	// Input and Output return the input and the decision as JSON: keys sorted, no whitespace, sets
+	// as sorted arrays. Each call takes time in proportion to the document, and may be made at any
+	// time. Output returns Err if that is not nil, and an error if the decision of a user's module
+	// is longer than 64 KiB.
 	Input, Output func() (json.RawMessage, error)
 
-	// Duration from the question to the answer, on the wall.
+	// Duration is the wall-clock time of the evaluation.
 	Duration time.Duration
 
-	// Err is why there is no decision.
+	// Err is the error of an evaluation without a decision.
 	Err error
 }
 
-// observe tells the observer, if there is one.
+// observe calls Options.Observe if it is set.
 func (p *Program) observe(input ast.Value, began time.Time, err error, output func() (json.RawMessage, error)) {
 	if p.engine.options.Observe == nil {
 		return
@@ -51,12 +51,12 @@ func (p *Program) observe(input ast.Value, began time.Time, err error, output fu
 	})
 }
 
-// Replay evaluates a rule again on an input as it was observed, and returns the decision document:
-// the very bytes of Observation.Output. The input speaks for itself: its literal and its parameters
-// count, and not those of the module. Nobody observes it.
+// Replay evaluates a rule again on an observed input, and returns the decision document: the same
+// bytes as Observation.Output. The literal and the parameters are those of the input, not those of
+// the module. Replay does not call Options.Observe.
 //
-// A user's module has its usual time, and the error of an evaluation that gives no decision is that
-// of the observation.
+// A user's module has its usual CPU time. If the evaluation gives no decision, the error is that of
+// the observation.
 func (e *Engine) Replay(ctx context.Context, module spec.Module, input json.RawMessage) (output json.RawMessage, err error) {
 	defer func() {
 		if value := recover(); value != nil {

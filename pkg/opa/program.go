@@ -16,30 +16,30 @@ import (
 )
 
 // batch is how many requests go into one evaluation of a built-in rule. It bounds the memory of an
-// evaluation, and makes the timeout one of work done: the first look at 10,000 waiting pods is not
-// an error. Dividing is sound since no rule sees more than one request at a time.
+// evaluation, and lets the timeout depend on the work done: the first evaluation of 10,000 waiting
+// pods is not an error. Batches are sound because no rule sees more than one request at a time.
 const batch = 256
 
-// Program is one rule, ready to be asked. It is safe for concurrent use.
+// Program is one rule that is ready for evaluation. It is safe for concurrent use.
 type Program struct {
 	id          rule.RuleID
 	kind        rule.Kind
 	stage       appsv1alpha1.TransitionStage
 	enforcement appsv1alpha1.Enforcement
 
-	// custom: a module of the user decides, and is asked about one request at a time.
+	// custom is set if a user's module decides; it is evaluated for one request at a time.
 	custom bool
 
-	// verdictCache has the verdicts of a built-in rule.
+	// verdictCache holds the verdicts of a built-in rule.
 	verdictCache *verdictCache
 
-	// literal of the rule, and parameters of a custom one, as JSON.
+	// literal is the JSON of the rule, parameters that of the parameters of a custom one.
 	literal, parameters json.RawMessage
 
 	shape *shape
 
-	// pinned is the program of a built-in kind; nil for a user's module, which is in the memory of the
-	// engine or not.
+	// pinned is the program of a built-in kind; nil for a user's module, which may or may not be in
+	// the memory of the engine.
 	pinned *compiled
 
 	// owner is charged for the program. The namespace of the rule is charged for its documents.
@@ -47,58 +47,61 @@ type Program struct {
 	engine *Engine
 }
 
-// ID of the rule.
+// ID returns the id of the rule.
 func (p *Program) ID() rule.RuleID { return p.id }
 
-// Kind of the rule.
+// Kind returns the kind of the rule.
 func (p *Program) Kind() rule.Kind { return p.kind }
 
-// Stage in which the rule is asked.
+// Stage returns the stage in which the rule is evaluated.
 func (p *Program) Stage() appsv1alpha1.TransitionStage { return p.stage }
 
-// Enforcement of the rule.
+// Enforcement returns the enforcement of the rule.
 func (p *Program) Enforcement() appsv1alpha1.Enforcement { return p.enforcement }
 
-// Needs says which surroundings the rule reads. Evaluate may be given less of the others.
+// Needs returns the parts of the environment that the rule reads. Evaluate may get empty values for
+// the other parts.
 func (p *Program) Needs() Needs { return p.shape.needs }
 
-// Source names what was compiled: a hash, in hex. An edit that makes another module, or another
-// schema of its parameters, makes another name; other parameters do not.
+// Source returns the hash of the compiled source, in hex. It changes with the module and with the
+// schema of its parameters, and not with the parameters.
 func (p *Program) Source() string { return p.shape.source }
 
-// NeedsCounts says whether the result depends on the counts at all. Of a rule that does not, the
-// room is nil and any counts will do.
+// NeedsCounts reports whether the result depends on the counts. If not, Evaluate takes any counts
+// and returns no capacity.
 func (p *Program) NeedsCounts() bool { return p.shape.needs.Counts }
 
-// VerdictsNeedCounts says whether the verdicts, and not just the room, depend on the counts. Of the
-// built-in kinds that is so only for an availablePolicy that is not enforced: its Would says whether
-// there was room.
+// VerdictsNeedCounts reports whether the verdicts, and not just the capacity, depend on the counts.
+// Of the built-in kinds that is so only for an availablePolicy that is not enforced: its Would
+// depends on whether there are slots.
 //
-// Verdicts of a program that reads no surroundings (Needs) depend on the pod, the operation and the
-// task alone. A caller may remember them by (program, pod UID, pod version, operation id, operation
-// type, generation, task) and ask only about the requests that it has no verdict for; the room of an
-// availablePolicy it gets by asking about none. Not to be remembered are the codes Timeout,
-// EvaluationFailed and NotReached: nothing need change for the next answer to be another one.
+// Verdicts of a program that reads no environment (Needs) depend on the pod, the operation and the
+// task alone. A caller may cache them by (program, pod UID, pod version, operation id, operation
+// type, attempt, task) and evaluate only the requests without a cached verdict; with no requests
+// Evaluate returns the capacity of an availablePolicy alone. The codes Timeout, EvaluationFailed
+// and NotReached must not be cached: the next evaluation may return another verdict although
+// nothing changed.
 func (p *Program) VerdictsNeedCounts() bool {
 	return p.NeedsCounts() && (p.custom || p.enforcement != appsv1alpha1.EnforcementEnforce)
 }
 
-// hasRoom: the rule hands out slots.
+// hasRoom reports whether the rule grants slots.
 func (p *Program) hasRoom() bool { return p.kind == rule.KindAvailablePolicy }
 
-// calls: the rule decides by the tasks of the requests, and says which of them need a call.
+// calls reports whether the rule decides by the tasks of the requests, and lists the requests that
+// need a call.
 func (p *Program) calls() bool { return p.kind == rule.KindWebhook }
 
-// Evaluate asks the rule about the requests, which all wait in stage. The result has a verdict for
-// each of them, whatever their order and number. No requests is a question for the room alone.
+// Evaluate evaluates the rule for the requests, which all wait in stage. The result has a verdict
+// for each of them. Without requests it has only the capacity.
 //
-// A user's module is asked about one request at a time, in the given order. What goes wrong with one
-// of them is its verdict: rule.CodeTimeout when the module was not done after
-// Options.CustomTimeout, policy.CodeEvaluationFailed with the error, and rule.CodeNotReached when
-// ctx or Options.RoundBudget ended before it was asked, or the machine was too busy. The deadline of
+// A user's module is evaluated for one request at a time, in the given order. An error of one
+// evaluation is the verdict of its request: rule.CodeTimeout if the module did not finish within
+// Options.CustomTimeout, rule.CodeEvaluationFailed with the error, and rule.CodeNotReached if ctx
+// or Options.RoundBudget ended before the evaluation, or the machine was too busy. The deadline of
 // ctx takes effect between two requests, its cancellation at once.
 //
-// Of a built-in rule an error withholds all of the requests: the context's own error when ctx or the
+// An error of a built-in rule withholds all of the requests: the error of ctx if ctx or the
 // engine's timeout ended the evaluation, ErrUndefined, a *PanicError, or an error of Rego.
 func (p *Program) Evaluate(
 	ctx context.Context, stage appsv1alpha1.TransitionStage, env rule.Environment, requests []rule.Request,
@@ -126,8 +129,8 @@ func (p *Program) Evaluate(
 	return p.evaluateAlike(ctx, env.Counts, requests)
 }
 
-// evaluateAlike asks a built-in rule about those requests that do not look to it like one that it
-// has answered before, and about each that looks different once.
+// evaluateAlike evaluates a built-in rule for the requests whose projections are not cached, and
+// once for each projection.
 func (p *Program) evaluateAlike(ctx context.Context, counts rule.Counts, requests []rule.Request) (rule.Result, error) {
 	result := rule.Result{Verdicts: make(map[string]rule.Verdict, len(requests))}
 	rest, room, err := p.verdictCache.recall(counts, requests, result.Verdicts)
@@ -145,12 +148,12 @@ func (p *Program) evaluateAlike(ctx context.Context, counts rule.Counts, request
 			return rule.Result{}, err
 		}
 		p.verdictCache.answer(counts, part, answered, result.Verdicts)
-		result.Capacity = answered.Capacity // the same for each batch: it comes from the counts alone
+		result.Capacity = answered.Capacity // the same for each batch: it depends on the counts alone
 	}
 	return result, nil
 }
 
-// evaluateAll asks a built-in rule about every request, however many look alike.
+// evaluateAll evaluates a built-in rule for every request, also for those with equal projections.
 func (p *Program) evaluateAll(ctx context.Context, counts rule.Counts, requests []rule.Request) (rule.Result, error) {
 	result := rule.Result{Verdicts: make(map[string]rule.Verdict, len(requests))}
 	if _, _, err := p.verdictCache.recall(counts, requests, map[string]rule.Verdict{}); err != nil {
@@ -167,7 +170,7 @@ func (p *Program) evaluateAll(ctx context.Context, counts rule.Counts, requests 
 	return result, nil
 }
 
-// evaluateBatch asks about one batch.
+// evaluateBatch evaluates one batch.
 func (p *Program) evaluateBatch(ctx context.Context, counts rule.Counts, requests []rule.Request) (rule.Result, error) {
 	read, err := p.documents()
 	if err != nil {
@@ -196,28 +199,28 @@ func (p *Program) decide(ctx context.Context, input ast.Value) (*ast.Term, error
 	return term, err
 }
 
-// check refuses questions that the rule was not made for.
+// check rejects requests that the rule cannot be evaluated for.
 func (p *Program) check(stage appsv1alpha1.TransitionStage, requests []rule.Request) error {
 	if stage != p.stage {
-		return fmt.Errorf("asked in stage %q, it is a rule of stage %q", stage, p.stage)
+		return fmt.Errorf("the requests wait in stage %q, and the rule is of stage %q", stage, p.stage)
 	}
-	asked := map[string]bool{}
+	seen := map[string]bool{}
 	for _, request := range requests {
 		if request.Pod == nil {
-			return errors.New("asked about a request without a pod")
+			return errors.New("a request has no pod")
 		}
 		if request.Stage != stage {
-			return fmt.Errorf("asked about a request in stage %q together with stage %q", request.Stage, stage)
+			return fmt.Errorf("a request waits in stage %q, and the evaluation is of stage %q", request.Stage, stage)
 		}
 		if !p.custom {
-			continue // verdictCache.recall finds the keys that are in there twice
+			continue // verdictCache.recall finds duplicate keys
 		}
 		// One of the two would get the verdict of the other.
 		key := request.Key()
-		if asked[key] {
-			return fmt.Errorf("asked twice about request %q", key)
+		if seen[key] {
+			return fmt.Errorf("request %q is listed twice", key)
 		}
-		asked[key] = true
+		seen[key] = true
 	}
 	return nil
 }

@@ -11,26 +11,27 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// Bounds of what a user's module may say.
+// Bounds of the decision of a user's module.
 const (
-	// maxOutputBytes bounds the decision of a user's module as JSON.
+	// maxOutputBytes bounds the decision as JSON.
 	maxOutputBytes = 64 << 10
 
-	// minRetryAfter keeps a module from being asked in a hot loop.
+	// minRetryAfter prevents a module from being evaluated in a hot loop.
 	minRetryAfter = time.Second
 
 	// maxRetryAfter is short enough for any clock.
 	maxRetryAfter = 24 * time.Hour
 
-	// omittedDetails stands for details that are too large.
+	// omittedDetails replaces details that are too large.
 	omittedDetails = `{"omitted":"more than 512 bytes"}`
 )
 
 // asked is the key of the one request in the decision of a user's module.
 const asked = "asked"
 
-// decodeCustom reads the decision of a user's module about one request, and what it says besides.
-// Like decode it fails closed. What the user chose is read with a bound on every part of it.
+// decodeCustom reads the decision of a user's module about one request, with its message, details
+// and time of retry. Like decode it fails closed. Every part that the user chooses is read with a
+// bound.
 func decodeCustom(term *ast.Term) (rule.Verdict, error) {
 	result, err := decode(term, []key{{name: asked, term: ast.StringTerm(asked)}}, parts{})
 	if err != nil {
@@ -80,7 +81,8 @@ func messageOf(said ast.Object) (string, error) {
 	return messageText(joined.String()), nil
 }
 
-// detailsOf is the first of the details as a JSON object; one that is no object is its "value".
+// detailsOf returns the first of the details as a JSON object. A value of another type becomes the
+// field "value" of one.
 func detailsOf(said ast.Object) (string, error) {
 	details, err := field[*ast.Array](said, "details")
 	if err != nil || details.Len() == 0 {
@@ -92,12 +94,12 @@ func detailsOf(said ast.Object) (string, error) {
 	}
 	encoded, err := canonical(value, rule.MaxMessageBytes)
 	if err != nil {
-		return omittedDetails, nil //nolint:nilerr // too large is not an error of the decision
+		return omittedDetails, nil //nolint:nilerr // details that are too large are not an error of the decision
 	}
 	return string(encoded), nil
 }
 
-// retryAfterOf is the soonest of the times, between its bounds; 0 when there is none.
+// retryAfterOf returns the shortest of the delays, within its bounds; 0 if there is none.
 func retryAfterOf(said ast.Object) (time.Duration, error) {
 	times, err := field[*ast.Array](said, "retry_after_seconds")
 	if err != nil || times.Len() == 0 {
@@ -114,7 +116,7 @@ func retryAfterOf(said ast.Object) (time.Duration, error) {
 	return max(minRetryAfter, time.Duration(seconds*float64(time.Second))), nil
 }
 
-// messageText cuts a text between characters, so that it stays UTF-8, and shows that it did.
+// messageText cuts a text between characters, so that it stays UTF-8, and marks the cut.
 func messageText(text string) string {
 	const ellipsis = "..."
 	if len(text) <= rule.MaxMessageBytes {

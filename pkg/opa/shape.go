@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// moduleFile is the name under which the module of a user is compiled. No library file is at the
+	// moduleFile is the name under which a user's module is compiled. No library file is at the
 	// root, so the two cannot collide.
 	moduleFile = "rule.rego"
 
-	// entryFile is that of the module that asks the library.
+	// entryFile is the name of the module that calls the library.
 	entryFile = "entry.rego"
 )
 
-// shape is what is known of a program that was compiled once: all that rules with different literals
-// and parameters share, but for the program itself.
+// shape is the part of a compiled program that stays in memory while a rule uses it: all that rules
+// with different literals and parameters share, except for the queries.
 type shape struct {
 	key shapeKey
 
@@ -38,26 +38,28 @@ type shape struct {
 	runaways runaways
 }
 
-// compiled is the program of a shape.
+// compiled is the compiled program of a shape.
 type compiled struct {
 	*shape
 
-	// silence explains a refusal without a reason; zero for built-in kinds. It refers to terms of the
-	// module, so it is forgotten with them.
+	// silence explains a denial without a reason; zero for built-in kinds. It refers to terms of
+	// the module, so it is evicted with them.
 	silence silence
 
-	// query is the decision.
+	// query evaluates the decision.
 	query rego.PreparedEvalQuery
 
-	// rules are those of a user's module that the decision may ask, by name; nil for built-in kinds.
+	// rules evaluate the rules of a user's module that the decision may read, by name; nil for
+	// built-in kinds.
 	rules map[string]rego.PreparedEvalQuery
 }
 
-// shapeKey is all that a compiled program is made from.
+// shapeKey has everything that a compiled program is made from.
 type shapeKey struct {
 	kind rule.Kind
 
-	// module of the user, and the JSON schema of its parameters; empty for built-in kinds.
+	// module is the user's module, and schema the JSON schema of its parameters; empty for built-in
+	// kinds.
 	module, schema string
 }
 
@@ -68,14 +70,15 @@ func keyOf(module spec.Module) shapeKey {
 	return shapeKey{kind: module.Kind, module: module.Custom.Source, schema: string(module.Custom.ParametersSchema)}
 }
 
-// hash is the same for the same key, and for no other one.
+// hash returns a string that is unique to the key.
 func (k shapeKey) hash() string {
-	// The lengths keep the parts apart.
+	// The lengths separate the parts.
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d %d\n%s%s", k.kind, len(k.module), len(k.schema), k.module, k.schema))
 	return hex.EncodeToString(sum[:])
 }
 
-// builtInOf is the program of a built-in kind, compiled when the first rule comes and never forgotten.
+// builtInOf returns the program of a built-in kind, which is compiled for the first rule of the
+// kind and never evicted.
 func (e *Engine) builtInOf(ctx context.Context, kind rule.Kind) (*compiled, error) {
 	e.libraryMu.Lock()
 	defer e.libraryMu.Unlock()
@@ -100,8 +103,9 @@ func (e *Engine) builtInOf(ctx context.Context, kind rule.Kind) (*compiled, erro
 	return made, nil
 }
 
-// libraryQuery compiles a package of the library. It is the decision of a rule whose literal comes
-// with the input. entry is that of a user's module, and empty for built-in kinds.
+// libraryQuery compiles a package of the library, and returns the query for the decision of a rule
+// whose literal is in the input. entry is the entry point of a user's module, and empty for
+// built-in kinds.
 func (e *Engine) libraryQuery(ctx context.Context, library string, entry spec.Entry) (rego.PreparedEvalQuery, error) {
 	asks, err := e.parse(entryFile, entrySource(library, entry))
 	if err != nil {
@@ -116,8 +120,8 @@ func (e *Engine) libraryQuery(ctx context.Context, library string, entry spec.En
 	return prepareQuery(ctx, compiler, asks.Package.Path.Append(ast.StringTerm("decision")), rego.Store(userRules{}))
 }
 
-// entrySource is the module that asks a package of the library: the shared form of what
-// spec.Rule renders, with the literal in the input.
+// entrySource returns the module that calls a package of the library: the shared form of the module
+// that spec.Rule renders, with the literal in the input.
 func entrySource(library string, entry spec.Entry) string {
 	arguments := []string{"input", "input.rule"}
 	if entry != "" {
@@ -131,7 +135,7 @@ func (e *Engine) parse(file, source string) (*ast.Module, error) {
 	return ast.ParseModuleWithOpts(file, source, ast.ParserOptions{Capabilities: e.capabilities})
 }
 
-// compile compiles modules, or says what is wrong with them.
+// compile compiles modules, and returns the errors of the compiler.
 func (e *Engine) compile(compiler *ast.Compiler, modules map[string]*ast.Module) error {
 	compiler = compiler.WithStrict(true).WithCapabilities(e.capabilities)
 	if compiler.Compile(modules); compiler.Failed() {
@@ -140,7 +144,7 @@ func (e *Engine) compile(compiler *ast.Compiler, modules map[string]*ast.Module)
 	return nil
 }
 
-// prepareQuery is the question for one document.
+// prepareQuery returns the query for one document.
 func prepareQuery(
 	ctx context.Context, compiler *ast.Compiler, document ast.Ref, options ...func(*rego.Rego),
 ) (rego.PreparedEvalQuery, error) {
@@ -148,8 +152,8 @@ func prepareQuery(
 		rego.Compiler(compiler),
 		rego.ParsedQuery(ast.NewBody(ast.NewExpr(ast.NewTerm(document)))),
 		rego.StrictBuiltinErrors(true),
-		// The answer is read as it is: converting a document to JSON first costs more than
-		// evaluating it, and has no bound for one that shares its parts.
+		// The decision is read as terms: converting a document to JSON first costs more than
+		// evaluating it, and has no bound for a document that shares its parts.
 		rego.GenerateJSON(func(term *ast.Term, _ *rego.EvalContext) (any, error) { return term, nil }),
 	)
 	return rego.New(options...).PrepareForEval(ctx)

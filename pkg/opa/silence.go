@@ -8,10 +8,10 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// maxReferences bounds how many places in the input are remembered for one module.
+// maxReferences bounds how many references to the input are kept for one module.
 const maxReferences = 16
 
-// reference is a place in the input that the rule reason of a module reads.
+// reference is a path in the input that the rule reason of a module reads.
 type reference struct {
 	path ast.Ref
 	row  int
@@ -23,8 +23,8 @@ type silence struct {
 	references []reference
 }
 
-// silenceOf reads what the rule reason of a compiled module refers to in the input, in the order of
-// the text. Of a path with a variable in it only the part before is known.
+// silenceOf returns the references to the input in the rule reason of a compiled module, in the
+// order of the text. A path with a variable in it is kept up to the variable.
 func silenceOf(module *ast.Module) silence {
 	found := silence{}
 	for _, rule := range module.Rules {
@@ -53,7 +53,7 @@ func rowOf(term *ast.Term) int {
 	return term.Location.Row
 }
 
-// message names the first reference that is not there in the input.
+// message names the first reference that the input does not have.
 func (s silence) message(input ast.Value) string {
 	const notTrue = "allow is not true for this pod, and "
 	if !s.hasReason {
@@ -61,13 +61,13 @@ func (s silence) message(input ast.Value) string {
 	}
 	for _, reference := range s.references {
 		if _, err := input.Find(reference.path[1:]); err != nil {
-			return messageText(fmt.Sprintf("%sreason has no value: %s is not there (row %d)", notTrue, reference.path, reference.row))
+			return messageText(fmt.Sprintf("%sreason has no value: the input has no %s (row %d)", notTrue, reference.path, reference.row))
 		}
 	}
 	return notTrue + "reason has no value: does it read a label that the pod lacks?"
 }
 
-// explain adds to a verdict of a module without a message why there is none.
+// explain adds, to a verdict without a message, why the module gave none.
 func (s silence) explain(verdict rule.Verdict, input ast.Value) rule.Verdict {
 	if verdict.Message == "" && (verdict.Code == rule.CodeNotAllowed || verdict.Would == rule.CodeNotAllowed) {
 		verdict.Message = s.message(input)

@@ -6,8 +6,8 @@ import "context"
 type slots struct {
 	all chan struct{}
 
-	// slow bounds those of contexts that WithSlowLane returned. It has less room than all,
-	// so that they leave at least one slot to others.
+	// slow bounds the evaluations for contexts of WithSlowLane. It has fewer slots than all, so
+	// that such evaluations leave at least one slot to others.
 	slow chan struct{}
 }
 
@@ -18,8 +18,8 @@ func newSlots(all, slow int) slots {
 // slowLaneKey is the key of contexts that WithSlowLane returns.
 type slowLaneKey struct{}
 
-// WithSlowLane returns a context for evaluations of a namespace whose modules have used
-// more than their share of CPU time. They wait for each other and leave room to others.
+// WithSlowLane returns a context for evaluations of a namespace whose modules have used more than
+// their share of CPU time. Such evaluations share a part of the slots and leave the others free.
 func WithSlowLane(ctx context.Context) context.Context {
 	return context.WithValue(ctx, slowLaneKey{}, true)
 }

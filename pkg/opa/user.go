@@ -13,8 +13,9 @@ import (
 	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
-// compileModule compiles the module of a user, alone. The library, which decides from its answer, is
-// compiled once for all modules with the same entry point: it is four times as large as a module.
+// compileModule compiles a user's module, alone. The library, which decides by the values of its
+// rules, is compiled once for all modules with the same entry point: it is four times as large as a
+// module.
 func (e *Engine) compileModule(ctx context.Context, key shapeKey) (*compiled, error) {
 	module, entry, err := e.readModule(key)
 	if err != nil {
@@ -53,7 +54,7 @@ func (e *Engine) compileModule(ctx context.Context, key shapeKey) (*compiled, er
 	return made, err
 }
 
-// readModule parses a user's module and checks its form. It is in package rule afterwards.
+// readModule parses a user's module, checks its form, and moves it to package rule.
 func (e *Engine) readModule(key shapeKey) (*ast.Module, spec.Entry, error) {
 	module, err := e.parse(moduleFile, key.module)
 	if err != nil {
@@ -63,12 +64,12 @@ func (e *Engine) readModule(key shapeKey) (*ast.Module, spec.Entry, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	module.Comments = nil // a program would keep them
+	module.Comments = nil // the compiled program would hold them
 	module, err = moved(module)
 	return module, entry, err
 }
 
-// askable are the rules that the library asks of a module with an entry point.
+// askable returns the rules that the library reads from a module with an entry point.
 func askable(entry spec.Entry) []string {
 	if entry == spec.EntryAllow {
 		return []string{"allow", "reason"}
@@ -76,7 +77,7 @@ func askable(entry spec.Entry) []string {
 	return []string{"deny"}
 }
 
-// customQuery is the decision about modules with an entry point, compiled when the first one comes.
+// customQuery returns the query about modules with an entry point, compiled on first use.
 func (e *Engine) customQuery(ctx context.Context, entry spec.Entry) (rego.PreparedEvalQuery, error) {
 	e.libraryMu.Lock()
 	defer e.libraryMu.Unlock()
@@ -91,8 +92,8 @@ func (e *Engine) customQuery(ctx context.Context, entry spec.Entry) (rego.Prepar
 	return query, nil
 }
 
-// userRules is what the library finds below data.rule: a store of OPA that holds nothing, and asks
-// the module of the user when the library reads one of its rules, and only then.
+// userRules is the store of OPA from which the library reads data.rule. It holds nothing: it
+// evaluates a rule of the user's module when the library reads the rule, and only then.
 type userRules struct {
 	storage.PolicyNotSupported
 	storage.TriggersNotSupported
@@ -106,10 +107,10 @@ type asking struct {
 	input   ast.Value
 }
 
-// ID of a transaction. Nothing looks at it.
+// ID returns 0: no caller uses the id of a transaction.
 func (a *asking) ID() uint64 { return 0 }
 
-// Read evaluates the rule that a path leads to. An undefined one is not found.
+// Read evaluates the rule at a path. An undefined rule is not found.
 func (userRules) Read(ctx context.Context, transaction storage.Transaction, path storage.Path) (any, error) {
 	notFound := &storage.Error{Code: storage.NotFoundErr, Message: path.String()}
 	asks, ok := transaction.(*asking)
@@ -130,7 +131,7 @@ func (userRules) Read(ctx context.Context, transaction storage.Transaction, path
 	return term.Value, nil
 }
 
-// NewTransaction is one in which every rule is undefined.
+// NewTransaction returns a transaction in which every rule is undefined.
 func (userRules) NewTransaction(context.Context, ...storage.TransactionParams) (storage.Transaction, error) {
 	return &asking{program: &compiled{}}, nil
 }
@@ -141,7 +142,7 @@ func (userRules) Commit(context.Context, storage.Transaction) error { return nil
 // Abort has nothing to do.
 func (userRules) Abort(context.Context, storage.Transaction) {}
 
-// Truncate is for stores that are written.
+// Truncate returns an error: the store cannot be written.
 func (userRules) Truncate(context.Context, storage.Transaction, storage.TransactionParams, storage.Iterator) error {
 	return errors.New("the rules of a module cannot be written")
 }

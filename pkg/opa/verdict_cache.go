@@ -14,11 +14,11 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// lens is how much of a request a built-in rule gets to see: the labels that it names, whether the
-// pod skips it, the type of the operation if it has conditions, whether the pod is available if it is
-// an availablePolicy, and how far the call has come if it is a webhook. Rego is given nothing else, so requests that look the same through it are
-// one question with one answer. (The UID and the id are in the question as its name; what they are,
-// the library does not read.)
+// projection is the part of a request that a built-in rule reads: the labels that it names, whether
+// the pod skips it, the type of the operation if it has conditions, whether the pod is available if
+// it is an availablePolicy, and the state of the task if it is a webhook. The input of Rego has
+// nothing else, so requests with equal projections have the same verdict. (The input also has the
+// UID and the id, as the key of the request, which the library does not read.)
 type projection struct {
 	rule       string
 	labels     []string // sorted
@@ -27,19 +27,19 @@ type projection struct {
 	task       bool
 }
 
-// lensOf reads the literal of a rule of a built-in kind; no literal is an empty one.
+// lensOf returns the projection of a rule of a built-in kind; an empty literal is an empty object.
 func lensOf(kind rule.Kind, literal []byte) (projection, error) {
-	says := struct {
+	literalFields := struct {
 		Name       string                `json:"name"`
 		Conditions []string              `json:"conditions"`
 		Filter     *metav1.LabelSelector `json:"filter"`
 		Requires   *metav1.LabelSelector `json:"requires"`
 	}{}
-	if err := json.Unmarshal([]byte(cmp.Or(string(literal), "{}")), &says); err != nil {
+	if err := json.Unmarshal([]byte(cmp.Or(string(literal), "{}")), &literalFields); err != nil {
 		return projection{}, fmt.Errorf("reading the literal: %w", err)
 	}
 	named := map[string]bool{}
-	for _, selector := range []*metav1.LabelSelector{says.Filter, says.Requires} {
+	for _, selector := range []*metav1.LabelSelector{literalFields.Filter, literalFields.Requires} {
 		if selector == nil {
 			continue
 		}
@@ -51,16 +51,16 @@ func lensOf(kind rule.Kind, literal []byte) (projection, error) {
 		}
 	}
 	return projection{
-		rule:       says.Name,
+		rule:       literalFields.Name,
 		labels:     slices.Sorted(maps.Keys(named)),
-		operations: len(says.Conditions) > 0,
+		operations: len(literalFields.Conditions) > 0,
 		available:  kind == rule.KindAvailablePolicy,
 		task:       kind == rule.KindWebhook,
 	}, nil
 }
 
 // appendKey appends the projection of a request. Two requests have the same bytes if, and only if,
-// they look the same.
+// their projections are equal.
 func (l projection) appendKey(projected []byte, request rule.Request) []byte {
 	flags := byte(0)
 	if slices.Contains(request.Pod.SkipRules, l.rule) {
@@ -97,8 +97,8 @@ func appendText(projected []byte, text string) []byte {
 	return append(binary.AppendUvarint(projected, uint64(len(text))), text...)
 }
 
-// see is the request with nothing in it but what is seen, and its key. It has no version: nothing
-// that is made of it may be taken for the whole pod.
+// see returns the request with only the projected fields, and its key. Its pod has no version: no
+// term that is made from it may be cached as the term of the whole pod.
 func (l projection) see(request rule.Request) rule.Request {
 	pod := &rule.PodFact{
 		UID:       request.Pod.UID,
@@ -125,22 +125,22 @@ func (l projection) see(request rule.Request) rule.Request {
 	return seen
 }
 
-// maxCachedBytes bounds what one rule remembers, about.
+// maxCachedBytes is roughly the limit of the cached verdicts of one rule.
 const maxCachedBytes = 16 << 10
 
-// entryOverhead is about what a map needs for one verdict.
+// entryOverhead is roughly the memory that a map needs for one verdict.
 const entryOverhead = 160
 
-// maxRooms bounds what one rule remembers of its room. Counts go up and down while pods are rolled.
+// maxRooms bounds the cached capacities of one rule. Counts go up and down during a rolling update.
 const maxRooms = 16
 
-// verdictCache remembers the verdicts of one built-in rule by projection, and its last capacities. It is safe
-// for concurrent use.
+// verdictCache caches the verdicts of one built-in rule by projection, and its last capacities. It
+// is safe for concurrent use.
 type verdictCache struct {
 	projection projection
 
-	// counted: the verdicts depend on the counts, not just the room. Those that are remembered are
-	// for counts then.
+	// counted is set if the verdicts, and not just the capacity, depend on the counts. The cached
+	// verdicts are then valid for counts only.
 	counted bool
 
 	// memory holds *cachedVerdicts by cacheKey. owner is charged for them.
@@ -151,7 +151,7 @@ type verdictCache struct {
 	mu sync.Mutex
 }
 
-// cacheKey is that of one rule.
+// cacheKey is the key of the cachedVerdicts of one rule.
 type cacheKey struct{ of *verdictCache }
 
 // cachedVerdicts are the verdicts of one rule by projection.
@@ -160,7 +160,7 @@ type cachedVerdicts struct {
 	bytes    int
 	counts   rule.Counts
 
-	// rooms by counts. They are shared, not modified.
+	// rooms are the capacities by counts. They are shared, and not modified.
 	rooms map[rule.Counts]*rule.Capacity
 }
 
@@ -168,7 +168,7 @@ func newVerdictCache(remembered *memory, owner string, seen projection, counted 
 	return &verdictCache{projection: seen, counted: counted, memory: remembered, owner: owner}
 }
 
-// seen are the cachedVerdicts, empty ones if they are not remembered.
+// seen returns the cachedVerdicts, empty ones if they are not cached.
 func (s *verdictCache) seen() *cachedVerdicts {
 	if known, ok := s.memory.Get(cacheKey{s}); ok {
 		return known.(*cachedVerdicts)
@@ -176,15 +176,15 @@ func (s *verdictCache) seen() *cachedVerdicts {
 	return &cachedVerdicts{}
 }
 
-// question is what has to be asked of Rego, and who waits for it.
+// question has the requests that Rego must evaluate, and the requests that share their verdicts.
 type question struct {
-	// asked look different from each other.
+	// asked are requests with distinct projections.
 	asked []rule.Request
 
-	// projections are the bytes of each, the keys of the cache.
+	// projections are the bytes of their projections, the keys of the cache.
 	projections []string
 
-	// waiting are the keys of the requests that look like each of them.
+	// waiting are, for each of them, the keys of all requests with the same projection.
 	waiting [][]string
 }
 
@@ -192,9 +192,9 @@ func (q question) part(start, end int) question {
 	return question{asked: q.asked[start:end], projections: q.projections[start:end], waiting: q.waiting[start:end]}
 }
 
-// recall answers what is known into verdicts, and returns the question about the rest. A request
-// that is in there twice is an error: one of the two would get the verdict of the other. The room
-// is nil when it is not known for these counts.
+// recall copies cached verdicts to verdicts, and returns the remaining requests. A duplicate
+// request is an error: one of the two would get the verdict of the other. The capacity is nil if it
+// is not cached for these counts.
 func (s *verdictCache) recall(
 	counts rule.Counts, requests []rule.Request, verdicts map[string]rule.Verdict,
 ) (rest question, room *rule.Capacity, err error) {
@@ -209,11 +209,11 @@ func (s *verdictCache) recall(
 	for _, request := range requests {
 		key := request.Key()
 		if _, twice := verdicts[key]; twice {
-			return question{}, nil, fmt.Errorf("asked twice about request %q", key)
+			return question{}, nil, fmt.Errorf("request %q is listed twice", key)
 		}
 		buffer = s.projection.appendKey(buffer[:0], request)
 		known, ok := seen.verdicts[string(buffer)]
-		verdicts[key] = known // a withheld one until the rest is asked
+		verdicts[key] = known // withheld until Rego has evaluated it
 		if ok {
 			continue
 		}
@@ -234,7 +234,7 @@ func (s *verdictCache) recall(
 	return rest, seen.rooms[counts], nil
 }
 
-// answer gives those who wait the verdicts of Rego, and remembers them.
+// answer copies the verdicts of Rego to all requests with the same projection, and caches them.
 func (s *verdictCache) answer(counts rule.Counts, asked question, result rule.Result, verdicts map[string]rule.Verdict) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -255,10 +255,11 @@ func (s *verdictCache) answer(counts rule.Counts, asked question, result rule.Re
 	s.memory.Add(s.owner, cacheKey{s}, seen, seen.size())
 }
 
-// size is about what the cachedVerdicts take.
+// size returns the approximate memory of the cachedVerdicts.
 func (s *cachedVerdicts) size() int64 { return int64(s.bytes + entryOverhead*(2+len(s.rooms))) }
 
-// remember starts over when there is no room left: what is still needed comes back.
+// remember adds a verdict. It drops all others when the limit is reached: those in use are added
+// again.
 func (s *cachedVerdicts) remember(projected string, verdict rule.Verdict) {
 	size := len(projected) + entryOverhead
 	if s.bytes+size > maxCachedBytes {

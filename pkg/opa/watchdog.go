@@ -18,37 +18,37 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// answer of a user's module: read from the document of OPA by the goroutine that evaluated it, since
-// reading a document of a user can take as long as making it.
+// answer is the result of one evaluation of a user's module. The goroutine that evaluates the
+// module also reads its document, since reading a user's document can take as long as making it.
 type answer struct {
 	verdict rule.Verdict
 	output  json.RawMessage
 
-	// outputErr is why there is a verdict and no output.
+	// outputErr is the error of a verdict without output.
 	outputErr error
 
 	err error
 
-	// used is the CPU time that it took.
+	// used is the CPU time of the evaluation.
 	used time.Duration
 }
 
-// busyFactor is how many times the limit on CPU time an evaluation may take on the wall: a
-// machine that gives a tenth of a core is too busy to decide.
+// busyFactor is how many times the limit on CPU time an evaluation may take in wall-clock time: a
+// machine that gives it less than a tenth of a core is too busy to decide.
 const busyFactor = 10
 
-// evaluation of a user's module, in a goroutine of its own.
+// evaluation is one evaluation of a user's module, in a goroutine of its own.
 type evaluation struct {
 	cancel  topdown.Cancel
 	answers chan answer
 
-	// watch measures the thread of the goroutine; nil before it runs. used is the CPU time in the
-	// end; 0 before that.
+	// watch measures the thread of the goroutine; nil before it runs. used is the CPU time once the
+	// evaluation ended; 0 before.
 	watch atomic.Pointer[cputime.Stopwatch]
 	used  atomic.Int64
 }
 
-// start evaluates a module.
+// start starts the evaluation of a module.
 func (c *compiled) start(input ast.Value) *evaluation {
 	e := &evaluation{cancel: topdown.NewCancel(), answers: make(chan answer, 1)}
 	go func() {
@@ -76,10 +76,11 @@ func (e *evaluation) cpuTime() time.Duration {
 	return 0
 }
 
-// askWatched evaluates a user's module, and returns at its limit of CPU time whether or not that has
-// ended. On a busy machine it returns errBusy after busyFactor times the limit on the wall. The
-// evaluation is cancelled then; what does not end within a tenth of the limit is left behind and
-// counted. Cancelling ctx cancels the evaluation; the deadline of ctx does not.
+// askWatched evaluates a user's module, and returns at the limit of CPU time even if the evaluation
+// has not ended. On a busy machine it returns errBusy after busyFactor times the limit in
+// wall-clock time. The evaluation is then cancelled; if it does not end within a tenth of the
+// limit, it is abandoned and counted as a runaway. Cancelling ctx cancels the evaluation; the
+// deadline of ctx does not.
 func (e *Engine) askWatched(ctx context.Context, s *compiled, input ast.Value) answer {
 	limit := e.options.CustomTimeout
 	if err := s.runaways.refuses(limit); err != nil {
@@ -94,7 +95,7 @@ func (e *Engine) askWatched(ctx context.Context, s *compiled, input ast.Value) a
 	grace := time.NewTimer(limit / 10)
 	defer grace.Stop()
 	select {
-	case late := <-run.answers: // too late to count
+	case late := <-run.answers: // too late: the verdict is the timeout
 		given.used = late.used
 	case <-grace.C:
 		given.used = run.cpuTime()
@@ -103,7 +104,7 @@ func (e *Engine) askWatched(ctx context.Context, s *compiled, input ast.Value) a
 	return given
 }
 
-// wait returns the answer of the evaluation and true, or why there is none and false.
+// wait returns the answer of the evaluation and true, or the error that ended the wait and false.
 func (e *evaluation) wait(ctx context.Context, limit time.Duration) (answer, bool) {
 	began := time.Now()
 	check := time.NewTimer(limit)
@@ -132,7 +133,7 @@ func (e *evaluation) wait(ctx context.Context, limit time.Duration) (answer, boo
 	}
 }
 
-// minCheck is the least time between two looks at the CPU time of an evaluation.
+// minCheck is the shortest interval between two checks of the CPU time of an evaluation.
 const minCheck = time.Millisecond
 
 // runaways are the evaluations of one module that were cancelled and have not ended.
@@ -141,15 +142,15 @@ type runaways struct {
 	running map[*evaluation]bool
 }
 
-// refuses returns why the module is not evaluated while an earlier evaluation runs, nil when none
-// does. One that has used twice its limit does not obey its cancellation, which is the module's
-// fault; any other has not had the CPU to end.
+// refuses returns why the module is not evaluated while an earlier evaluation runs, and nil if none
+// does. An evaluation that has used twice its limit ignores its cancellation, which is the fault of
+// the module; any other has not had the CPU time to end.
 func (r *runaways) refuses(limit time.Duration) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for run := range r.running {
 		if run.cpuTime() >= 2*limit {
-			return fmt.Errorf("%w: an earlier evaluation still runs, and it is not asked before that ends", ErrTimeout)
+			return fmt.Errorf("%w: an earlier evaluation still runs, and the module is not evaluated before that ends", ErrTimeout)
 		}
 	}
 	if len(r.running) > 0 {
@@ -173,7 +174,7 @@ func (r *runaways) remove(run *evaluation) {
 	delete(r.running, run)
 }
 
-// leaveBehind counts an evaluation that does not end until it does.
+// leaveBehind counts a runaway until it ends.
 func (e *Engine) leaveBehind(s *shape, run *evaluation) {
 	s.runaways.add(run)
 	e.runaways.Add(1)
@@ -184,9 +185,9 @@ func (e *Engine) leaveBehind(s *shape, run *evaluation) {
 	}()
 }
 
-// growStack gives a new goroutine a stack that is deep enough for most modules. OPA calls deeper with
-// each expression, and a stack that grows on the way is copied as a whole each time, which costs
-// more than the evaluation. A frame is as large as one may be before it moves to the heap.
+// growStack grows the stack of a new goroutine to a depth that is enough for most modules. OPA
+// calls deeper with each expression, and each growth copies the whole stack, which costs more than
+// the evaluation. A frame has the largest size that does not move to the heap.
 //
 //go:noinline
 func growStack(frames int) {
@@ -197,14 +198,14 @@ func growStack(frames int) {
 	runtime.KeepAlive(&frame)
 }
 
-// ask evaluates and reads the decision. It does not panic.
+// ask evaluates the module and reads the decision. It does not panic.
 func (c *compiled) ask(cancel topdown.Cancel, input ast.Value) (given answer) {
 	defer func() {
 		if value := recover(); value != nil {
 			given = answer{err: &PanicError{Value: value, Stack: debug.Stack()}}
 		}
 	}()
-	// The caller's context plays no part: cancel alone ends the evaluation.
+	// The context of the caller is not used: cancel alone ends the evaluation.
 	term, err := c.evaluate(context.Background(), cancel, input)
 	if err != nil {
 		return answer{err: err}

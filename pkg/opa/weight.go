@@ -8,32 +8,31 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// Limits of the weight check. A type check takes time in proportion to the square of the weight, so
-// these make about 50 ms for one expression and half a second for a module.
+// Limits of the estimated cost. A type check takes time in proportion to the square of the cost, so
+// these amount to about 50 ms for one expression and half a second for a module.
 const (
-	// maxWeight of one expression or of the value of one rule.
+	// maxWeight bounds one expression, and the value of one rule.
 	maxWeight = 2000
 
-	// maxTotalWeight of all expressions of a module.
+	// maxTotalWeight bounds the sum of all expressions of a module.
 	maxTotalWeight = 20000
 
-	// maxWeighing is how many terms the check itself looks at, each time it passes one.
+	// maxWeighing bounds the terms that the estimator itself visits; a term counts at each visit.
 	maxWeighing = 200000
 )
 
-// withWeightStage adds the weight check to a compiler. It runs when refs are resolved and bodies
-// are in the order in which they are evaluated, and before types are checked: checking the types of
-// some hundred bytes can take minutes, and nothing can interrupt that. A module that is too heavy
-// is an ordinary error of the compiler, with a place; the stages that follow do not run.
+// withWeightStage adds the estimate of the cost to a compiler. It runs after refs are resolved and
+// bodies are in the order of evaluation, and before types are checked: checking the types of some
+// hundred bytes can take minutes, and cannot be interrupted. A module above the limits is an
+// ordinary error of the compiler, with a place; the later stages do not run.
 //
-// The weight of a term is the number of values in it, with a variable, a rule or a call counted as
-// what it stands for. That is an upper bound of what a comparison of two such terms looks at, in
-// types and in values:
+// The cost of a term is the number of values in it; a variable, a rule or a call counts as its
+// value. That is an upper bound of the work of comparing two such terms, as types and as values:
 //
 //	a := [1, 2]            3
 //	b := {"l": a, "r": a}  1 + 2 keys + 2 * 3
 //
-// Only modules below data.rule are judged. Library modules are trusted.
+// Only modules below data.rule are checked. Library modules are trusted.
 func withWeightStage(compiler *ast.Compiler) *ast.Compiler {
 	return withNestingStage(compiler).WithStageAfterID(ast.StageCheckRecursion, ast.CompilerStageDefinition{
 		Name:       "CheckWeight",
@@ -54,8 +53,8 @@ func checkWeight(compiler *ast.Compiler) *ast.Error {
 	return nil
 }
 
-// usersRules are the rules below data.rule, as they stand in their modules, without those of else
-// branches. Rules of metadata and tests have no part in this.
+// usersRules returns the rules below data.rule in the order of the text, without those of else
+// branches.
 func usersRules(compiler *ast.Compiler) []*ast.Rule {
 	found := []*ast.Rule{}
 	for _, module := range compiler.Modules {
@@ -67,7 +66,7 @@ func usersRules(compiler *ast.Compiler) []*ast.Rule {
 	return found
 }
 
-// isUsers says whether a module is one that a user wrote: data.rule or below.
+// isUsers reports whether a user wrote the module: data.rule or below.
 func isUsers(module *ast.Module) bool {
 	return module.Package.Path.HasPrefix(ast.Ref{ast.DefaultRootDocument, ast.StringTerm("rule")})
 }
@@ -76,27 +75,27 @@ func byPlace(a, b *ast.Rule) int {
 	return cmp.Or(cmp.Compare(a.Location.Row, b.Location.Row), cmp.Compare(a.Location.Col, b.Location.Col))
 }
 
-// cost is the weight of a value.
+// cost is the estimated cost of a value.
 type cost struct {
-	// whole value.
+	// whole is the cost of the whole value.
 	whole int
 
-	// part is the most that any component of it weighs, at any depth; never more than whole.
+	// part is the highest cost of any component, at any depth; never more than whole.
 	part int
 }
 
-// estimator computes the weights of one compilation.
+// estimator computes the costs of one compilation.
 type estimator struct {
 	compiler *ast.Compiler
 
-	// known are the values of rules and functions, by what they depend on.
+	// known are the values of rules and functions, by everything that they depend on.
 	known map[string]cost
 
-	// open are those that are being computed. Recursion is an error that the compiler finds
-	// before; should it not, the check must still end.
+	// open are the values that are being computed. The compiler rejects recursion before this
+	// stage; if it ever does not, the estimate must still end.
 	open map[string]bool
 
-	// current rule, for messages.
+	// current is the rule under way, for messages.
 	current *ast.Rule
 
 	total, steps int
@@ -104,17 +103,17 @@ type estimator struct {
 	// added are the bodies that are in the total, by their first expression.
 	added map[*ast.Expr]bool
 
-	// err is the first one; once set, nothing is computed any more.
+	// err is the first error; once it is set, nothing more is computed.
 	err *ast.Error
 }
 
-// rule checks a rule and the branches that follow it.
+// rule checks a rule and its else branches.
 func (w *estimator) rule(rule *ast.Rule) {
 	w.value(rule, &scope{counted: true}, nil)
 }
 
-// value is the weight of what a rule evaluates to, given the arguments of a function. It checks the
-// expressions of its body on the way.
+// value returns the cost of the value of a rule, given the arguments of a function. It checks the
+// expressions of the body.
 func (w *estimator) value(rule *ast.Rule, outer *scope, arguments []cost) cost {
 	caller := w.current
 	defer func() { w.current = caller }()
@@ -137,8 +136,8 @@ func (w *estimator) value(rule *ast.Rule, outer *scope, arguments []cost) cost {
 	return sum
 }
 
-// head is the weight of what a rule adds to the value of its name. What is in a set or an object is a
-// part of that value.
+// head returns the cost that a rule adds to the value of its name. Members of a set and entries of
+// an object are parts of that value.
 func (w *estimator) head(head *ast.Head, inner *scope) cost {
 	if head.Key == nil && head.Reference.IsGround() {
 		return w.term(head.Value, inner)
@@ -153,7 +152,7 @@ func (w *estimator) head(head *ast.Head, inner *scope) cost {
 	return cost{whole: saturated(1 + all.whole), part: all.whole}
 }
 
-// body is the sum of the weights of its expressions, each of which it checks.
+// body returns the sum of the costs of the expressions, and checks each of them.
 func (w *estimator) body(body ast.Body, inner *scope) int {
 	sum := 0
 	for _, expression := range body {
@@ -167,7 +166,7 @@ func (w *estimator) body(body ast.Body, inner *scope) int {
 	return sum
 }
 
-// add the weight of a body to the total of the module, once.
+// add adds the cost of a body to the total of the module, once.
 func (w *estimator) add(weight int, body ast.Body, inner *scope) {
 	if !inner.counted || len(body) == 0 || w.added[body[0]] {
 		return
@@ -179,7 +178,7 @@ func (w *estimator) add(weight int, body ast.Body, inner *scope) {
 	}
 }
 
-// limit fails if a weight is above what is allowed.
+// limit fails if a cost is above maxWeight.
 func (w *estimator) limit(weight int, place *ast.Location, what, name string) {
 	if weight <= maxWeight {
 		return
@@ -194,7 +193,7 @@ func (w *estimator) fail(place *ast.Location, format string, arguments ...any) {
 	}
 }
 
-// step counts the work of the check.
+// step counts a visit of the estimator.
 func (w *estimator) step(place *ast.Location) bool {
 	w.steps++
 	if w.steps > maxWeighing {
@@ -204,12 +203,12 @@ func (w *estimator) step(place *ast.Location) bool {
 	return w.err == nil
 }
 
-// plus adds what stands side by side.
+// plus adds the costs of two values side by side.
 func plus(a, b cost) cost {
 	return cost{whole: saturated(a.whole + b.whole), part: max(a.part, b.part)}
 }
 
-// saturated keeps weights from overflowing; what is above the limit is all the same.
+// saturated keeps costs from overflowing; all values above the limit are equivalent.
 func saturated(weight int) int { return min(weight, 16*maxTotalWeight) }
 
 func nameOf(rule *ast.Rule) string { return rule.Head.Ref().String() }

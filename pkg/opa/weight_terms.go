@@ -8,8 +8,8 @@ import (
 	"github.com/open-policy-agent/opa/v1/types"
 )
 
-// expression is the weight of all terms of an expression. Variables that it gives a value are in
-// the scope afterwards.
+// expression returns the cost of all terms of an expression, and adds the variables that it assigns
+// to the scope.
 func (w *estimator) expression(expression *ast.Expr, inner *scope) int {
 	if !w.step(expression.Location) {
 		return 0
@@ -36,7 +36,8 @@ func (w *estimator) expression(expression *ast.Expr, inner *scope) int {
 	}
 }
 
-// with is the scope in which the terms of an expression stand, and the weight of its modifiers.
+// with returns the scope of the terms of an expression with modifiers, and the cost of the
+// modifiers.
 func (w *estimator) with(expression *ast.Expr, inner *scope) (*scope, int) {
 	if len(expression.With) == 0 {
 		return inner, 0
@@ -49,12 +50,13 @@ func (w *estimator) with(expression *ast.Expr, inner *scope) (*scope, int) {
 		}
 		weight += w.term(modifier.Value, inner).whole
 	}
-	// Variables are shared on purpose: what the expression binds is bound for those that follow.
+	// The scopes share their variables: the expression assigns them for the expressions that
+	// follow.
 	replaced := &scope{vars: inner.vars, input: saturated(inner.input + weight), counted: inner.counted}
 	return replaced, saturated(weight)
 }
 
-// call is the weight of a call with all of its arguments. An argument beyond the arity takes the
+// call returns the cost of a call with all of its arguments. An argument beyond the arity takes the
 // result.
 func (w *estimator) call(terms []*ast.Term, inner *scope) int {
 	operator, ok := terms[0].Value.(ast.Ref)
@@ -66,7 +68,7 @@ func (w *estimator) call(terms []*ast.Term, inner *scope) int {
 		return w.unify(arguments[0], arguments[1], inner)
 	}
 	arity := w.arity(operator, len(arguments))
-	// Once and no more: each look at a nested term would double the work.
+	// Each argument is visited once: a second visit would double the work at each level of nesting.
 	given := make([]cost, 0, arity)
 	sum := cost{}
 	for _, argument := range arguments[:arity] {
@@ -80,7 +82,7 @@ func (w *estimator) call(terms []*ast.Term, inner *scope) int {
 	return saturated(sum.whole + result.whole)
 }
 
-// arity is how many of the terms of a call are arguments.
+// arity returns how many of the terms of a call are arguments.
 func (w *estimator) arity(operator ast.Ref, terms int) int {
 	if arity := w.compiler.GetArity(operator); arity >= 0 && arity < terms {
 		return arity
@@ -88,8 +90,8 @@ func (w *estimator) arity(operator ast.Ref, terms int) int {
 	return terms
 }
 
-// result of a call with arguments of such weights. Builtins return no more than they are given: those
-// for which that is not so have bounds of their own.
+// result returns the cost of the result of a call. Builtins return no more than their arguments
+// hold; the exceptions have bounds of their own.
 func (w *estimator) result(operator ast.Ref, given []cost, sum cost, inner *scope) cost {
 	if operator[0].Equal(ast.DefaultRootDocument) {
 		return w.values(operator, given, inner)
@@ -103,7 +105,7 @@ func (w *estimator) result(operator ast.Ref, given []cost, sum cost, inner *scop
 	return cost{whole: saturated(1 + sum.whole), part: max(1, sum.whole)}
 }
 
-// values are all rules that a ref may mean, together.
+// values returns the cost of all rules that a ref may refer to, together.
 func (w *estimator) values(ref ast.Ref, arguments []cost, inner *scope) cost {
 	outer := &scope{input: inner.input}
 	key := fmt.Sprint(ref, arguments, outer.input)
@@ -130,7 +132,7 @@ func (w *estimator) values(ref ast.Ref, arguments []cost, inner *scope) cost {
 	return sum
 }
 
-// term is the weight of a term.
+// term returns the cost of a term.
 func (w *estimator) term(term *ast.Term, inner *scope) cost {
 	if !w.step(term.Location) {
 		return cost{}
@@ -165,7 +167,7 @@ func (w *estimator) term(term *ast.Term, inner *scope) cost {
 	}
 }
 
-// container is one more than all that it holds.
+// container returns one more than the cost of all items.
 func (w *estimator) container(term *ast.Term, inner *scope) cost {
 	all := cost{whole: 1}
 	hold := func(child *ast.Term) {
@@ -183,8 +185,8 @@ func (w *estimator) container(term *ast.Term, inner *scope) cost {
 	return all
 }
 
-// comprehension counts as one of its items: a type check sees one, and a value grows by work that
-// can be interrupted.
+// comprehension returns the cost of one item: a type check sees one, and the work of making the
+// value can be interrupted.
 func (w *estimator) comprehension(body ast.Body, inner *scope, heads ...*ast.Term) cost {
 	own := inner.copy()
 	w.add(w.body(body, own), body, own)
@@ -192,7 +194,7 @@ func (w *estimator) comprehension(body ast.Body, inner *scope, heads ...*ast.Ter
 	return cost{whole: saturated(1 + item.whole), part: item.whole}
 }
 
-// sum of terms.
+// sum returns the cost of several terms.
 func (w *estimator) sum(terms []*ast.Term, inner *scope) cost {
 	all := cost{}
 	for _, term := range terms {
@@ -201,8 +203,8 @@ func (w *estimator) sum(terms []*ast.Term, inner *scope) cost {
 	return all
 }
 
-// ref is the weight of what a ref points to. Variables in it that have no value yet take one:
-// a key, which is a component too.
+// ref returns the cost of the value that a ref points to. A variable in the ref without a value
+// gets the cost of a key, which is a component too.
 func (w *estimator) ref(ref ast.Ref, inner *scope) cost {
 	var base cost
 	switch {
@@ -227,8 +229,8 @@ func (w *estimator) ref(ref ast.Ref, inner *scope) cost {
 	return cost{whole: saturated(max(1, base.whole) + indexes), part: max(1, base.part)}
 }
 
-// inputHeft is the weight of a part of the input. Types of the input are small. Values are not, and
-// a rule that copies all pods a hundred times over must not pass as a light one.
+// inputHeft returns the cost of a part of the input. Types of the input are small. Values are not,
+// and a rule that copies all pods a hundred times must be expensive.
 func inputHeft(ref ast.Ref, inner *scope) cost {
 	const all, list, one = 256, 128, 8
 	found := scalar()
@@ -249,5 +251,5 @@ func inputHeft(ref ast.Ref, inner *scope) cost {
 	return cost{whole: saturated(found.whole + inner.input), part: saturated(found.part + inner.input)}
 }
 
-// scalar is the weight of a value without components.
+// scalar returns the cost of a value without components.
 func scalar() cost { return cost{whole: 1, part: 1} }

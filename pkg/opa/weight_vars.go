@@ -6,41 +6,42 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// scope is where a term stands.
+// scope is the context of a term.
 type scope struct {
-	// vars that have a value.
+	// vars are the costs of the variables that have a value.
 	vars map[ast.Var]cost
 
-	// input is what "with" puts in place of the input or a part of it; 0 outside of any.
+	// input is the cost of the values that "with" puts in place of the input or a part of it; 0
+	// without.
 	input int
 
-	// counted: what is in it adds to the total of the module. Not so when a rule is looked at again
-	// because another one refers to it.
+	// counted is set if the expressions add to the total of the module. It is not set when a rule
+	// is visited again because another rule refers to it.
 	counted bool
 }
 
-// copy is a scope whose new variables stay its own.
+// copy returns a scope whose new variables are not visible in s.
 func (s *scope) copy() *scope {
 	return &scope{vars: maps.Clone(s.vars), input: s.input, counted: s.counted}
 }
 
-// raise gives a variable a value, or a heavier one. It says whether that changed anything.
+// raise sets the cost of a variable, or raises it, and reports whether it changed.
 func (s *scope) raise(name ast.Var, to cost) bool {
 	old, known := s.vars[name]
 	s.vars[name] = cost{whole: max(old.whole, to.whole), part: max(old.part, to.part)}
 	return !known || s.vars[name] != old
 }
 
-// bind gives the variables of a pattern that have no value yet the weight of what the pattern is
-// matched with.
+// bind sets the costs of the variables of a pattern that have no value yet, by the value that the
+// pattern is matched with.
 func (w *estimator) bind(pattern *ast.Term, given cost, inner *scope) {
 	w.raise(pattern, given, inner, maps.Clone(inner.vars))
 }
 
 // unify binds the variables on each side to the other side. A part of one side may need a variable
-// that another part gives a value, in whatever order, so it goes on until nothing changes.
+// that another part binds, in any order, so it repeats until nothing changes.
 func (w *estimator) unify(left, right *ast.Term, inner *scope) int {
-	// Giving a value a name is not a comparison, and the usual case.
+	// An assignment to a new variable is not a comparison, and the usual case.
 	if isNew(left, inner.vars) {
 		return w.name(left, right, inner)
 	}
@@ -56,7 +57,7 @@ func (w *estimator) unify(left, right *ast.Term, inner *scope) int {
 	}
 }
 
-// name gives a variable the weight of a term.
+// name sets the cost of a variable to the cost of a term.
 func (w *estimator) name(variable, term *ast.Term, inner *scope) int {
 	given := w.term(term, inner)
 	inner.raise(variable.Value.(ast.Var), given)
@@ -69,8 +70,8 @@ func isNew(term *ast.Term, fixed map[ast.Var]cost) bool {
 	return isVar && !known
 }
 
-// match raises the variables of both sides that are not fixed. It returns the weight of both, and
-// whether anything changed.
+// match raises the variables of both sides that are not fixed. It returns the cost of both, and
+// whether a variable changed.
 func (w *estimator) match(left, right *ast.Term, inner *scope, fixed map[ast.Var]cost) (int, bool) {
 	sum, changed := 2, false
 	both := func(one, other *ast.Term) {
@@ -97,8 +98,8 @@ func (w *estimator) match(left, right *ast.Term, inner *scope, fixed map[ast.Var
 	return saturated(toLeft.whole + toRight.whole), changed
 }
 
-// raise gives the variables of a pattern that are not fixed the weight of what the pattern is
-// matched with, or of its parts.
+// raise sets the costs of the variables of a pattern that are not fixed, by the value that the
+// pattern is matched with or by its parts.
 func (w *estimator) raise(pattern *ast.Term, given cost, inner *scope, fixed map[ast.Var]cost) bool {
 	changed := false
 	inside := func(child *ast.Term) {

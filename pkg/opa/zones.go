@@ -1,7 +1,7 @@
 package opa
 
 import (
-	// Rules read clocks and calendars in time zones that they name. The image of the manager
-	// need not have a database of them, and every one would be unknown then.
+	// Rules name time zones when they read clocks and calendars. The image of the manager may have
+	// no database of time zones, and every zone would be unknown.
 	_ "time/tzdata"
 )

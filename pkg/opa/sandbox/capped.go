@@ -7,17 +7,18 @@ import (
 
 var errCut = errors.New("more output than allowed")
 
-// capped is a buffer that takes no more than most bytes. It embeds none: io.Copy would find
-// bytes.Buffer.ReadFrom, which takes everything.
+// capped is a buffer of at most most bytes. It does not embed bytes.Buffer, because io.Copy would
+// use its ReadFrom, which has no limit.
 type capped struct {
 	most int
 
-	// kept is what was written, cut: whether there was more.
+	// kept are the bytes that fit, and cut is set if there were more.
 	kept []byte
 	cut  bool
 }
 
-// Write keeps what fits. The error makes the pipe close, and a child that goes on writing end.
+// Write keeps the bytes that fit. The error closes the pipe, which ends a child that continues to
+// write.
 func (c *capped) Write(data []byte) (int, error) {
 	room := min(len(data), c.most-len(c.kept))
 	c.kept = append(c.kept, data[:room]...)
@@ -28,7 +29,7 @@ func (c *capped) Write(data []byte) (int, error) {
 	return room, nil
 }
 
-// firstLine of what was written, without its end.
+// firstLine returns the first line of the output, without its end.
 func (c *capped) firstLine() string {
 	line, _, _ := bytes.Cut(c.kept, []byte("\n"))
 	return string(line)

@@ -11,30 +11,31 @@ import (
 	"github.com/podops-dev/podops/pkg/opa"
 )
 
-// childArgument makes the binary a child. It is no flag: nobody should find it in a help text.
+// childArgument makes the binary a child. It is not a flag, so that it appears in no help text.
 const childArgument = "podops-check-module"
 
-// Limits of the child. Compiling a module of 15 KB takes 40 ms and 45 MB. All children together must
-// fit into the memory of the manager, which would be killed with them.
+// Limits of the child. Compiling a module of 15 KB takes 40 ms and 45 MB. All children together
+// must fit into the memory limit of the manager's container.
 const (
 	maxCPUSeconds = 5
 
-	// softDataBytes is where the garbage collector starts to work harder.
+	// softDataBytes is the soft memory limit of the Go runtime, at which the garbage collector
+	// works harder.
 	softDataBytes = 64 << 20
 
-	// maxStackBytes turns an endless recursion into a quick end.
+	// maxStackBytes ends an endless recursion early.
 	maxStackBytes = 64 << 20
 
 	maxFiles = 16
 )
 
-// IsChild says whether the arguments of a process are those of a child that Check has started.
+// IsChild reports whether the arguments of a process are those of a child that Check has started.
 func IsChild(arguments []string) bool {
 	return len(arguments) == 2 && arguments[1] == childArgument
 }
 
-// Child reads a module from in, compiles it, and writes what is wrong with it to out. It returns the
-// exit code of the process, on which it sets limits before it reads anything.
+// Child reads a module from in, compiles it, and writes its problems to out. It sets limits on its
+// process before it reads anything, and returns the exit code.
 func Child(in io.Reader, out io.Writer) int {
 	if err := limit(); err != nil {
 		return answer(out, response{Done: true, Failure: fmt.Sprintf("setting limits: %v", err)})
@@ -46,9 +47,9 @@ func Child(in io.Reader, out io.Writer) int {
 	return answer(out, responseOf(inspect(asked)))
 }
 
-// limit sets limits on this process, by means of the system and of the Go runtime.
+// limit sets the limits of the operating system and of the Go runtime on this process.
 func limit() error {
-	// One core, whatever a module makes the garbage collector do.
+	// One core, however much garbage a module makes.
 	runtime.GOMAXPROCS(1)
 	debug.SetMemoryLimit(softDataBytes)
 	debug.SetMaxStack(maxStackBytes)
@@ -64,8 +65,8 @@ func inspect(asked request) error {
 	return err
 }
 
-// answer writes a response. Without one the parent takes the child for dead, so an error has no
-// other consequence than the exit code.
+// answer writes a response. The parent treats a child without a response as dead, so an error needs
+// only an exit code.
 func answer(out io.Writer, given response) int {
 	if err := json.NewEncoder(out).Encode(given); err != nil {
 		return 1

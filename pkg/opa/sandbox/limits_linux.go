@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// limitProcess sets limits on the process it runs in. There is no way back from them.
+// limitProcess sets limits on its own process, which cannot be raised again.
 func limitProcess() error {
 	for _, limit := range []struct {
 		name     string
@@ -13,9 +13,9 @@ func limitProcess() error {
 		soft     uint64
 		hard     uint64
 	}{
-		// Between the two a process is told; this one has nothing to do then but to end.
+		// At the soft limit the process gets a signal; the child ends then.
 		{"CPU", syscall.RLIMIT_CPU, maxCPUSeconds, maxCPUSeconds + 1},
-		// Not the address space: Go reserves much of that and uses little.
+		// RLIMIT_AS is not used: Go reserves much address space and uses little of it.
 		{"memory", syscall.RLIMIT_DATA, ChildBytes, ChildBytes},
 		{"core dump", syscall.RLIMIT_CORE, 0, 0},
 		{"file size", syscall.RLIMIT_FSIZE, 0, 0},

@@ -2,6 +2,6 @@
 
 package sandbox
 
-// limitProcess does nothing: where the manager is developed, not run, the clock of the parent is the
-// only limit.
+// limitProcess does nothing: on systems for development, the timeout of the parent is the only
+// limit.
 func limitProcess() error { return nil }

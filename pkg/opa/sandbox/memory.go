@@ -2,6 +2,5 @@
 
 package sandbox
 
-// ChildBytes is where the system gives a child no more memory. The largest modules that are accepted
-// need half of it.
+// ChildBytes is the memory limit of a child. The largest accepted modules need half of it.
 const ChildBytes = 192 << 20

@@ -2,5 +2,5 @@
 
 package sandbox
 
-// ChildBytes leaves room for the race detector, which takes several times the memory.
+// ChildBytes allows for the race detector, which takes several times the memory.
 const ChildBytes = 2 << 30

@@ -4,5 +4,5 @@ package sandbox
 
 import "os/exec"
 
-// isolate does nothing: a cancelled command is killed alone.
+// isolate does nothing: a cancelled command is killed without its children.
 func isolate(*exec.Cmd) {}

@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// isolate gives a command a process group of its own, which dies as a whole when it is cancelled.
+// isolate gives a command a process group of its own, which is killed as a whole when the command
+// is cancelled.
 func isolate(command *exec.Cmd) {
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }

@@ -17,7 +17,7 @@ import (
 	"github.com/podops-dev/podops/pkg/opa"
 )
 
-// CodeLimit is the code of the opa.Problem of a module whose compilation had to be killed.
+// CodeLimit is the code of the opa.Problem of a module whose compilation was killed.
 const CodeLimit = "podops_compile_limit"
 
 // Defaults of Options.
@@ -25,39 +25,39 @@ const (
 	defaultTimeout    = 5 * time.Second
 	defaultRemembered = 4 << 20
 
-	// Children is how many run at the same time, by default. Each takes up to ChildBytes of the memory
-	// of the container.
+	// Children is the default of how many run at the same time. Each takes up to ChildBytes of the
+	// memory of the container.
 	Children = 2
 
-	// maxWaiting is how many checks of one owner wait for a child.
+	// maxWaiting is how many checks of one owner may wait for a child.
 	maxWaiting = 64
 
 	// waitDelay is how long the pipes of a dead child may stay open.
 	waitDelay = time.Second
 
-	// busyShare is the part of the timeout that a child must have computed for a timeout to be its own
-	// fault: a second of the default, and ten times what the largest module needs.
+	// busyShare is the part of the timeout that a child must have computed for a timeout to be the
+	// fault of the module: a second of the default, and ten times the need of the largest module.
 	busyShare = 5
 
 	// maxStderrBytes is enough for the first line of a crash.
 	maxStderrBytes = 4 << 10
 )
 
-// Options of a Sandbox. Fields that are zero take their defaults.
+// Options configures a Sandbox. Fields that are zero take their defaults.
 type Options struct {
-	// Timeout is how long a child may take, starting included. Default: 5 s.
+	// Timeout is the time limit of a child, including its start. Default: 5 s.
 	Timeout time.Duration
 
-	// Children is how many run at the same time, all but one of them of one owner at most; others wait
-	// for them. Default: 2.
+	// Children is how many children run at the same time. One owner uses all but one of them at
+	// most. Other checks wait. Default: 2.
 	Children int
 
-	// Remembered bounds the bytes of the results that are remembered, by module and schema. Owners
-	// share them fairly. Default: 4 MiB, which is some 10,000 modules without problems.
+	// Remembered bounds the bytes of the cached results, by module and schema. Owners share them
+	// fairly. Default: 4 MiB, which is some 10,000 modules without problems.
 	Remembered int64
 }
 
-// Sandbox checks the modules of users in child processes. It is safe for concurrent use.
+// Sandbox checks users' modules in child processes. It is safe for concurrent use.
 type Sandbox struct {
 	timeout time.Duration
 
@@ -67,7 +67,7 @@ type Sandbox struct {
 	// results are by the hash of module and schema; nil for a module without problems.
 	results *fairshare.Cache[resultKey, *opa.CompileError]
 
-	// command starts a child; the binary itself, but in tests.
+	// command returns the command line of a child: this binary, except in tests.
 	command func() ([]string, error)
 
 	started atomic.Int64
@@ -89,9 +89,10 @@ func New(options Options) *Sandbox {
 	}
 }
 
-// ownBinary is the command line of a child.
+// ownBinary returns the command line of a child.
 func ownBinary() ([]string, error) {
-	// A binary that does not know of children would do what it always does, and start more of them.
+	// A binary whose main function does not call Child would run as a manager and start more
+	// children.
 	if IsChild(os.Args) {
 		return nil, errors.New("this process is a child itself: its main function must call Child")
 	}
@@ -102,14 +103,13 @@ func ownBinary() ([]string, error) {
 	return []string{path, childArgument}, nil
 }
 
-// Check compiles a module in a child, with the JSON schema of its parameters. Nothing of it stays in
-// this process but the result. spent is the CPU that the child has used, 0 for a module whose result
-// is remembered.
+// Check compiles a module in a child, with the JSON schema of its parameters. Only the result stays
+// in this process. spent is the CPU time of the child, 0 if the result was cached.
 //
-// The error is an *engine.CompileError if the module is wrong: the one that opa.Inspect gives,
-// or one with CodeLimit if the child used up its time or memory. Any other error says that nothing
-// is known of the module, which must not be used then; trying again may help. It wraps
-// fairshare.ErrFull if too many checks of the owner wait. ctx ends the wait and the child.
+// The error is an *opa.CompileError if the module is wrong: the error of opa.Inspect, or one with
+// CodeLimit if the child used up its time or memory. Any other error means that the module was not
+// checked and must not be used; a retry may help. It wraps fairshare.ErrFull if too many checks of
+// the owner wait. ctx ends the wait and the child.
 func (s *Sandbox) Check(ctx context.Context, source opa.Source) (spent time.Duration, err error) {
 	asked, key, err := encoded(source)
 	if err != nil {
@@ -137,13 +137,13 @@ func (s *Sandbox) Check(ctx context.Context, source opa.Source) (spent time.Dura
 	}
 }
 
-// Precompile is Check as opa.Options takes it.
+// Precompile is Check with the signature of opa.Options.Precompile.
 func (s *Sandbox) Precompile(ctx context.Context, source opa.Source) error {
 	_, err := s.Check(ctx, source)
 	return err
 }
 
-// Known reports whether the result of a module is remembered, so that Check starts no child.
+// Known reports whether the result of a module is cached, so that Check starts no child.
 func (s *Sandbox) Known(source opa.Source) bool {
 	_, key, err := encoded(source)
 	if err != nil {
@@ -153,7 +153,7 @@ func (s *Sandbox) Known(source opa.Source) bool {
 	return known
 }
 
-// encoded is what a child reads, and the key of its result.
+// encoded returns the request to a child, and the cache key of its result.
 func encoded(source opa.Source) ([]byte, resultKey, error) {
 	asked, err := json.Marshal(request{Source: source.Module, ParametersSchema: source.ParametersSchema})
 	if err != nil {
@@ -162,7 +162,7 @@ func encoded(source opa.Source) ([]byte, resultKey, error) {
 	return asked, sha256.Sum256(asked), nil
 }
 
-// bytesOf problems, about.
+// bytesOf returns the approximate memory of problems.
 func bytesOf(problems *opa.CompileError) int64 {
 	const each = 80
 	bytes := 0
@@ -172,7 +172,7 @@ func bytesOf(problems *opa.CompileError) int64 {
 	return int64(bytes)
 }
 
-// errorOrNil keeps a nil pointer from becoming an error that is not nil.
+// errorOrNil keeps a nil pointer from becoming a non-nil error.
 func errorOrNil(problems *opa.CompileError) error {
 	if problems == nil {
 		return nil
@@ -215,7 +215,7 @@ func (s *Sandbox) run(ctx context.Context, asked []byte) (spent time.Duration, e
 	return spent, tooExpensive(limited.Err() != nil, s.timeout, stderr.firstLine())
 }
 
-// tooExpensive is the error of a module that a child died of.
+// tooExpensive returns the error of a module whose child was killed or crashed.
 func tooExpensive(late bool, timeout time.Duration, last string) error {
 	why := fmt.Sprintf("the compiler ended before it was done (%s)", cmp.Or(last, "it was killed"))
 	if late {

@@ -9,40 +9,40 @@ import (
 )
 
 const (
-	// maxRequestBytes is far above a module and a schema that anybody would let in.
+	// maxRequestBytes is far above the size of an accepted module and schema.
 	maxRequestBytes = 1 << 20
 
-	// maxResponseBytes has room for as many problems as OPA reports.
+	// maxResponseBytes is enough for as many problems as OPA reports.
 	maxResponseBytes = 256 << 10
 
-	// maxProblemBytes keeps them within that. Some messages of OPA grow with the module.
+	// maxProblemBytes bounds each of them. Some messages of OPA grow with the module.
 	maxProblemBytes = 1024
 
-	// maxProblems is how many errors of a module a child reports.
+	// maxProblems is how many problems of a module a child reports.
 	maxProblems = 32
 )
 
-// request is what the child reads: one JSON document.
+// request is the JSON document that the child reads.
 type request struct {
 	Source string `json:"source"`
 
-	// ParametersSchema is null when the parameters are open.
+	// ParametersSchema is null if the parameters are open.
 	ParametersSchema json.RawMessage `json:"parametersSchema,omitempty"`
 }
 
-// response is what the child writes: one JSON document.
+// response is the JSON document that the child writes.
 type response struct {
-	// Done tells an answer from none.
+	// Done distinguishes a response from an empty document.
 	Done bool `json:"done"`
 
-	// Problems of the module.
+	// Problems are the problems of the module.
 	Problems []opa.Problem `json:"problems,omitempty"`
 
-	// Failure is an error that is no problem of the module.
+	// Failure is an error that is not a problem of the module.
 	Failure string `json:"failure,omitempty"`
 }
 
-// responseOf is an error of opa.Inspect for the pipe.
+// responseOf converts an error of opa.Inspect to a response.
 func responseOf(err error) response {
 	found := &opa.CompileError{}
 	switch {
@@ -62,7 +62,7 @@ func responseOf(err error) response {
 	}
 }
 
-// errorOf is the same error on the other side.
+// errorOf converts a response back to the error.
 func errorOf(answer response) error {
 	switch {
 	case len(answer.Problems) > 0:
