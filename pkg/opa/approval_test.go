@@ -9,10 +9,10 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// One service, seen by requests at every point of a call.
+// TestWebhookRulesDecideFromTasks evaluates one rule for requests at every step of a call.
 func TestWebhookRulesDecideFromTasks(t *testing.T) {
 	failed := func(class string, due bool) rule.Task {
-		return rule.Task{State: rule.TaskFailed, Class: class, RetryDue: due, Message: "what it said"}
+		return rule.Task{State: rule.TaskFailed, Class: class, RetryDue: due, Message: "the text of the service"}
 	}
 	answered := func(task rule.Task) rule.Task {
 		task.Answered = true
@@ -37,18 +37,18 @@ func TestWebhookRulesDecideFromTasks(t *testing.T) {
 		"a state of no meaning": {rule.Task{State: "approved"}, rule.Verdict{Code: rule.CodeUndefined}, rule.Verdict{Code: rule.CodeUndefined}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			asked := request(0, true)
-			asked.Task = tc.task
+			pending := request(0, true)
+			pending.Task = tc.task
 			got := []rule.Verdict{}
 			for _, program := range []*opa.Program{prepared(t, approval("Fail")), prepared(t, approval("Ignore"))} {
-				result, err := program.Evaluate(t.Context(), program.Stage(), rule.Environment{}, []rule.Request{asked})
+				result, err := program.Evaluate(t.Context(), program.Stage(), rule.Environment{}, []rule.Request{pending})
 				if err != nil {
 					t.Fatal(err)
 				}
 				if result.Capacity != nil {
 					t.Error("a webhook has room")
 				}
-				got = append(got, result.Verdicts[asked.Key()])
+				got = append(got, result.Verdicts[pending.Key()])
 			}
 			if diff := cmp.Diff([]rule.Verdict{tc.fail, tc.ignore}, got); diff != "" {
 				t.Errorf("verdicts with Fail and Ignore (-want +got):\n%s", diff)

@@ -32,7 +32,7 @@ func BenchmarkEvaluate(b *testing.B) {
 	}
 }
 
-// BenchmarkEvaluateCustom asks a user's module about one pod, alone and among others.
+// BenchmarkEvaluateCustom evaluates a user's module for one pod, alone and among others.
 func BenchmarkEvaluateCustom(b *testing.B) {
 	for _, bench := range []struct {
 		name, source string
@@ -62,12 +62,12 @@ func BenchmarkEvaluateCustom(b *testing.B) {
 	}
 }
 
-// BenchmarkPrepare compiles a kind that no rule had before.
+// BenchmarkPrepare compiles a new program each time.
 func BenchmarkPrepare(b *testing.B) {
 	module := custom(b, "package rule\n\nallow if input.pod.labels.ready == \"true\"\n")
 	e := newEngine(b, opa.Options{Memory: 100_000})
 	for i := 0; b.Loop(); i++ {
-		// Two modules take turns in a cache for one.
+		// Two modules alternate in a cache for one.
 		module.Custom.Source = fmt.Sprintf("package rule\n\nallow if input.pod.labels.ready == \"%d\"\n", i%2)
 		if _, err := e.Prepare(b.Context(), module); err != nil {
 			b.Fatal(err)
@@ -75,8 +75,8 @@ func BenchmarkPrepare(b *testing.B) {
 	}
 }
 
-// BenchmarkThousandRules prepares 1,000 rules that differ in what they say, and reports the time, the
-// heap and the compilations. Rules with a user's module share as far as the module is the same.
+// BenchmarkThousandRules prepares 1,000 rules with different literals, and reports the time, the
+// heap and the compilations. Rules with the same user's module share its program.
 func BenchmarkThousandRules(b *testing.B) {
 	const rules = 1000
 	shared := custom(b, "package rule\n\nallow if input.pod.labels.zone == input.parameters.zone\n")
@@ -118,7 +118,7 @@ func BenchmarkThousandRules(b *testing.B) {
 	}
 }
 
-// heap in use after a collection.
+// heap returns the heap in use after a garbage collection.
 func heap() uint64 {
 	runtime.GC()
 	stats := runtime.MemStats{}

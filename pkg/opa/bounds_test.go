@@ -9,7 +9,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/rego"
 )
 
-// evaluated is the value of an expression in a module of a user, as text; "undefined" when it has
+// evaluated returns the value of an expression in a user's module, as text; "undefined" if it has
 // none.
 func evaluated(t *testing.T, expression string) (string, error) {
 	t.Helper()
@@ -50,7 +50,8 @@ func TestBoundedBuiltins(t *testing.T) {
 	}
 }
 
-// Each of these takes seconds or gigabytes in a stock OPA, in one call that nothing interrupts.
+// TestBoundsOfBuiltins has calls that take seconds or gigabytes in a stock OPA and cannot be
+// interrupted.
 func TestBoundsOfBuiltins(t *testing.T) {
 	for expression, want := range map[string]string{
 		`sprintf("%900000d", [1])`: "longer than",
@@ -96,10 +97,10 @@ func TestBoundsOfBuiltins(t *testing.T) {
 	}
 }
 
-// text is a literal of so many bytes.
+// text returns a string literal of the given number of bytes.
 func text(length int) string { return `"` + strings.Repeat("x", length) + `"` }
 
-// allocated is what was ever allocated, in bytes.
+// allocated returns the total bytes ever allocated.
 func allocated() uint64 {
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)

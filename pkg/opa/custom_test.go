@@ -16,13 +16,13 @@ import (
 	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
-// patient is for tests that are not about time: a slow machine must not fail them.
+// patient returns options for tests that do not depend on time: a slow machine must not fail them.
 func patient() opa.Options {
 	return opa.Options{CustomTimeout: time.Minute, RoundBudget: time.Hour}
 }
 
-// asked evaluates a custom rule for one request.
-func asked(t testing.TB, options opa.Options, module spec.Module, env rule.Environment, request rule.Request) rule.Verdict {
+// verdictFor evaluates a custom rule for one request.
+func verdictFor(t testing.TB, options opa.Options, module spec.Module, env rule.Environment, request rule.Request) rule.Verdict {
 	t.Helper()
 	program, err := newEngine(t, options).Prepare(t.Context(), module)
 	if err != nil {
@@ -34,17 +34,18 @@ func asked(t testing.TB, options opa.Options, module spec.Module, env rule.Envir
 		t.Fatal(err)
 	}
 	if len(result.Verdicts) != 1 || result.Capacity != nil {
-		t.Errorf("got %v, want one verdict and no room", result)
+		t.Errorf("got %v, want one verdict and no capacity", result)
 	}
 	return result.Verdicts[request.Key()]
 }
 
-// silent is the refusal of a module that gives no reason.
+// silent is the message for a module that gives no reason.
 func silent(why string) rule.Verdict {
 	return rule.Verdict{Code: rule.CodeNotAllowed, Message: "allow is not true for this pod, and " + why}
 }
 
-// The pod of the request is named web-0, has the labels app and ready, and is available.
+// TestCustomVerdicts evaluates modules for the pod web-0, which has the labels app and ready and is
+// available.
 func TestCustomVerdicts(t *testing.T) {
 	long := strings.Repeat("é", 400)
 	for name, tc := range map[string]struct {
@@ -89,7 +90,7 @@ func TestCustomVerdicts(t *testing.T) {
 		"a message without any bytes": {`deny contains ""`, rule.Verdict{Code: rule.CodeDenied}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := asked(t, patient(), custom(t, "package rule\n\n"+tc.body+"\n"), rule.Environment{}, request(0, true))
+			got := verdictFor(t, patient(), custom(t, "package rule\n\n"+tc.body+"\n"), rule.Environment{}, request(0, true))
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("verdict differs (-want +got):\n%s", diff)
 			}
@@ -97,7 +98,7 @@ func TestCustomVerdicts(t *testing.T) {
 	}
 }
 
-// What the types do not tell before, the answer tells.
+// TestCustomAnswersOfAWrongType has values whose type the compiler cannot check.
 func TestCustomAnswersOfAWrongType(t *testing.T) {
 	for name, body := range map[string]string{
 		"allow":                 `allow := object.get(input.parameters, "answer", 1)`,
@@ -108,7 +109,7 @@ func TestCustomAnswersOfAWrongType(t *testing.T) {
 		"a field of no meaning": `deny contains {"message": "m", "retry_after": 1}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := asked(t, patient(), custom(t, "package rule\n\n"+body+"\n"), rule.Environment{}, request(0, true))
+			got := verdictFor(t, patient(), custom(t, "package rule\n\n"+body+"\n"), rule.Environment{}, request(0, true))
 			if got.Outcome != rule.Withheld || got.Code != rule.CodeWrongType || got.Message == "" {
 				t.Errorf("got %+v, want WrongType with a message", got)
 			}
@@ -116,11 +117,11 @@ func TestCustomAnswersOfAWrongType(t *testing.T) {
 	}
 }
 
-// A module that fails for every pod, under a rule that does not apply to the pod, or holds nothing
-// back.
+// TestCustomRulesAreRulesLikeOthers has a module that fails for every pod, in rules that do not
+// apply to the pod or are not enforced.
 func TestCustomRulesAreRulesLikeOthers(t *testing.T) {
 	const failing = "package rule\n\nallow if 1 / count(input.pods) > 1\n"
-	const refusing = "package rule\n\nallow if input.pod.permitted\n\nreason := \"no\"\n"
+	const denying = "package rule\n\nallow if input.pod.permitted\n\nreason := \"no\"\n"
 	skipping := request(0, true)
 	skipping.Pod.SkipRules = []string{"mine"}
 	passed := rule.Verdict{Outcome: rule.Passed}
@@ -132,11 +133,11 @@ func TestCustomRulesAreRulesLikeOthers(t *testing.T) {
 	}{
 		"the pod skips it":        {source: failing, request: skipping, want: passed},
 		"other types":             {rule: appsv1alpha1.TransitionRule{Conditions: []string{"delete"}}, source: failing, request: request(0, true), want: passed},
-		"this type":               {rule: appsv1alpha1.TransitionRule{Conditions: []string{"update"}}, source: refusing, request: request(0, true), want: rule.Verdict{Code: rule.CodeNotAllowed, Message: "no"}},
+		"this type":               {rule: appsv1alpha1.TransitionRule{Conditions: []string{"update"}}, source: denying, request: request(0, true), want: rule.Verdict{Code: rule.CodeNotAllowed, Message: "no"}},
 		"other pods":              {rule: appsv1alpha1.TransitionRule{Filter: filterOn("app", "db")}, source: failing, request: request(0, true), want: passed},
-		"these pods":              {rule: appsv1alpha1.TransitionRule{Filter: filterOn("app", "web")}, source: refusing, request: request(0, true), want: rule.Verdict{Code: rule.CodeNotAllowed, Message: "no"}},
-		"it warns":                {rule: appsv1alpha1.TransitionRule{Enforcement: appsv1alpha1.EnforcementWarn}, source: refusing, request: request(0, true), want: rule.Verdict{Outcome: rule.Passed, Would: rule.CodeNotAllowed, Message: "no"}},
-		"it is tried":             {rule: appsv1alpha1.TransitionRule{Enforcement: appsv1alpha1.EnforcementDryRun}, source: refusing, request: request(0, true), want: rule.Verdict{Outcome: rule.Passed, Would: rule.CodeNotAllowed, Message: "no"}},
+		"these pods":              {rule: appsv1alpha1.TransitionRule{Filter: filterOn("app", "web")}, source: denying, request: request(0, true), want: rule.Verdict{Code: rule.CodeNotAllowed, Message: "no"}},
+		"it warns":                {rule: appsv1alpha1.TransitionRule{Enforcement: appsv1alpha1.EnforcementWarn}, source: denying, request: request(0, true), want: rule.Verdict{Outcome: rule.Passed, Would: rule.CodeNotAllowed, Message: "no"}},
+		"it is tried":             {rule: appsv1alpha1.TransitionRule{Enforcement: appsv1alpha1.EnforcementDryRun}, source: denying, request: request(0, true), want: rule.Verdict{Outcome: rule.Passed, Would: rule.CodeNotAllowed, Message: "no"}},
 		"it is tried, and passes": {rule: appsv1alpha1.TransitionRule{Enforcement: appsv1alpha1.EnforcementDryRun}, source: "package rule\n\nallow if true\n", request: request(0, true), want: passed},
 		"it warns, and is broken": {
 			rule: appsv1alpha1.TransitionRule{Enforcement: appsv1alpha1.EnforcementWarn}, source: failing, request: request(0, true),
@@ -150,7 +151,7 @@ func TestCustomRulesAreRulesLikeOthers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tc.rule.Name = "mine"
 			module := customRule(t, tc.rule, spec.Custom{Source: tc.source})
-			if diff := cmp.Diff(tc.want, asked(t, patient(), module, rule.Environment{}, tc.request)); diff != "" {
+			if diff := cmp.Diff(tc.want, verdictFor(t, patient(), module, rule.Environment{}, tc.request)); diff != "" {
 				t.Errorf("verdict differs (-want +got):\n%s", diff)
 			}
 		})
@@ -163,7 +164,7 @@ func filterOn(key, value string) *appsv1alpha1.TransitionRuleFilter {
 	return &appsv1alpha1.TransitionRuleFilter{LabelSelector: rule.LabelCheck.Requires}
 }
 
-// Each of these is true of the facts, and of no others.
+// TestCustomRulesSeeTheFacts has expressions that are true for exactly these facts.
 func TestCustomRulesSeeTheFacts(t *testing.T) {
 	one, two, three := request(0, true), request(1, true), request(2, true)
 	one.Since, one.Cause = time.Unix(0, 1700000000123456789), rule.CauseRollout
@@ -204,13 +205,14 @@ func TestCustomRulesSeeTheFacts(t *testing.T) {
 		module := customRule(t, appsv1alpha1.TransitionRule{Name: "mine"}, spec.Custom{
 			Source: "package rule\n\nallow if {\n\t" + strings.ReplaceAll(fact, "; ", "\n\t") + "\n}\n", Parameters: []byte(`{"limit": 3}`),
 		})
-		if got := asked(t, patient(), module, env, one); got.Outcome != rule.Passed {
+		if got := verdictFor(t, patient(), module, env, one); got.Outcome != rule.Passed {
 			t.Errorf("%s: %+v", fact, got)
 		}
 	}
 }
 
-// Rules that differ in their parameters share a program, and each has its own.
+// TestCustomRulesShareTheirModule has rules with different parameters, which share a program and
+// keep their own parameters.
 func TestCustomRulesShareTheirModule(t *testing.T) {
 	const source = "package rule\n\nallow if count(input.pod.name) < input.parameters.limit\n"
 	e := newEngine(t, patient())
@@ -234,11 +236,11 @@ func TestCustomRulesShareTheirModule(t *testing.T) {
 	}
 }
 
-func TestPrepareRefusesAnotherEntryPoint(t *testing.T) {
+func TestPrepareRejectsAnotherEntryPoint(t *testing.T) {
 	module := custom(t, "package rule\n\ndeny contains \"x\"\n")
 	module.Custom.Entry = spec.EntryAllow
 	if _, err := newEngine(t, opa.Options{}).Prepare(t.Context(), module); err == nil {
-		t.Error("deny is asked as if it were allow")
+		t.Error("deny was evaluated as allow")
 	}
 }
 
@@ -255,7 +257,8 @@ allow if {
 }
 `
 
-// One pod that a module loops on takes its deadline, and nobody else's answer.
+// TestCustomTimeout has a pod on which the module loops: it times out, and the other pods get their
+// verdicts.
 func TestCustomTimeout(t *testing.T) {
 	program, err := newEngine(t, opa.Options{CustomTimeout: 200 * time.Millisecond, RoundBudget: time.Minute}).
 		Prepare(t.Context(), custom(t, slowModule))
@@ -280,7 +283,8 @@ func TestCustomTimeout(t *testing.T) {
 	}
 }
 
-// When the time of a round is over, the rest of the requests is not asked about, and says so.
+// TestCustomRoundBudget checks that the remaining requests get NotReached when the time of a round
+// is over.
 func TestCustomRoundBudget(t *testing.T) {
 	program, err := newEngine(t, opa.Options{CustomTimeout: 30 * time.Millisecond, RoundBudget: time.Millisecond}).
 		Prepare(t.Context(), custom(t, slowModule))

@@ -11,10 +11,10 @@ import (
 	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
-// Whatever fact is taken away, of the request, of another pod, or of the surroundings: no rule lets
-// a request pass, or take a slot, that it withheld with all facts there, none has more slots, and none
-// calls a service that it would not have called.
-func TestNoDoorOpensWhenAFactIsMissing(t *testing.T) {
+// TestNothingPassesWhenAFactIsMissing removes each fact of the request, of another pod and of the
+// environment: no rule then passes a request, or grants it a slot, that it withheld with all facts,
+// no rule has more slots, and no rule makes a call that it would not have made.
+func TestNothingPassesWhenAFactIsMissing(t *testing.T) {
 	seen := &observer{}
 	options := patient()
 	options.Observe = seen.observe
@@ -53,8 +53,9 @@ func TestNoDoorOpensWhenAFactIsMissing(t *testing.T) {
 	})
 }
 
-// A user's module that says "not", and is asked without what it says it of.
-func TestCustomModulesAreNotAskedWithoutAllFacts(t *testing.T) {
+// TestCustomModulesAreNotEvaluatedWithoutAllFacts has a module that negates a fact which is
+// missing.
+func TestCustomModulesAreNotEvaluatedWithoutAllFacts(t *testing.T) {
 	e := newEngine(t, patient())
 	module := custom(t, "package rule\n\nallow if count(input.pods) + count(input.permits) > 0\n")
 	observed := &observer{}
@@ -76,7 +77,7 @@ func TestCustomModulesAreNotAskedWithoutAllFacts(t *testing.T) {
 		t.Fatal(err)
 	}
 	facts := factsOf(t, input)
-	// 39 of the input and the pod that asks, 16 of each other pod, 2 of each permit.
+	// 39 of the input and its pod, 16 of each other pod, 2 of each permit.
 	if want := 39 + 2*16 + 2*2; len(facts) != want {
 		t.Fatalf("%d facts were found, want %d: %v", len(facts), want, facts)
 	}
@@ -87,7 +88,7 @@ func TestCustomModulesAreNotAskedWithoutAllFacts(t *testing.T) {
 	}
 }
 
-// decided is the decision document, as far as doors go.
+// decided is the part of the decision document that can let a request pass.
 type decided struct {
 	Passed []string `json:"passed"`
 	Takes  []string `json:"takes"`
@@ -105,7 +106,7 @@ func readDecided(t *rapid.T, output json.RawMessage) decided {
 	return read
 }
 
-// opens says which door is open in after and was closed before.
+// opens names a permission that after has and before has not; "" if there is none.
 func (d decided) opens(after decided) string {
 	for _, key := range slices.Concat(after.Passed, after.Takes) {
 		if !slices.Contains(d.Passed, key) && !slices.Contains(d.Takes, key) {
@@ -123,9 +124,8 @@ func (d decided) opens(after decided) string {
 	return ""
 }
 
-// factsOf are the paths of all facts of an input. What users name themselves are not facts of ours
-// but parts of one: single labels, annotations and parameters, and the fields that a rule may leave
-// out.
+// factsOf returns the paths of all facts of an input. Labels, annotations and parameters, and the
+// fields that a rule may omit, are parts of one fact.
 func factsOf(t fataler, input json.RawMessage) [][]any {
 	var document any
 	if err := json.Unmarshal(input, &document); err != nil {
@@ -156,7 +156,7 @@ func factsBelow(value any, path []any) [][]any {
 	return found
 }
 
-// without is the input with one fact taken away.
+// without returns the input with one fact removed.
 func without(t fataler, input json.RawMessage, path []any) json.RawMessage {
 	var document any
 	if err := json.Unmarshal(input, &document); err != nil {

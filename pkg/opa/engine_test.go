@@ -16,7 +16,8 @@ import (
 	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
-// Rules of a kind share what was compiled, whatever they say, and say it all the same.
+// TestPrepareSharesPrograms checks that rules of a kind share a program and keep their own
+// literals.
 func TestPrepareSharesPrograms(t *testing.T) {
 	e := newEngine(t, opa.Options{})
 	prepare := func(rule appsv1alpha1.TransitionRule) *opa.Program {
@@ -70,7 +71,7 @@ func TestPrepareCompilesAModuleOnce(t *testing.T) {
 	}
 }
 
-func TestPrepareRefusesKindsWithoutALibrary(t *testing.T) {
+func TestPrepareRejectsKindsWithoutALibrary(t *testing.T) {
 	for _, module := range []spec.Module{{}, {Kind: "other"}} {
 		if _, err := newEngine(t, opa.Options{}).Prepare(t.Context(), module); err == nil {
 			t.Errorf("prepared a rule of kind %q", module.Kind)
@@ -78,7 +79,7 @@ func TestPrepareRefusesKindsWithoutALibrary(t *testing.T) {
 	}
 }
 
-func TestProgramTellsWhatItIs(t *testing.T) {
+func TestProgramReturnsItsProperties(t *testing.T) {
 	entry := labelCheck("ready")
 	entry.Stage, entry.Enforcement = appsv1alpha1.StagePostCheck, appsv1alpha1.EnforcementWarn
 	program := prepared(t, entry)
@@ -94,7 +95,7 @@ func TestProgramTellsWhatItIs(t *testing.T) {
 
 func newEngine(t testing.TB, options opa.Options) *opa.Engine {
 	t.Helper()
-	// Tests that are not about the timeout must not fail on a slow machine.
+	// Tests that do not depend on the timeout must not fail on a slow machine.
 	if options.Timeout == 0 {
 		options.Timeout = time.Minute
 	}
@@ -114,13 +115,13 @@ func compiled(t testing.TB, rule appsv1alpha1.TransitionRule) spec.Module {
 	return module
 }
 
-// custom is a rule with the module of a user, which must be a good one.
+// custom returns a rule with a user's module, which must be valid.
 func custom(t testing.TB, source string) spec.Module {
 	t.Helper()
 	return customRule(t, appsv1alpha1.TransitionRule{Name: "mine"}, spec.Custom{Source: source})
 }
 
-// customRule is a rule of kind rego, with the entry point that its module has.
+// customRule returns a rule of kind rego, with the entry point of its module.
 func customRule(t testing.TB, rule appsv1alpha1.TransitionRule, custom spec.Custom) spec.Module {
 	t.Helper()
 	found, err := newEngine(t, opa.Options{}).Inspect(t.Context(), opa.Source{Module: custom.Source, ParametersSchema: custom.ParametersSchema})
@@ -172,7 +173,7 @@ func approval(failures appsv1alpha1.FailurePolicy) appsv1alpha1.TransitionRule {
 	}
 }
 
-// request is a request of pod number i, which is ready in the sense of labelCheck when i is even.
+// request returns a request of pod number i, which matches the labelCheck rule if i is even.
 func request(i int, available bool) rule.Request {
 	return rule.Request{
 		Pod: &rule.PodFact{

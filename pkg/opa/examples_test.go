@@ -15,10 +15,10 @@ import (
 	"github.com/podops-dev/podops/policies"
 )
 
-// The tests of each worked policy name facts under which a pod waits. As the engine asks, with every
-// other fact there too, it waits, because the policy says so; and whatever fact is taken away, it
-// still waits.
-func TestNoExampleOpensADoor(t *testing.T) {
+// TestNoExamplePassesWithoutAFact takes the inputs with which the tests of each worked policy
+// expect a pod to be withheld, and adds every other fact: the pod is still withheld, also after any
+// single fact is removed.
+func TestNoExamplePassesWithoutAFact(t *testing.T) {
 	files, err := fs.Glob(policies.All(), "examples/*/*.rego")
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func checkExample(t *testing.T, file string) {
 	}
 }
 
-// waiting are the inputs that the tests of an example call _withheld.
+// waiting returns the inputs that the tests of an example call _withheld.
 func waiting(t *testing.T, file string) map[string]any {
 	t.Helper()
 	options := []func(*rego.Rego){}
@@ -84,7 +84,7 @@ func waiting(t *testing.T, file string) map[string]any {
 	return found
 }
 
-// completed is an input with what it lacks of the schema. What it has stays.
+// completed returns an input with all missing fields of the schema added.
 func completed(given any) any {
 	pod := map[string]any{
 		"name": "web-0", "namespace": "shop", "uid": "1", "labels": map[string]any{}, "annotations": map[string]any{},
@@ -106,7 +106,7 @@ func completed(given any) any {
 	return whole
 }
 
-// filled is a document with the fields of another one that it lacks, at any depth.
+// filled returns a document with the missing fields of another one added, at any depth.
 func filled(given, from any) any {
 	fields, isObject := given.(map[string]any)
 	defaults, ok := from.(map[string]any)

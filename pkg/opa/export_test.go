@@ -12,8 +12,8 @@ import (
 	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
-// PrepareSource is Prepare with the readable source of the module as it stands, in place of the
-// program that its kind shares.
+// PrepareSource is Prepare with the readable source of the module, in place of the program that its
+// kind shares.
 func (e *Engine) PrepareSource(ctx context.Context, module spec.Module) (*Program, error) {
 	asks, err := e.parse(entryFile, module.Source)
 	if err != nil {
@@ -45,11 +45,12 @@ func (e *Engine) PrepareSource(ctx context.Context, module spec.Module) (*Progra
 	return e.program(module, made.shape, made)
 }
 
-// SameProgram says whether two rules share what was compiled.
+// SameProgram reports whether two rules share a program.
 func SameProgram(a, b *Program) bool { return a.shape == b.shape }
 
-// PrepareStuck is a rule whose module computes until a channel is closed, as OPA does in the midst of a
-// comparison of two huge documents: nothing interrupts it. A pod without the label "stuck" ends at once.
+// PrepareStuck returns a rule whose module computes until a channel is closed, as OPA does during a
+// comparison of two huge documents, which nothing interrupts. A pod without the label "stuck" ends
+// at once.
 func (e *Engine) PrepareStuck(ctx context.Context, module spec.Module, release <-chan struct{}) (*Program, error) {
 	return e.prepareWaiting(ctx, module, func() {
 		for !isClosed(release) {
@@ -66,7 +67,7 @@ func isClosed(channel <-chan struct{}) bool {
 	}
 }
 
-// PrepareStarved is like PrepareStuck, and uses no CPU time meanwhile, as if the machine had none.
+// PrepareStarved is like PrepareStuck, but uses no CPU time, as on a machine that has none.
 func (e *Engine) PrepareStarved(ctx context.Context, module spec.Module, release <-chan struct{}) (*Program, error) {
 	return e.prepareWaiting(ctx, module, func() { <-release })
 }
@@ -102,7 +103,7 @@ decision := data.podops.rules.custom.decision(input, input.rule, "allow")`)
 	return program, err
 }
 
-// PodTerms are the documents of pods as user's modules read them, made and not remembered.
+// PodTerms returns new documents of pods as users' modules read them.
 func PodTerms(e *Engine, pods []*rule.PodFact) []*ast.Term {
 	terms := make([]*ast.Term, 0, len(pods))
 	for _, pod := range pods {
@@ -111,5 +112,5 @@ func PodTerms(e *Engine, pods []*rule.PodFact) []*ast.Term {
 	return terms
 }
 
-// PodBytes is what such a document counts.
+// PodBytes returns the bytes that such a document is charged.
 func PodBytes(pod *rule.PodFact) int64 { return podBytes(pod, true) }

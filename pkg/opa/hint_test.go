@@ -7,7 +7,7 @@ import (
 	"github.com/podops-dev/podops/pkg/opa"
 )
 
-func TestProblemsNameTheWayOut(t *testing.T) {
+func TestProblemsHaveAHint(t *testing.T) {
 	for source, want := range map[string]string{
 		`allow if http.send({}).status_code == 200`: "undefined function http.send; it is not available to rules, which reach no network: docs/sandbox.md",
 		`allow if time.now_ns() > 3`:                "undefined function time.now_ns; it is not available to rules: the time is input.now",

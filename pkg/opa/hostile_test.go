@@ -26,28 +26,29 @@ import (
 )
 
 const (
-	// hostileTimeout is what a module has for one pod, as by default.
+	// hostileTimeout is the default limit of a module for one pod.
 	hostileTimeout = 100 * time.Millisecond
 
-	// hostileSlack is for a machine that runs other tests as well. It is far below what each of the
-	// modules would take.
+	// hostileSlack allows for a machine that runs other tests as well. It is far below the time
+	// that each of the modules takes.
 	hostileSlack = 10 * time.Second
 
-	// busyTries is how often an evaluation is tried that the machine has no CPU time for.
+	// busyTries is how often an evaluation is repeated that got no CPU time.
 	busyTries = 20
 
 	// hostileGrowth bounds the heap while a module is compiled and evaluated.
 	hostileGrowth = 128 << 20
 )
 
-// hostile is a module of testdata/hostile. Its header says what it tries, and what comes of that:
+// hostile is a module of testdata/hostile. Its header describes the attack and the expected
+// outcomes:
 //
 //	# outcome: compile <code of the first problem>
 //	# outcome: withheld <code of the verdict>
 //	# schema: <JSON schema of the parameters>
 //
-// There may be several outcomes, with a bar between them: a slow machine gets to the deadline before
-// it gets to a bound.
+// Several outcomes are separated by a bar: a slow machine reaches the deadline before it reaches a
+// bound.
 type hostile struct {
 	name, source string
 	outcomes     []string
@@ -80,8 +81,8 @@ func hostiles(t *testing.T) []hostile {
 	return found
 }
 
-// outcomeOf a module: how far it gets, in the words of its header. An evaluation that the machine has
-// no CPU time for is tried again.
+// outcomeOf returns the outcome of a module as the header writes it. An evaluation that got no CPU
+// time is repeated.
 func outcomeOf(t *testing.T, with *opa.Engine, one hostile, tries int) string {
 	t.Helper()
 	found, err := with.Inspect(t.Context(), opa.Source{Module: one.source, ParametersSchema: one.schema})
@@ -102,18 +103,18 @@ func outcomeOf(t *testing.T, with *opa.Engine, one hostile, tries int) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked := request(0, true)
+	pending := request(0, true)
 	verdict := rule.Verdict{Code: rule.CodeNotReached}
 	for range tries {
 		start := time.Now()
-		result, err := program.Evaluate(t.Context(), asked.Stage, fleet(1000), []rule.Request{asked})
+		result, err := program.Evaluate(t.Context(), pending.Stage, fleet(1000), []rule.Request{pending})
 		if err != nil {
 			return "error " + err.Error()
 		}
 		if took := time.Since(start); took > hostileTimeout+hostileSlack {
 			t.Errorf("an evaluation took %v", took)
 		}
-		if verdict = result.Verdicts[asked.Key()]; verdict.Code != rule.CodeNotReached {
+		if verdict = result.Verdicts[pending.Key()]; verdict.Code != rule.CodeNotReached {
 			break
 		}
 	}
@@ -126,7 +127,7 @@ func outcomeOf(t *testing.T, with *opa.Engine, one hostile, tries int) string {
 	return "withheld " + string(verdict.Code)
 }
 
-// fleet is the surroundings of a pod with so many others.
+// fleet returns the environment of a pod with n others.
 func fleet(size int) rule.Environment {
 	env := rule.Environment{
 		Now:       time.Unix(1800000000, 0),
@@ -144,7 +145,7 @@ func fleet(size int) rule.Environment {
 	return env
 }
 
-// Each hostile module is refused, or its pod is withheld in time.
+// TestHostile checks that each hostile module is rejected, or withholds its pod in time.
 func TestHostile(t *testing.T) {
 	for _, one := range hostiles(t) {
 		t.Run(one.name, func(t *testing.T) {
@@ -167,7 +168,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// With all of them applied at once, a built-in rule goes on answering, and memory stays bounded.
+// TestHostileAllAtOnce checks that a built-in rule is evaluated, and memory stays bounded, while
+// all of them run.
 func TestHostileAllAtOnce(t *testing.T) {
 	with := newEngine(t, opa.Options{CustomTimeout: hostileTimeout})
 	healthy, err := with.Prepare(t.Context(), compiled(t, budget("10%")))
@@ -178,7 +180,7 @@ func TestHostileAllAtOnce(t *testing.T) {
 	attack := sync.WaitGroup{}
 	for _, one := range hostiles(t) {
 		attack.Go(func() {
-			// Under such a load a module may get less done before its time is over.
+			// Under this load a module may use up its time at an earlier step.
 			got := outcomeOf(t, with, one, 1)
 			late := got == "withheld Timeout" || got == "withheld NotReached"
 			if !late && !slices.Contains(one.outcomes, got) || late && strings.HasPrefix(one.outcomes[0], "compile") {
@@ -192,7 +194,7 @@ func TestHostileAllAtOnce(t *testing.T) {
 		close(over)
 	}()
 	slowest, answers := time.Duration(0), 0
-	asked := []rule.Request{request(0, true), request(1, true)}
+	pending := []rule.Request{request(0, true), request(1, true)}
 	for attacked := true; attacked; answers++ {
 		select {
 		case <-over:
@@ -200,9 +202,9 @@ func TestHostileAllAtOnce(t *testing.T) {
 		default:
 		}
 		start := time.Now()
-		result, err := healthy.Evaluate(t.Context(), healthy.Stage(), fleet(100), asked)
+		result, err := healthy.Evaluate(t.Context(), healthy.Stage(), fleet(100), pending)
 		slowest = max(slowest, time.Since(start))
-		if err != nil || result.Verdicts[asked[0].Key()].Outcome != rule.NeedsSlot || result.Capacity.Slots != 10 {
+		if err != nil || result.Verdicts[pending[0].Key()].Outcome != rule.NeedsSlot || result.Capacity.Slots != 10 {
 			t.Fatalf("the healthy rule answered %+v, error %v", result, err)
 		}
 	}
@@ -215,7 +217,8 @@ func TestHostileAllAtOnce(t *testing.T) {
 	awaitNoRunaways(t, with)
 }
 
-// A module of a million rules is refused by its size, before anything looks at them.
+// TestHostileMillionRules checks that a module of a million rules is rejected by its size, before
+// it is parsed.
 func TestHostileMillionRules(t *testing.T) {
 	source := "package rule\n\n" + strings.Repeat("allow if input.pod.ready\n", 1000000)
 	start := time.Now()
@@ -228,12 +231,12 @@ func TestHostileMillionRules(t *testing.T) {
 	}
 }
 
-// A schema does not make the compiler reach for the network, neither as that of the parameters nor in
-// an annotation.
+// TestHostileSchemas checks that no schema makes the compiler open a connection, neither that of
+// the parameters nor one in an annotation.
 func TestHostileSchemas(t *testing.T) {
-	asked := atomic.Int32{}
+	calls := atomic.Int32{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		asked.Add(1)
+		calls.Add(1)
 		fmt.Fprint(w, `{"type": "object"}`)
 	}))
 	defer server.Close()
@@ -246,18 +249,18 @@ func TestHostileSchemas(t *testing.T) {
 	if _, err := with.Inspect(t.Context(), opa.Source{Module: source}); err != nil {
 		t.Errorf("the annotation is not ignored: %v", err)
 	}
-	if asked.Load() != 0 {
-		t.Errorf("the server was asked %d times", asked.Load())
+	if calls.Load() != 0 {
+		t.Errorf("the server got %d requests", calls.Load())
 	}
 }
 
-// watchHeap returns a function that stops watching, and says how far the heap grew at most.
+// watchHeap returns a function that stops watching and returns the largest growth of the heap.
 //
-// It has the collector run often meanwhile: by default the heap may double before it does,
-// so that garbage counts, the more the larger the heap of the tests before is.
+// The garbage collector runs often meanwhile: by default the heap may double before it does, so
+// that garbage would count, and more of it after tests with a large heap.
 func watchHeap() (peak func() uint64) {
 	percent := debug.SetGCPercent(20)
-	// Caches of engines that are gone are freed by the cleanups of the first collection.
+	// Caches of unreferenced engines are freed by the cleanups of the first collection.
 	runtime.GC()
 	runtime.GC()
 	before, most := heapInUse(), uint64(0)
@@ -289,7 +292,7 @@ func heapInUse() uint64 {
 	return stats.HeapAlloc
 }
 
-// awaitNoRunaways: what was left behind at its deadline ends by itself soon.
+// awaitNoRunaways waits until all runaways have ended.
 func awaitNoRunaways(t *testing.T, of *opa.Engine) {
 	t.Helper()
 	deadline := time.Now().Add(30 * time.Second)

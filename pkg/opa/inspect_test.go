@@ -88,14 +88,14 @@ func everything() opa.Needs {
 	return opa.Needs{Counts: true, Now: true, Pods: true, Permits: true, Namespace: true}
 }
 
-func TestInspectRefuses(t *testing.T) {
+func TestInspectRejects(t *testing.T) {
 	const contract = "podops_contract_error"
 	for name, tc := range map[string]struct {
 		source string
 		want   opa.Problem // without its message
 
-		// says is part of the message.
-		says string
+		// message is a part of the message.
+		message string
 	}{
 		"a parse error": {
 			source: "package rule\n\nallow := }\n",
@@ -122,9 +122,9 @@ func TestInspectRefuses(t *testing.T) {
 			want:   opa.Problem{Row: 4, Column: 2, Code: "rego_compile_error"},
 		},
 		"a misspelled fact": {
-			source: "package rule\n\nallow if input.pod.lables.x\n",
-			want:   opa.Problem{Row: 3, Column: 10, Code: "rego_type_error"},
-			says:   "lables.x; there is: annotations, available, available_since, created, labels",
+			source:  "package rule\n\nallow if input.pod.lables.x\n",
+			want:    opa.Problem{Row: 3, Column: 10, Code: "rego_type_error"},
+			message: "lables.x; existing fields: annotations, available, available_since, created, labels",
 		},
 		"a misspelled fact of another pod": {
 			source: "package rule\n\nallow if {\n\tsome pod in input.pods\n\tpod.availabel\n}\n",
@@ -135,19 +135,19 @@ func TestInspectRefuses(t *testing.T) {
 			want:   opa.Problem{Row: 3, Column: 10, Code: "rego_type_error"},
 		},
 		"a size": {
-			source: "package rule\n\nallow if true\n" + strings.Repeat("#", opa.MaxModuleBytes),
-			want:   opa.Problem{Code: contract},
-			says:   "16384",
+			source:  "package rule\n\nallow if true\n" + strings.Repeat("#", opa.MaxModuleBytes),
+			want:    opa.Problem{Code: contract},
+			message: "16384",
 		},
 		"too many rules": {
-			source: "package rule\n\nallow if true\n\n" + strings.Repeat("x if true\n", 200),
-			want:   opa.Problem{Row: 204, Column: 1, Code: contract},
-			says:   "200",
+			source:  "package rule\n\nallow if true\n\n" + strings.Repeat("x if true\n", 200),
+			want:    opa.Problem{Row: 204, Column: 1, Code: contract},
+			message: "200",
 		},
 		"another package": {
-			source: "package podops.rules.labelcheck\n\nallow if true\n",
-			want:   opa.Problem{Row: 1, Column: 1, Code: contract},
-			says:   "the package is podops.rules.labelcheck",
+			source:  "package podops.rules.labelcheck\n\nallow if true\n",
+			want:    opa.Problem{Row: 1, Column: 1, Code: contract},
+			message: "the package is podops.rules.labelcheck",
 		},
 		"a package two below": {
 			source: "package rule.a.b\n\nallow if true\n",
@@ -178,9 +178,9 @@ func TestInspectRefuses(t *testing.T) {
 			want:   opa.Problem{Row: 3, Column: 16, Code: contract},
 		},
 		"a rule of its own that there is not": {
-			source: "package rule\n\nallow if not data.rule.frozn\n\nfrozen if true\n",
-			want:   opa.Problem{Row: 3, Column: 14, Code: contract},
-			says:   "data.rule.frozn",
+			source:  "package rule\n\nallow if not data.rule.frozn\n\nfrozen if true\n",
+			want:    opa.Problem{Row: 3, Column: 14, Code: contract},
+			message: "data.rule.frozn",
 		},
 		"the rules of the package above": {
 			source: "package rule.a\n\nallow if data.rule.helper\n\nhelper if true\n",
@@ -195,9 +195,9 @@ func TestInspectRefuses(t *testing.T) {
 			want:   opa.Problem{Row: 3, Column: 10, Code: "rego_parse_error"},
 		},
 		"no entry point": {
-			source: "package rule\n\nallowed if true\n",
-			want:   opa.Problem{Row: 1, Column: 1, Code: contract},
-			says:   "allow if",
+			source:  "package rule\n\nallowed if true\n",
+			want:    opa.Problem{Row: 1, Column: 1, Code: contract},
+			message: "allow if",
 		},
 		"two entry points": {
 			source: "package rule\n\nallow if true\n\ndeny contains \"x\"\n",
@@ -224,9 +224,9 @@ func TestInspectRefuses(t *testing.T) {
 			want:   opa.Problem{Row: 3, Column: 1, Code: contract},
 		},
 		"allow that is never true": {
-			source: "package rule\n\nallow := input.pod.name\n",
-			want:   opa.Problem{Row: 3, Column: 1, Code: contract},
-			says:   "allow is of type string",
+			source:  "package rule\n\nallow := input.pod.name\n",
+			want:    opa.Problem{Row: 3, Column: 1, Code: contract},
+			message: "allow is of type string",
 		},
 		"a reason that is no text": {
 			source: "package rule\n\nallow if input.pod.ready\n\nreason := input.counts\n",
@@ -243,13 +243,13 @@ func TestInspectRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := newEngine(t, opa.Options{}).Inspect(t.Context(), opa.Source{Module: tc.source})
-			refused := &opa.CompileError{}
-			if !errors.As(err, &refused) || len(refused.Problems) == 0 {
+			rejected := &opa.CompileError{}
+			if !errors.As(err, &rejected) || len(rejected.Problems) == 0 {
 				t.Fatalf("got %v, want a CompileError", err)
 			}
-			got := refused.Problems[0]
-			if got.Message == "" || !strings.Contains(got.Message, tc.says) {
-				t.Errorf("the message is %q, it does not say %q", got.Message, tc.says)
+			got := rejected.Problems[0]
+			if got.Message == "" || !strings.Contains(got.Message, tc.message) {
+				t.Errorf("the message is %q, without %q", got.Message, tc.message)
 			}
 			got.Message = ""
 			if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -259,7 +259,7 @@ func TestInspectRefuses(t *testing.T) {
 	}
 }
 
-// The schema of the parameters takes the place of the open one.
+// TestInspectChecksParameters has a schema of the parameters, which replaces the open one.
 func TestInspectChecksParameters(t *testing.T) {
 	schema := json.RawMessage(`{"type": "object", "additionalProperties": false, "properties": {"limit": {"type": "number"}}}`)
 	for _, tc := range []struct {
@@ -282,27 +282,28 @@ func TestInspectChecksParameters(t *testing.T) {
 	}
 }
 
-// What is refused before, this process does not compile; what was accepted, is asked about once.
+// TestPrecompileGoesFirst checks that a module which Precompile rejects is not compiled, and that
+// Precompile is called once for an accepted one.
 func TestPrecompileGoesFirst(t *testing.T) {
 	refusal := &opa.CompileError{Problems: []opa.Problem{{Code: "podops_compile_limit", Message: "it took too long"}}}
-	asked := []string{}
+	modules := []string{}
 	e := newEngine(t, opa.Options{Precompile: func(_ context.Context, source opa.Source) error {
-		asked = append(asked, fmt.Sprintf("%d %s", len(source.Module), source.ParametersSchema))
-		if strings.Contains(source.Module, "refused") {
+		modules = append(modules, fmt.Sprintf("%d %s", len(source.Module), source.ParametersSchema))
+		if strings.Contains(source.Module, "rejected") {
 			return refusal
 		}
 		return nil
 	}})
-	const good, bad = "package rule\n\nallow if true\n", "package rule\n\nrefused }"
+	const good, bad = "package rule\n\nallow if true\n", "package rule\n\nrejected }"
 	if _, err := e.Inspect(t.Context(), opa.Source{Module: bad}); !errors.Is(err, refusal) {
-		t.Errorf("got %v, want the refusal", err)
+		t.Errorf("got %v, want the rejection", err)
 	}
 	module := spec.Module{Kind: "rego", Custom: &spec.Custom{Source: bad}}
 	if _, err := e.Prepare(t.Context(), module); !errors.Is(err, refusal) {
-		t.Errorf("got %v, want the refusal", err)
+		t.Errorf("got %v, want the rejection", err)
 	}
 	if e.Compilations() != 0 {
-		t.Error("a refused module was compiled")
+		t.Error("a rejected module was compiled")
 	}
 	for range 2 {
 		if _, err := e.Inspect(t.Context(), opa.Source{Module: good, ParametersSchema: json.RawMessage(`{}`)}); err != nil {
@@ -312,7 +313,7 @@ func TestPrecompileGoesFirst(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if diff := cmp.Diff([]string{"23 ", "23 ", "28 {}"}, asked); diff != "" {
-		t.Errorf("questions differ (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]string{"24 ", "24 ", "28 {}"}, modules); diff != "" {
+		t.Errorf("calls differ (-want +got):\n%s", diff)
 	}
 }

@@ -17,7 +17,7 @@ import (
 
 const smallest = "package rule\n\nallow if input.pod.ready\n"
 
-// moduleOfLines is a module of many lines, as many as fit.
+// moduleOfLines returns a module of many lines, as many as fit.
 func moduleOfLines(count int, line func(i int) string) string {
 	text := strings.Builder{}
 	text.WriteString(smallest)
@@ -35,7 +35,7 @@ func ordinary(i int) string {
 	return fmt.Sprintf("allow if { input.pod.labels.a%d; input.pod.labels.b == \"%d\"; input.pod.node == \"n%d\" }\n", i, i, i)
 }
 
-// sized are modules by what makes them large. Each of them is accepted.
+// sized are accepted modules by the part that makes them large.
 func sized() map[string]string {
 	return map[string]string{
 		"the smallest module":           smallest,
@@ -63,10 +63,11 @@ func deepArray(i int) string {
 	return fmt.Sprintf("x%d := %s1%s\n", i, strings.Repeat("[", 40), strings.Repeat("]", 40))
 }
 
-// sizeFactor is how far what a module counts may be from the heap that it takes.
+// sizeFactor is the largest allowed ratio between the bytes that a module is charged and its heap.
 const sizeFactor = 2
 
-// TestModulesCountTheirHeap: the bytes that an owner is charged are those that the collector finds.
+// TestModulesCountTheirHeap compares the bytes that an owner is charged with the heap that the
+// garbage collector reports.
 func TestModulesCountTheirHeap(t *testing.T) {
 	for name, source := range sized() {
 		t.Run(name, func(t *testing.T) {
@@ -103,7 +104,7 @@ func heapAlloc() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-// in is a rule of a namespace with a module of its own.
+// in returns a rule of a namespace with a module of its own.
 func in(t *testing.T, namespace, source string) spec.Module {
 	t.Helper()
 	rule := appsv1alpha1.TransitionRule{Name: "mine", Rego: &appsv1alpha1.RegoRule{Module: source}}
@@ -115,11 +116,11 @@ func in(t *testing.T, namespace, source string) spec.Module {
 	return module
 }
 
-// large is a module of about 700 KB of heap, which no other number has.
+// large returns a module of about 700 KB of heap that is unique to its number.
 func large(i int) string { return moduleOfLines(60, deepArray) + strings.Repeat("\n", i+1) }
 
-// TestRulesOfAnyNumberTakeABoundedHeap: all rules are in use, and no more of them than fit are in
-// memory. What does not fit is compiled again and decides the same.
+// TestRulesOfAnyNumberTakeABoundedHeap has more rules in use than fit into memory. The other ones
+// are compiled again, and return the same verdicts.
 func TestRulesOfAnyNumberTakeABoundedHeap(t *testing.T) {
 	const limit, rules = 2 << 20, 8
 	e := newEngine(t, opa.Options{Memory: limit, RoundBudget: time.Minute, CustomTimeout: time.Minute})
@@ -138,11 +139,11 @@ func TestRulesOfAnyNumberTakeABoundedHeap(t *testing.T) {
 	if e.Memory() > limit || heap > limit+rules*(opa.MaxModuleBytes+8<<10) {
 		t.Errorf("%d rules take %d bytes of heap and count %d, want at most %d besides their texts", rules, heap, e.Memory(), limit)
 	}
-	asked := request(0, true)
+	pending := request(0, true)
 	for _, program := range programs {
-		asked.Stage = program.Stage()
-		result, err := program.Evaluate(t.Context(), program.Stage(), rule.Environment{}, []rule.Request{asked})
-		if err != nil || result.Verdicts[asked.Key()].Code != rule.CodeNotAllowed {
+		pending.Stage = program.Stage()
+		result, err := program.Evaluate(t.Context(), program.Stage(), rule.Environment{}, []rule.Request{pending})
+		if err != nil || result.Verdicts[pending.Key()].Code != rule.CodeNotAllowed {
 			t.Fatalf("a rule decides otherwise when it is compiled again: %v, %v", result, err)
 		}
 	}
@@ -151,8 +152,8 @@ func TestRulesOfAnyNumberTakeABoundedHeap(t *testing.T) {
 	}
 }
 
-// TestCompilingAgainCountsAsCPUTime: a module that the engine has forgotten costs the namespace that asks
-// what compiling it takes.
+// TestCompilingAgainCountsAsCPUTime checks that an evicted module is compiled at the expense of the
+// namespace that evaluates it.
 func TestCompilingAgainCountsAsCPUTime(t *testing.T) {
 	used := map[int64]time.Duration{}
 	for _, limit := range []int64{64 << 20, 1} {
@@ -161,10 +162,10 @@ func TestCompilingAgainCountsAsCPUTime(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		asked := request(0, true)
-		asked.Stage = program.Stage()
+		pending := request(0, true)
+		pending.Stage = program.Stage()
 		before := e.Compilations()
-		result, err := program.Evaluate(t.Context(), program.Stage(), rule.Environment{}, []rule.Request{asked})
+		result, err := program.Evaluate(t.Context(), program.Stage(), rule.Environment{}, []rule.Request{pending})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -178,8 +179,8 @@ func TestCompilingAgainCountsAsCPUTime(t *testing.T) {
 	}
 }
 
-// TestANamespaceKeepsItsModules: what another namespace compiles, in whatever number, costs this one
-// no compilation.
+// TestANamespaceKeepsItsModules checks that the modules of another namespace, however many, do not
+// evict those of this one.
 func TestANamespaceKeepsItsModules(t *testing.T) {
 	e := newEngine(t, opa.Options{Memory: 3 << 20, RoundBudget: time.Minute, CustomTimeout: time.Minute})
 	quiet, err := e.Prepare(t.Context(), in(t, "quiet", large(0)))
@@ -190,9 +191,9 @@ func TestANamespaceKeepsItsModules(t *testing.T) {
 		inspect(t, e, "greedy", large(i+1))
 	}
 	before := e.Compilations()
-	asked := request(0, true)
-	asked.Stage = quiet.Stage()
-	if _, err := quiet.Evaluate(t.Context(), quiet.Stage(), rule.Environment{}, []rule.Request{asked}); err != nil {
+	pending := request(0, true)
+	pending.Stage = quiet.Stage()
+	if _, err := quiet.Evaluate(t.Context(), quiet.Stage(), rule.Environment{}, []rule.Request{pending}); err != nil {
 		t.Fatal(err)
 	}
 	if got := e.Compilations(); got != before {
@@ -203,8 +204,8 @@ func TestANamespaceKeepsItsModules(t *testing.T) {
 	}
 }
 
-// TestParametersCountTheirHeap: terms take many times the bytes of their JSON, and a rule that is not
-// asked must not hold them.
+// TestParametersCountTheirHeap checks the bytes of terms, which take many times those of their
+// JSON. A rule that is not evaluated must not hold them.
 func TestParametersCountTheirHeap(t *testing.T) {
 	const limit = 4 << 20
 	e := newEngine(t, opa.Options{Memory: limit})
@@ -227,7 +228,7 @@ func TestParametersCountTheirHeap(t *testing.T) {
 	runtime.KeepAlive(programs)
 }
 
-// TestPodsCountTheirHeap: labels and annotations are as many as a user likes.
+// TestPodsCountTheirHeap checks the bytes of pods with many labels and annotations.
 func TestPodsCountTheirHeap(t *testing.T) {
 	for name, labels := range map[string]int{"no labels": 0, "five labels": 5, "200 labels": 200, "5000 labels": 5000} {
 		t.Run(name, func(t *testing.T) {

@@ -34,7 +34,7 @@ func (o *observer) observe(observation opa.Observation) {
 	o.seen = append(o.seen, observation)
 }
 
-// drain returns what was seen since the last time.
+// drain returns the observations since the last call.
 func (o *observer) drain() []opa.Observation {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -63,7 +63,7 @@ func TestObserve(t *testing.T) {
 		}
 		got := observations[0]
 		if got.Rule != program.ID() || got.Source != program.Source() || got.Stage != program.Stage() || got.Duration <= 0 {
-			t.Errorf("the observation does not say whose it is: %+v", got)
+			t.Errorf("the observation has another rule or source: %+v", got)
 		}
 		output, err := got.Output()
 		if failed := i == 0; (got.Err != nil) != failed || (err != nil) != failed || (output == nil) != failed {
@@ -72,7 +72,7 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// Whatever was asked and answered: asked again from the log, the answer is the same to the byte.
+// TestReplay checks that the output of a replay equals the observed one byte for byte.
 func TestReplay(t *testing.T) {
 	seen := &observer{}
 	options := patient()
@@ -109,7 +109,8 @@ func TestReplay(t *testing.T) {
 	})
 }
 
-// Every field of the schema is there, and no other, whatever a pod lacks.
+// TestCustomInputFitsTheSchema checks that the input has exactly the fields of the schema, whatever
+// a pod lacks.
 func TestCustomInputFitsTheSchema(t *testing.T) {
 	schema := map[string]any{}
 	if err := json.Unmarshal(policies.InputSchema(), &schema); err != nil {
@@ -154,7 +155,7 @@ func TestCustomInputFitsTheSchema(t *testing.T) {
 	})
 }
 
-// What is logged is canonical: a decoder that sorts keys gives the same bytes back.
+// TestObservationsAreCanonical checks that a decoder that sorts keys reproduces the same bytes.
 func TestObservationsAreCanonical(t *testing.T) {
 	seen := &observer{}
 	options := patient()
@@ -181,7 +182,7 @@ deny contains {"message": "<&>\u2028é", "details": {"b": {3, 1, 2}, "a": [], "c
 	}
 }
 
-// A decision may be small in memory and gigabytes on paper.
+// TestOutputIsBounded has a decision that is small in memory and gigabytes as JSON.
 func TestOutputIsBounded(t *testing.T) {
 	seen := &observer{}
 	options := patient()
@@ -200,7 +201,7 @@ func TestOutputIsBounded(t *testing.T) {
 	}
 }
 
-func TestReplayRefusesWhatItCannotRead(t *testing.T) {
+func TestReplayRejectsUnreadableInput(t *testing.T) {
 	e := newEngine(t, patient())
 	for _, input := range []string{"", "{", `{"stage":`} {
 		if output, err := e.Replay(t.Context(), compiled(t, labelCheck("ready")), []byte(input)); err == nil {
@@ -212,7 +213,7 @@ func TestReplayRefusesWhatItCannotRead(t *testing.T) {
 	}
 }
 
-// drawModule is a rule of any kind.
+// drawModule returns a rule of any kind.
 func drawModule(t *rapid.T) spec.Module {
 	if rapid.Bool().Draw(t, "custom") {
 		return drawCustom(t)
@@ -248,7 +249,7 @@ func drawCustom(t *rapid.T) spec.Module {
 	return module
 }
 
-// allowBodies are modules that look at every part of the facts, and into holes.
+// allowBodies are modules that read every part of the facts, and absent ones.
 func allowBodies() []string {
 	return []string{
 		"allow if input.pod.labels.tier == \"web\"",

@@ -50,7 +50,7 @@ func TestEvaluate(t *testing.T) {
 			rule: labelCheck("ready"),
 			want: rule.Result{Verdicts: map[string]rule.Verdict{}},
 		},
-		"availablePolicy asks for slots": {
+		"availablePolicy needs slots": {
 			rule:     budget("25%"),
 			requests: []rule.Request{request(0, true), request(1, false)},
 			want: rule.Result{Capacity: &room, Verdicts: map[string]rule.Verdict{
@@ -66,7 +66,7 @@ func TestEvaluate(t *testing.T) {
 				"uid-1/PreCheck/a": {Outcome: rule.Passed},
 			}},
 		},
-		"availablePolicy without requests tells its room": {
+		"availablePolicy without requests returns its capacity": {
 			rule: budget("25%"),
 			want: rule.Result{Capacity: &room, Verdicts: map[string]rule.Verdict{}},
 		},
@@ -83,7 +83,7 @@ func TestEvaluate(t *testing.T) {
 	}
 }
 
-// More requests than Rego is asked about at once.
+// TestEvaluateManyRequests has more requests than one batch.
 func TestEvaluateManyRequests(t *testing.T) {
 	counts := rule.Counts{Selected: 2000, Desired: 2000, Available: 1900}
 	requests := []rule.Request{}
@@ -103,7 +103,7 @@ func TestEvaluateManyRequests(t *testing.T) {
 	}
 }
 
-// A pod is remembered by UID and version, and by both of them.
+// TestEvaluateSeesANewVersion checks that pods are cached by UID and version, both of them.
 func TestEvaluateSeesANewVersion(t *testing.T) {
 	program := prepared(t, labelCheck("ready"))
 	outcome := func(request rule.Request) rule.Outcome {
@@ -132,19 +132,19 @@ func TestEvaluateSeesANewVersion(t *testing.T) {
 	}
 }
 
-func TestEvaluateRefusesQuestions(t *testing.T) {
+func TestEvaluateRejectsInvalidRequests(t *testing.T) {
 	twice := []rule.Request{request(0, true), request(0, false)}
 	elsewhere := request(0, true)
 	elsewhere.Stage = appsv1alpha1.StagePostCheck
-	nobody := request(0, true)
-	nobody.Pod = nil
+	withoutPod := request(0, true)
+	withoutPod.Pod = nil
 	for name, tc := range map[string]struct {
 		stage    appsv1alpha1.TransitionStage
 		requests []rule.Request
 	}{
 		"in another stage":               {stage: appsv1alpha1.StagePostCheck, requests: []rule.Request{elsewhere}},
 		"about a request of other stage": {stage: appsv1alpha1.StagePreCheck, requests: []rule.Request{elsewhere}},
-		"about a request without a pod":  {stage: appsv1alpha1.StagePreCheck, requests: []rule.Request{nobody}},
+		"about a request without a pod":  {stage: appsv1alpha1.StagePreCheck, requests: []rule.Request{withoutPod}},
 		"about one request twice":        {stage: appsv1alpha1.StagePreCheck, requests: twice},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -156,14 +156,14 @@ func TestEvaluateRefusesQuestions(t *testing.T) {
 	}
 }
 
-// handmade is a module as no compiler of ours would write it.
+// handmade returns a module in a form that spec.Rule does not render.
 func handmade(t *testing.T, kind rule.Kind, options opa.Options, decision string) *opa.Program {
 	t.Helper()
 	program, err := newEngine(t, options).PrepareSource(t.Context(), spec.Module{
 		Kind:   kind,
 		Stage:  appsv1alpha1.StagePreCheck,
 		Source: "package podops.compiled.handmade\n\nkeys := object.keys(input.requests)\n\n" + decision + "\n",
-		// It looks at the type of the operation: requests of one type are one question.
+		// It reads the type of the operation: requests of one type share a verdict.
 		Literal: json.RawMessage(`{"conditions": ["update"]}`),
 	})
 	if err != nil {
@@ -225,19 +225,19 @@ room := object.union(` + room + `, {"slots": -1})`,
 	}
 }
 
-// One request that a rule answers badly is withheld; the other requests of the batch are not its
-// business.
+// TestEvaluateWithholdsUnclearAnswers checks that a request without a clear verdict is withheld,
+// and that the other requests of the batch are not affected.
 func TestEvaluateWithholdsUnclearAnswers(t *testing.T) {
 	for name, decision := range map[string]string{
-		"in no part":               `{"passed": set(), "takes": set(), "withheld": {}, "would": {}}`,
-		"passed and withheld":      `{"passed": keys, "takes": set(), "withheld": {k: "No" | some k in keys}, "would": {}}`,
-		"passed and takes":         `{"passed": keys, "takes": keys, "withheld": {}, "would": {}}`,
-		"takes and withheld":       `{"passed": set(), "takes": keys, "withheld": {k: "No" | some k in keys}, "would": {}}`,
-		"takes where nothing is":   `{"passed": set(), "takes": keys, "withheld": {}, "would": {}}`,
-		"withheld without a code":  `{"passed": set(), "takes": set(), "withheld": {k: "" | some k in keys}, "would": {}}`,
-		"withheld with a number":   `{"passed": set(), "takes": set(), "withheld": {k: 1 | some k in keys}, "would": {}}`,
-		"would with a number":      `{"passed": keys, "takes": set(), "withheld": {}, "would": {k: 1 | some k in keys}}`,
-		"other keys than asked of": `{"passed": {"x"}, "takes": {"y"}, "withheld": {"z": "No"}, "would": {}}`,
+		"in no part":              `{"passed": set(), "takes": set(), "withheld": {}, "would": {}}`,
+		"passed and withheld":     `{"passed": keys, "takes": set(), "withheld": {k: "No" | some k in keys}, "would": {}}`,
+		"passed and takes":        `{"passed": keys, "takes": keys, "withheld": {}, "would": {}}`,
+		"takes and withheld":      `{"passed": set(), "takes": keys, "withheld": {k: "No" | some k in keys}, "would": {}}`,
+		"takes where nothing is":  `{"passed": set(), "takes": keys, "withheld": {}, "would": {}}`,
+		"withheld without a code": `{"passed": set(), "takes": set(), "withheld": {k: "" | some k in keys}, "would": {}}`,
+		"withheld with a number":  `{"passed": set(), "takes": set(), "withheld": {k: 1 | some k in keys}, "would": {}}`,
+		"would with a number":     `{"passed": keys, "takes": set(), "withheld": {}, "would": {k: 1 | some k in keys}}`,
+		"keys of other requests":  `{"passed": {"x"}, "takes": {"y"}, "withheld": {"z": "No"}, "would": {}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			program := handmade(t, rule.KindRego, opa.Options{}, "decision := "+decision)
@@ -254,7 +254,7 @@ func TestEvaluateWithholdsUnclearAnswers(t *testing.T) {
 	}
 }
 
-// slow compares every request with every other one, three times over: minutes of work.
+// slow compares every request with every other one, three times: minutes of work.
 const slow = `decision := {"passed": {k | some k in keys; some a in keys; some b in keys; some c in keys; a < b; b < c},
 	"takes": set(), "withheld": {}, "would": {}}`
 
@@ -303,7 +303,8 @@ func TestNoPanicLeavesTheEngine(t *testing.T) {
 	}
 }
 
-// Programs and the pods they remember are shared by all workers; the race detector watches.
+// TestEvaluateConcurrently shares programs and cached pods between goroutines, for the race
+// detector.
 func TestEvaluateConcurrently(t *testing.T) {
 	e := newEngine(t, opa.Options{Memory: 40_000})
 	rules := []appsv1alpha1.TransitionRule{labelCheck("ready"), labelCheck("fit"), budget("25%"), budget("3")}

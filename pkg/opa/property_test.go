@@ -17,8 +17,8 @@ import (
 	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
-// Rego and plain Go agree on every rule, whatever the order of the requests and however they are
-// divided into batches.
+// TestEvaluateEqualsReference checks that Rego and plain Go agree on every rule, for any order of
+// the requests and any division into batches.
 func TestEvaluateEqualsReference(t *testing.T) {
 	engine := newEngine(t, opa.Options{})
 	rapid.Check(t, func(t *rapid.T) {
@@ -61,7 +61,7 @@ func TestEvaluateEqualsReference(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, asItStands); diff != "" {
-			t.Fatalf("the readable source says something else (-shared +source):\n%s\n%s", diff, module.Source)
+			t.Fatalf("the readable source decides differently (-shared +source):\n%s\n%s", diff, module.Source)
 		}
 		for _, request := range requests {
 			alone := evaluate([]rule.Request{request})
@@ -72,7 +72,8 @@ func TestEvaluateEqualsReference(t *testing.T) {
 	})
 }
 
-// What callers may remember: where verdicts do not need counts, counts do not change them.
+// TestVerdictsNeedCounts checks the contract for callers that cache verdicts: where verdicts do not
+// need counts, counts do not change them.
 func TestVerdictsNeedCounts(t *testing.T) {
 	engine := newEngine(t, opa.Options{})
 	rapid.Check(t, func(t *rapid.T) {
@@ -189,7 +190,7 @@ func drawCounts(t *rapid.T) rule.Counts {
 
 func drawRequests(t *rapid.T, stage appsv1alpha1.TransitionStage) []rule.Request {
 	requests := []rule.Request{}
-	// Pods of earlier examples are in the engine's cache: a name of its own for each example.
+	// Pods of earlier examples are in the engine's cache, so each example has a name of its own.
 	example := rapid.StringMatching(`[a-z0-9]{12}`).Draw(t, "example")
 	for i := range rapid.IntRange(0, 6).Draw(t, "pods") {
 		pod := &rule.PodFact{
@@ -230,8 +231,9 @@ func drawTask(t *rapid.T) rule.Task {
 	return task
 }
 
-// The readable source of a custom rule, together with the module of the user, says what the shared
-// program says. Errors are worded differently: the source is compiled without the bounds of calls.
+// TestCustomSourceStandsOnItsOwn checks that the readable source of a custom rule, together with
+// the user's module, decides like the shared program. Messages of errors differ: the source is
+// compiled without the bounds of calls.
 func TestCustomSourceStandsOnItsOwn(t *testing.T) {
 	e := newEngine(t, patient())
 	rapid.Check(t, func(t *rapid.T) {
@@ -261,7 +263,7 @@ func TestCustomSourceStandsOnItsOwn(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff(verdicts["shared"], verdicts["standing"]); diff != "" {
-			t.Fatalf("the readable source says something else (-shared +source):\n%s\n%s", diff, module.Source)
+			t.Fatalf("the readable source decides differently (-shared +source):\n%s\n%s", diff, module.Source)
 		}
 	})
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// reference answers as the Rego does, in plain Go over the types of Kubernetes: slow, obvious, and
-// sharing no line with the engine.
+// reference decides like the Rego, in plain Go over the types of Kubernetes: slow, obvious, and
+// without a line of the engine.
 func reference(entry appsv1alpha1.TransitionRule, counts rule.Counts, requests []rule.Request) rule.Result {
 	result := rule.Result{Verdicts: map[string]rule.Verdict{}}
 	if entry.AvailablePolicy != nil {
@@ -67,7 +67,7 @@ func referenceVerdict(
 	return passed
 }
 
-// referenceWebhook is the verdict of an enforced rule.
+// referenceWebhook returns the verdict of an enforced rule.
 func referenceWebhook(failures appsv1alpha1.FailurePolicy, task rule.Task) rule.Verdict {
 	answers := []string{"Rejected", "Stopped", "Expired"}
 	ours := slices.Contains([]string{"Busy", "Canceled", "Interrupted", "Internal", "Unheard"}, task.Class)

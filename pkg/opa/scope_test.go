@@ -10,8 +10,8 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// TestScopeIsThatOfTheLibrary: what is counted and named as applicable is what the Rego library puts
-// to a rule, in every combination. The rule withholds whatever is put to it.
+// TestScopeIsThatOfTheLibrary checks, for every combination, that rule.ScopeOf applies to the
+// requests that the Rego library evaluates a rule for. The rule withholds all of them.
 func TestScopeIsThatOfTheLibrary(t *testing.T) {
 	filters := []*appsv1alpha1.TransitionRuleFilter{nil, {}, filterOn("app", "web"), filterOn("app", "db")}
 	for _, operator := range []metav1.LabelSelectorOperator{metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist} {

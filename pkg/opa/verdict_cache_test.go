@@ -13,7 +13,7 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// counted is a program, and how often Rego was asked.
+// counted is a program with a counter of the evaluations of Rego.
 func counted(t *testing.T, rule appsv1alpha1.TransitionRule) (*opa.Program, func() int) {
 	t.Helper()
 	evaluations := 0
@@ -28,8 +28,9 @@ func counted(t *testing.T, rule appsv1alpha1.TransitionRule) (*opa.Program, func
 	}
 }
 
-// What a rule looks at makes another question; what it does not look at makes none.
-func TestAsksAboutEachLookOnce(t *testing.T) {
+// TestEvaluatesEachProjectionOnce changes a request in parts that a rule reads, and in parts that
+// it does not read.
+func TestEvaluatesEachProjectionOnce(t *testing.T) {
 	labels := &metav1.LabelSelector{MatchLabels: map[string]string{"ready": "true"}}
 	keys := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 		{Key: "zone", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"a"}},
@@ -46,48 +47,48 @@ func TestAsksAboutEachLookOnce(t *testing.T) {
 	})
 	typed := check(func(rule *appsv1alpha1.TransitionRule) { rule.Conditions = []string{"update"} })
 	for name, tc := range map[string]struct {
-		rule   appsv1alpha1.TransitionRule
-		change func(*rule.Request)
-		asked  bool
+		rule      appsv1alpha1.TransitionRule
+		change    func(*rule.Request)
+		evaluated bool
 	}{
 		"another pod":                     {rule: plain, change: func(r *rule.Request) { r.Pod.Name, r.Pod.UID = "other", "other" }},
-		"a label that it requires":        {rule: plain, change: func(r *rule.Request) { r.Pod.Labels["ready"] = "no" }, asked: true},
-		"that label taken off":            {rule: plain, change: func(r *rule.Request) { delete(r.Pod.Labels, "ready") }, asked: true},
-		"that label empty":                {rule: plain, change: func(r *rule.Request) { r.Pod.Labels["ready"] = "" }, asked: true},
+		"a label that it requires":        {rule: plain, change: func(r *rule.Request) { r.Pod.Labels["ready"] = "no" }, evaluated: true},
+		"that label taken off":            {rule: plain, change: func(r *rule.Request) { delete(r.Pod.Labels, "ready") }, evaluated: true},
+		"that label empty":                {rule: plain, change: func(r *rule.Request) { r.Pod.Labels["ready"] = "" }, evaluated: true},
 		"another label":                   {rule: plain, change: func(r *rule.Request) { r.Pod.Labels["zone"] = "b" }},
-		"a label of its filter":           {rule: filtered, change: func(r *rule.Request) { r.Pod.Labels["zone"] = "b" }, asked: true},
-		"the pod skips it":                {rule: plain, change: func(r *rule.Request) { r.Pod.SkipRules = []string{"mine"} }, asked: true},
+		"a label of its filter":           {rule: filtered, change: func(r *rule.Request) { r.Pod.Labels["zone"] = "b" }, evaluated: true},
+		"the pod skips it":                {rule: plain, change: func(r *rule.Request) { r.Pod.SkipRules = []string{"mine"} }, evaluated: true},
 		"the pod skips another one":       {rule: plain, change: func(r *rule.Request) { r.Pod.SkipRules = []string{"other"} }},
 		"the operation type":              {rule: plain, change: func(r *rule.Request) { r.Type = "delete" }},
-		"the operation type it names":     {rule: typed, change: func(r *rule.Request) { r.Type = "delete" }, asked: true},
+		"the operation type it names":     {rule: typed, change: func(r *rule.Request) { r.Type = "delete" }, evaluated: true},
 		"whether the pod is available":    {rule: plain, change: func(r *rule.Request) { r.Pod.Available = false }},
-		"the state of its task":           {rule: approval("Fail"), change: func(r *rule.Request) { r.Task.State = rule.TaskApproved }, asked: true},
-		"that a task failed":              {rule: approval("Fail"), change: func(r *rule.Request) { r.Task.State = rule.TaskFailed }, asked: true},
-		"the class of a failure":          {rule: approval("Fail"), change: func(r *rule.Request) { r.Task.Class = "Rejected" }, asked: true},
-		"that it is time to ask again":    {rule: approval("Fail"), change: func(r *rule.Request) { r.Task.RetryDue = true }, asked: true},
-		"when it is time to ask again":    {rule: approval("Fail"), change: func(r *rule.Request) { r.Task.RetryAt = time.Unix(1, 0) }},
-		"what the service says":           {rule: approval("Fail"), change: func(r *rule.Request) { r.Task.Message = "not now" }},
+		"the state of its task":           {rule: approval("Fail"), change: func(r *rule.Request) { r.Task.State = rule.TaskApproved }, evaluated: true},
+		"that a task failed":              {rule: approval("Fail"), change: func(r *rule.Request) { r.Task.State = rule.TaskFailed }, evaluated: true},
+		"the class of a failure":          {rule: approval("Fail"), change: func(r *rule.Request) { r.Task.Class = "Rejected" }, evaluated: true},
+		"that a retry is due":             {rule: approval("Fail"), change: func(r *rule.Request) { r.Task.RetryDue = true }, evaluated: true},
+		"when a retry is due":             {rule: approval("Fail"), change: func(r *rule.Request) { r.Task.RetryAt = time.Unix(1, 0) }},
+		"the message of the service":      {rule: approval("Fail"), change: func(r *rule.Request) { r.Task.Message = "not now" }},
 		"a task that is not of its kind":  {rule: plain, change: func(r *rule.Request) { r.Task.State = rule.TaskApproved }},
-		"the same for an availablePolicy": {rule: budget("25%"), change: func(r *rule.Request) { r.Pod.Available = false }, asked: true},
+		"the same for an availablePolicy": {rule: budget("25%"), change: func(r *rule.Request) { r.Pod.Available = false }, evaluated: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			program, evaluations := counted(t, tc.rule)
-			ask := func(request rule.Request) rule.Verdict {
+			verdictOf := func(request rule.Request) rule.Verdict {
 				result, err := program.Evaluate(t.Context(), program.Stage(), rule.Environment{}, []rule.Request{request})
 				if err != nil {
 					t.Fatal(err)
 				}
 				return result.Verdicts[request.Key()]
 			}
-			ask(request(0, true))
+			verdictOf(request(0, true))
 			if evaluations() != 1 {
-				t.Fatal("the first question was not asked")
+				t.Fatal("the first request was not evaluated")
 			}
 			changed := request(0, true)
 			tc.change(&changed)
-			got := ask(changed)
-			if asked := evaluations() > 0; asked != tc.asked {
-				t.Errorf("asked: %v, want %v", asked, tc.asked)
+			got := verdictOf(changed)
+			if evaluated := evaluations() > 0; evaluated != tc.evaluated {
+				t.Errorf("evaluated: %v, want %v", evaluated, tc.evaluated)
 			}
 			if diff := cmp.Diff(reference(tc.rule, rule.Counts{}, []rule.Request{changed}).Verdicts[changed.Key()], got); diff != "" {
 				t.Errorf("verdict (-reference +got):\n%s", diff)
@@ -96,7 +97,7 @@ func TestAsksAboutEachLookOnce(t *testing.T) {
 	}
 }
 
-func TestRoomIsAskedForOncePerCounts(t *testing.T) {
+func TestCapacityIsEvaluatedOncePerCounts(t *testing.T) {
 	program, evaluations := counted(t, budget("25%"))
 	for i, available := range []int{9, 9, 8, 8, 9} {
 		counts := rule.Counts{Selected: 10, Desired: 10, Available: available}
@@ -108,12 +109,13 @@ func TestRoomIsAskedForOncePerCounts(t *testing.T) {
 			t.Errorf("result %d (-reference +got):\n%s", i, diff)
 		}
 		if got, want := evaluations(), []int{1, 0, 1, 0, 0}[i]; got != want {
-			t.Errorf("question %d: Rego was asked %d times, want %d", i, got, want)
+			t.Errorf("call %d: Rego was evaluated %d times, want %d", i, got, want)
 		}
 	}
 }
 
-// Verdicts that say whether there was room are those of the present counts.
+// TestWouldFollowsTheCounts checks that verdicts which depend on the slots are those of the present
+// counts.
 func TestWouldFollowsTheCounts(t *testing.T) {
 	entry := budget("25%")
 	entry.Enforcement = appsv1alpha1.EnforcementWarn
@@ -131,8 +133,9 @@ func TestWouldFollowsTheCounts(t *testing.T) {
 	}
 }
 
-// However many looks there are, what is remembered stays small and right.
-func TestSightsAreBounded(t *testing.T) {
+// TestVerdictCacheIsBounded checks that the cache stays small and correct for any number of
+// projections.
+func TestVerdictCacheIsBounded(t *testing.T) {
 	program, evaluations := counted(t, labelCheck("mine"))
 	for round := range 3 {
 		for i := range 300 {
@@ -146,8 +149,8 @@ func TestSightsAreBounded(t *testing.T) {
 				t.Fatalf("pod %d got %q", i, got)
 			}
 		}
-		if asked := evaluations(); asked < 200 {
-			t.Errorf("round %d: Rego was asked %d times about 300 looks: too many are remembered", round, asked)
+		if count := evaluations(); count < 200 {
+			t.Errorf("round %d: Rego was evaluated %d times for 300 projections: too many are cached", round, count)
 		}
 	}
 }

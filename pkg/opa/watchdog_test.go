@@ -11,7 +11,7 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// stuck is a program that does not end for a request of stuckRequest before release is closed.
+// stuck returns a program that does not end for a request of stuckRequest before release is closed.
 func stuck(t *testing.T, e *opa.Engine) (program *opa.Program, release chan struct{}) {
 	t.Helper()
 	release = make(chan struct{})
@@ -29,7 +29,7 @@ func stuckRequest(i int) rule.Request {
 	return waits
 }
 
-// verdictOf one request.
+// verdictOf returns the verdict of one request.
 func verdictOf(ctx context.Context, t *testing.T, program *opa.Program, request rule.Request) rule.Verdict {
 	t.Helper()
 	result, err := program.Evaluate(ctx, program.Stage(), rule.Environment{}, []rule.Request{request})
@@ -48,8 +48,8 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// The verdict is there at the deadline, although nothing stops the module. It is not asked again
-// while it runs, other modules are, and when it ends it is asked as before.
+// TestRunawayModule checks that the verdict is given at the deadline although the module does not
+// stop, that the module is not evaluated again while it runs, and that other modules are.
 func TestRunawayModule(t *testing.T) {
 	e := newEngine(t, opa.Options{CustomTimeout: 300 * time.Millisecond, RoundBudget: time.Minute, Concurrency: 1})
 	program, release := stuck(t, e)
@@ -65,8 +65,8 @@ func TestRunawayModule(t *testing.T) {
 		t.Errorf("%d runaways, want 1", got)
 	}
 
-	// Not before it has used twice its time is that its fault, and not the machine's.
-	eventually(t, "the runaway is a timeout that says why", func() bool {
+	// Only after twice its time is the module at fault, and not the machine.
+	eventually(t, "the runaway is a timeout with a reason", func() bool {
 		got = verdictOf(t.Context(), t, program, request(1, true))
 		if got.Outcome != rule.Withheld {
 			t.Fatalf("got %+v, want it withheld", got)
@@ -88,7 +88,8 @@ func TestRunawayModule(t *testing.T) {
 	}
 }
 
-// A caller that gives up is answered at once, and its module is not to blame.
+// TestCallerGivesUp checks that a cancelled caller returns at once, without a timeout of its
+// module.
 func TestCallerGivesUp(t *testing.T) {
 	e := newEngine(t, opa.Options{CustomTimeout: 10 * time.Second, RoundBudget: time.Minute})
 	program, release := stuck(t, e)
@@ -100,8 +101,8 @@ func TestCallerGivesUp(t *testing.T) {
 	}
 }
 
-// No more evaluations at once than allowed. A rule that gets no slot in its round says so, and the
-// time that it waited is not its module's.
+// TestConcurrencyIsBounded checks that no more evaluations run at once than allowed. A rule without
+// a slot in its round gets NotReached, and the wait does not count as its time.
 func TestConcurrencyIsBounded(t *testing.T) {
 	e := newEngine(t, opa.Options{CustomTimeout: time.Hour, RoundBudget: 50 * time.Millisecond, Concurrency: 1})
 	program, release := stuck(t, e)
@@ -111,7 +112,7 @@ func TestConcurrencyIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Until the first one has the only slot, there is room.
+	// Until the first evaluation has the only slot, another one may take it.
 	eventually(t, "the slot is taken", func() bool {
 		return verdictOf(t.Context(), t, healthy, request(0, true)).Code == rule.CodeNotReached
 	})
@@ -124,8 +125,8 @@ func TestConcurrencyIsBounded(t *testing.T) {
 	}
 }
 
-// TestBusyMachine shows that a module that gets no CPU time is withheld for this round, and is not
-// said to have used its time.
+// TestBusyMachine checks that a module without CPU time is withheld for this round, without a
+// timeout.
 func TestBusyMachine(t *testing.T) {
 	e := newEngine(t, opa.Options{CustomTimeout: 20 * time.Millisecond, RoundBudget: time.Minute})
 	release := make(chan struct{})
@@ -136,7 +137,7 @@ func TestBusyMachine(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux has clocks of threads")
 	}
-	for range 2 { // the second one finds the first one left behind
+	for range 2 { // the second one finds the runaway of the first one
 		if got := verdictOf(t.Context(), t, program, stuckRequest(0)); got.Code != rule.CodeNotReached || got.Outcome != rule.Withheld {
 			t.Errorf("got %+v, want it withheld and not reached", got)
 		}
@@ -148,8 +149,8 @@ func TestBusyMachine(t *testing.T) {
 	}
 }
 
-// TestDeadlineEndsBetweenRequests shows that the deadline of a round wastes no evaluation: the one
-// that runs ends by itself, and the next one is not reached.
+// TestDeadlineEndsBetweenRequests checks that the deadline of a round wastes no evaluation: the
+// running one ends by itself, and the next one is not reached.
 func TestDeadlineEndsBetweenRequests(t *testing.T) {
 	e := newEngine(t, opa.Options{CustomTimeout: time.Minute, RoundBudget: time.Minute})
 	program, release := stuck(t, e)
@@ -171,8 +172,8 @@ func TestDeadlineEndsBetweenRequests(t *testing.T) {
 	}
 }
 
-// TestSlowLaneLeavesRoom shows that evaluations in the slow lane wait for each other, and that one
-// that is not finds a slot meanwhile.
+// TestSlowLaneLeavesRoom checks that evaluations in the slow lane wait for each other, and that
+// another one gets a slot meanwhile.
 func TestSlowLaneLeavesRoom(t *testing.T) {
 	e := newEngine(t, opa.Options{CustomTimeout: time.Hour, RoundBudget: 50 * time.Millisecond, Concurrency: 2})
 	program, release := stuck(t, e)

@@ -13,7 +13,7 @@ import (
 	"github.com/podops-dev/podops/policies"
 )
 
-// weighed compiles a module as one of a user, with the stages that are under test.
+// weighed compiles a module as a user's, with the stages under test.
 func weighed(t *testing.T, source string) (*ast.Compiler, error) {
 	t.Helper()
 	allowed := capabilities()
@@ -112,7 +112,7 @@ func TestTooHeavy(t *testing.T) {
 	}
 }
 
-// What people write is far from the limits.
+// TestNotTooHeavy has typical modules, which are far from the limits.
 func TestNotTooHeavy(t *testing.T) {
 	for name, source := range map[string]string{
 		"a list of a thousand names": "names := [" + strings.Repeat(`"web", `, 1000) + "]\nallow if input.pod.name in names",
@@ -148,7 +148,7 @@ func TestNotTooHeavy(t *testing.T) {
 			}
 			reason := "closed" if not allow
 			else := "open"`,
-		"with, to ask about another pod": `
+		"with, to evaluate another pod": `
 			fit if input.pod.ready
 			allow if {
 				every pod in input.pods {
@@ -165,7 +165,7 @@ func TestNotTooHeavy(t *testing.T) {
 	}
 }
 
-func TestRefusedBeforeTypes(t *testing.T) {
+func TestRejectedBeforeTypes(t *testing.T) {
 	for name, tc := range map[string]struct{ source, want string }{
 		"a number of many digits":   {"allow if input.now < 1" + strings.Repeat("0", 500), "out of range"},
 		"a number with an exponent": {"allow if input.now < 1e500", "out of range"},

@@ -8,7 +8,8 @@ import (
 	"github.com/podops-dev/podops/pkg/opa"
 )
 
-// The engine asks the sandbox once for each module, and compiles only what comes back.
+// TestPrecompile checks that the engine calls the sandbox once for each module, and compiles only
+// accepted modules.
 func TestPrecompile(t *testing.T) {
 	sandbox := New(Options{})
 	policies, err := opa.New(opa.Options{Precompile: sandbox.Precompile})
@@ -24,7 +25,7 @@ func TestPrecompile(t *testing.T) {
 		t.Errorf("started %d children for one module", started)
 	}
 
-	sandbox.command = misbehaving("says nothing")
+	sandbox.command = misbehaving("writes nothing")
 	problems := problemsOf(ignoring(policies.Inspect(t.Context(), opa.Source{Module: fine + "\n"})))
 	if len(problems) != 1 || problems[0].Code != CodeLimit {
 		t.Errorf("got problems %+v, want one with code %s", problems, CodeLimit)
@@ -33,7 +34,7 @@ func TestPrecompile(t *testing.T) {
 	sandbox.command = func() ([]string, error) { return nil, errors.New("no binary") }
 	_, err = policies.Inspect(t.Context(), opa.Source{Module: fine + "\n\n"})
 	if err == nil || len(problemsOf(err)) > 0 || !strings.Contains(err.Error(), "no binary") {
-		t.Errorf("got error %v, want one that refuses the module without blaming it", err)
+		t.Errorf("got error %v, want one that rejects the module without a problem of it", err)
 	}
 }
 

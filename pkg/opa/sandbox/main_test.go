@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestMain makes the test binary a child when a test asks for one, of the real kind or of one that
-// misbehaves.
+// TestMain makes the test binary a child, a real one or one that misbehaves, if a test starts it as
+// one.
 func TestMain(m *testing.M) {
 	if IsChild(os.Args) {
 		os.Exit(Child(os.Stdin, os.Stdout))
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// misbehave never returns.
+// misbehave does not return.
 func misbehave(how string, arguments []string) {
 	if err := limit(); err != nil {
 		panic(err)
@@ -46,7 +46,7 @@ func misbehave(how string, arguments []string) {
 		for {
 			fmt.Println(strings.Repeat("x", 1<<16))
 		}
-	case "says nothing":
+	case "writes nothing":
 		os.Exit(0)
 	case "talks nonsense":
 		fmt.Println(`{"problems": []}`)
@@ -54,7 +54,7 @@ func misbehave(how string, arguments []string) {
 	case "recurses":
 		fmt.Println(deeper(0))
 	case "has children":
-		// The test learns the id of the grandchild from the name of a file.
+		// The test reads the id of the grandchild from the name of a file.
 		grandchild := exec.Command(os.Args[0], "child:loops")
 		if err := grandchild.Start(); err != nil {
 			panic(err)
@@ -64,7 +64,7 @@ func misbehave(how string, arguments []string) {
 			panic(err)
 		}
 		time.Sleep(time.Hour)
-	case "tells":
+	case "reports its limits":
 		core := syscall.Rlimit{}
 		if err := syscall.Getrlimit(syscall.RLIMIT_CORE, &core); err != nil {
 			panic(err)

@@ -22,7 +22,8 @@ import (
 
 const fine = "package rule\n\nallow if input.pod.ready\n"
 
-// A child finds what this process would have found, in the same words.
+// TestCheckEqualsInspect checks that a child returns the same problems as this process, word for
+// word.
 func TestCheckEqualsInspect(t *testing.T) {
 	inProcess, err := opa.New(opa.Options{})
 	if err != nil {
@@ -58,7 +59,7 @@ func TestCheckEqualsInspect(t *testing.T) {
 	}
 }
 
-// The hostile modules that the engine refuses never get that far.
+// TestHostile checks that the hostile modules which the engine rejects do not get past the sandbox.
 func TestHostile(t *testing.T) {
 	files, err := filepath.Glob("../testdata/hostile/*.rego")
 	if err != nil || len(files) < 25 {
@@ -89,7 +90,7 @@ func TestKilled(t *testing.T) {
 		"allocates":      "out of memory",
 		"floods":         "too much time or memory",
 		"recurses":       "stack exceeds",
-		"says nothing":   "too much time or memory",
+		"writes nothing": "too much time or memory",
 		"talks nonsense": "too much time or memory",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -101,7 +102,7 @@ func TestKilled(t *testing.T) {
 				if err == nil || !strings.Contains(err.Error(), "try again") {
 					break
 				}
-				// Other tests had the processors: this says nothing about the child.
+				// Other tests had the processors: the result depends on them.
 				start = time.Now()
 				err = check(t, sandbox, opa.Source{Module: fine})
 			}
@@ -116,7 +117,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// A child that was late without computing says nothing about the module.
+// TestBusyMachine has a child that is late without computing: the module may be good.
 func TestBusyMachine(t *testing.T) {
 	sandbox := New(Options{Timeout: 300 * time.Millisecond})
 	sandbox.command = misbehaving("sleeps")
@@ -127,7 +128,7 @@ func TestBusyMachine(t *testing.T) {
 		}
 	}
 	if started := sandbox.started.Load(); started != 2 {
-		t.Errorf("started %d children for two checks, want 2: such an error is not remembered", started)
+		t.Errorf("started %d children for two checks, want 2: such an error is not cached", started)
 	}
 }
 
@@ -144,14 +145,14 @@ func TestCancelled(t *testing.T) {
 func TestChildIsIsolated(t *testing.T) {
 	t.Setenv("PODOPS_SECRET", "a")
 	sandbox := New(Options{})
-	sandbox.command = misbehaving("tells")
+	sandbox.command = misbehaving("reports its limits")
 	err := check(t, sandbox, opa.Source{Module: fine})
 	if want := "environment 0, directory /, core 0"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %q", err, want)
 	}
 }
 
-// What a child has started dies with it.
+// TestGroupIsKilled checks that the processes that a child has started die with it.
 func TestGroupIsKilled(t *testing.T) {
 	directory := t.TempDir()
 	sandbox := New(Options{Timeout: 2 * time.Second})
@@ -227,7 +228,7 @@ func TestNotStarted(t *testing.T) {
 	}
 }
 
-// check returns the error of a check.
+// check returns the error of Check.
 func check(t *testing.T, sandbox *Sandbox, source opa.Source) error {
 	t.Helper()
 	_, err := sandbox.Check(t.Context(), source)
@@ -241,7 +242,7 @@ func misbehaving(how string, arguments ...string) func() ([]string, error) {
 	}
 }
 
-// problemsOf an error; nil if it is no compile error.
+// problemsOf returns the problems of an error; nil if it is not a compile error.
 func problemsOf(err error) []opa.Problem {
 	found := &opa.CompileError{}
 	if !errors.As(err, &found) {
@@ -250,7 +251,7 @@ func problemsOf(err error) []opa.Problem {
 	return found.Problems
 }
 
-// isRunning: a process that has ended and that nobody has waited for does not run.
+// isRunning reports whether a process runs; a zombie does not.
 func isRunning(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false
@@ -259,8 +260,8 @@ func isRunning(pid int) bool {
 	return err == nil && !strings.Contains(string(status), ") Z ")
 }
 
-// TestAnOwnerLeavesAChildToOthers: however many checks of one namespace wait, that of another one is
-// next.
+// TestAnOwnerLeavesAChildToOthers checks that the check of one namespace is next, however many
+// checks of another one wait.
 func TestAnOwnerLeavesAChildToOthers(t *testing.T) {
 	sandbox := New(Options{Timeout: time.Minute})
 	begun, release, second := make(chan struct{}), make(chan struct{}), atomic.Bool{}
@@ -278,7 +279,7 @@ func TestAnOwnerLeavesAChildToOthers(t *testing.T) {
 	for range maxWaiting {
 		checks.Go(func() { _, _ = sandbox.Check(ctx, greedy) })
 	}
-	<-begun // one of them has its child
+	<-begun // one of them has a child
 	if _, err := sandbox.Check(t.Context(), opa.Source{Owner: "quiet", Module: fine}); err != nil {
 		t.Errorf("got %v", err)
 	}
@@ -287,7 +288,7 @@ func TestAnOwnerLeavesAChildToOthers(t *testing.T) {
 	checks.Wait()
 }
 
-// TestResultsAreBoundedInBytes: a module may have many problems with long messages.
+// TestResultsAreBoundedInBytes has modules with many problems with long messages.
 func TestResultsAreBoundedInBytes(t *testing.T) {
 	problems := &opa.CompileError{}
 	for range 1000 {
