@@ -11,33 +11,32 @@ import (
 	"syscall"
 )
 
-// Guard says which addresses rules may reach. Private networks are among them, since
-// services live there; what is refused is PodOps' own machine, its neighbours on the link,
-// and the places where clouds keep credentials.
+// Guard decides which addresses rules may reach. Private networks are allowed, since services run
+// in them; the node itself, link-local addresses and the metadata services of clouds are not.
 //
-// It is asked with the address that is about to be dialled, after the name was resolved: a
-// name that resolves to something else the second time gains nothing.
+// The guard checks the address that is about to be dialled, after the name was resolved: a name
+// that resolves to another address at the second lookup gains nothing.
 type Guard struct {
-	// AllowCIDRs are addresses that may be reached although they are refused otherwise.
+	// AllowCIDRs are addresses that may be reached although they are forbidden by default.
 	AllowCIDRs []netip.Prefix
 
-	// Cluster knows the addresses of the cluster itself, which are refused, too; nil: none is.
+	// Cluster returns the addresses of the cluster itself, which are forbidden, too; nil: none is.
 	Cluster Cluster
 
-	// AllowHosts are hosts, as they stand in URLs and without a port, that may be reached
-	// whatever they resolve to.
+	// AllowHosts are hosts, as URLs have them and without a port, that may be reached at any
+	// address.
 	AllowHosts []string
 }
 
-// Cluster knows the addresses of the nodes and of the API server.
+// Cluster has the addresses of the nodes and of the API server.
 type Cluster interface {
-	// Owner returns what an address is in the cluster, such as "of a node of the cluster"; ""
-	// for all others. An error means that this is not known yet.
+	// Owner returns the role of an address in the cluster, such as "of a node of the cluster"; ""
+	// for all others. An error means that the addresses are not known yet.
 	Owner(address netip.Addr) (string, error)
 }
 
-// refused are addresses with a reason of their own. The rest is said by netip.
-func refused() []struct {
+// forbidden returns the forbidden addresses that netip has no method for, each with the reason.
+func forbidden() []struct {
 	prefix netip.Prefix
 	why    string
 } {
@@ -48,7 +47,7 @@ func refused() []struct {
 		{netip.MustParsePrefix("0.0.0.0/8"), "this host"},
 		{netip.MustParsePrefix("240.0.0.0/4"), "reserved"},
 		{netip.MustParsePrefix("fec0::/10"), "site-local"},
-		// Which IPv4 address is in it, only the network knows.
+		// The IPv4 address inside it depends on the network.
 		{netip.MustParsePrefix("64:ff9b:1::/48"), "a NAT64 prefix of the local network"},
 		{netip.MustParsePrefix("100.100.100.200/32"), "a metadata service"},
 		{netip.MustParsePrefix("168.63.129.16/32"), "a metadata service"},
@@ -58,12 +57,12 @@ func refused() []struct {
 	}
 }
 
-// mayNotReach ends the sentence about an address with the way out: flags of the manager.
+// mayNotReach is the end of messages about forbidden addresses, with the flags that allow them.
 const mayNotReach = "which webhook rules may not reach: an administrator can allow it with " +
 	"--rule-webhook-allow-cidr or --rule-webhook-allow-host"
 
-// Check returns a *Failure of ClassAddressForbidden when rules may not reach an address, and of
-// ClassInternal when that is not known yet.
+// Check returns a *Failure of ClassAddressForbidden if rules may not reach an address, and of
+// ClassInternal if that is not known yet.
 func (g Guard) Check(address netip.Addr) error {
 	address = address.WithZone("")
 	for _, form := range []netip.Addr{address, address.Unmap()} {
@@ -71,13 +70,13 @@ func (g Guard) Check(address netip.Addr) error {
 			return nil
 		}
 	}
-	if why := whyRefused(address); why != "" {
+	if why := whyForbidden(address); why != "" {
 		return fail(ClassAddressForbidden, "address %s is %s, %s", address, why, mayNotReach)
 	}
 	return g.checkCluster(address)
 }
 
-// checkCluster refuses the addresses of the cluster itself, in each of their forms.
+// checkCluster rejects the addresses of the cluster itself, in each of their forms.
 func (g Guard) checkCluster(address netip.Addr) error {
 	if g.Cluster == nil {
 		return nil
@@ -98,8 +97,8 @@ func (g Guard) checkCluster(address netip.Addr) error {
 	return nil
 }
 
-// whyRefused is empty for an address that may be reached.
-func whyRefused(address netip.Addr) string {
+// whyForbidden returns why an address is forbidden; "" for an allowed one.
+func whyForbidden(address netip.Addr) string {
 	switch {
 	case !address.IsValid():
 		return "not an address"
@@ -112,20 +111,20 @@ func whyRefused(address netip.Addr) string {
 	case address.IsMulticast():
 		return "a multicast address"
 	}
-	for _, entry := range refused() {
+	for _, entry := range forbidden() {
 		if entry.prefix.Contains(address) {
 			return entry.why
 		}
 	}
 	if inner, form, has := embedded(address); has {
-		if why := whyRefused(inner); why != "" {
+		if why := whyForbidden(inner); why != "" {
 			return fmt.Sprintf("%s in its %s form", why, form)
 		}
 	}
 	return ""
 }
 
-// embedded returns the IPv4 address that a router, or this machine, makes of an IPv6 one.
+// embedded returns the IPv4 address that a router, or this machine, derives from an IPv6 address.
 func embedded(address netip.Addr) (inner netip.Addr, form string, has bool) {
 	if address.Is4() {
 		return netip.Addr{}, "", false
@@ -149,9 +148,9 @@ func embedded(address netip.Addr) (inner netip.Addr, form string, has bool) {
 	return netip.Addr{}, "", false
 }
 
-// checkHost refuses hosts that are addresses in disguise: 2130706433, 0x7f000001, 0177.1
-// and 127.1 are 127.0.0.1 to some resolvers and a name to others. What looks like a number
-// at its end is an address, and has to be written as one.
+// checkHost rejects addresses in unusual notation: 2130706433, 0x7f000001, 0177.1 and 127.1 are
+// 127.0.0.1 to some resolvers and a name to others. A host whose last label is a number must be an
+// address in the usual notation.
 func checkHost(host string) error {
 	for _, char := range host {
 		if char > 127 {
@@ -175,7 +174,7 @@ func checkHost(host string) error {
 	return nil
 }
 
-// isNumber says whether a label is decimal, octal or hexadecimal.
+// isNumber reports whether a label is decimal, octal or hexadecimal.
 func isNumber(label string) bool {
 	if digits, hex := strings.CutPrefix(strings.ToLower(label), "0x"); hex {
 		_, err := strconv.ParseUint("0"+digits, 16, 64)
@@ -184,7 +183,7 @@ func isNumber(label string) bool {
 	return label != "" && strings.Trim(label, "0123456789") == ""
 }
 
-// dial connects to host:port if the guard lets it.
+// dial connects to host:port if the guard allows it.
 func (g Guard) dial(ctx context.Context, dialer net.Dialer, network, address string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -196,8 +195,8 @@ func (g Guard) dial(ctx context.Context, dialer net.Dialer, network, address str
 	return dialer.DialContext(ctx, network, address)
 }
 
-// checkName refuses the names that never leave the machine, unless one of the addresses
-// that they can have is allowed. Any other name may resolve to anything.
+// checkName rejects the names that always resolve to loopback addresses, unless one of these is
+// allowed. Any other name may resolve to any address.
 func (g Guard) checkName(host string) error {
 	name := plainName(host)
 	if name != "localhost" && !strings.HasSuffix(name, ".localhost") {
@@ -211,12 +210,12 @@ func (g Guard) checkName(host string) error {
 	return fail(ClassAddressForbidden, "host %q is a loopback address, %s", cut(host, 253), mayNotReach)
 }
 
-// allowsHost says whether a host may be reached whatever it resolves to.
+// allowsHost reports whether a host may be reached at any address.
 func (g Guard) allowsHost(host string) bool {
 	return slices.ContainsFunc(g.AllowHosts, func(allowed string) bool { return plainName(allowed) == plainName(host) })
 }
 
-// plainName is a host as it is compared.
+// plainName returns a host in the form in which hosts are compared.
 func plainName(host string) string { return strings.ToLower(strings.TrimSuffix(host, ".")) }
 
 // control runs between resolving and connecting, for each address that is tried.

@@ -11,18 +11,18 @@ const (
 	// MaxAnswerBytes bounds the body of an answer.
 	MaxAnswerBytes = 1 << 20
 
-	// maxFinishedNames bounds finishedNames, and maxNameBytes each of them: more pods than
-	// a request can name, and the longest name of a pod.
+	// maxFinishedNames bounds finishedNames, and maxNameBytes each of them: more pods than a
+	// request can have, and the longest name of a pod.
 	maxFinishedNames = 1000
 	maxNameBytes     = 253
 
-	// maxTaskIDBytes bounds taskId and traceId: they are kept in the status of the rule.
+	// maxTaskIDBytes bounds taskId and traceId, which are stored in the status of the rule.
 	maxTaskIDBytes = 256
 )
 
-// decodePost reads the answer to a POST; its message is as long as it was sent. Absent fields are false or empty, so nothing is
-// approved by leaving something out; fields of other names are ignored. Every error is a
-// *Failure of ClassBadResponse that names the field and the position.
+// decodePost reads the answer to a POST, with its message at full length. Absent fields are false
+// or empty, so no absent field approves a pod; unknown fields are ignored. Every error is a
+// *Failure of ClassBadResponse that has the field and the position.
 func decodePost(body []byte) (webhooktask.PostAnswer, error) {
 	object, err := readObject(body)
 	if err != nil {
@@ -54,7 +54,7 @@ func decodePost(body []byte) (webhooktask.PostAnswer, error) {
 	return answer, nil
 }
 
-// decodePoll reads the answer to a poll, as decodePost does.
+// decodePoll reads the answer to a poll, like decodePost.
 func decodePoll(body []byte) (webhooktask.PollAnswer, error) {
 	object, err := readObject(body)
 	if err != nil {
@@ -74,8 +74,8 @@ func decodePoll(body []byte) (webhooktask.PollAnswer, error) {
 	return answer, nil
 }
 
-// boolean reads true or false, and nothing that looks like them: "false" in quotes is true
-// to many readers.
+// boolean reads true or false, and no other spelling: many parsers take the string "false" for
+// true.
 func (o *object) boolean(name string, into *bool) error {
 	field, has := o.fields[name]
 	if !has {
@@ -89,8 +89,8 @@ func (o *object) boolean(name string, into *bool) error {
 	return nil
 }
 
-// message reads a text of any length; null is none. It is cut when nothing is to be taken out
-// of it any more.
+// message reads a string of any length; null is none. The caller cuts it after credentials are
+// redacted.
 func (o *object) message(name string, into *string) error {
 	field, has := o.fields[name]
 	if !has || field.value == nil {
@@ -104,8 +104,8 @@ func (o *object) message(name string, into *string) error {
 	return nil
 }
 
-// identifier reads a string, or a number as it is written; null is none. Services that
-// count their tasks send numbers.
+// identifier reads a string, or a number as it is written; null is none. Services that count their
+// tasks send numbers.
 func (o *object) identifier(name string, into *string) error {
 	field, has := o.fields[name]
 	if !has || field.value == nil {
@@ -132,8 +132,7 @@ func (o *object) identifier(name string, into *string) error {
 	return nil
 }
 
-// names reads a list of strings; null is an empty one, since that is what an empty slice
-// of Go becomes.
+// names reads a list of strings; null is an empty one, because Go encodes a nil slice as null.
 func (o *object) names(name string, into *[]string) error {
 	field, has := o.fields[name]
 	if !has || field.value == nil {

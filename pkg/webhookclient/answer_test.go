@@ -120,15 +120,15 @@ func TestPositionsCountLinesAndCharacters(t *testing.T) {
 }
 
 func TestMessagesAreOneLineOfBoundedLength(t *testing.T) {
-	long := Endpoint{}.told(strings.Repeat("é", 1000))
+	long := Endpoint{}.shown(strings.Repeat("é", 1000))
 	if len(long) > MaxMessageBytes || !strings.HasSuffix(long, "é...") {
 		t.Errorf("message of %d bytes ends with %q", len(long), long[len(long)-8:])
 	}
-	if got := (Endpoint{}).told("a\nb\x1b[31mc\xff"); got != "a b\\x1b[31mc\uFFFD" {
+	if got := (Endpoint{}).shown("a\nb\x1b[31mc\xff"); got != "a b\\x1b[31mc\uFFFD" {
 		t.Errorf("message %q", got)
 	}
 	// A token is taken out before the message is cut: no half of it is left.
-	if got := (Endpoint{Token: "s3cr3t\n"}).told(strings.Repeat("x", MaxMessageBytes-3) + "s3cr3t"); strings.Contains(got, "s3") {
+	if got := (Endpoint{Token: "s3cr3t\n"}).shown(strings.Repeat("x", MaxMessageBytes-3) + "s3cr3t"); strings.Contains(got, "s3") {
 		t.Errorf("message ends with %q", got[len(got)-8:])
 	}
 }

@@ -4,11 +4,11 @@ import "time"
 
 // Breaker configures circuit breakers. Zero values stand for the defaults.
 type Breaker struct {
-	// Failures in a row after which it opens. Default: 5.
+	// Failures is the number of consecutive failures that opens the breaker. Default: 5.
 	Failures int
 
-	// Pause is how long it stays open the first time; it doubles each time that the probe
-	// fails, up to MaxPause. Defaults: 10 s and 2 min.
+	// Pause is how long it stays open the first time; it doubles each time that the probe fails, up
+	// to MaxPause. Defaults: 10 s and 2 min.
 	Pause    time.Duration
 	MaxPause time.Duration
 }
@@ -45,7 +45,7 @@ type breaker struct {
 	options  Breaker
 	failures int
 
-	// pause is 0 while the breaker is closed; until is when it becomes half-open.
+	// pause is 0 while the breaker is closed; until is the time at which it becomes half-open.
 	pause time.Duration
 	until time.Time
 
@@ -53,7 +53,7 @@ type breaker struct {
 	probing bool
 }
 
-// state returns the state at a time and, in stateOpen, how long it lasts at least.
+// state returns the state at a time and, in stateOpen, the minimum time until it changes.
 func (b *breaker) state(now time.Time) (state, time.Duration) {
 	switch {
 	case b.pause == 0:
@@ -67,7 +67,7 @@ func (b *breaker) state(now time.Time) (state, time.Duration) {
 	}
 }
 
-// ended counts the end of a call; probe marks the call that was let through in stateHalfOpen.
+// ended counts the end of a call; probe marks the call that stateHalfOpen let through.
 func (b *breaker) ended(health health, probe bool, now time.Time) {
 	if probe {
 		b.probing = false
@@ -77,7 +77,7 @@ func (b *breaker) ended(health health, probe bool, now time.Time) {
 		*b = breaker{options: b.options}
 	case healthFailed:
 		b.failures++
-		// Calls that were under way when it opened do not prolong the pause.
+		// Calls that were in flight when the breaker opened do not prolong the pause.
 		if probe || b.pause == 0 && b.failures >= b.options.Failures {
 			b.pause = min(max(b.pause*2, b.options.Pause), b.options.MaxPause)
 			b.until = now.Add(b.pause)
@@ -89,17 +89,17 @@ func (b *breaker) ended(health health, probe bool, now time.Time) {
 // fresh reports whether no failure is counted.
 func (b *breaker) fresh() bool { return b.failures == 0 && b.pause == 0 }
 
-// health is what the end of a call shows of its target.
+// health is the evidence that the end of a call gives about its target.
 type health int
 
 const (
-	// healthUnknown: the reason lies with the rule or with PodOps.
+	// healthUnknown means that the rule or PodOps is the cause.
 	healthUnknown health = iota
 
-	// healthAnswered: the service answered, with whatever content.
+	// healthAnswered means that the service answered, with any content.
 	healthAnswered
 
-	// healthFailed: the service could not be reached, or let the call hang.
+	// healthFailed means that the service could not be reached, or did not answer in time.
 	healthFailed
 )
 

@@ -15,7 +15,7 @@ type Caller interface {
 	Post(ctx context.Context, endpoint Endpoint, request PostRequest) (webhooktask.PostAnswer, error)
 	Poll(ctx context.Context, endpoint Endpoint, keys []string, taskID string) (webhooktask.PollAnswer, error)
 
-	// CloseIdle closes the connections that no call runs on.
+	// CloseIdle closes the idle connections.
 	CloseIdle()
 }
 
@@ -24,20 +24,20 @@ type Call struct {
 	// Key is unique among all calls.
 	Key string
 
-	// Rule that it is made for.
+	// Rule is the rule that the call is made for.
 	Rule rule.RuleID
 
 	Post *PostCall
 	Poll *PollCall
 }
 
-// PostCall asks a service about pods.
+// PostCall requests the approval of pods from a service.
 type PostCall struct {
 	Endpoint Endpoint
 	Request  PostRequest
 }
 
-// PollCall asks a service for the result of a task.
+// PollCall requests the result of a task from a service.
 type PollCall struct {
 	Endpoint Endpoint
 
@@ -45,22 +45,22 @@ type PollCall struct {
 	Keys   []string
 	TaskID string
 
-	// TraceID of the POST, for the reader of the result. It is not sent.
+	// TraceID is the trace id of the POST. It is not sent; the receiver of the result uses it.
 	TraceID string
 }
 
-// Result of a call: exactly one of Post, Poll and Failure is set.
+// Result is the result of a call: exactly one of Post, Poll and Failure is set.
 type Result struct {
 	Call    Call
 	Post    *webhooktask.PostAnswer
 	Poll    *webhooktask.PollAnswer
 	Failure *Failure
 
-	// Took is the time of the call itself, without its waiting in the queue.
+	// Took is the duration of the call itself, without its time in the queue.
 	Took time.Duration
 }
 
-// kind of the call, as metrics name it.
+// kind returns the kind of the call, as metrics name it.
 func (c Call) kind() string {
 	if c.Post != nil {
 		return "post"
@@ -68,7 +68,7 @@ func (c Call) kind() string {
 	return "poll"
 }
 
-// bytes estimates the memory that a waiting call takes.
+// bytes estimates the memory of a queued call.
 func (c Call) bytes() int {
 	const fixed = 512
 	if c.Post == nil {
@@ -81,7 +81,7 @@ func (c Call) bytes() int {
 	return size
 }
 
-// make makes the call. A panic is a failure of this call and of no other.
+// make makes the call. A panic becomes the failure of this call alone.
 func (c Call) make(ctx context.Context, caller Caller) (result Result) {
 	begin := time.Now()
 	defer func() {

@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-// classify makes a failure of an error of net/http. Connected says whether the request had
-// a connection: only then can the service have seen it.
+// classify converts an error of net/http to a failure. connected reports whether the request had a
+// connection: without one the service cannot have received it.
 func classify(err error, connected bool) *Failure {
 	if wrapped, is := errors.AsType[*url.Error](err); is {
-		// Its text repeats the URL, which may have secrets in its query.
+		// The text of a url.Error repeats the URL, which may have secrets in its query.
 		err = wrapped.Err
 	}
 	if failure, is := errors.AsType[*Failure](err); is {
@@ -29,7 +29,7 @@ func classify(err error, connected bool) *Failure {
 	return failure
 }
 
-// reason is the class of an error, and what users are told.
+// reason returns the class of an error, and the message for users.
 func reason(err error, connected bool) (Class, string) {
 	if class, message, is := reasonTLS(err); is {
 		return class, message
@@ -59,7 +59,7 @@ func reason(err error, connected bool) (Class, string) {
 	}
 }
 
-// reasonTLS is the reason of an error of the handshake.
+// reasonTLS returns the class and the message of an error of the handshake.
 func reasonTLS(err error) (Class, string, bool) {
 	_, isAlert := errors.AsType[tls.AlertError](err)
 	_, isRecord := errors.AsType[tls.RecordHeaderError](err)

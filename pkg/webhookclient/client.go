@@ -15,7 +15,7 @@ import (
 
 // Timeouts bound the steps of a call. Zero values stand for the defaults.
 type Timeouts struct {
-	// Connect bounds resolving and connecting, and again the TLS handshake. Default: 3 s.
+	// Connect bounds resolving and connecting, and separately the TLS handshake. Default: 3 s.
 	Connect time.Duration
 
 	// Header bounds the time from the request to the end of the headers of the answer.
@@ -28,8 +28,8 @@ type Timeouts struct {
 	// Total bounds a call with all of its tries. Default: 25 s.
 	Total time.Duration
 
-	// Wait is the longest Retry-After that a call itself waits for. A longer one is left to
-	// the caller: meanwhile the call would hold a place that others need. Default: 3 s.
+	// Wait is the longest Retry-After that a call itself waits for. The caller handles a longer
+	// one, because a waiting call occupies a worker. Default: 3 s.
 	Wait time.Duration
 }
 
@@ -54,18 +54,18 @@ type Client struct {
 	now        func() time.Time
 }
 
-// NewClient returns a client that reaches what the guard lets it reach.
+// NewClient returns a client that reaches only the addresses that the guard allows.
 func NewClient(guard Guard, timeout Timeouts) *Client {
 	timeout = timeout.withDefaults()
 	return &Client{timeout: timeout, transports: newTransports(guard, timeout), now: time.Now}
 }
 
-// CloseIdle closes the connections that no call runs on.
+// CloseIdle closes the idle connections.
 func (c *Client) CloseIdle() { c.transports.closeIdle() }
 
-// Post asks a service about pods. The trace id is the same over all tries; a request that
-// the service may have seen is not repeated, unless it said 429 or 503 and when to come
-// again. An error is a *Failure; where its Sent is set, this trace id must not be sent again.
+// Post requests the approval of pods from a service. All tries have the same trace id. A request
+// that the service may have received is not repeated, unless the service returned 429 or 503 with
+// Retry-After. An error is a *Failure; if its Sent is set, this trace id must not be sent again.
 func (c *Client) Post(ctx context.Context, endpoint Endpoint, request PostRequest) (webhooktask.PostAnswer, error) {
 	body, err := request.encode()
 	if err != nil {
@@ -83,11 +83,12 @@ func (c *Client) Post(ctx context.Context, endpoint Endpoint, request PostReques
 	if err != nil {
 		return webhooktask.PostAnswer{}, endpoint.redacted(err)
 	}
-	decoded.Message = endpoint.told(decoded.Message)
+	decoded.Message = endpoint.shown(decoded.Message)
 	return decoded, nil
 }
 
-// Poll asks for the result of a task; keys are the query parameters that carry its id. An error is a *Failure.
+// Poll requests the result of a task; keys are the query parameters that carry its id. An error is
+// a *Failure.
 func (c *Client) Poll(ctx context.Context, endpoint Endpoint, keys []string, taskID string) (webhooktask.PollAnswer, error) {
 	target, err := ParseURL(endpoint.URL)
 	if err != nil {
@@ -101,7 +102,7 @@ func (c *Client) Poll(ctx context.Context, endpoint Endpoint, keys []string, tas
 	if err != nil {
 		return webhooktask.PollAnswer{}, endpoint.redacted(err)
 	}
-	decoded.Message = endpoint.told(decoded.Message)
+	decoded.Message = endpoint.shown(decoded.Message)
 	return decoded, nil
 }
 
@@ -131,7 +132,7 @@ func (c *Client) call(ctx context.Context, endpoint Endpoint, method string, tar
 	return answer, nil
 }
 
-// newRequest makes a request that says no more than it has to.
+// newRequest returns a request without unnecessary headers.
 func newRequest(ctx context.Context, endpoint Endpoint, method string, target *url.URL, body []byte) (*retryablehttp.Request, error) {
 	var content any
 	if body != nil {
@@ -172,8 +173,8 @@ func (c *Client) read(response *http.Response) ([]byte, error) {
 	return body, nil
 }
 
-// discard reads the rest of a short body, so that the connection can be used again, and
-// closes it. The rest of a long one is not worth it.
+// discard reads the rest of a short body, so that the connection can be reused, and closes the
+// body. The rest of a long one is not read.
 func discard(body io.ReadCloser) {
 	const short = 4 << 10
 	_, _ = io.CopyN(io.Discard, body, short)

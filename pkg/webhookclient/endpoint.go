@@ -14,16 +14,16 @@ import (
 	"strings"
 )
 
-// Endpoint is where a call goes, and how PodOps identifies itself there.
+// Endpoint is the destination of a call, with the credentials of PodOps.
 type Endpoint struct {
 	// URL is http or https.
 	URL string
 
-	// CABundle is what the certificate of the service must chain to: PEM, or PEM in
-	// base64. Empty, or white space in either form: the roots of the system.
+	// CABundle has the authorities that the certificate of the service must chain to: PEM, or PEM
+	// in base64. Empty, or white space in either form, is the root certificates of the system.
 	CABundle string
 
-	// Token is sent as a bearer token, over https only. White space around it is dropped.
+	// Token is sent as a bearer token, over https only. White space around it is removed.
 	Token string
 
 	// ClientCert and ClientKey are PEM; both or neither. They are used over https only.
@@ -31,12 +31,12 @@ type Endpoint struct {
 	ClientKey  []byte
 }
 
-// maxTokenBytes bounds a token: servers refuse longer headers anyway.
+// maxTokenBytes bounds a token: servers reject longer headers.
 const maxTokenBytes = 16 << 10
 
-// ParseURL reads the URL of a webhook rule. It refuses what cannot be called safely: other
-// schemes, credentials in the URL, hosts that are addresses in disguise. Errors are
-// *Failures of ClassConfiguration or ClassAddressForbidden. It reaches no network.
+// ParseURL parses the URL of a webhook rule. It rejects URLs that cannot be called safely: other
+// schemes, credentials in the URL, addresses in unusual notation. Errors are *Failures of
+// ClassConfiguration or ClassAddressForbidden. It does not use the network.
 func ParseURL(text string) (*url.URL, error) {
 	parsed, err := url.Parse(text)
 	if err != nil {
@@ -62,9 +62,9 @@ func ParseURL(text string) (*url.URL, error) {
 	return parsed, nil
 }
 
-// CheckURL says whether a URL can be one of a webhook rule, without reaching the network:
-// besides what ParseURL refuses, addresses that rules may not reach, and localhost. What
-// other names resolve to is seen when they are dialled.
+// CheckURL reports whether a webhook rule may have a URL, without using the network: in addition to
+// ParseURL it rejects forbidden addresses, and localhost. The addresses of other names are checked
+// when they are dialled.
 func (g Guard) CheckURL(text string) error {
 	parsed, err := ParseURL(text)
 	if err != nil {
@@ -78,12 +78,12 @@ func (g Guard) CheckURL(text string) error {
 		if failure := AsFailure(g.Check(address)); failure != nil && failure.Class != ClassInternal {
 			return failure
 		}
-		return nil // what is not known yet is checked when it is dialled
+		return nil // addresses that are not known yet are checked when they are dialled
 	}
 	return g.checkName(host)
 }
 
-// Roots reads a caBundle: nil for the roots of the system. Errors are *Failures of
+// Roots parses a caBundle: nil is the root certificates of the system. Errors are *Failures of
 // ClassConfiguration.
 func Roots(bundle string) (*x509.CertPool, error) {
 	text := []byte(strings.TrimSpace(bundle))
@@ -116,7 +116,7 @@ func Roots(bundle string) (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// identify adds who PodOps is to a request.
+// identify adds the credentials of PodOps to a request.
 func (e Endpoint) identify(request *http.Request) error {
 	token, err := e.bearer()
 	if err != nil {
@@ -133,7 +133,7 @@ func (e Endpoint) identify(request *http.Request) error {
 
 func (e Endpoint) hasCertificate() bool { return len(e.ClientCert) > 0 || len(e.ClientKey) > 0 }
 
-// bearer is the token without white space around it: files end with a line break.
+// bearer returns the token without white space around it: files end with a line break.
 func (e Endpoint) bearer() (string, error) {
 	token := strings.TrimSpace(e.Token)
 	if len(token) > maxTokenBytes {
@@ -147,28 +147,28 @@ func (e Endpoint) bearer() (string, error) {
 	return token, nil
 }
 
-// told is a message as users may see it: services repeat what they were sent.
-func (e Endpoint) told(message string) string {
+// shown returns a message without the token, for users: services repeat parts of requests.
+func (e Endpoint) shown(message string) string {
 	if token := strings.TrimSpace(e.Token); token != "" {
 		message = strings.ReplaceAll(message, token, "[redacted]")
 	}
 	return cut(message, MaxMessageBytes)
 }
 
-// redacted takes the token out of a failure.
+// redacted removes the token from a failure.
 func (e Endpoint) redacted(err error) error {
 	failure, is := errors.AsType[*Failure](err)
 	if !is {
 		return err
 	}
 	copied := *failure
-	if copied.Message = e.told(failure.Message); copied.Message != failure.Message {
+	if copied.Message = e.shown(failure.Message); copied.Message != failure.Message {
 		copied.Err = nil
 	}
 	return &copied
 }
 
-// trust is the TLS configuration of an endpoint.
+// trust returns the TLS configuration of an endpoint.
 func (e Endpoint) trust() (*tls.Config, error) {
 	roots, err := Roots(e.CABundle)
 	if err != nil {

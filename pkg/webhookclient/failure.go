@@ -8,74 +8,76 @@ import (
 	"github.com/podops-dev/podops/pkg/text"
 )
 
-// Class says in one stable word why a call failed.
+// Class is the stable reason of a failed call.
 type Class string
 
 // The classes of failures.
 const (
-	// ClassConfiguration: the url or the caBundle of the rule cannot be used.
+	// ClassConfiguration means that the url or the caBundle of the rule cannot be used.
 	ClassConfiguration Class = "Configuration"
 
-	// ClassSecret: the credentials of the rule cannot be used.
+	// ClassSecret means that the credentials of the rule cannot be used.
 	ClassSecret Class = "Secret"
 
-	// ClassAddressForbidden: the host is, or resolves to, an address that rules may not
+	// ClassAddressForbidden means that the host is, or resolves to, an address that rules may not
 	// reach.
 	ClassAddressForbidden Class = "AddressForbidden"
 
-	// ClassDNS: the name of the host does not resolve.
+	// ClassDNS means that the name of the host does not resolve.
 	ClassDNS Class = "DNS"
 
-	// ClassUnreachable is how Shown returns ClassRefused, ClassTLS, ClassTimeout and
-	// ClassConnectionBroken.
+	// ClassUnreachable replaces ClassRefused, ClassTLS, ClassTimeout and ClassConnectionBroken in
+	// the result of Shown.
 	ClassUnreachable Class = "Unreachable"
 
-	// ClassRefused: no connection could be made. Nothing was sent.
+	// ClassRefused means that no connection could be made. Nothing was sent.
 	ClassRefused Class = "Refused"
 
-	// ClassTLSUntrusted: the certificate of the service is signed by another authority, or
-	// not fit for a server.
+	// ClassTLSUntrusted means that the certificate of the service is signed by another authority,
+	// or is not a certificate of a server.
 	ClassTLSUntrusted Class = "TLSUntrusted"
 
-	// ClassTLSExpired: the certificate of the service has expired, or is not valid yet.
+	// ClassTLSExpired means that the certificate of the service has expired, or is not valid yet.
 	ClassTLSExpired Class = "TLSExpired"
 
-	// ClassTLSNameMismatch: the certificate of the service is for another name.
+	// ClassTLSNameMismatch means that the certificate of the service is for another name.
 	ClassTLSNameMismatch Class = "TLSNameMismatch"
 
-	// ClassTLS: the handshake failed before a certificate was checked.
+	// ClassTLS means that the handshake failed before a certificate was checked.
 	ClassTLS Class = "TLS"
 
-	// ClassTimeout: no answer in time. The service may have seen the request.
+	// ClassTimeout means that there was no answer in time. The service may have received the
+	// request.
 	ClassTimeout Class = "Timeout"
 
-	// ClassConnectionBroken: the connection was made and ended before the answer did. The
-	// service may have seen the request.
+	// ClassConnectionBroken means that the connection ended before the answer was complete. The
+	// service may have received the request.
 	ClassConnectionBroken Class = "ConnectionBroken"
 
-	// ClassRedirectRefused: the service answered with a redirect.
+	// ClassRedirectRefused means that the service answered with a redirect.
 	ClassRedirectRefused Class = "RedirectRefused"
 
-	// ClassHTTPStatus: the status of the answer is not 2xx.
+	// ClassHTTPStatus means that the status of the answer is not 2xx.
 	ClassHTTPStatus Class = "HTTPStatus"
 
-	// ClassTooLarge: the answer is larger than MaxAnswerBytes, or its headers are too large.
+	// ClassTooLarge means that the answer is larger than MaxAnswerBytes, or its headers are too
+	// large.
 	ClassTooLarge Class = "TooLarge"
 
-	// ClassBadResponse: the answer is not what the protocol says.
+	// ClassBadResponse means that the answer does not follow the protocol.
 	ClassBadResponse Class = "BadResponse"
 
-	// ClassBreakerOpen: the circuit breaker is open, since the service has failed again and
-	// again. Nothing was sent.
+	// ClassBreakerOpen means that the circuit breaker is open after repeated failures of the
+	// service. Nothing was sent.
 	ClassBreakerOpen Class = "BreakerOpen"
 
-	// ClassBusy: too many calls wait. Nothing was sent.
+	// ClassBusy means that too many calls are queued. Nothing was sent.
 	ClassBusy Class = "Busy"
 
-	// ClassCanceled: PodOps stopped.
+	// ClassCanceled means that PodOps stopped.
 	ClassCanceled Class = "Canceled"
 
-	// ClassInternal: a bug of PodOps.
+	// ClassInternal is a bug of PodOps.
 	ClassInternal Class = "Internal"
 )
 
@@ -86,30 +88,30 @@ const MaxMessageBytes = 512
 type Failure struct {
 	Class Class
 
-	// Message for users: what happened, and where it helps, what to do. At most
-	// MaxMessageBytes; it holds no credentials and no query of a URL.
+	// Message is for users: what happened, and where it helps, what to do. It has at most
+	// MaxMessageBytes, and no credentials and no query of a URL.
 	Message string
 
-	// RetryAfter is the pause that the service, or the circuit breaker, demands; 0 when
-	// neither does. At most MaxRetryAfter.
+	// RetryAfter is the pause that the service, or the circuit breaker, requires; 0 if neither
+	// does. At most MaxRetryAfter.
 	RetryAfter time.Duration
 
-	// Sent: the service may have seen the request. False means that it surely has not.
+	// Sent is set if the service may have received the request. If it is not set, nothing was sent.
 	Sent bool
 
-	// Err is what caused it; nil when nothing did.
+	// Err is the cause, or nil.
 	Err error
 }
 
-// Error is the class and the message.
+// Error returns the class and the message.
 func (f *Failure) Error() string { return string(f.Class) + ": " + f.Message }
 
 // Unwrap returns the cause.
 func (f *Failure) Unwrap() error { return f.Err }
 
-// Shown returns the class and the message for the users of a rule. Whether an address refuses
-// connections, drops them, or serves something other than HTTP is not shown: rules would make the
-// manager a port scanner. An administrator finds it in the log and the metrics.
+// Shown returns the class and the message for the users of a rule. It hides whether an address
+// rejects connections, drops them, or serves something other than HTTP: rules would make the
+// manager a port scanner. The log and the metrics have the details for an administrator.
 func (f *Failure) Shown() (Class, string) {
 	if !f.hidden() {
 		return f.Class, f.Message
@@ -117,7 +119,7 @@ func (f *Failure) Shown() (Class, string) {
 	return ClassUnreachable, "the service could not be reached, or did not answer as a web server in time; the log of the manager has the details"
 }
 
-// hidden reports whether the class shows what listens at an address.
+// hidden reports whether the class reveals what listens at an address.
 func (f *Failure) hidden() bool {
 	switch f.Class {
 	case ClassRefused, ClassTimeout, ClassConnectionBroken, ClassTLS:
@@ -127,7 +129,7 @@ func (f *Failure) hidden() bool {
 	}
 }
 
-// AsFailure returns the failure in err. Any other error is one of ClassInternal; nil is nil.
+// AsFailure returns the failure in err. Any other error becomes one of ClassInternal; nil is nil.
 func AsFailure(err error) *Failure {
 	if err == nil {
 		return nil
@@ -138,7 +140,7 @@ func AsFailure(err error) *Failure {
 	return &Failure{Class: ClassInternal, Message: cut(err.Error(), MaxMessageBytes), Sent: true, Err: err}
 }
 
-// fail makes a failure. Of the arguments, the last error becomes its cause.
+// fail returns a failure. The last error among the arguments is its cause.
 func fail(class Class, format string, arguments ...any) *Failure {
 	failure := &Failure{Class: class, Message: cut(fmt.Sprintf(format, arguments...), MaxMessageBytes)}
 	for _, argument := range arguments {
@@ -149,5 +151,6 @@ func fail(class Class, format string, arguments ...any) *Failure {
 	return failure
 }
 
-// cut returns a text as it may be shown: what services and certificates say ends up on terminals.
+// cut returns a text that is safe to show on terminals: services and certificates provide parts of
+// it.
 func cut(shown string, limit int) string { return text.Line(shown, limit) }

@@ -13,18 +13,18 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// maxHostsPerRule bounds the hosts that a rule has series for: two are in use, the others
-// are from before its last edits.
+// maxHostsPerRule bounds the hosts that a rule has series for: two are in use, the others are from
+// before its last edits.
 const maxHostsPerRule = 4
 
-// ruleLimits and hostLimits bound the rules and hosts with series of their own; those beyond share
+// ruleLimits and hostLimits bound the rules and hosts with series of their own; all others share
 // the label "other" of their namespace.
 func ruleLimits() metricseries.Limits { return metricseries.Limits{PerNamespace: 32, InAll: 512} }
 func hostLimits() metricseries.Limits { return metricseries.Limits{PerNamespace: 16, InAll: 512} }
 
-// Metrics of calls. The series of a rule go when it is forgotten, and those of a host with
-// the last rule of the namespace that called it. Every series is of one namespace. Metrics are
-// safe for concurrent use.
+// Metrics are the metrics of calls. The series of a rule are deleted when it is forgotten, and
+// those of a host with the last rule of the namespace that called it. Every series is of one
+// namespace. Metrics are safe for concurrent use.
 type Metrics struct {
 	calls   *prometheus.CounterVec
 	latency *prometheus.HistogramVec
@@ -33,29 +33,29 @@ type Metrics struct {
 	// open returns how many circuit breakers are not closed, by namespace and host.
 	open atomic.Pointer[func() map[[2]string]int]
 
-	// underWay guards running. It is a lock of its own, under which no series is touched:
-	// gathering needs it while it holds the locks of the series.
+	// underWay guards running. It is a separate lock, under which no series is touched: gathering
+	// acquires it while it holds the locks of the series.
 	underWay sync.Mutex
 
-	// running are the calls under way, by key, and since when they are.
+	// running has the start times of the calls in flight, by key.
 	running map[string]time.Time
 
 	ruleNames *metricseries.Names
 	hostNames *metricseries.Names
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu sync.Mutex
 
-	// rules has the labels of each rule that has called; uses counts the rules behind series.
+	// rules has the labels of each rule that has made calls; uses counts the rules behind series.
 	rules map[rule.RuleID]*ruleSeries
 	uses  map[seriesKey]int
 }
 
-// ruleSeries is what labels the series of a rule.
+// ruleSeries has the labels of the series of a rule.
 type ruleSeries struct {
 	object, rule string
 
-	// hosts that it has called, the oldest first.
+	// hosts are the hosts that it has called, the oldest first.
 	hosts []string
 }
 
@@ -71,12 +71,12 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 		}, []string{"namespace", "podtransitionrule", "rule", "host", "kind", "outcome"}),
 		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "podops_webhook_call_duration_seconds",
-			Help:    "How long calls of webhook rules took, without their waiting for a turn.",
+			Help:    "Duration of calls of webhook rules, without their time in the queue.",
 			Buckets: []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
 		}, []string{"namespace", "host"}),
 		queued: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "podops_webhook_calls_queued",
-			Help: "Calls of webhook rules that wait for their turn.",
+			Help: "Queued calls of webhook rules.",
 		}),
 		running:   map[string]time.Time{},
 		ruleNames: metricseries.NewNames(ruleLimits()), hostNames: metricseries.NewNames(hostLimits()),
@@ -84,11 +84,11 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	}
 	running := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "podops_webhook_calls_running",
-		Help: "Calls of webhook rules that are under way.",
+		Help: "Calls of webhook rules in flight.",
 	}, m.countRunning)
 	oldest := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "podops_webhook_oldest_running_call_seconds",
-		Help: "Age of the oldest call of a webhook rule that is under way; 0 when none is.",
+		Help: "Age of the oldest call of a webhook rule in flight; 0 without one.",
 	}, m.ageOfOldest)
 	for _, collector := range []prometheus.Collector{m.calls, m.latency, m.queued, running, oldest, openBreakers{m}} {
 		if err := registry.Register(collector); err != nil {
@@ -98,7 +98,7 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
-// waiting shows how many calls wait.
+// waiting sets the number of queued calls.
 func (m *Metrics) waiting(calls int) { m.queued.Set(float64(calls)) }
 
 func (m *Metrics) began(key string, now time.Time) {
@@ -149,7 +149,7 @@ func (m *Metrics) counted(result Result) {
 	}
 }
 
-// seriesOf returns the labels of a rule, which get a place if one is free.
+// seriesOf returns the labels of a rule, which are its own if a place is free.
 func (m *Metrics) seriesOf(rule rule.RuleID) *ruleSeries {
 	series, has := m.rules[rule]
 	if !has {
@@ -162,10 +162,10 @@ func (m *Metrics) seriesOf(rule rule.RuleID) *ruleSeries {
 	return series
 }
 
-// nameOf is the name of a rule within its namespace.
+// nameOf returns the name of a rule within its namespace.
 func nameOf(rule rule.RuleID) string { return rule.Object.Name + "/" + rule.Rule }
 
-// hostOf returns the label of a host, and notes that a rule has called it.
+// hostOf returns the label of a host, and records that a rule has called it.
 func (m *Metrics) hostOf(series *ruleSeries, namespace, host string) string {
 	if slices.Contains(series.hosts, host) {
 		return host
@@ -185,12 +185,12 @@ func (m *Metrics) hostOf(series *ruleSeries, namespace, host string) string {
 	return label
 }
 
-// keys of the series of a rule with a host, and of the latency of the host.
+// keys returns the keys of the series of a rule with a host, and of the latency of the host.
 func (s *ruleSeries) keys(namespace, host string) []seriesKey {
 	return []seriesKey{{namespace, s.object, s.rule, host}, {namespace: namespace, host: host}}
 }
 
-// forget drops the series of a rule; an empty name stands for all rules of the object.
+// forget deletes the series of a rule; an empty name stands for all rules of the object.
 func (m *Metrics) forget(rule rule.RuleID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -206,7 +206,7 @@ func (m *Metrics) forget(rule rule.RuleID) {
 	}
 }
 
-// release drops the series of a rule with a host, and those of the host, unless other rules have
+// release deletes the series of a rule with a host, and those of the host, unless other rules use
 // them, too.
 func (m *Metrics) release(series *ruleSeries, namespace, host string) {
 	for _, key := range series.keys(namespace, host) {

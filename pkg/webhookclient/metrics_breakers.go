@@ -2,13 +2,13 @@ package webhookclient
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// openBreakers collects the circuit breakers that are not closed when it is scraped, so that none is
-// shown that is gone. Hosts without a place of their own count together.
+// openBreakers collects the circuit breakers that are not closed at each scrape, so that deleted
+// ones are not reported. Hosts without series of their own are counted together.
 type openBreakers struct{ metrics *Metrics }
 
 func (openBreakers) desc() *prometheus.Desc {
 	return prometheus.NewDesc("podops_webhook_breaker_open",
-		"Circuit breakers that are open or half-open because calls failed again and again.", []string{"namespace", "host"}, nil)
+		"Circuit breakers that are open or half-open after repeated failures of calls.", []string{"namespace", "host"}, nil)
 }
 
 // Describe implements prometheus.Collector.

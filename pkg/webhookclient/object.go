@@ -11,14 +11,14 @@ import (
 // maxNesting bounds how deep an answer may be nested. The protocol needs 2.
 const maxNesting = 32
 
-// object is a JSON object as it was sent: names are exact, and none is given twice.
+// object is a JSON object as it was sent: names are exact, and none occurs twice.
 type object struct {
 	body   []byte
 	fields map[string]element
 }
 
-// element is a value, and where it starts in the body. The value is nil, a bool, a string,
-// a number, []element, or nested for an object below the top.
+// element is a value with its position in the body. The value is nil, a bool, a string, a number,
+// []element, or nested for an object below the top.
 type element struct {
 	value  any
 	offset int
@@ -27,11 +27,11 @@ type element struct {
 // number is a JSON number as it is written: no digits are lost.
 type number string
 
-// nested stands for an object below the top: the protocol has none, so nobody reads it.
+// nested replaces an object below the top: the protocol has none, so it is not read.
 type nested struct{}
 
-// readObject reads a body strictly: one JSON object in valid UTF-8, no name twice in any
-// object, nested at most maxNesting deep.
+// readObject parses a body strictly: one JSON object in valid UTF-8, no name twice in any object,
+// nested at most maxNesting deep.
 func readObject(body []byte) (*object, error) {
 	o := &object{body: body, fields: map[string]element{}}
 	if !utf8.Valid(body) {
@@ -44,7 +44,7 @@ func readObject(body []byte) (*object, error) {
 	if err := json.Unmarshal(body, &whole); err != nil {
 		offset := len(body)
 		if syntax, is := errors.AsType[*json.SyntaxError](err); is {
-			// It counts the bytes that were read, the one that is wrong among them.
+			// Offset counts the bytes that were read, including the wrong one.
 			offset = max(0, int(syntax.Offset)-1)
 		}
 		return nil, o.bad(offset, "the answer is not JSON: %v", err)
@@ -61,11 +61,11 @@ func readObject(body []byte) (*object, error) {
 	return o, nil
 }
 
-// at is where a field starts; the start of the body when it is absent.
+// at returns the position of a field; the start of the body if it is absent.
 func (o *object) at(name string) int { return o.fields[name].offset }
 
-// bad makes a failure that tells the position, for people (line and column) and for tools
-// (byte, from 0).
+// bad returns a failure with the position, as line and column for editors and as byte (from 0) for
+// tools.
 func (o *object) bad(offset int, format string, arguments ...any) *Failure {
 	before := o.body[:min(offset, len(o.body))]
 	line := 1 + bytes.Count(before, []byte("\n"))
@@ -75,13 +75,13 @@ func (o *object) bad(offset int, format string, arguments ...any) *Failure {
 	return failure
 }
 
-// reader walks through a body that is known to be JSON.
+// reader parses a body that is valid JSON.
 type reader struct {
 	object  *object
 	decoder *json.Decoder
 }
 
-// value reads the next value; depth is the number of lists and objects around it.
+// value reads the next value; depth is the number of enclosing lists and objects.
 func (r *reader) value(depth int) (element, error) {
 	offset := r.next()
 	token, err := r.decoder.Token()
@@ -117,8 +117,8 @@ func (r *reader) list(offset, depth int) (element, error) {
 	return element{value: list, offset: offset}, err
 }
 
-// fields reads an object. Only the one at the top keeps its fields: what is below is
-// checked and dropped.
+// fields reads an object. Only the top object keeps its fields: objects below are checked and
+// dropped.
 func (r *reader) fields(offset, depth int) (element, error) {
 	seen := map[string]bool{}
 	for r.decoder.More() {
@@ -144,7 +144,7 @@ func (r *reader) fields(offset, depth int) (element, error) {
 	return element{value: nested{}, offset: offset}, err
 }
 
-// next is where the next token starts.
+// next returns the position of the next token.
 func (r *reader) next() int {
 	offset := int(r.decoder.InputOffset())
 	for offset < len(r.object.body) && strings.IndexByte(" \t\r\n,:", r.object.body[offset]) >= 0 {
@@ -153,7 +153,8 @@ func (r *reader) next() int {
 	return offset
 }
 
-// kindOf names a value for a message. It does not repeat the value: it may be long.
+// kindOf returns the name of the type of a value for a message, without the value, which may be
+// long.
 func kindOf(value any) string {
 	switch value.(type) {
 	case nil:
@@ -171,7 +172,7 @@ func kindOf(value any) string {
 	}
 }
 
-// invalidUTF8 is where a body stops being valid.
+// invalidUTF8 returns the position of the first invalid byte of a body.
 func invalidUTF8(body []byte) int {
 	offset := 0
 	for offset < len(body) {

@@ -14,11 +14,11 @@ import (
 
 // PoolOptions bound a pool. Zero values stand for the defaults.
 type PoolOptions struct {
-	// Workers is how many calls run at once, of all namespaces. Default: 32.
+	// Workers is how many calls of all namespaces run at once. Default: 32.
 	Workers int
 
-	// Reserved is how many further calls run at once, each the only one of its namespace, so
-	// that no namespaces use up the places of the others. Default: as many as Workers.
+	// Reserved is how many further calls run at once, each the only one of its namespace, so that
+	// other namespaces cannot occupy all workers. Default: as many as Workers.
 	Reserved int
 
 	// PerNamespace is how many calls of one namespace run at once. Default: half of Workers.
@@ -31,12 +31,11 @@ type PoolOptions struct {
 	// first of each namespace. Default: 16.
 	PerHostInAll int
 
-	// Queue and QueueBytes bound the calls that wait, of all namespaces. Defaults: 4096 and
-	// 64 MiB.
+	// Queue and QueueBytes bound the queued calls of all namespaces. Defaults: 4096 and 64 MiB.
 	Queue      int
 	QueueBytes int
 
-	// QueuePerNamespace and BytesPerNamespace bound those of one namespace. Defaults: an
+	// QueuePerNamespace and BytesPerNamespace bound the queued calls of one namespace. Defaults: an
 	// eighth of Queue and of QueueBytes.
 	QueuePerNamespace int
 	BytesPerNamespace int
@@ -44,8 +43,8 @@ type PoolOptions struct {
 	// Breaker configures the circuit breaker of each target.
 	Breaker Breaker
 
-	// Log receives panics, and the details of failures that users are not shown. The zero
-	// value discards them.
+	// Log receives panics, and the details of failures that Shown hides. The zero value discards
+	// them.
 	Log logr.Logger
 }
 
@@ -68,7 +67,7 @@ func (o PoolOptions) withDefaults() PoolOptions {
 	return o
 }
 
-// Pool makes calls outside of the workers that ask for them. It is safe for concurrent use.
+// Pool makes calls in workers of its own. It is safe for concurrent use.
 type Pool struct {
 	caller  Caller
 	options PoolOptions
@@ -76,8 +75,8 @@ type Pool struct {
 	deliver func(Result)
 	now     func() time.Time
 
-	// mu guards what follows. It is never held across I/O, nor while a result is
-	// delivered. Work is signalled when a call may have become possible.
+	// mu guards the fields below. It is not held during I/O or while a result is delivered. work is
+	// signalled when a call may have become possible.
 	mu      sync.Mutex
 	work    *sync.Cond
 	turns   *turns
@@ -86,8 +85,8 @@ type Pool struct {
 	stopped bool
 }
 
-// NewPool returns a pool whose results go to deliver: from any goroutine, also from several
-// at once. Deliver must not block for long: the worker that calls it waits.
+// NewPool returns a pool that passes results to deliver, from any goroutine and from several at
+// once. deliver must return quickly: a worker is blocked meanwhile.
 func NewPool(caller Caller, options PoolOptions, metrics *Metrics, deliver func(Result)) *Pool {
 	options = options.withDefaults()
 	p := &Pool{caller: caller, options: options, metrics: metrics, deliver: deliver, now: time.Now,
@@ -97,13 +96,13 @@ func NewPool(caller Caller, options PoolOptions, metrics *Metrics, deliver func(
 	return p
 }
 
-// NeedLeaderElection says that calls are made by the leader only.
+// NeedLeaderElection returns true: only the leader makes calls.
 func (p *Pool) NeedLeaderElection() bool { return true }
 
-// Submit queues a call and returns at once. It reports whether the call was taken: a call
-// that was taken has one result, unless the pool stops or the rule is forgotten before. It
-// is not taken when the queue is full (Busy is the failure for that), when one of the same
-// key waits or runs, or when the pool has stopped; then nothing is sent.
+// Submit queues a call and returns at once. It reports whether the call was accepted: an accepted
+// call has one result, unless the pool stops or the rule is forgotten before. A call is rejected if
+// the queue is full (with the failure Busy), if a call with the same key is queued or running, or
+// if the pool has stopped; then nothing is sent.
 func (p *Pool) Submit(call Call) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,8 +116,8 @@ func (p *Pool) Submit(call Call) bool {
 	return true
 }
 
-// CircuitOpen returns the failure that a call would have because the circuit breaker of its
-// target is open; nil when the call would be made, or would be the probe. It changes nothing.
+// CircuitOpen returns the failure of a call whose circuit breaker is open; nil if the call would be
+// made, or would be the probe. It changes nothing.
 func (p *Pool) CircuitOpen(call Call) *Failure {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -132,10 +131,10 @@ func (p *Pool) CircuitOpen(call Call) *Failure {
 	return at.reservedProbe(now)
 }
 
-// Admit is called right before a call is written down and submitted. It returns the failure of
-// CircuitOpen. Where the circuit breaker is half-open, it reserves the probe for the caller
-// until the call is submitted, for at most probeReserved, and reports that: the caller then
-// submits one call, and no others to that target.
+// Admit is called right before a call is recorded and submitted. It returns the failure of
+// CircuitOpen. If the circuit breaker is half-open, it reserves the probe for the caller until the
+// call is submitted, for at most probeReserved, and returns true: the caller then submits one call,
+// and no others to that target.
 func (p *Pool) Admit(call Call) (probe bool, failure *Failure) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -165,14 +164,14 @@ func (p *Pool) CountSkipped(call Call, failure *Failure) {
 	p.metrics.counted(Result{Call: call, Failure: failure})
 }
 
-// Busy is the failure of a call that was not taken.
+// Busy returns the failure of a rejected call.
 func Busy() *Failure {
-	failure := fail(ClassBusy, "too many calls of webhook rules wait for their turn")
+	failure := fail(ClassBusy, "too many calls of webhook rules are queued")
 	failure.RetryAfter = 5 * time.Second
 	return failure
 }
 
-// InFlight says whether a call waits, runs, or is just being delivered.
+// InFlight reports whether a call is queued, running, or being delivered.
 func (p *Pool) InFlight(key string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -180,9 +179,9 @@ func (p *Pool) InFlight(key string) bool {
 	return has
 }
 
-// Forget drops what there is of a rule that is gone: calls that wait are not made, calls
-// that run are ended, no results are delivered, and its metrics go. An empty name of the
-// rule stands for all rules of the object.
+// Forget drops the state of a deleted rule: queued calls are not made, running calls are cancelled,
+// no results are delivered, and its metrics are deleted. An empty name of the rule stands for all
+// rules of the object.
 func (p *Pool) Forget(rule rule.RuleID) {
 	p.mu.Lock()
 	for key, job := range p.jobs {
@@ -201,8 +200,8 @@ func (p *Pool) Forget(rule rule.RuleID) {
 	p.metrics.forget(rule)
 }
 
-// Start makes calls until its context ends, and returns when the last one has. Calls that
-// are cut off by that have no result: nobody can write it down any more. It runs once.
+// Start makes calls until ctx ends, and returns when the last call has ended. Calls that ctx
+// cancels have no result, because the receiver stops too. It runs once.
 func (p *Pool) Start(ctx context.Context) error {
 	p.mu.Lock()
 	if p.started {
@@ -217,7 +216,7 @@ func (p *Pool) Start(ctx context.Context) error {
 	for range p.options.Workers + p.options.Reserved {
 		workers.Go(func() { p.run(ctx, false) })
 	}
-	// One more for the calls that need not be made: they must not wait for those that hang.
+	// One more worker for calls that fail fast: they must not wait for hanging calls.
 	workers.Go(func() { p.run(ctx, true) })
 	workers.Wait()
 	p.caller.CloseIdle()
@@ -262,7 +261,7 @@ func (p *Pool) take(failFast bool) (*job, *Failure) {
 	return nil, nil
 }
 
-// make makes a call and gives its place back.
+// make makes a call and releases its place.
 func (p *Pool) make(ctx context.Context, taken *job) Result {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -285,7 +284,7 @@ func (p *Pool) make(ctx context.Context, taken *job) Result {
 	if failure := result.Failure; failure != nil {
 		log := p.options.Log.WithValues("rule", taken.call.Rule, "message", failure.Message)
 		if failure.Class == ClassInternal {
-			log.Error(failure.Err, "Webhook call failed for no reason of the service")
+			log.Error(failure.Err, "Webhook call failed inside of PodOps")
 		}
 		if failure.hidden() && mayLog {
 			log.Info("Webhook call failed", "host", taken.at.key.host, "class", failure.Class)
@@ -294,8 +293,8 @@ func (p *Pool) make(ctx context.Context, taken *job) Result {
 	return result
 }
 
-// end delivers a result. Only after that the call is no longer in flight: who finds neither
-// a call nor its result takes it for interrupted.
+// end delivers a result. The call stays in flight until then: without a call and a result, the
+// controller treats a task as interrupted.
 func (p *Pool) end(ctx context.Context, ended *job, result Result) {
 	p.mu.Lock()
 	ended.ended = true

@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// PostRequest asks a service about pods.
+// PostRequest requests the approval of pods from a service.
 type PostRequest struct {
-	// TraceID names this request, and no other.
+	// TraceID is unique to the request.
 	TraceID string `json:"traceId"`
 
 	// Stage is PreCheck or PostCheck.
@@ -21,11 +21,11 @@ type PostRequest struct {
 	// Resources are the pods.
 	Resources []Resource `json:"resources"`
 
-	// Namespace and PodTransitionRule say whose rule it is.
+	// Namespace and PodTransitionRule identify the rule.
 	Namespace         string `json:"namespace"`
 	PodTransitionRule string `json:"podTransitionRule"`
 
-	// OperationTypes are those of the lifecycles that wait, sorted.
+	// OperationTypes are the types of the waiting lifecycles, sorted.
 	OperationTypes []string `json:"operationTypes"`
 }
 
@@ -36,20 +36,20 @@ type Resource struct {
 	Kind       string `json:"kind"`
 	Name       string `json:"name"`
 
-	// Parameters of the rule, as they are for this pod.
+	// Parameters are the parameters of the rule, evaluated for this pod.
 	Parameters map[string]string `json:"parameters"`
 
 	UID string `json:"uid"`
 
-	// Owner is the workload at the top of the chain of controllers; nil when there is none.
+	// Owner is the workload at the top of the chain of controllers; nil if there is none.
 	Owner *ResourceOwner `json:"owner,omitempty"`
 
-	// Revision of the pod template that the pod was made from: the label pod-template-hash, or
-	// else controller-revision-hash. Empty when the pod has neither.
+	// Revision is the revision of the pod template that the pod was made from: the label
+	// pod-template-hash, or else controller-revision-hash. Empty if the pod has neither.
 	Revision string `json:"revision,omitempty"`
 
-	// Labels of the pod without those of lifecycles, the first by key that take at most
-	// maxLabelBytes together.
+	// Labels are the labels of the pod without those of lifecycles, the first by key that take at
+	// most maxLabelBytes together.
 	Labels map[string]string `json:"labels,omitempty"`
 
 	// Cause is why the ReplicaSet deletes the pod, as in rule.Cause. Empty for every other
@@ -82,7 +82,7 @@ func BoundedLabels(labels map[string]string, skip func(key string) bool) map[str
 	return bounded
 }
 
-// bytes is the size of the texts of a resource.
+// bytes returns the size of the texts of a resource.
 func (r Resource) bytes() int {
 	size := len(r.Name) + len(r.UID)
 	for _, texts := range []map[string]string{r.Parameters, r.Labels} {
@@ -93,7 +93,7 @@ func (r Resource) bytes() int {
 	return size
 }
 
-// PodResource is a pod as a service is asked about it. Nil parameters are none.
+// PodResource returns the resource of a pod. Nil parameters are empty.
 func PodResource(name, uid string, parameters map[string]string) Resource {
 	return Resource{APIVersion: "v1", Kind: "Pod", Name: name, UID: uid, Parameters: parameters}
 }
@@ -101,8 +101,8 @@ func PodResource(name, uid string, parameters map[string]string) Resource {
 // MaxRequestBytes bounds the body of a POST. Parameters from annotations can be long.
 const MaxRequestBytes = 1 << 20
 
-// encode is the body of a POST: JSON without a line break at its end, and with lists and
-// maps where there is nothing, since services index into them.
+// encode returns the body of a POST: JSON without a line break at its end, with empty lists and
+// maps in place of null, since services index into them.
 func (r PostRequest) encode() ([]byte, error) {
 	resources := make([]Resource, len(r.Resources))
 	for i, resource := range r.Resources {
@@ -117,7 +117,7 @@ func (r PostRequest) encode() ([]byte, error) {
 	}
 	var body bytes.Buffer
 	encoder := json.NewEncoder(&body)
-	// Services compare values with what they know; "&" has to stay one.
+	// Services compare values byte by byte, so "&" must not be escaped.
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(r); err != nil {
 		return nil, fail(ClassInternal, "encoding the request: %v", err)

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// pollURL adds the id of a task to the query of a URL, under each of the keys. What the query
-// has already is kept as it is written, apart from a parameter of the same name: a service
+// pollURL adds the id of a task to the query of a URL, under each of the keys. Other parameters of
+// the query are kept as they are written; a parameter with the name of a key is removed: a service
 // that reads the first of two must not read another task.
 func pollURL(base *url.URL, keys []string, taskID string) *url.URL {
 	var parts []string

@@ -17,39 +17,39 @@ const (
 	// MaxTries bounds how often one call is tried.
 	MaxTries = 3
 
-	// MaxRetryAfter bounds what a service can ask for in Retry-After.
+	// MaxRetryAfter bounds the Retry-After of a service.
 	MaxRetryAfter = 5 * time.Minute
 )
 
-// retry is how one call is repeated. A POST is an order: a service that has seen one may
-// have begun, whatever became of the answer. So a POST is repeated, with the same trace id,
-// only when the service cannot have seen it, or when it says itself that it did not take it
-// and when to come again. Asking for a result changes nothing, and is repeated freely.
+// retry decides how one call is repeated. A service that has received a POST may have begun the
+// task, even if the answer was lost. So a POST is repeated, with the same trace id, only if the
+// service cannot have received it, or if the service rejected it with 429 or 503 and Retry-After. A
+// poll changes nothing, and is repeated freely.
 type retry struct {
 	timeout Timeouts
 	now     func() time.Time
 	random  func() float64
 
-	// repeatable: the request changes nothing.
+	// repeatable means that the request changes nothing.
 	repeatable bool
 
-	// connected: the last try had a connection. Sent: any of them had.
+	// connected is set if the last try had a connection, sent if any of them had.
 	connected atomic.Bool
 	sent      atomic.Bool
 
-	// tries so far, and how long to wait before the next.
+	// tries counts the tries so far; wait is the delay before the next one.
 	tries int
 	wait  time.Duration
 }
 
-// gotConnection is called before anything is written. Before it has a connection, a request
-// cannot have reached anybody.
+// gotConnection is called before anything is written. A request without a connection was not
+// received.
 func (r *retry) gotConnection(httptrace.GotConnInfo) {
 	r.connected.Store(true)
 	r.sent.Store(true)
 }
 
-// client runs the tries on a transport.
+// client returns a client that runs the tries on a transport.
 func (r *retry) client(on *http.Client) *retryablehttp.Client {
 	return &retryablehttp.Client{
 		HTTPClient: on,
@@ -66,8 +66,8 @@ func (r *retry) client(on *http.Client) *retryablehttp.Client {
 	}
 }
 
-// again says whether to try again. It never waits beyond the deadline of the call: the
-// failure at hand says more than a deadline that was missed.
+// again reports whether to try again. It never waits beyond the deadline of the call: the present
+// failure is more informative than a missed deadline.
 func (r *retry) again(ctx context.Context, response *http.Response, err error) bool {
 	r.tries++
 	if r.tries >= MaxTries || ctx.Err() != nil {
@@ -95,8 +95,8 @@ func (r *retry) again(ctx context.Context, response *http.Response, err error) b
 	return !has || r.now().Add(r.wait).Before(deadline)
 }
 
-// mayPass says whether a failure may be gone in a moment. A wrong certificate is not, and a
-// service that has let one deadline pass has had its time.
+// mayPass reports whether a failure may be temporary. A wrong certificate is not, and a service
+// that has missed one deadline gets no second one.
 func mayPass(failure *Failure) bool {
 	switch failure.Class {
 	case ClassRefused, ClassDNS, ClassConnectionBroken:
@@ -108,15 +108,15 @@ func mayPass(failure *Failure) bool {
 	}
 }
 
-// backoff doubles from 200 ms, and spreads over half of it, so that the calls that one
-// fault has broken do not come back together.
+// backoff doubles from 200 ms, with a jitter of half of it, so that calls that failed together are
+// not repeated together.
 func backoff(tries int, random float64) time.Duration {
 	whole := 200 * time.Millisecond << min(tries-1, 4)
 	return whole/2 + time.Duration(random*float64(whole/2))
 }
 
-// retryAfter reads the header of this name: seconds, or a date. What lies in the past, is
-// negative or cannot be read is as good as absent; what lies far ahead is capped.
+// retryAfter parses the header Retry-After: seconds, or a date. A value in the past, a negative or
+// an unreadable one counts as absent; a value above MaxRetryAfter is capped.
 func retryAfter(header http.Header, now time.Time) (time.Duration, bool) {
 	value := strings.TrimSpace(header.Get("Retry-After"))
 	if value != "" && strings.Trim(value, "0123456789") == "" {
@@ -130,9 +130,9 @@ func retryAfter(header http.Header, now time.Time) (time.Duration, bool) {
 	if err != nil || !date.After(now) {
 		return 0, false
 	}
-	// Sub saturates, so a date in the year 9999 is far, not negative.
+	// Sub saturates, so the distance to a date in the year 9999 is positive.
 	return min(date.Sub(now), MaxRetryAfter), true
 }
 
-// jitter is a random number from 0 to 1.
+// jitter returns a random number from 0 to 1.
 func jitter() float64 { return rand.Float64() }

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// targetKey identifies a target. Calls of one key share a circuit breaker, calls of two keys never
-// do: a namespace must not change with its calls, or with a wrong scheme or caBundle, what becomes
-// of the calls of others.
+// targetKey identifies a target. Calls with the same key share a circuit breaker, and calls with
+// different keys do not: a namespace must not affect the calls of others with its own calls, or
+// with a wrong scheme or caBundle.
 type targetKey struct {
 	namespace string
 	scheme    string
@@ -54,25 +54,25 @@ func standardPort(scheme string) string {
 	return "80"
 }
 
-// target has the calls of a namespace that go to one place, and the circuit breaker of that place.
+// target has the calls of a namespace to one host, and their circuit breaker.
 type target struct {
 	key     targetKey
 	tenant  *tenant
 	breaker breaker
 
-	// jobs wait, oldest first; running counts those that run.
+	// jobs are queued, oldest first; running counts those that run.
 	jobs    []*job
 	running int
 
 	// used is when a call to it last ended.
 	used time.Time
 
-	// reserved is until when the probe is reserved for the caller that Admit gave it to.
+	// reserved is the time until which the probe is reserved for a caller of Admit.
 	reserved time.Time
 }
 
-// open returns the failure of a call that the circuit breaker does not let through; nil when it lets
-// the call through, be it as the probe.
+// open returns the failure of a call that the circuit breaker rejects; nil if the call may be made,
+// also as the probe.
 func (t *target) open(now time.Time) *Failure {
 	if state, wait := t.breaker.state(now); state == stateOpen {
 		return t.breakerOpen(wait)
@@ -80,8 +80,7 @@ func (t *target) open(now time.Time) *Failure {
 	return nil
 }
 
-// reservedProbe returns the failure of a call while the probe is reserved for another one; nil when
-// it is not.
+// reservedProbe returns the failure of a call while the probe is reserved for another one, or nil.
 func (t *target) reservedProbe(now time.Time) *Failure {
 	if state, _ := t.breaker.state(now); state == stateHalfOpen && now.Before(t.reserved) {
 		return t.breakerOpen(t.reserved.Sub(now))

@@ -15,13 +15,11 @@ import (
 )
 
 const (
-	// maxTransports bounds how many kinds of trust and identity are kept ready. Those
-	// beyond are made anew when they are needed.
+	// maxTransports bounds the cached transports. Evicted ones are made again when they are needed.
 	maxTransports = 64
 
-	// maxIdlePerHost and idleTimeout bound connections that wait for the next call. The
-	// time is short: a service that closes one just as a POST is written makes a call
-	// fail that must not be repeated.
+	// maxIdlePerHost and idleTimeout bound idle connections. The time is short: if a service closes
+	// a connection while a POST is written, the call fails and must not be repeated.
 	maxIdlePerHost = 4
 	maxIdle        = 32
 	idleTimeout    = 5 * time.Second
@@ -30,8 +28,8 @@ const (
 	maxHeaderBytes = 64 << 10
 )
 
-// transports keeps one HTTP client per trust and identity, the least used go first. It is
-// safe for concurrent use.
+// transports caches one HTTP client per trust and identity, and evicts the least recently used. It
+// is safe for concurrent use.
 type transports struct {
 	guard   Guard
 	timeout Timeouts
@@ -41,7 +39,7 @@ type transports struct {
 	recent *list.List
 }
 
-// transport is one of them.
+// transport is one entry of the cache.
 type transport struct {
 	key    [sha256.Size]byte
 	client *http.Client
@@ -51,7 +49,8 @@ func newTransports(guard Guard, timeout Timeouts) *transports {
 	return &transports{guard: guard, timeout: timeout, ready: map[[sha256.Size]byte]*list.Element{}, recent: list.New()}
 }
 
-// client for an endpoint. Errors are those of the caBundle and of the client certificate.
+// client returns the client for an endpoint. Errors are those of the caBundle and of the client
+// certificate.
 func (t *transports) client(endpoint Endpoint) (*http.Client, error) {
 	key := identity(endpoint)
 	t.mu.Lock()
@@ -69,13 +68,13 @@ func (t *transports) client(endpoint Endpoint) (*http.Client, error) {
 	if t.recent.Len() > maxTransports {
 		oldest := t.recent.Remove(t.recent.Back()).(*transport)
 		delete(t.ready, oldest.key)
-		// Calls that run on it go on; their connections close when they end, or idle out.
+		// Calls in flight continue; their connections close when they end, or at the idle timeout.
 		oldest.client.CloseIdleConnections()
 	}
 	return made.client, nil
 }
 
-// closeIdle closes every connection that no call runs on.
+// closeIdle closes the idle connections.
 func (t *transports) closeIdle() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -84,8 +83,8 @@ func (t *transports) closeIdle() {
 	}
 }
 
-// identity is a key for what connections of an endpoint have in common. Lengths are part
-// of it, so that no two lists of parts look the same.
+// identity returns the cache key of an endpoint: everything that its connections share. Lengths are
+// part of it, so that different lists of parts have different keys.
 func identity(endpoint Endpoint) [sha256.Size]byte {
 	var whole []byte
 	for _, part := range [][]byte{[]byte(endpoint.CABundle), endpoint.ClientCert, endpoint.ClientKey} {
@@ -95,9 +94,8 @@ func identity(endpoint Endpoint) [sha256.Size]byte {
 	return sha256.Sum256(whole)
 }
 
-// make builds a client that adds nothing of its own to a call: no proxy from the
-// environment, no cookies, no compression, no HTTP/2, whose transport repeats requests by
-// rules that are not ours.
+// make returns a client that adds nothing to a call: no proxy from the environment, no cookies, no
+// compression, and no HTTP/2, whose transport repeats requests by rules of its own.
 func (t *transports) make(config *tls.Config) *http.Client {
 	dialer := net.Dialer{Timeout: t.timeout.Connect, KeepAlive: 15 * time.Second}
 	return &http.Client{
@@ -120,8 +118,8 @@ func (t *transports) make(config *tls.Config) *http.Client {
 	}
 }
 
-// refuseRedirects makes an error of a redirect before http.Client looks at it: a redirect
-// leads where the rule does not say.
+// refuseRedirects turns a redirect into an error before http.Client follows it: the target of a
+// redirect is not part of the rule.
 type refuseRedirects struct{ *http.Transport }
 
 // RoundTrip sends one request.
@@ -142,8 +140,8 @@ func (r refuseRedirects) RoundTrip(request *http.Request) (*http.Response, error
 	}
 }
 
-// leadsTo is the scheme and host of a redirect, as far as they can be read. Paths and
-// queries may hold secrets.
+// leadsTo returns the scheme and host of a redirect, if they can be parsed. Paths and queries may
+// hold secrets.
 func leadsTo(response *http.Response) string {
 	location, err := url.Parse(response.Header.Get("Location"))
 	if err != nil || location.Host == "" {

@@ -8,21 +8,21 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// turns decides which call is made next. Namespaces take turns, and within a namespace its targets
-// do. A target that hangs slows down its own calls only, and a namespace with many targets, or many
-// calls, only itself: each namespace has limits of its own, and a namespace without a running call
-// finds a place even when the others use up what is shared. It has no lock of its own.
+// turns decides which call is made next, in round robin over namespaces, and within a namespace
+// over its targets. A hanging target delays only its own calls, and a namespace with many targets
+// or calls only its own: each namespace has limits of its own, and one without a running call gets
+// a worker even if the others use up the shared ones. It has no lock of its own.
 type turns struct {
 	options PoolOptions
 	tenants map[string]*tenant
 
-	// order has the tenants with calls that wait, the one whose turn is next first.
+	// order has the tenants with queued calls, the next one first.
 	order []*tenant
 
 	// hosts counts the running calls to each host, of all namespaces.
 	hosts map[string]int
 
-	// targets, queued, queuedBytes and running count those of all tenants.
+	// targets, queued, queuedBytes and running are the sums over all tenants.
 	targets     int
 	queued      int
 	queuedBytes int
@@ -34,7 +34,7 @@ type tenant struct {
 	namespace string
 	targets   map[targetKey]*target
 
-	// order has the targets with calls that wait, the one whose turn is next first.
+	// order has the targets with queued calls, the next one first.
 	order []*target
 
 	queued      int
@@ -45,32 +45,32 @@ type tenant struct {
 	logs *rate.Limiter
 }
 
-// job is a call that waits or runs.
+// job is a call that is queued or running.
 type job struct {
 	call  Call
 	at    *target
 	bytes int
 
-	// probe is true for the call that a half-open breaker let through.
+	// probe is set for the call that a half-open breaker let through.
 	probe bool
 
-	// ended: its result is about to be delivered.
+	// ended is set when its result is about to be delivered.
 	ended bool
 
-	// gone: the rule is gone, and the result is not delivered.
+	// gone is set when the rule is deleted; the result is not delivered.
 	gone bool
 
-	// cancel ends the call once it runs; nil before.
+	// cancel cancels the call once it runs; nil before.
 	cancel context.CancelFunc
 }
 
 const (
-	// maxTargets and maxTargetsPerNamespace bound the targets of which nothing but failures
-	// are known.
+	// maxTargets and maxTargetsPerNamespace bound the targets that are kept only for their
+	// failures.
 	maxTargets             = 1024
 	maxTargetsPerNamespace = 64
 
-	// freeQueue is how many calls of a namespace may wait although the shared queue is full.
+	// freeQueue is how many calls of a namespace may be queued although the shared queue is full.
 	freeQueue = 8
 )
 
@@ -78,7 +78,7 @@ func newTurns(options PoolOptions) *turns {
 	return &turns{options: options, tenants: map[string]*tenant{}, hosts: map[string]int{}}
 }
 
-// takes reports whether a call of a namespace with so many bytes may wait.
+// takes reports whether a call of a namespace with so many bytes may be queued.
 func (t *turns) takes(namespace string, bytes int) bool {
 	own := tenant{}
 	if known, has := t.tenants[namespace]; has {
@@ -94,7 +94,7 @@ func (t *turns) takes(namespace string, bytes int) bool {
 	}
 }
 
-// add puts a call at the end of the queue of its target.
+// add appends a call to the queue of its target.
 func (t *turns) add(call Call) *job {
 	at := t.target(call.target())
 	added := &job{call: call, at: at, bytes: call.bytes()}
@@ -109,7 +109,7 @@ func (t *turns) add(call Call) *job {
 	return added
 }
 
-// count adds a job to those that wait, or with -1 takes it out.
+// count adds a job to the queued ones, or with -1 removes it.
 func (t *turns) count(of *job, by int) {
 	of.at.tenant.queued += by
 	of.at.tenant.queuedBytes += by * of.bytes
@@ -117,7 +117,7 @@ func (t *turns) count(of *job, by int) {
 	t.queuedBytes += by * of.bytes
 }
 
-// target returns the target of a key, which is made when it is not known.
+// target returns the target of a key, and creates it on first use.
 func (t *turns) target(key targetKey) *target {
 	owner, has := t.tenants[key.namespace]
 	if !has {
@@ -133,7 +133,7 @@ func (t *turns) target(key targetKey) *target {
 	return at
 }
 
-// known returns the target of a key; nil when nothing is known of it.
+// known returns the target of a key, or nil.
 func (t *turns) known(key targetKey) *target {
 	if owner, has := t.tenants[key.namespace]; has {
 		return owner.targets[key]
@@ -141,9 +141,9 @@ func (t *turns) known(key targetKey) *target {
 	return nil
 }
 
-// take returns the next call that may be made, or that need not be made since the circuit breaker is
-// open: then failure is its result. Nil when there is none. With failFast, only calls that need not
-// be made are taken.
+// take returns the next call that may be made, or that fails at once because the circuit breaker is
+// open: then failure is its result. Nil if there is none. With failFast, only calls that fail at
+// once are taken.
 func (t *turns) take(now time.Time, failFast bool) (*job, *Failure) {
 	for turn, owner := range t.order {
 		for i, at := range owner.order {
@@ -168,7 +168,7 @@ func (t *turns) take(now time.Time, failFast bool) (*job, *Failure) {
 	return nil, nil
 }
 
-// behind moves the element at a place to the end, or takes it out.
+// behind moves the element at a place to the end, or removes it.
 func behind[T any](order []T, place int, stays bool) []T {
 	moved := order[place]
 	order = slices.Delete(order, place, place+1)
@@ -178,8 +178,8 @@ func behind[T any](order []T, place int, stays bool) []T {
 	return order
 }
 
-// mayRun reports whether one more call to a target may run. A target that has just failed gets one at
-// a time: it may be the one that hangs.
+// mayRun reports whether one more call to a target may run. A target whose last call failed gets
+// one call at a time, because it may hang.
 func (t *turns) mayRun(at *target) bool {
 	limit := t.options.PerHost
 	if at.breaker.failures > 0 {
@@ -216,7 +216,7 @@ func (t *turns) end(ended *job, failure *Failure, now time.Time) {
 	t.drop(at)
 }
 
-// withdraw takes out the waiting calls of rules that are gone.
+// withdraw removes the queued calls of deleted rules.
 func (t *turns) withdraw() {
 	for _, owner := range t.order {
 		for _, at := range owner.order {
@@ -233,9 +233,9 @@ func (t *turns) withdraw() {
 	t.order = slices.DeleteFunc(t.order, func(owner *tenant) bool { return owner.queued == 0 })
 }
 
-// drop forgets a target without calls whose breaker has counted no failure. Of the others without
-// calls, the longest unused goes where there are too many: in its namespace, or in the one that has
-// the most.
+// drop deletes a target without calls whose breaker has counted no failure. Above the limits it
+// also deletes the least recently used target without calls: of its namespace, or of the namespace
+// that has most targets.
 func (t *turns) drop(done *target) {
 	if done.idle() && done.breaker.fresh() {
 		t.forget(done)
@@ -255,8 +255,7 @@ func (t *turns) drop(done *target) {
 	t.forget(most.oldestIdle())
 }
 
-// oldestIdle returns the target without calls that was not used for the longest time; nil when all
-// have calls.
+// oldestIdle returns the least recently used target without calls; nil if all have calls.
 func (t *tenant) oldestIdle() *target {
 	var oldest *target
 	for _, known := range t.targets {
