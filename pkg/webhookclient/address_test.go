@@ -118,7 +118,7 @@ func TestURLsAreCheckedWithoutTheNetwork(t *testing.T) {
 	for name, tc := range map[string]struct {
 		guard Guard
 		url   string
-		class Class // empty: it may be called
+		class Class // empty if it may be called
 	}{
 		"a name, whatever it resolves to":           {url: "http://no.such.host.invalid/"},
 		"a name that only looks local":              {url: "http://localhost.example.com/"},
@@ -155,7 +155,7 @@ func TestURLsAreCheckedWithoutTheNetwork(t *testing.T) {
 	}
 }
 
-func TestARefusalNamesTheAddressTheReasonAndTheWayOut(t *testing.T) {
+func TestARejectionHasTheAddressTheReasonAndTheFlags(t *testing.T) {
 	for url, want := range map[string]string{
 		"http://[64:ff9b::7f00:1]/": "address 64:ff9b::7f00:1 is a loopback address in its NAT64 form, which webhook rules may not reach: " +
 			"an administrator can allow it with --rule-webhook-allow-cidr or --rule-webhook-allow-host",
@@ -188,7 +188,7 @@ func TestAddressesAreCheckedAfterTheNameIsResolved(t *testing.T) {
 	}
 }
 
-func TestAllowedHostsAreReachedWhateverTheyResolveTo(t *testing.T) {
+func TestAllowedHostsAreReachedAtAnyAddress(t *testing.T) {
 	guard := Guard{AllowHosts: []string{"LocalHost"}}
 	for host, forbidden := range map[string]bool{"localhost": false, "localhost.": false, "127.0.0.1": true} {
 		connection, err := guard.dial(context.Background(), net.Dialer{}, "tcp", net.JoinHostPort(host, "1"))

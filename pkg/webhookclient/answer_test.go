@@ -63,11 +63,11 @@ func TestAnswersToAPoll(t *testing.T) {
 	}
 }
 
-func TestRow28BadAnswersAreRefusedWithTheirPosition(t *testing.T) {
+func TestBadAnswersAreRejectedWithTheirPosition(t *testing.T) {
 	for name, tc := range map[string]struct {
-		body string
-		says string
-		at   int
+		body    string
+		message string
+		at      int
 	}{
 		"JSON array":                       {`[{"success":true}]`, "must be a JSON object, is a list", 0},
 		"null":                             {`null`, "must be a JSON object, is null", 0},
@@ -102,8 +102,8 @@ func TestRow28BadAnswersAreRefusedWithTheirPosition(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := decodePost([]byte(tc.body))
 			failure := wantFailure(t, err, ClassBadResponse)
-			if !strings.Contains(failure.Message, tc.says) {
-				t.Errorf("message %q, want it to say %q", failure.Message, tc.says)
+			if !strings.Contains(failure.Message, tc.message) {
+				t.Errorf("message %q, want it to contain %q", failure.Message, tc.message)
 			}
 			if position := fmt.Sprintf("byte %d)", tc.at); !strings.HasSuffix(failure.Message, position) {
 				t.Errorf("message %q, want it to end with %q", failure.Message, position)
@@ -127,13 +127,13 @@ func TestMessagesAreOneLineOfBoundedLength(t *testing.T) {
 	if got := (Endpoint{}).shown("a\nb\x1b[31mc\xff"); got != "a b\\x1b[31mc\uFFFD" {
 		t.Errorf("message %q", got)
 	}
-	// A token is taken out before the message is cut: no half of it is left.
+	// A token is redacted before the message is cut: no part of it remains.
 	if got := (Endpoint{Token: "s3cr3t\n"}).shown(strings.Repeat("x", MaxMessageBytes-3) + "s3cr3t"); strings.Contains(got, "s3") {
 		t.Errorf("message ends with %q", got[len(got)-8:])
 	}
 }
 
-func TestWhatIsReadIsWhatWasSent(t *testing.T) {
+func TestAnswersAreReadUnchanged(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names := rapid.SliceOfN(rapid.StringMatching(`[a-z0-9é"\\]{0,20}`), 1, 5).Draw(t, "names")
 		success, finished := rapid.Bool().Draw(t, "success"), rapid.Bool().Draw(t, "finished")
@@ -162,13 +162,13 @@ func FuzzAnswers(f *testing.F) {
 			wantClass(t, err, ClassBadResponse)
 			return
 		}
-		// Whoever reads less strictly must not come to another result.
+		// A less strict parser must not return another result.
 		var loose map[string]any
 		if err := json.Unmarshal(body, &loose); err != nil {
 			t.Fatalf("accepted what is not a JSON object: %v", err)
 		}
 		if success, _ := loose["success"].(bool); success != answer.Success {
-			t.Errorf("success %v, a loose reader says %v", answer.Success, success)
+			t.Errorf("success %v, a lenient parser reads %v", answer.Success, success)
 		}
 	})
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/podops-dev/podops/pkg/webhooktask"
 )
 
-// patience bounds how long a test waits for what has to come.
+// patience bounds the wait for an expected event.
 const patience = 10 * time.Second
 
-// double stands for services: it answers by host.
+// double replaces services: it answers by host.
 type double struct {
 	post func(ctx context.Context, endpoint Endpoint, request PostRequest) (webhooktask.PostAnswer, error)
 }
@@ -32,7 +32,7 @@ func (d double) Poll(ctx context.Context, endpoint Endpoint, _ []string, _ strin
 
 func (double) CloseIdle() {}
 
-// bench is a pool that runs, and its results.
+// bench is a running pool with its results.
 type bench struct {
 	*Pool
 	results  chan Result
@@ -67,7 +67,7 @@ func start(t *testing.T, caller Caller, options PoolOptions) *bench {
 	return b
 }
 
-// next result.
+// next returns the next result.
 func (b *bench) next(t *testing.T) Result {
 	t.Helper()
 	select {
@@ -88,7 +88,7 @@ func (b *bench) submit(t *testing.T, calls ...Call) {
 	}
 }
 
-// callOf is a POST of a rule of a namespace to a host.
+// callOf returns a POST of a rule of a namespace to a host.
 func callOf(key, namespace, host string) Call {
 	return Call{Key: key, Rule: rule.RuleID{Object: types.NamespacedName{Namespace: namespace, Name: "web"}, Rule: "approval"},
 		Post: &PostCall{Endpoint: Endpoint{URL: "http://" + host + "/"}, Request: PostRequest{TraceID: key}}}
@@ -108,7 +108,7 @@ func approve(context.Context, Endpoint, PostRequest) (webhooktask.PostAnswer, er
 	return webhooktask.PostAnswer{Success: true}, nil
 }
 
-// hang until the call is given up.
+// hang blocks until the call is cancelled.
 func hang(ctx context.Context, _ Endpoint, _ PostRequest) (webhooktask.PostAnswer, error) {
 	<-ctx.Done()
 	return webhooktask.PostAnswer{}, fail(ClassCanceled, "stopped")

@@ -33,12 +33,12 @@ func TestABreakerOpensAfterFiveFailuresInARow(t *testing.T) {
 	wantState(t, b, noon, stateOpen, 10*time.Second)
 }
 
-func TestABreakerTriesWithOneCallAndWaitsLongerEachTime(t *testing.T) {
+func TestABreakerProbesWithOneCallAndPausesLongerEachTime(t *testing.T) {
 	b := &breaker{options: Breaker{}.withDefaults()}
 	for range 5 {
 		b.ended(healthFailed, false, noon)
 	}
-	// Calls that were under way when it opened do not prolong the pause.
+	// Calls that were in flight when it opened do not prolong the pause.
 	b.ended(healthFailed, false, noon.Add(9*time.Second))
 	now := noon
 	for _, pause := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 2 * time.Minute, 2 * time.Minute} {
@@ -61,7 +61,7 @@ func TestABreakerTriesWithOneCallAndWaitsLongerEachTime(t *testing.T) {
 	}
 }
 
-func TestWhatFailuresSayAboutTheHost(t *testing.T) {
+func TestHealthOfTheHostByFailure(t *testing.T) {
 	for class, want := range map[Class]health{
 		ClassRefused: healthFailed, ClassTimeout: healthFailed, ClassDNS: healthFailed, ClassConnectionBroken: healthFailed,
 		ClassHTTPStatus: healthAnswered, ClassBadResponse: healthAnswered, ClassRedirectRefused: healthAnswered, ClassTooLarge: healthAnswered,
@@ -78,7 +78,7 @@ func TestWhatFailuresSayAboutTheHost(t *testing.T) {
 	}
 }
 
-func TestABreakerNeverStaysShut(t *testing.T) {
+func TestABreakerAlwaysClosesAgain(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b, now := &breaker{options: Breaker{}.withDefaults()}, noon
 		for range rapid.IntRange(0, 50).Draw(t, "calls") {

@@ -19,7 +19,7 @@ import (
 	"github.com/podops-dev/podops/pkg/webhooktask"
 )
 
-// local lets tests reach their own servers.
+// local allows tests to reach their own servers.
 func local() Guard {
 	return Guard{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
 }
@@ -59,7 +59,7 @@ func serve(t *testing.T, handler http.HandlerFunc) *service {
 	return s
 }
 
-// posts of a trace id that the service has seen.
+// posts returns how many POSTs with a trace id the service has received.
 func (s *service) posts(trace string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +110,7 @@ func TestPostAndPoll(t *testing.T) {
 	}
 }
 
-func TestRequestsSayNoMoreThanTheyHaveTo(t *testing.T) {
+func TestRequestsHaveNoUnnecessaryHeaders(t *testing.T) {
 	var got http.Header
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		got = r.Header.Clone()
@@ -132,8 +132,8 @@ func TestRequestsSayNoMoreThanTheyHaveTo(t *testing.T) {
 }
 
 func TestProxiesOfTheEnvironmentAreNotUsed(t *testing.T) {
-	// Go reads the environment once for each process, and never for loopback addresses, so
-	// this is the only place where it shows.
+	// Go reads the environment once for each process, and never for loopback addresses, so this is
+	// the only place where it has an effect.
 	on, err := NewClient(local(), Timeouts{}).transports.client(Endpoint{URL: "http://approvals/"})
 	if err != nil {
 		t.Fatal(err)
@@ -143,7 +143,7 @@ func TestProxiesOfTheEnvironmentAreNotUsed(t *testing.T) {
 	}
 }
 
-func TestRow23ConnectionRefused(t *testing.T) {
+func TestConnectionRefused(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -153,7 +153,7 @@ func TestRow23ConnectionRefused(t *testing.T) {
 	_, err = post(t, short(), Endpoint{URL: url})
 	failure := wantFailure(t, err, ClassRefused)
 	if failure.Sent {
-		t.Error("a refused connection counts as a request that may have been seen")
+		t.Error("a refused connection counts as a request that may have been received")
 	}
 }
 
@@ -190,13 +190,13 @@ func replaceTransport(t *testing.T, client *Client, endpoint Endpoint, with *htt
 func TestNamesThatDoNotResolve(t *testing.T) {
 	_, err := post(t, short(), Endpoint{URL: "http://no-such-host.invalid/?token=secret"})
 	failure := AsFailure(err)
-	// Without a name server at hand, the question itself times out.
+	// Without a name server in reach, the lookup itself times out.
 	if failure == nil || failure.Class != ClassDNS && failure.Class != ClassTimeout || failure.Sent || strings.Contains(failure.Error(), "secret") {
 		t.Errorf("failure %+v", failure)
 	}
 }
 
-func TestAPostThatWasSeenIsNeverRepeated(t *testing.T) {
+func TestAPostThatWasReceivedIsNeverRepeated(t *testing.T) {
 	hijacked := func(t *testing.T, w http.ResponseWriter, then func(net.Conn)) {
 		connection, _, err := w.(http.Hijacker).Hijack()
 		if err != nil {
@@ -233,10 +233,10 @@ func TestAPostThatWasSeenIsNeverRepeated(t *testing.T) {
 		"500": {func(_ *testing.T, w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusInternalServerError)
 		}, ClassHTTPStatus},
-		"503 that does not say when to come again": {func(_ *testing.T, w http.ResponseWriter, _ *http.Request) {
+		"503 without Retry-After": {func(_ *testing.T, w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}, ClassHTTPStatus},
-		"503 that says to come again much later": {func(_ *testing.T, w http.ResponseWriter, _ *http.Request) {
+		"503 with a long Retry-After": {func(_ *testing.T, w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "60")
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}, ClassHTTPStatus},
@@ -249,7 +249,7 @@ func TestAPostThatWasSeenIsNeverRepeated(t *testing.T) {
 			_, err := post(t, short(), Endpoint{URL: s.URL})
 			failure := wantFailure(t, err, tc.class)
 			if !failure.Sent {
-				t.Error("the failure says that the service has not seen the request")
+				t.Error("the failure counts as not sent")
 			}
 			if s.posts("trace-1") != 1 {
 				t.Errorf("%d POSTs, want 1", s.posts("trace-1"))
@@ -265,7 +265,7 @@ func TestAnIdleConnectionThatBreaksDoesNotRepeatAPost(t *testing.T) {
 			answer(`{"success":true}`)(w, r)
 			return
 		}
-		// The second request on a connection that was kept: read, and then cut off.
+		// The second request on an idle connection is read, and the connection is closed.
 		connection, _, err := w.(http.Hijacker).Hijack()
 		if err == nil {
 			_ = connection.Close()
@@ -283,7 +283,7 @@ func TestAnIdleConnectionThatBreaksDoesNotRepeatAPost(t *testing.T) {
 	}
 }
 
-func TestAServiceThatSaysWhenToComeAgainIsAskedAgain(t *testing.T) {
+func TestAServiceWithRetryAfterIsCalledAgain(t *testing.T) {
 	for _, status := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
 		var tries atomic.Int32
 		s := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -338,7 +338,7 @@ func TestPollsAreTriedAgain(t *testing.T) {
 	}
 }
 
-func TestRow27TheServiceIsLeftAloneForABoundedTime(t *testing.T) {
+func TestRetryAfterDelaysTheNextCallForABoundedTime(t *testing.T) {
 	for _, value := range []string{"999999999", "Fri, 31 Dec 9999 23:59:59 GMT", "9223372036854775808"} {
 		s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", value)
@@ -351,7 +351,7 @@ func TestRow27TheServiceIsLeftAloneForABoundedTime(t *testing.T) {
 	}
 }
 
-func TestRow26RedirectsAreRefused(t *testing.T) {
+func TestRedirectsAreRejected(t *testing.T) {
 	for _, status := range []int{301, 302, 303, 307, 308} {
 		for _, location := range []string{"http://169.254.169.254/latest?token=secret", "/elsewhere", ":bad url:", ""} {
 			s := serve(t, func(w http.ResponseWriter, _ *http.Request) {

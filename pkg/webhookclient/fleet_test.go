@@ -20,27 +20,28 @@ import (
 
 // fleet is many rules that call a few services, over real HTTP.
 type fleet struct {
-	// urls of the services; rule i calls the one of index i modulo their number.
+	// urls are the URLs of the services; rule i calls the one with index i modulo their number.
 	urls  []string
 	rules int
 
-	// healthy says whether the results of a service count.
+	// healthy reports whether the results of a service count.
 	healthy func(service int) bool
 
-	// rounds each healthy rule calls, one after the other, with a pause in between.
+	// rounds is the number of calls of each healthy rule, one after the other, with a pause in
+	// between.
 	rounds int
 	pause  time.Duration
 }
 
-// observed in a run.
+// observed are the measurements of a run.
 type observed struct {
 	p50, p99   time.Duration
 	goroutines int
 	failures   int
 }
 
-// run lets all rules call, and waits for the healthy ones. Latency is from Submit to the
-// result: what a pod waits.
+// run makes the calls of all rules, and waits for the healthy ones. Latency is the time from Submit
+// to the result: the time that a pod waits.
 func (f fleet) run(t *testing.T) observed {
 	t.Helper()
 	metrics, err := NewMetrics(prometheus.NewRegistry())
@@ -80,7 +81,7 @@ func (f fleet) run(t *testing.T) observed {
 		if f.healthy(rule % len(f.urls)) {
 			waiting++
 		}
-		// Rules do not begin all at once: pods come when they come.
+		// The rules start at different times, as pods do.
 		time.AfterFunc(f.pause*time.Duration(rule)/time.Duration(f.rules), func() { again <- rule })
 	}
 	giveUp := time.After(time.Minute)
@@ -103,7 +104,7 @@ func (f fleet) run(t *testing.T) observed {
 					continue
 				}
 			} else {
-				// Rules of dead services come again and again.
+				// Rules of dead services call again and again.
 				left[rule]++
 			}
 			delete(begun, result.Call.Key)
@@ -128,7 +129,7 @@ func TestDeadHostsDoNotSlowDownTheOthers(t *testing.T) {
 	var healthy, all []string
 	for range 3 {
 		s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-			time.Sleep(2 * time.Millisecond) // What a service does before it answers.
+			time.Sleep(2 * time.Millisecond) // The latency of the service.
 			_, _ = io.WriteString(w, `{"success":true}`)
 		})
 		healthy = append(healthy, s.URL)
@@ -141,9 +142,9 @@ func TestDeadHostsDoNotSlowDownTheOthers(t *testing.T) {
 	with := fleet{urls: all, rules: 500, healthy: func(service int) bool { return service < 3 }, rounds: 4, pause: time.Second}
 
 	goroutines, heap := runtime.NumGoroutine(), allocated()
-	// Both run at once, so that they have the same machine to themselves. It has its moments
-	// all the same: one of three runs is enough. Calls that wait for a host that hangs take
-	// seconds in all of them.
+	// Both run at once, so that they share the load of the machine. One good run of three is
+	// enough, because the load varies. Calls that queue behind a hanging host take seconds in all
+	// of them.
 	var calm, dead observed
 	for range 3 {
 		var beside sync.WaitGroup
@@ -155,8 +156,8 @@ func TestDeadHostsDoNotSlowDownTheOthers(t *testing.T) {
 		if calm.failures > 0 || dead.failures > 0 {
 			t.Fatalf("%d and %d calls of healthy services failed", calm.failures, dead.failures)
 		}
-		// Two pools of workers, and for every call that runs the two ends of its connection,
-		// some of which are still closing.
+		// Two pools of workers, and for every running call both ends of its connection, some of
+		// which are still closing.
 		if most, limit := max(calm.goroutines, dead.goroutines), goroutines+2*(33+8*32); most > limit {
 			t.Errorf("%d goroutines, want at most %d", most, limit)
 		}

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// byHand serves with what is written to the connection after a request was read.
+// byHand serves a connection with a function, after a request was read.
 func byHand(t *testing.T, write func(net.Conn)) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -36,7 +36,7 @@ func byHand(t *testing.T, write func(net.Conn)) string {
 	return "http://" + listener.Addr().String()
 }
 
-// drip writes one byte at a time until the client has enough.
+// drip writes one byte at a time until the client closes the connection.
 func drip(connection net.Conn, text string) {
 	for i := 0; ; i++ {
 		if _, err := io.WriteString(connection, text[i%len(text):i%len(text)+1]); err != nil {
@@ -46,9 +46,9 @@ func drip(connection net.Conn, text string) {
 	}
 }
 
-func TestRow25SlowLorisEndsAtTheDeadline(t *testing.T) {
+func TestASlowAnswerEndsAtTheDeadline(t *testing.T) {
 	for name, write := range map[string]func(net.Conn){
-		"says nothing":               func(c net.Conn) { _, _ = c.Read(make([]byte, 1)) },
+		"sends nothing":              func(c net.Conn) { _, _ = c.Read(make([]byte, 1)) },
 		"headers, a byte at a time":  func(c net.Conn) { drip(c, "HTTP/1.1 200 OK\r\nX: "+strings.Repeat("x", 1<<20)) },
 		"a body, a byte at a time":   func(c net.Conn) { _, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\n\r\n"); drip(c, " ") },
 		"an error, a byte at a time": func(c net.Conn) { _, _ = io.WriteString(c, "HTTP/1.1 500 No\r\n\r\n"); drip(c, " ") },
@@ -62,7 +62,7 @@ func TestRow25SlowLorisEndsAtTheDeadline(t *testing.T) {
 			} else {
 				wantClass(t, err, ClassTimeout)
 			}
-			// One try: the request was seen.
+			// One try: the service received the request.
 			if took := time.Since(begin); took > 2*short().Try {
 				t.Errorf("took %v, want at most about %v", took, short().Try)
 			}
@@ -80,7 +80,7 @@ func TestHeadersHaveADeadlineOfTheirOwn(t *testing.T) {
 	}
 }
 
-func TestRow25HeadersThatNeverEnd(t *testing.T) {
+func TestHeadersThatNeverEnd(t *testing.T) {
 	for name, head := range map[string]string{
 		"of the answer":            "HTTP/1.1 200 OK\r\n",
 		"of endless early answers": "HTTP/1.1 103 Early Hints\r\nX: y\r\n\r\n",
@@ -99,13 +99,13 @@ func TestRow25HeadersThatNeverEnd(t *testing.T) {
 			})
 			_, err := post(t, Timeouts{}, Endpoint{URL: url})
 			if failure := wantFailure(t, err, ClassTooLarge); !failure.Sent {
-				t.Error("the failure says that the service has not seen the request")
+				t.Error("the failure counts as not sent")
 			}
 		})
 	}
 }
 
-// endless writes as much as anybody reads.
+// endless writes without end.
 func endless(sent *atomic.Int64, status int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(status)
@@ -120,7 +120,7 @@ func endless(sent *atomic.Int64, status int) http.HandlerFunc {
 	}
 }
 
-func TestRow25BodyOf10GiBIsCutAndMemoryIsFlat(t *testing.T) {
+func TestABodyOf10GiBIsCutAndMemoryIsFlat(t *testing.T) {
 	for status, class := range map[int]Class{http.StatusOK: ClassTooLarge, http.StatusBadRequest: ClassHTTPStatus} {
 		var sent atomic.Int64
 		s := serve(t, endless(&sent, status))
@@ -132,7 +132,7 @@ func TestRow25BodyOf10GiBIsCutAndMemoryIsFlat(t *testing.T) {
 			wantClass(t, err, class)
 		}
 		client.CloseIdle()
-		// Buffers of the sockets come on top of what is read.
+		// Buffers of the sockets are added to the bytes that are read.
 		if perCall := sent.Load() / calls; perCall > 16<<20 {
 			t.Errorf("HTTP %d: %d bytes were sent per call", status, perCall)
 		}
@@ -142,7 +142,7 @@ func TestRow25BodyOf10GiBIsCutAndMemoryIsFlat(t *testing.T) {
 	}
 }
 
-// allocated is the live heap.
+// allocated returns the live heap.
 func allocated() int64 {
 	runtime.GC()
 	var stats runtime.MemStats
@@ -164,7 +164,7 @@ func TestAnAnswerOfExactlyTheLimitIsRead(t *testing.T) {
 func TestCompressedAnswersAreNotUnpacked(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Accept-Encoding") != "" {
-			t.Errorf("compression is asked for: %s", r.Header.Get("Accept-Encoding"))
+			t.Errorf("compression is requested: %s", r.Header.Get("Accept-Encoding"))
 		}
 		w.Header().Set("Content-Encoding", "gzip")
 		_, _ = w.Write([]byte{0x1f, 0x8b, 8, 0})

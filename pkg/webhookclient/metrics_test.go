@@ -30,7 +30,7 @@ func TestCallsAreCounted(t *testing.T) {
 	}
 }
 
-func TestTheOldestRunningCallIsShown(t *testing.T) {
+func TestTheAgeOfTheOldestCallIsReported(t *testing.T) {
 	b := start(t, double{post: hang}, PoolOptions{})
 	if age := b.value(t, "podops_webhook_oldest_running_call_seconds"); age != 0 {
 		t.Errorf("age %v without a call", age)
@@ -39,7 +39,7 @@ func TestTheOldestRunningCallIsShown(t *testing.T) {
 	eventually(t, "it grows older", func() bool { return b.value(t, "podops_webhook_oldest_running_call_seconds") > 0.01 })
 }
 
-func TestMetricsOfARuleThatMovesFromHostToHostAreBounded(t *testing.T) {
+func TestMetricsOfARuleWithChangingHostsAreBounded(t *testing.T) {
 	b := start(t, double{post: approve}, PoolOptions{})
 	for i := range 20 {
 		b.submit(t, callOf(fmt.Sprint(i), "shop", fmt.Sprintf("h%d", i)))
@@ -52,8 +52,8 @@ func TestMetricsOfARuleThatMovesFromHostToHostAreBounded(t *testing.T) {
 	}
 }
 
-// TestGatheringDoesNotWaitForCounting: counting may wait for a series that is being gathered,
-// so gathering must not wait for counting. With some thousand series they met.
+// TestGatheringDoesNotWaitForCounting checks that gathering does not wait for counting: counting
+// may wait for a series that is being gathered. With some thousand series this was a deadlock.
 func TestGatheringDoesNotWaitForCounting(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	metrics, err := NewMetrics(registry)
@@ -77,7 +77,7 @@ func TestGatheringDoesNotWaitForCounting(t *testing.T) {
 	}
 }
 
-// series of a metric that have all of the labels, given as names and values.
+// series returns the series of a metric that have all of the labels, given as names and values.
 func (b *bench) series(t *testing.T, name string, labels ...string) []*dto.Metric {
 	t.Helper()
 	families, err := b.registry.Gather()
@@ -111,7 +111,7 @@ func (b *bench) has(t *testing.T, name string, labels ...string) bool {
 	return len(b.series(t, name, labels...)) > 0
 }
 
-// value of the only series that has the labels; -1 when there is none.
+// value returns the value of the only series that has the labels; -1 without one.
 func (b *bench) value(t *testing.T, name string, labels ...string) float64 {
 	t.Helper()
 	for _, metric := range b.series(t, name, labels...) {

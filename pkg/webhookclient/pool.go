@@ -79,7 +79,7 @@ type Pool struct {
 	// signalled when a call may have become possible.
 	mu      sync.Mutex
 	work    *sync.Cond
-	turns   *turns
+	queue   *fairQueue
 	jobs    map[string]*job
 	started bool
 	stopped bool
@@ -90,7 +90,7 @@ type Pool struct {
 func NewPool(caller Caller, options PoolOptions, metrics *Metrics, deliver func(Result)) *Pool {
 	options = options.withDefaults()
 	p := &Pool{caller: caller, options: options, metrics: metrics, deliver: deliver, now: time.Now,
-		turns: newTurns(options), jobs: map[string]*job{}}
+		queue: newFairQueue(options), jobs: map[string]*job{}}
 	p.work = sync.NewCond(&p.mu)
 	metrics.watch(p.openBreakers)
 	return p
@@ -107,11 +107,11 @@ func (p *Pool) Submit(call Call) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	before := p.jobs[call.Key]
-	if before != nil && !before.ended || p.stopped || !p.turns.takes(call.Rule.Object.Namespace, call.bytes()) {
+	if before != nil && !before.ended || p.stopped || !p.queue.takes(call.Rule.Object.Namespace, call.bytes()) {
 		return false
 	}
-	p.jobs[call.Key] = p.turns.add(call)
-	p.metrics.waiting(p.turns.queued)
+	p.jobs[call.Key] = p.queue.add(call)
+	p.metrics.waiting(p.queue.queued)
 	p.work.Broadcast()
 	return true
 }
@@ -121,7 +121,7 @@ func (p *Pool) Submit(call Call) bool {
 func (p *Pool) CircuitOpen(call Call) *Failure {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	at, now := p.turns.known(call.target()), p.now()
+	at, now := p.queue.known(call.target()), p.now()
 	if at == nil {
 		return nil
 	}
@@ -138,7 +138,7 @@ func (p *Pool) CircuitOpen(call Call) *Failure {
 func (p *Pool) Admit(call Call) (probe bool, failure *Failure) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	at, now := p.turns.known(call.target()), p.now()
+	at, now := p.queue.known(call.target()), p.now()
 	if at == nil {
 		return false, nil
 	}
@@ -194,8 +194,8 @@ func (p *Pool) Forget(rule rule.RuleID) {
 			job.cancel()
 		}
 	}
-	p.turns.withdraw()
-	p.metrics.waiting(p.turns.queued)
+	p.queue.withdraw()
+	p.metrics.waiting(p.queue.queued)
 	p.mu.Unlock()
 	p.metrics.forget(rule)
 }
@@ -252,8 +252,8 @@ func (p *Pool) take(failFast bool) (*job, *Failure) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for !p.stopped {
-		if taken, failure := p.turns.take(p.now(), failFast); taken != nil {
-			p.metrics.waiting(p.turns.queued)
+		if taken, failure := p.queue.take(p.now(), failFast); taken != nil {
+			p.metrics.waiting(p.queue.queued)
 			return taken, failure
 		}
 		p.work.Wait()
@@ -277,7 +277,7 @@ func (p *Pool) make(ctx context.Context, taken *job) Result {
 	p.metrics.ended(taken.call.Key)
 
 	p.mu.Lock()
-	p.turns.end(taken, result.Failure, p.now())
+	p.queue.end(taken, result.Failure, p.now())
 	mayLog := result.Failure != nil && taken.at.tenant.logs.AllowN(p.now(), 1)
 	p.work.Broadcast()
 	p.mu.Unlock()
@@ -322,7 +322,7 @@ func (p *Pool) openBreakers() map[[2]string]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	open, now := map[[2]string]int{}, p.now()
-	for namespace, owner := range p.turns.tenants {
+	for namespace, owner := range p.queue.tenants {
 		for key, at := range owner.targets {
 			if state, _ := at.breaker.state(now); state != stateClosed {
 				open[[2]string{namespace, key.host}]++

@@ -15,7 +15,7 @@ import (
 	"github.com/podops-dev/podops/pkg/webhooktask"
 )
 
-func TestResultsComeBack(t *testing.T) {
+func TestResultsAreDelivered(t *testing.T) {
 	b := start(t, double{post: approve}, PoolOptions{})
 	posted := callOf("a", "shop", "h")
 	polled := Call{Key: "b", Rule: posted.Rule, Poll: &PollCall{Endpoint: posted.Post.Endpoint, Keys: []string{"task-id"}, TaskID: "7"}}
@@ -97,7 +97,7 @@ func TestTheQueueIsBounded(t *testing.T) {
 	wantClass(t, Busy(), ClassBusy)
 }
 
-func TestAHostGetsNoMoreThanItsShareOfANamespace(t *testing.T) {
+func TestCallsToAHostAreBoundedInANamespace(t *testing.T) {
 	var running, most atomic.Int32
 	release := make(chan struct{})
 	b := start(t, double{post: func(context.Context, Endpoint, PostRequest) (webhooktask.PostAnswer, error) {
@@ -138,7 +138,7 @@ func TestANamespaceCannotTakeAllWorkers(t *testing.T) {
 	}
 }
 
-func TestABreakerFailsTheRestAtOnce(t *testing.T) {
+func TestAnOpenBreakerFailsQueuedCallsAtOnce(t *testing.T) {
 	var calls atomic.Int32
 	b := start(t, double{post: func(context.Context, Endpoint, PostRequest) (webhooktask.PostAnswer, error) {
 		calls.Add(1)
@@ -165,17 +165,18 @@ func TestABreakerFailsTheRestAtOnce(t *testing.T) {
 	labels := []string{"host", "dead:80", "outcome", string(ClassBreakerOpen)}
 	before := b.value(t, "podops_webhook_calls_total", labels...)
 	next := callOf("next", "shop", "dead")
-	refusal := b.CircuitOpen(next)
-	if refusal == nil || refusal.Class != ClassBreakerOpen || refusal.RetryAfter <= 0 {
-		t.Fatalf("the circuit breaker is not open: %+v", refusal)
+	rejection := b.CircuitOpen(next)
+	if rejection == nil || rejection.Class != ClassBreakerOpen || rejection.RetryAfter <= 0 {
+		t.Fatalf("the circuit breaker is not open: %+v", rejection)
 	}
-	b.CountSkipped(next, refusal)
+	b.CountSkipped(next, rejection)
 	if after := b.value(t, "podops_webhook_calls_total", labels...); after != before+1 {
 		t.Errorf("%v calls are counted after %v, want one more", after, before)
 	}
 }
 
-// TestABreakerIsOfOneNamespaceSchemeHostAndTrust: five broken calls open it for their own kind only.
+// TestABreakerIsOfOneNamespaceSchemeHostAndTrust checks that five failed calls open the breaker of
+// their own target only.
 func TestABreakerIsOfOneNamespaceSchemeHostAndTrust(t *testing.T) {
 	p, broken := breakerOpenAt(t, "http://approvals.example:443/")
 	if got := p.CircuitOpen(broken); got == nil {
@@ -199,7 +200,7 @@ func TestABreakerIsOfOneNamespaceSchemeHostAndTrust(t *testing.T) {
 	}
 }
 
-// breakerOpenAt returns a pool that does not run, whose clock stands, and a call to a target whose
+// breakerOpenAt returns a pool that does not run, with a fixed clock, and a call to a target whose
 // circuit breaker has just opened.
 func breakerOpenAt(t *testing.T, url string) (*Pool, Call) {
 	t.Helper()
@@ -211,26 +212,26 @@ func breakerOpenAt(t *testing.T, url string) (*Pool, Call) {
 	p.now = func() time.Time { return noon }
 	call := callOf("a", "shop", "x")
 	call.Post.Endpoint.URL = url
-	at := p.turns.target(call.target())
+	at := p.queue.target(call.target())
 	for range 5 {
 		at.breaker.ended(healthFailed, false, noon)
 	}
 	return p, call
 }
 
-// TestTheProbeIsReservedForOneCaller: each of many that wait for the end of the pause would write
-// down that it calls, only to be refused.
+// TestTheProbeIsReservedForOneCaller has many callers that wait for the end of the pause. Each of
+// them would record a call in status that is then rejected.
 func TestTheProbeIsReservedForOneCaller(t *testing.T) {
 	p, call := breakerOpenAt(t, "http://dead.example/")
 	now := noon
 	p.now = func() time.Time { return now }
 	admitted := func() (probes int) {
 		for range 10 {
-			probe, refusal := p.Admit(call)
+			probe, rejection := p.Admit(call)
 			if probe {
 				probes++
-			} else if refusal == nil || refusal.Class != ClassBreakerOpen || refusal.RetryAfter <= 0 {
-				t.Errorf("refused with %+v", refusal)
+			} else if rejection == nil || rejection.Class != ClassBreakerOpen || rejection.RetryAfter <= 0 {
+				t.Errorf("rejected with %+v", rejection)
 			}
 		}
 		return probes
@@ -252,24 +253,24 @@ func TestTheProbeIsReservedForOneCaller(t *testing.T) {
 	}
 }
 
-// TestCircuitOpenReservesNothing: rules that have nothing to call look at the circuit breaker, too.
+// TestCircuitOpenReservesNothing checks the circuit breaker for rules that have no call to make.
 func TestCircuitOpenReservesNothing(t *testing.T) {
 	p, call := breakerOpenAt(t, "http://dead.example/")
 	p.now = func() time.Time { return noon.Add(10 * time.Second) }
 	for range 10 {
-		if refusal := p.CircuitOpen(call); refusal != nil {
-			t.Fatalf("half-open, it refuses with %v", refusal)
+		if rejection := p.CircuitOpen(call); rejection != nil {
+			t.Fatalf("half-open, it rejects with %v", rejection)
 		}
 	}
-	if probe, refusal := p.Admit(call); !probe || refusal != nil {
-		t.Fatalf("no probe is left: %v", refusal)
+	if probe, rejection := p.Admit(call); !probe || rejection != nil {
+		t.Fatalf("no probe is left: %v", rejection)
 	}
-	if refusal := p.CircuitOpen(call); refusal == nil {
+	if rejection := p.CircuitOpen(call); rejection == nil {
 		t.Error("the probe is reserved, and the circuit breaker shows nothing of it")
 	}
 }
 
-func TestBreakersLeadToTheirHostOnly(t *testing.T) {
+func TestBreakersAffectTheirHostOnly(t *testing.T) {
 	for url, want := range map[string]string{
 		"http://H.example/a":     "h.example:80",
 		"https://h.example/?x=1": "h.example:443",
@@ -305,7 +306,7 @@ func TestPanicsAreFailures(t *testing.T) {
 	}
 }
 
-func TestAPanicOfTheReceiverEndsNobody(t *testing.T) {
+func TestAPanicOfTheReceiverEndsNoWorker(t *testing.T) {
 	metrics, err := NewMetrics(prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
@@ -377,6 +378,6 @@ func TestForgettingARule(t *testing.T) {
 	}
 	b.Forget(rule.RuleID{Object: types.NamespacedName{Namespace: "bank", Name: "web"}, Rule: "approval"})
 	if b.has(t, "podops_webhook_call_duration_seconds", "namespace", "bank", "host", "good:80") {
-		t.Error("the series of a host that nobody calls are left")
+		t.Error("the series of a host without calls remain")
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestPostIsByteForByteWhatTheProtocolSays(t *testing.T) {
+func TestPostFollowsTheProtocolByteForByte(t *testing.T) {
 	for golden, request := range map[string]PostRequest{
 		"post.json": {
 			TraceID: "trace-1", Stage: "PreCheck", RuleName: "webhookCheck", Namespace: "shop", PodTransitionRule: "web",
@@ -45,7 +45,7 @@ func TestPostIsByteForByteWhatTheProtocolSays(t *testing.T) {
 	}
 }
 
-func TestEncodingLeavesTheRequestAsItWas(t *testing.T) {
+func TestEncodingDoesNotChangeTheRequest(t *testing.T) {
 	request := PostRequest{Resources: []Resource{PodResource("pod-a", "uid-a", nil)}}
 	if _, err := request.encode(); err != nil {
 		t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestRow27RetryAfterIsCapped(t *testing.T) {
+func TestRetryAfterIsCapped(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for value, want := range map[string]time.Duration{
 		"7":                              7 * time.Second,

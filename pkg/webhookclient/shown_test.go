@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestRulesAreNoPortScanner: whatever does not answer as a web server looks the same to users, and is
-// told apart by administrators.
+// TestRulesAreNoPortScanner checks that users see one class for every host that does not answer as
+// a web server, and that the log has the details.
 func TestRulesAreNoPortScanner(t *testing.T) {
 	plain := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(plain.Close)
@@ -53,7 +53,8 @@ func TestRulesAreNoPortScanner(t *testing.T) {
 	}
 }
 
-// TestMessagesOfServicesAreEscaped before they are shown anywhere.
+// TestMessagesOfServicesAreEscaped checks that messages of services are escaped before they are
+// shown.
 func TestMessagesOfServicesAreEscaped(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("{\"message\": \"ok\\u202e\\u001b[31m\\u2066x\"}"))

@@ -21,7 +21,7 @@ import (
 	"time"
 )
 
-// quiet is for servers whose clients are expected to fail.
+// quiet is the log of servers whose clients are expected to fail.
 func quiet() *log.Logger { return log.New(io.Discard, "", 0) }
 
 // authority signs certificates.
@@ -100,7 +100,7 @@ func secure(t *testing.T, certificate, key []byte, change func(*tls.Config), han
 	return server
 }
 
-func TestTheCABundleIsReallyTrusted(t *testing.T) {
+func TestTheCABundleIsTheOnlyTrust(t *testing.T) {
 	own := newAuthority(t, "own")
 	certificate, key := own.sign(t, "", time.Now().Add(time.Hour))
 	server := secure(t, certificate, key, nil, answer(`{"success":true}`))
@@ -118,7 +118,7 @@ func TestTheCABundleIsReallyTrusted(t *testing.T) {
 	for name, bundle := range map[string]string{"empty": "", "a lone line break in base64": "Cg==", "white space": " \n"} {
 		_, err := post(t, Timeouts{}, Endpoint{URL: server.URL, CABundle: bundle})
 		if failure := AsFailure(err); failure == nil || failure.Class != ClassTLSUntrusted {
-			t.Errorf("%s: %v, want the roots of the system to refuse", name, err)
+			t.Errorf("%s: %v, want the roots of the system to reject it", name, err)
 		}
 	}
 }
@@ -141,7 +141,7 @@ func TestCABundlesThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-func TestRow24CertificatesThatAreNotTrusted(t *testing.T) {
+func TestCertificatesThatAreNotTrusted(t *testing.T) {
 	own, other := newAuthority(t, "own"), newAuthority(t, "other")
 	in := func(d time.Duration) time.Time { return time.Now().Add(d) }
 	for name, tc := range map[string]struct {
@@ -165,7 +165,7 @@ func TestRow24CertificatesThatAreNotTrusted(t *testing.T) {
 			}, answer(`{"success":true}`))
 			_, err := post(t, Timeouts{}, Endpoint{URL: server.URL, CABundle: own.pem})
 			if failure := wantFailure(t, err, tc.class); failure.Sent {
-				t.Error("the failure says that the service may have seen the request")
+				t.Error("the failure counts as sent")
 			}
 			if handshakes.Load() != 1 {
 				t.Errorf("%d handshakes, want 1: a wrong certificate is not better at once", handshakes.Load())
@@ -174,7 +174,7 @@ func TestRow24CertificatesThatAreNotTrusted(t *testing.T) {
 	}
 }
 
-func TestOldTLSIsRefused(t *testing.T) {
+func TestOldTLSIsRejected(t *testing.T) {
 	own := newAuthority(t, "own")
 	certificate, key := own.sign(t, "", time.Now().Add(time.Hour))
 	server := secure(t, certificate, key, func(config *tls.Config) { config.MaxVersion = tls.VersionTLS11; config.MinVersion = tls.VersionTLS10 },
@@ -208,9 +208,9 @@ func TestCredentialsAreSentOverHTTPSOnly(t *testing.T) {
 		endpoint Endpoint
 		message  string
 	}{
-		"nobody":        {Endpoint{}, "/"},
-		"a token":       {Endpoint{Token: "s3cr3t-token\n"}, "Bearer [redacted]/"},
-		"a certificate": {Endpoint{ClientCert: identity, ClientKey: identityKey}, "/podops"},
+		"no credentials": {Endpoint{}, "/"},
+		"a token":        {Endpoint{Token: "s3cr3t-token\n"}, "Bearer [redacted]/"},
+		"a certificate":  {Endpoint{ClientCert: identity, ClientKey: identityKey}, "/podops"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.endpoint.URL, tc.endpoint.CABundle = server.URL, own.pem
@@ -220,7 +220,7 @@ func TestCredentialsAreSentOverHTTPSOnly(t *testing.T) {
 			}
 			tc.endpoint.URL = plain.URL
 			_, err = post(t, Timeouts{}, tc.endpoint)
-			if name == "nobody" {
+			if name == "no credentials" {
 				if err != nil {
 					t.Error(err)
 				}

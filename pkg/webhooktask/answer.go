@@ -9,28 +9,29 @@ import (
 	"github.com/podops-dev/podops/pkg/text"
 )
 
-// Classes of failures that are found here. All others are those of the HTTP client.
+// Classes of failures that this package returns. All others are those of the HTTP client.
 const (
-	// ClassRejected: the service said no.
+	// ClassRejected means that the service rejected the pods.
 	ClassRejected = "Rejected"
 
-	// ClassStopped: the service gave up.
+	// ClassStopped means that the service gave up the task.
 	ClassStopped = "Stopped"
 
-	// ClassExpired: the service did not end within the timeout of the poll.
+	// ClassExpired means that the service did not finish within the timeout of the poll.
 	ClassExpired = "Expired"
 
-	// ClassInterrupted: the manager ended during the POST. Whether the service has seen it,
-	// nobody knows.
+	// ClassInterrupted means that the manager ended during the POST. It is not known whether the
+	// service received it.
 	ClassInterrupted = "Interrupted"
 
-	// ClassBadResponse: the answer makes no sense.
+	// ClassBadResponse means that the answer does not follow the protocol.
 	ClassBadResponse = "BadResponse"
 )
 
 // PostAnswer is the answer of a service to a POST.
 type PostAnswer struct {
-	// Success: all pods are approved; with Poll or Async, the service has accepted the task.
+	// Success means that all pods are approved; or, with Poll or Async, that the service has accepted
+	// the task.
 	Success bool
 
 	// Message has at most rule.MaxMessageBytes bytes.
@@ -40,20 +41,20 @@ type PostAnswer struct {
 	// the call did not contain.
 	FinishedNames []string
 
-	// Poll: the result is to be polled for. Async is its older name.
+	// Poll and Async mean that the result must be polled. Async is the older name.
 	Poll, Async bool
 
-	// TaskID to poll with: the taskId of the answer, or else its traceId. It is never empty when Success
-	// and one of Poll and Async hold. TraceID of the answer is often empty.
+	// TaskID is the id to poll with: the taskId of the answer, or else its traceId. It is never empty if
+	// Success and one of Poll and Async are set. TraceID is the traceId of the answer; often empty.
 	TaskID, TraceID string
 }
 
 // PollAnswer is the answer of a service to a poll.
 type PollAnswer struct {
-	// Success: the service has an answer. Without it no pod is approved.
+	// Success means that the service could evaluate the poll. Without it no pod is approved.
 	Success bool
 
-	// Finished: all pods are approved. Stop: the service has ended the task without that.
+	// Finished means that all pods are approved, Stop that the service has given up the task.
 	Finished, Stop bool
 
 	// Message has at most rule.MaxMessageBytes bytes.
@@ -63,18 +64,19 @@ type PollAnswer struct {
 	FinishedNames []string
 }
 
-// Failure says why there is no answer.
+// Failure is the reason why there is no answer.
 type Failure struct {
 	Class   string
 	Message string
 
-	// RetryAfter is when the service wants to be asked again; 0 when it does not say.
+	// RetryAfter is the delay that the service requires before the next call; 0 if it requires
+	// none.
 	RetryAfter time.Duration
 }
 
-// Posted takes in the answer to a POST. Without poll or async it is the last word: on success all
-// pods are approved, otherwise those in FinishedNames. unknown are names that were not asked
-// about, sorted; they approve nothing. An answer to a task that does not wait for it changes
+// Posted records the answer to a POST. Without Poll or Async the answer is final: on success all
+// pods are approved, otherwise those in FinishedNames. unknown are names that the call did not
+// have, sorted; they approve nothing. An answer to a task that does not wait for it changes
 // nothing.
 func (t Tasks) Posted(traceID string, answer PostAnswer, rule Rule, now time.Time) (next Tasks, unknown []string) {
 	task, i, found := t.find(traceID, appsv1alpha1.TaskPosting, rule)
@@ -91,23 +93,23 @@ func (t Tasks) Posted(traceID string, answer PostAnswer, rule Rule, now time.Tim
 	return t.replaced(i, rejected(task, answer.Message, rule, now)), unknown
 }
 
-// accepted takes in that the service will answer later.
+// accepted records that the service has accepted the task and must be polled.
 func (t Tasks) accepted(task appsv1alpha1.TaskInfo, i int, answer PostAnswer, rule Rule, now time.Time) (next Tasks, unknown []string) {
 	id := answer.TaskID
 	if id == "" {
 		id = answer.TraceID
 	}
-	refusal := ""
+	problem := ""
 	switch {
 	case !rule.Polls:
-		refusal = "the service answered that it wants to be polled, but the rule has no webhook.clientConfig.poll"
+		problem = "the service requires polling, but the rule has no webhook.clientConfig.poll"
 	case id == "":
-		refusal = "the service answered that it wants to be polled, but not with which taskId"
+		problem = "the service requires polling, but returned no taskId"
 	case len(id) > maxTaskIDBytes:
-		refusal = fmt.Sprintf("the service answered with a taskId of %d bytes, the limit is %d", len(id), maxTaskIDBytes)
+		problem = fmt.Sprintf("the service returned a taskId of %d bytes, the limit is %d", len(id), maxTaskIDBytes)
 	}
-	if refusal != "" {
-		return t.replaced(i, failed(task, Failure{Class: ClassBadResponse, Message: refusal}, now)), nil
+	if problem != "" {
+		return t.replaced(i, failed(task, Failure{Class: ClassBadResponse, Message: problem}, now)), nil
 	}
 	task, unknown = approved(task, answer.FinishedNames)
 	task.Phase, task.TaskID, task.QueryKey, task.Answered = appsv1alpha1.TaskPolling, id, queryKey(rule, answer), true
@@ -118,8 +120,7 @@ func (t Tasks) accepted(task appsv1alpha1.TaskInfo, i int, answer PostAnswer, ru
 	return t.replaced(i, task), unknown
 }
 
-// PostFailed takes in that a POST came to nothing, be it that it was never sent: its id is used up
-// all the same.
+// PostFailed records a failed POST, also one that was never sent: its id is used up in any case.
 func (t Tasks) PostFailed(traceID string, failure Failure, rule Rule, now time.Time) Tasks {
 	task, i, found := t.find(traceID, appsv1alpha1.TaskPosting, rule)
 	if !found {
@@ -128,9 +129,9 @@ func (t Tasks) PostFailed(traceID string, failure Failure, rule Rule, now time.T
 	return t.replaced(i, failed(task, failure, now))
 }
 
-// Polled takes in the answer to a poll. Pods in FinishedNames are approved as they come; once it
-// is finished, all are. Both count with success only (known failures, G15). unknown is as with
-// Posted.
+// Polled records the answer to a poll. Pods in FinishedNames are approved at once; when the task is
+// finished, all are. Both require Success: a service that could not evaluate the poll approves
+// nothing. unknown is as with Posted.
 func (t Tasks) Polled(traceID string, answer PollAnswer, rule Rule, now time.Time) (next Tasks, unknown []string) {
 	before, i, found := t.find(traceID, appsv1alpha1.TaskPolling, rule)
 	if !found {
@@ -153,27 +154,27 @@ func (t Tasks) Polled(traceID string, answer PollAnswer, rule Rule, now time.Tim
 	case len(task.Approved) > len(before.Approved):
 		task.Reason, task.Message, task.LastTime = "", shortened(answer.Message), second(now)
 	default:
-		return t.said(i, "", answer.Message, now), unknown
+		return t.withMessage(i, "", answer.Message, now), unknown
 	}
 	return t.replaced(i, task), unknown
 }
 
-// PollFailed takes in that a poll came to nothing. The task goes on: the service may work on it
-// all the same, and its timeout bounds how long that is believed.
+// PollFailed records a failed poll. The task continues: the service may still work on it, and its
+// timeout bounds the wait.
 func (t Tasks) PollFailed(traceID string, failure Failure, rule Rule, now time.Time) Tasks {
 	_, i, found := t.find(traceID, appsv1alpha1.TaskPolling, rule)
 	if !found {
 		return t
 	}
-	return t.said(i, failure.Class, failure.Message, now)
+	return t.withMessage(i, failure.Class, failure.Message, now)
 }
 
-// messageEvery bounds how often a mere message is written down: a service that counts the seconds
-// in it would otherwise cause a write with each poll.
+// messageEvery bounds how often a new message alone causes a write: a service that counts the
+// seconds in its message would otherwise cause a write with each poll.
 const messageEvery = 30 * time.Second
 
-// said shows what was last heard of a task that goes on.
-func (t Tasks) said(index int, reason, message string, now time.Time) Tasks {
+// withMessage sets the latest reason and message of a task that continues.
+func (t Tasks) withMessage(index int, reason, message string, now time.Time) Tasks {
 	task := *t.states[index].DeepCopy()
 	reason, message = text.Line(reason, maxReasonBytes), shortened(message)
 	same := task.Reason == reason && task.Message == message
@@ -184,19 +185,19 @@ func (t Tasks) said(index int, reason, message string, now time.Time) Tasks {
 	return t.replaced(index, task)
 }
 
-// approved moves the pods with those names to the approved ones. unknown are names of no pod of
+// approved moves the pods with the given names to the approved ones. unknown are names of no pod of
 // the task, sorted.
 func approved(task appsv1alpha1.TaskInfo, names []string) (next appsv1alpha1.TaskInfo, unknown []string) {
 	named := map[string]bool{}
 	for _, name := range names {
 		named[name] = true
 	}
-	asked := map[string]bool{}
+	known := map[string]bool{}
 	for _, pod := range slices.Concat(task.Processing, task.Approved) {
-		asked[pod.Name] = true
+		known[pod.Name] = true
 	}
 	for name := range named {
-		if !asked[name] {
+		if !known[name] {
 			unknown = append(unknown, name)
 		}
 	}
@@ -219,14 +220,15 @@ func allApproved(task appsv1alpha1.TaskInfo) appsv1alpha1.TaskInfo {
 	return task
 }
 
-// finished: the service has said its last word. Why it did not approve the rest is reason.
+// finished ends a task with the final answer of the service. reason is why the remaining pods were
+// not approved.
 func finished(task appsv1alpha1.TaskInfo, reason, message string, now time.Time) appsv1alpha1.TaskInfo {
 	task.Answered = true
 	return ended(task, appsv1alpha1.TaskFinished, Failure{Class: reason, Message: message}, now)
 }
 
-// rejected: the service answered a POST with its last word. That is no failure, and may be another
-// one soon, so the service is asked again about the rest at a steady interval.
+// rejected ends a task whose POST got a final answer. A rejection is not a failure, and may soon
+// change, so the service is called again for the remaining pods at a steady interval.
 func rejected(task appsv1alpha1.TaskInfo, message string, rule Rule, now time.Time) appsv1alpha1.TaskInfo {
 	task = finished(task, ClassRejected, message, now)
 	if len(task.Processing) > 0 {
@@ -236,7 +238,7 @@ func rejected(task appsv1alpha1.TaskInfo, message string, rule Rule, now time.Ti
 	return task
 }
 
-// failed: the service could not be asked, or did not end in time.
+// failed ends a task whose service could not be called, or did not finish in time.
 func failed(task appsv1alpha1.TaskInfo, failure Failure, now time.Time) appsv1alpha1.TaskInfo {
 	return ended(task, appsv1alpha1.TaskFailed, failure, now)
 }
@@ -247,7 +249,7 @@ func ended(task appsv1alpha1.TaskInfo, phase appsv1alpha1.TaskPhase, why Failure
 		return settled(task)
 	}
 	if len(task.Approved) > 0 {
-		// The service is at work; what it said no to before counts no more.
+		// The service approves pods, so earlier rejections no longer count.
 		task.Attempts = 0
 	}
 	wait := interruptedDelay
@@ -260,13 +262,13 @@ func ended(task appsv1alpha1.TaskInfo, phase appsv1alpha1.TaskPhase, why Failure
 	return task
 }
 
-// settled has nothing to say of failures: no pod of the task waits for another call.
+// settled clears the failure of a task: no pod of it waits for another call.
 func settled(task appsv1alpha1.TaskInfo) appsv1alpha1.TaskInfo {
 	task.Phase, task.Reason, task.NextTime, task.Attempts, task.Answered = appsv1alpha1.TaskFinished, "", nil, 0, false
 	return task
 }
 
-// queryKey is how the id of a task is to be sent.
+// queryKey returns the query parameter for the id of a task.
 func queryKey(rule Rule, answer PostAnswer) string {
 	switch {
 	case rule.QueryKey != "":

@@ -7,19 +7,19 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// Keys of polls that carry the id of a task. After an answer with poll the key is task-id, after one
-// with async it is trace-id; services of the async form that read task-id are deployed, too, so both
-// keys are sent to them, each with the id that the service gave.
+// Query parameters of polls that carry the id of a task. After an answer with poll the key is
+// task-id, after one with async it is trace-id; some deployed services of the async form read
+// task-id, so they get both keys, each with the same id.
 const (
 	keyTaskID  = "task-id"
 	keyTraceID = "trace-id"
 	keyBoth    = keyTaskID + "," + keyTraceID
 )
 
-// maxPollBackoff bounds the time between two polls that fail, unless the interval is longer.
+// maxPollBackoff bounds the time between two failed polls, unless the interval is longer.
 const maxPollBackoff = time.Minute
 
-// Poll is a call that may be made at once. No status is written before.
+// Poll is a call that may be made at once, without a write of status.
 type Poll struct {
 	TraceID string
 	TaskID  string
@@ -28,19 +28,19 @@ type Poll struct {
 	Keys []string
 }
 
-// LastPoll is what the process remembers of the polls of a task. It is lost with the process; the
+// LastPoll is the state of the polls of a task in this process. It is lost with the process; the
 // zero value polls at once.
 type LastPoll struct {
-	// At is when the last one ended.
+	// At is when the last poll ended.
 	At time.Time
 
-	// Running: one is under way. There is never a second one.
+	// Running is set while a poll is in flight. There is never a second one.
 	Running bool
 
-	// Failures in a row, up to the last poll.
+	// Failures counts the consecutive failures up to the last poll.
 	Failures int
 
-	// RetryAfter is what the service asked for with the last failure.
+	// RetryAfter is the delay that the service required with the last failure.
 	RetryAfter time.Duration
 }
 
@@ -55,10 +55,9 @@ func (t Tasks) Due(rule Rule, last func(traceID string) LastPoll, now time.Time)
 	return polls
 }
 
-// Next returns how long it is until something is due: a poll, the end of a timeout, or the time to
-// ask again about pods that failed. A poll that is due already and not under way counts with the
-// least duration above 0, so that it is not forgotten where it could not begin. 0 means that only a
-// result, or a change of the cluster, leads on.
+// Next returns the time until the next poll, timeout, or call for pods that failed. A poll that is
+// due and not in flight counts with the least duration above 0, so that it is not lost if it could
+// not start. 0 means that only a result, or a change of the cluster, leads on.
 func (t Tasks) Next(rule Rule, last func(traceID string) LastPoll, now time.Time) time.Duration {
 	times := []time.Time{}
 	for _, task := range t.states {
@@ -83,7 +82,8 @@ func isPolled(task appsv1alpha1.TaskInfo, rule Rule) bool {
 	return task.Phase == appsv1alpha1.TaskPolling && task.RuleGeneration == rule.Generation
 }
 
-// pollTime is when a task may be polled again. A failed poll doubles the time until the next one.
+// pollTime returns when a task may be polled again. Each failed poll doubles the time until the
+// next one.
 func pollTime(before LastPoll, rule Rule) time.Time {
 	if before.At.IsZero() {
 		return time.Time{}
@@ -92,7 +92,7 @@ func pollTime(before LastPoll, rule Rule) time.Time {
 	return before.At.Add(max(pause, min(before.RetryAfter, maxDelay)))
 }
 
-// keys undoes queryKey.
+// keys is the inverse of queryKey.
 func keys(queryKey string) []string {
 	switch queryKey {
 	case keyBoth:

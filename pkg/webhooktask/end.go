@@ -9,19 +9,19 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// Reasons of calls that are in history because nobody is interested in them any more.
+// Reasons of calls in history whose result is no longer needed.
 const (
 	reasonRuleEdited = "RuleEdited"
 	reasonNobody     = "NobodyWaits"
 )
 
-// Interrupted ends the POSTs that were written down by a process that is gone. known says whether
-// this one has the call under way, or its result in hand.
+// Interrupted ends the POSTs that an earlier process recorded. known reports whether this process
+// has the call in flight, or its result.
 func (t Tasks) Interrupted(known func(traceID string) bool, now time.Time) Tasks {
 	return t.endWhere(func(task appsv1alpha1.TaskInfo) (Failure, bool) {
 		return Failure{
 			Class:   ClassInterrupted,
-			Message: "the manager ended during the call; whether the service has seen it is not known",
+			Message: "the manager ended during the call; it is not known whether the service received it",
 		}, task.Phase == appsv1alpha1.TaskPosting && !known(task.TraceID)
 	}, now)
 }
@@ -34,24 +34,25 @@ func (t Tasks) Expire(rule Rule, now time.Time) Tasks {
 	}, now)
 }
 
-// expiry says what is known of a task that did not end in time.
+// expiry returns the message of an expired task.
 func expiry(task appsv1alpha1.TaskInfo, rule Rule) string {
-	message := fmt.Sprintf("the service did not end within %s", rule.Timeout)
+	message := fmt.Sprintf("the service did not finish within %s", rule.Timeout)
 	switch {
 	case task.Reason != "":
-		return message + "; polling it failed at last: " + task.Message
+		return message + "; the last poll failed: " + task.Message
 	case task.Message != "":
-		return message + "; it last said: " + task.Message
+		return message + "; its last message: " + task.Message
 	}
 	return message
 }
 
-// deadline of a task that is polled. The begin was cut to a whole second, which is given back.
+// deadline returns the deadline of a polled task. The stored time of begin was cut to a whole
+// second, which is added again.
 func deadline(task appsv1alpha1.TaskInfo, rule Rule) time.Time {
 	return task.BeginTime.Add(rule.Timeout + time.Second)
 }
 
-// endWhere fails the tasks for which why says so.
+// endWhere fails the tasks for which why returns true.
 func (t Tasks) endWhere(why func(appsv1alpha1.TaskInfo) (Failure, bool), now time.Time) Tasks {
 	next := t
 	for i, task := range t.states {
@@ -62,10 +63,10 @@ func (t Tasks) endWhere(why func(appsv1alpha1.TaskInfo) (Failure, bool), now tim
 	return next
 }
 
-// Forget drops what counts no more: tasks of other generations of the rule, and pods of ended
-// tasks that do not wait any more. An open task keeps all its pods, since services name them in
-// later answers, too, and ends when none is left that waits for it. waiting are all requests that
-// wait and that the rule applies to, whatever other rules say of them.
+// Forget removes tasks of other generations of the rule, and pods of ended tasks that no longer
+// wait. An open task keeps all its pods, since services may name them in later answers, and ends
+// when none of its pods waits. waiting are all waiting requests that the rule applies to, whatever
+// the verdicts of other rules.
 func (t Tasks) Forget(waiting []rule.Request, rule Rule, now time.Time) Tasks {
 	waits := map[appsv1alpha1.TaskPod]bool{}
 	for _, request := range waiting {
@@ -90,12 +91,13 @@ func (t Tasks) Forget(waiting []rule.Request, rule Rule, now time.Time) Tasks {
 	return newTasks(next.states, next.history)
 }
 
-// remaining is what stays of a task, and what of it goes to history; one of them is nil.
+// remaining returns the part of a task that is kept, and the task that goes to history; one of them
+// is nil.
 func remaining(
 	task appsv1alpha1.TaskInfo, stays func(appsv1alpha1.TaskPod) bool, rule Rule, now time.Time,
 ) (kept, gone *appsv1alpha1.TaskInfo) {
 	if task.RuleGeneration != rule.Generation {
-		return nil, dropped(task, reasonRuleEdited, "the rule was edited; its pods are asked about again")
+		return nil, dropped(task, reasonRuleEdited, "the rule was edited; the service is called again for its pods")
 	}
 	if isOpen(task) && slices.ContainsFunc(task.Processing, stays) {
 		return &task, nil
@@ -113,8 +115,7 @@ func remaining(
 	return &rest, nil
 }
 
-// dropped is a task as history shows it: one that had ended tells how, any other why it is not
-// followed any more.
+// dropped returns a task for history: an open task gets the reason why it is dropped.
 func dropped(task appsv1alpha1.TaskInfo, reason, message string) *appsv1alpha1.TaskInfo {
 	if isOpen(task) {
 		task.Phase, task.Reason, task.Message = appsv1alpha1.TaskFailed, reason, message
@@ -122,14 +123,14 @@ func dropped(task appsv1alpha1.TaskInfo, reason, message string) *appsv1alpha1.T
 	return &task
 }
 
-// only has just the pods that stay.
+// only returns a task with only the pods that stay.
 func only(task appsv1alpha1.TaskInfo, stays func(appsv1alpha1.TaskPod) bool) appsv1alpha1.TaskInfo {
 	task.Processing = filtered(task.Processing, stays)
 	task.Approved = filtered(task.Approved, stays)
 	return task
 }
 
-// filtered is nil when nothing stays, as it will be read.
+// filtered returns nil if no pod stays, as a status without pods is decoded.
 func filtered(pods []appsv1alpha1.TaskPod, stays func(appsv1alpha1.TaskPod) bool) []appsv1alpha1.TaskPod {
 	var kept []appsv1alpha1.TaskPod
 	for _, pod := range pods {

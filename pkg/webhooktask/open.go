@@ -9,31 +9,31 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// Post is a call that is to be made once status is written.
+// Post is a call to make after status is written.
 type Post struct {
 	TraceID string
 
-	// Requests that the service is asked about, oldest first. A pod that waits with two ids is
-	// in it twice.
+	// Requests are the requests of the call, oldest first. A pod that waits with two ids is in it
+	// twice.
 	Requests []rule.Request
 }
 
-// batch is what one call will be about.
+// batch has the requests of one call.
 type batch struct {
 	requests []rule.Request
 
-	// attempts that failed. A batch without any is one of pods that were never asked about.
+	// attempts counts the failed calls. It is 0 for pods without an earlier call.
 	attempts int32
 	retry    bool
 
-	// answered is that of the task that the pods come from.
+	// answered is the field of the task that the pods come from.
 	answered bool
 }
 
-// Open begins calls about requests that need one. Those that are approved, in an open task, or not
-// to be asked about yet are left out. Pods that failed together are asked about together again, or
-// the delay of some would be lost on the others. Where there is no room, requests stay without a
-// task and can be handed in again. newTraceID returns another id, of at most 64 bytes, each time.
+// Open starts calls for requests that need one. Requests that are approved, in an open task, or not
+// yet due are left out. Pods that failed together are in one call again, because they share a
+// delay. Above the limits requests stay without a task and can be passed again. newTraceID returns
+// a new id, of at most 64 bytes.
 func (t Tasks) Open(requests []rule.Request, rule Rule, now time.Time, newTraceID func() string) (next Tasks, posts []Post) {
 	next = t
 	for _, b := range t.batches(requests, rule, now) {
@@ -59,15 +59,15 @@ func (t Tasks) Open(requests []rule.Request, rule Rule, now time.Time, newTraceI
 	return next, posts
 }
 
-// batches of requests, those with the oldest request first.
+// batches returns the calls to make, those with the oldest request first.
 func (t Tasks) batches(requests []rule.Request, ruleset Rule, now time.Time) []batch {
 	sorted := slices.SortedFunc(slices.Values(requests), func(a, b rule.Request) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Key(), b.Key()))
 	})
 	batches := []batch{}
 	seen := map[appsv1alpha1.TaskPod]bool{}
-	retries := map[int]int{} // by the task that failed: the batch that its pods are in
-	fresh := -1              // the batch that takes pods which were never asked about
+	retries := map[int]int{} // from the failed task to the batch with its pods
+	fresh := -1              // the batch for pods without an earlier call
 	for _, request := range sorted {
 		if seen[podOf(request)] {
 			continue
@@ -94,8 +94,8 @@ func (t Tasks) batches(requests []rule.Request, ruleset Rule, now time.Time) []b
 	return batches
 }
 
-// takes says whether a request fits. Two pods of one name, of which one must be about to vanish
-// from the cache, never are in one call: the answer could not tell them apart.
+// takes reports whether a request fits. Two pods with the same name (one of them is deleted, and
+// still in the cache) are never in one call: the answer could not distinguish them.
 func (b batch) takes(request rule.Request) bool {
 	namesake := slices.ContainsFunc(b.requests, func(other rule.Request) bool {
 		return other.Pod.Name == request.Pod.Name && other.Pod.UID != request.Pod.UID
@@ -103,7 +103,8 @@ func (b batch) takes(request rule.Request) bool {
 	return !namesake && len(b.requests) < appsv1alpha1.MaxStatusTaskPods
 }
 
-// with has room for a batch, and its pods in no other task.
+// with returns t with the batch's pods removed from the failed task that they belong to, and
+// whether a new task fits.
 func (t Tasks) with(b batch, rule Rule, now time.Time) (next Tasks, fits bool) {
 	if open, _ := t.Running(); open >= rule.openStates() {
 		return t, false
@@ -119,7 +120,7 @@ func (t Tasks) with(b batch, rule Rule, now time.Time) (next Tasks, fits bool) {
 	return next, len(next.states) < limit
 }
 
-// without the pods of a batch, which leave the task that failed.
+// without returns t with the pods of a batch removed from their failed task.
 func (t Tasks) without(b batch, now time.Time) Tasks {
 	if !b.retry {
 		return t
@@ -149,10 +150,9 @@ func (t Tasks) without(b batch, now time.Time) Tasks {
 	return newTasks(next.states, next.history)
 }
 
-// joined puts ended tasks together where they fit, when room is short: pods that came one by one
-// would otherwise take a task each for as long as they wait. What is shown is that of the newer
-// one, if it failed for anybody; pods that are to be asked about again wait for the later of both
-// times.
+// joined merges ended tasks when the limit is reached: pods that came one by one would otherwise
+// take a task each for as long as they wait. The merged task shows the newer one with failed pods;
+// pods that are due for another call wait for the later of both times.
 func (t Tasks) joined(now time.Time) Tasks {
 	states := []appsv1alpha1.TaskInfo{}
 	for _, task := range t.states {
@@ -177,11 +177,12 @@ func (t Tasks) joined(now time.Time) Tasks {
 	return newTasks(states, t.history)
 }
 
-// joins says whether two tasks
+// joins reports whether two tasks
+//
 //   - have ended,
 //   - under the same generation of the rule,
-//   - with pods of which the service has answered about all or none,
-//   - and have room for the pods of both, no two of which have one name and are to be asked about.
+//   - with pods that the service has answered for, all or none,
+//   - and have at most the maximum of pods together, no two of which have the same name and wait for a call.
 func joins(a, b appsv1alpha1.TaskInfo) bool {
 	return !isOpen(a) && !isOpen(b) &&
 		a.RuleGeneration == b.RuleGeneration &&

@@ -6,52 +6,53 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// What is meant by a poll that does not say it. The API server fills both in; a rule that got
-// around it is not to be polled without a break, or for ever.
+// Defaults of a poll without the fields. The API server fills both in; a rule that was stored
+// without them must not be polled in a hot loop, or without end.
 const (
 	defaultInterval = appsv1alpha1.DefaultPollIntervalSeconds * time.Second
 	defaultTimeout  = appsv1alpha1.DefaultPollTimeoutSeconds * time.Second
 )
 
-// DefaultAskAgain is the interval of Rule.AskAgain unless it is set.
+// DefaultAskAgain is the default of Rule.AskAgain.
 const DefaultAskAgain = 15 * time.Second
 
 const (
-	// maxStates is how many tasks the status of one rule has room for.
+	// maxStates bounds the tasks in the status of one rule.
 	maxStates = 32
 
-	// objectStates is how many tasks all rules of one PodTransitionRule share. A full task takes
-	// some 5 KiB, and an object of more than 1.5 MiB cannot be stored.
+	// objectStates bounds the tasks of all rules of one PodTransitionRule. A full task takes some 5
+	// KiB, and an object of more than 1.5 MiB cannot be stored.
 	objectStates = 128
 )
 
-// Rule is what tasks need to know of the rule that they belong to.
+// Rule has the properties of a rule that its tasks depend on.
 type Rule struct {
-	// Generation of the PodTransitionRule.
+	// Generation is the generation of the PodTransitionRule.
 	Generation int64
 
-	// Polls: the rule has a poll, so its service may answer later.
+	// Polls is set if the rule has a poll, so that its service may answer later.
 	Polls bool
 
-	// QueryKey is the parameter of a poll that carries the id of the task. Empty: what the
-	// service answers decides.
+	// QueryKey is the query parameter of a poll that carries the id of the task. If it is empty,
+	// the answer of the service selects it.
 	QueryKey string
 
-	// Interval between two polls of one task.
+	// Interval is the time between two polls of one task.
 	Interval time.Duration
 
-	// Timeout of a task that is polled, from its first call.
+	// Timeout is the timeout of a polled task, from its first call.
 	Timeout time.Duration
 
-	// AskAgain is about how long after a no to a POST the service is asked again.
+	// AskAgain is roughly the delay before the service is called again after a POST that rejected
+	// the pods.
 	AskAgain time.Duration
 
-	// States is how many tasks status has room for.
+	// States bounds the tasks in status.
 	States int
 }
 
-// RuleOf reads a webhook rule of a PodTransitionRule that has that generation and that many webhook
-// rules. The more there are, the fewer tasks each may have.
+// RuleOf returns the properties of a webhook rule. generation is that of the PodTransitionRule, and
+// webhookRules the number of its webhook rules: the more there are, the fewer tasks each may have.
 func RuleOf(generation int64, webhook appsv1alpha1.TransitionRuleWebhook, webhookRules int) Rule {
 	rule := Rule{
 		Generation: generation,
@@ -70,7 +71,7 @@ func RuleOf(generation int64, webhook appsv1alpha1.TransitionRuleWebhook, webhoo
 	return rule
 }
 
-// seconds are those of a field, or what is meant when it is unset or makes no sense.
+// seconds returns the value of a field, or a default if it is unset or below 1.
 func seconds(value *int64, otherwise time.Duration) time.Duration {
 	const week = 7 * 24 * 60 * 60
 	if value == nil || *value < 1 {
@@ -79,9 +80,9 @@ func seconds(value *int64, otherwise time.Duration) time.Duration {
 	return time.Duration(min(*value, week)) * time.Second
 }
 
-// openStates is how many tasks may be under way at once.
+// openStates bounds the open tasks.
 func (r Rule) openStates() int { return min(r.States, appsv1alpha1.MaxStatusTasks) }
 
-// freshStates is how many tasks there may be before pods that were never asked about wait. The
-// rest is for those that are asked about again, so that newcomers cannot crowd them out.
+// freshStates bounds the tasks above which pods without an earlier call wait. The rest is reserved
+// for repeated calls, so that new pods cannot displace them.
 func (r Rule) freshStates() int { return r.States - r.States/4 }

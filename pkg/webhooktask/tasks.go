@@ -14,29 +14,29 @@ import (
 // historyTime is how long an ended call is shown.
 const historyTime = 10 * time.Minute
 
-// historyPods is how many pods of an ended call are shown, of each list.
+// historyPods bounds the pods of an ended call that are shown, of each list.
 const historyPods = 5
 
 // Tasks are the calls of one webhook rule. The zero value has none. Values are immutable: every
-// method leaves its receiver and its arguments as they are, and returns what is new.
+// method leaves its receiver and its arguments unchanged, and returns the new value.
 type Tasks struct {
-	// states are the tasks that count, oldest first. Their ids differ.
+	// states are the current tasks, oldest first. Their ids differ.
 	states []appsv1alpha1.TaskInfo
 
-	// history are tasks that do not count any more, newest first.
+	// history are the tasks that no longer count, newest first.
 	history []appsv1alpha1.TaskInfo
 
-	// places say in which of states a pod is.
+	// places maps pods to their index in states.
 	places map[place]int
 }
 
-// place is where to look for a request.
+// place is the key of a request.
 type place struct {
 	pod        appsv1alpha1.TaskPod
 	generation int64
 }
 
-// FromStatus reads what Status wrote. status may be nil.
+// FromStatus reads a status that Status returned. status may be nil.
 func FromStatus(status *appsv1alpha1.WebhookStatus) Tasks {
 	if status == nil {
 		return Tasks{}
@@ -52,7 +52,7 @@ func newTasks(states, history []appsv1alpha1.TaskInfo) Tasks {
 			places[place{pod, task.RuleGeneration}] = i
 		}
 	}
-	// Last, since an approval counts whatever became of other calls.
+	// Approved pods come last: an approval is valid whatever the result of other calls.
 	for i, task := range states {
 		for _, pod := range task.Approved {
 			places[place{pod, task.RuleGeneration}] = i
@@ -61,8 +61,8 @@ func newTasks(states, history []appsv1alpha1.TaskInfo) Tasks {
 	return Tasks{states: states, history: history, places: places}
 }
 
-// Status is what is to be written down; nil when there is nothing. Times are whole seconds. It is
-// the same as long as no method returned anything new, but for history that has become too old.
+// Status returns the status to write, or nil. Times are whole seconds. It changes only when a
+// method has returned another value, or when history has become too old.
 func (t Tasks) Status(now time.Time) *appsv1alpha1.WebhookStatus {
 	status := &appsv1alpha1.WebhookStatus{}
 	for _, task := range t.states {
@@ -79,7 +79,7 @@ func (t Tasks) Status(now time.Time) *appsv1alpha1.WebhookStatus {
 	return status
 }
 
-// Running is how many tasks are under way, and when the oldest of them began; zero without any.
+// Running returns how many tasks are open, and when the oldest of them began; zero without any.
 func (t Tasks) Running() (count int, oldest time.Time) {
 	for _, task := range t.states {
 		if !isOpen(task) {
@@ -93,7 +93,7 @@ func (t Tasks) Running() (count int, oldest time.Time) {
 	return count, oldest
 }
 
-// Of is how far the service has come with a request.
+// Of returns the state of a request.
 func (t Tasks) Of(request rule.Request, ruleset Rule, now time.Time) rule.Task {
 	i, found := t.places[place{podOf(request), ruleset.Generation}]
 	if !found {
@@ -110,7 +110,7 @@ func (t Tasks) Of(request rule.Request, ruleset Rule, now time.Time) rule.Task {
 	}
 	failed := rule.Task{
 		State:    rule.TaskFailed,
-		Class:    cmp.Or(task.Reason, ClassRejected), // what is not explained is a "no"
+		Class:    cmp.Or(task.Reason, ClassRejected), // an answer without a reason is a rejection
 		Message:  task.Message,
 		RetryDue: true,
 		Answered: isAnswered(task),
@@ -128,13 +128,14 @@ func podOf(request rule.Request) appsv1alpha1.TaskPod {
 	}
 }
 
-// isOpen: the service still has something to say.
+// isOpen reports whether the task waits for an answer.
 func isOpen(task appsv1alpha1.TaskInfo) bool {
 	return task.Phase == appsv1alpha1.TaskPosting || task.Phase == appsv1alpha1.TaskPolling
 }
 
-// isAnswered reports whether the service has answered about the pods that the task has not approved.
-// Status of before the field answered shows it by the phase, and by the reasons that follow an answer.
+// isAnswered reports whether the service has answered for the pods that the task has not approved.
+// In a status from before the field answered, the phase, and the reasons that follow an answer,
+// show it.
 func isAnswered(task appsv1alpha1.TaskInfo) bool {
 	switch {
 	case task.Answered, task.Phase == appsv1alpha1.TaskPolling:
@@ -146,8 +147,8 @@ func isAnswered(task appsv1alpha1.TaskInfo) bool {
 	}
 }
 
-// find returns a copy of an open task of this generation of the rule. The answer to any other is
-// of no interest: it came twice, or too late.
+// find returns a copy of an open task of this generation of the rule. An answer to any other task
+// came twice or too late, and is ignored.
 func (t Tasks) find(traceID string, phase appsv1alpha1.TaskPhase, rule Rule) (task appsv1alpha1.TaskInfo, index int, found bool) {
 	for i, task := range t.states {
 		if task.TraceID == traceID && task.Phase == phase && task.RuleGeneration == rule.Generation {
@@ -157,7 +158,7 @@ func (t Tasks) find(traceID string, phase appsv1alpha1.TaskPhase, rule Rule) (ta
 	return appsv1alpha1.TaskInfo{}, 0, false
 }
 
-// replaced has another state for one task.
+// replaced returns t with another state of one task.
 func (t Tasks) replaced(index int, task appsv1alpha1.TaskInfo) Tasks {
 	states := slices.Clone(t.states)
 	states[index] = task
@@ -173,5 +174,5 @@ func remembered(history []appsv1alpha1.TaskInfo, task appsv1alpha1.TaskInfo, now
 	return longer[:min(len(longer), appsv1alpha1.MaxStatusTaskHistory)]
 }
 
-// second is a time as status keeps it. What is written is then what is read.
+// second returns a time as status stores it, so that a written time equals the time that is read.
 func second(at time.Time) metav1.Time { return metav1.NewTime(at.Truncate(time.Second)) }

@@ -5,8 +5,8 @@ import (
 	"github.com/podops-dev/podops/pkg/text"
 )
 
-// Limits of strings in status. The API server counts characters and refuses the whole status when
-// one is too long, so everything that comes from a service is held to bytes here.
+// Limits of strings in status. The API server counts characters and rejects the whole status if one
+// string is too long, so all strings of services are bounded in bytes here.
 const (
 	maxReasonBytes = 63
 	maxTaskIDBytes = 256

@@ -8,11 +8,11 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// turns decides which call is made next, in round robin over namespaces, and within a namespace
+// fairQueue decides which call is made next, in round robin over namespaces, and within a namespace
 // over its targets. A hanging target delays only its own calls, and a namespace with many targets
 // or calls only its own: each namespace has limits of its own, and one without a running call gets
 // a worker even if the others use up the shared ones. It has no lock of its own.
-type turns struct {
+type fairQueue struct {
 	options PoolOptions
 	tenants map[string]*tenant
 
@@ -74,12 +74,12 @@ const (
 	freeQueue = 8
 )
 
-func newTurns(options PoolOptions) *turns {
-	return &turns{options: options, tenants: map[string]*tenant{}, hosts: map[string]int{}}
+func newFairQueue(options PoolOptions) *fairQueue {
+	return &fairQueue{options: options, tenants: map[string]*tenant{}, hosts: map[string]int{}}
 }
 
 // takes reports whether a call of a namespace with so many bytes may be queued.
-func (t *turns) takes(namespace string, bytes int) bool {
+func (t *fairQueue) takes(namespace string, bytes int) bool {
 	own := tenant{}
 	if known, has := t.tenants[namespace]; has {
 		own = *known
@@ -95,7 +95,7 @@ func (t *turns) takes(namespace string, bytes int) bool {
 }
 
 // add appends a call to the queue of its target.
-func (t *turns) add(call Call) *job {
+func (t *fairQueue) add(call Call) *job {
 	at := t.target(call.target())
 	added := &job{call: call, at: at, bytes: call.bytes()}
 	if len(at.jobs) == 0 {
@@ -110,7 +110,7 @@ func (t *turns) add(call Call) *job {
 }
 
 // count adds a job to the queued ones, or with -1 removes it.
-func (t *turns) count(of *job, by int) {
+func (t *fairQueue) count(of *job, by int) {
 	of.at.tenant.queued += by
 	of.at.tenant.queuedBytes += by * of.bytes
 	t.queued += by
@@ -118,7 +118,7 @@ func (t *turns) count(of *job, by int) {
 }
 
 // target returns the target of a key, and creates it on first use.
-func (t *turns) target(key targetKey) *target {
+func (t *fairQueue) target(key targetKey) *target {
 	owner, has := t.tenants[key.namespace]
 	if !has {
 		owner = &tenant{namespace: key.namespace, targets: map[targetKey]*target{}, logs: rate.NewLimiter(rate.Every(10*time.Second), 5)}
@@ -134,7 +134,7 @@ func (t *turns) target(key targetKey) *target {
 }
 
 // known returns the target of a key, or nil.
-func (t *turns) known(key targetKey) *target {
+func (t *fairQueue) known(key targetKey) *target {
 	if owner, has := t.tenants[key.namespace]; has {
 		return owner.targets[key]
 	}
@@ -144,8 +144,8 @@ func (t *turns) known(key targetKey) *target {
 // take returns the next call that may be made, or that fails at once because the circuit breaker is
 // open: then failure is its result. Nil if there is none. With failFast, only calls that fail at
 // once are taken.
-func (t *turns) take(now time.Time, failFast bool) (*job, *Failure) {
-	for turn, owner := range t.order {
+func (t *fairQueue) take(now time.Time, failFast bool) (*job, *Failure) {
+	for index, owner := range t.order {
 		for i, at := range owner.order {
 			failure := at.open(now)
 			if failure == nil && (failFast || !t.mayRun(at)) {
@@ -156,7 +156,7 @@ func (t *turns) take(now time.Time, failFast bool) (*job, *Failure) {
 			at.jobs = at.jobs[1:]
 			t.count(taken, -1)
 			owner.order = behind(owner.order, i, len(at.jobs) > 0)
-			t.order = behind(t.order, turn, owner.queued > 0)
+			t.order = behind(t.order, index, owner.queued > 0)
 			if failure == nil {
 				t.begin(taken, now)
 			} else {
@@ -180,7 +180,7 @@ func behind[T any](order []T, place int, stays bool) []T {
 
 // mayRun reports whether one more call to a target may run. A target whose last call failed gets
 // one call at a time, because it may hang.
-func (t *turns) mayRun(at *target) bool {
+func (t *fairQueue) mayRun(at *target) bool {
 	limit := t.options.PerHost
 	if at.breaker.failures > 0 {
 		limit = 1
@@ -191,7 +191,7 @@ func (t *turns) mayRun(at *target) bool {
 		(t.hosts[at.key.host] < t.options.PerHostInAll || at.running == 0)
 }
 
-func (t *turns) begin(taken *job, now time.Time) {
+func (t *fairQueue) begin(taken *job, now time.Time) {
 	at := taken.at
 	if state, _ := at.breaker.state(now); state == stateHalfOpen {
 		taken.probe, at.breaker.probing, at.reserved = true, true, time.Time{}
@@ -203,7 +203,7 @@ func (t *turns) begin(taken *job, now time.Time) {
 }
 
 // end counts the end of a call that was made.
-func (t *turns) end(ended *job, failure *Failure, now time.Time) {
+func (t *fairQueue) end(ended *job, failure *Failure, now time.Time) {
 	at := ended.at
 	t.running--
 	at.running--
@@ -217,7 +217,7 @@ func (t *turns) end(ended *job, failure *Failure, now time.Time) {
 }
 
 // withdraw removes the queued calls of deleted rules.
-func (t *turns) withdraw() {
+func (t *fairQueue) withdraw() {
 	for _, owner := range t.order {
 		for _, at := range owner.order {
 			at.jobs = slices.DeleteFunc(at.jobs, func(j *job) bool {
@@ -236,7 +236,7 @@ func (t *turns) withdraw() {
 // drop deletes a target without calls whose breaker has counted no failure. Above the limits it
 // also deletes the least recently used target without calls: of its namespace, or of the namespace
 // that has most targets.
-func (t *turns) drop(done *target) {
+func (t *fairQueue) drop(done *target) {
 	if done.idle() && done.breaker.fresh() {
 		t.forget(done)
 	}
@@ -266,7 +266,7 @@ func (t *tenant) oldestIdle() *target {
 	return oldest
 }
 
-func (t *turns) forget(gone *target) {
+func (t *fairQueue) forget(gone *target) {
 	if gone == nil || gone.tenant.targets[gone.key] != gone {
 		return
 	}
