@@ -1,5 +1,5 @@
-// Package rule has the values that an evaluation takes and returns: requests and their
-// environment in, verdicts with reasons out. It is pure: values only, no client, clock, context or engine.
+// Package rule has the values that an evaluation takes and returns: requests and their environment
+// in, verdicts with reasons out. It is pure: values only, no client, clock, context or engine.
 package rule
 
 import (
@@ -10,49 +10,48 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// PodFact is what rules may know of one pod. It is immutable once published: maps
-// and slices are shared with the cache and must not be modified.
+// PodFact has the fields of one pod that rules read. It is immutable once published: maps and
+// slices are shared with the cache and must not be modified.
 type PodFact struct {
 	UID             types.UID
 	Namespace       string
 	Name            string
 	ResourceVersion string
 
-	// Version changes when, and only when, something that rules can see changes: the
-	// resourceVersion at which that last happened. Together with the UID it is a key
-	// under which verdicts may be remembered.
+	// Version changes if, and only if, a field that rules read changes: it is the resourceVersion
+	// of the last such change. Verdicts may be cached by UID and Version.
 	Version string
 
 	Labels map[string]string
 
-	// Annotations are the short ones: values of at most 256 bytes, none of PodOps'
-	// own, and the first 32 by name.
+	// Annotations are the short ones: values of at most 256 bytes, none of PodOps' own, and the
+	// first 32 by name.
 	Annotations map[string]string
 
-	// Owner is the workload at the top of the chain of controllers of the pod, as far
-	// as it is known; zero when the pod has none.
+	// Owner is the known workload at the top of the chain of controllers of the pod; zero if the
+	// pod has none.
 	Owner Owner
 
-	// Node that the pod is bound to; empty when it is not.
+	// Node is the node that the pod is bound to; empty if it is not.
 	Node string
 
 	// Created is when the API server accepted the pod.
 	Created time.Time
 
-	// Ready: the kubelet says so.
+	// Ready is the condition of the kubelet.
 	Ready bool
 
-	// AvailableSince is when the pod became available; zero when it is not.
+	// AvailableSince is when the pod became available; zero if it is not.
 	AvailableSince time.Time
 
-	// Permitted: some lifecycle of the pod holds a permit and has not ended.
+	// Permitted is set if a lifecycle of the pod holds a permit and has not ended.
 	Permitted bool
 
 	// SkipRules are the names of rules that the pod skips, from its annotation.
 	SkipRules []string
 
-	// Available: the pod carries service-available, is Ready, and is neither
-	// terminating nor finished (design section 4).
+	// Available is set if the pod has the label service-available, is Ready, and is neither
+	// terminating nor finished.
 	Available bool
 }
 
@@ -68,24 +67,24 @@ type Request struct {
 	Pod   *PodFact
 	Stage appsv1alpha1.TransitionStage
 
-	// ID and Type of the lifecycle.
+	// ID and Type are those of the lifecycle.
 	ID   string
 	Type string
 
-	// Cause is why PodOps began the lifecycle; empty for one that it did not begin, or while
-	// that is not known.
+	// Cause is why PodOps started the lifecycle; empty for any other lifecycle, or while it is not
+	// known.
 	Cause Cause
 
-	// Generation is the value of the label that marks the waiting. A verdict counts
-	// for this value only.
+	// Generation is the value of the label that marks the request. A verdict is valid for this
+	// value only.
 	Generation string
 
-	// Since is when the waiting began: Generation as a time. Zero when Generation is
-	// not a time.
+	// Since is when the request began to wait: Generation as a time. Zero if Generation is not a
+	// time.
 	Since time.Time
 
-	// Task is how far the external service of a webhook rule has come with the request.
-	// It is filled in for the rule that is asked, and zero for all other kinds.
+	// Task is the state of the request at the external service of a webhook rule. It is set for the
+	// rule that is evaluated, and zero for all other kinds.
 	Task Task
 }
 
@@ -94,51 +93,52 @@ type Cause string
 
 // The causes.
 const (
-	// CauseRollout: the ReplicaSet is of an older revision of its Deployment.
+	// CauseRollout means that the ReplicaSet has an older revision of its Deployment.
 	CauseRollout Cause = "Rollout"
 
-	// CauseScaleIn: the ReplicaSet is of the newest revision, or of no Deployment, and wants
-	// fewer pods.
+	// CauseScaleIn means that the ReplicaSet has the newest revision, or no Deployment, and
+	// requires fewer pods.
 	CauseScaleIn Cause = "ScaleIn"
 )
 
-// TaskState is how far an external service has come with a request.
+// TaskState is the state of a request at an external service.
 type TaskState string
 
 // The states of a task. The zero value is none: the service has not been called.
 const (
-	// TaskCalling: the service is being called and has not answered.
+	// TaskCalling means that the call is in flight.
 	TaskCalling TaskState = "Calling"
 
-	// TaskPolling: the service works on it, and is asked from time to time.
+	// TaskPolling means that the service has accepted the task and is polled.
 	TaskPolling TaskState = "Polling"
 
-	// TaskApproved: the service approved it, for this pod (by UID), this request (by its
+	// TaskApproved means that the service approved it, for this pod (by UID), this request (by its
 	// generation) and this generation of the rule.
 	TaskApproved TaskState = "Approved"
 
-	// TaskFailed: the call failed, or the service said no. It is called again later.
+	// TaskFailed means that the call failed, or the service rejected the pod. It is called again
+	// later.
 	TaskFailed TaskState = "Failed"
 )
 
-// Task is what is known of a request that an external service is asked about.
+// Task is the state of a request at an external service, with its message.
 type Task struct {
 	State TaskState
 
-	// Class of the failure; empty unless State is TaskFailed. See webhookclient.Class.
+	// Class is the class of the failure; empty unless State is TaskFailed. See webhookclient.Class.
 	Class string
 
-	// Answered: the service has answered about the request, and has not approved it. Only a
+	// Answered means that the service has answered for the request, and has not approved it. Only a
 	// request without an answer passes by failurePolicy Ignore.
 	Answered bool
 
-	// Message of the service, or of the failure; at most MaxMessageBytes.
+	// Message is the message of the service, or of the failure; at most MaxMessageBytes.
 	Message string
 
 	// RetryAt is when the service may be called again; zero unless State is TaskFailed.
 	RetryAt time.Time
 
-	// RetryDue: RetryAt has come.
+	// RetryDue means that RetryAt has passed.
 	RetryDue bool
 }
 
@@ -149,36 +149,36 @@ func (r Request) Key() string {
 
 // Counts are the aggregates over the pods that one PodTransitionRule selects.
 type Counts struct {
-	// Selected pods, terminating and finished ones left out.
+	// Selected is the number of selected pods without terminating and finished ones.
 	Selected int
 
-	// Desired is the number of pods that percentages are taken of: the replicas that
-	// the owners want, plus selected pods without such an owner.
+	// Desired is the number that percentages refer to: the replicas of the owners, plus selected
+	// pods without such an owner.
 	Desired int
 
-	// Available of the selected pods.
+	// Available is the number of available selected pods.
 	Available int
 
-	// Reserved of the available pods: a permit for them is recorded, but its stamp is
-	// not yet seen. They count as unavailable.
+	// Reserved is the number of available pods with a recorded permit that is not yet visible on
+	// the pod. They count as unavailable.
 	Reserved int
 }
 
-// Namespace is what rules may know of a namespace.
+// Namespace has the fields of a namespace that rules read.
 type Namespace struct {
 	Name   string
 	Labels map[string]string
 }
 
-// Permit is one that was given lately under a PodTransitionRule.
+// Permit is a recent permit under a PodTransitionRule.
 type Permit struct {
-	// Pod is its name.
+	// Pod is the name of the pod.
 	Pod string
 	At  time.Time
 }
 
-// Environment are the facts beyond the pod that asks. Which of them a rule reads, its
-// program says (opa.Needs); what it does not read may be left out.
+// Environment has the facts beyond the pod of the request. The program of a rule reports which of
+// them it reads (opa.Needs); the others may be empty.
 type Environment struct {
 	// Now is the time of the decision.
 	Now time.Time
@@ -186,15 +186,15 @@ type Environment struct {
 	Namespace Namespace
 	Counts    Counts
 
-	// Pods are those that the PodTransitionRule selects, terminating ones included and
-	// finished ones left out, the one that asks among them; a rule sees the others.
-	// Sorted by name.
+	// Pods are the pods that the PodTransitionRule selects, including terminating ones and the pod
+	// of the request, without finished ones; a rule sees all but the pod of the request. Sorted by
+	// name.
 	Pods []*PodFact
 
-	// Taken are the pods that are about to become unavailable: reserved, or granted
-	// earlier in the same round. A rule sees them as permitted and not available.
+	// Committed are the pods that are about to become unavailable: reserved, or granted earlier in
+	// the same round. A rule sees them as permitted and not available.
 	Committed map[types.UID]bool
 
-	// Permits given lately, oldest first.
+	// Permits are the recent permits, oldest first.
 	Permits []Permit
 }

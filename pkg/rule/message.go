@@ -13,9 +13,10 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// Explain says in words and numbers why a rule withholds a request with a code, or would withhold
-// it if it were enforced. The text is the same for the same arguments, holds no time, and is at
-// most 512 bytes long. room is that of the result that the code came from; it may be nil.
+// Explain returns a human-readable reason why a rule withholds a request with a code, or would
+// withhold it if it were enforced. The text is the same for the same arguments, has no time in it,
+// and is at most 512 bytes long. room is the capacity of the result that the code came from; it may
+// be nil.
 func Explain(code Code, rule appsv1alpha1.TransitionRule, request Request, room *Capacity) string {
 	return shortened(explain(code, rule, request, room))
 }
@@ -27,15 +28,15 @@ func explain(code Code, rule appsv1alpha1.TransitionRule, request Request, room 
 	case CodeLabelMismatch:
 		return explainLabels(rule.LabelCheck, request)
 	case CodeUndefined:
-		return "the rule gave no answer for this pod"
+		return "the rule returned no verdict for this pod"
 	case CodeEvaluationFailed:
-		return "evaluating the rule failed; the conditions of the PodTransitionRule say how"
+		return "evaluating the rule failed; the conditions of the PodTransitionRule have the error"
 	case CodeNotReached:
-		return "the rules of the namespace used up the time of this round; a later round goes on here"
+		return "the rules of the namespace used up the time of this round; a later round continues with this rule"
 	case CodeCompileFailed:
-		return "the rule does not compile; the conditions of the PodTransitionRule say why"
+		return "the rule does not compile; the conditions of the PodTransitionRule have the error"
 	case CodeTooLarge:
-		return "the PodTransitionRule exceeds its size bounds and is not loaded; its conditions say which bound"
+		return "the PodTransitionRule exceeds its size bounds and is not loaded; its conditions name the bound"
 	case CodeWebhookPending, CodeWebhookProcessing, CodeWebhookRejected, CodeWebhookFailed:
 		return explainWebhook(code, request.Task)
 	default:
@@ -43,8 +44,8 @@ func explain(code Code, rule appsv1alpha1.TransitionRule, request Request, room 
 	}
 }
 
-// explainRoom names each bound that leaves no slot, with the numbers that it comes from. With
-// slots left, others were handed them.
+// explainRoom returns each bound that leaves no slot, with its numbers. If there are slots left,
+// other pods got them.
 func explainRoom(bounds *appsv1alpha1.AvailablePolicy, room *Capacity) string {
 	if bounds == nil || room == nil {
 		return "no more pods may become unavailable now"
@@ -68,7 +69,7 @@ func explainRoom(bounds *appsv1alpha1.AvailablePolicy, room *Capacity) string {
 	return fmt.Sprintf("%d of %d pods are available%s; %s", room.Available, room.Selected, taken, strings.Join(reasons, "; "))
 }
 
-// written is a bound as the user wrote it, after a space; empty when it is not set.
+// written returns a bound as the rule has it, after a space; empty if it is not set.
 func written(value *intstr.IntOrString) string {
 	if value == nil {
 		return ""
@@ -76,7 +77,7 @@ func written(value *intstr.IntOrString) string {
 	return " " + value.String()
 }
 
-// explainLabels names each requirement that the labels of the pod do not meet, sorted by key.
+// explainLabels returns each requirement that the labels of the pod do not meet, sorted by key.
 func explainLabels(check *appsv1alpha1.LabelCheck, request Request) string {
 	const nothing = "the labels of the pod do not match labelCheck.requires"
 	if check == nil || check.Requires == nil || request.Pod == nil {
@@ -102,7 +103,8 @@ func explainLabels(check *appsv1alpha1.LabelCheck, request Request) string {
 	return strings.Join(slices.Compact(unmet), "; ")
 }
 
-// meets asks Kubernetes, so that a message never contradicts the selector it explains.
+// meets evaluates the selector with the library of Kubernetes, so that a message never contradicts
+// the selector that it explains.
 func meets(pod map[string]string, requirement metav1.LabelSelectorRequirement) bool {
 	selector, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{
 		MatchExpressions: []metav1.LabelSelectorRequirement{requirement},
@@ -129,7 +131,7 @@ func explainLabel(pod map[string]string, requirement metav1.LabelSelectorRequire
 	return fmt.Sprintf("label %s is %s, %s", requirement.Key, found, wanted)
 }
 
-// quoted lists the values in order: "a", "b" or "c".
+// quoted returns the values in order: "a", "b" or "c".
 func quoted(values []string) string {
 	sorted := slices.Sorted(slices.Values(values))
 	for i := range sorted {
@@ -142,7 +144,7 @@ func quoted(values []string) string {
 	return strings.Join(sorted[:last], ", ") + " or " + sorted[last]
 }
 
-// shortened cuts a text between characters, so that it stays UTF-8, and shows that it did.
+// shortened cuts a text between characters, so that it stays UTF-8, and marks the cut.
 func shortened(text string) string {
 	const ellipsis = "..."
 	if len(text) <= MaxMessageBytes {

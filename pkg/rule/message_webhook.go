@@ -7,8 +7,8 @@ import (
 	"unicode"
 )
 
-// explainWebhook says how far the service of a webhook rule has come with a request. The message of
-// the service comes last: it is the part that may be cut.
+// explainWebhook returns the state of a request at the service of a webhook rule. The message of
+// the service comes last, because the end may be cut.
 func explainWebhook(code Code, task Task) string {
 	switch code {
 	case CodeWebhookPending:
@@ -17,30 +17,30 @@ func explainWebhook(code Code, task Task) string {
 		}
 		return "the service has not been called yet"
 	case CodeWebhookProcessing:
-		return saying("the service works on it", task.Message)
+		return withMessage("the service works on it", task.Message)
 	case CodeWebhookRejected:
-		return saying(refusal(task.Class)+", and is asked again later", task.Message)
+		return withMessage(rejectionOf(task.Class)+", and is called again later", task.Message)
 	default:
-		return saying(fmt.Sprintf("the service could not be asked (%s), and is asked again later",
-			cmp.Or(task.Class, "for no known reason")), task.Message)
+		return withMessage(fmt.Sprintf("the call of the service failed (%s), and is repeated later",
+			cmp.Or(task.Class, "for an unknown reason")), task.Message)
 	}
 }
 
-// refusal is why a service that was asked did not approve.
-func refusal(class string) string {
+// rejectionOf returns why a service that answered did not approve.
+func rejectionOf(class string) string {
 	switch class {
 	case "Stopped":
 		return "the service gave up"
 	case "Expired":
 		return "the service took too long"
 	default:
-		return "the service said no"
+		return "the service rejected the pod"
 	}
 }
 
-// saying adds what a service said in one line: it goes into events and tables, and must not look
-// like more than one of them.
-func saying(text, message string) string {
+// withMessage appends the message of a service in one line: events and tables must not show it as
+// several lines.
+func withMessage(text, message string) string {
 	line := strings.Join(strings.FieldsFunc(strings.ToValidUTF8(message, "?"), func(char rune) bool {
 		return unicode.IsSpace(char) || !unicode.IsPrint(char)
 	}), " ")

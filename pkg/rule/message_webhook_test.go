@@ -23,10 +23,10 @@ func TestExplainWebhook(t *testing.T) {
 		"called":              {code: rule.CodeWebhookPending, task: rule.Task{State: rule.TaskCalling}, want: "the service is being called and has not answered yet"},
 		"worked on":           {code: rule.CodeWebhookProcessing, task: rule.Task{State: rule.TaskPolling}, want: "the service works on it"},
 		"worked on, in words": {code: rule.CodeWebhookProcessing, task: rule.Task{State: rule.TaskPolling, Message: "2 of 5"}, want: "the service works on it: 2 of 5"},
-		"rejected":            {code: rule.CodeWebhookRejected, task: failed("Rejected", "not on a Friday"), want: "the service said no, and is asked again later: not on a Friday"},
-		"stopped":             {code: rule.CodeWebhookRejected, task: failed("Stopped", ""), want: "the service gave up, and is asked again later"},
-		"expired":             {code: rule.CodeWebhookRejected, task: failed("Expired", "no end within 1m0s"), want: "the service took too long, and is asked again later: no end within 1m0s"},
-		"failed":              {code: rule.CodeWebhookFailed, task: failed("Timeout", "no answer within 10 s"), want: "the service could not be asked (Timeout), and is asked again later: no answer within 10 s"},
+		"rejected":            {code: rule.CodeWebhookRejected, task: failed("Rejected", "not on a Friday"), want: "the service rejected the pod, and is called again later: not on a Friday"},
+		"stopped":             {code: rule.CodeWebhookRejected, task: failed("Stopped", ""), want: "the service gave up, and is called again later"},
+		"expired":             {code: rule.CodeWebhookRejected, task: failed("Expired", "no end within 1m0s"), want: "the service took too long, and is called again later: no end within 1m0s"},
+		"failed":              {code: rule.CodeWebhookFailed, task: failed("Timeout", "no answer within 10 s"), want: "the call of the service failed (Timeout), and is repeated later: no answer within 10 s"},
 		"more than one line":  {code: rule.CodeWebhookProcessing, task: rule.Task{Message: "\x1b[31mred\r\n\u2028Warning\tx\x00 "}, want: "the service works on it: [31mred Warning x"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -35,7 +35,7 @@ func TestExplainWebhook(t *testing.T) {
 			if got != tc.want {
 				t.Errorf("got  %s\nwant %s", got, tc.want)
 			}
-			// A time in a text would be another event and another status each time.
+			// A time in the text would cause another event and another status each time.
 			request.Task.RetryAt, request.Task.RetryDue = time.Unix(1, 0), true
 			if later := rule.Explain(tc.code, appsv1alpha1.TransitionRule{}, request, nil); later != got {
 				t.Errorf("with another time it is: %s", later)

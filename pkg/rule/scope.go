@@ -9,15 +9,15 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// Scope is the set of requests that a rule applies to, for counting and naming rules. Decisions are
-// made by the package podops.lib.applies of the Rego library, which a property test holds equal.
+// Scope is the set of requests that a rule applies to, for counting and naming rules. Verdicts come
+// from the package podops.lib.applies of the Rego library; a property test compares the two.
 type Scope struct {
 	name   string
 	types  []string
 	filter labels.Selector
 }
 
-// ScopeOf returns the scope of a rule. A filter that cannot be read filters nothing out.
+// ScopeOf returns the scope of a rule. A filter that cannot be read excludes no pod.
 func ScopeOf(rule appsv1alpha1.TransitionRule) Scope {
 	scope := Scope{name: rule.Name, types: rule.Conditions, filter: labels.Everything()}
 	if rule.Filter == nil || rule.Filter.LabelSelector == nil {
@@ -29,8 +29,8 @@ func ScopeOf(rule appsv1alpha1.TransitionRule) Scope {
 	return scope
 }
 
-// Applies reports whether the rule applies to an operation of a type on a pod with these labels, which
-// skips the rules of these names.
+// Applies reports whether the rule applies to an operation of a type on a pod with these labels,
+// which skips the rules with these names.
 func (s Scope) Applies(operationType string, podLabels map[string]string, skipped []string) bool {
 	return !slices.Contains(skipped, s.name) &&
 		(len(s.types) == 0 || slices.Contains(s.types, operationType)) &&

@@ -18,7 +18,7 @@ func TestAPostThatNobodyKnowsOfWasInterrupted(t *testing.T) {
 	tasks = tasks.Interrupted(func(id string) bool { return id == "t2" }, after(3))
 	want := rule.Task{
 		State: failed, Class: "Interrupted", RetryAt: whole(7).Time,
-		Message: "the manager ended during the call; whether the service has seen it is not known",
+		Message: "the manager ended during the call; it is not known whether the service received it",
 	}
 	if diff := cmp.Diff(want, tasks.Of(asks("web-0"), polled(), after(3))); diff != "" {
 		t.Errorf("web-0 (-want +got):\n%s", diff)
@@ -57,7 +57,7 @@ func TestTheTimeoutCountsFromTheFirstCall(t *testing.T) {
 	}{
 		"just before": {now: after(60), want: rule.Task{State: worksOn, Answered: true, Message: "busy"}},
 		"after it": {now: after(61), want: rule.Task{
-			State: failed, Class: "Expired", Answered: true, Message: "the service did not end within 1m0s; it last said: busy", RetryAt: whole(72).Time,
+			State: failed, Class: "Expired", Answered: true, Message: "the service did not finish within 1m0s; its last message: busy", RetryAt: whole(72).Time,
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -77,10 +77,10 @@ func TestATaskThatExpiresTellsWhatIsKnown(t *testing.T) {
 		tasks webhooktask.Tasks
 		want  string
 	}{
-		"nothing": {tasks: polling("web-0"), want: "the service did not end within 1m0s"},
+		"nothing": {tasks: polling("web-0"), want: "the service did not finish within 1m0s"},
 		"the last failure": {
 			tasks: polling("web-0").PollFailed("t1", webhooktask.Failure{Class: "Refused", Message: "connection refused"}, polled(), after(40)),
-			want:  "the service did not end within 1m0s; polling it failed at last: connection refused",
+			want:  "the service did not finish within 1m0s; the last poll failed: connection refused",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

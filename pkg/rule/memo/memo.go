@@ -1,5 +1,5 @@
-// Package memo remembers what rules have answered, so that a round asks them only about
-// the requests whose facts have changed.
+// Package memo caches the verdicts of rules, so that a round evaluates only the requests whose
+// facts have changed.
 package memo
 
 import (
@@ -14,40 +14,40 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// Program is a rule that can be asked. It is an *opa.Program.
+// Program is a rule that can be evaluated. It is an *opa.Program.
 type Program interface {
-	// Evaluate answers requests that all wait in one stage.
+	// Evaluate evaluates requests that all wait in one stage.
 	Evaluate(
 		ctx context.Context, stage appsv1alpha1.TransitionStage, env rule.Environment, requests []rule.Request,
 	) (rule.Result, error)
 
-	// NeedsCounts says whether the result depends on the counts, be it the room alone.
+	// NeedsCounts reports whether the result, at least its capacity, depends on the counts.
 	NeedsCounts() bool
 }
 
-// Scope says what a verdict depends on besides the pod and the operation. The zero value
-// is nothing else: such verdicts last as long as the pod stays as it is.
+// Scope lists what a verdict depends on besides the pod and the operation. The zero value is
+// nothing: such verdicts are valid as long as the pod does not change.
 type Scope struct {
 	Counts    bool
 	Namespace bool
 
-	// Fleeting: the verdict depends on the time, on other pods, or on permits. It is
-	// never remembered.
+	// Uncacheable means that the verdict depends on the time, on other pods, or on permits. It is
+	// never cached.
 	Uncacheable bool
 }
 
-// Answer of a rule for a list of requests.
+// Answer is the result of a rule for a list of requests.
 type Answer struct {
-	// Verdicts are those of the requests, in their order. They are shared with later
-	// answers and must not be modified.
+	// Verdicts are those of the requests, in their order. They are shared with later answers and
+	// must not be modified.
 	Verdicts []rule.Verdict
 
-	// Room is that of rule.Result.
+	// Capacity is that of rule.Result.
 	Capacity *rule.Capacity
 }
 
-// Memo holds the verdicts of one rule for the requests that it was last asked about, and
-// no others: what no longer waits is forgotten. It is safe for concurrent use.
+// Memo caches the verdicts of one rule for the requests of its last evaluation: requests that no
+// longer wait are dropped. It is safe for concurrent use.
 type Memo struct {
 	mu        sync.Mutex
 	asked     []rule.Request
@@ -55,23 +55,23 @@ type Memo struct {
 	counts    rule.Counts
 	namespace rule.Namespace
 
-	// transient: some verdict is.
+	// transient is set if a verdict is transient.
 	transient bool
 
-	// bytes of the requests and the verdicts.
+	// bytes is the memory of the requests and the verdicts.
 	bytes int64
 
 	room room
 }
 
-// What a request and its verdict count besides their texts, as a test measures them.
+// Bytes of a request and of a verdict besides their strings, as a test measures them.
 const (
 	requestBytes = 280
 	verdictBytes = 120
 )
 
-// room is what the program answered last. It depends on the counts and nothing else, so it
-// is remembered apart from the verdicts.
+// room is the last capacity of the program. It depends on the counts and nothing else, so it is
+// cached separately from the verdicts.
 type room struct {
 	known  bool
 	counts rule.Counts
@@ -81,8 +81,8 @@ type room struct {
 // New returns an empty Memo.
 func New() *Memo { return &Memo{} }
 
-// Bytes returns about how many bytes the requests and verdicts take that are remembered. Pods are not
-// counted, and what lists have in common with those of other rules is counted for each.
+// Bytes returns the approximate memory of the cached requests and verdicts. Pods are not counted,
+// and lists that are shared with other rules are counted for each.
 func (m *Memo) Bytes() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -100,10 +100,10 @@ func bytesOf(requests []rule.Request, verdicts []rule.Verdict) int64 {
 	return int64(bytes)
 }
 
-// Evaluate answers the requests, which all wait in stage and are not modified afterwards:
-// from memory where nothing that scope names has changed, from the program for the rest.
-// With all of them known, and the counts those of the last time if they matter, the program
-// is not asked at all. An error answers none of them and leaves the memory as it was.
+// Evaluate returns the verdicts of the requests, which all wait in stage and are not modified
+// afterwards: from the cache if nothing in scope has changed, from the program for the others. If
+// all of them are cached, and the counts are unchanged or do not matter, the program is not
+// evaluated. An error returns no verdicts and leaves the cache unchanged.
 func (m *Memo) Evaluate(
 	ctx context.Context, program Program, scope Scope,
 	stage appsv1alpha1.TransitionStage, env rule.Environment, requests []rule.Request,
@@ -133,18 +133,17 @@ func (m *Memo) Evaluate(
 	return Answer{Verdicts: verdicts, Capacity: result.Capacity}, nil
 }
 
-// Recall returns the verdicts of the requests that are remembered, and the positions of those
-// that have to be evaluated. Without such positions the verdicts are shared with later
-// answers and must not be modified. It is for programs without a room; the caller evaluates
-// them and calls Remember.
+// Recall returns the cached verdicts of the requests, and the positions of the requests to
+// evaluate. Without such positions the verdicts are shared with later answers and must not be
+// modified. It is for programs without a capacity; the caller evaluates them and calls Remember.
 func (m *Memo) Recall(scope Scope, env rule.Environment, requests []rule.Request) ([]rule.Verdict, []int) {
 	verdicts, rest, _ := m.recall(scope, env, requests)
 	return verdicts, rest
 }
 
-// recall returns the verdicts of the requests, and the positions of those that have to be
-// asked. With none to ask, the verdicts are those that are remembered themselves. The room
-// may be that of other counts.
+// recall returns the cached verdicts of the requests, and the positions of the requests to
+// evaluate. Without such positions it returns the cached list itself. The capacity may be that of
+// other counts.
 func (m *Memo) recall(scope Scope, env rule.Environment, requests []rule.Request) ([]rule.Verdict, []int, room) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -171,15 +170,15 @@ func (m *Memo) recall(scope Scope, env rule.Environment, requests []rule.Request
 	return verdicts, rest, m.room
 }
 
-// keep remembers the room for some counts.
+// keep caches the capacity for some counts.
 func (m *Memo) keep(counts rule.Counts, answered *rule.Capacity) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.room = room{known: true, counts: counts, room: answered}
 }
 
-// finder looks up requests in what is remembered. Lists are in the same order as a rule,
-// so the place of one is that of the last one plus one; only then is a map made.
+// finder looks up requests in the cache. Lists usually have the same order, so the position of a
+// request is that of the previous one plus one; only otherwise is a map made.
 func (m *Memo) finder() func(int, rule.Request) (int, bool) {
 	var index map[key]int
 	shift := 0
@@ -201,9 +200,9 @@ func (m *Memo) finder() func(int, rule.Request) (int, bool) {
 	}
 }
 
-// Remember replaces what is remembered by the verdicts of requests, in their order. Neither
-// list is modified afterwards. Verdicts that need not hold the next time, such as
-// rule.CodeNotReached, are evaluated again by then.
+// Remember replaces the cached verdicts by those of requests, in their order. Neither list is
+// modified afterwards. Transient verdicts, such as rule.CodeNotReached, are evaluated again the
+// next time.
 func (m *Memo) Remember(requests []rule.Request, verdicts []rule.Verdict, env rule.Environment) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -212,7 +211,7 @@ func (m *Memo) Remember(requests []rule.Request, verdicts []rule.Verdict, env ru
 	m.counts, m.namespace = env.Counts, env.Namespace
 }
 
-// key identifies a request, as its Key does, without building a string.
+// key identifies a request like Request.Key, without building a string.
 type key struct {
 	pod   types.UID
 	stage appsv1alpha1.TransitionStage
@@ -223,17 +222,17 @@ func keyOf(request rule.Request) key {
 	return key{pod: request.Pod.UID, stage: request.Stage, id: request.ID}
 }
 
-// sameList looks at the requests only if they are not the very same list.
+// sameList compares the requests only if the lists are not identical.
 func sameList(a, b []rule.Request) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b))
 }
 
-// sameRequest compares keys. It does not look into a pod that is the same.
+// sameRequest compares keys. It does not read a pod if both are the same pointer.
 func sameRequest(a, b *rule.Request) bool {
 	return a.ID == b.ID && a.Stage == b.Stage && (a.Pod == b.Pod || a.Pod.UID == b.Pod.UID)
 }
 
-// sameFacts: rules cannot tell the two apart.
+// sameFacts reports whether a rule reads equal facts from both requests.
 func sameFacts(a, b rule.Request) bool {
 	return a.Type == b.Type && a.Cause == b.Cause && a.Generation == b.Generation && a.Task == b.Task &&
 		(a.Pod == b.Pod || a.Pod.Version == b.Pod.Version && b.Pod.Version != "")
@@ -243,8 +242,8 @@ func sameNamespace(a, b rule.Namespace) bool {
 	return a.Name == b.Name && maps.Equal(a.Labels, b.Labels)
 }
 
-// isTransient: the rule could not be asked properly, or wants to be asked again. Another
-// verdict may follow although nothing has changed.
+// isTransient reports whether the evaluation failed, or the module requires another one: the next
+// verdict may differ although nothing has changed.
 func isTransient(verdict rule.Verdict) bool {
 	switch verdict.Code {
 	case rule.CodeEvaluationFailed, rule.CodeTimeout, rule.CodePolicyTooExpensive, rule.CodeNotReached:

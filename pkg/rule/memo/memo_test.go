@@ -18,8 +18,7 @@ import (
 
 const stage = appsv1alpha1.StagePreCheck
 
-// script is a program that answers by what it is told, and writes down whom it was asked
-// about.
+// script is a program with predefined verdicts, which records the requests that it evaluates.
 type script struct {
 	answer  func(rule.Environment, rule.Request) rule.Verdict
 	counted bool
@@ -49,14 +48,14 @@ func (s *script) Evaluate(
 	return result, nil
 }
 
-// asksAbout empties what the script wrote down.
-func (s *script) asksAbout() []string {
+// evaluated returns and clears the recorded requests.
+func (s *script) evaluated() []string {
 	asked := s.asked
 	s.asked, s.calls = nil, 0
 	return asked
 }
 
-// byVersion is a verdict that tells the version of the pod it is for.
+// byVersion returns a verdict with the version of the pod.
 func byVersion(_ rule.Environment, request rule.Request) rule.Verdict {
 	return rule.Verdict{Message: request.Pod.Name + "@" + request.Pod.Version}
 }
@@ -77,7 +76,7 @@ func evaluate(t *testing.T, m *memo.Memo, s *script, scope memo.Scope, env rule.
 	return answer
 }
 
-func TestAsksAgainWhen(t *testing.T) {
+func TestEvaluatesAgainWhen(t *testing.T) {
 	counts := rule.Environment{Counts: rule.Counts{Available: 3}}
 	space := rule.Environment{Namespace: rule.Namespace{Name: "shop", Labels: map[string]string{"alert": "no"}}}
 	alert := rule.Environment{Namespace: rule.Namespace{Name: "shop", Labels: map[string]string{"alert": "yes"}}}
@@ -117,33 +116,33 @@ func TestAsksAgainWhen(t *testing.T) {
 			s := &script{answer: func(rule.Environment, rule.Request) rule.Verdict { return tc.verdict }}
 			m := memo.New()
 			evaluate(t, m, s, tc.scope, tc.first, request("a", "1"))
-			s.asksAbout()
+			s.evaluated()
 			evaluate(t, m, s, tc.scope, tc.second, tc.again)
-			if asked := len(s.asksAbout()) > 0; asked != tc.asked {
+			if asked := len(s.evaluated()) > 0; asked != tc.asked {
 				t.Errorf("asked again: %v, want %v", asked, tc.asked)
 			}
 		})
 	}
 }
 
-func TestAsksOnlyAboutTheRest(t *testing.T) {
+func TestEvaluatesOnlyTheUncached(t *testing.T) {
 	s, m := &script{answer: byVersion}, memo.New()
 	evaluate(t, m, s, memo.Scope{}, rule.Environment{}, request("a", "1"), request("b", "1"), request("c", "1"))
-	s.asksAbout()
+	s.evaluated()
 	answer := evaluate(t, m, s, memo.Scope{}, rule.Environment{}, request("d", "1"), request("c", "1"), request("b", "2"))
-	if diff := cmp.Diff([]string{"d", "b"}, s.asksAbout()); diff != "" {
+	if diff := cmp.Diff([]string{"d", "b"}, s.evaluated()); diff != "" {
 		t.Errorf("asked about (-want +got):\n%s", diff)
 	}
 	want := []rule.Verdict{{Message: "d@1"}, {Message: "c@1"}, {Message: "b@2"}}
 	if diff := cmp.Diff(want, answer.Verdicts); diff != "" {
 		t.Errorf("verdicts (-want +got):\n%s", diff)
 	}
-	if evaluate(t, m, s, memo.Scope{}, rule.Environment{}, request("a", "1")); len(s.asksAbout()) != 1 {
+	if evaluate(t, m, s, memo.Scope{}, rule.Environment{}, request("a", "1")); len(s.evaluated()) != 1 {
 		t.Error("a request that no longer waited was remembered")
 	}
 }
 
-func TestRoomIsAskedForWhenTheCountsHaveChanged(t *testing.T) {
+func TestCapacityIsEvaluatedWhenTheCountsHaveChanged(t *testing.T) {
 	s, m := &script{answer: byVersion, counted: true}, memo.New()
 	for _, available := range []int{3, 3, 2, 3} {
 		env := rule.Environment{Counts: rule.Counts{Available: available}}
@@ -154,7 +153,7 @@ func TestRoomIsAskedForWhenTheCountsHaveChanged(t *testing.T) {
 	if s.calls != 3 {
 		t.Errorf("asked %d times, want 3: the second time the counts are those of the first", s.calls)
 	}
-	if diff := cmp.Diff([]string{"a"}, s.asksAbout()); diff != "" {
+	if diff := cmp.Diff([]string{"a"}, s.evaluated()); diff != "" {
 		t.Errorf("asked about (-want +got):\n%s", diff)
 	}
 }
@@ -162,32 +161,33 @@ func TestRoomIsAskedForWhenTheCountsHaveChanged(t *testing.T) {
 func TestAnErrorChangesNothing(t *testing.T) {
 	s, m := &script{answer: byVersion}, memo.New()
 	evaluate(t, m, s, memo.Scope{}, rule.Environment{}, request("a", "1"))
-	s.asksAbout()
+	s.evaluated()
 	s.err = errors.New("busy")
 	if _, err := m.Evaluate(t.Context(), s, memo.Scope{}, stage, rule.Environment{}, []rule.Request{request("a", "2")}); !errors.Is(err, s.err) {
 		t.Errorf("got %v, want %v", err, s.err)
 	}
 	s.err = nil
-	s.asksAbout()
+	s.evaluated()
 	if evaluate(t, m, s, memo.Scope{}, rule.Environment{}, request("a", "1")); s.calls != 0 {
 		t.Error("what was remembered before the error is gone")
 	}
 }
 
-func TestNobodyWaits(t *testing.T) {
+func TestNoRequests(t *testing.T) {
 	s, m := &script{answer: byVersion, counted: true}, memo.New()
 	evaluate(t, m, s, memo.Scope{}, rule.Environment{}, request("a", "1"))
-	s.asksAbout()
+	s.evaluated()
 	if answer := evaluate(t, m, s, memo.Scope{}, rule.Environment{}); s.calls != 0 || len(answer.Verdicts) != 0 || answer.Capacity != nil {
 		t.Errorf("asked %d times, answered %v", s.calls, answer)
 	}
-	if evaluate(t, m, s, memo.Scope{}, rule.Environment{}, request("a", "1")); len(s.asksAbout()) != 1 {
+	if evaluate(t, m, s, memo.Scope{}, rule.Environment{}, request("a", "1")); len(s.evaluated()) != 1 {
 		t.Error("a request that no longer waited was remembered")
 	}
 }
 
-// Whatever comes and goes, in whatever order: the memory answers as the program would.
-func TestAnswersAsTheProgram(t *testing.T) {
+// TestEvaluatesLikeTheProgram checks, for any sequence of changes, that the cache returns the
+// verdicts of the program.
+func TestEvaluatesLikeTheProgram(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		scope := memo.Scope{Counts: rapid.Bool().Draw(t, "counts"), Uncacheable: rapid.Bool().Draw(t, "fleeting")}
 		answer := func(env rule.Environment, request rule.Request) rule.Verdict {

@@ -15,11 +15,10 @@ import (
 	openapierrors "k8s.io/kube-openapi/pkg/validation/errors"
 )
 
-// Complete returns the parameters with the defaults of the schema filled in, as
-// canonical JSON: sorted keys, no spaces. given is empty when the rule gives none. Errors
-// name the parameter at fault below path ("spec.rules[0].rego.parameters"); a name that
-// the schema does not know is one of them, since a misspelt parameter would silently
-// have no effect.
+// Complete returns the parameters with the defaults of the schema filled in, as canonical JSON:
+// sorted keys, no spaces. given is empty if the rule has none. Errors have the parameter at fault
+// below path ("spec.rules[0].rego.parameters"); an unknown name is one of them, since a misspelt
+// parameter would silently have no effect.
 func (s *Schema) Complete(given stdjson.RawMessage, path *field.Path) (stdjson.RawMessage, field.ErrorList) {
 	if len(given) > MaxBytes {
 		return nil, field.ErrorList{field.TooLong(path, "", MaxBytes)}
@@ -65,11 +64,11 @@ func (s *Schema) complete(document any, path *field.Path) (any, field.ErrorList)
 	return completed, errs
 }
 
-// unknown are names that the schema does not have.
+// unknown returns errors for names that the schema does not have.
 func (s *Schema) unknown(document any, path *field.Path) field.ErrorList {
 	names := pruning.PruneWithOptions(runtime.DeepCopyJSONValue(document), s.structural, false,
 		structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
-	// That library takes apiVersion, kind and metadata at the root for granted.
+	// The library accepts apiVersion, kind and metadata at the root.
 	if object, ok := document.(map[string]any); ok && !s.open() {
 		for _, name := range []string{"apiVersion", "kind", "metadata"} {
 			_, given := object[name]
@@ -85,7 +84,7 @@ func (s *Schema) unknown(document any, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// unknownDetail says what there is instead.
+// unknownDetail returns the message for an unknown name, with the existing ones.
 func (s *Schema) unknownDetail(name string) string {
 	switch {
 	case len(s.structural.Properties) == 0:
@@ -97,13 +96,12 @@ func (s *Schema) unknownDetail(name string) string {
 	}
 }
 
-// open: names that the schema does not have are let through at the root.
+// open reports whether the root accepts names that the schema does not have.
 func (s *Schema) open() bool {
 	return s.structural.XPreserveUnknownFields || s.structural.AdditionalProperties != nil
 }
 
-// filler sets defaults. Each item of a list may take a large one, so what is added is
-// bounded.
+// filler sets defaults. Each item of a list may have a large one, so the added bytes are bounded.
 type filler struct{ left int }
 
 func (f *filler) fill(document any, node *structuralschema.Structural) error {
@@ -138,7 +136,7 @@ func (f *filler) fill(document any, node *structuralschema.Structural) error {
 	return nil
 }
 
-// below is the schema of a member of an object; nil when there is none.
+// below returns the schema of a member of an object, or nil.
 func below(node *structuralschema.Structural, name string) *structuralschema.Structural {
 	if property, ok := node.Properties[name]; ok {
 		return &property
@@ -160,7 +158,7 @@ func (f *filler) take(content any) (any, error) {
 	return runtime.DeepCopyJSONValue(content), nil
 }
 
-// count is the number of values in a document, itself among them.
+// count returns the number of values in a document, including itself.
 func count(document any) int {
 	values := 1
 	switch content := document.(type) {
@@ -176,7 +174,7 @@ func count(document any) int {
 	return values
 }
 
-// fieldErrors words what the validator found as the API server does for CRDs.
+// fieldErrors converts errors of the validator, with the wording of the API server for CRDs.
 func fieldErrors(found []error, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, err := range found {
@@ -190,16 +188,16 @@ func fieldErrors(found []error, path *field.Path) field.ErrorList {
 			at = path.Child(name)
 		}
 		if invalid.Code() == openapierrors.RequiredFailCode {
-			errs = append(errs, field.Required(at, "the policy needs it"))
+			errs = append(errs, field.Required(at, "the policy requires it"))
 			continue
 		}
-		said := strings.TrimPrefix(strings.TrimPrefix(err.Error(), invalid.Name), " in body ")
-		errs = append(errs, field.Invalid(at, shown(invalid.Value), said))
+		message := strings.TrimPrefix(strings.TrimPrefix(err.Error(), invalid.Name), " in body ")
+		errs = append(errs, field.Invalid(at, shown(invalid.Value), message))
 	}
 	return errs
 }
 
-// shown keeps a large value out of a message.
+// shown returns a value for a message, without large values.
 func shown(content any) any {
 	const enough = 64
 	switch content := content.(type) {

@@ -171,8 +171,8 @@ func TestTenErrorsAreReported(t *testing.T) {
 	}
 }
 
-// TestCompletedParametersAreComplete: what went through once goes through again, and
-// nothing is added.
+// TestCompletedParametersAreComplete checks that completing parameters twice equals completing them
+// once.
 func TestCompletedParametersAreComplete(t *testing.T) {
 	schema := parse(t, zones)
 	rapid.Check(t, func(t *rapid.T) {

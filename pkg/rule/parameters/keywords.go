@@ -9,17 +9,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// keywordWalk visits every subschema of a document. The library that parses schemas
-// drops keywords it does not know, and a misspelt keyword would then check nothing.
+// keywordWalk visits every subschema of a document. The library that parses schemas drops unknown
+// keywords, so a misspelt keyword would check nothing.
 type keywordWalk struct {
 	errs  field.ErrorList
 	nodes int
 
-	// patterns is the size of those seen so far.
+	// patterns is the size of the patterns so far.
 	patterns int
 }
 
-// holds says what a keyword has as its value.
+// holds is the kind of value of a keyword.
 type holds int
 
 const (
@@ -30,7 +30,7 @@ const (
 	mapOfSchemas
 )
 
-// keywords are those that can be used. The rest of OpenAPI is refused.
+// keywords returns the supported keywords. All others of OpenAPI are rejected.
 func keywords() map[string]holds {
 	return map[string]holds{
 		"type": value, "title": value, "description": value, "nullable": value, "default": value,
@@ -47,8 +47,8 @@ func keywords() map[string]holds {
 	}
 }
 
-// refused are keywords that mean something elsewhere, with the way out.
-func refused() map[string]string {
+// unsupported returns keywords that other schemas support, with an alternative.
+func unsupported() map[string]string {
 	const written = "write out what it refers to: references are not followed"
 	return map[string]string{
 		"$ref":                           written,
@@ -76,15 +76,15 @@ func (w *keywordWalk) schema(document any, path *field.Path, depth int) {
 		w.errs = append(w.errs, field.Invalid(path, "", "a schema is an object"))
 		return
 	}
-	known, refusals := keywords(), refused()
+	known, alternatives := keywords(), unsupported()
 	for _, keyword := range sorted(node) {
 		if kind, ok := known[keyword]; ok {
 			w.keyword(kind, node[keyword], path.Child(keyword), depth)
 			continue
 		}
 		reason := "is not a keyword of OpenAPI v3 schemas"
-		if said, ok := refusals[keyword]; ok {
-			reason = said
+		if alternative, ok := alternatives[keyword]; ok {
+			reason = alternative
 		}
 		w.errs = append(w.errs, field.Forbidden(path.Child(keyword), reason))
 	}
@@ -125,7 +125,7 @@ func (w *keywordWalk) keyword(kind holds, content any, path *field.Path, depth i
 	}
 }
 
-// pattern counts one. One that is no regular expression is refused elsewhere.
+// pattern adds the size of a pattern. An invalid regular expression is rejected elsewhere.
 func (w *keywordWalk) pattern(content any, path *field.Path) {
 	text, ok := content.(string)
 	if !ok {
@@ -141,8 +141,8 @@ func (w *keywordWalk) pattern(content any, path *field.Path) {
 	}
 }
 
-// patternSize is about the number of instructions that an expression compiles to, at
-// most a little more than maxPatterns. It does not compile it: repeats multiply.
+// patternSize returns roughly the number of instructions that an expression compiles to, at most a
+// little more than maxPatterns. It does not compile the expression: repeats multiply.
 func patternSize(expression *syntax.Regexp) int {
 	size := 1 + len(expression.Rune)/2 // literals and ranges
 	for _, part := range expression.Sub {
@@ -154,5 +154,5 @@ func patternSize(expression *syntax.Regexp) int {
 	return min(size, maxPatterns+1)
 }
 
-// sorted are the keys of a map in the order in which everything is reported.
+// sorted returns the keys of a map in the order of reports.
 func sorted[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }

@@ -9,7 +9,7 @@ import (
 	"github.com/podops-dev/podops/pkg/rule/parameters"
 )
 
-// document draws any JSON, with words that mean something in schemas among the names.
+// document draws any JSON, with keywords of schemas among the names.
 func document(depth int) *rapid.Generator[any] {
 	name := rapid.SampledFrom([]string{
 		"type", "properties", "items", "additionalProperties", "required", "default", "enum", "anyOf", "not", "pattern",
@@ -28,7 +28,7 @@ func document(depth int) *rapid.Generator[any] {
 	)
 }
 
-// schema draws what is likely to be a schema of objects.
+// schema draws a document that is probably a schema of objects.
 func schema(depth int) *rapid.Generator[any] {
 	return rapid.Custom(func(t *rapid.T) any {
 		node := map[string]any{"type": "string"}
@@ -88,7 +88,7 @@ func valueOf(t *rapid.T, node any) any {
 	}
 }
 
-// TestNothingMakesItPanic: whoever may write a policy or a rule decides what gets here.
+// TestNothingMakesItPanic draws the input of users who may write policies and rules.
 func TestNothingMakesItPanic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		root := map[string]any{"type": "object", "properties": map[string]any{

@@ -15,19 +15,19 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// Schema is a parsed schema of parameters. It is immutable and safe for concurrent use.
-// Only Parse makes one.
+// Schema is a parsed schema of parameters. It is immutable and safe for concurrent use. Only Parse
+// returns one.
 type Schema struct {
 	structural *structuralschema.Structural
 	validator  *validate.SchemaValidator
 
-	// nodes of the schema: subschemas of any sort.
+	// nodes is the number of subschemas of any kind.
 	nodes int
 }
 
-// Parse reads the schema that a PodTransitionPolicy declares. nil is the schema of a
-// policy that takes no parameters. path is that of declared ("spec.parameters"); errors
-// name the keyword at fault below it. With errors there is no Schema.
+// Parse parses the schema of a PodTransitionPolicy. nil is the schema of a policy without
+// parameters. path is that of declared ("spec.parameters"); errors have the keyword at fault below
+// it. With errors there is no Schema.
 func Parse(declared *appsv1alpha1.PolicyParameters, path *field.Path) (*Schema, field.ErrorList) {
 	path = path.Child("openAPIV3Schema")
 	if declared == nil {
@@ -59,7 +59,7 @@ func Parse(declared *appsv1alpha1.PolicyParameters, path *field.Path) (*Schema, 
 	return schema, nil
 }
 
-// first are the first errors, and how many more there are.
+// first returns the first errors, and the number of the others.
 func first(errs field.ErrorList, path *field.Path) field.ErrorList {
 	if more := len(errs) - maxErrors; more > 0 {
 		return append(errs[:maxErrors:maxErrors], field.Forbidden(path, fmt.Sprintf("and %d more errors", more)))
@@ -77,8 +77,8 @@ func validatorOf(structural *structuralschema.Structural) *validate.SchemaValida
 	return validate.NewSchemaValidator(openAPI, nil, "", strfmt.Default)
 }
 
-// typeIntOrString gives schemas with x-kubernetes-int-or-string the types that the
-// extension stands for: the validator does not know it.
+// typeIntOrString sets the types of schemas with x-kubernetes-int-or-string, which the validator
+// does not support.
 func typeIntOrString(schema *spec.Schema) {
 	if schema == nil {
 		return
@@ -98,8 +98,7 @@ func typeIntOrString(schema *spec.Schema) {
 	}
 }
 
-// structuralOf leaves the rules of structural schemas to the library that CRDs are
-// checked with.
+// structuralOf checks the rules of structural schemas with the library that CRDs are checked with.
 func structuralOf(raw []byte, path *field.Path) (*structuralschema.Structural, field.ErrorList) {
 	var external apiextensionsv1.JSONSchemaProps
 	if err := json.Unmarshal(raw, &external); err != nil {
@@ -113,15 +112,15 @@ func structuralOf(raw []byte, path *field.Path) (*structuralschema.Structural, f
 	if err != nil {
 		return nil, field.ErrorList{field.Invalid(path, "", err.Error())}
 	}
-	// The check of metadata changes what it looks at.
+	// ValidateStructural modifies the metadata of its argument.
 	if errs := structuralschema.ValidateStructural(path, structural.DeepCopy()); len(errs) > 0 {
 		return nil, errs
 	}
 	return structural, nil
 }
 
-// checkDefaults holds every default to the schema at its own place, so that filling it
-// in never makes parameters invalid.
+// checkDefaults validates every default against the schema at its place, so that filling it in
+// never makes parameters invalid.
 func (s *Schema) checkDefaults(node *structuralschema.Structural, path *field.Path) field.ErrorList {
 	if node == nil {
 		return nil

@@ -19,7 +19,7 @@ func declared(schema string) *appsv1alpha1.PolicyParameters {
 
 func specParameters() *field.Path { return field.NewPath("spec", "parameters") }
 
-// lines are errors below the path of the schema, one a line.
+// lines returns errors below the path of the schema, one per line.
 func lines(errs field.ErrorList) []string {
 	var text []string
 	for _, err := range errs {
@@ -117,7 +117,7 @@ func TestSchemasAreBounded(t *testing.T) {
 	}
 }
 
-func TestASchemaIsAskedForByName(t *testing.T) {
+func TestAMissingSchemaIsRequiredByName(t *testing.T) {
 	_, errs := parameters.Parse(&appsv1alpha1.PolicyParameters{}, specParameters())
 	if len(errs) != 1 || errs[0].Type != field.ErrorTypeRequired {
 		t.Errorf("got %v", errs)

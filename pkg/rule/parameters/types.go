@@ -7,15 +7,13 @@ import (
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 )
 
-// noParameters stands for the members of an object that has none. The type checker takes
-// an object without properties for one with any; this name shows up in its message
-// instead.
+// noParameters replaces the members of an object that has none. The type checker treats an object
+// without properties as one with any; its message shows this name instead.
 const noParameters = "(none)"
 
-// JSONSchema is what the compiler of a module may know of completed parameters, as a
-// JSON schema: names and types. Anything else that the schema says narrows values, which
-// no type does. What the compiler cannot follow becomes a schema without a type, which
-// allows any use.
+// JSONSchema returns the names and types of completed parameters as a JSON schema for the compiler
+// of a module. All other keywords restrict values, not types. Where the type is not known, the
+// schema has none, which allows any use.
 func (s *Schema) JSONSchema() (json.RawMessage, error) {
 	document := typeOf(s.structural)
 	if len(s.structural.Properties) == 0 && !s.open() {

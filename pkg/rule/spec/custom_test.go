@@ -24,7 +24,7 @@ func TestRuleOfAUser(t *testing.T) {
 		Parameters: &apiextensionsv1.JSON{Raw: []byte(`{"permits": 3}`)},
 	}
 	parameters := json.RawMessage(`{"permits": 3, "minutes": 10, "zones": ["a", "b"], "names": {"z": null, "a": "\u2028"}}`)
-	// The key is the name of the golden file, in words.
+	// The key is the name of the golden file, with spaces.
 	for name, tc := range map[string]struct {
 		rule   appsv1alpha1.TransitionRule
 		custom spec.Custom
@@ -76,7 +76,8 @@ func TestRuleNeedsTheModule(t *testing.T) {
 	}
 }
 
-// Whatever the parameters hold, they come back as they were and change nothing else in the module.
+// TestRuleQuotesParameters checks, for any parameters, that they are decoded unchanged and change
+// nothing else in the module.
 func TestRuleQuotesParameters(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		values := rapid.MapOfN(rapid.String(), rapid.String(), 0, 4).Draw(t, "parameters")

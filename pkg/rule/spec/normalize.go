@@ -9,7 +9,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// Stage names of older clients (design section 4).
+// Stage names of older clients.
 const (
 	stagePreTrafficOff appsv1alpha1.TransitionStage = "PreTrafficOff"
 	stagePreTrafficOn  appsv1alpha1.TransitionStage = "PreTrafficOn"
@@ -25,7 +25,8 @@ const (
 //   - no stage is PreCheck, no enforcement is Enforce, no failurePolicy is Fail, and a poll has the
 //     interval and the timeout that the API documents.
 //
-// path is the rule's own, for warnings and errors. Folding twice changes nothing the second time.
+// path is the path of the rule, for warnings and errors. Normalizing a normalized rule changes
+// nothing.
 func Normalize(rule *appsv1alpha1.TransitionRule, path *field.Path) (warnings []string, errs field.ErrorList) {
 	canonical := map[appsv1alpha1.TransitionStage]appsv1alpha1.TransitionStage{
 		stagePreTrafficOff: appsv1alpha1.StagePreCheck,
@@ -44,20 +45,21 @@ func Normalize(rule *appsv1alpha1.TransitionRule, path *field.Path) (warnings []
 	}
 	if available := rule.AvailablePolicy; available != nil {
 		path := path.Child("availablePolicy")
-		errs = append(errs, foldBound(&available.MaxUnavailableValue, &available.MaxUnavailable,
+		errs = append(errs, normalizeBound(&available.MaxUnavailableValue, &available.MaxUnavailable,
 			path.Child("maxUnavailable", "value"), "maxUnavailableValue")...)
-		errs = append(errs, foldBound(&available.MinAvailableValue, &available.MinAvailable,
+		errs = append(errs, normalizeBound(&available.MinAvailableValue, &available.MinAvailable,
 			path.Child("minAvailable", "value"), "minAvailableValue")...)
 		errs = append(errs, requireBound(*available, path)...)
 	}
 	if rule.Webhook != nil {
-		errs = append(errs, foldWebhook(rule.Webhook, path.Child("webhook"))...)
+		errs = append(errs, normalizeWebhook(rule.Webhook, path.Child("webhook"))...)
 	}
 	return warnings, errs
 }
 
-// requireBound refuses an availablePolicy that bounds nothing. Admission folds before the schema is
-// checked, and that can only count properties: CEL does not see the older spellings, which have no type.
+// requireBound rejects an availablePolicy without bounds. Admission normalizes before the schema is
+// checked, and the schema can only count properties: CEL does not see the older spellings, which
+// have no type.
 func requireBound(available appsv1alpha1.AvailablePolicy, path *field.Path) field.ErrorList {
 	if available != (appsv1alpha1.AvailablePolicy{}) {
 		return nil
@@ -66,8 +68,8 @@ func requireBound(available appsv1alpha1.AvailablePolicy, path *field.Path) fiel
 		"set maxUnavailableValue, such as 25%, minAvailableValue, or both: without a bound every pod would pass")}
 }
 
-// foldBound moves the nested spelling of a bound, at path, into the canonical one, called name.
-func foldBound(canonical **intstr.IntOrString, nested **appsv1alpha1.AvailableValue,
+// normalizeBound moves the nested spelling of a bound, at path, into the canonical one, called name.
+func normalizeBound(canonical **intstr.IntOrString, nested **appsv1alpha1.AvailableValue,
 	path *field.Path, name string,
 ) field.ErrorList {
 	if *nested == nil {

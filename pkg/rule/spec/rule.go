@@ -20,21 +20,21 @@ type Module struct {
 	Enforcement appsv1alpha1.Enforcement
 
 	// Package is the module's package as Rego writes it, without "data.". It is unique per rule, so
-	// modules of many rules can be checked and tested together.
+	// that modules of many rules can be checked and tested together.
 	Package string
 
-	// Source is the text of the module, formatted as "opa fmt" does. Its entry point is the rule
+	// Source is the text of the module, in the format of "opa fmt". Its entry point is the rule
 	// "decision" of Package.
 	Source string
 
-	// Literal is the document in Source that says what the rule says, as JSON.
+	// Literal is the document in Source that has the fields of the rule, as JSON.
 	Literal json.RawMessage
 
 	// Custom is the user's module that Source refers to; nil for built-in kinds.
 	Custom *Custom
 }
 
-// Entry is the rule of a user's module that is asked.
+// Entry is the entry point of a user's module.
 type Entry string
 
 // The entry points that a user's module may have. It has exactly one of them.
@@ -43,8 +43,8 @@ const (
 	EntryDeny  Entry = "deny"
 )
 
-// Owner returns who is charged for what the program of the rule takes: the PodTransitionPolicy of its
-// module, or its namespace.
+// Owner returns the owner that is charged for the program of the rule: the PodTransitionPolicy of
+// its module, or its namespace.
 func (m Module) Owner() string {
 	if m.Custom != nil && m.Custom.Policy != "" {
 		return PolicyOwner(m.Custom.Policy)
@@ -52,16 +52,16 @@ func (m Module) Owner() string {
 	return m.ID.Object.Namespace
 }
 
-// PolicyOwner returns the owner of the module of a PodTransitionPolicy. It is the name of no namespace.
+// PolicyOwner returns the owner of the module of a PodTransitionPolicy. No namespace has this name.
 func PolicyOwner(policy string) string { return "PodTransitionPolicy/" + policy }
 
-// Custom is the module of a user's rule, inline or of a PodTransitionPolicy, as opa.Inspect
-// found it.
+// Custom is the module of a user's rule, inline or of a PodTransitionPolicy, as opa.Inspect found
+// it.
 type Custom struct {
 	Source string
 	Entry  Entry
 
-	// Policy is the name of the PodTransitionPolicy that the module is of; empty for an inline one.
+	// Policy is the name of the PodTransitionPolicy of the module; empty for an inline one.
 	Policy string `json:",omitempty"`
 
 	// ParametersSchema is a JSON schema of the parameters; nil leaves them open.
@@ -71,12 +71,12 @@ type Custom struct {
 	Parameters json.RawMessage
 }
 
-// Rule compiles one rule of the PodTransitionRule object. Spellings are folded and defaults filled
-// in first, so a rule that admission never saw compiles like one that it did. The rule itself is
-// not changed, and whether it is disabled plays no part: the caller leaves disabled rules out.
-// custom is for rules of kind rego, and nil for all others.
+// Rule compiles one rule of the PodTransitionRule object. It normalizes the rule first, so that a
+// rule that bypassed admission compiles like any other. The rule itself is not changed, and may be
+// disabled: the caller leaves disabled rules out. custom is for rules of kind rego, and nil for all
+// others.
 //
-// The error names the field at fault, as a path below spec.rules, and aggregates field.Errors.
+// The error has the field at fault, as a path below spec.rules, and aggregates field.Errors.
 func Rule(object types.NamespacedName, entry appsv1alpha1.TransitionRule, custom *Custom) (Module, error) {
 	path := field.NewPath("spec", "rules").Key(entry.Name)
 	normalized := entry.DeepCopy()
@@ -93,7 +93,7 @@ func Rule(object types.NamespacedName, entry appsv1alpha1.TransitionRule, custom
 	}
 	if module.Kind == rule.KindRego {
 		if custom == nil {
-			return Module{}, fmt.Errorf("compiling rule %q: %s: the module of the user is not given", entry.Name, path.Child("rego"))
+			return Module{}, fmt.Errorf("compiling rule %q: %s: the user's module is missing", entry.Name, path.Child("rego"))
 		}
 		module.Custom = custom
 	}
@@ -112,7 +112,8 @@ func Rule(object types.NamespacedName, entry appsv1alpha1.TransitionRule, custom
 	return module, nil
 }
 
-// kindsOf are the kinds of check that a rule sets, in a fixed order; a valid rule has exactly one.
+// kindsOf returns the kinds of check that a rule sets, in a fixed order; a valid rule has exactly
+// one.
 func kindsOf(entry appsv1alpha1.TransitionRule) []rule.Kind {
 	kinds := []rule.Kind{}
 	for _, kind := range []struct {
@@ -131,7 +132,7 @@ func kindsOf(entry appsv1alpha1.TransitionRule) []rule.Kind {
 	return kinds
 }
 
-// Library is the package below data.podops.rules that decides rules of a kind.
+// Library returns the package below data.podops.rules for rules of a kind.
 func Library(kind rule.Kind) string {
 	switch kind {
 	case rule.KindAvailablePolicy:

@@ -27,7 +27,7 @@ import (
 var update = flag.Bool("update", false, "rewrite the golden files")
 
 func TestRule(t *testing.T) {
-	// The key is the name of the golden file, in words.
+	// The key is the name of the golden file, with spaces.
 	builtIn := map[string]appsv1alpha1.TransitionRule{
 		"max unavailable percent": {
 			Name:            "max-unavailable",
@@ -92,7 +92,7 @@ func TestRule(t *testing.T) {
 	}
 }
 
-// checkRule compares the module of a rule with its golden file, and says what else must hold of it.
+// checkRule compares the module of a rule with its golden file, and checks its other fields.
 func checkRule(t *testing.T, name string, rule appsv1alpha1.TransitionRule, custom *spec.Custom) {
 	t.Helper()
 	before := rule.DeepCopy()
@@ -115,7 +115,7 @@ func checkRule(t *testing.T, name string, rule appsv1alpha1.TransitionRule, cust
 	checkLiteral(t, module)
 }
 
-// checkLiteral says that Literal is the document that Source has.
+// checkLiteral checks that Literal is the document in Source.
 func checkLiteral(t *testing.T, module spec.Module) {
 	t.Helper()
 	parsed, err := ast.ParseModule("module.rego", module.Source)
@@ -144,8 +144,8 @@ func TestRuleIgnoresTheOrderOfConditions(t *testing.T) {
 	}
 }
 
-// Whatever the strings of a rule contain, they come back as they were and change nothing else in
-// the module.
+// TestRuleQuotesHostileStrings checks, for any strings, that they are decoded unchanged and change
+// nothing else in the module.
 func TestRuleQuotesHostileStrings(t *testing.T) {
 	check := func(t failer, name string) {
 		rule := appsv1alpha1.TransitionRule{
@@ -195,7 +195,7 @@ func TestRuleQuotesHostileStrings(t *testing.T) {
 	}))
 }
 
-// failer is what *testing.T and *rapid.T share.
+// failer is the common interface of *testing.T and *rapid.T.
 type failer interface {
 	Errorf(format string, args ...any)
 	Fatalf(format string, args ...any)
@@ -218,7 +218,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// checkStrict is "opa check --strict" over the library and the module.
+// checkStrict runs "opa check --strict" over the library and the module.
 func checkStrict(t *testing.T, module spec.Module) {
 	t.Helper()
 	sources := map[string]string{"module.rego": module.Source}

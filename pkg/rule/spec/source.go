@@ -15,8 +15,8 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// parameters is the literal document of a module. Its fields are the words that the library in
-// policies reads; what is not set is left out, which the library takes as "for all".
+// parameters is the literal document of a module. Its fields are those that the library in policies
+// reads; fields that are not set are left out, which the library treats as "for all".
 type parameters struct {
 	Name           string                       `json:"name"`
 	Stage          appsv1alpha1.TransitionStage `json:"stage"`
@@ -35,14 +35,14 @@ type bound struct {
 	Percent *int `json:"percent,omitempty"`
 }
 
-// parametersOf a valid rule. Where the service of a webhook is, and what is sent to it, is not among
-// them: no Rego needs to know.
+// parametersOf returns the parameters of a valid rule. The service of a webhook and the body of its
+// calls are not among them: no Rego reads them.
 func parametersOf(rule appsv1alpha1.TransitionRule) parameters {
 	found := parameters{
 		Name:        rule.Name,
 		Stage:       rule.Stage,
 		Enforcement: rule.Enforcement,
-		// A set on the wire: the order of a user's list must not make another module.
+		// A set in the API: the order of a user's list must not make another module.
 		Conditions: slices.Sorted(slices.Values(rule.Conditions)),
 	}
 	if rule.Filter != nil && !isEmpty(rule.Filter.LabelSelector) {
@@ -61,12 +61,12 @@ func parametersOf(rule appsv1alpha1.TransitionRule) parameters {
 	return found
 }
 
-// isEmpty says whether a selector narrows nothing. Unset counts as empty.
+// isEmpty reports whether a selector matches everything. An unset selector is empty.
 func isEmpty(selector *metav1.LabelSelector) bool {
 	return selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0
 }
 
-// boundOf a valid value; nil for an unset one.
+// boundOf returns a valid value as a bound; nil for an unset one.
 func boundOf(value *intstr.IntOrString) *bound {
 	if value == nil {
 		return nil
@@ -78,7 +78,7 @@ func boundOf(value *intstr.IntOrString) *bound {
 	return &bound{Count: &count}
 }
 
-// percentOf reads "25%", and only that: a whole number and a percent sign.
+// percentOf parses "25%", and only that: a whole number and a percent sign.
 func percentOf(value intstr.IntOrString) (int, bool) {
 	digits, found := strings.CutSuffix(value.StrVal, "%")
 	if value.Type != intstr.String || !found || strings.Trim(digits, "0123456789") != "" {
@@ -88,8 +88,8 @@ func percentOf(value intstr.IntOrString) (int, bool) {
 	return percent, err == nil
 }
 
-// source writes the module. Nothing that a user can choose gets into it other than through a
-// quoting encoder, so no name or label value can end a literal or a comment.
+// source renders the module. Strings of users get into it only through a quoting encoder, so no
+// name or label value can end a literal or a comment.
 func source(module Module, values parameters) (string, error) {
 	document, err := literal(values)
 	if err != nil {
@@ -130,9 +130,10 @@ decision := %s
 		module.Kind, module.Package, library, document, arguments, call), nil
 }
 
-// argumentsOf is the part of the source that gives the user's module its parameters.
+// argumentsOf returns the part of the source that passes the parameters to the user's module.
 func argumentsOf(custom Custom) (string, error) {
-	// Decoded, so that neither blanks nor the order of keys make another module.
+	// The parameters are decoded, so that neither whitespace nor the order of keys makes another
+	// module.
 	decoder := json.NewDecoder(bytes.NewReader(custom.Parameters))
 	decoder.UseNumber()
 	values := map[string]any{}
@@ -153,7 +154,8 @@ arguments := %s
 `, document), nil
 }
 
-// literal writes a value as "opa fmt" would: JSON, one item a line, a comma after the last one too.
+// literal returns a value in the format of "opa fmt": JSON, one item per line, a comma after the
+// last one too.
 func literal(value any) (string, error) {
 	buffer := bytes.Buffer{}
 	encoder := json.NewEncoder(&buffer)
@@ -162,7 +164,7 @@ func literal(value any) (string, error) {
 	if err := encoder.Encode(value); err != nil {
 		return "", fmt.Errorf("encoding parameters: %w", err)
 	}
-	// Strings hold no raw line break in JSON, so the last byte of a line is never inside one.
+	// Strings have no raw line break in JSON, so the last byte of a line is never inside one.
 	lines := strings.Split(strings.TrimSuffix(buffer.String(), "\n"), "\n")
 	for i := range len(lines) - 1 {
 		closes := strings.HasPrefix(strings.TrimLeft(lines[i+1], "\t"), "}") ||
@@ -174,8 +176,8 @@ func literal(value any) (string, error) {
 	return escaped(strings.Join(lines, "\n")), nil
 }
 
-// escaped is JSON text in ASCII. Rego refuses some characters that JSON takes as they are, a byte
-// order mark for one.
+// escaped returns JSON text in ASCII. Rego rejects some characters that JSON allows, a byte order
+// mark for example.
 func escaped(text string) string {
 	escape := strings.Builder{}
 	for _, char := range text {

@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// maxModuleBytes is what the CRD allows, and the engine.
+	// maxModuleBytes is the limit of the CRD and of the engine.
 	maxModuleBytes = 16384
 
 	adaptivePolicy = "is not evaluated: use maxUnavailableValue or minAvailableValue"
 )
 
-// Validate says what keeps a folded rule from being compiled; a rule without errors compiles. path
-// is the rule's own ("spec.rules[0]"). Errors come in the order of the fields.
+// Validate returns why a normalized rule cannot be compiled; a rule without errors compiles. path
+// is the path of the rule ("spec.rules[0]"). Errors are in the order of the fields.
 //
-// Much of it is also CEL in the CRD. It is repeated here because a rule that is stored must never
-// compile to something else than it says, whichever way it got there.
+// Most of it is also CEL in the CRD. It is repeated here because a stored rule must never compile
+// to something else, even if it bypassed admission.
 func Validate(rule appsv1alpha1.TransitionRule, path *field.Path) field.ErrorList {
 	errs := field.ErrorList{}
 	if rule.Name == "" {
@@ -74,8 +74,8 @@ func validateKinds(rule appsv1alpha1.TransitionRule, path *field.Path) field.Err
 	return errs
 }
 
-// validateRego looks at the form only: what is in the module, the engine says, and whether the
-// parameters fit a policy, its schema.
+// validateRego checks the form only: the engine checks the module, and the schema of the policy the
+// parameters.
 func validateRego(rego appsv1alpha1.RegoRule, path *field.Path) field.ErrorList {
 	errs := field.ErrorList{}
 	switch {
@@ -96,7 +96,7 @@ func validateRego(rego appsv1alpha1.RegoRule, path *field.Path) field.ErrorList 
 	return errs
 }
 
-// isObject says whether JSON is an object. Nothing at all counts as one.
+// isObject reports whether JSON is an object. An empty document counts as one.
 func isObject(document []byte) bool {
 	if len(document) == 0 {
 		return true
@@ -108,12 +108,12 @@ func isObject(document []byte) bool {
 
 func validateLabelCheck(check appsv1alpha1.LabelCheck, path *field.Path) field.ErrorList {
 	if check.Requires == nil {
-		return field.ErrorList{field.Required(path.Child("requires"), "labelCheck needs labels to ask for")}
+		return field.ErrorList{field.Required(path.Child("requires"), "labelCheck requires a label selector")}
 	}
 	return validateSelector(check.Requires, path.Child("requires"))
 }
 
-// validateSelector accepts what Kubernetes can evaluate. Unset is fine.
+// validateSelector accepts selectors that Kubernetes can evaluate, and unset ones.
 func validateSelector(selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
 	if errs := objectbounds.Selector(selector, path); len(errs) > 0 {
 		return errs
@@ -140,7 +140,7 @@ func validateAvailablePolicy(available appsv1alpha1.AvailablePolicy, path *field
 }
 
 // validateBound accepts a count from least, and a percentage from least to 100. Leading zeros are
-// refused as the CRD does.
+// rejected as in the CRD.
 func validateBound(value *intstr.IntOrString, path *field.Path, least int, sentence string) field.ErrorList {
 	if value == nil {
 		return nil

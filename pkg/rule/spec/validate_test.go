@@ -191,7 +191,7 @@ func parameters(encoded string) *apiextensionsv1.JSON {
 	return &apiextensionsv1.JSON{Raw: []byte(encoded)}
 }
 
-func TestRuleNamesTheField(t *testing.T) {
+func TestErrorsHaveTheField(t *testing.T) {
 	_, err := spec.Rule(types.NamespacedName{Namespace: "shop", Name: "web"}, appsv1alpha1.TransitionRule{
 		Name:            "budget",
 		AvailablePolicy: &appsv1alpha1.AvailablePolicy{MaxUnavailableValue: bound("50 %")},
@@ -209,7 +209,7 @@ func TestRuleNamesTheField(t *testing.T) {
 	}
 }
 
-func TestFold(t *testing.T) {
+func TestNormalize(t *testing.T) {
 	nested := func(value any) *appsv1alpha1.AvailableValue {
 		return &appsv1alpha1.AvailableValue{Value: bound(value)}
 	}
@@ -314,7 +314,7 @@ func TestFold(t *testing.T) {
 	}
 }
 
-func TestFoldLeavesOtherKindsAlone(t *testing.T) {
+func TestNormalizeIgnoresOtherKinds(t *testing.T) {
 	rule := appsv1alpha1.TransitionRule{LabelCheck: &appsv1alpha1.LabelCheck{}}
 	if _, errs := spec.Normalize(&rule, field.NewPath("rule")); len(errs) > 0 {
 		t.Error(errs)

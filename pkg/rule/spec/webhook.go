@@ -23,7 +23,7 @@ const (
 	maxPollTimeout  = 604800
 )
 
-// Bounds of what is sent, as in the CRD.
+// Bounds of calls, as in the CRD.
 const (
 	maxURLBytes            = 2048
 	maxParameters          = 32
@@ -32,18 +32,18 @@ const (
 	maxQueryKeyBytes       = 63
 )
 
-// foldWebhook moves the poll to where it belongs and fills in defaults. A poll in both places is
+// normalizeWebhook moves the poll to clientConfig and fills in defaults. A poll in both places is
 // compared with its defaults.
-func foldWebhook(webhook *appsv1alpha1.TransitionRuleWebhook, path *field.Path) field.ErrorList {
+func normalizeWebhook(webhook *appsv1alpha1.TransitionRuleWebhook, path *field.Path) field.ErrorList {
 	if webhook.FailurePolicy == "" {
 		webhook.FailurePolicy = appsv1alpha1.FailurePolicyFail
 	}
-	foldPoll(webhook.ClientConfig.Poll)
+	normalizePoll(webhook.ClientConfig.Poll)
 	if webhook.Poll == nil {
 		return nil
 	}
 	moved := webhook.Poll.DeepCopy()
-	foldPoll(moved)
+	normalizePoll(moved)
 	canonical := webhook.ClientConfig.Poll
 	if canonical != nil && !equality.Semantic.DeepEqual(canonical, moved) {
 		return field.ErrorList{field.Invalid(path.Child("poll"), shown(moved.URL),
@@ -53,7 +53,7 @@ func foldWebhook(webhook *appsv1alpha1.TransitionRuleWebhook, path *field.Path) 
 	return nil
 }
 
-func foldPoll(poll *appsv1alpha1.WebhookPoll) {
+func normalizePoll(poll *appsv1alpha1.WebhookPoll) {
 	if poll == nil {
 		return
 	}
@@ -65,8 +65,8 @@ func foldPoll(poll *appsv1alpha1.WebhookPoll) {
 	}
 }
 
-// validateWebhook reads what is written, and nothing else: whether the service is there, its calls
-// will show. A folded rule has no poll but that of clientConfig.
+// validateWebhook checks the fields only: calls show whether the service exists. A normalized rule
+// has its poll in clientConfig.
 func validateWebhook(webhook appsv1alpha1.TransitionRuleWebhook, path *field.Path) field.ErrorList {
 	client, clientPath := webhook.ClientConfig, path.Child("clientConfig")
 	errs := validateReceiver(client.URL, client.CABundle, client.SecretRef, clientPath)
@@ -82,7 +82,7 @@ func validateWebhook(webhook appsv1alpha1.TransitionRuleWebhook, path *field.Pat
 	return append(errs, validateParameters(webhook.Parameters, path.Child("parameters"))...)
 }
 
-// validateReceiver checks where the service is, whom to trust, and who PodOps is to it.
+// validateReceiver checks the address of the service, its trust, and the credentials of PodOps.
 func validateReceiver(
 	address, bundle string, secret *appsv1alpha1.SecretReference, path *field.Path,
 ) field.ErrorList {
@@ -102,12 +102,12 @@ func validateReceiver(
 	}
 	if strings.HasPrefix(address, "http://") {
 		errs = append(errs, field.Forbidden(at,
-			"the Secret would be sent to anybody on the way: write an https url, or leave out secretRef"))
+			"the Secret would be sent unencrypted: write an https url, or leave out secretRef"))
 	}
 	return errs
 }
 
-// checkURL says what keeps an address from being called.
+// checkURL returns why an address cannot be called.
 func checkURL(address string) error {
 	if len(address) > maxURLBytes {
 		return fmt.Errorf("must have at most %d bytes", maxURLBytes)
@@ -119,7 +119,7 @@ func checkURL(address string) error {
 	if err != nil {
 		wrong := (*url.Error)(nil)
 		if errors.As(err, &wrong) {
-			err = wrong.Err // without the address, and what may be in it
+			err = wrong.Err // without the address, which may have secrets in it
 		}
 		return fmt.Errorf("is no URL: %w", err)
 	}
@@ -141,7 +141,7 @@ func checkURL(address string) error {
 	return nil
 }
 
-// shown is an address as it may be repeated in an error: without credentials.
+// shown returns an address for an error, without credentials.
 func shown(address string) string {
 	parsed, err := url.Parse(address)
 	if err != nil {
@@ -161,13 +161,13 @@ func validatePoll(poll appsv1alpha1.WebhookPoll, path *field.Path) field.ErrorLi
 	return append(errs, validateSeconds(poll.TimeoutSeconds, maxPollTimeout, path.Child("timeoutSeconds"))...)
 }
 
-// isQueryKey: it can be written into a query as it is.
+// isQueryKey reports whether a key needs no escaping in a query.
 func isQueryKey(key string) bool {
 	const unreserved = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~"
 	return len(key) <= maxQueryKeyBytes && strings.Trim(key, unreserved) == ""
 }
 
-// validateSeconds accepts 1 to most, and nothing, which is the default.
+// validateSeconds accepts 1 to most, and nil, which is the default.
 func validateSeconds(seconds *int64, most int64, path *field.Path) field.ErrorList {
 	if seconds == nil || *seconds >= 1 && *seconds <= most {
 		return nil
@@ -224,9 +224,9 @@ func validateParameter(parameter appsv1alpha1.WebhookParameter, path *field.Path
 	return errs
 }
 
-// Warnings are what of a valid rule will probably not do what was meant. path is the rule's own.
+// Warnings lists settings of a valid rule that are probably mistakes. path is the path of the rule.
 func Warnings(rule appsv1alpha1.TransitionRule, path *field.Path) []string {
-	warnings := append(foreignTypes(rule.Conditions, path.Child("conditions")), asksForNothing(rule.LabelCheck, path)...)
+	warnings := append(foreignTypes(rule.Conditions, path.Child("conditions")), requiresNothing(rule.LabelCheck, path)...)
 	if rule.Webhook == nil {
 		return warnings
 	}
@@ -246,8 +246,8 @@ func Warnings(rule appsv1alpha1.TransitionRule, path *field.Path) []string {
 	return warnings
 }
 
-// foreignTypes warns of types of operation that PodOps itself never begins: a typing error looks the
-// same as the type of an operation controller.
+// foreignTypes warns about types of operations that PodOps itself never starts: a typing error
+// looks like the type of an operation controller.
 func foreignTypes(types []string, path *field.Path) []string {
 	var warnings []string
 	for i, name := range types {
@@ -260,20 +260,20 @@ func foreignTypes(types []string, path *field.Path) []string {
 	return warnings
 }
 
-// asksForNothing warns of a label selector that every pod matches.
-func asksForNothing(check *appsv1alpha1.LabelCheck, path *field.Path) []string {
+// requiresNothing warns about a label selector that every pod matches.
+func requiresNothing(check *appsv1alpha1.LabelCheck, path *field.Path) []string {
 	if check == nil || check.Requires == nil || len(check.Requires.MatchLabels)+len(check.Requires.MatchExpressions) > 0 {
 		return nil
 	}
 	return []string{fmt.Sprintf("%s: it is empty, so every pod passes this rule", path.Child("labelCheck", "requires"))}
 }
 
-// plainText warns of an address without TLS.
+// plainText warns about an address without TLS.
 func plainText(address, bundle string, path *field.Path) []string {
 	if !strings.HasPrefix(address, "http://") {
 		return nil
 	}
-	warnings := []string{fmt.Sprintf("%s: without TLS anybody on the way can read what is asked, and approve it: use https", path.Child("url"))}
+	warnings := []string{fmt.Sprintf("%s: without TLS an attacker in the network can read the request and forge the approval: use https", path.Child("url"))}
 	if certificates, err := cabundle.Parse(bundle); err == nil && len(certificates) > 0 {
 		warnings = append(warnings, fmt.Sprintf("%s: has no effect on an http url", path.Child("caBundle")))
 	}

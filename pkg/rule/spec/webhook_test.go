@@ -15,7 +15,7 @@ import (
 
 func TestWebhookRule(t *testing.T) {
 	parameters := []appsv1alpha1.WebhookParameter{{Key: "secret-key", Value: "secret-value"}, fieldParameter("ip", "status.podIP")}
-	// The key is the name of the golden file, in words.
+	// The key is the name of the golden file, with spaces.
 	for name, rule := range map[string]appsv1alpha1.TransitionRule{
 		"webhook": {
 			Webhook: &appsv1alpha1.TransitionRuleWebhook{ClientConfig: receiver("https://secret.example.com")},
@@ -49,7 +49,7 @@ func TestWebhookRule(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rule.Name = "approved"
 			checkRule(t, name, rule, nil)
-			// Where the service is and what it is sent is nothing that a log of decisions should have.
+			// A decision log must not have the address and the body of the calls.
 			if text := source(t, rule); strings.Contains(text, "secret") {
 				t.Errorf("the module says where the service is, or what it is sent:\n%s", text)
 			}
@@ -163,8 +163,8 @@ func TestValidateWebhook(t *testing.T) {
 					t.Errorf("got  %s\nwant %s", got, tc.want[i])
 				}
 			}
-			// What admission refuses does not compile if it is stored all the same, but for the spelling
-			// that is folded first.
+			// A rule that admission rejects does not compile if it is stored, except for spellings
+			// that are normalized.
 			_, err := spec.Rule(types.NamespacedName{Namespace: "shop", Name: "web"}, rule, nil)
 			if (err != nil) != (len(tc.want) > 0) {
 				t.Errorf("compiling: %v", err)
@@ -173,7 +173,7 @@ func TestValidateWebhook(t *testing.T) {
 	}
 }
 
-func TestErrorsRepeatNoPassword(t *testing.T) {
+func TestErrorsHaveNoPassword(t *testing.T) {
 	for _, address := range []string{"https://me:hunter2@example.com", "https://me:hunter2@exa mple.com:x"} {
 		for _, err := range spec.Validate(appsv1alpha1.TransitionRule{
 			Webhook: &appsv1alpha1.TransitionRuleWebhook{ClientConfig: receiver(address)},
@@ -185,7 +185,7 @@ func TestErrorsRepeatNoPassword(t *testing.T) {
 	}
 }
 
-func TestFoldWebhook(t *testing.T) {
+func TestNormalizeWebhook(t *testing.T) {
 	five, hour, seven := int64(5), int64(3600), int64(7)
 	written := &appsv1alpha1.WebhookPoll{URL: "https://example.com/task", IntervalSeconds: &seven}
 	full := &appsv1alpha1.WebhookPoll{URL: "https://example.com/task", IntervalSeconds: &seven, TimeoutSeconds: &hour}

@@ -145,7 +145,7 @@ func TestValidatorAllows(t *testing.T) {
 		"a webhook that does not respond": {raw: object(``, selectWeb, staged([]string{`{"name":"a",$s,"webhook":{"failurePolicy":"Fail","clientConfig":{"url":"https://10.0.0.1:1"}}}`})...)},
 		"a webhook without TLS, with a warning": {
 			raw:  object(``, selectWeb, staged([]string{`{"name":"a",$s,"webhook":{"failurePolicy":"Fail","clientConfig":{"url":"http://example.com"}}}`})...),
-			want: []string{"spec.rules[0].webhook.clientConfig.url: without TLS anybody on the way can read what is asked, and approve it: use https"},
+			want: []string{"spec.rules[0].webhook.clientConfig.url: without TLS an attacker in the network can read the request and forge the approval: use https"},
 		},
 		"a terminating rule with any spec": {raw: object(deleting, `"selector":{}`, `{"name":""}`)},
 	} {
