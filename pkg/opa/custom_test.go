@@ -59,18 +59,18 @@ func TestCustomVerdicts(t *testing.T) {
 		"allow is a text":    {`allow := input.parameters.x if input.pod.ready`, silent("the module has no reason")},
 		"a reason that reads what is not there": {
 			"allow if false\nreason := sprintf(\"%s of %s\", [input.pod.labels.app, input.pod.labels.weight])",
-			silent("reason has no value: input.pod.labels.weight is not there (row 4)"),
+			silent("reason has no value: the input has no input.pod.labels.weight (row 4)"),
 		},
 		"a reason by a key that is no word": {
 			"allow if false\nreason := x if {\n\tx := input.pod.labels[\"example.com/weight\"]\n}",
-			silent(`reason has no value: input.pod.labels["example.com/weight"] is not there (row 5)`),
+			silent(`reason has no value: the input has no input.pod.labels["example.com/weight"] (row 5)`),
 		},
 		"a reason through another rule": {
 			"allow if false\nreason := weight\nweight := input.pod.labels.weight",
 			silent("reason has no value: does it read a label that the pod lacks?"),
 		},
 		"a reason by a parameter": {
-			"allow if false\nreason := input.parameters.text", silent("reason has no value: input.parameters.text is not there (row 4)"),
+			"allow if false\nreason := input.parameters.text", silent("reason has no value: the input has no input.parameters.text (row 4)"),
 		},
 		"a reason":                    {"allow if false\nreason := sprintf(\"%s waits\", [input.pod.name])", rule.Verdict{Code: rule.CodeNotAllowed, Message: "web-0 waits"}},
 		"a reason for what passes":    {"allow if true\nreason := \"?\"", rule.Verdict{Outcome: rule.Passed}},

@@ -10,7 +10,7 @@ import (
 
 // decision is the document that every rule module returns.
 type decision struct {
-	// passed and takes are sets of request keys.
+	// passed and needs_slot are sets of request keys.
 	passed, takes ast.Set
 
 	// withheld and would map request keys to codes.
@@ -41,7 +41,7 @@ func decode(term *ast.Term, keys []key, with parts) (rule.Result, error) {
 	result := rule.Result{Verdicts: make(map[string]rule.Verdict, len(keys))}
 	if with.room {
 		if result.Capacity, err = roomOf(document); err != nil {
-			return rule.Result{}, fmt.Errorf("decoding room: %w", err)
+			return rule.Result{}, fmt.Errorf("decoding capacity: %w", err)
 		}
 	}
 	for _, key := range keys {
@@ -59,7 +59,7 @@ func decisionOf(document ast.Object, with parts) (found decision, err error) {
 	if found.passed, err = field[ast.Set](document, "passed"); err != nil {
 		return decision{}, err
 	}
-	if found.takes, err = field[ast.Set](document, "takes"); err != nil {
+	if found.takes, err = field[ast.Set](document, "needs_slot"); err != nil {
 		return decision{}, err
 	}
 	if found.withheld, err = field[ast.Object](document, "withheld"); err != nil {
@@ -114,7 +114,7 @@ func codeOf(term *ast.Term) (rule.Code, bool) {
 }
 
 func roomOf(document ast.Object) (*rule.Capacity, error) {
-	numbers, err := field[ast.Object](document, "room")
+	numbers, err := field[ast.Object](document, "capacity")
 	if err != nil {
 		return nil, err
 	}

@@ -91,11 +91,11 @@ func TestCustomModulesAreNotEvaluatedWithoutAllFacts(t *testing.T) {
 // decided is the part of the decision document that can let a request pass.
 type decided struct {
 	Passed []string `json:"passed"`
-	Takes  []string `json:"takes"`
+	Takes  []string `json:"needs_slot"`
 	Calls  []string `json:"calls"`
 	Room   struct {
 		Slots int `json:"slots"`
-	} `json:"room"`
+	} `json:"capacity"`
 }
 
 func readDecided(t *rapid.T, output json.RawMessage) decided {

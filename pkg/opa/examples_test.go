@@ -49,7 +49,7 @@ func checkExample(t *testing.T, file string) {
 			t.Fatal(err)
 		}
 		output, err := e.Replay(t.Context(), module, input)
-		if err != nil || !strings.Contains(string(output), `"withheld":{"asked":`) {
+		if err != nil || !strings.Contains(string(output), `"withheld":{"request":`) {
 			t.Fatalf("%s: %s, %v, want it withheld, in %s", name, output, err, input)
 		}
 		for _, fact := range factsOf(t, input) {

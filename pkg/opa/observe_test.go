@@ -175,8 +175,8 @@ deny contains {"message": "<&>\u2028é", "details": {"b": {3, 1, 2}, "a": [], "c
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"passed":[],"said":{"details":[{"a":[],"b":[1,2,3],"c":{},"d":{"{\"x\":1}":[null,true,1.50]}}],` +
-		`"messages":["<&>\u2028é"],"retry_after_seconds":[]},"takes":[],"withheld":{"asked":"Denied"},"would":{}}`
+	want := `{"explanation":{"details":[{"a":[],"b":[1,2,3],"c":{},"d":{"{\"x\":1}":[null,true,1.50]}}],` +
+		`"messages":["<&>\u2028é"],"retry_after_seconds":[]},"needs_slot":[],"passed":[],"withheld":{"request":"Denied"},"would":{}}`
 	if diff := cmp.Diff(want, string(output)); diff != "" {
 		t.Errorf("output differs (-want +got):\n%s", diff)
 	}

@@ -182,28 +182,28 @@ func TestEvaluateFailsOnBrokenDecisions(t *testing.T) {
 		"a conflict":       {decision: `decision := key if some key in keys`},
 		"a builtin error":  {decision: `decision := 1 / (count(keys) - 2)`},
 		"not a document":   {decision: `decision := "yes"`},
-		"no passed":        {decision: `decision := {"takes": set(), "withheld": {}, "would": {}}`},
+		"no passed":        {decision: `decision := {"needs_slot": set(), "withheld": {}, "would": {}}`},
 		"no takes":         {decision: `decision := {"passed": keys, "withheld": {}, "would": {}}`},
-		"no withheld":      {decision: `decision := {"passed": keys, "takes": set(), "would": {}}`},
-		"no would":         {decision: `decision := {"passed": keys, "takes": set(), "withheld": {}}`},
-		"passed as a list": {decision: `decision := {"passed": [k | some k in keys], "takes": set(), "withheld": {}, "would": {}}`},
+		"no withheld":      {decision: `decision := {"passed": keys, "needs_slot": set(), "would": {}}`},
+		"no would":         {decision: `decision := {"passed": keys, "needs_slot": set(), "withheld": {}}`},
+		"passed as a list": {decision: `decision := {"passed": [k | some k in keys], "needs_slot": set(), "withheld": {}, "would": {}}`},
 		"no room": {
 			kind:     rule.KindAvailablePolicy,
-			decision: `decision := {"passed": set(), "takes": keys, "withheld": {}, "would": {}}`,
+			decision: `decision := {"passed": set(), "needs_slot": keys, "withheld": {}, "would": {}}`,
 		},
 		"a room with a broken number": {
 			kind: rule.KindAvailablePolicy,
-			decision: `decision := {"passed": set(), "takes": keys, "withheld": {}, "would": {}, "room": room}
+			decision: `decision := {"passed": set(), "needs_slot": keys, "withheld": {}, "would": {}, "capacity": room}
 room := object.union(` + room + `, {"slots": 1.5})`,
 		},
 		"a room with a text": {
 			kind: rule.KindAvailablePolicy,
-			decision: `decision := {"passed": set(), "takes": keys, "withheld": {}, "would": {}, "room": room}
+			decision: `decision := {"passed": set(), "needs_slot": keys, "withheld": {}, "would": {}, "capacity": room}
 room := object.union(` + room + `, {"desired": "1"})`,
 		},
 		"a room with slots below zero": {
 			kind: rule.KindAvailablePolicy,
-			decision: `decision := {"passed": set(), "takes": keys, "withheld": {}, "would": {}, "room": room}
+			decision: `decision := {"passed": set(), "needs_slot": keys, "withheld": {}, "would": {}, "capacity": room}
 room := object.union(` + room + `, {"slots": -1})`,
 		},
 	} {
@@ -229,15 +229,15 @@ room := object.union(` + room + `, {"slots": -1})`,
 // and that the other requests of the batch are not affected.
 func TestEvaluateWithholdsUnclearAnswers(t *testing.T) {
 	for name, decision := range map[string]string{
-		"in no part":              `{"passed": set(), "takes": set(), "withheld": {}, "would": {}}`,
-		"passed and withheld":     `{"passed": keys, "takes": set(), "withheld": {k: "No" | some k in keys}, "would": {}}`,
-		"passed and takes":        `{"passed": keys, "takes": keys, "withheld": {}, "would": {}}`,
-		"takes and withheld":      `{"passed": set(), "takes": keys, "withheld": {k: "No" | some k in keys}, "would": {}}`,
-		"takes where nothing is":  `{"passed": set(), "takes": keys, "withheld": {}, "would": {}}`,
-		"withheld without a code": `{"passed": set(), "takes": set(), "withheld": {k: "" | some k in keys}, "would": {}}`,
-		"withheld with a number":  `{"passed": set(), "takes": set(), "withheld": {k: 1 | some k in keys}, "would": {}}`,
-		"would with a number":     `{"passed": keys, "takes": set(), "withheld": {}, "would": {k: 1 | some k in keys}}`,
-		"keys of other requests":  `{"passed": {"x"}, "takes": {"y"}, "withheld": {"z": "No"}, "would": {}}`,
+		"in no part":              `{"passed": set(), "needs_slot": set(), "withheld": {}, "would": {}}`,
+		"passed and withheld":     `{"passed": keys, "needs_slot": set(), "withheld": {k: "No" | some k in keys}, "would": {}}`,
+		"passed and needs_slot":        `{"passed": keys, "needs_slot": keys, "withheld": {}, "would": {}}`,
+		"needs_slot and withheld":      `{"passed": set(), "needs_slot": keys, "withheld": {k: "No" | some k in keys}, "would": {}}`,
+		"needs_slot without capacity":  `{"passed": set(), "needs_slot": keys, "withheld": {}, "would": {}}`,
+		"withheld without a code": `{"passed": set(), "needs_slot": set(), "withheld": {k: "" | some k in keys}, "would": {}}`,
+		"withheld with a number":  `{"passed": set(), "needs_slot": set(), "withheld": {k: 1 | some k in keys}, "would": {}}`,
+		"would with a number":     `{"passed": keys, "needs_slot": set(), "withheld": {}, "would": {k: 1 | some k in keys}}`,
+		"keys of other requests":  `{"passed": {"x"}, "needs_slot": {"y"}, "withheld": {"z": "No"}, "would": {}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			program := handmade(t, rule.KindRego, opa.Options{}, "decision := "+decision)
@@ -256,7 +256,7 @@ func TestEvaluateWithholdsUnclearAnswers(t *testing.T) {
 
 // slow compares every request with every other one, three times: minutes of work.
 const slow = `decision := {"passed": {k | some k in keys; some a in keys; some b in keys; some c in keys; a < b; b < c},
-	"takes": set(), "withheld": {}, "would": {}}`
+	"needs_slot": set(), "withheld": {}, "would": {}}`
 
 func TestEvaluateEndsAtTheTimeout(t *testing.T) {
 	requests := []rule.Request{}

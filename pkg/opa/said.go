@@ -27,7 +27,7 @@ const (
 )
 
 // asked is the key of the one request in the decision of a user's module.
-const asked = "asked"
+const asked = "request"
 
 // decodeCustom reads the decision of a user's module about one request, with its message, details
 // and time of retry. Like decode it fails closed. Every part that the user chooses is read with a
@@ -45,7 +45,7 @@ func decodeCustom(term *ast.Term) (rule.Verdict, error) {
 	if !ok {
 		return rule.Verdict{}, fmt.Errorf("decoding decision: it is of type %s", ast.ValueName(term.Value))
 	}
-	said, err := field[ast.Object](document, "said")
+	said, err := field[ast.Object](document, "explanation")
 	if err != nil {
 		return rule.Verdict{}, fmt.Errorf("decoding decision: %w", err)
 	}

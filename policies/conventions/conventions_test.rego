@@ -45,7 +45,7 @@ test_a_package_elsewhere_than_its_directory if {
 	)}
 }
 
-test_metadata_is_asked_of_packages_and_public_rules if {
+test_packages_and_public_rules_need_metadata if {
 	_violations(object.union(_source, {"described": false}), _test) == {sprintf(
 		"%s: the package has no METADATA with a description",
 		[_source.file],

@@ -6,7 +6,7 @@ _minute := 60000000000
 
 _now := 1000 * _minute
 
-# A pod as old, and available for as long, as so many minutes.
+# A pod that was created and became available the given number of minutes ago.
 _pod(name, revision, minutes) := {
 	"name": name,
 	"labels": {"rev": revision},
@@ -67,7 +67,7 @@ test_a_canary_may_have_been_updated_in_place if {
 	_deny(_facts([object.union(_canary(10), {"created": _old("web-0").created})])) == set()
 }
 
-# The pod that asks is of the newest revision, the others are left from the one before.
+# The pod of the request has the newest revision, the others have the one before.
 test_leftovers_of_an_older_revision_are_no_canary if {
 	facts := object.union(_facts([_old("web-1")]), {"pod": _pod("web-0", "2", {"created": 30, "available": 29})})
 	_deny(facts) == set()
@@ -85,14 +85,14 @@ test_waits[name] if {
 	_deny(facts) != set()
 }
 
-test_says_when_the_canary_will_have_proved_itself if {
+test_the_reason_has_the_end_of_the_canary_time if {
 	_deny(_withheld["a young canary"]) == {{
 		"message": "canary web-9 must be available for 10 minutes",
 		"retry_after_seconds": 360,
 	}}
 }
 
-test_says_what_else_it_waits_for if {
+test_the_reason_has_other_conditions if {
 	_deny(_withheld["a canary that is not available"]) == {"canary web-9 is not available"}
 	_deny(_withheld["an older revision has proved itself"]) == {"canary web-8 is not available"}
 	_deny(_withheld["another pod goes first"]) == {"web-1 goes first, as the canary"}
@@ -101,7 +101,7 @@ test_says_what_else_it_waits_for if {
 	_deny(_withheld["a pod without revision"]) == {"a pod of the owner has no revision label, or a fact is missing"}
 }
 
-test_without_facts_nobody_goes if {
+test_without_facts_no_pod_passes if {
 	facts := _facts([_old("web-1")])
 	every fact in ["parameters", "counts", "pod", "pods"] {
 		_deny(object.remove(facts, [fact])) != set()

@@ -54,7 +54,7 @@ test_waits[name] if {
 	_deny(facts) != set()
 }
 
-test_says_when_the_freeze_ends if {
+test_the_message_has_the_end_of_the_freeze if {
 	_ends(_at("2026-11-24T04:59:30Z", _nights, []), "2026-11-24 06:00", 30)
 	_ends(_at("2026-12-31T23:00:00Z", [], _year_end), "2027-01-02 00:00", 24 * 3600)
 }
@@ -96,7 +96,7 @@ test_a_freeze_without_end_is_looked_at_again if {
 	}}
 }
 
-test_without_facts_nobody_goes if {
+test_without_facts_no_pod_passes if {
 	unknown := {"it is not known whether there is a change freeze"}
 	_deny(object.remove(_at("2026-11-24T12:00:00Z", [], []), ["now"])) == unknown
 	_deny(object.remove(_at("2026-11-24T12:00:00Z", [], []), ["parameters"])) == unknown

@@ -76,7 +76,7 @@ test_the_leader_waits_without_a_revision if {
 	leader_last.reason == "the leader has no revision label" with input as _facts(leader, [_done])
 }
 
-test_the_reason_says_what_the_leader_waits_for if {
+test_the_reason_has_the_pods_that_the_leader_waits_for if {
 	others := [
 		_follower,
 		object.union(_pod("db-3", "replica", "2"), {"available": false}),
@@ -90,11 +90,11 @@ test_the_reason_says_what_the_leader_waits_for if {
 	leader_last.reason == "the leader waits: 2 of 3 pods exist" with input as _withheld["a follower is missing"]
 }
 
-test_the_reason_says_that_nobody_leads if {
+test_the_reason_names_a_missing_leader if {
 	leader_last.reason == "no other pod has the label role=leader" with input as _withheld["nobody leads"]
 }
 
-test_without_facts_nobody_goes if {
+test_without_facts_no_pod_passes if {
 	facts := object.remove(_facts(_leader, []), ["pod"])
 	not leader_last.allow with input as facts
 	leader_last.reason == "it is not known who leads" with input as facts

@@ -60,7 +60,7 @@ test_the_reason_names_five_at_most if {
 	contains(one_per_shard.reason, "5") with input as _asking(pods)
 }
 
-test_without_facts_nobody_goes if {
+test_without_facts_no_pod_passes if {
 	not one_per_shard.allow with input as object.remove(_asking([]), ["pods"])
 	one_per_shard.reason == "the pods of the shard are not known" with input as object.remove(_asking([]), ["pods"])
 }

@@ -61,7 +61,7 @@ test_the_reason_names_five_at_most if {
 	contains(one_zone_at_a_time.reason, "5") with input as _asking(pods)
 }
 
-test_without_facts_nobody_goes if {
+test_without_facts_no_pod_passes if {
 	facts := object.remove(_asking([]), ["pods"])
 	not one_zone_at_a_time.allow with input as facts
 	one_zone_at_a_time.reason == "the pods of the other zones are not known" with input as facts

@@ -6,7 +6,7 @@ _minute := 60000000000
 
 _now := 1000 * _minute
 
-# At most 2 permits in 10 minutes; permits were given so many minutes ago.
+# At most 2 permits in 10 minutes; minutes are the ages of the earlier permits.
 _given(minutes) := {
 	"now": _now,
 	"parameters": {"permits": 2, "minutes": 10},
@@ -47,7 +47,7 @@ test_waits[name] if {
 	rate_limit.deny != set() with input as facts
 }
 
-test_without_facts_nobody_goes if {
+test_without_facts_no_pod_passes if {
 	unknown := {"the permits given last are not known"}
 	every fact in ["now", "parameters", "permits"] {
 		rate_limit.deny == unknown with input as object.remove(_given([]), [fact])

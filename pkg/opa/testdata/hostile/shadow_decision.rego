@@ -4,4 +4,4 @@ package rule
 
 allow if input.pod.ready
 
-decision := {"passed": {"asked"}, "takes": set(), "withheld": {}, "would": {}}
+decision := {"passed": {"request"}, "needs_slot": set(), "withheld": {}, "would": {}}

@@ -4,4 +4,4 @@ package podops.entry
 
 allow := true
 
-decision := {"passed": {"asked"}}
+decision := {"passed": {"request"}}

@@ -4,4 +4,4 @@ package podops.rules.labelcheck
 
 allow := true
 
-decision(_, _) := {"passed": {"asked"}}
+decision(_, _) := {"passed": {"request"}}

@@ -1,19 +1,19 @@
 # METADATA
 # title: Whether a rule applies
 # description: |
-#   A rule lets a request pass unasked when the pod skips the rule, when the operation is
-#   not of a type that the rule is for, or when the rule's filter does not match the pod.
+#   A request passes without evaluation of the rule if the pod skips the rule, if the type of the
+#   operation is not one of the rule's conditions, or if the rule's filter does not match the pod.
 package podops.lib.applies
 
 import data.podops.lib.selector
 
 # METADATA
 # description: |
-#   Splits requests into {"exempt": keys, "subject": keys}: those that the rule does not
-#   apply to, and those that it must judge. A request that lacks one of the facts that this
-#   could rest on is in neither, whether or not this rule asks for it, so it is withheld.
-#   parameters.conditions and parameters.filter may be left out.
-#   Undefined when the rule has no name or is not asked in its own stage.
+#   Splits requests into {"exempt": keys, "subject": keys}: requests that the rule does not
+#   apply to, and requests that it must evaluate. A request without one of the facts that decide
+#   this is in neither, whether or not this rule reads the fact, so it is withheld.
+#   parameters.conditions and parameters.filter are optional.
+#   Undefined if the rule has no name or is evaluated in another stage.
 # scope: document
 split(facts, parameters) := {"exempt": exempt, "subject": complete - exempt} if {
 	facts.stage == parameters.stage
@@ -42,7 +42,7 @@ _of_other_types(requests, parameters) := object.keys(requests) - of_these if {
 	of_these := {key | some key, request in requests; request.operation.type in parameters.conditions}
 }
 
-# A filter that cannot be read filters nothing out.
+# A filter that cannot be read excludes no pod.
 _filtered_out(requests, parameters) := {key |
 	some key, request in requests
 	selector.matches(request.pod.labels, parameters.filter) == false

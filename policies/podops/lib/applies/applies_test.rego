@@ -49,7 +49,7 @@ test_a_filter_that_cannot_be_read_filters_nothing_out if {
 	_split(_request, object.union(_parameters, {"filter": unreadable})) == _subject
 }
 
-# Each of these parameters would exempt the request, were all its facts there.
+# Each of these parameters would exempt the request if all its facts were present.
 test_a_missing_fact_is_no_answer if {
 	every parameters in [
 		_parameters,

@@ -1,15 +1,18 @@
 # METADATA
 # title: Complete facts
 # description: |
-#   Whether everything is there that policies/schema/input.json promises. A module of a user is
-#   asked only then: "not" in it, or a set of denials, would take a fact that is missing for a "yes".
+#   Whether the input has every field of policies/schema/input.json. A user's module is evaluated
+#   only then: a negation in it, or a set of denials, would let a pod pass without the fact.
 package podops.lib.complete
 
 # METADATA
 # description: |
-#   True when no fact is missing, whichever of them a module reads. Undefined otherwise. There may
-#   be thousands of pods, so the fields of a document are counted, and not looked at one by one: the
-#   schema allows no others than these.
+#   True if no fact is missing, whichever facts a module reads. Undefined otherwise. There may be
+#   thousands of pods, so the fields of a document are counted, and not checked one by one: the
+#   schema allows no other fields. Each number below is the number of "required" fields of the
+#   document in policies/schema/input.json: 10 at the root, 4 in operation, 2 in namespace, 4 in
+#   counts, 2 in an item of permits, 13 in $defs/pod and 3 in its owner. A test of the Go package
+#   policies compares them.
 # scope: document
 all(facts) if {
 	count(facts) == 10

@@ -1,30 +1,30 @@
 # METADATA
 # title: Enforcement
 # description: |
-#   What a rule finds becomes what it decides: a rule that is not enforced (Warn, DryRun)
-#   holds nothing back, and says what it would have held back.
+#   Converts the findings of a rule to its decision: a rule that is not enforced (Warn, DryRun)
+#   withholds nothing, and returns the requests that it would withhold.
 package podops.lib.enforcement
 
 # METADATA
 # description: |
-#   The decision of a rule: {"passed": keys, "takes": keys, "withheld": {key: code},
-#   "would": {key: code}}. found has passed, takes and withheld alike, and the code "short"
-#   of the requests in takes: why they would wait for a slot, {} while slots are left.
+#   The decision of a rule: {"passed": keys, "needs_slot": keys, "withheld": {key: code},
+#   "would": {key: code}}. found has the same passed, needs_slot and withheld, and in lacking the
+#   codes of the requests in needs_slot that would wait for a slot: {} while slots are free.
 #   Undefined for an unknown mode.
 # scope: document
-settle("Enforce", found) := {
+apply("Enforce", found) := {
 	"passed": found.passed,
-	"takes": found.takes,
+	"needs_slot": found.needs_slot,
 	"withheld": found.withheld,
 	"would": {},
 }
 
-settle(mode, found) := {
+apply(mode, found) := {
 	"passed": passed,
-	"takes": set(),
+	"needs_slot": set(),
 	"withheld": {},
-	"would": object.union(found.withheld, found.short),
+	"would": object.union(found.withheld, found.lacking),
 } if {
 	mode in {"Warn", "DryRun"}
-	passed := (found.passed | found.takes) | object.keys(found.withheld)
+	passed := (found.passed | found.needs_slot) | object.keys(found.withheld)
 }

@@ -4,25 +4,25 @@ import data.podops.lib.enforcement
 
 _found := {
 	"passed": {"a"},
-	"takes": {"b"},
+	"needs_slot": {"b"},
 	"withheld": {"c": "LabelMismatch"},
-	"short": {"b": "NoRoom"},
+	"lacking": {"b": "NoRoom"},
 }
 
 test_enforce_decides_as_found if {
-	enforcement.settle("Enforce", _found) == {
+	enforcement.apply("Enforce", _found) == {
 		"passed": {"a"},
-		"takes": {"b"},
+		"needs_slot": {"b"},
 		"withheld": {"c": "LabelMismatch"},
 		"would": {},
 	}
 }
 
-test_warn_and_dry_run_hold_nothing_back_and_say_so if {
+test_warn_and_dry_run_withhold_nothing_and_return_would if {
 	every mode in ["Warn", "DryRun"] {
-		enforcement.settle(mode, _found) == {
+		enforcement.apply(mode, _found) == {
 			"passed": {"a", "b", "c"},
-			"takes": set(),
+			"needs_slot": set(),
 			"withheld": {},
 			"would": {"b": "NoRoom", "c": "LabelMismatch"},
 		}
@@ -30,17 +30,17 @@ test_warn_and_dry_run_hold_nothing_back_and_say_so if {
 }
 
 test_undefined_for_an_unknown_mode if {
-	not _settled("", _found)
-	not _settled("Ignore", _found)
-	_settled("Warn", _found)
+	not _applied("", _found)
+	not _applied("Ignore", _found)
+	_applied("Warn", _found)
 }
 
 test_undefined_without_one_of_the_findings if {
-	every field in ["passed", "takes", "withheld"] {
-		not _settled("Enforce", object.remove(_found, [field]))
-		not _settled("Warn", object.remove(_found, [field]))
+	every field in ["passed", "needs_slot", "withheld"] {
+		not _applied("Enforce", object.remove(_found, [field]))
+		not _applied("Warn", object.remove(_found, [field]))
 	}
-	not _settled("Warn", object.remove(_found, ["short"]))
+	not _applied("Warn", object.remove(_found, ["lacking"]))
 }
 
-_settled(mode, found) if is_object(enforcement.settle(mode, found))
+_applied(mode, found) if is_object(enforcement.apply(mode, found))

@@ -3,22 +3,22 @@
 # description: |
 #   A Kubernetes LabelSelector as a document:
 #   {"matchLabels": {key: value}, "matchExpressions": [{"key", "operator", "values"}]}.
-#   Both fields may be left out; an empty selector matches everything.
+#   Both fields are optional; an empty selector matches everything.
 package podops.lib.selector
 
 # METADATA
 # description: |
-#   Whether labels meet the selector: true or false. Undefined when there are no labels
-#   (not even empty ones) or when a requirement is malformed. Undefined is not a "no":
-#   for a filter a "no" would open the door.
+#   Whether labels match the selector: true or false. Undefined if there are no labels
+#   (not even empty ones) or if a requirement is malformed. Undefined is not false: a filter that is
+#   false exempts the pod from the rule.
 # scope: document
 matches(labels, selector) := answers == {true} if {
 	is_object(labels)
 	expressions := object.get(selector, "matchExpressions", [])
 	met := [_meets(labels, expression) | some expression in expressions]
 	count(met) == count(expressions)
-	wanted := object.get(selector, "matchLabels", {})
-	answers := {object.subset(labels, wanted)} | {answer | some answer in met}
+	required := object.get(selector, "matchLabels", {})
+	answers := {object.subset(labels, required)} | {answer | some answer in met}
 }
 
 _meets(labels, expression) := _one_of(labels, expression) if expression.operator == "In"

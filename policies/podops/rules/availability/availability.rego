@@ -1,9 +1,9 @@
 # METADATA
 # title: availablePolicy
 # description: |
-#   Bounds how many of the selected pods are unavailable. Rego says how much room there is
-#   and which requests need a slot of it; the slots are handed out by the caller, since who
-#   comes first is not for a rule to say.
+#   Bounds how many of the selected pods are unavailable. The rule returns its capacity and the
+#   requests that need a slot; the caller grants the slots, because the order of requests does not
+#   depend on rules.
 package podops.rules.availability
 
 import data.podops.lib.applies
@@ -12,34 +12,34 @@ import data.podops.lib.quota
 
 # METADATA
 # description: |
-#   The decision for all requests of facts, see the package enforcement, and its room. A
-#   request whose pod is unavailable passes, since operating on that pod costs nothing; one
-#   whose pod is available takes a slot; one of which neither is known is in no part.
-#   Undefined when a count or both bounds are missing.
+#   The decision for all requests of facts, see the package enforcement, with its capacity. A
+#   request with an unavailable pod passes, since an operation on that pod costs nothing; one
+#   with an available pod needs a slot; one with an unknown availability is in no part.
+#   Undefined if a count or both bounds are missing.
 # scope: document
-decision(facts, parameters) := object.union(settled, {"room": left}) if {
-	left := room(facts.counts, parameters)
-	asked := applies.split(facts, parameters)
-	available := {key: facts.requests[key].pod.available | some key in asked.subject}
-	takes := {key | some key, answer in available; answer == true}
+decision(facts, parameters) := object.union(applied, {"capacity": free}) if {
+	free := capacity(facts.counts, parameters)
+	scope := applies.split(facts, parameters)
+	available := {key: facts.requests[key].pod.available | some key in scope.subject}
+	needs_slot := {key | some key, answer in available; answer == true}
 	unavailable := {key | some key, answer in available; answer == false}
-	settled := enforcement.settle(parameters.enforcement, {
-		"passed": (asked.exempt | unavailable),
-		"takes": takes,
+	applied := enforcement.apply(parameters.enforcement, {
+		"passed": (scope.exempt | unavailable),
+		"needs_slot": needs_slot,
 		"withheld": {},
-		"short": {key: "NoRoom" | some key in takes; left.slots == 0},
+		"lacking": {key: "NoRoom" | some key in needs_slot; free.slots == 0},
 	})
 }
 
 # METADATA
 # description: |
-#   How many more pods may become unavailable (slots), and the numbers that this comes from.
-#   As many must stay available as are desired, less max_unavailable. A pod beyond the desired
-#   number that is still starting is therefore not an unavailable one, and one that serves
-#   lets another one go. A reserved pod is about to become unavailable and counts as such. A
-#   bound that is not set is -1.
+#   How many more pods may become unavailable (slots), with the numbers that it is computed from.
+#   The desired number less max_unavailable must stay available. A pod beyond the desired number
+#   that is still starting is therefore not an unavailable one, and an available one frees a slot.
+#   A reserved pod is about to become unavailable and counts as unavailable. A bound that is not
+#   set is -1.
 # scope: document
-room(counts, parameters) := {
+capacity(counts, parameters) := {
 	"slots": max([0, available - max(least)]),
 	"selected": counts.selected,
 	"desired": counts.desired,
@@ -61,5 +61,5 @@ _min_available(counts, parameters) := quota.at_least(parameters.min_available, c
 
 _min_available(_, parameters) := -1 if not parameters.min_available
 
-# A bound of -1 is not set and says nothing. With no bound there is no greatest element.
+# A bound of -1 is not set and has no effect. Without bounds there is no greatest element.
 _set(bound, least) := {least | bound >= 0}

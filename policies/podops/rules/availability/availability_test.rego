@@ -22,13 +22,13 @@ _facts := {
 	"requests": {"up": _request(true), "down": _request(false)},
 }
 
-test_an_available_pod_takes_a_slot_and_an_unavailable_one_passes if {
+test_an_available_pod_needs_a_slot_and_an_unavailable_one_passes if {
 	availability.decision(_facts, _parameters) == {
 		"passed": {"down"},
-		"takes": {"up"},
+		"needs_slot": {"up"},
 		"withheld": {},
 		"would": {},
-		"room": {
+		"capacity": {
 			"slots": 1,
 			"selected": 12,
 			"desired": 12,
@@ -42,12 +42,12 @@ test_an_available_pod_takes_a_slot_and_an_unavailable_one_passes if {
 test_passes_what_the_rule_does_not_apply_to if {
 	decision := availability.decision(_facts, object.union(_parameters, {"conditions": ["delete"]}))
 	decision.passed == {"up", "down"}
-	decision.takes == set()
+	decision.needs_slot == set()
 }
 
-test_room_is_known_without_requests if {
+test_capacity_is_returned_without_requests if {
 	decision := availability.decision(object.union(object.remove(_facts, ["requests"]), {"requests": {}}), _parameters)
-	decision.room.slots == 1
+	decision.capacity.slots == 1
 }
 
 test_slots_are_what_both_bounds_leave if {
@@ -62,23 +62,23 @@ test_slots_are_what_both_bounds_leave if {
 		{"bounds": {"max_unavailable": {"count": 8}, "min_available": {"count": 8}}, "slots": 2},
 		{"bounds": {"max_unavailable": {"count": 3}, "min_available": {"count": 0}}, "slots": 1},
 	] {
-		availability.room(_counts, case.bounds).slots == case.slots
+		availability.capacity(_counts, case.bounds).slots == case.slots
 	}
 }
 
 test_missing_pods_count_as_unavailable if {
-	room := availability.room(object.union(_counts, {"selected": 9, "available": 9}), _parameters)
-	room.desired == 12
-	room.slots == 0
+	capacity := availability.capacity(object.union(_counts, {"selected": 9, "available": 9}), _parameters)
+	capacity.desired == 12
+	capacity.slots == 0
 }
 
 test_surplus_pods_do_not_raise_the_limit if {
-	room := availability.room(object.union(_counts, {"selected": 16, "available": 16}), _parameters)
-	room.selected == 16
-	room.max_unavailable == 3
+	capacity := availability.capacity(object.union(_counts, {"selected": 16, "available": 16}), _parameters)
+	capacity.selected == 16
+	capacity.max_unavailable == 3
 }
 
-# 12 are desired, 3 of them may be away: as many pods may go as there are more than 9.
+# 12 pods are desired, and 3 of them may be unavailable: any pod above 9 may become unavailable.
 test_pods_beyond_the_desired_number if {
 	every case in [
 		{"selected": 15, "available": 12, "reserved": 0, "slots": 3},
@@ -89,22 +89,22 @@ test_pods_beyond_the_desired_number if {
 		{"selected": 24, "available": 24, "reserved": 10, "slots": 5},
 	] {
 		counts := object.union(object.remove(case, ["slots"]), {"desired": 12})
-		availability.room(counts, _parameters).slots == case.slots
+		availability.capacity(counts, _parameters).slots == case.slots
 	}
 }
 
-test_all_may_go_when_the_owners_want_no_pods if {
+test_all_slots_are_free_when_the_owners_desire_no_pods if {
 	counts := {"selected": 12, "desired": 0, "available": 12, "reserved": 2}
-	availability.room(counts, _parameters).slots == 10
-	availability.room(counts, {"min_available": {"percent": 50}}).slots == 10
-	availability.room(counts, {"min_available": {"count": 8}}).slots == 2
+	availability.capacity(counts, _parameters).slots == 10
+	availability.capacity(counts, {"min_available": {"percent": 50}}).slots == 10
+	availability.capacity(counts, {"min_available": {"count": 8}}).slots == 2
 }
 
-test_warn_and_dry_run_take_no_slot if {
+test_warn_and_dry_run_need_no_slot if {
 	every mode in ["Warn", "DryRun"] {
 		decision := availability.decision(_facts, object.union(_parameters, {"enforcement": mode}))
 		decision.passed == {"up", "down"}
-		decision.takes == set()
+		decision.needs_slot == set()
 		decision.would == {}
 		full := availability.decision(
 			object.union(_facts, {"counts": {"available": 9}}),
@@ -112,11 +112,11 @@ test_warn_and_dry_run_take_no_slot if {
 		)
 		full.passed == {"up", "down"}
 		full.would == {"up": "NoRoom"}
-		full.room.slots == 0
+		full.capacity.slots == 0
 	}
 }
 
-test_no_door_opens_when_a_fact_of_a_request_is_missing if {
+test_nothing_passes_when_a_fact_of_a_request_is_missing if {
 	every parameters in [
 		_parameters,
 		object.union(_parameters, {"name": "skipped"}),
@@ -127,19 +127,19 @@ test_no_door_opens_when_a_fact_of_a_request_is_missing if {
 		every path in ["pod", "pod/labels", "pod/skip_rules", "operation", "operation/type"] {
 			decision := availability.decision(_without_fact(path), parameters)
 			decision.passed == set()
-			decision.takes == set()
+			decision.needs_slot == set()
 		}
 	}
 }
 
-test_no_door_opens_when_it_is_unknown_whether_the_pod_is_available if {
+test_nothing_passes_when_the_availability_is_unknown if {
 	every mode in ["Enforce", "Warn"] {
 		decision := availability.decision(
 			_without_fact("pod/available"),
 			object.union(_parameters, {"enforcement": mode}),
 		)
 		decision.passed == set()
-		decision.takes == set()
+		decision.needs_slot == set()
 	}
 }
 

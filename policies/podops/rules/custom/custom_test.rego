@@ -35,14 +35,14 @@ _parameters := {"name": "mine", "stage": "PreCheck", "enforcement": "Enforce"}
 
 _nothing := {"messages": [], "details": [], "retry_after_seconds": []}
 
-_passed := {"passed": {"asked"}, "takes": set(), "withheld": {}, "would": {}, "said": _nothing}
+_passed := {"passed": {"request"}, "needs_slot": set(), "withheld": {}, "would": {}, "explanation": _nothing}
 
-_withheld(code, said) := {
+_withheld(code, explanation) := {
 	"passed": set(),
-	"takes": set(),
-	"withheld": {"asked": code},
+	"needs_slot": set(),
+	"withheld": {"request": code},
 	"would": {},
-	"said": object.union(_nothing, said),
+	"explanation": object.union(_nothing, explanation),
 }
 
 test_allow_passes_when_it_is_true if {
@@ -56,24 +56,24 @@ test_allow_withholds_when_it_is_false_or_undefined if {
 }
 
 test_allow_gives_its_reason if {
-	said := {"messages": ["not yet"]}
+	explanation := {"messages": ["not yet"]}
 	every module in [{"allow": false, "reason": "not yet"}, {"reason": "not yet"}] {
-		custom.decision(_facts, _parameters, "allow") == _withheld("NotAllowed", said) with data.rule as module
+		custom.decision(_facts, _parameters, "allow") == _withheld("NotAllowed", explanation) with data.rule as module
 	}
 }
 
 test_allow_of_another_type_withholds if {
 	every value in ["true", 1, null, {true}, [true], {"allow": true}] {
 		decision := custom.decision(_facts, _parameters, "allow") with data.rule as {"allow": value}
-		decision.withheld == {"asked": "WrongType"}
-		startswith(decision.said.messages[0], "allow is of type ")
+		decision.withheld == {"request": "WrongType"}
+		startswith(decision.explanation.messages[0], "allow is of type ")
 	}
 }
 
 test_reason_of_another_type_is_named if {
-	said := {"messages": ["reason is of type number, not a string"]}
+	explanation := {"messages": ["reason is of type number, not a string"]}
 	module := {"allow": false, "reason": 1}
-	custom.decision(_facts, _parameters, "allow") == _withheld("WrongType", said) with data.rule as module
+	custom.decision(_facts, _parameters, "allow") == _withheld("WrongType", explanation) with data.rule as module
 }
 
 test_deny_passes_when_it_is_empty if {
@@ -81,11 +81,11 @@ test_deny_passes_when_it_is_empty if {
 }
 
 test_deny_withholds_with_its_messages_in_order if {
-	said := {"messages": ["a", "b"]}
-	custom.decision(_facts, _parameters, "deny") == _withheld("Denied", said) with data.rule as {"deny": {"b", "a"}}
+	explanation := {"messages": ["a", "b"]}
+	custom.decision(_facts, _parameters, "deny") == _withheld("Denied", explanation) with data.rule as {"deny": {"b", "a"}}
 }
 
-test_deny_gives_the_first_details_and_the_shortest_delay if {
+test_deny_returns_the_first_details_and_the_shortest_delay if {
 	module := {"deny": {
 		"a",
 		{"message": "b", "retry_after_seconds": 60},
@@ -93,15 +93,15 @@ test_deny_gives_the_first_details_and_the_shortest_delay if {
 		{"message": "d", "details": [2]},
 	}}
 	decision := custom.decision(_facts, _parameters, "deny") with data.rule as module
-	sort(decision.said.messages) == ["a", "b", "c", "d"]
-	decision.said.retry_after_seconds == [0.5]
-	count(decision.said.details) == 1
+	sort(decision.explanation.messages) == ["a", "b", "c", "d"]
+	decision.explanation.retry_after_seconds == [0.5]
+	count(decision.explanation.details) == 1
 }
 
 test_deny_gives_ten_messages_at_most if {
 	module := {"deny": {sprintf("%d", [n]) | some n in numbers.range(1, 100)}}
 	decision := custom.decision(_facts, _parameters, "deny") with data.rule as module
-	count(decision.said.messages) == 10
+	count(decision.explanation.messages) == 10
 }
 
 test_deny_with_a_member_of_another_type_withholds if {
@@ -114,18 +114,18 @@ test_deny_with_a_member_of_another_type_withholds if {
 		{"message": "m", "retryAfterSeconds": 1},
 	] {
 		decision := custom.decision(_facts, _parameters, "deny") with data.rule as {"deny": {"fine", member}}
-		decision.withheld == {"asked": "WrongType"}
-		count(decision.said.messages) == 1
+		decision.withheld == {"request": "WrongType"}
+		count(decision.explanation.messages) == 1
 	}
 }
 
-test_warn_and_dry_run_pass_and_say_what_would_wait if {
+test_warn_and_dry_run_pass_and_return_what_would_wait if {
 	every mode in ["Warn", "DryRun"] {
 		parameters := object.union(_parameters, {"enforcement": mode})
 		decision := custom.decision(_facts, parameters, "deny") with data.rule as {"deny": {"no"}}
-		decision.passed == {"asked"}
-		decision.would == {"asked": "Denied"}
-		decision.said.messages == ["no"]
+		decision.passed == {"request"}
+		decision.would == {"request": "Denied"}
+		decision.explanation.messages == ["no"]
 	}
 }
 

@@ -13,15 +13,15 @@ import data.podops.lib.selector
 #   The decision for all requests of facts, see the package enforcement. A request whose pod
 #   has no labels document is in no part of it.
 # scope: document
-decision(facts, parameters) := enforcement.settle(parameters.enforcement, {
-	"passed": (asked.exempt | matching),
-	"takes": set(),
+decision(facts, parameters) := enforcement.apply(parameters.enforcement, {
+	"passed": (scope.exempt | matching),
+	"needs_slot": set(),
 	"withheld": {key: "LabelMismatch" | some key, met in answers; met == false},
-	"short": {},
+	"lacking": {},
 }) if {
-	asked := applies.split(facts, parameters)
+	scope := applies.split(facts, parameters)
 	answers := {key: met |
-		some key in asked.subject
+		some key in scope.subject
 		met := selector.matches(facts.requests[key].pod.labels, parameters.requires)
 	}
 	matching := {key | some key, met in answers; met == true}

@@ -25,7 +25,7 @@ _decision(requests, parameters) := labelcheck.decision({"stage": "PreCheck", "re
 test_passes_pods_whose_labels_match if {
 	_decision(_requests, _parameters) == {
 		"passed": {"fit"},
-		"takes": set(),
+		"needs_slot": set(),
 		"withheld": {"unfit": "LabelMismatch", "bare": "LabelMismatch"},
 		"would": {},
 	}
@@ -37,21 +37,21 @@ test_passes_what_the_rule_does_not_apply_to if {
 	decision.withheld == {}
 }
 
-test_warn_passes_and_says_what_would_wait if {
+test_warn_passes_and_returns_what_would_wait if {
 	_decision(_requests, object.union(_parameters, {"enforcement": "Warn"})) == {
 		"passed": {"fit", "unfit", "bare"},
-		"takes": set(),
+		"needs_slot": set(),
 		"withheld": {},
 		"would": {"unfit": "LabelMismatch", "bare": "LabelMismatch"},
 	}
 }
 
 test_decides_about_nothing if {
-	_decision({}, _parameters) == {"passed": set(), "takes": set(), "withheld": {}, "would": {}}
+	_decision({}, _parameters) == {"passed": set(), "needs_slot": set(), "withheld": {}, "would": {}}
 }
 
-# What each request needs to pass, whether or not the rule applies to it.
-test_no_door_opens_when_a_fact_is_missing if {
+# The facts that each request needs to pass, whether or not the rule applies to it.
+test_nothing_passes_when_a_fact_is_missing if {
 	every parameters in [
 		_parameters,
 		object.union(_parameters, {"name": "skipped"}),
@@ -64,7 +64,7 @@ test_no_door_opens_when_a_fact_is_missing if {
 			request := object.union(_request({"ready": "true"}), {"pod": {"skip_rules": ["skipped"]}})
 			decision := _decision({"k": json.remove(request, [path])}, parameters)
 			decision.passed == set()
-			decision.takes == set()
+			decision.needs_slot == set()
 		}
 	}
 }
@@ -86,7 +86,7 @@ test_undefined_without_what_the_whole_batch_needs if {
 	_decided(facts, _parameters)
 }
 
-test_nobody_passes_without_a_requirement if {
+test_nothing_passes_without_a_requirement if {
 	_decision(_requests, object.remove(_parameters, ["requires"])).passed == set()
 }
 

@@ -1,8 +1,8 @@
 # METADATA
 # title: webhook
 # description: |
-#   A request passes when an external service has approved it. Rego does not call the service: how
-#   far a call has come is a fact, and which requests need one is part of the decision.
+#   A request passes if an external service has approved it. Rego does not call the service: the
+#   state of a call is a fact, and the requests that need a call are part of the decision.
 package podops.rules.webhook
 
 import data.podops.lib.applies
@@ -10,31 +10,31 @@ import data.podops.lib.enforcement
 
 # METADATA
 # description: |
-#   The decision for all requests of facts, see the package enforcement, and calls: the keys of
-#   those that the service has to be called about. A request without a task, or with one that cannot
-#   be read, is in no part of it: whether the service was called already is not known.
-#   A rule that is not enforced calls too, since a trial without an answer shows nothing; what it
-#   would withhold says "WebhookPending" until there is one.
+#   The decision for all requests of facts, see the package enforcement, with calls: the keys of
+#   the requests that need a call of the service. A request without a task, or with one that cannot
+#   be read, is in no part of it: it is not known whether the service was called already.
+#   A rule that is not enforced calls the service, too, since a trial without answers shows nothing;
+#   the code of a request is "WebhookPending" until there is an answer.
 #   Undefined without a failure policy.
 # scope: document
-decision(facts, parameters) := object.union(settled, {"calls": calls}) if {
-	asked := applies.split(facts, parameters)
+decision(facts, parameters) := object.union(applied, {"calls": calls}) if {
+	scope := applies.split(facts, parameters)
 	tasks := {key: facts.requests[key].task |
-		some key in asked.subject
+		some key in scope.subject
 		_is_complete(facts.requests[key].task)
 	}
 	approved := {key | some key, task in tasks; task.state == "Approved"}
 	ignored := _ignored(tasks, parameters.failure_policy)
 	withheld := {key: _code(tasks[key]) | some key in (object.keys(tasks) - ignored)}
-	settled := enforcement.settle(parameters.enforcement, {
-		"passed": ((asked.exempt | approved) | ignored),
-		"takes": set(),
+	applied := enforcement.apply(parameters.enforcement, {
+		"passed": ((scope.exempt | approved) | ignored),
+		"needs_slot": set(),
 		"withheld": withheld,
-		"short": {},
+		"lacking": {},
 	})
 
-	# What the failure policy lets pass is not asked about again: a pod that may go, and waits for
-	# something else, would be held back by each of these calls.
+	# The service is not called again for requests that the failure policy lets pass: each of these
+	# calls would withhold a permitted pod that waits for another rule.
 	calls := {key | some key, _ in withheld; _needs_call(tasks[key])}
 }
 
@@ -58,20 +58,20 @@ _code(task) := "WebhookProcessing" if task.state == "Polling"
 
 _code(task) := "WebhookRejected" if {
 	task.state == "Failed"
-	task.class in _answers
+	task.class in _answer_classes
 }
 
 _code(task) := "WebhookFailed" if {
 	task.state == "Failed"
-	count({task.class} - _answers) == 1
+	count({task.class} - _answer_classes) == 1
 }
 
-# The service was asked, and did not approve: it said no, gave up, or took too long.
-_answers := {"Rejected", "Stopped", "Expired"}
+# Classes of answers without approval: the service rejected the pod, gave up, or took too long.
+_answer_classes := {"Rejected", "Stopped", "Expired"}
 
-# The service could not be asked, or not understood. An answer is none of these, and neither is what
-# PodOps itself was too busy or too short-lived to do: it does that later.
-_failures := {
+# Classes of failed calls. Answers are not among them, and neither are calls that PodOps itself
+# could not make because it was busy or stopped: it makes them later.
+_failure_classes := {
 	"Unreachable", "Refused", "ConnectionBroken", "DNS", "Timeout", "BreakerOpen",
 	"TLS", "TLSUntrusted", "TLSExpired", "TLSNameMismatch",
 	"AddressForbidden", "RedirectRefused", "Secret", "Configuration",
@@ -83,8 +83,8 @@ _ignored(_, "Fail") := set()
 _ignored(tasks, "Ignore") := {key |
 	some key, task in tasks
 	task.state == "Failed"
-	task.class in _failures
+	task.class in _failure_classes
 
-	# A failure to reach the service does not overrule what it has answered before.
+	# A failed call does not overrule an earlier answer of the service.
 	task.answered == false
 }

@@ -23,7 +23,7 @@ _answered(task) := object.union(task, {"answered": true})
 
 _requests := {
 	"new": _request(_task("None", "", false)),
-	"asked": _request(_task("Calling", "", false)),
+	"request": _request(_task("Calling", "", false)),
 	"worked on": _request(_task("Polling", "", false)),
 	"good": _request(_task("Approved", "", false)),
 	"refused": _request(_task("Failed", "Rejected", false)),
@@ -39,13 +39,13 @@ _decision(requests, parameters) := webhook.decision(_facts(requests), parameters
 # The decision for one request with a task.
 _of(task, parameters) := _decision({"k": _request(task)}, parameters)
 
-test_passes_what_is_approved_and_says_what_is_missing_elsewhere if {
+test_passes_approved_requests_and_returns_codes_for_others if {
 	_decision(_requests, _parameters) == {
 		"passed": {"good"},
-		"takes": set(),
+		"needs_slot": set(),
 		"withheld": {
 			"new": "WebhookPending",
-			"asked": "WebhookPending",
+			"request": "WebhookPending",
 			"worked on": "WebhookProcessing",
 			"refused": "WebhookRejected",
 			"refused long ago": "WebhookRejected",
@@ -57,7 +57,7 @@ test_passes_what_is_approved_and_says_what_is_missing_elsewhere if {
 	}
 }
 
-test_ignore_passes_failures_and_does_not_ask_about_them_again if {
+test_ignore_passes_failures_and_does_not_call_again if {
 	decision := _decision(_requests, _ignoring)
 	decision.passed == {"good", "dead", "dead long ago"}
 	decision.calls == {"new", "refused long ago"}
@@ -70,7 +70,7 @@ _failures := {
 	"HTTPStatus", "TooLarge", "BadResponse",
 }
 
-# PodOps did not get around to it.
+# PodOps could not make the call.
 _unasked := {"Busy", "Canceled", "Interrupted", "Internal", "SomethingNew", ""}
 
 _answers := {"Rejected", "Stopped", "Expired"}
@@ -90,13 +90,13 @@ test_ignore_passes_when_the_service_failed if {
 	}
 }
 
-test_ignore_does_not_pass_a_no_or_what_was_not_asked if {
+test_ignore_does_not_pass_a_rejection_or_a_pending_call if {
 	every class in _unasked | _answers {
 		_of(_task("Failed", class, false), _ignoring).passed == set()
 	}
 }
 
-# Breaking the connection would otherwise turn a "no" into a "yes".
+# Otherwise a user could turn a rejection into a pass by breaking the connection.
 test_ignore_does_not_overrule_an_answer if {
 	every class in (_failures | _unasked) | _answers {
 		decision := _of(_answered(_task("Failed", class, true)), _ignoring)
@@ -105,7 +105,7 @@ test_ignore_does_not_overrule_an_answer if {
 	}
 }
 
-# What a failure was does not matter while the service is asked again.
+# The class of a failure does not matter while the service is called again.
 test_ignore_waits_for_the_first_answer if {
 	every state in ["None", "Calling", "Polling"] {
 		_of(_task(state, "", false), _ignoring).passed == set()
@@ -113,22 +113,22 @@ test_ignore_waits_for_the_first_answer if {
 	}
 }
 
-test_asks_about_none_that_the_rule_does_not_apply_to if {
+test_calls_for_no_request_that_the_rule_does_not_apply_to if {
 	decision := _decision(_requests, object.union(_parameters, {"conditions": ["delete"]}))
 	decision.passed == object.keys(_requests)
 	decision.withheld == {}
 	decision.calls == set()
 }
 
-test_rules_that_are_not_enforced_call_and_say_what_is_missing if {
+test_rules_that_are_not_enforced_call_and_return_codes if {
 	every mode in ["Warn", "DryRun"] {
 		_decision(_requests, object.union(_parameters, {"enforcement": mode})) == {
 			"passed": object.keys(_requests),
-			"takes": set(),
+			"needs_slot": set(),
 			"withheld": {},
 			"would": {
 				"new": "WebhookPending",
-				"asked": "WebhookPending",
+				"request": "WebhookPending",
 				"worked on": "WebhookProcessing",
 				"refused": "WebhookRejected",
 				"refused long ago": "WebhookRejected",
@@ -141,7 +141,7 @@ test_rules_that_are_not_enforced_call_and_say_what_is_missing if {
 }
 
 test_decides_about_nothing if {
-	_decision({}, _parameters) == {"passed": set(), "takes": set(), "withheld": {}, "would": {}, "calls": set()}
+	_decision({}, _parameters) == {"passed": set(), "needs_slot": set(), "withheld": {}, "would": {}, "calls": set()}
 }
 
 _paths := {
@@ -149,8 +149,8 @@ _paths := {
 	"task", "task/state", "task/class", "task/retry_due", "task/answered",
 }
 
-# What each request needs to pass or to be asked about, whatever its task says.
-test_no_door_opens_when_a_fact_is_missing if {
+# The facts that each request needs to pass or to be called for, with any task.
+test_nothing_passes_when_a_fact_is_missing if {
 	every parameters in [_parameters, _ignoring, object.union(_parameters, {"enforcement": "DryRun"})] {
 		every request in _requests {
 			every path in _paths {
@@ -162,7 +162,7 @@ test_no_door_opens_when_a_fact_is_missing if {
 	}
 }
 
-test_no_door_opens_for_a_task_that_cannot_be_read if {
+test_nothing_passes_with_an_unreadable_task if {
 	every parameters in [_parameters, _ignoring] {
 		every task in [
 			null, {},
