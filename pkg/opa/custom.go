@@ -35,7 +35,7 @@ func (p *Program) evaluateEach(ctx context.Context, from rule.Environment, reque
 		}
 		return result
 	}
-	ready.env = p.engine.facts.env(from, p.shape.needs)
+	ready.env = p.engine.terms.env(from, p.info.needs)
 	for _, request := range requests {
 		verdict, used := p.evaluateOne(ctx, round, ready, request)
 		result.Verdicts[request.Key()] = verdict
@@ -87,16 +87,16 @@ func (p *Program) evaluateOne(
 		return p.failed(errNotReached), 0
 	}
 	defer p.engine.slots.release(round)
-	input := p.engine.facts.customInput(from.rule, from.parameters, from.env, request)
+	input := p.engine.terms.customInput(from.rule, from.parameters, from.env, request)
 	began := time.Now()
-	given := p.engine.askWatched(ctx, from.program, input)
+	given := p.engine.evaluateWatched(ctx, from.program, input)
 	p.observe(input, began, given.err, func() (json.RawMessage, error) {
 		return given.output, cmp.Or(given.err, given.outputErr)
 	})
 	if given.err != nil {
 		return p.failed(given.err), given.used
 	}
-	return from.program.silence.explain(given.verdict, input), given.used
+	return from.program.missingReason.explain(given.verdict, input), given.used
 }
 
 var (

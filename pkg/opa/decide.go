@@ -30,7 +30,7 @@ func (c *compiled) evaluate(ctx context.Context, cancel topdown.Cancel, input as
 	if c.rules == nil {
 		return evaluate(ctx, c.query, cancel, input)
 	}
-	return evaluate(ctx, c.query, cancel, input, rego.EvalTransaction(&asking{program: c, cancel: cancel, input: input}))
+	return evaluate(ctx, c.query, cancel, input, rego.EvalTransaction(&moduleEvaluation{program: c, cancel: cancel, input: input}))
 }
 
 func evaluate(

@@ -10,8 +10,8 @@ import (
 
 // decision is the document that every rule module returns.
 type decision struct {
-	// passed and needs_slot are sets of request keys.
-	passed, takes ast.Set
+	// passed and needsSlot are sets of request keys.
+	passed, needsSlot ast.Set
 
 	// withheld and would map request keys to codes.
 	withheld, would ast.Object
@@ -22,8 +22,8 @@ type decision struct {
 
 // parts selects the optional parts of the decision of a rule.
 type parts struct {
-	// room is set if the rule grants slots, calls if it calls an external service.
-	room, calls bool
+	// capacity is set if the rule grants slots, calls if it calls an external service.
+	capacity, calls bool
 }
 
 // decode reads the decision of a rule, and fails closed: a document of another form is an error,
@@ -39,8 +39,8 @@ func decode(term *ast.Term, keys []key, with parts) (rule.Result, error) {
 		return rule.Result{}, fmt.Errorf("decoding decision: %w", err)
 	}
 	result := rule.Result{Verdicts: make(map[string]rule.Verdict, len(keys))}
-	if with.room {
-		if result.Capacity, err = roomOf(document); err != nil {
+	if with.capacity {
+		if result.Capacity, err = capacityOf(document); err != nil {
 			return rule.Result{}, fmt.Errorf("decoding capacity: %w", err)
 		}
 	}
@@ -59,7 +59,7 @@ func decisionOf(document ast.Object, with parts) (found decision, err error) {
 	if found.passed, err = field[ast.Set](document, "passed"); err != nil {
 		return decision{}, err
 	}
-	if found.takes, err = field[ast.Set](document, "needs_slot"); err != nil {
+	if found.needsSlot, err = field[ast.Set](document, "needs_slot"); err != nil {
 		return decision{}, err
 	}
 	if found.withheld, err = field[ast.Object](document, "withheld"); err != nil {
@@ -87,9 +87,9 @@ func (d decision) verdict(key *ast.Term) rule.Verdict {
 
 func (d decision) outcome(key *ast.Term) rule.Verdict {
 	undefined := rule.Verdict{Code: rule.CodeUndefined}
-	passed, takes, withheld := d.passed.Contains(key), d.takes.Contains(key), d.withheld.Get(key)
+	passed, needsSlot, withheld := d.passed.Contains(key), d.needsSlot.Contains(key), d.withheld.Get(key)
 	switch {
-	case passed && !takes && withheld == nil:
+	case passed && !needsSlot && withheld == nil:
 		would := d.would.Get(key)
 		if would == nil {
 			return rule.Verdict{Outcome: rule.Passed}
@@ -97,9 +97,9 @@ func (d decision) outcome(key *ast.Term) rule.Verdict {
 		if code, ok := codeOf(would); ok {
 			return rule.Verdict{Outcome: rule.Passed, Would: code}
 		}
-	case takes && !passed && withheld == nil:
+	case needsSlot && !passed && withheld == nil:
 		return rule.Verdict{Outcome: rule.NeedsSlot}
-	case withheld != nil && !passed && !takes:
+	case withheld != nil && !passed && !needsSlot:
 		if code, ok := codeOf(withheld); ok {
 			return rule.Verdict{Code: code}
 		}
@@ -113,22 +113,22 @@ func codeOf(term *ast.Term) (rule.Code, bool) {
 	return rule.Code(code), ok && code != ""
 }
 
-func roomOf(document ast.Object) (*rule.Capacity, error) {
+func capacityOf(document ast.Object) (*rule.Capacity, error) {
 	numbers, err := field[ast.Object](document, "capacity")
 	if err != nil {
 		return nil, err
 	}
-	room := &rule.Capacity{}
+	capacity := &rule.Capacity{}
 	for _, number := range []struct {
 		name string
 		to   *int
 	}{
-		{"slots", &room.Slots},
-		{"selected", &room.Selected},
-		{"desired", &room.Desired},
-		{"available", &room.Available},
-		{"max_unavailable", &room.MaxUnavailable},
-		{"min_available", &room.MinAvailable},
+		{"slots", &capacity.Slots},
+		{"selected", &capacity.Selected},
+		{"desired", &capacity.Desired},
+		{"available", &capacity.Available},
+		{"max_unavailable", &capacity.MaxUnavailable},
+		{"min_available", &capacity.MinAvailable},
 	} {
 		value, err := field[ast.Number](numbers, number.name)
 		if err != nil {
@@ -140,10 +140,10 @@ func roomOf(document ast.Object) (*rule.Capacity, error) {
 		}
 		*number.to = whole
 	}
-	if room.Slots < 0 {
-		return nil, fmt.Errorf("slots is %d, below zero", room.Slots)
+	if capacity.Slots < 0 {
+		return nil, fmt.Errorf("slots is %d, below zero", capacity.Slots)
 	}
-	return room, nil
+	return capacity, nil
 }
 
 // field returns a field of a document, which must be of type T.

@@ -6,7 +6,7 @@
 // Compiled programs are shared: all rules of a built-in kind use one program, and so do rules with
 // the same user's module. The literal of a rule is a document in the input of each evaluation, so a
 // rule takes about 2 KB and no compilation. A user's module is compiled alone: no rule can read or
-// break another one. The library, compiled once, reads data.rule, and userRules (user.go) evaluates
+// break another one. The library, compiled once, reads data.rule, and userRules (user_module.go) evaluates
 // the module in its place.
 //
 // The cost of an evaluation depends on the number of requests and not on the number of pods, so

@@ -66,9 +66,9 @@ type Options struct {
 	// Observe is called once after each evaluation of Rego; nil is not called. It must not block.
 	Observe func(Observation)
 
-	// AskAlike makes Evaluate pass every request to Rego, also requests that look equal to a
+	// EvaluateAll makes Evaluate pass every request to Rego, also requests that look equal to a
 	// built-in rule: an observer that records each of them needs it.
-	AskAlike bool
+	EvaluateAll bool
 
 	// Precompile is called with each user's module before this process compiles it for the first
 	// time, since only a child process can be stopped while it compiles. An error rejects the
@@ -94,7 +94,7 @@ type Engine struct {
 	options      Options
 	capabilities *ast.Capabilities
 	library      *library
-	facts        *facts
+	terms        *termCache
 
 	// schema is the JSON schema of the input of a user's module.
 	schema map[string]any
@@ -106,8 +106,8 @@ type Engine struct {
 	// sizer measures the memory of a compiled module without the parts that all modules share.
 	sizer *heapsize.Sizer
 
-	// shapes has an entry for each user's module that is in use.
-	shapes shapes
+	// infos has an entry for each user's module that is in use.
+	infos moduleInfos
 
 	// compilers are the slots for compiling users' modules.
 	compilers    *fairshare.Slots
@@ -143,11 +143,11 @@ func New(options Options) (*Engine, error) {
 		options:       options,
 		capabilities:  allowed,
 		library:       parsed,
-		facts:         newFacts(remembered),
+		terms:         newTermCache(remembered),
 		schema:        schema,
 		memory:        remembered,
 		sizer:         newSizer(allowed, schema),
-		shapes:        shapes{known: map[string]weak.Pointer[shape]{}},
+		infos:         moduleInfos{known: map[string]weak.Pointer[moduleInfo]{}},
 		compilers:     fairshare.NewSlots(fairshare.SlotOptions{Slots: min(maxCompilers, max(1, runtime.GOMAXPROCS(0)-1))}),
 		builtIn:       map[rule.Kind]*compiled{},
 		customQueries: map[spec.Entry]rego.PreparedEvalQuery{},
@@ -175,25 +175,25 @@ func (e *Engine) Prepare(ctx context.Context, module spec.Module) (program *Prog
 		if err != nil {
 			return nil, err
 		}
-		return e.program(module, pinned.shape, pinned)
+		return e.program(module, pinned.moduleInfo, pinned)
 	}
-	found, err := e.shapeOf(ctx, module.Owner(), keyOf(module))
+	found, err := e.infoOf(ctx, module.Owner(), keyOf(module))
 	if err != nil {
 		return nil, err
 	}
 	return e.program(module, found, nil)
 }
 
-// program returns a rule of a shape. pinned is the program of a built-in kind, and nil for all
+// program returns a rule of a moduleInfo. pinned is the program of a built-in kind, and nil for all
 // others.
-func (e *Engine) program(module spec.Module, of *shape, pinned *compiled) (*Program, error) {
+func (e *Engine) program(module spec.Module, of *moduleInfo, pinned *compiled) (*Program, error) {
 	made := &Program{
 		id: module.ID, kind: module.Kind, stage: module.Stage, enforcement: module.Enforcement,
-		shape: of, pinned: pinned, owner: module.Owner(), engine: e, custom: module.Custom != nil,
+		info: of, pinned: pinned, owner: module.Owner(), engine: e, custom: module.Custom != nil,
 		literal: module.Literal,
 	}
 	if module.Custom == nil {
-		seen, err := lensOf(module.Kind, module.Literal)
+		seen, err := projectionOf(module.Kind, module.Literal)
 		if err != nil {
 			return nil, err
 		}

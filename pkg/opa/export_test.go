@@ -15,11 +15,11 @@ import (
 // PrepareSource is Prepare with the readable source of the module, in place of the program that its
 // kind shares.
 func (e *Engine) PrepareSource(ctx context.Context, module spec.Module) (*Program, error) {
-	asks, err := e.parse(entryFile, module.Source)
+	entryModule, err := e.parse(entryFile, module.Source)
 	if err != nil {
 		return nil, compileError(err)
 	}
-	modules := e.library.needed(asks)
+	modules := e.library.needed(entryModule)
 	if module.Custom != nil {
 		user, err := e.parse(moduleFile, module.Custom.Source)
 		if err != nil {
@@ -29,24 +29,24 @@ func (e *Engine) PrepareSource(ctx context.Context, module spec.Module) (*Progra
 			return nil, err
 		}
 	}
-	modules[entryFile] = asks
+	modules[entryFile] = entryModule
 	compiler := ast.NewCompiler()
 	if err := e.compile(compiler, modules); err != nil {
 		return nil, compileError(err)
 	}
-	query, err := prepareQuery(ctx, compiler, asks.Package.Path.Append(ast.StringTerm("decision")))
+	query, err := prepareQuery(ctx, compiler, entryModule.Package.Path.Append(ast.StringTerm("decision")))
 	if err != nil {
 		return nil, err
 	}
-	made := &compiled{shape: &shape{source: "source"}, query: query}
+	made := &compiled{moduleInfo: &moduleInfo{source: "source"}, query: query}
 	if module.Custom != nil {
 		made.entry, made.needs = module.Custom.Entry, all()
 	}
-	return e.program(module, made.shape, made)
+	return e.program(module, made.moduleInfo, made)
 }
 
 // SameProgram reports whether two rules share a program.
-func SameProgram(a, b *Program) bool { return a.shape == b.shape }
+func SameProgram(a, b *Program) bool { return a.info == b.info }
 
 // PrepareStuck returns a rule whose module computes until a channel is closed, as OPA does during a
 // comparison of two huge documents, which nothing interrupts. A pod without the label "stuck" ends
@@ -77,11 +77,11 @@ func (e *Engine) prepareWaiting(ctx context.Context, module spec.Module, waits f
 	if err != nil {
 		return nil, err
 	}
-	asks := ast.MustParseModule(`package podops.entry
+	entryModule := ast.MustParseModule(`package podops.entry
 decision := data.podops.rules.custom.decision(input, input.rule, "allow")`)
 	user := ast.MustParseModule("package rule\nallow if not input.pod.labels.stuck\nallow if test.wait()")
-	modules := e.library.needed(asks)
-	modules[moduleFile], modules[entryFile] = user, asks
+	modules := e.library.needed(entryModule)
+	modules[moduleFile], modules[entryFile] = user, entryModule
 	wait := &ast.Builtin{Name: "test.wait", Decl: types.NewFunction(nil, types.B)}
 	allowed := capabilities()
 	allowed.Builtins = append(allowed.Builtins, wait)
@@ -98,8 +98,8 @@ decision := data.podops.rules.custom.decision(input, input.rule, "allow")`)
 				return ast.InternedTerm(true), nil
 			}),
 	).PrepareForEval(ctx)
-	program.shape = &shape{source: "stuck", entry: spec.EntryAllow}
-	program.pinned = &compiled{shape: program.shape, query: query}
+	program.info = &moduleInfo{source: "stuck", entry: spec.EntryAllow}
+	program.pinned = &compiled{moduleInfo: program.info, query: query}
 	return program, err
 }
 
@@ -107,7 +107,7 @@ decision := data.podops.rules.custom.decision(input, input.rule, "allow")`)
 func PodTerms(e *Engine, pods []*rule.PodFact) []*ast.Term {
 	terms := make([]*ast.Term, 0, len(pods))
 	for _, pod := range pods {
-		terms = append(terms, e.facts.whole(pod))
+		terms = append(terms, e.terms.customPod(pod))
 	}
 	return terms
 }

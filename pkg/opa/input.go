@@ -18,7 +18,7 @@ type key struct {
 // batchInput returns the input of a built-in rule, and the keys of its requests in the given order.
 // No two requests may have the same key: OPA would build an object that has it twice. tasks adds
 // the tasks of the requests, for rules of kind webhook.
-func (f *facts) batchInput(
+func (f *termCache) batchInput(
 	rule *ast.Term, stage appsv1alpha1.TransitionStage, counts rule.Counts, requests []rule.Request, tasks bool,
 ) ([]key, ast.Value) {
 	keys := make([]key, 0, len(requests))
@@ -28,22 +28,22 @@ func (f *facts) batchInput(
 		term := ast.StringTerm(name)
 		keys = append(keys, key{name: name, term: term})
 		known := [][2]*ast.Term{
-			{f.words.pod, f.pod(request.Pod, false)},
-			{f.words.operation, ast.ObjectTerm(
-				[2]*ast.Term{f.words.id, ast.StringTerm(request.ID)},
-				[2]*ast.Term{f.words.kind, ast.StringTerm(request.Type)},
+			{f.keys.pod, f.pod(request.Pod, false)},
+			{f.keys.operation, ast.ObjectTerm(
+				[2]*ast.Term{f.keys.id, ast.StringTerm(request.ID)},
+				[2]*ast.Term{f.keys.kind, ast.StringTerm(request.Type)},
 			)},
 		}
 		if tasks {
-			known = append(known, [2]*ast.Term{f.words.task, f.task(request.Task)})
+			known = append(known, [2]*ast.Term{f.keys.task, f.task(request.Task)})
 		}
 		entries = append(entries, [2]*ast.Term{term, ast.ObjectTerm(known...)})
 	}
 	return keys, ast.NewObject(
-		[2]*ast.Term{f.words.stage, ast.StringTerm(string(stage))},
-		[2]*ast.Term{f.words.counts, f.counts(counts)},
-		[2]*ast.Term{f.words.requests, ast.ObjectTerm(entries...)},
-		[2]*ast.Term{f.words.rule, rule},
+		[2]*ast.Term{f.keys.stage, ast.StringTerm(string(stage))},
+		[2]*ast.Term{f.keys.counts, f.counts(counts)},
+		[2]*ast.Term{f.keys.requests, ast.ObjectTerm(entries...)},
+		[2]*ast.Term{f.keys.rule, rule},
 	)
 }
 
@@ -52,32 +52,32 @@ const taskNone rule.TaskState = "None"
 
 // task returns the part of a task that a rule of kind webhook reads. The service's human-readable
 // texts are not part of it.
-func (f *facts) task(task rule.Task) *ast.Term {
+func (f *termCache) task(task rule.Task) *ast.Term {
 	return ast.ObjectTerm(
-		[2]*ast.Term{f.words.state, ast.StringTerm(string(cmp.Or(task.State, taskNone)))},
-		[2]*ast.Term{f.words.class, ast.StringTerm(task.Class)},
-		[2]*ast.Term{f.words.retryDue, ast.InternedTerm(task.RetryDue)},
-		[2]*ast.Term{f.words.answered, ast.InternedTerm(task.Answered)},
+		[2]*ast.Term{f.keys.state, ast.StringTerm(string(cmp.Or(task.State, taskNone)))},
+		[2]*ast.Term{f.keys.class, ast.StringTerm(task.Class)},
+		[2]*ast.Term{f.keys.retryDue, ast.InternedTerm(task.RetryDue)},
+		[2]*ast.Term{f.keys.answered, ast.InternedTerm(task.Answered)},
 	)
 }
 
 // customInput returns the input of a user's module: every field of policies/schema/input.json.
-func (f *facts) customInput(rule, parameters *ast.Term, env env, request rule.Request) ast.Value {
+func (f *termCache) customInput(rule, parameters *ast.Term, env env, request rule.Request) ast.Value {
 	return ast.NewObject(
-		[2]*ast.Term{f.words.stage, ast.StringTerm(string(request.Stage))},
-		[2]*ast.Term{f.words.now, env.now},
-		[2]*ast.Term{f.words.operation, ast.ObjectTerm(
-			[2]*ast.Term{f.words.id, ast.StringTerm(request.ID)},
-			[2]*ast.Term{f.words.kind, ast.StringTerm(request.Type)},
-			[2]*ast.Term{f.words.cause, ast.StringTerm(string(request.Cause))},
-			[2]*ast.Term{f.words.since, timeTerm(request.Since)},
+		[2]*ast.Term{f.keys.stage, ast.StringTerm(string(request.Stage))},
+		[2]*ast.Term{f.keys.now, env.now},
+		[2]*ast.Term{f.keys.operation, ast.ObjectTerm(
+			[2]*ast.Term{f.keys.id, ast.StringTerm(request.ID)},
+			[2]*ast.Term{f.keys.kind, ast.StringTerm(request.Type)},
+			[2]*ast.Term{f.keys.cause, ast.StringTerm(string(request.Cause))},
+			[2]*ast.Term{f.keys.since, timeTerm(request.Since)},
 		)},
-		[2]*ast.Term{f.words.parameters, parameters},
-		[2]*ast.Term{f.words.pod, f.pod(request.Pod, true)},
-		[2]*ast.Term{f.words.pods, env.others(request.Pod.UID)},
-		[2]*ast.Term{f.words.namespace, env.namespace},
-		[2]*ast.Term{f.words.counts, env.counts},
-		[2]*ast.Term{f.words.permits, env.permits},
-		[2]*ast.Term{f.words.rule, rule},
+		[2]*ast.Term{f.keys.parameters, parameters},
+		[2]*ast.Term{f.keys.pod, f.pod(request.Pod, true)},
+		[2]*ast.Term{f.keys.pods, env.others(request.Pod.UID)},
+		[2]*ast.Term{f.keys.namespace, env.namespace},
+		[2]*ast.Term{f.keys.counts, env.counts},
+		[2]*ast.Term{f.keys.permits, env.permits},
+		[2]*ast.Term{f.keys.rule, rule},
 	)
 }

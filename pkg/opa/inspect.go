@@ -42,8 +42,8 @@ func (e *Engine) Inspect(ctx context.Context, source Source) (found Inspection, 
 			err = fmt.Errorf("inspecting a module: %w", err)
 		}
 	}()
-	key := shapeKey{kind: rule.KindRego, module: source.Module, schema: string(source.ParametersSchema)}
-	made, err := e.shapeOf(ctx, source.Owner, key)
+	key := compiledKey{kind: rule.KindRego, module: source.Module, schema: string(source.ParametersSchema)}
+	made, err := e.infoOf(ctx, source.Owner, key)
 	if err != nil {
 		return Inspection{}, err
 	}
@@ -52,7 +52,7 @@ func (e *Engine) Inspect(ctx context.Context, source Source) (found Inspection, 
 
 // IsCompiled reports whether Inspect and Prepare find a module compiled already.
 func (e *Engine) IsCompiled(source string, parametersSchema json.RawMessage) bool {
-	return e.shapes.get(shapeKey{kind: rule.KindRego, module: source, schema: string(parametersSchema)}.hash()) != nil
+	return e.infos.get(compiledKey{kind: rule.KindRego, module: source, schema: string(parametersSchema)}.hash()) != nil
 }
 
 // schemasWith returns the schema of the input with the schema of the parameters in it, which is

@@ -21,7 +21,7 @@ import (
 // namespaces and PodTransitionPolicies.
 type memory = fairshare.Cache[any, any]
 
-// programKey is the cache key of a compiled module: the source of its shape.
+// programKey is the cache key of a compiled module: the source of its moduleInfo.
 type programKey string
 
 // documentKey is the cache key of the documents of one rule.
@@ -35,7 +35,7 @@ func (e *Engine) MemoryOf(owner string) int64 { return e.memory.BytesOf(owner) }
 
 // newSizer returns a Sizer of compiled modules. Modules share the data that a compiler reads and
 // the query of the library. Their terms refer to the text of the module, which counts once, as a
-// part of the shape.
+// part of the moduleInfo.
 func newSizer(shared ...any) *heapsize.Sizer {
 	return heapsize.New(heapsize.Options{
 		Shared: append(shared, ast.BuiltinMap),
@@ -46,22 +46,22 @@ func newSizer(shared ...any) *heapsize.Sizer {
 	})
 }
 
-// shapes has one shape for each key that a Program or the memory of the engine refers to, so that
+// moduleInfos has one moduleInfo for each key that a Program or the memory of the engine refers to, so that
 // all evaluations of a module share their count of runaways.
-type shapes struct {
+type moduleInfos struct {
 	mu    sync.Mutex
-	known map[string]weak.Pointer[shape]
+	known map[string]weak.Pointer[moduleInfo]
 }
 
-// get returns the shape of a source, or nil.
-func (s *shapes) get(source string) *shape {
+// get returns the moduleInfo of a source, or nil.
+func (s *moduleInfos) get(source string) *moduleInfo {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.known[source].Value()
 }
 
-// put adds a shape, and returns the existing one if its source has one already.
-func (s *shapes) put(made *shape) *shape {
+// put adds a moduleInfo, and returns the existing one if its source has one already.
+func (s *moduleInfos) put(made *moduleInfo) *moduleInfo {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if known := s.known[made.source].Value(); known != nil {
@@ -73,7 +73,7 @@ func (s *shapes) put(made *shape) *shape {
 }
 
 // drop deletes the entry of a source that is no longer referenced.
-func (s *shapes) drop(source string) {
+func (s *moduleInfos) drop(source string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.known[source].Value() == nil {
@@ -81,10 +81,10 @@ func (s *shapes) drop(source string) {
 	}
 }
 
-// shapeOf returns the shape of a user's module. It compiles the module on first use, at the expense
+// infoOf returns the moduleInfo of a user's module. It compiles the module on first use, at the expense
 // of owner.
-func (e *Engine) shapeOf(ctx context.Context, owner string, key shapeKey) (*shape, error) {
-	if known := e.shapes.get(key.hash()); known != nil {
+func (e *Engine) infoOf(ctx context.Context, owner string, key compiledKey) (*moduleInfo, error) {
+	if known := e.infos.get(key.hash()); known != nil {
 		return known, nil
 	}
 	if err := checkSize(key.module); err != nil {
@@ -100,11 +100,11 @@ func (e *Engine) shapeOf(ctx context.Context, owner string, key shapeKey) (*shap
 	if err != nil {
 		return nil, compileError(err)
 	}
-	return made.shape, nil
+	return made.moduleInfo, nil
 }
 
-// compiledOf returns the program of a shape, and compiles it again if it is no longer cached.
-func (e *Engine) compiledOf(ctx context.Context, owner string, of *shape) (*compiled, error) {
+// compiledOf returns the program of a moduleInfo, and compiles it again if it is no longer cached.
+func (e *Engine) compiledOf(ctx context.Context, owner string, of *moduleInfo) (*compiled, error) {
 	if known, ok := e.memory.Get(programKey(of.source)); ok {
 		return known.(*compiled), nil
 	}
@@ -113,7 +113,7 @@ func (e *Engine) compiledOf(ctx context.Context, owner string, of *shape) (*comp
 
 // compileAndKeep compiles a user's module in one of the slots for it. The owner that compiles most
 // waits longest.
-func (e *Engine) compileAndKeep(ctx context.Context, owner string, key shapeKey) (*compiled, error) {
+func (e *Engine) compileAndKeep(ctx context.Context, owner string, key compiledKey) (*compiled, error) {
 	release, err := e.compilers.Acquire(ctx, owner)
 	if err != nil {
 		return nil, fmt.Errorf("waiting for the compiler: %w", err)
@@ -127,7 +127,7 @@ func (e *Engine) compileAndKeep(ctx context.Context, owner string, key shapeKey)
 		return nil, err
 	}
 	e.compilations.Add(1)
-	made.shape = e.shapes.put(made.shape)
+	made.moduleInfo = e.infos.put(made.moduleInfo)
 	e.memory.Add(owner, programKey(made.source), made, e.sizer.Of(made))
 	return made, nil
 }
@@ -137,7 +137,7 @@ func (p *Program) compiled(ctx context.Context) (*compiled, error) {
 	if p.pinned != nil {
 		return p.pinned, nil
 	}
-	found, err := p.engine.compiledOf(ctx, p.owner, p.shape)
+	found, err := p.engine.compiledOf(ctx, p.owner, p.info)
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return nil, errNotReached
 	}

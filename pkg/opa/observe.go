@@ -44,7 +44,7 @@ func (p *Program) observe(input ast.Value, began time.Time, err error, output fu
 		return
 	}
 	p.engine.options.Observe(Observation{
-		Rule: p.id, Source: p.shape.source, Stage: p.stage,
+		Rule: p.id, Source: p.info.source, Stage: p.stage,
 		Input:    func() (json.RawMessage, error) { return canonical(input, unbounded) },
 		Output:   output,
 		Duration: time.Since(began), Err: err,
@@ -79,7 +79,7 @@ func (e *Engine) Replay(ctx context.Context, module spec.Module, input json.RawM
 		return nil, err
 	}
 	if program.custom {
-		given := e.askWatched(ctx, ready, value)
+		given := e.evaluateWatched(ctx, ready, value)
 		if given.err != nil {
 			return nil, given.err
 		}

@@ -36,7 +36,7 @@ type Program struct {
 	// literal is the JSON of the rule, parameters that of the parameters of a custom one.
 	literal, parameters json.RawMessage
 
-	shape *shape
+	info *moduleInfo
 
 	// pinned is the program of a built-in kind; nil for a user's module, which may or may not be in
 	// the memory of the engine.
@@ -61,15 +61,15 @@ func (p *Program) Enforcement() appsv1alpha1.Enforcement { return p.enforcement 
 
 // Needs returns the parts of the environment that the rule reads. Evaluate may get empty values for
 // the other parts.
-func (p *Program) Needs() Needs { return p.shape.needs }
+func (p *Program) Needs() Needs { return p.info.needs }
 
 // Source returns the hash of the compiled source, in hex. It changes with the module and with the
 // schema of its parameters, and not with the parameters.
-func (p *Program) Source() string { return p.shape.source }
+func (p *Program) Source() string { return p.info.source }
 
 // NeedsCounts reports whether the result depends on the counts. If not, Evaluate takes any counts
 // and returns no capacity.
-func (p *Program) NeedsCounts() bool { return p.shape.needs.Counts }
+func (p *Program) NeedsCounts() bool { return p.info.needs.Counts }
 
 // VerdictsNeedCounts reports whether the verdicts, and not just the capacity, depend on the counts.
 // Of the built-in kinds that is so only for an availablePolicy that is not enforced: its Would
@@ -85,8 +85,8 @@ func (p *Program) VerdictsNeedCounts() bool {
 	return p.NeedsCounts() && (p.custom || p.enforcement != appsv1alpha1.EnforcementEnforce)
 }
 
-// hasRoom reports whether the rule grants slots.
-func (p *Program) hasRoom() bool { return p.kind == rule.KindAvailablePolicy }
+// hasCapacity reports whether the rule grants slots.
+func (p *Program) hasCapacity() bool { return p.kind == rule.KindAvailablePolicy }
 
 // calls reports whether the rule decides by the tasks of the requests, and lists the requests that
 // need a call.
@@ -114,7 +114,7 @@ func (p *Program) Evaluate(
 			err = fmt.Errorf("evaluating rule %q: %w", p.id, err)
 		}
 	}()
-	if len(requests) == 0 && !p.hasRoom() {
+	if len(requests) == 0 && !p.hasCapacity() {
 		return rule.Result{Verdicts: map[string]rule.Verdict{}}, nil
 	}
 	if err := p.check(stage, requests); err != nil {
@@ -123,31 +123,31 @@ func (p *Program) Evaluate(
 	if p.custom {
 		return p.evaluateEach(ctx, env, requests), nil
 	}
-	if p.engine.options.AskAlike {
+	if p.engine.options.EvaluateAll {
 		return p.evaluateAll(ctx, env.Counts, requests)
 	}
-	return p.evaluateAlike(ctx, env.Counts, requests)
+	return p.evaluateDistinct(ctx, env.Counts, requests)
 }
 
-// evaluateAlike evaluates a built-in rule for the requests whose projections are not cached, and
+// evaluateDistinct evaluates a built-in rule for the requests whose projections are not cached, and
 // once for each projection.
-func (p *Program) evaluateAlike(ctx context.Context, counts rule.Counts, requests []rule.Request) (rule.Result, error) {
+func (p *Program) evaluateDistinct(ctx context.Context, counts rule.Counts, requests []rule.Request) (rule.Result, error) {
 	result := rule.Result{Verdicts: make(map[string]rule.Verdict, len(requests))}
-	rest, room, err := p.verdictCache.recall(counts, requests, result.Verdicts)
+	rest, capacity, err := p.verdictCache.lookUp(counts, requests, result.Verdicts)
 	if err != nil {
 		return rule.Result{}, err
 	}
-	if len(rest.asked) == 0 && (room != nil || !p.hasRoom()) {
-		result.Capacity = room
+	if len(rest.requests) == 0 && (capacity != nil || !p.hasCapacity()) {
+		result.Capacity = capacity
 		return result, nil
 	}
-	for start := 0; start == 0 || start < len(rest.asked); start += batch {
-		part := rest.part(start, min(start+batch, len(rest.asked)))
-		answered, err := p.evaluateBatch(ctx, counts, part.asked)
+	for start := 0; start == 0 || start < len(rest.requests); start += batch {
+		part := rest.part(start, min(start+batch, len(rest.requests)))
+		answered, err := p.evaluateBatch(ctx, counts, part.requests)
 		if err != nil {
 			return rule.Result{}, err
 		}
-		p.verdictCache.answer(counts, part, answered, result.Verdicts)
+		p.verdictCache.store(counts, part, answered, result.Verdicts)
 		result.Capacity = answered.Capacity // the same for each batch: it depends on the counts alone
 	}
 	return result, nil
@@ -156,7 +156,7 @@ func (p *Program) evaluateAlike(ctx context.Context, counts rule.Counts, request
 // evaluateAll evaluates a built-in rule for every request, also for those with equal projections.
 func (p *Program) evaluateAll(ctx context.Context, counts rule.Counts, requests []rule.Request) (rule.Result, error) {
 	result := rule.Result{Verdicts: make(map[string]rule.Verdict, len(requests))}
-	if _, _, err := p.verdictCache.recall(counts, requests, map[string]rule.Verdict{}); err != nil {
+	if _, _, err := p.verdictCache.lookUp(counts, requests, map[string]rule.Verdict{}); err != nil {
 		return rule.Result{}, err
 	}
 	for start := 0; start == 0 || start < len(requests); start += batch {
@@ -176,12 +176,12 @@ func (p *Program) evaluateBatch(ctx context.Context, counts rule.Counts, request
 	if err != nil {
 		return rule.Result{}, err
 	}
-	keys, input := p.engine.facts.batchInput(read.rule, p.stage, counts, requests, p.calls())
+	keys, input := p.engine.terms.batchInput(read.rule, p.stage, counts, requests, p.calls())
 	term, err := p.decide(ctx, input)
 	if err != nil {
 		return rule.Result{}, err
 	}
-	return decode(term, keys, parts{room: p.hasRoom(), calls: p.calls()})
+	return decode(term, keys, parts{capacity: p.hasCapacity(), calls: p.calls()})
 }
 
 // decide evaluates a built-in rule, in this goroutine.
@@ -213,7 +213,7 @@ func (p *Program) check(stage appsv1alpha1.TransitionStage, requests []rule.Requ
 			return fmt.Errorf("a request waits in stage %q, and the evaluation is of stage %q", request.Stage, stage)
 		}
 		if !p.custom {
-			continue // verdictCache.recall finds duplicate keys
+			continue // verdictCache.lookUp finds duplicate keys
 		}
 		// One of the two would get the verdict of the other.
 		key := request.Key()

@@ -229,15 +229,15 @@ room := object.union(` + room + `, {"slots": -1})`,
 // and that the other requests of the batch are not affected.
 func TestEvaluateWithholdsUnclearAnswers(t *testing.T) {
 	for name, decision := range map[string]string{
-		"in no part":              `{"passed": set(), "needs_slot": set(), "withheld": {}, "would": {}}`,
-		"passed and withheld":     `{"passed": keys, "needs_slot": set(), "withheld": {k: "No" | some k in keys}, "would": {}}`,
-		"passed and needs_slot":        `{"passed": keys, "needs_slot": keys, "withheld": {}, "would": {}}`,
-		"needs_slot and withheld":      `{"passed": set(), "needs_slot": keys, "withheld": {k: "No" | some k in keys}, "would": {}}`,
-		"needs_slot without capacity":  `{"passed": set(), "needs_slot": keys, "withheld": {}, "would": {}}`,
-		"withheld without a code": `{"passed": set(), "needs_slot": set(), "withheld": {k: "" | some k in keys}, "would": {}}`,
-		"withheld with a number":  `{"passed": set(), "needs_slot": set(), "withheld": {k: 1 | some k in keys}, "would": {}}`,
-		"would with a number":     `{"passed": keys, "needs_slot": set(), "withheld": {}, "would": {k: 1 | some k in keys}}`,
-		"keys of other requests":  `{"passed": {"x"}, "needs_slot": {"y"}, "withheld": {"z": "No"}, "would": {}}`,
+		"in no part":                  `{"passed": set(), "needs_slot": set(), "withheld": {}, "would": {}}`,
+		"passed and withheld":         `{"passed": keys, "needs_slot": set(), "withheld": {k: "No" | some k in keys}, "would": {}}`,
+		"passed and needs_slot":       `{"passed": keys, "needs_slot": keys, "withheld": {}, "would": {}}`,
+		"needs_slot and withheld":     `{"passed": set(), "needs_slot": keys, "withheld": {k: "No" | some k in keys}, "would": {}}`,
+		"needs_slot without capacity": `{"passed": set(), "needs_slot": keys, "withheld": {}, "would": {}}`,
+		"withheld without a code":     `{"passed": set(), "needs_slot": set(), "withheld": {k: "" | some k in keys}, "would": {}}`,
+		"withheld with a number":      `{"passed": set(), "needs_slot": set(), "withheld": {k: 1 | some k in keys}, "would": {}}`,
+		"would with a number":         `{"passed": keys, "needs_slot": set(), "withheld": {}, "would": {k: 1 | some k in keys}}`,
+		"keys of other requests":      `{"passed": {"x"}, "needs_slot": {"y"}, "withheld": {"z": "No"}, "would": {}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			program := handmade(t, rule.KindRego, opa.Options{}, "decision := "+decision)

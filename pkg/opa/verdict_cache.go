@@ -27,8 +27,8 @@ type projection struct {
 	task       bool
 }
 
-// lensOf returns the projection of a rule of a built-in kind; an empty literal is an empty object.
-func lensOf(kind rule.Kind, literal []byte) (projection, error) {
+// projectionOf returns the projection of a rule of a built-in kind; an empty literal is an empty object.
+func projectionOf(kind rule.Kind, literal []byte) (projection, error) {
 	literalFields := struct {
 		Name       string                `json:"name"`
 		Conditions []string              `json:"conditions"`
@@ -97,9 +97,9 @@ func appendText(projected []byte, text string) []byte {
 	return append(binary.AppendUvarint(projected, uint64(len(text))), text...)
 }
 
-// see returns the request with only the projected fields, and its key. Its pod has no version: no
+// project returns the request with only the projected fields, and its key. Its pod has no version: no
 // term that is made from it may be cached as the term of the whole pod.
-func (l projection) see(request rule.Request) rule.Request {
+func (l projection) project(request rule.Request) rule.Request {
 	pod := &rule.PodFact{
 		UID:       request.Pod.UID,
 		Labels:    map[string]string{},
@@ -113,16 +113,16 @@ func (l projection) see(request rule.Request) rule.Request {
 			pod.Labels[label] = value
 		}
 	}
-	seen := rule.Request{Pod: pod, Stage: request.Stage, ID: request.ID}
+	projected := rule.Request{Pod: pod, Stage: request.Stage, ID: request.ID}
 	if l.operations {
-		seen.Type = request.Type
+		projected.Type = request.Type
 	}
 	if l.task {
-		seen.Task = rule.Task{
+		projected.Task = rule.Task{
 			State: request.Task.State, Class: request.Task.Class, RetryDue: request.Task.RetryDue, Answered: request.Task.Answered,
 		}
 	}
-	return seen
+	return projected
 }
 
 // maxCachedBytes is roughly the limit of the cached verdicts of one rule.
@@ -131,8 +131,8 @@ const maxCachedBytes = 16 << 10
 // entryOverhead is roughly the memory that a map needs for one verdict.
 const entryOverhead = 160
 
-// maxRooms bounds the cached capacities of one rule. Counts go up and down during a rolling update.
-const maxRooms = 16
+// maxCapacities bounds the cached capacities of one rule. Counts go up and down during a rolling update.
+const maxCapacities = 16
 
 // verdictCache caches the verdicts of one built-in rule by projection, and its last capacities. It
 // is safe for concurrent use.
@@ -160,26 +160,26 @@ type cachedVerdicts struct {
 	bytes    int
 	counts   rule.Counts
 
-	// rooms are the capacities by counts. They are shared, and not modified.
-	rooms map[rule.Counts]*rule.Capacity
+	// capacities are the capacities by counts. They are shared, and not modified.
+	capacities map[rule.Counts]*rule.Capacity
 }
 
-func newVerdictCache(remembered *memory, owner string, seen projection, counted bool) *verdictCache {
-	return &verdictCache{projection: seen, counted: counted, memory: remembered, owner: owner}
+func newVerdictCache(remembered *memory, owner string, cached projection, counted bool) *verdictCache {
+	return &verdictCache{projection: cached, counted: counted, memory: remembered, owner: owner}
 }
 
-// seen returns the cachedVerdicts, empty ones if they are not cached.
-func (s *verdictCache) seen() *cachedVerdicts {
+// cached returns the cachedVerdicts, empty ones if they are not cached.
+func (s *verdictCache) cached() *cachedVerdicts {
 	if known, ok := s.memory.Get(cacheKey{s}); ok {
 		return known.(*cachedVerdicts)
 	}
 	return &cachedVerdicts{}
 }
 
-// question has the requests that Rego must evaluate, and the requests that share their verdicts.
-type question struct {
-	// asked are requests with distinct projections.
-	asked []rule.Request
+// misses has the requests that Rego must evaluate, and the requests that share their verdicts.
+type misses struct {
+	// requests are requests with distinct projections.
+	requests []rule.Request
 
 	// projections are the bytes of their projections, the keys of the cache.
 	projections []string
@@ -188,31 +188,31 @@ type question struct {
 	waiting [][]string
 }
 
-func (q question) part(start, end int) question {
-	return question{asked: q.asked[start:end], projections: q.projections[start:end], waiting: q.waiting[start:end]}
+func (q misses) part(start, end int) misses {
+	return misses{requests: q.requests[start:end], projections: q.projections[start:end], waiting: q.waiting[start:end]}
 }
 
-// recall copies cached verdicts to verdicts, and returns the remaining requests. A duplicate
+// lookUp copies cached verdicts to verdicts, and returns the remaining requests. A duplicate
 // request is an error: one of the two would get the verdict of the other. The capacity is nil if it
 // is not cached for these counts.
-func (s *verdictCache) recall(
+func (s *verdictCache) lookUp(
 	counts rule.Counts, requests []rule.Request, verdicts map[string]rule.Verdict,
-) (rest question, room *rule.Capacity, err error) {
+) (rest misses, capacity *rule.Capacity, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	seen := s.seen()
-	if s.counted && counts != seen.counts {
-		seen.counts, seen.verdicts, seen.bytes = counts, nil, 0
+	cached := s.cached()
+	if s.counted && counts != cached.counts {
+		cached.counts, cached.verdicts, cached.bytes = counts, nil, 0
 	}
 	var places map[string]int
 	buffer := make([]byte, 0, 128)
 	for _, request := range requests {
 		key := request.Key()
 		if _, twice := verdicts[key]; twice {
-			return question{}, nil, fmt.Errorf("request %q is listed twice", key)
+			return misses{}, nil, fmt.Errorf("request %q is listed twice", key)
 		}
 		buffer = s.projection.appendKey(buffer[:0], request)
-		known, ok := seen.verdicts[string(buffer)]
+		known, ok := cached.verdicts[string(buffer)]
 		verdicts[key] = known // withheld until Rego has evaluated it
 		if ok {
 			continue
@@ -222,45 +222,45 @@ func (s *verdictCache) recall(
 		}
 		at, twice := places[string(buffer)]
 		if !twice {
-			at = len(rest.asked)
+			at = len(rest.requests)
 			projected := string(buffer)
 			places[projected] = at
-			rest.asked = append(rest.asked, s.projection.see(request))
+			rest.requests = append(rest.requests, s.projection.project(request))
 			rest.projections = append(rest.projections, projected)
 			rest.waiting = append(rest.waiting, nil)
 		}
 		rest.waiting[at] = append(rest.waiting[at], key)
 	}
-	return rest, seen.rooms[counts], nil
+	return rest, cached.capacities[counts], nil
 }
 
-// answer copies the verdicts of Rego to all requests with the same projection, and caches them.
-func (s *verdictCache) answer(counts rule.Counts, asked question, result rule.Result, verdicts map[string]rule.Verdict) {
+// store copies the verdicts of Rego to all requests with the same projection, and caches them.
+func (s *verdictCache) store(counts rule.Counts, evaluated misses, result rule.Result, verdicts map[string]rule.Verdict) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	seen := s.seen()
+	cached := s.cached()
 	if result.Capacity != nil {
-		seen.rememberRoom(counts, result.Capacity)
+		cached.addCapacity(counts, result.Capacity)
 	}
-	current := !s.counted || counts == seen.counts // the counts have not changed meanwhile
-	for i, request := range asked.asked {
+	current := !s.counted || counts == cached.counts // the counts have not changed meanwhile
+	for i, request := range evaluated.requests {
 		verdict, ok := result.Verdicts[request.Key()]
-		for _, key := range asked.waiting[i] {
+		for _, key := range evaluated.waiting[i] {
 			verdicts[key] = verdict
 		}
 		if ok && current {
-			seen.remember(asked.projections[i], verdict)
+			cached.add(evaluated.projections[i], verdict)
 		}
 	}
-	s.memory.Add(s.owner, cacheKey{s}, seen, seen.size())
+	s.memory.Add(s.owner, cacheKey{s}, cached, cached.size())
 }
 
 // size returns the approximate memory of the cachedVerdicts.
-func (s *cachedVerdicts) size() int64 { return int64(s.bytes + entryOverhead*(2+len(s.rooms))) }
+func (s *cachedVerdicts) size() int64 { return int64(s.bytes + entryOverhead*(2+len(s.capacities))) }
 
-// remember adds a verdict. It drops all others when the limit is reached: those in use are added
+// add adds a verdict. It drops all others when the limit is reached: those in use are added
 // again.
-func (s *cachedVerdicts) remember(projected string, verdict rule.Verdict) {
+func (s *cachedVerdicts) add(projected string, verdict rule.Verdict) {
 	size := len(projected) + entryOverhead
 	if s.bytes+size > maxCachedBytes {
 		s.verdicts, s.bytes = nil, 0
@@ -277,9 +277,9 @@ func (s *cachedVerdicts) remember(projected string, verdict rule.Verdict) {
 	s.verdicts[projected] = verdict
 }
 
-func (s *cachedVerdicts) rememberRoom(counts rule.Counts, room *rule.Capacity) {
-	if s.rooms == nil || len(s.rooms) >= maxRooms {
-		s.rooms = map[rule.Counts]*rule.Capacity{}
+func (s *cachedVerdicts) addCapacity(counts rule.Counts, capacity *rule.Capacity) {
+	if s.capacities == nil || len(s.capacities) >= maxCapacities {
+		s.capacities = map[rule.Counts]*rule.Capacity{}
 	}
-	s.rooms[counts] = room
+	s.capacities[counts] = capacity
 }

@@ -56,7 +56,7 @@ func (c *compiled) start(input ast.Value) *evaluation {
 		runtime.LockOSThread()
 		watch := cputime.Start()
 		e.watch.Store(&watch)
-		given := c.ask(e.cancel, input)
+		given := c.decideCustom(e.cancel, input)
 		e.used.Store(max(1, int64(watch.Used())))
 		runtime.UnlockOSThread()
 		given.used = e.cpuTime()
@@ -76,12 +76,12 @@ func (e *evaluation) cpuTime() time.Duration {
 	return 0
 }
 
-// askWatched evaluates a user's module, and returns at the limit of CPU time even if the evaluation
+// evaluateWatched evaluates a user's module, and returns at the limit of CPU time even if the evaluation
 // has not ended. On a busy machine it returns errBusy after busyFactor times the limit in
 // wall-clock time. The evaluation is then cancelled; if it does not end within a tenth of the
 // limit, it is abandoned and counted as a runaway. Cancelling ctx cancels the evaluation; the
 // deadline of ctx does not.
-func (e *Engine) askWatched(ctx context.Context, s *compiled, input ast.Value) answer {
+func (e *Engine) evaluateWatched(ctx context.Context, s *compiled, input ast.Value) answer {
 	limit := e.options.CustomTimeout
 	if err := s.runaways.refuses(limit); err != nil {
 		return answer{err: err}
@@ -99,7 +99,7 @@ func (e *Engine) askWatched(ctx context.Context, s *compiled, input ast.Value) a
 		given.used = late.used
 	case <-grace.C:
 		given.used = run.cpuTime()
-		e.leaveBehind(s.shape, run)
+		e.leaveBehind(s.moduleInfo, run)
 	}
 	return given
 }
@@ -175,7 +175,7 @@ func (r *runaways) remove(run *evaluation) {
 }
 
 // leaveBehind counts a runaway until it ends.
-func (e *Engine) leaveBehind(s *shape, run *evaluation) {
+func (e *Engine) leaveBehind(s *moduleInfo, run *evaluation) {
 	s.runaways.add(run)
 	e.runaways.Add(1)
 	go func() {
@@ -198,8 +198,8 @@ func growStack(frames int) {
 	runtime.KeepAlive(&frame)
 }
 
-// ask evaluates the module and reads the decision. It does not panic.
-func (c *compiled) ask(cancel topdown.Cancel, input ast.Value) (given answer) {
+// decideCustom evaluates the module and reads the decision. It does not panic.
+func (c *compiled) decideCustom(cancel topdown.Cancel, input ast.Value) (given answer) {
 	defer func() {
 		if value := recover(); value != nil {
 			given = answer{err: &PanicError{Value: value, Stack: debug.Stack()}}

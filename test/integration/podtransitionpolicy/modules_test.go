@@ -36,7 +36,7 @@ var _ = Describe("A module", func() {
 		Entry("that misspells a field", "package rule\n\nallow if input.pod.lables.a == \"b\"\n", ":3:10", "rego_type_error", "lables"),
 		Entry("that reads other data", "package rule\n\nallow if data.podops.compiled\n", ":3:10", "data.podops"),
 		Entry("with too many rules", "package rule\n\nallow := true\n"+strings.Repeat("a if true\n", 200), ":203:1", "at most 200 are allowed"),
-		Entry("that explodes while it is compiled", "package rule\n\nallow if f == g\n"+doubling("f", 16)+doubling("g", 16), ":30:7", "a weight above 2000"),
+		Entry("that explodes while it is compiled", "package rule\n\nallow if f == g\n"+doubling("f", 16)+doubling("g", 16), ":30:7", "a cost above 2000"),
 	)
 
 	It("is rejected when it is large, before it is compiled", func(ctx context.Context) {

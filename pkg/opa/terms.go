@@ -12,10 +12,10 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// facts converts pods to terms. Each version of a pod is converted once and shared by all rules.
+// termCache converts pods to terms. Each version of a pod is converted once and shared by all rules.
 // Terms are not modified once they are built, so evaluations may read them at the same time.
-type facts struct {
-	words words
+type termCache struct {
+	keys inputKeys
 
 	// memory holds versionedPod by podKey.
 	memory *memory
@@ -34,8 +34,8 @@ type versionedPod struct {
 	term    *ast.Term
 }
 
-// words are the keys of the input, as terms.
-type words struct {
+// inputKeys are the keys of the input, as terms.
+type inputKeys struct {
 	stage, counts, requests, rule, parameters *ast.Term
 	selected, desired, available, reserved    *ast.Term
 	pod, pods, operation, id, kind, since     *ast.Term
@@ -47,10 +47,10 @@ type words struct {
 	task, state, class, retryDue, answered    *ast.Term
 }
 
-func newFacts(remembered *memory) *facts {
-	return &facts{
+func newTermCache(remembered *memory) *termCache {
+	return &termCache{
 		memory: remembered,
-		words: words{
+		keys: inputKeys{
 			stage: ast.StringTerm("stage"), counts: ast.StringTerm("counts"), requests: ast.StringTerm("requests"),
 			rule: ast.StringTerm("rule"), parameters: ast.StringTerm("parameters"),
 			selected: ast.StringTerm("selected"), desired: ast.StringTerm("desired"),
@@ -75,10 +75,10 @@ func newFacts(remembered *memory) *facts {
 // pod returns the document of a pod for built-in rules, or the whole one that users' modules read.
 // The term of its last version is cached by UID. A pod without UID or version is converted each
 // time, because it cannot be distinguished from another one.
-func (f *facts) pod(pod *rule.PodFact, whole bool) *ast.Term {
-	build := f.short
+func (f *termCache) pod(pod *rule.PodFact, whole bool) *ast.Term {
+	build := f.builtInPod
 	if whole {
-		build = f.whole
+		build = f.customPod
 	}
 	if pod.UID == "" || pod.Version == "" {
 		return build(pod)
@@ -92,51 +92,51 @@ func (f *facts) pod(pod *rule.PodFact, whole bool) *ast.Term {
 	return built
 }
 
-// short returns the fields that the library reads. It sets every one of them, so that a rule never
+// builtInPod returns the fields that the library reads. It sets every one of them, so that a rule never
 // takes an unknown value for an absent one.
-func (f *facts) short(pod *rule.PodFact) *ast.Term {
+func (f *termCache) builtInPod(pod *rule.PodFact) *ast.Term {
 	return ast.ObjectTerm(
-		[2]*ast.Term{f.words.name, ast.StringTerm(pod.Name)},
-		[2]*ast.Term{f.words.namespace, ast.StringTerm(pod.Namespace)},
-		[2]*ast.Term{f.words.uid, ast.StringTerm(string(pod.UID))},
-		[2]*ast.Term{f.words.labels, stringsTerm(pod.Labels)},
-		[2]*ast.Term{f.words.skipped, listTerm(pod.SkipRules)},
-		[2]*ast.Term{f.words.available, ast.InternedTerm(pod.Available)},
+		[2]*ast.Term{f.keys.name, ast.StringTerm(pod.Name)},
+		[2]*ast.Term{f.keys.namespace, ast.StringTerm(pod.Namespace)},
+		[2]*ast.Term{f.keys.uid, ast.StringTerm(string(pod.UID))},
+		[2]*ast.Term{f.keys.labels, stringsTerm(pod.Labels)},
+		[2]*ast.Term{f.keys.skipped, listTerm(pod.SkipRules)},
+		[2]*ast.Term{f.keys.available, ast.InternedTerm(pod.Available)},
 	)
 }
 
-// whole returns every field of a pod in the schema of the input.
-func (f *facts) whole(pod *rule.PodFact) *ast.Term {
-	return f.described(pod, pod.Available, pod.AvailableSince, pod.Permitted)
+// customPod returns every field of a pod in the schema of the input.
+func (f *termCache) customPod(pod *rule.PodFact) *ast.Term {
+	return f.podTermOf(pod, pod.Available, pod.AvailableSince, pod.Permitted)
 }
 
-// remembered returns whole from the cache of pods.
-func (f *facts) remembered(pod *rule.PodFact) *ast.Term { return f.pod(pod, true) }
+// cachedPod returns customPod from the cache of pods.
+func (f *termCache) cachedPod(pod *rule.PodFact) *ast.Term { return f.pod(pod, true) }
 
-// taken returns a pod that is about to become unavailable, as a rule sees it.
-func (f *facts) taken(pod *rule.PodFact) *ast.Term {
-	return f.described(pod, false, time.Time{}, true)
+// committedPod returns a pod that is about to become unavailable, as a rule sees it.
+func (f *termCache) committedPod(pod *rule.PodFact) *ast.Term {
+	return f.podTermOf(pod, false, time.Time{}, true)
 }
 
-func (f *facts) described(pod *rule.PodFact, available bool, since time.Time, permitted bool) *ast.Term {
+func (f *termCache) podTermOf(pod *rule.PodFact, available bool, since time.Time, permitted bool) *ast.Term {
 	return ast.ObjectTerm(
-		[2]*ast.Term{f.words.name, ast.StringTerm(pod.Name)},
-		[2]*ast.Term{f.words.namespace, ast.StringTerm(pod.Namespace)},
-		[2]*ast.Term{f.words.uid, ast.StringTerm(string(pod.UID))},
-		[2]*ast.Term{f.words.labels, stringsTerm(pod.Labels)},
-		[2]*ast.Term{f.words.annotations, stringsTerm(pod.Annotations)},
-		[2]*ast.Term{f.words.owner, ast.ObjectTerm(
-			[2]*ast.Term{f.words.ownerKind, ast.StringTerm(pod.Owner.Kind)},
-			[2]*ast.Term{f.words.name, ast.StringTerm(pod.Owner.Name)},
-			[2]*ast.Term{f.words.uid, ast.StringTerm(string(pod.Owner.UID))},
+		[2]*ast.Term{f.keys.name, ast.StringTerm(pod.Name)},
+		[2]*ast.Term{f.keys.namespace, ast.StringTerm(pod.Namespace)},
+		[2]*ast.Term{f.keys.uid, ast.StringTerm(string(pod.UID))},
+		[2]*ast.Term{f.keys.labels, stringsTerm(pod.Labels)},
+		[2]*ast.Term{f.keys.annotations, stringsTerm(pod.Annotations)},
+		[2]*ast.Term{f.keys.owner, ast.ObjectTerm(
+			[2]*ast.Term{f.keys.ownerKind, ast.StringTerm(pod.Owner.Kind)},
+			[2]*ast.Term{f.keys.name, ast.StringTerm(pod.Owner.Name)},
+			[2]*ast.Term{f.keys.uid, ast.StringTerm(string(pod.Owner.UID))},
 		)},
-		[2]*ast.Term{f.words.node, ast.StringTerm(pod.Node)},
-		[2]*ast.Term{f.words.created, timeTerm(pod.Created)},
-		[2]*ast.Term{f.words.ready, ast.InternedTerm(pod.Ready)},
-		[2]*ast.Term{f.words.available, ast.InternedTerm(available)},
-		[2]*ast.Term{f.words.availableSince, timeTerm(since)},
-		[2]*ast.Term{f.words.permitted, ast.InternedTerm(permitted)},
-		[2]*ast.Term{f.words.skipped, listTerm(pod.SkipRules)},
+		[2]*ast.Term{f.keys.node, ast.StringTerm(pod.Node)},
+		[2]*ast.Term{f.keys.created, timeTerm(pod.Created)},
+		[2]*ast.Term{f.keys.ready, ast.InternedTerm(pod.Ready)},
+		[2]*ast.Term{f.keys.available, ast.InternedTerm(available)},
+		[2]*ast.Term{f.keys.availableSince, timeTerm(since)},
+		[2]*ast.Term{f.keys.permitted, ast.InternedTerm(permitted)},
+		[2]*ast.Term{f.keys.skipped, listTerm(pod.SkipRules)},
 	)
 }
 
@@ -193,7 +193,7 @@ type podTerm struct {
 }
 
 // env converts the parts of the environment that a rule needs. The other parts are empty.
-func (f *facts) env(from rule.Environment, needs Needs) env {
+func (f *termCache) env(from rule.Environment, needs Needs) env {
 	made := env{now: ast.InternedTerm(0), counts: f.counts(rule.Counts{}), permits: ast.ArrayTerm()}
 	if needs.Now {
 		made.now = timeTerm(from.Now)
@@ -203,8 +203,8 @@ func (f *facts) env(from rule.Environment, needs Needs) env {
 		labels = from.Namespace.Labels
 	}
 	made.namespace = ast.ObjectTerm(
-		[2]*ast.Term{f.words.name, ast.StringTerm(from.Namespace.Name)},
-		[2]*ast.Term{f.words.labels, stringsTerm(labels)},
+		[2]*ast.Term{f.keys.name, ast.StringTerm(from.Namespace.Name)},
+		[2]*ast.Term{f.keys.labels, stringsTerm(labels)},
 	)
 	if needs.Counts {
 		made.counts = f.counts(from.Counts)
@@ -215,9 +215,9 @@ func (f *facts) env(from rule.Environment, needs Needs) env {
 	if needs.Pods {
 		made.pods = make([]podTerm, 0, len(from.Pods))
 		for _, pod := range from.Pods {
-			translate := f.remembered
+			translate := f.cachedPod
 			if from.Committed[pod.UID] {
-				translate = f.taken
+				translate = f.committedPod
 			}
 			made.pods = append(made.pods, podTerm{uid: pod.UID, term: translate(pod)})
 		}
@@ -240,23 +240,23 @@ func (a env) others(uid types.UID) *ast.Term {
 const maxPermits = 100
 
 // permits returns the most recent permits, oldest first.
-func (f *facts) permits(from []rule.Permit) *ast.Term {
+func (f *termCache) permits(from []rule.Permit) *ast.Term {
 	from = from[max(0, len(from)-maxPermits):]
 	terms := make([]*ast.Term, 0, len(from))
 	for _, permit := range from {
 		terms = append(terms, ast.ObjectTerm(
-			[2]*ast.Term{f.words.pod, ast.StringTerm(permit.Pod)},
-			[2]*ast.Term{f.words.at, timeTerm(permit.At)},
+			[2]*ast.Term{f.keys.pod, ast.StringTerm(permit.Pod)},
+			[2]*ast.Term{f.keys.at, timeTerm(permit.At)},
 		))
 	}
 	return ast.ArrayTerm(terms...)
 }
 
-func (f *facts) counts(counts rule.Counts) *ast.Term {
+func (f *termCache) counts(counts rule.Counts) *ast.Term {
 	return ast.ObjectTerm(
-		[2]*ast.Term{f.words.selected, ast.InternedTerm(counts.Selected)},
-		[2]*ast.Term{f.words.desired, ast.InternedTerm(counts.Desired)},
-		[2]*ast.Term{f.words.available, ast.InternedTerm(counts.Available)},
-		[2]*ast.Term{f.words.reserved, ast.InternedTerm(counts.Reserved)},
+		[2]*ast.Term{f.keys.selected, ast.InternedTerm(counts.Selected)},
+		[2]*ast.Term{f.keys.desired, ast.InternedTerm(counts.Desired)},
+		[2]*ast.Term{f.keys.available, ast.InternedTerm(counts.Available)},
+		[2]*ast.Term{f.keys.reserved, ast.InternedTerm(counts.Reserved)},
 	)
 }

@@ -28,7 +28,7 @@ func weighed(t *testing.T, source string) (*ast.Compiler, error) {
 	schemas := ast.NewSchemaSet()
 	schemas.Put(ast.SchemaRootRef, schema)
 	compiler := ast.NewCompiler().WithStrict(true).WithCapabilities(allowed).WithSchemas(schemas)
-	compiler = withBoundsStage(withWeightStage(compiler))
+	compiler = withBoundsStage(withCostStage(compiler))
 	if compiler.Compile(map[string]*ast.Module{moduleFile: module}); compiler.Failed() {
 		return nil, compiler.Errors
 	}
@@ -44,7 +44,7 @@ func doubling(line string) string {
 	return lines.String()
 }
 
-func TestTooHeavy(t *testing.T) {
+func TestTooExpensive(t *testing.T) {
 	for name, source := range map[string]string{
 		"rules": "s0 := input.pod.name\n" + doubling(`s%[1]d := {"l": s%[2]d, "r": s%[2]d}`) +
 			"allow if s16 == input.now",
@@ -102,8 +102,8 @@ func TestTooHeavy(t *testing.T) {
 			if !errors.As(err, &list) || list[0].Code != ast.CompileErr || list[0].Location.Row < 3 {
 				t.Fatalf("got error %v, want a rego_compile_error with a place", err)
 			}
-			if !strings.Contains(list[0].Message, "weight above") {
-				t.Errorf("got %q, want a message about weight", list[0].Message)
+			if !strings.Contains(list[0].Message, "cost above") {
+				t.Errorf("got %q, want a message about the cost", list[0].Message)
 			}
 			if took := time.Since(start); took > 5*time.Second {
 				t.Errorf("took %v", took)
@@ -112,8 +112,8 @@ func TestTooHeavy(t *testing.T) {
 	}
 }
 
-// TestNotTooHeavy has typical modules, which are far from the limits.
-func TestNotTooHeavy(t *testing.T) {
+// TestNotTooExpensive has typical modules, which are far from the limits.
+func TestNotTooExpensive(t *testing.T) {
 	for name, source := range map[string]string{
 		"a list of a thousand names": "names := [" + strings.Repeat(`"web", `, 1000) + "]\nallow if input.pod.name in names",
 		"functions over all pods": `

@@ -24,10 +24,10 @@ const (
 	entryFile = "entry.rego"
 )
 
-// shape is the part of a compiled program that stays in memory while a rule uses it: all that rules
+// moduleInfo is the part of a compiled program that stays in memory while a rule uses it: all that rules
 // with different literals and parameters share, except for the queries.
-type shape struct {
-	key shapeKey
+type moduleInfo struct {
+	key compiledKey
 
 	// source is the hash of the key, in hex.
 	source string
@@ -38,13 +38,13 @@ type shape struct {
 	runaways runaways
 }
 
-// compiled is the compiled program of a shape.
+// compiled is the compiled program of a moduleInfo.
 type compiled struct {
-	*shape
+	*moduleInfo
 
-	// silence explains a denial without a reason; zero for built-in kinds. It refers to terms of
+	// missingReason explains a denial without a reason; zero for built-in kinds. It refers to terms of
 	// the module, so it is evicted with them.
-	silence silence
+	missingReason missingReason
 
 	// query evaluates the decision.
 	query rego.PreparedEvalQuery
@@ -54,8 +54,8 @@ type compiled struct {
 	rules map[string]rego.PreparedEvalQuery
 }
 
-// shapeKey has everything that a compiled program is made from.
-type shapeKey struct {
+// compiledKey has everything that a compiled program is made from.
+type compiledKey struct {
 	kind rule.Kind
 
 	// module is the user's module, and schema the JSON schema of its parameters; empty for built-in
@@ -63,15 +63,15 @@ type shapeKey struct {
 	module, schema string
 }
 
-func keyOf(module spec.Module) shapeKey {
+func keyOf(module spec.Module) compiledKey {
 	if module.Custom == nil {
-		return shapeKey{kind: module.Kind}
+		return compiledKey{kind: module.Kind}
 	}
-	return shapeKey{kind: module.Kind, module: module.Custom.Source, schema: string(module.Custom.ParametersSchema)}
+	return compiledKey{kind: module.Kind, module: module.Custom.Source, schema: string(module.Custom.ParametersSchema)}
 }
 
 // hash returns a string that is unique to the key.
-func (k shapeKey) hash() string {
+func (k compiledKey) hash() string {
 	// The lengths separate the parts.
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d %d\n%s%s", k.kind, len(k.module), len(k.schema), k.module, k.schema))
 	return hex.EncodeToString(sum[:])
@@ -94,8 +94,8 @@ func (e *Engine) builtInOf(ctx context.Context, kind rule.Kind) (*compiled, erro
 	if err != nil {
 		return nil, err
 	}
-	key := shapeKey{kind: kind}
-	made := &compiled{query: query, shape: &shape{
+	key := compiledKey{kind: kind}
+	made := &compiled{query: query, moduleInfo: &moduleInfo{
 		key: key, source: key.hash(), needs: Needs{Counts: kind == rule.KindAvailablePolicy},
 	}}
 	e.compilations.Add(1)
@@ -107,17 +107,17 @@ func (e *Engine) builtInOf(ctx context.Context, kind rule.Kind) (*compiled, erro
 // whose literal is in the input. entry is the entry point of a user's module, and empty for
 // built-in kinds.
 func (e *Engine) libraryQuery(ctx context.Context, library string, entry spec.Entry) (rego.PreparedEvalQuery, error) {
-	asks, err := e.parse(entryFile, entrySource(library, entry))
+	entryModule, err := e.parse(entryFile, entrySource(library, entry))
 	if err != nil {
 		return rego.PreparedEvalQuery{}, err
 	}
-	modules := e.library.needed(asks)
-	modules[entryFile] = asks
+	modules := e.library.needed(entryModule)
+	modules[entryFile] = entryModule
 	compiler := ast.NewCompiler()
 	if err := e.compile(compiler, modules); err != nil {
 		return rego.PreparedEvalQuery{}, err
 	}
-	return prepareQuery(ctx, compiler, asks.Package.Path.Append(ast.StringTerm("decision")), rego.Store(userRules{}))
+	return prepareQuery(ctx, compiler, entryModule.Package.Path.Append(ast.StringTerm("decision")), rego.Store(userRules{}))
 }
 
 // entrySource returns the module that calls a package of the library: the shared form of the module

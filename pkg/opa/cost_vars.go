@@ -50,9 +50,9 @@ func (w *estimator) unify(left, right *ast.Term, inner *scope) int {
 	}
 	fixed := maps.Clone(inner.vars)
 	for {
-		weight, changed := w.match(left, right, inner, fixed)
+		size, changed := w.match(left, right, inner, fixed)
 		if !changed || !w.step(left.Location) {
-			return weight
+			return size
 		}
 	}
 }
@@ -75,8 +75,8 @@ func isNew(term *ast.Term, fixed map[ast.Var]cost) bool {
 func (w *estimator) match(left, right *ast.Term, inner *scope, fixed map[ast.Var]cost) (int, bool) {
 	sum, changed := 2, false
 	both := func(one, other *ast.Term) {
-		weight, raised := w.match(one, other, inner, fixed)
-		sum, changed = saturated(sum+weight), changed || raised
+		size, raised := w.match(one, other, inner, fixed)
+		sum, changed = saturated(sum+size), changed || raised
 	}
 	if one, other, ok := arrays(left, right); ok {
 		for i := range one.Len() {

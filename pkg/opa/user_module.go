@@ -16,7 +16,7 @@ import (
 // compileModule compiles a user's module, alone. The library, which decides by the values of its
 // rules, is compiled once for all modules with the same entry point: it is four times as large as a
 // module.
-func (e *Engine) compileModule(ctx context.Context, key shapeKey) (*compiled, error) {
+func (e *Engine) compileModule(ctx context.Context, key compiledKey) (*compiled, error) {
 	module, entry, err := e.readModule(key)
 	if err != nil {
 		return nil, err
@@ -25,7 +25,7 @@ func (e *Engine) compileModule(ctx context.Context, key shapeKey) (*compiled, er
 	if err != nil {
 		return nil, err
 	}
-	compiler := withBoundsStage(withWeightStage(ast.NewCompiler().WithSchemas(schemas)))
+	compiler := withBoundsStage(withCostStage(ast.NewCompiler().WithSchemas(schemas)))
 	if err := e.compile(compiler, map[string]*ast.Module{moduleFile: module}); err != nil {
 		return nil, err
 	}
@@ -37,11 +37,11 @@ func (e *Engine) compileModule(ctx context.Context, key shapeKey) (*compiled, er
 		return nil, err
 	}
 	made := &compiled{
-		shape:   &shape{key: key, source: key.hash(), entry: entry, needs: needsOf(checked)},
-		silence: silenceOf(checked),
-		rules:   map[string]rego.PreparedEvalQuery{},
+		moduleInfo:    &moduleInfo{key: key, source: key.hash(), entry: entry, needs: needsOf(checked)},
+		missingReason: missingReasonOf(checked),
+		rules:         map[string]rego.PreparedEvalQuery{},
 	}
-	for _, name := range askable(entry) {
+	for _, name := range readRules(entry) {
 		rule := ruleRoot().Append(ast.StringTerm(name))
 		if len(compiler.GetRulesExact(rule)) == 0 {
 			continue
@@ -55,7 +55,7 @@ func (e *Engine) compileModule(ctx context.Context, key shapeKey) (*compiled, er
 }
 
 // readModule parses a user's module, checks its form, and moves it to package rule.
-func (e *Engine) readModule(key shapeKey) (*ast.Module, spec.Entry, error) {
+func (e *Engine) readModule(key compiledKey) (*ast.Module, spec.Entry, error) {
 	module, err := e.parse(moduleFile, key.module)
 	if err != nil {
 		return nil, "", err
@@ -69,8 +69,8 @@ func (e *Engine) readModule(key shapeKey) (*ast.Module, spec.Entry, error) {
 	return module, entry, err
 }
 
-// askable returns the rules that the library reads from a module with an entry point.
-func askable(entry spec.Entry) []string {
+// readRules returns the rules that the library reads from a module with an entry point.
+func readRules(entry spec.Entry) []string {
 	if entry == spec.EntryAllow {
 		return []string{"allow", "reason"}
 	}
@@ -100,28 +100,28 @@ type userRules struct {
 	storage.WritesNotSupported
 }
 
-// asking is one evaluation of a user's module, in the place of a transaction.
-type asking struct {
+// moduleEvaluation is one evaluation of a user's module, in the place of a transaction.
+type moduleEvaluation struct {
 	program *compiled
 	cancel  topdown.Cancel
 	input   ast.Value
 }
 
 // ID returns 0: no caller uses the id of a transaction.
-func (a *asking) ID() uint64 { return 0 }
+func (a *moduleEvaluation) ID() uint64 { return 0 }
 
 // Read evaluates the rule at a path. An undefined rule is not found.
 func (userRules) Read(ctx context.Context, transaction storage.Transaction, path storage.Path) (any, error) {
 	notFound := &storage.Error{Code: storage.NotFoundErr, Message: path.String()}
-	asks, ok := transaction.(*asking)
+	current, ok := transaction.(*moduleEvaluation)
 	if !ok || len(path) != 2 || path[0] != "rule" {
 		return nil, notFound
 	}
-	rule, ok := asks.program.rules[path[1]]
+	rule, ok := current.program.rules[path[1]]
 	if !ok {
 		return nil, notFound
 	}
-	term, err := evaluate(ctx, rule, asks.cancel, asks.input)
+	term, err := evaluate(ctx, rule, current.cancel, current.input)
 	if errors.Is(err, ErrUndefined) {
 		return nil, notFound
 	}
@@ -133,7 +133,7 @@ func (userRules) Read(ctx context.Context, transaction storage.Transaction, path
 
 // NewTransaction returns a transaction in which every rule is undefined.
 func (userRules) NewTransaction(context.Context, ...storage.TransactionParams) (storage.Transaction, error) {
-	return &asking{program: &compiled{}}, nil
+	return &moduleEvaluation{program: &compiled{}}, nil
 }
 
 // Commit has nothing to do.

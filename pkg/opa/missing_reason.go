@@ -17,16 +17,16 @@ type reference struct {
 	row  int
 }
 
-// silence explains why a module that does not allow a request gives no reason.
-type silence struct {
+// missingReason explains why a module that does not allow a request gives no reason.
+type missingReason struct {
 	hasReason  bool
 	references []reference
 }
 
-// silenceOf returns the references to the input in the rule reason of a compiled module, in the
+// missingReasonOf returns the references to the input in the rule reason of a compiled module, in the
 // order of the text. A path with a variable in it is kept up to the variable.
-func silenceOf(module *ast.Module) silence {
-	found := silence{}
+func missingReasonOf(module *ast.Module) missingReason {
+	found := missingReason{}
 	for _, rule := range module.Rules {
 		if rule.Head.Name != "reason" && !rule.Head.Ref().Equal(ast.Ref{ast.VarTerm("reason")}) {
 			continue
@@ -54,7 +54,7 @@ func rowOf(term *ast.Term) int {
 }
 
 // message names the first reference that the input does not have.
-func (s silence) message(input ast.Value) string {
+func (s missingReason) message(input ast.Value) string {
 	const notTrue = "allow is not true for this pod, and "
 	if !s.hasReason {
 		return notTrue + "the module has no reason"
@@ -68,7 +68,7 @@ func (s silence) message(input ast.Value) string {
 }
 
 // explain adds, to a verdict without a message, why the module gave none.
-func (s silence) explain(verdict rule.Verdict, input ast.Value) rule.Verdict {
+func (s missingReason) explain(verdict rule.Verdict, input ast.Value) rule.Verdict {
 	if verdict.Message == "" && (verdict.Code == rule.CodeNotAllowed || verdict.Would == rule.CodeNotAllowed) {
 		verdict.Message = s.message(input)
 	}

@@ -26,18 +26,18 @@ const (
 	omittedDetails = `{"omitted":"more than 512 bytes"}`
 )
 
-// asked is the key of the one request in the decision of a user's module.
-const asked = "request"
+// requestKey is the key of the one request in the decision of a user's module.
+const requestKey = "request"
 
 // decodeCustom reads the decision of a user's module about one request, with its message, details
 // and time of retry. Like decode it fails closed. Every part that the user chooses is read with a
 // bound.
 func decodeCustom(term *ast.Term) (rule.Verdict, error) {
-	result, err := decode(term, []key{{name: asked, term: ast.StringTerm(asked)}}, parts{})
+	result, err := decode(term, []key{{name: requestKey, term: ast.StringTerm(requestKey)}}, parts{})
 	if err != nil {
 		return rule.Verdict{}, err
 	}
-	verdict := result.Verdicts[asked]
+	verdict := result.Verdicts[requestKey]
 	if verdict.Code == rule.CodeUndefined {
 		return verdict, nil
 	}
@@ -45,25 +45,25 @@ func decodeCustom(term *ast.Term) (rule.Verdict, error) {
 	if !ok {
 		return rule.Verdict{}, fmt.Errorf("decoding decision: it is of type %s", ast.ValueName(term.Value))
 	}
-	said, err := field[ast.Object](document, "explanation")
+	explanation, err := field[ast.Object](document, "explanation")
 	if err != nil {
 		return rule.Verdict{}, fmt.Errorf("decoding decision: %w", err)
 	}
-	if verdict.Message, err = messageOf(said); err != nil {
+	if verdict.Message, err = messageOf(explanation); err != nil {
 		return rule.Verdict{}, fmt.Errorf("decoding messages: %w", err)
 	}
-	if verdict.Details, err = detailsOf(said); err != nil {
+	if verdict.Details, err = detailsOf(explanation); err != nil {
 		return rule.Verdict{}, fmt.Errorf("decoding details: %w", err)
 	}
-	if verdict.RetryAfter, err = retryAfterOf(said); err != nil {
+	if verdict.RetryAfter, err = retryAfterOf(explanation); err != nil {
 		return rule.Verdict{}, fmt.Errorf("decoding retry_after_seconds: %w", err)
 	}
 	return verdict, nil
 }
 
 // messageOf joins the messages, as many as fit.
-func messageOf(said ast.Object) (string, error) {
-	messages, err := field[*ast.Array](said, "messages")
+func messageOf(explanation ast.Object) (string, error) {
+	messages, err := field[*ast.Array](explanation, "messages")
 	if err != nil {
 		return "", err
 	}
@@ -83,8 +83,8 @@ func messageOf(said ast.Object) (string, error) {
 
 // detailsOf returns the first of the details as a JSON object. A value of another type becomes the
 // field "value" of one.
-func detailsOf(said ast.Object) (string, error) {
-	details, err := field[*ast.Array](said, "details")
+func detailsOf(explanation ast.Object) (string, error) {
+	details, err := field[*ast.Array](explanation, "details")
 	if err != nil || details.Len() == 0 {
 		return "", err
 	}
@@ -100,8 +100,8 @@ func detailsOf(said ast.Object) (string, error) {
 }
 
 // retryAfterOf returns the shortest of the delays, within its bounds; 0 if there is none.
-func retryAfterOf(said ast.Object) (time.Duration, error) {
-	times, err := field[*ast.Array](said, "retry_after_seconds")
+func retryAfterOf(explanation ast.Object) (time.Duration, error) {
+	times, err := field[*ast.Array](explanation, "retry_after_seconds")
 	if err != nil || times.Len() == 0 {
 		return 0, err
 	}

@@ -11,17 +11,17 @@ import (
 // Limits of the estimated cost. A type check takes time in proportion to the square of the cost, so
 // these amount to about 50 ms for one expression and half a second for a module.
 const (
-	// maxWeight bounds one expression, and the value of one rule.
-	maxWeight = 2000
+	// maxCost bounds one expression, and the value of one rule.
+	maxCost = 2000
 
-	// maxTotalWeight bounds the sum of all expressions of a module.
-	maxTotalWeight = 20000
+	// maxTotalCost bounds the sum of all expressions of a module.
+	maxTotalCost = 20000
 
-	// maxWeighing bounds the terms that the estimator itself visits; a term counts at each visit.
-	maxWeighing = 200000
+	// maxVisits bounds the terms that the estimator itself visits; a term counts at each visit.
+	maxVisits = 200000
 )
 
-// withWeightStage adds the estimate of the cost to a compiler. It runs after refs are resolved and
+// withCostStage adds the estimate of the cost to a compiler. It runs after refs are resolved and
 // bodies are in the order of evaluation, and before types are checked: checking the types of some
 // hundred bytes can take minutes, and cannot be interrupted. A module above the limits is an
 // ordinary error of the compiler, with a place; the later stages do not run.
@@ -33,16 +33,16 @@ const (
 //	b := {"l": a, "r": a}  1 + 2 keys + 2 * 3
 //
 // Only modules below data.rule are checked. Library modules are trusted.
-func withWeightStage(compiler *ast.Compiler) *ast.Compiler {
+func withCostStage(compiler *ast.Compiler) *ast.Compiler {
 	return withNestingStage(compiler).WithStageAfterID(ast.StageCheckRecursion, ast.CompilerStageDefinition{
-		Name:       "CheckWeight",
-		MetricName: "compile_stage_check_weight",
-		Stage:      checkWeight,
+		Name:       "CheckCost",
+		MetricName: "compile_stage_check_cost",
+		Stage:      checkCost,
 	})
 }
 
-// checkWeight is the stage.
-func checkWeight(compiler *ast.Compiler) *ast.Error {
+// checkCost is the stage.
+func checkCost(compiler *ast.Compiler) *ast.Error {
 	w := &estimator{compiler: compiler, known: map[string]cost{}, open: map[string]bool{}, added: map[*ast.Expr]bool{}}
 	for _, rule := range usersRules(compiler) {
 		w.rule(rule)
@@ -159,32 +159,32 @@ func (w *estimator) body(body ast.Body, inner *scope) int {
 		if w.err != nil {
 			return sum
 		}
-		weight := w.expression(expression, inner)
-		w.limit(weight, expression.Location, "an expression of rule %s", nameOf(w.current))
-		sum = saturated(sum + weight)
+		size := w.expression(expression, inner)
+		w.limit(size, expression.Location, "an expression of rule %s", nameOf(w.current))
+		sum = saturated(sum + size)
 	}
 	return sum
 }
 
 // add adds the cost of a body to the total of the module, once.
-func (w *estimator) add(weight int, body ast.Body, inner *scope) {
+func (w *estimator) add(size int, body ast.Body, inner *scope) {
 	if !inner.counted || len(body) == 0 || w.added[body[0]] {
 		return
 	}
 	w.added[body[0]] = true
-	if w.total += weight; w.total > maxTotalWeight {
-		w.fail(body[0].Location, "the module is too complex: all its expressions together have a weight above %d; "+
-			"split it into several rules of the PodTransitionRule", maxTotalWeight)
+	if w.total += size; w.total > maxTotalCost {
+		w.fail(body[0].Location, "the module is too complex: all its expressions together have a cost above %d; "+
+			"split it into several rules of the PodTransitionRule", maxTotalCost)
 	}
 }
 
-// limit fails if a cost is above maxWeight.
-func (w *estimator) limit(weight int, place *ast.Location, what, name string) {
-	if weight <= maxWeight {
+// limit fails if a cost is above maxCost.
+func (w *estimator) limit(size int, place *ast.Location, what, name string) {
+	if size <= maxCost {
 		return
 	}
-	w.fail(place, "%s has a weight above %d: a value that holds another one several times over is as heavy "+
-		"as all of its copies; build smaller values", fmt.Sprintf(what, name), maxWeight)
+	w.fail(place, "%s has a cost above %d: a value that holds another one several times over costs as much "+
+		"as all of its copies; build smaller values", fmt.Sprintf(what, name), maxCost)
 }
 
 func (w *estimator) fail(place *ast.Location, format string, arguments ...any) {
@@ -196,7 +196,7 @@ func (w *estimator) fail(place *ast.Location, format string, arguments ...any) {
 // step counts a visit of the estimator.
 func (w *estimator) step(place *ast.Location) bool {
 	w.steps++
-	if w.steps > maxWeighing {
+	if w.steps > maxVisits {
 		w.fail(place, "the module is too complex: its rules and functions refer to each other on too many paths; "+
 			"call fewer functions from functions")
 	}
@@ -209,6 +209,6 @@ func plus(a, b cost) cost {
 }
 
 // saturated keeps costs from overflowing; all values above the limit are equivalent.
-func saturated(weight int) int { return min(weight, 16*maxTotalWeight) }
+func saturated(size int) int { return min(size, 16*maxTotalCost) }
 
 func nameOf(rule *ast.Rule) string { return rule.Head.Ref().String() }

@@ -14,12 +14,12 @@ func (w *estimator) expression(expression *ast.Expr, inner *scope) int {
 	if !w.step(expression.Location) {
 		return 0
 	}
-	replaced, weight := w.with(expression, inner)
+	replaced, size := w.with(expression, inner)
 	switch terms := expression.Terms.(type) {
 	case *ast.Term:
-		return saturated(weight + w.term(terms, replaced).whole)
+		return saturated(size + w.term(terms, replaced).whole)
 	case []*ast.Term:
-		return saturated(weight + w.call(terms, replaced))
+		return saturated(size + w.call(terms, replaced))
 	case *ast.Every:
 		domain := w.term(terms.Domain, replaced)
 		body := replaced.copy()
@@ -29,7 +29,7 @@ func (w *estimator) expression(expression *ast.Expr, inner *scope) int {
 			}
 		}
 		w.add(w.body(terms.Body, body), terms.Body, inner)
-		return saturated(weight + domain.whole)
+		return saturated(size + domain.whole)
 	default:
 		w.fail(expression.Location, "expressions of this kind are not supported in a rule")
 		return 0
@@ -42,18 +42,18 @@ func (w *estimator) with(expression *ast.Expr, inner *scope) (*scope, int) {
 	if len(expression.With) == 0 {
 		return inner, 0
 	}
-	weight := 0
+	size := 0
 	for _, modifier := range expression.With {
 		target, ok := modifier.Target.Value.(ast.Ref)
 		if !ok || !target.HasPrefix(ast.InputRootRef) {
 			w.fail(modifier.Location, "with replaces input and parts of it only in a rule, not %v", modifier.Target)
 		}
-		weight += w.term(modifier.Value, inner).whole
+		size += w.term(modifier.Value, inner).whole
 	}
 	// The scopes share their variables: the expression assigns them for the expressions that
 	// follow.
-	replaced := &scope{vars: inner.vars, input: saturated(inner.input + weight), counted: inner.counted}
-	return replaced, saturated(weight)
+	replaced := &scope{vars: inner.vars, input: saturated(inner.input + size), counted: inner.counted}
+	return replaced, saturated(size)
 }
 
 // call returns the cost of a call with all of its arguments. An argument beyond the arity takes the
@@ -160,8 +160,8 @@ func (w *estimator) term(term *ast.Term, inner *scope) cost {
 	case *ast.ObjectComprehension:
 		return w.comprehension(value.Body, inner, value.Key, value.Value)
 	case ast.Call:
-		weight := w.call(value, inner)
-		return cost{whole: weight, part: weight}
+		size := w.call(value, inner)
+		return cost{whole: size, part: size}
 	default:
 		return scalar()
 	}
@@ -209,7 +209,7 @@ func (w *estimator) ref(ref ast.Ref, inner *scope) cost {
 	var base cost
 	switch {
 	case ref[0].Equal(ast.InputRootDocument):
-		base = inputHeft(ref, inner)
+		base = inputCost(ref, inner)
 	case ref[0].Equal(ast.DefaultRootDocument):
 		base = w.values(ref, nil, inner)
 	default:
@@ -229,9 +229,9 @@ func (w *estimator) ref(ref ast.Ref, inner *scope) cost {
 	return cost{whole: saturated(max(1, base.whole) + indexes), part: max(1, base.part)}
 }
 
-// inputHeft returns the cost of a part of the input. Types of the input are small. Values are not,
+// inputCost returns the cost of a part of the input. Types of the input are small. Values are not,
 // and a rule that copies all pods a hundred times must be expensive.
-func inputHeft(ref ast.Ref, inner *scope) cost {
+func inputCost(ref ast.Ref, inner *scope) cost {
 	const all, list, one = 256, 128, 8
 	found := scalar()
 	field := ast.String("")
