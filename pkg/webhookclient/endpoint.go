@@ -1,17 +1,16 @@
 package webhookclient
 
 import (
-	"bytes"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/base64"
-	"encoding/pem"
 	"errors"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/podops-dev/podops/pkg/cabundle"
 )
 
 // Endpoint is the destination of a call, with the credentials of PodOps.
@@ -83,35 +82,19 @@ func (g Guard) CheckURL(text string) error {
 	return g.checkName(host)
 }
 
-// Roots parses a caBundle: nil is the root certificates of the system. Errors are *Failures of
-// ClassConfiguration.
+// Roots returns the certificates of a caBundle: nil is the root certificates of the system. Errors
+// are *Failures of ClassConfiguration.
 func Roots(bundle string) (*x509.CertPool, error) {
-	text := []byte(strings.TrimSpace(bundle))
-	if !bytes.Contains(text, []byte("-----BEGIN")) {
-		decoded, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(bundle), ""))
-		if err != nil {
-			return nil, fail(ClassConfiguration, "caBundle is neither PEM nor base64: %v", err)
-		}
-		text = bytes.TrimSpace(decoded)
+	certificates, err := cabundle.Parse(bundle)
+	if err != nil {
+		return nil, fail(ClassConfiguration, "caBundle %v", err)
 	}
-	if len(text) == 0 {
+	if len(certificates) == 0 {
 		return nil, nil
 	}
 	roots := x509.NewCertPool()
-	count := 0
-	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
-		if block.Type != "CERTIFICATE" {
-			return nil, fail(ClassConfiguration, "caBundle has a block of type %q: it must have certificates only", cut(block.Type, 64))
-		}
-		certificate, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			return nil, fail(ClassConfiguration, "certificate %d of caBundle cannot be read: %v", count+1, err)
-		}
+	for _, certificate := range certificates {
 		roots.AddCert(certificate)
-		count++
-	}
-	if count == 0 {
-		return nil, fail(ClassConfiguration, "caBundle has no certificate in PEM")
 	}
 	return roots, nil
 }
