@@ -7,10 +7,10 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"strconv"
 	"strings"
 
 	"github.com/podops-dev/podops/pkg/cabundle"
+	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
 // Endpoint is the destination of a call, with the credentials of PodOps.
@@ -33,27 +33,13 @@ type Endpoint struct {
 // maxTokenBytes bounds a token: servers reject longer headers.
 const maxTokenBytes = 16 << 10
 
-// ParseURL parses the URL of a webhook rule. It rejects URLs that cannot be called safely: other
-// schemes, credentials in the URL, addresses in unusual notation. Errors are *Failures of
-// ClassConfiguration or ClassAddressForbidden. It does not use the network.
+// ParseURL parses the URL of a webhook rule like spec.ParseURL, and rejects addresses in unusual
+// notation, too. Errors are *Failures of ClassConfiguration or ClassAddressForbidden. It does not use
+// the network.
 func ParseURL(text string) (*url.URL, error) {
-	parsed, err := url.Parse(text)
+	parsed, err := spec.ParseURL(text)
 	if err != nil {
-		// The error repeats the URL, which may have secrets in its query.
-		return nil, fail(ClassConfiguration, "the url cannot be read: write it as https://host:port/path")
-	}
-	switch {
-	case parsed.Scheme != "http" && parsed.Scheme != "https":
-		return nil, fail(ClassConfiguration, "the url must begin with http:// or https://")
-	case parsed.User != nil:
-		return nil, fail(ClassConfiguration, "the url must not have a user or a password: use secretRef")
-	case parsed.Hostname() == "":
-		return nil, fail(ClassConfiguration, "the url has no host")
-	}
-	if port := parsed.Port(); port != "" {
-		if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 {
-			return nil, fail(ClassConfiguration, "port %q of the url must be a number from 1 to 65535", cut(port, 32))
-		}
+		return nil, fail(ClassConfiguration, "the url %v", err)
 	}
 	if err := checkHost(parsed.Hostname()); err != nil {
 		return nil, err

@@ -276,7 +276,7 @@ func TestBreakersAffectTheirHostOnly(t *testing.T) {
 		"https://h.example/?x=1": "h.example:443",
 		"https://h.example:80/":  "h.example:80",
 		"http://[FD00::1]/":      "[fd00::1]:80",
-		"http://h.example:/":     "h.example:80",
+		"http://h.example:/":     "invalid",
 		"http://2130706433/":     "invalid",
 	} {
 		if got := (Call{Poll: &PollCall{Endpoint: Endpoint{URL: url}}}).target().host; got != want {

@@ -39,7 +39,7 @@ func (c Call) target() targetKey {
 	}
 	key.scheme, key.host = parsed.Scheme, strings.ToLower(parsed.Host)
 	if parsed.Port() == "" {
-		key.host = strings.TrimSuffix(key.host, ":") + ":" + standardPort(parsed.Scheme)
+		key.host += ":" + standardPort(parsed.Scheme)
 	}
 	return key
 }

@@ -87,7 +87,7 @@ func validateReceiver(
 	address, bundle string, secret *appsv1alpha1.SecretReference, path *field.Path,
 ) field.ErrorList {
 	errs := field.ErrorList{}
-	if err := checkURL(address); err != nil {
+	if _, err := ParseURL(address); err != nil {
 		errs = append(errs, field.Invalid(path.Child("url"), shown(address), err.Error()))
 	}
 	if _, err := cabundle.Parse(bundle); err != nil {
@@ -107,38 +107,35 @@ func validateReceiver(
 	return errs
 }
 
-// checkURL returns why an address cannot be called.
-func checkURL(address string) error {
+// ParseURL parses the URL of a webhook rule, for admission and for the client of the service. Errors
+// are predicates without a subject, and have no part of the URL, which may have secrets in it.
+func ParseURL(address string) (*url.URL, error) {
 	if len(address) > maxURLBytes {
-		return fmt.Errorf("must have at most %d bytes", maxURLBytes)
+		return nil, fmt.Errorf("must have at most %d bytes", maxURLBytes)
 	}
 	if !strings.HasPrefix(address, "https://") && !strings.HasPrefix(address, "http://") {
-		return errors.New("must begin with https:// or http://")
+		return nil, errors.New("must begin with https:// or http://")
 	}
 	parsed, err := url.Parse(address)
 	if err != nil {
-		wrong := (*url.Error)(nil)
-		if errors.As(err, &wrong) {
-			err = wrong.Err // without the address, which may have secrets in it
-		}
-		return fmt.Errorf("is no URL: %w", err)
+		return nil, errors.New("is not a URL: write it as https://host:port/path")
 	}
 	switch {
 	case parsed.User != nil:
-		return errors.New("must have no user and password: put them into a Secret, and name it in secretRef")
+		return nil, errors.New("must have no user and password: put them into a Secret, and name it in secretRef")
 	case parsed.Hostname() == "":
-		return errors.New("must name a host")
+		return nil, errors.New("must name a host")
 	case parsed.Fragment != "" || strings.Contains(address, "#"):
-		return errors.New("must have no fragment (#...): it would not be sent")
+		return nil, errors.New("must have no fragment (#...): it would not be sent")
 	case strings.HasSuffix(parsed.Host, ":"):
-		return errors.New("has a colon without a port: give one, or leave out the colon")
+		return nil, errors.New("has a colon without a port: give one, or leave out the colon")
 	}
 	if port := parsed.Port(); port != "" {
 		if number, err := strconv.Atoi(port); err != nil || len(validation.IsValidPortNum(number)) > 0 {
-			return errors.New("must have a port from 1 to 65535")
+			return nil, errors.New("must have a port from 1 to 65535")
 		}
 	}
-	return nil
+	return parsed, nil
 }
 
 // shown returns an address for an error, without credentials.
