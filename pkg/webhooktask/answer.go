@@ -95,24 +95,18 @@ func (t Tasks) Posted(traceID string, answer PostAnswer, rule Rule, now time.Tim
 
 // accepted records that the service has accepted the task and must be polled.
 func (t Tasks) accepted(task appsv1alpha1.TaskInfo, i int, answer PostAnswer, rule Rule, now time.Time) (next Tasks, unknown []string) {
-	id := answer.TaskID
-	if id == "" {
-		id = answer.TraceID
-	}
 	problem := ""
 	switch {
 	case !rule.Polls:
 		problem = "the service requires polling, but the rule has no webhook.clientConfig.poll"
-	case id == "":
-		problem = "the service requires polling, but returned no taskId"
-	case len(id) > maxTaskIDBytes:
-		problem = fmt.Sprintf("the service returned a taskId of %d bytes, the limit is %d", len(id), maxTaskIDBytes)
+	case answer.TaskID == "" || len(answer.TaskID) > MaxTaskIDBytes:
+		problem = fmt.Sprintf("the service returned a taskId of %d bytes, it must have 1 to %d", len(answer.TaskID), MaxTaskIDBytes)
 	}
 	if problem != "" {
 		return t.replaced(i, failed(task, Failure{Class: ClassBadResponse, Message: problem}, now)), nil
 	}
 	task, unknown = approved(task, answer.FinishedNames)
-	task.Phase, task.TaskID, task.QueryKey, task.Answered = appsv1alpha1.TaskPolling, id, queryKey(rule, answer), true
+	task.Phase, task.TaskID, task.QueryKey, task.Answered = appsv1alpha1.TaskPolling, answer.TaskID, queryKey(rule, answer), true
 	if len(task.Processing) == 0 {
 		return t.replaced(i, finished(task, "", answer.Message, now)), unknown
 	}

@@ -57,21 +57,21 @@ func TestAnswerToAPost(t *testing.T) {
 			answer: webhooktask.PostAnswer{FinishedNames: []string{"web-1", "web-0"}}, rule: unpolled,
 			want: []rule.TaskState{approved, approved}, wantPhase: appsv1alpha1.TaskFinished,
 		},
-		"names that were not asked about approve nobody": {
+		"names of other pods approve nothing": {
 			answer: webhooktask.PostAnswer{FinishedNames: []string{"web-9", "db-0", "web-9"}}, rule: unpolled,
 			want: []rule.TaskState{failed, failed}, wantPhase: appsv1alpha1.TaskFinished, wantReason: "Rejected",
 			wantUnknown: []string{"db-0", "web-9"},
 		},
 		"poll: the answer comes later": {
-			answer: webhooktask.PostAnswer{Success: true, Poll: true, TaskID: "7", TraceID: "t1"}, rule: polled(),
+			answer: webhooktask.PostAnswer{Success: true, Poll: true, TaskID: "7"}, rule: polled(),
 			want: []rule.TaskState{worksOn, worksOn}, wantPhase: appsv1alpha1.TaskPolling, wantTaskID: "7",
 		},
 		"async: the answer comes later": {
 			answer: webhooktask.PostAnswer{Success: true, Async: true, TaskID: "7"}, rule: polled(),
 			want: []rule.TaskState{worksOn, worksOn}, wantPhase: appsv1alpha1.TaskPolling, wantTaskID: "7",
 		},
-		"the traceId stands for a taskId that is not given": {
-			answer: webhooktask.PostAnswer{Success: true, Async: true, TraceID: "t1"}, rule: polled(),
+		"async with the traceId as taskId": {
+			answer: webhooktask.PostAnswer{Success: true, Async: true, TaskID: "t1"}, rule: polled(),
 			want: []rule.TaskState{worksOn, worksOn}, wantPhase: appsv1alpha1.TaskPolling, wantTaskID: "t1",
 		},
 		"poll that approves some at once": {

@@ -9,7 +9,9 @@ import (
 // string is too long, so all strings of services are bounded in bytes here.
 const (
 	maxReasonBytes = 63
-	maxTaskIDBytes = 256
+
+	// MaxTaskIDBytes bounds the id of a task.
+	MaxTaskIDBytes = 256
 )
 
 // shortened returns a message of a service as status shows it.
