@@ -8,14 +8,8 @@ import (
 	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
-// Bounds of a user's module.
-const (
-	// MaxModuleBytes bounds its source.
-	MaxModuleBytes = 16384
-
-	// MaxModuleRules bounds the number of its rules.
-	MaxModuleRules = 200
-)
+// maxModuleRules bounds the number of rules of a user's module.
+const maxModuleRules = 200
 
 // codeContract is the code of a Problem that OPA accepts and PodOps rejects.
 const codeContract = "podops_contract_error"
@@ -30,9 +24,9 @@ func contractError(place *ast.Location, format string, args ...any) error {
 }
 
 func checkSize(source string) error {
-	if len(source) > MaxModuleBytes {
+	if len(source) > spec.MaxModuleBytes {
 		return contractError(nil, "the module has %d bytes, and at most %d are allowed: move constants to the parameters, or split the rule",
-			len(source), MaxModuleBytes)
+			len(source), spec.MaxModuleBytes)
 	}
 	return checkDepth(source)
 }
@@ -45,9 +39,9 @@ func checkContract(module *ast.Module) (spec.Entry, error) {
 		return "", contractError(module.Package.Location,
 			"the package is %s: it must be rule, or one package below it (package rule.change_freeze)", packageName(path))
 	}
-	if len(module.Rules) > MaxModuleRules {
-		return "", contractError(module.Rules[MaxModuleRules].Location,
-			"the module has %d rules, and at most %d are allowed", len(module.Rules), MaxModuleRules)
+	if len(module.Rules) > maxModuleRules {
+		return "", contractError(module.Rules[maxModuleRules].Location,
+			"the module has %d rules, and at most %d are allowed", len(module.Rules), maxModuleRules)
 	}
 	for _, imported := range module.Imports {
 		if ref, ok := imported.Path.Value.(ast.Ref); !ok || !importable(ref) {

@@ -135,7 +135,7 @@ func TestInspectRejects(t *testing.T) {
 			want:   opa.Problem{Row: 3, Column: 10, Code: "rego_type_error"},
 		},
 		"a size": {
-			source:  "package rule\n\nallow if true\n" + strings.Repeat("#", opa.MaxModuleBytes),
+			source:  "package rule\n\nallow if true\n" + strings.Repeat("#", spec.MaxModuleBytes),
 			want:    opa.Problem{Code: contract},
 			message: "16384",
 		},

@@ -23,7 +23,7 @@ func moduleOfLines(count int, line func(i int) string) string {
 	text.WriteString(smallest)
 	for i := range count {
 		next := line(i)
-		if text.Len()+len(next) > opa.MaxModuleBytes-100 {
+		if text.Len()+len(next) > spec.MaxModuleBytes-100 {
 			break
 		}
 		text.WriteString(next)
@@ -136,7 +136,7 @@ func TestRulesOfAnyNumberTakeABoundedHeap(t *testing.T) {
 	}
 	heap := heapAlloc() - before
 	t.Logf("%d rules take %d KiB of heap, of which %d KiB are counted", rules, heap>>10, e.Memory()>>10)
-	if e.Memory() > limit || heap > limit+rules*(opa.MaxModuleBytes+8<<10) {
+	if e.Memory() > limit || heap > limit+rules*(spec.MaxModuleBytes+8<<10) {
 		t.Errorf("%d rules take %d bytes of heap and count %d, want at most %d besides their texts", rules, heap, e.Memory(), limit)
 	}
 	pending := request(0, true)

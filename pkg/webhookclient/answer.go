@@ -15,9 +15,6 @@ const (
 	// request can have, and the longest name of a pod.
 	maxFinishedNames = 1000
 	maxNameBytes     = 253
-
-	// maxTaskIDBytes bounds taskId and traceId, which are stored in the status of the rule.
-	maxTaskIDBytes = 256
 )
 
 // decodePost reads the answer to a POST, with its message at full length. Absent fields are false
@@ -120,8 +117,8 @@ func (o *object) identifier(name string, into *string) error {
 	default:
 		return o.bad(field.offset, "%s must be a string or a number, is %s", name, kindOf(field.value))
 	}
-	if len(value) > maxTaskIDBytes {
-		return o.bad(field.offset, "%s is %d bytes long, at most %d are accepted", name, len(value), maxTaskIDBytes)
+	if len(value) > webhooktask.MaxTaskIDBytes {
+		return o.bad(field.offset, "%s is %d bytes long, at most %d are accepted", name, len(value), webhooktask.MaxTaskIDBytes)
 	}
 	for _, char := range value {
 		if !unicode.IsPrint(char) || char == utf8.RuneError {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/webhooktask"
 )
 
@@ -121,14 +122,14 @@ func TestPositionsCountLinesAndCharacters(t *testing.T) {
 
 func TestMessagesAreOneLineOfBoundedLength(t *testing.T) {
 	long := Endpoint{}.shown(strings.Repeat("é", 1000))
-	if len(long) > MaxMessageBytes || !strings.HasSuffix(long, "é...") {
+	if len(long) > rule.MaxMessageBytes || !strings.HasSuffix(long, "é...") {
 		t.Errorf("message of %d bytes ends with %q", len(long), long[len(long)-8:])
 	}
 	if got := (Endpoint{}).shown("a\nb\x1b[31mc\xff"); got != "a b\\x1b[31mc\uFFFD" {
 		t.Errorf("message %q", got)
 	}
 	// A token is redacted before the message is cut: no part of it remains.
-	if got := (Endpoint{Token: "s3cr3t\n"}).shown(strings.Repeat("x", MaxMessageBytes-3) + "s3cr3t"); strings.Contains(got, "s3") {
+	if got := (Endpoint{Token: "s3cr3t\n"}).shown(strings.Repeat("x", rule.MaxMessageBytes-3) + "s3cr3t"); strings.Contains(got, "s3") {
 		t.Errorf("message ends with %q", got[len(got)-8:])
 	}
 }

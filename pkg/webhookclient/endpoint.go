@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/podops-dev/podops/pkg/cabundle"
+	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
@@ -121,7 +122,7 @@ func (e Endpoint) shown(message string) string {
 	if token := strings.TrimSpace(e.Token); token != "" {
 		message = strings.ReplaceAll(message, token, "[redacted]")
 	}
-	return cut(message, MaxMessageBytes)
+	return cut(message, rule.MaxMessageBytes)
 }
 
 // redacted removes the token from a failure.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/text"
 )
 
@@ -81,15 +82,12 @@ const (
 	ClassInternal Class = "Internal"
 )
 
-// MaxMessageBytes bounds the message of a failure, and of an answer.
-const MaxMessageBytes = 512
-
 // Failure is the error of a call.
 type Failure struct {
 	Class Class
 
 	// Message is for users: what happened, and where it helps, what to do. It has at most
-	// MaxMessageBytes, and no credentials and no query of a URL.
+	// rule.MaxMessageBytes, and no credentials and no query of a URL.
 	Message string
 
 	// RetryAfter is the pause that the service, or the circuit breaker, requires; 0 if neither
@@ -137,12 +135,12 @@ func AsFailure(err error) *Failure {
 	if failure, ok := errors.AsType[*Failure](err); ok {
 		return failure
 	}
-	return &Failure{Class: ClassInternal, Message: cut(err.Error(), MaxMessageBytes), Sent: true, Err: err}
+	return &Failure{Class: ClassInternal, Message: cut(err.Error(), rule.MaxMessageBytes), Sent: true, Err: err}
 }
 
 // fail returns a failure. The last error among the arguments is its cause.
 func fail(class Class, format string, arguments ...any) *Failure {
-	failure := &Failure{Class: class, Message: cut(fmt.Sprintf(format, arguments...), MaxMessageBytes)}
+	failure := &Failure{Class: class, Message: cut(fmt.Sprintf(format, arguments...), rule.MaxMessageBytes)}
 	for _, argument := range arguments {
 		if err, is := argument.(error); is {
 			failure.Err = err

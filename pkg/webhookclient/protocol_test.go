@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/podops-dev/podops/pkg/rule"
 )
 
 func TestPostFollowsTheProtocolByteForByte(t *testing.T) {
@@ -113,7 +115,7 @@ func wantFailure(t *testing.T, err error, class Class) *Failure {
 	if failure.Class != class {
 		t.Fatalf("class %s (%s), want %s", failure.Class, failure.Message, class)
 	}
-	if failure.Message == "" || len(failure.Message) > MaxMessageBytes {
+	if failure.Message == "" || len(failure.Message) > rule.MaxMessageBytes {
 		t.Fatalf("message of %d bytes: %q", len(failure.Message), failure.Message)
 	}
 	return failure

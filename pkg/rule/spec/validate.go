@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// maxModuleBytes is the limit of the CRD and of the engine.
-	maxModuleBytes = 16384
+	// MaxModuleBytes bounds the source of a user's module, as in the CRD.
+	MaxModuleBytes = 16384
 
 	adaptivePolicy = "is not evaluated: use maxUnavailableValue or minAvailableValue"
 )
@@ -87,8 +87,8 @@ func validateRego(rego appsv1alpha1.RegoRule, path *field.Path) field.ErrorList 
 	case rego.PolicyRef != nil && rego.PolicyRef.Name == "":
 		errs = append(errs, field.Required(path.Child("policyRef", "name"), "name the PodTransitionPolicy"))
 	}
-	if len(rego.Module) > maxModuleBytes {
-		errs = append(errs, field.TooLong(path.Child("module"), "", maxModuleBytes))
+	if len(rego.Module) > MaxModuleBytes {
+		errs = append(errs, field.TooLong(path.Child("module"), "", MaxModuleBytes))
 	}
 	if rego.Parameters != nil && !isObject(rego.Parameters.Raw) {
 		errs = append(errs, field.Invalid(path.Child("parameters"), "", "must be an object: {name: value}"))
