@@ -135,13 +135,13 @@ func explained(err error) (rule.Code, string) {
 	case errors.Is(err, errBusy):
 		return rule.CodeNotReached, errBusy.Error()
 	case errors.Is(err, ErrTimeout):
-		return rule.CodeTimeout, messageText(err.Error())
+		return rule.CodeTimeout, boundedMessage(err.Error())
 	case errors.Is(err, ErrUndefined):
 		return rule.CodeUndefined, ""
 	case errors.As(err, &located) && located.Location != nil && located.Location.File == moduleFile:
-		return rule.CodeEvaluationFailed, messageText(fmt.Sprintf("%d:%d: %s: %s",
+		return rule.CodeEvaluationFailed, boundedMessage(fmt.Sprintf("%d:%d: %s: %s",
 			located.Location.Row, located.Location.Col, located.Code, plainMessage(located.Message)))
 	default:
-		return rule.CodeEvaluationFailed, messageText(err.Error())
+		return rule.CodeEvaluationFailed, boundedMessage(err.Error())
 	}
 }

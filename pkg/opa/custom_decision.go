@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 
 	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/text"
 )
 
 // Bounds of the decision of a user's module.
@@ -78,7 +78,7 @@ func messageOf(explanation ast.Object) (string, error) {
 		}
 		joined.WriteString(string(text))
 	}
-	return messageText(joined.String()), nil
+	return boundedMessage(joined.String()), nil
 }
 
 // detailsOf returns the first of the details as a JSON object. A value of another type becomes the
@@ -116,15 +116,5 @@ func retryAfterOf(explanation ast.Object) (time.Duration, error) {
 	return max(minRetryAfter, time.Duration(seconds*float64(time.Second))), nil
 }
 
-// messageText cuts a text between characters, so that it stays UTF-8, and marks the cut.
-func messageText(text string) string {
-	const ellipsis = "..."
-	if len(text) <= rule.MaxMessageBytes {
-		return text
-	}
-	end := rule.MaxMessageBytes - len(ellipsis)
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + ellipsis
-}
+// boundedMessage cuts a message of a user's module, or of its error.
+func boundedMessage(message string) string { return text.Cut(message, rule.MaxMessageBytes) }

@@ -61,7 +61,7 @@ func (s missingReason) message(input ast.Value) string {
 	}
 	for _, reference := range s.references {
 		if _, err := input.Find(reference.path[1:]); err != nil {
-			return messageText(fmt.Sprintf("%sreason has no value: the input has no %s (row %d)", notTrue, reference.path, reference.row))
+			return boundedMessage(fmt.Sprintf("%sreason has no value: the input has no %s (row %d)", notTrue, reference.path, reference.row))
 		}
 	}
 	return notTrue + "reason has no value: does it read a label that the pod lacks?"

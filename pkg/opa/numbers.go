@@ -3,6 +3,8 @@ package opa
 import (
 	"strconv"
 	"strings"
+
+	"github.com/podops-dev/podops/pkg/text"
 )
 
 // Bounds of numbers; no rule needs larger ones. A number with an exponent of a hundred million is
@@ -13,11 +15,11 @@ const (
 )
 
 // isPlain reports whether the text of a number is within the bounds.
-func isPlain(text string) bool {
-	if len(text) > maxDigits {
+func isPlain(number string) bool {
+	if len(number) > maxDigits {
 		return false
 	}
-	_, exponent, found := strings.Cut(strings.ToLower(text), "e")
+	_, exponent, found := strings.Cut(strings.ToLower(number), "e")
 	if !found {
 		return true
 	}
@@ -26,10 +28,4 @@ func isPlain(text string) bool {
 }
 
 // shortened returns the beginning of a text, for a message.
-func shortened(text string) string {
-	const most = 40
-	if len(text) <= most {
-		return text
-	}
-	return text[:most] + "..."
-}
+func shortened(number string) string { return text.Cut(number, 40) }

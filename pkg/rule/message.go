@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/text"
 )
 
 // Explain returns a human-readable reason why a rule withholds a request with a code, or would
@@ -18,7 +18,7 @@ import (
 // and is at most 512 bytes long. room is the capacity of the result that the code came from; it may
 // be nil.
 func Explain(code Code, rule appsv1alpha1.TransitionRule, request Request, room *Capacity) string {
-	return shortened(explain(code, rule, request, room))
+	return text.Cut(explain(code, rule, request, room), MaxMessageBytes)
 }
 
 func explain(code Code, rule appsv1alpha1.TransitionRule, request Request, room *Capacity) string {
@@ -142,17 +142,4 @@ func quoted(values []string) string {
 	}
 	last := len(sorted) - 1
 	return strings.Join(sorted[:last], ", ") + " or " + sorted[last]
-}
-
-// shortened cuts a text between characters, so that it stays UTF-8, and marks the cut.
-func shortened(text string) string {
-	const ellipsis = "..."
-	if len(text) <= MaxMessageBytes {
-		return text
-	}
-	end := MaxMessageBytes - len(ellipsis)
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + ellipsis
 }

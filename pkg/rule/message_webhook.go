@@ -4,7 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
-	"unicode"
+
+	"github.com/podops-dev/podops/pkg/text"
 )
 
 // explainWebhook returns the state of a request at the service of a webhook rule. The message of
@@ -40,12 +41,10 @@ func rejectionOf(class string) string {
 
 // withMessage appends the message of a service in one line: events and tables must not show it as
 // several lines.
-func withMessage(text, message string) string {
-	line := strings.Join(strings.FieldsFunc(strings.ToValidUTF8(message, "?"), func(char rune) bool {
-		return unicode.IsSpace(char) || !unicode.IsPrint(char)
-	}), " ")
+func withMessage(reason, message string) string {
+	line := strings.Join(strings.Fields(text.Line(message, MaxMessageBytes)), " ")
 	if line == "" {
-		return text
+		return reason
 	}
-	return text + ": " + line
+	return reason + ": " + line
 }

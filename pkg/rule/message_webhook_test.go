@@ -27,7 +27,7 @@ func TestExplainWebhook(t *testing.T) {
 		"stopped":             {code: rule.CodeWebhookRejected, task: failed("Stopped", ""), want: "the service gave up, and is called again later"},
 		"expired":             {code: rule.CodeWebhookRejected, task: failed("Expired", "no end within 1m0s"), want: "the service took too long, and is called again later: no end within 1m0s"},
 		"failed":              {code: rule.CodeWebhookFailed, task: failed("Timeout", "no answer within 10 s"), want: "the call of the service failed (Timeout), and is repeated later: no answer within 10 s"},
-		"more than one line":  {code: rule.CodeWebhookProcessing, task: rule.Task{Message: "\x1b[31mred\r\n\u2028Warning\tx\x00 "}, want: "the service works on it: [31mred Warning x"},
+		"more than one line":  {code: rule.CodeWebhookProcessing, task: rule.Task{Message: "\x1b[31mred\r\n\u2028Warning\tx\x00 "}, want: `the service works on it: \x1b[31mred Warning x\x00`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			request := rule.Request{Task: tc.task}

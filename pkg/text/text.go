@@ -33,6 +33,19 @@ func Line(text string, limit int) string {
 	return line.String()
 }
 
+// Cut returns at most limit bytes of a text. A text that does not fit is cut between two characters
+// and ends in "...". The limit must be at least 3.
+func Cut(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	end := limit - len(ellipsis)
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + ellipsis
+}
+
 // printable returns the form of a character in Line.
 func printable(char rune) string {
 	switch {

@@ -62,3 +62,23 @@ func TestLineIsAlwaysPrintable(t *testing.T) {
 		}
 	})
 }
+
+func TestCut(t *testing.T) {
+	for name, tc := range map[string]struct {
+		text  string
+		limit int
+		want  string
+	}{
+		"as long as the limit":          {"12345", 5, "12345"},
+		"longer than the limit":         {"123456", 5, "12..."},
+		"no character is cut in two":    {"1ßßß", 5, "1..."},
+		"a limit of the ellipsis alone": {"1234", 3, "..."},
+		"nothing else is changed":       {"a\nb\x1b", 5, "a\nb\x1b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := text.Cut(tc.text, tc.limit); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/text"
 )
 
 const (
@@ -51,9 +52,7 @@ func responseOf(err error) response {
 	case errors.As(err, &found):
 		problems := make([]opa.Problem, 0, len(found.Problems))
 		for _, problem := range found.Problems[:min(len(found.Problems), maxProblems)] {
-			if len(problem.Message) > maxProblemBytes {
-				problem.Message = problem.Message[:maxProblemBytes] + "..."
-			}
+			problem.Message = text.Cut(problem.Message, maxProblemBytes)
 			problems = append(problems, problem)
 		}
 		return response{Done: true, Problems: problems}

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	openapierrors "k8s.io/kube-openapi/pkg/validation/errors"
+
+	"github.com/podops-dev/podops/pkg/text"
 )
 
 // Complete returns the parameters with the defaults of the schema filled in, as canonical JSON:
@@ -199,13 +201,10 @@ func fieldErrors(found []error, path *field.Path) field.ErrorList {
 
 // shown returns a value for a message, without large values.
 func shown(content any) any {
-	const enough = 64
+	const enough = 67
 	switch content := content.(type) {
 	case string:
-		if len(content) > enough {
-			return strings.ToValidUTF8(content[:enough], "") + "..."
-		}
-		return content
+		return text.Cut(content, enough)
 	case bool, int64, float64:
 		return content
 	default:
