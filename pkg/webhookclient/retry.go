@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-retryablehttp"
+
+	"github.com/podops-dev/podops/pkg/backoff"
 )
 
 const (
@@ -73,7 +75,7 @@ func (r *retry) again(ctx context.Context, response *http.Response, err error) b
 	if r.tries >= MaxTries || ctx.Err() != nil {
 		return false
 	}
-	r.wait = backoff(r.tries, r.random())
+	r.wait = retryDelay(r.tries, r.random())
 	switch {
 	case err != nil:
 		failure := classify(err, r.connected.Load())
@@ -108,10 +110,10 @@ func mayPass(failure *Failure) bool {
 	}
 }
 
-// backoff doubles from 200 ms, with a jitter of half of it, so that calls that failed together are
+// retryDelay doubles from 200 ms, with a jitter of half of it, so that calls that failed together are
 // not repeated together.
-func backoff(tries int, random float64) time.Duration {
-	whole := 200 * time.Millisecond << min(tries-1, 4)
+func retryDelay(tries int, random float64) time.Duration {
+	whole := backoff.Delay(200*time.Millisecond, tries-1, 3200*time.Millisecond)
 	return whole/2 + time.Duration(random*float64(whole/2))
 }
 

@@ -46,7 +46,7 @@ func TestRetryAfterIsAlwaysBounded(t *testing.T) {
 
 func TestBackoffGrowsAndSpreads(t *testing.T) {
 	for tries, want := range map[int]time.Duration{1: 200 * time.Millisecond, 2: 400 * time.Millisecond, 100: 3200 * time.Millisecond} {
-		if least, most := backoff(tries, 0), backoff(tries, 1); least != want/2 || most != want {
+		if least, most := retryDelay(tries, 0), retryDelay(tries, 1); least != want/2 || most != want {
 			t.Errorf("after %d tries: from %v to %v, want %v to %v", tries, least, most, want/2, want)
 		}
 	}

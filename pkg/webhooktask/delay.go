@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/backoff"
 )
 
 // The service is called again for pods after 10 s, 20 s, 40 s and so on, at most 10 minutes: after
@@ -25,8 +26,8 @@ const (
 
 // delay returns the delay before the next call after a number of failed ones. The service may raise
 // it.
-func delay(attempts int32, asked time.Duration) time.Duration {
-	return min(maxDelay, max(doubled(firstDelay, int(attempts)-1, maxDelay), asked))
+func delay(attempts int32, retryAfter time.Duration) time.Duration {
+	return min(maxDelay, max(backoff.Delay(firstDelay, int(attempts)-1, maxDelay), retryAfter))
 }
 
 // spread returns an interval that is up to a fifth shorter or longer, by the id of the call, so
@@ -35,14 +36,6 @@ func spread(interval time.Duration, traceID string) time.Duration {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(traceID))
 	return interval + time.Duration((float64(hash.Sum32())/math.MaxUint32-0.5)*0.4*float64(interval))
-}
-
-// doubled returns start doubled a number of times, up to a limit.
-func doubled(start time.Duration, times int, limit time.Duration) time.Duration {
-	for ; times > 0 && start < limit; times-- {
-		start *= 2
-	}
-	return min(start, limit)
 }
 
 // roundedUp rounds up to a whole second, so that a time in status is never too early.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/backoff"
 )
 
 // Query parameters of polls that carry the id of a task. After an answer with poll the key is
@@ -88,7 +89,7 @@ func pollTime(before LastPoll, rule Rule) time.Time {
 	if before.At.IsZero() {
 		return time.Time{}
 	}
-	pause := doubled(rule.Interval, before.Failures, max(rule.Interval, maxPollBackoff))
+	pause := backoff.Delay(rule.Interval, before.Failures, max(rule.Interval, maxPollBackoff))
 	return before.At.Add(max(pause, min(before.RetryAfter, maxDelay)))
 }
 

@@ -1,0 +1,14 @@
+// Package backoff computes delays that double with each failure. It is pure.
+package backoff
+
+import "time"
+
+// Delay returns first doubled a number of times, and at most limit. It doubles zero times for a
+// negative number.
+func Delay(first time.Duration, times int, limit time.Duration) time.Duration {
+	delay := first
+	for ; times > 0 && delay < limit; times-- {
+		delay *= 2
+	}
+	return min(delay, limit)
+}
