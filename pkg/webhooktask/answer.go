@@ -240,7 +240,7 @@ func failed(task appsv1alpha1.TaskInfo, failure Failure, now time.Time) appsv1al
 func ended(task appsv1alpha1.TaskInfo, phase appsv1alpha1.TaskPhase, why Failure, now time.Time) appsv1alpha1.TaskInfo {
 	task.Phase, task.Message, task.LastTime = phase, shortened(why.Message), second(now)
 	if len(task.Processing) == 0 {
-		return settled(task)
+		return withoutFailure(task)
 	}
 	if len(task.Approved) > 0 {
 		// The service approves pods, so earlier rejections no longer count.
@@ -256,8 +256,8 @@ func ended(task appsv1alpha1.TaskInfo, phase appsv1alpha1.TaskPhase, why Failure
 	return task
 }
 
-// settled clears the failure of a task: no pod of it waits for another call.
-func settled(task appsv1alpha1.TaskInfo) appsv1alpha1.TaskInfo {
+// withoutFailure clears the failure of a task: no pod of it waits for another call.
+func withoutFailure(task appsv1alpha1.TaskInfo) appsv1alpha1.TaskInfo {
 	task.Phase, task.Reason, task.NextTime, task.Attempts, task.Answered = appsv1alpha1.TaskFinished, "", nil, 0, false
 	return task
 }

@@ -168,7 +168,7 @@ func TestAnswerToAPoll(t *testing.T) {
 
 func TestAServiceMayNameAPodAgain(t *testing.T) {
 	tasks, _ := polling("web-0", "web-1").Polled("t1", webhooktask.PollAnswer{Success: true, FinishedNames: []string{"web-0"}}, polled(), after(5))
-	tasks = tasks.Forget(ask("web-1"), polled(), after(6)) // web-0 has gone on
+	tasks = tasks.Forget(ask("web-1"), polled(), after(6)) // web-0 no longer waits
 	tasks, unknown := tasks.Polled("t1", webhooktask.PollAnswer{Success: true, FinishedNames: []string{"web-0", "web-1"}}, polled(), after(10))
 	if len(unknown) > 0 {
 		t.Errorf("unknown = %v, want none: both were asked about", unknown)
@@ -193,7 +193,7 @@ func TestANameApprovesAllRequestsOfThatPod(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatNobodyWaitsForChangesNothing(t *testing.T) {
+func TestAnAnswerWithoutAWaitingTaskChangesNothing(t *testing.T) {
 	edited := polled()
 	edited.Generation = 2
 	yes, done := webhooktask.PostAnswer{Success: true}, webhooktask.PollAnswer{Success: true, Finished: true}
@@ -229,7 +229,7 @@ func TestAnAnswerThatNobodyWaitsForChangesNothing(t *testing.T) {
 	}
 }
 
-func TestAResultThatComesTwiceCountsOnce(t *testing.T) {
+func TestADuplicateResultCountsOnce(t *testing.T) {
 	once := polling("web-0", "web-1")
 	twice, _ := once.Posted("t1", webhooktask.PostAnswer{Success: true}, polled(), after(1))
 	if diff := cmp.Diff(once.Status(start), twice.Status(start)); diff != "" {
@@ -254,7 +254,7 @@ func TestAFailedPostFailsThePods(t *testing.T) {
 	}
 }
 
-func TestAFailedPollIsShownAndTheTaskGoesOn(t *testing.T) {
+func TestAFailedPollIsShownAndTheTaskContinues(t *testing.T) {
 	tasks := polling("web-0").PollFailed("t1", webhooktask.Failure{Class: "Timeout", Message: "no answer"}, polled(), after(31))
 	want := rule.Task{State: worksOn, Answered: true, Message: "no answer"}
 	if diff := cmp.Diff(want, tasks.Of(asks("web-0"), polled(), after(31))); diff != "" {
@@ -269,10 +269,10 @@ func TestAFailedPollIsShownAndTheTaskGoesOn(t *testing.T) {
 	}
 }
 
-func TestPollsDoNotWriteStatusForTheirOwnSake(t *testing.T) {
+func TestMessagesOfPollsAloneRarelyWriteStatus(t *testing.T) {
 	tasks, writes := polling("web-0"), 0
 	for second := 1; second <= 59; second++ {
-		// A service that counts the seconds in its message.
+		// The service counts the seconds in its message.
 		next, _ := tasks.Polled("t1", webhooktask.PollAnswer{Success: true, Message: strings.Repeat(".", second)}, polled(), after(second))
 		if !cmp.Equal(tasks.Status(after(second)), next.Status(after(second))) {
 			writes++
@@ -288,7 +288,7 @@ func TestPollsDoNotWriteStatusForTheirOwnSake(t *testing.T) {
 	}
 }
 
-func TestWhatComesFromAServiceFitsIntoStatus(t *testing.T) {
+func TestStringsOfServicesFitIntoStatus(t *testing.T) {
 	hostile := "\x1b[31m\xff" + strings.Repeat("ö", 600)
 	tasks := opened("web-0").PostFailed("t1", webhooktask.Failure{Class: hostile, Message: hostile, RetryAfter: 1 << 62}, polled(), start)
 	task := theTask(t, tasks, start)

@@ -10,7 +10,7 @@ import (
 	"github.com/podops-dev/podops/pkg/webhooktask"
 )
 
-// delays plays one answer after the other, each as soon as the pods may be asked about again, and
+// delays applies one answer after the other, each as soon as the service may be called again, and
 // returns the delays in seconds.
 func delays(t *testing.T, answers ...func(tasks webhooktask.Tasks, id string, now time.Time) webhooktask.Tasks) []int {
 	t.Helper()
@@ -32,7 +32,7 @@ func fails(tasks webhooktask.Tasks, id string, now time.Time) webhooktask.Tasks 
 	return tasks.PostFailed(id, webhooktask.Failure{Class: "Unreachable"}, polled(), now)
 }
 
-// stopped answers with a task, which the service then gives up.
+// stopped accepts a task, which the service then gives up.
 func stopped(tasks webhooktask.Tasks, id string, now time.Time) webhooktask.Tasks {
 	tasks, _ = tasks.Posted(id, webhooktask.PostAnswer{Success: true, Poll: true, TaskID: "7"}, polled(), now)
 	tasks, _ = tasks.Polled(id, webhooktask.PollAnswer{Success: true, Stop: true}, polled(), now)
@@ -57,9 +57,9 @@ func TestTheDelayGrowsOverRestarts(t *testing.T) {
 	}
 }
 
-// TestANoIsAskedAboutAgainSteadily, not at the same time by all, and failures in between have the
-// delay of the first.
-func TestANoIsAskedAboutAgainSteadily(t *testing.T) {
+// TestARejectionIsRepeatedAtASteadyInterval checks that the calls are spread, and that failures in
+// between have the delay of the first failure.
+func TestARejectionIsRepeatedAtASteadyInterval(t *testing.T) {
 	got := delays(t, no, no, no, no, no, no, no, no, fails, fails, no, fails)
 	different := map[int]bool{}
 	for i, seconds := range got {
@@ -101,7 +101,7 @@ func TestTheDelayStartsAgain(t *testing.T) {
 	edited.Generation = 2
 	again := asks("web-0")
 	again.Generation = "2"
-	twice := func() webhooktask.Tasks { // web-0 and web-1 were asked about in vain two times
+	twice := func() webhooktask.Tasks { // two calls for web-0 and web-1 have failed
 		tasks, _ := broken("web-0", "web-1").Open(ask("web-0", "web-1"), polled(), after(20), func() string { return "t2" })
 		return fails(tasks, "t2", after(20))
 	}

@@ -78,7 +78,7 @@ func (t Tasks) Forget(waiting []rule.Request, rule Rule, now time.Time) Tasks {
 	for _, task := range t.states {
 		kept, gone := remaining(task, stays, rule, now)
 		if gone != nil {
-			next.history = remembered(next.history, *gone, now)
+			next.history = withHistory(next.history, *gone, now)
 		}
 		if kept != nil {
 			next.states = append(next.states, *kept)
@@ -102,7 +102,7 @@ func remaining(
 	if isOpen(task) && slices.ContainsFunc(task.Processing, stays) {
 		return &task, nil
 	}
-	rest := only(task, stays)
+	rest := restricted(task, stays)
 	switch {
 	case len(rest.Processing)+len(rest.Approved) == 0:
 		return nil, dropped(task, reasonNobody, "no pod waits for it any more")
@@ -110,7 +110,7 @@ func remaining(
 		rest.LastTime = second(now)
 	}
 	if len(rest.Processing) == 0 {
-		rest = settled(rest)
+		rest = withoutFailure(rest)
 	}
 	return &rest, nil
 }
@@ -123,8 +123,8 @@ func dropped(task appsv1alpha1.TaskInfo, reason, message string) *appsv1alpha1.T
 	return &task
 }
 
-// only returns a task with only the pods that stay.
-func only(task appsv1alpha1.TaskInfo, stays func(appsv1alpha1.TaskPod) bool) appsv1alpha1.TaskInfo {
+// restricted returns a task with only the pods that stay.
+func restricted(task appsv1alpha1.TaskInfo, stays func(appsv1alpha1.TaskPod) bool) appsv1alpha1.TaskInfo {
 	task.Processing = filtered(task.Processing, stays)
 	task.Approved = filtered(task.Approved, stays)
 	return task

@@ -12,7 +12,7 @@ import (
 
 func nobody(string) bool { return false }
 
-func TestAPostThatNobodyKnowsOfWasInterrupted(t *testing.T) {
+func TestAPostOfAnEarlierProcessIsInterrupted(t *testing.T) {
 	tasks := opened("web-0")
 	tasks, _ = tasks.Open(ask("web-1"), polled(), start, func() string { return "t2" })
 	tasks = tasks.Interrupted(func(id string) bool { return id == "t2" }, after(3))
@@ -72,7 +72,7 @@ func TestTheTimeoutCountsFromTheFirstCall(t *testing.T) {
 	}
 }
 
-func TestATaskThatExpiresTellsWhatIsKnown(t *testing.T) {
+func TestAnExpiredTaskKeepsItsLastMessage(t *testing.T) {
 	for name, tc := range map[string]struct {
 		tasks webhooktask.Tasks
 		want  string
@@ -93,14 +93,14 @@ func TestATaskThatExpiresTellsWhatIsKnown(t *testing.T) {
 }
 
 func TestAPostDoesNotExpire(t *testing.T) {
-	// The client bounds it, and knows what became of it.
+	// The client bounds it, and reports its result.
 	tasks := opened("web-0").Expire(polled(), after(1000))
 	if got := states(tasks, after(1000), "web-0")[0]; got != calling {
 		t.Errorf("web-0 is %s, want %s", got, calling)
 	}
 }
 
-func TestWhatIsForgotten(t *testing.T) {
+func TestForget(t *testing.T) {
 	edited := polled()
 	edited.Generation = 2
 	partly, _ := polling("web-0", "web-1").Polled("t1", webhooktask.PollAnswer{Success: true, FinishedNames: []string{"web-1"}}, polled(), after(5))
@@ -193,7 +193,7 @@ func TestHistoryIsNewestFirstAndBounded(t *testing.T) {
 	}
 }
 
-func TestACallIsShownFromWhenItCountsNoMore(t *testing.T) {
+func TestHistoryTimeCountsFromTheEndOfACall(t *testing.T) {
 	tasks := rejected("web-0").Forget(nil, polled(), after(700))
 	history := tasks.Status(after(1200)).History
 	if len(history) != 1 || !history[0].LastTime.Equal(new(whole(700))) || history[0].NextTime != nil {

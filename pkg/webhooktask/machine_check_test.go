@@ -13,7 +13,7 @@ import (
 	"github.com/podops-dev/podops/pkg/webhooktask"
 )
 
-// unchanged runs one step, and looks whether it left its receiver and its arguments as they were.
+// unchanged runs one step, and checks that it changed neither its receiver nor its arguments.
 func unchanged(t *rapid.T, name string, tasks webhooktask.Tasks, m *machine, do func(webhooktask.Tasks) webhooktask.Tasks) webhooktask.Tasks {
 	before, requests := tasks.Status(m.now), m.waiting()
 	next := do(tasks)
@@ -26,20 +26,20 @@ func unchanged(t *rapid.T, name string, tasks webhooktask.Tasks, m *machine, do 
 	return next
 }
 
-// checkPost: nobody is asked about who need not be, or may not be yet.
+// checkPost checks that each request of a call needs one, and is due.
 func (m *machine) checkPost(t *rapid.T, before webhooktask.Tasks, post webhooktask.Post) {
 	if len(post.Requests) == 0 {
-		t.Fatalf("%s is about nobody", post.TraceID)
+		t.Fatalf("%s has no pods", post.TraceID)
 	}
 	for _, request := range post.Requests {
 		task := before.Of(request, m.rule, m.now)
 		if task.State != "" && (task.State != rule.TaskFailed || !task.RetryDue || m.now.Before(task.RetryAt)) {
-			t.Fatalf("%s asks about %s, which is %+v at %v", post.TraceID, request.Key(), task, m.now)
+			t.Fatalf("%s calls for %s, which is %+v at %v", post.TraceID, request.Key(), task, m.now)
 		}
 	}
 }
 
-// checkBounds: what is to be written fits, and nobody is in two tasks.
+// checkBounds checks that the status fits, and that no pod is in two tasks.
 func (m *machine) checkBounds(t *rapid.T, tasks webhooktask.Tasks) {
 	status := tasks.Status(m.now)
 	if status == nil {
@@ -54,7 +54,7 @@ func (m *machine) checkBounds(t *rapid.T, tasks webhooktask.Tasks) {
 	traces, entries := map[string]bool{}, map[appsv1alpha1.TaskPod]bool{}
 	for _, task := range status.TaskStates {
 		if traces[task.TraceID] {
-			t.Fatalf("%s is there twice", task.TraceID)
+			t.Fatalf("%s is listed twice", task.TraceID)
 		}
 		traces[task.TraceID] = true
 		if len(task.Processing) > appsv1alpha1.MaxStatusTaskPods || len(task.Approved) > appsv1alpha1.MaxStatusTaskPods {
@@ -69,7 +69,7 @@ func (m *machine) checkBounds(t *rapid.T, tasks webhooktask.Tasks) {
 	}
 }
 
-// check holds after whatever happened.
+// check is the invariant after every step.
 func (m *machine) check(t *rapid.T) {
 	status := m.read()
 	tasks := webhooktask.FromStatus(status)
@@ -81,7 +81,7 @@ func (m *machine) check(t *rapid.T) {
 	if err := json.Unmarshal(written, &again); err != nil {
 		t.Fatal(err)
 	}
-	if status != nil { // history may have become too old since
+	if status != nil { // history may have become too old meanwhile
 		status.History = slices.DeleteFunc(status.History, func(task appsv1alpha1.TaskInfo) bool {
 			return m.now.Sub(task.LastTime.Time) >= 10*time.Minute
 		})
@@ -102,7 +102,7 @@ func (m *machine) check(t *rapid.T) {
 		}
 	}
 	if m.rule.States < 32 || status == nil {
-		return // for want of room, tasks are put together
+		return // at the limit, tasks are merged
 	}
 	for _, task := range status.TaskStates {
 		for _, pod := range task.Approved {
@@ -113,7 +113,8 @@ func (m *machine) check(t *rapid.T) {
 	}
 }
 
-// checkAnswered: an answer in status is known for as long as the pod waits, and no other is.
+// checkAnswered checks that an answer in status is kept as long as the pod waits, and that no other
+// answer appears.
 func (m *machine) checkAnswered(t *rapid.T, tasks webhooktask.Tasks) {
 	for _, request := range m.waiting() {
 		pod := appsv1alpha1.TaskPod{UID: request.Pod.UID, Name: request.Pod.Name, ID: request.ID, Generation: request.Generation}
@@ -127,7 +128,8 @@ func (m *machine) checkAnswered(t *rapid.T, tasks webhooktask.Tasks) {
 	}
 }
 
-// approves: the service said yes to this pod, for this waiting, when asked under that generation.
+// approves reports whether the service approved this pod, for this operation, in a call under that
+// generation.
 func (s *service) approves(request rule.Request, generation int64) bool {
 	for given := range s.approved {
 		if given.pod.UID == request.Pod.UID && given.pod.ID == request.ID && given.pod.Generation == request.Generation &&

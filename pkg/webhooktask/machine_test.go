@@ -16,13 +16,13 @@ import (
 	"github.com/podops-dev/podops/pkg/webhooktask"
 )
 
-// machine is a manager, its API server, a cluster with pods, and a service, any of which does
-// something at any time: the manager dies between two instructions, results get lost or come
-// twice, the rule is edited, pods vanish and come back under their names.
+// machine is a manager, its API server, a cluster with pods, and a service. Each of them acts at
+// any time: the manager ends between two instructions, results are lost or duplicated, the rule is
+// edited, pods are deleted and replaced by others with the same names.
 type machine struct {
 	now     time.Time
 	rule    webhooktask.Rule
-	stored  []byte // status, as the API server keeps it
+	stored  []byte // status, as the API server stores it
 	pods    map[string]rule.Request
 	lastUID int
 	lastID  int
@@ -30,8 +30,8 @@ type machine struct {
 	process process
 	service service
 
-	// answered are the pods about which status has an answer of the service, other than an
-	// approval, by the generation of the rule.
+	// answered are the pods with an answer of the service in status, other than an approval, by the
+	// generation of the rule.
 	answered map[answeredTo]bool
 }
 
@@ -40,11 +40,11 @@ type answeredTo struct {
 	generation int64
 }
 
-// process is what a manager forgets when it dies.
+// process is the state of a manager that is lost when it ends.
 type process struct {
-	calls   map[string]call // under way, by key
-	results []result        // in hand, until status has them
-	answers []answeredTo    // of the results that were taken in, until status has them
+	calls   map[string]call // in flight, by key
+	results []result        // received, until status has them
+	answers []answeredTo    // of the recorded results, until status has them
 	polls   map[string]webhooktask.LastPoll
 }
 
@@ -62,10 +62,10 @@ type result struct {
 	failure *webhooktask.Failure
 }
 
-// service remembers what it was asked and what it said.
+// service records the pods of each call and its answers.
 type service struct {
 	asked    map[string][]appsv1alpha1.TaskPod
-	rules    map[string]int64 // the generation of the rule that a call was made under
+	rules    map[string]int64 // the generation of the rule of a call
 	approved map[approvalOf]bool
 }
 
@@ -92,7 +92,8 @@ func (m *machine) restart() {
 	m.process = process{calls: map[string]call{}, polls: map[string]webhooktask.LastPoll{}}
 }
 
-// waiting are in no particular order for the code under test, and in one order for rapid.
+// waiting returns the waiting requests in a fixed order for rapid; the code under test must not
+// depend on it.
 func (m *machine) waiting() []rule.Request {
 	requests := []rule.Request{}
 	for _, key := range slices.Sorted(maps.Keys(m.pods)) {
@@ -101,7 +102,7 @@ func (m *machine) waiting() []rule.Request {
 	return requests
 }
 
-// read is status as the manager sees it.
+// read returns the status that the manager reads.
 func (m *machine) read() *appsv1alpha1.WebhookStatus {
 	if m.stored == nil {
 		return nil
@@ -113,7 +114,7 @@ func (m *machine) read() *appsv1alpha1.WebhookStatus {
 	return status
 }
 
-// round is one of the manager. It may die before or after the write, and the write may fail.
+// round is one round of the manager. It may end before or after the write, and the write may fail.
 func (m *machine) round(t *rapid.T) {
 	m.process.answers = nil
 	tasks := webhooktask.FromStatus(m.read())
@@ -130,7 +131,7 @@ func (m *machine) round(t *rapid.T) {
 	m.checkBounds(t, tasks)
 	needCall := []rule.Request{}
 	for _, request := range waiting {
-		// Cheaper rules withhold some.
+		// Cheaper rules withhold some requests.
 		if rapid.IntRange(0, 3).Draw(t, "withheld") > 0 {
 			needCall = append(needCall, request)
 		}
@@ -182,7 +183,7 @@ func (m *machine) write(tasks webhooktask.Tasks) {
 	m.process.answers = nil
 }
 
-// hear notes what a POST that status waits for is answered.
+// hear records the answer to a POST that status waits for.
 func (m *machine) hear(before webhooktask.Tasks, r result) {
 	status := before.Status(m.now)
 	if status == nil || r.failure != nil || r.call.poll || r.post.Success && !r.post.Poll || r.post.Poll && r.post.Success && !m.rule.Polls {
@@ -224,7 +225,7 @@ func (m *machine) take(tasks webhooktask.Tasks, r result) webhooktask.Tasks {
 	return tasks
 }
 
-// serve lets a call reach the service, or not, and its result the manager, or not.
+// serve delivers a call to the service, or not, and its result to the manager, or not.
 func (m *machine) serve(t *rapid.T) {
 	if len(m.process.calls) == 0 {
 		return
@@ -252,7 +253,7 @@ func (m *machine) serve(t *rapid.T) {
 	}
 }
 
-// answer of the service, by a draw. It remembers pods by UID, since it was told.
+// answer draws an answer of the service, which remembers pods by UID.
 func (s *service) answer(t *rapid.T, c call) (webhooktask.PostAnswer, webhooktask.PollAnswer) {
 	if !c.poll {
 		if _, seen := s.asked[c.traceID]; seen {
@@ -288,7 +289,7 @@ func (m *machine) edit(t *rapid.T) {
 	m.rule.Polls = rapid.IntRange(0, 3).Draw(t, "polls") > 0
 }
 
-// stir makes pods come, go, and wait another time.
+// stir creates and deletes pods, and starts other operations on them.
 func (m *machine) stir(t *rapid.T) {
 	name := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "pod")
 	id := rapid.SampledFrom([]string{"x", "y"}).Draw(t, "id")
@@ -299,7 +300,7 @@ func (m *machine) stir(t *rapid.T) {
 	}
 	m.lastUID++
 	if !waits || rapid.Bool().Draw(t, "reborn") {
-		for _, other := range []string{"x", "y"} { // the pod goes, with all that it waits for
+		for _, other := range []string{"x", "y"} { // the pod is deleted, with all its requests
 			delete(m.pods, name+"/"+other)
 		}
 		request = asks(name)
@@ -309,9 +310,10 @@ func (m *machine) stir(t *rapid.T) {
 	m.pods[name+"/"+id] = request
 }
 
-// settle makes the world fair: calls arrive, the service says no to pod a and yes to all others, and
-// nobody dies. Then every pod is approved, or rejected with a time to be asked about again.
-func (m *machine) settle(t *rapid.T) {
+// converge makes the environment fair: calls arrive, the service rejects pod a and approves all
+// others, and no process ends. Then every pod is approved, or rejected with a time of the next
+// call.
+func (m *machine) converge(t *rapid.T) {
 	m.rule.Polls = true
 	for range 40 {
 		tasks := webhooktask.FromStatus(m.read())
@@ -354,7 +356,7 @@ func (m *machine) settle(t *rapid.T) {
 	}
 }
 
-// knowsPost: an answer to a POST is in hand, for the next round.
+// knowsPost reports whether the answer to a POST is available for the next round.
 func (m *machine) knowsPost() bool {
 	return slices.ContainsFunc(m.process.results, func(r result) bool { return !r.call.poll })
 }
@@ -379,6 +381,6 @@ func TestNoPodPassesUnapprovedAndNoCallIsMadeTwice(t *testing.T) {
 			},
 			"": m.check,
 		})
-		m.settle(t)
+		m.converge(t)
 	})
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/podops-dev/podops/pkg/webhooktask"
 )
 
-// entries are as pods of tasks have them.
+// entries returns pods in the form of tasks.
 func entries(requests []rule.Request) []appsv1alpha1.TaskPod {
 	return pods(names(requests)...)
 }
 
-func TestWhichTasksAreJoinedForWantOfRoom(t *testing.T) {
+func TestWhichTasksAreMergedAtTheLimit(t *testing.T) {
 	later := whole(300)
 	no := func(requests []rule.Request) appsv1alpha1.TaskInfo {
 		return appsv1alpha1.TaskInfo{
@@ -72,7 +72,7 @@ func TestWhichTasksAreJoinedForWantOfRoom(t *testing.T) {
 	}
 }
 
-func TestWhatIsShownOfTasksThatAreJoined(t *testing.T) {
+func TestStatusOfMergedTasks(t *testing.T) {
 	later, minDelay := whole(300), whole(100)
 	refused := appsv1alpha1.TaskInfo{
 		Phase: appsv1alpha1.TaskFailed, RuleGeneration: 1, Reason: "Refused", Attempts: 3, NextTime: &later, Processing: pods("web-1"), Answered: true,

@@ -37,7 +37,7 @@ type batch struct {
 func (t Tasks) Open(requests []rule.Request, rule Rule, now time.Time, newTraceID func() string) (next Tasks, posts []Post) {
 	next = t
 	for _, b := range t.batches(requests, rule, now) {
-		with, fits := next.with(b, rule, now)
+		free, fits := next.withSpaceFor(b, rule, now)
 		if !fits {
 			continue
 		}
@@ -53,7 +53,7 @@ func (t Tasks) Open(requests []rule.Request, rule Rule, now time.Time, newTraceI
 		for _, request := range b.requests {
 			task.Processing = append(task.Processing, podOf(request))
 		}
-		next = newTasks(append(slices.Clip(with.states), task), with.history)
+		next = newTasks(append(slices.Clip(free.states), task), free.history)
 		posts = append(posts, Post{TraceID: task.TraceID, Requests: b.requests})
 	}
 	return next, posts
@@ -103,9 +103,9 @@ func (b batch) takes(request rule.Request) bool {
 	return !namesake && len(b.requests) < appsv1alpha1.MaxStatusTaskPods
 }
 
-// with returns t with the batch's pods removed from the failed task that they belong to, and
+// withSpaceFor returns t with the batch's pods removed from the failed task that they belong to, and
 // whether a new task fits.
-func (t Tasks) with(b batch, rule Rule, now time.Time) (next Tasks, fits bool) {
+func (t Tasks) withSpaceFor(b batch, rule Rule, now time.Time) (next Tasks, fits bool) {
 	if open, _ := t.Running(); open >= rule.openStates() {
 		return t, false
 	}
@@ -115,7 +115,7 @@ func (t Tasks) with(b batch, rule Rule, now time.Time) (next Tasks, fits bool) {
 	}
 	next = t.without(b, now)
 	if len(next.states) >= limit {
-		next = next.joined(now)
+		next = next.merged(now)
 	}
 	return next, len(next.states) < limit
 }
@@ -139,10 +139,10 @@ func (t Tasks) without(b batch, now time.Time) Tasks {
 			next.states = append(next.states, task)
 			continue
 		case len(rest.Processing)+len(rest.Approved) == 0:
-			next.history = remembered(next.history, task, now)
+			next.history = withHistory(next.history, task, now)
 			continue
 		case len(rest.Processing) == 0:
-			rest = settled(rest)
+			rest = withoutFailure(rest)
 		}
 		rest.LastTime = second(now)
 		next.states = append(next.states, rest)
@@ -150,13 +150,13 @@ func (t Tasks) without(b batch, now time.Time) Tasks {
 	return newTasks(next.states, next.history)
 }
 
-// joined merges ended tasks when the limit is reached: pods that came one by one would otherwise
+// merged merges ended tasks when the limit is reached: pods that came one by one would otherwise
 // take a task each for as long as they wait. The merged task shows the newer one with failed pods;
 // pods that are due for another call wait for the later of both times.
-func (t Tasks) joined(now time.Time) Tasks {
+func (t Tasks) merged(now time.Time) Tasks {
 	states := []appsv1alpha1.TaskInfo{}
 	for _, task := range t.states {
-		into := slices.IndexFunc(states, func(older appsv1alpha1.TaskInfo) bool { return joins(older, task) })
+		into := slices.IndexFunc(states, func(older appsv1alpha1.TaskInfo) bool { return mergeable(older, task) })
 		if into < 0 {
 			states = append(states, task)
 			continue
@@ -177,13 +177,13 @@ func (t Tasks) joined(now time.Time) Tasks {
 	return newTasks(states, t.history)
 }
 
-// joins reports whether two tasks
+// mergeable reports whether two tasks
 //
 //   - have ended,
 //   - under the same generation of the rule,
 //   - with pods that the service has answered for, all or none,
 //   - and have at most the maximum of pods together, no two of which have the same name and wait for a call.
-func joins(a, b appsv1alpha1.TaskInfo) bool {
+func mergeable(a, b appsv1alpha1.TaskInfo) bool {
 	return !isOpen(a) && !isOpen(b) &&
 		a.RuleGeneration == b.RuleGeneration &&
 		(len(a.Processing) == 0 || len(b.Processing) == 0 || isAnswered(a) == isAnswered(b)) &&

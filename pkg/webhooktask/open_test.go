@@ -12,8 +12,8 @@ import (
 	"github.com/podops-dev/podops/pkg/webhooktask"
 )
 
-// asked are the names of the pods of each call.
-func asked(posts []webhooktask.Post) [][]string {
+// calledFor returns the names of the pods of each call.
+func calledFor(posts []webhooktask.Post) [][]string {
 	calls := [][]string{}
 	for _, post := range posts {
 		names := []string{}
@@ -33,7 +33,7 @@ func names(requests []rule.Request) []string {
 	return found
 }
 
-// each has one task for each pod, opened one after the other, and answered.
+// each returns one task for each pod, opened one after the other, and answered.
 func each(requests []rule.Request, answer webhooktask.PostAnswer, ruleset webhooktask.Rule) webhooktask.Tasks {
 	tasks, newID := webhooktask.Tasks{}, ids()
 	for _, request := range requests {
@@ -46,7 +46,7 @@ func each(requests []rule.Request, answer webhooktask.PostAnswer, ruleset webhoo
 	return tasks
 }
 
-func TestACallIsWrittenDownAsATask(t *testing.T) {
+func TestACallIsRecordedAsATask(t *testing.T) {
 	tasks, posts := webhooktask.Tasks{}.Open(ask("web-0"), polled(), start, ids())
 	want := appsv1alpha1.TaskInfo{
 		TraceID: "t1", Phase: appsv1alpha1.TaskPosting, RuleGeneration: 1, Processing: pods("web-0"),
@@ -60,16 +60,16 @@ func TestACallIsWrittenDownAsATask(t *testing.T) {
 	}
 }
 
-func TestRequestsAreAskedAboutTogetherOldestFirst(t *testing.T) {
+func TestRequestsShareACallOldestFirst(t *testing.T) {
 	waiting := many("web", 30)
-	shuffled := slices.Concat(waiting[10:], waiting[:10], waiting[5:15]) // some of them twice
+	shuffled := slices.Concat(waiting[10:], waiting[:10], waiting[5:15]) // some of them are duplicates
 	_, posts := webhooktask.Tasks{}.Open(shuffled, polled(), start, ids())
-	if diff := cmp.Diff([][]string{names(waiting[:25]), names(waiting[25:])}, asked(posts)); diff != "" {
+	if diff := cmp.Diff([][]string{names(waiting[:25]), names(waiting[25:])}, calledFor(posts)); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
 }
 
-func TestWhoIsNotAskedAbout(t *testing.T) {
+func TestRequestsThatNeedNoCall(t *testing.T) {
 	approvedOnes, _ := opened("web-0").Posted("t1", webhooktask.PostAnswer{Success: true}, polled(), start)
 	for name, tc := range map[string]struct {
 		tasks webhooktask.Tasks
@@ -84,20 +84,20 @@ func TestWhoIsNotAskedAbout(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, posts := tc.tasks.Open(ask("web-0"), polled(), after(tc.now), func() string { return "t2" })
-			if diff := cmp.Diff(tc.want, asked(posts)); diff != "" {
+			if diff := cmp.Diff(tc.want, calledFor(posts)); diff != "" {
 				t.Errorf("calls (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestPodsThatFailedTogetherAreAskedAboutTogetherAgain(t *testing.T) {
+func TestPodsThatFailedTogetherShareTheNextCall(t *testing.T) {
 	tasks, _ := opened("web-0", "web-1", "web-2").Posted("t1", webhooktask.PostAnswer{FinishedNames: []string{"web-1"}}, polled(), start)
 	newer := asks("web-3")
 	newer.Since = after(1)
 	newID := ids()
 	tasks, posts := tasks.Open(append(ask("web-0", "web-2"), newer), polled(), after(20), func() string { return "again-" + newID() })
-	if diff := cmp.Diff([][]string{{"web-0", "web-2"}, {"web-3"}}, asked(posts)); diff != "" {
+	if diff := cmp.Diff([][]string{{"web-0", "web-2"}, {"web-3"}}, calledFor(posts)); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
 	status := tasks.Status(after(20))
@@ -114,7 +114,7 @@ func TestPodsThatFailedTogetherAreAskedAboutTogetherAgain(t *testing.T) {
 	}
 }
 
-func TestATaskWhoseLastPodIsAskedAboutAgainIsHistory(t *testing.T) {
+func TestATaskWithoutPodsBecomesHistory(t *testing.T) {
 	tasks, _ := broken("web-0").Open(ask("web-0"), polled(), after(20), func() string { return "t2" })
 	status := tasks.Status(after(20))
 	if diff := cmp.Diff([]string{"t2 Posting attempts 1: [] approved, [web-0] not"}, shown(status.TaskStates)); diff != "" {
@@ -125,7 +125,7 @@ func TestATaskWhoseLastPodIsAskedAboutAgainIsHistory(t *testing.T) {
 	}
 }
 
-// shown are tasks in one line each.
+// shown returns tasks in one line each.
 func shown(tasks []appsv1alpha1.TaskInfo) []string {
 	lines := []string{}
 	for _, task := range tasks {
@@ -158,12 +158,12 @@ func TestOpenTasksAreBounded(t *testing.T) {
 	}
 	tasks, _ = tasks.Posted("t3", webhooktask.PostAnswer{Success: true}, polled(), start)
 	_, posts = tasks.Open(waiting, polled(), start, func() string { return "t9" })
-	if diff := cmp.Diff([][]string{names(waiting[200:225])}, asked(posts)); diff != "" {
+	if diff := cmp.Diff([][]string{names(waiting[200:225])}, calledFor(posts)); diff != "" {
 		t.Errorf("calls once one has ended (-want +got):\n%s", diff)
 	}
 }
 
-func TestPodsThatCameOneByOneDoNotUseUpTheRoom(t *testing.T) {
+func TestPodsThatCameOneByOneDoNotUseUpTheTasks(t *testing.T) {
 	waiting := many("web", 200)
 	tasks := each(waiting, webhooktask.PostAnswer{Success: true}, polled())
 	for _, request := range waiting {
@@ -176,7 +176,7 @@ func TestPodsThatCameOneByOneDoNotUseUpTheRoom(t *testing.T) {
 	}
 }
 
-func TestTasksThatAreJoinedKeepWhatCounts(t *testing.T) {
+func TestMergedTasksKeepTheirState(t *testing.T) {
 	small := polled()
 	small.States = 2
 	tasks, _ := each(many("a", 1), webhooktask.PostAnswer{}, small).Open(many("b", 1), small, after(5), func() string { return "t2" })
@@ -193,7 +193,7 @@ func TestTasksThatAreJoinedKeepWhatCounts(t *testing.T) {
 	}
 }
 
-func TestPodsThatWaitToBeAskedAgainAreNotCrowdedOut(t *testing.T) {
+func TestNewPodsDoNotDisplaceRepeatedCalls(t *testing.T) {
 	old := many("old", 24*25)
 	tasks, newID := webhooktask.Tasks{}, ids()
 	answered := func(requests []rule.Request, now int) int {
@@ -217,7 +217,7 @@ func TestPodsThatWaitToBeAskedAgainAreNotCrowdedOut(t *testing.T) {
 	if got := len(tasks.Status(after(20)).TaskStates); got != 32 {
 		t.Errorf("%d tasks, want 32", got)
 	}
-	// The pods that were approved have gone on: there is room again.
+	// The approved pods no longer wait: there are free tasks again.
 	left := slices.DeleteFunc(slices.Clone(old), func(request rule.Request) bool {
 		return tasks.Of(request, polled(), after(30)).State == approved
 	})
@@ -231,7 +231,7 @@ func TestNamesakesAreNotInOneCall(t *testing.T) {
 	ghost := asks("web-0") // still in the cache, for a moment
 	ghost.Pod = &rule.PodFact{UID: "ghost", Name: "web-0"}
 	_, posts := webhooktask.Tasks{}.Open([]rule.Request{asks("web-0"), ghost}, polled(), start, ids())
-	if diff := cmp.Diff([][]string{{"web-0"}, {"web-0"}}, asked(posts)); diff != "" {
+	if diff := cmp.Diff([][]string{{"web-0"}, {"web-0"}}, calledFor(posts)); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
 
@@ -240,7 +240,7 @@ func TestNamesakesAreNotInOneCall(t *testing.T) {
 	tasks := each([]rule.Request{asks("web-0"), ghost}, webhooktask.PostAnswer{}, small)
 	newID := ids()
 	_, posts = tasks.Open([]rule.Request{asks("web-0"), ghost, asks("web-1")}, small, after(20), func() string { return "again-" + newID() })
-	if diff := cmp.Diff([][]string{{"web-0"}, {"web-0"}}, asked(posts)); diff != "" {
+	if diff := cmp.Diff([][]string{{"web-0"}, {"web-0"}}, calledFor(posts)); diff != "" {
 		t.Errorf("calls after both were rejected (-want +got):\n%s", diff)
 	}
 }

@@ -165,8 +165,8 @@ func (t Tasks) replaced(index int, task appsv1alpha1.TaskInfo) Tasks {
 	return newTasks(states, t.history)
 }
 
-// remembered puts a task first in a history.
-func remembered(history []appsv1alpha1.TaskInfo, task appsv1alpha1.TaskInfo, now time.Time) []appsv1alpha1.TaskInfo {
+// withHistory puts a task first in a history.
+func withHistory(history []appsv1alpha1.TaskInfo, task appsv1alpha1.TaskInfo, now time.Time) []appsv1alpha1.TaskInfo {
 	task.LastTime, task.NextTime = second(now), nil
 	task.Processing = slices.Clip(task.Processing[:min(len(task.Processing), historyPods)])
 	task.Approved = slices.Clip(task.Approved[:min(len(task.Approved), historyPods)])

@@ -15,14 +15,14 @@ import (
 	"github.com/podops-dev/podops/pkg/webhooktask"
 )
 
-// start is not a whole second, as times are not.
+// start is not a whole second, like most times.
 var start = time.Date(2026, 11, 21, 12, 0, 0, 300e6, time.UTC)
 
 func after(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
 
 func whole(seconds int) metav1.Time { return metav1.NewTime(after(seconds).Truncate(time.Second)) }
 
-// asks is a pod that waits with id x.
+// asks returns the request of a pod that waits with id x.
 func asks(name string) rule.Request {
 	return rule.Request{
 		Pod:   &rule.PodFact{UID: types.UID(name + "-uid"), Name: name},
@@ -38,7 +38,7 @@ func ask(names ...string) []rule.Request {
 	return requests
 }
 
-// many are pods in the order in which they began to wait.
+// many returns pods in the order in which they began to wait.
 func many(prefix string, count int) []rule.Request {
 	requests := []rule.Request{}
 	for i := range count {
@@ -61,7 +61,7 @@ func polled() webhooktask.Rule {
 	return webhooktask.Rule{Generation: 1, Polls: true, Interval: 5 * time.Second, Timeout: time.Minute, AskAgain: webhooktask.DefaultAskAgain, States: 32}
 }
 
-// ids counts: t1, t2, ...
+// ids returns t1, t2, ...
 func ids() func() string {
 	last := 0
 	return func() string {
@@ -70,24 +70,24 @@ func ids() func() string {
 	}
 }
 
-// opened has one task t1 about the pods.
+// opened returns one task t1 for the pods.
 func opened(names ...string) webhooktask.Tasks {
 	tasks, _ := webhooktask.Tasks{}.Open(ask(names...), polled(), start, ids())
 	return tasks
 }
 
-// polling has one task t1, which the service accepted under the id 7.
+// polling returns one task t1 that the service accepted under the id 7.
 func polling(names ...string) webhooktask.Tasks {
 	tasks, _ := opened(names...).Posted("t1", webhooktask.PostAnswer{Success: true, Poll: true, TaskID: "7"}, polled(), start)
 	return tasks
 }
 
-// broken has one task t1, whose call failed at the start.
+// broken returns one task t1 whose call failed at the start.
 func broken(names ...string) webhooktask.Tasks {
 	return opened(names...).PostFailed("t1", webhooktask.Failure{Class: "Unreachable"}, polled(), start)
 }
 
-// rejected has one task t1, which was answered with a no at the start.
+// rejected returns one task t1 that was rejected at the start.
 func rejected(names ...string) webhooktask.Tasks {
 	tasks, _ := opened(names...).Posted("t1", webhooktask.PostAnswer{}, polled(), start)
 	return tasks
@@ -102,7 +102,7 @@ func theTask(t *testing.T, tasks webhooktask.Tasks, now time.Time) appsv1alpha1.
 	return status.TaskStates[0]
 }
 
-// states are those of the pods, in their order.
+// states returns the states of the pods, in their order.
 func states(tasks webhooktask.Tasks, now time.Time, names ...string) []rule.TaskState {
 	found := []rule.TaskState{}
 	for _, request := range ask(names...) {
@@ -111,7 +111,7 @@ func states(tasks webhooktask.Tasks, now time.Time, names ...string) []rule.Task
 	return found
 }
 
-func TestWhatRulesSeeOfATask(t *testing.T) {
+func TestTheStateOfATaskForRules(t *testing.T) {
 	retry := whole(13).Time // about 15 s later, in whole seconds
 	partly, _ := opened("web-0", "web-1").Posted("t1", webhooktask.PostAnswer{FinishedNames: []string{"web-1"}, Message: "frozen"}, polled(), start)
 	for name, tc := range map[string]struct {
@@ -123,7 +123,7 @@ func TestWhatRulesSeeOfATask(t *testing.T) {
 		"nothing for another pod":       {tasks: opened("web-1"), now: start, want: rule.Task{}},
 		"the call is under way":         {tasks: opened("web-0"), now: start, want: rule.Task{State: rule.TaskCalling}},
 		"the service works on it":       {tasks: polling("web-0"), now: start, want: rule.Task{State: rule.TaskPolling, Answered: true}},
-		"the service said no": {
+		"the service rejected the pod": {
 			tasks: partly, now: after(1),
 			want: rule.Task{State: rule.TaskFailed, Class: "Rejected", Answered: true, Message: "frozen", RetryAt: retry},
 		},
