@@ -15,14 +15,8 @@ import (
 	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
-const (
-	// moduleFile is the name under which a user's module is compiled. No library file is at the
-	// root, so the two cannot collide.
-	moduleFile = "rule.rego"
-
-	// entryFile is the name of the module that calls the library.
-	entryFile = "entry.rego"
-)
+// entryFile is the name of the module that calls the library.
+const entryFile = "entry.rego"
 
 // moduleInfo is the part of a compiled program that stays in memory while a rule uses it: all that rules
 // with different literals and parameters share, except for the queries.

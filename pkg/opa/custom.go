@@ -15,6 +15,8 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/cputime"
+	"github.com/podops-dev/podops/pkg/opa/limits"
+	"github.com/podops-dev/podops/pkg/opa/vet"
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
@@ -117,13 +119,13 @@ func (p *Program) failed(err error) rule.Verdict {
 // plainMessage returns a message of OPA as one line, without PodOps' own names for the file and for
 // bounded builtins.
 func plainMessage(message string) string {
-	if rest, bounded := strings.CutPrefix(message, boundedPrefix); bounded {
+	if rest, bounded := strings.CutPrefix(message, limits.Prefix); bounded {
 		_, message, _ = strings.Cut(rest, ": ")
 		if _, inner, nested := strings.Cut(message, topdown.BuiltinErr+": "); nested {
 			message = inner
 		}
 	}
-	return strings.ReplaceAll(strings.Join(strings.Fields(message), " "), moduleFile+":", "row ")
+	return strings.ReplaceAll(strings.Join(strings.Fields(message), " "), vet.File+":", "row ")
 }
 
 // explained returns the code and the readable message of the error of one request.
@@ -138,7 +140,7 @@ func explained(err error) (rule.Code, string) {
 		return rule.CodeTimeout, boundedMessage(err.Error())
 	case errors.Is(err, ErrUndefined):
 		return rule.CodeUndefined, ""
-	case errors.As(err, &located) && located.Location != nil && located.Location.File == moduleFile:
+	case errors.As(err, &located) && located.Location != nil && located.Location.File == vet.File:
 		return rule.CodeEvaluationFailed, boundedMessage(fmt.Sprintf("%d:%d: %s: %s",
 			located.Location.Row, located.Location.Col, located.Code, plainMessage(located.Message)))
 	default:

@@ -17,6 +17,7 @@ import (
 
 	"github.com/podops-dev/podops/pkg/fairshare"
 	"github.com/podops-dev/podops/pkg/heapsize"
+	"github.com/podops-dev/podops/pkg/opa/vet"
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/rule/spec"
 	"github.com/podops-dev/podops/policies"
@@ -129,7 +130,7 @@ func New(options Options) (*Engine, error) {
 	options.CustomTimeout = cmp.Or(options.CustomTimeout, defaultCustomTimeout)
 	options.RoundBudget = cmp.Or(options.RoundBudget, defaultRoundBudget)
 	options.Concurrency = cmp.Or(options.Concurrency, max(2, runtime.GOMAXPROCS(0)))
-	allowed := capabilities()
+	allowed := vet.Capabilities()
 	parsed, err := parseLibrary(policies.Library(), ast.ParserOptions{Capabilities: allowed})
 	if err != nil {
 		return nil, err

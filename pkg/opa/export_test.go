@@ -8,6 +8,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/topdown"
 	"github.com/open-policy-agent/opa/v1/types"
 
+	"github.com/podops-dev/podops/pkg/opa/vet"
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/rule/spec"
 )
@@ -17,22 +18,22 @@ import (
 func (e *Engine) PrepareSource(ctx context.Context, module spec.Module) (*Program, error) {
 	entryModule, err := e.parse(entryFile, module.Source)
 	if err != nil {
-		return nil, compileError(err)
+		return nil, vet.AsCompileError(err)
 	}
 	modules := e.library.needed(entryModule)
 	if module.Custom != nil {
-		user, err := e.parse(moduleFile, module.Custom.Source)
+		user, err := e.parse(vet.File, module.Custom.Source)
 		if err != nil {
-			return nil, compileError(err)
+			return nil, vet.AsCompileError(err)
 		}
-		if modules[moduleFile], err = moved(user); err != nil {
+		if modules[vet.File], err = vet.Moved(user); err != nil {
 			return nil, err
 		}
 	}
 	modules[entryFile] = entryModule
 	compiler := ast.NewCompiler()
 	if err := e.compile(compiler, modules); err != nil {
-		return nil, compileError(err)
+		return nil, vet.AsCompileError(err)
 	}
 	query, err := prepareQuery(ctx, compiler, entryModule.Package.Path.Append(ast.StringTerm("decision")))
 	if err != nil {
@@ -40,7 +41,7 @@ func (e *Engine) PrepareSource(ctx context.Context, module spec.Module) (*Progra
 	}
 	made := &compiled{moduleInfo: &moduleInfo{source: "source"}, query: query}
 	if module.Custom != nil {
-		made.entry, made.needs = module.Custom.Entry, all()
+		made.entry, made.needs = module.Custom.Entry, vet.AllNeeds()
 	}
 	return e.program(module, made.moduleInfo, made)
 }
@@ -81,9 +82,9 @@ func (e *Engine) prepareWaiting(ctx context.Context, module spec.Module, waits f
 decision := data.podops.rules.custom.decision(input, input.rule, "allow")`)
 	user := ast.MustParseModule("package rule\nallow if not input.pod.labels.stuck\nallow if test.wait()")
 	modules := e.library.needed(entryModule)
-	modules[moduleFile], modules[entryFile] = user, entryModule
+	modules[vet.File], modules[entryFile] = user, entryModule
 	wait := &ast.Builtin{Name: "test.wait", Decl: types.NewFunction(nil, types.B)}
-	allowed := capabilities()
+	allowed := vet.Capabilities()
 	allowed.Builtins = append(allowed.Builtins, wait)
 	compiler := ast.NewCompiler().WithCapabilities(allowed)
 	if compiler.Compile(modules); compiler.Failed() {

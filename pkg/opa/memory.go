@@ -14,6 +14,7 @@ import (
 
 	"github.com/podops-dev/podops/pkg/fairshare"
 	"github.com/podops-dev/podops/pkg/heapsize"
+	"github.com/podops-dev/podops/pkg/opa/vet"
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
@@ -87,18 +88,18 @@ func (e *Engine) infoOf(ctx context.Context, owner string, key compiledKey) (*mo
 	if known := e.infos.get(key.hash()); known != nil {
 		return known, nil
 	}
-	if err := checkSize(key.module); err != nil {
-		return nil, compileError(err)
+	if err := vet.CheckSize(key.module); err != nil {
+		return nil, vet.AsCompileError(err)
 	}
 	if e.options.Precompile != nil {
 		source := Source{Owner: owner, Module: key.module, ParametersSchema: json.RawMessage(key.schema)}
 		if err := e.options.Precompile(ctx, source); err != nil {
-			return nil, compileError(err)
+			return nil, vet.AsCompileError(err)
 		}
 	}
 	made, err := e.compileAndKeep(ctx, owner, key)
 	if err != nil {
-		return nil, compileError(err)
+		return nil, vet.AsCompileError(err)
 	}
 	return made.moduleInfo, nil
 }

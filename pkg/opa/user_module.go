@@ -9,6 +9,8 @@ import (
 	"github.com/open-policy-agent/opa/v1/storage"
 	"github.com/open-policy-agent/opa/v1/topdown"
 
+	"github.com/podops-dev/podops/pkg/opa/limits"
+	"github.com/podops-dev/podops/pkg/opa/vet"
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/rule/spec"
 )
@@ -17,56 +19,38 @@ import (
 // rules, is compiled once for all modules with the same entry point: it is four times as large as a
 // module.
 func (e *Engine) compileModule(ctx context.Context, key compiledKey) (*compiled, error) {
-	module, entry, err := e.readModule(key)
+	module, entry, err := vet.Read(key.module, e.capabilities)
 	if err != nil {
 		return nil, err
 	}
-	schemas, err := e.schemasWith(key.schema)
+	schemas, err := vet.Schemas(e.schema, key.schema)
 	if err != nil {
 		return nil, err
 	}
-	compiler := withBoundsStage(withCostStage(ast.NewCompiler().WithSchemas(schemas)))
-	if err := e.compile(compiler, map[string]*ast.Module{moduleFile: module}); err != nil {
+	compiler := limits.WithStage(vet.Compiler(schemas), vet.IsUsers)
+	if err := e.compile(compiler, map[string]*ast.Module{vet.File: module}); err != nil {
 		return nil, err
 	}
-	checked := compiler.Modules[moduleFile]
-	if err := checkCompiled(checked); err != nil {
-		return nil, err
-	}
-	if err := checkAnswers(compiler, checked, entry); err != nil {
+	checked, err := vet.Check(compiler, entry)
+	if err != nil {
 		return nil, err
 	}
 	made := &compiled{
-		moduleInfo:    &moduleInfo{key: key, source: key.hash(), entry: entry, needs: needsOf(checked)},
+		moduleInfo:    &moduleInfo{key: key, source: key.hash(), entry: entry, needs: vet.NeedsOf(checked)},
 		missingReason: missingReasonOf(checked),
 		rules:         map[string]rego.PreparedEvalQuery{},
 	}
 	for _, name := range readRules(entry) {
-		rule := ruleRoot().Append(ast.StringTerm(name))
+		rule := vet.RuleRoot().Append(ast.StringTerm(name))
 		if len(compiler.GetRulesExact(rule)) == 0 {
 			continue
 		}
-		if made.rules[name], err = prepareQuery(ctx, compiler, rule, boundedBuiltins()...); err != nil {
+		if made.rules[name], err = prepareQuery(ctx, compiler, rule, limits.Builtins()...); err != nil {
 			return nil, err
 		}
 	}
 	made.query, err = e.customQuery(ctx, entry)
 	return made, err
-}
-
-// readModule parses a user's module, checks its form, and moves it to package rule.
-func (e *Engine) readModule(key compiledKey) (*ast.Module, spec.Entry, error) {
-	module, err := e.parse(moduleFile, key.module)
-	if err != nil {
-		return nil, "", err
-	}
-	entry, err := checkContract(module)
-	if err != nil {
-		return nil, "", err
-	}
-	module.Comments = nil // the compiled program would hold them
-	module, err = moved(module)
-	return module, entry, err
 }
 
 // readRules returns the rules that the library reads from a module with an entry point.

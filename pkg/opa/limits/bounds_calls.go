@@ -1,4 +1,4 @@
-package opa
+package limits
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/open-policy-agent/opa/v1/ast"
+
+	"github.com/podops-dev/podops/pkg/text"
 )
 
 // itemBytes is roughly the memory of an item of a collection when the item itself is shared.
@@ -130,7 +132,7 @@ func boundRange(arguments []*ast.Term) (int, error) {
 			return 0, nil
 		}
 		if ends[i], ok = number.Int64(); !ok || ends[i] > far || ends[i] < -far {
-			return 0, fmt.Errorf("%s is not a whole number in range", shortened(string(number)))
+			return 0, fmt.Errorf("%s is not a whole number in range", text.Cut(string(number), maxShown))
 		}
 	}
 	distance := max(ends[1]-ends[0], ends[0]-ends[1])
@@ -150,9 +152,8 @@ func boundNumbers(arguments []*ast.Term) (int, error) {
 		case ast.String: // the argument of to_number
 			text = string(value)
 		}
-		if !isPlain(text) {
-			return 0, fmt.Errorf("%s is out of range: at most %d digits, and an exponent of at most %d",
-				shortened(text), maxDigits, maxExponent)
+		if err := CheckNumber(text); err != nil {
+			return 0, err
 		}
 		made += len(text)
 	}

@@ -1,4 +1,4 @@
-package opa
+package vet
 
 import (
 	"encoding/json"
@@ -13,26 +13,27 @@ import (
 	"github.com/podops-dev/podops/policies"
 )
 
-// weighed compiles a module as a user's, with the stages under test.
-func weighed(t *testing.T, source string) (*ast.Compiler, error) {
+// compile compiles a module as a user's, with the stages under test.
+func compile(t *testing.T, source string) error {
 	t.Helper()
-	allowed := capabilities()
-	module, err := ast.ParseModuleWithOpts(moduleFile, source, ast.ParserOptions{Capabilities: allowed})
+	allowed := Capabilities()
+	module, err := ast.ParseModuleWithOpts(File, source, ast.ParserOptions{Capabilities: allowed})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var schema any
+	schema := map[string]any{}
 	if err := json.Unmarshal(policies.InputSchema(), &schema); err != nil {
 		t.Fatal(err)
 	}
-	schemas := ast.NewSchemaSet()
-	schemas.Put(ast.SchemaRootRef, schema)
-	compiler := ast.NewCompiler().WithStrict(true).WithCapabilities(allowed).WithSchemas(schemas)
-	compiler = withBoundsStage(withCostStage(compiler))
-	if compiler.Compile(map[string]*ast.Module{moduleFile: module}); compiler.Failed() {
-		return nil, compiler.Errors
+	schemas, err := Schemas(schema, "")
+	if err != nil {
+		t.Fatal(err)
 	}
-	return compiler, nil
+	compiler := Compiler(schemas).WithStrict(true).WithCapabilities(allowed)
+	if compiler.Compile(map[string]*ast.Module{File: module}); compiler.Failed() {
+		return compiler.Errors
+	}
+	return nil
 }
 
 // doubling repeats a line for each level, with %[1]d as the level and %[2]d as the one before.
@@ -97,7 +98,7 @@ func TestTooExpensive(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			start := time.Now()
-			_, err := weighed(t, "package rule\n\n"+source+"\n")
+			err := compile(t, "package rule\n\n"+source+"\n")
 			list := ast.Errors{}
 			if !errors.As(err, &list) || list[0].Code != ast.CompileErr || list[0].Location.Row < 3 {
 				t.Fatalf("got error %v, want a rego_compile_error with a place", err)
@@ -158,7 +159,7 @@ func TestNotTooExpensive(t *testing.T) {
 		"numbers of a usual size": "allow if input.now > 1.5e3 - 12345678901234567890",
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := weighed(t, "package rule\n\n"+source+"\n"); err != nil {
+			if err := compile(t, "package rule\n\n"+source+"\n"); err != nil {
 				t.Error(err)
 			}
 		})
@@ -187,7 +188,7 @@ func TestRejectedBeforeTypes(t *testing.T) {
 			"allow if f16(1, 1, 1, 1)", "too many paths"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := weighed(t, "package rule\n\n"+tc.source+"\n")
+			err := compile(t, "package rule\n\n"+tc.source+"\n")
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got error %v, want one with %q", err, tc.want)
 			}

@@ -1,4 +1,4 @@
-package opa
+package vet
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/types"
+
+	"github.com/podops-dev/podops/pkg/opa/limits"
 )
 
 // expression returns the cost of all terms of an expression, and adds the variables that it assigns
@@ -139,9 +141,8 @@ func (w *estimator) term(term *ast.Term, inner *scope) cost {
 	}
 	switch value := term.Value.(type) {
 	case ast.Number:
-		if !isPlain(string(value)) {
-			w.fail(term.Location, "the number %s is out of range: at most %d digits, and an exponent of at most %d",
-				shortened(string(value)), maxDigits, maxExponent)
+		if err := limits.CheckNumber(string(value)); err != nil {
+			w.fail(term.Location, "the number %v", err)
 		}
 		return scalar()
 	case ast.Var:

@@ -1,4 +1,4 @@
-package opa
+package vet
 
 import (
 	"github.com/open-policy-agent/opa/v1/ast"
@@ -15,7 +15,7 @@ func checkAnswers(compiler *ast.Compiler, module *ast.Module, entry spec.Entry) 
 		if !ok {
 			continue
 		}
-		found := compiler.TypeEnv.GetByRef(ruleRoot().Append(ast.StringTerm(string(name))))
+		found := compiler.TypeEnv.GetByRef(RuleRoot().Append(ast.StringTerm(string(name))))
 		switch {
 		case entry == spec.EntryAllow && name == "allow" && !mayBe(found, isBoolean):
 			return contractError(rule.Location, "allow is of type %v, it must be true or false", found)

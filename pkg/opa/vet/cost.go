@@ -1,4 +1,4 @@
-package opa
+package vet
 
 import (
 	"cmp"
@@ -58,7 +58,7 @@ func checkCost(compiler *ast.Compiler) *ast.Error {
 func usersRules(compiler *ast.Compiler) []*ast.Rule {
 	found := []*ast.Rule{}
 	for _, module := range compiler.Modules {
-		if isUsers(module) {
+		if IsUsers(module) {
 			found = append(found, module.Rules...)
 		}
 	}
@@ -66,9 +66,9 @@ func usersRules(compiler *ast.Compiler) []*ast.Rule {
 	return found
 }
 
-// isUsers reports whether a user wrote the module: data.rule or below.
-func isUsers(module *ast.Module) bool {
-	return module.Package.Path.HasPrefix(ast.Ref{ast.DefaultRootDocument, ast.StringTerm("rule")})
+// IsUsers reports whether a user wrote the module: data.rule or below.
+func IsUsers(module *ast.Module) bool {
+	return module.Package.Path.HasPrefix(RuleRoot())
 }
 
 func byPlace(a, b *ast.Rule) int {

@@ -1,4 +1,4 @@
-package opa
+package limits
 
 import (
 	"fmt"
@@ -23,8 +23,9 @@ const (
 	maxMade         = 32 << 20 // bytes of the results of all builtins of one evaluation
 )
 
-// boundedPrefix marks the bounded variants of builtins. No builtin of OPA begins with it.
-const boundedPrefix = "podops.bounded."
+// Prefix marks the bounded variants of builtins, and the messages of their errors. No builtin of OPA
+// begins with it.
+const Prefix = "podops.bounded."
 
 // bound returns an upper estimate of the bytes of the result of a call with these arguments, or an
 // error if the call is too expensive. Arguments of a wrong type are left to the builtin, which
@@ -64,16 +65,16 @@ func bounds() map[string]bound {
 	return known
 }
 
-// withBoundsStage replaces the builtins that users' modules call by their bounded variants. It runs
-// last, so that types, messages and indices are those of OPA's builtins.
-func withBoundsStage(compiler *ast.Compiler) *ast.Compiler {
+// WithStage replaces the builtins that some modules call by their bounded variants. It runs last, so
+// that types, messages and indices are those of OPA's builtins.
+func WithStage(compiler *ast.Compiler, includes func(*ast.Module) bool) *ast.Compiler {
 	return compiler.WithStageAfterID(ast.StageBuildRequiredCapabilities, ast.CompilerStageDefinition{
 		Name:       "BoundBuiltins",
 		MetricName: "compile_stage_bound_builtins",
 		Stage: func(compiler *ast.Compiler) *ast.Error {
 			known := bounds()
 			for _, module := range compiler.Modules {
-				if isUsers(module) {
+				if includes(module) {
 					boundCalls(module, known)
 				}
 			}
@@ -104,12 +105,11 @@ func boundCalls(module *ast.Module, known map[string]bound) {
 
 // boundedRef returns the operator of a bounded builtin.
 func boundedRef(name string) ast.Ref {
-	return ast.Ref{ast.VarTerm(boundedPrefix + name)}
+	return ast.Ref{ast.VarTerm(Prefix + name)}
 }
 
-// boundedBuiltins returns the options of a query over modules that were compiled with
-// withBoundsStage.
-func boundedBuiltins() []func(*rego.Rego) {
+// Builtins returns the options of a query over modules that were compiled with WithStage.
+func Builtins() []func(*rego.Rego) {
 	options := []func(*rego.Rego){}
 	known := bounds()
 	for _, name := range slices.Sorted(maps.Keys(known)) {

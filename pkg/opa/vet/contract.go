@@ -1,4 +1,4 @@
-package opa
+package vet
 
 import (
 	"fmt"
@@ -23,7 +23,8 @@ func contractError(place *ast.Location, format string, args ...any) error {
 	return &CompileError{Problems: []Problem{problem}}
 }
 
-func checkSize(source string) error {
+// CheckSize rejects a module that is too large or too deep for the parser.
+func CheckSize(source string) error {
 	if len(source) > spec.MaxModuleBytes {
 		return contractError(nil, "the module has %d bytes, and at most %d are allowed: move constants to the parameters, or split the rule",
 			len(source), spec.MaxModuleBytes)
@@ -35,7 +36,7 @@ func checkSize(source string) error {
 // its entry point.
 func checkContract(module *ast.Module) (spec.Entry, error) {
 	path := module.Package.Path
-	if !path.HasPrefix(ruleRoot()) || len(path) > len(ruleRoot())+1 {
+	if !path.HasPrefix(RuleRoot()) || len(path) > len(RuleRoot())+1 {
 		return "", contractError(module.Package.Location,
 			"the package is %s: it must be rule, or one package below it (package rule.change_freeze)", packageName(path))
 	}
@@ -54,8 +55,8 @@ func checkContract(module *ast.Module) (spec.Entry, error) {
 	return entryOf(module)
 }
 
-// ruleRoot returns the package that a user's module is compiled as.
-func ruleRoot() ast.Ref { return ast.Ref{ast.DefaultRootDocument, ast.StringTerm("rule")} }
+// RuleRoot returns the package that a user's module is compiled as.
+func RuleRoot() ast.Ref { return ast.Ref{ast.DefaultRootDocument, ast.StringTerm("rule")} }
 
 // packageName returns a path as the keyword "package" takes it.
 func packageName(path ast.Ref) string {
@@ -148,14 +149,14 @@ func isSetOf(head *ast.Head) bool {
 	return len(head.Ref()) == 1 && head.Key != nil && head.Value == nil && len(head.Args) == 0
 }
 
-// moved returns the module in package rule, with references to its own package adapted.
-func moved(module *ast.Module) (*ast.Module, error) {
-	from, to := module.Package.Path, ruleRoot().Copy()
+// Moved returns the module in package rule, with references to its own package adapted.
+func Moved(module *ast.Module) (*ast.Module, error) {
+	from, to := module.Package.Path, RuleRoot().Copy()
 	if from.Equal(to) {
 		return module, nil
 	}
 	// TransformRefs writes to the terms, and some terms are shared by all modules.
-	moved, err := ast.TransformRefs(module.Copy(), func(ref ast.Ref) (ast.Value, error) {
+	transformed, err := ast.TransformRefs(module.Copy(), func(ref ast.Ref) (ast.Value, error) {
 		if ref.HasPrefix(from) {
 			return to.Concat(ref[len(from):]), nil
 		}
@@ -164,7 +165,7 @@ func moved(module *ast.Module) (*ast.Module, error) {
 	if err != nil {
 		return nil, fmt.Errorf("moving the module to package rule: %w", err)
 	}
-	return moved.(*ast.Module), nil
+	return transformed.(*ast.Module), nil
 }
 
 // checkCompiled looks for foreign references again, in the compiled module: it has no aliases, so
@@ -172,7 +173,7 @@ func moved(module *ast.Module) (*ast.Module, error) {
 func checkCompiled(module *ast.Module) error {
 	var rejected error
 	ast.WalkRefs(module, func(ref ast.Ref) bool {
-		if rejected == nil && ref[0].Equal(ast.DefaultRootDocument) && !ref.HasPrefix(ruleRoot()) {
+		if rejected == nil && ref[0].Equal(ast.DefaultRootDocument) && !ref.HasPrefix(RuleRoot()) {
 			rejected = contractError(ref[0].Location, "reference to %v: a module may refer to its own rules, and to no other data", ref)
 		}
 		return rejected != nil

@@ -1,4 +1,4 @@
-package opa
+package vet
 
 import (
 	"bytes"
@@ -8,10 +8,10 @@ import (
 	"github.com/podops-dev/podops/policies"
 )
 
-// capabilities returns the parts of Rego that a module may use: the builtins of
+// Capabilities returns the parts of Rego that a module may use: the builtins of
 // policies/capabilities.json, which "opa check" and "opa test" take too, and no network for the
 // compiler. If the file cannot be read, no builtin is allowed, and no module compiles.
-func capabilities() *ast.Capabilities {
+func Capabilities() *ast.Capabilities {
 	allowed, err := ast.LoadCapabilitiesJSON(bytes.NewReader(policies.Capabilities()))
 	if err != nil {
 		allowed = &ast.Capabilities{}

@@ -1,0 +1,120 @@
+package vet
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+)
+
+// Problem is one error of the Rego compiler.
+type Problem struct {
+	// File is empty for the module itself, and a path below policies for a library module.
+	File string
+
+	// Row and Column start at 1; 0 when the problem has no place.
+	Row, Column int
+
+	// Code is OPA's code for the kind of error, "rego_type_error" for example.
+	Code    string
+	Message string
+}
+
+// CompileError lists why a module cannot be used. A retry does not help: the module has to change.
+type CompileError struct {
+	// Problems in the order in which the compiler found them; at least one.
+	Problems []Problem
+}
+
+// Error returns all problems, each as "row:column: code: message".
+func (e *CompileError) Error() string {
+	lines := make([]string, 0, len(e.Problems))
+	for _, problem := range e.Problems {
+		place := fmt.Sprintf("%d:%d", problem.Row, problem.Column)
+		if problem.File != "" {
+			place = problem.File + ":" + place
+		}
+		lines = append(lines, fmt.Sprintf("%s: %s: %s", place, problem.Code, problem.Message))
+	}
+	return strings.Join(lines, "; ")
+}
+
+// AsCompileError converts an error of OPA's parser or compiler.
+func AsCompileError(err error) error {
+	list := ast.Errors{}
+	if one := (*ast.Error)(nil); errors.As(err, &one) {
+		list = ast.Errors{one}
+	} else if !errors.As(err, &list) || len(list) == 0 {
+		return err
+	}
+	problems := make([]Problem, 0, len(list))
+	for _, one := range list {
+		problem := Problem{Code: one.Code, Message: one.Message + choices(one) + argumentTypes(one) + hint(one)}
+		if one.Location != nil {
+			problem.Row, problem.Column = one.Location.Row, one.Location.Col
+			problem.File = one.Location.File
+		}
+		if problem.File == File {
+			problem.File = ""
+		}
+		problems = append(problems, problem)
+	}
+	return &CompileError{Problems: problems}
+}
+
+// maxChoices is how many names of fields a problem lists.
+const maxChoices = 20
+
+// choices returns the existing fields, where a module reads a field that does not exist.
+func choices(err *ast.Error) string {
+	detail, ok := err.Details.(*ast.RefErrInvalidDetail)
+	if !ok || len(detail.OneOf) == 0 {
+		return ""
+	}
+	names := make([]string, 0, len(detail.OneOf))
+	for _, value := range detail.OneOf {
+		if name, ok := value.(ast.String); ok {
+			names = append(names, string(name))
+		}
+	}
+	slices.Sort(names)
+	more := ""
+	if len(names) > maxChoices {
+		names, more = names[:maxChoices], ", ..."
+	}
+	return fmt.Sprintf("; existing fields: %s%s", strings.Join(names, ", "), more)
+}
+
+// argumentTypes returns the actual and the expected argument types of a call that has wrong ones.
+func argumentTypes(err *ast.Error) string {
+	detail, ok := err.Details.(*ast.ArgErrDetail)
+	if !ok {
+		return ""
+	}
+	lines := make([]string, 0, len(detail.Lines()))
+	for _, line := range detail.Lines() {
+		lines = append(lines, strings.Join(strings.Fields(line), " "))
+	}
+	return "; " + strings.Join(lines, ", ")
+}
+
+// hint returns a way out of a mistake for which OPA's message has none.
+func hint(err *ast.Error) string {
+	const noNetwork = "; it is not available to rules, which reach no network: docs/sandbox.md"
+	for _, known := range []struct{ part, hint string }{
+		{"undefined function http.", noNetwork},
+		{"undefined function net.lookup", noNetwork},
+		{"undefined function time.now_ns", "; it is not available to rules: the time is input.now"},
+		{"keyword is required before rule body", v0Hint},
+		{"keyword is required for partial set rules", v0Hint},
+	} {
+		if strings.Contains(err.Message, known.part) {
+			return known.hint
+		}
+	}
+	return ""
+}
+
+const v0Hint = "; this is the syntax of OPA v0, which opa fmt --v0-v1 rewrites"

@@ -1,0 +1,40 @@
+package vet
+
+import "github.com/open-policy-agent/opa/v1/ast"
+
+// Needs lists the parts of the environment (rule.Environment) that a module reads on any path. A
+// module that reads the input as a whole needs all of them.
+type Needs struct {
+	Counts, Now, Pods, Permits, Namespace bool
+}
+
+// NeedsOf returns the needs of a compiled module, in which no import or local name hides the input.
+func NeedsOf(module *ast.Module) Needs {
+	needs := Needs{}
+	ast.WalkRefs(module, func(ref ast.Ref) bool {
+		if !ref[0].Equal(ast.InputRootDocument) {
+			return false
+		}
+		if len(ref) == 1 {
+			needs = AllNeeds()
+			return false
+		}
+		name, ok := ref[1].Value.(ast.String)
+		if !ok {
+			needs = AllNeeds()
+			return false
+		}
+		needs.Counts = needs.Counts || name == "counts"
+		needs.Now = needs.Now || name == "now"
+		needs.Pods = needs.Pods || name == "pods"
+		needs.Permits = needs.Permits || name == "permits"
+		needs.Namespace = needs.Namespace || name == "namespace"
+		return false
+	})
+	return needs
+}
+
+// AllNeeds returns the needs of a module that reads the input as a whole.
+func AllNeeds() Needs {
+	return Needs{Counts: true, Now: true, Pods: true, Permits: true, Namespace: true}
+}
