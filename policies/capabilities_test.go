@@ -17,9 +17,9 @@ import (
 var update = flag.Bool("update", false, "rewrite capabilities.json, and the modules in the manifests of the examples")
 
 // allowed are the builtins that a rule may call. It is an allow-list since most of OPA's builtins
-// are unfit for a rule: they reach the network, the clock, the environment or randomness, or keep
-// computing after they were told to stop. Where an argument decides how long one computes, the
-// engine bounds it (pkg/opa/bounds.go).
+// are unsuitable for a rule: they use the network, the clock, the environment or randomness, or
+// ignore a cancellation. Where the arguments determine the time of a call, the engine bounds them
+// (pkg/opa/limits).
 func allowed() []string {
 	return slices.Concat(
 		[]string{ // operators
@@ -39,7 +39,7 @@ func allowed() []string {
 			"substring", "trim", "trim_left", "trim_right", "trim_prefix", "trim_suffix", "trim_space",
 			"strings.any_prefix_match", "strings.any_suffix_match", "regex.match",
 		},
-		[]string{ // points in time that a fact or a parameter names
+		[]string{ // points in time in facts and parameters
 			"time.add_date", "time.clock", "time.date", "time.diff", "time.format",
 			"time.parse_duration_ns", "time.parse_ns", "time.parse_rfc3339_ns", "time.weekday",
 		},
@@ -47,13 +47,13 @@ func allowed() []string {
 			"is_array", "is_boolean", "is_null", "is_number", "is_object", "is_set", "is_string", "type_name",
 			"semver.compare", "semver.is_valid",
 		},
-		[]string{ // for the author: the engine erases print, and "opa test" names the cases of a table
+		[]string{ // for authors: the engine erases print, and "opa test" names the cases of a table
 			"print", "internal.print", "internal.test_case",
 		},
 	)
 }
 
-// The file is what OPA itself says of the builtins in the list above, and names no others.
+// TestCapabilities compares the file with OPA's own description of the builtins above.
 func TestCapabilities(t *testing.T) {
 	names := allowed()
 	capabilities := ast.CapabilitiesForThisVersion()
@@ -63,15 +63,15 @@ func TestCapabilities(t *testing.T) {
 	if len(capabilities.Builtins) != len(names) {
 		t.Errorf("%d of the %d builtins in the list exist", len(capabilities.Builtins), len(names))
 	}
-	// Nothing of what is still on its way into the language ("and", "or", rego.v2), and no template
-	// strings: nested ones double the time of the compiler with each level.
+	// No unfinished features of the language ("and", "or", rego.v2), and no template strings:
+	// nested ones double the time of the compiler with each level.
 	capabilities.FutureKeywords = []string{}
 	capabilities.Features = []string{ast.FeatureRegoV1, ast.FeatureKeywordsInRefs}
 	slices.Sort(capabilities.Features)
 	want, err := json.MarshalIndent(struct {
 		*ast.Capabilities
 
-		// AllowNet must be written although it is empty: left out would be "anywhere".
+		// AllowNet must be written although it is empty: an absent field allows every host.
 		AllowNet []string `json:"allow_net"`
 	}{capabilities, []string{}}, "", "  ")
 	if err != nil {

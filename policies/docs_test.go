@@ -27,15 +27,15 @@ import (
 	"github.com/podops-dev/podops/policies"
 )
 
-// document is what authors of policies read. Everything in it that can be run is run here.
+// document is the guide for authors of policies. Everything in it that can run is run here.
 const document = "../docs/policies.md"
 
-// refusedPrefix begins a snippet that must not compile; the code of OPA's error follows.
-const refusedPrefix = "# refused: "
+// rejectedPrefix begins a snippet that must not compile; the code of OPA's error follows.
+const rejectedPrefix = "# refused: "
 
 func TestModulesOfTheDocument(t *testing.T) {
 	for _, source := range snippets(t, "rego") {
-		code, refused := strings.CutPrefix(strings.SplitN(source, "\n", 2)[0], refusedPrefix)
+		code, refused := strings.CutPrefix(strings.SplitN(source, "\n", 2)[0], rejectedPrefix)
 		t.Run(packageOf(t, source), func(t *testing.T) {
 			if formatted, err := format.Source("snippet.rego", []byte(source)); err != nil || string(formatted) != source {
 				t.Errorf("is not formatted (%v):\n%s", err, cmp.Diff(string(formatted), source))
@@ -54,7 +54,7 @@ func TestModulesOfTheDocument(t *testing.T) {
 func TestTestsOfTheDocument(t *testing.T) {
 	modules := map[string]*opaast.Module{}
 	for i, source := range snippets(t, "rego") {
-		if !strings.HasPrefix(source, refusedPrefix) {
+		if !strings.HasPrefix(source, rejectedPrefix) {
 			modules[fmt.Sprint(i)] = opaast.MustParseModule(source)
 		}
 	}
@@ -80,12 +80,13 @@ func TestTestsOfTheDocument(t *testing.T) {
 	}
 }
 
-// A module that gets facts of the right types, but of nothing that exists, answers all the same.
-func TestModulesOfTheDocumentAnswerForEmptyFacts(t *testing.T) {
+// TestModulesOfTheDocumentReturnForEmptyFacts checks that modules return a value for facts of the
+// right types that are all empty.
+func TestModulesOfTheDocumentReturnForEmptyFacts(t *testing.T) {
 	input := zeroOf(t, inputSchema(t), inputSchema(t))
 	for _, source := range snippets(t, "rego") {
 		name := packageOf(t, source)
-		if strings.HasPrefix(source, refusedPrefix) || strings.HasSuffix(name, "_test") {
+		if strings.HasPrefix(source, rejectedPrefix) || strings.HasSuffix(name, "_test") {
 			continue
 		}
 		results, err := rego.New(
@@ -100,7 +101,7 @@ func TestModulesOfTheDocumentAnswerForEmptyFacts(t *testing.T) {
 	}
 }
 
-// The manifests of the document are such as the API server accepts.
+// TestManifestsOfTheDocument checks that the API server accepts the manifests of the document.
 func TestManifestsOfTheDocument(t *testing.T) {
 	for _, block := range snippets(t, "yaml") {
 		schema, _ := parameters.Parse(nil, nil)
@@ -189,7 +190,7 @@ func TestDocumentNamesEveryExample(t *testing.T) {
 	}
 }
 
-// The table of the input is the schema's; -update writes it.
+// TestDocumentHasTheInput compares the table of the input with the schema; -update writes it.
 func TestDocumentHasTheInput(t *testing.T) {
 	const begin, end = "-update\" -->\n", "<!-- end of input -->"
 	text := read(t, document)
@@ -211,7 +212,7 @@ func TestDocumentHasTheInput(t *testing.T) {
 	}
 }
 
-// rows are those of the fields of a schema. The fields of pods are told once.
+// rows returns the rows of the fields of a schema. The fields of pods are listed once.
 func rows(schema, node map[string]any, at string) string {
 	text := strings.Builder{}
 	properties, _ := node["properties"].(map[string]any)
@@ -227,18 +228,18 @@ func rows(schema, node map[string]any, at string) string {
 	}
 	for _, name := range order {
 		own := properties[name.(string)].(map[string]any)
-		said := resolved(schema, own)
-		description, _ := said["description"].(string)
+		child := resolved(schema, own)
+		description, _ := child["description"].(string)
 		if more, ok := own["description"].(string); ok {
 			description = more
 		}
 		path := at + name.(string)
-		fmt.Fprintf(&text, "| `%s` | %s | %s |\n", path, typeIn(schema, said), strings.ReplaceAll(description, "<", "&lt;"))
-		if items, ok := said["items"].(map[string]any); ok && path != "pods" {
+		fmt.Fprintf(&text, "| `%s` | %s | %s |\n", path, typeIn(schema, child), strings.ReplaceAll(description, "<", "&lt;"))
+		if items, ok := child["items"].(map[string]any); ok && path != "pods" {
 			text.WriteString(rows(schema, resolved(schema, items), path+"[]."))
 		}
 		if path != "rule.filter" {
-			text.WriteString(rows(schema, said, path+"."))
+			text.WriteString(rows(schema, child, path+"."))
 		}
 	}
 	return text.String()
@@ -272,7 +273,7 @@ func resolved(schema, node map[string]any) map[string]any {
 	return schema["definitions"].(map[string]any)[strings.TrimPrefix(ref, "#/definitions/")].(map[string]any)
 }
 
-// zeroOf is a document that fits a schema and says nothing.
+// zeroOf returns a document that fits a schema, with empty values.
 func zeroOf(t *testing.T, schema, node map[string]any) any {
 	t.Helper()
 	node = resolved(schema, node)
@@ -309,8 +310,8 @@ func inputSchema(t *testing.T) map[string]any {
 	return schema
 }
 
-// compiled compiles as "opa check --strict" does, with the capabilities and, for modules that are
-// rules, with the schema. The packages that tests import are not there, and not asked for.
+// compiled compiles like "opa check --strict", with the capabilities and, for modules of rules,
+// with the schema. The packages that tests import are missing, and not checked.
 func compiled(t *testing.T, source string, isRule bool) error {
 	t.Helper()
 	module, err := opaast.ParseModuleWithOpts("snippet.rego", source, opaast.ParserOptions{Capabilities: limits(t)})
@@ -343,7 +344,7 @@ func packageOf(t *testing.T, source string) string {
 	return strings.TrimPrefix(module.Package.Path.String(), "data.")
 }
 
-// snippets are the blocks of the document in one language.
+// snippets returns the blocks of the document in one language.
 func snippets(t *testing.T, language string) []string {
 	t.Helper()
 	found := []string{}

@@ -1,5 +1,5 @@
 // Package policies is the Rego library that compiled rules call, as part of the binary. The
-// directory is at the same time an ordinary tree of Rego sources: "opa test policies" works.
+// directory is also an ordinary tree of Rego sources: "opa test policies" works.
 package policies
 
 import (
@@ -8,8 +8,8 @@ import (
 	"io/fs"
 )
 
-// The files are named one by one so that tests stay out of the binary: there is no pattern for
-// "all but _test.rego". A test of this package fails when one is forgotten.
+// The files are listed one by one so that tests are not part of the binary: there is no pattern for
+// "all except _test.rego". A test of this package fails if one is missing.
 //
 //go:embed podops/lib/applies/applies.rego
 //go:embed podops/lib/complete/complete.rego
@@ -22,7 +22,7 @@ import (
 //go:embed podops/rules/webhook/webhook.rego
 var library embed.FS
 
-// The linker drops this one from binaries that do not call All.
+// The linker drops this variable from binaries that do not call All.
 //
 //go:embed podops conventions examples
 var all embed.FS
@@ -31,19 +31,19 @@ var all embed.FS
 // packages ("podops/lib/quota/quota.rego"). It holds no tests.
 func Library() fs.FS { return library }
 
-// All returns every Rego file: modules of the library and their tests, the worked policies, and
-// the policy about our own policies.
+// All returns every Rego file: modules of the library and their tests, the worked policies, and the
+// policy about the Rego files themselves.
 func All() fs.FS { return all }
 
 //go:embed schema/input.json
 var inputSchema []byte
 
-// InputSchema is the JSON schema of what a custom rule reads as input. The caller owns the copy.
+// InputSchema returns the JSON schema of the input of a custom rule. The caller owns the copy.
 func InputSchema() []byte { return bytes.Clone(inputSchema) }
 
 //go:embed capabilities.json
 var capabilities []byte
 
-// Capabilities is the list of what a rule may use of Rego, in the file format of OPA. The engine,
-// "opa check" and "opa test" all take it. The caller owns the copy.
+// Capabilities returns the list of the parts of Rego that a rule may use, in the file format of
+// OPA. The engine, "opa check" and "opa test" all take it. The caller owns the copy.
 func Capabilities() []byte { return bytes.Clone(capabilities) }

@@ -22,11 +22,12 @@ import (
 	"github.com/podops-dev/podops/pkg/rule/parameters"
 )
 
-// manifests is where the PodTransitionPolicies of the examples are. They are not beside the
+// manifests is the directory of the PodTransitionPolicies of the examples. They are not beside the
 // sources since every YAML file below policies would be data of "opa test policies".
 const manifests = "../config/samples/policies"
 
-// Each manifest is the module of its example, word for word; -update copies it.
+// TestManifestsHoldTheModules compares each manifest with the module of its example; -update copies
+// it.
 func TestManifestsHoldTheModules(t *testing.T) {
 	for _, example := range examples(t) {
 		t.Run(example.name, func(t *testing.T) {
@@ -41,8 +42,8 @@ func TestManifestsHoldTheModules(t *testing.T) {
 	}
 }
 
-// What a user does with a manifest: the policy is accepted, with the types of its parameters, and
-// the rule that refers to it gives parameters that fit.
+// TestManifestsAreAccepted checks that each policy is accepted with the types of its parameters,
+// and that the parameters of the rule that refers to it fit.
 func TestManifestsAreAccepted(t *testing.T) {
 	subject, err := opa.New(opa.Options{})
 	if err != nil {
@@ -78,9 +79,10 @@ func TestManifestsAreAccepted(t *testing.T) {
 	}
 }
 
-// The tests of each example name facts under which a pod waits. Whichever of these facts is taken
-// away, it still waits. Labels are left alone: not having one is a fact as well.
-func TestNoExampleOpensADoorWhenAFactIsMissing(t *testing.T) {
+// TestNoExamplePassesWithoutAFact removes each fact from the inputs with which the tests of the
+// examples expect a pod to wait: the pod still waits. Labels are not removed: a missing label is a
+// fact, too.
+func TestNoExamplePassesWithoutAFact(t *testing.T) {
 	for _, example := range examples(t) {
 		t.Run(example.name, func(t *testing.T) {
 			withheld, _ := query(t, "data."+example.pkg+"_test._withheld", nil).(map[string]any)
@@ -130,7 +132,7 @@ func (e example) manifestPath() string {
 	return filepath.Join(manifests, strings.ReplaceAll(e.name, "_", "-")+".yaml")
 }
 
-// manifest reads the policy, and the PodTransitionRule that uses it. Unknown fields are errors.
+// manifest returns the policy, and the PodTransitionRule that uses it. Unknown fields are errors.
 func (e example) manifest(t testing.TB) (appsv1alpha1.PodTransitionPolicy, appsv1alpha1.PodTransitionRule) {
 	t.Helper()
 	content, err := os.ReadFile(e.manifestPath())
@@ -154,7 +156,7 @@ func (e example) manifest(t testing.TB) (appsv1alpha1.PodTransitionPolicy, appsv
 	return shared, rules
 }
 
-// prepare makes the example an object with what it defines, allow or deny among it.
+// prepare evaluates the example to an object with its rules, allow or deny among them.
 func (e example) prepare(t *testing.T) rego.PreparedEvalQuery {
 	t.Helper()
 	prepared, err := rego.New(
@@ -168,8 +170,8 @@ func (e example) prepare(t *testing.T) rego.PreparedEvalQuery {
 	return prepared
 }
 
-// passes says whether a pod would go: allow is true, or deny is there and empty. Errors of builtins
-// are left undefined, as in "opa test": the engine is stricter.
+// passes reports whether a pod passes: allow is true, or deny is present and empty. Errors of
+// builtins are undefined, as in "opa test": the engine is stricter.
 func passes(t *testing.T, prepared rego.PreparedEvalQuery, input any) bool {
 	t.Helper()
 	results, err := prepared.Eval(t.Context(), rego.EvalInput(input))
@@ -183,7 +185,7 @@ func passes(t *testing.T, prepared rego.PreparedEvalQuery, input any) bool {
 	return answer["allow"] == true
 }
 
-// facts are the paths of all keys of a document, but for those within labels.
+// facts returns the paths of all keys of a document, except for those within labels.
 func facts(document any, at []any) [][]any {
 	found := [][]any{}
 	switch value := document.(type) {
@@ -203,7 +205,7 @@ func facts(document any, at []any) [][]any {
 	return found
 }
 
-// without is a copy of a document that lacks what is at the path.
+// without returns a copy of a document without the key at the path.
 func without(t *testing.T, document any, fact []any) any {
 	t.Helper()
 	text, err := json.Marshal(document)

@@ -13,17 +13,17 @@ import (
 // step divides every boundary of a window in every time zone that is drawn.
 const step = 15 * time.Minute
 
-// window of every week, in minutes of the day.
+// window is a window of every week, in minutes of the day.
 type window struct {
 	days     []time.Weekday
 	from, to int
 }
 
-// period of the calendar: days, the last one included.
+// period is a period of the calendar: days, the last one included.
 type period struct{ from, to time.Time }
 
-// calendar is the model of change_freeze: it looks at the clock on the wall, and finds the end by
-// walking there.
+// calendar is the model of change_freeze: it uses the local time, and finds the end by going
+// forward in steps.
 type calendar struct {
 	zone    *time.Location
 	weekly  []window
@@ -48,7 +48,7 @@ func (c calendar) frozen(at time.Time) bool {
 	return slices.ContainsFunc(c.periods, func(p period) bool { return !day.Before(p.from) && !day.After(p.to) })
 }
 
-// end is the first moment after at that is not frozen; false when there is none for long.
+// end returns the first moment after at that is not frozen; false if there is none for a long time.
 func (c calendar) end(at time.Time) (time.Time, bool) {
 	last := at.AddDate(0, 0, 60)
 	for at = at.Truncate(step).Add(step); at.Before(last); at = at.Add(step) {
@@ -106,8 +106,8 @@ func drawCalendar(t *rapid.T) calendar {
 	return drawn
 }
 
-// The freeze holds when the model says so, and ends when it does. Where the clocks change in
-// between, an end may be shown twice by the clock on the wall, or never, and an hour is allowed.
+// TestChangeFreezeEqualsTheCalendar compares the example with the model. If the clocks change in
+// between, the local time may show an end twice, or never, so a difference of an hour is allowed.
 func TestChangeFreezeEqualsTheCalendar(t *testing.T) {
 	all := examples(t)
 	index := slices.IndexFunc(all, func(e example) bool { return e.name == "change_freeze" })
@@ -127,15 +127,15 @@ func TestChangeFreezeEqualsTheCalendar(t *testing.T) {
 		if len(denied) == 0 {
 			return
 		}
-		said := denied[0].(map[string]any)
-		seconds, err := time.ParseDuration(fmt.Sprint(said["retry_after_seconds"]) + "s")
+		denial := denied[0].(map[string]any)
+		seconds, err := time.ParseDuration(fmt.Sprint(denial["retry_after_seconds"]) + "s")
 		if err != nil {
 			t.Fatal(err)
 		}
 		end, found := drawn.end(now)
 		if !found {
-			if said["message"] != "change freeze with no end in sight" {
-				t.Fatalf("got %v, want no end", said)
+			if denial["message"] != "change freeze with no end in sight" {
+				t.Fatalf("got %v, want no end", denial)
 			}
 			return
 		}
@@ -145,7 +145,7 @@ func TestChangeFreezeEqualsTheCalendar(t *testing.T) {
 			early, late = time.Hour, time.Hour+time.Second
 		}
 		if off := now.Add(seconds).Sub(end); off < -early || off > late {
-			t.Fatalf("got %v, which is %v after the end at %v", said, off, end)
+			t.Fatalf("got %v, which is %v after the end at %v", denial, off, end)
 		}
 	})
 }

@@ -36,8 +36,8 @@ func TestEmbeddedFiles(t *testing.T) {
 	}
 }
 
-// Every JSON or YAML file below policies becomes data of "opa test policies". Data of a module must
-// be in the module, since nothing else reaches the engine.
+// TestNoDataFiles checks that there are no JSON or YAML files, which would be data of "opa test
+// policies". Data of a module must be in the module, since the engine loads nothing else.
 func TestNoDataFiles(t *testing.T) {
 	known := []string{"capabilities.json", "schema/input.json"}
 	err := fs.WalkDir(os.DirFS("."), ".", func(name string, _ fs.DirEntry, err error) error {
@@ -118,7 +118,8 @@ func TestConventions(t *testing.T) {
 	}
 }
 
-// The percentages of Rego are those of every other Kubernetes controller.
+// TestPercentagesEqualIntOrString checks that Rego computes percentages like every other Kubernetes
+// controller.
 func TestPercentagesEqualIntOrString(t *testing.T) {
 	got := query(t, `[[quota.at_most(bound, total), quota.at_least(bound, total)] |
 		some total in numbers.range(0, 300)
@@ -174,7 +175,7 @@ func query(t *testing.T, expression string, input any) any {
 	return results[0].Expressions[0].Value
 }
 
-// describe is the document about one module that package conventions reads.
+// describe returns the document about one module that package conventions reads.
 func describe(t *testing.T, name string, module *ast.Module) map[string]any {
 	t.Helper()
 	annotations, errs := ast.BuildAnnotationSet([]*ast.Module{module})
@@ -205,7 +206,7 @@ func describe(t *testing.T, name string, module *ast.Module) map[string]any {
 	}
 }
 
-// capabilities are those that the engine has.
+// capabilities are those of the engine.
 func capabilities(t *testing.T) *ast.Capabilities {
 	t.Helper()
 	parsed, err := ast.LoadCapabilitiesJSON(bytes.NewReader(policies.Capabilities()))
@@ -241,7 +242,7 @@ func sources(t testing.TB) map[string][]byte {
 	return read
 }
 
-// regoFiles are the sorted paths of the Rego files of a tree.
+// regoFiles returns the sorted paths of the Rego files of a tree.
 func regoFiles(t testing.TB, tree fs.FS) []string {
 	t.Helper()
 	found := map[string]bool{}

@@ -11,11 +11,11 @@ import (
 	"testing"
 )
 
-// webhookDocument is what authors of services and of webhook rules read.
+// webhookDocument is the guide for authors of services and of webhook rules.
 const webhookDocument = "../docs/webhook-rules.md"
 
-// Every class of a failure is in the table of the document, and the failure policy does with it what
-// the table says.
+// TestDocumentNamesEveryClass checks that the table of the document has every class of a failure,
+// with the effect of the failure policy on it.
 func TestDocumentNamesEveryClass(t *testing.T) {
 	documented := map[string]string{}
 	for _, row := range regexp.MustCompile(`(?m)^\| (.+?) \| .+ \| (yes|no) \|$`).FindAllStringSubmatch(read(t, webhookDocument), -1) {
@@ -45,12 +45,12 @@ func TestDocumentNamesEveryClass(t *testing.T) {
 			want = "yes"
 		}
 		if documented[class] != want {
-			t.Errorf("%s says of class %s whether Ignore passes: %q; it is %q", webhookDocument, class, documented[class], want)
+			t.Errorf("%s has for class %s, whether Ignore passes: %q; it is %q", webhookDocument, class, documented[class], want)
 		}
 	}
 }
 
-// constants are the values of those in a file whose name begins so.
+// constants returns the values of the constants in a file whose name has a prefix.
 func constants(t *testing.T, file, prefix string) []string {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)

@@ -19,7 +19,7 @@ import (
 // friday is a Friday noon in Berlin, two hours before the freeze of the manifest.
 func friday() time.Time { return time.Date(2026, time.November, 20, 11, 0, 0, 0, time.UTC) }
 
-// pod is one of an owner that serves since an hour ago.
+// pod returns a pod of an owner that has been available for an hour.
 func pod(name string, labels map[string]string) *rule.PodFact {
 	return &rule.PodFact{
 		UID: types.UID(name), Namespace: "shop", Name: name, Labels: labels,
@@ -28,7 +28,7 @@ func pod(name string, labels map[string]string) *rule.PodFact {
 	}
 }
 
-// gone is a pod that holds a permit and serves no more.
+// gone returns a pod that holds a permit and is not available.
 func gone(name string, labels map[string]string) *rule.PodFact {
 	away := pod(name, labels)
 	away.Ready, away.Available, away.AvailableSince, away.Permitted = false, false, time.Time{}, true
@@ -50,7 +50,7 @@ func permits(ago ...time.Duration) []rule.Permit {
 
 func labels(key, value string) map[string]string { return map[string]string{key: value} }
 
-// workedCase is what one of the worked policies says of a pod.
+// workedCase is the expected verdict of one of the worked policies for a pod.
 type workedCase struct {
 	example string
 	pod     *rule.PodFact
@@ -146,8 +146,8 @@ func workedCases() map[string]workedCase {
 	}
 }
 
-// The worked policies as the engine evaluates them: with the parameters that their manifests give,
-// defaults filled in, and the facts of a cluster.
+// TestWorkedPolicies evaluates the worked policies with the engine: with the parameters of their
+// manifests, defaults filled in, and the facts of a cluster.
 func TestWorkedPolicies(t *testing.T) {
 	subject, err := opa.New(opa.Options{CustomTimeout: time.Minute, RoundBudget: time.Minute})
 	if err != nil {
@@ -161,7 +161,7 @@ func TestWorkedPolicies(t *testing.T) {
 	for name, tc := range workedCases() {
 		tested[tc.example] = true
 		t.Run(tc.example+": "+name, func(t *testing.T) {
-			// Pods of different cases share names, and must not share what is remembered of them.
+			// Pods of different cases share names, and must not share cached terms.
 			for _, one := range append([]*rule.PodFact{tc.pod}, tc.around.Pods...) {
 				one.Version = name
 			}
@@ -182,7 +182,7 @@ func TestWorkedPolicies(t *testing.T) {
 	}
 }
 
-// What it costs to ask about one of 1,000 pods. A rule has 100 ms for it.
+// BenchmarkWorkedPolicies evaluates one of 1,000 pods. A rule has 100 ms for it.
 func BenchmarkWorkedPolicies(b *testing.B) {
 	subject, err := opa.New(opa.Options{CustomTimeout: time.Minute, RoundBudget: time.Minute})
 	if err != nil {
@@ -216,7 +216,7 @@ func BenchmarkWorkedPolicies(b *testing.B) {
 	}
 }
 
-// program is the rule of the manifest, as the manager prepares it.
+// program returns the rule of the manifest, as the manager prepares it.
 func (e example) program(t testing.TB, subject *opa.Engine) *opa.Program {
 	t.Helper()
 	shared, rules := e.manifest(t)

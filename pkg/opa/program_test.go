@@ -103,8 +103,8 @@ func TestEvaluateManyRequests(t *testing.T) {
 	}
 }
 
-// TestEvaluateSeesANewVersion checks that pods are cached by UID and version, both of them.
-func TestEvaluateSeesANewVersion(t *testing.T) {
+// TestEvaluateSeesTheNewVersion checks that pods are cached by UID and version, both of them.
+func TestEvaluateSeesTheNewVersion(t *testing.T) {
 	program := prepared(t, labelCheck("ready"))
 	outcome := func(request rule.Request) rule.Outcome {
 		result, err := program.Evaluate(t.Context(), request.Stage, rule.Environment{}, []rule.Request{request})

@@ -113,7 +113,8 @@ func (f *termCache) customPod(pod *rule.PodFact) *ast.Term {
 // cachedPod returns customPod from the cache of pods.
 func (f *termCache) cachedPod(pod *rule.PodFact) *ast.Term { return f.pod(pod, true) }
 
-// committedPod returns a pod that is about to become unavailable, as a rule sees it.
+// committedPod returns a pod that is about to become unavailable, in the form in which rules see
+// it.
 func (f *termCache) committedPod(pod *rule.PodFact) *ast.Term {
 	return f.podTermOf(pod, false, time.Time{}, true)
 }

@@ -53,7 +53,7 @@ func TestAnswerToAPost(t *testing.T) {
 			answer: webhooktask.PostAnswer{FinishedNames: []string{"web-1"}}, rule: unpolled,
 			want: []rule.TaskState{failed, approved}, wantPhase: appsv1alpha1.TaskFinished, wantReason: "Rejected",
 		},
-		"no success with all of them named rejects nobody": {
+		"no success with all pods named rejects no pod": {
 			answer: webhooktask.PostAnswer{FinishedNames: []string{"web-1", "web-0"}}, rule: unpolled,
 			want: []rule.TaskState{approved, approved}, wantPhase: appsv1alpha1.TaskFinished,
 		},
@@ -137,7 +137,7 @@ func TestAnswerToAPoll(t *testing.T) {
 			answer: webhooktask.PollAnswer{Success: true, Stop: true, FinishedNames: []string{"web-0"}},
 			want:   []rule.TaskState{approved, failed}, wantReason: "Stopped",
 		},
-		"stop and finished with success is the success that it says": {
+		"stop and finished with success is a success": {
 			answer: webhooktask.PollAnswer{Success: true, Finished: true, Stop: true},
 			want:   []rule.TaskState{approved, approved},
 		},
@@ -202,12 +202,12 @@ func TestAnAnswerWithoutAWaitingTaskChangesNothing(t *testing.T) {
 		id    string
 		rule  webhooktask.Rule
 	}{
-		"a task that is not known":     {tasks: rejected("web-0"), id: "t9", rule: polled()},
-		"a task that has ended":        {tasks: rejected("web-0"), id: "t1", rule: polled()},
-		"a post of an older rule":      {tasks: opened("web-0"), id: "t1", rule: edited},
-		"a poll of an older rule":      {tasks: polling("web-0"), id: "t1", rule: edited},
-		"no tasks at all":              {tasks: webhooktask.Tasks{}, id: "t1", rule: polled()},
-		"an id that nobody ever chose": {tasks: polling("web-0"), id: "", rule: polled()},
+		"a task that is not known": {tasks: rejected("web-0"), id: "t9", rule: polled()},
+		"a task that has ended":    {tasks: rejected("web-0"), id: "t1", rule: polled()},
+		"a post of an older rule":  {tasks: opened("web-0"), id: "t1", rule: edited},
+		"a poll of an older rule":  {tasks: polling("web-0"), id: "t1", rule: edited},
+		"no tasks at all":          {tasks: webhooktask.Tasks{}, id: "t1", rule: polled()},
+		"an unknown id":            {tasks: polling("web-0"), id: "", rule: polled()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			posted, unknown := tc.tasks.Posted(tc.id, yes, tc.rule, after(1))
@@ -284,7 +284,7 @@ func TestMessagesOfPollsAloneRarelyWriteStatus(t *testing.T) {
 	}
 	same, _ := tasks.Polled("t1", webhooktask.PollAnswer{Success: true, Message: theTask(t, tasks, after(59)).Message}, polled(), after(3000))
 	if diff := cmp.Diff(tasks.Status(start), same.Status(start)); diff != "" {
-		t.Errorf("a poll that says the same changed (-before +after):\n%s", diff)
+		t.Errorf("a poll with the same message changed it (-before +after):\n%s", diff)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 // Reasons of calls in history whose result is no longer needed.
 const (
 	reasonRuleEdited = "RuleEdited"
-	reasonNobody     = "NobodyWaits"
+	reasonNoPodWaits = `NobodyWaits`
 )
 
 // Interrupted ends the POSTs that an earlier process recorded. known reports whether this process
@@ -105,7 +105,7 @@ func remaining(
 	rest := restricted(task, stays)
 	switch {
 	case len(rest.Processing)+len(rest.Approved) == 0:
-		return nil, dropped(task, reasonNobody, "no pod waits for it any more")
+		return nil, dropped(task, reasonNoPodWaits, "no pod waits for it any more")
 	case len(rest.Processing)+len(rest.Approved) < len(task.Processing)+len(task.Approved):
 		rest.LastTime = second(now)
 	}

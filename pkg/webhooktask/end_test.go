@@ -10,7 +10,7 @@ import (
 	"github.com/podops-dev/podops/pkg/webhooktask"
 )
 
-func nobody(string) bool { return false }
+func unknown(string) bool { return false }
 
 func TestAPostOfAnEarlierProcessIsInterrupted(t *testing.T) {
 	tasks := opened("web-0")
@@ -41,7 +41,7 @@ func TestAPostOfAnEarlierProcessIsInterrupted(t *testing.T) {
 
 func TestATaskThatIsPolledSurvivesARestart(t *testing.T) {
 	before := polling("web-0")
-	after := webhooktask.FromStatus(before.Status(start)).Interrupted(nobody, after(3))
+	after := webhooktask.FromStatus(before.Status(start)).Interrupted(unknown, after(3))
 	if diff := cmp.Diff(before.Status(start), after.Status(start)); diff != "" {
 		t.Errorf("(-before +after):\n%s", diff)
 	}
@@ -124,7 +124,7 @@ func TestForget(t *testing.T) {
 			tasks: mixed, waiting: ask("web-1"), rule: polled(),
 			want: []string{"t1 Finished attempts 0: [web-1] approved, [] not"},
 		},
-		"an ended task with nobody left": {
+		"an ended task without waiting pods": {
 			tasks: mixed, rule: polled(),
 			want: []string{}, wantHistory: []string{"t1 Finished Rejected attempts 0: [web-1] approved, [web-0] not"},
 		},
@@ -132,13 +132,13 @@ func TestForget(t *testing.T) {
 			tasks: partly, waiting: ask("web-0"), rule: polled(),
 			want: []string{"t1 Polling attempts 0: [web-1] approved, [web-0] not"},
 		},
-		"an open task for which nobody waits, but for its approvals": {
+		"an open task with only approved pods waiting": {
 			tasks: partly, waiting: ask("web-1"), rule: polled(),
 			want: []string{"t1 Finished attempts 0: [web-1] approved, [] not"},
 		},
-		"an open task with nobody left": {
+		"an open task without waiting pods": {
 			tasks: partly, rule: polled(),
-			want: []string{}, wantHistory: []string{"t1 Failed NobodyWaits attempts 0: [web-1] approved, [web-0] not"},
+			want: []string{}, wantHistory: []string{`t1 Failed NobodyWaits attempts 0: [web-1] approved, [web-0] not`},
 		},
 		"an open task of an older generation": {
 			tasks: partly, waiting: ask("web-0", "web-1"), rule: edited,

@@ -135,7 +135,7 @@ func TestTheStateOfATaskForRules(t *testing.T) {
 			tasks: partly, now: retry,
 			want: rule.Task{State: rule.TaskFailed, Class: "Rejected", Answered: true, Message: "frozen", RetryAt: retry, RetryDue: true},
 		},
-		"a failure that nobody explains is a no": {
+		"a failure without a reason is a rejection": {
 			tasks: webhooktask.FromStatus(&appsv1alpha1.WebhookStatus{TaskStates: []appsv1alpha1.TaskInfo{
 				{TraceID: "t", Phase: appsv1alpha1.TaskFailed, RuleGeneration: 1, Processing: pods("web-0")},
 			}}),
@@ -196,7 +196,7 @@ func TestStatusSharesNothing(t *testing.T) {
 	written.TaskStates[0].Processing[0].Name = "spoilt"
 	for _, tasks := range []webhooktask.Tasks{tasks, read} {
 		if got := theTask(t, tasks, start).Processing[0].Name; got != "web-0" {
-			t.Errorf("pod = %s: somebody else's change is seen", got)
+			t.Errorf("pod = %s: the change of the copy is visible", got)
 		}
 	}
 }

@@ -1,10 +1,10 @@
 # METADATA
 # title: Conventions
 # description: |
-#   A policy over our own Rego. input.modules describes each file:
+#   A policy about the Rego files of this repository. input.modules describes each file:
 #   {"file", "package", "lines", "longest_line", "titled", "described",
-#   "rules": [{"name", "row", "rows", "described"}]}; "titled" and "described" say whether
-#   there is METADATA with a title, and with a description. Paths are relative to the directory
+#   "rules": [{"name", "row", "rows", "described"}]}; "titled" and "described" are
+#   true if there is METADATA with a title, and with a description. Paths are relative to the directory
 #   policies. input.manifests are the names of the sample manifests of the examples.
 package conventions
 
@@ -38,8 +38,8 @@ violations contains message if {
 
 violations contains message if {
 	some module in _sources
-	wanted := sprintf("%s.yaml", [replace(_example(module), "_", "-")])
-	not wanted in input.manifests
+	expected := sprintf("%s.yaml", [replace(_example(module), "_", "-")])
+	not expected in input.manifests
 	message := sprintf("%s: has no manifest config/samples/policies/%s", [module.file, wanted])
 }
 

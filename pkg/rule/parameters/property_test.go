@@ -59,27 +59,27 @@ func schema(depth int) *rapid.Generator[any] {
 
 // valueOf draws a value that mostly fits a schema.
 func valueOf(t *rapid.T, node any) any {
-	said, ok := node.(map[string]any)
+	fields, ok := node.(map[string]any)
 	if !ok || rapid.IntRange(0, 9).Draw(t, "unfit") == 0 {
 		return document(2).Draw(t, "value")
 	}
-	switch said["type"] {
+	switch fields["type"] {
 	case "array":
 		list := make([]any, rapid.IntRange(0, 3).Draw(t, "length"))
 		for i := range list {
-			list[i] = valueOf(t, said["items"])
+			list[i] = valueOf(t, fields["items"])
 		}
 		return list
 	case "object":
 		object := map[string]any{}
-		members, _ := said["properties"].(map[string]any)
+		members, _ := fields["properties"].(map[string]any)
 		for _, name := range []string{"a", "b"} {
 			switch {
 			case !rapid.Bool().Draw(t, "given"):
 			case members[name] != nil:
 				object[name] = valueOf(t, members[name])
-			case said["additionalProperties"] != nil:
-				object[name] = valueOf(t, said["additionalProperties"])
+			case fields["additionalProperties"] != nil:
+				object[name] = valueOf(t, fields["additionalProperties"])
 			}
 		}
 		return object

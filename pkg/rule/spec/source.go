@@ -114,12 +114,12 @@ package %s
 import data.podops.rules.%s
 
 # METADATA
-# description: What the rule says.
+# description: The fields of the rule.
 # scope: document
 parameters := %s
 %s
 # METADATA
-# description: Which of the waiting requests the rule lets pass.
+# description: The verdicts for the waiting requests.
 # entrypoint: true
 # scope: document
 decision := %s
@@ -148,7 +148,7 @@ func argumentsOf(custom Custom) (string, error) {
 	}
 	return fmt.Sprintf(`
 # METADATA
-# description: What the module of the user, data.rule, reads as input.parameters.
+# description: The value of input.parameters in the user's module, data.rule.
 # scope: document
 arguments := %s
 `, document), nil

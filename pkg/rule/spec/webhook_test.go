@@ -51,7 +51,7 @@ func TestWebhookRule(t *testing.T) {
 			checkRule(t, name, rule, nil)
 			// A decision log must not have the address and the body of the calls.
 			if text := source(t, rule); strings.Contains(text, "secret") {
-				t.Errorf("the module says where the service is, or what it is sent:\n%s", text)
+				t.Errorf("the module has the address or the body of the calls:\n%s", text)
 			}
 		})
 	}

@@ -1,13 +1,13 @@
 # METADATA
 # title: Alert block
 # description: |
-#   No pod goes while its namespace carries the label parameters.label, with whatever value but
-#   "false". A pod that is not available may go all the same if parameters.broken_pods_may_go
-#   says so: it serves nobody, and replacing it may be the remedy.
+#   No pod passes while its namespace has the label parameters.label with any value except
+#   "false". If parameters.broken_pods_may_go is true, a pod that is not available passes: it
+#   serves no traffic, and replacing it may be the remedy.
 package rule.alert_block
 
 # METADATA
-# description: True when the namespace carries no alert, or the pod serves nobody anyway.
+# description: True if the namespace has no alert, or the pod serves no traffic.
 # scope: document
 allow if _alert == "false"
 
@@ -17,11 +17,11 @@ allow if {
 }
 
 # METADATA
-# description: Which alert holds the pod.
+# description: The alert that the pod waits for.
 # scope: document
 default reason := "the labels of the namespace are not known"
 
 reason := sprintf("namespace %s has the alert label %s=%s", [input.namespace.name, input.parameters.label, _alert])
 
-# Undefined, and not "no alert", when the labels themselves are missing.
+# Undefined, and not "no alert", if the labels themselves are missing.
 _alert := object.get(input.namespace.labels, input.parameters.label, "false")

@@ -1,14 +1,14 @@
 # METADATA
 # title: Canary first
 # description: |
-#   One pod of an owner goes first. The others wait until a pod of the new revision has been
-#   available for parameters.minutes minutes. What the new revision is, no fact says: it is
-#   taken to be that of the youngest pod which has another revision than the pod that asks and
-#   was created, or became available, after that one was created.
+#   One pod of an owner passes first. The others wait until a pod of the new revision has been
+#   available for parameters.minutes minutes. No fact names the new revision: it is assumed to
+#   be that of the youngest pod with another revision than the pod of the request that was
+#   created, or became available, after the pod of the request was created.
 package rule.canary_first
 
 # METADATA
-# description: Holds a pod until a canary has proved itself, unless the pod may be the canary.
+# description: Withholds a pod until a canary has been available long enough, unless the pod may be the canary.
 # scope: document
 deny contains _answer if not _open
 
@@ -26,7 +26,7 @@ _open if {
 	canary.available_since <= input.now - _minutes
 }
 
-# A pod that is left out for want of a fact could be the very one to wait for.
+# A pod that is left out because of a missing fact could be the one to wait for.
 _complete if {
 	_owner != ""
 	_revision != ""
@@ -67,7 +67,7 @@ _owner := input.pod.owner.uid
 
 _revision := input.pod.labels[_label]
 
-# The first of the labels that the pod has. Pods of one owner have the same ones.
+# The first of these labels that the pod has. Pods of one owner have the same ones.
 _label := [key | some key in input.parameters.revision_labels; input.pod.labels[key]][0]
 
 _minutes := input.parameters.minutes * 60000000000

@@ -1,16 +1,16 @@
 # METADATA
 # title: Change freeze
 # description: |
-#   No pod goes in a window of parameters.weekly or on a day of parameters.dates. Both are read
-#   on the clock and calendar of parameters.time_zone. A weekly window whose "to" is not after
+#   No pod passes in a window of parameters.weekly or on a day of parameters.dates. Both are
+#   local times of parameters.time_zone. A weekly window whose "to" is not after
 #   its "from" ends on the next day; dates include their last day.
 #
-#   All is computed with what the clock on the wall shows, as if it were UTC, since windows are
-#   given so; only the end is turned into a point in time again.
+#   Everything is computed in local time as if it were UTC, since windows are local times; only
+#   the end is converted to a point in time.
 package rule.change_freeze
 
 # METADATA
-# description: Holds a pod during a freeze, and says when it ends.
+# description: Withholds a pod during a freeze, with the time of its end.
 # scope: document
 deny contains _answer if not _open
 
@@ -25,7 +25,7 @@ _answer := "it is not known whether there is a change freeze" if {
 	shown := time.format([_end, "UTC", "2006-01-02 15:04"])
 } else := {"message": "change freeze with no end in sight", "retry_after_seconds": 3600}
 
-# Free is what is outside of every window: a window that cannot be read frees nothing.
+# A time outside of every window is free: a window that cannot be read frees nothing.
 _free(wall) if {
 	every window in input.parameters.weekly {
 		every day in [_midnight(wall) - _day, _midnight(wall)] { _outside(wall, window, day) }
@@ -44,7 +44,7 @@ _outside(wall, window, day) if wall >= day + _length(window)
 
 _is_on(window, day) if time.weekday(day) in window.days
 
-# From midnight of the day that the window begins on.
+# From midnight of the day on which the window begins.
 _length(window) := _time(window.to) if _time(window.to) > _time(window.from)
 
 _length(window) := _time(window.to) + _day if _time(window.to) <= _time(window.from)
@@ -53,8 +53,8 @@ _clear(wall, dates) if wall < _date(dates.from)
 
 _clear(wall, dates) if wall >= _date(dates.to) + _day
 
-# The first end of a window that no other window covers. Ends are looked for in the week after
-# now, and after the next three dates that end, since windows may follow on one another.
+# The first end of a window that no other window covers, in the week after now and after the next
+# three dates that end, since windows may follow each other.
 _end := min([end |
 	some end in array.concat(_weekly_ends, _date_ends)
 	end > _wall
@@ -82,8 +82,8 @@ _wall := _wall_at(input.now)
 
 _wall_at(instant) := time.parse_rfc3339_ns(time.format([instant, input.parameters.time_zone, "2006-01-02T15:04:05Z"]))
 
-# When the clock on the wall shows this. The offset is looked up twice since the first look is
-# at a moment some hours away, on the other side of a change of the clocks perhaps.
+# The point in time of a local time. The offset is looked up twice since the first one is that of a
+# moment some hours away, which may be on the other side of a clock change.
 _instant(wall) := near - (_wall_at(near) - wall) if {
 	near := wall - (_wall_at(wall) - wall)
 }

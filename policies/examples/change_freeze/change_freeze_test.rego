@@ -32,7 +32,7 @@ _always := [{
 
 _deny(facts) := denied if denied := change_freeze.deny with input as facts
 
-# The end on the wall, and how many seconds away it is.
+# The local time of the end, and the number of seconds until then.
 _ends(facts, end, seconds) if {
 	_deny(facts) == {{
 		"message": sprintf("change freeze until %s (Europe/Berlin)", [end]),

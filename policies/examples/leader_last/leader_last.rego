@@ -1,19 +1,19 @@
 # METADATA
 # title: Leader last
 # description: |
-#   The leader, by the label parameters.leader_key=leader_value, goes when every other pod of its
-#   owner has a revision other than its own, is available and holds no permit, so leadership
-#   moves once, to a pod that is done. The others go as long as some other pod of their owner is
-#   marked as the leader: while nobody is, any of them may be about to become it. A pod that is
-#   not marked and not available need not wait for that.
+#   The leader, by the label parameters.leader_key=leader_value, passes if every other pod of its
+#   owner has another revision, is available and holds no permit, so that leadership moves once,
+#   to an updated pod. The others pass as long as some other pod of their owner has the label:
+#   without a leader, any of them may become it. A pod that has no such label and is not
+#   available does not wait for that.
 #
-#   Revisions are compared with the one of the leader and not with a target, so it does not
-#   matter whether pods are replaced or updated in place. Only what changes the revision ends
-#   the wait of a leader: let the rule's conditions name such operations if there are others.
+#   Revisions are compared with that of the leader and not with a target, so pods may be replaced
+#   or updated in place. Only an operation that changes the revision ends the wait of a leader:
+#   list such operations in the rule's conditions if there are others.
 package rule.leader_last
 
 # METADATA
-# description: True for followers of a leader, and for a leader that all others are ahead of.
+# description: True for followers of a leader, and for a leader whose followers are all updated.
 # scope: document
 allow if {
 	_follows
@@ -37,7 +37,7 @@ allow if {
 }
 
 # METADATA
-# description: Who the leader waits for, the first five of them, or that there is no leader.
+# description: The first five pods that the leader waits for, or that there is no leader.
 # scope: document
 default reason := "it is not known who leads"
 
@@ -83,5 +83,5 @@ _state(other) := "holds a permit" if {
 
 _revision := input.pod.labels[_label]
 
-# The first of the labels that the pod has. Pods of one owner have the same ones.
+# The first of these labels that the pod has. Pods of one owner have the same ones.
 _label := [key | some key in input.parameters.revision_labels; input.pod.labels[key]][0]

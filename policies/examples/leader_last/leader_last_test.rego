@@ -38,7 +38,7 @@ _withheld := {
 	"a follower is on its way": _facts(_leader, [object.union(_done, {"permitted": true})]),
 	"a follower is missing": object.union(_facts(_leader, [_done]), {"counts": {"desired": 3}}),
 	"a leader without owner": _facts(_orphan(_leader), [_done]),
-	"nobody leads": _facts(_follower, [_done]),
+	"no leader": _facts(_follower, [_done]),
 	"no role is known": _facts(_unmarked(_follower), [_unmarked(_done)]),
 	"another workload leads": _facts(_follower, [object.union(_leader, _foreign)]),
 	"a follower without owner": _facts(_orphan(_follower), [_orphan(_leader)]),
@@ -91,7 +91,7 @@ test_the_reason_has_the_pods_that_the_leader_waits_for if {
 }
 
 test_the_reason_names_a_missing_leader if {
-	leader_last.reason == "no other pod has the label role=leader" with input as _withheld["nobody leads"]
+	leader_last.reason == "no other pod has the label role=leader" with input as _withheld["no leader"]
 }
 
 test_without_facts_no_pod_passes if {

@@ -1,15 +1,15 @@
 # METADATA
 # title: One per shard
 # description: |
-#   Of the pods that hold one shard, by the label parameters.shard_label, never two are away at
-#   once: a pod goes only while all others of its shard are available and hold no permit. A pod
-#   without the label may belong to any shard, so it waits, and others wait for it while it is
-#   away. A pod that is not available itself waits only for permits of others: it costs the
-#   shard nothing, and two broken pods would otherwise wait for each other for ever.
+#   Of the pods of one shard, by the label parameters.shard_label, at most one is unavailable: a
+#   pod passes only while all others of its shard are available and hold no permit. A pod without
+#   the label may belong to any shard, so it waits, and others wait for it while it is
+#   unavailable. A pod that is not available itself waits only for permits of others: it costs
+#   the shard nothing, and two broken pods would otherwise wait for each other.
 package rule.one_per_shard
 
 # METADATA
-# description: True when no other pod of the same shard is away.
+# description: True if no other pod of the same shard is unavailable.
 # scope: document
 allow if {
 	_shard != ""
@@ -17,7 +17,7 @@ allow if {
 }
 
 # METADATA
-# description: Which pods of the shard are in the way, the first five of them.
+# description: The first five pods of the shard that the pod waits for.
 # scope: document
 default reason := "the pods of the shard are not known"
 

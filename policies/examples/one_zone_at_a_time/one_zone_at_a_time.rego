@@ -1,15 +1,15 @@
 # METADATA
 # title: One zone at a time
 # description: |
-#   A pod goes only while every pod of the other zones is available and holds no permit. The zone
-#   is the label parameters.zone_label of the pod. A pod without it waits, and others wait for
-#   it while it is away: it may be in any zone. A pod that is not available itself waits only
-#   for permits in other zones: it costs nothing, and two zones with a broken pod each would
-#   otherwise wait for each other for ever.
+#   A pod passes only while every pod of the other zones is available and holds no permit. The
+#   zone is the label parameters.zone_label of the pod. A pod without it waits, and others wait
+#   for it while it is unavailable: it may be in any zone. A pod that is not available itself
+#   waits only for permits in other zones: it costs nothing, and two zones with a broken pod each
+#   would otherwise wait for each other.
 package rule.one_zone_at_a_time
 
 # METADATA
-# description: True when no pod of another zone is away.
+# description: True if no pod of another zone is unavailable.
 # scope: document
 allow if {
 	_zone != ""
@@ -17,7 +17,7 @@ allow if {
 }
 
 # METADATA
-# description: Which pods of other zones are in the way, the first five of them.
+# description: The first five pods of other zones that the pod waits for.
 # scope: document
 default reason := "the pods of the other zones are not known"
 

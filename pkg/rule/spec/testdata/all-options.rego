@@ -7,7 +7,7 @@ package podops.compiled["shop/web/all.Options_1"]
 import data.podops.rules.labelcheck
 
 # METADATA
-# description: What the rule says.
+# description: The fields of the rule.
 # scope: document
 parameters := {
 	"name": "all.Options_1",
@@ -30,7 +30,7 @@ parameters := {
 }
 
 # METADATA
-# description: Which of the waiting requests the rule lets pass.
+# description: The verdicts for the waiting requests.
 # entrypoint: true
 # scope: document
 decision := labelcheck.decision(input, parameters)

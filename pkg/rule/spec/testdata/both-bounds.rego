@@ -7,7 +7,7 @@ package podops.compiled["shop/web/both"]
 import data.podops.rules.availability
 
 # METADATA
-# description: What the rule says.
+# description: The fields of the rule.
 # scope: document
 parameters := {
 	"name": "both",
@@ -22,7 +22,7 @@ parameters := {
 }
 
 # METADATA
-# description: Which of the waiting requests the rule lets pass.
+# description: The verdicts for the waiting requests.
 # entrypoint: true
 # scope: document
 decision := availability.decision(input, parameters)

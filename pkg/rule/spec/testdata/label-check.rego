@@ -7,7 +7,7 @@ package podops.compiled["shop/web/ready"]
 import data.podops.rules.labelcheck
 
 # METADATA
-# description: What the rule says.
+# description: The fields of the rule.
 # scope: document
 parameters := {
 	"name": "ready",
@@ -21,7 +21,7 @@ parameters := {
 }
 
 # METADATA
-# description: Which of the waiting requests the rule lets pass.
+# description: The verdicts for the waiting requests.
 # entrypoint: true
 # scope: document
 decision := labelcheck.decision(input, parameters)

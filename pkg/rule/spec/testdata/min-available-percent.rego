@@ -7,7 +7,7 @@ package podops.compiled["shop/web/min-available"]
 import data.podops.rules.availability
 
 # METADATA
-# description: What the rule says.
+# description: The fields of the rule.
 # scope: document
 parameters := {
 	"name": "min-available",
@@ -19,7 +19,7 @@ parameters := {
 }
 
 # METADATA
-# description: Which of the waiting requests the rule lets pass.
+# description: The verdicts for the waiting requests.
 # entrypoint: true
 # scope: document
 decision := availability.decision(input, parameters)

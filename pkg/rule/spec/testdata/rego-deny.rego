@@ -7,7 +7,7 @@ package podops.compiled["shop/web/free"]
 import data.podops.rules.custom
 
 # METADATA
-# description: What the rule says.
+# description: The fields of the rule.
 # scope: document
 parameters := {
 	"name": "free",
@@ -16,12 +16,12 @@ parameters := {
 }
 
 # METADATA
-# description: What the module of the user, data.rule, reads as input.parameters.
+# description: The value of input.parameters in the user's module, data.rule.
 # scope: document
 arguments := {}
 
 # METADATA
-# description: Which of the waiting requests the rule lets pass.
+# description: The verdicts for the waiting requests.
 # entrypoint: true
 # scope: document
 decision := answer if {

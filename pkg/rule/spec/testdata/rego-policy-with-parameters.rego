@@ -7,7 +7,7 @@ package podops.compiled["shop/web/rate"]
 import data.podops.rules.custom
 
 # METADATA
-# description: What the rule says.
+# description: The fields of the rule.
 # scope: document
 parameters := {
 	"name": "rate",
@@ -16,7 +16,7 @@ parameters := {
 }
 
 # METADATA
-# description: What the module of the user, data.rule, reads as input.parameters.
+# description: The value of input.parameters in the user's module, data.rule.
 # scope: document
 arguments := {
 	"minutes": 10,
@@ -32,7 +32,7 @@ arguments := {
 }
 
 # METADATA
-# description: Which of the waiting requests the rule lets pass.
+# description: The verdicts for the waiting requests.
 # entrypoint: true
 # scope: document
 decision := answer if {

@@ -7,7 +7,7 @@ package podops.compiled["shop/web/approved"]
 import data.podops.rules.webhook
 
 # METADATA
-# description: What the rule says.
+# description: The fields of the rule.
 # scope: document
 parameters := {
 	"name": "approved",
@@ -17,7 +17,7 @@ parameters := {
 }
 
 # METADATA
-# description: Which of the waiting requests the rule lets pass.
+# description: The verdicts for the waiting requests.
 # entrypoint: true
 # scope: document
 decision := webhook.decision(input, parameters)
