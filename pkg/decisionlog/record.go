@@ -24,7 +24,7 @@ type Record struct {
 func (r Record) bytes() int64 {
 	bytes := lineBytes
 	if r.Module != nil {
-		bytes += len(r.Module.Compiled.Source) + len(r.Module.Compiled.Literal)
+		bytes += len(r.Module.Compiled.Literal)
 		if custom := r.Module.Compiled.Custom; custom != nil {
 			bytes += len(custom.Source) + len(custom.ParametersSchema) + len(custom.Parameters)
 		}

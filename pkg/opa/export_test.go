@@ -15,8 +15,8 @@ import (
 
 // PrepareSource is Prepare with the readable source of the module, in place of the program that its
 // kind shares.
-func (e *Engine) PrepareSource(ctx context.Context, module spec.Module) (*Program, error) {
-	entryModule, err := e.parse(entryFile, module.Source)
+func (e *Engine) PrepareSource(ctx context.Context, module spec.Module, source string) (*Program, error) {
+	entryModule, err := e.parse(entryFile, source)
 	if err != nil {
 		return nil, vet.AsCompileError(err)
 	}

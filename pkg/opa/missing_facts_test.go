@@ -185,5 +185,5 @@ func sourceOf(module spec.Module) string {
 	if module.Custom != nil {
 		return module.Custom.Source
 	}
-	return module.Source
+	return string(module.Literal)
 }

@@ -156,16 +156,15 @@ func TestEvaluateRejectsInvalidRequests(t *testing.T) {
 	}
 }
 
-// handmade returns a module in a form that spec.Rule does not render.
+// handmade returns a module in a form that package render does not return.
 func handmade(t *testing.T, kind rule.Kind, options opa.Options, decision string) *opa.Program {
 	t.Helper()
 	program, err := newEngine(t, options).PrepareSource(t.Context(), spec.Module{
-		Kind:   kind,
-		Stage:  appsv1alpha1.StagePreCheck,
-		Source: "package podops.compiled.handmade\n\nkeys := object.keys(input.requests)\n\n" + decision + "\n",
+		Kind:  kind,
+		Stage: appsv1alpha1.StagePreCheck,
 		// It reads the type of the operation: requests of one type share a verdict.
 		Literal: json.RawMessage(`{"conditions": ["update"]}`),
-	})
+	}, "package podops.compiled.handmade\n\nkeys := object.keys(input.requests)\n\n"+decision+"\n")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/rule/render"
 	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
@@ -27,6 +28,10 @@ func TestEvaluateEqualsReference(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		source, err := render.Module(module)
+		if err != nil {
+			t.Fatal(err)
+		}
 		program, err := engine.Prepare(t.Context(), module)
 		if err != nil {
 			t.Fatal(err)
@@ -36,14 +41,14 @@ func TestEvaluateEqualsReference(t *testing.T) {
 		evaluate := func(requests []rule.Request) rule.Result {
 			result, err := program.Evaluate(t.Context(), program.Stage(), rule.Environment{Counts: counts}, requests)
 			if err != nil {
-				t.Fatalf("evaluating: %v\n%s", err, module.Source)
+				t.Fatalf("evaluating: %v\n%s", err, source)
 			}
 			return result
 		}
 
 		want := reference(entry, counts, requests)
 		if diff := cmp.Diff(want, evaluate(requests)); diff != "" {
-			t.Fatalf("Rego differs (-reference +Rego):\n%s\n%s", diff, module.Source)
+			t.Fatalf("Rego differs (-reference +Rego):\n%s\n%s", diff, source)
 		}
 		shuffled := append([]rule.Request{}, requests...)
 		rand.New(rand.NewPCG(1, 2)).Shuffle(len(shuffled), func(i, j int) {
@@ -52,7 +57,7 @@ func TestEvaluateEqualsReference(t *testing.T) {
 		if diff := cmp.Diff(want, evaluate(shuffled)); diff != "" {
 			t.Fatalf("the order of requests matters (-in order +shuffled):\n%s", diff)
 		}
-		standing, err := engine.PrepareSource(t.Context(), module)
+		standing, err := engine.PrepareSource(t.Context(), module, source)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +66,7 @@ func TestEvaluateEqualsReference(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, asItStands); diff != "" {
-			t.Fatalf("the readable source decides differently (-shared +source):\n%s\n%s", diff, module.Source)
+			t.Fatalf("the readable source decides differently (-shared +source):\n%s\n%s", diff, source)
 		}
 		for _, request := range requests {
 			alone := evaluate([]rule.Request{request})
@@ -238,11 +243,15 @@ func TestCustomSourceStandsOnItsOwn(t *testing.T) {
 	e := newEngine(t, patient())
 	rapid.Check(t, func(t *rapid.T) {
 		module := drawCustom(t)
+		source, err := render.Module(module)
+		if err != nil {
+			t.Fatal(err)
+		}
 		shared, err := e.Prepare(t.Context(), module)
 		if err != nil {
 			t.Fatal(err)
 		}
-		standing, err := e.PrepareSource(t.Context(), module)
+		standing, err := e.PrepareSource(t.Context(), module, source)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -263,7 +272,7 @@ func TestCustomSourceStandsOnItsOwn(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff(verdicts["shared"], verdicts["standing"]); diff != "" {
-			t.Fatalf("the readable source decides differently (-shared +source):\n%s\n%s", diff, module.Source)
+			t.Fatalf("the readable source decides differently (-shared +source):\n%s\n%s", diff, source)
 		}
 	})
 }

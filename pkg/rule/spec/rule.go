@@ -12,25 +12,17 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// Module is one rule as Rego.
+// Module is one rule in the form that the engine evaluates.
 type Module struct {
 	ID          rule.RuleID
 	Kind        rule.Kind
 	Stage       appsv1alpha1.TransitionStage
 	Enforcement appsv1alpha1.Enforcement
 
-	// Package is the module's package as Rego writes it, without "data.". It is unique per rule, so
-	// that modules of many rules can be checked and tested together.
-	Package string
-
-	// Source is the text of the module, in the format of "opa fmt". Its entry point is the rule
-	// "decision" of Package.
-	Source string
-
-	// Literal is the document in Source that has the fields of the rule, as JSON.
+	// Literal has the fields of the rule that the library reads, as JSON.
 	Literal json.RawMessage
 
-	// Custom is the user's module that Source refers to; nil for built-in kinds.
+	// Custom is the user's module; nil for built-in kinds.
 	Custom *Custom
 }
 
@@ -95,18 +87,13 @@ func Rule(object types.NamespacedName, entry appsv1alpha1.TransitionRule, custom
 		if custom == nil {
 			return Module{}, fmt.Errorf("compiling rule %q: %s: the user's module is missing", entry.Name, path.Child("rego"))
 		}
+		if !isObject(custom.Parameters) {
+			return Module{}, fmt.Errorf("compiling rule %q: the parameters are not an object", entry.Name)
+		}
 		module.Custom = custom
 	}
-	values := parametersOf(*normalized)
-	name, err := literal(object.Namespace + "/" + object.Name + "/" + normalized.Name)
-	if err != nil {
-		return Module{}, fmt.Errorf("compiling rule %q: %w", entry.Name, err)
-	}
-	module.Package = "podops.compiled[" + name + "]"
-	if module.Literal, err = json.Marshal(values); err != nil {
-		return Module{}, fmt.Errorf("compiling rule %q: %w", entry.Name, err)
-	}
-	if module.Source, err = source(module, values); err != nil {
+	var err error
+	if module.Literal, err = json.Marshal(parametersOf(*normalized)); err != nil {
 		return Module{}, fmt.Errorf("compiling rule %q: %w", entry.Name, err)
 	}
 	return module, nil

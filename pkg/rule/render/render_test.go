@@ -1,4 +1,4 @@
-package spec_test
+package render_test
 
 import (
 	"bytes"
@@ -20,6 +20,7 @@ import (
 	"pgregory.net/rapid"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/rule/render"
 	"github.com/podops-dev/podops/pkg/rule/spec"
 	"github.com/podops-dev/podops/policies"
 )
@@ -103,22 +104,38 @@ func checkRule(t *testing.T, name string, rule appsv1alpha1.TransitionRule, cust
 	if diff := cmp.Diff(*before, rule); diff != "" {
 		t.Errorf("Rule changed its argument (-before +after):\n%s", diff)
 	}
-	golden(t, strings.ReplaceAll(name, " ", "-")+".rego", module.Source)
-	formatted, err := format.Source("module.rego", []byte(module.Source))
+	text := rendered(t, module)
+	golden(t, strings.ReplaceAll(name, " ", "-")+".rego", text)
+	formatted, err := format.Source("module.rego", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(formatted), module.Source); diff != "" {
+	if diff := cmp.Diff(string(formatted), text); diff != "" {
 		t.Errorf("not formatted (-want +got):\n%s", diff)
 	}
-	checkStrict(t, module)
-	checkLiteral(t, module)
+	checkStrict(t, module, text)
+	checkLiteral(t, module, text)
 }
 
-// checkLiteral checks that Literal is the document in Source.
-func checkLiteral(t *testing.T, module spec.Module) {
+// failer is the common interface of *testing.T and *rapid.T.
+type failer interface {
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+}
+
+// rendered returns the text of a module.
+func rendered(t failer, module spec.Module) string {
+	text, err := render.Module(module)
+	if err != nil {
+		t.Fatalf("rendering: %v", err)
+	}
+	return text
+}
+
+// checkLiteral checks that Literal is the document in the text.
+func checkLiteral(t *testing.T, module spec.Module, text string) {
 	t.Helper()
-	parsed, err := ast.ParseModule("module.rego", module.Source)
+	parsed, err := ast.ParseModule("module.rego", text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,9 +175,10 @@ func TestRuleQuotesHostileStrings(t *testing.T) {
 		if err != nil {
 			t.Fatalf("compiling: %v", err)
 		}
-		parsed, err := ast.ParseModuleWithOpts("module.rego", module.Source, ast.ParserOptions{ProcessAnnotation: true})
+		text := rendered(t, module)
+		parsed, err := ast.ParseModuleWithOpts("module.rego", text, ast.ParserOptions{ProcessAnnotation: true})
 		if err != nil {
-			t.Fatalf("parsing: %v\n%s", err, module.Source)
+			t.Fatalf("parsing: %v\n%s", err, text)
 		}
 		want := ast.Ref{
 			ast.DefaultRootDocument, ast.StringTerm("podops"), ast.StringTerm("compiled"),
@@ -170,7 +188,7 @@ func TestRuleQuotesHostileStrings(t *testing.T) {
 			t.Errorf("package is %v, want %v", parsed.Package.Path, want)
 		}
 		if len(parsed.Rules) != 2 || len(parsed.Imports) != 1 {
-			t.Fatalf("module has %d rules and %d imports:\n%s", len(parsed.Rules), len(parsed.Imports), module.Source)
+			t.Fatalf("module has %d rules and %d imports:\n%s", len(parsed.Rules), len(parsed.Imports), text)
 		}
 		document, err := ast.JSON(parsed.Rules[0].Head.Value.Value)
 		if err != nil {
@@ -195,12 +213,6 @@ func TestRuleQuotesHostileStrings(t *testing.T) {
 	}))
 }
 
-// failer is the common interface of *testing.T and *rapid.T.
-type failer interface {
-	Errorf(format string, args ...any)
-	Fatalf(format string, args ...any)
-}
-
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", name)
@@ -219,9 +231,9 @@ func golden(t *testing.T, name, got string) {
 }
 
 // checkStrict runs "opa check --strict" over the library and the module.
-func checkStrict(t *testing.T, module spec.Module) {
+func checkStrict(t *testing.T, module spec.Module, rule string) {
 	t.Helper()
-	sources := map[string]string{"module.rego": module.Source}
+	sources := map[string]string{"module.rego": rule}
 	err := fs.WalkDir(policies.Library(), ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
@@ -243,8 +255,12 @@ func checkStrict(t *testing.T, module spec.Module) {
 	if compiler.Compile(parsed); compiler.Failed() {
 		t.Error(compiler.Errors)
 	}
-	if got := parsed["module.rego"].Package.Path.String(); got != "data."+module.Package {
-		t.Errorf("package is %s, Module.Package %s", got, module.Package)
+	want := ast.Ref{
+		ast.DefaultRootDocument, ast.StringTerm("podops"), ast.StringTerm("compiled"),
+		ast.StringTerm(module.ID.Object.Namespace + "/" + module.ID.Object.Name + "/" + module.ID.Rule),
+	}
+	if got := parsed["module.rego"].Package.Path; !got.Equal(want) {
+		t.Errorf("package is %s, want %s", got, want)
 	}
 }
 
@@ -254,7 +270,7 @@ func source(t *testing.T, rule appsv1alpha1.TransitionRule) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return module.Source
+	return rendered(t, module)
 }
 
 // bound is a count or a percentage.

@@ -1,0 +1,85 @@
+package spec
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+)
+
+// parameters is the literal document of a module. Its fields are those that the library in policies
+// reads; fields that are not set are left out, which the library treats as "for all".
+type parameters struct {
+	Name           string                       `json:"name"`
+	Stage          appsv1alpha1.TransitionStage `json:"stage"`
+	Enforcement    appsv1alpha1.Enforcement     `json:"enforcement"`
+	Conditions     []string                     `json:"conditions,omitempty"`
+	Filter         *metav1.LabelSelector        `json:"filter,omitempty"`
+	Requires       *metav1.LabelSelector        `json:"requires,omitempty"`
+	MaxUnavailable *bound                       `json:"max_unavailable,omitempty"`
+	MinAvailable   *bound                       `json:"min_available,omitempty"`
+	FailurePolicy  appsv1alpha1.FailurePolicy   `json:"failure_policy,omitempty"`
+}
+
+// bound has exactly one field set.
+type bound struct {
+	Count   *int `json:"count,omitempty"`
+	Percent *int `json:"percent,omitempty"`
+}
+
+// parametersOf returns the parameters of a valid rule. The service of a webhook and the body of its
+// calls are not among them: no Rego reads them.
+func parametersOf(rule appsv1alpha1.TransitionRule) parameters {
+	found := parameters{
+		Name:        rule.Name,
+		Stage:       rule.Stage,
+		Enforcement: rule.Enforcement,
+		// A set in the API: the order of a user's list must not make another module.
+		Conditions: slices.Sorted(slices.Values(rule.Conditions)),
+	}
+	if rule.Filter != nil && !isEmpty(rule.Filter.LabelSelector) {
+		found.Filter = rule.Filter.LabelSelector
+	}
+	if rule.LabelCheck != nil {
+		found.Requires = rule.LabelCheck.Requires
+	}
+	if rule.AvailablePolicy != nil {
+		found.MaxUnavailable = boundOf(rule.AvailablePolicy.MaxUnavailableValue)
+		found.MinAvailable = boundOf(rule.AvailablePolicy.MinAvailableValue)
+	}
+	if rule.Webhook != nil {
+		found.FailurePolicy = rule.Webhook.FailurePolicy
+	}
+	return found
+}
+
+// isEmpty reports whether a selector matches everything. An unset selector is empty.
+func isEmpty(selector *metav1.LabelSelector) bool {
+	return selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0
+}
+
+// boundOf returns a valid value as a bound; nil for an unset one.
+func boundOf(value *intstr.IntOrString) *bound {
+	if value == nil {
+		return nil
+	}
+	if percent, ok := percentOf(*value); ok {
+		return &bound{Percent: &percent}
+	}
+	count := value.IntValue()
+	return &bound{Count: &count}
+}
+
+// percentOf parses "25%", and only that: a whole number and a percent sign.
+func percentOf(value intstr.IntOrString) (int, bool) {
+	digits, found := strings.CutSuffix(value.StrVal, "%")
+	if value.Type != intstr.String || !found || strings.Trim(digits, "0123456789") != "" {
+		return 0, false
+	}
+	percent, err := strconv.Atoi(digits)
+	return percent, err == nil
+}
