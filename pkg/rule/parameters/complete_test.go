@@ -79,7 +79,7 @@ func TestParametersThatDoNotFit(t *testing.T) {
 		given string
 		want  []string
 	}{
-		"none, where one is required": {``, []string{`.key: Required value: the policy needs it`}},
+		"none, where one is required": {``, []string{`.key: Required value: the policy requires it`}},
 		"not JSON":                    {`{`, []string{`: Invalid value: "": is not JSON: unexpected end of JSON input`}},
 		"not an object":               {`[1]`, []string{`: Invalid value: "": must be an object`}},
 		"a name that is not there": {

@@ -36,7 +36,7 @@ var _ = Describe("A rule that refers to a policy", func() {
 		Expect(client.IgnoreAlreadyExists(admin.Create(ctx, policy("fits", takesMinutes)))).To(Succeed())
 		Expect(admin.Create(ctx, rule("fits", `{policyRef: {name: fits}`+given+`}`))).To(expect.BeRefused(422, texts...))
 	},
-		Entry("all of them", ``, "spec.rules[0].rego.parameters.minutes", "the policy needs it"),
+		Entry("all of them", ``, "spec.rules[0].rego.parameters.minutes", "the policy requires it"),
 		Entry("of the right type", `, parameters: {minutes: "5"}`, "spec.rules[0].rego.parameters.minutes", "must be of type integer"),
 		Entry("within bounds", `, parameters: {minutes: 0}`, "spec.rules[0].rego.parameters.minutes", "greater than or equal to 1"),
 		Entry("and no others", `, parameters: {minutes: 1, hours: 1}`, "spec.rules[0].rego.parameters.hours", "it has minutes"),
