@@ -89,7 +89,7 @@ func TestProgramReturnsItsProperties(t *testing.T) {
 		t.Errorf("program differs (-want +got):\n%s", diff)
 	}
 	if program := prepared(t, budget("10%")); !program.NeedsCounts() || program.VerdictsNeedCounts() {
-		t.Error("an enforced availablePolicy needs counts for its room and not for its verdicts")
+		t.Error("an enforced availablePolicy needs counts for its capacity and not for its verdicts")
 	}
 }
 

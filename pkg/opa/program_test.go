@@ -19,8 +19,8 @@ import (
 
 func TestEvaluate(t *testing.T) {
 	counts := rule.Counts{Selected: 12, Desired: 12, Available: 11, Reserved: 1}
-	room := rule.Capacity{Slots: 1, Selected: 12, Desired: 12, Available: 10, MaxUnavailable: 3, MinAvailable: -1}
-	full := room
+	capacity := rule.Capacity{Slots: 1, Selected: 12, Desired: 12, Available: 10, MaxUnavailable: 3, MinAvailable: -1}
+	full := capacity
 	full.Slots, full.MaxUnavailable = 0, 2
 	warned := func(rule appsv1alpha1.TransitionRule) appsv1alpha1.TransitionRule {
 		rule.Enforcement = appsv1alpha1.EnforcementWarn
@@ -53,12 +53,12 @@ func TestEvaluate(t *testing.T) {
 		"availablePolicy needs slots": {
 			rule:     budget("25%"),
 			requests: []rule.Request{request(0, true), request(1, false)},
-			want: rule.Result{Capacity: &room, Verdicts: map[string]rule.Verdict{
+			want: rule.Result{Capacity: &capacity, Verdicts: map[string]rule.Verdict{
 				"uid-0/PreCheck/a": {Outcome: rule.NeedsSlot},
 				"uid-1/PreCheck/a": {Outcome: rule.Passed},
 			}},
 		},
-		"availablePolicy that warns, without room": {
+		"availablePolicy that warns, without slots": {
 			rule:     warned(budget("2")),
 			requests: []rule.Request{request(0, true), request(1, false)},
 			want: rule.Result{Capacity: &full, Verdicts: map[string]rule.Verdict{
@@ -68,7 +68,7 @@ func TestEvaluate(t *testing.T) {
 		},
 		"availablePolicy without requests returns its capacity": {
 			rule: budget("25%"),
-			want: rule.Result{Capacity: &room, Verdicts: map[string]rule.Verdict{}},
+			want: rule.Result{Capacity: &capacity, Verdicts: map[string]rule.Verdict{}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -172,7 +172,7 @@ func handmade(t *testing.T, kind rule.Kind, options opa.Options, decision string
 }
 
 func TestEvaluateFailsOnBrokenDecisions(t *testing.T) {
-	const room = `{"slots": 1, "selected": 1, "desired": 1, "available": 1, "max_unavailable": 1, "min_available": -1}`
+	const capacity = `{"slots": 1, "selected": 1, "desired": 1, "available": 1, "max_unavailable": 1, "min_available": -1}`
 	for name, tc := range map[string]struct {
 		kind     rule.Kind
 		decision string
@@ -186,24 +186,24 @@ func TestEvaluateFailsOnBrokenDecisions(t *testing.T) {
 		"no withheld":      {decision: `decision := {"passed": keys, "needs_slot": set(), "would": {}}`},
 		"no would":         {decision: `decision := {"passed": keys, "needs_slot": set(), "withheld": {}}`},
 		"passed as a list": {decision: `decision := {"passed": [k | some k in keys], "needs_slot": set(), "withheld": {}, "would": {}}`},
-		"no room": {
+		"no capacity": {
 			kind:     rule.KindAvailablePolicy,
 			decision: `decision := {"passed": set(), "needs_slot": keys, "withheld": {}, "would": {}}`,
 		},
-		"a room with a broken number": {
+		"a capacity with a broken number": {
 			kind: rule.KindAvailablePolicy,
-			decision: `decision := {"passed": set(), "needs_slot": keys, "withheld": {}, "would": {}, "capacity": room}
-room := object.union(` + room + `, {"slots": 1.5})`,
+			decision: `decision := {"passed": set(), "needs_slot": keys, "withheld": {}, "would": {}, "capacity": capacity}
+capacity := object.union(` + capacity + `, {"slots": 1.5})`,
 		},
-		"a room with a text": {
+		"a capacity with a text": {
 			kind: rule.KindAvailablePolicy,
-			decision: `decision := {"passed": set(), "needs_slot": keys, "withheld": {}, "would": {}, "capacity": room}
-room := object.union(` + room + `, {"desired": "1"})`,
+			decision: `decision := {"passed": set(), "needs_slot": keys, "withheld": {}, "would": {}, "capacity": capacity}
+capacity := object.union(` + capacity + `, {"desired": "1"})`,
 		},
-		"a room with slots below zero": {
+		"a capacity with slots below zero": {
 			kind: rule.KindAvailablePolicy,
-			decision: `decision := {"passed": set(), "needs_slot": keys, "withheld": {}, "would": {}, "capacity": room}
-room := object.union(` + room + `, {"slots": -1})`,
+			decision: `decision := {"passed": set(), "needs_slot": keys, "withheld": {}, "would": {}, "capacity": capacity}
+capacity := object.union(` + capacity + `, {"slots": -1})`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -40,7 +40,7 @@ func referenceApplies(rule appsv1alpha1.TransitionRule, request rule.Request) bo
 }
 
 func referenceVerdict(
-	entry appsv1alpha1.TransitionRule, request rule.Request, room *rule.Capacity,
+	entry appsv1alpha1.TransitionRule, request rule.Request, capacity *rule.Capacity,
 ) rule.Verdict {
 	enforced := entry.Enforcement == appsv1alpha1.EnforcementEnforce || entry.Enforcement == ""
 	passed := rule.Verdict{Outcome: rule.Passed}
@@ -61,7 +61,7 @@ func referenceVerdict(
 		return passed
 	case enforced:
 		return rule.Verdict{Outcome: rule.NeedsSlot}
-	case room.Slots == 0:
+	case capacity.Slots == 0:
 		return rule.Verdict{Outcome: rule.Passed, Would: rule.CodeNoRoom}
 	}
 	return passed
@@ -93,19 +93,19 @@ func referenceWebhook(failures appsv1alpha1.FailurePolicy, task rule.Task) rule.
 }
 
 func referenceRoom(bounds appsv1alpha1.AvailablePolicy, counts rule.Counts) *rule.Capacity {
-	room := &rule.Capacity{Selected: counts.Selected, Desired: counts.Desired, MaxUnavailable: -1, MinAvailable: -1}
-	room.Available = counts.Available - counts.Reserved
-	room.Slots = math.MaxInt // at least one bound is set
+	capacity := &rule.Capacity{Selected: counts.Selected, Desired: counts.Desired, MaxUnavailable: -1, MinAvailable: -1}
+	capacity.Available = counts.Available - counts.Reserved
+	capacity.Slots = math.MaxInt // at least one bound is set
 	if bounds.MaxUnavailableValue != nil {
-		room.MaxUnavailable = max(1, scaled(bounds.MaxUnavailableValue, counts.Desired, false))
-		room.Slots = min(room.Available, room.Available+room.MaxUnavailable-counts.Desired)
+		capacity.MaxUnavailable = max(1, scaled(bounds.MaxUnavailableValue, counts.Desired, false))
+		capacity.Slots = min(capacity.Available, capacity.Available+capacity.MaxUnavailable-counts.Desired)
 	}
 	if bounds.MinAvailableValue != nil {
-		room.MinAvailable = scaled(bounds.MinAvailableValue, counts.Desired, true)
-		room.Slots = min(room.Slots, room.Available-room.MinAvailable)
+		capacity.MinAvailable = scaled(bounds.MinAvailableValue, counts.Desired, true)
+		capacity.Slots = min(capacity.Slots, capacity.Available-capacity.MinAvailable)
 	}
-	room.Slots = max(0, room.Slots)
-	return room
+	capacity.Slots = max(0, capacity.Slots)
+	return capacity
 }
 
 func scaled(value *intstr.IntOrString, base int, roundUp bool) int {

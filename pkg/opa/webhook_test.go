@@ -46,7 +46,7 @@ func TestWebhookRulesDecideFromTasks(t *testing.T) {
 					t.Fatal(err)
 				}
 				if result.Capacity != nil {
-					t.Error("a webhook has room")
+					t.Error("a webhook has a capacity")
 				}
 				got = append(got, result.Verdicts[pending.Key()])
 			}

@@ -6,22 +6,22 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-func TestRoomMissing(t *testing.T) {
+func TestCapacityMissing(t *testing.T) {
 	for name, tc := range map[string]struct {
-		room rule.Capacity
-		want int
+		capacity rule.Capacity
+		want     int
 	}{
-		"no bound":                           {room: rule.Capacity{Desired: 5, MaxUnavailable: -1, MinAvailable: -1}},
-		"slots are left":                     {room: rule.Capacity{Slots: 1, Available: 5, Desired: 5, MaxUnavailable: 1, MinAvailable: -1}},
-		"just enough are available":          {room: rule.Capacity{Available: 4, Desired: 5, MaxUnavailable: 1, MinAvailable: -1}},
-		"maxUnavailable is exceeded":         {room: rule.Capacity{Available: 2, Desired: 5, MaxUnavailable: 1, MinAvailable: -1}, want: 2},
-		"more are reserved than available":   {room: rule.Capacity{Available: -1, Desired: 1, MaxUnavailable: 3, MinAvailable: -1}},
-		"minAvailable is exceeded":           {room: rule.Capacity{Available: 2, Desired: 5, MaxUnavailable: -1, MinAvailable: 3}, want: 1},
-		"the bound that is exceeded by more": {room: rule.Capacity{Available: 2, Desired: 5, MaxUnavailable: 2, MinAvailable: 4}, want: 2},
-		"one bound is exceeded, one is not":  {room: rule.Capacity{Available: 2, Desired: 5, MaxUnavailable: 1, MinAvailable: 1}, want: 2},
+		"no bound":                           {capacity: rule.Capacity{Desired: 5, MaxUnavailable: -1, MinAvailable: -1}},
+		"slots are left":                     {capacity: rule.Capacity{Slots: 1, Available: 5, Desired: 5, MaxUnavailable: 1, MinAvailable: -1}},
+		"just enough are available":          {capacity: rule.Capacity{Available: 4, Desired: 5, MaxUnavailable: 1, MinAvailable: -1}},
+		"maxUnavailable is exceeded":         {capacity: rule.Capacity{Available: 2, Desired: 5, MaxUnavailable: 1, MinAvailable: -1}, want: 2},
+		"more are reserved than available":   {capacity: rule.Capacity{Available: -1, Desired: 1, MaxUnavailable: 3, MinAvailable: -1}},
+		"minAvailable is exceeded":           {capacity: rule.Capacity{Available: 2, Desired: 5, MaxUnavailable: -1, MinAvailable: 3}, want: 1},
+		"the bound that is exceeded by more": {capacity: rule.Capacity{Available: 2, Desired: 5, MaxUnavailable: 2, MinAvailable: 4}, want: 2},
+		"one bound is exceeded, one is not":  {capacity: rule.Capacity{Available: 2, Desired: 5, MaxUnavailable: 1, MinAvailable: 1}, want: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := tc.room.Missing(); got != tc.want {
+			if got := tc.capacity.Missing(); got != tc.want {
 				t.Errorf("%d pods are missing, want %d", got, tc.want)
 			}
 		})

@@ -15,16 +15,16 @@ import (
 
 // Explain returns a human-readable reason why a rule withholds a request with a code, or would
 // withhold it if it were enforced. The text is the same for the same arguments, has no time in it,
-// and is at most 512 bytes long. room is the capacity of the result that the code came from; it may
+// and is at most 512 bytes long. capacity is the capacity of the result that the code came from; it may
 // be nil.
-func Explain(code Code, rule appsv1alpha1.TransitionRule, request Request, room *Capacity) string {
-	return text.Cut(explain(code, rule, request, room), MaxMessageBytes)
+func Explain(code Code, rule appsv1alpha1.TransitionRule, request Request, capacity *Capacity) string {
+	return text.Cut(explain(code, rule, request, capacity), MaxMessageBytes)
 }
 
-func explain(code Code, rule appsv1alpha1.TransitionRule, request Request, room *Capacity) string {
+func explain(code Code, rule appsv1alpha1.TransitionRule, request Request, capacity *Capacity) string {
 	switch code {
 	case CodeNoRoom:
-		return explainRoom(rule.AvailablePolicy, room)
+		return explainCapacity(rule.AvailablePolicy, capacity)
 	case CodeLabelMismatch:
 		return explainLabels(rule.LabelCheck, request)
 	case CodeUndefined:
@@ -44,33 +44,33 @@ func explain(code Code, rule appsv1alpha1.TransitionRule, request Request, room 
 	}
 }
 
-// explainRoom returns each bound that leaves no slot, with its numbers. If there are slots left,
+// explainCapacity returns each bound that leaves no slot, with its numbers. If there are slots left,
 // other pods got them.
-func explainRoom(bounds *appsv1alpha1.AvailablePolicy, room *Capacity) string {
-	if bounds == nil || room == nil {
+func explainCapacity(bounds *appsv1alpha1.AvailablePolicy, capacity *Capacity) string {
+	if bounds == nil || capacity == nil {
 		return "no more pods may become unavailable now"
 	}
 	reasons := []string{}
-	if least := max(0, room.Desired-room.MaxUnavailable); room.MaxUnavailable >= 0 && room.Available-least <= room.Slots {
+	if least := max(0, capacity.Desired-capacity.MaxUnavailable); capacity.MaxUnavailable >= 0 && capacity.Available-least <= capacity.Slots {
 		reasons = append(reasons, fmt.Sprintf("at least %d must be (maxUnavailable%s, at most %d of %d desired away)",
-			least, written(bounds.MaxUnavailableValue), room.MaxUnavailable, room.Desired))
+			least, spelled(bounds.MaxUnavailableValue), capacity.MaxUnavailable, capacity.Desired))
 	}
-	if room.MinAvailable >= 0 && room.Available-room.MinAvailable <= room.Slots {
+	if capacity.MinAvailable >= 0 && capacity.Available-capacity.MinAvailable <= capacity.Slots {
 		reasons = append(reasons, fmt.Sprintf("at least %d must be (minAvailable%s of %d desired)",
-			room.MinAvailable, written(bounds.MinAvailableValue), room.Desired))
+			capacity.MinAvailable, spelled(bounds.MinAvailableValue), capacity.Desired))
 	}
 	if len(reasons) == 0 {
 		return "no more pods may become unavailable now"
 	}
 	taken := ""
-	if room.Slots > 0 {
-		taken = fmt.Sprintf(" and other pods come first for the next %d", room.Slots)
+	if capacity.Slots > 0 {
+		taken = fmt.Sprintf(" and other pods come first for the next %d", capacity.Slots)
 	}
-	return fmt.Sprintf("%d of %d pods are available%s; %s", room.Available, room.Selected, taken, strings.Join(reasons, "; "))
+	return fmt.Sprintf("%d of %d pods are available%s; %s", capacity.Available, capacity.Selected, taken, strings.Join(reasons, "; "))
 }
 
-// written returns a bound as the rule has it, after a space; empty if it is not set.
-func written(value *intstr.IntOrString) string {
+// spelled returns a bound as the rule has it, after a space; empty if it is not set.
+func spelled(value *intstr.IntOrString) string {
 	if value == nil {
 		return ""
 	}
@@ -117,18 +117,18 @@ func explainLabel(pod map[string]string, requirement metav1.LabelSelectorRequire
 	if value, present := pod[requirement.Key]; present {
 		found = fmt.Sprintf("%q", value)
 	}
-	wanted := ""
+	required := ""
 	switch requirement.Operator {
 	case metav1.LabelSelectorOpIn:
-		wanted = quoted(requirement.Values) + " is required"
+		required = quoted(requirement.Values) + " is required"
 	case metav1.LabelSelectorOpNotIn:
-		wanted = quoted(requirement.Values) + " is forbidden"
+		required = quoted(requirement.Values) + " is forbidden"
 	case metav1.LabelSelectorOpExists:
-		wanted = "any value is required"
+		required = "any value is required"
 	case metav1.LabelSelectorOpDoesNotExist:
-		wanted = "it must not be there"
+		required = "it must not be there"
 	}
-	return fmt.Sprintf("label %s is %s, %s", requirement.Key, found, wanted)
+	return fmt.Sprintf("label %s is %s, %s", requirement.Key, found, required)
 }
 
 // quoted returns the values in order: "a", "b" or "c".

@@ -16,38 +16,38 @@ import (
 func TestExplainNoRoom(t *testing.T) {
 	for name, tc := range map[string]struct {
 		maxUnavailable, minAvailable string
-		room                         *rule.Capacity
+		capacity                     *rule.Capacity
 		want                         string
 	}{
 		"the upper bound is reached": {
 			maxUnavailable: "25%",
-			room:           &rule.Capacity{Available: 9, Selected: 12, Desired: 12, MaxUnavailable: 3, MinAvailable: -1},
+			capacity:       &rule.Capacity{Available: 9, Selected: 12, Desired: 12, MaxUnavailable: 3, MinAvailable: -1},
 			want:           "9 of 12 pods are available; at least 9 must be (maxUnavailable 25%, at most 3 of 12 desired away)",
 		},
 		"pods beyond the desired number are starting": {
 			maxUnavailable: "25%",
-			room:           &rule.Capacity{Available: 5, Selected: 8, Desired: 6, MaxUnavailable: 1, MinAvailable: -1},
+			capacity:       &rule.Capacity{Available: 5, Selected: 8, Desired: 6, MaxUnavailable: 1, MinAvailable: -1},
 			want:           "5 of 8 pods are available; at least 5 must be (maxUnavailable 25%, at most 1 of 6 desired away)",
 		},
 		"the lower bound is reached": {
 			minAvailable: "9",
-			room:         &rule.Capacity{Available: 9, Selected: 12, Desired: 12, MaxUnavailable: -1, MinAvailable: 9},
+			capacity:     &rule.Capacity{Available: 9, Selected: 12, Desired: 12, MaxUnavailable: -1, MinAvailable: 9},
 			want:         "9 of 12 pods are available; at least 9 must be (minAvailable 9 of 12 desired)",
 		},
 		"only the lower of two bounds is reached": {
 			maxUnavailable: "5", minAvailable: "9",
-			room: &rule.Capacity{Available: 9, Selected: 12, Desired: 12, MaxUnavailable: 5, MinAvailable: 9},
-			want: "9 of 12 pods are available; at least 9 must be (minAvailable 9 of 12 desired)",
+			capacity: &rule.Capacity{Available: 9, Selected: 12, Desired: 12, MaxUnavailable: 5, MinAvailable: 9},
+			want:     "9 of 12 pods are available; at least 9 must be (minAvailable 9 of 12 desired)",
 		},
 		"both bounds are passed": {
 			maxUnavailable: "2", minAvailable: "90%",
-			room: &rule.Capacity{Available: 9, Selected: 12, Desired: 12, MaxUnavailable: 2, MinAvailable: 11},
+			capacity: &rule.Capacity{Available: 9, Selected: 12, Desired: 12, MaxUnavailable: 2, MinAvailable: 11},
 			want: "9 of 12 pods are available; at least 10 must be (maxUnavailable 2, at most 2 of 12 desired away); " +
 				"at least 11 must be (minAvailable 90% of 12 desired)",
 		},
 		"the slots went to other pods": {
 			maxUnavailable: "25%", minAvailable: "1",
-			room: &rule.Capacity{Slots: 2, Available: 11, Selected: 12, Desired: 12, MaxUnavailable: 3, MinAvailable: 1},
+			capacity: &rule.Capacity{Slots: 2, Available: 11, Selected: 12, Desired: 12, MaxUnavailable: 3, MinAvailable: 1},
 			want: "11 of 12 pods are available and other pods come first for the next 2; at least 9 must be " +
 				"(maxUnavailable 25%, at most 3 of 12 desired away)",
 		},
@@ -56,8 +56,8 @@ func TestExplainNoRoom(t *testing.T) {
 			want:           "no more pods may become unavailable now",
 		},
 		"the numbers are not of this rule": {
-			room: &rule.Capacity{MaxUnavailable: -1, MinAvailable: -1},
-			want: "no more pods may become unavailable now",
+			capacity: &rule.Capacity{MaxUnavailable: -1, MinAvailable: -1},
+			want:     "no more pods may become unavailable now",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestExplainNoRoom(t *testing.T) {
 				MaxUnavailableValue: bound(tc.maxUnavailable),
 				MinAvailableValue:   bound(tc.minAvailable),
 			}}
-			if got := rule.Explain(rule.CodeNoRoom, entry, rule.Request{}, tc.room); got != tc.want {
+			if got := rule.Explain(rule.CodeNoRoom, entry, rule.Request{}, tc.capacity); got != tc.want {
 				t.Errorf("got  %s\nwant %s", got, tc.want)
 			}
 		})

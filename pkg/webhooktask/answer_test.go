@@ -141,7 +141,7 @@ func TestAnswerToAPoll(t *testing.T) {
 			answer: webhooktask.PollAnswer{Success: true, Finished: true, Stop: true},
 			want:   []rule.TaskState{approved, approved},
 		},
-		"names that were not asked about": {
+		"names of other pods": {
 			answer: webhooktask.PollAnswer{Success: true, FinishedNames: []string{"web-9"}},
 			want:   []rule.TaskState{worksOn, worksOn}, wantUnknown: []string{"web-9"},
 		},
@@ -171,7 +171,7 @@ func TestAServiceMayNameAPodAgain(t *testing.T) {
 	tasks = tasks.Forget(ask("web-1"), polled(), after(6)) // web-0 no longer waits
 	tasks, unknown := tasks.Polled("t1", webhooktask.PollAnswer{Success: true, FinishedNames: []string{"web-0", "web-1"}}, polled(), after(10))
 	if len(unknown) > 0 {
-		t.Errorf("unknown = %v, want none: both were asked about", unknown)
+		t.Errorf("unknown = %v, want none: the call had both", unknown)
 	}
 	if got := states(tasks, after(10), "web-1"); got[0] != approved {
 		t.Errorf("web-1 is %s, want %s", got[0], approved)
@@ -299,6 +299,6 @@ func TestStringsOfServicesFitIntoStatus(t *testing.T) {
 		t.Errorf("message = %q, want valid text without control characters that shows that it was cut", task.Message)
 	}
 	if wait := task.NextTime.Sub(start); wait > 10*time.Minute+time.Second {
-		t.Errorf("asked again after %s, want at most 10 minutes", wait)
+		t.Errorf("called again after %s, want at most 10 minutes", wait)
 	}
 }

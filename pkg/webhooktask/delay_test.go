@@ -118,11 +118,11 @@ func TestTheDelayStartsAgain(t *testing.T) {
 		end     func(webhooktask.Tasks, string, time.Time) webhooktask.Tasks
 		want    time.Time
 	}{
-		"not after one more failure":                        {request: asks("web-0"), rule: polled(), end: fails, want: whole(141).Time},
-		"with a new generation of the rule":                 {request: asks("web-0"), rule: edited, want: whole(111).Time},
-		"with a new waiting":                                {request: again, rule: polled(), end: fails, want: whole(111).Time},
-		"when the call approved some of the others":         {request: asks("web-0"), rule: polled(), end: stoppedWith("web-1"), want: whole(111).Time},
-		"not when it approved pods that were not asked for": {request: asks("web-0"), rule: polled(), end: stoppedWith("web-9"), want: whole(141).Time},
+		"not after one more failure":                {request: asks("web-0"), rule: polled(), end: fails, want: whole(141).Time},
+		"with a new generation of the rule":         {request: asks("web-0"), rule: edited, want: whole(111).Time},
+		"with a new waiting":                        {request: again, rule: polled(), end: fails, want: whole(111).Time},
+		"when the call approved some of the others": {request: asks("web-0"), rule: polled(), end: stoppedWith("web-1"), want: whole(111).Time},
+		"not when it approved other pods":           {request: asks("web-0"), rule: polled(), end: stoppedWith("web-9"), want: whole(141).Time},
 	} {
 		t.Run(name, func(t *testing.T) {
 			requests := []rule.Request{tc.request, asks("web-1")}
@@ -137,7 +137,7 @@ func TestTheDelayStartsAgain(t *testing.T) {
 				tasks = tc.end(tasks, post.TraceID, after(100))
 			}
 			if got := tasks.Of(tc.request, tc.rule, after(100)).RetryAt; !got.Equal(tc.want) {
-				t.Errorf("asked again at %v, want %v", got, tc.want)
+				t.Errorf("called again at %v, want %v", got, tc.want)
 			}
 		})
 	}

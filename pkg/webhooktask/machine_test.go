@@ -64,7 +64,7 @@ type result struct {
 
 // service records the pods of each call and its answers.
 type service struct {
-	asked    map[string][]appsv1alpha1.TaskPod
+	called   map[string][]appsv1alpha1.TaskPod
 	rules    map[string]int64 // the generation of the rule of a call
 	approved map[approvalOf]bool
 }
@@ -79,7 +79,7 @@ func newMachine(t *rapid.T) *machine {
 		now:  start,
 		pods: map[string]rule.Request{}, answered: map[answeredTo]bool{},
 		service: service{
-			asked: map[string][]appsv1alpha1.TaskPod{}, rules: map[string]int64{}, approved: map[approvalOf]bool{},
+			called: map[string][]appsv1alpha1.TaskPod{}, rules: map[string]int64{}, approved: map[approvalOf]bool{},
 		},
 	}
 	m.rule = polled()
@@ -256,12 +256,12 @@ func (m *machine) serve(t *rapid.T) {
 // answer draws an answer of the service, which remembers pods by UID.
 func (s *service) answer(t *rapid.T, c call) (webhooktask.PostAnswer, webhooktask.PollAnswer) {
 	if !c.poll {
-		if _, seen := s.asked[c.traceID]; seen {
+		if _, seen := s.called[c.traceID]; seen {
 			t.Fatalf("%s is posted again", c.traceID)
 		}
 		s.rules[c.traceID] = c.generation
 		for _, request := range c.requests {
-			s.asked[c.traceID] = append(s.asked[c.traceID], appsv1alpha1.TaskPod{
+			s.called[c.traceID] = append(s.called[c.traceID], appsv1alpha1.TaskPod{
 				UID: request.Pod.UID, Name: request.Pod.Name, ID: request.ID, Generation: request.Generation,
 			})
 		}
@@ -276,7 +276,7 @@ func (s *service) answer(t *rapid.T, c call) (webhooktask.PostAnswer, webhooktas
 		post.Poll, post.TaskID = true, "task of "+c.traceID
 	}
 	all := success && (c.poll && poll.Finished || !c.poll && !post.Poll)
-	for _, pod := range s.asked[c.traceID] {
+	for _, pod := range s.called[c.traceID] {
 		if all || slices.Contains(named, pod.Name) && (success || !c.poll) {
 			s.approved[approvalOf{c.traceID, pod}] = true
 		}

@@ -44,20 +44,20 @@ func TestWhichTasksAreMergedAtTheLimit(t *testing.T) {
 		a, b appsv1alpha1.TaskInfo
 		want bool
 	}{
-		"approvals with approvals":                    {a: yes(many("a", 20)), b: yes(many("b", 5)), want: true},
-		"failures with failures":                      {a: no(many("a", 20)), b: no(many("b", 5)), want: true},
-		"failures with failures and approvals":        {a: no(many("a", 1)), b: mixed, want: true},
-		"not failures after an answer with others":    {a: no(many("a", 1)), b: answered(no(many("b", 1)))},
-		"failures after an answer with such":          {a: answered(no(many("a", 1))), b: answered(no(many("b", 1))), want: true},
-		"approvals with failures after an answer":     {a: yes(many("a", 1)), b: answered(no(many("b", 1))), want: true},
-		"not more approvals than a task has room for": {a: yes(many("a", 20)), b: yes(many("b", 6))},
-		"not more failures than a task has room for":  {a: no(many("a", 20)), b: no(many("b", 6))},
-		"approvals with failures":                     {a: yes(many("a", 25)), b: no(many("b", 25)), want: true},
-		"not one that is under way":                   {a: working(many("a", 1)), b: no(many("b", 1))},
-		"not with one that is under way":              {a: no(many("a", 1)), b: working(many("b", 1))},
-		"not those of another generation":             {a: yes(many("a", 1)), b: older},
-		"not two pods of one name to be asked about":  {a: no(many("a", 1)), b: ghost},
-		"but one pod that waits with two ids":         {a: no(many("a", 1)), b: twin, want: true},
+		"approvals with approvals":                  {a: yes(many("a", 20)), b: yes(many("b", 5)), want: true},
+		"failures with failures":                    {a: no(many("a", 20)), b: no(many("b", 5)), want: true},
+		"failures with failures and approvals":      {a: no(many("a", 1)), b: mixed, want: true},
+		"not failures after an answer with others":  {a: no(many("a", 1)), b: answered(no(many("b", 1)))},
+		"failures after an answer with such":        {a: answered(no(many("a", 1))), b: answered(no(many("b", 1))), want: true},
+		"approvals with failures after an answer":   {a: yes(many("a", 1)), b: answered(no(many("b", 1))), want: true},
+		"not more approvals than fit into a task":   {a: yes(many("a", 20)), b: yes(many("b", 6))},
+		"not more failures than fit into a task":    {a: no(many("a", 20)), b: no(many("b", 6))},
+		"approvals with failures":                   {a: yes(many("a", 25)), b: no(many("b", 25)), want: true},
+		"not one that is under way":                 {a: working(many("a", 1)), b: no(many("b", 1))},
+		"not with one that is under way":            {a: no(many("a", 1)), b: working(many("b", 1))},
+		"not those of another generation":           {a: yes(many("a", 1)), b: older},
+		"not two pods of one name that need a call": {a: no(many("a", 1)), b: ghost},
+		"but one pod that waits with two ids":       {a: no(many("a", 1)), b: twin, want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.a.TraceID, tc.b.TraceID = "t1", "t2"

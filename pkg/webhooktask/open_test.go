@@ -76,7 +76,7 @@ func TestRequestsThatNeedNoCall(t *testing.T) {
 		now   int
 		want  [][]string
 	}{
-		"one that is being asked about":         {tasks: opened("web-0"), now: 1000, want: [][]string{}},
+		"one with a call in flight":             {tasks: opened("web-0"), now: 1000, want: [][]string{}},
 		"one that the service works on":         {tasks: polling("web-0"), now: 1000, want: [][]string{}},
 		"one that is approved":                  {tasks: approvedOnes, now: 1000, want: [][]string{}},
 		"one that failed, before its time":      {tasks: broken("web-0"), now: 10, want: [][]string{}},
@@ -154,7 +154,7 @@ func TestOpenTasksAreBounded(t *testing.T) {
 		t.Fatalf("%d calls, want 8", len(posts))
 	}
 	if got := tasks.Of(waiting[200], polled(), start).State; got != "" {
-		t.Errorf("a pod for which there is no room is %s, want no state", got)
+		t.Errorf("a pod above the limit is %s, want no state", got)
 	}
 	tasks, _ = tasks.Posted("t3", webhooktask.PostAnswer{Success: true}, polled(), start)
 	_, posts = tasks.Open(waiting, polled(), start, func() string { return "t9" })
@@ -209,7 +209,7 @@ func TestNewPodsDoNotDisplaceRepeatedCalls(t *testing.T) {
 	}
 	fresh := many("fresh", 25)
 	if calls := answered(fresh, 1); calls != 0 {
-		t.Errorf("%d calls about newcomers, want 0: the room that is left is for others", calls)
+		t.Errorf("%d calls for new pods, want 0: the free tasks are for others", calls)
 	}
 	if calls := answered(old, 20); calls != 8 {
 		t.Errorf("%d calls about those that were rejected, want 8", calls)

@@ -127,11 +127,11 @@ func TestTheStateOfATaskForRules(t *testing.T) {
 			tasks: partly, now: after(1),
 			want: rule.Task{State: rule.TaskFailed, Class: "Rejected", Answered: true, Message: "frozen", RetryAt: retry},
 		},
-		"just before the service may be asked again": {
+		"just before the next call": {
 			tasks: partly, now: retry.Add(-time.Nanosecond),
 			want: rule.Task{State: rule.TaskFailed, Class: "Rejected", Answered: true, Message: "frozen", RetryAt: retry},
 		},
-		"the service may be asked again": {
+		"the next call is due": {
 			tasks: partly, now: retry,
 			want: rule.Task{State: rule.TaskFailed, Class: "Rejected", Answered: true, Message: "frozen", RetryAt: retry, RetryDue: true},
 		},

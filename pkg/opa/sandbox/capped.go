@@ -20,13 +20,13 @@ type capped struct {
 // Write keeps the bytes that fit. The error closes the pipe, which ends a child that continues to
 // write.
 func (c *capped) Write(data []byte) (int, error) {
-	room := min(len(data), c.most-len(c.kept))
-	c.kept = append(c.kept, data[:room]...)
-	if room < len(data) {
+	fits := min(len(data), c.most-len(c.kept))
+	c.kept = append(c.kept, data[:fits]...)
+	if fits < len(data) {
 		c.cut = true
-		return room, errCut
+		return fits, errCut
 	}
-	return room, nil
+	return fits, nil
 }
 
 // firstLine returns the first line of the output, without its end.

@@ -40,11 +40,11 @@ func Child(in io.Reader, out io.Writer) int {
 	if err := limit(); err != nil {
 		return answer(out, response{Done: true, Failure: fmt.Sprintf("setting limits: %v", err)})
 	}
-	asked := request{}
-	if err := json.NewDecoder(io.LimitReader(in, maxRequestBytes)).Decode(&asked); err != nil {
+	received := request{}
+	if err := json.NewDecoder(io.LimitReader(in, maxRequestBytes)).Decode(&received); err != nil {
 		return answer(out, response{Done: true, Failure: fmt.Sprintf("reading the module: %v", err)})
 	}
-	return answer(out, responseOf(inspect(asked)))
+	return answer(out, responseOf(inspect(received)))
 }
 
 // limit sets the limits of the operating system and of the Go runtime on this process.
@@ -56,12 +56,12 @@ func limit() error {
 	return limitProcess()
 }
 
-func inspect(asked request) error {
+func inspect(received request) error {
 	inProcess, err := opa.New(opa.Options{Memory: 1})
 	if err != nil {
 		return err
 	}
-	_, err = inProcess.Inspect(context.Background(), opa.Source{Module: asked.Source, ParametersSchema: asked.ParametersSchema})
+	_, err = inProcess.Inspect(context.Background(), opa.Source{Module: received.Source, ParametersSchema: received.ParametersSchema})
 	return err
 }
 

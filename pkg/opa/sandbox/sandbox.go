@@ -111,7 +111,7 @@ func ownBinary() ([]string, error) {
 // checked and must not be used; a retry may help. It wraps fairshare.ErrFull if too many checks of
 // the owner wait. ctx ends the wait and the child.
 func (s *Sandbox) Check(ctx context.Context, source opa.Source) (spent time.Duration, err error) {
-	asked, key, err := encoded(source)
+	encodedRequest, key, err := encoded(source)
 	if err != nil {
 		return 0, err
 	}
@@ -123,7 +123,7 @@ func (s *Sandbox) Check(ctx context.Context, source opa.Source) (spent time.Dura
 		return 0, fmt.Errorf("checking a module: waiting for other checks: %w", err)
 	}
 	defer release()
-	spent, err = s.run(ctx, asked)
+	spent, err = s.run(ctx, encodedRequest)
 	problems := &opa.CompileError{}
 	switch {
 	case err == nil:
@@ -155,11 +155,11 @@ func (s *Sandbox) Known(source opa.Source) bool {
 
 // encoded returns the request to a child, and the cache key of its result.
 func encoded(source opa.Source) ([]byte, resultKey, error) {
-	asked, err := json.Marshal(request{Source: source.Module, ParametersSchema: source.ParametersSchema})
+	encodedRequest, err := json.Marshal(request{Source: source.Module, ParametersSchema: source.ParametersSchema})
 	if err != nil {
 		return nil, resultKey{}, fmt.Errorf("checking a module: %w", err)
 	}
-	return asked, sha256.Sum256(asked), nil
+	return encodedRequest, sha256.Sum256(encodedRequest), nil
 }
 
 // bytesOf returns the approximate memory of problems.
@@ -181,7 +181,7 @@ func errorOrNil(problems *opa.CompileError) error {
 }
 
 // run starts one child and waits for it.
-func (s *Sandbox) run(ctx context.Context, asked []byte) (spent time.Duration, err error) {
+func (s *Sandbox) run(ctx context.Context, encodedRequest []byte) (spent time.Duration, err error) {
 	line, err := s.command()
 	if err != nil {
 		return 0, err
@@ -192,7 +192,7 @@ func (s *Sandbox) run(ctx context.Context, asked []byte) (spent time.Duration, e
 	command := exec.CommandContext(limited, line[0], line[1:]...)
 	isolate(command)
 	command.Env, command.Dir = []string{}, "/"
-	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(asked), &stdout, &stderr
+	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(encodedRequest), &stdout, &stderr
 	command.WaitDelay = waitDelay
 
 	s.started.Add(1)

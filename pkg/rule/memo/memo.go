@@ -50,7 +50,7 @@ type Answer struct {
 // longer wait are dropped. It is safe for concurrent use.
 type Memo struct {
 	mu        sync.Mutex
-	asked     []rule.Request
+	requests  []rule.Request
 	verdicts  []rule.Verdict
 	counts    rule.Counts
 	namespace rule.Namespace
@@ -61,7 +61,7 @@ type Memo struct {
 	// bytes is the memory of the requests and the verdicts.
 	bytes int64
 
-	room room
+	capacity cachedCapacity
 }
 
 // Bytes of a request and of a verdict besides their strings, as a test measures them.
@@ -70,12 +70,12 @@ const (
 	verdictBytes = 120
 )
 
-// room is the last capacity of the program. It depends on the counts and nothing else, so it is
+// cachedCapacity is the last capacity of the program. It depends on the counts and nothing else, so it is
 // cached separately from the verdicts.
-type room struct {
-	known  bool
-	counts rule.Counts
-	room   *rule.Capacity
+type cachedCapacity struct {
+	known    bool
+	counts   rule.Counts
+	capacity *rule.Capacity
 }
 
 // New returns an empty Memo.
@@ -117,7 +117,7 @@ func (m *Memo) Evaluate(
 		return Answer{Verdicts: verdicts}, nil
 	}
 	if len(rest) == 0 && last.known && last.counts == env.Counts {
-		return Answer{Verdicts: verdicts, Capacity: last.room}, nil
+		return Answer{Verdicts: verdicts, Capacity: last.capacity}, nil
 	}
 	result, err := program.Evaluate(ctx, stage, env, pick(requests, rest))
 	if err != nil {
@@ -144,37 +144,37 @@ func (m *Memo) Recall(scope Scope, env rule.Environment, requests []rule.Request
 // recall returns the cached verdicts of the requests, and the positions of the requests to
 // evaluate. Without such positions it returns the cached list itself. The capacity may be that of
 // other counts.
-func (m *Memo) recall(scope Scope, env rule.Environment, requests []rule.Request) ([]rule.Verdict, []int, room) {
+func (m *Memo) recall(scope Scope, env rule.Environment, requests []rule.Request) ([]rule.Verdict, []int, cachedCapacity) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	fresh := scope.Uncacheable || scope.Counts && m.counts != env.Counts ||
 		scope.Namespace && !sameNamespace(m.namespace, env.Namespace)
-	if !fresh && !m.transient && sameList(m.asked, requests) {
-		return m.verdicts, nil, m.room
+	if !fresh && !m.transient && sameList(m.requests, requests) {
+		return m.verdicts, nil, m.capacity
 	}
 	verdicts := make([]rule.Verdict, len(requests))
 	var rest []int
 	find := m.finder()
 	for i, request := range requests {
 		at, ok := find(i, request)
-		if fresh || !ok || isTransient(m.verdicts[at]) || !sameFacts(m.asked[at], request) {
+		if fresh || !ok || isTransient(m.verdicts[at]) || !sameFacts(m.requests[at], request) {
 			rest = append(rest, i)
 			continue
 		}
 		verdicts[i] = m.verdicts[at]
 	}
 	if len(rest) == 0 {
-		m.asked, m.verdicts, m.transient = requests, verdicts, false
+		m.requests, m.verdicts, m.transient = requests, verdicts, false
 		m.bytes = bytesOf(requests, verdicts)
 	}
-	return verdicts, rest, m.room
+	return verdicts, rest, m.capacity
 }
 
 // keep caches the capacity for some counts.
 func (m *Memo) keep(counts rule.Counts, answered *rule.Capacity) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.room = room{known: true, counts: counts, room: answered}
+	m.capacity = cachedCapacity{known: true, counts: counts, capacity: answered}
 }
 
 // finder looks up requests in the cache. Lists usually have the same order, so the position of a
@@ -183,12 +183,12 @@ func (m *Memo) finder() func(int, rule.Request) (int, bool) {
 	var index map[key]int
 	shift := 0
 	return func(i int, request rule.Request) (int, bool) {
-		if at := i + shift; at >= 0 && at < len(m.asked) && sameRequest(&m.asked[at], &request) {
+		if at := i + shift; at >= 0 && at < len(m.requests) && sameRequest(&m.requests[at], &request) {
 			return at, true
 		}
 		if index == nil {
-			index = make(map[key]int, len(m.asked))
-			for at, known := range m.asked {
+			index = make(map[key]int, len(m.requests))
+			for at, known := range m.requests {
 				index[keyOf(known)] = at
 			}
 		}
@@ -206,7 +206,7 @@ func (m *Memo) finder() func(int, rule.Request) (int, bool) {
 func (m *Memo) Remember(requests []rule.Request, verdicts []rule.Verdict, env rule.Environment) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.asked, m.verdicts, m.bytes = requests, verdicts, bytesOf(requests, verdicts)
+	m.requests, m.verdicts, m.bytes = requests, verdicts, bytesOf(requests, verdicts)
 	m.transient = slices.ContainsFunc(verdicts, isTransient)
 	m.counts, m.namespace = env.Counts, env.Namespace
 }

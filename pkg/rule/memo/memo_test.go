@@ -24,8 +24,8 @@ type script struct {
 	counted bool
 	err     error
 
-	calls int
-	asked []string
+	calls    int
+	requests []string
 }
 
 func (s *script) NeedsCounts() bool { return s.counted }
@@ -39,7 +39,7 @@ func (s *script) Evaluate(
 	}
 	result := rule.Result{Verdicts: map[string]rule.Verdict{}}
 	for _, request := range requests {
-		s.asked = append(s.asked, request.Pod.Name)
+		s.requests = append(s.requests, request.Pod.Name)
 		result.Verdicts[request.Key()] = s.answer(env, request)
 	}
 	if s.counted {
@@ -50,9 +50,9 @@ func (s *script) Evaluate(
 
 // evaluated returns and clears the recorded requests.
 func (s *script) evaluated() []string {
-	asked := s.asked
-	s.asked, s.calls = nil, 0
-	return asked
+	requests := s.requests
+	s.requests, s.calls = nil, 0
+	return requests
 }
 
 // byVersion returns a verdict with the version of the pod.
@@ -91,25 +91,25 @@ func TestEvaluatesAgainWhen(t *testing.T) {
 		first, second rule.Environment
 		again         rule.Request
 		verdict       rule.Verdict
-		asked         bool
+		evaluated     bool
 	}{
 		"nothing has changed":                               {again: request("a", "1")},
-		"the pod has":                                       {again: request("a", "2"), asked: true},
-		"the pod has no version to go by":                   {again: request("a", ""), asked: true},
-		"the operation has another type":                    {again: other, asked: true},
-		"it began to wait again":                            {again: late, asked: true},
-		"its task has moved on":                             {again: called, asked: true},
+		"the pod has":                                       {again: request("a", "2"), evaluated: true},
+		"the pod has no version to go by":                   {again: request("a", ""), evaluated: true},
+		"the operation has another type":                    {again: other, evaluated: true},
+		"it began to wait again":                            {again: late, evaluated: true},
+		"its task has moved on":                             {again: called, evaluated: true},
 		"counts changed that do not matter":                 {again: request("a", "1"), second: counts},
-		"counts changed that matter":                        {again: request("a", "1"), second: counts, scope: memo.Scope{Counts: true}, asked: true},
+		"counts changed that matter":                        {again: request("a", "1"), second: counts, scope: memo.Scope{Counts: true}, evaluated: true},
 		"counts that matter did not":                        {again: request("a", "1"), first: counts, second: counts, scope: memo.Scope{Counts: true}},
-		"labels of the namespace changed that matter":       {again: request("a", "1"), first: space, second: alert, scope: memo.Scope{Namespace: true}, asked: true},
+		"labels of the namespace changed that matter":       {again: request("a", "1"), first: space, second: alert, scope: memo.Scope{Namespace: true}, evaluated: true},
 		"labels of the namespace changed that do not":       {again: request("a", "1"), first: space, second: alert},
-		"the verdict depends on the time":                   {again: request("a", "1"), scope: memo.Scope{Uncacheable: true}, asked: true},
-		"the rule could not be evaluated":                   {again: request("a", "1"), verdict: rule.Verdict{Code: rule.CodeEvaluationFailed}, asked: true},
-		"the rule was too slow":                             {again: request("a", "1"), verdict: rule.Verdict{Code: rule.CodeTimeout}, asked: true},
-		"there was no time left for the rule":               {again: request("a", "1"), verdict: rule.Verdict{Code: rule.CodeNotReached}, asked: true},
-		"the rule was under quarantine":                     {again: request("a", "1"), verdict: rule.Verdict{Code: rule.CodePolicyTooExpensive}, asked: true},
-		"the rule wants to be asked again":                  {again: request("a", "1"), verdict: rule.Verdict{Code: rule.CodeDenied, RetryAfter: time.Second}, asked: true},
+		"the verdict depends on the time":                   {again: request("a", "1"), scope: memo.Scope{Uncacheable: true}, evaluated: true},
+		"the rule could not be evaluated":                   {again: request("a", "1"), verdict: rule.Verdict{Code: rule.CodeEvaluationFailed}, evaluated: true},
+		"the rule was too slow":                             {again: request("a", "1"), verdict: rule.Verdict{Code: rule.CodeTimeout}, evaluated: true},
+		"there was no time left for the rule":               {again: request("a", "1"), verdict: rule.Verdict{Code: rule.CodeNotReached}, evaluated: true},
+		"the rule was under quarantine":                     {again: request("a", "1"), verdict: rule.Verdict{Code: rule.CodePolicyTooExpensive}, evaluated: true},
+		"the rule requires a retry":                         {again: request("a", "1"), verdict: rule.Verdict{Code: rule.CodeDenied, RetryAfter: time.Second}, evaluated: true},
 		"a verdict withholds and wants nothing of the kind": {again: request("a", "1"), verdict: rule.Verdict{Code: rule.CodeDenied}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -118,8 +118,8 @@ func TestEvaluatesAgainWhen(t *testing.T) {
 			evaluate(t, m, s, tc.scope, tc.first, request("a", "1"))
 			s.evaluated()
 			evaluate(t, m, s, tc.scope, tc.second, tc.again)
-			if asked := len(s.evaluated()) > 0; asked != tc.asked {
-				t.Errorf("asked again: %v, want %v", asked, tc.asked)
+			if evaluated := len(s.evaluated()) > 0; evaluated != tc.evaluated {
+				t.Errorf("evaluated again: %v, want %v", evaluated, tc.evaluated)
 			}
 		})
 	}
@@ -131,7 +131,7 @@ func TestEvaluatesOnlyTheUncached(t *testing.T) {
 	s.evaluated()
 	answer := evaluate(t, m, s, memo.Scope{}, rule.Environment{}, request("d", "1"), request("c", "1"), request("b", "2"))
 	if diff := cmp.Diff([]string{"d", "b"}, s.evaluated()); diff != "" {
-		t.Errorf("asked about (-want +got):\n%s", diff)
+		t.Errorf("evaluated (-want +got):\n%s", diff)
 	}
 	want := []rule.Verdict{{Message: "d@1"}, {Message: "c@1"}, {Message: "b@2"}}
 	if diff := cmp.Diff(want, answer.Verdicts); diff != "" {
@@ -146,15 +146,15 @@ func TestCapacityIsEvaluatedWhenTheCountsHaveChanged(t *testing.T) {
 	s, m := &script{answer: byVersion, counted: true}, memo.New()
 	for _, available := range []int{3, 3, 2, 3} {
 		env := rule.Environment{Counts: rule.Counts{Available: available}}
-		if room := evaluate(t, m, s, memo.Scope{}, env, request("a", "1")).Capacity; room.Slots != available {
-			t.Errorf("got %d slots, want %d", room.Slots, available)
+		if capacity := evaluate(t, m, s, memo.Scope{}, env, request("a", "1")).Capacity; capacity.Slots != available {
+			t.Errorf("got %d slots, want %d", capacity.Slots, available)
 		}
 	}
 	if s.calls != 3 {
-		t.Errorf("asked %d times, want 3: the second time the counts are those of the first", s.calls)
+		t.Errorf("evaluated %d times, want 3: the second time the counts are those of the first", s.calls)
 	}
 	if diff := cmp.Diff([]string{"a"}, s.evaluated()); diff != "" {
-		t.Errorf("asked about (-want +got):\n%s", diff)
+		t.Errorf("evaluated (-want +got):\n%s", diff)
 	}
 }
 
@@ -178,7 +178,7 @@ func TestNoRequests(t *testing.T) {
 	evaluate(t, m, s, memo.Scope{}, rule.Environment{}, request("a", "1"))
 	s.evaluated()
 	if answer := evaluate(t, m, s, memo.Scope{}, rule.Environment{}); s.calls != 0 || len(answer.Verdicts) != 0 || answer.Capacity != nil {
-		t.Errorf("asked %d times, answered %v", s.calls, answer)
+		t.Errorf("evaluated %d times, answered %v", s.calls, answer)
 	}
 	if evaluate(t, m, s, memo.Scope{}, rule.Environment{}, request("a", "1")); len(s.evaluated()) != 1 {
 		t.Error("a request that no longer waited was remembered")
@@ -217,7 +217,7 @@ func TestEvaluatesLikeTheProgram(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got.Capacity == nil || got.Capacity.Slots != env.Counts.Available {
-				t.Fatalf("got room %v for %d available pods", got.Capacity, env.Counts.Available)
+				t.Fatalf("got capacity %v for %d available pods", got.Capacity, env.Counts.Available)
 			}
 			if diff := cmp.Diff(want, got.Verdicts); diff != "" {
 				t.Fatalf("verdicts (-program +memory):\n%s", diff)
