@@ -40,7 +40,7 @@ violations contains message if {
 	some module in _sources
 	expected := sprintf("%s.yaml", [replace(_example(module), "_", "-")])
 	not expected in input.manifests
-	message := sprintf("%s: has no manifest config/samples/policies/%s", [module.file, wanted])
+	message := sprintf("%s: has no manifest config/samples/policies/%s", [module.file, expected])
 }
 
 violations contains message if {

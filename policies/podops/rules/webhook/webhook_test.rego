@@ -71,12 +71,12 @@ _failures := {
 }
 
 # PodOps could not make the call.
-_unasked := {"Busy", "Canceled", "Interrupted", "Internal", "SomethingNew", ""}
+_not_called := {"Busy", "Canceled", "Interrupted", "Internal", "SomethingNew", ""}
 
 _answers := {"Rejected", "Stopped", "Expired"}
 
 test_every_class_has_a_code if {
-	every class in _failures | _unasked {
+	every class in _failures | _not_called {
 		_of(_task("Failed", class, false), _parameters).withheld == {"k": "WebhookFailed"}
 	}
 	every class in _answers {
@@ -91,14 +91,14 @@ test_ignore_passes_when_the_service_failed if {
 }
 
 test_ignore_does_not_pass_a_rejection_or_a_pending_call if {
-	every class in _unasked | _answers {
+	every class in _not_called | _answers {
 		_of(_task("Failed", class, false), _ignoring).passed == set()
 	}
 }
 
 # Otherwise a user could turn a rejection into a pass by breaking the connection.
 test_ignore_does_not_overrule_an_answer if {
-	every class in (_failures | _unasked) | _answers {
+	every class in (_failures | _not_called) | _answers {
 		decision := _of(_answered(_task("Failed", class, true)), _ignoring)
 		decision.passed == set()
 		decision.calls == {"k"}
