@@ -142,7 +142,7 @@ bench-events: kube build ## Show that events do not slow down bursts of updates;
 
 # An API server alone: neither scheduler nor kubelets take processor time from the manager.
 .PHONY: bench-scale
-bench-scale: kube build bin/scale ## Measure memory, processor time and requests of the manager beside 10,000 pods; ARGS=-check fails on a goal.
+bench-scale: kube build bin/scale ## Measure the manager beside 10,000 pods; ARGS=-check fails on a missed goal.
 	$(BIN)/scale --bin $(BIN) --dir $(BIN)/scale-run --manager $(BIN)/manager $(ARGS)
 
 ##@ Test

@@ -24,7 +24,8 @@ var list string
 func main() {
 	count := flag.Bool("count", false, "print how often each word occurs in comments of Go files, per 1,000 words of comments, and exit with 0")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: words [-count] [FILE...]\n\nReports words that this project does not use, in all files that git knows or in the given ones.")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: words [-count] [FILE...]\n\n"+
+			"Reports words that this project does not use, in all files that git knows or in the given ones.")
 		flag.PrintDefaults()
 	}
 	flag.Parse()

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// goal is one of P1 to P12.
+// goal is one of P1 to P12 (docs/design/engine.md).
 type goal struct {
 	number string
 	wants  string

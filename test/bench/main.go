@@ -1,6 +1,6 @@
 // Command bench measures the policy engine and prints tables: the cost of a round over
 // sizes of workloads, compared with the same rules in plain Go; the cost of compiling; and
-// whether the goals P1 to P12 hold. It takes some minutes.
+// whether the goals P1 to P12 (docs/design/engine.md) hold. It takes some minutes.
 //
 //	go run ./test/bench          # measure and print
 //	go run ./test/bench -check   # fail when a goal is missed by more than 30 %
