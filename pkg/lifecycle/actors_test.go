@@ -11,6 +11,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/test/sim"
 )
 
 const (
@@ -22,7 +23,7 @@ const (
 // cast contains all clients and controllers that act on one pod. Its exported methods are
 // actions that may happen at any time, in any order.
 type cast struct {
-	sim *sim
+	sim *environment
 
 	// model is nil where labels change without admission.
 	model *model
@@ -82,7 +83,7 @@ func drawClientKey(t *rapid.T) string {
 	return idLabel(prefix, drawID(t))
 }
 
-func (c *cast) stamp() string { return strconv.FormatInt(c.sim.now.UnixNano(), 10) }
+func (c *cast) stamp() string { return strconv.FormatInt(c.sim.clock.Now().UnixNano(), 10) }
 
 // request sends one update by a client. It goes through admission when the API server
 // would send it there: when the old or the new pod is controlled.
@@ -91,7 +92,7 @@ func (c *cast) request(t failer, edit func(*corev1.Pod)) {
 	if c.sim.gone() {
 		return
 	}
-	c.sim.now = c.sim.now.Add(1) // no two writes in one nanosecond
+	c.sim.clock.Step(1) // no two writes in one nanosecond
 	before := c.sim.pod
 	requested := before.DeepCopy()
 	edit(requested)
@@ -349,9 +350,9 @@ func (c *cast) Renew(t *rapid.T) {
 	if c.sim.gone() {
 		return
 	}
-	c.sim.now = c.sim.now.Add(1) // no two writes in one nanosecond
+	c.sim.clock.Step(1) // no two writes in one nanosecond
 	before := c.sim.pod
-	change := lifecycle.Renew(lifecycle.FactsOf(before), c.sim.now)
+	change := lifecycle.Renew(lifecycle.FactsOf(before), c.sim.clock.Now())
 	c.sim.bypass(func(pod *corev1.Pod) { pod.Labels = change.Apply(pod.Labels) })
 	if lifecycle.FactsOf(before).Controlled() && before.DeletionTimestamp == nil {
 		c.model.sees(t, before, c.sim.pod, nil)
@@ -366,19 +367,19 @@ func (c *cast) Renew(t *rapid.T) {
 // Kubelet reports the conditions. When it is not called for long, it lags.
 func (c *cast) Kubelet(*rapid.T) {
 	if !c.sim.gone() {
-		c.sim.kubelet()
+		c.sim.report()
 	}
 }
 
 // Containers crash and recover; the kubelet has not observed it yet.
-func (c *cast) Containers(t *rapid.T) { c.sim.healthy = rapid.Bool().Draw(t, "healthy") }
+func (c *cast) Containers(t *rapid.T) { c.sim.kubelet.Healthy = rapid.Bool().Draw(t, "healthy") }
 
 // Gate is written by another client.
 func (c *cast) Gate(t *rapid.T) {
 	on := rapid.Bool().Draw(t, "on")
 	if !c.sim.gone() && len(c.sim.pod.Spec.ReadinessGates) > 0 {
 		pod := c.sim.pod.DeepCopy()
-		setCondition(pod, appsv1alpha1.ServiceReadyGate, on, "", c.sim.now)
+		sim.SetCondition(pod, appsv1alpha1.ServiceReadyGate, on, "", c.sim.clock.Now())
 		c.sim.store(pod)
 	}
 }
@@ -390,7 +391,7 @@ func (c *cast) Time(t *rapid.T) {
 
 // Clock sets the clock of the machine forward or back.
 func (c *cast) Clock(t *rapid.T) {
-	c.sim.now = c.sim.now.Add(rapid.SampledFrom([]time.Duration{-time.Hour, -time.Second, time.Minute, time.Hour}).Draw(t, "is set by"))
+	c.sim.clock.Step(rapid.SampledFrom([]time.Duration{-time.Hour, -time.Second, time.Minute, time.Hour}).Draw(t, "is set by"))
 }
 
 // Employers appear and disappear.

@@ -13,6 +13,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/test/sim"
 )
 
 // FuzzAdmitUpdate sends any labels, finalizers and annotation through admission and the
@@ -75,10 +76,10 @@ func fuzzedPod(labels, finalizers, annotation string, status uint8) *corev1.Pod 
 		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: appsv1alpha1.ServiceReadyGate}}
 	}
 	if status&2 != 0 {
-		setCondition(pod, appsv1alpha1.ServiceReadyGate, status&4 != 0, "", epoch)
+		sim.SetCondition(pod, appsv1alpha1.ServiceReadyGate, status&4 != 0, "", epoch)
 	}
 	if status&8 != 0 {
-		setCondition(pod, corev1.PodReady, status&16 != 0, "ReadinessGatesNotReady", epoch)
+		sim.SetCondition(pod, corev1.PodReady, status&16 != 0, "ReadinessGatesNotReady", epoch)
 	}
 	if status&32 != 0 {
 		pod.DeletionTimestamp = &metav1.Time{Time: epoch}

@@ -125,7 +125,7 @@ func (c *cast) settle(t failer) {
 // repair is the user who reverts the settings that keep the pod from serving, and operation
 // controllers that give up operations without a type.
 func (c *cast) repair(t failer) {
-	c.sim.healthy = true
+	c.sim.kubelet.Healthy = true
 	c.request(t, func(pod *corev1.Pod) {
 		delete(pod.Labels, appsv1alpha1.StayOfflineLabelKey)
 		if lifecycle.FactsOf(pod).ExpectedFinalizersErr != nil {
@@ -147,7 +147,7 @@ func (c *cast) fairRound(t failer) {
 		if c.sim.gone() {
 			return
 		}
-		c.sim.kubelet()
+		c.sim.report()
 		c.sim.pass(10 * time.Second)
 		act(t)
 	}
@@ -185,9 +185,9 @@ func TestThirtyIDs(t *testing.T) {
 			c.begin(pod, fmt.Sprintf("id-%02d", i), fmt.Sprintf("type-%d", i%3))
 		}
 	})
-	c.sim.kubelet()
+	c.sim.report()
 	c.reconcile(t)
-	c.sim.kubelet()
+	c.sim.report()
 	c.serve(t)
 	granted := slices.DeleteFunc(idsIn(c.sim.pod.Labels), func(id string) bool {
 		return !has(c.sim.pod.Labels, appsv1alpha1.OperateLabelPrefix, id)

@@ -13,6 +13,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/test/sim"
 )
 
 // session interprets the commands of a script. In labels the domain is left out
@@ -41,7 +42,7 @@ import (
 //	delete                       a deletion request
 //	show | writes                the pod as it is | how many requests the controller has sent for it
 type session struct {
-	sim     *sim
+	sim     *environment
 	permits lifecycle.Permits
 	cached  map[string]string
 }
@@ -100,21 +101,21 @@ func (s *session) execute(t *testing.T, words []string) string {
 	case "waiting":
 		return printWaiting(lifecycle.WaitingIDs(lifecycle.FactsOf(s.sim.pod)))
 	case "renew":
-		change := lifecycle.Renew(lifecycle.FactsOf(s.sim.pod), s.sim.now)
+		change := lifecycle.Renew(lifecycle.FactsOf(s.sim.pod), s.sim.clock.Now())
 		s.sim.bypass(func(pod *corev1.Pod) { pod.Labels = change.Apply(pod.Labels) })
 		return printChange(change)
 	case "kubelet":
 		if len(args) > 0 {
-			s.sim.healthy = args[0] == "recover"
+			s.sim.kubelet.Healthy = args[0] == "recover"
 		}
-		s.sim.kubelet()
+		s.sim.report()
 	case "gate":
-		setCondition(s.sim.pod, appsv1alpha1.ServiceReadyGate, args[0] == "true", "", s.sim.now)
+		sim.SetCondition(s.sim.pod, appsv1alpha1.ServiceReadyGate, args[0] == "true", "", s.sim.clock.Now())
 		s.sim.observe()
 	case "tick":
 		s.sim.pass(mustDuration(t, args[0]))
 	case "jump":
-		s.sim.now = s.sim.now.Add(mustDuration(t, args[0]))
+		s.sim.clock.Step(mustDuration(t, args[0]))
 	case "option":
 		s.option(t, args[0])
 	case "delete":
@@ -154,7 +155,7 @@ func (s *session) start(t *testing.T, create bool, args []string) string {
 	}
 	s.sim = newSim(pod)
 	s.permits = lifecycle.Permits{PreCheck: map[string]string{}, PostCheck: map[string]string{}}
-	s.sim.healthy = settings["ready"] != "no"
+	s.sim.kubelet.Healthy = settings["ready"] != "no"
 	setStatus(t, pod, settings)
 	if create {
 		return printResponse(s.sim.create(pod))
@@ -168,16 +169,16 @@ func setStatus(t *testing.T, pod *corev1.Pod, settings map[string]string) {
 	if gate := settings["gate"]; gate != "" && gate != "missing" {
 		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: appsv1alpha1.ServiceReadyGate}}
 		if gate != "unset" {
-			setCondition(pod, appsv1alpha1.ServiceReadyGate, gate == "true", "", epoch)
+			sim.SetCondition(pod, appsv1alpha1.ServiceReadyGate, gate == "true", "", epoch)
 		}
 	}
 	switch ready := settings["ready"]; ready {
 	case "yes", "gates":
-		setCondition(pod, corev1.ContainersReady, true, "", epoch)
-		setCondition(pod, corev1.PodReady, ready == "yes", map[string]string{"gates": "ReadinessGatesNotReady"}[ready], epoch)
+		sim.SetCondition(pod, corev1.ContainersReady, true, "", epoch)
+		sim.SetCondition(pod, corev1.PodReady, ready == "yes", map[string]string{"gates": "ReadinessGatesNotReady"}[ready], epoch)
 	case "no":
-		setCondition(pod, corev1.ContainersReady, false, "", epoch)
-		setCondition(pod, corev1.PodReady, false, "ContainersNotReady", epoch)
+		sim.SetCondition(pod, corev1.ContainersReady, false, "", epoch)
+		sim.SetCondition(pod, corev1.PodReady, false, "ContainersNotReady", epoch)
 	case "never", "":
 	default:
 		t.Fatalf("unknown readiness %q", ready)

@@ -14,10 +14,11 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/test/sim"
 )
 
 // epoch is when every simulation begins.
-var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+var epoch = sim.Epoch
 
 // failer is what *testing.T and *rapid.T share.
 type failer interface {
@@ -25,21 +26,20 @@ type failer interface {
 	Fatalf(format string, args ...any)
 }
 
-// sim is one pod with its environment: an API server with the two admission webhooks, the
+// environment is one pod with its environment: an API server with the two admission webhooks, the
 // controller and a kubelet. Every call of the package goes through it and is checked
 // (checkedAdvance).
-type sim struct {
-	pod  *corev1.Pod // as stored; nil once it is gone
-	now  time.Time   // by the clock of the day, which may be set
-	opts lifecycle.Options
+type environment struct {
+	pod   *corev1.Pod // as stored; nil once it is gone
+	clock *sim.Clock  // the time of day, which may be set
+	opts  lifecycle.Options
 
 	// steady is for how long the process has observed the present readiness, and readiness the
 	// one of the last observation.
 	steady    time.Duration
 	readiness lifecycle.Readiness
 
-	// healthy is true while the containers run and pass their probes. The kubelet reports it.
-	healthy bool
+	kubelet sim.Kubelet
 
 	// services is whether a Service selects the pod.
 	services lifecycle.Services
@@ -51,18 +51,19 @@ type sim struct {
 	controllerWrites int
 }
 
-func newSim(pod *corev1.Pod) *sim {
-	return &sim{pod: pod, now: epoch, healthy: true}
+func newSim(pod *corev1.Pod) *environment {
+	return &environment{pod: pod, clock: sim.NewClock(), kubelet: sim.Kubelet{Healthy: true}}
 }
 
 // pass advances the clock.
-func (w *sim) pass(d time.Duration) {
+func (w *environment) pass(d time.Duration) {
 	w.observe()
-	w.now, w.steady = w.now.Add(d), w.steady+d
+	w.clock.Step(d)
+	w.steady += d
 }
 
 // observe reads the readiness of the pod.
-func (w *sim) observe() {
+func (w *environment) observe() {
 	if w.gone() {
 		return
 	}
@@ -72,7 +73,7 @@ func (w *sim) observe() {
 }
 
 // facts returns the facts that the controller sees.
-func (w *sim) facts() lifecycle.PodFacts {
+func (w *environment) facts() lifecycle.PodFacts {
 	w.observe()
 	facts := lifecycle.FactsOf(w.pod)
 	facts.Gone, facts.SteadyFor, facts.Services = w.goneEmployers, w.steady, w.services
@@ -88,12 +89,12 @@ type response struct {
 
 // update sends one update of the pod through both webhooks and stores the outcome.
 // then, if not nil, is another mutating webhook between the two.
-func (w *sim) update(t failer, trusted bool, edit, then func(*corev1.Pod)) response {
+func (w *environment) update(t failer, trusted bool, edit, then func(*corev1.Pod)) response {
 	t.Helper()
 	old, requested := w.pod, w.pod.DeepCopy()
 	edit(requested)
 	oldFacts, facts := lifecycle.FactsOf(old), lifecycle.FactsOf(requested)
-	admission := checkedAdmitUpdate(t, oldFacts, facts, trusted, w.opts, w.now)
+	admission := checkedAdmitUpdate(t, oldFacts, facts, trusted, w.opts, w.clock.Now())
 	if len(admission.Denials) > 0 {
 		return response{denials: admission.Denials}
 	}
@@ -103,7 +104,7 @@ func (w *sim) update(t failer, trusted bool, edit, then func(*corev1.Pod)) respo
 	}
 	requested.Status = *old.Status.DeepCopy()
 	requested.DeletionTimestamp = old.DeletionTimestamp
-	denials := lifecycle.CheckUpdate(oldFacts, lifecycle.FactsOf(requested), trusted, w.opts, w.now.Add(time.Millisecond))
+	denials := lifecycle.CheckUpdate(oldFacts, lifecycle.FactsOf(requested), trusted, w.opts, w.clock.Now().Add(time.Millisecond))
 	if len(denials) > 0 {
 		if then == nil {
 			t.Fatalf("CheckUpdate denies what AdmitUpdate produced: %v", denials)
@@ -115,7 +116,7 @@ func (w *sim) update(t failer, trusted bool, edit, then func(*corev1.Pod)) respo
 }
 
 // create sends the creation of the pod through admission and stores it.
-func (w *sim) create(pod *corev1.Pod) response {
+func (w *environment) create(pod *corev1.Pod) response {
 	admission := lifecycle.AdmitCreate(lifecycle.FactsOf(pod))
 	pod.Labels = admission.Change.Apply(pod.Labels)
 	w.store(pod)
@@ -123,16 +124,16 @@ func (w *sim) create(pod *corev1.Pod) response {
 }
 
 // bypass stores a change that no webhook saw.
-func (w *sim) bypass(edit func(*corev1.Pod)) {
+func (w *environment) bypass(edit func(*corev1.Pod)) {
 	requested := w.pod.DeepCopy()
 	edit(requested)
 	w.store(requested)
 }
 
 // reconcile runs one round of the controller.
-func (w *sim) reconcile(t failer, permits lifecycle.Permits) lifecycle.Change {
+func (w *environment) reconcile(t failer, permits lifecycle.Permits) lifecycle.Change {
 	t.Helper()
-	change := checkedAdvance(t, w.facts(), permits, w.opts, w.now)
+	change := checkedAdvance(t, w.facts(), permits, w.opts, w.clock.Now())
 	if change.IsEmpty() {
 		return change
 	}
@@ -143,51 +144,41 @@ func (w *sim) reconcile(t failer, permits lifecycle.Permits) lifecycle.Change {
 		forget(pod, change.Forget)
 	}
 	if change.Gate != nil {
-		setCondition(pod, appsv1alpha1.ServiceReadyGate, *change.Gate, "", w.now)
+		sim.SetCondition(pod, appsv1alpha1.ServiceReadyGate, *change.Gate, "", w.clock.Now())
 	}
 	if change.GateReason != nil {
-		setCondition(pod, appsv1alpha1.ServiceReadyGate, isTrue(pod, appsv1alpha1.ServiceReadyGate), *change.GateReason, w.now)
+		sim.SetCondition(pod, appsv1alpha1.ServiceReadyGate, sim.IsTrue(pod, appsv1alpha1.ServiceReadyGate), *change.GateReason, w.clock.Now())
 	}
 	for _, condition := range change.Conditions {
-		setCondition(pod, corev1.PodConditionType(condition.Type), true, condition.Reason, w.now)
-		pod.Status.Conditions[conditionIndex(pod, corev1.PodConditionType(condition.Type))].Message = condition.Message
+		sim.SetCondition(pod, corev1.PodConditionType(condition.Type), true, condition.Reason, w.clock.Now())
+		sim.Condition(pod, corev1.PodConditionType(condition.Type)).Message = condition.Message
 	}
 	for _, kind := range change.RemoveConditions {
-		i := conditionIndex(pod, corev1.PodConditionType(kind))
-		pod.Status.Conditions = slices.Delete(pod.Status.Conditions, i, i+1)
+		if sim.Condition(pod, corev1.PodConditionType(kind)) == nil {
+			t.Fatalf("Advance removes condition %s, which the pod does not have", kind)
+		}
+		sim.RemoveCondition(pod, corev1.PodConditionType(kind))
 	}
 	w.store(pod)
 	return change
 }
 
-// kubelet reports the conditions as a kubelet does
-// (k8s.io/kubernetes/pkg/kubelet/status/generate.go).
-func (w *sim) kubelet() {
+// report is one status report of the kubelet.
+func (w *environment) report() {
 	pod := w.pod.DeepCopy()
-	setCondition(pod, corev1.ContainersReady, w.healthy, "", w.now)
-	gatesTrue := !slices.ContainsFunc(pod.Spec.ReadinessGates, func(gate corev1.PodReadinessGate) bool {
-		return !isTrue(pod, gate.ConditionType)
-	})
-	switch {
-	case !w.healthy:
-		setCondition(pod, corev1.PodReady, false, "ContainersNotReady", w.now)
-	case !gatesTrue:
-		setCondition(pod, corev1.PodReady, false, "ReadinessGatesNotReady", w.now)
-	default:
-		setCondition(pod, corev1.PodReady, true, "", w.now)
-	}
+	w.kubelet.Report(pod, w.clock.Now())
 	w.store(pod)
 }
 
-func (w *sim) delete() {
+func (w *environment) delete() {
 	pod := w.pod.DeepCopy()
 	if pod.DeletionTimestamp == nil {
-		pod.DeletionTimestamp = &metav1.Time{Time: w.now}
+		pod.DeletionTimestamp = &metav1.Time{Time: w.clock.Now()}
 	}
 	w.store(pod)
 }
 
-func (w *sim) store(pod *corev1.Pod) {
+func (w *environment) store(pod *corev1.Pod) {
 	w.pod = pod
 	w.observe()
 	if pod.DeletionTimestamp != nil && len(pod.Finalizers) == 0 {
@@ -195,36 +186,7 @@ func (w *sim) store(pod *corev1.Pod) {
 	}
 }
 
-func (w *sim) gone() bool { return w.pod == nil }
-
-func isTrue(pod *corev1.Pod, kind corev1.PodConditionType) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == kind && c.Status == corev1.ConditionTrue
-	})
-}
-
-func conditionIndex(pod *corev1.Pod, kind corev1.PodConditionType) int {
-	return slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind })
-}
-
-// setCondition writes a condition as the API stores it: times in whole seconds, and
-// the transition time only moves with the status.
-func setCondition(pod *corev1.Pod, kind corev1.PodConditionType, on bool, reason string, now time.Time) {
-	status := corev1.ConditionFalse
-	if on {
-		status = corev1.ConditionTrue
-	}
-	i := conditionIndex(pod, kind)
-	if i < 0 {
-		i = len(pod.Status.Conditions)
-		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: kind})
-	}
-	c := &pod.Status.Conditions[i]
-	if c.Status != status {
-		c.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
-	}
-	c.Status, c.Reason = status, reason
-}
+func (w *environment) gone() bool { return w.pod == nil }
 
 // expect records the expected finalizers, one employer each.
 func expect(pod *corev1.Pod, finalizers []string) {

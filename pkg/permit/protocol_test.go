@@ -13,6 +13,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/permit"
 	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/test/sim"
 )
 
 // window is the window of the second rule of the simulation: object "shards" lets one pod of
@@ -22,16 +23,12 @@ const window = 60 * time.Second
 // simPod is a pod as the server stores it. It is replaced, not modified.
 type simPod struct {
 	name                        string
-	version                     int
 	waits, permitted, available bool
 	waitsSince                  time.Time
 }
 
-// simRecord is the status of one object.
-type simRecord struct {
-	version int
-	permits *appsv1alpha1.PermitRecord
-}
+// statusVersion is one version of the status of an object.
+type statusVersion = sim.Object[*appsv1alpha1.PermitRecord]
 
 // stamped is a permit that the server accepted, and its time in the record.
 type stamped struct {
@@ -39,15 +36,12 @@ type stamped struct {
 	at  time.Time
 }
 
-// sim is a server and several leaders, each of which acts as if it were the only one.
-type sim struct {
+// protocol is a server and several leaders, each of which acts as if it were the only one.
+type protocol struct {
 	t       *rapid.T
-	now     time.Time
-	version int
-	pods    map[string]simPod
-	history []simPod // of all pods, in the order of versions
-	records map[string]simRecord
-	changes []map[string]simRecord // of the records, in order
+	clock   *sim.Clock
+	pods    *sim.Server[simPod]
+	records *sim.Server[*appsv1alpha1.PermitRecord] // the status of each object
 	leaders []*leader
 	late    []func()
 	stamps  []stamped
@@ -68,58 +62,53 @@ type leader struct {
 	writes                []func() bool // of the open plan, in order; false ends it
 }
 
-func newSim(t *rapid.T, met *simMet) *sim {
+func newSim(t *rapid.T, met *simMet) *protocol {
 	met.schedules++
-	s := &sim{t: t, now: epoch, pods: map[string]simPod{}, records: map[string]simRecord{}, met: met}
+	versions := &sim.Versions{}
+	s := &protocol{
+		t: t, clock: sim.NewClock(), met: met,
+		pods: sim.NewServer[simPod](versions), records: sim.NewServer[*appsv1alpha1.PermitRecord](versions),
+	}
 	s.perWindow = rapid.SampledFrom([]int{1, 2, 20, 20}).Draw(t, "permits per window") // 20: the rule hides nothing of the other one
 	for _, name := range []string{"a1", "a2", "a3", "b1", "b2"} {
 		s.put(simPod{name: name, available: true})
 	}
-	s.changes = append(s.changes, maps.Clone(s.records))
-	s.leaders = []*leader{{seenPods: len(s.history)}, {seenPods: len(s.history)}}
+	s.leaders = []*leader{{seenPods: s.pods.Writes()}, {seenPods: s.pods.Writes()}}
 	return s
 }
 
-func (s *sim) put(pod simPod) {
-	s.version++
-	pod.version = s.version
-	s.pods[pod.name] = pod
-	s.history = append(s.history, pod)
-}
+func (s *protocol) put(pod simPod) { s.pods.Put(pod.name, pod) }
 
-func (s *sim) edit(label string, may func(simPod) bool, change func(*simPod)) {
+func (s *protocol) edit(label string, may func(simPod) bool, change func(*simPod)) {
 	var names []string
-	for _, name := range slices.Sorted(maps.Keys(s.pods)) {
-		if may(s.pods[name]) {
+	for _, name := range s.pods.Names() {
+		if may(s.pods.Get(name).Value) {
 			names = append(names, name)
 		}
 	}
 	if len(names) == 0 {
 		s.t.Skip("no pod to " + label)
 	}
-	pod := s.pods[rapid.SampledFrom(names).Draw(s.t, label)]
+	pod := s.pods.Get(rapid.SampledFrom(names).Draw(s.t, label)).Value
 	change(&pod)
 	s.put(pod)
 }
 
 // plan returns the plan of a leader from the state that it has seen. Some
 // rechecks are not reached.
-func (s *sim) plan(l *leader, reached func(pod string) bool) (permit.Plan, map[string]simRecord, func(types.UID) string, string) {
-	seen := map[types.UID]simPod{}
-	for _, pod := range s.history[:l.seenPods] {
-		seen[types.UID(pod.name)] = pod
-	}
-	seenUpTo := strconv.Itoa(s.history[l.seenPods-1].version)
+func (s *protocol) plan(l *leader, reached func(pod string) bool) (permit.Plan, map[string]statusVersion, func(types.UID) string, string) {
+	seen, version := s.pods.View(l.seenPods)
+	seenUpTo := strconv.Itoa(version)
 	at := func(uid types.UID) string {
-		if pod, ok := seen[uid]; ok {
-			return strconv.Itoa(pod.version)
+		if pod, ok := seen[string(uid)]; ok {
+			return pod.ResourceVersion()
 		}
 		return ""
 	}
-	records := s.changes[l.seenRecords]
+	records, _ := s.records.View(l.seenRecords)
 	var budgets []permit.Budget
 	for _, object := range []string{"shards", "window"} {
-		record := records[object].permits
+		record := records[object].Value
 		if !permit.Reaches(seenUpTo, record) {
 			s.met.stale++
 			return permit.Plan{}, nil, nil, ""
@@ -137,11 +126,11 @@ func (s *sim) plan(l *leader, reached func(pod string) bool) (permit.Plan, map[s
 	}
 	var candidates []permit.Candidate
 	for _, pod := range seen {
-		if pod.waits {
+		if pod.Value.waits {
 			candidates = append(candidates, s.candidate(pod))
 		}
 	}
-	now := s.now
+	now := s.clock.Now()
 	recheck := func(id rule.RuleID, request rule.Request, committed permit.Committed) (rule.Verdict, bool) {
 		if !reached(request.Pod.Name) {
 			return rule.Verdict{}, false
@@ -156,11 +145,12 @@ func (s *sim) plan(l *leader, reached func(pod string) bool) (permit.Plan, map[s
 	return plan, records, at, seenUpTo
 }
 
-func (s *sim) candidate(pod simPod) permit.Candidate {
+func (s *protocol) candidate(object sim.Object[simPod]) permit.Candidate {
+	pod := object.Value
 	return permit.Candidate{
 		Request: rule.Request{
 			Pod: &rule.PodFact{
-				UID: types.UID(pod.name), Namespace: namespace, Name: pod.name, ResourceVersion: strconv.Itoa(pod.version),
+				UID: types.UID(pod.name), Namespace: namespace, Name: pod.name, ResourceVersion: object.ResourceVersion(),
 				Available: pod.available, Permitted: pod.permitted,
 			},
 			Stage: appsv1alpha1.StagePreCheck, ID: "a", Type: "upgrade", Since: pod.waitsSince,
@@ -185,9 +175,9 @@ func inWindow(permits []rule.Permit, now time.Time, limit int) rule.Verdict {
 }
 
 // aloneInShard passes while no other pod of the shard is committed, or permitted in the view.
-func aloneInShard(seen map[types.UID]simPod, pod types.UID, committed map[types.UID]bool) rule.Verdict {
-	for uid, other := range seen {
-		if uid != pod && shardOf(uid) == shardOf(pod) && (other.permitted || committed[uid]) {
+func aloneInShard(seen map[string]sim.Object[simPod], pod types.UID, committed map[types.UID]bool) rule.Verdict {
+	for name, other := range seen {
+		if uid := types.UID(name); uid != pod && shardOf(uid) == shardOf(pod) && (other.Value.permitted || committed[uid]) {
 			return rule.Verdict{Code: rule.CodeDenied}
 		}
 	}
@@ -196,15 +186,15 @@ func aloneInShard(seen map[types.UID]simPod, pod types.UID, committed map[types.
 
 // open starts a round: its writes are the records in the order of their names, then the
 // stamps and the invalidations.
-func (s *sim) open(l *leader, reached func(pod string) bool) {
+func (s *protocol) open(l *leader, reached func(pod string) bool) {
 	plan, records, at, seenUpTo := s.plan(l, reached)
 	if records == nil {
 		return
 	}
 	for _, object := range slices.Sorted(maps.Keys(plan.Reserve)) {
 		old := records[object]
-		next := permit.NextRecord(old.permits, plan.Reserve[object], plan.Recent[object], plan.Owners[object], at, seenUpTo)
-		l.writes = append(l.writes, func() bool { return s.writeRecord(l, object, old.version, next) })
+		next := permit.NextRecord(old.Value, plan.Reserve[object], plan.Recent[object], plan.Owners[object], at, seenUpTo)
+		l.writes = append(l.writes, func() bool { return s.writeRecord(l, object, old.Version, next) })
 	}
 	for _, request := range plan.Grants {
 		decided := request.Pod
@@ -213,8 +203,8 @@ func (s *sim) open(l *leader, reached func(pod string) bool) {
 	for _, uid := range plan.Invalidate {
 		version := at(uid)
 		l.writes = append(l.writes, func() bool {
-			if pod := s.pods[string(uid)]; strconv.Itoa(pod.version) == version {
-				s.put(pod)
+			if pod := s.pods.Get(string(uid)); pod.ResourceVersion() == version {
+				s.put(pod.Value)
 			}
 			return true
 		})
@@ -222,26 +212,24 @@ func (s *sim) open(l *leader, reached func(pod string) bool) {
 }
 
 // writeRecord updates a record under the version that was read. The leader sees the response.
-func (s *sim) writeRecord(l *leader, object string, read int, next *appsv1alpha1.PermitRecord) bool {
-	if s.records[object].version != read {
+func (s *protocol) writeRecord(l *leader, object string, read int, next *appsv1alpha1.PermitRecord) bool {
+	if _, err := s.records.Update(object, read, next); err != nil {
 		s.met.conflicts++
 		return false
 	}
-	s.version++
-	s.records[object] = simRecord{version: s.version, permits: next}
-	s.changes = append(s.changes, maps.Clone(s.records))
-	l.seenRecords = len(s.changes) - 1
+	l.seenRecords = s.records.Writes()
 	return true
 }
 
 // stamp writes a permit to an unchanged pod, and checks that the rules hold afterwards.
-func (s *sim) stamp(decided *rule.PodFact) {
-	pod := s.pods[decided.Name]
-	if strconv.Itoa(pod.version) != decided.ResourceVersion {
+func (s *protocol) stamp(decided *rule.PodFact) {
+	object := s.pods.Get(decided.Name)
+	if object.ResourceVersion() != decided.ResourceVersion {
 		return
 	}
-	for _, other := range s.pods {
-		if other.permitted && other.name != pod.name && other.name[0] == pod.name[0] {
+	pod := object.Value
+	for _, name := range s.pods.Names() {
+		if other := s.pods.Get(name).Value; other.permitted && other.name != pod.name && other.name[0] == pod.name[0] {
 			s.t.Fatalf("%s is permitted beside %s", pod.name, other.name)
 		}
 	}
@@ -256,8 +244,8 @@ func (s *sim) stamp(decided *rule.PodFact) {
 
 // countStamp checks that the permit is in the record, and that no window has too many, by the
 // times of the records.
-func (s *sim) countStamp(pod string) {
-	record := s.records["window"].permits
+func (s *protocol) countStamp(pod string) {
+	record := s.records.Get("window").Value
 	if record == nil {
 		s.t.Fatalf("%s is permitted without a record", pod)
 	}
@@ -307,7 +295,7 @@ func TestNoScheduleOfPlansBreaksARule(t *testing.T) {
 }
 
 // actions returns the actions by name; actions with two names are drawn more often.
-func (s *sim) actions() map[string]func(*rapid.T) {
+func (s *protocol) actions() map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
 		"begin": s.Begin, "begin all": s.BeginAll, "beat": s.Beat, "finish": s.Finish, "fail": s.Fail, "heal": s.Heal,
 		"pass": s.Pass, "watch pods": s.WatchPods, "watch records": s.WatchRecords, "watch all": s.WatchAll,
