@@ -30,7 +30,7 @@ const (
 	phaseStarting phase = "starting"
 	phaseRunning  phase = "running"
 	phaseFailed   phase = "failed"  // a component failed; all components have been ended
-	phaseStopped  phase = "stopped" // asked to, or the parent has gone
+	phaseStopped  phase = "stopped" // by a signal, or after the parent has ended
 )
 
 // report is the state of a supervisor for other commands, in the state folder.

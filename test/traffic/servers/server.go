@@ -20,7 +20,7 @@ const (
 	// that a client notices when it is cut off in between.
 	WorkParameter = "work"
 
-	// maxWork bounds what a request may ask for.
+	// maxWork bounds the work of a request.
 	maxWork = 30 * time.Second
 
 	headerTimeout = 10 * time.Second
