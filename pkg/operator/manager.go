@@ -24,8 +24,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/controllers/podtransitionrule"
 	"github.com/podops-dev/podops/pkg/objectbounds"
 	"github.com/podops-dev/podops/pkg/operator/certificates"
+	"github.com/podops-dev/podops/pkg/podindex"
 )
 
 // Run runs a manager until ctx ends, and for Options.Serving.ShutdownDelay longer.
@@ -66,8 +68,12 @@ func newOperator(ctx context.Context, config *rest.Config, options Options, endi
 	if err != nil {
 		return nil, err
 	}
+	notifier := podtransitionrule.NewNotifier()
+	index := podindex.NewIndex(notifier.Notify)
+	caches := cacheOptions(options)
+	caches.NewInformer = index.NewInformer
 	serving := &lateTLS{}
-	mgr, err := newManager(config, scheme, options, serving, ending)
+	mgr, err := newManager(config, scheme, caches, options, serving, ending)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +85,7 @@ func newOperator(ctx context.Context, config *rest.Config, options Options, endi
 		return nil, err
 	}
 	serving.configure = certs.ConfigureTLS
-	if err := register(mgr, clientset, identity, options); err != nil {
+	if err := register(mgr, clientset, identity, ruleIndex{index, notifier}, options); err != nil {
 		return nil, err
 	}
 	if err := addChecks(ctx, mgr, certs, ending, options.webhooksAt()); err != nil {
@@ -89,8 +95,15 @@ func newOperator(ctx context.Context, config *rest.Config, options Options, endi
 	return mgr, nil
 }
 
+// ruleIndex is the index of pods and rules, which the cache of the manager fills with pods, and
+// the Notifier that it reports changes to.
+type ruleIndex struct {
+	*podindex.Index
+	notifier *podtransitionrule.Notifier
+}
+
 // newClientset returns a client for built-in kinds, which sends and reads them as protocol
-// buffers: the watch of all pods and the events cost a fraction of what they cost as JSON.
+// buffers: the events cost a fraction of what they cost as JSON.
 func newClientset(config *rest.Config) (*kubernetes.Clientset, error) {
 	config = rest.CopyConfig(config)
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
@@ -142,7 +155,9 @@ type lateTLS struct {
 	configure func(*tls.Config)
 }
 
-func newManager(config *rest.Config, scheme *runtime.Scheme, options Options, serving *lateTLS, ending drain) (manager.Manager, error) {
+func newManager(
+	config *rest.Config, scheme *runtime.Scheme, caches cache.Options, options Options, serving *lateTLS, ending drain,
+) (manager.Manager, error) {
 	configureTLS := func(c *tls.Config) { serving.configure(c) }
 	webhooks, err := options.newWebhookServer(configureTLS, ending)
 	if err != nil {
@@ -150,7 +165,7 @@ func newManager(config *rest.Config, scheme *runtime.Scheme, options Options, se
 	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        scheme,
-		Cache:                         cacheOptions(options),
+		Cache:                         caches,
 		Metrics:                       options.metricsOptions(configureTLS),
 		HealthProbeBindAddress:        options.ProbeAddress,
 		LeaderElection:                options.LeaderElection,
@@ -168,8 +183,8 @@ func newManager(config *rest.Config, scheme *runtime.Scheme, options Options, se
 	return mgr, nil
 }
 
-// cacheOptions returns options that keep in memory only the fields in use: controlled pods, and
-// of workloads the few fields for counts. Adapters read all of a Service; without adapters its
+// cacheOptions returns options that keep in memory only the fields in use: of controlled
+// pods the fields that slimPod keeps, of workloads the few fields for counts. Adapters read all of a Service; without adapters its
 // selector suffices.
 func cacheOptions(options Options) cache.Options {
 	byObject := certificates.CacheByObject(options.Namespace)
@@ -177,7 +192,8 @@ func cacheOptions(options Options) cache.Options {
 		byObject[&corev1.Service{}] = cache.ByObject{Transform: slimService}
 	}
 	byObject[&corev1.Pod{}] = cache.ByObject{
-		Label: labels.SelectorFromSet(labels.Set{appsv1alpha1.ControlLabelKey: appsv1alpha1.ControlLabelValue}),
+		Label:     labels.SelectorFromSet(labels.Set{appsv1alpha1.ControlLabelKey: appsv1alpha1.ControlLabelValue}),
+		Transform: slimPod,
 	}
 	for _, workload := range []client.Object{&appsv1.ReplicaSet{}, &appsv1.Deployment{}, &appsv1.StatefulSet{}} {
 		byObject[workload] = cache.ByObject{Transform: slimWorkload}

@@ -20,7 +20,6 @@ import (
 	"github.com/podops-dev/podops/pkg/opa/sandbox"
 	"github.com/podops-dev/podops/pkg/operator/certificates"
 	"github.com/podops-dev/podops/pkg/podfacts"
-	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/podwriter"
 	"github.com/podops-dev/podops/pkg/resourceconsist"
 	"github.com/podops-dev/podops/pkg/webhookclient"
@@ -47,7 +46,7 @@ func newCertificates(mgr manager.Manager, options Options) (*certificates.Reconc
 }
 
 // register registers all controllers and webhooks.
-func register(mgr manager.Manager, clientset kubernetes.Interface, identity string, options Options) error {
+func register(mgr manager.Manager, clientset kubernetes.Interface, identity string, index ruleIndex, options Options) error {
 	clk, err := newClock(metrics.Registry, mgr.GetLogger().WithName("clock"))
 	if err != nil {
 		return err
@@ -73,7 +72,7 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 	if err != nil {
 		return err
 	}
-	if err := registerRules(mgr, clientset, guard, cluster, config); err != nil {
+	if err := registerRules(mgr, index, guard, cluster, config); err != nil {
 		return err
 	}
 	gatherer := podfacts.New(mgr.GetClient(), mgr.GetAPIReader(), clk)
@@ -123,11 +122,10 @@ func serve(mgr manager.Manager, handlers map[string]admission.Handler) {
 // registerRules registers the controller of rules, with the index that it reads pods from and the
 // dispatcher of its calls.
 func registerRules(
-	mgr manager.Manager, clientset kubernetes.Interface, guard webhookclient.Guard, cluster *clusterAddresses, config podtransitionrule.Config,
+	mgr manager.Manager, index ruleIndex, guard webhookclient.Guard, cluster *clusterAddresses, config podtransitionrule.Config,
 ) error {
-	notifier := podtransitionrule.NewNotifier()
-	config.Index, config.InFlight = podindex.NewIndex(notifier.Notify), dispatch.NewInFlight()
-	caller, err := addDispatcher(mgr, guard, cluster, dispatch.Config{InFlight: config.InFlight, Wake: notifier.Notify, Clock: config.Clock})
+	config.Index, config.InFlight = index.Index, dispatch.NewInFlight()
+	caller, err := addDispatcher(mgr, guard, cluster, dispatch.Config{InFlight: config.InFlight, Wake: index.notifier.Notify, Clock: config.Clock})
 	if err != nil {
 		return err
 	}
@@ -135,8 +133,8 @@ func registerRules(
 	if err != nil {
 		return fmt.Errorf("registering the metrics of rules: %w", err)
 	}
-	config.Metrics, config.Caller, config.Wake = measured, caller, notifier.Notify
-	if err := podtransitionrule.New(config).SetupWithManager(mgr, notifier, clientset); err != nil {
+	config.Metrics, config.Caller, config.Wake = measured, caller, index.notifier.Notify
+	if err := podtransitionrule.New(config).SetupWithManager(mgr, index.notifier); err != nil {
 		return fmt.Errorf("setting up rules: %w", err)
 	}
 	return nil

@@ -5,26 +5,26 @@ import (
 	"strings"
 )
 
-// Bounds of the annotations that rules see, so that one pod with much in them does not
-// make every evaluation expensive.
+// Bounds of the annotations that rules see, so that a pod with large annotations does not make
+// every evaluation expensive.
 const (
-	// maxAnnotations is how many rules see at most: the first by key.
+	// maxAnnotations is how many annotations rules see: the first by key.
 	maxAnnotations = 32
 
-	// maxAnnotationValueBytes is the longest value that rules see.
-	maxAnnotationValueBytes = 256
+	// MaxAnnotationValueBytes is the length of the longest value that rules see.
+	MaxAnnotationValueBytes = 256
 
-	// ownDomain is that of the annotations that PodOps and its relatives write, and of
-	// all domains below it.
+	// ownDomain is the domain of the annotations of PodOps and of related controllers, which
+	// use it and its subdomains.
 	ownDomain = "kusionstack.io"
 )
 
-// visibleAnnotations are those that rules see. The map is shared with the argument if
-// they are all; nil if there are none.
+// visibleAnnotations returns the annotations that rules see: the argument itself if rules see
+// all of them, nil if they see none.
 func visibleAnnotations(all map[string]string) map[string]string {
 	var visible []string
 	for key, value := range all {
-		if len(value) <= maxAnnotationValueBytes && !isOwn(key) {
+		if len(value) <= MaxAnnotationValueBytes && !isOwn(key) {
 			visible = append(visible, key)
 		}
 	}

@@ -1,11 +1,12 @@
-// Package podindex keeps, per namespace, what rules are decided from: the pods, how many
-// of them each PodTransitionRule selects, how many are available, and which wait. It
-// counts as pods change, so that a decision costs what has changed and what waits, not
-// what exists. It decides nothing.
+// Package podindex keeps the pods, owners and rules of each namespace, with counts: how many
+// pods each PodTransitionRule selects, how many are available, and which wait. Each event
+// updates the counts, so that the cost of an evaluation depends on the pods that changed and
+// the pods that wait, and not on the number of pods. The package evaluates no rule.
 //
-// The index of pods is fed by a reflector of its own and not by the handlers of an
-// informer. Permits need to know exactly how far the pods have been seen (package
-// permit), and handlers cannot tell: they run behind the store of the informer, and a
-// re-list reaches them in no order. A reflector writes to its store in the order of
-// resourceVersions and says where it stands.
+// One watch of the pods fills the index and the cache of the manager, which share the pods
+// (NewInformer). A reflector writes each list, event and bookmark to the index first, and the
+// informer of the cache follows. The handlers of an informer could not fill the index: permits
+// need to know exactly how far the pods have been seen (package permit), and handlers run
+// behind the store of the informer, get the pods of a list in no order, and get no bookmark.
+// A reflector writes in the order of resourceVersions and reports where it stands.
 package podindex

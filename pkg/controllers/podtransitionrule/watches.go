@@ -2,25 +2,19 @@ package podtransitionrule
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -28,8 +22,8 @@ import (
 	"github.com/podops-dev/podops/pkg/podindex"
 )
 
-// Notifier carries the names of namespaces in which something changed from the index
-// to the queue of the controller. What comes before the controller starts is kept.
+// Notifier adds the namespaces that the index notifies of to the queue of the controller. It
+// keeps those from before the controller starts.
 type Notifier struct {
 	mu      sync.Mutex
 	queue   workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -65,12 +59,9 @@ func requestFor(namespace string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: namespace}}
 }
 
-// SetupWithManager registers the controller, its watches and the reflector that feeds
-// the index of pods.
-func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, notifier *Notifier, clientset kubernetes.Interface) error {
-	if err := mgr.Add(podReflector{index: r.index, clientset: clientset}); err != nil {
-		return fmt.Errorf("adding the reflector of pods: %w", err)
-	}
+// SetupWithManager registers the controller and its watches. The cache of the manager writes
+// the pods to the index: see podindex.Index.NewInformer. It is warm before the lease is held.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, notifier *Notifier) error {
 	warm := true
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("podtransitionrule").
@@ -85,9 +76,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, notifier *Notifier, clie
 		Complete(r)
 }
 
-// feed hands every object of a watch to the index, which notifies by itself. The
-// controller starts its workers only after each watch has delivered its first list, so
-// no pod is ever decided without its rules.
+// feed returns a handler that writes every object of a watch to the index, which notifies the
+// queue. The controller starts its workers after each watch has delivered its first list, so
+// no pod is evaluated without its rules.
 func feed(set, remove func(client.Object)) handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
@@ -136,7 +127,7 @@ func (r *Reconciler) setOwner(object client.Object) {
 	}
 	switch o := object.(type) {
 	case *appsv1.ReplicaSet:
-		// A revision that is missing or no number counts as the oldest.
+		// A revision that is missing or not a number counts as the oldest.
 		owner.Revision, _ = strconv.ParseInt(o.Annotations[appsv1alpha1.DeploymentRevisionAnnotationKey], 10, 64)
 		owner.Kind, owner.Desired, owner.TemplateLabels = "ReplicaSet", replicas(o.Spec.Replicas), o.Spec.Template.Labels
 	case *appsv1.Deployment:
@@ -149,7 +140,7 @@ func (r *Reconciler) setOwner(object client.Object) {
 	r.index.SetOwner(owner)
 }
 
-// replicas is what the API server takes an unset field for.
+// replicas returns the number of replicas, with the default of the API server.
 func replicas(wanted *int32) int {
 	if wanted == nil {
 		return 1
@@ -159,37 +150,4 @@ func replicas(wanted *int32) int {
 
 func (r *Reconciler) deleteOwner(object client.Object) {
 	r.index.DeleteOwner(object.GetNamespace(), object.GetUID())
-}
-
-// podReflector feeds the index of pods. It runs on every replica, so that a new leader
-// starts with what it needs.
-type podReflector struct {
-	index     *podindex.Index
-	clientset kubernetes.Interface
-}
-
-var _ manager.LeaderElectionRunnable = podReflector{}
-
-// NeedLeaderElection is false: the index is warm before the lease is held.
-func (p podReflector) NeedLeaderElection() bool { return false }
-
-// Start lists and watches the controlled pods until ctx ends.
-func (p podReflector) Start(ctx context.Context) error {
-	selected := func(options *metav1.ListOptions) {
-		options.LabelSelector = appsv1alpha1.ControlLabelKey + "=" + appsv1alpha1.ControlLabelValue
-	}
-	pods := p.clientset.CoreV1().Pods(metav1.NamespaceAll)
-	lw := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			selected(&options)
-			return pods.List(ctx, options)
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			selected(&options)
-			return pods.Watch(ctx, options)
-		},
-	}
-	cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, p.clientset), &corev1.Pod{}, p.index.PodStore(),
-		cache.ReflectorOptions{Name: "podops-pods"}).RunWithContext(ctx)
-	return nil
 }

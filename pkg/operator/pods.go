@@ -1,0 +1,63 @@
+package operator
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/podops-dev/podops/pkg/podindex"
+)
+
+// slimPod drops what no component reads of a pod: most of a pod are its containers, its volumes
+// and who manages which field. What stays is
+//
+//   - what pkg/lifecycle, pkg/podindex, pkg/deferreddelete and pkg/resourceconsist read:
+//     metadata, readiness gates, phase and conditions,
+//   - every field that a webhook rule may send (pkg/podfields): each single value, map of
+//     strings and list of addresses,
+//   - the ports of containers that have names: adapters that run inside of the manager find
+//     the port of a Service by them.
+//
+// A slim pod must never be sent to the API server as a whole; every write is a patch.
+// docs/scale.md lists the fields.
+func slimPod(object any) (any, error) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return object, nil
+	}
+	pod.ManagedFields = nil
+	if len(pod.Annotations[corev1.LastAppliedConfigAnnotation]) > podindex.MaxAnnotationValueBytes {
+		delete(pod.Annotations, corev1.LastAppliedConfigAnnotation) // no rule reads it; podfields refuses it
+	}
+	slimPodSpec(&pod.Spec)
+	slimPodStatus(&pod.Status)
+	return pod, nil
+}
+
+func slimPodSpec(spec *corev1.PodSpec) {
+	spec.Containers = namedPorts(spec.Containers)
+	spec.InitContainers, spec.EphemeralContainers = nil, nil
+	spec.Volumes, spec.ImagePullSecrets, spec.HostAliases = nil, nil, nil
+	spec.Affinity, spec.Tolerations, spec.TopologySpreadConstraints = nil, nil, nil
+	spec.SchedulingGates, spec.ResourceClaims, spec.EvictionResponders = nil, nil, nil
+	spec.DNSConfig, spec.Overhead, spec.Resources = nil, nil, nil
+}
+
+func slimPodStatus(status *corev1.PodStatus) {
+	status.ContainerStatuses, status.InitContainerStatuses, status.EphemeralContainerStatuses = nil, nil, nil
+	status.ResourceClaimStatuses, status.NodeAllocatableResourceClaimStatuses, status.VolumeHealth = nil, nil, nil
+	status.AllocatedResources, status.Resources = nil, nil
+}
+
+// namedPorts returns the containers that have ports with names, and of them only their names
+// and those ports; nil if there are none.
+func namedPorts(containers []corev1.Container) []corev1.Container {
+	var kept []corev1.Container
+	for i := range containers {
+		ports := slices.DeleteFunc(slices.Clone(containers[i].Ports), func(port corev1.ContainerPort) bool { return port.Name == "" })
+		if len(ports) > 0 {
+			kept = append(kept, corev1.Container{Name: containers[i].Name, Ports: ports})
+		}
+	}
+	return kept
+}
