@@ -69,7 +69,7 @@ func TestVisibleAnnotations(t *testing.T) {
 	}
 }
 
-// TestMapsAreShared: an idle pod costs no copy of what rules see whole.
+// TestMapsAreShared tests that maps that rules see unchanged are not copied.
 func TestMapsAreShared(t *testing.T) {
 	x := newIndex(t)
 	x.SetRule(x.rule("r"))
@@ -86,5 +86,5 @@ func TestMapsAreShared(t *testing.T) {
 	}
 }
 
-// everyPod asks for the pods of every PodTransitionRule.
+// everyPod requests the pods of every PodTransitionRule.
 func everyPod(*appsv1alpha1.PodTransitionRule) bool { return true }

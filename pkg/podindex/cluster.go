@@ -6,8 +6,8 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// SetNamespace adds or replaces a namespace. Only a change of its labels is news. The
-// map is shared and must not be modified afterwards.
+// SetNamespace adds or replaces a namespace, and notifies if its labels changed. The index
+// shares the map, which must not be modified afterwards.
 func (x *Index) SetNamespace(name string, labels map[string]string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -33,16 +33,16 @@ func (x *Index) DeleteNamespace(name string) {
 	x.notifyKnown(name)
 }
 
-// notifyKnown makes no round in a namespace of which there are no facts.
+// notifyKnown notifies of a namespace that is in the index.
 func (x *Index) notifyKnown(name string) {
 	if _, ok := x.namespaces[name]; ok {
 		x.notify(name)
 	}
 }
 
-// SetPolicy adds or replaces a PodTransitionPolicy. A change of its spec is news in every
-// namespace with a rule that refers to it. The object is shared and must not be modified
-// afterwards.
+// SetPolicy adds or replaces a PodTransitionPolicy. If its spec changed, SetPolicy notifies of
+// every namespace with a rule that refers to the policy. The index shares the object, which
+// must not be modified afterwards.
 func (x *Index) SetPolicy(object *appsv1alpha1.PodTransitionPolicy) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -71,8 +71,8 @@ func (x *Index) notifyUsers(policy string) {
 	}
 }
 
-// use notes that a PodTransitionRule refers to other policies than before; nil for one
-// that is not there.
+// use updates the users of policies after a PodTransitionRule was added, replaced or removed.
+// before is nil for a new rule, after for a removed one.
 func (x *Index) use(namespace string, before, after *ruleset) {
 	count := func(r *ruleset, by int) {
 		if r == nil {

@@ -54,7 +54,7 @@ func policyObject(name string, generation int64) *appsv1alpha1.PodTransitionPoli
 	return &appsv1alpha1.PodTransitionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Generation: generation}}
 }
 
-// TestPolicies: those hear of a policy who refer to it.
+// TestPolicies tests that the namespaces that refer to a policy are notified.
 func TestPolicies(t *testing.T) {
 	x := newIndex(t)
 	in := func(namespace string, rule *appsv1alpha1.PodTransitionRule) *appsv1alpha1.PodTransitionRule {
@@ -75,7 +75,7 @@ func TestPolicies(t *testing.T) {
 			t.Errorf("%s: policies of %s differ (-want +got):\n%s", what, namespace, diff)
 		}
 	}
-	x.step(t, "nobody uses it", func() { x.SetPolicy(policyObject("freeze", 1)) })
+	x.step(t, "no rule refers to it", func() { x.SetPolicy(policyObject("freeze", 1)) })
 	x.SetRule(in("a", x.customRule("one", "freeze", "quota", "freeze")))
 	x.SetRule(in("a", x.customRule("two", "freeze")))
 	x.SetRule(in("b", x.customRule("one", "quota")))
@@ -98,7 +98,7 @@ func TestPolicies(t *testing.T) {
 		t.Errorf("the newest object has %d users, got %d", 2, got)
 	}
 	x.step(t, "it is edited", func() { x.SetPolicy(policyObject("quota", 2)) }, "a", "b")
-	x.step(t, "it is made anew between two events", func() {
+	x.step(t, "it is deleted and created between two events", func() {
 		object := policyObject("quota", 2)
 		object.UID = "another"
 		x.SetPolicy(object)
@@ -109,8 +109,8 @@ func TestPolicies(t *testing.T) {
 	x.step(t, "a rule changes to another policy", func() { x.SetRule(edited) }, "a")
 	x.step(t, "the other rule still uses it", func() { x.SetPolicy(policyObject("freeze", 2)) }, "a")
 	x.step(t, "the last user is deleted", func() { x.DeleteRule(types.NamespacedName{Namespace: "a", Name: "two"}) }, "a")
-	x.step(t, "nobody uses it any more", func() { x.SetPolicy(policyObject("freeze", 3)) })
-	policies("nobody uses it any more", "a", "quota")
+	x.step(t, "no rule refers to it any more", func() { x.SetPolicy(policyObject("freeze", 3)) })
+	policies("no rule refers to it any more", "a", "quota")
 	x.step(t, "a rule that never was is deleted", func() { x.DeleteRule(types.NamespacedName{Namespace: "a", Name: "two"}) }, "a")
 
 	x.step(t, "it is deleted", func() { x.DeletePolicy("quota") }, "a", "b")

@@ -88,10 +88,10 @@ func TestAvailableSince(t *testing.T) {
 }
 
 // TestPods: they are all that a rule selects and that may yet serve, for the rules that
-// ask for them.
+// request them.
 func TestPods(t *testing.T) {
 	x := newIndex(t)
-	for _, name := range []string{"asks", "does-not"} {
+	for _, name := range []string{"included", "left-out"} {
 		x.SetRule(x.rule(name))
 	}
 	for _, pod := range []*builders.PodBuilder{
@@ -102,7 +102,7 @@ func TestPods(t *testing.T) {
 	x.put(builders.MakePod("unselected").Obj())
 	x.put(builders.MakePod("elsewhere").Namespace("other").Label("app", "web").Obj())
 
-	view := x.Snapshot("default", func(object *appsv1alpha1.PodTransitionRule) bool { return object.Name == "asks" })
+	view := x.Snapshot("default", func(object *appsv1alpha1.PodTransitionRule) bool { return object.Name == "included" })
 	var names []string
 	for _, pod := range view.Rules[0].Pods {
 		names = append(names, pod.Name)
@@ -111,13 +111,13 @@ func TestPods(t *testing.T) {
 		t.Errorf("pods differ (-want +got):\n%s", diff)
 	}
 	if view.Rules[0].Pods[1] != view.Waiting[0].Pod {
-		t.Error("the pod that asks is another one than that among the others")
+		t.Error("the pod of the request is not the pod in the list")
 	}
 	if got := view.Rules[1].Pods; got != nil {
-		t.Errorf("nobody asked for %d pods", len(got))
+		t.Errorf("%d pods were not requested", len(got))
 	}
 	if got := x.Snapshot("default", nil).Rules[0].Pods; got != nil {
-		t.Errorf("nobody asked for %d pods", len(got))
+		t.Errorf("%d pods were not requested", len(got))
 	}
 }
 
@@ -134,8 +134,8 @@ func TestPermitsGivenLately(t *testing.T) {
 	}
 }
 
-// TestNewsForCustomRules: what only they see is news where there is one.
-func TestNewsForCustomRules(t *testing.T) {
+// TestNotifiesOfChangesThatCustomRulesSee only where there is a custom rule.
+func TestNotifiesOfChangesThatCustomRulesSee(t *testing.T) {
 	idle := func() *builders.PodBuilder { return builders.MakePod("p").Available().Label("app", "web") }
 	for name, change := range map[string]func(*index){
 		"an annotation":         func(x *index) { x.put(idle().Annotation("note", "x").Obj()) },

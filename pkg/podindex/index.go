@@ -12,23 +12,23 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// Index holds the facts of all namespaces. It is safe for concurrent use.
+// Index holds the pods, owners and rules of all namespaces. It is safe for concurrent use.
 type Index struct {
 	mu         sync.Mutex
 	namespaces map[string]*namespace
 	seen       string // resourceVersion up to which the pods have been seen; "" before the first list
 	notify     func(namespace string)
 
-	// labels of all namespaces, whether or not there are facts of them. None is nil.
+	// labels of all namespaces, also of those without an entry in namespaces. No value is nil.
 	labels map[string]map[string]string
 
 	policies map[string]*appsv1alpha1.PodTransitionPolicy
 
-	// users are the namespaces with rules that refer to a policy, by its name, and how
-	// many PodTransitionRules do in each.
+	// users counts the PodTransitionRules that refer to a policy, by the name of the policy
+	// and their namespace.
 	users map[string]map[string]int
 
-	// retirements of rules, the one that ends first coming first.
+	// retirements of rules, sorted by their end.
 	retirements []retirement
 }
 
@@ -36,22 +36,21 @@ type namespace struct {
 	pods    map[types.UID]*pod
 	waiting *queue
 
-	// leftover are the pods with an annotation that somebody has to take off.
+	// leftover are the pods with a detail annotation that must be removed.
 	leftover map[types.UID]*pod
 	rules    map[string]*ruleset
 	retired  map[string]RetiredRule
 	owners   map[types.UID]Owner
 
-	// newest are the highest revisions of the ReplicaSets of each Deployment, by its UID.
+	// newest has the highest revisions of the ReplicaSets of each Deployment, by its UID.
 	newest map[types.UID]int64
 
-	// controllers of pods, whether or not they are known as owners.
+	// controllers of pods, also those that are not in owners.
 	controllers map[types.UID]*controlled
 }
 
-// NewIndex returns an empty index. It calls notify with the name of a namespace
-// whenever something changed that a decision or a status depends on; notify must not
-// call back into the index.
+// NewIndex returns an empty index. The index calls notify with the name of a namespace after
+// each change that a decision or a status depends on; notify must not call the index.
 func NewIndex(notify func(namespace string)) *Index {
 	return &Index{
 		namespaces: map[string]*namespace{}, notify: notify, labels: map[string]map[string]string{},
@@ -78,7 +77,7 @@ func (x *Index) namespace(name string) *namespace {
 	return n
 }
 
-// custom: some rule of the namespace is of kind rego.
+// custom reports whether some rule of the namespace is of kind rego.
 func (n *namespace) custom() bool {
 	for _, r := range n.rules {
 		if r.custom {
@@ -88,7 +87,7 @@ func (n *namespace) custom() bool {
 	return false
 }
 
-// forgetEmpty drops a namespace in which nothing is left.
+// forgetEmpty removes a namespace that has no pods, rules or owners.
 func (x *Index) forgetEmpty(name string) {
 	n, ok := x.namespaces[name]
 	if ok && len(n.pods) == 0 && len(n.rules) == 0 && len(n.retired) == 0 && len(n.owners) == 0 {
@@ -149,8 +148,8 @@ func (x *Index) deletePod(name string, uid types.UID) {
 	x.notify(name)
 }
 
-// RuleWritten takes in the answer to a write of a status, so that the next round sees
-// it before the watch delivers it. A rule that is gone by now stays gone.
+// RuleWritten stores the response to a write of a status, so that the next round sees the
+// status before the watch delivers it. A rule that has been deleted since stays deleted.
 func (x *Index) RuleWritten(object *appsv1alpha1.PodTransitionRule) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -163,8 +162,8 @@ func (x *Index) RuleWritten(object *appsv1alpha1.PodTransitionRule) {
 	}
 }
 
-// SetRule adds or replaces a PodTransitionRule, as the watch reported it. One that is
-// older than the answer to a write is ignored.
+// SetRule adds or replaces a PodTransitionRule that the watch reported, unless the stored one
+// is newer: the response to a write.
 func (x *Index) SetRule(object *appsv1alpha1.PodTransitionRule) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -180,7 +179,7 @@ func (x *Index) setRule(n *namespace, object *appsv1alpha1.PodTransitionRule) {
 	object = withRecord(object, inherited)
 	delete(n.retired, object.Name)
 	if had && before.object.UID == object.UID && before.object.Generation == object.Generation {
-		// Only metadata or status changed: the counts stay as they are.
+		// Only metadata or status changed, which no count depends on.
 		lifts := before.object.Annotations[liftKey] != object.Annotations[liftKey]
 		before.object, before.inherited = object, inherited
 		if lifts {
@@ -209,7 +208,7 @@ func (x *Index) Governed(namespace string) bool {
 	return ok && len(n.rules) > 0
 }
 
-// DeleteRule removes a PodTransitionRule at once: see RetireRule.
+// DeleteRule removes a PodTransitionRule and does not retire it. See RetireRule.
 func (x *Index) DeleteRule(key types.NamespacedName) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -277,7 +276,7 @@ func (x *Index) Targets(key types.NamespacedName) []string {
 	return n.rules[key.Name].firstTargets()
 }
 
-// Namespaces returns the names of all namespaces with facts, sorted.
+// Namespaces returns the names of all namespaces in the index, sorted.
 func (x *Index) Namespaces() []string {
 	x.mu.Lock()
 	defer x.mu.Unlock()

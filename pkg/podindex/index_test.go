@@ -258,9 +258,9 @@ func TestSelector(t *testing.T) {
 	}
 }
 
-// TestRulesInAnyOrderOfNews: the answer to a write may come before the watch, and after
-// the watch says that the rule is gone.
-func TestRulesInAnyOrderOfNews(t *testing.T) {
+// TestRulesInAnyOrderOfEvents: the response to a write may come before the event, and after
+// the event of a deletion.
+func TestRulesInAnyOrderOfEvents(t *testing.T) {
 	key := types.NamespacedName{Namespace: "default", Name: "r"}
 	x := newIndex(t)
 	old := x.rule("r")
@@ -288,11 +288,11 @@ func TestRulesInAnyOrderOfNews(t *testing.T) {
 	x.DeleteRule(key)
 	x.RuleWritten(written)
 	if rules := x.Snapshot("default", nil).Rules; len(rules) != 0 {
-		t.Error("the answer to a write brought the rule back")
+		t.Error("the response to a write restored the rule")
 	}
 	x.SetRule(another)
 	x.RuleWritten(written)
-	expect("an answer that speaks of a rule of the same name", another)
+	expect("a response with another rule of the same name", another)
 	x.SetRule(old)
 	expect("a rule of another UID has its own versions", old)
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/podops-dev/podops/test/builders"
 )
 
-// TestNews: a round is made when something changed that a decision or a status depends
-// on, and not for every heartbeat of a pod.
-func TestNews(t *testing.T) {
+// TestNotifies tests that the index notifies of every change that a decision or a status depends
+// on, and not of every heartbeat of a pod.
+func TestNotifies(t *testing.T) {
 	idle := func() *builders.PodBuilder { return builders.MakePod("p").Available().Label("app", "web") }
 	waiting := func() *builders.PodBuilder { return idle().Waiting("a", "upgrade", builders.Epoch) }
 	one := []string{"default"}

@@ -20,44 +20,44 @@ type Owner struct {
 	// Controller is the owner of this owner; empty for the top of the chain.
 	Controller types.UID
 
-	// Desired is how many pods it wants.
+	// Desired is the number of replicas in its spec.
 	Desired int
 
-	// TemplateLabels are the labels of the pods that it makes.
+	// TemplateLabels are the labels of its pod template.
 	TemplateLabels map[string]string
 
-	// Revision is the number that the controller of a Deployment gave to a ReplicaSet; 0 for
-	// none. The highest one of a Deployment is the newest.
+	// Revision is the revision of a ReplicaSet of a Deployment; 0 if it has none. The newest
+	// ReplicaSet of a Deployment has the highest.
 	Revision int64
 
-	// Terminating: it is being deleted.
+	// Terminating is true once it has a deletion timestamp.
 	Terminating bool
 }
 
-// hasPlaceOf reports whether another version of a workload has the same place in the chain of
-// owners.
+// hasPlaceOf reports whether another version of a workload has the same controller, kind, name
+// and revision.
 func (o Owner) hasPlaceOf(other Owner) bool {
 	return o.Controller == other.Controller && o.Kind == other.Kind && o.Name == other.Name && o.Revision == other.Revision
 }
 
-// equals reports whether another version of a workload differs in nothing.
+// equals reports whether another version of a workload is the same.
 func (o Owner) equals(other Owner) bool {
 	return o.hasPlaceOf(other) && o.Desired == other.Desired && o.Terminating == other.Terminating &&
 		maps.Equal(o.TemplateLabels, other.TemplateLabels)
 }
 
-// covers: the rule speaks of the pods that the workload makes. A rule that selects two
-// canaries of ten replicas does not, and has two to go by; nor does any rule when the
-// pods are not made under PodOps, or the workload is on its way out: pods of it that
-// are missing will never come.
+// covers reports whether the rule selects the pods of the workload's template. A rule that
+// selects two canaries of ten replicas does not cover their workload, and counts two. No rule
+// covers a workload whose template is not controlled by PodOps, or one that is terminating:
+// its missing pods will not be created.
 func (r *ruleset) covers(owner Owner) bool {
 	return !owner.Terminating && owner.TemplateLabels[appsv1alpha1.ControlLabelKey] == appsv1alpha1.ControlLabelValue &&
 		r.selector.Matches(labels.Set(owner.TemplateLabels))
 }
 
-// desired is the number of pods that percentages are taken of: for each workload at the
-// top of a chain of owners that the rule covers the replicas that it wants, whether or
-// not any of them is there, and one for each other pod.
+// desired returns the number of pods that percentages refer to: the replicas of each workload
+// that the rule covers and that is at the top of a chain of owners, whether or not the pods
+// exist, and one for each other pod.
 func (n *namespace) desired(r *ruleset) int {
 	total := r.counted
 	for uid := range r.covered {
@@ -73,14 +73,14 @@ func (n *namespace) desired(r *ruleset) int {
 	return total
 }
 
-// isTop: no owner of this owner is known.
+// isTop reports whether the owner of this owner is not in the index.
 func (n *namespace) isTop(owner Owner) bool {
 	_, known := n.owners[owner.Controller]
 	return !known
 }
 
-// top follows the chain of owners to its last known one. It returns false when not even
-// the first is known, and for a ring, which has no end.
+// top returns the last owner of a chain that is in the index. It returns false when the first
+// is not, and for a cycle.
 func (n *namespace) top(uid types.UID) (types.UID, bool) {
 	owner, known := n.owners[uid]
 	for range maxOwnerDepth {
@@ -92,23 +92,23 @@ func (n *namespace) top(uid types.UID) (types.UID, bool) {
 	return "", false
 }
 
-// maxOwnerDepth bounds the walk, should owners form a ring.
+// maxOwnerDepth bounds the length of a chain, since owners may form a cycle.
 const maxOwnerDepth = 8
 
 // controlled are the pods of one controller.
 type controlled struct {
 	pods int
 
-	// top is what the pods have for an owner: the UID at the top of the chain, or that
-	// of the controller itself while nothing above it is known.
+	// top is the UID of the owner that rules see of the pods: the top of the chain, or the
+	// controller itself while its owner is not in the index.
 	top types.UID
 
 	// cause is why the controller deletes a pod.
 	cause rule.Cause
 }
 
-// causeOf is why a controller deletes one of its pods; empty when it is no ReplicaSet that
-// is known.
+// causeOf returns why a controller deletes one of its pods; empty when it is not a ReplicaSet
+// in the index.
 func (n *namespace) causeOf(controller types.UID) rule.Cause {
 	owner, known := n.owners[controller]
 	switch {
@@ -121,7 +121,7 @@ func (n *namespace) causeOf(controller types.UID) rule.Cause {
 	}
 }
 
-// noteNewest finds the newest revision of each Deployment.
+// noteNewest updates the newest revision of each Deployment.
 func (n *namespace) noteNewest() {
 	n.newest = map[types.UID]int64{}
 	for _, owner := range n.owners {
@@ -131,7 +131,7 @@ func (n *namespace) noteNewest() {
 	}
 }
 
-// topOf is the UID that pods of a controller have for an owner.
+// topOf returns the UID of the owner that rules see of the pods of a controller.
 func (n *namespace) topOf(controller types.UID) types.UID {
 	if top, known := n.top(controller); known {
 		return top
@@ -139,7 +139,7 @@ func (n *namespace) topOf(controller types.UID) types.UID {
 	return controller
 }
 
-// ownerOf is the owner that rules see of a pod with this controller.
+// ownerOf returns the owner that rules see of a pod with this controller.
 func (n *namespace) ownerOf(controller rule.Owner) rule.Owner {
 	top := n.topOf(controller.UID)
 	if top == controller.UID {
@@ -149,7 +149,7 @@ func (n *namespace) ownerOf(controller rule.Owner) rule.Owner {
 	return rule.Owner{Kind: owner.Kind, Name: owner.Name, UID: owner.UID}
 }
 
-// own counts the pods of a controller up or down.
+// own adds to the number of pods of a controller.
 func (n *namespace) own(controller types.UID, by int) {
 	if controller == "" {
 		return
@@ -165,9 +165,9 @@ func (n *namespace) own(controller types.UID, by int) {
 	}
 }
 
-// ownersChanged renews the facts of the pods that have another owner now. It costs as
-// much as there are controllers, and looks at all pods only if some of them moved: when
-// a workload becomes known after its pods, or is deleted before them.
+// ownersChanged replaces the entries of the pods whose owner or cause has changed. It visits all
+// controllers, and all pods only if one of the controllers has another top: when a workload is
+// added after its pods, or deleted before them.
 func (n *namespace) ownersChanged() {
 	n.noteNewest()
 	moved := map[types.UID]bool{}
@@ -186,8 +186,8 @@ func (n *namespace) ownersChanged() {
 	}
 }
 
-// replace puts an entry in place of that of the same pod, which differs in its owner and in
-// the cause of its deletion alone: nothing is counted again.
+// replace replaces the entry of a pod by one that differs in owner and cause only, which no
+// count depends on.
 func (n *namespace) replace(p *pod) {
 	uid := p.fact.UID
 	n.pods[uid] = p

@@ -38,19 +38,19 @@ func TestDesired(t *testing.T) {
 	}{
 		"nothing":                          {},
 		"pods without an owner":            {pods: map[types.UID]int{"": 3}, want: 3},
-		"pods of an owner nobody knows":    {pods: map[types.UID]int{"crd": 3}, want: 3},
+		"pods of an owner that is unknown": {pods: map[types.UID]int{"crd": 3}, want: 3},
 		"a workload of just its pods":      {owners: []podindex.Owner{workload("sts", "", 3)}, pods: map[types.UID]int{"sts": 3}, want: 3},
 		"a pod is missing":                 {owners: []podindex.Owner{workload("sts", "", 3)}, pods: map[types.UID]int{"sts": 2}, want: 3},
 		"every pod is missing":             {owners: []podindex.Owner{workload("sts", "", 3)}, want: 3},
 		"a pod too many":                   {owners: []podindex.Owner{workload("sts", "", 3)}, pods: map[types.UID]int{"sts": 4}, want: 3},
-		"a workload that wants none":       {owners: []podindex.Owner{workload("sts", "", 0)}, pods: map[types.UID]int{"sts": 2}, want: 0},
+		"a workload of no replicas":        {owners: []podindex.Owner{workload("sts", "", 0)}, pods: map[types.UID]int{"sts": 2}, want: 0},
 		"two workloads and a pod by hand":  {owners: []podindex.Owner{workload("a", "", 3), workload("b", "", 2)}, pods: map[types.UID]int{"a": 1, "b": 2, "": 1}, want: 6},
 		"a Deployment over one ReplicaSet": {owners: []podindex.Owner{workload("rs", "deploy", 3), workload("deploy", "", 3)}, pods: map[types.UID]int{"rs": 2}, want: 3},
 		"a Deployment that rolls over two ReplicaSets": {
 			owners: []podindex.Owner{workload("old", "deploy", 2), workload("new", "deploy", 2), workload("older", "deploy", 0), workload("deploy", "", 3)},
 			pods:   map[types.UID]int{"old": 2, "new": 2}, want: 3,
 		},
-		"a ReplicaSet whose owner nobody knows": {
+		"a ReplicaSet whose owner is unknown": {
 			owners: []podindex.Owner{workload("rs", "rollout", 3)}, pods: map[types.UID]int{"rs": 2}, want: 3,
 		},
 		"two canaries of a workload that the rule does not cover": {
@@ -65,10 +65,10 @@ func TestDesired(t *testing.T) {
 			owners: []podindex.Owner{workload("rs", "deploy", 3), relabelled(workload("deploy", "", 10), map[string]string{"app": "api"})},
 			pods:   map[types.UID]int{"rs": 2}, want: 2,
 		},
-		"a workload on its way out": {owners: []podindex.Owner{leaving}, pods: map[types.UID]int{"sts": 2}, want: 2},
-		"owners in a ring":          {owners: []podindex.Owner{workload("a", "b", 3), workload("b", "a", 5)}, pods: map[types.UID]int{"a": 2}, want: 2},
-		"an owner of itself":        {owners: []podindex.Owner{workload("a", "a", 3)}, pods: map[types.UID]int{"a": 2}, want: 2},
-		"in another namespace":      {owners: []podindex.Owner{elsewhere}, pods: map[types.UID]int{"": 1}, want: 1},
+		"a terminating workload": {owners: []podindex.Owner{leaving}, pods: map[types.UID]int{"sts": 2}, want: 2},
+		"owners in a ring":       {owners: []podindex.Owner{workload("a", "b", 3), workload("b", "a", 5)}, pods: map[types.UID]int{"a": 2}, want: 2},
+		"an owner of itself":     {owners: []podindex.Owner{workload("a", "a", 3)}, pods: map[types.UID]int{"a": 2}, want: 2},
+		"in another namespace":   {owners: []podindex.Owner{elsewhere}, pods: map[types.UID]int{"": 1}, want: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fill := func(x *index, owners ...podindex.Owner) {
@@ -105,12 +105,12 @@ func ownedPod(controller types.UID, i int) *builders.PodBuilder {
 	return pod
 }
 
-// TestOwnersThatChange: whatever the number of desired pods depends on is news.
+// TestOwnersThatChange tests that the index notifies of every change of the desired number.
 func TestOwnersThatChange(t *testing.T) {
 	x := newIndex(t)
 	x.SetRule(x.rule("r"))
 	x.put(ownedPod("sts", 0).Obj())
-	step := func(what string, change func(), desired int, news bool) {
+	step := func(what string, change func(), desired int, notifies bool) {
 		t.Helper()
 		x.notified = nil
 		change()
@@ -118,7 +118,7 @@ func TestOwnersThatChange(t *testing.T) {
 			t.Errorf("%s: %d desired, want %d", what, got, desired)
 		}
 		want := []string(nil)
-		if news {
+		if notifies {
 			want = []string{"default"}
 		}
 		if diff := cmp.Diff(want, x.notified); diff != "" {

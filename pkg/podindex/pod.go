@@ -16,45 +16,44 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// pod is one entry of the index. It is replaced, not modified: views share it.
+// pod is one entry of the index. Snapshots share it, so it is replaced and never modified.
 type pod struct {
 	fact *rule.PodFact
 
-	// base is what the version of the fact goes by.
+	// base determines the version of the fact.
 	base base
 
-	// counts: the pod is part of the selected pods. Terminating and finished ones are
-	// not.
+	// counts is true for a pod that is neither terminating nor finished.
 	counts bool
 
-	// finished: it has succeeded or failed, and is not terminating.
+	// finished is true for a pod that has succeeded or failed and is not terminating.
 	finished bool
 
-	// offTraffic: PodOps keeps it off traffic.
+	// offTraffic is true while PodOps keeps the pod off traffic.
 	offTraffic bool
 
-	// controller of the pod, as its reference says; zero when it has none.
+	// controller is the owner reference of the pod's controller; zero when it has none.
 	controller rule.Owner
 
 	requests []rule.Request
 
-	// leftover: nothing waits, and an annotation still says what for.
+	// leftover is true for a pod that does not wait and has an annotation with what it
+	// waited for.
 	leftover bool
 
-	// object is kept only while requests wait, for the write that answers them, and of
-	// a leftover.
+	// object is nil unless the pod waits, or is a leftover: then it is about to be written.
 	object *corev1.Pod
 }
 
-// base is the last change of a pod itself that rules can see: the resourceVersion that
-// it led to, and the owner that the pod had in the eyes of rules at that time. Owners
-// become known, and are forgotten, without any change of the pod.
+// base is the last change of a pod that rules can see: the resourceVersion after it, and the
+// owner that rules saw then. The owner changes without the pod when owners are added to the
+// index or removed.
 type base struct {
 	resourceVersion string
 	owner           types.UID
 }
 
-// version of the fact while the pod has an owner.
+// version returns the version of the fact while the pod has an owner.
 func (b base) version(owner types.UID) string {
 	if owner == b.owner {
 		return b.resourceVersion
@@ -62,8 +61,9 @@ func (b base) version(owner types.UID) string {
 	return b.resourceVersion + "+" + string(owner)
 }
 
-// newPod is the entry of an object, in place of the one before, if there is one. owner is
-// the top of its chain of controllers, cause is why its controller deletes it.
+// newPod returns the entry of an object. before is the entry that it replaces, nil when there
+// is none; owner is the top of the pod's chain of controllers; cause is why its controller
+// deletes it.
 func newPod(object *corev1.Pod, owner rule.Owner, cause rule.Cause, before *pod) *pod {
 	facts := lifecycle.FactsOf(object)
 	available := Available(object)
@@ -117,7 +117,7 @@ func isDetailed(object *corev1.Pod) bool {
 	return false
 }
 
-// setCause notes in the requests of held deletes why the pod is deleted.
+// setCause sets the cause of the requests for a deferred delete.
 func (p *pod) setCause(cause rule.Cause) {
 	for i := range p.requests {
 		if p.requests[i].ID == appsv1alpha1.PodDeleteID && p.requests[i].Type == appsv1alpha1.DeleteOperationType {
@@ -126,7 +126,7 @@ func (p *pod) setCause(cause rule.Cause) {
 	}
 }
 
-// withOwner is the entry of the same object under another owner, or with another cause.
+// withOwner returns the entry of the same object with another owner or cause.
 func (p *pod) withOwner(owner rule.Owner, cause rule.Cause) *pod {
 	fact := *p.fact
 	fact.Owner, fact.Version = owner, p.base.version(owner.UID)
@@ -148,7 +148,7 @@ func controllerOf(object *corev1.Pod) rule.Owner {
 }
 
 // Available reports whether a pod counts as available (docs/permits.md):
-//   - PodOps said so with service-available,
+//   - it has the label service-available,
 //   - it is Ready,
 //   - it is neither terminating nor finished.
 func Available(object *corev1.Pod) bool {
@@ -160,8 +160,8 @@ func isFinished(object *corev1.Pod) bool {
 	return object.Status.Phase == corev1.PodFailed || object.Status.Phase == corev1.PodSucceeded
 }
 
-// SkipRules reads the names of the rules that a pod skips. What cannot be read skips
-// nothing.
+// SkipRules returns the names of the rules that a pod skips: none if its annotation is not
+// valid.
 func SkipRules(annotations map[string]string) []string {
 	text := annotations[appsv1alpha1.SkipRulesAnnotationKey]
 	if text == "" || len(text) > appsv1alpha1.MaxAnnotationBytes {
@@ -175,8 +175,8 @@ func SkipRules(annotations map[string]string) []string {
 	return slices.Compact(skip.SkipRules)
 }
 
-// availableSince is when an available pod became so: PodOps and the kubelet both have to
-// say it. Zero when the pod is not available.
+// availableSince returns when a pod became available: the later one of its label
+// service-available and its condition Ready. It returns zero for a pod that is not available.
 func availableSince(facts lifecycle.PodFacts, available bool) time.Time {
 	if !available {
 		return time.Time{}
@@ -188,20 +188,20 @@ func availableSince(facts lifecycle.PodFacts, available bool) time.Time {
 	return since
 }
 
-// sameButOwner compares what built-in and custom rules see of a pod, its owner left out.
+// sameButOwner compares the fields that built-in and custom rules read, except the owner.
 func sameButOwner(a, b *rule.PodFact) bool {
 	return sameToBuiltIn(a, b) && maps.Equal(a.Annotations, b.Annotations) && a.Node == b.Node && a.Created.Equal(b.Created) &&
 		a.Ready == b.Ready && a.AvailableSince.Equal(b.AvailableSince) && a.Permitted == b.Permitted
 }
 
-// sameToBuiltIn compares what rules of the built-in kinds see of a pod.
+// sameToBuiltIn compares the fields that rules of the built-in kinds read.
 func sameToBuiltIn(a, b *rule.PodFact) bool {
 	return a.Name == b.Name && a.Namespace == b.Namespace && a.Available == b.Available &&
 		maps.Equal(a.Labels, b.Labels) && slices.Equal(a.SkipRules, b.SkipRules)
 }
 
-// sameToDecisions reports whether a change of the pod can change no decision and no
-// status. custom: some rule of the namespace is of kind rego, and sees more.
+// sameToDecisions reports whether no decision and no status depends on the difference of two
+// entries. custom is true if some rule of the namespace is of kind rego, which reads more.
 func sameToDecisions(a, b *pod, custom bool) bool {
 	same := sameToBuiltIn(a.fact, b.fact)
 	if custom {

@@ -29,8 +29,8 @@ type cluster struct {
 	made   int
 }
 
-// TestIndexCountsLikeARecount: after any events the index says what counting everything
-// anew would say.
+// TestIndexCountsLikeARecount tests that after any events the counts of the index equal a
+// recount.
 func TestIndexCountsLikeARecount(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := &cluster{
@@ -207,8 +207,8 @@ func (c *cluster) DropOwner(t *rapid.T) {
 	c.x.DeleteOwner("default", uid)
 }
 
-// told is what a view says of one rule.
-type told struct {
+// counted has the counts of one rule.
+type counted struct {
 	Counts  rule.Counts
 	Waiting []string
 	Live    []types.UID
@@ -219,13 +219,13 @@ type told struct {
 }
 
 func (c *cluster) check(t *rapid.T) {
-	got, want := map[string]told{}, map[string]told{}
+	got, want := map[string]counted{}, map[string]counted{}
 	for _, namespace := range []string{"default", "other"} {
 		for _, rule := range c.x.Snapshot(namespace, nil).Rules {
 			key := types.NamespacedName{Namespace: namespace, Name: rule.Object.Name}
 			waiting := keys(rule.Waiting)
 			slices.Sort(waiting)
-			got[key.String()] = told{rule.Counts, waiting, slices.Sorted(maps.Keys(rule.Live)), c.x.Targets(key), rule.OffTraffic}
+			got[key.String()] = counted{rule.Counts, waiting, slices.Sorted(maps.Keys(rule.Live)), c.x.Targets(key), rule.OffTraffic}
 		}
 	}
 	for key, rule := range c.rules {
@@ -238,8 +238,8 @@ func (c *cluster) check(t *rapid.T) {
 }
 
 // recount is the slow and obvious way.
-func (c *cluster) recount(namespace string, rule *appsv1alpha1.PodTransitionRule) told {
-	count := told{}
+func (c *cluster) recount(namespace string, rule *appsv1alpha1.PodTransitionRule) counted {
+	count := counted{}
 	reserved := map[types.UID]string{}
 	if rule.Status.Permits != nil {
 		for _, pod := range rule.Status.Permits.Reserved {
@@ -297,12 +297,12 @@ func (c *cluster) recountDesired(namespace string, byOwner map[types.UID]int, se
 		owners = nil
 	}
 	desired := 0
-	speaks := func(owner podindex.Owner) bool {
+	covers := func(owner podindex.Owner) bool {
 		_, below := owners[owner.Controller]
 		return !below && !owner.Terminating && owner.TemplateLabels[appsv1alpha1.ControlLabelKey] == "true" && selects(owner.TemplateLabels)
 	}
 	for _, owner := range owners {
-		if speaks(owner) {
+		if covers(owner) {
 			desired += owner.Desired
 		}
 	}
@@ -311,7 +311,7 @@ func (c *cluster) recountDesired(namespace string, byOwner map[types.UID]int, se
 		if above, ok := owners[owner.Controller]; known && ok {
 			owner = above
 		}
-		if !known || !speaks(owner) {
+		if !known || !covers(owner) {
 			desired += pods
 		}
 	}

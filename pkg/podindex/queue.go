@@ -11,13 +11,13 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// queue is a set of pods that wait. It keeps their requests in order from one look to the
-// next, so that a look costs what has changed since, and next to nothing when nothing has.
+// queue is a set of pods that wait, with their requests in order. A call of ordered costs time
+// for the pods that changed since the last call, and almost none if no pod did.
 type queue struct {
 	pods map[types.UID]*pod
 
-	// changed are the pods that came, went or changed since the list was made, as they
-	// are in the list; nil for one that is not.
+	// changed are the pods that were added, removed or changed since the list was made, as
+	// they are in the list; nil for a pod that is not in the list.
 	changed map[types.UID]*pod
 	list    *waitingList
 }
@@ -32,7 +32,7 @@ func (q *queue) put(p *pod) {
 	q.pods[p.fact.UID] = p
 }
 
-// drop takes a pod out, if it is in.
+// drop removes a pod, if it is in the queue.
 func (q *queue) drop(uid types.UID) {
 	if q.has(uid) {
 		q.change(uid)
@@ -40,17 +40,17 @@ func (q *queue) drop(uid types.UID) {
 	}
 }
 
-// change notes what the list has of a pod that is about to change.
+// change records the entry in the list of a pod that is about to change.
 func (q *queue) change(uid types.UID) {
 	if _, noted := q.changed[uid]; !noted {
 		q.changed[uid] = q.pods[uid]
 	}
 }
 
-// has says whether a pod is in the queue.
+// has reports whether a pod is in the queue.
 func (q *queue) has(uid types.UID) bool { return q.pods[uid] != nil }
 
-// look returns the requests of all pods, oldest first.
+// ordered returns the requests of all pods, oldest first.
 func (q *queue) ordered() *waitingList {
 	if len(q.changed) == 0 {
 		return q.list
@@ -71,7 +71,7 @@ func (q *queue) ordered() *waitingList {
 	return q.list
 }
 
-// merged is a list without the pods that are gone, and with the fresh entries in between.
+// merged returns a list without the pods that are gone, and with the fresh entries in order.
 func merged(old *waitingList, fresh []entry, gone map[*pod]bool) *waitingList {
 	size := len(old.entries) + len(fresh)
 	made := &waitingList{entries: make([]entry, 0, size), requests: make([]rule.Request, 0, size)}
@@ -94,7 +94,8 @@ func merged(old *waitingList, fresh []entry, gone map[*pod]bool) *waitingList {
 	return made
 }
 
-// waitingList is what a queue held at one moment. It is never modified: views share it.
+// waitingList has the requests of a queue at one moment. Snapshots share it, so it is never
+// modified.
 type waitingList struct {
 	entries  []entry
 	requests []rule.Request
@@ -103,11 +104,11 @@ type waitingList struct {
 	byUID map[types.UID]*pod
 }
 
-// entry is one request, and the pod as it was when it was taken in.
+// entry is one request, and the pod as it was when the entry was added.
 type entry struct {
 	pod *pod
 
-	// place of the request among those of the pod.
+	// place is the index of the request in pod.requests.
 	place int
 }
 
@@ -119,8 +120,8 @@ func (l *waitingList) add(p *pod) {
 	}
 }
 
-// pod returns a pod that waits; nil when there is none of this UID. Few rounds ask, so the
-// map is made for the first that does.
+// pod returns a pod that waits; nil when there is none with this UID. Few rounds call it, so
+// the first call makes the map.
 func (l *waitingList) pod(uid types.UID) *pod {
 	l.once.Do(func() {
 		l.byUID = make(map[types.UID]*pod, len(l.entries))
@@ -131,8 +132,8 @@ func (l *waitingList) pod(uid types.UID) *pod {
 	return l.byUID[uid]
 }
 
-// inOrder is oldest first. It is written out step by step since it is called often, and a
-// key is a string to be built.
+// inOrder compares requests: oldest first. It compares field by field since it is called often,
+// and a key would allocate a string.
 func inOrder(a, b *rule.Request) int {
 	if order := a.Since.Compare(b.Since); order != 0 {
 		return order

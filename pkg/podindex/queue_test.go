@@ -26,13 +26,13 @@ func waiter(name string, since, ids int) *pod {
 	return p
 }
 
-// Whatever comes, goes and changes between two looks: a look is all that wait, in order, and
-// lists of earlier looks stay as they were.
+// ordered returns every pod that waits, in order, after any changes since the last call, and
+// earlier lists stay as they were.
 func TestQueueKeepsItsOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		q, present := newQueue(), map[types.UID]*pod{}
 		var lists, copies [][]rule.Request
-		for range rapid.IntRange(1, 6).Draw(t, "looks") {
+		for range rapid.IntRange(1, 6).Draw(t, "calls") {
 			for range rapid.IntRange(0, 6).Draw(t, "changes") {
 				p := waiter(rapid.SampledFrom([]string{"a", "b", "c", "d", "e"}).Draw(t, "name"),
 					rapid.IntRange(0, 2).Draw(t, "since"), rapid.IntRange(1, 2).Draw(t, "ids"))
@@ -64,7 +64,7 @@ func TestQueueKeepsItsOrder(t *testing.T) {
 	})
 }
 
-// A round in which nothing changed is not to cost anything for each pod that waits.
+// A call after which nothing changed must not cost time for each pod that waits.
 func TestAnIdleLookAllocatesNothing(t *testing.T) {
 	q := newQueue()
 	for i := range 100 {
@@ -72,6 +72,6 @@ func TestAnIdleLookAllocatesNothing(t *testing.T) {
 	}
 	q.ordered()
 	if allocated := testing.AllocsPerRun(10, func() { q.ordered() }); allocated > 0 {
-		t.Errorf("a look allocates %v times", allocated)
+		t.Errorf("a call allocates %v times", allocated)
 	}
 }

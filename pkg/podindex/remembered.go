@@ -6,9 +6,9 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// owned counts the selected pods by the UID of the workload at the top of their chain, of
-// workloads that the rule does not cover: nothing says how many pods these want. Pods
-// without a controller are left out, since nothing makes them again.
+// owned counts the selected pods of the workloads that the rule does not cover, whose desired
+// number is therefore not known, by the UID of the workload at the top of their chain. Pods
+// without a controller are not counted, since no controller replaces them.
 func (n *namespace) owned(r *ruleset) map[types.UID]int {
 	owned := map[types.UID]int{}
 	for controller, pods := range r.byOwner {
@@ -23,8 +23,8 @@ func (n *namespace) owned(r *ruleset) map[types.UID]int {
 	return owned
 }
 
-// remembered returns the numbers of pods in a record that still count: of workloads that
-// miss some of them, or have a pod that may go any moment.
+// remembered returns the numbers of pods in a record that still apply: those of workloads that
+// miss pods, or have a pod that may be deleted at any time.
 func (n *namespace) remembered(
 	r *ruleset, record *appsv1alpha1.PermitRecord, live map[types.UID]appsv1alpha1.ReservedPod, owned map[types.UID]int,
 ) map[types.UID]int {
@@ -40,7 +40,7 @@ func (n *namespace) remembered(
 	remembered := map[types.UID]int{}
 	for _, owner := range record.Owners {
 		if top, known := n.top(owner.UID); known && r.covered[top] {
-			continue // it has become known
+			continue // its desired number has become known
 		}
 		if pods := int(owner.Pods); pods > owned[owner.UID] || out[owner.UID] {
 			remembered[owner.UID] = pods

@@ -44,7 +44,7 @@ func TestRememberedPods(t *testing.T) {
 			pods: []*builders.PodBuilder{pod("a").Available(), pod("b").Allowed("x", "delete")}, owners: recorded(2),
 			want: map[types.UID]int{"clones": 2}, wantHere: map[types.UID]int{"clones": 2},
 		},
-		"one is on its way out": {
+		"one is terminating": {
 			pods: []*builders.PodBuilder{pod("a").Available(), pod("b").Terminating(builders.Epoch)}, owners: recorded(2),
 			want: map[types.UID]int{"clones": 2}, wantHere: map[types.UID]int{"clones": 1},
 		},

@@ -12,16 +12,16 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// RetiredFor is how long a deleted PodTransitionRule goes on holding the pods that it
-// selects. Tools that replace an object by deleting and creating it take seconds.
+// RetiredFor is how long a deleted PodTransitionRule still withholds permits from the pods that
+// it selects. Tools that replace an object by deleting and creating it take seconds.
 const RetiredFor = 30 * time.Second
 
-// maxRetired bounds the retired rules of one namespace. Beyond it the oldest ends early.
+// maxRetired bounds the retired rules of one namespace. Beyond it the oldest one ends early.
 const maxRetired = 100
 
-// RetiredRule is a PodTransitionRule that was deleted less than RetiredFor ago. Until its
-// end, no pod that it selects gets a permit that it might have refused. A rule of the same
-// name ends it at once, and takes over its record.
+// RetiredRule is a PodTransitionRule that was deleted less than RetiredFor ago. Until it ends,
+// no pod that it selects gets a permit that the rule might have withheld. A new rule of the
+// same name ends it at once, and takes over its record.
 type RetiredRule struct {
 	Name string
 
@@ -32,7 +32,7 @@ type RetiredRule struct {
 	rules    []retiredEntry
 	record   *appsv1alpha1.PermitRecord
 
-	// covered are the workloads whose desired number the rule knew, by UID.
+	// covered are the workloads that the rule covered, by UID.
 	covered map[types.UID]bool
 }
 
@@ -42,19 +42,19 @@ type retiredEntry struct {
 	conditions []string
 	filter     labels.Selector
 
-	// availability: it bounds availability alone, and never held an unavailable pod. Of a
-	// workload whose desired number is not known the record had to count it first.
+	// availability is true for an availablePolicy, which withholds nothing from an unavailable
+	// pod, unless the pod's workload is not covered: then the record must count the pod first.
 	availability bool
 }
 
-// retirement is when the rule of a name ends, unless another one has taken its place.
+// retirement is when a retired rule ends, unless another rule has replaced it.
 type retirement struct {
 	key   types.NamespacedName
 	until time.Time
 }
 
-// Holds returns the name of the first rule that might refuse the request; "" when none
-// might.
+// Holds returns the name of the first rule that might have withheld the request; "" if there is
+// none.
 func (r RetiredRule) Holds(request rule.Request) string {
 	if request.Stage != appsv1alpha1.StagePreCheck || !r.selector.Matches(labels.Set(request.Pod.Labels)) {
 		return ""
@@ -67,17 +67,17 @@ func (r RetiredRule) Holds(request rule.Request) string {
 	return r.rules[i].name
 }
 
-// holds reports whether the rule might refuse the request. counts reports whether bounds of
-// availability depend on the pod.
+// holds reports whether the rule might have withheld the request. counts is true if an
+// availablePolicy depends on the pod.
 func (e retiredEntry) holds(request rule.Request, counts bool) bool {
 	return (len(e.conditions) == 0 || slices.Contains(e.conditions, request.Type)) &&
 		e.filter.Matches(labels.Set(request.Pod.Labels)) && !slices.Contains(request.Pod.SkipRules, e.name) &&
 		(counts || !e.availability)
 }
 
-// RetireRule removes a PodTransitionRule that was deleted. If it may hold pods back, it
-// retires for RetiredFor, whether or not it selects any: the pods may not have been listed
-// yet, or the view of them is behind.
+// RetireRule removes a PodTransitionRule that was deleted. If it may withhold requests, it is
+// retired for RetiredFor, whether or not it selects pods: the pods may not have been listed
+// yet, or be seen later than the rule.
 func (x *Index) RetireRule(key types.NamespacedName, now time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -93,7 +93,7 @@ func (x *Index) RetireRule(key types.NamespacedName, now time.Time) {
 	x.deleteRule(key)
 }
 
-// Expire ends the retired rules of all namespaces whose time has come.
+// Expire removes the retired rules of all namespaces that have ended.
 func (x *Index) Expire(now time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -116,7 +116,7 @@ func (x *Index) expire(now time.Time) {
 	}
 }
 
-// makeRoom drops the oldest retired rule if there are as many as may be.
+// makeRoom removes the oldest retired rule if there are maxRetired.
 func (n *namespace) makeRoom() {
 	if len(n.retired) < maxRetired {
 		return
@@ -130,7 +130,7 @@ func (n *namespace) makeRoom() {
 	delete(n.retired, oldest)
 }
 
-// retire returns what is left of a rule that was deleted.
+// retire returns the retired rule of a rule that was deleted.
 func (r *ruleset) retire(until time.Time) RetiredRule {
 	retired := RetiredRule{Name: r.object.Name, Until: until, selector: r.selector, record: r.object.Status.Permits, covered: r.covered}
 	for _, entry := range r.object.Spec.Rules {
@@ -140,7 +140,7 @@ func (r *ruleset) retire(until time.Time) RetiredRule {
 		}
 		filter := labels.Everything()
 		if entry.Filter != nil && entry.Filter.LabelSelector != nil {
-			// A filter that does not parse held every pod.
+			// A filter that is not valid withheld the requests of every pod.
 			if parsed, err := metav1.LabelSelectorAsSelector(entry.Filter.LabelSelector); err == nil {
 				filter = parsed
 			}
@@ -152,8 +152,8 @@ func (r *ruleset) retire(until time.Time) RetiredRule {
 	return retired
 }
 
-// inherit returns the record that a PodTransitionRule without one of its own takes over:
-// that of the deleted rule of the same name. What was reserved under it may yet be stamped.
+// inherit returns the record that a PodTransitionRule without a record takes over: that of the
+// deleted rule of the same name, whose reservations may still become permits.
 func (n *namespace) inherit(object *appsv1alpha1.PodTransitionRule) *appsv1alpha1.PermitRecord {
 	if object.Status.Permits != nil {
 		return nil
@@ -169,7 +169,7 @@ func (n *namespace) inherit(object *appsv1alpha1.PodTransitionRule) *appsv1alpha
 	}
 }
 
-// withRecord returns the object with a record; nil: as it is.
+// withRecord returns the object with a record; unchanged if record is nil.
 func withRecord(object *appsv1alpha1.PodTransitionRule, record *appsv1alpha1.PermitRecord) *appsv1alpha1.PodTransitionRule {
 	if record == nil {
 		return object

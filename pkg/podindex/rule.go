@@ -16,16 +16,16 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// rule is one PodTransitionRule and the aggregates over the pods that it selects.
+// ruleset is one PodTransitionRule and the counts of the pods that it selects.
 type ruleset struct {
 	object   *appsv1alpha1.PodTransitionRule
 	selector labels.Selector
 
-	// inherited is the record that object shows, and that the stored object does not have
-	// yet. See inherit.
+	// inherited is the record in object that the stored object does not have yet. See
+	// inherit.
 	inherited *appsv1alpha1.PermitRecord
 
-	// selectorErr is why the selector cannot be used: the rule selects nothing then.
+	// selectorErr is why the selector is not valid. The rule then selects nothing.
 	selectorErr error
 
 	selected  map[types.UID]*pod
@@ -38,24 +38,24 @@ type ruleset struct {
 	// unavailable are the counted pods that are not available.
 	unavailable map[types.UID]*pod
 
-	// blocking are the first names of those; nil when not known.
+	// blocking are the first names of the unavailable pods; nil when not known.
 	blocking []string
 
 	// byOwner counts the counted pods of each controller.
 	byOwner map[types.UID]int
 
-	// covered are the workloads whose pods it covers; see covers.
+	// covered are the workloads that it covers. See covers.
 	covered map[types.UID]bool
 
 	waiting *queue
 
-	// custom: some rule of it is of kind rego. policies are the names of those that it
-	// refers to, sorted.
+	// custom is true if some rule is of kind rego. policies are the names of the policies that
+	// the rules refer to, sorted.
 	custom   bool
 	policies []string
 
-	// targets are the first names of the selected pods; nil when not known. They are
-	// replaced, not modified: statuses share them.
+	// targets are the first names of the selected pods; nil when not known. Statuses share
+	// them, so they are replaced and never modified.
 	targets []string
 }
 
@@ -83,9 +83,9 @@ func newRule(object *appsv1alpha1.PodTransitionRule) *ruleset {
 	return r
 }
 
-// pods are the facts of the selected pods, sorted by name. A pod that has finished, one
-// that was evicted for instance, comes back no more and stands in nobody's way; one that
-// is terminating does.
+// pods returns the facts of the selected pods that have not finished, sorted by name. A
+// terminating pod is one of them. A finished pod, such as an evicted one, never serves again
+// and blocks no other pod.
 func (r *ruleset) pods() []*rule.PodFact {
 	facts := make([]*rule.PodFact, 0, len(r.selected))
 	for _, p := range r.selected {
@@ -99,7 +99,7 @@ func (r *ruleset) pods() []*rule.PodFact {
 	return facts
 }
 
-// inTheWay are the first names of the pods that are unavailable, or about to be.
+// inTheWay returns the first names of the pods that are unavailable or reserved.
 func (r *ruleset) inTheWay(reserved map[types.UID]appsv1alpha1.ReservedPod) []string {
 	if r.blocking == nil {
 		r.blocking = make([]string, 0, rule.MaxBlockingPods+1)
@@ -116,7 +116,7 @@ func (r *ruleset) inTheWay(reserved map[types.UID]appsv1alpha1.ReservedPod) []st
 	return names
 }
 
-// withFirst adds a name to sorted ones, of which it keeps as many as are shown.
+// withFirst adds a name to sorted names and keeps the first rule.MaxBlockingPods.
 func withFirst(names []string, name string) []string {
 	if len(names) == rule.MaxBlockingPods && names[len(names)-1] <= name {
 		return names
@@ -126,8 +126,8 @@ func withFirst(names []string, name string) []string {
 	return names[:min(len(names), rule.MaxBlockingPods)]
 }
 
-// Selector compiles the selector of a PodTransitionRule. An absent or empty one is an
-// error, and selects nothing.
+// Selector compiles the selector of a PodTransitionRule. If it is absent or empty, Selector
+// returns an error and a selector that selects nothing.
 func Selector(object *appsv1alpha1.PodTransitionRule) (labels.Selector, error) {
 	selector, err := metav1.LabelSelectorAsSelector(object.Spec.Selector)
 	if tooLarge := objectbounds.TooLarge(object); tooLarge != nil && object.Spec.Selector == nil {
@@ -159,7 +159,7 @@ func (r *ruleset) add(p *pod) bool {
 	return true
 }
 
-// cover notes whether the rule covers a workload.
+// cover records whether the rule covers a workload.
 func (r *ruleset) cover(uid types.UID, owner Owner) {
 	if r.covers(owner) {
 		r.covered[uid] = true
@@ -168,7 +168,7 @@ func (r *ruleset) cover(uid types.UID, owner Owner) {
 	delete(r.covered, uid)
 }
 
-// remove takes a pod out of the counts, and reports whether it was selected.
+// remove removes a pod from the counts, and reports whether it was selected.
 func (r *ruleset) remove(p *pod) bool {
 	if _, ok := r.selected[p.fact.UID]; !ok {
 		return false

@@ -13,7 +13,7 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// Snapshot is what decisions in one namespace are made from, at one moment. It shares pods,
+// Snapshot has the pods, owners and rules of a namespace at one moment. It shares pods,
 // requests and rules with the index; they must not be modified.
 type Snapshot struct {
 	Namespace string
@@ -24,36 +24,36 @@ type Snapshot struct {
 	// Rules that are in force, sorted by name.
 	Rules []RuleView
 
-	// Retired are the rules that were deleted a moment ago, sorted by name.
+	// Retired are the rules that were deleted less than RetiredFor ago, sorted by name.
 	Retired []RetiredRule
 
-	// Waiting are all requests that wait, of pods that some rule selects or none;
-	// oldest first.
+	// Waiting are the requests of all pods, also of those that no rule selects; oldest
+	// first.
 	Waiting []rule.Request
 
-	// NamespaceLabels are those of the namespace. Nil when it has not been seen; empty
-	// when it has none.
+	// NamespaceLabels are the labels of the namespace. Nil when the namespace has not been
+	// seen; empty when it has none.
 	NamespaceLabels map[string]string
 
 	// Policies are the PodTransitionPolicies that rules of the namespace refer to, by
-	// name. One that does not exist is missing.
+	// name. A policy that does not exist has no entry.
 	Policies map[string]*appsv1alpha1.PodTransitionPolicy
 
-	// Leftover are pods that wait for nothing and still carry an annotation that says
-	// what they wait for, sorted by name.
+	// Leftover are the pods that do not wait and have an annotation with what they waited
+	// for, sorted by name.
 	Leftover []*corev1.Pod
 
 	waiting *waitingList
 
-	// versions are the resourceVersions of the pods that are named in a record.
+	// versions are the resourceVersions of the pods that records name.
 	versions map[types.UID]string
 }
 
-// RuleView is one PodTransitionRule in a View.
+// RuleView is one PodTransitionRule in a Snapshot.
 type RuleView struct {
 	Object *appsv1alpha1.PodTransitionRule
 
-	// SelectorErr is why the selector cannot be used.
+	// SelectorErr is why the selector is not valid; nil if it is.
 	SelectorErr error
 
 	Counts rule.Counts
@@ -64,26 +64,26 @@ type RuleView struct {
 	// Waiting are the requests of the pods that it selects, oldest first.
 	Waiting []rule.Request
 
-	// Live are the reservations of its record that may still be stamped, by UID.
+	// Live are the reservations of its record whose permit may still be written, by UID.
 	Live map[types.UID]appsv1alpha1.ReservedPod
 
 	// Owners count the selected pods of workloads whose desired number is not known, by
 	// UID. Nil when nothing waits and the record lists none.
 	Owners map[types.UID]int
 
-	// Remembered are the numbers in the record that still count, by UID of the workload:
-	// some of the pods are missing, or may go any moment.
+	// Remembered are the numbers of pods in the record that still apply, by UID of the
+	// workload: some of its pods are missing, or may be deleted at any time.
 	Remembered map[types.UID]int
 
-	// Inherited: the record is that of a deleted rule of the same name, and not yet stored
-	// in the status of this one.
+	// Inherited is true while the record is that of a deleted rule of the same name, and not
+	// yet stored in the status of this rule.
 	Inherited bool
 
-	// Pods are all that it selects, those that are terminating included and those that
-	// have finished left out, sorted by name. Nil unless they were asked for.
+	// Pods are the pods that it selects, terminating ones included and finished ones
+	// excluded, sorted by name. Nil unless they were requested.
 	Pods []*rule.PodFact
 
-	// Permits are those that its record lists, oldest first.
+	// Permits are the permits in its record, oldest first.
 	Permits []rule.Permit
 
 	// Unavailable are the first names of the pods that are unavailable or reserved,
@@ -102,8 +102,8 @@ func (v Snapshot) Pod(uid types.UID) *corev1.Pod {
 	return nil
 }
 
-// At returns the resourceVersion of a pod that waits or is named in a record, "" when
-// there is no such pod.
+// At returns the resourceVersion of a pod that waits or that a record names; "" when there is
+// no such pod.
 func (v Snapshot) At(uid types.UID) string {
 	if version, ok := v.versions[uid]; ok || v.waiting == nil {
 		return version
@@ -114,9 +114,9 @@ func (v Snapshot) At(uid types.UID) string {
 	return ""
 }
 
-// Snapshot returns the facts of a namespace. pods says for which PodTransitionRules all the
-// selected pods are wanted, which costs as much as there are; nil: for none. It must not
-// call back into the index.
+// Snapshot returns a snapshot of a namespace. pods reports whether the snapshot includes all
+// selected pods of a PodTransitionRule, which costs time for each of them; nil includes them
+// for none. pods must not call the index.
 func (x *Index) Snapshot(name string, pods func(*appsv1alpha1.PodTransitionRule) bool) Snapshot {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -8,18 +8,18 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// PodStore returns the side of the index that a reflector of pods writes to. The
-// reflector calls it from one goroutine, in the order of resourceVersions.
+// PodStore returns the store that a reflector writes pods to, from one goroutine and in the
+// order of resourceVersions.
 func (x *Index) PodStore() cache.ReflectorStore { return podStore{index: x} }
 
 type podStore struct{ index *Index }
 
 var _ cache.ReflectorBookmarkStore = podStore{}
 
-// Add takes in a pod that the watch reported.
+// Add stores a pod that the watch reported.
 func (s podStore) Add(object any) error { return s.Update(object) }
 
-// Update takes in a pod that the watch reported.
+// Update stores a pod that the watch reported.
 func (s podStore) Update(object any) error {
 	p, ok := object.(*corev1.Pod)
 	if !ok {
@@ -32,7 +32,7 @@ func (s podStore) Update(object any) error {
 	return nil
 }
 
-// Delete takes out a pod that is gone, or no longer matches the watch.
+// Delete removes a pod that was deleted, or that no longer matches the watch.
 func (s podStore) Delete(object any) error {
 	p, ok := object.(*corev1.Pod)
 	if !ok {
@@ -45,7 +45,7 @@ func (s podStore) Delete(object any) error {
 	return nil
 }
 
-// Replace takes in a whole list and drops what is not in it.
+// Replace stores the pods of a list and removes all others.
 func (s podStore) Replace(objects []any, resourceVersion string) error {
 	s.index.mu.Lock()
 	defer s.index.mu.Unlock()
@@ -72,7 +72,7 @@ func (s podStore) Replace(objects []any, resourceVersion string) error {
 	return nil
 }
 
-// Bookmark notes that nothing has happened up to a resourceVersion.
+// Bookmark records that no pod has changed up to a resourceVersion.
 func (s podStore) Bookmark(resourceVersion string) error {
 	s.index.mu.Lock()
 	defer s.index.mu.Unlock()
@@ -80,5 +80,5 @@ func (s podStore) Bookmark(resourceVersion string) error {
 	return nil
 }
 
-// Resync does nothing: the index derives nothing from time.
+// Resync does nothing: nothing in the index depends on time.
 func (s podStore) Resync() error { return nil }

@@ -6,9 +6,9 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// firstTargets are the first names of the selected pods, sorted. They are kept up to
-// date as pods come and go; only when one of them goes, and others were left out, does
-// it cost as much as there are selected pods to find the next.
+// firstTargets returns the first names of the selected pods, sorted. Events keep them up to
+// date. Only when one of the pods is removed, and more are selected than are named, does the
+// next call visit all selected pods.
 func (r *ruleset) firstTargets() []string {
 	if r.targets == nil && len(r.selected) > 0 {
 		names := make([]string, 0, len(r.selected))
@@ -21,7 +21,7 @@ func (r *ruleset) firstTargets() []string {
 	return r.targets
 }
 
-// targetCame keeps the names up to date with a pod that was just selected.
+// targetCame updates the names after a pod was selected.
 func (r *ruleset) targetCame(name string) {
 	if r.targets == nil {
 		return
@@ -34,13 +34,13 @@ func (r *ruleset) targetCame(name string) {
 	r.targets = targets[:min(len(targets), appsv1alpha1.MaxStatusTargets)]
 }
 
-// targetWent keeps the names up to date with a pod that is no longer selected.
+// targetWent updates the names after a pod is no longer selected.
 func (r *ruleset) targetWent(name string) {
 	i, found := slices.BinarySearch(r.targets, name)
 	switch {
 	case !found:
 	case len(r.selected) >= len(r.targets):
-		r.targets = nil // somebody moves up who is not known
+		r.targets = nil // the next name is not known
 	default:
 		r.targets = slices.Delete(slices.Clone(r.targets), i, i+1)
 	}

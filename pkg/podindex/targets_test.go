@@ -45,7 +45,7 @@ func TestTargetsAreTheFirstNames(t *testing.T) {
 	})
 }
 
-// TestTargetsAreNotModified: a status that was built from them keeps what it says.
+// TestTargetsAreNotModified tests that a status that was built from them does not change.
 func TestTargetsAreNotModified(t *testing.T) {
 	x := newIndex(t)
 	x.SetRule(x.rule("r"))

@@ -29,7 +29,7 @@ func named(kind, name string, uid, controller types.UID) podindex.Owner {
 func TestOwnerOfAPod(t *testing.T) {
 	x := newIndex(t)
 	x.SetRule(x.rule("r"))
-	set := rule.Owner{Kind: "StatefulSet", Name: "rs", UID: "rs"} // as the reference of the pod says
+	set := rule.Owner{Kind: "StatefulSet", Name: "rs", UID: "rs"} // as in the reference of the pod
 	deploy := rule.Owner{Kind: "Deployment", Name: "web", UID: "deploy"}
 	above := rule.Owner{Kind: "ReplicaSet", Name: "rs-of-web", UID: "middle"}
 	at := x.put(ownedPod("rs", 0).Available().Obj())
@@ -67,9 +67,8 @@ func TestOwnerOfAPod(t *testing.T) {
 	step("a ring has no top", func() { x.SetOwner(named("Deployment", "web", "deploy", "rs")) }, set, at+"+rs")
 }
 
-// TestOwnerIsNews: a round is made when a pod has another owner, and the facts of a pod
-// that waits are replaced everywhere.
-func TestOwnerIsNews(t *testing.T) {
+// TestNotifiesOfAnotherOwner of a pod, and replaces the facts of a pod that waits everywhere.
+func TestNotifiesOfAnotherOwner(t *testing.T) {
 	x := newIndex(t)
 	x.SetRule(x.rule("r"))
 	x.put(ownedPod("rs", 0).Available().Waiting("a", "upgrade", builders.Epoch).Obj())
@@ -78,7 +77,7 @@ func TestOwnerIsNews(t *testing.T) {
 	x.SetOwner(named("StatefulSet", "rs", "rs", "deploy"))
 	x.SetOwner(named("Deployment", "web", "deploy", ""))
 	if !slices.Contains(x.notified, "default") {
-		t.Error("nobody was notified")
+		t.Error("the index did not notify")
 	}
 	if before.Owner.Name != "rs" {
 		t.Errorf("the facts that were handed out have changed: owner %q", before.Owner.Name)
@@ -102,9 +101,9 @@ func TestOwnerIsNews(t *testing.T) {
 	}
 }
 
-// TestVersionsTellFactsApart: of one pod, as long as it is there, facts of the same
-// version are the same; and a version stays as long as the facts do.
-func TestVersionsTellFactsApart(t *testing.T) {
+// TestVersionsIdentifyFacts tests that facts of one pod are equal if and only if their versions
+// are, as long as the pod exists.
+func TestVersionsIdentifyFacts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := &cluster{
 			x: newIndex(t), pods: map[types.UID]*corev1.Pod{}, owners: map[types.UID]podindex.Owner{},

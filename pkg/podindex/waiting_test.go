@@ -11,15 +11,15 @@ import (
 	"github.com/podops-dev/podops/test/builders"
 )
 
-// TestPodsInTheWay are the first of those that are unavailable or reserved, and nobody
-// is looked for while nobody waits.
+// TestPodsInTheWay are the first pods that are unavailable or reserved; none are listed while
+// no pod waits.
 func TestPodsInTheWay(t *testing.T) {
 	x := newIndex(t)
 	object := x.rule("web")
 	x.SetRule(object)
 	x.put(builders.MakePod("web-0").Label("app", "web").Obj())
 	if got := x.only().Unavailable; got != nil {
-		t.Errorf("nobody waits, and %q are in the way", got)
+		t.Errorf("no pod waits, and %q are in the way", got)
 	}
 	reserved := waitingPod("web-1").Label("app", "web").Obj()
 	object = object.DeepCopy()
