@@ -12,7 +12,7 @@ import (
 	"github.com/podops-dev/podops/test/builders"
 )
 
-// step makes a change and compares whom it notifies.
+// step makes a change and compares the namespaces that the index notifies of.
 func (x *index) step(t *testing.T, what string, change func(), want ...string) {
 	t.Helper()
 	x.notified = nil

@@ -363,7 +363,7 @@ func TestInformerAndIndexFollowTheServer(t *testing.T) {
 		changes()
 		i := startInformer(ctx, t, server, nil)
 		changes()
-		if rapid.IntRange(0, 9).Draw(t, "lost") == 0 { // the reflector waits for a second before it lists again
+		if rapid.IntRange(0, 29).Draw(t, "lost") == 0 { // the reflector waits for a second before it lists again
 			server.lose(changes)
 			changes()
 		}
