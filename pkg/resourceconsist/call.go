@@ -12,6 +12,8 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/podops-dev/podops/pkg/backoff"
 )
 
 // Errors of calls that were not made, or that outlived their deadline.
@@ -142,7 +144,7 @@ func (p *provider) settle(err error) {
 	}
 	p.failures++
 	if p.failures >= breakAfter {
-		p.until = p.clock.Now().Add(backoff(p.failures-breakAfter, firstBreak, lastBreak))
+		p.until = p.clock.Now().Add(backoff.Delay(firstBreak, p.failures-breakAfter, lastBreak))
 	}
 }
 
@@ -169,15 +171,4 @@ func (p *provider) retryAfter() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return max(0, p.until.Sub(p.clock.Now()))
-}
-
-// backoff doubles first the given number of times, up to last.
-func backoff(times int, first, last time.Duration) time.Duration {
-	for range times {
-		if first >= last {
-			return last
-		}
-		first *= 2
-	}
-	return min(first, last)
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podops-dev/podops/pkg/backoff"
 )
 
 // attempt identifies one verb for one item.
@@ -68,7 +70,7 @@ func (m *histories) forget(employer types.NamespacedName) {
 
 func (m *history) failed(a attempt, name string, err error, now time.Time) {
 	f := m.failures[a]
-	m.failures[a] = failure{name: name, err: err, times: f.times + 1, next: now.Add(backoff(f.times, firstRetry, lastRetry))}
+	m.failures[a] = failure{name: name, err: err, times: f.times + 1, next: now.Add(backoff.Delay(firstRetry, f.times, lastRetry))}
 }
 
 // hasFailed reports whether a verb failed for an employee, which is then retried at its own

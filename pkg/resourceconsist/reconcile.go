@@ -19,6 +19,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/podops-dev/podops/pkg/backoff"
 	"github.com/podops-dev/podops/pkg/resourceconsist/plan"
 )
 
@@ -181,7 +182,7 @@ func (r *Reconciler) after(s *session) time.Duration {
 		s.history.polls, s.history.polled = 0, ""
 		return max(after, r.provider.retryAfter())
 	}
-	after = minDelay(after, cmp.Or(r.binding.requeue, backoff(s.history.poll(s.waiting), firstPoll, lastPoll)))
+	after = minDelay(after, cmp.Or(r.binding.requeue, backoff.Delay(firstPoll, s.history.poll(s.waiting), lastPoll)))
 	return max(after, r.provider.retryAfter())
 }
 
