@@ -41,7 +41,7 @@ func rules() map[string]appsv1alpha1.TransitionRule {
 func logged(t *testing.T, options decisionlog.Options) string {
 	t.Helper()
 	w := decisionlog.New(options, testingclock.NewFakePassiveClock(epoch))
-	e, err := opa.New(opa.Options{Observe: w.Observe, EvaluateAll: true})
+	e, err := opa.New(opa.Options{Observe: w.Observe})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -92,7 +92,7 @@ func (p *Program) evaluateOne(
 	input := p.engine.terms.customInput(from.rule, from.parameters, from.env, request)
 	began := time.Now()
 	given := p.engine.evaluateWatched(ctx, from.program, input)
-	p.observe(input, began, given.err, func() (json.RawMessage, error) {
+	p.observe(input, began, 1, given.err, func() (json.RawMessage, error) {
 		return given.output, cmp.Or(given.err, given.outputErr)
 	})
 	if given.err != nil {

@@ -64,12 +64,10 @@ type Options struct {
 	// Default: 128 MiB.
 	Memory int64
 
-	// Observe is called once after each evaluation of Rego; nil is not called. It must not block.
+	// Observe is called once for each batch of requests that a program has evaluated, with the input and
+	// decision of all of them, cached or not; nil is not called. It does not change how verdicts are
+	// made: Rego evaluates the batch again for it. It must not block.
 	Observe func(Observation)
-
-	// EvaluateAll makes Evaluate pass every request to Rego, also requests that look equal to a
-	// built-in rule: an observer that records each of them needs it.
-	EvaluateAll bool
 
 	// Precompile is called with each user's module before this process compiles it for the first
 	// time, since only a child process can be stopped while it compiles. An error rejects the

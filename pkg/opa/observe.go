@@ -34,12 +34,17 @@ type Observation struct {
 	// Duration is the wall-clock time of the evaluation.
 	Duration time.Duration
 
-	// Err is the error of an evaluation without a decision.
+	// Evaluations is the number of evaluations of Rego for the returned verdicts: 0 if all of them were
+	// cached. The evaluation of the observation itself does not count.
+	Evaluations int
+
+	// Err is the error of an evaluation without a decision, or reports a verdict that differs from the
+	// returned one.
 	Err error
 }
 
 // observe calls Options.Observe if it is set.
-func (p *Program) observe(input ast.Value, began time.Time, err error, output func() (json.RawMessage, error)) {
+func (p *Program) observe(input ast.Value, began time.Time, evaluations int, err error, output func() (json.RawMessage, error)) {
 	if p.engine.options.Observe == nil {
 		return
 	}
@@ -47,7 +52,7 @@ func (p *Program) observe(input ast.Value, began time.Time, err error, output fu
 		Rule: p.id, Source: p.info.source, Stage: p.stage,
 		Input:    func() (json.RawMessage, error) { return canonical(input, unbounded) },
 		Output:   output,
-		Duration: time.Since(began), Err: err,
+		Duration: time.Since(began), Evaluations: evaluations, Err: err,
 	})
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"runtime/debug"
 	"time"
 
@@ -123,51 +122,88 @@ func (p *Program) Evaluate(
 	if p.custom {
 		return p.evaluateEach(ctx, env, requests), nil
 	}
-	if p.engine.options.EvaluateAll {
-		return p.evaluateAll(ctx, env.Counts, requests)
+	result, evaluations, err := p.evaluateDistinct(ctx, env.Counts, requests)
+	if p.engine.options.Observe != nil {
+		p.observeAll(ctx, env.Counts, requests, observed{result: result, evaluations: evaluations, err: err})
 	}
-	return p.evaluateDistinct(ctx, env.Counts, requests)
+	return result, err
 }
 
 // evaluateDistinct evaluates a built-in rule for the requests whose projections are not cached, and
-// once for each projection.
-func (p *Program) evaluateDistinct(ctx context.Context, counts rule.Counts, requests []rule.Request) (rule.Result, error) {
-	result := rule.Result{Verdicts: make(map[string]rule.Verdict, len(requests))}
+// once for each projection. It returns the number of evaluations of Rego.
+func (p *Program) evaluateDistinct(
+	ctx context.Context, counts rule.Counts, requests []rule.Request,
+) (result rule.Result, evaluations int, err error) {
+	result = rule.Result{Verdicts: make(map[string]rule.Verdict, len(requests))}
 	rest, capacity, err := p.verdictCache.lookUp(counts, requests, result.Verdicts)
 	if err != nil {
-		return rule.Result{}, err
+		return rule.Result{}, 0, err
 	}
 	if len(rest.requests) == 0 && (capacity != nil || !p.hasCapacity()) {
 		result.Capacity = capacity
-		return result, nil
+		return result, 0, nil
 	}
 	for start := 0; start == 0 || start < len(rest.requests); start += batch {
 		part := rest.part(start, min(start+batch, len(rest.requests)))
 		answered, err := p.evaluateBatch(ctx, counts, part.requests)
+		evaluations++
 		if err != nil {
-			return rule.Result{}, err
+			return rule.Result{}, evaluations, err
 		}
 		p.verdictCache.store(counts, part, answered, result.Verdicts)
 		result.Capacity = answered.Capacity // the same for each batch: it depends on the counts alone
 	}
-	return result, nil
+	return result, evaluations, nil
 }
 
-// evaluateAll evaluates a built-in rule for every request, also for those with equal projections.
-func (p *Program) evaluateAll(ctx context.Context, counts rule.Counts, requests []rule.Request) (rule.Result, error) {
-	result := rule.Result{Verdicts: make(map[string]rule.Verdict, len(requests))}
-	if _, _, err := p.verdictCache.lookUp(counts, requests, map[string]rule.Verdict{}); err != nil {
-		return rule.Result{}, err
+// observed is what Evaluate returns for a built-in rule.
+type observed struct {
+	result      rule.Result
+	evaluations int
+	err         error
+}
+
+// observeAll reports the verdicts of a built-in rule to the observer, with the whole input of each request. Rego
+// has evaluated one request for each projection, or none if all are cached; here it evaluates every request,
+// so that the observation is complete, and confirms the verdicts.
+func (p *Program) observeAll(ctx context.Context, counts rule.Counts, requests []rule.Request, returned observed) {
+	read, err := p.documents()
+	if err != nil {
+		return // Evaluate has returned it
 	}
 	for start := 0; start == 0 || start < len(requests); start += batch {
-		answered, err := p.evaluateBatch(ctx, counts, requests[start:min(start+batch, len(requests))])
-		if err != nil {
-			return rule.Result{}, err
+		part := requests[start:min(start+batch, len(requests))]
+		keys, input := p.engine.terms.batchInput(read.rule, p.stage, counts, part, p.calls())
+		began := time.Now()
+		term, err := (*ast.Term)(nil), returned.err
+		if err == nil {
+			term, err = p.decide(ctx, input)
 		}
-		maps.Copy(result.Verdicts, answered.Verdicts)
-		result.Capacity = answered.Capacity
+		if err == nil {
+			err = p.confirm(term, keys, returned.result)
+		}
+		p.observe(input, began, returned.evaluations, err, func() (json.RawMessage, error) {
+			if err != nil {
+				return nil, err
+			}
+			return canonical(term.Value, unbounded)
+		})
+		returned.evaluations = 0
 	}
-	return result, nil
+}
+
+// confirm returns an error if a verdict differs from the one that Evaluate has returned.
+func (p *Program) confirm(term *ast.Term, keys []key, returned rule.Result) error {
+	evaluated, err := decode(term, keys, parts{capacity: p.hasCapacity(), calls: p.calls()})
+	if err != nil {
+		return err
+	}
+	for key, verdict := range evaluated.Verdicts {
+		if verdict != returned.Verdicts[key] {
+			return fmt.Errorf("the verdict on request %q is %+v, and %+v was returned", key, verdict, returned.Verdicts[key])
+		}
+	}
+	return nil
 }
 
 // evaluateBatch evaluates one batch.
@@ -188,15 +224,7 @@ func (p *Program) evaluateBatch(ctx context.Context, counts rule.Counts, request
 func (p *Program) decide(ctx context.Context, input ast.Value) (*ast.Term, error) {
 	ctx, stop := context.WithTimeout(ctx, p.engine.options.Timeout)
 	defer stop()
-	began := time.Now()
-	term, err := p.pinned.decide(ctx, input)
-	p.observe(input, began, err, func() (json.RawMessage, error) {
-		if err != nil {
-			return nil, err
-		}
-		return canonical(term.Value, unbounded)
-	})
-	return term, err
+	return p.pinned.decide(ctx, input)
 }
 
 // check rejects requests that the rule cannot be evaluated for.

@@ -17,7 +17,7 @@ import (
 func counted(t *testing.T, rule appsv1alpha1.TransitionRule) (*opa.Program, func() int) {
 	t.Helper()
 	evaluations := 0
-	e := newEngine(t, opa.Options{Observe: func(opa.Observation) { evaluations++ }})
+	e := newEngine(t, opa.Options{Observe: func(o opa.Observation) { evaluations += o.Evaluations }})
 	program, err := e.Prepare(t.Context(), compiled(t, rule))
 	if err != nil {
 		t.Fatal(err)

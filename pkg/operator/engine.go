@@ -31,7 +31,7 @@ func newEngine(mgr manager.Manager, options Options, modules *sandbox.Sandbox) (
 			return nil, nil, fmt.Errorf("--decision-log-mask: %w", err)
 		}
 		log = decisionlog.New(decisionlog.Options{Sample: options.DecisionLogSample, Masks: masks}, clock.RealClock{})
-		settings.Observe, settings.EvaluateAll = log.Observe, true
+		settings.Observe = log.Observe
 		if err := mgr.Add(decisionLogFile{log: log, path: options.DecisionLog}); err != nil {
 			return nil, nil, fmt.Errorf("adding the decision log: %w", err)
 		}
