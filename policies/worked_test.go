@@ -165,7 +165,7 @@ func TestWorkedPolicies(t *testing.T) {
 			for _, one := range append([]*rule.PodFact{tc.pod}, tc.around.Pods...) {
 				one.Version = name
 			}
-			request := rule.Request{Pod: tc.pod, Stage: appsv1alpha1.StagePreCheck, ID: "a", Type: "delete", Cause: rule.CauseRollout, Generation: "1", Since: friday()}
+			request := rule.Request{Pod: tc.pod, Stage: appsv1alpha1.StagePreCheck, ID: "a", Type: "delete", Cause: rule.CauseRollout, Attempt: "1", Since: friday()}
 			result, err := programs[tc.example].Evaluate(t.Context(), appsv1alpha1.StagePreCheck, tc.around, []rule.Request{request})
 			if err != nil {
 				t.Fatal(err)
@@ -204,7 +204,7 @@ func BenchmarkWorkedPolicies(b *testing.B) {
 	for _, example := range examples(b) {
 		program := example.program(b, subject)
 		request := rule.Request{
-			Pod: around.Pods[0], Stage: appsv1alpha1.StagePreCheck, ID: "a", Type: "delete", Generation: "1", Since: friday(),
+			Pod: around.Pods[0], Stage: appsv1alpha1.StagePreCheck, ID: "a", Type: "delete", Attempt: "1", Since: friday(),
 		}
 		b.Run(example.name, func(b *testing.B) {
 			for b.Loop() {

@@ -45,7 +45,7 @@ func (c *counters) count(findings []finding, now time.Time) (asked, withheld, wo
 		if f.request == nil {
 			continue
 		}
-		key := f.request.Key() + "@" + f.request.Generation
+		key := f.request.Key() + "@" + f.request.Attempt
 		last, seen := c.known[key]
 		applies := c.scope.Applies(f.request.Type, f.request.Pod.Labels, f.request.Pod.SkipRules)
 		switch {

@@ -17,7 +17,7 @@ func TestCountersShowToWhichRequestsARuleApplied(t *testing.T) {
 	c := newCounters(entry, 1)
 	waiting := func(name, operationType string, skipped ...string) finding {
 		return finding{request: &rule.Request{
-			Pod: &rule.PodFact{Name: name, Namespace: "shop", SkipRules: skipped}, ID: name, Type: operationType, Generation: "1",
+			Pod: &rule.PodFact{Name: name, Namespace: "shop", SkipRules: skipped}, ID: name, Type: operationType, Attempt: "1",
 		}}
 	}
 	expect := func(what string, wantAsked, wantNotApplicable int64) {

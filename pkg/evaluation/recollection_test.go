@@ -24,7 +24,7 @@ func fullRecollection(pods int, text string) (*recollection, []*rule.PodFact) {
 		fact := &rule.PodFact{UID: types.UID(fmt.Sprintf("%036d", i)), Name: fmt.Sprint("web-", i)}
 		request := rule.Request{
 			Pod: fact, Stage: appsv1alpha1.StagePreCheck, ID: strings.Repeat("i", 62), Type: strings.Repeat("t", 63),
-			Generation: fmt.Sprint(1_700_000_000_000_000_000 + i), Task: rule.Task{State: rule.TaskFailed, Message: strings.Clone(text)},
+			Attempt: fmt.Sprint(1_700_000_000_000_000_000 + i), Task: rule.Task{State: rule.TaskFailed, Message: strings.Clone(text)},
 		}
 		facts, requests = append(facts, fact), append(requests, request)
 		verdict := rule.Verdict{Code: rule.CodeDenied, Message: strings.Clone(text), Details: strings.Clone(text)}
@@ -35,7 +35,7 @@ func fullRecollection(pods int, text string) (*recollection, []*rule.PodFact) {
 		key := request.Key()
 		remembered.lastDenials[key] = lastDenial{verdict: verdict}
 		remembered.nextChecks[request.Key()] = time.Unix(1, 0)
-		remembered.counted[request.Key()+"@"+request.Generation] = counted{}
+		remembered.counted[request.Key()+"@"+request.Attempt] = counted{}
 		remembered.messageCache.of(rule.CodeLabelMismatch, appsv1alpha1.TransitionRule{}, request, nil)
 	}
 	remembered.memo.Remember(requests, verdicts, rule.Environment{})

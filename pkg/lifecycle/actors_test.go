@@ -151,7 +151,7 @@ func (c *cast) evaluate() {
 		return
 	}
 	for _, w := range lifecycle.WaitingIDs(lifecycle.FactsOf(c.sim.pod)) {
-		c.pass(string(w.Stage), w.ID, w.Type, w.Generation)
+		c.pass(string(w.Stage), w.ID, w.Type, w.Attempt)
 	}
 }
 
@@ -358,7 +358,7 @@ func (c *cast) Renew(t *rapid.T) {
 		c.model.sees(t, before, c.sim.pod, nil)
 	}
 	for _, w := range lifecycle.WaitingIDs(lifecycle.FactsOf(c.sim.pod)) {
-		if w.Stage == appsv1alpha1.StagePreCheck && c.model.issued[verdict{"PreCheck", w.ID, w.Type, w.Generation}] {
+		if w.Stage == appsv1alpha1.StagePreCheck && c.model.issued[verdict{"PreCheck", w.ID, w.Type, w.Attempt}] {
 			t.Fatalf("the permit of %s is not void", w.ID)
 		}
 	}

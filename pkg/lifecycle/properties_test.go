@@ -80,7 +80,7 @@ func (c *cast) ChaosController(t *rapid.T) { c.advanceAll(t) }
 func (c *cast) advanceAll(t failer) {
 	permits := lifecycle.Permits{PreCheck: map[string]string{}, PostCheck: map[string]string{}}
 	for _, w := range lifecycle.WaitingIDs(lifecycle.FactsOf(c.sim.pod)) {
-		permitsOf(permits, string(w.Stage))[w.ID] = w.Generation
+		permitsOf(permits, string(w.Stage))[w.ID] = w.Attempt
 	}
 	before := c.sim.pod
 	c.sim.reconcile(t, permits)

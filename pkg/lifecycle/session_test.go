@@ -322,7 +322,7 @@ func printChange(change lifecycle.Change) string {
 func printWaiting(waiting []lifecycle.Waiting) string {
 	lines := []string{}
 	for _, w := range waiting {
-		lines = append(lines, fmt.Sprintf("%s %s %s %s", w.Stage, w.ID, w.Type, printLabels(map[string]string{"attempt": w.Generation})))
+		lines = append(lines, fmt.Sprintf("%s %s %s %s", w.Stage, w.ID, w.Type, printLabels(map[string]string{"attempt": w.Attempt})))
 	}
 	if len(lines) == 0 {
 		return "no id"

@@ -15,7 +15,7 @@ type Waiting struct {
 	Stage appsv1alpha1.TransitionStage
 
 	// Attempt must be named by a permit.
-	Generation string
+	Attempt string
 }
 
 // WaitingIDs returns the ids of a pod that wait for rules, sorted by id. Nothing waits

@@ -55,7 +55,7 @@ func TestGenerationIsPartOfARequest(t *testing.T) {
 	since := builders.Epoch.Add(time.Minute)
 	x.put(builders.MakePod("p").Available().Waiting("a", "upgrade", since).Obj())
 	request := x.Snapshot("default", nil).Waiting[0]
-	if request.Generation != builders.Stamp(since) || !request.Since.Equal(since) || request.Type != "upgrade" ||
+	if request.Attempt != builders.Stamp(since) || !request.Since.Equal(since) || request.Type != "upgrade" ||
 		request.Stage != appsv1alpha1.StagePreCheck {
 		t.Errorf("got %+v", request)
 	}

@@ -95,9 +95,9 @@ func newPod(object *corev1.Pod, owner rule.Owner, cause rule.Cause, before *pod)
 	}
 	p.fact.Version = p.base.version(owner.UID)
 	for _, w := range lifecycle.WaitingIDs(facts) {
-		since, _ := lifecycle.ParseTime(w.Generation)
+		since, _ := lifecycle.ParseTime(w.Attempt)
 		p.requests = append(p.requests, rule.Request{
-			Pod: p.fact, Stage: w.Stage, ID: w.ID, Type: w.Type, Generation: w.Generation, Since: since,
+			Pod: p.fact, Stage: w.Stage, ID: w.ID, Type: w.Type, Attempt: w.Attempt, Since: since,
 		})
 	}
 	p.setCause(cause)
@@ -213,7 +213,7 @@ func sameToDecisions(a, b *pod, custom bool) bool {
 
 func sameRequests(a, b []rule.Request) bool {
 	return slices.EqualFunc(a, b, func(x, y rule.Request) bool {
-		return x.ID == y.ID && x.Stage == y.Stage && x.Type == y.Type && x.Generation == y.Generation &&
+		return x.ID == y.ID && x.Stage == y.Stage && x.Type == y.Type && x.Attempt == y.Attempt &&
 			x.Pod.ResourceVersion == y.Pod.ResourceVersion
 	})
 }

@@ -75,11 +75,11 @@ type Request struct {
 	// known.
 	Cause Cause
 
-	// Generation is the value of the label that marks the request. A verdict is valid for this
+	// Attempt is the value of the label that marks the request. A verdict is valid for this
 	// value only.
-	Generation string
+	Attempt string
 
-	// Since is when the request began to wait: Generation as a time. Zero if Generation is not a
+	// Since is when the request began to wait: Attempt as a time. Zero if Attempt is not a
 	// time.
 	Since time.Time
 

@@ -100,7 +100,7 @@ func TestTheDelayStartsAgain(t *testing.T) {
 	edited := polled()
 	edited.Generation = 2
 	again := asks("web-0")
-	again.Generation = "2"
+	again.Attempt = "2"
 	twice := func() webhooktask.Tasks { // two calls for web-0 and web-1 have failed
 		tasks, _ := broken("web-0", "web-1").Open(ask("web-0", "web-1"), polled(), after(20), func() string { return "t2" })
 		return fails(tasks, "t2", after(20))

@@ -117,7 +117,7 @@ func (m *machine) check(t *rapid.T) {
 // answer appears.
 func (m *machine) checkAnswered(t *rapid.T, tasks webhooktask.Tasks) {
 	for _, request := range m.waiting() {
-		pod := appsv1alpha1.TaskPod{UID: request.Pod.UID, Name: request.Pod.Name, ID: request.ID, Generation: request.Generation}
+		pod := appsv1alpha1.TaskPod{UID: request.Pod.UID, Name: request.Pod.Name, ID: request.ID, Generation: request.Attempt}
 		task := tasks.Of(request, m.rule, m.now)
 		if task.State == rule.TaskApproved {
 			continue
@@ -132,7 +132,7 @@ func (m *machine) checkAnswered(t *rapid.T, tasks webhooktask.Tasks) {
 // generation.
 func (s *service) approves(request rule.Request, generation int64) bool {
 	for given := range s.approved {
-		if given.pod.UID == request.Pod.UID && given.pod.ID == request.ID && given.pod.Generation == request.Generation &&
+		if given.pod.UID == request.Pod.UID && given.pod.ID == request.ID && given.pod.Generation == request.Attempt &&
 			s.rules[given.traceID] == generation {
 			return true
 		}

@@ -262,7 +262,7 @@ func (s *service) answer(t *rapid.T, c call) (webhooktask.PostAnswer, webhooktas
 		s.rules[c.traceID] = c.generation
 		for _, request := range c.requests {
 			s.called[c.traceID] = append(s.called[c.traceID], appsv1alpha1.TaskPod{
-				UID: request.Pod.UID, Name: request.Pod.Name, ID: request.ID, Generation: request.Generation,
+				UID: request.Pod.UID, Name: request.Pod.Name, ID: request.ID, Generation: request.Attempt,
 			})
 		}
 	}
@@ -306,7 +306,7 @@ func (m *machine) stir(t *rapid.T) {
 		request = asks(name)
 		request.Pod = &rule.PodFact{UID: types.UID(fmt.Sprintf("%s-%d", name, m.lastUID)), Name: name}
 	}
-	request.ID, request.Generation, request.Since = id, fmt.Sprint(m.lastUID), m.now
+	request.ID, request.Attempt, request.Since = id, fmt.Sprint(m.lastUID), m.now
 	m.pods[name+"/"+id] = request
 }
 

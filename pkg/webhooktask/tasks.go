@@ -124,7 +124,7 @@ func (t Tasks) Of(request rule.Request, ruleset Rule, now time.Time) rule.Task {
 
 func podOf(request rule.Request) appsv1alpha1.TaskPod {
 	return appsv1alpha1.TaskPod{
-		UID: request.Pod.UID, Name: request.Pod.Name, ID: request.ID, Generation: request.Generation,
+		UID: request.Pod.UID, Name: request.Pod.Name, ID: request.ID, Generation: request.Attempt,
 	}
 }
 

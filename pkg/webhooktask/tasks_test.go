@@ -26,7 +26,7 @@ func whole(seconds int) metav1.Time { return metav1.NewTime(after(seconds).Trunc
 func asks(name string) rule.Request {
 	return rule.Request{
 		Pod:   &rule.PodFact{UID: types.UID(name + "-uid"), Name: name},
-		Stage: appsv1alpha1.StagePreCheck, ID: "x", Generation: "1", Since: start,
+		Stage: appsv1alpha1.StagePreCheck, ID: "x", Attempt: "1", Since: start,
 	}
 }
 
@@ -156,7 +156,7 @@ func TestAnApprovalCountsForOnePodOneWaitingAndOneGenerationOfTheRule(t *testing
 	same := asks("web-0")
 	reborn, again, other := asks("web-0"), asks("web-0"), asks("web-0")
 	reborn.Pod = &rule.PodFact{UID: "another-uid", Name: "web-0"}
-	again.Generation = "2"
+	again.Attempt = "2"
 	other.ID = "y"
 	edited := polled()
 	edited.Generation = 2

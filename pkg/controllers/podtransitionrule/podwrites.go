@@ -128,9 +128,9 @@ func permitsOf(plan permit.Plan, recordedIn map[string]bool) map[types.UID]lifec
 			permits[uid] = lifecycle.Permits{PreCheck: map[string]string{}, PostCheck: map[string]string{}}
 		}
 		if request.Stage == appsv1alpha1.StagePostCheck {
-			permits[uid].PostCheck[request.ID] = request.Generation
+			permits[uid].PostCheck[request.ID] = request.Attempt
 		} else {
-			permits[uid].PreCheck[request.ID] = request.Generation
+			permits[uid].PreCheck[request.ID] = request.Attempt
 		}
 	}
 	return permits

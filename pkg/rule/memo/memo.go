@@ -92,7 +92,7 @@ func (m *Memo) Bytes() int64 {
 func bytesOf(requests []rule.Request, verdicts []rule.Verdict) int64 {
 	bytes := len(requests)*requestBytes + len(verdicts)*verdictBytes
 	for i := range requests {
-		bytes += len(requests[i].ID) + len(requests[i].Type) + len(requests[i].Generation) + len(requests[i].Task.Message)
+		bytes += len(requests[i].ID) + len(requests[i].Type) + len(requests[i].Attempt) + len(requests[i].Task.Message)
 	}
 	for i := range verdicts {
 		bytes += len(verdicts[i].Message) + len(verdicts[i].Details)
@@ -234,7 +234,7 @@ func sameRequest(a, b *rule.Request) bool {
 
 // sameFacts reports whether a rule reads equal facts from both requests.
 func sameFacts(a, b rule.Request) bool {
-	return a.Type == b.Type && a.Cause == b.Cause && a.Generation == b.Generation && a.Task == b.Task &&
+	return a.Type == b.Type && a.Cause == b.Cause && a.Attempt == b.Attempt && a.Task == b.Task &&
 		(a.Pod == b.Pod || a.Pod.Version == b.Pod.Version && b.Pod.Version != "")
 }
 

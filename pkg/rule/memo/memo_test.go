@@ -63,7 +63,7 @@ func byVersion(_ rule.Environment, request rule.Request) rule.Verdict {
 func request(name, version string) rule.Request {
 	return rule.Request{
 		Pod:   &rule.PodFact{UID: types.UID("uid-" + name), Name: name, Version: version},
-		Stage: stage, ID: "roll", Type: "update", Generation: "1",
+		Stage: stage, ID: "roll", Type: "update", Attempt: "1",
 	}
 }
 
@@ -81,7 +81,7 @@ func TestEvaluatesAgainWhen(t *testing.T) {
 	space := rule.Environment{Namespace: rule.Namespace{Name: "shop", Labels: map[string]string{"alert": "no"}}}
 	alert := rule.Environment{Namespace: rule.Namespace{Name: "shop", Labels: map[string]string{"alert": "yes"}}}
 	late := request("a", "1")
-	late.Generation = "2"
+	late.Attempt = "2"
 	other := request("a", "1")
 	other.Type = "delete"
 	called := request("a", "1")
