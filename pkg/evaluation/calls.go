@@ -105,7 +105,7 @@ func (e *Evaluator) skipCalls(
 	}
 	plan.Tasks = tasks
 	known := plan.withTasks(requests, now)
-	return known, e.verdicts(ctx, work, w, known)
+	return known, e.verdicts(ctx, work, w, known, 0)
 }
 
 // openCalls adds the calls about the requests that need one and that no cheaper rule withholds, and

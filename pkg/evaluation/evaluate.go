@@ -226,11 +226,11 @@ func (e *Evaluator) evaluateRule(ctx context.Context, work *ruleWork, w *evaluat
 	}
 	remembered := work.open()
 	defer work.close()
-	requests := inStage(view.Waiting, prepared.stage)
+	requests, version := inStage(view.Waiting, prepared.stage), view.WaitingVersion
 	if prepared.webhook != nil && prepared.err == nil {
-		requests = e.loadTasks(work, requests)
+		requests, version = e.loadTasks(work, requests), 0 // their tasks change, too
 	}
-	verdicts := e.verdicts(ctx, work, w, requests)
+	verdicts := e.verdicts(ctx, work, w, requests, version)
 	if work.Calls != nil {
 		requests, verdicts = e.skipCalls(ctx, work, w, requests, verdicts)
 	}

@@ -113,7 +113,7 @@ func (e *Evaluator) runOf(ctx context.Context, w *evaluating, work *ruleWork) *m
 		return nil
 	}
 	if len(run.requests) == 0 {
-		run.memo.Remember(nil, nil, work.env)
+		run.memo.Remember(nil, nil, work.env, 0)
 		remembered.lastDenials = nil
 		return run
 	}
@@ -122,7 +122,7 @@ func (e *Evaluator) runOf(ctx context.Context, w *evaluating, work *ruleWork) *m
 		return nil
 	}
 	var open []int
-	run.verdicts, open = run.memo.Recall(scopeOf(run.program, prepared.kind), work.env, run.requests)
+	run.verdicts, open = run.memo.Recall(scopeOf(run.program, prepared.kind), work.env, run.requests, work.ruleset.View.WaitingVersion)
 	run.opens(open)
 	return run
 }
@@ -215,7 +215,7 @@ func (m *moduleRun) close() {
 			m.verdicts[i] = notReached(prepared)
 		}
 	}
-	m.memo.Remember(m.requests, m.verdicts, m.work.env)
+	m.memo.Remember(m.requests, m.verdicts, m.work.env, m.work.ruleset.View.WaitingVersion)
 	final, next := make([]rule.Verdict, len(m.verdicts)), lastDenials{}
 	for i, request := range m.requests {
 		key := request.Key()

@@ -38,8 +38,8 @@ func fullRecollection(pods int, text string) (*recollection, []*rule.PodFact) {
 		remembered.counted[request.Key()+"@"+request.Attempt] = counted{}
 		remembered.messageCache.of(rule.CodeLabelMismatch, appsv1alpha1.TransitionRule{}, request, nil)
 	}
-	remembered.memo.Remember(requests, verdicts, rule.Environment{})
-	remembered.fallback.Remember(slices.Clone(requests), slices.Clone(verdicts), rule.Environment{})
+	remembered.memo.Remember(requests, verdicts, rule.Environment{}, 1)
+	remembered.fallback.Remember(slices.Clone(requests), slices.Clone(verdicts), rule.Environment{}, 1)
 	return remembered, facts
 }
 

@@ -10,9 +10,12 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// verdicts returns the verdicts of one rule for requests of its stage, in their order. A rule that
+// verdicts returns the verdicts of one rule for requests of its stage, in their order. version is that of the
+// list of requests. A rule that
 // cannot be evaluated withholds; a rule with a fallback withholds where it applies.
-func (e *Evaluator) verdicts(ctx context.Context, work *ruleWork, w *evaluating, requests []rule.Request) []rule.Verdict {
+func (e *Evaluator) verdicts(
+	ctx context.Context, work *ruleWork, w *evaluating, requests []rule.Request, version uint64,
+) []rule.Verdict {
 	prepared := work.prepared
 	switch {
 	case work.run != nil:
@@ -37,7 +40,7 @@ func (e *Evaluator) verdicts(ctx context.Context, work *ruleWork, w *evaluating,
 		return work.notReached(w, requests)
 	}
 	scope := scopeOf(prepared.program, prepared.kind)
-	answer, err := work.open().memo.Evaluate(ctx, prepared.program, scope, prepared.stage, work.env, requests)
+	answer, err := work.open().memo.Evaluate(ctx, prepared.program, scope, prepared.stage, work.env, requests, version)
 	if err != nil {
 		work.ruleset.EvaluateErr = cmp.Or(work.ruleset.EvaluateErr, err)
 		w.retryIn(RetryFailed)

@@ -14,7 +14,11 @@ import (
 
 // Index holds the pods, owners and rules of all namespaces. It is safe for concurrent use.
 type Index struct {
-	mu         sync.Mutex
+	mu sync.Mutex
+
+	// versions numbers the lists of waiting requests.
+	versions uint64
+
 	namespaces map[string]*namespace
 	seen       string // resourceVersion up to which the pods have been seen; "" before the first list
 	notify     func(namespace string)
@@ -69,7 +73,7 @@ func (x *Index) namespace(name string) *namespace {
 	n, ok := x.namespaces[name]
 	if !ok {
 		n = &namespace{
-			pods: map[types.UID]*pod{}, waiting: newQueue(), leftover: map[types.UID]*pod{},
+			pods: map[types.UID]*pod{}, waiting: newQueue(&x.versions), leftover: map[types.UID]*pod{},
 			rules: map[string]*ruleset{}, retired: map[string]RetiredRule{}, owners: map[types.UID]Owner{}, controllers: map[types.UID]*controlled{},
 		}
 		x.namespaces[name] = n
@@ -187,7 +191,7 @@ func (x *Index) setRule(n *namespace, object *appsv1alpha1.PodTransitionRule) {
 		}
 		return
 	}
-	r := newRule(object)
+	r := newRule(object, &x.versions)
 	r.inherited = inherited
 	for _, p := range n.pods {
 		r.add(p)

@@ -20,10 +20,13 @@ type queue struct {
 	// they are in the list; nil for a pod that is not in the list.
 	changed map[types.UID]*pod
 	list    *waitingList
+
+	// versions numbers the lists of all queues of an Index.
+	versions *uint64
 }
 
-func newQueue() *queue {
-	return &queue{pods: map[types.UID]*pod{}, changed: map[types.UID]*pod{}, list: &waitingList{}}
+func newQueue(versions *uint64) *queue {
+	return &queue{pods: map[types.UID]*pod{}, changed: map[types.UID]*pod{}, list: &waitingList{}, versions: versions}
 }
 
 // put adds a pod that waits, or replaces it.
@@ -67,6 +70,8 @@ func (q *queue) ordered() *waitingList {
 		gone[p] = true
 	}
 	q.list = merged(q.list, fresh.entries, gone)
+	*q.versions++
+	q.list.version = *q.versions
 	q.changed = map[types.UID]*pod{}
 	return q.list
 }
@@ -99,6 +104,9 @@ func merged(old *waitingList, fresh []entry, gone map[*pod]bool) *waitingList {
 type waitingList struct {
 	entries  []entry
 	requests []rule.Request
+
+	// version is unique among the lists of an Index; 0 for an empty list that never changed.
+	version uint64
 
 	once  sync.Once
 	byUID map[types.UID]*pod

@@ -30,7 +30,7 @@ func waiter(name string, since, ids int) *pod {
 // earlier lists stay as they were.
 func TestQueueKeepsItsOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		q, present := newQueue(), map[types.UID]*pod{}
+		q, present := newQueue(new(uint64)), map[types.UID]*pod{}
 		var lists, copies [][]rule.Request
 		for range rapid.IntRange(1, 6).Draw(t, "calls") {
 			for range rapid.IntRange(0, 6).Draw(t, "changes") {
@@ -66,7 +66,7 @@ func TestQueueKeepsItsOrder(t *testing.T) {
 
 // A call after which nothing changed must not cost time for each pod that waits.
 func TestAnIdleLookAllocatesNothing(t *testing.T) {
-	q := newQueue()
+	q := newQueue(new(uint64))
 	for i := range 100 {
 		q.put(waiter(fmt.Sprint(i), i, 1))
 	}

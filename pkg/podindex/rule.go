@@ -59,14 +59,14 @@ type ruleset struct {
 	targets []string
 }
 
-func newRule(object *appsv1alpha1.PodTransitionRule) *ruleset {
+func newRule(object *appsv1alpha1.PodTransitionRule, versions *uint64) *ruleset {
 	r := &ruleset{
 		object:      object,
 		selected:    map[types.UID]*pod{},
 		unavailable: map[types.UID]*pod{},
 		byOwner:     map[types.UID]int{},
 		covered:     map[types.UID]bool{},
-		waiting:     newQueue(),
+		waiting:     newQueue(versions),
 	}
 	r.selector, r.selectorErr = Selector(object)
 	for _, rule := range object.Spec.Rules {

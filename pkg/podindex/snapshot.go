@@ -61,8 +61,10 @@ type RuleView struct {
 	// OffTraffic is how many of the counted pods PodOps keeps off traffic.
 	OffTraffic int
 
-	// Waiting are the requests of the pods that it selects, oldest first.
-	Waiting []rule.Request
+	// Waiting are the requests of the pods that it selects, oldest first. WaitingVersion changes if, and only
+	// if, they do, and no other list of the Index has it; 0 for an empty list.
+	Waiting        []rule.Request
+	WaitingVersion uint64
 
 	// Live are the reservations of its record whose permit may still be written, by UID.
 	Live map[types.UID]appsv1alpha1.ReservedPod
@@ -155,14 +157,15 @@ func (x *Index) Snapshot(name string, pods func(*appsv1alpha1.PodTransitionRule)
 }
 
 func (n *namespace) ruleView(r *ruleset, versions map[types.UID]string) RuleView {
+	waiting := r.waiting.ordered()
 	view := RuleView{
 		Object:      r.object,
 		SelectorErr: r.selectorErr,
 		Inherited:   r.inherited != nil,
-		Waiting:     r.waiting.ordered().requests,
-		Live:        map[types.UID]appsv1alpha1.ReservedPod{},
-		OffTraffic:  r.offTraffic,
-		Counts:      rule.Counts{Selected: r.counted, Desired: n.desired(r), Available: r.available},
+		Waiting:     waiting.requests, WaitingVersion: waiting.version,
+		Live:       map[types.UID]appsv1alpha1.ReservedPod{},
+		OffTraffic: r.offTraffic,
+		Counts:     rule.Counts{Selected: r.counted, Desired: n.desired(r), Available: r.available},
 	}
 	record := r.object.Status.Permits
 	at := func(uid types.UID) string {

@@ -72,7 +72,7 @@ func (p *podOps) ask(view podindex.RuleView) (rulings []ruling, needs []bool, sl
 	}
 	for i, program := range p.programs {
 		answer, err := p.memos[i].Evaluate(
-			context.Background(), program, memo.Scope{}, program.Stage(), rule.Environment{Counts: view.Counts}, view.Waiting)
+			context.Background(), program, memo.Scope{}, program.Stage(), rule.Environment{Counts: view.Counts}, view.Waiting, view.WaitingVersion)
 		if err != nil {
 			panic(fmt.Errorf("a rule of the benchmark fails: %w", err))
 		}

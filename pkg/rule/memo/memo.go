@@ -52,6 +52,7 @@ type Memo struct {
 	mu        sync.Mutex
 	requests  []rule.Request
 	verdicts  []rule.Verdict
+	version   uint64 // of requests; 0 for none
 	counts    rule.Counts
 	namespace rule.Namespace
 
@@ -104,15 +105,18 @@ func bytesOf(requests []rule.Request, verdicts []rule.Verdict) int64 {
 // afterwards: from the cache if nothing in scope has changed, from the program for the others. If
 // all of them are cached, and the counts are unchanged or do not matter, the program is not
 // evaluated. An error returns no verdicts and leaves the cache unchanged.
+//
+// version identifies the list of requests: a list with the version of the cached one is equal to it, and
+// its requests are not compared one by one. 0 is no version.
 func (m *Memo) Evaluate(
 	ctx context.Context, program Program, scope Scope,
-	stage appsv1alpha1.TransitionStage, env rule.Environment, requests []rule.Request,
+	stage appsv1alpha1.TransitionStage, env rule.Environment, requests []rule.Request, version uint64,
 ) (Answer, error) {
 	if len(requests) == 0 {
-		m.Remember(nil, nil, env)
+		m.Remember(nil, nil, env, 0)
 		return Answer{}, nil
 	}
-	verdicts, rest, last := m.recall(scope, env, requests)
+	verdicts, rest, last := m.recall(scope, env, requests, version)
 	if len(rest) == 0 && !program.NeedsCounts() {
 		return Answer{Verdicts: verdicts}, nil
 	}
@@ -128,7 +132,7 @@ func (m *Memo) Evaluate(
 		for _, i := range rest {
 			verdicts[i] = result.Verdicts[requests[i].Key()] // a missing one withholds
 		}
-		m.Remember(requests, verdicts, env)
+		m.Remember(requests, verdicts, env, version)
 	}
 	return Answer{Verdicts: verdicts, Capacity: result.Capacity}, nil
 }
@@ -136,20 +140,22 @@ func (m *Memo) Evaluate(
 // Recall returns the cached verdicts of the requests, and the positions of the requests to
 // evaluate. Without such positions the verdicts are shared with later answers and must not be
 // modified. It is for programs without a capacity; the caller evaluates them and calls Remember.
-func (m *Memo) Recall(scope Scope, env rule.Environment, requests []rule.Request) ([]rule.Verdict, []int) {
-	verdicts, rest, _ := m.recall(scope, env, requests)
+func (m *Memo) Recall(scope Scope, env rule.Environment, requests []rule.Request, version uint64) ([]rule.Verdict, []int) {
+	verdicts, rest, _ := m.recall(scope, env, requests, version)
 	return verdicts, rest
 }
 
 // recall returns the cached verdicts of the requests, and the positions of the requests to
 // evaluate. Without such positions it returns the cached list itself. The capacity may be that of
 // other counts.
-func (m *Memo) recall(scope Scope, env rule.Environment, requests []rule.Request) ([]rule.Verdict, []int, cachedCapacity) {
+func (m *Memo) recall(
+	scope Scope, env rule.Environment, requests []rule.Request, version uint64,
+) ([]rule.Verdict, []int, cachedCapacity) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	fresh := scope.Uncacheable || scope.Counts && m.counts != env.Counts ||
 		scope.Namespace && !sameNamespace(m.namespace, env.Namespace)
-	if !fresh && !m.transient && sameList(m.requests, requests) {
+	if !fresh && !m.transient && version != 0 && version == m.version {
 		return m.verdicts, nil, m.capacity
 	}
 	verdicts := make([]rule.Verdict, len(requests))
@@ -164,7 +170,7 @@ func (m *Memo) recall(scope Scope, env rule.Environment, requests []rule.Request
 		verdicts[i] = m.verdicts[at]
 	}
 	if len(rest) == 0 {
-		m.requests, m.verdicts, m.transient = requests, verdicts, false
+		m.requests, m.verdicts, m.transient, m.version = requests, verdicts, false, version
 		m.bytes = bytesOf(requests, verdicts)
 	}
 	return verdicts, rest, m.capacity
@@ -203,10 +209,10 @@ func (m *Memo) finder() func(int, rule.Request) (int, bool) {
 // Remember replaces the cached verdicts by those of requests, in their order. Neither list is
 // modified afterwards. Transient verdicts, such as rule.CodeNotReached, are evaluated again the
 // next time.
-func (m *Memo) Remember(requests []rule.Request, verdicts []rule.Verdict, env rule.Environment) {
+func (m *Memo) Remember(requests []rule.Request, verdicts []rule.Verdict, env rule.Environment, version uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.requests, m.verdicts, m.bytes = requests, verdicts, bytesOf(requests, verdicts)
+	m.requests, m.verdicts, m.version, m.bytes = requests, verdicts, version, bytesOf(requests, verdicts)
 	m.transient = slices.ContainsFunc(verdicts, isTransient)
 	m.counts, m.namespace = env.Counts, env.Namespace
 }
@@ -220,11 +226,6 @@ type key struct {
 
 func keyOf(request rule.Request) key {
 	return key{pod: request.Pod.UID, stage: request.Stage, id: request.ID}
-}
-
-// sameList compares the requests only if the lists are not identical.
-func sameList(a, b []rule.Request) bool {
-	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b))
 }
 
 // sameRequest compares keys. It does not read a pod if both are the same pointer.

@@ -69,7 +69,7 @@ func request(name, version string) rule.Request {
 
 func evaluate(t *testing.T, m *memo.Memo, s *script, scope memo.Scope, env rule.Environment, requests ...rule.Request) memo.Answer {
 	t.Helper()
-	answer, err := m.Evaluate(t.Context(), s, scope, stage, env, requests)
+	answer, err := m.Evaluate(t.Context(), s, scope, stage, env, requests, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func TestAnErrorChangesNothing(t *testing.T) {
 	evaluate(t, m, s, memo.Scope{}, rule.Environment{}, request("a", "1"))
 	s.evaluated()
 	s.err = errors.New("busy")
-	if _, err := m.Evaluate(t.Context(), s, memo.Scope{}, stage, rule.Environment{}, []rule.Request{request("a", "2")}); !errors.Is(err, s.err) {
+	if _, err := m.Evaluate(t.Context(), s, memo.Scope{}, stage, rule.Environment{}, []rule.Request{request("a", "2")}, 0); !errors.Is(err, s.err) {
 		t.Errorf("got %v, want %v", err, s.err)
 	}
 	s.err = nil
@@ -200,7 +200,7 @@ func TestEvaluatesLikeTheProgram(t *testing.T) {
 			}
 			return verdict
 		}
-		m := memo.New()
+		m, versions := memo.New(), map[string]uint64{}
 		for round := range rapid.IntRange(1, 8).Draw(t, "rounds") {
 			env := rule.Environment{
 				Now:    time.Unix(0, int64(round)),
@@ -208,11 +208,17 @@ func TestEvaluatesLikeTheProgram(t *testing.T) {
 			}
 			var requests []rule.Request
 			var want []rule.Verdict
+			list := ""
 			for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c", "d", "e"}), 1, 5, rapid.ID[string]).Draw(t, "pods") {
 				one := request(name, rapid.SampledFrom([]string{"1", "2"}).Draw(t, "version"))
 				requests, want = append(requests, one), append(want, answer(env, one))
+				list += name + one.Pod.Version + " "
 			}
-			got, err := m.Evaluate(t.Context(), &script{answer: answer, counted: true}, scope, stage, env, requests)
+			if _, known := versions[list]; !known {
+				versions[list] = uint64(len(versions) + 1)
+			}
+			version := rapid.SampledFrom([]uint64{0, versions[list]}).Draw(t, "version of the list")
+			got, err := m.Evaluate(t.Context(), &script{answer: answer, counted: true}, scope, stage, env, requests, version)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -224,4 +230,31 @@ func TestEvaluatesLikeTheProgram(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestAListOfTheSameVersionIsNotCompared shows that the requests of a list are compared unless it has the
+// version of the cached one.
+func TestAListOfTheSameVersionIsNotCompared(t *testing.T) {
+	s, m := &script{answer: byVersion}, memo.New()
+	first, second := []rule.Request{request("a", "1")}, []rule.Request{request("a", "2")}
+	for i, tc := range []struct {
+		requests  []rule.Request
+		version   uint64
+		evaluated int
+	}{
+		{first, 1, 1},
+		{second, 1, 0}, // an Index never does so: it shows that the requests are not compared
+		{second, 2, 1},
+		{second, 3, 0},
+		{first, 0, 1},
+		{second, 0, 1},
+	} {
+		s.requests = nil
+		if _, err := m.Evaluate(t.Context(), s, memo.Scope{}, stage, rule.Environment{}, tc.requests, tc.version); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(s.requests); got != tc.evaluated {
+			t.Errorf("call %d: %d requests were evaluated, want %d", i, got, tc.evaluated)
+		}
+	}
 }
