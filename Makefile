@@ -111,6 +111,7 @@ vet: ## Run go vet.
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## Run the linters.
+	go run ./hack/words
 	$(TOOLS)/golangci-lint run
 	cd test/controlplane && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml $(CONTROLPLANE_PACKAGES)
 	cd pkg/adapters/alibabacloudslb && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml

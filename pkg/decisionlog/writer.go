@@ -71,8 +71,11 @@ func New(options Options, clk clock.PassiveClock) *Writer {
 	return &Writer{options: options, clock: clk, lines: make(chan Record, queued), modules: fairshare.NewCache[rule.RuleID, *prepared](moduleBytes)}
 }
 
-// Prepared records the module with which a rule is evaluated from now on.
+// Prepared records the module with which a rule is evaluated from now on. A nil Writer records nothing.
 func (w *Writer) Prepared(module spec.Module) {
+	if w == nil {
+		return
+	}
 	text, err := json.Marshal(module)
 	if err != nil {
 		return // strings and JSON documents always encode

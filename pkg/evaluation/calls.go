@@ -152,10 +152,10 @@ func (w *evaluating) heldByCheaper(request rule.Request) bool {
 }
 
 // States returns the calls of a PodTransitionRule for its status.
-func (e *Ruleset) States() []appsv1alpha1.RuleState {
+func (r *Ruleset) States() []appsv1alpha1.RuleState {
 	var states []appsv1alpha1.RuleState
-	for _, rule := range e.View.Object.Spec.Rules {
-		for _, eval := range e.Rules {
+	for _, rule := range r.View.Object.Spec.Rules {
+		for _, eval := range r.Rules {
 			if eval.prepared.spec.Name != rule.Name || eval.Calls == nil {
 				continue
 			}
@@ -169,8 +169,8 @@ func (e *Ruleset) States() []appsv1alpha1.RuleState {
 
 // IsUrgent reports whether a status write unblocks something: a call that may be sent only after it is
 // recorded, an answer that may release pods, or a skipped call. Failed calls are not urgent.
-func (e *Ruleset) IsUrgent() bool {
-	return e.CallsChanged && slices.ContainsFunc(e.Rules, func(eval *Rule) bool {
+func (r *Ruleset) IsUrgent() bool {
+	return r.CallsChanged && slices.ContainsFunc(r.Rules, func(eval *Rule) bool {
 		return eval.Calls != nil && (len(eval.Calls.Posts) > 0 || eval.Calls.skipped ||
 			slices.ContainsFunc(eval.Calls.Results, func(result dispatch.Result) bool { return result.Failure == nil }))
 	})

@@ -99,8 +99,7 @@ func (e *Rule) Now() time.Time { return e.env.Now }
 // evaluating is an evaluation in progress.
 type evaluating struct {
 	*Evaluation
-	turn      *Turn
-	evaluator *Evaluator
+	turn *Turn
 
 	// rules in the order in which they are evaluated.
 	rules []*ruleWork
@@ -175,7 +174,7 @@ func (e *Evaluator) newWork(t *Turn, snapshot Snapshot, now time.Time) *evaluati
 			prepared.lift(view.Object)
 			eval := &Rule{prepared: prepared, ruleset: ruleset, env: env}
 			ruleset.Rules = append(ruleset.Rules, eval)
-			w.Evaluation.Rules[prepared.id] = eval
+			w.Rules[prepared.id] = eval
 			w.rules = append(w.rules, &ruleWork{Rule: eval, evaluator: e, unreached: unreached})
 		}
 	}

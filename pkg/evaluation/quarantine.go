@@ -70,9 +70,9 @@ const TooExpensive = "the module used up its CPU time 3 times without an answer 
 	"or set the annotation " + appsv1alpha1.LiftQuarantineAnnotationKey + " to a new value to try again"
 
 // Quarantined returns the names of the rules under quarantine.
-func (e *Ruleset) Quarantined() []string {
+func (r *Ruleset) Quarantined() []string {
 	var names []string
-	for _, eval := range e.Rules {
+	for _, eval := range r.Rules {
 		if eval.prepared.quarantined != nil {
 			names = append(names, eval.prepared.spec.Name)
 		}

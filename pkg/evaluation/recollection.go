@@ -55,32 +55,32 @@ func (r *recollection) bytes() int64 {
 func (r *recollection) isEmpty() bool { return r.bytes() == recollectionBytes }
 
 // recall returns the recollection of a rule, empty at first.
-func (s *Evaluator) recall(rule *preparedRule) *recollection {
-	if known, ok := s.remembered.Get(rule); ok {
+func (e *Evaluator) recall(rule *preparedRule) *recollection {
+	if known, ok := e.remembered.Get(rule); ok {
 		return known
 	}
 	return newRecollection()
 }
 
 // remember keeps the recollection of a rule, if there is memory for it.
-func (s *Evaluator) remember(rule *preparedRule, recalled *recollection) {
+func (e *Evaluator) remember(rule *preparedRule, recalled *recollection) {
 	if recalled.isEmpty() {
-		s.remembered.Remove(rule)
+		e.remembered.Remove(rule)
 		return
 	}
 	bytes := recalled.bytes()
-	if known, ok := s.remembered.Get(rule); ok && known == recalled && recalled.charged == bytes {
+	if known, ok := e.remembered.Get(rule); ok && known == recalled && recalled.charged == bytes {
 		return
 	}
 	recalled.charged = bytes
-	s.remembered.Add(rule.id.Object.Namespace, rule, recalled, bytes)
+	e.remembered.Add(rule.id.Object.Namespace, rule, recalled, bytes)
 }
 
 // with lets use modify the recollection of a rule.
-func (s *Evaluator) with(rule *preparedRule, use func(*recollection)) {
-	recalled := s.recall(rule)
+func (e *Evaluator) with(rule *preparedRule, use func(*recollection)) {
+	recalled := e.recall(rule)
 	use(recalled)
-	s.remember(rule, recalled)
+	e.remember(rule, recalled)
 }
 
 // open returns the recollection of the rule, until close.

@@ -58,7 +58,8 @@ type FullError struct {
 
 // Error includes the way out.
 func (e *FullError) Error() string {
-	return fmt.Sprintf("the manager is close to its memory limit and does not begin this now: try again in %s, with smaller objects or fewer at a time", e.RetryAfter)
+	return fmt.Sprintf("the manager is close to its memory limit and does not begin this now: try again in %s, "+
+		"with smaller objects or fewer at a time", e.RetryAfter)
 }
 
 // New returns a Gate.

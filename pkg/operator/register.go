@@ -59,18 +59,14 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 	if err != nil {
 		return err
 	}
-	config := podtransitionrule.Config{
-		Engine: evaluation.EngineOf(policies), Pods: writer, Statuses: podtransitionrule.APIStatusWriter{Client: mgr.GetClient()},
-		Recorder: recorder, Options: times, Clock: clk, AskAgain: options.RuleWebhookAskAgain,
-		Workers: options.Workers, RoundBudget: options.RoundBudget, Memory: ruleBytes(memoryLimit()),
-		BatchInterval: options.PermitInterval,
-	}
-	if decisions != nil {
-		config.Prepared = decisions.Prepared
-	}
 	guard, cluster, err := newGuard(mgr, options)
 	if err != nil {
 		return err
+	}
+	config := podtransitionrule.Config{
+		Engine: evaluation.EngineOf(policies), Pods: writer, Statuses: podtransitionrule.APIStatusWriter{Client: mgr.GetClient()},
+		Recorder: recorder, Options: times, Clock: clk, AskAgain: options.RuleWebhookAskAgain, Prepared: decisions.Prepared,
+		Workers: options.Workers, RoundBudget: options.RoundBudget, Memory: ruleBytes(memoryLimit()), BatchInterval: options.PermitInterval,
 	}
 	if err := registerRules(mgr, index, guard, cluster, config); err != nil {
 		return err

@@ -40,7 +40,8 @@ func recordTransitions(recorder events.EventRecorder, pod *corev1.Pod, change li
 	for _, transition := range change.Transitions {
 		switch transition.Step { //nolint:exhaustive // The other steps are part of the two events, see above.
 		case lifecycle.StepPermit:
-			permitted = append(permitted, fmt.Sprintf("%s passed its PreCheck rules%s%s", operation(transition), inBrackets(transition.Rules), waited(pod, transition.ID, now)))
+			permitted = append(permitted, fmt.Sprintf("%s passed its PreCheck rules%s%s",
+				operation(transition), inBrackets(transition.Rules), waited(pod, transition.ID, now)))
 		case lifecycle.StepRelease:
 			record(EventReleased, "Release", "the pod is no longer under PodOps: its lifecycles have ended")
 		}

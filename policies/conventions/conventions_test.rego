@@ -30,7 +30,7 @@ _violations(source, test) := found if {
 
 _with_rule(rule) := object.union(_source, {"rules": [object.union(_rule, rule)]})
 
-test_a_tidy_package_is_left_alone if {
+test_a_tidy_package_has_no_violation if {
 	_violations(_source, _test) == set()
 }
 

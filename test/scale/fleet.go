@@ -159,7 +159,7 @@ func (f *fleet) grow(ctx context.Context, size int) error {
 	}
 	close(numbers)
 	creating.Wait()
-	return f.await(ctx, size, func(pod *corev1.Pod) bool { return isAvailable(pod) })
+	return f.await(ctx, size, isAvailable)
 }
 
 // update updates the first pods in place and waits until all of them are available again.

@@ -32,7 +32,8 @@ func newPod(n int) *corev1.Pod {
 			Annotations: map[string]string{
 				"kubectl.kubernetes.io/restartedAt": "2026-01-01T00:00:00Z", "checksum/config": strings.Repeat("0123456789abcdef", 4),
 				"prometheus.io/scrape": "true", "prometheus.io/port": "9090", "prometheus.io/path": "/metrics",
-				"sidecar.istio.io/status": `{"initContainers":["proxy-init"],"containers":["proxy"],"volumes":["workload-socket","credential-socket","workload-certs","proxy-envoy","proxy-data","proxy-podinfo","proxy-token","proxy-ca"],"imagePullSecrets":null,"revision":"default"}`,
+				"sidecar.istio.io/status": `{"initContainers":["proxy-init"],"containers":["proxy"],"volumes":["workload-socket","credential-socket",` +
+					`"workload-certs","proxy-envoy","proxy-data","proxy-podinfo","proxy-token","proxy-ca"],"imagePullSecrets":null,"revision":"default"}`,
 			},
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-7d4b9c6f5d", UID: types.UID("7d4b9c6f-5d00-4000-8000-" + fmt.Sprintf("%012d", n%namespaces)),
@@ -51,7 +52,9 @@ func podSpec(n int) corev1.PodSpec {
 			container("web", "registry.example.com/payments/web:v0", 20), container("proxy", "registry.example.com/mesh/proxy:1.29.1", 12),
 		},
 		Volumes: []corev1.Volume{
-			{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "web-config"}}}},
+			{Name: "config", VolumeSource: corev1.VolumeSource{
+				ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "web-config"}},
+			}},
 			{Name: "credentials", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "web-credentials"}}},
 			{Name: "cache", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 			{Name: "podinfo", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{
@@ -87,7 +90,9 @@ func container(name, image string, variables int) corev1.Container {
 		},
 	}
 	for i := range variables {
-		c.Env = append(c.Env, corev1.EnvVar{Name: fmt.Sprintf("WEB_SETTING_%02d", i), Value: fmt.Sprintf("https://backend-%02d.payments.svc.cluster.local:8443/api/v1", i)})
+		c.Env = append(c.Env, corev1.EnvVar{
+			Name: fmt.Sprintf("WEB_SETTING_%02d", i), Value: fmt.Sprintf("https://backend-%02d.payments.svc.cluster.local:8443/api/v1", i),
+		})
 	}
 	if name != "proxy-init" {
 		port := int32(8000 + len(name)) // no two containers of a pod have the same
@@ -113,7 +118,8 @@ func kubeletStatus(pod *corev1.Pod) map[string]any {
 		status["phase"], status["startTime"] = corev1.PodRunning, now
 		status["podIP"], status["hostIP"] = "10.0.0.1", "192.168.0.1"
 		status["podIPs"], status["hostIPs"] = []corev1.PodIP{{IP: "10.0.0.1"}}, []corev1.HostIP{{IP: "192.168.0.1"}}
-		status["initContainerStatuses"] = []corev1.ContainerStatus{containerStatus(pod, corev1.Container{Name: "proxy-init", Image: "registry.example.com/mesh/proxy-init:1.29.1"}, now)}
+		init := corev1.Container{Name: "proxy-init", Image: "registry.example.com/mesh/proxy-init:1.29.1"}
+		status["initContainerStatuses"] = []corev1.ContainerStatus{containerStatus(pod, init, now)}
 		for _, kind := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.ContainersReady} {
 			set(kind, corev1.ConditionTrue, "")
 		}

@@ -46,9 +46,10 @@ func (r *Reconciler) callFor(ctx context.Context, snapshot snapshot, ruleset *ev
 		if stored {
 			r.state.calls.Stored(eval.ID(), eval.Calls.Results)
 			for _, post := range eval.Calls.Posts {
+				object := func(request rule.Request) *corev1.Pod { return snapshot.Pod(request.Pod.UID) }
 				call := dispatch.Call{
 					Rule: eval.ID(), TraceID: post.TraceID, Service: dispatch.ServiceOf(*eval.Webhook(), false),
-					Post: dispatch.PostOf(eval.ID(), eval.Stage(), eval.Webhook().Parameters, post, func(request rule.Request) *corev1.Pod { return snapshot.Pod(request.Pod.UID) }),
+					Post: dispatch.PostOf(eval.ID(), eval.Stage(), eval.Webhook().Parameters, post, object),
 				}
 				r.state.calls.Begin(call)
 				r.caller.Call(ctx, call)

@@ -12,7 +12,10 @@ func timeCases() []caseSpec {
 		{name: "stale-reads", property: "while reads are stale nothing untrue is confirmed, and repeated verbs succeed",
 			needs: []Kind{StaleReads}, run: staleReads},
 		{name: "restart", property: "a provider that lost its state gets all of it again", needs: []Kind{Restart}, run: restart},
-		{name: "throttle", property: "a provider that throttles is not overloaded, and rejected requests are reported as failed", needs: []Kind{Throttle}, run: throttle},
+		{
+			name: "throttle", property: "a provider that throttles is not overloaded, and rejected requests are reported as failed",
+			needs: []Kind{Throttle}, run: throttle,
+		},
 		{name: "drain", property: "traffic is not off while sessions are open, and no session is cut", needs: []Kind{Sessions}, run: drain},
 	}
 	for _, op := range everyOp() {

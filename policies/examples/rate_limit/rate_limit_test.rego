@@ -19,7 +19,7 @@ _withheld := {
 	"a clock that runs ahead": _given([-1, -2]),
 }
 
-_says(facts, seconds) if {
+_denies(facts, seconds) if {
 	rate_limit.deny == {{
 		"message": "2 permits in 10 minutes are given",
 		"retry_after_seconds": seconds,
@@ -33,13 +33,13 @@ test_goes_while_there_is_room if {
 }
 
 test_waits_until_the_window_has_room if {
-	_says(_given([9, 1]), 60)
-	_says(_given([30, 9, 1]), 60)
-	_says(_given([8, 7, 0]), 180)
+	_denies(_given([9, 1]), 60)
+	_denies(_given([30, 9, 1]), 60)
+	_denies(_given([8, 7, 0]), 180)
 }
 
 test_waits_a_whole_second_for_a_part_of_one if {
-	_says(object.union(_given([]), {"permits": [{"at": (_now - (10 * _minute)) + 1}, {"at": _now}]}), 1)
+	_denies(object.union(_given([]), {"permits": [{"at": (_now - (10 * _minute)) + 1}, {"at": _now}]}), 1)
 }
 
 test_waits[name] if {
