@@ -29,7 +29,9 @@ func Module(module spec.Module) (string, error) {
 	}
 	library, arguments := spec.Library(module.Kind), ""
 	call := library + ".decision(input, parameters)"
+	evaluated, shared := fmt.Sprintf("data.podops.rules.%s.decision(input, input.rule)", library), "of this kind"
 	if module.Custom != nil {
+		evaluated, shared = fmt.Sprintf("data.podops.rules.%s.decision(input, input.rule, %q)", library, module.Custom.Entry), "with the same data.rule"
 		if arguments, err = argumentsOf(*module.Custom); err != nil {
 			return "", err
 		}
@@ -40,7 +42,10 @@ func Module(module spec.Module) (string, error) {
 	return fmt.Sprintf(`# Rule %s of PodTransitionRule %s in namespace %s.
 
 # METADATA
-# description: A rule of kind %s, compiled. Edit the PodTransitionRule, not this module.
+# description: |
+#   A rule of kind %s, for review: edit the PodTransitionRule, not this module. The manager evaluates
+#   %s with these parameters as input.rule;
+#   rules %s share the program.
 package %s
 
 import data.podops.rules.%s
@@ -59,7 +64,7 @@ decision := %s
 		strconv.QuoteToASCII(module.ID.Rule),
 		strconv.QuoteToASCII(module.ID.Object.Name),
 		strconv.QuoteToASCII(module.ID.Object.Namespace),
-		module.Kind, "podops.compiled["+name+"]", library, document, arguments, call), nil
+		module.Kind, evaluated, shared, "podops.compiled["+name+"]", library, document, arguments, call), nil
 }
 
 // argumentsOf returns the part of the source that passes the parameters to the user's module.

@@ -1,7 +1,10 @@
 # Rule "both" of PodTransitionRule "web" in namespace "shop".
 
 # METADATA
-# description: A rule of kind availablePolicy, compiled. Edit the PodTransitionRule, not this module.
+# description: |
+#   A rule of kind availablePolicy, for review: edit the PodTransitionRule, not this module. The manager evaluates
+#   data.podops.rules.availability.decision(input, input.rule) with these parameters as input.rule;
+#   rules of this kind share the program.
 package podops.compiled["shop/web/both"]
 
 import data.podops.rules.availability

@@ -1,7 +1,10 @@
 # Rule "anything" of PodTransitionRule "web" in namespace "shop".
 
 # METADATA
-# description: A rule of kind labelCheck, compiled. Edit the PodTransitionRule, not this module.
+# description: |
+#   A rule of kind labelCheck, for review: edit the PodTransitionRule, not this module. The manager evaluates
+#   data.podops.rules.labelcheck.decision(input, input.rule) with these parameters as input.rule;
+#   rules of this kind share the program.
 package podops.compiled["shop/web/anything"]
 
 import data.podops.rules.labelcheck

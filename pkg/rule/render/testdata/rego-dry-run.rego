@@ -1,7 +1,10 @@
 # Rule "ready" of PodTransitionRule "web" in namespace "shop".
 
 # METADATA
-# description: A rule of kind rego, compiled. Edit the PodTransitionRule, not this module.
+# description: |
+#   A rule of kind rego, for review: edit the PodTransitionRule, not this module. The manager evaluates
+#   data.podops.rules.custom.decision(input, input.rule, "allow") with these parameters as input.rule;
+#   rules with the same data.rule share the program.
 package podops.compiled["shop/web/ready"]
 
 import data.podops.rules.custom

@@ -1,7 +1,10 @@
 # Rule "approved" of PodTransitionRule "web" in namespace "shop".
 
 # METADATA
-# description: A rule of kind webhook, compiled. Edit the PodTransitionRule, not this module.
+# description: |
+#   A rule of kind webhook, for review: edit the PodTransitionRule, not this module. The manager evaluates
+#   data.podops.rules.webhook.decision(input, input.rule) with these parameters as input.rule;
+#   rules of this kind share the program.
 package podops.compiled["shop/web/approved"]
 
 import data.podops.rules.webhook
