@@ -44,7 +44,7 @@ const (
 // All other deletes are deferred, even if PodOps sees no surplus of the ReplicaSet: its
 // controller may have seen a change of replicas that PodOps has not.
 func MayDelete(pod *corev1.Pod, owner OwnerState, namespaceTerminating bool) bool {
-	if pod.Labels[appsv1alpha1.ControlLabelKey] != appsv1alpha1.ControlLabelValue || namespaceTerminating {
+	if !appsv1alpha1.IsControlled(pod.Labels) || namespaceTerminating {
 		return true
 	}
 	if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {

@@ -129,7 +129,7 @@ func FactsOf(pod *corev1.Pod) PodFacts {
 
 // Controlled reports whether the pod is under PodOps.
 func (f PodFacts) Controlled() bool {
-	return f.Labels[appsv1alpha1.ControlLabelKey] == appsv1alpha1.ControlLabelValue
+	return appsv1alpha1.IsControlled(f.Labels)
 }
 
 // Protected reports whether a protection finalizer is on the pod.

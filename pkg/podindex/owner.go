@@ -51,7 +51,7 @@ func (o Owner) equals(other Owner) bool {
 // covers a workload whose template is not controlled by PodOps, or one that is terminating:
 // its missing pods will not be created.
 func (r *ruleset) covers(owner Owner) bool {
-	return !owner.Terminating && owner.TemplateLabels[appsv1alpha1.ControlLabelKey] == appsv1alpha1.ControlLabelValue &&
+	return !owner.Terminating && appsv1alpha1.IsControlled(owner.TemplateLabels) &&
 		r.selector.Matches(labels.Set(owner.TemplateLabels))
 }
 

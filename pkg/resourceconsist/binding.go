@@ -81,7 +81,7 @@ func bind(adapter ReconcileAdapter) (binding, error) {
 }
 
 func isControlled(object client.Object) bool {
-	return object.GetLabels()[appsv1alpha1.ControlLabelKey] == appsv1alpha1.ControlLabelValue
+	return appsv1alpha1.IsControlled(object.GetLabels())
 }
 
 func (b *binding) bindQueue(adapter ReconcileAdapter) {

@@ -233,3 +233,6 @@ const (
 	// DeleteOperationType is the type of PodDeleteID.
 	DeleteOperationType = "delete"
 )
+
+// IsControlled reports whether an object with the labels is under PodOps.
+func IsControlled(labels map[string]string) bool { return labels[ControlLabelKey] == ControlLabelValue }

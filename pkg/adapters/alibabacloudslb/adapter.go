@@ -184,7 +184,7 @@ func (a *Adapter) DeleteEmployer(
 
 // belongs reports whether the Service is controlled and belongs to this adapter.
 func belongs(service *corev1.Service) bool {
-	return service.Labels[appsv1alpha1.ControlLabelKey] == appsv1alpha1.ControlLabelValue && Owns(service)
+	return appsv1alpha1.IsControlled(service.Labels) && Owns(service)
 }
 
 // expectsPods reports whether pods of the Service may be expected at the load balancer.

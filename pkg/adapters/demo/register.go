@@ -39,7 +39,7 @@ func (chosen) EmployeePredicates() predicate.Funcs        { return predicate.Fun
 
 func (chosen) EmployerPredicates() predicate.Funcs {
 	return predicate.NewPredicateFuncs(func(object client.Object) bool {
-		return object.GetLabels()[appsv1alpha1.ControlLabelKey] == appsv1alpha1.ControlLabelValue &&
+		return appsv1alpha1.IsControlled(object.GetLabels()) &&
 			object.GetAnnotations()[AnnotationKey] == "true"
 	})
 }

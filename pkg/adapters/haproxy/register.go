@@ -52,7 +52,7 @@ func (a *Adapter) EmployerPredicates() predicate.Funcs {
 		annotations := object.GetAnnotations()
 		_, runtime := annotations[RuntimeAnnotationKey]
 		_, backend := annotations[BackendAnnotationKey]
-		return object.GetLabels()[appsv1alpha1.ControlLabelKey] == appsv1alpha1.ControlLabelValue && (runtime || backend)
+		return appsv1alpha1.IsControlled(object.GetLabels()) && (runtime || backend)
 	})
 }
 

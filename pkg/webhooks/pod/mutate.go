@@ -92,7 +92,7 @@ func inNamespace(pod *corev1.Pod, namespace string) *corev1.Pod {
 }
 
 func (m *Mutator) create(ctx context.Context, pod *corev1.Pod) admission.Response {
-	if pod.Labels[appsv1alpha1.ControlLabelKey] != appsv1alpha1.ControlLabelValue {
+	if !appsv1alpha1.IsControlled(pod.Labels) {
 		return admission.Allowed("")
 	}
 	decision := lifecycle.AdmitCreate(lifecycle.FactsOf(pod))
