@@ -23,9 +23,7 @@ const (
 	// polling is the polling interval of conditions.
 	polling = 100 * time.Millisecond
 
-	// callStories is the label of the scenarios of webhook rules, which take half of the
-	// time. Scenarios wait more than they compute, so `make test-e2e` runs the two halves
-	// at once, each on its own cluster.
+	// callStories is the label of the scenarios of webhook rules.
 	callStories = "calls"
 
 	// holdWindow is how long a scenario checks that something does not happen.
