@@ -11,19 +11,19 @@ import (
 )
 
 func TestIn(t *testing.T) {
-	list, err := parse("# a comment\n\nnobody|somebody => a name\nas a rule => usually\n")
+	list, err := parse("# a comment\n\nwidget|gizmo => a name\nas a rule => usually\n")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for text, want := range map[string][]string{
-		"Nobody is there":                         {"Nobody"},
-		"func isNobodyThere()":                    {"Nobody"},
-		"asked_by_somebody":                       {"somebody"},
+		"Widget is there":                         {"Widget"},
+		"func isWidgetThere()":                    {"Widget"},
+		"asked_by_gizmo":                          {"gizmo"},
 		"it is, as a\trule, so":                   {"as a\trule"},
 		"the rule, as a ruler":                    nil,
-		"the field `nobody` is kept":              nil,
-		"Type string `json:\"nobody\"`; --nobody": nil,
-		"somebody and somebody":                   {"somebody", "somebody"},
+		"the field `widget` is kept":              nil,
+		"Type string `json:\"widget\"`; --widget": nil,
+		"gizmo and gizmo":                         {"gizmo", "gizmo"},
 	} {
 		var got []string
 		for _, hit := range list.in([]byte(text)) {
@@ -37,7 +37,7 @@ func TestIn(t *testing.T) {
 
 func TestParseReportsTheLine(t *testing.T) {
 	for list, want := range map[string]string{
-		"nobody":           "words.txt:1",
+		"widget":           "words.txt:1",
 		"# x\n( => a name": "words.txt:2",
 	} {
 		if _, err := parse(list); err == nil || !strings.Contains(err.Error(), want) {
