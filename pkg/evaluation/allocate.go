@@ -9,6 +9,7 @@ import (
 
 	"github.com/podops-dev/podops/pkg/permit"
 	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/text"
 )
 
 // Allocation is which candidates of an evaluation get a permit. It is not modified after Allocate has
@@ -68,7 +69,7 @@ func (e *Evaluator) recheck(ctx context.Context, t *Turn, evaluated Evaluation, 
 		t.charge(result.CPUTime)
 		if err != nil {
 			a.retryIn(RetryFailed)
-			return unlessEnforced(eval, rule.Verdict{Code: rule.CodeEvaluationFailed, Message: bounded(err.Error(), rule.MaxMessageBytes)})
+			return unlessEnforced(eval, rule.Verdict{Code: rule.CodeEvaluationFailed, Message: text.Prefix(err.Error(), rule.MaxMessageBytes)})
 		}
 		verdict := result.Verdicts[request.Key()]
 		switch cmp.Or(verdict.Code, verdict.Would) {

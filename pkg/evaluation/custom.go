@@ -16,6 +16,7 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/rule/parameters"
 	"github.com/podops-dev/podops/pkg/rule/spec"
+	"github.com/podops-dev/podops/pkg/text"
 )
 
 // policies are the PodTransitionPolicies that the rules of a namespace refer to, by
@@ -139,7 +140,7 @@ func withReason(verdict rule.Verdict, code rule.Code, message string) rule.Verdi
 	if verdict.Outcome == rule.Passed && verdict.Would == "" {
 		return verdict
 	}
-	withReasons := rule.Verdict{Outcome: verdict.Outcome, Message: bounded(message, rule.MaxMessageBytes)}
+	withReasons := rule.Verdict{Outcome: verdict.Outcome, Message: text.Prefix(message, rule.MaxMessageBytes)}
 	if verdict.Outcome == rule.Passed {
 		withReasons.Would = code
 	} else {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/rule/memo"
+	"github.com/podops-dev/podops/pkg/text"
 )
 
 // moduleRun is the evaluation of one rule with a user's module in one round.
@@ -191,7 +192,7 @@ func (m *moduleRun) evaluate(ctx context.Context, keys []string) time.Duration {
 		key := request.Key()
 		verdict := result.Verdicts[key]
 		if err != nil {
-			verdict = rule.Verdict{Code: rule.CodeEvaluationFailed, Message: bounded(err.Error(), rule.MaxMessageBytes)}
+			verdict = rule.Verdict{Code: rule.CodeEvaluationFailed, Message: text.Prefix(err.Error(), rule.MaxMessageBytes)}
 		}
 		m.verdicts[m.open[key]] = verdict
 		switch cmp.Or(verdict.Code, verdict.Would) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/text"
 )
 
 const (
@@ -62,7 +63,7 @@ func (p *preparedRule) lift(object *appsv1alpha1.PodTransitionRule) {
 
 // liftOf returns the value of the annotation that lifts a quarantine, cut to its bound.
 func liftOf(object *appsv1alpha1.PodTransitionRule) string {
-	return bounded(object.Annotations[appsv1alpha1.LiftQuarantineAnnotationKey], appsv1alpha1.MaxLiftBytes)
+	return text.Prefix(object.Annotations[appsv1alpha1.LiftQuarantineAnnotationKey], appsv1alpha1.MaxLiftBytes)
 }
 
 // TooExpensive is the message of a rule under quarantine, with the ways out.

@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/text"
 )
 
 // verdicts returns the verdicts of one rule for requests of its stage, in their order. version is that of the
@@ -27,7 +27,7 @@ func (e *Evaluator) verdicts(
 	case prepared.program == nil:
 		verdict := rule.Verdict{Code: CodeOf(prepared.err)}
 		if prepared.kind == rule.KindRego {
-			verdict.Message = bounded(prepared.err.Error(), rule.MaxMessageBytes)
+			verdict.Message = text.Prefix(prepared.err.Error(), rule.MaxMessageBytes)
 		}
 		if verdict.Code == rule.CodeNotReached {
 			w.retryIn(RetryStale)
@@ -139,11 +139,6 @@ const (
 	// was busy.
 	RetryFailed = 5 * time.Second
 )
-
-// bounded cuts a message to at most so many bytes, between characters.
-func bounded(message string, most int) string {
-	return strings.ToValidUTF8(message[:min(len(message), most)], "")
-}
 
 // MinDelay returns the shorter of two delays; a delay that is not above zero is none.
 func MinDelay(a, b time.Duration) time.Duration {

@@ -61,3 +61,8 @@ func printable(char rune) string {
 		return fmt.Sprintf(`\U%08x`, char)
 	}
 }
+
+// Prefix returns at most limit bytes of a text, cut between two characters, as valid UTF-8. It adds no ellipsis.
+func Prefix(text string, limit int) string {
+	return strings.ToValidUTF8(text[:min(len(text), limit)], "")
+}

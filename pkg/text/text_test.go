@@ -82,3 +82,21 @@ func TestCut(t *testing.T) {
 		})
 	}
 }
+
+func TestPrefix(t *testing.T) {
+	for _, tc := range []struct {
+		text  string
+		limit int
+		want  string
+	}{
+		{"short", 10, "short"},
+		{"exactly", 7, "exactly"},
+		{"longer", 4, "long"},
+		{"größer", 3, "gr"}, // ö has two bytes
+		{"", 0, ""},
+	} {
+		if got := text.Prefix(tc.text, tc.limit); got != tc.want {
+			t.Errorf("%q cut to %d bytes: got %q, want %q", tc.text, tc.limit, got, tc.want)
+		}
+	}
+}

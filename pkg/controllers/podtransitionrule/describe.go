@@ -12,6 +12,7 @@ import (
 	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/rule"
+	printable "github.com/podops-dev/podops/pkg/text"
 )
 
 // describe sets all of a status but its record of permits.
@@ -85,22 +86,22 @@ func conditions(rule podindex.RuleView, object *evaluation.Ruleset) []metav1.Con
 	}
 	switch {
 	case object.CompileErr != nil:
-		reason, message := reasonFor(object.CompileErr), bounded(object.CompileErr.Error(), maxConditionBytes)
+		reason, message := reasonFor(object.CompileErr), printable.Prefix(object.CompileErr.Error(), maxConditionBytes)
 		set(&ready, metav1.ConditionFalse, reason, message)
 		set(&stalled, metav1.ConditionTrue, reason, message)
 		reconciling.Reason = reason
 	case len(object.Quarantined()) > 0:
-		message := bounded(fmt.Sprintf("rule %s: %s", strings.Join(object.Quarantined(), ", "), evaluation.TooExpensive), maxConditionBytes)
+		message := printable.Prefix(fmt.Sprintf("rule %s: %s", strings.Join(object.Quarantined(), ", "), evaluation.TooExpensive), maxConditionBytes)
 		set(&ready, metav1.ConditionFalse, appsv1alpha1.ReasonPolicyTooExpensive, message)
 		set(&stalled, metav1.ConditionTrue, appsv1alpha1.ReasonPolicyTooExpensive, message)
 		reconciling.Reason = appsv1alpha1.ReasonPolicyTooExpensive
 	case object.EvaluateErr != nil:
 		// It is evaluated again (retryFailed): no edit is needed.
-		message := bounded(object.EvaluateErr.Error(), maxConditionBytes)
+		message := printable.Prefix(object.EvaluateErr.Error(), maxConditionBytes)
 		set(&ready, metav1.ConditionFalse, appsv1alpha1.ReasonEvaluationFailed, message)
 		set(&reconciling, metav1.ConditionTrue, appsv1alpha1.ReasonEvaluationFailed, "a rule is evaluated again until it returns a verdict")
 	case len(object.NeverPasses) > 0:
-		set(&stalled, metav1.ConditionTrue, appsv1alpha1.ReasonNeverPasses, bounded(fmt.Sprintf(
+		set(&stalled, metav1.ConditionTrue, appsv1alpha1.ReasonNeverPasses, printable.Prefix(fmt.Sprintf(
 			"rule %s permits no pod even with all of the %d pods available: no available pod will ever pass it",
 			strings.Join(object.NeverPasses, ", "), max(rule.Counts.Desired, rule.Counts.Selected)), maxConditionBytes))
 	}
@@ -129,11 +130,6 @@ func set(condition *metav1.Condition, status metav1.ConditionStatus, reason, mes
 
 // maxConditionBytes bounds the message of a condition.
 const maxConditionBytes = 1024
-
-// bounded cuts a message to at most so many bytes, between characters.
-func bounded(message string, most int) string {
-	return strings.ToValidUTF8(message[:min(len(message), most)], "")
-}
 
 // reasonFor returns the reason of the condition of a rule that cannot be evaluated.
 func reasonFor(err error) string {

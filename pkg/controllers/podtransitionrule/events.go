@@ -14,6 +14,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/rule"
+	printable "github.com/podops-dev/podops/pkg/text"
 )
 
 // Event reasons. They never change.
@@ -137,7 +138,7 @@ const maxActionBytes = 128
 
 // actionOf returns the reason for programs: stage, code and rule.
 func actionOf(reason rule.Reason) string {
-	return bounded(fmt.Sprintf("%s/%s/%s", reason.Stage, reason.Code, reason.Rule), maxActionBytes)
+	return printable.Prefix(fmt.Sprintf("%s/%s/%s", reason.Stage, reason.Code, reason.Rule), maxActionBytes)
 }
 
 // digest returns a string that differs if the rules or codes of reasons differ.
