@@ -43,6 +43,9 @@ func (e *Evaluator) Allocate(ctx context.Context, t *Turn, evaluated Evaluation)
 				a.retryIn(a.withhold(t, remembered, eval, denial.Request, denial.Verdict))
 			})
 		}
+		if budget, ok := evaluated.disruptions[denial.Rule]; ok {
+			a.withholdFor(t, denial.Request, budget.noRoom(denial.Request))
+		}
 	}
 	return *a
 }

@@ -27,6 +27,9 @@ type Evaluation struct {
 	// budgets are what the availability rules have to give.
 	budgets []permit.Budget
 
+	// disruptions are the PodDisruptionBudgets by their id.
+	disruptions map[rule.RuleID]*disruption
+
 	// Rulesets by name.
 	Rulesets map[string]*Ruleset
 
@@ -144,6 +147,7 @@ func (e *Evaluator) Evaluate(ctx context.Context, t *Turn, snapshot Snapshot) Ev
 		}
 	})
 	budgetsOf := w.openBudgets(snapshot)
+	w.openDisruptions(snapshot, candidates, budgetsOf, now)
 	w.holdRetired(snapshot, now)
 	e.openCalls(w)
 	for _, request := range snapshot.Waiting {
@@ -161,7 +165,7 @@ func (e *Evaluator) Evaluate(ctx context.Context, t *Turn, snapshot Snapshot) Ev
 func (e *Evaluator) newWork(t *Turn, snapshot Snapshot, now time.Time) *evaluating {
 	w := &evaluating{
 		Evaluation: &Evaluation{
-			findings: newFindings(), Rulesets: map[string]*Ruleset{}, Rules: map[rule.RuleID]*Rule{},
+			findings: newFindings(), disruptions: map[rule.RuleID]*disruption{}, Rulesets: map[string]*Ruleset{}, Rules: map[rule.RuleID]*Rule{},
 		},
 		turn: t,
 	}

@@ -79,6 +79,16 @@ func (f findings) withhold(
 	return retry
 }
 
+// withholdFor files a reason that belongs to no rule of a PodTransitionRule.
+func (f findings) withholdFor(t *Turn, request rule.Request, reason rule.Reason) {
+	key := request.Key()
+	if len(f.withheld[key]) > 0 && !t.holds(2*ReasonBytes) {
+		return
+	}
+	t.held += int64(len(reason.Message))
+	f.withheld[key] = ranked(f.withheld[key], reason)
+}
+
 // would files that a rule that is not enforced would hold a request back, if it would. It returns when to
 // evaluate the rule again; 0 for never.
 func (f findings) would(

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/podindex"
 )
@@ -14,6 +16,10 @@ type Snapshot struct {
 
 	// Retry is the delay after which the counts change by themselves; 0 for never.
 	Retry time.Duration
+
+	// Stamped are the pods that a round of this process has written a permit to, and that the watch has not
+	// delivered since.
+	Stamped map[types.UID]bool
 
 	// prepared are the rules by PodTransitionRule.
 	prepared map[string][]*preparedRule

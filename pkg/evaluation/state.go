@@ -13,6 +13,9 @@ type State struct {
 	// missed are the pods that had no turn in the last rounds (permit.Plan.Missed). The map is replaced,
 	// never modified.
 	missed map[types.UID]int
+
+	// uncontrolled are the pods without the control label of PodDisruptionBudgets, by name.
+	uncontrolled map[string]uncontrolled
 }
 
 // rulesetState is the state of one PodTransitionRule.
@@ -50,8 +53,8 @@ func (e *Evaluator) Forget(s *State, present func(ruleset string) bool) (gone []
 	return gone
 }
 
-// IsEmpty reports whether a State has no PodTransitionRule.
-func (s *State) IsEmpty() bool { return len(s.rulesets) == 0 }
+// IsEmpty reports whether a State has no PodTransitionRule and no PodDisruptionBudget.
+func (s *State) IsEmpty() bool { return len(s.rulesets) == 0 && len(s.uncontrolled) == 0 }
 
 // forgetRules drops the recollections of rules that are not among the kept ones.
 func (e *Evaluator) forgetRules(gone, kept []*preparedRule) {

@@ -10,9 +10,12 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -198,6 +201,7 @@ func cacheOptions(options Options) cache.Options {
 	for _, workload := range []client.Object{&appsv1.ReplicaSet{}, &appsv1.Deployment{}, &appsv1.StatefulSet{}} {
 		byObject[workload] = cache.ByObject{Transform: slimWorkload}
 	}
+	byObject[&policyv1.PodDisruptionBudget{}] = cache.ByObject{Transform: slimDisruptionBudget}
 	for _, bounded := range []client.Object{&appsv1alpha1.PodTransitionRule{}, &appsv1alpha1.PodTransitionPolicy{}} {
 		byObject[bounded] = cache.ByObject{Transform: objectbounds.Load}
 	}
@@ -223,6 +227,34 @@ func slimWorkload(object any) (any, error) {
 		o.Spec.Template.Spec, o.Spec.VolumeClaimTemplates, o.Status = corev1.PodSpec{}, nil, appsv1.StatefulSetStatus{}
 	}
 	return object, nil
+}
+
+// slimDisruptionBudget keeps the name, the generation, the selector and the numbers of a
+// PodDisruptionBudget. One with a selector beyond the bounds of those of rules selects nothing: the
+// eviction API still applies it.
+func slimDisruptionBudget(object any) (any, error) {
+	budget, ok := object.(*policyv1.PodDisruptionBudget)
+	if !ok {
+		return object, nil
+	}
+	selector := budget.Spec.Selector
+	if len(objectbounds.Selector(selector, field.NewPath("spec", "selector"))) > 0 {
+		selector = nil
+	}
+	slim := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: budget.Namespace, Name: budget.Name, UID: budget.UID, ResourceVersion: budget.ResourceVersion, Generation: budget.Generation,
+		},
+		Spec: policyv1.PodDisruptionBudgetSpec{Selector: selector},
+		Status: policyv1.PodDisruptionBudgetStatus{
+			ObservedGeneration: budget.Status.ObservedGeneration, DesiredHealthy: budget.Status.DesiredHealthy,
+			CurrentHealthy: budget.Status.CurrentHealthy, ExpectedPods: budget.Status.ExpectedPods,
+		},
+	}
+	if allowed := meta.FindStatusCondition(budget.Status.Conditions, policyv1.DisruptionAllowedCondition); allowed != nil {
+		slim.Status.Conditions = []metav1.Condition{*allowed}
+	}
+	return slim, nil
 }
 
 // slimService keeps the name, the deletion timestamp and the selector of a Service.

@@ -14,10 +14,15 @@ import (
 )
 
 // Budget contains the slots and the record of one PodTransitionRule that has an
-// availablePolicy, or a rule that depends on other pods.
+// availablePolicy, or a rule that depends on other pods; or the slots of one PodDisruptionBudget.
 type Budget struct {
-	// Object is the PodTransitionRule.
+	// Object is the name of the PodTransitionRule, or RuleID.String of the PodDisruptionBudget.
 	Object string
+
+	// Disruption is true for a PodDisruptionBudget. It counts the pods that are Ready instead of
+	// those that are available, and has no record: Live are the pods of other records, and those
+	// that this process has stamped, at the resourceVersions at which they were stamped.
+	Disruption bool
 
 	// Slots that each of its availability rules may allocate, by rule name. Live
 	// reservations are already subtracted; the number is below zero when they leave too few
@@ -59,11 +64,11 @@ type Budget struct {
 type Candidate struct {
 	Request rule.Request
 
-	// Needs are the rules from which the request needs a slot. Sorted.
+	// Needs are the rules and PodDisruptionBudgets from which the request needs a slot. Sorted.
 	Needs []rule.RuleID
 
-	// Budgets are the names of all PodTransitionRules with a budget that select the
-	// pod, whether or not a rule of theirs applies to this request: a permit makes
+	// Budgets are all PodTransitionRules with a budget and PodDisruptionBudgets that select the
+	// pod (Budget.Object), whether or not a rule of theirs applies to this request: a permit makes
 	// the pod unavailable for all of them. Sorted.
 	Budgets []string
 
@@ -172,7 +177,7 @@ func newAllocation(budgets []Budget, recheck Recheck, now time.Time) *allocation
 		a.budgets[b.Object] = &openBudget{
 			slots: maps.Clone(b.Slots), live: b.Live, reserved: maps.Clone(b.Live), changed: b.Inherited,
 			owners: b.Owners, remembered: maps.Clone(b.Remembered),
-			rechecked: b.Sequential, keepsRecent: b.KeepsRecent, recent: slices.Clip(b.Recent),
+			disruption: b.Disruption, rechecked: b.Sequential, keepsRecent: b.KeepsRecent, recent: slices.Clip(b.Recent),
 		}
 		for uid := range b.Live {
 			a.committed[uid] = true
@@ -273,12 +278,12 @@ func (a *allocation) deny(c Candidate) (Denial, bool) {
 func (a *allocation) lacking(c Candidate) (rule.RuleID, bool) {
 	pod := c.Request.Pod
 	for _, need := range c.Needs {
-		if !pod.Available {
-			break
-		}
-		b, ok := a.budgets[need.Object.Name]
-		if !ok {
+		b, ok := a.budgets[budgetOf(need)]
+		if !ok && pod.Available {
 			return need, true
+		}
+		if !ok || !b.takes(pod) {
+			continue
 		}
 		slots := b.slots[need.Rule]
 		if slots < 0 || slots == 0 && !hasUID(b.live, pod.UID) {
@@ -292,6 +297,14 @@ func (a *allocation) lacking(c Candidate) (rule.RuleID, bool) {
 		}
 	}
 	return rule.RuleID{}, false
+}
+
+// budgetOf returns the name of the budget of a rule.
+func budgetOf(id rule.RuleID) string {
+	if id.IsDisruptionBudget() {
+		return id.String()
+	}
+	return id.Object.Name
 }
 
 func hasUID(reserved map[types.UID]appsv1alpha1.ReservedPod, uid types.UID) bool {
@@ -309,6 +322,9 @@ func (a *allocation) commit(c Candidate) {
 	a.granted[pod.UID], a.committed[pod.UID] = true, true
 	for _, name := range c.Budgets {
 		b, ok := a.budgets[name]
+		if ok && b.disruption {
+			b.disrupt(pod)
+		}
 		if !ok || !b.mustRecord(pod) {
 			continue
 		}

@@ -82,6 +82,9 @@ type openBudget struct {
 	reserved  map[types.UID]appsv1alpha1.ReservedPod
 	rechecked bool
 
+	// disruption is true for a PodDisruptionBudget.
+	disruption bool
+
 	owners     map[types.UID]int
 	remembered map[types.UID]int
 
@@ -97,5 +100,23 @@ type openBudget struct {
 
 // mustRecord reports whether the record must contain a permit of the pod.
 func (b *openBudget) mustRecord(pod *rule.PodFact) bool {
-	return pod.Available || b.rechecked || b.countsOwner(pod)
+	return !b.disruption && (pod.Available || b.rechecked || b.countsOwner(pod))
+}
+
+// takes reports whether a permit of the pod takes a slot.
+func (b *openBudget) takes(pod *rule.PodFact) bool {
+	if b.disruption {
+		return pod.Ready
+	}
+	return pod.Available
+}
+
+// disrupt takes the slot of a PodDisruptionBudget, unless the pod holds it already.
+func (b *openBudget) disrupt(pod *rule.PodFact) {
+	if !b.takes(pod) || hasUID(b.live, pod.UID) {
+		return
+	}
+	for rule := range b.slots {
+		b.slots[rule]--
+	}
 }

@@ -46,6 +46,9 @@ type namespace struct {
 	retired  map[string]RetiredRule
 	owners   map[types.UID]Owner
 
+	// disruptions are the PodDisruptionBudgets by name; nil when there are none.
+	disruptions map[string]*disruptionBudget
+
 	// newest has the highest revisions of the ReplicaSets of each Deployment, by its UID.
 	newest map[types.UID]int64
 
@@ -91,10 +94,10 @@ func (n *namespace) custom() bool {
 	return false
 }
 
-// forgetEmpty removes a namespace that has no pods, rules or owners.
+// forgetEmpty removes a namespace that has no pods, rules, owners or PodDisruptionBudgets.
 func (x *Index) forgetEmpty(name string) {
 	n, ok := x.namespaces[name]
-	if ok && len(n.pods) == 0 && len(n.rules) == 0 && len(n.retired) == 0 && len(n.owners) == 0 {
+	if ok && len(n.pods) == 0 && len(n.rules) == 0 && len(n.retired) == 0 && len(n.owners) == 0 && len(n.disruptions) == 0 {
 		delete(x.namespaces, name)
 	}
 }
@@ -127,7 +130,8 @@ func (x *Index) setPod(object *corev1.Pod) {
 			r.targetWent(before.fact.Name)
 		}
 	}
-	if before == nil || !sameToDecisions(before, after, n.custom()) {
+	disrupted := n.putDisrupted(before, after)
+	if before == nil || disrupted || !sameToDecisions(before, after, n.custom()) {
 		x.notify(object.Namespace)
 	}
 }
@@ -143,6 +147,7 @@ func (x *Index) deletePod(name string, uid types.UID) {
 	n.waiting.drop(uid)
 	delete(n.leftover, uid)
 	n.own(before.controller.UID, -1)
+	n.putDisrupted(before, nil)
 	for _, r := range n.rules {
 		if r.remove(before) {
 			r.targetWent(before.fact.Name)

@@ -194,6 +194,14 @@ func (n *namespace) replace(p *pod) {
 	if n.waiting.has(uid) {
 		n.waiting.put(p)
 	}
+	for _, b := range n.disruptions {
+		if b.selected[uid] != nil {
+			b.selected[uid] = p
+		}
+		if b.waiting.has(uid) {
+			b.waiting.put(p)
+		}
+	}
 	for _, r := range n.rules {
 		if r.selected[uid] != nil {
 			r.selected[uid] = p

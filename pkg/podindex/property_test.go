@@ -27,6 +27,9 @@ type cluster struct {
 	rules  map[types.NamespacedName]*appsv1alpha1.PodTransitionRule
 	owners map[types.UID]podindex.Owner
 	made   int
+
+	// budgets are the PodDisruptionBudgets of the namespace default, by name.
+	budgets map[string]podindex.DisruptionBudget
 }
 
 // TestIndexCountsLikeARecount tests that after any events the counts of the index equal a
@@ -35,11 +38,12 @@ func TestIndexCountsLikeARecount(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := &cluster{
 			x: newIndex(t), pods: map[types.UID]*corev1.Pod{}, owners: map[types.UID]podindex.Owner{},
-			rules: map[types.NamespacedName]*appsv1alpha1.PodTransitionRule{},
+			rules: map[types.NamespacedName]*appsv1alpha1.PodTransitionRule{}, budgets: map[string]podindex.DisruptionBudget{},
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"": c.check, "create": c.Create, "change": c.Change, "change again": c.Change, "delete": c.Delete, "relist": c.Relist,
 			"rule": c.Rule, "status": c.Status, "drop rule": c.DropRule, "owner": c.Owner, "drop owner": c.DropOwner,
+			"budget": c.Budget, "drop budget": c.DropBudget,
 		})
 	})
 }
@@ -234,6 +238,7 @@ func (c *cluster) check(t *rapid.T) {
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b []string) bool { return slices.Equal(a, b) })); diff != "" {
 		t.Fatalf("the index has lost count (-want +got):\n%s", diff)
 	}
+	c.checkBudgets(t)
 	c.checkNamespaces(t)
 }
 
@@ -327,7 +332,7 @@ func (c *cluster) checkNamespaces(t *rapid.T) {
 	for key := range c.rules {
 		used[key.Namespace] = true
 	}
-	if len(c.owners) > 0 {
+	if len(c.owners)+len(c.budgets) > 0 {
 		used["default"] = true
 	}
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(used)), c.x.Namespaces()); diff != "" {

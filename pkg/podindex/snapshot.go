@@ -27,6 +27,9 @@ type Snapshot struct {
 	// Retired are the rules that were deleted less than RetiredFor ago, sorted by name.
 	Retired []RetiredRule
 
+	// Disruptions are the PodDisruptionBudgets that select a pod that waits, sorted by name.
+	Disruptions []DisruptionView
+
 	// Waiting are the requests of all pods, also of those that no rule selects; oldest
 	// first.
 	Waiting []rule.Request
@@ -133,6 +136,7 @@ func (x *Index) Snapshot(name string, pods func(*appsv1alpha1.PodTransitionRule)
 	}
 	v.waiting = n.waiting.ordered()
 	v.Waiting = v.waiting.requests
+	v.Disruptions = n.disruptionViews()
 	for _, p := range n.leftover {
 		v.Leftover = append(v.Leftover, p.object)
 	}

@@ -88,6 +88,10 @@ const (
 	// evaluated for the request, or the machine was too busy. A later round continues there.
 	CodeNotReached Code = "NotReached"
 
+	// CodeBudgetUnknown means that the status of the PodDisruptionBudget does not say how many pods
+	// may be disrupted: the disruption controller has not seen its present spec, or has failed.
+	CodeBudgetUnknown Code = "BudgetUnknown"
+
 	// CodeRuleDeleted means that the PodTransitionRule was just deleted, and one with the same name
 	// may replace it.
 	CodeRuleDeleted Code = "RuleDeleted"
@@ -175,6 +179,19 @@ const (
 	KindWebhook         Kind = "webhook"
 	KindRego            Kind = "rego"
 )
+
+// KindDisruptionBudget is the kind of a PodDisruptionBudget, which counts as a PreCheck rule of
+// the pods that it selects.
+const KindDisruptionBudget Kind = "PodDisruptionBudget"
+
+// DisruptionBudgetID returns the id of a PodDisruptionBudget among rules. Its string is
+// "PodDisruptionBudget/<name>", which is not the name of any PodTransitionRule.
+func DisruptionBudgetID(namespace, name string) RuleID {
+	return RuleID{Object: types.NamespacedName{Namespace: namespace, Name: string(KindDisruptionBudget)}, Rule: name}
+}
+
+// IsDisruptionBudget reports whether the id is that of a PodDisruptionBudget.
+func (r RuleID) IsDisruptionBudget() bool { return r.Object.Name == string(KindDisruptionBudget) }
 
 // RuleID identifies one rule of one PodTransitionRule.
 type RuleID struct {

@@ -71,6 +71,12 @@ func newHarness(t testing.TB, options opa.Options) *harness {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return newHarnessWith(t, e)
+}
+
+// newHarnessWith returns a harness with an engine that others may use, too.
+func newHarnessWith(t testing.TB, e *opa.Engine) *harness {
+	t.Helper()
 	s := &harness{
 		t: t, clock: testingclock.NewFakePassiveClock(builders.Epoch.Add(time.Hour + 123456789*time.Nanosecond)), events: events.NewFakeRecorder(10000),
 		pods: map[string]*corev1.Pod{}, version: 100, service: &service{}, moves: map[string][]lifecycle.Transition{},

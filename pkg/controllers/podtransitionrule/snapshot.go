@@ -40,6 +40,7 @@ func (r *Reconciler) snapshot(ctx context.Context, turn *evaluation.Turn, namesp
 		return s, evaluation.RetryStale
 	}
 	s.Snapshot = s.WithMissing(now)
+	s.Stamped = s.state.stampedIn(s.At)
 	return s, 0
 }
 

@@ -36,6 +36,10 @@ type namespaceState struct {
 	// rulesets are the PodTransitionRules of the namespace, by name.
 	rulesets map[string]*rulesetState
 
+	// stamped are the pods to which a permit was written, with the resourceVersion before it, until the watch
+	// delivers a later one. A write that has failed may have been stored all the same.
+	stamped map[types.UID]string
+
 	// lastBackground is the PodTransitionRule whose status was the last background write. The next
 	// background write is of the one that follows it.
 	lastBackground string
@@ -87,6 +91,25 @@ func (n *namespaceState) of(ruleset string) *rulesetState {
 	return known
 }
 
+// stamp records that a permit is about to be written to a pod at this resourceVersion.
+func (n *namespaceState) stamp(uid types.UID, resourceVersion string) {
+	if n.stamped == nil {
+		n.stamped = map[types.UID]string{}
+	}
+	n.stamped[uid] = resourceVersion
+}
+
+// stampedIn returns the pods that are in a view as they were before their permit was written, and forgets the
+// others.
+func (n *namespaceState) stampedIn(at func(types.UID) string) map[types.UID]bool {
+	maps.DeleteFunc(n.stamped, func(uid types.UID, resourceVersion string) bool { return at(uid) != resourceVersion })
+	stamped := make(map[types.UID]bool, len(n.stamped))
+	for uid := range n.stamped {
+		stamped[uid] = true
+	}
+	return stamped
+}
+
 // forget drops the state of the PodTransitionRules that are not present in a namespace, and the calls of
 // rules that are not called any more, and returns both. It drops the namespace when no PodTransitionRule
 // is left.
@@ -104,7 +127,7 @@ func (s *state) forget(
 		rulesets = append(rulesets, types.NamespacedName{Namespace: namespace, Name: name})
 	}
 	maps.DeleteFunc(known.rulesets, func(name string, _ *rulesetState) bool { return !present(name) })
-	if len(known.rulesets) == 0 && known.evaluation.IsEmpty() {
+	if len(known.rulesets) == 0 && len(known.stamped) == 0 && known.evaluation.IsEmpty() {
 		delete(s.namespaces, namespace)
 	}
 	return rulesets, rules

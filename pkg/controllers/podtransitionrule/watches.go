@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -72,6 +73,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, notifier *Notifier) erro
 		Watches(&appsv1.ReplicaSet{}, feed(r.setOwner, r.deleteOwner)).
 		Watches(&appsv1.Deployment{}, feed(r.setOwner, r.deleteOwner)).
 		Watches(&appsv1.StatefulSet{}, feed(r.setOwner, r.deleteOwner)).
+		Watches(&policyv1.PodDisruptionBudget{}, feed(r.setDisruptionBudget, r.deleteDisruptionBudget)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: r.workers, EnableWarmup: &warm}).
 		Complete(r)
 }
@@ -116,6 +118,16 @@ func (r *Reconciler) setNamespace(object client.Object) {
 }
 
 func (r *Reconciler) deleteNamespace(object client.Object) { r.index.DeleteNamespace(object.GetName()) }
+
+func (r *Reconciler) setDisruptionBudget(object client.Object) {
+	if budget, ok := object.(*policyv1.PodDisruptionBudget); ok {
+		r.index.SetDisruptionBudget(podindex.DisruptionBudgetOf(budget))
+	}
+}
+
+func (r *Reconciler) deleteDisruptionBudget(object client.Object) {
+	r.index.DeleteDisruptionBudget(client.ObjectKeyFromObject(object))
+}
 
 func (r *Reconciler) setOwner(object client.Object) {
 	owner := podindex.Owner{

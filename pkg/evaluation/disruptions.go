@@ -1,0 +1,169 @@
+package evaluation
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/permit"
+	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/text"
+)
+
+// SettledFor is how long the status of a PodDisruptionBudget must count healthy pods that are not controlled
+// before permits rely on them. Until then the status may be older than the pods that this process has seen,
+// and the difference may be pods that have just become unready. The disruption controller usually follows
+// within a second.
+const SettledFor = 10 * time.Second
+
+// disruption is one PodDisruptionBudget in an evaluation.
+type disruption struct {
+	id   rule.RuleID
+	view podindex.DisruptionView
+
+	// healthy is how many pods are healthy, those without the control label included, and neither kept off
+	// traffic nor reserved.
+	healthy int
+}
+
+// slots returns how many more pods may become unready; below zero when too few are healthy.
+func (d *disruption) slots() int { return d.healthy - d.view.Desired }
+
+// total is how many pods the PodDisruptionBudget counts.
+func (d *disruption) total() int { return max(d.view.Expected, d.view.Counted) }
+
+// openDisruptions adds the budgets of the PodDisruptionBudgets: each PreCheck request of a pod that they
+// select needs a slot, whichever lifecycle it belongs to, because the pod becomes unready for all of them.
+func (w *evaluating) openDisruptions(
+	snapshot Snapshot, candidates map[string]*permit.Candidate, budgetsOf map[types.UID][]string, now time.Time,
+) {
+	reserved := reservedIn(snapshot)
+	outside, wait := snapshot.state.countUncontrolled(snapshot.Disruptions, now)
+	w.retryIn(wait)
+	for _, view := range snapshot.Disruptions {
+		d := &disruption{
+			id: rule.DisruptionBudgetID(snapshot.Namespace, view.Name), view: view, healthy: view.Available + outside[view.Name],
+		}
+		w.disruptions[d.id] = d
+		live := map[types.UID]appsv1alpha1.ReservedPod{}
+		for _, request := range view.Waiting {
+			pod := request.Pod
+			if _, counted := live[pod.UID]; reserved[pod.UID] && !counted {
+				live[pod.UID] = appsv1alpha1.ReservedPod{UID: pod.UID, Name: pod.Name, ResourceVersion: pod.ResourceVersion}
+				if pod.Ready && !pod.Permitted {
+					d.healthy--
+				}
+			}
+			if names := budgetsOf[pod.UID]; !slices.Contains(names, d.id.String()) {
+				budgetsOf[pod.UID] = append(names, d.id.String())
+			}
+			w.needDisruption(d, request, candidates[request.Key()])
+		}
+		w.budgets = append(w.budgets, permit.Budget{
+			Object: d.id.String(), Disruption: true, Slots: map[string]int{view.Name: d.slots()}, Live: live,
+		})
+	}
+}
+
+// needDisruption has a request wait for a slot of a PodDisruptionBudget, or for its status.
+func (w *evaluating) needDisruption(d *disruption, request rule.Request, candidate *permit.Candidate) {
+	if request.Stage != appsv1alpha1.StagePreCheck || slices.Contains(request.Pod.SkipRules, d.id.String()) {
+		return
+	}
+	if d.view.Unknown != "" && request.Pod.Ready {
+		w.withholdFor(w.turn, request, d.reason(request, rule.CodeBudgetUnknown, d.view.Unknown))
+		return
+	}
+	at, _ := slices.BinarySearchFunc(candidate.Needs, d.id, func(a, b rule.RuleID) int { return strings.Compare(a.String(), b.String()) })
+	candidate.Needs = slices.Insert(candidate.Needs, at, d.id)
+}
+
+// noRoom returns why a request gets no slot.
+func (d *disruption) noRoom(request rule.Request) rule.Reason {
+	message := fmt.Sprintf("%d of %d pods are healthy and in service; PodDisruptionBudget %s requires %d",
+		max(0, d.healthy), d.total(), d.view.Name, d.view.Desired)
+	switch {
+	case d.view.Desired >= d.total():
+		message += ", so that it permits no disruption unless there are more pods"
+	case d.slots() > 0:
+		message += fmt.Sprintf(", and other pods come first for the next %d", d.slots())
+	}
+	reason := d.reason(request, rule.CodeNoRoom, message)
+	reason.Numbers = &rule.Numbers{Needed: 1, Have: max(0, d.slots()), Limit: max(0, d.total()-d.view.Desired)}
+	reason.BlockingPods = d.view.Unavailable
+	return reason
+}
+
+func (d *disruption) reason(request rule.Request, code rule.Code, message string) rule.Reason {
+	return rule.Reason{
+		Rule: d.id, Kind: rule.KindDisruptionBudget, Stage: request.Stage, Code: code, Since: request.Since,
+		Message: text.Cut(message, rule.MaxMessageBytes),
+	}
+}
+
+// reservedIn returns the pods that may become unready at any moment, although the snapshot shows no permit:
+// those of the records of all PodTransitionRules, and those that this process has stamped.
+func reservedIn(snapshot Snapshot) map[types.UID]bool {
+	reserved := map[types.UID]bool{}
+	if len(snapshot.Disruptions) == 0 {
+		return reserved
+	}
+	for uid := range snapshot.Stamped {
+		reserved[uid] = true
+	}
+	for _, view := range snapshot.Rules {
+		for uid := range view.Live {
+			reserved[uid] = true
+		}
+	}
+	return reserved
+}
+
+// uncontrolled is how many healthy pods without the control label a PodDisruptionBudget counts: at least
+// settled, and at least rising since a time.
+type uncontrolled struct {
+	settled int
+	rising  int
+	since   time.Time
+}
+
+// countUncontrolled returns how many healthy pods without the control label the PodDisruptionBudgets count,
+// by name. Only the status counts them: they are its healthy pods without the controlled ones, and at most
+// as many as it expects beyond the controlled ones. It returns how soon a number may rise; 0 for never.
+func (s *State) countUncontrolled(views []podindex.DisruptionView, now time.Time) (counts map[string]int, wait time.Duration) {
+	after := map[string]uncontrolled{}
+	counts = map[string]int{}
+	for _, view := range views {
+		seen := max(0, min(view.Healthy-view.Ready, view.Expected-view.Counted))
+		last := s.uncontrolled[view.Name].after(seen, now)
+		if last.rising > last.settled {
+			wait = MinDelay(wait, max(SettledFor-now.Sub(last.since), time.Millisecond))
+		}
+		if last != (uncontrolled{}) {
+			after[view.Name], counts[view.Name] = last, last.settled
+		}
+	}
+	s.uncontrolled = after
+	return counts, wait
+}
+
+// after returns the number after another round: it falls at once, and rises to the least of the numbers that
+// were seen for SettledFor.
+func (u uncontrolled) after(seen int, now time.Time) uncontrolled {
+	switch {
+	case seen <= u.settled:
+		return uncontrolled{settled: seen}
+	case u.rising <= u.settled:
+		return uncontrolled{settled: u.settled, rising: seen, since: now}
+	}
+	u.rising = min(u.rising, seen)
+	if now.Sub(u.since) < SettledFor {
+		return u
+	}
+	return uncontrolled{settled: u.rising}
+}

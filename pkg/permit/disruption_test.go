@@ -1,0 +1,84 @@
+package permit_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/permit"
+	"github.com/podops-dev/podops/pkg/rule"
+)
+
+var pdb = rule.DisruptionBudgetID(namespace, "web")
+
+// disruptions is the budget of a PodDisruptionBudget.
+func disruptions(slots int, live ...string) permit.Budget {
+	b := permit.Budget{Object: pdb.String(), Disruption: true, Slots: map[string]int{"web": slots}, Live: map[types.UID]appsv1alpha1.ReservedPod{}}
+	for _, pod := range live {
+		b.Live[types.UID(pod)] = reserved(pod)
+	}
+	return b
+}
+
+// disrupted puts a candidate under the PodDisruptionBudget.
+func disrupted(c permit.Candidate, ready bool) permit.Candidate {
+	fact := *c.Request.Pod
+	fact.Ready = ready
+	c.Request.Pod = &fact
+	c.Needs, c.Budgets = append(c.Needs, pdb), append(c.Budgets, pdb.String())
+	return c
+}
+
+// exempt is a candidate that the PodDisruptionBudget selects and does not apply to.
+func exempt(c permit.Candidate) permit.Candidate {
+	c = disrupted(c, true)
+	c.Needs = nil
+	return c
+}
+
+func TestPodDisruptionBudgetsGiveSlotsToReadyPods(t *testing.T) {
+	for name, c := range map[string]struct {
+		budget     permit.Budget
+		candidates []permit.Candidate
+		want       []string
+		invalidate []types.UID
+	}{
+		"as many as there are":            {budget: disruptions(1), candidates: []permit.Candidate{disrupted(waiting("a", 1), true), disrupted(waiting("b", 2), true)}, want: []string{"a"}},
+		"an unready pod takes none":       {budget: disruptions(0), candidates: []permit.Candidate{disrupted(waiting("a", 1), false)}, want: []string{"a"}},
+		"a Ready pod that is unavailable": {budget: disruptions(0), candidates: []permit.Candidate{disrupted(unavailable(waiting("a", 1)), true)}},
+		"a pod that holds one":            {budget: disruptions(0, "b"), candidates: []permit.Candidate{disrupted(waiting("a", 1), true), disrupted(waiting("b", 2), true)}, want: []string{"b"}},
+		"none at all below zero": {
+			budget: disruptions(-1, "b"), candidates: []permit.Candidate{disrupted(waiting("b", 2), true)}, invalidate: []types.UID{"b"},
+		},
+		"an exempt pod takes one from the others": {
+			budget: disruptions(1), candidates: []permit.Candidate{exempt(waiting("a", 1)), disrupted(waiting("b", 2), true)}, want: []string{"a"},
+		},
+		"two requests of a pod share one": {
+			budget: disruptions(1), candidates: []permit.Candidate{
+				disrupted(waitingAs("a", "x", 1), true), disrupted(waitingAs("a", "y", 1), true), disrupted(waiting("b", 2), true),
+			},
+			want: []string{"a", "a"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plan := permit.Next([]permit.Budget{c.budget}, c.candidates, nil, epoch)
+			var got []string
+			for _, request := range plan.Grants {
+				got = append(got, request.Pod.Name)
+			}
+			if diff := cmp.Diff(c.want, got) + cmp.Diff(c.invalidate, plan.Invalidate); diff != "" {
+				t.Errorf("permitted, invalidated (-want +got):\n%s", diff)
+			}
+			if len(plan.Reserve)+len(plan.NeedsRecords) > 0 {
+				t.Errorf("a PodDisruptionBudget has a record: %v, %v", plan.Reserve, plan.NeedsRecords)
+			}
+			for _, denial := range plan.Refused {
+				if denial.Rule != pdb || denial.Verdict.Code != rule.CodeNoRoom {
+					t.Errorf("%s is denied by %s (%s)", denial.Request.Pod.Name, denial.Rule, denial.Verdict.Code)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,269 @@
+package podindex
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/text"
+)
+
+// DisruptionBudget is a PodDisruptionBudget, as far as permits depend on it.
+type DisruptionBudget struct {
+	Namespace string
+	Name      string
+
+	// Selector of its pods; nil selects none.
+	Selector labels.Selector
+
+	// Desired is how many pods must be healthy (status.desiredHealthy), Healthy how many the
+	// disruption controller counted (status.currentHealthy), and Expected of how many
+	// (status.expectedPods).
+	Desired  int
+	Healthy  int
+	Expected int
+
+	// Unknown is why the status does not tell these numbers; empty if it does.
+	Unknown string
+}
+
+// DisruptionBudgetOf returns the part of a PodDisruptionBudget that permits depend on. One without a
+// selector, or with one that cannot be parsed, selects no pod.
+func DisruptionBudgetOf(object *policyv1.PodDisruptionBudget) DisruptionBudget {
+	b := DisruptionBudget{
+		Namespace: object.Namespace, Name: object.Name,
+		Desired: int(object.Status.DesiredHealthy), Healthy: int(object.Status.CurrentHealthy), Expected: int(object.Status.ExpectedPods),
+	}
+	if selector, err := metav1.LabelSelectorAsSelector(object.Spec.Selector); object.Spec.Selector != nil && err == nil {
+		b.Selector = selector
+	}
+	allowed := meta.FindStatusCondition(object.Status.Conditions, policyv1.DisruptionAllowedCondition)
+	switch {
+	case allowed != nil && allowed.Status == metav1.ConditionFalse && allowed.Reason == policyv1.SyncFailedReason:
+		b.Unknown = "the disruption controller could not count the pods of the PodDisruptionBudget: " +
+			text.Line(allowed.Message, maxUnknownBytes)
+	case object.Status.ObservedGeneration < object.Generation:
+		b.Unknown = fmt.Sprintf("the status of the PodDisruptionBudget is of generation %d, and the present one is %d",
+			object.Status.ObservedGeneration, object.Generation)
+	}
+	return b
+}
+
+// maxUnknownBytes bounds the message of the disruption controller.
+const maxUnknownBytes = 256
+
+// equals reports whether another version of a PodDisruptionBudget is the same.
+func (b DisruptionBudget) equals(other DisruptionBudget) bool {
+	return b.hasSelectorOf(other) && b.Desired == other.Desired && b.Healthy == other.Healthy && b.Expected == other.Expected &&
+		b.Unknown == other.Unknown
+}
+
+func (b DisruptionBudget) hasSelectorOf(other DisruptionBudget) bool {
+	if b.Selector == nil || other.Selector == nil {
+		return b.Selector == nil && other.Selector == nil
+	}
+	return b.Selector.String() == other.Selector.String()
+}
+
+func (b DisruptionBudget) selects(p *pod) bool {
+	return b.Selector != nil && b.Selector.Matches(labels.Set(p.fact.Labels))
+}
+
+// disruptionBudget is one PodDisruptionBudget and the counts of the pods that it selects.
+type disruptionBudget struct {
+	DisruptionBudget
+	selected map[types.UID]*pod
+
+	// ready counts the pods that are Ready as the disruption controller does, and healthy those
+	// of them that PodOps does not keep off traffic.
+	ready   int
+	healthy int
+
+	// counted is the number of pods that are neither terminating nor finished, and unhealthy are
+	// those that are not in healthy.
+	counted   int
+	unhealthy map[types.UID]*pod
+
+	waiting *queue
+}
+
+// add counts a pod if the PodDisruptionBudget selects it.
+func (b *disruptionBudget) add(p *pod) {
+	if !b.selects(p) {
+		return
+	}
+	b.selected[p.fact.UID] = p
+	if len(p.requests) > 0 {
+		b.waiting.put(p)
+	}
+	if p.counts && !p.isHealthy() {
+		b.unhealthy[p.fact.UID] = p
+	}
+	b.count(p, 1)
+}
+
+// remove removes a pod from the counts.
+func (b *disruptionBudget) remove(p *pod) {
+	if _, ok := b.selected[p.fact.UID]; !ok {
+		return
+	}
+	delete(b.selected, p.fact.UID)
+	delete(b.unhealthy, p.fact.UID)
+	b.waiting.drop(p.fact.UID)
+	b.count(p, -1)
+}
+
+func (b *disruptionBudget) count(p *pod, by int) {
+	if !p.counts {
+		return
+	}
+	b.counted += by
+	if p.fact.Ready {
+		b.ready += by
+	}
+	if p.isHealthy() {
+		b.healthy += by
+	}
+}
+
+// isHealthy reports whether a PodDisruptionBudget counts the pod, and PodOps is not about to make
+// it unready.
+func (p *pod) isHealthy() bool { return p.counts && p.fact.Ready && !p.offTraffic }
+
+// SetDisruptionBudget adds or replaces a PodDisruptionBudget, and notifies if a pod that it
+// selects waits.
+func (x *Index) SetDisruptionBudget(budget DisruptionBudget) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	n := x.namespace(budget.Namespace)
+	before, had := n.disruptions[budget.Name]
+	if had && before.equals(budget) {
+		return
+	}
+	if had && before.hasSelectorOf(budget) {
+		before.DisruptionBudget = budget
+		x.notifyWaiting(budget.Namespace, before)
+		return
+	}
+	made := &disruptionBudget{
+		DisruptionBudget: budget, selected: map[types.UID]*pod{}, unhealthy: map[types.UID]*pod{}, waiting: newQueue(&x.versions),
+	}
+	for _, p := range n.pods {
+		made.add(p)
+	}
+	if n.disruptions == nil {
+		n.disruptions = map[string]*disruptionBudget{}
+	}
+	n.disruptions[budget.Name] = made
+	x.notifyWaiting(budget.Namespace, before, made)
+}
+
+// DeleteDisruptionBudget removes a PodDisruptionBudget, and notifies if a pod that it selected
+// waits.
+func (x *Index) DeleteDisruptionBudget(key types.NamespacedName) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	n := x.namespace(key.Namespace)
+	before := n.disruptions[key.Name]
+	delete(n.disruptions, key.Name)
+	x.forgetEmpty(key.Namespace)
+	x.notifyWaiting(key.Namespace, before)
+}
+
+// notifyWaiting notifies if a pod of one of the PodDisruptionBudgets waits.
+func (x *Index) notifyWaiting(namespace string, budgets ...*disruptionBudget) {
+	for _, b := range budgets {
+		if b != nil && len(b.waiting.pods) > 0 {
+			x.notify(namespace)
+			return
+		}
+	}
+}
+
+// putDisrupted replaces a pod in the counts of the PodDisruptionBudgets, either of which may be
+// nil. It reports whether a pod that waits may depend on the difference.
+func (n *namespace) putDisrupted(before, after *pod) (changed bool) {
+	for _, b := range n.disruptions {
+		ready, healthy, counted := b.ready, b.healthy, b.counted
+		if before != nil {
+			b.remove(before)
+		}
+		if after != nil {
+			b.add(after)
+		}
+		differs := b.ready != ready || b.healthy != healthy || b.counted != counted
+		changed = changed || differs && len(b.waiting.pods) > 0
+	}
+	return changed
+}
+
+// DisruptionBudgetsOf returns the names of the PodDisruptionBudgets of a namespace that select
+// pods with these labels, sorted.
+func (x *Index) DisruptionBudgetsOf(namespace string, of map[string]string) []string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	n, ok := x.namespaces[namespace]
+	if !ok {
+		return nil
+	}
+	var names []string
+	for name, b := range n.disruptions {
+		if b.Selector != nil && b.Selector.Matches(labels.Set(of)) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// DisruptionView is one PodDisruptionBudget in a Snapshot.
+type DisruptionView struct {
+	DisruptionBudget
+
+	// Ready is how many of its controlled pods are Ready, and Available how many of these PodOps
+	// does not keep off traffic.
+	Ready     int
+	Available int
+
+	// Counted is how many controlled pods it selects, without terminating and finished ones.
+	Counted int
+
+	// Waiting are the requests of the pods that it selects, oldest first.
+	Waiting []rule.Request
+
+	// Unavailable are the first names of the counted pods that are not among Available, sorted; at
+	// most rule.MaxBlockingPods.
+	Unavailable []string
+}
+
+// disruptionViews returns the PodDisruptionBudgets of pods that wait, sorted by name.
+func (n *namespace) disruptionViews() []DisruptionView {
+	var views []DisruptionView
+	for _, name := range slices.Sorted(maps.Keys(n.disruptions)) {
+		b := n.disruptions[name]
+		if len(b.waiting.pods) == 0 {
+			continue
+		}
+		views = append(views, DisruptionView{
+			DisruptionBudget: b.DisruptionBudget, Ready: b.ready, Available: b.healthy, Counted: b.counted,
+			Waiting: b.waiting.ordered().requests, Unavailable: b.unavailable(),
+		})
+	}
+	return views
+}
+
+// unavailable returns the first names of the counted pods that are not healthy.
+func (b *disruptionBudget) unavailable() []string {
+	var names []string
+	for _, p := range b.unhealthy {
+		names = withFirst(names, p.fact.Name)
+	}
+	return names
+}

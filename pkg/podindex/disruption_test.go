@@ -1,0 +1,141 @@
+package podindex_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	"github.com/podops-dev/podops/pkg/podindex"
+)
+
+// Budget makes or changes a PodDisruptionBudget.
+func (c *cluster) Budget(t *rapid.T) {
+	b := podindex.DisruptionBudget{
+		Namespace: "default", Name: rapid.SampledFrom([]string{"x", "y"}).Draw(t, "budget"), Desired: rapid.IntRange(0, 3).Draw(t, "desired"),
+		Selector: rapid.SampledFrom([]labels.Selector{
+			nil, labels.Everything(), labels.SelectorFromSet(labels.Set{"app": "web"}), labels.SelectorFromSet(labels.Set{"tier": "gold"}),
+		}).Draw(t, "selector"),
+	}
+	c.budgets[b.Name] = b
+	c.x.SetDisruptionBudget(b)
+}
+
+// DropBudget removes a PodDisruptionBudget.
+func (c *cluster) DropBudget(t *rapid.T) {
+	if len(c.budgets) == 0 {
+		t.Skip("no budgets")
+	}
+	name := rapid.SampledFrom(slices.Sorted(maps.Keys(c.budgets))).Draw(t, "budget")
+	delete(c.budgets, name)
+	c.x.DeleteDisruptionBudget(types.NamespacedName{Namespace: "default", Name: name})
+}
+
+// disrupted has the counts of one PodDisruptionBudget.
+type disrupted struct {
+	Desired, Ready, Available, Counted int
+
+	Waiting     []string
+	Unavailable []string
+}
+
+// checkBudgets: those that select a pod that waits have the counts of a recount, and the others are left out.
+func (c *cluster) checkBudgets(t *rapid.T) {
+	got, want := map[string]disrupted{}, map[string]disrupted{}
+	for _, view := range c.x.Snapshot("default", nil).Disruptions {
+		waiting := keys(view.Waiting)
+		slices.Sort(waiting)
+		got[view.Name] = disrupted{view.Desired, view.Ready, view.Available, view.Counted, waiting, view.Unavailable}
+	}
+	for name, b := range c.budgets {
+		if counted := c.recountBudget(b); len(counted.Waiting) > 0 {
+			want[name] = counted
+		}
+	}
+	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b []string) bool { return slices.Equal(a, b) })); diff != "" {
+		t.Fatalf("the index has lost count (-want +got):\n%s", diff)
+	}
+}
+
+func (c *cluster) recountBudget(b podindex.DisruptionBudget) disrupted {
+	count := disrupted{Desired: b.Desired}
+	for _, pod := range c.pods {
+		if pod.Namespace != "default" || b.Selector == nil || !b.Selector.Matches(labels.Set(pod.Labels)) {
+			continue
+		}
+		if pod.DeletionTimestamp != nil {
+			continue
+		}
+		count.Waiting = append(count.Waiting, waitingKeys(pod)...)
+		if pod.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		count.Counted++
+		ready := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+		})
+		if ready {
+			count.Ready++
+		}
+		if ready && !isOffTraffic(pod) {
+			count.Available++
+			continue
+		}
+		count.Unavailable = append(count.Unavailable, pod.Name)
+	}
+	slices.Sort(count.Waiting)
+	slices.Sort(count.Unavailable)
+	count.Unavailable = count.Unavailable[:min(len(count.Unavailable), 5)]
+	return count
+}
+
+func TestDisruptionBudgetOfReadsTheStatus(t *testing.T) {
+	object := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", Generation: 2},
+		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+		Status:     policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 2, DesiredHealthy: 2, CurrentHealthy: 3, ExpectedPods: 4},
+	}
+	b := podindex.DisruptionBudgetOf(object)
+	if b.Desired != 2 || b.Healthy != 3 || b.Expected != 4 || b.Unknown != "" || !b.Selector.Matches(labels.Set{"app": "web"}) {
+		t.Errorf("got %+v", b)
+	}
+	object.Generation = 3
+	if b := podindex.DisruptionBudgetOf(object); !strings.Contains(b.Unknown, "generation 2") {
+		t.Errorf("of an old status: %q", b.Unknown)
+	}
+	object.Status.Conditions = []metav1.Condition{{
+		Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse, Reason: policyv1.SyncFailedReason, Message: strings.Repeat("no\n", 1000),
+	}}
+	if b := podindex.DisruptionBudgetOf(object); !strings.Contains(b.Unknown, "could not count") || len(b.Unknown) > 400 || strings.Contains(b.Unknown, "\n") {
+		t.Errorf("of a failed sync: %q", b.Unknown)
+	}
+	object.Spec.Selector = &metav1.LabelSelector{}
+	if b := podindex.DisruptionBudgetOf(object); !b.Selector.Matches(labels.Set{}) {
+		t.Error("an empty selector does not select every pod")
+	}
+	object.Spec.Selector = nil
+	if b := podindex.DisruptionBudgetOf(object); b.Selector != nil {
+		t.Error("without a selector it selects pods")
+	}
+}
+
+func TestDisruptionBudgetsOfNamesThoseThatSelectThePod(t *testing.T) {
+	x := newIndex(t)
+	for name, app := range map[string]string{"b": "web", "a": "web", "c": "db"} {
+		x.SetDisruptionBudget(podindex.DisruptionBudget{Namespace: "default", Name: name, Selector: labels.SelectorFromSet(labels.Set{"app": app})})
+	}
+	if diff := cmp.Diff([]string{"a", "b"}, x.DisruptionBudgetsOf("default", map[string]string{"app": "web"})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := x.DisruptionBudgetsOf("other", map[string]string{"app": "web"}); got != nil {
+		t.Errorf("in another namespace: %v", got)
+	}
+}
