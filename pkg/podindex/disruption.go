@@ -30,7 +30,7 @@ type DisruptionBudget struct {
 	Healthy  int
 	Expected int
 
-	// Unknown is why the status does not tell these numbers; empty if it does.
+	// Unknown is why the status does not have these numbers; empty if it does.
 	Unknown string
 }
 
@@ -69,7 +69,9 @@ func (b DisruptionBudget) hasSelectorOf(other DisruptionBudget) bool {
 	if b.Selector == nil || other.Selector == nil {
 		return b.Selector == nil && other.Selector == nil
 	}
-	return b.Selector.String() == other.Selector.String()
+	_, selects := b.Selector.Requirements()
+	_, otherSelects := other.Selector.Requirements()
+	return selects == otherSelects && b.Selector.String() == other.Selector.String()
 }
 
 func (b DisruptionBudget) selects(p *pod) bool {
@@ -137,14 +139,18 @@ func (b *disruptionBudget) count(p *pod, by int) {
 // it unready.
 func (p *pod) isHealthy() bool { return p.counts && p.fact.Ready && !p.offTraffic }
 
+// MaxDisruptionBudgets bounds the PodDisruptionBudgets of a namespace that are counted, since each
+// event of a pod costs time for every one of them. The eviction API applies the others.
+const MaxDisruptionBudgets = 256
+
 // SetDisruptionBudget adds or replaces a PodDisruptionBudget, and notifies if a pod that it
-// selects waits.
+// selects waits. It ignores another one beyond MaxDisruptionBudgets.
 func (x *Index) SetDisruptionBudget(budget DisruptionBudget) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	n := x.namespace(budget.Namespace)
 	before, had := n.disruptions[budget.Name]
-	if had && before.equals(budget) {
+	if had && before.equals(budget) || !had && len(n.disruptions) == MaxDisruptionBudgets {
 		return
 	}
 	if had && before.hasSelectorOf(budget) {

@@ -1,6 +1,7 @@
 package podindex_test
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -124,6 +125,20 @@ func TestDisruptionBudgetOfReadsTheStatus(t *testing.T) {
 	object.Spec.Selector = nil
 	if b := podindex.DisruptionBudgetOf(object); b.Selector != nil {
 		t.Error("without a selector it selects pods")
+	}
+}
+
+func TestANamespaceHasABoundOfDisruptionBudgets(t *testing.T) {
+	x := newIndex(t)
+	for i := range podindex.MaxDisruptionBudgets + 1 {
+		x.SetDisruptionBudget(podindex.DisruptionBudget{Namespace: "default", Name: fmt.Sprintf("b-%d", i), Selector: labels.Everything()})
+	}
+	if got := len(x.DisruptionBudgetsOf("default", nil)); got != podindex.MaxDisruptionBudgets {
+		t.Errorf("%d are counted", got)
+	}
+	x.SetDisruptionBudget(podindex.DisruptionBudget{Namespace: "default", Name: "b-0", Selector: labels.Nothing()})
+	if got := x.DisruptionBudgetsOf("default", nil); slices.Contains(got, "b-0") {
+		t.Error("a change of one that is counted is ignored")
 	}
 }
 

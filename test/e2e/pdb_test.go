@@ -44,7 +44,7 @@ var _ = Describe("A PodDisruptionBudget", func() {
 
 	BeforeEach(func(ctx context.Context) { p = newScenario(ctx) })
 
-	It("counts as a rule, and leaves its disruption to the pod that is prepared", func(ctx context.Context) {
+	It("counts like a rule, and leaves its disruption to the pod that is prepared", func(ctx context.Context) {
 		p.rule(ctx, maxUnavailable("2"))
 		p.deployment(ctx, 4, nil)
 		p.disruptionBudget(ctx, "web", "1")

@@ -36,7 +36,7 @@ func (s *harness) disruptionBudget(object *policyv1.PodDisruptionBudget) {
 	s.index.SetDisruptionBudget(podindex.DisruptionBudgetOf(object))
 }
 
-// explanation returns the annotation that says why a pod waits for PodDisruptionBudgets.
+// explanation returns the annotation that states why a pod waits for PodDisruptionBudgets.
 func (s *harness) explanation(pod string) string {
 	return s.pods[pod].Annotations[appsv1alpha1.DetailAnnotationKey(string(rule.KindDisruptionBudget))]
 }
