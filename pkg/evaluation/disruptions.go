@@ -75,12 +75,18 @@ func (w *evaluating) needDisruption(d *disruption, request rule.Request, candida
 	if request.Stage != appsv1alpha1.StagePreCheck || slices.Contains(request.Pod.SkipRules, d.id.String()) {
 		return
 	}
+	exception, text := w.exceptions.of(nil, request)
 	if d.view.Unknown != "" && request.Pod.Ready {
+		if exception != "" {
+			w.waive(w.turn, request, rule.Waiver{Rule: d.id, Code: rule.CodeBudgetUnknown, Exception: exception, Reason: text})
+			return
+		}
 		w.withholdFor(w.turn, request, d.reason(request, rule.CodeBudgetUnknown, d.view.Unknown))
 		return
 	}
 	at, _ := slices.BinarySearchFunc(candidate.Needs, d.id, func(a, b rule.RuleID) int { return strings.Compare(a.String(), b.String()) })
 	candidate.Needs = slices.Insert(candidate.Needs, at, d.id)
+	waiveNeed(candidate, d.id, exception)
 }
 
 // noRoom returns why a request gets no slot.

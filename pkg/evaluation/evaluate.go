@@ -30,6 +30,9 @@ type Evaluation struct {
 	// disruptions are the PodDisruptionBudgets by their id.
 	disruptions map[rule.RuleID]*disruption
 
+	// exceptions are why requests pass rules that withhold them.
+	exceptions exceptions
+
 	// Rulesets by name.
 	Rulesets map[string]*Ruleset
 
@@ -53,6 +56,9 @@ type Ruleset struct {
 	// CompileErr is why rules cannot be evaluated, EvaluateErr why an evaluation has failed.
 	CompileErr  error
 	EvaluateErr error
+
+	// BreakGlass is why every pod passes the PreCheck rules; empty when none does for such a reason.
+	BreakGlass string
 
 	// CallsChanged reports whether the stored status differs from the calls of the webhook rules.
 	CallsChanged bool
@@ -136,6 +142,7 @@ type ruleWork struct {
 func (e *Evaluator) Evaluate(ctx context.Context, t *Turn, snapshot Snapshot) Evaluation {
 	now := e.clock.Now()
 	w := e.newWork(t, snapshot, now)
+	w.exceptions.held = snapshot.state.observeHolds(snapshot, e.hold, now)
 	e.evaluateModules(ctx, w, snapshot.Waiting)
 	candidates := map[string]*permit.Candidate{}
 	for _, request := range snapshot.Waiting {
@@ -169,9 +176,10 @@ func (e *Evaluator) newWork(t *Turn, snapshot Snapshot, now time.Time) *evaluati
 		},
 		turn: t,
 	}
+	w.exceptions = exceptions{hold: e.hold, now: now, namespace: snapshot.BreakGlass, cluster: snapshot.ClusterBreakGlass}
 	for _, view := range snapshot.Rules {
 		rules := snapshot.prepared[view.Object.Name]
-		ruleset := &Ruleset{View: view, CompileErr: cmp.Or(objectbounds.TooLarge(view.Object), view.SelectorErr, errorsOf(rules))}
+		ruleset := &Ruleset{View: view, BreakGlass: w.exceptions.breakGlass(), CompileErr: cmp.Or(objectbounds.TooLarge(view.Object), view.SelectorErr, errorsOf(rules))}
 		w.Rulesets[view.Object.Name] = ruleset
 		env, unreached := environmentOf(snapshot, view, now), map[appsv1alpha1.TransitionStage]bool{}
 		for _, prepared := range rules {
@@ -245,26 +253,35 @@ func (e *Evaluator) evaluateRule(ctx context.Context, work *ruleWork, w *evaluat
 	for i, request := range requests {
 		key, verdict := request.Key(), verdicts[i]
 		w.file(w.turn, prepared.id, key, finding{request: &requests[i]})
-		if verdict.Call && work.Calls != nil {
+		exception, text := w.exceptions.of(view.Object, request)
+		if verdict.Call && work.Calls != nil && exception == "" {
 			work.wants = append(work.wants, request)
 		}
-		w.fileVerdict(work, request, verdict, candidates[key])
+		if verdict.Outcome == rule.Withheld && prepared.enforced() && exception != "" {
+			w.waive(w.turn, request, rule.Waiver{Rule: prepared.id, Code: cmp.Or(verdict.Code, rule.CodeUndefined), Exception: exception, Reason: text})
+			continue
+		}
+		w.fileVerdict(work, request, verdict, candidates[key], exception)
 	}
 }
 
 // fileVerdict files the verdict of a rule on a request: its candidate needs a slot of the rule, or is
 // checked again in the order of permits, or the request is withheld.
-func (w *evaluating) fileVerdict(work *ruleWork, request rule.Request, verdict rule.Verdict, candidate *permit.Candidate) {
+func (w *evaluating) fileVerdict(
+	work *ruleWork, request rule.Request, verdict rule.Verdict, candidate *permit.Candidate, exception rule.Exception,
+) {
 	prepared := work.prepared
 	switch {
 	case verdict.Outcome == rule.NeedsSlot:
 		candidate.Needs = append(candidate.Needs, prepared.id)
+		waiveNeed(candidate, prepared.id, exception)
 	case verdict.Outcome != rule.Passed && prepared.enforced():
 		w.retryIn(w.withhold(w.turn, work.open(), work.Rule, request, verdict))
 	default:
 		w.retryIn(w.would(w.turn, work.open(), work.Rule, request, verdict))
 		if prepared.dependsOnPods() && !work.stopped() {
 			candidate.Rechecked = append(candidate.Rechecked, prepared.id)
+			waiveNeed(candidate, prepared.id, exception)
 		}
 	}
 }

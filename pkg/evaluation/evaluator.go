@@ -23,6 +23,7 @@ type Evaluator struct {
 	calls    *dispatch.InFlight
 	services Services
 	askAgain time.Duration
+	hold     Hold
 	clock    clock.PassiveClock
 
 	// remembered has the recollections of the rules, bounded in bytes over all namespaces.
@@ -86,6 +87,9 @@ type Config struct {
 	// AskAgain is about how long after a denial the service of a webhook rule is called again.
 	AskAgain time.Duration
 
+	// Hold bounds the holds of the rules that have no bound of their own.
+	Hold Hold
+
 	// Memory is how many bytes of recollections rules keep from one round to the next, in all namespaces
 	// together.
 	Memory int64
@@ -96,7 +100,7 @@ type Config struct {
 // New returns an Evaluator.
 func New(c Config) *Evaluator {
 	return &Evaluator{
-		engine: c.Engine, prepared: c.Prepared, calls: c.Calls, services: c.Services, askAgain: c.AskAgain, clock: c.Clock,
+		engine: c.Engine, prepared: c.Prepared, calls: c.Calls, services: c.Services, askAgain: c.AskAgain, hold: c.Hold, clock: c.Clock,
 		remembered: fairshare.NewCache[*preparedRule, *recollection](c.Memory),
 	}
 }

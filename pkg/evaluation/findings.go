@@ -22,6 +22,9 @@ type findings struct {
 	// warned has the reasons of rules with enforcement Warn, by request key.
 	warned map[string][]rule.Reason
 
+	// waived has the rules that a request passes although they withhold it, by request key.
+	waived map[string][]rule.Waiver
+
 	// byRule has the findings of each rule by request key.
 	byRule map[rule.RuleID]map[string]finding
 
@@ -40,7 +43,8 @@ type finding struct {
 
 func newFindings() findings {
 	return findings{
-		withheld: map[string][]rule.Reason{}, warned: map[string][]rule.Reason{}, byRule: map[rule.RuleID]map[string]finding{},
+		withheld: map[string][]rule.Reason{}, warned: map[string][]rule.Reason{}, waived: map[string][]rule.Waiver{},
+		byRule: map[rule.RuleID]map[string]finding{},
 	}
 }
 

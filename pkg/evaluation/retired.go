@@ -16,12 +16,17 @@ import (
 func (w *evaluating) holdRetired(snapshot Snapshot, now time.Time) {
 	for _, retired := range snapshot.Retired {
 		for _, request := range snapshot.Waiting {
-			rule := retired.Holds(request)
-			if rule == "" {
+			name := retired.Holds(request)
+			if name == "" {
+				continue
+			}
+			if exception, text := w.exceptions.of(nil, request); exception != "" {
+				id := rule.RuleID{Object: types.NamespacedName{Namespace: snapshot.Namespace, Name: retired.Name}, Rule: name}
+				w.waive(w.turn, request, rule.Waiver{Rule: id, Code: rule.CodeRuleDeleted, Exception: exception, Reason: text})
 				continue
 			}
 			key := request.Key()
-			w.withheld[key] = append(w.withheld[key], reasonOfRetired(snapshot.Namespace, retired, rule, request))
+			w.withheld[key] = append(w.withheld[key], reasonOfRetired(snapshot.Namespace, retired, name, request))
 			slices.SortFunc(w.withheld[key], byRank)
 			w.retryIn(max(retired.Until.Sub(now), time.Millisecond))
 		}

@@ -1,6 +1,8 @@
 package evaluation
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -13,6 +15,9 @@ type State struct {
 	// missed are the pods that had no turn in the last rounds (permit.Plan.Missed). The map is replaced,
 	// never modified.
 	missed map[types.UID]int
+
+	// held is since when deferred requests were observed, by request key, while holds are bounded.
+	held map[string]time.Time
 
 	// uncontrolled are the pods without the control label of PodDisruptionBudgets, by name.
 	uncontrolled map[string]uncontrolled
@@ -53,8 +58,10 @@ func (e *Evaluator) Forget(s *State, present func(ruleset string) bool) (gone []
 	return gone
 }
 
-// IsEmpty reports whether a State has no PodTransitionRule and no PodDisruptionBudget.
-func (s *State) IsEmpty() bool { return len(s.rulesets) == 0 && len(s.uncontrolled) == 0 }
+// IsEmpty reports whether a State has no PodTransitionRule, no PodDisruptionBudget and no bounded hold.
+func (s *State) IsEmpty() bool {
+	return len(s.rulesets) == 0 && len(s.uncontrolled) == 0 && len(s.held) == 0
+}
 
 // forgetRules drops the recollections of rules that are not among the kept ones.
 func (e *Evaluator) forgetRules(gone, kept []*preparedRule) {

@@ -63,6 +63,11 @@ type Options struct {
 	GateSyncTimeout time.Duration
 	GateSyncPolicy  string
 
+	// MaxHold is for how long rules without a maxHold of their own may hold a deferred delete
+	// back; 0: no bound. OnMaxHold is what happens then: Undo or Release.
+	MaxHold   time.Duration
+	OnMaxHold string
+
 	// EvaluationTimeout bounds one evaluation of a built-in rule, for a batch of pods;
 	// PolicyTimeout is the CPU time of one evaluation of a user's module, for one pod.
 	// RoundBudget bounds the evaluation of all rules of a namespace in one round.
@@ -117,6 +122,8 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.DurationVar(&o.Settle, "settle-time", 2*time.Second, "how long a pod that a Service selects and no service controller protects must have been unready before it is operated on, so that every node has seen its endpoints go; the annotation "+appsv1alpha1.SettleTimeAnnotationKey+" of a pod overrides it")
 	flags.DurationVar(&o.GateSyncTimeout, "gate-sync-timeout", time.Minute, "how long an operation waits for the kubelet to make the pod unready, and a pod counts as available before the kubelet makes it Ready")
 	flags.StringVar(&o.GateSyncPolicy, "gate-sync-policy", appsv1alpha1.GateSyncContinue, "whether operations continue when the kubelet has not made the pod unready within the gate sync timeout (Continue) or wait until it does (Hold); the annotation "+appsv1alpha1.GateSyncPolicyAnnotationKey+" of a pod overrides it")
+	flags.DurationVar(&o.MaxHold, "max-hold", 0, "for how long rules and PodDisruptionBudgets may hold back a delete or an eviction that PodOps defers, from 1s, unless the PodTransitionRule has a maxHold; 0s: no bound")
+	flags.StringVar(&o.OnMaxHold, "on-max-hold", string(appsv1alpha1.HoldUndo), "what happens when such a hold has lasted for its bound, unless the PodTransitionRule has an onMaxHold: the operation is cancelled (Undo), or the pod passes (Release)")
 	flags.DurationVar(&o.EvaluationTimeout, "evaluation-timeout", time.Second, "how long one evaluation of a rule may take")
 	flags.DurationVar(&o.PolicyTimeout, "policy-timeout", 100*time.Millisecond, "how much CPU time a module of a user may use for one pod")
 	flags.DurationVar(&o.RoundBudget, "round-budget", 2*time.Second, "how long the rules of one namespace may be compiled and evaluated before other namespaces get their turn")
@@ -144,6 +151,9 @@ func (o *Options) Validate() error {
 		check(o.GateSyncTimeout > 0, "--gate-sync-timeout is %s, want more than 0", o.GateSyncTimeout),
 		check(o.GateSyncPolicy == appsv1alpha1.GateSyncContinue || o.GateSyncPolicy == appsv1alpha1.GateSyncHold,
 			"--gate-sync-policy is %q, want %s or %s", o.GateSyncPolicy, appsv1alpha1.GateSyncContinue, appsv1alpha1.GateSyncHold),
+		check(o.MaxHold == 0 || o.MaxHold >= time.Second, "--max-hold is %s, want 0s or at least 1s", o.MaxHold),
+		check(o.OnMaxHold == string(appsv1alpha1.HoldUndo) || o.OnMaxHold == string(appsv1alpha1.HoldRelease),
+			"--on-max-hold is %q, want %s or %s", o.OnMaxHold, appsv1alpha1.HoldUndo, appsv1alpha1.HoldRelease),
 		check(o.EvaluationTimeout > 0, "--evaluation-timeout is %s, want more than 0", o.EvaluationTimeout),
 		check(o.PolicyTimeout > 0, "--policy-timeout is %s, want more than 0", o.PolicyTimeout),
 		check(o.RuleWebhookAskAgain >= time.Second && o.RuleWebhookAskAgain <= 10*time.Minute,

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/controllers/deferreddelete"
 	"github.com/podops-dev/podops/pkg/controllers/podlifecycle"
 	"github.com/podops-dev/podops/pkg/controllers/podtransitionrule"
@@ -66,6 +67,8 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 	config := podtransitionrule.Config{
 		Engine: evaluation.EngineOf(policies), Pods: writer, Statuses: podtransitionrule.APIStatusWriter{Client: mgr.GetClient()},
 		Recorder: recorder, Options: times, Clock: clk, AskAgain: options.RuleWebhookAskAgain, Prepared: decisions.Prepared,
+		Undo: podtransitionrule.APIUndoer{Client: mgr.GetClient()}, ManagerNamespace: options.Namespace,
+		Hold:    evaluation.Hold{Max: options.MaxHold, Action: appsv1alpha1.HoldAction(options.OnMaxHold)},
 		Workers: options.Workers, RoundBudget: options.RoundBudget, Memory: ruleBytes(memoryLimit()), BatchInterval: options.PermitInterval,
 	}
 	if err := registerRules(mgr, index, guard, cluster, config); err != nil {

@@ -82,3 +82,31 @@ func TestPodDisruptionBudgetsGiveSlotsToReadyPods(t *testing.T) {
 		})
 	}
 }
+
+// waived is a candidate that passes the PodDisruptionBudget even without a slot.
+func waived(c permit.Candidate) permit.Candidate {
+	c = disrupted(c, true)
+	c.Waived = c.Needs
+	return c
+}
+
+func TestAWaivedRuleDeniesNothing(t *testing.T) {
+	candidates := []permit.Candidate{waived(waiting("a", 1)), waived(waiting("b", 2)), disrupted(waiting("c", 3), true)}
+	plan := permit.Next([]permit.Budget{disruptions(1)}, candidates, nil, epoch)
+	if len(plan.Grants) != 2 || len(plan.Refused) != 1 || plan.Refused[0].Request.Pod.Name != "c" {
+		t.Errorf("granted %v, refused %v", plan.Grants, plan.Refused)
+	}
+	if len(plan.Waived) != 1 || plan.Waived[0].Request.Pod.Name != "b" || plan.Waived[0].Rule != pdb {
+		t.Errorf("waived %v: a has a slot, and b has none", plan.Waived)
+	}
+}
+
+// TestARefusedRequestWaivesNothing: the denial of a waived rule is of no interest then.
+func TestARefusedRequestWaivesNothing(t *testing.T) {
+	c := waived(waiting("a", 1))
+	c = under(c, "x/full")
+	plan := permit.Next([]permit.Budget{disruptions(0), {Object: "x", Slots: map[string]int{"full": 0}}}, []permit.Candidate{c}, nil, epoch)
+	if len(plan.Grants) > 0 || len(plan.Waived) > 0 || len(plan.Refused) != 1 {
+		t.Errorf("granted %v, waived %v, refused %v", plan.Grants, plan.Waived, plan.Refused)
+	}
+}

@@ -67,6 +67,10 @@ type Candidate struct {
 	// Needs are the rules and PodDisruptionBudgets from which the request needs a slot. Sorted.
 	Needs []rule.RuleID
 
+	// Waived are rules and PodDisruptionBudgets that the request passes even if they deny it. Its
+	// slots are taken all the same.
+	Waived []rule.RuleID
+
 	// Budgets are all PodTransitionRules with a budget and PodDisruptionBudgets that select the
 	// pod (Budget.Object), whether or not a rule of theirs applies to this request: a permit makes
 	// the pod unavailable for all of them. Sorted.
@@ -120,6 +124,9 @@ type Plan struct {
 	// Refused are the candidates that wait for a slot, or for other pods.
 	Refused []Denial
 
+	// Waived are the denials of waived rules, of requests that were granted.
+	Waived []Denial
+
 	// Missed are the pods whose rules were not all rechecked for lack of time, with the number
 	// of successive rounds without a turn. Those that missed the most come first in the next
 	// round. A pod that comes first has had its turn, even if its rules take longer than a round.
@@ -164,6 +171,9 @@ type allocation struct {
 
 	// first is the first pod with a rechecked rule; empty before that.
 	first types.UID
+
+	// waived are the denials of waived rules of the request that is allocated.
+	waived []Denial
 
 	plan Plan
 }
@@ -249,6 +259,7 @@ func (a *allocation) rank(uid types.UID) int {
 // offline once.
 func (a *allocation) allocate(pod []Candidate) {
 	for _, c := range pod {
+		a.waived = nil
 		if denial, denied := a.deny(c); denied {
 			a.plan.Refused = append(a.plan.Refused, denial)
 			continue
@@ -258,14 +269,27 @@ func (a *allocation) allocate(pod []Candidate) {
 			a.commit(c)
 		}
 		a.plan.Grants = append(a.plan.Grants, c.Request)
+		a.plan.Waived = append(a.plan.Waived, a.waived...)
 	}
+}
+
+// noRoom is the verdict of a rule without a slot.
+var noRoom = rule.Verdict{Code: rule.CodeNoRoom}
+
+// waives reports whether the rule of a denial is waived, and keeps the denial then.
+func (a *allocation) waives(c Candidate, denial Denial) bool {
+	if !slices.Contains(c.Waived, denial.Rule) {
+		return false
+	}
+	a.waived = append(a.waived, denial)
+	return true
 }
 
 // deny returns why a request gets no permit now, and whether that is so. It commits nothing.
 func (a *allocation) deny(c Candidate) (Denial, bool) {
 	if c.Request.Stage != appsv1alpha1.StagePostCheck && !a.granted[c.Request.Pod.UID] {
 		if id, lacking := a.lacking(c); lacking {
-			return Denial{Request: c.Request, Rule: id, Verdict: rule.Verdict{Code: rule.CodeNoRoom}}, true
+			return Denial{Request: c.Request, Rule: id, Verdict: noRoom}, true
 		}
 	}
 	return a.rechecked(c)
@@ -286,9 +310,10 @@ func (a *allocation) lacking(c Candidate) (rule.RuleID, bool) {
 			continue
 		}
 		slots := b.slots[need.Rule]
-		if slots < 0 || slots == 0 && !hasUID(b.live, pod.UID) {
-			return need, true
+		if slots >= 0 && (slots > 0 || hasUID(b.live, pod.UID)) || a.waives(c, Denial{Request: c.Request, Rule: need, Verdict: noRoom}) {
+			continue
 		}
+		return need, true
 	}
 	for _, name := range c.Budgets {
 		b, ok := a.budgets[name]

@@ -48,8 +48,8 @@ func (a *allocation) rechecked(c Candidate) (Denial, bool) {
 			verdict = rule.Verdict{Code: rule.CodeNotReached}
 			a.unreached[c.Request.Pod.UID] = true
 		}
-		if verdict.Outcome != rule.Passed {
-			return Denial{Request: c.Request, Rule: id, Verdict: verdict}, true
+		if denial := (Denial{Request: c.Request, Rule: id, Verdict: verdict}); verdict.Outcome != rule.Passed && !a.waives(c, denial) {
+			return denial, true
 		}
 	}
 	return Denial{}, false

@@ -22,10 +22,33 @@ func (x *Index) SetNamespace(name string, labels map[string]string) {
 	x.notifyKnown(name)
 }
 
+// SetBreakGlass stores the reason of the break-glass annotation of a namespace, or of the whole
+// cluster if the namespace is empty; an empty reason is none. It notifies of the namespaces that it
+// applies to, if the reason changed.
+func (x *Index) SetBreakGlass(namespace, reason string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.breakGlass[namespace] == reason {
+		return
+	}
+	x.breakGlass[namespace] = reason
+	if reason == "" {
+		delete(x.breakGlass, namespace)
+	}
+	if namespace != "" {
+		x.notifyKnown(namespace)
+		return
+	}
+	for name := range x.namespaces {
+		x.notify(name)
+	}
+}
+
 // DeleteNamespace removes a namespace.
 func (x *Index) DeleteNamespace(name string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	delete(x.breakGlass, name)
 	if _, known := x.labels[name]; !known {
 		return
 	}

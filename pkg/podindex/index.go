@@ -26,6 +26,10 @@ type Index struct {
 	// labels of all namespaces, also of those without an entry in namespaces. No value is nil.
 	labels map[string]map[string]string
 
+	// breakGlass are the reasons of break-glass annotations by namespace; that of the whole cluster
+	// has no namespace.
+	breakGlass map[string]string
+
 	policies map[string]*appsv1alpha1.PodTransitionPolicy
 
 	// users counts the PodTransitionRules that refer to a policy, by the name of the policy
@@ -60,7 +64,7 @@ type namespace struct {
 // each change that a decision or a status depends on; notify must not call the index.
 func NewIndex(notify func(namespace string)) *Index {
 	return &Index{
-		namespaces: map[string]*namespace{}, notify: notify, labels: map[string]map[string]string{},
+		namespaces: map[string]*namespace{}, notify: notify, labels: map[string]map[string]string{}, breakGlass: map[string]string{},
 		policies: map[string]*appsv1alpha1.PodTransitionPolicy{}, users: map[string]map[string]int{},
 	}
 }

@@ -14,6 +14,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/text"
 )
 
 // pod is one entry of the index. Snapshots share it, so it is replaced and never modified.
@@ -82,6 +83,7 @@ func newPod(object *corev1.Pod, owner rule.Owner, cause rule.Cause, before *pod)
 			AvailableSince:  availableSince(facts, available),
 			Permitted:       facts.Permitted(),
 			SkipRules:       SkipRules(object.Annotations),
+			BreakGlass:      BreakGlass(object.Annotations),
 			Available:       available,
 		},
 		base:       base{resourceVersion: object.ResourceVersion, owner: owner.UID},
@@ -175,6 +177,11 @@ func SkipRules(annotations map[string]string) []string {
 	return slices.Compact(skip.SkipRules)
 }
 
+// BreakGlass returns the reason of a break-glass annotation in one line; empty without one.
+func BreakGlass(annotations map[string]string) string {
+	return text.Line(annotations[appsv1alpha1.BreakGlassAnnotationKey], rule.MaxBreakGlassBytes)
+}
+
 // availableSince returns when a pod became available: the later one of its label
 // service-available and its condition Ready. It returns zero for a pod that is not available.
 func availableSince(facts lifecycle.PodFacts, available bool) time.Time {
@@ -197,7 +204,7 @@ func sameButOwner(a, b *rule.PodFact) bool {
 // sameToBuiltIn compares the fields that rules of the built-in kinds read.
 func sameToBuiltIn(a, b *rule.PodFact) bool {
 	return a.Name == b.Name && a.Namespace == b.Namespace && a.Available == b.Available &&
-		maps.Equal(a.Labels, b.Labels) && slices.Equal(a.SkipRules, b.SkipRules)
+		maps.Equal(a.Labels, b.Labels) && slices.Equal(a.SkipRules, b.SkipRules) && a.BreakGlass == b.BreakGlass
 }
 
 // sameToDecisions reports whether no decision and no status depends on the difference of two

@@ -38,6 +38,11 @@ type Snapshot struct {
 	// seen; empty when it has none.
 	NamespaceLabels map[string]string
 
+	// BreakGlass is the reason of the break-glass annotation of the namespace, and ClusterBreakGlass
+	// that of the whole cluster; empty without one.
+	BreakGlass        string
+	ClusterBreakGlass string
+
 	// Policies are the PodTransitionPolicies that rules of the namespace refer to, by
 	// name. A policy that does not exist has no entry.
 	Policies map[string]*appsv1alpha1.PodTransitionPolicy
@@ -127,7 +132,7 @@ func (x *Index) Snapshot(name string, pods func(*appsv1alpha1.PodTransitionRule)
 	defer x.mu.Unlock()
 	v := Snapshot{
 		Namespace: name, ResourceVersion: x.seen,
-		NamespaceLabels: x.labels[name], Policies: map[string]*appsv1alpha1.PodTransitionPolicy{},
+		NamespaceLabels: x.labels[name], BreakGlass: x.breakGlass[name], ClusterBreakGlass: x.breakGlass[""], Policies: map[string]*appsv1alpha1.PodTransitionPolicy{},
 		versions: map[types.UID]string{},
 	}
 	n, ok := x.namespaces[name]

@@ -50,10 +50,17 @@ type PodFact struct {
 	// SkipRules are the names of rules that the pod skips, from its annotation.
 	SkipRules []string
 
+	// BreakGlass is the reason of the break-glass annotation of the pod, in one line of at most
+	// MaxBreakGlassBytes; empty without one.
+	BreakGlass string
+
 	// Available is set if the pod has the label service-available, is Ready, and is neither
 	// terminating nor finished.
 	Available bool
 }
+
+// MaxBreakGlassBytes bounds the reason of a break-glass annotation.
+const MaxBreakGlassBytes = 128
 
 // Owner is a workload that pods belong to.
 type Owner struct {

@@ -14,6 +14,10 @@ const (
 
 	// ConditionSelecting is True when the selector of a PodTransitionRule matches a pod.
 	ConditionSelecting = "Selecting"
+
+	// ConditionBreakGlass is True while a break-glass annotation of the namespace, or of the
+	// namespace of the manager, lets every pod pass the rules; absent otherwise.
+	ConditionBreakGlass = "BreakGlass"
 )
 
 // Condition reasons. They never change.
@@ -27,6 +31,9 @@ const (
 	// ReasonNoPodSelected means that the selector matches no pod that is under PodOps, so the
 	// rules withhold no pod.
 	ReasonNoPodSelected = "NoPodSelected"
+
+	// ReasonAnnotated means that an annotation is the cause.
+	ReasonAnnotated = "Annotated"
 
 	// ReasonCompiled means that the module of the PodTransitionPolicy compiles.
 	ReasonCompiled = "Compiled"

@@ -143,6 +143,12 @@ const (
 	// skips. The user sets it.
 	SkipRulesAnnotationKey = "podtransitionrule.kusionstack.io/skip-rule-conditions"
 
+	// BreakGlassAnnotationKey lets a pod pass every PreCheck rule and PodDisruptionBudget. On a
+	// Namespace it applies to all pods there, and on the namespace of the manager to all pods of the
+	// cluster. Its value is the reason, which events and metrics report; an empty value has no
+	// effect. The user sets and removes it.
+	BreakGlassAnnotationKey = "podtransitionrule.kusionstack.io/break-glass"
+
 	// IgnoreUsersAnnotationKey on a PodTransitionPolicy, with the value "true", allows an edit
 	// that the parameters of rules do not fit, and a delete while rules refer to the
 	// policy. These rules then withhold their pods. The user sets and removes it.

@@ -63,7 +63,35 @@ type PodTransitionRuleSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	Rules []TransitionRule `json:"rules"`
+
+	// maxHold bounds for how long these rules may hold back a delete or an eviction that PodOps
+	// defers, from 1s to 720h. The time is measured by the manager, from when it first observed
+	// that the pod waits. Unset: the flag --max-hold of the manager, which is unlimited by default.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('720h')",message="maxHold must be from 1s to 720h"
+	MaxHold *metav1.Duration `json:"maxHold,omitempty"`
+
+	// onMaxHold is what happens when maxHold has passed. Undo cancels the operation, and the pod
+	// keeps serving; its actor may begin it again. Release lets the pod pass these rules, after
+	// its traffic is off, and records a warning. Unset: the flag --on-max-hold of the manager,
+	// which is Undo by default.
+	// +optional
+	OnMaxHold HoldAction `json:"onMaxHold,omitempty"`
 }
+
+// HoldAction is what happens when a pod has waited for as long as it may.
+// +kubebuilder:validation:Enum=Undo;Release
+type HoldAction string
+
+const (
+	// HoldUndo cancels the operation.
+	HoldUndo HoldAction = "Undo"
+
+	// HoldRelease lets the pod pass.
+	HoldRelease HoldAction = "Release"
+)
 
 // TransitionStage is the point of a lifecycle at which a rule is evaluated.
 // +kubebuilder:validation:Enum=PreCheck;PostCheck

@@ -28,6 +28,9 @@ func describe(status *appsv1alpha1.PodTransitionRuleStatus, rule podindex.RuleVi
 	status.BlockedBy = blockedBy(rule.Object.Name, status.Blocked)
 	status.Rules = o.Rulesets[rule.Object.Name].Statuses()
 	status.RuleStates = o.Rulesets[rule.Object.Name].States()
+	if o.Rulesets[rule.Object.Name].BreakGlass == "" {
+		meta.RemoveStatusCondition(&status.Conditions, appsv1alpha1.ConditionBreakGlass)
+	}
 	for _, condition := range conditions(rule, o.Rulesets[rule.Object.Name]) {
 		condition.ObservedGeneration = rule.Object.Generation
 		condition.LastTransitionTime = now
@@ -105,7 +108,14 @@ func conditions(rule podindex.RuleView, object *evaluation.Ruleset) []metav1.Con
 			"rule %s permits no pod even with all of the %d pods available: no available pod will ever pass it",
 			strings.Join(object.NeverPasses, ", "), max(rule.Counts.Desired, rule.Counts.Selected)), maxConditionBytes))
 	}
-	return []metav1.Condition{ready, reconciling, stalled, selecting(rule.Counts.Selected)}
+	all := []metav1.Condition{ready, reconciling, stalled, selecting(rule.Counts.Selected)}
+	if object.BreakGlass != "" {
+		all = append(all, metav1.Condition{
+			Type: appsv1alpha1.ConditionBreakGlass, Status: metav1.ConditionTrue,
+			Reason: appsv1alpha1.ReasonAnnotated, Message: "every pod passes the PreCheck rules: " + object.BreakGlass,
+		})
+	}
+	return all
 }
 
 // selecting returns whether the selector of a PodTransitionRule matches any pod: a selector with a typing

@@ -28,6 +28,13 @@ const (
 	// EventRolloutHeld, on a Deployment: its pods wait to be deleted.
 	EventRolloutHeld = "RolloutHeld"
 
+	// EventBreakGlass: the pod passed rules that withhold it, because of a break-glass annotation.
+	EventBreakGlass = "BreakGlass"
+
+	// EventHoldExpired: the pod was held for as long as it may be, and its operation was cancelled, or it
+	// passed the rules that withhold it.
+	EventHoldExpired = "HoldExpired"
+
 	// EventQuarantined, on the PodTransitionRule: a rule is not evaluated any more.
 	EventQuarantined = "Quarantined"
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -61,6 +62,9 @@ type harness struct {
 	// explained are the names of the pods of which only annotations were written.
 	explained []string
 
+	// undone are the names of the pods whose operation was cancelled.
+	undone []string
+
 	// moves are the last steps of each pod.
 	moves map[string][]lifecycle.Transition
 }
@@ -92,6 +96,7 @@ func newHarnessWith(t testing.TB, e *opa.Engine) *harness {
 // restart makes a Reconciler without memory of earlier rounds.
 func (s *harness) restart(c Config) {
 	c.Index, c.Engine, c.Pods, c.Statuses, c.Recorder, c.Metrics, c.Clock = s.index, s.engine, s, s, s.events, newMetrics(s.t), s.clock
+	c.Undo = s
 	c.Caller, c.InFlight, c.Wake = s.service, dispatch.NewInFlight(), func(string) { s.news++ }
 	s.reconciler = New(c)
 }
@@ -229,6 +234,24 @@ func (s *harness) Write(_ context.Context, pod *corev1.Pod, change lifecycle.Cha
 	} else {
 		s.explained = append(s.explained, pod.Name)
 	}
+	s.put(next)
+	return nil
+}
+
+// Undo implements Undoer: admission removes the labels of the operation.
+func (s *harness) Undo(_ context.Context, pod *corev1.Pod, id, _ string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pods[pod.Name].ResourceVersion != pod.ResourceVersion {
+		return errConflict()
+	}
+	next := pod.DeepCopy()
+	for key := range next.Labels {
+		if strings.HasSuffix(key, "/"+id) {
+			delete(next.Labels, key)
+		}
+	}
+	s.undone = append(s.undone, pod.Name)
 	s.put(next)
 	return nil
 }

@@ -37,6 +37,8 @@ type Metrics struct {
 	oldestTask  *prometheus.GaugeVec
 	rounds      *prometheus.CounterVec
 	waiting     prometheus.Gauge
+	holds       *prometheus.CounterVec
+	exceptions  *prometheus.CounterVec
 }
 
 // NewMetrics registers the metrics of rules.
@@ -73,7 +75,16 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 			Name: "podops_slow_namespaces_waiting", Help: "Namespaces that have used their share of CPU time and wait for a round.",
 		}),
 	}
-	for _, collector := range []prometheus.Collector{m.requests, m.quarantined, m.timeouts, m.tasks, m.oldestTask, m.rounds, m.waiting} {
+	m.holds = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "podops_holds_expired_total",
+		Help: "Deferred deletes and evictions that were held for as long as they may be, and cancelled (Undo) or let pass (Release).",
+	}, []string{"action"})
+	m.exceptions = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "podops_rules_waived_total",
+		Help: "Requests that were granted although rules withhold them, because of a break-glass annotation (BreakGlass) or of maxHold (MaxHold).",
+	}, []string{"exception"})
+	collectors := []prometheus.Collector{m.requests, m.quarantined, m.timeouts, m.tasks, m.oldestTask, m.rounds, m.waiting, m.holds, m.exceptions}
+	for _, collector := range collectors {
 		if err := registry.Register(collector); err != nil {
 			return nil, err
 		}
@@ -98,6 +109,14 @@ func (m *Metrics) labels(rule rule.RuleID) (values []string, own bool) {
 
 // gaveWay counts a round that ended before all rules were evaluated.
 func (m *Metrics) gaveWay(cause evaluation.Cause) { m.rounds.WithLabelValues(string(cause)).Inc() }
+
+// holdExpired counts a hold that has ended.
+func (m *Metrics) holdExpired(action appsv1alpha1.HoldAction) {
+	m.holds.WithLabelValues(string(action)).Inc()
+}
+
+// waived counts a request that was granted although rules withhold it.
+func (m *Metrics) waived(by rule.Exception) { m.exceptions.WithLabelValues(string(by)).Inc() }
 
 // parked shows how many namespaces wait for a place in the slow lane.
 func (m *Metrics) parked(namespaces int) { m.waiting.Set(float64(namespaces)) }

@@ -92,6 +92,7 @@ func (r *Reconciler) writePermits(ctx context.Context, snapshot snapshot, o eval
 		}
 		for _, request := range granted[one.pod.UID] {
 			r.recordWarnings(one.pod, request, o.Warnings(request.Key()))
+			r.recordWaivers(one.pod, request, o.Waivers(request))
 		}
 	}
 	return conflict, err

@@ -83,8 +83,13 @@ type Reconciler struct {
 	options   lifecycle.Options
 	metrics   *Metrics
 	caller    Caller
-	wake      func(namespace string)
-	clock     clock.PassiveClock
+	undo      Undoer
+
+	// managerNamespace is the namespace whose break-glass annotation applies to the whole cluster.
+	managerNamespace string
+
+	wake  func(namespace string)
+	clock clock.PassiveClock
 
 	// workers are shared between namespaces by lanes; budget bounds each round.
 	workers int
@@ -106,8 +111,8 @@ type Reconciler struct {
 	state *state
 }
 
-// Config configures a Reconciler. All fields but InFlight, Workers, RoundBudget,
-// Memory, BatchInterval, Prepared and AskAgain must be set.
+// Config configures a Reconciler. All fields but InFlight, Hold, ManagerNamespace, Workers,
+// RoundBudget, Memory, BatchInterval, Prepared and AskAgain must be set.
 type Config struct {
 	Index    *podindex.Index
 	Engine   evaluation.Engine
@@ -121,6 +126,13 @@ type Config struct {
 	// Caller makes the calls of webhook rules, and keeps their results in InFlight.
 	Caller   Caller
 	InFlight *dispatch.InFlight
+
+	// Undo cancels operations that were held for as long as Hold, or their rules, permit.
+	Undo Undoer
+	Hold evaluation.Hold
+
+	// ManagerNamespace is the namespace whose break-glass annotation applies to the whole cluster; empty: none.
+	ManagerNamespace string
 
 	// Wake queues a round of a namespace.
 	Wake func(namespace string)
@@ -156,12 +168,12 @@ func New(c Config) *Reconciler {
 	workers, calls := cmp.Or(c.Workers, defaultWorkers), cmp.Or(c.InFlight, dispatch.NewInFlight())
 	evaluator := evaluation.New(evaluation.Config{
 		Engine: c.Engine, Prepared: c.Prepared, Calls: calls, Services: c.Caller, Clock: c.Clock,
-		AskAgain: cmp.Or(c.AskAgain, webhooktask.DefaultAskAgain), Memory: cmp.Or(c.Memory, defaultMemory),
+		AskAgain: cmp.Or(c.AskAgain, webhooktask.DefaultAskAgain), Hold: c.Hold, Memory: cmp.Or(c.Memory, defaultMemory),
 	})
 	return &Reconciler{
 		index: c.Index, evaluator: evaluator, state: newState(evaluator, calls),
 		pods: c.Pods, statuses: c.Statuses, recorder: c.Recorder, options: c.Options, metrics: c.Metrics, clock: c.Clock,
-		caller: c.Caller, wake: c.Wake, workers: workers, lanes: newLanes(workers), budget: cmp.Or(c.RoundBudget, evaluation.DefaultBudget),
+		caller: c.Caller, undo: c.Undo, managerNamespace: c.ManagerNamespace, wake: c.Wake, workers: workers, lanes: newLanes(workers), budget: cmp.Or(c.RoundBudget, evaluation.DefaultBudget),
 		roundBytes: evaluation.DefaultMemory, writesAtOnce: defaultWritesAtOnce, batchInterval: c.BatchInterval,
 	}
 }
@@ -192,12 +204,13 @@ func (r *Reconciler) round(ctx context.Context, turn *evaluation.Turn, namespace
 	outcome := evaluation.Outcome{Evaluation: evaluated, Allocation: allocated}
 	r.count(snapshot, outcome)
 	written, writeErr := r.write(ctx, snapshot, outcome)
+	undone, undoErr := r.undoExpired(ctx, snapshot, outcome)
 	reported, reportErr := r.report(ctx, turn, snapshot, outcome)
 	r.forget(snapshot, outcome)
-	if err := errors.Join(writeErr, reportErr); err != nil {
+	if err := errors.Join(writeErr, undoErr, reportErr); err != nil {
 		return reconcile.Result{}, err
 	}
-	for _, delay := range []time.Duration{snapshot.Retry, evaluated.Retry, allocated.Retry, written, reported} {
+	for _, delay := range []time.Duration{snapshot.Retry, evaluated.Retry, allocated.Retry, written, undone, reported} {
 		wait = evaluation.MinDelay(wait, delay)
 	}
 	return reconcile.Result{RequeueAfter: wait}, nil

@@ -115,9 +115,19 @@ func (r *Reconciler) deletePolicy(object client.Object) { r.index.DeletePolicy(o
 
 func (r *Reconciler) setNamespace(object client.Object) {
 	r.index.SetNamespace(object.GetName(), object.GetLabels())
+	reason := podindex.BreakGlass(object.GetAnnotations())
+	r.index.SetBreakGlass(object.GetName(), reason)
+	if object.GetName() == r.managerNamespace {
+		r.index.SetBreakGlass("", reason)
+	}
 }
 
-func (r *Reconciler) deleteNamespace(object client.Object) { r.index.DeleteNamespace(object.GetName()) }
+func (r *Reconciler) deleteNamespace(object client.Object) {
+	r.index.DeleteNamespace(object.GetName())
+	if object.GetName() == r.managerNamespace {
+		r.index.SetBreakGlass("", "")
+	}
+}
 
 func (r *Reconciler) setDisruptionBudget(object client.Object) {
 	if budget, ok := object.(*policyv1.PodDisruptionBudget); ok {

@@ -117,6 +117,10 @@ var _ = Describe("The policy for pods/status", Ordered, func() {
 			patch:  `{"metadata":{"annotations":{"podtransitionrule.kusionstack.io/skip-rule-conditions":"{}"}}}`,
 			denied: "the annotation podtransitionrule.kusionstack.io/skip-rule-conditions",
 		}),
+		Entry("a break-glass", attempt{
+			patch:  `{"metadata":{"annotations":{"podtransitionrule.kusionstack.io/break-glass":"now"}}}`,
+			denied: "the annotation podtransitionrule.kusionstack.io/break-glass",
+		}),
 		Entry("a foreign finalizer removed", attempt{
 			patch: `{"metadata":{"finalizers":["` + protectionFinalizer + `"]}}`,
 		}),
