@@ -83,10 +83,16 @@ func TestPodWebhooksLeaveTheRestAlone(t *testing.T) {
 			for _, resource := range rule.Resources {
 				// A kubelet may not change labels: a mutation would have its whole status
 				// update rejected. And no status waits for PodOps.
-				if !slices.Contains([]string{"pods", "podtransitionrules", "podtransitionpolicies"}, resource) {
+				if !slices.Contains([]string{"pods", "pods/eviction", "podtransitionrules", "podtransitionpolicies"}, resource) {
 					t.Errorf("%s: resource %s is not ours to guard by a webhook", w.Name, resource)
 				}
-				if resource == "pods" {
+				if resource == "pods" && (w.ObjectSelector == nil || w.ObjectSelector.MatchLabels["kusionstack.io/control"] != "true") {
+					t.Errorf("%s: objectSelector must ask for the control label", w.Name)
+				}
+				if resource == "pods/eviction" && w.ObjectSelector != nil {
+					t.Errorf("%s: the object is an Eviction, which has no labels of the pod", w.Name)
+				}
+				if strings.HasPrefix(resource, "pods") {
 					checkPodScope(t, w)
 				}
 			}
@@ -96,9 +102,6 @@ func TestPodWebhooksLeaveTheRestAlone(t *testing.T) {
 
 func checkPodScope(t *testing.T, w webhook) {
 	t.Helper()
-	if w.ObjectSelector == nil || w.ObjectSelector.MatchLabels["kusionstack.io/control"] != "true" {
-		t.Errorf("%s: objectSelector must ask for the control label", w.Name)
-	}
 	selector, err := metav1.LabelSelectorAsSelector(w.NamespaceSelector)
 	if err != nil || w.NamespaceSelector == nil {
 		t.Fatalf("%s: namespaceSelector must exclude namespaces, got %v, %v", w.Name, w.NamespaceSelector, err)
@@ -149,12 +152,12 @@ func TestMutationAndValidationOfPodsSeeTheSame(t *testing.T) {
 	}
 }
 
-// A delete must pass when no manager answers, or nodes could not be drained, and PodOps
-// could not be uninstalled.
+// A delete or an eviction must pass when no manager answers, or nodes could not be drained, and
+// PodOps could not be uninstalled.
 func TestOnlyDeletesFailOpen(t *testing.T) {
 	for _, w := range allWebhooks(t) {
 		want := admissionregistrationv1.Fail
-		if slices.Contains(w.Rules[0].Operations, admissionregistrationv1.Delete) {
+		if slices.Contains(w.Rules[0].Operations, admissionregistrationv1.Delete) || slices.Contains(w.Rules[0].Resources, "pods/eviction") {
 			want = admissionregistrationv1.Ignore
 		}
 		if *w.FailurePolicy != want {

@@ -9,7 +9,9 @@ type group struct {
 // groups returns the sections with their flags, in the order of the page.
 func groups() []group {
 	return []group{
-		{"Operations on pods", []string{"settle-time", "gate-sync-timeout", "gate-sync-policy", "permit-interval", "max-hold", "on-max-hold"}},
+		{"Operations on pods", []string{
+			"settle-time", "gate-sync-timeout", "gate-sync-policy", "permit-interval", "max-hold", "on-max-hold", "delete-expiry", "hold-preemption",
+		}},
 		{"Evaluation of rules", []string{"workers", "round-budget", "evaluation-timeout", "policy-timeout"}},
 		{"Webhook rules", []string{"rule-webhook-allow-cidr", "rule-webhook-allow-host", "rule-webhook-ask-again"}},
 		{"Load balancers", []string{"enable-adapters", "haproxy-allow"}},

@@ -4,88 +4,212 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// mirrorAnnotation marks the mirror pod of a static pod, which only its kubelet can stop.
-const mirrorAnnotation = corev1.MirrorPodAnnotationKey
-
-// OwnerState is the state of the ReplicaSet that controls a pod.
+// OwnerState is the state of the controller of a pod.
 type OwnerState int
 
 // The states of an owner. The zero value is the one with which deletes are deferred: an
 // owner of unknown state counts as present.
 const (
-	// OwnerPresent means that the ReplicaSet exists, and may have a surplus of pods.
+	// OwnerPresent means that the owner exists, is of a kind that PodOps does not read, or that
+	// the pod has none.
 	OwnerPresent OwnerState = iota
 
-	// OwnerTerminating means that the ReplicaSet is being deleted. Its controller deletes no
-	// more pods; the garbage collector does.
+	// OwnerTerminating means that the owner is being deleted. Its controller deletes no more
+	// pods; the garbage collector does.
 	OwnerTerminating
 
-	// OwnerGone means that no ReplicaSet with the UID that the pod refers to exists.
+	// OwnerGone means that no owner with the UID that the pod refers to exists.
 	OwnerGone
 )
 
-// MayDelete reports whether a DELETE of the pod passes. All controllers of a cluster may
-// share one user, so the decision depends on the pod and its owner, not on the user. The
-// delete is deferred unless one of these holds:
-//   - the pod is not under PodOps,
-//   - it is terminating already: what follows is the kubelet's final delete,
-//   - it has finished: it serves no requests,
-//   - it is a mirror pod,
-//   - its namespace is terminating,
-//   - its ReplicaSet is deleted or terminating: the garbage collector deletes the pod,
-//   - a controller that deletes pods of failed or tainted nodes has marked it (Disrupted),
-//   - some id on it was granted operate: its traffic is off and its rules have passed.
-//
-// All other deletes are deferred, even if PodOps sees no surplus of the ReplicaSet: its
-// controller may have seen a change of replicas that PodOps has not.
-func MayDelete(pod *corev1.Pod, owner OwnerState, namespaceTerminating bool) bool {
-	if !appsv1alpha1.IsControlled(pod.Labels) || namespaceTerminating {
-		return true
-	}
-	if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
-		return true
-	}
-	if _, mirror := pod.Annotations[mirrorAnnotation]; mirror {
-		return true
-	}
-	return owner != OwnerPresent || Disrupted(pod) || Operable(pod.Labels)
-}
+// Outcome is the answer to a delete or an eviction.
+type Outcome string
 
-// Reasons of the condition DisruptionTarget that controllers set right before they delete
-// a pod. The taint manager gives up after five attempts within 50 ms, so its delete must
-// pass at once. The disruption controller resets the condition after two minutes when no
-// delete follows.
+// The outcomes.
 const (
-	reasonTaintManager       = "DeletionByTaintManager"
-	reasonDeviceTaintManager = "DeletionByDeviceTaintManager"
-	reasonPodGC              = "DeletionByPodGC"
+	// Allow lets the request pass.
+	Allow Outcome = "Allow"
+
+	// Hold rejects the request with 429. The client carries it out when it repeats it.
+	Hold Outcome = "Hold"
+
+	// HoldAndFinish rejects the request with 429. PodOps carries it out.
+	HoldAndFinish Outcome = "HoldAndFinish"
 )
 
-// Disrupted reports whether a controller is about to delete the pod because of its node
-// or device: a NoExecute taint that the pod does not tolerate, or a deleted node.
-func Disrupted(pod *corev1.Pod) bool {
+// Reason is why a delete or an eviction passes or is held, in metrics and events. Reasons never
+// change.
+type Reason string
+
+// The reasons for which a request passes without rules.
+const (
+	ReasonPodOps               Reason = "PodOps"               // PodOps carries out a pending delete
+	ReasonNotControlled        Reason = "NotControlled"        // the pod is not under PodOps
+	ReasonTerminating          Reason = "Terminating"          // what follows is the kubelet's final delete
+	ReasonFinished             Reason = "Finished"             // the pod has succeeded or failed: it serves no requests
+	ReasonMirrorPod            Reason = "MirrorPod"            // only its kubelet can stop a static pod
+	ReasonNamespaceTerminating Reason = "NamespaceTerminating" // the namespace controller waits for every pod
+	ReasonOwnerDeleted         Reason = "OwnerDeleted"         // the garbage collector deletes the pods of a deleted owner
+	ReasonOtherPod             Reason = "OtherPod"             // the UID of the request is not the pod's: the API server rejects it
+	ReasonKubernetes           Reason = "Kubernetes"           // a kubelet, the namespace controller, a garbage collector
+	ReasonTaintManager         Reason = "TaintManager"         // a NoExecute taint; the taint manager does not repeat a delete
+	ReasonPodGC                Reason = "PodGC"                // the node of the pod is deleted or out of service
+	ReasonPreemption           Reason = "Preemption"           // the scheduler needs the room for a pod of higher priority
+	ReasonKubelet              Reason = "Kubelet"              // the kubelet ended the pod: its node has no resources left
+	ReasonForced               Reason = "Forced"               // the request has a grace period of 0 seconds
+	ReasonPermitted            Reason = "Permitted"            // the rules have passed and traffic is off
+	ReasonTwoBudgets           Reason = "TwoBudgets"           // the API server rejects the eviction of a pod with two PodDisruptionBudgets
+	ReasonUnanswered           Reason = "Unanswered"           // no manager answered the review
+)
+
+// The reasons for which a request is held.
+const (
+	ReasonOwner    Reason = "Owner"    // a delete by the controller of the owner
+	ReasonEviction Reason = "Eviction" // an eviction
+	ReasonRequest  Reason = "Request"  // a delete by any other client
+)
+
+// Review is a delete or an eviction of a pod, with the facts that decide about it.
+type Review struct {
+	// Pod is the pod as it is stored, or as a cache has it.
+	Pod *corev1.Pod
+
+	Owner                OwnerState
+	NamespaceTerminating bool
+
+	Door  Door
+	Actor Actor
+
+	// DryRun is true for a request that changes nothing: it gets the same answer, and leaves
+	// no record.
+	DryRun bool
+
+	// Forced is true for a delete with a grace period of 0 seconds.
+	Forced bool
+
+	// UID is the precondition of the request; empty if it has none.
+	UID types.UID
+
+	// Budgets is how many PodDisruptionBudgets select the pod.
+	Budgets int
+
+	// HoldPreemption is true where pods are held for the scheduler, too.
+	HoldPreemption bool
+}
+
+// Decision is the answer to a Review.
+type Decision struct {
+	Outcome Outcome
+	Reason  Reason
+
+	// Record is true if the request begins a lifecycle, or joins the one that is in progress.
+	Record bool
+
+	// Actor is the class of the recorded demand.
+	Actor Actor
+}
+
+// Decide returns the answer to a delete or an eviction of a pod. It passes if the pod needs no
+// protection or if nothing may delay the request, and if the pod may be operated on. All other
+// requests are held, even if PodOps does not see why the owner wants the pod gone: its
+// controller may have seen a change that PodOps has not.
+func Decide(r Review) Decision {
+	if reason, ok := r.passes(); ok {
+		return Decision{Outcome: Allow, Reason: reason}
+	}
+	held := Decision{Outcome: HoldAndFinish, Reason: ReasonRequest, Record: !r.DryRun, Actor: r.Actor}
+	switch r.Actor {
+	case ActorOwner:
+		held.Reason = ReasonOwner
+		if kind := OwnerKind(r.Pod); kind == kindDaemonSet || kind == kindJob {
+			held.Outcome = Hold
+		}
+	case ActorEvictor:
+		held.Reason = ReasonEviction
+	case ActorScheduler:
+		// As an evictor, the scheduler tries again for as long as it needs the room.
+		held.Reason, held.Actor = ReasonPreemption, ActorEvictor
+	}
+	return held
+}
+
+// passes reports whether a request passes, and why.
+func (r Review) passes() (Reason, bool) {
+	if r.Actor == ActorManager {
+		return ReasonPodOps, true
+	}
+	if reason, ok := Exempt(r.Pod); ok {
+		return reason, true
+	}
+	if reason, ok := Disruption(r.Pod); ok && reason != ReasonPreemption {
+		return reason, true
+	}
+	switch {
+	case r.NamespaceTerminating:
+		return ReasonNamespaceTerminating, true
+	case r.Owner != OwnerPresent:
+		return ReasonOwnerDeleted, true
+	case r.UID != "" && r.UID != r.Pod.UID:
+		return ReasonOtherPod, true
+	case r.Actor == ActorSystem:
+		return ReasonKubernetes, true
+	case Operable(r.Pod.Labels):
+		return ReasonPermitted, true
+	case r.Actor == ActorScheduler && !r.HoldPreemption:
+		return ReasonPreemption, true
+	case r.Forced && r.Door != DoorEviction:
+		return ReasonForced, true
+	case r.Door == DoorEviction && r.Budgets > 1:
+		return ReasonTwoBudgets, true
+	default:
+		return "", false
+	}
+}
+
+// Exempt reports whether a pod may be deleted at any time, and why:
+//   - it is not under PodOps,
+//   - it is terminating already: what follows is the kubelet's final delete,
+//   - it has finished: it serves no requests,
+//   - it is a mirror pod.
+func Exempt(pod *corev1.Pod) (Reason, bool) {
+	switch {
+	case !appsv1alpha1.IsControlled(pod.Labels):
+		return ReasonNotControlled, true
+	case pod.DeletionTimestamp != nil:
+		return ReasonTerminating, true
+	case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
+		return ReasonFinished, true
+	case pod.Annotations[corev1.MirrorPodAnnotationKey] != "":
+		return ReasonMirrorPod, true
+	default:
+		return "", false
+	}
+}
+
+// Disruption reports whether a component of Kubernetes is about to delete the pod, and why, from
+// the condition DisruptionTarget, which it sets right before. The taint manager gives up after
+// five attempts within 50 ms, so its delete must pass at once. The disruption controller resets
+// the condition after two minutes when no delete follows.
+func Disruption(pod *corev1.Pod) (Reason, bool) {
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type != corev1.DisruptionTarget || condition.Status != corev1.ConditionTrue {
 			continue
 		}
 		switch condition.Reason {
-		case reasonTaintManager, reasonDeviceTaintManager, reasonPodGC:
-			return true
+		case "DeletionByTaintManager", "DeletionByDeviceTaintManager":
+			return ReasonTaintManager, true
+		case "DeletionByPodGC":
+			return ReasonPodGC, true
+		case corev1.PodReasonPreemptionByScheduler:
+			return ReasonPreemption, true
 		}
 	}
-	return false
-}
-
-// AppliesTo reports whether deletes of the pod may be deferred: only those of pods that a
-// ReplicaSet controls.
-func AppliesTo(pod *corev1.Pod) bool {
-	controller := metav1.GetControllerOf(pod)
-	return controller != nil && controller.Kind == "ReplicaSet"
+	return "", false
 }
 
 // Operable reports whether some id on the pod was granted operate: every operation on the pod

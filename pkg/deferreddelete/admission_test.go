@@ -3,20 +3,39 @@ package deferreddelete
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-func controlled(edit func(*corev1.Pod)) *corev1.Pod {
-	controller := true
+// controlled returns the pod web-0 of a ReplicaSet.
+func controlled(edits ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Name: "web-0", Labels: map[string]string{appsv1alpha1.ControlLabelKey: appsv1alpha1.ControlLabelValue},
-		OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web", Controller: &controller}},
+		Name: "web-0", UID: "web-0", Labels: map[string]string{appsv1alpha1.ControlLabelKey: appsv1alpha1.ControlLabelValue},
 	}}
-	edit(pod)
+	ownedBy("apps/v1", "ReplicaSet")(pod)
+	for _, edit := range edits {
+		edit(pod)
+	}
 	return pod
+}
+
+func ownedBy(apiVersion, kind string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: "web", UID: "web", Controller: new(true)}}
+	}
+}
+
+func bare(pod *corev1.Pod) { pod.OwnerReferences = nil }
+
+func labelled(key, value string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Labels[key] = value }
+}
+
+func phase(phase corev1.PodPhase) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Status.Phase = phase }
 }
 
 func disrupted(status corev1.ConditionStatus, reason string) func(*corev1.Pod) {
@@ -25,72 +44,196 @@ func disrupted(status corev1.ConditionStatus, reason string) func(*corev1.Pod) {
 	}
 }
 
-func TestMayDelete(t *testing.T) {
+func TestDecide(t *testing.T) {
 	now := metav1.Now()
+	terminating := func(pod *corev1.Pod) { pod.DeletionTimestamp = &now }
+	mirror := func(pod *corev1.Pod) { pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }
+	held := func(outcome Outcome, reason Reason, actor Actor) Decision {
+		return Decision{Outcome: outcome, Reason: reason, Record: true, Actor: actor}
+	}
+	passes := func(reason Reason) Decision { return Decision{Outcome: Allow, Reason: reason} }
+	requested := held(HoldAndFinish, ReasonRequest, ActorClient)
+
 	tests := map[string]struct {
-		edit                 func(*corev1.Pod)
-		owner                OwnerState
-		namespaceTerminating bool
-		want                 bool
+		pod    *corev1.Pod
+		review Review // its pod is set
+		want   Decision
 	}{
-		"a pod that serves is deferred": {edit: func(*corev1.Pod) {}},
-		"a pod that waits is deferred": {edit: func(pod *corev1.Pod) {
-			pod.Labels[appsv1alpha1.PreCheckLabelPrefix+"/pod-delete"] = "1"
-		}},
-		"a pod that prepares is deferred": {edit: func(pod *corev1.Pod) {
-			pod.Labels[appsv1alpha1.PrepareLabelPrefix+"/pod-delete"] = "1"
-		}},
-		"a pod that is not under PodOps passes": {edit: func(pod *corev1.Pod) { pod.Labels = nil }, want: true},
-		"a control label with another value is none": {edit: func(pod *corev1.Pod) {
-			pod.Labels[appsv1alpha1.ControlLabelKey] = "yes"
-		}, want: true},
-		"the kubelet's final delete passes": {edit: func(pod *corev1.Pod) { pod.DeletionTimestamp = &now }, want: true},
-		"a pod that succeeded passes":       {edit: func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }, want: true},
-		"a pod that failed passes":          {edit: func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }, want: true},
-		"a mirror pod passes": {edit: func(pod *corev1.Pod) {
-			pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
-		}, want: true},
-		"a terminating namespace deletes its pods":                      {edit: func(*corev1.Pod) {}, namespaceTerminating: true, want: true},
-		"the garbage collector may delete a pod without its owner":      {edit: func(*corev1.Pod) {}, owner: OwnerGone, want: true},
-		"the garbage collector may delete a pod of a terminating owner": {edit: func(*corev1.Pod) {}, owner: OwnerTerminating, want: true},
-		"a pod of a tainted node passes":                                {edit: disrupted(corev1.ConditionTrue, "DeletionByTaintManager"), want: true},
-		"a pod of a tainted device passes":                              {edit: disrupted(corev1.ConditionTrue, "DeletionByDeviceTaintManager"), want: true},
-		"a pod of a deleted node passes":                                {edit: disrupted(corev1.ConditionTrue, "DeletionByPodGC"), want: true},
-		"a condition that was reset does not count":                     {edit: disrupted(corev1.ConditionFalse, "DeletionByTaintManager")},
-		"an eviction that was denied later does not count":              {edit: disrupted(corev1.ConditionTrue, "EvictionByEvictionAPI")},
-		"another condition with the reason does not count": {edit: func(pod *corev1.Pod) {
-			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, Reason: "DeletionByTaintManager"}}
-		}},
-		"a pod that any id may operate on passes": {edit: func(pod *corev1.Pod) {
-			pod.Labels[appsv1alpha1.OperateLabelPrefix+"/collaset"] = "1"
-		}, want: true},
+		"PodOps carries out a pending delete": {
+			pod: controlled(labelled(appsv1alpha1.PrepareLabelPrefix+"/pod-delete", "1")), review: Review{Actor: ActorManager}, want: passes(ReasonPodOps),
+		},
+
+		"the controller of a ReplicaSet is held, and PodOps finishes": {
+			pod: controlled(), review: Review{Actor: ActorOwner}, want: held(HoldAndFinish, ReasonOwner, ActorOwner),
+		},
+		"the controller of a StatefulSet is held, and PodOps finishes": {
+			pod: controlled(ownedBy("apps/v1", "StatefulSet")), review: Review{Actor: ActorOwner}, want: held(HoldAndFinish, ReasonOwner, ActorOwner),
+		},
+		"the controller of a DaemonSet repeats its delete": {
+			pod: controlled(ownedBy("apps/v1", "DaemonSet")), review: Review{Actor: ActorOwner}, want: held(Hold, ReasonOwner, ActorOwner),
+		},
+		"the controller of a Job repeats its delete": {
+			pod: controlled(ownedBy("batch/v1", "Job")), review: Review{Actor: ActorOwner}, want: held(Hold, ReasonOwner, ActorOwner),
+		},
+		"a client of the eviction API is held": {
+			pod: controlled(), review: Review{Actor: ActorEvictor, Door: DoorEviction}, want: held(HoldAndFinish, ReasonEviction, ActorEvictor),
+		},
+		"any other client is held":                  {pod: controlled(), review: Review{Actor: ActorClient}, want: requested},
+		"so is one that deletes a bare pod":         {pod: controlled(bare), review: Review{Actor: ActorClient}, want: requested},
+		"so is one that deletes a collection":       {pod: controlled(), review: Review{Actor: ActorClient, Door: DoorDeleteCollection}, want: requested},
+		"a pod of a custom owner is held":           {pod: controlled(ownedBy("apps.kusionstack.io/v1alpha1", "CollaSet")), review: Review{Actor: ActorClient}, want: requested},
+		"a dry run gets the answer, and no record":  {pod: controlled(), review: Review{Actor: ActorClient, DryRun: true}, want: Decision{Outcome: HoldAndFinish, Reason: ReasonRequest, Actor: ActorClient}},
+		"a pod that waits is held again":            {pod: controlled(labelled(appsv1alpha1.PreCheckLabelPrefix+"/pod-delete", "1")), review: Review{Actor: ActorClient}, want: requested},
+		"a pod that prepares is held":               {pod: controlled(labelled(appsv1alpha1.PrepareLabelPrefix+"/pod-delete", "1")), review: Review{Actor: ActorClient}, want: requested},
+		"a request with the UID of the pod is held": {pod: controlled(), review: Review{Actor: ActorClient, UID: "web-0"}, want: requested},
+		"one PodDisruptionBudget is a rule": {
+			pod: controlled(), review: Review{Actor: ActorEvictor, Door: DoorEviction, Budgets: 1}, want: held(HoldAndFinish, ReasonEviction, ActorEvictor),
+		},
+		"an eviction with a grace period of 0 is held": {
+			pod: controlled(), review: Review{Actor: ActorEvictor, Door: DoorEviction, Forced: true}, want: held(HoldAndFinish, ReasonEviction, ActorEvictor),
+		},
+		"the scheduler is held where that is wanted, and repeats": {
+			pod: controlled(), review: Review{Actor: ActorScheduler, HoldPreemption: true}, want: held(HoldAndFinish, ReasonPreemption, ActorEvictor),
+		},
+		"its condition on the pod changes nothing": {
+			pod: controlled(disrupted(corev1.ConditionTrue, "PreemptionByScheduler")), review: Review{Actor: ActorScheduler, HoldPreemption: true},
+			want: held(HoldAndFinish, ReasonPreemption, ActorEvictor),
+		},
+
+		"the scheduler passes":               {pod: controlled(), review: Review{Actor: ActorScheduler}, want: passes(ReasonPreemption)},
+		"a part of Kubernetes passes":        {pod: controlled(), review: Review{Actor: ActorSystem}, want: passes(ReasonKubernetes)},
+		"a delete without grace passes":      {pod: controlled(), review: Review{Actor: ActorClient, Forced: true}, want: passes(ReasonForced)},
+		"two PodDisruptionBudgets pass":      {pod: controlled(), review: Review{Actor: ActorEvictor, Door: DoorEviction, Budgets: 2}, want: passes(ReasonTwoBudgets)},
+		"they do not matter to a delete":     {pod: controlled(), review: Review{Actor: ActorClient, Budgets: 2}, want: requested},
+		"a request for another pod passes":   {pod: controlled(), review: Review{Actor: ActorClient, UID: "earlier"}, want: passes(ReasonOtherPod)},
+		"a pod without the label passes":     {pod: controlled(func(pod *corev1.Pod) { pod.Labels = nil }), review: Review{Actor: ActorClient}, want: passes(ReasonNotControlled)},
+		"another value of it is none":        {pod: controlled(labelled(appsv1alpha1.ControlLabelKey, "yes")), review: Review{Actor: ActorClient}, want: passes(ReasonNotControlled)},
+		"the kubelet's last delete passes":   {pod: controlled(terminating), review: Review{Actor: ActorClient}, want: passes(ReasonTerminating)},
+		"a pod that succeeded passes":        {pod: controlled(phase(corev1.PodSucceeded)), review: Review{Actor: ActorClient}, want: passes(ReasonFinished)},
+		"a pod that failed passes":           {pod: controlled(phase(corev1.PodFailed)), review: Review{Actor: ActorClient}, want: passes(ReasonFinished)},
+		"a mirror pod passes":                {pod: controlled(mirror), review: Review{Actor: ActorClient}, want: passes(ReasonMirrorPod)},
+		"a terminating namespace is emptied": {pod: controlled(), review: Review{Actor: ActorClient, NamespaceTerminating: true}, want: passes(ReasonNamespaceTerminating)},
+		"a pod without its owner passes":     {pod: controlled(), review: Review{Actor: ActorOwner, Owner: OwnerGone}, want: passes(ReasonOwnerDeleted)},
+		"a pod of a deleted owner passes":    {pod: controlled(), review: Review{Actor: ActorOwner, Owner: OwnerTerminating}, want: passes(ReasonOwnerDeleted)},
+		"a pod of a tainted node passes":     {pod: controlled(disrupted(corev1.ConditionTrue, "DeletionByTaintManager")), review: Review{Actor: ActorOwner}, want: passes(ReasonTaintManager)},
+		"a pod of a tainted device passes":   {pod: controlled(disrupted(corev1.ConditionTrue, "DeletionByDeviceTaintManager")), review: Review{Actor: ActorOwner}, want: passes(ReasonTaintManager)},
+		"a pod of a deleted node passes":     {pod: controlled(disrupted(corev1.ConditionTrue, "DeletionByPodGC")), review: Review{Actor: ActorOwner}, want: passes(ReasonPodGC)},
+		"a pod that any id may operate on passes": {
+			pod: controlled(labelled(appsv1alpha1.OperateLabelPrefix+"/collaset", "1")), review: Review{Actor: ActorClient}, want: passes(ReasonPermitted),
+		},
+
+		"a condition that was reset does not count": {
+			pod: controlled(disrupted(corev1.ConditionFalse, "DeletionByTaintManager")), review: Review{Actor: ActorClient}, want: requested,
+		},
+		"an eviction that was denied later does not count": {
+			pod: controlled(disrupted(corev1.ConditionTrue, "EvictionByEvictionAPI")), review: Review{Actor: ActorClient}, want: requested,
+		},
+		"another condition with the reason does not count": {
+			pod: controlled(func(pod *corev1.Pod) {
+				pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, Reason: "DeletionByTaintManager"}}
+			}), review: Review{Actor: ActorClient}, want: requested,
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := MayDelete(controlled(tc.edit), tc.owner, tc.namespaceTerminating); got != tc.want {
-				t.Errorf("MayDelete = %t, want %t", got, tc.want)
+			tc.review.Pod = tc.pod
+			if diff := cmp.Diff(tc.want, Decide(tc.review)); diff != "" {
+				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestAppliesTo(t *testing.T) {
+func TestActorOf(t *testing.T) {
+	const manager = "system:serviceaccount:podops-system:podops-controller-manager"
+	stateful, job := controlled(ownedBy("apps/v1", "StatefulSet")), controlled(ownedBy("batch/v1", "Job"))
+	custom := controlled(ownedBy("apps.kusionstack.io/v1alpha1", "CollaSet"))
 	tests := map[string]struct {
-		edit func(*corev1.Pod)
-		want bool
+		user   string
+		groups []string
+		door   Door
+		pod    *corev1.Pod
+		want   Actor
 	}{
-		"a pod of a ReplicaSet":       {edit: func(*corev1.Pod) {}, want: true},
-		"a pod without an owner":      {edit: func(pod *corev1.Pod) { pod.OwnerReferences = nil }},
-		"a pod of another controller": {edit: func(pod *corev1.Pod) { pod.OwnerReferences[0].Kind = "Job" }},
-		"a pod that a ReplicaSet does not control": {edit: func(pod *corev1.Pod) {
-			pod.OwnerReferences[0].Controller = nil
-		}},
+		"PodOps":                                 {user: manager, pod: stateful, want: ActorManager},
+		"PodOps, which evicts":                   {user: manager, door: DoorEviction, pod: stateful, want: ActorManager},
+		"a kubelet":                              {user: "system:node:node-1", groups: []string{"system:nodes"}, pod: stateful, want: ActorSystem},
+		"the namespace controller":               {user: "system:serviceaccount:kube-system:namespace-controller", pod: stateful, want: ActorSystem},
+		"the garbage collector":                  {user: "system:serviceaccount:kube-system:generic-garbage-collector", pod: stateful, want: ActorSystem},
+		"the garbage collector of pods":          {user: "system:serviceaccount:kube-system:pod-garbage-collector", pod: stateful, want: ActorSystem},
+		"the taint manager":                      {user: "system:serviceaccount:kube-system:node-controller", pod: stateful, want: ActorSystem},
+		"the scheduler":                          {user: "system:kube-scheduler", pod: stateful, want: ActorScheduler},
+		"the controller of the owner":            {user: "system:serviceaccount:kube-system:statefulset-controller", pod: stateful, want: ActorOwner},
+		"the controller of Jobs":                 {user: "system:serviceaccount:kube-system:job-controller", pod: job, want: ActorOwner},
+		"the controller of another kind":         {user: "system:serviceaccount:kube-system:job-controller", pod: stateful, want: ActorClient},
+		"the shared user, of a known owner":      {user: "system:kube-controller-manager", pod: stateful, want: ActorOwner},
+		"the shared user, of a custom owner":     {user: "system:kube-controller-manager", pod: custom, want: ActorSystem},
+		"the shared user, of a bare pod":         {user: "system:kube-controller-manager", pod: controlled(bare), want: ActorSystem},
+		"the controller of a custom owner":       {user: "system:serviceaccount:kusionstack-system:kuperator", pod: custom, want: ActorClient},
+		"a custom kind of the same name":         {user: "system:kube-controller-manager", pod: controlled(ownedBy("example.com/v1", "StatefulSet")), want: ActorSystem},
+		"a person":                               {user: "jane", pod: stateful, want: ActorClient},
+		"a person who drains a node":             {user: "jane", door: DoorEviction, pod: stateful, want: ActorEvictor},
+		"a person, of a bare pod":                {user: "jane", pod: controlled(bare), want: ActorClient},
+		"a user without a name is not a manager": {user: "", pod: stateful, want: ActorClient},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := AppliesTo(controlled(tc.edit)); got != tc.want {
-				t.Errorf("AppliesTo = %t, want %t", got, tc.want)
+			identity := manager
+			if tc.user == "" {
+				identity = ""
+			}
+			if got := ActorOf(tc.user, tc.groups, tc.door, tc.pod, identity); got != tc.want {
+				t.Errorf("actor %s, want %s", got, tc.want)
 			}
 		})
+	}
+}
+
+func TestUnguarded(t *testing.T) {
+	now := metav1.Now()
+	ending := func(edits ...func(*corev1.Pod)) *corev1.Pod {
+		return controlled(append(edits, func(pod *corev1.Pod) {
+			pod.DeletionTimestamp = &now
+			if pod.DeletionGracePeriodSeconds == nil {
+				pod.DeletionGracePeriodSeconds = new(int64(30))
+			}
+		})...)
+	}
+	tests := map[string]struct {
+		pod                  *corev1.Pod
+		owner                OwnerState
+		namespaceTerminating bool
+		want                 Reason // empty: guarded
+	}{
+		"no manager answered":                     {pod: ending(), want: ReasonUnanswered},
+		"without grace":                           {pod: ending(func(pod *corev1.Pod) { pod.DeletionGracePeriodSeconds = new(int64(0)) }), want: ReasonForced},
+		"a NoExecute taint":                       {pod: ending(disrupted(corev1.ConditionTrue, "DeletionByTaintManager")), want: ReasonTaintManager},
+		"a deleted node, which forces":            {pod: ending(disrupted(corev1.ConditionTrue, "DeletionByPodGC"), func(pod *corev1.Pod) { pod.DeletionGracePeriodSeconds = new(int64(0)) }), want: ReasonPodGC},
+		"preemption":                              {pod: ending(disrupted(corev1.ConditionTrue, "PreemptionByScheduler")), want: ReasonPreemption},
+		"a deleted owner":                         {pod: ending(), owner: OwnerGone, want: ReasonOwnerDeleted},
+		"the kubelet":                             {pod: controlled(phase(corev1.PodFailed), disrupted(corev1.ConditionTrue, "TerminationByKubelet")), want: ReasonKubelet},
+		"a pod that waited":                       {pod: ending(labelled(appsv1alpha1.PreCheckLabelPrefix+"/pod-delete", "1")), want: ReasonUnanswered},
+		"a permitted pod is guarded":              {pod: ending(labelled(appsv1alpha1.PreCheckedLabelPrefix+"/pod-delete", "1"))},
+		"an operable pod is guarded":              {pod: ending(labelled(appsv1alpha1.OperateLabelPrefix+"/x", "1"))},
+		"a terminating namespace is no violation": {pod: ending(), namespaceTerminating: true},
+		"a pod that finished is none":             {pod: ending(phase(corev1.PodSucceeded))},
+		"a pod outside of PodOps is none":         {pod: ending(func(pod *corev1.Pod) { pod.Labels = nil })},
+		"a mirror pod is none": {pod: ending(func(pod *corev1.Pod) {
+			pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
+		})},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if !Removed(tc.pod) {
+				t.Fatal("the pod does not count as removed")
+			}
+			got, ok := Unguarded(tc.pod, tc.owner, tc.namespaceTerminating)
+			if got != tc.want || ok != (tc.want != "") {
+				t.Errorf("got %q %t, want %q", got, ok, tc.want)
+			}
+		})
+	}
+	if Removed(controlled()) || Removed(controlled(phase(corev1.PodFailed))) {
+		t.Error("a pod that stays counts as removed")
 	}
 }

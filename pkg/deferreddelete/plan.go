@@ -36,7 +36,7 @@ func PlanFor(replicas int, pods []*corev1.Pod) Plan {
 			continue
 		}
 		active++
-		if IsDeferred(pod.Labels) {
+		if OfOwner(pod) {
 			deferred = append(deferred, pod)
 		}
 	}

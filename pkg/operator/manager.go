@@ -198,7 +198,7 @@ func cacheOptions(options Options) cache.Options {
 		Label:     labels.SelectorFromSet(labels.Set{appsv1alpha1.ControlLabelKey: appsv1alpha1.ControlLabelValue}),
 		Transform: slimPod,
 	}
-	for _, workload := range []client.Object{&appsv1.ReplicaSet{}, &appsv1.Deployment{}, &appsv1.StatefulSet{}} {
+	for _, workload := range []client.Object{&appsv1.ReplicaSet{}, &appsv1.Deployment{}, &appsv1.StatefulSet{}, &appsv1.DaemonSet{}} {
 		byObject[workload] = cache.ByObject{Transform: slimWorkload}
 	}
 	byObject[&policyv1.PodDisruptionBudget{}] = cache.ByObject{Transform: slimDisruptionBudget}
@@ -224,7 +224,10 @@ func slimWorkload(object any) (any, error) {
 	case *appsv1.Deployment:
 		o.Spec.Template.Spec, o.Status = corev1.PodSpec{}, appsv1.DeploymentStatus{}
 	case *appsv1.StatefulSet:
-		o.Spec.Template.Spec, o.Spec.VolumeClaimTemplates, o.Status = corev1.PodSpec{}, nil, appsv1.StatefulSetStatus{}
+		o.Spec.Template.Spec, o.Spec.VolumeClaimTemplates = corev1.PodSpec{}, nil
+		o.Status = appsv1.StatefulSetStatus{ObservedGeneration: o.Status.ObservedGeneration, UpdateRevision: o.Status.UpdateRevision}
+	case *appsv1.DaemonSet:
+		o.Spec.Template.Spec, o.Status = corev1.PodSpec{}, appsv1.DaemonSetStatus{}
 	}
 	return object, nil
 }

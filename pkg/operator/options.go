@@ -68,6 +68,13 @@ type Options struct {
 	MaxHold   time.Duration
 	OnMaxHold string
 
+	// DeleteExpiry is for how long the delete of a client that does not repeat it is pending.
+	DeleteExpiry time.Duration
+
+	// HoldPreemption makes the scheduler wait for the rules of the pods that it removes for pods
+	// of higher priority.
+	HoldPreemption bool
+
 	// EvaluationTimeout bounds one evaluation of a built-in rule, for a batch of pods;
 	// PolicyTimeout is the CPU time of one evaluation of a user's module, for one pod.
 	// RoundBudget bounds the evaluation of all rules of a namespace in one round.
@@ -124,6 +131,8 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.GateSyncPolicy, "gate-sync-policy", appsv1alpha1.GateSyncContinue, "whether operations continue when the kubelet has not made the pod unready within the gate sync timeout (Continue) or wait until it does (Hold); the annotation "+appsv1alpha1.GateSyncPolicyAnnotationKey+" of a pod overrides it")
 	flags.DurationVar(&o.MaxHold, "max-hold", 0, "for how long rules and PodDisruptionBudgets may hold back a delete or an eviction that PodOps defers, from 1s, unless the PodTransitionRule has a maxHold; 0s: no bound")
 	flags.StringVar(&o.OnMaxHold, "on-max-hold", string(appsv1alpha1.HoldUndo), "what happens when such a hold has lasted for its bound, unless the PodTransitionRule has an onMaxHold: the operation is cancelled (Undo), or the pod passes (Release)")
+	flags.DurationVar(&o.DeleteExpiry, "delete-expiry", time.Hour, "how long the delete of a client that does not repeat it, such as kubectl delete, stays pending while rules withhold it; then the pod goes back into service")
+	flags.BoolVar(&o.HoldPreemption, "hold-preemption", false, "whether the scheduler, too, waits for the rules of a pod that it removes for a pod of higher priority")
 	flags.DurationVar(&o.EvaluationTimeout, "evaluation-timeout", time.Second, "how long one evaluation of a rule may take")
 	flags.DurationVar(&o.PolicyTimeout, "policy-timeout", 100*time.Millisecond, "how much CPU time a module of a user may use for one pod")
 	flags.DurationVar(&o.RoundBudget, "round-budget", 2*time.Second, "how long the rules of one namespace may be compiled and evaluated before other namespaces get their turn")
@@ -154,6 +163,7 @@ func (o *Options) Validate() error {
 		check(o.MaxHold == 0 || o.MaxHold >= time.Second, "--max-hold is %s, want 0s or at least 1s", o.MaxHold),
 		check(o.OnMaxHold == string(appsv1alpha1.HoldUndo) || o.OnMaxHold == string(appsv1alpha1.HoldRelease),
 			"--on-max-hold is %q, want %s or %s", o.OnMaxHold, appsv1alpha1.HoldUndo, appsv1alpha1.HoldRelease),
+		check(o.DeleteExpiry >= time.Minute, "--delete-expiry is %s, want at least 1m", o.DeleteExpiry),
 		check(o.EvaluationTimeout > 0, "--evaluation-timeout is %s, want more than 0", o.EvaluationTimeout),
 		check(o.PolicyTimeout > 0, "--policy-timeout is %s, want more than 0", o.PolicyTimeout),
 		check(o.RuleWebhookAskAgain >= time.Second && o.RuleWebhookAskAgain <= 10*time.Minute,

@@ -173,8 +173,8 @@ type reading struct {
 	Fact      rule.PodFact
 	Requests  []rule.Request
 	Available bool
-	Disrupted bool
-	MayDelete bool
+	Deletion  deferreddelete.Decision
+	Unguarded deferreddelete.Reason
 	Statuses  resourceconsist.PodEmployeeStatuses
 	Ports     map[string]int32
 }
@@ -186,9 +186,11 @@ func read(t *testing.T, pod *corev1.Pod) reading {
 	if err != nil {
 		t.Fatal(err)
 	}
+	unguarded, _ := deferreddelete.Unguarded(pod, deferreddelete.OwnerPresent, false)
 	r := reading{
-		Facts: lifecycle.FactsOf(pod), Available: podindex.Available(pod), Disrupted: deferreddelete.Disrupted(pod),
-		MayDelete: deferreddelete.MayDelete(pod, deferreddelete.OwnerPresent, false), Statuses: statuses, Ports: map[string]int32{},
+		Facts: lifecycle.FactsOf(pod), Available: podindex.Available(pod), Unguarded: unguarded,
+		Deletion: deferreddelete.Decide(deferreddelete.Review{Pod: pod, Actor: deferreddelete.ActorClient}),
+		Statuses: statuses, Ports: map[string]int32{},
 	}
 	for _, container := range pod.Spec.Containers {
 		for _, port := range container.Ports {

@@ -5,9 +5,13 @@ import (
 	"fmt"
 	"net/http"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -78,10 +82,15 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 	if err := registerPods(mgr, writer, gatherer, times, options.Workers, clk); err != nil {
 		return err
 	}
-	starter, err := registerDeferredDeletes(mgr, gatherer, times, options.Workers, clk)
+	starter, err := registerDeferredDeletes(mgr, gatherer, times, options, clk)
 	if err != nil {
 		return err
 	}
+	reviews, err := podwebhook.NewReviews(metrics.Registry)
+	if err != nil {
+		return fmt.Errorf("setting up the webhooks of deletes: %w", err)
+	}
+	doors := podwebhook.DoorOptions{Identity: identity, Expiry: options.DeleteExpiry, HoldPreemption: options.HoldPreemption}
 
 	admitted := &resourceconsist.Admission{}
 	if err := registerAdapters(mgr, options, resourceconsist.WithAdmission(admitted)); err != nil {
@@ -98,7 +107,8 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 			podwebhook.NewMutator(decoder, identity, times, clk).Expecting(admitted.ExpectedFinalizers), gate, largePod,
 		},
 		podwebhook.ValidatePath: gated{podwebhook.NewValidator(decoder, identity, times, clk), gate, largePod},
-		podwebhook.DeletePath:   podwebhook.NewDeleteDeferrer(decoder, mgr.GetClient(), mgr.GetAPIReader(), starter),
+		podwebhook.DeletePath:   podwebhook.NewDeleteDeferrer(decoder, mgr.GetClient(), mgr.GetAPIReader(), starter, doors, reviews),
+		podwebhook.EvictionPath: podwebhook.NewEvictionDeferrer(decoder, mgr.GetClient(), mgr.GetAPIReader(), starter, doors, reviews),
 		rulewebhook.MutatePath:  gated{rulewebhook.NewMutator(decoder), gate, 0},
 		rulewebhook.ValidatePath: gated{
 			rulewebhook.NewValidator(decoder, mgr.GetClient(), mgr.GetAPIReader(), checker, guard.CheckURL), gate, 0,
@@ -160,21 +170,41 @@ func registerPods(
 	return nil
 }
 
+// registerDeferredDeletes registers the controllers that begin, finish and cancel deferred deletes,
+// and that report the pods which are removed past their rules.
 func registerDeferredDeletes(
-	mgr manager.Manager, gatherer *podfacts.Gatherer, times lifecycle.Options, workers int, clk clock.Clock,
+	mgr manager.Manager, gatherer *podfacts.Gatherer, times lifecycle.Options, options Options, clk clock.Clock,
 ) (*deferreddelete.Starter, error) {
-	// The index is registered before the cache starts, so no context can end it.
+	// The indexes and informers are registered before the cache starts, so no context can end it.
 	err := mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.Pod{}, deferreddelete.ControllerUIDField, deferreddelete.IndexByController)
 	if err != nil {
 		return nil, fmt.Errorf("indexing pods by controller: %w", err)
 	}
+	// Webhooks of every replica read these kinds: the first review must not wait for a list.
+	for _, kind := range []client.Object{&appsv1.ReplicaSet{}, &appsv1.StatefulSet{}, &appsv1.DaemonSet{}, &policyv1.PodDisruptionBudget{}, &corev1.Namespace{}} {
+		if _, err := mgr.GetCache().GetInformer(context.Background(), kind, cache.BlockUntilSynced(false)); err != nil {
+			return nil, fmt.Errorf("watching %T: %w", kind, err)
+		}
+	}
 	starter := deferreddelete.NewStarter(mgr.GetClient(), clk)
-	if err := starter.SetupWithManager(mgr, workers); err != nil {
+	if err := starter.SetupWithManager(mgr, options.Workers); err != nil {
 		return nil, fmt.Errorf("setting up the start of deferred deletes: %w", err)
 	}
-	finisher := deferreddelete.NewFinisher(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder(eventSource), gatherer, times, clk)
-	if err := finisher.SetupWithManager(mgr, workers); err != nil {
+	recorder := mgr.GetEventRecorder(eventSource)
+	finisher := deferreddelete.NewFinisher(mgr.GetClient(), mgr.GetAPIReader(), recorder, gatherer, times, clk)
+	if err := finisher.SetupWithManager(mgr, options.Workers); err != nil {
 		return nil, fmt.Errorf("setting up deferred deletes: %w", err)
+	}
+	pending := deferreddelete.NewPendingDeletes(mgr.GetClient(), mgr.GetAPIReader(), recorder, gatherer, times, options.DeleteExpiry, clk)
+	if err := pending.SetupWithManager(mgr, options.Workers); err != nil {
+		return nil, fmt.Errorf("setting up pending deletes: %w", err)
+	}
+	unguarded, err := deferreddelete.NewUnguarded(mgr.GetCache(), recorder, metrics.Registry)
+	if err != nil {
+		return nil, fmt.Errorf("setting up the report of unguarded deletes: %w", err)
+	}
+	if err := mgr.Add(unguarded); err != nil {
+		return nil, fmt.Errorf("adding the report of unguarded deletes: %w", err)
 	}
 	return starter, nil
 }

@@ -110,6 +110,10 @@ const (
 	// service-available. (The wire name is "completing", without an id.)
 	RecreatingLabelKey = LifecycleDomain + "/completing"
 
+	// ToDeleteLabelKey requests the deletion of the pod once its rules permit it, with any
+	// value. The user or an operation controller adds it; removing it cancels the request.
+	ToDeleteLabelKey = "collaset.kusionstack.io/to-delete"
+
 	// PreparingToDeleteLabelKey announces that the coming operation removes the pod.
 	// The operation controller adds it at begin; PodOps never changes it.
 	PreparingToDeleteLabelKey = LifecycleDomain + "/preparing-to-delete"
@@ -138,6 +142,11 @@ const (
 
 	// GateSyncHold makes operations wait until the kubelet makes the pod unready.
 	GateSyncHold = "Hold"
+
+	// PendingDeleteAnnotationKey holds a JSON PendingDelete: the delete or eviction of the pod
+	// that PodOps answered with 429, and carries out later. It counts only together with the
+	// lifecycle PodDeleteID that began with it. PodOps alone writes it.
+	PendingDeleteAnnotationKey = LifecycleDomain + "/pending-delete"
 
 	// SkipRulesAnnotationKey holds a JSON SkipRules: names of rules that this pod
 	// skips. The user sets it.

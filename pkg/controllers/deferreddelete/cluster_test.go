@@ -10,6 +10,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/test/builders"
 )
 
@@ -44,7 +46,17 @@ func serving(name string) *corev1.Pod { return owned(name).Available().Obj() }
 
 // waiting returns a pod whose delete is deferred and waits for its rules.
 func waiting(name string) *corev1.Pod {
-	return owned(name).Available().Waiting(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType, start).Obj()
+	return recorded(owned(name).Available().Waiting(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType, start).Obj(), byOwner)
+}
+
+// recorded adds the record of a demand to a pod.
+func recorded(pod *corev1.Pod, demand deferreddelete.Demand) *corev1.Pod {
+	since := pod.Labels[appsv1alpha1.OperatingLabelPrefix+"/"+appsv1alpha1.PodDeleteID]
+	if pod.Annotations == nil {
+		pod.Annotations = map[string]string{}
+	}
+	pod.Annotations[appsv1alpha1.PendingDeleteAnnotationKey] = deferreddelete.Encode(demand.Begin(pod, since))
+	return pod
 }
 
 // prepared returns an unready pod whose deferred delete was permitted.
@@ -69,7 +81,7 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 	}
 	w.cache = fake.NewClientBuilder().WithObjects(objects...).
 		WithIndex(&corev1.Pod{}, ControllerUIDField, IndexByController).
-		WithInterceptorFuncs(interceptor.Funcs{Patch: w.patch, Delete: w.delete}).Build()
+		WithInterceptorFuncs(interceptor.Funcs{Patch: w.patch, Delete: w.delete, SubResourceCreate: w.evict}).Build()
 	return w
 }
 
@@ -86,6 +98,12 @@ func (w *cluster) patch(_ context.Context, _ client.WithWatch, object client.Obj
 func (w *cluster) delete(_ context.Context, _ client.WithWatch, object client.Object, options ...client.DeleteOption) error {
 	applied := (&client.DeleteOptions{}).ApplyOptions(options)
 	w.requests = append(w.requests, fmt.Sprintf("delete %s uid=%s resourceVersion=%s", object.GetName(), *applied.Preconditions.UID, *applied.Preconditions.ResourceVersion))
+	return w.err
+}
+
+func (w *cluster) evict(_ context.Context, _ client.Client, _ string, _, eviction client.Object, _ ...client.SubResourceCreateOption) error {
+	options := eviction.(*policyv1.Eviction).DeleteOptions
+	w.requests = append(w.requests, fmt.Sprintf("evict %s uid=%s resourceVersion=%s", eviction.GetName(), *options.Preconditions.UID, *options.Preconditions.ResourceVersion))
 	return w.err
 }
 

@@ -198,10 +198,7 @@ func (f *Finisher) undo(ctx context.Context, plan deferreddelete.Plan) (time.Dur
 			wait = minDelay(wait, left)
 			continue
 		}
-		_, err := patchLabels(ctx, f.client, pod, map[string]string{
-			appsv1alpha1.UndoOperationTypeLabelPrefix + "/" + appsv1alpha1.PodDeleteID: appsv1alpha1.DeleteOperationType,
-		})
-		if err != nil {
+		if _, err := undoPending(ctx, f.client, pod); err != nil {
 			return 0, err
 		}
 		f.needed.forget(pod.UID)

@@ -17,13 +17,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/podfacts"
 )
 
 const (
 	deleteRequest = "delete web-0 uid=web-0-uid resourceVersion=101"
-	undoRequest   = `patch web-0 {"metadata":{"labels":{"undo-operation-type/pod-delete":"delete"},"uid":"web-0-uid"}}`
+	undoRequest   = `patch web-0 {"metadata":{"annotations":{"podopslifecycle.kusionstack.io/pending-delete":null},"labels":{"undo-operation-type/pod-delete":"delete"},"uid":"web-0-uid"}}`
 )
 
 // newFinisher returns a Finisher; current is the ReplicaSet in the API server, nil if it is deleted.
@@ -58,35 +59,38 @@ func TestFinish(t *testing.T) {
 		want    []string
 	}{
 		"a pod whose traffic is off is deleted": {
-			objects: []client.Object{newSet(0), prepared("web-0").Obj()}, live: newSet(0), want: []string{deleteRequest},
+			objects: []client.Object{newSet(0), recorded(prepared("web-0").Obj(), byOwner)}, live: newSet(0), want: []string{deleteRequest},
 		},
 		"a pod that holds operate is deleted": {
-			objects: []client.Object{newSet(0), owned("web-0").Allowed(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType).Obj()},
+			objects: []client.Object{newSet(0), recorded(owned("web-0").Allowed(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType).Obj(), byOwner)},
 			live:    newSet(0), want: []string{deleteRequest},
 		},
 		"a pod that waits for its rules is not deleted": {
 			objects: []client.Object{newSet(0), waiting("web-0")}, live: newSet(0),
 		},
 		"a pod that is protected is not deleted": {
-			objects: []client.Object{newSet(0), prepared("web-0").Finalizer("prot.podopslifecycle.kusionstack.io/lb").Obj()}, live: newSet(0),
+			objects: []client.Object{newSet(0), recorded(prepared("web-0").Finalizer("prot.podopslifecycle.kusionstack.io/lb").Obj(), byOwner)}, live: newSet(0),
 		},
 		"a pod that is still Ready is not deleted": {
-			objects: []client.Object{newSet(0), prepared("web-0").Ready().Obj()}, live: newSet(0),
+			objects: []client.Object{newSet(0), recorded(prepared("web-0").Ready().Obj(), byOwner)}, live: newSet(0),
 		},
 		"a pod that the owner needs is not deleted": {
-			objects: []client.Object{newSet(1), prepared("web-0").Obj()}, live: newSet(1),
+			objects: []client.Object{newSet(1), recorded(prepared("web-0").Obj(), byOwner)}, live: newSet(1),
 		},
 		"an owner that was edited meanwhile deletes nothing until the cache shows the edit": {
-			objects: []client.Object{newSet(0), prepared("web-0").Obj()}, live: edited,
+			objects: []client.Object{newSet(0), recorded(prepared("web-0").Obj(), byOwner)}, live: edited,
 		},
 		"another owner of the same name deletes nothing": {
-			objects: []client.Object{newSet(0), prepared("web-0").Obj()}, live: recreated,
+			objects: []client.Object{newSet(0), recorded(prepared("web-0").Obj(), byOwner)}, live: recreated,
+		},
+		"a pod that another controller prepares is not deleted": {
+			objects: []client.Object{newSet(0), prepared("web-0").Obj()}, live: newSet(0),
 		},
 		"a deleted owner deletes nothing": {
-			objects: []client.Object{newSet(0), prepared("web-0").Obj()}, live: nil,
+			objects: []client.Object{newSet(0), recorded(prepared("web-0").Obj(), byOwner)}, live: nil,
 		},
 		"the garbage collector deletes the pods of a terminating owner": {
-			objects: []client.Object{ending, prepared("web-0").Obj()}, live: ending,
+			objects: []client.Object{ending, recorded(prepared("web-0").Obj(), byOwner)}, live: ending,
 		},
 	}
 	for name, tc := range tests {
@@ -104,7 +108,7 @@ func TestFinish(t *testing.T) {
 }
 
 func TestADeleteIsSentOnce(t *testing.T) {
-	w := newCluster(t, newSet(0), prepared("web-0").Obj())
+	w := newCluster(t, newSet(0), recorded(prepared("web-0").Obj(), byOwner))
 	k := newFinisher(w, newSet(0))
 	finish(t, k)
 	w.sent()
@@ -116,7 +120,7 @@ func TestADeleteIsSentOnce(t *testing.T) {
 
 func TestFinishWaitsForTheSettleTime(t *testing.T) {
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "web"}}}
-	w := newCluster(t, newSet(0), prepared("web-0").Label("app", "web").UnreadyByGate(start).Obj(), service)
+	w := newCluster(t, newSet(0), recorded(prepared("web-0").Label("app", "web").UnreadyByGate(start).Obj(), byOwner), service)
 	k := newFinisher(w, newSet(0))
 	k.options.Settle = 2 * time.Second
 	if result := finish(t, k); result.RequeueAfter != 2*time.Second {
@@ -140,7 +144,7 @@ func TestErrorsOfFinisher(t *testing.T) {
 		"any other error is retried": {broken, broken},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newCluster(t, newSet(0), prepared("web-0").Obj())
+			w := newCluster(t, newSet(0), recorded(prepared("web-0").Obj(), byOwner))
 			w.err = tc.err
 			k := newFinisher(w, newSet(0))
 			if _, err := k.Reconcile(t.Context(), requestFor("web")); !errors.Is(err, tc.want) {
@@ -162,7 +166,7 @@ func TestErrorsOfFinisher(t *testing.T) {
 // TestConflictWaitsForTheWatch shows that a pod with a conflict is retried when the watch delivers
 // it, and otherwise after retryStale.
 func TestConflictWaitsForTheWatch(t *testing.T) {
-	w := newCluster(t, newSet(0), prepared("web-0").Obj())
+	w := newCluster(t, newSet(0), recorded(prepared("web-0").Obj(), byOwner))
 	w.err = apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "web-0", errors.New("the object has been modified"))
 	k := newFinisher(w, newSet(0))
 	for range 3 { // such as events of other pods of the ReplicaSet
@@ -206,6 +210,25 @@ func TestUndo(t *testing.T) {
 	finish(t, k)
 	if sent := w.sent(); len(sent) > 0 {
 		t.Errorf("sent %v again, before the cache shows the first one", sent)
+	}
+}
+
+// TestOthersAreNotUndone shows that only deletes for the ReplicaSet depend on its surplus.
+func TestOthersAreNotUndone(t *testing.T) {
+	foreign := owned("web-0").Available().Waiting(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType, start)
+	for name, pod := range map[string]*corev1.Pod{
+		"another controller began by labels": foreign.Obj(),
+		"a client wants the pod gone":        recorded(foreign.Obj(), deferreddelete.Demand{Actor: deferreddelete.ActorClient}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newCluster(t, newSet(1), pod)
+			k := newFinisher(w, newSet(1))
+			finish(t, k)
+			w.clock.Step(2 * cancelAfter)
+			if result := finish(t, k); result.RequeueAfter != 0 || len(w.sent()) > 0 {
+				t.Errorf("requeued after %v or sent a request, want neither", result.RequeueAfter)
+			}
+		})
 	}
 }
 

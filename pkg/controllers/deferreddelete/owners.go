@@ -36,7 +36,7 @@ type owners struct {
 // owner that is deleted or terminating deletes no pods.
 func (o owners) plan(ctx context.Context, pod *corev1.Pod) (deferreddelete.Plan, error) {
 	controller := metav1.GetControllerOf(pod)
-	if controller == nil || !deferreddelete.AppliesTo(pod) {
+	if controller == nil || !deferreddelete.OfReplicaSet(pod) {
 		return deferreddelete.Plan{}, nil
 	}
 	set := &appsv1.ReplicaSet{}

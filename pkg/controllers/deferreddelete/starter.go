@@ -63,8 +63,9 @@ type started struct {
 }
 
 type deferral struct {
-	uid   types.UID
-	since time.Time
+	uid    types.UID
+	demand deferreddelete.Demand
+	since  time.Time
 }
 
 // NewStarter returns a Starter. c reads controlled pods and ReplicaSets from a cache.
@@ -75,14 +76,19 @@ func NewStarter(c client.Client, clk clock.PassiveClock) *Starter {
 	}
 }
 
-// Defer records a deferred delete. It never blocks.
-func (s *Starter) Defer(pod types.NamespacedName, uid types.UID) {
+// Defer records a deferred delete. Of two demands for one pod, the stronger is kept. It never
+// blocks.
+func (s *Starter) Defer(pod types.NamespacedName, uid types.UID, demand deferreddelete.Demand) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, known := s.deferred[pod]; !known && len(s.deferred) >= maxDeferred {
+	earlier, known := s.deferred[pod]
+	if !known && len(s.deferred) >= maxDeferred {
 		return
 	}
-	s.deferred[pod] = deferral{uid: uid, since: s.clock.Now()}
+	if known && earlier.uid == uid && earlier.demand.Stronger(demand) {
+		demand = earlier.demand
+	}
+	s.deferred[pod] = deferral{uid: uid, demand: demand, since: s.clock.Now()}
 	if s.queue != nil {
 		s.queue.Add(reconcile.Request{NamespacedName: pod})
 	}
@@ -108,8 +114,9 @@ func (s *Starter) start(_ context.Context, queue workqueue.TypedRateLimitingInte
 	return nil
 }
 
-// Reconcile begins the lifecycle pod-delete if the owner has a surplus of pods beyond the
-// deletes in progress.
+// Reconcile begins the lifecycle pod-delete, or adds the demand to the one in progress. For the
+// controller of a ReplicaSet, which deletes another pod each time, it begins only if the
+// ReplicaSet has a surplus of pods beyond the deletes in progress.
 func (s *Starter) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	recorded, ok := s.recorded(req.NamespacedName)
 	if !ok {
@@ -120,38 +127,55 @@ func (s *Starter) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 		s.drop(req.NamespacedName)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if pod.UID != recorded.uid || deferreddelete.IsDeferred(pod.Labels) || deferreddelete.MayDelete(pod, deferreddelete.OwnerPresent, false) {
+	_, exempt := deferreddelete.Exempt(pod)
+	if pod.UID != recorded.uid || exempt || deferreddelete.Operable(pod.Labels) {
 		s.drop(req.NamespacedName)
 		return reconcile.Result{}, nil
 	}
 	if s.outdated(pod) {
 		return reconcile.Result{RequeueAfter: ownerRetry}, nil
 	}
-	plan, err := s.owners.plan(ctx, pod)
+	may, err := s.mayBegin(ctx, pod, recorded.demand)
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("comparing the deletes of the owner of pod %s: %w", req.NamespacedName, err)
 	}
-	if !plan.MayBegin(pod.UID) {
-		if s.clock.Since(recorded.since) > deferredTTL {
-			s.drop(req.NamespacedName)
-			return reconcile.Result{}, nil
-		}
+	if !may && s.clock.Since(recorded.since) <= deferredTTL {
 		return reconcile.Result{RequeueAfter: ownerRetry}, nil
 	}
-	if err := s.begin(ctx, pod); err != nil {
-		return reconcile.Result{}, err
+	if may {
+		if err := s.begin(ctx, pod, recorded.demand); err != nil {
+			return reconcile.Result{}, err
+		}
 	}
 	s.drop(req.NamespacedName)
 	return reconcile.Result{}, nil
 }
 
-// begin requests the operation, as any operation controller does.
-func (s *Starter) begin(ctx context.Context, pod *corev1.Pod) error {
+// mayBegin reports whether a demand begins a lifecycle or joins it. Only the controllers of
+// ReplicaSets choose another pod when they repeat a delete.
+func (s *Starter) mayBegin(ctx context.Context, pod *corev1.Pod, demand deferreddelete.Demand) (bool, error) {
+	if demand.Actor != deferreddelete.ActorOwner || !deferreddelete.OfReplicaSet(pod) || deferreddelete.IsDeferred(pod.Labels) {
+		return true, nil
+	}
+	plan, err := s.owners.plan(ctx, pod)
+	return err == nil && plan.MayBegin(pod.UID), err
+}
+
+// begin requests the operation, as any operation controller does, and records for whom. If the
+// operation is in progress, it only records the demand.
+func (s *Starter) begin(ctx context.Context, pod *corev1.Pod, demand deferreddelete.Demand) error {
 	now := s.clock.Now()
-	stored, err := patchLabels(ctx, s.client, pod, map[string]string{
-		appsv1alpha1.OperatingLabelPrefix + "/" + appsv1alpha1.PodDeleteID:     strconv.FormatInt(now.UnixNano(), 10),
-		appsv1alpha1.OperationTypeLabelPrefix + "/" + appsv1alpha1.PodDeleteID: appsv1alpha1.DeleteOperationType,
-	})
+	var stored *corev1.Pod
+	var err error
+	if deferreddelete.IsDeferred(pod.Labels) {
+		record, changed := demand.Join(pod, now)
+		if !changed {
+			return nil
+		}
+		stored, err = patchRecord(ctx, s.client, pod, nil, &record)
+	} else {
+		stored, err = beginPending(ctx, s.client, pod, demand, now)
+	}
 	if err != nil || stored == nil {
 		return err
 	}
@@ -188,12 +212,42 @@ func (s *Starter) drop(pod types.NamespacedName) {
 	delete(s.deferred, pod)
 }
 
-// patchLabels adds labels to this very pod, not to another one of its name. It returns the pod
+// beginPending begins the lifecycle pod-delete of a pod, and records for whom. It returns the pod
 // as stored, nil when the pod no longer exists.
-func patchLabels(ctx context.Context, c client.Client, pod *corev1.Pod, labels map[string]string) (*corev1.Pod, error) {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID, "labels": labels}})
+func beginPending(ctx context.Context, c client.Client, pod *corev1.Pod, demand deferreddelete.Demand, now time.Time) (*corev1.Pod, error) {
+	since := strconv.FormatInt(now.UnixNano(), 10)
+	record := demand.Begin(pod, since)
+	return patchRecord(ctx, c, pod, map[string]string{
+		appsv1alpha1.OperatingLabelPrefix + "/" + appsv1alpha1.PodDeleteID:     since,
+		appsv1alpha1.OperationTypeLabelPrefix + "/" + appsv1alpha1.PodDeleteID: appsv1alpha1.DeleteOperationType,
+	}, &record)
+}
+
+// undoPending ends the lifecycle pod-delete of a pod, and removes the record of the demand.
+func undoPending(ctx context.Context, c client.Client, pod *corev1.Pod) (*corev1.Pod, error) {
+	return patchRecord(ctx, c, pod, map[string]string{
+		appsv1alpha1.UndoOperationTypeLabelPrefix + "/" + appsv1alpha1.PodDeleteID: appsv1alpha1.DeleteOperationType,
+	}, nil)
+}
+
+// patchRecord adds labels to this very pod, not to another one of its name, and writes the record
+// of its pending delete, or removes it if it is nil. It returns the pod as stored, nil when the pod
+// no longer exists.
+func patchRecord(
+	ctx context.Context, c client.Client, pod *corev1.Pod, labels map[string]string, record *appsv1alpha1.PendingDelete,
+) (*corev1.Pod, error) {
+	metadata := map[string]any{"uid": pod.UID}
+	if len(labels) > 0 {
+		metadata["labels"] = labels
+	}
+	if record != nil {
+		metadata["annotations"] = map[string]any{appsv1alpha1.PendingDeleteAnnotationKey: deferreddelete.Encode(*record)}
+	} else if _, had := pod.Annotations[appsv1alpha1.PendingDeleteAnnotationKey]; had {
+		metadata["annotations"] = map[string]any{appsv1alpha1.PendingDeleteAnnotationKey: nil}
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {
-		return nil, fmt.Errorf("encoding labels: %w", err)
+		return nil, fmt.Errorf("encoding a pending delete: %w", err)
 	}
 	stored := &corev1.Pod{}
 	stored.Namespace, stored.Name = pod.Namespace, pod.Name
@@ -202,7 +256,7 @@ func patchLabels(ctx context.Context, c client.Client, pod *corev1.Pod, labels m
 	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("patching labels of pod %s: %w", client.ObjectKeyFromObject(pod), err)
+		return nil, fmt.Errorf("recording the pending delete of pod %s: %w", client.ObjectKeyFromObject(pod), err)
 	}
 	return stored, nil
 }

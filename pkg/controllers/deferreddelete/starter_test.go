@@ -3,6 +3,7 @@ package deferreddelete
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,13 +15,21 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/deferreddelete"
 )
 
-const beginPatch = `patch web-0 {"metadata":{"labels":{"operating/pod-delete":"1767225610000000000","operation-type/pod-delete":"delete"},"uid":"web-0-uid"}}`
+const beginPatch = `patch web-0 {"metadata":{"annotations":{"podopslifecycle.kusionstack.io/pending-delete":` +
+	`"{\"uid\":\"web-0-uid\",\"since\":\"1767225610000000000\",\"door\":\"Delete\",\"actor\":\"Owner\"}"},` +
+	`"labels":{"operating/pod-delete":"1767225610000000000","operation-type/pod-delete":"delete"},"uid":"web-0-uid"}}`
+
+// byOwner is a delete by the controller of the ReplicaSet.
+var byOwner = deferreddelete.Demand{Door: deferreddelete.DoorDelete, Actor: deferreddelete.ActorOwner}
 
 func deferAndReconcile(t *testing.T, b *Starter, name string) reconcile.Result {
 	t.Helper()
-	b.Defer(types.NamespacedName{Namespace: "default", Name: name}, types.UID(name+"-uid"))
+	b.Defer(types.NamespacedName{Namespace: "default", Name: name}, types.UID(name+"-uid"), byOwner)
 	result, err := b.Reconcile(t.Context(), requestFor(name))
 	if err != nil {
 		t.Fatalf("Reconcile: %v", err)
@@ -127,7 +136,7 @@ func TestErrorsOfStarter(t *testing.T) {
 			w := newCluster(t, newSet(0), serving("web-0"))
 			w.err = tc.err
 			b := NewStarter(w.cache, w.clock)
-			b.Defer(types.NamespacedName{Namespace: "default", Name: "web-0"}, "web-0-uid")
+			b.Defer(types.NamespacedName{Namespace: "default", Name: "web-0"}, "web-0-uid", byOwner)
 			_, err := b.Reconcile(t.Context(), requestFor("web-0"))
 			if !errors.Is(err, tc.want) {
 				t.Errorf("error %v, want %v", err, tc.want)
@@ -143,7 +152,7 @@ func TestErrorsOfStarter(t *testing.T) {
 func TestDefersBeforeTheStart(t *testing.T) {
 	b := NewStarter(nil, newCluster(t).clock)
 	for i := range maxDeferred + 5 {
-		b.Defer(types.NamespacedName{Namespace: "default", Name: fmt.Sprint(i)}, "u")
+		b.Defer(types.NamespacedName{Namespace: "default", Name: fmt.Sprint(i)}, "u", byOwner)
 	}
 	if len(b.deferred) != maxDeferred {
 		t.Errorf("%d deletes, want no more than %d", len(b.deferred), maxDeferred)
@@ -156,8 +165,52 @@ func TestDefersBeforeTheStart(t *testing.T) {
 	if queue.Len() != maxDeferred {
 		t.Errorf("%d requests in the queue, want all %d", queue.Len(), maxDeferred)
 	}
-	b.Defer(types.NamespacedName{Namespace: "default", Name: "0"}, "u")
+	b.Defer(types.NamespacedName{Namespace: "default", Name: "0"}, "u", byOwner)
 	if queue.Len() != maxDeferred {
 		t.Errorf("%d requests in the queue, want the same %d", queue.Len(), maxDeferred)
+	}
+}
+
+// TestBeginForOthers shows that a client which wants this very pod gone needs no surplus.
+func TestBeginForOthers(t *testing.T) {
+	byClient := deferreddelete.Demand{Door: deferreddelete.DoorDelete, Actor: deferreddelete.ActorClient, User: "jane"}
+	byEvictor := deferreddelete.Demand{Door: deferreddelete.DoorEviction, Actor: deferreddelete.ActorEvictor}
+	for name, tc := range map[string]struct {
+		pod     *corev1.Pod
+		demands []deferreddelete.Demand
+		want    deferreddelete.Actor // of the record that is written; empty: none is
+	}{
+		"a client":                              {serving("web-0"), []deferreddelete.Demand{byClient}, deferreddelete.ActorClient},
+		"an evictor":                            {serving("web-0"), []deferreddelete.Demand{byEvictor}, deferreddelete.ActorEvictor},
+		"a client joins the delete in progress": {waiting("web-0"), []deferreddelete.Demand{byClient}, deferreddelete.ActorClient},
+		"an evictor leaves it":                  {waiting("web-0"), []deferreddelete.Demand{byEvictor}, ""},
+		"of two at once, the one that does not repeat counts": {
+			serving("web-0"), []deferreddelete.Demand{byClient, byOwner}, deferreddelete.ActorClient,
+		},
+		"a pod that may be deleted at once": {
+			owned("web-0").Allowed(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType).Obj(), []deferreddelete.Demand{byClient}, "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newCluster(t, newSet(1), tc.pod)
+			b := NewStarter(w.cache, w.clock)
+			for _, demand := range tc.demands {
+				b.Defer(types.NamespacedName{Namespace: "default", Name: "web-0"}, "web-0-uid", demand)
+			}
+			result, err := b.Reconcile(t.Context(), requestFor("web-0"))
+			if err != nil || result.RequeueAfter != 0 || len(b.deferred) != 0 {
+				t.Fatalf("got %v, %v, %d demands left", result, err, len(b.deferred))
+			}
+			sent := w.sent()
+			if tc.want == "" {
+				if len(sent) != 0 {
+					t.Errorf("sent %v", sent)
+				}
+				return
+			}
+			if len(sent) != 1 || !strings.Contains(sent[0], fmt.Sprintf(`\"actor\":\"%s\"`, tc.want)) {
+				t.Errorf("sent %v, want a record of %s", sent, tc.want)
+			}
+		})
 	}
 }

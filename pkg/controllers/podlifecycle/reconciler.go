@@ -87,7 +87,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	r.writer.Observe(pod)
 	facts, factsErr := r.facts.Gather(ctx, pod)
 	change := lifecycle.Advance(facts, lifecycle.Permits{}, r.options, r.clock.Now())
-	if deferreddelete.AppliesTo(pod) && change.OnlyOperates(appsv1alpha1.PodDeleteID) {
+	if deferreddelete.Finishes(pod) && change.OnlyOperates(appsv1alpha1.PodDeleteID) {
 		return reconcile.Result{}, nil // controllers/deferreddelete deletes the pod instead
 	}
 	r.recordProblem(pod, cmp.Or(problemOf(facts, change, r.options), gatelessProblem(facts, r.clock.Now())))

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/podfacts"
 	"github.com/podops-dev/podops/pkg/podwriter"
@@ -151,15 +152,29 @@ func TestOperateIsGrantedOnceTrafficIsOff(t *testing.T) {
 }
 
 func TestDeferredDeleteReplacesOperate(t *testing.T) {
-	owned := func(pod *corev1.Pod) {
-		preparing(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType)(pod)
-		controller := true
-		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "r1", Controller: &controller}}
-	}
-	f := newFixture(t, []client.Object{newPod(owned)}, nil, nil)
-	f.reconcile(t)
-	if len(f.patches) != 0 {
-		t.Errorf("requests: %v, want none", f.patches)
+	for name, tc := range map[string]struct {
+		recorded bool
+		want     int
+	}{
+		"a pending delete, which PodOps carries out":          {recorded: true, want: 0},
+		"a controller that began by labels waits for operate": {recorded: false, want: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := newPod(func(pod *corev1.Pod) {
+				preparing(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType)(pod)
+				pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "r1", Controller: new(true)}}
+				if tc.recorded {
+					demand := deferreddelete.Demand{Door: deferreddelete.DoorDelete, Actor: deferreddelete.ActorOwner}
+					record := demand.Begin(pod, pod.Labels[appsv1alpha1.OperatingLabelPrefix+"/"+appsv1alpha1.PodDeleteID])
+					pod.Annotations = map[string]string{appsv1alpha1.PendingDeleteAnnotationKey: deferreddelete.Encode(record)}
+				}
+			})
+			f := newFixture(t, []client.Object{pod}, nil, nil)
+			f.reconcile(t)
+			if len(f.patches) != tc.want {
+				t.Errorf("requests: %v, want %d", f.patches, tc.want)
+			}
+		})
 	}
 }
 

@@ -2,17 +2,19 @@ package pod
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -20,44 +22,120 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/podindex"
-	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/webhooks/clientauth"
 )
 
-// Deferrer records a delete that was deferred. It must not block.
+// Deferrer records a delete or an eviction that was deferred. It must not block.
 type Deferrer interface {
-	Defer(pod types.NamespacedName, uid types.UID)
+	Defer(pod types.NamespacedName, uid types.UID, demand deferreddelete.Demand)
 }
 
-// DeleteDeferrer is the validating webhook of DELETE. It writes nothing itself: it passes
-// deferred deletes to a Deferrer, except those of a dry run.
-type DeleteDeferrer struct {
+// DoorOptions configure the webhooks of deletes and evictions.
+type DoorOptions struct {
+	// Identity is the user name of this manager at the API server.
+	Identity string
+
+	// Expiry is for how long the delete of a client that does not repeat it is pending.
+	Expiry time.Duration
+
+	// HoldPreemption is true where pods are held for the scheduler, too.
+	HoldPreemption bool
+}
+
+// doors decides about deletes and evictions of pods. It writes nothing itself: it passes deferred
+// requests to a Deferrer, except those of a dry run.
+type doors struct {
 	decoder   admission.Decoder
 	reader    client.Reader // cached
 	apiReader client.Reader
 	deferrer  Deferrer
+	options   DoorOptions
+	reviews   *prometheus.CounterVec
 }
 
-// NewDeleteDeferrer returns the webhook. reader is a cache of namespaces, ReplicaSets and
-// PodTransitionRules; apiReader reads from the API server.
-func NewDeleteDeferrer(decoder admission.Decoder, reader, apiReader client.Reader, deferrer Deferrer) *DeleteDeferrer {
-	return &DeleteDeferrer{decoder: decoder, reader: reader, apiReader: apiReader, deferrer: deferrer}
+// NewReviews returns the counter of deletes and evictions by door, outcome and reason.
+func NewReviews(registry prometheus.Registerer) (*prometheus.CounterVec, error) {
+	reviews := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "podops_delete_reviews_total",
+		Help: "Reviews of deletes and evictions of controlled pods, by door, outcome (Allow, Hold, HoldAndFinish) and reason.",
+	}, []string{"door", "outcome", "reason"})
+	if err := registry.Register(reviews); err != nil {
+		return nil, fmt.Errorf("registering the metric of deletes: %w", err)
+	}
+	return reviews, nil
 }
 
-// Handle lets a DELETE pass or defers it.
+// DeleteDeferrer is the validating webhook of DELETE.
+type DeleteDeferrer struct{ doors }
+
+// NewDeleteDeferrer returns the webhook of DELETE. reader is a cache of namespaces, pods,
+// workloads and PodTransitionRules; apiReader reads from the API server.
+func NewDeleteDeferrer(
+	decoder admission.Decoder, reader, apiReader client.Reader, deferrer Deferrer, options DoorOptions, reviews *prometheus.CounterVec,
+) *DeleteDeferrer {
+	return &DeleteDeferrer{doors{decoder: decoder, reader: reader, apiReader: apiReader, deferrer: deferrer, options: options, reviews: reviews}}
+}
+
+// Handle lets a DELETE pass or defers it. The reviews of a collection have no name: the pod is
+// the old object.
 func (d *DeleteDeferrer) Handle(ctx context.Context, req admission.Request) admission.Response {
 	_, pod, err := decode(d.decoder, req)
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
-	if !deferreddelete.AppliesTo(pod) || deferreddelete.MayDelete(pod, d.ownerState(ctx, pod), d.namespaceTerminating(ctx, pod.Namespace)) {
+	var options metav1.DeleteOptions
+	if len(req.Options.Raw) > 0 {
+		if err := json.Unmarshal(req.Options.Raw, &options); err != nil {
+			return admission.Errored(http.StatusBadRequest, fmt.Errorf("decoding delete options: %w", err))
+		}
+	}
+	door := deferreddelete.DoorDelete
+	if req.Name == "" {
+		door = deferreddelete.DoorDeleteCollection
+	}
+	return d.answer(ctx, req, pod, door, options)
+}
+
+// answer decides about a request, and records it if it is held.
+func (d *doors) answer(
+	ctx context.Context, req admission.Request, pod *corev1.Pod, door deferreddelete.Door, options metav1.DeleteOptions,
+) admission.Response {
+	owner, state := d.owner(ctx, pod)
+	review := deferreddelete.Review{
+		Pod: pod, Owner: state, NamespaceTerminating: d.namespaceTerminating(ctx, pod.Namespace), Door: door,
+		Actor:  deferreddelete.ActorOf(req.UserInfo.Username, req.UserInfo.Groups, door, pod, d.options.Identity),
+		DryRun: req.DryRun != nil && *req.DryRun || len(options.DryRun) > 0,
+		Forced: options.GracePeriodSeconds != nil && *options.GracePeriodSeconds == 0, UID: uidOf(options),
+		HoldPreemption: d.options.HoldPreemption,
+	}
+	if door == deferreddelete.DoorEviction {
+		review.Budgets = d.budgets(ctx, pod)
+	}
+	decision := deferreddelete.Decide(review)
+	d.reviews.WithLabelValues(string(door), string(decision.Outcome), string(decision.Reason)).Inc()
+	if decision.Outcome == deferreddelete.Allow {
 		return admission.Allowed("")
 	}
-	if req.DryRun == nil || !*req.DryRun {
-		d.deferrer.Defer(client.ObjectKeyFromObject(pod), pod.UID)
+	if decision.Record {
+		demand := deferreddelete.Demand{
+			Door: door, Actor: decision.Actor, User: req.UserInfo.Username, GracePeriodSeconds: options.GracePeriodSeconds,
+			PropagationPolicy: (*string)(options.PropagationPolicy),
+		}
+		if owner != nil {
+			demand.OwnerGeneration = owner.GetGeneration()
+		}
+		d.deferrer.Defer(client.ObjectKeyFromObject(pod), pod.UID, demand)
 	}
-	ctrllog.FromContext(ctx).V(1).Info("Delete deferred", "user", req.UserInfo.Username)
-	return tooManyRequests(d.message(ctx, pod))
+	ctrllog.FromContext(ctx).V(1).Info("Delete deferred", "door", door, "reason", decision.Reason, "user", req.UserInfo.Username)
+	return tooManyRequests(d.message(ctx, pod, decision))
+}
+
+// uidOf returns the UID that a request is for, empty if it is for any pod of the name.
+func uidOf(options metav1.DeleteOptions) types.UID {
+	if options.Preconditions == nil || options.Preconditions.UID == nil {
+		return ""
+	}
+	return *options.Preconditions.UID
 }
 
 // tooManyRequests returns 429 without retryAfterSeconds: clients that see it retry at their own
@@ -71,7 +149,7 @@ func tooManyRequests(message string) admission.Response {
 
 // namespaceTerminating reports whether the namespace is being deleted. If the cache does not
 // have it, it counts as active: the delete is retried.
-func (d *DeleteDeferrer) namespaceTerminating(ctx context.Context, name string) bool {
+func (d *doors) namespaceTerminating(ctx context.Context, name string) bool {
 	namespace := &corev1.Namespace{}
 	if err := d.reader.Get(ctx, types.NamespacedName{Name: name}, namespace); err != nil {
 		return false
@@ -79,37 +157,47 @@ func (d *DeleteDeferrer) namespaceTerminating(ctx context.Context, name string) 
 	return namespace.DeletionTimestamp != nil
 }
 
-// ownerState returns the state of the ReplicaSet that controls the pod. A deletion that the
-// cache shows is final. A ReplicaSet that the cache does not have may be newer than the cache,
-// so the API server is read before a pod counts as one without an owner. An owner that cannot
-// be read counts as present: the garbage collector retries. So does the owner of a pod that the
-// cache does not have, unless the API server is known to have sent the review: a flood of
-// forged reviews reads nothing from the API server.
-func (d *DeleteDeferrer) ownerState(ctx context.Context, pod *corev1.Pod) deferreddelete.OwnerState {
-	state := stateIn(ctx, d.reader, pod)
-	if state != deferreddelete.OwnerGone {
-		return state
+// owner returns the controller of the pod and its state. A deletion that the cache shows is final.
+// An owner that the cache does not have may be newer than the cache, so the API server is read
+// before a pod counts as one without an owner. An owner that cannot be read counts as present: the
+// garbage collector retries. So does the owner of a pod that the cache does not have, unless the
+// API server is known to have sent the review: a flood of forged reviews reads nothing from the
+// API server. Of other kinds than those of Kubernetes, whose controllers PodOps knows, no owner is
+// read.
+func (d *doors) owner(ctx context.Context, pod *corev1.Pod) (client.Object, deferreddelete.OwnerState) {
+	object, isCached := deferreddelete.NewOwner(pod)
+	if object == nil || !appsv1alpha1.IsControlled(pod.Labels) {
+		return nil, deferreddelete.OwnerPresent
+	}
+	if isCached {
+		if state := stateIn(ctx, d.reader, pod, object); state != deferreddelete.OwnerGone {
+			return object, state
+		}
 	}
 	cached := &corev1.Pod{}
 	known := d.reader.Get(ctx, client.ObjectKeyFromObject(pod), cached) == nil && cached.UID == pod.UID
 	if !known && !clientauth.Verified(ctx) {
-		return deferreddelete.OwnerPresent
+		return nil, deferreddelete.OwnerPresent
 	}
-	return stateIn(ctx, d.apiReader, pod)
+	state := stateIn(ctx, d.apiReader, pod, object)
+	if object.GetUID() == "" {
+		return nil, state
+	}
+	return object, state
 }
 
-func stateIn(ctx context.Context, reader client.Reader, pod *corev1.Pod) deferreddelete.OwnerState {
+// stateIn reads the owner of a pod into an object.
+func stateIn(ctx context.Context, reader client.Reader, pod *corev1.Pod, owner client.Object) deferreddelete.OwnerState {
 	controller := metav1.GetControllerOfNoCopy(pod)
-	set := &appsv1.ReplicaSet{}
-	err := reader.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: controller.Name}, set)
+	err := reader.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: controller.Name}, owner)
 	switch {
 	case apierrors.IsNotFound(err):
 		return deferreddelete.OwnerGone
 	case err != nil:
 		return deferreddelete.OwnerPresent
-	case set.UID != controller.UID:
+	case owner.GetUID() != controller.UID:
 		return deferreddelete.OwnerGone
-	case set.DeletionTimestamp != nil:
+	case owner.GetDeletionTimestamp() != nil:
 		return deferreddelete.OwnerTerminating
 	default:
 		return deferreddelete.OwnerPresent
@@ -121,45 +209,47 @@ const maxNamed = 5
 
 // message names a command that shows the reason. ReplicaSets and Deployments keep the first
 // message in their conditions for as long as deletes are rejected, so it contains nothing that
-// changes. It names PodTransitionRules only when the API server is known to have sent the
-// review: any other client may name any namespace.
-func (d *DeleteDeferrer) message(ctx context.Context, pod *corev1.Pod) string {
-	const intro = "PodOps holds this delete (normal during a rollout). Why: kubectl "
+// changes.
+func (d *doors) message(ctx context.Context, pod *corev1.Pod, decision deferreddelete.Decision) string {
+	why := d.why(ctx, pod)
+	switch decision.Reason {
+	case deferreddelete.ReasonOwner:
+		return "PodOps holds this delete (normal during a rollout). Why: " + why
+	case deferreddelete.ReasonEviction, deferreddelete.ReasonPreemption:
+		return "PodOps holds this eviction until the rules of the pod permit it. Why: " + why
+	default:
+		return fmt.Sprintf("PodOps holds this delete, and deletes the pod when its rules permit it within %s. Why: %s. Cancel: kubectl label pod %s -n %s %s/%s=%s",
+			duration.HumanDuration(d.options.Expiry), why, pod.Name, pod.Namespace,
+			appsv1alpha1.UndoOperationTypeLabelPrefix, appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType)
+	}
+}
+
+// why returns the command that shows why the pod waits. It names PodTransitionRules only when the
+// API server is known to have sent the review: any other client may name any namespace.
+func (d *doors) why(ctx context.Context, pod *corev1.Pod) string {
 	if !clientauth.Verified(ctx) {
-		return intro + fmt.Sprintf("get podtransitionrule -n %s -o wide", pod.Namespace)
+		return fmt.Sprintf("kubectl get podtransitionrule -n %s -o wide", pod.Namespace)
 	}
 	names := d.selecting(ctx, pod)
 	if len(names) == 0 {
-		return intro + fmt.Sprintf("describe pod %s -n %s", pod.Name, pod.Namespace)
+		return fmt.Sprintf("kubectl describe pod %s -n %s", pod.Name, pod.Namespace)
 	}
-	return intro + fmt.Sprintf("get podtransitionrule %s -n %s -o wide", strings.Join(names, " "), pod.Namespace)
+	return fmt.Sprintf("kubectl get podtransitionrule %s -n %s -o wide", strings.Join(names, " "), pod.Namespace)
 }
 
-// selecting returns the names of the PodTransitionRules that select the pod and have a rule that
-// applies to its delete, sorted; the first maxNamed. It returns none when the cache cannot be read.
-func (d *DeleteDeferrer) selecting(ctx context.Context, pod *corev1.Pod) []string {
+// selecting returns the names of the PodTransitionRules that select the pod and have an
+// enforced rule that applies to its delete, sorted; the first maxNamed. It returns none when the cache cannot be read.
+func (d *doors) selecting(ctx context.Context, pod *corev1.Pod) []string {
 	list := &appsv1alpha1.PodTransitionRuleList{}
 	if err := d.reader.List(ctx, list, client.InNamespace(pod.Namespace)); err != nil {
 		return nil
 	}
 	var names []string
 	for i := range list.Items {
-		selector, err := podindex.Selector(&list.Items[i])
-		if err == nil && selector.Matches(labels.Set(pod.Labels)) {
-			if applies(&list.Items[i], pod) {
-				names = append(names, list.Items[i].Name)
-			}
+		if podindex.GuardsDelete(&list.Items[i], pod) {
+			names = append(names, list.Items[i].Name)
 		}
 	}
 	slices.Sort(names)
 	return names[:min(len(names), maxNamed)]
-}
-
-// applies reports whether some PreCheck rule of a PodTransitionRule applies to the delete of a
-// pod that it selects.
-func applies(ruleset *appsv1alpha1.PodTransitionRule, pod *corev1.Pod) bool {
-	skipped := podindex.SkipRules(pod.Annotations)
-	return slices.ContainsFunc(ruleset.Spec.Rules, func(r appsv1alpha1.TransitionRule) bool {
-		return !r.Disabled && r.Stage != appsv1alpha1.StagePostCheck && rule.ScopeOf(r).Applies(appsv1alpha1.DeleteOperationType, pod.Labels, skipped)
-	})
 }

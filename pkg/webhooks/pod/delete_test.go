@@ -3,10 +3,13 @@ package pod_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,15 +19,35 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/webhooks/clientauth"
 	"github.com/podops-dev/podops/pkg/webhooks/pod"
 	"github.com/podops-dev/podops/test/builders"
 )
 
-// deferrals are the deletes that a DeleteDeferrer passes on.
-type deferrals []types.UID
+// deferrals are the demands that a webhook passes on: UID, door and actor.
+type deferrals []string
 
-func (p *deferrals) Defer(_ types.NamespacedName, uid types.UID) { *p = append(*p, uid) }
+func (p *deferrals) Defer(_ types.NamespacedName, uid types.UID, demand deferreddelete.Demand) {
+	*p = append(*p, fmt.Sprintf("%s %s %s", uid, demand.Door, demand.Actor))
+}
+
+// reviewsOf returns a new metric of reviews.
+func reviewsOf(t *testing.T) *prometheus.CounterVec {
+	t.Helper()
+	reviews, err := pod.NewReviews(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reviews
+}
+
+func newDeferrer(t *testing.T, reader, apiReader client.Reader, deferrer pod.Deferrer) *pod.DeleteDeferrer {
+	t.Helper()
+	return pod.NewDeleteDeferrer(decoder(t), reader, apiReader, deferrer, doorOptions(), reviewsOf(t))
+}
+
+func doorOptions() pod.DoorOptions { return pod.DoorOptions{Identity: identity, Expiry: time.Hour} }
 
 var replicaSet = metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "set"}
 
@@ -48,17 +71,20 @@ func TestDeleteDeferrer(t *testing.T) {
 	for name, tc := range map[string]struct {
 		pod          *corev1.Pod
 		namespace    *corev1.Namespace // default: an active one
+		user         string            // default: the ReplicaSet controller
+		options      string
+		collection   bool
 		dryRun       bool
 		wantDeferred bool
 		want         deferrals
 	}{
-		"a pod that serves is deferred":             {pod: owned().Obj(), wantDeferred: true, want: deferrals{"web-0-uid"}},
-		"a pod that does not serve yet is deferred": {pod: builders.MakePod("web-0").OwnedBy(replicaSet).Obj(), wantDeferred: true, want: deferrals{"web-0-uid"}},
+		"a pod that serves is deferred":             {pod: owned().Obj(), wantDeferred: true, want: deferrals{"web-0-uid Delete Owner"}},
+		"a pod that does not serve yet is deferred": {pod: builders.MakePod("web-0").OwnedBy(replicaSet).Obj(), wantDeferred: true, want: deferrals{"web-0-uid Delete Owner"}},
 		"a dry run is deferred and not passed on":   {pod: owned().Obj(), dryRun: true, wantDeferred: true},
-		"a pod that waits is deferred":              {pod: owned().Waiting("pod-delete", "delete", builders.Epoch).Obj(), wantDeferred: true, want: deferrals{"web-0-uid"}},
-		"a pod that prepares is deferred":           {pod: owned().Preparing("pod-delete", "delete").Obj(), wantDeferred: true, want: deferrals{"web-0-uid"}},
+		"a pod that waits is deferred":              {pod: owned().Waiting("pod-delete", "delete", builders.Epoch).Obj(), wantDeferred: true, want: deferrals{"web-0-uid Delete Owner"}},
+		"a pod that prepares is deferred":           {pod: owned().Preparing("pod-delete", "delete").Obj(), wantDeferred: true, want: deferrals{"web-0-uid Delete Owner"}},
 		"a namespace that the cache does not have is active": {
-			pod: owned().Namespace("unknown").Obj(), wantDeferred: true, want: deferrals{"web-0-uid"},
+			pod: owned().Namespace("unknown").Obj(), wantDeferred: true, want: deferrals{"web-0-uid Delete Owner"},
 		},
 		"a pod that may be operated on passes":       {pod: owned().Allowed("pod-delete", "delete").Obj()},
 		"a pod that another id operates on passes":   {pod: owned().Allowed("a", "update").Obj()},
@@ -68,10 +94,23 @@ func TestDeleteDeferrer(t *testing.T) {
 		"a pod that failed passes":                   {pod: owned().Phase(corev1.PodFailed).Obj()},
 		"a pod that the taint manager evicts passes": {pod: evicted()},
 		"a mirror pod passes":                        {pod: owned().Annotation(corev1.MirrorPodAnnotationKey, "x").Obj()},
-		"a pod without an owner passes":              {pod: builders.MakePod("web-0").Available().Obj()},
-		"a pod of another kind of owner passes": {
-			pod: builders.MakePod("web-0").Available().OwnedBy(metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "web"}).Obj(),
+		"a pod without an owner is deferred": {
+			pod: builders.MakePod("web-0").Available().Obj(), user: "jane", wantDeferred: true, want: deferrals{"web-0-uid Delete Client"},
 		},
+		"a pod of a StatefulSet is deferred": {
+			pod:  builders.MakePod("web-0").Available().OwnedBy(metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "db", UID: "db"}).Obj(),
+			user: "system:serviceaccount:kube-system:statefulset-controller", wantDeferred: true, want: deferrals{"web-0-uid Delete Owner"},
+		},
+		"a pod of a custom owner is deferred": {
+			pod:  builders.MakePod("web-0").Available().OwnedBy(metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "Shard", Name: "db", UID: "db"}).Obj(),
+			user: "system:serviceaccount:shards:controller", wantDeferred: true, want: deferrals{"web-0-uid Delete Client"},
+		},
+		"a person's delete is deferred":       {pod: owned().Obj(), user: "jane", wantDeferred: true, want: deferrals{"web-0-uid Delete Client"}},
+		"a delete of a collection is, too":    {pod: owned().Obj(), user: "jane", collection: true, wantDeferred: true, want: deferrals{"web-0-uid DeleteCollection Client"}},
+		"a delete with the UID of the pod is": {pod: owned().Obj(), user: "jane", options: `{"preconditions":{"uid":"web-0-uid"}}`, wantDeferred: true, want: deferrals{"web-0-uid Delete Client"}},
+		"a delete of an earlier pod passes":   {pod: owned().Obj(), user: "jane", options: `{"preconditions":{"uid":"earlier"}}`},
+		"a delete without grace passes":       {pod: owned().Obj(), user: "jane", options: `{"gracePeriodSeconds":0}`},
+		"PodOps passes":                       {pod: owned().Preparing("pod-delete", "delete").Obj(), user: identity},
 		"a terminating namespace defers nothing": {
 			pod: owned().Obj(),
 			namespace: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
@@ -82,15 +121,22 @@ func TestDeleteDeferrer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			elsewhere := newSet()
 			elsewhere.Namespace = "unknown"
+			stateful := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db", UID: "db"}}
 			namespace := tc.namespace
 			if namespace == nil {
 				namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
 			}
-			reader := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(namespace, newSet(), elsewhere).Build()
+			reader := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(namespace, newSet(), elsewhere, stateful).Build()
 			req := deleting(t, tc.pod)
-			req.DryRun = &tc.dryRun
+			req.DryRun, req.Options.Raw = &tc.dryRun, []byte(tc.options)
+			if !tc.collection {
+				req.Name = tc.pod.Name
+			}
+			if tc.user != "" {
+				req.UserInfo.Username = tc.user
+			}
 			var got deferrals
-			response := pod.NewDeleteDeferrer(decoder(t), reader, reader, &got).Handle(t.Context(), req)
+			response := newDeferrer(t, reader, reader, &got).Handle(t.Context(), req)
 			if response.Allowed == tc.wantDeferred {
 				t.Errorf("got %+v", visibleOf(response))
 			}
@@ -135,7 +181,7 @@ func TestDeleteDeferrerDependsOnTheOwner(t *testing.T) {
 				}
 				return builder.Build()
 			}
-			deferrer := pod.NewDeleteDeferrer(decoder(t), reader(tc.cached, nil), reader(tc.apiReader, tc.apiErr), &deferrals{})
+			deferrer := newDeferrer(t, reader(tc.cached, nil), reader(tc.apiReader, tc.apiErr), &deferrals{})
 			response := deferrer.Handle(clientauth.WithVerified(t.Context(), true), deleting(t, owned().Obj()))
 			if response.Allowed == tc.wantDeferred {
 				t.Errorf("got %+v, want deferred: %v", visibleOf(response), tc.wantDeferred)
@@ -165,7 +211,7 @@ func TestAForgedDeleteReadsNothing(t *testing.T) {
 				},
 			}).Build()
 			cached := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(tc.cached...).Build()
-			response := pod.NewDeleteDeferrer(decoder(t), cached, apiReader, &deferrals{}).Handle(t.Context(), deleting(t, owned().Obj()))
+			response := newDeferrer(t, cached, apiReader, &deferrals{}).Handle(t.Context(), deleting(t, owned().Obj()))
 			if response.Allowed == tc.wantDeferred || reads != tc.wantReads {
 				t.Errorf("got %+v after %d reads, want deferred %t after %d", visibleOf(response), reads, tc.wantDeferred, tc.wantReads)
 			}
@@ -233,7 +279,7 @@ func TestDeleteDeferrerResponse(t *testing.T) {
 					return c.List(ctx, list, opts...)
 				},
 			}).Build()
-			response := pod.NewDeleteDeferrer(decoder(t), reader, reader, &deferrals{}).
+			response := newDeferrer(t, reader, reader, &deferrals{}).
 				Handle(clientauth.WithVerified(t.Context(), !tc.unproven), deleting(t, owned().Label("app", "web").
 					Annotation(appsv1alpha1.SkipRulesAnnotationKey, `{"skipRules": ["skipped"]}`).Obj()))
 			if response.Allowed || response.Result == nil {
@@ -246,5 +292,19 @@ func TestDeleteDeferrerResponse(t *testing.T) {
 				t.Errorf("status (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestDeleteDeferrerResponseToAPerson shows that the message says what becomes of the delete, and how
+// to cancel it: the client does not repeat it.
+func TestDeleteDeferrerResponseToAPerson(t *testing.T) {
+	reader := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(newSet()).Build()
+	req := deleting(t, owned().Obj())
+	req.Name, req.UserInfo.Username = "web-0", "jane"
+	response := newDeferrer(t, reader, reader, &deferrals{}).Handle(clientauth.WithVerified(t.Context(), true), req)
+	want := "PodOps holds this delete, and deletes the pod when its rules permit it within 60m. Why: kubectl describe pod web-0 -n default. " +
+		"Cancel: kubectl label pod web-0 -n default undo-operation-type.podopslifecycle.kusionstack.io/pod-delete=delete"
+	if response.Allowed || response.Result.Message != want || response.Result.Code != http.StatusTooManyRequests {
+		t.Errorf("got %+v, want 429 with %q", response.Result, want)
 	}
 }

@@ -27,6 +27,7 @@ const (
 	MutatePath   = "/mutate-v1-pod"
 	ValidatePath = "/validate-v1-pod"
 	DeletePath   = "/hold-v1-pod-delete"
+	EvictionPath = "/hold-v1-pod-eviction"
 )
 
 // Mutator is the mutating webhook of pods.
@@ -80,7 +81,8 @@ func (m *Mutator) Handle(ctx context.Context, req admission.Request) admission.R
 	for _, transition := range decision.Change.Transitions {
 		ctrllog.FromContext(ctx).V(1).Info("Lifecycle step at admission", "step", transition.Step, "id", transition.ID, "operationType", transition.Type)
 	}
-	return admission.Patched("", labelPatch(requested.Labels, decision.Change)...)
+	after := decision.Change.Apply(requested.Labels)
+	return admission.Patched("", append(labelPatch(requested.Labels, decision.Change), recordPatch(old, requested, after, trusted)...)...)
 }
 
 // inNamespace returns the pod with the namespace of its request: a client may omit it.

@@ -75,6 +75,15 @@ func TestMutatorUpdate(t *testing.T) {
 		"update removes the control label": {
 			old: serving().Waiting("a", "update", builders.Epoch).Obj(), requested: serving().Waiting("a", "update", builders.Epoch).Uncontrolled().Obj(),
 		},
+		"update keeps the record of a pending delete": {
+			old:       serving().Waiting("pod-delete", "delete", builders.Epoch).Annotation(appsv1alpha1.PendingDeleteAnnotationKey, "{}").Obj(),
+			requested: serving().Waiting("pod-delete", "delete", builders.Epoch).Label("note", "x").Obj(),
+		},
+		"update undoes and drops the record of a pending delete": {
+			old: serving().Waiting("pod-delete", "delete", builders.Epoch).Annotation(appsv1alpha1.PendingDeleteAnnotationKey, "{}").Obj(),
+			requested: serving().Waiting("pod-delete", "delete", builders.Epoch).Annotation(appsv1alpha1.PendingDeleteAnnotationKey, "{}").
+				Label(appsv1alpha1.UndoOperationTypeLabelPrefix+"/pod-delete", "delete").Obj(),
+		},
 		"update of nothing changes nothing": {
 			old: serving().Obj(), requested: serving().Annotation("note", "x").Obj(),
 		},
@@ -113,7 +122,7 @@ func TestHandlersRejectMalformedPods(t *testing.T) {
 			for handler, response := range map[string]visible{
 				"mutator":   visibleOf(mutator(t).Handle(t.Context(), req)),
 				"validator": visibleOf(validator(t).Handle(t.Context(), req)),
-				"deferrer":  visibleOf(pod.NewDeleteDeferrer(decoder(t), nil, nil, nil).Handle(t.Context(), req)),
+				"deferrer":  visibleOf(newDeferrer(t, nil, nil, nil).Handle(t.Context(), req)),
 			} {
 				if response.Allowed || response.Code != http.StatusBadRequest || response.Message == "" {
 					t.Errorf("%s: got %+v, want 400 with a message", handler, response)

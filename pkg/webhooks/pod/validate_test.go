@@ -16,7 +16,7 @@ import (
 
 func TestValidator(t *testing.T) {
 	serving := func() *builders.PodBuilder { return builders.MakePod("web").Available() }
-	conditions := appsv1alpha1.AvailableConditionsAnnotationKey
+	conditions, record := appsv1alpha1.AvailableConditionsAnnotationKey, appsv1alpha1.PendingDeleteAnnotationKey
 	operate := appsv1alpha1.OperateLabelPrefix + "/a"
 
 	for name, tc := range map[string]struct {
@@ -80,6 +80,23 @@ func TestValidator(t *testing.T) {
 		"PodOps itself may not set a malformed annotation either": {
 			who: identity, old: serving().Obj(), requested: serving().Annotation(conditions, "{").Obj(),
 			wantCode: http.StatusUnprocessableEntity, wantDenied: []string{"metadata.annotations[" + conditions + "]"},
+		},
+		"the record of a pending delete is denied": {
+			old: serving().Obj(), requested: serving().Annotation(record, "{}").Obj(),
+			wantCode: http.StatusForbidden, wantDenied: []string{"only PodOps sets " + record},
+		},
+		"a change of it is denied": {
+			old: serving().Annotation(record, "{}").Obj(), requested: serving().Annotation(record, `{"actor":"Client"}`).Obj(),
+			wantCode: http.StatusForbidden, wantDenied: []string{"only PodOps sets " + record},
+		},
+		"PodOps sets it": {
+			who: identity, old: serving().Obj(), requested: serving().Annotation(record, "{}").Obj(),
+		},
+		"it can be removed": {
+			old: serving().Annotation(record, "{}").Obj(), requested: serving().Obj(),
+		},
+		"a pod is created from a copied manifest that has it": {
+			requested: serving().Annotation(record, "{}").Obj(),
 		},
 		"an annotation that was malformed before does not deny other requests": {
 			old:       serving().Annotation(conditions, "{").Obj(),

@@ -89,7 +89,7 @@ func startManager() {
 
 	manager.calls = &calls{}
 	for _, path := range []string{
-		"/mutate-v1-pod", "/validate-v1-pod", "/hold-v1-pod-delete",
+		"/mutate-v1-pod", "/validate-v1-pod", "/hold-v1-pod-delete", "/hold-v1-pod-eviction",
 		"/mutate-apps-kusionstack-io-v1alpha1-podtransitionrule", "/validate-apps-kusionstack-io-v1alpha1-podtransitionrule",
 		"/delete-apps-kusionstack-io-v1alpha1-podtransitionrule",
 		"/validate-apps-kusionstack-io-v1alpha1-podtransitionpolicy", "/delete-apps-kusionstack-io-v1alpha1-podtransitionpolicy",

@@ -2,10 +2,12 @@ package manifests_test
 
 import (
 	"context"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -23,6 +25,7 @@ var _ = Describe("The webhooks", Ordered, func() {
 		created = []string{"/mutate-v1-pod CREATE", "/validate-v1-pod CREATE"}
 		updated = []string{"/mutate-v1-pod UPDATE", "/validate-v1-pod UPDATE"}
 		held    = []string{"/hold-v1-pod-delete DELETE"}
+		evicted = []string{"/hold-v1-pod-eviction CREATE"}
 		nothing = []string(nil)
 	)
 
@@ -60,6 +63,7 @@ var _ = Describe("The webhooks", Ordered, func() {
 		Entry("in expected finalizers", same, `{"metadata":{"annotations":{"pod.kusionstack.io/available-conditions":"{}"}}}`, updated),
 		Entry("in expected finalizers among annotations", func(p *corev1.Pod) { p.Annotations = map[string]string{"a": "b"} },
 			`{"metadata":{"annotations":{"pod.kusionstack.io/available-conditions":"{}"}}}`, updated),
+		Entry("in the record of a pending delete", same, `{"metadata":{"annotations":{"podopslifecycle.kusionstack.io/pending-delete":"{}"}}}`, updated),
 		Entry("but not in another annotation", same, `{"metadata":{"annotations":{"x":"y"}}}`, nothing),
 		Entry("but not in its spec", same, `{"spec":{"activeDeadlineSeconds":1000}}`, nothing),
 		Entry("but not in the last annotation", func(p *corev1.Pod) { p.Annotations = map[string]string{"a": "b"} },
@@ -88,7 +92,7 @@ var _ = Describe("The webhooks", Ordered, func() {
 		Expect(manager.calls.take()).To(BeEmpty())
 	})
 
-	DescribeTable("review a delete of a pod", func(ctx context.Context, user string, change func(*corev1.Pod), phase string, want []string) {
+	DescribeTable("review a delete of a pod", func(ctx context.Context, user string, change func(*corev1.Pod), phase string, want []string, options ...client.DeleteOption) {
 		pod := newPod(namespace)
 		change(pod)
 		stored(ctx, pod)
@@ -96,12 +100,21 @@ var _ = Describe("The webhooks", Ordered, func() {
 			Expect(patchStatus(ctx, server.admin, pod, `{"status":{"phase":"`+phase+`"}}`)).To(Succeed())
 		}
 		manager.calls.take()
-		Expect(as(user, []string{"system:masters"}).Delete(ctx, pod)).To(Succeed())
+		groups := []string{"system:masters"}
+		if strings.HasPrefix(user, "system:node:") {
+			groups = append(groups, "system:nodes")
+		}
+		Expect(as(user, groups).Delete(ctx, pod, options...)).To(Succeed())
 		Expect(manager.calls.take()).To(Equal(want))
 	},
 		Entry("by the ReplicaSet controller", replicaSetUser, same, "Running", held),
 		Entry("by the one user of all controllers", "system:kube-controller-manager", same, "", held),
-		Entry("but not by a user", "jane", same, "Running", nothing),
+		Entry("by a user", "jane", same, "Running", held),
+		Entry("with a grace period", "jane", same, "Running", held, client.GracePeriodSeconds(1)),
+		Entry("but not without one", "jane", same, "Running", nothing, client.GracePeriodSeconds(0)),
+		Entry("by the StatefulSet controller", "system:serviceaccount:kube-system:statefulset-controller", same, "Running", held),
+		Entry("but not by the namespace controller", "system:serviceaccount:kube-system:namespace-controller", same, "Running", nothing),
+		Entry("but not by the garbage collector of pods", "system:serviceaccount:kube-system:pod-garbage-collector", same, "Running", nothing),
 		Entry("but not by the garbage collector", "system:serviceaccount:kube-system:generic-garbage-collector", same, "Running", nothing),
 		Entry("but not by a kubelet", "system:node:n1", same, "Running", nothing),
 		Entry("but not when it succeeded", replicaSetUser, same, "Succeeded", nothing),
@@ -112,6 +125,38 @@ var _ = Describe("The webhooks", Ordered, func() {
 			p.Spec.NodeName = "n1"
 		}, "Running", nothing),
 	)
+
+	DescribeTable("review an eviction", func(ctx context.Context, user string, change func(*corev1.Pod), want []string) {
+		pod := newPod(namespace)
+		change(pod)
+		stored(ctx, pod)
+		manager.calls.take()
+		eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+		Expect(as(user, []string{"system:masters"}).SubResource("eviction").Create(ctx, pod, eviction)).To(Succeed())
+		Expect(manager.calls.take()).To(Equal(want))
+	},
+		Entry("by a user", "jane", same, evicted),
+		// Its review does not contain the labels of the pod.
+		Entry("of a pod that is not controlled", "jane", func(p *corev1.Pod) { p.Labels = nil }, evicted),
+		Entry("but not in kube-system", "jane", func(p *corev1.Pod) { p.Namespace = "kube-system" }, nothing),
+	)
+
+	It("limit the manager's evictions to the version of a pod that it has read", func(ctx context.Context) {
+		pod := stored(ctx, newPod(namespace))
+		evict := func(pod *corev1.Pod, preconditions *metav1.Preconditions) error {
+			return as(managerUser, []string{"system:masters"}).SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{
+				ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}, DeleteOptions: &metav1.DeleteOptions{Preconditions: preconditions},
+			})
+		}
+		Eventually(func() error { return evict(pod, &metav1.Preconditions{UID: &pod.UID}) }).
+			Should(MatchError(ContainSubstring("only the version of a pod that it has read")))
+		Expect(evict(pod, nil)).To(MatchError(ContainSubstring("only the version of a pod that it has read")))
+		system := newPod("kube-system")
+		system = stored(ctx, system)
+		Expect(evict(system, &metav1.Preconditions{UID: &system.UID, ResourceVersion: &system.ResourceVersion})).
+			To(MatchError(ContainSubstring("evicts no pod of kube-system")))
+		Expect(evict(pod, &metav1.Preconditions{UID: &pod.UID, ResourceVersion: &pod.ResourceVersion})).To(Succeed())
+	})
 
 	It("review a delete once", func(ctx context.Context) {
 		pod := newPod(namespace)

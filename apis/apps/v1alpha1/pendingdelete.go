@@ -1,0 +1,37 @@
+package v1alpha1
+
+import "k8s.io/apimachinery/pkg/types"
+
+// PendingDelete is the value of PendingDeleteAnnotationKey.
+// +kubebuilder:object:generate=false
+type PendingDelete struct {
+	// UID is that of the pod.
+	UID types.UID `json:"uid"`
+
+	// Since is the value of the label operating of the lifecycle: when the request came, as
+	// Unix time in nanoseconds. With any other value of the label the record is void.
+	Since string `json:"since"`
+
+	// Seen is when the request was last repeated, as Unix time in nanoseconds; 0 when it
+	// was not.
+	Seen int64 `json:"seen,omitempty"`
+
+	// Door is the way by which the request came: Delete, DeleteCollection, Eviction or Label.
+	Door string `json:"door"`
+
+	// Actor is the class of the client, which decides when the request lapses: Owner, Evictor,
+	// Client or Label.
+	Actor string `json:"actor"`
+
+	// User is the name of the client, cut to 256 bytes.
+	User string `json:"user,omitempty"`
+
+	// OwnerGeneration is the generation of the owner of the pod at the time of the request;
+	// 0 if it is not known.
+	OwnerGeneration int64 `json:"ownerGeneration,omitempty"`
+
+	// GracePeriodSeconds and PropagationPolicy are those of the request; absent where it had
+	// none.
+	GracePeriodSeconds *int64  `json:"gracePeriodSeconds,omitempty"`
+	PropagationPolicy  *string `json:"propagationPolicy,omitempty"`
+}

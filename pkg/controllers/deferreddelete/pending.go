@@ -1,0 +1,322 @@
+package deferreddelete
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/deferreddelete"
+	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/podfacts"
+	"github.com/podops-dev/podops/pkg/podwriter"
+	"github.com/podops-dev/podops/pkg/text"
+)
+
+const (
+	// evictAgain is how soon an eviction is tried again that a PodDisruptionBudget rejected.
+	evictAgain = 5 * time.Second
+
+	// maxPurposeBytes bounds the name of the client in an event.
+	maxPurposeBytes = 200
+)
+
+// PendingDeletes finishes or cancels the pending delete of one pod at a time, of every pod whose
+// annotation records one, but for those that the controller of a ReplicaSet requested: Finisher
+// compares these with the surplus of the ReplicaSet.
+type PendingDeletes struct {
+	client    client.Client
+	apiReader client.Reader
+	recorder  events.EventRecorder
+	facts     *podfacts.Gatherer
+	options   lifecycle.Options
+	expiry    time.Duration
+	clock     clock.PassiveClock
+
+	unwanted      history // since when the owner does not want the pod gone
+	finished      history // when a pod was deleted
+	staleVersions podwriter.StaleVersions
+}
+
+// NewPendingDeletes returns a PendingDeletes. c reads from a cache, apiReader from the API server;
+// expiry is for how long the request of a client that does not repeat it is pending.
+func NewPendingDeletes(
+	c client.Client, apiReader client.Reader, recorder events.EventRecorder, facts *podfacts.Gatherer, options lifecycle.Options,
+	expiry time.Duration, clk clock.PassiveClock,
+) *PendingDeletes {
+	return &PendingDeletes{
+		client: c, apiReader: apiReader, recorder: recorder, facts: facts, options: options, expiry: expiry, clock: clk,
+		unwanted: newHistory(), finished: newHistory(),
+	}
+}
+
+// SetupWithManager registers the controller on the leader.
+func (p *PendingDeletes) SetupWithManager(mgr ctrl.Manager, workers int) error {
+	ofOwner := handler.EnqueueRequestsFromMapFunc(p.pendingOf)
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("pending-delete").
+		Watches(&corev1.Pod{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.NewPredicateFuncs(isPending))).
+		Watches(&appsv1.StatefulSet{}, ofOwner, builder.WithPredicates(edited())).
+		Watches(&appsv1.DaemonSet{}, ofOwner, builder.WithPredicates(edited())).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		Complete(p)
+}
+
+// isPending reports whether a pod has a pending delete, or should have.
+func isPending(object client.Object) bool {
+	_, requested := object.GetLabels()[appsv1alpha1.ToDeleteLabelKey]
+	_, recorded := object.GetAnnotations()[appsv1alpha1.PendingDeleteAnnotationKey]
+	return requested || recorded && deferreddelete.IsDeferred(object.GetLabels())
+}
+
+// edited passes the changes of a workload after which its controller may want other pods gone.
+func edited() predicate.Funcs {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, after := e.ObjectOld, e.ObjectNew
+			return before.GetGeneration() != after.GetGeneration() || revisionOf(before) != revisionOf(after) ||
+				before.GetDeletionTimestamp() == nil && after.GetDeletionTimestamp() != nil
+		},
+	}
+}
+
+// revisionOf returns the revision that a StatefulSet updates its pods to, as far as it is observed.
+func revisionOf(object client.Object) string {
+	set, ok := object.(*appsv1.StatefulSet)
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("%d/%s", set.Status.ObservedGeneration, set.Status.UpdateRevision)
+}
+
+// pendingOf returns requests for the pods of a workload that have a pending delete.
+func (p *PendingDeletes) pendingOf(ctx context.Context, workload client.Object) []reconcile.Request {
+	list := &corev1.PodList{}
+	err := p.client.List(ctx, list, client.InNamespace(workload.GetNamespace()), client.MatchingFields{ControllerUIDField: string(workload.GetUID())})
+	if err != nil {
+		ctrllog.FromContext(ctx).Error(err, "Finding the pending deletes of a workload", "workload", client.ObjectKeyFromObject(workload))
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		if isPending(&list.Items[i]) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+	}
+	return requests
+}
+
+// Reconcile finishes or cancels the pending delete of a pod, or begins that of a pod with the
+// label to-delete.
+func (p *PendingDeletes) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	defer p.prune()
+	pod := &corev1.Pod{}
+	if err := p.client.Get(ctx, req.NamespacedName, pod); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	now := p.clock.Now()
+	if pod.DeletionTimestamp != nil || p.finished.age(pod.UID, now) > 0 {
+		return reconcile.Result{}, nil
+	}
+	if p.staleVersions.Has(pod, now) {
+		return reconcile.Result{RequeueAfter: retryStale}, nil
+	}
+	if begun, err := p.beginLabelled(ctx, pod); begun || err != nil {
+		return reconcile.Result{}, err
+	}
+	record, ok := deferreddelete.Pending(pod)
+	if !ok || deferreddelete.OfOwner(pod) && deferreddelete.OfReplicaSet(pod) {
+		return reconcile.Result{}, nil
+	}
+	state, err := p.state(ctx, pod, record)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	step, lapse, wake := deferreddelete.Next(state, now)
+	switch step {
+	case deferreddelete.Finish:
+		wake, err = p.finish(ctx, state)
+	case deferreddelete.Cancel:
+		err = p.cancel(ctx, pod, lapse)
+	}
+	return reconcile.Result{RequeueAfter: wake}, err
+}
+
+// beginLabelled begins the lifecycle of a pod with the label to-delete, or adds the request to the
+// one in progress. It returns true if it has written.
+func (p *PendingDeletes) beginLabelled(ctx context.Context, pod *corev1.Pod) (bool, error) {
+	if _, requested := pod.Labels[appsv1alpha1.ToDeleteLabelKey]; !requested {
+		return false, nil
+	}
+	demand := deferreddelete.Demand{Door: deferreddelete.DoorLabel, Actor: deferreddelete.ActorLabel}
+	if reason, exempt := deferreddelete.Exempt(pod); exempt {
+		if reason != deferreddelete.ReasonFinished {
+			return false, nil
+		}
+		_, err := p.remove(ctx, pod, demand.Begin(pod, ""))
+		return true, err
+	}
+	if !deferreddelete.IsDeferred(pod.Labels) {
+		return p.written(pod)(beginPending(ctx, p.client, pod, demand, p.clock.Now()))
+	}
+	record, changed := demand.Join(pod, p.clock.Now())
+	if !changed {
+		return false, nil
+	}
+	return p.written(pod)(patchRecord(ctx, p.client, pod, nil, &record))
+}
+
+// written records that a version of a pod is outdated, since it was written to.
+func (p *PendingDeletes) written(pod *corev1.Pod) func(*corev1.Pod, error) (bool, error) {
+	return func(_ *corev1.Pod, err error) (bool, error) {
+		if err == nil {
+			p.staleVersions.Note(pod, p.clock.Now())
+		}
+		return true, err
+	}
+}
+
+// state gathers the facts of a pending delete.
+func (p *PendingDeletes) state(ctx context.Context, pod *corev1.Pod, record appsv1alpha1.PendingDelete) (deferreddelete.State, error) {
+	facts, err := p.facts.Gather(ctx, pod)
+	if err != nil {
+		return deferreddelete.State{}, fmt.Errorf("gathering facts of pod %s: %w", client.ObjectKeyFromObject(pod), err)
+	}
+	now := p.clock.Now()
+	state := deferreddelete.State{Pod: pod, Record: record, Expiry: p.expiry}
+	state.May, state.Wake = lifecycle.MayOperate(facts, appsv1alpha1.PodDeleteID, p.options, now)
+	if state.Want, err = want(ctx, p.client, pod, record); err != nil {
+		return deferreddelete.State{}, err
+	}
+	if state.Want != deferreddelete.Unwanted {
+		p.unwanted.forget(pod.UID)
+		return state, nil
+	}
+	if state.UnwantedFor = p.unwanted.age(pod.UID, now); state.UnwantedFor == 0 {
+		p.unwanted.note(pod.UID, now)
+	}
+	return state, nil
+}
+
+// want returns whether the owner of a pod wants it gone. The owner matters only to the deletes of
+// its own controller.
+func want(ctx context.Context, reader client.Reader, pod *corev1.Pod, record appsv1alpha1.PendingDelete) (deferreddelete.Want, error) {
+	if deferreddelete.Actor(record.Actor) != deferreddelete.ActorOwner {
+		return deferreddelete.Wanted, nil
+	}
+	controller := metav1.GetControllerOfNoCopy(pod)
+	if controller == nil {
+		return deferreddelete.Unwanted, nil
+	}
+	owner, isCached := deferreddelete.NewOwner(pod)
+	if owner == nil || !isCached {
+		return deferreddelete.WantUnknown, nil
+	}
+	err := reader.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: controller.Name}, owner)
+	if apierrors.IsNotFound(err) {
+		return deferreddelete.Unwanted, nil
+	}
+	if err != nil {
+		return deferreddelete.WantUnknown, fmt.Errorf("reading the owner of pod %s: %w", client.ObjectKeyFromObject(pod), err)
+	}
+	if set, ok := owner.(*appsv1.StatefulSet); ok {
+		return deferreddelete.WantOfStatefulSet(set, pod), nil
+	}
+	return deferreddelete.WantOfOwner(owner, pod, record), nil
+}
+
+// finish carries out a pending delete. For a controller, it reads from the API server whether
+// the owner still wants the pod gone. It returns how soon to try again.
+func (p *PendingDeletes) finish(ctx context.Context, state deferreddelete.State) (time.Duration, error) {
+	wanted, err := want(ctx, p.apiReader, state.Pod, state.Record)
+	if err != nil {
+		return 0, err
+	}
+	if wanted != deferreddelete.Wanted {
+		return retryStale, nil // the cache is behind
+	}
+	return p.remove(ctx, state.Pod, state.Record)
+}
+
+// remove deletes or evicts this very version of a pod: if its lifecycle has ended meanwhile, the
+// API server rejects the request. An eviction stays an eviction, so its PodDisruptionBudget counts.
+func (p *PendingDeletes) remove(ctx context.Context, pod *corev1.Pod, record appsv1alpha1.PendingDelete) (time.Duration, error) {
+	options := &metav1.DeleteOptions{
+		GracePeriodSeconds: record.GracePeriodSeconds, PropagationPolicy: (*metav1.DeletionPropagation)(record.PropagationPolicy),
+		Preconditions: &metav1.Preconditions{UID: &pod.UID, ResourceVersion: &pod.ResourceVersion},
+	}
+	var err error
+	if deferreddelete.Door(record.Door) == deferreddelete.DoorEviction {
+		eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}, DeleteOptions: options}
+		err = p.client.SubResource("eviction").Create(ctx, pod.DeepCopy(), eviction)
+	} else {
+		err = p.client.Delete(ctx, pod, &client.DeleteOptions{
+			GracePeriodSeconds: options.GracePeriodSeconds, PropagationPolicy: options.PropagationPolicy, Preconditions: options.Preconditions,
+		})
+	}
+	now := p.clock.Now()
+	switch {
+	case apierrors.IsNotFound(err):
+		return 0, nil
+	case apierrors.IsConflict(err):
+		p.staleVersions.Note(pod, now)
+		return retryStale, nil
+	case apierrors.IsTooManyRequests(err):
+		ctrllog.FromContext(ctx).V(1).Info("Eviction rejected by its PodDisruptionBudget", "pod", client.ObjectKeyFromObject(pod))
+		return evictAgain, nil
+	case err != nil:
+		return 0, fmt.Errorf("removing pod %s: %w", client.ObjectKeyFromObject(pod), err)
+	}
+	p.finished.note(pod.UID, now)
+	p.recorder.Eventf(pod, nil, corev1.EventTypeNormal, EventDeleteFinished, "Delete", "%s", purposeOf(record))
+	return 0, nil
+}
+
+// purposeOf describes for whom a pod was deleted.
+func purposeOf(record appsv1alpha1.PendingDelete) string {
+	what := "deleted"
+	if deferreddelete.Door(record.Door) == deferreddelete.DoorEviction {
+		what = "evicted"
+	}
+	if record.User == "" {
+		return what + " for the label " + appsv1alpha1.ToDeleteLabelKey
+	}
+	return fmt.Sprintf("%s for %s, whose request was deferred until now", what, text.Line(record.User, maxPurposeBytes))
+}
+
+// cancel ends the lifecycle of a pod, which goes back into service.
+func (p *PendingDeletes) cancel(ctx context.Context, pod *corev1.Pod, lapse deferreddelete.Lapse) error {
+	stored, err := undoPending(ctx, p.client, pod)
+	if err != nil || stored == nil {
+		return err
+	}
+	p.unwanted.forget(pod.UID)
+	p.staleVersions.Note(pod, p.clock.Now())
+	p.recorder.Eventf(pod, nil, corev1.EventTypeNormal, EventDeleteUndone, "Undo", "%s", string(lapse))
+	return nil
+}
+
+func (p *PendingDeletes) prune() {
+	now := p.clock.Now()
+	p.unwanted.prune(now, 10*deferreddelete.UnwantedLapse)
+	p.finished.prune(now, deletedTTL)
+}

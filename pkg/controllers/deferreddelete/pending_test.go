@@ -1,0 +1,235 @@
+package deferreddelete
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/deferreddelete"
+	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/podfacts"
+	"github.com/podops-dev/podops/test/builders"
+)
+
+const expiry = time.Hour
+
+var (
+	byClient  = deferreddelete.Demand{Door: deferreddelete.DoorDelete, Actor: deferreddelete.ActorClient, User: "jane"}
+	byEvictor = deferreddelete.Demand{Door: deferreddelete.DoorEviction, Actor: deferreddelete.ActorEvictor, User: "jane"}
+	byLabel   = deferreddelete.Demand{Door: deferreddelete.DoorLabel, Actor: deferreddelete.ActorLabel}
+)
+
+// newPendingDeletes returns a PendingDeletes; live are the workloads in the API server.
+func newPendingDeletes(w *cluster, live ...client.Object) *PendingDeletes {
+	return NewPendingDeletes(w.cache, fake.NewClientBuilder().WithObjects(live...).Build(), w.recorder,
+		podfacts.New(w.cache, w.cache, w.clock), lifecycle.Options{}, expiry, w.clock)
+}
+
+func reconciled(t *testing.T, p *PendingDeletes) reconcile.Result {
+	t.Helper()
+	result, err := p.Reconcile(t.Context(), requestFor("web-0"))
+	if err != nil {
+		t.Fatalf("Reconcile: %v", err)
+	}
+	return result
+}
+
+// stateful returns a StatefulSet whose pods of another revision than this one are replaced.
+func stateful(revision string, edits ...func(*appsv1.StatefulSet)) *appsv1.StatefulSet {
+	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "web-uid", Generation: 1}}
+	set.Status = appsv1.StatefulSetStatus{ObservedGeneration: 1, UpdateRevision: revision}
+	for _, edit := range edits {
+		edit(set)
+	}
+	return set
+}
+
+var (
+	statefulOwner = metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "web", UID: "web-uid"}
+	daemonOwner   = metav1.OwnerReference{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "web", UID: "web-uid"}
+)
+
+func bare() *builders.PodBuilder { return builders.MakePod("web-0").Phase(corev1.PodRunning) }
+
+func off(pod *builders.PodBuilder) *corev1.Pod {
+	return pod.Preparing(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType).UnreadyByGate(builders.Epoch).Obj()
+}
+
+func on(pod *builders.PodBuilder) *corev1.Pod {
+	return pod.Available().Waiting(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType, start).Obj()
+}
+
+func TestPendingDeletes(t *testing.T) {
+	const (
+		remove = "delete web-0 uid=web-0-uid resourceVersion=100"
+		evict  = "evict web-0 uid=web-0-uid resourceVersion=100"
+	)
+	old := func(pod *builders.PodBuilder) *builders.PodBuilder {
+		return pod.OwnedBy(statefulOwner).Label("controller-revision-hash", "old")
+	}
+	for name, tc := range map[string]struct {
+		pod    *corev1.Pod
+		cached []client.Object
+		live   []client.Object
+		want   []string
+		again  time.Duration
+	}{
+		"a client's delete is carried out": {pod: recorded(off(bare()), byClient), want: []string{remove}},
+		"an eviction stays an eviction":    {pod: recorded(off(bare()), byEvictor), want: []string{evict}},
+		"a delete waits for its rules":     {pod: recorded(on(bare()), byClient), again: expiry},
+		"an eviction waits to be repeated": {pod: recorded(on(bare()), byEvictor), again: deferreddelete.EvictionLapse - start.Sub(builders.Epoch)},
+		"a pod without a record is left":   {pod: off(bare())},
+		"one of a ReplicaSet is left":      {pod: recorded(prepared("web-0").Obj(), byOwner), cached: []client.Object{newSet(0)}},
+		"a client deletes its pod, though": {pod: recorded(prepared("web-0").Obj(), byClient), cached: []client.Object{newSet(1)}, want: []string{remove}},
+		"a terminating pod is left":        {pod: recorded(off(bare().Finalizer("x").Terminating(start)), byClient)},
+		"a StatefulSet's delete is carried out": {
+			pod: recorded(off(old(bare())), byOwner), cached: []client.Object{stateful("new")}, live: []client.Object{stateful("new")}, want: []string{remove},
+		},
+		"it is not when the set was rolled back meanwhile": {
+			pod: recorded(off(old(bare())), byOwner), cached: []client.Object{stateful("new")}, live: []client.Object{stateful("old")}, again: retryStale,
+		},
+		"it is not when the set is deleted meanwhile": {
+			pod: recorded(off(old(bare())), byOwner), cached: []client.Object{stateful("new")}, again: retryStale,
+		},
+		"it waits a while when the set is rolled back": {
+			pod: recorded(off(old(bare())), byOwner), cached: []client.Object{stateful("old")}, again: deferreddelete.UnwantedLapse,
+		},
+		"a DaemonSet's is left to its controller": {
+			pod:    recorded(off(bare().OwnedBy(daemonOwner)), byOwner),
+			cached: []client.Object{&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "web-uid"}}}, again: expiry,
+		},
+		"the label is carried out": {pod: recorded(off(bare().Label(appsv1alpha1.ToDeleteLabelKey, "true")), byLabel), want: []string{remove}},
+		"a finished pod with the label is deleted at once": {
+			pod: bare().Phase(corev1.PodSucceeded).Label(appsv1alpha1.ToDeleteLabelKey, "true").Obj(), want: []string{remove},
+		},
+		"the label begins a delete": {
+			pod: bare().Available().Label(appsv1alpha1.ToDeleteLabelKey, "true").Obj(),
+			want: []string{`patch web-0 {"metadata":{"annotations":{"podopslifecycle.kusionstack.io/pending-delete":` +
+				`"{\"uid\":\"web-0-uid\",\"since\":\"1767225610000000000\",\"door\":\"Label\",\"actor\":\"Label\"}"},` +
+				`"labels":{"operating/pod-delete":"1767225610000000000","operation-type/pod-delete":"delete"},"uid":"web-0-uid"}}`},
+		},
+		"taking it off undoes it": {pod: recorded(on(bare()), byLabel), want: []string{undoRequest}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newCluster(t, append([]client.Object{tc.pod}, tc.cached...)...)
+			result := reconciled(t, newPendingDeletes(w, tc.live...))
+			if diff := cmp.Diff(tc.want, w.sent()); diff != "" {
+				t.Errorf("requests (-want +got):\n%s", diff)
+			}
+			if result.RequeueAfter != tc.again && tc.again != expiry {
+				t.Errorf("again after %s, want %s", result.RequeueAfter, tc.again)
+			}
+			if tc.again == expiry && (result.RequeueAfter > expiry || result.RequeueAfter < expiry-time.Minute) {
+				t.Errorf("again after %s, want about %s", result.RequeueAfter, tc.again)
+			}
+		})
+	}
+}
+
+func TestAPendingDeleteLapses(t *testing.T) {
+	for name, tc := range map[string]struct {
+		pod    *corev1.Pod
+		cached []client.Object
+		after  time.Duration
+	}{
+		"a client's, when it expires":               {pod: recorded(on(bare()), byClient), after: expiry},
+		"an eviction, when it is not repeated":      {pod: recorded(on(bare()), byEvictor), after: deferreddelete.EvictionLapse},
+		"a StatefulSet's, when it is rolled back":   {pod: recorded(on(bare().OwnedBy(statefulOwner).Label("controller-revision-hash", "old")), byOwner), cached: []client.Object{stateful("old")}, after: deferreddelete.UnwantedLapse},
+		"an owner's, when the pod was orphaned":     {pod: recorded(on(bare()), byOwner), after: deferreddelete.UnwantedLapse},
+		"an owner's, when the owner does not exist": {pod: recorded(on(bare().OwnedBy(daemonOwner)), byOwner), after: deferreddelete.UnwantedLapse},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newCluster(t, append([]client.Object{tc.pod}, tc.cached...)...)
+			p := newPendingDeletes(w)
+			if reconciled(t, p).RequeueAfter == 0 || len(w.sent()) > 0 {
+				t.Fatal("it lapses at once, or never")
+			}
+			w.clock.Step(tc.after)
+			reconciled(t, p)
+			if diff := cmp.Diff([]string{undoRequest}, w.sent()); diff != "" {
+				t.Errorf("requests (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff([]string{EventDeleteUndone}, w.events()); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+			reconciled(t, p)
+			if sent := w.sent(); len(sent) > 0 {
+				t.Errorf("sent %v again, before the cache shows the first one", sent)
+			}
+		})
+	}
+}
+
+func TestErrorsOfPendingDeletes(t *testing.T) {
+	pods := schema.GroupResource{Resource: "pods"}
+	broken := errors.New("broken")
+	for name, tc := range map[string]struct {
+		err, want error
+		again     time.Duration
+	}{
+		"a deleted pod is a success":              {err: apierrors.NewNotFound(pods, "web-0")},
+		"a changed pod is read again":             {err: apierrors.NewConflict(pods, "web-0", broken), again: retryStale},
+		"a PodDisruptionBudget may allow it soon": {err: apierrors.NewTooManyRequests("budget", 0), again: evictAgain},
+		"any other error is retried":              {err: broken, want: broken},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newCluster(t, recorded(off(bare()), byEvictor))
+			w.err = tc.err
+			result, err := newPendingDeletes(w).Reconcile(t.Context(), requestFor("web-0"))
+			if !errors.Is(err, tc.want) || result.RequeueAfter != tc.again {
+				t.Errorf("got %v, %v, want %v and again after %s", result, err, tc.want, tc.again)
+			}
+			if events := w.events(); len(events) > 0 {
+				t.Errorf("events %v, and no pod was removed", events)
+			}
+		})
+	}
+}
+
+func TestAPodIsRemovedOnce(t *testing.T) {
+	w := newCluster(t, recorded(off(bare()), byClient))
+	p := newPendingDeletes(w)
+	reconciled(t, p)
+	if diff := cmp.Diff([]string{EventDeleteFinished}, w.events()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	w.sent()
+	reconciled(t, p)
+	if sent := w.sent(); len(sent) > 0 {
+		t.Errorf("sent %v again, before the cache shows the first one", sent)
+	}
+}
+
+func TestAnEditOfTheOwnerWakesItsPods(t *testing.T) {
+	pod := recorded(on(bare().OwnedBy(statefulOwner)), byOwner)
+	w := newCluster(t, pod, builders.MakePod("web-1").OwnedBy(statefulOwner).Obj())
+	got := newPendingDeletes(w).pendingOf(t.Context(), stateful("new"))
+	if diff := cmp.Diff([]reconcile.Request{requestFor("web-0")}, got); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+	for name, tc := range map[string]struct {
+		after *appsv1.StatefulSet
+		want  bool
+	}{
+		"an edit":            {stateful("old", func(s *appsv1.StatefulSet) { s.Generation = 2 }), true},
+		"a new revision":     {stateful("new"), true},
+		"its deletion":       {stateful("old", func(s *appsv1.StatefulSet) { s.DeletionTimestamp = &metav1.Time{Time: start} }), true},
+		"counts in a status": {stateful("old", func(s *appsv1.StatefulSet) { s.Status.ReadyReplicas = 2 }), false},
+	} {
+		if got := edited().Update(event.UpdateEvent{ObjectOld: stateful("old"), ObjectNew: tc.after}); got != tc.want {
+			t.Errorf("%s wakes the pods: %t, want %t", name, got, tc.want)
+		}
+	}
+}

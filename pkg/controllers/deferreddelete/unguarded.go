@@ -1,0 +1,182 @@
+package deferreddelete
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/deferreddelete"
+	"github.com/podops-dev/podops/pkg/podindex"
+)
+
+// EventUnguarded reports that a pod is being removed although its rules had not permitted it. It
+// never changes.
+const EventUnguarded = "DeletedUnguarded"
+
+// Unguarded reports pods that are removed past their rules: by an event on the owner of the pod,
+// or on the pod without one, and by a metric. It watches pods, so it also sees what no webhook was
+// asked about. It runs on the leader.
+type Unguarded struct {
+	informers cache.Cache
+	recorder  events.EventRecorder
+	deletes   *prometheus.CounterVec
+
+	mu   sync.Mutex
+	seen map[types.UID]bool // pods that are being removed
+}
+
+// NewUnguarded returns an Unguarded that reads from a cache of controlled pods.
+func NewUnguarded(informers cache.Cache, recorder events.EventRecorder, registry prometheus.Registerer) (*Unguarded, error) {
+	deletes := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "podops_deletes_unguarded_total",
+		Help: "Pods that were removed although an enforced rule had not permitted it, by reason.",
+	}, []string{"reason"})
+	if err := registry.Register(deletes); err != nil {
+		return nil, fmt.Errorf("registering the metric of unguarded deletes: %w", err)
+	}
+	return &Unguarded{informers: informers, recorder: recorder, deletes: deletes, seen: map[types.UID]bool{}}, nil
+}
+
+// Start watches pods until ctx ends.
+func (u *Unguarded) Start(ctx context.Context) error {
+	informer, err := u.informers.GetInformer(ctx, &corev1.Pod{})
+	if err != nil {
+		return fmt.Errorf("watching pods: %w", err)
+	}
+	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { u.observe(ctx, object) },
+		UpdateFunc: func(_, object any) { u.observe(ctx, object) },
+		DeleteFunc: u.forget,
+	})
+	if err != nil {
+		return fmt.Errorf("watching pods: %w", err)
+	}
+	<-ctx.Done()
+	if err := informer.RemoveEventHandler(registration); err != nil {
+		return fmt.Errorf("ending the watch of pods: %w", err)
+	}
+	return nil
+}
+
+// observe reports a pod that is being removed, once.
+func (u *Unguarded) observe(ctx context.Context, object any) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok || !deferreddelete.Removed(pod) || !u.isNew(pod.UID) {
+		return
+	}
+	reason, unguarded := deferreddelete.Unguarded(pod, u.ownerState(ctx, pod), u.namespaceTerminating(ctx, pod.Namespace))
+	if !unguarded || !u.isRuled(ctx, pod) {
+		return
+	}
+	u.deletes.WithLabelValues(string(reason)).Inc()
+	u.recorder.Eventf(subjectOf(pod), nil, corev1.EventTypeWarning, EventUnguarded, string(reason),
+		"pod %s is removed although its rules had not permitted it: %s", pod.Name, explained(reason))
+}
+
+// isNew records that a pod is being removed. It returns false if that was known.
+func (u *Unguarded) isNew(uid types.UID) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.seen[uid] {
+		return false
+	}
+	u.seen[uid] = true
+	return true
+}
+
+func (u *Unguarded) forget(object any) {
+	if unknown, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+		object = unknown.Obj
+	}
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.seen, pod.UID)
+}
+
+// ownerState returns the state of the owner of a pod, as far as the cache has its kind.
+func (u *Unguarded) ownerState(ctx context.Context, pod *corev1.Pod) deferreddelete.OwnerState {
+	owner, isCached := deferreddelete.NewOwner(pod)
+	if owner == nil || !isCached {
+		return deferreddelete.OwnerPresent
+	}
+	controller := metav1.GetControllerOfNoCopy(pod)
+	err := u.informers.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: controller.Name}, owner)
+	switch {
+	case apierrors.IsNotFound(err) || err == nil && owner.GetUID() != controller.UID:
+		return deferreddelete.OwnerGone
+	case err == nil && owner.GetDeletionTimestamp() != nil:
+		return deferreddelete.OwnerTerminating
+	default:
+		return deferreddelete.OwnerPresent
+	}
+}
+
+func (u *Unguarded) namespaceTerminating(ctx context.Context, name string) bool {
+	namespace := &corev1.Namespace{}
+	err := u.informers.Get(ctx, types.NamespacedName{Name: name}, namespace)
+	return err != nil || namespace.DeletionTimestamp != nil
+}
+
+// isRuled reports whether an enforced rule applies to the deletion of a pod.
+func (u *Unguarded) isRuled(ctx context.Context, pod *corev1.Pod) bool {
+	list := &appsv1alpha1.PodTransitionRuleList{}
+	if err := u.informers.List(ctx, list, client.InNamespace(pod.Namespace)); err != nil {
+		ctrllog.FromContext(ctx).Error(err, "Reading the rules of a removed pod", "pod", client.ObjectKeyFromObject(pod))
+		return false
+	}
+	for i := range list.Items {
+		if podindex.GuardsDelete(&list.Items[i], pod) {
+			return true
+		}
+	}
+	return false
+}
+
+// subjectOf returns the owner of a pod, or the pod if it has none: readers of an event look for
+// the object that stays.
+func subjectOf(pod *corev1.Pod) runtime.Object {
+	controller := metav1.GetControllerOfNoCopy(pod)
+	if controller == nil {
+		return pod
+	}
+	return &corev1.ObjectReference{
+		APIVersion: controller.APIVersion, Kind: controller.Kind, Namespace: pod.Namespace, Name: controller.Name, UID: controller.UID,
+	}
+}
+
+// explained describes a reason.
+func explained(reason deferreddelete.Reason) string {
+	switch reason {
+	case deferreddelete.ReasonTaintManager:
+		return "its node or device has a NoExecute taint"
+	case deferreddelete.ReasonPodGC:
+		return "its node is deleted or out of service"
+	case deferreddelete.ReasonPreemption:
+		return "the scheduler needs its room for a pod of higher priority"
+	case deferreddelete.ReasonKubelet:
+		return "the kubelet ended it because its node has no resources left"
+	case deferreddelete.ReasonOwnerDeleted:
+		return "its owner is deleted"
+	case deferreddelete.ReasonForced:
+		return "it was deleted with a grace period of 0 seconds"
+	default:
+		return "no manager of PodOps held the request"
+	}
+}

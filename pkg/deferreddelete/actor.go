@@ -1,0 +1,124 @@
+package deferreddelete
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Door is the way by which a client takes a pod away.
+type Door string
+
+// The doors.
+const (
+	DoorDelete           Door = "Delete"
+	DoorDeleteCollection Door = "DeleteCollection"
+	DoorEviction         Door = "Eviction"
+	DoorLabel            Door = "Label"
+)
+
+// Actor is the class of the client that takes a pod away. The class decides whether a request
+// is held, who carries it out, and when it lapses.
+type Actor string
+
+// The actors.
+const (
+	// ActorOwner is the controller of the pod's owner. It repeats the delete for as long as it
+	// wants the pod gone, with a back-off of up to 17 minutes.
+	ActorOwner Actor = "Owner"
+
+	// ActorEvictor is a client of the eviction API, such as kubectl drain, which repeats the
+	// eviction every 5 seconds.
+	ActorEvictor Actor = "Evictor"
+
+	// ActorClient is any other client, such as kubectl delete: it does not repeat the delete.
+	ActorClient Actor = "Client"
+
+	// ActorLabel is the label to-delete. Removing it withdraws the request.
+	ActorLabel Actor = "Label"
+
+	// ActorManager is PodOps.
+	ActorManager Actor = "Manager"
+
+	// ActorScheduler is the scheduler, which removes a pod for another one of higher priority.
+	ActorScheduler Actor = "Scheduler"
+
+	// ActorSystem is a part of Kubernetes that must never wait: a kubelet, the namespace
+	// controller, the garbage collectors, the controllers of nodes.
+	ActorSystem Actor = "System"
+)
+
+// Kinds of owners whose controllers delete pods.
+const (
+	kindReplicaSet  = "ReplicaSet"
+	kindStatefulSet = "StatefulSet"
+	kindDaemonSet   = "DaemonSet"
+	kindJob         = "Job"
+)
+
+// User names of Kubernetes.
+const (
+	serviceAccounts      = "system:serviceaccount:kube-system:"
+	userControllers      = "system:kube-controller-manager" // with --use-service-account-credentials=false
+	userScheduler        = "system:kube-scheduler"
+	groupNodes           = "system:nodes"
+	userNamespaces       = serviceAccounts + "namespace-controller"
+	userGarbageCollector = serviceAccounts + "generic-garbage-collector"
+	userPodGC            = serviceAccounts + "pod-garbage-collector"
+	userNodes            = serviceAccounts + "node-controller"
+)
+
+// controllerOf returns the user of the controller of a kind of owner, empty for kinds that
+// Kubernetes does not have.
+func controllerOf(kind string) string {
+	switch kind {
+	case kindReplicaSet:
+		return serviceAccounts + "replicaset-controller"
+	case kindStatefulSet:
+		return serviceAccounts + "statefulset-controller"
+	case kindDaemonSet:
+		return serviceAccounts + "daemon-set-controller"
+	case kindJob:
+		return serviceAccounts + "job-controller"
+	default:
+		return ""
+	}
+}
+
+// ActorOf returns the class of the client of a request. All controllers may share one user: then
+// the owner of the pod decides which of them it is, and what its state does not explain is a
+// delete by the controller of the owner. manager is the user of PodOps.
+func ActorOf(user string, groups []string, door Door, pod *corev1.Pod, manager string) Actor {
+	switch {
+	case user == manager && manager != "":
+		return ActorManager
+	case slices.Contains(groups, groupNodes), user == userNamespaces, user == userGarbageCollector, user == userPodGC, user == userNodes:
+		return ActorSystem
+	case user == userScheduler:
+		return ActorScheduler
+	case door == DoorEviction:
+		return ActorEvictor
+	case user == userControllers && controllerOf(OwnerKind(pod)) == "":
+		return ActorSystem // no controller of Kubernetes but these deletes pods of other owners
+	case user == userControllers || user == controllerOf(OwnerKind(pod)):
+		return ActorOwner
+	default:
+		return ActorClient
+	}
+}
+
+// OwnerKind returns the kind of the controller of a pod if its API group is Kubernetes' own, or
+// else its kind and group; empty for a pod without a controller.
+func OwnerKind(pod *corev1.Pod) string {
+	controller := metav1.GetControllerOfNoCopy(pod)
+	if controller == nil {
+		return ""
+	}
+	group, _, _ := strings.Cut(controller.APIVersion, "/")
+	if controller.Kind == kindJob && group == "batch" || controller.Kind != kindJob && group == "apps" {
+		return controller.Kind
+	}
+	return controller.Kind + "." + group
+}

@@ -1,0 +1,155 @@
+package deferreddelete
+
+import (
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+)
+
+const (
+	// EvictionLapse is for how long an eviction that is not repeated is pending. kubectl drain
+	// repeats it every 5 seconds; the cluster autoscaler gives up a node after 2 minutes.
+	EvictionLapse = 2 * time.Minute
+
+	// UnwantedLapse is for how long the owner must not have wanted the pod gone before the
+	// delete is cancelled. A rollout that pauses between two steps must not lose its progress.
+	UnwantedLapse = 10 * time.Second
+
+	// OperateLapse is for how long a pod whose owner deletes it by itself may be operated on
+	// without being deleted. Its controller sees the change of the pod at once.
+	OperateLapse = time.Minute
+)
+
+// Want is whether the controller of a pod's owner wants the pod gone.
+type Want int
+
+// The values of Want.
+const (
+	// WantUnknown means that the owner does not show it.
+	WantUnknown Want = iota
+
+	// Wanted means that the owner wants the pod gone.
+	Wanted
+
+	// Unwanted means that the owner needs the pod, or does not exist any more.
+	Unwanted
+)
+
+// Step is what becomes of a pending delete now.
+type Step int
+
+// The steps.
+const (
+	Wait   Step = iota // nothing yet
+	Finish             // carry it out
+	Cancel             // end the lifecycle, and put the pod back into service
+)
+
+// Lapse is why a pending delete is cancelled, in events.
+type Lapse string
+
+// The lapses.
+const (
+	LapseUnwanted  Lapse = "the owner does not want the pod gone any more"
+	LapseRepeated  Lapse = "the eviction was not repeated"
+	LapseExpired   Lapse = "the rules did not permit it in time"
+	LapseWithdrawn Lapse = "the label " + appsv1alpha1.ToDeleteLabelKey + " was removed"
+	LapseForgone   Lapse = "the owner did not delete the pod"
+)
+
+// State is a pending delete and the facts that decide what becomes of it.
+type State struct {
+	Pod    *corev1.Pod
+	Record appsv1alpha1.PendingDelete
+
+	// May is true if the pod may be operated on now. Wake is how soon time alone allows it; 0
+	// if something else is missing.
+	May  bool
+	Wake time.Duration
+
+	// Want is whether the owner wants the pod gone, and UnwantedFor for how long it has not.
+	Want        Want
+	UnwantedFor time.Duration
+
+	// Expiry is for how long the request of a client that does not repeat it is pending.
+	Expiry time.Duration
+}
+
+// Next returns what becomes of a pending delete, and how soon to look again; 0 when only a change
+// of the pod or its owner matters. The Lapse is the reason of a Cancel.
+func Next(s State, now time.Time) (Step, Lapse, time.Duration) {
+	actor := Actor(s.Record.Actor)
+	seen := now.Sub(LastSeen(s.Record))
+	switch {
+	case actor == ActorLabel && !hasLabel(s.Pod, appsv1alpha1.ToDeleteLabelKey):
+		return Cancel, LapseWithdrawn, 0
+	case actor == ActorEvictor && seen >= EvictionLapse:
+		return Cancel, LapseRepeated, 0
+	case actor == ActorClient && seen >= s.Expiry:
+		return Cancel, LapseExpired, 0
+	case actor == ActorOwner:
+		return s.nextForOwner(seen, now)
+	case s.May:
+		return Finish, "", 0
+	case actor == ActorEvictor:
+		return Wait, "", sooner(s.Wake, EvictionLapse-seen)
+	case actor == ActorClient:
+		return Wait, "", sooner(s.Wake, s.Expiry-seen)
+	default:
+		return Wait, "", s.Wake
+	}
+}
+
+// nextForOwner returns what becomes of a delete by the controller of the owner.
+func (s State) nextForOwner(seen time.Duration, now time.Time) (Step, Lapse, time.Duration) {
+	operable := s.operableFor(now)
+	switch {
+	case s.Want == Unwanted && s.UnwantedFor >= UnwantedLapse:
+		return Cancel, LapseUnwanted, 0
+	case s.Want == Unwanted:
+		return Wait, "", UnwantedLapse - s.UnwantedFor
+	case Finishes(s.Pod) && s.May && s.Want == Wanted:
+		return Finish, "", 0
+	case Finishes(s.Pod):
+		return Wait, "", s.Wake
+	case operable >= OperateLapse:
+		return Cancel, LapseForgone, 0
+	case operable > 0:
+		return Wait, "", OperateLapse - operable
+	case s.Want == WantUnknown && seen >= s.Expiry:
+		return Cancel, LapseExpired, 0
+	case s.Want == WantUnknown:
+		return Wait, "", s.Expiry - seen
+	default:
+		return Wait, "", 0
+	}
+}
+
+// operableFor returns for how long the pod may be operated on, at least 1 ns; 0 if it may not.
+func (s State) operableFor(now time.Time) time.Duration {
+	value, ok := s.Pod.Labels[appsv1alpha1.OperateLabelPrefix+"/"+appsv1alpha1.PodDeleteID]
+	if !ok {
+		return 0
+	}
+	nanos, err := strconv.ParseInt(value, 10, 64)
+	if err != nil {
+		return OperateLapse
+	}
+	return max(1, now.Sub(time.Unix(0, nanos)))
+}
+
+// sooner returns the shorter of two waits; 0 is none.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+func hasLabel(pod *corev1.Pod, key string) bool {
+	_, ok := pod.Labels[key]
+	return ok
+}

@@ -1,0 +1,277 @@
+package deferreddelete
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+)
+
+// asked is when the lifecycles of the tests begin.
+var asked = time.Unix(1_800_000_000, 0)
+
+var since = strconv.FormatInt(asked.UnixNano(), 10)
+
+// pending records a demand on a pod, as it begins a lifecycle.
+func pending(demand Demand) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Labels[appsv1alpha1.OperatingLabelPrefix+"/"+appsv1alpha1.PodDeleteID] = since
+		pod.Annotations = map[string]string{appsv1alpha1.PendingDeleteAnnotationKey: Encode(demand.Begin(pod, since))}
+	}
+}
+
+func TestPending(t *testing.T) {
+	evictor := Demand{Door: DoorEviction, Actor: ActorEvictor, User: "jane", GracePeriodSeconds: new(int64(5)), PropagationPolicy: new("Background")}
+	annotation := func(value string) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) { pod.Annotations[appsv1alpha1.PendingDeleteAnnotationKey] = value }
+	}
+	tests := map[string]struct {
+		pod  *corev1.Pod
+		want bool
+	}{
+		"a record of this lifecycle":       {pod: controlled(pending(evictor)), want: true},
+		"a pod without one":                {pod: controlled()},
+		"a record of an earlier lifecycle": {pod: controlled(pending(evictor), labelled(appsv1alpha1.OperatingLabelPrefix+"/pod-delete", "7"))},
+		"a record without a lifecycle": {pod: controlled(pending(evictor), func(pod *corev1.Pod) {
+			delete(pod.Labels, appsv1alpha1.OperatingLabelPrefix+"/pod-delete")
+		})},
+		"a record of an earlier pod": {pod: controlled(pending(evictor), func(pod *corev1.Pod) { pod.UID = "later" })},
+		"no JSON":                    {pod: controlled(pending(evictor), annotation("{"))},
+		"a record that is too long":  {pod: controlled(pending(evictor), annotation(`{"user":"`+strings.Repeat("x", 5<<10)+`"}`))},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, ok := Pending(tc.pod)
+			if ok != tc.want {
+				t.Fatalf("record %+v, %t, want %t", got, ok, tc.want)
+			}
+			want := appsv1alpha1.PendingDelete{
+				UID: "web-0", Since: since, Door: "Eviction", Actor: "Evictor", User: "jane", GracePeriodSeconds: new(int64(5)), PropagationPolicy: new("Background"),
+			}
+			if diff := cmp.Diff(want, got); ok && diff != "" {
+				t.Errorf("record (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestARecordIsBounded shows that no user name makes a record that is not read again.
+func TestARecordIsBounded(t *testing.T) {
+	pod := controlled(pending(Demand{Door: DoorDeleteCollection, Actor: ActorClient, User: strings.Repeat("\x01", 100_000)}))
+	if _, ok := Pending(pod); !ok {
+		t.Errorf("a record of %d bytes is not read", len(pod.Annotations[appsv1alpha1.PendingDeleteAnnotationKey]))
+	}
+}
+
+func TestJoin(t *testing.T) {
+	foreign := labelled(appsv1alpha1.OperatingLabelPrefix+"/pod-delete", since)
+	tests := map[string]struct {
+		pod    *corev1.Pod
+		demand Demand
+		after  time.Duration // since the lifecycle began
+		want   appsv1alpha1.PendingDelete
+	}{
+		"a client takes over from the owner, which repeats": {
+			pod: controlled(pending(Demand{Actor: ActorOwner})), demand: Demand{Actor: ActorClient, User: "jane"}, after: time.Hour,
+			want: appsv1alpha1.PendingDelete{Actor: "Client", User: "jane", Seen: asked.Add(time.Hour).UnixNano()},
+		},
+		"a client takes over from an evictor": {
+			pod: controlled(pending(Demand{Actor: ActorEvictor})), demand: Demand{Actor: ActorClient},
+			want: appsv1alpha1.PendingDelete{Actor: "Client", Seen: asked.UnixNano()},
+		},
+		"the owner does not take over":                            {pod: controlled(pending(Demand{Actor: ActorClient})), demand: Demand{Actor: ActorOwner}},
+		"an evictor does not take over from the owner":            {pod: controlled(pending(Demand{Actor: ActorOwner})), demand: Demand{Actor: ActorEvictor}, after: time.Hour},
+		"an evictor does not take over from a client":             {pod: controlled(pending(Demand{Actor: ActorClient})), demand: Demand{Actor: ActorEvictor}},
+		"an evictor that repeats at once is not written":          {pod: controlled(pending(Demand{Actor: ActorEvictor})), demand: Demand{Actor: ActorEvictor}, after: 5 * time.Second},
+		"an evictor that repeats later is written":                {pod: controlled(pending(Demand{Actor: ActorEvictor})), demand: Demand{Actor: ActorEvictor}, after: seenInterval, want: appsv1alpha1.PendingDelete{Actor: "Evictor", Seen: asked.Add(seenInterval).UnixNano()}},
+		"an owner that repeats after an edit is written":          {pod: controlled(pending(Demand{Actor: ActorOwner, OwnerGeneration: 1})), demand: Demand{Actor: ActorOwner, OwnerGeneration: 2}, want: appsv1alpha1.PendingDelete{Actor: "Owner", OwnerGeneration: 2}},
+		"an owner that repeats without one is not":                {pod: controlled(pending(Demand{Actor: ActorOwner, OwnerGeneration: 2})), demand: Demand{Actor: ActorOwner, OwnerGeneration: 2}},
+		"a client joins the lifecycle of another controller":      {pod: controlled(foreign), demand: Demand{Actor: ActorClient}, want: appsv1alpha1.PendingDelete{Actor: "Client", Seen: asked.UnixNano()}},
+		"an evictor leaves the lifecycle of another controller":   {pod: controlled(foreign), demand: Demand{Actor: ActorEvictor}},
+		"the owner leaves the lifecycle of another controller":    {pod: controlled(foreign), demand: Demand{Actor: ActorOwner}},
+		"the label joins the lifecycle of another controller":     {pod: controlled(foreign), demand: Demand{Actor: ActorLabel}, want: appsv1alpha1.PendingDelete{Actor: "Label", Seen: asked.UnixNano()}},
+		"a second client does not replace the options of a first": {pod: controlled(pending(Demand{Actor: ActorClient})), demand: Demand{Actor: ActorClient, GracePeriodSeconds: new(int64(1))}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, changed := tc.demand.Join(tc.pod, asked.Add(tc.after))
+			if changed != (tc.want.Actor != "") {
+				t.Fatalf("changed %t: %+v", changed, got)
+			}
+			tc.want.UID, tc.want.Since = "web-0", since
+			if diff := cmp.Diff(tc.want, got); changed && diff != "" {
+				t.Errorf("record (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNext(t *testing.T) {
+	const expiry = time.Hour
+	type state struct {
+		demand   Demand
+		edits    []func(*corev1.Pod)
+		after    time.Duration
+		may      bool
+		wake     time.Duration
+		want     Want
+		unwanted time.Duration
+	}
+	daemon, stateful := ownedBy("apps/v1", "DaemonSet"), ownedBy("apps/v1", "StatefulSet")
+	operable := func(at time.Duration) func(*corev1.Pod) {
+		return labelled(appsv1alpha1.OperateLabelPrefix+"/pod-delete", strconv.FormatInt(asked.Add(at).UnixNano(), 10))
+	}
+	toDelete := labelled(appsv1alpha1.ToDeleteLabelKey, "")
+	client, evictor, owner, label := Demand{Actor: ActorClient}, Demand{Actor: ActorEvictor, Door: DoorEviction}, Demand{Actor: ActorOwner}, Demand{Actor: ActorLabel}
+	tests := map[string]struct {
+		state
+		step  Step
+		lapse Lapse
+		again time.Duration
+	}{
+		"a client's delete waits until it expires":         {state: state{demand: client, after: time.Minute}, again: expiry - time.Minute},
+		"it waits for the settle time":                     {state: state{demand: client, wake: time.Second}, again: time.Second},
+		"it is finished when it may be":                    {state: state{demand: client, may: true}, step: Finish},
+		"it expires":                                       {state: state{demand: client, after: expiry, may: true}, step: Cancel, lapse: LapseExpired},
+		"it does not depend on the owner":                  {state: state{demand: client, may: true, want: Unwanted}, step: Finish},
+		"an eviction waits until it is repeated":           {state: state{demand: evictor, after: 5 * time.Second}, again: EvictionLapse - 5*time.Second},
+		"it is finished when it may be, before its client": {state: state{demand: evictor, may: true}, step: Finish},
+		"it lapses when it is not repeated":                {state: state{demand: evictor, after: EvictionLapse}, step: Cancel, lapse: LapseRepeated},
+		"the label waits without an end":                   {state: state{demand: label, edits: []func(*corev1.Pod){toDelete}, after: 100 * expiry}},
+		"it is finished":                                   {state: state{demand: label, edits: []func(*corev1.Pod){toDelete}, may: true}, step: Finish},
+		"taking it off withdraws the request":              {state: state{demand: label, may: true}, step: Cancel, lapse: LapseWithdrawn},
+
+		"a StatefulSet's delete waits without an end":     {state: state{demand: owner, edits: []func(*corev1.Pod){stateful}, want: Wanted, after: 100 * expiry}},
+		"it is finished with its traffic off":             {state: state{demand: owner, edits: []func(*corev1.Pod){stateful}, want: Wanted, may: true}, step: Finish},
+		"it is not while the revision is unknown":         {state: state{demand: owner, edits: []func(*corev1.Pod){stateful}, want: WantUnknown, may: true}},
+		"it waits a while when the pod is needed again":   {state: state{demand: owner, edits: []func(*corev1.Pod){stateful}, want: Unwanted, unwanted: time.Second, may: true}, again: UnwantedLapse - time.Second},
+		"it is cancelled then":                            {state: state{demand: owner, edits: []func(*corev1.Pod){stateful}, want: Unwanted, unwanted: UnwantedLapse, may: true}, step: Cancel, lapse: LapseUnwanted},
+		"a DaemonSet's delete is left to its controller":  {state: state{demand: owner, edits: []func(*corev1.Pod){daemon, operable(0)}, want: Wanted, may: true, after: time.Second}, again: OperateLapse - time.Second},
+		"it is cancelled when the controller forgoes it":  {state: state{demand: owner, edits: []func(*corev1.Pod){daemon, operable(0)}, want: Wanted, may: true, after: OperateLapse}, step: Cancel, lapse: LapseForgone},
+		"it waits for its rules":                          {state: state{demand: owner, edits: []func(*corev1.Pod){daemon}, want: Wanted, after: 100 * expiry}},
+		"it is cancelled after an edit that ends it":      {state: state{demand: owner, edits: []func(*corev1.Pod){daemon}, want: Unwanted, unwanted: UnwantedLapse}, step: Cancel, lapse: LapseUnwanted},
+		"a Job's delete waits until it expires":           {state: state{demand: owner, edits: []func(*corev1.Pod){ownedBy("batch/v1", "Job")}, after: time.Minute}, again: expiry - time.Minute},
+		"it expires, and the controller may repeat it":    {state: state{demand: owner, edits: []func(*corev1.Pod){ownedBy("batch/v1", "Job")}, after: expiry}, step: Cancel, lapse: LapseExpired},
+		"a label operate that is no time ends the delete": {state: state{demand: owner, edits: []func(*corev1.Pod){daemon, labelled(appsv1alpha1.OperateLabelPrefix+"/pod-delete", "x")}, want: Wanted}, step: Cancel, lapse: LapseForgone},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			pod := controlled(append(tc.edits, pending(tc.demand))...)
+			record, ok := Pending(pod)
+			if !ok {
+				t.Fatal("the pod has no record")
+			}
+			step, lapse, again := Next(State{
+				Pod: pod, Record: record, May: tc.may, Wake: tc.wake, Want: tc.want, UnwantedFor: tc.unwanted, Expiry: expiry,
+			}, asked.Add(tc.after))
+			if step != tc.step || lapse != tc.lapse || again != tc.again {
+				t.Errorf("step %d (%s) and again after %s, want %d (%s) and %s", step, lapse, again, tc.step, tc.lapse, tc.again)
+			}
+		})
+	}
+}
+
+func TestFinishes(t *testing.T) {
+	owner := Demand{Actor: ActorOwner}
+	tests := map[string]struct {
+		pod  *corev1.Pod
+		want bool
+	}{
+		"of a ReplicaSet":                      {controlled(pending(owner)), true},
+		"of a StatefulSet":                     {controlled(ownedBy("apps/v1", "StatefulSet"), pending(owner)), true},
+		"of a DaemonSet":                       {controlled(ownedBy("apps/v1", "DaemonSet"), pending(owner)), false},
+		"of a DaemonSet, evicted":              {controlled(ownedBy("apps/v1", "DaemonSet"), pending(Demand{Actor: ActorEvictor})), true},
+		"without an owner":                     {controlled(bare, pending(Demand{Actor: ActorClient})), true},
+		"of a controller that speaks by label": {controlled(labelled(appsv1alpha1.OperatingLabelPrefix+"/pod-delete", since)), false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := Finishes(tc.pod); got != tc.want {
+				t.Errorf("Finishes = %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestWantOfStatefulSet(t *testing.T) {
+	now := metav1.Now()
+	newSet := func(edit func(*appsv1.StatefulSet)) *appsv1.StatefulSet {
+		set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "web", Generation: 2}}
+		set.Spec.Replicas = new(int32(3))
+		set.Spec.UpdateStrategy.Type = appsv1.RollingUpdateStatefulSetStrategyType
+		set.Status.ObservedGeneration, set.Status.UpdateRevision = 2, "web-new"
+		if edit != nil {
+			edit(set)
+		}
+		return set
+	}
+	pod := func(name, revision string) *corev1.Pod {
+		return controlled(ownedBy("apps/v1", "StatefulSet"), labelled("controller-revision-hash", revision), func(pod *corev1.Pod) { pod.Name = name })
+	}
+	tests := map[string]struct {
+		set  *appsv1.StatefulSet
+		pod  *corev1.Pod
+		want Want
+	}{
+		"a pod of an old revision":         {newSet(nil), pod("web-2", "web-old"), Wanted},
+		"a pod of the new revision":        {newSet(nil), pod("web-2", "web-new"), Unwanted},
+		"an ordinal above the range":       {newSet(nil), pod("web-3", "web-new"), Wanted},
+		"an ordinal below its start":       {newSet(func(s *appsv1.StatefulSet) { s.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: 1} }), pod("web-0", "web-new"), Wanted},
+		"the last of a range with a start": {newSet(func(s *appsv1.StatefulSet) { s.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: 1} }), pod("web-3", "web-new"), Unwanted},
+		"one replica by default":           {newSet(func(s *appsv1.StatefulSet) { s.Spec.Replicas = nil }), pod("web-1", "web-new"), Wanted},
+		"an ordinal below the partition": {newSet(func(s *appsv1.StatefulSet) {
+			s.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{Partition: new(int32(2))}
+		}), pod("web-1", "web-old"), Unwanted},
+		"an ordinal from the partition on": {newSet(func(s *appsv1.StatefulSet) {
+			s.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{Partition: new(int32(2))}
+		}), pod("web-2", "web-old"), Wanted},
+		"a strategy that replaces nothing":       {newSet(func(s *appsv1.StatefulSet) { s.Spec.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType }), pod("web-2", "web-old"), Unwanted},
+		"an edit that is not observed yet":       {newSet(func(s *appsv1.StatefulSet) { s.Generation = 3 }), pod("web-2", "web-old"), WantUnknown},
+		"a scale-in that is not observed yet":    {newSet(func(s *appsv1.StatefulSet) { s.Generation, s.Spec.Replicas = 3, new(int32(2)) }), pod("web-2", "web-new"), Wanted},
+		"a set that does not exist":              {nil, pod("web-2", "web-old"), Unwanted},
+		"another set of the name":                {newSet(func(s *appsv1.StatefulSet) { s.UID = "later" }), pod("web-2", "web-old"), Unwanted},
+		"a set that is being deleted":            {newSet(func(s *appsv1.StatefulSet) { s.DeletionTimestamp = &now }), pod("web-2", "web-old"), Unwanted},
+		"a pod whose name ends without a number": {newSet(nil), pod("web-x", "web-old"), WantUnknown},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := WantOfStatefulSet(tc.set, tc.pod); got != tc.want {
+				t.Errorf("want %d, got %d", tc.want, got)
+			}
+		})
+	}
+}
+
+func TestWantOfOwner(t *testing.T) {
+	pod := controlled(ownedBy("apps/v1", "DaemonSet"))
+	owner := func(uid types.UID, generation int64) metav1.Object {
+		return &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{UID: uid, Generation: generation}}
+	}
+	tests := map[string]struct {
+		owner    metav1.Object
+		recorded int64
+		want     Want
+	}{
+		"an owner that was not edited":            {owner("web", 2), 2, Wanted},
+		"an owner that was edited":                {owner("web", 3), 2, Unwanted},
+		"an owner that the cache has older":       {owner("web", 1), 2, Wanted},
+		"an owner that was not known at the time": {owner("web", 2), 0, WantUnknown},
+		"another owner of the name":               {owner("later", 2), 2, Unwanted},
+		"no owner":                                {nil, 2, Unwanted},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := WantOfOwner(tc.owner, pod, appsv1alpha1.PendingDelete{OwnerGeneration: tc.recorded}); got != tc.want {
+				t.Errorf("want %d, got %d", tc.want, got)
+			}
+		})
+	}
+}

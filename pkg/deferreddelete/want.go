@@ -1,0 +1,107 @@
+package deferreddelete
+
+import (
+	"strconv"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+)
+
+// isLive reports whether an owner is the controller of a pod and stays.
+func isLive(owner metav1.Object, pod *corev1.Pod) bool {
+	controller := metav1.GetControllerOfNoCopy(pod)
+	return controller != nil && owner.GetUID() == controller.UID && owner.GetDeletionTimestamp() == nil
+}
+
+// WantOfStatefulSet returns whether a StatefulSet wants one of its pods gone: its ordinal is
+// outside of the range, or it is of an old revision that the strategy replaces. set is nil if it
+// does not exist.
+func WantOfStatefulSet(set *appsv1.StatefulSet, pod *corev1.Pod) Want {
+	if set == nil || !isLive(set, pod) {
+		return Unwanted
+	}
+	ordinal, ok := ordinalOf(pod.Name)
+	if !ok {
+		return WantUnknown
+	}
+	start, replicas := 0, 1
+	if set.Spec.Ordinals != nil {
+		start = int(set.Spec.Ordinals.Start)
+	}
+	if set.Spec.Replicas != nil {
+		replicas = int(*set.Spec.Replicas)
+	}
+	switch {
+	case ordinal < start || ordinal >= start+replicas:
+		return Wanted
+	case set.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType || ordinal < partitionOf(set):
+		return Unwanted
+	case set.Status.ObservedGeneration < set.Generation || set.Status.UpdateRevision == "":
+		return WantUnknown // the revision in the status may be an older one
+	case pod.Labels[appsv1.ControllerRevisionHashLabelKey] != set.Status.UpdateRevision:
+		return Wanted
+	default:
+		return Unwanted
+	}
+}
+
+// partitionOf returns the least ordinal that a rolling update replaces.
+func partitionOf(set *appsv1.StatefulSet) int {
+	rolling := set.Spec.UpdateStrategy.RollingUpdate
+	if rolling == nil || rolling.Partition == nil {
+		return 0
+	}
+	return int(*rolling.Partition)
+}
+
+// ordinalOf returns the number at the end of the name of a pod of a StatefulSet.
+func ordinalOf(name string) (int, bool) {
+	ordinal, err := strconv.Atoi(name[strings.LastIndex(name, "-")+1:])
+	return ordinal, err == nil && ordinal >= 0
+}
+
+// WantOfOwner returns whether the owner of a pod with a pending delete still wants it gone, from
+// its generation: after an edit, its controller deletes the pod again if it does, and the record
+// has the new generation then. owner is nil if it does not exist.
+func WantOfOwner(owner metav1.Object, pod *corev1.Pod, record appsv1alpha1.PendingDelete) Want {
+	switch {
+	case owner == nil || !isLive(owner, pod):
+		return Unwanted
+	case record.OwnerGeneration == 0:
+		return WantUnknown
+	case owner.GetGeneration() > record.OwnerGeneration:
+		return Unwanted
+	default:
+		return Wanted
+	}
+}
+
+// Owner is the controller of a pod.
+type Owner interface {
+	metav1.Object
+	runtime.Object
+}
+
+// NewOwner returns an empty object of the kind of the controller of a pod, and whether the manager
+// has a cache of the kind. It returns nil if the pod has no controller, or one of another kind than
+// those whose controllers PodOps knows.
+func NewOwner(pod *corev1.Pod) (owner Owner, isCached bool) {
+	switch OwnerKind(pod) {
+	case kindReplicaSet:
+		return &appsv1.ReplicaSet{}, true
+	case kindStatefulSet:
+		return &appsv1.StatefulSet{}, true
+	case kindDaemonSet:
+		return &appsv1.DaemonSet{}, true
+	case kindJob:
+		return &batchv1.Job{}, false
+	default:
+		return nil, false
+	}
+}

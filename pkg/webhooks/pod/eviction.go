@@ -1,0 +1,64 @@
+package pod
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/podops-dev/podops/pkg/deferreddelete"
+)
+
+// EvictionDeferrer is the validating webhook of evictions. An eviction does not pass the admission
+// of DELETE, and its review does not contain the pod.
+type EvictionDeferrer struct{ doors }
+
+// NewEvictionDeferrer returns the webhook of evictions; arguments as for NewDeleteDeferrer.
+func NewEvictionDeferrer(
+	decoder admission.Decoder, reader, apiReader client.Reader, deferrer Deferrer, options DoorOptions, reviews *prometheus.CounterVec,
+) *EvictionDeferrer {
+	return &EvictionDeferrer{doors{decoder: decoder, reader: reader, apiReader: apiReader, deferrer: deferrer, options: options, reviews: reviews}}
+}
+
+// Handle lets an eviction pass or defers it. The cache has controlled pods only: evictions of all
+// others pass. A dry run of kubectl drain shows only in the options of the Eviction.
+func (d *EvictionDeferrer) Handle(ctx context.Context, req admission.Request) admission.Response {
+	eviction := &policyv1.Eviction{} // policy/v1beta1 has the same fields
+	if err := json.Unmarshal(req.Object.Raw, eviction); err != nil {
+		return admission.Errored(http.StatusBadRequest, fmt.Errorf("decoding eviction: %w", err))
+	}
+	pod := &corev1.Pod{}
+	if err := d.reader.Get(ctx, types.NamespacedName{Namespace: req.Namespace, Name: req.Name}, pod); err != nil {
+		return admission.Allowed("")
+	}
+	var options metav1.DeleteOptions
+	if eviction.DeleteOptions != nil {
+		options = *eviction.DeleteOptions
+	}
+	return d.answer(ctx, req, pod, deferreddelete.DoorEviction, options)
+}
+
+// budgets returns how many PodDisruptionBudgets select the pod; 0 if the cache cannot be read.
+func (d *doors) budgets(ctx context.Context, pod *corev1.Pod) int {
+	list := &policyv1.PodDisruptionBudgetList{}
+	if err := d.reader.List(ctx, list, client.InNamespace(pod.Namespace)); err != nil {
+		return 0
+	}
+	count := 0
+	for i := range list.Items {
+		selector, err := metav1.LabelSelectorAsSelector(list.Items[i].Spec.Selector)
+		if err == nil && selector.Matches(labels.Set(pod.Labels)) {
+			count++
+		}
+	}
+	return count
+}

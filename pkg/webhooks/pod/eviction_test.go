@@ -1,0 +1,97 @@
+package pod_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/podops-dev/podops/pkg/webhooks/pod"
+	"github.com/podops-dev/podops/test/builders"
+)
+
+// evicting returns the review of an eviction of web-0: the object is an Eviction.
+func evicting(object string) admission.Request {
+	req := request(admissionv1.Create, user, nil, []byte(object))
+	req.Namespace, req.Name, req.SubResource = "default", "web-0", "eviction"
+	return req
+}
+
+func budget(name, app string) client.Object {
+	return &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}},
+	}
+}
+
+func TestEvictionDeferrer(t *testing.T) {
+	const plain = `{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"web-0","namespace":"default"}}`
+	with := func(options string) string {
+		return strings.TrimSuffix(plain, "}") + `,"deleteOptions":` + options + "}"
+	}
+	web := func() *builders.PodBuilder { return owned().Label("app", "web") }
+	held := deferrals{"web-0-uid Eviction Evictor"}
+	for name, tc := range map[string]struct {
+		pod          *corev1.Pod // nil: the cache does not have it
+		budgets      []client.Object
+		object       string
+		wantDeferred bool
+		want         deferrals
+	}{
+		"a pod that serves is held":                   {pod: web().Obj(), object: plain, wantDeferred: true, want: held},
+		"an older version of the API is the same":     {pod: web().Obj(), object: strings.Replace(plain, "policy/v1", "policy/v1beta1", 1), wantDeferred: true, want: held},
+		"a dry run is held and not passed on":         {pod: web().Obj(), object: with(`{"dryRun":["All"]}`), wantDeferred: true},
+		"no grace is still an eviction":               {pod: web().Obj(), object: with(`{"gracePeriodSeconds":0}`), wantDeferred: true, want: held},
+		"one PodDisruptionBudget":                     {pod: web().Obj(), budgets: []client.Object{budget("a", "web"), budget("b", "db")}, object: plain, wantDeferred: true, want: held},
+		"with two, the API server rejects it":         {pod: web().Obj(), budgets: []client.Object{budget("a", "web"), budget("b", "web")}, object: plain},
+		"with another UID, the API server rejects it": {pod: web().Obj(), object: with(`{"preconditions":{"uid":"earlier"}}`)},
+		"a pod that may be operated on passes":        {pod: web().Allowed("pod-delete", "delete").Obj(), object: plain},
+		"a pod that has succeeded passes":             {pod: web().Phase(corev1.PodSucceeded).Obj(), object: plain},
+		"a pod that is not under PodOps passes":       {object: plain},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := append(tc.budgets, newSet(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
+			if tc.pod != nil {
+				objects = append(objects, tc.pod)
+			}
+			reader := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(objects...).Build()
+			var got deferrals
+			response := pod.NewEvictionDeferrer(decoder(t), reader, reader, &got, doorOptions(), reviewsOf(t)).Handle(t.Context(), evicting(tc.object))
+			if response.Allowed == tc.wantDeferred {
+				t.Fatalf("got %+v", visibleOf(response))
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("deferrals (-want +got):\n%s", diff)
+			}
+			if tc.wantDeferred && (response.Result.Code != http.StatusTooManyRequests || response.Result.Details != nil) {
+				t.Errorf("got %+v, want 429 without a delay: kubectl drain retries every 5 s", response.Result)
+			}
+		})
+	}
+}
+
+func TestEvictionDeferrerWithoutACache(t *testing.T) {
+	reader := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(owned().Obj(), newSet()).WithInterceptorFuncs(interceptor.Funcs{
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			return errors.New("not synced")
+		},
+	}).Build()
+	deferrer := pod.NewEvictionDeferrer(decoder(t), reader, reader, &deferrals{}, doorOptions(), reviewsOf(t))
+	if response := deferrer.Handle(t.Context(), evicting(`{}`)); response.Allowed {
+		t.Error("an eviction passes while the budgets are not known")
+	}
+	if response := deferrer.Handle(t.Context(), evicting(`{`)); response.Allowed || response.Result.Code != http.StatusBadRequest {
+		t.Errorf("got %+v for an object that is no JSON, want 400", response.Result)
+	}
+}

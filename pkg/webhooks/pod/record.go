@@ -1,0 +1,35 @@
+package pod
+
+import (
+	"gomodules.xyz/jsonpatch/v2"
+	corev1 "k8s.io/api/core/v1"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/deferreddelete"
+)
+
+// recordPatch keeps the record of a pending delete for as long as its lifecycle: it restores a
+// record that a client drops that writes whole objects from its cache, since a pod without it
+// would wait for ever, and removes it with the lifecycle. after are the labels after the request.
+func recordPatch(old, requested *corev1.Pod, after map[string]string, trusted bool) []jsonpatch.Operation {
+	key := appsv1alpha1.PendingDeleteAnnotationKey
+	value, had := old.Annotations[key]
+	_, has := requested.Annotations[key]
+	switch {
+	case has && !deferreddelete.IsDeferred(after):
+		return []jsonpatch.Operation{jsonpatch.NewOperation("remove", annotationPath(key), nil)}
+	case !had || has || trusted || !deferreddelete.IsDeferred(after):
+		return nil
+	case requested.Annotations == nil:
+		return []jsonpatch.Operation{jsonpatch.NewOperation("add", "/metadata/annotations", map[string]string{key: value})}
+	default:
+		return []jsonpatch.Operation{jsonpatch.NewOperation("add", annotationPath(key), value)}
+	}
+}
+
+// forgesRecord reports whether a request adds or changes the record of a pending delete, for
+// which the manager would delete the pod with its own rights.
+func forgesRecord(old, requested *corev1.Pod) bool {
+	value, has := requested.Annotations[appsv1alpha1.PendingDeleteAnnotationKey]
+	return has && value != old.Annotations[appsv1alpha1.PendingDeleteAnnotationKey]
+}
