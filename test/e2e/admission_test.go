@@ -138,7 +138,7 @@ spec:
 		p.pod(ctx, "web", func(pod *corev1.Pod) { pod.Finalizers = []string{"e2e.podops.dev/keep"} })
 		p.awaitAvailable(ctx, 1)
 		pod := p.get(ctx, "web")
-		Expect(p.admin.Delete(ctx, pod)).To(Succeed())
+		Expect(p.admin.Delete(ctx, pod, forced)).To(Succeed())
 		add := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"finalizers":["e2e.podops.dev/keep",%q]}}`, someFinalizer))
 		Expect(p.admin.Patch(ctx, pod.DeepCopy(), add)).To(expect.BeRefused(422, "no new finalizers can be added"))
 		p.patch(ctx, pod, `{"metadata":{"finalizers":null}}`)

@@ -42,7 +42,7 @@ var _ = Describe("A burst of 200 pods that are updated in place", Label(benchEve
 		took := time.Since(start)
 		server = serverSeconds(ctx) - server
 		stop()
-		Expect(p.admin.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(p.namespace))).To(Succeed())
+		Expect(p.admin.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(p.namespace), forced)).To(Succeed())
 		Eventually(ctx, p.list).Should(BeEmpty())
 		managers.stopAll()
 		used := m.process.ProcessState.UserTime() + m.process.ProcessState.SystemTime()

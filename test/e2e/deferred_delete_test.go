@@ -19,6 +19,9 @@ import (
 
 const podDelete = appsv1alpha1.PodDeleteID
 
+// forced makes a delete pass the rules, as kubectl delete --force --grace-period=0 does.
+const forced = client.GracePeriodSeconds(0)
+
 var _ = Describe("A delete by the ReplicaSet controller", func() {
 	var p scenario
 	var controller client.Client
@@ -64,7 +67,7 @@ var _ = Describe("A delete by the ReplicaSet controller", func() {
 		pods := p.list(ctx)
 		tried, victim := pods[0], pods[1]
 		Expect(controller.Delete(ctx, tried, client.DryRunAll)).To(expect.BeRefused(429))
-		Expect(p.admin.Delete(ctx, tried, client.DryRunAll)).To(Succeed(), "only the ReplicaSet controller's deletes may be deferred")
+		Expect(p.admin.Delete(ctx, tried, client.DryRunAll)).To(expect.BeRefused(429))
 		Expect(p.get(ctx, tried.Name).ResourceVersion).To(Equal(tried.ResourceVersion))
 
 		// If the dry run had been recorded, the only deferred delete that the owner needs
@@ -115,7 +118,7 @@ var _ = Describe("A delete by the ReplicaSet controller", func() {
 		Entry("when the pod is terminating already", func(ctx context.Context, p scenario, pod *corev1.Pod) {
 			p.patch(ctx, pod, `{"metadata":{"finalizers":["e2e.podops.dev/keep"]}}`)
 			DeferCleanup(func(ctx context.Context) { p.patch(ctx, pod, `{"metadata":{"finalizers":null}}`) })
-			Expect(p.admin.Delete(ctx, pod)).To(Succeed())
+			Expect(p.admin.Delete(ctx, pod, forced)).To(Succeed())
 		}),
 		Entry("when the pod has succeeded", func(ctx context.Context, p scenario, pod *corev1.Pod) {
 			p.patch(ctx, pod, `{"metadata":{"annotations":{"test.podops.dev/complete-after":"1ms"}}}`)
@@ -160,7 +163,7 @@ var _ = Describe("A delete by the ReplicaSet controller", func() {
 		Eventually(ctx, everything).Should(expect.BeRefused(429, held(p)))
 		Expect(uids(p.list(ctx))).To(ConsistOf(uids(before)))
 
-		Expect(p.admin.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(p.namespace))).To(Succeed(), "a delete by another user must not be deferred")
+		Expect(p.admin.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(p.namespace), forced)).To(Succeed(), "a delete without grace must not be deferred")
 		p.awaitAvailable(ctx, 3)
 		Expect(uids(p.list(ctx))).NotTo(ContainElements(BeElementOf(uids(before))))
 	})

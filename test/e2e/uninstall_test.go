@@ -80,7 +80,7 @@ var _ = Describe("An uninstall", func() {
 		}
 		By("deleting a pod whose finalizer no controller will remove")
 		terminating := names["preparing"][0]
-		Expect(p.admin.Delete(ctx, p.get(ctx, terminating))).To(Succeed())
+		Expect(p.admin.Delete(ctx, p.get(ctx, terminating), forced)).To(Succeed())
 
 		By("killing the managers")
 		for _, m := range managers.running() {
