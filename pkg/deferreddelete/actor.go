@@ -8,15 +8,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Door is the way by which a client takes a pod away.
-type Door string
+// Method is the way by which a client takes a pod away.
+type Method string
 
-// The doors.
+// The deferral.
 const (
-	DoorDelete           Door = "Delete"
-	DoorDeleteCollection Door = "DeleteCollection"
-	DoorEviction         Door = "Eviction"
-	DoorLabel            Door = "Label"
+	MethodDelete           Method = "Delete"
+	MethodDeleteCollection Method = "DeleteCollection"
+	MethodEviction         Method = "Eviction"
+	MethodLabel            Method = "Label"
 )
 
 // Actor is the class of the client that takes a pod away. The class decides whether a request
@@ -90,7 +90,7 @@ func controllerOf(kind string) string {
 // ActorOf returns the class of the client of a request. All controllers may share one user: then
 // the owner of the pod decides which of them it is, and what its state does not explain is a
 // delete by the controller of the owner. manager is the user of PodOps.
-func ActorOf(user string, groups []string, door Door, pod *corev1.Pod, manager string) Actor {
+func ActorOf(user string, groups []string, method Method, pod *corev1.Pod, manager string) Actor {
 	switch {
 	case user == manager && manager != "":
 		return ActorManager
@@ -98,7 +98,7 @@ func ActorOf(user string, groups []string, door Door, pod *corev1.Pod, manager s
 		return ActorSystem
 	case user == userScheduler:
 		return ActorScheduler
-	case door == DoorEviction:
+	case method == MethodEviction:
 		return ActorEvictor
 	case user == userControllers && controllerOf(OwnerKind(pod)) == "":
 		return ActorSystem // no controller of Kubernetes but these deletes pods of other owners

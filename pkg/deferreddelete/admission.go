@@ -82,8 +82,8 @@ type Review struct {
 	Owner                OwnerState
 	NamespaceTerminating bool
 
-	Door  Door
-	Actor Actor
+	Method Method
+	Actor  Actor
 
 	// DryRun is true for a request that changes nothing: it gets the same answer, and leaves
 	// no record.
@@ -162,9 +162,9 @@ func (r Review) passes() (Reason, bool) {
 		return ReasonPermitted, true
 	case r.Actor == ActorScheduler && !r.HoldPreemption:
 		return ReasonPreemption, true
-	case r.Forced && r.Door != DoorEviction:
+	case r.Forced && r.Method != MethodEviction:
 		return ReasonForced, true
-	case r.Door == DoorEviction && r.Budgets > 1:
+	case r.Method == MethodEviction && r.Budgets > 1:
 		return ReasonTwoBudgets, true
 	default:
 		return "", false

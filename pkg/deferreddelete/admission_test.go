@@ -76,21 +76,21 @@ func TestDecide(t *testing.T) {
 			pod: controlled(ownedBy("batch/v1", "Job")), review: Review{Actor: ActorOwner}, want: held(Hold, ReasonOwner, ActorOwner),
 		},
 		"a client of the eviction API is held": {
-			pod: controlled(), review: Review{Actor: ActorEvictor, Door: DoorEviction}, want: held(HoldAndFinish, ReasonEviction, ActorEvictor),
+			pod: controlled(), review: Review{Actor: ActorEvictor, Method: MethodEviction}, want: held(HoldAndFinish, ReasonEviction, ActorEvictor),
 		},
 		"any other client is held":                  {pod: controlled(), review: Review{Actor: ActorClient}, want: requested},
 		"so is one that deletes a bare pod":         {pod: controlled(bare), review: Review{Actor: ActorClient}, want: requested},
-		"so is one that deletes a collection":       {pod: controlled(), review: Review{Actor: ActorClient, Door: DoorDeleteCollection}, want: requested},
+		"so is one that deletes a collection":       {pod: controlled(), review: Review{Actor: ActorClient, Method: MethodDeleteCollection}, want: requested},
 		"a pod of a custom owner is held":           {pod: controlled(ownedBy("apps.kusionstack.io/v1alpha1", "CollaSet")), review: Review{Actor: ActorClient}, want: requested},
 		"a dry run gets the answer, and no record":  {pod: controlled(), review: Review{Actor: ActorClient, DryRun: true}, want: Decision{Outcome: HoldAndFinish, Reason: ReasonRequest, Actor: ActorClient}},
 		"a pod that waits is held again":            {pod: controlled(labelled(appsv1alpha1.PreCheckLabelPrefix+"/pod-delete", "1")), review: Review{Actor: ActorClient}, want: requested},
 		"a pod that prepares is held":               {pod: controlled(labelled(appsv1alpha1.PrepareLabelPrefix+"/pod-delete", "1")), review: Review{Actor: ActorClient}, want: requested},
 		"a request with the UID of the pod is held": {pod: controlled(), review: Review{Actor: ActorClient, UID: "web-0"}, want: requested},
 		"one PodDisruptionBudget is a rule": {
-			pod: controlled(), review: Review{Actor: ActorEvictor, Door: DoorEviction, Budgets: 1}, want: held(HoldAndFinish, ReasonEviction, ActorEvictor),
+			pod: controlled(), review: Review{Actor: ActorEvictor, Method: MethodEviction, Budgets: 1}, want: held(HoldAndFinish, ReasonEviction, ActorEvictor),
 		},
 		"an eviction with a grace period of 0 is held": {
-			pod: controlled(), review: Review{Actor: ActorEvictor, Door: DoorEviction, Forced: true}, want: held(HoldAndFinish, ReasonEviction, ActorEvictor),
+			pod: controlled(), review: Review{Actor: ActorEvictor, Method: MethodEviction, Forced: true}, want: held(HoldAndFinish, ReasonEviction, ActorEvictor),
 		},
 		"the scheduler is held where that is wanted, and repeats": {
 			pod: controlled(), review: Review{Actor: ActorScheduler, HoldPreemption: true}, want: held(HoldAndFinish, ReasonPreemption, ActorEvictor),
@@ -103,7 +103,7 @@ func TestDecide(t *testing.T) {
 		"the scheduler passes":               {pod: controlled(), review: Review{Actor: ActorScheduler}, want: passes(ReasonPreemption)},
 		"a part of Kubernetes passes":        {pod: controlled(), review: Review{Actor: ActorSystem}, want: passes(ReasonKubernetes)},
 		"a delete without grace passes":      {pod: controlled(), review: Review{Actor: ActorClient, Forced: true}, want: passes(ReasonForced)},
-		"two PodDisruptionBudgets pass":      {pod: controlled(), review: Review{Actor: ActorEvictor, Door: DoorEviction, Budgets: 2}, want: passes(ReasonTwoBudgets)},
+		"two PodDisruptionBudgets pass":      {pod: controlled(), review: Review{Actor: ActorEvictor, Method: MethodEviction, Budgets: 2}, want: passes(ReasonTwoBudgets)},
 		"they do not matter to a delete":     {pod: controlled(), review: Review{Actor: ActorClient, Budgets: 2}, want: requested},
 		"a request for another pod passes":   {pod: controlled(), review: Review{Actor: ActorClient, UID: "earlier"}, want: passes(ReasonOtherPod)},
 		"a pod without the label passes":     {pod: controlled(func(pod *corev1.Pod) { pod.Labels = nil }), review: Review{Actor: ActorClient}, want: passes(ReasonNotControlled)},
@@ -151,12 +151,12 @@ func TestActorOf(t *testing.T) {
 	tests := map[string]struct {
 		user   string
 		groups []string
-		door   Door
+		method Method
 		pod    *corev1.Pod
 		want   Actor
 	}{
 		"PodOps":                                 {user: manager, pod: stateful, want: ActorManager},
-		"PodOps, which evicts":                   {user: manager, door: DoorEviction, pod: stateful, want: ActorManager},
+		"PodOps, which evicts":                   {user: manager, method: MethodEviction, pod: stateful, want: ActorManager},
 		"a kubelet":                              {user: "system:node:node-1", groups: []string{"system:nodes"}, pod: stateful, want: ActorSystem},
 		"the namespace controller":               {user: "system:serviceaccount:kube-system:namespace-controller", pod: stateful, want: ActorSystem},
 		"the garbage collector":                  {user: "system:serviceaccount:kube-system:generic-garbage-collector", pod: stateful, want: ActorSystem},
@@ -172,7 +172,7 @@ func TestActorOf(t *testing.T) {
 		"the controller of a custom owner":       {user: "system:serviceaccount:kusionstack-system:kuperator", pod: custom, want: ActorClient},
 		"a custom kind of the same name":         {user: "system:kube-controller-manager", pod: controlled(ownedBy("example.com/v1", "StatefulSet")), want: ActorSystem},
 		"a person":                               {user: "jane", pod: stateful, want: ActorClient},
-		"a person who drains a node":             {user: "jane", door: DoorEviction, pod: stateful, want: ActorEvictor},
+		"a person who drains a node":             {user: "jane", method: MethodEviction, pod: stateful, want: ActorEvictor},
 		"a person, of a bare pod":                {user: "jane", pod: controlled(bare), want: ActorClient},
 		"a user without a name is not a manager": {user: "", pod: stateful, want: ActorClient},
 	}
@@ -182,7 +182,7 @@ func TestActorOf(t *testing.T) {
 			if tc.user == "" {
 				identity = ""
 			}
-			if got := ActorOf(tc.user, tc.groups, tc.door, tc.pod, identity); got != tc.want {
+			if got := ActorOf(tc.user, tc.groups, tc.method, tc.pod, identity); got != tc.want {
 				t.Errorf("actor %s, want %s", got, tc.want)
 			}
 		})

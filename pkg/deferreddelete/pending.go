@@ -48,9 +48,9 @@ func Encode(record appsv1alpha1.PendingDelete) string {
 
 // Demand is a delete or an eviction of a pod, as its review shows it.
 type Demand struct {
-	Door  Door
-	Actor Actor
-	User  string
+	Method Method
+	Actor  Actor
+	User   string
 
 	// OwnerGeneration is the generation of the owner of the pod, 0 if it is not known.
 	OwnerGeneration int64
@@ -63,7 +63,7 @@ type Demand struct {
 // label operating.
 func (d Demand) Begin(pod *corev1.Pod, since string) appsv1alpha1.PendingDelete {
 	return appsv1alpha1.PendingDelete{
-		UID: pod.UID, Since: since, Door: string(d.Door), Actor: string(d.Actor), User: text.Prefix(d.User, maxUserBytes),
+		UID: pod.UID, Since: since, Method: string(d.Method), Actor: string(d.Actor), User: text.Prefix(d.User, maxUserBytes),
 		OwnerGeneration: d.OwnerGeneration, GracePeriodSeconds: d.GracePeriodSeconds, PropagationPolicy: d.PropagationPolicy,
 	}
 }

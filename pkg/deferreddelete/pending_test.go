@@ -29,7 +29,7 @@ func pending(demand Demand) func(*corev1.Pod) {
 }
 
 func TestPending(t *testing.T) {
-	evictor := Demand{Door: DoorEviction, Actor: ActorEvictor, User: "jane", GracePeriodSeconds: new(int64(5)), PropagationPolicy: new("Background")}
+	evictor := Demand{Method: MethodEviction, Actor: ActorEvictor, User: "jane", GracePeriodSeconds: new(int64(5)), PropagationPolicy: new("Background")}
 	annotation := func(value string) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) { pod.Annotations[appsv1alpha1.PendingDeleteAnnotationKey] = value }
 	}
@@ -54,7 +54,7 @@ func TestPending(t *testing.T) {
 				t.Fatalf("record %+v, %t, want %t", got, ok, tc.want)
 			}
 			want := appsv1alpha1.PendingDelete{
-				UID: "web-0", Since: since, Door: "Eviction", Actor: "Evictor", User: "jane", GracePeriodSeconds: new(int64(5)), PropagationPolicy: new("Background"),
+				UID: "web-0", Since: since, Method: "Eviction", Actor: "Evictor", User: "jane", GracePeriodSeconds: new(int64(5)), PropagationPolicy: new("Background"),
 			}
 			if diff := cmp.Diff(want, got); ok && diff != "" {
 				t.Errorf("record (-want +got):\n%s", diff)
@@ -65,7 +65,7 @@ func TestPending(t *testing.T) {
 
 // TestARecordIsBounded shows that no user name makes a record that is not read again.
 func TestARecordIsBounded(t *testing.T) {
-	pod := controlled(pending(Demand{Door: DoorDeleteCollection, Actor: ActorClient, User: strings.Repeat("\x01", 100_000)}))
+	pod := controlled(pending(Demand{Method: MethodDeleteCollection, Actor: ActorClient, User: strings.Repeat("\x01", 100_000)}))
 	if _, ok := Pending(pod); !ok {
 		t.Errorf("a record of %d bytes is not read", len(pod.Annotations[appsv1alpha1.PendingDeleteAnnotationKey]))
 	}
@@ -130,7 +130,7 @@ func TestNext(t *testing.T) {
 		return labelled(appsv1alpha1.OperateLabelPrefix+"/pod-delete", strconv.FormatInt(asked.Add(at).UnixNano(), 10))
 	}
 	toDelete := labelled(appsv1alpha1.ToDeleteLabelKey, "")
-	client, evictor, owner, label := Demand{Actor: ActorClient}, Demand{Actor: ActorEvictor, Door: DoorEviction}, Demand{Actor: ActorOwner}, Demand{Actor: ActorLabel}
+	client, evictor, owner, label := Demand{Actor: ActorClient}, Demand{Actor: ActorEvictor, Method: MethodEviction}, Demand{Actor: ActorOwner}, Demand{Actor: ActorLabel}
 	tests := map[string]struct {
 		state
 		step  Step

@@ -20,7 +20,7 @@ func deferred(name, begun, prefix string) *corev1.Pod {
 		appsv1alpha1.OperatingLabelPrefix + "/" + appsv1alpha1.PodDeleteID: begun,
 		prefix + "/" + appsv1alpha1.PodDeleteID:                            "1",
 	}
-	record := Demand{Door: DoorDelete, Actor: ActorOwner}.Begin(pod, begun)
+	record := Demand{Method: MethodDelete, Actor: ActorOwner}.Begin(pod, begun)
 	pod.Annotations = map[string]string{appsv1alpha1.PendingDeleteAnnotationKey: Encode(record)}
 	return pod
 }

@@ -90,7 +90,7 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 	if err != nil {
 		return fmt.Errorf("setting up the webhooks of deletes: %w", err)
 	}
-	doors := podwebhook.DoorOptions{Identity: identity, Expiry: options.DeleteExpiry, HoldPreemption: options.HoldPreemption}
+	deferral := podwebhook.DeferOptions{Identity: identity, Expiry: options.DeleteExpiry, HoldPreemption: options.HoldPreemption}
 
 	admitted := &resourceconsist.Admission{}
 	if err := registerAdapters(mgr, options, resourceconsist.WithAdmission(admitted)); err != nil {
@@ -107,8 +107,8 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 			podwebhook.NewMutator(decoder, identity, times, clk).Expecting(admitted.ExpectedFinalizers), gate, largePod,
 		},
 		podwebhook.ValidatePath: gated{podwebhook.NewValidator(decoder, identity, times, clk), gate, largePod},
-		podwebhook.DeletePath:   podwebhook.NewDeleteDeferrer(decoder, mgr.GetClient(), mgr.GetAPIReader(), starter, doors, reviews),
-		podwebhook.EvictionPath: podwebhook.NewEvictionDeferrer(decoder, mgr.GetClient(), mgr.GetAPIReader(), starter, doors, reviews),
+		podwebhook.DeletePath:   podwebhook.NewDeleteDeferrer(decoder, mgr.GetClient(), mgr.GetAPIReader(), starter, deferral, reviews),
+		podwebhook.EvictionPath: podwebhook.NewEvictionDeferrer(decoder, mgr.GetClient(), mgr.GetAPIReader(), starter, deferral, reviews),
 		rulewebhook.MutatePath:  gated{rulewebhook.NewMutator(decoder), gate, 0},
 		rulewebhook.ValidatePath: gated{
 			rulewebhook.NewValidator(decoder, mgr.GetClient(), mgr.GetAPIReader(), checker, guard.CheckURL), gate, 0,

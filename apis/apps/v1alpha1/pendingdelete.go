@@ -16,8 +16,8 @@ type PendingDelete struct {
 	// was not.
 	Seen int64 `json:"seen,omitempty"`
 
-	// Door is the way by which the request came: Delete, DeleteCollection, Eviction or Label.
-	Door string `json:"door"`
+	// Method is the way by which the request came: Delete, DeleteCollection, Eviction or Label.
+	Method string `json:"method"`
 
 	// Actor is the class of the client, which decides when the request lapses: Owner, Evictor,
 	// Client or Label.

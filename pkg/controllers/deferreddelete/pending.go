@@ -167,7 +167,7 @@ func (p *PendingDeletes) beginLabelled(ctx context.Context, pod *corev1.Pod) (bo
 	if _, requested := pod.Labels[appsv1alpha1.ToDeleteLabelKey]; !requested {
 		return false, nil
 	}
-	demand := deferreddelete.Demand{Door: deferreddelete.DoorLabel, Actor: deferreddelete.ActorLabel}
+	demand := deferreddelete.Demand{Method: deferreddelete.MethodLabel, Actor: deferreddelete.ActorLabel}
 	if reason, exempt := deferreddelete.Exempt(pod); exempt {
 		if reason != deferreddelete.ReasonFinished {
 			return false, nil
@@ -265,7 +265,7 @@ func (p *PendingDeletes) remove(ctx context.Context, pod *corev1.Pod, record app
 		Preconditions: &metav1.Preconditions{UID: &pod.UID, ResourceVersion: &pod.ResourceVersion},
 	}
 	var err error
-	if deferreddelete.Door(record.Door) == deferreddelete.DoorEviction {
+	if deferreddelete.Method(record.Method) == deferreddelete.MethodEviction {
 		eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}, DeleteOptions: options}
 		err = p.client.SubResource("eviction").Create(ctx, pod.DeepCopy(), eviction)
 	} else {
@@ -291,10 +291,10 @@ func (p *PendingDeletes) remove(ctx context.Context, pod *corev1.Pod, record app
 	return 0, nil
 }
 
-// purposeOf describes for whom a pod was deleted.
+// purposeOf describes the request for which a pod was deleted.
 func purposeOf(record appsv1alpha1.PendingDelete) string {
 	what := "deleted"
-	if deferreddelete.Door(record.Door) == deferreddelete.DoorEviction {
+	if deferreddelete.Method(record.Method) == deferreddelete.MethodEviction {
 		what = "evicted"
 	}
 	if record.User == "" {

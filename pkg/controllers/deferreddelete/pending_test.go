@@ -26,9 +26,9 @@ import (
 const expiry = time.Hour
 
 var (
-	byClient  = deferreddelete.Demand{Door: deferreddelete.DoorDelete, Actor: deferreddelete.ActorClient, User: "jane"}
-	byEvictor = deferreddelete.Demand{Door: deferreddelete.DoorEviction, Actor: deferreddelete.ActorEvictor, User: "jane"}
-	byLabel   = deferreddelete.Demand{Door: deferreddelete.DoorLabel, Actor: deferreddelete.ActorLabel}
+	byClient  = deferreddelete.Demand{Method: deferreddelete.MethodDelete, Actor: deferreddelete.ActorClient, User: "jane"}
+	byEvictor = deferreddelete.Demand{Method: deferreddelete.MethodEviction, Actor: deferreddelete.ActorEvictor, User: "jane"}
+	byLabel   = deferreddelete.Demand{Method: deferreddelete.MethodLabel, Actor: deferreddelete.ActorLabel}
 )
 
 // newPendingDeletes returns a PendingDeletes; live are the workloads in the API server.
@@ -117,7 +117,7 @@ func TestPendingDeletes(t *testing.T) {
 		"the label begins a delete": {
 			pod: bare().Available().Label(appsv1alpha1.ToDeleteLabelKey, "true").Obj(),
 			want: []string{`patch web-0 {"metadata":{"annotations":{"podopslifecycle.kusionstack.io/pending-delete":` +
-				`"{\"uid\":\"web-0-uid\",\"since\":\"1767225610000000000\",\"door\":\"Label\",\"actor\":\"Label\"}"},` +
+				`"{\"uid\":\"web-0-uid\",\"since\":\"1767225610000000000\",\"method\":\"Label\",\"actor\":\"Label\"}"},` +
 				`"labels":{"operating/pod-delete":"1767225610000000000","operation-type/pod-delete":"delete"},"uid":"web-0-uid"}}`},
 		},
 		"taking it off undoes it": {pod: recorded(on(bare()), byLabel), want: []string{undoRequest}},

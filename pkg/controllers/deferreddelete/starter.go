@@ -161,7 +161,7 @@ func (s *Starter) mayBegin(ctx context.Context, pod *corev1.Pod, demand deferred
 	return err == nil && plan.MayBegin(pod.UID), err
 }
 
-// begin requests the operation, as any operation controller does, and records for whom. If the
+// begin requests the operation, as any operation controller does, and records the demand. If the
 // operation is in progress, it only records the demand.
 func (s *Starter) begin(ctx context.Context, pod *corev1.Pod, demand deferreddelete.Demand) error {
 	now := s.clock.Now()
@@ -212,7 +212,7 @@ func (s *Starter) drop(pod types.NamespacedName) {
 	delete(s.deferred, pod)
 }
 
-// beginPending begins the lifecycle pod-delete of a pod, and records for whom. It returns the pod
+// beginPending begins the lifecycle pod-delete of a pod, and records the demand. It returns the pod
 // as stored, nil when the pod no longer exists.
 func beginPending(ctx context.Context, c client.Client, pod *corev1.Pod, demand deferreddelete.Demand, now time.Time) (*corev1.Pod, error) {
 	since := strconv.FormatInt(now.UnixNano(), 10)

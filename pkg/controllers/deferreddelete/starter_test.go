@@ -21,11 +21,11 @@ import (
 )
 
 const beginPatch = `patch web-0 {"metadata":{"annotations":{"podopslifecycle.kusionstack.io/pending-delete":` +
-	`"{\"uid\":\"web-0-uid\",\"since\":\"1767225610000000000\",\"door\":\"Delete\",\"actor\":\"Owner\"}"},` +
+	`"{\"uid\":\"web-0-uid\",\"since\":\"1767225610000000000\",\"method\":\"Delete\",\"actor\":\"Owner\"}"},` +
 	`"labels":{"operating/pod-delete":"1767225610000000000","operation-type/pod-delete":"delete"},"uid":"web-0-uid"}}`
 
 // byOwner is a delete by the controller of the ReplicaSet.
-var byOwner = deferreddelete.Demand{Door: deferreddelete.DoorDelete, Actor: deferreddelete.ActorOwner}
+var byOwner = deferreddelete.Demand{Method: deferreddelete.MethodDelete, Actor: deferreddelete.ActorOwner}
 
 func deferAndReconcile(t *testing.T, b *Starter, name string) reconcile.Result {
 	t.Helper()
@@ -173,8 +173,8 @@ func TestDefersBeforeTheStart(t *testing.T) {
 
 // TestBeginForOthers shows that a client which wants this very pod gone needs no surplus.
 func TestBeginForOthers(t *testing.T) {
-	byClient := deferreddelete.Demand{Door: deferreddelete.DoorDelete, Actor: deferreddelete.ActorClient, User: "jane"}
-	byEvictor := deferreddelete.Demand{Door: deferreddelete.DoorEviction, Actor: deferreddelete.ActorEvictor}
+	byClient := deferreddelete.Demand{Method: deferreddelete.MethodDelete, Actor: deferreddelete.ActorClient, User: "jane"}
+	byEvictor := deferreddelete.Demand{Method: deferreddelete.MethodEviction, Actor: deferreddelete.ActorEvictor}
 	for name, tc := range map[string]struct {
 		pod     *corev1.Pod
 		demands []deferreddelete.Demand

@@ -30,8 +30,8 @@ type Deferrer interface {
 	Defer(pod types.NamespacedName, uid types.UID, demand deferreddelete.Demand)
 }
 
-// DoorOptions configure the webhooks of deletes and evictions.
-type DoorOptions struct {
+// DeferOptions configure the webhooks of deletes and evictions.
+type DeferOptions struct {
 	// Identity is the user name of this manager at the API server.
 	Identity string
 
@@ -42,23 +42,23 @@ type DoorOptions struct {
 	HoldPreemption bool
 }
 
-// doors decides about deletes and evictions of pods. It writes nothing itself: it passes deferred
+// reviewer decides about deletes and evictions of pods. It writes nothing itself: it passes deferred
 // requests to a Deferrer, except those of a dry run.
-type doors struct {
+type reviewer struct {
 	decoder   admission.Decoder
 	reader    client.Reader // cached
 	apiReader client.Reader
 	deferrer  Deferrer
-	options   DoorOptions
+	options   DeferOptions
 	reviews   *prometheus.CounterVec
 }
 
-// NewReviews returns the counter of deletes and evictions by door, outcome and reason.
+// NewReviews returns the counter of deletes and evictions by method, outcome and reason.
 func NewReviews(registry prometheus.Registerer) (*prometheus.CounterVec, error) {
 	reviews := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "podops_delete_reviews_total",
-		Help: "Reviews of deletes and evictions of controlled pods, by door, outcome (Allow, Hold, HoldAndFinish) and reason.",
-	}, []string{"door", "outcome", "reason"})
+		Help: "Reviews of deletes and evictions of controlled pods, by method, outcome (Allow, Hold, HoldAndFinish) and reason.",
+	}, []string{"method", "outcome", "reason"})
 	if err := registry.Register(reviews); err != nil {
 		return nil, fmt.Errorf("registering the metric of deletes: %w", err)
 	}
@@ -66,14 +66,14 @@ func NewReviews(registry prometheus.Registerer) (*prometheus.CounterVec, error) 
 }
 
 // DeleteDeferrer is the validating webhook of DELETE.
-type DeleteDeferrer struct{ doors }
+type DeleteDeferrer struct{ reviewer }
 
 // NewDeleteDeferrer returns the webhook of DELETE. reader is a cache of namespaces, pods,
 // workloads and PodTransitionRules; apiReader reads from the API server.
 func NewDeleteDeferrer(
-	decoder admission.Decoder, reader, apiReader client.Reader, deferrer Deferrer, options DoorOptions, reviews *prometheus.CounterVec,
+	decoder admission.Decoder, reader, apiReader client.Reader, deferrer Deferrer, options DeferOptions, reviews *prometheus.CounterVec,
 ) *DeleteDeferrer {
-	return &DeleteDeferrer{doors{decoder: decoder, reader: reader, apiReader: apiReader, deferrer: deferrer, options: options, reviews: reviews}}
+	return &DeleteDeferrer{reviewer{decoder: decoder, reader: reader, apiReader: apiReader, deferrer: deferrer, options: options, reviews: reviews}}
 }
 
 // Handle lets a DELETE pass or defers it. The reviews of a collection have no name: the pod is
@@ -89,36 +89,36 @@ func (d *DeleteDeferrer) Handle(ctx context.Context, req admission.Request) admi
 			return admission.Errored(http.StatusBadRequest, fmt.Errorf("decoding delete options: %w", err))
 		}
 	}
-	door := deferreddelete.DoorDelete
+	method := deferreddelete.MethodDelete
 	if req.Name == "" {
-		door = deferreddelete.DoorDeleteCollection
+		method = deferreddelete.MethodDeleteCollection
 	}
-	return d.answer(ctx, req, pod, door, options)
+	return d.answer(ctx, req, pod, method, options)
 }
 
 // answer decides about a request, and records it if it is held.
-func (d *doors) answer(
-	ctx context.Context, req admission.Request, pod *corev1.Pod, door deferreddelete.Door, options metav1.DeleteOptions,
+func (d *reviewer) answer(
+	ctx context.Context, req admission.Request, pod *corev1.Pod, method deferreddelete.Method, options metav1.DeleteOptions,
 ) admission.Response {
 	owner, state := d.owner(ctx, pod)
 	review := deferreddelete.Review{
-		Pod: pod, Owner: state, NamespaceTerminating: d.namespaceTerminating(ctx, pod.Namespace), Door: door,
-		Actor:  deferreddelete.ActorOf(req.UserInfo.Username, req.UserInfo.Groups, door, pod, d.options.Identity),
+		Pod: pod, Owner: state, NamespaceTerminating: d.namespaceTerminating(ctx, pod.Namespace), Method: method,
+		Actor:  deferreddelete.ActorOf(req.UserInfo.Username, req.UserInfo.Groups, method, pod, d.options.Identity),
 		DryRun: req.DryRun != nil && *req.DryRun || len(options.DryRun) > 0,
 		Forced: options.GracePeriodSeconds != nil && *options.GracePeriodSeconds == 0, UID: uidOf(options),
 		HoldPreemption: d.options.HoldPreemption,
 	}
-	if door == deferreddelete.DoorEviction {
+	if method == deferreddelete.MethodEviction {
 		review.Budgets = d.budgets(ctx, pod)
 	}
 	decision := deferreddelete.Decide(review)
-	d.reviews.WithLabelValues(string(door), string(decision.Outcome), string(decision.Reason)).Inc()
+	d.reviews.WithLabelValues(string(method), string(decision.Outcome), string(decision.Reason)).Inc()
 	if decision.Outcome == deferreddelete.Allow {
 		return admission.Allowed("")
 	}
 	if decision.Record {
 		demand := deferreddelete.Demand{
-			Door: door, Actor: decision.Actor, User: req.UserInfo.Username, GracePeriodSeconds: options.GracePeriodSeconds,
+			Method: method, Actor: decision.Actor, User: req.UserInfo.Username, GracePeriodSeconds: options.GracePeriodSeconds,
 			PropagationPolicy: (*string)(options.PropagationPolicy),
 		}
 		if owner != nil {
@@ -126,7 +126,7 @@ func (d *doors) answer(
 		}
 		d.deferrer.Defer(client.ObjectKeyFromObject(pod), pod.UID, demand)
 	}
-	ctrllog.FromContext(ctx).V(1).Info("Delete deferred", "door", door, "reason", decision.Reason, "user", req.UserInfo.Username)
+	ctrllog.FromContext(ctx).V(1).Info("Delete deferred", "method", method, "reason", decision.Reason, "user", req.UserInfo.Username)
 	return tooManyRequests(d.message(ctx, pod, decision))
 }
 
@@ -149,7 +149,7 @@ func tooManyRequests(message string) admission.Response {
 
 // namespaceTerminating reports whether the namespace is being deleted. If the cache does not
 // have it, it counts as active: the delete is retried.
-func (d *doors) namespaceTerminating(ctx context.Context, name string) bool {
+func (d *reviewer) namespaceTerminating(ctx context.Context, name string) bool {
 	namespace := &corev1.Namespace{}
 	if err := d.reader.Get(ctx, types.NamespacedName{Name: name}, namespace); err != nil {
 		return false
@@ -164,7 +164,7 @@ func (d *doors) namespaceTerminating(ctx context.Context, name string) bool {
 // API server is known to have sent the review: a flood of forged reviews reads nothing from the
 // API server. Of other kinds than those of Kubernetes, whose controllers PodOps knows, no owner is
 // read.
-func (d *doors) owner(ctx context.Context, pod *corev1.Pod) (client.Object, deferreddelete.OwnerState) {
+func (d *reviewer) owner(ctx context.Context, pod *corev1.Pod) (client.Object, deferreddelete.OwnerState) {
 	object, isCached := deferreddelete.NewOwner(pod)
 	if object == nil || !appsv1alpha1.IsControlled(pod.Labels) {
 		return nil, deferreddelete.OwnerPresent
@@ -210,7 +210,7 @@ const maxNamed = 5
 // message names a command that shows the reason. ReplicaSets and Deployments keep the first
 // message in their conditions for as long as deletes are rejected, so it contains nothing that
 // changes.
-func (d *doors) message(ctx context.Context, pod *corev1.Pod, decision deferreddelete.Decision) string {
+func (d *reviewer) message(ctx context.Context, pod *corev1.Pod, decision deferreddelete.Decision) string {
 	why := d.why(ctx, pod)
 	switch decision.Reason {
 	case deferreddelete.ReasonOwner:
@@ -226,7 +226,7 @@ func (d *doors) message(ctx context.Context, pod *corev1.Pod, decision deferredd
 
 // why returns the command that shows why the pod waits. It names PodTransitionRules only when the
 // API server is known to have sent the review: any other client may name any namespace.
-func (d *doors) why(ctx context.Context, pod *corev1.Pod) string {
+func (d *reviewer) why(ctx context.Context, pod *corev1.Pod) string {
 	if !clientauth.Verified(ctx) {
 		return fmt.Sprintf("kubectl get podtransitionrule -n %s -o wide", pod.Namespace)
 	}
@@ -239,7 +239,7 @@ func (d *doors) why(ctx context.Context, pod *corev1.Pod) string {
 
 // selecting returns the names of the PodTransitionRules that select the pod and have an
 // enforced rule that applies to its delete, sorted; the first maxNamed. It returns none when the cache cannot be read.
-func (d *doors) selecting(ctx context.Context, pod *corev1.Pod) []string {
+func (d *reviewer) selecting(ctx context.Context, pod *corev1.Pod) []string {
 	list := &appsv1alpha1.PodTransitionRuleList{}
 	if err := d.reader.List(ctx, list, client.InNamespace(pod.Namespace)); err != nil {
 		return nil

@@ -25,11 +25,11 @@ import (
 	"github.com/podops-dev/podops/test/builders"
 )
 
-// deferrals are the demands that a webhook passes on: UID, door and actor.
+// deferrals are the demands that a webhook passes on: UID, method and actor.
 type deferrals []string
 
 func (p *deferrals) Defer(_ types.NamespacedName, uid types.UID, demand deferreddelete.Demand) {
-	*p = append(*p, fmt.Sprintf("%s %s %s", uid, demand.Door, demand.Actor))
+	*p = append(*p, fmt.Sprintf("%s %s %s", uid, demand.Method, demand.Actor))
 }
 
 // reviewsOf returns a new metric of reviews.
@@ -44,10 +44,10 @@ func reviewsOf(t *testing.T) *prometheus.CounterVec {
 
 func newDeferrer(t *testing.T, reader, apiReader client.Reader, deferrer pod.Deferrer) *pod.DeleteDeferrer {
 	t.Helper()
-	return pod.NewDeleteDeferrer(decoder(t), reader, apiReader, deferrer, doorOptions(), reviewsOf(t))
+	return pod.NewDeleteDeferrer(decoder(t), reader, apiReader, deferrer, deferOptions(), reviewsOf(t))
 }
 
-func doorOptions() pod.DoorOptions { return pod.DoorOptions{Identity: identity, Expiry: time.Hour} }
+func deferOptions() pod.DeferOptions { return pod.DeferOptions{Identity: identity, Expiry: time.Hour} }
 
 var replicaSet = metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "set"}
 
@@ -295,7 +295,7 @@ func TestDeleteDeferrerResponse(t *testing.T) {
 	}
 }
 
-// TestDeleteDeferrerResponseToAPerson shows that the message says what becomes of the delete, and how
+// TestDeleteDeferrerResponseToAPerson shows that the message states what becomes of the delete, and how
 // to cancel it: the client does not repeat it.
 func TestDeleteDeferrerResponseToAPerson(t *testing.T) {
 	reader := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(newSet()).Build()

@@ -20,13 +20,13 @@ import (
 
 // EvictionDeferrer is the validating webhook of evictions. An eviction does not pass the admission
 // of DELETE, and its review does not contain the pod.
-type EvictionDeferrer struct{ doors }
+type EvictionDeferrer struct{ reviewer }
 
 // NewEvictionDeferrer returns the webhook of evictions; arguments as for NewDeleteDeferrer.
 func NewEvictionDeferrer(
-	decoder admission.Decoder, reader, apiReader client.Reader, deferrer Deferrer, options DoorOptions, reviews *prometheus.CounterVec,
+	decoder admission.Decoder, reader, apiReader client.Reader, deferrer Deferrer, options DeferOptions, reviews *prometheus.CounterVec,
 ) *EvictionDeferrer {
-	return &EvictionDeferrer{doors{decoder: decoder, reader: reader, apiReader: apiReader, deferrer: deferrer, options: options, reviews: reviews}}
+	return &EvictionDeferrer{reviewer{decoder: decoder, reader: reader, apiReader: apiReader, deferrer: deferrer, options: options, reviews: reviews}}
 }
 
 // Handle lets an eviction pass or defers it. The cache has controlled pods only: evictions of all
@@ -44,11 +44,11 @@ func (d *EvictionDeferrer) Handle(ctx context.Context, req admission.Request) ad
 	if eviction.DeleteOptions != nil {
 		options = *eviction.DeleteOptions
 	}
-	return d.answer(ctx, req, pod, deferreddelete.DoorEviction, options)
+	return d.answer(ctx, req, pod, deferreddelete.MethodEviction, options)
 }
 
 // budgets returns how many PodDisruptionBudgets select the pod; 0 if the cache cannot be read.
-func (d *doors) budgets(ctx context.Context, pod *corev1.Pod) int {
+func (d *reviewer) budgets(ctx context.Context, pod *corev1.Pod) int {
 	list := &policyv1.PodDisruptionBudgetList{}
 	if err := d.reader.List(ctx, list, client.InNamespace(pod.Namespace)); err != nil {
 		return 0

@@ -67,7 +67,7 @@ func TestEvictionDeferrer(t *testing.T) {
 			}
 			reader := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(objects...).Build()
 			var got deferrals
-			response := pod.NewEvictionDeferrer(decoder(t), reader, reader, &got, doorOptions(), reviewsOf(t)).Handle(t.Context(), evicting(tc.object))
+			response := pod.NewEvictionDeferrer(decoder(t), reader, reader, &got, deferOptions(), reviewsOf(t)).Handle(t.Context(), evicting(tc.object))
 			if response.Allowed == tc.wantDeferred {
 				t.Fatalf("got %+v", visibleOf(response))
 			}
@@ -87,7 +87,7 @@ func TestEvictionDeferrerWithoutACache(t *testing.T) {
 			return errors.New("not synced")
 		},
 	}).Build()
-	deferrer := pod.NewEvictionDeferrer(decoder(t), reader, reader, &deferrals{}, doorOptions(), reviewsOf(t))
+	deferrer := pod.NewEvictionDeferrer(decoder(t), reader, reader, &deferrals{}, deferOptions(), reviewsOf(t))
 	if response := deferrer.Handle(t.Context(), evicting(`{}`)); response.Allowed {
 		t.Error("an eviction passes while the budgets are not known")
 	}
