@@ -85,6 +85,11 @@ type Review struct {
 	Method Method
 	Actor  Actor
 
+	// Forgeable is true if any client may have sent the review. A request that PodOps would act on
+	// later is recorded only if the API server has sent it, apart from those of the controllers of
+	// ReplicaSets, which are compared with the surplus of the ReplicaSet.
+	Forgeable bool
+
 	// DryRun is true for a request that changes nothing: it gets the same answer, and leaves
 	// no record.
 	DryRun bool
@@ -134,6 +139,9 @@ func Decide(r Review) Decision {
 	case ActorScheduler:
 		// As an evictor, the scheduler tries again for as long as it needs the room.
 		held.Reason, held.Actor = ReasonPreemption, ActorEvictor
+	}
+	if r.Forgeable && (r.Actor != ActorOwner || !OfReplicaSet(r.Pod)) {
+		held.Outcome, held.Record = Hold, false
 	}
 	return held
 }

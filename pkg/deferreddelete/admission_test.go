@@ -15,6 +15,7 @@ func controlled(edits ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Name: "web-0", UID: "web-0", Labels: map[string]string{appsv1alpha1.ControlLabelKey: appsv1alpha1.ControlLabelValue},
 	}}
+	pod.Spec.NodeName = "node-1"
 	ownedBy("apps/v1", "ReplicaSet")(pod)
 	for _, edit := range edits {
 		edit(pod)
@@ -78,14 +79,19 @@ func TestDecide(t *testing.T) {
 		"a client of the eviction API is held": {
 			pod: controlled(), review: Review{Actor: ActorEvictor, Method: MethodEviction}, want: held(HoldAndFinish, ReasonEviction, ActorEvictor),
 		},
-		"any other client is held":                  {pod: controlled(), review: Review{Actor: ActorClient}, want: requested},
-		"so is one that deletes a bare pod":         {pod: controlled(bare), review: Review{Actor: ActorClient}, want: requested},
-		"so is one that deletes a collection":       {pod: controlled(), review: Review{Actor: ActorClient, Method: MethodDeleteCollection}, want: requested},
-		"a pod of a custom owner is held":           {pod: controlled(ownedBy("apps.kusionstack.io/v1alpha1", "CollaSet")), review: Review{Actor: ActorClient}, want: requested},
-		"a dry run gets the answer, and no record":  {pod: controlled(), review: Review{Actor: ActorClient, DryRun: true}, want: Decision{Outcome: HoldAndFinish, Reason: ReasonRequest, Actor: ActorClient}},
-		"a pod that waits is held again":            {pod: controlled(labelled(appsv1alpha1.PreCheckLabelPrefix+"/pod-delete", "1")), review: Review{Actor: ActorClient}, want: requested},
-		"a pod that prepares is held":               {pod: controlled(labelled(appsv1alpha1.PrepareLabelPrefix+"/pod-delete", "1")), review: Review{Actor: ActorClient}, want: requested},
-		"a request with the UID of the pod is held": {pod: controlled(), review: Review{Actor: ActorClient, UID: "web-0"}, want: requested},
+		"any other client is held":                     {pod: controlled(), review: Review{Actor: ActorClient}, want: requested},
+		"so is one that deletes a bare pod":            {pod: controlled(bare), review: Review{Actor: ActorClient}, want: requested},
+		"so is one that deletes a collection":          {pod: controlled(), review: Review{Actor: ActorClient, Method: MethodDeleteCollection}, want: requested},
+		"a pod of a custom owner is held":              {pod: controlled(ownedBy("apps.kusionstack.io/v1alpha1", "CollaSet")), review: Review{Actor: ActorClient}, want: requested},
+		"a dry run gets the answer, and no record":     {pod: controlled(), review: Review{Actor: ActorClient, DryRun: true}, want: Decision{Outcome: HoldAndFinish, Reason: ReasonRequest, Actor: ActorClient}},
+		"a review that may be forged leaves no record": {pod: controlled(), review: Review{Actor: ActorClient, Forgeable: true}, want: Decision{Outcome: Hold, Reason: ReasonRequest, Actor: ActorClient}},
+		"nor does one of a StatefulSet": {
+			pod: controlled(ownedBy("apps/v1", "StatefulSet")), review: Review{Actor: ActorOwner, Forgeable: true}, want: Decision{Outcome: Hold, Reason: ReasonOwner, Actor: ActorOwner},
+		},
+		"that of a ReplicaSet is compared with its surplus": {pod: controlled(), review: Review{Actor: ActorOwner, Forgeable: true}, want: held(HoldAndFinish, ReasonOwner, ActorOwner)},
+		"a pod that waits is held again":                    {pod: controlled(labelled(appsv1alpha1.PreCheckLabelPrefix+"/pod-delete", "1")), review: Review{Actor: ActorClient}, want: requested},
+		"a pod that prepares is held":                       {pod: controlled(labelled(appsv1alpha1.PrepareLabelPrefix+"/pod-delete", "1")), review: Review{Actor: ActorClient}, want: requested},
+		"a request with the UID of the pod is held":         {pod: controlled(), review: Review{Actor: ActorClient, UID: "web-0"}, want: requested},
 		"one PodDisruptionBudget is a rule": {
 			pod: controlled(), review: Review{Actor: ActorEvictor, Method: MethodEviction, Budgets: 1}, want: held(HoldAndFinish, ReasonEviction, ActorEvictor),
 		},
@@ -218,6 +224,7 @@ func TestUnguarded(t *testing.T) {
 		"a terminating namespace is no violation": {pod: ending(), namespaceTerminating: true},
 		"a pod that finished is none":             {pod: ending(phase(corev1.PodSucceeded))},
 		"a pod outside of PodOps is none":         {pod: ending(func(pod *corev1.Pod) { pod.Labels = nil })},
+		"a pod that was never scheduled is none":  {pod: ending(func(pod *corev1.Pod) { pod.Spec.NodeName = "" })},
 		"a mirror pod is none": {pod: ending(func(pod *corev1.Pod) {
 			pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
 		})},

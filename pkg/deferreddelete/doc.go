@@ -1,12 +1,12 @@
-// Package deferreddelete decides whether a DELETE of a pod passes, is deferred, or is cancelled.
-// It is pure.
+// Package deferreddelete decides which deletes and evictions of pods are held, and what becomes of
+// them. It is pure.
 //
-// A delete that comes before the pod may be operated on is deferred: the client gets 429, and the
-// pod begins the lifecycle pod-delete. When rules and traffic allow it, the next delete of the
-// client passes, or PodOps deletes the pod. The lifecycle is cancelled when the owner needs the
-// pod again.
+// Decide returns the answer to a request that comes before the pod may be operated on: the client gets
+// 429, and the pod begins the lifecycle pod-delete. Its annotation records the Demand (Pending). When
+// rules and traffic allow it, PodOps carries the request out, or the client does when it repeats it;
+// when the demand lapses, the lifecycle is cancelled (Next, and PlanFor for the pods of ReplicaSets).
 //
-// The user of a DELETE does not show its reason: unless kube-controller-manager runs with
-// --use-service-account-credentials, the garbage collector, the taint manager and the
-// ReplicaSet controller share one user. The state of the owner and of the pod shows it.
+// The user of a request does not show its reason: unless kube-controller-manager runs with
+// --use-service-account-credentials, the garbage collector, the taint manager and the controllers of
+// workloads share one user. The state of the owner and of the pod shows it.
 package deferreddelete

@@ -14,10 +14,11 @@ func Removed(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil || ende
 
 // Unguarded returns why a pod that is being removed has not passed its rules first, in the state in
 // which it is seen so for the first time. It returns false for a removal that needs no rules: the
-// rules had permitted it, the pod had finished, it is a mirror pod, or its namespace is terminating.
+// rules had permitted it, the pod had finished or never started, it is a mirror pod, or its namespace is
+// terminating.
 func Unguarded(pod *corev1.Pod, owner OwnerState, namespaceTerminating bool) (Reason, bool) {
 	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
-	if !appsv1alpha1.IsControlled(pod.Labels) || mirror || namespaceTerminating || permitted(pod.Labels) {
+	if !appsv1alpha1.IsControlled(pod.Labels) || mirror || namespaceTerminating || permitted(pod.Labels) || pod.Spec.NodeName == "" {
 		return "", false
 	}
 	if endedByKubelet(pod) {

@@ -88,7 +88,7 @@ func newOperator(ctx context.Context, config *rest.Config, options Options, endi
 		return nil, err
 	}
 	serving.configure = certs.ConfigureTLS
-	if err := register(mgr, clientset, identity, ruleIndex{index, notifier}, options); err != nil {
+	if err := register(mgr, clientset, identity, ruleIndex{index, notifier}, certs.Known, options); err != nil {
 		return nil, err
 	}
 	if err := addChecks(ctx, mgr, certs, ending, options.webhooksAt()); err != nil {

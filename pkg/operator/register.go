@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -28,6 +29,7 @@ import (
 	"github.com/podops-dev/podops/pkg/podwriter"
 	"github.com/podops-dev/podops/pkg/resourceconsist"
 	"github.com/podops-dev/podops/pkg/webhookclient"
+	"github.com/podops-dev/podops/pkg/webhooks/clientauth"
 	podwebhook "github.com/podops-dev/podops/pkg/webhooks/pod"
 	policywebhook "github.com/podops-dev/podops/pkg/webhooks/podtransitionpolicy"
 	rulewebhook "github.com/podops-dev/podops/pkg/webhooks/podtransitionrule"
@@ -51,7 +53,7 @@ func newCertificates(mgr manager.Manager, options Options) (*certificates.Reconc
 }
 
 // register registers all controllers and webhooks.
-func register(mgr manager.Manager, clientset kubernetes.Interface, identity string, index ruleIndex, options Options) error {
+func register(mgr manager.Manager, clientset kubernetes.Interface, identity string, index ruleIndex, known func(path string) bool, options Options) error {
 	clk, err := newClock(metrics.Registry, mgr.GetLogger().WithName("clock"))
 	if err != nil {
 		return err
@@ -102,7 +104,7 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 	}
 	mayRead := policywebhook.NewMayRead(clientset.AuthorizationV1().SubjectAccessReviews())
 	decoder, gate := admission.NewDecoder(mgr.GetScheme()), newGate()
-	serve(mgr, map[string]admission.Handler{
+	serve(mgr, known, map[string]admission.Handler{
 		podwebhook.MutatePath: gated{
 			podwebhook.NewMutator(decoder, identity, times, clk).Expecting(admitted.ExpectedFinalizers), gate, largePod,
 		},
@@ -120,12 +122,26 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 	return nil
 }
 
-// serve registers the handlers with the webhook server by path.
-func serve(mgr manager.Manager, handlers map[string]admission.Handler) {
+// serve registers the handlers with the webhook server by path. The path of some of them ends with a
+// token: known reports whether its sender is the API server.
+func serve(mgr manager.Manager, known func(path string) bool, handlers map[string]admission.Handler) {
 	for path, handler := range handlers {
 		var served http.Handler = &admission.Webhook{Handler: handler}
 		mgr.GetWebhookServer().Register(path, served)
+		if strings.HasPrefix(path, certificates.TokenPaths) {
+			mgr.GetWebhookServer().Register(path+"/", withToken(served, known))
+		}
 	}
+}
+
+// withToken serves reviews, and records whether the path has a token of the webhook configuration.
+func withToken(served http.Handler, known func(path string) bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if known(r.URL.Path) {
+			r = r.WithContext(clientauth.WithVerified(r.Context(), true))
+		}
+		served.ServeHTTP(w, r)
+	})
 }
 
 // registerRules registers the controller of rules, with the index that it reads pods from and the

@@ -169,9 +169,9 @@ var _ = Describe("A delete by the ReplicaSet controller", func() {
 	})
 })
 
-// held is the message to the client when the sender of the review is not verified.
+// held is the message to the controller of a ReplicaSet.
 func held(p scenario) string {
-	return "PodOps holds this delete (normal during a rollout). Why: kubectl get podtransitionrule -n " + p.namespace + " -o wide"
+	return "PodOps holds this delete (normal during a rollout). Why: kubectl get podtransitionrule web -n " + p.namespace + " -o wide"
 }
 
 var _ = Describe("The deletion of a whole application", func() {

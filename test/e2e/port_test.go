@@ -30,7 +30,7 @@ var _ = Describe("The webhook port", func() {
 		p.replicaSet(ctx, 2)
 		answer := forge(ctx, managers.leaders()[0], podwebhook.DeletePath, deletion(p.list(ctx)[0]))
 		Expect(answer.Allowed).To(BeFalse())
-		Expect(answer.Result.Message).To(HaveSuffix(held(p)))
+		Expect(answer.Result.Message).To(HaveSuffix("Why: kubectl get podtransitionrule -n " + p.namespace + " -o wide"))
 	})
 
 	It("serves only the API server, with names in its answers, when that sends a client certificate", func(ctx context.Context) {

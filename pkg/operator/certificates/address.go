@@ -80,13 +80,14 @@ func (a Address) point(config *admissionregistrationv1.WebhookClientConfig) erro
 func webhookPath(config admissionregistrationv1.WebhookClientConfig) (string, error) {
 	switch {
 	case config.Service != nil && config.Service.Path != nil:
-		return *config.Service.Path, nil
+		return withoutToken(*config.Service.Path), nil
 	case config.URL != nil:
 		parsed, err := url.Parse(*config.URL)
 		if err != nil {
 			return "", fmt.Errorf("parsing the URL of a webhook: %w", err)
 		}
-		return parsed.Path[max(0, strings.LastIndex(parsed.Path, "/")):], nil
+		path := withoutToken(parsed.Path)
+		return path[max(0, strings.LastIndex(path, "/")):], nil
 	}
 	return "", nil
 }

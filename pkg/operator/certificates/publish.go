@@ -44,10 +44,10 @@ func configurations() []configuration {
 	}
 }
 
-// publish writes the bundle, and for the leader the address, into both webhook
+// publish writes the bundle, and for the leader the address and the token, into both webhook
 // configurations where they differ. It returns the names of missing ones. An error of one
 // does not stop the other.
-func (r *Reconciler) publish(ctx context.Context, bundle []byte) (missing []string, err error) {
+func (r *Reconciler) publish(ctx context.Context, bundle []byte, token string) (missing []string, err error) {
 	var errs []error
 	for _, c := range configurations() {
 		name := c.object.GetName()
@@ -58,7 +58,7 @@ func (r *Reconciler) publish(ctx context.Context, bundle []byte) (missing []stri
 		case err != nil:
 			errs = append(errs, fmt.Errorf("reading %s: %w", name, err))
 		default:
-			if err := r.publishTo(ctx, c, bundle); err != nil {
+			if err := r.publishTo(ctx, c, bundle, token); err != nil {
 				errs = append(errs, fmt.Errorf("updating %s: %w", name, err))
 			}
 		}
@@ -67,7 +67,7 @@ func (r *Reconciler) publish(ctx context.Context, bundle []byte) (missing []stri
 }
 
 // publishTo publishes to one configuration that was read.
-func (r *Reconciler) publishTo(ctx context.Context, c configuration, bundle []byte) error {
+func (r *Reconciler) publishTo(ctx context.Context, c configuration, bundle []byte, token string) error {
 	before := c.object.DeepCopyObject().(client.Object)
 	for _, config := range c.clients() {
 		config.CABundle = bundle
@@ -77,6 +77,7 @@ func (r *Reconciler) publishTo(ctx context.Context, c configuration, bundle []by
 		if err := r.address.point(config); err != nil {
 			return err
 		}
+		seal(config, token)
 	}
 	if equality.Semantic.DeepEqual(before, c.object) {
 		return nil

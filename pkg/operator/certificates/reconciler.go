@@ -118,9 +118,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	r.serving.show(state.Serving)
+	r.serving.show(state)
 
-	missing, err := r.publish(ctx, state.Bundle())
+	missing, err := r.publish(ctx, state.Bundle(), state.Current.token())
 	unpublished := err
 	if err == nil && len(missing) > 0 {
 		unpublished = fmt.Errorf("missing: %s", strings.Join(missing, ", "))

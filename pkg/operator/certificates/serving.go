@@ -25,6 +25,9 @@ type serving struct {
 	mu sync.RWMutex
 	// certificate is nil until there is one.
 	certificate *tls.Certificate
+	// tokens are those of the CA that signs now, of the one that signs next, and of the one that
+	// signed before this replica read a new Secret.
+	tokens []string
 	// unpublished is the error of a webhook configuration that does not refer to this manager, nil if all do.
 	unpublished error
 }
@@ -33,10 +36,19 @@ func newServing(clock clock.PassiveClock) *serving {
 	return &serving{clock: clock, unpublished: errors.New("the webhook configurations were not read yet")}
 }
 
-// show starts serving the pair.
-func (s *serving) show(pair Pair) {
+// show starts serving the pair of a State, and accepts its tokens.
+func (s *serving) show(state State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	pair := state.Serving
+	current, next := state.Current.token(), state.Next.token()
+	if len(s.tokens) == 0 {
+		s.tokens = []string{current, next, ""}
+	}
+	if s.tokens[0] != current {
+		s.tokens[2] = s.tokens[0]
+	}
+	s.tokens[0], s.tokens[1] = current, next
 	s.certificate = &tls.Certificate{Certificate: [][]byte{pair.Cert.Raw}, PrivateKey: pair.Key, Leaf: pair.Cert}
 }
 

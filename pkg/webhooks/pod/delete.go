@@ -105,8 +105,8 @@ func (d *reviewer) answer(
 		Pod: pod, Owner: state, NamespaceTerminating: d.namespaceTerminating(ctx, pod.Namespace), Method: method,
 		Actor:  deferreddelete.ActorOf(req.UserInfo.Username, req.UserInfo.Groups, method, pod, d.options.Identity),
 		DryRun: req.DryRun != nil && *req.DryRun || len(options.DryRun) > 0,
-		Forced: options.GracePeriodSeconds != nil && *options.GracePeriodSeconds == 0, UID: uidOf(options),
-		HoldPreemption: d.options.HoldPreemption,
+		Forced: isForced(options, pod), UID: uidOf(options),
+		HoldPreemption: d.options.HoldPreemption, Forgeable: !clientauth.Verified(ctx),
 	}
 	if method == deferreddelete.MethodEviction {
 		review.Budgets = d.budgets(ctx, pod)
@@ -128,6 +128,13 @@ func (d *reviewer) answer(
 	}
 	ctrllog.FromContext(ctx).V(1).Info("Delete deferred", "method", method, "reason", decision.Reason, "user", req.UserInfo.Username)
 	return tooManyRequests(d.message(ctx, pod, decision))
+}
+
+// isForced reports whether a request leaves a pod no time although its spec does. The API server has set
+// the default of the spec in the options of a DELETE before it calls admission.
+func isForced(options metav1.DeleteOptions, pod *corev1.Pod) bool {
+	byDefault := pod.Spec.TerminationGracePeriodSeconds
+	return options.GracePeriodSeconds != nil && *options.GracePeriodSeconds == 0 && (byDefault == nil || *byDefault != 0)
 }
 
 // uidOf returns the UID that a request is for, empty if it is for any pod of the name.
@@ -217,11 +224,13 @@ func (d *reviewer) message(ctx context.Context, pod *corev1.Pod, decision deferr
 		return "PodOps holds this delete (normal during a rollout). Why: " + why
 	case deferreddelete.ReasonEviction, deferreddelete.ReasonPreemption:
 		return "PodOps holds this eviction until the rules of the pod permit it. Why: " + why
-	default:
-		return fmt.Sprintf("PodOps holds this delete, and deletes the pod when its rules permit it within %s. Why: %s. Cancel: kubectl label pod %s -n %s %s/%s=%s",
-			duration.HumanDuration(d.options.Expiry), why, pod.Name, pod.Namespace,
-			appsv1alpha1.UndoOperationTypeLabelPrefix, appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType)
 	}
+	if decision.Outcome == deferreddelete.Hold {
+		return "PodOps holds this delete; try again in a minute. Why: " + why
+	}
+	return fmt.Sprintf("PodOps holds this delete, and deletes the pod when its rules permit it within %s. Why: %s. Cancel: kubectl label pod %s -n %s %s/%s=%s",
+		duration.HumanDuration(d.options.Expiry), why, pod.Name, pod.Namespace,
+		appsv1alpha1.UndoOperationTypeLabelPrefix, appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType)
 }
 
 // why returns the command that shows why the pod waits. It names PodTransitionRules only when the

@@ -67,6 +67,12 @@ func evicted() *corev1.Pod {
 	return pod
 }
 
+// noGrace returns a pod whose every delete has a grace period of 0 seconds.
+func noGrace(pod *corev1.Pod) *corev1.Pod {
+	pod.Spec.TerminationGracePeriodSeconds = new(int64(0))
+	return pod
+}
+
 func TestDeleteDeferrer(t *testing.T) {
 	for name, tc := range map[string]struct {
 		pod          *corev1.Pod
@@ -109,8 +115,11 @@ func TestDeleteDeferrer(t *testing.T) {
 		"a delete of a collection is, too":    {pod: owned().Obj(), user: "jane", collection: true, wantDeferred: true, want: deferrals{"web-0-uid DeleteCollection Client"}},
 		"a delete with the UID of the pod is": {pod: owned().Obj(), user: "jane", options: `{"preconditions":{"uid":"web-0-uid"}}`, wantDeferred: true, want: deferrals{"web-0-uid Delete Client"}},
 		"a delete of an earlier pod passes":   {pod: owned().Obj(), user: "jane", options: `{"preconditions":{"uid":"earlier"}}`},
-		"a delete without grace passes":       {pod: owned().Obj(), user: "jane", options: `{"gracePeriodSeconds":0}`},
-		"PodOps passes":                       {pod: owned().Preparing("pod-delete", "delete").Obj(), user: identity},
+		"a pod without grace in its spec is": {
+			pod: noGrace(owned().Obj()), user: "jane", options: `{"gracePeriodSeconds":0}`, wantDeferred: true, want: deferrals{"web-0-uid Delete Client"},
+		},
+		"a delete without grace passes": {pod: owned().Obj(), user: "jane", options: `{"gracePeriodSeconds":0}`},
+		"PodOps passes":                 {pod: owned().Preparing("pod-delete", "delete").Obj(), user: identity},
 		"a terminating namespace defers nothing": {
 			pod: owned().Obj(),
 			namespace: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
@@ -136,7 +145,7 @@ func TestDeleteDeferrer(t *testing.T) {
 				req.UserInfo.Username = tc.user
 			}
 			var got deferrals
-			response := newDeferrer(t, reader, reader, &got).Handle(t.Context(), req)
+			response := newDeferrer(t, reader, reader, &got).Handle(clientauth.WithVerified(t.Context(), true), req)
 			if response.Allowed == tc.wantDeferred {
 				t.Errorf("got %+v", visibleOf(response))
 			}

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/podops-dev/podops/pkg/webhooks/clientauth"
 	"github.com/podops-dev/podops/pkg/webhooks/pod"
 	"github.com/podops-dev/podops/test/builders"
 )
@@ -67,7 +68,7 @@ func TestEvictionDeferrer(t *testing.T) {
 			}
 			reader := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(objects...).Build()
 			var got deferrals
-			response := pod.NewEvictionDeferrer(decoder(t), reader, reader, &got, deferOptions(), reviewsOf(t)).Handle(t.Context(), evicting(tc.object))
+			response := pod.NewEvictionDeferrer(decoder(t), reader, reader, &got, deferOptions(), reviewsOf(t)).Handle(clientauth.WithVerified(t.Context(), true), evicting(tc.object))
 			if response.Allowed == tc.wantDeferred {
 				t.Fatalf("got %+v", visibleOf(response))
 			}

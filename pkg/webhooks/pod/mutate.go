@@ -74,6 +74,9 @@ func (m *Mutator) Handle(ctx context.Context, req admission.Request) admission.R
 		return admission.Allowed("")
 	}
 	trusted := req.UserInfo.Username == m.identity
+	if !trusted && forgesRecord(old, requested) {
+		return forged()
+	}
 	decision := lifecycle.AdmitUpdate(lifecycle.FactsOf(old), lifecycle.FactsOf(requested), trusted, m.options, m.clock.Now())
 	if len(decision.Denials) > 0 {
 		return denied(decision.Denials)

@@ -75,6 +75,9 @@ func TestMutatorUpdate(t *testing.T) {
 		"update removes the control label": {
 			old: serving().Waiting("a", "update", builders.Epoch).Obj(), requested: serving().Waiting("a", "update", builders.Epoch).Uncontrolled().Obj(),
 		},
+		"update denies a forged record of a pending delete": {
+			old: serving().Obj(), requested: serving().Annotation(appsv1alpha1.PendingDeleteAnnotationKey, "{}").Obj(),
+		},
 		"update keeps the record of a pending delete": {
 			old:       serving().Waiting("pod-delete", "delete", builders.Epoch).Annotation(appsv1alpha1.PendingDeleteAnnotationKey, "{}").Obj(),
 			requested: serving().Waiting("pod-delete", "delete", builders.Epoch).Label("note", "x").Obj(),

@@ -3,6 +3,7 @@ package pod
 import (
 	"gomodules.xyz/jsonpatch/v2"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/deferreddelete"
@@ -32,4 +33,8 @@ func recordPatch(old, requested *corev1.Pod, after map[string]string, trusted bo
 func forgesRecord(old, requested *corev1.Pod) bool {
 	value, has := requested.Annotations[appsv1alpha1.PendingDeleteAnnotationKey]
 	return has && value != old.Annotations[appsv1alpha1.PendingDeleteAnnotationKey]
+}
+
+func forged() admission.Response {
+	return admission.Denied("metadata.annotations: only PodOps sets " + appsv1alpha1.PendingDeleteAnnotationKey)
 }

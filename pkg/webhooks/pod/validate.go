@@ -45,7 +45,7 @@ func (v *Validator) Handle(_ context.Context, req admission.Request) admission.R
 	}
 	trusted := req.UserInfo.Username == v.identity
 	if !trusted && forgesRecord(old, requested) {
-		return admission.Denied("metadata.annotations: only PodOps sets " + appsv1alpha1.PendingDeleteAnnotationKey)
+		return forged()
 	}
 	denials := lifecycle.CheckUpdate(lifecycle.FactsOf(old), lifecycle.FactsOf(requested), trusted, v.options, v.clock.Now())
 	if len(denials) > 0 {

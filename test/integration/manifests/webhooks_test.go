@@ -94,6 +94,7 @@ var _ = Describe("The webhooks", Ordered, func() {
 
 	DescribeTable("review a delete of a pod", func(ctx context.Context, user string, change func(*corev1.Pod), phase string, want []string, options ...client.DeleteOption) {
 		pod := newPod(namespace)
+		pod.Spec.NodeName = "n1" // the API server leaves no grace to a pod that is on no node
 		change(pod)
 		stored(ctx, pod)
 		if phase != "" {
@@ -113,6 +114,8 @@ var _ = Describe("The webhooks", Ordered, func() {
 		Entry("with a grace period", "jane", same, "Running", held, client.GracePeriodSeconds(1)),
 		Entry("but not without one", "jane", same, "Running", nothing, client.GracePeriodSeconds(0)),
 		Entry("by the StatefulSet controller", "system:serviceaccount:kube-system:statefulset-controller", same, "Running", held),
+		Entry("but not before it is on a node", "jane", func(p *corev1.Pod) { p.Spec.NodeName = "" }, "", nothing),
+		Entry("of a pod without grace in its spec", "jane", func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = new(int64(0)) }, "Running", held),
 		Entry("but not by the namespace controller", "system:serviceaccount:kube-system:namespace-controller", same, "Running", nothing),
 		Entry("but not by the garbage collector of pods", "system:serviceaccount:kube-system:pod-garbage-collector", same, "Running", nothing),
 		Entry("but not by the garbage collector", "system:serviceaccount:kube-system:generic-garbage-collector", same, "Running", nothing),
@@ -160,6 +163,7 @@ var _ = Describe("The webhooks", Ordered, func() {
 
 	It("review a delete once", func(ctx context.Context) {
 		pod := newPod(namespace)
+		pod.Spec.NodeName = "n1"
 		withFinalizer(pod)
 		stored(ctx, pod)
 		controller := as(replicaSetUser, []string{"system:masters"})

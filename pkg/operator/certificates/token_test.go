@@ -1,0 +1,98 @@
+package certificates
+
+import (
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+func TestWithToken(t *testing.T) {
+	for name, tc := range map[string]struct{ path, token, want string }{
+		"a webhook that needs it":        {"/hold-v1-pod-delete", "t1", "/hold-v1-pod-delete/token-t1"},
+		"one that has it":                {"/hold-v1-pod-delete/token-t1", "t1", "/hold-v1-pod-delete/token-t1"},
+		"one that has an earlier one":    {"/hold-v1-pod-delete/token-t0", "t1", "/hold-v1-pod-delete/token-t1"},
+		"a URL":                          {"https://127.0.0.1:9443/x/hold-v1-pod-delete", "t1", "https://127.0.0.1:9443/x/hold-v1-pod-delete/token-t1"},
+		"any other webhook":              {"/mutate-v1-pod", "t1", "/mutate-v1-pod"},
+		"without a key there is none":    {"/hold-v1-pod-delete", "", "/hold-v1-pod-delete"},
+		"nor does an earlier one remain": {"/hold-v1-pod-delete/token-t0", "", "/hold-v1-pod-delete"},
+	} {
+		if got := withToken(tc.path, tc.token); got != tc.want {
+			t.Errorf("%s: %s, want %s", name, got, tc.want)
+		}
+	}
+}
+
+// TestAPathKeepsItsTokenOnce shows that neither address of a webhook accumulates tokens.
+func TestAPathKeepsItsTokenOnce(t *testing.T) {
+	inside, err := ParseAddress("ns", "webhook", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	outside, err := ParseAddress("ns", "webhook", "https://127.0.0.1:9443/x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := "/hold-v1-pod-eviction"
+	config := admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Path: &path}}
+	for i, step := range []struct {
+		address Address
+		want    string
+	}{
+		{inside, "/hold-v1-pod-eviction/token-t"}, {inside, "/hold-v1-pod-eviction/token-t"},
+		{outside, "https://127.0.0.1:9443/x/hold-v1-pod-eviction/token-t"}, {outside, "https://127.0.0.1:9443/x/hold-v1-pod-eviction/token-t"},
+		{inside, "/hold-v1-pod-eviction/token-t"},
+	} {
+		if err := step.address.point(&config); err != nil {
+			t.Fatal(err)
+		}
+		seal(&config, "t")
+		got := ""
+		if config.URL != nil {
+			got = *config.URL
+		} else {
+			got = *config.Service.Path
+		}
+		if got != step.want {
+			t.Errorf("step %d: %s, want %s", i, got, step.want)
+		}
+	}
+}
+
+// TestKnownTokens shows that a rotation of the CA leaves no time in which the API server has a token that
+// no replica accepts.
+func TestKnownTokens(t *testing.T) {
+	now := epoch
+	lifetimes := DefaultLifetimes()
+	issued, err := lifetimes.Issue(lifetimes.Decide(State{}, []string{"a"}, now, now), []string{"a"}, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := lifetimes.Issue(lifetimes.Decide(State{}, []string{"a"}, now, now), []string{"a"}, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &Reconciler{serving: newServing(clocktesting.NewFakePassiveClock(now))}
+	if r.Known("/hold-v1-pod-delete/token-") || r.Known("/hold-v1-pod-delete") {
+		t.Error("a path without a token is known before there is one")
+	}
+	path := func(pair Pair) string { return withToken("/hold-v1-pod-delete", pair.token()) }
+	r.serving.show(issued)
+	if !r.Known(path(issued.Current)) || r.Known(path(other.Current)) || r.Known("/hold-v1-pod-delete/token-") || r.Known("/hold-v1-pod-delete") {
+		t.Error("the token of the CA is not the one that is known")
+	}
+	rotating := issued
+	rotating.Next = other.Current
+	r.serving.show(rotating)
+	if !r.Known(path(issued.Current)) || !r.Known(path(other.Current)) {
+		t.Error("the tokens of the present and the next CA must be known")
+	}
+	rotated := other
+	r.serving.show(rotated)
+	if !r.Known(path(issued.Current)) || !r.Known(path(other.Current)) {
+		t.Error("the token that the API server still has must be known")
+	}
+	if (Pair{}).token() != "" || issued.Current.token() == other.Current.token() {
+		t.Error("the token does not depend on the key of the CA")
+	}
+}
