@@ -28,7 +28,7 @@ func layers() []layer {
 			"pkg/controllers/...", "pkg/webhooks/...", "pkg/adapters/...",
 		}},
 		{name: "components", packages: []string{
-			"pkg/decisionlog", "pkg/evaluation/...", "pkg/eventqueue", "pkg/opa/...", "pkg/podfacts", "pkg/podindex/...",
+			"pkg/decisionlog", "pkg/evaluation/...", "pkg/eventqueue", "pkg/opa/...", "pkg/ownerscale", "pkg/podfacts", "pkg/podindex/...",
 			"pkg/podwriter", "pkg/policyusers", "pkg/release", "pkg/resourceconsist", "pkg/webhookclient/...",
 			"pkg/webhookserver", "pkg/webhooktask/dispatch",
 		}},

@@ -1,6 +1,7 @@
 package evaluation
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -13,6 +14,11 @@ import (
 // MissingFor is how long a pod counts as desired that a workload had when its last permit was given, and
 // has not created again. A workload that takes longer is assumed to have been scaled in.
 const MissingFor = 2 * time.Minute
+
+// UnreadableFor takes the place of MissingFor while the numbers of the workload cannot be read, because of
+// missing rights, an API that is gone or a service that does not respond. A workload that has no pod at all
+// is not read, and MissingFor applies.
+const UnreadableFor = 10 * time.Minute
 
 // missing is how many pods a workload misses, and since when it misses so many.
 type missing struct {
@@ -29,6 +35,10 @@ func (s *State) countMissing(views []podindex.RuleView, now time.Time) (counted 
 	for i := range counted {
 		view, ruleset := &counted[i], s.of(counted[i].Object.Name)
 		var after map[types.UID]missing
+		bounds := map[types.UID]time.Duration{}
+		for _, owner := range view.Unreadable {
+			bounds[owner.UID] = UnreadableFor
+		}
 		for uid, pods := range view.Remembered {
 			gone := pods - view.Owners[uid]
 			if gone <= 0 {
@@ -43,7 +53,7 @@ func (s *State) countMissing(views []podindex.RuleView, now time.Time) (counted 
 				after, view.Remembered = map[types.UID]missing{}, maps.Clone(view.Remembered)
 			}
 			after[uid] = last
-			if left := MissingFor - now.Sub(last.since); left > 0 {
+			if left := cmp.Or(bounds[uid], MissingFor) - now.Sub(last.since); left > 0 {
 				view.Counts.Desired += gone
 				wait = MinDelay(wait, left)
 				continue

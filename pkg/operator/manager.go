@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -198,7 +199,9 @@ func cacheOptions(options Options) cache.Options {
 		Label:     labels.SelectorFromSet(labels.Set{appsv1alpha1.ControlLabelKey: appsv1alpha1.ControlLabelValue}),
 		Transform: slimPod,
 	}
-	for _, workload := range []client.Object{&appsv1.ReplicaSet{}, &appsv1.Deployment{}, &appsv1.StatefulSet{}, &appsv1.DaemonSet{}} {
+	for _, workload := range []client.Object{
+		&appsv1.ReplicaSet{}, &appsv1.Deployment{}, &appsv1.StatefulSet{}, &appsv1.DaemonSet{}, &batchv1.Job{},
+	} {
 		byObject[workload] = cache.ByObject{Transform: slimWorkload}
 	}
 	byObject[&policyv1.PodDisruptionBudget{}] = cache.ByObject{Transform: slimDisruptionBudget}
@@ -227,7 +230,9 @@ func slimWorkload(object any) (any, error) {
 		o.Spec.Template.Spec, o.Spec.VolumeClaimTemplates = corev1.PodSpec{}, nil
 		o.Status = appsv1.StatefulSetStatus{ObservedGeneration: o.Status.ObservedGeneration, UpdateRevision: o.Status.UpdateRevision}
 	case *appsv1.DaemonSet:
-		o.Spec.Template.Spec, o.Status = corev1.PodSpec{}, appsv1.DaemonSetStatus{}
+		o.Spec.Template.Spec, o.Status.Conditions = corev1.PodSpec{}, nil
+	case *batchv1.Job:
+		o.Spec.Template.Spec, o.Spec.PodFailurePolicy = corev1.PodSpec{}, nil
 	}
 	return object, nil
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/opa/sandbox"
 	"github.com/podops-dev/podops/pkg/operator/certificates"
+	"github.com/podops-dev/podops/pkg/ownerscale"
 	"github.com/podops-dev/podops/pkg/podfacts"
 	"github.com/podops-dev/podops/pkg/podwriter"
 	"github.com/podops-dev/podops/pkg/resourceconsist"
@@ -78,6 +79,9 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 		Workers: options.Workers, RoundBudget: options.RoundBudget, Memory: ruleBytes(memoryLimit()), BatchInterval: options.PermitInterval,
 	}
 	if err := registerRules(mgr, index, guard, cluster, config); err != nil {
+		return err
+	}
+	if err := registerOwners(mgr, index, clk); err != nil {
 		return err
 	}
 	gatherer := podfacts.New(mgr.GetClient(), mgr.GetAPIReader(), clk)
@@ -161,6 +165,24 @@ func registerRules(
 	config.Metrics, config.Caller, config.Wake = measured, caller, index.notifier.Notify
 	if err := podtransitionrule.New(config).SetupWithManager(mgr, index.notifier); err != nil {
 		return fmt.Errorf("setting up rules: %w", err)
+	}
+	return nil
+}
+
+// registerOwners registers the reader of the scales of owners, for every controller of pods in the index.
+func registerOwners(mgr manager.Manager, index ruleIndex, clk clock.WithTicker) error {
+	measured, err := ownerscale.NewMetrics(metrics.Registry)
+	if err != nil {
+		return err
+	}
+	api, err := ownerscale.NewClient(mgr.GetConfig())
+	if err != nil {
+		return fmt.Errorf("making the client of owners: %w", err)
+	}
+	reader := ownerscale.NewReader(api, index, measured, clk)
+	index.WatchControllers(reader.Refer)
+	if err := mgr.Add(reader); err != nil {
+		return fmt.Errorf("adding the reader of owners: %w", err)
 	}
 	return nil
 }

@@ -38,6 +38,9 @@ type Index struct {
 
 	// retirements of rules, sorted by their end.
 	retirements []retirement
+
+	// controllers is called with each controller of pods that appears or disappears; nil: not called.
+	controllers func(controller Controller, present bool)
 }
 
 type namespace struct {
@@ -111,9 +114,9 @@ func (x *Index) setPod(object *corev1.Pod) {
 	before := n.pods[object.UID]
 	after := newPod(object, n.ownerOf(controllerOf(object)), n.causeOf(controllerOf(object).UID), before)
 	n.pods[object.UID] = after
-	n.own(after.controller.UID, 1)
+	x.own(n, after, 1)
 	if before != nil {
-		n.own(before.controller.UID, -1)
+		x.own(n, before, -1)
 	}
 	delete(n.leftover, object.UID)
 	if after.leftover {
@@ -150,7 +153,7 @@ func (x *Index) deletePod(name string, uid types.UID) {
 	delete(n.pods, uid)
 	n.waiting.drop(uid)
 	delete(n.leftover, uid)
-	n.own(before.controller.UID, -1)
+	x.own(n, before, -1)
 	n.putDisrupted(before, nil)
 	for _, r := range n.rules {
 		if r.remove(before) {

@@ -20,11 +20,24 @@ type Owner struct {
 	// Controller is the owner of this owner; empty for the top of the chain.
 	Controller types.UID
 
-	// Desired is the number of replicas in its spec.
+	// Desired is the number of pods that it is to have.
 	Desired int
 
-	// TemplateLabels are the labels of its pod template.
+	// Uncounted is true while Desired is not known.
+	Uncounted bool
+
+	// TemplateLabels are the labels of its pod template; nil when it has none.
 	TemplateLabels map[string]string
+
+	// Scale is true for a workload that has no known pod template, and whose numbers are those of
+	// its scale subresource.
+	Scale bool
+
+	// Observed is status.replicas of the scale: how many pods its controller has counted.
+	Observed int
+
+	// Unreadable is why its numbers cannot be read; empty if they can.
+	Unreadable string
 
 	// Revision is the revision of a ReplicaSet of a Deployment; 0 if it has none. The newest
 	// ReplicaSet of a Deployment has the highest.
@@ -43,6 +56,7 @@ func (o Owner) hasPlaceOf(other Owner) bool {
 // equals reports whether another version of a workload is the same.
 func (o Owner) equals(other Owner) bool {
 	return o.hasPlaceOf(other) && o.Desired == other.Desired && o.Terminating == other.Terminating &&
+		o.Uncounted == other.Uncounted && o.Scale == other.Scale && o.Observed == other.Observed && o.Unreadable == other.Unreadable &&
 		maps.Equal(o.TemplateLabels, other.TemplateLabels)
 }
 
@@ -51,13 +65,30 @@ func (o Owner) equals(other Owner) bool {
 // covers a workload whose template is not controlled by PodOps, or one that is terminating:
 // its missing pods will not be created.
 func (r *ruleset) covers(owner Owner) bool {
-	return !owner.Terminating && appsv1alpha1.IsControlled(owner.TemplateLabels) &&
+	return !owner.Terminating && !owner.Uncounted && appsv1alpha1.IsControlled(owner.TemplateLabels) &&
 		r.selector.Matches(labels.Set(owner.TemplateLabels))
 }
 
-// desired returns the number of pods that percentages refer to: the replicas of each workload
-// that the rule covers and that is at the top of a chain of owners, whether or not the pods
-// exist, and one for each other pod.
+// isCounted reports whether the desired number of a workload counts for a rule: the rule covers
+// the workload, or the workload is counted by its scale, and
+//   - it is not terminating,
+//   - the rule selects each of its pods,
+//   - its controller counts the same pods as the index, terminating and finished ones counted or
+//     not. It differs for a moment after each change, for a workload with pods that are not under
+//     PodOps, and for a kind whose replicas are not pods, such as shards.
+func (n *namespace) isCounted(r *ruleset, uid types.UID) bool {
+	owner, known := n.owners[uid]
+	if !known || !owner.Scale {
+		return r.covered[uid]
+	}
+	c := n.controllers[uid]
+	return c != nil && !owner.Terminating && !owner.Uncounted &&
+		r.byOwner[uid] == c.counted && c.counted <= owner.Observed && owner.Observed <= c.pods
+}
+
+// desired returns the number of pods that percentages refer to: the desired number of each
+// workload that counts for the rule and that is at the top of a chain of owners, whether or not
+// the pods exist, and one for each other pod.
 func (n *namespace) desired(r *ruleset) int {
 	total := r.counted
 	for uid := range r.covered {
@@ -66,17 +97,24 @@ func (n *namespace) desired(r *ruleset) int {
 		}
 	}
 	for uid, pods := range r.byOwner {
-		if top, known := n.top(uid); known && r.covered[top] {
-			total -= pods
+		top, known := n.top(uid)
+		if !known || !n.isCounted(r, top) {
+			continue
+		}
+		total -= pods
+		if owner := n.owners[top]; owner.Scale {
+			total += owner.Desired
 		}
 	}
 	return total
 }
 
-// isTop reports whether the owner of this owner is not in the index.
+// isTop reports whether the owner of this owner is not in the index, or counted by its scale: such
+// an owner counts for the pods that it controls itself, since the replicas of an owner of workloads
+// need not be pods.
 func (n *namespace) isTop(owner Owner) bool {
-	_, known := n.owners[owner.Controller]
-	return !known
+	above, known := n.owners[owner.Controller]
+	return !known || above.Scale
 }
 
 // top returns the last owner of a chain that is in the index. It returns false when the first
@@ -98,6 +136,9 @@ const maxOwnerDepth = 8
 // controlled are the pods of one controller.
 type controlled struct {
 	pods int
+
+	// counted are those that are neither terminating nor finished.
+	counted int
 
 	// top is the UID of the owner that rules see of the pods: the top of the chain, or the
 	// controller itself while its owner is not in the index.
@@ -149,10 +190,12 @@ func (n *namespace) ownerOf(controller rule.Owner) rule.Owner {
 	return rule.Owner{Kind: owner.Kind, Name: owner.Name, UID: owner.UID}
 }
 
-// own adds to the number of pods of a controller.
-func (n *namespace) own(controller types.UID, by int) {
+// own adds the pod to the number of pods of its controller, or subtracts it. It reports whether it
+// is the first or the last pod.
+func (n *namespace) own(p *pod, by int) (changed bool) {
+	controller := p.controller.UID
 	if controller == "" {
-		return
+		return false
 	}
 	c, ok := n.controllers[controller]
 	if !ok {
@@ -160,9 +203,13 @@ func (n *namespace) own(controller types.UID, by int) {
 		n.controllers[controller] = c
 	}
 	c.pods += by
+	if p.counts {
+		c.counted += by
+	}
 	if c.pods == 0 {
 		delete(n.controllers, controller)
 	}
+	return !ok || c.pods == 0
 }
 
 // ownersChanged replaces the entries of the pods whose owner or cause has changed. It visits all

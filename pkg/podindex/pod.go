@@ -33,8 +33,10 @@ type pod struct {
 	// offTraffic is true while PodOps keeps the pod off traffic.
 	offTraffic bool
 
-	// controller is the owner reference of the pod's controller; zero when it has none.
+	// controller is the owner reference of the pod's controller, and apiVersion its version;
+	// zero when it has none.
 	controller rule.Owner
+	apiVersion string
 
 	requests []rule.Request
 
@@ -89,7 +91,7 @@ func newPod(object *corev1.Pod, owner rule.Owner, cause rule.Cause, before *pod)
 		base:       base{resourceVersion: object.ResourceVersion, owner: owner.UID},
 		counts:     !facts.Terminating && !isFinished(object),
 		finished:   !facts.Terminating && isFinished(object),
-		controller: controllerOf(object),
+		controller: controllerOf(object), apiVersion: apiVersionOf(object),
 		offTraffic: facts.Permitted() || facts.Gate == lifecycle.GateFalse,
 	}
 	if before != nil && sameButOwner(before.fact, p.fact) {

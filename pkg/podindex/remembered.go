@@ -1,26 +1,50 @@
 package podindex
 
 import (
+	"cmp"
+	"slices"
+	"strings"
+
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// owned counts the selected pods of the workloads that the rule does not cover, whose desired
-// number is therefore not known, by the UID of the workload at the top of their chain. Pods
-// without a controller are not counted, since no controller replaces them.
+// owned counts the selected pods of the workloads whose desired number is not known, or may not be
+// known later, by the UID of the workload at the top of their chain. For a workload that is counted
+// by its scale it is the desired number. Pods without a controller are not counted, since no
+// controller replaces them.
 func (n *namespace) owned(r *ruleset) map[types.UID]int {
 	owned := map[types.UID]int{}
 	for controller, pods := range r.byOwner {
 		if controller == "" {
 			continue
 		}
-		if top, known := n.top(controller); known && r.covered[top] {
-			continue
+		top, known := n.top(controller)
+		switch {
+		case known && r.covered[top]:
+		case known && n.isCounted(r, top):
+			owned[top] = n.owners[top].Desired
+		default:
+			owned[n.topOf(controller)] += pods
 		}
-		owned[n.topOf(controller)] += pods
 	}
 	return owned
+}
+
+// unreadable returns the workloads of the selected pods whose numbers cannot be read, sorted by kind
+// and name. Nil when all can.
+func (n *namespace) unreadable(r *ruleset) []Owner {
+	var owners []Owner
+	for controller := range r.byOwner {
+		if owner := n.owners[controller]; owner.Unreadable != "" {
+			owners = append(owners, owner)
+		}
+	}
+	slices.SortFunc(owners, func(a, b Owner) int {
+		return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name), strings.Compare(string(a.UID), string(b.UID)))
+	})
+	return owners
 }
 
 // remembered returns the numbers of pods in a record that still apply: those of workloads that
@@ -39,10 +63,15 @@ func (n *namespace) remembered(
 	}
 	remembered := map[types.UID]int{}
 	for _, owner := range record.Owners {
-		if top, known := n.top(owner.UID); known && r.covered[top] {
-			continue // its desired number has become known
+		pods, there := int(owner.Pods), owned[owner.UID]
+		if top, known := n.top(owner.UID); known && n.isCounted(r, top) {
+			if !n.owners[top].Scale {
+				continue // its desired number has become known
+			}
+			// The record follows the desired number, for when it cannot be read any more.
+			pods, there = n.owners[top].Desired, r.byOwner[top]
 		}
-		if pods := int(owner.Pods); pods > owned[owner.UID] || out[owner.UID] {
+		if pods > there || out[owner.UID] {
 			remembered[owner.UID] = pods
 		}
 	}

@@ -78,12 +78,17 @@ type RuleView struct {
 	Live map[types.UID]appsv1alpha1.ReservedPod
 
 	// Owners count the selected pods of workloads whose desired number is not known, by
-	// UID. Nil when nothing waits and the record lists none.
+	// UID, and have the desired number of those that are counted by their scale. Nil when nothing
+	// waits and the record lists none.
 	Owners map[types.UID]int
 
 	// Remembered are the numbers of pods in the record that still apply, by UID of the
 	// workload: some of its pods are missing, or may be deleted at any time.
 	Remembered map[types.UID]int
+
+	// Unreadable are the workloads of the selected pods whose numbers cannot be read, sorted by
+	// kind and name. Nil when all can.
+	Unreadable []Owner
 
 	// Inherited is true while the record is that of a deleted rule of the same name, and not
 	// yet stored in the status of this rule.
@@ -173,8 +178,8 @@ func (n *namespace) ruleView(r *ruleset, versions map[types.UID]string) RuleView
 		Inherited:   r.inherited != nil,
 		Waiting:     waiting.requests, WaitingVersion: waiting.version,
 		Live:       map[types.UID]appsv1alpha1.ReservedPod{},
-		OffTraffic: r.offTraffic,
-		Counts:     rule.Counts{Selected: r.counted, Desired: n.desired(r), Available: r.available},
+		OffTraffic: r.offTraffic, Unreadable: n.unreadable(r),
+		Counts: rule.Counts{Selected: r.counted, Desired: n.desired(r), Available: r.available},
 	}
 	record := r.object.Status.Permits
 	at := func(uid types.UID) string {

@@ -18,6 +18,10 @@ const (
 	// ConditionBreakGlass is True while a break-glass annotation of the namespace, or of the
 	// namespace of the manager, lets every pod pass the rules; absent otherwise.
 	ConditionBreakGlass = "BreakGlass"
+
+	// ConditionOwnersCounted is False while the desired number of pods of a workload cannot be
+	// read. It is absent otherwise.
+	ConditionOwnersCounted = "OwnersCounted"
 )
 
 // Condition reasons. They never change.
@@ -34,6 +38,11 @@ const (
 
 	// ReasonAnnotated means that an annotation is the cause.
 	ReasonAnnotated = "Annotated"
+
+	// ReasonOwnerUnreadable means that the numbers of a workload of selected pods cannot be read:
+	// the right is missing, its API is gone, or it does not respond. The pods that the workload
+	// had when its last permit was given count, for a while.
+	ReasonOwnerUnreadable = "OwnerUnreadable"
 
 	// ReasonCompiled means that the module of the PodTransitionPolicy compiles.
 	ReasonCompiled = "Compiled"

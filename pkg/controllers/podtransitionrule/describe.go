@@ -2,6 +2,7 @@ package podtransitionrule
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -19,7 +20,7 @@ import (
 func describe(status *appsv1alpha1.PodTransitionRuleStatus, rule podindex.RuleView, o evaluation.Outcome, targets []string, now metav1.Time) {
 	status.ObservedGeneration = rule.Object.Generation
 	status.Selected = int32(rule.Counts.Selected)
-	status.Desired = int32(rule.Counts.Desired)
+	status.Desired = int32(min(rule.Counts.Desired, math.MaxInt32))
 	status.Available = int32(rule.Counts.Available)
 	status.Waiting = int32(len(podsOf(rule.Waiting)))
 	status.OffTraffic = int32(rule.OffTraffic)
@@ -31,7 +32,13 @@ func describe(status *appsv1alpha1.PodTransitionRuleStatus, rule podindex.RuleVi
 	if o.Rulesets[rule.Object.Name].BreakGlass == "" {
 		meta.RemoveStatusCondition(&status.Conditions, appsv1alpha1.ConditionBreakGlass)
 	}
-	for _, condition := range conditions(rule, o.Rulesets[rule.Object.Name]) {
+	current := conditions(rule, o.Rulesets[rule.Object.Name])
+	if len(rule.Unreadable) > 0 {
+		current = append(current, uncounted(rule.Unreadable))
+	} else {
+		meta.RemoveStatusCondition(&status.Conditions, appsv1alpha1.ConditionOwnersCounted)
+	}
+	for _, condition := range current {
 		condition.ObservedGeneration = rule.Object.Generation
 		condition.LastTransitionTime = now
 		meta.SetStatusCondition(&status.Conditions, condition)
@@ -131,6 +138,19 @@ func selecting(pods int) metav1.Condition {
 		Type: appsv1alpha1.ConditionSelecting, Status: metav1.ConditionFalse,
 		Reason: appsv1alpha1.ReasonNoPodSelected, Message: fmt.Sprintf(
 			"the selector matches no pod of the namespace that has the label %s: %s", appsv1alpha1.ControlLabelKey, appsv1alpha1.ControlLabelValue),
+	}
+}
+
+// uncounted returns the condition for workloads whose numbers cannot be read. It names the first.
+func uncounted(owners []podindex.Owner) metav1.Condition {
+	first := owners[0]
+	message := fmt.Sprintf("%s %s: %s", first.Kind, first.Name, first.Unreadable)
+	if others := len(owners) - 1; others > 0 {
+		message = fmt.Sprintf("%s (and %d more)", message, others)
+	}
+	return metav1.Condition{
+		Type: appsv1alpha1.ConditionOwnersCounted, Status: metav1.ConditionFalse, Reason: appsv1alpha1.ReasonOwnerUnreadable,
+		Message: printable.Line(message+"; the pods that it had when its last permit was given count", maxConditionBytes),
 	}
 }
 

@@ -2,13 +2,12 @@ package podtransitionrule
 
 import (
 	"context"
-	"strconv"
 	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -74,6 +73,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, notifier *Notifier) erro
 		Watches(&appsv1.Deployment{}, feed(r.setOwner, r.deleteOwner)).
 		Watches(&appsv1.StatefulSet{}, feed(r.setOwner, r.deleteOwner)).
 		Watches(&policyv1.PodDisruptionBudget{}, feed(r.setDisruptionBudget, r.deleteDisruptionBudget)).
+		Watches(&appsv1.DaemonSet{}, feed(r.setOwner, r.deleteOwner)).
+		Watches(&batchv1.Job{}, feed(r.setOwner, r.deleteOwner)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: r.workers, EnableWarmup: &warm}).
 		Complete(r)
 }
@@ -137,39 +138,4 @@ func (r *Reconciler) setDisruptionBudget(object client.Object) {
 
 func (r *Reconciler) deleteDisruptionBudget(object client.Object) {
 	r.index.DeleteDisruptionBudget(client.ObjectKeyFromObject(object))
-}
-
-func (r *Reconciler) setOwner(object client.Object) {
-	owner := podindex.Owner{
-		UID: object.GetUID(), Namespace: object.GetNamespace(), Name: object.GetName(),
-		Terminating: object.GetDeletionTimestamp() != nil,
-	}
-	if controller := metav1.GetControllerOf(object); controller != nil {
-		owner.Controller = controller.UID
-	}
-	switch o := object.(type) {
-	case *appsv1.ReplicaSet:
-		// A revision that is missing or not a number counts as the oldest.
-		owner.Revision, _ = strconv.ParseInt(o.Annotations[appsv1alpha1.DeploymentRevisionAnnotationKey], 10, 64)
-		owner.Kind, owner.Desired, owner.TemplateLabels = "ReplicaSet", replicas(o.Spec.Replicas), o.Spec.Template.Labels
-	case *appsv1.Deployment:
-		owner.Kind, owner.Desired, owner.TemplateLabels = "Deployment", replicas(o.Spec.Replicas), o.Spec.Template.Labels
-	case *appsv1.StatefulSet:
-		owner.Kind, owner.Desired, owner.TemplateLabels = "StatefulSet", replicas(o.Spec.Replicas), o.Spec.Template.Labels
-	default:
-		return
-	}
-	r.index.SetOwner(owner)
-}
-
-// replicas returns the number of replicas, with the default of the API server.
-func replicas(wanted *int32) int {
-	if wanted == nil {
-		return 1
-	}
-	return int(*wanted)
-}
-
-func (r *Reconciler) deleteOwner(object client.Object) {
-	r.index.DeleteOwner(object.GetNamespace(), object.GetUID())
 }

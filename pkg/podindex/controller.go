@@ -1,0 +1,43 @@
+package podindex
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Controller is the controller of pods as their owner references name it. The object need not exist.
+type Controller struct {
+	Namespace  string
+	APIVersion string
+	Kind       string
+	Name       string
+	UID        types.UID
+}
+
+// WatchControllers has the index call a function with the controller of pods when its first pod
+// appears, and when its last pod disappears. It must be called before the index is filled; the
+// function must not call the index.
+func (x *Index) WatchControllers(notify func(controller Controller, present bool)) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.controllers = notify
+}
+
+// own adds the pod to the number of pods of its controller, or subtracts it.
+func (x *Index) own(n *namespace, p *pod, by int) {
+	if !n.own(p, by) || x.controllers == nil {
+		return
+	}
+	x.controllers(Controller{
+		Namespace: p.fact.Namespace, APIVersion: p.apiVersion, Kind: p.controller.Kind, Name: p.controller.Name, UID: p.controller.UID,
+	}, by > 0)
+}
+
+// apiVersionOf returns the version of the pod's controller; empty when it has none.
+func apiVersionOf(object *corev1.Pod) string {
+	if reference := metav1.GetControllerOfNoCopy(object); reference != nil {
+		return reference.APIVersion
+	}
+	return ""
+}

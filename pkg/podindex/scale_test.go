@@ -1,0 +1,141 @@
+package podindex_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/test/builders"
+)
+
+var clones = metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "CloneSet", Name: "web", UID: "clones"}
+
+// cloned returns a pod of the CloneSet.
+func cloned(name string) *builders.PodBuilder {
+	return builders.MakePod(name).Label("app", "web").OwnedBy(clones).Available()
+}
+
+// scaled returns the CloneSet with the numbers of its scale.
+func scaled(desired, observed int) podindex.Owner {
+	return podindex.Owner{
+		UID: "clones", Namespace: "default", Kind: "CloneSet", Name: "web", Scale: true, Desired: desired, Observed: observed,
+	}
+}
+
+func TestDesiredByScale(t *testing.T) {
+	terminating, unread := scaled(3, 2), scaled(0, 0)
+	terminating.Terminating = true
+	unread.Uncounted, unread.Unreadable = true, "forbidden"
+	two := []*builders.PodBuilder{cloned("a"), cloned("b")}
+	for name, tc := range map[string]struct {
+		owner podindex.Owner
+		pods  []*builders.PodBuilder
+
+		// recorded is how many pods it had when its last permit was given; 0: no record.
+		recorded int32
+
+		desired    int
+		remembered map[types.UID]int
+	}{
+		"as many as there are":           {owner: scaled(2, 2), pods: two, desired: 2},
+		"a pod is missing":               {owner: scaled(3, 2), pods: two, desired: 3},
+		"it is scaled in":                {owner: scaled(1, 2), pods: two, desired: 1},
+		"it is scaled in after a permit": {owner: scaled(1, 2), pods: two, recorded: 3, desired: 1},
+		"a pod is missing after a permit, and the record follows the scale": {
+			owner: scaled(4, 2), pods: two, recorded: 3, desired: 4, remembered: map[types.UID]int{"clones": 4},
+		},
+		"a terminating pod is counted by its controller": {
+			owner: scaled(3, 3), pods: append(two, cloned("c").Terminating(builders.Epoch)), desired: 3,
+		},
+		"a terminating pod is not counted by its controller": {
+			owner: scaled(3, 2), pods: append(two, cloned("c").Terminating(builders.Epoch)), desired: 3,
+		},
+		"its controller counts a pod that is gone": {
+			owner: scaled(3, 3), pods: two, recorded: 3, desired: 2, remembered: map[types.UID]int{"clones": 3},
+		},
+		"its controller does not count a new pod":        {owner: scaled(1, 1), pods: two, desired: 2},
+		"its replicas are shards of several pods":        {owner: scaled(1, 1), pods: two, desired: 2},
+		"most of its pods are not under PodOps":          {owner: scaled(10, 10), pods: two, desired: 2},
+		"the rule selects some of its pods":              {owner: scaled(3, 3), pods: append(two, cloned("c").Label("app", "api")), desired: 2},
+		"it is terminating":                              {owner: terminating, pods: two, desired: 2},
+		"it cannot be read":                              {owner: unread, pods: two, desired: 2},
+		"it cannot be read, and a pod is missing":        {owner: unread, pods: two, recorded: 3, desired: 2, remembered: map[types.UID]int{"clones": 3}},
+		"it has no pod":                                  {owner: scaled(3, 0), recorded: 3, desired: 0, remembered: map[types.UID]int{"clones": 3}},
+		"it owns a ReplicaSet, and its own pods as well": {owner: scaled(2, 2), pods: append(two, ownedPod("rs", 0).Available()), desired: 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newIndex(t)
+			for _, pod := range tc.pods {
+				x.put(pod.Obj())
+			}
+			x.SetOwner(tc.owner)
+			x.SetOwner(workload("rs", "clones", 3))
+			x.DeleteOwner("default", "rs")
+			if name == "it owns a ReplicaSet, and its own pods as well" {
+				x.SetOwner(workload("rs", "clones", 3))
+			}
+			rule := x.rule("r")
+			if tc.recorded > 0 {
+				rule.Status.Permits = &appsv1alpha1.PermitRecord{Owners: []appsv1alpha1.OwnerPods{{UID: "clones", Pods: tc.recorded}}}
+			}
+			x.SetRule(rule)
+			got := x.only()
+			if got.Counts.Desired != tc.desired {
+				t.Errorf("%d desired, want %d", got.Counts.Desired, tc.desired)
+			}
+			want := tc.remembered
+			if want == nil && tc.recorded > 0 {
+				want = map[types.UID]int{}
+			}
+			if diff := cmp.Diff(want, got.Remembered); diff != "" {
+				t.Errorf("remembered (-want +got):\n%s", diff)
+			}
+			unreadable := 0
+			if tc.owner.Unreadable != "" && len(tc.pods) > 0 {
+				unreadable = 1
+			}
+			if len(got.Unreadable) != unreadable {
+				t.Errorf("unreadable: %v", got.Unreadable)
+			}
+		})
+	}
+}
+
+// TestARecordHasTheDesiredNumber: when the scale cannot be read any more, the number of the last permit is that
+// of the scale then.
+func TestARecordHasTheDesiredNumber(t *testing.T) {
+	x := newIndex(t)
+	x.put(cloned("a").Waiting("x", "delete", builders.Epoch).Obj())
+	x.put(cloned("b").Obj())
+	x.SetOwner(scaled(5, 2))
+	x.SetRule(x.rule("r"))
+	if diff := cmp.Diff(map[types.UID]int{"clones": 5}, x.only().Owners); diff != "" {
+		t.Errorf("numbers to record (-want +got):\n%s", diff)
+	}
+}
+
+func TestControllersOfPodsAreReported(t *testing.T) {
+	x := newIndex(t)
+	var reported []podindex.Controller
+	var present []bool
+	x.WatchControllers(func(controller podindex.Controller, is bool) {
+		reported, present = append(reported, controller), append(present, is)
+	})
+	x.put(cloned("a").Obj())
+	x.put(cloned("b").Obj())
+	x.put(cloned("b").Label("changed", "yes").Obj())
+	x.put(builders.MakePod("alone").Obj())
+	x.remove(cloned("a").Obj())
+	x.remove(cloned("b").Obj())
+	web := podindex.Controller{Namespace: "default", APIVersion: "example.com/v1", Kind: "CloneSet", Name: "web", UID: "clones"}
+	if diff := cmp.Diff([]podindex.Controller{web, web}, reported); diff != "" {
+		t.Errorf("controllers (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]bool{true, false}, present); diff != "" {
+		t.Errorf("present (-want +got):\n%s", diff)
+	}
+}
