@@ -9,7 +9,7 @@
 // the metadata has the scale read again. Schedule is the pure part: it decides which owner is read next,
 // and when. Reader makes the requests and keeps the watches.
 //
-// Whoever creates pods chooses the owners that they name, and the server of a custom kind may be slow or
+// The creator of a pod chooses the owner that it names, and the server of a custom kind may be slow or
 // return anything. So an owner is known by its namespace and UID, each request has a timeout, and each
 // namespace has a bounded number of kinds, of owners and of requests at a time; among namespaces with an
 // owner to read, the one that was served the longest ago is next.
