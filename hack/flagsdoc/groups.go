@@ -11,7 +11,7 @@ func groups() []group {
 	return []group{
 		{"Operations on pods", []string{"settle-time", "gate-sync-timeout", "gate-sync-policy", "permit-interval"}},
 		{"Evaluation of rules", []string{"workers", "round-budget", "evaluation-timeout", "policy-timeout"}},
-		{"Webhook rules", []string{"rule-webhook-allow-cidr", "rule-webhook-allow-host", "rule-webhook-ask-again"}},
+		{"Webhook rules", []string{"rule-webhook-allow-cidr", "rule-webhook-allow-host", "rule-webhook-rejection-retry"}},
 		{"Load balancers", []string{"enable-adapters", "haproxy-allow"}},
 		{"Webhooks of the manager", []string{
 			"webhook-url", "webhook-port", "webhook-bind-address", "webhook-client-ca", "webhook-client-names", "shutdown-delay",

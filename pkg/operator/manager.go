@@ -60,7 +60,7 @@ func newOperator(ctx context.Context, config *rest.Config, options Options, endi
 	}
 	review, err := clientset.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("asking the API server who this manager is: %w", err)
+		return nil, fmt.Errorf("reading the identity of this manager from the API server: %w", err)
 	}
 	identity := review.Status.UserInfo.Username
 

@@ -65,7 +65,7 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 	}
 	config := podtransitionrule.Config{
 		Engine: evaluation.EngineOf(policies), Pods: writer, Statuses: podtransitionrule.APIStatusWriter{Client: mgr.GetClient()},
-		Recorder: recorder, Options: times, Clock: clk, AskAgain: options.RuleWebhookAskAgain, Prepared: decisions.Prepared,
+		Recorder: recorder, Options: times, Clock: clk, RejectionRetry: options.RuleWebhookRejectionRetry, Prepared: decisions.Prepared,
 		Workers: options.Workers, RoundBudget: options.RoundBudget, Memory: ruleBytes(memoryLimit()), BatchInterval: options.PermitInterval,
 	}
 	if err := registerRules(mgr, index, guard, cluster, config); err != nil {

@@ -226,7 +226,7 @@ func finished(task appsv1alpha1.TaskInfo, reason, message string, now time.Time)
 func rejected(task appsv1alpha1.TaskInfo, message string, rule Rule, now time.Time) appsv1alpha1.TaskInfo {
 	task = finished(task, ClassRejected, message, now)
 	if len(task.Processing) > 0 {
-		next := roundedUp(now.Add(spread(rule.AskAgain, task.TraceID)))
+		next := roundedUp(now.Add(spread(rule.RejectionRetry, task.TraceID)))
 		task.NextTime, task.Attempts = &next, 0
 	}
 	return task

@@ -58,7 +58,7 @@ func pods(names ...string) []appsv1alpha1.TaskPod {
 }
 
 func polled() webhooktask.Rule {
-	return webhooktask.Rule{Generation: 1, Polls: true, Interval: 5 * time.Second, Timeout: time.Minute, AskAgain: webhooktask.DefaultAskAgain, States: 32}
+	return webhooktask.Rule{Generation: 1, Polls: true, Interval: 5 * time.Second, Timeout: time.Minute, RejectionRetry: webhooktask.DefaultRejectionRetry, States: 32}
 }
 
 // ids returns t1, t2, ...

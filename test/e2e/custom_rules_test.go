@@ -199,7 +199,7 @@ reason := sprintf("%s has not been tested", [input.pod.name])`))
 		}
 		old := uids(p.list(ctx))
 		roll()
-		Eventually(ctx, p.seeingRule("web")).Should(HaveField("Status.Rules", ConsistOf(And(HaveField("WouldWithhold", int64(4)), HaveField("Asked", int64(6)), HaveField("Withheld", int64(0))))))
+		Eventually(ctx, p.seeingRule("web")).Should(HaveField("Status.Rules", ConsistOf(And(HaveField("WouldWithhold", int64(4)), HaveField("Evaluated", int64(6)), HaveField("Withheld", int64(0))))))
 		Eventually(ctx, p.list).Should(And(HaveLen(6), HaveEach(HaveField("UID", Not(BeElementOf(old))))))
 		p.awaitAvailable(ctx, 6)
 

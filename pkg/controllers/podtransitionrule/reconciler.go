@@ -107,7 +107,7 @@ type Reconciler struct {
 }
 
 // Config configures a Reconciler. All fields but InFlight, Workers, RoundBudget,
-// Memory, BatchInterval, Prepared and AskAgain must be set.
+// Memory, BatchInterval, Prepared and RejectionRetry must be set.
 type Config struct {
 	Index    *podindex.Index
 	Engine   evaluation.Engine
@@ -125,9 +125,9 @@ type Config struct {
 	// Wake queues a round of a namespace.
 	Wake func(namespace string)
 
-	// AskAgain is about how long after a denial the service of a webhook rule is called again.
-	// Default: webhooktask.DefaultAskAgain.
-	AskAgain time.Duration
+	// RejectionRetry is about how long after a denial the service of a webhook rule is called again.
+	// Default: webhooktask.DefaultRejectionRetry.
+	RejectionRetry time.Duration
 
 	// Workers is how many rounds SetupWithManager runs at once; 0: 10. A quarter of them, at least
 	// one, is for namespaces that have used more than their share of CPU time.
@@ -156,7 +156,7 @@ func New(c Config) *Reconciler {
 	workers, calls := cmp.Or(c.Workers, defaultWorkers), cmp.Or(c.InFlight, dispatch.NewInFlight())
 	evaluator := evaluation.New(evaluation.Config{
 		Engine: c.Engine, Prepared: c.Prepared, Calls: calls, Services: c.Caller, Clock: c.Clock,
-		AskAgain: cmp.Or(c.AskAgain, webhooktask.DefaultAskAgain), Memory: cmp.Or(c.Memory, defaultMemory),
+		RejectionRetry: cmp.Or(c.RejectionRetry, webhooktask.DefaultRejectionRetry), Memory: cmp.Or(c.Memory, defaultMemory),
 	})
 	return &Reconciler{
 		index: c.Index, evaluator: evaluator, state: newState(evaluator, calls),

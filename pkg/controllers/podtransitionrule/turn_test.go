@@ -230,7 +230,7 @@ func TestCompilingTakesTimeOfTheRound(t *testing.T) {
 	object := s.object("web").DeepCopy()
 	object.ResourceVersion = s.next()
 	object.Status.ObservedGeneration = object.Generation
-	object.Status.Rules = []appsv1alpha1.RuleStatus{{Name: "rule-9", Enforcement: appsv1alpha1.EnforcementEnforce, Generation: object.Generation, Asked: 7}}
+	object.Status.Rules = []appsv1alpha1.RuleStatus{{Name: "rule-9", Enforcement: appsv1alpha1.EnforcementEnforce, Generation: object.Generation, Evaluated: 7}}
 	s.statuses = append(s.statuses, object)
 	s.index.SetRule(object)
 	s.put(waits(0).Obj())
@@ -258,8 +258,8 @@ func TestCompilingTakesTimeOfTheRound(t *testing.T) {
 	}
 	s.step(statusInterval)
 	for _, rule := range s.object("web").Status.Rules {
-		if rule.Name == "rule-9" && rule.Asked < 7 {
-			t.Errorf("its count began again: %d", rule.Asked)
+		if rule.Name == "rule-9" && rule.Evaluated < 7 {
+			t.Errorf("its count began again: %d", rule.Evaluated)
 		}
 	}
 }
