@@ -366,3 +366,27 @@ func TestCloseRemovesSocketAndListener(t *testing.T) {
 		}
 	})
 }
+
+func TestContextEndsWithHAProxy(t *testing.T) {
+	h, err := StartHAProxy(t.Context(), Options{Dir: folder(t), Program: installed(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closing(t, h) })
+	ctx, stop := h.While(t.Context())
+	defer stop()
+	if err := ctx.Err(); err != nil {
+		t.Fatalf("it ended before HAProxy did: %v", err)
+	}
+	if err := h.command.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(patience):
+		t.Fatal("it outlives HAProxy")
+	}
+	if cause := context.Cause(ctx); !errors.Is(cause, ErrEnded) || !strings.Contains(cause.Error(), "killed") {
+		t.Errorf("the cause is %v, want %v and the signal", cause, ErrEnded)
+	}
+}
