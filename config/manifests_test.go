@@ -97,7 +97,7 @@ func TestPodWebhooksLeaveTheRestAlone(t *testing.T) {
 func checkPodScope(t *testing.T, w webhook) {
 	t.Helper()
 	if w.ObjectSelector == nil || w.ObjectSelector.MatchLabels["kusionstack.io/control"] != "true" {
-		t.Errorf("%s: objectSelector must ask for the control label", w.Name)
+		t.Errorf("%s: objectSelector must require the control label", w.Name)
 	}
 	selector, err := metav1.LabelSelectorAsSelector(w.NamespaceSelector)
 	if err != nil || w.NamespaceSelector == nil {
