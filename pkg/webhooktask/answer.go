@@ -153,7 +153,7 @@ func (t Tasks) Polled(traceID string, answer PollAnswer, rule Rule, now time.Tim
 	return t.replaced(i, task), unknown
 }
 
-// PollFailed records a failed poll. The task continues: the service may still work on it, and its
+// PollFailed records a failed poll. The task continues: the approval may still come, and the
 // timeout bounds the wait.
 func (t Tasks) PollFailed(traceID string, failure Failure, rule Rule, now time.Time) Tasks {
 	_, i, found := t.find(traceID, appsv1alpha1.TaskPolling, rule)

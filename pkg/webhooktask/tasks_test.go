@@ -122,7 +122,7 @@ func TestTheStateOfATaskForRules(t *testing.T) {
 		"nothing before the first call": {tasks: webhooktask.Tasks{}, now: start, want: rule.Task{}},
 		"nothing for another pod":       {tasks: opened("web-1"), now: start, want: rule.Task{}},
 		"the call is under way":         {tasks: opened("web-0"), now: start, want: rule.Task{State: rule.TaskCalling}},
-		"the service works on it":       {tasks: polling("web-0"), now: start, want: rule.Task{State: rule.TaskPolling, Answered: true}},
+		"the service is polled":         {tasks: polling("web-0"), now: start, want: rule.Task{State: rule.TaskPolling, Answered: true}},
 		"the service rejected the pod": {
 			tasks: partly, now: after(1),
 			want: rule.Task{State: rule.TaskFailed, Class: "Rejected", Answered: true, Message: "frozen", RetryAt: retry},
