@@ -71,7 +71,7 @@ func (c *counters) count(findings []finding, now time.Time) (evaluated, withheld
 	return evaluated, withheld, would
 }
 
-// reject puts a rejection first, and drops the oldest one beyond the bound.
+// reject puts a rejection first, and drops the oldest rejection beyond the bound.
 func (c *counters) reject(request rule.Request, reason rule.Reason, now time.Time) {
 	last := append([]appsv1alpha1.Rejection{{
 		Pod: request.Pod.Name, ID: request.ID, Reason: string(reason.Code), Message: reason.Message, Time: StatusTime(now),
@@ -95,7 +95,7 @@ type Count struct {
 }
 
 // Count adds the findings of a round to the counters of the rules, keeps which pods had no turn, and returns
-// what it has added.
+// the numbers that it added.
 func (e *Evaluator) Count(s Snapshot, o Outcome, now time.Time) []Count {
 	s.state.missed = o.Allocation.Plan.Missed
 	var counts []Count

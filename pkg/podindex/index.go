@@ -23,7 +23,7 @@ type Index struct {
 	seen       string // resourceVersion up to which the pods have been seen; "" before the first list
 	notify     func(namespace string)
 
-	// labels of all namespaces, also of those without an entry in namespaces. No value is nil.
+	// labels of all namespaces, also of namespaces without an entry in namespaces. No value is nil.
 	labels map[string]map[string]string
 
 	policies map[string]*appsv1alpha1.PodTransitionPolicy
@@ -49,7 +49,7 @@ type namespace struct {
 	// newest has the highest revisions of the ReplicaSets of each Deployment, by its UID.
 	newest map[types.UID]int64
 
-	// controllers of pods, also those that are not in owners.
+	// controllers of pods, also controllers that are not in owners.
 	controllers map[types.UID]*controlled
 }
 
@@ -166,8 +166,8 @@ func (x *Index) RuleWritten(object *appsv1alpha1.PodTransitionRule) {
 	}
 }
 
-// SetRule adds or replaces a PodTransitionRule that the watch reported, unless the stored one
-// is newer: the response to a write.
+// SetRule adds or replaces a PodTransitionRule that the watch reported, unless the stored object,
+// from the response to a write, is newer.
 func (x *Index) SetRule(object *appsv1alpha1.PodTransitionRule) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -83,9 +83,9 @@ func newRule(object *appsv1alpha1.PodTransitionRule, versions *uint64) *ruleset 
 	return r
 }
 
-// pods returns the facts of the selected pods that have not finished, sorted by name. A
-// terminating pod is one of them. A finished pod, such as an evicted one, never serves again
-// and blocks no other pod.
+// pods returns the facts of the selected pods that have not finished, sorted by name, including
+// terminating pods. A finished pod, such as an evicted one, never serves again and blocks no other
+// pod.
 func (r *ruleset) pods() []*rule.PodFact {
 	facts := make([]*rule.PodFact, 0, len(r.selected))
 	for _, p := range r.selected {

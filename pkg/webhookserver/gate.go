@@ -37,7 +37,7 @@ type gate struct {
 	draining func() bool
 }
 
-// lanes separate reviews that may take seconds from those that take a millisecond.
+// lanes separate reviews that may take seconds from reviews that take a millisecond.
 type lanes struct {
 	fast, slow *lane
 	slowPaths  map[string]bool

@@ -18,7 +18,7 @@ const (
 	sourcesInAll = 2
 
 	// longestPace is how long a review may wait for its rate. A review that would wait longer is
-	// rejected at once, so that its connection is free for the next one.
+	// rejected at once, so that its connection is free for the next review.
 	longestPace = 2 * time.Second
 
 	// burst is the time at full rate that a source may use at once.
@@ -102,7 +102,7 @@ func (p *pace) wait(ctx context.Context, source netip.Addr, size int64) error {
 	}
 }
 
-// cancel returns the tokens, so that a rejected review takes nothing from the next one.
+// cancel returns the tokens, so that a rejected review takes no tokens from the next review.
 func cancel(reservations []*rate.Reservation, at time.Time) {
 	for _, reservation := range reservations {
 		reservation.CancelAt(at)

@@ -24,7 +24,7 @@ const (
 	interruptedDelay = 3 * time.Second
 )
 
-// delay returns the delay before the next call after a number of failed ones. The service may raise
+// delay returns the delay before the next call after a number of failures. The service may raise
 // it.
 func delay(attempts int32, retryAfter time.Duration) time.Duration {
 	return min(maxDelay, max(backoff.Delay(firstDelay, int(attempts)-1, maxDelay), retryAfter))

@@ -20,9 +20,9 @@ const (
 	maxMeasured             = 2000
 )
 
-// Metrics of rules. Their labels name the namespace, the PodTransitionRule and the rule,
-// and go with the PodTransitionRule. Names beyond the bounds are metricseries.Other:
-// counters add those rules up, and gauges leave them out.
+// Metrics of rules. Their labels name the namespace, the PodTransitionRule and the rule, and go
+// with the PodTransitionRule. Names beyond the bounds are metricseries.Other: counters add up the
+// rules with such names, and gauges leave them out.
 type Metrics struct {
 	names *metricseries.Names
 
@@ -102,7 +102,7 @@ func (m *Metrics) gaveWay(cause evaluation.Cause) { m.rounds.WithLabelValues(str
 // parked shows how many namespaces wait for a place in the slow lane.
 func (m *Metrics) parked(namespaces int) { m.waiting.Set(float64(namespaces)) }
 
-// counted adds what was counted in one round.
+// counted adds the counts of one round.
 func (m *Metrics) counted(rule rule.RuleID, enforcement appsv1alpha1.Enforcement, evaluated, withheld, would int) {
 	if evaluated == 0 && withheld == 0 && would == 0 {
 		return

@@ -178,7 +178,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 }
 
 // round takes a snapshot of a namespace, evaluates its rules, allocates permits, writes them, and reports.
-// It may stop at any instruction: the next round, here or in another process, continues with what is stored.
+// It may stop at any instruction: the next round, here or in another process, continues with the stored
+// objects.
 func (r *Reconciler) round(ctx context.Context, turn *evaluation.Turn, namespace string) (reconcile.Result, error) {
 	snapshot, wait := r.snapshot(ctx, turn, namespace)
 	if wait > 0 {

@@ -61,7 +61,7 @@ func (r *Reconciler) writeRecords(ctx context.Context, snapshot snapshot, o eval
 // batchDue returns how long the records of a plan are postponed: pods that come back one by one then share
 // a batch, of one write, where each would cost a write of its own. A status that calls wait for is not
 // postponed, and nor is a batch to which more pods would belong if rounds had more time, or records more
-// capacity: those pods follow in the next round, and the pods of this one have had their turn.
+// capacity: these pods follow in the next round, and the pods of the present round have had their turn.
 func (r *Reconciler) batchDue(snapshot snapshot, o evaluation.Outcome) (wait time.Duration) {
 	plan := o.Allocation.Plan
 	isFull := func(denial permit.Denial) bool { return denial.Rule.Rule == "" }
@@ -82,10 +82,10 @@ func (r *Reconciler) batchDue(snapshot snapshot, o evaluation.Outcome) (wait tim
 	return wait
 }
 
-// writeBackground writes the human-readable status of one of the other PodTransitionRules, if it has changed
-// and its last write is long enough ago. It takes the background slot, and the PodTransitionRules of a
-// namespace take turns. It returns how soon to come back for the others; 0 for never. Void reservations are
-// dropped by the next write, and cause none.
+// writeBackground writes the human-readable status of one PodTransitionRule that no pod waits for, if it has
+// changed and its last write is long enough ago. It takes the background slot, and the PodTransitionRules of
+// a namespace take turns. It returns how soon to come back for the others; 0 for never. Void reservations
+// are dropped by the next write, and cause none.
 func (r *Reconciler) writeBackground(ctx context.Context, turn *evaluation.Turn, snapshot snapshot, o evaluation.Outcome) (wait time.Duration, err error) {
 	if !turn.Slot.Take() {
 		return evaluation.RetryBackground, nil
@@ -113,8 +113,8 @@ func (r *Reconciler) writeBackground(ctx context.Context, turn *evaluation.Turn,
 	return evaluation.MinDelay(wait, again), err
 }
 
-// backgroundOrder returns the PodTransitionRules of a namespace, beginning with the one that follows the
-// last background write.
+// backgroundOrder returns the PodTransitionRules of a namespace, beginning after the PodTransitionRule
+// of the last background write.
 func backgroundOrder(snapshot snapshot) []podindex.RuleView {
 	next, found := slices.BinarySearchFunc(snapshot.Rules, snapshot.state.lastBackground, func(view podindex.RuleView, name string) int {
 		return strings.Compare(view.Object.Name, name)
@@ -140,15 +140,15 @@ type statusWrite struct {
 	err    error
 }
 
-// described returns the status that follows from an outcome. The record of permits is the old one.
+// described returns the status that follows from an outcome. The record of permits is unchanged.
 func (r *Reconciler) described(view podindex.RuleView, o evaluation.Outcome) *statusWrite {
 	next := view.Object.DeepCopy()
 	describe(&next.Status, view, o, r.index.Targets(keyOf(view.Object)), evaluation.StatusTime(r.clock.Now()))
 	return &statusWrite{view: view, next: next}
 }
 
-// writeEach writes statuses without new reservations, several at once. It returns how soon
-// to come back for those that could not be written.
+// writeEach writes statuses without new reservations, several at once. It returns the delay after
+// which to retry failed writes.
 func (r *Reconciler) writeEach(ctx context.Context, snapshot snapshot, plan permit.Plan, writes []*statusWrite) (wait time.Duration, err error) {
 	var group errgroup.Group
 	group.SetLimit(r.writesAtOnce)
