@@ -44,7 +44,7 @@ func layers() []layer {
 	}
 }
 
-// fits reports whether a package is one of a pattern, and how exactly the pattern names it.
+// fits reports whether a pattern names a package, and how exactly.
 func fits(pattern, name string) (exact int, ok bool) {
 	root, below := strings.CutSuffix(pattern, "/...")
 	switch {

@@ -15,8 +15,8 @@ const mirrorAnnotation = corev1.MirrorPodAnnotationKey
 // OwnerState is the state of the ReplicaSet that controls a pod.
 type OwnerState int
 
-// The states of an owner. The zero value is the one with which deletes are deferred: an
-// owner of unknown state counts as present.
+// The states of an owner. The zero value defers deletes: an owner of unknown state counts as
+// present.
 const (
 	// OwnerPresent means that the ReplicaSet exists, and may have a surplus of pods.
 	OwnerPresent OwnerState = iota
@@ -81,8 +81,7 @@ func Disrupted(pod *corev1.Pod) bool {
 	return false
 }
 
-// AppliesTo reports whether deletes of the pod may be deferred: only those of pods that a
-// ReplicaSet controls.
+// AppliesTo reports whether deletes of the pod may be deferred: a ReplicaSet must control the pod.
 func AppliesTo(pod *corev1.Pod) bool {
 	controller := metav1.GetControllerOf(pod)
 	return controller != nil && controller.Kind == "ReplicaSet"

@@ -26,7 +26,7 @@ const (
 	// in each namespace.
 	DefaultRate = 10
 
-	// burst is how many events one namespace may have at once: those of a rollout of 25 pods.
+	// burst is how many events one namespace may have at once: the events of a rollout of 25 pods.
 	burst = 50
 
 	// totalRate and totalBurst bound the requests for all namespaces together.
@@ -129,8 +129,8 @@ func (r *sourceRecorder) Eventf(regarding, related runtime.Object, eventType, re
 	r.AnnotatedEventf(regarding, related, nil, eventType, reason, action, note, args...)
 }
 
-// AnnotatedEventf records an event with annotations, as Eventf does. The annotations
-// must not be modified afterwards; those of the first event of a series stay.
+// AnnotatedEventf records an event with annotations, as Eventf does. The annotations must not be
+// modified afterwards; the annotations of the first event of a series stay.
 func (r *sourceRecorder) AnnotatedEventf(
 	regarding, related runtime.Object, annotations map[string]string, eventType, reason, action, note string, args ...any,
 ) {

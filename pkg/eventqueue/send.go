@@ -37,7 +37,7 @@ func (s APISink) Patch(ctx context.Context, namespace, name string, patch []byte
 // NeedLeaderElection returns false: the events of a leader are sent even after it lost the lease.
 func (q *Queue) NeedLeaderElection() bool { return false }
 
-// Start sends events until ctx ends, and then for a moment those that may be sent.
+// Start sends events until ctx ends, and then for a moment the events that may be sent.
 func (q *Queue) Start(ctx context.Context) error {
 	for ctx.Err() == nil {
 		wait, sent := q.sendNext(ctx)

@@ -102,8 +102,8 @@ type ruleIndex struct {
 	notifier *podtransitionrule.Notifier
 }
 
-// newClientset returns a client for built-in kinds, which sends and reads them as protocol
-// buffers: the events cost a fraction of what they cost as JSON.
+// newClientset returns a client for built-in kinds, which sends and reads them as protocol buffers:
+// events cost a fraction of their cost as JSON.
 func newClientset(config *rest.Config) (*kubernetes.Clientset, error) {
 	config = rest.CopyConfig(config)
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON

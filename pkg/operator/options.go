@@ -58,7 +58,7 @@ type Options struct {
 	// events.
 	EventRate float64
 
-	// Settle, GateSyncTimeout and GateSyncPolicy are those of lifecycle.Options.
+	// Settle, GateSyncTimeout and GateSyncPolicy are the fields of lifecycle.Options.
 	Settle          time.Duration
 	GateSyncTimeout time.Duration
 	GateSyncPolicy  string

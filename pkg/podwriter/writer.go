@@ -47,7 +47,7 @@ type write struct {
 
 // sentTTL is how long a write is remembered. It is kept even after one cache has shown it: the
 // controllers read from different watches, and one may be behind the other. A watch that lags by
-// more than this only costs a conflict.
+// more than this time only costs a conflict.
 const sentTTL = 2 * time.Minute
 
 // New returns a Writer that records the transitions of pods as events.

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Event reasons of employers. They are those of KusionStack and never change.
+// Event reasons of employers, as in KusionStack. They never change.
 const (
 	EventEnsureCleanFinalizerFailed  = "EnsureEmployerCleanFinalizerFailed"
 	EventEnsureCleanFinalizerSucceed = "EnsureEmployerCleanFinalizerSucceed"

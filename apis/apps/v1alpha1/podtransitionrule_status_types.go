@@ -52,8 +52,8 @@ type PodTransitionRuleStatus struct {
 	// +kubebuilder:validation:MaxItems=8
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// selected is the number of pods that the selector matches, terminating and
-	// finished ones left out.
+	// selected is the number of pods that the selector matches, without terminating and finished
+	// pods.
 	// +optional
 	Selected int32 `json:"selected"`
 

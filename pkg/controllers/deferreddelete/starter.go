@@ -188,8 +188,8 @@ func (s *Starter) drop(pod types.NamespacedName) {
 	delete(s.deferred, pod)
 }
 
-// patchLabels adds labels to this very pod, not to another one of its name. It returns the pod
-// as stored, nil when the pod no longer exists.
+// patchLabels adds labels to this very pod, not to another pod of its name. It returns the pod as
+// stored, nil when the pod no longer exists.
 func patchLabels(ctx context.Context, c client.Client, pod *corev1.Pod, labels map[string]string) (*corev1.Pod, error) {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID, "labels": labels}})
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// configuration is one of the webhook configurations of PodOps.
+// configuration is a webhook configuration of PodOps.
 type configuration struct {
 	object client.Object
 
@@ -44,9 +44,9 @@ func configurations() []configuration {
 	}
 }
 
-// publish writes the bundle, and for the leader the address, into both webhook
-// configurations where they differ. It returns the names of missing ones. An error of one
-// does not stop the other.
+// publish writes the bundle, and for the leader the address, into both webhook configurations where
+// they differ. It returns the names of missing configurations. An error in one configuration does
+// not stop the other.
 func (r *Reconciler) publish(ctx context.Context, bundle []byte) (missing []string, err error) {
 	var errs []error
 	for _, c := range configurations() {

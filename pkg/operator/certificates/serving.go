@@ -23,7 +23,7 @@ type serving struct {
 	clock clock.PassiveClock
 
 	mu sync.RWMutex
-	// certificate is nil until there is one.
+	// certificate is nil until it is issued.
 	certificate *tls.Certificate
 	// unpublished is the error of a webhook configuration that does not refer to this manager, nil if all do.
 	unpublished error

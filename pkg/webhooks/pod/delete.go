@@ -29,8 +29,8 @@ type Deferrer interface {
 	Defer(pod types.NamespacedName, uid types.UID)
 }
 
-// DeleteDeferrer is the validating webhook of DELETE. It writes nothing itself: it passes
-// deferred deletes to a Deferrer, except those of a dry run.
+// DeleteDeferrer is the validating webhook of DELETE. It writes nothing itself: it passes deferred
+// deletes to a Deferrer, except deletes of a dry run.
 type DeleteDeferrer struct {
 	decoder   admission.Decoder
 	reader    client.Reader // cached
@@ -79,12 +79,12 @@ func (d *DeleteDeferrer) namespaceTerminating(ctx context.Context, name string) 
 	return namespace.DeletionTimestamp != nil
 }
 
-// ownerState returns the state of the ReplicaSet that controls the pod. A deletion that the
-// cache shows is final. A ReplicaSet that the cache does not have may be newer than the cache,
-// so the API server is read before a pod counts as one without an owner. An owner that cannot
-// be read counts as present: the garbage collector retries. So does the owner of a pod that the
-// cache does not have, unless the API server is known to have sent the review: a flood of
-// forged reviews reads nothing from the API server.
+// ownerState returns the state of the ReplicaSet that controls the pod. A deletion that the cache
+// shows is final. A ReplicaSet that the cache does not have may be newer than the cache, so the API
+// server is read before a pod counts as a pod without an owner. An owner that cannot be read counts
+// as present: the garbage collector retries. So does the owner of a pod that the cache does not
+// have, unless the API server is known to have sent the review: a flood of forged reviews reads
+// nothing from the API server.
 func (d *DeleteDeferrer) ownerState(ctx context.Context, pod *corev1.Pod) deferreddelete.OwnerState {
 	state := stateIn(ctx, d.reader, pod)
 	if state != deferreddelete.OwnerGone {

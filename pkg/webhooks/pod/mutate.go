@@ -108,15 +108,15 @@ func (m *Mutator) create(ctx context.Context, pod *corev1.Pod) admission.Respons
 	return response
 }
 
-// isStale reports whether the request was made on an older pod than the stored one. The API
-// server rejects it with a conflict, after which the client reads again; a denial would be
-// final for the client.
+// isStale reports whether the request was made on an older version than the stored pod. The API
+// server rejects it with a conflict, after which the client reads again; a denial would be final
+// for the client.
 func isStale(old, requested *corev1.Pod) bool {
 	return requested.ResourceVersion != "" && requested.ResourceVersion != old.ResourceVersion
 }
 
-// decode returns the requested and the old pod; the old one is empty for a CREATE, and
-// the requested one for a DELETE.
+// decode returns the requested and the old pod; the old pod is empty for a CREATE, and the
+// requested pod for a DELETE.
 func decode(decoder admission.Decoder, req admission.Request) (requested, old *corev1.Pod, err error) {
 	requested, old = &corev1.Pod{}, &corev1.Pod{}
 	if len(req.Object.Raw) > 0 {
