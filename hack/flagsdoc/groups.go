@@ -16,7 +16,7 @@ func groups() []group {
 		{"Webhooks of the manager", []string{
 			"webhook-url", "webhook-port", "webhook-bind-address", "webhook-client-ca", "webhook-client-names", "shutdown-delay",
 		}},
-		{"Metrics and probes", []string{"metrics-bind-address", "metrics-secure", "health-probe-bind-address"}},
+		{"Metrics, probes and profiles", []string{"metrics-bind-address", "metrics-secure", "health-probe-bind-address", "pprof-bind-address"}},
 		{"Events, decision log and log", []string{
 			"event-rate", "decision-log", "decision-log-sample", "decision-log-mask",
 			"zap-devel", "zap-encoder", "zap-log-level", "zap-stacktrace-level", "zap-time-encoding",

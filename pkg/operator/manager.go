@@ -168,6 +168,7 @@ func newManager(
 		Cache:                         caches,
 		Metrics:                       options.metricsOptions(configureTLS),
 		HealthProbeBindAddress:        options.ProbeAddress,
+		PprofBindAddress:              options.PprofAddress,
 		LeaderElection:                options.LeaderElection,
 		LeaderElectionID:              leaderElectionID,
 		LeaderElectionNamespace:       options.Namespace,

@@ -46,6 +46,9 @@ type Options struct {
 	MetricsAddress string
 	ProbeAddress   string
 
+	// PprofAddress serves profiles of the manager; empty: none.
+	PprofAddress string
+
 	LeaderElection bool
 	LeaseDuration  time.Duration
 	RenewDeadline  time.Duration
@@ -108,6 +111,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.WebhookBindAddress, "webhook-bind-address", "", "address of the webhook server, e.g. 127.0.0.1:9443, when another server at --webhook-url forwards requests to it; empty: as --webhook-url or --webhook-port say")
 	flags.StringVar(&o.MetricsAddress, "metrics-bind-address", ":8443", "address of the metrics server; 0 switches it off")
 	flags.StringVar(&o.ProbeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 switches them off")
+	flags.StringVar(&o.PprofAddress, "pprof-bind-address", "", "loopback address that serves profiles of the manager at /debug/pprof/, e.g. 127.0.0.1:6060; empty: none")
 	flags.BoolVar(&o.LeaderElection, "leader-elect", false, "run controllers only while holding the lease; needed with more than one replica")
 	flags.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", 15*time.Second, "how long other replicas wait before they take an unrenewed lease")
 	flags.DurationVar(&o.RenewDeadline, "leader-elect-renew-deadline", 10*time.Second, "how long the leader tries to renew before it gives up")

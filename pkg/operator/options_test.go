@@ -47,6 +47,7 @@ func TestWrongFlagIsNamed(t *testing.T) {
 		"--shutdown-delay":       {"--shutdown-delay", "-1s"},
 		"--webhook-client-names": {"--webhook-client-names", "kube-apiserver"},
 		"--metrics-secure":       {"--metrics-secure=false"},
+		"--pprof-bind-address":   {"--pprof-bind-address", ":6060"},
 
 		"--webhook-bind-address": {"--webhook-bind-address", "127.0.0.1"},
 	}

@@ -140,6 +140,7 @@ func (s *server) install(ctx context.Context, bin, dir string) error {
 type manager struct {
 	process *os.Process
 	metrics string // address
+	pprof   string // address; empty: it serves no profiles
 	log     string
 	ended   chan struct{}
 }
@@ -160,8 +161,15 @@ func (s *server) startManager(ctx context.Context) (*manager, error) {
 		return nil, fmt.Errorf("opening the log of the manager: %w", err)
 	}
 	defer log.Close()
-	command := exec.Command(s.options.manager, "--kubeconfig", s.kubeconfig, "--webhook-url", "https://"+s.webhook,
-		"--metrics-bind-address", metrics, "--metrics-secure=false", "--health-probe-bind-address", probe, "--shutdown-delay", "0s")
+	args := []string{"--kubeconfig", s.kubeconfig, "--webhook-url", "https://" + s.webhook,
+		"--metrics-bind-address", metrics, "--metrics-secure=false", "--health-probe-bind-address", probe, "--shutdown-delay", "0s"}
+	if s.options.profile {
+		if m.pprof, err = freeAddress(); err != nil {
+			return nil, err
+		}
+		args = append(args, "--pprof-bind-address", m.pprof)
+	}
+	command := exec.Command(s.options.manager, args...)
 	command.Stdout, command.Stderr = log, log
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := command.Start(); err != nil {
