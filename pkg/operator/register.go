@@ -3,7 +3,6 @@ package operator
 import (
 	"context"
 	"fmt"
-	"net/http"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -26,6 +25,7 @@ import (
 	podwebhook "github.com/podops-dev/podops/pkg/webhooks/pod"
 	policywebhook "github.com/podops-dev/podops/pkg/webhooks/podtransitionpolicy"
 	rulewebhook "github.com/podops-dev/podops/pkg/webhooks/podtransitionrule"
+	"github.com/podops-dev/podops/pkg/webhooks/review"
 	"github.com/podops-dev/podops/pkg/webhooktask/dispatch"
 )
 
@@ -110,8 +110,7 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 // serve registers the handlers with the webhook server by path.
 func serve(mgr manager.Manager, handlers map[string]admission.Handler) {
 	for path, handler := range handlers {
-		var served http.Handler = &admission.Webhook{Handler: handler}
-		mgr.GetWebhookServer().Register(path, served)
+		mgr.GetWebhookServer().Register(path, review.New(handler))
 	}
 }
 

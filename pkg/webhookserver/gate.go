@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"net/netip"
 	"strconv"
@@ -112,10 +111,16 @@ func (g *gate) review(w http.ResponseWriter, r *http.Request, c *conn, verified 
 		return errEvicted
 	}
 	request := r.WithContext(clientauth.WithVerified(ctx, verified))
-	request.Body = io.NopCloser(bytes.NewReader(body))
+	request.Body = inMemory{bytes.NewBuffer(body)}
 	g.next.ServeHTTP(w, request)
 	return nil
 }
+
+// inMemory is a body that a handler may read without a copy, by its method Bytes.
+type inMemory struct{ *bytes.Buffer }
+
+// Close does nothing.
+func (inMemory) Close() error { return nil }
 
 // read reads the body. It reserves the memory of the whole body before the first byte: readers
 // that wait for each other's memory would never end.
