@@ -115,23 +115,6 @@ func isStale(old, requested *corev1.Pod) bool {
 	return requested.ResourceVersion != "" && requested.ResourceVersion != old.ResourceVersion
 }
 
-// decode returns the requested and the old pod; the old pod is empty for a CREATE, and the
-// requested pod for a DELETE.
-func decode(decoder admission.Decoder, req admission.Request) (requested, old *corev1.Pod, err error) {
-	requested, old = &corev1.Pod{}, &corev1.Pod{}
-	if len(req.Object.Raw) > 0 {
-		if err := decoder.DecodeRaw(req.Object, requested); err != nil {
-			return nil, nil, fmt.Errorf("decoding pod: %w", err)
-		}
-	}
-	if len(req.OldObject.Raw) > 0 {
-		if err := decoder.DecodeRaw(req.OldObject, old); err != nil {
-			return nil, nil, fmt.Errorf("decoding old pod: %w", err)
-		}
-	}
-	return requested, old, nil
-}
-
 // labelPatch returns a patch with one operation for each label. A patch made from whole
 // objects would drop fields that this version of the pod type does not know.
 func labelPatch(labels map[string]string, change lifecycle.Change) []jsonpatch.Operation {
