@@ -42,8 +42,9 @@ type figures struct {
 	// after lifecycles.
 	grown, started, worked memory
 
-	// cpu is the processor time of the manager for a lifecycle.
-	cpu time.Duration
+	// cpu is the processor time of the manager for a lifecycle, idle that of a second at rest. The
+	// first includes the second for as long as the lifecycles take.
+	cpu, idle time.Duration
 
 	// rate is how many lifecycles were completed in a second.
 	rate float64
@@ -105,9 +106,11 @@ func lifecycles(ctx context.Context, s *server, m *manager, f *fleet, count int,
 	for _, event := range events {
 		at.requests[event.Verb+" "+event.Target()] += 1 / float64(count)
 	}
+	before = m.cpu()
 	if at.worked, err = m.atRest(ctx); err != nil {
 		return err
 	}
+	at.idle = (m.cpu() - before) / time.Duration(settling/time.Second)
 	return m.saveMetrics(filepath.Join(s.options.dir, fmt.Sprintf("metrics-%d.txt", at.pods)))
 }
 
