@@ -31,7 +31,7 @@ RACE_PACKAGES = $$(go list ./pkg/... | grep -v /pkg/opa/sandbox)
 # Tests that measure the heap or the time of modules: the race detector multiplies both.
 HEAP_TESTS = ^Test(.*Heap|Hostile)$$
 HEAP_PACKAGES = ./pkg/heapsize ./pkg/loadshed ./pkg/opa
-OTHER_PACKAGES = ./pkg/opa/sandbox $$(go list ./... | grep -v -e /podops/pkg/ -e /test/integration -e /test/e2e -e /test/hostile)
+OTHER_PACKAGES = ./pkg/opa/sandbox $$(go list ./... | grep -v -e /podops/pkg/ -e /test/integration -e /test/e2e -e /test/hostile -e /test/memlimit)
 
 # All of the control plane but the program that links Kubernetes: its imports take minutes to
 # check, and none of them is ours.
@@ -157,6 +157,7 @@ test-unit: test-policies ## Run the unit tests and the Rego tests.
 	go test $(RACE) -skip '$(HEAP_TESTS)' $(RACE_PACKAGES)
 	go test -run '$(HEAP_TESTS)' $(HEAP_PACKAGES)
 	go test $(OTHER_PACKAGES)
+	go test -C test/memlimit # In its directory go test prints why it skips.
 	go test -C pkg/adapters/alibabacloudslb ./...
 
 # The commands of a policy author on the policies of this repository, with the opa program and
