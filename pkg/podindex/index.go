@@ -28,10 +28,6 @@ type Index struct {
 
 	policies map[string]*appsv1alpha1.PodTransitionPolicy
 
-	// users counts the PodTransitionRules that refer to a policy, by the name of the policy
-	// and their namespace.
-	users map[string]map[string]int
-
 	// retirements of rules, sorted by their end.
 	retirements []retirement
 }
@@ -58,7 +54,7 @@ type namespace struct {
 func NewIndex(notify func(namespace string)) *Index {
 	return &Index{
 		namespaces: map[string]*namespace{}, notify: notify, labels: map[string]map[string]string{},
-		policies: map[string]*appsv1alpha1.PodTransitionPolicy{}, users: map[string]map[string]int{},
+		policies: map[string]*appsv1alpha1.PodTransitionPolicy{},
 	}
 }
 
@@ -200,7 +196,6 @@ func (x *Index) setRule(n *namespace, object *appsv1alpha1.PodTransitionRule) {
 		r.cover(uid, owner)
 	}
 	n.rules[object.Name] = r
-	x.use(object.Namespace, before, r)
 	x.notify(object.Namespace)
 }
 
@@ -221,7 +216,6 @@ func (x *Index) DeleteRule(key types.NamespacedName) {
 
 func (x *Index) deleteRule(key types.NamespacedName) {
 	n := x.namespace(key.Namespace)
-	x.use(key.Namespace, n.rules[key.Name], nil)
 	delete(n.rules, key.Name)
 	x.forgetEmpty(key.Namespace)
 	x.notify(key.Namespace)
