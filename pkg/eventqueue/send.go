@@ -15,6 +15,8 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record/util"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/podops-dev/podops/pkg/text"
 )
 
 // APISink writes events to the API server.
@@ -122,7 +124,7 @@ func (e *entry) event() *corev1.Event {
 		},
 		InvolvedObject: e.regarding, Related: e.related,
 		Type: e.eventType, Reason: e.reason, Action: e.action, Message: e.note,
-		Source: corev1.EventSource{Component: e.source}, ReportingController: e.source, ReportingInstance: cut(e.source+"-"+host, maxWordBytes),
+		Source: corev1.EventSource{Component: e.source}, ReportingController: e.source, ReportingInstance: text.Cut(e.source+"-"+host, maxWordBytes),
 		FirstTimestamp: metav1.NewTime(e.first), LastTimestamp: metav1.NewTime(e.last), Count: e.count,
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/text"
 )
 
 // ErrTooLarge is wrapped by the error of TooLarge.
@@ -135,8 +136,7 @@ func enforcementOf(enforcement appsv1alpha1.Enforcement) appsv1alpha1.Enforcemen
 
 // mark records on a stub which bounds the object exceeds.
 func mark(meta *metav1.ObjectMeta, errs field.ErrorList) {
-	text := errs.ToAggregate().Error()
-	annotate(meta, markerKey, strings.ToValidUTF8(text[:min(len(text), maxMarkerBytes)], ""))
+	annotate(meta, markerKey, text.Prefix(errs.ToAggregate().Error(), maxMarkerBytes))
 }
 
 // slim drops the metadata that no controller reads. The marker stays on a stub only: on any other
