@@ -305,10 +305,10 @@ func TestWritesExpire(t *testing.T) {
 	f := newFixture(t, waitingPod())
 	const seconds = 10000
 	for i := range seconds {
-		f.writer.remember(builders.MakePod("p").UID(types.UID(fmt.Sprint(i))).Obj())
+		f.writer.sent.note(builders.MakePod("p").UID(types.UID(fmt.Sprint(i))).Obj(), f.clock.Now(), sentTTL)
 		f.clock.SetTime(f.clock.Now().Add(time.Second))
 	}
-	if got, most := len(f.writer.sent), int(2*sentTTL/time.Second); got > most {
+	if got, most := len(f.writer.sent.noted), int(2*sentTTL/time.Second); got > most {
 		t.Errorf("%d writes are kept, of %d seconds at most", got, most)
 	}
 }
