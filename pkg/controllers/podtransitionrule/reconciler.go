@@ -25,10 +25,6 @@ import (
 )
 
 const (
-	// statusInterval is the least time between two writes of a status without new reservations: its numbers
-	// change with every pod.
-	statusInterval = time.Second
-
 	// viewTimeout is how long a record may require a view that never comes. Bookmarks reach every real
 	// resourceVersion within a minute or so; a record that requires more was not written by PodOps, and must
 	// not stop it for ever. Permits rely on no watch being behind by this much while others go on.

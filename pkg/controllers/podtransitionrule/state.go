@@ -49,9 +49,10 @@ type rulesetState struct {
 	// pendingView is set while the record of permits requires a later view of the pods.
 	pendingView pendingView
 
-	// lastStatus is the time of the last write of the status, lastBatch the time of the last write
-	// that added reservations.
-	lastStatus, lastBatch time.Time
+	// pace is that of the writes of the status. lastBatch is the time of the last write that added
+	// reservations.
+	pace      pace
+	lastBatch time.Time
 }
 
 // pendingView is a record of permits that requires a view of the pods that is not there yet.

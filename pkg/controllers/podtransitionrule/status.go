@@ -41,7 +41,9 @@ func (r *Reconciler) writeRecords(ctx context.Context, snapshot snapshot, o eval
 		case reserves && !stopped:
 			one := r.described(view, o)
 			r.writeStatus(ctx, snapshot, plan, one, reserved)
-			r.statusWritten(snapshot, one)
+			if one.attempted {
+				snapshot.state.of(name).pace.shared(r.clock.Now())
+			}
 			if stored[name] = one.stored; one.stored {
 				snapshot.state.of(name).lastBatch = r.clock.Now()
 			}
@@ -54,6 +56,9 @@ func (r *Reconciler) writeRecords(ctx context.Context, snapshot snapshot, o eval
 	again, callsErr := r.writeEach(ctx, snapshot, plan, calls)
 	for _, one := range calls {
 		stored[one.view.Object.Name] = one.stored
+		if one.attempted {
+			snapshot.state.of(one.view.Object.Name).pace.shared(r.clock.Now())
+		}
 	}
 	return stored, evaluation.MinDelay(wait, again), errors.Join(err, callsErr)
 }
@@ -98,7 +103,7 @@ func (r *Reconciler) writeBackground(ctx context.Context, turn *evaluation.Turn,
 			continue
 		}
 		one := r.described(view, o)
-		left := r.statusDue(snapshot, one)
+		left := r.statusDue(snapshot, one, o.Rulesets[name].CallsChanged)
 		if left == 0 && len(first) > 0 {
 			wait = evaluation.MinDelay(wait, evaluation.RetryBackground)
 			break
@@ -110,6 +115,11 @@ func (r *Reconciler) writeBackground(ctx context.Context, turn *evaluation.Turn,
 		wait = evaluation.MinDelay(wait, left)
 	}
 	again, err := r.writeEach(ctx, snapshot, o.Allocation.Plan, first)
+	for _, one := range first {
+		if one.attempted {
+			snapshot.state.of(one.view.Object.Name).pace.written(r.clock.Now())
+		}
+	}
 	return evaluation.MinDelay(wait, again), err
 }
 
@@ -160,7 +170,6 @@ func (r *Reconciler) writeEach(ctx context.Context, snapshot snapshot, plan perm
 	}
 	_ = group.Wait() // no function of the group fails
 	for _, one := range writes {
-		r.statusWritten(snapshot, one)
 		wait, err = evaluation.MinDelay(wait, one.again), errors.Join(err, one.err)
 	}
 	return wait, err
@@ -190,13 +199,6 @@ func (r *Reconciler) writeStatus(
 	}
 }
 
-// statusWritten keeps the time of a write.
-func (r *Reconciler) statusWritten(snapshot snapshot, one *statusWrite) {
-	if one.attempted {
-		snapshot.state.of(one.view.Object.Name).lastStatus = r.clock.Now()
-	}
-}
-
 // reachable returns a record without the views that it requires if the present one does not reach them: a
 // round is only made then because no view ever will (viewTimeout).
 func reachable(record *appsv1alpha1.PermitRecord, resourceVersion string) *appsv1alpha1.PermitRecord {
@@ -207,14 +209,15 @@ func reachable(record *appsv1alpha1.PermitRecord, resourceVersion string) *appsv
 }
 
 // statusDue returns how long a status without new reservations has to wait: 0 when it is due now, less than
-// 0 when it has not changed.
-func (r *Reconciler) statusDue(snapshot snapshot, one *statusWrite) time.Duration {
+// 0 when it has not changed. Calls that failed are retried once the status has them, so such a status waits
+// for a short interval only.
+func (r *Reconciler) statusDue(snapshot snapshot, one *statusWrite, calls bool) time.Duration {
 	if apiequality.Semantic.DeepEqual(one.view.Object.Status, one.next.Status) {
 		return -1
 	}
-	last := snapshot.state.of(one.view.Object.Name).lastStatus
-	if last.IsZero() {
-		return 0
+	longest := longestStatusInterval
+	if calls {
+		longest = statusInterval
 	}
-	return max(0, statusInterval-r.clock.Since(last))
+	return snapshot.state.of(one.view.Object.Name).pace.due(r.clock.Now(), longest)
 }
