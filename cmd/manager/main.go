@@ -36,6 +36,7 @@ func run() int {
 		return failed("checking flags", err)
 	}
 	operator.LimitMemory(ctrl.Log.WithName("memory"))
+	defer operator.PaceCollector()()
 	config, err := ctrl.GetConfig()
 	if err != nil {
 		return failed("reading the kubeconfig", err)

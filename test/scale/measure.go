@@ -28,7 +28,7 @@ const (
 	quiet, quietPatience = 3 * time.Second, 2 * time.Minute
 
 	// profiling is how long a profile takes.
-	profiling = 15 * time.Second
+	profiling = 30 * time.Second
 
 	// warmup lifecycles come before those that are measured: a new manager compiles rules.
 	warmup = 40
