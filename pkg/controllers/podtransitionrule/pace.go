@@ -10,7 +10,7 @@ const (
 	longestStatusInterval = 5 * time.Second
 )
 
-// pace spaces out the writes of a status that people read. A change after a quiet interval is
+// pace spaces out the writes of a human-readable status. A change after a quiet interval is
 // written at once; changes that come sooner share a write at the end of the interval, and the next
 // interval is longer. So the last change is written at most longestStatusInterval later.
 type pace struct {
