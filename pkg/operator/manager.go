@@ -53,6 +53,8 @@ func newOperator(ctx context.Context, config *rest.Config, options Options, endi
 	// The API server's priority and fairness limits requests, not a limit in the client.
 	config = rest.CopyConfig(config)
 	config.QPS = -1
+	// The API server would compress every watch event, at a cost to both.
+	config.DisableCompression = true
 
 	clientset, err := newClientset(config)
 	if err != nil {
