@@ -74,7 +74,7 @@ var _ = Describe("A webhook rule backs off", Label(callStories), func() {
 		})
 		managers.stopAll()
 		strict := managers.launch("--rule-webhook-allow-cidr", "")
-		Eventually(ctx, strict.ready).Should(Succeed(), strict.tail)
+		Eventually(ctx, strict.Ready).Should(Succeed(), strict.Tail)
 		p.pods(ctx, 1, nil)
 		p.beginAll(ctx)
 		Eventually(ctx, p.seeingRule("web")).Should(And(

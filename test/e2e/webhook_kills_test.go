@@ -128,7 +128,7 @@ func (t *trap) at(m moment) {
 	t.busy = true
 	t.wanted = t.wanted[1:]
 	t.team.leader = leaders[len(leaders)-1]
-	t.team.leader.kill()
+	t.team.leader.Kill()
 	t.killed <- m
 }
 

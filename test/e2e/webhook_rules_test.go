@@ -196,7 +196,7 @@ var _ = Describe("A webhook rule", Label(callStories), func() {
 		Eventually(ctx, p.list).Should(HaveEach(expect.BeOperable("updater")))
 		Expect(service.Log(p.namespace)).To(ConsistOf(And(HaveField("TLS", true), HaveField("Credentials", true))))
 		for _, m := range managers.running() {
-			Expect(m.text()).NotTo(ContainSubstring("replace-me"), "the log of a manager must not have the token")
+			Expect(m.Log()).NotTo(ContainSubstring("replace-me"), "the log of a manager must not have the token")
 		}
 	})
 

@@ -98,7 +98,7 @@ func perform(ctx context.Context, o options, progress io.Writer) (measured []fig
 	if err != nil {
 		return nil, err
 	}
-	defer func() { m.end() }()
+	defer func() { m.End() }()
 	// The watches end before the API server does.
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -116,7 +116,7 @@ func perform(ctx context.Context, o options, progress io.Writer) (measured []fig
 			return measured, err
 		}
 		// A new manager has neither events to send nor garbage of the growth.
-		m.end()
+		m.End()
 		next, err := s.startManager(ctx)
 		if err != nil {
 			return measured, err

@@ -142,9 +142,9 @@ func (m *manager) atRest(ctx context.Context) (memory, error) {
 	if err := sleep(ctx, settling); err != nil {
 		return memory{}, err
 	}
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.process.Pid))
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.PID()))
 	if err != nil {
-		return memory{}, fmt.Errorf("reading the memory of the manager: %w\n%s", err, m.tail())
+		return memory{}, fmt.Errorf("reading the memory of the manager: %w\n%s", err, m.Tail())
 	}
 	heap, err := m.metric("go_memstats_heap_inuse_bytes")
 	if err != nil {
@@ -169,7 +169,7 @@ const tick = 10 * time.Millisecond
 
 // cpu returns the processor time that the manager has used, 0 when it has ended.
 func (m *manager) cpu() time.Duration {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", m.process.Pid))
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", m.PID()))
 	if err != nil {
 		return 0
 	}
