@@ -2,9 +2,7 @@ package podtransitionrule
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -17,9 +15,8 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/test/builders"
+	"github.com/podops-dev/podops/test/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite golden files")
 
 // TestStatusTexts: the status after the first round, as files to be reviewed.
 func TestStatusTexts(t *testing.T) {
@@ -93,30 +90,18 @@ func TestStatusTexts(t *testing.T) {
 			if len(s.statuses) != 1 {
 				t.Fatalf("%d writes of status, want one", len(s.statuses))
 			}
-			golden(t, name, s.statuses[0].Status)
+			checkGolden(t, name, s.statuses[0].Status)
 		})
 	}
 }
 
-func golden(t *testing.T, name string, status appsv1alpha1.PodTransitionRuleStatus) {
+func checkGolden(t *testing.T, name string, status appsv1alpha1.PodTransitionRuleStatus) {
 	t.Helper()
 	got, err := yaml.Marshal(status)
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join("testdata", "status", name+".yaml")
-	if *update {
-		if err := os.WriteFile(path, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("status differs from %s (-want +got):\n%s", path, diff)
-	}
+	golden.Check(t, filepath.Join("testdata", "status", name+".yaml"), string(got))
 }
 
 // TestStatusIsBounded: the lists do not grow with the number of pods, but the numbers
