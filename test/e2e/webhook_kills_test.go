@@ -34,7 +34,7 @@ func callMoments() []moment {
 	return []moment{postArrived, pollArrived, taskWritten, postAnswered, podApproved, pollAnswered, reservationSeen, postWritten, permitSeen}
 }
 
-var _ = Describe("While leaders fail in the middle of calls", Ordered, Label(callStories), func() {
+var _ = Describe("While leaders fail in the middle of calls", Ordered, Label(callStories, longStories), func() {
 	BeforeAll(func() { managers.stopAll() })
 	AfterEach(func() { managers.stopAll() })
 	AfterAll(func(ctx context.Context) { managers.start(ctx) })
