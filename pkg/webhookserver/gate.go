@@ -136,6 +136,10 @@ func (g *gate) read(ctx context.Context, w http.ResponseWriter, r *http.Request,
 	return buffer.Bytes(), nil
 }
 
+// connects reports whether a source may open another connection now. Whether it has a certificate is known only
+// after the handshake.
+func (g *gate) connects(source netip.Addr) bool { return g.isExempt(source) || g.pace.connects(source) }
+
 func (g *gate) isExempt(source netip.Addr) bool {
 	exempt := g.exempt.Load()
 	return exempt != nil && (*exempt)(source)
