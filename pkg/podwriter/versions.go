@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -22,7 +22,7 @@ type version struct {
 }
 
 // note replaces the resourceVersion of a pod.
-func (v *versions) note(pod *corev1.Pod, now time.Time, ttl time.Duration) {
+func (v *versions) note(pod metav1.Object, now time.Time, ttl time.Duration) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.noted == nil {
@@ -36,7 +36,7 @@ func (v *versions) note(pod *corev1.Pod, now time.Time, ttl time.Duration) {
 			}
 		}
 	}
-	v.noted[pod.UID] = version{resourceVersion: pod.ResourceVersion, at: now}
+	v.noted[pod.GetUID()] = version{resourceVersion: pod.GetResourceVersion(), at: now}
 }
 
 // last returns the resourceVersion of a pod that was noted within ttl.

@@ -85,7 +85,9 @@ func (w *Writer) Write(ctx context.Context, pod *corev1.Pod, change lifecycle.Ch
 	if err != nil {
 		return err
 	}
-	written := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+	// Of the response only the resourceVersion is used, so the spec and the status are not sent.
+	written := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+	written.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
 	if err := w.client.Status().Patch(ctx, written, client.RawPatch(types.StrategicMergePatchType, patch)); err != nil {
 		if apierrors.IsConflict(err) {
 			w.staleVersions.Note(pod, w.clock.Now())
