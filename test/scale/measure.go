@@ -110,7 +110,7 @@ func lifecycles(ctx context.Context, s *server, m *manager, f *fleet, count int,
 	if at.worked, err = m.atRest(ctx); err != nil {
 		return err
 	}
-	at.idle = (m.cpu() - before) / time.Duration(settling/time.Second)
+	at.idle = (m.cpu() - before) / (settling / time.Second)
 	return m.saveMetrics(filepath.Join(s.options.dir, fmt.Sprintf("metrics-%d.txt", at.pods)))
 }
 

@@ -30,9 +30,8 @@ func large() *corev1.Pod {
 	pod.Status.Conditions = append(pod.Status.Conditions,
 		corev1.PodCondition{Type: corev1.ContainersReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(builders.Epoch)},
 		corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI", Message: "text"})
-	pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet", FieldsV1: &metav1.FieldsV1{
-		Raw: []byte("{" + strings.TrimSuffix(strings.Repeat(`"k:{\"name\":\"WEB_SETTING\"}":{".":{},"f:name":{},"f:value":{}},`, 100), ",") + "}"),
-	}}}
+	fields := metav1.NewFieldsV1("{" + strings.TrimSuffix(strings.Repeat(`"k:{\"name\":\"WEB_SETTING\"}":{".":{},"f:name":{},"f:value":{}},`, 100), ",") + "}")
+	pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet", FieldsV1: fields}}
 	for i := range 3 {
 		container := corev1.Container{Name: fmt.Sprintf("web-%d", i), Image: "registry.example.com/web:v1"}
 		for variable := range 20 {
