@@ -38,7 +38,8 @@ func settings(annotations map[string]string) (settle *time.Duration, policy stri
 	if value, ok := annotations[appsv1alpha1.SettleTimeAnnotationKey]; ok {
 		d, parseErr := time.ParseDuration(value)
 		if parseErr != nil || d < 0 || d > MaxSettleTime {
-			err = fmt.Errorf("annotation %s is %q, want a duration from 0s to %s such as 10s", appsv1alpha1.SettleTimeAnnotationKey, text.Cut(value, maxShown), MaxSettleTime)
+			err = fmt.Errorf("annotation %s is %q, want a duration from 0s to %s such as 10s",
+				appsv1alpha1.SettleTimeAnnotationKey, text.Cut(value, maxShown), MaxSettleTime)
 		} else {
 			settle = &d
 		}

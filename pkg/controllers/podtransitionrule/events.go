@@ -92,7 +92,8 @@ func (r *Reconciler) recordWarnings(pod *corev1.Pod, request rule.Request, warne
 	}
 	reason := warned[0]
 	r.recorder.Eventf(pod, nil, corev1.EventTypeWarning, EventWouldWithhold, actionOf(reason),
-		"%s would wait for rule %s if it were enforced: %s (%s)%s", lifecycle.DescribeOperation(request.Type, request.ID), reason.Rule, reason.Message, reason.Code, more)
+		"%s would wait for rule %s if it were enforced: %s (%s)%s",
+		lifecycle.DescribeOperation(request.Type, request.ID), reason.Rule, reason.Message, reason.Code, more)
 }
 
 // rollout is a Deployment of which pods wait to be deleted.
