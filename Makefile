@@ -31,7 +31,10 @@ RACE_PACKAGES = $$(go list ./pkg/... | grep -v /pkg/opa/sandbox)
 # Tests that measure the heap or the time of modules: the race detector multiplies both.
 HEAP_TESTS = ^Test(.*Heap|Hostile)$$
 HEAP_PACKAGES = ./pkg/heapsize ./pkg/loadshed ./pkg/opa
-OTHER_PACKAGES = ./pkg/opa/sandbox $$(go list ./... | grep -v -e /podops/pkg/ -e /test/integration -e /test/e2e -e /test/hostile)
+OTHER_PACKAGES = ./pkg/opa/sandbox $$(go list ./... | grep -v -e /podops/pkg/ -e /test/integration -e /test/e2e -e /test/hostile -e /test/memlimit)
+
+# Packages with property tests. Only their tests have the flag of the number of schedules.
+PROPERTY_PACKAGES = $$(go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | awk '/pgregory.net\/rapid/ {print $$1}')
 
 # All of the control plane but the program that links Kubernetes: its imports take minutes to
 # check, and none of them is ours.
@@ -148,16 +151,29 @@ bench-scale: kube build bin/scale ## Measure the manager beside 10,000 pods; ARG
 
 ##@ Test
 
+# Two lanes, since the end-to-end tests wait about half of their time: the unit tests fill the
+# gaps, at a lower priority, because no kubelet waits for them.
 .PHONY: test
-test: kube test-unit test-integration test-e2e ## Run every test; the first run builds the local control plane (20 minutes).
+test: kube ## Run every test except test-long and test-hostile; the first run builds the local control plane (20 minutes).
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=line BESIDE=nice test-e2e test-unit test-integration test-controlplane
 
+# Without vet, which `make vet` runs on tests, too. Under the race detector, which makes it several
+# times slower, a property test runs a fifth of its schedules: test-properties runs them all.
 .PHONY: test-unit
 test-unit: test-policies ## Run the unit tests and the Rego tests.
 	$(if $(RACE),,@echo "no C compiler, hence no race detector")
-	go test $(RACE) -skip '$(HEAP_TESTS)' $(RACE_PACKAGES)
-	go test -run '$(HEAP_TESTS)' $(HEAP_PACKAGES)
-	go test $(OTHER_PACKAGES)
-	go test -C pkg/adapters/alibabacloudslb ./...
+	$(BESIDE) go test -vet=off $(if $(RACE),$(RACE) -short) -skip '$(HEAP_TESTS)' $(RACE_PACKAGES)
+	$(BESIDE) go test -vet=off -run '$(HEAP_TESTS)' $(HEAP_PACKAGES)
+	$(BESIDE) go test -vet=off $(OTHER_PACKAGES)
+	$(BESIDE) go test -C test/memlimit -vet=off # In its directory go test prints why it skips.
+	$(BESIDE) go test -C pkg/adapters/alibabacloudslb -vet=off ./...
+
+# How many schedules a property test runs.
+CHECKS ?= 100
+
+.PHONY: test-properties
+test-properties: ## Run all schedules of the property tests, without the race detector; CHECKS=1000 for more of them.
+	go test -vet=off -timeout 30m -skip '$(HEAP_TESTS)' $(PROPERTY_PACKAGES) -rapid.checks=$(CHECKS)
 
 # The commands of a policy author on the policies of this repository, with the opa program and
 # not with the engine. Only rules of users read the input that the schema describes.
@@ -170,15 +186,23 @@ test-policies: $(TOOLS)/opa ## Format, check and test the Rego with the opa comm
 
 .PHONY: test-integration
 test-integration: kube ## Run the tests against a real API server.
-	$(TEST_ENV) go test -count=1 -p 1 -timeout 20m ./test/integration/...
+	$(BESIDE) env $(TEST_ENV) go test -vet=off -count=1 -p 1 -timeout 20m ./test/integration/...
 
-# End-to-end tests wait about half of their time, so two processes run them, each on a cluster of its own.
+.PHONY: test-controlplane
+test-controlplane: kube ## Run the tests of the local control plane.
+	$(BESIDE) env $(TEST_ENV) go test -C test/controlplane -vet=off -count=1 -p 1 -timeout 20m $(CONTROLPLANE_PACKAGES)
+
+# Each process has a cluster of its own.
 E2E_PROCS ?= 2
+E2E = $(TEST_ENV) $(TOOLS)/ginkgo run --procs=$(E2E_PROCS) --timeout=40m --poll-progress-after=0
 
 .PHONY: test-e2e
-test-e2e: kube build $(TOOLS)/ginkgo ## Run the tests of the local control plane, and the end-to-end tests.
-	$(TEST_ENV) go test -C test/controlplane -count=1 -p 1 -timeout 20m $(CONTROLPLANE_PACKAGES)
-	$(TEST_ENV) $(TOOLS)/ginkgo run --procs=$(E2E_PROCS) --timeout=40m --poll-progress-after=0 --label-filter='!/bench/' ./test/e2e
+test-e2e: kube build $(TOOLS)/ginkgo ## Run the end-to-end tests, except those of test-long.
+	$(E2E) --label-filter='!/bench/ && !long' ./test/e2e
+
+.PHONY: test-long
+test-long: kube build $(TOOLS)/ginkgo ## Run the two end-to-end tests that take minutes.
+	$(E2E) --label-filter=long ./test/e2e
 
 # A memory cgroup of its own: the limit of the Deployment is part of what is tested.
 .PHONY: test-hostile

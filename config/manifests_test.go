@@ -87,7 +87,7 @@ func TestPodWebhooksLeaveTheRestAlone(t *testing.T) {
 					t.Errorf("%s: resource %s is not ours to guard by a webhook", w.Name, resource)
 				}
 				if resource == "pods" && (w.ObjectSelector == nil || w.ObjectSelector.MatchLabels["kusionstack.io/control"] != "true") {
-					t.Errorf("%s: objectSelector must ask for the control label", w.Name)
+					t.Errorf("%s: objectSelector must require the control label", w.Name)
 				}
 				if resource == "pods/eviction" && w.ObjectSelector != nil {
 					t.Errorf("%s: the object is an Eviction, which has no labels of the pod", w.Name)

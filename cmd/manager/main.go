@@ -10,6 +10,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
+	"github.com/podops-dev/podops/pkg/lazylog"
 	"github.com/podops-dev/podops/pkg/opa/sandbox"
 	"github.com/podops-dev/podops/pkg/operator"
 )
@@ -27,7 +28,7 @@ func run() int {
 	options.AddFlags(flag.CommandLine)
 	flag.Usage = usage
 	flag.Parse()
-	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&options.Log)))
+	ctrl.SetLogger(lazylog.New(zap.New(zap.UseFlagOptions(&options.Log))))
 
 	if flag.NArg() > 0 {
 		return command(flag.Args(), options.Namespace)
@@ -36,6 +37,7 @@ func run() int {
 		return failed("checking flags", err)
 	}
 	operator.LimitMemory(ctrl.Log.WithName("memory"))
+	defer operator.PaceCollector()()
 	config, err := ctrl.GetConfig()
 	if err != nil {
 		return failed("reading the kubeconfig", err)

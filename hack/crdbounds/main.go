@@ -1,5 +1,5 @@
-// Command crdbounds adds to generated CRDs the bounds that markers cannot express: those of types
-// that are not ours. It rewrites the files that it is given.
+// Command crdbounds adds to generated CRDs the bounds that markers cannot express: bounds of types
+// of other projects. It rewrites the given files.
 //
 // metav1.LabelSelector has no bounds, and markers on a field reach its own schema only, not that of
 // the lists in it. An own copy of the type would need a conversion at every use; a patch in

@@ -13,12 +13,12 @@ func groups() []group {
 			"settle-time", "gate-sync-timeout", "gate-sync-policy", "permit-interval", "max-hold", "on-max-hold", "delete-expiry", "hold-preemption",
 		}},
 		{"Evaluation of rules", []string{"workers", "round-budget", "evaluation-timeout", "policy-timeout"}},
-		{"Webhook rules", []string{"rule-webhook-allow-cidr", "rule-webhook-allow-host", "rule-webhook-ask-again"}},
+		{"Webhook rules", []string{"rule-webhook-allow-cidr", "rule-webhook-allow-host", "rule-webhook-rejection-retry"}},
 		{"Load balancers", []string{"enable-adapters", "haproxy-allow"}},
 		{"Webhooks of the manager", []string{
 			"webhook-url", "webhook-port", "webhook-bind-address", "webhook-client-ca", "webhook-client-names", "shutdown-delay",
 		}},
-		{"Metrics and probes", []string{"metrics-bind-address", "metrics-secure", "health-probe-bind-address"}},
+		{"Metrics, probes and profiles", []string{"metrics-bind-address", "metrics-secure", "health-probe-bind-address", "pprof-bind-address"}},
 		{"Events, decision log and log", []string{
 			"event-rate", "decision-log", "decision-log-sample", "decision-log-mask",
 			"zap-devel", "zap-encoder", "zap-log-level", "zap-stacktrace-level", "zap-time-encoding",

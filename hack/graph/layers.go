@@ -36,7 +36,7 @@ func layers() []layer {
 			"pkg/deferreddelete", "pkg/lifecycle", "pkg/permit", "pkg/resourceconsist/plan", "pkg/rule/...", "pkg/webhooktask",
 		}},
 		{name: "small packages", packages: []string{
-			"pkg/backoff", "pkg/cabundle", "pkg/cputime", "pkg/fairshare", "pkg/heapsize", "pkg/internal/...", "pkg/lanes", "pkg/loadshed",
+			"pkg/backoff", "pkg/cabundle", "pkg/cputime", "pkg/fairshare", "pkg/heapsize", "pkg/internal/...", "pkg/lanes", "pkg/lazylog", "pkg/loadshed",
 			"pkg/metricseries", "pkg/objectbounds", "pkg/observation", "pkg/podfields", "pkg/steadyclock", "pkg/text",
 			"pkg/webhooks/clientauth",
 		}},
@@ -44,7 +44,7 @@ func layers() []layer {
 	}
 }
 
-// fits reports whether a package is one of a pattern, and how exactly the pattern names it.
+// fits reports whether a pattern names a package, and how exactly.
 func fits(pattern, name string) (exact int, ok bool) {
 	root, below := strings.CutSuffix(pattern, "/...")
 	switch {

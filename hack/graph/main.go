@@ -63,7 +63,7 @@ func list(root string) (imports, error) {
 	return packages, nil
 }
 
-// read adds what `go list` has printed: a package and its imports in each line.
+// read adds the output of `go list`: a package and its imports in each line.
 func (i imports) read(text string) {
 	for line := range strings.Lines(text) {
 		paths := strings.Fields(line)
@@ -135,8 +135,8 @@ func (p placed) in(layer int) []string {
 	return slices.DeleteFunc(p.imports.names(), func(name string) bool { return p.layer[name] != layer })
 }
 
-// upwards returns an error for each import of a layer above. A package that is not listed, since it
-// has files for other platforms only, counts as one of the layer of its importer.
+// upwards returns an error for each import of a layer above. A package that is not listed, because
+// it has files for other platforms only, counts to the layer of its importer.
 func (p placed) upwards(name string) []error {
 	var errs []error
 	for _, imported := range p.imports[name] {

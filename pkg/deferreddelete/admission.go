@@ -12,8 +12,8 @@ import (
 // OwnerState is the state of the controller of a pod.
 type OwnerState int
 
-// The states of an owner. The zero value is the one with which deletes are deferred: an
-// owner of unknown state counts as present.
+// The states of an owner. The zero value defers deletes: an owner of unknown state counts as
+// present.
 const (
 	// OwnerPresent means that the owner exists, is of a kind that PodOps does not read, or that
 	// the pod has none.

@@ -15,10 +15,10 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// asked is when the lifecycles of the tests begin.
-var asked = time.Unix(1_800_000_000, 0)
+// requested is when the lifecycles of the tests begin.
+var requested = time.Unix(1_800_000_000, 0)
 
-var since = strconv.FormatInt(asked.UnixNano(), 10)
+var since = strconv.FormatInt(requested.UnixNano(), 10)
 
 // pending records a demand on a pod, as it begins a lifecycle.
 func pending(demand Demand) func(*corev1.Pod) {
@@ -81,28 +81,28 @@ func TestJoin(t *testing.T) {
 	}{
 		"a client takes over from the owner, which repeats": {
 			pod: controlled(pending(Demand{Actor: ActorOwner})), demand: Demand{Actor: ActorClient, User: "jane"}, after: time.Hour,
-			want: appsv1alpha1.PendingDelete{Actor: "Client", User: "jane", Seen: asked.Add(time.Hour).UnixNano()},
+			want: appsv1alpha1.PendingDelete{Actor: "Client", User: "jane", Seen: requested.Add(time.Hour).UnixNano()},
 		},
 		"a client takes over from an evictor": {
 			pod: controlled(pending(Demand{Actor: ActorEvictor})), demand: Demand{Actor: ActorClient},
-			want: appsv1alpha1.PendingDelete{Actor: "Client", Seen: asked.UnixNano()},
+			want: appsv1alpha1.PendingDelete{Actor: "Client", Seen: requested.UnixNano()},
 		},
 		"the owner does not take over":                            {pod: controlled(pending(Demand{Actor: ActorClient})), demand: Demand{Actor: ActorOwner}},
 		"an evictor does not take over from the owner":            {pod: controlled(pending(Demand{Actor: ActorOwner})), demand: Demand{Actor: ActorEvictor}, after: time.Hour},
 		"an evictor does not take over from a client":             {pod: controlled(pending(Demand{Actor: ActorClient})), demand: Demand{Actor: ActorEvictor}},
 		"an evictor that repeats at once is not written":          {pod: controlled(pending(Demand{Actor: ActorEvictor})), demand: Demand{Actor: ActorEvictor}, after: 5 * time.Second},
-		"an evictor that repeats later is written":                {pod: controlled(pending(Demand{Actor: ActorEvictor})), demand: Demand{Actor: ActorEvictor}, after: seenInterval, want: appsv1alpha1.PendingDelete{Actor: "Evictor", Seen: asked.Add(seenInterval).UnixNano()}},
+		"an evictor that repeats later is written":                {pod: controlled(pending(Demand{Actor: ActorEvictor})), demand: Demand{Actor: ActorEvictor}, after: seenInterval, want: appsv1alpha1.PendingDelete{Actor: "Evictor", Seen: requested.Add(seenInterval).UnixNano()}},
 		"an owner that repeats after an edit is written":          {pod: controlled(pending(Demand{Actor: ActorOwner, OwnerGeneration: 1})), demand: Demand{Actor: ActorOwner, OwnerGeneration: 2}, want: appsv1alpha1.PendingDelete{Actor: "Owner", OwnerGeneration: 2}},
 		"an owner that repeats without one is not":                {pod: controlled(pending(Demand{Actor: ActorOwner, OwnerGeneration: 2})), demand: Demand{Actor: ActorOwner, OwnerGeneration: 2}},
-		"a client joins the lifecycle of another controller":      {pod: controlled(foreign), demand: Demand{Actor: ActorClient}, want: appsv1alpha1.PendingDelete{Actor: "Client", Seen: asked.UnixNano()}},
+		"a client joins the lifecycle of another controller":      {pod: controlled(foreign), demand: Demand{Actor: ActorClient}, want: appsv1alpha1.PendingDelete{Actor: "Client", Seen: requested.UnixNano()}},
 		"an evictor leaves the lifecycle of another controller":   {pod: controlled(foreign), demand: Demand{Actor: ActorEvictor}},
 		"the owner leaves the lifecycle of another controller":    {pod: controlled(foreign), demand: Demand{Actor: ActorOwner}},
-		"the label joins the lifecycle of another controller":     {pod: controlled(foreign), demand: Demand{Actor: ActorLabel}, want: appsv1alpha1.PendingDelete{Actor: "Label", Seen: asked.UnixNano()}},
+		"the label joins the lifecycle of another controller":     {pod: controlled(foreign), demand: Demand{Actor: ActorLabel}, want: appsv1alpha1.PendingDelete{Actor: "Label", Seen: requested.UnixNano()}},
 		"a second client does not replace the options of a first": {pod: controlled(pending(Demand{Actor: ActorClient})), demand: Demand{Actor: ActorClient, GracePeriodSeconds: new(int64(1))}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, changed := tc.demand.Join(tc.pod, asked.Add(tc.after))
+			got, changed := tc.demand.Join(tc.pod, requested.Add(tc.after))
 			if changed != (tc.want.Actor != "") {
 				t.Fatalf("changed %t: %+v", changed, got)
 			}
@@ -127,7 +127,7 @@ func TestNext(t *testing.T) {
 	}
 	daemon, stateful := ownedBy("apps/v1", "DaemonSet"), ownedBy("apps/v1", "StatefulSet")
 	operable := func(at time.Duration) func(*corev1.Pod) {
-		return labelled(appsv1alpha1.OperateLabelPrefix+"/pod-delete", strconv.FormatInt(asked.Add(at).UnixNano(), 10))
+		return labelled(appsv1alpha1.OperateLabelPrefix+"/pod-delete", strconv.FormatInt(requested.Add(at).UnixNano(), 10))
 	}
 	toDelete := labelled(appsv1alpha1.ToDeleteLabelKey, "")
 	client, evictor, owner, label := Demand{Actor: ActorClient}, Demand{Actor: ActorEvictor, Method: MethodEviction}, Demand{Actor: ActorOwner}, Demand{Actor: ActorLabel}
@@ -171,7 +171,7 @@ func TestNext(t *testing.T) {
 			}
 			step, lapse, again := Next(State{
 				Pod: pod, Record: record, May: tc.may, Wake: tc.wake, Want: tc.want, UnwantedFor: tc.unwanted, Expiry: expiry,
-			}, asked.Add(tc.after))
+			}, requested.Add(tc.after))
 			if step != tc.step || lapse != tc.lapse || again != tc.again {
 				t.Errorf("step %d (%s) and again after %s, want %d (%s) and %s", step, lapse, again, tc.step, tc.lapse, tc.again)
 			}

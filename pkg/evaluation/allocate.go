@@ -15,7 +15,7 @@ import (
 // Allocation is which candidates of an evaluation get a permit. It is not modified after Allocate has
 // returned it.
 type Allocation struct {
-	// findings are the denials of candidates. They add to those of the evaluation.
+	// findings are the denials of candidates. They add to the denials of the evaluation.
 	findings
 
 	// Plan has the permits.

@@ -45,7 +45,7 @@ func (e *Evaluator) loadTasks(work *ruleWork, requests []rule.Request) []rule.Re
 		Stored:  webhookStatusOf(object, spec.Name),
 		Results: e.calls.Results(work.prepared.id),
 	}
-	plan.Rule.AskAgain = e.askAgain
+	plan.Rule.RejectionRetry = e.rejectionRetry
 	work.Calls = plan
 	tasks := webhooktask.FromStatus(plan.Stored)
 	for _, result := range plan.Results {

@@ -39,7 +39,7 @@ func (c *counters) resume(status appsv1alpha1.RuleStatus) {
 // count takes in the findings of one round, and returns how many requests were new to the rule,
 // newly withheld and newly would be. A request that the rule does not apply to counts as not
 // applicable, until it does.
-func (c *counters) count(findings []finding, now time.Time) (asked, withheld, would int) {
+func (c *counters) count(findings []finding, now time.Time) (evaluated, withheld, would int) {
 	known := make(map[string]counted, len(findings))
 	for _, f := range findings {
 		if f.request == nil {
@@ -50,7 +50,7 @@ func (c *counters) count(findings []finding, now time.Time) (asked, withheld, wo
 		applies := c.scope.Applies(f.request.Type, f.request.Pod.Labels, f.request.Pod.SkipRules)
 		switch {
 		case applies && !last.applied:
-			asked++
+			evaluated++
 		case !applies && !seen:
 			c.status.NotApplicable++
 		}
@@ -65,13 +65,13 @@ func (c *counters) count(findings []finding, now time.Time) (asked, withheld, wo
 		known[key] = counted{applied: last.applied || applies, withheld: last.withheld || f.withheld != nil, would: last.would || f.would != nil}
 	}
 	c.known = known
-	c.status.Asked += int64(asked)
+	c.status.Evaluated += int64(evaluated)
 	c.status.Withheld += int64(withheld)
 	c.status.WouldWithhold += int64(would)
-	return asked, withheld, would
+	return evaluated, withheld, would
 }
 
-// reject puts a rejection first, and drops the oldest one beyond the bound.
+// reject puts a rejection first, and drops the oldest rejection beyond the bound.
 func (c *counters) reject(request rule.Request, reason rule.Reason, now time.Time) {
 	last := append([]appsv1alpha1.Rejection{{
 		Pod: request.Pod.Name, ID: request.ID, Reason: string(reason.Code), Message: reason.Message, Time: StatusTime(now),
@@ -89,13 +89,13 @@ func enforcementOf(rule appsv1alpha1.TransitionRule) appsv1alpha1.Enforcement {
 // Count is how many requests were new to a rule in a round, how many it newly withheld, and how many it newly
 // would withhold if it were enforced.
 type Count struct {
-	Rule                   rule.RuleID
-	Enforcement            appsv1alpha1.Enforcement
-	Asked, Withheld, Would int
+	Rule                       rule.RuleID
+	Enforcement                appsv1alpha1.Enforcement
+	Evaluated, Withheld, Would int
 }
 
 // Count adds the findings of a round to the counters of the rules, keeps which pods had no turn, and returns
-// what it has added.
+// the numbers that it added.
 func (e *Evaluator) Count(s Snapshot, o Outcome, now time.Time) []Count {
 	s.state.missed = o.Allocation.Plan.Missed
 	var counts []Count
@@ -118,7 +118,7 @@ func (e *Evaluator) countRule(o Outcome, eval *Rule, now time.Time) Count {
 	}
 	e.with(prepared, func(remembered *recollection) {
 		prepared.counters.known = remembered.counted
-		count.Asked, count.Withheld, count.Would = prepared.counters.count(findings, now)
+		count.Evaluated, count.Withheld, count.Would = prepared.counters.count(findings, now)
 		remembered.counted, prepared.counters.known = prepared.counters.known, nil
 	})
 	return count

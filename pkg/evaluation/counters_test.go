@@ -20,20 +20,20 @@ func TestCountersShowToWhichRequestsARuleApplied(t *testing.T) {
 			Pod: &rule.PodFact{Name: name, Namespace: "shop", SkipRules: skipped}, ID: name, Type: operationType, Attempt: "1",
 		}}
 	}
-	expect := func(what string, wantAsked, wantNotApplicable int64) {
+	expect := func(what string, wantEvaluated, wantNotApplicable int64) {
 		t.Helper()
-		if diff := cmp.Diff([]int64{wantAsked, wantNotApplicable}, []int64{c.status.Asked, c.status.NotApplicable}); diff != "" {
-			t.Errorf("%s: asked and not applicable (-want +got):\n%s", what, diff)
+		if diff := cmp.Diff([]int64{wantEvaluated, wantNotApplicable}, []int64{c.status.Evaluated, c.status.NotApplicable}); diff != "" {
+			t.Errorf("%s: evaluated and not applicable (-want +got):\n%s", what, diff)
 		}
 	}
 	for range 2 { // a request counts once
 		c.count([]finding{waiting("a", "delete"), waiting("b", "update"), waiting("c", "delete", "approved")}, time.Unix(0, 0))
 		expect("three requests", 1, 2)
 	}
-	asked, _, _ := c.count([]finding{waiting("a", "delete"), waiting("c", "delete")}, time.Unix(0, 0))
+	evaluated, _, _ := c.count([]finding{waiting("a", "delete"), waiting("c", "delete")}, time.Unix(0, 0))
 	expect("a pod that skips the rule no more", 2, 2)
-	if asked != 1 {
-		t.Errorf("%d are new to the rule", asked)
+	if evaluated != 1 {
+		t.Errorf("%d are new to the rule", evaluated)
 	}
 	if c.count(nil, time.Unix(0, 0)); len(c.known) != 0 {
 		t.Errorf("%d requests are counted that are gone", len(c.known))

@@ -117,8 +117,7 @@ const neverAllows = `package rule
 allow := false
 `
 
-// fallback prepares the program that is evaluated in place of one that cannot be; nil when
-// not even that is possible.
+// fallback prepares the program that replaces an unusable one; nil when its preparation fails, too.
 func (e *Evaluator) fallback(ctx context.Context, object types.NamespacedName, rule appsv1alpha1.TransitionRule) Program {
 	if rule.Rego == nil {
 		return nil

@@ -1,6 +1,6 @@
 // Package evaluation evaluates the rules of a namespace for the requests that wait, and allocates permits. It
 // has no client and no recorder: a Snapshot goes in; an Evaluation and an Allocation, which are not modified
-// after they were returned, come out. State is what one namespace keeps from one round to the next.
+// after they were returned, come out. State is the state of one namespace between rounds.
 //
 //	Prepare -> Evaluate -> Allocate -> Count
 //

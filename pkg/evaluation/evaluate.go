@@ -20,11 +20,11 @@ import (
 type Evaluation struct {
 	findings
 
-	// candidates are the requests that passed every rule except those still to be checked by
-	// permit.Next: availability slots, and rules that read other pods.
+	// candidates are the requests that passed every rule except the rules that permit.Next checks:
+	// availability slots, and rules that read other pods.
 	candidates []permit.Candidate
 
-	// budgets are what the availability rules have to give.
+	// budgets are the slots of the availability rules.
 	budgets []permit.Budget
 
 	// disruptions are the PodDisruptionBudgets by their id.
@@ -137,8 +137,8 @@ type ruleWork struct {
 }
 
 // Evaluate evaluates every rule of a snapshot for every request that it could apply to: users' modules
-// first, which may take several rounds; then the cheap rules; last the webhook rules and those that take
-// slots.
+// first, which may take several rounds; then the cheap rules; last the webhook rules and the rules that
+// take slots.
 func (e *Evaluator) Evaluate(ctx context.Context, t *Turn, snapshot Snapshot) Evaluation {
 	now := e.clock.Now()
 	w := e.newWork(t, snapshot, now)
@@ -319,7 +319,7 @@ func budgetOf(ruleset *Ruleset) (permit.Budget, bool) {
 				budget.Slots[prepared.spec.Name] = eval.capacity.Slots - eval.capacity.Missing()
 			}
 		case prepared.dependsOnPods() && prepared.stage == appsv1alpha1.StagePreCheck:
-			// A rule that is not enforced counts what it would do just as well.
+			// A rule that is not enforced counts its verdicts as well.
 			budget.Sequential = true
 		}
 		budget.KeepsRecent = budget.KeepsRecent || eval.prepared.needs().Permits

@@ -18,13 +18,13 @@ import (
 
 // Evaluator evaluates the rules of namespaces. It is safe for concurrent use with a State each.
 type Evaluator struct {
-	engine   Engine
-	prepared func(spec.Module)
-	calls    *dispatch.InFlight
-	services Services
-	askAgain time.Duration
-	hold     Hold
-	clock    clock.PassiveClock
+	engine         Engine
+	prepared       func(spec.Module)
+	calls          *dispatch.InFlight
+	services       Services
+	rejectionRetry time.Duration
+	hold           Hold
+	clock          clock.PassiveClock
 
 	// remembered has the recollections of the rules, bounded in bytes over all namespaces.
 	remembered *recollections
@@ -84,8 +84,8 @@ type Config struct {
 	Calls    *dispatch.InFlight
 	Services Services
 
-	// AskAgain is about how long after a denial the service of a webhook rule is called again.
-	AskAgain time.Duration
+	// RejectionRetry is about how long after a denial the service of a webhook rule is called again.
+	RejectionRetry time.Duration
 
 	// Hold bounds the holds of the rules that have no bound of their own.
 	Hold Hold
@@ -100,7 +100,7 @@ type Config struct {
 // New returns an Evaluator.
 func New(c Config) *Evaluator {
 	return &Evaluator{
-		engine: c.Engine, prepared: c.Prepared, calls: c.Calls, services: c.Services, askAgain: c.AskAgain, hold: c.Hold, clock: c.Clock,
+		engine: c.Engine, prepared: c.Prepared, calls: c.Calls, services: c.Services, rejectionRetry: c.RejectionRetry, hold: c.Hold, clock: c.Clock,
 		remembered: fairshare.NewCache[*preparedRule, *recollection](c.Memory),
 	}
 }

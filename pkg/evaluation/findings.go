@@ -48,8 +48,8 @@ func newFindings() findings {
 	}
 }
 
-// file keeps the finding of a rule on a request. Without memory for it the request counts as one for
-// which the rule was not evaluated; that it is withheld is kept elsewhere.
+// file keeps the finding of a rule on a request. Without memory for the finding the rule counts as
+// not evaluated for the request; the reason that withholds the request is kept elsewhere.
 func (f findings) file(t *Turn, id rule.RuleID, key string, found finding) {
 	if f.byRule[id] == nil {
 		f.byRule[id] = map[string]finding{}

@@ -7,8 +7,8 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// wording remembers the words of one rule for what most pods wait for, so that a round
-// finds new ones only for what has changed.
+// wording remembers the messages of one rule by verdict, so that a round renders only messages of
+// verdicts that have changed.
 type messageCache struct {
 	mismatches map[types.UID]mismatch
 
@@ -49,8 +49,8 @@ func (w *messageCache) of(code rule.Code, entry appsv1alpha1.TransitionRule, req
 	}
 }
 
-// keep drops what is remembered of pods that do not wait any more, when it is about as much
-// as what is remembered of those that do.
+// keep drops the messages of pods that do not wait any more, when they are about as many as the
+// messages of waiting pods.
 func (w *messageCache) keep(requests []rule.Request) {
 	const few = 16
 	if len(w.mismatches) <= few+2*len(requests) {
@@ -68,7 +68,7 @@ func (w *messageCache) keep(requests []rule.Request) {
 	w.mismatches, w.text = kept, text
 }
 
-// bytes is about what the words take.
+// bytes is the approximate size of the messages.
 func (w *messageCache) bytes() int64 {
 	return w.text + int64(len(w.mismatches)*mismatchBytes+len(w.noRoom))
 }

@@ -26,9 +26,9 @@ type missing struct {
 	since time.Time
 }
 
-// countMissing returns the views with the pods added to their desired numbers that workloads miss and
-// whose desired number PodOps does not know: without them each pod that is deleted would lower the bound for
-// the next one. The time is measured by this process, from the round in which it first saw them missing. It
+// countMissing returns the views with the pods added to their desired numbers that workloads miss and whose
+// desired number PodOps does not know: without them each pod that is deleted would lower the bound for the
+// next pod. The time is measured by this process, from the round in which it first saw them missing. It
 // returns how soon the first of them no longer counts; 0 for never.
 func (s *State) countMissing(views []podindex.RuleView, now time.Time) (counted []podindex.RuleView, wait time.Duration) {
 	counted = slices.Clone(views)

@@ -37,9 +37,9 @@ type moduleRun struct {
 	err  error
 }
 
-// firstChunk is for how many requests all modules are evaluated before the round goes on to the next ones.
-// It grows while there is time, and shrinks to one pod when there is little: a pod is permitted by the
-// verdicts of all modules in one round.
+// firstChunk is for how many requests all modules are evaluated before the round goes on to the next
+// requests. It grows while there is time, and shrinks to one pod when there is little: a pod is permitted
+// by the verdicts of all modules in one round.
 const firstChunk = 32
 
 // evaluateModules evaluates the users' modules of a round for the requests whose verdicts are not
@@ -77,7 +77,7 @@ func (e *Evaluator) evaluateModules(ctx context.Context, w *evaluating, waiting 
 	}
 }
 
-// openRuns prepares the evaluation of all users' modules, and returns those with open requests.
+// openRuns prepares the evaluation of all users' modules, and returns the runs with open requests.
 func (e *Evaluator) openRuns(ctx context.Context, w *evaluating) []*moduleRun {
 	var open []*moduleRun
 	for _, work := range w.rules {
@@ -128,8 +128,9 @@ func (e *Evaluator) runOf(ctx context.Context, w *evaluating, work *ruleWork) *m
 	return run
 }
 
-// opens keeps the requests to evaluate. A reserved pod is not among them where the rule reads permits or
-// other pods: its own permit would be among those. permit.Next evaluates the rule for it.
+// opens keeps the requests to evaluate. A request of a reserved pod is left out if the rule reads
+// permits or other pods, because the input would contain the permit of the pod itself. permit.Next
+// evaluates the rule for it.
 func (m *moduleRun) opens(positions []int) {
 	needs := m.program.Needs()
 	for _, i := range positions {
@@ -145,8 +146,8 @@ func (m *moduleRun) opens(positions []int) {
 	}
 }
 
-// orderOf returns the keys of all requests with an open verdict: first those that were not
-// reached for the most rounds, and of several the oldest.
+// orderOf returns the keys of all requests with an open verdict: first the requests that were not
+// reached for the most rounds, and among equals the oldest.
 func orderOf(runs []*moduleRun, waiting []rule.Request) []string {
 	missed := map[string]int{}
 	for _, run := range runs {

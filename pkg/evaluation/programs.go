@@ -80,7 +80,7 @@ func (p *preparedRule) dependsOnPods() bool {
 	return p.needs().Pods || p.needs().Permits || p.kind == rule.KindRego && p.needs().Counts
 }
 
-// scopeOf returns on what a verdict of a program depends besides the pod.
+// scopeOf returns the inputs, besides the pod, on which a verdict of a program depends.
 func scopeOf(program Program, kind rule.Kind) memo.Scope {
 	needs := program.Needs()
 	return memo.Scope{
@@ -109,14 +109,14 @@ func (o preparedRuleset) isComplete() bool {
 	return !slices.ContainsFunc(o.rules, (*preparedRule).unprepared)
 }
 
-// isOf reports whether the rules are those of this generation of the object, compiled with
+// isOf reports whether the rules were prepared from this generation of the object and compiled with
 // these versions of PodTransitionPolicies.
 func (o preparedRuleset) isOf(object *appsv1alpha1.PodTransitionRule, versions string) bool {
 	return o.uid == object.UID && o.generation == object.Generation && o.policies == versions
 }
 
-// rulesOf returns the prepared rules of a PodTransitionRule: without disabled ones, cheap ones first and rules
-// that take slots last. An edit prepares only the rules that it changed, or whose PodTransitionPolicy
+// rulesOf returns the prepared rules of a PodTransitionRule: without disabled rules, cheap rules first and
+// rules that take slots last. An edit prepares only the rules that it changed, or whose PodTransitionPolicy
 // changed. A rule whose module the round has no time to compile has no program; the next call compiles it.
 func (e *Evaluator) rulesOf(
 	ctx context.Context, t *Turn, state *State, object *appsv1alpha1.PodTransitionRule, shared policies,
@@ -205,7 +205,7 @@ func (o preparedRuleset) unchanged(uid types.UID, rule appsv1alpha1.TransitionRu
 	return nil
 }
 
-// costOf orders the kinds of rules: the cheap ones are evaluated first.
+// costOf orders the kinds of rules: cheap rules are evaluated first.
 func costOf(kind rule.Kind) int {
 	return slices.Index([]rule.Kind{rule.KindLabelCheck, rule.KindRego, rule.KindWebhook, rule.KindAvailablePolicy}, kind)
 }

@@ -43,8 +43,8 @@ func limitOf(room rule.Capacity) int {
 	return limit
 }
 
-// byRank orders reasons: first the rules that need an edit, then the rules that deny, then the rules that
-// the pod passes later without one.
+// byRank orders reasons: first rules that need an edit, then rules that deny, then rules that the pod
+// passes later without an edit.
 func byRank(a, b rule.Reason) int {
 	return cmp.Or(cmp.Compare(Rank(a.Code), Rank(b.Code)),
 		cmp.Compare(a.Rule.Object.Name, b.Rule.Object.Name), cmp.Compare(a.Rule.Rule, b.Rule.Rule))
@@ -72,7 +72,7 @@ func ranked(reasons []rule.Reason, reason rule.Reason) []rule.Reason {
 }
 
 // Rank returns the place of a code among reasons: 0 for rules that need an edit, 1 for rules that deny, 2 for
-// rules that the pod passes later without one.
+// rules that the pod passes later without an edit.
 func Rank(code rule.Code) int {
 	switch code {
 	case rule.CodeCompileFailed, rule.CodeTooLarge, rule.CodePolicyNotFound, rule.CodePolicyTooExpensive,
@@ -99,8 +99,8 @@ const (
 // not change with every round.
 type nextChecks map[string]time.Time
 
-// of returns the next check of a withheld request. A check that is due is set again, and so is one that the
-// rule now requires sooner.
+// of returns the next check of a withheld request. A check is set again when it is due or when the rule
+// requires it sooner.
 func (n nextChecks) of(request rule.Request, verdict rule.Verdict, now time.Time) time.Time {
 	key := request.Key()
 	wait := cmp.Or(verdict.RetryAfter, defaultNextCheck)
@@ -127,5 +127,5 @@ func (n nextChecks) keep(requests []rule.Request) nextChecks {
 }
 
 // StatusTime returns a time in whole seconds, as the API server stores it. With fractions a status would
-// always differ from the stored one, and be written every second.
+// always differ from the stored status, and be written every second.
 func StatusTime(at time.Time) metav1.Time { return metav1.NewTime(at.Truncate(time.Second)) }

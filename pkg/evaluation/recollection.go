@@ -24,8 +24,8 @@ type recollection struct {
 	charged int64
 }
 
-// recollections are those of the rules of all namespaces, bounded in bytes. The namespace with the largest
-// recollections loses its own first.
+// recollections has the recollection of each rule of all namespaces, bounded in bytes. The namespace with
+// the largest recollections loses its own first.
 type recollections = fairshare.Cache[*preparedRule, *recollection]
 
 // Bytes of the parts of a recollection besides their texts, as a test measures them.
@@ -102,11 +102,11 @@ func (w *ruleWork) close() {
 
 // Bytes that a round holds for each request for which a rule is evaluated.
 const (
-	// findingBytes are those of a finding. Each reason comes on top, with its texts.
+	// findingBytes is the size of a finding. Each reason comes on top, with its texts.
 	findingBytes = 160
 	ReasonBytes  = 256
 
-	// openBytes are those of the verdict of a user's module.
+	// openBytes is the size of the verdict of a user's module.
 	openBytes = 2*findingBytes + 128
 )
 

@@ -28,7 +28,7 @@ type Snapshot struct {
 }
 
 // Prepare returns a snapshot with the rules of a namespace compiled. take takes a snapshot of the pod index,
-// with all pods for the PodTransitionRules for which its argument returns true: those that read them. It is
+// with all pods for the PodTransitionRules for which its argument returns true because they read pods. It is
 // called again if a rule turns out to read them.
 func (e *Evaluator) Prepare(
 	ctx context.Context, t *Turn, state *State, take func(needsPods func(*appsv1alpha1.PodTransitionRule) bool) podindex.Snapshot,

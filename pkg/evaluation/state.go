@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// State is what the evaluation of one namespace keeps from one round to the next. The rounds of a namespace
-// follow each other, and each uses its state in one goroutine.
+// State is the state of the evaluation of one namespace between rounds. The rounds of a namespace follow
+// each other, and each uses its state in one goroutine.
 type State struct {
 	// rulesets are the PodTransitionRules of the namespace, by name.
 	rulesets map[string]*rulesetState
@@ -63,7 +63,7 @@ func (s *State) IsEmpty() bool {
 	return len(s.rulesets) == 0 && len(s.uncontrolled) == 0 && len(s.held) == 0
 }
 
-// forgetRules drops the recollections of rules that are not among the kept ones.
+// forgetRules drops the recollections of all rules except the kept ones.
 func (e *Evaluator) forgetRules(gone, kept []*preparedRule) {
 	present := make(map[*preparedRule]bool, len(kept))
 	for _, rule := range kept {

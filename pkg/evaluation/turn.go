@@ -23,8 +23,8 @@ const (
 	heldShare = 20
 )
 
-// Turn is what one round may use: time, a lane among other namespaces, memory, and the slot for background
-// writes. It is used by one goroutine.
+// Turn has the resources that one round may use: time, a lane among other namespaces, memory, and the slot
+// for background writes. It is used by one goroutine.
 type Turn struct {
 	lanes     *lanes.Lanes
 	clock     clock.PassiveClock
@@ -72,7 +72,7 @@ type TurnOptions struct {
 	Namespace string
 	Clock     clock.PassiveClock
 
-	// Lanes are those in which Namespace was admitted, to Lane.
+	// Lanes admitted Namespace to Lane.
 	Lanes *lanes.Lanes
 	Lane  lanes.Lane
 
@@ -89,7 +89,7 @@ type TurnOptions struct {
 	Governed func() bool
 }
 
-// NewTurn returns what a round may use that begins now.
+// NewTurn returns the resources of a round that begins now.
 func NewTurn(o TurnOptions) *Turn {
 	return &Turn{
 		lanes: o.Lanes, clock: o.Clock, namespace: o.Namespace, began: o.Clock.Now(), budget: o.Budget, lane: o.Lane, most: o.Memory,
@@ -169,14 +169,14 @@ func (t *Turn) inLane(ctx context.Context) context.Context {
 	return ctx
 }
 
-// Slices of a round. What a namespace uses in one before it is known to be slow is what others
-// have to wait for.
+// Slices of a round. Other namespaces wait for as long as a namespace may compute before it counts
+// as slow.
 const (
 	FastSlice = 50 * time.Millisecond
 	SlowSlice = 250 * time.Millisecond
 )
 
-// Parts of the budget of a round. What comes later has time of its own.
+// Parts of the budget of a round. Later steps of the round have time of their own.
 const (
 	partForModules  = 0.5
 	partForRules    = 0.75
@@ -195,7 +195,7 @@ func (t *Turn) holds(bytes int64) bool {
 // charge adds CPU time that the round used.
 func (t *Turn) charge(used time.Duration) { t.used += used }
 
-// measure charges the round with the CPU time of what is done in this goroutine.
+// measure charges the round with the CPU time that a function uses in this goroutine.
 func (t *Turn) measure(what func()) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -23,7 +23,7 @@ type limits struct {
 	totalBurst int
 }
 
-// series identifies events that a reader takes for one: those with one reason about one
+// series identifies the events that are one series for a reader: events with one reason about one
 // object. Kind and name are part of it, because a UID may be missing.
 type series struct {
 	namespace, kind, name string
@@ -79,8 +79,8 @@ type backlog struct {
 	total   *rate.Limiter
 	tenants map[string]*tenant
 
-	// turns are the tenants in the order in which they take turns, next the one whose turn
-	// it is.
+	// turns are the tenants in the order in which they take turns, next the tenant whose turn it
+	// is.
 	turns []*tenant
 	next  int
 

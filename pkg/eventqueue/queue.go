@@ -3,7 +3,6 @@ package eventqueue
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -18,6 +17,8 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
+
+	"github.com/podops-dev/podops/pkg/text"
 )
 
 const (
@@ -26,7 +27,7 @@ const (
 	// in each namespace.
 	DefaultRate = 10
 
-	// burst is how many events one namespace may have at once: those of a rollout of 25 pods.
+	// burst is how many events one namespace may have at once: the events of a rollout of 25 pods.
 	burst = 50
 
 	// totalRate and totalBurst bound the requests for all namespaces together.
@@ -129,8 +130,8 @@ func (r *sourceRecorder) Eventf(regarding, related runtime.Object, eventType, re
 	r.AnnotatedEventf(regarding, related, nil, eventType, reason, action, note, args...)
 }
 
-// AnnotatedEventf records an event with annotations, as Eventf does. The annotations
-// must not be modified afterwards; those of the first event of a series stay.
+// AnnotatedEventf records an event with annotations, as Eventf does. The annotations must not be
+// modified afterwards; the annotations of the first event of a series stay.
 func (r *sourceRecorder) AnnotatedEventf(
 	regarding, related runtime.Object, annotations map[string]string, eventType, reason, action, note string, args ...any,
 ) {
@@ -145,7 +146,7 @@ func (r *sourceRecorder) AnnotatedEventf(
 		return
 	}
 	e.source, e.annotations, e.eventType = r.source, annotations, eventType
-	e.action, e.note = cut(action, maxWordBytes), cut(fmt.Sprintf(note, args...), maxNoteBytes)
+	e.action, e.note = text.Cut(action, maxWordBytes), text.Cut(fmt.Sprintf(note, args...), maxNoteBytes)
 	q.add(e)
 }
 
@@ -156,7 +157,7 @@ func (q *Queue) entry(regarding, related runtime.Object, reason string) (*entry,
 		return nil, fmt.Errorf("referring to the object: %w", err)
 	}
 	now := q.clock.Now()
-	e := &entry{regarding: *about, reason: cut(reason, maxWordBytes), first: now, last: now, count: 1}
+	e := &entry{regarding: *about, reason: text.Cut(reason, maxWordBytes), first: now, last: now, count: 1}
 	if related != nil {
 		if e.related, err = reference.GetReference(q.scheme, related); err != nil {
 			return nil, fmt.Errorf("referring to the related object: %w", err)
@@ -193,13 +194,4 @@ func (q *Queue) last(s series, now time.Time) (lastSent, bool) {
 	}
 	last, ok := value.(lastSent)
 	return last, ok && now.Sub(last.at) < seriesWindow
-}
-
-// cut shortens a text between characters.
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	const more = "..."
-	return strings.ToValidUTF8(text[:most-len(more)], "") + more
 }

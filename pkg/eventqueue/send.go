@@ -15,6 +15,8 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record/util"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/podops-dev/podops/pkg/text"
 )
 
 // APISink writes events to the API server.
@@ -37,7 +39,7 @@ func (s APISink) Patch(ctx context.Context, namespace, name string, patch []byte
 // NeedLeaderElection returns false: the events of a leader are sent even after it lost the lease.
 func (q *Queue) NeedLeaderElection() bool { return false }
 
-// Start sends events until ctx ends, and then for a moment those that may be sent.
+// Start sends events until ctx ends, and then for a moment the events that may be sent.
 func (q *Queue) Start(ctx context.Context) error {
 	for ctx.Err() == nil {
 		wait, sent := q.sendNext(ctx)
@@ -122,7 +124,7 @@ func (e *entry) event() *corev1.Event {
 		},
 		InvolvedObject: e.regarding, Related: e.related,
 		Type: e.eventType, Reason: e.reason, Action: e.action, Message: e.note,
-		Source: corev1.EventSource{Component: e.source}, ReportingController: e.source, ReportingInstance: cut(e.source+"-"+host, maxWordBytes),
+		Source: corev1.EventSource{Component: e.source}, ReportingController: e.source, ReportingInstance: text.Cut(e.source+"-"+host, maxWordBytes),
 		FirstTimestamp: metav1.NewTime(e.first), LastTimestamp: metav1.NewTime(e.last), Count: e.count,
 	}
 }

@@ -131,7 +131,7 @@ func (c *Cache[K, V]) charge(charged *owner, bytes int64) {
 	heap.Fix(&c.byBytes, charged.place)
 }
 
-// remove removes an entry, and its owner with the last one.
+// remove removes an entry, and its owner with the last entry.
 func (c *Cache[K, V]) remove(at *list.Element) {
 	gone := at.Value.(*entry[K, V])
 	delete(c.entries, gone.key)

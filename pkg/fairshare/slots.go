@@ -24,7 +24,8 @@ type SlotOptions struct {
 }
 
 // Slots bounds how many pieces of work run at a time. A free slot goes to the owner that holds the
-// fewest, and among equals to the one that was served the longest ago. It is safe for concurrent use.
+// fewest, and among equals to the owner that was served the longest ago. It is safe for concurrent
+// use.
 type Slots struct {
 	options SlotOptions
 
@@ -34,7 +35,7 @@ type Slots struct {
 	owners map[string]*holder
 }
 
-// holder is an owner that holds a slot or waits for one.
+// holder is an owner that holds a slot or waits for it.
 type holder struct {
 	held    int
 	waiting []chan struct{}

@@ -191,7 +191,7 @@ func (l *Lanes) hasPlace() bool {
 	return taken < l.options.Places
 }
 
-// first returns the parked namespace with the smallest debt, and among equals the one that
+// first returns the parked namespace with the smallest debt, and among equals the namespace that
 // came first.
 func (l *Lanes) first() string {
 	best := ""

@@ -59,7 +59,8 @@ func (m *machine) enter(*rapid.T) {
 	switch {
 	case m.reserved[name] && (!admitted || lane != lanes.Slow):
 		m.t.Fatalf("%s has a reserved place and did not get it", name)
-	case !admitted && (!known || m.now.Sub(spent) > memory+10*burst):
+	// A parked namespace waits for its turn, even when its debt ends meanwhile.
+	case !admitted && !m.parked[name] && (!known || m.now.Sub(spent) > memory+10*burst):
 		m.t.Fatalf("%s is parked although it has been idle for long", name)
 	}
 	delete(m.reserved, name)
@@ -157,6 +158,46 @@ func TestSmallestDebtFirst(t *testing.T) {
 	}
 	if got := l.Leave("second", 0, epoch); len(got) != 1 || got[0] != "much" {
 		t.Errorf("the second place goes to %v", got)
+	}
+}
+
+// TestDebtEndsWhileParked shows that a parked namespace waits for its turn, even when its debt has
+// ended, and is in the fast lane after it.
+func TestDebtEndsWhileParked(t *testing.T) {
+	l := newLanes()
+	enter := func(name string, now time.Time) (lanes.Lane, bool) {
+		lane, ok := l.Enter(name, now)
+		if ok {
+			l.GoOn(name, time.Second, now)
+		}
+		return lane, ok
+	}
+	enter("late", epoch)
+	for i := range places {
+		enter(fmt.Sprint("slow-", i), epoch)
+	}
+	l.Leave("late", 0, epoch)
+	for i := range places { // the places were taken before the round of late left
+		if lane, ok := l.GoOn(fmt.Sprint("slow-", i), 0, epoch); !ok {
+			t.Fatalf("slow-%d is in lane %v, and may not go on", i, lane)
+		}
+	}
+	if _, ok := l.Enter("late", epoch); ok {
+		t.Fatal("no place is free")
+	}
+	paid := epoch.Add(2 * memory)
+	if _, ok := l.Enter("late", paid); ok {
+		t.Error("a parked namespace does not wait for its turn")
+	}
+	if got := l.Leave("slow-0", 0, paid); len(got) != 1 || got[0] != "late" {
+		t.Errorf("the place goes to %v", got)
+	}
+	if lane, ok := l.Enter("late", paid); lane != lanes.Slow || !ok {
+		t.Errorf("its turn is in lane %v: %v", lane, ok)
+	}
+	l.Leave("late", 0, paid)
+	if lane, ok := l.Enter("late", paid); lane != lanes.Fast || !ok {
+		t.Errorf("after its turn it is in lane %v: %v", lane, ok)
 	}
 }
 

@@ -47,11 +47,11 @@ func AdmitCreate(requested PodFacts) Admission {
 }
 
 // AdmitUpdate returns the response to an update of a pod. Labels that only PodOps may set are
-// denied when the request adds or changes one, and restored when it drops one: deployed
-// clients write whole objects from their caches. PodOps itself (trusted) may set them.
-// The requested steps are taken in the same request, as far as possible without writing the
-// gate. AdmitUpdate must see the object as the client sent it: call it once per request
-// (reinvocationPolicy Never), because it takes its own labels for forged ones.
+// denied when the request adds or changes one, and restored when it drops one: deployed clients
+// write whole objects from their caches. PodOps itself (trusted) may set them. The requested steps
+// are taken in the same request, as far as possible without writing the gate. AdmitUpdate must see
+// the object as the client sent it: call it once per request (reinvocationPolicy Never), because it
+// takes its own labels for forged labels.
 func AdmitUpdate(old, requested PodFacts, trusted bool, opts Options, now time.Time) Admission {
 	if old.Terminating {
 		return Admission{}
@@ -85,8 +85,8 @@ func AdmitUpdate(old, requested PodFacts, trusted bool, opts Options, now time.T
 	return admission
 }
 
-// advanceRequest returns the change from the requested labels to those that follow from
-// them. It modifies labels.
+// advanceRequest returns the change from the requested labels to the labels that follow from them.
+// It modifies labels.
 func advanceRequest(old, requested PodFacts, before, labels map[string]string, opts Options, now time.Time) Change {
 	var moves []Transition
 	if requested.Controlled() {

@@ -38,7 +38,7 @@ func CheckUpdate(old, requested PodFacts, trusted bool, opts Options, now time.T
 }
 
 // clientRequest returns the labels of the request as its client may have sent it: without the
-// labels that PodOps added, with those that it removed. An id without any label was undone; if
+// labels that PodOps added, with the labels that it removed. An id without any label was undone; if
 // it was cancelled or has become available, the outcome is the same.
 func clientRequest(before, requested map[string]string) map[string]string {
 	sent := maps.Clone(requested)

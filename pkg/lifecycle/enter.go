@@ -55,8 +55,8 @@ func (m *machine) enter(id string) {
 }
 
 // isPermittedFor reports whether the permit is for this type of operation. A permit and the
-// permission of its type are written together, so a type without one was changed
-// after the permit.
+// permission of its type are written together, so a type without a permission was changed after the
+// permit.
 func (m *machine) isPermittedFor(id, operationType string) bool {
 	return m.isPermitted(id) && m.has(appsv1alpha1.OperationPermissionLabelPrefix, operationType)
 }
@@ -70,8 +70,8 @@ func (m *machine) begin(id, operationType string) {
 	m.transition(StepBegin, id, operationType)
 }
 
-// clear removes the labels that PodOps has written for an id, except those with some prefixes,
-// and keeps a pending PostCheck.
+// clear removes the labels that PodOps has written for an id, except labels with some prefixes, and
+// keeps a pending PostCheck.
 func (m *machine) clear(id string, but ...string) {
 	operationType, owes := m.owesPostCheck(id)
 	m.drop(id, without(ownedPrefixes(), but...)...)
@@ -150,8 +150,8 @@ func nextAttempt(labels map[string]string, id string, now time.Time) string {
 	return stamp(now)
 }
 
-// stampAfter returns the time now, or the latest one that the id carries: where a label
-// replaces an older one, the attempt of the id is kept.
+// stampAfter returns the time now, or the latest time in a label of the id: where a label replaces
+// an older label, the attempt of the id is kept.
 func (m *machine) stampAfter(id string) string {
 	if last := latest(m.labels, id); last.After(m.now) {
 		return stamp(last)

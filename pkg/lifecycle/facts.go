@@ -81,8 +81,8 @@ type PodFacts struct {
 	// Services is whether a Service selects the pod.
 	Services Services
 
-	// SettleTime and GateSyncPolicy are set by the pod's annotations; nil and empty where those
-	// of the manager apply. AnnotationErr is the error of reading one of them.
+	// SettleTime and GateSyncPolicy are set by the pod's annotations; nil and empty where the
+	// settings of the manager apply. AnnotationErr is the error of reading one of them.
 	SettleTime     *time.Duration
 	GateSyncPolicy string
 	AnnotationErr  error

@@ -9,8 +9,17 @@ import (
 // maxOperations bounds Operations.
 const maxOperations = 5
 
-// Operations returns "operation <type> of id <id>" for the ids that hold a permit or have
-// finished, sorted by id; the first five of them.
+// DescribeOperation returns the operation of an id, human-readable: "deletion" for a delete that PodOps
+// carries out, otherwise "operation <type> of id <id>".
+func DescribeOperation(operationType, id string) string {
+	if id == appsv1alpha1.PodDeleteID {
+		return "deletion"
+	}
+	return fmt.Sprintf("operation %s of id %s", operationType, id)
+}
+
+// Operations returns DescribeOperation of the ids that hold a permit or have finished, sorted by
+// id; the first five of them.
 func Operations(p PodFacts) []string {
 	m := machine{facts: p, labels: p.Labels}
 	var operations []string
@@ -27,7 +36,7 @@ func Operations(p PodFacts) []string {
 		if len(operations) == maxOperations {
 			break
 		}
-		operations = append(operations, fmt.Sprintf("operation %s of id %s", operationType, id))
+		operations = append(operations, DescribeOperation(operationType, id))
 	}
 	return operations
 }

@@ -19,8 +19,8 @@ type Pending struct {
 	// Since is when the wait began, as labels and conditions show it.
 	Since time.Time
 
-	// Finalizers are those that hold back the operation, or those that are missing; sorted.
-	// It is empty while the pod waits for the kubelet.
+	// Finalizers are the finalizers that hold back the operation, or the missing finalizers;
+	// sorted. It is empty while the pod waits for the kubelet.
 	Finalizers []string
 
 	// Unknown is true if no employer is known of the first finalizer.
@@ -47,7 +47,7 @@ func PendingOf(p PodFacts) (Pending, bool) {
 	return p.pendingOn()
 }
 
-// pendingOff returns what keeps traffic on although some id prepares.
+// pendingOff returns the reasons for which traffic is still on although an id prepares.
 func (f PodFacts) pendingOff(since time.Time) (Pending, bool) {
 	pending := Pending{Reason: appsv1alpha1.ReasonPreparing, Since: since}
 	for _, name := range f.Finalizers {

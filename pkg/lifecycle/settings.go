@@ -5,6 +5,7 @@ import (
 	"time"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/text"
 )
 
 // MaxSettleTime bounds the settle time that a pod may request.
@@ -34,29 +35,28 @@ func CheckSettings(annotations map[string]string) error {
 // settings reads the annotations with which a pod sets its own waits. A malformed one counts
 // as absent.
 func settings(annotations map[string]string) (settle *time.Duration, policy string, err error) {
-	if text, ok := annotations[appsv1alpha1.SettleTimeAnnotationKey]; ok {
-		d, parseErr := time.ParseDuration(text)
+	if value, ok := annotations[appsv1alpha1.SettleTimeAnnotationKey]; ok {
+		d, parseErr := time.ParseDuration(value)
 		if parseErr != nil || d < 0 || d > MaxSettleTime {
-			err = fmt.Errorf("annotation %s is %q, want a duration from 0s to %s such as 10s", appsv1alpha1.SettleTimeAnnotationKey, cut(text), MaxSettleTime)
+			err = fmt.Errorf("annotation %s is %q, want a duration from 0s to %s such as 10s",
+				appsv1alpha1.SettleTimeAnnotationKey, text.Cut(value, maxShown), MaxSettleTime)
 		} else {
 			settle = &d
 		}
 	}
-	switch text, ok := annotations[appsv1alpha1.GateSyncPolicyAnnotationKey]; {
+	switch value, ok := annotations[appsv1alpha1.GateSyncPolicyAnnotationKey]; {
 	case !ok:
-	case text == appsv1alpha1.GateSyncContinue, text == appsv1alpha1.GateSyncHold:
-		policy = text
+	case value == appsv1alpha1.GateSyncContinue, value == appsv1alpha1.GateSyncHold:
+		policy = value
 	default:
 		err = fmt.Errorf("annotation %s is %q, want %s or %s",
-			appsv1alpha1.GateSyncPolicyAnnotationKey, cut(text), appsv1alpha1.GateSyncContinue, appsv1alpha1.GateSyncHold)
+			appsv1alpha1.GateSyncPolicyAnnotationKey, text.Cut(value, maxShown), appsv1alpha1.GateSyncContinue, appsv1alpha1.GateSyncHold)
 	}
 	return settle, policy, err
 }
 
 // maxShown bounds how much of a malformed value is shown.
 const maxShown = 32
-
-func cut(text string) string { return text[:min(len(text), maxShown)] }
 
 // settleTime returns how long the pod must be unready before operate.
 func (m *machine) settleTime() time.Duration {

@@ -18,9 +18,9 @@ type Waiting struct {
 	Attempt string
 }
 
-// WaitingIDs returns the ids of a pod that wait for rules, sorted by id. Nothing waits
-// on a pod that is terminating or not controlled. An id that is finished while another
-// one is permitted does not wait yet.
+// WaitingIDs returns the ids of a pod that wait for rules, sorted by id. Nothing waits on a pod
+// that is terminating or not controlled. An id that is finished while another id is permitted does
+// not wait yet.
 func WaitingIDs(p PodFacts) []Waiting {
 	if p.Terminating || !p.Controlled() {
 		return nil
@@ -53,9 +53,8 @@ func UntypedIDs(p PodFacts) []string {
 	return untyped
 }
 
-// Renew returns the change that gives every waiting PreCheck id of a pod a new attempt.
-// Permits for the old one are void then, and so is every write under the pod's present
-// resourceVersion.
+// Renew returns the change that gives every waiting PreCheck id of a pod a new attempt. Permits for
+// the old attempt are void then, and so is every write under the pod's present resourceVersion.
 func Renew(p PodFacts, now time.Time) Change {
 	labels := maps.Clone(p.Labels)
 	for _, waiting := range WaitingIDs(p) {

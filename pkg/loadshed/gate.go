@@ -115,8 +115,8 @@ func Fits(most, used, inFlight, requested int64) bool {
 // most returns the bytes that may be in use, with all work.
 func (g *Gate) most() int64 { return int64(float64(g.options.Limit) * g.options.Share) }
 
-// collect runs the collector. Otherwise the bytes in use would be those of the last collection, and a
-// Gate that rejects all work would never cause another one.
+// collect runs the collector. Otherwise the number of bytes in use would be as old as the last
+// collection, and a Gate that rejects all work would never cause another collection.
 func (g *Gate) collect() {
 	if now := g.options.Clock.Now(); now.Sub(g.collected) >= collectEvery {
 		g.collected = now

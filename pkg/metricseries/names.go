@@ -36,7 +36,7 @@ func NewNames(limits Limits) *Names {
 	return &Names{limits: limits, placed: map[string]map[string]bool{}}
 }
 
-// Value returns the label value of a name: the name itself if it has a place or one is free, or
+// Value returns the label value of a name: the name itself if it has a place or a place is free, or
 // else Other. A name keeps its place until Release.
 func (n *Names) Value(namespace, name string) string {
 	n.mu.Lock()
@@ -55,7 +55,7 @@ func (n *Names) Value(namespace, name string) string {
 	return name
 }
 
-// Lookup returns the label value of a name as Value does, but gives no place to a name without one.
+// Lookup returns the label value of a name as Value does, but gives no place to a new name.
 func (n *Names) Lookup(namespace, name string) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()

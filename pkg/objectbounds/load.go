@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/text"
 )
 
 // ErrTooLarge is wrapped by the error of TooLarge.
@@ -28,7 +29,8 @@ const sizeKey = "podtransitionrule.kusionstack.io/loaded-bytes"
 // maxMarkerBytes bounds the value of the marker.
 const maxMarkerBytes = 512
 
-// Bounds of the annotations of an object that stay in the cache: those of the domain of PodOps.
+// Bounds of the annotations of an object that stay in the cache: annotations of the domain of
+// PodOps.
 const (
 	ownDomain               = "kusionstack.io"
 	maxAnnotations          = 16
@@ -68,7 +70,7 @@ func TooLarge(object metav1.Object) error {
 }
 
 // LoadedSize returns the RuleSize of a PodTransitionRule that Load returned, as it is loaded; of any
-// other one, RuleOverheadBytes.
+// other object, RuleOverheadBytes.
 func LoadedSize(object metav1.Object) int {
 	size, err := strconv.Atoi(object.GetAnnotations()[sizeKey])
 	if err != nil {
@@ -84,7 +86,7 @@ func annotate(meta *metav1.ObjectMeta, key, value string) {
 	meta.Annotations[key] = value
 }
 
-// stubRule replaces the spec. The rules of the stub represent the enabled ones of the object, by
+// stubRule replaces the spec. The rules of the stub represent the enabled rules of the object, by
 // stage and enforcement, so that rules that were not enforced withhold no pod.
 func stubRule(object *appsv1alpha1.PodTransitionRule, errs field.ErrorList) {
 	spec := appsv1alpha1.PodTransitionRuleSpec{}
@@ -108,7 +110,7 @@ func stubRule(object *appsv1alpha1.PodTransitionRule, errs field.ErrorList) {
 	mark(&object.ObjectMeta, errs)
 }
 
-// isStub reports whether rules are those of a stub. The schema denies a PodTransitionRule without
+// isStub reports whether rules belong to a stub. The schema denies a PodTransitionRule without
 // rules and a rule without a check, so no stored object looks like a stub.
 func isStub(rules []appsv1alpha1.TransitionRule) bool {
 	return !slices.ContainsFunc(rules, func(rule appsv1alpha1.TransitionRule) bool {
@@ -134,8 +136,7 @@ func enforcementOf(enforcement appsv1alpha1.Enforcement) appsv1alpha1.Enforcemen
 
 // mark records on a stub which bounds the object exceeds.
 func mark(meta *metav1.ObjectMeta, errs field.ErrorList) {
-	text := errs.ToAggregate().Error()
-	annotate(meta, markerKey, strings.ToValidUTF8(text[:min(len(text), maxMarkerBytes)], ""))
+	annotate(meta, markerKey, text.Prefix(errs.ToAggregate().Error(), maxMarkerBytes))
 }
 
 // slim drops the metadata that no controller reads. The marker stays on a stub only: on any other

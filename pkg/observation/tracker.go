@@ -40,7 +40,7 @@ type observed struct {
 }
 
 // NewTracker returns an empty Tracker. Its clock does not jump: the times contain a reading of a
-// monotonic clock, as those of clock.RealClock do, or they are those of a steadyclock.Clock.
+// monotonic clock, as with clock.RealClock, or come from a steadyclock.Clock.
 func NewTracker(clk clock.PassiveClock) *Tracker {
 	return &Tracker{clock: clk, seen: map[key]observed{}, pruned: clk.Now()}
 }

@@ -82,7 +82,7 @@ func messageOf(explanation ast.Object) (string, error) {
 }
 
 // detailsOf returns the first of the details as a JSON object. A value of another type becomes the
-// field "value" of one.
+// field "value" of an object.
 func detailsOf(explanation ast.Object) (string, error) {
 	details, err := field[*ast.Array](explanation, "details")
 	if err != nil || details.Len() == 0 {

@@ -3,11 +3,11 @@
 //	spec.Module --Prepare--> Program --Evaluate(environment, requests)--> rule.Result
 //	source of a user --Inspect--> Inspection: entry point and needs, for spec.Rule and the caller
 //
-// Compiled programs are shared: all rules of a built-in kind use one program, and so do rules with
-// the same user's module. The literal of a rule is a document in the input of each evaluation, so a
-// rule takes about 2 KB and no compilation. A user's module is compiled alone: no rule can read or
-// break another one. The library, compiled once, reads data.rule, and userRules (user_module.go) evaluates
-// the module in its place.
+// Compiled programs are shared: all rules of a built-in kind use one program, and so do rules with the
+// same user's module. The literal of a rule is a document in the input of each evaluation, so a rule takes
+// about 2 KB and no compilation. A user's module is compiled alone: no rule can read or break another
+// rule. The library, compiled once, reads data.rule, and userRules (user_module.go) evaluates the module
+// in its place.
 //
 // The cost of an evaluation depends on the number of requests and not on the number of pods, so
 // callers evaluate requests whose facts changed and cache the other verdicts (see

@@ -112,8 +112,8 @@ type Engine struct {
 	compilers    *fairshare.Slots
 	compilations atomic.Int64
 
-	// libraryMu guards the programs that are compiled once for all rules: those of the built-in
-	// kinds, and the queries that decide about users' modules, by entry point.
+	// libraryMu guards the programs that are compiled once for all rules: the programs of the
+	// built-in kinds, and the queries that decide about users' modules, by entry point.
 	libraryMu     sync.Mutex
 	builtIn       map[rule.Kind]*compiled
 	customQueries map[spec.Entry]rego.PreparedEvalQuery

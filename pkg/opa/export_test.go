@@ -53,7 +53,13 @@ func SameProgram(a, b *Program) bool { return a.info == b.info }
 // comparison of two huge documents, which nothing interrupts. A pod without the label "stuck" ends
 // at once.
 func (e *Engine) PrepareStuck(ctx context.Context, module spec.Module, release <-chan struct{}) (*Program, error) {
+	return e.PrepareStuckAfter(ctx, module, func() {}, release)
+}
+
+// PrepareStuckAfter is like PrepareStuck, and calls begun before the module computes.
+func (e *Engine) PrepareStuckAfter(ctx context.Context, module spec.Module, begun func(), release <-chan struct{}) (*Program, error) {
 	return e.prepareWaiting(ctx, module, func() {
+		begun()
 		for !isClosed(release) {
 		}
 	})

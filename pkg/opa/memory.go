@@ -112,8 +112,8 @@ func (e *Engine) compiledOf(ctx context.Context, owner string, of *moduleInfo) (
 	return e.compileAndKeep(ctx, owner, of.key)
 }
 
-// compileAndKeep compiles a user's module in one of the slots for it. The owner that compiles most
-// waits longest.
+// compileAndKeep compiles a user's module when a slot is free. The owner that compiles most waits
+// longest.
 func (e *Engine) compileAndKeep(ctx context.Context, owner string, key compiledKey) (*compiled, error) {
 	release, err := e.compilers.Acquire(ctx, owner)
 	if err != nil {

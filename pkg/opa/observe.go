@@ -57,8 +57,8 @@ func (p *Program) observe(input ast.Value, began time.Time, evaluations int, err
 }
 
 // Replay evaluates a rule again on an observed input, and returns the decision document: the same
-// bytes as Observation.Output. The literal and the parameters are those of the input, not those of
-// the module. Replay does not call Options.Observe.
+// bytes as Observation.Output. The literal and the parameters come from the input, not from the
+// module. Replay does not call Options.Observe.
 //
 // A user's module has its usual CPU time. If the evaluation gives no decision, the error is that of
 // the observation.

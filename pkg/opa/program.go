@@ -156,7 +156,7 @@ func (p *Program) evaluateDistinct(
 	return result, evaluations, nil
 }
 
-// observed is what Evaluate returns for a built-in rule.
+// observed is the result of Evaluate for a built-in rule.
 type observed struct {
 	result      rule.Result
 	evaluations int
@@ -192,7 +192,7 @@ func (p *Program) observeAll(ctx context.Context, counts rule.Counts, requests [
 	}
 }
 
-// confirm returns an error if a verdict differs from the one that Evaluate has returned.
+// confirm returns an error if a verdict differs from the verdict that Evaluate has returned.
 func (p *Program) confirm(term *ast.Term, keys []key, returned rule.Result) error {
 	evaluated, err := decode(term, keys, parts{capacity: p.hasCapacity(), calls: p.calls()})
 	if err != nil {

@@ -74,7 +74,7 @@ func newTermCache(remembered *memory) *termCache {
 
 // pod returns the document of a pod for built-in rules, or the whole one that users' modules read.
 // The term of its last version is cached by UID. A pod without UID or version is converted each
-// time, because it cannot be distinguished from another one.
+// time, because it cannot be distinguished from another pod.
 func (f *termCache) pod(pod *rule.PodFact, whole bool) *ast.Term {
 	build := f.builtInPod
 	if whole {
@@ -92,8 +92,8 @@ func (f *termCache) pod(pod *rule.PodFact, whole bool) *ast.Term {
 	return built
 }
 
-// builtInPod returns the fields that the library reads. It sets every one of them, so that a rule never
-// takes an unknown value for an absent one.
+// builtInPod returns the fields that the library reads. It sets all of them, so that a rule never
+// treats an unknown value as absent.
 func (f *termCache) builtInPod(pod *rule.PodFact) *ast.Term {
 	return ast.ObjectTerm(
 		[2]*ast.Term{f.keys.name, ast.StringTerm(pod.Name)},

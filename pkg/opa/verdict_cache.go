@@ -168,7 +168,7 @@ func newVerdictCache(remembered *memory, owner string, cached projection, counte
 	return &verdictCache{projection: cached, counted: counted, memory: remembered, owner: owner}
 }
 
-// cached returns the cachedVerdicts, empty ones if they are not cached.
+// cached returns the cachedVerdicts; without verdicts if none are cached.
 func (s *verdictCache) cached() *cachedVerdicts {
 	if known, ok := s.memory.Get(cacheKey{s}); ok {
 		return known.(*cachedVerdicts)
@@ -258,7 +258,7 @@ func (s *verdictCache) store(counts rule.Counts, evaluated misses, result rule.R
 // size returns the approximate memory of the cachedVerdicts.
 func (s *cachedVerdicts) size() int64 { return int64(s.bytes + entryOverhead*(2+len(s.capacities))) }
 
-// add adds a verdict. It drops all others when the limit is reached: those in use are added
+// add adds a verdict. It drops all others when the limit is reached: verdicts in use are added
 // again.
 func (s *cachedVerdicts) add(projected string, verdict rule.Verdict) {
 	size := len(projected) + entryOverhead

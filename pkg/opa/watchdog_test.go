@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -149,13 +150,33 @@ func TestBusyMachine(t *testing.T) {
 	}
 }
 
+// deadlined is a context whose deadline is passed when a channel is closed.
+type deadlined struct {
+	context.Context
+	passed chan struct{}
+}
+
+func (d deadlined) Done() <-chan struct{} { return d.passed }
+
+func (d deadlined) Err() error {
+	select {
+	case <-d.passed:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
 // TestDeadlineEndsBetweenRequests checks that the deadline of a round wastes no evaluation: the
 // running one ends by itself, and the next one is not reached.
 func TestDeadlineEndsBetweenRequests(t *testing.T) {
 	e := newEngine(t, opa.Options{CustomTimeout: time.Minute, RoundBudget: time.Minute})
-	program, release := stuck(t, e)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
+	ctx, release := deadlined{Context: t.Context(), passed: make(chan struct{})}, make(chan struct{})
+	begun := sync.OnceFunc(func() { close(ctx.passed) })
+	program, err := e.PrepareStuckAfter(t.Context(), custom(t, "package rule\n\nallow if true\n"), begun, release)
+	if err != nil {
+		t.Fatal(err)
+	}
 	context.AfterFunc(ctx, func() { close(release) })
 	result, err := program.Evaluate(ctx, program.Stage(), rule.Environment{}, []rule.Request{stuckRequest(0), request(1, true)})
 	if err != nil {

@@ -66,7 +66,7 @@ func (p poolRunner) Start(ctx context.Context) error {
 	return p.Pool.Start(ctx)
 }
 
-// guard returns which addresses webhook rules may reach besides public ones.
+// guard returns the addresses that webhook rules may reach besides public addresses.
 func (o *Options) guard() (webhookclient.Guard, error) {
 	var guard webhookclient.Guard
 	for text := range strings.SplitSeq(o.RuleWebhookAllowCIDR, ",") {

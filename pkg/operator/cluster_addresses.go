@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// refreshEvery is how often the addresses of the cluster are read, and how long a new one
+	// refreshEvery is how often the addresses of the cluster are read, and how long a new address
 	// may be unknown.
 	refreshEvery = 30 * time.Second
 
@@ -93,7 +93,7 @@ func (c *clusterAddresses) Has(address netip.Addr) bool {
 	return owner != ""
 }
 
-// refresh reads the addresses. After an error it keeps the last ones.
+// refresh reads the addresses. After an error it keeps the last addresses.
 func (c *clusterAddresses) refresh(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
 	defer cancel()

@@ -12,8 +12,8 @@ import (
 	"github.com/podops-dev/podops/pkg/eventqueue"
 )
 
-// queuedEvents is a manager whose recorders record into a queue. Every controller gets its
-// recorder from the manager, including those of adapters.
+// queuedEvents is a manager whose recorders record into a queue. Every controller gets its recorder
+// from the manager, including the controllers of adapters.
 type queuedEvents struct {
 	manager.Manager
 	queue *eventqueue.Queue

@@ -57,6 +57,8 @@ func newOperator(ctx context.Context, config *rest.Config, options Options, endi
 	// The API server's priority and fairness limits requests, not a limit in the client.
 	config = rest.CopyConfig(config)
 	config.QPS = -1
+	// The API server would compress every watch event, at a cost to both.
+	config.DisableCompression = true
 
 	clientset, err := newClientset(config)
 	if err != nil {
@@ -64,7 +66,7 @@ func newOperator(ctx context.Context, config *rest.Config, options Options, endi
 	}
 	review, err := clientset.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("asking the API server who this manager is: %w", err)
+		return nil, fmt.Errorf("reading the identity of this manager from the API server: %w", err)
 	}
 	identity := review.Status.UserInfo.Username
 
@@ -106,8 +108,8 @@ type ruleIndex struct {
 	notifier *podtransitionrule.Notifier
 }
 
-// newClientset returns a client for built-in kinds, which sends and reads them as protocol
-// buffers: the events cost a fraction of what they cost as JSON.
+// newClientset returns a client for built-in kinds, which sends and reads them as protocol buffers:
+// events cost a fraction of their cost as JSON.
 func newClientset(config *rest.Config) (*kubernetes.Clientset, error) {
 	config = rest.CopyConfig(config)
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
@@ -172,6 +174,7 @@ func newManager(
 		Cache:                         caches,
 		Metrics:                       options.metricsOptions(configureTLS),
 		HealthProbeBindAddress:        options.ProbeAddress,
+		PprofBindAddress:              options.PprofAddress,
 		LeaderElection:                options.LeaderElection,
 		LeaderElectionID:              leaderElectionID,
 		LeaderElectionNamespace:       options.Namespace,

@@ -46,6 +46,9 @@ type Options struct {
 	MetricsAddress string
 	ProbeAddress   string
 
+	// PprofAddress serves profiles of the manager; empty: none.
+	PprofAddress string
+
 	LeaderElection bool
 	LeaseDuration  time.Duration
 	RenewDeadline  time.Duration
@@ -58,7 +61,7 @@ type Options struct {
 	// events.
 	EventRate float64
 
-	// Settle, GateSyncTimeout and GateSyncPolicy are those of lifecycle.Options.
+	// Settle, GateSyncTimeout and GateSyncPolicy are the fields of lifecycle.Options.
 	Settle          time.Duration
 	GateSyncTimeout time.Duration
 	GateSyncPolicy  string
@@ -89,9 +92,9 @@ type Options struct {
 	RuleWebhookAllowCIDR string
 	RuleWebhookAllowHost string
 
-	// RuleWebhookAskAgain is the approximate delay after which the service of a webhook rule
+	// RuleWebhookRejectionRetry is the approximate delay after which the service of a webhook rule
 	// is called again after a rejection.
-	RuleWebhookAskAgain time.Duration
+	RuleWebhookRejectionRetry time.Duration
 
 	// EnableAdapters is a list of load balancers whose adapters run, separated by commas:
 	// demo, haproxy. haproxy.ParseAllowed parses HAProxyAllow.
@@ -120,6 +123,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.WebhookBindAddress, "webhook-bind-address", "", "address of the webhook server, e.g. 127.0.0.1:9443, when another server at --webhook-url forwards requests to it; empty: as --webhook-url or --webhook-port say")
 	flags.StringVar(&o.MetricsAddress, "metrics-bind-address", ":8443", "address of the metrics server; 0 switches it off")
 	flags.StringVar(&o.ProbeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 switches them off")
+	flags.StringVar(&o.PprofAddress, "pprof-bind-address", "", "loopback address that serves profiles of the manager at /debug/pprof/, e.g. 127.0.0.1:6060; empty: none")
 	flags.BoolVar(&o.LeaderElection, "leader-elect", false, "run controllers only while holding the lease; needed with more than one replica")
 	flags.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", 15*time.Second, "how long other replicas wait before they take an unrenewed lease")
 	flags.DurationVar(&o.RenewDeadline, "leader-elect-renew-deadline", 10*time.Second, "how long the leader tries to renew before it gives up")
@@ -139,7 +143,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.DurationVar(&o.PermitInterval, "permit-interval", podtransitionrule.DefaultBatchInterval, "least time between two batches of permits of one PodTransitionRule; each batch writes its status once; 0s writes it for every permit; at most 1m")
 	flags.StringVar(&o.RuleWebhookAllowCIDR, "rule-webhook-allow-cidr", "", "networks that webhook rules may reach although they are rejected otherwise (loopback, link-local, metadata services), separated by commas, e.g. 127.0.0.0/8")
 	flags.StringVar(&o.RuleWebhookAllowHost, "rule-webhook-allow-host", "", "hosts that webhook rules may reach whatever they resolve to, separated by commas")
-	flags.DurationVar(&o.RuleWebhookAskAgain, "rule-webhook-ask-again", webhooktask.DefaultAskAgain, "about how long after a rejection the service of a webhook rule is called again; from 1s to 10m")
+	flags.DurationVar(&o.RuleWebhookRejectionRetry, "rule-webhook-rejection-retry", webhooktask.DefaultRejectionRetry, "about how long after a rejection the service of a webhook rule is called again; from 1s to 10m")
 	flags.StringVar(&o.DecisionLog, "decision-log", "", "file to which every evaluation of a rule is appended as a line of JSON, - for standard output; empty: no log")
 	flags.Float64Var(&o.DecisionLogSample, "decision-log-sample", 1, "share of the decisions that are logged, from 0 to 1")
 	flags.StringVar(&o.DecisionLogMask, "decision-log-mask", "", "paths in the input of rules that are not logged, separated by commas, e.g. pod.annotations,parameters.token; such decisions cannot be replayed")
@@ -166,8 +170,8 @@ func (o *Options) Validate() error {
 		check(o.DeleteExpiry >= time.Minute, "--delete-expiry is %s, want at least 1m", o.DeleteExpiry),
 		check(o.EvaluationTimeout > 0, "--evaluation-timeout is %s, want more than 0", o.EvaluationTimeout),
 		check(o.PolicyTimeout > 0, "--policy-timeout is %s, want more than 0", o.PolicyTimeout),
-		check(o.RuleWebhookAskAgain >= time.Second && o.RuleWebhookAskAgain <= 10*time.Minute,
-			"--rule-webhook-ask-again is %s, want from 1s to 10m", o.RuleWebhookAskAgain),
+		check(o.RuleWebhookRejectionRetry >= time.Second && o.RuleWebhookRejectionRetry <= 10*time.Minute,
+			"--rule-webhook-rejection-retry is %s, want from 1s to 10m", o.RuleWebhookRejectionRetry),
 		check(o.RoundBudget >= 10*o.PolicyTimeout,
 			"--round-budget is %s, want at least 10 times --policy-timeout, which is %s: no pod would be reached", o.RoundBudget, o.PolicyTimeout),
 		check(o.PermitInterval >= 0 && o.PermitInterval <= time.Minute,

@@ -8,8 +8,8 @@ import (
 	"github.com/podops-dev/podops/pkg/podindex"
 )
 
-// slimPod drops what no component reads of a pod: most of a pod are its containers, its volumes
-// and who manages which field. What stays is
+// slimPod drops the fields of a pod that no component reads: most of a pod are its containers, its
+// volumes and managedFields. It keeps
 //
 //   - what pkg/lifecycle, pkg/podindex, pkg/deferreddelete and pkg/resourceconsist read:
 //     metadata, readiness gates, phase and conditions,
@@ -49,8 +49,8 @@ func slimPodStatus(status *corev1.PodStatus) {
 	status.AllocatedResources, status.Resources = nil, nil
 }
 
-// namedPorts returns the containers that have ports with names, and of them only their names
-// and those ports; nil if there are none.
+// namedPorts returns the containers that have ports with names, with only their names and the named
+// ports; nil if there are none.
 func namedPorts(containers []corev1.Container) []corev1.Container {
 	var kept []corev1.Container
 	for i := range containers {

@@ -34,6 +34,7 @@ import (
 	podwebhook "github.com/podops-dev/podops/pkg/webhooks/pod"
 	policywebhook "github.com/podops-dev/podops/pkg/webhooks/podtransitionpolicy"
 	rulewebhook "github.com/podops-dev/podops/pkg/webhooks/podtransitionrule"
+	"github.com/podops-dev/podops/pkg/webhooks/review"
 	"github.com/podops-dev/podops/pkg/webhooktask/dispatch"
 )
 
@@ -73,7 +74,7 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 	}
 	config := podtransitionrule.Config{
 		Engine: evaluation.EngineOf(policies), Pods: writer, Statuses: podtransitionrule.APIStatusWriter{Client: mgr.GetClient()},
-		Recorder: recorder, Options: times, Clock: clk, AskAgain: options.RuleWebhookAskAgain, Prepared: decisions.Prepared,
+		Recorder: recorder, Options: times, Clock: clk, RejectionRetry: options.RuleWebhookRejectionRetry, Prepared: decisions.Prepared,
 		Undo: podtransitionrule.APIUndoer{Client: mgr.GetClient()}, ManagerNamespace: options.Namespace,
 		Hold:    evaluation.Hold{Max: options.MaxHold, Action: appsv1alpha1.HoldAction(options.OnMaxHold)},
 		Workers: options.Workers, RoundBudget: options.RoundBudget, Memory: ruleBytes(memoryLimit()), BatchInterval: options.PermitInterval,
@@ -130,7 +131,7 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 // token: known reports whether its sender is the API server.
 func serve(mgr manager.Manager, known func(path string) bool, handlers map[string]admission.Handler) {
 	for path, handler := range handlers {
-		var served http.Handler = &admission.Webhook{Handler: handler}
+		var served http.Handler = review.New(handler)
 		mgr.GetWebhookServer().Register(path, served)
 		if strings.HasPrefix(path, certificates.TokenPaths) {
 			mgr.GetWebhookServer().Register(path+"/", withToken(served, known))

@@ -64,6 +64,9 @@ func (o *Options) validateServing() error {
 	if !o.Serving.MetricsSecure && o.MetricsAddress != "0" && !isLoopback(o.MetricsAddress) {
 		errs = append(errs, fmt.Errorf("--metrics-secure=false needs a loopback address, e.g. 127.0.0.1:8080, and --metrics-bind-address is %q", o.MetricsAddress))
 	}
+	if o.PprofAddress != "" && !isLoopback(o.PprofAddress) {
+		errs = append(errs, fmt.Errorf("--pprof-bind-address is %q, want a loopback address, e.g. 127.0.0.1:6060, because every client is served", o.PprofAddress))
+	}
 	return errors.Join(errs...)
 }
 

@@ -42,9 +42,9 @@ type Budget struct {
 	// them.
 	KeepsRecent bool
 
-	// Owners are the numbers of pods of workloads whose desired number is unknown, by UID.
-	// Before one of their pods gets a PreCheck permit, even an unavailable one, the number is
-	// recorded: a pod that goes must not lower the bound for the next one.
+	// Owners are the numbers of pods of workloads whose desired number is unknown, by UID. Before
+	// one of their pods gets a PreCheck permit, even an unavailable one, the number is recorded: a
+	// pod that goes must not lower the bound for the next pod.
 	Owners map[types.UID]int
 
 	// Remembered are the numbers of pods in the record that still count.
@@ -60,7 +60,7 @@ type Budget struct {
 	Recent []rule.Permit
 }
 
-// Candidate is a waiting request that passed every rule, except those of Needs and Rechecked.
+// Candidate is a waiting request that passed every rule except the rules of Needs and Rechecked.
 type Candidate struct {
 	Request rule.Request
 
@@ -295,10 +295,10 @@ func (a *allocation) deny(c Candidate) (Denial, bool) {
 	return a.rechecked(c)
 }
 
-// lacking returns the first rule that has no slot for the request. A pod that is unavailable
-// needs no slot, and one that is reserved already has its slot, as long as the rule does not have
-// too few pods without it. A full record denies every pod that it would have to hold: the rule
-// name is empty then, and the remaining pods follow in the next batch.
+// lacking returns the first rule that has no slot for the request. A pod that is unavailable needs
+// no slot, and a reserved pod already has its slot, as long as the rule does not have too few pods
+// without it. A full record denies every pod that it would have to hold: the rule name is empty
+// then, and the remaining pods follow in the next batch.
 func (a *allocation) lacking(c Candidate) (rule.RuleID, bool) {
 	pod := c.Request.Pod
 	for _, need := range c.Needs {
@@ -361,8 +361,8 @@ func (a *allocation) commit(c Candidate) {
 	}
 }
 
-// fillRecords sets the lists of the records to which something was added, and the recent
-// permits of those that keep them.
+// fillRecords sets the lists of the records to which something was added, and the recent permits of
+// the records that keep them.
 func (a *allocation) fillRecords() {
 	for name, b := range a.budgets {
 		if b.changed {

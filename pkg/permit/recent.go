@@ -38,7 +38,7 @@ func (b *openBudget) commit(pod *rule.PodFact, now time.Time) {
 	b.remember(pod.Name, now)
 }
 
-// remember appends a permit, and drops the oldest ones beyond the bound.
+// remember appends a permit, and drops the oldest permits beyond the bound.
 func (b *openBudget) remember(pod string, now time.Time) {
 	if !b.keepsRecent {
 		return
@@ -61,7 +61,7 @@ func (b *openBudget) renew(pod string, now time.Time) {
 	b.remember(pod, now)
 }
 
-// withoutLast returns the permits without the last one of a pod, and that permit; nil when
+// withoutLast returns the permits without the last permit of a pod, and the removed permit; nil if
 // there is none. It does not modify the list.
 func withoutLast(permits []rule.Permit, pod string) ([]rule.Permit, *rule.Permit) {
 	for i, permit := range slices.Backward(permits) {

@@ -27,10 +27,10 @@ type Committed struct {
 	// itself. So it may be -1.
 	Reserved int
 
-	// Permits are all that the rule sees, oldest first: Budget.Recent, and those that this
-	// round adds. The recorded permit of the candidate is missing while the pod is only
-	// reserved, because the rule decides about that very permit. Empty unless the budget of
-	// the PodTransitionRule has KeepsRecent.
+	// Permits are all that the rule sees, oldest first: Budget.Recent, and the permits that this
+	// round adds. The recorded permit of the candidate is missing while the pod is only reserved,
+	// because the rule decides about that very permit. Empty unless the budget of the
+	// PodTransitionRule has KeepsRecent.
 	Permits []rule.Permit
 }
 

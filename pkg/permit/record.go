@@ -9,10 +9,10 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// Live returns the reservations of a record that may still be stamped: those of pods
-// that are at the recorded resourceVersion. at returns the resourceVersion of a pod,
-// or "" when there is no such pod. The result is only valid for a view that reaches the
-// record: an older view shows a pod as it was before it was reserved.
+// Live returns the reservations of a record that may still be stamped, because their pods are at
+// the recorded resourceVersion. at returns the resourceVersion of a pod, or "" when there is no
+// such pod. The result is only valid for a view that reaches the record: an older view shows a pod
+// as it was before it was reserved.
 func Live(record *appsv1alpha1.PermitRecord, at func(types.UID) string) []appsv1alpha1.ReservedPod {
 	if record == nil {
 		return nil

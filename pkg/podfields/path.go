@@ -185,7 +185,7 @@ func isScalar(found reflect.Type) bool {
 
 func isTime(found reflect.Type) bool { return found == typeOf[metav1.Time]() }
 
-// isAddresses reports whether a list is one that the downward API joins with commas.
+// isAddresses reports whether the downward API joins a list with commas.
 func isAddresses(found reflect.Type) bool {
 	return found == typeOf[[]corev1.PodIP]() || found == typeOf[[]corev1.HostIP]()
 }

@@ -6,9 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// changes are the events of a podStream since one list, for the one watch that continues the
-// list. Events that the watcher has not received yet wait without a bound, as those of the
-// handlers of an informer do. Methods of a nil *changes do nothing.
+// changes are the events of a podStream since a list, for the watch that continues the list. The
+// queue of events that the watcher has not received yet has no bound, as in the handlers of an
+// informer. Methods of a nil *changes do nothing.
 type changes struct {
 	version string
 	results chan watch.Event

@@ -2,6 +2,7 @@ package podindex
 
 import (
 	"maps"
+	"slices"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
@@ -88,32 +89,15 @@ func (x *Index) DeletePolicy(name string) {
 	x.notifyUsers(name)
 }
 
+// notifyUsers notifies of every namespace with a rule that refers to a policy. It reads all rules:
+// edits of policies are rare, and an index of their users would be a second one besides policyusers.
 func (x *Index) notifyUsers(policy string) {
-	for namespace := range x.users[policy] {
-		x.notify(namespace)
-	}
-}
-
-// use updates the users of policies after a PodTransitionRule was added, replaced or removed.
-// before is nil for a new rule, after for a removed one.
-func (x *Index) use(namespace string, before, after *ruleset) {
-	count := func(r *ruleset, by int) {
-		if r == nil {
-			return
-		}
-		for _, policy := range r.policies {
-			if x.users[policy] == nil {
-				x.users[policy] = map[string]int{}
-			}
-			x.users[policy][namespace] += by
-			if x.users[policy][namespace] == 0 {
-				delete(x.users[policy], namespace)
-			}
-			if len(x.users[policy]) == 0 {
-				delete(x.users, policy)
+	for name, namespace := range x.namespaces {
+		for _, r := range namespace.rules {
+			if slices.Contains(r.policies, policy) {
+				x.notify(name)
+				break
 			}
 		}
 	}
-	count(after, 1)
-	count(before, -1)
 }

@@ -23,7 +23,7 @@ type Index struct {
 	seen       string // resourceVersion up to which the pods have been seen; "" before the first list
 	notify     func(namespace string)
 
-	// labels of all namespaces, also of those without an entry in namespaces. No value is nil.
+	// labels of all namespaces, also of namespaces without an entry in namespaces. No value is nil.
 	labels map[string]map[string]string
 
 	// breakGlass are the reasons of break-glass annotations by namespace; that of the whole cluster
@@ -31,10 +31,6 @@ type Index struct {
 	breakGlass map[string]string
 
 	policies map[string]*appsv1alpha1.PodTransitionPolicy
-
-	// users counts the PodTransitionRules that refer to a policy, by the name of the policy
-	// and their namespace.
-	users map[string]map[string]int
 
 	// retirements of rules, sorted by their end.
 	retirements []retirement
@@ -59,7 +55,7 @@ type namespace struct {
 	// newest has the highest revisions of the ReplicaSets of each Deployment, by its UID.
 	newest map[types.UID]int64
 
-	// controllers of pods, also those that are not in owners.
+	// controllers of pods, also controllers that are not in owners.
 	controllers map[types.UID]*controlled
 }
 
@@ -68,7 +64,7 @@ type namespace struct {
 func NewIndex(notify func(namespace string)) *Index {
 	return &Index{
 		namespaces: map[string]*namespace{}, notify: notify, labels: map[string]map[string]string{}, breakGlass: map[string]string{},
-		policies: map[string]*appsv1alpha1.PodTransitionPolicy{}, users: map[string]map[string]int{},
+		policies: map[string]*appsv1alpha1.PodTransitionPolicy{},
 	}
 }
 
@@ -178,8 +174,8 @@ func (x *Index) RuleWritten(object *appsv1alpha1.PodTransitionRule) {
 	}
 }
 
-// SetRule adds or replaces a PodTransitionRule that the watch reported, unless the stored one
-// is newer: the response to a write.
+// SetRule adds or replaces a PodTransitionRule that the watch reported, unless the stored object,
+// from the response to a write, is newer.
 func (x *Index) SetRule(object *appsv1alpha1.PodTransitionRule) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -212,7 +208,6 @@ func (x *Index) setRule(n *namespace, object *appsv1alpha1.PodTransitionRule) {
 		r.cover(uid, owner)
 	}
 	n.rules[object.Name] = r
-	x.use(object.Namespace, before, r)
 	x.notify(object.Namespace)
 }
 
@@ -233,7 +228,6 @@ func (x *Index) DeleteRule(key types.NamespacedName) {
 
 func (x *Index) deleteRule(key types.NamespacedName) {
 	n := x.namespace(key.Namespace)
-	x.use(key.Namespace, n.rules[key.Name], nil)
 	delete(n.rules, key.Name)
 	x.forgetEmpty(key.Namespace)
 	x.notify(key.Namespace)

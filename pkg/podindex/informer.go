@@ -37,7 +37,7 @@ type podInformer struct {
 	source cache.ListerWatcher
 }
 
-// SetTransform sets what is done to each pod before the index and the informer share it. It
+// SetTransform sets the transformation of each pod before the index and the informer share it. It
 // must be called before the informer runs.
 func (i *podInformer) SetTransform(transform cache.TransformFunc) error {
 	i.stream.transform = transform

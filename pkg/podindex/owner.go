@@ -60,10 +60,10 @@ func (o Owner) equals(other Owner) bool {
 		maps.Equal(o.TemplateLabels, other.TemplateLabels)
 }
 
-// covers reports whether the rule selects the pods of the workload's template. A rule that
-// selects two canaries of ten replicas does not cover their workload, and counts two. No rule
-// covers a workload whose template is not controlled by PodOps, or one that is terminating:
-// its missing pods will not be created.
+// covers reports whether the rule selects the pods of the workload's template. A rule that selects
+// two canaries of ten replicas does not cover their workload, and counts two. No rule covers a
+// workload whose template is not controlled by PodOps or that is terminating: its missing pods will
+// not be created.
 func (r *ruleset) covers(owner Owner) bool {
 	return !owner.Terminating && !owner.Uncounted && appsv1alpha1.IsControlled(owner.TemplateLabels) &&
 		r.selector.Matches(labels.Set(owner.TemplateLabels))
@@ -233,7 +233,7 @@ func (n *namespace) ownersChanged() {
 	}
 }
 
-// replace replaces the entry of a pod by one that differs in owner and cause only, which no
+// replace replaces the entry of a pod by an entry that differs in owner and cause only, which no
 // count depends on.
 func (n *namespace) replace(p *pod) {
 	uid := p.fact.UID

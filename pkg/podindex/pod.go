@@ -40,8 +40,8 @@ type pod struct {
 
 	requests []rule.Request
 
-	// leftover is true for a pod that does not wait and has an annotation with what it
-	// waited for.
+	// leftover is true for a pod that does not wait and has an annotation that explains an earlier
+	// wait.
 	leftover bool
 
 	// object is nil unless the pod waits, or is a leftover: then it is about to be written.

@@ -13,6 +13,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/objectbounds"
+	"github.com/podops-dev/podops/pkg/policyusers"
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
@@ -69,23 +70,14 @@ func newRule(object *appsv1alpha1.PodTransitionRule, versions *uint64) *ruleset 
 		waiting:     newQueue(versions),
 	}
 	r.selector, r.selectorErr = Selector(object)
-	for _, rule := range object.Spec.Rules {
-		if rule.Rego == nil {
-			continue
-		}
-		r.custom = true
-		if rule.Rego.PolicyRef != nil {
-			r.policies = append(r.policies, rule.Rego.PolicyRef.Name)
-		}
-	}
-	slices.Sort(r.policies)
-	r.policies = slices.Compact(r.policies)
+	r.custom = slices.ContainsFunc(object.Spec.Rules, func(rule appsv1alpha1.TransitionRule) bool { return rule.Rego != nil })
+	r.policies = policyusers.Index(object)
 	return r
 }
 
-// pods returns the facts of the selected pods that have not finished, sorted by name. A
-// terminating pod is one of them. A finished pod, such as an evicted one, never serves again
-// and blocks no other pod.
+// pods returns the facts of the selected pods that have not finished, sorted by name, including
+// terminating pods. A finished pod, such as an evicted one, never serves again and blocks no other
+// pod.
 func (r *ruleset) pods() []*rule.PodFact {
 	facts := make([]*rule.PodFact, 0, len(r.selected))
 	for _, p := range r.selected {

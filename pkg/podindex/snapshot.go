@@ -47,8 +47,8 @@ type Snapshot struct {
 	// name. A policy that does not exist has no entry.
 	Policies map[string]*appsv1alpha1.PodTransitionPolicy
 
-	// Leftover are the pods that do not wait and have an annotation with what they waited
-	// for, sorted by name.
+	// Leftover are the pods that do not wait and have an annotation that explains an earlier wait,
+	// sorted by name.
 	Leftover []*corev1.Pod
 
 	waiting *waitingList
@@ -94,8 +94,8 @@ type RuleView struct {
 	// yet stored in the status of this rule.
 	Inherited bool
 
-	// Pods are the pods that it selects, terminating ones included and finished ones
-	// excluded, sorted by name. Nil unless they were requested.
+	// Pods are the selected pods, including terminating pods and without finished pods, sorted by
+	// name. Nil unless they were requested.
 	Pods []*rule.PodFact
 
 	// Permits are the permits in its record, oldest first.

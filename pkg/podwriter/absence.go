@@ -22,8 +22,8 @@ type absence struct {
 	// isNew is true if the pod was never available.
 	isNew bool
 
-	// operations on the pod since, and whether they passed their PostCheck rules, with the
-	// names of those rules.
+	// operations on the pod since, and whether they passed their PostCheck rules, with the names of
+	// the rules.
 	operations []string
 	checked    bool
 	rules      []string

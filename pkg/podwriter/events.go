@@ -41,7 +41,7 @@ func recordTransitions(recorder events.EventRecorder, pod *corev1.Pod, change li
 		switch transition.Step { //nolint:exhaustive // The other steps are part of the two events, see above.
 		case lifecycle.StepPermit:
 			permitted = append(permitted, fmt.Sprintf("%s passed its PreCheck rules%s%s",
-				operation(transition), inBrackets(transition.Rules), waited(pod, transition.ID, now)))
+				lifecycle.DescribeOperation(transition.Type, transition.ID), inBrackets(transition.Rules), waited(pod, transition.ID, now)))
 		case lifecycle.StepRelease:
 			record(EventReleased, "Release", "the pod is no longer under PodOps: its lifecycles have ended")
 		}
@@ -54,10 +54,6 @@ func recordTransitions(recorder events.EventRecorder, pod *corev1.Pod, change li
 	case closes:
 		record(EventServiceReady, "SetGate", "readiness gate False, traffic goes off")
 	}
-}
-
-func operation(transition lifecycle.Transition) string {
-	return fmt.Sprintf("operation %s of id %s", transition.Type, transition.ID)
 }
 
 func inBrackets(names []string) string {

@@ -47,7 +47,7 @@ func TestStaleVersionsExpire(t *testing.T) {
 	for i := range 1000 {
 		noted.Note(builders.MakePod("p").UID(types.UID(fmt.Sprint(i))).Obj(), builders.Epoch.Add(time.Duration(i)*StaleFor))
 	}
-	if got := len(noted.at); got > 2 {
+	if got := len(noted.versions.noted); got > 2 {
 		t.Errorf("%d pods are kept, want the last two at most", got)
 	}
 }

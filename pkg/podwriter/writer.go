@@ -1,5 +1,17 @@
 // Package podwriter writes lifecycle changes to pods: labels and gate in one request to
 // pods/status.
+//
+// A cache may be older than the last write to a pod, and a decision on that version would cost a
+// request that fails. Writer therefore remembers its own writes (CaughtUp) and its conflicts
+// (StaleVersions), both by resourceVersion and for a limited time. EnableReadYourWritesConsistency of
+// controller-runtime is not used instead:
+//
+//   - It applies to reads through its client. Rounds read the pod index, which is not one.
+//   - It blocks a read until the watch has caught up, and a List until the watch has caught up with
+//     all writes of the kind. A worker would wait, and with it other pods, where CaughtUp only
+//     postpones the pod.
+//   - It does not cover conflicts with writes of others, which StaleVersions does.
+//   - It is experimental, and it turns DeleteAllOf into an error.
 package podwriter
 
 import (
@@ -8,7 +20,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -33,39 +44,29 @@ type Writer struct {
 	staleVersions StaleVersions
 	absences      absences
 
-	mu     sync.Mutex
-	sent   map[types.UID]write
-	pruned time.Time
-}
-
-// write is a request for a pod: its resourceVersion, afterwards if the API server accepted
-// the request, and when that was.
-type write struct {
-	resourceVersion string
-	at              time.Time
+	// sent has the resourceVersions that the API server returned.
+	sent versions
 }
 
 // sentTTL is how long a write is remembered. It is kept even after one cache has shown it: the
 // controllers read from different watches, and one may be behind the other. A watch that lags by
-// more than this only costs a conflict.
+// more than this time only costs a conflict.
 const sentTTL = 2 * time.Minute
 
 // New returns a Writer that records the transitions of pods as events.
 func New(c client.Client, recorder events.EventRecorder, clk clock.PassiveClock) *Writer {
-	return &Writer{client: c, recorder: recorder, clock: clk, sent: map[types.UID]write{}}
+	return &Writer{client: c, recorder: recorder, clock: clk}
 }
 
 // CaughtUp reports whether a pod from a cache is at least as new as the last write of this
 // Writer. A decision on an older one only costs a conflict.
 func (w *Writer) CaughtUp(pod *corev1.Pod) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	last, ok := w.sent[pod.UID]
+	last, ok := w.sent.last(pod.UID, w.clock.Now(), sentTTL)
 	if !ok {
 		return true
 	}
-	order, err := resourceversion.CompareResourceVersion(pod.ResourceVersion, last.resourceVersion)
-	return err != nil || order >= 0 || w.clock.Since(last.at) >= sentTTL
+	order, err := resourceversion.CompareResourceVersion(pod.ResourceVersion, last)
+	return err != nil || order >= 0
 }
 
 // Write applies a change under the condition that the pod is still at its resourceVersion. A
@@ -84,15 +85,17 @@ func (w *Writer) Write(ctx context.Context, pod *corev1.Pod, change lifecycle.Ch
 	if err != nil {
 		return err
 	}
-	written := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+	// Of the response only the resourceVersion is used, so the spec and the status are not sent.
+	written := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+	written.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
 	if err := w.client.Status().Patch(ctx, written, client.RawPatch(types.StrategicMergePatchType, patch)); err != nil {
 		if apierrors.IsConflict(err) {
 			w.staleVersions.Note(pod, w.clock.Now())
 		}
 		return fmt.Errorf("patching status of pod %s: %w", client.ObjectKeyFromObject(pod), err)
 	}
-	w.remember(written)
 	now := w.clock.Now()
+	w.sent.note(written, now, sentTTL)
 	w.absences.checked(pod, change.Transitions, now)
 	recordTransitions(w.recorder, pod, change, now)
 	return nil
@@ -102,22 +105,6 @@ func (w *Writer) Write(ctx context.Context, pod *corev1.Pod, change lifecycle.Ch
 func errStale(pod *corev1.Pod) error {
 	return apierrors.NewConflict(corev1.Resource("pods"), pod.Name,
 		fmt.Errorf("it was not at resourceVersion %s a moment ago", pod.ResourceVersion))
-}
-
-func (w *Writer) remember(pod *corev1.Pod) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	now := w.clock.Now()
-	w.sent[pod.UID] = write{resourceVersion: pod.ResourceVersion, at: now}
-	if now.Sub(w.pruned) < sentTTL {
-		return
-	}
-	w.pruned = now
-	for uid, last := range w.sent {
-		if now.Sub(last.at) >= sentTTL {
-			delete(w.sent, uid)
-		}
-	}
 }
 
 // statusPatch encodes a change as a strategic merge patch: conditions merge by type, so it

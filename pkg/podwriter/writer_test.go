@@ -5,9 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -28,9 +26,8 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/test/builders"
+	"github.com/podops-dev/podops/test/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite golden files")
 
 func permitted(pod *corev1.Pod, id string) lifecycle.Change {
 	generation := pod.Labels[appsv1alpha1.PreCheckLabelPrefix+"/"+id]
@@ -60,19 +57,7 @@ func TestPatches(t *testing.T) {
 				t.Fatal(err)
 			}
 			got.WriteByte('\n')
-			path := filepath.Join("testdata", name+".json")
-			if *update {
-				if err := os.WriteFile(path, got.Bytes(), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got.String()); diff != "" {
-				t.Errorf("patch differs from %s (-want +got):\n%s", path, diff)
-			}
+			golden.Check(t, filepath.Join("testdata", name+".json"), got.String())
 		})
 	}
 }
@@ -305,10 +290,10 @@ func TestWritesExpire(t *testing.T) {
 	f := newFixture(t, waitingPod())
 	const seconds = 10000
 	for i := range seconds {
-		f.writer.remember(builders.MakePod("p").UID(types.UID(fmt.Sprint(i))).Obj())
+		f.writer.sent.note(builders.MakePod("p").UID(types.UID(fmt.Sprint(i))).Obj(), f.clock.Now(), sentTTL)
 		f.clock.SetTime(f.clock.Now().Add(time.Second))
 	}
-	if got, most := len(f.writer.sent), int(2*sentTTL/time.Second); got > most {
+	if got, most := len(f.writer.sent.noted), int(2*sentTTL/time.Second); got > most {
 		t.Errorf("%d writes are kept, of %d seconds at most", got, most)
 	}
 }

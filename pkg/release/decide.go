@@ -17,7 +17,7 @@ type Decision struct {
 	// Change is written to pods/status: it removes lifecycle labels and annotations, and opens the gate.
 	Change lifecycle.Change
 
-	// Finalizers are those to remove, in the order of the pod.
+	// Finalizers are the finalizers to remove, in the order of the pod.
 	Finalizers []string
 }
 
@@ -25,8 +25,8 @@ type Decision struct {
 func (d Decision) IsEmpty() bool { return d.Change.IsEmpty() && len(d.Finalizers) == 0 }
 
 // Decide returns the Decision for a pod, controlled or not. goes reports whether the owner of a
-// protection finalizer is removed with PodOps. Decide does not modify the pod. With the
-// Decision applied, the next one is empty.
+// protection finalizer is removed with PodOps. Decide does not modify the pod. With the Decision
+// applied, the next Decision is empty.
 func Decide(pod *corev1.Pod, goes func(finalizer string) bool, now time.Time) Decision {
 	facts := lifecycle.FactsOf(pod)
 	facts.Labels = maps.Clone(pod.Labels)

@@ -1,6 +1,6 @@
 // Package release removes PodOps from a cluster without leaving a pod out of service.
 //
-// Each step makes sure that no component can repeat what the next step reverts:
+// Each step makes sure that no component can repeat the changes that the next step reverts:
 //
 //	webhook configurations, admission policies   no request begins a lifecycle or is deferred
 //	the Deployment of the manager, to 0          no controller continues a lifecycle

@@ -23,7 +23,7 @@ const (
 	// pageSize is how many pods are listed at once: about 2 MiB of them.
 	pageSize = 250
 
-	// pause is the time between two passes over the pods, when the first one did not finish all.
+	// pause is the time between two passes over the pods, if the first pass did not finish all.
 	pause = 500 * time.Millisecond
 )
 
@@ -36,7 +36,7 @@ type Options struct {
 	Namespace string
 
 	// Controllers are the names of the ResourceConsist controllers inside of the manager. Their
-	// finalizers are removed; those of adapters in other programs stay.
+	// finalizers are removed; the finalizers of adapters in other programs stay.
 	Controllers []string
 
 	// AllFinalizers removes every protection finalizer, of any program.
@@ -51,11 +51,12 @@ type Report struct {
 	// Step is the present step.
 	Step string
 
-	// Pods are the pods read in this pass, Released those of all passes whose labels, annotations
-	// or gate were changed, Finalizers the protection finalizers removed.
+	// Pods is the number of pods read in this pass, Released the number of pods whose labels,
+	// annotations or gate were changed in all passes, Finalizers the number of removed protection
+	// finalizers.
 	Pods, Released, Finalizers int
 
-	// Services are those whose clean finalizer was removed.
+	// Services is the number of Services whose clean finalizer was removed.
 	Services int
 }
 

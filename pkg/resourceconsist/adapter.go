@@ -26,10 +26,10 @@ type ReconcileAdapter interface {
 	// selects no employees.
 	GetSelectedEmployeeNames(ctx context.Context, employer client.Object) ([]string, error)
 
-	// GetExpectedEmployer returns the items that the provider should have for the employer
-	// itself (a virtual address, a listener), GetCurrentEmployer those it has. Nil and
-	// empty mean none. GetExpectedEmployer is not called while the employer is being
-	// deleted: nothing is expected then.
+	// GetExpectedEmployer returns the items that the provider should have for the employer itself
+	// (a virtual address, a listener), GetCurrentEmployer the items that it has. Nil and empty mean
+	// none. GetExpectedEmployer is not called while the employer is being deleted: nothing is
+	// expected then.
 	GetExpectedEmployer(ctx context.Context, employer client.Object) ([]IEmployer, error)
 	GetCurrentEmployer(ctx context.Context, employer client.Object) ([]IEmployer, error)
 
@@ -42,9 +42,9 @@ type ReconcileAdapter interface {
 	UpdateEmployer(ctx context.Context, employer client.Object, toUpdates []IEmployer) ([]IEmployer, []IEmployer, error)
 	DeleteEmployer(ctx context.Context, employer client.Object, toDeletes []IEmployer) ([]IEmployer, []IEmployer, error)
 
-	// GetExpectedEmployee returns the items that the provider should have for the employees
-	// (a real server), GetCurrentEmployee those it has. An employee that is there and
-	// should take no traffic may be left out of the expected items, or be expected with
+	// GetExpectedEmployee returns the items that the provider should have for the employees (a real
+	// server), GetCurrentEmployee the items that it has. An employee that is there and should take
+	// no traffic may be left out of the expected items, or be expected with
 	// PodEmployeeStatuses.LifecycleReady false.
 	GetExpectedEmployee(ctx context.Context, employer client.Object) ([]IEmployee, error)
 	GetCurrentEmployee(ctx context.Context, employer client.Object) ([]IEmployee, error)
@@ -74,9 +74,9 @@ type IEmployee interface {
 	// which a pod may not have yet: two pods without an address would share an id.
 	GetEmployeeId() string
 
-	// GetEmployeeName is the name of the object, in the namespace of the employer. A
-	// current employee that belongs to no known object has the empty name; while there is
-	// one, absence alone does not confirm that the traffic of a pod is off.
+	// GetEmployeeName is the name of the object, in the namespace of the employer. A current
+	// employee that belongs to no known object has the empty name; while there is such an employee,
+	// absence alone does not confirm that the traffic of a pod is off.
 	GetEmployeeName() string
 
 	// GetEmployeeStatuses returns a PodEmployeeStatuses, or a pointer to one, for employees

@@ -51,7 +51,7 @@ func (a *Admission) ExpectedFinalizers(ctx context.Context, pod *corev1.Pod) (ma
 	return expected, errors.Join(errs...)
 }
 
-// employersOf returns the employers of a new pod: those that the adapter returns, or every
+// employersOf returns the employers of a new pod: the employers that the adapter returns, or every
 // Service of the adapter that selects the pod. It leaves out terminating employers.
 func (r *Reconciler) employersOf(ctx context.Context, pod *corev1.Pod) (employers []client.Object, err error) {
 	defer recovered(&err)

@@ -45,6 +45,10 @@ const (
 
 // provider bounds the rate and the duration of the calls of one adapter, and backs off
 // after breakAfter failures in a row. It is safe for concurrent use.
+//
+// It has no half-open state, unlike the circuit breakers of package webhookclient: the reads of a
+// reconcile come first, and writes begin with a single call (waves), so that few calls reach a
+// provider that is still down, and each failure starts the next pause.
 type provider struct {
 	limiter flowcontrol.RateLimiter
 	timeout time.Duration

@@ -76,7 +76,7 @@ func Disown(employer client.Object) {
 	employer.SetAnnotations(annotations)
 }
 
-// left names what keeps the clean finalizer on; empty when nothing does.
+// left names the reason to keep the clean finalizer; empty if there is none.
 func (r *Reconciler) left(ctx context.Context, s *session) string {
 	s.currentEmployers = readItems(ctx, r, s, "GetCurrentEmployer", EventGetCurrentEmployerFailed, employerItem, r.binding.adapter.GetCurrentEmployer)
 	switch {

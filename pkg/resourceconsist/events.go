@@ -5,9 +5,11 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/podops-dev/podops/pkg/text"
 )
 
-// Event reasons of employers. They are those of KusionStack and never change.
+// Event reasons of employers, as in KusionStack. They never change.
 const (
 	EventEnsureCleanFinalizerFailed  = "EnsureEmployerCleanFinalizerFailed"
 	EventEnsureCleanFinalizerSucceed = "EnsureEmployerCleanFinalizerSucceed"
@@ -62,7 +64,7 @@ type SyncError struct {
 func (e *SyncError) Error() string {
 	texts := make([]string, 0, maxNamed+1)
 	for _, one := range e.Employees[:min(maxNamed, len(e.Employees))] {
-		texts = append(texts, one.Name+": "+cut(one.Err.Error(), maxText))
+		texts = append(texts, one.Name+": "+text.Cut(one.Err.Error(), maxText))
 	}
 	if more := len(e.Employees) - maxNamed; more > 0 {
 		texts = append(texts, fmt.Sprintf("and %d more", more))
@@ -79,20 +81,13 @@ func (e *SyncError) Unwrap() []error {
 	return errs
 }
 
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "..."
-}
-
 // recordEvents records an event for each problem that was not there before.
 func (r *Reconciler) recordEvents(s *session) {
 	now := map[string]bool{}
 	for _, p := range s.problems {
 		now[p.reason] = true
-		if text := cut(p.err.Error(), maxNote); s.history.isNewEvent(p.reason, text) {
-			r.recorder.Eventf(s.employer, nil, corev1.EventTypeWarning, p.reason, "Reconcile", "%s", text)
+		if note := text.Cut(p.err.Error(), maxNote); s.history.isNewEvent(p.reason, note) {
+			r.recorder.Eventf(s.employer, nil, corev1.EventTypeWarning, p.reason, "Reconcile", "%s", note)
 		}
 	}
 	for reason := range s.history.lastEvents {

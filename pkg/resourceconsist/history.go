@@ -111,7 +111,7 @@ func (m *history) poll(waiting []string) int {
 	return m.polls - 1
 }
 
-// isNewEvent reports whether the text of an event differs from the last one of its reason.
+// isNewEvent reports whether the text of an event differs from the last event with its reason.
 func (m *history) isNewEvent(reason, text string) bool {
 	if m.lastEvents[reason] == text {
 		return false

@@ -21,7 +21,7 @@ type measures struct {
 	errors     *prometheus.GaugeVec
 }
 
-// newMeasures registers the metrics, or returns those that another adapter registered.
+// newMeasures registers the metrics, or returns the metrics that another adapter registered.
 func newMeasures(controller string, registry prometheus.Registerer) (*measures, error) {
 	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "podops_resourceconsist_employee_errors",

@@ -14,9 +14,9 @@ import (
 
 // Annotations on employers.
 const (
-	// EmployeesRecordedAnnotationKey lists the employees that carry the lifecycle finalizer
-	// or are about to, EmployeesExpectedAnnotationKey those that expect it: names, sorted
-	// and joined by commas.
+	// EmployeesRecordedAnnotationKey lists the employees that carry the lifecycle finalizer or are
+	// about to, EmployeesExpectedAnnotationKey the employees that expect it: names, sorted and
+	// joined by commas.
 	EmployeesRecordedAnnotationKey = "resource-consist.kusionstack.io/employees-lifecycle-finalizer-recorded"
 	EmployeesExpectedAnnotationKey = "resource-consist.kusionstack.io/employees-expected-finalizer-added"
 

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/podops-dev/podops/pkg/text"
 )
 
 // report reports failures in events, in metrics, in the status of a Service, and to the
@@ -52,7 +54,7 @@ func (r *Reconciler) showCondition(ctx context.Context, s *session, service *cor
 		LastTransitionTime: metav1.NewTime(r.clock.Now()),
 	}
 	if outcome != nil {
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, s.problems[0].reason, cut(outcome.Error(), maxNote)
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, s.problems[0].reason, text.Cut(outcome.Error(), maxNote)
 	}
 	var changed bool
 	if s.done {

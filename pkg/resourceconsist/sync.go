@@ -18,9 +18,8 @@ const (
 	verbDeleteEmployees = "DeleteEmployees"
 )
 
-// sync carries out the plan. Traffic goes off first; then it creates the items of the
-// employer that employees depend on, then those of the employees, and deletes the items of
-// the employer last.
+// sync carries out the plan. Traffic goes off first; then it creates the items of the employer that
+// employees depend on, then the items of the employees, and deletes the items of the employer last.
 func (r *Reconciler) sync(ctx context.Context, s *session) {
 	employees, knowEmployees := employeesDiff(s)
 	employers, knowEmployers := employersDiff(s)

@@ -24,7 +24,7 @@ type PodFact struct {
 
 	Labels map[string]string
 
-	// Annotations are the short ones: values of at most 256 bytes, none of PodOps' own, and the
+	// Annotations are the annotations with values of at most 256 bytes, without PodOps' own; the
 	// first 32 by name.
 	Annotations map[string]string
 
@@ -74,7 +74,7 @@ type Request struct {
 	Pod   *PodFact
 	Stage appsv1alpha1.TransitionStage
 
-	// ID and Type are those of the lifecycle.
+	// ID and Type are the id and the operation type of the lifecycle.
 	ID   string
 	Type string
 
@@ -156,7 +156,7 @@ func (r Request) Key() string {
 
 // Counts are the aggregates over the pods that one PodTransitionRule selects.
 type Counts struct {
-	// Selected is the number of selected pods without terminating and finished ones.
+	// Selected is the number of selected pods that are neither terminating nor finished.
 	Selected int
 
 	// Desired is the number that percentages refer to: the replicas of the owners, plus selected
@@ -193,8 +193,8 @@ type Environment struct {
 	Namespace Namespace
 	Counts    Counts
 
-	// Pods are the pods that the PodTransitionRule selects, including terminating ones and the pod
-	// of the request, without finished ones; a rule sees all but the pod of the request. Sorted by
+	// Pods are the pods that the PodTransitionRule selects, including terminating pods and the pod
+	// of the request, without finished pods; a rule sees all but the pod of the request. Sorted by
 	// name.
 	Pods []*PodFact
 

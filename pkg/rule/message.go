@@ -40,12 +40,12 @@ func explain(code Code, rule appsv1alpha1.TransitionRule, request Request, capac
 	case CodeWebhookPending, CodeWebhookProcessing, CodeWebhookRejected, CodeWebhookFailed:
 		return explainWebhook(code, request.Task)
 	default:
-		return fmt.Sprintf("the rule withholds the pod: %s", code)
+		return fmt.Sprintf("the rule does not permit the pod and returned no reason (%s)", code)
 	}
 }
 
-// explainCapacity returns each bound that leaves no slot, with its numbers. If there are slots left,
-// other pods got them.
+// explainCapacity returns each bound that leaves no slot for the request, with its numbers. If there are
+// slots left, they went to other pods.
 func explainCapacity(bounds *appsv1alpha1.AvailablePolicy, capacity *Capacity) string {
 	if bounds == nil || capacity == nil {
 		return "no more pods may become unavailable now"
@@ -62,11 +62,19 @@ func explainCapacity(bounds *appsv1alpha1.AvailablePolicy, capacity *Capacity) s
 	if len(reasons) == 0 {
 		return "no more pods may become unavailable now"
 	}
-	taken := ""
-	if capacity.Slots > 0 {
-		taken = fmt.Sprintf(" and other pods come first for the next %d", capacity.Slots)
+	return fmt.Sprintf("%s%d of %d pods are available; %s", turn(capacity.Slots), capacity.Available, capacity.Selected, strings.Join(reasons, "; "))
+}
+
+// turn returns how many slots go to pods that come first, as the beginning of a message; empty for none.
+func turn(slots int) string {
+	switch slots {
+	case 0:
+		return ""
+	case 1:
+		return "waits its turn, the next slot goes to another pod: "
+	default:
+		return fmt.Sprintf("waits its turn, the next %d slots go to other pods: ", slots)
 	}
-	return fmt.Sprintf("%d of %d pods are available%s; %s", capacity.Available, capacity.Selected, taken, strings.Join(reasons, "; "))
 }
 
 // spelled returns a bound as the rule has it, after a space; empty if it is not set.

@@ -48,7 +48,7 @@ func TestExplainNoRoom(t *testing.T) {
 		"the slots went to other pods": {
 			maxUnavailable: "25%", minAvailable: "1",
 			capacity: &rule.Capacity{Slots: 2, Available: 11, Selected: 12, Desired: 12, MaxUnavailable: 3, MinAvailable: 1},
-			want: "11 of 12 pods are available and other pods come first for the next 2; at least 9 must be " +
+			want: "waits its turn, the next 2 slots go to other pods: 11 of 12 pods are available; at least 9 must be " +
 				"(maxUnavailable 25%, at most 3 of 12 desired away)",
 		},
 		"the numbers are not known": {

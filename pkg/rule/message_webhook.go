@@ -18,7 +18,7 @@ func explainWebhook(code Code, task Task) string {
 		}
 		return "the service has not been called yet"
 	case CodeWebhookProcessing:
-		return withMessage("the service works on it", task.Message)
+		return withMessage("the approval is pending at the service", task.Message)
 	case CodeWebhookRejected:
 		return withMessage(rejectionOf(task.Class)+", and is called again later", task.Message)
 	default:

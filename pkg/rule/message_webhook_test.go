@@ -21,13 +21,13 @@ func TestExplainWebhook(t *testing.T) {
 	}{
 		"not called":          {code: rule.CodeWebhookPending, want: "the service has not been called yet"},
 		"called":              {code: rule.CodeWebhookPending, task: rule.Task{State: rule.TaskCalling}, want: "the service is being called and has not answered yet"},
-		"worked on":           {code: rule.CodeWebhookProcessing, task: rule.Task{State: rule.TaskPolling}, want: "the service works on it"},
-		"worked on, in words": {code: rule.CodeWebhookProcessing, task: rule.Task{State: rule.TaskPolling, Message: "2 of 5"}, want: "the service works on it: 2 of 5"},
+		"worked on":           {code: rule.CodeWebhookProcessing, task: rule.Task{State: rule.TaskPolling}, want: "the approval is pending at the service"},
+		"worked on, in words": {code: rule.CodeWebhookProcessing, task: rule.Task{State: rule.TaskPolling, Message: "2 of 5"}, want: "the approval is pending at the service: 2 of 5"},
 		"rejected":            {code: rule.CodeWebhookRejected, task: failed("Rejected", "not on a Friday"), want: "the service rejected the pod, and is called again later: not on a Friday"},
 		"stopped":             {code: rule.CodeWebhookRejected, task: failed("Stopped", ""), want: "the service gave up, and is called again later"},
 		"expired":             {code: rule.CodeWebhookRejected, task: failed("Expired", "no end within 1m0s"), want: "the service took too long, and is called again later: no end within 1m0s"},
 		"failed":              {code: rule.CodeWebhookFailed, task: failed("Timeout", "no answer within 10 s"), want: "the call of the service failed (Timeout), and is repeated later: no answer within 10 s"},
-		"more than one line":  {code: rule.CodeWebhookProcessing, task: rule.Task{Message: "\x1b[31mred\r\n\u2028Warning\tx\x00 "}, want: `the service works on it: \x1b[31mred Warning x\x00`},
+		"more than one line":  {code: rule.CodeWebhookProcessing, task: rule.Task{Message: "\x1b[31mred\r\n\u2028Warning\tx\x00 "}, want: `the approval is pending at the service: \x1b[31mred Warning x\x00`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			request := rule.Request{Task: tc.task}

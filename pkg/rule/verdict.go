@@ -132,13 +132,13 @@ type Capacity struct {
 	// Slots is the number of free slots, never negative.
 	Slots int
 
-	// Selected is the number of selected pods without terminating and finished ones.
+	// Selected is the number of selected pods that are neither terminating nor finished.
 	Selected int
 
 	// Desired is the number that MaxUnavailable refers to.
 	Desired int
 
-	// Available is the number of available pods without reserved ones.
+	// Available is the number of available pods without a reservation.
 	Available int
 
 	// MaxUnavailable and MinAvailable are whole numbers of pods.
@@ -213,7 +213,7 @@ type Reason struct {
 	Code    Code
 	Message string
 
-	// Details are those of the user's module, as in Verdict.
+	// Details are the details of the user's module, as in Verdict.
 	Details string
 
 	// Numbers is nil for rules that count nothing.

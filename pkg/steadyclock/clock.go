@@ -36,7 +36,7 @@ type Reading struct {
 	Elapsed time.Duration
 }
 
-// Clock is a clock that does not jump. Its timers are those of the machine, which are
+// Clock is a clock that does not jump. Its timers are the timers of the machine, which are
 // monotonic anyway. It is safe for concurrent use.
 type Clock struct {
 	clock.RealClock

@@ -13,10 +13,10 @@ import (
 const ellipsis = "..."
 
 // Line returns text as one printable line of at most limit bytes of UTF-8. Each white space becomes
-// a space, bytes that are not UTF-8 become U+FFFD, and every other character that does not print
-// is escaped as Go writes it: control characters (\x1b), and format characters such as the overrides
-// of writing direction (\u202e), which make a line look like another one. Text that does not fit
-// ends in "...", and neither a character nor an escape is cut in two. The limit must be at least 3.
+// a space, bytes that are not UTF-8 become U+FFFD, and every other character that does not print is
+// escaped as Go writes it: control characters (\x1b), and format characters such as the overrides of
+// writing direction (\u202e), which make a line look like another line. Text that does not fit ends
+// in "...", and neither a character nor an escape is cut in two. The limit must be at least 3.
 func Line(text string, limit int) string {
 	var line strings.Builder
 	fits := 0 // the longest beginning of line that fits before the ellipsis

@@ -29,7 +29,7 @@ type Timeouts struct {
 	Total time.Duration
 
 	// Wait is the longest Retry-After that a call itself waits for. The caller handles a longer
-	// one, because a waiting call occupies a worker. Default: 3 s.
+	// delay, because a waiting call occupies a worker. Default: 3 s.
 	Wait time.Duration
 }
 

@@ -86,7 +86,7 @@ const (
 type Failure struct {
 	Class Class
 
-	// Message is for users: what happened, and where it helps, what to do. It has at most
+	// Message is for users: the failure, and a remedy if there is one. It has at most
 	// rule.MaxMessageBytes, and no credentials and no query of a URL.
 	Message string
 
@@ -117,7 +117,7 @@ func (f *Failure) Shown() (Class, string) {
 	return ClassUnreachable, "the service could not be reached, or did not answer as a web server in time; the log of the manager has the details"
 }
 
-// hidden reports whether the class reveals what listens at an address.
+// hidden reports whether the class reveals whether a service listens at an address.
 func (f *Failure) hidden() bool {
 	switch f.Class {
 	case ClassRefused, ClassTimeout, ClassConnectionBroken, ClassTLS:

@@ -10,8 +10,8 @@ import (
 
 // fairQueue decides which call is made next, in round robin over namespaces, and within a namespace
 // over its targets. A hanging target delays only its own calls, and a namespace with many targets
-// or calls only its own: each namespace has limits of its own, and one without a running call gets
-// a worker even if the others use up the shared ones. It has no lock of its own.
+// or calls only its own: each namespace has limits of its own, and a namespace without a running
+// call gets a worker even if the others use up the shared workers. It has no lock of its own.
 type fairQueue struct {
 	options PoolOptions
 	tenants map[string]*tenant
@@ -109,7 +109,7 @@ func (t *fairQueue) add(call Call) *job {
 	return added
 }
 
-// count adds a job to the queued ones, or with -1 removes it.
+// count adds a job to the number of queued jobs, or with -1 subtracts it.
 func (t *fairQueue) count(of *job, by int) {
 	of.at.tenant.queued += by
 	of.at.tenant.queuedBytes += by * of.bytes

@@ -22,8 +22,8 @@ const maxHostsPerRule = 4
 func ruleLimits() metricseries.Limits { return metricseries.Limits{PerNamespace: 32, InAll: 512} }
 func hostLimits() metricseries.Limits { return metricseries.Limits{PerNamespace: 16, InAll: 512} }
 
-// Metrics are the metrics of calls. The series of a rule are deleted when it is forgotten, and
-// those of a host with the last rule of the namespace that called it. Every series is of one
+// Metrics are the metrics of calls. The series of a rule are deleted when it is forgotten, and the
+// series of a host with the last rule of the namespace that called it. Every series is of one
 // namespace. Metrics are safe for concurrent use.
 type Metrics struct {
 	calls   *prometheus.CounterVec
@@ -206,8 +206,8 @@ func (m *Metrics) forget(rule rule.RuleID) {
 	}
 }
 
-// release deletes the series of a rule with a host, and those of the host, unless other rules use
-// them, too.
+// release deletes the series of a rule with a host, and the series of the host unless other rules
+// use it, too.
 func (m *Metrics) release(series *ruleSeries, namespace, host string) {
 	for _, key := range series.keys(namespace, host) {
 		if m.uses[key]--; m.uses[key] > 0 {

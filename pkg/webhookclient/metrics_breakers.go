@@ -3,7 +3,7 @@ package webhookclient
 import "github.com/prometheus/client_golang/prometheus"
 
 // openBreakers collects the circuit breakers that are not closed at each scrape, so that deleted
-// ones are not reported. Hosts without series of their own are counted together.
+// breakers are not reported. Hosts without series of their own are counted together.
 type openBreakers struct{ metrics *Metrics }
 
 func (openBreakers) desc() *prometheus.Desc {

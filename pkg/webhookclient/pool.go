@@ -17,8 +17,8 @@ type PoolOptions struct {
 	// Workers is how many calls of all namespaces run at once. Default: 32.
 	Workers int
 
-	// Reserved is how many further calls run at once, each the only one of its namespace, so that
-	// other namespaces cannot occupy all workers. Default: as many as Workers.
+	// Reserved is how many further calls run at once, at most one in each namespace, so that other
+	// namespaces cannot occupy all workers. Default: as many as Workers.
 	Reserved int
 
 	// PerNamespace is how many calls of one namespace run at once. Default: half of Workers.

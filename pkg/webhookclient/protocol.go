@@ -48,7 +48,7 @@ type Resource struct {
 	// pod-template-hash, or else controller-revision-hash. Empty if the pod has neither.
 	Revision string `json:"revision,omitempty"`
 
-	// Labels are the labels of the pod without those of lifecycles, the first by key that take at
+	// Labels are the labels of the pod without labels of lifecycles: the first by key that take at
 	// most maxLabelBytes together.
 	Labels map[string]string `json:"labels,omitempty"`
 
@@ -67,7 +67,7 @@ type ResourceOwner struct {
 const maxLabelBytes = 4 << 10
 
 // BoundedLabels returns the first labels by key that take at most maxLabelBytes together, without
-// those that skip reports.
+// labels for which skip returns true.
 func BoundedLabels(labels map[string]string, skip func(key string) bool) map[string]string {
 	bounded, size := map[string]string{}, 0
 	for _, key := range slices.Sorted(maps.Keys(labels)) {

@@ -39,7 +39,7 @@ type retry struct {
 	connected atomic.Bool
 	sent      atomic.Bool
 
-	// tries counts the tries so far; wait is the delay before the next one.
+	// tries counts the tries so far; wait is the delay before the next try.
 	tries int
 	wait  time.Duration
 }
@@ -98,7 +98,7 @@ func (r *retry) again(ctx context.Context, response *http.Response, err error) b
 }
 
 // mayPass reports whether a failure may be temporary. A wrong certificate is not, and a service
-// that has missed one deadline gets no second one.
+// that has missed the deadline is not called again.
 func mayPass(failure *Failure) bool {
 	switch failure.Class {
 	case ClassRefused, ClassDNS, ClassConnectionBroken:

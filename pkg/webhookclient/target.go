@@ -60,7 +60,7 @@ type target struct {
 	tenant  *tenant
 	breaker breaker
 
-	// jobs are queued, oldest first; running counts those that run.
+	// jobs are queued, oldest first; running counts the running jobs.
 	jobs    []*job
 	running int
 
@@ -80,7 +80,7 @@ func (t *target) open(now time.Time) *Failure {
 	return nil
 }
 
-// reservedProbe returns the failure of a call while the probe is reserved for another one, or nil.
+// reservedProbe returns the failure of a call while the probe is reserved for another call, or nil.
 func (t *target) reservedProbe(now time.Time) *Failure {
 	if state, _ := t.breaker.state(now); state == stateHalfOpen && now.Before(t.reserved) {
 		return t.breakerOpen(t.reserved.Sub(now))

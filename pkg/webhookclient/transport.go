@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	// maxTransports bounds the cached transports. Evicted ones are made again when they are needed.
+	// maxTransports bounds the cached transports. Evicted transports are made again when they are
+	// needed.
 	maxTransports = 64
 
 	// maxIdlePerHost and idleTimeout bound idle connections. The time is short: if a service closes
@@ -49,7 +50,7 @@ func newTransports(guard Guard, timeout Timeouts) *transports {
 	return &transports{guard: guard, timeout: timeout, ready: map[[sha256.Size]byte]*list.Element{}, recent: list.New()}
 }
 
-// client returns the client for an endpoint. Errors are those of the caBundle and of the client
+// client returns the client for an endpoint. It returns errors of the caBundle and of the client
 // certificate.
 func (t *transports) client(endpoint Endpoint) (*http.Client, error) {
 	key := identity(endpoint)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"net/netip"
 	"strconv"
@@ -37,7 +36,7 @@ type gate struct {
 	draining func() bool
 }
 
-// lanes separate reviews that may take seconds from those that take a millisecond.
+// lanes separate reviews that may take seconds from reviews that take a millisecond.
 type lanes struct {
 	fast, slow *lane
 	slowPaths  map[string]bool
@@ -112,10 +111,16 @@ func (g *gate) review(w http.ResponseWriter, r *http.Request, c *conn, verified 
 		return errEvicted
 	}
 	request := r.WithContext(clientauth.WithVerified(ctx, verified))
-	request.Body = io.NopCloser(bytes.NewReader(body))
+	request.Body = inMemory{bytes.NewBuffer(body)}
 	g.next.ServeHTTP(w, request)
 	return nil
 }
+
+// inMemory is a body that a handler may read without a copy, by its method Bytes.
+type inMemory struct{ *bytes.Buffer }
+
+// Close does nothing.
+func (inMemory) Close() error { return nil }
 
 // read reads the body. It reserves the memory of the whole body before the first byte: readers
 // that wait for each other's memory would never end.
@@ -130,6 +135,10 @@ func (g *gate) read(ctx context.Context, w http.ResponseWriter, r *http.Request,
 	}
 	return buffer.Bytes(), nil
 }
+
+// connects reports whether a source may open another connection now. Whether it has a certificate is known only
+// after the handshake.
+func (g *gate) connects(source netip.Addr) bool { return g.isExempt(source) || g.pace.connects(source) }
 
 func (g *gate) isExempt(source netip.Addr) bool {
 	exempt := g.exempt.Load()

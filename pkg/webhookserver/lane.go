@@ -10,9 +10,9 @@ import (
 // errBusy means that too many reviews of the same source wait already.
 var errBusy = errors.New("too many reviews of this client wait")
 
-// lane bounds how many reviews run at once. A free slot goes to the waiting source with
-// the fewest running reviews, and among those to the one that has waited longest. It is
-// safe for concurrent use.
+// lane bounds how many reviews run at once. A free slot goes to the waiting source with the fewest
+// running reviews, and among equal sources to the source that has waited longest. It is safe for
+// concurrent use.
 type lane struct {
 	slots      int
 	maxWaiting int // for each source

@@ -5,8 +5,8 @@ import "net/netip"
 // ledger divides an amount between sources. It is a plain value: it calls nothing and
 // is not safe for concurrent use.
 //
-// No source gets more than perSource. When the limit is reached, the source that holds
-// most gives way to one that holds less; between equals the present holder stays.
+// No source gets more than perSource. When the limit is reached, the source that holds most gives
+// way to a source that holds less; between equals the present holder stays.
 type ledger struct {
 	limit     int64
 	perSource int64

@@ -29,8 +29,12 @@ type Limits struct {
 	// WaitingPerSource is how many reviews may wait; the server responds to more with 503.
 	WaitingPerSource int
 
-	// ReviewsPerSecond and BytesPerSecond are the rates of a source that is neither verified nor exempt
-	// (Server.Exempt). A review beyond them waits.
+	// ConnectionsPerSecond is the rate of new connections of a source that is not exempt (Server.Exempt).
+	// A connection beyond it is closed: its TLS handshake takes about a millisecond of CPU time.
+	ConnectionsPerSecond int
+
+	// ReviewsPerSecond and BytesPerSecond are the rates of a source that is neither verified nor exempt.
+	// A review beyond them waits.
 	ReviewsPerSecond int
 	BytesPerSecond   int64
 
@@ -49,8 +53,16 @@ func DefaultLimits() Limits {
 		ReviewBytes:  7 << 20,
 		PendingBytes: 32 << 20, PendingBytesPerSource: 16 << 20,
 		Running: 32, WaitingPerSource: 1000,
-		ReviewsPerSecond: 500, BytesPerSecond: 8 << 20,
+		ConnectionsPerSecond: 25,
+		ReviewsPerSecond:     500, BytesPerSecond: 8 << 20,
 		ReadTimeout: 5 * time.Second, ReviewTimeout: 10 * time.Second, IdleTimeout: 90 * time.Second,
+	}
+}
+
+// pacing returns the rates of a source.
+func (l Limits) pacing() pacing {
+	return pacing{
+		connections: float64(l.ConnectionsPerSecond), reviews: float64(l.ReviewsPerSecond), bytes: float64(l.BytesPerSecond),
 	}
 }
 
@@ -82,8 +94,8 @@ func (l Limits) Validate() error {
 	if l.Running < 1 || l.WaitingPerSource < 1 {
 		return errors.New("no review may run or wait")
 	}
-	if l.ReviewsPerSecond < 1 || l.BytesPerSecond < 1 {
-		return fmt.Errorf("%d reviews and %d bytes a second", l.ReviewsPerSecond, l.BytesPerSecond)
+	if l.ConnectionsPerSecond < 1 || l.ReviewsPerSecond < 1 || l.BytesPerSecond < 1 {
+		return fmt.Errorf("%d connections, %d reviews and %d bytes a second", l.ConnectionsPerSecond, l.ReviewsPerSecond, l.BytesPerSecond)
 	}
 	if l.ReadTimeout <= 0 || l.ReviewTimeout <= 0 || l.IdleTimeout <= 0 {
 		return errors.New("timeouts must be more than 0")

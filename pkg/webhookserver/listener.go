@@ -6,12 +6,15 @@ import (
 	"sync"
 )
 
-// listener bounds the open connections, in all and for each source. A connection
-// beyond the bound is closed at once, or replaces the least recently used connection of
-// the source that has most.
+// listener bounds the open connections and their rate, in all and for each source. A connection
+// beyond the rate is closed before its TLS handshake, as is a connection beyond the bound unless it
+// replaces the least recently used connection of the source that has most.
 type listener struct {
 	net.Listener
-	open    *sharedLedger
+	open *sharedLedger
+
+	// admits reports whether a connection of a source is within the rate.
+	admits  func(netip.Addr) bool
 	refused func()
 }
 
@@ -24,7 +27,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		c := &conn{Conn: accepted, open: l.open}
 		c.hold = &hold{source: sourceOf(accepted.RemoteAddr()), evict: func() { _ = accepted.Close() }}
-		if l.open.tryGrow(c.hold, 1) {
+		if l.admits(c.hold.source) && l.open.tryGrow(c.hold, 1) {
 			return c, nil
 		}
 		l.refused()

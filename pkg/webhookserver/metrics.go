@@ -14,7 +14,7 @@ type Metrics struct {
 func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	connections := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "podops_admission_connections_closed_total",
-		Help: "Connections to the webhook port that were closed at once because their source has too many (refused), or for the sake of another source (evicted).",
+		Help: "Connections to the webhook port that were closed: of a source with too many or too fast ones (refused), or for another source (evicted).",
 	}, []string{"reason"})
 	m := &Metrics{
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{

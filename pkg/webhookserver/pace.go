@@ -18,31 +18,36 @@ const (
 	sourcesInAll = 2
 
 	// longestPace is how long a review may wait for its rate. A review that would wait longer is
-	// rejected at once, so that its connection is free for the next one.
+	// rejected at once, so that its connection is free for the next review.
 	longestPace = 2 * time.Second
 
 	// burst is the time at full rate that a source may use at once.
 	burst = 4 * time.Second
 )
 
-// pace slows down sources that are not known to be API servers: reviews and bytes in a second, for
-// each source and for all of them. Reading and decoding a review takes CPU time that the other work
-// of the process needs. It is safe for concurrent use.
+// pace slows down sources that are not known to be API servers: connections, reviews and bytes in a
+// second, for each source and for all of them. A TLS handshake, and reading and decoding a review, take
+// CPU time that the other work of the process needs. It is safe for concurrent use.
 type pace struct {
-	reviews, bytes float64 // in a second, for each source
-	all            *rates
+	each pacing
+	all  *rates
 
 	mu      sync.Mutex
 	sources *lru.Cache // netip.Addr -> *rates
 }
 
-// rates are the limiters of one source, or of all.
-type rates struct {
-	reviews, bytes *rate.Limiter
+// pacing is what one source may do in a second.
+type pacing struct {
+	connections, reviews, bytes float64
 }
 
-func newPace(reviews int, bytes int64) *pace {
-	p := &pace{reviews: float64(reviews), bytes: float64(bytes), sources: lru.New(maxPaced)}
+// rates are the limiters of one source, or of all.
+type rates struct {
+	connections, reviews, bytes *rate.Limiter
+}
+
+func newPace(each pacing) *pace {
+	p := &pace{each: each, sources: lru.New(maxPaced)}
 	p.all = p.rates(sourcesInAll)
 	return p
 }
@@ -52,7 +57,7 @@ func (p *pace) rates(sources float64) *rates {
 	limiter := func(each float64) *rate.Limiter {
 		return rate.NewLimiter(rate.Limit(each*sources), max(1, int(each*sources*burst.Seconds())))
 	}
-	return &rates{reviews: limiter(p.reviews), bytes: limiter(p.bytes)}
+	return &rates{connections: limiter(p.each.connections), reviews: limiter(p.each.reviews), bytes: limiter(p.each.bytes)}
 }
 
 // ratesFor returns the rates of a source.
@@ -65,6 +70,18 @@ func (p *pace) ratesFor(source netip.Addr) *rates {
 	fresh := p.rates(1)
 	p.sources.Add(source, fresh)
 	return fresh
+}
+
+// connects reports whether another connection of a source is within the rates.
+func (p *pace) connects(source netip.Addr) bool {
+	now := time.Now()
+	own := p.ratesFor(source).connections.ReserveN(now, 1)
+	all := p.all.connections.ReserveN(now, 1)
+	if own.DelayFrom(now) == 0 && all.DelayFrom(now) == 0 {
+		return true
+	}
+	cancel([]*rate.Reservation{own, all}, now)
+	return false
 }
 
 // wait waits until a review of a size is within the rates. It returns errBusy when that takes longer
@@ -102,7 +119,7 @@ func (p *pace) wait(ctx context.Context, source netip.Addr, size int64) error {
 	}
 }
 
-// cancel returns the tokens, so that a rejected review takes nothing from the next one.
+// cancel returns the tokens, so that a rejected review takes no tokens from the next review.
 func cancel(reservations []*rate.Reservation, at time.Time) {
 	for _, reservation := range reservations {
 		reservation.CancelAt(at)

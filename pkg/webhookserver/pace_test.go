@@ -37,7 +37,7 @@ func TestASourceIsPaced(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := newPace(50, 1000)
+				p := newPace(pacing{connections: 10, reviews: 50, bytes: 1000})
 				first := sent(t, p, 1, given.size, time.Second)
 				if least := given.perSecond * int(burst.Seconds()); first < least {
 					t.Errorf("%d reviews in the first second, want the burst of %d", first, least)
@@ -52,9 +52,35 @@ func TestASourceIsPaced(t *testing.T) {
 	}
 }
 
+// opened returns how many connections of a source are admitted in a time.
+func opened(p *pace, n int, during time.Duration) int {
+	count := 0
+	for end := time.Now().Add(during); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if p.connects(source(n)) {
+			count++
+		}
+	}
+	return count
+}
+
+func TestConnectionsOfASourceArePaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPace(pacing{connections: 10, reviews: 50, bytes: 1 << 20})
+		if first := opened(p, 1, time.Second); first < 40 || first > 51 {
+			t.Errorf("%d connections in the first second at 10 a second, want the burst of 40 and the rate", first)
+		}
+		if later := opened(p, 1, 10*time.Second); later < 99 || later > 101 {
+			t.Errorf("%d connections in ten seconds at 10 a second", later)
+		}
+		if others := opened(p, 2, 100*time.Millisecond); others < 40 {
+			t.Errorf("%d connections of another source, want its burst of 40", others)
+		}
+	})
+}
+
 func TestASourceThatIsOverItsRateDoesNotSlowAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPace(50, 1<<20)
+		p := newPace(pacing{connections: 10, reviews: 50, bytes: 1 << 20})
 		sent(t, p, 1, 10, 20*time.Second)
 		start := time.Now()
 		for range 50 {
@@ -70,7 +96,7 @@ func TestASourceThatIsOverItsRateDoesNotSlowAnother(t *testing.T) {
 
 func TestAllSourcesTogetherArePaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPace(50, 1<<20)
+		p := newPace(pacing{connections: 10, reviews: 50, bytes: 1 << 20})
 		var count atomic.Int64
 		var group sync.WaitGroup
 		for n := range 250 { // Each within its own burst.
@@ -93,7 +119,7 @@ func TestAllSourcesTogetherArePaced(t *testing.T) {
 
 func TestAReviewWaitsForItsRateUntilItIsCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPace(1, 1<<20)
+		p := newPace(pacing{connections: 10, reviews: 1, bytes: 1 << 20})
 		for range int(burst.Seconds()) {
 			if err := p.wait(t.Context(), source(1), 1); err != nil {
 				t.Fatal(err)

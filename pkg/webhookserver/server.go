@@ -76,7 +76,7 @@ func New(options Options) (*Server, error) {
 		open:    newSharedLedger(int64(limits.Connections), int64(limits.ConnectionsPerSource), options.Metrics.connectionsEvicted.Inc),
 		gate: &gate{
 			next: mux, limits: limits, metrics: options.Metrics, draining: options.Draining,
-			pace:    newPace(limits.ReviewsPerSecond, limits.BytesPerSecond),
+			pace:    newPace(limits.pacing()),
 			pending: newSharedLedger(limits.PendingBytes, limits.PendingBytesPerSource, options.Metrics.reviewsEvicted.Inc),
 			lanes: lanes{
 				fast: newLane(limits.Running, limits.WaitingPerSource), slow: newLane(limits.Running, limits.WaitingPerSource), slowPaths: slow,
@@ -114,7 +114,7 @@ func (s *Server) Start(ctx context.Context) error {
 			logger.Error(err, "Shutting down the webhook server")
 		}
 	}()
-	limited := &listener{Listener: bound, open: s.open, refused: s.options.Metrics.connectionsRefused.Inc}
+	limited := &listener{Listener: bound, open: s.open, admits: s.gate.connects, refused: s.options.Metrics.connectionsRefused.Inc}
 	if err := server.Serve(tls.NewListener(limited, config)); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving webhooks: %w", err)
 	}

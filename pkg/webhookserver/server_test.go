@@ -242,6 +242,39 @@ func TestAHandshakeThatDoesNotFinishEnds(t *testing.T) {
 	}
 }
 
+// TestHandshakesArePaced shows that a client that opens connections faster than its rate gets no handshake, that
+// another client does, and that an exempt client is not paced.
+func TestHandshakesArePaced(t *testing.T) {
+	w := start(t, func(o *webhookserver.Options) { o.Limits.ConnectionsPerSecond = 1 }, echo)
+	w.server.Exempt(func(source netip.Addr) bool { return source == netip.MustParseAddr("127.0.0.4") })
+	handshakes := func(n int) (done int) {
+		dialer := &tls.Dialer{
+			NetDialer: &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(n))}, Timeout: patience},
+			Config:    &tls.Config{RootCAs: w.roots, ServerName: "127.0.0.1"},
+		}
+		for range 50 {
+			if conn, err := dialer.DialContext(t.Context(), "tcp", w.server.Address()); err == nil {
+				done++
+				_ = conn.Close()
+			}
+		}
+		return done
+	}
+	began := time.Now()
+	if done := handshakes(2); done < 4 || done > 6+int(time.Since(began).Seconds()) {
+		t.Errorf("%d of 50 handshakes of a client that is paced, want its burst of 4", done)
+	}
+	if done := handshakes(3); done < 4 {
+		t.Errorf("%d of 50 handshakes of another client, want its burst of 4", done)
+	}
+	if done := handshakes(4); done != 50 {
+		t.Errorf("%d of 50 handshakes of an exempt client, want all", done)
+	}
+	if closed := w.count(t, "podops_admission_connections_closed_total"); closed < 1 {
+		t.Error("no closed connection is counted")
+	}
+}
+
 func TestConnectionsAreSharedBetweenSources(t *testing.T) {
 	w := start(t, func(o *webhookserver.Options) {
 		o.Limits.Connections, o.Limits.ConnectionsPerSource = 8, 4

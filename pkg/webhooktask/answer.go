@@ -9,7 +9,7 @@ import (
 	"github.com/podops-dev/podops/pkg/text"
 )
 
-// Classes of failures that this package returns. All others are those of the HTTP client.
+// Classes of failures that this package returns. The HTTP client returns all other classes.
 const (
 	// ClassRejected means that the service rejected the pods.
 	ClassRejected = "Rejected"
@@ -75,8 +75,8 @@ type Failure struct {
 }
 
 // Posted records the answer to a POST. Without Poll or Async the answer is final: on success all
-// pods are approved, otherwise those in FinishedNames. unknown are names that the call did not
-// have, sorted; they approve nothing. An answer to a task that does not wait for it changes
+// pods are approved, otherwise the pods in FinishedNames. unknown has the sorted names that the
+// call did not contain; they approve nothing. An answer to a task that does not wait for it changes
 // nothing.
 func (t Tasks) Posted(traceID string, answer PostAnswer, rule Rule, now time.Time) (next Tasks, unknown []string) {
 	task, i, found := t.find(traceID, appsv1alpha1.TaskPosting, rule)
@@ -153,7 +153,7 @@ func (t Tasks) Polled(traceID string, answer PollAnswer, rule Rule, now time.Tim
 	return t.replaced(i, task), unknown
 }
 
-// PollFailed records a failed poll. The task continues: the service may still work on it, and its
+// PollFailed records a failed poll. The task continues: the approval may still come, and the
 // timeout bounds the wait.
 func (t Tasks) PollFailed(traceID string, failure Failure, rule Rule, now time.Time) Tasks {
 	_, i, found := t.find(traceID, appsv1alpha1.TaskPolling, rule)
@@ -179,8 +179,8 @@ func (t Tasks) withMessage(index int, reason, message string, now time.Time) Tas
 	return t.replaced(index, task)
 }
 
-// approved moves the pods with the given names to the approved ones. unknown are names of no pod of
-// the task, sorted.
+// approved moves the pods with the given names to the approved pods. unknown has the sorted names
+// of no pod of the task.
 func approved(task appsv1alpha1.TaskInfo, names []string) (next appsv1alpha1.TaskInfo, unknown []string) {
 	named := map[string]bool{}
 	for _, name := range names {
@@ -226,7 +226,7 @@ func finished(task appsv1alpha1.TaskInfo, reason, message string, now time.Time)
 func rejected(task appsv1alpha1.TaskInfo, message string, rule Rule, now time.Time) appsv1alpha1.TaskInfo {
 	task = finished(task, ClassRejected, message, now)
 	if len(task.Processing) > 0 {
-		next := roundedUp(now.Add(spread(rule.AskAgain, task.TraceID)))
+		next := roundedUp(now.Add(spread(rule.RejectionRetry, task.TraceID)))
 		task.NextTime, task.Attempts = &next, 0
 	}
 	return task

@@ -168,7 +168,7 @@ func TestAnswerToAPoll(t *testing.T) {
 
 func TestAServiceMayNameAPodAgain(t *testing.T) {
 	tasks, _ := polling("web-0", "web-1").Polled("t1", webhooktask.PollAnswer{Success: true, FinishedNames: []string{"web-0"}}, polled(), after(5))
-	tasks = tasks.Forget(ask("web-1"), polled(), after(6)) // web-0 no longer waits
+	tasks = tasks.Forget(requestsOf("web-1"), polled(), after(6)) // web-0 no longer waits
 	tasks, unknown := tasks.Polled("t1", webhooktask.PollAnswer{Success: true, FinishedNames: []string{"web-0", "web-1"}}, polled(), after(10))
 	if len(unknown) > 0 {
 		t.Errorf("unknown = %v, want none: the call had both", unknown)
@@ -179,14 +179,14 @@ func TestAServiceMayNameAPodAgain(t *testing.T) {
 }
 
 func TestANameApprovesAllRequestsOfThatPod(t *testing.T) {
-	second := asks("web-0")
+	second := requestOf("web-0")
 	second.ID = "y"
-	tasks, posts := webhooktask.Tasks{}.Open([]rule.Request{asks("web-0"), second, asks("web-1")}, polled(), start, ids())
+	tasks, posts := webhooktask.Tasks{}.Open([]rule.Request{requestOf("web-0"), second, requestOf("web-1")}, polled(), start, ids())
 	if len(posts) != 1 || len(posts[0].Requests) != 3 {
 		t.Fatalf("posts = %+v, want one about three requests", posts)
 	}
 	tasks, _ = tasks.Posted("t1", webhooktask.PostAnswer{FinishedNames: []string{"web-0"}}, polled(), start)
-	for _, request := range []rule.Request{asks("web-0"), second} {
+	for _, request := range []rule.Request{requestOf("web-0"), second} {
 		if got := tasks.Of(request, polled(), start).State; got != approved {
 			t.Errorf("id %s is %s, want %s", request.ID, got, approved)
 		}
@@ -246,7 +246,7 @@ func TestADuplicateResultCountsOnce(t *testing.T) {
 func TestAFailedPostFailsThePods(t *testing.T) {
 	tasks := opened("web-0").PostFailed("t1", webhooktask.Failure{Class: "Refused", Message: "connection refused"}, polled(), after(2))
 	want := rule.Task{State: failed, Class: "Refused", Message: "connection refused", RetryAt: whole(13).Time}
-	if diff := cmp.Diff(want, tasks.Of(asks("web-0"), polled(), after(2))); diff != "" {
+	if diff := cmp.Diff(want, tasks.Of(requestOf("web-0"), polled(), after(2))); diff != "" {
 		t.Errorf("task (-want +got):\n%s", diff)
 	}
 	if task := theTask(t, tasks, after(2)); task.Phase != appsv1alpha1.TaskFailed || task.Attempts != 1 {
@@ -257,7 +257,7 @@ func TestAFailedPostFailsThePods(t *testing.T) {
 func TestAFailedPollIsShownAndTheTaskContinues(t *testing.T) {
 	tasks := polling("web-0").PollFailed("t1", webhooktask.Failure{Class: "Timeout", Message: "no answer"}, polled(), after(31))
 	want := rule.Task{State: worksOn, Answered: true, Message: "no answer"}
-	if diff := cmp.Diff(want, tasks.Of(asks("web-0"), polled(), after(31))); diff != "" {
+	if diff := cmp.Diff(want, tasks.Of(requestOf("web-0"), polled(), after(31))); diff != "" {
 		t.Errorf("task (-want +got):\n%s", diff)
 	}
 	if task := theTask(t, tasks, after(31)); task.Reason != "Timeout" {

@@ -14,7 +14,7 @@ import (
 // The service is called again for pods after 10 s, 20 s, 40 s and so on, at most 10 minutes: after
 // a failure, and after a polled task that did not approve them, since each call starts another
 // task. After a POST that rejected them, it is called again at the steady interval of
-// Rule.AskAgain.
+// Rule.RejectionRetry.
 const (
 	firstDelay = 10 * time.Second
 	maxDelay   = 10 * time.Minute
@@ -24,7 +24,7 @@ const (
 	interruptedDelay = 3 * time.Second
 )
 
-// delay returns the delay before the next call after a number of failed ones. The service may raise
+// delay returns the delay before the next call after a number of failures. The service may raise
 // it.
 func delay(attempts int32, retryAfter time.Duration) time.Duration {
 	return min(maxDelay, max(backoff.Delay(firstDelay, int(attempts)-1, maxDelay), retryAfter))

@@ -16,12 +16,12 @@ func delays(t *testing.T, answers ...func(tasks webhooktask.Tasks, id string, no
 	t.Helper()
 	tasks, newID, now, found := webhooktask.Tasks{}, ids(), start.Truncate(time.Second), []int{}
 	for _, answer := range answers {
-		next, posts := tasks.Open(ask("web-0"), polled(), now, newID)
+		next, posts := tasks.Open(requestsOf("web-0"), polled(), now, newID)
 		if len(posts) != 1 {
 			t.Fatalf("%d posts at %v, want 1", len(posts), now)
 		}
 		tasks = webhooktask.FromStatus(answer(next, posts[0].TraceID, now).Status(now)) // a restart
-		at := tasks.Of(asks("web-0"), polled(), now).RetryAt
+		at := tasks.Of(requestOf("web-0"), polled(), now).RetryAt
 		found = append(found, int(at.Sub(now).Seconds()))
 		now = at
 	}
@@ -85,12 +85,12 @@ func TestARejectionIsRepeatedAtASteadyInterval(t *testing.T) {
 }
 
 func TestTheServiceMayRaiseTheDelay(t *testing.T) {
-	asking := func(pause time.Duration) func(webhooktask.Tasks, string, time.Time) webhooktask.Tasks {
+	failing := func(pause time.Duration) func(webhooktask.Tasks, string, time.Time) webhooktask.Tasks {
 		return func(tasks webhooktask.Tasks, id string, now time.Time) webhooktask.Tasks {
 			return tasks.PostFailed(id, webhooktask.Failure{Class: "HTTPStatus", RetryAfter: pause}, polled(), now)
 		}
 	}
-	got := delays(t, asking(time.Minute), asking(time.Second), asking(-time.Hour), asking(999999999*time.Second))
+	got := delays(t, failing(time.Minute), failing(time.Second), failing(-time.Hour), failing(999999999*time.Second))
 	if diff := cmp.Diff([]int{60, 20, 40, 600}, got); diff != "" {
 		t.Errorf("seconds (-want +got):\n%s", diff)
 	}
@@ -99,10 +99,10 @@ func TestTheServiceMayRaiseTheDelay(t *testing.T) {
 func TestTheDelayStartsAgain(t *testing.T) {
 	edited := polled()
 	edited.Generation = 2
-	again := asks("web-0")
+	again := requestOf("web-0")
 	again.Attempt = "2"
 	twice := func() webhooktask.Tasks { // two calls for web-0 and web-1 have failed
-		tasks, _ := broken("web-0", "web-1").Open(ask("web-0", "web-1"), polled(), after(20), func() string { return "t2" })
+		tasks, _ := broken("web-0", "web-1").Open(requestsOf("web-0", "web-1"), polled(), after(20), func() string { return "t2" })
 		return fails(tasks, "t2", after(20))
 	}
 	stoppedWith := func(approves string) func(webhooktask.Tasks, string, time.Time) webhooktask.Tasks {
@@ -118,14 +118,14 @@ func TestTheDelayStartsAgain(t *testing.T) {
 		end     func(webhooktask.Tasks, string, time.Time) webhooktask.Tasks
 		want    time.Time
 	}{
-		"not after one more failure":                {request: asks("web-0"), rule: polled(), end: fails, want: whole(141).Time},
-		"with a new generation of the rule":         {request: asks("web-0"), rule: edited, want: whole(111).Time},
+		"not after one more failure":                {request: requestOf("web-0"), rule: polled(), end: fails, want: whole(141).Time},
+		"with a new generation of the rule":         {request: requestOf("web-0"), rule: edited, want: whole(111).Time},
 		"with a new waiting":                        {request: again, rule: polled(), end: fails, want: whole(111).Time},
-		"when the call approved some of the others": {request: asks("web-0"), rule: polled(), end: stoppedWith("web-1"), want: whole(111).Time},
-		"not when it approved other pods":           {request: asks("web-0"), rule: polled(), end: stoppedWith("web-9"), want: whole(141).Time},
+		"when the call approved some of the others": {request: requestOf("web-0"), rule: polled(), end: stoppedWith("web-1"), want: whole(111).Time},
+		"not when it approved other pods":           {request: requestOf("web-0"), rule: polled(), end: stoppedWith("web-9"), want: whole(141).Time},
 	} {
 		t.Run(name, func(t *testing.T) {
-			requests := []rule.Request{tc.request, asks("web-1")}
+			requests := []rule.Request{tc.request, requestOf("web-1")}
 			tasks := twice().Forget(requests, tc.rule, after(100))
 			newID := ids()
 			tasks, posts := tasks.Open(requests, tc.rule, after(100), func() string { return "again-" + newID() })

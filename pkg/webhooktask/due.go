@@ -35,7 +35,7 @@ type LastPoll struct {
 	// At is when the last poll ended.
 	At time.Time
 
-	// Running is set while a poll is in flight. There is never a second one.
+	// Running is set while a poll is in flight. A task has at most one poll in flight.
 	Running bool
 
 	// Failures counts the consecutive failures up to the last poll.
@@ -83,8 +83,8 @@ func isPolled(task appsv1alpha1.TaskInfo, rule Rule) bool {
 	return task.Phase == appsv1alpha1.TaskPolling && task.RuleGeneration == rule.Generation
 }
 
-// pollTime returns when a task may be polled again. Each failed poll doubles the time until the
-// next one.
+// pollTime returns when a task may be polled again. Each failed poll doubles the delay of the next
+// poll.
 func pollTime(before LastPoll, rule Rule) time.Time {
 	if before.At.IsZero() {
 		return time.Time{}

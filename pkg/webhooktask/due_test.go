@@ -50,11 +50,11 @@ func TestWhenATaskIsPolled(t *testing.T) {
 		"with its interval, when that is longer than the longest pause": {
 			tasks: polling("web-0"), rule: slow, last: webhooktask.LastPoll{At: start, Failures: 3}, now: after(119), wantNext: time.Second,
 		},
-		"later when the service asks for it": {
+		"later when the service requires it": {
 			tasks: polling("web-0"), rule: slow, last: webhooktask.LastPoll{At: start, Failures: 1, RetryAfter: 5 * time.Minute},
 			now: after(290), wantNext: 10 * time.Second,
 		},
-		"at most ten minutes later when the service asks for more": {
+		"at most ten minutes later when the service requires more": {
 			tasks: polling("web-0"), rule: slow, last: webhooktask.LastPoll{At: start, Failures: 1, RetryAfter: 1 << 60},
 			now: after(600), want: one, wantNext: 1,
 		},

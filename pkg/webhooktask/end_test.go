@@ -14,13 +14,13 @@ func unknown(string) bool { return false }
 
 func TestAPostOfAnEarlierProcessIsInterrupted(t *testing.T) {
 	tasks := opened("web-0")
-	tasks, _ = tasks.Open(ask("web-1"), polled(), start, func() string { return "t2" })
+	tasks, _ = tasks.Open(requestsOf("web-1"), polled(), start, func() string { return "t2" })
 	tasks = tasks.Interrupted(func(id string) bool { return id == "t2" }, after(3))
 	want := rule.Task{
 		State: failed, Class: "Interrupted", RetryAt: whole(7).Time,
 		Message: "the manager ended during the call; it is not known whether the service received it",
 	}
-	if diff := cmp.Diff(want, tasks.Of(asks("web-0"), polled(), after(3))); diff != "" {
+	if diff := cmp.Diff(want, tasks.Of(requestOf("web-0"), polled(), after(3))); diff != "" {
 		t.Errorf("web-0 (-want +got):\n%s", diff)
 	}
 	if got := states(tasks, after(3), "web-1")[0]; got != calling {
@@ -30,7 +30,7 @@ func TestAPostOfAnEarlierProcessIsInterrupted(t *testing.T) {
 	if got := states(late, after(4), "web-0")[0]; got != failed {
 		t.Errorf("after a late answer web-0 is %s, want %s", got, failed)
 	}
-	tasks, posts := tasks.Open(ask("web-0"), polled(), after(14), func() string { return "t3" })
+	tasks, posts := tasks.Open(requestsOf("web-0"), polled(), after(14), func() string { return "t3" })
 	if len(posts) != 1 || posts[0].TraceID != "t3" {
 		t.Errorf("posts = %+v, want one under another id", posts)
 	}
@@ -62,7 +62,7 @@ func TestTheTimeoutCountsFromTheFirstCall(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			expired := tasks.Expire(polled(), tc.now)
-			if diff := cmp.Diff(tc.want, expired.Of(asks("web-0"), polled(), tc.now)); diff != "" {
+			if diff := cmp.Diff(tc.want, expired.Of(requestOf("web-0"), polled(), tc.now)); diff != "" {
 				t.Errorf("web-0 (-want +got):\n%s", diff)
 			}
 			if got := states(expired, tc.now, "web-1")[0]; got != approved {
@@ -85,7 +85,7 @@ func TestAnExpiredTaskKeepsItsLastMessage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tasks := tc.tasks.Expire(polled(), after(61))
-			if got := tasks.Of(asks("web-0"), polled(), after(61)).Message; got != tc.want {
+			if got := tasks.Of(requestOf("web-0"), polled(), after(61)).Message; got != tc.want {
 				t.Errorf("message = %q, want %q", got, tc.want)
 			}
 		})
@@ -113,15 +113,15 @@ func TestForget(t *testing.T) {
 		wantHistory []string
 	}{
 		"nothing while all wait": {
-			tasks: mixed, waiting: ask("web-1", "web-0", "web-2"), rule: polled(),
+			tasks: mixed, waiting: requestsOf("web-1", "web-0", "web-2"), rule: polled(),
 			want: []string{"t1 Finished Rejected attempts 0: [web-1] approved, [web-0] not"},
 		},
 		"an approved pod that waits no more": {
-			tasks: mixed, waiting: ask("web-0"), rule: polled(),
+			tasks: mixed, waiting: requestsOf("web-0"), rule: polled(),
 			want: []string{"t1 Finished Rejected attempts 0: [] approved, [web-0] not"},
 		},
 		"a rejected pod that waits no more": {
-			tasks: mixed, waiting: ask("web-1"), rule: polled(),
+			tasks: mixed, waiting: requestsOf("web-1"), rule: polled(),
 			want: []string{"t1 Finished attempts 0: [web-1] approved, [] not"},
 		},
 		"an ended task without waiting pods": {
@@ -129,11 +129,11 @@ func TestForget(t *testing.T) {
 			want: []string{}, wantHistory: []string{"t1 Finished Rejected attempts 0: [web-1] approved, [web-0] not"},
 		},
 		"no pod of an open task, as long as one waits for it": {
-			tasks: partly, waiting: ask("web-0"), rule: polled(),
+			tasks: partly, waiting: requestsOf("web-0"), rule: polled(),
 			want: []string{"t1 Polling attempts 0: [web-1] approved, [web-0] not"},
 		},
 		"an open task with only approved pods waiting": {
-			tasks: partly, waiting: ask("web-1"), rule: polled(),
+			tasks: partly, waiting: requestsOf("web-1"), rule: polled(),
 			want: []string{"t1 Finished attempts 0: [web-1] approved, [] not"},
 		},
 		"an open task without waiting pods": {
@@ -141,11 +141,11 @@ func TestForget(t *testing.T) {
 			want: []string{}, wantHistory: []string{`t1 Failed NobodyWaits attempts 0: [web-1] approved, [web-0] not`},
 		},
 		"an open task of an older generation": {
-			tasks: partly, waiting: ask("web-0", "web-1"), rule: edited,
+			tasks: partly, waiting: requestsOf("web-0", "web-1"), rule: edited,
 			want: []string{}, wantHistory: []string{"t1 Failed RuleEdited attempts 0: [web-1] approved, [web-0] not"},
 		},
 		"approvals of an older generation": {
-			tasks: mixed, waiting: ask("web-0", "web-1"), rule: edited,
+			tasks: mixed, waiting: requestsOf("web-0", "web-1"), rule: edited,
 			want: []string{}, wantHistory: []string{"t1 Finished Rejected attempts 0: [web-1] approved, [web-0] not"},
 		},
 	} {

@@ -303,7 +303,7 @@ func (m *machine) stir(t *rapid.T) {
 		for _, other := range []string{"x", "y"} { // the pod is deleted, with all its requests
 			delete(m.pods, name+"/"+other)
 		}
-		request = asks(name)
+		request = requestOf(name)
 		request.Pod = &rule.PodFact{UID: types.UID(fmt.Sprintf("%s-%d", name, m.lastUID)), Name: name}
 	}
 	request.ID, request.Attempt, request.Since = id, fmt.Sprint(m.lastUID), m.now

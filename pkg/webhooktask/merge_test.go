@@ -64,7 +64,7 @@ func TestWhichTasksAreMergedAtTheLimit(t *testing.T) {
 			tasks := webhooktask.FromStatus(&appsv1alpha1.WebhookStatus{TaskStates: []appsv1alpha1.TaskInfo{tc.a, tc.b}})
 			tight := polled()
 			tight.States = 2
-			_, posts := tasks.Open(ask("web-0"), tight, after(10), func() string { return "t3" })
+			_, posts := tasks.Open(requestsOf("web-0"), tight, after(10), func() string { return "t3" })
 			if got := len(posts) == 1; got != tc.want {
 				t.Errorf("joined = %t, want %t", got, tc.want)
 			}
@@ -107,7 +107,7 @@ func TestStatusOfMergedTasks(t *testing.T) {
 			tasks := webhooktask.FromStatus(&appsv1alpha1.WebhookStatus{TaskStates: []appsv1alpha1.TaskInfo{tc.a, tc.b}})
 			tight := polled()
 			tight.States = 2
-			tasks, _ = tasks.Open(ask("web-0"), tight, after(10), func() string { return "t3" })
+			tasks, _ = tasks.Open(requestsOf("web-0"), tight, after(10), func() string { return "t3" })
 			tc.want.LastTime = whole(10)
 			if diff := cmp.Diff(tc.want, tasks.Status(after(10)).TaskStates[0]); diff != "" {
 				t.Errorf("joined task (-want +got):\n%s", diff)

@@ -59,7 +59,7 @@ func (t Tasks) Open(requests []rule.Request, rule Rule, now time.Time, newTraceI
 	return next, posts
 }
 
-// batches returns the calls to make, those with the oldest request first.
+// batches returns the calls to make, sorted by their oldest request.
 func (t Tasks) batches(requests []rule.Request, ruleset Rule, now time.Time) []batch {
 	sorted := slices.SortedFunc(slices.Values(requests), func(a, b rule.Request) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Key(), b.Key()))
@@ -151,7 +151,7 @@ func (t Tasks) without(b batch, now time.Time) Tasks {
 }
 
 // merged merges ended tasks when the limit is reached: pods that came one by one would otherwise
-// take a task each for as long as they wait. The merged task shows the newer one with failed pods;
+// take a task each for as long as they wait. The merged task has the failure of the newer task;
 // pods that are due for another call wait for the later of both times.
 func (t Tasks) merged(now time.Time) Tasks {
 	states := []appsv1alpha1.TaskInfo{}

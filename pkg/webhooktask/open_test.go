@@ -47,7 +47,7 @@ func each(requests []rule.Request, answer webhooktask.PostAnswer, ruleset webhoo
 }
 
 func TestACallIsRecordedAsATask(t *testing.T) {
-	tasks, posts := webhooktask.Tasks{}.Open(ask("web-0"), polled(), start, ids())
+	tasks, posts := webhooktask.Tasks{}.Open(requestsOf("web-0"), polled(), start, ids())
 	want := appsv1alpha1.TaskInfo{
 		TraceID: "t1", Phase: appsv1alpha1.TaskPosting, RuleGeneration: 1, Processing: pods("web-0"),
 		BeginTime: whole(0), LastTime: whole(0),
@@ -55,7 +55,7 @@ func TestACallIsRecordedAsATask(t *testing.T) {
 	if diff := cmp.Diff(want, theTask(t, tasks, start)); diff != "" {
 		t.Errorf("task (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]webhooktask.Post{{TraceID: "t1", Requests: ask("web-0")}}, posts); diff != "" {
+	if diff := cmp.Diff([]webhooktask.Post{{TraceID: "t1", Requests: requestsOf("web-0")}}, posts); diff != "" {
 		t.Errorf("posts (-want +got):\n%s", diff)
 	}
 }
@@ -83,7 +83,7 @@ func TestRequestsThatNeedNoCall(t *testing.T) {
 		"but one that failed, when it has come": {tasks: broken("web-0"), now: 11, want: [][]string{{"web-0"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, posts := tc.tasks.Open(ask("web-0"), polled(), after(tc.now), func() string { return "t2" })
+			_, posts := tc.tasks.Open(requestsOf("web-0"), polled(), after(tc.now), func() string { return "t2" })
 			if diff := cmp.Diff(tc.want, calledFor(posts)); diff != "" {
 				t.Errorf("calls (-want +got):\n%s", diff)
 			}
@@ -93,10 +93,10 @@ func TestRequestsThatNeedNoCall(t *testing.T) {
 
 func TestPodsThatFailedTogetherShareTheNextCall(t *testing.T) {
 	tasks, _ := opened("web-0", "web-1", "web-2").Posted("t1", webhooktask.PostAnswer{FinishedNames: []string{"web-1"}}, polled(), start)
-	newer := asks("web-3")
+	newer := requestOf("web-3")
 	newer.Since = after(1)
 	newID := ids()
-	tasks, posts := tasks.Open(append(ask("web-0", "web-2"), newer), polled(), after(20), func() string { return "again-" + newID() })
+	tasks, posts := tasks.Open(append(requestsOf("web-0", "web-2"), newer), polled(), after(20), func() string { return "again-" + newID() })
 	if diff := cmp.Diff([][]string{{"web-0", "web-2"}, {"web-3"}}, calledFor(posts)); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
@@ -115,7 +115,7 @@ func TestPodsThatFailedTogetherShareTheNextCall(t *testing.T) {
 }
 
 func TestATaskWithoutPodsBecomesHistory(t *testing.T) {
-	tasks, _ := broken("web-0").Open(ask("web-0"), polled(), after(20), func() string { return "t2" })
+	tasks, _ := broken("web-0").Open(requestsOf("web-0"), polled(), after(20), func() string { return "t2" })
 	status := tasks.Status(after(20))
 	if diff := cmp.Diff([]string{"t2 Posting attempts 1: [] approved, [web-0] not"}, shown(status.TaskStates)); diff != "" {
 		t.Errorf("tasks (-want +got):\n%s", diff)
@@ -228,18 +228,18 @@ func TestNewPodsDoNotDisplaceRepeatedCalls(t *testing.T) {
 }
 
 func TestNamesakesAreNotInOneCall(t *testing.T) {
-	ghost := asks("web-0") // still in the cache, for a moment
+	ghost := requestOf("web-0") // still in the cache, for a moment
 	ghost.Pod = &rule.PodFact{UID: "ghost", Name: "web-0"}
-	_, posts := webhooktask.Tasks{}.Open([]rule.Request{asks("web-0"), ghost}, polled(), start, ids())
+	_, posts := webhooktask.Tasks{}.Open([]rule.Request{requestOf("web-0"), ghost}, polled(), start, ids())
 	if diff := cmp.Diff([][]string{{"web-0"}, {"web-0"}}, calledFor(posts)); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
 
 	small := polled()
 	small.States = 2
-	tasks := each([]rule.Request{asks("web-0"), ghost}, webhooktask.PostAnswer{}, small)
+	tasks := each([]rule.Request{requestOf("web-0"), ghost}, webhooktask.PostAnswer{}, small)
 	newID := ids()
-	_, posts = tasks.Open([]rule.Request{asks("web-0"), ghost, asks("web-1")}, small, after(20), func() string { return "again-" + newID() })
+	_, posts = tasks.Open([]rule.Request{requestOf("web-0"), ghost, requestOf("web-1")}, small, after(20), func() string { return "again-" + newID() })
 	if diff := cmp.Diff([][]string{{"web-0"}, {"web-0"}}, calledFor(posts)); diff != "" {
 		t.Errorf("calls after both were rejected (-want +got):\n%s", diff)
 	}

@@ -13,8 +13,8 @@ const (
 	defaultTimeout  = appsv1alpha1.DefaultPollTimeoutSeconds * time.Second
 )
 
-// DefaultAskAgain is the default of Rule.AskAgain.
-const DefaultAskAgain = 15 * time.Second
+// DefaultRejectionRetry is the default of Rule.RejectionRetry.
+const DefaultRejectionRetry = 15 * time.Second
 
 const (
 	// maxStates bounds the tasks in the status of one rule.
@@ -43,9 +43,9 @@ type Rule struct {
 	// Timeout is the timeout of a polled task, from its first call.
 	Timeout time.Duration
 
-	// AskAgain is roughly the delay before the service is called again after a POST that rejected
+	// RejectionRetry is roughly the delay before the service is called again after a POST that rejected
 	// the pods.
-	AskAgain time.Duration
+	RejectionRetry time.Duration
 
 	// States bounds the tasks in status.
 	States int
@@ -55,11 +55,11 @@ type Rule struct {
 // webhookRules the number of its webhook rules: the more there are, the fewer tasks each may have.
 func RuleOf(generation int64, webhook appsv1alpha1.TransitionRuleWebhook, webhookRules int) Rule {
 	rule := Rule{
-		Generation: generation,
-		Interval:   defaultInterval,
-		Timeout:    defaultTimeout,
-		AskAgain:   DefaultAskAgain,
-		States:     min(maxStates, objectStates/max(1, webhookRules)),
+		Generation:     generation,
+		Interval:       defaultInterval,
+		Timeout:        defaultTimeout,
+		RejectionRetry: DefaultRejectionRetry,
+		States:         min(maxStates, objectStates/max(1, webhookRules)),
 	}
 	poll := webhook.ClientConfig.Poll
 	if poll == nil {

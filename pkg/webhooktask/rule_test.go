@@ -12,7 +12,7 @@ import (
 
 func TestRuleOfAWebhook(t *testing.T) {
 	number := func(n int64) *int64 { return &n }
-	base := webhooktask.Rule{Generation: 3, Interval: 5 * time.Second, Timeout: time.Hour, AskAgain: 15 * time.Second, States: 32}
+	base := webhooktask.Rule{Generation: 3, Interval: 5 * time.Second, Timeout: time.Hour, RejectionRetry: 15 * time.Second, States: 32}
 	for name, tc := range map[string]struct {
 		poll  *appsv1alpha1.WebhookPoll
 		rules int

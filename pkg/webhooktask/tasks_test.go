@@ -22,18 +22,18 @@ func after(seconds int) time.Time { return start.Add(time.Duration(seconds) * ti
 
 func whole(seconds int) metav1.Time { return metav1.NewTime(after(seconds).Truncate(time.Second)) }
 
-// asks returns the request of a pod that waits with id x.
-func asks(name string) rule.Request {
+// requestOf returns the request of a pod that waits with id x.
+func requestOf(name string) rule.Request {
 	return rule.Request{
 		Pod:   &rule.PodFact{UID: types.UID(name + "-uid"), Name: name},
 		Stage: appsv1alpha1.StagePreCheck, ID: "x", Attempt: "1", Since: start,
 	}
 }
 
-func ask(names ...string) []rule.Request {
+func requestsOf(names ...string) []rule.Request {
 	requests := []rule.Request{}
 	for _, name := range names {
-		requests = append(requests, asks(name))
+		requests = append(requests, requestOf(name))
 	}
 	return requests
 }
@@ -42,7 +42,7 @@ func ask(names ...string) []rule.Request {
 func many(prefix string, count int) []rule.Request {
 	requests := []rule.Request{}
 	for i := range count {
-		request := asks(fmt.Sprintf("%s-%03d", prefix, i))
+		request := requestOf(fmt.Sprintf("%s-%03d", prefix, i))
 		request.Since = after(i)
 		requests = append(requests, request)
 	}
@@ -58,7 +58,7 @@ func pods(names ...string) []appsv1alpha1.TaskPod {
 }
 
 func polled() webhooktask.Rule {
-	return webhooktask.Rule{Generation: 1, Polls: true, Interval: 5 * time.Second, Timeout: time.Minute, AskAgain: webhooktask.DefaultAskAgain, States: 32}
+	return webhooktask.Rule{Generation: 1, Polls: true, Interval: 5 * time.Second, Timeout: time.Minute, RejectionRetry: webhooktask.DefaultRejectionRetry, States: 32}
 }
 
 // ids returns t1, t2, ...
@@ -72,7 +72,7 @@ func ids() func() string {
 
 // opened returns one task t1 for the pods.
 func opened(names ...string) webhooktask.Tasks {
-	tasks, _ := webhooktask.Tasks{}.Open(ask(names...), polled(), start, ids())
+	tasks, _ := webhooktask.Tasks{}.Open(requestsOf(names...), polled(), start, ids())
 	return tasks
 }
 
@@ -105,7 +105,7 @@ func theTask(t *testing.T, tasks webhooktask.Tasks, now time.Time) appsv1alpha1.
 // states returns the states of the pods, in their order.
 func states(tasks webhooktask.Tasks, now time.Time, names ...string) []rule.TaskState {
 	found := []rule.TaskState{}
-	for _, request := range ask(names...) {
+	for _, request := range requestsOf(names...) {
 		found = append(found, tasks.Of(request, polled(), now).State)
 	}
 	return found
@@ -122,7 +122,7 @@ func TestTheStateOfATaskForRules(t *testing.T) {
 		"nothing before the first call": {tasks: webhooktask.Tasks{}, now: start, want: rule.Task{}},
 		"nothing for another pod":       {tasks: opened("web-1"), now: start, want: rule.Task{}},
 		"the call is under way":         {tasks: opened("web-0"), now: start, want: rule.Task{State: rule.TaskCalling}},
-		"the service works on it":       {tasks: polling("web-0"), now: start, want: rule.Task{State: rule.TaskPolling, Answered: true}},
+		"the service is polled":         {tasks: polling("web-0"), now: start, want: rule.Task{State: rule.TaskPolling, Answered: true}},
 		"the service rejected the pod": {
 			tasks: partly, now: after(1),
 			want: rule.Task{State: rule.TaskFailed, Class: "Rejected", Answered: true, Message: "frozen", RetryAt: retry},
@@ -144,7 +144,7 @@ func TestTheStateOfATaskForRules(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, tc.tasks.Of(asks("web-0"), polled(), tc.now)); diff != "" {
+			if diff := cmp.Diff(tc.want, tc.tasks.Of(requestOf("web-0"), polled(), tc.now)); diff != "" {
 				t.Errorf("task (-want +got):\n%s", diff)
 			}
 		})
@@ -153,8 +153,8 @@ func TestTheStateOfATaskForRules(t *testing.T) {
 
 func TestAnApprovalCountsForOnePodOneWaitingAndOneGenerationOfTheRule(t *testing.T) {
 	tasks, _ := opened("web-0").Posted("t1", webhooktask.PostAnswer{Success: true}, polled(), start)
-	same := asks("web-0")
-	reborn, again, other := asks("web-0"), asks("web-0"), asks("web-0")
+	same := requestOf("web-0")
+	reborn, again, other := requestOf("web-0"), requestOf("web-0"), requestOf("web-0")
 	reborn.Pod = &rule.PodFact{UID: "another-uid", Name: "web-0"}
 	again.Attempt = "2"
 	other.ID = "y"
@@ -203,7 +203,7 @@ func TestStatusSharesNothing(t *testing.T) {
 
 func TestRunningAreTheOpenTasks(t *testing.T) {
 	tasks := opened("web-0")
-	tasks, _ = tasks.Open(ask("web-1"), polled(), after(5), func() string { return "t2" })
+	tasks, _ = tasks.Open(requestsOf("web-1"), polled(), after(5), func() string { return "t2" })
 	if count, oldest := tasks.Running(); count != 2 || !oldest.Equal(whole(0).Time) {
 		t.Errorf("running = %d since %v, want 2 since %v", count, oldest, whole(0))
 	}

@@ -92,13 +92,13 @@ func (d harness) do(method, url, body string, header ...string) response {
 	return response{Status: answer.StatusCode, Header: answer.Header, Body: string(text)}
 }
 
-// ask sends a POST of the protocol to a path.
-func (d harness) ask(path, trace string, pods ...string) response {
+// post sends a POST of the protocol to a path.
+func (d harness) post(path, trace string, pods ...string) response {
 	d.Helper()
 	return d.do(http.MethodPost, d.server.URL(path), question(trace, pods...))
 }
 
-// poll asks for the result of the task.
+// poll reads the result of the task.
 func (d harness) poll(key, id string) response {
 	d.Helper()
 	return d.do(http.MethodGet, d.server.URL("/result?"+url.Values{key: {id}}.Encode()), "")
@@ -213,7 +213,7 @@ func TestPathsThatAnswerAtOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := open(t, nil)
-			answer := d.ask(tc.path, "t1", "c", "a", "b")
+			answer := d.post(tc.path, "t1", "c", "a", "b")
 			d.same("status", answer.Status, tc.wantStatus)
 			if tc.wantAnswer != nil {
 				d.same("answer", d.fields(answer.Body), tc.wantAnswer)
@@ -230,9 +230,9 @@ func TestPathsThatAnswerAtOnce(t *testing.T) {
 func TestRetryAfterApprovesAfterItsErrors(t *testing.T) {
 	d := open(t, nil)
 	for _, want := range []int{503, 503, 200} {
-		d.same("status", d.ask("/retry-after?times=2", "t1", "a").Status, want)
+		d.same("status", d.post("/retry-after?times=2", "t1", "a").Status, want)
 	}
-	d.same("another call starts at zero", d.ask("/retry-after?times=2", "t2", "a").Status, 503)
+	d.same("another call starts at zero", d.post("/retry-after?times=2", "t2", "a").Status, 503)
 	d.same("POSTs of each traceId", d.Posts(""), map[string]int{"t1": 3, "t2": 1})
 }
 
@@ -312,8 +312,8 @@ func TestAcceptsTheTokenOfTheURL(t *testing.T) {
 
 func TestLogIsJSONLines(t *testing.T) {
 	d := open(t, nil)
-	d.ask("/approve", "t1", "a")
-	d.ask("/poll", "t2", "b", "c")
+	d.post("/approve", "t1", "a")
+	d.post("/poll", "t2", "b", "c")
 	d.poll("task-id", d.Log("")[1].TaskID)
 	var traces, approved []string
 	decoder := json.NewDecoder(bytes.NewBufferString(d.do(http.MethodGet, d.server.URL("/log"), "").Body))

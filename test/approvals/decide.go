@@ -33,13 +33,13 @@ type Held struct {
 	Pod       Pod       `json:"pod"`
 	Since     time.Time `json:"since"`
 
-	// Asked is the time of the last request for it. When it is long ago, the rule no longer
+	// LastCall is the time of the last request for the pod. When it is long ago, the rule no longer
 	// waits.
-	Asked time.Time `json:"asked"`
+	LastCall time.Time `json:"lastCall"`
 }
 
-// Ago returns the time since Asked, human-readable.
-func (h Held) Ago() time.Duration { return time.Since(h.Asked).Round(time.Second) }
+// Ago returns the time since LastCall, human-readable.
+func (h Held) Ago() time.Duration { return time.Since(h.LastCall).Round(time.Second) }
 
 // Waiting returns the pods that wait for a decision in a namespace, or in all when that is
 // empty, longest first. A pod of several tasks of one rule is listed once, with its
@@ -58,7 +58,7 @@ func (s *Service) Waiting(namespace string) []Held {
 					h.Pod.Name == pod.Name && h.Pod.UID == pod.UID
 			})
 			all = append(all, Held{
-				Namespace: t.post.Namespace, Rule: t.post.Rule, Stage: t.post.Stage, Pod: pod, Since: t.post.Time, Asked: t.asked,
+				Namespace: t.post.Namespace, Rule: t.post.Rule, Stage: t.post.Stage, Pod: pod, Since: t.post.Time, LastCall: t.lastCall,
 			})
 		}
 	}

@@ -53,7 +53,7 @@ type task struct {
 	settings settings
 
 	polls    int
-	asked    time.Time // time of the last poll, or of the POST
+	lastCall time.Time // time of the last poll, or of the POST
 	approved map[string]bool
 	refused  map[string]bool // by a decision
 	stopped  bool
@@ -68,7 +68,7 @@ func (s *Service) begin(entry Entry, set settings) reply {
 		}
 	}
 	t := &task{
-		id: set.prefix + rand.Text(), post: entry, plan: plans()[entry.Path], settings: set, asked: entry.Time,
+		id: set.prefix + rand.Text(), post: entry, plan: plans()[entry.Path], settings: set, lastCall: entry.Time,
 		approved: map[string]bool{}, refused: map[string]bool{},
 	}
 	s.tasks = append(s.tasks, t)
@@ -81,7 +81,7 @@ func (s *Service) begin(entry Entry, set settings) reply {
 }
 
 func (t *task) accepted() reply {
-	message := t.settings.messageOr("asked about " + count(t.post.Pods))
+	message := t.settings.messageOr("waits for a decision on " + count(t.post.Pods))
 	answer := postAnswer{Success: true, Message: message, TaskID: t.id, Poll: true}
 	if t.post.Path == "/async" {
 		answer.Poll, answer.Async, answer.TraceID = false, true, t.post.TraceID
@@ -121,7 +121,7 @@ func (t *task) onto(e Entry) Entry {
 
 // poll advances the task. It is called with mu held.
 func (t *task) poll() reply {
-	t.asked = time.Now()
+	t.lastCall = time.Now()
 	var freed []Pod
 	if !t.ended() {
 		t.polls++

@@ -17,7 +17,7 @@ import (
 // begin creates a task and returns its id.
 func (d harness) begin(path, trace string, pods ...string) string {
 	d.Helper()
-	answer := d.fields(d.ask(path, trace, pods...).Body)
+	answer := d.fields(d.post(path, trace, pods...).Body)
 	if answer["success"] != true {
 		d.Fatalf("the answer is %v", answer)
 	}
@@ -67,9 +67,9 @@ func TestTasks(t *testing.T) {
 
 func TestThePostReturnsHowToPoll(t *testing.T) {
 	d := open(t, nil)
-	poll := d.fields(d.ask("/poll", "t1", "a").Body)
+	poll := d.fields(d.post("/poll", "t1", "a").Body)
 	d.same("poll", []any{poll["poll"], poll["async"], poll["traceId"]}, []any{true, nil, nil})
-	async := d.fields(d.ask("/async", "t2", "a").Body)
+	async := d.fields(d.post("/async", "t2", "a").Body)
 	d.same("async", []any{async["poll"], async["async"], async["traceId"]}, []any{nil, true, "t2"})
 
 	both := "/result?" + url.Values{"task-id": {fmt.Sprint(async["taskId"])}, "trace-id": {"t2"}}.Encode()
@@ -161,7 +161,7 @@ func TestWatchIsCalledBeforeAndAfterTheDecision(t *testing.T) {
 	d = open(t, func(step approvals.Step, entry approvals.Entry) {
 		steps = append(steps, fmt.Sprint(step, " ", entry.Path, " ", entry.TraceID, " ", entry.Decision, " ", len(d.Approvals(""))))
 	})
-	d.ask("/approve", "t1", "a")
+	d.post("/approve", "t1", "a")
 	if err := d.server.Close(t.Context()); err != nil { // answers have been written before Answered
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestCloseCancelsHangingRequests(t *testing.T) {
 	})
 	var clients sync.WaitGroup
 	for _, path := range []string{"/hang", "/approve?after=10m"} {
-		clients.Go(func() { d.ask(path, path, "a") })
+		clients.Go(func() { d.post(path, path, "a") })
 		<-arrived
 	}
 	ending, cut := context.WithTimeout(t.Context(), 10*time.Second)

@@ -158,8 +158,8 @@ func prepareModule(ctx context.Context, e *opa.Engine, of source, i int) (*opa.P
 
 // measureFirst returns the median of the cost of preparing the first rule of an engine, and
 // of evaluating it for ten pods without a cached verdict.
-func measureFirst(ctx context.Context, of source, samples int) (prepared, asked time.Duration, err error) {
-	var preparing, asking []float64
+func measureFirst(ctx context.Context, of source, samples int) (prepared, evaluated time.Duration, err error) {
+	var preparing, evaluating []float64
 	f := newWorkload(usualRules(), 10, 10)
 	for range samples {
 		e, err := opa.New(opa.Options{})
@@ -180,10 +180,10 @@ func measureFirst(ctx context.Context, of source, samples int) (prepared, asked 
 			if _, err := program.Evaluate(ctx, program.Stage(), rule.Environment{Counts: view.Counts}, view.Waiting); err != nil {
 				return 0, 0, err
 			}
-			asking = append(asking, float64(cpu()-start))
+			evaluating = append(evaluating, float64(cpu()-start))
 		}
 	}
-	return time.Duration(quantile(preparing, 0.5)), time.Duration(quantile(asking, 0.5)), nil
+	return time.Duration(quantile(preparing, 0.5)), time.Duration(quantile(evaluating, 0.5)), nil
 }
 
 // heldBy returns the bytes that the engine and the verdict cache hold after the first
@@ -222,13 +222,13 @@ func (c compiling) goals() []goal {
 func kilobytes(bytes float64) string { return fmt.Sprintf("%.1f KB", bytes/1e3) }
 
 func printCompiling(out io.Writer, c compiling) {
-	row := func(name string, b batch, asked time.Duration) []string {
-		return []string{name, micros(b.each), kilobytes(b.bytes), fmt.Sprint(b.compiled), fmt.Sprint(b.edit), micros(asked)}
+	row := func(name string, b batch, evaluated time.Duration) []string {
+		return []string{name, micros(b.each), kilobytes(b.bytes), fmt.Sprint(b.compiled), fmt.Sprint(b.edit), micros(evaluated)}
 	}
 	table(out, fmt.Sprintf(`Compiling: %d rules compiled and prepared. Rules of one built-in kind share a program, and so do
 rules with the same module: memory is bounded by the number of different modules, each of which has
 at most 16 KiB and 200 rules. A rule has its literal besides, and remembers at most 16 KiB of
-verdicts. Cold: CPU of asking one rule about ten pods that it has not seen.`, manyRules),
+verdicts. Cold: CPU of evaluating one rule for ten pods without a cached verdict.`, manyRules),
 		[]int{-24, 12, 12, 10, 16, 10},
 		[]string{"rules", "CPU us each", "heap each", "compiled", "after one edit", "cold us"},
 		row("built-in kinds", c.builtIn, c.builtInEvaluation), row("a module each", c.custom, c.customEvaluation))

@@ -84,11 +84,11 @@ func measureGrid(samples int, progress io.Writer) (grid, error) {
 		if err := g.measure(at, samples); err != nil {
 			return grid{}, err
 		}
-		asked, err := idleEvaluations(at)
+		evaluations, err := idleEvaluations(at)
 		if err != nil {
 			return grid{}, err
 		}
-		g.idleEvaluations += asked
+		g.idleEvaluations += evaluations
 		if at.waiting <= 100 {
 			tail, err := measureTail(at)
 			if err != nil {
@@ -156,8 +156,8 @@ func rounds(name string, f *workload, made implementation, dirty int) subject {
 
 // idleEvaluations returns how often Rego is evaluated in a round without changes.
 func idleEvaluations(at cell) (int, error) {
-	asked := 0
-	e, err := opa.New(opa.Options{Observe: func(opa.Observation) { asked++ }})
+	evaluations := 0
+	e, err := opa.New(opa.Options{Observe: func(opa.Observation) { evaluations++ }})
 	if err != nil {
 		return 0, err
 	}
@@ -166,9 +166,9 @@ func idleEvaluations(at cell) (int, error) {
 		return 0, err
 	}
 	p.round(nil)
-	asked = 0
+	evaluations = 0
 	p.round(nil)
-	return asked, nil
+	return evaluations, nil
 }
 
 // measureTail returns p99 over p50 of rounds after one change, without other

@@ -94,17 +94,17 @@ func (h *hostile) loop(ctx context.Context, e *opa.Engine) error {
 	for i := range 300 {
 		env.Pods = append(env.Pods, &rule.PodFact{UID: types.UID(fmt.Sprint(i)), Name: fmt.Sprintf("web-%d", i), Version: "1"})
 	}
-	asked := rule.Request{Pod: env.Pods[0], Stage: program.Stage(), ID: operation, Type: "update"}
+	request := rule.Request{Pod: env.Pods[0], Stage: program.Stage(), ID: operation, Type: "update"}
 	var took []float64
 	for range 9 {
 		begun := time.Now()
-		result, err := program.Evaluate(ctx, program.Stage(), env, []rule.Request{asked})
+		result, err := program.Evaluate(ctx, program.Stage(), env, []rule.Request{request})
 		if err != nil {
 			return err
 		}
 		took = append(took, float64(time.Since(begun)))
 		if h.code == "" || h.code == rule.CodeTimeout {
-			h.code = result.Verdicts[asked.Key()].Code
+			h.code = result.Verdicts[request.Key()].Code
 		}
 	}
 	h.late, h.latest = time.Duration(quantile(took, 0.5)), time.Duration(quantile(took, 1))

@@ -143,7 +143,7 @@ func measureOnePath(at cell, samples int) (pathRow, error) {
 		return pathRow{}, err
 	}
 	r.alone.round(nil)
-	var index, view, asked, plan, round []float64
+	var index, view, engine, plan, round []float64
 	note := func(to *[]float64, f func() error) error {
 		start := cpu()
 		err := f()
@@ -165,7 +165,7 @@ func measureOnePath(at cell, samples int) (pathRow, error) {
 		if err := r.alone.store.Update(pod); err != nil {
 			return pathRow{}, err
 		}
-		_ = note(&asked, func() error { r.alone.ask(seen.Rules[0]); return nil })
+		_ = note(&engine, func() error { r.alone.evaluate(seen.Rules[0]); return nil })
 		_ = note(&plan, func() error { allocateOne(seen, pod.UID); return nil })
 		// The pod is withheld again, outside of the measurement.
 		if err := store.Update(r.workload.withhold(n)); err != nil {
@@ -174,11 +174,11 @@ func measureOnePath(at cell, samples int) (pathRow, error) {
 		if err := r.reconcile(ctx); err != nil {
 			return pathRow{}, err
 		}
-		r.alone.ask(r.index.Snapshot(namespace, nil).Rules[0])
+		r.alone.evaluate(r.index.Snapshot(namespace, nil).Rules[0])
 	}
 	median := func(of []float64) time.Duration { return time.Duration(quantile(of, 0.5)) }
 	row := pathRow{
-		at: at, index: median(index), view: median(view), engine: median(asked), plan: median(plan),
+		at: at, index: median(index), view: median(view), engine: median(engine), plan: median(plan),
 		pods:     float64(r.server.pods-before.pods) / float64(samples),
 		statuses: float64(r.server.statuses-before.statuses) / float64(samples),
 	}
@@ -210,7 +210,7 @@ func printPath(out io.Writer, p path) {
 		})
 	}
 	table(out, `The whole path: CPU in microseconds from a watch event that lets a pod pass to the writes, which
-a stub takes: the index takes the event in and keeps the counts, the view is made, the engine is
-asked, slots are handed out; the rest is texts, status, events and stamps.`,
+a stub takes: the index takes the event in and keeps the counts, the view is made, the engine
+evaluates, slots are allocated; the rest is texts, status, events and stamps.`,
 		[]int{6, 6, 8, 8, 8, 8, 8, 8, 14, 10, 13}, rows...)
 }

@@ -99,8 +99,8 @@ type candidate struct {
 	available bool
 }
 
-// asks returns the verdict of the rule for a candidate: it is withheld, or it needs a slot.
-func (r plainRule) asks(c candidate) (withheld, slot bool) {
+// evaluate returns the verdict of the rule for a candidate: it is withheld, or it needs a slot.
+func (r plainRule) evaluate(c candidate) (withheld, slot bool) {
 	applies := !slices.Contains(c.skip, r.name) &&
 		(len(r.conditions) == 0 || slices.Contains(r.conditions, c.kind)) && r.filter.Matches(c.labels)
 	switch {
@@ -126,7 +126,7 @@ func decide(rules []plainRule, candidates []candidate, c counts) []ruling {
 	for _, one := range candidates {
 		r, needs := ruling{pod: one.uid}, false
 		for i, rule := range rules {
-			withheld, slot := rule.asks(one)
+			withheld, slot := rule.evaluate(one)
 			if withheld {
 				r.withheld |= 1 << i
 			}

@@ -55,16 +55,16 @@ func (p *podOps) round(events []*corev1.Pod) []ruling {
 		}
 	}
 	view := p.index.Snapshot(namespace, nil).Rules[0]
-	rulings, needs, left := p.ask(view)
+	rulings, needs, left := p.evaluate(view)
 	for n := range rulings {
 		rulings[n] = allocate(rulings[n], needs[n], &left)
 	}
 	return rulings
 }
 
-// ask returns the verdicts of the rules for each waiting request: withheld, or in need of a
+// evaluate returns the verdicts of the rules for each waiting request: withheld, or in need of a
 // slot, and the number of slots.
-func (p *podOps) ask(view podindex.RuleView) (rulings []ruling, needs []bool, slots int) {
+func (p *podOps) evaluate(view podindex.RuleView) (rulings []ruling, needs []bool, slots int) {
 	rulings = make([]ruling, len(view.Waiting))
 	needs = make([]bool, len(view.Waiting))
 	for n, request := range view.Waiting {

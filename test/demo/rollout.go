@@ -14,6 +14,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/test/audit"
+	"github.com/podops-dev/podops/test/managerprocess"
 	"github.com/podops-dev/podops/test/stage"
 )
 
@@ -86,7 +87,7 @@ func (r *rollout) play(ctx context.Context) (summary, error) {
 	if err != nil {
 		return summary{}, fmt.Errorf("reading the audit log: %w", err)
 	}
-	ours := events.Where(audit.ServiceAccount(stage.ManagerNamespace, stage.ManagerAccount))
+	ours := events.Where(audit.ServiceAccount(managerprocess.Namespace, managerprocess.Account))
 	// Lifecycles are written to pods/status; the adapter of the load balancer puts finalizers
 	// on pods and takes them off.
 	byAdapter := ours.Count(audit.On("pods"), audit.Verb("patch", "update"))

@@ -2,8 +2,6 @@ package main
 
 import (
 	"bytes"
-	"flag"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,9 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/test/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden frames")
 
 const (
 	terminalColumns = 80
@@ -51,19 +48,7 @@ func TestFrame(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			lines := f.lines(terminalColumns)
 			got := strings.Join(lines, "\n") + "\n"
-			file := filepath.Join("testdata", "frame-"+name+".txt")
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("frame (-want +got):\n%s", diff)
-			}
+			golden.Check(t, filepath.Join("testdata", "frame-"+name+".txt"), got)
 			if len(lines) >= terminalRows {
 				t.Errorf("frame has %d lines, which do not fit into %d", len(lines), terminalRows)
 			}

@@ -16,6 +16,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/test/expect"
+	"github.com/podops-dev/podops/test/managerprocess"
 )
 
 const (
@@ -189,7 +190,7 @@ spec:
 	It("reports labels that bypassed admission on the pod, until they are valid", func(ctx context.Context) {
 		pod := serving(ctx)
 		slip := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{%q:"1"}}}`, operating+"a"))
-		trusted := p.asServiceAccount(managerNamespace, managerAccount)
+		trusted := p.asServiceAccount(managerprocess.Namespace, managerprocess.Account)
 		Expect(trusted.Patch(ctx, pod.DeepCopy(), slip)).To(Succeed())
 		Eventually(ctx, p.seeing(pod.Name)).Should(haveCondition(appsv1alpha1.ConditionInvalidLifecycle))
 		Expect(p.get(ctx, pod.Name)).To(And(expect.BeAvailable(), Not(expect.BeWaiting("a"))))

@@ -32,7 +32,7 @@ var _ = Describe("A burst of 200 pods that are updated in place", Label(benchEve
 		GinkgoHelper()
 		managers.stopAll()
 		m := managers.launch(flags...)
-		Eventually(ctx, m.ready).Should(Succeed(), func() string { return m.tail() })
+		Eventually(ctx, m.Ready).Should(Succeed(), func() string { return m.Tail() })
 		p := newScenario(ctx)
 		p.rule(ctx, maxUnavailable("20%"))
 		p.pods(ctx, pods, nil)
@@ -45,7 +45,7 @@ var _ = Describe("A burst of 200 pods that are updated in place", Label(benchEve
 		Expect(p.admin.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(p.namespace), forced)).To(Succeed())
 		Eventually(ctx, p.list).Should(BeEmpty())
 		managers.stopAll()
-		used := m.process.ProcessState.UserTime() + m.process.ProcessState.SystemTime()
+		used := m.CPU()
 		return figures{rate: pods / took.Seconds(), milliseconds: 1000 * (server + used.Seconds()) / pods}
 	}
 

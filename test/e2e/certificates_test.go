@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/podops-dev/podops/pkg/operator/certificates"
+	"github.com/podops-dev/podops/test/managerprocess"
 )
 
 // repairTime is how long webhooks may fail after the loss of their certificate.
@@ -30,7 +31,7 @@ var _ = Describe("The certificate of the webhooks", func() {
 			Eventually(ctx, trusted).WithTimeout(repairTime).Should(Succeed())
 			Expect(servingSecret(ctx).ResourceVersion).NotTo(Equal(before.ResourceVersion), "the damage was done")
 			for _, m := range managers.running() {
-				Eventually(ctx, m.ready).Should(Succeed())
+				Eventually(ctx, m.Ready).Should(Succeed())
 			}
 			// API servers receive a new bundle by a watch.
 			Eventually(ctx, func(ctx context.Context) error {
@@ -73,14 +74,14 @@ var _ = Describe("The certificate of the webhooks", func() {
 		m := managers.launch()
 		DeferCleanup(func(ctx context.Context) {
 			Expect(client.IgnoreAlreadyExists(suiteCluster.admin.Create(ctx, configuration))).To(Succeed())
-			Eventually(ctx, m.ready).WithTimeout(repairTime).Should(Succeed())
+			Eventually(ctx, m.Ready).WithTimeout(repairTime).Should(Succeed())
 		})
-		Eventually(ctx, m.ready).Should(MatchError(ContainSubstring("500")))
-		Consistently(ctx, m.ready).ShouldNot(Succeed())
+		Eventually(ctx, m.Ready).Should(MatchError(ContainSubstring("500")))
+		Consistently(ctx, m.Ready).ShouldNot(Succeed())
 
 		By("restoring the configuration, with the old CA")
 		Expect(suiteCluster.admin.Create(ctx, configuration.DeepCopy())).To(Succeed())
-		Eventually(ctx, m.ready).WithTimeout(repairTime).Should(Succeed())
+		Eventually(ctx, m.Ready).WithTimeout(repairTime).Should(Succeed())
 		Eventually(ctx, trusted).WithTimeout(repairTime).Should(Succeed())
 	})
 })
@@ -89,14 +90,14 @@ var _ = Describe("The certificate of the webhooks", func() {
 func servingSecret(ctx context.Context) *corev1.Secret {
 	GinkgoHelper()
 	secret := &corev1.Secret{}
-	Expect(suiteCluster.admin.Get(ctx, client.ObjectKey{Namespace: managerNamespace, Name: certificates.SecretName}, secret)).To(Succeed())
+	Expect(suiteCluster.admin.Get(ctx, client.ObjectKey{Namespace: managerprocess.Namespace, Name: certificates.SecretName}, secret)).To(Succeed())
 	return secret
 }
 
 // trusted returns an error that names a webhook without the CA of a complete secret.
 func trusted(ctx context.Context) error {
 	secret := &corev1.Secret{}
-	if err := suiteCluster.admin.Get(ctx, client.ObjectKey{Namespace: managerNamespace, Name: certificates.SecretName}, secret); err != nil {
+	if err := suiteCluster.admin.Get(ctx, client.ObjectKey{Namespace: managerprocess.Namespace, Name: certificates.SecretName}, secret); err != nil {
 		return err
 	}
 	for _, key := range []string{"ca.crt", "ca.key", "tls.crt", "tls.key"} {

@@ -81,7 +81,7 @@ reason := sprintf("%s has not been tested", [input.pod.name])`))
 		Eventually(ctx, func(ctx context.Context) string {
 			describe, _ := p.kubectl(ctx, "--namespace", p.namespace, "describe", "pod", "web-01")
 			return describe
-		}).Should(ContainSubstring("waits for rule web/tested (NotAllowed): web-01 has not been tested"))
+		}).Should(ContainSubstring("waits for rule web/tested: web-01 has not been tested (NotAllowed)"))
 		Eventually(ctx, p.seeing("web-01")).Should(HaveField("Annotations", HaveKeyWithValue(
 			appsv1alpha1.DetailAnnotationPrefix+"/web",
 			`{"stage":"PreCheck","passed":false,"rejectInfo":[{"ruleName":"tested","reason":"NotAllowed: web-01 has not been tested"}]}`)))
@@ -199,7 +199,7 @@ reason := sprintf("%s has not been tested", [input.pod.name])`))
 		}
 		old := uids(p.list(ctx))
 		roll()
-		Eventually(ctx, p.seeingRule("web")).Should(HaveField("Status.Rules", ConsistOf(And(HaveField("WouldWithhold", int64(4)), HaveField("Asked", int64(6)), HaveField("Withheld", int64(0))))))
+		Eventually(ctx, p.seeingRule("web")).Should(HaveField("Status.Rules", ConsistOf(And(HaveField("WouldWithhold", int64(4)), HaveField("Evaluated", int64(6)), HaveField("Withheld", int64(0))))))
 		Eventually(ctx, p.list).Should(And(HaveLen(6), HaveEach(HaveField("UID", Not(BeElementOf(old))))))
 		p.awaitAvailable(ctx, 6)
 

@@ -91,7 +91,7 @@ var _ = Describe("A kubelet that stops", Ordered, func() {
 	BeforeAll(func(ctx context.Context) {
 		managers.stopAll()
 		hasty := managers.launch("--gate-sync-timeout", "3s")
-		Eventually(ctx, hasty.ready).Should(Succeed())
+		Eventually(ctx, hasty.Ready).Should(Succeed())
 		DeferCleanup(func(ctx context.Context) {
 			managers.stopAll()
 			managers.start(ctx)

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/test/managerprocess"
 )
 
 // moment is when a leader fails.
@@ -125,7 +126,7 @@ func newTeam(ctx context.Context, flags ...string) *team {
 	t.add()
 	t.add()
 	t.awaitLeader(ctx)
-	Eventually(ctx, managers.running).Should(HaveEach(WithTransform((*manager).ready, Succeed())))
+	Eventually(ctx, managers.running).Should(HaveEach(WithTransform((*manager).Ready, Succeed())))
 	return t
 }
 
@@ -142,13 +143,13 @@ func (t *team) awaitLeader(ctx context.Context) {
 	GinkgoHelper()
 	former := t.leader
 	Eventually(ctx, managers.leaders).Should(ContainElement(Not(BeIdenticalTo(former)), &t.leader))
-	Eventually(ctx, t.leader.ready).Should(Succeed())
+	Eventually(ctx, t.leader.Ready).Should(Succeed())
 }
 
 // killLeader kills the leader.
 func (t *team) killLeader(ctx context.Context) {
 	GinkgoHelper()
-	t.leader.kill()
+	t.leader.Kill()
 	t.add()
 	t.awaitLeader(ctx)
 }
@@ -158,7 +159,7 @@ func (t *team) overthrowLeader(ctx context.Context) {
 	GinkgoHelper()
 	lease := &coordinationv1.Lease{}
 	get := func() string {
-		Expect(suiteCluster.admin.Get(ctx, client.ObjectKey{Namespace: managerNamespace, Name: managerAccount}, lease)).To(Succeed())
+		Expect(suiteCluster.admin.Get(ctx, client.ObjectKey{Namespace: managerprocess.Namespace, Name: managerprocess.Account}, lease)).To(Succeed())
 		return *lease.Spec.HolderIdentity
 	}
 	former := get()

@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/podops-dev/podops/test/audit"
+	"github.com/podops-dev/podops/test/managerprocess"
 )
 
 // ledger counts writes since a moment, from the audit log of the API server. Rejected ones
@@ -32,7 +33,7 @@ func (l ledger) byOperator(filters ...audit.Filter) audit.Events {
 	GinkgoHelper()
 	events, err := l.log.Since(l.mark)
 	Expect(err).NotTo(HaveOccurred())
-	return events.Where(append(filters, audit.ServiceAccount(managerNamespace, managerAccount))...)
+	return events.Where(append(filters, audit.ServiceAccount(managerprocess.Namespace, managerprocess.Account))...)
 }
 
 // byAllUsers returns the writes of all users that pass the filters.

@@ -5,10 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -19,17 +16,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	authenticationv1 "k8s.io/api/authentication/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-)
 
-const (
-	managerNamespace = "podops-system"
-	managerAccount   = "podops-controller-manager"
-
-	tailLines = 40
+	"github.com/podops-dev/podops/test/managerprocess"
 )
 
 // managerSet starts managers and keeps their logs.
@@ -44,10 +32,8 @@ type managerSet struct {
 
 // manager is one process of the manager.
 type manager struct {
-	process *exec.Cmd
-	exited  chan struct{}
+	*managerprocess.Process
 	log     string
-	probe   string // address of /readyz
 	webhook string // address of the webhook server
 	metric  string // address of /metrics
 
@@ -64,16 +50,7 @@ func newManagerSet(c *cluster) *managerSet {
 	GinkgoHelper()
 	f := &managerSet{cluster: c, kubeconfig: filepath.Join(c.dir, "manager.kubeconfig")}
 	f.service = openService(f.running)
-	hours := int64(3600 * 4)
-	token, err := c.clientset.CoreV1().ServiceAccounts(managerNamespace).CreateToken(context.Background(), managerAccount,
-		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &hours}}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	config := clientcmdapi.NewConfig()
-	config.Clusters["local"] = &clientcmdapi.Cluster{Server: c.config.Host, CertificateAuthorityData: c.config.CAData}
-	config.AuthInfos[managerAccount] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
-	config.Contexts["local"] = &clientcmdapi.Context{Cluster: "local", AuthInfo: managerAccount}
-	config.CurrentContext = "local"
-	Expect(clientcmd.WriteToFile(*config, f.kubeconfig)).To(Succeed())
+	Expect(managerprocess.WriteKubeconfig(context.Background(), c.config, f.kubeconfig)).To(Succeed())
 	DeferCleanup(func() {
 		f.stopAll()
 		Expect(f.complaints()).To(BeEmpty(), "error lines in the logs of the managers")
@@ -85,7 +62,7 @@ func newManagerSet(c *cluster) *managerSet {
 func (f *managerSet) start(ctx context.Context) *manager {
 	GinkgoHelper()
 	m := f.launch()
-	Eventually(ctx, m.ready).Should(Succeed(), func() string { return m.tail() })
+	Eventually(ctx, m.Ready).Should(Succeed(), m.Tail)
 	return m
 }
 
@@ -93,26 +70,16 @@ func (f *managerSet) start(ctx context.Context) *manager {
 // over in seconds.
 func (f *managerSet) launch(flags ...string) *manager {
 	GinkgoHelper()
-	m := &manager{
-		exited: make(chan struct{}), probe: freeAddress(), webhook: freeAddress(), metric: freeAddress(),
-		log: filepath.Join(f.cluster.dir, fmt.Sprintf("manager-%d.log", len(f.all)+1)),
-	}
-	log, err := os.Create(m.log)
-	Expect(err).NotTo(HaveOccurred())
-	m.process = exec.Command(requireProgram("manager"), append([]string{
-		"--kubeconfig", f.kubeconfig, "--webhook-url", f.service.url(), "--webhook-bind-address", m.webhook,
-		"--metrics-bind-address", m.metric, "--metrics-secure=false", "--shutdown-delay", "0s", "--health-probe-bind-address", m.probe, "--settle-time", "0s", "--rule-webhook-allow-cidr", "127.0.0.0/8",
+	m := &manager{webhook: freeAddress(), metric: freeAddress(), log: filepath.Join(f.cluster.dir, fmt.Sprintf("manager-%d.log", len(f.all)+1))}
+	probe := freeAddress()
+	command := append([]string{
+		requireProgram("manager"), "--kubeconfig", f.kubeconfig, "--webhook-url", f.service.url(), "--webhook-bind-address", m.webhook,
+		"--metrics-bind-address", m.metric, "--metrics-secure=false", "--shutdown-delay", "0s", "--health-probe-bind-address", probe, "--settle-time", "0s", "--rule-webhook-allow-cidr", "127.0.0.0/8",
 		"--leader-elect", "--leader-elect-lease-duration", "3s", "--leader-elect-renew-deadline", "2s", "--leader-elect-retry-period", "500ms",
-	}, flags...)...)
-	m.process.Stdout, m.process.Stderr = log, log
-	// The managers end with a test process that is killed.
-	m.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	Expect(m.process.Start()).To(Succeed())
-	go func() {
-		defer close(m.exited)
-		_ = m.process.Wait() // its log has its exit status
-		_ = log.Close()
-	}()
+	}, flags...)
+	var err error
+	m.Process, err = managerprocess.Start(managerprocess.Options{Command: command, Log: m.log, Probe: probe})
+	Expect(err).NotTo(HaveOccurred())
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.all = append(f.all, m)
@@ -123,14 +90,14 @@ func (f *managerSet) launch(flags ...string) *manager {
 func (f *managerSet) running() []*manager {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(f.all), (*manager).ended)
+	return slices.DeleteFunc(slices.Clone(f.all), (*manager).HasEnded)
 }
 
 // leaders returns the managers that hold the lease, or held it and still run; the youngest
 // last.
 func (f *managerSet) leaders() []*manager {
 	return slices.DeleteFunc(f.running(), func(m *manager) bool {
-		return !strings.Contains(m.text(), "Successfully acquired lease")
+		return !strings.Contains(m.Log(), "Successfully acquired lease")
 	})
 }
 
@@ -142,7 +109,7 @@ func (f *managerSet) stopAll() {
 		m.signal(syscall.SIGTERM)
 	}
 	for _, m := range f.running() {
-		Eventually(m.exited).Should(BeClosed(), "a manager must end after SIGTERM")
+		Eventually(m.Ended()).Should(BeClosed(), "a manager must end after SIGTERM")
 	}
 }
 
@@ -150,7 +117,7 @@ func (f *managerSet) stopAll() {
 func (f *managerSet) complaints() []string {
 	var lines []string
 	for _, m := range f.all {
-		for _, line := range strings.Split(m.text(), "\n") {
+		for _, line := range strings.Split(m.Log(), "\n") {
 			bad := strings.Contains(line, `"level":"error"`) || strings.Contains(line, "panic")
 			if bad && !m.announced(line) {
 				lines = append(lines, filepath.Base(m.log)+": "+line)
@@ -163,22 +130,9 @@ func (f *managerSet) complaints() []string {
 func (f *managerSet) tails() string {
 	var all strings.Builder
 	for _, m := range f.all {
-		fmt.Fprintf(&all, "%s\n%s\n", m.log, m.tail())
+		fmt.Fprintf(&all, "%s\n%s\n", m.log, m.Tail())
 	}
 	return all.String()
-}
-
-// ready calls the readiness endpoint of the manager.
-func (m *manager) ready() error {
-	answer, err := http.Get("http://" + m.probe + "/readyz")
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("readyz returns %s", answer.Status)
-	}
-	return nil
 }
 
 // metrics returns its metrics as text.
@@ -194,38 +148,9 @@ func (m *manager) metrics(ctx context.Context) string {
 	return string(text)
 }
 
-// kill ends the process at once.
-func (m *manager) kill() {
-	GinkgoHelper()
-	m.signal(syscall.SIGKILL)
-	Eventually(m.exited).Should(BeClosed())
-}
-
 func (m *manager) signal(signal syscall.Signal) {
 	GinkgoHelper()
-	Expect(m.process.Process.Signal(signal)).To(Succeed())
-}
-
-func (m *manager) ended() bool {
-	select {
-	case <-m.exited:
-		return true
-	default:
-		return false
-	}
-}
-
-func (m *manager) text() string {
-	text, err := os.ReadFile(m.log)
-	if err != nil {
-		return err.Error()
-	}
-	return string(text)
-}
-
-func (m *manager) tail() string {
-	lines := strings.Split(strings.TrimSpace(m.text()), "\n")
-	return strings.Join(lines[max(0, len(lines)-tailLines):], "\n")
+	Expect(m.Signal(signal)).To(Succeed())
 }
 
 // harmless matches error lines that report no defect: an event cannot be written to a
@@ -251,8 +176,7 @@ func (m *manager) announced(line string) bool {
 // freeAddress returns a free local address.
 func freeAddress() string {
 	GinkgoHelper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := managerprocess.FreeAddress()
 	Expect(err).NotTo(HaveOccurred())
-	defer listener.Close()
-	return listener.Addr().String()
+	return address
 }

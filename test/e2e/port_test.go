@@ -40,7 +40,7 @@ var _ = Describe("The webhook port", func() {
 			managers.start(ctx)
 		})
 		m := managers.launch("--webhook-client-ca", filepath.Join(suiteCluster.dir, "cluster", "ca.crt"), "--webhook-client-names", "kube-apiserver-webhook-client")
-		Eventually(ctx, m.ready).Should(Succeed())
+		Eventually(ctx, m.Ready).Should(Succeed())
 
 		p := newScenario(ctx)
 		p.rule(ctx, minAvailable("4"))
@@ -55,7 +55,7 @@ var _ = Describe("The webhook port", func() {
 		By("serving no other client")
 		_, err := send(ctx, m, podwebhook.DeletePath, deletion(waiting))
 		Expect(err).To(HaveOccurred())
-		Eventually(m.text).Should(ContainSubstring("client didn't provide a certificate"))
+		Eventually(m.Log).Should(ContainSubstring("client didn't provide a certificate"))
 	})
 })
 
@@ -64,7 +64,7 @@ var _ = Describe("Metrics", func() {
 		m := managers.launch("--metrics-secure=true")
 		DeferCleanup(func() {
 			m.signal(syscall.SIGTERM)
-			Eventually(m.exited).Should(BeClosed())
+			Eventually(m.Ended()).Should(BeClosed())
 		})
 		p := newScenario(ctx)
 		token := func(account string) string {

@@ -52,12 +52,12 @@ var _ = Describe("A rolling update of the manager", func() {
 
 		for range 2 {
 			fresh := managers.launch(old.flags...)
-			Eventually(ctx, fresh.ready).Should(Succeed())
+			Eventually(ctx, fresh.Ready).Should(Succeed())
 			leaving := managers.running()[0]
 			Expect(leaving).NotTo(BeIdenticalTo(fresh))
 			leaving.stopped = time.Now()
 			leaving.signal(syscall.SIGTERM)
-			Eventually(leaving.exited).Should(BeClosed())
+			Eventually(leaving.Ended()).Should(BeClosed())
 		}
 		load.close()
 

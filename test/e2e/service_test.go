@@ -66,7 +66,7 @@ func (s *service) pass(client net.Conn) {
 func (s *service) lag(interval time.Duration) {
 	GinkgoHelper()
 	look := func() {
-		ready := slices.DeleteFunc(s.running(), func(m *manager) bool { return m.ready() != nil })
+		ready := slices.DeleteFunc(s.running(), func(m *manager) bool { return m.Ready() != nil })
 		s.endpoints.Store(&ready)
 	}
 	look()
@@ -102,7 +102,7 @@ func (s *service) dial() net.Conn {
 		return backend
 	}
 	for _, m := range s.running() {
-		if m.ready() != nil {
+		if m.Ready() != nil {
 			continue
 		}
 		if backend, err := net.Dial("tcp", m.webhook); err == nil {

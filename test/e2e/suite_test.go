@@ -26,6 +26,9 @@ const (
 	// callStories is the label of the scenarios of webhook rules.
 	callStories = "calls"
 
+	// longStories is the label of the scenarios that take minutes: make test-long.
+	longStories = "long"
+
 	// holdWindow is how long a scenario checks that something does not happen.
 	holdWindow = 2 * time.Second
 )

@@ -84,7 +84,7 @@ var _ = Describe("An uninstall", func() {
 
 		By("killing the managers")
 		for _, m := range managers.running() {
-			m.kill()
+			m.Kill()
 		}
 		DeferCleanup(func(ctx context.Context) {
 			p.kubectl(ctx, "apply", "--server-side", "--force-conflicts", "-k", filepath.Join("..", "..", "config", "local"))

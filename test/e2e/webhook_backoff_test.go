@@ -33,7 +33,7 @@ var _ = Describe("A webhook rule backs off", Label(callStories), func() {
 	It("from a service for as long as its Retry-After requires, within bounds", func(ctx context.Context) {
 		p, service := newScenario(ctx), openApprovalService(nil, approvals.Options{})
 		inTwoMinutes := time.Now().Add(2 * time.Minute).UTC().Format(time.RFC1123)
-		asked := map[string]struct {
+		expected := map[string]struct {
 			query       string
 			least, most time.Duration
 		}{
@@ -48,7 +48,7 @@ var _ = Describe("A webhook rule backs off", Label(callStories), func() {
 		}
 		var rules []appsv1alpha1.TransitionRule
 		var paused []types.GomegaMatcher
-		for name, one := range asked {
+		for name, one := range expected {
 			rule := service.callsOnce("/retry-after?times=0&" + one.query)
 			rule.Name = name
 			rules, paused = append(rules, rule), append(paused, havePaused(name, one.least, one.most))
@@ -74,7 +74,7 @@ var _ = Describe("A webhook rule backs off", Label(callStories), func() {
 		})
 		managers.stopAll()
 		strict := managers.launch("--rule-webhook-allow-cidr", "")
-		Eventually(ctx, strict.ready).Should(Succeed(), strict.tail)
+		Eventually(ctx, strict.Ready).Should(Succeed(), strict.Tail)
 		p.pods(ctx, 1, nil)
 		p.beginAll(ctx)
 		Eventually(ctx, p.seeingRule("web")).Should(And(

@@ -34,7 +34,7 @@ func callMoments() []moment {
 	return []moment{postArrived, pollArrived, taskWritten, postAnswered, podApproved, pollAnswered, reservationSeen, postWritten, permitSeen}
 }
 
-var _ = Describe("While leaders fail in the middle of calls", Ordered, Label(callStories), func() {
+var _ = Describe("While leaders fail in the middle of calls", Ordered, Label(callStories, longStories), func() {
 	BeforeAll(func() { managers.stopAll() })
 	AfterEach(func() { managers.stopAll() })
 	AfterAll(func(ctx context.Context) { managers.start(ctx) })
@@ -128,7 +128,7 @@ func (t *trap) at(m moment) {
 	t.busy = true
 	t.wanted = t.wanted[1:]
 	t.team.leader = leaders[len(leaders)-1]
-	t.team.leader.kill()
+	t.team.leader.Kill()
 	t.killed <- m
 }
 

@@ -274,7 +274,7 @@ var _ = Describe("Five hundred rules that call five services, of which two never
 		return all
 	}
 
-	It("permit the pods of the other three in every round, without growth of resources", func(ctx context.Context) {
+	It("permit the pods of the other three in every round, without growth of resources", Label(longStories), func(ctx context.Context) {
 		alternate(ctx, 3, 6)
 	})
 

@@ -196,7 +196,7 @@ var _ = Describe("A webhook rule", Label(callStories), func() {
 		Eventually(ctx, p.list).Should(HaveEach(expect.BeOperable("updater")))
 		Expect(service.Log(p.namespace)).To(ConsistOf(And(HaveField("TLS", true), HaveField("Credentials", true))))
 		for _, m := range managers.running() {
-			Expect(m.text()).NotTo(ContainSubstring("replace-me"), "the log of a manager must not have the token")
+			Expect(m.Log()).NotTo(ContainSubstring("replace-me"), "the log of a manager must not have the token")
 		}
 	})
 
@@ -240,7 +240,7 @@ var _ = Describe("A webhook rule", Label(callStories), func() {
 		waiting(ctx, 2, rule)
 		Eventually(ctx, p.list).Should(HaveEach(expect.BeOperable("updater")))
 		Eventually(ctx, p.seeingRule("web")).Should(HaveField("Status.Rules", ConsistOf(And(
-			HaveField("Asked", int64(2)), HaveField("Withheld", int64(0)), HaveField("WouldWithhold", int64(2))))))
+			HaveField("Evaluated", int64(2)), HaveField("Withheld", int64(0)), HaveField("WouldWithhold", int64(2))))))
 		Eventually(ctx, func() []approvals.Entry { return service.Log(p.namespace) }).ShouldNot(BeEmpty())
 		service.expectOnePostPerTrace(p)
 	})

@@ -32,9 +32,7 @@ type order struct {
 	Webhook    string // address of the webhook port
 }
 
-// attackFlag makes this program an attacker: a process of its own at the lowest priority. In a cluster
-// attackers have machines of their own; here they get the CPU time that the manager and the control
-// plane leave, so that the load on these is measured and not the attacker's share of the machine.
+// attackFlag makes this program an attacker: a process of its own at the lowest priority.
 var attackFlag = flag.String("attack", "", "run an attack, an order as JSON, instead of the tests")
 
 func TestMain(m *testing.M) {
@@ -65,7 +63,7 @@ func carryOut(text string) error {
 		"modules": a.sendModules, "waiting-pods": a.makePodsWait, "large-selectors": a.sendLargeSelectors,
 		"large-blobs":      a.sendLargeBlobs,
 		"names":            a.useNamesOnce,
-		"half-sent-bodies": a.sendHalfBodies, "forged-reviews": a.forgeReviews,
+		"half-sent-bodies": a.sendHalfBodies, "handshakes": a.handshake, "forged-reviews": a.forgeReviews,
 	}[a.Attack]
 	if !known {
 		return fmt.Errorf("unknown attack %q", a.Attack)
@@ -132,7 +130,8 @@ func (f *target) start(ctx context.Context, o order) (wait func() string) {
 	Expect(err).NotTo(HaveOccurred())
 	self, err := os.Executable()
 	Expect(err).NotTo(HaveOccurred())
-	command := exec.CommandContext(ctx, "nice", "-n", "19", self, "-attack", string(text))
+	words := outranked(19, self, "-attack", string(text))
+	command := exec.CommandContext(ctx, words[0], words[1:]...)
 	var out, problems bytes.Buffer
 	command.Stdout, command.Stderr = &out, &problems
 	Expect(command.Start()).To(Succeed())

@@ -22,6 +22,10 @@ var _ = Describe("The webhook port", Ordered, ContinueOnFailure, func() {
 		attacked.survives(ctx, "half-sent-bodies")
 	})
 
+	It("withstands a flood of TLS handshakes", func(ctx context.Context) {
+		attacked.survives(ctx, "handshakes")
+	})
+
 	It("withstands a flood of forged reviews", func(ctx context.Context) {
 		attacked.survives(ctx, "forged-reviews")
 	})
@@ -60,6 +64,19 @@ func (a *attacker) sendHalfBodies(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 		return nil
+	})
+}
+
+// handshake opens connections, completes their TLS handshakes, and closes them, 50 at a time.
+func (a *attacker) handshake(ctx context.Context) error {
+	return a.inParallel(ctx, 50, func(ctx context.Context, _ int) error {
+		a.sent.Add(1)
+		connection, err := tls.DialWithDialer(dialer(), "tcp", a.Webhook, anyServer())
+		if err != nil {
+			pause(ctx)
+			return nil //nolint:nilerr // the server may close a connection; the attack continues
+		}
+		return connection.Close()
 	})
 }
 

@@ -35,6 +35,20 @@ type times struct {
 	admission, permit, held series
 }
 
-func (t times) String() string {
-	return fmt.Sprintf("permits (%s), admission (%s), deferred deletes (%s)", t.permit, t.admission, t.held)
+// and returns the times of both.
+func (t times) and(other times) times {
+	return times{
+		admission: slices.Concat(t.admission, other.admission), permit: slices.Concat(t.permit, other.permit), held: slices.Concat(t.held, other.held),
+	}
+}
+
+// named is one of the series of times.
+type named struct {
+	name string
+	series
+}
+
+// each returns the series in a fixed order.
+func (t times) each() []named {
+	return []named{{"permits", t.permit}, {"admission", t.admission}, {"deferred deletes", t.held}}
 }

@@ -14,6 +14,8 @@ import (
 func TestTheKernelKillsAProcessOverTheLimit(t *testing.T) {
 	group, err := memlimit.New(fmt.Sprintf("podops-memlimit-test-%d", os.Getpid()), 32<<20)
 	if errors.Is(err, memlimit.ErrUnavailable) {
+		// Visible without -v, too: without a limit this test shows nothing.
+		fmt.Fprintf(os.Stderr, "\n*** SKIPPED: test/memlimit runs a process in a memory limit, and: %v ***\n\n", err)
 		t.Skip(err)
 	}
 	if err != nil {

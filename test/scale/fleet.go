@@ -33,6 +33,11 @@ const (
 	// maxUnavailable pods of a namespace may be out at a time, however many there are.
 	maxUnavailable = "25"
 
+	// atOnce is how many pods are operated on at a time: those that may be out, and half as many that
+	// wait for their turn. A pod that waits for ten seconds gets an annotation and an event, which are
+	// no part of a lifecycle that nothing holds.
+	atOnce = 150
+
 	// workers act for kubelets and the operation controller, or create pods.
 	workers = 16
 
@@ -159,30 +164,36 @@ func (f *fleet) grow(ctx context.Context, size int) error {
 	}
 	close(numbers)
 	creating.Wait()
-	return f.await(ctx, size, isAvailable)
+	return f.await(ctx, size, func(int) {}, isAvailable)
 }
 
-// update updates the first pods in place and waits until all of them are available again.
+// update updates the first pods in place, some at a time, and waits until all of them are
+// available again.
 func (f *fleet) update(ctx context.Context, count int) error {
 	f.mu.Lock()
 	f.wave++
-	image, keys := fmt.Sprintf("registry.example.com/payments/web:v%d", f.wave), []string{}
-	for n := range count {
-		key := namespaceOf(n) + "/" + podName(n)
-		f.updates[key] = image
-		keys = append(keys, key)
-	}
+	image := fmt.Sprintf("registry.example.com/payments/web:v%d", f.wave)
 	f.mu.Unlock()
-	for _, key := range keys {
-		f.queue.Add(key)
-	}
-	return f.await(ctx, count, func(pod *corev1.Pod) bool {
+	begun := 0
+	return f.await(ctx, count, func(finished int) {
+		for ; begun < min(count, finished+atOnce); begun++ {
+			f.begin(namespaceOf(begun)+"/"+podName(begun), image)
+		}
+	}, func(pod *corev1.Pod) bool {
 		return pod.Spec.Containers[0].Image == image && isAvailable(pod) && !isOperating(pod)
 	})
 }
 
-// await waits until as many pods are done.
-func (f *fleet) await(ctx context.Context, count int, done func(*corev1.Pod) bool) error {
+// begin lets the operation controller give an image to a pod.
+func (f *fleet) begin(key, image string) {
+	f.mu.Lock()
+	f.updates[key] = image
+	f.mu.Unlock()
+	f.queue.Add(key)
+}
+
+// await waits until as many pods are done, and calls proceed with their number from time to time.
+func (f *fleet) await(ctx context.Context, count int, proceed func(found int), done func(*corev1.Pod) bool) error {
 	last, since := 0, time.Now()
 	for {
 		found := 0
@@ -194,6 +205,7 @@ func (f *fleet) await(ctx context.Context, count int, done func(*corev1.Pod) boo
 		if found >= count {
 			return nil
 		}
+		proceed(found)
 		if found != last {
 			last, since = found, time.Now()
 		}

@@ -5,6 +5,7 @@
 //
 //	make bench-scale               # measure and print
 //	make bench-scale ARGS=-check   # fail when a goal is missed
+//	make bench-scale ARGS=-profile # write profiles to the folder of -dir
 package main
 
 import (
@@ -28,7 +29,7 @@ type options struct {
 	bin, dir, manager string
 	sizes             []int
 	lifecycles        int
-	check             bool
+	check, profile    bool
 }
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
@@ -67,6 +68,7 @@ func parse(args []string, complaints io.Writer) (options, error) {
 	flags.StringVar(&o.manager, "manager", "bin/manager", "program to measure")
 	flags.IntVar(&o.lifecycles, "lifecycles", 400, "lifecycles that are measured at each number of pods")
 	flags.BoolVar(&o.check, "check", false, "exit with 1 when a goal is missed")
+	flags.BoolVar(&o.profile, "profile", false, "write profiles of processor time and allocations to the folder of -dir, which takes processor time itself")
 	sizes := flags.String("pods", "1000,4000,10000", "numbers of pods to measure at, ascending, separated by commas")
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -96,7 +98,7 @@ func perform(ctx context.Context, o options, progress io.Writer) (measured []fig
 	if err != nil {
 		return nil, err
 	}
-	defer func() { m.end() }()
+	defer func() { m.End() }()
 	// The watches end before the API server does.
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -114,7 +116,7 @@ func perform(ctx context.Context, o options, progress io.Writer) (measured []fig
 			return measured, err
 		}
 		// A new manager has neither events to send nor garbage of the growth.
-		m.end()
+		m.End()
 		next, err := s.startManager(ctx)
 		if err != nil {
 			return measured, err

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/podops-dev/podops/test/audit"
 )
 
@@ -24,6 +26,9 @@ const (
 	// quiet is how long a manager sends no request once lifecycles are over, and
 	// quietPatience how long that may take: events are sent at a bounded rate.
 	quiet, quietPatience = 3 * time.Second, 2 * time.Minute
+
+	// profiling is how long a profile takes.
+	profiling = 30 * time.Second
 
 	// warmup lifecycles come before those that are measured: a new manager compiles rules.
 	warmup = 40
@@ -37,8 +42,9 @@ type figures struct {
 	// after lifecycles.
 	grown, started, worked memory
 
-	// cpu is the processor time of the manager for a lifecycle.
-	cpu time.Duration
+	// cpu is the processor time of the manager for a lifecycle, idle that of a second at rest. The
+	// first includes the second for as long as the lifecycles take.
+	cpu, idle time.Duration
 
 	// rate is how many lifecycles were completed in a second.
 	rate float64
@@ -81,6 +87,8 @@ func lifecycles(ctx context.Context, s *server, m *manager, f *fleet, count int,
 	if err != nil {
 		return err
 	}
+	profiled := make(chan error, 1)
+	go func() { profiled <- m.saveProfiles(s.options.dir, at.pods) }()
 	began, before := time.Now(), m.cpu()
 	if err := f.update(ctx, count); err != nil {
 		return err
@@ -91,13 +99,18 @@ func lifecycles(ctx context.Context, s *server, m *manager, f *fleet, count int,
 		return err
 	}
 	at.cpu = (m.cpu() - before) / time.Duration(count)
+	if err := <-profiled; err != nil {
+		return err
+	}
 	at.requests = map[string]float64{}
 	for _, event := range events {
 		at.requests[event.Verb+" "+event.Target()] += 1 / float64(count)
 	}
+	before = m.cpu()
 	if at.worked, err = m.atRest(ctx); err != nil {
 		return err
 	}
+	at.idle = (m.cpu() - before) / (settling / time.Second)
 	return m.saveMetrics(filepath.Join(s.options.dir, fmt.Sprintf("metrics-%d.txt", at.pods)))
 }
 
@@ -129,9 +142,9 @@ func (m *manager) atRest(ctx context.Context) (memory, error) {
 	if err := sleep(ctx, settling); err != nil {
 		return memory{}, err
 	}
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.process.Pid))
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.PID()))
 	if err != nil {
-		return memory{}, fmt.Errorf("reading the memory of the manager: %w\n%s", err, m.tail())
+		return memory{}, fmt.Errorf("reading the memory of the manager: %w\n%s", err, m.Tail())
 	}
 	heap, err := m.metric("go_memstats_heap_inuse_bytes")
 	if err != nil {
@@ -156,7 +169,7 @@ const tick = 10 * time.Millisecond
 
 // cpu returns the processor time that the manager has used, 0 when it has ended.
 func (m *manager) cpu() time.Duration {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", m.process.Pid))
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", m.PID()))
 	if err != nil {
 		return 0
 	}
@@ -170,16 +183,24 @@ func (m *manager) cpu() time.Duration {
 
 // readMetrics returns all metrics of the manager, as text.
 func (m *manager) readMetrics() ([]byte, error) {
-	answer, err := http.Get("http://" + m.metrics + "/metrics")
-	if err != nil {
-		return nil, fmt.Errorf("reading metrics: %w", err)
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
+	text, err := get("http://" + m.metrics + "/metrics")
 	if err != nil {
 		return nil, fmt.Errorf("reading metrics: %w", err)
 	}
 	return text, nil
+}
+
+// get returns the body of a response; an error if the status is not 200.
+func get(url string) ([]byte, error) {
+	answer, err := http.Get(url)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s: %s", url, answer.Status)
+	}
+	return io.ReadAll(answer.Body)
 }
 
 // saveMetrics writes all metrics to a file, which explains the figures.
@@ -192,6 +213,29 @@ func (m *manager) saveMetrics(path string) error {
 		return fmt.Errorf("writing metrics: %w", err)
 	}
 	return nil
+}
+
+// saveProfiles writes profiles of the first seconds of the lifecycles to a folder: of the
+// processor time, and of the bytes that were allocated. It does nothing if the manager serves
+// no profiles.
+func (m *manager) saveProfiles(dir string, pods int) error {
+	if m.pprof == "" {
+		return nil
+	}
+	var group errgroup.Group
+	for file, name := range map[string]string{"cpu": "profile", "allocations": "allocs"} {
+		group.Go(func() error {
+			profile, err := get(fmt.Sprintf("http://%s/debug/pprof/%s?seconds=%.0f", m.pprof, name, profiling.Seconds()))
+			if err != nil {
+				return fmt.Errorf("reading a profile: %w", err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%s-%d.pprof", file, pods)), profile, 0o600); err != nil {
+				return fmt.Errorf("writing a profile: %w", err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
 }
 
 // metric returns the value of a metric without labels.

@@ -43,11 +43,12 @@ func printFigures(out io.Writer, measured []figures) {
 		fmt.Fprintf(out, "%8d %8s %8s %8s %8s %8s %8s\n", at.pods, mebibytes(at.grown.resident), mebibytes(at.started.resident),
 			mebibytes(at.worked.resident), mebibytes(at.worked.heap), mebibytes(at.worked.peak), each)
 	}
-	fmt.Fprintf(out, "\nLifecycles: how many a second, and for each of them the processor time and the API requests of the manager.\n")
-	fmt.Fprintf(out, "%8s %8s %8s %8s\n", "pods", "rate", "CPU ms", "requests")
+	fmt.Fprintf(out, "\nLifecycles: how many a second, and for each of them the processor time and the API requests of the manager.\n"+
+		"Idle: processor time of the manager for a second at rest.\n")
+	fmt.Fprintf(out, "%8s %8s %8s %8s %8s\n", "pods", "rate", "CPU ms", "idle ms", "requests")
 	names := map[string]bool{}
 	for _, at := range measured {
-		fmt.Fprintf(out, "%8d %8.1f %8.2f %8.2f\n", at.pods, at.rate, milliseconds(at.cpu), at.total())
+		fmt.Fprintf(out, "%8d %8.1f %8.2f %8.2f %8.2f\n", at.pods, at.rate, milliseconds(at.cpu), milliseconds(at.idle), at.total())
 		for name := range at.requests {
 			names[name] = true
 		}

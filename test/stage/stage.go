@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -95,7 +94,7 @@ func (s *Stage) Up(ctx context.Context) error {
 // Down ends the manager and the control plane, and leaves only logs.
 func (s *Stage) Down() error {
 	if s.manager != nil {
-		s.manager.end()
+		s.manager.End()
 	}
 	return s.controlplane(context.Background(), "down", "--dir", s.clusterDir())
 }
@@ -137,16 +136,6 @@ func (s *Stage) KubectlWith(ctx context.Context, input string, args ...string) e
 		return fmt.Errorf("kubectl %s: %w\n%s", strings.Join(args, " "), err, output)
 	}
 	return nil
-}
-
-// freeAddress returns a free local address.
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("looking for a free port: %w", err)
-	}
-	defer listener.Close()
-	return listener.Addr().String(), nil
 }
 
 // ErrTimeout means that a condition did not hold in time.

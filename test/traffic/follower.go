@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +22,43 @@ type follower struct {
 	backend string
 	pods    func(context.Context) ([]corev1.Pod, error)
 	changed <-chan struct{}
+	failed  atomic.Pointer[error] // of the last round; nil before the first
+}
+
+// following is a follower that runs until end is called. No context bounds it: the callers
+// of start are parts of an operation, and the load balancer outlives each of them.
+type following struct {
+	follower *follower
+	stop     context.CancelFunc
+	running  sync.WaitGroup
+}
+
+// start runs a follower.
+func start(f *follower) *following {
+	ctx, stop := context.WithCancel(context.Background())
+	r := &following{follower: f, stop: stop}
+	r.running.Go(func() { f.run(ctx) })
+	return r
+}
+
+// end returns when the follower has ended. A nil following has.
+func (r *following) end() {
+	if r == nil {
+		return
+	}
+	r.stop()
+	r.running.Wait()
+}
+
+// err returns the error of the last round, nil if it has changed all that it wanted to.
+func (r *following) err() error {
+	if r == nil {
+		return nil
+	}
+	if last := r.follower.failed.Load(); last != nil {
+		return *last
+	}
+	return nil
 }
 
 // retryEvery is how often the follower retries a failed change.
@@ -30,7 +69,8 @@ func (f *follower) run(ctx context.Context) {
 	ticker := time.NewTicker(retryEvery)
 	defer ticker.Stop()
 	for {
-		_ = f.follow(ctx)
+		err := f.follow(ctx)
+		f.failed.Store(&err)
 		select {
 		case <-ctx.Done():
 			return

@@ -105,7 +105,7 @@ func (w *harness) podsOf(ctx context.Context, namespace string) ([]corev1.Pod, e
 // await polls until a condition holds. It gives up when the observation has not changed for
 // stepPatience, or after stepBound; the error ends with the last observation.
 func (w *harness) await(ctx context.Context, what string, holds func(context.Context) (bool, string, error)) error {
-	ctx, stop := context.WithTimeout(ctx, stepBound)
+	ctx, stop := context.WithTimeoutCause(ctx, stepBound, fmt.Errorf("%w after %s", stage.ErrTimeout, stepBound))
 	defer stop()
 	ticker := time.NewTicker(look)
 	defer ticker.Stop()
@@ -126,7 +126,7 @@ func (w *harness) await(ctx context.Context, what string, holds func(context.Con
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waiting until %s: %w: %w: %s (log of the manager: %s)", what, stage.ErrTimeout, ctx.Err(), seen, w.stage.ManagerLog())
+			return fmt.Errorf("waiting until %s: %w: %s (log of the manager: %s)", what, context.Cause(ctx), seen, w.stage.ManagerLog())
 		case <-ticker.C:
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -53,8 +52,7 @@ type scenarioRun struct {
 	history   *history
 	first     []types.UID // of the pods before the operation
 
-	stopFollowing context.CancelFunc // without PodOps
-	following     sync.WaitGroup
+	following *following // without PodOps
 }
 
 // play runs a scenario, and removes everything it created.
@@ -69,6 +67,9 @@ func (w *harness) play(ctx context.Context, s scenario, on side) (r result, err 
 		return r, err
 	}
 	defer func() { err = errors.Join(err, g.balancer.Close()) }()
+	// Without its load balancer a run can only wait.
+	ctx, stop := g.balancer.While(ctx)
+	defer stop()
 	g.socket = g.balancer.Socket()
 	g.look = runtimeapi.New(runtimeapi.Endpoint{Network: "unix", Address: g.socket}, 0)
 	// Clients of the load balancer use a relay, which records the executed commands.
@@ -84,7 +85,7 @@ func (w *harness) play(ctx context.Context, s scenario, on side) (r result, err 
 	defer func() {
 		// The load balancer still runs, so that controllers can remove their servers.
 		err = errors.Join(err, g.kubectl(context.WithoutCancel(ctx), "delete", "namespace", g.namespace, "--timeout=120s"))
-		g.stop()
+		g.following.end()
 	}()
 	if err := g.remember(ctx); err != nil {
 		return r, err
@@ -151,7 +152,7 @@ func (g *scenarioRun) begin(ctx context.Context) error {
 	if err := g.harness.stage.KubectlWith(ctx, manifest, "--namespace", g.namespace, "apply", "-f", "-"); err != nil {
 		return err
 	}
-	g.follow(ctx)
+	g.follow()
 	if err := g.settled(ctx, g.scenario.replicas, always); err != nil {
 		return err
 	}
@@ -226,6 +227,9 @@ func (g *scenarioRun) settled(ctx context.Context, count int, done func(*scenari
 			}
 		}
 		seen := fmt.Sprintf("%d of %d pods serve, and %d of %d servers", serving, len(pods), balanced, len(servers))
+		if err := g.following.err(); err != nil {
+			seen += ": " + err.Error()
+		}
 		return serving == count && len(pods) == count && balanced == count && len(servers) == count, seen, nil
 	})
 }
@@ -239,24 +243,15 @@ func protected(pod *corev1.Pod) bool {
 }
 
 // follow starts the follower on the side without PodOps.
-func (g *scenarioRun) follow(ctx context.Context) {
+func (g *scenarioRun) follow() {
 	if g.side == withPodOps {
 		return
 	}
-	ctx, g.stopFollowing = context.WithCancel(ctx)
-	f := &follower{
+	g.following = start(&follower{
 		client:  runtimeapi.New(runtimeapi.Endpoint{Network: "unix", Address: g.socket}, 0),
 		backend: g.balancer.Backend(), changed: g.harness.changed,
 		pods: func(ctx context.Context) ([]corev1.Pod, error) { return g.harness.podsOf(ctx, g.namespace) },
-	}
-	g.following.Go(func() { f.run(ctx) })
-}
-
-func (g *scenarioRun) stop() {
-	if g.stopFollowing != nil {
-		g.stopFollowing()
-	}
-	g.following.Wait()
+	})
 }
 
 // killController kills and restarts the controller of the load balancer.
@@ -265,8 +260,8 @@ func (g *scenarioRun) killController(ctx context.Context) error {
 		g.harness.stage.KillManager()
 		return g.harness.stage.StartManager(ctx)
 	}
-	g.stop()
-	g.follow(ctx)
+	g.following.end()
+	g.follow()
 	return nil
 }
 

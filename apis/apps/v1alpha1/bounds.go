@@ -21,7 +21,7 @@ const (
 )
 
 // Bounds of whole objects. Admission denies a spec over them, and the manager does not load a
-// stored one.
+// stored object over them.
 const (
 	// MaxRuleSpecBytes is the largest spec of a PodTransitionRule, as compact JSON.
 	MaxRuleSpecBytes = 256 << 10

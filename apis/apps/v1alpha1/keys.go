@@ -177,8 +177,7 @@ const MaxLiftBytes = 64
 // written when the Detail changes, and removed with the permit.
 const DetailAnnotationPrefix = "detail.podtransitionrule.kusionstack.io"
 
-// MaxAnnotationBytes bounds what PodOps parses of one annotation. A longer value
-// counts as malformed.
+// MaxAnnotationBytes bounds an annotation that PodOps parses. A longer value counts as malformed.
 const MaxAnnotationBytes = 32 << 10
 
 // AvailableConditions is the value of AvailableConditionsAnnotationKey.

@@ -52,8 +52,8 @@ type PodTransitionRuleStatus struct {
 	// +kubebuilder:validation:MaxItems=8
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// selected is the number of pods that the selector matches, terminating and
-	// finished ones left out.
+	// selected is the number of pods that the selector matches, without terminating and finished
+	// pods.
 	// +optional
 	Selected int32 `json:"selected"`
 
@@ -194,8 +194,8 @@ type RuleStatus struct {
 	// generation of the spec since which the results are counted.
 	Generation int64 `json:"generation"`
 
-	// asked is the number of requests for which the rule was evaluated.
-	Asked int64 `json:"asked"`
+	// evaluated is the number of requests for which the rule was evaluated.
+	Evaluated int64 `json:"evaluated"`
 
 	// notApplicable is the number of requests in the stage of the rule that it did not apply
 	// to: their type is none of conditions, filter does not match the pod, or the pod skips

@@ -54,9 +54,9 @@ type PodTransitionRuleSpec struct {
 	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && self.matchLabels.size() > 0) || (has(self.matchExpressions) && self.matchExpressions.size() > 0)",message="selector must have at least one of matchLabels or matchExpressions: an empty selector would catch every pod of the namespace"
 	Selector *metav1.LabelSelector `json:"selector"`
 
-	// rules are evaluated together; their order in the list has no effect. Names are
-	// unique. Cheap rules are evaluated before expensive ones, and availability last,
-	// so that only a pod that passes all other rules takes a slot.
+	// rules are evaluated together; their order in the list has no effect. Names are unique. Cheap
+	// rules are evaluated before expensive rules, and availability last, so that only a pod that
+	// passes all other rules takes a slot.
 	// +required
 	// +listType=map
 	// +listMapKey=name

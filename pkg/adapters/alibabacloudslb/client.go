@@ -14,7 +14,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// maxCallsAtOnce bounds the exchanges of a process, abandoned ones included.
+// maxCallsAtOnce bounds the exchanges of a process, including abandoned exchanges.
 const maxCallsAtOnce = 16
 
 // API is the part of the load balancer's API that the adapter uses. Every error of its
@@ -63,8 +63,8 @@ func NewClient(config Config) (*Client, error) {
 		return nil, fmt.Errorf("endpoint of the SLB client: %w", err)
 	}
 	timeoutMillis := max(1, int(config.CallTimeout.Milliseconds()))
-	// The default signature of the SDK is in a header. The older one is in the URL, and
-	// with it in logs of proxies and errors of net/http.
+	// The default signature of the SDK is in a header. The older signature is in the URL, and so in
+	// logs of proxies and errors of net/http.
 	sdk, err := slb.NewClient(&openapi.Config{
 		AccessKeyId:     tea.String(config.AccessKeyID),
 		AccessKeySecret: tea.String(config.AccessKeySecret),

@@ -172,13 +172,13 @@ func TestAnAnswerForAnotherObjectIsAnError(t *testing.T) {
 	server := slbtest.New(t)
 	server.Inject(slbtest.Fault{Refusal: slbtest.Refusal{Status: http.StatusOK, Body: `{}`}})
 	client := newClient(t, server)
-	for sentence, ask := range map[string]func() error{
+	for sentence, call := range map[string]func() error{
 		"load balancer": func() error { _, err := client.LoadBalancer(t.Context(), "lb-1"); return err },
 		"groups":        func() error { _, err := client.Groups(t.Context(), "lb-1"); return err },
 		"group":         func() error { _, err := client.Group(t.Context(), "rsp-1"); return err },
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			if got := refusalOf(t, ask()).Code; got != "UnexpectedAnswer" {
+			if got := refusalOf(t, call()).Code; got != "UnexpectedAnswer" {
 				t.Errorf("code = %q: an empty answer must not mean that no pod has traffic", got)
 			}
 		})

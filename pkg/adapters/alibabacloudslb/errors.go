@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/alibabacloud-go/tea/tea"
+
+	"github.com/podops-dev/podops/pkg/text"
 )
 
 // maxMessageBytes bounds the part of an answer in logs, events and status.
@@ -153,9 +155,4 @@ func newAPIError(action string, err error, redact func(string) string) *APIError
 	}
 }
 
-func bounded(text string) string {
-	if len(text) <= maxMessageBytes {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxMessageBytes], "") + "..."
-}
+func bounded(message string) string { return text.Cut(message, maxMessageBytes) }

@@ -61,8 +61,8 @@ func (a *Adapter) registered(
 	return registrations(shortID(service.UID), settings, members, groups), nil
 }
 
-// change carries out edits for employees of a managed Service and returns those that
-// succeeded and those that failed.
+// change carries out edits for employees of a managed Service, and returns the employees that
+// succeeded and the employees that failed.
 func (a *Adapter) change(
 	ctx context.Context, employer client.Object, employees []resourceconsist.IEmployee,
 	edits func(view, []resourceconsist.IEmployee) ([]edit, map[string]error),

@@ -31,7 +31,7 @@ type member struct {
 	server    Server
 	serverErr error
 
-	// statuses are those of the pod; LifecycleReady is false while it has no address.
+	// statuses are the statuses of the pod; LifecycleReady is false while it has no address.
 	statuses resourceconsist.PodEmployeeStatuses
 }
 

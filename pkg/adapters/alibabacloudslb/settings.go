@@ -48,7 +48,7 @@ const (
 	OffByRemoval     = "remove"
 )
 
-// maxGroups bounds the groups of a Service, former ones included.
+// maxGroups bounds the groups of a Service, including former groups.
 const maxGroups = 50
 
 // GroupPort is a vServer group, and the port of the pods in it.
@@ -67,8 +67,8 @@ type Settings struct {
 	LoadBalancerID string
 	ObservedGroups []string
 
-	// Groups, UsedGroups, Weight and OffByRemoval are for managed Services. UsedGroups are
-	// those of an earlier Groups, sorted; some may be in Groups as well.
+	// Groups, UsedGroups, Weight and OffByRemoval are for managed Services. UsedGroups are the
+	// values of Groups before earlier edits, sorted; some may be in Groups as well.
 	Groups       []GroupPort
 	UsedGroups   []string
 	Weight       int32
@@ -219,9 +219,9 @@ func (s Settings) namesGroup(id string) bool {
 	return slices.ContainsFunc(s.Groups, func(pair GroupPort) bool { return pair.Group == id })
 }
 
-// Owns reports whether a Service belongs to this adapter: one with BackendsAnnotationKey,
-// one with a load balancer of Alibaba's, or one of type LoadBalancer without a class, or
-// with the class of these load balancers.
+// Owns reports whether a Service belongs to this adapter: it has BackendsAnnotationKey or a load
+// balancer of Alibaba's, or its type is LoadBalancer without a class or with the class of these
+// load balancers.
 func Owns(service *corev1.Service) bool {
 	if service.Annotations[BackendsAnnotationKey] != "" || service.Annotations[UsedGroupsAnnotationKey] != "" ||
 		service.Labels[LoadBalancerIDLabelKey] != "" {

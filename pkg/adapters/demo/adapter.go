@@ -46,7 +46,7 @@ func (a *Adapter) GetExpectedEmployer(_ context.Context, employer client.Object)
 	return []resourceconsist.IEmployer{DemoServiceStatus{EmployerId: employer.GetName(), EmployerStatuses: details}}, nil
 }
 
-// GetCurrentEmployer returns the virtual address that the provider has, if there is one.
+// GetCurrentEmployer returns the virtual address at the provider, if it exists.
 func (a *Adapter) GetCurrentEmployer(ctx context.Context, employer client.Object) ([]resourceconsist.IEmployer, error) {
 	details, has, err := a.provider.VIP(ctx, nameOf(employer))
 	if err != nil || !has {

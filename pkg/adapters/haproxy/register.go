@@ -21,8 +21,8 @@ const Resync = 5 * time.Second
 
 var _ resourceconsist.ReconcileWatchOptions = &Adapter{}
 
-// AddToMgr registers the adapter with a manager. Further options are passed to the
-// framework and override those of the adapter.
+// AddToMgr registers the adapter with a manager. Further options are passed to the framework and
+// override the options of the adapter.
 func AddToMgr(mgr manager.Manager, options Options, more ...resourceconsist.Option) error {
 	adapter := New(mgr.GetClient(), options, clock.RealClock{})
 	all := append([]resourceconsist.Option{resourceconsist.WithResync(Resync)}, more...)

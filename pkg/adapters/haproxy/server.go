@@ -39,8 +39,8 @@ type server struct {
 
 var _ resourceconsist.IEmployee = &server{}
 
-// GetEmployeeId returns the name of the server: a pod that is created again under the name
-// of an old one has another server.
+// GetEmployeeId returns the name of the server: a pod that is created again under the name of an
+// old pod has another server.
 func (s *server) GetEmployeeId() string { return s.name } //nolint:staticcheck // the name is the interface's
 
 // GetEmployeeName returns the name of the pod.
@@ -91,7 +91,7 @@ func expectedServer(service *corev1.Service, pod *corev1.Pod, set settings, prob
 		out.problem = fmt.Errorf("pod %s cannot get traffic: %w", pod.Name, err)
 	}
 	if addressErr != nil && out.extra.Off {
-		return nil, nil // it cannot be added, and what is there of it can go
+		return nil, nil // it cannot be added, and an existing server of it can go
 	}
 	return out, nil
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/podops-dev/podops/pkg/adapters/haproxy/runtimeapi"
 )
 
-// Annotations of Services; the weight is one of pods, too. The package comment describes
+// Annotations of Services; the weight is an annotation of pods, too. The package comment describes
 // them.
 const (
 	RuntimeAnnotationKey       = "podops.dev/haproxy-runtime"

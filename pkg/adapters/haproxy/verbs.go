@@ -16,7 +16,7 @@ import (
 // Servers is a list of servers of a backend.
 type Servers = []resourceconsist.IEmployee
 
-// CreateEmployees adds servers, and turns on those that should take traffic.
+// CreateEmployees adds servers, and turns on the servers that should take traffic.
 func (a *Adapter) CreateEmployees(ctx context.Context, employer client.Object, toCreates Servers) (Servers, Servers, error) {
 	service, err := service.Of(employer)
 	if err != nil {
@@ -38,7 +38,7 @@ func (a *Adapter) UpdateEmployees(ctx context.Context, employer client.Object, t
 	return a.atCurrent(ctx, employer, toUpdates, work.update, work.rest)
 }
 
-// DeleteEmployees takes traffic off servers, and removes those that have no requests left.
+// DeleteEmployees takes traffic off servers, and removes servers without open requests.
 func (a *Adapter) DeleteEmployees(ctx context.Context, employer client.Object, toDeletes Servers) (Servers, Servers, error) {
 	return a.atCurrent(ctx, employer, toDeletes, work.leave, work.remove)
 }
@@ -61,9 +61,8 @@ func (a *Adapter) atCurrent(ctx context.Context, employer client.Object, items S
 	return a.carryOut(ctx, service, at, items, first, second)
 }
 
-// carryOut makes the first step for all servers, reads them again, and makes the second
-// step for those whose first succeeded: most requests end during the first step of the
-// others.
+// carryOut makes the first step for all servers, reads them again, and makes the second step for
+// the servers whose first step succeeded: most requests end during the first step of the others.
 func (a *Adapter) carryOut(ctx context.Context, service *corev1.Service, at location, items Servers, first, second step) (Servers, Servers, error) {
 	succeeded, failed, err := a.stepAll(ctx, service, at, items, first)
 	if len(succeeded) == 0 {
@@ -148,8 +147,8 @@ func (w work) update(ctx context.Context, want *server) error {
 	return w.api.SetState(ctx, w.at.backend, want.name, runtimeapi.StateReady)
 }
 
-// adjust sets the address and the weight of a server. Its address can change only in
-// maintenance, and an earlier check does not count for the new one.
+// adjust sets the address and the weight of a server. Its address can change only in maintenance,
+// and an earlier check does not count for the new address.
 func (w work) adjust(ctx context.Context, now runtimeapi.Server, want *server) (runtimeapi.Server, error) {
 	if now.Address != want.extra.Address {
 		if err := w.api.SetState(ctx, w.at.backend, now.Name, runtimeapi.StateMaint); err != nil {

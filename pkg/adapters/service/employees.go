@@ -64,10 +64,9 @@ func Names(ctx context.Context, reader client.Reader, employer client.Object) ([
 	return names, nil
 }
 
-// Each calls do for every item, one after the other, and returns the items that succeeded
-// and those that failed, as a verb of an adapter does. A failed item does not stop the
-// others; when ctx ends the remaining items fail with its error. The error joins the errors
-// of all items.
+// Each calls do for every item, one after the other, and returns the items that succeeded and the
+// items that failed, as a verb of an adapter does. A failed item does not stop the others; when ctx
+// ends the remaining items fail with its error. The error joins the errors of all items.
 func Each[T any](ctx context.Context, items []T, do func(context.Context, T) error) (succeeded, failed []T, err error) {
 	var errs []error
 	for i, item := range items {

@@ -115,9 +115,9 @@ func (f *Finisher) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 	return reconcile.Result{RequeueAfter: minDelay(minDelay(wait, again), later)}, err
 }
 
-// due returns the pods on which operations are allowed now, and how soon time alone allows
-// them on another one. The delete replaces the label operate, which would cost a request and
-// have no reader.
+// due returns the pods on which operations are allowed now, and how soon time alone allows them on
+// another pod. The delete replaces the label operate, which would cost a request and have no
+// reader.
 func (f *Finisher) due(ctx context.Context, pods []*corev1.Pod) (due []*corev1.Pod, wait time.Duration, err error) {
 	now := f.clock.Now()
 	for _, pod := range pods {
@@ -181,8 +181,8 @@ func (f *Finisher) finish(ctx context.Context, set *appsv1.ReplicaSet, due []*co
 	return again, nil
 }
 
-// undo cancels deletes of pods that the owner has needed again for long enough. It returns how
-// soon the next one is due.
+// undo cancels deletes of pods that the owner has needed again for long enough. It returns how soon
+// the next cancellation is due.
 func (f *Finisher) undo(ctx context.Context, plan deferreddelete.Plan) (time.Duration, error) {
 	var wait time.Duration
 	now := f.clock.Now()

@@ -27,8 +27,8 @@ import (
 const EventUnguarded = "DeletedUnguarded"
 
 // Unguarded reports pods that are removed past their rules: by an event on the owner of the pod,
-// or on the pod without one, and by a metric. It watches pods, so it also sees what no webhook was
-// asked about. It runs on the leader.
+// or on the pod without one, and by a metric. It watches pods, so it also sees removals that no webhook
+// reviewed. It runs on the leader.
 type Unguarded struct {
 	informers cache.Cache
 	recorder  events.EventRecorder

@@ -91,7 +91,7 @@ type lastProblems struct {
 	last map[types.UID]problem
 }
 
-// changed reports whether the problem differs from the last one of the pod.
+// changed reports whether the problem differs from the last problem of the pod.
 func (t *lastProblems) changed(uid types.UID, p problem) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -33,10 +33,10 @@ const pendingAfter = 10 * time.Second
 // maxGateMessageBytes bounds the message of the condition.
 const maxGateMessageBytes = 1024
 
-// explainPending adds to the condition of a pod what its traffic has waited for since
-// pendingAfter, and removes it when the wait has ended. It extends a change that does not write
-// the gate, and returns the addition and how soon to check again. The condition survives a
-// restart: a text that is present has had its event.
+// explainPending adds to the condition of a pod the cause for which its traffic has waited for
+// pendingAfter, and removes it when the wait has ended. It extends a change that does not write the
+// gate, and returns the addition and how soon to check again. The condition survives a restart: a
+// text that is present has had its event.
 func explainPending(pod *corev1.Pod, facts lifecycle.PodFacts, change *lifecycle.Change, now time.Time) (explained *lifecycle.Pending, wake time.Duration) {
 	condition := gateCondition(pod)
 	if change.Gate != nil || condition == nil {
@@ -78,8 +78,8 @@ func pendingWake(facts lifecycle.PodFacts, now time.Time) time.Duration {
 	return max(0, pendingAfter-now.Sub(pending.Since))
 }
 
-// gatelessProblem returns what the traffic of a pod without the gate, and so without a
-// condition, has waited for.
+// gatelessProblem returns the cause for which the traffic of a pod without the gate, and so without
+// a condition, has waited.
 func gatelessProblem(facts lifecycle.PodFacts, now time.Time) problem {
 	pending, waits := lifecycle.PendingOf(facts)
 	if !waits || facts.Gate != lifecycle.GateMissing || now.Sub(pending.Since) < pendingAfter {
@@ -104,7 +104,7 @@ func gateCondition(pod *corev1.Pod) *corev1.PodCondition {
 	return nil
 }
 
-// recordPending records what the traffic of a pod waits for.
+// recordPending records the cause for which the traffic of a pod waits.
 func (r *Reconciler) recordPending(pod *corev1.Pod, pending lifecycle.Pending) {
 	r.recorder.Eventf(pod, nil, corev1.EventTypeWarning, pendingEvent(pending), "Advance", "%s for %s",
 		pending.Text, duration.HumanDuration(r.clock.Since(pending.Since)))

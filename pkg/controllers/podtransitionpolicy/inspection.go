@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/rule/parameters"
 	"github.com/podops-dev/podops/pkg/rule/spec"
+	"github.com/podops-dev/podops/pkg/text"
 )
 
 // inspection is the result of checking a spec. The zero value means that it can be used.
@@ -102,11 +102,6 @@ func problem(found opa.Problem) appsv1alpha1.PolicyProblem {
 	}
 	return appsv1alpha1.PolicyProblem{
 		Row: int32(found.Row), Column: int32(found.Column),
-		Code: cut(found.Code, maxCode), Message: cut(message, maxMessage),
+		Code: text.Prefix(found.Code, maxCode), Message: text.Cut(message, maxMessage),
 	}
-}
-
-// cut bounds a text, between characters.
-func cut(text string, most int) string {
-	return strings.ToValidUTF8(text[:min(len(text), most)], "")
 }

@@ -11,6 +11,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/policyusers"
+	"github.com/podops-dev/podops/pkg/text"
 )
 
 // statusOf returns the new status; policy is not modified. It differs from the present one
@@ -49,7 +50,7 @@ func conditions(found inspection) []metav1.Condition {
 	switch {
 	case found.err != nil:
 		ready.Status, ready.Reason = metav1.ConditionUnknown, appsv1alpha1.ReasonInspectionFailed
-		ready.Message = cut(found.err.Error(), maxMessage)
+		ready.Message = text.Cut(found.err.Error(), maxMessage)
 	case len(found.problems) > 0:
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, appsv1alpha1.ReasonCompileFailed, summary(found.problems)
 		if found.problems[0].Code == codeTooLarge {

@@ -11,6 +11,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/test/sim"
 )
 
 func anyPod(*corev1.Pod) bool { return true }
@@ -151,7 +152,7 @@ func (w *simulation) lifecycle(name string) {
 	w.edit(name, func(pod *corev1.Pod) {
 		pod.Labels = change.Apply(pod.Labels)
 		if change.Gate != nil {
-			setPodCondition(pod, appsv1alpha1.ServiceReadyGate, *change.Gate, "", w.now)
+			sim.SetCondition(pod, appsv1alpha1.ServiceReadyGate, *change.Gate, "", w.now)
 		}
 	})
 }
@@ -160,21 +161,12 @@ func (w *simulation) lifecycle(name string) {
 func (w *simulation) kubelet(name string) {
 	pod := w.server.pods[name]
 	healthy := !w.sick[pod.UID]
-	ready, reason := healthy && lifecycle.FactsOf(pod).Gate == lifecycle.GateTrue, ""
-	switch {
-	case !healthy:
-		reason = "ContainersNotReady"
-	case !ready:
-		reason = "ReadinessGatesNotReady"
-	}
 	facts := lifecycle.FactsOf(pod)
+	ready := healthy && facts.Gate == lifecycle.GateTrue
 	if facts.ContainersReady == healthy && facts.Ready == ready && (ready || facts.GatesOnly == healthy) {
 		return
 	}
-	w.edit(name, func(pod *corev1.Pod) {
-		setPodCondition(pod, corev1.ContainersReady, healthy, "", w.now)
-		setPodCondition(pod, corev1.PodReady, ready, reason, w.now)
-	})
+	w.edit(name, func(pod *corev1.Pod) { sim.Kubelet{Healthy: healthy}.Report(pod, w.now) })
 }
 
 // Beat writes a field of a pod that no component reads.

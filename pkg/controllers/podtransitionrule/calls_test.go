@@ -73,11 +73,11 @@ func (s *service) take() (calls []dispatch.Call, texts []string) {
 // firstDelayOfACall is when a service is called again after one failure.
 const firstDelayOfACall = 11 * time.Second
 
-func asking(name string, poll bool) appsv1alpha1.TransitionRule {
+func webhookRule(name string, poll bool) appsv1alpha1.TransitionRule {
 	rule := appsv1alpha1.TransitionRule{
 		Name: name, Stage: appsv1alpha1.StagePreCheck, Enforcement: appsv1alpha1.EnforcementEnforce,
 		Webhook: &appsv1alpha1.TransitionRuleWebhook{
-			ClientConfig:  appsv1alpha1.WebhookClientConfig{URL: "https://approvals.example.com/ask"},
+			ClientConfig:  appsv1alpha1.WebhookClientConfig{URL: "https://approvals.example.com/approve"},
 			FailurePolicy: appsv1alpha1.FailurePolicyFail,
 			Parameters: []appsv1alpha1.WebhookParameter{
 				{Key: "team", Value: "shop"},
@@ -116,7 +116,7 @@ func (s *harness) expectPermitted(what string, want ...string) {
 // TestAnApproval shows the call about all pods, the answer, and the permits that follow.
 func TestAnApproval(t *testing.T) {
 	s := newHarness(t, opa.Options{})
-	s.rules("web", asking("approval", false))
+	s.rules("web", webhookRule("approval", false))
 	s.put(waits(0).Obj(), waits(1).Obj(), waits(2).Obj())
 	s.round()
 	call := s.expectCalls("at first", "POST web-000 web-001 web-002")[0]
@@ -152,13 +152,13 @@ func TestAnApproval(t *testing.T) {
 	}
 	blocked := s.object("web").Status.Blocked[0]
 	if blocked.NextCheck == nil {
-		t.Fatalf("it does not say when the service is asked again: %+v", blocked)
+		t.Fatalf("the status has no time of the next call: %+v", blocked)
 	}
 	s.clock.SetTime(blocked.NextCheck.Time)
 	s.round()
-	again := s.expectCalls("asked again", "POST web-000 web-002")[0]
+	again := s.expectCalls("called again", "POST web-000 web-002")[0]
 	if again.TraceID == call.TraceID {
-		t.Error("it is asked again under the same id")
+		t.Error("the service is called again with the same id")
 	}
 	s.deliver(dispatch.Result{Call: again, Post: &webhooktask.PostAnswer{Success: true}})
 	s.step(time.Second)
@@ -168,7 +168,7 @@ func TestAnApproval(t *testing.T) {
 // TestAPolledApproval: a restart goes on polling, and posts nothing again.
 func TestAPolledApproval(t *testing.T) {
 	s := newHarness(t, opa.Options{})
-	s.rules("web", asking("approval", true))
+	s.rules("web", webhookRule("approval", true))
 	s.put(waits(0).Obj(), waits(1).Obj())
 	s.round()
 	call := s.expectCalls("at first", "POST web-000 web-001")[0]
@@ -195,7 +195,7 @@ func TestAPolledApproval(t *testing.T) {
 // again later, under another id.
 func TestARestartDuringAPost(t *testing.T) {
 	s := newHarness(t, opa.Options{})
-	s.rules("web", asking("approval", false))
+	s.rules("web", webhookRule("approval", false))
 	s.put(waits(0).Obj())
 	s.round()
 	call := s.expectCalls("at first", "POST web-000")[0]
@@ -216,7 +216,7 @@ func TestARestartDuringAPost(t *testing.T) {
 // TestACallIsMadeOnlyWhenStatusHasIt: a status that cannot be written makes no call.
 func TestACallIsMadeOnlyWhenStatusHasIt(t *testing.T) {
 	s := newHarness(t, opa.Options{})
-	s.rules("web", asking("approval", false))
+	s.rules("web", webhookRule("approval", false))
 	s.put(waits(0).Obj())
 	s.refuseStatus = func() error { return errConflict() }
 	s.round()
@@ -230,7 +230,7 @@ func TestACallIsMadeOnlyWhenStatusHasIt(t *testing.T) {
 // about again like after every failure.
 func TestAServiceWhoseCircuitBreakerIsOpen(t *testing.T) {
 	s := newHarness(t, opa.Options{})
-	s.rules("web", asking("approval", false))
+	s.rules("web", webhookRule("approval", false))
 	s.put(waits(0).Obj())
 	s.service.open = &webhookclient.Failure{Class: webhookclient.ClassBreakerOpen, Message: "circuit breaker open", RetryAfter: 30 * time.Second}
 	s.round()
@@ -241,7 +241,7 @@ func TestAServiceWhoseCircuitBreakerIsOpen(t *testing.T) {
 		t.Errorf("waits for %q", got)
 	}
 	if next := status.Blocked[0].NextCheck; next == nil || next.Sub(s.clock.Now()) < 30*time.Second {
-		t.Errorf("is asked about again at %v", next)
+		t.Errorf("is called again at %v", next)
 	}
 	s.step(2 * statusInterval)
 	if diff := cmp.Diff([]string{"web"}, s.written()); diff != "" {
@@ -259,7 +259,7 @@ func TestManyRulesOfAServiceWhoseCircuitBreakerIsOpen(t *testing.T) {
 	const objects = 3
 	s := newHarness(t, opa.Options{})
 	for i := range objects {
-		s.rules(fmt.Sprintf("web-%d", i), asking("approval", false))
+		s.rules(fmt.Sprintf("web-%d", i), webhookRule("approval", false))
 	}
 	s.put(waits(0).Obj())
 	s.service.open = &webhookclient.Failure{Class: webhookclient.ClassBreakerOpen, Message: "circuit breaker open", RetryAfter: time.Minute}
@@ -278,10 +278,10 @@ func TestManyRulesOfAServiceWhoseCircuitBreakerIsOpen(t *testing.T) {
 // something to call sends just one POST, whatever waits.
 func TestAHalfOpenCircuitBreaker(t *testing.T) {
 	s := newHarness(t, opa.Options{})
-	s.rules("web", asking("approval", false))
+	s.rules("web", webhookRule("approval", false))
 	s.round()
 	if got := s.service.admitted; len(got) != 0 {
-		t.Fatalf("%v ask for the probe without a pod that waits", got)
+		t.Fatalf("%v take the probe without a pod that waits", got)
 	}
 	for i := range 30 {
 		s.put(waits(i).Obj())
@@ -314,7 +314,7 @@ func TestIgnoreDoesNotOverruleAnAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newHarness(t, opa.Options{})
-			rule := asking("approval", true)
+			rule := webhookRule("approval", true)
 			rule.Webhook.FailurePolicy = appsv1alpha1.FailurePolicyIgnore
 			s.rules("web", rule)
 			s.put(waits(0).Obj())
@@ -339,7 +339,7 @@ func TestIgnoreDoesNotOverruleAnAnswer(t *testing.T) {
 // TestNoCallIsMadeAboutAPodThatAnotherRuleWithholds.
 func TestNoCallIsMadeAboutAPodThatAnotherRuleWithholds(t *testing.T) {
 	s := newHarness(t, opa.Options{})
-	s.rules("web", asking("approval", false))
+	s.rules("web", webhookRule("approval", false))
 	s.rules("labels", labelled("approved", "approved"))
 	s.put(waits(0).Obj(), waits(1).Label("approved", "yes").Obj())
 	s.round()
@@ -356,7 +356,7 @@ func TestFailurePolicy(t *testing.T) {
 	} {
 		t.Run(string(policy), func(t *testing.T) {
 			s := newHarness(t, opa.Options{})
-			rule := asking("approval", false)
+			rule := webhookRule("approval", false)
 			rule.Webhook.FailurePolicy = policy
 			s.rules("web", rule)
 			s.put(waits(0).Obj())
@@ -375,7 +375,7 @@ func TestFailurePolicy(t *testing.T) {
 // TestAnApprovalIsForThisPodThisWaitingAndThisRule.
 func TestAnApprovalIsForThisPodThisWaitingAndThisRule(t *testing.T) {
 	for name, change := range map[string]func(*harness){
-		"the rule was edited": func(s *harness) { s.rules("web", asking("approval", false), labelled("approved", "approved")) },
+		"the rule was edited": func(s *harness) { s.rules("web", webhookRule("approval", false), labelled("approved", "approved")) },
 		"another pod has the name": func(s *harness) {
 			s.must(s.store.Delete(s.pods["web-000"]))
 			s.put(waits(0).UID("another").Obj())
@@ -384,7 +384,7 @@ func TestAnApprovalIsForThisPodThisWaitingAndThisRule(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newHarness(t, opa.Options{})
-			s.rules("web", asking("approval", false), labelled("approved", "approved"))
+			s.rules("web", webhookRule("approval", false), labelled("approved", "approved"))
 			s.put(waits(0).Label("approved", "yes").Obj())
 			s.round()
 			call := s.expectCalls("at first", "POST web-000")[0]
@@ -399,7 +399,7 @@ func TestAnApprovalIsForThisPodThisWaitingAndThisRule(t *testing.T) {
 // TestCallsOfARuleThatIsGoneAreForgotten.
 func TestCallsOfARuleThatIsGoneAreForgotten(t *testing.T) {
 	s := newHarness(t, opa.Options{})
-	s.rules("web", asking("approval", false))
+	s.rules("web", webhookRule("approval", false))
 	s.put(waits(0).Obj())
 	s.round()
 	call := s.expectCalls("at first", "POST web-000")[0]

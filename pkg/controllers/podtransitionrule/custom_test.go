@@ -123,8 +123,8 @@ func TestARuleReadsThePermitsBeforeIt(t *testing.T) {
 	if diff := cmp.Diff([]string{}, append([]string{}, s.permitted()...)); diff != "" {
 		t.Errorf("permitted later (-want +got):\n%s", diff)
 	}
-	if got := s.object("web").Status.Rules[0]; got.Asked != 6 || got.Withheld != 4 {
-		t.Errorf("asked %d and withheld %d, want 6 and 4", got.Asked, got.Withheld)
+	if got := s.object("web").Status.Rules[0]; got.Evaluated != 6 || got.Withheld != 4 {
+		t.Errorf("evaluated %d and withheld %d, want 6 and 4", got.Evaluated, got.Withheld)
 	}
 }
 

@@ -59,7 +59,7 @@ func TestPodsThatWereNotReachedComeFirst(t *testing.T) {
 	}
 	want := []string{"web-000", "web-001", "web-002", "web-003", "web-004", "web-000"}
 	if diff := cmp.Diff(want, h.reached); diff != "" {
-		t.Errorf("asked about (-want +got):\n%s", diff)
+		t.Errorf("evaluated for (-want +got):\n%s", diff)
 	}
 	s.step(statusInterval)
 	for _, blocked := range s.object("web").Status.Blocked {
@@ -125,7 +125,7 @@ func TestAPodThatNeverFitsIntoARoundStopsNoOther(t *testing.T) {
 	}
 	// Of three rounds one is for the pod that never fits.
 	if want := []string{"web-001", "web-002", "web-001", "web-002"}; !slices.Equal(never.reached, want) {
-		t.Errorf("asked about %v, want %v", never.reached, want)
+		t.Errorf("evaluated for %v, want %v", never.reached, want)
 	}
 }
 

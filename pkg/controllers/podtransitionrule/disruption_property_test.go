@@ -16,6 +16,7 @@ import (
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/test/builders"
+	"github.com/podops-dev/podops/test/sim"
 )
 
 // drained is a workload that is drained under a PodDisruptionBudget and a rule. Its PodDisruptionBudget has
@@ -74,7 +75,7 @@ func (d *drained) unready(name string) {
 	if !lifecycle.FactsOf(pod).Permitted() || !d.ready(pod) {
 		return
 	}
-	setPodCondition(pod, corev1.PodReady, false, "", d.clock.Now())
+	sim.SetCondition(pod, corev1.PodReady, false, "", d.clock.Now())
 	d.put(pod)
 }
 

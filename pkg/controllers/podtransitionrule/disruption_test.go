@@ -57,7 +57,7 @@ func TestAPodDisruptionBudgetCountsAsARule(t *testing.T) {
 	if got := s.explanation("web-001"); !strings.Contains(got, want) {
 		t.Errorf("web-001 waits for %q, want %q", got, want)
 	}
-	if got := strings.Join(s.recorded(), "\n"); !strings.Contains(got, "waits for rule PodDisruptionBudget/web (NoRoom)") {
+	if got := strings.Join(s.recorded(), "\n"); !strings.Contains(got, "waits for rule PodDisruptionBudget/web: 3 of 3 pods are healthy") {
 		t.Errorf("no event names the PodDisruptionBudget: %s", got)
 	}
 }

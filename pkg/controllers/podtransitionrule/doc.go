@@ -9,6 +9,6 @@
 // snapshot reads the pod index and compiles the rules; evaluate returns the verdicts of all rules; allocate
 // gives slots and permits in order (packages evaluation and permit); write stores the reservations, permits and
 // calls; report writes the human-readable status and the annotations. Each step takes a value and returns a
-// value. All that lives from one round to the next is in state. A round may stop at any instruction; the next
-// round, here or in another process, continues with what is stored.
+// value. State between rounds is in state. A round may stop at any instruction; the next round, here or in
+// another process, continues with the stored objects.
 package podtransitionrule

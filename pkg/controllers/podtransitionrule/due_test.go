@@ -40,7 +40,7 @@ type ended struct {
 	failures int
 }
 
-// pollEvery is the interval of the rules of asking.
+// pollEvery is the interval of the polled rules of webhookRule.
 const pollEvery = 5 * time.Second
 
 // run makes rounds until nothing wakes another one.
@@ -144,7 +144,7 @@ func (c *clockwork) answer(t *rapid.T) {
 func TestNothingIsDueAndUnscheduled(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		c := &clockwork{harness: newHarness(t, opa.Options{}), polls: map[string]ended{}}
-		rule := asking("approval", true)
+		rule := webhookRule("approval", true)
 		seconds := rapid.Int64Range(4, 90).Draw(rt, "timeout")
 		rule.Webhook.ClientConfig.Poll.TimeoutSeconds = &seconds
 		c.timeout = time.Duration(seconds) * time.Second
@@ -179,7 +179,7 @@ func TestNothingIsDueAndUnscheduled(t *testing.T) {
 // TestATaskIsPolledInTheRoundThatStoresIt: with a short timeout there would be no poll at all.
 func TestATaskIsPolledInTheRoundThatStoresIt(t *testing.T) {
 	s := newHarness(t, opa.Options{})
-	s.rules("web", asking("approval", true))
+	s.rules("web", webhookRule("approval", true))
 	s.put(waits(0).Obj())
 	s.round()
 	call := s.expectCalls("at first", "POST web-000")[0]
@@ -191,24 +191,24 @@ func TestATaskIsPolledInTheRoundThatStoresIt(t *testing.T) {
 	s.expectCalls("with the answer", "GET t1")
 }
 
-// TestANoWithoutPollIsAskedAgainSteadily: it is an answer, and no failure.
-func TestANoWithoutPollIsAskedAgainSteadily(t *testing.T) {
+// TestARejectionWithoutPollIsRetriedSteadily: a rejection is an answer and no failure.
+func TestARejectionWithoutPollIsRetriedSteadily(t *testing.T) {
 	s := newHarness(t, opa.Options{})
-	s.rules("web", asking("approval", false))
+	s.rules("web", webhookRule("approval", false))
 	s.put(waits(0).Obj())
 	s.round()
 	for range 20 {
-		call := s.expectCalls("asked", "POST web-000")[0]
+		call := s.expectCalls("called", "POST web-000")[0]
 		s.deliver(dispatch.Result{Call: call, Post: &webhooktask.PostAnswer{Message: "not yet"}})
 		s.step(time.Second)
 		next := s.object("web").Status.Blocked[0].NextCheck
 		if pause := next.Sub(s.clock.Now()); pause < 11*time.Second || pause > 20*time.Second {
-			t.Fatalf("asked again after %s, want about 15 s", pause)
+			t.Fatalf("called again after %s, want about 15 s", pause)
 		}
 		s.clock.SetTime(next.Time)
 		s.round()
 	}
-	s.deliver(dispatch.Result{Call: s.expectCalls("asked", "POST web-000")[0], Post: &webhooktask.PostAnswer{Success: true}})
+	s.deliver(dispatch.Result{Call: s.expectCalls("called", "POST web-000")[0], Post: &webhooktask.PostAnswer{Success: true}})
 	s.step(time.Second)
 	s.expectPermitted("at last", "web-000")
 	if got := strings.Join(s.recorded(), "\n"); strings.Contains(got, "not yet") && strings.Count(got, "not yet") > 2 {

@@ -13,19 +13,20 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/evaluation"
+	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/rule"
 	printable "github.com/podops-dev/podops/pkg/text"
 )
 
 // Event reasons. They never change.
 const (
-	// EventWithheld: rules have withheld the pod for a while. It names the first.
+	// EventWithheld reports that rules have withheld the pod for a while. It names the first rule.
 	EventWithheld = "Withheld"
 
-	// EventWouldWithhold: the pod passed although a rule with enforcement Warn would have withheld it.
+	// EventWouldWithhold reports that the pod passed although a rule with enforcement Warn would have withheld it.
 	EventWouldWithhold = "WouldWithhold"
 
-	// EventRolloutHeld, on a Deployment: its pods wait to be deleted.
+	// EventRolloutHeld, on a Deployment, reports that its pods wait for their deletion.
 	EventRolloutHeld = "RolloutHeld"
 
 	// EventBreakGlass: the pod passed rules that withhold it, because of a break-glass annotation.
@@ -38,7 +39,8 @@ const (
 	// EventQuarantined, on the PodTransitionRule: a rule is not evaluated any more.
 	EventQuarantined = "Quarantined"
 
-	// EventUnknownPods, on the PodTransitionRule: an answer names pods that the call did not contain.
+	// EventUnknownPods, on the PodTransitionRule, reports an answer that names pods which the call did
+	// not contain.
 	EventUnknownPods = "UnknownPods"
 )
 
@@ -46,13 +48,13 @@ const (
 	// withheldInterval is the least time between two events Withheld of one pod.
 	withheldInterval = time.Minute
 
-	// rolloutOver is how long no pod of a Deployment has waited when the next one that does
-	// belongs to another rollout. A rollout waits for its new pods between two steps.
+	// rolloutOver is the time without a waiting pod of a Deployment after which a rollout has ended. It is
+	// longer than a rollout waits for its new pods between two steps.
 	rolloutOver = 2 * time.Minute
 )
 
-// isNews reports whether the annotations of a pod do not yet give a reason: they are what
-// survives a restart of what was recorded.
+// isNews reports whether the annotations of a pod do not contain a reason. The annotations survive a
+// restart of the manager, its memory of events does not.
 func isNews(annotations map[string]string, reason rule.Reason) bool {
 	var detail appsv1alpha1.Detail
 	text := annotations[appsv1alpha1.DetailAnnotationPrefix+"/"+reason.Rule.Object.Name]
@@ -64,11 +66,11 @@ func isNews(annotations map[string]string, reason rule.Reason) bool {
 	})
 }
 
-// recordWithheld records why a pod waits: the first of its reasons.
+// recordWithheld records the first reason for which a pod waits.
 func (r *Reconciler) recordWithheld(pod *withheldPod) {
 	reason := pod.first
 	r.recorder.Eventf(pod.object, nil, eventTypeOf(reason.Code), EventWithheld, actionOf(reason),
-		"operation %s of id %s waits for rule %s (%s): %s", pod.request.Type, pod.request.ID, reason.Rule, reason.Code, reason.Message)
+		"%s waits for rule %s: %s (%s)", lifecycle.DescribeOperation(pod.request.Type, pod.request.ID), reason.Rule, reason.Message, reason.Code)
 }
 
 // eventTypeOf returns Warning for a rule or service that needs an edit or a repair, and Normal for a rule
@@ -97,7 +99,8 @@ func (r *Reconciler) recordWarnings(pod *corev1.Pod, request rule.Request, warne
 	}
 	reason := warned[0]
 	r.recorder.Eventf(pod, nil, corev1.EventTypeWarning, EventWouldWithhold, actionOf(reason),
-		"operation %s of id %s would wait for rule %s (%s), were it enforced: %s%s", request.Type, request.ID, reason.Rule, reason.Code, reason.Message, more)
+		"%s would wait for rule %s if it were enforced: %s (%s)%s",
+		lifecycle.DescribeOperation(request.Type, request.ID), reason.Rule, reason.Message, reason.Code, more)
 }
 
 // rollout is a Deployment of which pods wait to be deleted.
@@ -118,13 +121,13 @@ func rolloutsOf(pods []*withheldPod) map[string]*rollout {
 		if owner.Kind != "Deployment" || pod.request.ID != appsv1alpha1.PodDeleteID || pod.request.Stage != appsv1alpha1.StagePreCheck {
 			continue
 		}
-		one, ok := rollouts[string(owner.UID)]
+		held, ok := rollouts[string(owner.UID)]
 		if !ok {
-			one = &rollout{owner: owner, first: pod}
-			rollouts[string(owner.UID)] = one
+			held = &rollout{owner: owner, first: pod}
+			rollouts[string(owner.UID)] = held
 		}
-		one.pods++
-		one.known = one.known || len(withoutExplanations(pod.object.Annotations)) > 0
+		held.pods++
+		held.known = held.known || len(withoutExplanations(pod.object.Annotations)) > 0
 	}
 	return rollouts
 }
@@ -137,7 +140,7 @@ func (r *Reconciler) recordRollout(namespace string, held *rollout) {
 		pods = fmt.Sprintf("%d pods wait", held.pods)
 	}
 	r.recorder.Eventf(deployment, nil, eventTypeOf(reason.Code), EventRolloutHeld, actionOf(reason),
-		"%s to be deleted, first: %s (%s): %s", pods, reason.Rule, reason.Code, reason.Message)
+		"%s for deletion, the first for rule %s: %s (%s)", pods, reason.Rule, reason.Message, reason.Code)
 }
 
 // maxActionBytes is the bound of the API server.

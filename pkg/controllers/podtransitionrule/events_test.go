@@ -38,7 +38,7 @@ func relabel(s *harness, name, key, value string) {
 	s.put(pod)
 }
 
-const approvedMissing = `Normal Withheld operation upgrade of id a waits for rule web/approved (LabelMismatch): label approved is missing, "yes" is required`
+const approvedMissing = `Normal Withheld operation upgrade of id a waits for rule web/approved: label approved is missing, "yes" is required (LabelMismatch)`
 
 // TestAPodThatIsHeldHasOneEvent: after ten seconds, with the first of its reasons; for
 // another first reason again, once a minute at most.
@@ -61,7 +61,7 @@ func TestAPodThatIsHeldHasOneEvent(t *testing.T) {
 	s.rules("web", labelled("signed", "signed"))
 	s.step(time.Second)
 	expectEvents(t, s, "it waits for another reason",
-		`Normal Withheld operation upgrade of id a waits for rule web/signed (LabelMismatch): label signed is missing, "yes" is required`)
+		`Normal Withheld operation upgrade of id a waits for rule web/signed: label signed is missing, "yes" is required (LabelMismatch)`)
 	s.rules("web", labelled("stamped", "stamped"))
 	s.step(withheldInterval - time.Second)
 	expectEvents(t, s, "and for another one too soon")
@@ -111,7 +111,7 @@ func TestManyRulesAreOneEvent(t *testing.T) {
 		t.Errorf("%d events for %d pods", len(events), pods)
 	}
 	for _, event := range events {
-		if !strings.Contains(event, "web-00/rule-00 ") {
+		if !strings.Contains(event, "web-00/rule-00: ") {
 			t.Errorf("not the first of the reasons: %s", event)
 		}
 	}
@@ -144,8 +144,8 @@ func TestAWarningComesWithThePermit(t *testing.T) {
 	expectEvents(t, s, "the permit is not written")
 	s.refuse = nil
 	s.step(time.Second)
-	expectEvents(t, s, "it is permitted", `Warning WouldWithhold operation upgrade of id a would wait for rule other/audited (LabelMismatch), were it enforced: `+
-		`label audited is missing, "yes" is required (and 1 more rules)`)
+	expectEvents(t, s, "it is permitted", `Warning WouldWithhold operation upgrade of id a would wait for rule other/audited if it were enforced: `+
+		`label audited is missing, "yes" is required (LabelMismatch) (and 1 more rules)`)
 	if diff := cmp.Diff([]string{"web/approved"}, s.moves["web-000"][0].Rules); diff != "" {
 		t.Errorf("rules that passed differ (-want +got):\n%s", diff)
 	}
@@ -205,7 +205,7 @@ func TestARolloutThatIsHeldHasOneEvent(t *testing.T) {
 	for range 20 {
 		s.step(time.Second)
 	}
-	held := `Normal RolloutHeld 3 pods wait to be deleted, first: web/approved (LabelMismatch): label approved is missing, "yes" is required`
+	held := `Normal RolloutHeld 3 pods wait for deletion, the first for rule web/approved: label approved is missing, "yes" is required (LabelMismatch)`
 	expect(s, "three pods wait", held)
 	for i := range 3 {
 		relabel(s, fmt.Sprintf("web-%03d", i), "approved", "yes")

@@ -36,7 +36,7 @@ type explanation struct {
 	event  time.Time
 }
 
-// explanations are those of the waiting pods of a namespace.
+// explanations are the explanations of the waiting pods of a namespace.
 type explanations struct {
 	pods map[types.UID]explanation
 
@@ -47,9 +47,9 @@ type explanations struct {
 // explain writes annotations to pods that have waited for a while: the reasons, per PodTransitionRule. They
 // are written when another rule withholds a pod, or for another reason; annotations of pods that do not wait
 // any more are removed. Each write takes the background slot. With an annotation that has a new first reason
-// an event is recorded, at most one a minute for each pod: after a restart the annotation has what was
-// recorded. It returns how soon to come back for pods that were postponed, or have not waited long enough;
-// 0 for never.
+// an event is recorded, at most one a minute for each pod: after a restart the annotation shows which event
+// was recorded. It returns how soon to come back for pods that were postponed, or have not waited long
+// enough; 0 for never.
 func (r *Reconciler) explain(ctx context.Context, turn *evaluation.Turn, snapshot snapshot, o evaluation.Outcome) (wait time.Duration, err error) {
 	defer turn.Slot.Release()
 	now := r.clock.Now()
@@ -118,7 +118,8 @@ func dueExplanation(
 	return after, due, of, wait
 }
 
-// rolloutsAfter returns the Deployments whose event is recorded, those that wait by now with it.
+// rolloutsAfter returns the Deployments whose event is recorded, including Deployments that began
+// to wait.
 func (e *explanations) rolloutsAfter(rollouts map[string]*rollout, now time.Time) map[string]time.Time {
 	after := map[string]time.Time{}
 	for uid, last := range e.rollouts {
@@ -167,7 +168,7 @@ type withheldPod struct {
 	// reasons by PodTransitionRule.
 	reasons map[string][]rule.Reason
 
-	// digest is what makes its reasons different from others.
+	// digest differs if the reasons differ.
 	digest string
 }
 

@@ -32,6 +32,7 @@ import (
 	"github.com/podops-dev/podops/pkg/rule/spec"
 	"github.com/podops-dev/podops/pkg/webhooktask/dispatch"
 	"github.com/podops-dev/podops/test/builders"
+	"github.com/podops-dev/podops/test/sim"
 )
 
 // harness is one Reconciler whose watches are as fast as its writes: what it writes it
@@ -227,7 +228,7 @@ func (s *harness) Write(_ context.Context, pod *corev1.Pod, change lifecycle.Cha
 		metav1.SetMetaDataAnnotation(&next.ObjectMeta, key, *value)
 	}
 	if change.Gate != nil {
-		setPodCondition(next, appsv1alpha1.ServiceReadyGate, *change.Gate, "", s.clock.Now())
+		sim.SetCondition(next, appsv1alpha1.ServiceReadyGate, *change.Gate, "", s.clock.Now())
 	}
 	if len(change.Set)+len(change.Remove) > 0 {
 		s.stamped, s.moves[pod.Name] = append(s.stamped, pod.Name), change.Transitions

@@ -20,9 +20,9 @@ const (
 	maxMeasured             = 2000
 )
 
-// Metrics of rules. Their labels name the namespace, the PodTransitionRule and the rule,
-// and go with the PodTransitionRule. Names beyond the bounds are metricseries.Other:
-// counters add those rules up, and gauges leave them out.
+// Metrics of rules. Their labels name the namespace, the PodTransitionRule and the rule, and go
+// with the PodTransitionRule. Names beyond the bounds are metricseries.Other: counters add up the
+// rules with such names, and gauges leave them out.
 type Metrics struct {
 	names *metricseries.Names
 
@@ -49,7 +49,7 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 		measured: map[types.NamespacedName]map[string]bool{},
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "podops_rule_requests_total",
-			Help: "Requests that a rule applied to (asked), held back at least once (withheld), or would have held back were it enforced (would_withhold).",
+			Help: "Requests that a rule applied to (evaluated), held back at least once (withheld), or would have held back were it enforced (would_withhold).",
 		}, append(rule, "enforcement", "outcome")),
 		quarantined: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "podops_rule_quarantined",
@@ -121,13 +121,13 @@ func (m *Metrics) waived(by rule.Exception) { m.exceptions.WithLabelValues(strin
 // parked shows how many namespaces wait for a place in the slow lane.
 func (m *Metrics) parked(namespaces int) { m.waiting.Set(float64(namespaces)) }
 
-// counted adds what was counted in one round.
-func (m *Metrics) counted(rule rule.RuleID, enforcement appsv1alpha1.Enforcement, asked, withheld, would int) {
-	if asked == 0 && withheld == 0 && would == 0 {
+// counted adds the counts of one round.
+func (m *Metrics) counted(rule rule.RuleID, enforcement appsv1alpha1.Enforcement, evaluated, withheld, would int) {
+	if evaluated == 0 && withheld == 0 && would == 0 {
 		return
 	}
 	labels, _ := m.labels(rule)
-	for outcome, count := range map[string]int{"asked": asked, "withheld": withheld, "would_withhold": would} {
+	for outcome, count := range map[string]int{"evaluated": evaluated, "withheld": withheld, "would_withhold": would} {
 		if count > 0 {
 			m.requests.WithLabelValues(append(labels, string(enforcement), outcome)...).Add(float64(count))
 		}
@@ -187,7 +187,7 @@ func (m *Metrics) forget(object types.NamespacedName) {
 // quarantines that began in it.
 func (r *Reconciler) count(snapshot snapshot, o evaluation.Outcome) {
 	for _, counted := range r.evaluator.Count(snapshot.Snapshot, o, r.clock.Now()) {
-		r.metrics.counted(counted.Rule, counted.Enforcement, counted.Asked, counted.Withheld, counted.Would)
+		r.metrics.counted(counted.Rule, counted.Enforcement, counted.Evaluated, counted.Withheld, counted.Would)
 	}
 	for id, eval := range o.Rules {
 		r.metrics.quarantine(id, eval.Quarantine() != nil)

@@ -67,7 +67,7 @@ func TestSeriesThatTenantsNameAreBounded(t *testing.T) {
 		t.Errorf("one namespace has %d series, want %d", got, want)
 	}
 	other := series(t, registry, metricseries.Other)
-	if len(other) != 3 { // asked, withheld and timeouts
+	if len(other) != 3 { // evaluated, withheld and timeouts
 		t.Errorf("%d series are shared, want 3: %v", len(other), other)
 	}
 	for _, metric := range other {

@@ -13,6 +13,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/test/sim"
 )
 
 // The oracle defines an availablePolicy in plain Go and from plain pods: it
@@ -94,9 +95,7 @@ func mustAtoi(text string) int {
 // isServing: the pod counts as available.
 func isServing(pod *corev1.Pod) bool {
 	_, marked := pod.Labels[appsv1alpha1.ServiceAvailableLabelKey]
-	return marked && isThere(pod) && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
+	return marked && isThere(pod) && sim.IsTrue(pod, corev1.PodReady)
 }
 
 // isThere: the pod counts as one of the selected pods.

@@ -33,7 +33,7 @@ func TestNoObjectWaitsForTheCallsOfAnother(t *testing.T) {
 	const objects = 8
 	s := newHarness(t, opa.Options{})
 	for i := range objects {
-		s.rules(fmt.Sprintf("web-%d", i), asking("approval", false))
+		s.rules(fmt.Sprintf("web-%d", i), webhookRule("approval", false))
 	}
 	s.put(waits(0).Obj())
 	var begun sync.WaitGroup
@@ -62,7 +62,7 @@ func TestNoObjectWaitsForTheCallsOfAnother(t *testing.T) {
 func TestHumanReadableStatusIsWrittenLast(t *testing.T) {
 	s := newHarness(t, opa.Options{})
 	s.rules("all", labelled("approved", "approved"))
-	s.rules("web", asking("approval", false))
+	s.rules("web", webhookRule("approval", false))
 	s.put(waits(0).Label("approved", "yes").Obj())
 	var calls, permits []int // when the status of each was written
 	s.reconciler.statuses = attended{s, func(object string) {
@@ -132,7 +132,7 @@ func TestObjectsTakeTurns(t *testing.T) {
 func TestCallsThatFailedAreWrittenOneAtATime(t *testing.T) {
 	s := newHarness(t, opa.Options{})
 	for _, name := range []string{"a", "b", "c", "d"} {
-		s.rules(name, asking("approval", false))
+		s.rules(name, webhookRule("approval", false))
 	}
 	s.put(waits(0).Obj())
 	s.round()

@@ -21,7 +21,7 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// podChange is what to write to a pod.
+// podChange is the write to a pod.
 type podChange struct {
 	pod    *corev1.Pod
 	change lifecycle.Change

@@ -97,8 +97,8 @@ func TestMetricsOfRules(t *testing.T) {
 	m.counted(id, "DryRun", 1, 0, 0)
 	m.late(id, 3)
 	m.quarantine(id, true)
-	if got := read(t, m.requests.WithLabelValues("shop", "web", "mine", "DryRun", "asked")); got != 6 {
-		t.Errorf("asked %v, want 6", got)
+	if got := read(t, m.requests.WithLabelValues("shop", "web", "mine", "DryRun", "evaluated")); got != 6 {
+		t.Errorf("evaluated %v, want 6", got)
 	}
 	if got := read(t, m.requests.WithLabelValues("shop", "web", "mine", "DryRun", "would_withhold")); got != 2 {
 		t.Errorf("would withhold %v, want 2", got)

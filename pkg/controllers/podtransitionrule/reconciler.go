@@ -25,10 +25,6 @@ import (
 )
 
 const (
-	// statusInterval is the least time between two writes of a status without new reservations: its numbers
-	// change with every pod.
-	statusInterval = time.Second
-
 	// viewTimeout is how long a record may require a view that never comes. Bookmarks reach every real
 	// resourceVersion within a minute or so; a record that requires more was not written by PodOps, and must
 	// not stop it for ever. Permits rely on no watch being behind by this much while others go on.
@@ -112,7 +108,7 @@ type Reconciler struct {
 }
 
 // Config configures a Reconciler. All fields but InFlight, Hold, ManagerNamespace, Workers,
-// RoundBudget, Memory, BatchInterval, Prepared and AskAgain must be set.
+// RoundBudget, Memory, BatchInterval, Prepared and RejectionRetry must be set.
 type Config struct {
 	Index    *podindex.Index
 	Engine   evaluation.Engine
@@ -137,9 +133,9 @@ type Config struct {
 	// Wake queues a round of a namespace.
 	Wake func(namespace string)
 
-	// AskAgain is about how long after a denial the service of a webhook rule is called again.
-	// Default: webhooktask.DefaultAskAgain.
-	AskAgain time.Duration
+	// RejectionRetry is about how long after a denial the service of a webhook rule is called again.
+	// Default: webhooktask.DefaultRejectionRetry.
+	RejectionRetry time.Duration
 
 	// Workers is how many rounds SetupWithManager runs at once; 0: 10. A quarter of them, at least
 	// one, is for namespaces that have used more than their share of CPU time.
@@ -168,7 +164,7 @@ func New(c Config) *Reconciler {
 	workers, calls := cmp.Or(c.Workers, defaultWorkers), cmp.Or(c.InFlight, dispatch.NewInFlight())
 	evaluator := evaluation.New(evaluation.Config{
 		Engine: c.Engine, Prepared: c.Prepared, Calls: calls, Services: c.Caller, Clock: c.Clock,
-		AskAgain: cmp.Or(c.AskAgain, webhooktask.DefaultAskAgain), Hold: c.Hold, Memory: cmp.Or(c.Memory, defaultMemory),
+		RejectionRetry: cmp.Or(c.RejectionRetry, webhooktask.DefaultRejectionRetry), Hold: c.Hold, Memory: cmp.Or(c.Memory, defaultMemory),
 	})
 	return &Reconciler{
 		index: c.Index, evaluator: evaluator, state: newState(evaluator, calls),
@@ -190,7 +186,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 }
 
 // round takes a snapshot of a namespace, evaluates its rules, allocates permits, writes them, and reports.
-// It may stop at any instruction: the next round, here or in another process, continues with what is stored.
+// It may stop at any instruction: the next round, here or in another process, continues with the stored
+// objects.
 func (r *Reconciler) round(ctx context.Context, turn *evaluation.Turn, namespace string) (reconcile.Result, error) {
 	snapshot, wait := r.snapshot(ctx, turn, namespace)
 	if wait > 0 {

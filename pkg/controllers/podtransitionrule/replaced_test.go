@@ -18,23 +18,20 @@ import (
 func TestARuleThatIsReplacedPermitsNoPod(t *testing.T) {
 	w := newStory(t, "x")
 	leader := w.replicas[0]
-	leader.catchUp()
-	leader.finish()
+	leader.round()
 	w.expectPermitted(t, "web-0")
 
 	spec := w.server.rules["x"].Spec
 	w.server.deleteRule("x")
 	w.now = w.now.Add(podindex.RetiredFor - time.Millisecond)
-	leader.catchUp()
-	leader.finish()
+	leader.round()
 	w.now = w.now.Add(podindex.RetiredFor - time.Millisecond)
 	leader.finish()
 	w.expectPermitted(t, "web-0")
 
 	w.server.putRule("x", spec)
 	w.now = w.now.Add(podindex.RetiredFor)
-	leader.catchUp()
-	leader.finish()
+	leader.round()
 	w.expectPermitted(t, "web-0")
 }
 
@@ -76,8 +73,7 @@ func TestAProcessThatStartsWhileARuleIsGone(t *testing.T) {
 	next.finish()
 	w.expectPermitted(t)
 	w.server.putRule("x", spec)
-	next.catchUp()
-	next.finish()
+	next.round()
 	w.expectPermitted(t, "web-0")
 }
 
@@ -98,15 +94,13 @@ func TestADeletedRuleHoldsUnavailablePodsOfAnUnknownWorkload(t *testing.T) {
 	w.replicas = []*replica{leader}
 	w.server.deleteRule("x")
 	w.begin("web-2", "a", "delete")
-	leader.catchUp()
-	leader.finish()
+	leader.round()
 	waits := func() bool { return len(lifecycle.WaitingIDs(lifecycle.FactsOf(w.server.pods["web-2"]))) > 0 }
 	if !waits() {
 		t.Error("web-2 is permitted while the rule is gone")
 	}
 	w.server.putRule("x", spec)
-	leader.catchUp()
-	leader.finish()
+	leader.round()
 	if waits() {
 		t.Error("web-2 is not permitted under the new rule")
 	}

@@ -277,6 +277,12 @@ func (r *replica) die() {
 	}
 }
 
+// round delivers everything, and runs a round with every write accepted.
+func (r *replica) round() {
+	r.catchUp()
+	r.finish()
+}
+
 // finish runs the open round, or a new one, to its end with every write accepted.
 func (r *replica) finish() {
 	if !r.running {

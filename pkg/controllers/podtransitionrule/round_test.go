@@ -83,7 +83,7 @@ func TestRound(t *testing.T) {
 		},
 		"a rule that does not compile": {rules: map[string][]appsv1alpha1.TransitionRule{"web": {{Name: "nothing"}}}, want: names(0, 0)},
 		"a rule of a kind that is not evaluated": {
-			rules: map[string][]appsv1alpha1.TransitionRule{"web": {{Name: "ask", Webhook: &appsv1alpha1.TransitionRuleWebhook{}}}}, want: names(0, 0),
+			rules: map[string][]appsv1alpha1.TransitionRule{"web": {{Name: "approval", Webhook: &appsv1alpha1.TransitionRuleWebhook{}}}}, want: names(0, 0),
 		},
 		"a rule that cannot be evaluated": {
 			rules: map[string][]appsv1alpha1.TransitionRule{"web": {labelled("approved", "third")}}, options: opa.Options{Timeout: 1}, want: names(0, 0),
@@ -149,12 +149,12 @@ func TestAnEvaluationThatFailedIsRepeated(t *testing.T) {
 	s.put(waits(0).Label("app", "web").Obj())
 	s.rules("web", labelled("approved", "approved"))
 	s.put(waits(0).Label("approved", "yes").Obj())
-	asked := s.count("web")
-	asked.fail = errors.New("the machine is busy")
+	counting := s.count("web")
+	counting.fail = errors.New("the machine is busy")
 	if result := s.round(); result.RequeueAfter != evaluation.RetryFailed {
 		t.Errorf("comes back after %s, want %s", result.RequeueAfter, evaluation.RetryFailed)
 	}
-	asked.fail = nil
+	counting.fail = nil
 	s.step(evaluation.RetryFailed)
 	if diff := cmp.Diff(names(0, 1), s.permitted()); diff != "" {
 		t.Errorf("permitted pods differ (-want +got):\n%s", diff)
@@ -167,9 +167,9 @@ func TestAnEvaluationThatFailedIsRepeated(t *testing.T) {
 // counter is a program that counts the requests for which it is evaluated.
 type counter struct {
 	evaluation.Program
-	asked []string
-	calls int
-	fail  error
+	evaluated []string
+	calls     int
+	fail      error
 }
 
 func (c *counter) Evaluate(
@@ -177,7 +177,7 @@ func (c *counter) Evaluate(
 ) (rule.Result, error) {
 	c.calls++
 	for _, request := range requests {
-		c.asked = append(c.asked, request.Pod.Name)
+		c.evaluated = append(c.evaluated, request.Pod.Name)
 	}
 	if c.fail != nil {
 		return rule.Result{}, c.fail
@@ -194,10 +194,10 @@ func (s *harness) count(object string) *counter {
 }
 
 func (c *counter) since() []string {
-	asked := append([]string{}, c.asked...)
-	slices.Sort(asked)
-	c.asked = nil
-	return asked
+	evaluated := append([]string{}, c.evaluated...)
+	slices.Sort(evaluated)
+	c.evaluated = nil
+	return evaluated
 }
 
 // TestAnUnchangedRequestIsNotEvaluatedAgain: a round evaluates only the requests whose pods
@@ -209,13 +209,13 @@ func TestAnUnchangedRequestIsNotEvaluatedAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newHarness(t, opa.Options{})
 			s.rules("web", rule)
-			asked := s.count("web")
+			counting := s.count("web")
 			step := func(what string, change func(), want []string) {
 				t.Helper()
 				change()
 				s.step(time.Second)
-				if diff := cmp.Diff(want, asked.since()); diff != "" {
-					t.Errorf("%s: asked about (-want +got):\n%s", what, diff)
+				if diff := cmp.Diff(want, counting.since()); diff != "" {
+					t.Errorf("%s: evaluated for (-want +got):\n%s", what, diff)
 				}
 			}
 			// web-009 is unavailable for good, so that no pod ever passes.
@@ -238,7 +238,7 @@ func TestNoStateIsLeftOfDeletedRules(t *testing.T) {
 	s := newHarness(t, opa.Options{})
 	for i := range 5 {
 		name := "web-" + strconv.Itoa(i)
-		s.rules(name, asking("posted", false), asking("polled", true))
+		s.rules(name, webhookRule("posted", false), webhookRule("polled", true))
 		s.put(waits(i).Obj())
 		s.round()
 		for _, call := range s.expectCalls("of two rules", "POST "+waits(i).Obj().Name, "POST "+waits(i).Obj().Name) {

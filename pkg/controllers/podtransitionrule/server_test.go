@@ -13,6 +13,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/test/sim"
 )
 
 // simNamespace is where everything of the simulation lives.
@@ -88,7 +89,7 @@ func (s *server) writePod(decided *corev1.Pod, change lifecycle.Change, now time
 	next := stored.DeepCopy()
 	next.Labels = change.Apply(next.Labels)
 	if change.Gate != nil {
-		setPodCondition(next, appsv1alpha1.ServiceReadyGate, *change.Gate, "", now)
+		sim.SetCondition(next, appsv1alpha1.ServiceReadyGate, *change.Gate, "", now)
 	}
 	return s.putPod(next), nil
 }
@@ -155,27 +156,4 @@ func (s *server) eventsUpTo(version int) int {
 		events++
 	}
 	return events
-}
-
-// setPodCondition writes a condition as the API stores it: the transition time only
-// moves with the status.
-func setPodCondition(pod *corev1.Pod, kind corev1.PodConditionType, on bool, reason string, now time.Time) {
-	status := corev1.ConditionFalse
-	if on {
-		status = corev1.ConditionTrue
-	}
-	for i := range pod.Status.Conditions {
-		c := &pod.Status.Conditions[i]
-		if c.Type != kind {
-			continue
-		}
-		if c.Status != status {
-			c.LastTransitionTime = metav1.NewTime(now)
-		}
-		c.Status, c.Reason = status, reason
-		return
-	}
-	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
-		Type: kind, Status: status, Reason: reason, LastTransitionTime: metav1.NewTime(now),
-	})
 }

@@ -178,7 +178,7 @@ func (w *simulation) request(name string, change func(*corev1.Pod)) {
 	change(requested)
 	answer := lifecycle.AdmitUpdate(lifecycle.FactsOf(old), lifecycle.FactsOf(requested), false, lifecycle.Options{}, w.now)
 	if len(answer.Denials) > 0 {
-		w.t.Fatalf("the client asks for what is denied: %s", lifecycle.DenialText(answer.Denials))
+		w.t.Fatalf("the client requests a transition that is denied: %s", lifecycle.DenialText(answer.Denials))
 	}
 	w.edit(name, func(pod *corev1.Pod) {
 		pod.Annotations = requested.Annotations

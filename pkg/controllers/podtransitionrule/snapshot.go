@@ -18,7 +18,7 @@ import (
 type snapshot struct {
 	evaluation.Snapshot
 
-	// state is what earlier rounds have left.
+	// state is the state after earlier rounds.
 	state *namespaceState
 }
 

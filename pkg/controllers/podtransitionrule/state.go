@@ -13,9 +13,9 @@ import (
 	"github.com/podops-dev/podops/pkg/webhooktask/dispatch"
 )
 
-// state is all that a Reconciler keeps from one round to the next, by namespace, and forget is the only
-// way in which it is dropped. It is lost with the process: the status of the PodTransitionRules has what
-// must not be lost.
+// state is the state of a Reconciler between rounds, by namespace, and forget is the only way in which
+// it is dropped. It ends with the process: state that must survive is in the status of the
+// PodTransitionRules.
 type state struct {
 	// calls are the calls of webhook rules that are in flight. Results arrive outside of rounds.
 	calls *dispatch.InFlight
@@ -41,7 +41,7 @@ type namespaceState struct {
 	stamped map[types.UID]string
 
 	// lastBackground is the PodTransitionRule whose status was the last background write. The next
-	// background write is of the one that follows it.
+	// background write is for the PodTransitionRule that follows it.
 	lastBackground string
 
 	// explanations are the annotations that say why pods wait.
@@ -53,9 +53,10 @@ type rulesetState struct {
 	// pendingView is set while the record of permits requires a later view of the pods.
 	pendingView pendingView
 
-	// lastStatus is the time of the last write of the status, lastBatch that of the last one that
-	// added reservations.
-	lastStatus, lastBatch time.Time
+	// pace is that of the writes of the status. lastBatch is the time of the last write that added
+	// reservations.
+	pace      pace
+	lastBatch time.Time
 }
 
 // pendingView is a record of permits that requires a view of the pods that is not there yet.

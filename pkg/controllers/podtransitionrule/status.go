@@ -41,7 +41,9 @@ func (r *Reconciler) writeRecords(ctx context.Context, snapshot snapshot, o eval
 		case reserves && !stopped:
 			one := r.described(view, o)
 			r.writeStatus(ctx, snapshot, plan, one, reserved)
-			r.statusWritten(snapshot, one)
+			if one.attempted {
+				snapshot.state.of(name).pace.shared(r.clock.Now())
+			}
 			if stored[name] = one.stored; one.stored {
 				snapshot.state.of(name).lastBatch = r.clock.Now()
 			}
@@ -54,6 +56,9 @@ func (r *Reconciler) writeRecords(ctx context.Context, snapshot snapshot, o eval
 	again, callsErr := r.writeEach(ctx, snapshot, plan, calls)
 	for _, one := range calls {
 		stored[one.view.Object.Name] = one.stored
+		if one.attempted {
+			snapshot.state.of(one.view.Object.Name).pace.shared(r.clock.Now())
+		}
 	}
 	return stored, evaluation.MinDelay(wait, again), errors.Join(err, callsErr)
 }
@@ -61,7 +66,7 @@ func (r *Reconciler) writeRecords(ctx context.Context, snapshot snapshot, o eval
 // batchDue returns how long the records of a plan are postponed: pods that come back one by one then share
 // a batch, of one write, where each would cost a write of its own. A status that calls wait for is not
 // postponed, and nor is a batch to which more pods would belong if rounds had more time, or records more
-// capacity: those pods follow in the next round, and the pods of this one have had their turn.
+// capacity: these pods follow in the next round, and the pods of the present round have had their turn.
 func (r *Reconciler) batchDue(snapshot snapshot, o evaluation.Outcome) (wait time.Duration) {
 	plan := o.Allocation.Plan
 	isFull := func(denial permit.Denial) bool { return denial.Rule.Rule == "" }
@@ -82,10 +87,10 @@ func (r *Reconciler) batchDue(snapshot snapshot, o evaluation.Outcome) (wait tim
 	return wait
 }
 
-// writeBackground writes the human-readable status of one of the other PodTransitionRules, if it has changed
-// and its last write is long enough ago. It takes the background slot, and the PodTransitionRules of a
-// namespace take turns. It returns how soon to come back for the others; 0 for never. Void reservations are
-// dropped by the next write, and cause none.
+// writeBackground writes the human-readable status of one PodTransitionRule that no pod waits for, if it has
+// changed and its last write is long enough ago. It takes the background slot, and the PodTransitionRules of
+// a namespace take turns. It returns how soon to come back for the others; 0 for never. Void reservations
+// are dropped by the next write, and cause none.
 func (r *Reconciler) writeBackground(ctx context.Context, turn *evaluation.Turn, snapshot snapshot, o evaluation.Outcome) (wait time.Duration, err error) {
 	if !turn.Slot.Take() {
 		return evaluation.RetryBackground, nil
@@ -98,7 +103,7 @@ func (r *Reconciler) writeBackground(ctx context.Context, turn *evaluation.Turn,
 			continue
 		}
 		one := r.described(view, o)
-		left := r.statusDue(snapshot, one)
+		left := r.statusDue(snapshot, one, o.Rulesets[name].CallsChanged)
 		if left == 0 && len(first) > 0 {
 			wait = evaluation.MinDelay(wait, evaluation.RetryBackground)
 			break
@@ -110,11 +115,16 @@ func (r *Reconciler) writeBackground(ctx context.Context, turn *evaluation.Turn,
 		wait = evaluation.MinDelay(wait, left)
 	}
 	again, err := r.writeEach(ctx, snapshot, o.Allocation.Plan, first)
+	for _, one := range first {
+		if one.attempted {
+			snapshot.state.of(one.view.Object.Name).pace.written(r.clock.Now())
+		}
+	}
 	return evaluation.MinDelay(wait, again), err
 }
 
-// backgroundOrder returns the PodTransitionRules of a namespace, beginning with the one that follows the
-// last background write.
+// backgroundOrder returns the PodTransitionRules of a namespace, beginning after the PodTransitionRule
+// of the last background write.
 func backgroundOrder(snapshot snapshot) []podindex.RuleView {
 	next, found := slices.BinarySearchFunc(snapshot.Rules, snapshot.state.lastBackground, func(view podindex.RuleView, name string) int {
 		return strings.Compare(view.Object.Name, name)
@@ -140,15 +150,15 @@ type statusWrite struct {
 	err    error
 }
 
-// described returns the status that follows from an outcome. The record of permits is the old one.
+// described returns the status that follows from an outcome. The record of permits is unchanged.
 func (r *Reconciler) described(view podindex.RuleView, o evaluation.Outcome) *statusWrite {
 	next := view.Object.DeepCopy()
 	describe(&next.Status, view, o, r.index.Targets(keyOf(view.Object)), evaluation.StatusTime(r.clock.Now()))
 	return &statusWrite{view: view, next: next}
 }
 
-// writeEach writes statuses without new reservations, several at once. It returns how soon
-// to come back for those that could not be written.
+// writeEach writes statuses without new reservations, several at once. It returns the delay after
+// which to retry failed writes.
 func (r *Reconciler) writeEach(ctx context.Context, snapshot snapshot, plan permit.Plan, writes []*statusWrite) (wait time.Duration, err error) {
 	var group errgroup.Group
 	group.SetLimit(r.writesAtOnce)
@@ -160,7 +170,6 @@ func (r *Reconciler) writeEach(ctx context.Context, snapshot snapshot, plan perm
 	}
 	_ = group.Wait() // no function of the group fails
 	for _, one := range writes {
-		r.statusWritten(snapshot, one)
 		wait, err = evaluation.MinDelay(wait, one.again), errors.Join(err, one.err)
 	}
 	return wait, err
@@ -190,13 +199,6 @@ func (r *Reconciler) writeStatus(
 	}
 }
 
-// statusWritten keeps the time of a write.
-func (r *Reconciler) statusWritten(snapshot snapshot, one *statusWrite) {
-	if one.attempted {
-		snapshot.state.of(one.view.Object.Name).lastStatus = r.clock.Now()
-	}
-}
-
 // reachable returns a record without the views that it requires if the present one does not reach them: a
 // round is only made then because no view ever will (viewTimeout).
 func reachable(record *appsv1alpha1.PermitRecord, resourceVersion string) *appsv1alpha1.PermitRecord {
@@ -207,14 +209,15 @@ func reachable(record *appsv1alpha1.PermitRecord, resourceVersion string) *appsv
 }
 
 // statusDue returns how long a status without new reservations has to wait: 0 when it is due now, less than
-// 0 when it has not changed.
-func (r *Reconciler) statusDue(snapshot snapshot, one *statusWrite) time.Duration {
+// 0 when it has not changed. Calls that failed are retried once the status has them, so such a status waits
+// for a short interval only.
+func (r *Reconciler) statusDue(snapshot snapshot, one *statusWrite, calls bool) time.Duration {
 	if apiequality.Semantic.DeepEqual(one.view.Object.Status, one.next.Status) {
 		return -1
 	}
-	last := snapshot.state.of(one.view.Object.Name).lastStatus
-	if last.IsZero() {
-		return 0
+	longest := longestStatusInterval
+	if calls {
+		longest = statusInterval
 	}
-	return max(0, statusInterval-r.clock.Since(last))
+	return snapshot.state.of(one.view.Object.Name).pace.due(r.clock.Now(), longest)
 }

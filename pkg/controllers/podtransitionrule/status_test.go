@@ -2,9 +2,7 @@ package podtransitionrule
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -17,9 +15,8 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/test/builders"
+	"github.com/podops-dev/podops/test/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite golden files")
 
 // TestStatusTexts: the status after the first round, as files to be reviewed.
 func TestStatusTexts(t *testing.T) {
@@ -93,30 +90,18 @@ func TestStatusTexts(t *testing.T) {
 			if len(s.statuses) != 1 {
 				t.Fatalf("%d writes of status, want one", len(s.statuses))
 			}
-			golden(t, name, s.statuses[0].Status)
+			checkGolden(t, name, s.statuses[0].Status)
 		})
 	}
 }
 
-func golden(t *testing.T, name string, status appsv1alpha1.PodTransitionRuleStatus) {
+func checkGolden(t *testing.T, name string, status appsv1alpha1.PodTransitionRuleStatus) {
 	t.Helper()
 	got, err := yaml.Marshal(status)
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join("testdata", "status", name+".yaml")
-	if *update {
-		if err := os.WriteFile(path, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("status differs from %s (-want +got):\n%s", path, diff)
-	}
+	golden.Check(t, filepath.Join("testdata", "status", name+".yaml"), string(got))
 }
 
 // TestStatusIsBounded: the lists do not grow with the number of pods, but the numbers
@@ -177,8 +162,8 @@ func TestNoStatusWithoutNews(t *testing.T) {
 	}
 }
 
-// TestStatusesAreSpread: numbers that change all the time are written once a second, and
-// the last of them is written in the end.
+// TestStatusesAreSpread: numbers that change all the time are written at the intervals of pace,
+// and the last of them is written in the end.
 func TestStatusesAreSpread(t *testing.T) {
 	s := newHarness(t, opa.Options{})
 	s.rules("web", labelled("approved", "approved"))
@@ -190,14 +175,14 @@ func TestStatusesAreSpread(t *testing.T) {
 		s.put(web(i).Obj())
 		last = s.step(every).RequeueAfter
 	}
-	if got := len(s.written()); got < 2 || got > 4 {
-		t.Errorf("%d writes in 3 seconds, want one a second", got)
+	if got := len(s.written()); got != 2 {
+		t.Errorf("%d writes in 3 seconds, want 2: after 1 and 3 seconds", got)
 	}
-	if last < 0 || last > statusInterval {
+	if last < 0 || last > longestStatusInterval {
 		t.Errorf("comes back after %s", last)
 	}
 	s.step(last)
-	s.step(statusInterval)
+	s.step(longestStatusInterval)
 	if got := s.object("web").Status.Selected; got != rounds {
 		t.Errorf("the status has %d pods in the end, want %d", got, rounds)
 	}

@@ -102,11 +102,9 @@ func TestADroppedReservationDemandsAView(t *testing.T) {
 	w := newStory(t, "x")
 	first, second := w.replicas[0], w.replicas[1]
 	second.watchAllButLast() // and sees no pod from now on
-	first.catchUp()
-	first.finish() // permits web-0
+	first.round()            // permits web-0
 	w.now = w.now.Add(2 * statusInterval)
-	first.catchUp()
-	first.finish() // drops the reservation of web-0
+	first.round() // drops the reservation of web-0
 	if record := w.server.rules["x"].Status.Permits; len(record.Reserved) > 0 {
 		t.Fatalf("the record is %+v, and should list no pod", record)
 	}
@@ -120,12 +118,10 @@ func TestADemandOutlivesTheNextRecord(t *testing.T) {
 	w := newStory(t, "x")
 	first, second := w.replicas[0], w.replicas[1]
 	second.watchAllButLast()
-	first.catchUp()
-	first.finish() // permits web-0
+	first.round() // permits web-0
 	for range 2 {
 		w.now = w.now.Add(2 * statusInterval)
-		first.catchUp()
-		first.finish() // drops the reservation of web-0, and then has fewer pods that wait
+		first.round() // drops the reservation of web-0, and then has fewer pods that wait
 		w.request("web-2", func(pod *corev1.Pod) { delete(pod.Labels, appsv1alpha1.OperatingLabelPrefix+"/a") })
 	}
 	second.watchRecords()
@@ -139,12 +135,10 @@ func TestADroppedReservationOfAPodThatIsGoneDemandsAView(t *testing.T) {
 	w := newStory(t, "x")
 	first, second := w.replicas[0], w.replicas[1]
 	second.watchAllButLast()
-	first.catchUp()
-	first.finish()
+	first.round()
 	w.server.deletePod("web-0")
 	w.now = w.now.Add(2 * statusInterval)
-	first.catchUp()
-	first.finish()
+	first.round()
 	if record := w.server.rules["x"].Status.Permits; len(record.Reserved) > 0 {
 		t.Fatalf("the record is %+v, and should list no pod", record)
 	}
@@ -215,8 +209,7 @@ func TestALatePermitChangesNoOtherPod(t *testing.T) {
 	spec.Rules = append(spec.Rules, marked)
 	w.server.putRule("x", spec)
 	for range 2 { // one round frees the slot of web-0, which is withheld now
-		second.catchUp()
-		second.finish()
+		second.round()
 	}
 	for _, apply := range w.late {
 		if err := apply(); err == nil {
@@ -241,8 +234,7 @@ func TestARuleThatIsDeletedDuringAWriteStaysDeleted(t *testing.T) {
 		return err
 	}
 	first.finish()
-	first.catchUp()
-	first.finish()
+	first.round()
 	w.expectPermitted(t, "web-0")
 
 	w.now = w.now.Add(podindex.RetiredFor)
@@ -274,8 +266,7 @@ func TestALeftoverReservationIsCountedAgain(t *testing.T) {
 			}
 			for range 2 { // the first round renews web-0, so that no late permit hits it
 				w.now = w.now.Add(2 * statusInterval)
-				second.catchUp()
-				second.finish()
+				second.round()
 			}
 			w.expectPermitted(t, "web-2") // which has failed; web-0 serves
 
@@ -283,8 +274,7 @@ func TestALeftoverReservationIsCountedAgain(t *testing.T) {
 			for range 3 { // kubelet, PodOps and kubelet bring web-2 back
 				w.others()
 				w.now = w.now.Add(2 * statusInterval)
-				second.catchUp()
-				second.finish()
+				second.round()
 			}
 			w.expectPermitted(t, "web-1") // which waits for longer than web-0 now, since that was renewed
 		})
@@ -308,8 +298,7 @@ func TestAnUnknownWorkloadKeepsItsBase(t *testing.T) {
 	w.begin("web-1", "a", "delete")
 	round := func(later time.Duration) {
 		w.now = w.now.Add(later)
-		leader.catchUp()
-		leader.finish()
+		leader.round()
 	}
 	round(0)
 	w.expectPermitted(t, "web-0")
@@ -349,22 +338,18 @@ func TestAWorkloadThatMakesNoPodAgainWantsFewer(t *testing.T) {
 	w.replicas = []*replica{leader}
 	w.begin("web-0", "a", "delete")
 	w.begin("web-1", "a", "delete")
-	leader.catchUp()
-	leader.finish()
+	leader.round()
 	w.server.deletePod("web-0")
-	leader.catchUp()
-	leader.finish()
+	leader.round()
 	w.now = w.now.Add(evaluation.MissingFor - time.Millisecond)
-	leader.catchUp()
-	leader.finish()
+	leader.round()
 	w.expectPermitted(t)
 	if leader.due.After(w.now.Add(time.Second)) || leader.due.IsZero() {
 		t.Errorf("the next round is due at %s, now is %s", leader.due, w.now)
 	}
 	w.now = w.now.Add(time.Millisecond)
 	for range 2 { // the first one has not seen the annotation that explains why web-1 waited
-		leader.catchUp()
-		leader.finish()
+		leader.round()
 	}
 	w.expectPermitted(t, "web-1")
 }

@@ -108,6 +108,6 @@ func (r *Reconciler) recordUnknown(eval *evaluation.Rule) {
 		names[i] = printable.Line(name, validation.DNS1123SubdomainMaxLength)
 	}
 	r.recorder.Eventf(eval.Object(), nil, corev1.EventTypeWarning, EventUnknownPods, "Call",
-		"rule %s: the service named pods that it was not asked about, which approves nothing: %s%s",
+		"rule %s: the answer names pods that the call did not contain, which approves nothing: %s%s",
 		eval.ID().Rule, strings.Join(names, ", "), more)
 }

@@ -24,7 +24,7 @@ func newLanes(workers int) *lanes.Lanes {
 // the slow lane.
 const coreShare = 0.25
 
-// begin admits a round. Without a place for it the namespace is queued once there is one.
+// begin admits a round. Without a free worker the namespace is queued when a worker is free.
 func (r *Reconciler) begin(namespace string) (*evaluation.Turn, bool) {
 	lane, ok := r.lanes.Enter(namespace, r.clock.Now())
 	r.metrics.parked(r.lanes.Parked())

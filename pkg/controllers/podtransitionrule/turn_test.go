@@ -21,10 +21,10 @@ import (
 // As an engine does it ends between two requests when a slice is over.
 type costly struct {
 	evaluation.Program
-	harness *harness
-	cost    time.Duration
-	asked   []string
-	before  func()
+	harness   *harness
+	cost      time.Duration
+	evaluated []string
+	before    func()
 }
 
 func (c *costly) Evaluate(
@@ -42,7 +42,7 @@ func (c *costly) Evaluate(
 			c.before()
 		}
 		clock.SetTime(clock.Now().Add(c.cost))
-		c.asked = append(c.asked, request.Pod.Name)
+		c.evaluated = append(c.evaluated, request.Pod.Name)
 		one, err := c.Program.Evaluate(context.WithoutCancel(ctx), stage, env, []rule.Request{request})
 		if err != nil {
 			return rule.Result{}, err
@@ -115,9 +115,9 @@ func TestARoundGivesWayAndEveryPodHasItsTurn(t *testing.T) {
 				s.clock.SetTime(s.clock.Now().Add(evaluation.RetryStale))
 			}
 			for _, one := range costly {
-				slices.Sort(one.asked)
-				if got := slices.Compact(one.asked); len(got) != pods && !strings.Contains(name, "not enforced") {
-					t.Errorf("%d pods were asked about, want %d", len(got), pods)
+				slices.Sort(one.evaluated)
+				if got := slices.Compact(one.evaluated); len(got) != pods && !strings.Contains(name, "not enforced") {
+					t.Errorf("%d pods were evaluated, want %d", len(got), pods)
 				}
 			}
 			if got := read(t, s.reconciler.metrics.rounds.WithLabelValues(string(evaluation.CauseBudget))); got == 0 {
@@ -155,8 +155,8 @@ func TestANamespaceThatIsGoneEndsItsRound(t *testing.T) {
 	if result := s.round(); result.RequeueAfter != 0 {
 		t.Errorf("comes back after %s", result.RequeueAfter)
 	}
-	if len(one.asked) > int(evaluation.SlowSlice/one.cost)+1 {
-		t.Errorf("%d pods were asked about", len(one.asked))
+	if len(one.evaluated) > int(evaluation.SlowSlice/one.cost)+1 {
+		t.Errorf("%d pods were evaluated", len(one.evaluated))
 	}
 	if len(s.permitted()) > 0 || len(s.statuses) > written {
 		t.Error("something was written")
@@ -187,13 +187,13 @@ func TestASlowNamespaceWaitsForItsPlace(t *testing.T) {
 		others = append(others, other)
 	}
 	s.round()
-	first := len(one.asked)
+	first := len(one.evaluated)
 	if first == 0 || first > 1+int(evaluation.SlowSlice/one.cost) {
 		t.Errorf("%d pods were evaluated before the namespace gave way", first)
 	}
 	news := s.news
-	if result := s.round(); result.RequeueAfter != 0 || len(one.asked) != first {
-		t.Errorf("parked: comes back after %s, %d evaluations", result.RequeueAfter, len(one.asked)-first)
+	if result := s.round(); result.RequeueAfter != 0 || len(one.evaluated) != first {
+		t.Errorf("parked: comes back after %s, %d evaluations", result.RequeueAfter, len(one.evaluated)-first)
 	}
 	turn := evaluation.NewTurn(evaluation.TurnOptions{
 		Namespace: others[0], Lanes: l, Clock: s.clock, Background: &s.reconciler.background,
@@ -203,8 +203,8 @@ func TestASlowNamespaceWaitsForItsPlace(t *testing.T) {
 		t.Fatalf("queued %d times, want once", s.news-news)
 	}
 	s.step(time.Second)
-	if len(one.asked) != 10 {
-		t.Errorf("%d pods were evaluated in all", len(one.asked))
+	if len(one.evaluated) != 10 {
+		t.Errorf("%d pods were evaluated in all", len(one.evaluated))
 	}
 	if got := read(t, s.reconciler.metrics.rounds.WithLabelValues(string(evaluation.CauseShare))); got != 1 {
 		t.Errorf("%v rounds are counted as over their share", got)
@@ -230,7 +230,7 @@ func TestCompilingTakesTimeOfTheRound(t *testing.T) {
 	object := s.object("web").DeepCopy()
 	object.ResourceVersion = s.next()
 	object.Status.ObservedGeneration = object.Generation
-	object.Status.Rules = []appsv1alpha1.RuleStatus{{Name: "rule-9", Enforcement: appsv1alpha1.EnforcementEnforce, Generation: object.Generation, Asked: 7}}
+	object.Status.Rules = []appsv1alpha1.RuleStatus{{Name: "rule-9", Enforcement: appsv1alpha1.EnforcementEnforce, Generation: object.Generation, Evaluated: 7}}
 	s.statuses = append(s.statuses, object)
 	s.index.SetRule(object)
 	s.put(waits(0).Obj())
@@ -258,8 +258,8 @@ func TestCompilingTakesTimeOfTheRound(t *testing.T) {
 	}
 	s.step(statusInterval)
 	for _, rule := range s.object("web").Status.Rules {
-		if rule.Name == "rule-9" && rule.Asked < 7 {
-			t.Errorf("its count began again: %d", rule.Asked)
+		if rule.Name == "rule-9" && rule.Evaluated < 7 {
+			t.Errorf("its count began again: %d", rule.Evaluated)
 		}
 	}
 }

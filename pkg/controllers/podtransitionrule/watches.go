@@ -22,8 +22,8 @@ import (
 	"github.com/podops-dev/podops/pkg/podindex"
 )
 
-// Notifier adds the namespaces that the index notifies of to the queue of the controller. It
-// keeps those from before the controller starts.
+// Notifier adds the namespaces that the index notifies of to the queue of the controller. It keeps
+// the notifications from before the controller starts.
 type Notifier struct {
 	mu      sync.Mutex
 	queue   workqueue.TypedRateLimitingInterface[reconcile.Request]

@@ -66,7 +66,7 @@ func bounds() map[string]bound {
 }
 
 // WithStage replaces the builtins that some modules call by their bounded variants. It runs last, so
-// that types, messages and indices are those of OPA's builtins.
+// that types, messages and indices are OPA's.
 func WithStage(compiler *ast.Compiler, includes func(*ast.Module) bool) *ast.Compiler {
 	return compiler.WithStageAfterID(ast.StageBuildRequiredCapabilities, ast.CompilerStageDefinition{
 		Name:       "BoundBuiltins",

@@ -170,7 +170,7 @@ func boundCopies(arguments []*ast.Term) (int, error) {
 }
 
 // copiedBytes returns the bytes of a string or a collection. For a collection of collections, such
-// as the argument of union, it includes the items of the inner ones.
+// as the argument of union, it includes the items of the inner collections.
 func copiedBytes(term *ast.Term) int {
 	if text, ok := term.Value.(ast.String); ok {
 		return len(text)

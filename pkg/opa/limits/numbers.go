@@ -8,8 +8,8 @@ import (
 	"github.com/podops-dev/podops/pkg/text"
 )
 
-// Bounds of numbers; no rule needs larger ones. A number with an exponent of a hundred million is
-// ten bytes in a module, and takes 40 MB and seconds as soon as it is rounded.
+// Bounds of numbers; no rule needs larger numbers. A number with an exponent of a hundred million
+// is ten bytes in a module, and takes 40 MB and seconds as soon as it is rounded.
 const (
 	maxDigits   = 400
 	maxExponent = 400

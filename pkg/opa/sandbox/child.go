@@ -29,7 +29,7 @@ const (
 	maxFiles = 16
 )
 
-// IsChild reports whether the arguments of a process are those of a child that Check has started.
+// IsChild reports whether the arguments of a process belong to a child that Check has started.
 func IsChild(arguments []string) bool {
 	return len(arguments) == 2 && arguments[1] == childArgument
 }

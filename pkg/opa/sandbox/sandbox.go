@@ -106,10 +106,10 @@ func ownBinary() ([]string, error) {
 // Check compiles a module in a child, with the JSON schema of its parameters. Only the result stays
 // in this process. spent is the CPU time of the child, 0 if the result was cached.
 //
-// The error is an *opa.CompileError if the module is wrong: the error of opa.Inspect, or one with
-// CodeLimit if the child used up its time or memory. Any other error means that the module was not
-// checked and must not be used; a retry may help. It wraps fairshare.ErrFull if too many checks of
-// the owner wait. ctx ends the wait and the child.
+// The error is an *opa.CompileError if the module is wrong: the error of opa.Inspect, or an error
+// with CodeLimit if the child used up its time or memory. Any other error means that the module was
+// not checked and must not be used; a retry may help. It wraps fairshare.ErrFull if too many checks
+// of the owner wait. ctx ends the wait and the child.
 func (s *Sandbox) Check(ctx context.Context, source opa.Source) (spent time.Duration, err error) {
 	encodedRequest, key, err := encoded(source)
 	if err != nil {

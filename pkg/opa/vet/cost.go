@@ -53,7 +53,7 @@ func checkCost(compiler *ast.Compiler) *ast.Error {
 	return nil
 }
 
-// usersRules returns the rules below data.rule in the order of the text, without those of else
+// usersRules returns the rules below data.rule in the order of the text, without the rules of else
 // branches.
 func usersRules(compiler *ast.Compiler) []*ast.Rule {
 	found := []*ast.Rule{}

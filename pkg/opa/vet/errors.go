@@ -87,7 +87,8 @@ func choices(err *ast.Error) string {
 	return fmt.Sprintf("; existing fields: %s%s", strings.Join(names, ", "), more)
 }
 
-// argumentTypes returns the actual and the expected argument types of a call that has wrong ones.
+// argumentTypes returns the actual and the expected argument types of a call with arguments of a
+// wrong type.
 func argumentTypes(err *ast.Error) string {
 	detail, ok := err.Details.(*ast.ArgErrDetail)
 	if !ok {

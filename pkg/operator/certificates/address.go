@@ -19,9 +19,9 @@ type Address struct {
 	URL *url.URL
 }
 
-// ParseAddress returns the address of the Service in the namespace, or of the URL
-// when that is not empty. The URL must be https, as API servers demand, and may have a
-// path, which comes before those of the webhooks.
+// ParseAddress returns the address of the Service in the namespace, or of the URL when that is not
+// empty. The URL must be https, as API servers demand, and may have a path, which comes before the
+// paths of the webhooks.
 func ParseAddress(namespace, service, webhookURL string) (Address, error) {
 	address := Address{Namespace: namespace, Service: service}
 	if webhookURL == "" {
@@ -40,8 +40,8 @@ func ParseAddress(namespace, service, webhookURL string) (Address, error) {
 	return address, nil
 }
 
-// Names returns the names that the serving certificate must cover. Those of the Service are
-// always included, so that a replica inside the cluster accepts the certificate of one
+// Names returns the names that the serving certificate must cover. The names of the Service are
+// always included, so that a replica inside the cluster accepts the certificate of a replica
 // outside.
 func (a Address) Names() []string {
 	names := []string{fmt.Sprintf("%s.%s.svc", a.Service, a.Namespace)}

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// configuration is one of the webhook configurations of PodOps.
+// configuration is a webhook configuration of PodOps.
 type configuration struct {
 	object client.Object
 

@@ -98,8 +98,8 @@ func New(c client.Client, apiReader client.Reader, clock clock.PassiveClock, opt
 	}, nil
 }
 
-// ConfigureTLS makes a server serve the present certificate.
-// Until there is one, handshakes fail with ErrNotReady.
+// ConfigureTLS makes a server serve the present certificate. Until there is a certificate,
+// handshakes fail with ErrNotReady.
 func (r *Reconciler) ConfigureTLS(config *tls.Config) {
 	config.MinVersion = tls.VersionTLS13
 	config.GetCertificate = r.serving.getCertificate

@@ -23,7 +23,7 @@ type serving struct {
 	clock clock.PassiveClock
 
 	mu sync.RWMutex
-	// certificate is nil until there is one.
+	// certificate is nil until it is issued.
 	certificate *tls.Certificate
 	// tokens are those of the CA that signs now, of the one that signs next, and of the one that
 	// signed before this replica read a new Secret.

@@ -27,8 +27,8 @@ type Config struct {
 	// for it. Nil: it is turned off. An adapter that deletes employees without traffic
 	// needs another change: an address, a weight.
 	Updated func(Employee) Employee
-	// Addresses are the addresses of employees, in order; at least four different ones.
-	// Nil: addresses of 192.0.2.0/24, where nothing listens.
+	// Addresses are the addresses of employees, in order; at least four different addresses. Nil:
+	// addresses of 192.0.2.0/24, where nothing listens.
 	Addresses []string
 	// Passes is the maximum number of reconciles until the state is as wanted. Zero: 10.
 	Passes int
@@ -120,7 +120,7 @@ type Occupier interface {
 	Cut(t testing.TB) int
 }
 
-// Counter is a Provider that counts the requests it gets, rejected ones included. It is
+// Counter is a Provider that counts the requests it gets, including rejected requests. It is
 // optional; with it the suite detects adapters that overload a provider that throttles.
 type Counter interface {
 	Calls(t testing.TB) int

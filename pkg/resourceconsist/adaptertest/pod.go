@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// operationID and operationType are those of the operation of an employee whose traffic
-	// should be off.
+	// operationID and operationType belong to the operation of an employee whose traffic should be
+	// off.
 	operationID   = "rollout"
 	operationType = "upgrade"
 

@@ -16,7 +16,7 @@ import (
 // FakeLag is the delay of the fake provider under LateEffect and StaleReads.
 const FakeLag = 5 * time.Second
 
-// Errors of the fake provider. Other errors are those of ctx.
+// Errors of the fake provider. Other errors are errors of ctx.
 var (
 	// ErrExists is the error of a creation of something that exists. It is not changed.
 	ErrExists = errors.New("exists already")

@@ -40,9 +40,8 @@ func (p *FakeProvider) suffers(kind Kind) bool {
 	return slices.ContainsFunc(p.faults, func(f Fault) bool { return f.Kind == kind })
 }
 
-// FakeFaults implements Provider, Occupier and Counter for a FakeProvider whose pools have
-// the names of employers and whose servers those of employees. Time advances in Settle
-// alone.
+// FakeFaults implements Provider, Occupier and Counter for a FakeProvider whose pools have the
+// names of employers, and whose servers have the names of employees. Time advances in Settle alone.
 type FakeFaults struct {
 	provider *FakeProvider
 	clock    *testingclock.FakePassiveClock

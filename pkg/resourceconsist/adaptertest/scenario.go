@@ -22,8 +22,8 @@ type scenario struct {
 	// limit bounds a call of the adapter.
 	limit     time.Duration
 	dismissed bool
-	// wanted holds the employees that the employer selects, by name; known names those and
-	// all that it ever selected.
+	// wanted holds the employees that the employer selects, by name; known names all employees that
+	// it has ever selected.
 	wanted map[string]Employee
 	known  map[string]bool
 	// outcomes holds the outcome of every verb so far.

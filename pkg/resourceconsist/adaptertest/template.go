@@ -66,7 +66,7 @@ func (a *Template) CreateEmployer(ctx context.Context, _ client.Object, pools []
 	return each(ctx, pools, func(p pool) error { return ignore(a.Provider.CreatePool(ctx, p.Name, p.Revision), ErrExists) })
 }
 
-// UpdateEmployer changes what EmployerEqual compares.
+// UpdateEmployer changes the fields that EmployerEqual compares.
 func (a *Template) UpdateEmployer(ctx context.Context, _ client.Object, pools []rc.IEmployer) ([]rc.IEmployer, []rc.IEmployer, error) {
 	return each(ctx, pools, func(p pool) error { return a.Provider.SetPool(ctx, p.Name, p.Revision) })
 }
@@ -90,8 +90,8 @@ func (a *Template) GetExpectedEmployee(ctx context.Context, employer client.Obje
 	return servers, err
 }
 
-// GetCurrentEmployee reads the provider each time: a record of what was sent is not the
-// current state. A server with open sessions counts as on, so that no operation begins.
+// GetCurrentEmployee reads the provider each time: a record of sent requests is not the current
+// state. A server with open sessions counts as on, so that no operation begins.
 func (a *Template) GetCurrentEmployee(ctx context.Context, employer client.Object) ([]rc.IEmployee, error) {
 	found, err := a.Provider.Servers(ctx, employer.GetName())
 	servers := make([]rc.IEmployee, len(found))

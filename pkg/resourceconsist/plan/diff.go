@@ -47,9 +47,8 @@ var (
 	ErrDuplicate = errors.New("the adapter gives its id to several")
 )
 
-// Diff holds the changes from current to expected. An item is in exactly one list, and each
-// list is sorted by id. Off, Create, Update and Unchanged hold the expected items, Delete
-// the current ones.
+// Diff holds the changes from current to expected. An item is in exactly one list, and each list is
+// sorted by id. Off, Create, Update and Unchanged hold expected items, Delete holds current items.
 type Diff[T any] struct {
 	// Off holds updates of items that should take no traffic: they go first, with Delete.
 	Off []Item[T]

@@ -1,4 +1,3 @@
-// Package plan decides what to change at a provider and which finalizers to change on pods.
-// It is pure: (expected, current, pods) in, changes out, sorted by id, so that equal inputs
-// give equal plans.
+// Package plan decides on the changes at a provider and of finalizers on pods. It is pure:
+// (expected, current, pods) in, changes out, sorted by id, so that equal inputs give equal plans.
 package plan

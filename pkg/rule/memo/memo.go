@@ -25,8 +25,8 @@ type Program interface {
 	NeedsCounts() bool
 }
 
-// Scope lists what a verdict depends on besides the pod and the operation. The zero value is
-// nothing: such verdicts are valid as long as the pod does not change.
+// Scope lists the inputs of a verdict besides the pod and the operation. A verdict with the zero
+// value is valid as long as the pod does not change.
 type Scope struct {
 	Counts    bool
 	Namespace bool
@@ -38,8 +38,8 @@ type Scope struct {
 
 // Answer is the result of a rule for a list of requests.
 type Answer struct {
-	// Verdicts are those of the requests, in their order. They are shared with later answers and
-	// must not be modified.
+	// Verdicts are the verdicts of the requests, in their order. They are shared with later answers
+	// and must not be modified.
 	Verdicts []rule.Verdict
 
 	// Capacity is that of rule.Result.
@@ -206,8 +206,8 @@ func (m *Memo) finder() func(int, rule.Request) (int, bool) {
 	}
 }
 
-// Remember replaces the cached verdicts by those of requests, in their order. Neither list is
-// modified afterwards. Transient verdicts, such as rule.CodeNotReached, are evaluated again the
+// Remember replaces the cached verdicts by the verdicts of requests, in their order. Neither list
+// is modified afterwards. Transient verdicts, such as rule.CodeNotReached, are evaluated again the
 // next time.
 func (m *Memo) Remember(requests []rule.Request, verdicts []rule.Verdict, env rule.Environment, version uint64) {
 	m.mu.Lock()
@@ -243,8 +243,8 @@ func sameNamespace(a, b rule.Namespace) bool {
 	return a.Name == b.Name && maps.Equal(a.Labels, b.Labels)
 }
 
-// isTransient reports whether the evaluation failed, or the module requires another one: the next
-// verdict may differ although nothing has changed.
+// isTransient reports whether the evaluation failed, or the module requires another evaluation: the
+// next verdict may differ although nothing has changed.
 func isTransient(verdict rule.Verdict) bool {
 	switch verdict.Code {
 	case rule.CodeEvaluationFailed, rule.CodeTimeout, rule.CodePolicyTooExpensive, rule.CodeNotReached:

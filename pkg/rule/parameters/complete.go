@@ -19,7 +19,7 @@ import (
 
 // Complete returns the parameters with the defaults of the schema filled in, as canonical JSON:
 // sorted keys, no spaces. given is empty if the rule has none. Errors have the parameter at fault
-// below path ("spec.rules[0].rego.parameters"); an unknown name is one of them, since a misspelt
+// below path ("spec.rules[0].rego.parameters"); an unknown name is an error, since a misspelt
 // parameter would silently have no effect.
 func (s *Schema) Complete(given stdjson.RawMessage, path *field.Path) (stdjson.RawMessage, field.ErrorList) {
 	if len(given) > MaxBytes {
@@ -86,7 +86,7 @@ func (s *Schema) unknown(document any, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// unknownDetail returns the message for an unknown name, with the existing ones.
+// unknownDetail returns the message for an unknown name, with the existing names.
 func (s *Schema) unknownDetail(name string) string {
 	switch {
 	case len(s.structural.Properties) == 0:

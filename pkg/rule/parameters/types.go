@@ -7,8 +7,8 @@ import (
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 )
 
-// noParameters replaces the members of an object that has none. The type checker treats an object
-// without properties as one with any; its message shows this name instead.
+// noParameters replaces the members of an object that has none. The type checker accepts any
+// property in an object without properties; its message shows this name instead.
 const noParameters = "(none)"
 
 // JSONSchema returns the names and types of completed parameters as a JSON schema for the compiler

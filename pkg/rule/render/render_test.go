@@ -3,9 +3,7 @@ package render_test
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,9 +21,8 @@ import (
 	"github.com/podops-dev/podops/pkg/rule/render"
 	"github.com/podops-dev/podops/pkg/rule/spec"
 	"github.com/podops-dev/podops/policies"
+	"github.com/podops-dev/podops/test/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 func TestRule(t *testing.T) {
 	// The key is the name of the golden file, with spaces.
@@ -105,7 +102,7 @@ func checkRule(t *testing.T, name string, rule appsv1alpha1.TransitionRule, cust
 		t.Errorf("Rule changed its argument (-before +after):\n%s", diff)
 	}
 	text := rendered(t, module)
-	golden(t, strings.ReplaceAll(name, " ", "-")+".rego", text)
+	checkGolden(t, strings.ReplaceAll(name, " ", "-")+".rego", text)
 	formatted, err := format.Source("module.rego", []byte(text))
 	if err != nil {
 		t.Fatal(err)
@@ -213,21 +210,9 @@ func TestRuleQuotesHostileStrings(t *testing.T) {
 	}))
 }
 
-func golden(t *testing.T, name, got string) {
+func checkGolden(t *testing.T, name, got string) {
 	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("differs from %s; -update rewrites it (-want +got):\n%s", file, diff)
-	}
+	golden.Check(t, filepath.Join("testdata", name), got)
 }
 
 // checkStrict runs "opa check --strict" over the library and the module.

@@ -11,8 +11,8 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// parameters is the literal document of a module. Its fields are those that the library in policies
-// reads; fields that are not set are left out, which the library treats as "for all".
+// parameters is the literal document of a module. Its fields are the fields that the library in
+// policies reads; fields that are not set are left out, which the library treats as "for all".
 type parameters struct {
 	Name           string                       `json:"name"`
 	Stage          appsv1alpha1.TransitionStage `json:"stage"`

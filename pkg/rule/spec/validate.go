@@ -113,7 +113,7 @@ func validateLabelCheck(check appsv1alpha1.LabelCheck, path *field.Path) field.E
 	return validateSelector(check.Requires, path.Child("requires"))
 }
 
-// validateSelector accepts selectors that Kubernetes can evaluate, and unset ones.
+// validateSelector accepts selectors that Kubernetes can evaluate, and unset selectors.
 func validateSelector(selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
 	if errs := objectbounds.Selector(selector, path); len(errs) > 0 {
 		return errs

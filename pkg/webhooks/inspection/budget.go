@@ -37,7 +37,7 @@ const (
 type BusyError struct {
 	Owner string
 
-	// What is the used-up share.
+	// What names the used-up share.
 	What string
 
 	// RetryAfter is when a retry can succeed.

@@ -113,28 +113,11 @@ func (m *Mutator) create(ctx context.Context, pod *corev1.Pod) admission.Respons
 	return response
 }
 
-// isStale reports whether the request was made on an older pod than the stored one. The API
-// server rejects it with a conflict, after which the client reads again; a denial would be
-// final for the client.
+// isStale reports whether the request was made on an older version than the stored pod. The API
+// server rejects it with a conflict, after which the client reads again; a denial would be final
+// for the client.
 func isStale(old, requested *corev1.Pod) bool {
 	return requested.ResourceVersion != "" && requested.ResourceVersion != old.ResourceVersion
-}
-
-// decode returns the requested and the old pod; the old one is empty for a CREATE, and
-// the requested one for a DELETE.
-func decode(decoder admission.Decoder, req admission.Request) (requested, old *corev1.Pod, err error) {
-	requested, old = &corev1.Pod{}, &corev1.Pod{}
-	if len(req.Object.Raw) > 0 {
-		if err := decoder.DecodeRaw(req.Object, requested); err != nil {
-			return nil, nil, fmt.Errorf("decoding pod: %w", err)
-		}
-	}
-	if len(req.OldObject.Raw) > 0 {
-		if err := decoder.DecodeRaw(req.OldObject, old); err != nil {
-			return nil, nil, fmt.Errorf("decoding old pod: %w", err)
-		}
-	}
-	return requested, old, nil
 }
 
 // labelPatch returns a patch with one operation for each label. A patch made from whole

@@ -27,7 +27,7 @@ func TestMutatorCreate(t *testing.T) {
 		"create ignores other label values": builders.MakePod("web").Gateless().Label(appsv1alpha1.ControlLabelKey, "yes").Obj(),
 	} {
 		t.Run(name, func(t *testing.T) {
-			golden(t, strings.ReplaceAll(name, " ", "-"), mutator(t).Handle(t.Context(), creating(t, created)))
+			checkGolden(t, strings.ReplaceAll(name, " ", "-"), mutator(t).Handle(t.Context(), creating(t, created)))
 		})
 	}
 }
@@ -107,7 +107,7 @@ func TestMutatorUpdate(t *testing.T) {
 			if who == "" {
 				who = user
 			}
-			golden(t, strings.ReplaceAll(name, " ", "-"), mutator(t).Handle(t.Context(), updating(t, who, tc.old, tc.requested)))
+			checkGolden(t, strings.ReplaceAll(name, " ", "-"), mutator(t).Handle(t.Context(), updating(t, who, tc.old, tc.requested)))
 		})
 	}
 }

@@ -2,13 +2,10 @@ package pod_test
 
 import (
 	"encoding/json"
-	"flag"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"gomodules.xyz/jsonpatch/v2"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -20,9 +17,8 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/test/builders"
+	"github.com/podops-dev/podops/test/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 const (
 	identity = "system:serviceaccount:podops-system:podops-controller-manager"
@@ -102,25 +98,13 @@ func visibleOf(response admission.Response) visible {
 	return a
 }
 
-// golden compares a response with a file.
-func golden(t *testing.T, name string, response admission.Response) {
+// checkGolden compares a response with a file.
+func checkGolden(t *testing.T, name string, response admission.Response) {
 	t.Helper()
 	got, err := json.MarshalIndent(visibleOf(response), "", "  ")
 	if err != nil {
 		t.Fatal(err)
 	}
 	got = append(got, '\n')
-	file := filepath.Join("testdata", name+".json")
-	if *update {
-		if err := os.WriteFile(file, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("differs from %s; -update rewrites it (-want +got):\n%s", file, diff)
-	}
+	golden.Check(t, filepath.Join("testdata", name+".json"), string(got))
 }

@@ -116,7 +116,7 @@ func (g *DeleteGuard) Handle(ctx context.Context, req admission.Request) admissi
 }
 
 // confirmed removes the users at the head of the list that no longer exist in the API server. The
-// first one that exists suffices for a denial, so the remaining ones are not checked.
+// first user that exists suffices for a denial, so the remaining users are not checked.
 func (g *DeleteGuard) confirmed(ctx context.Context, policy string, users []policyusers.User) ([]policyusers.User, error) {
 	for called := 0; len(users) > 0 && called < maxConfirmed; called++ {
 		object := users[0].Object

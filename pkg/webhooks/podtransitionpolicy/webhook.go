@@ -45,8 +45,8 @@ func NewValidator(decoder admission.Decoder, cached client.Reader, checker Check
 	return &Validator{decoder: decoder, cached: cached, checker: checker, mayRead: mayRead}
 }
 
-// Handle checks a policy. A terminating policy, and one with an unchanged spec, always pass,
-// so that a finalizer or a label can be removed.
+// Handle checks a policy. A terminating policy, and an edit without a change of the spec, always
+// pass, so that a finalizer or a label can be removed.
 func (v *Validator) Handle(ctx context.Context, req admission.Request) admission.Response {
 	if response, decided := inspection.BySize(req, kind(), appsv1alpha1.MaxPolicySpecBytes); decided {
 		return response

@@ -11,9 +11,9 @@ import (
 	"github.com/podops-dev/podops/pkg/objectbounds"
 )
 
-// validateBudget denies a PodTransitionRule that makes those of its namespace larger than their
-// common budget. One that shrinks always passes. It reads the cache, so simultaneous requests may
-// exceed the budget by their own size.
+// validateBudget denies a PodTransitionRule with which all rules of its namespace exceed their
+// common budget. An edit that shrinks it always passes. It reads the cache, so simultaneous
+// requests may exceed the budget by their own size.
 func (v *Validator) validateBudget(ctx context.Context, object, old *appsv1alpha1.PodTransitionRule) (field.ErrorList, error) {
 	size := objectbounds.RuleSize(&object.Spec)
 	if len(old.Spec.Rules) > 0 && size <= objectbounds.RuleSize(&old.Spec) {

@@ -14,8 +14,8 @@ import (
 // DeletePath is the path of DeleteWarner.
 const DeletePath = "/delete-apps-kusionstack-io-v1alpha1-podtransitionrule"
 
-// DeleteWarner is the webhook of DELETE. It allows every deletion, and warns if the rule
-// withholds pods or has permitted ones.
+// DeleteWarner is the webhook of DELETE. It allows every deletion, and warns if the rule withholds
+// pods or has permitted pods.
 type DeleteWarner struct{ decoder admission.Decoder }
 
 // NewDeleteWarner returns the webhook.

@@ -11,10 +11,11 @@ import (
 // *webhookclient.Failures, whose message is for users.
 type CheckURL func(url string) error
 
-// validateHosts denies addresses that the webhook client rejects in their written form: those that
-// rules may not reach, and numbers that some resolvers take for an address. The addresses behind a
-// name are checked when it is dialled. An address that a rule of this name has already passes,
-// because an edit of another field must not fail on an address that the manager rejects since then.
+// validateHosts denies addresses that the webhook client rejects in their written form: addresses
+// that rules may not reach, and numbers that some resolvers take for an address. The addresses
+// behind a name are checked when it is dialled. An address that a rule of this name has already
+// passes, because an edit of another field must not fail on an address that the manager rejects
+// since then.
 func (v *Validator) validateHosts(object, old *appsv1alpha1.PodTransitionRule) field.ErrorList {
 	known := map[string]appsv1alpha1.WebhookClientConfig{}
 	for _, rule := range old.Spec.Rules {

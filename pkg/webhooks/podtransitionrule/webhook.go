@@ -92,8 +92,8 @@ func NewValidator(decoder admission.Decoder, cached, apiReader client.Reader, ch
 	return &Validator{decoder: decoder, policies: []client.Reader{cached, apiReader}, checker: checker, checkURL: checkURL}
 }
 
-// Handle checks a rule. A terminating rule, and one with an unchanged spec, always pass, so
-// that a finalizer or a label can be removed.
+// Handle checks a rule. A terminating rule, and an edit without a change of the spec, always pass,
+// so that a finalizer or a label can be removed.
 func (v *Validator) Handle(ctx context.Context, req admission.Request) admission.Response {
 	if response, decided := inspection.BySize(req, kind(), appsv1alpha1.MaxRuleSpecBytes); decided {
 		return response

@@ -2,9 +2,7 @@ package podtransitionrule_test
 
 import (
 	"encoding/json"
-	"flag"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,9 +18,8 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/webhooks/podtransitionrule"
+	"github.com/podops-dev/podops/test/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 const selectWeb = `"selector":{"matchLabels":{"app":"web"}}`
 
@@ -49,7 +46,7 @@ func TestMutator(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			response := podtransitionrule.NewMutator(decoder(t)).Handle(t.Context(), request(raw))
-			golden(t, strings.ReplaceAll(name, " ", "-"), response)
+			checkGolden(t, strings.ReplaceAll(name, " ", "-"), response)
 		})
 	}
 }
@@ -231,8 +228,8 @@ func staged(rules []string) []string {
 	return filled
 }
 
-// golden compares the visible part of a response with a file.
-func golden(t *testing.T, name string, response admission.Response) {
+// checkGolden compares the visible part of a response with a file.
+func checkGolden(t *testing.T, name string, response admission.Response) {
 	t.Helper()
 	visible := struct {
 		Allowed  bool                  `json:"allowed"`
@@ -250,19 +247,7 @@ func golden(t *testing.T, name string, response admission.Response) {
 		t.Fatal(err)
 	}
 	got = append(got, '\n')
-	file := filepath.Join("testdata", name+".json")
-	if *update {
-		if err := os.WriteFile(file, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("differs from %s; -update rewrites it (-want +got):\n%s", file, diff)
-	}
+	golden.Check(t, filepath.Join("testdata", name+".json"), string(got))
 }
 
 // TestLargeRules shows that a spec over its bound is not decoded. The mutator passes it on to the

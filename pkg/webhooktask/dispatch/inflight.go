@@ -11,8 +11,7 @@ import (
 )
 
 // InFlight has the calls that this process makes, and their results until the status has them. It is safe
-// for concurrent use. It is lost with the process: the status of the PodTransitionRule has what must not be
-// lost.
+// for concurrent use. It ends with the process: the status of the PodTransitionRule has the tasks.
 type InFlight struct {
 	mu sync.Mutex
 
@@ -55,7 +54,7 @@ func (b *InFlight) opened(id rule.RuleID) *ruleCalls {
 	return b.rules[namespace][id]
 }
 
-// read returns the calls of a rule; empty ones, which are not kept, for an unknown rule.
+// read returns the calls of a rule; no calls, without an entry for the rule, if it is unknown.
 func (b *InFlight) read(rule rule.RuleID) *ruleCalls {
 	if calls := b.rules[rule.Object.Namespace][rule]; calls != nil {
 		return calls

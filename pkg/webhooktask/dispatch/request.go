@@ -55,7 +55,8 @@ func resourceOf(pod *rule.PodFact, parameters map[string]string) webhookclient.R
 	return resource
 }
 
-// isOfLifecycle reports whether a label is one of PodOpsLifecycle: those change while a pod waits.
+// isOfLifecycle reports whether a label belongs to PodOpsLifecycle and may change while a pod
+// waits.
 func isOfLifecycle(key string) bool {
 	domain, _, _ := strings.Cut(key, "/")
 	return domain == lifecycleDomain || strings.HasSuffix(domain, "."+lifecycleDomain)

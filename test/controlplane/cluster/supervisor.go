@@ -48,7 +48,7 @@ type componentState struct {
 }
 
 var (
-	errAsked      = errors.New("stopped by a signal")
+	errSignalled  = errors.New("stopped by a signal")
 	errParentGone = errors.New("the process that the cluster was started for has ended")
 )
 
@@ -99,7 +99,7 @@ func Supervise(dir string) error {
 	err = s.run(ctx)
 	s.stop()
 	s.report.Phase, s.report.Reason = phaseFailed, err.Error()
-	if errors.Is(err, errAsked) || errors.Is(err, errParentGone) {
+	if errors.Is(err, errSignalled) || errors.Is(err, errParentGone) {
 		s.report.Phase = phaseStopped
 		err = nil
 	}
@@ -117,7 +117,7 @@ func (c config) watchForEnd(ctx context.Context, cancel context.CancelCauseFunc)
 		case <-ctx.Done():
 			return
 		case <-signals:
-			cancel(errAsked)
+			cancel(errSignalled)
 		case <-ticker.C:
 			if c.Parent != nil && !c.Parent.alive() {
 				cancel(errParentGone)

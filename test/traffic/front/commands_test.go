@@ -38,7 +38,7 @@ func TestEmbeddedAnswersAsHAProxyDoes(t *testing.T) {
 	both(t, func(t *testing.T, b balancer) {
 		name := t.Name()[strings.LastIndex(t.Name(), "/")+1:]
 		for _, line := range script {
-			answer := strings.TrimSpace(ask(t, b, line))
+			answer := strings.TrimSpace(command(t, b, line))
 			if own[line] && answer != "" && answer != "New server registered." {
 				answer = differs
 			}
@@ -53,7 +53,7 @@ func TestEmbeddedAnswersAsHAProxyDoes(t *testing.T) {
 // states returns the columns of a server that adapters read.
 func states(t *testing.T, b balancer) []string {
 	t.Helper()
-	text := ask(t, b, "show servers state web")
+	text := command(t, b, "show servers state web")
 	if !strings.HasPrefix(text, "1\n# be_id ") || !strings.HasSuffix(text, "\n\n") {
 		t.Fatalf("incomplete table: %q", text)
 	}
@@ -94,7 +94,7 @@ func TestEmbeddedShowsStatesAsHAProxyDoes(t *testing.T) {
 	both(t, func(t *testing.T, b balancer) {
 		name := t.Name()[strings.LastIndex(t.Name(), "/")+1:]
 		for _, step := range steps {
-			ask(t, b, step)
+			command(t, b, step)
 			seen[name] = append(seen[name], step+"\n"+strings.Join(states(t, b), "\n"))
 		}
 	})

@@ -85,8 +85,8 @@ func closing(t *testing.T, b balancer) {
 	}
 }
 
-// ask sends a line to the Runtime API and returns the answer.
-func ask(t *testing.T, b balancer, line string) string {
+// command sends a line to the Runtime API and returns the answer.
+func command(t *testing.T, b balancer, line string) string {
 	t.Helper()
 	conn, err := net.Dial("unix", b.Socket())
 	if err != nil {
@@ -109,10 +109,10 @@ func ask(t *testing.T, b balancer, line string) string {
 // serve adds a server and puts it into service.
 func serve(t *testing.T, b balancer, name, address string, keywords ...string) {
 	t.Helper()
-	if got := ask(t, b, strings.TrimSpace(fmt.Sprintf("add server web/%s %s %s", name, address, strings.Join(keywords, " ")))); got != "New server registered.\n\n" {
+	if got := command(t, b, strings.TrimSpace(fmt.Sprintf("add server web/%s %s %s", name, address, strings.Join(keywords, " ")))); got != "New server registered.\n\n" {
 		t.Fatalf("adding %s: %q", name, got)
 	}
-	if got := ask(t, b, "set server web/"+name+" state ready"); got != "\n" {
+	if got := command(t, b, "set server web/"+name+" state ready"); got != "\n" {
 		t.Fatalf("putting %s into service: %q", name, got)
 	}
 }
@@ -120,7 +120,7 @@ func serve(t *testing.T, b balancer, name, address string, keywords ...string) {
 // sessions returns the number of open requests of a server.
 func sessions(t *testing.T, b balancer, name string) int {
 	t.Helper()
-	for line := range strings.Lines(ask(t, b, "show stat web 4 -1")) {
+	for line := range strings.Lines(command(t, b, "show stat web 4 -1")) {
 		if columns := strings.Split(line, ","); len(columns) > 4 && columns[1] == name {
 			count, err := strconv.Atoi(columns[4])
 			if err != nil {
@@ -187,7 +187,7 @@ func TestRequestsGoToServersInServiceByWeight(t *testing.T) {
 		third, _, _ := backend(t, "third")
 		serve(t, b, "a", first, "weight", "30")
 		serve(t, b, "b", second, "weight", "10")
-		if got := ask(t, b, "add server web/c "+third); got != "New server registered.\n\n" {
+		if got := command(t, b, "add server web/c "+third); got != "New server registered.\n\n" {
 			t.Fatal(got) // and it stays in maintenance
 		}
 		got := map[string]int{}
@@ -219,7 +219,7 @@ func TestDrainedServerFinishesItsRequests(t *testing.T) {
 			done <- err
 		}()
 		await(t, "the request is with its server", func() bool { return waiting.Load() == 1 })
-		if got := ask(t, b, "set server web/a state drain"); got != "\n" {
+		if got := command(t, b, "set server web/a state drain"); got != "\n" {
 			t.Fatalf("draining: %q", got)
 		}
 		if got := sessions(t, b, "a"); got != 1 {
@@ -228,13 +228,13 @@ func TestDrainedServerFinishesItsRequests(t *testing.T) {
 		if status, _, _, err := get(b, "/"); err != nil || status != http.StatusServiceUnavailable {
 			t.Errorf("a new request got %d, %v; want 503, since the only server drains", status, err)
 		}
-		if got := ask(t, b, "del server web/a"); !strings.Contains(got, "maintenance") {
+		if got := command(t, b, "del server web/a"); !strings.Contains(got, "maintenance") {
 			t.Errorf("removing a draining server: %q", got)
 		}
-		if got := ask(t, b, "set server web/a state maint"); got != "\n" {
+		if got := command(t, b, "set server web/a state maint"); got != "\n" {
 			t.Fatalf("maintenance: %q", got)
 		}
-		if got := ask(t, b, "del server web/a"); !strings.Contains(got, "still has connections") {
+		if got := command(t, b, "del server web/a"); !strings.Contains(got, "still has connections") {
 			t.Errorf("removing a server that still answers: %q", got)
 		}
 		close(goOn)
@@ -242,7 +242,7 @@ func TestDrainedServerFinishesItsRequests(t *testing.T) {
 			t.Errorf("the open request: %v", err)
 		}
 		await(t, "no session is left", func() bool { return sessions(t, b, "a") == 0 })
-		if got := ask(t, b, "del server web/a"); !strings.Contains(got, "Server deleted.") {
+		if got := command(t, b, "del server web/a"); !strings.Contains(got, "Server deleted.") {
 			t.Errorf("removing an idle server: %q", got)
 		}
 	})
@@ -263,7 +263,7 @@ func TestSessionsCanBeShutDown(t *testing.T) {
 			done <- err
 		}()
 		await(t, "the request is with its server", func() bool { return waiting.Load() == 1 })
-		if got := ask(t, b, "shutdown sessions server web/a"); got != "\n" {
+		if got := command(t, b, "shutdown sessions server web/a"); got != "\n" {
 			t.Errorf("got %q", got)
 		}
 		if err := <-done; err == nil {
@@ -313,12 +313,12 @@ func TestCheckTakesOutAServerAndPutsItBack(t *testing.T) {
 		address := listener.Addr().String()
 		_ = listener.Close()
 		serve(t, b, "a", address, "check", "inter", "20ms")
-		if got := ask(t, b, "enable health web/a"); got != "\n" {
+		if got := command(t, b, "enable health web/a"); got != "\n" {
 			t.Fatal(got)
 		}
 		passed := func() string {
 			const operation, result = 5, 11
-			for line := range strings.Lines(ask(t, b, "show servers state web")) {
+			for line := range strings.Lines(command(t, b, "show servers state web")) {
 				if columns := strings.Fields(line); len(columns) > result && columns[3] == "a" {
 					return columns[operation] + " " + columns[result]
 				}
@@ -365,4 +365,28 @@ func TestCloseRemovesSocketAndListener(t *testing.T) {
 			t.Error("it still listens")
 		}
 	})
+}
+
+func TestContextEndsWithHAProxy(t *testing.T) {
+	h, err := StartHAProxy(t.Context(), Options{Dir: folder(t), Program: installed(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closing(t, h) })
+	ctx, stop := h.While(t.Context())
+	defer stop()
+	if err := ctx.Err(); err != nil {
+		t.Fatalf("it ended before HAProxy did: %v", err)
+	}
+	if err := h.command.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(patience):
+		t.Fatal("it outlives HAProxy")
+	}
+	if cause := context.Cause(ctx); !errors.Is(cause, ErrEnded) || !strings.Contains(cause.Error(), "killed") {
+		t.Errorf("the cause is %v, want %v and the signal", cause, ErrEnded)
+	}
 }

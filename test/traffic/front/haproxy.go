@@ -149,12 +149,17 @@ func (h *HAProxy) awaitAnswer(ctx context.Context) error {
 		}
 		select {
 		case <-h.ended:
-			return fmt.Errorf("haproxy has ended: %w\n%s", h.err, h.tail())
+			return h.endError()
 		case <-ctx.Done():
 			return fmt.Errorf("waiting for haproxy: %w\n%s", ctx.Err(), h.tail())
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
+}
+
+// endError returns the error of an end that Close did not cause. It may have no exit error.
+func (h *HAProxy) endError() error {
+	return fmt.Errorf("%w\n%s", errors.Join(ErrEnded, h.err), h.tail())
 }
 
 // tail returns the end of its log.
@@ -165,6 +170,23 @@ func (h *HAProxy) tail() string {
 		return err.Error()
 	}
 	return string(text[max(0, len(text)-most):])
+}
+
+// ErrEnded means that HAProxy has ended without Close.
+var ErrEnded = errors.New("haproxy has ended")
+
+// While returns a context that ends with parent, or when HAProxy ends: its cause is then
+// ErrEnded, with the end of its log.
+func (h *HAProxy) While(parent context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(parent)
+	go func() {
+		select {
+		case <-h.ended:
+			cancel(h.endError())
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
 }
 
 // Ended is closed when HAProxy has ended for any reason.

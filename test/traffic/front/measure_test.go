@@ -91,11 +91,11 @@ func TestPodsThatDrainLoseNoRequest(t *testing.T) {
 		report := f.during(func() {
 			for n := range f.pods {
 				name := f.pod(n).Name
-				ask(t, b, "set server web/"+name+" state drain")
+				command(t, b, "set server web/"+name+" state drain")
 				await(t, "no session is left", func() bool { return sessions(t, b, name) == 0 })
-				ask(t, b, "set server web/"+name+" state maint")
+				command(t, b, "set server web/"+name+" state maint")
 				f.restart(n)
-				ask(t, b, "set server web/"+name+" state ready")
+				command(t, b, "set server web/"+name+" state ready")
 			}
 		})
 		if !report.OK() {

@@ -29,9 +29,9 @@ type connection struct {
 	reader  *bufio.Reader
 }
 
-// ask sends one request, once, and reads its answer. It fills the fields of the outcome
+// send sends one request, once, and reads its answer. It fills the fields of the outcome
 // that the answer determines.
-func (c *connection) ask(path string, o *Outcome) {
+func (c *connection) send(path string, o *Outcome) {
 	o.Err = c.exchange(path, o)
 	if o.Err != nil || c.kind == OneShot {
 		c.close()

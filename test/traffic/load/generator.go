@@ -138,7 +138,7 @@ func (l *Load) work(kind Kind, n int) {
 			return
 		}
 		o := Outcome{Kind: kind, At: at, Path: l.options.Paths[turn%len(l.options.Paths)]}
-		c.ask(o.Path, &o)
+		c.send(o.Path, &o)
 		o.Latency = time.Since(at)
 		l.tally.count(o)
 		if l.options.Record != nil {

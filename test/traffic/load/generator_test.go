@@ -84,7 +84,7 @@ func TestARequestSucceedsOnlyWithTheWholeAnswerOfAPod(t *testing.T) {
 			for _, kind := range []Kind{KeepAlive, OneShot} {
 				c := &connection{kind: kind, address: answering(t, tc.handle), timeout: 300 * time.Millisecond}
 				o := Outcome{Kind: kind}
-				c.ask("/", &o)
+				c.send("/", &o)
 				c.close()
 				if (o.Err == nil) != (tc.wantCause == "") || tc.want != nil && !errors.Is(o.Err, tc.want) {
 					t.Errorf("%s: got %v, want %v", kind, o.Err, tc.want)
@@ -104,7 +104,7 @@ func TestARefusedConnectionIsAFailure(t *testing.T) {
 	}
 	_ = listener.Close()
 	o := Outcome{}
-	(&connection{kind: OneShot, address: listener.Addr().String(), timeout: patience}).ask("/", &o)
+	(&connection{kind: OneShot, address: listener.Addr().String(), timeout: patience}).send("/", &o)
 	if !errors.Is(o.Err, ErrRefused) || o.cause() != "connection refused" {
 		t.Errorf("got %v, counted as %q", o.Err, o.cause())
 	}
@@ -112,7 +112,7 @@ func TestARefusedConnectionIsAFailure(t *testing.T) {
 
 func TestTheOutcomeNamesThePod(t *testing.T) {
 	o := Outcome{}
-	(&connection{kind: OneShot, address: answering(t, answer(whole)), timeout: patience}).ask("/", &o)
+	(&connection{kind: OneShot, address: answering(t, answer(whole)), timeout: patience}).send("/", &o)
 	if diff := cmp.Diff(Outcome{Status: 200, Pod: "web-0", Server: "s0"}, o); diff != "" {
 		t.Errorf("outcome (-want +got):\n%s", diff)
 	}
@@ -136,9 +136,9 @@ func TestNothingIsRepeated(t *testing.T) {
 	})}
 	defer c.close()
 	var first, second, third Outcome
-	c.ask("/", &first)
-	c.ask("/", &second)
-	c.ask("/", &third)
+	c.send("/", &first)
+	c.send("/", &second)
+	c.send("/", &third)
 	if first.Err != nil || second.Err == nil || third.Err != nil {
 		t.Errorf("got %v, %v, %v; want the second alone to fail", first.Err, second.Err, third.Err)
 	}
@@ -202,7 +202,7 @@ func TestLoadCountsEveryRequestAndKeepsItsConnections(t *testing.T) {
 		t.Errorf("pods %v, %d latencies, want %d of each", report.Pods, report.Latency.Count(), report.Requests)
 	}
 	if b.paths["/a"] == 0 || b.paths["/b"] == 0 {
-		t.Errorf("paths asked for: %v", b.paths)
+		t.Errorf("requested paths: %v", b.paths)
 	}
 	if again := l.Stop(); again.Requests != report.Requests || again.Took != report.Took {
 		t.Errorf("stopped again: %d in %s, before %d in %s", again.Requests, again.Took, report.Requests, report.Took)
@@ -211,12 +211,12 @@ func TestLoadCountsEveryRequestAndKeepsItsConnections(t *testing.T) {
 
 // TestStopLetsRequestsEnd checks that open requests are no failures when a load stops.
 func TestStopLetsRequestsEnd(t *testing.T) {
-	asked, goOn := make(chan struct{}, 2), make(chan struct{})
+	received, goOn := make(chan struct{}, 2), make(chan struct{})
 	address := answering(t, func(conn net.Conn) {
 		if _, err := http.ReadRequest(bufio.NewReader(conn)); err != nil {
 			return
 		}
-		asked <- struct{}{}
+		received <- struct{}{}
 		<-goOn
 		_, _ = io.WriteString(conn, whole)
 	})
@@ -224,8 +224,8 @@ func TestStopLetsRequestsEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	<-asked
-	<-asked
+	<-received
+	<-received
 	stopped := make(chan *Report)
 	go func() { stopped <- l.Stop() }()
 	<-l.stop

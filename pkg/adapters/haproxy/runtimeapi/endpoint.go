@@ -6,6 +6,8 @@ import (
 	"path"
 	"strconv"
 	"strings"
+
+	"github.com/podops-dev/podops/pkg/text"
 )
 
 // maxSocketPath is the maximum length of the path of a socket on Linux.
@@ -62,11 +64,7 @@ func parseHostPort(text, address string) (Endpoint, error) {
 	return Endpoint{Network: "tcp", Address: net.JoinHostPort(host, strconv.FormatUint(port, 10))}, nil
 }
 
-// clip bounds the length of a text in a message.
-func clip(text string) string {
-	const most = 200
-	if len(text) <= most {
-		return text
-	}
-	return text[:most] + "..."
-}
+// maxShown bounds a value in a message, in bytes.
+const maxShown = 200
+
+func clip(value string) string { return text.Cut(value, maxShown) }

@@ -26,8 +26,8 @@ var (
 	ErrAnswer = errors.New("the answer of HAProxy is incomplete or cannot be read")
 )
 
-// refusal returns the error of an answer that does not report success. The texts are those
-// of HAProxy 2.6 to 3.2.
+// refusal returns the error of an answer that does not report success. The texts are from HAProxy
+// 2.6 to 3.2.
 func refusal(command, answer string) error {
 	kinds := []struct {
 		text string

@@ -124,7 +124,7 @@ func (c *Client) table(ctx context.Context, command string, parse func(string) (
 	if !strings.HasPrefix(answer, "1\n# ") && !strings.HasPrefix(answer, "# ") {
 		return nil, refusal(command, strings.TrimSpace(answer))
 	}
-	// A table ends with an empty line; a table without one was truncated.
+	// A table ends with an empty line; a table without an empty line was truncated.
 	if !strings.HasSuffix(answer, "\n\n") {
 		return nil, fmt.Errorf("%w: %q was truncated after %d bytes", ErrAnswer, command, len(answer))
 	}
@@ -203,8 +203,8 @@ func stateOf(admin int) State {
 	}
 }
 
-// parseStates parses "show servers state": a line with the version of the format, one with
-// the columns, and one for each server, separated by spaces.
+// parseStates parses "show servers state": a line with the version of the format, a line with the
+// columns, and a line for each server, separated by spaces.
 func parseStates(answer string) ([]row, error) {
 	version, rest, _ := strings.Cut(answer, "\n")
 	if version != "1" {

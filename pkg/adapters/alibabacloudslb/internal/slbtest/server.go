@@ -147,7 +147,7 @@ func (s *Server) Calls() []Call {
 	return append([]Call(nil), s.calls...)
 }
 
-// Requests returns how many requests arrived, rejected ones included.
+// Requests returns how many requests arrived, including rejected requests.
 func (s *Server) Requests() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,0 +1,45 @@
+package managerprocess
+
+import (
+	"context"
+	"fmt"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
+)
+
+// The ServiceAccount of the manager.
+const (
+	Namespace = "podops-system"
+	Account   = "podops-controller-manager"
+)
+
+// tokenSeconds is longer than any test.
+const tokenSeconds = 4 * 3600
+
+// WriteKubeconfig writes a kubeconfig with a token of the ServiceAccount. config is an administrator's.
+func WriteKubeconfig(ctx context.Context, config *rest.Config, path string) error {
+	clientset, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	token, err := clientset.CoreV1().ServiceAccounts(Namespace).CreateToken(ctx, Account,
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(tokenSeconds))}}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("making a token for the manager: %w", err)
+	}
+	written := clientcmdapi.NewConfig()
+	written.Clusters["local"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData, CertificateAuthority: config.CAFile}
+	written.AuthInfos[Account] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
+	written.Contexts["local"] = &clientcmdapi.Context{Cluster: "local", AuthInfo: Account}
+	written.CurrentContext = "local"
+	if err := clientcmd.WriteToFile(*written, path); err != nil {
+		return fmt.Errorf("writing the manager's kubeconfig: %w", err)
+	}
+	return nil
+}
