@@ -83,7 +83,10 @@ func TestPodWebhooksLeaveTheRestAlone(t *testing.T) {
 			for _, resource := range rule.Resources {
 				// A kubelet may not change labels: a mutation would have its whole status
 				// update rejected. And no status waits for PodOps.
-				if !slices.Contains([]string{"pods", "pods/eviction", "podtransitionrules", "podtransitionpolicies"}, resource) {
+				ours := []string{
+					"pods", "pods/eviction", "podtransitionrules", "podtransitionpolicies", "replicasets", "replicasets/scale", "deployments",
+				}
+				if !slices.Contains(ours, resource) {
 					t.Errorf("%s: resource %s is not ours to guard by a webhook", w.Name, resource)
 				}
 				if resource == "pods" && (w.ObjectSelector == nil || w.ObjectSelector.MatchLabels["kusionstack.io/control"] != "true") {
@@ -153,11 +156,13 @@ func TestMutationAndValidationOfPodsSeeTheSame(t *testing.T) {
 }
 
 // A delete or an eviction must pass when no manager answers, or nodes could not be drained, and
-// PodOps could not be uninstalled.
-func TestOnlyDeletesFailOpen(t *testing.T) {
+// PodOps could not be uninstalled. So must every change of a workload.
+func TestOnlyDeletesAndWorkloadsFailOpen(t *testing.T) {
 	for _, w := range allWebhooks(t) {
 		want := admissionregistrationv1.Fail
-		if slices.Contains(w.Rules[0].Operations, admissionregistrationv1.Delete) || slices.Contains(w.Rules[0].Resources, "pods/eviction") {
+		opens := slices.Contains(w.Rules[0].Operations, admissionregistrationv1.Delete) ||
+			slices.Contains(w.Rules[0].Resources, "pods/eviction") || slices.Contains(w.Rules[0].APIGroups, "apps")
+		if opens {
 			want = admissionregistrationv1.Ignore
 		}
 		if *w.FailurePolicy != want {

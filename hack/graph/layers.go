@@ -29,11 +29,11 @@ func layers() []layer {
 		}},
 		{name: "components", packages: []string{
 			"pkg/decisionlog", "pkg/evaluation/...", "pkg/eventqueue", "pkg/opa/...", "pkg/ownerscale", "pkg/podfacts", "pkg/podindex/...",
-			"pkg/podwriter", "pkg/policyusers", "pkg/release", "pkg/resourceconsist", "pkg/webhookclient/...",
+			"pkg/podwriter", "pkg/policyusers", "pkg/release", "pkg/replicasetpods", "pkg/resourceconsist", "pkg/webhookclient/...",
 			"pkg/webhookserver", "pkg/webhooktask/dispatch",
 		}},
 		{name: "pure packages", packages: []string{
-			"pkg/deferreddelete", "pkg/lifecycle", "pkg/permit", "pkg/resourceconsist/plan", "pkg/rule/...", "pkg/webhooktask",
+			"pkg/deferreddelete", "pkg/lifecycle", "pkg/permit", "pkg/replicasetscale", "pkg/resourceconsist/plan", "pkg/rule/...", "pkg/webhooktask",
 		}},
 		{name: "small packages", packages: []string{
 			"pkg/backoff", "pkg/cabundle", "pkg/cputime", "pkg/fairshare", "pkg/heapsize", "pkg/internal/...", "pkg/lanes", "pkg/lazylog", "pkg/loadshed",

@@ -125,8 +125,9 @@ func OfOwner(pod *corev1.Pod) bool {
 func OfReplicaSet(pod *corev1.Pod) bool { return OwnerKind(pod) == kindReplicaSet }
 
 // Finishes reports whether PodOps itself carries out the pending delete of a pod, so that the
-// label operate would have no reader. The controllers of DaemonSets and Jobs delete the pod
-// themselves once it may be operated on: only they know whether they still want it gone.
+// label operate would have no reader. The controllers of ReplicaSets, DaemonSets and Jobs delete the
+// pod themselves once it may be operated on: that of ReplicaSets is woken by the label, and only the
+// others know whether they still want it gone.
 func Finishes(pod *corev1.Pod) bool {
 	record, ok := Pending(pod)
 	if !ok {
@@ -135,6 +136,5 @@ func Finishes(pod *corev1.Pod) bool {
 	if Actor(record.Actor) != ActorOwner {
 		return true
 	}
-	kind := OwnerKind(pod)
-	return kind == kindReplicaSet || kind == kindStatefulSet
+	return OwnerKind(pod) == kindStatefulSet
 }

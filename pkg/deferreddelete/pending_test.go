@@ -185,7 +185,7 @@ func TestFinishes(t *testing.T) {
 		pod  *corev1.Pod
 		want bool
 	}{
-		"of a ReplicaSet":                      {controlled(pending(owner)), true},
+		"of a ReplicaSet":                      {controlled(pending(owner)), false},
 		"of a StatefulSet":                     {controlled(ownedBy("apps/v1", "StatefulSet"), pending(owner)), true},
 		"of a DaemonSet":                       {controlled(ownedBy("apps/v1", "DaemonSet"), pending(owner)), false},
 		"of a DaemonSet, evicted":              {controlled(ownedBy("apps/v1", "DaemonSet"), pending(Demand{Actor: ActorEvictor})), true},

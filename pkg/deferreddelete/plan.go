@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/replicasetscale"
 )
 
 // Plan contains the pods of one owner that have a deferred delete.
@@ -23,20 +24,25 @@ type Plan struct {
 
 	// Free is how many more deletes the owner may begin.
 	Free int
+
+	// Surplus is how many pods the owner itself has too many of. It is less than the pods to
+	// delete while admission keeps spec.replicas above the number that was requested.
+	Surplus int
 }
 
-// PlanFor compares the deferred deletes of an owner with its surplus of pods. replicas is the
-// desired number; pods are all of its pods, in any order. The deletes with the most progress
-// are kept first: cancelling them would waste the most.
-func PlanFor(replicas int, pods []*corev1.Pod) Plan {
+// PlanFor compares the deferred deletes of an owner with its surplus of pods. desired is the
+// number of pods that was requested of it, replicas the number in its spec; pods are all of its
+// pods, in any order. The deletes with the most progress are kept first: cancelling them would
+// waste the most.
+func PlanFor(desired, replicas int, pods []*corev1.Pod) Plan {
 	active := 0
 	var deferred []*corev1.Pod
 	for _, pod := range pods {
-		if !isActive(pod) {
+		if !replicasetscale.IsActive(pod) {
 			continue
 		}
 		active++
-		if OfOwner(pod) {
+		if ofOwner(pod) {
 			deferred = append(deferred, pod)
 		}
 	}
@@ -47,14 +53,18 @@ func PlanFor(replicas int, pods []*corev1.Pod) Plan {
 			strings.Compare(a.Name, b.Name),
 		)
 	})
-	excess := max(0, active-replicas)
+	excess := max(0, active-desired)
 	keep := min(excess, len(deferred))
-	return Plan{Keep: deferred[:keep], Cancel: deferred[keep:], Free: excess - keep}
+	return Plan{Keep: deferred[:keep], Cancel: deferred[keep:], Free: excess - keep, Surplus: max(0, active-replicas)}
 }
 
-// isActive reports whether controllers count the pod: it is neither finished nor terminating.
-func isActive(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+// ofOwner reports whether the delete in progress was begun for a ReplicaSet: its controller requested
+// it, or its scale-down. A client that requests the delete, too, keeps it in progress.
+func ofOwner(pod *corev1.Pod) bool {
+	if record, ok := Pending(pod); ok {
+		return Actor(record.Actor) == ActorOwner
+	}
+	return IsDeferred(pod.Labels) && replicasetscale.IsBegun(pod)
 }
 
 // progress returns how far the lifecycle pod-delete has advanced.

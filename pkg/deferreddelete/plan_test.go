@@ -82,7 +82,7 @@ func TestPlanFor(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := PlanFor(tc.replicas, tc.pods)
+			got := PlanFor(tc.replicas, tc.replicas, tc.pods)
 			if diff := cmp.Diff(tc.keep, namesOf(got.Keep)); diff != "" {
 				t.Errorf("keep (-want +got):\n%s", diff)
 			}
@@ -93,6 +93,29 @@ func TestPlanFor(t *testing.T) {
 				t.Errorf("free = %d, want %d", got.Free, tc.free)
 			}
 		})
+	}
+}
+
+func TestPlanOfScaleDowns(t *testing.T) {
+	scaled := func(pod *corev1.Pod) *corev1.Pod {
+		pod.Annotations = map[string]string{appsv1alpha1.PreviousDeletionCostAnnotationKey: ""}
+		return pod
+	}
+	waits := func(name string) *corev1.Pod { return deferred(name, "1", appsv1alpha1.PreCheckLabelPrefix) }
+	foreign := waits("foreign")
+	foreign.Annotations = nil
+	deleted := scaled(waits("deleted"))
+	deleted.Annotations[appsv1alpha1.PendingDeleteAnnotationKey] = Encode(Demand{Method: MethodDelete, Actor: ActorClient}.Begin(deleted, "1"))
+	got := PlanFor(4, 5, []*corev1.Pod{scaled(waits("a")), scaled(waits("b")), foreign, deleted, plain("c"), plain("d")})
+	want := Plan{Keep: got.Keep, Free: 0, Surplus: 1}
+	if diff := cmp.Diff([]string{"a", "b"}, namesOf(got.Keep)); diff != "" {
+		t.Errorf("keep, without the deletes of others (-want +got):\n%s", diff)
+	}
+	if len(got.Cancel) > 0 || got.Free != want.Free || got.Surplus != want.Surplus {
+		t.Errorf("plan %+v, want %+v: as many as were requested, one of which the owner itself has too many of", got, want)
+	}
+	if got := PlanFor(6, 6, []*corev1.Pod{scaled(waits("a")), foreign, deleted}); len(got.Cancel) != 1 || got.Cancel[0].Name != "a" {
+		t.Errorf("cancels %v, want a alone: another controller and a client began the others", namesOf(got.Cancel))
 	}
 }
 
@@ -118,7 +141,7 @@ func TestPlanNeverDeletesTooMany(t *testing.T) {
 			}
 		}
 		replicas := rapid.IntRange(0, 12).Draw(t, "replicas")
-		got := PlanFor(replicas, pods)
+		got := PlanFor(replicas, replicas, pods)
 		active := 0
 		for _, pod := range pods {
 			if pod.DeletionTimestamp == nil {
@@ -133,7 +156,7 @@ func TestPlanNeverDeletesTooMany(t *testing.T) {
 		}
 		reversed := slices.Clone(pods)
 		slices.Reverse(reversed)
-		if diff := cmp.Diff(namesOf(got.Keep), namesOf(PlanFor(replicas, reversed).Keep)); diff != "" {
+		if diff := cmp.Diff(namesOf(got.Keep), namesOf(PlanFor(replicas, replicas, reversed).Keep)); diff != "" {
 			t.Fatalf("the order of the pods matters (-one way +the other):\n%s", diff)
 		}
 	})

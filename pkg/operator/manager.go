@@ -214,14 +214,27 @@ func cacheOptions(options Options) cache.Options {
 	return cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: byObject}
 }
 
+// workloadAnnotations returns the annotations of workloads that PodOps reads.
+func workloadAnnotations() []string {
+	return []string{
+		appsv1alpha1.DeploymentRevisionAnnotationKey, appsv1alpha1.DesiredReplicasAnnotationKey, appsv1alpha1.LowestReplicasAnnotationKey,
+	}
+}
+
 // slimWorkload drops the unused fields: most of a workload is the spec of its pods.
 func slimWorkload(object any) (any, error) {
 	if o, ok := object.(client.Object); ok {
 		o.SetManagedFields(nil)
-		revision, revised := o.GetAnnotations()[appsv1alpha1.DeploymentRevisionAnnotationKey]
+		all := o.GetAnnotations()
 		o.SetAnnotations(nil)
-		if revised {
-			o.SetAnnotations(map[string]string{appsv1alpha1.DeploymentRevisionAnnotationKey: revision})
+		kept := map[string]string{}
+		for _, key := range workloadAnnotations() {
+			if value, ok := all[key]; ok {
+				kept[key] = value
+			}
+		}
+		if len(kept) > 0 {
+			o.SetAnnotations(kept)
 		}
 	}
 	switch o := object.(type) {

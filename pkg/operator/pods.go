@@ -12,7 +12,7 @@ import (
 // volumes and managedFields. It keeps
 //
 //   - what pkg/lifecycle, pkg/podindex, pkg/deferreddelete and pkg/resourceconsist read:
-//     metadata, readiness gates, phase and conditions,
+//     metadata, readiness gates, phase and conditions, and the most restarts of a container,
 //   - every field that a webhook rule may send (pkg/podfields): each single value, map of
 //     strings and list of addresses,
 //   - the ports of containers that have names: adapters that run inside of the manager find
@@ -44,9 +44,23 @@ func slimPodSpec(spec *corev1.PodSpec) {
 }
 
 func slimPodStatus(status *corev1.PodStatus) {
-	status.ContainerStatuses, status.InitContainerStatuses, status.EphemeralContainerStatuses = nil, nil, nil
+	status.ContainerStatuses = mostRestarts(status.ContainerStatuses)
+	status.InitContainerStatuses, status.EphemeralContainerStatuses = nil, nil
 	status.ResourceClaimStatuses, status.NodeAllocatableResourceClaimStatuses, status.VolumeHealth = nil, nil, nil
 	status.AllocatedResources, status.Resources = nil, nil
+}
+
+// mostRestarts returns one status with the most restarts of a container, which decides about the
+// order in which a ReplicaSet deletes its pods; nil if none has restarted.
+func mostRestarts(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
+	var most int32
+	for i := range statuses {
+		most = max(most, statuses[i].RestartCount)
+	}
+	if most == 0 {
+		return nil
+	}
+	return []corev1.ContainerStatus{{RestartCount: most}}
 }
 
 // namedPorts returns the containers that have ports with names, with only their names and the named

@@ -21,6 +21,7 @@ import (
 	"github.com/podops-dev/podops/pkg/controllers/deferreddelete"
 	"github.com/podops-dev/podops/pkg/controllers/podlifecycle"
 	"github.com/podops-dev/podops/pkg/controllers/podtransitionrule"
+	"github.com/podops-dev/podops/pkg/controllers/replicasetscale"
 	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/opa/sandbox"
@@ -28,12 +29,14 @@ import (
 	"github.com/podops-dev/podops/pkg/ownerscale"
 	"github.com/podops-dev/podops/pkg/podfacts"
 	"github.com/podops-dev/podops/pkg/podwriter"
+	"github.com/podops-dev/podops/pkg/replicasetpods"
 	"github.com/podops-dev/podops/pkg/resourceconsist"
 	"github.com/podops-dev/podops/pkg/webhookclient"
 	"github.com/podops-dev/podops/pkg/webhooks/clientauth"
 	podwebhook "github.com/podops-dev/podops/pkg/webhooks/pod"
 	policywebhook "github.com/podops-dev/podops/pkg/webhooks/podtransitionpolicy"
 	rulewebhook "github.com/podops-dev/podops/pkg/webhooks/podtransitionrule"
+	replicasetwebhook "github.com/podops-dev/podops/pkg/webhooks/replicaset"
 	"github.com/podops-dev/podops/pkg/webhooks/review"
 	"github.com/podops-dev/podops/pkg/webhooktask/dispatch"
 )
@@ -109,14 +112,20 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 	}
 	mayRead := policywebhook.NewMayRead(clientset.AuthorizationV1().SubjectAccessReviews())
 	decoder, gate := admission.NewDecoder(mgr.GetScheme()), newGate()
+	cached := replicasetpods.Reader{Reader: mgr.GetClient()}
 	serve(mgr, known, map[string]admission.Handler{
 		podwebhook.MutatePath: gated{
 			podwebhook.NewMutator(decoder, identity, times, clk).Expecting(admitted.ExpectedFinalizers), gate, largePod,
 		},
-		podwebhook.ValidatePath: gated{podwebhook.NewValidator(decoder, identity, times, clk), gate, largePod},
-		podwebhook.DeletePath:   podwebhook.NewDeleteDeferrer(decoder, mgr.GetClient(), mgr.GetAPIReader(), starter, deferral, reviews),
-		podwebhook.EvictionPath: podwebhook.NewEvictionDeferrer(decoder, mgr.GetClient(), mgr.GetAPIReader(), starter, deferral, reviews),
-		rulewebhook.MutatePath:  gated{rulewebhook.NewMutator(decoder), gate, 0},
+		podwebhook.ValidatePath:      gated{podwebhook.NewValidator(decoder, identity, times, clk), gate, largePod},
+		podwebhook.DeletePath:        podwebhook.NewDeleteDeferrer(decoder, mgr.GetClient(), mgr.GetAPIReader(), starter, deferral, reviews),
+		podwebhook.EvictionPath:      podwebhook.NewEvictionDeferrer(decoder, mgr.GetClient(), mgr.GetAPIReader(), starter, deferral, reviews),
+		replicasetwebhook.MutatePath: gated{replicasetwebhook.NewMutator(decoder, cached, identity), gate, largePod},
+		replicasetwebhook.ScalePath:  gated{replicasetwebhook.NewScaler(decoder, cached, mgr.GetClient(), identity), gate, 0},
+		replicasetwebhook.DeploymentMutatePath: gated{
+			replicasetwebhook.NewDeploymentMutator(decoder, mgr.GetClient()), gate, largePod,
+		},
+		rulewebhook.MutatePath: gated{rulewebhook.NewMutator(decoder), gate, 0},
 		rulewebhook.ValidatePath: gated{
 			rulewebhook.NewValidator(decoder, mgr.GetClient(), mgr.GetAPIReader(), checker, guard.CheckURL), gate, 0,
 		},
@@ -215,7 +224,7 @@ func registerDeferredDeletes(
 	mgr manager.Manager, gatherer *podfacts.Gatherer, times lifecycle.Options, options Options, clk clock.Clock,
 ) (*deferreddelete.Starter, error) {
 	// The indexes and informers are registered before the cache starts, so no context can end it.
-	err := mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.Pod{}, deferreddelete.ControllerUIDField, deferreddelete.IndexByController)
+	err := mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.Pod{}, replicasetpods.ControllerUIDField, replicasetpods.IndexByController)
 	if err != nil {
 		return nil, fmt.Errorf("indexing pods by controller: %w", err)
 	}
@@ -230,9 +239,13 @@ func registerDeferredDeletes(
 		return nil, fmt.Errorf("setting up the start of deferred deletes: %w", err)
 	}
 	recorder := mgr.GetEventRecorder(eventSource)
-	finisher := deferreddelete.NewFinisher(mgr.GetClient(), mgr.GetAPIReader(), recorder, gatherer, times, clk)
+	finisher := deferreddelete.NewFinisher(mgr.GetClient(), mgr.GetAPIReader(), recorder, clk)
 	if err := finisher.SetupWithManager(mgr, options.Workers); err != nil {
 		return nil, fmt.Errorf("setting up deferred deletes: %w", err)
+	}
+	scales := replicasetscale.New(mgr.GetClient(), replicasetpods.Reader{Reader: mgr.GetClient()}, recorder, clk)
+	if err := scales.SetupWithManager(mgr, options.Workers); err != nil {
+		return nil, fmt.Errorf("setting up scales of ReplicaSets: %w", err)
 	}
 	pending := deferreddelete.NewPendingDeletes(mgr.GetClient(), mgr.GetAPIReader(), recorder, gatherer, times, options.DeleteExpiry, clk)
 	if err := pending.SetupWithManager(mgr, options.Workers); err != nil {

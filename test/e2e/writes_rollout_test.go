@@ -50,7 +50,7 @@ var _ = Describe("A rollout of a Deployment", func() {
 
 		By("recording in events the changes of a pod and their causes")
 		Eventually(ctx, func(ctx context.Context) ([]string, error) { return reasons(ctx, p, before[0].Name) }).Should(
-			ContainElements("Permitted", "DeleteFinished"))
+			ContainElement("Permitted"))
 	})
 })
 

@@ -169,6 +169,26 @@ const (
 	LiftQuarantineAnnotationKey = "podtransitionrule.kusionstack.io/lift-quarantine"
 )
 
+// Annotations of a scale-down that admission keeps: on ReplicaSets, and on the pods that leave.
+// Admission restores those on ReplicaSets when any other user changes them; a user who can
+// nevertheless write them can also scale the ReplicaSet, so they give no further right.
+const (
+	// DesiredReplicasAnnotationKey holds, on a ReplicaSet whose scale-down admission keeps, the
+	// number of replicas that was requested, in decimal. Pods begin PodDeleteID for the
+	// difference. It is absent when the ReplicaSet is no larger than requested.
+	DesiredReplicasAnnotationKey = LifecycleDomain + "/desired-replicas"
+
+	// LowestReplicasAnnotationKey holds, on such a ReplicaSet, the lowest number of replicas
+	// that admission accepts at present: the pods that have not been granted operate. Its
+	// change makes the controller of Deployments lower the ReplicaSet again.
+	LowestReplicasAnnotationKey = LifecycleDomain + "/lowest-replicas"
+
+	// PreviousDeletionCostAnnotationKey marks a pod for which PodOps itself began PodDeleteID
+	// on behalf of its ReplicaSet. Its value is the annotation
+	// controller.kubernetes.io/pod-deletion-cost from before, empty when it was absent.
+	PreviousDeletionCostAnnotationKey = LifecycleDomain + "/previous-deletion-cost"
+)
+
 // MaxLiftBytes is how many bytes of the value of LiftQuarantineAnnotationKey count.
 const MaxLiftBytes = 64
 

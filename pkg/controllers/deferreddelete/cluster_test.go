@@ -22,6 +22,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/deferreddelete"
+	"github.com/podops-dev/podops/pkg/replicasetpods"
 	"github.com/podops-dev/podops/test/builders"
 )
 
@@ -64,6 +65,11 @@ func prepared(name string) *builders.PodBuilder {
 	return owned(name).Preparing(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType).UnreadyByGate(builders.Epoch)
 }
 
+// granted returns a pod whose deferred delete is allowed now.
+func granted(name string) *corev1.Pod {
+	return recorded(owned(name).Allowed(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType).Obj(), byOwner)
+}
+
 // cluster is a cache that does not change by itself, and the requests that were sent.
 type cluster struct {
 	cache    client.Client
@@ -80,7 +86,7 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 		object.SetResourceVersion(fmt.Sprint(100 + i))
 	}
 	w.cache = fake.NewClientBuilder().WithObjects(objects...).
-		WithIndex(&corev1.Pod{}, ControllerUIDField, IndexByController).
+		WithIndex(&corev1.Pod{}, replicasetpods.ControllerUIDField, replicasetpods.IndexByController).
 		WithInterceptorFuncs(interceptor.Funcs{Patch: w.patch, Delete: w.delete, SubResourceCreate: w.evict}).Build()
 	return w
 }

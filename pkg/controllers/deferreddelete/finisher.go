@@ -20,11 +20,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/deferreddelete"
-	"github.com/podops-dev/podops/pkg/lifecycle"
-	"github.com/podops-dev/podops/pkg/podfacts"
 	"github.com/podops-dev/podops/pkg/podwriter"
+	"github.com/podops-dev/podops/pkg/replicasetpods"
+	"github.com/podops-dev/podops/pkg/replicasetscale"
 )
 
 // Event reasons on pods. They never change.
@@ -41,6 +40,9 @@ const (
 	// cancelled. A rollout that pauses between two steps must not lose its progress.
 	cancelAfter = 10 * time.Second
 
+	// finishAfter is how long the owner has to delete a pod itself once that is allowed.
+	finishAfter = 2 * time.Second
+
 	// deletedTTL is for how long a delete is recorded that the cache does not show yet.
 	deletedTTL = time.Minute
 
@@ -54,23 +56,21 @@ type Finisher struct {
 	apiReader client.Reader
 	owners    owners
 	recorder  events.EventRecorder
-	facts     *podfacts.Gatherer
-	options   lifecycle.Options
 	clock     clock.PassiveClock
 
 	needed        history // since when the owner needs a pod again
+	allowed       history // since when the owner may delete a pod
 	deleted       history // when a pod was deleted
 	staleVersions podwriter.StaleVersions
 }
 
 // NewFinisher returns a Finisher. c reads from a cache, apiReader from the API server.
 func NewFinisher(
-	c client.Client, apiReader client.Reader, recorder events.EventRecorder, facts *podfacts.Gatherer, options lifecycle.Options,
-	clk clock.PassiveClock,
+	c client.Client, apiReader client.Reader, recorder events.EventRecorder, clk clock.PassiveClock,
 ) *Finisher {
 	return &Finisher{
-		client: c, apiReader: apiReader, owners: owners{reader: c}, recorder: recorder, facts: facts, options: options, clock: clk,
-		needed: newHistory(), deleted: newHistory(),
+		client: c, apiReader: apiReader, owners: owners{reader: replicasetpods.Reader{Reader: c}}, recorder: recorder, clock: clk,
+		needed: newHistory(), allowed: newHistory(), deleted: newHistory(),
 	}
 }
 
@@ -103,10 +103,7 @@ func (f *Finisher) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 	if err != nil || set.DeletionTimestamp != nil {
 		return reconcile.Result{}, err
 	}
-	due, wait, err := f.due(ctx, plan.Keep)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
+	due, wait := f.due(plan)
 	again, err := f.finish(ctx, set, due)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -115,25 +112,29 @@ func (f *Finisher) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 	return reconcile.Result{RequeueAfter: minDelay(minDelay(wait, again), later)}, err
 }
 
-// due returns the pods on which operations are allowed now, and how soon time alone allows them on
-// another pod. The delete replaces the label operate, which would cost a request and have no
-// reader.
-func (f *Finisher) due(ctx context.Context, pods []*corev1.Pod) (due []*corev1.Pod, wait time.Duration, err error) {
-	now := f.clock.Now()
-	for _, pod := range pods {
-		facts, err := f.facts.Gather(ctx, pod)
-		if err != nil {
-			return nil, 0, fmt.Errorf("gathering facts of pod %s: %w", client.ObjectKeyFromObject(pod), err)
+// due returns the pods that the owner has too many of although their deletion is allowed, and how
+// soon another one is due. The owner has finishAfter to delete them itself: the label operate
+// wakes it.
+func (f *Finisher) due(plan deferreddelete.Plan) (due []*corev1.Pod, wait time.Duration) {
+	now, surplus := f.clock.Now(), plan.Surplus
+	for _, pod := range plan.Keep {
+		if surplus == 0 || !replicasetscale.IsGranted(pod) {
+			f.allowed.forget(pod.UID)
+			continue
 		}
-		may, wake := lifecycle.MayOperate(facts, appsv1alpha1.PodDeleteID, f.options, now)
-		switch {
-		case !may:
-			wait = minDelay(wait, wake)
+		surplus--
+		age := f.allowed.age(pod.UID, now)
+		if age == 0 {
+			f.allowed.note(pod.UID, now)
+		}
+		switch left := finishAfter - age; {
+		case left > 0:
+			wait = minDelay(wait, left)
 		case f.deleted.age(pod.UID, now) == 0:
 			due = append(due, pod)
 		}
 	}
-	return due, wait, nil
+	return due, wait
 }
 
 // minDelay returns the shorter of two waits; 0 is none.
@@ -205,6 +206,7 @@ func (f *Finisher) undo(ctx context.Context, plan deferreddelete.Plan) (time.Dur
 		f.recorder.Eventf(pod, nil, corev1.EventTypeNormal, EventDeleteUndone, "Undo", "the owner needs the pod again")
 	}
 	f.needed.prune(now, 10*cancelAfter)
+	f.allowed.prune(now, deletedTTL)
 	f.deleted.prune(now, deletedTTL)
 	return wait, nil
 }

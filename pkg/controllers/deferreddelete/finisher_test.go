@@ -3,6 +3,7 @@ package deferreddelete
 import (
 	"context"
 	"errors"
+	"strconv"
 	"testing"
 	"time"
 
@@ -18,8 +19,6 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/deferreddelete"
-	"github.com/podops-dev/podops/pkg/lifecycle"
-	"github.com/podops-dev/podops/pkg/podfacts"
 )
 
 const (
@@ -33,7 +32,7 @@ func newFinisher(w *cluster, live *appsv1.ReplicaSet) *Finisher {
 	if live != nil {
 		server = server.WithObjects(live)
 	}
-	return NewFinisher(w.cache, server.Build(), w.recorder, podfacts.New(w.cache, w.cache, w.clock), lifecycle.Options{}, w.clock)
+	return NewFinisher(w.cache, server.Build(), w.recorder, w.clock)
 }
 
 func finish(t *testing.T, k *Finisher) reconcile.Result {
@@ -58,45 +57,46 @@ func TestFinish(t *testing.T) {
 		live    *appsv1.ReplicaSet
 		want    []string
 	}{
-		"a pod whose traffic is off is deleted": {
-			objects: []client.Object{newSet(0), recorded(prepared("web-0").Obj(), byOwner)}, live: newSet(0), want: []string{deleteRequest},
+		"a pod that may be deleted, and was not by its owner, is deleted": {
+			objects: []client.Object{newSet(0), granted("web-0")}, live: newSet(0), want: []string{deleteRequest},
 		},
-		"a pod that holds operate is deleted": {
-			objects: []client.Object{newSet(0), recorded(owned("web-0").Allowed(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType).Obj(), byOwner)},
-			live:    newSet(0), want: []string{deleteRequest},
+		"a pod of a kept scale-down is left to its owner": {
+			objects: []client.Object{keptSet(1, 0), granted("web-0")}, live: keptSet(1, 0),
 		},
 		"a pod that waits for its rules is not deleted": {
 			objects: []client.Object{newSet(0), waiting("web-0")}, live: newSet(0),
 		},
-		"a pod that is protected is not deleted": {
-			objects: []client.Object{newSet(0), recorded(prepared("web-0").Finalizer("prot.podopslifecycle.kusionstack.io/lb").Obj(), byOwner)}, live: newSet(0),
-		},
-		"a pod that is still Ready is not deleted": {
-			objects: []client.Object{newSet(0), recorded(prepared("web-0").Ready().Obj(), byOwner)}, live: newSet(0),
+		"a pod whose traffic goes off is not deleted": {
+			objects: []client.Object{newSet(0), recorded(prepared("web-0").Obj(), byOwner)}, live: newSet(0),
 		},
 		"a pod that the owner needs is not deleted": {
-			objects: []client.Object{newSet(1), recorded(prepared("web-0").Obj(), byOwner)}, live: newSet(1),
+			objects: []client.Object{newSet(1), granted("web-0")}, live: newSet(1),
 		},
 		"an owner that was edited meanwhile deletes nothing until the cache shows the edit": {
-			objects: []client.Object{newSet(0), recorded(prepared("web-0").Obj(), byOwner)}, live: edited,
+			objects: []client.Object{newSet(0), granted("web-0")}, live: edited,
 		},
 		"another owner of the same name deletes nothing": {
-			objects: []client.Object{newSet(0), recorded(prepared("web-0").Obj(), byOwner)}, live: recreated,
+			objects: []client.Object{newSet(0), granted("web-0")}, live: recreated,
 		},
 		"a pod that another controller prepares is not deleted": {
 			objects: []client.Object{newSet(0), prepared("web-0").Obj()}, live: newSet(0),
 		},
 		"a deleted owner deletes nothing": {
-			objects: []client.Object{newSet(0), recorded(prepared("web-0").Obj(), byOwner)}, live: nil,
+			objects: []client.Object{newSet(0), granted("web-0")}, live: nil,
 		},
 		"the garbage collector deletes the pods of a terminating owner": {
-			objects: []client.Object{ending, recorded(prepared("web-0").Obj(), byOwner)}, live: ending,
+			objects: []client.Object{ending, granted("web-0")}, live: ending,
 		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			w := newCluster(t, tc.objects...)
-			finish(t, newFinisher(w, tc.live))
+			k := newFinisher(w, tc.live)
+			if finish(t, k); len(w.sent()) > 0 {
+				t.Fatal("the owner has no time to delete the pod itself")
+			}
+			w.clock.Step(finishAfter)
+			finish(t, k)
 			if diff := cmp.Diff(tc.want, w.sent()); diff != "" {
 				t.Errorf("requests (-want +got):\n%s", diff)
 			}
@@ -108,31 +108,15 @@ func TestFinish(t *testing.T) {
 }
 
 func TestADeleteIsSentOnce(t *testing.T) {
-	w := newCluster(t, newSet(0), recorded(prepared("web-0").Obj(), byOwner))
+	w := newCluster(t, newSet(0), granted("web-0"))
 	k := newFinisher(w, newSet(0))
+	finish(t, k)
+	w.clock.Step(finishAfter)
 	finish(t, k)
 	w.sent()
 	finish(t, k)
 	if sent := w.sent(); len(sent) > 0 {
 		t.Errorf("sent %v again, before the cache shows the first one", sent)
-	}
-}
-
-func TestFinishWaitsForTheSettleTime(t *testing.T) {
-	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "web"}}}
-	w := newCluster(t, newSet(0), recorded(prepared("web-0").Label("app", "web").UnreadyByGate(start).Obj(), byOwner), service)
-	k := newFinisher(w, newSet(0))
-	k.options.Settle = 2 * time.Second
-	if result := finish(t, k); result.RequeueAfter != 2*time.Second {
-		t.Errorf("requeued after %v, want the settle time", result.RequeueAfter)
-	}
-	if sent := w.sent(); len(sent) > 0 {
-		t.Errorf("sent %v before the settle time is over", sent)
-	}
-	w.clock.Step(2 * time.Second)
-	finish(t, k)
-	if diff := cmp.Diff([]string{deleteRequest}, w.sent()); diff != "" {
-		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 }
 
@@ -144,9 +128,11 @@ func TestErrorsOfFinisher(t *testing.T) {
 		"any other error is retried": {broken, broken},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newCluster(t, newSet(0), recorded(prepared("web-0").Obj(), byOwner))
-			w.err = tc.err
+			w := newCluster(t, newSet(0), granted("web-0"))
 			k := newFinisher(w, newSet(0))
+			finish(t, k)
+			w.clock.Step(finishAfter)
+			w.err = tc.err
 			if _, err := k.Reconcile(t.Context(), requestFor("web")); !errors.Is(err, tc.want) {
 				t.Errorf("error %v, want %v", err, tc.want)
 			}
@@ -166,9 +152,11 @@ func TestErrorsOfFinisher(t *testing.T) {
 // TestConflictWaitsForTheWatch shows that a pod with a conflict is retried when the watch delivers
 // it, and otherwise after retryStale.
 func TestConflictWaitsForTheWatch(t *testing.T) {
-	w := newCluster(t, newSet(0), recorded(prepared("web-0").Obj(), byOwner))
-	w.err = apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "web-0", errors.New("the object has been modified"))
+	w := newCluster(t, newSet(0), granted("web-0"))
 	k := newFinisher(w, newSet(0))
+	finish(t, k)
+	w.clock.Step(finishAfter)
+	w.err = apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "web-0", errors.New("the object has been modified"))
 	for range 3 { // such as events of other pods of the ReplicaSet
 		if result := finish(t, k); result.RequeueAfter != retryStale {
 			t.Errorf("requeued after %v, want %v", result.RequeueAfter, retryStale)
@@ -244,6 +232,28 @@ func TestADeleteThatTheOwnerNeedsAgainRestartsTheDelay(t *testing.T) {
 	if result := finish(t, k); result.RequeueAfter != cancelAfter || len(w.sent()) > 0 {
 		t.Errorf("requeued after %v, want the whole delay again", result.RequeueAfter)
 	}
+}
+
+func TestUndoRestoresTheDeletionCostOfAScaleDown(t *testing.T) {
+	pod := owned("web-0").Available().Waiting(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType, start).Obj()
+	pod.Annotations = map[string]string{appsv1alpha1.PreviousDeletionCostAnnotationKey: "7", corev1.PodDeletionCost: "-2147483648"}
+	w := newCluster(t, newSet(1), pod)
+	k := newFinisher(w, newSet(1))
+	finish(t, k)
+	w.clock.Step(cancelAfter)
+	finish(t, k)
+	want := []string{`patch web-0 {"metadata":{"annotations":{"controller.kubernetes.io/pod-deletion-cost":"7",` +
+		`"podopslifecycle.kusionstack.io/previous-deletion-cost":null},"labels":{"undo-operation-type/pod-delete":"delete"},"uid":"web-0-uid"}}`}
+	if diff := cmp.Diff(want, w.sent()); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+// keptSet returns a ReplicaSet whose scale-down admission keeps.
+func keptSet(replicas int32, desired int) *appsv1.ReplicaSet {
+	set := newSet(replicas)
+	set.Annotations = map[string]string{appsv1alpha1.DesiredReplicasAnnotationKey: strconv.Itoa(desired)}
+	return set
 }
 
 func (w *cluster) scale(t *testing.T, replicas int32) {

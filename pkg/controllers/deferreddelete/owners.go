@@ -9,27 +9,15 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/podops-dev/podops/pkg/deferreddelete"
+	"github.com/podops-dev/podops/pkg/replicasetpods"
+	"github.com/podops-dev/podops/pkg/replicasetscale"
 )
-
-// ControllerUIDField is the name of the cache index of pods by the UID of their
-// controller.
-const ControllerUIDField = "podops.controllerUID"
-
-// IndexByController returns the UID of the controller of a pod, for the index ControllerUIDField.
-func IndexByController(object client.Object) []string {
-	controller := metav1.GetControllerOf(object)
-	if controller == nil {
-		return nil
-	}
-	return []string{string(controller.UID)}
-}
 
 // owners reads ReplicaSets and their pods.
 type owners struct {
-	reader client.Reader
+	reader replicasetpods.Reader
 }
 
 // plan compares the deferred deletes of a pod's owner with its desired number of pods. An
@@ -54,20 +42,14 @@ func (o owners) plan(ctx context.Context, pod *corev1.Pod) (deferreddelete.Plan,
 }
 
 func (o owners) planOf(ctx context.Context, set *appsv1.ReplicaSet) (deferreddelete.Plan, error) {
-	list := &corev1.PodList{}
-	if err := o.reader.List(ctx, list, client.InNamespace(set.Namespace), client.MatchingFields{ControllerUIDField: string(set.UID)}); err != nil {
-		return deferreddelete.Plan{}, fmt.Errorf("listing pods of ReplicaSet %s: %w", set.Name, err)
+	pods, err := o.reader.Pods(ctx, set.Namespace, set.UID)
+	if err != nil {
+		return deferreddelete.Plan{}, fmt.Errorf("ReplicaSet %s: %w", set.Name, err)
 	}
-	pods := make([]*corev1.Pod, len(list.Items))
-	for i := range list.Items {
-		pods[i] = &list.Items[i]
+	workload, err := o.reader.Workload(ctx, set)
+	if err != nil {
+		return deferreddelete.Plan{}, fmt.Errorf("ReplicaSet %s: %w", set.Name, err)
 	}
-	return deferreddelete.PlanFor(desired(set), pods), nil
-}
-
-func desired(set *appsv1.ReplicaSet) int {
-	if set.Spec.Replicas == nil {
-		return 1
-	}
-	return int(*set.Spec.Replicas)
+	scale := replicasetscale.ScaleOf(set)
+	return deferreddelete.PlanFor(scale.Desired(set, workload), scale.Replicas, pods), nil
 }

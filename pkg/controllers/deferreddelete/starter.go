@@ -2,7 +2,6 @@ package deferreddelete
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"strconv"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/util/workqueue"
@@ -23,6 +21,9 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/deferreddelete"
+	"github.com/podops-dev/podops/pkg/podwriter"
+	"github.com/podops-dev/podops/pkg/replicasetpods"
+	"github.com/podops-dev/podops/pkg/replicasetscale"
 )
 
 const (
@@ -71,7 +72,7 @@ type deferral struct {
 // NewStarter returns a Starter. c reads controlled pods and ReplicaSets from a cache.
 func NewStarter(c client.Client, clk clock.PassiveClock) *Starter {
 	return &Starter{
-		client: c, owners: owners{reader: c}, clock: clk,
+		client: c, owners: owners{reader: replicasetpods.Reader{Reader: c}}, clock: clk,
 		deferred: map[types.NamespacedName]deferral{}, started: map[types.UID]started{},
 	}
 }
@@ -217,7 +218,7 @@ func (s *Starter) drop(pod types.NamespacedName) {
 func beginPending(ctx context.Context, c client.Client, pod *corev1.Pod, demand deferreddelete.Demand, now time.Time) (*corev1.Pod, error) {
 	since := strconv.FormatInt(now.UnixNano(), 10)
 	record := demand.Begin(pod, since)
-	return patchRecord(ctx, c, pod, map[string]string{
+	return patchRecord(ctx, c, pod, map[string]any{
 		appsv1alpha1.OperatingLabelPrefix + "/" + appsv1alpha1.PodDeleteID:     since,
 		appsv1alpha1.OperationTypeLabelPrefix + "/" + appsv1alpha1.PodDeleteID: appsv1alpha1.DeleteOperationType,
 	}, &record)
@@ -225,38 +226,29 @@ func beginPending(ctx context.Context, c client.Client, pod *corev1.Pod, demand 
 
 // undoPending ends the lifecycle pod-delete of a pod, and removes the record of the demand.
 func undoPending(ctx context.Context, c client.Client, pod *corev1.Pod) (*corev1.Pod, error) {
-	return patchRecord(ctx, c, pod, map[string]string{
+	return patchRecord(ctx, c, pod, map[string]any{
 		appsv1alpha1.UndoOperationTypeLabelPrefix + "/" + appsv1alpha1.PodDeleteID: appsv1alpha1.DeleteOperationType,
 	}, nil)
 }
 
 // patchRecord adds labels to this very pod, not to another one of its name, and writes the record
-// of its pending delete, or removes it if it is nil. It returns the pod as stored, nil when the pod
+// of its pending delete, or removes it if it is nil, with the deletion cost of a pod that leaves. It returns the pod as stored, nil when the pod
 // no longer exists.
 func patchRecord(
-	ctx context.Context, c client.Client, pod *corev1.Pod, labels map[string]string, record *appsv1alpha1.PendingDelete,
+	ctx context.Context, c client.Client, pod *corev1.Pod, labels map[string]any, record *appsv1alpha1.PendingDelete,
 ) (*corev1.Pod, error) {
-	metadata := map[string]any{"uid": pod.UID}
-	if len(labels) > 0 {
-		metadata["labels"] = labels
-	}
+	annotations := map[string]any{}
 	if record != nil {
-		metadata["annotations"] = map[string]any{appsv1alpha1.PendingDeleteAnnotationKey: deferreddelete.Encode(*record)}
-	} else if _, had := pod.Annotations[appsv1alpha1.PendingDeleteAnnotationKey]; had {
-		metadata["annotations"] = map[string]any{appsv1alpha1.PendingDeleteAnnotationKey: nil}
+		annotations[appsv1alpha1.PendingDeleteAnnotationKey] = deferreddelete.Encode(*record)
+	} else {
+		maps.Copy(annotations, replicasetscale.Unpin(pod))
+		if _, had := pod.Annotations[appsv1alpha1.PendingDeleteAnnotationKey]; had {
+			annotations[appsv1alpha1.PendingDeleteAnnotationKey] = nil
+		}
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": metadata})
+	stored, err := podwriter.PatchMetadata(ctx, c, pod, labels, annotations)
 	if err != nil {
-		return nil, fmt.Errorf("encoding a pending delete: %w", err)
-	}
-	stored := &corev1.Pod{}
-	stored.Namespace, stored.Name = pod.Namespace, pod.Name
-	err = c.Patch(ctx, stored, client.RawPatch(types.MergePatchType, patch))
-	switch {
-	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("recording the pending delete of pod %s: %w", client.ObjectKeyFromObject(pod), err)
+		return nil, fmt.Errorf("recording a pending delete: %w", err)
 	}
 	return stored, nil
 }

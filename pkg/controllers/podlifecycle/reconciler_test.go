@@ -162,7 +162,7 @@ func TestDeferredDeleteReplacesOperate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod := newPod(func(pod *corev1.Pod) {
 				preparing(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType)(pod)
-				pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "r1", Controller: new(true)}}
+				pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "web", UID: "r1", Controller: new(true)}}
 				if tc.recorded {
 					demand := deferreddelete.Demand{Method: deferreddelete.MethodDelete, Actor: deferreddelete.ActorOwner}
 					record := demand.Begin(pod, pod.Labels[appsv1alpha1.OperatingLabelPrefix+"/"+appsv1alpha1.PodDeleteID])

@@ -12,6 +12,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/replicasetscale"
 )
 
 func (r *Reconciler) setOwner(object client.Object) {
@@ -26,7 +27,7 @@ func (r *Reconciler) setOwner(object client.Object) {
 	case *appsv1.ReplicaSet:
 		// A revision that is missing or not a number counts as the oldest.
 		owner.Revision, _ = strconv.ParseInt(o.Annotations[appsv1alpha1.DeploymentRevisionAnnotationKey], 10, 64)
-		owner.Kind, owner.Desired, owner.TemplateLabels = "ReplicaSet", replicas(o.Spec.Replicas), o.Spec.Template.Labels
+		owner.Kind, owner.Desired, owner.TemplateLabels = "ReplicaSet", desiredOf(o), o.Spec.Template.Labels
 	case *appsv1.Deployment:
 		owner.Kind, owner.Desired, owner.TemplateLabels = "Deployment", replicas(o.Spec.Replicas), o.Spec.Template.Labels
 	case *appsv1.StatefulSet:
@@ -44,6 +45,12 @@ func (r *Reconciler) setOwner(object client.Object) {
 		return
 	}
 	r.index.SetOwner(owner)
+}
+
+// desiredOf returns the number of replicas that was requested of a ReplicaSet: less than its spec
+// while admission keeps a scale-down. It counts for ReplicaSets without a Deployment only.
+func desiredOf(set *appsv1.ReplicaSet) int {
+	return replicasetscale.ScaleOf(set).Desired(set, replicasetscale.Workload{})
 }
 
 // replicas returns the number of replicas, with the default of the API server.

@@ -1,0 +1,39 @@
+package podwriter
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// PatchMetadata changes labels and annotations of this very pod, not of another one of its name,
+// as any operation controller does; nil values remove a key. It returns the pod as stored, nil
+// when the pod no longer exists.
+func PatchMetadata(ctx context.Context, c client.Client, pod *corev1.Pod, labels, annotations map[string]any) (*corev1.Pod, error) {
+	metadata := map[string]any{"uid": pod.UID}
+	if len(labels) > 0 {
+		metadata["labels"] = labels
+	}
+	if len(annotations) > 0 {
+		metadata["annotations"] = annotations
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": metadata})
+	if err != nil {
+		return nil, fmt.Errorf("encoding labels: %w", err)
+	}
+	stored := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+	err = c.Patch(ctx, stored, client.RawPatch(types.MergePatchType, patch))
+	switch {
+	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("patching labels of pod %s: %w", client.ObjectKeyFromObject(pod), err)
+	}
+	return stored, nil
+}

@@ -1,0 +1,157 @@
+package replicasetscale
+
+import (
+	"strconv"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+)
+
+const (
+	// WakeAfter is how long a ReplicaSet may be lowered before the controller of Deployments is
+	// woken. Pods that are granted together share that write, and the controller may have been
+	// woken by the readiness of the pods.
+	WakeAfter = 500 * time.Millisecond
+
+	// LowerAfter is how long the controller of Deployments has to lower a ReplicaSet whose pods
+	// were granted operate, before PodOps lowers it.
+	LowerAfter = 10 * time.Second
+
+	// ClearAfter is how long a demand must have been void before its annotation is removed: the
+	// cache of Deployments may be behind the controller that made the request.
+	ClearAfter = time.Second
+)
+
+// Snapshot is a ReplicaSet with what its scale depends on.
+type Snapshot struct {
+	Set      *appsv1.ReplicaSet
+	Workload Workload
+	Pods     []*corev1.Pod
+}
+
+// Waits are the times that a ReplicaSet has been waiting for. The zero value waits for nothing.
+type Waits struct {
+	// Replicas is spec.replicas at the time of LowerableSince.
+	Replicas int
+
+	// LowerableSince is since when the ReplicaSet may be lowered; zero if it may not.
+	LowerableSince time.Time
+
+	// VoidSince is since when its annotations record no demand; zero if they do.
+	VoidSince time.Time
+}
+
+// Decision contains the next changes of a ReplicaSet and its pods.
+type Decision struct {
+	// Begin is how many more pods begin their deletion.
+	Begin int
+
+	// Annotations are changes to those of the ReplicaSet; nil values remove a key.
+	Annotations map[string]any
+
+	// Lower is the new number of replicas; nil to leave it.
+	Lower *int
+
+	// Unpin are pods that have the deletion cost of a deletion that was undone.
+	Unpin []*corev1.Pod
+
+	// Wake is how soon to decide again if nothing changes; 0 for never.
+	Wake time.Duration
+}
+
+// Decide returns the next changes. Granted pods leave by a step of the controller of Deployments,
+// which a change of the annotation lowest-replicas wakes; a ReplicaSet alone, and one whose
+// Deployment does not take that step in time, is lowered directly.
+func Decide(s Snapshot, waits Waits, now time.Time) (Decision, Waits) {
+	decision := Decision{Unpin: undone(s.Pods)}
+	scale := ScaleOf(s.Set)
+	desired := scale.Desired(s.Set, s.Workload)
+	if desired >= scale.Replicas {
+		return clearVoid(decision, s.Set, waits, now)
+	}
+	waits.VoidSince = time.Time{}
+	decision.Begin = missing(s.Pods, desired)
+	target := scale.Lowest(desired, s.Pods)
+	if target >= scale.Replicas {
+		if _, touched := s.Set.Annotations[appsv1alpha1.LowestReplicasAnnotationKey]; touched {
+			decision.Annotations = map[string]any{appsv1alpha1.LowestReplicasAnnotationKey: nil}
+		}
+		return decision, Waits{}
+	}
+	if waits.LowerableSince.IsZero() || waits.Replicas != scale.Replicas {
+		waits.LowerableSince, waits.Replicas = now, scale.Replicas
+	}
+	age := now.Sub(waits.LowerableSince)
+	if s.Workload.Deployment == nil || age >= LowerAfter {
+		decision.Lower, decision.Annotations = &target, map[string]any{appsv1alpha1.LowestReplicasAnnotationKey: nil}
+		if target == desired {
+			decision.Annotations[appsv1alpha1.DesiredReplicasAnnotationKey] = nil
+		}
+		return decision, waits
+	}
+	if age < WakeAfter {
+		decision.Wake = WakeAfter - age
+		return decision, waits
+	}
+	if lowest := strconv.Itoa(target); s.Set.Annotations[appsv1alpha1.LowestReplicasAnnotationKey] != lowest {
+		decision.Annotations = map[string]any{appsv1alpha1.LowestReplicasAnnotationKey: lowest}
+	}
+	decision.Wake = LowerAfter - age
+	return decision, waits
+}
+
+// clearVoid removes annotations that record no demand.
+func clearVoid(decision Decision, set *appsv1.ReplicaSet, waits Waits, now time.Time) (Decision, Waits) {
+	if !HasAnnotations(set) {
+		return decision, Waits{}
+	}
+	if waits.VoidSince.IsZero() {
+		waits.VoidSince = now
+	}
+	if left := ClearAfter - now.Sub(waits.VoidSince); left > 0 {
+		decision.Wake = left
+		return decision, Waits{VoidSince: waits.VoidSince}
+	}
+	decision.Annotations = map[string]any{}
+	for _, key := range []string{appsv1alpha1.DesiredReplicasAnnotationKey, appsv1alpha1.LowestReplicasAnnotationKey} {
+		if _, present := set.Annotations[key]; present {
+			decision.Annotations[key] = nil
+		}
+	}
+	return decision, Waits{VoidSince: waits.VoidSince}
+}
+
+// missing returns how many pods beyond the desired number have not begun their deletion.
+func missing(pods []*corev1.Pod, desired int) int {
+	active, deleting := 0, 0
+	for _, pod := range pods {
+		if !IsActive(pod) {
+			continue
+		}
+		active++
+		if IsDeleting(pod) {
+			deleting++
+		}
+	}
+	return max(0, active-desired-deleting)
+}
+
+// IsDeleting reports whether the lifecycle pod-delete of a pod has begun and not ended.
+func IsDeleting(pod *corev1.Pod) bool {
+	_, operating := pod.Labels[appsv1alpha1.OperatingLabelPrefix+"/"+appsv1alpha1.PodDeleteID]
+	return operating
+}
+
+// undone returns the active pods whose deletion was begun and has ended without it.
+func undone(pods []*corev1.Pod) []*corev1.Pod {
+	var found []*corev1.Pod
+	for _, pod := range pods {
+		if IsActive(pod) && IsBegun(pod) && !IsDeleting(pod) {
+			found = append(found, pod)
+		}
+	}
+	return found
+}

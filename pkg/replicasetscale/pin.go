@@ -1,0 +1,60 @@
+package replicasetscale
+
+import (
+	"math"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+)
+
+// lowestCost is the deletion cost of pods that leave. Among pods of one phase and readiness the
+// ReplicaSet controller deletes those with the lowest cost first.
+var lowestCost = strconv.Itoa(math.MinInt32)
+
+// IsBegun reports whether PodOps began the deletion of the pod for its ReplicaSet. The lifecycle
+// pod-delete of another controller is left to that controller.
+func IsBegun(pod *corev1.Pod) bool {
+	_, begun := pod.Annotations[appsv1alpha1.PreviousDeletionCostAnnotationKey]
+	return begun
+}
+
+// Begin returns the labels and annotations with which a pod begins its deletion.
+func Begin(pod *corev1.Pod, now time.Time) (labels map[string]any, annotations map[string]any) {
+	labels = map[string]any{
+		appsv1alpha1.OperatingLabelPrefix + "/" + appsv1alpha1.PodDeleteID:     strconv.FormatInt(now.UnixNano(), 10),
+		appsv1alpha1.OperationTypeLabelPrefix + "/" + appsv1alpha1.PodDeleteID: appsv1alpha1.DeleteOperationType,
+	}
+	annotations = map[string]any{corev1.PodDeletionCost: lowestCost}
+	if !IsBegun(pod) {
+		annotations[appsv1alpha1.PreviousDeletionCostAnnotationKey] = pod.Annotations[corev1.PodDeletionCost]
+	}
+	return labels, annotations
+}
+
+// Undo returns the labels and annotations with which the deletion of a pod is undone; nil values
+// remove a key.
+func Undo(pod *corev1.Pod) (labels map[string]any, annotations map[string]any) {
+	labels = map[string]any{appsv1alpha1.UndoOperationTypeLabelPrefix + "/" + appsv1alpha1.PodDeleteID: appsv1alpha1.DeleteOperationType}
+	return labels, Unpin(pod)
+}
+
+// Unpin returns the annotations that give a pod its deletion cost back: that from before, unless
+// another one was set meanwhile. It returns nil for a pod that PodOps did not begin.
+func Unpin(pod *corev1.Pod) map[string]any {
+	previous, begun := pod.Annotations[appsv1alpha1.PreviousDeletionCostAnnotationKey]
+	if !begun {
+		return nil
+	}
+	annotations := map[string]any{appsv1alpha1.PreviousDeletionCostAnnotationKey: nil}
+	switch {
+	case pod.Annotations[corev1.PodDeletionCost] != lowestCost:
+	case previous == "":
+		annotations[corev1.PodDeletionCost] = nil
+	default:
+		annotations[corev1.PodDeletionCost] = previous
+	}
+	return annotations
+}

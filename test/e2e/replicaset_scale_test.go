@@ -1,0 +1,367 @@
+package e2e_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/test/audit"
+	"github.com/podops-dev/podops/test/expect"
+)
+
+// momentary bounds the time for which there is one pod too many between two steps of the controllers
+// of Kubernetes: that of Deployments counts the replicas that it has requested, and different workers
+// create pods of one ReplicaSet and delete those of another.
+const momentary = 500 * time.Millisecond
+
+const (
+	fleet = 12 // replicas of the Deployments
+	surge = 3  // 25 % of them
+)
+
+var _ = Describe("A Deployment whose rollout waits", func() {
+	var p scenario
+	var deployment *appsv1.Deployment
+	var pods *crowd
+
+	BeforeEach(func(ctx context.Context) {
+		p = newScenario(ctx)
+		p.rule(ctx, approved())
+		deployment = p.deployment(ctx, fleet, nil)
+		pods = countActive(p)
+	})
+
+	restart := func(ctx context.Context) {
+		GinkgoHelper()
+		p.kubectl(ctx, "--namespace", p.namespace, "rollout", "restart", "deployment/web")
+	}
+
+	It("never has more than replicas + maxSurge pods, no failed delete and no failed ReplicaSet", func(ctx context.Context) {
+		before := p.list(ctx)
+		ledger := openLedger(p)
+		restart(ctx)
+		Eventually(ctx, p.list).Should(And(HaveLen(fleet+surge), ContainElement(expect.BeWaiting(podDelete))))
+		Consistently(ctx, p.list).WithTimeout(2 * holdWindow).Should(HaveLen(fleet + surge))
+		settled := len(ledger.byAllUsers(audit.On("replicasets"), audit.InNamespace(p.namespace)))
+		Consistently(ctx, func() int {
+			return len(ledger.byAllUsers(audit.On("replicasets"), audit.InNamespace(p.namespace)))
+		}).Should(Equal(settled), "writes to ReplicaSets while nothing changes")
+
+		By("going on as its pods are approved")
+		stop := approveOneByOne(p, before)
+		defer stop()
+		Eventually(ctx, p.list).WithTimeout(3 * patience).Should(And(HaveLen(fleet),
+			WithTransform(uids, Not(ContainElements(BeElementOf(uids(before))))),
+			expect.All(And(expect.BeAvailable(), expect.HaveNoLifecycle()))))
+		writes := ledger.byAllUsers(audit.On("replicasets"), audit.InNamespace(p.namespace))
+		AddReportEntry("figures", map[string]any{"most pods": pods.mostActive(), "writes to ReplicaSets": len(writes), "while waiting": settled})
+		Expect(pods.longestAbove(fleet + surge)).To(BeNumerically("<", momentary))
+		p.expectNoFailedDelete(ctx, deployment)
+		Expect(p.setsWithDemand(ctx)).To(BeEmpty())
+	})
+
+	It("keeps its old pods when it is undone, with their deletion cost", func(ctx context.Context) {
+		before := p.list(ctx)
+		p.patch(ctx, before[0], `{"metadata":{"annotations":{"controller.kubernetes.io/pod-deletion-cost":"-7"}}}`)
+		restart(ctx)
+		Eventually(ctx, p.list).Should(And(HaveLen(fleet+surge), ContainElement(expect.BeWaiting(podDelete))))
+		p.kubectl(ctx, "--namespace", p.namespace, "rollout", "undo", "deployment/web")
+		stop := approveOthers(p, before) // the new pods may go
+		defer stop()
+		Eventually(ctx, p.list).Should(And(WithTransform(uids, ConsistOf(uids(before))),
+			HaveEach(And(expect.BeAvailable(), expect.HaveNoLifecycle()))))
+		Eventually(ctx, p.setsWithDemand).Should(BeEmpty())
+		for _, pod := range p.list(ctx) {
+			want := map[bool]string{true: "-7", false: ""}[pod.UID == before[0].UID]
+			Expect(pod.Annotations[corev1.PodDeletionCost]).To(Equal(want))
+			Expect(pod.Annotations).NotTo(HaveKey(appsv1alpha1.PreviousDeletionCostAnnotationKey))
+		}
+		Expect(p.admin.Get(ctx, client.ObjectKeyFromObject(deployment), deployment)).To(Succeed())
+		Expect(deployment.Annotations).NotTo(HaveKey(HavePrefix(appsv1alpha1.LifecycleDomain)))
+		Expect(pods.longestAbove(fleet + surge)).To(BeNumerically("<", momentary))
+		p.expectNoFailedDelete(ctx, deployment)
+	})
+
+	It("undoes what waits when it is paused, and goes on when it resumes", func(ctx context.Context) {
+		before := p.list(ctx)
+		restart(ctx)
+		Eventually(ctx, p.list).Should(And(HaveLen(fleet+surge), ContainElement(expect.BeWaiting(podDelete))))
+		p.kubectl(ctx, "--namespace", p.namespace, "rollout", "pause", "deployment/web")
+		Eventually(ctx, p.list).Should(And(HaveLen(fleet+surge), HaveEach(And(expect.BeAvailable(), expect.HaveNoLifecycle()))))
+		stop := approveOneByOne(p, before)
+		defer stop()
+		Consistently(ctx, p.list).Should(And(HaveLen(fleet+surge), WithTransform(uids, ContainElements(uids(before)))))
+		p.kubectl(ctx, "--namespace", p.namespace, "rollout", "resume", "deployment/web")
+		Eventually(ctx, p.list).WithTimeout(3 * patience).Should(And(HaveLen(fleet),
+			WithTransform(uids, Not(ContainElements(BeElementOf(uids(before))))), expect.All(expect.BeAvailable())))
+		Expect(pods.longestAbove(fleet + surge)).To(BeNumerically("<", momentary))
+		p.expectNoFailedDelete(ctx, deployment)
+	})
+})
+
+var _ = Describe("A scale-in of a Deployment", func() {
+	It("deletes no pod when it is withdrawn while the pods wait", func(ctx context.Context) {
+		p := newScenario(ctx)
+		p.rule(ctx, approved())
+		deployment := p.deployment(ctx, fleet, nil)
+		before := p.list(ctx)
+		p.scale(ctx, deployment, fleet/2)
+		Eventually(ctx, p.list).Should(WithTransform(waitingFor(podDelete), Equal(fleet/2)))
+		p.scale(ctx, deployment, fleet)
+		Eventually(ctx, p.list).Should(HaveEach(And(expect.BeAvailable(), expect.HaveNoLifecycle())))
+		Expect(uids(p.list(ctx))).To(ConsistOf(uids(before)))
+		Expect(p.setsWithDemand(ctx)).To(BeEmpty())
+		p.expectNoFailedDelete(ctx, deployment)
+	})
+
+	It("deletes exactly the requested pods when an autoscaler writes its scale", func(ctx context.Context) {
+		p := newScenario(ctx)
+		p.rule(ctx, maxUnavailable("2"))
+		deployment := p.deployment(ctx, fleet, nil)
+		observer := observe(p)
+		scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: fleet / 2}}
+		Expect(p.admin.SubResource("scale").Update(ctx, deployment, client.WithSubResourceBody(scale))).To(Succeed())
+		p.awaitAvailable(ctx, fleet/2)
+		Expect(observer.leastAvailable()).To(Equal(fleet / 2))
+		p.expectNoFailedDelete(ctx, deployment)
+	})
+
+	It("goes on at once when the rule that withholds it is disabled", func(ctx context.Context) {
+		p := newScenario(ctx)
+		p.rule(ctx, approved())
+		deployment := p.deployment(ctx, fleet, nil)
+		p.scale(ctx, deployment, fleet/2)
+		Eventually(ctx, p.list).Should(WithTransform(waitingFor(podDelete), Equal(fleet/2)))
+		for _, rule := range p.listRules(ctx) {
+			rule.Spec.Rules[0].Disabled = true
+			Expect(p.admin.Update(ctx, rule)).To(Succeed())
+		}
+		Eventually(ctx, p.list).WithTimeout(8 * time.Second).Should(And(HaveLen(fleet/2), HaveEach(expect.BeAvailable())))
+		p.expectNoFailedDelete(ctx, deployment)
+	})
+})
+
+var _ = Describe("Two Deployments under one rule", func() {
+	It("roll together within the rule and within the surge of each", func(ctx context.Context) {
+		p := newScenario(ctx)
+		p.rule(ctx, maxUnavailable("2"))
+		first := p.deployment(ctx, fleet/2, nil)
+		second := first.DeepCopy()
+		second.ObjectMeta = metav1.ObjectMeta{Namespace: p.namespace, Name: "other"}
+		second.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web", "part": "other"}}
+		second.Spec.Template.Labels["part"] = "other"
+		Expect(p.admin.Create(ctx, second)).To(Succeed())
+		p.awaitAvailable(ctx, fleet)
+		before, pods, observer := p.list(ctx), countActive(p), observe(p)
+		p.kubectl(ctx, "--namespace", p.namespace, "rollout", "restart", "deployment/web", "deployment/other")
+		Eventually(ctx, p.list).WithTimeout(3 * patience).Should(And(HaveLen(fleet),
+			WithTransform(uids, Not(ContainElements(BeElementOf(uids(before))))),
+			expect.All(And(expect.BeAvailable(), expect.HaveNoLifecycle()))))
+		Expect(pods.longestAbove(fleet + 2*2)).To(BeNumerically("<", momentary))
+		Expect(observer.leastAvailable()).To(BeNumerically(">=", fleet-2))
+		p.expectNoFailedDelete(ctx, first)
+		p.expectNoFailedDelete(ctx, second)
+	})
+})
+
+var _ = Describe("A ReplicaSet alone", func() {
+	It("is kept when it is lowered, records the number, and is lowered as its pods may go", func(ctx context.Context) {
+		p := newScenario(ctx)
+		p.rule(ctx, approved())
+		set := p.replicaSet(ctx, 4)
+		_, warned := p.kubectl(ctx, "--namespace", p.namespace, "--as", "alice", "--as-group", "system:masters",
+			"patch", "replicaset", "web", "--patch", `{"spec":{"replicas":2}}`)
+		Expect(warned).To(ContainSubstring("PodOps keeps 4 replicas"))
+		Expect(p.admin.Get(ctx, client.ObjectKeyFromObject(set), set)).To(Succeed())
+		Expect(*set.Spec.Replicas).To(BeEquivalentTo(4))
+		Expect(set.Annotations).To(HaveKeyWithValue(appsv1alpha1.DesiredReplicasAnnotationKey, "2"))
+
+		By("restoring the annotation that another user changes")
+		p.patch(ctx, set, `{"metadata":{"annotations":{%q:"0"}}}`, appsv1alpha1.DesiredReplicasAnnotationKey)
+		Expect(set.Annotations).To(HaveKeyWithValue(appsv1alpha1.DesiredReplicasAnnotationKey, "2"))
+
+		Eventually(ctx, p.list).Should(WithTransform(waitingFor(podDelete), Equal(2)))
+		for _, pod := range p.list(ctx) {
+			p.label(ctx, pod, approvedLabel, "true")
+		}
+		Eventually(ctx, p.list).Should(And(HaveLen(2), HaveEach(And(expect.BeAvailable(), expect.HaveNoLifecycle()))))
+		Expect(p.setsWithDemand(ctx)).To(BeEmpty())
+		Expect(p.eventReasons(ctx)).NotTo(ContainElement("FailedDelete"))
+	})
+
+	It("is kept when its scale is written, and loses no demand", func(ctx context.Context) {
+		p := newScenario(ctx)
+		p.rule(ctx, approved())
+		set := p.replicaSet(ctx, 4)
+		before := p.list(ctx)
+		_, warned := p.kubectl(ctx, "--namespace", p.namespace, "--as", "alice", "--as-group", "system:masters",
+			"scale", "replicaset/web", "--replicas=2")
+		Expect(warned).To(ContainSubstring("PodOps keeps 4 replicas"))
+		Eventually(ctx, p.list).Should(WithTransform(waitingFor(podDelete), Equal(2)))
+		Expect(p.admin.Get(ctx, client.ObjectKeyFromObject(set), set)).To(Succeed())
+		Expect(*set.Spec.Replicas).To(BeEquivalentTo(4))
+		Expect(uids(p.list(ctx))).To(ConsistOf(uids(before)))
+
+		By("withdrawing it with the kept number")
+		p.kubectl(ctx, "--namespace", p.namespace, "scale", "replicaset/web", "--replicas=4")
+		Eventually(ctx, p.list).Should(HaveEach(And(expect.BeAvailable(), expect.HaveNoLifecycle())))
+		Expect(uids(p.list(ctx))).To(ConsistOf(uids(before)))
+
+		By("carrying it out")
+		p.kubectl(ctx, "--namespace", p.namespace, "scale", "replicaset/web", "--replicas=2")
+		Eventually(ctx, p.list).Should(WithTransform(waitingFor(podDelete), Equal(2)))
+		for _, pod := range p.list(ctx) {
+			p.label(ctx, pod, approvedLabel, "true")
+		}
+		Eventually(ctx, p.list).Should(And(HaveLen(2), HaveEach(And(expect.BeAvailable(), expect.HaveNoLifecycle()))))
+		Expect(p.eventReasons(ctx)).NotTo(ContainElement("FailedDelete"))
+	})
+})
+
+// expectNoFailedDelete fails if a delete of the namespace failed, or a ReplicaSet of the Deployment.
+func (p scenario) expectNoFailedDelete(ctx context.Context, deployment *appsv1.Deployment) {
+	GinkgoHelper()
+	Expect(p.eventReasons(ctx)).NotTo(ContainElement("FailedDelete"))
+	Expect(p.admin.Get(ctx, client.ObjectKeyFromObject(deployment), deployment)).To(Succeed())
+	for _, condition := range deployment.Status.Conditions {
+		Expect(condition.Type).NotTo(Equal(appsv1.DeploymentReplicaFailure))
+	}
+}
+
+// eventReasons returns the reasons of the events of the namespace.
+func (p scenario) eventReasons(ctx context.Context) []string {
+	GinkgoHelper()
+	list := &eventsv1.EventList{}
+	Expect(p.admin.List(ctx, list, client.InNamespace(p.namespace))).To(Succeed())
+	var found []string
+	for _, event := range list.Items {
+		found = append(found, event.Reason)
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+// setsWithDemand returns the ReplicaSets whose scale-down admission keeps.
+func (p scenario) setsWithDemand(ctx context.Context) []appsv1.ReplicaSet {
+	GinkgoHelper()
+	list := &appsv1.ReplicaSetList{}
+	Expect(p.admin.List(ctx, list, client.InNamespace(p.namespace))).To(Succeed())
+	return slices.DeleteFunc(list.Items, func(set appsv1.ReplicaSet) bool {
+		_, demand := set.Annotations[appsv1alpha1.DesiredReplicasAnnotationKey]
+		_, lowest := set.Annotations[appsv1alpha1.LowestReplicasAnnotationKey]
+		return !demand && !lowest
+	})
+}
+
+// waitingFor returns a function that counts the pods whose lifecycle of the id waits for a rule.
+func waitingFor(id string) func([]*corev1.Pod) int {
+	return func(pods []*corev1.Pod) int {
+		count := 0
+		for _, pod := range pods {
+			if _, ok := pod.Labels[appsv1alpha1.PreCheckLabelPrefix+"/"+id]; ok {
+				count++
+			}
+		}
+		return count
+	}
+}
+
+// approveOneByOne approves one of the pods at a time, as soon as it waits for its deletion.
+func approveOneByOne(p scenario, pods []*corev1.Pod) (stop func()) {
+	old := uids(pods)
+	return act(p, func(pod *corev1.Pod) wish {
+		if slices.Contains(old, pod.UID) && waitingFor(podDelete)([]*corev1.Pod{pod}) == 1 && pod.Labels[approvedLabel] == "" {
+			return wish{Metadata: metadata{Labels: map[string]any{approvedLabel: "true"}}}
+		}
+		return wish{}
+	})
+}
+
+// approveOthers approves every pod but these.
+func approveOthers(p scenario, pods []*corev1.Pod) (stop func()) {
+	old := uids(pods)
+	return act(p, func(pod *corev1.Pod) wish {
+		if !slices.Contains(old, pod.UID) && pod.Labels[approvedLabel] == "" {
+			return wish{Metadata: metadata{Labels: map[string]any{approvedLabel: "true"}}}
+		}
+		return wish{}
+	})
+}
+
+// crowd counts with its own watch the pods that neither are terminating nor have finished.
+type crowd struct {
+	mu     sync.Mutex
+	active map[types.UID]bool
+	counts []count // one for each change
+}
+
+type count struct {
+	at   time.Time
+	pods int
+}
+
+// countActive starts counting.
+func countActive(p scenario) *crowd {
+	GinkgoHelper()
+	c := &crowd{active: map[types.UID]bool{}}
+	list := &corev1.PodList{}
+	follow(p, list, func() []*corev1.Pod { return pointers(list.Items) }, c.see)
+	return c
+}
+
+func (c *crowd) see(kind watch.EventType, pod *corev1.Pod) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if kind == watch.Deleted || pod.DeletionTimestamp != nil {
+		delete(c.active, pod.UID)
+	} else {
+		c.active[pod.UID] = true
+	}
+	if last := len(c.counts) - 1; last < 0 || c.counts[last].pods != len(c.active) {
+		c.counts = append(c.counts, count{at: time.Now(), pods: len(c.active)})
+	}
+}
+
+// mostActive returns the largest number of active pods so far.
+func (c *crowd) mostActive() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	most := 0
+	for _, one := range c.counts {
+		most = max(most, one.pods)
+	}
+	return most
+}
+
+// longestAbove returns for how long there were more active pods than a limit, at one time.
+func (c *crowd) longestAbove(limit int) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var longest time.Duration
+	var since time.Time
+	for _, one := range append(slices.Clone(c.counts), count{at: time.Now()}) {
+		if !since.IsZero() {
+			longest = max(longest, one.at.Sub(since))
+		}
+		switch {
+		case one.pods <= limit:
+			since = time.Time{}
+		case since.IsZero():
+			since = one.at
+		}
+	}
+	return longest
+}
