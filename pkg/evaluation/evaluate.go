@@ -253,7 +253,7 @@ func (e *Evaluator) evaluateRule(ctx context.Context, work *ruleWork, w *evaluat
 	for i, request := range requests {
 		key, verdict := request.Key(), verdicts[i]
 		w.file(w.turn, prepared.id, key, finding{request: &requests[i]})
-		exception, text := w.exceptions.of(view.Object, request)
+		exception, text := w.exceptions.ofRule(work.Rule, request)
 		if verdict.Call && work.Calls != nil && exception == "" {
 			work.wants = append(work.wants, request)
 		}

@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/permit"
 	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/text"
 )
 
 // Hold bounds for how long rules hold back a delete or an eviction that PodOps defers.
@@ -97,6 +99,28 @@ func (x *exceptions) of(object *appsv1alpha1.PodTransitionRule, request rule.Req
 	return "", ""
 }
 
+// exempt returns whether a rule exempts the revision of the pod of a request, and the text of the reason.
+func exempt(entry appsv1alpha1.TransitionRule, request rule.Request) (rule.Exception, string) {
+	state := request.Pod.Revision.State
+	abandoned := state == rule.RevisionAbandoned && entry.ExemptRevisions == appsv1alpha1.ExemptAbandoned
+	outdated := (state == rule.RevisionAbandoned || state == rule.RevisionOutdated) && entry.ExemptRevisions == appsv1alpha1.ExemptOutdated
+	if request.Stage != appsv1alpha1.StagePreCheck || entry.AvailablePolicy != nil || !abandoned && !outdated {
+		return "", ""
+	}
+	return rule.ExceptionRevision, fmt.Sprintf("revision %s is %s", text.Line(request.Pod.Revision.Current, maxRevisionBytes), strings.ToLower(string(state)))
+}
+
+// maxRevisionBytes bounds the revision in a text.
+const maxRevisionBytes = 64
+
+// ofRule returns why a request passes a rule, and the text of the reason; empty when it does not.
+func (x *exceptions) ofRule(eval *Rule, request rule.Request) (rule.Exception, string) {
+	if exception, reason := x.of(eval.Object(), request); exception != "" {
+		return exception, reason
+	}
+	return exempt(eval.prepared.spec, request)
+}
+
 // left returns how long a request may still be held, and whether that is bounded.
 func (x *exceptions) left(hold Hold, request rule.Request) (time.Duration, bool) {
 	if hold.Max == 0 || !isDeferred(request) {
@@ -174,12 +198,11 @@ func (o Outcome) Waivers(request rule.Request) []rule.Waiver {
 		if denial.Request.Key() != request.Key() {
 			continue
 		}
-		var object *appsv1alpha1.PodTransitionRule
+		exception, reason := o.exceptions.of(nil, request)
 		if eval := o.Rules[denial.Rule]; eval != nil {
-			object = eval.Object()
+			exception, reason = o.exceptions.ofRule(eval, request)
 		}
-		exception, text := o.exceptions.of(object, request)
-		waivers = append(waivers, rule.Waiver{Rule: denial.Rule, Code: cmp.Or(denial.Verdict.Code, rule.CodeUndefined), Exception: exception, Reason: text})
+		waivers = append(waivers, rule.Waiver{Rule: denial.Rule, Code: cmp.Or(denial.Verdict.Code, rule.CodeUndefined), Exception: exception, Reason: reason})
 	}
 	slices.SortFunc(waivers, func(a, b rule.Waiver) int { return cmp.Compare(a.Rule.String(), b.Rule.String()) })
 	return waivers

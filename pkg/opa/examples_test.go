@@ -89,6 +89,7 @@ func completed(given any) any {
 	pod := map[string]any{
 		"name": "web-0", "namespace": "shop", "uid": "1", "labels": map[string]any{}, "annotations": map[string]any{},
 		"owner": map[string]any{"kind": "", "name": "", "uid": ""}, "node": "", "created": 0, "ready": true,
+		"revision":  map[string]any{"current": "", "state": "Unknown"},
 		"available": true, "available_since": 1, "permitted": false, "skip_rules": []any{},
 	}
 	whole := filled(given, map[string]any{

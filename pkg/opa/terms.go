@@ -2,6 +2,7 @@ package opa
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -39,7 +40,7 @@ type inputKeys struct {
 	stage, counts, requests, rule, parameters *ast.Term
 	selected, desired, available, reserved    *ast.Term
 	pod, pods, operation, id, kind, since     *ast.Term
-	cause                                     *ast.Term
+	cause, revision, current                  *ast.Term
 	name, namespace, uid, labels, skipped     *ast.Term
 	annotations, owner, ownerKind, node       *ast.Term
 	created, ready, availableSince, permitted *ast.Term
@@ -57,8 +58,9 @@ func newTermCache(remembered *memory) *termCache {
 			available: ast.StringTerm("available"), reserved: ast.StringTerm("reserved"),
 			pod: ast.StringTerm("pod"), pods: ast.StringTerm("pods"), operation: ast.StringTerm("operation"),
 			id: ast.StringTerm("id"), kind: ast.StringTerm("type"), since: ast.StringTerm("since"),
-			cause: ast.StringTerm("cause"),
-			name:  ast.StringTerm("name"), namespace: ast.StringTerm("namespace"), uid: ast.StringTerm("uid"),
+			cause:    ast.StringTerm("cause"),
+			revision: ast.StringTerm("revision"), current: ast.StringTerm("current"),
+			name: ast.StringTerm("name"), namespace: ast.StringTerm("namespace"), uid: ast.StringTerm("uid"),
 			labels: ast.StringTerm("labels"), skipped: ast.StringTerm("skip_rules"),
 			annotations: ast.StringTerm("annotations"), owner: ast.StringTerm("owner"),
 			ownerKind: ast.StringTerm("kind"), node: ast.StringTerm("node"),
@@ -130,6 +132,10 @@ func (f *termCache) podTermOf(pod *rule.PodFact, available bool, since time.Time
 			[2]*ast.Term{f.keys.ownerKind, ast.StringTerm(pod.Owner.Kind)},
 			[2]*ast.Term{f.keys.name, ast.StringTerm(pod.Owner.Name)},
 			[2]*ast.Term{f.keys.uid, ast.StringTerm(string(pod.Owner.UID))},
+		)},
+		[2]*ast.Term{f.keys.revision, ast.ObjectTerm(
+			[2]*ast.Term{f.keys.current, ast.StringTerm(pod.Revision.Current)},
+			[2]*ast.Term{f.keys.state, ast.StringTerm(string(cmp.Or(pod.Revision.State, rule.RevisionUnknown)))},
 		)},
 		[2]*ast.Term{f.keys.node, ast.StringTerm(pod.Node)},
 		[2]*ast.Term{f.keys.created, timeTerm(pod.Created)},

@@ -244,7 +244,9 @@ func slimWorkload(object any) (any, error) {
 		o.Spec.Template.Spec, o.Status = corev1.PodSpec{}, appsv1.DeploymentStatus{}
 	case *appsv1.StatefulSet:
 		o.Spec.Template.Spec, o.Spec.VolumeClaimTemplates = corev1.PodSpec{}, nil
-		o.Status = appsv1.StatefulSetStatus{ObservedGeneration: o.Status.ObservedGeneration, UpdateRevision: o.Status.UpdateRevision}
+		o.Status = appsv1.StatefulSetStatus{
+			ObservedGeneration: o.Status.ObservedGeneration, UpdateRevision: o.Status.UpdateRevision, CurrentRevision: o.Status.CurrentRevision,
+		}
 	case *appsv1.DaemonSet:
 		o.Spec.Template.Spec, o.Status.Conditions = corev1.PodSpec{}, nil
 	case *batchv1.Job:

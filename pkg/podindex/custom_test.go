@@ -49,7 +49,8 @@ func TestFactsOfAPod(t *testing.T) {
 		UID: "sts-a-uid", Namespace: "default", Name: "sts-a", ResourceVersion: version, Version: version,
 		Labels: pod.Labels, Annotations: map[string]string{"example.com/team": "shop"},
 		Owner: rule.Owner{Kind: "StatefulSet", Name: "sts", UID: "sts"}, Node: "node-1",
-		Created: builders.Epoch.Add(-time.Hour), Ready: true, AvailableSince: builders.Epoch.Add(time.Minute),
+		Revision: rule.Revision{State: rule.RevisionUnknown},
+		Created:  builders.Epoch.Add(-time.Hour), Ready: true, AvailableSince: builders.Epoch.Add(time.Minute),
 		SkipRules: []string{"x"}, Available: true,
 	}
 	if diff := cmp.Diff(want, x.fact()); diff != "" {

@@ -210,25 +210,6 @@ func (n *namespace) putDisrupted(before, after *pod) (changed bool) {
 	return changed
 }
 
-// DisruptionBudgetsOf returns the names of the PodDisruptionBudgets of a namespace that select
-// pods with these labels, sorted.
-func (x *Index) DisruptionBudgetsOf(namespace string, of map[string]string) []string {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	n, ok := x.namespaces[namespace]
-	if !ok {
-		return nil
-	}
-	var names []string
-	for name, b := range n.disruptions {
-		if b.Selector != nil && b.Selector.Matches(labels.Set(of)) {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
 // DisruptionView is one PodDisruptionBudget in a Snapshot.
 type DisruptionView struct {
 	DisruptionBudget

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -54,6 +55,9 @@ type namespace struct {
 
 	// newest has the highest revisions of the ReplicaSets of each Deployment, by its UID.
 	newest map[types.UID]int64
+
+	// oldest is when the first ReplicaSet of each Deployment was created. See noteOldest.
+	oldest map[types.UID]time.Time
 
 	// controllers of pods, also controllers that are not in owners.
 	controllers map[types.UID]*controlled
@@ -108,7 +112,7 @@ func (x *Index) forgetEmpty(name string) {
 func (x *Index) setPod(object *corev1.Pod) {
 	n := x.namespace(object.Namespace)
 	before := n.pods[object.UID]
-	after := newPod(object, n.ownerOf(controllerOf(object)), n.causeOf(controllerOf(object).UID), before)
+	after := newPod(object, n.ownerOf(controllerOf(object)), n.causeOf(controllerOf(object).UID), n.revisionsOf(controllerOf(object).UID), before)
 	n.pods[object.UID] = after
 	x.own(n, after, 1)
 	if before != nil {

@@ -2,6 +2,7 @@ package podindex
 
 import (
 	"maps"
+	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -43,14 +44,22 @@ type Owner struct {
 	// ReplicaSet of a Deployment has the highest.
 	Revision int64
 
+	// UpdateRevision and CurrentRevision are those in the status of a StatefulSet.
+	UpdateRevision  string
+	CurrentRevision string
+
+	// Created is when it was created.
+	Created time.Time
+
 	// Terminating is true once it has a deletion timestamp.
 	Terminating bool
 }
 
 // hasPlaceOf reports whether another version of a workload has the same controller, kind, name
-// and revision.
+// and revisions, and has pods if this one does.
 func (o Owner) hasPlaceOf(other Owner) bool {
-	return o.Controller == other.Controller && o.Kind == other.Kind && o.Name == other.Name && o.Revision == other.Revision
+	return o.UpdateRevision == other.UpdateRevision && o.CurrentRevision == other.CurrentRevision && o.Created.Equal(other.Created) &&
+		(o.Desired == 0) == (other.Desired == 0) && o.Controller == other.Controller && o.Kind == other.Kind && o.Name == other.Name && o.Revision == other.Revision
 }
 
 // equals reports whether another version of a workload is the same.
@@ -146,6 +155,9 @@ type controlled struct {
 
 	// cause is why the controller deletes a pod.
 	cause rule.Cause
+
+	// revisions are those of its pods.
+	revisions revisions
 }
 
 // causeOf returns why a controller deletes one of its pods; empty when it is not a ReplicaSet
@@ -170,6 +182,7 @@ func (n *namespace) noteNewest() {
 			n.newest[owner.Controller] = max(n.newest[owner.Controller], owner.Revision)
 		}
 	}
+	n.noteOldest()
 }
 
 // topOf returns the UID of the owner that rules see of the pods of a controller.
@@ -199,7 +212,7 @@ func (n *namespace) own(p *pod, by int) (changed bool) {
 	}
 	c, ok := n.controllers[controller]
 	if !ok {
-		c = &controlled{top: n.topOf(controller), cause: n.causeOf(controller)}
+		c = &controlled{top: n.topOf(controller), cause: n.causeOf(controller), revisions: n.revisionsOf(controller)}
 		n.controllers[controller] = c
 	}
 	c.pods += by
@@ -219,8 +232,10 @@ func (n *namespace) ownersChanged() {
 	n.noteNewest()
 	moved := map[types.UID]bool{}
 	for uid, c := range n.controllers {
-		if top, cause := n.topOf(uid), n.causeOf(uid); top != c.top || cause != c.cause {
-			c.top, c.cause, moved[uid] = top, cause, true
+		now := *c
+		now.top, now.cause, now.revisions = n.topOf(uid), n.causeOf(uid), n.revisionsOf(uid)
+		if now != *c {
+			*c, moved[uid] = now, true
 		}
 	}
 	if len(moved) == 0 {
@@ -228,12 +243,12 @@ func (n *namespace) ownersChanged() {
 	}
 	for _, p := range n.pods {
 		if moved[p.controller.UID] {
-			n.replace(p.withOwner(n.ownerOf(p.controller), n.causeOf(p.controller.UID)))
+			n.replace(p.withOwner(n.ownerOf(p.controller), n.causeOf(p.controller.UID), n.revisionsOf(p.controller.UID)))
 		}
 	}
 }
 
-// replace replaces the entry of a pod by an entry that differs in owner and cause only, which no
+// replace replaces the entry of a pod by an entry that differs in owner, cause and revision only, which no
 // count depends on.
 func (n *namespace) replace(p *pod) {
 	uid := p.fact.UID

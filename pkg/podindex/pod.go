@@ -49,25 +49,26 @@ type pod struct {
 }
 
 // base is the last change of a pod that rules can see: the resourceVersion after it, and the
-// owner that rules saw then. The owner changes without the pod when owners are added to the
+// owner and the state of its revision that rules saw then. These change without the pod when owners are added to the
 // index or removed.
 type base struct {
 	resourceVersion string
 	owner           types.UID
+	revision        rule.RevisionState
 }
 
-// version returns the version of the fact while the pod has an owner.
-func (b base) version(owner types.UID) string {
-	if owner == b.owner {
+// version returns the version of the fact while the pod has an owner, and its revision a state.
+func (b base) version(owner types.UID, revision rule.RevisionState) string {
+	if owner == b.owner && revision == b.revision {
 		return b.resourceVersion
 	}
-	return b.resourceVersion + "+" + string(owner)
+	return b.resourceVersion + "+" + string(owner) + "+" + string(revision)
 }
 
 // newPod returns the entry of an object. before is the entry that it replaces, nil when there
 // is none; owner is the top of the pod's chain of controllers; cause is why its controller
-// deletes it.
-func newPod(object *corev1.Pod, owner rule.Owner, cause rule.Cause, before *pod) *pod {
+// deletes it, and of has the revisions of the controller.
+func newPod(object *corev1.Pod, owner rule.Owner, cause rule.Cause, of revisions, before *pod) *pod {
 	facts := lifecycle.FactsOf(object)
 	available := Available(object)
 	p := &pod{
@@ -79,6 +80,7 @@ func newPod(object *corev1.Pod, owner rule.Owner, cause rule.Cause, before *pod)
 			Labels:          object.Labels,
 			Annotations:     visibleAnnotations(object.Annotations),
 			Owner:           owner,
+			Revision:        rule.Revision{Current: hashOf(object.Labels), State: of.of(hashOf(object.Labels))},
 			Node:            object.Spec.NodeName,
 			Created:         object.CreationTimestamp.Time,
 			Ready:           facts.Ready,
@@ -94,10 +96,11 @@ func newPod(object *corev1.Pod, owner rule.Owner, cause rule.Cause, before *pod)
 		controller: controllerOf(object), apiVersion: apiVersionOf(object),
 		offTraffic: facts.Permitted() || facts.Gate == lifecycle.GateFalse,
 	}
+	p.base.revision = p.fact.Revision.State
 	if before != nil && sameButOwner(before.fact, p.fact) {
 		p.base = before.base
 	}
-	p.fact.Version = p.base.version(owner.UID)
+	p.fact.Version = p.base.version(owner.UID, p.fact.Revision.State)
 	for _, w := range lifecycle.WaitingIDs(facts) {
 		since, _ := lifecycle.ParseTime(w.Attempt)
 		p.requests = append(p.requests, rule.Request{
@@ -130,10 +133,11 @@ func (p *pod) setCause(cause rule.Cause) {
 	}
 }
 
-// withOwner returns the entry of the same object with another owner or cause.
-func (p *pod) withOwner(owner rule.Owner, cause rule.Cause) *pod {
+// withOwner returns the entry of the same object with another owner, cause or state of its revision.
+func (p *pod) withOwner(owner rule.Owner, cause rule.Cause, of revisions) *pod {
 	fact := *p.fact
-	fact.Owner, fact.Version = owner, p.base.version(owner.UID)
+	fact.Owner, fact.Revision.State = owner, of.of(fact.Revision.Current)
+	fact.Version = p.base.version(owner.UID, fact.Revision.State)
 	other := *p
 	other.fact, other.requests = &fact, slices.Clone(p.requests)
 	for i := range other.requests {

@@ -11,6 +11,9 @@ const (
 
 	// ExceptionMaxHold means that the pod has waited for as long as it may.
 	ExceptionMaxHold Exception = "MaxHold"
+
+	// ExceptionRevision means that the rule exempts pods of revisions that their workload replaces.
+	ExceptionRevision Exception = "Revision"
 )
 
 // Waiver is a rule that a request passes although the rule withholds it.

@@ -32,6 +32,9 @@ type PodFact struct {
 	// pod has none.
 	Owner Owner
 
+	// Revision is the revision of its workload that the pod was made from.
+	Revision Revision
+
 	// Node is the node that the pod is bound to; empty if it is not.
 	Node string
 
@@ -68,6 +71,36 @@ type Owner struct {
 	Name string
 	UID  types.UID
 }
+
+// Revision is the revision of a workload that a pod was made from.
+type Revision struct {
+	// Current is the hash of the pod template: the label pod-template-hash or
+	// controller-revision-hash; empty if the pod has neither.
+	Current string
+
+	// State is what the workload wants of the revision.
+	State RevisionState
+}
+
+// RevisionState is what a workload wants of a revision.
+type RevisionState string
+
+// The states of a revision.
+const (
+	// RevisionUnknown means that the workload is neither a Deployment nor a StatefulSet, or has not
+	// been observed.
+	RevisionUnknown RevisionState = "Unknown"
+
+	// RevisionNewest means that the workload makes new pods from it.
+	RevisionNewest RevisionState = "Newest"
+
+	// RevisionOutdated means that the workload replaces its pods by those of a newer one.
+	RevisionOutdated RevisionState = "Outdated"
+
+	// RevisionAbandoned means that it is outdated, and was given up before it replaced the one before
+	// it: the workload was rolled back, or went on to a later one.
+	RevisionAbandoned RevisionState = "Abandoned"
+)
 
 // Request is one id of one pod that waits in one stage.
 type Request struct {

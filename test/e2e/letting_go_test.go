@@ -2,7 +2,6 @@ package e2e_test
 
 import (
 	"context"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -39,9 +38,7 @@ var _ = Describe("A pod that waits for a rule", func() {
 
 	bounded := func(ctx context.Context, action appsv1alpha1.HoldAction) {
 		GinkgoHelper()
-		rule := p.rule(ctx, approved())
-		rule.Spec.MaxHold, rule.Spec.OnMaxHold = &metav1.Duration{Duration: 3 * time.Second}, action
-		Expect(p.admin.Update(ctx, rule)).To(Succeed())
+		p.patch(ctx, p.rule(ctx, approved()), `{"spec":{"maxHold":"3s","onMaxHold":%q}}`, action)
 	}
 
 	It("is released after maxHold", func(ctx context.Context) {
@@ -54,7 +51,7 @@ var _ = Describe("A pod that waits for a rule", func() {
 	})
 
 	It("keeps serving after maxHold", func(ctx context.Context) {
-		bounded(ctx, "")
+		bounded(ctx, appsv1alpha1.HoldUndo)
 		set := p.replicaSet(ctx, 2)
 		p.scale(ctx, set, 1)
 		Eventually(ctx, p.notes("HoldExpired")).Should(ContainElement(ContainSubstring("is cancelled: rule web/approved held it for 3s (maxHold)")))

@@ -120,8 +120,24 @@ const (
 	EnforcementDryRun Enforcement = "DryRun"
 )
 
+// ExemptRevisions are the revisions whose pods pass a rule.
+// +kubebuilder:validation:Enum=None;Abandoned;Outdated
+type ExemptRevisions string
+
+const (
+	// ExemptNone exempts no pod.
+	ExemptNone ExemptRevisions = "None"
+
+	// ExemptAbandoned exempts pods of abandoned revisions.
+	ExemptAbandoned ExemptRevisions = "Abandoned"
+
+	// ExemptOutdated exempts pods of all revisions but the newest.
+	ExemptOutdated ExemptRevisions = "Outdated"
+)
+
 // TransitionRule is one rule: when it applies, and exactly one kind of check.
 //
+// +kubebuilder:validation:XValidation:rule="!has(self.availablePolicy) || !has(self.exemptRevisions) || self.exemptRevisions == 'None'",message="exemptRevisions does not apply to availablePolicy: every pod counts"
 // +kubebuilder:validation:XValidation:rule="[has(self.availablePolicy), has(self.labelCheck), has(self.webhook), has(self.rego)].filter(kind, kind).size() == 1",message="a rule must have exactly one of availablePolicy, labelCheck, webhook or rego"
 type TransitionRule struct {
 	// name identifies the rule within this resource, in messages, in status and in
@@ -160,6 +176,13 @@ type TransitionRule struct {
 	// filter limits the rule to matching pods. Unset: all selected pods.
 	// +optional
 	Filter *TransitionRuleFilter `json:"filter,omitempty"`
+
+	// exemptRevisions lets pods pass the rule in PreCheck whose revision the Deployment or StatefulSet
+	// replaces. Abandoned: only those of a revision that was given up before it replaced the one
+	// before it, by a rollback or a later revision. Outdated: these and those of every other old
+	// revision. Not for availablePolicy. Default: None.
+	// +optional
+	ExemptRevisions ExemptRevisions `json:"exemptRevisions,omitempty"`
 
 	// availablePolicy bounds how many of the selected pods may be unavailable.
 	// +optional

@@ -32,6 +32,9 @@ const (
 	// EventBreakGlass: the pod passed rules that withhold it, because of a break-glass annotation.
 	EventBreakGlass = "BreakGlass"
 
+	// EventExempt: the pod passed a rule that withholds it, because the rule exempts its revision.
+	EventExempt = "Exempt"
+
 	// EventHoldExpired: the pod was held for as long as it may be, and its operation was cancelled, or it
 	// passed the rules that withhold it.
 	EventHoldExpired = "HoldExpired"

@@ -94,12 +94,16 @@ func (r *Reconciler) recordWaivers(pod *corev1.Pod, request rule.Request, waiver
 	if len(waivers) > 1 {
 		more = fmt.Sprintf(" and %d more rules", len(waivers)-1)
 	}
-	first, reason, cause := waivers[0], EventBreakGlass, "break-glass "
-	if first.Exception == rule.ExceptionMaxHold {
+	first, kind, reason, cause := waivers[0], corev1.EventTypeWarning, EventBreakGlass, "break-glass "
+	switch first.Exception {
+	case rule.ExceptionMaxHold:
 		reason, cause = EventHoldExpired, "maxHold, "
 		r.metrics.holdExpired(appsv1alpha1.HoldRelease)
+	case rule.ExceptionRevision:
+		kind, reason, cause = corev1.EventTypeNormal, EventExempt, "exemptRevisions, "
+	case rule.ExceptionBreakGlass:
 	}
 	r.metrics.waived(first.Exception)
-	r.recorder.Eventf(pod, nil, corev1.EventTypeWarning, reason, "Permit",
+	r.recorder.Eventf(pod, nil, kind, reason, "Permit",
 		"operation %s of id %s passes rule %s (%s)%s: %s%s", request.Type, request.ID, first.Rule, first.Code, more, cause, first.Reason)
 }

@@ -1,6 +1,7 @@
 package podtransitionrule
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -9,10 +10,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/test/builders"
 )
 
@@ -263,4 +266,42 @@ func TestTheNamespaceOfTheManagerBreaksTheGlassOfAll(t *testing.T) {
 	expect("annotation removed", "", "INC-2")
 	s.reconciler.deleteNamespace(annotated("podops-system", "INC-2"))
 	expect("namespace of the manager deleted", "", "")
+}
+
+// TestARuleExemptsRevisions: of pods that are being replaced, those of an abandoned revision come from rs-2.
+func TestARuleExemptsRevisions(t *testing.T) {
+	for exempt, want := range map[appsv1alpha1.ExemptRevisions][]string{
+		"":                           nil,
+		appsv1alpha1.ExemptNone:      nil,
+		appsv1alpha1.ExemptAbandoned: {"web-002"},
+		appsv1alpha1.ExemptOutdated:  {"web-001", "web-002"},
+	} {
+		t.Run(string(exempt), func(t *testing.T) {
+			s := newHarness(t, opa.Options{})
+			approval := labelled("approved", "approved")
+			approval.ExemptRevisions = exempt
+			s.rules("web", approval)
+			s.index.SetOwner(podindex.Owner{UID: "deploy", Namespace: "default", Kind: "Deployment", Name: "web", Desired: 3})
+			for i := range 3 {
+				uid := types.UID(fmt.Sprintf("rs-%d", i+1))
+				s.index.SetOwner(podindex.Owner{
+					UID: uid, Namespace: "default", Kind: "ReplicaSet", Name: string(uid), Controller: "deploy", Desired: 1,
+					Revision: int64(i + 1), Created: builders.Epoch.Add(time.Duration(i) * time.Hour),
+				})
+				s.put(waits(i+1).OwnedBy(metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: string(uid), UID: uid}).
+					Label("pod-template-hash", string(uid)).Obj())
+			}
+			s.round()
+			if diff := cmp.Diff(want, s.permitted()); diff != "" {
+				t.Errorf("permitted (-want +got):\n%s", diff)
+			}
+			events := slices.DeleteFunc(s.recorded(), func(event string) bool { return !strings.HasPrefix(event, "Normal "+EventExempt+" ") })
+			if len(events) != len(want) {
+				t.Fatalf("%d events of %d pods: %v", len(events), len(want), events)
+			}
+			if len(want) > 0 && !strings.Contains(strings.Join(events, "\n"), "passes rule web/approved (LabelMismatch): exemptRevisions, revision rs-2 is abandoned") {
+				t.Errorf("events %v", events)
+			}
+		})
+	}
 }

@@ -18,7 +18,7 @@ import (
 func (r *Reconciler) setOwner(object client.Object) {
 	owner := podindex.Owner{
 		UID: object.GetUID(), Namespace: object.GetNamespace(), Name: object.GetName(),
-		Terminating: object.GetDeletionTimestamp() != nil,
+		Terminating: object.GetDeletionTimestamp() != nil, Created: object.GetCreationTimestamp().Time,
 	}
 	if controller := metav1.GetControllerOf(object); controller != nil {
 		owner.Controller = controller.UID
@@ -31,6 +31,7 @@ func (r *Reconciler) setOwner(object client.Object) {
 	case *appsv1.Deployment:
 		owner.Kind, owner.Desired, owner.TemplateLabels = "Deployment", replicas(o.Spec.Replicas), o.Spec.Template.Labels
 	case *appsv1.StatefulSet:
+		owner.UpdateRevision, owner.CurrentRevision = o.Status.UpdateRevision, o.Status.CurrentRevision
 		owner.Kind, owner.Desired, owner.TemplateLabels = "StatefulSet", replicas(o.Spec.Replicas), o.Spec.Template.Labels
 	case *appsv1.DaemonSet:
 		// Before the controller has counted nodes for the first time, the number in the status is 0.

@@ -11,7 +11,7 @@ package podops.lib.complete
 #   thousands of pods, so the fields of a document are counted, and not checked one by one: the
 #   schema allows no other fields. Each number below is the number of "required" fields of the
 #   document in policies/schema/input.json: 10 at the root, 4 in operation, 2 in namespace, 4 in
-#   counts, 2 in an item of permits, 13 in $defs/pod and 3 in its owner. A test of the Go package
+#   counts, 2 in an item of permits, 14 in $defs/pod, 3 in its owner and 2 in its revision. A test of the Go package
 #   policies compares them.
 # scope: document
 all(facts) if {
@@ -25,6 +25,7 @@ all(facts) if {
 }
 
 _pods(pods) if {
-	count([1 | count(pods[_]) == 13]) == count(pods)
+	count([1 | count(pods[_]) == 14]) == count(pods)
 	count([1 | count(pods[_].owner) == 3]) == count(pods)
+	count([1 | count(pods[_].revision) == 2]) == count(pods)
 }

@@ -9,6 +9,7 @@ _pod := {
 	"labels": {},
 	"annotations": {},
 	"owner": {"kind": "Deployment", "name": "web", "uid": "2"},
+	"revision": {"current": "5d4f", "state": "Newest"},
 	"node": "",
 	"created": 1,
 	"ready": false,

@@ -9,6 +9,7 @@ _pod := {
 	"labels": {"app": "web"},
 	"annotations": {},
 	"owner": {"kind": "", "name": "", "uid": ""},
+	"revision": {"current": "", "state": "Unknown"},
 	"node": "",
 	"created": 1,
 	"ready": true,
