@@ -17,9 +17,9 @@ import (
 
 // SettledFor is how long the status of a PodDisruptionBudget must count healthy pods that are not controlled
 // before permits rely on them. Until then the status may be older than the pods that this process has seen,
-// and the difference may be pods that have just become unready. The disruption controller usually follows
+// and the difference may be pods that have become unready since. The disruption controller usually follows
 // within a second.
-const SettledFor = 10 * time.Second
+const SettledFor = time.Minute
 
 // disruption is one PodDisruptionBudget in an evaluation.
 type disruption struct {

@@ -59,10 +59,14 @@ type base struct {
 
 // version returns the version of the fact while the pod has an owner, and its revision a state.
 func (b base) version(owner types.UID, revision rule.RevisionState) string {
-	if owner == b.owner && revision == b.revision {
-		return b.resourceVersion
+	version := b.resourceVersion
+	if owner != b.owner {
+		version += "+" + string(owner)
 	}
-	return b.resourceVersion + "+" + string(owner) + "+" + string(revision)
+	if revision != b.revision {
+		version += "+" + string(revision)
+	}
+	return version
 }
 
 // newPod returns the entry of an object. before is the entry that it replaces, nil when there
