@@ -179,7 +179,8 @@ func (e *Evaluator) newWork(t *Turn, snapshot Snapshot, now time.Time) *evaluati
 	w.exceptions = exceptions{hold: e.hold, now: now, namespace: snapshot.BreakGlass, cluster: snapshot.ClusterBreakGlass}
 	for _, view := range snapshot.Rules {
 		rules := snapshot.prepared[view.Object.Name]
-		ruleset := &Ruleset{View: view, BreakGlass: w.exceptions.breakGlass(), CompileErr: cmp.Or(objectbounds.TooLarge(view.Object), view.SelectorErr, errorsOf(rules))}
+		ruleset := &Ruleset{View: view, BreakGlass: w.exceptions.breakGlass()}
+		ruleset.CompileErr = cmp.Or(objectbounds.TooLarge(view.Object), view.SelectorErr, errorsOf(rules))
 		w.Rulesets[view.Object.Name] = ruleset
 		env, unreached := environmentOf(snapshot, view, now), map[appsv1alpha1.TransitionStage]bool{}
 		for _, prepared := range rules {
@@ -253,25 +254,24 @@ func (e *Evaluator) evaluateRule(ctx context.Context, work *ruleWork, w *evaluat
 	for i, request := range requests {
 		key, verdict := request.Key(), verdicts[i]
 		w.file(w.turn, prepared.id, key, finding{request: &requests[i]})
-		exception, text := w.exceptions.ofRule(work.Rule, request)
-		if verdict.Call && work.Calls != nil && exception == "" {
-			work.wants = append(work.wants, request)
-		}
-		if verdict.Outcome == rule.Withheld && prepared.enforced() && exception != "" {
-			w.waive(w.turn, request, rule.Waiver{Rule: prepared.id, Code: cmp.Or(verdict.Code, rule.CodeUndefined), Exception: exception, Reason: text})
-			continue
-		}
-		w.fileVerdict(work, request, verdict, candidates[key], exception)
+		w.fileVerdict(work, request, verdict, candidates[key])
 	}
 }
 
 // fileVerdict files the verdict of a rule on a request: its candidate needs a slot of the rule, or is
-// checked again in the order of permits, or the request is withheld.
-func (w *evaluating) fileVerdict(
-	work *ruleWork, request rule.Request, verdict rule.Verdict, candidate *permit.Candidate, exception rule.Exception,
-) {
+// checked again in the order of permits, or the request is withheld. With an exception it is not, and no
+// service is called about it.
+func (w *evaluating) fileVerdict(work *ruleWork, request rule.Request, verdict rule.Verdict, candidate *permit.Candidate) {
 	prepared := work.prepared
+	exception, reason := w.exceptions.ofRule(work.Rule, request)
+	if verdict.Call && work.Calls != nil && exception == "" {
+		work.wants = append(work.wants, request)
+	}
 	switch {
+	case verdict.Outcome == rule.Withheld && prepared.enforced() && exception != "":
+		w.waive(w.turn, request, rule.Waiver{
+			Rule: prepared.id, Code: cmp.Or(verdict.Code, rule.CodeUndefined), Exception: exception, Reason: reason,
+		})
 	case verdict.Outcome == rule.NeedsSlot:
 		candidate.Needs = append(candidate.Needs, prepared.id)
 		waiveNeed(candidate, prepared.id, exception)

@@ -273,8 +273,10 @@ func (a *allocation) allocate(pod []Candidate) {
 	}
 }
 
-// noRoom is the verdict of a rule without a slot.
-var noRoom = rule.Verdict{Code: rule.CodeNoRoom}
+// noRoom is the denial by a rule without a slot.
+func noRoom(c Candidate, id rule.RuleID) Denial {
+	return Denial{Request: c.Request, Rule: id, Verdict: rule.Verdict{Code: rule.CodeNoRoom}}
+}
 
 // waives reports whether the rule of a denial is waived, and keeps the denial then.
 func (a *allocation) waives(c Candidate, denial Denial) bool {
@@ -289,7 +291,7 @@ func (a *allocation) waives(c Candidate, denial Denial) bool {
 func (a *allocation) deny(c Candidate) (Denial, bool) {
 	if c.Request.Stage != appsv1alpha1.StagePostCheck && !a.granted[c.Request.Pod.UID] {
 		if id, lacking := a.lacking(c); lacking {
-			return Denial{Request: c.Request, Rule: id, Verdict: noRoom}, true
+			return noRoom(c, id), true
 		}
 	}
 	return a.rechecked(c)
@@ -310,7 +312,7 @@ func (a *allocation) lacking(c Candidate) (rule.RuleID, bool) {
 			continue
 		}
 		slots := b.slots[need.Rule]
-		if slots >= 0 && (slots > 0 || hasUID(b.live, pod.UID)) || a.waives(c, Denial{Request: c.Request, Rule: need, Verdict: noRoom}) {
+		if slots >= 0 && (slots > 0 || hasUID(b.live, pod.UID)) || a.waives(c, noRoom(c, need)) {
 			continue
 		}
 		return need, true

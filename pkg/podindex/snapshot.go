@@ -137,7 +137,8 @@ func (x *Index) Snapshot(name string, pods func(*appsv1alpha1.PodTransitionRule)
 	defer x.mu.Unlock()
 	v := Snapshot{
 		Namespace: name, ResourceVersion: x.seen,
-		NamespaceLabels: x.labels[name], BreakGlass: x.breakGlass[name], ClusterBreakGlass: x.breakGlass[""], Policies: map[string]*appsv1alpha1.PodTransitionPolicy{},
+		NamespaceLabels: x.labels[name], BreakGlass: x.breakGlass[name], ClusterBreakGlass: x.breakGlass[""],
+		Policies: map[string]*appsv1alpha1.PodTransitionPolicy{},
 		versions: map[types.UID]string{},
 	}
 	n, ok := x.namespaces[name]

@@ -81,7 +81,8 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	}, []string{"action"})
 	m.exceptions = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "podops_rules_waived_total",
-		Help: "Requests that were granted although rules withhold them, because of a break-glass annotation (BreakGlass), of maxHold (MaxHold) or of exemptRevisions (Revision).",
+		Help: "Requests that were granted although rules withhold them, because of a break-glass annotation (BreakGlass), " +
+			"of maxHold (MaxHold) or of exemptRevisions (Revision).",
 	}, []string{"exception"})
 	collectors := []prometheus.Collector{m.requests, m.quarantined, m.timeouts, m.tasks, m.oldestTask, m.rounds, m.waiting, m.holds, m.exceptions}
 	for _, collector := range collectors {

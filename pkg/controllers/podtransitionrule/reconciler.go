@@ -169,7 +169,8 @@ func New(c Config) *Reconciler {
 	return &Reconciler{
 		index: c.Index, evaluator: evaluator, state: newState(evaluator, calls),
 		pods: c.Pods, statuses: c.Statuses, recorder: c.Recorder, options: c.Options, metrics: c.Metrics, clock: c.Clock,
-		caller: c.Caller, undo: c.Undo, managerNamespace: c.ManagerNamespace, wake: c.Wake, workers: workers, lanes: newLanes(workers), budget: cmp.Or(c.RoundBudget, evaluation.DefaultBudget),
+		caller: c.Caller, undo: c.Undo, managerNamespace: c.ManagerNamespace,
+		wake: c.Wake, workers: workers, lanes: newLanes(workers), budget: cmp.Or(c.RoundBudget, evaluation.DefaultBudget),
 		roundBytes: evaluation.DefaultMemory, writesAtOnce: defaultWritesAtOnce, batchInterval: c.BatchInterval,
 	}
 }
