@@ -30,7 +30,8 @@ const EventUnguarded = "DeletedUnguarded"
 // or on the pod without one, and by a metric. It watches pods, so it also sees removals that no webhook
 // reviewed. It runs on the leader.
 type Unguarded struct {
-	informers cache.Cache
+	informers cache.Informers
+	reader    client.Reader // the same cache
 	recorder  events.EventRecorder
 	deletes   *prometheus.CounterVec
 
@@ -47,7 +48,7 @@ func NewUnguarded(informers cache.Cache, recorder events.EventRecorder, registry
 	if err := registry.Register(deletes); err != nil {
 		return nil, fmt.Errorf("registering the metric of unguarded deletes: %w", err)
 	}
-	return &Unguarded{informers: informers, recorder: recorder, deletes: deletes, seen: map[types.UID]bool{}}, nil
+	return &Unguarded{informers: informers, reader: informers, recorder: recorder, deletes: deletes, seen: map[types.UID]bool{}}, nil
 }
 
 // Start watches pods until ctx ends.
@@ -117,7 +118,7 @@ func (u *Unguarded) ownerState(ctx context.Context, pod *corev1.Pod) deferreddel
 		return deferreddelete.OwnerPresent
 	}
 	controller := metav1.GetControllerOfNoCopy(pod)
-	err := u.informers.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: controller.Name}, owner)
+	err := u.reader.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: controller.Name}, owner)
 	switch {
 	case apierrors.IsNotFound(err) || err == nil && owner.GetUID() != controller.UID:
 		return deferreddelete.OwnerGone
@@ -130,14 +131,14 @@ func (u *Unguarded) ownerState(ctx context.Context, pod *corev1.Pod) deferreddel
 
 func (u *Unguarded) namespaceTerminating(ctx context.Context, name string) bool {
 	namespace := &corev1.Namespace{}
-	err := u.informers.Get(ctx, types.NamespacedName{Name: name}, namespace)
+	err := u.reader.Get(ctx, types.NamespacedName{Name: name}, namespace)
 	return err != nil || namespace.DeletionTimestamp != nil
 }
 
 // isRuled reports whether an enforced rule applies to the deletion of a pod.
 func (u *Unguarded) isRuled(ctx context.Context, pod *corev1.Pod) bool {
 	list := &appsv1alpha1.PodTransitionRuleList{}
-	if err := u.informers.List(ctx, list, client.InNamespace(pod.Namespace)); err != nil {
+	if err := u.reader.List(ctx, list, client.InNamespace(pod.Namespace)); err != nil {
 		ctrllog.FromContext(ctx).Error(err, "Reading the rules of a removed pod", "pod", client.ObjectKeyFromObject(pod))
 		return false
 	}

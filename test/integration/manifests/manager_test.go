@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -95,6 +96,9 @@ func startManager() {
 		"/validate-apps-kusionstack-io-v1alpha1-podtransitionpolicy", "/delete-apps-kusionstack-io-v1alpha1-podtransitionpolicy",
 	} {
 		mgr.GetWebhookServer().Register(path, manager.calls.at(path))
+		if strings.HasPrefix(path, certificates.TokenPaths) {
+			mgr.GetWebhookServer().Register(path+"/", manager.calls.at(path))
+		}
 	}
 
 	ctx, cancel := context.WithCancel(context.Background())

@@ -1,0 +1,120 @@
+package deferreddelete
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/test/builders"
+)
+
+// ruleset returns a PodTransitionRule of the pods with the label app=web.
+func ruleset(edits ...func(*appsv1alpha1.TransitionRule)) client.Object {
+	rule := appsv1alpha1.TransitionRule{Name: "keep"}
+	for _, edit := range edits {
+		edit(&rule)
+	}
+	return &appsv1alpha1.PodTransitionRule{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
+		Spec: appsv1alpha1.PodTransitionRuleSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, Rules: []appsv1alpha1.TransitionRule{rule},
+		},
+	}
+}
+
+func newUnguarded(t *testing.T, objects ...client.Object) (*Unguarded, *events.FakeRecorder, *prometheus.Registry) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, appsv1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	recorder, registry := events.NewFakeRecorder(10), prometheus.NewRegistry()
+	u, err := NewUnguarded(nil, recorder, registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.reader = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+	return u, recorder, registry
+}
+
+func TestUnguarded(t *testing.T) {
+	active := func() client.Object { return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}} }
+	ending := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", DeletionTimestamp: &metav1.Time{Time: start}, Finalizers: []string{"kubernetes"}}}
+	going := func() *builders.PodBuilder {
+		return builders.MakePod("web-0").Label("app", "web").Node("node-1").OwnedBy(statefulOwner).Terminating(start)
+	}
+	for name, tc := range map[string]struct {
+		pod     *corev1.Pod
+		objects []client.Object
+		want    string // reason; empty: guarded
+	}{
+		"a rule was not evaluated":     {pod: going().Obj(), objects: []client.Object{active(), ruleset(), stateful("new")}, want: "Unanswered"},
+		"the owner is deleted":         {pod: going().Obj(), objects: []client.Object{active(), ruleset()}, want: "OwnerDeleted"},
+		"no rule selects the pod":      {pod: going().Label("app", "db").Obj(), objects: []client.Object{active(), ruleset(), stateful("new")}},
+		"the rule only warns":          {pod: going().Obj(), objects: []client.Object{active(), stateful("new"), ruleset(func(r *appsv1alpha1.TransitionRule) { r.Enforcement = appsv1alpha1.EnforcementWarn })}},
+		"the rule is for updates":      {pod: going().Obj(), objects: []client.Object{active(), stateful("new"), ruleset(func(r *appsv1alpha1.TransitionRule) { r.Conditions = []string{"update"} })}},
+		"the namespace is terminating": {pod: going().Obj(), objects: []client.Object{ending, ruleset(), stateful("new")}},
+		"the rules permitted it":       {pod: going().Allowed("pod-delete", "delete").Obj(), objects: []client.Object{active(), ruleset(), stateful("new")}},
+		"the pod is not being removed": {pod: builders.MakePod("web-0").Label("app", "web").Node("node-1").Obj(), objects: []client.Object{active(), ruleset()}},
+		"a bare pod has its own event": {pod: bareGoing(), objects: []client.Object{active(), ruleset()}, want: "Unanswered"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u, recorder, registry := newUnguarded(t, tc.objects...)
+			u.observe(t.Context(), tc.pod)
+			u.observe(t.Context(), tc.pod) // another event of the same pod
+			var got []string
+			for len(recorder.Events) > 0 {
+				got = append(got, <-recorder.Events)
+			}
+			if tc.want == "" {
+				if len(got) > 0 {
+					t.Errorf("events %v", got)
+				}
+				return
+			}
+			if len(got) != 1 {
+				t.Fatalf("events %v, want one", got)
+			}
+			families, err := registry.Gather()
+			if err != nil || len(families) != 1 || len(families[0].GetMetric()) != 1 {
+				t.Fatalf("metrics %v, %v", families, err)
+			}
+			metric := families[0].GetMetric()[0]
+			if metric.GetCounter().GetValue() != 1 || metric.GetLabel()[0].GetValue() != tc.want {
+				t.Errorf("metric %v, want 1 with the reason %s", metric, tc.want)
+			}
+			u.forget(toolscache.DeletedFinalStateUnknown{Obj: tc.pod})
+			if len(u.seen) != 0 {
+				t.Errorf("%d pods are remembered after they have gone", len(u.seen))
+			}
+		})
+	}
+}
+
+func bareGoing() *corev1.Pod {
+	return builders.MakePod("web-0").Label("app", "web").Node("node-1").Terminating(start).Obj()
+}
+
+func TestSubjectOf(t *testing.T) {
+	owned := builders.MakePod("web-0").OwnedBy(statefulOwner).Obj()
+	want := &corev1.ObjectReference{APIVersion: "apps/v1", Kind: "StatefulSet", Namespace: "default", Name: "web", UID: "web-uid"}
+	if diff := cmp.Diff(fmt.Sprint(want), fmt.Sprint(subjectOf(owned))); diff != "" {
+		t.Errorf("subject (-want +got):\n%s", diff)
+	}
+	if pod := bareGoing(); subjectOf(pod) != runtime.Object(pod) {
+		t.Error("a pod without an owner is its own subject")
+	}
+}
