@@ -139,6 +139,7 @@ func Decide(r Review) Decision {
 	case ActorScheduler:
 		// As an evictor, the scheduler tries again for as long as it needs the room.
 		held.Reason, held.Actor = ReasonPreemption, ActorEvictor
+	default:
 	}
 	if r.Forgeable && (r.Actor != ActorOwner || !OfReplicaSet(r.Pod)) {
 		held.Outcome, held.Record = Hold, false
@@ -162,12 +163,20 @@ func (r Review) passes() (Reason, bool) {
 		return ReasonNamespaceTerminating, true
 	case r.Owner != OwnerPresent:
 		return ReasonOwnerDeleted, true
-	case r.UID != "" && r.UID != r.Pod.UID:
-		return ReasonOtherPod, true
 	case r.Actor == ActorSystem:
 		return ReasonKubernetes, true
 	case Operable(r.Pod.Labels):
 		return ReasonPermitted, true
+	default:
+		return r.excepted()
+	}
+}
+
+// excepted reports whether the request itself is of a kind that passes, and why.
+func (r Review) excepted() (Reason, bool) {
+	switch {
+	case r.UID != "" && r.UID != r.Pod.UID:
+		return ReasonOtherPod, true
 	case r.Actor == ActorScheduler && !r.HoldPreemption:
 		return ReasonPreemption, true
 	case r.Forced && r.Method != MethodEviction:

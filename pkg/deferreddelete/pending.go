@@ -68,12 +68,10 @@ func (d Demand) Begin(pod *corev1.Pod, since string) appsv1alpha1.PendingDelete 
 	}
 }
 
-// strength orders the actors: a demand replaces a weaker one. A client does not repeat its
-// request, so no other demand may end it.
-var strength = []Actor{ActorOwner, ActorEvictor, ActorLabel, ActorClient}
-
-// Stronger reports whether a demand replaces another one of the same pod.
+// Stronger reports whether a demand replaces another one of the same pod. A client does not repeat
+// its request, so no other demand may end it.
 func (d Demand) Stronger(than Demand) bool {
+	strength := []Actor{ActorOwner, ActorEvictor, ActorLabel, ActorClient}
 	return slices.Index(strength, d.Actor) > slices.Index(strength, than.Actor)
 }
 

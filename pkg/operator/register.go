@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -92,16 +91,9 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 	if err := registerPods(mgr, writer, gatherer, times, options.Workers, clk); err != nil {
 		return err
 	}
-	starter, err := registerDeferredDeletes(mgr, gatherer, times, options, clk)
-	if err != nil {
+	if err := registerDeferredDeletes(mgr, gatherer, times, clientOf{identity, known}, options, clk); err != nil {
 		return err
 	}
-	reviews, err := podwebhook.NewReviews(metrics.Registry)
-	if err != nil {
-		return fmt.Errorf("setting up the webhooks of deletes: %w", err)
-	}
-	deferral := podwebhook.DeferOptions{Identity: identity, Expiry: options.DeleteExpiry, HoldPreemption: options.HoldPreemption}
-
 	admitted := &resourceconsist.Admission{}
 	if err := registerAdapters(mgr, options, resourceconsist.WithAdmission(admitted)); err != nil {
 		return err
@@ -113,13 +105,11 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 	mayRead := policywebhook.NewMayRead(clientset.AuthorizationV1().SubjectAccessReviews())
 	decoder, gate := admission.NewDecoder(mgr.GetScheme()), newGate()
 	cached := replicasetpods.Reader{Reader: mgr.GetClient()}
-	serve(mgr, known, map[string]admission.Handler{
+	serve(mgr, map[string]admission.Handler{
 		podwebhook.MutatePath: gated{
 			podwebhook.NewMutator(decoder, identity, times, clk).Expecting(admitted.ExpectedFinalizers), gate, largePod,
 		},
 		podwebhook.ValidatePath:      gated{podwebhook.NewValidator(decoder, identity, times, clk), gate, largePod},
-		podwebhook.DeletePath:        podwebhook.NewDeleteDeferrer(decoder, mgr.GetClient(), mgr.GetAPIReader(), starter, deferral, reviews),
-		podwebhook.EvictionPath:      podwebhook.NewEvictionDeferrer(decoder, mgr.GetClient(), mgr.GetAPIReader(), starter, deferral, reviews),
 		replicasetwebhook.MutatePath: gated{replicasetwebhook.NewMutator(decoder, cached, identity), gate, largePod},
 		replicasetwebhook.ScalePath:  gated{replicasetwebhook.NewScaler(decoder, cached, mgr.GetClient(), identity), gate, 0},
 		replicasetwebhook.DeploymentMutatePath: gated{
@@ -136,16 +126,32 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 	return nil
 }
 
-// serve registers the handlers with the webhook server by path. The path of some of them ends with a
-// token: known reports whether its sender is the API server.
-func serve(mgr manager.Manager, known func(path string) bool, handlers map[string]admission.Handler) {
+// serve registers the handlers with the webhook server by path.
+func serve(mgr manager.Manager, handlers map[string]admission.Handler) {
 	for path, handler := range handlers {
 		var served http.Handler = review.New(handler)
 		mgr.GetWebhookServer().Register(path, served)
-		if strings.HasPrefix(path, certificates.TokenPaths) {
-			mgr.GetWebhookServer().Register(path+"/", withToken(served, known))
-		}
 	}
+}
+
+// serveDeferrers registers the webhooks of deletes and evictions. Their paths end with a token in the
+// webhook configuration.
+func serveDeferrers(mgr manager.Manager, starter podwebhook.Deferrer, clients clientOf, options Options) error {
+	reviews, err := podwebhook.NewReviews(metrics.Registry)
+	if err != nil {
+		return fmt.Errorf("setting up the webhooks of deletes: %w", err)
+	}
+	settings := podwebhook.DeferOptions{Identity: clients.identity, Expiry: options.DeleteExpiry, HoldPreemption: options.HoldPreemption}
+	decoder, reader, apiReader := admission.NewDecoder(mgr.GetScheme()), mgr.GetClient(), mgr.GetAPIReader()
+	for path, handler := range map[string]admission.Handler{
+		podwebhook.DeletePath:   podwebhook.NewDeleteDeferrer(decoder, reader, apiReader, starter, settings, reviews),
+		podwebhook.EvictionPath: podwebhook.NewEvictionDeferrer(decoder, reader, apiReader, starter, settings, reviews),
+	} {
+		served := review.New(handler)
+		mgr.GetWebhookServer().Register(path, served)
+		mgr.GetWebhookServer().Register(path+"/", withToken(served, clients.known))
+	}
+	return nil
 }
 
 // withToken serves reviews, and records whether the path has a token of the webhook configuration.
@@ -218,45 +224,52 @@ func registerPods(
 	return nil
 }
 
-// registerDeferredDeletes registers the controllers that begin, finish and cancel deferred deletes,
-// and that report the pods which are removed past their rules.
+// clientOf are the facts by which webhooks distinguish their clients: the user name of this manager,
+// and whether the path of a review has the token of the webhook configuration.
+type clientOf struct {
+	identity string
+	known    func(path string) bool
+}
+
+// registerDeferredDeletes registers the webhooks of deletes and evictions, the controllers that begin,
+// finish and cancel deferred ones, and the report of pods that are removed past their rules.
 func registerDeferredDeletes(
-	mgr manager.Manager, gatherer *podfacts.Gatherer, times lifecycle.Options, options Options, clk clock.Clock,
-) (*deferreddelete.Starter, error) {
+	mgr manager.Manager, gatherer *podfacts.Gatherer, times lifecycle.Options, clients clientOf, options Options, clk clock.Clock,
+) error {
 	// The indexes and informers are registered before the cache starts, so no context can end it.
 	err := mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.Pod{}, replicasetpods.ControllerUIDField, replicasetpods.IndexByController)
 	if err != nil {
-		return nil, fmt.Errorf("indexing pods by controller: %w", err)
+		return fmt.Errorf("indexing pods by controller: %w", err)
 	}
 	// Webhooks of every replica read these kinds: the first review must not wait for a list.
 	for _, kind := range []client.Object{&appsv1.ReplicaSet{}, &appsv1.StatefulSet{}, &appsv1.DaemonSet{}, &policyv1.PodDisruptionBudget{}, &corev1.Namespace{}} {
 		if _, err := mgr.GetCache().GetInformer(context.Background(), kind, cache.BlockUntilSynced(false)); err != nil {
-			return nil, fmt.Errorf("watching %T: %w", kind, err)
+			return fmt.Errorf("watching %T: %w", kind, err)
 		}
 	}
 	starter := deferreddelete.NewStarter(mgr.GetClient(), clk)
 	if err := starter.SetupWithManager(mgr, options.Workers); err != nil {
-		return nil, fmt.Errorf("setting up the start of deferred deletes: %w", err)
+		return fmt.Errorf("setting up the start of deferred deletes: %w", err)
 	}
 	recorder := mgr.GetEventRecorder(eventSource)
 	finisher := deferreddelete.NewFinisher(mgr.GetClient(), mgr.GetAPIReader(), recorder, clk)
 	if err := finisher.SetupWithManager(mgr, options.Workers); err != nil {
-		return nil, fmt.Errorf("setting up deferred deletes: %w", err)
+		return fmt.Errorf("setting up deferred deletes: %w", err)
 	}
 	scales := replicasetscale.New(mgr.GetClient(), replicasetpods.Reader{Reader: mgr.GetClient()}, recorder, clk)
 	if err := scales.SetupWithManager(mgr, options.Workers); err != nil {
-		return nil, fmt.Errorf("setting up scales of ReplicaSets: %w", err)
+		return fmt.Errorf("setting up scales of ReplicaSets: %w", err)
 	}
 	pending := deferreddelete.NewPendingDeletes(mgr.GetClient(), mgr.GetAPIReader(), recorder, gatherer, times, options.DeleteExpiry, clk)
 	if err := pending.SetupWithManager(mgr, options.Workers); err != nil {
-		return nil, fmt.Errorf("setting up pending deletes: %w", err)
+		return fmt.Errorf("setting up pending deletes: %w", err)
 	}
 	unguarded, err := deferreddelete.NewUnguarded(mgr.GetCache(), recorder, metrics.Registry)
 	if err != nil {
-		return nil, fmt.Errorf("setting up the report of unguarded deletes: %w", err)
+		return fmt.Errorf("setting up the report of unguarded deletes: %w", err)
 	}
 	if err := mgr.Add(unguarded); err != nil {
-		return nil, fmt.Errorf("adding the report of unguarded deletes: %w", err)
+		return fmt.Errorf("adding the report of unguarded deletes: %w", err)
 	}
-	return starter, nil
+	return serveDeferrers(mgr, starter, clients, options)
 }

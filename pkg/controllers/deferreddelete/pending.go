@@ -158,6 +158,7 @@ func (p *PendingDeletes) Reconcile(ctx context.Context, req reconcile.Request) (
 		wake, err = p.finish(ctx, state)
 	case deferreddelete.Cancel:
 		err = p.cancel(ctx, pod, lapse)
+	case deferreddelete.Wait:
 	}
 	return reconcile.Result{RequeueAfter: wake}, err
 }

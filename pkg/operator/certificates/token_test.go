@@ -47,10 +47,11 @@ func TestAPathKeepsItsTokenOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		seal(&config, "t")
-		got := ""
-		if config.URL != nil {
+		var got string
+		switch {
+		case config.URL != nil:
 			got = *config.URL
-		} else {
+		case config.Service != nil:
 			got = *config.Service.Path
 		}
 		if got != step.want {

@@ -224,6 +224,7 @@ func (d *reviewer) message(ctx context.Context, pod *corev1.Pod, decision deferr
 		return "PodOps holds this delete (normal during a rollout). Why: " + why
 	case deferreddelete.ReasonEviction, deferreddelete.ReasonPreemption:
 		return "PodOps holds this eviction until the rules of the pod permit it. Why: " + why
+	default:
 	}
 	if decision.Outcome == deferreddelete.Hold {
 		return "PodOps holds this delete; try again in a minute. Why: " + why
