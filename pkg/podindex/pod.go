@@ -33,6 +33,9 @@ type pod struct {
 	// offTraffic is true while PodOps keeps the pod off traffic.
 	offTraffic bool
 
+	// gap is why PodOps cannot guard the pod; empty if it can.
+	gap gap
+
 	// controller is the owner reference of the pod's controller, and apiVersion its version;
 	// zero when it has none.
 	controller rule.Owner
@@ -97,7 +100,7 @@ func newPod(object *corev1.Pod, owner rule.Owner, cause rule.Cause, of revisions
 		base:       base{resourceVersion: object.ResourceVersion, owner: owner.UID},
 		counts:     !facts.Terminating && !isFinished(object),
 		finished:   !facts.Terminating && isFinished(object),
-		controller: controllerOf(object), apiVersion: apiVersionOf(object),
+		controller: controllerOf(object), apiVersion: apiVersionOf(object), gap: gapOf(object, facts),
 		offTraffic: facts.Permitted() || facts.Gate == lifecycle.GateFalse,
 	}
 	p.base.revision = p.fact.Revision.State
@@ -224,7 +227,8 @@ func sameToDecisions(a, b *pod, custom bool) bool {
 	if custom {
 		same = a.fact.Version == b.fact.Version
 	}
-	return same && a.leftover == b.leftover && a.offTraffic == b.offTraffic && a.finished == b.finished && a.counts == b.counts &&
+	return same && a.leftover == b.leftover && a.offTraffic == b.offTraffic && a.gap == b.gap &&
+		a.finished == b.finished && a.counts == b.counts &&
 		a.controller.UID == b.controller.UID && sameRequests(a.requests, b.requests)
 }
 

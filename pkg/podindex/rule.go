@@ -39,6 +39,9 @@ type ruleset struct {
 	// unavailable are the counted pods that are not available.
 	unavailable map[types.UID]*pod
 
+	// unguarded are the counted pods that PodOps cannot guard.
+	unguarded map[types.UID]*pod
+
 	// blocking are the first names of the unavailable pods; nil when not known.
 	blocking []string
 
@@ -65,6 +68,7 @@ func newRule(object *appsv1alpha1.PodTransitionRule, versions *uint64) *ruleset 
 		object:      object,
 		selected:    map[types.UID]*pod{},
 		unavailable: map[types.UID]*pod{},
+		unguarded:   map[types.UID]*pod{},
 		byOwner:     map[types.UID]int{},
 		covered:     map[types.UID]bool{},
 		waiting:     newQueue(versions),
@@ -147,6 +151,9 @@ func (r *ruleset) add(p *pod) bool {
 	if p.counts && !p.fact.Available {
 		r.unavailable[p.fact.UID], r.blocking = p, nil
 	}
+	if p.counts && p.gap != "" {
+		r.unguarded[p.fact.UID] = p
+	}
 	r.count(p, 1)
 	return true
 }
@@ -166,6 +173,7 @@ func (r *ruleset) remove(p *pod) bool {
 		return false
 	}
 	delete(r.selected, p.fact.UID)
+	delete(r.unguarded, p.fact.UID)
 	r.waiting.drop(p.fact.UID)
 	if r.unavailable[p.fact.UID] != nil {
 		delete(r.unavailable, p.fact.UID)

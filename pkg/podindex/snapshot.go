@@ -69,6 +69,9 @@ type RuleView struct {
 	// OffTraffic is how many of the counted pods PodOps keeps off traffic.
 	OffTraffic int
 
+	// Unguarded are the counted pods that PodOps cannot guard.
+	Unguarded Unguarded
+
 	// Waiting are the requests of the pods that it selects, oldest first. WaitingVersion changes if, and only
 	// if, they do, and no other list of the Index has it; 0 for an empty list.
 	Waiting        []rule.Request
@@ -180,7 +183,8 @@ func (n *namespace) ruleView(r *ruleset, versions map[types.UID]string) RuleView
 		Waiting:     waiting.requests, WaitingVersion: waiting.version,
 		Live:       map[types.UID]appsv1alpha1.ReservedPod{},
 		OffTraffic: r.offTraffic, Unreadable: n.unreadable(r),
-		Counts: rule.Counts{Selected: r.counted, Desired: n.desired(r), Available: r.available},
+		Unguarded: unguardedOf(r.unguarded),
+		Counts:    rule.Counts{Selected: r.counted, Desired: n.desired(r), Available: r.available},
 	}
 	record := r.object.Status.Permits
 	at := func(uid types.UID) string {

@@ -15,6 +15,10 @@ const (
 	// ConditionSelecting is True when the selector of a PodTransitionRule matches a pod.
 	ConditionSelecting = "Selecting"
 
+	// ConditionGuarded is False while PodOps cannot guard some of the selected pods; absent
+	// otherwise.
+	ConditionGuarded = "Guarded"
+
 	// ConditionBreakGlass is True while a break-glass annotation of the namespace, or of the
 	// namespace of the manager, lets every pod pass the rules; absent otherwise.
 	ConditionBreakGlass = "BreakGlass"
@@ -35,6 +39,9 @@ const (
 	// ReasonNoPodSelected means that the selector matches no pod that is under PodOps, so the
 	// rules withhold no pod.
 	ReasonNoPodSelected = "NoPodSelected"
+
+	// ReasonMirrorPods means that selected pods are mirror pods of static pods.
+	ReasonMirrorPods = "MirrorPods"
 
 	// ReasonAnnotated means that an annotation is the cause.
 	ReasonAnnotated = "Annotated"

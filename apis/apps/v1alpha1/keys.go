@@ -252,7 +252,8 @@ const (
 	// operation: only finalizers keep its traffic off.
 	ConditionGateMissing = LifecycleDomain + "/GateMissing"
 
-	// ReasonGateMissing is the reason of ConditionGateMissing.
+	// ReasonGateMissing is the reason of ConditionGateMissing, and of ConditionGuarded when a
+	// PodTransitionRule selects such pods.
 	ReasonGateMissing = "GateMissing"
 )
 

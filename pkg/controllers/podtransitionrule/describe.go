@@ -38,6 +38,11 @@ func describe(status *appsv1alpha1.PodTransitionRuleStatus, rule podindex.RuleVi
 	} else {
 		meta.RemoveStatusCondition(&status.Conditions, appsv1alpha1.ConditionOwnersCounted)
 	}
+	if guarded := guarding(rule.Unguarded); guarded != nil {
+		current = append(current, *guarded)
+	} else {
+		meta.RemoveStatusCondition(&status.Conditions, appsv1alpha1.ConditionGuarded)
+	}
 	for _, condition := range current {
 		condition.ObservedGeneration = rule.Object.Generation
 		condition.LastTransitionTime = now
@@ -151,6 +156,31 @@ func uncounted(owners []podindex.Owner) metav1.Condition {
 	return metav1.Condition{
 		Type: appsv1alpha1.ConditionOwnersCounted, Status: metav1.ConditionFalse, Reason: appsv1alpha1.ReasonOwnerUnreadable,
 		Message: printable.Line(message+"; the pods that it had when its last permit was given count", maxConditionBytes),
+	}
+}
+
+// guarding returns the condition of a PodTransitionRule that selects pods which PodOps cannot guard; nil when
+// it selects none.
+func guarding(unguarded podindex.Unguarded) *metav1.Condition {
+	mirrors := fmt.Sprintf("%d mirror pods of static pods, which only their kubelet stops", unguarded.Mirrors)
+	gateless := fmt.Sprintf("%d pods without the readiness gate %s, created while the webhook of PodOps was away or before it was installed: "+
+		"only finalizers keep their traffic off; delete them to have them created with it", unguarded.Gateless, appsv1alpha1.ServiceReadyGate)
+	reason, message := appsv1alpha1.ReasonGateMissing, gateless
+	switch {
+	case unguarded.Mirrors > 0 && unguarded.Gateless > 0:
+		message += "; and " + mirrors
+	case unguarded.Mirrors > 0:
+		reason, message = appsv1alpha1.ReasonMirrorPods, mirrors
+	case unguarded.Gateless == 0:
+		return nil
+	}
+	names := strings.Join(unguarded.Names, ", ")
+	if more := unguarded.Mirrors + unguarded.Gateless - len(unguarded.Names); more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
+	}
+	return &metav1.Condition{
+		Type: appsv1alpha1.ConditionGuarded, Status: metav1.ConditionFalse, Reason: reason,
+		Message: printable.Prefix("the selector matches "+message+": "+names, maxConditionBytes),
 	}
 }
 

@@ -1,0 +1,54 @@
+package podindex
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podops-dev/podops/pkg/lifecycle"
+)
+
+// gap is why PodOps cannot guard a pod; empty if it can.
+type gap string
+
+const (
+	// gapMirror: only the kubelet stops the mirror pod of a static pod.
+	gapMirror gap = "mirror"
+
+	// gapGate: without the readiness gate only finalizers keep traffic off the pod.
+	gapGate gap = "gate"
+)
+
+func gapOf(object *corev1.Pod, facts lifecycle.PodFacts) gap {
+	if _, mirror := object.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
+		return gapMirror
+	}
+	if facts.Gate == lifecycle.GateMissing {
+		return gapGate
+	}
+	return ""
+}
+
+// Unguarded are the selected pods that PodOps cannot guard, terminating and finished ones excluded.
+type Unguarded struct {
+	// Mirrors are mirror pods of static pods, which only their kubelet stops, and Gateless those
+	// without the readiness gate: nothing but finalizers keeps their traffic off.
+	Mirrors  int
+	Gateless int
+
+	// Names are the first names of both, sorted; at most rule.MaxBlockingPods.
+	Names []string
+}
+
+// unguardedOf counts pods that cannot be guarded.
+func unguardedOf(pods map[types.UID]*pod) Unguarded {
+	counted := Unguarded{}
+	for _, p := range pods {
+		if p.gap == gapMirror {
+			counted.Mirrors++
+		} else {
+			counted.Gateless++
+		}
+		counted.Names = withFirst(counted.Names, p.fact.Name)
+	}
+	return counted
+}
