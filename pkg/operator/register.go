@@ -23,6 +23,7 @@ import (
 	"github.com/podops-dev/podops/pkg/controllers/replicasetscale"
 	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/loadshed"
 	"github.com/podops-dev/podops/pkg/opa/sandbox"
 	"github.com/podops-dev/podops/pkg/operator/certificates"
 	"github.com/podops-dev/podops/pkg/ownerscale"
@@ -104,18 +105,13 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 	}
 	mayRead := policywebhook.NewMayRead(clientset.AuthorizationV1().SubjectAccessReviews())
 	decoder, gate := admission.NewDecoder(mgr.GetScheme()), newGate()
-	cached := replicasetpods.Reader{Reader: mgr.GetClient()}
+	serve(mgr, scaleHandlers(mgr, decoder, gate, identity))
 	serve(mgr, map[string]admission.Handler{
 		podwebhook.MutatePath: gated{
 			podwebhook.NewMutator(decoder, identity, times, clk).Expecting(admitted.ExpectedFinalizers), gate, largePod,
 		},
-		podwebhook.ValidatePath:      gated{podwebhook.NewValidator(decoder, identity, times, clk), gate, largePod},
-		replicasetwebhook.MutatePath: gated{replicasetwebhook.NewMutator(decoder, cached, identity), gate, largePod},
-		replicasetwebhook.ScalePath:  gated{replicasetwebhook.NewScaler(decoder, cached, mgr.GetClient(), identity), gate, 0},
-		replicasetwebhook.DeploymentMutatePath: gated{
-			replicasetwebhook.NewDeploymentMutator(decoder, mgr.GetClient()), gate, largePod,
-		},
-		rulewebhook.MutatePath: gated{rulewebhook.NewMutator(decoder), gate, 0},
+		podwebhook.ValidatePath: gated{podwebhook.NewValidator(decoder, identity, times, clk), gate, largePod},
+		rulewebhook.MutatePath:  gated{rulewebhook.NewMutator(decoder), gate, 0},
 		rulewebhook.ValidatePath: gated{
 			rulewebhook.NewValidator(decoder, mgr.GetClient(), mgr.GetAPIReader(), checker, guard.CheckURL), gate, 0,
 		},
@@ -124,6 +120,16 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 		policywebhook.DeletePath:   policywebhook.NewDeleteGuard(decoder, mgr.GetClient(), mgr.GetAPIReader(), mayRead),
 	})
 	return nil
+}
+
+// scaleHandlers returns the webhooks of ReplicaSets and Deployments by path.
+func scaleHandlers(mgr manager.Manager, decoder admission.Decoder, gate *loadshed.Gate, identity string) map[string]admission.Handler {
+	cached := replicasetpods.Reader{Reader: mgr.GetClient()}
+	return map[string]admission.Handler{
+		replicasetwebhook.MutatePath:           gated{replicasetwebhook.NewMutator(decoder, cached, identity), gate, largePod},
+		replicasetwebhook.ScalePath:            gated{replicasetwebhook.NewScaler(decoder, cached, mgr.GetClient(), identity), gate, 0},
+		replicasetwebhook.DeploymentMutatePath: gated{replicasetwebhook.NewDeploymentMutator(decoder, mgr.GetClient()), gate, largePod},
+	}
 }
 
 // serve registers the handlers with the webhook server by path.
