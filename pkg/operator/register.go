@@ -85,9 +85,6 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 	if err := registerRules(mgr, index, guard, cluster, config); err != nil {
 		return err
 	}
-	if err := registerOwners(mgr, index, clk); err != nil {
-		return err
-	}
 	gatherer := podfacts.New(mgr.GetClient(), mgr.GetAPIReader(), clk)
 	if err := registerPods(mgr, writer, gatherer, times, options.Workers, clk); err != nil {
 		return err
@@ -171,7 +168,7 @@ func withToken(served http.Handler, known func(path string) bool) http.Handler {
 }
 
 // registerRules registers the controller of rules, with the index that it reads pods from and the
-// dispatcher of its calls.
+// dispatcher of its calls, and the counts of owners.
 func registerRules(
 	mgr manager.Manager, index ruleIndex, guard webhookclient.Guard, cluster *clusterAddresses, config podtransitionrule.Config,
 ) error {
@@ -188,7 +185,7 @@ func registerRules(
 	if err := podtransitionrule.New(config).SetupWithManager(mgr, index.notifier); err != nil {
 		return fmt.Errorf("setting up rules: %w", err)
 	}
-	return nil
+	return registerOwners(mgr, index, config.Clock)
 }
 
 // registerOwners registers the reader of the scales of owners, for every controller of pods in the index.

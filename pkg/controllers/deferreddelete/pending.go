@@ -112,7 +112,8 @@ func revisionOf(object client.Object) string {
 // pendingOf returns requests for the pods of a workload that have a pending delete.
 func (p *PendingDeletes) pendingOf(ctx context.Context, workload client.Object) []reconcile.Request {
 	list := &corev1.PodList{}
-	err := p.client.List(ctx, list, client.InNamespace(workload.GetNamespace()), client.MatchingFields{replicasetpods.ControllerUIDField: string(workload.GetUID())})
+	ofWorkload := client.MatchingFields{replicasetpods.ControllerUIDField: string(workload.GetUID())}
+	err := p.client.List(ctx, list, client.InNamespace(workload.GetNamespace()), ofWorkload)
 	if err != nil {
 		ctrllog.FromContext(ctx).Error(err, "Finding the pending deletes of a workload", "workload", client.ObjectKeyFromObject(workload))
 		return nil
