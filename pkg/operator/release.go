@@ -42,7 +42,7 @@ func Release(ctx context.Context, config *rest.Config, namespace string, allFina
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "released %d pods, removed %d protection finalizers and %d clean finalizers of Services\n",
-		report.Released, report.Finalizers, report.Services)
+	fmt.Fprintf(out, "released %d pods and %d ReplicaSets, removed %d protection finalizers and %d clean finalizers of Services\n",
+		report.Released, report.ReplicaSets, report.Finalizers, report.Services)
 	return nil
 }

@@ -2,6 +2,7 @@ package podindex
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -51,6 +52,11 @@ type Owner struct {
 	// Created is when it was created.
 	Created time.Time
 
+	// Recreates is true for a Deployment of the strategy Recreate: no new pod comes before every old
+	// one has gone. SkipRules are then the names of the rules that its pods skip.
+	Recreates bool
+	SkipRules []string
+
 	// Terminating is true once it has a deletion timestamp.
 	Terminating bool
 }
@@ -66,7 +72,7 @@ func (o Owner) hasPlaceOf(other Owner) bool {
 func (o Owner) equals(other Owner) bool {
 	return o.hasPlaceOf(other) && o.Desired == other.Desired && o.Terminating == other.Terminating &&
 		o.Uncounted == other.Uncounted && o.Scale == other.Scale && o.Observed == other.Observed && o.Unreadable == other.Unreadable &&
-		maps.Equal(o.TemplateLabels, other.TemplateLabels)
+		o.Recreates == other.Recreates && slices.Equal(o.SkipRules, other.SkipRules) && maps.Equal(o.TemplateLabels, other.TemplateLabels)
 }
 
 // covers reports whether the rule selects the pods of the workload's template. A rule that selects
@@ -76,6 +82,19 @@ func (o Owner) equals(other Owner) bool {
 func (r *ruleset) covers(owner Owner) bool {
 	return !owner.Terminating && !owner.Uncounted && appsv1alpha1.IsControlled(owner.TemplateLabels) &&
 		r.selector.Matches(labels.Set(owner.TemplateLabels))
+}
+
+// neverFinish returns the first names of the Deployments that cannot finish a rollout under the rules
+// of a PodTransitionRule, sorted.
+func (n *namespace) neverFinish(r *ruleset) []string {
+	var names []string
+	for uid := range r.covered {
+		owner := n.owners[uid]
+		if owner.Recreates && len(rule.WithholdsSome(r.object.Spec.Rules, owner.Desired, owner.TemplateLabels, owner.SkipRules)) > 0 {
+			names = withFirst(names, owner.Name)
+		}
+	}
+	return names
 }
 
 // isCounted reports whether the desired number of a workload counts for a rule: the rule covers

@@ -72,6 +72,10 @@ type RuleView struct {
 	// Unguarded are the counted pods that PodOps cannot guard.
 	Unguarded Unguarded
 
+	// NeverFinish are the first names of the Deployments of the strategy Recreate whose rollouts its
+	// rules never let finish, sorted.
+	NeverFinish []string
+
 	// Waiting are the requests of the pods that it selects, oldest first. WaitingVersion changes if, and only
 	// if, they do, and no other list of the Index has it; 0 for an empty list.
 	Waiting        []rule.Request
@@ -182,7 +186,7 @@ func (n *namespace) ruleView(r *ruleset, versions map[types.UID]string) RuleView
 		Inherited:   r.inherited != nil,
 		Waiting:     waiting.requests, WaitingVersion: waiting.version,
 		Live:       map[types.UID]appsv1alpha1.ReservedPod{},
-		OffTraffic: r.offTraffic, Unreadable: n.unreadable(r),
+		OffTraffic: r.offTraffic, Unreadable: n.unreadable(r), NeverFinish: n.neverFinish(r),
 		Unguarded: unguardedOf(r.unguarded),
 		Counts:    rule.Counts{Selected: r.counted, Desired: n.desired(r), Available: r.available},
 	}

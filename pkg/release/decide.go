@@ -10,6 +10,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/replicasetscale"
 )
 
 // Decision contains the changes to a pod so that it serves without PodOps.
@@ -42,11 +43,20 @@ func Decide(pod *corev1.Pod, goes func(finalizer string) bool, now time.Time) De
 		return decision
 	}
 	for _, key := range slices.Sorted(maps.Keys(pod.Annotations)) {
-		if strings.HasPrefix(key, appsv1alpha1.DetailAnnotationPrefix+"/") || key == appsv1alpha1.AvailableConditionsAnnotationKey && expectsOnly(pod, goes) {
+		if strings.HasPrefix(key, appsv1alpha1.DetailAnnotationPrefix+"/") || key == appsv1alpha1.PendingDeleteAnnotationKey || key == appsv1alpha1.AvailableConditionsAnnotationKey && expectsOnly(pod, goes) {
 			if decision.Change.Annotations == nil {
 				decision.Change.Annotations = map[string]*string{}
 			}
 			decision.Change.Annotations[key] = nil
+		}
+	}
+	for key, value := range replicasetscale.Unpin(pod) {
+		if decision.Change.Annotations == nil {
+			decision.Change.Annotations = map[string]*string{}
+		}
+		decision.Change.Annotations[key] = nil
+		if text, ok := value.(string); ok {
+			decision.Change.Annotations[key] = &text
 		}
 	}
 	return decision

@@ -62,6 +62,22 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+func TestDecideEndsTheDeletionOfAScaleDown(t *testing.T) {
+	for name, cost := range map[string]string{"without a deletion cost": "", "with a deletion cost": "-7"} {
+		t.Run(name, func(t *testing.T) {
+			pod := builders.MakePod("web").Available().Waiting(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType, builders.Epoch).Obj()
+			pod.Annotations = map[string]string{
+				appsv1alpha1.PreviousDeletionCostAnnotationKey: cost, corev1.PodDeletionCost: "-2147483648",
+				appsv1alpha1.PendingDeleteAnnotationKey: "{}",
+			}
+			after := apply(pod, release.Decide(pod, func(string) bool { return true }, builders.Epoch))
+			if got := after.Annotations[corev1.PodDeletionCost]; got != cost || len(after.Annotations) > 1 {
+				t.Errorf("annotations %v, want the deletion cost %q alone", after.Annotations, cost)
+			}
+		})
+	}
+}
+
 // apply returns the pod as the API server has it after the decision was written.
 func apply(pod *corev1.Pod, decision release.Decision) *corev1.Pod {
 	after := pod.DeepCopy()

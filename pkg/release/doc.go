@@ -6,6 +6,7 @@
 //	the Deployment of the manager, to 0          no controller continues a lifecycle
 //	pods                                         lifecycles end, gates open, finalizers of
 //	                                             the adapters inside of the manager are removed
+//	ReplicaSets                                  scale-downs that were kept go on without PodOps
 //	Services                                     clean finalizers of these adapters are removed
 //
 // It needs no manager and writes with the rights of its caller, so it works when the

@@ -56,6 +56,9 @@ type Report struct {
 	// finalizers.
 	Pods, Released, Finalizers int
 
+	// ReplicaSets is the number of those whose kept scale-down was handed back to Kubernetes.
+	ReplicaSets int
+
 	// Services is the number of Services whose clean finalizer was removed.
 	Services int
 }
@@ -74,6 +77,7 @@ func Run(ctx context.Context, c client.Client, options Options) (Report, error) 
 		{"stopping the manager", r.stopManager},
 		{"listing Services of adapters", r.findServices},
 		{"releasing pods", r.releasePods},
+		{"releasing ReplicaSets", r.releaseReplicaSets},
 		{"releasing Services", r.releaseServices},
 	} {
 		r.report.Step = step.name

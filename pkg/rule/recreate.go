@@ -29,6 +29,9 @@ func WithholdsSome(rules []appsv1alpha1.TransitionRule, replicas int, podLabels 
 
 // keepsSome reports whether an availability rule keeps at least one of the replicas available.
 func keepsSome(policy *appsv1alpha1.AvailablePolicy, replicas int) bool {
+	if replicas == 0 {
+		return false
+	}
 	return policy.MaxUnavailableValue != nil && bound(*policy.MaxUnavailableValue, replicas) < float64(replicas) ||
 		policy.MinAvailableValue != nil && bound(*policy.MinAvailableValue, replicas) > 0
 }

@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"context"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -174,6 +175,51 @@ var _ = Describe("Two Deployments under one rule", func() {
 		Expect(observer.leastAvailable()).To(BeNumerically(">=", fleet-2))
 		p.expectNoFailedDelete(ctx, first)
 		p.expectNoFailedDelete(ctx, second)
+	})
+})
+
+var _ = Describe("A scale-in that waits, without a manager", func() {
+	var p scenario
+	var deployment *appsv1.Deployment
+
+	BeforeEach(func(ctx context.Context) {
+		p = newScenario(ctx)
+		p.rule(ctx, approved())
+		deployment = p.deployment(ctx, fleet, nil)
+		p.scale(ctx, deployment, fleet/2)
+		Eventually(ctx, p.list).Should(WithTransform(waitingFor(podDelete), Equal(fleet/2)))
+		managers.stopAll()
+	})
+
+	It("goes on by itself, and a manager that comes back removes what is left of it", func(ctx context.Context) {
+		DeferCleanup(func(ctx context.Context) {
+			if len(managers.running()) == 0 {
+				managers.start(ctx)
+			}
+		})
+		began := time.Now()
+		p.scale(ctx, deployment, fleet/3)
+		Eventually(ctx, p.list).Should(HaveLen(fleet / 3))
+		AddReportEntry("figures", map[string]any{"scaled in after": time.Since(began).String()})
+
+		managers.start(ctx)
+		Eventually(ctx, p.list).Should(And(HaveLen(fleet/3), HaveEach(And(expect.BeAvailable(), expect.HaveNoLifecycle()))))
+		Eventually(ctx, p.setsWithDemand).Should(BeEmpty())
+		Consistently(ctx, p.list).Should(HaveLen(fleet / 3))
+	})
+
+	It("goes on after an uninstall", func(ctx context.Context) {
+		DeferCleanup(func(ctx context.Context) {
+			p.kubectl(ctx, "apply", "--server-side", "--force-conflicts", "-k", filepath.Join("..", "..", "config", "local"))
+			managers.start(ctx)
+		})
+		out, _ := run(ctx, "manager", "release", "--kubeconfig", p.kubeconfig, "--all-finalizers")
+		Expect(out).To(MatchRegexp(`and [1-9]\d* ReplicaSets`))
+		Eventually(ctx, p.list).Should(And(HaveLen(fleet/2), HaveEach(expect.BeReady())))
+		for _, pod := range p.list(ctx) {
+			Expect(pod.Annotations).NotTo(HaveKey(corev1.PodDeletionCost))
+		}
+		Expect(p.setsWithDemand(ctx)).To(BeEmpty())
 	})
 })
 

@@ -70,6 +70,10 @@ const (
 	// available.
 	ReasonNeverPasses = "NeverPasses"
 
+	// ReasonNeverFinishes means that an availablePolicy selects a Deployment of the strategy Recreate,
+	// whose rollouts never finish under it.
+	ReasonNeverFinishes = "NeverFinishes"
+
 	// ReasonPolicyTooExpensive means that a user's module repeatedly did not return in time
 	// and is not evaluated any more. The pods it selects wait.
 	ReasonPolicyTooExpensive = "PolicyTooExpensive"

@@ -119,6 +119,11 @@ func conditions(rule podindex.RuleView, object *evaluation.Ruleset) []metav1.Con
 		set(&stalled, metav1.ConditionTrue, appsv1alpha1.ReasonNeverPasses, printable.Prefix(fmt.Sprintf(
 			"rule %s permits no pod even with all of the %d pods available: no available pod will ever pass it",
 			strings.Join(object.NeverPasses, ", "), max(rule.Counts.Desired, rule.Counts.Selected)), maxConditionBytes))
+	case len(rule.NeverFinish) > 0:
+		set(&stalled, metav1.ConditionTrue, appsv1alpha1.ReasonNeverFinishes, printable.Prefix(fmt.Sprintf(
+			"Deployment %s of the strategy Recreate never finishes a rollout under an availability rule below 100 %%, since no new pod comes before "+
+				"every old one has gone: use RollingUpdate, or exempt its pods by the rule's filter or conditions, or by the annotation %s",
+			strings.Join(rule.NeverFinish, ", "), appsv1alpha1.SkipRulesAnnotationKey), maxConditionBytes))
 	}
 	all := []metav1.Condition{ready, reconciling, stalled, selecting(rule.Counts.Selected)}
 	if object.BreakGlass != "" {

@@ -30,6 +30,9 @@ func (r *Reconciler) setOwner(object client.Object) {
 		owner.Kind, owner.Desired, owner.TemplateLabels = "ReplicaSet", desiredOf(o), o.Spec.Template.Labels
 	case *appsv1.Deployment:
 		owner.Kind, owner.Desired, owner.TemplateLabels = "Deployment", replicas(o.Spec.Replicas), o.Spec.Template.Labels
+		if owner.Recreates = o.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType; owner.Recreates {
+			owner.SkipRules = podindex.SkipRules(o.Spec.Template.Annotations)
+		}
 	case *appsv1.StatefulSet:
 		owner.UpdateRevision, owner.CurrentRevision = o.Status.UpdateRevision, o.Status.CurrentRevision
 		owner.Kind, owner.Desired, owner.TemplateLabels = "StatefulSet", replicas(o.Spec.Replicas), o.Spec.Template.Labels
