@@ -155,6 +155,29 @@ var _ = Describe("A scale-in of a Deployment", func() {
 	})
 })
 
+var _ = Describe("A Deployment of the strategy Recreate", func() {
+	It("is reported under a rule below 100 %, at admission and as a condition", func(ctx context.Context) {
+		p := newScenario(ctx)
+		p.rule(ctx, maxUnavailable("50%"))
+		p.deployment(ctx, 4, func(deployment *appsv1.Deployment) {
+			deployment.Spec.Strategy.Type = appsv1.RecreateDeploymentStrategyType
+		})
+		_, warned := p.kubectl(ctx, "--namespace", p.namespace, "rollout", "restart", "deployment/web")
+		Expect(warned).To(ContainSubstring("a rollout never finishes under an availability rule below 100 %"))
+		stalled := func(ctx context.Context) []metav1.Condition { return p.listRules(ctx)[0].Status.Conditions }
+		Eventually(ctx, stalled).Should(ContainElement(And(
+			HaveField("Reason", appsv1alpha1.ReasonNeverFinishes), HaveField("Status", metav1.ConditionTrue))))
+		Eventually(ctx, p.list).Should(HaveLen(2))
+		Consistently(ctx, p.list).Should(HaveLen(2), "half of the pods stay, and no new pod comes")
+
+		By("taking the way out")
+		p.kubectl(ctx, "--namespace", p.namespace, "patch", "deployment", "web", "--patch",
+			`{"spec":{"strategy":{"$retainKeys":["type"],"type":"RollingUpdate"}}}`)
+		Eventually(ctx, p.list).Should(And(HaveLen(4), expect.All(And(expect.BeAvailable(), expect.HaveNoLifecycle()))))
+		Eventually(ctx, stalled).ShouldNot(ContainElement(HaveField("Reason", appsv1alpha1.ReasonNeverFinishes)))
+	})
+})
+
 var _ = Describe("Two Deployments under one rule", func() {
 	It("roll together within the rule and within the surge of each", func(ctx context.Context) {
 		p := newScenario(ctx)
