@@ -71,10 +71,6 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 	if err != nil {
 		return err
 	}
-	guard, cluster, err := newGuard(mgr, options)
-	if err != nil {
-		return err
-	}
 	config := podtransitionrule.Config{
 		Engine: evaluation.EngineOf(policies), Pods: writer, Statuses: podtransitionrule.APIStatusWriter{Client: mgr.GetClient()},
 		Recorder: recorder, Options: times, Clock: clk, RejectionRetry: options.RuleWebhookRejectionRetry, Prepared: decisions.Prepared,
@@ -82,7 +78,11 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 		Hold:    evaluation.Hold{Max: options.MaxHold, Action: appsv1alpha1.HoldAction(options.OnMaxHold)},
 		Workers: options.Workers, RoundBudget: options.RoundBudget, Memory: ruleBytes(memoryLimit()), BatchInterval: options.PermitInterval,
 	}
-	if err := registerRules(mgr, index, guard, cluster, config); err != nil {
+	guard, err := registerRules(mgr, index, options, config)
+	if err != nil {
+		return err
+	}
+	if err := registerOwners(mgr, index, clk); err != nil {
 		return err
 	}
 	gatherer := podfacts.New(mgr.GetClient(), mgr.GetAPIReader(), clk)
@@ -168,24 +168,26 @@ func withToken(served http.Handler, known func(path string) bool) http.Handler {
 }
 
 // registerRules registers the controller of rules, with the index that it reads pods from and the
-// dispatcher of its calls, and the counts of owners.
-func registerRules(
-	mgr manager.Manager, index ruleIndex, guard webhookclient.Guard, cluster *clusterAddresses, config podtransitionrule.Config,
-) error {
+// dispatcher of its calls. It returns the guard of the addresses that rules may call.
+func registerRules(mgr manager.Manager, index ruleIndex, options Options, config podtransitionrule.Config) (webhookclient.Guard, error) {
+	guard, cluster, err := newGuard(mgr, options)
+	if err != nil {
+		return webhookclient.Guard{}, err
+	}
 	config.Index, config.InFlight = index.Index, dispatch.NewInFlight()
 	caller, err := addDispatcher(mgr, guard, cluster, dispatch.Config{InFlight: config.InFlight, Wake: index.notifier.Notify, Clock: config.Clock})
 	if err != nil {
-		return err
+		return webhookclient.Guard{}, err
 	}
 	measured, err := podtransitionrule.NewMetrics(metrics.Registry)
 	if err != nil {
-		return fmt.Errorf("registering the metrics of rules: %w", err)
+		return webhookclient.Guard{}, fmt.Errorf("registering the metrics of rules: %w", err)
 	}
 	config.Metrics, config.Caller, config.Wake = measured, caller, index.notifier.Notify
 	if err := podtransitionrule.New(config).SetupWithManager(mgr, index.notifier); err != nil {
-		return fmt.Errorf("setting up rules: %w", err)
+		return webhookclient.Guard{}, fmt.Errorf("setting up rules: %w", err)
 	}
-	return registerOwners(mgr, index, config.Clock)
+	return guard, nil
 }
 
 // registerOwners registers the reader of the scales of owners, for every controller of pods in the index.
