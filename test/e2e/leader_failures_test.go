@@ -131,11 +131,11 @@ func newTeam(ctx context.Context, flags ...string) *team {
 }
 
 // add starts one more manager. Its log may contain errors of a webhook that ended with its
-// leader during a call, and of a lost lease.
+// leader during a call, and of a lost lease, also of a lease that is lost while caches fill.
 func (t *team) add() {
 	GinkgoHelper()
 	m := managers.launch(t.flags...)
-	m.complaints = []string{"failed calling webhook", "leader election lost", "Failed to renew lease", "Failed to update lease"}
+	m.complaints = []string{"failed calling webhook", "leader election lost", "Failed to renew lease", "Failed to update lease", "Informer to sync"}
 }
 
 // awaitLeader waits until a manager leads that has not led before.

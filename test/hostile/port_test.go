@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -80,7 +81,8 @@ func (a *attacker) handshake(ctx context.Context) error {
 	})
 }
 
-// forgeReviews sends reviews as an API server does, 100 at a time.
+// forgeReviews sends reviews as an API server does, 100 at a time. It reads each answer, so that its
+// connections are used again: the server limits new connections before it reads a review.
 func (a *attacker) forgeReviews(ctx context.Context) error {
 	transport := &http.Transport{DialContext: dialer().DialContext, TLSClientConfig: anyServer(), MaxConnsPerHost: 200, MaxIdleConnsPerHost: 200}
 	defer transport.CloseIdleConnections()
@@ -98,6 +100,7 @@ func (a *attacker) forgeReviews(ctx context.Context) error {
 			return nil //nolint:nilerr // the server may reject a review; the attack continues
 		}
 		a.sent.Add(1)
+		_, _ = io.Copy(io.Discard, answer.Body) // the server may close a connection; the attack continues
 		return answer.Body.Close()
 	})
 }
