@@ -1,0 +1,364 @@
+// Package matrix_test removes pods in each way that Kubernetes has, on the real controllers of the local
+// control plane, and compares the outcomes with the table of docs/workloads.md.
+package matrix_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/test/audit"
+	"github.com/podops-dev/podops/test/stage"
+)
+
+// approvedKey is the label that the rule of a cell requires, if it has such a rule.
+const approvedKey = "matrix.podops.dev/approved"
+
+// keptKey is the annotation of a ReplicaSet whose replicas admission has kept.
+const keptKey = "podopslifecycle.kusionstack.io/desired-replicas"
+
+// polling is the interval at which conditions are checked.
+const polling = 100 * time.Millisecond
+
+// cell is one row of the matrix while it runs: a namespace, and what was observed in it.
+type cell struct {
+	*world
+	namespace string
+	mark      audit.Mark
+
+	mu sync.Mutex
+
+	// pods that exist; available ones count as rules count them.
+	pods map[types.UID]*corev1.Pod
+
+	// removed are the pods that became terminating or disappeared, and guarded those of them that a rule had
+	// permitted to go, and whose traffic was off; by name.
+	guarded, removed map[types.UID]string
+
+	// least is the smallest number of available pods since measure.
+	measured bool
+	least    int
+
+	// kept is true once a ReplicaSet had the annotation of kept replicas.
+	kept bool
+}
+
+// world is the cluster that the cells share.
+type world struct {
+	*stage.Stage
+	client.WithWatch
+	audit *audit.Log
+}
+
+// newCell creates a namespace with one PodTransitionRule and observes its pods until ctx ends.
+func newCell(ctx context.Context, w *world, rule appsv1alpha1.TransitionRule) (*cell, error) {
+	c := &cell{world: w, pods: map[types.UID]*corev1.Pod{}, guarded: map[types.UID]string{}, removed: map[types.UID]string{}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "matrix-"}}
+	if err := w.Create(ctx, namespace); err != nil {
+		return nil, fmt.Errorf("creating the namespace: %w", err)
+	}
+	c.namespace = namespace.Name
+	var err error
+	if c.mark, err = w.audit.Mark(); err != nil {
+		return nil, err
+	}
+	if err := c.observe(ctx); err != nil {
+		return nil, err
+	}
+	return c, c.Create(ctx, &appsv1alpha1.PodTransitionRule{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "web"},
+		Spec: appsv1alpha1.PodTransitionRuleSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, Rules: []appsv1alpha1.TransitionRule{rule},
+		},
+	})
+}
+
+func (c *cell) observe(ctx context.Context) error {
+	pods, err := c.Watch(ctx, &corev1.PodList{}, client.InNamespace(c.namespace))
+	if err != nil {
+		return fmt.Errorf("watching pods: %w", err)
+	}
+	sets, err := c.Watch(ctx, &appsv1.ReplicaSetList{}, client.InNamespace(c.namespace))
+	if err != nil {
+		return fmt.Errorf("watching ReplicaSets: %w", err)
+	}
+	go func() {
+		for event := range pods.ResultChan() {
+			if pod, ok := event.Object.(*corev1.Pod); ok {
+				c.podChanged(event.Type, pod)
+			}
+		}
+	}()
+	go func() {
+		for event := range sets.ResultChan() {
+			if set, ok := event.Object.(*appsv1.ReplicaSet); ok && set.Annotations[keptKey] != "" {
+				c.mu.Lock()
+				c.kept = true
+				c.mu.Unlock()
+			}
+		}
+	}()
+	return nil
+}
+
+func (c *cell) podChanged(kind watch.EventType, pod *corev1.Pod) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.pods[pod.UID]
+	if pod.DeletionTimestamp != nil || kind == watch.Deleted {
+		if _, known := c.removed[pod.UID]; !known {
+			c.removed[pod.UID] = pod.Name
+			if before != nil && isGuarded(before) {
+				c.guarded[pod.UID] = pod.Name
+			}
+		}
+	}
+	if kind == watch.Deleted {
+		delete(c.pods, pod.UID)
+	} else {
+		c.pods[pod.UID] = pod
+	}
+	if c.measured {
+		c.least = min(c.least, c.available())
+	}
+}
+
+// isGuarded reports whether the rules have permitted an operation on the pod, and its traffic is off.
+func isGuarded(pod *corev1.Pod) bool {
+	facts := lifecycle.FactsOf(pod)
+	return facts.Permitted() && !facts.Ready
+}
+
+// available counts the available pods. The caller holds the lock.
+func (c *cell) available() int {
+	count := 0
+	for _, pod := range c.pods {
+		if podindex.Available(pod) {
+			count++
+		}
+	}
+	return count
+}
+
+// measure begins to measure the smallest number of available pods.
+func (c *cell) measure() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.measured, c.least = true, c.available()
+}
+
+// uids returns the names of the pods by UID.
+func (c *cell) uids() map[types.UID]string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	names := map[types.UID]string{}
+	for uid, pod := range c.pods {
+		names[uid] = pod.Name
+	}
+	return names
+}
+
+// await waits until a condition holds.
+func (c *cell) await(ctx context.Context, what string, holds func() bool) error {
+	for {
+		c.mu.Lock()
+		ok := holds()
+		c.mu.Unlock()
+		if ok {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w\n%s", what, ctx.Err(), c.describe())
+		case <-time.After(polling):
+		}
+	}
+}
+
+// describe returns the pods as text.
+func (c *cell) describe() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var text strings.Builder
+	for _, pod := range c.pods {
+		fmt.Fprintf(&text, "%s/%s available=%t phase=%s node=%s deletion=%v labels=%v annotations=%v finalizers=%v\n", pod.Namespace, pod.Name,
+			podindex.Available(pod), pod.Status.Phase, pod.Spec.NodeName, pod.DeletionTimestamp, pod.Labels, pod.Annotations, pod.Finalizers)
+	}
+	return text.String()
+}
+
+// awaitAvailable waits until exactly so many pods exist, and all of them are available and in no lifecycle.
+func (c *cell) awaitAvailable(ctx context.Context, want int) error {
+	return c.await(ctx, fmt.Sprintf("waiting for %d pods", want), func() bool { return c.serve(want) })
+}
+
+// serve reports whether exactly so many pods exist, and all of them are available and in no lifecycle. The
+// caller holds the lock.
+func (c *cell) serve(want int) bool {
+	settled := len(c.pods) == want && c.available() == want
+	for _, pod := range c.pods {
+		settled = settled && !isWaiting(pod)
+	}
+	return settled
+}
+
+// isWaiting reports whether a lifecycle has begun on the pod.
+func isWaiting(pod *corev1.Pod) bool {
+	for key := range pod.Labels {
+		if strings.HasPrefix(key, appsv1alpha1.OperatingLabelPrefix+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// awaitWaiting waits until a pod is in a lifecycle.
+func (c *cell) awaitWaiting(ctx context.Context) error {
+	return c.await(ctx, "waiting for a lifecycle", func() bool {
+		return slices.ContainsFunc(slices.Collect(maps.Values(c.pods)), isWaiting)
+	})
+}
+
+// patch sends a merge patch.
+func (c *cell) patch(ctx context.Context, object client.Object, patch string) error {
+	return c.Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(patch)))
+}
+
+// approve sets the label that the rule requires on every pod.
+func (c *cell) approve(ctx context.Context) error {
+	pods := &corev1.PodList{}
+	if err := c.List(ctx, pods, client.InNamespace(c.namespace)); err != nil {
+		return err
+	}
+	for i := range pods.Items {
+		if err := client.IgnoreNotFound(c.patch(ctx, &pods.Items[i], `{"metadata":{"labels":{"`+approvedKey+`":"true"}}}`)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// kubectl runs kubectl in the namespace of the cell.
+func (c *cell) kubectl(ctx context.Context, args ...string) error {
+	return c.Kubectl(ctx, append([]string{"--namespace", c.namespace}, args...)...)
+}
+
+// requests returns the audited requests of the cell.
+func (c *cell) requests() (audit.Events, error) {
+	events, err := c.audit.Since(c.mark)
+	if err != nil {
+		return nil, err
+	}
+	return events.Where(func(e audit.Event) bool { return e.Namespace == c.namespace }), nil
+}
+
+// heldAt returns where requests were held: at the ReplicaSet, at the delete or at the eviction.
+func (c *cell) heldAt() (string, error) {
+	requests, err := c.requests()
+	if err != nil {
+		return "", err
+	}
+	places := map[string]bool{}
+	c.mu.Lock()
+	if c.kept {
+		places["ReplicaSet"] = true
+	}
+	c.mu.Unlock()
+	for _, e := range requests {
+		switch {
+		case e.Code != 429 || !strings.Contains(e.Message, "PodOps"):
+		case e.Target() == "pods":
+			places["delete"] = true
+		case e.Target() == "pods/eviction":
+			places["eviction"] = true
+		}
+	}
+	return listed(places, "-"), nil
+}
+
+// carriedOutBy returns the users whose deletes and evictions of pods were carried out.
+func (c *cell) carriedOutBy() (string, error) {
+	requests, err := c.requests()
+	if err != nil {
+		return "", err
+	}
+	by, seen := map[string]bool{}, map[string]bool{}
+	for _, e := range requests {
+		removes := e.Target() == "pods" && (e.Verb == "delete" || e.Verb == "deletecollection") || e.Target() == "pods/eviction" && e.Verb == "create"
+		if !removes || e.Refused() || strings.HasPrefix(e.User, "system:node:") || e.Name != "" && seen[e.Name] {
+			continue
+		}
+		if e.Name != "" && !c.wasRemoved(e.Name) {
+			continue // a dry run
+		}
+		seen[e.Name] = true
+		by[userName(e)] = true
+	}
+	return listed(by, "-"), nil
+}
+
+func (c *cell) wasRemoved(name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Contains(slices.Collect(maps.Values(c.removed)), name)
+}
+
+// userName returns the name of the component or client that sent a request.
+func userName(e audit.Event) string {
+	account := e.User[strings.LastIndex(e.User, ":")+1:]
+	switch {
+	case account == stage.ManagerAccount:
+		return "PodOps"
+	case strings.HasPrefix(e.User, "system:serviceaccount:kube-system:"):
+		return account
+	case strings.HasPrefix(e.User, "system:kube-"):
+		return strings.TrimPrefix(e.User, "system:")
+	case strings.HasPrefix(e.UserAgent, "kubectl"):
+		return "kubectl"
+	default:
+		return "the client"
+	}
+}
+
+func listed(names map[string]bool, none string) string {
+	if len(names) == 0 {
+		return none
+	}
+	return strings.Join(slices.Sorted(maps.Keys(names)), ", ")
+}
+
+// unguarded returns the names of the pods that were removed without operate.
+func (c *cell) unguarded() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var names []string
+	for uid, name := range c.removed {
+		if _, ok := c.guarded[uid]; !ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// isStatus reports whether an error is a response of the API server with a code.
+func isStatus(err error, code int32) bool {
+	status := apierrors.APIStatus(nil)
+	return errors.As(err, &status) && status.Status().Code == code
+}

@@ -1,0 +1,385 @@
+package matrix_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/test/audit"
+	"github.com/podops-dev/podops/test/stage"
+)
+
+var update = flag.Bool("update", false, "write the table into docs/workloads.md")
+
+const (
+	// bound is how long a row may take from its request to its end. On an idle machine each takes a few seconds.
+	bound = 2 * time.Minute
+
+	// calm is for how long the end must last.
+	calm = 3 * time.Second
+
+	// atOnce is how many rows run at a time.
+	atOnce = 8
+)
+
+// row is one way to remove pods.
+type row struct {
+	actor, request string
+	rule           func() appsv1alpha1.TransitionRule
+	setup          setup
+	act            act
+
+	// pods are how many pods there are at the end, and least how many are available at any time.
+	pods, least int
+
+	// keeps is true if no pod may be removed, and replaces if all pods are others at the end.
+	keeps, replaces bool
+
+	// passes is true if pods are removed without a lifecycle.
+	passes bool
+
+	// alone is true for a row that takes a node away from all others.
+	alone bool
+}
+
+const aRollout = "rolling update"
+
+// rows returns the matrix.
+func rows() []row {
+	restart := func(kind string) act { return kubectl("rollout", "restart", kind+"/web") }
+	scale := func(kind, replicas string) act { return kubectl("scale", kind+"/web", "--replicas="+replicas) }
+	orphan, background, foreground := "--cascade=orphan", "--cascade=background", "--cascade=foreground"
+	return []row{
+		{actor: "Deployment", request: aRollout, rule: oneAtATime, setup: deployment(3), act: restart("deployment"), pods: 3, least: 2, replaces: true},
+		{actor: "Deployment", request: "scale-in", rule: oneAtATime, setup: deployment(4), act: scale("deployment", "2"), pods: 2, least: 1},
+		{actor: "Deployment", request: "scale-in, then scale-out while pods wait", rule: approved, setup: deployment(4),
+			act: then(scale("deployment", "2"), waiting, scale("deployment", "4")), pods: 4, least: 4, keeps: true},
+		{actor: "Deployment", request: "rolling update, paused while pods wait, then resumed", rule: approved, setup: deployment(3),
+			act:  then(restart("deployment"), waiting, kubectl("rollout", "pause", "deployment/web"), approve, kubectl("rollout", "resume", "deployment/web")),
+			pods: 3, least: 2, replaces: true},
+		{actor: "ReplicaSet", request: "scale-in", rule: oneAtATime, setup: replicaSet(4), act: scale("replicaset", "2"), pods: 2, least: 1},
+		{actor: "StatefulSet", request: aRollout, rule: oneAtATime, setup: statefulSet(3), act: restart("statefulset"), pods: 3, least: 2, replaces: true},
+		{actor: "StatefulSet", request: "scale-in", rule: oneAtATime, setup: statefulSet(3), act: scale("statefulset", "1"), pods: 1},
+		{actor: "DaemonSet", request: aRollout, rule: oneAtATime, setup: daemonSet, act: restart("daemonset"), pods: nodes, least: nodes - 1, replaces: true},
+		{actor: "Job", request: "suspended", rule: oneAtATime, setup: job(nil, 1),
+			act: kubectl("patch", "job/web", "--type=merge", `--patch={"spec":{"suspend":true}}`)},
+		{actor: "kubectl delete pod", request: "of a Deployment", rule: oneAtATime, setup: deployment(2), act: refused(onFirst("delete", "pod", "POD", "--wait=false")), pods: 2, least: 1},
+		{actor: "kubectl delete pod", request: "of a StatefulSet", rule: oneAtATime, setup: statefulSet(2), act: refused(onFirst("delete", "pod", "POD", "--wait=false")), pods: 2, least: 1},
+		{actor: "kubectl delete pod", request: "completed", rule: approved, setup: job(map[string]string{"test.podops.dev/complete-after": "1ms"}, 0),
+			act: onFirst("delete", "pod", "POD", "--wait=false"), passes: true},
+		{actor: "kubectl delete pod", request: "`--force --grace-period=0`", rule: approved, setup: deployment(2),
+			act: onFirst("delete", "pod", "POD", "--force", "--grace-period=0"), pods: 2, least: 1, passes: true},
+		{actor: "kubectl drain", request: "", rule: oneAtATime, setup: deployment(4), act: drain(), pods: 4, least: 3},
+		{actor: "kubectl drain", request: "`--dry-run=server`", rule: oneAtATime, setup: deployment(4), act: refused(drain("--dry-run=server", "--timeout=2s")), pods: 4, least: 4, keeps: true},
+		{actor: "kubectl drain", request: "`--disable-eviction`", rule: oneAtATime, setup: deployment(2), act: refused(drain("--disable-eviction", "--timeout=20s")), pods: 2, least: 1},
+		{actor: "eviction", request: "with one PodDisruptionBudget", rule: oneAtATime, setup: withBudgets(deployment(3), 1), act: refused(evict("")), pods: 3, least: 2},
+		{actor: "eviction", request: "with two PodDisruptionBudgets", rule: oneAtATime, setup: withBudgets(deployment(3), 2), act: refused(evict("")), pods: 3, least: 3, keeps: true},
+		{actor: "eviction", request: "with the UID of an earlier pod", rule: oneAtATime, setup: deployment(2), act: refused(evict(types.UID("2f3c1f6e-0000-4000-8000-000000000000"))), pods: 2, least: 2, keeps: true},
+		{actor: "DeleteCollection", request: "of bare pods", rule: oneAtATime, setup: pods(2), act: deleteAll},
+		{actor: "deletion of the owner", request: "in the background", rule: approved, setup: statefulSet(2), act: kubectl("delete", "statefulset/web", background), passes: true},
+		{actor: "deletion of the owner", request: "in the foreground", rule: approved, setup: statefulSet(2), act: kubectl("delete", "statefulset/web", foreground), passes: true},
+		{actor: "deletion of the owner", request: "with orphans", rule: approved, setup: statefulSet(2), act: kubectl("delete", "statefulset/web", orphan), pods: 2, least: 2, keeps: true},
+		{actor: "deletion of the namespace", request: "", rule: approved, setup: statefulSet(2), act: deleteNamespace, passes: true},
+		{actor: "kube-scheduler", request: "preemption", rule: approved, setup: portOwner, act: preempt, pods: 1, passes: true},
+		{actor: "NoExecute taint", request: "", rule: approved, setup: statefulSet(1), act: taint, pods: 1, passes: true, alone: true},
+		{actor: "loss of a node", request: "its Node is deleted", rule: approved, setup: deployment(2), act: onFirst("delete", "node", "NODE"), pods: 2, passes: true, alone: true},
+	}
+}
+
+// nodes is the number of nodes of the cluster.
+const nodes = 4
+
+// drain drains the node of the first pod, and uncordons it.
+func drain(flags ...string) act {
+	return func(ctx context.Context, c *cell) error {
+		node := c.first().Spec.NodeName
+		err := onFirst(append([]string{"drain", "NODE", "CELL"}, flags...)...)(ctx, c)
+		if after := c.kubectl(ctx, "uncordon", node); after != nil {
+			return after
+		}
+		return err
+	}
+}
+
+// deleteAll repeats a request for all pods until none is left, as its clients do.
+func deleteAll(ctx context.Context, c *cell) error {
+	for {
+		err := deleteCollection(ctx, c)
+		if err == nil || !isStatus(err, 429) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("deleting the collection: %w", ctx.Err())
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// taint adds a NoExecute taint to the node of the first pod until the pod is gone.
+func taint(ctx context.Context, c *cell) error {
+	pod := c.first()
+	node := pod.Spec.NodeName
+	if err := c.kubectl(ctx, "taint", "node", node, "matrix.podops.dev/broken=true:NoExecute"); err != nil {
+		return err
+	}
+	err := c.await(ctx, "waiting for the taint manager", func() bool { _, gone := c.removed[pod.UID]; return gone })
+	if after := c.kubectl(ctx, "taint", "node", node, "matrix.podops.dev/broken-"); after != nil {
+		return after
+	}
+	return err
+}
+
+// outcome is what was observed of a row.
+type outcome struct {
+	heldAt, by, end string
+	took            time.Duration
+}
+
+func TestMatrix(t *testing.T) {
+	w := newWorld(t)
+	matrix := rows()
+	outcomes := make([]outcome, len(matrix))
+	run := func(i int) {
+		one := matrix[i]
+		t.Run(strings.ReplaceAll(one.actor+" "+one.request, "/", "-"), func(t *testing.T) { outcomes[i] = one.run(t, w) })
+	}
+	var group sync.WaitGroup
+	places := make(chan struct{}, atOnce)
+	for i := range matrix {
+		if matrix[i].alone {
+			continue
+		}
+		places <- struct{}{}
+		group.Go(func() {
+			defer func() { <-places }()
+			run(i)
+		})
+	}
+	group.Wait()
+	for i := range matrix {
+		if matrix[i].alone {
+			run(i)
+		}
+	}
+	if t.Failed() {
+		return
+	}
+	t.Log("\n" + table(matrix, outcomes, true))
+	compare(t, table(matrix, outcomes, false))
+}
+
+func (r row) run(t *testing.T, w *world) outcome {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*bound)
+	defer cancel()
+	must := func(doing string, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%s: %v", doing, err)
+		}
+	}
+	c, err := newCell(ctx, w, r.rule())
+	must("making the namespace", err)
+	defer func() {
+		_ = w.Delete(context.WithoutCancel(ctx), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.namespace}}) // the cluster ends anyway
+	}()
+	must("creating the workload", r.setup(ctx, c))
+	before := c.uids()
+	c.measure()
+	began := time.Now()
+	ending, end := context.WithTimeout(ctx, bound)
+	defer end()
+	must("removing", r.act(ending, c))
+	must("the end", c.await(ending, "waiting for the end", func() bool { return r.hasEnded(c, before) }))
+	o := outcome{took: time.Since(began), end: r.end()}
+	must("keeping the end", r.stays(ctx, c, before))
+	r.check(t, c)
+	o.heldAt, err = c.heldAt()
+	must("reading the audit log", err)
+	o.by, err = c.carriedOutBy()
+	must("reading the audit log", err)
+	return o
+}
+
+// hasEnded reports whether the pods are as they must be at the end. The caller holds the lock.
+func (r row) hasEnded(c *cell, before map[types.UID]string) bool {
+	here, old := 0, 0
+	for uid, pod := range c.pods {
+		if pod.Labels["app"] != "web" {
+			continue
+		}
+		here++
+		if _, was := before[uid]; was {
+			old++
+		}
+	}
+	switch {
+	case r.keeps:
+		return old == len(before) && c.serve(r.pods)
+	case r.actor == "kube-scheduler":
+		return here == 0 && len(c.removed) == 1
+	case r.replaces:
+		return old == 0 && c.serve(r.pods)
+	default:
+		return old < len(before) && len(c.removed) > 0 && c.serve(r.pods)
+	}
+}
+
+// stays checks that the end lasts.
+func (r row) stays(ctx context.Context, c *cell, before map[types.UID]string) error {
+	for end := time.Now().Add(calm); time.Now().Before(end); time.Sleep(polling) {
+		c.mu.Lock()
+		ok := r.hasEnded(c, before)
+		c.mu.Unlock()
+		if !ok && ctx.Err() == nil {
+			return fmt.Errorf("the end did not last:\n%s", c.describe())
+		}
+	}
+	return nil
+}
+
+// end returns how the row ends.
+func (r row) end() string {
+	switch {
+	case r.keeps:
+		return "back in service"
+	case r.pods > 0 && r.actor != "kube-scheduler" && r.request != "scale-in":
+		return "gone, replaced"
+	default:
+		return "gone"
+	}
+}
+
+// check checks that no pod was removed too early or in vain.
+func (r row) check(t *testing.T, c *cell) {
+	t.Helper()
+	unguarded := c.unguarded()
+	c.mu.Lock()
+	least, removed := c.least, len(c.removed)
+	c.mu.Unlock()
+	if least < r.least {
+		t.Errorf("%d pods were available at a time, want at least %d", least, r.least)
+	}
+	if r.keeps && removed > 0 {
+		t.Errorf("%d pods were removed that were wanted", removed)
+	}
+	if !r.passes && len(unguarded) > 0 {
+		t.Errorf("pods were removed before an operation was allowed: %v", unguarded)
+	}
+	if r.passes && len(unguarded) == 0 {
+		t.Error("no pod was removed without a lifecycle: the row is held by now")
+	}
+}
+
+// newWorld starts a control plane and a manager for the test.
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	bin := os.Getenv("PODOPS_BIN")
+	if bin == "" {
+		bin = filepath.Join("..", "..", "bin")
+	}
+	bin, err := filepath.Abs(bin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "podops-matrix-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var output strings.Builder
+	s := stage.New(stage.Options{
+		Bin: bin, Dir: dir, Out: &output, Manifests: filepath.Join("..", "..", "config", "local"), ManagerFlags: []string{"--settle-time", "0s"},
+	})
+	if err := s.Up(t.Context()); err != nil {
+		t.Fatalf("starting the control plane: %v\n%s", err, &output)
+	}
+	t.Cleanup(func() {
+		if err := s.Down(); err != nil {
+			t.Errorf("ending the control plane: %v", err)
+		}
+		if !t.Failed() {
+			_ = os.RemoveAll(dir) // a folder of temporary files
+			return
+		}
+		t.Log("logs are kept in", dir)
+	})
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, appsv1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	admin, err := client.NewWithWatch(s.Config(), client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := audit.Open(s.AuditLog())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &world{Stage: s, WithWatch: admin, audit: log}
+}
+
+// table returns the outcomes as a table of Markdown.
+func table(matrix []row, outcomes []outcome, seconds bool) string {
+	var text strings.Builder
+	columns := []string{"Actor", "Request", "Held at", "Carried out by", "Ends"}
+	if seconds {
+		columns = append(columns, "Seconds")
+	}
+	line := func(cells []string) { fmt.Fprintf(&text, "| %s |\n", strings.Join(cells, " | ")) }
+	line(columns)
+	fmt.Fprintf(&text, "|%s\n", strings.Repeat("---|", len(columns)))
+	for i, r := range matrix {
+		cells := []string{r.actor, r.request, outcomes[i].heldAt, outcomes[i].by, outcomes[i].end}
+		if seconds {
+			cells = append(cells, fmt.Sprintf("%.1f", outcomes[i].took.Seconds()))
+		}
+		line(cells)
+	}
+	return text.String()
+}
+
+const (
+	tableBegins = "<!-- table of make test-matrix -->\n"
+	tableEnds   = "<!-- end of the table -->\n"
+)
+
+// compare compares the table with that of the documentation.
+func compare(t *testing.T, got string) {
+	t.Helper()
+	page := filepath.Join("..", "..", "docs", "workloads.md")
+	content, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, begins := strings.Cut(string(content), tableBegins)
+	want, after, ends := strings.Cut(rest, tableEnds)
+	if !begins || !ends {
+		t.Fatalf("%s has no table", page)
+	}
+	if *update {
+		if err := os.WriteFile(page, []byte(before+tableBegins+got+tableEnds+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")); diff != "" {
+		t.Errorf("%s has another table (-want +got); -update writes it:\n%s", page, diff)
+	}
+}
