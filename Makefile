@@ -31,7 +31,7 @@ RACE_PACKAGES = $$(go list ./pkg/... | grep -v /pkg/opa/sandbox)
 # Tests that measure the heap or the time of modules: the race detector multiplies both.
 HEAP_TESTS = ^Test(.*Heap|Hostile)$$
 HEAP_PACKAGES = ./pkg/heapsize ./pkg/loadshed ./pkg/opa
-OTHER_PACKAGES = ./pkg/opa/sandbox $$(go list ./... | grep -v -e /podops/pkg/ -e /test/integration -e /test/e2e -e /test/hostile -e /test/memlimit)
+OTHER_PACKAGES = ./pkg/opa/sandbox $$(go list ./... | grep -v -e /podops/pkg/ -e /test/integration -e /test/e2e -e /test/hostile -e /test/matrix -e /test/memlimit)
 
 # Packages with property tests. Only their tests have the flag of the number of schedules.
 PROPERTY_PACKAGES = $$(go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | awk '/pgregory.net\/rapid/ {print $$1}')
@@ -205,6 +205,12 @@ test-long: kube build $(TOOLS)/ginkgo ## Run the two end-to-end tests that take 
 	$(E2E) --label-filter=long ./test/e2e
 
 # A memory cgroup of its own: the limit of the Deployment is part of what is tested.
+# Apart from test: its rows take nodes away, and wait for each other where machines are busy.
+.PHONY: test-matrix
+test-matrix: kube build ## Remove pods in every way on real controllers, and compare with docs/workloads.md; ARGS=-update writes it.
+	go test -c -o $(BIN)/matrix.test ./test/matrix
+	cd test/matrix && $(TEST_ENV) $(BIN)/matrix.test -test.timeout 15m -test.v $(ARGS)
+
 .PHONY: test-hostile
 test-hostile: kube build ## Attack a manager with 1 GiB of memory; ARGS=-timed also checks a neighbour.
 	go test -c -o $(BIN)/hostile.test ./test/hostile

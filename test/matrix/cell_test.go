@@ -24,14 +24,12 @@ import (
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/test/audit"
+	"github.com/podops-dev/podops/test/managerprocess"
 	"github.com/podops-dev/podops/test/stage"
 )
 
 // approvedKey is the label that the rule of a cell requires, if it has such a rule.
 const approvedKey = "matrix.podops.dev/approved"
-
-// keptKey is the annotation of a ReplicaSet whose replicas admission has kept.
-const keptKey = "podopslifecycle.kusionstack.io/desired-replicas"
 
 // polling is the interval at which conditions are checked.
 const polling = 100 * time.Millisecond
@@ -54,6 +52,9 @@ type cell struct {
 	// least is the smallest number of available pods since measure.
 	measured bool
 	least    int
+
+	// before are the pods at the time of the request.
+	before map[types.UID]string
 
 	// kept is true once a ReplicaSet had the annotation of kept replicas.
 	kept bool
@@ -107,7 +108,7 @@ func (c *cell) observe(ctx context.Context) error {
 	}()
 	go func() {
 		for event := range sets.ResultChan() {
-			if set, ok := event.Object.(*appsv1.ReplicaSet); ok && set.Annotations[keptKey] != "" {
+			if set, ok := event.Object.(*appsv1.ReplicaSet); ok && set.Annotations[appsv1alpha1.DesiredReplicasAnnotationKey] != "" {
 				c.mu.Lock()
 				c.kept = true
 				c.mu.Unlock()
@@ -156,11 +157,11 @@ func (c *cell) available() int {
 	return count
 }
 
-// measure begins to measure the smallest number of available pods.
-func (c *cell) measure() {
+// measure begins to measure the smallest number of available pods, at the request.
+func (c *cell) measure(before map[types.UID]string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.measured, c.least = true, c.available()
+	c.measured, c.least, c.before = true, c.available(), before
 }
 
 // uids returns the names of the pods by UID.
@@ -240,13 +241,16 @@ func (c *cell) patch(ctx context.Context, object client.Object, patch string) er
 	return c.Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(patch)))
 }
 
-// approve sets the label that the rule requires on every pod.
-func (c *cell) approve(ctx context.Context) error {
+// approve sets the label that the rule requires on every pod, or on those that are not before.
+func (c *cell) approve(ctx context.Context, onlyNew bool) error {
 	pods := &corev1.PodList{}
 	if err := c.List(ctx, pods, client.InNamespace(c.namespace)); err != nil {
 		return err
 	}
 	for i := range pods.Items {
+		if _, was := c.before[pods.Items[i].UID]; was && onlyNew {
+			continue
+		}
 		if err := client.IgnoreNotFound(c.patch(ctx, &pods.Items[i], `{"metadata":{"labels":{"`+approvedKey+`":"true"}}}`)); err != nil {
 			return err
 		}
@@ -289,14 +293,14 @@ func (c *cell) heldAt() (string, error) {
 			places["eviction"] = true
 		}
 	}
-	return listed(places, "-"), nil
+	return text(slices.Sorted(maps.Keys(places))), nil
 }
 
 // carriedOutBy returns the users whose deletes and evictions of pods were carried out.
-func (c *cell) carriedOutBy() (string, error) {
+func (c *cell) carriedOutBy() ([]string, error) {
 	requests, err := c.requests()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	by, seen := map[string]bool{}, map[string]bool{}
 	for _, e := range requests {
@@ -310,7 +314,7 @@ func (c *cell) carriedOutBy() (string, error) {
 		seen[e.Name] = true
 		by[userName(e)] = true
 	}
-	return listed(by, "-"), nil
+	return slices.Sorted(maps.Keys(by)), nil
 }
 
 func (c *cell) wasRemoved(name string) bool {
@@ -323,7 +327,7 @@ func (c *cell) wasRemoved(name string) bool {
 func userName(e audit.Event) string {
 	account := e.User[strings.LastIndex(e.User, ":")+1:]
 	switch {
-	case account == stage.ManagerAccount:
+	case account == managerprocess.Account:
 		return "PodOps"
 	case strings.HasPrefix(e.User, "system:serviceaccount:kube-system:"):
 		return account
@@ -334,13 +338,6 @@ func userName(e audit.Event) string {
 	default:
 		return "the client"
 	}
-}
-
-func listed(names map[string]bool, none string) string {
-	if len(names) == 0 {
-		return none
-	}
-	return strings.Join(slices.Sorted(maps.Keys(names)), ", ")
 }
 
 // unguarded returns the names of the pods that were removed without operate.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -53,6 +54,9 @@ type row struct {
 	// passes is true if pods are removed without a lifecycle.
 	passes bool
 
+	// either are senders of which any may carry out requests, whichever comes first.
+	either []string
+
 	// alone is true for a row that takes a node away from all others.
 	alone bool
 }
@@ -72,6 +76,8 @@ func rows() []row {
 		{actor: "Deployment", request: "rolling update, paused while pods wait, then resumed", rule: approved, setup: deployment(3),
 			act:  then(restart("deployment"), waiting, kubectl("rollout", "pause", "deployment/web"), approve, kubectl("rollout", "resume", "deployment/web")),
 			pods: 3, least: 2, replaces: true},
+		{actor: "Deployment", request: "rolling update, undone while pods wait", rule: approved, setup: deployment(3),
+			act: then(restart("deployment"), waiting, kubectl("rollout", "undo", "deployment/web"), approveNew), pods: 3, least: 3, keeps: true},
 		{actor: "ReplicaSet", request: "scale-in", rule: oneAtATime, setup: replicaSet(4), act: scale("replicaset", "2"), pods: 2, least: 1},
 		{actor: "StatefulSet", request: aRollout, rule: oneAtATime, setup: statefulSet(3), act: restart("statefulset"), pods: 3, least: 2, replaces: true},
 		{actor: "StatefulSet", request: "scale-in", rule: oneAtATime, setup: statefulSet(3), act: scale("statefulset", "1"), pods: 1},
@@ -84,13 +90,13 @@ func rows() []row {
 			act: onFirst("delete", "pod", "POD", "--wait=false"), passes: true},
 		{actor: "kubectl delete pod", request: "`--force --grace-period=0`", rule: approved, setup: deployment(2),
 			act: onFirst("delete", "pod", "POD", "--force", "--grace-period=0"), pods: 2, least: 1, passes: true},
-		{actor: "kubectl drain", request: "", rule: oneAtATime, setup: deployment(4), act: drain(), pods: 4, least: 3},
+		{actor: "kubectl drain", request: "", rule: oneAtATime, setup: deployment(4), act: drain(), pods: 4, least: 3, either: []string{"PodOps", "kubectl"}},
 		{actor: "kubectl drain", request: "`--dry-run=server`", rule: oneAtATime, setup: deployment(4), act: refused(drain("--dry-run=server", "--timeout=2s")), pods: 4, least: 4, keeps: true},
 		{actor: "kubectl drain", request: "`--disable-eviction`", rule: oneAtATime, setup: deployment(2), act: refused(drain("--disable-eviction", "--timeout=20s")), pods: 2, least: 1},
 		{actor: "eviction", request: "with one PodDisruptionBudget", rule: oneAtATime, setup: withBudgets(deployment(3), 1), act: refused(evict("")), pods: 3, least: 2},
 		{actor: "eviction", request: "with two PodDisruptionBudgets", rule: oneAtATime, setup: withBudgets(deployment(3), 2), act: refused(evict("")), pods: 3, least: 3, keeps: true},
 		{actor: "eviction", request: "with the UID of an earlier pod", rule: oneAtATime, setup: deployment(2), act: refused(evict(types.UID("2f3c1f6e-0000-4000-8000-000000000000"))), pods: 2, least: 2, keeps: true},
-		{actor: "DeleteCollection", request: "of bare pods", rule: oneAtATime, setup: pods(2), act: deleteAll},
+		{actor: "DeleteCollection", request: "of bare pods", rule: oneAtATime, setup: pods(2), act: deleteAll, either: []string{"PodOps", "the client"}},
 		{actor: "deletion of the owner", request: "in the background", rule: approved, setup: statefulSet(2), act: kubectl("delete", "statefulset/web", background), passes: true},
 		{actor: "deletion of the owner", request: "in the foreground", rule: approved, setup: statefulSet(2), act: kubectl("delete", "statefulset/web", foreground), passes: true},
 		{actor: "deletion of the owner", request: "with orphans", rule: approved, setup: statefulSet(2), act: kubectl("delete", "statefulset/web", orphan), pods: 2, least: 2, keeps: true},
@@ -177,6 +183,8 @@ func TestMatrix(t *testing.T) {
 			run(i)
 		}
 	}
+	t.Run("an owner that is counted by its scale", func(t *testing.T) { testScale(t, w) })
+	t.Run("without a manager", func(t *testing.T) { testWithoutManager(t, w) })
 	if t.Failed() {
 		return
 	}
@@ -200,7 +208,7 @@ func (r row) run(t *testing.T, w *world) outcome {
 	}()
 	must("creating the workload", r.setup(ctx, c))
 	before := c.uids()
-	c.measure()
+	c.measure(before)
 	began := time.Now()
 	ending, end := context.WithTimeout(ctx, bound)
 	defer end()
@@ -208,12 +216,35 @@ func (r row) run(t *testing.T, w *world) outcome {
 	must("the end", c.await(ending, "waiting for the end", func() bool { return r.hasEnded(c, before) }))
 	o := outcome{took: time.Since(began), end: r.end()}
 	must("keeping the end", r.stays(ctx, c, before))
-	r.check(t, c)
+	r.check(t, c, before)
 	o.heldAt, err = c.heldAt()
 	must("reading the audit log", err)
-	o.by, err = c.carriedOutBy()
+	by, err := c.carriedOutBy()
 	must("reading the audit log", err)
+	o.by = r.senders(t, by)
 	return o
+}
+
+// senders returns the text for the senders of requests that were carried out.
+func (r row) senders(t *testing.T, by []string) string {
+	t.Helper()
+	if len(r.either) == 0 {
+		return text(by)
+	}
+	for _, name := range by {
+		if !slices.Contains(r.either, name) {
+			t.Errorf("carried out by %s, want one of %v", name, r.either)
+		}
+	}
+	return strings.Join(r.either, " or ")
+}
+
+// text returns names as a list.
+func text(names []string) string {
+	if len(names) == 0 {
+		return "-"
+	}
+	return strings.Join(names, ", ")
 }
 
 // hasEnded reports whether the pods are as they must be at the end. The caller holds the lock.
@@ -266,17 +297,22 @@ func (r row) end() string {
 }
 
 // check checks that no pod was removed too early or in vain.
-func (r row) check(t *testing.T, c *cell) {
+func (r row) check(t *testing.T, c *cell, before map[types.UID]string) {
 	t.Helper()
 	unguarded := c.unguarded()
 	c.mu.Lock()
-	least, removed := c.least, len(c.removed)
+	least, wanted := c.least, 0
+	for uid := range before {
+		if _, gone := c.removed[uid]; gone {
+			wanted++
+		}
+	}
 	c.mu.Unlock()
 	if least < r.least {
 		t.Errorf("%d pods were available at a time, want at least %d", least, r.least)
 	}
-	if r.keeps && removed > 0 {
-		t.Errorf("%d pods were removed that were wanted", removed)
+	if r.keeps && wanted > 0 {
+		t.Errorf("%d pods were removed that were wanted", wanted)
 	}
 	if !r.passes && len(unguarded) > 0 {
 		t.Errorf("pods were removed before an operation was allowed: %v", unguarded)

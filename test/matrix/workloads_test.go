@@ -3,6 +3,7 @@ package matrix_test
 import (
 	"context"
 	"fmt"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -185,7 +186,27 @@ func then(requests ...act) act {
 }
 
 func waiting(ctx context.Context, c *cell) error { return c.awaitWaiting(ctx) }
-func approve(ctx context.Context, c *cell) error { return c.approve(ctx) }
+func approve(ctx context.Context, c *cell) error { return c.approve(ctx, false) }
+
+// approveNew approves new pods until none is left.
+func approveNew(ctx context.Context, c *cell) error {
+	for {
+		if err := c.approve(ctx, true); err != nil {
+			return err
+		}
+		c.mu.Lock()
+		left := len(c.pods) - len(c.before)
+		c.mu.Unlock()
+		if left <= 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("approving new pods: %w\n%s", ctx.Err(), c.describe())
+		case <-time.After(polling):
+		}
+	}
+}
 
 // onFirst runs kubectl with the name of a pod at the place of POD, and of its node at NODE.
 func onFirst(args ...string) act {

@@ -26,17 +26,20 @@ const usage = `traffic sends requests through a HAProxy to pods of a local contr
 workload is operated on, and counts the outcome of each. Every scenario runs with PodOps
 and without. Run it with "make traffic".
 
-  restart   rolling restart of 20 pods
-  scale-in  from 20 pods to 8
-  in-place  a new image for 20 pods, by a small operation controller
-  flaky     rolling restart, and the load balancer fails 20 % of the calls to it
-  killed    as in-place, and the manager is killed and started again twice
+  restart      rolling restart of 20 pods
+  scale-in     from 20 pods to 8
+  in-place     a new image for 20 pods, by a small operation controller
+  flaky        rolling restart, and the load balancer fails 20 % of the calls to it
+  killed       as in-place, and the manager is killed and started again twice
+  drain        kubectl drain of two of four nodes
+  statefulset  rolling restart of a StatefulSet of 8 pods
+  daemonset    rolling restart of a DaemonSet on 4 nodes
 
 Without PodOps a controller adds pods to the load balancer when they are ready, and drains
 them when they are not, as fast as it can.
 
-It exits with 0 only if no request failed with PodOps in any scenario, some failed without
-it, and flaky took at most twice as long as restart.
+It exits with 0 only if no request failed with PodOps in any scenario, no more pods existed at
+once with it than replicas and maxSurge allow, some requests failed without it, and flaky took at most twice as long as restart.
 
 A wait ends when nothing has changed for 3 minutes, or after 20: a slow machine may be slow
 as long as it makes progress.
@@ -92,7 +95,7 @@ func parse(args []string, complaints io.Writer) (options, error) {
 	flags.StringVar(&o.cidr, "cidr", "127.65.0.0/16", "loopback addresses of the pods; not those of another cluster on this machine")
 	flags.StringVar(&only, "only", "", "scenarios to run, separated by commas; empty: all")
 	flags.StringVar(&sides, "sides", "with,without", "with, without, or both: whether PodOps takes part")
-	flags.IntVar(&o.requests, "requests", 10_000, "requests that every run sends at least; 10 runs send 100,000")
+	flags.IntVar(&o.requests, "requests", 10_000, "requests that every run sends at least; 16 runs send 160,000")
 	flags.Float64Var(&o.rate, "rate", 250, "requests a second of each kind, with kept connections and without")
 	flags.IntVar(&o.workers, "workers", 32, "maximum number of open requests of each kind")
 	flags.Usage = func() {

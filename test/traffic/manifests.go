@@ -26,8 +26,8 @@ const (
 	secondImage = "registry.example.com/web:v2"
 )
 
-// workload is a Deployment, and with PodOps the Service that names the load balancer,
-// before it, and the rule. Only then a pod of the Deployment has the control label.
+// workload is a Deployment, StatefulSet or DaemonSet, and with PodOps the Service that names the load balancer,
+// before it, and the rule. Only then a pod of it has the control label.
 var workload = template.Must(template.New("workload").Parse(`{{ if .PodOps }}apiVersion: v1
 kind: Service
 metadata:
@@ -42,13 +42,21 @@ spec:
   ports: [{port: 80, targetPort: {{ .Port }}}]
 ---
 {{ end }}apiVersion: apps/v1
-kind: Deployment
+kind: {{ .Kind }}
 metadata:
   name: web
 spec:
+{{- if eq .Kind "Deployment" }}
   replicas: {{ .Replicas }}
   strategy:
     rollingUpdate: {maxUnavailable: "{{ .MaxUnavailable }}", maxSurge: "{{ .MaxUnavailable }}"}
+{{- else if eq .Kind "StatefulSet" }}
+  replicas: {{ .Replicas }}
+  podManagementPolicy: Parallel
+{{- else }}
+  updateStrategy:
+    rollingUpdate: {maxUnavailable: "{{ .MaxUnavailable }}"}
+{{- end }}
   selector:
     matchLabels: {app: web}
   template:
@@ -82,6 +90,7 @@ spec:
 // values are the values of the template.
 type values struct {
 	PodOps          bool
+	Kind            string
 	Replicas        int
 	Socket, Backend string
 }
@@ -89,7 +98,7 @@ type values struct {
 func (v values) manifest() (string, error) {
 	var text bytes.Buffer
 	if err := workload.Execute(&text, map[string]any{
-		"PodOps": v.PodOps, "Replicas": v.Replicas, "Socket": v.Socket, "Backend": v.Backend,
+		"PodOps": v.PodOps, "Kind": v.Kind, "Replicas": v.Replicas, "Socket": v.Socket, "Backend": v.Backend,
 		"MaxUnavailable": maxUnavailable, "Image": firstImage, "Port": podPort,
 	}); err != nil {
 		return "", fmt.Errorf("writing the workload: %w", err)

@@ -18,6 +18,9 @@ type result struct {
 
 	// operation is the duration of the operation, a part of that of the load.
 	operation time.Duration
+
+	// most is how many pods existed at once, terminating ones not counted, and allowed how many may.
+	most, allowed int
 }
 
 type results []result
@@ -29,12 +32,12 @@ func (all results) print(out io.Writer) error {
 	}
 	fmt.Fprintln(out)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "scenario\tPodOps\trequests\tfailed\tp50\tp99\toperation\tduration\t")
+	fmt.Fprintln(table, "scenario\tPodOps\trequests\tfailed\tp50\tp99\tmost pods\toperation\tduration\t")
 	total := 0
 	for _, r := range all {
 		total += r.report.Requests
-		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t\n", r.scenario, r.side, r.report.Requests, r.report.Failed,
-			load.Round(r.report.Latency.Percentile(50)), load.Round(r.report.Latency.Percentile(99)),
+		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%s\t%s\t%d\t%s\t%s\t\n", r.scenario, r.side, r.report.Requests, r.report.Failed,
+			load.Round(r.report.Latency.Percentile(50)), load.Round(r.report.Latency.Percentile(99)), r.most,
 			r.operation.Round(100*time.Millisecond), r.report.Took.Round(100*time.Millisecond))
 	}
 	if err := table.Flush(); err != nil {
@@ -55,6 +58,7 @@ var (
 	errLost        = errors.New("requests failed with PodOps")
 	errNothingLost = errors.New("no request failed without PodOps: the measurement detects nothing")
 	errNoRuns      = errors.New("nothing was measured")
+	errSurge       = errors.New("more pods existed at once than replicas and maxSurge allow")
 	errSlow        = errors.New("a load balancer that fails calls slows the rollout down")
 )
 
@@ -77,8 +81,8 @@ func (all results) flaky() error {
 	return fmt.Errorf("%w: %s, against %s, and at most %d times that are allowed", errSlow, flaky, healthy, slowdown)
 }
 
-// verdict returns nil when no run with PodOps lost a request, the runs without it did, and
-// a flaky load balancer took no longer than slowdown allows.
+// verdict returns nil when no run with PodOps lost a request or had too many pods, the runs without it did
+// lose some, and a flaky load balancer took no longer than slowdown allows.
 func (all results) verdict() error {
 	if len(all) == 0 {
 		return errNoRuns
@@ -86,6 +90,9 @@ func (all results) verdict() error {
 	without, lost := 0, 0
 	errs := []error{all.flaky()}
 	for _, r := range all {
+		if r.side == withPodOps && r.most > r.allowed {
+			errs = append(errs, fmt.Errorf("%s: %w: %d, of %d", r.scenario, errSurge, r.most, r.allowed))
+		}
 		switch {
 		case r.side == withoutPodOps:
 			without++

@@ -67,9 +67,9 @@ func TestResultsReadAsATable(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := [][]string{
-		{"scenario", "PodOps", "requests", "failed", "p50", "p99", "operation", "duration"},
-		{"restart", "with", "1000", "0", "0s", "0s", "10s", "12s"},
-		{"restart", "without", "1000", "7", "0s", "0s", "10s", "12s"},
+		{"scenario", "PodOps", "requests", "failed", "p50", "p99", "most", "pods", "operation", "duration"},
+		{"restart", "with", "1000", "0", "0s", "0s", "0", "10s", "12s"},
+		{"restart", "without", "1000", "7", "0s", "0s", "0", "10s", "12s"},
 		{"restart,", "without", "PodOps:", "7", "status", "503"},
 		{"requests:", "2000"},
 	}

@@ -51,6 +51,8 @@ type scenarioRun struct {
 	socket    string             // that the controller uses
 	history   *history
 	first     []types.UID // of the pods before the operation
+	drained   []string    // nodes
+	peak      peak
 
 	following *following // without PodOps
 }
@@ -97,6 +99,10 @@ func (w *harness) play(ctx context.Context, s scenario, on side) (r result, err 
 	if r.report, r.operation, err = g.measure(ctx); err != nil {
 		return r, err
 	}
+	r.most = g.peak.most()
+	if r.allowed = max(s.replicas, s.remaining) + s.surge; on == withPodOps {
+		fmt.Fprintf(w.out, "pods: %d at once, of %d that are allowed\n", r.most, r.allowed)
+	}
 	return r, g.checkOrder()
 }
 
@@ -109,10 +115,20 @@ func (g *scenarioRun) remember(ctx context.Context) error {
 	see := func(object any) {
 		if pod, ok := object.(*corev1.Pod); ok && pod.Namespace == g.namespace {
 			g.history.see(pod)
+			g.peak.see(pod)
+		}
+	}
+	gone := func(object any) {
+		if tombstone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+			object = tombstone.Obj
+		}
+		see(object)
+		if pod, ok := object.(*corev1.Pod); ok && pod.Namespace == g.namespace {
+			g.peak.gone(pod)
 		}
 	}
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: see, UpdateFunc: func(_, object any) { see(object) }, DeleteFunc: see,
+		AddFunc: see, UpdateFunc: func(_, object any) { see(object) }, DeleteFunc: gone,
 	})
 	if err != nil {
 		return fmt.Errorf("watching pods: %w", err)
@@ -144,7 +160,7 @@ func (g *scenarioRun) checkOrder() error {
 // begin creates the workload behind the load balancer.
 func (g *scenarioRun) begin(ctx context.Context) error {
 	manifest, err := values{
-		PodOps: g.side == withPodOps, Replicas: g.scenario.replicas, Socket: g.socket, Backend: g.balancer.Backend(),
+		PodOps: g.side == withPodOps, Kind: g.scenario.workload(), Replicas: g.scenario.replicas, Socket: g.socket, Backend: g.balancer.Backend(),
 	}.manifest()
 	if err != nil {
 		return err

@@ -1,8 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +17,12 @@ import (
 const (
 	many = 20
 	few  = 8
+
+	// surge is maxUnavailable, which is maxSurge too, of many pods.
+	surge = many / 4
+
+	// nodes of the cluster.
+	nodes = 4
 )
 
 // scenario is an operation on a workload under load.
@@ -20,6 +31,12 @@ type scenario struct {
 	replicas    int // at first
 	remaining   int // in the end
 	failing     float64
+
+	// kind of the workload; empty: Deployment.
+	kind string
+
+	// surge is how many pods more than replicas may exist at a time.
+	surge int
 
 	// comes is true when pods become available while it runs, not only operable.
 	comes bool
@@ -31,22 +48,68 @@ type scenario struct {
 
 func scenarios() []scenario {
 	return []scenario{
-		{name: "restart", title: "rolling restart of 20 pods", replicas: many, remaining: many, comes: true, act: restart, done: replaced},
+		{name: "restart", title: "rolling restart of 20 pods", replicas: many, remaining: many, surge: surge, comes: true, act: restart, done: replaced},
 		{name: "scale-in", title: "from 20 pods to 8", replicas: many, remaining: few, act: scaleIn, done: always},
 		{name: "in-place", title: "a new image for 20 pods, in place", replicas: many, remaining: many, comes: true, act: inPlace, done: updated},
 		{
 			name: "flaky", title: "rolling restart of 20 pods, and 20 % of the calls to the load balancer fail", replicas: many, remaining: many,
-			failing: 0.2, comes: true, act: restart, done: replaced,
+			surge: surge, failing: 0.2, comes: true, act: restart, done: replaced,
 		},
 		{
 			name: "killed", title: "a new image for 20 pods, in place, and the manager is killed and started again twice", replicas: many, remaining: many,
 			comes: true, act: inPlaceAndKill, done: updated,
 		},
+		{
+			name: "drain", title: "kubectl drain of two of the four nodes with 20 pods, one after the other", replicas: many, remaining: many,
+			surge: surge, comes: true, act: drain, done: drained,
+		},
+		{
+			name: "statefulset", title: "rolling restart of a StatefulSet of 8 pods", kind: "StatefulSet", replicas: few, remaining: few,
+			comes: true, act: restart, done: replaced,
+		},
+		{
+			name: "daemonset", title: "rolling restart of a DaemonSet on 4 nodes", kind: "DaemonSet", replicas: nodes, remaining: nodes,
+			comes: true, act: restart, done: replaced,
+		},
 	}
 }
 
 func restart(ctx context.Context, g *scenarioRun) error {
-	return g.kubectl(ctx, "rollout", "restart", "deployment/web")
+	return g.kubectl(ctx, "rollout", "restart", strings.ToLower(g.scenario.workload())+"/web")
+}
+
+// workload returns the kind of the workload.
+func (s scenario) workload() string { return cmp.Or(s.kind, "Deployment") }
+
+// drain drains the first two nodes with pods, one after the other.
+func drain(ctx context.Context, g *scenarioRun) error {
+	pods, err := g.harness.podsOf(ctx, g.namespace)
+	if err != nil {
+		return err
+	}
+	on := map[string]bool{}
+	for i := range pods {
+		on[pods[i].Spec.NodeName] = true
+	}
+	for _, node := range slices.Sorted(maps.Keys(on))[:min(2, len(on))] {
+		err := g.kubectl(ctx, "drain", node, "--pod-selector=app=web", "--timeout=10m")
+		if err = errors.Join(err, g.kubectl(context.WithoutCancel(ctx), "uncordon", node)); err != nil {
+			return err
+		}
+		g.drained = append(g.drained, node)
+	}
+	return nil
+}
+
+// drained reports whether the first pods of the drained nodes are gone.
+func drained(g *scenarioRun, pods []corev1.Pod) (bool, string) {
+	there := 0
+	for i := range pods {
+		if slices.Contains(g.first, pods[i].UID) && slices.Contains(g.drained, pods[i].Spec.NodeName) {
+			there++
+		}
+	}
+	return there == 0, fmt.Sprintf("%d pods of the drained nodes are left", there)
 }
 
 func scaleIn(ctx context.Context, g *scenarioRun) error {
