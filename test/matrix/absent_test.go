@@ -15,6 +15,12 @@ const webhookTimeout = 4 * time.Second
 func testWithoutManager(t *testing.T, w *world) {
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()
+	requests := map[string][]act{
+		"deployment": {onFirst("delete", "pod", "POD", "--wait=false"), evict(""), kubectl("scale", "deployment/web", "--replicas=1")},
+		// The pods of a StatefulSet follow each other: one that was deleted would have to be created first, and
+		// no controlled pod is created without a manager.
+		"statefulset": {kubectl("scale", "statefulset/web", "--replicas=1")},
+	}
 	cells := map[string]*cell{}
 	for name, create := range map[string]setup{"deployment": deployment(3), "statefulset": statefulSet(3)} {
 		c, err := newCell(ctx, w, approved())
@@ -28,20 +34,16 @@ func testWithoutManager(t *testing.T, w *world) {
 	}
 	w.KillManager()
 	for kind, c := range cells {
-		for name, request := range map[string]act{
-			"delete":   onFirst("delete", "pod", "POD", "--wait=false"),
-			"eviction": evict(""),
-			"scale-in": kubectl("scale", kind+"/web", "--replicas=1"),
-		} {
+		for i, request := range requests[kind] {
 			began := time.Now()
 			if err := request(ctx, c); err != nil {
-				t.Errorf("%s of the pods of a %s: %v", name, kind, err)
+				t.Errorf("request %d for the pods of a %s: %v", i+1, kind, err)
 			}
 			if took := time.Since(began); took > webhookTimeout {
-				t.Errorf("%s of the pods of a %s took %s", name, kind, took)
+				t.Errorf("request %d for the pods of a %s took %s", i+1, kind, took)
 			}
 		}
-		err := c.await(ctx, "waiting for the scale-in", func() bool { return len(c.pods) == 1 })
+		err := c.await(ctx, "waiting for the scale-in", func() bool { return len(c.pods) <= 1 })
 		if err != nil {
 			t.Errorf("the pods of a %s: %v", kind, err)
 		}

@@ -39,7 +39,8 @@ Without PodOps a controller adds pods to the load balancer when they are ready, 
 them when they are not, as fast as it can.
 
 It exits with 0 only if no request failed with PodOps in any scenario, no more pods existed at
-once with it than replicas and maxSurge allow, some requests failed without it, and flaky took at most twice as long as restart.
+once with it than replicas and maxSurge allow, some requests failed without it, and flaky took
+at most twice as long as restart.
 
 A wait ends when nothing has changed for 3 minutes, or after 20: a slow machine may be slow
 as long as it makes progress.
