@@ -127,8 +127,8 @@ func (s *Schedule) Refer(owner Owner, now time.Time) (admitted bool) {
 	return n.admit(one, s.bounds, now)
 }
 
-// Release removes an owner. A read of it that has not ended counts until it has. Release returns the owners of the namespace that were beyond its bounds, and are
-// within them now.
+// Release removes an owner. A read of it that has not ended counts until it has. Release returns the owners of
+// the namespace that were beyond its bounds, and are within them now.
 func (s *Schedule) Release(key Key, now time.Time) (admitted []Owner) {
 	n := s.namespaces[key.Namespace]
 	if n == nil || n.owners[key.UID] == nil {

@@ -264,9 +264,9 @@ func TestModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		surge := rapid.IntRange(0, 4).Draw(t, "maxSurge")
 		m := newModel(rapid.IntRange(1, 12).Draw(t, "replicas"), surge, rapid.IntRange(min(1, 1-min(1, surge)), 4).Draw(t, "maxUnavailable"))
-		any := func(t *rapid.T) *modelSet { return rapid.SampledFrom(m.sets).Draw(t, "set") }
+		oneSet := func(t *rapid.T) *modelSet { return rapid.SampledFrom(m.sets).Draw(t, "set") }
 		pod := func(t *rapid.T) *corev1.Pod {
-			if set := any(t); len(set.pods) > 0 {
+			if set := oneSet(t); len(set.pods) > 0 {
 				return rapid.SampledFrom(set.pods).Draw(t, "pod")
 			}
 			return &corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{}}}}
@@ -277,15 +277,15 @@ func TestModel(t *testing.T) {
 					m.rollOut(nil)
 				}
 			},
-			"roll back": func(t *rapid.T) { m.rollOut(any(t)) },
+			"roll back": func(t *rapid.T) { m.rollOut(oneSet(t)) },
 			"scale":     func(t *rapid.T) { *m.deployment.Spec.Replicas = int32(rapid.IntRange(1, 12).Draw(t, "replicas")) },
 			"pause":     func(*rapid.T) { m.deployment.Spec.Paused = !m.deployment.Spec.Paused },
 			"grant":     func(t *rapid.T) { grant(pod(t)) },
 			"start":     func(t *rapid.T) { start(pod(t)) },
 			"wait":      func(*rapid.T) { m.now = m.now.Add(5 * time.Second) },
-			"control":   func(t *rapid.T) { m.control(any(t)) },
+			"control":   func(t *rapid.T) { m.control(oneSet(t)) },
 			"sync set": func(t *rapid.T) {
-				for _, pod := range m.syncSet(any(t)) {
+				for _, pod := range m.syncSet(oneSet(t)) {
 					t.Fatalf("the ReplicaSet controller deletes pod %s, which was not granted", pod.UID)
 				}
 			},

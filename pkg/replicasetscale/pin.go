@@ -1,7 +1,6 @@
 package replicasetscale
 
 import (
-	"math"
 	"strconv"
 	"time"
 
@@ -11,8 +10,8 @@ import (
 )
 
 // lowestCost is the deletion cost of pods that leave. Among pods of one phase and readiness the
-// ReplicaSet controller deletes those with the lowest cost first.
-var lowestCost = strconv.Itoa(math.MinInt32)
+// ReplicaSet controller deletes those with the lowest cost first: this is the least int32.
+const lowestCost = "-2147483648"
 
 // IsBegun reports whether PodOps began the deletion of the pod for its ReplicaSet. The lifecycle
 // pod-delete of another controller is left to that controller.

@@ -102,6 +102,7 @@ func hasEnded(status *batchv1.JobStatus) bool {
 			if condition.Status == corev1.ConditionTrue {
 				return true
 			}
+		case batchv1.JobSuspended: // its controller creates pods again once it is resumed
 		}
 	}
 	return false
