@@ -96,6 +96,7 @@ type Workload struct {
 // needs, so it withdraws a demand in silence:
 //   - when the Deployment is scaled down and up again, or rolled back: the newest ReplicaSet has no
 //     demand below the replicas of its Deployment;
+//     Under the strategy Recreate it is the newest until all of its pods are gone, and requested to be 0;
 //   - when the Deployment is paused: older ReplicaSets have no demand while all of them together
 //     are no larger than replicas + maxSurge.
 func (s Scale) Desired(set *appsv1.ReplicaSet, workload Workload) int {
@@ -105,6 +106,8 @@ func (s Scale) Desired(set *appsv1.ReplicaSet, workload Workload) int {
 		return s.Replicas
 	case deployment == nil:
 		return *s.Demand
+	case deployment.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType && *s.Demand == 0:
+		return 0
 	case IsNewest(set, deployment):
 		return max(*s.Demand, min(s.Replicas, ReplicasOf(deployment.Spec.Replicas)))
 	case deployment.Spec.Paused && workload.Total <= ReplicasOf(deployment.Spec.Replicas)+maxSurge(deployment):

@@ -82,6 +82,11 @@ func TestRequest(t *testing.T) {
 	}
 }
 
+func recreating(deployment *appsv1.Deployment) *appsv1.Deployment {
+	deployment.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
+	return deployment
+}
+
 func TestDesired(t *testing.T) {
 	deployment := func(replicas int32, newest string, paused bool) *appsv1.Deployment {
 		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: revision(newest)}}
@@ -108,6 +113,12 @@ func TestDesired(t *testing.T) {
 		"the newest one, beyond its replicas":     {kept, "2", Workload{Deployment: deployment(20, "2", false)}, 12},
 		"rolled back, before the Deployment has the revision": {
 			kept, "3", Workload{Deployment: deployment(12, "2", false)}, 12,
+		},
+		"the newest one, which is recreated": {
+			Scale{Replicas: 12, Demand: new(0)}, "2", Workload{Deployment: recreating(deployment(12, "2", false))}, 0,
+		},
+		"the newest one, scaled in and out again under Recreate": {
+			kept, "2", Workload{Deployment: recreating(deployment(12, "2", false))}, 12,
 		},
 		"an old one, paused": {kept, "1", Workload{Deployment: deployment(12, "2", true), Total: 15}, 12},
 		"an old one, paused and scaled in": {
