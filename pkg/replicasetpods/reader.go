@@ -32,10 +32,12 @@ type Reader struct {
 	client.Reader
 }
 
-// Pods returns the controlled pods whose controller has the UID, in any order.
+// Pods returns the controlled pods whose controller has the UID, in any order. They are those of the
+// cache, which must not be changed.
 func (r Reader) Pods(ctx context.Context, namespace string, controller types.UID) ([]*corev1.Pod, error) {
 	list := &corev1.PodList{}
-	if err := r.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{ControllerUIDField: string(controller)}); err != nil {
+	err := r.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{ControllerUIDField: string(controller)}, client.UnsafeDisableDeepCopy)
+	if err != nil {
 		return nil, fmt.Errorf("listing the pods of a controller: %w", err)
 	}
 	pods := make([]*corev1.Pod, len(list.Items))

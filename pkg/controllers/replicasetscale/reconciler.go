@@ -72,7 +72,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("replicaset-scale").
 		For(&appsv1.ReplicaSet{}, builder.WithPredicates(annotated())).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(replicaSetOf)).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(replicaSetOf), builder.WithPredicates(leaving())).
 		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(r.replicaSetsOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(r)
@@ -80,13 +80,27 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, workers int) error {
 
 // annotated passes events of ReplicaSets that have, or had, a kept request.
 func annotated() predicate.Funcs {
-	has := func(object client.Object) bool {
+	funcs := beforeOrAfter(func(object client.Object) bool {
 		set, ok := object.(*appsv1.ReplicaSet)
 		return ok && replicasetscale.HasAnnotations(set)
-	}
-	funcs := predicate.NewPredicateFuncs(has)
-	funcs.UpdateFunc = func(e event.UpdateEvent) bool { return has(e.ObjectOld) || has(e.ObjectNew) }
+	})
 	funcs.DeleteFunc = func(event.DeleteEvent) bool { return true }
+	return funcs
+}
+
+// leaving passes events of pods whose deletion has, or had, begun. Each reconciliation reads all pods of
+// the ReplicaSet, and pods that stay change its scale only through its status.
+func leaving() predicate.Funcs {
+	return beforeOrAfter(func(object client.Object) bool {
+		pod, ok := object.(*corev1.Pod)
+		return ok && (replicasetscale.IsDeleting(pod) || replicasetscale.IsBegun(pod))
+	})
+}
+
+// beforeOrAfter passes events of objects that match before or after the event.
+func beforeOrAfter(match func(client.Object) bool) predicate.Funcs {
+	funcs := predicate.NewPredicateFuncs(match)
+	funcs.UpdateFunc = func(e event.UpdateEvent) bool { return match(e.ObjectOld) || match(e.ObjectNew) }
 	return funcs
 }
 
