@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -102,8 +103,8 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 	}
 	mayRead := policywebhook.NewMayRead(clientset.AuthorizationV1().SubjectAccessReviews())
 	decoder, gate := admission.NewDecoder(mgr.GetScheme()), newGate()
-	serve(mgr, scaleHandlers(mgr, decoder, gate, identity))
-	serve(mgr, map[string]admission.Handler{
+	serve(mgr, known, scaleHandlers(mgr, decoder, gate, identity))
+	serve(mgr, known, map[string]admission.Handler{
 		podwebhook.MutatePath: gated{
 			podwebhook.NewMutator(decoder, identity, times, clk).Expecting(admitted.ExpectedFinalizers), gate, largePod,
 		},
@@ -129,16 +130,19 @@ func scaleHandlers(mgr manager.Manager, decoder admission.Decoder, gate *loadshe
 	}
 }
 
-// serve registers the handlers with the webhook server by path.
-func serve(mgr manager.Manager, handlers map[string]admission.Handler) {
+// serve registers the handlers with the webhook server by path. The paths that begin as TokenPaths end with a
+// token in the webhook configuration: known reports whether the sender of a review can read that.
+func serve(mgr manager.Manager, known func(path string) bool, handlers map[string]admission.Handler) {
 	for path, handler := range handlers {
-		var served http.Handler = review.New(handler)
+		served := review.New(handler)
 		mgr.GetWebhookServer().Register(path, served)
+		if strings.HasPrefix(path, certificates.TokenPaths) {
+			mgr.GetWebhookServer().Register(path+"/", withToken(served, known))
+		}
 	}
 }
 
-// serveDeferrers registers the webhooks of deletes and evictions. Their paths end with a token in the
-// webhook configuration.
+// serveDeferrers registers the webhooks of deletes and evictions.
 func serveDeferrers(mgr manager.Manager, starter podwebhook.Deferrer, clients clientOf, options Options) error {
 	reviews, err := podwebhook.NewReviews(metrics.Registry)
 	if err != nil {
@@ -146,14 +150,10 @@ func serveDeferrers(mgr manager.Manager, starter podwebhook.Deferrer, clients cl
 	}
 	settings := podwebhook.DeferOptions{Identity: clients.identity, Expiry: options.DeleteExpiry, HoldPreemption: options.HoldPreemption}
 	decoder, reader, apiReader := admission.NewDecoder(mgr.GetScheme()), mgr.GetClient(), mgr.GetAPIReader()
-	for path, handler := range map[string]admission.Handler{
+	serve(mgr, clients.known, map[string]admission.Handler{
 		podwebhook.DeletePath:   podwebhook.NewDeleteDeferrer(decoder, reader, apiReader, starter, settings, reviews),
 		podwebhook.EvictionPath: podwebhook.NewEvictionDeferrer(decoder, reader, apiReader, starter, settings, reviews),
-	} {
-		served := review.New(handler)
-		mgr.GetWebhookServer().Register(path, served)
-		mgr.GetWebhookServer().Register(path+"/", withToken(served, clients.known))
-	}
+	})
 	return nil
 }
 
