@@ -19,8 +19,9 @@ type result struct {
 	// operation is the duration of the operation, a part of that of the load.
 	operation time.Duration
 
-	// most is how many pods existed at once, terminating ones not counted, and allowed how many may.
-	most, allowed int
+	// most is how many pods existed at once for peakLasts, terminating pods not counted, moment how many at any
+	// moment, and allowed how many may.
+	most, moment, allowed int
 }
 
 type results []result

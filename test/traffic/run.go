@@ -99,9 +99,9 @@ func (w *harness) play(ctx context.Context, s scenario, on side) (r result, err 
 	if r.report, r.operation, err = g.measure(ctx); err != nil {
 		return r, err
 	}
-	r.most = g.peak.most()
+	r.most, r.moment = g.peak.most(time.Now())
 	if r.allowed = max(s.replicas, s.remaining) + s.surge; on == withPodOps {
-		fmt.Fprintf(w.out, "pods: %d at once, of %d that are allowed\n", r.most, r.allowed)
+		fmt.Fprintf(w.out, "pods: %d at once, of %d that are allowed; %d at some moment\n", r.most, r.allowed, r.moment)
 	}
 	return r, g.checkOrder()
 }
@@ -115,7 +115,7 @@ func (g *scenarioRun) remember(ctx context.Context) error {
 	see := func(object any) {
 		if pod, ok := object.(*corev1.Pod); ok && pod.Namespace == g.namespace {
 			g.history.see(pod)
-			g.peak.see(pod)
+			g.peak.see(pod, time.Now())
 		}
 	}
 	gone := func(object any) {
@@ -124,7 +124,7 @@ func (g *scenarioRun) remember(ctx context.Context) error {
 		}
 		see(object)
 		if pod, ok := object.(*corev1.Pod); ok && pod.Namespace == g.namespace {
-			g.peak.gone(pod)
+			g.peak.gone(pod, time.Now())
 		}
 	}
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
