@@ -1,0 +1,13 @@
+package v1alpha1
+
+// Names of the documents of PodOpsLifecycle and ResourceConsist, for code that is written after them.
+const (
+	// PodOperationProtectionFinalizerPrefix is ProtectionFinalizerPrefix.
+	PodOperationProtectionFinalizerPrefix = ProtectionFinalizerPrefix
+
+	// PodAvailableConditionsAnnotation is AvailableConditionsAnnotationKey.
+	PodAvailableConditionsAnnotation = AvailableConditionsAnnotationKey
+)
+
+// PodAvailableConditions is AvailableConditions.
+type PodAvailableConditions = AvailableConditions
