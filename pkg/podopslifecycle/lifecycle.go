@@ -2,6 +2,7 @@ package podopslifecycle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/podopslifecycle/internal/podpatch"
 )
 
 // CallTimeout bounds the calls that take no context.
@@ -76,7 +78,7 @@ func Finish(c Client, adapter LifecycleAdapter, pod client.Object, updates ...Up
 func FinishContext(ctx context.Context, c Client, adapter LifecycleAdapter, pod client.Object, updates ...UpdateFunc) (bool, error) {
 	l := of(adapter)
 	began := pod.GetLabels()[l.operating()]
-	updated, err := write(ctx, c, pod, func(pod client.Object) (bool, error) {
+	updated, err := podpatch.Write(ctx, c, pod, func(pod client.Object) (bool, error) {
 		running, ok := l.running(pod)
 		if ok && running != l.operationType {
 			return false, &OtherTypeError{ID: l.id, Running: running, Wanted: l.operationType}
@@ -106,7 +108,7 @@ func Undo(c Client, adapter LifecycleAdapter, pod client.Object, updates ...Upda
 func UndoContext(ctx context.Context, c Client, adapter LifecycleAdapter, pod client.Object, updates ...UpdateFunc) (bool, error) {
 	l := of(adapter)
 	began := pod.GetLabels()[l.operating()]
-	updated, err := write(ctx, c, pod, func(pod client.Object) (bool, error) {
+	updated, err := podpatch.Write(ctx, c, pod, func(pod client.Object) (bool, error) {
 		if at, ok := pod.GetLabels()[l.operating()]; ok && at != began {
 			return false, ErrStale
 		}
@@ -136,7 +138,7 @@ func begin(ctx context.Context, c Client, l lifecycle, pod client.Object, update
 	if err := l.check(); err != nil {
 		return false, err
 	}
-	updated, err := write(ctx, c, pod, func(pod client.Object) (bool, error) {
+	updated, err := podpatch.Write(ctx, c, pod, func(pod client.Object) (bool, error) {
 		requested, err := l.request(pod, old, time.Now())
 		if err != nil {
 			return false, err
@@ -201,6 +203,9 @@ func apply(pod client.Object, updates []UpdateFunc) (bool, error) {
 func named(doing string, l lifecycle, pod client.Object, err error) error {
 	if err == nil {
 		return nil
+	}
+	if errors.Is(err, podpatch.ErrReplaced) {
+		err = fmt.Errorf("%w: %w", ErrStale, err)
 	}
 	return fmt.Errorf("%s operation %q on pod %s/%s: %w", doing, l.id, pod.GetNamespace(), pod.GetName(), err)
 }

@@ -1,7 +1,9 @@
-package podopslifecycle
+// Package podpatch writes an object with the optimistic lock and decides again after a conflict.
+package podpatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"time"
@@ -12,16 +14,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// ErrReplaced is returned after a conflict with an object of the same name and another UID.
+var ErrReplaced = errors.New("another object has the name")
+
+// Client is the part of a client that this package uses.
+type Client interface {
+	Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error
+}
+
 // conflictBackoff returns the waits between attempts: five attempts within half a second. A pod that is
 // written more often than that is one whose controller is better served by its work queue.
 func conflictBackoff() wait.Backoff {
 	return wait.Backoff{Duration: 10 * time.Millisecond, Factor: 3, Jitter: 0.2, Steps: 5}
 }
 
-// write sends the change that decide makes to a copy of the pod, and reports whether there was one. After
+// Write sends the change that decide makes to a copy of the pod, and reports whether there was one. After
 // a conflict decide is called again with the stored pod. The pod is replaced by the stored one, unless an
 // error is returned.
-func write(ctx context.Context, c Client, pod client.Object, decide UpdateFunc) (bool, error) {
+func Write(ctx context.Context, c Client, pod client.Object, decide func(pod client.Object) (bool, error)) (bool, error) {
 	current, err := clone(pod)
 	if err != nil {
 		return false, err
@@ -72,7 +82,7 @@ func refresh(ctx context.Context, c Client, pod client.Object) error {
 		return err
 	}
 	if pod.GetUID() != uid {
-		return ErrStale
+		return ErrReplaced
 	}
 	return nil
 }
