@@ -32,8 +32,8 @@ type schema struct {
 func crdSchemas(t *testing.T) map[string]schema {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("crd", "bases", "*.yaml"))
-	if err != nil || len(files) != 2 {
-		t.Fatalf("want 2 CRDs, got %v, %v", files, err)
+	if err != nil || len(files) == 0 {
+		t.Fatalf("want CRDs, got %v, %v", files, err)
 	}
 	schemas := map[string]schema{}
 	for _, file := range files {

@@ -29,7 +29,8 @@ func layers() []layer {
 		}},
 		{name: "components", packages: []string{
 			"pkg/decisionlog", "pkg/evaluation/...", "pkg/eventqueue", "pkg/opa/...", "pkg/ownerscale", "pkg/podfacts", "pkg/podindex/...",
-			"pkg/podopslifecycle/...", "pkg/podwriter", "pkg/policyusers", "pkg/release", "pkg/replicasetpods", "pkg/resourceconsist", "pkg/webhookclient/...",
+			"pkg/podopslifecycle/...", "pkg/podwriter", "pkg/policyusers", "pkg/release", "pkg/replicasetpods", "pkg/resourceconsist",
+			"pkg/trafficadapter", "pkg/webhookclient/...",
 			"pkg/webhookserver", "pkg/webhooktask/dispatch",
 		}},
 		{name: "pure packages", packages: []string{

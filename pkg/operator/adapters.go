@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -8,11 +9,15 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/podops-dev/podops/pkg/adapters/demo"
 	"github.com/podops-dev/podops/pkg/adapters/haproxy"
+	trafficadaptercontroller "github.com/podops-dev/podops/pkg/controllers/trafficadapter"
 	"github.com/podops-dev/podops/pkg/resourceconsist"
+	"github.com/podops-dev/podops/pkg/trafficadapter"
 )
 
 // adapters returns the adapters that --enable-adapters can name, with their setup functions. They
@@ -68,6 +73,25 @@ func (o *Options) validateAdapters() error {
 		return errors.New("--enable-adapters names haproxy, and --haproxy-allow is empty: it lists the Runtime APIs that Services may name")
 	}
 	return nil
+}
+
+// registerTraffic adds the enabled adapters and the controller of TrafficAdapters. It returns the
+// expected finalizers of new pods, of both.
+func registerTraffic(mgr manager.Manager, options Options, clk clock.PassiveClock) (trafficadapter.Expected, error) {
+	inside := &resourceconsist.Admission{}
+	if err := registerAdapters(mgr, options, resourceconsist.WithAdmission(inside)); err != nil {
+		return nil, err
+	}
+	// The index is registered before the cache starts, so no context can end it.
+	err := mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.Service{}, trafficadapter.ServiceField, trafficadapter.IndexServices)
+	if err != nil {
+		return nil, fmt.Errorf("indexing Services by the pods that they select: %w", err)
+	}
+	status := trafficadaptercontroller.New(mgr.GetClient(), mgr.GetAPIReader(), clk)
+	if err := status.SetupWithManager(mgr); err != nil {
+		return nil, fmt.Errorf("setting up traffic adapters: %w", err)
+	}
+	return trafficadapter.Join(inside.ExpectedFinalizers, trafficadapter.NewAdmission(mgr.GetClient()).ExpectedFinalizers), nil
 }
 
 // registerAdapters adds the enabled adapters; none by default.

@@ -32,6 +32,7 @@ import (
 	"github.com/podops-dev/podops/pkg/objectbounds"
 	"github.com/podops-dev/podops/pkg/operator/certificates"
 	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/trafficadapter"
 )
 
 // Run runs a manager until ctx ends, and for Options.Serving.ShutdownDelay longer.
@@ -191,8 +192,8 @@ func newManager(
 }
 
 // cacheOptions returns options that keep in memory only the fields in use: of controlled
-// pods the fields that slimPod keeps, of workloads the few fields for counts. Adapters read all of a Service; without adapters its
-// selector suffices.
+// pods the fields that slimPod keeps, of workloads the few fields for counts. Adapters read all of a Service; without adapters in the
+// manager the fields of slimService suffice.
 func cacheOptions(options Options) cache.Options {
 	byObject := certificates.CacheByObject(options.Namespace)
 	if options.EnableAdapters == "" {
@@ -283,17 +284,15 @@ func slimDisruptionBudget(object any) (any, error) {
 	return slim, nil
 }
 
-// slimService keeps the name, the deletion timestamp and the selector of a Service.
+// slimService keeps the name, the deletion timestamp and the selector of a Service, and of one under
+// PodOps the fields that TrafficAdapters match.
 func slimService(object any) (any, error) {
 	service, ok := object.(*corev1.Service)
 	if !ok {
 		return object, nil
 	}
-	return &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: service.Namespace, Name: service.Name, UID: service.UID, ResourceVersion: service.ResourceVersion,
-			DeletionTimestamp: service.DeletionTimestamp,
-		},
-		Spec: corev1.ServiceSpec{Selector: service.Spec.Selector},
-	}, nil
+	slim := trafficadapter.Slim(service)
+	slim.Namespace, slim.Name, slim.UID, slim.ResourceVersion = service.Namespace, service.Name, service.UID, service.ResourceVersion
+	slim.DeletionTimestamp, slim.Spec.Selector = service.DeletionTimestamp, service.Spec.Selector
+	return slim, nil
 }

@@ -31,7 +31,6 @@ import (
 	"github.com/podops-dev/podops/pkg/podfacts"
 	"github.com/podops-dev/podops/pkg/podwriter"
 	"github.com/podops-dev/podops/pkg/replicasetpods"
-	"github.com/podops-dev/podops/pkg/resourceconsist"
 	"github.com/podops-dev/podops/pkg/webhookclient"
 	"github.com/podops-dev/podops/pkg/webhooks/clientauth"
 	podwebhook "github.com/podops-dev/podops/pkg/webhooks/pod"
@@ -93,8 +92,8 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 	if err := registerDeferredDeletes(mgr, gatherer, times, clientOf{identity, known}, options, clk); err != nil {
 		return err
 	}
-	admitted := &resourceconsist.Admission{}
-	if err := registerAdapters(mgr, options, resourceconsist.WithAdmission(admitted)); err != nil {
+	expected, err := registerTraffic(mgr, options, clk)
+	if err != nil {
 		return err
 	}
 	checker, err := registerPolicies(mgr, modules, options.Workers, clk)
@@ -106,7 +105,7 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 	serve(mgr, known, scaleHandlers(mgr, decoder, gate, identity))
 	serve(mgr, known, map[string]admission.Handler{
 		podwebhook.MutatePath: gated{
-			podwebhook.NewMutator(decoder, identity, times, clk).Expecting(admitted.ExpectedFinalizers), gate, largePod,
+			podwebhook.NewMutator(decoder, identity, times, clk).Expecting(expected), gate, largePod,
 		},
 		podwebhook.ValidatePath: gated{podwebhook.NewValidator(decoder, identity, times, clk), gate, largePod},
 		rulewebhook.MutatePath:  gated{rulewebhook.NewMutator(decoder), gate, 0},

@@ -136,7 +136,7 @@ func list(text string) []string {
 func readByAdmission() []client.Object {
 	return []client.Object{
 		&corev1.Namespace{}, &corev1.Pod{}, &corev1.Service{}, &appsv1.ReplicaSet{},
-		&appsv1alpha1.PodTransitionRule{}, &appsv1alpha1.PodTransitionPolicy{},
+		&appsv1alpha1.PodTransitionRule{}, &appsv1alpha1.PodTransitionPolicy{}, &appsv1alpha1.TrafficAdapter{},
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,6 +37,11 @@ func KeyOf(employer client.Object, scheme *runtime.Scheme) (string, error) {
 		return "", fmt.Errorf("reading the kind of employer %s/%s: %w", employer.GetNamespace(), employer.GetName(), err)
 	}
 	return lifecycleKey(gvk.Kind, employer.GetNamespace(), employer.GetName()), nil
+}
+
+// KeyOfService is KeyOf for a Service.
+func KeyOfService(service *corev1.Service) string {
+	return lifecycleKey("Service", service.Namespace, service.Name)
 }
 
 func lifecycleKey(kind, namespace, name string) string {

@@ -43,3 +43,6 @@ const (
 
 // MaxTransitionRules is how many rules a PodTransitionRule holds at most.
 const MaxTransitionRules = 64
+
+// MaxTrafficAdapters is how many TrafficAdapters are in use at most: the first ones by name.
+const MaxTrafficAdapters = 64

@@ -1,6 +1,6 @@
 package v1alpha1
 
-// Condition types of PodTransitionRule and PodTransitionPolicy, in the sense of kstatus.
+// Condition types, in the sense of kstatus.
 const (
 	// ConditionReady is True when every rule compiles and is evaluated.
 	ConditionReady = "Ready"
@@ -26,6 +26,9 @@ const (
 	// ConditionOwnersCounted is False while the desired number of pods of a workload cannot be
 	// read. It is absent otherwise.
 	ConditionOwnersCounted = "OwnersCounted"
+
+	// ConditionRunning is True on a TrafficAdapter while its program renews its Lease.
+	ConditionRunning = "Running"
 )
 
 // Condition reasons. They never change.
@@ -91,4 +94,30 @@ const (
 
 	// ReasonNotStalled means that no edit is required.
 	ReasonNotStalled = "NotStalled"
+
+	// ReasonRegistered means that admission uses the TrafficAdapter.
+	ReasonRegistered = "Registered"
+
+	// ReasonInvalidSelector means that a label selector of the TrafficAdapter is invalid. Its
+	// entry matches no Service.
+	ReasonInvalidSelector = "InvalidSelector"
+
+	// ReasonTooMany means that there are more than MaxTrafficAdapters, and that this one comes
+	// after the others by name. It is not used.
+	ReasonTooMany = "TooMany"
+
+	// ReasonLeaseRenewed means that the program of the TrafficAdapter renews its Lease.
+	ReasonLeaseRenewed = "LeaseRenewed"
+
+	// ReasonLeaseExpired means that the Lease was not renewed in time, or was released.
+	ReasonLeaseExpired = "LeaseExpired"
+
+	// ReasonLeaseNotFound means that the Lease does not exist.
+	ReasonLeaseNotFound = "LeaseNotFound"
+
+	// ReasonLeaseUnreadable means that the manager cannot read the Lease.
+	ReasonLeaseUnreadable = "LeaseUnreadable"
+
+	// ReasonNoLease means that the TrafficAdapter names no Lease.
+	ReasonNoLease = "NoLease"
 )

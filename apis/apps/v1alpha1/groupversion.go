@@ -18,7 +18,8 @@ func GroupVersion() schema.GroupVersion {
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion(),
 		&PodTransitionRule{}, &PodTransitionRuleList{},
-		&PodTransitionPolicy{}, &PodTransitionPolicyList{})
+		&PodTransitionPolicy{}, &PodTransitionPolicyList{},
+		&TrafficAdapter{}, &TrafficAdapterList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion())
 	return nil
 }
