@@ -30,9 +30,9 @@ func IndexServices(object client.Object) []string {
 	values := []string{AllServices}
 	keys := slices.Sorted(maps.Keys(service.Spec.Selector))
 	// Every pod under PodOps has the control label: it distinguishes none.
-	telling := slices.IndexFunc(keys, func(key string) bool { return key != appsv1alpha1.ControlLabelKey })
+	specific := slices.IndexFunc(keys, func(key string) bool { return key != appsv1alpha1.ControlLabelKey })
 	if len(keys) > 0 {
-		key := keys[max(telling, 0)]
+		key := keys[max(specific, 0)]
 		values = append(values, labelValue(key, service.Spec.Selector[key]))
 	}
 	return values
