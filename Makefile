@@ -91,8 +91,9 @@ generate: $(TOOLS)/controller-gen ## Generate the deepcopy methods of the API ty
 
 .PHONY: manifests
 manifests: $(TOOLS)/controller-gen ## Generate the CRDs from the API types.
-	$(TOOLS)/controller-gen crd paths=./apis/... output:crd:dir=config/crd/bases
-	go run ./hack/crdbounds config/crd/bases/*.yaml
+	$(TOOLS)/controller-gen crd paths=./apis/apps/... output:crd:dir=config/crd/bases
+	$(TOOLS)/controller-gen crd paths=./apis/kvstore/... output:crd:dir=config/kvstore-operator/crd
+	go run ./hack/crdbounds config/crd/bases/*.yaml config/kvstore-operator/crd/*.yaml
 
 .PHONY: docs
 docs: ## Generate docs/flags.md from the flags of the manager.

@@ -1,0 +1,22 @@
+package v1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupName is the API group of all resources of this package.
+const GroupName = "kvstore.example.com"
+
+// GroupVersion returns the group and version of all resources of this package.
+func GroupVersion() schema.GroupVersion {
+	return schema.GroupVersion{Group: GroupName, Version: "v1"}
+}
+
+// AddToScheme registers the kinds of this package with a scheme.
+func AddToScheme(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypes(GroupVersion(), &KVStoreCluster{}, &KVStoreClusterList{})
+	metav1.AddToGroupVersion(scheme, GroupVersion())
+	return nil
+}

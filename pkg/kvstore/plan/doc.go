@@ -1,0 +1,18 @@
+// Package plan decides the next steps of a KVStoreCluster: its upgrade, its scale-in and its deletion.
+// It is pure: a Snapshot of what the API server and the store report goes in, and a Decision comes
+// out, with the time as a parameter.
+//
+// An upgrade is a record in the status of the cluster. It is written before the step that it
+// describes, and the StatefulSet follows from it, so an operator that ends at any point is replaced by
+// another that continues:
+//
+//	          permitted, does not lead            in service
+//	Waiting ----------------------------> Replacing -----> Checking (Canary) --+
+//	   ^    partition N+1, image new      partition N         health check     | passed
+//	   +------------------------- ordinal N-1 ---------------------------------+
+//	   |
+//	   | not ready in time, health check failed, spec.version changed
+//	   v
+//	Waiting (rolling back) -> Replacing -> ... -> RolledBack
+//	image old, pods are deleted one by one, those that are not healthy first
+package plan

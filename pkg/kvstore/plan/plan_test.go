@@ -1,0 +1,223 @@
+package plan_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	kvstorev1 "github.com/podops-dev/podops/apis/kvstore/v1"
+)
+
+func statusEqual(a, b kvstorev1.KVStoreClusterStatus) bool { return equality.Semantic.DeepEqual(a, b) }
+
+// created returns a world with a cluster that is ready.
+func created(t interface {
+	Helper()
+	Fatalf(string, ...any)
+}, replicas int32, strategy kvstorev1.UpgradeStrategyType) *world {
+	t.Helper()
+	w := newWorld(replicas, strategy)
+	if !w.settle() || w.cluster.Status.Phase != kvstorev1.PhaseReady {
+		t.Fatalf("the cluster is not ready: %+v", w.cluster.Status)
+	}
+	return w
+}
+
+func TestASteadyClusterIsNotWritten(t *testing.T) {
+	w := created(t, 5, kvstorev1.CanaryUpgradeStrategy)
+	before := w.writes
+	for range 10 {
+		w.operate(1000)
+		w.now = w.now.Add(time.Hour)
+	}
+	if w.writes != before {
+		t.Errorf("%d writes to a steady cluster", w.writes-before)
+	}
+}
+
+func TestHowUpgradesEnd(t *testing.T) {
+	type result struct {
+		Phase    kvstorev1.ClusterPhase
+		Current  string
+		Versions []string
+		Upgraded string
+	}
+	for sentence, tc := range map[string]struct {
+		replicas int32
+		strategy kvstorev1.UpgradeStrategyType
+		to       string
+		want     result
+	}{
+		"a canary that passes its checks": {5, kvstorev1.CanaryUpgradeStrategy, better,
+			result{kvstorev1.PhaseReady, better, []string{better}, kvstorev1.ReasonAsSpecified}},
+		"a rolling update": {3, kvstorev1.RollingUpdateUpgradeStrategy, better,
+			result{kvstorev1.PhaseReady, better, []string{better}, kvstorev1.ReasonAsSpecified}},
+		"a canary whose check fails is rolled back": {5, kvstorev1.CanaryUpgradeStrategy, sick,
+			result{kvstorev1.PhaseFailed, good, []string{good}, kvstorev1.ReasonHealthCheckFailed}},
+		"a rolling update runs no checks": {3, kvstorev1.RollingUpdateUpgradeStrategy, sick,
+			result{kvstorev1.PhaseReady, sick, []string{sick}, kvstorev1.ReasonAsSpecified}},
+		"a pod that never becomes ready is rolled back": {3, kvstorev1.RollingUpdateUpgradeStrategy, unready,
+			result{kvstorev1.PhaseFailed, good, []string{good}, kvstorev1.ReasonPodNotReady}},
+		"a cluster of one pod": {1, kvstorev1.CanaryUpgradeStrategy, better,
+			result{kvstorev1.PhaseReady, better, []string{better}, kvstorev1.ReasonAsSpecified}},
+		"a cluster of one pod is rolled back": {1, kvstorev1.CanaryUpgradeStrategy, sick,
+			result{kvstorev1.PhaseFailed, good, []string{good}, kvstorev1.ReasonHealthCheckFailed}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			w := created(t, tc.replicas, tc.strategy)
+			w.edit(func(s *kvstorev1.KVStoreClusterSpec) { s.Version = tc.to })
+			if !w.settle() {
+				t.Fatalf("does not settle: %+v", w.cluster.Status)
+			}
+			got := result{w.cluster.Status.Phase, w.cluster.Status.CurrentVersion, w.versions(),
+				meta.FindStatusCondition(w.cluster.Status.Conditions, kvstorev1.ConditionUpgraded).Reason}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if len(w.violations) > 0 {
+				t.Error(w.violations)
+			}
+		})
+	}
+}
+
+func TestAVersionThatFailedIsTriedAgainAfterAnother(t *testing.T) {
+	w := created(t, 3, kvstorev1.CanaryUpgradeStrategy)
+	for _, version := range []string{sick, good, sick, better} {
+		w.edit(func(s *kvstorev1.KVStoreClusterSpec) { s.Version = version })
+		if !w.settle() {
+			t.Fatalf("%s does not settle: %+v", version, w.cluster.Status)
+		}
+		want := kvstorev1.PhaseReady
+		if version == sick {
+			want = kvstorev1.PhaseFailed
+		}
+		if got := w.cluster.Status.Phase; got != want {
+			t.Errorf("version %s: want %s, got %s", version, want, got)
+		}
+	}
+	if checks := len(w.jobs); checks != 1+1+3 {
+		t.Errorf("want a check of each attempt's canary, and 3 of the last, got %d", checks)
+	}
+}
+
+func TestADeletionWaitsForItsBackup(t *testing.T) {
+	w := created(t, 3, kvstorev1.CanaryUpgradeStrategy)
+	w.backupDown = true
+	w.cluster.DeletionTimestamp = &metav1.Time{Time: w.now}
+	for range 100 {
+		w.operate(1000)
+		w.controllers()
+		w.now = w.now.Add(10 * time.Second)
+	}
+	backedUp := meta.FindStatusCondition(w.cluster.Status.Conditions, kvstorev1.ConditionBackedUp)
+	if w.gone || backedUp.Reason != kvstorev1.ReasonBackupFailing || w.cluster.Status.BackupFailures < 3 || len(w.claims) != 3 || len(w.pods) != 3 {
+		t.Fatalf("gone %t, %+v, %d claims, %d pods", w.gone, backedUp, len(w.claims), len(w.pods))
+	}
+	if jobs := len(w.jobs); jobs > 2 {
+		t.Errorf("%d Jobs remain", jobs)
+	}
+	w.backupDown = false
+	if !w.settle() || !w.gone || len(w.claims)+len(w.pods) > 0 {
+		t.Errorf("gone %t, %d claims, %d pods", w.gone, len(w.claims), len(w.pods))
+	}
+}
+
+func TestADeletionSkipsItsBackup(t *testing.T) {
+	for sentence, change := range map[string]func(*world){
+		"by annotation": func(w *world) {
+			w.cluster.Annotations = map[string]string{kvstorev1.SkipBackupAnnotationKey: ""}
+		},
+		"of a store that was never available": func(w *world) { w.cluster.Status.Conditions = nil },
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			w := created(t, 3, kvstorev1.CanaryUpgradeStrategy)
+			w.backupDown = true
+			change(w)
+			w.cluster.DeletionTimestamp = &metav1.Time{Time: w.now}
+			if !w.settle() || !w.gone || len(w.jobs) > 0 {
+				t.Errorf("gone %t, %d Jobs", w.gone, len(w.jobs))
+			}
+		})
+	}
+}
+
+// TestAnyScheduleEndsAsSpecified edits a cluster at any time, ends the operator between any two writes,
+// and checks at the end that the cluster is as its spec requests, or that a bad version was rolled
+// back. On the way no leader goes, and no healthy pod while another is not healthy.
+func TestAnyScheduleEndsAsSpecified(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		strategy := rapid.SampledFrom([]kvstorev1.UpgradeStrategyType{kvstorev1.CanaryUpgradeStrategy, kvstorev1.RollingUpdateUpgradeStrategy})
+		w := created(t, rapid.Int32Range(1, 5).Draw(t, "replicas"), strategy.Draw(t, "strategy"))
+		t.Repeat(map[string]func(*rapid.T){
+			"operator": func(t *rapid.T) { w.operate(1000) },
+			"operator that ends": func(t *rapid.T) {
+				w.operate(rapid.IntRange(0, 4).Draw(t, "writes"))
+			},
+			"controllers": func(*rapid.T) { w.controllers() },
+			"time": func(t *rapid.T) {
+				w.now = w.now.Add(time.Duration(rapid.IntRange(1, 400).Draw(t, "seconds")) * time.Second)
+			},
+			"version": func(t *rapid.T) {
+				version := rapid.SampledFrom([]string{good, better, sick, unready}).Draw(t, "version")
+				w.edit(func(s *kvstorev1.KVStoreClusterSpec) { s.Version = version })
+			},
+			"replicas": func(t *rapid.T) {
+				replicas := rapid.Int32Range(1, 5).Draw(t, "replicas")
+				w.edit(func(s *kvstorev1.KVStoreClusterSpec) { s.Replicas = replicas })
+			},
+			"drift": func(t *rapid.T) {
+				if w.set != nil {
+					w.set = w.set.DeepCopy()
+					w.set.Spec.Template.Spec.Containers[0].Env = nil
+				}
+			},
+			"": func(t *rapid.T) {
+				if len(w.violations) > 0 {
+					t.Fatal(w.violations)
+				}
+			},
+		})
+		if !w.settle() {
+			t.Fatalf("does not settle: %+v", w.cluster.Status)
+		}
+		w.checkEnd(t)
+	})
+}
+
+// checkEnd checks the state in which a cluster has settled.
+func (w *world) checkEnd(t *rapid.T) {
+	status, spec := w.cluster.Status, w.cluster.Spec
+	switch status.Phase {
+	case kvstorev1.PhaseReady:
+		if status.CurrentVersion != spec.Version {
+			t.Fatalf("ready with version %s, want %s", status.CurrentVersion, spec.Version)
+		}
+	case kvstorev1.PhaseFailed:
+		late := status.Upgrade.Reason == kvstorev1.ReasonPodNotReady // in this schedule controllers may pause for long
+		if spec.Version != sick && spec.Version != unready && !late {
+			t.Fatalf("the upgrade to %s failed: %+v", spec.Version, status.Upgrade)
+		}
+	default:
+		t.Fatalf("ends in phase %s: %+v", status.Phase, status)
+	}
+	if diff := cmp.Diff([]string{status.CurrentVersion}, w.versions()); diff != "" {
+		t.Fatalf("versions (-want +got):\n%s", diff)
+	}
+	if int32(len(w.pods)) != spec.Replicas || status.ReadyReplicas != spec.Replicas {
+		t.Fatalf("%d pods, %d ready, want %d", len(w.pods), status.ReadyReplicas, spec.Replicas)
+	}
+	for ordinal, m := range w.pods {
+		if len(m.begun) > 0 {
+			t.Fatalf("the lifecycle of db-%d has not ended", ordinal)
+		}
+	}
+	if len(w.violations) > 0 {
+		t.Fatal(w.violations)
+	}
+}

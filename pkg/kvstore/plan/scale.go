@@ -1,0 +1,82 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	kvstorev1 "github.com/podops-dev/podops/apis/kvstore/v1"
+)
+
+// replicas returns the number of replicas of the StatefulSet. It rises at once. It falls by one pod at a
+// time: PodOps allows its removal, it does not lead, and the store has removed it from its members.
+func (p *planner) replicas() int32 {
+	if p.upgrading() {
+		return p.status.Upgrade.Replicas
+	}
+	want := p.Cluster.Spec.Replicas
+	if p.StatefulSet == nil {
+		return want
+	}
+	have := *p.StatefulSet.Spec.Replicas
+	if name, ok := p.leaving(have); ok && have < want {
+		p.progress = progress{kvstorev1.ReasonScalingIn, fmt.Sprintf("pod %s is removed", name)}
+		return have
+	}
+	if have <= want && !p.removing(have-1) {
+		return want
+	}
+	return p.scaleIn(have, want)
+}
+
+// scaleIn takes the removal of the highest pod one step further.
+func (p *planner) scaleIn(have, want int32) int32 {
+	ordinal := have - 1
+	name := PodName(p.Cluster.Name, ordinal)
+	m, exists := p.Members[ordinal]
+	leaving := exists && !m.terminating()
+	if leaving && have > want && !p.mayOperate(ordinal, ScaleIn) {
+		return have
+	}
+	p.target, p.operation = ordinal, ScaleIn
+	if !p.storeKnown() {
+		p.decision.Observe = true
+		p.progress = progress{kvstorev1.ReasonScalingIn, fmt.Sprintf("pod %s waits until the members of the store are known", name)}
+		return have
+	}
+	member := slices.Contains(p.Store.Members, name)
+	switch {
+	case member && have <= want: // scaled out again in time
+		p.operation = ""
+		return want
+	case member:
+		p.decision.RemoveMember = name
+		p.progress = progress{kvstorev1.ReasonScalingIn, fmt.Sprintf("pod %s waits until it is no member of the store", name)}
+		return have
+	default:
+		p.progress = progress{kvstorev1.ReasonScalingIn, fmt.Sprintf("pod %s is removed", name)}
+		return ordinal
+	}
+}
+
+// removing reports whether the removal of the pod was allowed, so that the store may have removed it from
+// its members. It does not come back with its data: the removal is finished first, even if the cluster
+// is scaled out meanwhile.
+func (p *planner) removing(ordinal int32) bool {
+	m, exists := p.Members[ordinal]
+	return exists && !m.terminating() && m.Permissions[ScaleIn].Allowed
+}
+
+// leaving returns a pod beyond the replicas whose removal was allowed.
+func (p *planner) leaving(replicas int32) (string, bool) {
+	for _, ordinal := range p.ordinals() {
+		if m := p.Members[ordinal]; ordinal >= replicas && m.Permissions[ScaleIn].Allowed {
+			return m.Pod.Name, true
+		}
+	}
+	return "", false
+}
+
+// storeKnown reports whether the observation of the store is fresh.
+func (p *planner) storeKnown() bool {
+	return !p.Store.At.IsZero() && p.now.Sub(p.Store.At) <= LeaderFreshness
+}
