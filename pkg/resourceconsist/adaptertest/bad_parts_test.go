@@ -141,9 +141,12 @@ func (o oneSided) EmployeeEqual(e rc.IEmployee) (bool, error) {
 	return is && other == o.server, nil
 }
 
+// GetEmployeeId is the name, which the pod keeps when its address changes.
+func (a addressless) GetEmployeeId() string { return a.Name }
+
 func (a addressless) EmployeeEqual(e rc.IEmployee) (bool, error) {
 	other, is := bareOf(e)
-	other.Address = a.Address
+	other.Address, other.ID = a.Address, a.ID
 	return is && other == a.server, nil
 }
 
@@ -307,7 +310,7 @@ func stubborn(t *Template, _ *FakeProvider) rc.ReconcileAdapter {
 		pods, listing := service.Selected(ctx, t.Client, employer)
 		for i, item := range servers {
 			s := item.(server)
-			s.On = s.On || slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return pod.Name == s.ID && pod.DeletionTimestamp != nil })
+			s.On = s.On || slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return pod.Name == s.Name && pod.DeletionTimestamp != nil })
 			servers[i] = s
 		}
 		return servers, firstOf(err, listing)

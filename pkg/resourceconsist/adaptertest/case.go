@@ -2,6 +2,7 @@ package adaptertest
 
 import (
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -37,9 +38,25 @@ func Run(t *testing.T, cfg Config) {
 			t.Logf("without %s: %s", kind, reason)
 		}
 	}
+	for _, op := range everyOp() {
+		if left := cfg.leftOutWithout(op); len(left) > 0 {
+			t.Logf("without %s in Config.Ops: %d of %d cases are left out: %s", op, len(left), len(stories()), strings.Join(left, ", "))
+		}
+	}
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) { c.Run(t) })
 	}
+}
+
+// leftOutWithout returns the names of the cases that need an operation which Config.Ops lacks.
+func (c Config) leftOutWithout(op Op) []string {
+	var names []string
+	for _, s := range stories() {
+		if s.op == op && !slices.Contains(c.Ops, op) {
+			names = append(names, s.name)
+		}
+	}
+	return names
 }
 
 // Cases returns the cases that a Config supports, in the order in which they run. It fails

@@ -68,6 +68,24 @@ func TestCasesForUnsupportedKindsAreLeftOut(t *testing.T) {
 	}
 }
 
+// TestEachCaseThatIsLeftOutIsNamed shows that Run logs every case that an omitted operation leaves out.
+func TestEachCaseThatIsLeftOutIsNamed(t *testing.T) {
+	cfg := templateConfig(good)
+	cfg.Ops = []Op{ReadEmployees}
+	var named []string
+	for _, op := range everyOp() {
+		named = append(named, cfg.leftOutWithout(op)...)
+	}
+	left, all := caseNames(t, cfg), caseNames(t, templateConfig(good))
+	gone := slices.DeleteFunc(all, func(name string) bool { return slices.Contains(left, name) })
+	slices.Sort(named)
+	slices.Sort(gone)
+	if diff := cmp.Diff(gone, named); diff != "" {
+		t.Errorf("cases that are left out (-want +named):\n%s", diff)
+	}
+	t.Logf("%d cases are left out: %q", len(named), named)
+}
+
 func TestAnIncompleteConfigIsRejected(t *testing.T) {
 	cases := map[string]struct {
 		spoil    func(*Config)

@@ -21,8 +21,8 @@
 // The suite knows no provider. Each case runs on three parts: the adapter, a Cluster that
 // creates employers and employees (ServiceCluster does for Services and Pods), and a
 // Provider that reports its actual state and injects faults. Kinds that a provider does not
-// support are listed in Config.Without with the reason, and their cases are left out. A
-// case is never left out without a reason.
+// support are listed in Config.Without with the reason, and their cases are left out, as are the
+// cases of operations that Config.Ops lacks. Run logs both: go test -v shows them.
 //
 // A case reconciles a few times and detects two kinds of failure. The state never becomes
 // as wanted: the message names the wanted state and the provider's. Or the adapter confirms
@@ -34,5 +34,6 @@
 // error. It may be repeated at any time, also after a reply was lost and while reads are
 // stale. It returns when its context ends, and leaves retries to the framework.
 //
-// An adapter without a provider at hand begins with Template, which runs on FakeProvider.
+// The package template below is an adapter to copy: a program with its suite, its rights and its
+// registration, which runs on FakeProvider.
 package adaptertest

@@ -32,8 +32,10 @@ var (
 
 // FakeServer is a real server in a pool of the fake provider.
 type FakeServer struct {
-	// ID is unique in the pool. The fake provider uses it as the name of an employee.
-	ID      string
+	// ID is unique in the pool.
+	ID string
+	// Name is the name of the employee; empty: ID.
+	Name    string
 	Address string
 	Weight  int
 	// On is true when new requests go there.
@@ -143,7 +145,7 @@ func (p *FakeProvider) Servers(ctx context.Context, pool string) ([]FakeServer, 
 
 // AddServer adds a server, or fails with ErrExists; with ErrNotFound without the pool.
 func (p *FakeProvider) AddServer(ctx context.Context, pool string, server FakeServer) error {
-	return p.write(ctx, CreateEmployees, server.ID, func(in fakePools) error {
+	return p.write(ctx, CreateEmployees, server.employee(), func(in fakePools) error {
 		if in[pool].servers == nil {
 			return fmt.Errorf("pool %q: %w", pool, ErrNotFound)
 		}
@@ -157,7 +159,7 @@ func (p *FakeProvider) AddServer(ctx context.Context, pool string, server FakeSe
 
 // SetServer changes a server, or fails with ErrNotFound.
 func (p *FakeProvider) SetServer(ctx context.Context, pool string, server FakeServer) error {
-	return p.write(ctx, UpdateEmployees, server.ID, func(in fakePools) error {
+	return p.write(ctx, UpdateEmployees, server.employee(), func(in fakePools) error {
 		if _, exists := in[pool].servers[server.ID]; !exists {
 			return fmt.Errorf("server %q of pool %q: %w", server.ID, pool, ErrNotFound)
 		}
@@ -168,7 +170,7 @@ func (p *FakeProvider) SetServer(ctx context.Context, pool string, server FakeSe
 
 // RemoveServer removes a server, or fails with ErrNotFound. Its sessions are cut.
 func (p *FakeProvider) RemoveServer(ctx context.Context, pool, id string) error {
-	return p.write(ctx, DeleteEmployees, id, func(in fakePools) error {
+	return p.write(ctx, DeleteEmployees, p.employeeOf(pool, id), func(in fakePools) error {
 		if _, exists := in[pool].servers[id]; !exists {
 			return fmt.Errorf("server %q of pool %q: %w", id, pool, ErrNotFound)
 		}
@@ -176,6 +178,18 @@ func (p *FakeProvider) RemoveServer(ctx context.Context, pool, id string) error 
 		p.cutSessions(serverKey{pool: pool, id: id})
 		return nil
 	})
+}
+
+func (s FakeServer) employee() string { return cmp.Or(s.Name, s.ID) }
+
+// employeeOf returns the name of the employee of a server, by the last change.
+func (p *FakeProvider) employeeOf(pool, id string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if server, exists := p.versions[len(p.versions)-1].pools[pool].servers[id]; exists {
+		return server.employee()
+	}
+	return id
 }
 
 func (p *FakeProvider) cutSessions(key serverKey) {

@@ -41,7 +41,7 @@ func (p *FakeProvider) suffers(kind Kind) bool {
 }
 
 // FakeFaults implements Provider, Occupier and Counter for a FakeProvider whose pools have the
-// names of employers, and whose servers have the names of employees. Time advances in Settle alone.
+// names of employers. Time advances in Settle alone.
 type FakeFaults struct {
 	provider *FakeProvider
 	clock    *testingclock.FakePassiveClock
@@ -61,7 +61,14 @@ func (f *FakeFaults) Traffic(_ testing.TB, employer string) map[string]Traffic {
 	defer p.mu.Unlock()
 	traffic := map[string]Traffic{}
 	for _, server := range p.serversOf(p.inForce(p.clock.Now()), employer) {
-		traffic[server.ID] = Traffic{On: server.On, Sessions: server.Sessions, Weight: server.Weight, Address: server.Address}
+		// Of two pods with one name in succession, the server that gets requests counts.
+		before := traffic[server.employee()]
+		both := Traffic{On: server.On, Sessions: server.Sessions, Weight: server.Weight, Address: server.Address}
+		if before.On && !server.On {
+			both = before
+		}
+		both.Sessions = before.Sessions + server.Sessions
+		traffic[server.employee()] = both
 	}
 	return traffic
 }
@@ -77,7 +84,7 @@ func (f *FakeFaults) Remains(_ testing.TB, employer string) []string {
 		remains = append(remains, "pool "+employer)
 	}
 	for _, server := range p.serversOf(pools, employer) {
-		remains = append(remains, "server "+server.ID)
+		remains = append(remains, "server "+server.employee())
 	}
 	return remains
 }
@@ -115,9 +122,14 @@ func (f *FakeFaults) Settle(testing.TB) { f.clock.SetTime(f.clock.Now().Add(Fake
 
 // Occupy keeps sessions open at a server.
 func (f *FakeFaults) Occupy(_ testing.TB, employer, employee string, sessions int) {
-	f.provider.mu.Lock()
-	defer f.provider.mu.Unlock()
-	f.provider.sessions[serverKey{pool: employer, id: employee}] = sessions
+	p := f.provider
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, server := range p.serversOf(p.inForce(p.clock.Now()), employer) {
+		if server.employee() == employee {
+			p.sessions[serverKey{pool: employer, id: server.ID}] = sessions
+		}
+	}
 }
 
 // Cut returns how many sessions ended because their server was removed or the provider

@@ -1,4 +1,4 @@
-package adaptertest
+package main
 
 import (
 	"context"
@@ -9,28 +9,29 @@ import (
 
 	"github.com/podops-dev/podops/pkg/adapters/service"
 	rc "github.com/podops-dev/podops/pkg/resourceconsist"
+	"github.com/podops-dev/podops/pkg/resourceconsist/adaptertest"
 )
 
-// Template is an adapter to copy: Services and Pods in front of a FakeProvider. Replace the
-// provider by your client, keep the structure, and run the suite.
+// Template is an adapter: Services and Pods in front of a FakeProvider.
 type Template struct {
 	Client   client.Client
-	Provider *FakeProvider
+	Provider *adaptertest.FakeProvider
 }
 
-// pool is the item of a Service at the provider, named as the Service is.
+// pool is the item of a Service at the provider, named as the Service is. A provider for more than
+// one namespace needs the namespace in the name, too.
 type pool struct{ Name, Revision string }
 
 func (p pool) GetEmployerId() string                          { return p.Name } //nolint:staticcheck // the name is the interface's
 func (p pool) GetEmployerStatuses() any                       { return p.Revision }
 func (p pool) EmployerEqual(other rc.IEmployer) (bool, error) { return other == rc.IEmployer(p), nil }
 
-// server is the item of a Pod at the provider. Its id is not an address: a new pod has
-// none.
-type server struct{ FakeServer }
+// server is the item of a Pod at the provider. Its id is the UID of the pod: a new pod has no
+// address, and a pod of a StatefulSet has the name of its predecessor.
+type server struct{ adaptertest.FakeServer }
 
 func (s server) GetEmployeeId() string   { return s.ID } //nolint:staticcheck // the name is the interface's
-func (s server) GetEmployeeName() string { return s.ID }
+func (s server) GetEmployeeName() string { return s.Name }
 
 // GetEmployeeStatuses reports in LifecycleReady whether traffic is on.
 func (s server) GetEmployeeStatuses() any {
@@ -48,7 +49,7 @@ func (a *Template) GetSelectedEmployeeNames(ctx context.Context, employer client
 
 // GetExpectedEmployer returns one pool.
 func (a *Template) GetExpectedEmployer(_ context.Context, employer client.Object) ([]rc.IEmployer, error) {
-	return []rc.IEmployer{pool{Name: employer.GetName(), Revision: employer.GetAnnotations()[RevisionAnnotationKey]}}, nil
+	return []rc.IEmployer{pool{Name: employer.GetName(), Revision: employer.GetAnnotations()[adaptertest.RevisionAnnotationKey]}}, nil
 }
 
 // GetCurrentEmployer reads the provider. Only "not found" means that the pool does not
@@ -56,14 +57,16 @@ func (a *Template) GetExpectedEmployer(_ context.Context, employer client.Object
 func (a *Template) GetCurrentEmployer(ctx context.Context, employer client.Object) ([]rc.IEmployer, error) {
 	revision, err := a.Provider.Pool(ctx, employer.GetName())
 	if err != nil {
-		return nil, ignore(err, ErrNotFound)
+		return nil, ignore(err, adaptertest.ErrNotFound)
 	}
 	return []rc.IEmployer{pool{Name: employer.GetName(), Revision: revision}}, nil
 }
 
 // CreateEmployer accepts a pool that exists: every verb is safe to repeat.
 func (a *Template) CreateEmployer(ctx context.Context, _ client.Object, pools []rc.IEmployer) ([]rc.IEmployer, []rc.IEmployer, error) {
-	return each(ctx, pools, func(p pool) error { return ignore(a.Provider.CreatePool(ctx, p.Name, p.Revision), ErrExists) })
+	return each(ctx, pools, func(p pool) error {
+		return ignore(a.Provider.CreatePool(ctx, p.Name, p.Revision), adaptertest.ErrExists)
+	})
 }
 
 // UpdateEmployer changes the fields that EmployerEqual compares.
@@ -73,7 +76,7 @@ func (a *Template) UpdateEmployer(ctx context.Context, _ client.Object, pools []
 
 // DeleteEmployer is called when the last server is gone.
 func (a *Template) DeleteEmployer(ctx context.Context, _ client.Object, pools []rc.IEmployer) ([]rc.IEmployer, []rc.IEmployer, error) {
-	return each(ctx, pools, func(p pool) error { return ignore(a.Provider.DeletePool(ctx, p.Name), ErrNotFound) })
+	return each(ctx, pools, func(p pool) error { return ignore(a.Provider.DeletePool(ctx, p.Name), adaptertest.ErrNotFound) })
 }
 
 // GetExpectedEmployee returns a server for each pod with an address, on if its lifecycle is
@@ -84,7 +87,9 @@ func (a *Template) GetExpectedEmployee(ctx context.Context, employer client.Obje
 	for _, pod := range pods {
 		common, _ := rc.GetCommonPodEmployeeStatus(pod) // fails for nil alone
 		if common.Ip != "" {
-			servers = append(servers, server{FakeServer{ID: pod.Name, Address: common.Ip, On: common.LifecycleReady, Weight: WeightOf(pod)}})
+			servers = append(servers, server{adaptertest.FakeServer{
+				ID: string(pod.UID), Name: pod.Name, Address: common.Ip, On: common.LifecycleReady, Weight: adaptertest.WeightOf(pod),
+			}})
 		}
 	}
 	return servers, err
@@ -96,7 +101,7 @@ func (a *Template) GetCurrentEmployee(ctx context.Context, employer client.Objec
 	found, err := a.Provider.Servers(ctx, employer.GetName())
 	servers := make([]rc.IEmployee, len(found))
 	for i, s := range found {
-		servers[i] = server{FakeServer{ID: s.ID, Address: s.Address, On: s.On || s.Sessions > 0, Weight: s.Weight}}
+		servers[i] = server{adaptertest.FakeServer{ID: s.ID, Name: s.Name, Address: s.Address, On: s.On || s.Sessions > 0, Weight: s.Weight}}
 	}
 	return servers, err
 }
@@ -104,7 +109,7 @@ func (a *Template) GetCurrentEmployee(ctx context.Context, employer client.Objec
 // CreateEmployees updates a server that exists.
 func (a *Template) CreateEmployees(ctx context.Context, employer client.Object, servers []rc.IEmployee) ([]rc.IEmployee, []rc.IEmployee, error) {
 	return each(ctx, servers, func(s server) error {
-		if err := a.Provider.AddServer(ctx, employer.GetName(), s.FakeServer); !errors.Is(err, ErrExists) {
+		if err := a.Provider.AddServer(ctx, employer.GetName(), s.FakeServer); !errors.Is(err, adaptertest.ErrExists) {
 			return err
 		}
 		return a.Provider.SetServer(ctx, employer.GetName(), s.FakeServer)
@@ -121,10 +126,10 @@ func (a *Template) UpdateEmployees(ctx context.Context, employer client.Object, 
 func (a *Template) DeleteEmployees(ctx context.Context, employer client.Object, servers []rc.IEmployee) ([]rc.IEmployee, []rc.IEmployee, error) {
 	return each(ctx, servers, func(s server) error {
 		if !s.On {
-			return ignore(a.Provider.RemoveServer(ctx, employer.GetName(), s.ID), ErrNotFound)
+			return ignore(a.Provider.RemoveServer(ctx, employer.GetName(), s.ID), adaptertest.ErrNotFound)
 		}
 		s.On = false
-		return ignore(a.Provider.SetServer(ctx, employer.GetName(), s.FakeServer), ErrNotFound)
+		return ignore(a.Provider.SetServer(ctx, employer.GetName(), s.FakeServer), adaptertest.ErrNotFound)
 	})
 }
 
