@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestACopyOfTheTemplateBuildsAndPasses does what the walk-through of docs/resourceconsist.md says,
+// TestACopyOfTheTemplateBuildsAndPasses follows the walk-through of docs/resourceconsist.md,
 // in a folder outside of this module.
 func TestACopyOfTheTemplateBuildsAndPasses(t *testing.T) {
 	root, err := filepath.Abs(filepath.Join("..", "..", ".."))
