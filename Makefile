@@ -198,7 +198,7 @@ E2E_PROCS ?= 2
 E2E = $(TEST_ENV) $(TOOLS)/ginkgo run --procs=$(E2E_PROCS) --timeout=40m --poll-progress-after=0
 
 .PHONY: test-e2e
-test-e2e: kube build $(TOOLS)/ginkgo ## Run the end-to-end tests, except those of test-long.
+test-e2e: kube build bin/adapter-template $(TOOLS)/ginkgo ## Run the end-to-end tests, except those of test-long.
 	$(E2E) --label-filter='!/bench/ && !long' ./test/e2e
 
 .PHONY: test-long
@@ -251,6 +251,11 @@ kube: controlplane
 .PHONY: bin/bench
 bin/bench:
 	@go build -o $(BIN)/bench ./test/bench
+
+# The adapter that authors of adapters copy.
+.PHONY: bin/adapter-template
+bin/adapter-template:
+	@go build -o $(BIN)/adapter-template ./pkg/resourceconsist/adaptertest/template
 
 .PHONY: bin/demo
 bin/demo:
