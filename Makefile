@@ -21,7 +21,7 @@ KUBECTL = $(or $(wildcard $(BIN)/kubectl),kubectl)
 # The race detector needs a C compiler.
 RACE ?= $(shell command -v "$$(go env CC)" >/dev/null 2>&1 && echo -race)
 
-GO_DIRS := apis cmd config hack pkg policies test
+GO_DIRS := apis cmd config examples hack pkg policies test
 
 # pkg/ is tested with the race detector, which is too slow for the rest. The sandbox starts
 # children, each of which takes a second under it, and its limits of memory have no meaning

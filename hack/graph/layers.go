@@ -21,7 +21,7 @@ func layers() []layer {
 			"pkg/resourceconsist/adaptertest/...", "pkg/adapters/haproxy/haproxytest", "pkg/adapters/alibabacloudslb/internal/slbtest",
 		}},
 		{name: "programs", packages: []string{
-			"cmd/...", "pkg/adapters/alibabacloudslb/cmd/...",
+			"cmd/...", "examples/...", "pkg/adapters/alibabacloudslb/cmd/...",
 		}},
 		{name: "wiring", packages: []string{"pkg/operator/..."}},
 		{name: "controllers, webhooks and adapters", packages: []string{

@@ -1,0 +1,26 @@
+// Command cmd runs the controller imageupdater against the cluster of KUBECONFIG.
+package main
+
+import (
+	"os"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/podops-dev/podops/examples/imageupdater"
+)
+
+func main() {
+	ctrl.SetLogger(zap.New())
+	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{})
+	if err == nil {
+		err = (&imageupdater.Reconciler{Client: mgr.GetClient()}).SetupWithManager(mgr)
+	}
+	if err == nil {
+		err = mgr.Start(ctrl.SetupSignalHandler())
+	}
+	if err != nil {
+		ctrl.Log.Error(err, "The controller has ended")
+		os.Exit(1)
+	}
+}
