@@ -112,6 +112,7 @@ vet: ## Run go vet.
 	go vet ./...
 	go vet -C test/controlplane $(CONTROLPLANE_PACKAGES)
 	go vet -C pkg/adapters/alibabacloudslb ./...
+	go vet -C examples/kvstore ./...
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## Run the linters.
@@ -119,6 +120,7 @@ lint: $(TOOLS)/golangci-lint ## Run the linters.
 	$(TOOLS)/golangci-lint run
 	cd test/controlplane && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml $(CONTROLPLANE_PACKAGES)
 	cd pkg/adapters/alibabacloudslb && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml
+	cd examples/kvstore && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml
 
 .PHONY: verify
 verify: generate manifests docs ## Generate, then check format, lint, manifests, and that the tree is clean.
@@ -168,6 +170,7 @@ test-unit: test-policies ## Run the unit tests and the Rego tests.
 	$(BESIDE) go test -vet=off $(OTHER_PACKAGES)
 	$(BESIDE) go test -C test/memlimit -vet=off # In its directory go test prints why it skips.
 	$(BESIDE) go test -C pkg/adapters/alibabacloudslb -vet=off ./...
+	$(BESIDE) go test -C examples/kvstore -vet=off ./...
 
 # How many schedules a property test runs.
 CHECKS ?= 100
@@ -268,6 +271,11 @@ bin/traffic:
 .PHONY: bin/scale
 bin/scale:
 	@go build -o $(BIN)/scale ./test/scale
+
+# The key-value store of the example operator, and its load generator, in a module of their own.
+.PHONY: bin/kvstore
+bin/kvstore:
+	@go build -C examples/kvstore -o $(BIN)/ ./cmd/kvstore ./cmd/kvstore-load
 
 # An approval service to try webhook rules with; --help lists its options.
 .PHONY: bin/approvals

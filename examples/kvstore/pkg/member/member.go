@@ -1,0 +1,129 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"golang.org/x/net/netutil"
+
+	"github.com/podops-dev/podops/examples/kvstore/pkg/client"
+	"github.com/podops-dev/podops/examples/kvstore/pkg/node"
+	"github.com/podops-dev/podops/examples/kvstore/pkg/server"
+)
+
+const (
+	headerTimeout  = 5 * time.Second
+	readTimeout    = 15 * time.Second
+	idleTimeout    = time.Minute
+	maxHeaderBytes = 16 << 10
+
+	// transferTimeout bounds the attempts to move leadership away at the end,
+	// requestsTimeout the wait for open requests.
+	transferTimeout  = 8 * time.Second
+	transferInterval = 100 * time.Millisecond
+	requestsTimeout  = 5 * time.Second
+)
+
+type member struct {
+	options Options
+	log     *slog.Logger
+	node    *node.Node
+	server  *server.Server
+	client  *client.Client
+}
+
+// Run runs a member until ctx ends, and returns when it has left in order.
+func Run(ctx context.Context, o Options) error {
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", net.JoinHostPort(o.Node.Listen, strconv.Itoa(o.Port)))
+	if err != nil {
+		return fmt.Errorf("listening for clients: %w", err)
+	}
+	n, err := node.Open(ctx, o.Node)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	m := &member{
+		options: o, log: o.Log, node: n, client: client.New(o.Resolver, o.Port),
+		server: server.New(n, server.Options{ID: o.Node.ID, Version: o.Version, Fault: o.Fault, Port: o.Port, Resolver: o.Resolver, Log: o.Log}),
+	}
+	return m.run(ctx, netutil.LimitListener(listener, o.MaxConnections))
+}
+
+func (m *member) run(ctx context.Context, listener net.Listener) error {
+	api := &http.Server{
+		Handler: m.server.Handler(), MaxHeaderBytes: maxHeaderBytes,
+		ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout,
+		ErrorLog: slog.NewLogLogger(m.log.Handler(), slog.LevelDebug),
+	}
+	failed := make(chan error, 2)
+	go func() { failed <- api.Serve(listener) }()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	established := make(chan struct{})
+	go func() {
+		defer close(established)
+		if err := m.establish(ctx); err != nil && ctx.Err() == nil {
+			failed <- err
+		}
+	}()
+	m.log.Info("Serving", "version", m.options.Version, "address", listener.Addr().String(), "fault", string(m.options.Fault))
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	stop()
+	<-established
+	return errors.Join(err, m.leave(api))
+}
+
+// leave ends the member: it is not ready first, then leads no more, then stops serving.
+func (m *member) leave(api *http.Server) error {
+	m.log.Info("Ending")
+	m.server.Drain()
+	m.handOver()
+	time.Sleep(m.options.ShutdownDelay)
+	ctx, stop := context.WithTimeout(context.Background(), requestsTimeout)
+	defer stop()
+	err := api.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(fmt.Errorf("ending open requests: %w", err), api.Close())
+	}
+	return errors.Join(err, m.node.Close())
+}
+
+// handOver moves leadership to another voter, if this member leads and another one exists.
+func (m *member) handOver() {
+	ctx, stop := context.WithTimeout(context.Background(), transferTimeout)
+	defer stop()
+	for m.node.IsLeader() && !m.node.IsOnlyVoter() {
+		moved, err := m.node.TransferLeadership(ctx, "")
+		if err == nil {
+			m.log.Info("Moved leadership away", "moved", moved)
+			return
+		}
+		m.log.Warn("Moving leadership away", "error", err)
+		if !pause(ctx, transferInterval) {
+			return
+		}
+	}
+}
+
+// pause reports whether the time has passed before ctx ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

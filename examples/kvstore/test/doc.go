@@ -1,0 +1,2 @@
+// Package test runs clusters of real kvstore processes, and ends them in every way.
+package test
