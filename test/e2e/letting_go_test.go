@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/test/audit"
 	"github.com/podops-dev/podops/test/expect"
 )
 
@@ -57,12 +58,32 @@ var _ = Describe("A pod that waits for a rule", func() {
 		set := p.replicaSet(ctx, 2)
 		p.scale(ctx, set, 1)
 		Eventually(ctx, p.notes("HoldExpired")).Should(ContainElement(ContainSubstring("is cancelled: rule web/approved held it for 3s (maxHold)")))
-		Expect(p.list(ctx)).To(And(HaveLen(2), HaveEach(expect.BeAvailable())))
-		// The stored number is the kept one, so that a merge patch of spec.replicas changes nothing.
-		p.kubectl(ctx, "--namespace", p.namespace, "scale", "replicaset/web", "--replicas=2")
+
+		By("withdrawing the scale-down, which nobody repeats")
+		Eventually(ctx, p.notes("ScaleDownWithdrawn")).Should(ConsistOf(HavePrefix("1 pods stay")))
+		Eventually(ctx, p.list).Should(And(HaveLen(2), HaveEach(And(expect.BeAvailable(), expect.HaveNoLifecycle()))))
 		Expect(p.setsWithDemand(ctx)).To(BeEmpty())
-		Eventually(ctx, p.list).Should(HaveEach(And(expect.BeAvailable(), expect.HaveNoLifecycle())))
-		Consistently(ctx, p.list).WithTimeout(2 * maxHold).Should(And(HaveLen(2), HaveEach(expect.HaveNoLifecycle())))
+		Consistently(ctx, p.list).Should(And(HaveLen(2), HaveEach(expect.HaveNoLifecycle())))
+	})
+
+	It("of a Deployment begins again after a pause, with a bounded number of writes", func(ctx context.Context) {
+		bounded(ctx, appsv1alpha1.HoldUndo)
+		deployment := p.deployment(ctx, 3, nil)
+		ledger := openLedger(p)
+		p.scale(ctx, deployment, 2)
+		for range 2 { // the second time after a pause of 10 seconds, before one of 20
+			Eventually(ctx, p.list).Should(ContainElement(expect.BeWaiting(podDelete)))
+			Eventually(ctx, p.list).Should(And(HaveLen(3), HaveEach(And(expect.BeAvailable(), expect.HaveNoLifecycle()))))
+			Expect(p.setsWithDemand(ctx)).NotTo(BeEmpty())
+		}
+		writes := func() int { return len(ledger.byAllUsers(audit.On("pods"), audit.InNamespace(p.namespace))) }
+		AddReportEntry("figures", map[string]any{"writes to pods": writes()})
+		Expect(writes()).To(BeNumerically("<=", 2*3), "each time: begin, cancel, and the deletion cost")
+
+		By("scaling up again")
+		p.scale(ctx, deployment, 3)
+		Eventually(ctx, p.setsWithDemand).Should(BeEmpty())
+		Eventually(ctx, p.list).Should(HaveEach(expect.HaveNoLifecycle()))
 	})
 
 	It("passes by break-glass of the pod, then of the namespace", func(ctx context.Context) {

@@ -139,6 +139,33 @@ func TestLowersAReplicaSetAloneAtOnce(t *testing.T) {
 	}
 }
 
+// cancelled is a pod whose deletion was begun for its ReplicaSet, and ended without it.
+func cancelled(name string) *corev1.Pod {
+	pod := owned(name).Available().Obj()
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, appsv1alpha1.PreviousDeletionCostAnnotationKey, "")
+	return pod
+}
+
+func TestWithdrawsTheDemandOfAReplicaSetAlone(t *testing.T) {
+	w := newWorld(newSet(2, 0, ""), cancelled("web-0"), cancelled("web-1"))
+	sent, _ := w.reconcile(t)
+	want := []string{`web {"metadata":{"annotations":{"desired-replicas":null,"lowest-replicas":null},"resourceVersion":"100","uid":"web-uid"}}`}
+	if diff := cmp.Diff(want, sent); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+	if event := <-w.recorder.Events; !strings.Contains(event, EventScaleDownWithdrawn) {
+		t.Errorf("event %q", event)
+	}
+}
+
+func TestPausesBeforeTheNextDeletionForADeployment(t *testing.T) {
+	w := newWorld(newSet(2, 1, "web"), newDeployment(), cancelled("web-0"), owned("web-1").Available().Obj())
+	sent, result := w.reconcile(t)
+	if len(sent) != 1 || !strings.Contains(sent[0], `"previous-deletion-cost":null`) || result.RequeueAfter != replicasetscale.FirstPause {
+		t.Errorf("sent %v, requeued after %v, want the deletion cost restored, and a pause", sent, result.RequeueAfter)
+	}
+}
+
 func TestADeploymentChangesItsKeptReplicaSets(t *testing.T) {
 	plain := newSet(1, 0, "web")
 	plain.Name, plain.UID, plain.Annotations = "plain", "plain", nil
