@@ -23,6 +23,7 @@ func TestMutatorCreate(t *testing.T) {
 		"create adds the gate to others":    withGate(builders.MakePod("web").Gateless().Obj(), "example.com/other"),
 		"create keeps the gate":             builders.MakePod("web").Obj(),
 		"create strips a copied manifest":   builders.MakePod("web").Allowed("a", "update").Complete("b", "update").Obj(),
+		"create warns of a mirror pod":      builders.MakePod("web").Annotation(corev1.MirrorPodAnnotationKey, "x").Obj(),
 		"create ignores uncontrolled pods":  builders.MakePod("web").Gateless().Uncontrolled().Operating("a", "update").Obj(),
 		"create ignores other label values": builders.MakePod("web").Gateless().Label(appsv1alpha1.ControlLabelKey, "yes").Obj(),
 	} {
@@ -74,6 +75,15 @@ func TestMutatorUpdate(t *testing.T) {
 		},
 		"update removes the control label": {
 			old: serving().Waiting("a", "update", builders.Epoch).Obj(), requested: serving().Waiting("a", "update", builders.Epoch).Uncontrolled().Obj(),
+		},
+		"update adds the control label": {
+			old: builders.MakePod("web").Uncontrolled().Obj(), requested: builders.MakePod("web").Obj(),
+		},
+		"update adds the control label without the gate": {
+			old: builders.MakePod("web").Gateless().Uncontrolled().Obj(), requested: builders.MakePod("web").Gateless().Obj(),
+		},
+		"update of a pod without the gate warns once": {
+			old: builders.MakePod("web").Gateless().Obj(), requested: builders.MakePod("web").Gateless().Label("note", "x").Obj(),
 		},
 		"update denies a forged record of a pending delete": {
 			old: serving().Obj(), requested: serving().Annotation(appsv1alpha1.PendingDeleteAnnotationKey, "{}").Obj(),
