@@ -196,7 +196,7 @@ func TestADemandThatIsNeverPermitted(t *testing.T) {
 	}
 }
 
-func TestADemandThatWasGoneForAWhileIsANewOne(t *testing.T) {
+func TestPausesEndWithTheirDemand(t *testing.T) {
 	workload := Workload{Deployment: &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: revision("2")}}}
 	kept := Snapshot{Set: newSet(3, desired("2")), Workload: workload, Pods: []*corev1.Pod{runs("a", undoneByUser), runs("b"), runs("c")}}
 	none := Snapshot{Set: newSet(3, nil), Workload: workload, Pods: []*corev1.Pod{runs("a"), runs("b"), runs("c")}}

@@ -208,7 +208,7 @@ func grant(pod *corev1.Pod) {
 	}
 }
 
-// cancel ends the deletion of a pod that waits, as a rule does at the end of maxHold.
+// cancel ends the deletion of a pod that waits, as the end of maxHold does.
 func cancel(pod *corev1.Pod) {
 	if replicasetscale.IsDeleting(pod) && !replicasetscale.IsGranted(pod) {
 		pod.Labels = nil
