@@ -139,15 +139,3 @@ const (
 	// was busy.
 	RetryFailed = 5 * time.Second
 )
-
-// MinDelay returns the shorter of two delays; a delay that is not above zero is none.
-func MinDelay(a, b time.Duration) time.Duration {
-	switch {
-	case b <= 0:
-		return a
-	case a <= 0:
-		return b
-	default:
-		return min(a, b)
-	}
-}

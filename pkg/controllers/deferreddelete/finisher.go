@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/podops-dev/podops/pkg/backoff"
 	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/podwriter"
 	"github.com/podops-dev/podops/pkg/replicasetpods"
@@ -109,7 +110,7 @@ func (f *Finisher) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 		return reconcile.Result{}, err
 	}
 	later, err := f.undo(ctx, plan)
-	return reconcile.Result{RequeueAfter: minDelay(minDelay(wait, again), later)}, err
+	return reconcile.Result{RequeueAfter: backoff.MinDelay(backoff.MinDelay(wait, again), later)}, err
 }
 
 // due returns the pods that the owner has too many of although their deletion is allowed, and how
@@ -129,20 +130,12 @@ func (f *Finisher) due(plan deferreddelete.Plan) (due []*corev1.Pod, wait time.D
 		}
 		switch left := finishAfter - age; {
 		case left > 0:
-			wait = minDelay(wait, left)
+			wait = backoff.MinDelay(wait, left)
 		case f.deleted.age(pod.UID, now) == 0:
 			due = append(due, pod)
 		}
 	}
 	return due, wait
-}
-
-// minDelay returns the shorter of two waits; 0 is none.
-func minDelay(a, b time.Duration) time.Duration {
-	if a == 0 || b != 0 && b < a {
-		return b
-	}
-	return a
 }
 
 // finish deletes pods, provided that the API server has the same version of the ReplicaSet that
@@ -196,7 +189,7 @@ func (f *Finisher) undo(ctx context.Context, plan deferreddelete.Plan) (time.Dur
 			f.needed.note(pod.UID, now)
 		}
 		if left := cancelAfter - age; left > 0 {
-			wait = minDelay(wait, left)
+			wait = backoff.MinDelay(wait, left)
 			continue
 		}
 		if _, err := undoPending(ctx, f.client, pod); err != nil {

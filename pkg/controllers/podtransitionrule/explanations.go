@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/backoff"
 	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/rule"
@@ -63,7 +64,7 @@ func (r *Reconciler) explain(ctx context.Context, turn *evaluation.Turn, snapsho
 		}
 	}
 	if len(snapshot.Leftover) > 1 || len(snapshot.Leftover) == 1 && (change == nil || pod != nil) {
-		wait = evaluation.MinDelay(wait, evaluation.RetryBackground)
+		wait = backoff.MinDelay(wait, evaluation.RetryBackground)
 	}
 	known := &snapshot.state.explanations
 	*known = explanations{pods: next, rollouts: known.rolloutsAfter(rollouts, now)}
@@ -72,7 +73,7 @@ func (r *Reconciler) explain(ctx context.Context, turn *evaluation.Turn, snapsho
 	}
 	conflict, err := r.writePods(ctx, []*podChange{change})
 	if conflict {
-		wait = evaluation.MinDelay(wait, retryConflict)
+		wait = backoff.MinDelay(wait, retryConflict)
 	}
 	switch {
 	case pod == nil:
@@ -92,16 +93,16 @@ func dueExplanation(
 	after = map[types.UID]explanation{}
 	for _, pod := range waiting {
 		if left := explainAfter - now.Sub(pod.since); left > 0 {
-			wait = evaluation.MinDelay(wait, left)
+			wait = backoff.MinDelay(wait, left)
 			continue
 		}
 		last, known := before[pod.object.UID]
 		if left := explanationInterval - now.Sub(last.at); last.digest == pod.digest && left > 0 {
-			wait, after[pod.object.UID] = evaluation.MinDelay(wait, left), last
+			wait, after[pod.object.UID] = backoff.MinDelay(wait, left), last
 			continue
 		}
 		if !slot.Take() {
-			wait = evaluation.MinDelay(wait, evaluation.RetryBackground)
+			wait = backoff.MinDelay(wait, evaluation.RetryBackground)
 			if known {
 				after[pod.object.UID] = last
 			}
