@@ -285,19 +285,6 @@ func TestCaughtUp(t *testing.T) {
 	}
 }
 
-// TestWritesExpire matters because pods that are deleted after a write are never seen again.
-func TestWritesExpire(t *testing.T) {
-	f := newFixture(t, waitingPod())
-	const seconds = 10000
-	for i := range seconds {
-		f.writer.sent.note(builders.MakePod("p").UID(types.UID(fmt.Sprint(i))).Obj(), f.clock.Now(), sentTTL)
-		f.clock.SetTime(f.clock.Now().Add(time.Second))
-	}
-	if got, most := len(f.writer.sent.noted), int(2*sentTTL/time.Second); got > most {
-		t.Errorf("%d writes are kept, of %d seconds at most", got, most)
-	}
-}
-
 // TestTheLastEmployerTakesTheAnnotationWithIt shows that an annotation without employers is removed.
 func TestTheLastEmployerTakesTheAnnotationWithIt(t *testing.T) {
 	pod := builders.MakePod("web-0").Available().Expect("Service/default/web", "prot.podopslifecycle.kusionstack.io/lb").Obj()
