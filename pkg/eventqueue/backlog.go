@@ -33,6 +33,13 @@ type series struct {
 	reason                string
 }
 
+// seriesSize is the size of a series and of its last event besides the texts in them.
+const seriesSize = 160
+
+func (s series) bytes() int64 {
+	return int64(seriesSize + len(s.namespace) + len(s.kind) + len(s.name) + len(s.uid) + len(s.reason))
+}
+
 // entry is an event that has not been sent, recorded count times.
 type entry struct {
 	series series

@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -57,7 +56,7 @@ func New(
 ) *Reconciler {
 	return &Reconciler{
 		client: cached, apiReader: apiReader, writer: writer, recorder: recorder, options: options, clock: clk,
-		facts: facts, problems: problems, metrics: metrics, lastProblems: lastProblems{last: map[types.UID]problem{}},
+		facts: facts, problems: problems, metrics: metrics, lastProblems: newLastProblems(),
 	}
 }
 
