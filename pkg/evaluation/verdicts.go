@@ -11,8 +11,8 @@ import (
 )
 
 // verdicts returns the verdicts of one rule for requests of its stage, in their order. version is that of the
-// list of requests. A rule that
-// cannot be evaluated withholds; a rule with a fallback withholds where it applies.
+// list of requests. A rule that cannot be evaluated withholds; a rule with a fallback withholds where it
+// applies.
 func (e *Evaluator) verdicts(
 	ctx context.Context, work *ruleWork, w *evaluating, requests []rule.Request, version uint64,
 ) []rule.Verdict {

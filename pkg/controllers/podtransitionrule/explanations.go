@@ -3,6 +3,8 @@ package podtransitionrule
 import (
 	"context"
 	"encoding/json"
+	"hash"
+	"hash/fnv"
 	"maps"
 	"strings"
 	"time"
@@ -32,7 +34,7 @@ const (
 // explanation is the annotations of a pod that say why it waits, when they were compared with its reasons
 // last, and when its last event was recorded.
 type explanation struct {
-	digest string
+	digest uint64
 	at     time.Time
 	event  time.Time
 }
@@ -97,7 +99,7 @@ func dueExplanation(
 			continue
 		}
 		last, known := before[pod.object.UID]
-		if left := explanationInterval - now.Sub(last.at); last.digest == pod.digest && left > 0 {
+		if left := explanationInterval - now.Sub(last.at); last.digest == pod.digest.Sum64() && left > 0 {
 			wait, after[pod.object.UID] = backoff.MinDelay(wait, left), last
 			continue
 		}
@@ -108,7 +110,7 @@ func dueExplanation(
 			}
 			continue
 		}
-		after[pod.object.UID] = explanation{digest: pod.digest, at: now, event: last.event}
+		after[pod.object.UID] = explanation{digest: pod.digest.Sum64(), at: now, event: last.event}
 		annotations := annotationsFor(pod)
 		if len(annotations) == 0 {
 			slot.Release()
@@ -169,8 +171,8 @@ type withheldPod struct {
 	// reasons by PodTransitionRule.
 	reasons map[string][]rule.Reason
 
-	// digest differs if the reasons differ.
-	digest string
+	// digest is a hash of the reasons: they may be many, and a digest is kept for each pod that waits.
+	digest hash.Hash64
 }
 
 // waitingPods returns the pods that rules withhold, the oldest request first. Pods that hold a reservation
@@ -187,7 +189,7 @@ func waitingPods(snapshot snapshot, o evaluation.Outcome) []*withheldPod {
 		if !ok {
 			pod = &withheldPod{
 				object: object, since: request.Since, stage: request.Stage, reasons: map[string][]rule.Reason{},
-				request: request, first: reasons[0],
+				request: request, first: reasons[0], digest: fnv.New64a(),
 			}
 			byUID[request.Pod.UID], pods = pod, append(pods, pod)
 		}
@@ -197,7 +199,7 @@ func waitingPods(snapshot snapshot, o evaluation.Outcome) []*withheldPod {
 			}
 			pod.reasons[reason.Rule.Object.Name] = append(pod.reasons[reason.Rule.Object.Name], reason)
 		}
-		pod.digest += digest(reasons) + ";"
+		digest(pod.digest, reasons)
 	}
 	return pods
 }
