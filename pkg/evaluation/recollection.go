@@ -31,7 +31,7 @@ type recollections = fairshare.Cache[*preparedRule, *recollection]
 // Bytes of the parts of a recollection besides their texts, as a test measures them.
 const (
 	recollectionBytes = 2048
-	denialBytes      = 380
+	denialBytes       = 380
 	nextCheckBytes    = 230
 	countedBytes      = 210
 	mismatchBytes     = 80
