@@ -32,6 +32,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/replicasetscale"
 )
 
 // Writer sends lifecycle changes. It is safe for concurrent use.
@@ -187,10 +188,18 @@ func gatePatch(pod *corev1.Pod, change lifecycle.Change, now time.Time) map[stri
 }
 
 // annotationsOf returns the annotations that a change sets, or removes where the value is nil. An
-// annotation available-conditions without an employer is removed.
+// annotation available-conditions without an employer is removed, and a grant of operate for a deletion
+// changes the deletion cost.
 func annotationsOf(pod *corev1.Pod, change lifecycle.Change) (map[string]*string, error) {
+	annotations := maps.Clone(change.Annotations)
+	if annotations == nil {
+		annotations = map[string]*string{}
+	}
+	if cost := replicasetscale.CostOnGrant(pod, change.Set); cost != "" {
+		annotations[corev1.PodDeletionCost] = &cost
+	}
 	if len(change.Forget) == 0 {
-		return change.Annotations, nil
+		return annotations, nil
 	}
 	conditions, err := lifecycle.ParseAvailableConditions(pod.Annotations)
 	if err != nil {
@@ -199,7 +208,7 @@ func annotationsOf(pod *corev1.Pod, change lifecycle.Change) (map[string]*string
 	for _, employer := range change.Forget {
 		delete(conditions.ExpectedFinalizers, employer)
 	}
-	annotations := map[string]*string{appsv1alpha1.AvailableConditionsAnnotationKey: nil}
+	annotations[appsv1alpha1.AvailableConditionsAnnotationKey] = nil
 	if len(conditions.ExpectedFinalizers) > 0 {
 		data, err := json.Marshal(conditions)
 		if err != nil {
@@ -208,6 +217,5 @@ func annotationsOf(pod *corev1.Pod, change lifecycle.Change) (map[string]*string
 		text := string(data)
 		annotations[appsv1alpha1.AvailableConditionsAnnotationKey] = &text
 	}
-	maps.Copy(annotations, change.Annotations)
 	return annotations, nil
 }

@@ -21,7 +21,7 @@ func label(pod *corev1.Pod, prefix string) {
 
 func deleting(pod *corev1.Pod) {
 	label(pod, appsv1alpha1.OperatingLabelPrefix)
-	cost(lowestCost)(pod)
+	cost(begunCost)(pod)
 	pod.Annotations[appsv1alpha1.PreviousDeletionCostAnnotationKey] = ""
 }
 
@@ -29,6 +29,7 @@ func granted(pod *corev1.Pod) {
 	deleting(pod)
 	unready(pod)
 	label(pod, appsv1alpha1.OperateLabelPrefix)
+	cost(CostOnGrant(pod, pod.Labels))(pod)
 }
 
 func undoneByUser(pod *corev1.Pod) {

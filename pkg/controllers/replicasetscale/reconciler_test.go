@@ -103,7 +103,7 @@ func TestBeginsOnceAsManyPodsAsWereRequested(t *testing.T) {
 	w := newWorld(newSet(3, 1, "web"), newDeployment(),
 		owned("web-0").Available().Obj(), owned("web-1").Phase(corev1.PodPending).Obj(), owned("web-2").Available().Obj())
 	sent, _ := w.reconcile(t)
-	if len(sent) != 2 || !strings.HasPrefix(sent[0], "web-1 ") || !strings.Contains(sent[0], `"controller.kubernetes.io/pod-deletion-cost":"-2147483648"`) {
+	if len(sent) != 2 || !strings.HasPrefix(sent[0], "web-1 ") || !strings.Contains(sent[0], `"controller.kubernetes.io/pod-deletion-cost":"-2147483647"`) {
 		t.Errorf("sent %v, want the pending pod first, then one other", sent)
 	}
 	if again, _ := w.reconcile(t); len(again) > 0 {

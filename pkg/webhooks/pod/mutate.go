@@ -20,6 +20,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/replicasetscale"
 )
 
 // Paths under which the handlers are served; the manifests name them.
@@ -85,7 +86,8 @@ func (m *Mutator) Handle(ctx context.Context, req admission.Request) admission.R
 		ctrllog.FromContext(ctx).V(1).Info("Lifecycle step at admission", "step", transition.Step, "id", transition.ID, "operationType", transition.Type)
 	}
 	after := decision.Change.Apply(requested.Labels)
-	response := admission.Patched("", append(labelPatch(requested.Labels, decision.Change), recordPatch(old, requested, after, trusted)...)...)
+	response := admission.Patched("", slices.Concat(labelPatch(requested.Labels, decision.Change),
+		costPatch(requested, decision.Change), recordPatch(old, requested, after, trusted))...)
 	if !appsv1alpha1.IsControlled(old.Labels) {
 		response.Warnings = unguarded(requested, hasGate(requested))
 	}
@@ -156,6 +158,15 @@ func labelPatch(labels map[string]string, change lifecycle.Change) []jsonpatch.O
 		operations = append(operations, jsonpatch.NewOperation("remove", labelPath(key), nil))
 	}
 	return operations
+}
+
+// costPatch returns the change of the deletion cost with which operate is granted.
+func costPatch(pod *corev1.Pod, change lifecycle.Change) []jsonpatch.Operation {
+	cost := replicasetscale.CostOnGrant(pod, change.Set)
+	if cost == "" {
+		return nil
+	}
+	return []jsonpatch.Operation{jsonpatch.NewOperation("replace", annotationPath(corev1.PodDeletionCost), cost)}
 }
 
 func labelPath(key string) string { return "/metadata/labels/" + escaped(key) }

@@ -9,9 +9,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/replicasetscale"
 	"github.com/podops-dev/podops/pkg/webhooks/pod"
 	"github.com/podops-dev/podops/test/builders"
 )
@@ -39,6 +41,14 @@ func TestMutatorUpdate(t *testing.T) {
 	protected := func() *builders.PodBuilder {
 		return builders.MakePod("web").UnreadyByGate(builders.Epoch).Preparing("a", "update").Expect("Service/default/web", finalizer)
 	}
+	scaledDown := func(b *builders.PodBuilder) *corev1.Pod {
+		pod := b.Preparing(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType).Obj()
+		_, annotations := replicasetscale.Begin(pod, builders.Epoch)
+		for key, value := range annotations {
+			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, key, value.(string))
+		}
+		return pod
+	}
 	// The key is the name of the golden file with spaces.
 	for name, tc := range map[string]struct {
 		who            string // default: a user
@@ -50,6 +60,9 @@ func TestMutatorUpdate(t *testing.T) {
 		},
 		"update operates with the last finalizer": {
 			old: protected().Finalizer(finalizer).Obj(), requested: protected().Obj(),
+		},
+		"update operates and lowers the deletion cost": {
+			old: scaledDown(protected().Finalizer(finalizer)), requested: scaledDown(protected()),
 		},
 		"update undoes in one request": {
 			old:       builders.MakePod("web").UnreadyByGate(builders.Epoch).Preparing("a", "update").Obj(),
