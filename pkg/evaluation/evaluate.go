@@ -149,11 +149,10 @@ func (e *Evaluator) Evaluate(ctx context.Context, t *Turn, snapshot Snapshot) Ev
 	for _, request := range snapshot.Waiting {
 		candidates[request.Key()] = &permit.Candidate{Request: request}
 	}
-	t.measure(func() {
-		for _, work := range w.rules {
-			e.evaluateRule(ctx, work, w, candidates)
-		}
-	})
+	defer t.measure()()
+	for _, work := range w.rules {
+		e.evaluateRule(ctx, work, w, candidates)
+	}
 	budgetsOf := w.openBudgets(snapshot)
 	w.openDisruptions(snapshot, candidates, budgetsOf, now)
 	w.holdRetired(snapshot, now)
