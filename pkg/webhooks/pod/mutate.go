@@ -174,7 +174,9 @@ func labelPath(key string) string { return "/metadata/labels/" + escaped(key) }
 func annotationPath(key string) string { return "/metadata/annotations/" + escaped(key) }
 
 // escaped returns a key as one step of a JSON pointer.
-func escaped(key string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(key) }
+func escaped(key string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
+}
 
 func hasGate(pod *corev1.Pod) bool {
 	return slices.Contains(pod.Spec.ReadinessGates, corev1.PodReadinessGate{ConditionType: appsv1alpha1.ServiceReadyGate})
