@@ -38,7 +38,7 @@ func layers() []layer {
 		}},
 		{name: "small packages", packages: []string{
 			"pkg/backoff", "pkg/cabundle", "pkg/cputime", "pkg/fairshare", "pkg/heapsize", "pkg/internal/...", "pkg/lanes", "pkg/lazylog", "pkg/loadshed",
-			"pkg/metricseries", "pkg/objectbounds", "pkg/observation", "pkg/podfields", "pkg/steadyclock", "pkg/text",
+			"pkg/metricseries", "pkg/objectbounds", "pkg/observation", "pkg/podfields", "pkg/prune", "pkg/steadyclock", "pkg/text",
 			"pkg/webhooks/clientauth",
 		}},
 		{name: "API and Rego", packages: []string{"apis/...", "policies/..."}},

@@ -1,4 +1,4 @@
-// Package backoff computes delays that double with each failure. It is pure.
+// Package backoff computes delays: those that double with each failure, and the shorter of two. It is pure.
 package backoff
 
 import "time"
@@ -11,4 +11,16 @@ func Delay(first time.Duration, times int, limit time.Duration) time.Duration {
 		delay *= 2
 	}
 	return min(delay, limit)
+}
+
+// MinDelay returns the shorter of two delays; a delay that is not above zero is none.
+func MinDelay(a, b time.Duration) time.Duration {
+	switch {
+	case b <= 0:
+		return a
+	case a <= 0:
+		return b
+	default:
+		return min(a, b)
+	}
 }

@@ -30,3 +30,20 @@ func TestDelay(t *testing.T) {
 		})
 	}
 }
+
+func TestMinDelay(t *testing.T) {
+	for name, tc := range map[string]struct{ a, b, want time.Duration }{
+		"the shorter":                 {time.Second, time.Minute, time.Second},
+		"in any order":                {time.Minute, time.Second, time.Second},
+		"zero is none":                {0, time.Second, time.Second},
+		"zero is none, as the second": {time.Second, 0, time.Second},
+		"a delay that has passed":     {-time.Second, time.Minute, time.Minute},
+		"neither":                     {0, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := backoff.MinDelay(tc.a, tc.b); got != tc.want {
+				t.Errorf("got %s, want %s", got, tc.want)
+			}
+		})
+	}
+}

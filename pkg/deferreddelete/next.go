@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/backoff"
 )
 
 const (
@@ -95,9 +96,9 @@ func Next(s State, now time.Time) (Step, Lapse, time.Duration) {
 	case s.May:
 		return Finish, "", 0
 	case actor == ActorEvictor:
-		return Wait, "", sooner(s.Wake, EvictionLapse-seen)
+		return Wait, "", backoff.MinDelay(s.Wake, EvictionLapse-seen)
 	case actor == ActorClient:
-		return Wait, "", sooner(s.Wake, s.Expiry-seen)
+		return Wait, "", backoff.MinDelay(s.Wake, s.Expiry-seen)
 	default:
 		return Wait, "", s.Wake
 	}
@@ -139,14 +140,6 @@ func (s State) operableFor(now time.Time) time.Duration {
 		return OperateLapse
 	}
 	return max(1, now.Sub(time.Unix(0, nanos)))
-}
-
-// sooner returns the shorter of two waits; 0 is none.
-func sooner(a, b time.Duration) time.Duration {
-	if a == 0 || b != 0 && b < a {
-		return b
-	}
-	return a
 }
 
 func hasLabel(pod *corev1.Pod, key string) bool {

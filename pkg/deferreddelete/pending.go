@@ -31,7 +31,7 @@ func Pending(pod *corev1.Pod) (appsv1alpha1.PendingDelete, bool) {
 	if err := json.Unmarshal([]byte(value), &record); err != nil {
 		return appsv1alpha1.PendingDelete{}, false
 	}
-	if record.UID != pod.UID || record.Since == "" || record.Since != begun(pod) {
+	if record.UID != pod.UID || record.Since == "" || record.Since != Begun(pod) {
 		return appsv1alpha1.PendingDelete{}, false
 	}
 	return record, true
@@ -84,7 +84,7 @@ func (d Demand) Join(pod *corev1.Pod, now time.Time) (appsv1alpha1.PendingDelete
 	case !ok && d.Actor == ActorEvictor || !ok && d.Actor == ActorOwner:
 		return record, false // another controller operates on the pod; the client repeats its request
 	case !ok || d.Actor != ActorEvictor && d.Stronger(Demand{Actor: Actor(record.Actor)}):
-		joined := d.Begin(pod, begun(pod))
+		joined := d.Begin(pod, Begun(pod))
 		joined.Seen = now.UnixNano() // the lifecycle is older than the demand
 		return joined, true
 	case Actor(record.Actor) != d.Actor:

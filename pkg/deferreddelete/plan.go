@@ -49,7 +49,7 @@ func PlanFor(desired, replicas int, pods []*corev1.Pod) Plan {
 	slices.SortFunc(deferred, func(a, b *corev1.Pod) int {
 		return cmp.Or(
 			cmp.Compare(progress(b.Labels), progress(a.Labels)),
-			strings.Compare(begun(a), begun(b)),
+			strings.Compare(Begun(a), Begun(b)),
 			strings.Compare(a.Name, b.Name),
 		)
 	})
@@ -77,7 +77,8 @@ func progress(labels map[string]string) int {
 	return 0
 }
 
-func begun(pod *corev1.Pod) string {
+// Begun returns the begin of the lifecycle pod-delete of a pod, in nanoseconds; empty without one.
+func Begun(pod *corev1.Pod) string {
 	return pod.Labels[appsv1alpha1.OperatingLabelPrefix+"/"+appsv1alpha1.PodDeleteID]
 }
 

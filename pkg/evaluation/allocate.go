@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/podops-dev/podops/pkg/backoff"
 	"github.com/podops-dev/podops/pkg/permit"
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/text"
@@ -51,7 +52,7 @@ func (e *Evaluator) Allocate(ctx context.Context, t *Turn, evaluated Evaluation)
 }
 
 // retryIn has the rules evaluated again after a delay, unless that happens sooner; 0 changes nothing.
-func (a *Allocation) retryIn(delay time.Duration) { a.Retry = MinDelay(a.Retry, delay) }
+func (a *Allocation) retryIn(delay time.Duration) { a.Retry = backoff.MinDelay(a.Retry, delay) }
 
 // recheck returns a function that evaluates one rule again for one request, with the permits that were
 // allocated before. A round that has used its time checks the rest in a later one.

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/backoff"
 	"github.com/podops-dev/podops/pkg/permit"
 	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/rule"
@@ -148,7 +149,7 @@ func (s *State) countUncontrolled(views []podindex.DisruptionView, now time.Time
 		seen := max(0, min(view.Healthy-view.Ready, view.Expected-view.Counted))
 		last := s.uncontrolled[view.Name].after(seen, now)
 		if last.rising > last.settled {
-			wait = MinDelay(wait, max(SettledFor-now.Sub(last.since), time.Millisecond))
+			wait = backoff.MinDelay(wait, max(SettledFor-now.Sub(last.since), time.Millisecond))
 		}
 		if last != (uncontrolled{}) {
 			after[view.Name], counts[view.Name] = last, last.settled

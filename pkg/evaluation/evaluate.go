@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/backoff"
 	"github.com/podops-dev/podops/pkg/objectbounds"
 	"github.com/podops-dev/podops/pkg/permit"
 	"github.com/podops-dev/podops/pkg/podindex"
@@ -148,11 +149,10 @@ func (e *Evaluator) Evaluate(ctx context.Context, t *Turn, snapshot Snapshot) Ev
 	for _, request := range snapshot.Waiting {
 		candidates[request.Key()] = &permit.Candidate{Request: request}
 	}
-	t.measure(func() {
-		for _, work := range w.rules {
-			e.evaluateRule(ctx, work, w, candidates)
-		}
-	})
+	defer t.measure()()
+	for _, work := range w.rules {
+		e.evaluateRule(ctx, work, w, candidates)
+	}
 	budgetsOf := w.openBudgets(snapshot)
 	w.openDisruptions(snapshot, candidates, budgetsOf, now)
 	w.holdRetired(snapshot, now)
@@ -287,7 +287,7 @@ func (w *evaluating) fileVerdict(work *ruleWork, request rule.Request, verdict r
 }
 
 // retryIn has the rules evaluated again after a delay, unless that happens sooner; 0 changes nothing.
-func (w *evaluating) retryIn(delay time.Duration) { w.Retry = MinDelay(w.Retry, delay) }
+func (w *evaluating) retryIn(delay time.Duration) { w.Retry = backoff.MinDelay(w.Retry, delay) }
 
 // stopped reports whether the rule was under quarantine when the round began: its fallback has
 // found to which pods it applies.

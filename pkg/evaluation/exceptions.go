@@ -8,6 +8,7 @@ import (
 	"time"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/backoff"
 	"github.com/podops-dev/podops/pkg/permit"
 	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/rule"
@@ -167,7 +168,7 @@ func (o Outcome) Expired(requests []rule.Request) (expired []Expired, wait time.
 			hold := o.exceptions.hold.of(object)
 			left, bounded := o.exceptions.left(hold, request)
 			if bounded && left > 0 {
-				wait = MinDelay(wait, left)
+				wait = backoff.MinDelay(wait, left)
 			}
 			if bounded && left <= 0 && hold.Action == appsv1alpha1.HoldUndo {
 				expired = append(expired, Expired{Request: request, Rule: reason.Rule, Max: hold.Max})

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/podops-dev/podops/pkg/backoff"
 	"github.com/podops-dev/podops/pkg/podindex"
 )
 
@@ -55,7 +56,7 @@ func (s *State) countMissing(views []podindex.RuleView, now time.Time) (counted 
 			after[uid] = last
 			if left := cmp.Or(bounds[uid], MissingFor) - now.Sub(last.since); left > 0 {
 				view.Counts.Desired += gone
-				wait = MinDelay(wait, left)
+				wait = backoff.MinDelay(wait, left)
 				continue
 			}
 			delete(view.Remembered, uid)

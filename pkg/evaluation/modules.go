@@ -228,6 +228,9 @@ func (m *moduleRun) close() {
 		}
 	}
 	m.verdicts, remembered.lastDenials = final, next
+	if m.stopped {
+		remembered.lastDenials = nil // verdicts of the fallback are no denials of the module
+	}
 }
 
 // notReached returns the verdict of a rule for which a round had no time.

@@ -219,7 +219,7 @@ func newPrepared(object types.NamespacedName, entry appsv1alpha1.TransitionRule,
 	if entry.Rego != nil {
 		prepared.kind = rule.KindRego
 	}
-	prepared.webhook = foldedOf(entry).Webhook
+	prepared.webhook = normalized(entry).Webhook
 	return prepared
 }
 
@@ -275,7 +275,7 @@ func (p *preparedRule) resume(statuses []appsv1alpha1.RuleStatus) {
 
 // stageOf returns the stage of a rule that may be invalid; empty when it has none.
 func stageOf(rule appsv1alpha1.TransitionRule) appsv1alpha1.TransitionStage {
-	switch stage := foldedOf(rule).Stage; stage {
+	switch stage := normalized(rule).Stage; stage {
 	case appsv1alpha1.StagePreCheck, appsv1alpha1.StagePostCheck:
 		return stage
 	default:
@@ -283,11 +283,11 @@ func stageOf(rule appsv1alpha1.TransitionRule) appsv1alpha1.TransitionStage {
 	}
 }
 
-// foldedOf returns a rule in its canonical spelling. spec.Rule returns its errors.
-func foldedOf(rule appsv1alpha1.TransitionRule) *appsv1alpha1.TransitionRule {
-	folded := rule.DeepCopy()
-	_, _ = spec.Normalize(folded, nil)
-	return folded
+// normalized returns a rule in its canonical spelling. spec.Rule returns its errors.
+func normalized(rule appsv1alpha1.TransitionRule) *appsv1alpha1.TransitionRule {
+	entry := rule.DeepCopy()
+	_, _ = spec.Normalize(entry, nil)
+	return entry
 }
 
 // needsPods reports whether a rule of a PodTransitionRule, as it is prepared now, reads other pods.

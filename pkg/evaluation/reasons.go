@@ -14,7 +14,7 @@ import (
 // reasonOf returns a verdict as a message with numbers. Events, status and the annotation on the pod all
 // print this one reason.
 func reasonOf(
-	prepared *preparedRule, words *messageCache, ruleView podindex.RuleView, request rule.Request, verdict rule.Verdict, room *rule.Capacity,
+	prepared *preparedRule, messages *messageCache, ruleView podindex.RuleView, request rule.Request, verdict rule.Verdict, capacity *rule.Capacity,
 ) rule.Reason {
 	code := cmp.Or(verdict.Code, verdict.Would, rule.CodeUndefined)
 	reason := rule.Reason{
@@ -22,23 +22,23 @@ func reasonOf(
 		Message: verdict.Message, Details: verdict.Details,
 	}
 	if reason.Message == "" {
-		reason.Message = words.of(code, prepared.spec, request, room)
+		reason.Message = messages.of(code, prepared.spec, request, capacity)
 	}
-	if code == rule.CodeNoRoom && room != nil {
-		reason.Numbers = &rule.Numbers{Needed: 1, Have: room.Slots, Limit: limitOf(*room)}
+	if code == rule.CodeNoRoom && capacity != nil {
+		reason.Numbers = &rule.Numbers{Needed: 1, Have: capacity.Slots, Limit: limitOf(*capacity)}
 		reason.BlockingPods = ruleView.Unavailable
 	}
 	return reason
 }
 
 // limitOf returns how many pods may be unavailable under a rule, by the lower of its bounds.
-func limitOf(room rule.Capacity) int {
-	limit := room.Desired
-	if room.MaxUnavailable >= 0 {
-		limit = min(limit, room.MaxUnavailable)
+func limitOf(capacity rule.Capacity) int {
+	limit := capacity.Desired
+	if capacity.MaxUnavailable >= 0 {
+		limit = min(limit, capacity.MaxUnavailable)
 	}
-	if room.MinAvailable >= 0 {
-		limit = min(limit, max(0, room.Desired-room.MinAvailable))
+	if capacity.MinAvailable >= 0 {
+		limit = min(limit, max(0, capacity.Desired-capacity.MinAvailable))
 	}
 	return limit
 }

@@ -31,7 +31,7 @@ type recollections = fairshare.Cache[*preparedRule, *recollection]
 // Bytes of the parts of a recollection besides their texts, as a test measures them.
 const (
 	recollectionBytes = 2048
-	refusalBytes      = 380
+	denialBytes       = 380
 	nextCheckBytes    = 230
 	countedBytes      = 210
 	mismatchBytes     = 80
@@ -45,8 +45,8 @@ func newRecollection() *recollection {
 func (r *recollection) bytes() int64 {
 	bytes := recollectionBytes + r.memo.Bytes() + r.fallback.Bytes() + r.messageCache.bytes()
 	bytes += int64(len(r.nextChecks)*nextCheckBytes + len(r.counted)*countedBytes)
-	for _, refused := range r.lastDenials {
-		bytes += refusalBytes + int64(len(refused.verdict.Message)+len(refused.verdict.Details))
+	for _, denied := range r.lastDenials {
+		bytes += denialBytes + int64(len(denied.verdict.Message)+len(denied.verdict.Details))
 	}
 	return bytes
 }

@@ -195,11 +195,12 @@ func (t *Turn) holds(bytes int64) bool {
 // charge adds CPU time that the round used.
 func (t *Turn) charge(used time.Duration) { t.used += used }
 
-// measure charges the round with the CPU time that a function uses in this goroutine.
-func (t *Turn) measure(what func()) {
+// measure returns a function that charges the round with the CPU time that this goroutine has used since.
+func (t *Turn) measure() (charge func()) {
 	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	watch := cputime.Start()
-	what()
-	t.charge(watch.Used())
+	return func() {
+		t.charge(watch.Used())
+		runtime.UnlockOSThread()
+	}
 }

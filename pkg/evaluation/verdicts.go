@@ -11,8 +11,8 @@ import (
 )
 
 // verdicts returns the verdicts of one rule for requests of its stage, in their order. version is that of the
-// list of requests. A rule that
-// cannot be evaluated withholds; a rule with a fallback withholds where it applies.
+// list of requests. A rule that cannot be evaluated withholds; a rule with a fallback withholds where it
+// applies.
 func (e *Evaluator) verdicts(
 	ctx context.Context, work *ruleWork, w *evaluating, requests []rule.Request, version uint64,
 ) []rule.Verdict {
@@ -139,15 +139,3 @@ const (
 	// was busy.
 	RetryFailed = 5 * time.Second
 )
-
-// MinDelay returns the shorter of two delays; a delay that is not above zero is none.
-func MinDelay(a, b time.Duration) time.Duration {
-	switch {
-	case b <= 0:
-		return a
-	case a <= 0:
-		return b
-	default:
-		return min(a, b)
-	}
-}

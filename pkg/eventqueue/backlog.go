@@ -7,6 +7,8 @@ import (
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podops-dev/podops/pkg/backoff"
 )
 
 // limits bound a backlog.
@@ -29,6 +31,13 @@ type series struct {
 	namespace, kind, name string
 	uid                   types.UID
 	reason                string
+}
+
+// seriesSize is the size of a series and of its last event besides the texts in them.
+const seriesSize = 160
+
+func (s series) bytes() int64 {
+	return int64(seriesSize + len(s.namespace) + len(s.kind) + len(s.name) + len(s.uid) + len(s.reason))
 }
 
 // entry is an event that has not been sent, recorded count times.
@@ -165,7 +174,7 @@ func (b *backlog) take(now time.Time) (e *entry, wait time.Duration) {
 		t := b.turns[at]
 		index, left := t.due(now)
 		if index < 0 {
-			wait = minDelay(wait, left)
+			wait = backoff.MinDelay(wait, left)
 			continue
 		}
 		t.limiter.AllowN(now, 1)
@@ -190,17 +199,9 @@ func (t *tenant) due(now time.Time) (index int, wait time.Duration) {
 		if left <= 0 {
 			return i, 0
 		}
-		wait = minDelay(wait, left)
+		wait = backoff.MinDelay(wait, left)
 	}
 	return -1, wait
-}
-
-// minDelay returns the shorter of two waits; 0 is none.
-func minDelay(a, b time.Duration) time.Duration {
-	if a == 0 || b != 0 && b < a {
-		return b
-	}
-	return a
 }
 
 // untilToken returns how long it takes until a limiter has a token; 0 when it has one.

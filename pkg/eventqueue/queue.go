@@ -13,11 +13,11 @@ import (
 	"k8s.io/client-go/tools/record/util"
 	"k8s.io/client-go/tools/reference"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/lru"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
+	"github.com/podops-dev/podops/pkg/fairshare"
 	"github.com/podops-dev/podops/pkg/text"
 )
 
@@ -37,9 +37,9 @@ const (
 	// sends its share in 100 seconds at DefaultRate; later the events would be out of date.
 	maxEntries, maxBytes, maxNamespaceEntries = 4000, 8 << 20, 1000
 
-	// maxSeries bounds how many sent events are kept to be continued as a series; each takes
-	// less than 1 KiB. A repetition of an older one becomes a new event.
-	maxSeries = 4096
+	// seriesBytes bounds the sent events that are kept to be continued as a series. Beyond it the
+	// namespace with the most of them loses its oldest; a repetition of it becomes a new event.
+	seriesBytes = 4 << 20
 
 	// seriesWindow is how long after its last request a series is continued. Events live for an
 	// hour by default, and readers take longer series for one continuous problem.
@@ -85,7 +85,7 @@ type Queue struct {
 	backlog *backlog
 
 	// sent are the events that may be continued as a series.
-	sent *lru.Cache
+	sent *fairshare.Cache[series, lastSent]
 }
 
 // lastSent is the last event of a series that was sent.
@@ -109,7 +109,7 @@ func New(scheme *runtime.Scheme, sink Sink, perSecond float64, clk clock.Clock, 
 func newQueue(scheme *runtime.Scheme, sink Sink, clk clock.Clock, metrics *Metrics, l limits) *Queue {
 	return &Queue{
 		scheme: scheme, sink: sink, clock: clk, metrics: metrics, off: l.rate <= 0, wake: make(chan struct{}, 1),
-		backlog: newBacklog(l), sent: lru.New(maxSeries),
+		backlog: newBacklog(l), sent: fairshare.NewCache[series, lastSent](seriesBytes),
 	}
 }
 
@@ -188,10 +188,6 @@ func (q *Queue) add(e *entry) {
 
 // last returns the event that a series continues. The caller holds the lock.
 func (q *Queue) last(s series, now time.Time) (lastSent, bool) {
-	value, ok := q.sent.Get(s)
-	if !ok {
-		return lastSent{}, false
-	}
-	last, ok := value.(lastSent)
+	last, ok := q.sent.Get(s)
 	return last, ok && now.Sub(last.at) < seriesWindow
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	testingclock "k8s.io/utils/clock/testing"
 
+	"github.com/podops-dev/podops/pkg/fairshare"
 	"github.com/podops-dev/podops/test/builders"
 )
 
@@ -270,4 +271,21 @@ func TestTheWorker(t *testing.T) {
 	if got := f.drops(dropStopped); got != 3 {
 		t.Errorf("%v count as dropped, want 3", got)
 	}
+}
+
+// TestSeriesAreSharedByNamespace shows that the events of one namespace never turn a repetition in another
+// one into a new event.
+func TestSeriesAreSharedByNamespace(t *testing.T) {
+	f := newFixture(t, roomy)
+	quiet := builders.MakePod("web-0").Namespace("quiet").Obj()
+	f.record(quiet, "Withheld", "waits")
+	f.send(t, 0)
+	expectStored(t, "first", f, 1, "Withheld x1: waits")
+	for i := range seriesBytes / fairshare.EntryBytes {
+		s := series{namespace: "loud", kind: "Pod", name: fmt.Sprint(i), reason: "Withheld"}
+		f.queue.sent.Add(s.namespace, s, lastSent{at: f.clock.Now()}, s.bytes())
+	}
+	f.record(quiet, "Withheld", "still waits")
+	f.send(t, seriesInterval)
+	expectStored(t, "repeated", f, 1, "Withheld x2: still waits")
 }

@@ -145,7 +145,7 @@ func (q *Queue) settle(ctx context.Context, e *entry, next lastSent, err error) 
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if err == nil {
-		q.sent.Add(e.series, next)
+		q.sent.Add(e.series.namespace, e.series, next, e.series.bytes()+int64(len(next.name)))
 		return
 	}
 	ctrllog.FromContext(ctx).V(1).Info("Event not written", "namespace", e.series.namespace, "object", e.series.name, "reason", e.reason, "error", err.Error())

@@ -3,6 +3,8 @@ package fairshare
 import (
 	"container/heap"
 	"container/list"
+	"maps"
+	"slices"
 	"sync"
 )
 
@@ -89,6 +91,13 @@ func (c *Cache[K, V]) Remove(key K) {
 	if at, ok := c.entries[key]; ok {
 		c.remove(at)
 	}
+}
+
+// Keys returns the keys, in no order. It does not count as a use of the values.
+func (c *Cache[K, V]) Keys() []K {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Keys(c.entries))
 }
 
 // Len returns the number of values.

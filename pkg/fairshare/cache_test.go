@@ -42,6 +42,9 @@ func TestTheLeastRecentlyUsedValueIsEvictedFirst(t *testing.T) {
 		cache.Add("a", i, "value", sized(1000))
 	}
 	cache.Get(0)
+	if keys := slices.Sorted(slices.Values(cache.Keys())); !slices.Equal(keys, []int{0, 1, 2}) {
+		t.Errorf("the keys are %v", keys)
+	}
 	cache.Add("a", 3, "value", sized(1000))
 	for key, want := range map[int]bool{0: true, 1: false, 2: true, 3: true} {
 		if _, ok := cache.Get(key); ok != want {

@@ -10,6 +10,9 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
+// prefixEnd ends every prefix of labels with an id.
+const prefixEnd = ".podopslifecycle.kusionstack.io"
+
 // clientPrefixes returns the prefixes of labels with an id that belong to operation controllers.
 func clientPrefixes() []string {
 	return []string{
@@ -80,7 +83,11 @@ func idsOf(labels map[string]string) []string {
 	var ids []string
 	for key := range labels {
 		prefix, id, found := strings.Cut(key, "/")
-		if found && (slices.Contains(clientPrefixes(), prefix) || slices.Contains(ownedPrefixes(), prefix)) {
+		// Most labels of a pod belong to no lifecycle, and their prefixes need not be compared one by one.
+		if !found || !strings.HasSuffix(prefix, prefixEnd) {
+			continue
+		}
+		if slices.Contains(clientPrefixes(), prefix) || slices.Contains(ownedPrefixes(), prefix) {
 			ids = append(ids, id)
 		}
 	}

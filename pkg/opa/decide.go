@@ -17,22 +17,24 @@ func (c *compiled) decide(ctx context.Context, input ast.Value) (*ast.Term, erro
 	// With a topdown.Cancel of its own, OPA starts no goroutine to watch the context.
 	cancel := topdown.NewCancel()
 	defer context.AfterFunc(ctx, cancel.Cancel)()
-	term, err := c.evaluate(ctx, cancel, input)
+	term, err := evaluate(ctx, c.query, cancel, input, c.transaction(cancel, input)...)
 	if topdown.IsCancel(err) && ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
 	return term, err
 }
 
-// evaluate runs OPA. It ends some time after cancel was called, and not before a builtin or a
-// comparison that is under way, of two huge documents for example.
-func (c *compiled) evaluate(ctx context.Context, cancel topdown.Cancel, input ast.Value) (*ast.Term, error) {
+// transaction returns the option with which the library reads the rules of a user's module; none for a
+// built-in rule.
+func (c *compiled) transaction(cancel topdown.Cancel, input ast.Value) []rego.EvalOption {
 	if c.rules == nil {
-		return evaluate(ctx, c.query, cancel, input)
+		return nil
 	}
-	return evaluate(ctx, c.query, cancel, input, rego.EvalTransaction(&moduleEvaluation{program: c, cancel: cancel, input: input}))
+	return []rego.EvalOption{rego.EvalTransaction(&moduleEvaluation{program: c, cancel: cancel, input: input})}
 }
 
+// evaluate runs OPA. It ends some time after cancel was called, and not before a builtin or a
+// comparison that is under way, of two huge documents for example.
 func evaluate(
 	ctx context.Context, query rego.PreparedEvalQuery, cancel topdown.Cancel, input ast.Value, options ...rego.EvalOption,
 ) (*ast.Term, error) {

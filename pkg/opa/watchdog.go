@@ -206,7 +206,7 @@ func (c *compiled) decideCustom(cancel topdown.Cancel, input ast.Value) (given a
 		}
 	}()
 	// The context of the caller is not used: cancel alone ends the evaluation.
-	term, err := c.evaluate(context.Background(), cancel, input)
+	term, err := evaluate(context.Background(), c.query, cancel, input, c.transaction(cancel, input)...)
 	if err != nil {
 		return answer{err: err}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -77,8 +79,12 @@ func newOperator(ctx context.Context, config *rest.Config, options Options, endi
 	}
 	notifier := podtransitionrule.NewNotifier()
 	index := podindex.NewIndex(notifier.Notify)
+	pods, err := controlledPods(config, scheme)
+	if err != nil {
+		return nil, err
+	}
 	caches := cacheOptions(options)
-	caches.NewInformer = index.NewInformer
+	caches.NewInformer = newInformer(index, pods)
 	serving := &lateTLS{}
 	mgr, err := newManager(config, scheme, caches, options, serving, ending)
 	if err != nil {
@@ -107,6 +113,19 @@ func newOperator(ctx context.Context, config *rest.Config, options Options, endi
 type ruleIndex struct {
 	*podindex.Index
 	notifier *podtransitionrule.Notifier
+}
+
+// newInformer returns the constructor of the informers of the cache. Pods come from their own
+// source, which decodes less of them.
+func newInformer(
+	index *podindex.Index, pods toolscache.ListerWatcher,
+) func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer {
+	return func(source toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+		if _, isPod := object.(*corev1.Pod); isPod {
+			source = pods
+		}
+		return index.NewInformer(source, object, resync, indexers)
+	}
 }
 
 // newClientset returns a client for built-in kinds, which sends and reads them as protocol buffers:
@@ -200,7 +219,7 @@ func cacheOptions(options Options) cache.Options {
 		byObject[&corev1.Service{}] = cache.ByObject{Transform: slimService}
 	}
 	byObject[&corev1.Pod{}] = cache.ByObject{
-		Label:     labels.SelectorFromSet(labels.Set{appsv1alpha1.ControlLabelKey: appsv1alpha1.ControlLabelValue}),
+		Label:     controlled(),
 		Transform: slimPod,
 	}
 	for _, workload := range []client.Object{
@@ -213,6 +232,11 @@ func cacheOptions(options Options) cache.Options {
 		byObject[bounded] = cache.ByObject{Transform: objectbounds.Load}
 	}
 	return cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: byObject}
+}
+
+// controlled selects the controlled pods.
+func controlled() labels.Selector {
+	return labels.SelectorFromSet(labels.Set{appsv1alpha1.ControlLabelKey: appsv1alpha1.ControlLabelValue})
 }
 
 // workloadAnnotations returns the annotations of workloads that PodOps reads.

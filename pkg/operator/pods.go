@@ -19,7 +19,7 @@ import (
 //     the port of a Service by them.
 //
 // A slim pod must never be sent to the API server as a whole; every write is a patch.
-// docs/scale.md lists the fields.
+// docs/scale.md lists the fields. podPruner removes most of them from encoded pods already.
 func slimPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {

@@ -9,10 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/podops-dev/podops/pkg/fairshare"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 )
 
@@ -22,16 +22,17 @@ const (
 	// shows, and two controllers must not keep reverting each other's writes.
 	forgottenFor = 10 * time.Minute
 
-	// maxForgotten bounds the memory of dropped employers. Beyond it nothing is dropped
-	// until entries have expired.
-	maxForgotten = 20_000
+	// forgottenBytes bounds the memory of dropped employers, about 20,000. Beyond it the namespace
+	// with the most of them loses its oldest, which may be dropped again.
+	forgottenBytes = 10 << 20
 )
 
 // Employers determines which employers of a pod are gone. It is safe for concurrent use.
 type Employers struct {
 	cached    client.Reader
 	apiReader client.Reader
-	forgotten *cache.Expiring // of entry
+	clock     clock.PassiveClock
+	forgotten *fairshare.Cache[entry, time.Time] // when an employer was dropped
 }
 
 // entry is one employer in the annotation of one pod.
@@ -42,8 +43,8 @@ type entry struct {
 
 // NewEmployers returns Employers that read Services from a cache, and from the API server
 // before an employer counts as gone.
-func NewEmployers(cached, apiReader client.Reader, clk clock.Clock) *Employers {
-	return &Employers{cached: cached, apiReader: apiReader, forgotten: cache.NewExpiringWithClock(clk)}
+func NewEmployers(cached, apiReader client.Reader, clk clock.PassiveClock) *Employers {
+	return &Employers{cached: cached, apiReader: apiReader, clock: clk, forgotten: fairshare.NewCache[entry, time.Time](forgottenBytes)}
 }
 
 // Gone returns the employers that the pod names, whose finalizer it does not carry, and
@@ -77,10 +78,10 @@ func (e *Employers) isGone(ctx context.Context, pod *corev1.Pod, at entry, servi
 		return false, err
 	}
 	if employs {
-		e.forgotten.Delete(at)
+		e.forgotten.Remove(at)
 		return false, nil
 	}
-	if _, before := e.forgotten.Get(at); before || e.forgotten.Len() >= maxForgotten {
+	if last, before := e.forgotten.Get(at); before && e.clock.Since(last) < forgottenFor {
 		return false, nil
 	}
 	// The cache may be behind the controller that has written the entry.
@@ -91,7 +92,7 @@ func (e *Employers) isGone(ctx context.Context, pod *corev1.Pod, at entry, servi
 // Forgot records employers that were dropped from the annotation of a pod.
 func (e *Employers) Forgot(pod *corev1.Pod, employers []string) {
 	for _, employer := range employers {
-		e.forgotten.Set(entry{pod.UID, employer}, struct{}{}, forgottenFor)
+		e.forgotten.Add(pod.Namespace, entry{pod.UID, employer}, e.clock.Now(), int64(len(pod.UID)+len(employer)))
 	}
 }
 

@@ -3,6 +3,7 @@ package podfacts_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -143,6 +144,34 @@ func TestAnEntryThatAControllerPutsBackIsKept(t *testing.T) {
 	}
 	if gone() != 1 {
 		t.Error("the Service existed in between, and its entry stays")
+	}
+}
+
+// TestDroppedEmployersAreSharedByNamespace shows that a namespace whose pods name any number of Services
+// that do not exist changes nothing for the pods of another namespace.
+func TestDroppedEmployersAreSharedByNamespace(t *testing.T) {
+	services := reader()
+	employers := podfacts.NewEmployers(services, services, clocktesting.NewFakeClock(builders.Epoch))
+	gone := func(pod *corev1.Pod) int {
+		t.Helper()
+		list, err := employers.Gone(t.Context(), pod, lifecycle.FactsOf(pod))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(list)
+	}
+	before := webPod().Namespace("quiet").UID("before").Expect("Service/quiet/web", finalizer).Obj()
+	employers.Forgot(before, []string{"Service/quiet/web"})
+	loud := webPod().Namespace("loud").Obj()
+	for i := range 30_000 {
+		employers.Forgot(loud, []string{fmt.Sprintf("Service/loud/web-%d", i)})
+	}
+	if gone(before) != 0 {
+		t.Error("an entry that was put back is dropped at once")
+	}
+	after := webPod().Namespace("quiet").UID("after").Expect("Service/quiet/web", finalizer).Obj()
+	if gone(after) != 1 {
+		t.Error("the entry of a Service that does not exist is kept")
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/fairshare"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 )
 
@@ -29,29 +30,41 @@ type absence struct {
 	rules      []string
 }
 
-// maxAbsences bounds the memory of absences. Beyond it all are dropped: events have less
-// detail then.
-const maxAbsences = 10000
+// absenceBytes bounds the memory of absences, some thousands. Beyond it the namespace with the most
+// of them loses its oldest: the events of these pods have less detail then.
+const absenceBytes = 6 << 20
 
-// absences by UID. The zero value is empty. It is safe for concurrent use.
+// Bytes of an absence besides its texts, and of a text besides its content.
+const absenceSize, textSize = 96, 16
+
+// absences by UID. It is safe for concurrent use.
 type absences struct {
 	mu sync.Mutex
-	of map[types.UID]*absence
+	of *fairshare.Cache[types.UID, absence]
+}
+
+func newAbsences() *absences {
+	return &absences{of: fairshare.NewCache[types.UID, absence](absenceBytes)}
 }
 
 // begin returns the absence of a pod, which begins now unless it has. The caller holds the
 // lock.
-func (a *absences) begin(pod *corev1.Pod, facts lifecycle.PodFacts, now time.Time) *absence {
-	known, ok := a.of[pod.UID]
-	if ok {
+func (a *absences) begin(pod *corev1.Pod, facts lifecycle.PodFacts, now time.Time) absence {
+	if known, ok := a.of.Get(pod.UID); ok {
 		return known
 	}
-	if a.of == nil || len(a.of) >= maxAbsences {
-		a.of = map[types.UID]*absence{}
-	}
-	begun := &absence{since: absentSince(pod, facts, now), isNew: facts.Gate == lifecycle.GateUnset}
-	a.of[pod.UID] = begun
+	begun := absence{since: absentSince(pod, facts, now), isNew: facts.Gate == lifecycle.GateUnset}
+	a.keep(pod, begun)
 	return begun
+}
+
+// keep replaces the absence of a pod.
+func (a *absences) keep(pod *corev1.Pod, known absence) {
+	bytes := int64(absenceSize)
+	for _, text := range slices.Concat(known.operations, known.rules) {
+		bytes += textSize + int64(len(text))
+	}
+	a.of.Add(pod.Namespace, pod.UID, known, bytes)
 }
 
 // absentSince returns when an unavailable pod became so, as far as the pod shows it.
@@ -74,20 +87,18 @@ func (a *absences) see(pod *corev1.Pod, now time.Time) (ended absence, ok bool) 
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if facts.Terminating || !facts.Controlled() {
-		delete(a.of, pod.UID)
+		a.of.Remove(pod.UID)
 		return absence{}, false
 	}
 	if _, available := pod.Labels[appsv1alpha1.ServiceAvailableLabelKey]; available {
-		known, was := a.of[pod.UID]
-		if !was {
-			return absence{}, false
-		}
-		delete(a.of, pod.UID)
-		return *known, true
+		ended, ok = a.of.Get(pod.UID)
+		a.of.Remove(pod.UID)
+		return ended, ok
 	}
 	known := a.begin(pod, facts, now)
-	if operations := lifecycle.Operations(facts); len(operations) > 0 {
+	if operations := lifecycle.Operations(facts); len(operations) > 0 && !slices.Equal(operations, known.operations) {
 		known.operations = operations
+		a.keep(pod, known)
 	}
 	return absence{}, false
 }
@@ -107,6 +118,7 @@ func (a *absences) checked(pod *corev1.Pod, transitions []lifecycle.Transition, 
 				known.rules = append(known.rules, name)
 			}
 		}
+		a.keep(pod, known)
 	}
 }
 

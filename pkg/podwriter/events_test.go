@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/fairshare"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/test/builders"
 )
@@ -104,20 +105,26 @@ func TestAvailability(t *testing.T) {
 	}
 }
 
-// TestAbsencesAreBounded shows that pods that are deleted without an event do not pile up.
+// TestAbsencesAreBounded shows that pods that are deleted without an event do not pile up, and that a
+// namespace with many of them costs no event of another namespace its details.
 func TestAbsencesAreBounded(t *testing.T) {
 	f := newFixture(t, waitingPod())
+	other := builders.MakePod("web-0").Namespace("other").UID("other").Obj()
+	f.writer.Observe(other)
 	pod := builders.MakePod("web-0").Obj()
-	for i := range 3 * maxAbsences {
+	for i := range 2 * absenceBytes / fairshare.EntryBytes {
 		pod.UID = types.UID(fmt.Sprint(i))
 		f.writer.Observe(pod)
 	}
-	if got := len(f.writer.absences.of); got > maxAbsences {
-		t.Errorf("%d absences are kept, want %d at most", got, maxAbsences)
+	if got := f.writer.absences.of.Bytes(); got > absenceBytes {
+		t.Errorf("%d bytes are kept, want %d at most", got, absenceBytes)
+	}
+	if _, ok := f.writer.absences.of.Get(other.UID); !ok {
+		t.Error("the absence in another namespace is lost")
 	}
 	pod.Labels[appsv1alpha1.ControlLabelKey] = "no"
 	f.writer.Observe(pod)
-	if _, ok := f.writer.absences.of[pod.UID]; ok {
+	if _, ok := f.writer.absences.of.Get(pod.UID); ok {
 		t.Error("a pod that is no longer under PodOps is kept")
 	}
 }

@@ -27,7 +27,7 @@ func PatchMetadata(ctx context.Context, c client.Client, pod *corev1.Pod, labels
 	if err != nil {
 		return nil, fmt.Errorf("encoding labels: %w", err)
 	}
-	stored := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+	stored := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}}
 	err = c.Patch(ctx, stored, client.RawPatch(types.MergePatchType, patch))
 	switch {
 	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):

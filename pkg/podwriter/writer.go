@@ -3,14 +3,14 @@
 //
 // A cache may be older than the last write to a pod, and a decision on that version would cost a
 // request that fails. Writer therefore remembers its own writes (CaughtUp) and its conflicts
-// (StaleVersions), both by resourceVersion and for a limited time. EnableReadYourWritesConsistency of
+// by resourceVersion and for a limited time (Versions). EnableReadYourWritesConsistency of
 // controller-runtime is not used instead:
 //
 //   - It applies to reads through its client. Rounds read the pod index, which is not one.
 //   - It blocks a read until the watch has caught up, and a List until the watch has caught up with
 //     all writes of the kind. A worker would wait, and with it other pods, where CaughtUp only
 //     postpones the pod.
-//   - It does not cover conflicts with writes of others, which StaleVersions does.
+//   - It does not cover conflicts with writes of others, which Versions do.
 //   - It is experimental, and it turns DeleteAllOf into an error.
 package podwriter
 
@@ -26,13 +26,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/replicasetscale"
 )
 
 // Writer sends lifecycle changes. It is safe for concurrent use.
@@ -41,11 +41,14 @@ type Writer struct {
 	recorder events.EventRecorder
 	clock    clock.PassiveClock
 
-	staleVersions StaleVersions
-	absences      absences
+	// stale has the versions with which a write had a conflict: until the watch delivers a newer one,
+	// another event would repeat the decision and the conflict.
+	stale *Versions
 
-	// sent has the resourceVersions that the API server returned.
-	sent versions
+	// sent has the versions that the API server returned.
+	sent *Versions
+
+	absences *absences
 }
 
 // sentTTL is how long a write is remembered. It is kept even after one cache has shown it: the
@@ -55,19 +58,14 @@ const sentTTL = 2 * time.Minute
 
 // New returns a Writer that records the transitions of pods as events.
 func New(c client.Client, recorder events.EventRecorder, clk clock.PassiveClock) *Writer {
-	return &Writer{client: c, recorder: recorder, clock: clk}
+	return &Writer{
+		client: c, recorder: recorder, clock: clk, stale: NewVersions(StaleFor), sent: NewVersions(sentTTL), absences: newAbsences(),
+	}
 }
 
 // CaughtUp reports whether a pod from a cache is at least as new as the last write of this
 // Writer. A decision on an older one only costs a conflict.
-func (w *Writer) CaughtUp(pod *corev1.Pod) bool {
-	last, ok := w.sent.last(pod.UID, w.clock.Now(), sentTTL)
-	if !ok {
-		return true
-	}
-	order, err := resourceversion.CompareResourceVersion(pod.ResourceVersion, last)
-	return err != nil || order >= 0
-}
+func (w *Writer) CaughtUp(pod *corev1.Pod) bool { return !w.sent.HasLater(pod, w.clock.Now()) }
 
 // Write applies a change under the condition that the pod is still at its resourceVersion. A
 // conflict means that the decision is out of date: the caller gets the API error, drops the
@@ -78,7 +76,7 @@ func (w *Writer) Write(ctx context.Context, pod *corev1.Pod, change lifecycle.Ch
 	if change.IsEmpty() {
 		return nil
 	}
-	if w.staleVersions.Has(pod, w.clock.Now()) {
+	if w.stale.Has(pod, w.clock.Now()) {
 		return fmt.Errorf("patching status of pod %s: %w", client.ObjectKeyFromObject(pod), errStale(pod))
 	}
 	patch, err := statusPatch(pod, change, w.clock.Now())
@@ -90,12 +88,12 @@ func (w *Writer) Write(ctx context.Context, pod *corev1.Pod, change lifecycle.Ch
 	written.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
 	if err := w.client.Status().Patch(ctx, written, client.RawPatch(types.StrategicMergePatchType, patch)); err != nil {
 		if apierrors.IsConflict(err) {
-			w.staleVersions.Note(pod, w.clock.Now())
+			w.stale.Note(pod, w.clock.Now())
 		}
 		return fmt.Errorf("patching status of pod %s: %w", client.ObjectKeyFromObject(pod), err)
 	}
 	now := w.clock.Now()
-	w.sent.note(written, now, sentTTL)
+	w.sent.Note(written, now)
 	w.absences.checked(pod, change.Transitions, now)
 	recordTransitions(w.recorder, pod, change, now)
 	return nil
@@ -190,10 +188,18 @@ func gatePatch(pod *corev1.Pod, change lifecycle.Change, now time.Time) map[stri
 }
 
 // annotationsOf returns the annotations that a change sets, or removes where the value is nil. An
-// annotation available-conditions without an employer is removed.
+// annotation available-conditions without an employer is removed, and a grant of operate for a deletion
+// changes the deletion cost.
 func annotationsOf(pod *corev1.Pod, change lifecycle.Change) (map[string]*string, error) {
+	annotations := maps.Clone(change.Annotations)
+	if annotations == nil {
+		annotations = map[string]*string{}
+	}
+	if cost := replicasetscale.CostOnGrant(pod, change.Set); cost != "" {
+		annotations[corev1.PodDeletionCost] = &cost
+	}
 	if len(change.Forget) == 0 {
-		return change.Annotations, nil
+		return annotations, nil
 	}
 	conditions, err := lifecycle.ParseAvailableConditions(pod.Annotations)
 	if err != nil {
@@ -202,7 +208,7 @@ func annotationsOf(pod *corev1.Pod, change lifecycle.Change) (map[string]*string
 	for _, employer := range change.Forget {
 		delete(conditions.ExpectedFinalizers, employer)
 	}
-	annotations := map[string]*string{appsv1alpha1.AvailableConditionsAnnotationKey: nil}
+	annotations[appsv1alpha1.AvailableConditionsAnnotationKey] = nil
 	if len(conditions.ExpectedFinalizers) > 0 {
 		data, err := json.Marshal(conditions)
 		if err != nil {
@@ -211,6 +217,5 @@ func annotationsOf(pod *corev1.Pod, change lifecycle.Change) (map[string]*string
 		text := string(data)
 		annotations[appsv1alpha1.AvailableConditionsAnnotationKey] = &text
 	}
-	maps.Copy(annotations, change.Annotations)
 	return annotations, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -39,12 +40,19 @@ func permitted(pod *corev1.Pod, id string) lifecycle.Change {
 func TestPatches(t *testing.T) {
 	waiting := builders.MakePod("web-0").Available().Waiting("a", "upgrade", builders.Epoch).Condition("example.com/other", true, "", builders.Epoch).Obj()
 	waiting.ResourceVersion = "7"
+	for key, value := range map[string]string{appsv1alpha1.PreviousDeletionCostAnnotationKey: "", corev1.PodDeletionCost: "-2147483647"} {
+		metav1.SetMetaDataAnnotation(&waiting.ObjectMeta, key, value)
+	}
 	open := true
 	for name, change := range map[string]lifecycle.Change{
-		"permit":           permitted(waiting, "a"),
-		"labels-only":      {Set: map[string]string{"b": "2", "a": "1"}, Remove: []string{"c"}},
-		"gate-only":        {Gate: &open},
-		"annotations":      {Annotations: map[string]*string{"example.com/why": new("<held>"), "example.com/old": nil}},
+		"permit":      permitted(waiting, "a"),
+		"labels-only": {Set: map[string]string{"b": "2", "a": "1"}, Remove: []string{"c"}},
+		"gate-only":   {Gate: &open},
+		"annotations": {Annotations: map[string]*string{"example.com/why": new("<held>"), "example.com/old": nil}},
+		"grant-of-a-delete": {
+			Set:         map[string]string{appsv1alpha1.OperateLabelPrefix + "/" + appsv1alpha1.PodDeleteID: "1"},
+			Annotations: map[string]*string{"example.com/old": nil},
+		},
 		"a-label-to-quote": {Set: map[string]string{`example.com/<"&>`: "ä\u2028"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -282,19 +290,6 @@ func TestCaughtUp(t *testing.T) {
 	f.clock.SetTime(f.clock.Now().Add(sentTTL))
 	if !f.writer.CaughtUp(before) {
 		t.Error("a write never expires")
-	}
-}
-
-// TestWritesExpire matters because pods that are deleted after a write are never seen again.
-func TestWritesExpire(t *testing.T) {
-	f := newFixture(t, waitingPod())
-	const seconds = 10000
-	for i := range seconds {
-		f.writer.sent.note(builders.MakePod("p").UID(types.UID(fmt.Sprint(i))).Obj(), f.clock.Now(), sentTTL)
-		f.clock.SetTime(f.clock.Now().Add(time.Second))
-	}
-	if got, most := len(f.writer.sent.noted), int(2*sentTTL/time.Second); got > most {
-		t.Errorf("%d writes are kept, of %d seconds at most", got, most)
 	}
 }
 

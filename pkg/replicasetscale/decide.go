@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/backoff"
 )
 
 const (
@@ -23,6 +24,15 @@ const (
 	// ClearAfter is how long a demand must have been void before its annotation is removed: the
 	// cache of Deployments may be behind the controller that made the request.
 	ClearAfter = time.Second
+
+	// FirstPause and LongestPause bound for how long no deletion begins after deletions were cancelled
+	// while their demand stood: the pause doubles each time, or each would begin again at once.
+	FirstPause   = 10 * time.Second
+	LongestPause = 10 * time.Minute
+
+	// ForgetAfter is how long a demand must have been gone before the next is a new one, whose
+	// deletions begin without a pause. Autoscalers repeat theirs every 15 seconds.
+	ForgetAfter = time.Minute
 )
 
 // Snapshot is a ReplicaSet with what its scale depends on.
@@ -42,12 +52,31 @@ type Waits struct {
 
 	// VoidSince is since when its annotations record no demand; zero if they do.
 	VoidSince time.Time
+
+	// Cancelled is how many times deletions were cancelled while their demand stood, by a user or at
+	// the end of maxHold. None begins before BeginAfter.
+	Cancelled  int
+	BeginAfter time.Time
+}
+
+// cancelled starts the next pause. Deletions that are cancelled during a pause belong to the same one.
+func (w Waits) cancelled(now time.Time) Waits {
+	if now.Before(w.BeginAfter) {
+		return w
+	}
+	w.BeginAfter = now.Add(backoff.Delay(FirstPause, w.Cancelled, LongestPause))
+	w.Cancelled++
+	return w
 }
 
 // Decision contains the next changes of a ReplicaSet and its pods.
 type Decision struct {
 	// Begin is how many more pods begin their deletion.
 	Begin int
+
+	// Withdraw is how many pods the demand is raised by in Annotations: the deletions of that many pods were
+	// cancelled, and no controller repeats the request.
+	Withdraw int
 
 	// Annotations are changes to those of the ReplicaSet; nil values remove a key.
 	Annotations map[string]any
@@ -65,6 +94,9 @@ type Decision struct {
 // Decide returns the next changes. Granted pods leave by a step of the controller of Deployments,
 // which a change of the annotation lowest-replicas wakes; a ReplicaSet alone, and one whose
 // Deployment does not take that step in time, is lowered directly.
+//
+// Deletions that were cancelled while their demand stands begin again after a pause: the controller
+// of a Deployment would repeat its request. A request to a ReplicaSet alone is withdrawn for as many pods.
 func Decide(s Snapshot, waits Waits, now time.Time) (Decision, Waits) {
 	decision := Decision{Unpin: undone(s.Pods)}
 	scale := ScaleOf(s.Set)
@@ -73,14 +105,24 @@ func Decide(s Snapshot, waits Waits, now time.Time) (Decision, Waits) {
 		return clearVoid(decision, s.Set, waits, now)
 	}
 	waits.VoidSince = time.Time{}
+	if again := min(missing(s.Pods, desired), len(decision.Unpin)); again > 0 {
+		waits = waits.cancelled(now)
+		if s.Workload.Deployment == nil {
+			return withdraw(scale, desired, again), waits
+		}
+	}
 	decision.Begin = missing(s.Pods, desired)
+	if left := waits.BeginAfter.Sub(now); left > 0 && decision.Begin > 0 {
+		decision.Begin, decision.Wake = 0, left
+	}
 	target := scale.Lowest(desired, s.Pods)
 	if target >= scale.Replicas {
 		if _, touched := s.Set.Annotations[appsv1alpha1.LowestReplicasAnnotationKey]; touched {
 			decision.Annotations = map[string]any{appsv1alpha1.LowestReplicasAnnotationKey: nil}
 		}
-		return decision, Waits{}
+		return decision, Waits{Cancelled: waits.Cancelled, BeginAfter: waits.BeginAfter}
 	}
+	waits.Cancelled = 0 // its pods leave: the next pause is a first one
 	if waits.LowerableSince.IsZero() || waits.Replicas != scale.Replicas {
 		waits.LowerableSince, waits.Replicas = now, scale.Replicas
 	}
@@ -93,35 +135,61 @@ func Decide(s Snapshot, waits Waits, now time.Time) (Decision, Waits) {
 		return decision, waits
 	}
 	if age < WakeAfter {
-		decision.Wake = WakeAfter - age
+		decision.Wake = sooner(decision.Wake, WakeAfter-age)
 		return decision, waits
 	}
 	if lowest := strconv.Itoa(target); s.Set.Annotations[appsv1alpha1.LowestReplicasAnnotationKey] != lowest {
 		decision.Annotations = map[string]any{appsv1alpha1.LowestReplicasAnnotationKey: lowest}
 	}
-	decision.Wake = LowerAfter - age
+	decision.Wake = sooner(decision.Wake, LowerAfter-age)
 	return decision, waits
 }
 
-// clearVoid removes annotations that record no demand.
-func clearVoid(decision Decision, set *appsv1.ReplicaSet, waits Waits, now time.Time) (Decision, Waits) {
-	if !HasAnnotations(set) {
-		return decision, Waits{}
+// withdraw raises the demand by a number of pods. Pods are unpinned in the next round: the cancelled
+// deletions must be seen until the demand is written.
+func withdraw(scale Scale, desired, pods int) Decision {
+	var demand any
+	if desired+pods < scale.Replicas {
+		demand = strconv.Itoa(desired + pods)
 	}
+	return Decision{Withdraw: pods, Annotations: map[string]any{
+		appsv1alpha1.DesiredReplicasAnnotationKey: demand, appsv1alpha1.LowestReplicasAnnotationKey: nil,
+	}}
+}
+
+// sooner returns the shorter delay; 0 is none.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// clearVoid removes annotations that record no demand, and forgets its pauses after a while.
+func clearVoid(decision Decision, set *appsv1.ReplicaSet, waits Waits, now time.Time) (Decision, Waits) {
 	if waits.VoidSince.IsZero() {
 		waits.VoidSince = now
 	}
-	if left := ClearAfter - now.Sub(waits.VoidSince); left > 0 {
-		decision.Wake = left
-		return decision, Waits{VoidSince: waits.VoidSince}
+	age := now.Sub(waits.VoidSince)
+	after := Waits{VoidSince: waits.VoidSince}
+	if left := ForgetAfter - age; waits.Cancelled > 0 && left > 0 {
+		after.Cancelled, after.BeginAfter, decision.Wake = waits.Cancelled, waits.BeginAfter, left
 	}
-	decision.Annotations = map[string]any{}
-	for _, key := range []string{appsv1alpha1.DesiredReplicasAnnotationKey, appsv1alpha1.LowestReplicasAnnotationKey} {
-		if _, present := set.Annotations[key]; present {
-			decision.Annotations[key] = nil
+	switch left := ClearAfter - age; {
+	case !HasAnnotations(set) && after.Cancelled == 0:
+		return decision, Waits{}
+	case !HasAnnotations(set):
+	case left > 0:
+		decision.Wake = left
+	default:
+		decision.Annotations = map[string]any{}
+		for _, key := range []string{appsv1alpha1.DesiredReplicasAnnotationKey, appsv1alpha1.LowestReplicasAnnotationKey} {
+			if _, present := set.Annotations[key]; present {
+				decision.Annotations[key] = nil
+			}
 		}
 	}
-	return decision, Waits{VoidSince: waits.VoidSince}
+	return decision, after
 }
 
 // missing returns how many pods beyond the desired number have not begun their deletion.

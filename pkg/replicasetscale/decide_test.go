@@ -21,7 +21,7 @@ func label(pod *corev1.Pod, prefix string) {
 
 func deleting(pod *corev1.Pod) {
 	label(pod, appsv1alpha1.OperatingLabelPrefix)
-	cost(lowestCost)(pod)
+	cost(begunCost)(pod)
 	pod.Annotations[appsv1alpha1.PreviousDeletionCostAnnotationKey] = ""
 }
 
@@ -29,6 +29,7 @@ func granted(pod *corev1.Pod) {
 	deleting(pod)
 	unready(pod)
 	label(pod, appsv1alpha1.OperateLabelPrefix)
+	cost(CostOnGrant(pod, pod.Labels))(pod)
 }
 
 func undoneByUser(pod *corev1.Pod) {
@@ -87,6 +88,18 @@ func TestDecide(t *testing.T) {
 			annotations: desired("1"), pods: three(granted, granted), lowerable: -1, void: -1,
 			want: Decision{Lower: new(1), Annotations: map[string]any{wanted: nil, lowest: nil}},
 		},
+		"a deletion that was cancelled begins again after a pause": {
+			annotations: desired("1"), workload: old, pods: three(undoneByUser, deleting), lowerable: -1, void: -1,
+			want: Decision{Wake: FirstPause},
+		},
+		"of a ReplicaSet alone it is withdrawn": {
+			annotations: desired("1"), pods: three(undoneByUser, deleting), lowerable: -1, void: -1,
+			want: Decision{Withdraw: 1, Annotations: map[string]any{wanted: "2", lowest: nil}},
+		},
+		"with all of them the demand is gone": {
+			annotations: desired("1"), pods: three(undoneByUser, undoneByUser), lowerable: -1, void: -1,
+			want: Decision{Withdraw: 2, Annotations: map[string]any{wanted: nil, lowest: nil}},
+		},
 		"a grant that was undone is withdrawn": {
 			annotations: both, workload: old, pods: three(deleting, deleting), lowerable: time.Second, void: -1,
 			want: Decision{Annotations: map[string]any{lowest: nil}},
@@ -110,6 +123,7 @@ func TestDecide(t *testing.T) {
 			}
 			set := newSet(3, tc.annotations)
 			got, _ := Decide(Snapshot{Set: set, Workload: tc.workload, Pods: tc.pods}, waits, now)
+			got.Unpin = nil
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("decision (-want +got):\n%s", diff)
 			}
@@ -132,5 +146,69 @@ func TestTheTimeToLowerDoesNotRestart(t *testing.T) {
 	got, _ := Decide(Snapshot{Set: set, Workload: workload, Pods: []*corev1.Pod{runs("a", granted), runs("b", granted), runs("c")}}, waits, epoch.Add(LowerAfter))
 	if got.Lower == nil || *got.Lower != 1 {
 		t.Errorf("decision %+v, want 1 replica: pods that are granted one by one must not delay the first", got)
+	}
+}
+
+// TestADemandThatIsNeverPermitted counts, for an hour, how often deletions begin that are cancelled a second
+// later, while their demand is repeated every 15 seconds.
+func TestADemandThatIsNeverPermitted(t *testing.T) {
+	for name, workload := range map[string]Workload{
+		"Deployment":       {Deployment: &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: revision("2")}}},
+		"ReplicaSet alone": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set, pods, waits := newSet(4, nil), []*corev1.Pod{runs("a"), runs("b"), runs("c"), runs("d")}, Waits{}
+			begun, writes := 0, 0
+			for second := range 3600 {
+				now := epoch.Add(time.Duration(second) * time.Second)
+				if second%15 == 0 && set.Annotations[appsv1alpha1.DesiredReplicasAnnotationKey] != "2" {
+					set.Annotations = desired("2")
+					writes++
+				}
+				for _, pod := range pods {
+					if IsDeleting(pod) {
+						pod.Labels = nil // cancelled
+						writes++
+					}
+				}
+				var decision Decision
+				decision, waits = Decide(Snapshot{Set: set, Workload: workload, Pods: pods}, waits, now)
+				for _, pod := range decision.Unpin {
+					pod.Annotations = nil
+					writes++
+				}
+				for _, pod := range pods[:decision.Begin] {
+					deleting(pod)
+					begun++
+					writes++
+				}
+				if len(decision.Annotations) > 0 {
+					set.Annotations = nil
+					writes++
+				}
+			}
+			// Pauses of 10, 20, 40, ... seconds up to 10 minutes: 11 times two pods, each with three writes. A demand
+			// that was withdrawn is written again, and withdrawn again, with each.
+			t.Logf("%d deletions begun, %d writes", begun, writes)
+			if begun < 2 || begun > 2*12 || writes > 8*12+1 {
+				t.Errorf("%d deletions begun, %d writes in an hour", begun, writes)
+			}
+		})
+	}
+}
+
+func TestPausesEndWithTheirDemand(t *testing.T) {
+	workload := Workload{Deployment: &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: revision("2")}}}
+	kept := Snapshot{Set: newSet(3, desired("2")), Workload: workload, Pods: []*corev1.Pod{runs("a", undoneByUser), runs("b"), runs("c")}}
+	none := Snapshot{Set: newSet(3, nil), Workload: workload, Pods: []*corev1.Pod{runs("a"), runs("b"), runs("c")}}
+	again := Snapshot{Set: kept.Set, Workload: workload, Pods: none.Pods}
+	_, waits := Decide(kept, Waits{}, epoch)
+	_, waits = Decide(none, waits, epoch.Add(time.Second))
+	if got, _ := Decide(again, waits, epoch.Add(2*time.Second)); got.Begin != 0 || got.Wake != FirstPause-2*time.Second {
+		t.Errorf("decision %+v, want none before the pause is over", got)
+	}
+	got, waits := Decide(none, waits, epoch.Add(time.Second+ForgetAfter))
+	if diff := cmp.Diff(Waits{}, waits); diff != "" || got.Wake != 0 {
+		t.Errorf("decision %+v, remembers (-want +got):\n%s", got, diff)
 	}
 }

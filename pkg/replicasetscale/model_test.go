@@ -204,7 +204,25 @@ func merged(into map[string]string, changes map[string]any) map[string]string {
 func grant(pod *corev1.Pod) {
 	if replicasetscale.IsDeleting(pod) {
 		pod.Labels[appsv1alpha1.OperateLabelPrefix+"/"+appsv1alpha1.PodDeleteID] = "1"
+		if cost := replicasetscale.CostOnGrant(pod, pod.Labels); cost != "" {
+			pod.Annotations[corev1.PodDeletionCost] = cost
+		}
 		pod.Status.Conditions[0].Status = corev1.ConditionFalse
+	}
+}
+
+// prepare makes a pod that has begun unready, as the readiness gate does before operate is granted.
+func prepare(pod *corev1.Pod) {
+	if replicasetscale.IsDeleting(pod) {
+		pod.Status.Conditions[0].Status = corev1.ConditionFalse
+	}
+}
+
+// cancel ends the deletion of a pod that waits, as the end of maxHold does.
+func cancel(pod *corev1.Pod) {
+	if replicasetscale.IsDeleting(pod) && !replicasetscale.IsGranted(pod) {
+		pod.Labels = nil
+		pod.Status.Conditions[0].Status = corev1.ConditionTrue
 	}
 }
 
@@ -225,7 +243,7 @@ func (m *model) eachPod(visit func(*corev1.Pod)) {
 
 // settle lets every actor take its steps until nothing is left to do.
 func (m *model) settle() (settled bool) {
-	for range 300 {
+	for range 2 * int(replicasetscale.LongestPause/time.Second) {
 		m.now = m.now.Add(time.Second)
 		m.syncDeployment()
 		for _, set := range m.sets {
@@ -281,7 +299,9 @@ func TestModel(t *testing.T) {
 			"scale":     func(t *rapid.T) { *m.deployment.Spec.Replicas = int32(rapid.IntRange(1, 12).Draw(t, "replicas")) },
 			"pause":     func(*rapid.T) { m.deployment.Spec.Paused = !m.deployment.Spec.Paused },
 			"grant":     func(t *rapid.T) { grant(pod(t)) },
+			"prepare":   func(t *rapid.T) { prepare(pod(t)) },
 			"start":     func(t *rapid.T) { start(pod(t)) },
+			"cancel":    func(t *rapid.T) { cancel(pod(t)) },
 			"wait":      func(*rapid.T) { m.now = m.now.Add(5 * time.Second) },
 			"control":   func(t *rapid.T) { m.control(oneSet(t)) },
 			"sync set": func(t *rapid.T) {

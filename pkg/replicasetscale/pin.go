@@ -1,6 +1,7 @@
 package replicasetscale
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -9,9 +10,13 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// lowestCost is the deletion cost of pods that leave. Among pods of one phase and readiness the
-// ReplicaSet controller deletes those with the lowest cost first: this is the least int32.
-const lowestCost = "-2147483648"
+// The deletion costs of pods that leave. Among pods of one phase and readiness the ReplicaSet
+// controller deletes those with the lowest cost first. A pod that may be deleted has the least
+// int32, so that it precedes a pod that is unready as well, and must still wait.
+const (
+	begunCost   = "-2147483647"
+	grantedCost = "-2147483648"
+)
 
 // IsBegun reports whether PodOps began the deletion of the pod for its ReplicaSet. The lifecycle
 // pod-delete of another controller is left to that controller.
@@ -26,11 +31,21 @@ func Begin(pod *corev1.Pod, now time.Time) (labels map[string]any, annotations m
 		appsv1alpha1.OperatingLabelPrefix + "/" + appsv1alpha1.PodDeleteID:     strconv.FormatInt(now.UnixNano(), 10),
 		appsv1alpha1.OperationTypeLabelPrefix + "/" + appsv1alpha1.PodDeleteID: appsv1alpha1.DeleteOperationType,
 	}
-	annotations = map[string]any{corev1.PodDeletionCost: lowestCost}
+	annotations = map[string]any{corev1.PodDeletionCost: begunCost}
 	if !IsBegun(pod) {
 		annotations[appsv1alpha1.PreviousDeletionCostAnnotationKey] = pod.Annotations[corev1.PodDeletionCost]
 	}
 	return labels, annotations
+}
+
+// CostOnGrant returns the deletion cost that a pod gets in the write of labels that grants operate for
+// its deletion; "" to leave the cost: PodOps did not begin the deletion, or another cost was set meanwhile.
+func CostOnGrant(pod *corev1.Pod, labels map[string]string) string {
+	_, grants := labels[appsv1alpha1.OperateLabelPrefix+"/"+appsv1alpha1.PodDeleteID]
+	if !grants || !IsBegun(pod) || pod.Annotations[corev1.PodDeletionCost] != begunCost {
+		return ""
+	}
+	return grantedCost
 }
 
 // Undo returns the labels and annotations with which the deletion of a pod is undone; nil values
@@ -49,7 +64,7 @@ func Unpin(pod *corev1.Pod) map[string]any {
 	}
 	annotations := map[string]any{appsv1alpha1.PreviousDeletionCostAnnotationKey: nil}
 	switch {
-	case pod.Annotations[corev1.PodDeletionCost] != lowestCost:
+	case !slices.Contains([]string{begunCost, grantedCost}, pod.Annotations[corev1.PodDeletionCost]):
 	case previous == "":
 		annotations[corev1.PodDeletionCost] = nil
 	default:

@@ -96,7 +96,7 @@ func (m *history) retryAfter(now time.Time) time.Duration {
 	var first time.Duration
 	for _, f := range m.failures {
 		if f.next.After(now) {
-			first = minDelay(first, f.next.Sub(now))
+			first = backoff.MinDelay(first, f.next.Sub(now))
 		}
 	}
 	return first

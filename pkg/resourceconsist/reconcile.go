@@ -177,19 +177,11 @@ func (r *Reconciler) end(ctx context.Context, s *session, errs []error) (reconci
 // after returns when to reconcile again: when a failed item is due, when the provider may
 // have confirmed a change, or at the next resync.
 func (r *Reconciler) after(s *session) time.Duration {
-	after := minDelay(s.history.retryAfter(r.clock.Now()), r.resync)
+	after := backoff.MinDelay(s.history.retryAfter(r.clock.Now()), r.resync)
 	if !s.pending && s.actor.untried == 0 {
 		s.history.polls, s.history.polled = 0, ""
 		return max(after, r.provider.retryAfter())
 	}
-	after = minDelay(after, cmp.Or(r.binding.requeue, backoff.Delay(firstPoll, s.history.poll(s.waiting), lastPoll)))
+	after = backoff.MinDelay(after, cmp.Or(r.binding.requeue, backoff.Delay(firstPoll, s.history.poll(s.waiting), lastPoll)))
 	return max(after, r.provider.retryAfter())
-}
-
-// minDelay returns the smaller of two times, of which zero means never.
-func minDelay(a, b time.Duration) time.Duration {
-	if a == 0 || b == 0 {
-		return max(a, b)
-	}
-	return min(a, b)
 }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/test/builders"
@@ -299,6 +300,29 @@ func TestAnEmptySelectorSelectsNoPods(t *testing.T) {
 	w.settles()
 	if w.protected("a") || w.expects("a") || len(w.lb.servers) > 0 {
 		t.Error("a Service without a selector must select no pods")
+	}
+}
+
+// TestAFinalizerThatTheCacheDoesNotHaveIsKept shows that a list of finalizers from an outdated version
+// replaces no newer one: that would bring finalizers back, or drop those of others.
+func TestAFinalizerThatTheCacheDoesNotHaveIsKept(t *testing.T) {
+	const other = "example.com/other"
+	w := newCluster(t, nil, workload(1)...)
+	w.settles()
+	for name, outdated := range map[string]client.Object{"the employer": w.service(), "a pod": w.pod("p000")} {
+		newer, changed := outdated.DeepCopyObject().(client.Object), outdated.DeepCopyObject().(client.Object)
+		newer.SetFinalizers(append(newer.GetFinalizers(), other))
+		w.updates(newer)
+		changed.SetFinalizers(nil)
+		if err := w.r.patch(t.Context(), changed, outdated); !apierrors.IsConflict(err) {
+			t.Errorf("%s: got %v, want a conflict", name, err)
+		}
+	}
+	if got := w.service().Finalizers; !slices.Contains(got, other) || len(got) != 2 {
+		t.Errorf("the employer has the finalizers %v", got)
+	}
+	if got := w.pod("p000").Finalizers; !slices.Contains(got, other) || len(got) != 2 {
+		t.Errorf("the pod has the finalizers %v", got)
 	}
 }
 

@@ -48,6 +48,10 @@ type Resource struct {
 	// pod-template-hash, or else controller-revision-hash. Empty if the pod has neither.
 	Revision string `json:"revision,omitempty"`
 
+	// RevisionState is what the workload wants of the revision, as in rule.RevisionState. Empty while it
+	// is not known.
+	RevisionState string `json:"revisionState,omitempty"`
+
 	// Labels are the labels of the pod without labels of lifecycles: the first by key that take at
 	// most maxLabelBytes together.
 	Labels map[string]string `json:"labels,omitempty"`

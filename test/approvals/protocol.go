@@ -40,10 +40,11 @@ type resource struct {
 	UID        string            `json:"uid"`
 	Parameters map[string]string `json:"parameters"`
 
-	Owner    *owner            `json:"owner"`
-	Revision string            `json:"revision"`
-	Labels   map[string]string `json:"labels"`
-	Cause    string            `json:"cause"`
+	Owner         *owner            `json:"owner"`
+	Revision      string            `json:"revision"`
+	RevisionState string            `json:"revisionState"`
+	Labels        map[string]string `json:"labels"`
+	Cause         string            `json:"cause"`
 }
 
 type owner struct {

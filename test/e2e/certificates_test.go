@@ -16,6 +16,7 @@ import (
 
 	"github.com/podops-dev/podops/pkg/operator/certificates"
 	"github.com/podops-dev/podops/test/managerprocess"
+	"github.com/podops-dev/podops/test/observed"
 )
 
 // repairTime is how long webhooks may fail after the loss of their certificate.
@@ -33,7 +34,7 @@ var _ = Describe("The certificate of the webhooks", func() {
 			for _, m := range managers.running() {
 				Eventually(ctx, m.Ready).Should(Succeed())
 			}
-			// API servers receive a new bundle by a watch.
+			Expect(observed.WebhookConfigurations(ctx, suiteCluster.admin)).To(Succeed())
 			Eventually(ctx, func(ctx context.Context) error {
 				return p.admin.Create(ctx, &corev1.Pod{
 					ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "web", Labels: labels()}, Spec: template().Spec,
@@ -62,6 +63,7 @@ var _ = Describe("The certificate of the webhooks", func() {
 		Expect(suiteCluster.admin.Patch(ctx, configuration, remove)).To(Succeed())
 		Expect(configuration.Webhooks[0].ClientConfig.CABundle).To(BeEmpty())
 		Eventually(ctx, trusted).WithTimeout(repairTime).Should(Succeed())
+		Expect(observed.WebhookConfigurations(ctx, suiteCluster.admin)).To(Succeed())
 	})
 
 	It("keeps a manager unready until the webhook configurations point to it", func(ctx context.Context) {
@@ -83,6 +85,7 @@ var _ = Describe("The certificate of the webhooks", func() {
 		Expect(suiteCluster.admin.Create(ctx, configuration.DeepCopy())).To(Succeed())
 		Eventually(ctx, m.Ready).WithTimeout(repairTime).Should(Succeed())
 		Eventually(ctx, trusted).WithTimeout(repairTime).Should(Succeed())
+		Expect(observed.WebhookConfigurations(ctx, suiteCluster.admin)).To(Succeed())
 	})
 })
 

@@ -3,6 +3,8 @@ package e2e_test
 import (
 	"context"
 	"fmt"
+	"slices"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -64,6 +66,35 @@ var _ = Describe("While leaders fail", Ordered, func() {
 		leaderFailures := failLeaders(p, 5, team.killLeader)
 		updateUntil(ctx, p, replicas, func() bool { return len(leaderFailures.sprung()) == 5 })
 		expectBounds(ctx, p, observer, batches, leaderFailures)
+	})
+
+	It("kills never exceed the lower one of a PodDisruptionBudget and a rule", func(ctx context.Context) {
+		team := newTeam(ctx)
+		p := newScenario(ctx)
+		p.rule(ctx, maxUnavailable("2"))
+		p.deployment(ctx, 5, nil)
+		p.disruptionBudget(ctx, "web", "1")
+		observer := observe(p)
+		leaderFailures := failLeaders(p, 3, team.killLeader)
+		for range maxRounds {
+			if len(leaderFailures.sprung()) == 3 {
+				break
+			}
+			drained := uids(p.list(ctx))
+			Eventually(ctx, func(ctx context.Context) (left int) {
+				for _, pod := range p.list(ctx) {
+					if slices.Contains(drained, pod.UID) {
+						_ = p.evict(ctx, pod) // held, or carried out: the pods that are left count
+						left++
+					}
+				}
+				return left
+			}).WithTimeout(4 * patience).WithPolling(time.Second).Should(BeZero())
+			p.awaitAvailable(ctx, 5)
+		}
+		AddReportEntry("figures", fmt.Sprintf("leaders failed at %v; least available %d of 5", leaderFailures.sprung(), observer.leastAvailable()))
+		Expect(leaderFailures.sprung()).To(HaveLen(3))
+		Expect(observer.leastAvailable()).To(BeNumerically(">=", 4))
 	})
 
 	It("two leaders at once never exceed the bound when pods are updated in place", func(ctx context.Context) {

@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"context"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -11,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/test/audit"
 	"github.com/podops-dev/podops/test/expect"
 )
 
@@ -32,20 +34,21 @@ func (p scenario) notes(reason string) func(context.Context) ([]string, error) {
 }
 
 var _ = Describe("A pod that waits for a rule", func() {
+	const maxHold = 3 * time.Second
+
 	var p scenario
 
 	BeforeEach(func(ctx context.Context) { p = newScenario(ctx) })
 
 	bounded := func(ctx context.Context, action appsv1alpha1.HoldAction) {
 		GinkgoHelper()
-		p.patch(ctx, p.rule(ctx, approved()), `{"spec":{"maxHold":"3s","onMaxHold":%q}}`, action)
+		p.patch(ctx, p.rule(ctx, approved()), `{"spec":{"maxHold":%q,"onMaxHold":%q}}`, maxHold, action)
 	}
 
 	It("is released after maxHold", func(ctx context.Context) {
 		bounded(ctx, appsv1alpha1.HoldRelease)
 		deployment := p.deployment(ctx, 3, nil)
 		p.scale(ctx, deployment, 2)
-		Eventually(ctx, p.list).Should(ContainElement(expect.BeWaiting(podDelete)))
 		p.awaitAvailable(ctx, 2)
 		Eventually(ctx, p.notes("HoldExpired")).Should(ContainElement(ContainSubstring("passes rule web/approved (LabelMismatch): maxHold, held for 3s")))
 	})
@@ -55,8 +58,30 @@ var _ = Describe("A pod that waits for a rule", func() {
 		set := p.replicaSet(ctx, 2)
 		p.scale(ctx, set, 1)
 		Eventually(ctx, p.notes("HoldExpired")).Should(ContainElement(ContainSubstring("is cancelled: rule web/approved held it for 3s (maxHold)")))
-		Expect(p.list(ctx)).To(And(HaveLen(2), HaveEach(expect.BeAvailable())))
-		p.scale(ctx, set, 2)
+
+		By("withdrawing the scale-down")
+		Eventually(ctx, p.notes("ScaleDownWithdrawn")).Should(ConsistOf(HavePrefix("1 pods stay")))
+		Eventually(ctx, p.list).Should(And(HaveLen(2), HaveEach(And(expect.BeAvailable(), expect.HaveNoLifecycle()))))
+		Expect(p.setsWithDemand(ctx)).To(BeEmpty())
+		Consistently(ctx, p.list).Should(And(HaveLen(2), HaveEach(expect.HaveNoLifecycle())))
+	})
+
+	It("of a Deployment begins again after a pause, with a bounded number of writes", func(ctx context.Context) {
+		bounded(ctx, appsv1alpha1.HoldUndo)
+		deployment := p.deployment(ctx, 3, nil)
+		ledger := openLedger(p)
+		p.scale(ctx, deployment, 2)
+		writes := func() int { return len(ledger.byAllUsers(audit.On("pods"), audit.InNamespace(p.namespace))) }
+		const each = 3 // begin, cancel, and the deletion cost
+		Eventually(ctx, writes).Should(Equal(each))
+		Eventually(ctx, writes).Should(Equal(2*each), "after a pause of 10 seconds")
+		Consistently(ctx, writes).Should(Equal(2*each), "in a pause of 20 seconds")
+		Expect(p.list(ctx)).To(And(HaveLen(3), HaveEach(And(expect.BeAvailable(), expect.HaveNoLifecycle()))))
+		Expect(p.setsWithDemand(ctx)).NotTo(BeEmpty())
+
+		By("scaling up again")
+		p.scale(ctx, deployment, 3)
+		Eventually(ctx, p.setsWithDemand).Should(BeEmpty())
 		Eventually(ctx, p.list).Should(HaveEach(expect.HaveNoLifecycle()))
 	})
 

@@ -429,8 +429,10 @@ type PermitRecord struct {
 	Recent []RecentPermit `json:"recent,omitempty"`
 
 	// owners are how many pods workloads had when their last permit was given, of kinds
-	// whose desired number of pods PodOps does not know; sorted by UID. A pod that is
-	// missing since then counts as desired for a while.
+	// other than those of Kubernetes: their desired number of pods is read from their
+	// scale, if they have one, and may not be known at a restart; sorted by UID. While the
+	// number is not known, a pod that is missing since then counts as desired for 2 minutes,
+	// and for 10 minutes while the workload cannot be read.
 	// +optional
 	// +listType=map
 	// +listMapKey=uid

@@ -97,19 +97,38 @@ func redactor(config Config) func(string) string {
 	return replacer.Replace
 }
 
+// describe reads an object that what names in errors, and returns the body of the answer. An answer
+// without a body does not mean that there are no items.
+func describe[Request, Response, Body any](
+	ctx context.Context, c *Client, action, what string, request *Request,
+	send func(*Request, *util.RuntimeOptions) (*Response, error), bodyOf func(*Response) *Body,
+) (*Body, error) {
+	body, err := call(ctx, c, action, func() (*Body, error) {
+		response, err := send(request, noRetries())
+		if err != nil {
+			return nil, err
+		}
+		if body := bodyOf(response); body != nil {
+			return body, nil
+		}
+		return nil, errors.New("the answer has no body")
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	return body, nil
+}
+
 // LoadBalancer implements API.
 func (c *Client) LoadBalancer(ctx context.Context, id string) ([]Backend, error) {
 	const action = "DescribeLoadBalancerAttribute"
 	request := &slb.DescribeLoadBalancerAttributeRequest{LoadBalancerId: tea.String(id), RegionId: c.region()}
-	answer, err := call(ctx, c, action, func() (*slb.DescribeLoadBalancerAttributeResponseBody, error) {
-		response, err := c.sdk.DescribeLoadBalancerAttributeWithOptions(request, noRetries())
-		if err != nil {
-			return nil, err
-		}
-		return bodyOf(response.Body)
-	})
+	answer, err := describe(ctx, c, action, "load balancer "+id, request, c.sdk.DescribeLoadBalancerAttributeWithOptions,
+		func(response *slb.DescribeLoadBalancerAttributeResponse) *slb.DescribeLoadBalancerAttributeResponseBody {
+			return response.Body
+		})
 	if err != nil {
-		return nil, fmt.Errorf("load balancer %s: %w", id, err)
+		return nil, err
 	}
 	if tea.StringValue(answer.LoadBalancerId) != id {
 		return nil, fmt.Errorf("load balancer %s: %w", id, aboutAnother(action, answer.RequestId))
@@ -134,15 +153,12 @@ func (c *Client) LoadBalancer(ctx context.Context, id string) ([]Backend, error)
 func (c *Client) Groups(ctx context.Context, loadBalancerID string) ([]Group, error) {
 	const action = "DescribeVServerGroups"
 	request := &slb.DescribeVServerGroupsRequest{LoadBalancerId: tea.String(loadBalancerID), RegionId: c.region()}
-	answer, err := call(ctx, c, action, func() (*slb.DescribeVServerGroupsResponseBody, error) {
-		response, err := c.sdk.DescribeVServerGroupsWithOptions(request, noRetries())
-		if err != nil {
-			return nil, err
-		}
-		return bodyOf(response.Body)
-	})
+	answer, err := describe(ctx, c, action, "vServer groups of load balancer "+loadBalancerID, request, c.sdk.DescribeVServerGroupsWithOptions,
+		func(response *slb.DescribeVServerGroupsResponse) *slb.DescribeVServerGroupsResponseBody {
+			return response.Body
+		})
 	if err != nil {
-		return nil, fmt.Errorf("vServer groups of load balancer %s: %w", loadBalancerID, err)
+		return nil, err
 	}
 	if tea.StringValue(answer.RequestId) == "" {
 		return nil, fmt.Errorf("vServer groups of load balancer %s: %w", loadBalancerID, aboutAnother(action, nil))
@@ -161,15 +177,12 @@ func (c *Client) Groups(ctx context.Context, loadBalancerID string) ([]Group, er
 func (c *Client) Group(ctx context.Context, id string) ([]Backend, error) {
 	const action = "DescribeVServerGroupAttribute"
 	request := &slb.DescribeVServerGroupAttributeRequest{VServerGroupId: tea.String(id), RegionId: c.region()}
-	answer, err := call(ctx, c, action, func() (*slb.DescribeVServerGroupAttributeResponseBody, error) {
-		response, err := c.sdk.DescribeVServerGroupAttributeWithOptions(request, noRetries())
-		if err != nil {
-			return nil, err
-		}
-		return bodyOf(response.Body)
-	})
+	answer, err := describe(ctx, c, action, "vServer group "+id, request, c.sdk.DescribeVServerGroupAttributeWithOptions,
+		func(response *slb.DescribeVServerGroupAttributeResponse) *slb.DescribeVServerGroupAttributeResponseBody {
+			return response.Body
+		})
 	if err != nil {
-		return nil, fmt.Errorf("vServer group %s: %w", id, err)
+		return nil, err
 	}
 	if tea.StringValue(answer.VServerGroupId) != id {
 		return nil, fmt.Errorf("vServer group %s: %w", id, aboutAnother(action, answer.RequestId))
@@ -252,13 +265,4 @@ func aboutAnother(action string, requestID *string) *APIError {
 		Action: action, Code: "UnexpectedAnswer", Status: http.StatusOK, RequestID: bounded(tea.StringValue(requestID)),
 		Message: "the answer does not name the requested object",
 	}
-}
-
-// bodyOf returns an error for an answer without a body, which does not mean that there are
-// no items.
-func bodyOf[T any](body *T) (*T, error) {
-	if body == nil {
-		return nil, errors.New("the answer has no body")
-	}
-	return body, nil
 }

@@ -20,7 +20,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/podops-dev/podops/pkg/backoff"
 	"github.com/podops-dev/podops/pkg/deferreddelete"
+	"github.com/podops-dev/podops/pkg/observation"
 	"github.com/podops-dev/podops/pkg/podwriter"
 	"github.com/podops-dev/podops/pkg/replicasetpods"
 	"github.com/podops-dev/podops/pkg/replicasetscale"
@@ -58,11 +60,18 @@ type Finisher struct {
 	recorder  events.EventRecorder
 	clock     clock.PassiveClock
 
-	needed        history // since when the owner needs a pod again
-	allowed       history // since when the owner may delete a pod
-	deleted       history // when a pod was deleted
-	staleVersions podwriter.StaleVersions
+	observed *observation.Tracker
+	deleted  *podwriter.Versions // pods whose delete the cache may not show yet
+	stale    *podwriter.Versions // pods with which a delete had a conflict
 }
+
+// Aspects of a pod whose delete is deferred, for observation.Tracker. Its state is the begin of the
+// lifecycle: another lifecycle begins all waits again.
+const (
+	aspectAllowed  = "allowed"  // the owner may delete the pod
+	aspectNeeded   = "needed"   // the owner needs the pod again
+	aspectUnwanted = "unwanted" // the owner does not want the pod gone
+)
 
 // NewFinisher returns a Finisher. c reads from a cache, apiReader from the API server.
 func NewFinisher(
@@ -70,7 +79,7 @@ func NewFinisher(
 ) *Finisher {
 	return &Finisher{
 		client: c, apiReader: apiReader, owners: owners{reader: replicasetpods.Reader{Reader: c}}, recorder: recorder, clock: clk,
-		needed: newHistory(), allowed: newHistory(), deleted: newHistory(),
+		observed: observation.NewTracker(clk), deleted: podwriter.NewVersions(deletedTTL), stale: podwriter.NewVersions(podwriter.StaleFor),
 	}
 }
 
@@ -109,7 +118,7 @@ func (f *Finisher) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 		return reconcile.Result{}, err
 	}
 	later, err := f.undo(ctx, plan)
-	return reconcile.Result{RequeueAfter: minDelay(minDelay(wait, again), later)}, err
+	return reconcile.Result{RequeueAfter: backoff.MinDelay(backoff.MinDelay(wait, again), later)}, err
 }
 
 // due returns the pods that the owner has too many of although their deletion is allowed, and how
@@ -119,30 +128,18 @@ func (f *Finisher) due(plan deferreddelete.Plan) (due []*corev1.Pod, wait time.D
 	now, surplus := f.clock.Now(), plan.Surplus
 	for _, pod := range plan.Keep {
 		if surplus == 0 || !replicasetscale.IsGranted(pod) {
-			f.allowed.forget(pod.UID)
+			f.observed.Forget(pod.UID, aspectAllowed)
 			continue
 		}
 		surplus--
-		age := f.allowed.age(pod.UID, now)
-		if age == 0 {
-			f.allowed.note(pod.UID, now)
-		}
-		switch left := finishAfter - age; {
+		switch left := finishAfter - f.observed.Observe(pod.UID, aspectAllowed, deferreddelete.Begun(pod)); {
 		case left > 0:
-			wait = minDelay(wait, left)
-		case f.deleted.age(pod.UID, now) == 0:
+			wait = backoff.MinDelay(wait, left)
+		case !f.deleted.HasAny(pod.UID, now):
 			due = append(due, pod)
 		}
 	}
 	return due, wait
-}
-
-// minDelay returns the shorter of two waits; 0 is none.
-func minDelay(a, b time.Duration) time.Duration {
-	if a == 0 || b != 0 && b < a {
-		return b
-	}
-	return a
 }
 
 // finish deletes pods, provided that the API server has the same version of the ReplicaSet that
@@ -160,7 +157,7 @@ func (f *Finisher) finish(ctx context.Context, set *appsv1.ReplicaSet, due []*co
 		return 0, nil // the cache is behind; its event comes
 	}
 	for _, pod := range due {
-		if f.staleVersions.Has(pod, f.clock.Now()) {
+		if f.stale.Has(pod, f.clock.Now()) {
 			again = retryStale
 			continue
 		}
@@ -169,13 +166,13 @@ func (f *Finisher) finish(ctx context.Context, set *appsv1.ReplicaSet, due []*co
 		case apierrors.IsNotFound(err):
 			continue
 		case apierrors.IsConflict(err):
-			f.staleVersions.Note(pod, f.clock.Now())
+			f.stale.Note(pod, f.clock.Now())
 			again = retryStale
 			continue
 		case err != nil:
 			return 0, fmt.Errorf("deleting pod %s: %w", client.ObjectKeyFromObject(pod), err)
 		}
-		f.deleted.note(pod.UID, f.clock.Now())
+		f.deleted.Note(pod, f.clock.Now())
 		f.recorder.Eventf(pod, nil, corev1.EventTypeNormal, EventDeleteFinished, "Delete",
 			"deleted for ReplicaSet %s, whose delete was deferred until now", set.Name)
 	}
@@ -186,27 +183,19 @@ func (f *Finisher) finish(ctx context.Context, set *appsv1.ReplicaSet, due []*co
 // the next cancellation is due.
 func (f *Finisher) undo(ctx context.Context, plan deferreddelete.Plan) (time.Duration, error) {
 	var wait time.Duration
-	now := f.clock.Now()
 	for _, pod := range plan.Keep {
-		f.needed.forget(pod.UID)
+		f.observed.Forget(pod.UID, aspectNeeded)
 	}
 	for _, pod := range plan.Cancel {
-		age := f.needed.age(pod.UID, now)
-		if age == 0 {
-			f.needed.note(pod.UID, now)
-		}
-		if left := cancelAfter - age; left > 0 {
-			wait = minDelay(wait, left)
+		if left := cancelAfter - f.observed.Observe(pod.UID, aspectNeeded, deferreddelete.Begun(pod)); left > 0 {
+			wait = backoff.MinDelay(wait, left)
 			continue
 		}
 		if _, err := undoPending(ctx, f.client, pod); err != nil {
 			return 0, err
 		}
-		f.needed.forget(pod.UID)
+		f.observed.Forget(pod.UID, aspectNeeded)
 		f.recorder.Eventf(pod, nil, corev1.EventTypeNormal, EventDeleteUndone, "Undo", "the owner needs the pod again")
 	}
-	f.needed.prune(now, 10*cancelAfter)
-	f.allowed.prune(now, deletedTTL)
-	f.deleted.prune(now, deletedTTL)
 	return wait, nil
 }

@@ -298,24 +298,19 @@ func builderOf(name string, owners ...metav1.OwnerReference) *corev1.Pod {
 	return pod
 }
 
-func TestHistory(t *testing.T) {
-	m := newHistory()
-	if m.age("u", start) != 0 {
-		t.Error("a missing entry has an age")
+// TestAnotherLifecycleRestartsTheDelay shows that a wait ends with its lifecycle: another controller may
+// have cancelled the first delete.
+func TestAnotherLifecycleRestartsTheDelay(t *testing.T) {
+	w := newCluster(t, newSet(1), waiting("web-0"))
+	k := newFinisher(w, newSet(1))
+	finish(t, k)
+	w.clock.Step(cancelAfter - time.Second)
+	again := waiting("web-0")
+	again.Labels[appsv1alpha1.OperatingLabelPrefix+"/"+appsv1alpha1.PodDeleteID] = strconv.FormatInt(w.clock.Now().UnixNano(), 10)
+	if err := w.cache.Update(t.Context(), recorded(again, byOwner)); err != nil {
+		t.Fatal(err)
 	}
-	m.note("u", start)
-	if got := m.age("u", start); got != 1 {
-		t.Errorf("the first age is %d, want the least that is not 0", got)
-	}
-	if got := m.age("u", start.Add(-time.Hour)); got != 1 {
-		t.Errorf("age is %d although the clock was set back, want 1", got)
-	}
-	m.prune(start.Add(time.Minute), time.Minute)
-	if got := m.age("u", start.Add(time.Minute)); got != time.Minute {
-		t.Errorf("age %v, want a minute", got)
-	}
-	m.prune(start.Add(time.Minute+1), time.Minute)
-	if got := m.age("u", start.Add(time.Minute)); got != 0 {
-		t.Errorf("age %v after it was dropped", got)
+	if result := finish(t, k); result.RequeueAfter != cancelAfter || len(w.sent()) > 0 {
+		t.Errorf("requeued after %v, want the whole delay again", result.RequeueAfter)
 	}
 }

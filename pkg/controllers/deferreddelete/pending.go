@@ -26,6 +26,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/observation"
 	"github.com/podops-dev/podops/pkg/podfacts"
 	"github.com/podops-dev/podops/pkg/podwriter"
 	"github.com/podops-dev/podops/pkg/replicasetpods"
@@ -52,9 +53,9 @@ type PendingDeletes struct {
 	expiry    time.Duration
 	clock     clock.PassiveClock
 
-	unwanted      history // since when the owner does not want the pod gone
-	finished      history // when a pod was deleted
-	staleVersions podwriter.StaleVersions
+	observed *observation.Tracker
+	finished *podwriter.Versions // pods whose removal the cache may not show yet
+	stale    *podwriter.Versions // pods that were written to, or with which a write had a conflict
 }
 
 // NewPendingDeletes returns a PendingDeletes. c reads from a cache, apiReader from the API server;
@@ -65,7 +66,7 @@ func NewPendingDeletes(
 ) *PendingDeletes {
 	return &PendingDeletes{
 		client: c, apiReader: apiReader, recorder: recorder, facts: facts, options: options, expiry: expiry, clock: clk,
-		unwanted: newHistory(), finished: newHistory(),
+		observed: observation.NewTracker(clk), finished: podwriter.NewVersions(deletedTTL), stale: podwriter.NewVersions(podwriter.StaleFor),
 	}
 }
 
@@ -130,16 +131,15 @@ func (p *PendingDeletes) pendingOf(ctx context.Context, workload client.Object) 
 // Reconcile finishes or cancels the pending delete of a pod, or begins that of a pod with the
 // label to-delete.
 func (p *PendingDeletes) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	defer p.prune()
 	pod := &corev1.Pod{}
 	if err := p.client.Get(ctx, req.NamespacedName, pod); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	now := p.clock.Now()
-	if pod.DeletionTimestamp != nil || p.finished.age(pod.UID, now) > 0 {
+	if pod.DeletionTimestamp != nil || p.finished.HasAny(pod.UID, now) {
 		return reconcile.Result{}, nil
 	}
-	if p.staleVersions.Has(pod, now) {
+	if p.stale.Has(pod, now) {
 		return reconcile.Result{RequeueAfter: retryStale}, nil
 	}
 	if begun, err := p.beginLabelled(ctx, pod); begun || err != nil {
@@ -192,7 +192,7 @@ func (p *PendingDeletes) beginLabelled(ctx context.Context, pod *corev1.Pod) (bo
 func (p *PendingDeletes) written(pod *corev1.Pod) func(*corev1.Pod, error) (bool, error) {
 	return func(_ *corev1.Pod, err error) (bool, error) {
 		if err == nil {
-			p.staleVersions.Note(pod, p.clock.Now())
+			p.stale.Note(pod, p.clock.Now())
 		}
 		return true, err
 	}
@@ -211,12 +211,10 @@ func (p *PendingDeletes) state(ctx context.Context, pod *corev1.Pod, record apps
 		return deferreddelete.State{}, err
 	}
 	if state.Want != deferreddelete.Unwanted {
-		p.unwanted.forget(pod.UID)
+		p.observed.Forget(pod.UID, aspectUnwanted)
 		return state, nil
 	}
-	if state.UnwantedFor = p.unwanted.age(pod.UID, now); state.UnwantedFor == 0 {
-		p.unwanted.note(pod.UID, now)
-	}
+	state.UnwantedFor = p.observed.Observe(pod.UID, aspectUnwanted, record.Since)
 	return state, nil
 }
 
@@ -281,7 +279,7 @@ func (p *PendingDeletes) remove(ctx context.Context, pod *corev1.Pod, record app
 	case apierrors.IsNotFound(err):
 		return 0, nil
 	case apierrors.IsConflict(err):
-		p.staleVersions.Note(pod, now)
+		p.stale.Note(pod, now)
 		return retryStale, nil
 	case apierrors.IsTooManyRequests(err):
 		ctrllog.FromContext(ctx).V(1).Info("Eviction rejected by its PodDisruptionBudget", "pod", client.ObjectKeyFromObject(pod))
@@ -289,7 +287,7 @@ func (p *PendingDeletes) remove(ctx context.Context, pod *corev1.Pod, record app
 	case err != nil:
 		return 0, fmt.Errorf("removing pod %s: %w", client.ObjectKeyFromObject(pod), err)
 	}
-	p.finished.note(pod.UID, now)
+	p.finished.Note(pod, now)
 	p.recorder.Eventf(pod, nil, corev1.EventTypeNormal, EventDeleteFinished, "Delete", "%s", purposeOf(record))
 	return 0, nil
 }
@@ -312,14 +310,8 @@ func (p *PendingDeletes) cancel(ctx context.Context, pod *corev1.Pod, lapse defe
 	if err != nil || stored == nil {
 		return err
 	}
-	p.unwanted.forget(pod.UID)
-	p.staleVersions.Note(pod, p.clock.Now())
+	p.observed.Forget(pod.UID, aspectUnwanted)
+	p.stale.Note(pod, p.clock.Now())
 	p.recorder.Eventf(pod, nil, corev1.EventTypeNormal, EventDeleteUndone, "Undo", "%s", string(lapse))
 	return nil
-}
-
-func (p *PendingDeletes) prune() {
-	now := p.clock.Now()
-	p.unwanted.prune(now, 10*deferreddelete.UnwantedLapse)
-	p.finished.prune(now, deletedTTL)
 }

@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -21,6 +20,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/deferreddelete"
+	"github.com/podops-dev/podops/pkg/fairshare"
 	"github.com/podops-dev/podops/pkg/podwriter"
 	"github.com/podops-dev/podops/pkg/replicasetpods"
 	"github.com/podops-dev/podops/pkg/replicasetscale"
@@ -35,13 +35,18 @@ const (
 	// ownerRetry is how soon the owner is read again.
 	ownerRetry = 100 * time.Millisecond
 
-	// startedTTL is for how long a request that began a lifecycle is recorded. A cache
-	// that is further behind costs a request that changes nothing.
+	// startedTTL is for how long a request that began a lifecycle is recorded: the client repeats
+	// the delete within milliseconds, when the cache may not show that request yet. A cache that is
+	// further behind costs a request that changes nothing.
 	startedTTL = time.Minute
 
-	// maxDeferred bounds the memory of a flood of deletes. Beyond it deletes are still
-	// rejected with 429, and begin when they are repeated.
-	maxDeferred = 10000
+	// deferredBytes bounds the memory of a flood of deletes, about 10,000. Beyond it the namespace
+	// with the most of them loses its oldest: these were rejected with 429, and begin when they are
+	// repeated.
+	deferredBytes = 6 << 20
+
+	// deferralSize is the size of a deferral with its key, besides the texts in them.
+	deferralSize = 160
 )
 
 // Starter starts the lifecycle of pods whose delete was deferred.
@@ -50,17 +55,12 @@ type Starter struct {
 	owners owners
 	clock  clock.PassiveClock
 
+	// started has the pods as stored by the requests that began their lifecycles.
+	started *podwriter.Versions
+
 	mu       sync.Mutex
 	queue    workqueue.TypedRateLimitingInterface[reconcile.Request]
-	deferred map[types.NamespacedName]deferral
-	started  map[types.UID]started
-}
-
-// started is the request that began a lifecycle. The client repeats the delete within
-// milliseconds, when the cache may not show that request yet.
-type started struct {
-	resourceVersion string
-	at              time.Time
+	deferred *fairshare.Cache[types.NamespacedName, deferral]
 }
 
 type deferral struct {
@@ -73,7 +73,7 @@ type deferral struct {
 func NewStarter(c client.Client, clk clock.PassiveClock) *Starter {
 	return &Starter{
 		client: c, owners: owners{reader: replicasetpods.Reader{Reader: c}}, clock: clk,
-		deferred: map[types.NamespacedName]deferral{}, started: map[types.UID]started{},
+		deferred: fairshare.NewCache[types.NamespacedName, deferral](deferredBytes), started: podwriter.NewVersions(startedTTL),
 	}
 }
 
@@ -82,15 +82,12 @@ func NewStarter(c client.Client, clk clock.PassiveClock) *Starter {
 func (s *Starter) Defer(pod types.NamespacedName, uid types.UID, demand deferreddelete.Demand) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	earlier, known := s.deferred[pod]
-	if !known && len(s.deferred) >= maxDeferred {
-		return
-	}
-	if known && earlier.uid == uid && earlier.demand.Stronger(demand) {
+	if earlier, known := s.deferred.Get(pod); known && earlier.uid == uid && earlier.demand.Stronger(demand) {
 		demand = earlier.demand
 	}
-	s.deferred[pod] = deferral{uid: uid, demand: demand, since: s.clock.Now()}
-	if s.queue != nil {
+	bytes := deferralSize + len(pod.Namespace) + len(pod.Name) + len(uid) + len(demand.User)
+	kept := s.deferred.Add(pod.Namespace, pod, deferral{uid: uid, demand: demand, since: s.clock.Now()}, int64(bytes))
+	if kept && s.queue != nil {
 		s.queue.Add(reconcile.Request{NamespacedName: pod})
 	}
 }
@@ -109,7 +106,7 @@ func (s *Starter) start(_ context.Context, queue workqueue.TypedRateLimitingInte
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.queue = queue
-	for pod := range s.deferred {
+	for _, pod := range s.deferred.Keys() {
 		queue.Add(reconcile.Request{NamespacedName: pod})
 	}
 	return nil
@@ -119,21 +116,21 @@ func (s *Starter) start(_ context.Context, queue workqueue.TypedRateLimitingInte
 // controller of a ReplicaSet, which deletes another pod each time, it begins only if the
 // ReplicaSet has a surplus of pods beyond the deletes in progress.
 func (s *Starter) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	recorded, ok := s.recorded(req.NamespacedName)
+	recorded, ok := s.deferred.Get(req.NamespacedName)
 	if !ok {
 		return reconcile.Result{}, nil
 	}
 	pod := &corev1.Pod{}
 	if err := s.client.Get(ctx, req.NamespacedName, pod); err != nil {
-		s.drop(req.NamespacedName)
+		s.deferred.Remove(req.NamespacedName)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	_, exempt := deferreddelete.Exempt(pod)
 	if pod.UID != recorded.uid || exempt || deferreddelete.Operable(pod.Labels) {
-		s.drop(req.NamespacedName)
+		s.deferred.Remove(req.NamespacedName)
 		return reconcile.Result{}, nil
 	}
-	if s.outdated(pod) {
+	if s.started.HasLater(pod, s.clock.Now()) {
 		return reconcile.Result{RequeueAfter: ownerRetry}, nil
 	}
 	may, err := s.mayBegin(ctx, pod, recorded.demand)
@@ -148,7 +145,7 @@ func (s *Starter) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 			return reconcile.Result{}, err
 		}
 	}
-	s.drop(req.NamespacedName)
+	s.deferred.Remove(req.NamespacedName)
 	return reconcile.Result{}, nil
 }
 
@@ -180,37 +177,8 @@ func (s *Starter) begin(ctx context.Context, pod *corev1.Pod, demand deferreddel
 	if err != nil || stored == nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	maps.DeleteFunc(s.started, func(_ types.UID, earlier started) bool { return now.Sub(earlier.at) > startedTTL })
-	s.started[pod.UID] = started{resourceVersion: stored.ResourceVersion, at: now}
+	s.started.Note(stored, now)
 	return nil
-}
-
-// outdated reports whether the pod in the cache is older than the request that began its
-// lifecycle.
-func (s *Starter) outdated(pod *corev1.Pod) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	last, ok := s.started[pod.UID]
-	if !ok || s.clock.Since(last.at) > startedTTL {
-		return false
-	}
-	order, err := resourceversion.CompareResourceVersion(pod.ResourceVersion, last.resourceVersion)
-	return err == nil && order < 0
-}
-
-func (s *Starter) recorded(pod types.NamespacedName) (deferral, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	recorded, ok := s.deferred[pod]
-	return recorded, ok
-}
-
-func (s *Starter) drop(pod types.NamespacedName) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.deferred, pod)
 }
 
 // beginPending begins the lifecycle pod-delete of a pod, and records the demand. It returns the pod
@@ -231,9 +199,9 @@ func undoPending(ctx context.Context, c client.Client, pod *corev1.Pod) (*corev1
 	}, nil)
 }
 
-// patchRecord adds labels to this very pod, not to another one of its name, and writes the record
-// of its pending delete, or removes it if it is nil, with the deletion cost of a pod that leaves. It returns the pod as stored, nil when the pod
-// no longer exists.
+// patchRecord adds labels to this very pod, not to another one of its name, and writes the record of
+// its pending delete. A nil record removes it, with the deletion cost of a pod that leaves. It returns
+// the pod as stored, nil when the pod no longer exists.
 func patchRecord(
 	ctx context.Context, c client.Client, pod *corev1.Pod, labels map[string]any, record *appsv1alpha1.PendingDelete,
 ) (*corev1.Pod, error) {

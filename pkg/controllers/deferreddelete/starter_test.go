@@ -18,6 +18,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/deferreddelete"
+	"github.com/podops-dev/podops/pkg/fairshare"
 )
 
 const beginPatch = `patch web-0 {"metadata":{"annotations":{"podopslifecycle.kusionstack.io/pending-delete":` +
@@ -85,7 +86,7 @@ func TestBegin(t *testing.T) {
 			if requeued := result.RequeueAfter > 0; requeued != tc.requeue {
 				t.Errorf("requeued after %v, want a requeue: %v", result.RequeueAfter, tc.requeue)
 			}
-			if kept := len(b.deferred) > 0; kept != tc.requeue {
+			if kept := b.deferred.Len() > 0; kept != tc.requeue {
 				t.Errorf("still recorded: %v, want %v", kept, tc.requeue)
 			}
 		})
@@ -98,8 +99,8 @@ func TestADeferredDeleteExpires(t *testing.T) {
 	deferAndReconcile(t, b, "web-0")
 	w.clock.Step(deferredTTL + time.Second)
 	result, err := b.Reconcile(t.Context(), requestFor("web-0"))
-	if err != nil || result.RequeueAfter != 0 || len(b.deferred) != 0 {
-		t.Errorf("after its TTL: %v, %v, %d deletes, want none", result, err, len(b.deferred))
+	if err != nil || result.RequeueAfter != 0 || b.deferred.Len() != 0 {
+		t.Errorf("after its TTL: %v, %v, %d deletes, want none", result, err, b.deferred.Len())
 	}
 }
 
@@ -141,7 +142,7 @@ func TestErrorsOfStarter(t *testing.T) {
 			if !errors.Is(err, tc.want) {
 				t.Errorf("error %v, want %v", err, tc.want)
 			}
-			if kept := len(b.deferred) > 0; kept != (tc.want != nil) {
+			if kept := b.deferred.Len() > 0; kept != (tc.want != nil) {
 				t.Errorf("still recorded: %v", kept)
 			}
 		})
@@ -151,23 +152,41 @@ func TestErrorsOfStarter(t *testing.T) {
 // TestDefersBeforeTheStart matters because webhooks serve before controllers start.
 func TestDefersBeforeTheStart(t *testing.T) {
 	b := NewStarter(nil, newCluster(t).clock)
-	for i := range maxDeferred + 5 {
+	const deletes = 5
+	for i := range deletes {
 		b.Defer(types.NamespacedName{Namespace: "default", Name: fmt.Sprint(i)}, "u", byOwner)
-	}
-	if len(b.deferred) != maxDeferred {
-		t.Errorf("%d deletes, want no more than %d", len(b.deferred), maxDeferred)
 	}
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer queue.ShutDown()
 	if err := b.start(t.Context(), queue); err != nil {
 		t.Fatal(err)
 	}
-	if queue.Len() != maxDeferred {
-		t.Errorf("%d requests in the queue, want all %d", queue.Len(), maxDeferred)
+	if queue.Len() != deletes {
+		t.Errorf("%d requests in the queue, want all %d", queue.Len(), deletes)
 	}
 	b.Defer(types.NamespacedName{Namespace: "default", Name: "0"}, "u", byOwner)
-	if queue.Len() != maxDeferred {
-		t.Errorf("%d requests in the queue, want the same %d", queue.Len(), maxDeferred)
+	if queue.Len() != deletes {
+		t.Errorf("%d requests in the queue, want the same %d", queue.Len(), deletes)
+	}
+}
+
+// TestAFloodOfDeletesIsBounded shows that the flood of a namespace displaces only its own deletes.
+func TestAFloodOfDeletesIsBounded(t *testing.T) {
+	b := NewStarter(nil, newCluster(t).clock)
+	other := types.NamespacedName{Namespace: "other", Name: "web-0"}
+	b.Defer(other, "u", byOwner)
+	last := types.NamespacedName{}
+	for i := range deferredBytes / fairshare.EntryBytes {
+		last = types.NamespacedName{Namespace: "default", Name: fmt.Sprint(i)}
+		b.Defer(last, "u", byOwner)
+	}
+	if bytes := b.deferred.Bytes(); bytes > deferredBytes {
+		t.Errorf("%d bytes of deletes, want %d at most", bytes, deferredBytes)
+	}
+	for _, pod := range []types.NamespacedName{other, last} {
+		if _, ok := b.deferred.Get(pod); !ok {
+			t.Errorf("the delete of %s is lost", pod)
+		}
 	}
 }
 
@@ -198,8 +217,8 @@ func TestBeginForOthers(t *testing.T) {
 				b.Defer(types.NamespacedName{Namespace: "default", Name: "web-0"}, "web-0-uid", demand)
 			}
 			result, err := b.Reconcile(t.Context(), requestFor("web-0"))
-			if err != nil || result.RequeueAfter != 0 || len(b.deferred) != 0 {
-				t.Fatalf("got %v, %v, %d demands left", result, err, len(b.deferred))
+			if err != nil || result.RequeueAfter != 0 || b.deferred.Len() != 0 {
+				t.Fatalf("got %v, %v, %d demands left", result, err, b.deferred.Len())
 			}
 			sent := w.sent()
 			if tc.want == "" {

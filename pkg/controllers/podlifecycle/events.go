@@ -1,12 +1,11 @@
 package podlifecycle
 
 import (
-	"sync"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/fairshare"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 )
 
@@ -81,46 +80,39 @@ func kubeletText(facts lifecycle.PodFacts, options lifecycle.Options) string {
 	}
 }
 
-// maxLastProblems bounds the memory of lastProblems. Beyond it all entries are dropped, and recorded again.
-const maxLastProblems = 10000
+// problemBytes bounds the memory of problems, about 10,000. Beyond it the namespace with the most of
+// them loses its oldest, which are recorded again.
+const problemBytes = 6 << 20
 
 // lastProblems contains the last problem that was recorded for each pod: an unchanged pod
-// gets one event, however often it is reconciled.
+// gets one event, however often it is reconciled. One pod is reconciled by one worker at a time.
 type lastProblems struct {
-	mu   sync.Mutex
-	last map[types.UID]problem
+	last *fairshare.Cache[types.UID, problem]
 }
 
-// changed reports whether the problem differs from the last problem of the pod.
-func (t *lastProblems) changed(uid types.UID, p problem) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.last[uid] == p {
+func newLastProblems() lastProblems {
+	return lastProblems{last: fairshare.NewCache[types.UID, problem](problemBytes)}
+}
+
+// changed reports whether the pod has a problem that differs from its last one.
+func (l lastProblems) changed(pod *corev1.Pod, p problem) bool {
+	if last, _ := l.last.Get(pod.UID); last == p {
 		return false
 	}
 	if p == (problem{}) {
-		delete(t.last, uid)
+		l.last.Remove(pod.UID)
 		return false
 	}
-	if len(t.last) >= maxLastProblems {
-		clear(t.last)
-	}
-	t.last[uid] = p
+	l.last.Add(pod.Namespace, pod.UID, p, int64(len(pod.UID)+len(p.reason)+len(p.text)))
 	return true
-}
-
-func (t *lastProblems) forget(uid types.UID) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.last, uid)
 }
 
 func (r *Reconciler) recordProblem(pod *corev1.Pod, p problem) {
 	if pod.DeletionTimestamp != nil {
-		r.lastProblems.forget(pod.UID)
+		r.lastProblems.last.Remove(pod.UID)
 		return
 	}
-	if r.lastProblems.changed(pod.UID, p) {
+	if r.lastProblems.changed(pod, p) {
 		r.problems.WithLabelValues(p.reason).Inc()
 		r.recorder.Eventf(pod, nil, corev1.EventTypeWarning, p.reason, "Advance", "%s", p.text)
 	}

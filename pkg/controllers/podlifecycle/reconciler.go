@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -27,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/backoff"
 	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/podfacts"
@@ -56,7 +56,7 @@ func New(
 ) *Reconciler {
 	return &Reconciler{
 		client: cached, apiReader: apiReader, writer: writer, recorder: recorder, options: options, clock: clk,
-		facts: facts, problems: problems, metrics: metrics, lastProblems: lastProblems{last: map[types.UID]problem{}},
+		facts: facts, problems: problems, metrics: metrics, lastProblems: newLastProblems(),
 	}
 }
 
@@ -106,15 +106,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if factsErr != nil {
 		return reconcile.Result{}, fmt.Errorf("gathering facts: %w", factsErr)
 	}
-	return reconcile.Result{RequeueAfter: minDelay(change.Wake, look)}, nil
-}
-
-// minDelay returns the shorter of two waits; 0 is none.
-func minDelay(a, b time.Duration) time.Duration {
-	if a == 0 || b != 0 && b < a {
-		return b
-	}
-	return a
+	return reconcile.Result{RequeueAfter: backoff.MinDelay(change.Wake, look)}, nil
 }
 
 // waitingFor returns requests for the pods that wait for a finalizer of a Service.

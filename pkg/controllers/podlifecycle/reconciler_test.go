@@ -3,6 +3,7 @@ package podlifecycle
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,9 +23,11 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/deferreddelete"
+	"github.com/podops-dev/podops/pkg/fairshare"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/podfacts"
 	"github.com/podops-dev/podops/pkg/podwriter"
+	"github.com/podops-dev/podops/test/builders"
 )
 
 // settle is the settle time of the manager.
@@ -203,6 +207,26 @@ func TestConflictIsNoError(t *testing.T) {
 	f := newFixture(t, []client.Object{newPod(func(*corev1.Pod) {})}, nil, errors.New("no connection"))
 	if _, err := f.reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "shop", Name: "web-0"}}); err == nil {
 		t.Error("another error is not returned")
+	}
+}
+
+// TestProblemsAreSharedByNamespace shows that the pods of one namespace never cause an event of another
+// one to be recorded again.
+func TestProblemsAreSharedByNamespace(t *testing.T) {
+	last, unchanged := newLastProblems(), problem{EventGateMissing, "text"}
+	quiet, loud := builders.MakePod("web-0").Namespace("quiet").UID("quiet").Obj(), builders.MakePod("web-0").Namespace("loud").Obj()
+	if !last.changed(quiet, unchanged) {
+		t.Fatal("the first problem is not recorded")
+	}
+	for i := range problemBytes / fairshare.EntryBytes {
+		loud.UID = types.UID(fmt.Sprint(i))
+		last.changed(loud, unchanged)
+	}
+	if last.changed(quiet, unchanged) {
+		t.Error("an unchanged problem is recorded again")
+	}
+	if bytes := last.last.Bytes(); bytes > problemBytes {
+		t.Errorf("%d bytes are kept, want %d at most", bytes, problemBytes)
 	}
 }
 

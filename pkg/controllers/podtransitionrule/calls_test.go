@@ -191,6 +191,54 @@ func TestAPolledApproval(t *testing.T) {
 	next.expectPermitted("all are approved", "web-001")
 }
 
+// TestTasksOfTwoRulesMayHaveOneID: the ids of services are only unique among the tasks of one rule.
+func TestTasksOfTwoRulesMayHaveOneID(t *testing.T) {
+	s := newHarness(t, opa.Options{})
+	s.rules("web", webhookRule("capacity", true), webhookRule("security", true))
+	s.put(waits(0).Obj())
+	s.round()
+	for _, call := range s.expectCalls("at first", "POST web-000", "POST web-000") {
+		s.deliver(dispatch.Result{Call: call, Post: &webhooktask.PostAnswer{Success: true, Poll: true, TaskID: "1"}})
+	}
+	s.step(time.Second)
+	s.step(5 * time.Second)
+	polls := s.expectCalls("after the interval", "GET 1", "GET 1")
+	if polls[0].Rule == polls[1].Rule {
+		t.Fatalf("both polls are of rule %s", polls[0].Rule)
+	}
+	s.deliver(dispatch.Result{Call: polls[0], Poll: &webhooktask.PollAnswer{Success: true, Finished: true}})
+	s.step(time.Second)
+	s.expectPermitted("after the approval of one")
+	s.deliver(dispatch.Result{Call: polls[1], Poll: &webhooktask.PollAnswer{Success: true, Finished: true}})
+	s.step(time.Second)
+	s.expectPermitted("after the approval of both", "web-000")
+}
+
+// TestARuleThatLosesItsPoll: a task that is polled ends with the version of the rule that polled it.
+func TestARuleThatLosesItsPoll(t *testing.T) {
+	s := newHarness(t, opa.Options{})
+	s.rules("web", webhookRule("approval", true))
+	s.put(waits(0).Obj())
+	s.round()
+	call := s.expectCalls("at first", "POST web-000")[0]
+	s.deliver(dispatch.Result{Call: call, Post: &webhooktask.PostAnswer{Success: true, Poll: true, TaskID: "t1"}})
+	s.step(time.Second)
+	s.step(5 * time.Second)
+	poll := s.expectCalls("after the interval", "GET t1")[0]
+
+	edited := s.object("web").DeepCopy()
+	edited.Generation++
+	edited.Spec.Rules[0].Webhook.ClientConfig.Poll = nil
+	s.index.SetRule(edited)
+	s.deliver(dispatch.Result{Call: poll, Poll: &webhooktask.PollAnswer{Success: true, Finished: true}})
+	s.step(time.Second)
+	s.expectPermitted("by the answer to the earlier version")
+	again := s.expectCalls("under the edited rule", "POST web-000")[0]
+	s.deliver(dispatch.Result{Call: again, Post: &webhooktask.PostAnswer{Success: true}})
+	s.step(time.Second)
+	s.expectPermitted("by the answer to the edited rule", "web-000")
+}
+
 // TestARestartDuringAPost: it is unknown whether the service has seen it, so it is called
 // again later, under another id.
 func TestARestartDuringAPost(t *testing.T) {

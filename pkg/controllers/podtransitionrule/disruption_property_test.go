@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -73,6 +74,22 @@ func (d *drained) pass(after time.Duration) {
 	d.step(after)
 }
 
+// kill ends the manager in a round after a number of writes to pods. The next manager remembers nothing.
+func (d *drained) kill(writes int) {
+	var mu sync.Mutex
+	d.refuse = func(string) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if writes--; writes < 0 {
+			return errConflict()
+		}
+		return nil
+	}
+	d.pass(time.Second)
+	d.refuse = nil
+	d.restart(Config{})
+}
+
 // begin has a pod wait to be deleted.
 func (d *drained) begin(name string) {
 	pod := d.harness.pods[name]
@@ -127,7 +144,7 @@ func (d *drained) create() {
 
 // TestNeverMoreThanBothLimitsPermit shows that with a PodDisruptionBudget of x pods and a rule of y pods never more
 // than min(x, y) are out at once, however late the kubelet and the actors are, and the disruption controller within
-// evaluation.SettledFor; and that a
+// evaluation.SettledFor, and at whichever write to a pod a manager is killed; and that a
 // drain ends once they are not.
 func TestNeverMoreThanBothLimitsPermit(t *testing.T) {
 	e := newTestEngine(t)
@@ -163,6 +180,7 @@ func TestNeverMoreThanBothLimitsPermit(t *testing.T) {
 			"evict":    func(rt *rapid.T) { d.evict(draw(rt)) },
 			"create":   func(*rapid.T) { d.create() },
 			"sync":     func(*rapid.T) { d.sync() },
+			"kill":     func(rt *rapid.T) { d.kill(rapid.IntRange(0, 3).Draw(rt, "writes")) },
 			"new pods": func(*rapid.T) { d.create(); d.sync() },
 		})
 		d.finish(rt, limit)

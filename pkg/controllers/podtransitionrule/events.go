@@ -3,6 +3,7 @@ package podtransitionrule
 import (
 	"encoding/json"
 	"fmt"
+	"hash"
 	"slices"
 	"strings"
 	"time"
@@ -154,13 +155,12 @@ func actionOf(reason rule.Reason) string {
 	return printable.Prefix(fmt.Sprintf("%s/%s/%s", reason.Stage, reason.Code, reason.Rule), maxActionBytes)
 }
 
-// digest returns a string that differs if the rules or codes of reasons differ.
-func digest(reasons []rule.Reason) string {
-	parts := make([]string, len(reasons))
-	for i, reason := range reasons {
-		parts[i] = reason.Rule.String() + "=" + string(reason.Code)
+// digest adds the rules and codes of the reasons of a request to a hash.
+func digest(hash hash.Hash64, reasons []rule.Reason) {
+	for _, reason := range reasons {
+		_, _ = hash.Write([]byte(reason.Rule.String() + "=" + string(reason.Code) + ",")) // never fails
 	}
-	return strings.Join(parts, ",")
+	_, _ = hash.Write([]byte(";"))
 }
 
 // recordQuarantine records that a rule is not evaluated any more.

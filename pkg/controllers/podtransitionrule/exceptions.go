@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/backoff"
 	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/rule"
 )
@@ -69,7 +70,7 @@ func (r *Reconciler) undoExpired(ctx context.Context, snapshot snapshot, o evalu
 		case undoErr == nil:
 			snapshot.Undone(expired[i].Request)
 		case apierrors.IsConflict(undoErr):
-			wait = evaluation.MinDelay(wait, retryConflict)
+			wait = backoff.MinDelay(wait, retryConflict)
 		case !apierrors.IsNotFound(undoErr):
 			err = errors.Join(err, fmt.Errorf("cancelling operation %s of pod %s: %w", expired[i].Request.ID, expired[i].Request.Pod.Name, undoErr))
 		}

@@ -3,6 +3,8 @@ package podtransitionrule
 import (
 	"context"
 	"encoding/json"
+	"hash"
+	"hash/fnv"
 	"maps"
 	"strings"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/backoff"
 	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/rule"
@@ -31,7 +34,7 @@ const (
 // explanation is the annotations of a pod that say why it waits, when they were compared with its reasons
 // last, and when its last event was recorded.
 type explanation struct {
-	digest string
+	digest uint64
 	at     time.Time
 	event  time.Time
 }
@@ -63,7 +66,7 @@ func (r *Reconciler) explain(ctx context.Context, turn *evaluation.Turn, snapsho
 		}
 	}
 	if len(snapshot.Leftover) > 1 || len(snapshot.Leftover) == 1 && (change == nil || pod != nil) {
-		wait = evaluation.MinDelay(wait, evaluation.RetryBackground)
+		wait = backoff.MinDelay(wait, evaluation.RetryBackground)
 	}
 	known := &snapshot.state.explanations
 	*known = explanations{pods: next, rollouts: known.rolloutsAfter(rollouts, now)}
@@ -72,7 +75,7 @@ func (r *Reconciler) explain(ctx context.Context, turn *evaluation.Turn, snapsho
 	}
 	conflict, err := r.writePods(ctx, []*podChange{change})
 	if conflict {
-		wait = evaluation.MinDelay(wait, retryConflict)
+		wait = backoff.MinDelay(wait, retryConflict)
 	}
 	switch {
 	case pod == nil:
@@ -92,22 +95,22 @@ func dueExplanation(
 	after = map[types.UID]explanation{}
 	for _, pod := range waiting {
 		if left := explainAfter - now.Sub(pod.since); left > 0 {
-			wait = evaluation.MinDelay(wait, left)
+			wait = backoff.MinDelay(wait, left)
 			continue
 		}
 		last, known := before[pod.object.UID]
-		if left := explanationInterval - now.Sub(last.at); last.digest == pod.digest && left > 0 {
-			wait, after[pod.object.UID] = evaluation.MinDelay(wait, left), last
+		if left := explanationInterval - now.Sub(last.at); last.digest == pod.digest.Sum64() && left > 0 {
+			wait, after[pod.object.UID] = backoff.MinDelay(wait, left), last
 			continue
 		}
 		if !slot.Take() {
-			wait = evaluation.MinDelay(wait, evaluation.RetryBackground)
+			wait = backoff.MinDelay(wait, evaluation.RetryBackground)
 			if known {
 				after[pod.object.UID] = last
 			}
 			continue
 		}
-		after[pod.object.UID] = explanation{digest: pod.digest, at: now, event: last.event}
+		after[pod.object.UID] = explanation{digest: pod.digest.Sum64(), at: now, event: last.event}
 		annotations := annotationsFor(pod)
 		if len(annotations) == 0 {
 			slot.Release()
@@ -168,8 +171,8 @@ type withheldPod struct {
 	// reasons by PodTransitionRule.
 	reasons map[string][]rule.Reason
 
-	// digest differs if the reasons differ.
-	digest string
+	// digest is a hash of the reasons: they may be many, and a digest is kept for each pod that waits.
+	digest hash.Hash64
 }
 
 // waitingPods returns the pods that rules withhold, the oldest request first. Pods that hold a reservation
@@ -186,7 +189,7 @@ func waitingPods(snapshot snapshot, o evaluation.Outcome) []*withheldPod {
 		if !ok {
 			pod = &withheldPod{
 				object: object, since: request.Since, stage: request.Stage, reasons: map[string][]rule.Reason{},
-				request: request, first: reasons[0],
+				request: request, first: reasons[0], digest: fnv.New64a(),
 			}
 			byUID[request.Pod.UID], pods = pod, append(pods, pod)
 		}
@@ -196,7 +199,7 @@ func waitingPods(snapshot snapshot, o evaluation.Outcome) []*withheldPod {
 			}
 			pod.reasons[reason.Rule.Object.Name] = append(pod.reasons[reason.Rule.Object.Name], reason)
 		}
-		pod.digest += digest(reasons) + ";"
+		digest(pod.digest, reasons)
 	}
 	return pods
 }

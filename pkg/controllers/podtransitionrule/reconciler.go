@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/backoff"
 	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/lanes"
 	"github.com/podops-dev/podops/pkg/lifecycle"
@@ -175,22 +176,16 @@ func New(c Config) *Reconciler {
 	}
 }
 
-// Reconcile makes one round in the namespace that is the request's name, once there is a place
-// for it among other namespaces.
+// Reconcile makes one round in the namespace that is the request's name, once there is a place for it among
+// other namespaces: it takes a snapshot, evaluates the rules, allocates permits, writes them, and reports. It
+// may stop at any instruction: the next round, here or in another process, continues with the stored objects.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	turn, ok := r.begin(req.Name)
 	if !ok {
 		return reconcile.Result{}, nil // the end of another round queues it again
 	}
 	defer r.end(turn)
-	return r.round(ctx, turn, req.Name)
-}
-
-// round takes a snapshot of a namespace, evaluates its rules, allocates permits, writes them, and reports.
-// It may stop at any instruction: the next round, here or in another process, continues with the stored
-// objects.
-func (r *Reconciler) round(ctx context.Context, turn *evaluation.Turn, namespace string) (reconcile.Result, error) {
-	snapshot, wait := r.snapshot(ctx, turn, namespace)
+	snapshot, wait := r.snapshot(ctx, turn, req.Name)
 	if wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
@@ -209,7 +204,7 @@ func (r *Reconciler) round(ctx context.Context, turn *evaluation.Turn, namespace
 		return reconcile.Result{}, err
 	}
 	for _, delay := range []time.Duration{snapshot.Retry, evaluated.Retry, allocated.Retry, written, undone, reported} {
-		wait = evaluation.MinDelay(wait, delay)
+		wait = backoff.MinDelay(wait, delay)
 	}
 	return reconcile.Result{RequeueAfter: wait}, nil
 }
@@ -223,10 +218,10 @@ func (r *Reconciler) write(ctx context.Context, snapshot snapshot, o evaluation.
 	stored, wait, err := r.writeRecords(ctx, snapshot, o)
 	conflict, permitErr := r.writePermits(ctx, snapshot, o, stored)
 	if conflict {
-		wait = evaluation.MinDelay(wait, retryConflict)
+		wait = backoff.MinDelay(wait, retryConflict)
 	}
 	called := r.call(ctx, snapshot, o, stored)
-	return evaluation.MinDelay(wait, called), errors.Join(err, permitErr)
+	return backoff.MinDelay(wait, called), errors.Join(err, permitErr)
 }
 
 // report writes the human-readable status and the explanations of an outcome, a little at a time: no pod
@@ -234,7 +229,7 @@ func (r *Reconciler) write(ctx context.Context, snapshot snapshot, o evaluation.
 func (r *Reconciler) report(ctx context.Context, turn *evaluation.Turn, snapshot snapshot, o evaluation.Outcome) (wait time.Duration, err error) {
 	wait, err = r.writeBackground(ctx, turn, snapshot, o)
 	later, explainErr := r.explain(ctx, turn, snapshot, o)
-	return evaluation.MinDelay(wait, later), errors.Join(err, explainErr)
+	return backoff.MinDelay(wait, later), errors.Join(err, explainErr)
 }
 
 // forget drops the state of the PodTransitionRules and the webhook rules that are gone.

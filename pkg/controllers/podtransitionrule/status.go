@@ -16,6 +16,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/backoff"
 	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/objectbounds"
 	"github.com/podops-dev/podops/pkg/permit"
@@ -48,7 +49,7 @@ func (r *Reconciler) writeRecords(ctx context.Context, snapshot snapshot, o eval
 				snapshot.state.of(name).lastBatch = r.clock.Now()
 			}
 			stopped = one.again > 0 || one.err != nil
-			wait, err = evaluation.MinDelay(wait, one.again), errors.Join(err, one.err)
+			wait, err = backoff.MinDelay(wait, one.again), errors.Join(err, one.err)
 		case !reserves && o.Rulesets[name].IsUrgent():
 			calls = append(calls, r.described(view, o))
 		}
@@ -60,7 +61,7 @@ func (r *Reconciler) writeRecords(ctx context.Context, snapshot snapshot, o eval
 			snapshot.state.of(one.view.Object.Name).pace.shared(r.clock.Now())
 		}
 	}
-	return stored, evaluation.MinDelay(wait, again), errors.Join(err, callsErr)
+	return stored, backoff.MinDelay(wait, again), errors.Join(err, callsErr)
 }
 
 // batchDue returns how long the records of a plan are postponed: pods that come back one by one then share
@@ -105,14 +106,14 @@ func (r *Reconciler) writeBackground(ctx context.Context, turn *evaluation.Turn,
 		one := r.described(view, o)
 		left := r.statusDue(snapshot, one, o.Rulesets[name].CallsChanged)
 		if left == 0 && len(first) > 0 {
-			wait = evaluation.MinDelay(wait, evaluation.RetryBackground)
+			wait = backoff.MinDelay(wait, evaluation.RetryBackground)
 			break
 		}
 		if left == 0 {
 			first = append(first, one)
 			snapshot.state.lastBackground = name
 		}
-		wait = evaluation.MinDelay(wait, left)
+		wait = backoff.MinDelay(wait, left)
 	}
 	again, err := r.writeEach(ctx, snapshot, o.Allocation.Plan, first)
 	for _, one := range first {
@@ -120,7 +121,7 @@ func (r *Reconciler) writeBackground(ctx context.Context, turn *evaluation.Turn,
 			snapshot.state.of(one.view.Object.Name).pace.written(r.clock.Now())
 		}
 	}
-	return evaluation.MinDelay(wait, again), err
+	return backoff.MinDelay(wait, again), err
 }
 
 // backgroundOrder returns the PodTransitionRules of a namespace, beginning after the PodTransitionRule
@@ -170,7 +171,7 @@ func (r *Reconciler) writeEach(ctx context.Context, snapshot snapshot, plan perm
 	}
 	_ = group.Wait() // no function of the group fails
 	for _, one := range writes {
-		wait, err = evaluation.MinDelay(wait, one.again), errors.Join(err, one.err)
+		wait, err = backoff.MinDelay(wait, one.again), errors.Join(err, one.err)
 	}
 	return wait, err
 }

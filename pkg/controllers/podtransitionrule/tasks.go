@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/backoff"
 	"github.com/podops-dev/podops/pkg/evaluation"
 	"github.com/podops-dev/podops/pkg/rule"
 	printable "github.com/podops-dev/podops/pkg/text"
@@ -28,7 +29,7 @@ func (r *Reconciler) call(ctx context.Context, snapshot snapshot, o evaluation.O
 				continue
 			}
 			if next := eval.Calls.Tasks.Next(eval.Calls.Rule, r.state.calls.LastPoll(eval.ID()), eval.Now()); next > 0 {
-				wait = evaluation.MinDelay(wait, max(next, evaluation.RetryStale))
+				wait = backoff.MinDelay(wait, max(next, evaluation.RetryStale))
 			}
 		}
 	}

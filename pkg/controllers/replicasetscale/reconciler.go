@@ -38,6 +38,10 @@ import (
 // was requested. It never changes.
 const EventReplicaSetLowered = "ReplicaSetLowered"
 
+// EventScaleDownWithdrawn reports on a ReplicaSet without a Deployment that deletions for a kept
+// scale-down were cancelled, and that they do not begin again.
+const EventScaleDownWithdrawn = "ScaleDownWithdrawn"
+
 // retryStale is how soon a ReplicaSet is reconciled again after a conflict. The watch usually
 // delivers it earlier.
 const retryStale = time.Second
@@ -144,6 +148,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	decision, waits := replicasetscale.Decide(snapshot, own.waits, r.clock.Now())
 	own.waits = waits
+	if decision.Withdraw > 0 {
+		again, err := r.write(ctx, set, decision)
+		return reconcile.Result{RequeueAfter: again}, err
+	}
 	if err := r.begin(ctx, snapshot, own, decision.Begin); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -153,7 +161,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 	}
 	again, err := r.write(ctx, set, decision)
-	if !replicasetscale.HasAnnotations(set) && len(own.begun) == 0 {
+	if !replicasetscale.HasAnnotations(set) && len(own.begun) == 0 && own.waits == (replicasetscale.Waits{}) {
 		r.forget(req.NamespacedName)
 	}
 	if again == 0 {
@@ -253,6 +261,10 @@ func (r *Reconciler) write(ctx context.Context, set *appsv1.ReplicaSet, decision
 	if decision.Lower != nil {
 		r.recorder.Eventf(set, nil, corev1.EventTypeNormal, EventReplicaSetLowered, "Scale",
 			"lowered from %d to %d replicas: pods may be deleted now", replicasetscale.ReplicasOf(set.Spec.Replicas), *decision.Lower)
+	}
+	if decision.Withdraw > 0 {
+		r.recorder.Eventf(set, nil, corev1.EventTypeWarning, EventScaleDownWithdrawn, "Scale",
+			"%d pods stay: their deletion was cancelled; scale the ReplicaSet down again to repeat the request", decision.Withdraw)
 	}
 	return 0, nil
 }

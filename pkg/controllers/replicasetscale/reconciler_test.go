@@ -103,7 +103,7 @@ func TestBeginsOnceAsManyPodsAsWereRequested(t *testing.T) {
 	w := newWorld(newSet(3, 1, "web"), newDeployment(),
 		owned("web-0").Available().Obj(), owned("web-1").Phase(corev1.PodPending).Obj(), owned("web-2").Available().Obj())
 	sent, _ := w.reconcile(t)
-	if len(sent) != 2 || !strings.HasPrefix(sent[0], "web-1 ") || !strings.Contains(sent[0], `"controller.kubernetes.io/pod-deletion-cost":"-2147483648"`) {
+	if len(sent) != 2 || !strings.HasPrefix(sent[0], "web-1 ") || !strings.Contains(sent[0], `"controller.kubernetes.io/pod-deletion-cost":"-2147483647"`) {
 		t.Errorf("sent %v, want the pending pod first, then one other", sent)
 	}
 	if again, _ := w.reconcile(t); len(again) > 0 {
@@ -136,6 +136,33 @@ func TestLowersAReplicaSetAloneAtOnce(t *testing.T) {
 	w := newWorld(newSet(1, 0, ""), granted("web-0"))
 	if sent, _ := w.reconcile(t); len(sent) != 1 || !strings.Contains(sent[0], `"spec":{"replicas":0}`) {
 		t.Errorf("sent %v, want no replicas", sent)
+	}
+}
+
+// cancelled is a pod whose deletion was begun for its ReplicaSet, and ended without it.
+func cancelled(name string) *corev1.Pod {
+	pod := owned(name).Available().Obj()
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, appsv1alpha1.PreviousDeletionCostAnnotationKey, "")
+	return pod
+}
+
+func TestWithdrawsTheDemandOfAReplicaSetAlone(t *testing.T) {
+	w := newWorld(newSet(2, 0, ""), cancelled("web-0"), cancelled("web-1"))
+	sent, _ := w.reconcile(t)
+	want := []string{`web {"metadata":{"annotations":{"desired-replicas":null,"lowest-replicas":null},"resourceVersion":"100","uid":"web-uid"}}`}
+	if diff := cmp.Diff(want, sent); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+	if event := <-w.recorder.Events; !strings.Contains(event, EventScaleDownWithdrawn) {
+		t.Errorf("event %q", event)
+	}
+}
+
+func TestPausesBeforeTheNextDeletionForADeployment(t *testing.T) {
+	w := newWorld(newSet(2, 1, "web"), newDeployment(), cancelled("web-0"), owned("web-1").Available().Obj())
+	sent, result := w.reconcile(t)
+	if len(sent) != 1 || !strings.Contains(sent[0], `"previous-deletion-cost":null`) || result.RequeueAfter != replicasetscale.FirstPause {
+		t.Errorf("sent %v, requeued after %v, want the deletion cost restored, and a pause", sent, result.RequeueAfter)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/podops-dev/podops/pkg/prune"
 )
 
 // decode returns the requested and the old pod; the old pod is empty for a CREATE, and the
@@ -57,13 +59,29 @@ type podFields struct {
 	} `json:"status"`
 }
 
+// keptFields returns the names of podFields.
+func keptFields() prune.Fields {
+	return prune.Fields{
+		"metadata": {
+			"namespace": nil, "name": nil, "uid": nil, "resourceVersion": nil, "deletionTimestamp": nil, "labels": nil, "annotations": nil,
+			"ownerReferences": nil, "finalizers": nil,
+		},
+		"spec":   {"readinessGates": nil, "terminationGracePeriodSeconds": nil},
+		"status": {"phase": nil, "conditions": nil},
+	}
+}
+
 // decodeFields returns a pod with the fields of podFields; an empty pod for no JSON.
 func decodeFields(raw []byte) (*corev1.Pod, error) {
 	if len(raw) == 0 {
 		return &corev1.Pod{}, nil
 	}
+	kept, err := prune.JSON(raw, keptFields())
+	if err != nil {
+		return nil, err
+	}
 	var fields podFields
-	if err := json.Unmarshal(raw, &fields, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)); err != nil {
+	if err := json.Unmarshal(kept, &fields, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)); err != nil {
 		return nil, err
 	}
 	meta := fields.Metadata

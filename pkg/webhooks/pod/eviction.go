@@ -15,7 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/deferreddelete"
+	"github.com/podops-dev/podops/pkg/webhooks/clientauth"
 )
 
 // EvictionDeferrer is the validating webhook of evictions. An eviction does not pass the admission
@@ -29,15 +31,18 @@ func NewEvictionDeferrer(
 	return &EvictionDeferrer{reviewer{decoder: decoder, reader: reader, apiReader: apiReader, deferrer: deferrer, options: options, reviews: reviews}}
 }
 
-// Handle lets an eviction pass or defers it. The cache has controlled pods only: evictions of all
-// others pass. A dry run of kubectl drain shows only in the options of the Eviction.
+// Handle lets an eviction pass or defers it. Evictions of pods that are not controlled pass. A dry run of
+// kubectl drain shows only in the options of the Eviction.
 func (d *EvictionDeferrer) Handle(ctx context.Context, req admission.Request) admission.Response {
 	eviction := &policyv1.Eviction{} // policy/v1beta1 has the same fields
 	if err := json.Unmarshal(req.Object.Raw, eviction); err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("decoding eviction: %w", err))
 	}
-	pod := &corev1.Pod{}
-	if err := d.reader.Get(ctx, types.NamespacedName{Namespace: req.Namespace, Name: req.Name}, pod); err != nil {
+	pod, err := d.evicted(ctx, types.NamespacedName{Namespace: req.Namespace, Name: req.Name})
+	if err != nil {
+		return tooManyRequests("PodOps cannot read the pod: try again")
+	}
+	if pod == nil {
 		return admission.Allowed("")
 	}
 	var options metav1.DeleteOptions
@@ -45,6 +50,26 @@ func (d *EvictionDeferrer) Handle(ctx context.Context, req admission.Request) ad
 		options = *eviction.DeleteOptions
 	}
 	return d.answer(ctx, req, pod, deferreddelete.MethodEviction, options)
+}
+
+// evicted returns the pod of an eviction, nil if it does not exist or is not controlled. The cache has
+// controlled pods only, and may be behind: a pod that it does not have is read from the API server, unless
+// anyone may have sent the review.
+func (d *EvictionDeferrer) evicted(ctx context.Context, key types.NamespacedName) (*corev1.Pod, error) {
+	pod := &corev1.Pod{}
+	if d.reader.Get(ctx, key, pod) == nil {
+		return pod, nil
+	}
+	if !clientauth.Verified(ctx) {
+		return nil, nil
+	}
+	if err := d.apiReader.Get(ctx, key, pod); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	if !appsv1alpha1.IsControlled(pod.Labels) {
+		return nil, nil
+	}
+	return pod, nil
 }
 
 // budgets returns how many PodDisruptionBudgets select the pod; 0 if the cache cannot be read.

@@ -82,6 +82,53 @@ func TestEvictionDeferrer(t *testing.T) {
 	}
 }
 
+// TestAnEvictionOfAPodThatTheCacheDoesNotHave shows that a cache that is behind lets no pod pass, and that a
+// flood of forged reviews reads nothing from the API server.
+func TestAnEvictionOfAPodThatTheCacheDoesNotHave(t *testing.T) {
+	unavailable := errors.New("the API server is unavailable")
+	for name, tc := range map[string]struct {
+		stored     *corev1.Pod // nil: it does not exist
+		err        error
+		unverified bool
+		wantReads  int
+		wantHeld   bool
+		wantPassed bool // to the Deferrer
+	}{
+		"a controlled pod is held":                   {stored: owned().Obj(), wantReads: 1, wantHeld: true, wantPassed: true},
+		"a pod that does not exist passes":           {wantReads: 1},
+		"a pod that is not controlled passes":        {stored: owned().Uncontrolled().Obj(), wantReads: 1},
+		"a pod that cannot be read is evicted later": {stored: owned().Obj(), err: unavailable, wantReads: 1, wantHeld: true},
+		"a review that anyone may have sent passes":  {stored: owned().Obj(), unverified: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			others := []client.Object{newSet(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}}}
+			cached := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(others...).Build()
+			if tc.stored != nil {
+				others = append(others, tc.stored)
+			}
+			reads := 0
+			server := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(others...).WithInterceptorFuncs(interceptor.Funcs{
+				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+					reads++
+					if tc.err != nil {
+						return tc.err
+					}
+					return c.Get(ctx, key, object, options...)
+				},
+			}).Build()
+			var got deferrals
+			ctx := clientauth.WithVerified(t.Context(), !tc.unverified)
+			response := pod.NewEvictionDeferrer(decoder(t), cached, server, &got, deferOptions(), reviewsOf(t)).Handle(ctx, evicting(`{}`))
+			if response.Allowed == tc.wantHeld || tc.wantHeld && response.Result.Code != http.StatusTooManyRequests {
+				t.Errorf("got %+v", visibleOf(response))
+			}
+			if reads != tc.wantReads || (len(got) > 0) != tc.wantPassed {
+				t.Errorf("%d reads of the API server, deferrals %v", reads, got)
+			}
+		})
+	}
+}
+
 func TestEvictionDeferrerWithoutACache(t *testing.T) {
 	reader := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(owned().Obj(), newSet()).WithInterceptorFuncs(interceptor.Funcs{
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {

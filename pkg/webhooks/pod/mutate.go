@@ -20,6 +20,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/replicasetscale"
 )
 
 // Paths under which the handlers are served; the manifests name them.
@@ -85,7 +86,29 @@ func (m *Mutator) Handle(ctx context.Context, req admission.Request) admission.R
 		ctrllog.FromContext(ctx).V(1).Info("Lifecycle step at admission", "step", transition.Step, "id", transition.ID, "operationType", transition.Type)
 	}
 	after := decision.Change.Apply(requested.Labels)
-	return admission.Patched("", append(labelPatch(requested.Labels, decision.Change), recordPatch(old, requested, after, trusted)...)...)
+	response := admission.Patched("", slices.Concat(labelPatch(requested.Labels, decision.Change),
+		costPatch(requested, decision.Change), recordPatch(old, requested, after, trusted))...)
+	if !appsv1alpha1.IsControlled(old.Labels) {
+		response.Warnings = unguarded(requested, hasGate(requested))
+	}
+	return response
+}
+
+// unguarded returns the warning of a pod that comes under PodOps and cannot be guarded: its
+// PodTransitionRules have the condition Guarded with the same reason.
+func unguarded(pod *corev1.Pod, gated bool) []string {
+	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
+	switch {
+	case !appsv1alpha1.IsControlled(pod.Labels):
+		return nil
+	case mirror:
+		return []string{"PodOps cannot guard a mirror pod: only its kubelet stops a static pod, whatever its rules are"}
+	case !gated:
+		return []string{fmt.Sprintf("PodOps cannot guard this pod: it was created without the readiness gate %s, so only finalizers keep its traffic off; "+
+			"set the label %s in the template of its owner, and delete the pod to have it created with the gate", appsv1alpha1.ServiceReadyGate, appsv1alpha1.ControlLabelKey)}
+	default:
+		return nil
+	}
 }
 
 // inNamespace returns the pod with the namespace of its request: a client may omit it.
@@ -107,6 +130,7 @@ func (m *Mutator) create(ctx context.Context, pod *corev1.Pod) admission.Respons
 		ctrllog.FromContext(ctx).Error(err, "Finding the employers of a new pod", "namespace", pod.Namespace, "generateName", pod.GenerateName)
 	}
 	response := admission.Patched("", slices.Concat(labelPatch(pod.Labels, decision.Change), gatePatch(pod), expectedPatch(pod, expected))...)
+	response.Warnings = unguarded(pod, true) // gatePatch adds the gate
 	for _, key := range decision.Stripped {
 		response.Warnings = append(response.Warnings, fmt.Sprintf("label %s removed: a new pod has no lifecycle yet", key))
 	}
@@ -136,18 +160,33 @@ func labelPatch(labels map[string]string, change lifecycle.Change) []jsonpatch.O
 	return operations
 }
 
+// costPatch returns the change of the deletion cost with which operate is granted.
+func costPatch(pod *corev1.Pod, change lifecycle.Change) []jsonpatch.Operation {
+	cost := replicasetscale.CostOnGrant(pod, change.Set)
+	if cost == "" {
+		return nil
+	}
+	return []jsonpatch.Operation{jsonpatch.NewOperation("replace", annotationPath(corev1.PodDeletionCost), cost)}
+}
+
 func labelPath(key string) string { return "/metadata/labels/" + escaped(key) }
 
 func annotationPath(key string) string { return "/metadata/annotations/" + escaped(key) }
 
 // escaped returns a key as one step of a JSON pointer.
-func escaped(key string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(key) }
+func escaped(key string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
+}
+
+func hasGate(pod *corev1.Pod) bool {
+	return slices.Contains(pod.Spec.ReadinessGates, corev1.PodReadinessGate{ConditionType: appsv1alpha1.ServiceReadyGate})
+}
 
 // gatePatch adds the readiness gate unless the pod has it.
 func gatePatch(pod *corev1.Pod) []jsonpatch.Operation {
 	gate := corev1.PodReadinessGate{ConditionType: appsv1alpha1.ServiceReadyGate}
 	switch {
-	case slices.Contains(pod.Spec.ReadinessGates, gate):
+	case hasGate(pod):
 		return nil
 	case len(pod.Spec.ReadinessGates) == 0:
 		return []jsonpatch.Operation{jsonpatch.NewOperation("add", "/spec/readinessGates", []corev1.PodReadinessGate{gate})}

@@ -9,9 +9,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/replicasetscale"
 	"github.com/podops-dev/podops/pkg/webhooks/pod"
 	"github.com/podops-dev/podops/test/builders"
 )
@@ -23,6 +25,7 @@ func TestMutatorCreate(t *testing.T) {
 		"create adds the gate to others":    withGate(builders.MakePod("web").Gateless().Obj(), "example.com/other"),
 		"create keeps the gate":             builders.MakePod("web").Obj(),
 		"create strips a copied manifest":   builders.MakePod("web").Allowed("a", "update").Complete("b", "update").Obj(),
+		"create warns of a mirror pod":      builders.MakePod("web").Annotation(corev1.MirrorPodAnnotationKey, "x").Obj(),
 		"create ignores uncontrolled pods":  builders.MakePod("web").Gateless().Uncontrolled().Operating("a", "update").Obj(),
 		"create ignores other label values": builders.MakePod("web").Gateless().Label(appsv1alpha1.ControlLabelKey, "yes").Obj(),
 	} {
@@ -38,6 +41,14 @@ func TestMutatorUpdate(t *testing.T) {
 	protected := func() *builders.PodBuilder {
 		return builders.MakePod("web").UnreadyByGate(builders.Epoch).Preparing("a", "update").Expect("Service/default/web", finalizer)
 	}
+	scaledDown := func(b *builders.PodBuilder) *corev1.Pod {
+		pod := b.Preparing(appsv1alpha1.PodDeleteID, appsv1alpha1.DeleteOperationType).Obj()
+		_, annotations := replicasetscale.Begin(pod, builders.Epoch)
+		for key, value := range annotations {
+			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, key, value.(string))
+		}
+		return pod
+	}
 	// The key is the name of the golden file with spaces.
 	for name, tc := range map[string]struct {
 		who            string // default: a user
@@ -49,6 +60,9 @@ func TestMutatorUpdate(t *testing.T) {
 		},
 		"update operates with the last finalizer": {
 			old: protected().Finalizer(finalizer).Obj(), requested: protected().Obj(),
+		},
+		"update operates and lowers the deletion cost": {
+			old: scaledDown(protected().Finalizer(finalizer)), requested: scaledDown(protected()),
 		},
 		"update undoes in one request": {
 			old:       builders.MakePod("web").UnreadyByGate(builders.Epoch).Preparing("a", "update").Obj(),
@@ -74,6 +88,15 @@ func TestMutatorUpdate(t *testing.T) {
 		},
 		"update removes the control label": {
 			old: serving().Waiting("a", "update", builders.Epoch).Obj(), requested: serving().Waiting("a", "update", builders.Epoch).Uncontrolled().Obj(),
+		},
+		"update adds the control label": {
+			old: builders.MakePod("web").Uncontrolled().Obj(), requested: builders.MakePod("web").Obj(),
+		},
+		"update adds the control label without the gate": {
+			old: builders.MakePod("web").Gateless().Uncontrolled().Obj(), requested: builders.MakePod("web").Gateless().Obj(),
+		},
+		"update of a pod without the gate warns once": {
+			old: builders.MakePod("web").Gateless().Obj(), requested: builders.MakePod("web").Gateless().Label("note", "x").Obj(),
 		},
 		"update denies a forged record of a pending delete": {
 			old: serving().Obj(), requested: serving().Annotation(appsv1alpha1.PendingDeleteAnnotationKey, "{}").Obj(),

@@ -79,7 +79,7 @@ func (s *Scaler) Handle(ctx context.Context, req admission.Request) admission.Re
 	if scale.Replicas != int(requested.Spec.Replicas) {
 		patch = append(patch, jsonpatch.NewOperation("replace", "/spec/replicas", scale.Replicas))
 	}
-	return admission.Patched("", patch...).WithWarnings(warnings(req, scale)...)
+	return admission.Patched("", patch...).WithWarnings(warnings(req, before.Replicas, scale)...)
 }
 
 // record writes the demand to the ReplicaSet, or removes it. A client that sends the

@@ -42,6 +42,10 @@ func NewMutator(decoder admission.Decoder, cache replicasetpods.Reader, identity
 
 // Handle keeps spec.replicas at the number of pods that may not be deleted yet, records the
 // requested number, and restores the annotations of PodOps. A new ReplicaSet has none of them.
+//
+// A request that leaves spec.replicas as it is withdraws no demand: a patch or an apply that states the
+// kept number has the same review as an update of another field, since the API server omits the
+// type of the patch. A larger number withdraws it, and so does a Scale of the kept number.
 func (m *Mutator) Handle(ctx context.Context, req admission.Request) admission.Response {
 	requested := &appsv1.ReplicaSet{}
 	if err := m.decoder.DecodeRaw(req.Object, requested); err != nil {
@@ -75,7 +79,7 @@ func (m *Mutator) Handle(ctx context.Context, req admission.Request) admission.R
 	if scale.Replicas != want {
 		patch = append(patch, jsonpatch.NewOperation("replace", "/spec/replicas", scale.Replicas))
 	}
-	return admission.Patched("", patch...).WithWarnings(warnings(req, scale)...)
+	return admission.Patched("", patch...).WithWarnings(warnings(req, before.Replicas, scale)...)
 }
 
 // request returns the scale of a ReplicaSet that follows from a requested number.
@@ -139,12 +143,13 @@ func annotationPath(key string) string {
 }
 
 // warnings returns the warning to a person whose request was kept. Controllers, which repeat
-// their requests, would log it each time.
-func warnings(req admission.Request, scale replicasetscale.Scale) []string {
+// their requests, would log it each time. replicas is the number from before the request.
+func warnings(req admission.Request, replicas int, scale replicasetscale.Scale) []string {
 	if scale.Demand == nil || strings.HasPrefix(req.UserInfo.Username, "system:") {
 		return nil
 	}
 	return []string{fmt.Sprintf(
-		"PodOps keeps %d replicas until pods may be deleted, and goes on to %d. Why they wait: kubectl get podtransitionrule -n %s -o wide",
-		scale.Replicas, *scale.Demand, req.Namespace)}
+		"PodOps keeps %d replicas until pods may be deleted, and goes on to %d. "+
+			"Why they wait: kubectl get podtransitionrule -n %s -o wide. To withdraw: kubectl scale -n %s rs/%s --replicas=%d",
+		scale.Replicas, *scale.Demand, req.Namespace, req.Namespace, req.Name, replicas)}
 }

@@ -148,6 +148,9 @@ func TestMutator(t *testing.T) {
 			who: controller, old: newSet(12, wanted, "9"), requested: newSet(13, wanted, "9"),
 			want: []string{"remove /metadata/annotations/desired-replicas"},
 		},
+		"an update with the kept number withdraws nothing: so does every update of another field": {
+			who: user, old: newSet(12, wanted, "9"), requested: newSet(12, wanted, "9"),
+		},
 		"other changes pass": {who: controller, old: newSet(12, wanted, "9"), requested: newSet(12, wanted, "9", "a", "b")},
 		"the annotation is restored": {
 			who: user, old: newSet(12, wanted, "9"), requested: newSet(12, lowest, "3"),
@@ -169,6 +172,18 @@ func TestMutator(t *testing.T) {
 				t.Errorf("warnings %v, want some: %v", response.Warnings, tc.warns)
 			}
 		})
+	}
+}
+
+func TestWarningsNameTheWayOut(t *testing.T) {
+	reader := replicasetpods.Reader{Reader: cache(t, 2)}
+	response := NewMutator(admission.NewDecoder(scheme(t)), reader, identity).Handle(t.Context(), updating(t, user, newSet(12), newSet(9)))
+	want := []string{
+		"PodOps keeps 10 replicas until pods may be deleted, and goes on to 9. " +
+			"Why they wait: kubectl get podtransitionrule -n default -o wide. To withdraw: kubectl scale -n default rs/web --replicas=12",
+	}
+	if diff := cmp.Diff(want, response.Warnings); diff != "" {
+		t.Errorf("warnings (-want +got):\n%s", diff)
 	}
 }
 

@@ -1,7 +1,6 @@
 // Package review serves admission reviews. It responds as the webhooks of controller-runtime
-// do, and decodes a review in one pass, which leaves the objects as they were sent: the API
-// server sends the whole object, before and after the request, and handlers of pods read a few
-// of its fields.
+// do, and leaves the objects of a review as they were sent: the API server sends the whole object,
+// before and after the request, and handlers of pods read a few of its fields.
 package review
 
 import (
@@ -20,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/podops-dev/podops/pkg/prune"
 )
 
 // MaxBytes bounds a review: two objects of at most 3 MiB, and the rest.
@@ -76,23 +77,23 @@ func read(r *http.Request) (body []byte, code int, err error) {
 // decode returns the request of a review of version v1, the only one that the manifests
 // register. Its objects are parts of body.
 func decode(body []byte) (admission.Request, error) {
+	rest, objects, err := prune.Cut(body, "request", "object", "oldObject")
+	if err != nil {
+		return admission.Request{}, err
+	}
 	review := struct {
 		APIVersion string                        `json:"apiVersion"`
 		Kind       string                        `json:"kind"`
 		Request    *admissionv1.AdmissionRequest `json:"request"`
 	}{}
-	objects := jsonv2.UnmarshalFromFunc(func(decoder *jsontext.Decoder, object *runtime.RawExtension) error {
-		before := decoder.InputOffset()
-		kind := decoder.PeekKind()
-		if err := decoder.SkipValue(); err != nil {
-			return err
+	others := jsonv2.UnmarshalFromFunc(func(decoder *jsontext.Decoder, object *runtime.RawExtension) error {
+		value, err := decoder.ReadValue()
+		if err == nil && value.Kind() != 'n' {
+			object.Raw = bytes.Clone(value)
 		}
-		if kind != 'n' {
-			object.Raw = bytes.TrimLeft(body[before:decoder.InputOffset()], ": \t\r\n")
-		}
-		return nil
+		return err
 	})
-	if err := jsonv2.Unmarshal(body, &review, jsonv2.WithUnmarshalers(objects), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)); err != nil {
+	if err := jsonv2.Unmarshal(rest, &review, jsonv2.WithUnmarshalers(others), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)); err != nil {
 		return admission.Request{}, err
 	}
 	if want := admissionv1.SchemeGroupVersion.String(); review.APIVersion != want || review.Kind != reviewKind {
@@ -100,6 +101,11 @@ func decode(body []byte) (admission.Request, error) {
 	}
 	if review.Request == nil {
 		return admission.Request{}, errors.New("it has no request")
+	}
+	for i, object := range []*runtime.RawExtension{&review.Request.Object, &review.Request.OldObject} {
+		if objects[i] != nil {
+			object.Raw = objects[i]
+		}
 	}
 	return admission.Request{AdmissionRequest: *review.Request}, nil
 }

@@ -1,11 +1,9 @@
 package dispatch
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -50,7 +48,10 @@ func resourceOf(pod *rule.PodFact, parameters map[string]string) webhookclient.R
 	if pod.Owner.Name != "" {
 		resource.Owner = &webhookclient.ResourceOwner{Kind: pod.Owner.Kind, Name: pod.Owner.Name}
 	}
-	resource.Revision = cmp.Or(pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey], pod.Labels[appsv1.ControllerRevisionHashLabelKey])
+	resource.Revision = pod.Revision.Current
+	if pod.Revision.State != rule.RevisionUnknown {
+		resource.RevisionState = string(pod.Revision.State)
+	}
 	resource.Labels = webhookclient.BoundedLabels(pod.Labels, isOfLifecycle)
 	return resource
 }

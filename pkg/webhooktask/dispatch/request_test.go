@@ -19,21 +19,24 @@ import (
 // TestResource shows that a call contains what a service needs to approve a rollout, without parameters.
 func TestResource(t *testing.T) {
 	pod := &rule.PodFact{
-		Name: "web-6d4c-x", UID: "1", Owner: rule.Owner{Kind: "Deployment", Name: "web", UID: "2"},
+		Name: "web-6d4c-x", UID: "1", Owner: rule.Owner{Kind: "Deployment", Name: "web", UID: "2"}, Revision: rule.Revision{Current: "6d4c", State: rule.RevisionOutdated},
 		Labels: map[string]string{"app": "web", "pod-template-hash": "6d4c", "operating.podopslifecycle.kusionstack.io/a": "1"},
 	}
 	want := webhookclient.Resource{
 		APIVersion: "v1", Kind: "Pod", Name: "web-6d4c-x", UID: "1", Owner: &webhookclient.ResourceOwner{Kind: "Deployment", Name: "web"},
-		Revision: "6d4c", Labels: map[string]string{"app": "web", "pod-template-hash": "6d4c"},
+		Revision: "6d4c", RevisionState: "Outdated", Labels: map[string]string{"app": "web", "pod-template-hash": "6d4c"},
 	}
 	if diff := cmp.Diff(want, resourceOf(pod, nil)); diff != "" {
 		t.Errorf("resource differs (-want +got):\n%s", diff)
 	}
-	pod.Labels = map[string]string{"controller-revision-hash": "web-7"}
+	pod.Labels, pod.Revision = map[string]string{"controller-revision-hash": "web-7"}, rule.Revision{Current: "web-7", State: rule.RevisionUnknown}
 	for i := range 100 {
 		pod.Labels[fmt.Sprintf("label-%03d", i)] = strings.Repeat("x", 60)
 	}
 	got := resourceOf(pod, nil)
+	if got.RevisionState != "" {
+		t.Errorf("state %q of a revision that is not known", got.RevisionState)
+	}
 	if size := len(fmt.Sprint(got.Labels)); got.Revision != "web-7" || len(got.Labels) < 50 || size > 5000 {
 		t.Errorf("revision %q, %d labels of %d bytes, want web-7 and labels of about 4 KiB", got.Revision, len(got.Labels), size)
 	}

@@ -2,6 +2,7 @@ package manifests_test
 
 import (
 	"context"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -11,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/podops-dev/podops/pkg/operator/certificates"
+	"github.com/podops-dev/podops/test/observed"
 )
 
 // All steps use the rights of the manager.
@@ -18,7 +20,8 @@ var _ = Describe("The serving certificate", Serial, func() {
 	secret := func() *corev1.Secret {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "podops-system", Name: certificates.SecretName}}
 	}
-	// made waits for a certificate other than the old one that the API server trusts.
+	// made waits for a certificate other than the old one that the API server trusts, in every
+	// webhook.
 	made := func(ctx context.Context, old []byte) {
 		GinkgoHelper()
 		namespace := newNamespace(ctx)
@@ -26,9 +29,11 @@ var _ = Describe("The serving certificate", Serial, func() {
 			current := secret()
 			g.Expect(server.admin.Get(ctx, client.ObjectKeyFromObject(current), current)).To(Succeed())
 			g.Expect(current.Data["tls.crt"]).NotTo(Equal(old))
+			g.Expect(bundles(ctx)).To(HaveEach(ContainSubstring(strings.TrimSpace(string(current.Data["ca.crt"])))))
 			g.Expect(server.admin.Create(ctx, newPod(namespace))).To(Succeed())
 			g.Expect(manager.certificates.Ready(nil)).To(Succeed())
 		}).Should(Succeed())
+		Expect(observed.WebhookConfigurations(ctx, server.admin)).To(Succeed())
 	}
 	current := func(ctx context.Context) *corev1.Secret {
 		GinkgoHelper()
@@ -60,3 +65,20 @@ var _ = Describe("The serving certificate", Serial, func() {
 		made(ctx, nil)
 	})
 })
+
+// bundles returns the CA bundle of every webhook.
+func bundles(ctx context.Context) []string {
+	GinkgoHelper()
+	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	Expect(server.admin.Get(ctx, client.ObjectKey{Name: certificates.ValidatingConfigurationName}, validating)).To(Succeed())
+	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	Expect(server.admin.Get(ctx, client.ObjectKey{Name: certificates.MutatingConfigurationName}, mutating)).To(Succeed())
+	var found []string
+	for _, webhook := range validating.Webhooks {
+		found = append(found, string(webhook.ClientConfig.CABundle))
+	}
+	for _, webhook := range mutating.Webhooks {
+		found = append(found, string(webhook.ClientConfig.CABundle))
+	}
+	return found
+}

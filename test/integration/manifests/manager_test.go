@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/podops-dev/podops/pkg/operator/certificates"
+	"github.com/podops-dev/podops/test/observed"
 )
 
 // calls are the requests that reached a webhook, as "path operation".
@@ -113,5 +114,6 @@ func startManager() {
 	// The manager may be ready before it leads, and API servers receive the address later.
 	pod := newPod("default")
 	Eventually(func() error { return server.admin.Create(ctx, pod.DeepCopy()) }).Should(Succeed())
+	Expect(observed.WebhookConfigurations(ctx, server.admin)).To(Succeed())
 	manager.calls.take()
 }

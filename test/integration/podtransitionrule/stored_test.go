@@ -89,7 +89,46 @@ var _ = Describe("A PodTransitionRule that was stored before the bounds", Serial
 		Expect(admin.Delete(ctx, selector)).To(Succeed())
 		Expect(admin.Get(ctx, client.ObjectKeyFromObject(selector), &appsv1alpha1.PodTransitionRule{})).To(Satisfy(apierrors.IsNotFound))
 	})
+
+	It("is evaluated under an older CustomResourceDefinition, whose status has fewer fields", func(ctx context.Context) {
+		older := schemaOf(ctx).DeepCopy()
+		status := older.OpenAPIV3Schema.Properties["status"]
+		for _, added := range []string{"blockedBy", "offTraffic", "targets", "permits"} {
+			Expect(status.Properties).To(HaveKey(added))
+			delete(status.Properties, added)
+		}
+		install(ctx, older)
+		Eventually(stalled(ctx, created(ctx, "under-an-older-schema")), patience).WithContext(ctx).Should(HavePrefix("False NotStalled"))
+	})
+
+	It("is evaluated again after its CustomResourceDefinition was deleted and installed", func(ctx context.Context) {
+		crd := crdOf(ctx)
+		Expect(admin.Delete(ctx, crd)).To(Succeed())
+		Eventually(func() error { return admin.Get(ctx, client.ObjectKeyFromObject(crd), crdNamed(crd.Name)) }, patience).
+			Should(Satisfy(apierrors.IsNotFound))
+		again := crdNamed(crd.Name)
+		again.Spec = crd.Spec
+		Expect(admin.Create(ctx, again)).To(Succeed())
+		var rule client.Object
+		Eventually(func() (err error) {
+			rule = named("after-the-deletion", specOf(`{name: a, labelCheck: {requires: {}}}`))
+			return admin.Create(ctx, rule)
+		}, patience).Should(Succeed())
+		Eventually(stalled(ctx, rule), 2*patience).WithContext(ctx).Should(HavePrefix("False NotStalled"))
+	})
 })
+
+// created returns a rule that is stored.
+func created(ctx context.Context, name string) client.Object {
+	GinkgoHelper()
+	rule := named(name, specOf(`{name: a, labelCheck: {requires: {}}}`))
+	Expect(admin.Create(ctx, rule)).To(Succeed())
+	return rule
+}
+
+func crdNamed(name string) *apiextensionsv1.CustomResourceDefinition {
+	return &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
 
 // startManager runs the manager, without leader election and servers that no test calls, until
 // the specs of the container have run.

@@ -1,0 +1,157 @@
+package operator
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/podops-dev/podops/pkg/prune"
+)
+
+// controlledPods lists and watches the controlled pods. The API server sends each version of a pod
+// as a whole; little more than slimPod keeps is decoded.
+func controlledPods(config *rest.Config, scheme *runtime.Scheme) (*cache.ListWatch, error) {
+	config = rest.CopyConfig(config)
+	config.APIPath, config.GroupVersion = "/api", &corev1.SchemeGroupVersion
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
+	config.NegotiatedSerializer = pruningSerializer{
+		serializer.WithoutConversionCodecFactory{CodecFactory: serializer.NewCodecFactory(scheme)}, newPodPruner(),
+	}
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("making the client of pods: %w", err)
+	}
+	get := func(options metav1.ListOptions) *rest.Request {
+		options.LabelSelector = controlled().String()
+		return client.Get().Resource("pods").VersionedParams(&options, metav1.ParameterCodec)
+	}
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			pods := &corev1.PodList{}
+			return pods, get(options).Do(ctx).Into(pods)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.Watch = true
+			return get(options).Watch(ctx)
+		},
+	}, nil
+}
+
+// pruningSerializer removes from pods and lists of pods that are protocol buffers what slimPod removes,
+// before they are decoded.
+type pruningSerializer struct {
+	runtime.NegotiatedSerializer
+	pruner podPruner
+}
+
+// DecoderToVersion implements runtime.NegotiatedSerializer.
+func (s pruningSerializer) DecoderToVersion(decoder runtime.Decoder, version runtime.GroupVersioner) runtime.Decoder {
+	return pruningDecoder{s.NegotiatedSerializer.DecoderToVersion(decoder, version), s.pruner}
+}
+
+type pruningDecoder struct {
+	runtime.Decoder
+	pruner podPruner
+}
+
+// Decode implements runtime.Decoder.
+func (d pruningDecoder) Decode(data []byte, kind *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	return d.Decoder.Decode(d.pruner.pruned(data), kind, into)
+}
+
+// podPruner has what is kept of objects that are encoded as protocol buffers, by kind.
+type podPruner struct {
+	byKind map[string]*prune.Message
+	header *prune.Message
+}
+
+// Fields of messages of Kubernetes, by the numbers in their files generated.proto, which never change.
+const (
+	unknownTypeMeta = 1
+	unknownRaw      = 2
+	podListItems    = 2
+	podMetadata     = 1
+	podSpec         = 2
+	podStatus       = 3
+)
+
+func newPodPruner() podPruner {
+	metadata := prune.Without(17) // managedFields
+	pod := prune.Without().In(podMetadata, metadata).In(podSpec, slimSpecMessage()).In(podStatus, slimStatusMessage())
+	return podPruner{header: prune.Only(unknownTypeMeta), byKind: map[string]*prune.Message{
+		"Pod":     prune.Without().In(unknownRaw, pod),
+		"PodList": prune.Without().In(unknownRaw, prune.Without().In(podListItems, pod)),
+	}}
+}
+
+func slimSpecMessage() *prune.Message {
+	return prune.Without(
+		1,  // volumes
+		15, // imagePullSecrets
+		18, // affinity
+		20, // initContainers
+		22, // tolerations
+		23, // hostAliases
+		26, // dnsConfig
+		32, // overhead
+		33, // topologySpreadConstraints
+		34, // ephemeralContainers
+		38, // schedulingGates
+		39, // resourceClaims
+		40, // resources
+		44, // evictionResponders
+	).In(2, prune.Only(1, 6)) // of containers their names and ports
+}
+
+func slimStatusMessage() *prune.Message {
+	return prune.Without(
+		10, // initContainerStatuses
+		13, // ephemeralContainerStatuses
+		15, // resourceClaimStatuses
+		19, // allocatedResources
+		20, // resources
+		21, // nodeAllocatableResourceClaimStatuses
+		22, // volumeHealth
+	).In(8, prune.Only(5)) // of containerStatuses the number of restarts
+}
+
+// protobufPrefix begins each object that is encoded as protocol buffer. A runtime.Unknown follows.
+const protobufPrefix = "k8s\x00"
+
+// slimBytes is the buffer for what is left of an object: it is enough for most pods.
+const slimBytes = 4 << 10
+
+// pruned returns the encoded object without the fields that slimPod removes. It returns what is no pod and no
+// list of pods, and what cannot be read, as it is.
+func (p podPruner) pruned(data []byte) []byte {
+	encoded, found := bytes.CutPrefix(data, []byte(protobufPrefix))
+	if !found {
+		return data
+	}
+	header, err := p.header.Append(nil, encoded)
+	if err != nil {
+		return data
+	}
+	object := runtime.Unknown{}
+	if err := object.Unmarshal(header); err != nil {
+		return data
+	}
+	kept, ok := p.byKind[object.Kind]
+	if !ok {
+		return data
+	}
+	left, err := kept.Append(append(make([]byte, 0, slimBytes), protobufPrefix...), encoded)
+	if err != nil {
+		return data
+	}
+	return left
+}

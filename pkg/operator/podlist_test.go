@@ -1,0 +1,162 @@
+package operator
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+
+	"github.com/podops-dev/podops/test/builders"
+)
+
+// protobufOf encodes an object as the API server does.
+func protobufOf(t testing.TB, object runtime.Object) []byte {
+	t.Helper()
+	scheme, err := newScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	codecs := serializer.NewCodecFactory(scheme)
+	info, _ := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
+	data, err := runtime.Encode(codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion), object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func decodeProtobuf(t testing.TB, data []byte, into runtime.Object) {
+	t.Helper()
+	scheme, err := newScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := serializer.NewCodecFactory(scheme).UniversalDeserializer().Decode(data, nil, into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPrunedPodsAreSlimPods: slimPod leaves the same of a pruned pod as of the whole pod, and only of its
+// containers less than was decoded.
+func TestPrunedPodsAreSlimPods(t *testing.T) {
+	filled, restarted := &corev1.Pod{}, production()
+	fill(reflect.ValueOf(filled).Elem(), 6)
+	restarted.Status.ContainerStatuses[0].RestartCount = 3
+	for name, pod := range map[string]*corev1.Pod{
+		"every field": filled, "as clusters have them": production(), "restarted": restarted, "almost empty": builders.MakePod("new").Obj(), "empty": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			whole, got := &corev1.Pod{}, &corev1.Pod{}
+			data := protobufOf(t, pod)
+			decodeProtobuf(t, data, whole)
+			decodeProtobuf(t, newPodPruner().pruned(data), got)
+			want := slimmed(t, whole)
+			if diff := cmp.Diff(want, slimmed(t, got)); diff != "" {
+				t.Errorf("slim pods (-whole +pruned):\n%s", diff)
+			}
+			got.Spec.Containers, got.Status.ContainerStatuses = want.Spec.Containers, want.Status.ContainerStatuses
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("more was decoded than slimPod keeps (-slim +pruned):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestOtherObjectsAreNotPruned, nor bytes that are no object.
+func TestOtherObjectsAreNotPruned(t *testing.T) {
+	for name, data := range map[string][]byte{
+		"a status": protobufOf(t, &metav1.Status{Message: "gone"}), "a container of a template": protobufOf(t, &corev1.PodTemplate{
+			Template: corev1.PodTemplateSpec{Spec: production().Spec},
+		}),
+		"JSON": []byte(`{"kind":"Pod"}`), "no bytes": nil, "the prefix alone": []byte(protobufPrefix), "bad bytes": []byte(protobufPrefix + "\xff\xff"),
+		"a pod that ends": protobufOf(t, production())[:300],
+	} {
+		if diff := cmp.Diff(data, newPodPruner().pruned(data)); diff != "" {
+			t.Errorf("%s is changed (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestControlledPods lists from a server that sends protocol buffers, and from a server that sends JSON.
+func TestControlledPods(t *testing.T) {
+	scheme, err := newScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	codecs := serializer.NewCodecFactory(scheme)
+	for _, media := range []string{runtime.ContentTypeProtobuf, runtime.ContentTypeJSON} {
+		t.Run(media, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path != "/api/v1/pods" || r.URL.Query().Get("labelSelector") != "kusionstack.io/control=true" {
+					w.WriteHeader(http.StatusGone)
+					return
+				}
+				info, _ := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), media)
+				w.Header().Set("Content-Type", media)
+				list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}, Items: []corev1.Pod{*production(), *production()}}
+				if err := codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion).Encode(list, w); err != nil {
+					t.Error(err)
+				}
+			}))
+			defer server.Close()
+			source, err := controlledPods(&rest.Config{Host: server.URL}, scheme)
+			if err != nil {
+				t.Fatal(err)
+			}
+			object, err := source.ListWithContext(t.Context(), metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			list := object.(*corev1.PodList)
+			if list.ResourceVersion != "7" || len(list.Items) != 2 {
+				t.Fatalf("%d pods at %s, want 2 at 7", len(list.Items), list.ResourceVersion)
+			}
+			whole := &corev1.Pod{}
+			decodeProtobuf(t, protobufOf(t, production()), whole)
+			for i := range list.Items {
+				list.Items[i].TypeMeta = whole.TypeMeta
+				if diff := cmp.Diff(slimmed(t, whole), slimmed(t, &list.Items[i]), timesByUnix()); diff != "" {
+					t.Errorf("pod %d (-want +got):\n%s", i, diff)
+				}
+			}
+		})
+	}
+}
+
+func timesByUnix() cmp.Option {
+	return cmp.Comparer(func(a, b metav1.Time) bool { return a.Unix() == b.Unix() })
+}
+
+func BenchmarkDecodePod(b *testing.B) {
+	pod := production()
+	for i := range pod.Spec.Containers {
+		for range 40 {
+			pod.Spec.Containers[i].Env = append(pod.Spec.Containers[i].Env, corev1.EnvVar{Name: "WEB_SETTING", Value: "https://backend.payments.svc.cluster.local:8443/api/v1"})
+		}
+	}
+	pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet", FieldsV1: metav1.NewFieldsV1(strings.Repeat(`"f:name":{},`, 500))}}
+	data := protobufOf(b, pod)
+	scheme, err := newScheme()
+	if err != nil {
+		b.Fatal(err)
+	}
+	decoder := serializer.NewCodecFactory(scheme).UniversalDeserializer()
+	for name, of := range map[string]runtime.Decoder{"whole": decoder, "pruned": pruningDecoder{decoder, newPodPruner()}} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, _, err := of.Decode(data, nil, &corev1.Pod{}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
