@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -22,7 +23,8 @@ policies, stops the manager, ends every lifecycle, opens every readiness gate, a
 the finalizers of the adapters inside of the manager. Every pod serves afterwards. It needs
 no running manager, and can be run again.
 
-  manager release [--kubeconfig FILE] [--namespace NAMESPACE] [--timeout 5m] [--all-finalizers]
+  manager release [--kubeconfig FILE] [--namespace NAMESPACE] [--timeout 5m]
+                  [--adapters NAMES] [--all-finalizers]
 
 Flags:
 `)
@@ -30,6 +32,7 @@ Flags:
 	}
 	flags.StringVar(&namespace, "namespace", namespace, "namespace of the manager")
 	timeout := flags.Duration("timeout", 5*time.Minute, "timeout of the whole command")
+	adapters := flags.String("adapters", "", "TrafficAdapters whose programs are removed, too, separated by commas: their finalizers are removed; the programs must have stopped")
 	all := flags.Bool("all-finalizers", false, "remove every protection finalizer, including those of adapters in other programs")
 	if kubeconfig := flag.Lookup("kubeconfig"); kubeconfig != nil {
 		flags.Var(kubeconfig.Value, kubeconfig.Name, kubeconfig.Usage)
@@ -43,5 +46,10 @@ Flags:
 	}
 	ctx, stop := context.WithTimeout(ctrl.SetupSignalHandler(), *timeout)
 	defer stop()
-	return operator.Release(ctx, config, namespace, *all, os.Stdout)
+	return operator.Release(ctx, config, namespace, names(*adapters), *all, os.Stdout)
+}
+
+// names returns the names in a list that is separated by commas.
+func names(list string) []string {
+	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,8 +15,9 @@ import (
 )
 
 // Release removes PodOps from the pods of a cluster, see package release, and reports its
-// progress on out. Namespace is that of the manager.
-func Release(ctx context.Context, config *rest.Config, namespace string, allFinalizers bool, out io.Writer) error {
+// progress on out. Namespace is that of the manager, and adapters are the
+// TrafficAdapters whose programs are removed with it.
+func Release(ctx context.Context, config *rest.Config, namespace string, adapters []string, allFinalizers bool, out io.Writer) error {
 	scheme, err := newScheme()
 	if err != nil {
 		return err
@@ -28,6 +30,7 @@ func Release(ctx context.Context, config *rest.Config, namespace string, allFina
 	report, err := release.Run(ctx, c, release.Options{
 		Namespace:     namespace,
 		Controllers:   []string{demo.ControllerName, haproxy.ControllerName},
+		Adapters:      adapters,
 		AllFinalizers: allFinalizers,
 		Progress: func(r release.Report) {
 			if r.Step != step {
@@ -44,5 +47,9 @@ func Release(ctx context.Context, config *rest.Config, namespace string, allFina
 	}
 	fmt.Fprintf(out, "released %d pods and %d ReplicaSets, removed %d protection finalizers and %d clean finalizers of Services\n",
 		report.Released, report.ReplicaSets, report.Finalizers, report.Services)
+	if len(report.Adapters) > 0 && !allFinalizers {
+		fmt.Fprintf(out, "the finalizers of %s stay: their programs remove them; --adapters removes them when these programs have stopped\n",
+			strings.Join(report.Adapters, ", "))
+	}
 	return nil
 }

@@ -2,10 +2,12 @@
 //
 // Each step makes sure that no component can repeat the changes that the next step reverts:
 //
+//	TrafficAdapters                              the programs of those that go must have stopped
 //	webhook configurations, admission policies   no request begins a lifecycle or is deferred
 //	the Deployment of the manager, to 0          no controller continues a lifecycle
 //	pods                                         lifecycles end, gates open, finalizers of
-//	                                             the adapters inside of the manager are removed
+//	                                             removed adapters, such as those inside of the
+//	                                             manager, are removed
 //	ReplicaSets                                  scale-downs that were kept go on without PodOps
 //	Services                                     clean finalizers of these adapters are removed
 //

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
@@ -17,6 +18,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/podwriter"
 	"github.com/podops-dev/podops/pkg/resourceconsist"
+	"github.com/podops-dev/podops/pkg/trafficadapter"
 )
 
 const (
@@ -38,6 +40,10 @@ type Options struct {
 	// Controllers are the names of the ResourceConsist controllers inside of the manager. Their
 	// finalizers are removed; the finalizers of adapters in other programs stay.
 	Controllers []string
+
+	// Adapters are the names of TrafficAdapters whose programs are removed with PodOps. Their
+	// finalizers are removed, too. The programs must not run any more.
+	Adapters []string
 
 	// AllFinalizers removes every protection finalizer, of any program.
 	AllFinalizers bool
@@ -61,6 +67,9 @@ type Report struct {
 
 	// Services is the number of Services whose clean finalizer was removed.
 	Services int
+
+	// Adapters are the names of the TrafficAdapters whose finalizers stay.
+	Adapters []string
 }
 
 // Run ends every lifecycle in the cluster, opens every gate, and removes the finalizers of
@@ -73,6 +82,7 @@ func Run(ctx context.Context, c client.Client, options Options) (Report, error) 
 		name string
 		run  func(context.Context) error
 	}{
+		{"reading TrafficAdapters", r.findAdapters},
 		{"removing webhook configurations and admission policies", r.removeAdmission},
 		{"stopping the manager", r.stopManager},
 		{"listing Services of adapters", r.findServices},
@@ -96,8 +106,9 @@ type runner struct {
 	clock    clock.PassiveClock
 	writer   *podwriter.Writer
 	report   Report
-	services []corev1.Service // of removed controllers
-	last     error            // of a write that is retried
+	removed  []trafficadapter.Registration // of Options.Adapters
+	services []corev1.Service              // of removed controllers
+	last     error                         // of a write that is retried
 }
 
 func (r *runner) progress() {
@@ -108,13 +119,9 @@ func (r *runner) progress() {
 
 // findServices lists the employers of the removed controllers.
 func (r *runner) findServices(ctx context.Context) error {
-	goes := map[string]bool{}
-	for _, name := range r.options.Controllers {
-		goes[name] = true
-	}
 	return r.eachPage(ctx, &corev1.ServiceList{}, func(page client.ObjectList) error {
 		for _, service := range page.(*corev1.ServiceList).Items {
-			if goes[service.Annotations[resourceconsist.ControllerAnnotationKey]] {
+			if r.isRemoved(&service) {
 				r.services = append(r.services, service)
 			}
 		}
@@ -221,6 +228,9 @@ func (r *runner) releaseServices(ctx context.Context) error {
 		before := &r.services[i]
 		after := before.DeepCopy()
 		resourceconsist.Disown(after)
+		if equality.Semantic.DeepEqual(before, after) {
+			continue
+		}
 		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 		if err := client.IgnoreNotFound(r.client.Patch(ctx, after, patch)); err != nil {
 			return fmt.Errorf("service %s: %w", client.ObjectKeyFromObject(before), err)

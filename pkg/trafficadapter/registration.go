@@ -61,6 +61,12 @@ func (r Registration) Matches(service *corev1.Service) bool {
 	return slices.ContainsFunc(r.entries, func(e entry) bool { return e.matches(service) })
 }
 
+// Owns reports whether a Service with this value of resourceconsist.ControllerAnnotationKey belongs
+// to the adapter, whatever the registration matches now.
+func (r Registration) Owns(controller string) bool {
+	return controller != "" && controller == r.controller
+}
+
 func (e entry) matches(service *corev1.Service) bool {
 	if !e.selector.Matches(labels.Set(service.Labels)) {
 		return false

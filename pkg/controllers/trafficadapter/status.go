@@ -11,6 +11,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/text"
+	"github.com/podops-dev/podops/pkg/trafficadapter"
 )
 
 // maxMessage bounds the message of a condition, in bytes.
@@ -59,8 +60,7 @@ func ready(found facts) metav1.Condition {
 	return condition
 }
 
-// running reports whether the program renews its Lease. The clocks of the manager and of the
-// program must agree to within the duration of the Lease.
+// running reports whether the program renews its Lease.
 func running(reference *appsv1alpha1.LeaseReference, found facts, now time.Time) metav1.Condition {
 	condition := metav1.Condition{Type: appsv1alpha1.ConditionRunning, Status: metav1.ConditionUnknown}
 	if reference == nil {
@@ -75,7 +75,7 @@ func running(reference *appsv1alpha1.LeaseReference, found facts, now time.Time)
 	case found.lease == nil:
 		condition.Status, condition.Reason = metav1.ConditionFalse, appsv1alpha1.ReasonLeaseNotFound
 		condition.Message = fmt.Sprintf("lease %s does not exist: the program has never run", name)
-	case isHeld(found.lease, now):
+	case trafficadapter.IsHeld(found.lease, now):
 		condition.Status, condition.Reason = metav1.ConditionTrue, appsv1alpha1.ReasonLeaseRenewed
 		condition.Message = fmt.Sprintf("%s renews lease %s", ptr.Deref(found.lease.Spec.HolderIdentity, ""), name)
 	default:
@@ -83,13 +83,4 @@ func running(reference *appsv1alpha1.LeaseReference, found facts, now time.Time)
 		condition.Message = fmt.Sprintf("lease %s is not renewed: new pods wait until the program runs", name)
 	}
 	return condition
-}
-
-// isHeld reports whether a Lease has a holder and has not expired.
-func isHeld(lease *coordinationv1.Lease, now time.Time) bool {
-	spec := lease.Spec
-	if ptr.Deref(spec.HolderIdentity, "") == "" || spec.RenewTime == nil {
-		return false
-	}
-	return now.Before(spec.RenewTime.Add(time.Duration(ptr.Deref(spec.LeaseDurationSeconds, 0)) * time.Second))
 }
