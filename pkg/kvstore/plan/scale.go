@@ -76,7 +76,7 @@ func (p *planner) leaving(replicas int32) (string, bool) {
 	return "", false
 }
 
-// storeKnown reports whether the observation of the store is fresh.
+// storeKnown reports whether the store has a leader, and the observation of it is fresh.
 func (p *planner) storeKnown() bool {
-	return !p.Store.At.IsZero() && p.now.Sub(p.Store.At) <= LeaderFreshness
+	return p.Store.Leader != "" && p.now.Sub(p.Store.At) <= LeaderFreshness
 }

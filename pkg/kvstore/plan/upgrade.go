@@ -277,7 +277,7 @@ func (p *planner) leaderElsewhere(ordinal int32) bool {
 	if len(p.Members) == 1 {
 		return true
 	}
-	if p.Store.Leader == "" || !p.storeKnown() {
+	if !p.storeKnown() {
 		p.decision.Observe = true
 		p.progress = progress{kvstorev1.ReasonWaitingForLeader, "pod " + name + " waits until it is known which pod leads"}
 		return false

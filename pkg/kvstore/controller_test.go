@@ -1,0 +1,187 @@
+package kvstore_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	kvstorev1 "github.com/podops-dev/podops/apis/kvstore/v1"
+)
+
+// shortStep is how many writes a short test advances: the race detector makes each story take seconds.
+const shortStep = 7
+
+// ready returns a world whose cluster is ready.
+func ready(t *testing.T, replicas int32) *world {
+	t.Helper()
+	w := newWorld(t, replicas)
+	w.run()
+	if cluster := w.cluster(); cluster.Status.Phase != kvstorev1.PhaseReady {
+		t.Fatalf("not ready: %+v", cluster.Status)
+	}
+	return w
+}
+
+func TestASteadyClusterIsReadAndNotWritten(t *testing.T) {
+	w := ready(t, 3)
+	before := w.writes
+	w.run()
+	if w.writes != before {
+		t.Errorf("%d writes to a steady cluster", w.writes-before)
+	}
+}
+
+// TestDriftIsRepaired changes what the operator manages, by hand.
+func TestDriftIsRepaired(t *testing.T) {
+	for sentence, drift := range map[string]func(*world){
+		"replicas": func(w *world) {
+			set := w.set()
+			set.Spec.Replicas = ptr.To(int32(5))
+			w.must(w.api.Update(w.t.Context(), set))
+		},
+		"image": func(w *world) {
+			set := w.set()
+			set.Spec.Template.Spec.Containers[0].Image = "my-repo/kvstore:other"
+			w.must(w.api.Update(w.t.Context(), set))
+		},
+		"labels": func(w *world) {
+			set := w.set()
+			set.Labels = nil
+			w.must(w.api.Update(w.t.Context(), set))
+		},
+		"Service": func(w *world) {
+			service := &corev1.Service{}
+			service.Namespace, service.Name = "default", "db"
+			w.must(w.api.Delete(w.t.Context(), service))
+		},
+		"label of the leader": func(w *world) {
+			pod := w.pods()[0]
+			pod.Labels[kvstorev1.RoleLabelKey] = kvstorev1.RoleLeader
+			w.must(w.api.Update(w.t.Context(), pod))
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			w := ready(t, 3)
+			want := w.end()
+			drift(w)
+			w.run()
+			if diff := cmp.Diff(want, w.end()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// end is everything that counts of the end of a story.
+type end struct {
+	Gone              bool
+	Phase             kvstorev1.ClusterPhase
+	Current           string
+	Conditions        []string
+	Replicas          int32
+	Version, Strategy string
+	Pods              []string
+	Claims            int
+	Leaders           []string
+}
+
+func (w *world) end() end {
+	w.t.Helper()
+	var claims corev1.PersistentVolumeClaimList
+	w.must(w.api.List(w.t.Context(), &claims))
+	e := end{Gone: true, Claims: len(claims.Items)}
+	for ordinal, pod := range w.pods() {
+		e.Pods = append(e.Pods, fmt.Sprint(ordinal, versionOf(pod.Spec), operating(pod)))
+		if pod.Labels[kvstorev1.RoleLabelKey] != "" {
+			e.Leaders = append(e.Leaders, pod.Name)
+		}
+	}
+	slices.Sort(e.Pods)
+	if set := w.set(); set != nil {
+		e.Replicas, e.Version = *set.Spec.Replicas, versionOf(set.Spec.Template.Spec)
+		e.Strategy = fmt.Sprint(set.Spec.UpdateStrategy.Type, ptr.Deref(set.Spec.UpdateStrategy.RollingUpdate.Partition, -1))
+	}
+	cluster := w.cluster()
+	if cluster == nil {
+		return e
+	}
+	e.Gone, e.Phase, e.Current = false, cluster.Status.Phase, cluster.Status.CurrentVersion
+	for _, c := range cluster.Status.Conditions {
+		e.Conditions = append(e.Conditions, fmt.Sprint(c.Type, " ", c.Status, " ", c.Reason))
+	}
+	slices.Sort(e.Conditions)
+	return e
+}
+
+// TestAnOperatorThatEndsAtAnyCallIsContinued ends the operator at each of its calls of the API server in
+// turn, before the call and after it took effect, and lets another continue: every story ends as it does
+// without that.
+func TestAnOperatorThatEndsAtAnyCallIsContinued(t *testing.T) {
+	for sentence, begin := range map[string]func(*world){
+		"a canary upgrade": func(w *world) {
+			w.edit(func(s *kvstorev1.KVStoreClusterSpec) { s.Version = next })
+		},
+		"an upgrade that is rolled back": func(w *world) {
+			w.edit(func(s *kvstorev1.KVStoreClusterSpec) { s.Version = bad })
+		},
+		"a scale-in": func(w *world) {
+			w.edit(func(s *kvstorev1.KVStoreClusterSpec) { s.Replicas = 1 })
+		},
+		"a deletion": func(w *world) {
+			w.must(w.api.Delete(w.t.Context(), w.cluster()))
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			w := ready(t, 3)
+			before := w.calls
+			begin(w)
+			w.run()
+			want, calls, writes := w.end(), w.calls-before, 0
+			for n := 1; n <= calls; n++ {
+				write := w.wrote[before+n]
+				if write {
+					writes++
+				}
+				if testing.Short() && (!write || writes%shortStep != 0) {
+					continue // an operator that ends at a read ends as after the write before it
+				}
+				for _, lost := range losses(write) {
+					w := ready(t, 3)
+					w.last, w.lost = w.calls+n, lost
+					begin(w)
+					w.run()
+					if diff := cmp.Diff(want, w.end()); diff != "" {
+						t.Fatalf("ended at call %d of %d, lost %t (-want +got):\n%s", n, calls, lost, diff)
+					}
+				}
+			}
+			t.Logf("%d calls, %d of them write; the end: %+v", calls, writes, want)
+		})
+	}
+}
+
+// losses returns whether the last call of an operator takes effect: a read has none.
+func losses(write bool) []bool {
+	if write {
+		return []bool{false, true}
+	}
+	return []bool{false}
+}
+
+func TestADeletedClusterWithoutFinalizerIsLeft(t *testing.T) {
+	w := ready(t, 3)
+	cluster := w.cluster()
+	cluster.Finalizers = []string{"example.com/other"}
+	w.must(w.api.Update(t.Context(), cluster))
+	w.must(w.api.Delete(t.Context(), cluster))
+	before := w.writes
+	w.run()
+	if w.writes != before {
+		t.Errorf("%d writes", w.writes-before)
+	}
+}
