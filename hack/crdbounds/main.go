@@ -20,6 +20,7 @@ const (
 	maxOperatorBytes = 16
 	maxTimeBytes     = 64
 	maxBoundBytes    = 4 // "100%"
+	maxQuantityBytes = 32
 )
 
 func main() { os.Exit(run(os.Args[1:])) }
@@ -50,7 +51,7 @@ func rewrite(file string) error {
 	return os.WriteFile(file, append([]byte("---\n"), content...), 0o644)
 }
 
-// bound walks a document and bounds every schema of a label selector and of a time in it.
+// bound walks a document and bounds every schema of a label selector, of a time and of a quantity in it.
 func bound(node any) {
 	switch node := node.(type) {
 	case []any:
@@ -66,6 +67,9 @@ func bound(node any) {
 		}
 		if node["type"] == "string" && node["format"] == "date-time" {
 			node["maxLength"] = maxTimeBytes
+		}
+		if node["x-kubernetes-int-or-string"] == true && node["pattern"] != nil && node["maxLength"] == nil {
+			node["maxLength"] = maxQuantityBytes
 		}
 		for _, child := range node {
 			bound(child)

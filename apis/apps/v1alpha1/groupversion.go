@@ -19,7 +19,8 @@ func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion(),
 		&PodTransitionRule{}, &PodTransitionRuleList{},
 		&PodTransitionPolicy{}, &PodTransitionPolicyList{},
-		&TrafficAdapter{}, &TrafficAdapterList{})
+		&TrafficAdapter{}, &TrafficAdapterList{},
+		&PodOperation{}, &PodOperationList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion())
 	return nil
 }

@@ -189,6 +189,14 @@ const (
 	PreviousDeletionCostAnnotationKey = LifecycleDomain + "/previous-deletion-cost"
 )
 
+// PodOperationAnnotationPrefix is, with the UID of a PodOperation after a slash, the key of an
+// annotation on a pod: the record of what the PodOperation has done with it, as JSON. PodOps writes
+// it with the action and at its end, and removes records of ended PodOperations when another begins.
+const PodOperationAnnotationPrefix = "podoperation.kusionstack.io"
+
+// PodOperationIDPrefix is, with the UID of a PodOperation after it, the id of its lifecycles.
+const PodOperationIDPrefix = "podoperation-"
+
 // MaxLiftBytes is how many bytes of the value of LiftQuarantineAnnotationKey count.
 const MaxLiftBytes = 64
 
@@ -217,6 +225,10 @@ type SkipRules struct {
 
 // Finalizers and the readiness gate.
 const (
+	// PodOperationFinalizer keeps a PodOperation until none of its lifecycles is left on a pod.
+	// PodOps adds it before it begins the first, and removes it.
+	PodOperationFinalizer = "podoperation.kusionstack.io/lifecycles"
+
 	// ProtectionFinalizerPrefix starts every finalizer that holds back operate. A
 	// service controller puts one on a pod whose traffic is on and removes it
 	// once traffic is off.
