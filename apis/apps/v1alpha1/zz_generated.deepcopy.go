@@ -1114,7 +1114,7 @@ func (in *ServiceMatch) DeepCopyInto(out *ServiceMatch) {
 	*out = *in
 	if in.LabelSelector != nil {
 		in, out := &in.LabelSelector, &out.LabelSelector
-		*out = new(metav1.LabelSelector)
+		*out = new(v1.LabelSelector)
 		(*in).DeepCopyInto(*out)
 	}
 	if in.Annotations != nil {
@@ -1278,7 +1278,7 @@ func (in *TrafficAdapterStatus) DeepCopyInto(out *TrafficAdapterStatus) {
 	*out = *in
 	if in.Conditions != nil {
 		in, out := &in.Conditions, &out.Conditions
-		*out = make([]metav1.Condition, len(*in))
+		*out = make([]v1.Condition, len(*in))
 		for i := range *in {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}

@@ -1,0 +1,199 @@
+package podoperation
+
+import (
+	"fmt"
+
+	"github.com/distribution/reference"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+)
+
+// placeholderTag is the tag of a reference that has only a digest, when another reference of the
+// same digest is needed. Kubelets ignore the tag of a reference with a digest.
+const placeholderTag = "restarted"
+
+// Removes reports whether an action removes the pod.
+func Removes(action appsv1alpha1.PodOperationAction) bool {
+	return action.Type == appsv1alpha1.ActionDelete || action.Type == appsv1alpha1.ActionEvict
+}
+
+// OperationType returns the operation type of the lifecycles of an action. Rules refer to it.
+func OperationType(action appsv1alpha1.PodOperationAction) string {
+	switch action.Type {
+	case appsv1alpha1.ActionRestart:
+		return "restart"
+	case appsv1alpha1.ActionUpdateImages:
+		return "update"
+	case appsv1alpha1.ActionResize:
+		return "resize"
+	default:
+		return appsv1alpha1.DeleteOperationType
+	}
+}
+
+// Images returns the new image of each container that an action replaces, and the record of the IDs
+// that these containers have now. Containers that run the image already are left out. It fails when the
+// action cannot be carried out on the pod.
+func Images(action appsv1alpha1.PodOperationAction, pod *corev1.Pod) (images map[string]string, record Record, err error) {
+	images, record = map[string]string{}, Record{Containers: map[string]string{}}
+	for _, wanted := range wantedImages(action, pod) {
+		container, status := containerOf(pod, wanted.Name)
+		if container == nil {
+			return nil, Record{}, fmt.Errorf("the pod has no container %s", wanted.Name)
+		}
+		image := wanted.Image
+		if action.Type == appsv1alpha1.ActionRestart {
+			if status == nil {
+				return nil, Record{}, fmt.Errorf("container %s has no status", wanted.Name)
+			}
+			if image, err = sameImage(container.Image, status.ImageID); err != nil {
+				return nil, Record{}, fmt.Errorf("restarting container %s: %w", wanted.Name, err)
+			}
+		}
+		if image == container.Image {
+			continue
+		}
+		images[wanted.Name] = image
+		record.Containers[wanted.Name] = ""
+		if status != nil {
+			record.Containers[wanted.Name] = status.ContainerID
+		}
+	}
+	return images, record, nil
+}
+
+// wantedImages returns the containers of an action; those of a restart have no image.
+func wantedImages(action appsv1alpha1.PodOperationAction, pod *corev1.Pod) []appsv1alpha1.ContainerImage {
+	var wanted []appsv1alpha1.ContainerImage
+	switch {
+	case action.UpdateImages != nil:
+		return action.UpdateImages.Containers
+	case action.Restart != nil:
+		for _, name := range action.Restart.Containers {
+			wanted = append(wanted, appsv1alpha1.ContainerImage{Name: name})
+		}
+	default:
+		for i := range pod.Spec.Containers {
+			wanted = append(wanted, appsv1alpha1.ContainerImage{Name: pod.Spec.Containers[i].Name})
+		}
+	}
+	return wanted
+}
+
+// sameImage returns another reference of the image that a container runs. imageID is that of its
+// status: a kubelet reports the repository with the digest, or no repository when the image was never
+// pulled from a registry.
+func sameImage(image, imageID string) (string, error) {
+	parsed, err := reference.Parse(image)
+	if err != nil {
+		return "", fmt.Errorf("parsing the image %q: %w", image, err)
+	}
+	named, ok := parsed.(reference.Named)
+	if !ok {
+		return "", fmt.Errorf("the image %q has no name", image)
+	}
+	repository := reference.TrimNamed(named)
+	digested, hasDigest := parsed.(reference.Digested)
+	if !hasDigest {
+		running, err := reference.Parse(imageID)
+		if err != nil {
+			return "", fmt.Errorf("parsing the imageID %q: %w", imageID, err)
+		}
+		_, hasRepository := running.(reference.Named)
+		if digested, hasDigest = running.(reference.Digested); !hasDigest || !hasRepository {
+			return "", fmt.Errorf("the kubelet reports no digest of a registry for the image %q: delete the pod instead", image)
+		}
+		return named.String() + "@" + digested.Digest().String(), nil
+	}
+	if _, hasTag := parsed.(reference.Tagged); hasTag {
+		return repository.Name() + "@" + digested.Digest().String(), nil
+	}
+	return repository.Name() + ":" + placeholderTag + "@" + digested.Digest().String(), nil
+}
+
+// isReplaced reports whether every container of a record runs with another ID.
+func isReplaced(record Record, pod *corev1.Pod) bool {
+	for name, before := range record.Containers {
+		_, status := containerOf(pod, name)
+		if status == nil || status.ContainerID == before || status.State.Running == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// Resources returns the resources of each container that an action resizes, as they are after it. It
+// fails when the pod does not have the container.
+func Resources(action appsv1alpha1.PodOperationAction, pod *corev1.Pod) (map[string]corev1.ResourceRequirements, error) {
+	resources := map[string]corev1.ResourceRequirements{}
+	for _, wanted := range action.Resize.Containers {
+		container, _ := containerOf(pod, wanted.Name)
+		if container == nil {
+			return nil, fmt.Errorf("the pod has no container %s", wanted.Name)
+		}
+		resources[wanted.Name] = corev1.ResourceRequirements{Requests: listOf(wanted.Requests), Limits: listOf(wanted.Limits)}
+	}
+	return resources, nil
+}
+
+func listOf(resources *appsv1alpha1.ResizableResources) corev1.ResourceList {
+	if resources == nil {
+		return nil
+	}
+	list := corev1.ResourceList{}
+	for name, quantity := range map[corev1.ResourceName]*resource.Quantity{corev1.ResourceCPU: resources.CPU, corev1.ResourceMemory: resources.Memory} {
+		if quantity != nil {
+			list[name] = *quantity
+		}
+	}
+	return list
+}
+
+// resizeOf returns how far the resize of a pod is: whether its spec has the resources, whether its
+// kubelet has applied them, and why it never will.
+func resizeOf(action appsv1alpha1.PodOperationAction, pod *corev1.Pod) (written, applied bool, infeasible string) {
+	written, applied = true, true
+	for _, wanted := range action.Resize.Containers {
+		container, status := containerOf(pod, wanted.Name)
+		if container == nil {
+			return false, false, ""
+		}
+		requests, limits := listOf(wanted.Requests), listOf(wanted.Limits)
+		written = written && contains(container.Resources.Requests, requests) && contains(container.Resources.Limits, limits)
+		applied = applied && status != nil && status.Resources != nil &&
+			contains(status.Resources.Requests, requests) && contains(status.Resources.Limits, limits)
+	}
+	for i := range pod.Status.Conditions {
+		condition := &pod.Status.Conditions[i]
+		if condition.Type == corev1.PodResizePending && condition.Status == corev1.ConditionTrue && condition.Reason == corev1.PodReasonInfeasible {
+			infeasible = "the kubelet cannot resize the pod: " + condition.Message
+		}
+	}
+	return written, written && applied, infeasible
+}
+
+func contains(list, wanted corev1.ResourceList) bool {
+	for name, quantity := range wanted {
+		if has, ok := list[name]; !ok || has.Cmp(quantity) != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// containerOf returns a container of a pod and its status; nil for each that does not exist.
+func containerOf(pod *corev1.Pod, name string) (container *corev1.Container, status *corev1.ContainerStatus) {
+	for i := range pod.Spec.Containers {
+		if pod.Spec.Containers[i].Name == name {
+			container = &pod.Spec.Containers[i]
+		}
+	}
+	for i := range pod.Status.ContainerStatuses {
+		if pod.Status.ContainerStatuses[i].Name == name {
+			status = &pod.Status.ContainerStatuses[i]
+		}
+	}
+	return container, status
+}

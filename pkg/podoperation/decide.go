@@ -1,0 +1,323 @@
+package podoperation
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+)
+
+const (
+	// MaxSteps bounds the steps of one round, so that a large operation does not occupy a worker.
+	MaxSteps = 64
+
+	// removalDelay is the age of an operation at which the first pod is removed. Creation times
+	// have seconds: a replacement that is created later is newer than the operation.
+	removalDelay = time.Second
+
+	// emptyDelay is the age of an operation at which an empty target is a mistake. Before, the
+	// pods may not have been observed yet.
+	emptyDelay = 3 * time.Second
+)
+
+// StepKind is a kind of write to a pod.
+type StepKind string
+
+const (
+	// Begin begins the lifecycle.
+	Begin StepKind = "Begin"
+
+	// Operate carries out the action.
+	Operate StepKind = "Operate"
+
+	// Finish finishes the lifecycle, and writes the record.
+	Finish StepKind = "Finish"
+
+	// Undo ends the lifecycle of a pod that was not operated on.
+	Undo StepKind = "Undo"
+)
+
+// Step is one write to a pod.
+type Step struct {
+	Kind StepKind
+	Pod  *corev1.Pod
+
+	// Record is written by Finish.
+	Record Record
+}
+
+// Snapshot is the input of a decision. Decide does not modify it.
+type Snapshot struct {
+	Operation *appsv1alpha1.PodOperation
+
+	// Pods are the pods that the Selector of the operation includes, in any order.
+	Pods []*corev1.Pod
+
+	// Invalid is the cause for which the operation has no Selector; empty if it has.
+	Invalid string
+
+	// Now is the present time.
+	Now time.Time
+}
+
+// Decision is what to write for an operation. The parts are written in the order of the fields.
+type Decision struct {
+	// Protect is true when the finalizer has to be added, since lifecycles are about to begin.
+	Protect bool
+
+	// Status is the status as observed.
+	Status appsv1alpha1.PodOperationStatus
+
+	// Steps are the writes to pods, at most MaxSteps of them.
+	Steps []Step
+
+	// More is true when more steps are due.
+	More bool
+
+	// Release is true when the finalizer has to be removed, since no lifecycle is left.
+	Release bool
+
+	// Delete is true when ttlSecondsAfterFinished have passed.
+	Delete bool
+
+	// Wake is how soon time alone changes the decision; 0 is never.
+	Wake time.Duration
+}
+
+// Decide returns what to write for an operation. It depends on the pods, and on the times of the start
+// and the end and on the total in the status.
+func Decide(s Snapshot) Decision {
+	d := Decision{Status: *s.Operation.Status.DeepCopy()}
+	d.Status.ObservedGeneration = s.Operation.Generation
+	r := round{Snapshot: s, id: ID(s.Operation.UID)}
+	r.observe()
+	if d.Status.CompletionTime != nil {
+		r.clean(&d)
+		return d
+	}
+	r.count(&d.Status)
+	r.decideReason(&d)
+	if d.Status.StartTime != nil {
+		r.plan(&d)
+	}
+	d.Status.Pods = r.list()
+	if r.isOver(d) {
+		ended := metav1.NewTime(s.Now)
+		d.Status.CompletionTime = &ended
+		r.clean(&d)
+	}
+	d.Protect = len(d.Steps) > 0 && s.Operation.DeletionTimestamp == nil && !isProtected(s.Operation)
+	describe(&d.Status, r.reason, s)
+	return d
+}
+
+// round is one decision in the making.
+type round struct {
+	Snapshot
+	id      string
+	targets []target // in the order of the operation
+
+	// reason is the reason of the condition Ready.
+	reason string
+}
+
+// observe fills targets. A terminating pod is none any more unless its removal was requested.
+func (r *round) observe() {
+	for _, pod := range inOrder(r.Operation.Spec, r.Pods) {
+		if pod.DeletionTimestamp == nil || Removes(r.Operation.Spec.Action) {
+			r.targets = append(r.targets, observe(r.Operation, pod))
+		}
+	}
+}
+
+// count fills the counts of the status. The total never shrinks: a target that does not exist any more has
+// been removed, or is gone.
+func (r *round) count(status *appsv1alpha1.PodOperationStatus) {
+	counts := map[appsv1alpha1.PodOperationState]int32{}
+	for i := range r.targets {
+		counts[r.targets[i].state]++
+	}
+	total := max(int32(len(r.targets)), int32(len(r.Operation.Spec.Target.Names)))
+	if status.StartTime != nil {
+		total = max(total, status.Total)
+	}
+	status.Total = total
+	status.Waiting, status.Preparing = counts[appsv1alpha1.PodWaiting], counts[appsv1alpha1.PodPreparing]
+	status.Operating, status.Completing = counts[appsv1alpha1.PodOperating], counts[appsv1alpha1.PodCompleting]
+	status.Succeeded, status.Failed = counts[appsv1alpha1.PodSucceeded], counts[appsv1alpha1.PodFailed]
+	missing := total - int32(len(r.targets))
+	status.Gone = 0
+	if Removes(r.Operation.Spec.Action) {
+		status.Succeeded += missing
+	} else {
+		status.Gone = missing
+	}
+}
+
+// decideReason starts the operation when that is due, and decides its reason.
+func (r *round) decideReason(d *Decision) {
+	spec, age := &r.Operation.Spec, r.Now.Sub(r.Operation.CreationTimestamp.Time)
+	started := d.Status.StartTime != nil
+	var deadline time.Duration
+	if started && spec.DeadlineSeconds != nil {
+		deadline = d.Status.StartTime.Add(time.Duration(*spec.DeadlineSeconds) * time.Second).Sub(r.Now)
+	}
+	switch {
+	case spec.Cancel || r.Operation.DeletionTimestamp != nil:
+		r.reason = appsv1alpha1.ReasonCancelled
+	case r.Invalid != "":
+		r.reason = appsv1alpha1.ReasonInvalidTarget
+	case started && spec.DeadlineSeconds != nil && deadline <= 0:
+		r.reason = appsv1alpha1.ReasonDeadlineExceeded
+	case d.Status.Failed > 0:
+		r.reason = appsv1alpha1.ReasonPodsFailed
+	case spec.Suspend:
+		r.reason, d.Wake = appsv1alpha1.ReasonSuspended, max(0, deadline)
+	default:
+		r.reason, d.Wake = appsv1alpha1.ReasonInProgress, max(0, deadline)
+		if !started {
+			r.start(d, age)
+		}
+	}
+}
+
+// start starts the operation, unless that is too early.
+func (r *round) start(d *Decision, age time.Duration) {
+	switch {
+	case len(r.targets) == 0 && age < emptyDelay:
+		d.Wake = emptyDelay - age
+	case len(r.targets) == 0:
+		r.reason = appsv1alpha1.ReasonNoTargets
+	case Removes(r.Operation.Spec.Action) && age < removalDelay:
+		d.Wake = removalDelay - age
+	default:
+		started := metav1.NewTime(r.Now)
+		d.Status.StartTime = &started
+		if deadline := r.Operation.Spec.DeadlineSeconds; deadline != nil {
+			d.Wake = time.Duration(*deadline) * time.Second
+		}
+	}
+}
+
+// isWithdrawn reports whether lifecycles of pods that were not operated on are undone.
+func (r *round) isWithdrawn() bool {
+	return slices.Contains([]string{
+		appsv1alpha1.ReasonCancelled, appsv1alpha1.ReasonDeadlineExceeded, appsv1alpha1.ReasonPodsFailed, appsv1alpha1.ReasonInvalidTarget,
+	}, r.reason)
+}
+
+// plan fills the steps: first the pods that are off traffic, so that they return soon.
+func (r *round) plan(d *Decision) {
+	var begin, undo, operate []Step
+	add := func(steps *[]Step, kind StepKind, t *target) {
+		*steps = append(*steps, Step{Kind: kind, Pod: t.pod, Record: t.record})
+	}
+	room := r.room(d.Status)
+	for i := range r.targets {
+		t := &r.targets[i]
+		switch {
+		case t.next == Undo, t.during && !t.written && r.isWithdrawn() && t.pod.DeletionTimestamp == nil,
+			t.checking && t.during && r.reason == appsv1alpha1.ReasonSuspended:
+			add(&undo, Undo, t)
+		case t.next != "":
+			add(&operate, t.next, t)
+		case t.during && t.written && r.finishesEarly():
+			t.record = Record{Done: true}
+			add(&operate, Finish, t)
+		case t.state == appsv1alpha1.PodWaiting && r.reason == appsv1alpha1.ReasonInProgress && room > 0:
+			room--
+			add(&begin, Begin, t)
+		}
+	}
+	for i := len(r.targets) - 1; i >= 0 && room < 0; i-- {
+		if t := &r.targets[i]; t.checking && t.during && r.reason == appsv1alpha1.ReasonInProgress {
+			room++
+			add(&undo, Undo, t)
+		}
+	}
+	d.Steps = slices.Concat(operate, undo, begin)
+	if len(d.Steps) > MaxSteps {
+		d.Steps, d.More = d.Steps[:MaxSteps], true
+	}
+	if r.reason == appsv1alpha1.ReasonInProgress && len(begin) == 0 && d.Status.Waiting > 0 && d.Status.Preparing+d.Status.Operating+d.Status.Completing == 0 {
+		r.reason = appsv1alpha1.ReasonPartitioned
+	}
+}
+
+// finishesEarly reports whether pods that were operated on finish without waiting for the result: PostCheck
+// rules and readiness still decide when they serve.
+func (r *round) finishesEarly() bool {
+	return r.isWithdrawn() && r.reason != appsv1alpha1.ReasonPodsFailed
+}
+
+// room returns how many more pods may begin. Below 0, as many have begun too much.
+func (r *round) room(status appsv1alpha1.PodOperationStatus) int32 {
+	return status.Waiting - r.partition(status.Total)
+}
+
+// partition returns how many targets are left as they are.
+func (r *round) partition(total int32) int32 {
+	if r.Operation.Spec.Partition == nil {
+		return 0
+	}
+	count, err := intstr.GetScaledValueFromIntOrPercent(r.Operation.Spec.Partition, int(total), true)
+	if err != nil {
+		return total // the schema admits no such value
+	}
+	return min(total, max(0, int32(count)))
+}
+
+// isOver reports whether the operation has ended.
+func (r *round) isOver(d Decision) bool {
+	switch r.reason {
+	case appsv1alpha1.ReasonNoTargets:
+		return true
+	case appsv1alpha1.ReasonInProgress:
+		if d.Status.StartTime == nil || len(d.Steps) > 0 || d.Status.Waiting+d.Status.Preparing+d.Status.Operating+d.Status.Completing > 0 {
+			return false
+		}
+		r.reason = appsv1alpha1.ReasonSucceeded
+		return true
+	case appsv1alpha1.ReasonPodsFailed:
+		return !r.isAnyDuring() && d.Status.Completing == 0
+	default:
+		return r.isWithdrawn() && !r.isAnyDuring()
+	}
+}
+
+// isAnyDuring reports whether a lifecycle of the operation is left on a pod that is not terminating.
+func (r *round) isAnyDuring() bool {
+	return slices.ContainsFunc(r.targets, func(t target) bool { return t.during && t.pod.DeletionTimestamp == nil })
+}
+
+// clean ends an operation that is over: it removes lifecycles that are left, then the finalizer, then
+// the operation itself when its time has come.
+func (r *round) clean(d *Decision) {
+	d.Wake = 0
+	for i := range r.targets {
+		t := &r.targets[i]
+		switch {
+		case !t.during || t.pod.DeletionTimestamp != nil || len(d.Steps) == MaxSteps:
+		case t.written:
+			d.Steps = append(d.Steps, Step{Kind: Finish, Pod: t.pod, Record: Record{Done: true}})
+		default:
+			d.Steps = append(d.Steps, Step{Kind: Undo, Pod: t.pod})
+		}
+	}
+	if len(d.Steps) > 0 {
+		return
+	}
+	d.Release = isProtected(r.Operation)
+	if ttl := r.Operation.Spec.TTLSecondsAfterFinished; ttl != nil && r.Operation.DeletionTimestamp == nil {
+		d.Wake = max(0, d.Status.CompletionTime.Add(time.Duration(*ttl)*time.Second).Sub(r.Now))
+		d.Delete = d.Wake == 0
+	}
+}
+
+func isProtected(operation *appsv1alpha1.PodOperation) bool {
+	return slices.Contains(operation.Finalizers, appsv1alpha1.PodOperationFinalizer)
+}

@@ -1,0 +1,301 @@
+package podoperation_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/podoperation"
+	"github.com/podops-dev/podops/test/builders"
+)
+
+func resizeOf(cpu string) *appsv1alpha1.ResizeAction {
+	return &appsv1alpha1.ResizeAction{Containers: []appsv1alpha1.ContainerResources{
+		{Name: "main", Requests: &appsv1alpha1.ResizableResources{CPU: new(resource.MustParse(cpu))}},
+	}}
+}
+
+func TestImages(t *testing.T) {
+	const registry = "registry.example.com:5000/team/web"
+	for sentence, tc := range map[string]struct {
+		image, imageID string
+		want           string // empty: it fails
+	}{
+		"a tag gets the digest that runs":      {registry + ":v1", registry + "@" + digest, registry + ":v1@" + digest},
+		"no tag gets the digest, too":          {registry, registry + "@" + digest, registry + "@" + digest},
+		"a short name stays short":             {"nginx:1", "docker.io/library/nginx@" + digest, "nginx:1@" + digest},
+		"a tag with a digest loses the tag":    {registry + ":v1@" + digest, "other", registry + "@" + digest},
+		"a digest alone gets a tag":            {registry + "@" + digest, "other", registry + ":restarted@" + digest},
+		"an image that was never pulled":       {registry + ":v1", digest, ""},
+		"an imageID of the form of dockershim": {registry + ":v1", "docker://" + digest, ""},
+		"no imageID":                           {registry + ":v1", "", ""},
+		"an image that cannot be parsed":       {"UPPER:v1", registry + "@" + digest, ""},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			pod := runningPod("web-0")
+			pod.Spec.Containers[0].Image, pod.Status.ContainerStatuses[0].ImageID = tc.image, tc.imageID
+			images, record, err := podoperation.Images(appsv1alpha1.PodOperationAction{Type: appsv1alpha1.ActionRestart}, pod)
+			if tc.want == "" {
+				if err == nil {
+					t.Fatalf("got %v", images)
+				}
+				return
+			}
+			if err != nil || images["main"] != tc.want || record.Containers["main"] != "id-0" {
+				t.Fatalf("got %v, %+v, %v; want %s", images, record, err, tc.want)
+			}
+			if again := runningPod("web-0"); tc.want != "" {
+				again.Spec.Containers[0].Image, again.Status.ContainerStatuses[0].ImageID = tc.want, tc.imageID
+				next, _, err := podoperation.Images(appsv1alpha1.PodOperationAction{Type: appsv1alpha1.ActionRestart}, again)
+				if err != nil || next["main"] == tc.want || !strings.HasSuffix(next["main"], "@"+digest) {
+					t.Errorf("the next restart: %v, %v; want another reference of the digest", next, err)
+				}
+			}
+		})
+	}
+}
+
+func TestImagesLeavesOutContainersThatRunThem(t *testing.T) {
+	action := appsv1alpha1.PodOperationAction{Type: appsv1alpha1.ActionUpdateImages, UpdateImages: &appsv1alpha1.UpdateImagesAction{
+		Containers: []appsv1alpha1.ContainerImage{{Name: "main", Image: "registry.example.com/web:v1"}},
+	}}
+	images, record, err := podoperation.Images(action, runningPod("web-0"))
+	if err != nil || len(images) > 0 || len(record.Containers) > 0 {
+		t.Errorf("got %v, %+v, %v", images, record, err)
+	}
+}
+
+func TestOrder(t *testing.T) {
+	pods := func(names ...string) []*corev1.Pod {
+		var all []*corev1.Pod
+		for i, name := range names {
+			pod := runningPod(name)
+			pod.CreationTimestamp = metav1.NewTime(builders.Epoch.Add(-time.Duration(i) * time.Minute))
+			all = append(all, pod)
+		}
+		return all
+	}
+	for sentence, tc := range map[string]struct {
+		order appsv1alpha1.PodOperationOrder
+		names []string
+		want  string
+	}{
+		"by name, numbers by value": {want: "web web-2 web-10 web-a"},
+		"by name, on request":       {order: appsv1alpha1.OrderName, names: []string{"web-a", "web-2"}, want: "web-2 web-a"},
+		"by name, reversed":         {order: appsv1alpha1.OrderReverseName, want: "web-a web-10 web-2 web"},
+		"the oldest first":          {order: appsv1alpha1.OrderOldestFirst, want: "web web-a web-2 web-10"},
+		"the newest first":          {order: appsv1alpha1.OrderNewestFirst, want: "web-10 web-2 web-a web"},
+		"names in their order":      {names: []string{"web-a", "web-2", "web-10"}, want: "web-a web-2 web-10"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			operation := operationOf(appsv1alpha1.ActionRestart)
+			operation.Spec.Order = tc.order
+			if len(tc.names) > 0 {
+				operation.Spec.Target = appsv1alpha1.PodOperationTarget{Names: tc.names}
+			}
+			decision := decide(t, operation, nil, pods("web-10", "web-2", "web-a", "web"))
+			var got []string
+			for _, step := range decision.Steps {
+				got = append(got, step.Pod.Name)
+			}
+			if strings.Join(got, " ") != tc.want {
+				t.Errorf("got %v, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+// decide decides about pods that the selector includes, a minute after the operation was created.
+func decide(t *testing.T, operation *appsv1alpha1.PodOperation, replicaSets sets.Set[types.UID], pods []*corev1.Pod) podoperation.Decision {
+	t.Helper()
+	selector, err := podoperation.NewSelector(operation, replicaSets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	included := slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool { return !selector.Includes(pod) })
+	return podoperation.Decide(podoperation.Snapshot{Operation: operation, Pods: included, Now: builders.Epoch.Add(time.Minute)})
+}
+
+func TestTargets(t *testing.T) {
+	controlledBy := func(kind, name string) *corev1.Pod {
+		pod := builders.MakePod("web").Label("app", "web").OwnedBy(metav1.OwnerReference{Kind: kind, Name: name, UID: types.UID(name + "-uid")}).Obj()
+		return pod
+	}
+	change := func(change func(*corev1.Pod)) *corev1.Pod {
+		pod := runningPod("web")
+		change(pod)
+		return pod
+	}
+	owner := func(kind, name string) appsv1alpha1.PodOperationTarget {
+		return appsv1alpha1.PodOperationTarget{Owner: &appsv1alpha1.PodOperationOwner{Kind: kind, Name: name}}
+	}
+	web := operationOf(appsv1alpha1.ActionRestart).Spec.Target
+	for sentence, tc := range map[string]struct {
+		target appsv1alpha1.PodOperationTarget
+		pod    *corev1.Pod
+		want   bool
+	}{
+		"a pod of the selector":            {web, runningPod("web"), true},
+		"a pod of another label":           {web, change(func(pod *corev1.Pod) { pod.Labels["app"] = "other" }), false},
+		"a pod that is newer":              {web, change(func(pod *corev1.Pod) { pod.CreationTimestamp = metav1.NewTime(builders.Epoch.Add(time.Second)) }), false},
+		"a pod of the same second":         {web, change(func(pod *corev1.Pod) { pod.CreationTimestamp = metav1.NewTime(builders.Epoch) }), true},
+		"a pod that has ended":             {web, change(func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }), false},
+		"a pod that terminates":            {web, change(func(pod *corev1.Pod) { pod.DeletionTimestamp = new(metav1.NewTime(builders.Epoch)) }), false},
+		"a pod by its name":                {appsv1alpha1.PodOperationTarget{Names: []string{"web"}}, runningPod("web"), true},
+		"a pod of another name":            {appsv1alpha1.PodOperationTarget{Names: []string{"web-0"}}, runningPod("web"), false},
+		"a pod of a StatefulSet":           {owner("StatefulSet", "db"), controlledBy("StatefulSet", "db"), true},
+		"a pod of another StatefulSet":     {owner("StatefulSet", "db"), controlledBy("StatefulSet", "web"), false},
+		"a pod of another kind":            {owner("StatefulSet", "db"), controlledBy("DaemonSet", "db"), false},
+		"a pod without a controller":       {owner("StatefulSet", "db"), runningPod("web"), false},
+		"a pod of a Deployment":            {owner("Deployment", "web"), controlledBy("ReplicaSet", "web-1"), true},
+		"a pod of a ReplicaSet of another": {owner("Deployment", "web"), controlledBy("ReplicaSet", "other-1"), false},
+		"a pod that another label has, but the lifecycle": {web, change(func(pod *corev1.Pod) {
+			pod.Labels["app"] = "other"
+			pod.Labels[appsv1alpha1.OperatingLabelPrefix+"/"+podoperation.ID("op")] = "1"
+		}), true},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			operation := operationOf(appsv1alpha1.ActionRestart)
+			operation.Spec.Target = tc.target
+			decision := decide(t, operation, sets.New[types.UID]("web-1-uid"), []*corev1.Pod{tc.pod})
+			if got := decision.Status.Total-decision.Status.Gone == 1; got != tc.want {
+				t.Errorf("target: %t, status %+v", got, decision.Status)
+			}
+		})
+	}
+}
+
+func TestConditions(t *testing.T) {
+	for sentence, tc := range map[string]struct {
+		change                     func(*appsv1alpha1.PodOperation)
+		pods                       []*corev1.Pod
+		reason                     string
+		ready, reconciling, stalls bool
+		message                    string
+	}{
+		"it begins":                    {pods: []*corev1.Pod{runningPod("a")}, reason: appsv1alpha1.ReasonInProgress, reconciling: true, message: "0 of 1 pods have been operated on"},
+		"it names no pod":              {reason: appsv1alpha1.ReasonNoTargets, stalls: true, message: "names no running pod"},
+		"its pods have it behind them": {pods: []*corev1.Pod{recorded("a", podoperation.Record{Done: true})}, reason: appsv1alpha1.ReasonSucceeded, ready: true, message: "1 of 1"},
+		"a pod failed": {
+			pods:   []*corev1.Pod{recorded("a", podoperation.Record{Failed: "no container"}), runningPod("b")},
+			reason: appsv1alpha1.ReasonPodsFailed, stalls: true, message: "1 failed",
+		},
+		"it is suspended": {
+			change: func(o *appsv1alpha1.PodOperation) { o.Spec.Suspend = true }, pods: []*corev1.Pod{runningPod("a")},
+			reason: appsv1alpha1.ReasonSuspended, reconciling: true, message: "spec.suspend",
+		},
+		"it is cancelled": {
+			change: func(o *appsv1alpha1.PodOperation) { o.Spec.Cancel = true }, pods: []*corev1.Pod{runningPod("a")},
+			reason: appsv1alpha1.ReasonCancelled, stalls: true, message: "has not started",
+		},
+		"it is late": {
+			change: func(o *appsv1alpha1.PodOperation) {
+				o.Spec.DeadlineSeconds, o.Status.StartTime = new(int32(5)), new(metav1.NewTime(builders.Epoch))
+			},
+			pods: []*corev1.Pod{runningPod("a")}, reason: appsv1alpha1.ReasonDeadlineExceeded, stalls: true, message: "deadlineSeconds",
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			operation := operationOf(appsv1alpha1.ActionRestart)
+			if tc.change != nil {
+				tc.change(operation)
+			}
+			status := decide(t, operation, nil, tc.pods).Status
+			ready := meta.FindStatusCondition(status.Conditions, appsv1alpha1.ConditionReady)
+			if ready == nil || ready.Reason != tc.reason || !strings.Contains(ready.Message, tc.message) || ready.ObservedGeneration != 1 {
+				t.Errorf("got %+v, want reason %s, message %q", ready, tc.reason, tc.message)
+			}
+			got := fmt.Sprint(meta.IsStatusConditionTrue(status.Conditions, appsv1alpha1.ConditionReady),
+				meta.IsStatusConditionTrue(status.Conditions, appsv1alpha1.ConditionReconciling), meta.IsStatusConditionTrue(status.Conditions, appsv1alpha1.ConditionStalled))
+			if want := fmt.Sprint(tc.ready, tc.reconciling, tc.stalls); got != want {
+				t.Errorf("Ready, Reconciling, Stalled: got %s, want %s", got, want)
+			}
+		})
+	}
+}
+
+func recorded(name string, record podoperation.Record) *corev1.Pod {
+	pod := runningPod(name)
+	annotate(pod, record)
+	return pod
+}
+
+func TestAMalformedRecordIsAFailure(t *testing.T) {
+	for _, value := range []string{"{", "7", strings.Repeat("x", appsv1alpha1.MaxAnnotationBytes+1)} {
+		pod := runningPod("a")
+		pod.Annotations = map[string]string{podoperation.RecordKey("op"): value}
+		if status := decide(t, operationOf(appsv1alpha1.ActionRestart), nil, []*corev1.Pod{pod}).Status; status.Failed != 1 {
+			t.Errorf("%.10s: got %+v", value, status)
+		}
+	}
+}
+
+func TestTheStatusAndARoundAreBounded(t *testing.T) {
+	var pods []*corev1.Pod
+	for i := range 300 {
+		pods = append(pods, recorded(fmt.Sprint("web-", i), podoperation.Record{Failed: strings.Repeat("x", 5000)}))
+		pods = append(pods, runningPod(fmt.Sprint("new-", i)))
+	}
+	status := decide(t, operationOf(appsv1alpha1.ActionRestart), nil, pods).Status
+	if len(status.Pods) != appsv1alpha1.MaxStatusPods || len(status.Pods[0].Message) > appsv1alpha1.MaxPodMessageBytes {
+		t.Errorf("%d pods are listed, with messages of %d bytes", len(status.Pods), len(status.Pods[0].Message))
+	}
+	pods = slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return len(pod.Annotations) > 0 })
+	if decision := decide(t, operationOf(appsv1alpha1.ActionRestart), nil, pods); len(decision.Steps) != podoperation.MaxSteps || !decision.More {
+		t.Errorf("%d steps, more: %t", len(decision.Steps), decision.More)
+	}
+}
+
+func TestAResizeThatIsInfeasibleFails(t *testing.T) {
+	pod := runningPod("a")
+	for _, prefix := range []string{appsv1alpha1.OperatingLabelPrefix, appsv1alpha1.OperateLabelPrefix} {
+		pod.Labels[prefix+"/"+podoperation.ID("op")] = "1"
+	}
+	pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("0.02")}
+	pod.Status.Conditions = []corev1.PodCondition{{
+		Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonInfeasible, Message: "node too small",
+	}}
+	steps := decide(t, operationOf(appsv1alpha1.ActionResize), nil, []*corev1.Pod{pod}).Steps
+	want := []podoperation.Step{{Kind: podoperation.Finish, Pod: pod, Record: podoperation.Record{Failed: "the kubelet cannot resize the pod: node too small"}}}
+	if diff := cmp.Diff(want, steps); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestAnEndedOperationIsDeletedInTime(t *testing.T) {
+	operation := operationOf(appsv1alpha1.ActionRestart)
+	operation.Spec.TTLSecondsAfterFinished = new(int32(60))
+	ended := metav1.NewTime(builders.Epoch.Add(30 * time.Second))
+	operation.Status.CompletionTime = &ended
+	if d := decide(t, operation, nil, nil); d.Delete || d.Wake != 30*time.Second {
+		t.Errorf("got %+v", d)
+	}
+	ended = metav1.NewTime(builders.Epoch)
+	if d := decide(t, operation, nil, nil); !d.Delete {
+		t.Errorf("got %+v", d)
+	}
+}
+
+func TestARemovalWaitsUntilReplacementsAreNewer(t *testing.T) {
+	operation := operationOf(appsv1alpha1.ActionDelete)
+	at := func(age time.Duration) podoperation.Decision {
+		return podoperation.Decide(podoperation.Snapshot{Operation: operation, Pods: []*corev1.Pod{runningPod("a")}, Now: builders.Epoch.Add(age)})
+	}
+	if early := at(900 * time.Millisecond); len(early.Steps) > 0 || early.Status.StartTime != nil || early.Wake != 100*time.Millisecond {
+		t.Errorf("got %+v", early)
+	}
+	if due := at(time.Second); len(due.Steps) != 1 || due.Status.StartTime == nil {
+		t.Errorf("got %+v", due)
+	}
+}
