@@ -1,10 +1,13 @@
 package operator
 
 import (
+	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/podindex"
 )
 
@@ -16,7 +19,8 @@ import (
 //   - every field that a webhook rule may send (pkg/podfields): each single value, map of
 //     strings and list of addresses,
 //   - the ports of containers that have names: adapters that run inside of the manager find
-//     the port of a Service by them.
+//     the port of a Service by them,
+//   - the images, resources and states of containers while a PodOperation may operate on the pod.
 //
 // A slim pod must never be sent to the API server as a whole; every write is a patch.
 // docs/scale.md lists the fields. podPruner removes most of them from encoded pods already.
@@ -29,9 +33,36 @@ func slimPod(object any) (any, error) {
 	if len(pod.Annotations[corev1.LastAppliedConfigAnnotation]) > podindex.MaxAnnotationValueBytes {
 		delete(pod.Annotations, corev1.LastAppliedConfigAnnotation) // no rule reads it; podfields refuses it
 	}
+	containers, statuses := operatedContainers(pod)
 	slimPodSpec(&pod.Spec)
 	slimPodStatus(&pod.Status)
+	if containers != nil {
+		pod.Spec.Containers, pod.Status.ContainerStatuses = containers, statuses
+	}
 	return pod, nil
+}
+
+// operatedContainers returns the containers of a pod that a PodOperation may operate on, and their
+// statuses, with the fields that pkg/podoperation reads and those that other slim pods have; nil for any
+// other pod.
+func operatedContainers(pod *corev1.Pod) (containers []corev1.Container, statuses []corev1.ContainerStatus) {
+	operated := func(key string) bool {
+		return strings.HasPrefix(key, appsv1alpha1.OperateLabelPrefix+"/"+appsv1alpha1.PodOperationIDPrefix)
+	}
+	if !slices.ContainsFunc(slices.Collect(maps.Keys(pod.Labels)), operated) {
+		return nil, nil
+	}
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		containers = append(containers, corev1.Container{Name: c.Name, Image: c.Image, Ports: namedOnly(c.Ports), Resources: c.Resources})
+	}
+	for i := range pod.Status.ContainerStatuses {
+		s := &pod.Status.ContainerStatuses[i]
+		statuses = append(statuses, corev1.ContainerStatus{
+			Name: s.Name, State: s.State, ImageID: s.ImageID, ContainerID: s.ContainerID, RestartCount: s.RestartCount, Resources: s.Resources,
+		})
+	}
+	return containers, statuses
 }
 
 func slimPodSpec(spec *corev1.PodSpec) {
@@ -68,10 +99,13 @@ func mostRestarts(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
 func namedPorts(containers []corev1.Container) []corev1.Container {
 	var kept []corev1.Container
 	for i := range containers {
-		ports := slices.DeleteFunc(slices.Clone(containers[i].Ports), func(port corev1.ContainerPort) bool { return port.Name == "" })
-		if len(ports) > 0 {
+		if ports := namedOnly(containers[i].Ports); len(ports) > 0 {
 			kept = append(kept, corev1.Container{Name: containers[i].Name, Ports: ports})
 		}
 	}
 	return kept
+}
+
+func namedOnly(ports []corev1.ContainerPort) []corev1.ContainerPort {
+	return slices.DeleteFunc(slices.Clone(ports), func(port corev1.ContainerPort) bool { return port.Name == "" })
 }

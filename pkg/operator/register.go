@@ -20,6 +20,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/controllers/deferreddelete"
 	"github.com/podops-dev/podops/pkg/controllers/podlifecycle"
+	"github.com/podops-dev/podops/pkg/controllers/podoperation"
 	"github.com/podops-dev/podops/pkg/controllers/podtransitionrule"
 	"github.com/podops-dev/podops/pkg/controllers/replicasetscale"
 	"github.com/podops-dev/podops/pkg/evaluation"
@@ -91,6 +92,9 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 	}
 	if err := registerDeferredDeletes(mgr, gatherer, times, clientOf{identity, known}, options, clk); err != nil {
 		return err
+	}
+	if err := podoperation.New(mgr.GetClient(), recorder, clk).SetupWithManager(mgr, options.Workers); err != nil {
+		return fmt.Errorf("setting up operations: %w", err)
 	}
 	expected, err := registerTraffic(mgr, options, clk)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -30,13 +31,18 @@ var _ = Describe("The policy for the manager", Ordered, func() {
 		change func(*corev1.Pod) // of a controlled pod with a lifecycle label and two finalizers
 		patch  string
 		status bool   // the request goes to pods/status
+		resize bool   // the request goes to pods/resize
 		denied string // part of the message; empty: allowed
 	}
 	uncontrolled := func(pod *corev1.Pod) { delete(pod.Labels, "kusionstack.io/control") }
+	operated := func(pod *corev1.Pod) { pod.Labels["operate.podopslifecycle.kusionstack.io/podoperation-1"] = "1" }
 
 	DescribeTable("limits a patch", func(ctx context.Context, a attempt) {
 		pod := newPod(namespace)
 		pod.Labels[lifecycleLabel] = "1"
+		if a.resize {
+			pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")}
+		}
 		pod.Annotations = map[string]string{expectedAnnotation: `{}`, "note": "x"}
 		pod.Finalizers = []string{protectionFinalizer, "example.com/other"}
 		if a.change != nil {
@@ -47,6 +53,11 @@ var _ = Describe("The policy for the manager", Ordered, func() {
 		if a.status {
 			patch = func(ctx context.Context, c client.Client, pod *corev1.Pod, patch string, _ ...client.PatchOption) error {
 				return patchStatus(ctx, c, pod, patch)
+			}
+		}
+		if a.resize {
+			patch = func(ctx context.Context, c client.Client, pod *corev1.Pod, patch string, _ ...client.PatchOption) error {
+				return c.SubResource("resize").Patch(ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, []byte(patch)))
 			}
 		}
 		err := patch(ctx, manager, pod, a.patch)
@@ -104,6 +115,28 @@ var _ = Describe("The policy for the manager", Ordered, func() {
 		}),
 		Entry("the image", attempt{
 			patch: `{"spec":{"containers":[{"name":"web","image":"evil"}]}}`, denied: "the spec of a pod",
+		}),
+		Entry("the image of a pod that another operation controller may operate on", attempt{
+			change: func(pod *corev1.Pod) { pod.Labels["operate.podopslifecycle.kusionstack.io/updater"] = "1" },
+			patch:  `{"spec":{"containers":[{"name":"web","image":"evil"}]}}`, denied: "the spec of a pod",
+		}),
+		Entry("the image of a pod that a PodOperation may operate on", attempt{
+			change: operated,
+			patch:  `{"metadata":{"annotations":{"podoperation.kusionstack.io/1":"{}"}},"spec":{"containers":[{"name":"web","image":"web:2","imagePullPolicy":"Always"}]}}`,
+		}),
+		Entry("the image of such a pod without the control label", attempt{
+			change: func(pod *corev1.Pod) { operated(pod); uncontrolled(pod) },
+			patch:  `{"spec":{"containers":[{"name":"web","image":"web:2","imagePullPolicy":"Always"}]}}`, denied: "the spec of a pod",
+		}),
+		Entry("the deadline of a pod that a PodOperation may operate on", attempt{
+			change: operated, patch: `{"spec":{"activeDeadlineSeconds":99}}`, denied: "images of containers only",
+		}),
+		Entry("the resources of a pod that a PodOperation may operate on", attempt{
+			change: operated, resize: true,
+			patch: `{"spec":{"containers":[{"name":"web","resources":{"requests":{"cpu":"20m"}}}]}}`,
+		}),
+		Entry("the resources of any other pod", attempt{
+			resize: true, patch: `{"spec":{"containers":[{"name":"web","resources":{"requests":{"cpu":"20m"}}}]}}`, denied: "the spec of a pod",
 		}),
 		Entry("the condition Ready", attempt{
 			status: true, patch: `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`, denied: "conditions of PodOps only",

@@ -1,0 +1,192 @@
+// Package podoperation carries out PodOperations. A round reads the targets from the cache, decides
+// (pkg/podoperation), reports the status and writes to pods. It is the reference of an operation
+// controller with pkg/podopslifecycle (docs/podoperation.md).
+package podoperation
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/podoperation"
+	"github.com/podops-dev/podops/pkg/podwriter"
+)
+
+const (
+	// statusPace is the shortest time between two writes of the status of an operation, unless the
+	// reason of its conditions changes.
+	statusPace = time.Second
+
+	// retryConflict is how soon a pod is tried again after a conflict, if no event comes earlier.
+	retryConflict = time.Second
+
+	// retryReport is how soon an operation is tried again whose cached version is outdated: the events
+	// of its status and its finalizer start no round.
+	retryReport = 100 * time.Millisecond
+
+	// retryEviction is how soon an eviction is tried again that a PodDisruptionBudget rejected, if
+	// the budget does not change earlier.
+	retryEviction = 5 * time.Second
+)
+
+// Reconciler carries out one PodOperation at a time. It is safe for concurrent use.
+type Reconciler struct {
+	client   client.Client // reads from a cache
+	recorder events.EventRecorder
+	clock    clock.PassiveClock
+
+	reports       reports
+	staleVersions podwriter.StaleVersions
+}
+
+// New returns a Reconciler. c reads from a cache with the index replicasetpods.ControllerUIDField.
+func New(c client.Client, recorder events.EventRecorder, clk clock.PassiveClock) *Reconciler {
+	return &Reconciler{client: c, recorder: recorder, clock: clk, reports: reports{last: map[types.NamespacedName]time.Time{}}}
+}
+
+// Reconcile advances an operation as far as its pods allow.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	operation := &appsv1alpha1.PodOperation{}
+	if err := r.client.Get(ctx, req.NamespacedName, operation); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.reports.forget(req.NamespacedName)
+		}
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	snapshot, err := r.snapshot(ctx, operation)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	decision := podoperation.Decide(snapshot)
+	if decision.Protect {
+		if err := r.protect(ctx, operation, true); err != nil {
+			return r.retried(err)
+		}
+	}
+	due, err := r.report(ctx, operation, decision)
+	if err != nil {
+		return r.retried(err)
+	}
+	again, err := r.carryOut(ctx, operation, decision.Steps)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if decision.More {
+		again = minDelay(again, time.Millisecond) // behind the operations of other namespaces
+	}
+	if err := r.end(ctx, operation, decision); err != nil {
+		return r.retried(err)
+	}
+	return reconcile.Result{RequeueAfter: minDelay(decision.Wake, minDelay(due, again))}, nil
+}
+
+// retried tries again after a conflict: the cache is behind. An operation that is gone needs nothing.
+func (r *Reconciler) retried(err error) (reconcile.Result, error) {
+	if apierrors.IsConflict(err) {
+		return reconcile.Result{RequeueAfter: retryReport}, nil
+	}
+	return reconcile.Result{}, client.IgnoreNotFound(err)
+}
+
+// protect adds the finalizer, or removes it. It leaves the resourceVersion of operation as it is
+// stored.
+func (r *Reconciler) protect(ctx context.Context, operation *appsv1alpha1.PodOperation, on bool) error {
+	before := operation.DeepCopy()
+	operation.Finalizers = slices.DeleteFunc(slices.Clone(operation.Finalizers), func(name string) bool { return name == appsv1alpha1.PodOperationFinalizer })
+	if on {
+		operation.Finalizers = append(operation.Finalizers, appsv1alpha1.PodOperationFinalizer)
+	}
+	if err := r.client.Patch(ctx, operation, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("writing the finalizer: %w", err)
+	}
+	return nil
+}
+
+// report writes the status if it differs, and returns how soon it is due otherwise. The start and the end
+// are never delayed: later decisions depend on them.
+func (r *Reconciler) report(ctx context.Context, operation *appsv1alpha1.PodOperation, decision podoperation.Decision) (time.Duration, error) {
+	if equality.Semantic.DeepEqual(operation.Status, decision.Status) {
+		return 0, nil
+	}
+	key, now := client.ObjectKeyFromObject(operation), r.clock.Now()
+	before := operation.DeepCopy()
+	same := before.Status.StartTime.Equal(decision.Status.StartTime) && before.Status.CompletionTime.Equal(decision.Status.CompletionTime) &&
+		reasonOf(before.Status) == reasonOf(decision.Status)
+	if wait := r.reports.wait(key, now); wait > 0 && same {
+		return wait, nil
+	}
+	operation.Status = *decision.Status.DeepCopy()
+	err := r.client.Status().Patch(ctx, operation, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if err != nil {
+		return 0, fmt.Errorf("writing the status: %w", err)
+	}
+	r.reports.note(key, now)
+	r.recordProgress(operation, before.Status)
+	return 0, nil
+}
+
+// end removes the finalizer of an operation that has left nothing on pods, and deletes the operation
+// when its time has come.
+func (r *Reconciler) end(ctx context.Context, operation *appsv1alpha1.PodOperation, decision podoperation.Decision) error {
+	if decision.Release {
+		if err := r.protect(ctx, operation, false); err != nil {
+			return err
+		}
+	}
+	if !decision.Delete {
+		return nil
+	}
+	preconditions := client.Preconditions{UID: &operation.UID, ResourceVersion: &operation.ResourceVersion}
+	if err := r.client.Delete(ctx, operation, preconditions); err != nil {
+		return fmt.Errorf("deleting the finished operation: %w", err)
+	}
+	return nil
+}
+
+// reports is when the status of each operation was last written.
+type reports struct {
+	mu   sync.Mutex
+	last map[types.NamespacedName]time.Time
+}
+
+// wait returns how soon the next write is due.
+func (p *reports) wait(key types.NamespacedName, now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	last, ok := p.last[key]
+	if !ok {
+		return 0
+	}
+	return statusPace - now.Sub(last)
+}
+
+func (p *reports) note(key types.NamespacedName, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last[key] = now
+}
+
+func (p *reports) forget(key types.NamespacedName) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.last, key)
+}
+
+// minDelay returns the shorter of two waits; 0 is none.
+func minDelay(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}

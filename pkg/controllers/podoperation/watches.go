@@ -1,0 +1,111 @@
+package podoperation
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+)
+
+// gather is how long events of pods are collected before a round: pods of one batch change together.
+const gather = 50 * time.Millisecond
+
+// SetupWithManager registers the controller on the leader. workers is how many operations advance at once.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, workers int) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("podoperation").
+		For(&appsv1alpha1.PodOperation{}, builder.WithPredicates(requested())).
+		Watches(&corev1.Pod{}, handler.Funcs{CreateFunc: r.created, UpdateFunc: r.updated, DeleteFunc: r.deleted}).
+		Watches(&policyv1.PodDisruptionBudget{}, handler.Funcs{UpdateFunc: r.evicting}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		Complete(r)
+}
+
+// requested drops the events of status and finalizer, which the controller itself writes.
+func requested() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
+			e.ObjectOld.GetDeletionTimestamp() == nil && e.ObjectNew.GetDeletionTimestamp() != nil
+	}}
+}
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// created wakes the operations that are no older than a pod: their target may name it.
+func (r *Reconciler) created(ctx context.Context, e event.CreateEvent, q queue) {
+	since := e.Object.GetCreationTimestamp()
+	r.wake(ctx, e.Object.GetNamespace(), q, func(operation *appsv1alpha1.PodOperation) bool {
+		return !operation.CreationTimestamp.Before(&since)
+	})
+}
+
+// updated wakes the operations that have a label or a record on the pod. Other operations wait for no
+// change of it.
+func (r *Reconciler) updated(ctx context.Context, e event.UpdateEvent, q queue) {
+	uids := operationsOf(e.ObjectOld).Union(operationsOf(e.ObjectNew))
+	if len(uids) == 0 {
+		return
+	}
+	r.wake(ctx, e.ObjectNew.GetNamespace(), q, func(operation *appsv1alpha1.PodOperation) bool { return uids.Has(operation.UID) })
+}
+
+// deleted wakes every operation: its target may have named the pod.
+func (r *Reconciler) deleted(ctx context.Context, e event.DeleteEvent, q queue) {
+	r.wake(ctx, e.Object.GetNamespace(), q, func(*appsv1alpha1.PodOperation) bool { return true })
+}
+
+// evicting wakes the operations that evict pods: the budget may have rejected an eviction.
+func (r *Reconciler) evicting(ctx context.Context, e event.UpdateEvent, q queue) {
+	r.wake(ctx, e.ObjectNew.GetNamespace(), q, func(operation *appsv1alpha1.PodOperation) bool {
+		return operation.Spec.Action.Type == appsv1alpha1.ActionEvict
+	})
+}
+
+// wake adds the operations of a namespace that have not ended and that fit.
+func (r *Reconciler) wake(ctx context.Context, namespace string, q queue, fits func(*appsv1alpha1.PodOperation) bool) {
+	list := &appsv1alpha1.PodOperationList{}
+	if err := r.client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		ctrllog.FromContext(ctx).Error(err, "Finding the operations of a namespace", "namespace", namespace)
+		return
+	}
+	for i := range list.Items {
+		operation := &list.Items[i]
+		// The finalizer is left until no lifecycle is.
+		if (operation.Status.CompletionTime == nil || len(operation.Finalizers) > 0) && fits(operation) {
+			q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(operation)}, gather)
+		}
+	}
+}
+
+// operationsOf returns the UIDs of the operations that have a label or a record on the pod.
+func operationsOf(pod client.Object) sets.Set[types.UID] {
+	uids := sets.Set[types.UID]{}
+	for key := range pod.GetLabels() {
+		_, id, _ := strings.Cut(key, "/")
+		if uid, ok := strings.CutPrefix(id, appsv1alpha1.PodOperationIDPrefix); ok {
+			uids.Insert(types.UID(uid))
+		}
+	}
+	for key := range pod.GetAnnotations() {
+		if uid, ok := strings.CutPrefix(key, appsv1alpha1.PodOperationAnnotationPrefix+"/"); ok {
+			uids.Insert(types.UID(uid))
+		}
+	}
+	return uids
+}
