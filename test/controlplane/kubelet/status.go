@@ -3,6 +3,7 @@ package kubelet
 import (
 	"crypto/sha256"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -73,6 +74,7 @@ func Started(pod *corev1.Pod, now metav1.Time) corev1.PodStatus {
 		}
 		c.status.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}
 		c.status.Ready = probeSucceeds(pod)
+		c.status.Resources = c.spec.Resources.DeepCopy()
 		c.status.Started = new(true)
 	})
 	setConditions(pod, &status, now)
@@ -97,13 +99,14 @@ func Restarting(pod *corev1.Pod, now metav1.Time) corev1.PodStatus {
 	return status
 }
 
-// Synced is the status of a pod whose containers run, with readiness probed
+// Synced is the status of a pod whose containers run, with the resources of the spec, readiness probed
 // again and the conditions recomputed, readiness gates among them.
 func Synced(pod *corev1.Pod, now metav1.Time) corev1.PodStatus {
 	status := *pod.Status.DeepCopy()
 	eachContainer(pod, &status, func(c container) {
 		if c.status.State.Running != nil {
 			c.status.Ready = probeSucceeds(pod)
+			c.status.Resources = c.spec.Resources.DeepCopy()
 		}
 	})
 	setConditions(pod, &status, now)
@@ -223,10 +226,18 @@ func terminated(id string, startedAt, finishedAt metav1.Time) corev1.ContainerSt
 	}}
 }
 
-// imageID returns different ids for different images, since controllers that update pods in
-// place wait for it to change.
+// imageID returns the repository and the digest of an image, as for an image from a registry: the digest
+// of its reference, or else a digest that is different for different images, since controllers
+// that update pods in place wait for it to change.
 func imageID(image string) string {
-	return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(image)))
+	name, digest, found := strings.Cut(image, "@")
+	if !found {
+		digest = fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(image)))
+	}
+	if tag := strings.LastIndex(name, ":"); tag > strings.LastIndex(name, "/") {
+		name = name[:tag]
+	}
+	return name + "@" + digest
 }
 
 func containerID(pod *corev1.Pod, name string, restarts int32) string {
