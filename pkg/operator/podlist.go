@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/prune"
 )
 
@@ -72,7 +73,13 @@ func (d pruningDecoder) Decode(data []byte, kind *schema.GroupVersionKind, into 
 type podPruner struct {
 	byKind map[string]*prune.Message
 	header *prune.Message
+
+	// operated has what is kept of objects that contain operatedLabel.
+	operated map[string]*prune.Message
 }
+
+// operatedLabel is in every pod that a PodOperation may operate on: slimPod keeps more of its containers.
+const operatedLabel = appsv1alpha1.OperateLabelPrefix + "/" + appsv1alpha1.PodOperationIDPrefix
 
 // Fields of messages of Kubernetes, by the numbers in their files generated.proto, which never change.
 const (
@@ -85,12 +92,25 @@ const (
 )
 
 func newPodPruner() podPruner {
+	return podPruner{
+		header: prune.Only(unknownTypeMeta),
+		// Of containers their names and ports, of containerStatuses the number of restarts.
+		byKind: keptOf(prune.Only(1, 6), prune.Only(5)),
+		// Of containers also images and resources, of containerStatuses the fields of operatedContainers.
+		operated: keptOf(prune.Only(1, 2, 6, 8), prune.Only(1, 2, 5, 7, 8, 11)),
+	}
+}
+
+// keptOf returns what is kept of pods and of lists of pods, with parts of their containers and
+// containerStatuses.
+func keptOf(containers, statuses *prune.Message) map[string]*prune.Message {
 	metadata := prune.Without(17) // managedFields
-	pod := prune.Without().In(podMetadata, metadata).In(podSpec, slimSpecMessage()).In(podStatus, slimStatusMessage())
-	return podPruner{header: prune.Only(unknownTypeMeta), byKind: map[string]*prune.Message{
+	pod := prune.Without().In(podMetadata, metadata).
+		In(podSpec, slimSpecMessage().In(2, containers)).In(podStatus, slimStatusMessage().In(8, statuses))
+	return map[string]*prune.Message{
 		"Pod":     prune.Without().In(unknownRaw, pod),
 		"PodList": prune.Without().In(unknownRaw, prune.Without().In(podListItems, pod)),
-	}}
+	}
 }
 
 func slimSpecMessage() *prune.Message {
@@ -109,7 +129,7 @@ func slimSpecMessage() *prune.Message {
 		39, // resourceClaims
 		40, // resources
 		44, // evictionResponders
-	).In(2, prune.Only(1, 6)) // of containers their names and ports
+	)
 }
 
 func slimStatusMessage() *prune.Message {
@@ -121,7 +141,7 @@ func slimStatusMessage() *prune.Message {
 		20, // resources
 		21, // nodeAllocatableResourceClaimStatuses
 		22, // volumeHealth
-	).In(8, prune.Only(5)) // of containerStatuses the number of restarts
+	)
 }
 
 // protobufPrefix begins each object that is encoded as protocol buffer. A runtime.Unknown follows.
@@ -145,7 +165,11 @@ func (p podPruner) pruned(data []byte) []byte {
 	if err := object.Unmarshal(header); err != nil {
 		return data
 	}
-	kept, ok := p.byKind[object.Kind]
+	byKind := p.byKind
+	if bytes.Contains(encoded, []byte(operatedLabel)) {
+		byKind = p.operated
+	}
+	kept, ok := byKind[object.Kind]
 	if !ok {
 		return data
 	}

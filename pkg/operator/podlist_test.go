@@ -50,8 +50,11 @@ func TestPrunedPodsAreSlimPods(t *testing.T) {
 	filled, restarted := &corev1.Pod{}, production()
 	fill(reflect.ValueOf(filled).Elem(), 6)
 	restarted.Status.ContainerStatuses[0].RestartCount = 3
+	operated, filledOperated := production(), filled.DeepCopy()
+	operated.Labels[operatedLabel+"1"], filledOperated.Labels[operatedLabel+"1"] = "1", "1"
 	for name, pod := range map[string]*corev1.Pod{
-		"every field": filled, "as clusters have them": production(), "restarted": restarted, "almost empty": builders.MakePod("new").Obj(), "empty": {},
+		"every field": filled, "as clusters have them": production(), "restarted": restarted, "a PodOperation operates on it": operated, "every field, while a PodOperation operates on it": filledOperated,
+		"almost empty": builders.MakePod("new").Obj(), "empty": {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			whole, got := &corev1.Pod{}, &corev1.Pod{}

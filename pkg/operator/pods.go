@@ -1,13 +1,11 @@
 package operator
 
 import (
-	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
-	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/podindex"
 )
 
@@ -46,10 +44,11 @@ func slimPod(object any) (any, error) {
 // statuses, with the fields that pkg/podoperation reads and those that other slim pods have; nil for any
 // other pod.
 func operatedContainers(pod *corev1.Pod) (containers []corev1.Container, statuses []corev1.ContainerStatus) {
-	operated := func(key string) bool {
-		return strings.HasPrefix(key, appsv1alpha1.OperateLabelPrefix+"/"+appsv1alpha1.PodOperationIDPrefix)
+	operated := false
+	for key := range pod.Labels {
+		operated = operated || strings.HasPrefix(key, operatedLabel)
 	}
-	if !slices.ContainsFunc(slices.Collect(maps.Keys(pod.Labels)), operated) {
+	if !operated {
 		return nil, nil
 	}
 	for i := range pod.Spec.Containers {

@@ -220,3 +220,17 @@ func read(t *testing.T, pod *corev1.Pod) reading {
 	}
 	return r
 }
+
+func TestSlimPodKeepsContainersWhileAPodOperationOperates(t *testing.T) {
+	pod := production()
+	pod.Labels[operatedLabel+"1"] = "1"
+	slim := slimmed(t, pod)
+	container, status := slim.Spec.Containers[0], slim.Status.ContainerStatuses[0]
+	if container.Image != pod.Spec.Containers[0].Image || status.ContainerID != pod.Status.ContainerStatuses[0].ContainerID || container.Env != nil {
+		t.Errorf("got %+v, %+v", container, status)
+	}
+	delete(pod.Labels, operatedLabel+"1")
+	if slim := slimmed(t, pod); len(slim.Spec.Containers) > 0 && slim.Spec.Containers[0].Image != "" {
+		t.Errorf("got %+v", slim.Spec.Containers)
+	}
+}

@@ -46,13 +46,14 @@ type Reconciler struct {
 	recorder events.EventRecorder
 	clock    clock.PassiveClock
 
-	reports       reports
-	staleVersions podwriter.StaleVersions
+	reports reports
+	stale   *podwriter.Versions // pods that were written to, or with which a write had a conflict
 }
 
 // New returns a Reconciler. c reads from a cache with the index replicasetpods.ControllerUIDField.
 func New(c client.Client, recorder events.EventRecorder, clk clock.PassiveClock) *Reconciler {
-	return &Reconciler{client: c, recorder: recorder, clock: clk, reports: reports{last: map[types.NamespacedName]time.Time{}}}
+	return &Reconciler{client: c, recorder: recorder, clock: clk,
+		reports: reports{last: map[types.NamespacedName]time.Time{}}, stale: podwriter.NewVersions(podwriter.StaleFor)}
 }
 
 // Reconcile advances an operation as far as its pods allow.

@@ -33,13 +33,13 @@ func (r *Reconciler) carryOut(ctx context.Context, operation *appsv1alpha1.PodOp
 	}
 	var errs []error
 	for _, step := range steps {
-		if r.staleVersions.Has(step.Pod, r.clock.Now()) {
+		if r.stale.Has(step.Pod, r.clock.Now()) {
 			again = minDelay(again, retryConflict)
 			continue
 		}
 		err := r.write(ctx, adapter{operation: operation, active: active, record: step.Record}, step)
 		// The cache has this version until the watch delivers the next.
-		r.staleVersions.Note(step.Pod, r.clock.Now())
+		r.stale.Note(step.Pod, r.clock.Now())
 		switch {
 		case err == nil, apierrors.IsNotFound(err), errors.Is(err, podopslifecycle.ErrTerminating), errors.Is(err, podopslifecycle.ErrNotControlled):
 		case apierrors.IsConflict(err), errors.Is(err, errOperated), errors.Is(err, podopslifecycle.ErrStale):
