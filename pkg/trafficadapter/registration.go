@@ -83,7 +83,10 @@ func (e entry) matches(service *corev1.Service) bool {
 	}
 	return !slices.ContainsFunc(e.annotations, func(match appsv1alpha1.AnnotationMatch) bool {
 		value, has := service.Annotations[match.Key]
-		return !has || match.Value != nil && *match.Value != value
+		if match.Value == nil {
+			return value == ""
+		}
+		return !has || *match.Value != value
 	})
 }
 

@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"context"
+	"os/exec"
 	"path/filepath"
 	"syscall"
 
@@ -75,6 +76,36 @@ var _ = Describe("An adapter in a program of its own", func() {
 		}).Should(MatchError(ContainSubstring("not found")))
 		Expect(p.get(ctx, "web-0").Finalizers).To(BeEmpty())
 		p.awaitAvailable(ctx, 3)
+	})
+
+	It("is removed with PodOps when its name is given", func(ctx context.Context) {
+		p := newScenario(ctx)
+		p.registerTemplate(ctx)
+		web := p.balanced(ctx, "web")
+		p.awaitExpected(ctx, web)
+		program := p.startTemplate(ctx)
+		p.pods(ctx, 1, nil)
+		managers.stopAll()
+		DeferCleanup(func(ctx context.Context) {
+			p.kubectl(ctx, "apply", "--server-side", "--force-conflicts", "-k", filepath.Join("..", "..", "config", "local"))
+			managers.start(ctx)
+		})
+
+		By("refusing while the program runs")
+		release := exec.CommandContext(ctx, requireProgram("manager"), "release", "--kubeconfig", p.kubeconfig, "--adapters", templateName)
+		out, err := release.CombinedOutput()
+		Expect(err).To(HaveOccurred())
+		Expect(string(out)).To(ContainSubstring("the program of TrafficAdapter " + templateName + " runs"))
+		Expect(p.get(ctx, "web-00")).To(expect.BeAvailable())
+
+		By("releasing after its end")
+		Expect(program.Signal(syscall.SIGTERM)).To(Succeed())
+		Eventually(program.Ended()).Should(BeClosed())
+		run(ctx, "manager", "release", "--kubeconfig", p.kubeconfig, "--adapters", templateName)
+		Expect(p.get(ctx, "web-00").Finalizers).To(BeEmpty())
+		Expect(p.get(ctx, "web-00").Annotations).NotTo(HaveKey(appsv1alpha1.AvailableConditionsAnnotationKey))
+		Expect(p.admin.Get(ctx, client.ObjectKeyFromObject(web), web)).To(Succeed())
+		Expect(web.Finalizers).To(BeEmpty())
 	})
 })
 

@@ -112,7 +112,7 @@ type AnnotationMatch struct {
 	// +kubebuilder:validation:MaxLength=317
 	Key string `json:"key"`
 
-	// value of the annotation. Unset: any value.
+	// value of the annotation. Unset: any value but the empty one.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Value *string `json:"value,omitempty"`
