@@ -1,4 +1,4 @@
-package samples_test
+package samples
 
 // edit is the one difference between a sample and the program that is compiled. Each has a reason; nothing
 // else is changed.
