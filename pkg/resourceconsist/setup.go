@@ -57,7 +57,8 @@ func WithTries(tries int) Option { return func(s *settings) { s.tries = tries } 
 func WithResync(interval time.Duration) Option { return func(s *settings) { s.resync = interval } }
 
 // WithAdmission makes admission add the adapter's finalizers to the expected finalizers of
-// new pods.
+// new pods. It is for adapters inside of the manager, which serves the webhook; for a program of its
+// own a TrafficAdapter has the same effect.
 func WithAdmission(admission *Admission) Option { return func(s *settings) { s.admission = admission } }
 
 // WithRegistry sets the registry of the metrics. Default: that of the manager.
