@@ -36,6 +36,11 @@ func WriteModule(dir, root string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	own, err := pages(root)
+	if err != nil {
+		return nil, err
+	}
+	all = append(all, own...)
 	if err := writeModFiles(dir, root); err != nil {
 		return nil, err
 	}
@@ -67,6 +72,23 @@ func WriteModule(dir, root string) ([]string, error) {
 	}
 	slices.Sort(names)
 	return names, nil
+}
+
+// pages returns the samples of the guides of this repository, which follow the same way.
+func pages(root string) ([]Sample, error) {
+	var all []Sample
+	for _, page := range []string{"operation-controllers.md", "service-controllers.md"} {
+		text, err := os.ReadFile(filepath.Join(root, "docs", page))
+		if err != nil {
+			return nil, err
+		}
+		found, err := parse(page, string(text))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	return all, nil
 }
 
 // Environment returns the environment of go commands in the module: they need no network.

@@ -1,6 +1,6 @@
 // Package samples has the code samples of the documents that PodOps follows: facts to conform to. Its test
-// compiles and runs the Go samples in a module of their own, and the tests of test/integration/samples
-// apply those in YAML.
+// compiles and runs the Go samples in a module of their own, with the code of docs/operation-controllers.md
+// and docs/service-controllers.md; test/integration/podtransitionrule applies the samples in YAML.
 //
 // testdata has a file for each document, named as the document, with the samples in it: verbatim, below
 // the heading that they have there. A document whose code has lost its indentation has it lost here.

@@ -24,7 +24,11 @@ func TestGoSamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, sample := range all {
+	own, err := pages(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, sample := range append(all, own...) {
 		if sample.Language == "go" && !slices.Contains(used, sample.Name()) {
 			t.Errorf("sample %q is in no program", sample.Name())
 		}
