@@ -31,6 +31,8 @@ const (
 	ContainerName = "kvstore"
 	VolumeName    = "data"
 	dataFolder    = "/data"
+	scratchName   = "scratch" // of Jobs, which write a backup there before it is uploaded
+	scratchFolder = "/tmp"
 )
 
 // Bounds of Jobs.
@@ -287,7 +289,7 @@ func backupName(cluster string, failures int32) string {
 func (p *planner) checkJob(u *kvstorev1.UpgradeStatus, m Member) *batchv1.Job {
 	job := p.job(checkName(p.Cluster.Name, u), kvstorev1.ComponentHealthCheck,
 		p.container(u.ToVersion, "check", "--url", clientURL(m.Pod), "--version", u.ToVersion))
-	job.Spec.BackoffLimit, job.Spec.ActiveDeadlineSeconds = ptr.To(int32(checkTries)), ptr.To(int64(checkSeconds))
+	job.Spec.BackoffLimit, job.Spec.ActiveDeadlineSeconds = ptr.To(int32(0)), ptr.To(int64(checkSeconds))
 	job.Spec.TTLSecondsAfterFinished = ptr.To(int32(checkTTLSeconds))
 	return job
 }
@@ -315,7 +317,9 @@ func (p *planner) backupJob(name string) *batchv1.Job {
 func (p *planner) job(name, component string, container corev1.Container) *batchv1.Job {
 	labels := Labels(p.Cluster.Name)
 	labels[kvstorev1.ComponentLabelKey] = component
+	container.VolumeMounts = []corev1.VolumeMount{{Name: scratchName, MountPath: scratchFolder}}
 	spec := p.podSpec(container)
+	spec.Volumes = []corev1.Volume{{Name: scratchName, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 	spec.RestartPolicy = corev1.RestartPolicyNever
 	return &batchv1.Job{
 		ObjectMeta: p.meta(name, labels),
