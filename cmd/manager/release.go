@@ -32,7 +32,7 @@ Flags:
 	}
 	flags.StringVar(&namespace, "namespace", namespace, "namespace of the manager")
 	timeout := flags.Duration("timeout", 5*time.Minute, "timeout of the whole command")
-	adapters := flags.String("adapters", "", "TrafficAdapters whose programs are removed, too, separated by commas: their finalizers are removed; the programs must have stopped")
+	adapters := flags.String("adapters", "", "TrafficAdapters, separated by commas, whose finalizers are removed, too; their programs must have stopped")
 	all := flags.Bool("all-finalizers", false, "remove every protection finalizer, including those of adapters in other programs")
 	if kubeconfig := flag.Lookup("kubeconfig"); kubeconfig != nil {
 		flags.Var(kubeconfig.Value, kubeconfig.Name, kubeconfig.Usage)

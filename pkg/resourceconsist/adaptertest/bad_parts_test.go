@@ -142,7 +142,7 @@ func (o oneSided) EmployeeEqual(e rc.IEmployee) (bool, error) {
 }
 
 // GetEmployeeId is the name, which the pod keeps when its address changes.
-func (a addressless) GetEmployeeId() string { return a.Name }
+func (a addressless) GetEmployeeId() string { return a.Name } //nolint:staticcheck // the name is the interface's
 
 func (a addressless) EmployeeEqual(e rc.IEmployee) (bool, error) {
 	other, is := bareOf(e)
