@@ -20,8 +20,8 @@ func edits() map[string][]edit {
 			{"import (\n", "import (\n    ctrl \"sigs.k8s.io/controller-runtime\"\n    \"k8s.io/apimachinery/pkg/api/errors\"\n", elided},
 			{"......\n", "", elided},
 			{
-				"podopslifecycle.Finish(r, operationAdapter, pod); err != nil {\n        return reconcile.Result{}, err\n    }\n",
-				"podopslifecycle.Finish(r, operationAdapter, pod); err != nil {\n        return reconcile.Result{}, err\n    }\n    return reconcile.Result{}, nil\n", elided,
+				"operationAdapter, pod); err != nil {\n        return reconcile.Result{}, err\n    }\n}\n",
+				"operationAdapter, pod); err != nil {\n        return reconcile.Result{}, err\n    }\n    return reconcile.Result{}, nil\n}\n", elided,
 			},
 		},
 		"podopslifecycle-concept.md, Pod Cooperation Controller, 1": {
