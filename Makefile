@@ -31,7 +31,7 @@ RACE_PACKAGES = $$(go list ./pkg/... | grep -v /pkg/opa/sandbox)
 # Tests that measure the heap or the time of modules: the race detector multiplies both.
 HEAP_TESTS = ^Test(.*Heap|Hostile)$$
 HEAP_PACKAGES = ./pkg/heapsize ./pkg/loadshed ./pkg/opa
-OTHER_PACKAGES = ./pkg/opa/sandbox $$(go list ./... | grep -v -e /podops/pkg/ -e /test/integration -e /test/e2e -e /test/hostile -e /test/matrix -e /test/memlimit)
+OTHER_PACKAGES = ./pkg/opa/sandbox $$(go list ./... | grep -v -e /podops/pkg/ -e /test/integration -e /test/processes -e /test/e2e -e /test/hostile -e /test/matrix -e /test/memlimit)
 
 # Packages with property tests. Only their tests have the flag of the number of schedules.
 PROPERTY_PACKAGES = $$(go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | awk '/pgregory.net\/rapid/ {print $$1}')
@@ -158,7 +158,7 @@ bench-scale: kube build bin/scale ## Measure the manager beside 10,000 pods; ARG
 # gaps, at a lower priority, because no kubelet waits for them.
 .PHONY: test
 test: kube ## Run every test except test-long and test-hostile; the first run builds the local control plane (20 minutes).
-	$(MAKE) --no-print-directory --jobs=2 --output-sync=line BESIDE=nice test-e2e test-unit test-integration test-controlplane
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=line BESIDE=nice test-e2e test-unit test-integration test-controlplane test-processes
 
 # Without vet, which `make vet` runs on tests, too. Under the race detector, which makes it several
 # times slower, a property test runs a fifth of its schedules: test-properties runs them all.
@@ -195,6 +195,10 @@ test-integration: kube ## Run the tests against a real API server.
 .PHONY: test-controlplane
 test-controlplane: kube ## Run the tests of the local control plane.
 	$(BESIDE) env $(TEST_ENV) go test -C test/controlplane -vet=off -count=1 -p 1 -timeout 20m $(CONTROLPLANE_PACKAGES)
+
+.PHONY: test-processes
+test-processes: kube bin/kvstore ## Run the tests of pods that are real processes.
+	$(BESIDE) env $(TEST_ENV) go test -vet=off -count=1 -timeout 10m ./test/processes
 
 # Each process has a cluster of its own.
 E2E_PROCS ?= 2
