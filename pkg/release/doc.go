@@ -8,6 +8,7 @@
 //	pods                                         lifecycles end, gates open, finalizers of
 //	                                             removed adapters, such as those inside of the
 //	                                             manager, are removed
+//	PodOperations                                their finalizers are removed
 //	ReplicaSets                                  scale-downs that were kept go on without PodOps
 //	Services                                     clean finalizers of these adapters are removed
 //

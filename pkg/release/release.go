@@ -87,6 +87,7 @@ func Run(ctx context.Context, c client.Client, options Options) (Report, error) 
 		{"stopping the manager", r.stopManager},
 		{"listing Services of adapters", r.findServices},
 		{"releasing pods", r.releasePods},
+		{"releasing PodOperations", r.releaseOperations},
 		{"releasing ReplicaSets", r.releaseReplicaSets},
 		{"releasing Services", r.releaseServices},
 	} {

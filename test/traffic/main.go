@@ -34,6 +34,7 @@ and without. Run it with "make traffic".
   drain        kubectl drain of two of four nodes
   statefulset  rolling restart of a StatefulSet of 8 pods
   daemonset    rolling restart of a DaemonSet on 4 nodes
+  podoperation a PodOperation restarts 20 pods of a Deployment in place
 
 Without PodOps a controller adds pods to the load balancer when they are ready, and drains
 them when they are not, as fast as it can.
@@ -96,7 +97,7 @@ func parse(args []string, complaints io.Writer) (options, error) {
 	flags.StringVar(&o.cidr, "cidr", "127.65.0.0/16", "loopback addresses of the pods; not those of another cluster on this machine")
 	flags.StringVar(&only, "only", "", "scenarios to run, separated by commas; empty: all")
 	flags.StringVar(&sides, "sides", "with,without", "with, without, or both: whether PodOps takes part")
-	flags.IntVar(&o.requests, "requests", 10_000, "requests that every run sends at least; 16 runs send 160,000")
+	flags.IntVar(&o.requests, "requests", 10_000, "requests that every run sends at least; 18 runs send 180,000")
 	flags.Float64Var(&o.rate, "rate", 250, "requests a second of each kind, with kept connections and without")
 	flags.IntVar(&o.workers, "workers", 32, "maximum number of open requests of each kind")
 	flags.Usage = func() {

@@ -71,11 +71,47 @@ func scenarios() []scenario {
 			name: "daemonset", title: "rolling restart of a DaemonSet on 4 nodes", kind: "DaemonSet", replicas: nodes, remaining: nodes,
 			comes: true, act: restart, done: replaced,
 		},
+		{
+			name: "podoperation", title: "a PodOperation restarts 20 pods of a Deployment in place", replicas: many, remaining: many,
+			comes: true, act: podOperation, done: restarted,
+		},
 	}
 }
 
 func restart(ctx context.Context, g *scenarioRun) error {
 	return g.kubectl(ctx, "rollout", "restart", strings.ToLower(g.scenario.workload())+"/web")
+}
+
+// restartOperation restarts the pods of the Deployment.
+const restartOperation = `apiVersion: apps.kusionstack.io/v1alpha1
+kind: PodOperation
+metadata:
+  name: restart-web
+spec:
+  target:
+    owner: {kind: Deployment, name: web}
+  action:
+    type: Restart
+`
+
+// podOperation applies restartOperation. Without PodOps a new image restarts the containers.
+func podOperation(ctx context.Context, g *scenarioRun) error {
+	if g.side == withoutPodOps {
+		return inPlace(ctx, g)
+	}
+	return g.harness.stage.KubectlWith(ctx, restartOperation, "--namespace", g.namespace, "apply", "-f", "-")
+}
+
+// restarted reports whether the containers of the first pods have restarted once.
+func restarted(g *scenarioRun, pods []corev1.Pod) (bool, string) {
+	count := 0
+	for i := range pods {
+		statuses := pods[i].Status.ContainerStatuses
+		if slices.Contains(g.first, pods[i].UID) && len(statuses) > 0 && statuses[0].RestartCount == 1 {
+			count++
+		}
+	}
+	return count == g.scenario.replicas, fmt.Sprintf("%d of %d pods have restarted", count, g.scenario.replicas)
 }
 
 // workload returns the kind of the workload.
