@@ -3,6 +3,7 @@ package config_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -23,6 +24,25 @@ func readSample(t *testing.T, file string, into any) {
 	}
 	if err := yaml.UnmarshalStrict(content, into); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestSamplesOfPodOperation decodes each sample strictly; the smallest has ten lines at most.
+func TestSamplesOfPodOperation(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join("samples", "podoperation", "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("got %v, %v", files, err)
+	}
+	for _, file := range files {
+		var operation appsv1alpha1.PodOperation
+		readSample(t, filepath.Join("..", "podoperation", filepath.Base(file)), &operation)
+		if operation.Kind != "PodOperation" || operation.Spec.Action.Type == "" {
+			t.Errorf("%s: got %+v", file, operation)
+		}
+	}
+	content, err := os.ReadFile(filepath.Join("samples", "podoperation", "restart.yaml"))
+	if err != nil || strings.Count(string(content), "\n") > 10 {
+		t.Errorf("restart.yaml has %d lines, %v", strings.Count(string(content), "\n"), err)
 	}
 }
 

@@ -22,6 +22,9 @@ const (
 	// emptyDelay is the age of an operation at which an empty target is a mistake. Before, the
 	// pods may not have been observed yet.
 	emptyDelay = 3 * time.Second
+
+	// queueDelay is how soon an operation that waits for others tries again, if it has missed their end.
+	queueDelay = 10 * time.Second
 )
 
 // StepKind is a kind of write to a pod.
@@ -59,6 +62,9 @@ type Snapshot struct {
 
 	// Invalid is the cause for which the operation has no Selector; empty if it has.
 	Invalid string
+
+	// Full is true while as many other operations of the namespace are in progress as may be.
+	Full bool
 
 	// Now is the present time.
 	Now time.Time
@@ -177,6 +183,8 @@ func (r *round) decideReason(d *Decision) {
 		r.reason = appsv1alpha1.ReasonPodsFailed
 	case spec.Suspend:
 		r.reason, d.Wake = appsv1alpha1.ReasonSuspended, max(0, deadline)
+	case r.Full && !started:
+		r.reason, d.Wake = appsv1alpha1.ReasonQueued, queueDelay
 	default:
 		r.reason, d.Wake = appsv1alpha1.ReasonInProgress, max(0, deadline)
 		if !started {

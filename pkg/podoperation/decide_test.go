@@ -299,3 +299,17 @@ func TestARemovalWaitsUntilReplacementsAreNewer(t *testing.T) {
 		t.Errorf("got %+v", due)
 	}
 }
+
+func TestAnOperationWaitsForOthersOfItsNamespace(t *testing.T) {
+	operation := operationOf(appsv1alpha1.ActionRestart)
+	snapshot := podoperation.Snapshot{Operation: operation, Pods: []*corev1.Pod{runningPod("a")}, Full: true, Now: builders.Epoch.Add(time.Minute)}
+	queued := podoperation.Decide(snapshot)
+	ready := meta.FindStatusCondition(queued.Status.Conditions, appsv1alpha1.ConditionReady)
+	if len(queued.Steps) > 0 || queued.Status.StartTime != nil || ready.Reason != appsv1alpha1.ReasonQueued {
+		t.Errorf("got %+v", queued)
+	}
+	operation.Status.StartTime = new(metav1.NewTime(builders.Epoch))
+	if started := podoperation.Decide(snapshot); len(started.Steps) != 1 {
+		t.Errorf("an operation in progress stops: %+v", started)
+	}
+}

@@ -70,6 +70,8 @@ func messageOf(status *appsv1alpha1.PodOperationStatus, reason string, s Snapsho
 		return s.Invalid
 	case appsv1alpha1.ReasonNoTargets:
 		return "spec.target names no running pod with the label kusionstack.io/control=true that is older than the operation"
+	case appsv1alpha1.ReasonQueued:
+		return fmt.Sprintf("%d operations of the namespace are in progress", appsv1alpha1.MaxActivePodOperations)
 	case appsv1alpha1.ReasonSuspended:
 		return progress + "; spec.suspend is set"
 	case appsv1alpha1.ReasonPartitioned:

@@ -305,6 +305,10 @@ const (
 // MaxStatusPods is how many pods the status of a PodOperation lists at most.
 const MaxStatusPods = 64
 
+// MaxActivePodOperations is how many PodOperations of a namespace are in progress at once. Others start
+// when they end.
+const MaxActivePodOperations = 16
+
 // MaxPodMessageBytes bounds the message of a pod in the status of a PodOperation.
 const MaxPodMessageBytes = 256
 
@@ -415,6 +419,9 @@ const (
 const (
 	// ReasonInProgress means that pods are operated on.
 	ReasonInProgress = "InProgress"
+
+	// ReasonQueued means that MaxActivePodOperations of the namespace are in progress.
+	ReasonQueued = "Queued"
 
 	// ReasonSuspended means that spec.suspend is set.
 	ReasonSuspended = "Suspended"

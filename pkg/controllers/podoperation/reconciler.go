@@ -65,7 +65,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	snapshot, err := r.snapshot(ctx, operation)
+	active, err := r.active(ctx, operation.Namespace)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	snapshot, err := r.snapshot(ctx, operation, active)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -79,7 +83,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return r.retried(err)
 	}
-	again, err := r.carryOut(ctx, operation, decision.Steps)
+	again, err := r.carryOut(ctx, adapter{operation: operation, active: active.uids}, decision.Steps)
 	if err != nil {
 		return reconcile.Result{}, err
 	}

@@ -16,9 +16,12 @@ import (
 )
 
 // snapshot reads the targets of an operation from the cache, which holds the pods under PodOps. The pods
-// are those of the cache: every write works on a copy.
-func (r *Reconciler) snapshot(ctx context.Context, operation *appsv1alpha1.PodOperation) (podoperation.Snapshot, error) {
-	snapshot := podoperation.Snapshot{Operation: operation, Now: r.clock.Now()}
+// are those of the cache: every write works on a copy. active are the operations of the namespace that
+// have not ended.
+func (r *Reconciler) snapshot(ctx context.Context, operation *appsv1alpha1.PodOperation, active active) (podoperation.Snapshot, error) {
+	snapshot := podoperation.Snapshot{
+		Operation: operation, Full: active.started >= appsv1alpha1.MaxActivePodOperations, Now: r.clock.Now(),
+	}
 	owned, err := r.replicaSets(ctx, operation)
 	if err != nil {
 		return snapshot, err
@@ -57,4 +60,30 @@ func (r *Reconciler) replicaSets(ctx context.Context, operation *appsv1alpha1.Po
 		}
 	}
 	return owned, nil
+}
+
+// active are the operations of a namespace that have not ended.
+type active struct {
+	uids sets.Set[types.UID]
+
+	// started is how many of them have started.
+	started int
+}
+
+func (r *Reconciler) active(ctx context.Context, namespace string) (active, error) {
+	list := &appsv1alpha1.PodOperationList{}
+	if err := r.client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return active{}, fmt.Errorf("listing operations: %w", err)
+	}
+	found := active{uids: sets.New[types.UID]()}
+	for i := range list.Items {
+		if list.Items[i].Status.CompletionTime != nil {
+			continue
+		}
+		found.uids.Insert(list.Items[i].UID)
+		if list.Items[i].Status.StartTime != nil {
+			found.started++
+		}
+	}
+	return found, nil
 }

@@ -2,6 +2,7 @@ package podoperation
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +32,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("podoperation").
 		For(&appsv1alpha1.PodOperation{}, builder.WithPredicates(requested())).
+		Watches(&appsv1alpha1.PodOperation{}, r.others()).
 		Watches(&corev1.Pod{}, handler.Funcs{CreateFunc: r.created, UpdateFunc: r.updated, DeleteFunc: r.deleted}).
 		Watches(&policyv1.PodDisruptionBudget{}, handler.Funcs{UpdateFunc: r.evicting}).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
@@ -43,6 +45,24 @@ func requested() predicate.Predicate {
 		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
 			e.ObjectOld.GetDeletionTimestamp() == nil && e.ObjectNew.GetDeletionTimestamp() != nil
 	}}
+}
+
+// others wakes operations by the events of other operations.
+func (r *Reconciler) others() handler.Funcs {
+	return handler.Funcs{
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			before, isBefore := e.ObjectOld.(*appsv1alpha1.PodOperation)
+			after, isAfter := e.ObjectNew.(*appsv1alpha1.PodOperation)
+			if isBefore && isAfter {
+				r.ended(ctx, before, after, q)
+			}
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
+			if before, ok := e.Object.(*appsv1alpha1.PodOperation); ok {
+				r.ended(ctx, before, nil, q)
+			}
+		},
+	}
 }
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -77,7 +97,25 @@ func (r *Reconciler) evicting(ctx context.Context, e event.UpdateEvent, q queue)
 	})
 }
 
-// wake adds the operations of a namespace that have not ended and that fit.
+// ended wakes the oldest operations that have not started, when another one has ended.
+func (r *Reconciler) ended(ctx context.Context, before, after *appsv1alpha1.PodOperation, q queue) {
+	if before.Status.CompletionTime != nil || after != nil && after.Status.CompletionTime == nil {
+		return
+	}
+	list := &appsv1alpha1.PodOperationList{}
+	if err := r.client.List(ctx, list, client.InNamespace(before.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		ctrllog.FromContext(ctx).Error(err, "Finding the operations of a namespace", "namespace", before.Namespace)
+		return
+	}
+	queued := slices.DeleteFunc(list.Items, func(o appsv1alpha1.PodOperation) bool { return reasonOf(o.Status) != appsv1alpha1.ReasonQueued })
+	slices.SortFunc(queued, func(a, b appsv1alpha1.PodOperation) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	for i := range queued[:min(len(queued), appsv1alpha1.MaxActivePodOperations)] {
+		q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&queued[i])}, gather)
+	}
+}
+
+// wake adds the operations of a namespace that have started, have not ended, and fit. Others wait for no
+// pod.
 func (r *Reconciler) wake(ctx context.Context, namespace string, q queue, fits func(*appsv1alpha1.PodOperation) bool) {
 	list := &appsv1alpha1.PodOperationList{}
 	if err := r.client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -87,7 +125,8 @@ func (r *Reconciler) wake(ctx context.Context, namespace string, q queue, fits f
 	for i := range list.Items {
 		operation := &list.Items[i]
 		// The finalizer is left until no lifecycle is.
-		if (operation.Status.CompletionTime == nil || len(operation.Finalizers) > 0) && fits(operation) {
+		active := operation.Status.StartTime != nil && operation.Status.CompletionTime == nil || len(operation.Finalizers) > 0
+		if active && fits(operation) {
 			q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(operation)}, gather)
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -23,21 +22,15 @@ import (
 
 // carryOut writes the steps, and returns how soon to try a step again that the state of its pod has
 // prevented.
-func (r *Reconciler) carryOut(ctx context.Context, operation *appsv1alpha1.PodOperation, steps []podoperation.Step) (again time.Duration, err error) {
-	if len(steps) == 0 {
-		return 0, nil
-	}
-	active, err := r.active(ctx, operation)
-	if err != nil {
-		return 0, err
-	}
+func (r *Reconciler) carryOut(ctx context.Context, a adapter, steps []podoperation.Step) (again time.Duration, err error) {
 	var errs []error
 	for _, step := range steps {
 		if r.stale.Has(step.Pod, r.clock.Now()) {
 			again = minDelay(again, retryConflict)
 			continue
 		}
-		err := r.write(ctx, adapter{operation: operation, active: active, record: step.Record}, step)
+		a.record = step.Record
+		err := r.write(ctx, a, step)
 		// The cache has this version until the watch delivers the next.
 		r.stale.Note(step.Pod, r.clock.Now())
 		switch {
@@ -52,21 +45,6 @@ func (r *Reconciler) carryOut(ctx context.Context, operation *appsv1alpha1.PodOp
 		}
 	}
 	return again, errors.Join(errs...)
-}
-
-// active returns the operations of a namespace that have not ended.
-func (r *Reconciler) active(ctx context.Context, operation *appsv1alpha1.PodOperation) (sets.Set[types.UID], error) {
-	list := &appsv1alpha1.PodOperationList{}
-	if err := r.client.List(ctx, list, client.InNamespace(operation.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("listing operations: %w", err)
-	}
-	active := sets.New(operation.UID)
-	for i := range list.Items {
-		if list.Items[i].Status.CompletionTime == nil {
-			active.Insert(list.Items[i].UID)
-		}
-	}
-	return active, nil
 }
 
 // write writes one step to a copy of its pod, which is the pod of the cache.
