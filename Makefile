@@ -55,6 +55,10 @@ help: ## List every target.
 demo: build bin/demo controlplane ## Show a rollout under rules on a local control plane; ARGS=--help for options.
 	$(BIN)/demo $(ARGS)
 
+.PHONY: demo-kvstore
+demo-kvstore: build bin/demo-kvstore bin/kvstore-operator bin/kvstore controlplane ## Upgrade, roll back and delete a replicated store with the example operator; ARGS=-all for more.
+	$(BIN)/demo-kvstore $(ARGS)
+
 .PHONY: traffic
 traffic: build bin/traffic controlplane ## Count requests that rollouts lose behind HAProxy; ARGS=--help for options.
 	hack/haproxy >/dev/null
@@ -267,6 +271,14 @@ bin/adapter-template:
 .PHONY: bin/demo
 bin/demo:
 	go build -o $(BIN)/demo ./test/demo
+
+.PHONY: bin/demo-kvstore
+bin/demo-kvstore:
+	go build -o $(BIN)/demo-kvstore ./test/kvstore
+
+.PHONY: bin/kvstore-operator
+bin/kvstore-operator:
+	go build -o $(BIN)/kvstore-operator ./cmd/kvstore-operator
 
 .PHONY: bin/traffic
 bin/traffic:

@@ -116,13 +116,11 @@ func (r *Reconciler) setRole(ctx context.Context, pod *corev1.Pod, role *string)
 // changeStore requests calls of the store. They are made outside of this worker, and their effect is seen in a later observation.
 func (r *Reconciler) changeStore(_ context.Context, cluster *kvstorev1.KVStoreCluster, d plan.Decision) error {
 	key := client.ObjectKeyFromObject(cluster)
-	var successors []string
-	for _, pod := range d.MoveLeader {
-		successors = append(successors, pod.Name)
-	}
 	switch {
-	case len(successors) > 0 || d.RemoveMember != "":
-		r.store.Change(key, successors, d.RemoveMember)
+	case d.MoveLeader != nil:
+		r.store.MoveLeader(key, *d.MoveLeader)
+	case d.RemoveMember != "":
+		r.store.RemoveMember(key, d.RemoveMember)
 	case d.Observe:
 		r.store.Refresh(key)
 	}

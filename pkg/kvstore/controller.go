@@ -38,9 +38,11 @@ type Store interface {
 	// Refresh requests a new observation.
 	Refresh(cluster types.NamespacedName)
 
-	// Change moves leadership to the first of the successors that takes it, and removes a member.
-	// Empty values change nothing.
-	Change(cluster types.NamespacedName, successors []string, remove string)
+	// MoveLeader moves leadership.
+	MoveLeader(cluster types.NamespacedName, move plan.Move)
+
+	// RemoveMember removes a pod from the members of the store.
+	RemoveMember(cluster types.NamespacedName, pod string)
 
 	// Forget drops everything that is known of a store.
 	Forget(cluster types.NamespacedName)

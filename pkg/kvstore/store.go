@@ -57,9 +57,9 @@ type store struct {
 	addresses   map[string]string
 	observation plan.Observation
 
-	requested  bool
-	successors []string
-	remove     string
+	requested bool
+	move      plan.Move
+	remove    string
 }
 
 // NewHTTPStore returns an HTTPStore that does not run yet.
@@ -88,14 +88,24 @@ func (h *HTTPStore) Observe(cluster types.NamespacedName, addresses map[string]s
 }
 
 // Refresh implements Store.
-func (h *HTTPStore) Refresh(cluster types.NamespacedName) { h.Change(cluster, nil, "") }
+func (h *HTTPStore) Refresh(cluster types.NamespacedName) { h.request(cluster, plan.Move{}, "") }
 
-// Change implements Store.
-func (h *HTTPStore) Change(cluster types.NamespacedName, successors []string, remove string) {
+// MoveLeader implements Store.
+func (h *HTTPStore) MoveLeader(cluster types.NamespacedName, move plan.Move) {
+	h.request(cluster, move, "")
+}
+
+// RemoveMember implements Store.
+func (h *HTTPStore) RemoveMember(cluster types.NamespacedName, pod string) {
+	h.request(cluster, plan.Move{}, pod)
+}
+
+// request replaces the calls that are requested of a store by others.
+func (h *HTTPStore) request(cluster types.NamespacedName, move plan.Move, remove string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := h.stores[cluster]
-	s.requested, s.successors, s.remove = true, successors, remove
+	s.requested, s.move, s.remove = true, move, remove
 	h.stores[cluster] = s
 	h.queue.AddAfter(cluster, repeatDelay-h.clock.Since(s.observation.At))
 }
@@ -184,8 +194,11 @@ func (h *HTTPStore) change(ctx context.Context, s store) error {
 	if s.remove != "" {
 		return h.call(ctx, http.MethodDelete, leader, "/members/"+url.PathEscape(s.remove), nil)
 	}
+	if s.move.From != s.observation.Leader {
+		return nil // it was requested before the last move
+	}
 	var errs []error
-	for _, successor := range s.successors {
+	for _, successor := range s.move.To {
 		err := h.call(ctx, http.MethodPost, leader, "/leader/transfer?to="+url.QueryEscape(successor), nil)
 		if err == nil {
 			return nil

@@ -151,13 +151,11 @@ func (w *world) Observe(types.NamespacedName, map[string]string) plan.Observatio
 // Refresh implements kvstore.Store.
 func (w *world) Refresh(types.NamespacedName) {}
 
-// Change implements kvstore.Store.
-func (w *world) Change(_ types.NamespacedName, successors []string, remove string) {
-	if len(successors) > 0 {
-		w.leader = successors[0]
-	}
-	delete(w.members, remove)
-}
+// MoveLeader implements kvstore.Store.
+func (w *world) MoveLeader(_ types.NamespacedName, move plan.Move) { w.leader = move.To[0] }
+
+// RemoveMember implements kvstore.Store.
+func (w *world) RemoveMember(_ types.NamespacedName, pod string) { delete(w.members, pod) }
 
 // Forget implements kvstore.Store.
 func (w *world) Forget(types.NamespacedName) {}

@@ -31,8 +31,8 @@ type Decision struct {
 	ClearRole []*corev1.Pod
 	SetRole   *corev1.Pod
 
-	// MoveLeader makes the first of these pods that can do so the leader of the store.
-	MoveLeader []*corev1.Pod
+	// MoveLeader moves the leadership of the store.
+	MoveLeader *Move
 
 	// RemoveMember removes the pod of this name from the members of the store.
 	RemoveMember string
@@ -66,6 +66,15 @@ type Decision struct {
 type PodOperation struct {
 	Pod       *corev1.Pod
 	Operation Operation
+}
+
+// Move is a move of leadership.
+type Move struct {
+	// From is the pod that leads. If another pod leads by now, nothing is moved.
+	From string
+
+	// To are the pods that may lead. The first that takes leadership gets it.
+	To []string
 }
 
 // planner computes one Decision.

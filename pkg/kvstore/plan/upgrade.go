@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	kvstorev1 "github.com/podops-dev/podops/apis/kvstore/v1"
@@ -285,18 +284,18 @@ func (p *planner) leaderElsewhere(ordinal int32) bool {
 	if p.Store.Leader != name {
 		return true
 	}
-	p.decision.MoveLeader = p.successors(ordinal)
+	p.decision.MoveLeader = &Move{From: name, To: p.successors(ordinal)}
 	p.progress = progress{kvstorev1.ReasonMovingLeader, "leadership moves away from pod " + name}
 	return false
 }
 
 // successors returns the pods to which leadership may move from a pod: from the lowest ordinal to the
 // highest, and from any other in ascending order.
-func (p *planner) successors(ordinal int32) []*corev1.Pod {
-	var pods []*corev1.Pod
+func (p *planner) successors(ordinal int32) []string {
+	var pods []string
 	for _, other := range p.ordinals() {
 		if m := p.Members[other]; other != ordinal && m.ready() {
-			pods = append(pods, m.Pod)
+			pods = append(pods, m.Pod.Name)
 		}
 	}
 	if ordinal == 0 {

@@ -198,9 +198,9 @@ func (w *world) store(d plan.Decision, write func(bool, func())) {
 		write(true, func() { w.label(pod, false) })
 	}
 	write(d.SetRole != nil, func() { w.label(d.SetRole, true) })
-	write(len(d.MoveLeader) > 0, func() {
-		for _, pod := range d.MoveLeader {
-			if ordinal, _ := plan.Ordinal("db", pod.Name); w.pods[ordinal] != nil && w.pods[ordinal].healthy {
+	write(d.MoveLeader != nil, func() {
+		for _, pod := range d.MoveLeader.To {
+			if ordinal, _ := plan.Ordinal("db", pod); w.pods[ordinal] != nil && w.pods[ordinal].healthy {
 				w.leader, w.observed = ordinal, w.now
 				return
 			}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kvstorev1 "github.com/podops-dev/podops/apis/kvstore/v1"
+	"github.com/podops-dev/podops/test/managerprocess"
+	"github.com/podops-dev/podops/test/processes"
+	"github.com/podops-dev/podops/test/stage"
+)
+
+// Names of the demo.
+const (
+	namespace = "shop"
+	name      = "my-cluster"
+	image     = "my-repo/kvstore"
+)
+
+// cidr has the addresses of the pods: other stages use others.
+const cidr = "127.66.0.0/16"
+
+// show is the stage with the operator, the processes of the store, its load and a provider of backups.
+type show struct {
+	stage    *stage.Stage
+	bin, dir string
+	out      io.Writer
+	all      bool
+	began    time.Time
+
+	admin    client.Client
+	kubelet  *processes.Kubelet
+	operator *managerprocess.Process
+	backups  *backups
+	load     *load
+}
+
+// open starts everything beside the stage.
+func (s *show) open(ctx context.Context) error {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), kvstorev1.AddToScheme(scheme)); err != nil {
+		return fmt.Errorf("registering kinds: %w", err)
+	}
+	var err error
+	if s.admin, err = client.New(s.stage.Config(), client.Options{Scheme: scheme}); err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	for _, args := range [][]string{
+		{"apply", "--server-side", "-k", "config/kvstore-operator-local"},
+		{"apply", "-f", "config/samples/policies/leader-last.yaml"},
+		{"wait", "--for=condition=Established", "crd/kvstoreclusters.kvstore.example.com"},
+	} {
+		if err := s.stage.Kubectl(ctx, args...); err != nil {
+			return err
+		}
+	}
+	if err := s.admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
+		return fmt.Errorf("creating the namespace: %w", err)
+	}
+	s.kubelet, err = processes.Start(context.WithoutCancel(ctx), processes.Options{
+		Config: s.stage.Config(), Dir: filepath.Join(s.dir, "processes"), CIDR: netip.MustParsePrefix(cidr), Log: logr.Discard(),
+		Programs: map[string]processes.Program{image: {
+			Path: filepath.Join(s.bin, "kvstore"), VersionVariable: "KVSTORE_VERSION", HostsVariable: "KVSTORE_HOSTS_FILE",
+		}},
+	})
+	if err != nil {
+		return err
+	}
+	if s.backups, err = openBackups(); err != nil {
+		return err
+	}
+	return s.startOperator(ctx)
+}
+
+// startOperator runs the operator with the rights of its ServiceAccount.
+func (s *show) startOperator(ctx context.Context) error {
+	kubeconfig := filepath.Join(s.dir, "operator.kubeconfig")
+	account := types.NamespacedName{Namespace: "kvstore-system", Name: "kvstore-operator"}
+	if err := managerprocess.WriteKubeconfigOf(ctx, s.stage.Config(), account, kubeconfig); err != nil {
+		return err
+	}
+	probe, err := managerprocess.FreeAddress()
+	if err != nil {
+		return err
+	}
+	s.operator, err = managerprocess.Start(managerprocess.Options{
+		Command: []string{
+			filepath.Join(s.bin, "kvstore-operator"), "--kubeconfig", kubeconfig, "--image", image,
+			"--backup-to", s.backups.url, "--health-probe-bind-address", probe, "--progress-deadline", "60s",
+		},
+		Log: filepath.Join(s.dir, "operator.log"), Append: s.operator != nil, Probe: probe,
+	})
+	if err != nil {
+		return err
+	}
+	return s.operator.AwaitReady(ctx)
+}
+
+// close ends everything that open has started.
+func (s *show) close() error {
+	var errs []error
+	if s.load != nil {
+		s.load.kill()
+	}
+	if s.operator != nil {
+		s.operator.End()
+	}
+	if s.kubelet != nil {
+		errs = append(errs, s.kubelet.Close())
+	}
+	if s.backups != nil {
+		errs = append(errs, s.backups.close())
+	}
+	return errors.Join(errs...)
+}
+
+// print prints a line with the time since the beginning.
+func (s *show) print(format string, args ...any) {
+	fmt.Fprintf(s.out, "%5.1fs  %s\n", time.Since(s.began).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// removeOld removes the data of an earlier run.
+func removeOld(dir string) error {
+	if err := os.RemoveAll(filepath.Join(dir, "processes")); err != nil {
+		return fmt.Errorf("removing the data of an earlier run: %w", err)
+	}
+	return nil
+}
