@@ -63,7 +63,7 @@ func (m *member) step(ctx context.Context) (bool, error) {
 		}
 		if none {
 			m.log.Info("Beginning a new cluster")
-			return false, m.node.Bootstrap()
+			return false, m.bootstrap()
 		}
 	}
 	return m.join(ctx, peers, !hasData)
@@ -72,9 +72,17 @@ func (m *member) step(ctx context.Context) (bool, error) {
 // alone begins a cluster of this member if it has no data.
 func (m *member) alone(hasData bool) (bool, error) {
 	if !hasData {
-		return false, m.node.Bootstrap()
+		return false, m.bootstrap()
 	}
 	return m.node.IsLeader(), nil
+}
+
+func (m *member) bootstrap() error {
+	if err := m.node.Bootstrap(); err != nil {
+		return err
+	}
+	m.node.Admit()
+	return nil
 }
 
 // peers returns the addresses of the seeds, without that of this member. It returns an error
@@ -139,7 +147,10 @@ func (m *member) join(ctx context.Context, peers []string, empty bool) (bool, er
 			errs = append(errs, err)
 			continue
 		}
-		voter, _ := node.Status{Members: members}.IsMember(request.ID)
+		voter, isMember := node.Status{Members: members}.IsMember(request.ID)
+		if isMember && !voter {
+			m.node.Admit()
+		}
 		return voter && !empty, nil
 	}
 	return false, errors.Join(errs...)

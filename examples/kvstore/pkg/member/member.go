@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"golang.org/x/net/netutil"
@@ -27,7 +28,7 @@ const (
 	// requestsTimeout the wait for open requests.
 	transferTimeout  = 8 * time.Second
 	transferInterval = 100 * time.Millisecond
-	requestsTimeout  = 5 * time.Second
+	requestsTimeout  = 10 * time.Second
 )
 
 type member struct {
@@ -62,6 +63,9 @@ func (m *member) run(ctx context.Context, listener net.Listener) error {
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout,
 		ErrorLog: slog.NewLogLogger(m.log.Handler(), slog.LevelDebug),
 	}
+	var unused unusedConns
+	api.ConnState = unused.observe
+	api.RegisterOnShutdown(unused.close)
 	failed := make(chan error, 2)
 	go func() { failed <- api.Serve(listener) }()
 	ctx, stop := context.WithCancel(ctx)
@@ -92,11 +96,39 @@ func (m *member) leave(api *http.Server) error {
 	time.Sleep(m.options.ShutdownDelay)
 	ctx, stop := context.WithTimeout(context.Background(), requestsTimeout)
 	defer stop()
-	err := api.Shutdown(ctx)
-	if err != nil {
-		err = errors.Join(fmt.Errorf("ending open requests: %w", err), api.Close())
+	if err := api.Shutdown(ctx); err != nil {
+		m.log.Warn("Cutting open requests", "error", err)
+		_ = api.Close() // the process ends
 	}
-	return errors.Join(err, m.node.Close())
+	return m.node.Close()
+}
+
+// unusedConns are connections without a request so far, which clients dial in advance. Shutdown
+// waits five seconds for them.
+type unusedConns struct {
+	mu    sync.Mutex
+	conns map[net.Conn]bool
+}
+
+func (u *unusedConns) observe(conn net.Conn, state http.ConnState) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if state != http.StateNew {
+		delete(u.conns, conn)
+		return
+	}
+	if u.conns == nil {
+		u.conns = map[net.Conn]bool{}
+	}
+	u.conns[conn] = true
+}
+
+func (u *unusedConns) close() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for conn := range u.conns {
+		_ = conn.Close() // the client finds it closed
+	}
 }
 
 // handOver moves leadership to another voter, if this member leads and another one exists.

@@ -107,6 +107,11 @@ func (n *Node) HasData() (bool, error) {
 	return has, nil
 }
 
+// Admit accepts connections of other members from now on. A member with data does from its
+// start. One without data may have lost them: until the leader has taken its vote away, it must
+// neither vote nor acknowledge commands, since it has forgotten both.
+func (n *Node) Admit() { n.admitted.Store(true) }
+
 // Bootstrap makes this member the only one of a new cluster. It returns an error when the
 // member has data.
 func (n *Node) Bootstrap() error {

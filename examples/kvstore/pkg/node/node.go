@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -43,6 +44,7 @@ type Node struct {
 	transport *raft.NetworkTransport
 	store     *raftboltdb.BoltStore
 	snapshots *raft.FileSnapshotStore
+	admitted  *atomic.Bool // connections of other members are accepted
 
 	mu sync.Mutex // guards readable
 	// readable is the term in which this member, as its leader, has applied all commands
@@ -59,7 +61,7 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the folder of data: %w", err)
 	}
-	n := &Node{options: o, log: o.Log}
+	n := &Node{options: o, log: o.Log, admitted: &atomic.Bool{}}
 	if err := n.open(ctx); err != nil {
 		return nil, errors.Join(err, n.closeFiles())
 	}
@@ -80,7 +82,12 @@ func (n *Node) open(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("opening the snapshots: %w", err)
 	}
-	if n.transport, err = listen(ctx, n.options); err != nil {
+	hasData, err := n.HasData()
+	if err != nil {
+		return err
+	}
+	n.admitted.Store(hasData)
+	if n.transport, err = listen(ctx, n.options, n.admitted); err != nil {
 		return err
 	}
 	n.raft, err = raft.NewRaft(n.options.raft(), n.machine, n.store, n.store, n.snapshots, n.transport)

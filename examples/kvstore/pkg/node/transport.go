@@ -8,6 +8,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -28,18 +29,19 @@ const (
 // that is gone may be that of a pod of another cluster.
 type stream struct {
 	net.Listener
-	options Options
+	options  Options
+	admitted *atomic.Bool
 }
 
 // listen returns the transport of a member.
-func listen(ctx context.Context, o Options) (*raft.NetworkTransport, error) {
+func listen(ctx context.Context, o Options, admitted *atomic.Bool) (*raft.NetworkTransport, error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", net.JoinHostPort(o.Listen, strconv.Itoa(o.Port)))
 	if err != nil {
 		return nil, fmt.Errorf("listening for members: %w", err)
 	}
 	return raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-		Stream: stream{listener, o}, MaxPool: maxPool, Timeout: peerTimeout, Logger: logger(o.Log),
+		Stream: stream{listener, o, admitted}, MaxPool: maxPool, Timeout: peerTimeout, Logger: logger(o.Log),
 	}), nil
 }
 
@@ -73,20 +75,24 @@ func (s stream) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	want := fmt.Sprintf("%s %s %s\n", greeting, s.options.Cluster, s.Addr())
-	return &greeted{Conn: conn, reader: bufio.NewReaderSize(conn, maxGreeting), want: want}, nil
+	return &greeted{Conn: conn, reader: bufio.NewReaderSize(conn, maxGreeting), want: want, admitted: s.admitted}, nil
 }
 
 // greeted is a connection whose first line has to be want.
 type greeted struct {
 	net.Conn
-	reader *bufio.Reader
-	want   string
+	reader   *bufio.Reader
+	want     string
+	admitted *atomic.Bool
 
 	once sync.Once
 	err  error
 }
 
-var errGreeting = errors.New("the connection is for another member or cluster")
+var (
+	errGreeting    = errors.New("the connection is for another member or cluster")
+	errNotAdmitted = errors.New("the member is not admitted yet")
+)
 
 // Read reads the first line once, and then from the connection.
 func (g *greeted) Read(data []byte) (int, error) {
@@ -107,6 +113,9 @@ func (g *greeted) greet() error {
 	}
 	if string(line) != g.want {
 		return fmt.Errorf("%w: %q", errGreeting, line)
+	}
+	if !g.admitted.Load() {
+		return errNotAdmitted
 	}
 	return g.SetReadDeadline(time.Time{})
 }

@@ -68,8 +68,9 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 // when
 //
 //   - it is not about to end,
-//   - it is a voter of a cluster with a leader, and
-//   - it has applied the commands that the leader has committed at the moment of the call.
+//   - its cluster has a leader, and it has applied the commands that the leader has committed
+//     at the moment of the call, and
+//   - it votes.
 func (s *Server) notReady(ctx context.Context) string {
 	ctx, stop := context.WithTimeout(ctx, readyTimeout)
 	defer stop()
@@ -79,25 +80,34 @@ func (s *Server) notReady(ctx context.Context) string {
 	if s.options.Fault == FaultUnready {
 		return "the fault " + string(FaultUnready) + " is set"
 	}
-	own, err := s.node.Status()
+	commit, err := s.committed(ctx)
 	if err != nil {
 		return err.Error()
 	}
-	if voter, _ := own.IsMember(s.options.ID); !voter {
+	for s.node.Applied() < commit {
+		if !pause(ctx, attemptInterval) {
+			return fmt.Sprintf("the member has applied %d of %d commands", s.node.Applied(), commit)
+		}
+	}
+	// Before it has caught up, it has the members of an earlier time.
+	status, err := s.node.Status()
+	if err != nil {
+		return err.Error()
+	}
+	if voter, _ := status.IsMember(s.options.ID); !voter {
 		return "the member has no vote"
 	}
-	leader := own
-	if !s.node.IsLeader() {
-		if leader, err = s.leaderStatus(ctx); err != nil {
-			return err.Error()
-		}
-	}
-	for s.node.Applied() < leader.CommitIndex {
-		if !pause(ctx, attemptInterval) {
-			return fmt.Sprintf("the member has applied %d of %d commands", s.node.Applied(), leader.CommitIndex)
-		}
-	}
 	return ""
+}
+
+// committed returns the log index up to which the leader has committed commands.
+func (s *Server) committed(ctx context.Context) (uint64, error) {
+	if s.node.IsLeader() {
+		status, err := s.node.Status()
+		return status.CommitIndex, err
+	}
+	status, err := s.leaderStatus(ctx)
+	return status.CommitIndex, err
 }
 
 // leaderStatus returns the status of the leader.
