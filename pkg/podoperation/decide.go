@@ -218,42 +218,64 @@ func (r *round) isWithdrawn() bool {
 	}, r.reason)
 }
 
-// plan fills the steps: first the pods that are off traffic, so that they return soon.
+// plan fills the steps: first those of pods that are off traffic, so that they return soon.
 func (r *round) plan(d *Decision) {
-	var begin, undo, operate []Step
-	add := func(steps *[]Step, kind StepKind, t *target) {
-		*steps = append(*steps, Step{Kind: kind, Pod: t.pod, Record: t.record})
+	steps, room := map[StepKind][]Step{}, r.room(d.Status)
+	add := func(kind StepKind, t *target) {
+		steps[kind] = append(steps[kind], Step{Kind: kind, Pod: t.pod, Record: t.record})
 	}
-	room := r.room(d.Status)
 	for i := range r.targets {
 		t := &r.targets[i]
-		switch {
-		case t.next == Undo, t.during && !t.written && r.isWithdrawn() && t.pod.DeletionTimestamp == nil,
-			t.checking && t.during && r.reason == appsv1alpha1.ReasonSuspended:
-			add(&undo, Undo, t)
-		case t.next != "":
-			add(&operate, t.next, t)
-		case t.during && t.written && r.finishesEarly():
-			t.record = Record{Done: true}
-			add(&operate, Finish, t)
-		case t.state == appsv1alpha1.PodWaiting && r.reason == appsv1alpha1.ReasonInProgress && room > 0:
+		switch kind := r.stepOf(t); {
+		case kind == Begin && room > 0:
 			room--
-			add(&begin, Begin, t)
+			add(Begin, t)
+		case kind != "" && kind != Begin:
+			add(kind, t)
 		}
 	}
-	for i := len(r.targets) - 1; i >= 0 && room < 0; i-- {
-		if t := &r.targets[i]; t.checking && t.during && r.reason == appsv1alpha1.ReasonInProgress {
-			room++
-			add(&undo, Undo, t)
-		}
-	}
-	d.Steps = slices.Concat(operate, undo, begin)
+	d.Steps = slices.Concat(steps[Finish], steps[Operate], steps[Undo], r.withdrawLast(-room), steps[Begin])
 	if len(d.Steps) > MaxSteps {
 		d.Steps, d.More = d.Steps[:MaxSteps], true
 	}
-	if r.reason == appsv1alpha1.ReasonInProgress && len(begin) == 0 && d.Status.Waiting > 0 && d.Status.Preparing+d.Status.Operating+d.Status.Completing == 0 {
+	inOperation := d.Status.Preparing + d.Status.Operating + d.Status.Completing
+	if r.reason == appsv1alpha1.ReasonInProgress && len(steps[Begin]) == 0 && d.Status.Waiting > 0 && inOperation == 0 {
 		r.reason = appsv1alpha1.ReasonPartitioned
 	}
+}
+
+// withdrawLast undoes the lifecycles of the last pods that wait for rules: the partition was raised.
+func (r *round) withdrawLast(count int32) (steps []Step) {
+	for i := len(r.targets) - 1; i >= 0 && count > 0; i-- {
+		if t := &r.targets[i]; t.checking && t.during && r.reason == appsv1alpha1.ReasonInProgress {
+			count--
+			steps = append(steps, Step{Kind: Undo, Pod: t.pod})
+		}
+	}
+	return steps
+}
+
+// stepOf returns the next step of a pod; Begin only if there is room.
+func (r *round) stepOf(t *target) StepKind {
+	switch {
+	case r.isUndone(t):
+		return Undo
+	case t.next != "":
+		return t.next
+	case t.during && t.written && r.finishesEarly():
+		t.record = Record{Done: true}
+		return Finish
+	case t.state == appsv1alpha1.PodWaiting && r.reason == appsv1alpha1.ReasonInProgress:
+		return Begin
+	default:
+		return ""
+	}
+}
+
+// isUndone reports whether the lifecycle of a pod that was not operated on ends.
+func (r *round) isUndone(t *target) bool {
+	ends := r.isWithdrawn() || t.checking && r.reason == appsv1alpha1.ReasonSuspended
+	return ends && t.during && !t.written && t.pod.DeletionTimestamp == nil
 }
 
 // finishesEarly reports whether pods that were operated on finish without waiting for the result: PostCheck

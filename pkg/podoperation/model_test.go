@@ -58,10 +58,10 @@ func operationOf(action appsv1alpha1.PodOperationActionType) *appsv1alpha1.PodOp
 		Target: appsv1alpha1.PodOperationTarget{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
 		Action: appsv1alpha1.PodOperationAction{Type: action},
 	}
-	switch action {
-	case appsv1alpha1.ActionUpdateImages:
+	if action == appsv1alpha1.ActionUpdateImages {
 		spec.Action.UpdateImages = &appsv1alpha1.UpdateImagesAction{Containers: []appsv1alpha1.ContainerImage{{Name: "main", Image: "web:v2"}}}
-	case appsv1alpha1.ActionResize:
+	}
+	if action == appsv1alpha1.ActionResize {
 		spec.Action.Resize = resizeOf("20m")
 	}
 	return &appsv1alpha1.PodOperation{

@@ -43,7 +43,8 @@ func Decide(pod *corev1.Pod, goes func(finalizer string) bool, now time.Time) De
 		return decision
 	}
 	for _, key := range slices.Sorted(maps.Keys(pod.Annotations)) {
-		if strings.HasPrefix(key, appsv1alpha1.DetailAnnotationPrefix+"/") || strings.HasPrefix(key, appsv1alpha1.PodOperationAnnotationPrefix+"/") || key == appsv1alpha1.PendingDeleteAnnotationKey ||
+		prefix, _, _ := strings.Cut(key, "/")
+		if prefix == appsv1alpha1.DetailAnnotationPrefix || prefix == appsv1alpha1.PodOperationAnnotationPrefix || key == appsv1alpha1.PendingDeleteAnnotationKey ||
 			key == appsv1alpha1.AvailableConditionsAnnotationKey && expectsOnly(pod, goes) {
 			if decision.Change.Annotations == nil {
 				decision.Change.Annotations = map[string]*string{}
