@@ -1,0 +1,108 @@
+package podoperation
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/podoperation"
+	"github.com/podops-dev/podops/test/builders"
+)
+
+// world is an operation that evicts two pods, and its reconciler.
+type world struct {
+	t          *testing.T
+	client     client.Client
+	clock      *clocktesting.FakePassiveClock
+	reconciler *Reconciler
+	recorder   *events.FakeRecorder
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, appsv1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	operation := &appsv1alpha1.PodOperation{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "evict", UID: "op", CreationTimestamp: metav1.NewTime(builders.Epoch)},
+		Spec: appsv1alpha1.PodOperationSpec{
+			Target: appsv1alpha1.PodOperationTarget{Names: []string{"web-0", "web-1"}},
+			Action: appsv1alpha1.PodOperationAction{Type: appsv1alpha1.ActionEvict},
+		},
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(operation).
+		WithObjects(operation, builders.MakePod("web-0").Obj(), builders.MakePod("web-1").Obj()).Build()
+	w := &world{t: t, client: c, clock: clocktesting.NewFakePassiveClock(builders.Epoch), recorder: events.NewFakeRecorder(10)}
+	w.reconciler = New(c, w.recorder, w.clock)
+	return w
+}
+
+func (w *world) reconcile() (reconcile.Result, *appsv1alpha1.PodOperation) {
+	w.t.Helper()
+	key := client.ObjectKey{Namespace: "default", Name: "evict"}
+	result, err := w.reconciler.Reconcile(context.Background(), reconcile.Request{NamespacedName: key})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	operation := &appsv1alpha1.PodOperation{}
+	if err := w.client.Get(context.Background(), key, operation); err != nil {
+		w.t.Fatal(err)
+	}
+	return result, operation
+}
+
+// The number of targets is recorded with the start. If the pace of reports delayed it, pods that were removed
+// meanwhile would not count.
+func TestTheStartIsReportedBeforeAPodIsWrittenTo(t *testing.T) {
+	w := newWorld(t)
+	w.clock.SetTime(builders.Epoch.Add(900 * time.Millisecond))
+	result, early := w.reconcile()
+	if early.Status.StartTime != nil || early.Status.Total != 2 || result.RequeueAfter != 100*time.Millisecond {
+		t.Fatalf("before: %+v, %+v", result, early.Status)
+	}
+	w.clock.SetTime(builders.Epoch.Add(time.Second))
+	_, started := w.reconcile()
+	if started.Status.StartTime == nil || len(started.Finalizers) != 1 {
+		t.Fatalf("after: %+v", started)
+	}
+	pods := &corev1.PodList{}
+	if err := w.client.List(t.Context(), pods); err != nil {
+		t.Fatal(err)
+	}
+	for i := range pods.Items {
+		if pods.Items[i].Labels[appsv1alpha1.OperationTypeLabelPrefix+"/"+podoperation.ID("op")] != "delete" {
+			t.Errorf("%s has not begun: %v", pods.Items[i].Name, pods.Items[i].Labels)
+		}
+	}
+}
+
+func TestProgressIsReportedOnceASecond(t *testing.T) {
+	w := newWorld(t)
+	w.clock.SetTime(builders.Epoch.Add(time.Second))
+	w.reconcile()
+	result, same := w.reconcile()
+	if same.Status.Preparing != 0 || result.RequeueAfter <= 0 || result.RequeueAfter > statusPace {
+		t.Errorf("too early: %+v, %+v", result, same.Status)
+	}
+	w.clock.SetTime(builders.Epoch.Add(2 * time.Second))
+	if _, later := w.reconcile(); later.Status.Preparing != 2 {
+		t.Errorf("got %+v", later.Status)
+	}
+	if len(w.recorder.Events) != 1 {
+		t.Errorf("%d events, want the start", len(w.recorder.Events))
+	}
+}
