@@ -193,9 +193,9 @@ func allocateOne(seen podindex.Snapshot, uid types.UID) {
 		if request.Pod.UID != uid {
 			continue
 		}
-		id := rule.RuleID{Object: objectName(), Rule: "budget"}
+		id := rule.RuleID{Ruleset: objectName(), Rule: "budget"}
 		permit.Next(
-			[]permit.Budget{{Object: object, Slots: map[string]int{"budget": 1}, Live: seen.Rules[0].Live}},
+			[]permit.Budget{{Ruleset: object, Slots: map[string]int{"budget": 1}, Live: seen.Rules[0].Live}},
 			[]permit.Candidate{{Request: request, Needs: []rule.RuleID{id}, Budgets: []string{object}}}, nil, time.Time{})
 	}
 }

@@ -96,7 +96,7 @@ func restart(t *testing.T, before *harness) *harness {
 func TestMetricsOfRules(t *testing.T) {
 	m := newMetrics(t)
 	id := rule.RuleID{Rule: "mine"}
-	id.Object.Namespace, id.Object.Name = "shop", "web"
+	id.Ruleset.Namespace, id.Ruleset.Name = "shop", "web"
 	m.counted(id, "DryRun", 5, 0, 2)
 	m.counted(id, "DryRun", 1, 0, 0)
 	m.late(id, 3)
@@ -113,7 +113,7 @@ func TestMetricsOfRules(t *testing.T) {
 	if got := read(t, m.quarantined.WithLabelValues("shop", "web", "mine")); got != 1 {
 		t.Errorf("quarantined %v, want 1", got)
 	}
-	m.forget(id.Object)
+	m.forget(id.Ruleset)
 	if got := read(t, m.timeouts.WithLabelValues("shop", "web", "mine")); got != 0 {
 		t.Errorf("timeouts are %v after the rule is gone", got)
 	}
