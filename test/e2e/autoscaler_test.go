@@ -82,7 +82,7 @@ func (u *cpuUsage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(answer) // a client that is gone asks again
+	_ = json.NewEncoder(w).Encode(answer) // a client that is gone tries again
 }
 
 func (u *cpuUsage) metricsOf(pods []corev1.Pod) map[string]any {
