@@ -3,6 +3,7 @@ package podtransitionrule
 import (
 	"context"
 	"sync"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -33,7 +34,11 @@ type Notifier struct {
 // NewNotifier returns a Notifier for podindex.NewIndex.
 func NewNotifier() *Notifier { return &Notifier{pending: map[string]bool{}} }
 
-// Notify puts a namespace in the queue.
+// sharing is how long a namespace that has changed waits for further changes, which share its round: the
+// permits of a batch are written together, and each pod has several versions soon after it.
+const sharing = 50 * time.Millisecond
+
+// Notify puts a namespace in the queue, sharing later.
 func (n *Notifier) Notify(namespace string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -41,7 +46,7 @@ func (n *Notifier) Notify(namespace string) {
 		n.pending[namespace] = true
 		return
 	}
-	n.queue.Add(requestFor(namespace))
+	n.queue.AddAfter(requestFor(namespace), sharing)
 }
 
 func (n *Notifier) start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
