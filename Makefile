@@ -228,6 +228,7 @@ uninstall: ## Remove the CRDs, and every rule with them.
 
 .PHONY: deploy
 deploy: ## Install everything with the image IMG, into the cluster of KUBECONFIG.
+	hack/webhooks-at-service $(KUBECTL)
 	hack/image-overlay $(IMG) $(BIN)/deploy
 	$(KUBECTL) apply --server-side -k $(BIN)/deploy
 
