@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/controllers/podtransitionrule"
@@ -129,7 +128,7 @@ func (f *workload) relabel(n int, key, value string) *corev1.Pod {
 }
 
 func (r *harness) reconcile(ctx context.Context) error {
-	_, err := r.reconciler.Reconcile(ctx, reconcile.Request{NamespacedName: types.NamespacedName{Name: namespace}})
+	_, err := r.reconciler.Reconcile(ctx, namespace)
 	return err
 }
 

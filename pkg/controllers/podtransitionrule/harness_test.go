@@ -194,7 +194,7 @@ func (s *harness) object(name string) *appsv1alpha1.PodTransitionRule {
 // round makes one round.
 func (s *harness) round() reconcile.Result {
 	s.t.Helper()
-	result, err := s.reconciler.Reconcile(s.t.Context(), requestFor("default"))
+	result, err := s.reconciler.Reconcile(s.t.Context(), "default")
 	s.must(err)
 	return result
 }

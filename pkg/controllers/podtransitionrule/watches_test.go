@@ -13,25 +13,24 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/opa"
 )
 
-func newQueue(t *testing.T) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+func newQueue(t *testing.T) workqueue.TypedRateLimitingInterface[string] {
 	t.Helper()
-	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
 	t.Cleanup(queue.ShutDown)
 	return queue
 }
 
 // drain returns what is queued.
-func drain(queue workqueue.TypedRateLimitingInterface[reconcile.Request]) map[string]int {
+func drain(queue workqueue.TypedRateLimitingInterface[string]) map[string]int {
 	got := map[string]int{}
 	for queue.Len() > 0 {
 		item, _ := queue.Get()
-		got[item.Name]++
+		got[item]++
 		queue.Done(item)
 	}
 	return got
@@ -66,15 +65,15 @@ func TestChangesShareARound(t *testing.T) {
 		}
 		n.Notify("b")
 		item, _ := queue.Get()
-		if took := time.Since(began); item.Name != "a" || took > sharing {
-			t.Errorf("%s is queued after %s, want a after %s", item.Name, took, sharing)
+		if took := time.Since(began); item != "a" || took > sharing {
+			t.Errorf("%s is queued after %s, want a after %s", item, took, sharing)
 		}
 		n.Notify("a") // during its round
 		queue.Done(item)
 		for _, want := range []string{"b", "a"} {
 			item, _ := queue.Get()
-			if item.Name != want {
-				t.Errorf("%s is queued, want %s", item.Name, want)
+			if item != want {
+				t.Errorf("%s is queued, want %s", item, want)
 			}
 			queue.Done(item)
 		}
