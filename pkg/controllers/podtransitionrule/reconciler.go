@@ -176,8 +176,9 @@ func New(c Config) *Reconciler {
 	}
 }
 
-// Reconcile makes one round in a namespace, once there is a place for it among other namespaces: it takes a snapshot, evaluates the rules, allocates permits, writes them, and reports. It
-// may stop at any instruction: the next round, here or in another process, continues with the stored objects.
+// Reconcile makes one round in a namespace, once there is a place for it among other namespaces: it takes a
+// snapshot, evaluates the rules, allocates permits, writes them, and reports. It may stop at any instruction:
+// the next round, here or in another process, continues with the stored objects.
 func (r *Reconciler) Reconcile(ctx context.Context, namespace string) (reconcile.Result, error) {
 	turn, ok := r.begin(namespace)
 	if !ok {

@@ -105,7 +105,8 @@ func unguarded(pod *corev1.Pod, gated bool) []string {
 		return []string{"PodOps cannot guard a mirror pod: only its kubelet stops a static pod, whatever its rules are"}
 	case !gated:
 		return []string{fmt.Sprintf("PodOps cannot guard this pod: it was created without the readiness gate %s, so only finalizers keep its traffic off; "+
-			"set the label %s in the template of its owner, and delete the pod to have it created with the gate", appsv1alpha1.ServiceReadyGate, appsv1alpha1.ControlLabelKey)}
+			"set the label %s in the template of its owner, and delete the pod to have it created with the gate",
+			appsv1alpha1.ServiceReadyGate, appsv1alpha1.ControlLabelKey)}
 	default:
 		return nil
 	}
