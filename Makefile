@@ -161,7 +161,7 @@ bench-scale: kube build bin/scale ## Measure the manager beside 10,000 pods; ARG
 # Two lanes, since the end-to-end tests wait about half of their time: the unit tests fill the
 # gaps, at a lower priority, because no kubelet waits for them.
 .PHONY: test
-test: kube ## Run every test except test-long and test-hostile; the first run builds the local control plane (20 minutes).
+test: kube ## Run every test except test-long, test-matrix and test-hostile; the first run builds the local control plane (20 minutes).
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=line BESIDE=nice test-e2e test-unit test-integration test-controlplane test-processes
 
 # Without vet, which `make vet` runs on tests, too. Under the race detector, which makes it several
@@ -216,13 +216,13 @@ test-e2e: kube build bin/adapter-template $(TOOLS)/ginkgo ## Run the end-to-end 
 test-long: kube build $(TOOLS)/ginkgo ## Run the two end-to-end tests that take minutes.
 	$(E2E) --label-filter=long ./test/e2e
 
-# A memory cgroup of its own: the limit of the Deployment is part of what is tested.
 # Apart from test: its rows take nodes away, and wait for each other where machines are busy.
 .PHONY: test-matrix
 test-matrix: kube build ## Remove pods in every way on real controllers, and compare with docs/workloads.md; ARGS=-update writes it.
 	go test -c -o $(BIN)/matrix.test ./test/matrix
 	cd test/matrix && $(TEST_ENV) $(BIN)/matrix.test -test.timeout 15m -test.v $(ARGS)
 
+# A memory cgroup of its own: the limit of the Deployment is part of what is tested.
 .PHONY: test-hostile
 test-hostile: kube build ## Attack a manager with 1 GiB of memory; ARGS=-timed also checks a neighbour.
 	go test -c -o $(BIN)/hostile.test ./test/hostile
@@ -240,6 +240,7 @@ uninstall: ## Remove the CRDs, and every rule with them.
 
 .PHONY: deploy
 deploy: ## Install everything with the image IMG, into the cluster of KUBECONFIG.
+	hack/webhooks-at-service $(KUBECTL)
 	hack/image-overlay $(IMG) $(BIN)/deploy
 	$(KUBECTL) apply --server-side -k $(BIN)/deploy
 

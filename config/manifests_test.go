@@ -262,3 +262,20 @@ func TestManagerRightsAreExact(t *testing.T) {
 		}
 	}
 }
+
+// TestAggregatedRolesHaveNoRules shows that a second `kubectl apply` has no conflict: the controller that
+// aggregates ClusterRoles owns their rules.
+func TestAggregatedRolesHaveNoRules(t *testing.T) {
+	content, err := os.ReadFile(filepath.Join("rbac", "owner_reader_role.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _, _ := bytes.Cut(content, []byte("\n---\n"))
+	var role map[string]any
+	if err := yaml.Unmarshal(first, &role); err != nil {
+		t.Fatal(err)
+	}
+	if _, has := role["rules"]; has || role["aggregationRule"] == nil {
+		t.Errorf("ClusterRole %v, want an aggregationRule and no rules", role)
+	}
+}

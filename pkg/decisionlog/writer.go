@@ -88,7 +88,7 @@ func (w *Writer) Prepared(module spec.Module) {
 		return
 	}
 	made := &prepared{module: Module{Hash: hash, Compiled: module}}
-	w.modules.Add(module.ID.Object.Namespace, module.ID, made, int64(len(text)))
+	w.modules.Add(module.ID.Ruleset.Namespace, module.ID, made, int64(len(text)))
 }
 
 // Observe writes one evaluation. It is opa.Options.Observe.
@@ -228,4 +228,4 @@ func (w *Writer) drain(encoder *json.Encoder) error {
 	}
 }
 
-func ruleName(rule rule.RuleID) string { return rule.Object.Namespace + "/" + rule.String() }
+func ruleName(rule rule.RuleID) string { return rule.Ruleset.Namespace + "/" + rule.String() }

@@ -40,7 +40,7 @@ func (e *Evaluator) Allocate(ctx context.Context, t *Turn, evaluated Evaluation)
 	a.Plan = permit.Next(evaluated.budgets, evaluated.candidates, e.recheck(ctx, t, evaluated, a), e.clock.Now())
 	for _, denial := range a.Plan.Refused {
 		if eval, ok := evaluated.Rules[denial.Rule]; ok {
-			e.with(eval.prepared, func(remembered *recollection) {
+			e.recollect(eval.prepared, func(remembered *recollection) {
 				a.retryIn(a.withhold(t, remembered, eval, denial.Request, denial.Verdict))
 			})
 		}
@@ -87,7 +87,7 @@ func (e *Evaluator) recheck(ctx context.Context, t *Turn, evaluated Evaluation, 
 			a.retryIn(RetryStale)
 		default: // a verdict
 		}
-		e.with(eval.prepared, func(remembered *recollection) {
+		e.recollect(eval.prepared, func(remembered *recollection) {
 			a.retryIn(a.would(t, remembered, eval, request, verdict))
 		})
 		return unlessEnforced(eval, verdict)

@@ -113,10 +113,10 @@ func (e *Evaluator) countRule(o Outcome, eval *Rule, now time.Time) Count {
 	count := Count{Rule: prepared.id, Enforcement: prepared.counters.status.Enforcement}
 	var findings []finding
 	for _, request := range inStage(eval.ruleset.View.Waiting, prepared.stage) {
-		found, _ := o.Allocation.of(prepared.id, request.Key())
+		found, _ := o.Allocation.find(prepared.id, request.Key())
 		findings = append(findings, found)
 	}
-	e.with(prepared, func(remembered *recollection) {
+	e.recollect(prepared, func(remembered *recollection) {
 		prepared.counters.known = remembered.counted
 		count.Evaluated, count.Withheld, count.Would = prepared.counters.count(findings, now)
 		remembered.counted, prepared.counters.known = prepared.counters.known, nil

@@ -74,7 +74,7 @@ func (e *Evaluator) moduleOf(
 // ownerOf returns the owner that is charged for a module: the PodTransitionPolicy that it is of, or the namespace of
 // the rule.
 func ownerOf(object types.NamespacedName, custom *spec.Custom) string {
-	return spec.Module{ID: rule.RuleID{Object: object}, Custom: custom}.Owner()
+	return spec.Module{ID: rule.RuleID{Ruleset: object}, Custom: custom}.Owner()
 }
 
 // customOf finds the module that a rule of kind rego names, and its parameters.

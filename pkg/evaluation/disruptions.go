@@ -66,7 +66,7 @@ func (w *evaluating) openDisruptions(
 			w.needDisruption(d, request, candidates[request.Key()])
 		}
 		w.budgets = append(w.budgets, permit.Budget{
-			Object: d.id.String(), Disruption: true, Slots: map[string]int{view.Name: d.slots()}, Live: live,
+			Ruleset: d.id.String(), Disruption: true, Slots: map[string]int{view.Name: d.slots()}, Live: live,
 		})
 	}
 }
@@ -76,7 +76,7 @@ func (w *evaluating) needDisruption(d *disruption, request rule.Request, candida
 	if request.Stage != appsv1alpha1.StagePreCheck || slices.Contains(request.Pod.SkipRules, d.id.String()) {
 		return
 	}
-	exception, text := w.exceptions.of(nil, request)
+	exception, text := w.exceptions.exceptionFor(nil, request)
 	if d.view.Unknown != "" && request.Pod.Ready {
 		if exception != "" {
 			w.waive(w.turn, request, rule.Waiver{Rule: d.id, Code: rule.CodeBudgetUnknown, Exception: exception, Reason: text})

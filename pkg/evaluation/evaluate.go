@@ -205,8 +205,8 @@ func (w *evaluating) openBudgets(snapshot Snapshot) map[types.UID][]string {
 		}
 		w.budgets = append(w.budgets, budget)
 		for _, request := range view.Waiting {
-			if names := budgetsOf[request.Pod.UID]; !slices.Contains(names, budget.Object) {
-				budgetsOf[request.Pod.UID] = append(names, budget.Object)
+			if names := budgetsOf[request.Pod.UID]; !slices.Contains(names, budget.Ruleset) {
+				budgetsOf[request.Pod.UID] = append(names, budget.Ruleset)
 			}
 		}
 	}
@@ -263,7 +263,7 @@ func (e *Evaluator) evaluateRule(ctx context.Context, work *ruleWork, w *evaluat
 // service is called about it.
 func (w *evaluating) fileVerdict(work *ruleWork, request rule.Request, verdict rule.Verdict, candidate *permit.Candidate) {
 	prepared := work.prepared
-	exception, reason := w.exceptions.ofRule(work.Rule, request)
+	exception, reason := w.exceptions.exceptionForRule(work.Rule, request)
 	if verdict.Call && work.Calls != nil && exception == "" {
 		work.wants = append(work.wants, request)
 	}
@@ -308,7 +308,7 @@ func inStage(requests []rule.Request, stage appsv1alpha1.TransitionStage) []rule
 func budgetOf(ruleset *Ruleset) (permit.Budget, bool) {
 	view := ruleset.View
 	budget := permit.Budget{
-		Object: view.Object.Name, Slots: map[string]int{}, Live: view.Live, Inherited: view.Inherited,
+		Ruleset: view.Object.Name, Slots: map[string]int{}, Live: view.Live, Inherited: view.Inherited,
 		Owners: view.Owners, Remembered: view.Remembered, Recent: view.Permits,
 	}
 	for _, eval := range ruleset.Rules {

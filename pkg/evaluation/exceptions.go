@@ -24,9 +24,9 @@ type Hold struct {
 	Action appsv1alpha1.HoldAction
 }
 
-// of returns the bound of a PodTransitionRule: its own, or else this one of the manager. object is nil for a
+// boundFor returns the bound boundFor a PodTransitionRule: its own, or else this one boundFor the manager. object is nil for a
 // PodDisruptionBudget, or a PodTransitionRule that was deleted.
-func (h Hold) of(object *appsv1alpha1.PodTransitionRule) Hold {
+func (h Hold) boundFor(object *appsv1alpha1.PodTransitionRule) Hold {
 	if object != nil {
 		if own := object.Spec.MaxHold; own != nil {
 			h.Max = own.Duration
@@ -78,9 +78,9 @@ type exceptions struct {
 	namespace, cluster string
 }
 
-// of returns why a request passes the rules of a PodTransitionRule, nil for a PodDisruptionBudget, and the text
-// of the reason; empty when it does not.
-func (x *exceptions) of(object *appsv1alpha1.PodTransitionRule, request rule.Request) (rule.Exception, string) {
+// exceptionFor returns why a request passes the rules exceptionFor a PodTransitionRule, nil for a PodDisruptionBudget, and the text
+// exceptionFor the reason; empty when it does not.
+func (x *exceptions) exceptionFor(object *appsv1alpha1.PodTransitionRule, request rule.Request) (rule.Exception, string) {
 	if request.Stage != appsv1alpha1.StagePreCheck {
 		return "", ""
 	}
@@ -92,7 +92,7 @@ func (x *exceptions) of(object *appsv1alpha1.PodTransitionRule, request rule.Req
 	case x.cluster != "":
 		return rule.ExceptionBreakGlass, "of the cluster: " + x.cluster
 	}
-	if hold := x.hold.of(object); hold.Action == appsv1alpha1.HoldRelease {
+	if hold := x.hold.boundFor(object); hold.Action == appsv1alpha1.HoldRelease {
 		if left, held := x.left(hold, request); held && left <= 0 {
 			return rule.ExceptionMaxHold, fmt.Sprintf("held for %s", hold.Max)
 		}
@@ -114,9 +114,9 @@ func exempt(entry appsv1alpha1.TransitionRule, request rule.Request) (rule.Excep
 // maxRevisionBytes bounds the revision in a text.
 const maxRevisionBytes = 64
 
-// ofRule returns why a request passes a rule, and the text of the reason; empty when it does not.
-func (x *exceptions) ofRule(eval *Rule, request rule.Request) (rule.Exception, string) {
-	if exception, reason := x.of(eval.Object(), request); exception != "" {
+// exceptionForRule returns why a request passes a rule, and the text of the reason; empty when it does not.
+func (x *exceptions) exceptionForRule(eval *Rule, request rule.Request) (rule.Exception, string) {
+	if exception, reason := x.exceptionFor(eval.Object(), request); exception != "" {
 		return exception, reason
 	}
 	return exempt(eval.prepared.spec, request)
@@ -162,10 +162,10 @@ func (o Outcome) Expired(requests []rule.Request) (expired []Expired, wait time.
 		}
 		for _, reason := range o.Reasons(request.Key()) {
 			var object *appsv1alpha1.PodTransitionRule
-			if ruleset := o.Rulesets[reason.Rule.Object.Name]; ruleset != nil {
+			if ruleset := o.Rulesets[reason.Rule.Ruleset.Name]; ruleset != nil {
 				object = ruleset.View.Object
 			}
-			hold := o.exceptions.hold.of(object)
+			hold := o.exceptions.hold.boundFor(object)
 			left, bounded := o.exceptions.left(hold, request)
 			if bounded && left > 0 {
 				wait = backoff.MinDelay(wait, left)
@@ -199,9 +199,9 @@ func (o Outcome) Waivers(request rule.Request) []rule.Waiver {
 		if denial.Request.Key() != request.Key() {
 			continue
 		}
-		exception, reason := o.exceptions.of(nil, request)
+		exception, reason := o.exceptions.exceptionFor(nil, request)
 		if eval := o.Rules[denial.Rule]; eval != nil {
-			exception, reason = o.exceptions.ofRule(eval, request)
+			exception, reason = o.exceptions.exceptionForRule(eval, request)
 		}
 		waivers = append(waivers, rule.Waiver{Rule: denial.Rule, Code: cmp.Or(denial.Verdict.Code, rule.CodeUndefined), Exception: exception, Reason: reason})
 	}

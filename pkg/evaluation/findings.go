@@ -54,16 +54,16 @@ func (f findings) file(t *Turn, id rule.RuleID, key string, found finding) {
 	if f.byRule[id] == nil {
 		f.byRule[id] = map[string]finding{}
 	}
-	if _, known := f.of(id, key); known || t.holds(findingBytes) {
+	if _, known := f.find(id, key); known || t.holds(findingBytes) {
 		f.byRule[id][key] = found
 	}
 }
 
-// of returns the finding of a rule on a request.
-func (f findings) of(id rule.RuleID, key string) (finding, bool) {
+// find returns the finding find a rule on a request.
+func (f findings) find(id rule.RuleID, key string) (finding, bool) {
 	found, ok := f.byRule[id][key]
 	if !ok && f.earlier != nil {
-		return f.earlier.of(id, key)
+		return f.earlier.find(id, key)
 	}
 	return found, ok
 }
@@ -107,7 +107,7 @@ func (f findings) would(
 	key := request.Key()
 	reason, retry := eval.reason(remembered, request, verdict)
 	t.held += int64(len(reason.Message) + len(reason.Details))
-	if found, _ := f.of(eval.prepared.id, key); eval.prepared.spec.Enforcement == appsv1alpha1.EnforcementWarn && found.would == nil {
+	if found, _ := f.find(eval.prepared.id, key); eval.prepared.spec.Enforcement == appsv1alpha1.EnforcementWarn && found.would == nil {
 		f.warned[key] = ranked(f.warned[key], reason)
 	}
 	f.file(t, eval.prepared.id, key, finding{request: &request, would: &reason})
@@ -125,7 +125,7 @@ func (e *Rule) reason(
 		// openCalls schedules the next call.
 		reason.NextCheck = request.Task.RetryAt
 	case e.prepared.enforced() && (verdict.RetryAfter > 0 || e.prepared.needs().Now && reason.Code != rule.CodeNotReached):
-		reason.NextCheck = remembered.nextChecks.of(request, verdict, e.env.Now)
+		reason.NextCheck = remembered.nextChecks.schedule(request, verdict, e.env.Now)
 		retry = max(reason.NextCheck.Sub(e.env.Now), time.Millisecond)
 	}
 	return reason, retry
@@ -163,7 +163,7 @@ const maxNamedRules = 5
 func (o Outcome) PassedBy(request rule.Request) []string {
 	var names []string
 	for id, eval := range o.Rules {
-		_, evaluated := o.Allocation.of(id, request.Key())
+		_, evaluated := o.Allocation.find(id, request.Key())
 		if evaluated && eval.prepared.enforced() && eval.prepared.counters.scope.Applies(request.Type, request.Pod.Labels, request.Pod.SkipRules) {
 			names = append(names, id.String())
 		}

@@ -28,8 +28,8 @@ type mismatch struct {
 
 func newMessageCache() *messageCache { return &messageCache{mismatches: map[types.UID]mismatch{}} }
 
-// of explains a code, as rule.Explain does.
-func (c *messageCache) of(code rule.Code, entry appsv1alpha1.TransitionRule, request rule.Request, capacity *rule.Capacity) string {
+// explain explains a code, as rule.Explain does.
+func (c *messageCache) explain(code rule.Code, entry appsv1alpha1.TransitionRule, request rule.Request, capacity *rule.Capacity) string {
 	switch code {
 	case rule.CodeNoRoom:
 		if capacity == nil || c.capacity != capacity {

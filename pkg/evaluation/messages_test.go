@@ -37,7 +37,7 @@ func TestWordsAreThoseOfToday(t *testing.T) {
 				room = &rule.Capacity{Selected: 3, Desired: 3, MaxUnavailable: 1, MinAvailable: -1, Available: rapid.IntRange(1, 2).Draw(t, "available")}
 			}
 			code := rapid.SampledFrom([]rule.Code{rule.CodeNoRoom, rule.CodeLabelMismatch, rule.CodeUndefined}).Draw(t, "code")
-			got, want := w.of(code, entry, requests[uid], room), rule.Explain(code, entry, requests[uid], room)
+			got, want := w.explain(code, entry, requests[uid], room), rule.Explain(code, entry, requests[uid], room)
 			if got != want {
 				t.Fatalf("of %s: got %q, want %q", uid, got, want)
 			}
@@ -49,7 +49,7 @@ func TestWordsAreForgotten(t *testing.T) {
 	w := newMessageCache()
 	for i := range 1000 {
 		request := worded(fmt.Sprint(i), "frontend")
-		w.of(rule.CodeLabelMismatch, appsv1alpha1.TransitionRule{}, request, nil)
+		w.explain(rule.CodeLabelMismatch, appsv1alpha1.TransitionRule{}, request, nil)
 		w.keep([]rule.Request{request})
 	}
 	if got := len(w.mismatches); got > 20 {

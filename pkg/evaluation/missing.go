@@ -34,7 +34,7 @@ type missing struct {
 func (s *State) countMissing(views []podindex.RuleView, now time.Time) (counted []podindex.RuleView, wait time.Duration) {
 	counted = slices.Clone(views)
 	for i := range counted {
-		view, ruleset := &counted[i], s.of(counted[i].Object.Name)
+		view, ruleset := &counted[i], s.ruleset(counted[i].Object.Name)
 		var after map[types.UID]missing
 		bounds := map[types.UID]time.Duration{}
 		for _, owner := range view.Unreadable {

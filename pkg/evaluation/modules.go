@@ -106,7 +106,7 @@ func (e *Evaluator) runOf(ctx context.Context, w *evaluating, work *ruleWork) *m
 	}
 	if run.stopped {
 		if prepared.fallback == nil {
-			prepared.fallback = e.fallback(ctx, prepared.id.Object, prepared.spec)
+			prepared.fallback = e.fallback(ctx, prepared.id.Ruleset, prepared.spec)
 		}
 		run.program, run.memo = prepared.fallback, remembered.fallback
 	}

@@ -121,7 +121,7 @@ func (o preparedRuleset) isOf(object *appsv1alpha1.PodTransitionRule, versions s
 func (e *Evaluator) rulesOf(
 	ctx context.Context, t *Turn, state *State, object *appsv1alpha1.PodTransitionRule, shared policies,
 ) []*preparedRule {
-	key, ruleset := types.NamespacedName{Namespace: object.Namespace, Name: object.Name}, state.of(object.Name)
+	key, ruleset := types.NamespacedName{Namespace: object.Namespace, Name: object.Name}, state.ruleset(object.Name)
 	versions, known := versionsOf(object, shared), ruleset.prepared
 	if known.loaded && known.isOf(object, versions) && known.isComplete() {
 		return known.rules
@@ -214,7 +214,7 @@ func costOf(kind rule.Kind) int {
 func newPrepared(object types.NamespacedName, entry appsv1alpha1.TransitionRule, shared policies) *preparedRule {
 	prepared := &preparedRule{
 		spec: entry, stage: stageOf(entry),
-		policy: shared.versionOf(entry), id: rule.RuleID{Object: object, Rule: entry.Name},
+		policy: shared.versionOf(entry), id: rule.RuleID{Ruleset: object, Rule: entry.Name},
 	}
 	if entry.Rego != nil {
 		prepared.kind = rule.KindRego
@@ -255,7 +255,7 @@ func (e *Evaluator) prepare(
 func unloaded(object types.NamespacedName, entry appsv1alpha1.TransitionRule, generation int64, why error) *preparedRule {
 	return &preparedRule{
 		spec: entry, stage: entry.Stage,
-		id: rule.RuleID{Object: object, Rule: entry.Name}, counters: newCounters(entry, generation), err: why,
+		id: rule.RuleID{Ruleset: object, Rule: entry.Name}, counters: newCounters(entry, generation), err: why,
 	}
 }
 

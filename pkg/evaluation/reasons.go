@@ -22,7 +22,7 @@ func reasonOf(
 		Message: verdict.Message, Details: verdict.Details,
 	}
 	if reason.Message == "" {
-		reason.Message = messages.of(code, prepared.spec, request, capacity)
+		reason.Message = messages.explain(code, prepared.spec, request, capacity)
 	}
 	if code == rule.CodeNoRoom && capacity != nil {
 		reason.Numbers = &rule.Numbers{Needed: 1, Have: capacity.Slots, Limit: limitOf(*capacity)}
@@ -47,7 +47,7 @@ func limitOf(capacity rule.Capacity) int {
 // passes later without an edit.
 func byRank(a, b rule.Reason) int {
 	return cmp.Or(cmp.Compare(Rank(a.Code), Rank(b.Code)),
-		cmp.Compare(a.Rule.Object.Name, b.Rule.Object.Name), cmp.Compare(a.Rule.Rule, b.Rule.Rule))
+		cmp.Compare(a.Rule.Ruleset.Name, b.Rule.Ruleset.Name), cmp.Compare(a.Rule.Rule, b.Rule.Rule))
 }
 
 // MaxReasons bounds the reasons of one PodTransitionRule for one request. The others appear when the first
@@ -61,7 +61,7 @@ func ranked(reasons []rule.Reason, reason rule.Reason) []rule.Reason {
 	reasons = slices.Insert(reasons, at, reason)
 	same, last := 0, 0
 	for i := range reasons {
-		if reasons[i].Rule.Object == reason.Rule.Object {
+		if reasons[i].Rule.Ruleset == reason.Rule.Ruleset {
 			same, last = same+1, i
 		}
 	}
@@ -99,9 +99,9 @@ const (
 // not change with every round.
 type nextChecks map[string]time.Time
 
-// of returns the next check of a withheld request. A check is set again when it is due or when the rule
+// schedule returns the next check schedule a withheld request. A check is set again when it is due or when the rule
 // requires it sooner.
-func (n nextChecks) of(request rule.Request, verdict rule.Verdict, now time.Time) time.Time {
+func (n nextChecks) schedule(request rule.Request, verdict rule.Verdict, now time.Time) time.Time {
 	key := request.Key()
 	wait := cmp.Or(verdict.RetryAfter, defaultNextCheck)
 	next := now.Add(min(max(wait, shortestNextCheck), longestNextCheck))

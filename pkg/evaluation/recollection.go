@@ -73,11 +73,11 @@ func (e *Evaluator) remember(rule *preparedRule, recalled *recollection) {
 		return
 	}
 	recalled.charged = bytes
-	e.remembered.Add(rule.id.Object.Namespace, rule, recalled, bytes)
+	e.remembered.Add(rule.id.Ruleset.Namespace, rule, recalled, bytes)
 }
 
-// with lets use modify the recollection of a rule.
-func (e *Evaluator) with(rule *preparedRule, use func(*recollection)) {
+// recollect lets use modify the recollection of a rule.
+func (e *Evaluator) recollect(rule *preparedRule, use func(*recollection)) {
 	recalled := e.recall(rule)
 	use(recalled)
 	e.remember(rule, recalled)

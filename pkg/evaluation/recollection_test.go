@@ -36,7 +36,7 @@ func fullRecollection(pods int, text string) (*recollection, []*rule.PodFact) {
 		remembered.lastDenials[key] = lastDenial{verdict: verdict}
 		remembered.nextChecks[request.Key()] = time.Unix(1, 0)
 		remembered.counted[request.Key()+"@"+request.Attempt] = counted{}
-		remembered.messageCache.of(rule.CodeLabelMismatch, appsv1alpha1.TransitionRule{}, request, nil)
+		remembered.messageCache.explain(rule.CodeLabelMismatch, appsv1alpha1.TransitionRule{}, request, nil)
 	}
 	remembered.memo.Remember(requests, verdicts, rule.Environment{}, 1)
 	remembered.fallback.Remember(slices.Clone(requests), slices.Clone(verdicts), rule.Environment{}, 1)

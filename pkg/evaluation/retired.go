@@ -20,8 +20,8 @@ func (w *evaluating) holdRetired(snapshot Snapshot, now time.Time) {
 			if name == "" {
 				continue
 			}
-			if exception, text := w.exceptions.of(nil, request); exception != "" {
-				id := rule.RuleID{Object: types.NamespacedName{Namespace: snapshot.Namespace, Name: retired.Name}, Rule: name}
+			if exception, text := w.exceptions.exceptionFor(nil, request); exception != "" {
+				id := rule.RuleID{Ruleset: types.NamespacedName{Namespace: snapshot.Namespace, Name: retired.Name}, Rule: name}
 				w.waive(w.turn, request, rule.Waiver{Rule: id, Code: rule.CodeRuleDeleted, Exception: exception, Reason: text})
 				continue
 			}
@@ -35,7 +35,7 @@ func (w *evaluating) holdRetired(snapshot Snapshot, now time.Time) {
 
 func reasonOfRetired(namespace string, retired podindex.RetiredRule, name string, request rule.Request) rule.Reason {
 	return rule.Reason{
-		Rule:  rule.RuleID{Object: types.NamespacedName{Namespace: namespace, Name: retired.Name}, Rule: name},
+		Rule:  rule.RuleID{Ruleset: types.NamespacedName{Namespace: namespace, Name: retired.Name}, Rule: name},
 		Stage: request.Stage, Code: rule.CodeRuleDeleted, Since: request.Since, NextCheck: retired.Until,
 		Message: fmt.Sprintf("PodTransitionRule %s was deleted; the pods that it selected wait for %s, in case one of the same name takes its place",
 			retired.Name, podindex.RetiredFor),

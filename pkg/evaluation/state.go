@@ -35,8 +35,8 @@ type rulesetState struct {
 // NewState returns an empty State.
 func NewState() *State { return &State{rulesets: map[string]*rulesetState{}} }
 
-// of returns the state of a PodTransitionRule, empty at first.
-func (s *State) of(ruleset string) *rulesetState {
+// ruleset returns the state ruleset a PodTransitionRule, empty at first.
+func (s *State) ruleset(ruleset string) *rulesetState {
 	known, ok := s.rulesets[ruleset]
 	if !ok {
 		known = &rulesetState{}

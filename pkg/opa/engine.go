@@ -196,7 +196,7 @@ func (e *Engine) program(module spec.Module, of *moduleInfo, pinned *compiled) (
 		if err != nil {
 			return nil, err
 		}
-		made.verdictCache = newVerdictCache(e.memory, module.ID.Object.Namespace, seen, made.VerdictsNeedCounts())
+		made.verdictCache = newVerdictCache(e.memory, module.ID.Ruleset.Namespace, seen, made.VerdictsNeedCounts())
 	} else {
 		if module.Custom.Entry != of.entry {
 			return nil, fmt.Errorf("the entry point of the module is %q, not %q", of.entry, module.Custom.Entry)

@@ -165,7 +165,7 @@ func (p *Program) documents() (documents, error) {
 		return documents{}, fmt.Errorf("reading the parameters: %w", err)
 	}
 	bytes := int64(len(p.literal)+len(p.parameters)) + p.engine.sizer.Of(read.rule) + p.engine.sizer.Of(read.parameters)
-	p.engine.memory.Add(p.id.Object.Namespace, documentKey{p}, read, bytes)
+	p.engine.memory.Add(p.id.Ruleset.Namespace, documentKey{p}, read, bytes)
 	return read, nil
 }
 

@@ -15,7 +15,7 @@ var pdb = rule.DisruptionBudgetID(namespace, "web")
 
 // disruptions is the budget of a PodDisruptionBudget.
 func disruptions(slots int, live ...string) permit.Budget {
-	b := permit.Budget{Object: pdb.String(), Disruption: true, Slots: map[string]int{"web": slots}, Live: map[types.UID]appsv1alpha1.ReservedPod{}}
+	b := permit.Budget{Ruleset: pdb.String(), Disruption: true, Slots: map[string]int{"web": slots}, Live: map[types.UID]appsv1alpha1.ReservedPod{}}
 	for _, pod := range live {
 		b.Live[types.UID(pod)] = reserved(pod)
 	}
@@ -105,7 +105,7 @@ func TestAWaivedRuleDeniesNothing(t *testing.T) {
 func TestARefusedRequestWaivesNothing(t *testing.T) {
 	c := waived(waiting("a", 1))
 	c = under(c, "x/full")
-	plan := permit.Next([]permit.Budget{disruptions(0), {Object: "x", Slots: map[string]int{"full": 0}}}, []permit.Candidate{c}, nil, epoch)
+	plan := permit.Next([]permit.Budget{disruptions(0), {Ruleset: "x", Slots: map[string]int{"full": 0}}}, []permit.Candidate{c}, nil, epoch)
 	if len(plan.Grants) > 0 || len(plan.Waived) > 0 || len(plan.Refused) != 1 {
 		t.Errorf("granted %v, waived %v, refused %v", plan.Grants, plan.Waived, plan.Refused)
 	}

@@ -16,8 +16,8 @@ import (
 // Budget contains the slots and the record of one PodTransitionRule that has an
 // availablePolicy, or a rule that depends on other pods; or the slots of one PodDisruptionBudget.
 type Budget struct {
-	// Object is the name of the PodTransitionRule, or RuleID.String of the PodDisruptionBudget.
-	Object string
+	// Ruleset is the name of the PodTransitionRule, or RuleID.String of the PodDisruptionBudget.
+	Ruleset string
 
 	// Disruption is true for a PodDisruptionBudget. It counts the pods that are Ready instead of
 	// those that are available, and has no record: Live are the pods of other records, and those
@@ -72,7 +72,7 @@ type Candidate struct {
 	Waived []rule.RuleID
 
 	// Budgets are all PodTransitionRules with a budget and PodDisruptionBudgets that select the
-	// pod (Budget.Object), whether or not a rule of theirs applies to this request: a permit makes
+	// pod (Budget.Ruleset), whether or not a rule of theirs applies to this request: a permit makes
 	// the pod unavailable for all of them. Sorted.
 	Budgets []string
 
@@ -184,7 +184,7 @@ func newAllocation(budgets []Budget, recheck Recheck, now time.Time) *allocation
 		granted: map[types.UID]bool{}, committed: map[types.UID]bool{}, unreached: map[types.UID]bool{},
 	}
 	for _, b := range budgets {
-		a.budgets[b.Object] = &openBudget{
+		a.budgets[b.Ruleset] = &openBudget{
 			slots: maps.Clone(b.Slots), live: b.Live, reserved: maps.Clone(b.Live), changed: b.Inherited,
 			owners: b.Owners, remembered: maps.Clone(b.Remembered),
 			disruption: b.Disruption, rechecked: b.Sequential, keepsRecent: b.KeepsRecent, recent: slices.Clip(b.Recent),
@@ -320,7 +320,7 @@ func (a *allocation) lacking(c Candidate) (rule.RuleID, bool) {
 	for _, name := range c.Budgets {
 		b, ok := a.budgets[name]
 		if ok && b.full(pod) {
-			return rule.RuleID{Object: types.NamespacedName{Namespace: pod.Namespace, Name: name}}, true
+			return rule.RuleID{Ruleset: types.NamespacedName{Namespace: pod.Namespace, Name: name}}, true
 		}
 	}
 	return rule.RuleID{}, false
@@ -331,7 +331,7 @@ func budgetOf(id rule.RuleID) string {
 	if id.IsDisruptionBudget() {
 		return id.String()
 	}
-	return id.Object.Name
+	return id.Ruleset.Name
 }
 
 func hasUID(reserved map[types.UID]appsv1alpha1.ReservedPod, uid types.UID) bool {

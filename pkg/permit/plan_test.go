@@ -62,12 +62,12 @@ func unavailable(c permit.Candidate) permit.Candidate {
 }
 
 func ruleID(object, name string) rule.RuleID {
-	return rule.RuleID{Object: types.NamespacedName{Namespace: namespace, Name: object}, Rule: name}
+	return rule.RuleID{Ruleset: types.NamespacedName{Namespace: namespace, Name: object}, Rule: name}
 }
 
 // budget returns the budget of an object with one rule "max".
 func budget(object string, slots int, live ...string) permit.Budget {
-	b := permit.Budget{Object: object, Slots: map[string]int{"max": slots}, Live: map[types.UID]appsv1alpha1.ReservedPod{}}
+	b := permit.Budget{Ruleset: object, Slots: map[string]int{"max": slots}, Live: map[types.UID]appsv1alpha1.ReservedPod{}}
 	for _, pod := range live {
 		b.Live[types.UID(pod)] = reserved(pod)
 	}
@@ -180,7 +180,7 @@ func TestNext(t *testing.T) {
 		},
 		"a pod takes a slot of every rule of its objects, even of rules that it does not need": {
 			budgets: []permit.Budget{
-				{Object: "web", Slots: map[string]int{"all": 1, "deletes": 1}},
+				{Ruleset: "web", Slots: map[string]int{"all": 1, "deletes": 1}},
 			},
 			candidates: []permit.Candidate{under(waiting("p", 0), "web/deletes"), under(waiting("q", 1), "web/all")},
 			want: outcome{
@@ -205,7 +205,7 @@ func TestNext(t *testing.T) {
 			},
 		},
 		"an id without a slot does not hold back the other id of its pod": {
-			budgets: []permit.Budget{{Object: "web", Slots: map[string]int{"upgrades": 0, "deletes": 1}}},
+			budgets: []permit.Budget{{Ruleset: "web", Slots: map[string]int{"upgrades": 0, "deletes": 1}}},
 			candidates: []permit.Candidate{
 				under(waitingAs("p", "a", 0), "web/upgrades"), under(waitingAs("p", "b", 1), "web/deletes"),
 			},

@@ -26,7 +26,7 @@ func drawSituation(t *rapid.T) situation {
 	s := situation{}
 	objects := []string{"a", "b", "c"}[:rapid.IntRange(1, 3).Draw(t, "objects")]
 	for _, object := range objects {
-		b := permit.Budget{Object: object, Slots: map[string]int{}, Live: map[types.UID]appsv1alpha1.ReservedPod{}}
+		b := permit.Budget{Ruleset: object, Slots: map[string]int{}, Live: map[types.UID]appsv1alpha1.ReservedPod{}}
 		for _, rule := range []string{"r", "s"}[:rapid.IntRange(1, 2).Draw(t, "rules")] {
 			b.Slots[rule] = rapid.IntRange(-1, 3).Draw(t, "slots")
 		}
@@ -132,7 +132,7 @@ func TestNextAllocatesNoMoreSlotsThanThereAre(t *testing.T) {
 			checkReservations(t, s, b, plan, granted)
 			checkOwners(t, s, b, plan, granted)
 			for rule, slots := range b.Slots {
-				checkSlots(t, s, b, ruleID(b.Object, rule), slots, granted)
+				checkSlots(t, s, b, ruleID(b.Ruleset, rule), slots, granted)
 			}
 		}
 		checkRefusals(t, s, plan, granted)
@@ -153,24 +153,24 @@ func checkReservations(t *rapid.T, s situation, b permit.Budget, plan permit.Pla
 	}
 	for _, c := range s.candidates {
 		_, counted := b.Owners[c.Request.Pod.Owner.UID]
-		if (c.Request.Pod.Available || b.Sequential || counted) && granted[c.Request.Pod.UID] && slices.Contains(c.Budgets, b.Object) {
+		if (c.Request.Pod.Available || b.Sequential || counted) && granted[c.Request.Pod.UID] && slices.Contains(c.Budgets, b.Ruleset) {
 			want[c.Request.Pod.UID] = true
-			if !slices.Contains(plan.NeedsRecords[c.Request.Pod.UID], b.Object) {
-				t.Fatalf("%s may be stamped without the record of %s", c.Request.Pod.Name, b.Object)
+			if !slices.Contains(plan.NeedsRecords[c.Request.Pod.UID], b.Ruleset) {
+				t.Fatalf("%s may be stamped without the record of %s", c.Request.Pod.Name, b.Ruleset)
 			}
 		}
 	}
 	got := map[types.UID]bool{}
-	for _, pod := range plan.Reserve[b.Object] {
+	for _, pod := range plan.Reserve[b.Ruleset] {
 		got[pod.UID] = true
 	}
-	if _, added := plan.Reserve[b.Object]; !added {
+	if _, added := plan.Reserve[b.Ruleset]; !added {
 		for uid := range b.Live {
 			got[uid] = true
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Fatalf("record of %s differs (-want +got):\n%s", b.Object, diff)
+		t.Fatalf("record of %s differs (-want +got):\n%s", b.Ruleset, diff)
 	}
 }
 
@@ -180,19 +180,19 @@ func checkReservations(t *rapid.T, s situation, b permit.Budget, plan permit.Pla
 func checkOwners(t *rapid.T, s situation, b permit.Budget, plan permit.Plan, granted map[types.UID]bool) {
 	want := b.Remembered["clones"]
 	for _, c := range s.candidates {
-		if granted[c.Request.Pod.UID] && c.Request.Pod.Owner.UID == "clones" && slices.Contains(c.Budgets, b.Object) {
+		if granted[c.Request.Pod.UID] && c.Request.Pod.Owner.UID == "clones" && slices.Contains(c.Budgets, b.Ruleset) {
 			want = max(want, b.Owners["clones"])
 		}
 	}
 	got := 0
-	for _, owner := range plan.Owners[b.Object] {
+	for _, owner := range plan.Owners[b.Ruleset] {
 		got = int(owner.Pods)
 	}
 	if got != want {
-		t.Fatalf("record of %s counts %d pods of the workload, want %d", b.Object, got, want)
+		t.Fatalf("record of %s counts %d pods of the workload, want %d", b.Ruleset, got, want)
 	}
-	if _, written := plan.Reserve[b.Object]; want > b.Remembered["clones"] && !written {
-		t.Fatalf("record of %s is not written", b.Object)
+	if _, written := plan.Reserve[b.Ruleset]; want > b.Remembered["clones"] && !written {
+		t.Fatalf("record of %s is not written", b.Ruleset)
 	}
 }
 
@@ -236,11 +236,11 @@ func checkRefusals(t *rapid.T, s situation, plan permit.Plan, granted map[types.
 		if !pod.Available || denial.Request.Stage == appsv1alpha1.StagePostCheck {
 			t.Fatalf("%s needs no slot and is denied one", pod.Name)
 		}
-		i := slices.IndexFunc(s.budgets, func(b permit.Budget) bool { return b.Object == denial.Rule.Object.Name })
+		i := slices.IndexFunc(s.budgets, func(b permit.Budget) bool { return b.Ruleset == denial.Rule.Ruleset.Name })
 		committed := 0
 		for uid, requests := range byUID(s.candidates) {
 			_, live := s.budgets[i].Live[uid]
-			if granted[uid] && !live && requests[0].Request.Pod.Available && slices.Contains(requests[0].Budgets, s.budgets[i].Object) {
+			if granted[uid] && !live && requests[0].Request.Pod.Available && slices.Contains(requests[0].Budgets, s.budgets[i].Ruleset) {
 				committed++
 			}
 		}

@@ -113,7 +113,7 @@ func (s *protocol) plan(l *leader, reached func(pod string) bool) (permit.Plan, 
 			s.met.stale++
 			return permit.Plan{}, nil, nil, ""
 		}
-		b := permit.Budget{Object: object, Sequential: true, KeepsRecent: object == "window", Live: map[types.UID]appsv1alpha1.ReservedPod{}}
+		b := permit.Budget{Ruleset: object, Sequential: true, KeepsRecent: object == "window", Live: map[types.UID]appsv1alpha1.ReservedPod{}}
 		for _, pod := range permit.Live(record, at) {
 			b.Live[pod.UID] = pod
 		}
@@ -135,7 +135,7 @@ func (s *protocol) plan(l *leader, reached func(pod string) bool) (permit.Plan, 
 		if !reached(request.Pod.Name) {
 			return rule.Verdict{}, false
 		}
-		if id.Object.Name == "window" {
+		if id.Ruleset.Name == "window" {
 			return inWindow(committed.Permits, now, s.perWindow), true
 		}
 		return aloneInShard(seen, request.Pod.UID, committed.Pods), true

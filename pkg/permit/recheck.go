@@ -57,7 +57,7 @@ func (a *allocation) rechecked(c Candidate) (Denial, bool) {
 
 func (a *allocation) committedFor(rule rule.RuleID, pod *rule.PodFact) Committed {
 	committed := Committed{Pods: a.committed}
-	b, ok := a.budgets[rule.Object.Name]
+	b, ok := a.budgets[rule.Ruleset.Name]
 	if !ok {
 		return committed
 	}

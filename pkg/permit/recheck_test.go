@@ -147,7 +147,7 @@ func TestNextRechecksDependentRules(t *testing.T) {
 			budgets:    []permit.Budget{sequentialBudget("cache"), sequentialBudget("db")},
 			candidates: []permit.Candidate{rechecked(waiting("a1", 0), "cache", "db")},
 			recheck: func(id rule.RuleID, _ rule.Request, _ permit.Committed) (rule.Verdict, bool) {
-				if id.Object.Name == "db" {
+				if id.Ruleset.Name == "db" {
 					return rule.Verdict{Code: rule.CodeDenied}, true
 				}
 				return rule.Verdict{Outcome: rule.Passed}, true

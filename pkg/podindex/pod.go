@@ -87,7 +87,7 @@ func newPod(object *corev1.Pod, owner rule.Owner, cause rule.Cause, of revisions
 			Labels:          object.Labels,
 			Annotations:     visibleAnnotations(object.Annotations),
 			Owner:           owner,
-			Revision:        rule.Revision{Current: hashOf(object.Labels), State: of.of(hashOf(object.Labels))},
+			Revision:        rule.Revision{Current: hashOf(object.Labels), State: of.stateOf(hashOf(object.Labels))},
 			Node:            object.Spec.NodeName,
 			Created:         object.CreationTimestamp.Time,
 			Ready:           facts.Ready,
@@ -143,7 +143,7 @@ func (p *pod) setCause(cause rule.Cause) {
 // withOwner returns the entry of the same object with another owner, cause or state of its revision.
 func (p *pod) withOwner(owner rule.Owner, cause rule.Cause, of revisions) *pod {
 	fact := *p.fact
-	fact.Owner, fact.Revision.State = owner, of.of(fact.Revision.Current)
+	fact.Owner, fact.Revision.State = owner, of.stateOf(fact.Revision.Current)
 	fact.Version = p.base.version(owner.UID, fact.Revision.State)
 	other := *p
 	other.fact, other.requests = &fact, slices.Clone(p.requests)

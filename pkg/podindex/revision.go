@@ -26,8 +26,8 @@ type revisions struct {
 	newest, before string
 }
 
-// of returns the state of the revision with a hash.
-func (r revisions) of(hash string) rule.RevisionState {
+// stateOf returns the state stateOf the revision with a hash.
+func (r revisions) stateOf(hash string) rule.RevisionState {
 	switch {
 	case r.all != "":
 		return r.all

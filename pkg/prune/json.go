@@ -8,13 +8,17 @@ import (
 	"slices"
 )
 
-// Fields are the members of a JSON object that are kept, by name. A member with Fields keeps
-// these of its own members if it is an object; a member without Fields is kept as a whole.
-type Fields map[string]Fields
+// Field is a member of a JSON object that is kept.
+type Field struct {
+	Name string
+
+	// Only are its own members that are kept, if it is an object; none: it is kept as a whole.
+	Only []Field
+}
 
 // JSON returns the text of an object with only the members in keep, and every other text
 // unchanged. A name that is written with escapes is kept.
-func JSON(text []byte, keep Fields) ([]byte, error) {
+func JSON(text []byte, keep []Field) ([]byte, error) {
 	s := scanner{text: text}
 	if s.space(); s.next() != '{' {
 		return text, nil
@@ -109,15 +113,15 @@ func (s *scanner) end() error {
 }
 
 // appendKept reads an object and appends it with only the members in keep.
-func (s *scanner) appendKept(kept []byte, keep Fields) ([]byte, error) {
+func (s *scanner) appendKept(kept []byte, keep []Field) ([]byte, error) {
 	return s.appendMembers(kept, func(kept, name []byte) ([]byte, error) {
-		fields, known := keep[string(name)]
+		at := slices.IndexFunc(keep, func(field Field) bool { return field.Name == string(name) })
 		switch {
-		case !known && bytes.IndexByte(name, '\\') < 0:
+		case at < 0 && bytes.IndexByte(name, '\\') < 0:
 			_, err := s.value()
 			return kept, err
-		case len(fields) > 0 && s.next() == '{':
-			kept, err := s.appendKept(appendName(kept, name), fields)
+		case at >= 0 && len(keep[at].Only) > 0 && s.next() == '{':
+			kept, err := s.appendKept(appendName(kept, name), keep[at].Only)
 			return append(kept, ','), err
 		default:
 			return s.appendMember(kept, name)

@@ -3,6 +3,7 @@ package prune_test
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -14,7 +15,7 @@ import (
 )
 
 func TestJSON(t *testing.T) {
-	keep := prune.Fields{"metadata": {"name": nil, "labels": nil}, "status": nil}
+	keep := []prune.Field{{Name: "metadata", Only: []prune.Field{{Name: "name"}, {Name: "labels"}}}, {Name: "status"}}
 	for name, tc := range map[string]struct{ text, want string }{
 		"nothing is kept":                 {`{"spec":{"a":[1,{"b":"}"}]},"x":null}`, `{}`},
 		"an empty object":                 {` { } `, `{}`},
@@ -39,7 +40,7 @@ func TestJSON(t *testing.T) {
 
 func TestTextThatIsNoJSON(t *testing.T) {
 	for _, text := range noJSON() {
-		if got, err := prune.JSON([]byte(text), prune.Fields{"b": nil}); err == nil {
+		if got, err := prune.JSON([]byte(text), []prune.Field{{Name: "b"}}); err == nil {
 			t.Errorf("%.40s is %s, want an error", text, got)
 		}
 	}
@@ -67,7 +68,7 @@ func anyJSON(depth int) *rapid.Generator[any] {
 
 // TestJSONKeepsTheSameAsADecoder compares with values that are decoded whole and cut then.
 func TestJSONKeepsTheSameAsADecoder(t *testing.T) {
-	keep := prune.Fields{"a": nil, "b": {"a": nil, "b": {"a": nil}}}
+	keep := []prune.Field{{Name: "a"}, {Name: "b", Only: []prune.Field{{Name: "a"}, {Name: "b", Only: []prune.Field{{Name: "a"}}}}}}
 	rapid.Check(t, func(t *rapid.T) {
 		object := rapid.MapOfN(rapid.SampledFrom([]string{"a", "b", "c", "d\"\\"}), anyJSON(4), 0, 4).Draw(t, "object")
 		text, err := json.Marshal(object)
@@ -97,19 +98,19 @@ func TestJSONKeepsTheSameAsADecoder(t *testing.T) {
 }
 
 // cut removes members that are not kept from a decoded value. Names with escapes are kept.
-func cut(value any, keep prune.Fields) any {
+func cut(value any, keep []prune.Field) any {
 	object, ok := value.(map[string]any)
 	if !ok {
 		return value
 	}
 	for name, member := range object {
-		fields, known := keep[name]
+		at := slices.IndexFunc(keep, func(field prune.Field) bool { return field.Name == name })
 		written, _ := json.Marshal(name)
 		switch {
-		case !known && !strings.Contains(string(written), `\`):
+		case at < 0 && !strings.Contains(string(written), `\`):
 			delete(object, name)
-		case len(fields) > 0:
-			object[name] = cut(member, fields)
+		case at >= 0 && len(keep[at].Only) > 0:
+			object[name] = cut(member, keep[at].Only)
 		}
 	}
 	return object
@@ -154,7 +155,7 @@ func FuzzJSON(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		kept, err := prune.JSON(text, prune.Fields{"a": nil, "b": {"a": nil}})
+		kept, err := prune.JSON(text, []prune.Field{{Name: "a"}, {Name: "b", Only: []prune.Field{{Name: "a"}}}})
 		rest, values, cutErr := prune.Cut(text, "a", "b")
 		var whole, got, cutted any
 		if json.Unmarshal(text, &whole) != nil {
@@ -173,7 +174,7 @@ func FuzzJSON(f *testing.F) {
 		if bytes.Contains(text, []byte(`\`)) || len(object) != bytes.Count(text, []byte(`":`)) || !utf8.Valid(text) {
 			return // names that are equal once they are decoded
 		}
-		if diff := cmp.Diff(cut(whole, prune.Fields{"a": nil, "b": {"a": nil}}), got); diff != "" {
+		if diff := cmp.Diff(cut(whole, []prune.Field{{Name: "a"}, {Name: "b", Only: []prune.Field{{Name: "a"}}}}), got); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", text, diff)
 		}
 	})
@@ -186,7 +187,7 @@ func BenchmarkJSON(b *testing.B) {
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := prune.JSON(text, prune.Fields{"metadata": {"name": nil}}); err != nil {
+		if _, err := prune.JSON(text, []prune.Field{{Name: "metadata", Only: []prune.Field{{Name: "name"}}}}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -25,9 +25,11 @@ const (
 	// cache of Deployments may be behind the controller that made the request.
 	ClearAfter = time.Second
 
-	// FirstPause and LongestPause bound for how long no deletion begins after deletions were cancelled
-	// while their demand stood: the pause doubles each time, or each would begin again at once.
-	FirstPause   = 10 * time.Second
+	// FirstPause is for how long no deletion begins after deletions were cancelled while their demand
+	// stood. The pause doubles each time: without it each would begin again at once.
+	FirstPause = 10 * time.Second
+
+	// LongestPause bounds a pause.
 	LongestPause = 10 * time.Minute
 
 	// ForgetAfter is how long a demand must have been gone before the next is a new one, whose

@@ -50,7 +50,7 @@ type histories struct {
 	all map[types.NamespacedName]*history
 }
 
-func (m *histories) of(employer types.NamespacedName) *history {
+func (m *histories) history(employer types.NamespacedName) *history {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.all == nil {

@@ -95,7 +95,7 @@ func (r *Reconciler) begin(ctx context.Context, req reconcile.Request) (*session
 		return nil, reconcile.TerminalError(fmt.Errorf("%s %s has no namespace: an employer whose pods follow the lifecycle needs one", r.kind, req.Name))
 	}
 	s := &session{
-		key: req.NamespacedName, history: r.histories.of(req.NamespacedName), pods: map[string]*corev1.Pod{},
+		key: req.NamespacedName, history: r.histories.history(req.NamespacedName), pods: map[string]*corev1.Pod{},
 		conditionKey: lifecycleKey(r.kind, req.Namespace, req.Name), finalizer: GenerateLifecycleFinalizer(req.Name),
 	}
 	employer := r.binding.newEmployer()

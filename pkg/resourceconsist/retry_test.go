@@ -153,7 +153,7 @@ func TestAFailedReadConfirmsUnchangedPods(t *testing.T) {
 	w := newCluster(t, nil)
 	w.lb.fail["GetCurrentEmployee"] = errFlaky
 	s := &session{
-		key: webKey(), employer: web(), actor: &actor{acted: true}, history: w.r.histories.of(webKey()),
+		key: webKey(), employer: web(), actor: &actor{acted: true}, history: w.r.histories.history(webKey()),
 		expectedEmployees: &[]plan.Item[IEmployee]{on("new"), on("old")}, currentEmployees: &[]plan.Item[IEmployee]{on("old")},
 	}
 	w.r.confirm(t.Context(), s)

@@ -187,23 +187,23 @@ const KindDisruptionBudget Kind = "PodDisruptionBudget"
 // DisruptionBudgetID returns the id of a PodDisruptionBudget among rules. Its string is
 // "PodDisruptionBudget/<name>", which is not the name of any PodTransitionRule.
 func DisruptionBudgetID(namespace, name string) RuleID {
-	return RuleID{Object: types.NamespacedName{Namespace: namespace, Name: string(KindDisruptionBudget)}, Rule: name}
+	return RuleID{Ruleset: types.NamespacedName{Namespace: namespace, Name: string(KindDisruptionBudget)}, Rule: name}
 }
 
 // IsDisruptionBudget reports whether the id is that of a PodDisruptionBudget.
-func (r RuleID) IsDisruptionBudget() bool { return r.Object.Name == string(KindDisruptionBudget) }
+func (r RuleID) IsDisruptionBudget() bool { return r.Ruleset.Name == string(KindDisruptionBudget) }
 
 // RuleID identifies one rule of one PodTransitionRule.
 type RuleID struct {
-	// Object is the PodTransitionRule.
-	Object types.NamespacedName
+	// Ruleset is the PodTransitionRule.
+	Ruleset types.NamespacedName
 
 	// Rule is the name within it.
 	Rule string
 }
 
 // String returns "<PodTransitionRule>/<rule>", as status and messages print it.
-func (r RuleID) String() string { return r.Object.Name + "/" + r.Rule }
+func (r RuleID) String() string { return r.Ruleset.Name + "/" + r.Rule }
 
 // Reason is why one rule withholds one request.
 type Reason struct {

@@ -90,7 +90,7 @@ func (b *bench) submit(t *testing.T, calls ...Call) {
 
 // callOf returns a POST of a rule of a namespace to a host.
 func callOf(key, namespace, host string) Call {
-	return Call{Key: key, Rule: rule.RuleID{Object: types.NamespacedName{Namespace: namespace, Name: "web"}, Rule: "approval"},
+	return Call{Key: key, Rule: rule.RuleID{Ruleset: types.NamespacedName{Namespace: namespace, Name: "web"}, Rule: "approval"},
 		Post: &PostCall{Endpoint: Endpoint{URL: "http://" + host + "/"}, Request: PostRequest{TraceID: key}}}
 }
 

@@ -69,7 +69,7 @@ func (f fleet) run(t *testing.T) observed {
 	submit := func(rule_ int) {
 		key := fmt.Sprint(rule_, "/", left[rule_])
 		begun[key] = time.Now()
-		if !pool.Submit(Call{Key: key, Rule: rule.RuleID{Object: types.NamespacedName{Namespace: "shop", Name: fmt.Sprint(rule_)}, Rule: "approval"},
+		if !pool.Submit(Call{Key: key, Rule: rule.RuleID{Ruleset: types.NamespacedName{Namespace: "shop", Name: fmt.Sprint(rule_)}, Rule: "approval"},
 			Post: &PostCall{Endpoint: Endpoint{URL: f.urls[rule_%len(f.urls)]}, Request: PostRequest{TraceID: key}}}) {
 			t.Errorf("call %s was not taken", key)
 		}

@@ -138,7 +138,7 @@ func (m *Metrics) counted(result Result) {
 	if result.Failure != nil {
 		outcome = string(result.Failure.Class)
 	}
-	namespace := result.Call.Rule.Object.Namespace
+	namespace := result.Call.Rule.Ruleset.Namespace
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	series := m.seriesOf(result.Call.Rule)
@@ -153,8 +153,8 @@ func (m *Metrics) counted(result Result) {
 func (m *Metrics) seriesOf(rule rule.RuleID) *ruleSeries {
 	series, has := m.rules[rule]
 	if !has {
-		series = &ruleSeries{object: rule.Object.Name, rule: rule.Rule}
-		if m.ruleNames.Value(rule.Object.Namespace, nameOf(rule)) == metricseries.Other {
+		series = &ruleSeries{object: rule.Ruleset.Name, rule: rule.Rule}
+		if m.ruleNames.Value(rule.Ruleset.Namespace, nameOf(rule)) == metricseries.Other {
 			series.object, series.rule = metricseries.Other, metricseries.Other
 		}
 		m.rules[rule] = series
@@ -163,7 +163,7 @@ func (m *Metrics) seriesOf(rule rule.RuleID) *ruleSeries {
 }
 
 // nameOf returns the name of a rule within its namespace.
-func nameOf(rule rule.RuleID) string { return rule.Object.Name + "/" + rule.Rule }
+func nameOf(rule rule.RuleID) string { return rule.Ruleset.Name + "/" + rule.Rule }
 
 // hostOf returns the label of a host, and records that a rule has called it.
 func (m *Metrics) hostOf(series *ruleSeries, namespace, host string) string {
@@ -195,13 +195,13 @@ func (m *Metrics) forget(rule rule.RuleID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for known, series := range m.rules {
-		if known.Object != rule.Object || rule.Rule != "" && known.Rule != rule.Rule {
+		if known.Ruleset != rule.Ruleset || rule.Rule != "" && known.Rule != rule.Rule {
 			continue
 		}
 		for _, host := range series.hosts {
-			m.release(series, known.Object.Namespace, host)
+			m.release(series, known.Ruleset.Namespace, host)
 		}
-		m.ruleNames.Release(known.Object.Namespace, nameOf(known))
+		m.ruleNames.Release(known.Ruleset.Namespace, nameOf(known))
 		delete(m.rules, known)
 	}
 }

@@ -107,7 +107,7 @@ func (p *Pool) Submit(call Call) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	before := p.jobs[call.Key]
-	if before != nil && !before.ended || p.stopped || !p.queue.takes(call.Rule.Object.Namespace, call.bytes()) {
+	if before != nil && !before.ended || p.stopped || !p.queue.takes(call.Rule.Ruleset.Namespace, call.bytes()) {
 		return false
 	}
 	p.jobs[call.Key] = p.queue.add(call)
@@ -185,7 +185,7 @@ func (p *Pool) InFlight(key string) bool {
 func (p *Pool) Forget(rule rule.RuleID) {
 	p.mu.Lock()
 	for key, job := range p.jobs {
-		if job.call.Rule.Object != rule.Object || rule.Rule != "" && job.call.Rule.Rule != rule.Rule {
+		if job.call.Rule.Ruleset != rule.Ruleset || rule.Rule != "" && job.call.Rule.Rule != rule.Rule {
 			continue
 		}
 		job.gone = true

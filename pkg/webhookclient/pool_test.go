@@ -183,7 +183,7 @@ func TestABreakerIsOfOneNamespaceSchemeHostAndTrust(t *testing.T) {
 		t.Error("the circuit breaker of the broken calls is closed")
 	}
 	for name, change := range map[string]func(*Call){
-		"another namespace": func(c *Call) { c.Rule.Object.Namespace = "bank" },
+		"another namespace": func(c *Call) { c.Rule.Ruleset.Namespace = "bank" },
 		"another scheme":    func(c *Call) { c.Post.Endpoint.URL = "https://approvals.example/" },
 		"another host":      func(c *Call) { c.Post.Endpoint.URL = "http://desk.example:443/" },
 		"another port":      func(c *Call) { c.Post.Endpoint.URL = "http://approvals.example/" },
@@ -361,7 +361,7 @@ func TestForgettingARule(t *testing.T) {
 	for range 4 {
 		<-running
 	}
-	b.Forget(rule.RuleID{Object: types.NamespacedName{Namespace: "shop", Name: "web"}})
+	b.Forget(rule.RuleID{Ruleset: types.NamespacedName{Namespace: "shop", Name: "web"}})
 	eventually(t, "its calls have ended", func() bool { return b.value(t, "podops_webhook_calls_running") == 0 })
 	if b.InFlight("s0") || b.InFlight("s9") || b.value(t, "podops_webhook_calls_queued") != 0 {
 		t.Error("calls of the rule are still in flight")
@@ -376,7 +376,7 @@ func TestForgettingARule(t *testing.T) {
 	if !b.has(t, "podops_webhook_call_duration_seconds", "namespace", "bank", "host", "good:80") {
 		t.Error("the series of a host that another rule calls are gone")
 	}
-	b.Forget(rule.RuleID{Object: types.NamespacedName{Namespace: "bank", Name: "web"}, Rule: "approval"})
+	b.Forget(rule.RuleID{Ruleset: types.NamespacedName{Namespace: "bank", Name: "web"}, Rule: "approval"})
 	if b.has(t, "podops_webhook_call_duration_seconds", "namespace", "bank", "host", "good:80") {
 		t.Error("the series of a host without calls remain")
 	}

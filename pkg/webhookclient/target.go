@@ -32,7 +32,7 @@ func (c Call) target() targetKey {
 	case c.Poll != nil:
 		endpoint = c.Poll.Endpoint
 	}
-	key := targetKey{namespace: c.Rule.Object.Namespace, host: invalidHost, trust: sha256.Sum256([]byte(endpoint.CABundle))}
+	key := targetKey{namespace: c.Rule.Ruleset.Namespace, host: invalidHost, trust: sha256.Sum256([]byte(endpoint.CABundle))}
 	parsed, err := ParseURL(endpoint.URL)
 	if err != nil || len(parsed.Host) > maxHostBytes {
 		return key

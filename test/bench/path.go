@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/controllers/podtransitionrule"
@@ -129,7 +128,7 @@ func (f *workload) relabel(n int, key, value string) *corev1.Pod {
 }
 
 func (r *harness) reconcile(ctx context.Context) error {
-	_, err := r.reconciler.Reconcile(ctx, reconcile.Request{NamespacedName: types.NamespacedName{Name: namespace}})
+	_, err := r.reconciler.Reconcile(ctx, namespace)
 	return err
 }
 
@@ -193,9 +192,9 @@ func allocateOne(seen podindex.Snapshot, uid types.UID) {
 		if request.Pod.UID != uid {
 			continue
 		}
-		id := rule.RuleID{Object: objectName(), Rule: "budget"}
+		id := rule.RuleID{Ruleset: objectName(), Rule: "budget"}
 		permit.Next(
-			[]permit.Budget{{Object: object, Slots: map[string]int{"budget": 1}, Live: seen.Rules[0].Live}},
+			[]permit.Budget{{Ruleset: object, Slots: map[string]int{"budget": 1}, Live: seen.Rules[0].Live}},
 			[]permit.Candidate{{Request: request, Needs: []rule.RuleID{id}, Budgets: []string{object}}}, nil, time.Time{})
 	}
 }

@@ -154,7 +154,7 @@ reason := sprintf("%s has not been tested", [input.pod.name])`))
 		other.rule(ctx, maxUnavailable("1"))
 		other.pods(ctx, 1, nil)
 		other.beginAll(ctx)
-		Eventually(ctx, other.list).WithTimeout(10 * time.Second).Should(HaveEach(expect.BeOperable("updater")))
+		Eventually(ctx, other.list).Should(HaveEach(expect.BeOperable("updater")))
 
 		Eventually(ctx, p.seeingRule("slow")).Should(And(
 			HaveField("Status.Blocked", HaveLen(4)), HaveField("Status.Blocked", HaveEach(HaveField("Reason", "PolicyTooExpensive"))),

@@ -105,7 +105,7 @@ func TestAFullRoundIsNotPutOff(t *testing.T) {
 	s.rules("web", atMostUnavailable("one", "1"))
 	s.put(waits(0).Obj(), web(1).Obj())
 	s.round()
-	view := snapshot{Snapshot: evaluation.Snapshot{Snapshot: s.index.Snapshot("default", nil)}, state: s.reconciler.state.of("default")}
+	view := snapshot{Snapshot: evaluation.Snapshot{Snapshot: s.index.Snapshot("default", nil)}, state: s.reconciler.state.namespace("default")}
 	evaluated := evaluation.Evaluation{Rulesets: map[string]*evaluation.Ruleset{"web": {}}}
 	reserve := map[string][]appsv1alpha1.ReservedPod{"web": nil}
 	for name, tc := range map[string]struct {

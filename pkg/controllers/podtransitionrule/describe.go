@@ -72,7 +72,7 @@ func blocked(rule podindex.RuleView, o evaluation.Outcome) []appsv1alpha1.Blocke
 	var list []appsv1alpha1.BlockedPod
 	for _, request := range rule.Waiting {
 		for _, reason := range o.Reasons(request.Key()) {
-			if reason.Rule.Object.Name != rule.Object.Name {
+			if reason.Rule.Ruleset.Name != rule.Object.Name {
 				continue
 			}
 			if len(list) == appsv1alpha1.MaxStatusBlocked {

@@ -185,7 +185,7 @@ func TestAWriteThatFailedMayHaveHappened(t *testing.T) {
 	s.disruptionBudget(pdb("web", 2, 3, 3))
 	s.put(waits(1).Obj(), web(2).Obj(), web(0).Obj())
 	s.refuse = func(string) error { return errors.New("the connection was lost") }
-	if _, err := s.reconciler.Reconcile(t.Context(), requestFor("default")); err == nil {
+	if _, err := s.reconciler.Reconcile(t.Context(), "default"); err == nil {
 		t.Fatal("the write was not refused")
 	}
 	s.refuse = nil

@@ -61,7 +61,7 @@ const (
 // restart of the manager, its memory of events does not.
 func isNews(annotations map[string]string, reason rule.Reason) bool {
 	var detail appsv1alpha1.Detail
-	text := annotations[appsv1alpha1.DetailAnnotationPrefix+"/"+reason.Rule.Object.Name]
+	text := annotations[appsv1alpha1.DetailAnnotationPrefix+"/"+reason.Rule.Ruleset.Name]
 	if text == "" || json.Unmarshal([]byte(text), &detail) != nil {
 		return true
 	}

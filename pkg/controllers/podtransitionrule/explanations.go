@@ -194,10 +194,10 @@ func waitingPods(snapshot snapshot, o evaluation.Outcome) []*withheldPod {
 			byUID[request.Pod.UID], pods = pod, append(pods, pod)
 		}
 		for _, reason := range reasons {
-			if _, known := pod.reasons[reason.Rule.Object.Name]; !known && len(pod.reasons) == maxExplanations {
+			if _, known := pod.reasons[reason.Rule.Ruleset.Name]; !known && len(pod.reasons) == maxExplanations {
 				continue
 			}
-			pod.reasons[reason.Rule.Object.Name] = append(pod.reasons[reason.Rule.Object.Name], reason)
+			pod.reasons[reason.Rule.Ruleset.Name] = append(pod.reasons[reason.Rule.Ruleset.Name], reason)
 		}
 		digest(pod.digest, reasons)
 	}

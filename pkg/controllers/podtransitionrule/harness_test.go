@@ -122,7 +122,7 @@ func (i *interceptor) Prepare(ctx context.Context, module spec.Module) (evaluati
 func (s *harness) intercept(object string, around func(int, evaluation.Program) evaluation.Program) {
 	s.t.Helper()
 	for i, entry := range s.object(object).Spec.Rules {
-		id := rule.RuleID{Object: keyOf(s.object(object)), Rule: entry.Name}
+		id := rule.RuleID{Ruleset: keyOf(s.object(object)), Rule: entry.Name}
 		s.engine.around[id] = func(program evaluation.Program) evaluation.Program { return around(i, program) }
 	}
 }
@@ -194,7 +194,7 @@ func (s *harness) object(name string) *appsv1alpha1.PodTransitionRule {
 // round makes one round.
 func (s *harness) round() reconcile.Result {
 	s.t.Helper()
-	result, err := s.reconciler.Reconcile(s.t.Context(), requestFor("default"))
+	result, err := s.reconciler.Reconcile(s.t.Context(), "default")
 	s.must(err)
 	return result
 }

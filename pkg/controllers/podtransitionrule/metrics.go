@@ -97,15 +97,15 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 func (m *Metrics) labels(rule rule.RuleID) (values []string, own bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	name := rule.Object.Name + "/" + rule.Rule
-	if m.names.Value(rule.Object.Namespace, name) != name {
+	name := rule.Ruleset.Name + "/" + rule.Rule
+	if m.names.Value(rule.Ruleset.Namespace, name) != name {
 		return []string{metricseries.Other, metricseries.Other, metricseries.Other}, false
 	}
-	if m.measured[rule.Object] == nil {
-		m.measured[rule.Object] = map[string]bool{}
+	if m.measured[rule.Ruleset] == nil {
+		m.measured[rule.Ruleset] = map[string]bool{}
 	}
-	m.measured[rule.Object][name] = true
-	return []string{rule.Object.Namespace, rule.Object.Name, rule.Rule}, true
+	m.measured[rule.Ruleset][name] = true
+	return []string{rule.Ruleset.Namespace, rule.Ruleset.Name, rule.Rule}, true
 }
 
 // gaveWay counts a round that ended before all rules were evaluated.
@@ -146,7 +146,7 @@ func (m *Metrics) late(rule rule.RuleID, times int) {
 // quarantine shows whether a rule is under quarantine.
 func (m *Metrics) quarantine(rule rule.RuleID, is bool) {
 	if !is {
-		m.quarantined.DeleteLabelValues(rule.Object.Namespace, rule.Object.Name, rule.Rule)
+		m.quarantined.DeleteLabelValues(rule.Ruleset.Namespace, rule.Ruleset.Name, rule.Rule)
 		return
 	}
 	if labels, own := m.labels(rule); own {

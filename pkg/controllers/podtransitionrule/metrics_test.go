@@ -55,7 +55,7 @@ func use(m *Metrics, id rule.RuleID) {
 const seriesOfOne = 6 // that use makes
 
 func ruleNo(namespace string, n int) rule.RuleID {
-	return rule.RuleID{Object: types.NamespacedName{Namespace: namespace, Name: fmt.Sprintf("object-%d", n/10)}, Rule: fmt.Sprintf("rule-%d", n)}
+	return rule.RuleID{Ruleset: types.NamespacedName{Namespace: namespace, Name: fmt.Sprintf("object-%d", n/10)}, Rule: fmt.Sprintf("rule-%d", n)}
 }
 
 func TestSeriesThatTenantsNameAreBounded(t *testing.T) {
@@ -86,7 +86,7 @@ func TestARuleThatGoesMakesRoom(t *testing.T) {
 	for n := range maxMeasuredPerNamespace {
 		use(m, ruleNo("loud", n))
 	}
-	m.forget(ruleNo("loud", 0).Object)
+	m.forget(ruleNo("loud", 0).Ruleset)
 	if got, want := len(series(t, registry, "loud")), seriesOfOne*(maxMeasuredPerNamespace-10); got != want {
 		t.Errorf("%d series are left, want %d", got, want)
 	}

@@ -143,7 +143,7 @@ func TestCallsThatFailedAreWrittenOneAtATime(t *testing.T) {
 	}
 	for _, call := range calls {
 		result := dispatch.Result{Call: call, Failure: &webhookclient.Failure{Class: webhookclient.ClassTimeout, Message: "no answer"}}
-		if call.Rule.Object.Name == "d" {
+		if call.Rule.Ruleset.Name == "d" {
 			result = dispatch.Result{Call: call, Post: &webhooktask.PostAnswer{Success: true}}
 		}
 		s.deliver(result)

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	dto "github.com/prometheus/client_model/go"
 
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/rule"
 )
@@ -48,18 +49,16 @@ func TestARuleThatIsTooExpensive(t *testing.T) {
 	}
 
 	restarted := restart(t, s)
-	restarted.round()
-	if got := restarted.blocked(); !strings.HasPrefix(got, "PolicyTooExpensive: ") {
-		t.Errorf("after a restart it waits for %q", got)
+	if restarted.quarantineOnceReached() == nil {
+		t.Errorf("after a restart it waits for %q", restarted.blocked())
 	}
 	mine.Rego.Module = "package rule\n\nallow := true"
 	restarted.rules("web", mine)
-	restarted.step(2 * statusInterval)
+	if got := restarted.quarantineOnceReached(); got != nil {
+		t.Errorf("the quarantine goes on after the edit: %+v", got)
+	}
 	if diff := cmp.Diff(names(0, 4), restarted.permitted()); diff != "" {
 		t.Errorf("permitted after the edit (-want +got):\n%s", diff)
-	}
-	if got := restarted.object("web").Status.Rules[0].Quarantined; got != nil {
-		t.Errorf("the quarantine goes on after the edit: %+v", got)
 	}
 }
 
@@ -80,6 +79,19 @@ func (s *harness) untilQuarantined() {
 	s.t.Fatalf("the rule is not under quarantine: %s", s.blocked())
 }
 
+// quarantineOnceReached makes rounds until one has reached the first rule, and returns its quarantine. A round
+// on a busy machine may have no time for it, and may also put the rule under quarantine again.
+func (s *harness) quarantineOnceReached() *appsv1alpha1.Quarantine {
+	s.t.Helper()
+	for range 100 {
+		if s.step(2 * statusInterval); !strings.HasPrefix(s.blocked(), "NotReached: ") {
+			return s.object("web").Status.Rules[0].Quarantined
+		}
+	}
+	s.t.Fatalf("no round reaches the rule: %s", s.blocked())
+	return nil
+}
+
 // restart is another process that sees what the one before stored.
 func restart(t *testing.T, before *harness) *harness {
 	t.Helper()
@@ -96,7 +108,7 @@ func restart(t *testing.T, before *harness) *harness {
 func TestMetricsOfRules(t *testing.T) {
 	m := newMetrics(t)
 	id := rule.RuleID{Rule: "mine"}
-	id.Object.Namespace, id.Object.Name = "shop", "web"
+	id.Ruleset.Namespace, id.Ruleset.Name = "shop", "web"
 	m.counted(id, "DryRun", 5, 0, 2)
 	m.counted(id, "DryRun", 1, 0, 0)
 	m.late(id, 3)
@@ -113,7 +125,7 @@ func TestMetricsOfRules(t *testing.T) {
 	if got := read(t, m.quarantined.WithLabelValues("shop", "web", "mine")); got != 1 {
 		t.Errorf("quarantined %v, want 1", got)
 	}
-	m.forget(id.Object)
+	m.forget(id.Ruleset)
 	if got := read(t, m.timeouts.WithLabelValues("shop", "web", "mine")); got != 0 {
 		t.Errorf("timeouts are %v after the rule is gone", got)
 	}

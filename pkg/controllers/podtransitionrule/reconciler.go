@@ -176,16 +176,16 @@ func New(c Config) *Reconciler {
 	}
 }
 
-// Reconcile makes one round in the namespace that is the request's name, once there is a place for it among
-// other namespaces: it takes a snapshot, evaluates the rules, allocates permits, writes them, and reports. It
-// may stop at any instruction: the next round, here or in another process, continues with the stored objects.
-func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	turn, ok := r.begin(req.Name)
+// Reconcile makes one round in a namespace, once there is a place for it among other namespaces: it takes a
+// snapshot, evaluates the rules, allocates permits, writes them, and reports. It may stop at any instruction:
+// the next round, here or in another process, continues with the stored objects.
+func (r *Reconciler) Reconcile(ctx context.Context, namespace string) (reconcile.Result, error) {
+	turn, ok := r.begin(namespace)
 	if !ok {
 		return reconcile.Result{}, nil // the end of another round queues it again
 	}
 	defer r.end(turn)
-	snapshot, wait := r.snapshot(ctx, turn, req.Name)
+	snapshot, wait := r.snapshot(ctx, turn, namespace)
 	if wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}

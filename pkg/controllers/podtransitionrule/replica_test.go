@@ -203,7 +203,7 @@ func (r *replica) start() {
 	r.basis = r.basisNow()
 	r.running = true
 	go func() {
-		result, err := r.reconciler.Reconcile(r.ctx, requestFor(simNamespace))
+		result, err := r.reconciler.Reconcile(r.ctx, simNamespace)
 		r.results <- roundResult{result, err}
 	}()
 	r.await()

@@ -315,7 +315,7 @@ func TestAPodThatCannotBeWritten(t *testing.T) {
 		}
 		return nil
 	}
-	_, err := s.reconciler.Reconcile(t.Context(), requestFor("default"))
+	_, err := s.reconciler.Reconcile(t.Context(), "default")
 	if !errors.Is(err, denied) {
 		t.Errorf("got %v, want that it was denied", err)
 	}
@@ -394,7 +394,7 @@ func TestManyNamespacesAtOnce(t *testing.T) {
 	for n := range namespaces {
 		group.Go(func() {
 			for range 5 {
-				if _, err := s.reconciler.Reconcile(t.Context(), requestFor(fmt.Sprintf("ns-%d", n))); err != nil {
+				if _, err := s.reconciler.Reconcile(t.Context(), fmt.Sprintf("ns-%d", n)); err != nil {
 					t.Error(err)
 				}
 			}
@@ -410,7 +410,7 @@ func TestManyNamespacesAtOnce(t *testing.T) {
 	group.Wait()
 	for n := range namespaces {
 		s.must(func() error {
-			_, err := s.reconciler.Reconcile(t.Context(), requestFor(fmt.Sprintf("ns-%d", n)))
+			_, err := s.reconciler.Reconcile(t.Context(), fmt.Sprintf("ns-%d", n))
 			return err
 		}())
 	}

@@ -27,7 +27,7 @@ type snapshot struct {
 func (r *Reconciler) snapshot(ctx context.Context, turn *evaluation.Turn, namespace string) (s snapshot, wait time.Duration) {
 	now := r.clock.Now()
 	r.index.Expire(now)
-	s.state = r.state.of(namespace)
+	s.state = r.state.namespace(namespace)
 	take := func(needsPods func(*appsv1alpha1.PodTransitionRule) bool) podindex.Snapshot {
 		return r.index.Snapshot(namespace, needsPods)
 	}
@@ -49,7 +49,7 @@ func (r *Reconciler) snapshot(ctx context.Context, turn *evaluation.Turn, namesp
 func (n *namespaceState) stale(view podindex.Snapshot, now time.Time) string {
 	stale := ""
 	for _, rule := range view.Rules {
-		pending, record := &n.of(rule.Object.Name).pendingView, rule.Object.Status.Permits
+		pending, record := &n.ruleset(rule.Object.Name).pendingView, rule.Object.Status.Permits
 		if permit.Reaches(view.ResourceVersion, record) {
 			*pending = pendingView{}
 			continue

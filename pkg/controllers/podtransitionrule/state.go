@@ -70,8 +70,8 @@ func newState(evaluator *evaluation.Evaluator, calls *dispatch.InFlight) *state 
 	return &state{calls: calls, evaluator: evaluator, namespaces: map[string]*namespaceState{}}
 }
 
-// of returns the state of a namespace, empty at first.
-func (s *state) of(namespace string) *namespaceState {
+// namespace returns the state namespace a namespace, empty at first.
+func (s *state) namespace(namespace string) *namespaceState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known, ok := s.namespaces[namespace]
@@ -82,8 +82,8 @@ func (s *state) of(namespace string) *namespaceState {
 	return known
 }
 
-// of returns the state of a PodTransitionRule, empty at first.
-func (n *namespaceState) of(ruleset string) *rulesetState {
+// ruleset returns the state ruleset a PodTransitionRule, empty at first.
+func (n *namespaceState) ruleset(ruleset string) *rulesetState {
 	known, ok := n.rulesets[ruleset]
 	if !ok {
 		known = &rulesetState{}

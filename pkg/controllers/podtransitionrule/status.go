@@ -43,10 +43,10 @@ func (r *Reconciler) writeRecords(ctx context.Context, snapshot snapshot, o eval
 			one := r.described(view, o)
 			r.writeStatus(ctx, snapshot, plan, one, reserved)
 			if one.attempted {
-				snapshot.state.of(name).pace.shared(r.clock.Now())
+				snapshot.state.ruleset(name).pace.shared(r.clock.Now())
 			}
 			if stored[name] = one.stored; one.stored {
-				snapshot.state.of(name).lastBatch = r.clock.Now()
+				snapshot.state.ruleset(name).lastBatch = r.clock.Now()
 			}
 			stopped = one.again > 0 || one.err != nil
 			wait, err = backoff.MinDelay(wait, one.again), errors.Join(err, one.err)
@@ -58,7 +58,7 @@ func (r *Reconciler) writeRecords(ctx context.Context, snapshot snapshot, o eval
 	for _, one := range calls {
 		stored[one.view.Object.Name] = one.stored
 		if one.attempted {
-			snapshot.state.of(one.view.Object.Name).pace.shared(r.clock.Now())
+			snapshot.state.ruleset(one.view.Object.Name).pace.shared(r.clock.Now())
 		}
 	}
 	return stored, backoff.MinDelay(wait, again), errors.Join(err, callsErr)
@@ -81,7 +81,7 @@ func (r *Reconciler) batchDue(snapshot snapshot, o evaluation.Outcome) (wait tim
 		if o.Rulesets[view.Object.Name].IsUrgent() {
 			return 0
 		}
-		if last := snapshot.state.of(view.Object.Name).lastBatch; !last.IsZero() {
+		if last := snapshot.state.ruleset(view.Object.Name).lastBatch; !last.IsZero() {
 			wait = max(wait, r.batchInterval-r.clock.Since(last))
 		}
 	}
@@ -118,7 +118,7 @@ func (r *Reconciler) writeBackground(ctx context.Context, turn *evaluation.Turn,
 	again, err := r.writeEach(ctx, snapshot, o.Allocation.Plan, first)
 	for _, one := range first {
 		if one.attempted {
-			snapshot.state.of(one.view.Object.Name).pace.written(r.clock.Now())
+			snapshot.state.ruleset(one.view.Object.Name).pace.written(r.clock.Now())
 		}
 	}
 	return backoff.MinDelay(wait, again), err
@@ -220,5 +220,5 @@ func (r *Reconciler) statusDue(snapshot snapshot, one *statusWrite, calls bool) 
 	if calls {
 		longest = statusInterval
 	}
-	return snapshot.state.of(one.view.Object.Name).pace.due(r.clock.Now(), longest)
+	return snapshot.state.ruleset(one.view.Object.Name).pace.due(r.clock.Now(), longest)
 }

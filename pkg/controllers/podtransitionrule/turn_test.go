@@ -285,18 +285,18 @@ func TestAQuarantineCanBeLifted(t *testing.T) {
 	if s.news != news+1 {
 		t.Errorf("the annotation queued the namespace %d times, want once", s.news-news)
 	}
-	if s.step(2 * statusInterval); strings.HasPrefix(s.blocked(), "PolicyTooExpensive: ") {
-		t.Errorf("lifted: the first pod waits for %q", s.blocked())
+	if got := s.quarantineOnceReached(); got != nil && got.Lift != "2026-01-01" {
+		t.Errorf("not lifted: %+v", got)
 	}
 	s.untilQuarantined()
 	restarted := restart(t, s)
 	restarted.engine.Engine = s.engine.Engine // the time of its modules
-	if restarted.step(2 * statusInterval); !strings.HasPrefix(restarted.blocked(), "PolicyTooExpensive: ") {
-		t.Fatalf("a value that has ended a quarantine ends another one after a restart: %s", restarted.blocked())
+	if got := restarted.quarantineOnceReached(); got == nil || got.Lift != "2026-01-01" {
+		t.Fatalf("a value that has ended a quarantine ends another one after a restart: %+v", got)
 	}
 	lift(restarted, "2026-01-02")
-	if restarted.step(2 * statusInterval); strings.HasPrefix(restarted.blocked(), "PolicyTooExpensive: ") {
-		t.Errorf("lifted after a restart: the first pod waits for %q", restarted.blocked())
+	if got := restarted.quarantineOnceReached(); got != nil && got.Lift != "2026-01-02" {
+		t.Errorf("not lifted after a restart: %+v", got)
 	}
 	if diff := cmp.Diff([]string(nil), restarted.permitted()); diff != "" {
 		t.Errorf("permitted (-want +got):\n%s", diff)

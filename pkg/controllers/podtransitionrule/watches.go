@@ -3,19 +3,19 @@ package podtransitionrule
 import (
 	"context"
 	"sync"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
@@ -26,14 +26,18 @@ import (
 // the notifications from before the controller starts.
 type Notifier struct {
 	mu      sync.Mutex
-	queue   workqueue.TypedRateLimitingInterface[reconcile.Request]
+	queue   workqueue.TypedRateLimitingInterface[string]
 	pending map[string]bool
 }
 
 // NewNotifier returns a Notifier for podindex.NewIndex.
 func NewNotifier() *Notifier { return &Notifier{pending: map[string]bool{}} }
 
-// Notify puts a namespace in the queue.
+// sharing is how long a namespace that has changed waits for further changes, which share its round: the
+// permits of a batch are written together, and each pod has several versions soon after it.
+const sharing = 50 * time.Millisecond
+
+// Notify puts a namespace in the queue, sharing later.
 func (n *Notifier) Notify(namespace string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -41,31 +45,27 @@ func (n *Notifier) Notify(namespace string) {
 		n.pending[namespace] = true
 		return
 	}
-	n.queue.Add(requestFor(namespace))
+	n.queue.AddAfter(namespace, sharing)
 }
 
-func (n *Notifier) start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+func (n *Notifier) start(_ context.Context, queue workqueue.TypedRateLimitingInterface[string]) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.queue = queue
 	for namespace := range n.pending {
-		queue.Add(requestFor(namespace))
+		queue.Add(namespace)
 	}
 	n.pending = nil
 	return nil
-}
-
-func requestFor(namespace string) reconcile.Request {
-	return reconcile.Request{NamespacedName: types.NamespacedName{Name: namespace}}
 }
 
 // SetupWithManager registers the controller and its watches. The cache of the manager writes
 // the pods to the index: see podindex.Index.NewInformer. It is warm before the lease is held.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, notifier *Notifier) error {
 	warm := true
-	return ctrl.NewControllerManagedBy(mgr).
+	return builder.TypedControllerManagedBy[string](mgr).
 		Named("podtransitionrule").
-		WatchesRawSource(source.Func(notifier.start)).
+		WatchesRawSource(source.TypedFunc[string](notifier.start)).
 		Watches(&appsv1alpha1.PodTransitionRule{}, feed(r.setRule, r.deleteRule)).
 		Watches(&appsv1alpha1.PodTransitionPolicy{}, feed(r.setPolicy, r.deletePolicy)).
 		WatchesMetadata(&corev1.Namespace{}, feed(r.setNamespace, r.deleteNamespace)).
@@ -75,22 +75,22 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, notifier *Notifier) erro
 		Watches(&policyv1.PodDisruptionBudget{}, feed(r.setDisruptionBudget, r.deleteDisruptionBudget)).
 		Watches(&appsv1.DaemonSet{}, feed(r.setOwner, r.deleteOwner)).
 		Watches(&batchv1.Job{}, feed(r.setOwner, r.deleteOwner)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: r.workers, EnableWarmup: &warm}).
+		WithOptions(controller.TypedOptions[string]{MaxConcurrentReconciles: r.workers, EnableWarmup: &warm}).
 		Complete(r)
 }
 
 // feed returns a handler that writes every object of a watch to the index, which notifies the
 // queue. The controller starts its workers after each watch has delivered its first list, so
 // no pod is evaluated without its rules.
-func feed(set, remove func(client.Object)) handler.EventHandler {
-	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+func feed(set, remove func(client.Object)) handler.TypedEventHandler[client.Object, string] {
+	return handler.TypedFuncs[client.Object, string]{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, _ workqueue.TypedRateLimitingInterface[string]) {
 			set(e.Object)
 		},
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ workqueue.TypedRateLimitingInterface[string]) {
 			set(e.ObjectNew)
 		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ workqueue.TypedRateLimitingInterface[string]) {
 			remove(e.Object)
 		},
 	}

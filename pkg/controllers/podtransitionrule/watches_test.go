@@ -3,6 +3,8 @@ package podtransitionrule
 import (
 	"context"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -11,25 +13,24 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/opa"
 )
 
-func newQueue(t *testing.T) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+func newQueue(t *testing.T) workqueue.TypedRateLimitingInterface[string] {
 	t.Helper()
-	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
 	t.Cleanup(queue.ShutDown)
 	return queue
 }
 
 // drain returns what is queued.
-func drain(queue workqueue.TypedRateLimitingInterface[reconcile.Request]) map[string]int {
+func drain(queue workqueue.TypedRateLimitingInterface[string]) map[string]int {
 	got := map[string]int{}
 	for queue.Len() > 0 {
 		item, _ := queue.Get()
-		got[item.Name]++
+		got[item]++
 		queue.Done(item)
 	}
 	return got
@@ -48,11 +49,39 @@ func TestNotifierKeepsEarlyNotifications(t *testing.T) {
 	if diff := cmp.Diff(map[string]int{"a": 1, "b": 1}, drain(queue)); diff != "" {
 		t.Errorf("queued at the start (-want +got):\n%s", diff)
 	}
-	n.Notify("c")
-	n.Notify("c")
-	if diff := cmp.Diff(map[string]int{"c": 1}, drain(queue)); diff != "" {
-		t.Errorf("queued later (-want +got):\n%s", diff)
-	}
+}
+
+// TestChangesShareARound: a namespace that changes often is queued once, and once more when it changes later.
+func TestChangesShareARound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, queue := NewNotifier(), newQueue(t)
+		if err := n.start(t.Context(), queue); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		for range 3 {
+			n.Notify("a")
+			time.Sleep(sharing / 4)
+		}
+		n.Notify("b")
+		item, _ := queue.Get()
+		if took := time.Since(began); item != "a" || took > sharing {
+			t.Errorf("%s is queued after %s, want a after %s", item, took, sharing)
+		}
+		n.Notify("a") // during its round
+		queue.Done(item)
+		for _, want := range []string{"b", "a"} {
+			item, _ := queue.Get()
+			if item != want {
+				t.Errorf("%s is queued, want %s", item, want)
+			}
+			queue.Done(item)
+		}
+		if left := drain(queue); len(left) > 0 {
+			t.Errorf("%v are queued, want nothing", left)
+		}
+		queue.ShutDown()
+	})
 }
 
 // TestWorkloadsAreFed: each kind has a desired number and a template.

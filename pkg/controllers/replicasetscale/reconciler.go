@@ -141,7 +141,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		r.forget(req.NamespacedName)
 		return reconcile.Result{}, nil
 	}
-	own := r.of(set)
+	own := r.stateOf(set)
 	snapshot, err := r.snapshot(ctx, set, own)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -269,8 +269,8 @@ func (r *Reconciler) write(ctx context.Context, set *appsv1.ReplicaSet, decision
 	return 0, nil
 }
 
-// of returns the state of a ReplicaSet. One ReplicaSet is reconciled by one worker at a time.
-func (r *Reconciler) of(set *appsv1.ReplicaSet) *state {
+// stateOf returns the state stateOf a ReplicaSet. One ReplicaSet is reconciled by one worker at a time.
+func (r *Reconciler) stateOf(set *appsv1.ReplicaSet) *state {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := client.ObjectKeyFromObject(set)

@@ -59,16 +59,16 @@ func granted(name string) *corev1.Pod {
 	return pod
 }
 
-// world is a cache that does not change by itself, and the requests that were sent.
-type world struct {
+// cluster is a cache that does not change by itself, and the requests that were sent.
+type cluster struct {
 	reconciler *Reconciler
 	clock      *clocktesting.FakeClock
 	recorder   *events.FakeRecorder
 	requests   []string
 }
 
-func newWorld(objects ...client.Object) *world {
-	w := &world{clock: clocktesting.NewFakeClock(builders.Epoch.Add(time.Hour)), recorder: events.NewFakeRecorder(10)}
+func newCluster(objects ...client.Object) *cluster {
+	w := &cluster{clock: clocktesting.NewFakeClock(builders.Epoch.Add(time.Hour)), recorder: events.NewFakeRecorder(10)}
 	for i, object := range objects {
 		object.SetResourceVersion(fmt.Sprint(100 + i))
 	}
@@ -79,7 +79,7 @@ func newWorld(objects ...client.Object) *world {
 	return w
 }
 
-func (w *world) patch(_ context.Context, _ client.WithWatch, object client.Object, patch client.Patch, _ ...client.PatchOption) error {
+func (w *cluster) patch(_ context.Context, _ client.WithWatch, object client.Object, patch client.Patch, _ ...client.PatchOption) error {
 	data, err := patch.Data(object)
 	w.requests = append(w.requests, object.GetName()+" "+strings.ReplaceAll(string(data), "podopslifecycle.kusionstack.io/", ""))
 	if pod, ok := object.(*corev1.Pod); ok {
@@ -89,7 +89,7 @@ func (w *world) patch(_ context.Context, _ client.WithWatch, object client.Objec
 	return err
 }
 
-func (w *world) reconcile(t *testing.T) (sent []string, result reconcile.Result) {
+func (w *cluster) reconcile(t *testing.T) (sent []string, result reconcile.Result) {
 	t.Helper()
 	w.requests = nil
 	result, err := w.reconciler.Reconcile(t.Context(), request)
@@ -100,7 +100,7 @@ func (w *world) reconcile(t *testing.T) (sent []string, result reconcile.Result)
 }
 
 func TestBeginsOnceAsManyPodsAsWereRequested(t *testing.T) {
-	w := newWorld(newSet(3, 1, "web"), newDeployment(),
+	w := newCluster(newSet(3, 1, "web"), newDeployment(),
 		owned("web-0").Available().Obj(), owned("web-1").Phase(corev1.PodPending).Obj(), owned("web-2").Available().Obj())
 	sent, _ := w.reconcile(t)
 	if len(sent) != 2 || !strings.HasPrefix(sent[0], "web-1 ") || !strings.Contains(sent[0], `"controller.kubernetes.io/pod-deletion-cost":"-2147483647"`) {
@@ -112,7 +112,7 @@ func TestBeginsOnceAsManyPodsAsWereRequested(t *testing.T) {
 }
 
 func TestWakesTheDeploymentThenLowersTheReplicaSet(t *testing.T) {
-	w := newWorld(newSet(2, 0, "web"), newDeployment(), granted("web-0"), granted("web-1"))
+	w := newCluster(newSet(2, 0, "web"), newDeployment(), granted("web-0"), granted("web-1"))
 	if sent, result := w.reconcile(t); len(sent) > 0 || result.RequeueAfter != replicasetscale.WakeAfter {
 		t.Errorf("sent %v, requeued after %v, want nothing yet", sent, result.RequeueAfter)
 	}
@@ -133,7 +133,7 @@ func TestWakesTheDeploymentThenLowersTheReplicaSet(t *testing.T) {
 }
 
 func TestLowersAReplicaSetAloneAtOnce(t *testing.T) {
-	w := newWorld(newSet(1, 0, ""), granted("web-0"))
+	w := newCluster(newSet(1, 0, ""), granted("web-0"))
 	if sent, _ := w.reconcile(t); len(sent) != 1 || !strings.Contains(sent[0], `"spec":{"replicas":0}`) {
 		t.Errorf("sent %v, want no replicas", sent)
 	}
@@ -147,7 +147,7 @@ func cancelled(name string) *corev1.Pod {
 }
 
 func TestWithdrawsTheDemandOfAReplicaSetAlone(t *testing.T) {
-	w := newWorld(newSet(2, 0, ""), cancelled("web-0"), cancelled("web-1"))
+	w := newCluster(newSet(2, 0, ""), cancelled("web-0"), cancelled("web-1"))
 	sent, _ := w.reconcile(t)
 	want := []string{`web {"metadata":{"annotations":{"desired-replicas":null,"lowest-replicas":null},"resourceVersion":"100","uid":"web-uid"}}`}
 	if diff := cmp.Diff(want, sent); diff != "" {
@@ -159,7 +159,7 @@ func TestWithdrawsTheDemandOfAReplicaSetAlone(t *testing.T) {
 }
 
 func TestPausesBeforeTheNextDeletionForADeployment(t *testing.T) {
-	w := newWorld(newSet(2, 1, "web"), newDeployment(), cancelled("web-0"), owned("web-1").Available().Obj())
+	w := newCluster(newSet(2, 1, "web"), newDeployment(), cancelled("web-0"), owned("web-1").Available().Obj())
 	sent, result := w.reconcile(t)
 	if len(sent) != 1 || !strings.Contains(sent[0], `"previous-deletion-cost":null`) || result.RequeueAfter != replicasetscale.FirstPause {
 		t.Errorf("sent %v, requeued after %v, want the deletion cost restored, and a pause", sent, result.RequeueAfter)
@@ -169,7 +169,7 @@ func TestPausesBeforeTheNextDeletionForADeployment(t *testing.T) {
 func TestADeploymentChangesItsKeptReplicaSets(t *testing.T) {
 	plain := newSet(1, 0, "web")
 	plain.Name, plain.UID, plain.Annotations = "plain", "plain", nil
-	w := newWorld(newSet(1, 0, "web"), plain, newDeployment())
+	w := newCluster(newSet(1, 0, "web"), plain, newDeployment())
 	got := w.reconciler.replicaSetsOf(t.Context(), newDeployment())
 	if !slices.Equal(got, []reconcile.Request{request}) {
 		t.Errorf("requests %v, want that of the ReplicaSet with a kept scale-down", got)
@@ -179,7 +179,7 @@ func TestADeploymentChangesItsKeptReplicaSets(t *testing.T) {
 func TestForgetsWhatIsDone(t *testing.T) {
 	set := newSet(1, 0, "")
 	set.Annotations = nil
-	w := newWorld(set, owned("web-0").Available().Obj())
+	w := newCluster(set, owned("web-0").Available().Obj())
 	w.reconcile(t)
 	if len(w.reconciler.state) > 0 {
 		t.Errorf("remembers %v of a ReplicaSet without a kept scale-down", w.reconciler.state)

@@ -19,7 +19,7 @@ import (
 // "decision". Strings of users get into it only through a quoting encoder, so no name or label value
 // can end a literal or a comment.
 func Module(module spec.Module) (string, error) {
-	name, err := literal(module.ID.Object.Namespace + "/" + module.ID.Object.Name + "/" + module.ID.Rule)
+	name, err := literal(module.ID.Ruleset.Namespace + "/" + module.ID.Ruleset.Name + "/" + module.ID.Rule)
 	if err != nil {
 		return "", err
 	}
@@ -62,8 +62,8 @@ parameters := %s
 decision := %s
 `,
 		strconv.QuoteToASCII(module.ID.Rule),
-		strconv.QuoteToASCII(module.ID.Object.Name),
-		strconv.QuoteToASCII(module.ID.Object.Namespace),
+		strconv.QuoteToASCII(module.ID.Ruleset.Name),
+		strconv.QuoteToASCII(module.ID.Ruleset.Namespace),
 		module.Kind, evaluated, shared, "podops.compiled["+name+"]", library, document, arguments, call), nil
 }
 

@@ -242,7 +242,7 @@ func checkStrict(t *testing.T, module spec.Module, rule string) {
 	}
 	want := ast.Ref{
 		ast.DefaultRootDocument, ast.StringTerm("podops"), ast.StringTerm("compiled"),
-		ast.StringTerm(module.ID.Object.Namespace + "/" + module.ID.Object.Name + "/" + module.ID.Rule),
+		ast.StringTerm(module.ID.Ruleset.Namespace + "/" + module.ID.Ruleset.Name + "/" + module.ID.Rule),
 	}
 	if got := parsed["module.rego"].Package.Path; !got.Equal(want) {
 		t.Errorf("package is %s, want %s", got, want)

@@ -41,7 +41,7 @@ func (m Module) Owner() string {
 	if m.Custom != nil && m.Custom.Policy != "" {
 		return PolicyOwner(m.Custom.Policy)
 	}
-	return m.ID.Object.Namespace
+	return m.ID.Ruleset.Namespace
 }
 
 // PolicyOwner returns the owner of the module of a PodTransitionPolicy. No namespace has this name.
@@ -78,7 +78,7 @@ func Rule(object types.NamespacedName, entry appsv1alpha1.TransitionRule, custom
 	}
 
 	module := Module{
-		ID:          rule.RuleID{Object: object, Rule: normalized.Name},
+		ID:          rule.RuleID{Ruleset: object, Rule: normalized.Name},
 		Kind:        kindsOf(*normalized)[0],
 		Stage:       normalized.Stage,
 		Enforcement: normalized.Enforcement,

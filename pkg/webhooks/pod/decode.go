@@ -60,14 +60,14 @@ type podFields struct {
 }
 
 // keptFields returns the names of podFields.
-func keptFields() prune.Fields {
-	return prune.Fields{
-		"metadata": {
-			"namespace": nil, "name": nil, "uid": nil, "resourceVersion": nil, "deletionTimestamp": nil, "labels": nil, "annotations": nil,
-			"ownerReferences": nil, "finalizers": nil,
-		},
-		"spec":   {"readinessGates": nil, "terminationGracePeriodSeconds": nil},
-		"status": {"phase": nil, "conditions": nil},
+func keptFields() []prune.Field {
+	return []prune.Field{
+		{Name: "metadata", Only: []prune.Field{
+			{Name: "namespace"}, {Name: "name"}, {Name: "uid"}, {Name: "resourceVersion"}, {Name: "deletionTimestamp"}, {Name: "labels"},
+			{Name: "annotations"}, {Name: "ownerReferences"}, {Name: "finalizers"},
+		}},
+		{Name: "spec", Only: []prune.Field{{Name: "readinessGates"}, {Name: "terminationGracePeriodSeconds"}}},
+		{Name: "status", Only: []prune.Field{{Name: "phase"}, {Name: "conditions"}}},
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/webhooks/clientauth"
+	"github.com/podops-dev/podops/pkg/webhooks/review"
 )
 
 // Deferrer records a delete or an eviction that was deferred. It must not block.
@@ -101,7 +102,7 @@ func (d *reviewer) answer(
 	ctx context.Context, req admission.Request, pod *corev1.Pod, method deferreddelete.Method, options metav1.DeleteOptions,
 ) admission.Response {
 	owner, state := d.owner(ctx, pod)
-	review := deferreddelete.Review{
+	reviewed := deferreddelete.Review{
 		Pod: pod, Owner: state, NamespaceTerminating: d.namespaceTerminating(ctx, pod.Namespace), Method: method,
 		Actor:  deferreddelete.ActorOf(req.UserInfo.Username, req.UserInfo.Groups, method, pod, d.options.Identity),
 		DryRun: req.DryRun != nil && *req.DryRun || len(options.DryRun) > 0,
@@ -109,9 +110,9 @@ func (d *reviewer) answer(
 		HoldPreemption: d.options.HoldPreemption, Forgeable: !clientauth.Verified(ctx),
 	}
 	if method == deferreddelete.MethodEviction {
-		review.Budgets = d.budgets(ctx, pod)
+		reviewed.Budgets = d.budgets(ctx, pod)
 	}
-	decision := deferreddelete.Decide(review)
+	decision := deferreddelete.Decide(reviewed)
 	d.reviews.WithLabelValues(string(method), string(decision.Outcome), string(decision.Reason)).Inc()
 	if decision.Outcome == deferreddelete.Allow {
 		return admission.Allowed("")
@@ -127,7 +128,7 @@ func (d *reviewer) answer(
 		d.deferrer.Defer(client.ObjectKeyFromObject(pod), pod.UID, demand)
 	}
 	ctrllog.FromContext(ctx).V(1).Info("Delete deferred", "method", method, "reason", decision.Reason, "user", req.UserInfo.Username)
-	return tooManyRequests(d.message(ctx, pod, decision))
+	return review.TooManyRequests(d.message(ctx, pod, decision))
 }
 
 // isForced reports whether a request leaves a pod no time although its spec does. The API server has set
@@ -143,15 +144,6 @@ func uidOf(options metav1.DeleteOptions) types.UID {
 		return ""
 	}
 	return *options.Preconditions.UID
-}
-
-// tooManyRequests returns 429 without retryAfterSeconds: clients that see it retry at their own
-// pace, where 403 or 500 makes them give up.
-func tooManyRequests(message string) admission.Response {
-	response := admission.Denied(message)
-	response.Result.Code = http.StatusTooManyRequests
-	response.Result.Reason = metav1.StatusReasonTooManyRequests
-	return response
 }
 
 // namespaceTerminating reports whether the namespace is being deleted. If the cache does not
@@ -247,8 +239,8 @@ func (d *reviewer) why(ctx context.Context, pod *corev1.Pod) string {
 	return fmt.Sprintf("kubectl get podtransitionrule %s -n %s -o wide", strings.Join(names, " "), pod.Namespace)
 }
 
-// selecting returns the names of the PodTransitionRules that select the pod and have an
-// enforced rule that applies to its delete, sorted; the first maxNamed. It returns none when the cache cannot be read.
+// selecting returns the names of the PodTransitionRules that select the pod and have an enforced rule that
+// applies to its delete, sorted; the first maxNamed. It returns none when the cache cannot be read.
 func (d *reviewer) selecting(ctx context.Context, pod *corev1.Pod) []string {
 	list := &appsv1alpha1.PodTransitionRuleList{}
 	if err := d.reader.List(ctx, list, client.InNamespace(pod.Namespace)); err != nil {

@@ -18,6 +18,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/webhooks/clientauth"
+	"github.com/podops-dev/podops/pkg/webhooks/review"
 )
 
 // EvictionDeferrer is the validating webhook of evictions. An eviction does not pass the admission
@@ -40,7 +41,7 @@ func (d *EvictionDeferrer) Handle(ctx context.Context, req admission.Request) ad
 	}
 	pod, err := d.evicted(ctx, types.NamespacedName{Namespace: req.Namespace, Name: req.Name})
 	if err != nil {
-		return tooManyRequests("PodOps cannot read the pod: try again")
+		return review.TooManyRequests("PodOps cannot read the pod: try again")
 	}
 	if pod == nil {
 		return admission.Allowed("")

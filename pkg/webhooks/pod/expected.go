@@ -9,6 +9,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/webhooks/review"
 )
 
 // expectedPatch records in the annotation of a new pod the finalizers that its employers
@@ -32,5 +33,5 @@ func expectedPatch(pod *corev1.Pod, expected map[string]string) []jsonpatch.Oper
 		annotations := map[string]string{appsv1alpha1.AvailableConditionsAnnotationKey: string(value)}
 		return []jsonpatch.Operation{jsonpatch.NewOperation("add", "/metadata/annotations", annotations)}
 	}
-	return []jsonpatch.Operation{jsonpatch.NewOperation("add", annotationPath(appsv1alpha1.AvailableConditionsAnnotationKey), string(value))}
+	return []jsonpatch.Operation{jsonpatch.NewOperation("add", review.AnnotationPath(appsv1alpha1.AvailableConditionsAnnotationKey), string(value))}
 }

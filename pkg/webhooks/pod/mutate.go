@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strings"
 
 	"gomodules.xyz/jsonpatch/v2"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -21,6 +20,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/replicasetscale"
+	"github.com/podops-dev/podops/pkg/webhooks/review"
 )
 
 // Paths under which the handlers are served; the manifests name them.
@@ -105,7 +105,8 @@ func unguarded(pod *corev1.Pod, gated bool) []string {
 		return []string{"PodOps cannot guard a mirror pod: only its kubelet stops a static pod, whatever its rules are"}
 	case !gated:
 		return []string{fmt.Sprintf("PodOps cannot guard this pod: it was created without the readiness gate %s, so only finalizers keep its traffic off; "+
-			"set the label %s in the template of its owner, and delete the pod to have it created with the gate", appsv1alpha1.ServiceReadyGate, appsv1alpha1.ControlLabelKey)}
+			"set the label %s in the template of its owner, and delete the pod to have it created with the gate",
+			appsv1alpha1.ServiceReadyGate, appsv1alpha1.ControlLabelKey)}
 	default:
 		return nil
 	}
@@ -152,10 +153,10 @@ func labelPatch(labels map[string]string, change lifecycle.Change) []jsonpatch.O
 		return []jsonpatch.Operation{jsonpatch.NewOperation("add", "/metadata/labels", change.Set)}
 	}
 	for _, key := range slices.Sorted(maps.Keys(change.Set)) {
-		operations = append(operations, jsonpatch.NewOperation("add", labelPath(key), change.Set[key]))
+		operations = append(operations, jsonpatch.NewOperation("add", review.LabelPath(key), change.Set[key]))
 	}
 	for _, key := range change.Remove {
-		operations = append(operations, jsonpatch.NewOperation("remove", labelPath(key), nil))
+		operations = append(operations, jsonpatch.NewOperation("remove", review.LabelPath(key), nil))
 	}
 	return operations
 }
@@ -166,16 +167,7 @@ func costPatch(pod *corev1.Pod, change lifecycle.Change) []jsonpatch.Operation {
 	if cost == "" {
 		return nil
 	}
-	return []jsonpatch.Operation{jsonpatch.NewOperation("replace", annotationPath(corev1.PodDeletionCost), cost)}
-}
-
-func labelPath(key string) string { return "/metadata/labels/" + escaped(key) }
-
-func annotationPath(key string) string { return "/metadata/annotations/" + escaped(key) }
-
-// escaped returns a key as one step of a JSON pointer.
-func escaped(key string) string {
-	return strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
+	return []jsonpatch.Operation{jsonpatch.NewOperation("replace", review.AnnotationPath(corev1.PodDeletionCost), cost)}
 }
 
 func hasGate(pod *corev1.Pod) bool {

@@ -7,6 +7,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/deferreddelete"
+	"github.com/podops-dev/podops/pkg/webhooks/review"
 )
 
 // recordPatch keeps the record of a pending delete for as long as its lifecycle: it restores a
@@ -18,13 +19,13 @@ func recordPatch(old, requested *corev1.Pod, after map[string]string, trusted bo
 	_, has := requested.Annotations[key]
 	switch {
 	case has && !deferreddelete.IsDeferred(after):
-		return []jsonpatch.Operation{jsonpatch.NewOperation("remove", annotationPath(key), nil)}
+		return []jsonpatch.Operation{jsonpatch.NewOperation("remove", review.AnnotationPath(key), nil)}
 	case !had || has || trusted || !deferreddelete.IsDeferred(after):
 		return nil
 	case requested.Annotations == nil:
 		return []jsonpatch.Operation{jsonpatch.NewOperation("add", "/metadata/annotations", map[string]string{key: value})}
 	default:
-		return []jsonpatch.Operation{jsonpatch.NewOperation("add", annotationPath(key), value)}
+		return []jsonpatch.Operation{jsonpatch.NewOperation("add", review.AnnotationPath(key), value)}
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/podops-dev/podops/pkg/replicasetpods"
 	"github.com/podops-dev/podops/pkg/replicasetscale"
 	"github.com/podops-dev/podops/pkg/webhooks/clientauth"
+	"github.com/podops-dev/podops/pkg/webhooks/review"
 )
 
 // recordTimeout bounds the request that records a demand, within the timeout of the webhook.
@@ -72,7 +73,8 @@ func (s *Scaler) Handle(ctx context.Context, req admission.Request) admission.Re
 	}
 	if req.DryRun == nil || !*req.DryRun {
 		if err := s.record(ctx, set, before.Replicas, scale); err != nil {
-			return retryLater(err)
+			// The demand could neither be recorded nor carried out.
+			return review.TooManyRequests("PodOps cannot record this request, try again: " + err.Error())
 		}
 	}
 	var patch []jsonpatch.Operation
@@ -112,12 +114,4 @@ func (s *Scaler) record(ctx context.Context, set *appsv1.ReplicaSet, replicas in
 		return fmt.Errorf("recording the requested replicas of ReplicaSet %s: %w", client.ObjectKeyFromObject(set), err)
 	}
 	return nil
-}
-
-// retryLater returns 429: the demand could neither be recorded nor carried out.
-func retryLater(err error) admission.Response {
-	response := admission.Denied("PodOps cannot record this request, try again: " + err.Error())
-	response.Result.Code = http.StatusTooManyRequests
-	response.Result.Reason = metav1.StatusReasonTooManyRequests
-	return response
 }

@@ -18,6 +18,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/replicasetpods"
 	"github.com/podops-dev/podops/pkg/replicasetscale"
+	"github.com/podops-dev/podops/pkg/webhooks/review"
 )
 
 // Paths under which the handlers are served; the manifests name them.
@@ -130,16 +131,12 @@ func annotationPatch(have, want map[string]string) []jsonpatch.Operation {
 			have = map[string]string{}
 			fallthrough
 		case wanted && (!present || current != value):
-			patch = append(patch, jsonpatch.NewOperation("add", annotationPath(key), value))
+			patch = append(patch, jsonpatch.NewOperation("add", review.AnnotationPath(key), value))
 		case present && !wanted:
-			patch = append(patch, jsonpatch.NewOperation("remove", annotationPath(key), nil))
+			patch = append(patch, jsonpatch.NewOperation("remove", review.AnnotationPath(key), nil))
 		}
 	}
 	return patch
-}
-
-func annotationPath(key string) string {
-	return "/metadata/annotations/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
 }
 
 // warnings returns the warning to a person whose request was kept. Controllers, which repeat

@@ -57,7 +57,7 @@ func (d *Dispatcher) Pool() *webhookclient.Pool { return d.pool }
 // deliver keeps the result of a call for the next round, and queues the namespace.
 func (d *Dispatcher) deliver(result Result) {
 	d.inFlight.Deliver(result, d.clock.Now())
-	d.wake(result.Call.Rule.Object.Namespace)
+	d.wake(result.Call.Rule.Ruleset.Namespace)
 }
 
 const (
@@ -134,7 +134,7 @@ func (d *Dispatcher) endpoint(ctx context.Context, call Call) (webhookclient.End
 	ctx, cancel := context.WithTimeout(ctx, secretTimeout)
 	defer cancel()
 	var secret corev1.Secret
-	key := client.ObjectKey{Namespace: call.Rule.Object.Namespace, Name: call.Service.Secret}
+	key := client.ObjectKey{Namespace: call.Rule.Ruleset.Namespace, Name: call.Service.Secret}
 	err := d.secrets.Get(ctx, key, &secret)
 	switch {
 	case apierrors.IsForbidden(err):

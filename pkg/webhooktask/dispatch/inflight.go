@@ -44,7 +44,7 @@ func (b *InFlight) Open(rule rule.RuleID) {
 }
 
 func (b *InFlight) opened(id rule.RuleID) *ruleCalls {
-	namespace := id.Object.Namespace
+	namespace := id.Ruleset.Namespace
 	if b.rules[namespace] == nil {
 		b.rules[namespace] = map[rule.RuleID]*ruleCalls{}
 	}
@@ -56,7 +56,7 @@ func (b *InFlight) opened(id rule.RuleID) *ruleCalls {
 
 // read returns the calls of a rule; no calls, without an entry for the rule, if it is unknown.
 func (b *InFlight) read(rule rule.RuleID) *ruleCalls {
-	if calls := b.rules[rule.Object.Namespace][rule]; calls != nil {
+	if calls := b.rules[rule.Ruleset.Namespace][rule]; calls != nil {
 		return calls
 	}
 	return &ruleCalls{}
@@ -80,7 +80,7 @@ func (b *InFlight) Begin(call Call) {
 func (b *InFlight) Deliver(result Result, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	calls := b.rules[result.Call.Rule.Object.Namespace][result.Call.Rule]
+	calls := b.rules[result.Call.Rule.Ruleset.Namespace][result.Call.Rule]
 	if calls == nil {
 		return
 	}

@@ -22,7 +22,7 @@ func PostOf(
 ) *webhookclient.PostRequest {
 	request := &webhookclient.PostRequest{
 		TraceID: post.TraceID, Stage: string(stage), RuleName: id.Rule,
-		Namespace: id.Object.Namespace, PodTransitionRule: id.Object.Name,
+		Namespace: id.Ruleset.Namespace, PodTransitionRule: id.Ruleset.Name,
 	}
 	positions := map[types.UID]int{}
 	for _, waiting := range post.Requests {

@@ -45,7 +45,7 @@ func TestResource(t *testing.T) {
 // TestPostHasTheCauseOfADelete shows that the cause is that of the delete, whichever id of the pod comes
 // first, and missing where PodOps does not know one.
 func TestPostHasTheCauseOfADelete(t *testing.T) {
-	id := rule.RuleID{Object: types.NamespacedName{Namespace: "shop", Name: "web"}, Rule: "approval"}
+	id := rule.RuleID{Ruleset: types.NamespacedName{Namespace: "shop", Name: "web"}, Rule: "approval"}
 	moved, shrunk, updated := &rule.PodFact{Name: "web-0", UID: "0"}, &rule.PodFact{Name: "web-1", UID: "1"}, &rule.PodFact{Name: "web-2", UID: "2"}
 	post := PostOf(id, appsv1alpha1.StagePreCheck, nil, webhooktask.Post{TraceID: "1", Requests: []rule.Request{
 		{Pod: moved, ID: "a", Type: "update"},

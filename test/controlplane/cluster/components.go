@@ -125,6 +125,8 @@ func (c config) controllerManager() component {
 			// rollout of a hundred pods.
 			"--kube-api-qps=500",
 			"--kube-api-burst=1000",
+			// The default of 15 seconds lets tests wait for HorizontalPodAutoscalers.
+			"--horizontal-pod-autoscaler-sync-period=1s",
 			"--profiling=false",
 		},
 		health: "https://" + loopback(c.Ports.ControllerManager) + "/healthz",

@@ -49,19 +49,26 @@ var _ = Describe("The serving certificate", Serial, func() {
 	})
 
 	It("is issued again when the secret is garbage", func(ctx context.Context) {
-		s := current(ctx)
-		s.Data = map[string][]byte{"ca.crt": []byte("x"), "tls.crt": []byte("y")}
-		Expect(server.admin.Update(ctx, s)).To(Succeed())
+		// The manager may write the object between the two requests.
+		Eventually(func() error {
+			s := current(ctx)
+			s.Data = map[string][]byte{"ca.crt": []byte("x"), "tls.crt": []byte("y")}
+			return server.admin.Update(ctx, s)
+		}).Should(Succeed())
 		made(ctx, []byte("y"))
 	})
 
 	It("is trusted again when a webhook configuration lost its CA", func(ctx context.Context) {
-		configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-		Expect(server.admin.Get(ctx, client.ObjectKey{Name: certificates.ValidatingConfigurationName}, configuration)).To(Succeed())
-		for i := range configuration.Webhooks {
-			configuration.Webhooks[i].ClientConfig.CABundle = nil
-		}
-		Expect(server.admin.Update(ctx, configuration)).To(Succeed())
+		Eventually(func() error {
+			configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+			if err := server.admin.Get(ctx, client.ObjectKey{Name: certificates.ValidatingConfigurationName}, configuration); err != nil {
+				return err
+			}
+			for i := range configuration.Webhooks {
+				configuration.Webhooks[i].ClientConfig.CABundle = nil
+			}
+			return server.admin.Update(ctx, configuration)
+		}).Should(Succeed())
 		made(ctx, nil)
 	})
 })

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -28,7 +29,7 @@ type calls struct {
 	seen []string
 }
 
-// take returns the calls since the last take, sorted, without duplicates: an API server may
+// take returns the calls since the last take or reset, sorted, without duplicates: an API server may
 // repeat the review of a delete when the object has changed meanwhile.
 func (c *calls) take() []string {
 	c.mu.Lock()
@@ -37,6 +38,15 @@ func (c *calls) take() []string {
 	c.seen = nil
 	slices.Sort(seen)
 	return slices.Compact(seen)
+}
+
+// reset forgets the calls so far, once the API server has observed the objects that a test has written.
+func (c *calls) reset(ctx context.Context, objects ...client.Object) {
+	GinkgoHelper()
+	for _, object := range objects {
+		Expect(observed.Object(ctx, server.admin, object)).To(Succeed())
+	}
+	c.take()
 }
 
 // at records and allows every request to a path.
@@ -115,5 +125,5 @@ func startManager() {
 	pod := newPod("default")
 	Eventually(func() error { return server.admin.Create(ctx, pod.DeepCopy()) }).Should(Succeed())
 	Expect(observed.WebhookConfigurations(ctx, server.admin)).To(Succeed())
-	manager.calls.take()
+	manager.calls.reset(ctx)
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/test/observed"
 )
 
 var _ = Describe("The webhooks", Ordered, func() {
@@ -32,7 +33,7 @@ var _ = Describe("The webhooks", Ordered, func() {
 	DescribeTable("review the creation of a pod", func(ctx context.Context, change func(*corev1.Pod), want []string) {
 		pod := newPod(namespace)
 		change(pod)
-		manager.calls.take()
+		manager.calls.reset(ctx)
 		stored(ctx, pod)
 		Expect(manager.calls.take()).To(Equal(want))
 	},
@@ -50,7 +51,7 @@ var _ = Describe("The webhooks", Ordered, func() {
 		pod := newPod(namespace)
 		change(pod)
 		stored(ctx, pod)
-		manager.calls.take()
+		manager.calls.reset(ctx, pod)
 		Expect(server.admin.Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
 		Expect(manager.calls.take()).To(Equal(want))
 	},
@@ -73,7 +74,7 @@ var _ = Describe("The webhooks", Ordered, func() {
 
 	It("do not review pods/status", func(ctx context.Context) {
 		pod := stored(ctx, newPod(namespace))
-		manager.calls.take()
+		manager.calls.reset(ctx, pod)
 		Expect(patchStatus(ctx, server.admin, pod, `{"status":{"phase":"Running"}}`)).To(Succeed())
 		Expect(patchStatus(ctx, as(managerUser, []string{"system:masters"}), pod,
 			`{"metadata":{"labels":{"`+lifecycleLabel+`":"1"}}}`)).To(Succeed())
@@ -85,8 +86,9 @@ var _ = Describe("The webhooks", Ordered, func() {
 		withFinalizer(pod)
 		stored(ctx, pod)
 		Expect(server.admin.Delete(ctx, pod)).To(Succeed())
-		manager.calls.take()
+		manager.calls.reset(ctx, pod)
 		for _, patch := range []string{`{"metadata":{"labels":{"x":"y"}}}`, `{"metadata":{"finalizers":null}}`} {
+			Expect(observed.Object(ctx, server.admin, pod)).To(Succeed())
 			Expect(server.admin.Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
 		}
 		Expect(manager.calls.take()).To(BeEmpty())
@@ -100,7 +102,7 @@ var _ = Describe("The webhooks", Ordered, func() {
 		if phase != "" {
 			Expect(patchStatus(ctx, server.admin, pod, `{"status":{"phase":"`+phase+`"}}`)).To(Succeed())
 		}
-		manager.calls.take()
+		manager.calls.reset(ctx, pod)
 		groups := []string{"system:masters"}
 		if strings.HasPrefix(user, "system:node:") {
 			groups = append(groups, "system:nodes")
@@ -133,7 +135,7 @@ var _ = Describe("The webhooks", Ordered, func() {
 		pod := newPod(namespace)
 		change(pod)
 		stored(ctx, pod)
-		manager.calls.take()
+		manager.calls.reset(ctx, pod)
 		eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 		Expect(as(user, []string{"system:masters"}).SubResource("eviction").Create(ctx, pod, eviction)).To(Succeed())
 		Expect(manager.calls.take()).To(Equal(want))
@@ -167,9 +169,10 @@ var _ = Describe("The webhooks", Ordered, func() {
 		withFinalizer(pod)
 		stored(ctx, pod)
 		controller := as(replicaSetUser, []string{"system:masters"})
-		manager.calls.take()
+		manager.calls.reset(ctx, pod)
 		Expect(controller.Delete(ctx, pod)).To(Succeed())
 		Expect(manager.calls.take()).To(Equal(held))
+		manager.calls.reset(ctx, pod)
 		Expect(controller.Delete(ctx, pod)).To(Succeed(), "it must be terminating")
 		Expect(manager.calls.take()).To(BeEmpty())
 	})
@@ -186,17 +189,20 @@ var _ = Describe("The webhooks", Ordered, func() {
 				}},
 			},
 		}
-		manager.calls.take()
+		manager.calls.reset(ctx)
 		Expect(server.admin.Create(ctx, rule)).To(Succeed())
 		Expect(manager.calls.take()).To(Equal([]string{
 			"/mutate-apps-kusionstack-io-v1alpha1-podtransitionrule CREATE",
 			"/validate-apps-kusionstack-io-v1alpha1-podtransitionrule CREATE",
 		}))
+		manager.calls.reset(ctx, rule)
 		Expect(server.admin.Patch(ctx, rule, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`)))).To(Succeed())
 		Expect(manager.calls.take()).To(Equal([]string{"/mutate-apps-kusionstack-io-v1alpha1-podtransitionrule UPDATE"}),
 			"only a change of the spec of a rule is validated")
+		manager.calls.reset(ctx, rule)
 		Expect(server.admin.Delete(ctx, rule)).To(Succeed())
 		Expect(manager.calls.take()).To(Equal([]string{"/delete-apps-kusionstack-io-v1alpha1-podtransitionrule DELETE"}))
+		manager.calls.reset(ctx, rule)
 		Expect(server.admin.Patch(ctx, rule, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
 		Expect(manager.calls.take()).To(BeEmpty())
 	})
@@ -209,15 +215,17 @@ var _ = Describe("The webhooks", Ordered, func() {
 		}
 		patch := func(text string) {
 			GinkgoHelper()
+			manager.calls.reset(ctx, policy)
 			Expect(server.admin.Patch(ctx, policy, client.RawPatch(types.MergePatchType, []byte(text)))).To(Succeed())
 		}
-		manager.calls.take()
+		manager.calls.reset(ctx)
 		Expect(server.admin.Create(ctx, policy)).To(Succeed())
 		Expect(manager.calls.take()).To(Equal([]string{validate + " CREATE"}))
 		patch(`{"metadata":{"labels":{"a":"b"}}}`)
 		Expect(manager.calls.take()).To(BeEmpty())
 		patch(`{"spec":{"description":"x"}}`)
 		Expect(manager.calls.take()).To(Equal([]string{validate + " UPDATE"}))
+		manager.calls.reset(ctx, policy)
 		Expect(server.admin.DeleteAllOf(ctx, policy)).To(Succeed())
 		Expect(manager.calls.take()).To(Equal([]string{remove + " DELETE"}), "each object must be reviewed by itself")
 		Expect(server.admin.Delete(ctx, policy)).To(Succeed(), "it must be terminating")

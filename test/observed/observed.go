@@ -1,4 +1,4 @@
-// Package observed awaits that an API server has observed the objects which configure it.
+// Package observed awaits that an API server has observed writes: it keeps caches of its own.
 package observed
 
 import (
@@ -10,14 +10,37 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// polling is the polling interval of WebhookConfigurations.
+// polling is the polling interval of this package.
 const polling = 20 * time.Millisecond
+
+// Object returns once the watch cache of the API server has the object as it is stored, and reads it. An
+// update or delete begins with the version in that cache: when it is an earlier one, webhooks review the
+// request on it, and again on the stored version.
+func Object(ctx context.Context, c client.Client, object client.Object) error {
+	key := client.ObjectKeyFromObject(object)
+	if err := c.Get(ctx, key, object); err != nil {
+		return fmt.Errorf("reading %s: %w", key, err)
+	}
+	atLeast := &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: object.GetResourceVersion()}}
+	err := wait.PollUntilContextCancel(ctx, polling, true, func(ctx context.Context) (bool, error) {
+		err := c.Get(ctx, key, object, atLeast)
+		if apierrors.IsTimeout(err) {
+			return false, nil // the cache is behind for longer than the API server waits
+		}
+		return err == nil, err
+	})
+	if err != nil {
+		return fmt.Errorf("reading %s from the watch cache: %w", key, err)
+	}
+	return nil
+}
 
 // WebhookConfigurations returns once the API server applies every webhook configuration that
 // was stored before the call, or with the error of ctx. An API server receives each kind of
