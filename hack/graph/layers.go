@@ -34,7 +34,8 @@ func layers() []layer {
 			"pkg/webhookserver", "pkg/webhooktask/dispatch",
 		}},
 		{name: "pure packages", packages: []string{
-			"pkg/deferreddelete", "pkg/kvstore/plan", "pkg/lifecycle", "pkg/permit", "pkg/podoperation", "pkg/replicasetscale", "pkg/resourceconsist/plan", "pkg/rule/...", "pkg/webhooktask",
+			"pkg/deferreddelete", "pkg/kvstore/plan", "pkg/lifecycle", "pkg/permit", "pkg/podoperation", "pkg/replicasetscale",
+			"pkg/resourceconsist/plan", "pkg/rule/...", "pkg/webhooktask",
 		}},
 		{name: "small packages", packages: []string{
 			"pkg/backoff", "pkg/cabundle", "pkg/cputime", "pkg/fairshare", "pkg/heapsize", "pkg/internal/...", "pkg/lanes", "pkg/lazylog", "pkg/loadshed",
