@@ -9,6 +9,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Tools that deploy from Git dry-run every manifest on the server before they apply the
@@ -17,6 +19,8 @@ var _ = Describe("Every sample", func() {
 	It("passes a dry run on the server", func(ctx context.Context) {
 		kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 		Expect(os.WriteFile(kubeconfig, adminKubeconfig, 0o600)).To(Succeed())
+		installation := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "podops-system"}}
+		Expect(admin.Create(ctx, installation)).To(Succeed())
 		seen := 0
 		samples := filepath.Join("..", "..", "..", "config", "samples")
 		Expect(filepath.WalkDir(samples, func(path string, entry fs.DirEntry, err error) error {
