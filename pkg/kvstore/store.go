@@ -250,7 +250,7 @@ func (h *HTTPStore) observe(ctx context.Context, addresses map[string]string) pl
 // call makes one request, and decodes the answer into a value that is not nil.
 func (h *HTTPStore) call(ctx context.Context, method, address, path string, into any) error {
 	target := "http://" + net.JoinHostPort(address, strconv.Itoa(plan.ClientPort)) + path
-	request, err := http.NewRequestWithContext(ctx, method, target, http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, method, target, nil)
 	if err != nil {
 		return fmt.Errorf("calling the store: %w", err)
 	}

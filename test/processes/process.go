@@ -145,7 +145,7 @@ func (p *process) probe(ctx context.Context, spec probe) {
 }
 
 func succeeds(ctx context.Context, client *http.Client, url string) bool {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return false
 	}

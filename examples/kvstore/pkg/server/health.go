@@ -116,7 +116,7 @@ func (s *Server) leaderStatus(ctx context.Context) (node.Status, error) {
 	if host == "" {
 		return node.Status{}, fmt.Errorf("%w: no leader is known", node.ErrUnavailable)
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url(host, "/status?brief"), http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url(host, "/status?brief"), nil)
 	if err != nil {
 		return node.Status{}, fmt.Errorf("requesting the status of %s: %w", host, err)
 	}
