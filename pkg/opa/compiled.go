@@ -135,6 +135,9 @@ func (e *Engine) compile(compiler *ast.Compiler, modules map[string]*ast.Module)
 	if compiler.Compile(modules); compiler.Failed() {
 		return compiler.Errors
 	}
+	for _, module := range compiler.Modules {
+		sortKeys(module)
+	}
 	return nil
 }
 

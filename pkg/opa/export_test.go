@@ -2,6 +2,7 @@ package opa
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/rego"
@@ -117,6 +118,16 @@ func PodTerms(e *Engine, pods []*rule.PodFact) []*ast.Term {
 		terms = append(terms, e.terms.customPod(pod))
 	}
 	return terms
+}
+
+// CustomInput returns the input of a user's module that reads all of it.
+func CustomInput(e *Engine, literal, parameters json.RawMessage, from rule.Environment, request rule.Request) (*ast.Term, error) {
+	read, err := (&Program{engine: e, literal: literal, parameters: parameters}).documents()
+	if err != nil {
+		return nil, err
+	}
+	env := e.terms.env(from, Needs{Now: true, Namespace: true, Counts: true, Pods: true, Permits: true})
+	return ast.NewTerm(e.terms.customInput(read.rule, read.parameters, env, request)), nil
 }
 
 // PodBytes returns the bytes that such a document is charged.

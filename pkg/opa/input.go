@@ -63,15 +63,15 @@ func (f *termCache) task(task rule.Task) *ast.Term {
 
 // customInput returns the input of a user's module: every field of policies/schema/input.json.
 func (f *termCache) customInput(rule, parameters *ast.Term, env env, request rule.Request) ast.Value {
-	return ast.NewObject(
+	input := ast.NewObject(
 		[2]*ast.Term{f.keys.stage, ast.StringTerm(string(request.Stage))},
 		[2]*ast.Term{f.keys.now, env.now},
-		[2]*ast.Term{f.keys.operation, ast.ObjectTerm(
+		[2]*ast.Term{f.keys.operation, sorted(ast.ObjectTerm(
 			[2]*ast.Term{f.keys.id, ast.StringTerm(request.ID)},
 			[2]*ast.Term{f.keys.kind, ast.StringTerm(request.Type)},
 			[2]*ast.Term{f.keys.cause, ast.StringTerm(string(request.Cause))},
 			[2]*ast.Term{f.keys.since, timeTerm(request.Since)},
-		)},
+		))},
 		[2]*ast.Term{f.keys.parameters, parameters},
 		[2]*ast.Term{f.keys.pod, f.pod(request.Pod, true)},
 		[2]*ast.Term{f.keys.pods, env.others(request.Pod.UID)},
@@ -80,4 +80,6 @@ func (f *termCache) customInput(rule, parameters *ast.Term, env env, request rul
 		[2]*ast.Term{f.keys.permits, env.permits},
 		[2]*ast.Term{f.keys.rule, rule},
 	)
+	input.Keys() // sorts the keys of the input; the keys of its parts are sorted
+	return input
 }

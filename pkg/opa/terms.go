@@ -14,7 +14,8 @@ import (
 )
 
 // termCache converts pods to terms. Each version of a pod is converted once and shared by all rules.
-// Terms are not modified once they are built, so evaluations may read them at the same time.
+// The keys of a term are sorted when it is built, and nothing modifies it afterwards, so evaluations
+// may read it at the same time.
 type termCache struct {
 	keys inputKeys
 
@@ -97,14 +98,14 @@ func (f *termCache) pod(pod *rule.PodFact, whole bool) *ast.Term {
 // builtInPod returns the fields that the library reads. It sets all of them, so that a rule never
 // treats an unknown value as absent.
 func (f *termCache) builtInPod(pod *rule.PodFact) *ast.Term {
-	return ast.ObjectTerm(
+	return sorted(ast.ObjectTerm(
 		[2]*ast.Term{f.keys.name, ast.StringTerm(pod.Name)},
 		[2]*ast.Term{f.keys.namespace, ast.StringTerm(pod.Namespace)},
 		[2]*ast.Term{f.keys.uid, ast.StringTerm(string(pod.UID))},
 		[2]*ast.Term{f.keys.labels, stringsTerm(pod.Labels)},
 		[2]*ast.Term{f.keys.skipped, listTerm(pod.SkipRules)},
 		[2]*ast.Term{f.keys.available, ast.InternedTerm(pod.Available)},
-	)
+	))
 }
 
 // customPod returns every field of a pod in the schema of the input.
@@ -122,7 +123,7 @@ func (f *termCache) committedPod(pod *rule.PodFact) *ast.Term {
 }
 
 func (f *termCache) podTermOf(pod *rule.PodFact, available bool, since time.Time, permitted bool) *ast.Term {
-	return ast.ObjectTerm(
+	return sorted(ast.ObjectTerm(
 		[2]*ast.Term{f.keys.name, ast.StringTerm(pod.Name)},
 		[2]*ast.Term{f.keys.namespace, ast.StringTerm(pod.Namespace)},
 		[2]*ast.Term{f.keys.uid, ast.StringTerm(string(pod.UID))},
@@ -144,7 +145,7 @@ func (f *termCache) podTermOf(pod *rule.PodFact, available bool, since time.Time
 		[2]*ast.Term{f.keys.availableSince, timeTerm(since)},
 		[2]*ast.Term{f.keys.permitted, ast.InternedTerm(permitted)},
 		[2]*ast.Term{f.keys.skipped, listTerm(pod.SkipRules)},
-	)
+	))
 }
 
 // stringsTerm returns a map of strings as a term; {} for nil.
@@ -184,7 +185,22 @@ func objectOf(document json.RawMessage) (*ast.Term, error) {
 	if _, ok := value.(ast.Object); !ok {
 		return nil, fmt.Errorf("it is of type %s, not an object", ast.ValueName(value))
 	}
-	return ast.NewTerm(value), nil
+	return sorted(ast.NewTerm(value)), nil
+}
+
+// sorted sorts the keys of all objects in a term, and returns the term.
+func sorted(term *ast.Term) *ast.Term {
+	sortKeys(term)
+	return term
+}
+
+// sortKeys sorts the keys of all objects in a term or a module. OPA sorts the keys of an object in
+// place when they are first read in order, while Copy, which a with modifier calls, reads them
+// without that lock: evaluations that share an object whose keys are not sorted race, and the copy
+// may lack a key.
+func sortKeys(in any) {
+	// The visitor reads the keys of each object in order.
+	ast.WalkTerms(in, func(*ast.Term) bool { return false })
 }
 
 // env is the environment of all requests of one round, as terms.
@@ -209,10 +225,10 @@ func (f *termCache) env(from rule.Environment, needs Needs) env {
 	if needs.Namespace {
 		labels = from.Namespace.Labels
 	}
-	made.namespace = ast.ObjectTerm(
+	made.namespace = sorted(ast.ObjectTerm(
 		[2]*ast.Term{f.keys.name, ast.StringTerm(from.Namespace.Name)},
 		[2]*ast.Term{f.keys.labels, stringsTerm(labels)},
-	)
+	))
 	if needs.Counts {
 		made.counts = f.counts(from.Counts)
 	}
@@ -256,14 +272,14 @@ func (f *termCache) permits(from []rule.Permit) *ast.Term {
 			[2]*ast.Term{f.keys.at, timeTerm(permit.At)},
 		))
 	}
-	return ast.ArrayTerm(terms...)
+	return sorted(ast.ArrayTerm(terms...))
 }
 
 func (f *termCache) counts(counts rule.Counts) *ast.Term {
-	return ast.ObjectTerm(
+	return sorted(ast.ObjectTerm(
 		[2]*ast.Term{f.keys.selected, ast.InternedTerm(counts.Selected)},
 		[2]*ast.Term{f.keys.desired, ast.InternedTerm(counts.Desired)},
 		[2]*ast.Term{f.keys.available, ast.InternedTerm(counts.Available)},
 		[2]*ast.Term{f.keys.reserved, ast.InternedTerm(counts.Reserved)},
-	)
+	))
 }
