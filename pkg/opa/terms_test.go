@@ -21,8 +21,8 @@ func TestInputIsSorted(t *testing.T) {
 	for i := range 30 {
 		labels[fmt.Sprintf("label-%d", i)] = "true"
 	}
-	asked := request(0, true)
-	asked.Pod.Labels, asked.Pod.Annotations = labels, labels
+	waiting := request(0, true)
+	waiting.Pod.Labels, waiting.Pod.Annotations = labels, labels
 	cached, committed, unversioned := request(1, true).Pod, request(2, true).Pod, request(3, true).Pod
 	cached.Labels, committed.Labels, unversioned.Labels, unversioned.Version = labels, labels, labels, ""
 	document := []byte(`{"b": {"d": 1, "c": [{"f": 1, "e": 2}]}, "a": 3}`)
@@ -32,9 +32,9 @@ func TestInputIsSorted(t *testing.T) {
 			Namespace: rule.Namespace{Name: "shop", Labels: labels},
 			Counts:    rule.Counts{Selected: 2},
 			Permits:   []rule.Permit{{Pod: "web-1"}},
-			Pods:      []*rule.PodFact{asked.Pod, cached, committed, unversioned},
+			Pods:      []*rule.PodFact{waiting.Pod, cached, committed, unversioned},
 			Committed: map[types.UID]bool{committed.UID: true},
-		}, asked)
+		}, waiting)
 		if err != nil {
 			t.Fatal(err)
 		}
