@@ -89,6 +89,10 @@ run: build ## Run the manager on this machine against KUBECONFIG; ARGS adds flag
 build: ## Build the manager into bin/.
 	go build -o $(BIN)/manager ./cmd/manager
 
+.PHONY: bin/kubectl-podops
+bin/kubectl-podops: ## Build the kubectl plugin into bin/.
+	@go build -C cmd/kubectl-podops -o $(BIN)/kubectl-podops .
+
 .PHONY: generate
 generate: $(TOOLS)/controller-gen ## Generate the deepcopy methods of the API types.
 	$(TOOLS)/controller-gen object paths=./apis/...
@@ -117,6 +121,7 @@ vet: ## Run go vet.
 	go vet -C test/controlplane $(CONTROLPLANE_PACKAGES)
 	go vet -C pkg/adapters/alibabacloudslb ./...
 	go vet -C examples/kvstore ./...
+	go vet -C cmd/kubectl-podops ./...
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## Run the linters.
@@ -125,6 +130,7 @@ lint: $(TOOLS)/golangci-lint ## Run the linters.
 	cd test/controlplane && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml $(CONTROLPLANE_PACKAGES)
 	cd pkg/adapters/alibabacloudslb && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml
 	cd examples/kvstore && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml
+	cd cmd/kubectl-podops && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml
 
 .PHONY: verify
 verify: generate manifests docs ## Generate, then check format, lint, manifests, and that the tree is clean.
@@ -175,6 +181,7 @@ test-unit: test-policies ## Run the unit tests and the Rego tests.
 	$(BESIDE) go test -C test/memlimit -vet=off # In its directory go test prints why it skips.
 	$(BESIDE) go test -C pkg/adapters/alibabacloudslb -vet=off ./...
 	$(BESIDE) go test -C examples/kvstore -vet=off ./...
+	$(BESIDE) go test -C cmd/kubectl-podops -vet=off ./...
 
 # How many schedules a property test runs.
 CHECKS ?= 100
@@ -209,7 +216,7 @@ E2E_PROCS ?= 2
 E2E = $(TEST_ENV) $(TOOLS)/ginkgo run --procs=$(E2E_PROCS) --timeout=40m --poll-progress-after=0
 
 .PHONY: test-e2e
-test-e2e: kube build bin/adapter-template $(TOOLS)/ginkgo ## Run the end-to-end tests, except those of test-long.
+test-e2e: kube build bin/adapter-template bin/kubectl-podops $(TOOLS)/ginkgo ## Run the end-to-end tests, except those of test-long.
 	$(E2E) --label-filter='!/bench/ && !long' ./test/e2e
 
 .PHONY: test-long

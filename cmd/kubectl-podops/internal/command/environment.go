@@ -1,0 +1,106 @@
+// Package command has what all verbs of the plugin share: streams, the cluster of the kubeconfig,
+// and exit codes.
+package command
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+)
+
+// Environment is what a verb runs in: its streams, the kubeconfig of the user, and the clock.
+type Environment struct {
+	genericiooptions.IOStreams
+
+	// Config has the flags that select cluster, user and namespace, as in kubectl.
+	Config *genericclioptions.ConfigFlags
+
+	// Now returns the time that ages and durations are counted from.
+	Now func() time.Time
+}
+
+// NewEnvironment returns the environment of a process with these streams.
+func NewEnvironment(streams genericiooptions.IOStreams) *Environment {
+	return &Environment{
+		IOStreams: streams,
+		Config:    genericclioptions.NewConfigFlags(true).WithWarningPrinter(streams),
+		Now:       time.Now,
+	}
+}
+
+// REST returns the configuration of the cluster that the kubeconfig selects. The rights are those of
+// the user of the kubeconfig.
+func (e *Environment) REST() (*rest.Config, error) {
+	config, err := e.Config.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	// A verb reads many objects at once; the API server has priority and fairness.
+	config.QPS, config.Burst = 50, 100
+	return config, nil
+}
+
+// Client returns a client of the cluster, for the types of Kubernetes and of PodOps. It reads from the API
+// server and caches nothing.
+func (e *Environment) Client() (client.WithWatch, error) {
+	config, err := e.REST()
+	if err != nil {
+		return nil, err
+	}
+	reader, err := client.NewWithWatch(config, client.Options{Scheme: Scheme()})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to %s: %w", config.Host, err)
+	}
+	return reader, nil
+}
+
+// Scheme returns the types that verbs read and write.
+func Scheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(appsv1alpha1.AddToScheme(scheme))
+	return scheme
+}
+
+// Namespace returns the namespace of --namespace, or else that of the context of the kubeconfig.
+func (e *Environment) Namespace() (string, error) {
+	namespace, _, err := e.Config.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return "", fmt.Errorf("reading the namespace of the kubeconfig: %w", err)
+	}
+	return namespace, nil
+}
+
+// Terminal returns the size of the terminal that standard output is, and false if it is another file.
+func (e *Environment) Terminal() (width, height int, is bool) {
+	file, ok := e.Out.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		return 0, 0, false
+	}
+	width, height, err := term.GetSize(int(file.Fd()))
+	return width, height, err == nil
+}
+
+// Colors reports whether output has colors: on a terminal, unless NO_COLOR is set.
+func (e *Environment) Colors() bool {
+	_, _, terminal := e.Terminal()
+	return terminal && os.Getenv("NO_COLOR") == ""
+}
+
+// Cluster adds the flags that select the cluster to a verb that reads one.
+func (e *Environment) Cluster(verb *cobra.Command) *cobra.Command {
+	e.Config.AddFlags(verb.Flags())
+	return verb
+}

@@ -1,0 +1,88 @@
+// Package root assembles the verbs of the plugin.
+package root
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/version"
+)
+
+// Run runs the plugin with arguments, and returns its exit code.
+func Run(ctx context.Context, arguments []string, streams genericiooptions.IOStreams) int {
+	root := Command(command.NewEnvironment(streams))
+	root.SetArgs(arguments)
+	err := root.ExecuteContext(ctx)
+	if text := message(err); text != "" {
+		_, _ = fmt.Fprintln(streams.ErrOut, text)
+	}
+	return command.ExitCode(err)
+}
+
+func message(err error) string {
+	if err == nil || err.Error() == "" {
+		return ""
+	}
+	if command.ExitCode(err) == command.ExitFindings {
+		return err.Error()
+	}
+	return "error: " + err.Error()
+}
+
+// Command returns the plugin with all its verbs. Its name is that of the binary with a space, as kubectl
+// runs plugins.
+func Command(env *command.Environment) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "kubectl podops",
+		Short: "See, explain, test and mend what PodOps does to pods",
+		Long: `See, explain, test and mend what PodOps does to pods.
+
+Exit codes: 0 the command did its work; 1 it could not (wrong arguments, no file, no API
+server, no rights); 2 it did and found something: a failed test, an invalid rule, a
+misconfiguration, a verdict that differs.`,
+		// kubectl plugins have the name of the binary; "kubectl podops" is shown in usage lines.
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl podops"},
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetIn(env.In)
+	root.SetOut(env.Out)
+	root.SetErr(env.ErrOut)
+	root.AddGroup(groups()...)
+	for group, verbs := range verbs(env) {
+		for _, verb := range verbs {
+			verb.GroupID = group
+			root.AddCommand(verb)
+		}
+	}
+	root.AddCommand(version.Command(env))
+	return root
+}
+
+// The groups of verbs by the question that they answer.
+const (
+	groupSee  = "see"
+	groupTest = "test"
+	groupMend = "mend"
+)
+
+func groups() []*cobra.Group {
+	return []*cobra.Group{
+		{ID: groupSee, Title: "See what happens:"},
+		{ID: groupTest, Title: "Test rules, offline or against live pods:"},
+		{ID: groupMend, Title: "Find and mend faults:"},
+	}
+}
+
+// verbs returns the verbs by group.
+func verbs(*command.Environment) map[string][]*cobra.Command {
+	return map[string][]*cobra.Command{
+		groupSee:  {},
+		groupTest: {},
+		groupMend: {},
+	}
+}

@@ -1,0 +1,30 @@
+// Command kubectl-podops is a kubectl plugin: it shows where pods stand in their lifecycles, explains
+// why they wait, evaluates rules offline, and mends what is left behind.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/podops-dev/podops/pkg/opa/sandbox"
+
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/root"
+)
+
+func main() {
+	// Modules are compiled by child processes, which run the same binary.
+	if sandbox.IsChild(os.Args) {
+		os.Exit(sandbox.Child(os.Stdin, os.Stdout))
+	}
+	os.Exit(run())
+}
+
+func run() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return root.Run(ctx, os.Args[1:], genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr})
+}
