@@ -45,10 +45,17 @@ type unusableRuleError struct {
 func (e *unusableRuleError) Error() string { return e.err.Error() }
 func (e *unusableRuleError) Unwrap() error { return e.err }
 
-// moduleOf compiles a rule to its module. For a rule of kind rego it finds and inspects
-// the module of the user first. The error is a *unusableRuleError.
-func (e *Evaluator) moduleOf(
-	ctx context.Context, object types.NamespacedName, entry appsv1alpha1.TransitionRule, known policies,
+// Inspector inspects modules of users. It is an *opa.Engine.
+type Inspector interface {
+	Inspect(ctx context.Context, source opa.Source) (opa.Inspection, error)
+}
+
+// ModuleOf compiles a rule of a PodTransitionRule to the module that is evaluated for it. For a rule of kind
+// rego it finds and inspects the module of the user first, inline or of one of the PodTransitionPolicies by
+// name. CodeOf returns the code of its error.
+func ModuleOf(
+	ctx context.Context, engine Inspector, object types.NamespacedName, entry appsv1alpha1.TransitionRule,
+	known map[string]*appsv1alpha1.PodTransitionPolicy,
 ) (spec.Module, error) {
 	var custom *spec.Custom
 	if entry.Rego != nil {
@@ -56,7 +63,7 @@ func (e *Evaluator) moduleOf(
 		if custom, err = customOf(entry, known); err != nil {
 			return spec.Module{}, err
 		}
-		inspection, err := e.engine.Inspect(ctx, opa.Source{
+		inspection, err := engine.Inspect(ctx, opa.Source{
 			Owner: ownerOf(object, custom), Module: custom.Source, ParametersSchema: custom.ParametersSchema,
 		})
 		if err != nil {

@@ -232,7 +232,7 @@ func (e *Evaluator) prepare(
 	ctx context.Context, object types.NamespacedName, rule appsv1alpha1.TransitionRule, shared policies,
 ) *preparedRule {
 	prepared := newPrepared(object, rule, shared)
-	module, err := e.moduleOf(ctx, object, rule, shared)
+	module, err := ModuleOf(ctx, e.engine, object, rule, shared)
 	if err == nil {
 		prepared.kind, prepared.stage = module.Kind, module.Stage
 		var ready Program
