@@ -8,7 +8,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"kubectl-podops": func() { os.Exit(run()) }})
+	testscript.Main(m, map[string]func(){"kubectl-podops": main})
 }
 
 // TestScripts runs the commands of testdata/script, which the documentation shows, too.

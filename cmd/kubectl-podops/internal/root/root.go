@@ -9,6 +9,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/render"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/version"
 )
 
@@ -79,10 +80,10 @@ func groups() []*cobra.Group {
 }
 
 // verbs returns the verbs by group.
-func verbs(*command.Environment) map[string][]*cobra.Command {
+func verbs(env *command.Environment) map[string][]*cobra.Command {
 	return map[string][]*cobra.Command{
 		groupSee:  {},
-		groupTest: {},
+		groupTest: {render.Command(env)},
 		groupMend: {},
 	}
 }
