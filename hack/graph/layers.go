@@ -35,7 +35,7 @@ func layers() []layer {
 		}},
 		{name: "pure packages", packages: []string{
 			"pkg/deferreddelete", "pkg/kvstore/plan", "pkg/lifecycle", "pkg/permit", "pkg/podoperation", "pkg/replicasetscale",
-			"pkg/resourceconsist/plan", "pkg/rule/...", "pkg/webhooktask",
+			"pkg/resourceconsist/plan", "pkg/rolloutview", "pkg/rule/...", "pkg/timeline", "pkg/webhooktask",
 		}},
 		{name: "small packages", packages: []string{
 			"pkg/backoff", "pkg/cabundle", "pkg/cputime", "pkg/fairshare", "pkg/heapsize", "pkg/internal/...", "pkg/lanes", "pkg/lazylog", "pkg/loadshed",

@@ -1,0 +1,15 @@
+package rule
+
+// Rank returns the place of a code among reasons: 0 for rules that need an edit, 1 for rules that deny, 2 for
+// rules that the pod passes later without an edit.
+func Rank(code Code) int {
+	switch code {
+	case CodeCompileFailed, CodeTooLarge, CodePolicyNotFound, CodePolicyTooExpensive,
+		CodeEvaluationFailed, CodeUndefined, CodeWrongType:
+		return 0
+	case CodeNoRoom, CodeTimeout, CodeNotReached, CodeRuleDeleted, CodeWebhookPending, CodeWebhookProcessing:
+		return 2
+	default:
+		return 1
+	}
+}
