@@ -104,8 +104,9 @@ manifests: $(TOOLS)/controller-gen ## Generate the CRDs from the API types.
 	go run ./hack/crdbounds config/crd/bases/*.yaml config/kvstore-operator/crd/*.yaml
 
 .PHONY: docs
-docs: ## Generate docs/flags.md from the flags of the manager.
+docs: ## Generate docs/flags.md and docs/kubectl-podops from the flags of the manager and the verbs of the plugin.
 	go run ./hack/flagsdoc docs/flags.md
+	go run -C cmd/kubectl-podops ./internal/reference $(CURDIR)/docs/kubectl-podops
 
 .PHONY: graph
 graph: ## Print the imports between packages by layer; fails when one points upwards.

@@ -34,8 +34,9 @@ func layers() []layer {
 			"pkg/webhookserver", "pkg/webhooktask/dispatch",
 		}},
 		{name: "pure packages", packages: []string{
-			"pkg/deferreddelete", "pkg/kvstore/plan", "pkg/lifecycle", "pkg/permit", "pkg/podoperation", "pkg/replicasetscale",
-			"pkg/resourceconsist/plan", "pkg/rolloutview", "pkg/rule/...", "pkg/timeline", "pkg/webhooktask",
+			"pkg/clusterstate", "pkg/deferreddelete", "pkg/explain", "pkg/kvstore/plan", "pkg/lifecycle", "pkg/permit", "pkg/podoperation",
+			"pkg/podstate", "pkg/replicasetscale", "pkg/resourceconsist/plan", "pkg/rolloutview", "pkg/rule/...", "pkg/timeline",
+			"pkg/webhooktask",
 		}},
 		{name: "small packages", packages: []string{
 			"pkg/backoff", "pkg/cabundle", "pkg/cputime", "pkg/fairshare", "pkg/heapsize", "pkg/internal/...", "pkg/lanes", "pkg/lazylog", "pkg/loadshed",

@@ -46,7 +46,7 @@ func limitOf(capacity rule.Capacity) int {
 // byRank orders reasons: first rules that need an edit, then rules that deny, then rules that the pod
 // passes later without an edit.
 func byRank(a, b rule.Reason) int {
-	return cmp.Or(cmp.Compare(Rank(a.Code), Rank(b.Code)),
+	return cmp.Or(cmp.Compare(rule.Rank(a.Code), rule.Rank(b.Code)),
 		cmp.Compare(a.Rule.Ruleset.Name, b.Rule.Ruleset.Name), cmp.Compare(a.Rule.Rule, b.Rule.Rule))
 }
 
@@ -69,20 +69,6 @@ func ranked(reasons []rule.Reason, reason rule.Reason) []rule.Reason {
 		reasons = slices.Delete(reasons, last, last+1)
 	}
 	return reasons
-}
-
-// Rank returns the place of a code among reasons: 0 for rules that need an edit, 1 for rules that deny, 2 for
-// rules that the pod passes later without an edit.
-func Rank(code rule.Code) int {
-	switch code {
-	case rule.CodeCompileFailed, rule.CodeTooLarge, rule.CodePolicyNotFound, rule.CodePolicyTooExpensive,
-		rule.CodeEvaluationFailed, rule.CodeUndefined, rule.CodeWrongType:
-		return 0
-	case rule.CodeNoRoom, rule.CodeTimeout, rule.CodeNotReached, rule.CodeRuleDeleted, rule.CodeWebhookPending, rule.CodeWebhookProcessing:
-		return 2
-	default:
-		return 1
-	}
 }
 
 const (

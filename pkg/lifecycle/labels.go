@@ -95,6 +95,9 @@ func idsOf(labels map[string]string) []string {
 	return slices.Compact(ids)
 }
 
+// IDs returns every id that a label of a pod names, sorted.
+func IDs(labels map[string]string) []string { return idsOf(labels) }
+
 func hasKey(labels map[string]string, key string) bool {
 	_, ok := labels[key]
 	return ok

@@ -15,6 +15,7 @@ import (
 	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/podfields"
 	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/podstate"
 	"github.com/podops-dev/podops/pkg/resourceconsist"
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/test/builders"
@@ -188,7 +189,7 @@ func read(t *testing.T, pod *corev1.Pod) reading {
 	}
 	unguarded, _ := deferreddelete.Unguarded(pod, deferreddelete.OwnerPresent, false)
 	r := reading{
-		Facts: lifecycle.FactsOf(pod), Available: podindex.Available(pod), Unguarded: unguarded,
+		Facts: lifecycle.FactsOf(pod), Available: podstate.Available(pod), Unguarded: unguarded,
 		Deletion: deferreddelete.Decide(deferreddelete.Review{Pod: pod, Actor: deferreddelete.ActorClient}),
 		Statuses: statuses, Ports: map[string]int32{},
 	}

@@ -3,17 +3,16 @@ package podfacts
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/podops-dev/podops/pkg/fairshare"
 	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/podstate"
 )
 
 const (
@@ -57,7 +56,7 @@ func (e *Employers) Gone(ctx context.Context, pod *corev1.Pod, facts lifecycle.P
 	}
 	var gone []string
 	for _, employer := range facts.Missing() {
-		service, ok := serviceOf(employer)
+		service, ok := podstate.ServiceOf(employer)
 		if !ok {
 			continue
 		}
@@ -105,28 +104,5 @@ func (e *Employers) employs(ctx context.Context, reader client.Reader, pod *core
 	if err := reader.Get(ctx, key, service); err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
-	return service.DeletionTimestamp == nil && selects(service, pod), nil
-}
-
-// selects reports whether a Service selects a pod. A Service without a selector selects
-// none.
-func selects(service *corev1.Service, pod *corev1.Pod) bool {
-	selector := service.Spec.Selector
-	return len(selector) > 0 && labels.SelectorFromSet(selector).Matches(labels.Set(pod.Labels))
-}
-
-const serviceKind = "Service"
-
-// serviceOf returns the name of the Service in the key of an employer,
-// <Kind>/<namespace>/<name>. It returns false for other kinds and for malformed keys.
-func serviceOf(employer string) (types.NamespacedName, bool) {
-	kind, rest, _ := strings.Cut(employer, "/")
-	namespace, name, found := strings.Cut(rest, "/")
-	ok := kind == serviceKind && found && namespace != "" && name != "" && !strings.Contains(name, "/")
-	return types.NamespacedName{Namespace: namespace, Name: name}, ok
-}
-
-// employerOf returns the key under which pods name a Service.
-func employerOf(service client.Object) string {
-	return serviceKind + "/" + service.GetNamespace() + "/" + service.GetName()
+	return service.DeletionTimestamp == nil && podstate.Selects(service, pod), nil
 }

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/podstate"
 )
 
 // services reports whether a Service selects a pod. It reads only when that decides how long the
@@ -21,7 +22,7 @@ func (g *Gatherer) services(ctx context.Context, pod *corev1.Pod, facts lifecycl
 		return lifecycle.ServicesUnknown, fmt.Errorf("listing the Services of namespace %s: %w", pod.Namespace, err)
 	}
 	for i := range list.Items {
-		if selects(&list.Items[i], pod) {
+		if podstate.Selects(&list.Items[i], pod) {
 			return lifecycle.ServicesSome, nil
 		}
 	}

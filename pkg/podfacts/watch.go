@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/podstate"
 )
 
 // EmployerField is the field of the cache index over pods by the employers that they name.
@@ -31,7 +32,7 @@ func IndexByEmployer(object client.Object) []string {
 // finalizer: changes of the Service may affect them. The reader has the index
 // EmployerField.
 func Waiting(ctx context.Context, pods client.Reader, service client.Object) ([]reconcile.Request, error) {
-	employer := employerOf(service)
+	employer := podstate.EmployerOf(service.GetNamespace(), service.GetName())
 	var list corev1.PodList
 	err := pods.List(ctx, &list, client.InNamespace(service.GetNamespace()), client.MatchingFields{EmployerField: employer}, client.UnsafeDisableDeepCopy)
 	if err != nil {

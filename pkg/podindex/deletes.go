@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/podstate"
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
@@ -17,7 +18,7 @@ func GuardsDelete(ruleset *appsv1alpha1.PodTransitionRule, pod *corev1.Pod) bool
 	if err != nil || !selector.Matches(labels.Set(pod.Labels)) {
 		return false
 	}
-	skipped := SkipRules(pod.Annotations)
+	skipped := podstate.SkipRules(pod.Annotations)
 	return slices.ContainsFunc(ruleset.Spec.Rules, func(r appsv1alpha1.TransitionRule) bool {
 		enforced := r.Enforcement == "" || r.Enforcement == appsv1alpha1.EnforcementEnforce
 		return enforced && !r.Disabled && r.Stage != appsv1alpha1.StagePostCheck &&

@@ -1,7 +1,6 @@
 package podindex
 
 import (
-	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -13,8 +12,8 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/podstate"
 	"github.com/podops-dev/podops/pkg/rule"
-	"github.com/podops-dev/podops/pkg/text"
 )
 
 // pod is one entry of the index. Snapshots share it, so it is replaced and never modified.
@@ -77,7 +76,7 @@ func (b base) version(owner types.UID, revision rule.RevisionState) string {
 // deletes it, and of has the revisions of the controller.
 func newPod(object *corev1.Pod, owner rule.Owner, cause rule.Cause, of revisions, before *pod) *pod {
 	facts := lifecycle.FactsOf(object)
-	available := Available(object)
+	available := podstate.Available(object)
 	p := &pod{
 		fact: &rule.PodFact{
 			UID:             object.UID,
@@ -93,13 +92,13 @@ func newPod(object *corev1.Pod, owner rule.Owner, cause rule.Cause, of revisions
 			Ready:           facts.Ready,
 			AvailableSince:  availableSince(facts, available),
 			Permitted:       facts.Permitted(),
-			SkipRules:       SkipRules(object.Annotations),
-			BreakGlass:      BreakGlass(object.Annotations),
+			SkipRules:       podstate.SkipRules(object.Annotations),
+			BreakGlass:      podstate.BreakGlass(object.Annotations),
 			Available:       available,
 		},
 		base:       base{resourceVersion: object.ResourceVersion, owner: owner.UID},
-		counts:     !facts.Terminating && !isFinished(object),
-		finished:   !facts.Terminating && isFinished(object),
+		counts:     !facts.Terminating && !podstate.Finished(object),
+		finished:   !facts.Terminating && podstate.Finished(object),
 		controller: controllerOf(object), apiVersion: apiVersionOf(object), gap: gapOf(object, facts),
 		offTraffic: facts.Permitted() || facts.Gate == lifecycle.GateFalse,
 	}
@@ -160,39 +159,6 @@ func controllerOf(object *corev1.Pod) rule.Owner {
 		return rule.Owner{}
 	}
 	return rule.Owner{Kind: reference.Kind, Name: reference.Name, UID: reference.UID}
-}
-
-// Available reports whether a pod counts as available (docs/permits.md):
-//   - it has the label service-available,
-//   - it is Ready,
-//   - it is neither terminating nor finished.
-func Available(object *corev1.Pod) bool {
-	_, marked := object.Labels[appsv1alpha1.ServiceAvailableLabelKey]
-	return marked && lifecycle.FactsOf(object).Ready && object.DeletionTimestamp == nil && !isFinished(object)
-}
-
-func isFinished(object *corev1.Pod) bool {
-	return object.Status.Phase == corev1.PodFailed || object.Status.Phase == corev1.PodSucceeded
-}
-
-// SkipRules returns the names of the rules that a pod skips: none if its annotation is not
-// valid.
-func SkipRules(annotations map[string]string) []string {
-	text := annotations[appsv1alpha1.SkipRulesAnnotationKey]
-	if text == "" || len(text) > appsv1alpha1.MaxAnnotationBytes {
-		return nil
-	}
-	var skip appsv1alpha1.SkipRules
-	if err := json.Unmarshal([]byte(text), &skip); err != nil {
-		return nil
-	}
-	slices.Sort(skip.SkipRules)
-	return slices.Compact(skip.SkipRules)
-}
-
-// BreakGlass returns the reason of a break-glass annotation in one line; empty without one.
-func BreakGlass(annotations map[string]string) string {
-	return text.Line(annotations[appsv1alpha1.BreakGlassAnnotationKey], rule.MaxBreakGlassBytes)
 }
 
 // availableSince returns when a pod became available: the later one of its label

@@ -16,6 +16,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/podstate"
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/test/builders"
 )
@@ -278,7 +279,7 @@ func (c *cluster) recount(namespace string, rule *appsv1alpha1.PodTransitionRule
 		if isOffTraffic(pod) {
 			count.OffTraffic++
 		}
-		if podindex.Available(pod) {
+		if podstate.Available(pod) {
 			count.Counts.Available++
 			if reserved[uid] == pod.ResourceVersion {
 				count.Counts.Reserved++

@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/podstate"
 )
 
 // phase is a phase of the lifecycle of a pod.
@@ -33,7 +33,7 @@ func phaseOf(pod *corev1.Pod) phase {
 		return preparing
 	case has(pod, appsv1alpha1.PreCheckLabelPrefix):
 		return waiting
-	case podindex.Available(pod):
+	case podstate.Available(pod):
 		return available
 	case pod.Labels[appsv1alpha1.ServiceAvailableLabelKey] != "":
 		return unavailable

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/podstate"
 )
 
 // record holds what a watch of the pods has shown. It counts available pods itself and reads
@@ -88,7 +88,7 @@ func (r *record) set(pod *corev1.Pod, now time.Time) {
 		entry = &seen{name: pod.Name, uid: pod.UID, since: map[phase]time.Time{}}
 		r.pods[pod.UID] = entry
 	}
-	entry.phase, entry.available = phaseOf(pod), podindex.Available(pod)
+	entry.phase, entry.available = phaseOf(pod), podstate.Available(pod)
 	entry.served = entry.served || entry.available
 	if entry.phase == unavailable && !entry.served {
 		entry.phase = starting

@@ -22,7 +22,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/lifecycle"
-	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/podstate"
 	"github.com/podops-dev/podops/test/audit"
 	"github.com/podops-dev/podops/test/managerprocess"
 	"github.com/podops-dev/podops/test/stage"
@@ -150,7 +150,7 @@ func isGuarded(pod *corev1.Pod) bool {
 func (c *cell) available() int {
 	count := 0
 	for _, pod := range c.pods {
-		if podindex.Available(pod) {
+		if podstate.Available(pod) {
 			count++
 		}
 	}
@@ -199,7 +199,7 @@ func (c *cell) describe() string {
 	var text strings.Builder
 	for _, pod := range c.pods {
 		fmt.Fprintf(&text, "%s/%s available=%t phase=%s node=%s deletion=%v labels=%v annotations=%v finalizers=%v\n", pod.Namespace, pod.Name,
-			podindex.Available(pod), pod.Status.Phase, pod.Spec.NodeName, pod.DeletionTimestamp, pod.Labels, pod.Annotations, pod.Finalizers)
+			podstate.Available(pod), pod.Status.Phase, pod.Spec.NodeName, pod.DeletionTimestamp, pod.Labels, pod.Annotations, pod.Finalizers)
 	}
 	return text.String()
 }

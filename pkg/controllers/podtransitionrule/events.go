@@ -84,7 +84,7 @@ func eventTypeOf(code rule.Code) string {
 	case rule.CodeWebhookFailed, rule.CodeTimeout, rule.CodeInvalidParameters:
 		return corev1.EventTypeWarning
 	default:
-		if evaluation.Rank(code) == 0 {
+		if rule.Rank(code) == 0 {
 			return corev1.EventTypeWarning
 		}
 		return corev1.EventTypeNormal

@@ -12,6 +12,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/podstate"
 	"github.com/podops-dev/podops/pkg/replicasetscale"
 )
 
@@ -31,7 +32,7 @@ func (r *Reconciler) setOwner(object client.Object) {
 	case *appsv1.Deployment:
 		owner.Kind, owner.Desired, owner.TemplateLabels = "Deployment", replicas(o.Spec.Replicas), o.Spec.Template.Labels
 		if owner.Recreates = o.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType; owner.Recreates {
-			owner.SkipRules = podindex.SkipRules(o.Spec.Template.Annotations)
+			owner.SkipRules = podstate.SkipRules(o.Spec.Template.Annotations)
 		}
 	case *appsv1.StatefulSet:
 		owner.UpdateRevision, owner.CurrentRevision = o.Status.UpdateRevision, o.Status.CurrentRevision

@@ -20,6 +20,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/podstate"
 )
 
 // Notifier adds the namespaces that the index notifies of to the queue of the controller. It keeps
@@ -116,7 +117,7 @@ func (r *Reconciler) deletePolicy(object client.Object) { r.index.DeletePolicy(o
 
 func (r *Reconciler) setNamespace(object client.Object) {
 	r.index.SetNamespace(object.GetName(), object.GetLabels())
-	reason := podindex.BreakGlass(object.GetAnnotations())
+	reason := podstate.BreakGlass(object.GetAnnotations())
 	r.index.SetBreakGlass(object.GetName(), reason)
 	if object.GetName() == r.managerNamespace {
 		r.index.SetBreakGlass("", reason)

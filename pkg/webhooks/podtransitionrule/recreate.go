@@ -9,6 +9,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/podstate"
 	"github.com/podops-dev/podops/pkg/replicasetscale"
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/webhooks/clientauth"
@@ -32,7 +33,7 @@ func (v *Validator) neverFinishes(ctx context.Context, ruleset *appsv1alpha1.Pod
 			!selector.Matches(labels.Set(spec.Template.Labels)) {
 			continue
 		}
-		skipped := podindex.SkipRules(spec.Template.Annotations)
+		skipped := podstate.SkipRules(spec.Template.Annotations)
 		if len(rule.WithholdsSome(ruleset.Spec.Rules, replicasetscale.ReplicasOf(spec.Replicas), spec.Template.Labels, skipped)) > 0 {
 			return []string{"spec.rules: a Deployment of the strategy Recreate never finishes a rollout under an availability rule below 100 %, " +
 				"since no new pod comes before every old one has gone: use RollingUpdate, or exempt its pods"}

@@ -13,6 +13,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/podstate"
 	"github.com/podops-dev/podops/pkg/replicasetscale"
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/webhooks/clientauth"
@@ -79,7 +80,7 @@ func (m *DeploymentMutator) warnings(ctx context.Context, deployment *appsv1.Dep
 func withholds(ruleset *appsv1alpha1.PodTransitionRule, deployment *appsv1.Deployment) bool {
 	template := deployment.Spec.Template
 	replicas := replicasetscale.ReplicasOf(deployment.Spec.Replicas)
-	return len(rule.WithholdsSome(ruleset.Spec.Rules, replicas, template.Labels, podindex.SkipRules(template.Annotations))) > 0
+	return len(rule.WithholdsSome(ruleset.Spec.Rules, replicas, template.Labels, podstate.SkipRules(template.Annotations))) > 0
 }
 
 // IsRecreated reports whether a Deployment deletes all of its controlled pods before it creates new ones.

@@ -16,7 +16,12 @@ func Command(env *command.Environment) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of the plugin",
-		Args:  cobra.NoArgs,
+		Long:  "Print the version of the plugin, of Go, and the platform that it was built for, in one line.",
+		Example: `  kubectl podops version
+
+  # Only the version.
+  kubectl podops version | cut -d' ' -f2`,
+		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Fprintf(env.Out, "kubectl-podops %s, %s, %s/%s\n", built(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return err
