@@ -28,7 +28,7 @@ func layers() []layer {
 			"pkg/controllers/...", "pkg/webhooks/...", "pkg/adapters/...", "pkg/kvstore",
 		}},
 		{name: "components", packages: []string{
-			"pkg/decisionlog", "pkg/evaluation/...", "pkg/eventqueue", "pkg/opa/...", "pkg/ownerscale", "pkg/podfacts", "pkg/podindex/...",
+			"pkg/decisionlog", "pkg/doctor", "pkg/evaluation/...", "pkg/eventqueue", "pkg/opa/...", "pkg/ownerscale", "pkg/podfacts", "pkg/podindex/...",
 			"pkg/podopslifecycle/...", "pkg/podwriter", "pkg/policyusers", "pkg/release", "pkg/replicasetpods", "pkg/resourceconsist",
 			"pkg/trafficadapter", "pkg/webhookclient/...",
 			"pkg/webhookserver", "pkg/webhooktask/dispatch",
@@ -43,7 +43,7 @@ func layers() []layer {
 			"pkg/metricseries", "pkg/objectbounds", "pkg/observation", "pkg/podfields", "pkg/prune", "pkg/steadyclock", "pkg/text",
 			"pkg/webhooks/clientauth",
 		}},
-		{name: "API and Rego", packages: []string{"apis/...", "policies/..."}},
+		{name: "API, manifests and Rego", packages: []string{"apis/...", "config", "policies/..."}},
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/doctor"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/render"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/version"
 )
@@ -84,6 +85,6 @@ func verbs(env *command.Environment) map[string][]*cobra.Command {
 	return map[string][]*cobra.Command{
 		groupSee:  {},
 		groupTest: {render.Command(env)},
-		groupMend: {},
+		groupMend: {doctor.Command(env)},
 	}
 }

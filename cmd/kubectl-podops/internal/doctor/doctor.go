@@ -1,0 +1,175 @@
+// Package doctor implements kubectl podops doctor.
+package doctor
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/installation"
+	"github.com/podops-dev/podops/pkg/doctor"
+)
+
+// options are the flags of the verb.
+type options struct {
+	all              bool
+	managerNamespace string
+	output           string
+	failOn           string
+	long             time.Duration
+}
+
+// Command returns the verb doctor.
+func Command(env *command.Environment) *cobra.Command {
+	var flags options
+	verb := &cobra.Command{
+		Use:   "doctor",
+		Short: "Find misconfigurations of PodOps, of rules and of pods",
+		Long: `Find misconfigurations: of the installation, and of the rules, budgets, adapters and pods
+of a namespace (-n) or of all (-A).
+
+Each finding has a command that helps, and its section in docs/doctor.md. A check that may
+not read its objects is listed as not checked. The webhooks are called by a dry run that
+creates nothing.
+
+Exit codes: 0 no finding; 2 a finding of the level of --fail-on, or above; 1 it could not check.`,
+		Example: `  # The installation, and everything in the namespace of the context
+  kubectl podops doctor
+
+  # All namespaces, for a program; warnings fail, too
+  kubectl podops doctor -A -o json --fail-on=warning`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd, env, flags) },
+	}
+	set := verb.Flags()
+	set.BoolVarP(&flags.all, "all-namespaces", "A", false, "check rules and pods of all namespaces")
+	set.StringVar(&flags.managerNamespace, "manager-namespace", installation.DefaultNamespace, "namespace of the manager")
+	set.StringVarP(&flags.output, "output", "o", "text", "output format: text, json or yaml")
+	set.StringVar(&flags.failOn, "fail-on", string(doctor.LevelError), "lowest level that ends with exit code 2: error, warning, or never")
+	set.DurationVar(&flags.long, "long", doctor.DefaultLong, "how long a pod may stand in a phase before that is a finding")
+	return env.Cluster(verb)
+}
+
+func run(cmd *cobra.Command, env *command.Environment, flags options) error {
+	if err := flags.validate(); err != nil {
+		return err
+	}
+	namespace := ""
+	if !flags.all {
+		var err error
+		if namespace, err = env.Namespace(); err != nil {
+			return err
+		}
+	}
+	objects, err := installation.Build(installation.Options{Namespace: flags.managerNamespace})
+	if err != nil {
+		return err
+	}
+	expected, err := installation.Compared(objects)
+	if err != nil {
+		return err
+	}
+	c, err := connect(env)
+	if err != nil {
+		return err
+	}
+	r := reader{client: c, namespace: namespace, progress: func(source doctor.Source) {
+		if _, _, terminal := env.Terminal(); terminal && flags.output == "text" {
+			_, _ = fmt.Fprintf(env.ErrOut, "reading %s\n", source)
+		}
+	}}
+	snapshot, err := read(cmd.Context(), r, expected, flags.managerNamespace)
+	if err != nil {
+		return err
+	}
+	report := doctor.Inspect(snapshot, doctor.Options{Long: flags.long}, env.Now())
+	if err := write(env.Out, report, flags.output); err != nil {
+		return fmt.Errorf("writing the report: %w", err)
+	}
+	if report.Checks == 0 {
+		return errors.New("no check could read its objects")
+	}
+	if flags.fails(report) {
+		return &command.Findings{Summary: fmt.Sprintf("doctor: %d errors, %d warnings", report.Count(doctor.LevelError), report.Count(doctor.LevelWarning))}
+	}
+	return nil
+}
+
+func (o options) validate() error {
+	switch o.output {
+	case "text", "json", "yaml":
+	default:
+		return fmt.Errorf("--output %q: want text, json or yaml", o.output)
+	}
+	switch o.failOn {
+	case string(doctor.LevelError), string(doctor.LevelWarning), "never":
+	default:
+		return fmt.Errorf("--fail-on %q: want error, warning or never", o.failOn)
+	}
+	if o.long <= 0 {
+		return fmt.Errorf("--long %s: want a positive duration", o.long)
+	}
+	return nil
+}
+
+// fails reports whether a report ends with the exit code of findings.
+func (o options) fails(report doctor.Report) bool {
+	switch o.failOn {
+	case string(doctor.LevelError):
+		return report.Count(doctor.LevelError) > 0
+	case string(doctor.LevelWarning):
+		return len(report.Findings) > 0
+	default:
+		return false
+	}
+}
+
+// connect returns a client that also knows CustomResourceDefinitions.
+func connect(env *command.Environment) (client.Client, error) {
+	config, err := env.REST()
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.New(config, client.Options{Scheme: Scheme()})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to %s: %w", config.Host, err)
+	}
+	return c, nil
+}
+
+// Scheme returns the types of the plugin and CustomResourceDefinitions.
+func Scheme() *runtime.Scheme {
+	scheme := command.Scheme()
+	utilruntime.Must(apiextensionsv1.AddToScheme(scheme))
+	return scheme
+}
+
+// write writes a report in a format.
+func write(out io.Writer, report doctor.Report, format string) error {
+	switch format {
+	case "json":
+		encoder := json.NewEncoder(out)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(report)
+	case "yaml":
+		encoded, err := yaml.Marshal(report)
+		if err != nil {
+			return err
+		}
+		_, err = out.Write(encoded)
+		return err
+	default:
+		_, err := io.WriteString(out, doctor.Text(report))
+		return err
+	}
+}

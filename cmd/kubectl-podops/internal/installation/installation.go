@@ -1,0 +1,151 @@
+// Package installation builds the manifests that the plugin was built with, as kustomize builds config/default.
+package installation
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+
+	"github.com/podops-dev/podops/config"
+	"github.com/podops-dev/podops/pkg/doctor"
+)
+
+// imageName is the name of the manager's image in config/manager.
+const imageName = "podops-manager"
+
+// DefaultNamespace is that of config/default.
+const DefaultNamespace = "podops-system"
+
+// Options change the manifests as an overlay of config/default does.
+type Options struct {
+	// Namespace of the manager; DefaultNamespace if empty.
+	Namespace string
+
+	// Image of the manager; that of config/manager if empty.
+	Image string
+}
+
+// Build returns the objects of config/default, in the order in which they are to be created: CustomResourceDefinitions
+// and namespaces first, and webhook configurations, which hold requests, last.
+func Build(options Options) ([]*unstructured.Unstructured, error) {
+	files := filesys.MakeFsInMemory()
+	err := fs.WalkDir(config.Manifests, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := config.Manifests.ReadFile(name)
+		if err != nil {
+			return fmt.Errorf("reading an embedded manifest: %w", err)
+		}
+		return files.WriteFile(path.Join("/", name), content)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("copying the manifests: %w", err)
+	}
+	overlay, err := yaml.Marshal(overlayOf(options))
+	if err != nil {
+		return nil, fmt.Errorf("encoding the kustomization: %w", err)
+	}
+	if err := files.WriteFile("/overlay/kustomization.yaml", overlay); err != nil {
+		return nil, fmt.Errorf("writing the kustomization: %w", err)
+	}
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(files, "/overlay")
+	if err != nil {
+		return nil, fmt.Errorf("building the manifests: %w", err)
+	}
+	var objects []*unstructured.Unstructured
+	for _, resource := range built.Resources() {
+		encoded, err := resource.MarshalJSON()
+		if err != nil {
+			return nil, fmt.Errorf("encoding %s: %w", resource.CurId(), err)
+		}
+		object := &unstructured.Unstructured{}
+		if err := object.UnmarshalJSON(encoded); err != nil {
+			return nil, fmt.Errorf("decoding %s: %w", resource.CurId(), err)
+		}
+		objects = append(objects, object)
+	}
+	slices.SortStableFunc(objects, func(a, b *unstructured.Unstructured) int { return cmp.Compare(turn(a), turn(b)) })
+	return objects, nil
+}
+
+func overlayOf(options Options) types.Kustomization {
+	overlay := types.Kustomization{
+		TypeMeta:  types.TypeMeta{APIVersion: types.KustomizationVersion, Kind: types.KustomizationKind},
+		Resources: []string{"../default"},
+	}
+	if options.Namespace != DefaultNamespace {
+		overlay.Namespace = options.Namespace
+	}
+	if options.Image != "" {
+		overlay.Images = []types.Image{imageOf(options.Image)}
+	}
+	return overlay
+}
+
+// imageOf splits a reference into the parts that kustomize sets.
+func imageOf(reference string) types.Image {
+	image := types.Image{Name: imageName}
+	if name, digest, ok := strings.Cut(reference, "@"); ok {
+		image.NewName, image.Digest = name, digest
+		return image
+	}
+	image.NewName, image.NewTag = reference, "latest"
+	if at := strings.LastIndex(reference, ":"); at > strings.LastIndex(reference, "/") {
+		image.NewName, image.NewTag = reference[:at], reference[at+1:]
+	}
+	return image
+}
+
+// turn orders kinds of objects by when they are created.
+func turn(object *unstructured.Unstructured) int {
+	order := []string{"CustomResourceDefinition", "Namespace", "", "Deployment", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+		"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"}
+	if at := slices.Index(order, object.GetKind()); at >= 0 {
+		return at
+	}
+	return slices.Index(order, "")
+}
+
+// Compared returns the objects of the manifests that doctor compares.
+func Compared(objects []*unstructured.Unstructured) (doctor.Installation, error) {
+	var compared doctor.Installation
+	var errs []error
+	for _, object := range objects {
+		switch object.GetKind() {
+		case "MutatingWebhookConfiguration":
+			compared.Mutating = add[admissionregistrationv1.MutatingWebhookConfiguration](compared.Mutating, object, &errs)
+		case "ValidatingWebhookConfiguration":
+			compared.Validating = add[admissionregistrationv1.ValidatingWebhookConfiguration](compared.Validating, object, &errs)
+		case "ValidatingAdmissionPolicy":
+			compared.Policies = add[admissionregistrationv1.ValidatingAdmissionPolicy](compared.Policies, object, &errs)
+		case "ValidatingAdmissionPolicyBinding":
+			compared.Bindings = add[admissionregistrationv1.ValidatingAdmissionPolicyBinding](compared.Bindings, object, &errs)
+		case "CustomResourceDefinition":
+			compared.CRDs = add[apiextensionsv1.CustomResourceDefinition](compared.CRDs, object, &errs)
+		}
+	}
+	return compared, errors.Join(errs...)
+}
+
+func add[T any](all []T, object *unstructured.Unstructured, errs *[]error) []T {
+	var typed T
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &typed); err != nil {
+		*errs = append(*errs, fmt.Errorf("decoding %s %s: %w", object.GetKind(), object.GetName(), err))
+		return all
+	}
+	return append(all, typed)
+}

@@ -1,0 +1,74 @@
+package installation_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/installation"
+)
+
+func TestBuildOrdersObjectsByWhenTheyMayExist(t *testing.T) {
+	objects, err := installation.Build(installation.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kinds []string
+	for _, object := range objects {
+		kinds = append(kinds, object.GetKind())
+	}
+	if first, last := kinds[0], kinds[len(kinds)-1]; first != "CustomResourceDefinition" || last != "ValidatingWebhookConfiguration" {
+		t.Errorf("the first object is a %s, the last a %s", first, last)
+	}
+	if slices.Index(kinds, "Namespace") > slices.Index(kinds, "Deployment") {
+		t.Error("the Deployment comes before its namespace")
+	}
+}
+
+func TestBuildSetsNamespaceAndImage(t *testing.T) {
+	for name, test := range map[string]struct{ image, want string }{
+		"none":               {"", "podops-manager:dev"},
+		"a tag":              {"registry.example:5000/podops:v1", "registry.example:5000/podops:v1"},
+		"no tag, but a port": {"registry.example:5000/podops", "registry.example:5000/podops:latest"},
+		"a digest":           {"podops@sha256:ab12", "podops@sha256:ab12"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects, err := installation.Build(installation.Options{Namespace: "elsewhere", Image: test.image})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, object := range objects {
+				if namespace := object.GetNamespace(); namespace != "" && namespace != "elsewhere" {
+					t.Errorf("%s %s is in namespace %s", object.GetKind(), object.GetName(), namespace)
+				}
+				if object.GetKind() != "Deployment" {
+					continue
+				}
+				containers, _, err := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "containers")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(test.want, containers[0].(map[string]any)["image"]); diff != "" {
+					t.Errorf("image (-want +got):\n%s", diff)
+				}
+			}
+		})
+	}
+}
+
+func TestComparedHasWhatDoctorCompares(t *testing.T) {
+	objects, err := installation.Build(installation.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	compared, err := installation.Compared(objects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := []int{len(compared.Mutating), len(compared.Validating), len(compared.CRDs)}
+	if diff := cmp.Diff([]int{1, 1, 4}, got); diff != "" || len(compared.Policies) != len(compared.Bindings) || len(compared.Policies) < 5 {
+		t.Errorf("configurations and CRDs (-want +got):\n%s%d policies, %d bindings", diff, len(compared.Policies), len(compared.Bindings))
+	}
+}

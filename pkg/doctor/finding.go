@@ -1,0 +1,93 @@
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// Level is the severity of a Finding.
+type Level string
+
+const (
+	// LevelError means that PodOps does not protect pods, or that pods wait until the cause is removed.
+	LevelError Level = "error"
+
+	// LevelWarning means that PodOps does less than intended, or will.
+	LevelWarning Level = "warning"
+)
+
+// ID identifies a check. IDs never change; each is a section of docs/doctor.md.
+type ID string
+
+// Finding is one misconfiguration.
+type Finding struct {
+	// Check is the ID of the check.
+	Check ID `json:"check"`
+
+	// Level is the severity.
+	Level Level `json:"level"`
+
+	// Object is the object to look at, such as "pod shop/web-1": a kind as kubectl names it, and a name with
+	// its namespace.
+	Object string `json:"object"`
+
+	// More is the number of other pods of the same owner with the same finding.
+	More int `json:"more,omitempty"`
+
+	// Text describes the finding.
+	Text string `json:"text"`
+
+	// Remedy is a command, or a change, that helps.
+	Remedy string `json:"remedy"`
+
+	// Docs is the section of the documentation.
+	Docs string `json:"docs"`
+}
+
+// NotChecked is a check that could not read its objects.
+type NotChecked struct {
+	Check  ID     `json:"check"`
+	Reason string `json:"reason"`
+}
+
+// Report is the result of Inspect.
+type Report struct {
+	// Checks is the number of checks that ran.
+	Checks int `json:"checks"`
+
+	// Findings are sorted by level, check and object.
+	Findings []Finding `json:"findings"`
+
+	// NotChecked are the checks that did not run, or not on all objects.
+	NotChecked []NotChecked `json:"notChecked,omitempty"`
+}
+
+// Count returns the number of findings of a level.
+func (r Report) Count(level Level) int {
+	count := 0
+	for _, finding := range r.Findings {
+		if finding.Level == level {
+			count++
+		}
+	}
+	return count
+}
+
+// docs returns the section of a check.
+func docs(id ID) string { return "docs/doctor.md#" + string(id) }
+
+// object returns the name of an object as findings have it.
+func object(kind, namespace, name string) string {
+	if namespace == "" {
+		return kind + " " + name
+	}
+	return fmt.Sprintf("%s %s/%s", kind, namespace, name)
+}
+
+func sorted(findings []Finding) []Finding {
+	slices.SortStableFunc(findings, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.Level, b.Level), cmp.Compare(a.Check, b.Check), cmp.Compare(a.Object, b.Object))
+	})
+	return findings
+}

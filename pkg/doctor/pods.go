@@ -1,0 +1,225 @@
+package doctor
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/text"
+)
+
+func podChecks() []check {
+	return []check{
+		{id: "gate-missing", reads: []Source{SourcePods}, find: (*inspection).gateMissing},
+		{id: "control-label-not-in-template", reads: []Source{SourceWorkloads}, find: (*inspection).controlLabelNotInTemplate},
+		{id: "lifecycle-invalid", reads: []Source{SourcePods}, find: (*inspection).lifecycleInvalid},
+		{id: "kubelet-not-syncing", reads: []Source{SourcePods}, find: (*inspection).kubeletNotSyncing},
+		{id: "operation-without-controller", reads: []Source{SourcePods, SourceOperations}, find: (*inspection).operationWithoutController},
+		{id: "rule-waits-long", reads: []Source{SourcePods}, find: (*inspection).ruleWaitsLong},
+		{id: "operation-runs-long", reads: []Source{SourcePods}, find: (*inspection).operationRunsLong},
+		{id: "stays-offline-long", reads: []Source{SourcePods}, find: (*inspection).staysOfflineLong},
+	}
+}
+
+// perOwner returns the findings of pods. Pods of one owner with the same level of finding are reported as one.
+func (in *inspection) perOwner(find func(*corev1.Pod) *Finding) []Finding {
+	var findings []Finding
+	for _, namespace := range slices.Sorted(maps.Keys(in.pods)) {
+		byOwner := map[string]int{}
+		for _, pod := range in.pods[namespace] {
+			finding := find(pod)
+			if finding == nil {
+				continue
+			}
+			finding.Object = object("pod", pod.Namespace, pod.Name)
+			owner := metav1.GetControllerOf(pod)
+			if owner == nil {
+				findings = append(findings, *finding)
+				continue
+			}
+			key := string(owner.UID) + string(finding.Level)
+			if at, ok := byOwner[key]; ok {
+				findings[at].More++
+				continue
+			}
+			byOwner[key] = len(findings)
+			findings = append(findings, *finding)
+		}
+	}
+	return findings
+}
+
+// explain is the remedy that shows why a pod waits.
+func explain(pod *corev1.Pod) string {
+	return fmt.Sprintf("kubectl podops explain -n %s pod/%s", pod.Namespace, pod.Name)
+}
+
+func unstick(pod *corev1.Pod) string {
+	return fmt.Sprintf("kubectl podops unstick -n %s pod/%s", pod.Namespace, pod.Name)
+}
+
+func (in *inspection) gateMissing() []Finding {
+	return in.perOwner(func(pod *corev1.Pod) *Finding {
+		_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
+		if mirror || pod.DeletionTimestamp != nil || slices.ContainsFunc(pod.Spec.ReadinessGates, func(gate corev1.PodReadinessGate) bool {
+			return gate.ConditionType == appsv1alpha1.ServiceReadyGate
+		}) {
+			return nil
+		}
+		return &Finding{
+			Level: LevelError, Text: lifecycle.GateMissingText(),
+			Remedy: fmt.Sprintf("kubectl delete pod -n %s %s, so that it is created again with the gate", pod.Namespace, pod.Name),
+		}
+	})
+}
+
+func (in *inspection) controlLabelNotInTemplate() []Finding {
+	var findings []Finding
+	inspect := func(kind string, meta metav1.ObjectMeta, template corev1.PodTemplateSpec) {
+		if !appsv1alpha1.IsControlled(meta.Labels) || appsv1alpha1.IsControlled(template.Labels) {
+			return
+		}
+		findings = append(findings, Finding{
+			Level: LevelWarning, Object: object(kind, meta.Namespace, meta.Name),
+			Text: fmt.Sprintf("has the label %s=true itself, and not in its pod template: its pods are not under PodOps", appsv1alpha1.ControlLabelKey),
+			Remedy: fmt.Sprintf(`kubectl patch %s -n %s %s -p '{"spec":{"template":{"metadata":{"labels":{"%s":"true"}}}}}'`,
+				kind, meta.Namespace, meta.Name, appsv1alpha1.ControlLabelKey),
+		})
+	}
+	for _, o := range in.Deployments {
+		inspect("deployment", o.ObjectMeta, o.Spec.Template)
+	}
+	for _, o := range in.StatefulSets {
+		inspect("statefulset", o.ObjectMeta, o.Spec.Template)
+	}
+	for _, o := range in.DaemonSets {
+		inspect("daemonset", o.ObjectMeta, o.Spec.Template)
+	}
+	return findings
+}
+
+func (in *inspection) lifecycleInvalid() []Finding {
+	return in.perOwner(func(pod *corev1.Pod) *Finding {
+		facts := lifecycle.FactsOf(pod)
+		problem := facts.Conditions[appsv1alpha1.ConditionInvalidLifecycle]
+		if untyped := lifecycle.UntypedIDs(facts); problem == "" && len(untyped) > 0 {
+			problem = lifecycle.UntypedText(untyped)
+		}
+		if facts.ExpectedFinalizersErr != nil && problem == "" {
+			problem = facts.ExpectedFinalizersErr.Error()
+		}
+		if problem == "" || facts.Terminating {
+			return nil
+		}
+		return &Finding{Level: LevelError, Text: text.Line(problem, maxMessage), Remedy: explain(pod)}
+	})
+}
+
+func (in *inspection) kubeletNotSyncing() []Finding {
+	return in.perOwner(func(pod *corev1.Pod) *Finding {
+		if facts := lifecycle.FactsOf(pod); !facts.NotSyncing || facts.Terminating {
+			return nil
+		}
+		return &Finding{
+			Level: LevelWarning, Text: fmt.Sprintf("the kubelet of node %s does not follow its readiness gate", pod.Spec.NodeName),
+			Remedy: "kubectl describe node " + pod.Spec.NodeName,
+		}
+	})
+}
+
+// operationWithoutController finds operations of PodOperations that do not exist any more: no controller will
+// finish or cancel them.
+func (in *inspection) operationWithoutController() []Finding {
+	exists := map[string]bool{}
+	for _, operation := range in.Operations {
+		exists[appsv1alpha1.PodOperationIDPrefix+string(operation.UID)] = true
+	}
+	return in.perOwner(func(pod *corev1.Pod) *Finding {
+		for _, key := range slices.Sorted(maps.Keys(pod.Labels)) {
+			id, operating := strings.CutPrefix(key, appsv1alpha1.OperatingLabelPrefix+"/")
+			if !operating || exists[id] || pod.DeletionTimestamp != nil {
+				continue
+			}
+			deletes := id == appsv1alpha1.PodDeleteID && pod.Annotations[appsv1alpha1.PendingDeleteAnnotationKey] == "" &&
+				pod.Labels[appsv1alpha1.ToDeleteLabelKey] == "" && !isOfScaleDown(pod)
+			if !strings.HasPrefix(id, appsv1alpha1.PodOperationIDPrefix) && !deletes {
+				continue
+			}
+			return &Finding{
+				Level: LevelError, Remedy: unstick(pod),
+				Text: fmt.Sprintf("operates for id %s, whose request does not exist any more: no controller finishes or cancels it", id),
+			}
+		}
+		return nil
+	})
+}
+
+// isOfScaleDown reports whether PodOps deletes a pod for its ReplicaSet.
+func isOfScaleDown(pod *corev1.Pod) bool {
+	_, ok := pod.Annotations[appsv1alpha1.PreviousDeletionCostAnnotationKey]
+	return ok
+}
+
+// since returns the earliest time in the labels of a prefix, and its id.
+func since(pod *corev1.Pod, prefix string) (time.Time, string) {
+	var first time.Time
+	found := ""
+	for key, value := range pod.Labels {
+		id, ok := strings.CutPrefix(key, prefix+"/")
+		at, isTime := lifecycle.ParseTime(value)
+		if ok && isTime && (found == "" || at.Before(first)) {
+			first, found = at, id
+		}
+	}
+	return first, found
+}
+
+func (in *inspection) ruleWaitsLong() []Finding {
+	return in.perOwner(func(pod *corev1.Pod) *Finding {
+		for _, waiting := range lifecycle.WaitingIDs(lifecycle.FactsOf(pod)) {
+			at, ok := lifecycle.ParseTime(waiting.Attempt)
+			if !ok || in.now.Sub(at) < in.long {
+				continue
+			}
+			return &Finding{
+				Level: LevelWarning, Remedy: explain(pod), Text: fmt.Sprintf("has waited for %s rules for %s (%s)",
+					waiting.Stage, age(in.now, at), lifecycle.DescribeOperation(waiting.Type, waiting.ID)),
+			}
+		}
+		return nil
+	})
+}
+
+func (in *inspection) operationRunsLong() []Finding {
+	return in.perOwner(func(pod *corev1.Pod) *Finding {
+		at, id := since(pod, appsv1alpha1.OperateLabelPrefix)
+		if id == "" || pod.DeletionTimestamp != nil || in.now.Sub(at) < in.long {
+			return nil
+		}
+		return &Finding{
+			Level: LevelWarning, Remedy: unstick(pod), Text: fmt.Sprintf("has been off traffic for %s so that it can be operated on (%s): its controller has neither "+
+				"finished nor cancelled the operation", age(in.now, at), lifecycle.DescribeOperation(pod.Labels[appsv1alpha1.OperationTypeLabelPrefix+"/"+id], id)),
+		}
+	})
+}
+
+func (in *inspection) staysOfflineLong() []Finding {
+	return in.perOwner(func(pod *corev1.Pod) *Finding {
+		_, offline := pod.Labels[appsv1alpha1.StayOfflineLabelKey]
+		facts := lifecycle.FactsOf(pod)
+		if !offline || facts.Terminating || facts.Gate != lifecycle.GateFalse || in.now.Sub(facts.GateSince) < in.long {
+			return nil
+		}
+		return &Finding{
+			Level: LevelWarning, Text: fmt.Sprintf("has been off traffic for %s by the label %s", age(in.now, facts.GateSince), appsv1alpha1.StayOfflineLabelKey),
+			Remedy: fmt.Sprintf("kubectl label pod -n %s %s %s-", pod.Namespace, pod.Name, appsv1alpha1.StayOfflineLabelKey),
+		}
+	})
+}

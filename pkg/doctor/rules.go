@@ -1,0 +1,453 @@
+package doctor
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/text"
+)
+
+const (
+	kindRule   = "podtransitionrule"
+	kindShared = "podtransitionpolicy"
+
+	// defaultProgressDeadline is that of a Deployment, in seconds.
+	defaultProgressDeadline = 600
+
+	// failedAttempts is how many calls for the same pods must have failed before that is a finding.
+	failedAttempts = 3
+
+	// maxMessage bounds a message of a status in a finding.
+	maxMessage = 512
+)
+
+func ruleChecks() []check {
+	return []check{
+		{id: "rule-never-passes", reads: []Source{SourceRules, SourcePods}, find: (*inspection).ruleNeverPasses},
+		{id: "rule-not-evaluated", reads: []Source{SourceRules}, find: (*inspection).ruleNotEvaluated},
+		{id: "rule-quarantined", reads: []Source{SourceRules}, find: (*inspection).ruleQuarantined},
+		{id: "rule-selects-nothing", reads: []Source{SourceRules, SourcePods}, find: (*inspection).ruleSelectsNothing},
+		{id: "rules-exclude", reads: []Source{SourceRules, SourcePods}, find: (*inspection).rulesExclude},
+		{id: "rule-in-excluded-namespace", reads: []Source{SourceRules, SourceNamespaces}, find: (*inspection).ruleInExcludedNamespace},
+		{id: "policy-missing", reads: []Source{SourceRules, SourceShared}, find: (*inspection).policyNotFound},
+		{id: "policy-not-compiling", reads: []Source{SourceShared}, find: (*inspection).policyNotCompiling},
+		{id: "webhook-rule-secret", reads: []Source{SourceRules, SourceRuleSecrets}, find: (*inspection).webhookRuleSecret},
+		{id: "webhook-rule-service", reads: []Source{SourceRules, SourceServices, SourceNamespaces}, find: (*inspection).webhookRuleService},
+		{id: "webhook-rule-failing", reads: []Source{SourceRules}, find: (*inspection).webhookRuleFailing},
+		{id: "max-hold-deadline", reads: []Source{SourceRules, SourceWorkloads}, find: (*inspection).maxHoldDeadline},
+	}
+}
+
+// edit is the remedy that changes an object by hand.
+func edit(kind, namespace, name string) string {
+	if namespace == "" {
+		return fmt.Sprintf("kubectl edit %s %s", kind, name)
+	}
+	return fmt.Sprintf("kubectl edit %s -n %s %s", kind, namespace, name)
+}
+
+// ofRule completes a finding about a PodTransitionRule.
+func ofRule(owner *appsv1alpha1.PodTransitionRule, level Level, words string) Finding {
+	return Finding{
+		Level: level, Object: object(kindRule, owner.Namespace, owner.Name), Text: words, Remedy: edit(kindRule, owner.Namespace, owner.Name),
+	}
+}
+
+// enforced returns the rules of an object that withhold pods.
+func enforced(rules []appsv1alpha1.TransitionRule) []appsv1alpha1.TransitionRule {
+	return slices.DeleteFunc(slices.Clone(rules), func(r appsv1alpha1.TransitionRule) bool {
+		return r.Disabled || r.Enforcement == appsv1alpha1.EnforcementWarn || r.Enforcement == appsv1alpha1.EnforcementDryRun
+	})
+}
+
+// stalled returns the message of the condition Stalled of a status that describes the newest generation, if
+// its reason is one of these.
+func stalled(owner *appsv1alpha1.PodTransitionRule, reasons ...string) string {
+	condition := meta.FindStatusCondition(owner.Status.Conditions, appsv1alpha1.ConditionStalled)
+	if condition == nil || condition.Status != metav1.ConditionTrue || !slices.Contains(reasons, condition.Reason) {
+		return ""
+	}
+	return text.Line(condition.Message, maxMessage)
+}
+
+func (in *inspection) ruleNeverPasses() []Finding {
+	var findings []Finding
+	for i := range in.Rules {
+		owner := &in.Rules[i]
+		reported := stalled(owner, appsv1alpha1.ReasonNeverPasses, appsv1alpha1.ReasonNeverFinishes)
+		if reported != "" {
+			findings = append(findings, ofRule(owner, LevelError, reported))
+		}
+		pods := max(int(owner.Status.Desired), len(in.selected(owner.Namespace, owner.Spec.Selector)))
+		for _, r := range enforced(owner.Spec.Rules) {
+			words := ""
+			switch {
+			case r.AvailablePolicy != nil && reported == "":
+				words = leavesNone(r.AvailablePolicy, pods)
+			case r.LabelCheck != nil:
+				words = neverMet(owner.Spec.Selector, r)
+			}
+			if words != "" {
+				findings = append(findings, ofRule(owner, LevelError, fmt.Sprintf("rule %s %s: no pod ever passes it", r.Name, words)))
+			}
+		}
+	}
+	return findings
+}
+
+// leavesNone returns why an availability rule permits no pod even if all are available; empty if it does.
+func leavesNone(policy *appsv1alpha1.AvailablePolicy, pods int) string {
+	if bound := policy.MaxUnavailableValue; bound != nil && (bound.String() == "0" || bound.String() == "0%") {
+		return "has maxUnavailable " + bound.String()
+	}
+	bound := policy.MinAvailableValue
+	if bound == nil || pods == 0 {
+		return ""
+	}
+	least, err := intstr.GetScaledValueFromIntOrPercent(bound, pods, true)
+	if err != nil || least < pods {
+		return ""
+	}
+	return fmt.Sprintf("has minAvailable %s with %d pods", bound.String(), pods)
+}
+
+// neverMet returns why no pod that a rule applies to can have the labels that it requires.
+func neverMet(selects *metav1.LabelSelector, r appsv1alpha1.TransitionRule) string {
+	all := []*metav1.LabelSelector{selects, r.LabelCheck.Requires}
+	if r.Filter != nil {
+		all = append(all, r.Filter.LabelSelector)
+	}
+	if key := contradiction(r.LabelCheck.Requires); key != "" {
+		return fmt.Sprintf("requires of the label %s what excludes itself", key)
+	}
+	if key := contradiction(all...); key != "" {
+		return fmt.Sprintf("requires of the label %s what its selector or filter excludes", key)
+	}
+	return ""
+}
+
+func (in *inspection) ruleNotEvaluated() []Finding {
+	var findings []Finding
+	for i := range in.Rules {
+		owner := &in.Rules[i]
+		ready := meta.FindStatusCondition(owner.Status.Conditions, appsv1alpha1.ConditionReady)
+		if ready == nil || ready.Status != metav1.ConditionFalse || ready.Reason == appsv1alpha1.ReasonPolicyTooExpensive {
+			continue
+		}
+		findings = append(findings, ofRule(owner, LevelError,
+			fmt.Sprintf("is not evaluated (%s): %s; the pods that it selects wait", ready.Reason, text.Line(ready.Message, maxMessage))))
+	}
+	return findings
+}
+
+func (in *inspection) ruleQuarantined() []Finding {
+	var findings []Finding
+	for i := range in.Rules {
+		owner := &in.Rules[i]
+		for _, r := range owner.Status.Rules {
+			if r.Quarantined == nil {
+				continue
+			}
+			finding := ofRule(owner, LevelError, fmt.Sprintf("rule %s has been under quarantine for %s: %s",
+				r.Name, age(in.now, r.Quarantined.Since.Time), text.Line(r.Quarantined.Message, maxMessage)))
+			finding.Remedy = fmt.Sprintf("%s, or kubectl annotate %s -n %s %s %s=retry-1 --overwrite",
+				finding.Remedy, kindRule, owner.Namespace, owner.Name, appsv1alpha1.LiftQuarantineAnnotationKey)
+			findings = append(findings, finding)
+		}
+	}
+	return findings
+}
+
+func (in *inspection) ruleSelectsNothing() []Finding {
+	var findings []Finding
+	for i := range in.Rules {
+		owner := &in.Rules[i]
+		if len(in.selected(owner.Namespace, owner.Spec.Selector)) > 0 {
+			continue
+		}
+		words := "its selector matches no pod under PodOps"
+		parsed, err := metav1.LabelSelectorAsSelector(owner.Spec.Selector)
+		if err == nil && slices.ContainsFunc(in.Snapshot.Pods, func(pod corev1.Pod) bool {
+			return pod.Namespace == owner.Namespace && !appsv1alpha1.IsControlled(pod.Labels) && parsed.Matches(labels.Set(pod.Labels))
+		}) {
+			words = fmt.Sprintf("its selector matches only pods without the label %s=true", appsv1alpha1.ControlLabelKey)
+		}
+		finding := ofRule(owner, LevelWarning, words)
+		finding.Remedy = fmt.Sprintf("kubectl get pods -n %s --show-labels; %s", owner.Namespace, finding.Remedy)
+		findings = append(findings, finding)
+	}
+	return findings
+}
+
+// labelled is a rule that requires labels, and its object.
+type labelled struct {
+	object *appsv1alpha1.PodTransitionRule
+	rule   appsv1alpha1.TransitionRule
+}
+
+// rulesExclude finds pairs of rules that require of one pod what excludes the other.
+func (in *inspection) rulesExclude() []Finding {
+	byNamespace := map[string][]labelled{}
+	for i := range in.Rules {
+		for _, r := range enforced(in.Rules[i].Spec.Rules) {
+			if r.LabelCheck != nil {
+				byNamespace[in.Rules[i].Namespace] = append(byNamespace[in.Rules[i].Namespace], labelled{&in.Rules[i], r})
+			}
+		}
+	}
+	var findings []Finding
+	for _, all := range byNamespace {
+		for i, a := range all {
+			for _, b := range all[i+1:] {
+				if key := a.excludes(b); key != "" && in.together(a, b) {
+					findings = append(findings, ofRule(a.object, LevelError, fmt.Sprintf(
+						"rule %s and rule %s/%s exclude each other: both apply to the same pods, and require of the label %s what the other excludes",
+						a.rule.Name, b.object.Name, b.rule.Name, key)))
+				}
+			}
+		}
+	}
+	return findings
+}
+
+// excludes returns the label of which both rules together can never be met; empty if there is none, or if
+// both never apply to the same operation.
+func (l labelled) excludes(other labelled) string {
+	alone := contradiction(l.rule.LabelCheck.Requires) != "" || contradiction(other.rule.LabelCheck.Requires) != ""
+	types := len(l.rule.Conditions) == 0 || len(other.rule.Conditions) == 0 ||
+		slices.ContainsFunc(l.rule.Conditions, func(t string) bool { return slices.Contains(other.rule.Conditions, t) })
+	if alone || !types || stage(l.rule) != stage(other.rule) {
+		return ""
+	}
+	return contradiction(l.rule.LabelCheck.Requires, other.rule.LabelCheck.Requires)
+}
+
+func stage(r appsv1alpha1.TransitionRule) appsv1alpha1.TransitionStage {
+	if r.Stage == "" {
+		return appsv1alpha1.StagePreCheck
+	}
+	return r.Stage
+}
+
+// together reports whether both rules apply to one pod.
+func (in *inspection) together(a, b labelled) bool {
+	return slices.ContainsFunc(in.selected(a.object.Namespace, a.object.Spec.Selector), func(pod *corev1.Pod) bool {
+		for _, l := range []labelled{a, b} {
+			if !matches(l.object.Spec.Selector, pod.Labels) || l.rule.Filter != nil && l.rule.Filter.LabelSelector != nil && !matches(l.rule.Filter.LabelSelector, pod.Labels) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func matches(selects *metav1.LabelSelector, all map[string]string) bool {
+	parsed, err := metav1.LabelSelectorAsSelector(selects)
+	return err == nil && parsed.Matches(labels.Set(all))
+}
+
+func (in *inspection) ruleInExcludedNamespace() []Finding {
+	excluded := map[string]bool{"kube-system": true}
+	for _, namespace := range in.Namespaces {
+		if namespace.Labels[appsv1alpha1.ControlLabelKey] == "false" {
+			excluded[namespace.Name] = true
+		}
+	}
+	var findings []Finding
+	for i := range in.Rules {
+		if owner := &in.Rules[i]; excluded[owner.Namespace] {
+			finding := ofRule(owner, LevelWarning, "is in a namespace that is out of PodOps: no webhook is called for its pods")
+			finding.Remedy = fmt.Sprintf("kubectl label namespace %s %s-", owner.Namespace, appsv1alpha1.ControlLabelKey)
+			findings = append(findings, finding)
+		}
+	}
+	return findings
+}
+
+func (in *inspection) policyNotFound() []Finding {
+	exists := map[string]bool{}
+	for _, policy := range in.Shared {
+		exists[policy.Name] = true
+	}
+	var findings []Finding
+	for i := range in.Rules {
+		for _, r := range in.Rules[i].Spec.Rules {
+			if r.Disabled || r.Rego == nil || r.Rego.PolicyRef == nil || exists[r.Rego.PolicyRef.Name] {
+				continue
+			}
+			finding := ofRule(&in.Rules[i], LevelError,
+				fmt.Sprintf("rule %s refers to %s %s, which does not exist: the pods that it applies to wait", r.Name, kindShared, r.Rego.PolicyRef.Name))
+			finding.Remedy = fmt.Sprintf("kubectl get %s; %s", kindShared, finding.Remedy)
+			findings = append(findings, finding)
+		}
+	}
+	return findings
+}
+
+func (in *inspection) policyNotCompiling() []Finding {
+	var findings []Finding
+	for _, policy := range in.Shared {
+		ready := meta.FindStatusCondition(policy.Status.Conditions, appsv1alpha1.ConditionReady)
+		if ready == nil || ready.Status != metav1.ConditionFalse {
+			continue
+		}
+		findings = append(findings, Finding{
+			Level: LevelError, Object: object(kindShared, "", policy.Name), Remedy: edit(kindShared, "", policy.Name),
+			Text: fmt.Sprintf("does not compile (%s): %s; %d rules use it", ready.Reason, text.Line(ready.Message, maxMessage), policy.Status.UserCount),
+		})
+	}
+	return findings
+}
+
+// endpoint is an address that a webhook rule calls, with the Secret for it.
+type endpoint struct {
+	url    string
+	secret *appsv1alpha1.SecretReference
+}
+
+func endpoints(w *appsv1alpha1.TransitionRuleWebhook) []endpoint {
+	all := []endpoint{{w.ClientConfig.URL, w.ClientConfig.SecretRef}}
+	for _, poll := range []*appsv1alpha1.WebhookPoll{w.ClientConfig.Poll, w.Poll} {
+		if poll != nil {
+			all = append(all, endpoint{poll.URL, poll.SecretRef})
+		}
+	}
+	return all
+}
+
+func (in *inspection) webhookRuleSecret() []Finding {
+	secrets := map[types.NamespacedName]*corev1.Secret{}
+	for i := range in.RuleSecrets {
+		secrets[types.NamespacedName{Namespace: in.RuleSecrets[i].Namespace, Name: in.RuleSecrets[i].Name}] = &in.RuleSecrets[i]
+	}
+	var findings []Finding
+	in.eachEndpoint(func(owner *appsv1alpha1.PodTransitionRule, r appsv1alpha1.TransitionRule, e endpoint) {
+		if e.secret == nil {
+			return
+		}
+		problem := ""
+		switch secret := secrets[types.NamespacedName{Namespace: owner.Namespace, Name: e.secret.Name}]; {
+		case secret == nil:
+			problem = "which does not exist"
+		case len(secret.Data["token"]) == 0 && (len(secret.Data[corev1.TLSCertKey]) == 0 || len(secret.Data[corev1.TLSPrivateKeyKey]) == 0):
+			problem = "which has neither token nor tls.crt and tls.key"
+		default:
+			return
+		}
+		finding := ofRule(owner, LevelError, fmt.Sprintf("rule %s refers to secret %s, %s: its service is not called", r.Name, e.secret.Name, problem))
+		finding.Remedy = fmt.Sprintf("kubectl create secret generic -n %s %s --from-file=token=FILE", owner.Namespace, e.secret.Name)
+		findings = append(findings, finding)
+	})
+	return findings
+}
+
+// eachEndpoint visits the addresses of all rules that are not disabled.
+func (in *inspection) eachEndpoint(visit func(*appsv1alpha1.PodTransitionRule, appsv1alpha1.TransitionRule, endpoint)) {
+	for i := range in.Rules {
+		for _, r := range in.Rules[i].Spec.Rules {
+			if r.Disabled || r.Webhook == nil {
+				continue
+			}
+			for _, e := range endpoints(r.Webhook) {
+				visit(&in.Rules[i], r, e)
+			}
+		}
+	}
+}
+
+func (in *inspection) webhookRuleService() []Finding {
+	var findings []Finding
+	in.eachEndpoint(func(owner *appsv1alpha1.PodTransitionRule, r appsv1alpha1.TransitionRule, e endpoint) {
+		name, ok := serviceOf(e.url)
+		if !ok || !in.inspected[name.Namespace] || in.services[name] != nil {
+			return
+		}
+		findings = append(findings, ofRule(owner, LevelError,
+			fmt.Sprintf("rule %s calls %s, which does not exist", r.Name, object("service", name.Namespace, name.Name))))
+	})
+	return findings
+}
+
+// serviceOf returns the Service that a URL names, as <name>.<namespace>.svc with or without the domain of the
+// cluster.
+func serviceOf(address string) (types.NamespacedName, bool) {
+	parsed, err := url.Parse(address)
+	if err != nil {
+		return types.NamespacedName{}, false
+	}
+	parts := strings.Split(parsed.Hostname(), ".")
+	if len(parts) < 3 || parts[2] != "svc" {
+		return types.NamespacedName{}, false
+	}
+	return types.NamespacedName{Namespace: parts[1], Name: parts[0]}, true
+}
+
+func (in *inspection) webhookRuleFailing() []Finding {
+	var findings []Finding
+	for i := range in.Rules {
+		owner := &in.Rules[i]
+		for _, state := range owner.Status.RuleStates {
+			if state.WebhookStatus == nil {
+				continue
+			}
+			for _, task := range state.WebhookStatus.TaskStates {
+				if task.Phase != appsv1alpha1.TaskFailed || task.Attempts < failedAttempts {
+					continue
+				}
+				finding := ofRule(owner, LevelWarning, fmt.Sprintf("%d calls of rule %s have failed in a row (%s): %s",
+					task.Attempts, state.Name, task.Reason, text.Line(task.Message, maxMessage)))
+				finding.Remedy = fmt.Sprintf("kubectl get events -n %s --field-selector involvedObject.name=%s", owner.Namespace, owner.Name)
+				findings = append(findings, finding)
+				break
+			}
+		}
+	}
+	return findings
+}
+
+func (in *inspection) maxHoldDeadline() []Finding {
+	var findings []Finding
+	for i := range in.Rules {
+		owner := &in.Rules[i]
+		if owner.Spec.MaxHold == nil {
+			continue
+		}
+		for _, deployment := range in.Deployments {
+			seconds := int32(defaultProgressDeadline)
+			if deployment.Spec.ProgressDeadlineSeconds != nil {
+				seconds = *deployment.Spec.ProgressDeadlineSeconds
+			}
+			deadline := time.Duration(seconds) * time.Second
+			if deployment.Namespace != owner.Namespace || !matches(owner.Spec.Selector, deployment.Spec.Template.Labels) || owner.Spec.MaxHold.Duration < deadline {
+				continue
+			}
+			findings = append(findings, ofRule(owner, LevelWarning, fmt.Sprintf(
+				"maxHold %s is not below progressDeadlineSeconds of deployment %s (%s): its rollout is reported as failed before a pod is released",
+				owner.Spec.MaxHold.Duration, deployment.Name, deadline)))
+		}
+	}
+	return findings
+}
+
+// SecretsOf returns the names of the Secrets that webhook rules refer to.
+func SecretsOf(rules []appsv1alpha1.PodTransitionRule) []types.NamespacedName {
+	var names []types.NamespacedName
+	in := &inspection{Snapshot: Snapshot{Rules: rules}}
+	in.eachEndpoint(func(owner *appsv1alpha1.PodTransitionRule, _ appsv1alpha1.TransitionRule, e endpoint) {
+		if e.secret != nil {
+			names = append(names, types.NamespacedName{Namespace: owner.Namespace, Name: e.secret.Name})
+		}
+	})
+	return names
+}

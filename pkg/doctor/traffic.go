@@ -1,0 +1,126 @@
+package doctor
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/resourceconsist"
+	"github.com/podops-dev/podops/pkg/text"
+)
+
+const kindAdapter = "trafficadapter"
+
+func trafficChecks() []check {
+	return []check{
+		{id: "adapter-not-running", reads: []Source{SourceAdapters}, find: (*inspection).adapterNotRunning},
+		{id: "adapter-not-used", reads: []Source{SourceAdapters}, find: (*inspection).adapterNotUsed},
+		{id: "finalizer-orphaned", reads: []Source{SourcePods, SourceServices}, find: (*inspection).finalizerOrphaned},
+		{id: "traffic-off-long", reads: []Source{SourcePods}, find: (*inspection).trafficOffLong},
+		{id: "traffic-on-long", reads: []Source{SourcePods}, find: (*inspection).trafficOnLong},
+	}
+}
+
+// falseCondition returns a finding for each TrafficAdapter with a condition that is False.
+func (in *inspection) falseCondition(kind, words string, remedy func(appsv1alpha1.TrafficAdapter) string) []Finding {
+	var findings []Finding
+	for _, adapter := range in.Adapters {
+		condition := meta.FindStatusCondition(adapter.Status.Conditions, kind)
+		if condition == nil || condition.Status != metav1.ConditionFalse {
+			continue
+		}
+		findings = append(findings, Finding{
+			Level: LevelError, Object: object(kindAdapter, "", adapter.Name), Remedy: remedy(adapter),
+			Text: fmt.Sprintf("%s (%s): %s; it has %d Services", words, condition.Reason, text.Line(condition.Message, maxMessage), adapter.Status.ServiceCount),
+		})
+	}
+	return findings
+}
+
+func (in *inspection) adapterNotRunning() []Finding {
+	return in.falseCondition(appsv1alpha1.ConditionRunning, "its program does not run", func(adapter appsv1alpha1.TrafficAdapter) string {
+		if lease := adapter.Spec.Lease; lease != nil {
+			return fmt.Sprintf("kubectl get pods,leases -n %s", lease.Namespace)
+		}
+		return fmt.Sprintf("kubectl describe %s %s", kindAdapter, adapter.Name)
+	})
+}
+
+func (in *inspection) adapterNotUsed() []Finding {
+	return in.falseCondition(appsv1alpha1.ConditionReady, "is not used", func(adapter appsv1alpha1.TrafficAdapter) string {
+		return edit(kindAdapter, "", adapter.Name)
+	})
+}
+
+// finalizerOrphaned finds protection finalizers that no controller removes: no Service has them, and no
+// employer that exists expects them.
+func (in *inspection) finalizerOrphaned() []Finding {
+	ofServices := map[string]map[string]bool{}
+	for name := range in.services {
+		if ofServices[name.Namespace] == nil {
+			ofServices[name.Namespace] = map[string]bool{}
+		}
+		ofServices[name.Namespace][resourceconsist.GenerateLifecycleFinalizer(name.Name)] = true
+	}
+	return in.perOwner(func(pod *corev1.Pod) *Finding {
+		facts := lifecycle.FactsOf(pod)
+		for _, finalizer := range pod.Finalizers {
+			if !lifecycle.IsProtectionFinalizer(finalizer) || ofServices[pod.Namespace][finalizer] || in.expected(facts, finalizer) {
+				continue
+			}
+			finding := &Finding{
+				Level: LevelWarning, Remedy: unstick(pod),
+				Text: fmt.Sprintf("has the finalizer %s, whose controller is gone: no Service of the namespace has it, and no employer that exists expects it", finalizer),
+			}
+			if facts.Terminating || facts.Preparing() {
+				finding.Level = LevelError
+				finding.Text += "; the pod waits for its removal"
+			}
+			return finding
+		}
+		return nil
+	})
+}
+
+// expected reports whether an employer expects a finalizer. An employer that is a Service must exist; those
+// of other kinds are not read.
+func (in *inspection) expected(facts lifecycle.PodFacts, finalizer string) bool {
+	for _, employer := range slices.Sorted(maps.Keys(facts.Expected)) {
+		if facts.Expected[employer] != finalizer {
+			continue
+		}
+		name, isService := strings.CutPrefix(employer, "Service/")
+		namespace, name, _ := strings.Cut(name, "/")
+		if !isService || in.services[types.NamespacedName{Namespace: namespace, Name: name}] != nil {
+			return true
+		}
+	}
+	return false
+}
+
+func (in *inspection) trafficOffLong() []Finding {
+	return in.pendingLong(appsv1alpha1.ReasonPreparing, unstick)
+}
+
+func (in *inspection) trafficOnLong() []Finding {
+	return in.pendingLong(appsv1alpha1.ReasonCompleting, explain)
+}
+
+// pendingLong finds pods whose traffic should have changed long ago.
+func (in *inspection) pendingLong(reason string, remedy func(*corev1.Pod) string) []Finding {
+	return in.perOwner(func(pod *corev1.Pod) *Finding {
+		pending, ok := lifecycle.PendingOf(lifecycle.FactsOf(pod))
+		if !ok || pending.Reason != reason || pending.Since.IsZero() || in.now.Sub(pending.Since) < in.long {
+			return nil
+		}
+		return &Finding{Level: LevelWarning, Remedy: remedy(pod), Text: fmt.Sprintf("%s, for %s", pending.Text, age(in.now, pending.Since))}
+	})
+}
