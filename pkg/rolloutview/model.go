@@ -3,32 +3,10 @@ package rolloutview
 import (
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
-
-// Input is what a view is made of: objects of one namespace, as one reader saw them. They are not modified.
-// Objects that have nothing to do with Target are left out of the view.
-type Input struct {
-	// Target is a Deployment, ReplicaSet, StatefulSet, DaemonSet, PodTransitionRule or Pod.
-	Target metav1.Object
-
-	ReplicaSets []*appsv1.ReplicaSet
-	Revisions   []*appsv1.ControllerRevision
-	Pods        []*corev1.Pod
-	Rules       []*appsv1alpha1.PodTransitionRule
-	Budgets     []*policyv1.PodDisruptionBudget
-	Services    []*corev1.Service
-	Slices      []*discoveryv1.EndpointSlice
-
-	// Notes are lines about objects that could not be read.
-	Notes []string
-}
 
 // View is a workload at one moment. Its JSON is the output of kubectl podops get -o json.
 type View struct {

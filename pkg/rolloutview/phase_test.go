@@ -26,7 +26,7 @@ func TestPhaseOf(t *testing.T) {
 		"waiting for PostCheck rules":     {pod: pod().Finished("a", "upgrade", at(5)).Obj(), want: rolloutview.PhasePostCheck, since: at(5)},
 		"completing":                      {pod: pod().Complete("a", "upgrade").Obj(), want: rolloutview.PhaseCompleting, since: builders.Epoch},
 		"the furthest of two operations":  {pod: pod().Waiting("a", "upgrade", at(4)).Allowed("b", "restart").Obj(), want: rolloutview.PhaseOperating, since: builders.Epoch},
-		"kept offline":                    {pod: pod().StayOffline().Obj(), want: rolloutview.PhaseStayOffline},
+		"kept offline":                    {pod: pod().StayOffline().Obj(), want: rolloutview.PhaseOffline},
 		"terminating":                     {pod: pod().Available().Terminating(at(6)).Obj(), want: rolloutview.PhaseTerminating, since: at(6)},
 		"failed":                          {pod: pod().Phase(corev1.PodFailed).Obj(), want: rolloutview.PhaseFinished},
 		"Ready, not under PodOps":         {pod: pod().Uncontrolled().ReadySince(at(7)).Obj(), want: rolloutview.PhaseAvailable, since: at(7)},

@@ -2,16 +2,14 @@ package rolloutview
 
 import (
 	"cmp"
-	"encoding/json"
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/clusterstate"
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/text"
 )
@@ -28,14 +26,14 @@ type verdicts struct {
 
 // rulesOf collects rules and reasons. A reason comes from status.blocked, or from the annotation of the
 // pod: its numbers are older, and it is there for every pod that has waited for 10 s.
-func rulesOf(sets []*appsv1alpha1.PodTransitionRule, pods []*corev1.Pod) verdicts {
+func rulesOf(sets []*appsv1alpha1.PodTransitionRule, pods []statePod) verdicts {
 	v := verdicts{all: []Rule{}, withheld: map[string]*Withheld{}}
 	for _, set := range sets {
-		if slices.ContainsFunc(pods, selectedBy(set)) {
+		selects := selectedBy(set)
+		if slices.ContainsFunc(pods, func(pod statePod) bool { return selects(pod.Pod) }) {
 			v.selecting = append(v.selecting, set)
 		}
 	}
-	slices.SortFunc(v.selecting, func(a, b *appsv1alpha1.PodTransitionRule) int { return cmp.Compare(a.Name, b.Name) })
 	here := map[string]bool{}
 	for _, pod := range pods {
 		here[pod.Name] = true
@@ -103,18 +101,16 @@ func (v *verdicts) add(set *appsv1alpha1.PodTransitionRule, reasons map[string]m
 }
 
 // detailed returns the reasons in the annotations of a pod.
-func detailed(pod *corev1.Pod, sets []*appsv1alpha1.PodTransitionRule) []Withheld {
+func detailed(pod statePod, sets []*appsv1alpha1.PodTransitionRule) []Withheld {
 	var reasons []Withheld
-	for _, set := range sets {
-		value := pod.Annotations[appsv1alpha1.DetailAnnotationKey(set.Name)]
-		var detail appsv1alpha1.Detail
-		if value == "" || len(value) > appsv1alpha1.MaxAnnotationBytes || json.Unmarshal([]byte(value), &detail) != nil {
-			continue
-		}
-		for _, info := range detail.RejectInfo {
-			code, message, _ := strings.Cut(info.Reason, ": ")
+	for _, withheld := range pod.state.Withheld {
+		for _, set := range sets {
+			if appsv1alpha1.DetailAnnotationKey(set.Name) != appsv1alpha1.DetailAnnotationPrefix+"/"+withheld.Ruleset {
+				continue
+			}
 			reasons = append(reasons, Withheld{
-				Rule: set.Name + "/" + text.Line(info.RuleName, maxText), Reason: text.Line(code, maxText), Message: text.Line(message, maxText),
+				Rule: set.Name + "/" + text.Line(withheld.Rule, maxText), Reason: text.Line(withheld.Code, maxText),
+				Message: text.Line(withheld.Message, maxText),
 			})
 		}
 	}
@@ -140,7 +136,7 @@ func kindOf(entry *appsv1alpha1.TransitionRule) rule.Kind {
 }
 
 // budgetsOf returns the budgets that apply to pods of a view, of rules first.
-func budgetsOf(in Input, sets []*appsv1alpha1.PodTransitionRule, pods []*corev1.Pod) []Budget {
+func budgetsOf(snapshot *clusterstate.Snapshot, sets []*appsv1alpha1.PodTransitionRule, pods []statePod) []Budget {
 	budgets := []Budget{}
 	for _, set := range sets {
 		for i := range set.Spec.Rules {
@@ -154,10 +150,9 @@ func budgetsOf(in Input, sets []*appsv1alpha1.PodTransitionRule, pods []*corev1.
 			}
 		}
 	}
-	for _, budget := range in.Budgets {
-		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
-		selects := func(pod *corev1.Pod) bool { return selector.Matches(labels.Set(pod.Labels)) }
-		if err != nil || !slices.ContainsFunc(pods, selects) {
+	for _, budget := range snapshot.Budgets {
+		one := &clusterstate.Snapshot{Budgets: []*policyv1.PodDisruptionBudget{budget}}
+		if !slices.ContainsFunc(pods, func(pod statePod) bool { return len(one.BudgetsOf(pod.Pod)) > 0 }) {
 			continue
 		}
 		status := budget.Status

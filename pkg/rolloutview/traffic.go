@@ -7,10 +7,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/clusterstate"
+	"github.com/podops-dev/podops/pkg/podstate"
 	"github.com/podops-dev/podops/pkg/text"
 )
 
@@ -24,7 +24,7 @@ type backends struct {
 }
 
 // add counts a pod of a backend.
-func (b *backends) add(pod *corev1.Pod, traffic *Traffic, on bool) {
+func (b *backends) add(pod statePod, traffic *Traffic, on bool) {
 	count := b.of[pod.UID]
 	count.all++
 	traffic.Pods++
@@ -37,30 +37,30 @@ func (b *backends) add(pod *corev1.Pod, traffic *Traffic, on bool) {
 
 // backendsOf returns the traffic of pods. The finalizer of a traffic controller shows whether a load balancer
 // sends a pod traffic; for Services without such a controller, EndpointSlices do.
-func backendsOf(in Input, pods []*corev1.Pod) backends {
+func backendsOf(snapshot *clusterstate.Snapshot, pods []statePod) backends {
 	b := backends{all: []Traffic{}, of: map[types.UID]backendCount{}}
 	confirmed := map[string]*Traffic{}
 	for _, pod := range pods {
-		facts := lifecycle.FactsOf(pod)
-		for employer, finalizer := range facts.Expected {
-			traffic, known := confirmed[employer]
-			if !known {
-				traffic = &Traffic{Name: nameOf(employer), By: byFinalizer}
-				confirmed[employer] = traffic
+		for _, finalizer := range pod.state.Finalizers {
+			for _, employer := range finalizer.Employers {
+				traffic, known := confirmed[employer]
+				if !known {
+					traffic = &Traffic{Name: nameOf(employer), By: byFinalizer}
+					confirmed[employer] = traffic
+				}
+				b.add(pod, traffic, finalizer.Present)
 			}
-			b.add(pod, traffic, slices.Contains(pod.Finalizers, finalizer))
 		}
 	}
 	routed := map[string]*Traffic{}
-	for _, service := range in.Services {
-		if _, known := confirmed["Service/"+service.Namespace+"/"+service.Name]; known || len(service.Spec.Selector) == 0 {
+	for _, service := range snapshot.Services {
+		if _, known := confirmed[podstate.EmployerOf(service.Namespace, service.Name)]; known {
 			continue
 		}
 		traffic := &Traffic{Name: "Service/" + service.Name, By: byEndpoints}
-		serving := servingPods(in.Slices, service)
-		selector := labels.SelectorFromSet(service.Spec.Selector)
+		serving := servingPods(snapshot.EndpointSlices, service)
 		for _, pod := range pods {
-			if selector.Matches(labels.Set(pod.Labels)) {
+			if podstate.Selects(service, pod.Pod) {
 				b.add(pod, traffic, serving[pod.UID])
 			}
 		}

@@ -9,56 +9,64 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/clusterstate"
 	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/podstate"
 )
 
-// Of returns the view of a workload at a time.
-func Of(in Input, now time.Time) View {
-	target := describe(in)
-	view := View{
-		Kind: target.kind, Namespace: in.Target.GetNamespace(), Name: in.Target.GetName(), Time: metav1.NewTime(now), Notes: in.Notes,
-		Rules: []Rule{}, Budgets: []Budget{}, Traffic: []Traffic{},
+// Of returns the view of a target at a time: a Deployment, ReplicaSet, StatefulSet, DaemonSet,
+// PodTransitionRule or Pod. The snapshot has the objects of its namespace, and the target need not be one
+// of them. Objects that have nothing to do with the target are left out.
+func Of(snapshot *clusterstate.Snapshot, target metav1.Object, now time.Time) View {
+	workload := describe(snapshot, target)
+	view := View{Kind: workload.kind, Namespace: target.GetNamespace(), Name: target.GetName(), Time: metav1.NewTime(now)}
+	for _, resource := range snapshot.Unreadable {
+		view.Notes = append(view.Notes, resource.Resource+" are left out: "+resource.Reason)
 	}
-	pods := target.pods(in.Pods)
-	rules := rulesOf(in.Rules, pods)
-	backends := backendsOf(in, pods)
-	view.Revisions = target.revisions(pods, func(pod *corev1.Pod) Pod {
+	pods := workload.pods(snapshot)
+	rules := rulesOf(snapshot.Rules, pods)
+	backends := backendsOf(snapshot, pods)
+	view.Revisions = workload.revisions(pods, func(pod statePod) Pod {
 		return podOf(pod, rules.withheld[pod.Name], backends.of[pod.UID])
 	})
-	view.count(target, pods)
+	view.count(workload, pods)
 	view.Rules = rules.all
-	view.Budgets = budgetsOf(in, rules.selecting, pods)
+	view.Budgets = budgetsOf(snapshot, rules.selecting, pods)
 	view.Traffic = backends.all
-	view.State = view.state(target)
+	view.State = view.state(workload)
 	return view
 }
 
+// statePod is a pod, and where it stands.
+type statePod struct {
+	*corev1.Pod
+	state podstate.State
+}
+
 // podOf returns a pod of the view.
-func podOf(pod *corev1.Pod, withheld *Withheld, traffic backendCount) Pod {
-	facts := lifecycle.FactsOf(pod)
-	phase, since := PhaseOf(pod)
+func podOf(pod statePod, withheld *Withheld, traffic backendCount) Pod {
+	phase, since := phaseOf(pod.Pod, pod.state)
 	out := Pod{
 		Name: pod.Name, UID: string(pod.UID), Node: pod.Spec.NodeName, Phase: phase, Since: timeOf(since),
-		Operations: lifecycle.Operations(facts), Backends: traffic.all, TrafficOn: traffic.on,
+		Backends: traffic.all, TrafficOn: traffic.on,
 	}
-	for _, waiting := range lifecycle.WaitingIDs(facts) {
-		out.Operations = append(out.Operations, lifecycle.DescribeOperation(waiting.Type, waiting.ID))
+	for _, operation := range pod.state.Operations {
+		out.Operations = append(out.Operations, operation.Describe())
+	}
+	if len(lifecycle.WaitingIDs(pod.state.Facts)) > 0 {
 		out.Withheld = withheld
 	}
-	slices.Sort(out.Operations)
-	out.Operations = slices.Compact(out.Operations)
-	if pending, ok := lifecycle.PendingOf(facts); ok {
-		out.WaitsFor = pending.Text
+	if pod.state.Pending != nil {
+		out.WaitsFor = pod.state.Pending.Text
 	}
 	return out
 }
 
 // count counts pods that are not finished. Pods that terminate are neither available nor updated.
-func (v *View) count(target workload, pods []*corev1.Pod) {
+func (v *View) count(target workload, pods []statePod) {
 	for i := range v.Revisions {
 		for _, pod := range v.Revisions[i].Pods {
 			if pod.Phase == PhaseFinished {
@@ -71,7 +79,7 @@ func (v *View) count(target workload, pods []*corev1.Pod) {
 		}
 	}
 	for _, pod := range pods {
-		if isAvailable(pod) {
+		if pod.state.Available || pod.state.Phase == podstate.PhaseNotControlled && pod.state.Ready {
 			v.Available++
 		}
 	}
@@ -80,15 +88,6 @@ func (v *View) count(target workload, pods []*corev1.Pod) {
 		v.Desired = v.Pods
 	}
 	v.Unavailable = max(0, v.Desired-v.Available)
-}
-
-// isAvailable reports whether a pod serves, as the rules count it. A pod that waits for its PreCheck rules
-// still does.
-func isAvailable(pod *corev1.Pod) bool {
-	facts := lifecycle.FactsOf(pod)
-	_, marked := pod.Labels[appsv1alpha1.ServiceAvailableLabelKey]
-	finished := pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
-	return facts.Ready && !facts.Terminating && !finished && (marked || !facts.Controlled())
 }
 
 func (v View) state(target workload) State {
@@ -121,13 +120,13 @@ type workload struct {
 	number     map[string]string
 }
 
-func describe(in Input) workload {
+func describe(snapshot *clusterstate.Snapshot, object metav1.Object) workload {
 	byHash := func(pod *corev1.Pod) string { return pod.Labels[appsv1.ControllerRevisionHashLabelKey] }
-	w := workload{desired: -1, observed: true, owns: controlledBy(in.Target.GetUID()), revisionOf: ownerOf}
-	switch target := in.Target.(type) {
+	w := workload{desired: -1, observed: true, owns: controlledBy(object.GetUID()), revisionOf: ownerOf}
+	switch target := object.(type) {
 	case *appsv1.Deployment:
 		w.kind, w.desired, w.observed = "Deployment", replicasOf(target.Spec.Replicas), target.Status.ObservedGeneration >= target.Generation
-		w.ofDeployment(target, in.ReplicaSets)
+		w.ofDeployment(target, snapshot.ReplicaSetsOf(target.UID))
 	case *appsv1.ReplicaSet:
 		w.kind, w.desired = "ReplicaSet", replicasOf(target.Spec.Replicas)
 	case *appsv1.StatefulSet:
@@ -136,7 +135,7 @@ func describe(in Input) workload {
 	case *appsv1.DaemonSet:
 		w.kind, w.desired = "DaemonSet", int(target.Status.DesiredNumberScheduled)
 		w.observed = target.Status.ObservedGeneration >= target.Generation
-		w.revisionOf, w.current = byHash, newest(in.Revisions, target.UID)
+		w.revisionOf, w.current = byHash, newest(snapshot.Pods, target)
 	case *appsv1alpha1.PodTransitionRule:
 		w.kind, w.owns = "PodTransitionRule", selectedBy(target)
 		if target.Status.ObservedGeneration >= target.Generation {
@@ -153,9 +152,6 @@ func (w *workload) ofDeployment(target *appsv1.Deployment, sets []*appsv1.Replic
 	owned := map[types.UID]bool{}
 	w.number = map[string]string{}
 	for _, set := range sets {
-		if !metav1.IsControlledBy(set, target) {
-			continue
-		}
 		owned[set.UID] = true
 		w.number[set.Name] = set.Annotations[appsv1alpha1.DeploymentRevisionAnnotationKey]
 		if w.number[set.Name] != "" && w.number[set.Name] == target.Annotations[appsv1alpha1.DeploymentRevisionAnnotationKey] {
@@ -168,21 +164,22 @@ func (w *workload) ofDeployment(target *appsv1.Deployment, sets []*appsv1.Replic
 	}
 }
 
-func (w workload) pods(all []*corev1.Pod) []*corev1.Pod {
-	var pods []*corev1.Pod
-	for _, pod := range all {
+// pods returns the pods of a workload.
+func (w workload) pods(snapshot *clusterstate.Snapshot) []statePod {
+	var pods []statePod
+	for _, pod := range snapshot.Pods {
 		if w.owns(pod) {
-			pods = append(pods, pod)
+			pods = append(pods, statePod{pod, snapshot.State(pod)})
 		}
 	}
 	return pods
 }
 
 // revisions groups pods by revision: old ones first, by number and name, and the current one last.
-func (w workload) revisions(pods []*corev1.Pod, describe func(*corev1.Pod) Pod) []Revision {
+func (w workload) revisions(pods []statePod, describe func(statePod) Pod) []Revision {
 	groups := map[string]*Revision{}
 	for _, pod := range pods {
-		name := w.revisionOf(pod)
+		name := w.revisionOf(pod.Pod)
 		group, ok := groups[name]
 		if !ok {
 			group = &Revision{Name: name, Number: w.number[name], Current: w.current == "" || w.current == name}
@@ -234,7 +231,7 @@ func urgency(pod Pod) int {
 		return 2
 	case PhasePreparing, PhaseOperating, PhaseCompleting:
 		return 3
-	case PhaseNotReady, PhaseStayOffline:
+	case PhaseNotReady, PhaseOffline:
 		return 4
 	case PhaseTerminating:
 		return 5
@@ -268,14 +265,10 @@ func controlledBy(uid types.UID) func(*corev1.Pod) bool {
 	}
 }
 
+// selectedBy returns whether a PodTransitionRule selects a pod.
 func selectedBy(set *appsv1alpha1.PodTransitionRule) func(*corev1.Pod) bool {
-	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
-	if err != nil {
-		selector = labels.Nothing()
-	}
-	return func(pod *corev1.Pod) bool {
-		return pod.Namespace == set.Namespace && appsv1alpha1.IsControlled(pod.Labels) && selector.Matches(labels.Set(pod.Labels))
-	}
+	one := &clusterstate.Snapshot{Rules: []*appsv1alpha1.PodTransitionRule{set}}
+	return func(pod *corev1.Pod) bool { return appsv1alpha1.IsControlled(pod.Labels) && len(one.RulesOf(pod)) > 0 }
 }
 
 // ownerOf returns the controller of a pod.
@@ -286,14 +279,17 @@ func ownerOf(pod *corev1.Pod) string {
 	return ""
 }
 
-// newest returns the hash of the newest revision of an owner, empty if none is known.
-func newest(revisions []*appsv1.ControllerRevision, owner types.UID) string {
-	number, hash := int64(-1), ""
-	for _, revision := range revisions {
-		if controller := metav1.GetControllerOfNoCopy(revision); controller == nil || controller.UID != owner || revision.Revision < number {
-			continue
+// templateGenerationLabelKey is set by the controller of DaemonSets to the generation of the template.
+const templateGenerationLabelKey = "pod-template-generation"
+
+// newest returns the hash of the revision that a DaemonSet should have: that of a pod from its template.
+// It is empty while there is no such pod.
+func newest(pods []*corev1.Pod, set *appsv1.DaemonSet) string {
+	generation := set.Annotations[appsv1.DeprecatedTemplateGeneration]
+	for _, pod := range pods {
+		if metav1.IsControlledBy(pod, set) && generation != "" && pod.Labels[templateGenerationLabelKey] == generation {
+			return pod.Labels[appsv1.ControllerRevisionHashLabelKey]
 		}
-		number, hash = revision.Revision, revision.Labels[appsv1.ControllerRevisionHashLabelKey]
 	}
-	return hash
+	return ""
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/clusterstate"
 	"github.com/podops-dev/podops/pkg/rolloutview"
 	"github.com/podops-dev/podops/test/builders"
 	"github.com/podops-dev/podops/test/golden"
@@ -30,8 +31,9 @@ const lbFinalizer = appsv1alpha1.ProtectionFinalizerPrefix + "/lb"
 
 // rollout builds the objects of a Deployment in a rollout.
 type rollout struct {
-	in   rolloutview.Input
-	sets map[string]*appsv1.ReplicaSet
+	target metav1.Object
+	in     clusterstate.Snapshot
+	sets   map[string]*appsv1.ReplicaSet
 }
 
 func controller(kind, name string) []metav1.OwnerReference {
@@ -42,7 +44,7 @@ func controller(kind, name string) []metav1.OwnerReference {
 // rolling returns the Deployment web with two ReplicaSets and no pod.
 func rolling(desired int32) *rollout {
 	r := &rollout{sets: map[string]*appsv1.ReplicaSet{}}
-	r.in.Target = &appsv1.Deployment{
+	r.target = &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "default", Name: "web", UID: "web", Annotations: map[string]string{appsv1alpha1.DeploymentRevisionAnnotationKey: "2"},
 		},
@@ -131,7 +133,7 @@ const noRoom = "9 of 12 pods are available; at least 9 must be (maxUnavailable 2
 
 // situations are views of a workload.
 func situations() map[string]rolloutview.View {
-	view := func(r *rollout) rolloutview.View { return rolloutview.Of(r.in, at(20)) }
+	view := func(r *rollout) rolloutview.View { return rolloutview.Of(&r.in, r.target, at(20)) }
 	mid := rolling(12).pods("1", 1, serving).pods("1", 4, waiting).pods("1", 2, preparing).pods("1", 1, operating).
 		pods("2", 4, serving).pods("2", 4, starting).rules("NoRoom", "web/availability", noRoom)
 	highest := 3
@@ -140,7 +142,7 @@ func situations() map[string]rolloutview.View {
 	lost := view(rolling(12).pods("2", 12, serving))
 	lost.Requests = &rolloutview.Requests{Sent: 1234567, Failed: 1234}
 	script := rolling(2).pods("1", 2, waiting).rules("Denied", "web/approved", "部署を承認する人がまだいない: 部署を承認する人がまだいない, 部署を承認する人がまだいない")
-	script.in.Notes = []string{"EndpointSlices are left out: forbidden"}
+	script.in.Unreadable = []clusterstate.Unreadable{{Resource: "endpointslices", Reason: "you may not read them"}}
 	return map[string]rolloutview.View{
 		"rolling": view(mid),
 		"demo":    demo,
@@ -234,8 +236,8 @@ func TestStateOfAWorkload(t *testing.T) {
 		}
 	}
 	held := rolling(1).pods("2", 1, serving)
-	held.in.Target.(*appsv1.Deployment).Generation = 7
-	if view := rolloutview.Of(held.in, at(0)); view.Done() {
+	held.target.(*appsv1.Deployment).Generation = 7
+	if view := rolloutview.Of(&held.in, held.target, at(0)); view.Done() {
 		t.Error("a Deployment whose controller has not observed its spec is complete")
 	}
 }
@@ -245,6 +247,7 @@ func TestEveryKindOfTarget(t *testing.T) {
 	pods := rolling(3).pods("1", 2, serving).pods("2", 1, serving).in.Pods
 	for i, pod := range pods {
 		pod.Labels[appsv1.ControllerRevisionHashLabelKey] = []string{"old", "new", "new"}[i]
+		pod.Labels["pod-template-generation"] = []string{"1", "2", "2"}[i]
 	}
 	owned := func(kind string) []*corev1.Pod {
 		var copies []*corev1.Pod
@@ -256,46 +259,34 @@ func TestEveryKindOfTarget(t *testing.T) {
 		return copies
 	}
 	meta := metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "web"}
-	revision := func(name string, number int64) *appsv1.ControllerRevision {
-		return &appsv1.ControllerRevision{Revision: number, ObjectMeta: metav1.ObjectMeta{
-			Name: "web-" + name, OwnerReferences: controller("DaemonSet", "web"), Labels: map[string]string{appsv1.ControllerRevisionHashLabelKey: name},
-		}}
-	}
+	generation := meta
+	generation.Annotations = map[string]string{appsv1.DeprecatedTemplateGeneration: "2"}
 	for name, tc := range map[string]struct {
-		in   rolloutview.Input
-		want string // kind, desired, available, updated, revisions
+		target metav1.Object
+		pods   []*corev1.Pod
+		want   string // kind, desired, available, updated, revisions
 	}{
 		"ReplicaSet": {
-			rolloutview.Input{Target: &appsv1.ReplicaSet{ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{Replicas: &three}}, Pods: owned("ReplicaSet")},
-			"ReplicaSet 3 3 3 [web]",
+			&appsv1.ReplicaSet{ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{Replicas: &three}}, owned("ReplicaSet"), "ReplicaSet 3 3 3 [web]",
 		},
 		"StatefulSet": {
-			rolloutview.Input{
-				Target: &appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: &three}, Status: appsv1.StatefulSetStatus{UpdateRevision: "new"}},
-				Pods:   owned("StatefulSet"),
-			},
-			"StatefulSet 3 3 2 [old new]",
+			&appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: &three}, Status: appsv1.StatefulSetStatus{UpdateRevision: "new"}},
+			owned("StatefulSet"), "StatefulSet 3 3 2 [old new]",
 		},
 		"DaemonSet": {
-			rolloutview.Input{
-				Target: &appsv1.DaemonSet{ObjectMeta: meta, Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: 3}},
-				Pods:   owned("DaemonSet"), Revisions: []*appsv1.ControllerRevision{revision("new", 4), revision("old", 3)},
-			},
-			"DaemonSet 3 3 2 [old new]",
+			&appsv1.DaemonSet{ObjectMeta: generation, Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: 3}},
+			owned("DaemonSet"), "DaemonSet 3 3 2 [old new]",
 		},
 		"PodTransitionRule": {
-			rolloutview.Input{
-				Target: &appsv1alpha1.PodTransitionRule{ObjectMeta: meta, Spec: appsv1alpha1.PodTransitionRuleSpec{
-					Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
-				}, Status: appsv1alpha1.PodTransitionRuleStatus{Desired: 3}},
-				Pods: pods,
-			},
-			"PodTransitionRule 3 3 3 [web-6d4f5c7b9d web-7b9d8e6f5c]",
+			&appsv1alpha1.PodTransitionRule{ObjectMeta: meta, Spec: appsv1alpha1.PodTransitionRuleSpec{
+				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+			}, Status: appsv1alpha1.PodTransitionRuleStatus{Desired: 3}},
+			pods, "PodTransitionRule 3 3 3 [web-6d4f5c7b9d web-7b9d8e6f5c]",
 		},
-		"Pod": {rolloutview.Input{Target: pods[0], Pods: pods}, "Pod 1 1 1 [web-6d4f5c7b9d]"},
+		"Pod": {pods[0], pods, "Pod 1 1 1 [web-6d4f5c7b9d]"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			view := rolloutview.Of(tc.in, at(0))
+			view := rolloutview.Of(&clusterstate.Snapshot{Pods: tc.pods}, tc.target, at(0))
 			var names []string
 			for _, revision := range view.Revisions {
 				names = append(names, revision.Name)
@@ -319,11 +310,11 @@ func TestTrafficOfServices(t *testing.T) {
 	endpoint := func(pod int, ready *bool) discoveryv1.Endpoint {
 		return discoveryv1.Endpoint{TargetRef: &corev1.ObjectReference{UID: r.in.Pods[pod].UID}, Conditions: discoveryv1.EndpointConditions{Ready: ready}}
 	}
-	r.in.Slices = []*discoveryv1.EndpointSlice{{
+	r.in.EndpointSlices = []*discoveryv1.EndpointSlice{{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Labels: map[string]string{discoveryv1.LabelServiceName: "plain"}},
 		Endpoints:  []discoveryv1.Endpoint{endpoint(0, &ready), endpoint(1, &unready), endpoint(2, &unready)},
 	}}
-	view := rolloutview.Of(r.in, at(0))
+	view := rolloutview.Of(&r.in, r.target, at(0))
 	want := []rolloutview.Traffic{{Name: "Service/web", Pods: 3, On: 2, By: "Finalizer"}, {Name: "Service/plain", Pods: 3, On: 1, By: "Endpoints"}}
 	if diff := cmp.Diff(want, view.Traffic); diff != "" {
 		t.Errorf("traffic (-want +got):\n%s", diff)
@@ -337,7 +328,7 @@ func TestTrafficOfServices(t *testing.T) {
 
 func TestTextFromObjectsIsOneLine(t *testing.T) {
 	r := rolling(1).pods("1", 1, waiting).rules("Denied", "web/approved", "two\nlines \x1b[31mand an escape")
-	text := rolloutview.Of(r.in, at(20)).Frame(200, 0).Text()
+	text := rolloutview.Of(&r.in, r.target, at(20)).Frame(200, 0).Text()
 	if strings.Contains(text, "\x1b") || !strings.Contains(text, `two lines \x1b[31mand an escape`) {
 		t.Errorf("the message is not escaped:\n%s", text)
 	}

@@ -1,0 +1,142 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/clusterstate"
+
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/cluster"
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
+)
+
+// syncTimeout bounds the first lists of the informers.
+const syncTimeout = 30 * time.Second
+
+// Watch has the objects of namespaces in memory. It is safe for concurrent use.
+type Watch struct {
+	reader  cluster.Reader
+	changed chan struct{}
+	ended   chan error
+}
+
+// watched returns the objects that a Watch has in memory: those of namespaces, and those of the cluster.
+func watched() (namespaced, clusterwide []client.Object) {
+	return []client.Object{
+			&corev1.Pod{}, &appsv1.Deployment{}, &appsv1.ReplicaSet{}, &appsv1.StatefulSet{}, &appsv1.DaemonSet{},
+			&corev1.Service{}, &discoveryv1.EndpointSlice{}, &policyv1.PodDisruptionBudget{},
+			&appsv1alpha1.PodTransitionRule{}, &appsv1alpha1.PodOperation{},
+		}, []client.Object{
+			&appsv1alpha1.PodTransitionPolicy{}, &appsv1alpha1.TrafficAdapter{},
+		}
+}
+
+// Start begins to watch namespaces, and returns when their objects are in memory. It ends with ctx. Resources
+// that may not be listed are noted in snapshots, and not watched.
+func Start(ctx context.Context, env *command.Environment, managerNamespace string, namespaces ...string) (*Watch, error) {
+	config, err := env.REST()
+	if err != nil {
+		return nil, err
+	}
+	direct, err := env.Client()
+	if err != nil {
+		return nil, err
+	}
+	shared := true
+	options := cache.Options{
+		Scheme: command.Scheme(), Mapper: direct.RESTMapper(), DefaultNamespaces: map[string]cache.Config{},
+		ReaderFailOnMissingInformer: true, DefaultUnsafeDisableDeepCopy: &shared, DefaultTransform: cache.TransformStripManagedFields(),
+	}
+	for _, namespace := range namespaces {
+		options.DefaultNamespaces[namespace] = cache.Config{}
+	}
+	objects, err := cache.New(config, options)
+	if err != nil {
+		return nil, fmt.Errorf("making a cache: %w", err)
+	}
+	w := &Watch{changed: make(chan struct{}, 1), ended: make(chan error, 1)}
+	reader := &reader{cached: objects, direct: direct, refused: map[schema.GroupVersionKind]error{}, memory: map[string]remembered{}}
+	w.reader = cluster.Reader{Reader: reader, ManagerNamespace: managerNamespace}
+	if err := w.inform(ctx, reader, objects, namespaces); err != nil {
+		return nil, err
+	}
+	go func() { w.ended <- objects.Start(ctx) }()
+	syncing, stop := context.WithTimeout(ctx, syncTimeout)
+	defer stop()
+	if !objects.WaitForCacheSync(syncing) {
+		return nil, fmt.Errorf("listing the objects of namespace %v: not complete after %s", namespaces, syncTimeout)
+	}
+	return w, nil
+}
+
+// inform adds an informer for each kind that the user may list in every namespace.
+func (w *Watch) inform(ctx context.Context, reader *reader, objects cache.Cache, namespaces []string) error {
+	namespaced, clusterwide := watched()
+	for _, object := range slices.Concat(namespaced, clusterwide) {
+		kind, err := apiutil.GVKForObject(object, command.Scheme())
+		if err != nil {
+			return fmt.Errorf("finding the kind of %T: %w", object, err)
+		}
+		in := namespaces
+		if slices.Contains(clusterwide, object) {
+			in = []string{""}
+		}
+		refused, err := reader.mayList(ctx, kind, in)
+		if err != nil {
+			return fmt.Errorf("listing %s: %w", kind.Kind, err)
+		}
+		if refused != nil {
+			reader.refused[kind] = refused
+			continue
+		}
+		informer, err := objects.GetInformer(ctx, object, cache.BlockUntilSynced(false))
+		if err != nil {
+			return fmt.Errorf("watching %s: %w", kind.Kind, err)
+		}
+		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc: func(any) { w.notify() }, UpdateFunc: func(any, any) { w.notify() }, DeleteFunc: func(any) { w.notify() },
+		}); err != nil {
+			return fmt.Errorf("watching %s: %w", kind.Kind, err)
+		}
+	}
+	return nil
+}
+
+func (w *Watch) notify() {
+	select {
+	case w.changed <- struct{}{}:
+	default: // The reader of the channel has not seen the last change yet.
+	}
+}
+
+// Changed receives a value after objects have changed since the last one was received.
+func (w *Watch) Changed() <-chan struct{} { return w.changed }
+
+// Ended receives the error of the informers when they end: nil with the context.
+func (w *Watch) Ended() <-chan error { return w.ended }
+
+// Snapshot returns the objects of a namespace. They are shared, and must not be modified.
+func (w *Watch) Snapshot(ctx context.Context, namespace string) (*clusterstate.Snapshot, error) {
+	return w.reader.Snapshot(ctx, namespace)
+}
+
+// isRefused reports whether an error means that a resource cannot be read with the rights of the user, or
+// that the cluster does not have it.
+func isRefused(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || meta.IsNoMatchError(err)
+}
