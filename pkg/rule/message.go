@@ -21,6 +21,11 @@ func Explain(code Code, rule appsv1alpha1.TransitionRule, request Request, capac
 	return text.Cut(explain(code, rule, request, capacity), MaxMessageBytes)
 }
 
+// Waits returns the sentence in which events and explanations report that an operation waits for a rule.
+func Waits(operation, rule, message string, code Code) string {
+	return fmt.Sprintf("%s waits for rule %s: %s (%s)", operation, rule, message, code)
+}
+
 func explain(code Code, rule appsv1alpha1.TransitionRule, request Request, capacity *Capacity) string {
 	switch code {
 	case CodeNoRoom:

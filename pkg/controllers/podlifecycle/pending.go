@@ -80,12 +80,12 @@ func pendingWake(facts lifecycle.PodFacts, now time.Time) time.Duration {
 
 // gatelessProblem returns the cause for which the traffic of a pod without the gate, and so without
 // a condition, has waited.
-func gatelessProblem(facts lifecycle.PodFacts, now time.Time) problem {
+func gatelessProblem(facts lifecycle.PodFacts, now time.Time) lifecycle.Problem {
 	pending, waits := lifecycle.PendingOf(facts)
 	if !waits || facts.Gate != lifecycle.GateMissing || now.Sub(pending.Since) < pendingAfter {
-		return problem{}
+		return lifecycle.Problem{}
 	}
-	return problem{reason: pendingEvent(pending), text: pending.Text}
+	return lifecycle.Problem{Reason: pendingEvent(pending), Text: pending.Text}
 }
 
 func pendingEvent(pending lifecycle.Pending) string {

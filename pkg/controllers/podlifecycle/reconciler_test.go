@@ -213,7 +213,7 @@ func TestConflictIsNoError(t *testing.T) {
 // TestProblemsAreSharedByNamespace shows that the pods of one namespace never cause an event of another
 // one to be recorded again.
 func TestProblemsAreSharedByNamespace(t *testing.T) {
-	last, unchanged := newLastProblems(), problem{EventGateMissing, "text"}
+	last, unchanged := newLastProblems(), lifecycle.Problem{Reason: lifecycle.ProblemGateMissing, Text: "text"}
 	quiet, loud := builders.MakePod("web-0").Namespace("quiet").UID("quiet").Obj(), builders.MakePod("web-0").Namespace("loud").Obj()
 	if !last.changed(quiet, unchanged) {
 		t.Fatal("the first problem is not recorded")

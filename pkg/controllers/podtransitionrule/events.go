@@ -74,7 +74,7 @@ func isNews(annotations map[string]string, reason rule.Reason) bool {
 func (r *Reconciler) recordWithheld(pod *withheldPod) {
 	reason := pod.first
 	r.recorder.Eventf(pod.object, nil, eventTypeOf(reason.Code), EventWithheld, actionOf(reason),
-		"%s waits for rule %s: %s (%s)", lifecycle.DescribeOperation(pod.request.Type, pod.request.ID), reason.Rule, reason.Message, reason.Code)
+		"%s", rule.Waits(lifecycle.DescribeOperation(pod.request.Type, pod.request.ID), reason.Rule.String(), reason.Message, reason.Code))
 }
 
 // eventTypeOf returns Warning for a rule or service that needs an edit or a repair, and Normal for a rule

@@ -10,6 +10,7 @@ import (
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/doctor"
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/explain"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/get"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/render"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/version"
@@ -84,7 +85,7 @@ func groups() []*cobra.Group {
 // verbs returns the verbs by group.
 func verbs(env *command.Environment) map[string][]*cobra.Command {
 	return map[string][]*cobra.Command{
-		groupSee:  {get.Command(env)},
+		groupSee:  {explain.Command(env), get.Command(env)},
 		groupTest: {render.Command(env)},
 		groupMend: {doctor.Command(env)},
 	}

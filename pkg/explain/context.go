@@ -1,0 +1,168 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/podstate"
+	"github.com/podops-dev/podops/pkg/replicasetscale"
+	"github.com/podops-dev/podops/pkg/rule"
+)
+
+// keptScaleDown describes the scale-down of the ReplicaSet of a pod that is to be deleted for it.
+func (x *explainer) keptScaleDown() {
+	deletes := slices.ContainsFunc(x.state.Operations, func(o podstate.Operation) bool { return o.ID == appsv1alpha1.PodDeleteID })
+	for _, set := range x.s.ReplicaSets {
+		if !deletes || !ownsPod(set, x) {
+			continue
+		}
+		if note, kept := keptScaleDown(set, deploymentOf(set)); kept {
+			x.note(note)
+		}
+	}
+}
+
+func ownsPod(set *appsv1.ReplicaSet, x *explainer) bool {
+	return slices.ContainsFunc(x.pod.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == set.UID })
+}
+
+// keptScaleDown returns the note on a ReplicaSet whose scale-down admission keeps.
+func keptScaleDown(set *appsv1.ReplicaSet, deployment string) (Reason, bool) {
+	scale := replicasetscale.ScaleOf(set)
+	if scale.Demand == nil {
+		return Reason{}, false
+	}
+	note := Reason{
+		Situation: ScaleDownKept,
+		Message: fmt.Sprintf("ReplicaSet %s was to be lowered to %d, and stays at %d until %d of its pods may be deleted",
+			set.Name, *scale.Demand, scale.Replicas, scale.Replicas-*scale.Demand),
+	}
+	withdraw := kubectl(set.Namespace, "scale replicaset %s --replicas=%d", set.Name, scale.Replicas)
+	if deployment != "" {
+		withdraw = kubectl(set.Namespace, "rollout undo deployment %s", deployment)
+	}
+	note.Commands = []Command{{"withdraw it", withdraw}}
+	return note, true
+}
+
+// deploymentOf returns the name of the Deployment of a ReplicaSet; empty without one.
+func deploymentOf(set *appsv1.ReplicaSet) string {
+	for _, owner := range set.OwnerReferences {
+		if owner.Kind == "Deployment" && owner.Controller != nil && *owner.Controller {
+			return owner.Name
+		}
+	}
+	return ""
+}
+
+// exceptions describes why the pod passes rules, or will.
+func (x *explainer) exceptions() {
+	preCheck := len(x.state.In(podstate.PhasePreCheck)) > 0
+	if len(x.state.Operations) == 0 {
+		x.holdExpired()
+	}
+	switch {
+	case len(x.state.Operations) == 0:
+		return
+	case x.state.BreakGlass != "":
+		x.note(Reason{
+			Situation: BreakGlass, Message: "break-glass of the pod lets it pass every PreCheck rule: " + x.state.BreakGlass,
+			Commands: []Command{{"end it", x.kubectl("annotate pod %s %s-", x.pod.Name, appsv1alpha1.BreakGlassAnnotationKey)}},
+		})
+	case x.s.BreakGlass != "":
+		x.note(everywhere("of the namespace: "+x.s.BreakGlass, x.pod.Namespace))
+	case x.s.ClusterBreakGlass != "":
+		x.note(everywhere("of the cluster: "+x.s.ClusterBreakGlass, x.s.Manager.Namespace))
+	}
+	if len(x.state.SkipRules) > 0 {
+		x.note(Reason{
+			Situation: SkipsRules, Message: "the pod skips the rules " + strings.Join(x.state.SkipRules, ", "),
+			Commands: []Command{{"end that", x.kubectl("annotate pod %s %s-", x.pod.Name, appsv1alpha1.SkipRulesAnnotationKey)}},
+		})
+	}
+	if event := lastEvent(x.s, x.pod.UID, "Exempt"); event != nil {
+		x.note(Reason{Situation: ExemptRevision, Message: event.Message, Since: timeOf(eventTime(event))})
+	}
+	if preCheck {
+		x.holdBounded()
+		x.noRule()
+	}
+}
+
+func everywhere(text, namespace string) Reason {
+	return Reason{
+		Situation: ClusterGlass, Message: "break-glass " + text + ": every pod passes every PreCheck rule",
+		Commands: []Command{{"end it", "kubectl annotate namespace " + namespace + " " + appsv1alpha1.BreakGlassAnnotationKey + "-"}},
+	}
+}
+
+// noRule notes that no rule selects the pod.
+func (x *explainer) noRule() {
+	if len(x.s.RulesOf(x.pod)) == 0 && !x.s.CannotRead("podtransitionrules") {
+		x.note(Reason{Situation: NoRuleSelects, Message: "no PodTransitionRule selects the pod: it passes once the manager sees it"})
+	}
+}
+
+// holdBounded notes when a rule stops to hold back a deferred delete.
+func (x *explainer) holdBounded() {
+	if x.state.Delete == nil {
+		return
+	}
+	for _, ruleset := range x.s.RulesOf(x.pod) {
+		if ruleset.Spec.MaxHold == nil {
+			continue
+		}
+		then := "the deletion is cancelled"
+		if ruleset.Spec.OnMaxHold == appsv1alpha1.HoldRelease {
+			then = "the pod passes its rules"
+		}
+		x.note(Reason{
+			Situation: HoldBounded,
+			Message:   fmt.Sprintf("PodTransitionRule %s holds it for %s at most (maxHold); then %s", ruleset.Name, ruleset.Spec.MaxHold.Duration, then),
+		})
+	}
+}
+
+// shownFor is how long an ended hold is shown.
+const shownFor = 15 * time.Minute
+
+// holdExpired notes that a hold has ended with a cancelled operation.
+func (x *explainer) holdExpired() {
+	event := lastEvent(x.s, x.pod.UID, "HoldExpired")
+	if event == nil || x.now.Sub(eventTime(event)) > shownFor {
+		return
+	}
+	x.note(Reason{Situation: HoldExpired, Message: event.Message, Since: timeOf(eventTime(event))})
+}
+
+// wouldWithhold notes the rules that would withhold the pod if they were enforced.
+func (x *explainer) wouldWithhold() {
+	for _, ruleset := range x.s.RulesOf(x.pod) {
+		for _, status := range ruleset.Status.Rules {
+			if status.Enforcement == appsv1alpha1.EnforcementEnforce || status.Enforcement == "" {
+				continue
+			}
+			x.wouldWithholdBy(ruleset.Name, status)
+		}
+	}
+}
+
+func (x *explainer) wouldWithholdBy(ruleset string, status appsv1alpha1.RuleStatus) {
+	for _, rejection := range status.LastRejections {
+		if rejection.Pod != x.pod.Name || !slices.ContainsFunc(x.state.Operations, func(o podstate.Operation) bool { return o.ID == rejection.ID }) {
+			continue
+		}
+		x.note(Reason{
+			Situation: WouldWithhold, Rule: ruleset + "/" + status.Name, Code: rejection.Reason, Since: timeOf(rejection.Time.Time),
+			Message: fmt.Sprintf("rule %s/%s would withhold it if it were enforced (now %s): %s (%s)",
+				ruleset, status.Name, status.Enforcement, rejection.Message, rule.Code(rejection.Reason)),
+		})
+		return
+	}
+}

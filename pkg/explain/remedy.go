@@ -1,0 +1,180 @@
+package explain
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/podstate"
+)
+
+// remedies returns the commands that help where a rule withholds the pod, the best first.
+func (x *explainer) remedies(reason Reason, ruleset string) []Command {
+	edit := Command{"edit the rule", x.kubectl("edit podtransitionrule %s", ruleset)}
+	look := Command{"see the rule", x.kubectl("podops explain ptr/%s", ruleset)}
+	spec := x.spec(reason.Rule)
+	switch reason.Situation {
+	case LabelMismatch:
+		return append(x.labelCommands(spec), edit)
+	case NoRoom, WaitsItsTurn:
+		if len(reason.InTheWay) > 0 {
+			return []Command{{"see why the first pod in the way is not available", x.kubectl("podops explain pod/%s", reason.InTheWay[0].Name)}, look}
+		}
+		return []Command{look}
+	case Quarantined:
+		return []Command{
+			{"edit the module, so that it needs less", x.policyEdit(spec, ruleset)},
+			{"or have it evaluated again", x.kubectl(`annotate podtransitionrule %s --overwrite %s="$(date)"`, ruleset, appsv1alpha1.LiftQuarantineAnnotationKey)},
+		}
+	case PolicyNotFound:
+		return []Command{{"see the policies that there are", "kubectl get podtransitionpolicies"}, edit}
+	case NotAllowed, Denied:
+		return []Command{
+			{"see what the rule reads of the pod", x.kubectl("podops eval --pod %s --show-input", x.pod.Name)},
+			{"or edit the rule", x.policyEdit(spec, ruleset)},
+		}
+	case NeverPasses, CompileFailed, TooLarge, BadParameters, Undefined, WrongType, Timeout, EvaluationFailed:
+		return []Command{{"edit the rule", x.policyEdit(spec, ruleset)}, look}
+	case WebhookFailed, WebhookUnresolvable, WebhookCircuitOpen, WebhookRejected, WebhookProcessing, WebhookPending, WebhookSecret:
+		return x.webhookCommands(reason, spec, ruleset)
+	case RuleDeleted:
+		return []Command{{"wait, or create it again", x.kubectl("get podtransitionrules")}}
+	default:
+		return []Command{look}
+	}
+}
+
+// policyEdit returns the command that edits the module of a rule.
+func (x *explainer) policyEdit(spec *appsv1alpha1.TransitionRule, ruleset string) string {
+	if spec != nil && spec.Rego != nil && spec.Rego.PolicyRef != nil {
+		return "kubectl edit podtransitionpolicy " + spec.Rego.PolicyRef.Name
+	}
+	return x.kubectl("edit podtransitionrule %s", ruleset)
+}
+
+// webhookCommands returns the commands for a rule that calls a service.
+func (x *explainer) webhookCommands(reason Reason, spec *appsv1alpha1.TransitionRule, ruleset string) []Command {
+	calls := Command{"see its calls", x.kubectl("get podtransitionrule %s -o jsonpath='{.status.ruleStates}'", ruleset)}
+	if spec == nil || spec.Webhook == nil {
+		return []Command{calls}
+	}
+	if secret := spec.Webhook.ClientConfig.SecretRef; secret != nil && reason.Situation == WebhookSecret {
+		return []Command{{"see the Secret", x.kubectl("get secret %s", secret.Name)}, calls}
+	}
+	if reason.Situation == WebhookUnresolvable {
+		return []Command{
+			{"correct the url, now " + spec.Webhook.ClientConfig.URL, x.kubectl("edit podtransitionrule %s", ruleset)}, calls,
+		}
+	}
+	return []Command{calls, {"the service is " + spec.Webhook.ClientConfig.URL + "; edit the rule", x.kubectl("edit podtransitionrule %s", ruleset)}}
+}
+
+// labelCommands returns the command that adds the labels that a rule requires and the pod does not have.
+func (x *explainer) labelCommands(spec *appsv1alpha1.TransitionRule) []Command {
+	if spec == nil || spec.LabelCheck == nil || spec.LabelCheck.Requires == nil {
+		return nil
+	}
+	var changes []string
+	for _, key := range slices.Sorted(maps.Keys(spec.LabelCheck.Requires.MatchLabels)) {
+		if value := spec.LabelCheck.Requires.MatchLabels[key]; x.pod.Labels[key] != value {
+			changes = append(changes, key+"="+value)
+		}
+	}
+	for _, requirement := range spec.LabelCheck.Requires.MatchExpressions {
+		if change := labelChange(x.pod.Labels, requirement); change != "" {
+			changes = append(changes, change)
+		}
+	}
+	if len(changes) == 0 {
+		return nil
+	}
+	return []Command{{"meet the rule, if that is true of the pod", x.kubectl("label pod %s --overwrite %s", x.pod.Name, strings.Join(changes, " "))}}
+}
+
+// labelChange returns the change of a label that meets a requirement; empty if it is met, or if any value may do.
+func labelChange(pod map[string]string, requirement metav1.LabelSelectorRequirement) string {
+	selector, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{requirement}})
+	switch {
+	case err != nil || selector.Matches(labels.Set(pod)):
+		return ""
+	case requirement.Operator == metav1.LabelSelectorOpIn:
+		return requirement.Key + "=" + slices.Min(requirement.Values)
+	case requirement.Operator == metav1.LabelSelectorOpExists:
+		return requirement.Key + "=<value>"
+	default:
+		return requirement.Key + "-"
+	}
+}
+
+// letGo returns the commands that let the pod go although rules withhold it, the mildest first.
+func (x *explainer) letGo() []Command {
+	var skipped []string
+	for _, reason := range x.reasons {
+		if reason.Rule == "" || reason.Stage != string(appsv1alpha1.StagePreCheck) {
+			continue
+		}
+		name := reason.Rule
+		if _, after, found := strings.Cut(reason.Rule, "/"); found && !strings.HasPrefix(reason.Kind, "PodDisruptionBudget") {
+			name = after
+		}
+		if !slices.Contains(skipped, name) {
+			skipped = append(skipped, name)
+		}
+	}
+	var commands []Command
+	waiting := x.state.In(podstate.PhasePreCheck)
+	if len(waiting) > 0 {
+		commands = append(commands, Command{"cancel the operation", x.undo(waiting[0])})
+	}
+	if len(skipped) > 0 {
+		commands = append(commands,
+			Command{"skip these rules only", x.kubectl(`annotate pod %s --overwrite %s='{"skipRules":["%s"]}'`,
+				x.pod.Name, appsv1alpha1.SkipRulesAnnotationKey, strings.Join(skipped, `","`))},
+			Command{"pass every rule, with the reason", x.kubectl(`annotate pod %s %s="<who, and why>"`, x.pod.Name, appsv1alpha1.BreakGlassAnnotationKey)})
+	}
+	return commands
+}
+
+// context adds what holds nothing and completes the picture.
+func (x *explainer) context() {
+	x.heldRequest()
+	x.keptScaleDown()
+	x.exceptions()
+	x.wouldWithhold()
+}
+
+// heldRequest describes the delete or eviction that the pod waits for.
+func (x *explainer) heldRequest() {
+	record := x.state.Delete
+	waiting := slices.ContainsFunc(x.state.In(podstate.PhasePreCheck), func(o podstate.Operation) bool { return o.ID == appsv1alpha1.PodDeleteID })
+	if record == nil || !waiting {
+		return
+	}
+	note := Reason{Situation: DeleteHeld, Message: fmt.Sprintf(
+		"%s requested its deletion and was answered with 429; PodOps deletes the pod once its rules pass, without another request", cmpUser(record.User))}
+	switch record.Actor {
+	case "Owner":
+		note.Message = fmt.Sprintf("the controller of its owner (%s) requested its deletion and was answered with 429", cmpUser(record.User))
+	case "Evictor":
+		note.Situation = EvictionHeld
+		note.Message = fmt.Sprintf(
+			"%s requested its eviction and was answered with 429: PodOps evicts the pod once its rules pass; the request lapses 2 minutes after it was last repeated",
+			cmpUser(record.User))
+	case "Label":
+		note.Message = fmt.Sprintf("label %s requests its deletion: PodOps deletes the pod once its rules pass", appsv1alpha1.ToDeleteLabelKey)
+	}
+	note.Commands = []Command{{"cancel it", x.undo(podstate.Operation{ID: appsv1alpha1.PodDeleteID, Type: appsv1alpha1.DeleteOperationType})}}
+	x.note(note)
+}
+
+func cmpUser(user string) string {
+	if user == "" {
+		return "a client"
+	}
+	return user
+}
