@@ -52,6 +52,7 @@ func (p scenario) diagnosed(ctx context.Context) doctor.Report {
 // reinstall applies the manifests of the suite again, whatever is left of them, and starts a manager.
 func reinstall(ctx context.Context, c *cluster) {
 	GinkgoHelper()
+	managers.stopAll()
 	c.kubectl(ctx, "delete", "--ignore-not-found", "mutatingwebhookconfiguration/"+certificates.MutatingConfigurationName,
 		"validatingwebhookconfiguration/"+certificates.ValidatingConfigurationName)
 	Eventually(ctx, func(ctx context.Context) error {
