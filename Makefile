@@ -123,6 +123,7 @@ vet: ## Run go vet.
 	go vet -C pkg/adapters/alibabacloudslb ./...
 	go vet -C examples/kvstore ./...
 	go vet -C cmd/kubectl-podops ./...
+	go vet -C test/browser ./...
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## Run the linters.
@@ -132,6 +133,7 @@ lint: $(TOOLS)/golangci-lint ## Run the linters.
 	cd pkg/adapters/alibabacloudslb && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml
 	cd examples/kvstore && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml
 	cd cmd/kubectl-podops && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml
+	cd test/browser && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml
 
 .PHONY: verify
 verify: generate manifests docs ## Generate, then check format, lint, manifests, and that the tree is clean.
@@ -230,6 +232,11 @@ test-matrix: kube build ## Remove pods in every way on real controllers, and com
 	go test -c -o $(BIN)/matrix.test ./test/matrix
 	cd test/matrix && $(TEST_ENV) $(BIN)/matrix.test -test.timeout 15m -test.v $(ARGS)
 
+# Chromium comes from the packages of the distribution.
+.PHONY: test-browser
+test-browser: kube build bin/kubectl-podops ## Follow a rollout on the page of the plugin in Chromium; leaves pictures in bin/dashboard.
+	CHROMIUM=$$(hack/chromium) && $(TEST_ENV) CHROMIUM=$$CHROMIUM go test -C test/browser -vet=off -count=1 -timeout 15m ./...
+
 # A memory cgroup of its own: the limit of the Deployment is part of what is tested.
 .PHONY: test-hostile
 test-hostile: kube build ## Attack a manager with 1 GiB of memory; ARGS=-timed also checks a neighbour.
@@ -247,12 +254,15 @@ uninstall: ## Remove the CRDs, and every rule with them.
 	$(KUBECTL) delete --ignore-not-found -k config/crd
 
 .PHONY: deploy
-deploy: bin/kubectl-podops ## Install everything with the image IMG, into the cluster of KUBECONFIG; ARGS=--help for options.
-	$(BIN)/kubectl-podops install --image $(IMG) $(ARGS)
+deploy: ## Install everything with the image IMG, into the cluster of KUBECONFIG.
+	hack/webhooks-at-service $(KUBECTL)
+	hack/image-overlay $(IMG) $(BIN)/deploy
+	$(KUBECTL) apply --server-side -k $(BIN)/deploy
 
 .PHONY: undeploy
-undeploy: bin/kubectl-podops ## Leave every pod in service, then remove PodOps; ARGS=--help for options.
-	$(BIN)/kubectl-podops uninstall $(ARGS)
+undeploy: build ## Leave every pod in service, then remove PodOps; ARGS=--help for options.
+	$(BIN)/manager release $(ARGS)
+	$(KUBECTL) delete --ignore-not-found -k config/default
 
 # Built on demand. Go knows best what is up to date.
 

@@ -2,6 +2,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -30,7 +31,7 @@ func run() int {
 	ctrl.SetLogger(lazylog.New(zap.New(zap.UseFlagOptions(&options.Log))))
 
 	if flag.NArg() > 0 {
-		return command(flag.Args())
+		return command(flag.Args(), options.Namespace)
 	}
 	if err := options.Validate(); err != nil {
 		return failed("checking flags", err)
@@ -48,15 +49,21 @@ func run() int {
 }
 
 // command runs a subcommand.
-func command(args []string) int {
+func command(args []string, namespace string) int {
 	switch {
 	case args[0] == "replay" && len(args) == 2:
 		if err := operator.Replay(ctrl.SetupSignalHandler(), args[1], os.Stdout); err != nil {
 			return failed("replaying", err)
 		}
+	case args[0] == "release":
+		if err := release(args[1:], namespace); errors.Is(err, flag.ErrHelp) {
+			return 0
+		} else if err != nil {
+			return failed("releasing pods", err)
+		}
 	default:
 		flag.Usage()
-		return failed("reading the arguments", fmt.Errorf("%q is not a command; there is: replay FILE", args))
+		return failed("reading the arguments", fmt.Errorf("%q is not a command; there are: replay FILE, release", args))
 	}
 	return 0
 }
@@ -71,6 +78,7 @@ func usage() {
 
   manager [flags]         run the operator
   manager replay FILE     repeat the decisions of a decision log, and compare
+  manager release         remove PodOps from the pods of a cluster, before it is uninstalled
 
 It finds the API server by --kubeconfig, $KUBECONFIG, or as a pod of the cluster.
 

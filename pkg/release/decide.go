@@ -45,7 +45,6 @@ func Decide(pod *corev1.Pod, goes func(finalizer string) bool, now time.Time) De
 	for _, key := range slices.Sorted(maps.Keys(pod.Annotations)) {
 		prefix, _, _ := strings.Cut(key, "/")
 		if prefix == appsv1alpha1.DetailAnnotationPrefix || prefix == appsv1alpha1.PodOperationAnnotationPrefix || key == appsv1alpha1.PendingDeleteAnnotationKey ||
-			key == appsv1alpha1.UnstuckAnnotationKey ||
 			key == appsv1alpha1.AvailableConditionsAnnotationKey && expectsOnly(pod, goes) {
 			if decision.Change.Annotations == nil {
 				decision.Change.Annotations = map[string]*string{}

@@ -57,7 +57,8 @@ environment switches colors off.`,
   kubectl podops get deploy/web --watch --until-done
 
   # Which pods are withheld, and by which rule
-  kubectl podops get deploy/web -o json | jq -r '.revisions[].pods[] | select(.withheld) | [.name, .withheld.rule] | @tsv'
+  kubectl podops get deploy/web -o json |
+    jq -r '.revisions[].pods[] | select(.withheld) | [.name, .withheld.rule] | @tsv'
 
   # All StatefulSets with a label
   kubectl podops get sts -l team=data`,

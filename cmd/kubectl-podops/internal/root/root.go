@@ -9,13 +9,11 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/dashboard"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/doctor"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/explain"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/get"
-	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/install"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/render"
-	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/uninstall"
-	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/unstick"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/version"
 )
 
@@ -88,8 +86,8 @@ func groups() []*cobra.Group {
 // verbs returns the verbs by group.
 func verbs(env *command.Environment) map[string][]*cobra.Command {
 	return map[string][]*cobra.Command{
-		groupSee:  {explain.Command(env), get.Command(env)},
+		groupSee:  {explain.Command(env), get.Command(env), dashboard.Command(env)},
 		groupTest: {render.Command(env)},
-		groupMend: {doctor.Command(env), install.Command(env), uninstall.Command(env), unstick.Command(env)},
+		groupMend: {doctor.Command(env)},
 	}
 }
