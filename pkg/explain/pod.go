@@ -165,7 +165,7 @@ func (x *explainer) waitsForOthers(operation podstate.Operation) bool {
 // operating reports that an operation has its permit, and who acts next.
 func (x *explainer) operating(operation podstate.Operation) {
 	undo := Command{"cancel it", x.undo(operation)}
-	finish := Command{"say that it is over", x.kubectl("label pod %s %s/%s-", x.pod.Name, appsv1alpha1.OperatingLabelPrefix, operation.ID)}
+	finish := Command{"finish it", x.kubectl("label pod %s %s/%s-", x.pod.Name, appsv1alpha1.OperatingLabelPrefix, operation.ID)}
 	since := timeOf(operation.Since)
 	podOperation := x.podOperation(operation.ID)
 	switch {
@@ -290,17 +290,17 @@ func (x *explainer) operations() []Operation {
 func (x *explainer) summary() string {
 	switch x.state.Phase {
 	case podstate.PhaseTerminating:
-		return "is deleted, and ends"
+		return "it is deleted, and ends"
 	case podstate.PhaseFinished:
-		return "has ended (" + string(x.pod.Status.Phase) + ")"
+		return "it has ended (" + string(x.pod.Status.Phase) + ")"
 	case podstate.PhaseNotControlled:
-		return "is not under PodOps"
+		return "it is not under PodOps"
 	case podstate.PhaseAvailable:
-		return "is available, and nothing is requested of it"
+		return "it is available, and nothing is requested of it"
 	case podstate.PhaseOffline:
-		return "is kept off traffic by a label"
+		return "a label keeps it off traffic"
 	case podstate.PhaseUnavailable:
-		return "is not available, and no operation is the cause"
+		return "it is not available, and no operation is the cause"
 	}
 	first := x.state.In(x.state.Phase)[0].Describe()
 	switch x.state.Phase {
@@ -330,13 +330,23 @@ func kubectl(namespace, format string, arguments ...any) string {
 	return "kubectl -n " + namespace + " " + fmt.Sprintf(format, arguments...)
 }
 
+// podops returns a command line of the plugin in the namespace of the pod.
+func (x *explainer) podops(format string, arguments ...any) string {
+	return podops(x.pod.Namespace, format, arguments...)
+}
+
+// podops returns a command line of the plugin. kubectl takes no flags before the name of a plugin.
+func podops(namespace, format string, arguments ...any) string {
+	return "kubectl podops " + fmt.Sprintf(format, arguments...) + " -n " + namespace
+}
+
 // undo returns the command that cancels an operation.
 func (x *explainer) undo(operation podstate.Operation) string {
 	return x.kubectl("label pod %s %s/%s=%s", x.pod.Name, appsv1alpha1.UndoOperationTypeLabelPrefix, operation.ID, operation.Type)
 }
 
 func (x *explainer) unstick() Command {
-	return Command{"see what can be mended, and mend it with --yes", x.kubectl("podops unstick pod/%s", x.pod.Name)}
+	return Command{"see what can be mended, and mend it with --yes", x.podops("unstick pod/%s", x.pod.Name)}
 }
 
 func (x *explainer) nodeCommands() []Command {

@@ -16,14 +16,14 @@ import (
 // remedies returns the commands that help where a rule withholds the pod, the best first.
 func (x *explainer) remedies(reason Reason, ruleset string) []Command {
 	edit := Command{"edit the rule", x.kubectl("edit podtransitionrule %s", ruleset)}
-	look := Command{"see the rule", x.kubectl("podops explain ptr/%s", ruleset)}
+	look := Command{"see the rule", x.podops("explain ptr/%s", ruleset)}
 	spec := x.spec(reason.Rule)
 	switch reason.Situation {
 	case LabelMismatch:
 		return append(x.labelCommands(spec), edit)
 	case NoRoom, WaitsItsTurn:
 		if len(reason.InTheWay) > 0 {
-			return []Command{{"see why the first pod in the way is not available", x.kubectl("podops explain pod/%s", reason.InTheWay[0].Name)}, look}
+			return []Command{{"see why the first pod in the way is not available", x.podops("explain pod/%s", reason.InTheWay[0].Name)}, look}
 		}
 		return []Command{look}
 	case Quarantined:
@@ -35,7 +35,7 @@ func (x *explainer) remedies(reason Reason, ruleset string) []Command {
 		return []Command{{"see the policies that there are", "kubectl get podtransitionpolicies"}, edit}
 	case NotAllowed, Denied:
 		return []Command{
-			{"see what the rule reads of the pod", x.kubectl("podops eval --pod %s --show-input", x.pod.Name)},
+			{"see what the rule reads of the pod", x.podops("eval --pod %s --show-input", x.pod.Name)},
 			{"or edit the rule", x.policyEdit(spec, ruleset)},
 		}
 	case NeverPasses, CompileFailed, TooLarge, BadParameters, Undefined, WrongType, Timeout, EvaluationFailed:

@@ -35,7 +35,10 @@ type printer struct {
 }
 
 func (p *printer) explanation(e Explanation) {
-	p.wrapped("", fmt.Sprintf("%s %s/%s %s%s", e.Kind, e.Namespace, e.Name, e.Summary, p.forHowLong(e.Since)))
+	p.wrapped("", fmt.Sprintf("%s %s/%s: %s", e.Kind, e.Namespace, e.Name, e.Summary))
+	if len(e.Operations) == 0 && e.Phase != "" {
+		p.wrapped("   ", e.Phase+p.forHowLong(e.Since))
+	}
 	for _, operation := range e.Operations {
 		p.operation(operation)
 	}

@@ -111,10 +111,10 @@ func count(s *clusterstate.Snapshot, pods []*corev1.Pod, desired int) *Pods {
 func summaryOf(pods Pods) string {
 	text := fmt.Sprintf("%d of %d desired pods are available", pods.Available, pods.Desired)
 	if pods.Waiting > 0 {
-		text += fmt.Sprintf(", %d wait for rules", pods.Waiting)
+		text += fmt.Sprintf(", %d waiting for rules", pods.Waiting)
 	}
 	if pods.OffTraffic > 0 {
-		text += fmt.Sprintf(", %d are off traffic", pods.OffTraffic)
+		text += fmt.Sprintf(", %d off traffic", pods.OffTraffic)
 	}
 	return text
 }
@@ -146,7 +146,7 @@ func grouped(s *clusterstate.Snapshot, pods []*corev1.Pod, now time.Time) (reaso
 		group, known := groups[key{first.Situation, first.Rule}]
 		if !known {
 			first.Count = 0
-			first.Commands = []Command{{"see the pod", kubectl(pod.Namespace, "podops explain pod/%s", pod.Name)}}
+			first.Commands = []Command{{"see the pod", podops(pod.Namespace, "explain pod/%s", pod.Name)}}
 			groups[key{first.Situation, first.Rule}], group = &first, &first
 		}
 		group.Count++
