@@ -80,8 +80,8 @@ var _ = Describe("A PodOperation", func() {
 			p.rule(ctx, maxUnavailable("2"))
 			p.pods(ctx, 6, func(pod *corev1.Pod) { pod.Annotations = map[string]string{"test.podops.dev/start-delay": "2s"} })
 			operation := p.operation(ctx, appsv1alpha1.PodOperationSpec{Target: web, Action: restart, DeadlineSeconds: new(int32(3600))})
-			Eventually(ctx, p.list).Should(ContainElements(manyTimes(2, beAnnotated(recordOf(operation)))...))
-			Expect(p.list(ctx)).To(ContainElement(expect.BeWaiting(idOf(operation))))
+			Eventually(ctx, p.list).Should(And(
+				ContainElements(manyTimes(2, beAnnotated(recordOf(operation)))...), ContainElement(expect.BeWaiting(idOf(operation)))))
 			end(ctx, operation)
 
 			if reason == "" {

@@ -71,7 +71,7 @@ var _ = Describe("A Deployment whose rollout waits", func() {
 		AddReportEntry("figures", map[string]any{"most pods": pods.mostActive(), "writes to ReplicaSets": len(writes), "while waiting": settled})
 		Expect(pods.longestAbove(fleet + surge)).To(BeNumerically("<", momentary))
 		p.expectNoFailedDelete(ctx, deployment)
-		Expect(p.setsWithDemand(ctx)).To(BeEmpty())
+		Eventually(ctx, p.setsWithDemand).Should(BeEmpty())
 	})
 
 	It("keeps its old pods when it is undone, with their deletion cost", func(ctx context.Context) {
@@ -124,7 +124,7 @@ var _ = Describe("A scale-in of a Deployment", func() {
 		p.scale(ctx, deployment, fleet)
 		Eventually(ctx, p.list).Should(HaveEach(And(expect.BeAvailable(), expect.HaveNoLifecycle())))
 		Expect(uids(p.list(ctx))).To(ConsistOf(uids(before)))
-		Expect(p.setsWithDemand(ctx)).To(BeEmpty())
+		Eventually(ctx, p.setsWithDemand).Should(BeEmpty())
 		p.expectNoFailedDelete(ctx, deployment)
 	})
 
@@ -248,7 +248,7 @@ var _ = Describe("A scale-in that waits, without a manager", func() {
 		for _, pod := range p.list(ctx) {
 			Expect(pod.Annotations).NotTo(HaveKey(corev1.PodDeletionCost))
 		}
-		Expect(p.setsWithDemand(ctx)).To(BeEmpty())
+		Eventually(ctx, p.setsWithDemand).Should(BeEmpty())
 	})
 })
 
@@ -273,7 +273,7 @@ var _ = Describe("A ReplicaSet alone", func() {
 			p.label(ctx, pod, approvedLabel, "true")
 		}
 		Eventually(ctx, p.list).Should(And(HaveLen(2), HaveEach(And(expect.BeAvailable(), expect.HaveNoLifecycle()))))
-		Expect(p.setsWithDemand(ctx)).To(BeEmpty())
+		Eventually(ctx, p.setsWithDemand).Should(BeEmpty())
 		Expect(p.eventReasons(ctx)).NotTo(ContainElement("FailedDelete"))
 	})
 
