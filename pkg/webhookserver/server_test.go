@@ -159,6 +159,50 @@ func TestAReviewReachesItsHandler(t *testing.T) {
 	}
 }
 
+// TestReviewsAtOnceHaveTheirOwnBodies, in buffers that earlier reviews of other contents have used.
+func TestReviewsAtOnceHaveTheirOwnBodies(t *testing.T) {
+	const atOnce, rounds = 4, 5
+	arrived := make(chan chan struct{})
+	go func() {
+		for range 2 * rounds {
+			waiting := make([]chan struct{}, 0, atOnce)
+			for range atOnce {
+				waiting = append(waiting, <-arrived)
+			}
+			for _, proceed := range waiting {
+				close(proceed)
+			}
+		}
+	}()
+	w := start(t, func(*webhookserver.Options) {}, func(w http.ResponseWriter, r *http.Request) {
+		proceed := make(chan struct{})
+		arrived <- proceed
+		<-proceed // all bodies are in memory
+		body := r.Body.(interface{ Bytes() []byte }).Bytes()
+		if strings.Trim(string(body), string(body[:1])) != "" {
+			http.Error(w, "a body of several reviews", http.StatusInternalServerError)
+			return
+		}
+		fmt.Fprintf(w, "%d times %c", len(body), body[0])
+	})
+	client := w.client(2)
+	for _, path := range []string{"/review", "/slow"} {
+		for round := range rounds {
+			var posts sync.WaitGroup
+			for i := range atOnce {
+				posts.Go(func() {
+					size, letter := 40<<10+round*5000+i, string(rune('a'+round*atOnce+i))
+					code, text := w.post(t, client, path, strings.Repeat(letter, size))
+					if want := fmt.Sprintf("%d times %s", size, letter); code != http.StatusOK || text != want {
+						t.Errorf("got %d %q, want %q", code, text, want)
+					}
+				})
+			}
+			posts.Wait()
+		}
+	}
+}
+
 func TestRequestsThatAreNoReviewsAreRejected(t *testing.T) {
 	w := start(t, func(o *webhookserver.Options) { o.Limits.ReviewBytes = 1000 }, echo)
 	if code, _ := w.post(t, w.client(2), "/review", strings.Repeat("x", 1001)); code != http.StatusRequestEntityTooLarge {
