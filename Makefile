@@ -121,6 +121,7 @@ vet: ## Run go vet.
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## Run the linters.
 	go run ./hack/words
+	go run ./hack/links
 	$(TOOLS)/golangci-lint run
 	cd test/controlplane && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml $(CONTROLPLANE_PACKAGES)
 	cd pkg/adapters/alibabacloudslb && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml
