@@ -48,8 +48,8 @@ func controlledPods(config *rest.Config, scheme *runtime.Scheme) (*cache.ListWat
 	}, nil
 }
 
-// pruningSerializer removes from lists of pods, and from pods in watch events, that are protocol buffers what
-// slimPod removes, before they are decoded.
+// pruningSerializer removes the fields that slimPod removes before objects are decoded: from lists of pods, and
+// from pods in watch events, in protocol buffers.
 type pruningSerializer struct {
 	runtime.NegotiatedSerializer
 	pruner podPruner
@@ -115,12 +115,13 @@ func (d eventDecoder) Decode(data []byte, kind *schema.GroupVersionKind, into ru
 	return event, actual, nil
 }
 
-// podPruner has what is kept of objects that are encoded as protocol buffers, by kind.
+// podPruner removes fields of objects that are encoded as protocol buffers.
 type podPruner struct {
+	// byKind has the fields to keep, by kind.
 	byKind map[string]*prune.Message
 	header *prune.Message
 
-	// operated has what is kept of objects that contain operatedLabel.
+	// operated has the fields to keep of objects that contain operatedLabel, by kind.
 	operated map[string]*prune.Message
 }
 
@@ -149,8 +150,8 @@ func newPodPruner() podPruner {
 	}
 }
 
-// keptOf returns what is kept of pods and of lists of pods, with parts of their containers and
-// containerStatuses.
+// keptOf returns the fields to keep of pods and of lists of pods, by kind, with these fields of their
+// containers and containerStatuses.
 func keptOf(containers, statuses *prune.Message) map[string]*prune.Message {
 	metadata := prune.Without(17) // managedFields
 	pod := prune.Without().In(podMetadata, metadata).
@@ -195,11 +196,11 @@ func slimStatusMessage() *prune.Message {
 // protobufPrefix begins each object that is encoded as protocol buffer. A runtime.Unknown follows.
 const protobufPrefix = "k8s\x00"
 
-// slimBytes is the buffer for what is left of an object: it is enough for most pods.
+// slimBytes is the size of the buffer for a pruned object: it is enough for most pods.
 const slimBytes = 4 << 10
 
-// pruned returns the encoded object without the fields that slimPod removes. It returns what is no pod and no
-// list of pods, and what cannot be read, as it is.
+// pruned returns the encoded object without the fields that slimPod removes. It returns other objects than pods
+// and lists of pods, and data that it cannot read, unchanged.
 func (p podPruner) pruned(data []byte) []byte {
 	if left, ok := p.cut(make([]byte, 0, slimBytes), data); ok {
 		return left
@@ -207,7 +208,7 @@ func (p podPruner) pruned(data []byte) []byte {
 	return data
 }
 
-// appendPruned appends what pruned returns, so that data may be overwritten.
+// appendPruned appends the result of pruned, so that data may be overwritten.
 func (p podPruner) appendPruned(left, data []byte) []byte {
 	if cut, ok := p.cut(left, data); ok {
 		return cut
@@ -215,7 +216,7 @@ func (p podPruner) appendPruned(left, data []byte) []byte {
 	return append(left, data...)
 }
 
-// cut appends what is left of a pod or a list of pods; false if data is none, or cannot be read.
+// cut appends a pod or a list of pods without those fields; false if data is neither, or cannot be read.
 func (p podPruner) cut(left, data []byte) ([]byte, bool) {
 	encoded, found := bytes.CutPrefix(data, []byte(protobufPrefix))
 	if !found {

@@ -58,7 +58,7 @@ func (m *Message) set(number Number, f *field) {
 	m.fields[number] = f
 }
 
-// of returns what becomes of a field; nil if it is kept as it is.
+// of returns how a field is pruned; nil if it is kept unchanged.
 func (m *Message) of(number Number) *field {
 	if int(number) < len(m.fields) {
 		return m.fields[number]
