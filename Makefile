@@ -31,7 +31,7 @@ RACE_PACKAGES = $$(go list ./pkg/... | grep -v /pkg/opa/sandbox)
 # Tests that measure the heap or the time of modules: the race detector multiplies both.
 HEAP_TESTS = ^Test(.*Heap|Hostile)$$
 HEAP_PACKAGES = ./pkg/heapsize ./pkg/loadshed ./pkg/opa
-OTHER_PACKAGES = ./pkg/opa/sandbox $$(go list ./... | grep -v -e /podops/pkg/ -e /test/integration -e /test/processes -e /test/e2e -e /test/hostile -e /test/matrix -e /test/memlimit)
+OTHER_PACKAGES = ./pkg/opa/sandbox $$(go list ./... | grep -v -e /podops/pkg/ -e /test/integration -e /test/processes -e /test/e2e -e /test/hostile -e /test/kvstore -e /test/matrix -e /test/memlimit)
 
 # Packages with property tests. Only their tests have the flag of the number of schedules.
 PROPERTY_PACKAGES = $$(go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | awk '/pgregory.net\/rapid/ {print $$1}')
@@ -216,6 +216,11 @@ test-e2e: kube build bin/adapter-template $(TOOLS)/ginkgo ## Run the end-to-end 
 .PHONY: test-long
 test-long: kube build $(TOOLS)/ginkgo ## Run the two end-to-end tests that take minutes.
 	$(E2E) --label-filter=long ./test/e2e
+
+# Its addresses and its control plane are its own.
+.PHONY: test-kvstore
+test-kvstore: build bin/kvstore-operator bin/kvstore controlplane ## Play the life of a store under load, and kill its operator at each write.
+	$(TEST_ENV) go test -vet=off -count=1 -timeout 30m -v ./test/kvstore
 
 # Apart from test: its rows take nodes away, and wait for each other where machines are busy.
 .PHONY: test-matrix
