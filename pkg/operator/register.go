@@ -66,7 +66,7 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 	}
 	recorder := mgr.GetEventRecorder(eventSource)
 	times := lifecycle.Options{Settle: options.Settle, GateSyncTimeout: options.GateSyncTimeout, GateSyncPolicy: options.GateSyncPolicy}
-	writer := podwriter.New(mgr.GetClient(), recorder, clk)
+	writer := podwriter.New(podStatusClient{mgr.GetClient(), clientset.CoreV1().RESTClient()}, recorder, clk)
 	modules := sandbox.New(sandbox.Options{})
 	policies, decisions, err := newEngine(mgr, options, modules)
 	if err != nil {
