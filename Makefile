@@ -157,6 +157,11 @@ bench-events: kube build ## Show that events do not slow down bursts of updates;
 bench-scale: kube build bin/scale ## Measure the manager beside 10,000 pods; ARGS=-check fails on a missed goal.
 	$(BIN)/scale --bin $(BIN) --dir $(BIN)/scale-run --manager $(BIN)/manager $(ARGS)
 
+# The same lifecycles, by a program that decides nothing.
+.PHONY: bench-floor
+bench-floor: kube bin/scale bin/floor ## Measure what the transport of lifecycles costs without a manager.
+	$(BIN)/scale --bin $(BIN) --dir $(BIN)/floor-run --manager $(BIN)/floor $(ARGS)
+
 ##@ Test
 
 # Two lanes, since the end-to-end tests wait about half of their time: the unit tests fill the
@@ -294,6 +299,10 @@ bin/traffic:
 .PHONY: bin/scale
 bin/scale:
 	@go build -o $(BIN)/scale ./test/scale
+
+.PHONY: bin/floor
+bin/floor:
+	@go build -o $(BIN)/floor ./test/scale/floor
 
 # The key-value store of the example operator, and its load generator, in a module of their own.
 .PHONY: bin/kvstore

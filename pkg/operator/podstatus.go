@@ -34,7 +34,7 @@ type podStatusWriter struct {
 	core rest.Interface
 }
 
-// acceptMetadata asks for the metadata of the object that was written, as protocol buffer.
+// acceptMetadata requests the metadata of the object that was written, as protocol buffer.
 const acceptMetadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1," +
 	"application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 

@@ -16,8 +16,8 @@ func TestSharedPods(t *testing.T) {
 	cached := production()
 	key := client.ObjectKeyFromObject(cached)
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
-	reader := sharedPods{fake.NewClientBuilder().WithObjects(service).Build(), func(asked types.NamespacedName) (*corev1.Pod, bool) {
-		return cached, asked == key
+	reader := sharedPods{fake.NewClientBuilder().WithObjects(service).Build(), func(read types.NamespacedName) (*corev1.Pod, bool) {
+		return cached, read == key
 	}}
 	pod := &corev1.Pod{}
 	if err := reader.Get(t.Context(), key, pod); err != nil || pod.Name != cached.Name || &pod.Spec.Containers[0] != &cached.Spec.Containers[0] {
