@@ -197,7 +197,7 @@ func TestWatchOfControlledPods(t *testing.T) {
 // sendEvents writes watch events as an API server does.
 func sendEvents(w io.Writer, codecs serializer.CodecFactory, media string, events []watch.Event) error {
 	info, _ := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), media)
-	frames := info.StreamSerializer.Framer.NewFrameWriter(w)
+	frames := info.StreamSerializer.NewFrameWriter(w)
 	for _, event := range events {
 		version := runtime.GroupVersioner(corev1.SchemeGroupVersion)
 		if _, isStatus := event.Object.(*metav1.Status); isStatus {
@@ -209,7 +209,7 @@ func sendEvents(w io.Writer, codecs serializer.CodecFactory, media string, event
 		}
 		frame := &bytes.Buffer{}
 		sent := &metav1.WatchEvent{Type: string(event.Type), Object: runtime.RawExtension{Raw: data}}
-		if err := info.StreamSerializer.Serializer.Encode(sent, frame); err != nil {
+		if err := info.StreamSerializer.Encode(sent, frame); err != nil {
 			return err
 		}
 		if _, err := frames.Write(frame.Bytes()); err != nil {
@@ -256,7 +256,7 @@ func BenchmarkDecodePod(b *testing.B) {
 	var frame bytes.Buffer
 	info, _ := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
 	event := &metav1.WatchEvent{Type: string(watch.Modified), Object: runtime.RawExtension{Raw: protobufOf(b, pod)}}
-	if err := info.StreamSerializer.Serializer.Encode(event, &frame); err != nil {
+	if err := info.StreamSerializer.Encode(event, &frame); err != nil {
 		b.Fatal(err)
 	}
 	whole := runtime.NegotiatedSerializer(serializer.WithoutConversionCodecFactory{CodecFactory: codecs})
