@@ -33,7 +33,7 @@ type act struct {
 func (s *show) acts() []act {
 	acts := []act{{"creation", s.create}, {"canary upgrade", s.upgrade}, {"upgrade that is rolled back", s.rollBack}}
 	if s.all {
-		acts = append(acts, act{"drift", s.drift}, act{"scale-in and -out", s.scale})
+		acts = append(acts, act{"drift", s.drift}, act{"scale-in and -out", s.scale}, act{"delete of the leader", s.leaderLast})
 	}
 	return append(acts, act{"acknowledged writes", s.data}, act{"deletion with a backup", s.remove})
 }
