@@ -105,8 +105,7 @@ func (f *managerSet) leaders() []*manager {
 func (f *managerSet) stopAll() {
 	GinkgoHelper()
 	for _, m := range f.running() {
-		m.stopped = time.Now()
-		m.signal(syscall.SIGTERM)
+		m.stop()
 	}
 	for _, m := range f.running() {
 		Eventually(m.Ended()).Should(BeClosed(), "a manager must end after SIGTERM")
@@ -146,6 +145,13 @@ func (m *manager) metrics(ctx context.Context) string {
 	text, err := io.ReadAll(answer.Body)
 	Expect(err).NotTo(HaveOccurred())
 	return string(text)
+}
+
+// stop has the manager end. Its log may have errors of the end from now on.
+func (m *manager) stop() {
+	GinkgoHelper()
+	m.stopped = time.Now()
+	m.signal(syscall.SIGTERM)
 }
 
 func (m *manager) signal(signal syscall.Signal) {
