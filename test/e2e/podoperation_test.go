@@ -208,6 +208,31 @@ var _ = Describe("A PodOperation", func() {
 		Expect(p.list(ctx)).To(HaveEach(And(expect.BeAvailable(), expect.HaveNoLifecycle())))
 	})
 
+	It("is queued while as many as a namespace may have are in progress, and starts when another ends", func(ctx context.Context) {
+		p.rule(ctx, approved())
+		p.pods(ctx, 1, nil)
+		active := make([]*appsv1alpha1.PodOperation, appsv1alpha1.MaxActivePodOperations)
+		for i := range active {
+			active[i] = p.operation(ctx, appsv1alpha1.PodOperationSpec{Target: web, Action: restart})
+		}
+		for _, operation := range active {
+			Eventually(ctx, p.seeingOperation(operation)).Should(HaveField("Status.StartTime", Not(BeNil())))
+		}
+		queued := p.operation(ctx, appsv1alpha1.PodOperationSpec{Target: web, Action: restart})
+		Eventually(ctx, p.seeingOperation(queued)).Should(haveReason(appsv1alpha1.ReasonQueued))
+		Consistently(ctx, p.seeingOperation(queued)).Should(And(haveReason(appsv1alpha1.ReasonQueued), HaveField("Status.StartTime", BeNil())))
+		Expect(p.list(ctx)).To(HaveEach(HaveField("Labels", Not(HaveKey(appsv1alpha1.OperatingLabelPrefix+"/"+idOf(queued))))))
+
+		By("cancelling all others")
+		for _, operation := range active {
+			p.patch(ctx, operation, `{"spec":{"cancel":true}}`)
+		}
+		Eventually(ctx, p.seeingOperation(queued)).Should(HaveField("Status.StartTime", Not(BeNil())))
+		p.label(ctx, p.list(ctx)[0], approvedLabel, "true")
+		Eventually(ctx, p.seeingOperation(queued)).Should(haveEnded(appsv1alpha1.ReasonSucceeded, 1))
+		Expect(p.list(ctx)).To(HaveEach(And(haveRestarted(1), expect.BeAvailable(), expect.HaveNoLifecycle())))
+	})
+
 	It("continues with another manager, and restarts no pod twice", func(ctx context.Context) {
 		const pods = 10
 		p.rule(ctx, maxUnavailable("2"))
