@@ -132,27 +132,35 @@ func (inMemory) Close() error { return nil }
 // read reads the body. It reserves the memory of the whole body before the first byte: readers
 // that wait for each other's memory would never end. The caller may give the body back.
 func (g *gate) read(ctx context.Context, w http.ResponseWriter, r *http.Request, h *hold) (*bytes.Buffer, error) {
-	size := g.sizeOf(r)
+	size := g.bufferSize(g.sizeOf(r))
 	if err := g.pending.grow(ctx, h, size+overheadBytes); err != nil {
 		return nil, err
 	}
-	buffer := g.buffer(size + bytes.MinRead)
+	buffer := g.buffer(size)
 	if _, err := buffer.ReadFrom(http.MaxBytesReader(w, r.Body, g.limits.ReviewBytes)); err != nil {
 		return nil, errors.Join(context.Cause(ctx), err)
 	}
 	return buffer, nil
 }
 
-// buffer returns an empty buffer for as many bytes, at most firstRead at first. A small review gets no large
+// bufferSize returns the memory of a body of a size: firstRead if it needs most of that. A small review gets no large
 // buffer: small ones may be many at a time.
+func (g *gate) bufferSize(size int64) int64 {
+	if needed := size + bytes.MinRead; needed > firstRead/2 && needed <= firstRead && firstRead <= g.limits.ReviewBytes {
+		return firstRead
+	}
+	return size
+}
+
+// buffer returns an empty buffer of a size, at most firstRead at first.
 func (g *gate) buffer(size int64) *bytes.Buffer {
-	if size > firstRead/2 && size <= firstRead {
+	if size == firstRead {
 		if used, ok := g.buffers.Get().(*bytes.Buffer); ok {
 			return used
 		}
-		size = firstRead
+		return bytes.NewBuffer(make([]byte, 0, firstRead))
 	}
-	return bytes.NewBuffer(make([]byte, 0, min(size, firstRead)))
+	return bytes.NewBuffer(make([]byte, 0, min(size+bytes.MinRead, firstRead)))
 }
 
 // giveBack keeps a buffer of firstRead bytes for other reviews. Nothing may use its bytes any more.

@@ -258,6 +258,17 @@ func TestHalfSentBodiesGiveWayToOthers(t *testing.T) {
 	await(t, "evicted reviews to end", func() bool { return ended.Load() == int64(evicted) })
 }
 
+// TestTheWholeBufferOfABodyCounts, also where it is larger than the body.
+func TestTheWholeBufferOfABodyCounts(t *testing.T) {
+	w := start(t, func(*webhookserver.Options) {}, echo)
+	pending := int64(0)
+	for _, announced := range []struct{ body, buffer int64 }{{1000, 1000}, {20 << 10, 20 << 10}, {40 << 10, 64 << 10}, {63 << 10, 64 << 10}, {100 << 10, 100 << 10}} {
+		fmt.Fprintf(w.dial(t, 3), "POST /review HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", announced.body)
+		pending += announced.buffer + 8<<10
+		await(t, fmt.Sprintf("%d bytes for a body of %d", announced.buffer, announced.body), func() bool { return w.server.PendingBytes() == pending })
+	}
+}
+
 func TestABodyThatDoesNotArriveEnds(t *testing.T) {
 	w := start(t, func(o *webhookserver.Options) { o.Limits.ReadTimeout = 200 * time.Millisecond }, echo)
 	half := w.dial(t, 3)
