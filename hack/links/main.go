@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net/url"
 	"os"
 	"os/exec"
 	"path"
@@ -124,10 +123,6 @@ func (t target) problem(tree fs.FS, file string, pages map[string]map[string]boo
 		return "", nil
 	}
 	name, anchor, _ := strings.Cut(t.text, "#")
-	name, err := url.PathUnescape(name)
-	if err != nil {
-		return err.Error(), nil
-	}
 	switch {
 	case name == "":
 		name = file
@@ -137,21 +132,28 @@ func (t target) problem(tree fs.FS, file string, pages map[string]map[string]boo
 	if !fs.ValidPath(name) {
 		return "outside of the repository", nil
 	}
-	if _, err := fs.Stat(tree, name); err != nil {
+	if !exists(tree, name) {
 		return "no such file", nil
 	}
 	if anchor == "" || path.Ext(name) != ".md" {
 		return "", nil
 	}
 	if pages[name] == nil {
-		if pages[name], err = anchorsOf(tree, name); err != nil {
+		anchors, err := anchorsOf(tree, name)
+		if err != nil {
 			return "", err
 		}
+		pages[name] = anchors
 	}
 	if !pages[name][anchor] {
 		return "no such heading", nil
 	}
 	return "", nil
+}
+
+func exists(tree fs.FS, name string) bool {
+	_, err := fs.Stat(tree, name)
+	return err == nil
 }
 
 // anchorsOf returns the anchors of the headings of a page, as GitHub names them.
