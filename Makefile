@@ -31,7 +31,7 @@ RACE_PACKAGES = $$(go list ./pkg/... | grep -v /pkg/opa/sandbox)
 # Tests that measure the heap or the time of modules: the race detector multiplies both.
 HEAP_TESTS = ^Test(.*Heap|Hostile)$$
 HEAP_PACKAGES = ./pkg/heapsize ./pkg/loadshed ./pkg/opa
-OTHER_PACKAGES = ./pkg/opa/sandbox $$(go list ./... | grep -v -e /podops/pkg/ -e /test/integration -e /test/processes -e /test/e2e -e /test/hostile -e /test/matrix -e /test/memlimit)
+OTHER_PACKAGES = ./pkg/opa/sandbox $$(go list ./... | grep -v -e /podops/pkg/ -e /test/integration -e /test/processes -e /test/e2e -e /test/hostile -e /test/kvstore -e /test/matrix -e /test/memlimit)
 
 # Packages with property tests. Only their tests have the flag of the number of schedules.
 PROPERTY_PACKAGES = $$(go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | awk '/pgregory.net\/rapid/ {print $$1}')
@@ -128,6 +128,7 @@ vet: ## Run go vet.
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## Run the linters.
 	go run ./hack/words
+	go run ./hack/links
 	$(TOOLS)/golangci-lint run
 	cd test/controlplane && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml $(CONTROLPLANE_PACKAGES)
 	cd pkg/adapters/alibabacloudslb && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml
@@ -164,6 +165,11 @@ bench-events: kube build ## Show that events do not slow down bursts of updates;
 .PHONY: bench-scale
 bench-scale: kube build bin/scale ## Measure the manager beside 10,000 pods; ARGS=-check fails on a missed goal.
 	$(BIN)/scale --bin $(BIN) --dir $(BIN)/scale-run --manager $(BIN)/manager $(ARGS)
+
+# The same lifecycles, by a program that decides nothing.
+.PHONY: bench-floor
+bench-floor: kube bin/scale bin/floor ## Measure what the transport of lifecycles costs without a manager.
+	$(BIN)/scale --bin $(BIN) --dir $(BIN)/floor-run --manager $(BIN)/floor $(ARGS)
 
 ##@ Test
 
@@ -225,6 +231,11 @@ test-e2e: kube build bin/adapter-template bin/kubectl-podops $(TOOLS)/ginkgo ## 
 .PHONY: test-long
 test-long: kube build $(TOOLS)/ginkgo ## Run the two end-to-end tests that take minutes.
 	$(E2E) --label-filter=long ./test/e2e
+
+# Its addresses and its control plane are its own.
+.PHONY: test-kvstore
+test-kvstore: build bin/kvstore-operator bin/kvstore controlplane ## Play the life of a store under load, and kill its operator at each write.
+	$(TEST_ENV) go test -vet=off -count=1 -timeout 30m -v ./test/kvstore
 
 # Apart from test: its rows take nodes away, and wait for each other where machines are busy.
 .PHONY: test-matrix
@@ -303,6 +314,10 @@ bin/traffic:
 .PHONY: bin/scale
 bin/scale:
 	@go build -o $(BIN)/scale ./test/scale
+
+.PHONY: bin/floor
+bin/floor:
+	@go build -o $(BIN)/floor ./test/scale/floor
 
 # The key-value store of the example operator, and its load generator, in a module of their own.
 .PHONY: bin/kvstore

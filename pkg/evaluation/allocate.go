@@ -38,7 +38,7 @@ func (e *Evaluator) Allocate(ctx context.Context, t *Turn, evaluated Evaluation)
 	a := &Allocation{findings: newFindings(), Late: map[rule.RuleID]int{}}
 	a.earlier = &evaluated.findings
 	a.Plan = permit.Next(evaluated.budgets, evaluated.candidates, e.recheck(ctx, t, evaluated, a), e.clock.Now())
-	for _, denial := range a.Plan.Refused {
+	for _, denial := range a.Plan.Denied {
 		if eval, ok := evaluated.Rules[denial.Rule]; ok {
 			e.recollect(eval.prepared, func(remembered *recollection) {
 				a.retryIn(a.withhold(t, remembered, eval, denial.Request, denial.Verdict))

@@ -32,7 +32,8 @@ const retryAfter = 500 * time.Millisecond
 // Store observes and changes the stores of clusters. Its methods return at once; a change of what it
 // reports, and the end of a call that was requested, lead to another round of the cluster.
 type Store interface {
-	// Observe returns the last observation of the store whose members have these addresses by name.
+	// Observe returns the last observation of the store whose members have these addresses by name. Before the
+	// first it returns the zero value, and the first leads to another round.
 	Observe(cluster types.NamespacedName, addresses map[string]string) plan.Observation
 
 	// Refresh requests a new observation.
@@ -75,6 +76,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	snapshot, err := r.snapshot(ctx, cluster)
 	if err != nil {
 		return reconcile.Result{}, err
+	}
+	if snapshot.Store.At.IsZero() {
+		// This process has just started. A status that reports an unknown leader would be replaced by the
+		// next: an operator that always ends after it would never come to the step behind it.
+		return reconcile.Result{}, nil
 	}
 	decision := plan.Decide(snapshot, r.settings, r.clock.Now())
 	err = r.carryOut(ctx, cluster, decision)

@@ -35,6 +35,22 @@ func TestASteadyClusterIsReadAndNotWritten(t *testing.T) {
 	}
 }
 
+func TestNothingIsWrittenBeforeTheFirstObservationOfTheStore(t *testing.T) {
+	w := ready(t, 3)
+	w.edit(func(s *kvstorev1.KVStoreClusterSpec) { s.Version = next })
+	before := w.writes
+	w.unseen = true
+	w.run()
+	if w.writes != before {
+		t.Errorf("%d writes", w.writes-before)
+	}
+	w.unseen = false
+	w.run()
+	if cluster := w.cluster(); cluster.Status.CurrentVersion != next {
+		t.Errorf("not upgraded: %+v", cluster.Status)
+	}
+}
+
 // TestDriftIsRepaired changes what the operator manages, by hand.
 func TestDriftIsRepaired(t *testing.T) {
 	for sentence, drift := range map[string]func(*world){

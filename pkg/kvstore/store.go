@@ -174,7 +174,7 @@ func (h *HTTPStore) keep(cluster types.NamespacedName, s store, seen plan.Observ
 	}
 	current.observation = seen
 	h.stores[cluster] = current
-	return s.requested || seen.Leader != s.observation.Leader || !slices.Equal(seen.Members, s.observation.Members)
+	return s.requested || s.observation.At.IsZero() || seen.Leader != s.observation.Leader || !slices.Equal(seen.Members, s.observation.Members)
 }
 
 func (h *HTTPStore) notify(ctx context.Context, cluster types.NamespacedName) {

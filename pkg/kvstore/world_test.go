@@ -47,6 +47,7 @@ type world struct {
 	current string // version of the current revision
 	leader  string
 	members map[string]bool
+	unseen  bool // the store was not observed yet
 	uids    int
 
 	// calls and writes of operators; all calls after the last fail. If lost is true, the last call
@@ -145,6 +146,9 @@ func (w *world) remove(ctx context.Context, c client.Client, o client.Object, op
 
 // Observe implements kvstore.Store.
 func (w *world) Observe(types.NamespacedName, map[string]string) plan.Observation {
+	if w.unseen {
+		return plan.Observation{}
+	}
 	return plan.Observation{At: w.clock.Now(), Leader: w.leader, Members: slices.Sorted(maps.Keys(w.members))}
 }
 

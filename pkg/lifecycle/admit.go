@@ -132,12 +132,12 @@ func strip(labels map[string]string) []string {
 // forged returns a denial for each label that only PodOps may set and that the request adds or changes.
 func forged(old, requested map[string]string) []Denial {
 	var denials []Denial
-	for _, key := range slices.Sorted(maps.Keys(requested)) {
-		if value, had := old[key]; IsOwned(key) && (!had || value != requested[key]) {
+	for key, value := range requested {
+		if was, had := old[key]; (!had || was != value) && IsOwned(key) {
 			denials = append(denials, forgedLabel(key))
 		}
 	}
-	return denials
+	return byKey(denials)
 }
 
 func forgedLabel(key string) Denial {
@@ -157,7 +157,7 @@ func restore(old, labels map[string]string) {
 // idless returns a denial for each lifecycle label without an id that the request adds: it would have no effect.
 func idless(old, requested map[string]string) []Denial {
 	var denials []Denial
-	for _, key := range slices.Sorted(maps.Keys(requested)) {
+	for key := range requested {
 		if hasKey(old, key) || !isWithoutID(key) {
 			continue
 		}
@@ -167,6 +167,12 @@ func idless(old, requested map[string]string) []Denial {
 		}
 		denials = append(denials, Denial{Key: key, Message: fmt.Sprintf("has no %s and does nothing: write %s/<%s>", what, key, what)})
 	}
+	return byKey(denials)
+}
+
+// byKey sorts denials of different keys.
+func byKey(denials []Denial) []Denial {
+	slices.SortFunc(denials, func(a, b Denial) int { return strings.Compare(a.Key, b.Key) })
 	return denials
 }
 
@@ -193,7 +199,7 @@ func unpaired(old, requested map[string]string) []Denial {
 		isOperating, hasType := hasKey(requested, operating), requested[operationType] != ""
 		wasOperating, hadType := hasKey(old, operating), old[operationType] != ""
 		switch {
-		case hasKey(requested, label(appsv1alpha1.UndoOperationTypeLabelPrefix, id)):
+		case hasLabel(requested, appsv1alpha1.UndoOperationTypeLabelPrefix, id):
 		case isOperating && !hasType && (!wasOperating || hadType):
 			denials = append(denials, Denial{Key: operating, Message: fmt.Sprintf("needs %s with the type of the operation: both are added together", operationType)})
 		case hasType && !isOperating && requested[operationType] != old[operationType]:
@@ -212,11 +218,13 @@ func reenter(old, labels map[string]string, id string, now time.Time) []Transiti
 	begun := isOperating && !wasOperating
 	retyped := isOperating && wasOperating && labels[operationType] != old[operationType]
 	switch {
-	case hasKey(labels, label(appsv1alpha1.UndoOperationTypeLabelPrefix, id)):
+	case hasLabel(labels, appsv1alpha1.UndoOperationTypeLabelPrefix, id):
 	case begun || retyped:
 		unchecked, owes := (&machine{labels: old}).owesPostCheck(id)
 		for _, prefix := range ownedPrefixes() {
-			delete(labels, label(prefix, id))
+			if hasLabel(labels, prefix, id) {
+				delete(labels, label(prefix, id))
+			}
 		}
 		if owes {
 			labels[label(appsv1alpha1.UncheckedLabelPrefix, id)] = unchecked

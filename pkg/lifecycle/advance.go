@@ -59,16 +59,16 @@ func Advance(p PodFacts, permits Permits, opts Options, now time.Time) Change {
 		// A permit is written together with the gate.
 		permits = Permits{}
 	}
-	for _, id := range idsOf(m.labels) {
+	for _, id := range m.ids() {
 		m.enter(id)
 	}
-	for _, id := range idsOf(m.labels) {
+	for _, id := range m.ids() {
 		m.permit(id, permits.PreCheck)
 	}
-	for _, id := range idsOf(m.labels) {
+	for _, id := range m.ids() {
 		m.operate(id)
 	}
-	for _, id := range idsOf(m.labels) {
+	for _, id := range m.ids() {
 		m.postCheck(id, permits.PostCheck)
 	}
 	m.syncPermissions()
@@ -88,6 +88,9 @@ type machine struct {
 	opts   Options
 	now    time.Time
 	out    Change
+
+	// known are the ids of labels; nil when they must be read again.
+	known []string
 }
 
 func newMachine(p PodFacts, opts Options, now time.Time) *machine {
@@ -101,28 +104,50 @@ func newMachine(p PodFacts, opts Options, now time.Time) *machine {
 	return &machine{facts: p, labels: labels, opts: opts, now: now}
 }
 
+// ids returns every id that some label names, sorted. A change of labels does not change what it returned.
+func (m *machine) ids() []string {
+	if m.known == nil {
+		if m.known = idsOf(m.labels); m.known == nil {
+			m.known = []string{}
+		}
+	}
+	return m.known
+}
+
 func (m *machine) change() Change {
 	m.out.diff(m.facts.Labels, m.labels)
 	return m.out
 }
 
-func (m *machine) has(prefix, id string) bool { return hasKey(m.labels, label(prefix, id)) }
+func (m *machine) has(prefix, id string) bool { return hasLabel(m.labels, prefix, id) }
 
-func (m *machine) get(prefix, id string) string { return m.labels[label(prefix, id)] }
+func (m *machine) get(prefix, id string) string {
+	value, _ := valueOf(m.labels, prefix, id)
+	return value
+}
 
 // either returns the value of the first of two spellings of a label that is present.
 func (m *machine) either(prefix, otherPrefix, id string) string {
-	if m.has(prefix, id) {
-		return m.get(prefix, id)
+	if value, ok := valueOf(m.labels, prefix, id); ok {
+		return value
 	}
 	return m.get(otherPrefix, id)
 }
 
-func (m *machine) set(prefix, id, value string) { m.labels[label(prefix, id)] = value }
+func (m *machine) set(prefix, id, value string) {
+	if had, ok := valueOf(m.labels, prefix, id); ok && had == value {
+		return
+	}
+	m.labels[label(prefix, id)] = value
+	m.known = nil
+}
 
 func (m *machine) drop(id string, prefixes ...string) {
 	for _, prefix := range prefixes {
-		delete(m.labels, label(prefix, id))
+		if m.has(prefix, id) {
+			delete(m.labels, label(prefix, id))
+			m.known = nil
+		}
 	}
 }
 
@@ -163,13 +188,13 @@ func (m *machine) isComplete(id string) bool {
 
 // busy reports whether an id is permitted.
 func (m *machine) busy() bool {
-	return slices.ContainsFunc(idsOf(m.labels), m.isPermitted)
+	return slices.ContainsFunc(m.ids(), m.isPermitted)
 }
 
 // unfinished reports whether an id keeps the pod offline. An id that waits in pre-check does
 // not, unless it was operated on already and has not passed PostCheck.
 func (m *machine) unfinished() bool {
-	return slices.ContainsFunc(idsOf(m.labels), func(id string) bool {
+	return slices.ContainsFunc(m.ids(), func(id string) bool {
 		return m.isPermitted(id) || m.isFinished(id) && !m.isComplete(id) || m.has(appsv1alpha1.UncheckedLabelPrefix, id)
 	})
 }

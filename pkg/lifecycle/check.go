@@ -29,12 +29,12 @@ func CheckUpdate(old, requested PodFacts, trusted bool, opts Options, now time.T
 	}
 	expected := admission.Change.Apply(sent.Labels)
 	var denials []Denial
-	for _, key := range slices.Sorted(maps.Keys(requested.Labels)) {
-		if IsOwned(key) && !follows(key, requested.Labels[key], before, expected) {
+	for key, value := range requested.Labels {
+		if IsOwned(key) && !follows(key, value, before, expected) {
 			denials = append(denials, forgedLabel(key))
 		}
 	}
-	return denials
+	return byKey(denials)
 }
 
 // clientRequest returns the labels of the request as its client may have sent it: without the
@@ -54,7 +54,7 @@ func clientRequest(before, requested map[string]string) map[string]string {
 		switch {
 		case !slices.Contains(left, id):
 			sent[label(appsv1alpha1.UndoOperationTypeLabelPrefix, id)] = ""
-		case !hasKey(requested, label(appsv1alpha1.OperatingLabelPrefix, id)) && hasKey(before, operationType):
+		case !hasLabel(requested, appsv1alpha1.OperatingLabelPrefix, id) && hasKey(before, operationType):
 			// A finish removed it.
 			sent[operationType] = before[operationType]
 		}

@@ -29,7 +29,7 @@ func (m *machine) postCheck(id string, permits map[string]string) {
 // soon as neither an id that has not passed its PostCheck nor the user keeps the pod offline.
 func (m *machine) syncComplete() {
 	online := !m.unfinished() && !m.stayOffline()
-	for _, id := range idsOf(m.labels) {
+	for _, id := range m.ids() {
 		if !online || !m.isComplete(id) {
 			m.drop(id, appsv1alpha1.CompleteLabelPrefix, appsv1alpha1.CompletingLabelPrefix)
 			continue
@@ -62,7 +62,7 @@ func (m *machine) fit() bool {
 // expected finalizer does not make it unavailable: a new employer needs time to put its traffic
 // on, and the pod serves its other employers.
 func (m *machine) serves() bool {
-	return hasKey(m.labels, appsv1alpha1.ServiceAvailableLabelKey) && !slices.ContainsFunc(idsOf(m.labels), m.isFinished)
+	return hasKey(m.labels, appsv1alpha1.ServiceAvailableLabelKey) && !slices.ContainsFunc(m.ids(), m.isFinished)
 }
 
 // forgetGone drops from the annotation the employers that no longer exist or select the pod and
@@ -85,7 +85,7 @@ func (m *machine) syncAvailable() {
 		delete(m.labels, appsv1alpha1.ServiceAvailableLabelKey)
 		return
 	}
-	for _, id := range idsOf(m.labels) {
+	for _, id := range m.ids() {
 		if m.isFinished(id) {
 			m.forget(id)
 		}

@@ -163,7 +163,8 @@ func (m *machine) stampAfter(id string) string {
 func latest(labels map[string]string, id string) time.Time {
 	var last time.Time
 	for _, prefix := range without(ownedPrefixes(), appsv1alpha1.DoneOperationTypeLabelPrefix, appsv1alpha1.UncheckedLabelPrefix) {
-		if at, ok := ParseTime(labels[label(prefix, id)]); ok && at.After(last) {
+		value, _ := valueOf(labels, prefix, id)
+		if at, ok := ParseTime(value); ok && at.After(last) {
 			last = at
 		}
 	}

@@ -87,7 +87,7 @@ func idsOf(labels map[string]string) []string {
 		if !found || !strings.HasSuffix(prefix, prefixEnd) {
 			continue
 		}
-		if slices.Contains(clientPrefixes(), prefix) || slices.Contains(ownedPrefixes(), prefix) {
+		if (len(ids) == 0 || ids[len(ids)-1] != id) && (slices.Contains(clientPrefixes(), prefix) || slices.Contains(ownedPrefixes(), prefix)) {
 			ids = append(ids, id)
 		}
 	}
@@ -97,6 +97,20 @@ func idsOf(labels map[string]string) []string {
 
 // IDs returns every id that a label of a pod names, sorted.
 func IDs(labels map[string]string) []string { return idsOf(labels) }
+
+// valueOf returns the value of a label of an id, and whether it is present. It allocates no key: every step of an
+// id reads most of its labels.
+func valueOf(labels map[string]string, prefix, id string) (value string, ok bool) {
+	var buffer [128]byte // of the longest prefix, and an id of at most 63 bytes
+	key := append(append(append(buffer[:0], prefix...), '/'), id...)
+	value, ok = labels[string(key)]
+	return value, ok
+}
+
+func hasLabel(labels map[string]string, prefix, id string) bool {
+	_, ok := valueOf(labels, prefix, id)
+	return ok
+}
 
 func hasKey(labels map[string]string, key string) bool {
 	_, ok := labels[key]
@@ -110,6 +124,9 @@ func stamp(t time.Time) string { return strconv.FormatInt(t.UnixNano(), 10) }
 // ParseTime reads a label value that is a time. It returns false when it is not one,
 // and for the last nanosecond of the range: no time can follow it.
 func ParseTime(value string) (time.Time, bool) {
+	if value == "" { // most often; an error would be allocated
+		return time.Time{}, false
+	}
 	nanos, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || nanos <= 0 || nanos == math.MaxInt64 {
 		return time.Time{}, false

@@ -96,7 +96,8 @@ func (f PodFacts) pendingOn() (Pending, bool) {
 func (f PodFacts) preparingSince() (since time.Time, ok bool) {
 	for _, id := range idsOf(f.Labels) {
 		for _, prefix := range []string{appsv1alpha1.PrepareLabelPrefix, appsv1alpha1.PreparingLabelPrefix} {
-			at, parsed := ParseTime(f.Labels[label(prefix, id)])
+			value, _ := valueOf(f.Labels, prefix, id)
+			at, parsed := ParseTime(value)
 			if parsed && (!ok || at.Before(since)) {
 				since, ok = at, true
 			}

@@ -54,7 +54,7 @@ func (m *machine) trafficIsOff() bool {
 // permitted ids.
 func (m *machine) syncPermissions() {
 	permitted := map[string]string{}
-	for _, id := range idsOf(m.labels) {
+	for _, id := range m.ids() {
 		operationType := m.get(appsv1alpha1.OperationTypeLabelPrefix, id)
 		if m.isPermitted(id) && operationType != "" {
 			permitted[operationType] = m.get(appsv1alpha1.PreCheckedLabelPrefix, id)

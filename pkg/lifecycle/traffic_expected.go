@@ -25,11 +25,11 @@ func (f PodFacts) ExpectsTraffic() bool {
 // either name of the label.
 func (f PodFacts) Preparing() bool {
 	return slices.ContainsFunc(idsOf(f.Labels), func(id string) bool {
-		return hasKey(f.Labels, label(appsv1alpha1.PrepareLabelPrefix, id)) || hasKey(f.Labels, label(appsv1alpha1.PreparingLabelPrefix, id))
+		return hasLabel(f.Labels, appsv1alpha1.PrepareLabelPrefix, id) || hasLabel(f.Labels, appsv1alpha1.PreparingLabelPrefix, id)
 	})
 }
 
 // operating reports whether some id of the pod was granted its operation.
 func (f PodFacts) operating() bool {
-	return slices.ContainsFunc(idsOf(f.Labels), func(id string) bool { return hasKey(f.Labels, label(appsv1alpha1.OperateLabelPrefix, id)) })
+	return slices.ContainsFunc(idsOf(f.Labels), func(id string) bool { return hasLabel(f.Labels, appsv1alpha1.OperateLabelPrefix, id) })
 }

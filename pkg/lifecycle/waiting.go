@@ -25,7 +25,7 @@ func WaitingIDs(p PodFacts) []Waiting {
 	if p.Terminating || !p.Controlled() {
 		return nil
 	}
-	m := newMachine(p, Options{}, p.ReadySince)
+	m := machine{labels: p.Labels} // which reads labels only
 	var waiting []Waiting
 	for _, id := range idsOf(p.Labels) {
 		operating := m.has(appsv1alpha1.OperatingLabelPrefix, id)
@@ -46,7 +46,8 @@ func WaitingIDs(p PodFacts) []Waiting {
 func UntypedIDs(p PodFacts) []string {
 	var untyped []string
 	for _, id := range idsOf(p.Labels) {
-		if hasKey(p.Labels, label(appsv1alpha1.OperatingLabelPrefix, id)) && p.Labels[label(appsv1alpha1.OperationTypeLabelPrefix, id)] == "" {
+		operationType, _ := valueOf(p.Labels, appsv1alpha1.OperationTypeLabelPrefix, id)
+		if operationType == "" && hasLabel(p.Labels, appsv1alpha1.OperatingLabelPrefix, id) {
 			untyped = append(untyped, id)
 		}
 	}

@@ -218,16 +218,13 @@ func TestHostileAllAtOnce(t *testing.T) {
 }
 
 // TestHostileMillionRules checks that a module of a million rules is rejected by its size, before
-// it is parsed.
+// it is parsed: its rules have errors of syntax, which are not reported.
 func TestHostileMillionRules(t *testing.T) {
-	source := "package rule\n\n" + strings.Repeat("allow if input.pod.ready\n", 1000000)
-	start := time.Now()
+	source := "package rule\n\n" + strings.Repeat("allow if if input.pod.ready\n", 1000000)
 	problems := &opa.CompileError{}
-	if _, err := newEngine(t, opa.Options{}).Inspect(t.Context(), opa.Source{Module: source}); !errors.As(err, &problems) {
-		t.Errorf("got error %v, want a compile error", err)
-	}
-	if took := time.Since(start); took > time.Second {
-		t.Errorf("took %v", took)
+	_, err := newEngine(t, opa.Options{}).Inspect(t.Context(), opa.Source{Module: source})
+	if !errors.As(err, &problems) || len(problems.Problems) != 1 || !strings.Contains(problems.Problems[0].Message, "bytes") {
+		t.Errorf("got error %v, want one about the size", err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,8 +48,8 @@ func controlledPods(config *rest.Config, scheme *runtime.Scheme) (*cache.ListWat
 	}, nil
 }
 
-// pruningSerializer removes from pods and lists of pods that are protocol buffers what slimPod removes,
-// before they are decoded.
+// pruningSerializer removes the fields that slimPod removes before objects are decoded: from lists of pods, and
+// from pods in watch events, in protocol buffers.
 type pruningSerializer struct {
 	runtime.NegotiatedSerializer
 	pruner podPruner
@@ -59,6 +60,19 @@ func (s pruningSerializer) DecoderToVersion(decoder runtime.Decoder, version run
 	return pruningDecoder{s.NegotiatedSerializer.DecoderToVersion(decoder, version), s.pruner}
 }
 
+// SupportedMediaTypes implements runtime.NegotiatedSerializer.
+func (s pruningSerializer) SupportedMediaTypes() []runtime.SerializerInfo {
+	types := slices.Clone(s.NegotiatedSerializer.SupportedMediaTypes())
+	for i := range types {
+		if stream := types[i].StreamSerializer; types[i].MediaType == runtime.ContentTypeProtobuf && stream != nil {
+			pruned := *stream
+			pruned.Serializer = eventDecoder{stream.Serializer, s.pruner}
+			types[i].StreamSerializer = &pruned
+		}
+	}
+	return types
+}
+
 type pruningDecoder struct {
 	runtime.Decoder
 	pruner podPruner
@@ -66,15 +80,48 @@ type pruningDecoder struct {
 
 // Decode implements runtime.Decoder.
 func (d pruningDecoder) Decode(data []byte, kind *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
-	return d.Decoder.Decode(d.pruner.pruned(data), kind, into)
+	if _, isList := into.(*corev1.PodList); isList {
+		data = d.pruner.pruned(data)
+	}
+	return d.Decoder.Decode(data, kind, into)
 }
 
-// podPruner has what is kept of objects that are encoded as protocol buffers, by kind.
+// eventDecoder decodes watch events. It prunes the pod where the event was received: the events of client-go would
+// copy the whole pod.
+type eventDecoder struct {
+	runtime.Serializer
+	pruner podPruner
+}
+
+// Decode implements runtime.Decoder.
+func (d eventDecoder) Decode(data []byte, kind *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	event, isEvent := into.(*metav1.WatchEvent)
+	if !isEvent {
+		return d.Serializer.Decode(data, kind, into)
+	}
+	object, err := prune.Find(data, eventObject, extensionRaw)
+	if err != nil || !bytes.HasPrefix(object, []byte(protobufPrefix)) {
+		return d.Serializer.Decode(data, kind, into)
+	}
+	rest, err := prune.Without(eventObject).Append(nil, data)
+	if err != nil {
+		return d.Serializer.Decode(data, kind, into)
+	}
+	decoded, actual, err := d.Serializer.Decode(rest, kind, event)
+	if err != nil {
+		return decoded, actual, err
+	}
+	event.Object.Raw = d.pruner.appendPruned(make([]byte, 0, slimBytes), object)
+	return event, actual, nil
+}
+
+// podPruner removes fields of objects that are encoded as protocol buffers.
 type podPruner struct {
+	// byKind has the fields to keep, by kind.
 	byKind map[string]*prune.Message
 	header *prune.Message
 
-	// operated has what is kept of objects that contain operatedLabel.
+	// operated has the fields to keep of objects that contain operatedLabel, by kind.
 	operated map[string]*prune.Message
 }
 
@@ -85,6 +132,8 @@ const operatedLabel = appsv1alpha1.OperateLabelPrefix + "/" + appsv1alpha1.PodOp
 const (
 	unknownTypeMeta = 1
 	unknownRaw      = 2
+	eventObject     = 2
+	extensionRaw    = 1
 	podListItems    = 2
 	podMetadata     = 1
 	podSpec         = 2
@@ -101,8 +150,8 @@ func newPodPruner() podPruner {
 	}
 }
 
-// keptOf returns what is kept of pods and of lists of pods, with parts of their containers and
-// containerStatuses.
+// keptOf returns the fields to keep of pods and of lists of pods, by kind, with these fields of their
+// containers and containerStatuses.
 func keptOf(containers, statuses *prune.Message) map[string]*prune.Message {
 	metadata := prune.Without(17) // managedFields
 	pod := prune.Without().In(podMetadata, metadata).
@@ -147,23 +196,39 @@ func slimStatusMessage() *prune.Message {
 // protobufPrefix begins each object that is encoded as protocol buffer. A runtime.Unknown follows.
 const protobufPrefix = "k8s\x00"
 
-// slimBytes is the buffer for what is left of an object: it is enough for most pods.
+// slimBytes is the size of the buffer for a pruned object: it is enough for most pods.
 const slimBytes = 4 << 10
 
-// pruned returns the encoded object without the fields that slimPod removes. It returns what is no pod and no
-// list of pods, and what cannot be read, as it is.
+// pruned returns the encoded object without the fields that slimPod removes. It returns other objects than pods
+// and lists of pods, and data that it cannot read, unchanged.
 func (p podPruner) pruned(data []byte) []byte {
+	if left, ok := p.cut(make([]byte, 0, slimBytes), data); ok {
+		return left
+	}
+	return data
+}
+
+// appendPruned appends the result of pruned, so that data may be overwritten.
+func (p podPruner) appendPruned(left, data []byte) []byte {
+	if cut, ok := p.cut(left, data); ok {
+		return cut
+	}
+	return append(left, data...)
+}
+
+// cut appends a pod or a list of pods without those fields; false if data is neither, or cannot be read.
+func (p podPruner) cut(left, data []byte) ([]byte, bool) {
 	encoded, found := bytes.CutPrefix(data, []byte(protobufPrefix))
 	if !found {
-		return data
+		return nil, false
 	}
 	header, err := p.header.Append(nil, encoded)
 	if err != nil {
-		return data
+		return nil, false
 	}
 	object := runtime.Unknown{}
 	if err := object.Unmarshal(header); err != nil {
-		return data
+		return nil, false
 	}
 	byKind := p.byKind
 	if bytes.Contains(encoded, []byte(operatedLabel)) {
@@ -171,11 +236,8 @@ func (p podPruner) pruned(data []byte) []byte {
 	}
 	kept, ok := byKind[object.Kind]
 	if !ok {
-		return data
+		return nil, false
 	}
-	left, err := kept.Append(append(make([]byte, 0, slimBytes), protobufPrefix...), encoded)
-	if err != nil {
-		return data
-	}
-	return left
+	left, err = kept.Append(append(left, protobufPrefix...), encoded)
+	return left, err == nil
 }

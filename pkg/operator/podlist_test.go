@@ -1,6 +1,8 @@
 package operator
 
 import (
+	"bytes"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -12,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 
 	"github.com/podops-dev/podops/test/builders"
@@ -134,10 +137,109 @@ func TestControlledPods(t *testing.T) {
 	}
 }
 
+// TestWatchOfControlledPods watches at a server that sends protocol buffers, and at a server that sends JSON.
+func TestWatchOfControlledPods(t *testing.T) {
+	scheme, err := newScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	operated := production()
+	operated.Labels[operatedLabel+"1"] = "1"
+	sent := []watch.Event{
+		{Type: watch.Added, Object: production()}, {Type: watch.Modified, Object: operated}, {Type: watch.Deleted, Object: production()},
+		{Type: watch.Bookmark, Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "8"}}},
+		{Type: watch.Error, Object: &metav1.Status{Status: metav1.StatusFailure, Message: "too old", Code: http.StatusGone}},
+	}
+	for _, media := range []string{runtime.ContentTypeProtobuf, runtime.ContentTypeJSON} {
+		t.Run(media, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", media+";stream=watch")
+				if err := sendEvents(w, serializer.NewCodecFactory(scheme), media, sent); err != nil {
+					t.Error(err)
+				}
+			}))
+			defer server.Close()
+			source, err := controlledPods(&rest.Config{Host: server.URL}, scheme)
+			if err != nil {
+				t.Fatal(err)
+			}
+			events, err := source.WatchWithContext(t.Context(), metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer events.Stop()
+			for i, want := range sent {
+				got := <-events.ResultChan()
+				if got.Type != want.Type {
+					t.Fatalf("event %d is %s, want %s", i, got.Type, want.Type)
+				}
+				if status, isStatus := got.Object.(*metav1.Status); isStatus {
+					if diff := cmp.Diff(want.Object.(*metav1.Status).Message, status.Message); diff != "" {
+						t.Errorf("status (-want +got):\n%s", diff)
+					}
+					continue
+				}
+				pod := got.Object.(*corev1.Pod)
+				if media == runtime.ContentTypeProtobuf && len(pod.Spec.Volumes)+len(pod.ManagedFields) > 0 {
+					t.Errorf("event %d was decoded whole", i)
+				}
+				whole := &corev1.Pod{}
+				decodeProtobuf(t, protobufOf(t, want.Object), whole)
+				pod.TypeMeta = whole.TypeMeta
+				if diff := cmp.Diff(slimmed(t, whole), slimmed(t, pod), timesByUnix()); diff != "" {
+					t.Errorf("pod of event %d (-want +got):\n%s", i, diff)
+				}
+			}
+		})
+	}
+}
+
+// sendEvents writes watch events as an API server does.
+func sendEvents(w io.Writer, codecs serializer.CodecFactory, media string, events []watch.Event) error {
+	info, _ := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), media)
+	frames := info.StreamSerializer.NewFrameWriter(w)
+	for _, event := range events {
+		version := runtime.GroupVersioner(corev1.SchemeGroupVersion)
+		if _, isStatus := event.Object.(*metav1.Status); isStatus {
+			version = metav1.SchemeGroupVersion
+		}
+		data, err := runtime.Encode(codecs.EncoderForVersion(info.Serializer, version), event.Object)
+		if err != nil {
+			return err
+		}
+		frame := &bytes.Buffer{}
+		sent := &metav1.WatchEvent{Type: string(event.Type), Object: runtime.RawExtension{Raw: data}}
+		if err := info.StreamSerializer.Encode(sent, frame); err != nil {
+			return err
+		}
+		if _, err := frames.Write(frame.Bytes()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestEventsThatAreNoEvents are refused as client-go refuses them.
+func TestEventsThatAreNoEvents(t *testing.T) {
+	scheme, err := newScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	codecs := serializer.NewCodecFactory(scheme)
+	info, _ := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
+	decoder := eventDecoder{info.StreamSerializer.Serializer, newPodPruner()}
+	for name, frame := range map[string][]byte{"no bytes": nil, "bad bytes": {0xff, 0xff}, "an object that ends": {0x12, 5, 0x0a, 3, 'k'}} {
+		if _, _, err := decoder.Decode(frame, nil, &metav1.WatchEvent{}); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
 func timesByUnix() cmp.Option {
 	return cmp.Comparer(func(a, b metav1.Time) bool { return a.Unix() == b.Unix() })
 }
 
+// BenchmarkDecodePod decodes a watch event.
 func BenchmarkDecodePod(b *testing.B) {
 	pod := production()
 	for i := range pod.Spec.Containers {
@@ -146,17 +248,31 @@ func BenchmarkDecodePod(b *testing.B) {
 		}
 	}
 	pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet", FieldsV1: metav1.NewFieldsV1(strings.Repeat(`"f:name":{},`, 500))}}
-	data := protobufOf(b, pod)
 	scheme, err := newScheme()
 	if err != nil {
 		b.Fatal(err)
 	}
-	decoder := serializer.NewCodecFactory(scheme).UniversalDeserializer()
-	for name, of := range map[string]runtime.Decoder{"whole": decoder, "pruned": pruningDecoder{decoder, newPodPruner()}} {
+	codecs := serializer.NewCodecFactory(scheme)
+	var frame bytes.Buffer
+	info, _ := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
+	event := &metav1.WatchEvent{Type: string(watch.Modified), Object: runtime.RawExtension{Raw: protobufOf(b, pod)}}
+	if err := info.StreamSerializer.Encode(event, &frame); err != nil {
+		b.Fatal(err)
+	}
+	whole := runtime.NegotiatedSerializer(serializer.WithoutConversionCodecFactory{CodecFactory: codecs})
+	for name, of := range map[string]runtime.NegotiatedSerializer{"whole": whole, "pruned": pruningSerializer{whole, newPodPruner()}} {
+		objects, events, _, err := runtime.NewClientNegotiator(of, corev1.SchemeGroupVersion).StreamDecoder(runtime.ContentTypeProtobuf, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, _, err := of.Decode(data, nil, &corev1.Pod{}); err != nil {
+				var event metav1.WatchEvent
+				if _, _, err := events.Decode(frame.Bytes(), nil, &event); err != nil {
+					b.Fatal(err)
+				}
+				if _, err := runtime.Decode(objects, event.Object.Raw); err != nil {
 					b.Fatal(err)
 				}
 			}

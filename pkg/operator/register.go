@@ -66,7 +66,7 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 	}
 	recorder := mgr.GetEventRecorder(eventSource)
 	times := lifecycle.Options{Settle: options.Settle, GateSyncTimeout: options.GateSyncTimeout, GateSyncPolicy: options.GateSyncPolicy}
-	writer := podwriter.New(mgr.GetClient(), recorder, clk)
+	writer := podwriter.New(podStatusClient{mgr.GetClient(), clientset.CoreV1().RESTClient()}, recorder, clk)
 	modules := sandbox.New(sandbox.Options{})
 	policies, decisions, err := newEngine(mgr, options, modules)
 	if err != nil {
@@ -87,7 +87,7 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 		return err
 	}
 	gatherer := podfacts.New(mgr.GetClient(), mgr.GetAPIReader(), clk)
-	if err := registerPods(mgr, writer, gatherer, times, options.Workers, clk); err != nil {
+	if err := registerPods(mgr, index, writer, gatherer, times, options.Workers, clk); err != nil {
 		return err
 	}
 	if err := registerDeferredDeletes(mgr, gatherer, times, clientOf{identity, known}, options, clk); err != nil {
@@ -211,7 +211,7 @@ func registerOwners(mgr manager.Manager, index ruleIndex, clk clock.WithTicker) 
 
 // registerPods registers the controller of the lifecycles of pods.
 func registerPods(
-	mgr manager.Manager, writer *podwriter.Writer, gatherer *podfacts.Gatherer, times lifecycle.Options, workers int, clk clock.Clock,
+	mgr manager.Manager, index ruleIndex, writer *podwriter.Writer, gatherer *podfacts.Gatherer, times lifecycle.Options, workers int, clk clock.Clock,
 ) error {
 	problems, err := podlifecycle.NewProblems(metrics.Registry)
 	if err != nil {
@@ -222,7 +222,7 @@ func registerPods(
 		return fmt.Errorf("registering the metrics of pods: %w", err)
 	}
 	recorder := mgr.GetEventRecorder(eventSource)
-	pods := podlifecycle.New(mgr.GetClient(), mgr.GetAPIReader(), writer, recorder, gatherer, problems, traffic, times, clk)
+	pods := podlifecycle.New(sharedPods{mgr.GetClient(), index.Pod}, mgr.GetAPIReader(), writer, recorder, gatherer, problems, traffic, times, clk)
 	// The index is registered before the cache starts, so no context can end it.
 	if err := pods.SetupWithManager(context.Background(), mgr, workers); err != nil {
 		return fmt.Errorf("setting up lifecycles: %w", err)

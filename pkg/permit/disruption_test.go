@@ -74,7 +74,7 @@ func TestPodDisruptionBudgetsGiveSlotsToReadyPods(t *testing.T) {
 			if len(plan.Reserve)+len(plan.NeedsRecords) > 0 {
 				t.Errorf("a PodDisruptionBudget has a record: %v, %v", plan.Reserve, plan.NeedsRecords)
 			}
-			for _, denial := range plan.Refused {
+			for _, denial := range plan.Denied {
 				if denial.Rule != pdb || denial.Verdict.Code != rule.CodeNoRoom {
 					t.Errorf("%s is denied by %s (%s)", denial.Request.Pod.Name, denial.Rule, denial.Verdict.Code)
 				}
@@ -93,8 +93,8 @@ func waived(c permit.Candidate) permit.Candidate {
 func TestAWaivedRuleDeniesNothing(t *testing.T) {
 	candidates := []permit.Candidate{waived(waiting("a", 1)), waived(waiting("b", 2)), disrupted(waiting("c", 3), true)}
 	plan := permit.Next([]permit.Budget{disruptions(1)}, candidates, nil, epoch)
-	if len(plan.Grants) != 2 || len(plan.Refused) != 1 || plan.Refused[0].Request.Pod.Name != "c" {
-		t.Errorf("granted %v, refused %v", plan.Grants, plan.Refused)
+	if len(plan.Grants) != 2 || len(plan.Denied) != 1 || plan.Denied[0].Request.Pod.Name != "c" {
+		t.Errorf("granted %v, denied %v", plan.Grants, plan.Denied)
 	}
 	if len(plan.Waived) != 1 || plan.Waived[0].Request.Pod.Name != "b" || plan.Waived[0].Rule != pdb {
 		t.Errorf("waived %v: a has a slot, and b has none", plan.Waived)
@@ -106,7 +106,7 @@ func TestARefusedRequestWaivesNothing(t *testing.T) {
 	c := waived(waiting("a", 1))
 	c = under(c, "x/full")
 	plan := permit.Next([]permit.Budget{disruptions(0), {Ruleset: "x", Slots: map[string]int{"full": 0}}}, []permit.Candidate{c}, nil, epoch)
-	if len(plan.Grants) > 0 || len(plan.Waived) > 0 || len(plan.Refused) != 1 {
-		t.Errorf("granted %v, waived %v, refused %v", plan.Grants, plan.Waived, plan.Refused)
+	if len(plan.Grants) > 0 || len(plan.Waived) > 0 || len(plan.Denied) != 1 {
+		t.Errorf("granted %v, waived %v, denied %v", plan.Grants, plan.Waived, plan.Denied)
 	}
 }

@@ -121,8 +121,8 @@ type Plan struct {
 	// before it is stamped. Pods that need no record are missing.
 	NeedsRecords map[types.UID][]string
 
-	// Refused are the candidates that wait for a slot, or for other pods.
-	Refused []Denial
+	// Denied are the candidates that wait for a slot, or for other pods.
+	Denied []Denial
 
 	// Waived are the denials of waived rules, of requests that were granted.
 	Waived []Denial
@@ -261,7 +261,7 @@ func (a *allocation) allocate(pod []Candidate) {
 	for _, c := range pod {
 		a.waived = nil
 		if denial, denied := a.deny(c); denied {
-			a.plan.Refused = append(a.plan.Refused, denial)
+			a.plan.Denied = append(a.plan.Denied, denial)
 			continue
 		}
 		// A PostCheck permit brings the pod back, so it takes no slot.

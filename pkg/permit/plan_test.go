@@ -81,7 +81,7 @@ func reserved(pod string) appsv1alpha1.ReservedPod {
 // outcome is a readable form of a plan.
 type outcome struct {
 	Granted    []string            // "<pod>/<id>", in order
-	Refused    []string            // "<pod>/<id> <object>/<rule> <code>", in order
+	Denied     []string            // "<pod>/<id> <object>/<rule> <code>", in order
 	Reserve    map[string][]string // pods by object
 	Records    map[string][]string // objects by pod
 	Invalidate []types.UID
@@ -92,8 +92,8 @@ func outcomeOf(plan permit.Plan) outcome {
 	for _, request := range plan.Grants {
 		got.Granted = append(got.Granted, request.Pod.Name+"/"+request.ID)
 	}
-	for _, denial := range plan.Refused {
-		got.Refused = append(got.Refused, fmt.Sprintf("%s/%s %s %s",
+	for _, denial := range plan.Denied {
+		got.Denied = append(got.Denied, fmt.Sprintf("%s/%s %s %s",
 			denial.Request.Pod.Name, denial.Request.ID, denial.Rule, denial.Verdict.Code))
 	}
 	for object, list := range plan.Reserve {
@@ -131,7 +131,7 @@ func TestNext(t *testing.T) {
 				under(waiting("p", 3), "web/max"), under(waiting("q", 1), "web/max"), under(waiting("r", 2), "web/max"),
 			},
 			want: outcome{
-				Granted: []string{"q/a", "r/a"}, Refused: []string{"p/a web/max NoRoom"},
+				Granted: []string{"q/a", "r/a"}, Denied: []string{"p/a web/max NoRoom"},
 				Reserve: map[string][]string{"web": {"q", "r"}},
 				Records: map[string][]string{"q": {"web"}, "r": {"web"}},
 			},
@@ -140,7 +140,7 @@ func TestNext(t *testing.T) {
 			budgets:    []permit.Budget{budget("web", 1)},
 			candidates: []permit.Candidate{under(waiting("q", 0), "web/max"), under(waiting("p", 0), "web/max")},
 			want: outcome{
-				Granted: []string{"p/a"}, Refused: []string{"q/a web/max NoRoom"},
+				Granted: []string{"p/a"}, Denied: []string{"q/a web/max NoRoom"},
 				Reserve: map[string][]string{"web": {"p"}}, Records: map[string][]string{"p": {"web"}},
 			},
 		},
@@ -156,7 +156,7 @@ func TestNext(t *testing.T) {
 				c.Request.Stage = appsv1alpha1.StagePostCheck
 				return c
 			}(), under(waitingAs("p", "b", 1), "web/max")},
-			want: outcome{Granted: []string{"p/a"}, Refused: []string{"p/b web/max NoRoom"}},
+			want: outcome{Granted: []string{"p/a"}, Denied: []string{"p/b web/max NoRoom"}},
 		},
 		"a pod under two objects needs a slot of both, and takes none if one has none left": {
 			budgets: []permit.Budget{budget("db", 0), budget("web", 1)},
@@ -164,7 +164,7 @@ func TestNext(t *testing.T) {
 				under(waiting("p", 0), "db/max", "web/max"), under(waiting("q", 1), "web/max"),
 			},
 			want: outcome{
-				Granted: []string{"q/a"}, Refused: []string{"p/a db/max NoRoom"},
+				Granted: []string{"q/a"}, Denied: []string{"p/a db/max NoRoom"},
 				Reserve: map[string][]string{"web": {"q"}}, Records: map[string][]string{"q": {"web"}},
 			},
 		},
@@ -174,7 +174,7 @@ func TestNext(t *testing.T) {
 				under(waiting("p", 0), "db/max", "web/max"), under(waiting("q", 1), "db/max", "web/max"),
 			},
 			want: outcome{
-				Granted: []string{"p/a"}, Refused: []string{"q/a db/max NoRoom"},
+				Granted: []string{"p/a"}, Denied: []string{"q/a db/max NoRoom"},
 				Reserve: map[string][]string{"db": {"p"}, "web": {"p"}}, Records: map[string][]string{"p": {"db", "web"}},
 			},
 		},
@@ -184,7 +184,7 @@ func TestNext(t *testing.T) {
 			},
 			candidates: []permit.Candidate{under(waiting("p", 0), "web/deletes"), under(waiting("q", 1), "web/all")},
 			want: outcome{
-				Granted: []string{"p/a"}, Refused: []string{"q/a web/all NoRoom"},
+				Granted: []string{"p/a"}, Denied: []string{"q/a web/all NoRoom"},
 				Reserve: map[string][]string{"web": {"p"}}, Records: map[string][]string{"p": {"web"}},
 			},
 		},
@@ -192,7 +192,7 @@ func TestNext(t *testing.T) {
 			budgets:    []permit.Budget{budget("web", 1)},
 			candidates: []permit.Candidate{selectedBy(waiting("p", 0), "web"), under(waiting("q", 1), "web/max")},
 			want: outcome{
-				Granted: []string{"p/a"}, Refused: []string{"q/a web/max NoRoom"},
+				Granted: []string{"p/a"}, Denied: []string{"q/a web/max NoRoom"},
 				Reserve: map[string][]string{"web": {"p"}}, Records: map[string][]string{"p": {"web"}},
 			},
 		},
@@ -210,7 +210,7 @@ func TestNext(t *testing.T) {
 				under(waitingAs("p", "a", 0), "web/upgrades"), under(waitingAs("p", "b", 1), "web/deletes"),
 			},
 			want: outcome{
-				Granted: []string{"p/b"}, Refused: []string{"p/a web/upgrades NoRoom"},
+				Granted: []string{"p/b"}, Denied: []string{"p/a web/upgrades NoRoom"},
 				Reserve: map[string][]string{"web": {"p"}}, Records: map[string][]string{"p": {"web"}},
 			},
 		},
@@ -220,7 +220,7 @@ func TestNext(t *testing.T) {
 				under(waiting("p", 0), "db/max", "web/max"), under(waiting("q", 9), "db/max", "web/max"),
 			},
 			want: outcome{
-				Granted: []string{"q/a"}, Refused: []string{"p/a web/max NoRoom"},
+				Granted: []string{"q/a"}, Denied: []string{"p/a web/max NoRoom"},
 				Reserve: map[string][]string{"web": {"q"}}, Records: map[string][]string{"q": {"db", "web"}},
 			},
 		},
@@ -233,7 +233,7 @@ func TestNext(t *testing.T) {
 			budgets:    []permit.Budget{budget("web", -1, "p", "q")},
 			candidates: []permit.Candidate{under(waiting("p", 0), "web/max"), under(waiting("q", 1), "web/max"), selectedBy(waiting("r", 2), "web")},
 			want: outcome{
-				Granted: []string{"r/a"}, Refused: []string{"p/a web/max NoRoom", "q/a web/max NoRoom"},
+				Granted: []string{"r/a"}, Denied: []string{"p/a web/max NoRoom", "q/a web/max NoRoom"},
 				Reserve: map[string][]string{"web": {"p", "q", "r"}}, Records: map[string][]string{"r": {"web"}},
 				Invalidate: []types.UID{"p", "q"},
 			},
@@ -249,7 +249,7 @@ func TestNext(t *testing.T) {
 		"a reserved pod that is denied by another object is invalidated": {
 			budgets:    []permit.Budget{budget("db", 1, "p"), budget("web", 0)},
 			candidates: []permit.Candidate{under(waiting("p", 0), "db/max", "web/max")},
-			want:       outcome{Refused: []string{"p/a web/max NoRoom"}, Invalidate: []types.UID{"p"}},
+			want:       outcome{Denied: []string{"p/a web/max NoRoom"}, Invalidate: []types.UID{"p"}},
 		},
 		"reserved pods that are no candidates are invalidated, once and in order": {
 			budgets: []permit.Budget{budget("db", 1, "q", "p"), budget("web", 1, "q")},
@@ -258,7 +258,7 @@ func TestNext(t *testing.T) {
 		"an unknown rule has no slot": {
 			budgets:    []permit.Budget{budget("web", 1)},
 			candidates: []permit.Candidate{under(waiting("p", 0), "other/max"), under(waiting("q", 0), "web/other")},
-			want:       outcome{Refused: []string{"p/a other/max NoRoom", "q/a web/other NoRoom"}},
+			want:       outcome{Denied: []string{"p/a other/max NoRoom", "q/a web/other NoRoom"}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -288,7 +288,7 @@ func TestNextWithAFullRecord(t *testing.T) {
 	if got, want := len(plan.Grants), appsv1alpha1.MaxStatusReserved+1; got != want {
 		t.Errorf("%d permits, want %d: all live ones, p, and r, which needs none", got, want)
 	}
-	if diff := cmp.Diff([]string{"q/a web/ NoRoom"}, outcomeOf(plan).Refused); diff != "" {
+	if diff := cmp.Diff([]string{"q/a web/ NoRoom"}, outcomeOf(plan).Denied); diff != "" {
 		t.Errorf("denials differ (-want +got):\n%s", diff)
 	}
 	if len(plan.Invalidate) != 0 {

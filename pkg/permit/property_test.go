@@ -125,8 +125,8 @@ func TestNextAllocatesNoMoreSlotsThanThereAre(t *testing.T) {
 				granted[request.Pod.UID] = true
 			}
 		}
-		if len(plan.Grants)+len(plan.Refused) != len(s.candidates) {
-			t.Fatalf("%d permits and %d denials for %d requests", len(plan.Grants), len(plan.Refused), len(s.candidates))
+		if len(plan.Grants)+len(plan.Denied) != len(s.candidates) {
+			t.Fatalf("%d permits and %d denials for %d requests", len(plan.Grants), len(plan.Denied), len(s.candidates))
 		}
 		for _, b := range s.budgets {
 			checkReservations(t, s, b, plan, granted)
@@ -225,7 +225,7 @@ func byUID(candidates []permit.Candidate) map[types.UID][]permit.Candidate {
 // rule that denies an available pod were taken by others. A pod that a recheck denies has
 // another committed pod in its shard.
 func checkRefusals(t *rapid.T, s situation, plan permit.Plan, granted map[types.UID]bool) {
-	for _, denial := range plan.Refused {
+	for _, denial := range plan.Denied {
 		pod := denial.Request.Pod
 		if denial.Verdict.Code == rule.CodeDenied {
 			if !slices.ContainsFunc(committedPods(s, granted), func(uid types.UID) bool { return uid != pod.UID && shardOf(uid) == shardOf(pod.UID) }) {

@@ -141,7 +141,7 @@ func (s *protocol) plan(l *leader, reached func(pod string) bool) (permit.Plan, 
 		return aloneInShard(seen, request.Pod.UID, committed.Pods), true
 	}
 	plan := permit.Next(budgets, candidates, recheck, now)
-	s.met.denied += len(plan.Refused)
+	s.met.denied += len(plan.Denied)
 	return plan, records, at, seenUpTo
 }
 

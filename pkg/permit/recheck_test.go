@@ -63,19 +63,19 @@ func TestNextRechecksDependentRules(t *testing.T) {
 				rechecked(waiting("a2", 0), "db"), rechecked(waiting("a1", 1), "db"), rechecked(waiting("b1", 2), "db"),
 			},
 			want: outcome{
-				Granted: []string{"a2/a", "b1/a"}, Refused: []string{"a1/a db/other Denied"},
+				Granted: []string{"a2/a", "b1/a"}, Denied: []string{"a1/a db/other Denied"},
 				Reserve: map[string][]string{"db": {"a2", "b1"}}, Records: map[string][]string{"a2": {"db"}, "b1": {"db"}},
 			},
 		},
 		"a live reservation counts from the beginning, even if its pod does not wait": {
 			budgets:    []permit.Budget{sequentialBudget("db", "a1")},
 			candidates: []permit.Candidate{rechecked(waiting("a2", 0), "db")},
-			want:       outcome{Refused: []string{"a2/a db/other Denied"}, Invalidate: []types.UID{"a1"}},
+			want:       outcome{Denied: []string{"a2/a db/other Denied"}, Invalidate: []types.UID{"a1"}},
 		},
 		"a live reservation of another object counts too": {
 			budgets:    []permit.Budget{sequentialBudget("db"), budget("web", 1, "a1")},
 			candidates: []permit.Candidate{rechecked(waiting("a2", 0), "db")},
-			want:       outcome{Refused: []string{"a2/a db/other Denied"}, Invalidate: []types.UID{"a1"}},
+			want:       outcome{Denied: []string{"a2/a db/other Denied"}, Invalidate: []types.UID{"a1"}},
 		},
 		"a reserved pod is rechecked, and does not count against itself": {
 			budgets:    []permit.Budget{sequentialBudget("db", "a1")},
@@ -88,7 +88,7 @@ func TestNextRechecksDependentRules(t *testing.T) {
 				under(rechecked(unavailable(waiting("a1", 0)), "db"), "web/max"), rechecked(unavailable(waiting("a2", 1)), "db"),
 			},
 			want: outcome{
-				Granted: []string{"a1/a"}, Refused: []string{"a2/a db/other Denied"},
+				Granted: []string{"a1/a"}, Denied: []string{"a2/a db/other Denied"},
 				Reserve: map[string][]string{"db": {"a1"}}, Records: map[string][]string{"a1": {"db"}},
 			},
 		},
@@ -108,7 +108,7 @@ func TestNextRechecksDependentRules(t *testing.T) {
 				rechecked(waiting("a1", 9), "db"), under(rechecked(waiting("a2", 0), "db"), "web/max"), under(rechecked(waiting("b1", 1), "db"), "web/max"),
 			},
 			want: outcome{
-				Granted: []string{"a1/a", "b1/a"}, Refused: []string{"a2/a db/other Denied"},
+				Granted: []string{"a1/a", "b1/a"}, Denied: []string{"a2/a db/other Denied"},
 				Reserve: map[string][]string{"db": {"a1", "b1"}, "web": {"b1"}},
 				Records: map[string][]string{"a1": {"db"}, "b1": {"db", "web"}},
 			},
@@ -117,7 +117,7 @@ func TestNextRechecksDependentRules(t *testing.T) {
 			budgets:    []permit.Budget{sequentialBudget("db"), budget("web", 0)},
 			candidates: []permit.Candidate{under(rechecked(waiting("a1", 0), "db"), "web/max"), rechecked(waiting("a2", 1), "db")},
 			want: outcome{
-				Granted: []string{"a2/a"}, Refused: []string{"a1/a web/max NoRoom"},
+				Granted: []string{"a2/a"}, Denied: []string{"a1/a web/max NoRoom"},
 				Reserve: map[string][]string{"db": {"a2"}}, Records: map[string][]string{"a2": {"db"}},
 			},
 		},
@@ -125,7 +125,7 @@ func TestNextRechecksDependentRules(t *testing.T) {
 			budgets:    []permit.Budget{sequentialBudget("db", "a3")},
 			candidates: []permit.Candidate{rechecked(inPostCheck(waiting("a1", 0)), "db"), rechecked(inPostCheck(waiting("b1", 1)), "db"), rechecked(waiting("b2", 2), "db")},
 			want: outcome{
-				Granted: []string{"b1/a", "b2/a"}, Refused: []string{"a1/a db/other Denied"},
+				Granted: []string{"b1/a", "b2/a"}, Denied: []string{"a1/a db/other Denied"},
 				Reserve: map[string][]string{"db": {"a3", "b2"}}, Records: map[string][]string{"b2": {"db"}}, Invalidate: []types.UID{"a3"},
 			},
 		},
@@ -139,7 +139,7 @@ func TestNextRechecksDependentRules(t *testing.T) {
 				return rule.Verdict{Outcome: rule.Passed}, true
 			},
 			want: outcome{
-				Granted: []string{"a1/x"}, Refused: []string{"a1/y db/other NotAllowed"},
+				Granted: []string{"a1/x"}, Denied: []string{"a1/y db/other NotAllowed"},
 				Reserve: map[string][]string{"db": {"a1"}}, Records: map[string][]string{"a1": {"db"}},
 			},
 		},
@@ -152,7 +152,7 @@ func TestNextRechecksDependentRules(t *testing.T) {
 				}
 				return rule.Verdict{Outcome: rule.Passed}, true
 			},
-			want: outcome{Refused: []string{"a1/a db/other Denied"}},
+			want: outcome{Denied: []string{"a1/a db/other Denied"}},
 		},
 		"an outcome other than Passed denies": {
 			budgets:    []permit.Budget{sequentialBudget("db")},
@@ -160,7 +160,7 @@ func TestNextRechecksDependentRules(t *testing.T) {
 			recheck: func(rule.RuleID, rule.Request, permit.Committed) (rule.Verdict, bool) {
 				return rule.Verdict{Outcome: rule.NeedsSlot}, true
 			},
-			want: outcome{Refused: []string{"a1/a db/other "}},
+			want: outcome{Denied: []string{"a1/a db/other "}},
 		},
 		"a pod that is not reached waits, and keeps its reservation": {
 			budgets:    []permit.Budget{sequentialBudget("db", "a1")},
@@ -168,7 +168,7 @@ func TestNextRechecksDependentRules(t *testing.T) {
 			recheck: func(rule.RuleID, rule.Request, permit.Committed) (rule.Verdict, bool) {
 				return rule.Verdict{Outcome: rule.Passed}, false
 			},
-			want: outcome{Granted: []string{"free/a"}, Refused: []string{"a1/a db/other NotReached", "b1/a db/other NotReached"}},
+			want: outcome{Granted: []string{"free/a"}, Denied: []string{"a1/a db/other NotReached", "b1/a db/other NotReached"}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -188,7 +188,7 @@ func TestNextWithoutARecheck(t *testing.T) {
 	candidates := []permit.Candidate{rechecked(waiting("a1", 0), "db"), selectedBy(waiting("a2", 1), "db")}
 	plan := permit.Next([]permit.Budget{sequentialBudget("db")}, candidates, nil, epoch)
 	want := outcome{
-		Granted: []string{"a2/a"}, Refused: []string{"a1/a db/other NotReached"},
+		Granted: []string{"a2/a"}, Denied: []string{"a1/a db/other NotReached"},
 		Reserve: map[string][]string{"db": {"a2"}}, Records: map[string][]string{"a2": {"db"}},
 	}
 	if diff := cmp.Diff(want, outcomeOf(plan)); diff != "" {

@@ -121,10 +121,10 @@ func TestNoTimeForTheNextPod(t *testing.T) {
 	if want := map[types.UID]int{"a1": 1, "b1": 1}; !maps.Equal(plan.Missed, want) {
 		t.Errorf("missed %v, want %v", plan.Missed, want)
 	}
-	if got := plan.Refused[0]; got.Request.Pod.Name != "c1" || got.Verdict.Code != rule.CodeDenied {
+	if got := plan.Denied[0]; got.Request.Pod.Name != "c1" || got.Verdict.Code != rule.CodeDenied {
 		t.Errorf("the first is %+v", got)
 	}
-	if len(plan.Invalidate) > 0 || plan.Refused[0].Request.Stage != appsv1alpha1.StagePreCheck {
+	if len(plan.Invalidate) > 0 || plan.Denied[0].Request.Stage != appsv1alpha1.StagePreCheck {
 		t.Errorf("plan %+v", plan)
 	}
 }

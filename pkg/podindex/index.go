@@ -36,6 +36,9 @@ type Index struct {
 	// retirements of rules, sorted by their end.
 	retirements []retirement
 
+	// stream has the pods themselves; nil before there is an informer of pods.
+	stream *podStream
+
 	// controllers is called with each controller of pods that appears or disappears; nil: not called.
 	controllers func(controller Controller, present bool)
 }

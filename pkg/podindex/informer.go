@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 )
@@ -25,9 +26,27 @@ func (x *Index) NewInformer(
 		return cache.NewSharedIndexInformer(source, object, resync, indexers)
 	}
 	stream := newPodStream(x)
+	x.mu.Lock()
+	x.stream = stream
+	x.mu.Unlock()
 	return &podInformer{
 		SharedIndexInformer: cache.NewSharedIndexInformer(stream, object, resync, indexers), stream: stream, source: source,
 	}
+}
+
+// Pod returns a pod as the watch has delivered it last. It is shared with the informer and the index, and must not be
+// modified.
+func (x *Index) Pod(key types.NamespacedName) (pod *corev1.Pod, ok bool) {
+	x.mu.Lock()
+	stream := x.stream
+	x.mu.Unlock()
+	if stream == nil {
+		return nil, false
+	}
+	stream.mu.Lock()
+	defer stream.mu.Unlock()
+	pod, ok = stream.pods[key]
+	return pod, ok
 }
 
 // podInformer lists and watches a podStream, which a reflector fills from the API server.

@@ -219,6 +219,15 @@ func TestInformerSharesItsPodsWithTheIndex(t *testing.T) {
 		if cached != view.Pod(types.UID(name+"-uid")) {
 			t.Errorf("the cache and the index have pod %s twice", name)
 		}
+		if shared, ok := i.Pod(types.NamespacedName{Namespace: "default", Name: name}); !ok || cached != shared {
+			t.Errorf("pod %s is another object than that of the cache", name)
+		}
+	}
+	if pod, ok := i.Pod(types.NamespacedName{Namespace: "default", Name: "none"}); ok {
+		t.Errorf("there is a pod %s", pod.Name)
+	}
+	if _, ok := podindex.NewIndex(func(string) {}).Pod(types.NamespacedName{Namespace: "default", Name: "listed"}); ok {
+		t.Error("an index without an informer has a pod")
 	}
 }
 

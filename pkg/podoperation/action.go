@@ -2,6 +2,7 @@ package podoperation
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/distribution/reference"
 	corev1 "k8s.io/api/core/v1"
@@ -52,6 +53,10 @@ func Images(action appsv1alpha1.PodOperationAction, pod *corev1.Pod) (images map
 				return nil, Record{}, fmt.Errorf("restarting container %s: %w", wanted.Name, err)
 			}
 		}
+		if before, after := repositoryOf(container.Image), repositoryOf(image); before != after {
+			return nil, Record{}, fmt.Errorf(
+				"container %s has an image of the repository %s, and not of %s: change the template of the owner instead", wanted.Name, before, after)
+		}
 		if image == container.Image {
 			continue
 		}
@@ -80,6 +85,16 @@ func wantedImages(action appsv1alpha1.PodOperationAction, pod *corev1.Pod) []app
 		}
 	}
 	return wanted
+}
+
+// repositoryOf returns an image without its tag and digest, as the admission policy podops-manager
+// compares it: as it is written, without a default registry. The colon of a tag is behind the last
+// slash, that of a port is not.
+func repositoryOf(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	name := strings.LastIndex(image, "/") + 1
+	last, _, _ := strings.Cut(image[name:], ":")
+	return image[:name] + last
 }
 
 // sameImage returns another reference of the image that a container runs. imageID is that of its

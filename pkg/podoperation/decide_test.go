@@ -76,6 +76,36 @@ func TestImagesLeavesOutContainersThatRunThem(t *testing.T) {
 	}
 }
 
+func TestImagesKeepsTheRepository(t *testing.T) {
+	for image, want := range map[string]string{
+		"registry.example.com/web:v2":        "",
+		"registry.example.com/web@" + digest: "",
+		"registry.example.com/other:v1":      "registry.example.com/other",
+		"registry.example.com:5000/web:v1":   "registry.example.com:5000/web",
+		"web:v1":                             "web",
+		"other.example.com/web:v1@" + digest: "other.example.com/web",
+		"registry.example.com/web/sub:v1":    "registry.example.com/web/sub",
+	} {
+		t.Run(image, func(t *testing.T) {
+			action := appsv1alpha1.PodOperationAction{Type: appsv1alpha1.ActionUpdateImages, UpdateImages: &appsv1alpha1.UpdateImagesAction{
+				Containers: []appsv1alpha1.ContainerImage{{Name: "main", Image: image}},
+			}}
+			images, _, err := podoperation.Images(action, runningPod("web-0"))
+			if want == "" {
+				if err != nil || images["main"] != image {
+					t.Fatalf("got %v, %v", images, err)
+				}
+				return
+			}
+			message := "container main has an image of the repository registry.example.com/web, and not of " + want +
+				": change the template of the owner instead"
+			if err == nil || err.Error() != message {
+				t.Fatalf("got %v, %v; want the error %q", images, err, message)
+			}
+		})
+	}
+}
+
 func TestOrder(t *testing.T) {
 	pods := func(names ...string) []*corev1.Pod {
 		var all []*corev1.Pod

@@ -59,7 +59,7 @@ func operationOf(action appsv1alpha1.PodOperationActionType) *appsv1alpha1.PodOp
 		Action: appsv1alpha1.PodOperationAction{Type: action},
 	}
 	if action == appsv1alpha1.ActionUpdateImages {
-		spec.Action.UpdateImages = &appsv1alpha1.UpdateImagesAction{Containers: []appsv1alpha1.ContainerImage{{Name: "main", Image: "web:v2"}}}
+		spec.Action.UpdateImages = &appsv1alpha1.UpdateImagesAction{Containers: []appsv1alpha1.ContainerImage{{Name: "main", Image: "registry.example.com/web:v2"}}}
 	}
 	if action == appsv1alpha1.ActionResize {
 		spec.Action.Resize = resizeOf("20m")

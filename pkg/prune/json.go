@@ -57,7 +57,7 @@ func Cut(text []byte, in string, names ...string) (rest []byte, values [][]byte,
 	return rest, values, s.end()
 }
 
-// firstBytes is the buffer for what is left of an object: it is enough for most pods.
+// firstBytes is the size of the buffer for a pruned object: it is enough for most pods.
 const firstBytes = 4 << 10
 
 var (

@@ -58,7 +58,7 @@ func (m *Message) set(number Number, f *field) {
 	m.fields[number] = f
 }
 
-// of returns what becomes of a field; nil if it is kept as it is.
+// of returns how a field is pruned; nil if it is kept unchanged.
 func (m *Message) of(number Number) *field {
 	if int(number) < len(m.fields) {
 		return m.fields[number]
@@ -106,4 +106,36 @@ func (m *Message) appendInner(kept, field []byte, number Number) ([]byte, error)
 	}
 	var length [10]byte
 	return slices.Insert(kept, begin, protowire.AppendVarint(length[:0], uint64(len(kept)-begin))...), nil
+}
+
+// Find returns the bytes of a field that is a message, a text or bytes, by the numbers of the fields that it is in and
+// its own; of a field that repeats, the first; nil if it is missing. They are a part of message.
+func Find(message []byte, path ...Number) ([]byte, error) {
+	for _, want := range path {
+		value, err := first(message, want)
+		if err != nil || value == nil {
+			return nil, err
+		}
+		message = value
+	}
+	return message, nil
+}
+
+func first(message []byte, want Number) ([]byte, error) {
+	for len(message) > 0 {
+		number, kind, tag := protowire.ConsumeTag(message)
+		if tag < 0 {
+			return nil, errMessage
+		}
+		size := protowire.ConsumeFieldValue(number, kind, message[tag:])
+		if size < 0 || number == want && kind != protowire.BytesType {
+			return nil, errMessage
+		}
+		if number == want {
+			value, _ := protowire.ConsumeBytes(message[tag:])
+			return value, nil
+		}
+		message = message[tag+size:]
+	}
+	return nil, nil
 }

@@ -58,6 +58,40 @@ func TestMessage(t *testing.T) {
 	}
 }
 
+func TestFind(t *testing.T) {
+	message := fields(integer(1, 7), in(2, text(1, "a"), in(3, text(1, "b")), text(1, "c")), in(2, text(1, "d")))
+	for name, tc := range map[string]struct {
+		path []prune.Number
+		want []byte
+	}{
+		"no path":                    {nil, message},
+		"a message":                  {[]prune.Number{2, 3}, text(1, "b")},
+		"a text: the first":          {[]prune.Number{2, 1}, []byte("a")},
+		"a text in messages":         {[]prune.Number{2, 3, 1}, []byte("b")},
+		"a field that is missing":    {[]prune.Number{4}, nil},
+		"a message that is missing":  {[]prune.Number{4, 1}, nil},
+		"a field of another message": {[]prune.Number{2, 2}, nil},
+		"a message: the first":       {[]prune.Number{2}, fields(text(1, "a"), in(3, text(1, "b")), text(1, "c"))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := prune.Find(message, tc.path...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("field (-want +got):\n%s", diff)
+			}
+		})
+	}
+	for name, message := range map[string][]byte{
+		"a text that ends": {0x12, 5, 'a'}, "no tag": {0xff, 0xff}, "an integer": integer(2, 1), "an earlier field that ends": {0x0a, 5, 'a'},
+	} {
+		if got, err := prune.Find(message, 2); err == nil {
+			t.Errorf("%s is %v, want an error", name, got)
+		}
+	}
+}
+
 func TestBytesThatAreNoMessage(t *testing.T) {
 	for name, encoded := range map[string][]byte{
 		"a tag alone": {0x0a}, "a text that ends": {0x0a, 5, 'a'}, "no tag": {0xff, 0xff}, "an inner message that ends": text(2, "\x0a"),

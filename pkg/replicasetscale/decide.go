@@ -137,13 +137,13 @@ func Decide(s Snapshot, waits Waits, now time.Time) (Decision, Waits) {
 		return decision, waits
 	}
 	if age < WakeAfter {
-		decision.Wake = sooner(decision.Wake, WakeAfter-age)
+		decision.Wake = backoff.MinDelay(decision.Wake, WakeAfter-age)
 		return decision, waits
 	}
 	if lowest := strconv.Itoa(target); s.Set.Annotations[appsv1alpha1.LowestReplicasAnnotationKey] != lowest {
 		decision.Annotations = map[string]any{appsv1alpha1.LowestReplicasAnnotationKey: lowest}
 	}
-	decision.Wake = sooner(decision.Wake, LowerAfter-age)
+	decision.Wake = backoff.MinDelay(decision.Wake, LowerAfter-age)
 	return decision, waits
 }
 
@@ -157,14 +157,6 @@ func withdraw(scale Scale, desired, pods int) Decision {
 	return Decision{Withdraw: pods, Annotations: map[string]any{
 		appsv1alpha1.DesiredReplicasAnnotationKey: demand, appsv1alpha1.LowestReplicasAnnotationKey: nil,
 	}}
-}
-
-// sooner returns the shorter delay; 0 is none.
-func sooner(a, b time.Duration) time.Duration {
-	if a == 0 || b != 0 && b < a {
-		return b
-	}
-	return a
 }
 
 // clearVoid removes annotations that record no demand, and forgets its pauses after a while.

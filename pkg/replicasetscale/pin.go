@@ -48,13 +48,6 @@ func CostOnGrant(pod *corev1.Pod, labels map[string]string) string {
 	return grantedCost
 }
 
-// Undo returns the labels and annotations with which the deletion of a pod is undone; nil values
-// remove a key.
-func Undo(pod *corev1.Pod) (labels map[string]any, annotations map[string]any) {
-	labels = map[string]any{appsv1alpha1.UndoOperationTypeLabelPrefix + "/" + appsv1alpha1.PodDeleteID: appsv1alpha1.DeleteOperationType}
-	return labels, Unpin(pod)
-}
-
 // Unpin returns the annotations that give a pod its deletion cost back: that from before, unless
 // another one was set meanwhile. It returns nil for a pod that PodOps did not begin.
 func Unpin(pod *corev1.Pod) map[string]any {

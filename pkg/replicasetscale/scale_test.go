@@ -138,7 +138,7 @@ func TestDesired(t *testing.T) {
 	}
 }
 
-func TestUndoRestoresWhatBeginChanges(t *testing.T) {
+func TestUnpinRestoresTheCostFromBeforeBegin(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before, meanwhile string
 		want              map[string]any
@@ -167,7 +167,7 @@ func TestUndoRestoresWhatBeginChanges(t *testing.T) {
 				pod.Annotations[corev1.PodDeletionCost] = tc.meanwhile
 			}
 			tc.want[appsv1alpha1.PreviousDeletionCostAnnotationKey] = nil
-			if _, got := Undo(pod); !cmp.Equal(tc.want, got) {
+			if got := Unpin(pod); !cmp.Equal(tc.want, got) {
 				t.Errorf("annotations (-want +got):\n%s", cmp.Diff(tc.want, got))
 			}
 		})

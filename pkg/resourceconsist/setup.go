@@ -47,11 +47,6 @@ func WithRateLimit(qps float32, burst int) Option {
 // WithTimeout is the deadline of each call of the adapter. Default: 30 s.
 func WithTimeout(timeout time.Duration) Option { return func(s *settings) { s.timeout = timeout } }
 
-// WithTries sets how many times a call of the adapter is made within one reconcile before
-// it counts as failed, with short, jittered pauses between. Verbs are repeated for single
-// items. 1: no retries. Default: 4.
-func WithTries(tries int) Option { return func(s *settings) { s.tries = tries } }
-
 // WithResync sets how often the provider of an employer is read without an event: another
 // client may have changed it, or it may have lost its state. Default: 30 s.
 func WithResync(interval time.Duration) Option { return func(s *settings) { s.resync = interval } }

@@ -61,7 +61,7 @@ func NewClient(guard Guard, timeout Timeouts) *Client {
 }
 
 // CloseIdle closes the idle connections.
-func (c *Client) CloseIdle() { c.transports.closeIdle() }
+func (c *Client) CloseIdle() { c.transports.clear() }
 
 // Post requests the approval of pods from a service. All tries have the same trace id. A request
 // that the service may have received is not repeated, unless the service returned 429 or 503 with

@@ -184,7 +184,7 @@ func replaceTransport(t *testing.T, client *Client, endpoint Endpoint, with *htt
 	if _, err := client.transports.client(endpoint); err != nil {
 		t.Fatal(err)
 	}
-	client.transports.recent.Front().Value.(*transport).client = with
+	client.transports.ready.Add(identity(endpoint), with)
 }
 
 func TestNamesThatDoNotResolve(t *testing.T) {
@@ -387,7 +387,7 @@ func TestTransportsAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if kept := len(client.transports.ready); kept != maxTransports || client.transports.recent.Len() != maxTransports {
+	if kept := client.transports.ready.Len(); kept != maxTransports {
 		t.Errorf("%d transports are kept, want %d", kept, maxTransports)
 	}
 }

@@ -11,7 +11,9 @@ import (
 // maxNesting bounds how deep an answer may be nested. The protocol needs 2.
 const maxNesting = 32
 
-// object is a JSON object as it was sent: names are exact, and none occurs twice.
+// object is a JSON object as it was sent: names are exact, and none occurs twice. UnmarshalStrict of
+// sigs.k8s.io/json has no position for a duplicate name, and accepts null for a boolean and bytes
+// that are not UTF-8.
 type object struct {
 	body   []byte
 	fields map[string]element

@@ -1,7 +1,6 @@
 package webhookclient
 
 import (
-	"container/list"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
@@ -12,6 +11,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"k8s.io/utils/lru"
 )
 
 const (
@@ -35,19 +36,15 @@ type transports struct {
 	guard   Guard
 	timeout Timeouts
 
-	mu     sync.Mutex
-	ready  map[[sha256.Size]byte]*list.Element
-	recent *list.List
-}
-
-// transport is one entry of the cache.
-type transport struct {
-	key    [sha256.Size]byte
-	client *http.Client
+	// mu guards that each client is made once.
+	mu    sync.Mutex
+	ready *lru.Cache
 }
 
 func newTransports(guard Guard, timeout Timeouts) *transports {
-	return &transports{guard: guard, timeout: timeout, ready: map[[sha256.Size]byte]*list.Element{}, recent: list.New()}
+	// Calls in flight continue; their connections close when they end, or at the idle timeout.
+	evicted := func(_ lru.Key, client any) { client.(*http.Client).CloseIdleConnections() }
+	return &transports{guard: guard, timeout: timeout, ready: lru.NewWithEvictionFunc(maxTransports, evicted)}
 }
 
 // client returns the client for an endpoint. It returns errors of the caBundle and of the client
@@ -56,33 +53,20 @@ func (t *transports) client(endpoint Endpoint) (*http.Client, error) {
 	key := identity(endpoint)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if kept, has := t.ready[key]; has {
-		t.recent.MoveToFront(kept)
-		return kept.Value.(*transport).client, nil
+	if kept, has := t.ready.Get(key); has {
+		return kept.(*http.Client), nil
 	}
 	config, err := endpoint.trust()
 	if err != nil {
 		return nil, err
 	}
-	made := &transport{key: key, client: t.make(config)}
-	t.ready[key] = t.recent.PushFront(made)
-	if t.recent.Len() > maxTransports {
-		oldest := t.recent.Remove(t.recent.Back()).(*transport)
-		delete(t.ready, oldest.key)
-		// Calls in flight continue; their connections close when they end, or at the idle timeout.
-		oldest.client.CloseIdleConnections()
-	}
-	return made.client, nil
+	made := t.make(config)
+	t.ready.Add(key, made)
+	return made, nil
 }
 
-// closeIdle closes the idle connections.
-func (t *transports) closeIdle() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for kept := range t.ready {
-		t.ready[kept].Value.(*transport).client.CloseIdleConnections()
-	}
-}
+// clear evicts every client.
+func (t *transports) clear() { t.ready.Clear() }
 
 // identity returns the cache key of an endpoint: everything that its connections share. Lengths are
 // part of it, so that different lists of parts have different keys.

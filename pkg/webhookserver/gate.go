@@ -34,6 +34,9 @@ type gate struct {
 	// draining makes every response end its connection, so that the client connects again,
 	// to another server.
 	draining func() bool
+
+	// buffers are of firstRead bytes, for the bodies of reviews that need most of that.
+	buffers sync.Pool // *bytes.Buffer
 }
 
 // lanes separate reviews that may take seconds from reviews that take a millisecond.
@@ -103,6 +106,9 @@ func (g *gate) review(w http.ResponseWriter, r *http.Request, c *conn, verified 
 		return err
 	}
 	lane := g.lanes.laneFor(r.URL.Path)
+	if lane != g.lanes.slow { // whose handlers may return before what they have begun ends
+		defer g.giveBack(body)
+	}
 	if err := lane.acquire(ctx, c.hold.source); err != nil {
 		return err
 	}
@@ -111,29 +117,58 @@ func (g *gate) review(w http.ResponseWriter, r *http.Request, c *conn, verified 
 		return errEvicted
 	}
 	request := r.WithContext(clientauth.WithVerified(ctx, verified))
-	request.Body = inMemory{bytes.NewBuffer(body)}
+	request.Body = inMemory{body}
 	g.next.ServeHTTP(w, request)
 	return nil
 }
 
-// inMemory is a body that a handler may read without a copy, by its method Bytes.
+// inMemory is a body that a handler may read without a copy, by its method Bytes. The bytes are
+// overwritten after the handler of a path that is not slow has returned.
 type inMemory struct{ *bytes.Buffer }
 
 // Close does nothing.
 func (inMemory) Close() error { return nil }
 
 // read reads the body. It reserves the memory of the whole body before the first byte: readers
-// that wait for each other's memory would never end.
-func (g *gate) read(ctx context.Context, w http.ResponseWriter, r *http.Request, h *hold) ([]byte, error) {
-	size := g.sizeOf(r)
+// that wait for each other's memory would never end. The caller may give the body back.
+func (g *gate) read(ctx context.Context, w http.ResponseWriter, r *http.Request, h *hold) (*bytes.Buffer, error) {
+	size := g.bufferSize(g.sizeOf(r))
 	if err := g.pending.grow(ctx, h, size+overheadBytes); err != nil {
 		return nil, err
 	}
-	buffer := bytes.NewBuffer(make([]byte, 0, min(size+bytes.MinRead, firstRead)))
+	buffer := g.buffer(size)
 	if _, err := buffer.ReadFrom(http.MaxBytesReader(w, r.Body, g.limits.ReviewBytes)); err != nil {
 		return nil, errors.Join(context.Cause(ctx), err)
 	}
-	return buffer.Bytes(), nil
+	return buffer, nil
+}
+
+// bufferSize returns the memory of a body of a size: firstRead if it needs most of that. A small review gets no large
+// buffer: small ones may be many at a time.
+func (g *gate) bufferSize(size int64) int64 {
+	if needed := size + bytes.MinRead; needed > firstRead/2 && needed <= firstRead && firstRead <= g.limits.ReviewBytes {
+		return firstRead
+	}
+	return size
+}
+
+// buffer returns an empty buffer of a size, at most firstRead at first.
+func (g *gate) buffer(size int64) *bytes.Buffer {
+	if size == firstRead {
+		if used, ok := g.buffers.Get().(*bytes.Buffer); ok {
+			return used
+		}
+		return bytes.NewBuffer(make([]byte, 0, firstRead))
+	}
+	return bytes.NewBuffer(make([]byte, 0, min(size+bytes.MinRead, firstRead)))
+}
+
+// giveBack keeps a buffer of firstRead bytes for other reviews. Nothing may use its bytes any more.
+func (g *gate) giveBack(buffer *bytes.Buffer) {
+	if buffer.Cap() == firstRead {
+		buffer.Reset()
+		g.buffers.Put(buffer)
+	}
 }
 
 // connects reports whether a source may open another connection now. Whether it has a certificate is known only

@@ -159,6 +159,50 @@ func TestAReviewReachesItsHandler(t *testing.T) {
 	}
 }
 
+// TestReviewsAtOnceHaveTheirOwnBodies, in buffers that earlier reviews of other contents have used.
+func TestReviewsAtOnceHaveTheirOwnBodies(t *testing.T) {
+	const atOnce, rounds = 4, 5
+	arrived := make(chan chan struct{})
+	go func() {
+		for range 2 * rounds {
+			waiting := make([]chan struct{}, 0, atOnce)
+			for range atOnce {
+				waiting = append(waiting, <-arrived)
+			}
+			for _, proceed := range waiting {
+				close(proceed)
+			}
+		}
+	}()
+	w := start(t, func(*webhookserver.Options) {}, func(w http.ResponseWriter, r *http.Request) {
+		proceed := make(chan struct{})
+		arrived <- proceed
+		<-proceed // all bodies are in memory
+		body := r.Body.(interface{ Bytes() []byte }).Bytes()
+		if strings.Trim(string(body), string(body[:1])) != "" {
+			http.Error(w, "a body of several reviews", http.StatusInternalServerError)
+			return
+		}
+		fmt.Fprintf(w, "%d times %c", len(body), body[0])
+	})
+	client := w.client(2)
+	for _, path := range []string{"/review", "/slow"} {
+		for round := range rounds {
+			var posts sync.WaitGroup
+			for i := range atOnce {
+				posts.Go(func() {
+					size, letter := 40<<10+round*5000+i, string(rune('a'+round*atOnce+i))
+					code, text := w.post(t, client, path, strings.Repeat(letter, size))
+					if want := fmt.Sprintf("%d times %s", size, letter); code != http.StatusOK || text != want {
+						t.Errorf("got %d %q, want %q", code, text, want)
+					}
+				})
+			}
+			posts.Wait()
+		}
+	}
+}
+
 func TestRequestsThatAreNoReviewsAreRejected(t *testing.T) {
 	w := start(t, func(o *webhookserver.Options) { o.Limits.ReviewBytes = 1000 }, echo)
 	if code, _ := w.post(t, w.client(2), "/review", strings.Repeat("x", 1001)); code != http.StatusRequestEntityTooLarge {
@@ -212,6 +256,17 @@ func TestHalfSentBodiesGiveWayToOthers(t *testing.T) {
 		t.Errorf("%v half-sent reviews were evicted, want only as many as necessary", evicted)
 	}
 	await(t, "evicted reviews to end", func() bool { return ended.Load() == int64(evicted) })
+}
+
+// TestTheWholeBufferOfABodyCounts, also where it is larger than the body.
+func TestTheWholeBufferOfABodyCounts(t *testing.T) {
+	w := start(t, func(*webhookserver.Options) {}, echo)
+	pending := int64(0)
+	for _, announced := range []struct{ body, buffer int64 }{{1000, 1000}, {20 << 10, 20 << 10}, {40 << 10, 64 << 10}, {63 << 10, 64 << 10}, {100 << 10, 100 << 10}} {
+		fmt.Fprintf(w.dial(t, 3), "POST /review HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", announced.body)
+		pending += announced.buffer + 8<<10
+		await(t, fmt.Sprintf("%d bytes for a body of %d", announced.buffer, announced.body), func() bool { return w.server.PendingBytes() == pending })
+	}
 }
 
 func TestABodyThatDoesNotArriveEnds(t *testing.T) {

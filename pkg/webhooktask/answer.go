@@ -1,7 +1,6 @@
 package webhooktask
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -44,8 +43,9 @@ type PostAnswer struct {
 	// Poll and Async mean that the result must be polled. Async is the older name.
 	Poll, Async bool
 
-	// TaskID is the id to poll with: the taskId of the answer, or else its traceId. It is never empty if
-	// Success and one of Poll and Async are set. TraceID is the traceId of the answer; often empty.
+	// TaskID is the id to poll with: the taskId of the answer, or else its traceId. It has at most
+	// MaxTaskIDBytes, and is not empty if Success and one of Poll and Async are set: the client
+	// rejects other answers. TraceID is the traceId of the answer; often empty.
 	TaskID, TraceID string
 }
 
@@ -95,14 +95,8 @@ func (t Tasks) Posted(traceID string, answer PostAnswer, rule Rule, now time.Tim
 
 // accepted records that the service has accepted the task and must be polled.
 func (t Tasks) accepted(task appsv1alpha1.TaskInfo, i int, answer PostAnswer, rule Rule, now time.Time) (next Tasks, unknown []string) {
-	problem := ""
-	switch {
-	case !rule.Polls:
-		problem = "the service requires polling, but the rule has no webhook.clientConfig.poll"
-	case answer.TaskID == "" || len(answer.TaskID) > MaxTaskIDBytes:
-		problem = fmt.Sprintf("the service returned a taskId of %d bytes, it must have 1 to %d", len(answer.TaskID), MaxTaskIDBytes)
-	}
-	if problem != "" {
+	if !rule.Polls {
+		const problem = "the service requires polling, but the rule has no webhook.clientConfig.poll"
 		return t.replaced(i, failed(task, Failure{Class: ClassBadResponse, Message: problem}, now)), nil
 	}
 	task, unknown = approved(task, answer.FinishedNames)

@@ -86,14 +86,6 @@ func TestAnswerToAPost(t *testing.T) {
 			answer: webhooktask.PostAnswer{Poll: true, TaskID: "7", FinishedNames: []string{"web-0"}}, rule: polled(),
 			want: []rule.TaskState{approved, failed}, wantPhase: appsv1alpha1.TaskFinished, wantReason: "Rejected",
 		},
-		"poll without any id cannot be followed": {
-			answer: webhooktask.PostAnswer{Success: true, Poll: true}, rule: polled(),
-			want: []rule.TaskState{failed, failed}, wantPhase: appsv1alpha1.TaskFailed, wantReason: "BadResponse",
-		},
-		"poll with an id that status cannot keep": {
-			answer: webhooktask.PostAnswer{Success: true, Poll: true, TaskID: strings.Repeat("7", 257)}, rule: polled(),
-			want: []rule.TaskState{failed, failed}, wantPhase: appsv1alpha1.TaskFailed, wantReason: "BadResponse",
-		},
 		"poll for a rule without a poll cannot be followed": {
 			answer: webhooktask.PostAnswer{Success: true, Poll: true, TaskID: "7"}, rule: unpolled,
 			want: []rule.TaskState{failed, failed}, wantPhase: appsv1alpha1.TaskFailed, wantReason: "BadResponse",

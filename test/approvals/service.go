@@ -7,9 +7,10 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
+
+	"github.com/podops-dev/podops/pkg/text"
 )
 
 // Step is how far the service is with a request.
@@ -117,7 +118,7 @@ func (s *Service) read(r *http.Request) (entry Entry, set settings, decide func(
 }
 
 // cut bounds the length of a stored text.
-func cut(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxTextBytes)], "") }
+func cut(stored string) string { return text.Prefix(stored, maxTextBytes) }
 
 // onto copies the fields of a checked question to an entry.
 func (q question) onto(e Entry) Entry {

@@ -209,6 +209,7 @@ reason := sprintf("%s has not been tested", [input.pod.name])`))
 			}
 		}
 		p.patch(ctx, rule, `{"spec":{"rules":[{"name":"tested","enforcement":"Enforce","rego":{"module":%q}}]}}`, trial.Rego.Module)
+		p.awaitObserved(ctx, rule)
 		roll()
 		Eventually(ctx, p.seeingRule("web")).Should(And(
 			HaveField("Status.Rules", ConsistOf(And(HaveField("Withheld", int64(4)), HaveField("WouldWithhold", int64(0)), HaveField("Enforcement", appsv1alpha1.EnforcementEnforce)))),

@@ -72,7 +72,9 @@ var _ = Describe("A delete by the ReplicaSet controller", func() {
 
 		// If the dry run had been recorded, the only deferred delete that the owner needs
 		// now would go to the pod of the dry run.
-		p.patch(ctx, victim, `{"metadata":{"annotations":{"controller.kubernetes.io/pod-deletion-cost":"-10"}}}`)
+		p.ruleFor(ctx, "victim", map[string]string{caseLabel: "victim"}, maxUnavailable("100%"))
+		p.patch(ctx, victim, `{"metadata":{"labels":{%q:"victim"},"annotations":{"controller.kubernetes.io/pod-deletion-cost":"-10"}}}`, caseLabel)
+		Eventually(ctx, p.seeingRule("victim")).Should(HaveField("Status.Selected", int32(1)), "the manager has the cost before the scale")
 		p.scale(ctx, set, 2)
 		Eventually(ctx, p.seeing(victim.Name)).Should(expect.BeWaiting(podDelete))
 		Consistently(ctx, p.seeing(tried.Name)).Should(expect.HaveNoLifecycle())

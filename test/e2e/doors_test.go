@@ -105,7 +105,7 @@ var _ = Describe("A request to remove a pod", func() {
 
 			p.approveAll(ctx, p.list(ctx))
 			Eventually(ctx, p.list).Should(BeEmpty())
-			Expect(p.events(ctx)).To(ContainElement(HaveField("Reason", "DeleteFinished")))
+			Eventually(ctx, p.events).Should(ContainElement(HaveField("Reason", "DeleteFinished")))
 		})
 
 		It("is cancelled by the command in the message", func(ctx context.Context) {
@@ -186,7 +186,7 @@ var _ = Describe("A request to remove a pod", func() {
 			Eventually(ctx, p.seeing("web-00")).Should(And(expect.BeWaiting(podDelete), haveRecord("Evictor")))
 			p.approveAll(ctx, p.list(ctx))
 			Eventually(ctx, p.list).Should(BeEmpty())
-			Expect(p.events(ctx)).To(ContainElement(And(HaveField("Reason", "DeleteFinished"), HaveField("Message", HavePrefix("evicted for ")))))
+			Eventually(ctx, p.events).Should(ContainElement(And(HaveField("Reason", "DeleteFinished"), HaveField("Message", HavePrefix("evicted for ")))))
 		})
 	})
 

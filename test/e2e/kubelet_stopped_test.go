@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/test/audit"
 	"github.com/podops-dev/podops/test/expect"
 )
 
@@ -86,11 +88,14 @@ func haveGateReason(reason string) OmegaMatcher {
 }
 
 var _ = Describe("A kubelet that stops", Ordered, func() {
-	const id = "updater"
+	const (
+		id              = "updater"
+		gateSyncTimeout = 3 * time.Second
+	)
 
 	BeforeAll(func(ctx context.Context) {
 		managers.stopAll()
-		hasty := managers.launch("--gate-sync-timeout", "3s")
+		hasty := managers.launch("--gate-sync-timeout", gateSyncTimeout.String())
 		Eventually(ctx, hasty.Ready).Should(Succeed())
 		DeferCleanup(func(ctx context.Context) {
 			managers.stopAll()
@@ -100,10 +105,11 @@ var _ = Describe("A kubelet that stops", Ordered, func() {
 
 	It("makes its pods unavailable once their gate was opened, until it reports again", func(ctx context.Context) {
 		kubelet := handmadeNode(ctx, newScenario(ctx))
+		versions := recordVersions(kubelet.scenario)
 		kubelet.start(ctx, "web", nil)
 		available := expect.HaveLabel(appsv1alpha1.ServiceAvailableLabelKey)
-		Eventually(ctx, kubelet.seeing("web")).Should(And(available, expect.HaveGate(corev1.ConditionTrue), haveGateReason("")))
 		Eventually(ctx, kubelet.seeing("web")).Should(And(Not(available), expect.HaveGate(corev1.ConditionTrue), haveGateReason("KubeletNotSyncing")))
+		Eventually(versions).Should(ContainElement(And(available, expect.HaveGate(corev1.ConditionTrue), haveGateReason(""))))
 		ledger := openLedger(kubelet.scenario)
 		Consistently(ctx, kubelet.seeing("web")).ShouldNot(available)
 		Expect(ledger.toPods()).To(BeEmpty(), "it must be withdrawn only once")
@@ -111,7 +117,7 @@ var _ = Describe("A kubelet that stops", Ordered, func() {
 		By("starting the kubelet again")
 		kubelet.report(ctx, "web", true)
 		Eventually(ctx, kubelet.seeing("web")).Should(And(expect.BeAvailable(), haveGateReason("")))
-		Expect(ledger.toPods().Where(accepted)).To(HaveLen(1))
+		Eventually(func() audit.Events { return ledger.toPods().Where(accepted) }).Should(HaveLen(1))
 	})
 
 	It("delays an operation by the gate sync timeout", func(ctx context.Context) {
@@ -119,9 +125,12 @@ var _ = Describe("A kubelet that stops", Ordered, func() {
 		kubelet.start(ctx, "web", nil)
 		kubelet.report(ctx, "web", true)
 		kubelet.awaitAvailable(ctx, 1)
+		versions := recordVersions(kubelet.scenario)
 		kubelet.begin(ctx, kubelet.get(ctx, "web"), id, "update")
-		Eventually(ctx, kubelet.seeing("web")).Should(And(expect.BePermitted(id), expect.HaveGate(corev1.ConditionFalse), haveGateReason("")))
 		Eventually(ctx, kubelet.seeing("web")).Should(And(expect.BeOperable(id), expect.BeReady(), haveGateReason("KubeletNotSyncing")))
+		Eventually(versions).Should(ContainElement(And(expect.BePermitted(id), Not(expect.BeOperable(id)), expect.HaveGate(corev1.ConditionFalse), haveGateReason(""))))
+		pod := kubelet.get(ctx, "web")
+		Expect(labelTime(pod.Labels[operate+id])).To(BeTemporally(">=", labelTime(pod.Labels[preChecked+id]).Add(gateSyncTimeout)))
 	})
 
 	It("delays an operation until it reports again, if the pod requires it", func(ctx context.Context) {
@@ -140,13 +149,16 @@ var _ = Describe("A kubelet that stops", Ordered, func() {
 	})
 
 	It("makes operations wait for the endpoints of a Service, as long as the pod requires", func(ctx context.Context) {
+		const settleTime = 3 * time.Second
 		p := newScenario(ctx)
-		p.pods(ctx, 1, func(pod *corev1.Pod) { pod.Annotations = map[string]string{appsv1alpha1.SettleTimeAnnotationKey: "3s"} })
+		p.pods(ctx, 1, func(pod *corev1.Pod) {
+			pod.Annotations = map[string]string{appsv1alpha1.SettleTimeAnnotationKey: settleTime.String()}
+		})
 		pod := p.list(ctx)[0]
 		p.begin(ctx, pod, id, "update")
-		Eventually(ctx, p.seeing(pod.Name)).Should(And(expect.BePermitted(id), Not(expect.BeReady())))
-		unready := time.Now()
-		Eventually(ctx, p.seeing(pod.Name)).Should(expect.BeOperable(id))
-		Expect(time.Since(unready)).To(BeNumerically(">", 2*time.Second))
+		Eventually(ctx, p.seeing(pod.Name)).Should(And(expect.BeOperable(id), Not(expect.BeReady())))
+		pod = p.get(ctx, pod.Name)
+		unready := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
+		Expect(labelTime(pod.Labels[operate+id])).To(BeTemporally(">=", pod.Status.Conditions[unready].LastTransitionTime.Add(settleTime)))
 	})
 })

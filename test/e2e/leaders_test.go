@@ -44,7 +44,7 @@ var _ = Describe("While leaders fail", Ordered, func() {
 	}
 
 	It("five kills never exceed the bound in a rollout of a Deployment", func(ctx context.Context) {
-		team := newTeam(ctx)
+		team := newTeam(ctx, shortLease...)
 		p, observer, batches := prepare(ctx)
 		leaderFailures := failLeaders(p, 5, team.killLeader)
 		for range maxRounds {
@@ -61,7 +61,7 @@ var _ = Describe("While leaders fail", Ordered, func() {
 	})
 
 	It("five kills never exceed the bound when pods are updated in place", func(ctx context.Context) {
-		team := newTeam(ctx)
+		team := newTeam(ctx, shortLease...)
 		p, observer, batches := prepare(ctx)
 		leaderFailures := failLeaders(p, 5, team.killLeader)
 		updateUntil(ctx, p, replicas, func() bool { return len(leaderFailures.sprung()) == 5 })
@@ -69,7 +69,7 @@ var _ = Describe("While leaders fail", Ordered, func() {
 	})
 
 	It("kills never exceed the lower one of a PodDisruptionBudget and a rule", func(ctx context.Context) {
-		team := newTeam(ctx)
+		team := newTeam(ctx, shortLease...)
 		p := newScenario(ctx)
 		p.rule(ctx, maxUnavailable("2"))
 		p.deployment(ctx, 5, nil)
@@ -99,7 +99,7 @@ var _ = Describe("While leaders fail", Ordered, func() {
 
 	It("two leaders at once never exceed the bound when pods are updated in place", func(ctx context.Context) {
 		// A leader that has lost its lease continues for as long as it may try to renew it.
-		team := newTeam(ctx, "--leader-elect-lease-duration", "15s", "--leader-elect-renew-deadline", "10s")
+		team := newTeam(ctx)
 		p, observer, batches := prepare(ctx)
 		leaderFailures := failLeaders(p, 3, team.overthrowLeader)
 		updateUntil(ctx, p, replicas, func() bool { return len(leaderFailures.sprung()) == 3 })

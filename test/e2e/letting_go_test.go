@@ -62,7 +62,7 @@ var _ = Describe("A pod that waits for a rule", func() {
 		By("withdrawing the scale-down")
 		Eventually(ctx, p.notes("ScaleDownWithdrawn")).Should(ConsistOf(HavePrefix("1 pods stay")))
 		Eventually(ctx, p.list).Should(And(HaveLen(2), HaveEach(And(expect.BeAvailable(), expect.HaveNoLifecycle()))))
-		Expect(p.setsWithDemand(ctx)).To(BeEmpty())
+		Eventually(ctx, p.setsWithDemand).Should(BeEmpty())
 		Consistently(ctx, p.list).Should(And(HaveLen(2), HaveEach(expect.HaveNoLifecycle())))
 	})
 
@@ -71,7 +71,7 @@ var _ = Describe("A pod that waits for a rule", func() {
 		deployment := p.deployment(ctx, 3, nil)
 		ledger := openLedger(p)
 		p.scale(ctx, deployment, 2)
-		writes := func() int { return len(ledger.byAllUsers(audit.On("pods"), audit.InNamespace(p.namespace))) }
+		writes := func() int { return len(ledger.byAllUsers(audit.On("pods"), audit.InNamespace(p.namespace), accepted)) }
 		const each = 3 // begin, cancel, and the deletion cost
 		Eventually(ctx, writes).Should(Equal(each))
 		Eventually(ctx, writes).Should(Equal(2*each), "after a pause of 10 seconds")

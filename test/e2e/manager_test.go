@@ -16,8 +16,12 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/podops-dev/podops/pkg/operator/certificates"
 	"github.com/podops-dev/podops/test/managerprocess"
+	"github.com/podops-dev/podops/test/observed"
 )
 
 // managerSet starts managers and keeps their logs.
@@ -58,16 +62,41 @@ func newManagerSet(c *cluster) *managerSet {
 	return f
 }
 
-// start starts a manager and returns once it is ready.
+// start starts a manager and returns once it is ready, and the API server sends reviews to the address and
+// with the token of its leader. A manager may be ready before it leads.
 func (f *managerSet) start(ctx context.Context) *manager {
 	GinkgoHelper()
 	m := f.launch()
 	Eventually(ctx, m.Ready).Should(Succeed(), m.Tail)
+	Eventually(ctx, f.urls).Should(HaveEach(HavePrefix(f.service.url())))
+	Expect(observed.WebhookConfigurations(ctx, f.cluster.admin)).To(Succeed())
 	return m
 }
 
-// launch starts a manager with additional flags. Leases are short, so that a standby takes
-// over in seconds.
+// urls returns the address of every webhook. The leader writes the tokens with the addresses.
+func (f *managerSet) urls(ctx context.Context) (urls []string, err error) {
+	mutating, validating := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	if err := f.cluster.admin.Get(ctx, client.ObjectKey{Name: certificates.MutatingConfigurationName}, mutating); err != nil {
+		return nil, err
+	}
+	if err := f.cluster.admin.Get(ctx, client.ObjectKey{Name: certificates.ValidatingConfigurationName}, validating); err != nil {
+		return nil, err
+	}
+	for _, webhook := range mutating.Webhooks {
+		urls = append(urls, *webhook.ClientConfig.URL)
+	}
+	for _, webhook := range validating.Webhooks {
+		urls = append(urls, *webhook.ClientConfig.URL)
+	}
+	return urls, nil
+}
+
+// shortLease are the flags of managers that a standby succeeds within seconds when they are killed. On a busy
+// machine such a manager may lose its lease, and end.
+var shortLease = []string{"--leader-elect-lease-duration", "3s", "--leader-elect-renew-deadline", "2s"}
+
+// launch starts a manager with additional flags. It leads half a second after its predecessor has released
+// the lease.
 func (f *managerSet) launch(flags ...string) *manager {
 	GinkgoHelper()
 	m := &manager{webhook: freeAddress(), metric: freeAddress(), log: filepath.Join(f.cluster.dir, fmt.Sprintf("manager-%d.log", len(f.all)+1))}
@@ -75,7 +104,7 @@ func (f *managerSet) launch(flags ...string) *manager {
 	command := append([]string{
 		requireProgram("manager"), "--kubeconfig", f.kubeconfig, "--webhook-url", f.service.url(), "--webhook-bind-address", m.webhook,
 		"--metrics-bind-address", m.metric, "--metrics-secure=false", "--shutdown-delay", "0s", "--health-probe-bind-address", probe, "--settle-time", "0s", "--rule-webhook-allow-cidr", "127.0.0.0/8",
-		"--leader-elect", "--leader-elect-lease-duration", "3s", "--leader-elect-renew-deadline", "2s", "--leader-elect-retry-period", "500ms",
+		"--leader-elect", "--leader-elect-retry-period", "500ms",
 	}, flags...)
 	var err error
 	m.Process, err = managerprocess.Start(managerprocess.Options{Command: command, Log: m.log, Probe: probe})
@@ -105,8 +134,7 @@ func (f *managerSet) leaders() []*manager {
 func (f *managerSet) stopAll() {
 	GinkgoHelper()
 	for _, m := range f.running() {
-		m.stopped = time.Now()
-		m.signal(syscall.SIGTERM)
+		m.stop()
 	}
 	for _, m := range f.running() {
 		Eventually(m.Ended()).Should(BeClosed(), "a manager must end after SIGTERM")
@@ -146,6 +174,13 @@ func (m *manager) metrics(ctx context.Context) string {
 	text, err := io.ReadAll(answer.Body)
 	Expect(err).NotTo(HaveOccurred())
 	return string(text)
+}
+
+// stop has the manager end. Its log may have errors of the end from now on.
+func (m *manager) stop() {
+	GinkgoHelper()
+	m.stopped = time.Now()
+	m.signal(syscall.SIGTERM)
 }
 
 func (m *manager) signal(signal syscall.Signal) {

@@ -80,8 +80,8 @@ var _ = Describe("A PodOperation", func() {
 			p.rule(ctx, maxUnavailable("2"))
 			p.pods(ctx, 6, func(pod *corev1.Pod) { pod.Annotations = map[string]string{"test.podops.dev/start-delay": "2s"} })
 			operation := p.operation(ctx, appsv1alpha1.PodOperationSpec{Target: web, Action: restart, DeadlineSeconds: new(int32(3600))})
-			Eventually(ctx, p.list).Should(ContainElements(manyTimes(2, beAnnotated(recordOf(operation)))...))
-			Expect(p.list(ctx)).To(ContainElement(expect.BeWaiting(idOf(operation))))
+			Eventually(ctx, p.list).Should(And(
+				ContainElements(manyTimes(2, beAnnotated(recordOf(operation)))...), ContainElement(expect.BeWaiting(idOf(operation)))))
 			end(ctx, operation)
 
 			if reason == "" {
@@ -206,6 +206,31 @@ var _ = Describe("A PodOperation", func() {
 			Eventually(ctx, p.seeingOperation(operation)).WithTimeout(2 * patience).Should(haveEnded(appsv1alpha1.ReasonSucceeded, 4))
 		}
 		Expect(p.list(ctx)).To(HaveEach(And(expect.BeAvailable(), expect.HaveNoLifecycle())))
+	})
+
+	It("is queued while as many as a namespace may have are in progress, and starts when another ends", func(ctx context.Context) {
+		p.rule(ctx, approved())
+		p.pods(ctx, 1, nil)
+		active := make([]*appsv1alpha1.PodOperation, appsv1alpha1.MaxActivePodOperations)
+		for i := range active {
+			active[i] = p.operation(ctx, appsv1alpha1.PodOperationSpec{Target: web, Action: restart})
+		}
+		for _, operation := range active {
+			Eventually(ctx, p.seeingOperation(operation)).Should(HaveField("Status.StartTime", Not(BeNil())))
+		}
+		queued := p.operation(ctx, appsv1alpha1.PodOperationSpec{Target: web, Action: restart})
+		Eventually(ctx, p.seeingOperation(queued)).Should(haveReason(appsv1alpha1.ReasonQueued))
+		Consistently(ctx, p.seeingOperation(queued)).Should(And(haveReason(appsv1alpha1.ReasonQueued), HaveField("Status.StartTime", BeNil())))
+		Expect(p.list(ctx)).To(HaveEach(HaveField("Labels", Not(HaveKey(appsv1alpha1.OperatingLabelPrefix+"/"+idOf(queued))))))
+
+		By("cancelling all others")
+		for _, operation := range active {
+			p.patch(ctx, operation, `{"spec":{"cancel":true}}`)
+		}
+		Eventually(ctx, p.seeingOperation(queued)).Should(HaveField("Status.StartTime", Not(BeNil())))
+		p.label(ctx, p.list(ctx)[0], approvedLabel, "true")
+		Eventually(ctx, p.seeingOperation(queued)).Should(haveEnded(appsv1alpha1.ReasonSucceeded, 1))
+		Expect(p.list(ctx)).To(HaveEach(And(haveRestarted(1), expect.BeAvailable(), expect.HaveNoLifecycle())))
 	})
 
 	It("continues with another manager, and restarts no pod twice", func(ctx context.Context) {

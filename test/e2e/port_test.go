@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
-	"syscall"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -63,7 +62,7 @@ var _ = Describe("Metrics", func() {
 	It("are served to users who may read them", func(ctx context.Context) {
 		m := managers.launch("--metrics-secure=true")
 		DeferCleanup(func() {
-			m.signal(syscall.SIGTERM)
+			m.stop()
 			Eventually(m.Ended()).Should(BeClosed())
 		})
 		p := newScenario(ctx)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strconv"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -55,8 +54,7 @@ var _ = Describe("A rolling update of the manager", func() {
 			Eventually(ctx, fresh.Ready).Should(Succeed())
 			leaving := managers.running()[0]
 			Expect(leaving).NotTo(BeIdenticalTo(fresh))
-			leaving.stopped = time.Now()
-			leaving.signal(syscall.SIGTERM)
+			leaving.stop()
 			Eventually(leaving.Ended()).Should(BeClosed())
 		}
 		load.close()

@@ -139,7 +139,8 @@ var _ = Describe("A rule", func() {
 		arrive(ctx, appsv1alpha1.StagePreCheck)
 		Eventually(ctx, p.list).Should(WithTransform(operable("updater"), Equal(2)))
 
-		Eventually(ctx, p.seeingRule("web")).Should(HaveField("Status.Waiting", BeEquivalentTo(6)))
+		Eventually(ctx, p.seeingRule("web")).Should(And(
+			HaveField("Status.Waiting", BeEquivalentTo(6)), HaveField("Status.Available", BeEquivalentTo(6))))
 		_, warnings := p.kubectl(ctx, "--namespace", p.namespace, "delete", "podtransitionrule", "web")
 		Expect(warnings).To(ContainSubstring(`6 of 8 desired pods are available and 6 wait; they are held for 30s more`))
 		Consistently(ctx, p.list).Should(WithTransform(operable("updater"), Equal(2)))
@@ -159,6 +160,7 @@ var _ = Describe("A rule", func() {
 		Expect(p.seeingRule("web")(ctx)).To(HaveField("Status.Blocked", BeEmpty()), "the first rule passes")
 
 		p.patch(ctx, rule, `{"spec":{"rules":[{"name":"approved","labelCheck":{"requires":{"matchLabels":{%q:"twice"}}}}]}}`, approvedLabel)
+		p.awaitObserved(ctx, rule)
 		p.label(ctx, p.list(ctx)[0], "ticket", "1")
 		Eventually(ctx, p.seeingRule("web")).Should(HaveField("Status.Blocked", HaveLen(1)))
 		Consistently(ctx, p.list).Should(HaveEach(expect.BeWaiting("updater")))
@@ -210,6 +212,13 @@ func (p scenario) ruleFor(ctx context.Context, name string, labels map[string]st
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: name},
 		Spec:       appsv1alpha1.PodTransitionRuleSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Rules: rules},
 	})).To(Succeed())
+}
+
+// awaitObserved waits until the status of a rule is of the version that was written last. A manager receives
+// rules and pods by different watches, so that a later change of a pod may reach it before an edit of a rule.
+func (p scenario) awaitObserved(ctx context.Context, rule *appsv1alpha1.PodTransitionRule) {
+	GinkgoHelper()
+	Eventually(ctx, p.seeingRule(rule.Name)).Should(HaveField("Status.ObservedGeneration", rule.Generation))
 }
 
 // columns splits the output of kubectl, without the age, which changes.

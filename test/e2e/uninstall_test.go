@@ -89,16 +89,6 @@ var _ = Describe("An uninstall", func() {
 		DeferCleanup(func(ctx context.Context) {
 			p.kubectl(ctx, "apply", "--server-side", "--force-conflicts", "-k", filepath.Join("..", "..", "config", "local"))
 			managers.start(ctx)
-			// The lease of the killed leader must end before a manager publishes its
-			// address.
-			Eventually(ctx, func(ctx context.Context) error {
-				return p.admin.Create(ctx, &appsv1alpha1.PodTransitionRule{
-					ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe"},
-					Spec: appsv1alpha1.PodTransitionRuleSpec{
-						Selector: &metav1.LabelSelector{MatchLabels: labels()}, Rules: []appsv1alpha1.TransitionRule{approved()},
-					},
-				}, client.DryRunAll)
-			}).Should(Succeed())
 		})
 
 		By("releasing the pods from outside")

@@ -42,7 +42,7 @@ var _ = Describe("While leaders fail in the middle of calls", Ordered, Label(cal
 	It("twenty kills cause no second call under a traceId, and no permit without an approval", func(ctx context.Context) {
 		const replicas, kills, rounds = 6, 20, 40
 		p := newScenario(ctx)
-		trap := newTrap(newTeam(ctx), kills)
+		trap := newTrap(newTeam(ctx, shortLease...), kills)
 		service := openApprovalService(trap.watch, approvals.Options{})
 		p.rule(ctx, service.polls("/poll", 600), maxUnavailable("50%"))
 		p.deployment(ctx, replicas, nil)

@@ -266,6 +266,7 @@ var _ = Describe("A webhook rule", Label(callStories), func() {
 		p.beginAll(ctx)
 		Eventually(ctx, p.seeingRule("other")).Should(HaveField("Status.Blocked", HaveLen(1)))
 		p.patch(ctx, rule, `{"spec":{"rules":[{"name":"approval","webhook":{"clientConfig":{"url":%q}}}]}}`, service.URL("/reject"))
+		p.awaitObserved(ctx, rule)
 		p.approve(ctx)
 		blocked(ctx, 1, "WebhookRejected")
 	})

@@ -51,7 +51,7 @@ func (s *show) startLoad() error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("removing an old report: %w", err)
 	}
-	command := exec.Command(filepath.Join(s.bin, "kvstore-load"), "--service", name, "--hosts-file", s.kubelet.HostsFile(namespace), "--report", path)
+	command := exec.Command(filepath.Join(s.bin, "kvstore-load"), "--service", name, "--hosts-file", s.kubelet.HostsFile(s.namespace), "--report", path)
 	log, err := os.Create(filepath.Join(s.dir, "load.log"))
 	if err != nil {
 		return fmt.Errorf("opening the log of the load: %w", err)

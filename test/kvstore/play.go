@@ -23,10 +23,25 @@ const (
 	polling  = 100 * time.Millisecond
 )
 
-// play shows the stories one after the other.
+// act is a part of the play. Its error reports that it has not ended as it must.
+type act struct {
+	name string
+	play func(context.Context) error
+}
+
+// acts returns the parts of the play in their order.
+func (s *show) acts() []act {
+	acts := []act{{"creation", s.create}, {"canary upgrade", s.upgrade}, {"upgrade that is rolled back", s.rollBack}}
+	if s.all {
+		acts = append(acts, act{"drift", s.drift}, act{"scale-in and -out", s.scale}, act{"delete of the leader", s.leaderLast})
+	}
+	return append(acts, act{"acknowledged writes", s.data}, act{"deletion with a backup", s.remove})
+}
+
+// play shows the acts one after the other.
 func (s *show) play(ctx context.Context) error {
-	for _, story := range []func(context.Context) error{s.create, s.upgrade, s.rollBack, s.drift, s.scale, s.data, s.remove} {
-		if err := story(ctx); err != nil {
+	for _, a := range s.acts() {
+		if err := a.play(ctx); err != nil {
 			return err
 		}
 	}
@@ -36,7 +51,7 @@ func (s *show) play(ctx context.Context) error {
 
 func (s *show) create(ctx context.Context) error {
 	s.print("kubectl apply -k config/samples/kvstore: 5 replicas of version 1.0.0")
-	if err := s.stage.Kubectl(ctx, "-n", namespace, "apply", "-k", "config/samples/kvstore"); err != nil {
+	if err := s.stage.Kubectl(ctx, "-n", s.namespace, "apply", "-k", "config/samples/kvstore"); err != nil {
 		return err
 	}
 	if err := s.await(ctx, "the cluster is ready", isPhase(kvstorev1.PhaseReady, "1.0.0", 5)); err != nil {
@@ -81,19 +96,16 @@ func (s *show) rollBack(ctx context.Context) error {
 
 // drift changes the StatefulSet by hand.
 func (s *show) drift(ctx context.Context) error {
-	if !s.all {
-		return nil
-	}
 	s.print("kubectl set image and kubectl scale of the StatefulSet, by hand")
-	if err := s.stage.Kubectl(ctx, "-n", namespace, "set", "image", "statefulset/"+name, "kvstore="+image+":drifted"); err != nil {
+	if err := s.stage.Kubectl(ctx, "-n", s.namespace, "set", "image", "statefulset/"+name, "kvstore="+image+":drifted"); err != nil {
 		return err
 	}
-	if err := s.stage.Kubectl(ctx, "-n", namespace, "scale", "statefulset/"+name, "--replicas=7"); err != nil {
+	if err := s.stage.Kubectl(ctx, "-n", s.namespace, "scale", "statefulset/"+name, "--replicas=7"); err != nil {
 		return err
 	}
 	repaired := func(ctx context.Context) (bool, error) {
 		var set appsv1.StatefulSet
-		if err := s.admin.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, &set); err != nil {
+		if err := s.admin.Get(ctx, types.NamespacedName{Namespace: s.namespace, Name: name}, &set); err != nil {
 			return false, err
 		}
 		return *set.Spec.Replicas == 5 && set.Spec.Template.Spec.Containers[0].Image == image+":2.0.0" && set.Status.ReadyReplicas == 5 &&
@@ -106,9 +118,6 @@ func (s *show) drift(ctx context.Context) error {
 }
 
 func (s *show) scale(ctx context.Context) error {
-	if !s.all {
-		return nil
-	}
 	for _, replicas := range []int32{3, 5} {
 		s.print("spec.replicas = %d", replicas)
 		if err := s.edit(ctx, func(c *kvstorev1.KVStoreCluster) { c.Spec.Replicas = replicas }); err != nil {
@@ -146,7 +155,7 @@ func (s *show) data(context.Context) error {
 func (s *show) remove(ctx context.Context) error {
 	s.backups.setDown(true)
 	s.print("kubectl delete kvs %s, while the provider of backups is down", name)
-	if err := s.stage.Kubectl(ctx, "-n", namespace, "delete", "kvs", name, "--wait=false"); err != nil {
+	if err := s.stage.Kubectl(ctx, "-n", s.namespace, "delete", "kvs", name, "--wait=false"); err != nil {
 		return err
 	}
 	failing := func(c *kvstorev1.KVStoreCluster) bool {
@@ -180,7 +189,7 @@ func (s *show) remove(ctx context.Context) error {
 }
 
 func (s *show) count(ctx context.Context, list client.ObjectList) (int, error) {
-	if err := s.admin.List(ctx, list, client.InNamespace(namespace)); err != nil {
+	if err := s.admin.List(ctx, list, client.InNamespace(s.namespace)); err != nil {
 		return 0, fmt.Errorf("listing: %w", err)
 	}
 	return meta.LenList(list), nil
@@ -193,7 +202,7 @@ func (s *show) setVersion(ctx context.Context, version string) error {
 
 func (s *show) edit(ctx context.Context, change func(*kvstorev1.KVStoreCluster)) error {
 	cluster := &kvstorev1.KVStoreCluster{}
-	if err := s.admin.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, cluster); err != nil {
+	if err := s.admin.Get(ctx, types.NamespacedName{Namespace: s.namespace, Name: name}, cluster); err != nil {
 		return fmt.Errorf("reading the cluster: %w", err)
 	}
 	changed := cluster.DeepCopy()
@@ -222,7 +231,7 @@ func (s *show) await(ctx context.Context, reached string, condition func(*kvstor
 			return false, s.operator.Err()
 		}
 		cluster = &kvstorev1.KVStoreCluster{}
-		err := s.admin.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, cluster)
+		err := s.admin.Get(ctx, types.NamespacedName{Namespace: s.namespace, Name: name}, cluster)
 		if apierrors.IsNotFound(err) {
 			return condition(nil), nil
 		}

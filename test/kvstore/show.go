@@ -18,41 +18,41 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	kvstorev1 "github.com/podops-dev/podops/apis/kvstore/v1"
 	"github.com/podops-dev/podops/test/managerprocess"
 	"github.com/podops-dev/podops/test/processes"
 	"github.com/podops-dev/podops/test/stage"
 )
 
-// Names of the demo.
+// Names of the cluster and its image.
 const (
-	namespace = "shop"
-	name      = "my-cluster"
-	image     = "my-repo/kvstore"
+	name  = "my-cluster"
+	image = "my-repo/kvstore"
 )
-
-// cidr has the addresses of the pods: other stages use others.
-const cidr = "127.66.0.0/16"
 
 // show is the stage with the operator, the processes of the store, its load and a provider of backups.
 type show struct {
 	stage    *stage.Stage
 	bin, dir string
+	cidr     netip.Prefix // addresses of the pods: other stages use others
 	out      io.Writer
 	all      bool
 	began    time.Time
 
-	admin    client.Client
-	kubelet  *processes.Kubelet
-	operator *managerprocess.Process
-	backups  *backups
-	load     *load
+	namespace  string // of the cluster
+	admin      client.Client
+	kubelet    *processes.Kubelet
+	kubeconfig string // of the operator
+	operator   *managerprocess.Process
+	backups    *backups
+	load       *load
 }
 
-// open starts everything beside the stage.
+// open starts everything beside the stage but the operator.
 func (s *show) open(ctx context.Context) error {
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), kvstorev1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), kvstorev1.AddToScheme(scheme), appsv1alpha1.AddToScheme(scheme)); err != nil {
 		return fmt.Errorf("registering kinds: %w", err)
 	}
 	var err error
@@ -68,11 +68,8 @@ func (s *show) open(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := s.admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
-		return fmt.Errorf("creating the namespace: %w", err)
-	}
 	s.kubelet, err = processes.Start(context.WithoutCancel(ctx), processes.Options{
-		Config: s.stage.Config(), Dir: filepath.Join(s.dir, "processes"), CIDR: netip.MustParsePrefix(cidr), Log: logr.Discard(),
+		Config: s.stage.Config(), Dir: filepath.Join(s.dir, "processes"), CIDR: s.cidr, Log: logr.Discard(),
 		Programs: map[string]processes.Program{image: {
 			Path: filepath.Join(s.bin, "kvstore"), VersionVariable: "KVSTORE_VERSION", HostsVariable: "KVSTORE_HOSTS_FILE",
 		}},
@@ -83,31 +80,43 @@ func (s *show) open(ctx context.Context) error {
 	if s.backups, err = openBackups(); err != nil {
 		return err
 	}
-	return s.startOperator(ctx)
+	// The operator has the rights of its ServiceAccount.
+	s.kubeconfig = filepath.Join(s.dir, "operator.kubeconfig")
+	account := types.NamespacedName{Namespace: "kvstore-system", Name: "kvstore-operator"}
+	return managerprocess.WriteKubeconfigOf(ctx, s.stage.Config(), account, s.kubeconfig)
 }
 
-// startOperator runs the operator with the rights of its ServiceAccount.
+// newNamespace creates the namespace of the next cluster.
+func (s *show) newNamespace(ctx context.Context, namespace string) error {
+	s.namespace = namespace
+	if err := s.admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
+		return fmt.Errorf("creating the namespace: %w", err)
+	}
+	return nil
+}
+
+// startOperator starts the operator, and waits until it is ready.
 func (s *show) startOperator(ctx context.Context) error {
-	kubeconfig := filepath.Join(s.dir, "operator.kubeconfig")
-	account := types.NamespacedName{Namespace: "kvstore-system", Name: "kvstore-operator"}
-	if err := managerprocess.WriteKubeconfigOf(ctx, s.stage.Config(), account, kubeconfig); err != nil {
+	if err := s.launchOperator(); err != nil {
 		return err
 	}
+	return s.operator.AwaitReady(ctx)
+}
+
+// launchOperator starts the operator.
+func (s *show) launchOperator() error {
 	probe, err := managerprocess.FreeAddress()
 	if err != nil {
 		return err
 	}
 	s.operator, err = managerprocess.Start(managerprocess.Options{
 		Command: []string{
-			filepath.Join(s.bin, "kvstore-operator"), "--kubeconfig", kubeconfig, "--image", image,
+			filepath.Join(s.bin, "kvstore-operator"), "--kubeconfig", s.kubeconfig, "--image", image,
 			"--backup-to", s.backups.url, "--health-probe-bind-address", probe, "--progress-deadline", "60s",
 		},
 		Log: filepath.Join(s.dir, "operator.log"), Append: s.operator != nil, Probe: probe,
 	})
-	if err != nil {
-		return err
-	}
-	return s.operator.AwaitReady(ctx)
+	return err
 }
 
 // close ends everything that open has started.

@@ -23,18 +23,18 @@ const (
 
 // files are the file names of a version of cgroups.
 type files struct {
-	limit, swap, peak, current, events string
+	limit, swap, peak, events string
 }
 
 func v1() files {
 	return files{
 		limit: "memory.limit_in_bytes", swap: "memory.memsw.limit_in_bytes",
-		peak: "memory.max_usage_in_bytes", current: "memory.usage_in_bytes", events: "memory.oom_control",
+		peak: "memory.max_usage_in_bytes", events: "memory.oom_control",
 	}
 }
 
 func v2() files {
-	return files{limit: "memory.max", swap: "memory.swap.max", peak: "memory.peak", current: "memory.current", events: "memory.events"}
+	return files{limit: "memory.max", swap: "memory.swap.max", peak: "memory.peak", events: "memory.events"}
 }
 
 // Group is a memory cgroup with a limit.
@@ -76,9 +76,6 @@ func (g *Group) Command(command ...string) []string {
 
 // Peak returns the maximum number of bytes that the cgroup has used, page cache included.
 func (g *Group) Peak() (int64, error) { return g.number(g.files.peak) }
-
-// Current returns the bytes in use.
-func (g *Group) Current() (int64, error) { return g.number(g.files.current) }
 
 // Kills returns how many processes the kernel has killed because of the limit.
 func (g *Group) Kills() (int64, error) {

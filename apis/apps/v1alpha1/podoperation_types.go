@@ -233,7 +233,8 @@ type ContainerImage struct {
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
-	// image is the reference of the image.
+	// image is the reference of the image, of the same repository as the image of the container: with
+	// another tag or digest.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512

@@ -35,7 +35,7 @@ import (
 
 // Reconciler advances one pod.
 type Reconciler struct {
-	client       client.Reader // cached: controlled pods only
+	client       client.Reader // cached: controlled pods only, which must not be modified
 	apiReader    client.Reader // the API server, for pods that have left the cache
 	writer       *podwriter.Writer
 	recorder     events.EventRecorder
@@ -49,7 +49,7 @@ type Reconciler struct {
 }
 
 // New returns a Reconciler. cached holds controlled pods only, and Services; apiReader reads the
-// API server.
+// API server. Pods that cached returns are not modified.
 func New(
 	cached, apiReader client.Reader, writer *podwriter.Writer, recorder events.EventRecorder,
 	facts *podfacts.Gatherer, problems *prometheus.CounterVec, metrics *Metrics, options lifecycle.Options, clk clock.PassiveClock,

@@ -78,6 +78,7 @@ func newFixture(t *testing.T, cached, apiReader []client.Object, patchErr error)
 	t.Helper()
 	f := &fixture{recorder: events.NewFakeRecorder(10)}
 	writes := fake.NewClientBuilder().WithObjects(cached...).WithInterceptorFuncs(interceptor.Funcs{
+		Get: sharePods(t),
 		SubResourcePatch: func(_ context.Context, _ client.Client, subresource string, object client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
 			data, err := patch.Data(object)
 			if err != nil {
@@ -101,6 +102,27 @@ func newFixture(t *testing.T, cached, apiReader []client.Object, patchErr error)
 	f.reconciler = New(writes, fake.NewClientBuilder().WithObjects(apiReader...).Build(), podwriter.New(writes, f.recorder, f.clock),
 		f.recorder, podfacts.New(writes, writes, f.clock), problems, metrics, lifecycle.Options{Settle: settle}, f.clock)
 	return f
+}
+
+// sharePods returns the same object for each read of a pod, and an error of the test if it was modified.
+func sharePods(t *testing.T) func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+	shared, before := map[client.ObjectKey]*corev1.Pod{}, map[client.ObjectKey]*corev1.Pod{}
+	t.Cleanup(func() {
+		if diff := cmp.Diff(before, shared); diff != "" {
+			t.Errorf("pods of the cache were modified (-before +after):\n%s", diff)
+		}
+	})
+	return func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+		pod, isPod := object.(*corev1.Pod)
+		if !isPod || shared[key] == nil {
+			if err := c.Get(ctx, key, object, options...); err != nil || !isPod {
+				return err
+			}
+			shared[key], before[key] = pod.DeepCopy(), pod.DeepCopy()
+		}
+		*pod = *shared[key]
+		return nil
+	}
 }
 
 // none returns a cluster without pods.

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/backoff"
 	"github.com/podops-dev/podops/pkg/podoperation"
 	"github.com/podops-dev/podops/pkg/podwriter"
 )
@@ -88,12 +89,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	if decision.More {
-		again = minDelay(again, time.Millisecond) // behind the operations of other namespaces
+		again = backoff.MinDelay(again, time.Millisecond) // behind the operations of other namespaces
 	}
 	if err := r.end(ctx, operation, decision); err != nil {
 		return r.retried(err)
 	}
-	return reconcile.Result{RequeueAfter: minDelay(decision.Wake, minDelay(due, again))}, nil
+	return reconcile.Result{RequeueAfter: backoff.MinDelay(decision.Wake, backoff.MinDelay(due, again))}, nil
 }
 
 // retried tries again after a conflict: the cache is behind. An operation that is gone needs nothing.
@@ -186,12 +187,4 @@ func (p *reports) forget(key types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.last, key)
-}
-
-// minDelay returns the shorter of two waits; 0 is none.
-func minDelay(a, b time.Duration) time.Duration {
-	if a == 0 || b != 0 && b < a {
-		return b
-	}
-	return a
 }

@@ -16,6 +16,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/backoff"
 	"github.com/podops-dev/podops/pkg/podoperation"
 	"github.com/podops-dev/podops/pkg/podopslifecycle"
 )
@@ -26,7 +27,7 @@ func (r *Reconciler) carryOut(ctx context.Context, a adapter, steps []podoperati
 	var errs []error
 	for _, step := range steps {
 		if r.stale.Has(step.Pod, r.clock.Now()) {
-			again = minDelay(again, retryConflict)
+			again = backoff.MinDelay(again, retryConflict)
 			continue
 		}
 		a.record = step.Record
@@ -36,10 +37,10 @@ func (r *Reconciler) carryOut(ctx context.Context, a adapter, steps []podoperati
 		switch {
 		case err == nil, apierrors.IsNotFound(err), errors.Is(err, podopslifecycle.ErrTerminating), errors.Is(err, podopslifecycle.ErrNotControlled):
 		case apierrors.IsConflict(err), errors.Is(err, errOperated), errors.Is(err, podopslifecycle.ErrStale):
-			again = minDelay(again, retryConflict)
+			again = backoff.MinDelay(again, retryConflict)
 		case apierrors.IsTooManyRequests(err):
 			ctrllog.FromContext(ctx).V(1).Info("Removal rejected for now", "pod", client.ObjectKeyFromObject(step.Pod), "cause", err.Error())
-			again = minDelay(again, retryEviction)
+			again = backoff.MinDelay(again, retryEviction)
 		default:
 			errs = append(errs, fmt.Errorf("%s of pod %s: %w", step.Kind, client.ObjectKeyFromObject(step.Pod), err))
 		}

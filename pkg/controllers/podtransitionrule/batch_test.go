@@ -114,9 +114,9 @@ func TestAFullRoundIsNotPutOff(t *testing.T) {
 	}{
 		"nothing to record":  {permit.Plan{}, 0},
 		"one pod to record":  {permit.Plan{Reserve: reserve}, time.Second},
-		"no room for it":     {permit.Plan{Reserve: reserve, Refused: []permit.Denial{{Rule: rule.RuleID{Rule: "one"}}}}, time.Second},
+		"no room for it":     {permit.Plan{Reserve: reserve, Denied: []permit.Denial{{Rule: rule.RuleID{Rule: "one"}}}}, time.Second},
 		"no time for others": {permit.Plan{Reserve: reserve, Missed: map[types.UID]int{"web-001-uid": 1}}, 0},
-		"a full record":      {permit.Plan{Reserve: reserve, Refused: []permit.Denial{{}}}, 0},
+		"a full record":      {permit.Plan{Reserve: reserve, Denied: []permit.Denial{{}}}, 0},
 	} {
 		if got := s.reconciler.batchDue(view, evaluation.Outcome{Evaluation: evaluated, Allocation: evaluation.Allocation{Plan: tc.plan}}); got != tc.want {
 			t.Errorf("%s: put off for %s, want %s", name, got, tc.want)

@@ -71,7 +71,7 @@ func (r *Reconciler) writeRecords(ctx context.Context, snapshot snapshot, o eval
 func (r *Reconciler) batchDue(snapshot snapshot, o evaluation.Outcome) (wait time.Duration) {
 	plan := o.Allocation.Plan
 	isFull := func(denial permit.Denial) bool { return denial.Rule.Rule == "" }
-	if len(plan.Missed) > 0 || slices.ContainsFunc(plan.Refused, isFull) {
+	if len(plan.Missed) > 0 || slices.ContainsFunc(plan.Denied, isFull) {
 		return 0
 	}
 	for _, view := range snapshot.Rules {

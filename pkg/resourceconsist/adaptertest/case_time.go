@@ -126,9 +126,10 @@ func hang(w *scenario, op Op) {
 	change()
 	w.limit = w.cfg.FaultDeadline
 	var errs []error
-	// A deletion may begin with an operation that does not hang.
-	for range 3 {
-		if errs = append(errs, w.passes(1)...); len(errs)+len(w.failuresOf(op)) > 0 {
+	// A deletion may begin with an operation that does not hang, and on a busy machine another
+	// operation may exceed the deadline of the fault.
+	for range w.cfg.Passes {
+		if errs = append(errs, w.passes(1)...); w.reported(op, errs) {
 			break
 		}
 	}

@@ -2,6 +2,7 @@ package pod
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -15,8 +16,8 @@ import (
 )
 
 // decode returns the requested and the old pod; the old pod is empty for a CREATE, and the
-// requested pod for a DELETE. A pod that exists has the fields of podFields only. A new pod has all
-// fields, because adapters may read each of them.
+// requested pod for a DELETE. A pod that exists has the fields of podFields only, and without its status
+// when it is requested. A new pod has all fields, because adapters may read each of them.
 func decode(decoder admission.Decoder, req admission.Request) (requested, old *corev1.Pod, err error) {
 	if req.Operation == admissionv1.Create {
 		requested = &corev1.Pod{}
@@ -25,10 +26,10 @@ func decode(decoder admission.Decoder, req admission.Request) (requested, old *c
 		}
 		return requested, &corev1.Pod{}, nil
 	}
-	if requested, err = decodeFields(req.Object.Raw); err != nil {
+	if requested, err = decodeFields(req.Object.Raw, requestedFields()); err != nil {
 		return nil, nil, fmt.Errorf("decoding pod: %w", err)
 	}
-	if old, err = decodeFields(req.OldObject.Raw); err != nil {
+	if old, err = decodeFields(req.OldObject.Raw, keptFields()); err != nil {
 		return nil, nil, fmt.Errorf("decoding old pod: %w", err)
 	}
 	return requested, old, nil
@@ -71,12 +72,18 @@ func keptFields() []prune.Field {
 	}
 }
 
-// decodeFields returns a pod with the fields of podFields; an empty pod for no JSON.
-func decodeFields(raw []byte) (*corev1.Pod, error) {
+// requestedFields returns the names of podFields that are read of a requested pod. Its status is not: the API server
+// drops it after admission, so decisions use that of the old pod.
+func requestedFields() []prune.Field {
+	return slices.DeleteFunc(keptFields(), func(field prune.Field) bool { return field.Name == "status" })
+}
+
+// decodeFields returns a pod with the fields of podFields that are in keep; an empty pod for no JSON.
+func decodeFields(raw []byte, keep []prune.Field) (*corev1.Pod, error) {
 	if len(raw) == 0 {
 		return &corev1.Pod{}, nil
 	}
-	kept, err := prune.JSON(raw, keptFields())
+	kept, err := prune.JSON(raw, keep)
 	if err != nil {
 		return nil, err
 	}

@@ -3,8 +3,10 @@ package pod
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +16,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/prune"
 	"github.com/podops-dev/podops/test/builders"
 )
 
@@ -73,7 +76,7 @@ func TestDecodeFieldsChangesNoDecision(t *testing.T) {
 			if err := json.Unmarshal(raw, whole); err != nil {
 				t.Fatal(err)
 			}
-			got, err := decodeFields(raw)
+			got, err := decodeFields(raw, keptFields())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -102,6 +105,44 @@ func TestDecodeFieldsChangesNoDecision(t *testing.T) {
 	}
 }
 
+// TestTheRequestedStatusChangesNoDecision compares decisions about a requested pod without its status with those about
+// the whole pod.
+func TestTheRequestedStatusChangesNoDecision(t *testing.T) {
+	options, now := lifecycle.Options{Settle: time.Second}, builders.Epoch.Add(time.Hour)
+	begin := map[string]string{appsv1alpha1.OperatingLabelPrefix + "/b": "1", appsv1alpha1.OperationTypeLabelPrefix + "/b": "restart"}
+	for name, labels := range map[string]map[string]string{
+		"an id begins": begin, "nothing changes": {}, "another id begins without a type": {appsv1alpha1.OperatingLabelPrefix + "/c": "1"},
+		"a forged label": {appsv1alpha1.OperateLabelPrefix + "/a": "1"}, "an id is undone": {appsv1alpha1.UndoOperationTypeLabelPrefix + "/a": "upgrade"},
+		"the pod leaves PodOps": {appsv1alpha1.ControlLabelKey: "no"},
+	} {
+		for _, phase := range []corev1.PodPhase{corev1.PodRunning, corev1.PodFailed} {
+			for _, ready := range []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse} {
+				for before, old := range map[string]*corev1.Pod{"waits": large(), "prepares": builders.MakePod("web-0").Preparing("a", "upgrade").Obj()} {
+					requested := old.DeepCopy()
+					maps.Copy(requested.Labels, labels)
+					requested.Status.Phase = phase
+					for i := range requested.Status.Conditions {
+						requested.Status.Conditions[i].Status = ready
+					}
+					fields, err := decodeFields(encoded(t, requested), requestedFields())
+					if err != nil {
+						t.Fatal(err)
+					}
+					decide := func(pod *corev1.Pod) (lifecycle.Admission, []lifecycle.Denial) {
+						was, is := lifecycle.FactsOf(old), lifecycle.FactsOf(pod)
+						return lifecycle.AdmitUpdate(was, is, false, options, now), lifecycle.CheckUpdate(was, is, false, options, now)
+					}
+					wantAdmission, wantDenials := decide(requested)
+					gotAdmission, gotDenials := decide(fields)
+					if diff := cmp.Diff(wantAdmission, gotAdmission) + cmp.Diff(wantDenials, gotDenials); diff != "" {
+						t.Errorf("%s, and it %s (-whole +without status):\n%s", name, before, diff)
+					}
+				}
+			}
+		}
+	}
+}
+
 // reviews returns a review without a pod for each state of the owner and each actor.
 func reviews() []deferreddelete.Review {
 	var all []deferreddelete.Review
@@ -115,7 +156,7 @@ func reviews() []deferreddelete.Review {
 
 func TestDecodeFieldsOfBadJSON(t *testing.T) {
 	for _, raw := range []string{`{"metadata":`, `[]`, `{"metadata":{"labels":{"a":1}}}`, `{"metadata":{"deletionTimestamp":"yesterday"}}`} {
-		if pod, err := decodeFields([]byte(raw)); err == nil {
+		if pod, err := decodeFields([]byte(raw), keptFields()); err == nil {
 			t.Errorf("%s is %+v, want an error", raw, pod)
 		}
 	}
@@ -123,11 +164,15 @@ func TestDecodeFieldsOfBadJSON(t *testing.T) {
 
 func BenchmarkDecodeFields(b *testing.B) {
 	raw := encoded(b, large())
-	b.SetBytes(int64(len(raw)))
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := decodeFields(raw); err != nil {
-			b.Fatal(err)
-		}
+	for name, keep := range map[string]func() []prune.Field{"old": keptFields, "requested": requestedFields} {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(raw)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := decodeFields(raw, keep()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

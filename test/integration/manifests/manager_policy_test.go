@@ -124,6 +124,23 @@ var _ = Describe("The policy for the manager", Ordered, func() {
 			change: operated,
 			patch:  `{"metadata":{"annotations":{"podoperation.kusionstack.io/1":"{}"}},"spec":{"containers":[{"name":"web","image":"web:2","imagePullPolicy":"Always"}]}}`,
 		}),
+		Entry("the digest of such an image", attempt{
+			change: operated,
+			patch: `{"spec":{"containers":[{"name":"web","image":"web:2@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",` +
+				`"imagePullPolicy":"Always"}]}}`,
+		}),
+		Entry("the repository of such an image", attempt{
+			change: operated,
+			patch:  `{"spec":{"containers":[{"name":"web","image":"evil/web:2","imagePullPolicy":"Always"}]}}`, denied: "the tag or digest of an image",
+		}),
+		Entry("the registry of such an image, at a port", attempt{
+			change: operated,
+			patch:  `{"spec":{"containers":[{"name":"web","image":"web:5000/web","imagePullPolicy":"Always"}]}}`, denied: "the tag or digest of an image",
+		}),
+		Entry("the tag of an image of a registry at a port", attempt{
+			change: func(pod *corev1.Pod) { operated(pod); pod.Spec.Containers[0].Image = "registry:5000/team/web:1" },
+			patch:  `{"spec":{"containers":[{"name":"web","image":"registry:5000/team/web:2","imagePullPolicy":"IfNotPresent"}]}}`,
+		}),
 		Entry("the image of such a pod without the control label", attempt{
 			change: func(pod *corev1.Pod) { operated(pod); uncontrolled(pod) },
 			patch:  `{"spec":{"containers":[{"name":"web","image":"web:2","imagePullPolicy":"Always"}]}}`, denied: "the spec of a pod",

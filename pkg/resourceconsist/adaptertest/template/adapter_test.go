@@ -28,7 +28,6 @@ func TestConformance(t *testing.T) {
 			adaptertest.ReadEmployees, adaptertest.CreateEmployees, adaptertest.UpdateEmployees, adaptertest.DeleteEmployees,
 		},
 		FaultDeadline: 20 * time.Millisecond,
-		Grace:         100 * time.Millisecond,
 	})
 }
 
