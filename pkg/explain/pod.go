@@ -69,6 +69,7 @@ func (x *explainer) explain() {
 	case podstate.PhaseNotControlled:
 		x.notControlled()
 		return
+	default:
 	}
 	if x.pod.Annotations[corev1.MirrorPodAnnotationKey] != "" {
 		x.note(Reason{Situation: MirrorPod, Message: "it is a mirror pod of a static pod, which only its kubelet stops: PodOps does not guard it"})
@@ -146,6 +147,7 @@ func (x *explainer) operation(operation podstate.Operation) {
 		x.operating(operation)
 	case podstate.PhaseCompleting:
 		x.comesBack()
+	default:
 	}
 }
 
@@ -301,6 +303,7 @@ func (x *explainer) summary() string {
 		return "a label keeps it off traffic"
 	case podstate.PhaseUnavailable:
 		return "it is not available, and no operation is the cause"
+	default:
 	}
 	first := x.state.In(x.state.Phase)[0].Describe()
 	switch x.state.Phase {

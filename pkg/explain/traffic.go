@@ -65,7 +65,8 @@ func (x *explainer) adapter(reason Reason, finalizer podstate.Finalizer) Reason 
 		if !ok {
 			continue
 		}
-		reason.Commands = append(reason.Commands, Command{"see its Service, with the events of the service controller", x.kubectl("describe service %s", service.Name)})
+		reason.Commands = append(reason.Commands,
+			Command{"see its Service, with the events of the service controller", x.kubectl("describe service %s", service.Name)})
 		adapter := x.s.AdapterOf(service.Name)
 		if adapter == nil {
 			continue

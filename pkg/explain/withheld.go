@@ -218,7 +218,8 @@ func (x *explainer) budgetSelector(name string) *metav1.LabelSelector {
 func (x *explainer) notReported(operation podstate.Operation, stage appsv1alpha1.TransitionStage) {
 	reason := Reason{
 		Situation: NotReported, Stage: string(stage), Since: timeOf(operation.Since),
-		Message: operation.Describe() + " waits, and no rule has reported why yet: rules are evaluated within seconds, and name the first 10 pods at once and the others after 10s",
+		Message: operation.Describe() + " waits, and no rule has reported why yet: rules are evaluated within seconds, " +
+			"and name the first 10 pods at once and the others after 10s",
 	}
 	for _, ruleset := range x.s.RulesOf(x.pod) {
 		if len(ruleset.Status.Blocked) >= appsv1alpha1.MaxStatusBlocked {

@@ -30,10 +30,10 @@ func OfWorkload(s *clusterstate.Snapshot, workload Workload, now time.Time) Expl
 	var own []Reason
 	switch w := workload.(type) {
 	case *appsv1.Deployment:
-		e.Kind, own, e.Notes = "Deployment", rolloutReasons(w), keptBy(s, s.ReplicaSetsOf(w.UID), w.Name)
+		e.Kind, own, e.Notes = "Deployment", rolloutReasons(w), keptBy(s.ReplicaSetsOf(w.UID), w.Name)
 		e.Pods = count(s, pods, replicasetscale.ReplicasOf(w.Spec.Replicas))
 	case *appsv1.ReplicaSet:
-		e.Kind, e.Notes = "ReplicaSet", keptBy(s, []*appsv1.ReplicaSet{w}, deploymentOf(w))
+		e.Kind, e.Notes = "ReplicaSet", keptBy([]*appsv1.ReplicaSet{w}, deploymentOf(w))
 		e.Pods = count(s, pods, replicasetscale.ReplicasOf(w.Spec.Replicas))
 	case *appsv1.StatefulSet:
 		e.Kind, e.Pods = "StatefulSet", count(s, pods, replicasetscale.ReplicasOf(w.Spec.Replicas))
@@ -74,7 +74,7 @@ func rolloutReasons(deployment *appsv1.Deployment) []Reason {
 }
 
 // keptBy returns the notes on ReplicaSets whose scale-down is kept.
-func keptBy(s *clusterstate.Snapshot, sets []*appsv1.ReplicaSet, deployment string) []Reason {
+func keptBy(sets []*appsv1.ReplicaSet, deployment string) []Reason {
 	var notes []Reason
 	for _, set := range sets {
 		if note, kept := keptScaleDown(set, deployment); kept {
@@ -97,12 +97,14 @@ func count(s *clusterstate.Snapshot, pods []*corev1.Pod, desired int) *Pods {
 			counted.Available++
 		}
 		switch s.State(pod).Phase {
-		case podstate.PhasePreCheck, podstate.PhasePostCheck:
+		case podstate.PhasePreCheck:
 			counted.Waiting++
-		}
-		switch s.State(pod).Phase {
-		case podstate.PhasePreparing, podstate.PhaseOperating, podstate.PhasePostCheck, podstate.PhaseCompleting:
+		case podstate.PhasePostCheck:
+			counted.Waiting++
 			counted.OffTraffic++
+		case podstate.PhasePreparing, podstate.PhaseOperating, podstate.PhaseCompleting:
+			counted.OffTraffic++
+		default:
 		}
 	}
 	return counted
@@ -186,14 +188,14 @@ func OfRule(s *clusterstate.Snapshot, object *appsv1alpha1.PodTransitionRule, no
 	}
 	reasons := ruleReasons(s, object, now)
 	ofPods, notes := grouped(s, slices.DeleteFunc(s.Selected(object.Spec.Selector), func(pod *corev1.Pod) bool {
-		return !appsv1alpha1.IsControlled(pod.Labels) || !waitsFor(s, object, pod)
+		return !appsv1alpha1.IsControlled(pod.Labels) || !waitsFor(object, pod)
 	}), now)
 	e.Reasons, e.Notes, e.Summary = sorted(append(reasons, ofPods...)), notes, summaryOf(*e.Pods)
 	return e
 }
 
 // waitsFor reports whether a PodTransitionRule withholds a pod.
-func waitsFor(s *clusterstate.Snapshot, object *appsv1alpha1.PodTransitionRule, pod *corev1.Pod) bool {
+func waitsFor(object *appsv1alpha1.PodTransitionRule, pod *corev1.Pod) bool {
 	if slices.ContainsFunc(object.Status.Blocked, func(b appsv1alpha1.BlockedPod) bool { return b.Name == pod.Name }) {
 		return true
 	}
@@ -217,26 +219,37 @@ func ruleReasons(s *clusterstate.Snapshot, object *appsv1alpha1.PodTransitionRul
 		add(rankEdit, Reason{Situation: RuleNotSeen, Message: "the manager has not evaluated its newest version yet"})
 	}
 	for _, condition := range object.Status.Conditions {
-		since := timeOf(condition.LastTransitionTime.Time)
-		switch {
-		case condition.Type == appsv1alpha1.ConditionStalled && condition.Status == metav1.ConditionTrue:
-			add(rankEdit, Reason{
-				Situation: stalledSituation(condition.Reason), Code: condition.Reason, Message: condition.Message, Since: since,
-				Commands: stalledCommands(object, condition.Reason, edit),
-			})
-		case condition.Type == appsv1alpha1.ConditionReconciling && condition.Reason == appsv1alpha1.ReasonEvaluationFailed:
-			add(rankEdit, Reason{Situation: EvaluationFailed, Message: readyMessage(object), Since: since, Commands: edit})
-		case condition.Type == appsv1alpha1.ConditionSelecting && condition.Status == metav1.ConditionFalse:
-			add(rankEdit, Reason{Situation: SelectsNothing, Message: condition.Message, Since: since, Commands: edit})
-		case condition.Type == appsv1alpha1.ConditionGuarded && condition.Status == metav1.ConditionFalse:
-			add(rankDenied, Reason{Situation: Unguarded, Message: condition.Message, Since: since})
-		case condition.Type == appsv1alpha1.ConditionOwnersCounted && condition.Status == metav1.ConditionFalse:
-			add(rankDenied, Reason{Situation: OwnerUnreadable, Message: condition.Message, Since: since})
-		case condition.Type == appsv1alpha1.ConditionBreakGlass && condition.Status == metav1.ConditionTrue:
-			add(rankLater, Reason{Situation: ClusterGlass, Message: condition.Message, Since: since})
+		if rank, reason, ok := conditionReason(object, condition, edit); ok {
+			reason.Since = timeOf(condition.LastTransitionTime.Time)
+			add(rank, reason)
 		}
 	}
 	return reasons
+}
+
+// conditionReason returns the reason that a condition of a PodTransitionRule is; false if it is none.
+func conditionReason(object *appsv1alpha1.PodTransitionRule, condition metav1.Condition, edit []Command) (rank, Reason, bool) {
+	reason := Reason{Message: condition.Message}
+	rank := rankEdit
+	on := condition.Status == metav1.ConditionTrue
+	switch kind := condition.Type; {
+	case kind == appsv1alpha1.ConditionStalled && on:
+		reason.Situation, reason.Code = stalledSituation(condition.Reason), condition.Reason
+		reason.Commands = stalledCommands(object, condition.Reason, edit)
+	case kind == appsv1alpha1.ConditionReconciling && condition.Reason == appsv1alpha1.ReasonEvaluationFailed:
+		reason.Situation, reason.Message, reason.Commands = EvaluationFailed, readyMessage(object), edit
+	case kind == appsv1alpha1.ConditionSelecting && !on:
+		reason.Situation, reason.Commands = SelectsNothing, edit
+	case kind == appsv1alpha1.ConditionGuarded && !on:
+		reason.Situation, rank = Unguarded, rankDenied
+	case kind == appsv1alpha1.ConditionOwnersCounted && !on:
+		reason.Situation, rank = OwnerUnreadable, rankDenied
+	case kind == appsv1alpha1.ConditionBreakGlass && on:
+		reason.Situation, rank = ClusterGlass, rankLater
+	default:
+		return rank, reason, false
+	}
+	return rank, reason, true
 }
 
 func readyMessage(object *appsv1alpha1.PodTransitionRule) string {

@@ -106,6 +106,7 @@ func names(ctx context.Context, env *command.Environment, kind Kind, prefix stri
 		group = corev1.SchemeGroupVersion
 	case KindRule:
 		group = appsv1alpha1.GroupVersion()
+	default:
 	}
 	objects, err := metadata(ctx, reader, group.WithKind(string(kind)+"List"), namespace)
 	if err != nil {

@@ -172,7 +172,7 @@ func write(env *command.Environment, explanations []explain.Explanation, output 
 	}
 	encode := func(value any) ([]byte, error) { return json.MarshalIndent(value, "", "  ") }
 	if output == "yaml" {
-		encode = func(value any) ([]byte, error) { return yaml.Marshal(value) }
+		encode = yaml.Marshal
 	}
 	text, err := encode(value)
 	if err != nil {

@@ -66,7 +66,8 @@ const written = "<!-- Written by make docs from the commands in cmd/kubectl-podo
 // index returns the page that lists the verbs.
 func index(plugin *cobra.Command, cluster *pflag.FlagSet) string {
 	var text strings.Builder
-	text.WriteString(written + "# Reference of kubectl podops\n\n" + plugin.Long + "\n\n[kubectl-podops.md](../kubectl-podops.md) has the installation and examples.\n")
+	text.WriteString(written + "# Reference of kubectl podops\n\n" + plugin.Long +
+		"\n\n[kubectl-podops.md](../kubectl-podops.md) has the installation and examples.\n")
 	groups := append(plugin.Groups(), &cobra.Group{Title: "Other:"})
 	for _, group := range groups {
 		var rows strings.Builder

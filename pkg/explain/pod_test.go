@@ -1,0 +1,113 @@
+package explain_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/clusterstate"
+	"github.com/podops-dev/podops/pkg/explain"
+	"github.com/podops-dev/podops/test/builders"
+)
+
+// now is a minute after the pods of the tests began to wait.
+func now() time.Time { return builders.Epoch.Add(time.Minute) }
+
+func waiting() *corev1.Pod {
+	return builders.MakePod("web-0").Label("app", "web").Available().Waiting("a", "upgrade", builders.Epoch).Obj()
+}
+
+// withheld returns the PodTransitionRule web, whose status has blocked entries.
+func withheld(blocked ...appsv1alpha1.BlockedPod) *appsv1alpha1.PodTransitionRule {
+	return &appsv1alpha1.PodTransitionRule{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
+		Spec:       appsv1alpha1.PodTransitionRuleSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+		Status:     appsv1alpha1.PodTransitionRuleStatus{Blocked: blocked},
+	}
+}
+
+func blockedBy(rule, reason string) appsv1alpha1.BlockedPod {
+	return appsv1alpha1.BlockedPod{
+		Name: "web-0", Stage: appsv1alpha1.StagePreCheck, ID: "a", Rule: "web/" + rule, Reason: reason, Message: "the message",
+		Since: &metav1.Time{Time: builders.Epoch},
+	}
+}
+
+func TestSituationsOfAPod(t *testing.T) {
+	failed := blockedBy("w", "WebhookFailed")
+	failed.Message = "the call of the service failed (BreakerOpen), and is repeated later"
+	turn := blockedBy("r", "NoRoom")
+	turn.Numbers = &appsv1alpha1.BlockedNumbers{Needed: 1, Have: 1, Limit: 2}
+	for name, test := range map[string]struct {
+		pod  *corev1.Pod
+		rule *appsv1alpha1.PodTransitionRule
+		lead clusterstate.Manager
+		want []explain.Situation
+	}{
+		"at rest":                 {pod: builders.MakePod("web-0").Available().Obj()},
+		"no rule has reported":    {pod: waiting(), rule: withheld(), want: []explain.Situation{explain.NotReported}},
+		"a label":                 {pod: waiting(), rule: withheld(blockedBy("r", "LabelMismatch")), want: []explain.Situation{explain.LabelMismatch}},
+		"another pod comes first": {pod: waiting(), rule: withheld(turn), want: []explain.Situation{explain.WaitsItsTurn}},
+		"a circuit breaker":       {pod: waiting(), rule: withheld(failed), want: []explain.Situation{explain.WebhookCircuitOpen}},
+		"what needs an edit comes first": {
+			pod: waiting(), rule: withheld(blockedBy("a", "NoRoom"), blockedBy("b", "LabelMismatch"), blockedBy("c", "CompileFailed")),
+			want: []explain.Situation{explain.CompileFailed, explain.LabelMismatch, explain.NoRoom},
+		},
+		"without a manager nothing is reported": {
+			pod: waiting(), rule: withheld(), lead: clusterstate.Manager{Lease: true, Holder: "m", Renewed: builders.Epoch, Duration: time.Second},
+			want: []explain.Situation{explain.ManagerAway},
+		},
+		"a released Lease": {pod: waiting(), rule: withheld(), lead: clusterstate.Manager{Lease: true, Renewed: now()}, want: []explain.Situation{explain.ManagerAway}},
+		"an operation without its type": {
+			pod:  builders.MakePod("web-0").Available().Label(appsv1alpha1.OperatingLabelPrefix+"/a", "1").Obj(),
+			want: []explain.Situation{explain.InvalidLifecycle},
+		},
+		"an unknown finalizer": {
+			pod:  builders.MakePod("web-0").Preparing("a", "upgrade").Finalizer(appsv1alpha1.ProtectionFinalizerPrefix + "/x").Obj(),
+			want: []explain.Situation{explain.UnknownFinalizer},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			snapshot := &clusterstate.Snapshot{Namespace: "default", Pods: []*corev1.Pod{test.pod}, Manager: test.lead}
+			if test.rule != nil {
+				snapshot.Rules = append(snapshot.Rules, test.rule)
+			}
+			var got []explain.Situation
+			for _, reason := range explain.Pod(snapshot, test.pod, now()).Reasons {
+				got = append(got, reason.Situation)
+				if reason.Docs != reason.Situation.Anchor() || reason.Message == "" {
+					t.Errorf("a reason without text or section: %+v", reason)
+				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("situations (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAnnotationsHaveTheRulesThatAStatusLeavesOut(t *testing.T) {
+	pod := waiting()
+	pod.Annotations = map[string]string{appsv1alpha1.DetailAnnotationKey("web"): `{"stage":"PreCheck","rejectInfo":[` +
+		`{"ruleName":"a","reason":"LabelMismatch: older numbers"},{"ruleName":"b","reason":"Denied: not today"}]}`}
+	snapshot := &clusterstate.Snapshot{Pods: []*corev1.Pod{pod}, Rules: []*appsv1alpha1.PodTransitionRule{withheld(blockedBy("a", "LabelMismatch"))}}
+	var out strings.Builder
+	if err := explain.Write(&out, []explain.Explanation{explain.Pod(snapshot, pod, now())}, now()); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"1. operation upgrade of id a waits for rule web/a: the message (LabelMismatch)", "2. operation upgrade of id a waits for rule web/b: not today (Denied)", `{"skipRules":["a","b"]}`} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not in:\n%s", want, out.String())
+		}
+	}
+	for _, line := range strings.Split(out.String(), "\n") {
+		if strings.TrimRight(line, " ") != line || len(line) > 80 && !strings.Contains(line, "kubectl ") {
+			t.Errorf("a line is too long or ends in a space: %q", line)
+		}
+	}
+}
