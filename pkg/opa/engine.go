@@ -69,6 +69,10 @@ type Options struct {
 	// made: Rego evaluates the batch again for it. It must not block.
 	Observe func(Observation)
 
+	// WholeInput gives users' modules the whole input, also the parts that they do not read. It costs time
+	// for all pods with each evaluation, and is for showing the input.
+	WholeInput bool
+
 	// Precompile is called with each user's module before this process compiles it for the first
 	// time, since only a child process can be stopped while it compiles. An error rejects the
 	// module. nil is not called.

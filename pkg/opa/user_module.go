@@ -36,7 +36,7 @@ func (e *Engine) compileModule(ctx context.Context, key compiledKey) (*compiled,
 		return nil, err
 	}
 	made := &compiled{
-		moduleInfo:    &moduleInfo{key: key, source: key.hash(), entry: entry, needs: vet.NeedsOf(checked)},
+		moduleInfo:    &moduleInfo{key: key, source: key.hash(), entry: entry, needs: e.needsOf(checked)},
 		missingReason: missingReasonOf(checked),
 		rules:         map[string]rego.PreparedEvalQuery{},
 	}
@@ -51,6 +51,14 @@ func (e *Engine) compileModule(ctx context.Context, key compiledKey) (*compiled,
 	}
 	made.query, err = e.customQuery(ctx, entry)
 	return made, err
+}
+
+// needsOf returns the parts of the environment that a module reads, or all of them with Options.WholeInput.
+func (e *Engine) needsOf(module *ast.Module) Needs {
+	if e.options.WholeInput {
+		return vet.AllNeeds()
+	}
+	return vet.NeedsOf(module)
 }
 
 // readRules returns the rules that the library reads from a module with an entry point.

@@ -1,0 +1,7 @@
+// Package offline evaluates the rules of given objects once, as the manager does, without a cluster:
+//
+//	Objects -> podindex -> evaluation.Prepare, Evaluate, Allocate -> Verdicts
+//
+// It writes nothing and calls no service: the answers of the services of webhook rules are given, or the
+// verdict reports that one is needed.
+package offline
