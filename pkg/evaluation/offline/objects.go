@@ -13,6 +13,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/podindex"
+	"github.com/podops-dev/podops/pkg/podstate"
 )
 
 // Objects are the objects that verdicts depend on. The zero value is empty.
@@ -100,7 +101,7 @@ func (o *Objects) index() (*podindex.Index, error) {
 	index := podindex.NewIndex(func(string) {})
 	for _, namespace := range o.Namespaces {
 		index.SetNamespace(namespace.Name, namespace.Labels)
-		index.SetBreakGlass(namespace.Name, podindex.BreakGlass(namespace.Annotations))
+		index.SetBreakGlass(namespace.Name, podstate.BreakGlass(namespace.Annotations))
 	}
 	for _, policy := range o.Policies {
 		index.SetPolicy(policy)

@@ -193,10 +193,10 @@ func (d Document) LineOf(path string) int {
 func Split(path string) []string {
 	var parts []string
 	for path != "" {
-		switch {
-		case path[0] == '.':
+		switch path[0] {
+		case '.':
 			path = path[1:]
-		case path[0] == '[':
+		case '[':
 			end := strings.IndexByte(path, ']')
 			if end < 0 {
 				return append(parts, path[1:])

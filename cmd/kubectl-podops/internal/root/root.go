@@ -13,7 +13,6 @@ import (
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/doctor"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/explain"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/get"
-	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/render"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/version"
 )
 
@@ -87,7 +86,7 @@ func groups() []*cobra.Group {
 func verbs(env *command.Environment) map[string][]*cobra.Command {
 	return map[string][]*cobra.Command{
 		groupSee:  {explain.Command(env), get.Command(env), dashboard.Command(env)},
-		groupTest: {render.Command(env)},
+		groupTest: testVerbs(env),
 		groupMend: {doctor.Command(env)},
 	}
 }

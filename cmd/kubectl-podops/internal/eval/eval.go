@@ -1,0 +1,247 @@
+// Package eval implements kubectl podops eval.
+package eval
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/labels"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/evaluation/offline"
+	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/opa/sandbox"
+	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/pkg/rule/spec"
+
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
+)
+
+// verb is the verb with its flags.
+type verb struct {
+	*command.Environment
+	files, pods           []string
+	fromCluster           bool
+	pod, selector         string
+	operation, stage, now string
+	answers               string
+	trace, showInput      bool
+	output                string
+}
+
+// Command returns the verb eval.
+func Command(env *command.Environment) *cobra.Command {
+	v := &verb{Environment: env}
+	made := &cobra.Command{
+		Use:   "eval [-f FILE] [--pods FILE | --from-cluster]",
+		Short: "Evaluate rules for pods, offline or of a cluster",
+		Long: `Evaluate rules for pods, offline or of a cluster, with the policy engine of the manager, and print
+for each pod whether it gets its permit, and the verdict of each rule. It changes nothing.
+
+Rules come from -f, or else from the namespace in the cluster. Pods come from --pods, or else from
+the namespace in the cluster. Files may also have the workloads, Namespaces, PodDisruptionBudgets
+and PodTransitionPolicies of the pods; rules count what is there. A pod of a file without a status
+counts as one that serves under PodOps.
+
+Pods that wait for rules are evaluated as they wait. If none waits, or with --operation, every pod
+is evaluated as though the operation began now, the first by name first. With --pod that holds for
+this pod alone, and the others count only for its rules.
+
+The services of webhook rules are not called: --answers has their answers, a YAML file with the
+list "answers" of {rule, pods, result, message}; result is Approved, Rejected, Processing or
+Failed, and an answer without rule or pods is for all of them.
+
+The exit code is 0 whatever the verdicts are.`,
+		Example: `  # Would these pods be permitted to be deleted?
+  kubectl podops eval -f rule.yaml --pods pods.yaml
+
+  # A new rule for the live pods of a namespace
+  kubectl podops eval -f rule.yaml --from-cluster -n shop
+
+  # The input document of a live pod
+  kubectl podops eval -n shop --pod cart-x --show-input
+
+  # The steps of OPA for one pod
+  kubectl podops eval -f rule.yaml --pods pods.yaml --pod cart-0 --trace`,
+		Args: cobra.NoArgs,
+		RunE: func(cobraCommand *cobra.Command, _ []string) error { return v.run(cobraCommand.Context()) },
+	}
+	flags := made.Flags()
+	flags.StringArrayVarP(&v.files, "filename", "f", nil, "file or folder with PodTransitionRules and PodTransitionPolicies; - is standard input")
+	flags.StringArrayVar(&v.pods, "pods", nil, "file or folder with pods, and the objects that they belong to; - is standard input")
+	flags.BoolVar(&v.fromCluster, "from-cluster", false, "read the pods of the namespace from the cluster; the default without --pods")
+	flags.StringVar(&v.pod, "pod", "", "name of the only pod to evaluate")
+	flags.StringVarP(&v.selector, "selector", "l", "", "label selector of the pods to evaluate")
+	flags.StringVar(&v.operation, "operation", "", "operation type that the pods wait for; default delete, unless they wait already")
+	flags.StringVar(&v.stage, "stage", "", "stage in which they wait: PreCheck or PostCheck; default PreCheck")
+	flags.StringVar(&v.now, "now", "", "time of the decision, such as 2026-03-01T12:00:00Z; default the present")
+	flags.StringVar(&v.answers, "answers", "", "file with answers of the services of webhook rules")
+	flags.BoolVar(&v.trace, "trace", false, "print the steps of OPA in the modules of users")
+	flags.BoolVar(&v.showInput, "show-input", false, "print the input document of modules, and no verdicts")
+	flags.StringVarP(&v.output, "output", "o", "", "format of the verdicts: json or yaml; default text")
+	made.MarkFlagsMutuallyExclusive("pods", "from-cluster")
+	return env.Cluster(made)
+}
+
+func (v *verb) run(ctx context.Context) error {
+	objects, now, err := v.read(ctx)
+	if err != nil {
+		return err
+	}
+	if err := v.begin(&objects, now); err != nil {
+		return err
+	}
+	if v.showInput {
+		probe(&objects)
+	}
+	answers, err := v.readAnswers()
+	if err != nil {
+		return err
+	}
+	observed := &observations{modules: map[rule.RuleID]spec.Module{}}
+	settings := opa.Options{Precompile: sandbox.New(sandbox.Options{}).Precompile, RoundBudget: time.Hour, CustomTimeout: time.Second}
+	if v.trace || v.showInput {
+		settings.Observe, settings.WholeInput = observed.observe, v.showInput
+	}
+	engine, err := opa.New(settings)
+	if err != nil {
+		return fmt.Errorf("starting the policy engine: %w", err)
+	}
+	verdicts, err := offline.Evaluate(ctx, objects, offline.Options{Engine: engine, Now: now, Answers: answers, Prepared: observed.prepared})
+	if err != nil {
+		return err
+	}
+	selected, err := v.selected(objects)
+	if err != nil {
+		return err
+	}
+	verdicts = slices.DeleteFunc(verdicts, func(verdict offline.Verdict) bool { return !selected(verdict.Namespace, verdict.Pod) })
+	switch {
+	case v.pod != "" && len(verdicts) == 0:
+		return fmt.Errorf("there is no pod %q", v.pod)
+	case v.showInput:
+		return v.printInputs(observed, selected)
+	}
+	if err := v.print(verdicts); err != nil {
+		return err
+	}
+	if v.trace {
+		return v.printTraces(ctx, engine, observed, selected)
+	}
+	return nil
+}
+
+// time returns the time of the decision.
+func (v *verb) time() (time.Time, error) {
+	if v.now == "" {
+		return v.Now(), nil
+	}
+	at, err := time.Parse(time.RFC3339Nano, v.now)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("--now: %w", err)
+	}
+	return at, nil
+}
+
+// selected returns which pods are evaluated.
+func (v *verb) selected(objects offline.Objects) (func(namespace, name string) bool, error) {
+	selector, err := labels.Parse(v.selector)
+	if err != nil {
+		return nil, fmt.Errorf("--selector: %w", err)
+	}
+	matching := map[string]bool{}
+	for _, pod := range objects.Pods {
+		if (v.pod == "" || pod.Name == v.pod) && selector.Matches(labels.Set(pod.Labels)) {
+			matching[pod.Namespace+"/"+pod.Name] = true
+		}
+	}
+	return func(namespace, name string) bool { return matching[namespace+"/"+name] }, nil
+}
+
+// begin has the selected pods wait for the operation, unless some pod waits already.
+func (v *verb) begin(objects *offline.Objects, now time.Time) error {
+	selected, err := v.selected(*objects)
+	if err != nil {
+		return err
+	}
+	operation, err := v.operationAt(now)
+	if err != nil {
+		return err
+	}
+	explicit := v.operation != "" || v.stage != ""
+	for _, pod := range objects.Pods {
+		if !explicit && selected(pod.Namespace, pod.Name) && offline.Waits(pod) {
+			return nil
+		}
+	}
+	slices.SortStableFunc(objects.Pods, byName)
+	for i, pod := range objects.Pods {
+		if !selected(pod.Namespace, pod.Name) || pod.DeletionTimestamp != nil || !appsv1alpha1.IsControlled(pod.Labels) {
+			continue
+		}
+		// The first began first: permits are given in this order.
+		operation.At = now.Add(time.Duration(i-len(objects.Pods)) * time.Microsecond)
+		waiting, err := offline.Begin(pod, operation)
+		if err != nil {
+			return err
+		}
+		objects.Pods[i] = waiting
+	}
+	return nil
+}
+
+// operationAt returns the operation that pods wait for.
+func (v *verb) operationAt(now time.Time) (offline.Operation, error) {
+	operation := offline.Operation{
+		Type:  cmp.Or(v.operation, appsv1alpha1.DeleteOperationType),
+		Stage: cmp.Or(appsv1alpha1.TransitionStage(v.stage), appsv1alpha1.StagePreCheck), At: now,
+	}
+	if operation.Stage != appsv1alpha1.StagePreCheck && operation.Stage != appsv1alpha1.StagePostCheck {
+		return operation, fmt.Errorf("--stage: %q is neither PreCheck nor PostCheck", v.stage)
+	}
+	return operation, nil
+}
+
+// errNoInput is returned when no PodTransitionRule selects a pod whose input is to be shown.
+var errNoInput = errors.New("no PodTransitionRule selects the pod in this stage: the input depends on the pods that it selects; give one with -f")
+
+// printInputs prints the input of each module for each selected pod.
+func (v *verb) printInputs(observed *observations, selected func(namespace, name string) bool) error {
+	shown := observed.of(selected)
+	if len(shown) == 0 {
+		return errNoInput
+	}
+	for i, one := range shown {
+		if len(shown) > 1 {
+			if i > 0 {
+				_, _ = fmt.Fprintln(v.Out)
+			}
+			_, _ = fmt.Fprintf(v.Out, "# input of %s for pod %s\n", one.rule, one.pod)
+		}
+		indented, err := json.MarshalIndent(one.input, "", "  ")
+		if err != nil {
+			return fmt.Errorf("printing the input: %w", err)
+		}
+		_, _ = fmt.Fprintf(v.Out, "%s\n", indented)
+	}
+	return nil
+}
+
+// printTraces prints the steps of OPA in each module for each selected pod.
+func (v *verb) printTraces(ctx context.Context, engine *opa.Engine, observed *observations, selected func(namespace, name string) bool) error {
+	for _, one := range observed.of(selected) {
+		module := observed.modules[one.rule]
+		_, _ = fmt.Fprintf(v.Out, "\ntrace of %s for pod %s:\n", one.rule, one.pod)
+		source := opa.Source{Owner: module.Owner(), Module: module.Custom.Source, ParametersSchema: module.Custom.ParametersSchema}
+		if err := engine.Trace(ctx, module.Owner(), source, one.input, v.Out); err != nil {
+			return fmt.Errorf("tracing %s: %w", one.rule, err)
+		}
+	}
+	return nil
+}

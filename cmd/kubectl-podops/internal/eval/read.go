@@ -1,0 +1,165 @@
+package eval
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/evaluation/offline"
+
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/manifests"
+)
+
+func byName(a, b *corev1.Pod) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+// read returns the objects to evaluate, and the time of the decision.
+func (v *verb) read(ctx context.Context) (objects offline.Objects, now time.Time, err error) {
+	if now, err = v.time(); err != nil {
+		return objects, now, err
+	}
+	namespace := "default"
+	live := len(v.pods) == 0 || len(v.files) == 0
+	if live || *v.Config.Namespace != "" {
+		if namespace, err = v.Namespace(); err != nil {
+			return objects, now, err
+		}
+	}
+	if live {
+		if objects, err = v.readCluster(ctx, namespace); err != nil {
+			return objects, now, err
+		}
+	}
+	if len(v.files) > 0 {
+		given, err := v.readFiles(v.files, namespace, now)
+		if err != nil {
+			return objects, now, err
+		}
+		// Rules of files are evaluated alone; policies of files replace those of the cluster.
+		objects.Rules = nil
+		objects.Replace(given)
+		objects.Pods = append(objects.Pods, given.Pods...)
+	}
+	if len(v.pods) > 0 {
+		given, err := v.readFiles(v.pods, namespace, now)
+		if err != nil {
+			return objects, now, err
+		}
+		objects.Pods, objects.Owners, objects.Namespaces, objects.Budgets = given.Pods, given.Owners, given.Namespaces, given.Budgets
+		objects.Replace(offline.Objects{Rules: given.Rules, Policies: given.Policies})
+	}
+	return objects, now, nil
+}
+
+// readFiles reads the objects of files. Pods without a status serve.
+func (v *verb) readFiles(paths []string, namespace string, now time.Time) (offline.Objects, error) {
+	var objects offline.Objects
+	documents, err := manifests.Read(v.In, command.Scheme(), paths...)
+	if err != nil {
+		return objects, err
+	}
+	for _, document := range documents {
+		object := document.Object
+		if pod, ok := object.(*corev1.Pod); ok && pod.Status.Phase == "" {
+			object = offline.Serving(pod, now.Add(-time.Hour))
+		}
+		if object != nil {
+			objects.Add(object, namespace)
+		}
+	}
+	return objects, nil
+}
+
+// readCluster reads the objects of a namespace with the rights of the kubeconfig. Kinds that it may not read
+// are left out, with a note; pods must be readable.
+func (v *verb) readCluster(ctx context.Context, namespace string) (offline.Objects, error) {
+	var objects offline.Objects
+	reader, err := v.Client()
+	if err != nil {
+		return objects, err
+	}
+	in := client.InNamespace(namespace)
+	for _, kind := range []struct {
+		name    string
+		list    client.ObjectList
+		options []client.ListOption
+	}{
+		{"pods", &corev1.PodList{}, []client.ListOption{in}},
+		{"podtransitionrules", &appsv1alpha1.PodTransitionRuleList{}, []client.ListOption{in}},
+		{"podtransitionpolicies", &appsv1alpha1.PodTransitionPolicyList{}, nil},
+		{"namespace", &corev1.NamespaceList{}, []client.ListOption{client.MatchingFields{metav1.ObjectNameField: namespace}}},
+		{"deployments", &appsv1.DeploymentList{}, []client.ListOption{in}},
+		{"replicasets", &appsv1.ReplicaSetList{}, []client.ListOption{in}},
+		{"statefulsets", &appsv1.StatefulSetList{}, []client.ListOption{in}},
+		{"daemonsets", &appsv1.DaemonSetList{}, []client.ListOption{in}},
+		{"jobs", &batchv1.JobList{}, []client.ListOption{in}},
+		{"poddisruptionbudgets", &policyv1.PodDisruptionBudgetList{}, []client.ListOption{in}},
+	} {
+		err := reader.List(ctx, kind.list, kind.options...)
+		if apierrors.IsForbidden(err) && kind.name != "pods" {
+			_, _ = fmt.Fprintf(v.ErrOut, "note: %s may not be read, so verdicts can differ from those of the manager: %v\n", kind.name, err)
+			continue
+		}
+		if err != nil {
+			return objects, fmt.Errorf("listing %s: %w", kind.name, err)
+		}
+		if err := meta.EachListItem(kind.list, func(item runtime.Object) error {
+			if object, ok := item.(metav1.Object); ok {
+				objects.Add(object, namespace)
+			}
+			return nil
+		}); err != nil {
+			return objects, fmt.Errorf("reading %s: %w", kind.name, err)
+		}
+	}
+	return objects, nil
+}
+
+// maxAnswerBytes bounds the file of answers.
+const maxAnswerBytes = 1 << 20
+
+// readAnswers reads the answers of services.
+func (v *verb) readAnswers() ([]offline.Answer, error) {
+	if v.answers == "" {
+		return nil, nil
+	}
+	file, err := os.Open(v.answers)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }() // the file was only read
+	content, err := io.ReadAll(io.LimitReader(file, maxAnswerBytes))
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", v.answers, err)
+	}
+	given := struct {
+		Answers []offline.Answer `json:"answers"`
+	}{}
+	if err := yaml.UnmarshalStrict(content, &given); err != nil {
+		return nil, fmt.Errorf("%s: %s", v.answers, strings.TrimPrefix(err.Error(), "error unmarshaling JSON: "))
+	}
+	for i, one := range given.Answers {
+		if err := one.Validate(); err != nil {
+			return nil, fmt.Errorf("%s: answers[%d]: %w", v.answers, i, err)
+		}
+	}
+	return given.Answers, nil
+}

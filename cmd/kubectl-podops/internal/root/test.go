@@ -1,0 +1,14 @@
+package root
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/eval"
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/render"
+)
+
+// testVerbs returns the verbs that test rules.
+func testVerbs(env *command.Environment) []*cobra.Command {
+	return []*cobra.Command{render.Command(env), eval.Command(env)}
+}
