@@ -50,20 +50,14 @@ func run() int {
 
 // command runs a subcommand.
 func command(args []string, namespace string) int {
-	switch {
-	case args[0] == "replay" && len(args) == 2:
-		if err := operator.Replay(ctrl.SetupSignalHandler(), args[1], os.Stdout); err != nil {
-			return failed("replaying", err)
-		}
-	case args[0] == "release":
-		if err := release(args[1:], namespace); errors.Is(err, flag.ErrHelp) {
-			return 0
-		} else if err != nil {
-			return failed("releasing pods", err)
-		}
-	default:
+	if args[0] != "release" {
 		flag.Usage()
-		return failed("reading the arguments", fmt.Errorf("%q is not a command; there are: replay FILE, release", args))
+		return failed("reading the arguments", fmt.Errorf("%q is not a command; there is: release", args))
+	}
+	if err := release(args[1:], namespace); errors.Is(err, flag.ErrHelp) {
+		return 0
+	} else if err != nil {
+		return failed("releasing pods", err)
 	}
 	return 0
 }
@@ -77,7 +71,6 @@ func usage() {
 	fmt.Fprint(flag.CommandLine.Output(), `manager delays operations on a pod until its rules allow them and its traffic is off.
 
   manager [flags]         run the operator
-  manager replay FILE     repeat the decisions of a decision log, and compare
   manager release         remove PodOps from the pods of a cluster, before it is uninstalled
 
 It finds the API server by --kubeconfig, $KUBECONFIG, or as a pod of the cluster.

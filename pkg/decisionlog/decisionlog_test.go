@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -236,5 +237,60 @@ func TestAQueueOfLargeLinesIsBoundedInBytes(t *testing.T) {
 	w.Observe(opa.Observation{Rule: id, Input: document, Output: document})
 	if w.Dropped() != 15 {
 		t.Error("a line is dropped when the queue is empty again")
+	}
+}
+
+func TestCompareReturnsTheVerdictsOfOtherRules(t *testing.T) {
+	log := logged(t, decisionlog.Options{Sample: 1})
+	other := func(name string, change func(*appsv1alpha1.TransitionRule), entry spec.Entry) spec.Module {
+		entered := rules()[name]
+		entered.Name = name
+		change(&entered)
+		var custom *spec.Custom
+		if entered.Rego != nil {
+			custom = &spec.Custom{Source: entered.Rego.Module, Entry: entry, Parameters: json.RawMessage(`{}`)}
+		}
+		module, err := spec.Rule(types.NamespacedName{Namespace: "shop", Name: "web"}, entered, custom)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return module
+	}
+	all := intstr.FromString("100%")
+	with := map[string]spec.Module{
+		"shop/web/available": other("available", func(r *appsv1alpha1.TransitionRule) { r.AvailablePolicy.MaxUnavailableValue = &all }, ""),
+		"shop/web/labelled":  other("labelled", func(*appsv1alpha1.TransitionRule) {}, ""),
+		"shop/web/caused": other("caused", func(r *appsv1alpha1.TransitionRule) {
+			r.Rego.Module = "package rule\n\nallow if input.operation.cause in {\"ScaleIn\", \"Rollout\"}\n"
+		}, spec.EntryAllow),
+	}
+	got, err := decisionlog.Compare(t.Context(), newEngine(t), strings.NewReader(log), with)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.SortFunc(got.Verdicts, func(a, b decisionlog.Change) int { return strings.Compare(a.Rule, b.Rule) })
+	for i := range got.Verdicts {
+		got.Verdicts[i].Line = 0 // rules are evaluated in any order
+	}
+	want := decisionlog.Changes{Same: 3, Changed: 2, Unrelated: 3, Verdicts: []decisionlog.Change{
+		{Rule: "shop/web/available", Then: "0 slots", Now: "2 slots"},
+		{Rule: "shop/web/caused", Pod: "web-2", Then: "withheld, NotAllowed", Now: "permitted"},
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestCompareSkipsRulesOfAnotherKind(t *testing.T) {
+	log := logged(t, decisionlog.Options{Sample: 1})
+	labelled := rules()["labelled"]
+	labelled.Name = "mine"
+	module, err := spec.Rule(types.NamespacedName{Namespace: "shop", Name: "web"}, labelled, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := decisionlog.Compare(t.Context(), newEngine(t), strings.NewReader(log), map[string]spec.Module{"shop/web/mine": module})
+	if want := (decisionlog.Changes{Unrelated: 5, Skipped: 3}); err != nil || cmp.Diff(want, got) != "" {
+		t.Errorf("got %+v, %v", got, err)
 	}
 }

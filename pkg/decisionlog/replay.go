@@ -44,31 +44,10 @@ const maxDifferences = 20
 // with the line.
 func Replay(ctx context.Context, engine Replayer, log io.Reader) (Report, error) {
 	report := Report{}
-	modules := map[string]spec.Module{}
-	decoder := json.NewDecoder(log)
-	for line := 1; ; line++ {
-		var record Record
-		err := decoder.Decode(&record)
-		if errors.Is(err, io.EOF) {
-			return report, nil
-		}
-		if err != nil {
-			return report, fmt.Errorf("line %d: %w", line, err)
-		}
-		if record.Module != nil {
-			modules[record.Module.Hash] = record.Module.Compiled
-		}
-		decision := record.Decision
-		if decision == nil {
-			continue
-		}
-		module, ok := modules[decision.Module]
-		if !ok {
-			return report, fmt.Errorf("line %d: the module %s is not in the log before it", line, decision.Module)
-		}
+	err := each(log, func(line int, decision Decision, module spec.Module) error {
 		if decision.Error != "" || len(decision.Masked) > 0 {
 			report.Skipped++
-			continue
+			return nil
 		}
 		now, err := engine.Replay(ctx, module, decision.Input)
 		switch {
@@ -76,6 +55,37 @@ func Replay(ctx context.Context, engine Replayer, log io.Reader) (Report, error)
 			report.Equal++
 		case len(report.Different) < maxDifferences:
 			report.Different = append(report.Different, Difference{Line: line, Rule: decision.Rule, Then: decision.Output, Now: now, Err: err})
+		}
+		return ctx.Err()
+	})
+	return report, err
+}
+
+// each calls a function with each decision of a log and its module, until it returns an error.
+func each(log io.Reader, use func(line int, decision Decision, module spec.Module) error) error {
+	modules := map[string]spec.Module{}
+	decoder := json.NewDecoder(log)
+	for line := 1; ; line++ {
+		var record Record
+		err := decoder.Decode(&record)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("line %d: %w", line, err)
+		}
+		if record.Module != nil {
+			modules[record.Module.Hash] = record.Module.Compiled
+		}
+		if record.Decision == nil {
+			continue
+		}
+		module, ok := modules[record.Decision.Module]
+		if !ok {
+			return fmt.Errorf("line %d: the module %s is not in the log before it", line, record.Decision.Module)
+		}
+		if err := use(line, *record.Decision, module); err != nil {
+			return err
 		}
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"runtime"
 
 	"k8s.io/utils/clock"
-	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/podops-dev/podops/pkg/decisionlog"
@@ -64,29 +63,4 @@ func (f decisionLogFile) Start(ctx context.Context) (err error) {
 		out = file
 	}
 	return f.log.Run(ctx, out)
-}
-
-// Replay repeats the decisions of a log, and reports the result.
-func Replay(ctx context.Context, path string, out io.Writer) error {
-	file, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = file.Close() }() // the file was only read
-	policies, err := opa.New(opa.Options{})
-	if err != nil {
-		return fmt.Errorf("starting the policy engine: %w", err)
-	}
-	report, err := decisionlog.Replay(ctrllog.IntoContext(ctx, ctrllog.Log), policies, file)
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	for _, different := range report.Different {
-		fmt.Fprintf(out, "line %d: rule %s: was %s, is %s %v\n", different.Line, different.Rule, different.Then, different.Now, different.Err)
-	}
-	fmt.Fprintf(out, "decisions: %d equal, %d different, %d skipped (masked, or failed then)\n", report.Equal, len(report.Different), report.Skipped)
-	if len(report.Different) > 0 {
-		return errors.New("some decisions are different now")
-	}
-	return nil
 }
