@@ -37,7 +37,7 @@ func (v *verb) print(verdicts []offline.Verdict) error {
 	return err
 }
 
-// Text prints verdicts for people.
+// Text prints verdicts as readable text.
 func Text(out io.Writer, verdicts []offline.Verdict) {
 	for _, verdict := range verdicts {
 		if verdict.State == offline.NotWaiting {
