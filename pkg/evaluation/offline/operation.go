@@ -108,3 +108,11 @@ func Serving(pod *corev1.Pod, since time.Time) *corev1.Pod {
 	setCondition(serving, appsv1alpha1.ServiceReadyGate, corev1.ConditionTrue, since)
 	return serving
 }
+
+// Unavailable returns a pod that is not ready, and serves nothing, since a time.
+func Unavailable(pod *corev1.Pod, since time.Time) *corev1.Pod {
+	away := pod.DeepCopy()
+	delete(away.Labels, appsv1alpha1.ServiceAvailableLabelKey)
+	setCondition(away, corev1.PodReady, corev1.ConditionFalse, since)
+	return away
+}

@@ -5,11 +5,12 @@ import (
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/eval"
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/policytest"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/render"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/replay"
 )
 
 // testVerbs returns the verbs that test rules.
 func testVerbs(env *command.Environment) []*cobra.Command {
-	return []*cobra.Command{render.Command(env), eval.Command(env), replay.Command(env)}
+	return []*cobra.Command{render.Command(env), eval.Command(env), policytest.Command(env), replay.Command(env)}
 }

@@ -1,0 +1,163 @@
+// Package policytest implements kubectl podops test.
+package policytest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/opa/moduletest"
+	"github.com/podops-dev/podops/pkg/opa/sandbox"
+
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/manifests"
+)
+
+// verb is the verb with its flags.
+type verb struct {
+	*command.Environment
+	filter    string
+	output    string
+	coverage  bool
+	threshold float64
+}
+
+// Command returns the verb test.
+func Command(env *command.Environment) *cobra.Command {
+	v := &verb{Environment: env}
+	made := &cobra.Command{
+		Use:   "test DIR...",
+		Short: "Run the tests of rules: suites of expected verdicts, and Rego tests",
+		Long: `Run the tests of rules in folders: YAML documents of the kind PodTransitionRuleTest, which have pods
+and the verdicts that are expected of the rules, and Rego tests in files that end with _test.rego,
+with the builtins that rules may call. It needs no cluster.
+
+Exit codes: 0 all tests passed; 1 a file could not be used; 2 a test failed, or the coverage is
+below --threshold.`,
+		Example: `  # All tests of a folder
+  kubectl podops test policies/examples
+
+  # Some of them, as JUnit for a build server
+  kubectl podops test rules --run 'cart/' -o junit
+
+  # At least 90 % of the lines of all modules
+  kubectl podops test rules --coverage --threshold 90`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cobraCommand *cobra.Command, folders []string) error {
+			return v.run(cobraCommand.Context(), folders)
+		},
+	}
+	made.Flags().StringVar(&v.filter, "run", "", "regular expression of the tests to run, by <suite>/<name> or <package>.<name>")
+	made.Flags().StringVarP(&v.output, "output", "o", "", "format: json, junit, tap or github; default a table")
+	made.Flags().BoolVar(&v.coverage, "coverage", false, "report which lines of modules the Rego tests evaluate")
+	made.Flags().Float64Var(&v.threshold, "threshold", 0, "percentage of lines that must be covered, with --coverage")
+	return made
+}
+
+func (v *verb) run(ctx context.Context, folders []string) error {
+	write, known := formats()[v.output]
+	if !known {
+		return fmt.Errorf("--output: %q is none of json, junit, tap, github", v.output)
+	}
+	filter, err := regexp.Compile(v.filter)
+	if err != nil {
+		return fmt.Errorf("--run: %w", err)
+	}
+	results, err := v.suites(ctx, folders, filter)
+	if err != nil {
+		return err
+	}
+	tested, coverage, err := v.modules(ctx, folders)
+	if err != nil {
+		return err
+	}
+	results = append(results, tested...)
+	if len(results) == 0 {
+		return errors.New("no test was found: a suite is a YAML document of the kind PodTransitionRuleTest, a Rego test a rule test_... in a file ..._test.rego")
+	}
+	made := newReport(results)
+	if v.coverage {
+		made.Coverage = &coverage
+	}
+	if err := write(v.Out, made); err != nil {
+		return err
+	}
+	switch {
+	case made.Failed > 0:
+		return &command.Findings{}
+	case v.coverage && coverage.Percent < v.threshold:
+		return &command.Findings{Summary: fmt.Sprintf("the coverage is %.1f %%, and must be %.1f %%", coverage.Percent, v.threshold)}
+	}
+	return nil
+}
+
+// suites runs the suites of folders.
+func (v *verb) suites(ctx context.Context, folders []string, filter *regexp.Regexp) ([]result, error) {
+	documents, err := manifests.Read(v.In, command.Scheme(), folders...)
+	if err != nil {
+		return nil, err
+	}
+	engine, err := opa.New(opa.Options{Precompile: sandbox.New(sandbox.Options{}).Precompile})
+	if err != nil {
+		return nil, fmt.Errorf("starting the policy engine: %w", err)
+	}
+	var results []result
+	for _, document := range documents {
+		if document.Kind.Kind != suiteKind {
+			continue
+		}
+		read, err := suiteOf(document)
+		if err != nil {
+			return nil, err
+		}
+		found, err := read.run(ctx, engine, document, filter.MatchString)
+		if err != nil {
+			return nil, err
+		}
+		results = append(results, found...)
+	}
+	return results, nil
+}
+
+// modules runs the Rego tests of folders.
+func (v *verb) modules(ctx context.Context, folders []string) ([]result, moduletest.Coverage, error) {
+	files := map[string]string{}
+	for _, folder := range folders {
+		err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".rego") {
+				return err
+			}
+			text, err := os.ReadFile(path) //nolint:gosec // The user of the command names the folder.
+			files[path] = string(text)
+			return err
+		})
+		if err != nil {
+			return nil, moduletest.Coverage{}, err
+		}
+	}
+	if len(files) == 0 {
+		return nil, moduletest.Coverage{Percent: 100}, nil
+	}
+	found, coverage, err := moduletest.Run(ctx, files, v.filter)
+	if err != nil {
+		return nil, coverage, err
+	}
+	var results []result
+	for _, one := range found {
+		dot := strings.LastIndex(one.Name, ".")
+		results = append(results, result{
+			Suite: one.Name[:dot], Name: one.Name[dot+1:], File: one.File, Line: one.Row,
+			Failed: one.Failed, Skipped: one.Skipped, Message: one.Message, Output: one.Output, Duration: one.Duration,
+		})
+	}
+	return slices.Clip(results), coverage, nil
+}

@@ -1,0 +1,246 @@
+package policytest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/evaluation/offline"
+	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/rule"
+
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/manifests"
+)
+
+// suiteKind is the kind of the documents that are suites.
+const suiteKind = "PodTransitionRuleTest"
+
+// suite is a document of the kind PodTransitionRuleTest: rules, pods, and the verdicts that are expected.
+type suite struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
+	// Files have the rules, policies, and other objects, relative to the file of the suite.
+	Files []string `json:"files"`
+
+	// Now is the time of the decisions; default 2026-01-01T00:00:00Z.
+	Now *metav1.Time `json:"now,omitempty"`
+
+	// Pods are the pods of tests that have none of their own.
+	Pods []testPod `json:"pods,omitempty"`
+
+	Tests []testCase `json:"tests"`
+}
+
+// testPod is a pod that serves under PodOps, unless it is said otherwise.
+type testPod struct {
+	Name        string            `json:"name"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+	Node        string            `json:"node,omitempty"`
+
+	// Available is whether the pod serves; default true.
+	Available *bool `json:"available,omitempty"`
+
+	// Waits is whether the pod waits for the operation; default true.
+	Waits *bool `json:"waits,omitempty"`
+
+	// Since is for how long it has been available; default 1h.
+	Since *metav1.Duration `json:"since,omitempty"`
+}
+
+// testCase is one test: the verdicts on pods that wait for an operation.
+type testCase struct {
+	Name string `json:"name"`
+
+	// Operation is the operation type, default delete, and Stage the stage, default PreCheck.
+	Operation string                       `json:"operation,omitempty"`
+	Stage     appsv1alpha1.TransitionStage `json:"stage,omitempty"`
+
+	Now     *metav1.Time     `json:"now,omitempty"`
+	Pods    []testPod        `json:"pods,omitempty"`
+	Answers []offline.Answer `json:"answers,omitempty"`
+	Expect  []expectation    `json:"expect"`
+}
+
+// expectation is the expected verdict on a pod. Empty fields match anything.
+type expectation struct {
+	Pod   string        `json:"pod"`
+	State offline.State `json:"state,omitempty"`
+
+	// Rule is "<PodTransitionRule>/<rule>"; the other fields are about its verdict. Without it, they are
+	// about any rule.
+	Rule      string    `json:"rule,omitempty"`
+	RuleState string    `json:"ruleState,omitempty"`
+	Code      rule.Code `json:"code,omitempty"`
+
+	// Message is a part of the message.
+	Message string `json:"message,omitempty"`
+}
+
+// defaultNow returns the time of decisions of suites without one: tests give the same result on any day.
+func defaultNow() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
+
+// suiteOf returns the suite of a document.
+func suiteOf(document manifests.Document) (suite, error) {
+	var read suite
+	if err := yaml.UnmarshalStrict(document.JSON, &read); err != nil {
+		return read, fmt.Errorf("%s: %s", document.Place(), strings.TrimPrefix(err.Error(), "error unmarshaling JSON: "))
+	}
+	if len(read.Tests) == 0 || len(read.Files) == 0 {
+		return read, fmt.Errorf("%s: a %s needs files and tests", document.Place(), suiteKind)
+	}
+	return read, nil
+}
+
+// run evaluates the tests of a suite that are selected.
+func (s suite) run(ctx context.Context, engine *opa.Engine, document manifests.Document, selected func(name string) bool) ([]result, error) {
+	var paths []string
+	for _, file := range s.Files {
+		paths = append(paths, filepath.Join(filepath.Dir(document.File), file))
+	}
+	documents, err := manifests.Read(nil, command.Scheme(), paths...)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", document.Place(), err)
+	}
+	var results []result
+	for i, test := range s.Tests {
+		made := result{Suite: cmp.Or(s.Name, document.File), Name: test.Name, File: document.File, Line: document.LineOf(fmt.Sprintf("tests[%d]", i))}
+		if !selected(made.Suite + "/" + made.Name) {
+			continue
+		}
+		began := time.Now()
+		made.Message, err = s.check(ctx, engine, documents, test)
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: test %q: %w", made.File, made.Line, test.Name, err)
+		}
+		made.Duration, made.Failed = time.Since(began), made.Message != ""
+		results = append(results, made)
+	}
+	return results, nil
+}
+
+// check returns how the verdicts differ from the expected ones; empty if they do not.
+func (s suite) check(ctx context.Context, engine *opa.Engine, documents []manifests.Document, test testCase) (string, error) {
+	const namespace = "default"
+	now := defaultNow()
+	for _, given := range []*metav1.Time{s.Now, test.Now} {
+		if given != nil {
+			now = given.Time
+		}
+	}
+	for i, answer := range test.Answers {
+		if err := answer.Validate(); err != nil {
+			return "", fmt.Errorf("answers[%d]: %w", i, err)
+		}
+	}
+	var objects offline.Objects
+	for _, document := range documents {
+		if document.Object != nil {
+			objects.Add(document.Object, namespace)
+		}
+	}
+	pods := test.Pods
+	if pods == nil {
+		pods = s.Pods
+	}
+	for i, pod := range pods {
+		made, err := pod.object(test, i-len(pods), now)
+		if err != nil {
+			return "", err
+		}
+		objects.Add(made, namespace)
+	}
+	verdicts, err := offline.Evaluate(ctx, objects, offline.Options{Engine: engine, Now: now, Answers: test.Answers})
+	if err != nil {
+		return "", err
+	}
+	var failures []string
+	for _, expected := range test.Expect {
+		if failure := expected.failure(verdicts); failure != "" {
+			failures = append(failures, failure)
+		}
+	}
+	return strings.Join(failures, "\n"), nil
+}
+
+// object returns the pod of a test. place orders the begins of operations.
+func (p testPod) object(test testCase, place int, now time.Time) (*corev1.Pod, error) {
+	since := time.Hour
+	if p.Since != nil {
+		since = p.Since.Duration
+	}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: "default", Labels: p.Labels, Annotations: p.Annotations},
+		Spec:       corev1.PodSpec{NodeName: p.Node},
+	}
+	pod = offline.Serving(pod, now.Add(-since))
+	if p.Available != nil && !*p.Available {
+		pod = offline.Unavailable(pod, now.Add(-since))
+	}
+	if p.Waits != nil && !*p.Waits {
+		return pod, nil
+	}
+	return offline.Begin(pod, offline.Operation{
+		Type: cmp.Or(test.Operation, appsv1alpha1.DeleteOperationType), Stage: cmp.Or(test.Stage, appsv1alpha1.StagePreCheck),
+		At: now.Add(time.Duration(place) * time.Microsecond),
+	})
+}
+
+// failure returns how the verdict on the pod differs from the expected one; empty if it does not.
+func (e expectation) failure(verdicts []offline.Verdict) string {
+	at := slices.IndexFunc(verdicts, func(verdict offline.Verdict) bool { return verdict.Pod == e.Pod })
+	if at < 0 {
+		return fmt.Sprintf("there is no pod %q", e.Pod)
+	}
+	verdict := verdicts[at]
+	if e.State != "" && e.State != verdict.State {
+		return fmt.Sprintf("pod %s: want state %s, got %s", e.Pod, e.State, describe(verdict))
+	}
+	if e.Rule == "" && e.RuleState == "" && e.Code == "" && e.Message == "" {
+		return ""
+	}
+	for _, found := range verdict.Rules {
+		if (e.Rule == "" || e.Rule == found.Rule) && (e.RuleState == "" || e.RuleState == string(found.State)) &&
+			(e.Code == "" || e.Code == found.Code) && strings.Contains(found.Message, e.Message) {
+			return ""
+		}
+	}
+	return fmt.Sprintf("pod %s: want a verdict with%s, got %s", e.Pod, e.wanted(), describe(verdict))
+}
+
+// wanted returns the expected fields of the verdict of a rule.
+func (e expectation) wanted() string {
+	text := ""
+	for _, field := range []struct{ name, value string }{
+		{"rule", e.Rule}, {"ruleState", e.RuleState}, {"code", string(e.Code)}, {"message", e.Message},
+	} {
+		if field.value != "" {
+			text += fmt.Sprintf(" %s %q", field.name, field.value)
+		}
+	}
+	return text
+}
+
+// describe returns a verdict in one line.
+func describe(verdict offline.Verdict) string {
+	parts := []string{string(verdict.State)}
+	for _, found := range verdict.Rules {
+		text := fmt.Sprintf("%s %s", found.Rule, found.State)
+		if found.Code != "" {
+			text += fmt.Sprintf(" (%s: %s)", found.Code, found.Message)
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, ", ")
+}
