@@ -239,8 +239,8 @@ func (s *paritySpace) live(ctx context.Context, withMessage bool) map[string]str
 	return withheld
 }
 
-// isThrough reports whether a pod got the permit of the stage.
-func (s *paritySpace) isThrough(pod *corev1.Pod) bool {
+// hasPassed reports whether a pod got the permit of the stage.
+func (s *paritySpace) hasPassed(pod *corev1.Pod) bool {
 	prefix := appsv1alpha1.PreCheckLabelPrefix
 	if s.stage == appsv1alpha1.StagePostCheck {
 		prefix = appsv1alpha1.PostCheckLabelPrefix
@@ -262,8 +262,8 @@ func (s *paritySpace) differences(ctx context.Context) map[string]string {
 	would := map[string]int64{}
 	for _, pod := range s.list(ctx) {
 		predicted, name := s.predicted[pod.Name], pod.Labels[caseLabel]
-		if through := s.isThrough(pod); through != (predicted.State == offline.Permitted) {
-			differing[name] += fmt.Sprintf("%s: predicted %s, permitted is %t; ", pod.Name, predicted.State, through)
+		if passed := s.hasPassed(pod); passed != (predicted.State == offline.Permitted) {
+			differing[name] += fmt.Sprintf("%s: predicted %s, permitted is %t; ", pod.Name, predicted.State, passed)
 		}
 		if got, want := codes[pod.Name], withheldBy(predicted, false); got != want {
 			differing[name] += fmt.Sprintf("%s: predicted %q, is %q; ", pod.Name, want, got)

@@ -42,7 +42,7 @@ type suite struct {
 	Tests []testCase `json:"tests"`
 }
 
-// testPod is a pod that serves under PodOps, unless it is said otherwise.
+// testPod is a pod that serves under PodOps, unless its fields differ.
 type testPod struct {
 	Name        string            `json:"name"`
 	Labels      map[string]string `json:"labels,omitempty"`
