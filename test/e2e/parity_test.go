@@ -381,4 +381,3 @@ var _ = Describe("kubectl podops eval", func() {
 		_, _ = fmt.Fprintln(os.Stdout, "\n"+line)
 	})
 })
-
