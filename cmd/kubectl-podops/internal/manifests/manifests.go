@@ -244,3 +244,16 @@ func child(node *yamlv3.Node, name string) *yamlv3.Node {
 	_, value := find(node, name)
 	return value
 }
+
+// BlockAt returns by how many columns the text of a field is indented, and whether the text begins in the line
+// after the field, as a block with | does.
+func (d Document) BlockAt(path string) (indent int, block bool) {
+	key, node := d.node, d.node
+	for _, part := range Split(path) {
+		if key, node = find(node, part); node == nil {
+			return 0, false
+		}
+	}
+	// The parser records no column of the text: usually it is indented by two more than its field.
+	return key.Column + 1, node.Style&yamlv3.LiteralStyle != 0
+}

@@ -1,0 +1,63 @@
+package verify
+
+// Levels of findings.
+const (
+	levelError   = "error"
+	levelWarning = "warning"
+	levelNote    = "note"
+)
+
+// check is a kind of finding.
+type check struct {
+	// Level is error for what admission denies or what certainly blocks, warning for probable mistakes, note for
+	// the rest.
+	Level string
+
+	// Title is what is wrong, and Fix what to do.
+	Title, Fix string
+}
+
+// catalogue returns all checks by their ids.
+func catalogue() map[string]check {
+	return map[string]check{
+		"unknown-field":  {levelError, "The schema does not have the field", "Correct its name; kubectl explain lists the fields."},
+		"schema":         {levelError, "A value does not fit the schema or its CEL rules", "Set a value that the message allows."},
+		"empty-selector": {levelError, "The selector is empty, and would catch every pod of the namespace", "Select pods by a label."},
+		"max-unavailable-zero": {
+			levelError, "maxUnavailable is 0, so no pod would ever pass", "Set at least 1 or 1%, or delete the rule.",
+		},
+		"invalid-field": {levelError, "Admission denies the object", "Follow the message."},
+		"invalid-parameters": {
+			levelError, "The parameters do not fit the schema of the PodTransitionPolicy", "Correct them; spec.parameters of the policy has the schema.",
+		},
+		"policy-not-found": {
+			levelWarning, "No file has the PodTransitionPolicy of the rule", "Add its file: the rule withholds every pod until the policy exists.",
+		},
+		"undefined-parameter": {
+			levelError, "The module reads a parameter that the schema does not have", "Correct the name, or add it to spec.parameters.",
+		},
+		"undefined-input": {levelError, "The module reads a field that the input does not have", "Correct the name: docs/policies.md lists the input."},
+		"builtin-not-available": {
+			levelError, "The module calls a function that rules may not call", "Use the builtins of policies/capabilities.json; facts come from input.",
+		},
+		"entry-point": {levelError, "The module has no entry point, or a wrong one", `Write "allow if ...", or "deny contains message if ...".`},
+		"rego-syntax": {levelError, "The module cannot be parsed", "Correct the syntax at the place."},
+		"rego-type":   {levelError, "The module does not compile: a reference or a type is wrong", "Correct it at the place."},
+		"rego-compile": {
+			levelError, "The module does not compile, or breaks the contract of modules", "Correct it at the place; docs/policies.md has the contract.",
+		},
+		"never-passes":          {levelError, "No pod ever passes the rule", "Loosen the rule."},
+		"filter-matches-no-pod": {levelWarning, "The rule applies to no pod", "Make the filter and the selector agree."},
+		"unknown-operation": {
+			levelNote, "PodOps itself begins no operation of this type", "Correct the type, unless an operation controller of yours begins it.",
+		},
+		"disabled-rule":         {levelNote, "The rule is disabled", "Delete it, or enable it."},
+		"no-enforced-rule":      {levelNote, "No rule is enforced", "Set enforcement: Enforce when the counts of status.rules are as expected."},
+		"exempt-without-effect": {levelWarning, "exemptRevisions has no effect in PostCheck", "Delete it."},
+		"missing-reason":        {levelWarning, "The module gives no reason for withholding a pod", `Add "reason := sprintf(...)".`},
+		"negated-lookup": {
+			levelWarning, "An absent field makes deny permit the pod", "Negate a rule of your own: docs/policies.md#what-can-go-wrong.",
+		},
+		"admission-warning": {levelWarning, "Admission warns of the object", "Follow the message."},
+	}
+}

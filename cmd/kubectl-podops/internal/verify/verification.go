@@ -1,0 +1,189 @@
+package verify
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/json"
+
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/opa"
+	"github.com/podops-dev/podops/pkg/operator/admission"
+	"github.com/podops-dev/podops/pkg/rule/lint"
+
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/manifests"
+)
+
+// verification is the check of one object.
+type verification struct {
+	schema   schema
+	reviewer *admission.Reviewer
+	objects  *objects
+	document manifests.Document
+	findings []finding
+}
+
+// run returns the findings, in the order in which admission would come to them.
+func (v verification) run(ctx context.Context) ([]finding, error) {
+	unknown, err := v.schema.unknown(v.document.JSON)
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range unknown {
+		v.add("unknown-field", path, fmt.Sprintf("unknown field %q", path))
+	}
+	raw := v.document.JSON
+	if v.document.Kind.Kind == "PodTransitionRule" {
+		normalized, answer, err := v.reviewer.Normalize(ctx, raw)
+		if err != nil {
+			return nil, err
+		}
+		v.addAnswer(answer)
+		raw = normalized
+	}
+	if len(v.findings) > len(unknown) {
+		return v.findings, nil
+	}
+	errs, err := v.schema.validate(ctx, raw)
+	if err != nil {
+		return nil, err
+	}
+	for _, err := range errs {
+		v.add(idOf(err.Field, "schema"), err.Field, err.ErrorBody())
+	}
+	if len(errs) > 0 {
+		return v.findings, nil
+	}
+	return v.findings, v.review(ctx, raw)
+}
+
+// review adds the findings of the webhooks, and those about objects that pass them.
+func (v *verification) review(ctx context.Context, raw []byte) error {
+	switch v.document.Kind.Kind {
+	case "PodTransitionRule":
+		v.addAnswer(v.reviewer.Rule(ctx, raw))
+		object := &appsv1alpha1.PodTransitionRule{}
+		if err := json.Unmarshal(raw, object); err != nil {
+			return err
+		}
+		for _, found := range lint.Rule(object) {
+			v.add(found.ID, found.Field, found.Message)
+		}
+		for i, entry := range object.Spec.Rules {
+			if entry.Rego != nil && entry.Rego.Module != "" {
+				v.hints(fmt.Sprintf("spec.rules[%d].rego.module", i), entry.Rego.Module)
+			}
+		}
+	case "PodTransitionPolicy":
+		v.addAnswer(v.reviewer.Policy(ctx, raw))
+		object := &appsv1alpha1.PodTransitionPolicy{}
+		if err := json.Unmarshal(raw, object); err != nil {
+			return err
+		}
+		v.hints("spec.module", object.Spec.Module)
+	}
+	return nil
+}
+
+// hints adds probable mistakes of a module that compiles.
+func (v *verification) hints(field, module string) {
+	found, err := opa.Hints(module)
+	if err != nil {
+		return // the webhooks have reported it
+	}
+	for _, problem := range found {
+		v.addProblem(problem.Code, field, problem)
+	}
+}
+
+// addAnswer adds the findings of the webhooks.
+func (v *verification) addAnswer(answer admission.Answer) {
+	for _, cause := range answer.Causes {
+		v.add(idOf(cause.Field, "invalid-field"), cause.Field, cause.Message)
+	}
+	if answer.Denied != "" {
+		v.add("invalid-field", "", answer.Denied)
+	}
+	for _, problem := range answer.Problems {
+		v.addProblem(idOfProblem(problem.Problem), problem.Field, problem.Problem)
+	}
+	for _, warning := range answer.Warnings {
+		field, message, found := strings.Cut(warning, ": ")
+		if !found || strings.Contains(field, " ") {
+			field, message = "", warning
+		}
+		id := "admission-warning"
+		switch {
+		case strings.HasSuffix(field, "policyRef.name"):
+			id = "policy-not-found"
+		case strings.Contains(field, ".conditions["), strings.HasSuffix(field, "minAvailableValue"):
+			continue // lint reports it
+		}
+		v.add(id, field, message)
+	}
+}
+
+// idOf returns the id of a denial of a field.
+func idOf(field, otherwise string) string {
+	switch {
+	case field == "spec.selector":
+		return "empty-selector"
+	case strings.Contains(field, ".maxUnavailable"):
+		return "max-unavailable-zero"
+	case strings.Contains(field, ".rego.parameters"):
+		return "invalid-parameters"
+	default:
+		return otherwise
+	}
+}
+
+// idOfProblem returns the id of a problem of a module.
+func idOfProblem(problem opa.Problem) string {
+	switch message := problem.Message; {
+	case strings.Contains(message, "undefined function"):
+		return "builtin-not-available"
+	case strings.Contains(message, "undefined ref: input.parameters"):
+		return "undefined-parameter"
+	case strings.Contains(message, "undefined ref: input"):
+		return "undefined-input"
+	case strings.Contains(message, "entry point"), strings.HasPrefix(message, "allow must be"), strings.HasPrefix(message, "deny must be"),
+		strings.Contains(message, "both allow and deny"):
+		return "entry-point"
+	case problem.Code == "rego_parse_error":
+		return "rego-syntax"
+	case problem.Code == "rego_type_error":
+		return "rego-type"
+	default:
+		return "rego-compile"
+	}
+}
+
+// add adds a finding at a field.
+func (v *verification) add(id, field, message string) {
+	known, ok := catalogue()[id]
+	if !ok {
+		known = catalogue()["invalid-field"]
+	}
+	if id == "max-unavailable-zero" && !strings.Contains(message, "0") {
+		id, known = "schema", catalogue()["schema"]
+	}
+	v.findings = append(v.findings, finding{
+		ID: id, Level: known.Level, File: v.document.File, Line: v.document.LineOf(field), Field: field, Message: message, Fix: known.Fix,
+		Object: v.document.Kind.Kind + "/" + cmp.Or(v.document.Object.GetName(), "(no name)"),
+	})
+}
+
+// addProblem adds a finding in a module, at its row and column in the file: the text of a block begins in the
+// line after its field.
+func (v *verification) addProblem(id, field string, problem opa.Problem) {
+	v.add(id, field, problem.Message)
+	at := &v.findings[len(v.findings)-1]
+	if problem.Row > 0 {
+		if offset, block := v.document.BlockAt(field); block {
+			at.Line, at.Column = at.Line+problem.Row, problem.Column+offset
+		}
+		at.Message = fmt.Sprintf("%s (row %d, column %d of the module)", at.Message, problem.Row, problem.Column)
+	}
+}

@@ -1,0 +1,152 @@
+// Package verify implements kubectl podops verify.
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/podops-dev/podops/pkg/operator/admission"
+	"github.com/podops-dev/podops/pkg/webhookclient"
+
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/manifests"
+)
+
+// verb is the verb with its flags.
+type verb struct {
+	*command.Environment
+	output, namespace     string
+	allowCIDR, allowHosts []string
+}
+
+// Command returns the verb verify.
+func Command(env *command.Environment) *cobra.Command {
+	v := &verb{Environment: env}
+	made := &cobra.Command{
+		Use:   "verify FILE...",
+		Short: "Check rules and policies as admission does, and look for mistakes",
+		Long: `Check PodTransitionRules, PodTransitionPolicies, PodOperations and TrafficAdapters of files as
+admission does, without a cluster: unknown fields, the schema of the API and its CEL rules, the
+webhooks of the manager with the strict compiler, the types of the input and of parameters; and look
+for probable mistakes that admission accepts. Policies that rules refer to, and Deployments of the
+strategy Recreate, count if they are in the files.
+
+Every finding has an id, a level, a place and a fix; docs/testing-policies.md lists them.
+
+Exit codes: 0 no finding of level error; 1 a file could not be read; 2 findings of level error.`,
+		Example: `  # All rules of a folder
+  kubectl podops verify rules/
+
+  # For code scanning
+  kubectl podops verify rules/ -o sarif > podops.sarif
+
+  # What is stored in a cluster
+  kubectl get ptr,ptp -A -o yaml | kubectl podops verify -`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cobraCommand *cobra.Command, paths []string) error { return v.run(cobraCommand.Context(), paths) },
+	}
+	made.Flags().StringVarP(&v.output, "output", "o", "", "format: json or sarif; default text")
+	made.Flags().StringVarP(&v.namespace, "namespace", "n", "default", "namespace of objects that name none")
+	made.Flags().StringSliceVar(&v.allowCIDR, "rule-webhook-allow-cidr", nil, "networks that webhook rules may reach, as the manager is configured")
+	made.Flags().StringSliceVar(&v.allowHosts, "rule-webhook-allow-host", nil, "hosts that webhook rules may reach, as the manager is configured")
+	return made
+}
+
+func (v *verb) run(ctx context.Context, paths []string) error {
+	write, known := map[string]func(report) error{"": v.text, "json": v.json, "sarif": v.sarif}[v.output]
+	if !known {
+		return fmt.Errorf("--output: %q is neither json nor sarif", v.output)
+	}
+	documents, err := manifests.Read(v.In, command.Scheme(), paths...)
+	if err != nil {
+		return err
+	}
+	guard := webhookclient.Guard{AllowHosts: v.allowHosts}
+	for _, text := range v.allowCIDR {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			return fmt.Errorf("--rule-webhook-allow-cidr: %w", err)
+		}
+		guard.AllowCIDRs = append(guard.AllowCIDRs, prefix)
+	}
+	objects := newObjects(documents, v.namespace)
+	reviewer, err := admission.New(objects, guard)
+	if err != nil {
+		return err
+	}
+	all, err := schemas()
+	if err != nil {
+		return err
+	}
+	made := report{Findings: []finding{}}
+	for _, document := range documents {
+		of, ours := all[document.Kind.Kind]
+		if !ours || document.Object == nil {
+			continue
+		}
+		made.Objects++
+		found, err := (verification{schema: of, reviewer: reviewer, objects: objects, document: document}).run(ctx)
+		if err != nil {
+			return fmt.Errorf("%s: %w", document.Place(), err)
+		}
+		made.Findings = append(made.Findings, found...)
+	}
+	if made.Objects == 0 {
+		return errors.New("the files have no object of PodOps")
+	}
+	made.count()
+	if err := write(made); err != nil {
+		return err
+	}
+	if made.Errors > 0 {
+		return &command.Findings{}
+	}
+	return nil
+}
+
+// finding is one finding in a file.
+type finding struct {
+	ID      string `json:"id"`
+	Level   string `json:"level"`
+	File    string `json:"file"`
+	Line    int    `json:"line"`
+	Column  int    `json:"column,omitempty"`
+	Object  string `json:"object"`
+	Field   string `json:"field,omitempty"`
+	Message string `json:"message"`
+	Fix     string `json:"fix"`
+}
+
+// report is the result of a run.
+type report struct {
+	Objects  int       `json:"objects"`
+	Errors   int       `json:"errors"`
+	Warnings int       `json:"warnings"`
+	Notes    int       `json:"notes"`
+	Findings []finding `json:"findings"`
+}
+
+func (r *report) count() {
+	for _, found := range r.Findings {
+		switch found.Level {
+		case levelError:
+			r.Errors++
+		case levelWarning:
+			r.Warnings++
+		default:
+			r.Notes++
+		}
+	}
+	slices.SortStableFunc(r.Findings, func(a, b finding) int {
+		if order := strings.Compare(a.File, b.File); order != 0 {
+			return order
+		}
+		return a.Line - b.Line
+	})
+}
