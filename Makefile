@@ -55,6 +55,10 @@ help: ## List every target.
 demo: build bin/demo controlplane ## Show a rollout under rules on a local control plane; ARGS=--help for options.
 	$(BIN)/demo $(ARGS)
 
+.PHONY: bench-view
+bench-view: ## Measure a redraw of a view of 500 pods: the percentiles 50 and 95.
+	go test -run '^$$' -bench Redraw -benchtime 300x ./pkg/rolloutview
+
 .PHONY: demo-kvstore
 demo-kvstore: build bin/demo-kvstore bin/kvstore-operator bin/kvstore controlplane ## Upgrade, roll back and delete a replicated store with the example operator; ARGS=-all for more.
 	$(BIN)/demo-kvstore $(ARGS)

@@ -57,10 +57,7 @@ func (v View) Frame(width, height int) Frame {
 	if height > 0 {
 		lines = lines[:min(len(lines), height)]
 	}
-	for i := range lines {
-		lines[i] = lines[i].cut(width)
-	}
-	return lines
+	return Frame(lines).Fit(width)
 }
 
 // limited returns the first lines, the last of which counts the rest.
@@ -140,6 +137,14 @@ func (r renderer) needed() int {
 	return rows
 }
 
+// first returns the most urgent pod of a revision.
+func (r Revision) first() Pod {
+	if len(r.Pods) == 0 {
+		return Pod{}
+	}
+	return r.Pods[0]
+}
+
 // urgent returns the revisions with the most urgent pods, at most so many, and the others, both in the order of
 // the view.
 func urgent(revisions []Revision, most int) (shown, hidden []Revision) {
@@ -147,7 +152,7 @@ func urgent(revisions []Revision, most int) (shown, hidden []Revision) {
 	for i := range byPods {
 		byPods[i] = i
 	}
-	slices.SortStableFunc(byPods, func(a, b int) int { return byUrgency(revisions[a].Pods[0], revisions[b].Pods[0]) })
+	slices.SortStableFunc(byPods, func(a, b int) int { return byUrgency(revisions[a].first(), revisions[b].first()) })
 	for i := range revisions {
 		if slices.Index(byPods, i) < most {
 			shown = append(shown, revisions[i])

@@ -121,3 +121,11 @@ func (f Frame) join(form func(Line) string) string {
 	}
 	return text.String()
 }
+
+// Fit returns a frame whose lines are cut to a width and do not end in spaces.
+func (f Frame) Fit(width int) Frame {
+	for i := range f {
+		f[i] = f[i].cut(width)
+	}
+	return f
+}

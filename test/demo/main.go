@@ -38,18 +38,21 @@ func run(out *os.File) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 
-	columns := 0
+	columns, rows := 0, 0
 	if term.IsTerminal(int(out.Fd())) {
-		if width, _, err := term.GetSize(int(out.Fd())); err == nil {
-			columns = width
+		if width, height, err := term.GetSize(int(out.Fd())); err == nil {
+			columns, rows = width, height
 		}
 	}
+	page := filepath.Join(*bin, "demo-timeline.html")
 	folder, err := filepath.Abs(*dir)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "demo: folder of the demo: %v\n", err)
 		return 1
 	}
-	result, err := perform(ctx, setting(*bin, folder, out), options{out: out, columns: columns, keep: *keep, byHand: *byHand})
+	result, err := perform(ctx, setting(*bin, folder, out), options{
+		out: out, columns: columns, rows: rows, keep: *keep, byHand: *byHand, page: page,
+	})
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "demo: %v\n", err)
 		return 1
@@ -78,8 +81,10 @@ const endPatience = 5 * time.Second
 type options struct {
 	out     io.Writer
 	columns int // of the terminal; 0: out is no terminal
+	rows    int
 	keep    bool
 	byHand  bool
+	page    string // the file of the timeline
 }
 
 // setting returns the stage of the demo. Its folder is an absolute path.
@@ -119,13 +124,14 @@ func perform(ctx context.Context, s *stage.Stage, o options) (result summary, er
 	}
 	defer func() { err = errors.Join(err, through.close()) }()
 	play := &rollout{
-		stage: s, view: newView(o.out, o.columns), desk: d, traffic: through, record: newRecord(replicas), byHand: o.byHand,
+		stage: s, view: newView(o.out, o.columns, o.rows), desk: d, traffic: through, record: newRecord(replicas), byHand: o.byHand, page: o.page,
 	}
 	result, err = play.play(ctx)
 	if err != nil {
 		return summary{}, err
 	}
 	result.print(o.out)
+	fmt.Fprintf(o.out, "\nThe rollout as a chart: %s\n", o.page)
 	if o.keep {
 		fmt.Fprintf(o.out, "\nEverything runs until Ctrl-C:\n  export KUBECONFIG=%s\n  bin/kubectl -n %s get pods,ptr\n", s.Kubeconfig(), namespace)
 		<-ctx.Done()

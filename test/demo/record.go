@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -9,10 +8,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/podstate"
+	"github.com/podops-dev/podops/pkg/rolloutview"
+	"github.com/podops-dev/podops/pkg/timeline"
 )
 
 // record holds what a watch of the pods has shown. It counts available pods itself and reads
@@ -26,6 +28,7 @@ type record struct {
 	worst   int
 	rolling bool
 	changed chan struct{}
+	phases  timeline.Recorder
 }
 
 // seen is one pod that the watch has shown.
@@ -33,10 +36,9 @@ type seen struct {
 	name      string
 	uid       types.UID
 	old       bool // existed before the rollout
-	phase     phase
+	phase     rolloutview.Phase
 	available bool
-	served    bool                // was available at some time
-	since     map[phase]time.Time // first time in each phase
+	since     map[rolloutview.Phase]time.Time // first time in each phase
 	ended     time.Time
 }
 
@@ -85,14 +87,12 @@ func (r *record) set(pod *corev1.Pod, now time.Time) {
 	defer r.mu.Unlock()
 	entry, ok := r.pods[pod.UID]
 	if !ok {
-		entry = &seen{name: pod.Name, uid: pod.UID, since: map[phase]time.Time{}}
+		entry = &seen{name: pod.Name, uid: pod.UID, since: map[rolloutview.Phase]time.Time{}}
 		r.pods[pod.UID] = entry
 	}
-	entry.phase, entry.available = phaseOf(pod), podstate.Available(pod)
-	entry.served = entry.served || entry.available
-	if entry.phase == unavailable && !entry.served {
-		entry.phase = starting
-	}
+	entry.phase, _ = rolloutview.PhaseOf(pod)
+	entry.available = podstate.Available(pod)
+	r.phases.Observe(pod, controllerOf(pod), now)
 	if _, ok := entry.since[entry.phase]; !ok {
 		entry.since[entry.phase] = now
 	}
@@ -106,8 +106,24 @@ func (r *record) remove(uid types.UID, now time.Time) {
 		entry.ended = now
 		r.gone = append(r.gone, entry)
 		delete(r.pods, uid)
+		r.phases.Remove(uid, now)
 	}
 	r.count()
+}
+
+// controllerOf returns the name of the ReplicaSet of a pod.
+func controllerOf(pod *corev1.Pod) string {
+	if controller := metav1.GetControllerOfNoCopy(pod); controller != nil {
+		return controller.Name
+	}
+	return ""
+}
+
+// timeline returns the phases of the pods between two times.
+func (r *record) timeline(from, to time.Time) timeline.Timeline {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return timeline.New("the rollout of Deployment/web", r.phases.Pods(), from, to)
 }
 
 func (r *record) explain(rule *appsv1alpha1.PodTransitionRule) {
@@ -147,40 +163,6 @@ func (r *record) notify() {
 	}
 }
 
-// line is one pod where nothing is redrawn.
-type line struct {
-	name  string
-	phase phase
-	why   string
-}
-
-// lines returns the pods, old ones first, by name.
-func (r *record) lines() []line {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	pods := make([]*seen, 0, len(r.pods))
-	for _, pod := range r.pods {
-		pods = append(pods, pod)
-	}
-	slices.SortFunc(pods, func(a, b *seen) int {
-		if a.old != b.old {
-			if a.old {
-				return -1
-			}
-			return 1
-		}
-		return cmp.Or(strings.Compare(a.name, b.name), strings.Compare(string(a.uid), string(b.uid)))
-	})
-	lines := make([]line, len(pods))
-	for i, pod := range pods {
-		lines[i] = line{name: pod.name, phase: pod.phase}
-		if pod.phase == waiting {
-			lines[i].why = r.why(pod.name).String()
-		}
-	}
-	return lines
-}
-
 // why returns the reason for which a pod waits: that of the last PodTransitionRule by name.
 func (r *record) why(pod string) reason {
 	for _, rule := range slices.Backward(slices.Sorted(maps.Keys(r.reasons))) {
@@ -215,8 +197,10 @@ func (r *record) rolled() bool {
 
 // blockedBy reports whether a pod waits for a reason that contains the text.
 func (r *record) blockedBy(text string) bool {
-	for _, l := range r.lines() {
-		if strings.Contains(l.why, text) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, pod := range r.pods {
+		if pod.phase == rolloutview.PhasePreCheck && strings.Contains(r.why(pod.name).String(), text) {
 			return true
 		}
 	}

@@ -19,7 +19,9 @@ import (
 func at(seconds int) time.Time { return time.Unix(int64(1000+seconds), 0) }
 
 func podIn(name string, ready bool, labels ...string) *corev1.Pod {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{
+		appsv1alpha1.ControlLabelKey: appsv1alpha1.ControlLabelValue,
+	}}}
 	for _, key := range labels {
 		pod.Labels[key] = "1"
 	}

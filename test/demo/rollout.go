@@ -2,17 +2,23 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/clusterstate"
+	"github.com/podops-dev/podops/pkg/rolloutview"
 	"github.com/podops-dev/podops/test/audit"
 	"github.com/podops-dev/podops/test/managerprocess"
 	"github.com/podops-dev/podops/test/stage"
@@ -49,6 +55,12 @@ type rollout struct {
 	traffic *traffic
 	view    *view
 	record  *record
+
+	// objects has the objects of the namespace.
+	objects client.Reader
+
+	// page is the file of the timeline.
+	page string
 }
 
 // play rolls the Deployment and returns the result.
@@ -77,6 +89,9 @@ func (r *rollout) play(ctx context.Context) (summary, error) {
 	}
 	took := time.Since(began)
 	if err := r.linger(ctx, loadAfter); err != nil {
+		return summary{}, err
+	}
+	if err := r.writeTimeline(began); err != nil {
 		return summary{}, err
 	}
 	requests, err := r.traffic.stop()
@@ -184,6 +199,16 @@ func (r *rollout) staysWhole() error {
 	return nil
 }
 
+// writeTimeline writes the page with the phases of the pods since the beginning of the rollout.
+func (r *rollout) writeTimeline(began time.Time) (err error) {
+	file, err := os.Create(r.page)
+	if err != nil {
+		return fmt.Errorf("writing the timeline: %w", err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	return r.record.timeline(began, time.Now()).HTML(file)
+}
+
 func (r *rollout) kubectl(ctx context.Context, args ...string) error {
 	return r.stage.Kubectl(ctx, append([]string{"--namespace", namespace}, args...)...)
 }
@@ -198,7 +223,9 @@ func (r *rollout) within(ctx context.Context, timeout time.Duration, what string
 	ctx, stop := context.WithTimeout(ctx, timeout)
 	defer stop()
 	for {
-		r.draw()
+		if err := r.draw(ctx); err != nil && ctx.Err() == nil {
+			return err
+		}
 		if holds() {
 			return nil
 		}
@@ -217,7 +244,9 @@ func (r *rollout) within(ctx context.Context, timeout time.Duration, what string
 func (r *rollout) linger(ctx context.Context, d time.Duration) error {
 	end := time.After(d)
 	for {
-		r.draw()
+		if err := r.draw(ctx); err != nil && ctx.Err() == nil {
+			return err
+		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -229,10 +258,48 @@ func (r *rollout) linger(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func (r *rollout) draw() {
-	f := r.record.frame(limit)
-	f.requests, f.failed = r.traffic.counts()
-	r.view.show(r.record.lines(), f, time.Now())
+// draw shows the Deployment, once it exists.
+func (r *rollout) draw(ctx context.Context) error {
+	snapshot, err := r.snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	deployment := snapshot.Deployment("web")
+	if deployment == nil {
+		return nil
+	}
+	now := rolloutview.Of(snapshot, deployment, time.Now())
+	worst := r.record.worstSoFar()
+	now.Highest = &worst
+	sent, failed := r.traffic.counts()
+	now.Requests = &rolloutview.Requests{Sent: sent, Failed: failed}
+	r.view.show(now)
+	return nil
+}
+
+// snapshot returns the objects of the namespace that the view shows.
+func (r *rollout) snapshot(ctx context.Context) (*clusterstate.Snapshot, error) {
+	var pods corev1.PodList
+	var sets appsv1.ReplicaSetList
+	var deployments appsv1.DeploymentList
+	var rules appsv1alpha1.PodTransitionRuleList
+	for _, list := range []client.ObjectList{&pods, &sets, &deployments, &rules} {
+		if err := r.objects.List(ctx, list, client.InNamespace(namespace)); err != nil {
+			return nil, fmt.Errorf("listing the objects of the demo: %w", err)
+		}
+	}
+	return &clusterstate.Snapshot{
+		Namespace: namespace, Pods: pointers(pods.Items), ReplicaSets: pointers(sets.Items), Deployments: pointers(deployments.Items),
+		Rules: pointers(rules.Items),
+	}, nil
+}
+
+func pointers[T any](items []T) []*T {
+	pointers := make([]*T, len(items))
+	for i := range items {
+		pointers[i] = &items[i]
+	}
+	return pointers
 }
 
 // watch feeds the record from watches of the demo's own.
@@ -253,6 +320,7 @@ func (r *rollout) watch(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("making a cache: %w", err)
 	}
+	r.objects = objects
 	go objects.Start(ctx) //nolint:errcheck // It ends with ctx; a watch that fails shows as a timeout of the step.
 	pods, err := objects.GetInformer(ctx, &corev1.Pod{})
 	if err != nil {

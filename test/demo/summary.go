@@ -7,6 +7,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/podops-dev/podops/pkg/rolloutview"
 	"github.com/podops-dev/podops/test/traffic/load"
 )
 
@@ -54,12 +55,12 @@ func (r *record) summarize(limit int, took time.Duration, w writes) summary {
 			continue
 		}
 		s.replaced++
-		waited.add(pod.since[waiting], pod.since[preparing])
-		off.add(pod.since[preparing], firstOf(pod.since[operating], pod.since[terminating]))
-		removal.add(firstOf(pod.since[operating], pod.since[terminating]), pod.ended)
+		waited.add(pod.since[rolloutview.PhasePreCheck], pod.since[rolloutview.PhasePreparing])
+		off.add(pod.since[rolloutview.PhasePreparing], firstOf(pod.since[rolloutview.PhaseOperating], pod.since[rolloutview.PhaseTerminating]))
+		removal.add(firstOf(pod.since[rolloutview.PhaseOperating], pod.since[rolloutview.PhaseTerminating]), pod.ended)
 	}
 	for _, pod := range r.pods {
-		start.add(pod.since[starting], pod.since[available])
+		start.add(pod.since[rolloutview.PhaseStarting], pod.since[rolloutview.PhaseAvailable])
 	}
 	s.spans = []span{waited, off, removal, start}
 	return s
@@ -104,8 +105,8 @@ func (s summary) print(out io.Writer) {
 	fmt.Fprintln(out)
 	printRequests(out, s.requests)
 	if s.ok() {
-		fmt.Fprintf(out, "\nIt held: %d of %d rolled, at most %d unavailable (limit %d), %s requests, %d failed.\n\n%s",
-			s.replaced, s.desired, s.worst, s.limit, thousands(s.requests.Requests), s.requests.Failed, whatNext)
+		fmt.Fprintf(out, "\nIt held: %d of %d rolled, at most %d unavailable (limit %d), %d requests, %d failed.\n\n%s",
+			s.replaced, s.desired, s.worst, s.limit, s.requests.Requests, s.requests.Failed, whatNext)
 	}
 }
 

@@ -2,15 +2,13 @@ package main
 
 import (
 	"bytes"
-	"path/filepath"
+	"fmt"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/test/golden"
+	"github.com/podops-dev/podops/pkg/rolloutview"
 )
 
 const (
@@ -18,91 +16,52 @@ const (
 	terminalRows    = 24
 )
 
-// longReason is a message that does not fit into a line.
-const longReason = `label demo.podops.dev/approved is missing, "true" is required`
-
-// frames are states of the demo.
-func frames() map[string]frame {
-	return map[string]frame{
-		"held": {
-			rolling: true, limit: 3, requests: 934,
-			old: row{waiting: 12}, new: row{starting: 6},
-			waits: []held{{rule: "web/approved", pods: 10, message: longReason}},
-		},
-		"rolling": {
-			rolling: true, unavailable: 3, worst: 3, limit: 3, requests: 1934,
-			old: row{serving: 1, waiting: 4, off: 3, gone: 4}, new: row{serving: 4, starting: 8},
-			waits: []held{
-				{rule: "person/approval", pods: 1, message: `pending: "1 pod"`},
-				{rule: "web/availability", pods: 3, message: "9 of 12 pods are available; at least 9 must be (maxUnavailable 25%, at most 3 of 12 desired away)"},
-			},
-		},
-		"done":   {rolling: true, worst: 3, limit: 3, requests: 3390, old: row{gone: 12}, new: row{serving: 12}},
-		"lost":   {rolling: true, worst: 4, limit: 3, requests: 1234567, failed: 1234, old: row{gone: 12}, new: row{serving: 12}},
-		"before": {limit: 3, old: row{starting: 12}, unavailable: 12},
-	}
-}
-
-func TestFrame(t *testing.T) {
-	for name, f := range frames() {
-		t.Run(name, func(t *testing.T) {
-			lines := f.lines(terminalColumns)
-			got := strings.Join(lines, "\n") + "\n"
-			golden.Check(t, filepath.Join("testdata", "frame-"+name+".txt"), got)
-			if len(lines) >= terminalRows {
-				t.Errorf("frame has %d lines, which do not fit into %d", len(lines), terminalRows)
-			}
-			for _, l := range lines {
-				if columns := utf8.RuneCountInString(l); columns > terminalColumns {
-					t.Errorf("line has %d columns, which do not fit into %d: %s", columns, terminalColumns, l)
-				}
-			}
+// rollingOut is a view of the demo's Deployment, with so many old pods that wait for a rule.
+func rollingOut(seconds, waiting, requests int) rolloutview.View {
+	highest := 3
+	old := rolloutview.Revision{Name: "web-1", Number: "1"}
+	for i := range waiting {
+		name := fmt.Sprintf("web-1-%d", i)
+		old.Pods = append(old.Pods, rolloutview.Pod{
+			Name: name, UID: name, Phase: rolloutview.PhasePreCheck,
+			Withheld: &rolloutview.Withheld{Rule: "web/availability", Reason: "NoRoom", Message: strings.Repeat("a long reason ", 20)},
 		})
 	}
+	return rolloutview.View{
+		Kind: "Deployment", Name: "web", Namespace: namespace, Time: metav1.NewTime(at(seconds)), Desired: replicas, Available: 9, Unavailable: 3,
+		Highest: &highest, Requests: &rolloutview.Requests{Sent: requests}, Revisions: []rolloutview.Revision{old, {Name: "web-2", Number: "2", Current: true}},
+	}
 }
 
-func TestFrameCutsReasonsWithAnEllipsis(t *testing.T) {
-	for columns, want := range map[int]string{7: "reason:", 6: "reaso…", 1: "…", 80: "reason:"} {
-		if got := cut("reason:", columns); got != want {
-			t.Errorf("cut to %d columns = %q, want %q", columns, got, want)
+// TestFramesFitIntoASmallTerminal shows that requests and failures are on the screen together with any
+// number of pods.
+func TestFramesFitIntoASmallTerminal(t *testing.T) {
+	for _, pods := range []int{0, 1, replicas, 3 * replicas} {
+		var out bytes.Buffer
+		v := newView(&out, terminalColumns, terminalRows)
+		v.colors = false
+		v.show(rollingOut(0, pods, 1934))
+		lines := strings.Split(out.String(), "\n")
+		if len(lines) > terminalRows {
+			t.Errorf("a frame with %d pods has %d lines, which do not fit into %d", pods, len(lines), terminalRows)
 		}
-	}
-	if got := cut("a reason", 3); got != "a…" {
-		t.Errorf("cut after a blank = %q, want no blank before the ellipsis", got)
-	}
-}
-
-func TestFrameCountsPodsOfBothRevisions(t *testing.T) {
-	r := newRecord(2)
-	r.set(serving("a"), at(0))
-	r.set(serving("b"), at(0))
-	r.set(serving("c"), at(0))
-	r.startRollout()
-	r.set(podIn("a", true, appsv1alpha1.ServiceAvailableLabelKey, appsv1alpha1.PreCheckLabelPrefix+"/pod-delete"), at(1))
-	r.set(prepared("b"), at(1))
-	r.remove("c", at(1))
-	r.set(podIn("new", false), at(1))
-	rule := &appsv1alpha1.PodTransitionRule{}
-	rule.Name = "web"
-	rule.Status.Blocked = []appsv1alpha1.BlockedPod{{Name: "a", Rule: "web/approved", Message: "why"}}
-	r.explain(rule)
-	want := frame{
-		rolling: true, unavailable: 1, worst: 1, limit: 3,
-		old: row{waiting: 1, off: 1, gone: 1}, new: row{starting: 1},
-		waits: []held{{rule: "web/approved", pods: 1, message: "why"}},
-	}
-	if diff := cmp.Diff(want, r.frame(3), cmp.AllowUnexported(frame{}, row{}, held{})); diff != "" {
-		t.Errorf("frame (-want +got):\n%s", diff)
+		for _, l := range lines {
+			if columns := rolloutview.Width(l); columns > terminalColumns {
+				t.Errorf("line has %d columns, which do not fit into %d: %s", columns, terminalColumns, l)
+			}
+		}
+		if !strings.Contains(out.String(), "requests 1,934, failed 0") {
+			t.Errorf("the frame with %d pods has no requests:\n%s", pods, out.String())
+		}
 	}
 }
 
 func TestViewPrintsEachChangeOnceOffATerminal(t *testing.T) {
 	var out bytes.Buffer
-	v := newView(&out, 0)
-	pods := []line{{name: "web-0", phase: waiting, why: "because"}}
-	v.show(pods, frame{requests: 1}, at(10))
-	v.show(pods, frame{requests: 2}, at(10))
-	if got := strings.Count(out.String(), "web-0"); got != 1 {
+	v := newView(&out, 0, 0)
+	v.show(rollingOut(10, 1, 1))
+	v.show(rollingOut(10, 1, 2))
+	if got := strings.Count(out.String(), "web-1-0"); got != 1 {
 		t.Errorf("an unchanged pod is printed %d times, want once", got)
 	}
 	if strings.Contains(out.String(), "\x1b") {
@@ -111,7 +70,7 @@ func TestViewPrintsEachChangeOnceOffATerminal(t *testing.T) {
 	if got := strings.Count(out.String(), "requests"); got != 1 {
 		t.Errorf("totals are printed %d times in a second, want once", got)
 	}
-	v.show(pods, frame{requests: 3}, at(11))
+	v.show(rollingOut(11, 1, 3))
 	if !strings.Contains(out.String(), "requests 3, failed 0") {
 		t.Errorf("totals of the next second are missing:\n%s", out.String())
 	}
@@ -119,14 +78,12 @@ func TestViewPrintsEachChangeOnceOffATerminal(t *testing.T) {
 
 func TestViewRedrawsOnATerminal(t *testing.T) {
 	var out bytes.Buffer
-	v := newView(&out, 60)
-	waits := []held{{rule: "web/approved", pods: 1, message: strings.Repeat("x", 100)}}
-	v.show(nil, frame{rolling: true, waits: waits}, at(0))
-	v.show(nil, frame{rolling: true}, at(0))
-	if !strings.Contains(out.String(), "\x1b[5A\x1b[J") {
-		t.Error("the second frame does not erase the first, which has five lines")
-	}
-	if strings.Contains(out.String(), strings.Repeat("x", 60)) {
-		t.Error("a reason is longer than the terminal is wide")
+	v := newView(&out, 60, terminalRows)
+	v.show(rollingOut(0, 2, 1))
+	lines := strings.Count(out.String(), "\n")
+	out.Reset()
+	v.show(rollingOut(0, 1, 1))
+	if want := fmt.Sprintf("\x1b[%dA\x1b[J", lines); !strings.HasPrefix(out.String(), want) {
+		t.Errorf("the second frame does not erase the first, which has %d lines: %q", lines, out.String())
 	}
 }

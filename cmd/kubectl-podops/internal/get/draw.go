@@ -43,7 +43,10 @@ func (v *verb) draw(ctx context.Context, views source) error {
 	if err != nil {
 		return err
 	}
-	width, height, _ := v.env.Terminal()
+	width, height, terminal := v.env.Terminal()
+	if !terminal {
+		width, height = 80, 24
+	}
 	first := screen{
 		ctx: ctx, views: views, now: v.env.Now, colors: v.env.Colors(), untilDone: v.untilDone, width: width, height: height, view: view,
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/podops-dev/podops/pkg/rolloutview"
 
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/cluster"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/live"
 )
 
@@ -40,14 +41,14 @@ func (w *watched) View(ctx context.Context) (rolloutview.View, error) {
 	if err != nil {
 		return rolloutview.View{}, err
 	}
-	found := objects(snapshot, w.verb.target)
-	if len(found) == 0 {
+	found := cluster.Find(snapshot, w.verb.target)
+	if found == nil {
 		if w.last.IsZero() {
-			return rolloutview.View{}, notFound(w.verb.target, snapshot)
+			return rolloutview.View{}, cluster.NotFound(snapshot, w.verb.target)
 		}
 		return rolloutview.View{}, fmt.Errorf("%s: %w", w.verb.target, errGone)
 	}
-	view := rolloutview.Of(snapshot, found[0], w.verb.env.Now())
+	view := rolloutview.Of(snapshot, found, w.verb.env.Now())
 	w.highest = max(w.highest, view.Unavailable)
 	view.Highest = &w.highest
 	w.last = time.Now()

@@ -9,10 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/podops-dev/podops/pkg/clusterstate"
 	"github.com/podops-dev/podops/pkg/rolloutview"
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/cluster"
@@ -123,23 +120,14 @@ func (v *verb) once(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		for _, object := range objects(snapshot, v.target) {
+		for _, object := range cluster.Objects(snapshot, v.target) {
 			views = append(views, rolloutview.Of(snapshot, object, v.env.Now()))
 		}
 		if v.target.Name != "" && len(views) == 0 && !v.flags.AllNamespaces {
-			return notFound(v.target, snapshot)
+			return cluster.NotFound(snapshot, v.target)
 		}
 	}
 	return v.print(views)
-}
-
-func notFound(target cluster.Target, snapshot *clusterstate.Snapshot) error {
-	for _, resource := range snapshot.Unreadable {
-		if resource.Resource == resourceOf(target.Kind) {
-			return fmt.Errorf("%s in namespace %s cannot be read: %s", target, snapshot.Namespace, resource.Reason)
-		}
-	}
-	return fmt.Errorf("%s does not exist in namespace %s", target, snapshot.Namespace)
 }
 
 func (v *verb) print(views []rolloutview.View) error {
@@ -182,51 +170,6 @@ func text(frame rolloutview.Frame, colors bool) string {
 		return frame.Colored()
 	}
 	return frame.Text()
-}
-
-// objects returns the objects of a target.
-func objects(snapshot *clusterstate.Snapshot, target cluster.Target) []metav1.Object {
-	switch target.Kind {
-	case cluster.KindDeployment:
-		return chosen(snapshot.Deployments, target)
-	case cluster.KindStatefulSet:
-		return chosen(snapshot.StatefulSets, target)
-	case cluster.KindDaemonSet:
-		return chosen(snapshot.DaemonSets, target)
-	case cluster.KindReplicaSet:
-		return chosen(snapshot.ReplicaSets, target)
-	case cluster.KindRule:
-		return chosen(snapshot.Rules, target)
-	default:
-		return chosen(snapshot.Pods, target)
-	}
-}
-
-func chosen[T metav1.Object](all []T, target cluster.Target) []metav1.Object {
-	var some []metav1.Object
-	for _, object := range all {
-		if target.Name == "" && target.Selector.Matches(labels.Set(object.GetLabels())) || target.Name == object.GetName() {
-			some = append(some, object)
-		}
-	}
-	return some
-}
-
-func resourceOf(kind cluster.Kind) string {
-	switch kind {
-	case cluster.KindDeployment:
-		return "deployments"
-	case cluster.KindStatefulSet:
-		return "statefulsets"
-	case cluster.KindDaemonSet:
-		return "daemonsets"
-	case cluster.KindReplicaSet:
-		return "replicasets"
-	case cluster.KindRule:
-		return "podtransitionrules"
-	default:
-		return "pods"
-	}
 }
 
 // drawInterval is the least time between two frames or two sets of changes: changes in between are shown

@@ -13,6 +13,7 @@ import (
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/doctor"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/explain"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/get"
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/timeline"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/version"
 )
 
@@ -85,7 +86,7 @@ func groups() []*cobra.Group {
 // verbs returns the verbs by group.
 func verbs(env *command.Environment) map[string][]*cobra.Command {
 	return map[string][]*cobra.Command{
-		groupSee:  {explain.Command(env), get.Command(env), dashboard.Command(env)},
+		groupSee:  {explain.Command(env), get.Command(env), timeline.Command(env), dashboard.Command(env)},
 		groupTest: testVerbs(env),
 		groupMend: {doctor.Command(env)},
 	}

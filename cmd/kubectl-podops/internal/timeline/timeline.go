@@ -1,0 +1,306 @@
+// Package timeline implements kubectl podops timeline.
+package timeline
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/podops-dev/podops/pkg/clusterstate"
+	"github.com/podops-dev/podops/pkg/rolloutview"
+	"github.com/podops-dev/podops/pkg/timeline"
+
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/cluster"
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/live"
+)
+
+// verb is one run of timeline.
+type verb struct {
+	env    *command.Environment
+	flags  cluster.Flags
+	target cluster.Target
+	output string
+	page   string
+	record bool
+	since  time.Duration
+}
+
+// Command returns the verb timeline.
+func Command(env *command.Environment) *cobra.Command {
+	v := &verb{env: env}
+	show := &cobra.Command{
+		Use:   "timeline (pod/NAME | deploy/NAME | sts/NAME | ds/NAME | rs/NAME | ptr/NAME)",
+		Short: "Show the phases of pods with their times and durations",
+		Long: `Show the phases of a pod, or of all pods of a workload as a chart, with times and durations.
+
+Where the times come from, and how exact they are:
+
+  Exact     labels of an operation that is in progress, and service-available: the manager
+            writes them, in nanoseconds. They go when the operation ends.
+  Second    events Permitted and ServiceAvailable, of pods that are gone, too, for as long as
+            the API server keeps events (an hour by default); creation and deletion.
+  Observed  with --record: when the watch delivered the change, some milliseconds after it.
+
+A phase that none of them shows is part of the phase before it, and the end of a pod that is gone is
+not known. To have every phase of a rollout,
+record it while it runs: --record watches until the rollout is complete, or Ctrl-C.
+
+--html writes the chart to a file that needs no other one, with a table of the same content.`,
+		Example: `  # The phases of a pod
+  kubectl podops timeline pod/web-7b9d8e6f5c-2xk9p -n shop
+
+  # Record a rollout, and write it as a page
+  kubectl rollout restart deploy/web && kubectl podops timeline deploy/web --record --html rollout.html
+
+  # The last half hour of all pods that a PodTransitionRule selects
+  kubectl podops timeline ptr/web --since 30m
+
+  # How long each pod waited for its rules
+  kubectl podops timeline deploy/web -o json | jq '.pods[] | {name, phases: [.spans[] | {phase, from, to}]}'`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, arguments []string) error {
+			if err := v.complete(arguments); err != nil {
+				return err
+			}
+			return v.run(cmd.Context())
+		},
+	}
+	show.Flags().StringVar(&v.page, "html", "", "write the chart to this file, as a page")
+	show.Flags().BoolVar(&v.record, "record", false, "watch until the rollout is complete, or Ctrl-C, and show the phases with exact times")
+	show.Flags().DurationVar(&v.since, "since", 0, "leave out what was before this time ago, such as 30m; 0 is everything that is known")
+	show.Flags().StringVarP(&v.output, "output", "o", "", "json or yaml")
+	v.flags.Add(env, show, cluster.KindPod, cluster.KindDeployment, cluster.KindStatefulSet, cluster.KindDaemonSet, cluster.KindReplicaSet,
+		cluster.KindRule)
+	return show
+}
+
+func (v *verb) complete(arguments []string) error {
+	target, err := cluster.ParseTarget(arguments, v.flags.Selector)
+	if err != nil {
+		return err
+	}
+	v.target = target
+	switch {
+	case v.target.Name == "" || v.flags.AllNamespaces:
+		return errors.New("timeline needs one object, such as deploy/NAME")
+	case v.output != "" && v.output != "json" && v.output != "yaml":
+		return fmt.Errorf("-o %s: it must be json or yaml", v.output)
+	case v.since < 0:
+		return fmt.Errorf("--since %s: it must not be negative", v.since)
+	}
+	return nil
+}
+
+func (v *verb) run(ctx context.Context) error {
+	namespace, err := v.env.Namespace()
+	if err != nil {
+		return err
+	}
+	read := v.history
+	if v.record {
+		read = v.watch
+	}
+	shown, err := read(ctx, namespace)
+	if err != nil {
+		return err
+	}
+	if v.page != "" {
+		if err := writePage(v.page, shown); err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintln(v.env.ErrOut, "Written: "+v.page); err != nil {
+			return err
+		}
+	}
+	return v.print(shown)
+}
+
+// from returns the time before which phases are left out; zero for none.
+func (v *verb) from() time.Time {
+	if v.since == 0 {
+		return time.Time{}
+	}
+	return v.env.Now().Add(-v.since)
+}
+
+func (v *verb) title(namespace string) string { return fmt.Sprintf("%s in %s", v.target, namespace) }
+
+// history returns what pods and events show.
+func (v *verb) history(ctx context.Context, namespace string) (timeline.Timeline, error) {
+	client, err := v.env.Client()
+	if err != nil {
+		return timeline.Timeline{}, err
+	}
+	snapshot, err := cluster.Reader{Reader: client, ManagerNamespace: v.flags.ManagerNamespace}.Snapshot(ctx, namespace)
+	if err != nil {
+		return timeline.Timeline{}, err
+	}
+	object := cluster.Find(snapshot, v.target)
+	if object == nil {
+		return timeline.Timeline{}, cluster.NotFound(snapshot, v.target)
+	}
+	pods := podsOf(snapshot, object)
+	shown := timeline.New(v.title(namespace), timeline.History(pods, eventsOf(snapshot, object, pods), revisionOf), v.from(), v.env.Now())
+	if snapshot.CannotRead("events") {
+		shown.Notes = append(shown.Notes, "events are left out, and with them the phases of operations that are over")
+	}
+	return shown, nil
+}
+
+// podsOf returns the pods of an object.
+func podsOf(snapshot *clusterstate.Snapshot, object metav1.Object) []*corev1.Pod {
+	view := rolloutview.Of(snapshot, object, time.Time{})
+	var pods []*corev1.Pod
+	for _, pod := range view.AllPods() {
+		if found := snapshot.Pod(pod.Name); found != nil {
+			pods = append(pods, found)
+		}
+	}
+	return pods
+}
+
+// eventsOf returns the events of the pods of an object. Pods that are gone belong to it if they have the
+// name of one of its ReplicaSets.
+func eventsOf(snapshot *clusterstate.Snapshot, object metav1.Object, pods []*corev1.Pod) []*corev1.Event {
+	here := map[types.UID]bool{}
+	for _, pod := range pods {
+		here[pod.UID] = true
+	}
+	prefixes := map[string]bool{object.GetName(): true}
+	for _, set := range snapshot.ReplicaSetsOf(object.GetUID()) {
+		prefixes[set.Name] = true
+	}
+	var events []*corev1.Event
+	for _, event := range snapshot.Events {
+		if here[event.InvolvedObject.UID] || isGone(snapshot, event) && prefixes[timeline.OwnerOf(event.InvolvedObject.Name)] {
+			events = append(events, event)
+		}
+	}
+	return events
+}
+
+func isGone(snapshot *clusterstate.Snapshot, event *corev1.Event) bool {
+	pod := snapshot.Pod(event.InvolvedObject.Name)
+	return pod == nil || pod.UID != event.InvolvedObject.UID
+}
+
+func revisionOf(pod *corev1.Pod) string {
+	if controller := metav1.GetControllerOfNoCopy(pod); controller != nil {
+		return controller.Name
+	}
+	return ""
+}
+
+// watch records the phases until the rollout is complete, or ctx ends.
+func (v *verb) watch(ctx context.Context, namespace string) (timeline.Timeline, error) {
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	watch, err := live.Start(watching, v.env, v.flags.ManagerNamespace, namespace)
+	if err != nil {
+		return timeline.Timeline{}, err
+	}
+	var recorder timeline.Recorder
+	began, here := v.env.Now(), map[types.UID]bool{}
+	for {
+		snapshot, err := watch.Snapshot(ctx, namespace)
+		if err != nil && ctx.Err() == nil {
+			return timeline.Timeline{}, err
+		}
+		done := false
+		if err == nil {
+			if done, err = v.observe(&recorder, snapshot, here); err != nil {
+				return timeline.Timeline{}, err
+			}
+		}
+		if done || ctx.Err() != nil {
+			from := began
+			if v.since > 0 {
+				from = began.Add(-v.since)
+			}
+			return timeline.New(v.title(namespace), recorder.Pods(), from, v.env.Now()), nil
+		}
+		select {
+		case <-ctx.Done():
+		case err := <-watch.Ended():
+			if ctx.Err() == nil {
+				return timeline.Timeline{}, fmt.Errorf("the watch of the cluster ended: %w", err)
+			}
+		case <-watch.Changed():
+		}
+	}
+}
+
+// observe records a snapshot, and reports whether the rollout is complete.
+func (v *verb) observe(recorder *timeline.Recorder, snapshot *clusterstate.Snapshot, here map[types.UID]bool) (done bool, err error) {
+	object := cluster.Find(snapshot, v.target)
+	if object == nil && len(here) == 0 {
+		return false, cluster.NotFound(snapshot, v.target)
+	}
+	var pods []*corev1.Pod
+	now := v.env.Now()
+	if object != nil {
+		pods = podsOf(snapshot, object)
+		done = rolloutview.Of(snapshot, object, now).Done()
+	}
+	seen := map[types.UID]bool{}
+	for _, pod := range pods {
+		seen[pod.UID], here[pod.UID] = true, true
+		recorder.Observe(pod, revisionOf(pod), now)
+	}
+	for uid := range here {
+		if !seen[uid] {
+			recorder.Remove(uid, now)
+			delete(here, uid)
+		}
+	}
+	return done || object == nil, nil
+}
+
+func writePage(path string, shown timeline.Timeline) (err error) {
+	file, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("writing the page: %w", err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	return shown.HTML(file)
+}
+
+// print prints the chart, or the timeline as an object.
+func (v *verb) print(shown timeline.Timeline) error {
+	if v.output == "" {
+		width, _, terminal := v.env.Terminal()
+		if !terminal || width <= 0 {
+			width = 80
+		}
+		frame := shown.Frame(width)
+		text := frame.Text()
+		if v.env.Colors() {
+			text = frame.Colored()
+		}
+		_, err := io.WriteString(v.env.Out, text)
+		return err
+	}
+	encoded, err := json.MarshalIndent(shown, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encoding the timeline: %w", err)
+	}
+	encoded = append(encoded, '\n')
+	if v.output == "yaml" {
+		if encoded, err = yaml.JSONToYAML(encoded); err != nil {
+			return fmt.Errorf("encoding the timeline: %w", err)
+		}
+	}
+	_, err = v.env.Out.Write(encoded)
+	return err
+}
