@@ -10,6 +10,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/clusterstate"
+	"github.com/podops-dev/podops/pkg/podstate"
 	"github.com/podops-dev/podops/pkg/rule"
 	"github.com/podops-dev/podops/pkg/text"
 )
@@ -144,7 +145,13 @@ func budgetsOf(snapshot *clusterstate.Snapshot, sets []*appsv1alpha1.PodTransiti
 			if entry.Disabled || entry.AvailablePolicy == nil {
 				continue
 			}
-			desired, available := int(set.Status.Desired), int(set.Status.Available)
+			// The pods are newer than the status.
+			desired, available := int(set.Status.Desired), 0
+			for _, pod := range snapshot.Selected(set.Spec.Selector) {
+				if podstate.Available(pod) {
+					available++
+				}
+			}
 			if limit, ok := limitOf(entry.AvailablePolicy, desired); ok {
 				budgets = append(budgets, Budget{Name: set.Name + "/" + entry.Name, Used: max(0, desired-available), Limit: limit})
 			}

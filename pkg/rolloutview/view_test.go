@@ -105,7 +105,7 @@ func (r *rollout) rules(code, rule, message string) *rollout {
 			},
 		},
 	}
-	web.Status.Desired, web.Status.Available = 12, 9
+	web.Status.Desired = 12
 	other := web.DeepCopy()
 	other.Name, other.Spec.Selector.MatchLabels["app"] = "other", "db"
 	for _, pod := range r.in.Pods {
