@@ -146,7 +146,7 @@ func differences(decision Decision, output json.RawMessage, failed error) ([]Cha
 		return nil, fmt.Errorf("reading the output: %w", err)
 	}
 	if failed != nil {
-		return []Change{{Rule: decision.Rule, Then: "a decision", Now: failed.Error()}}, nil
+		return []Change{{Rule: decision.Rule, Then: "a decision", Now: failed.Error()}}, nil //nolint:nilerr // an evaluation that fails now is a difference
 	}
 	if bytes.Equal(output, decision.Output) {
 		return nil, nil

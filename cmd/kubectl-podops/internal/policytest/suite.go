@@ -207,16 +207,16 @@ func (e expectation) failure(verdicts []offline.Verdict) string {
 	if e.State != "" && e.State != verdict.State {
 		return fmt.Sprintf("pod %s: want state %s, got %s", e.Pod, e.State, describe(verdict))
 	}
-	if e.Rule == "" && e.RuleState == "" && e.Code == "" && e.Message == "" {
+	if e.wanted() == "" || slices.ContainsFunc(verdict.Rules, e.matches) {
 		return ""
 	}
-	for _, found := range verdict.Rules {
-		if (e.Rule == "" || e.Rule == found.Rule) && (e.RuleState == "" || e.RuleState == string(found.State)) &&
-			(e.Code == "" || e.Code == found.Code) && strings.Contains(found.Message, e.Message) {
-			return ""
-		}
-	}
 	return fmt.Sprintf("pod %s: want a verdict with%s, got %s", e.Pod, e.wanted(), describe(verdict))
+}
+
+// matches reports whether the verdict of a rule is the expected one.
+func (e expectation) matches(found offline.RuleVerdict) bool {
+	return (e.Rule == "" || e.Rule == found.Rule) && (e.RuleState == "" || e.RuleState == string(found.State)) &&
+		(e.Code == "" || e.Code == found.Code) && strings.Contains(found.Message, e.Message)
 }
 
 // wanted returns the expected fields of the verdict of a rule.
