@@ -269,15 +269,12 @@ uninstall: ## Remove the CRDs, and every rule with them.
 	$(KUBECTL) delete --ignore-not-found -k config/crd
 
 .PHONY: deploy
-deploy: ## Install everything with the image IMG, into the cluster of KUBECONFIG.
-	hack/webhooks-at-service $(KUBECTL)
-	hack/image-overlay $(IMG) $(BIN)/deploy
-	$(KUBECTL) apply --server-side -k $(BIN)/deploy
+deploy: bin/kubectl-podops ## Install everything with the image IMG, into the cluster of KUBECONFIG; ARGS=--help for options.
+	$(BIN)/kubectl-podops install --image $(IMG) $(ARGS)
 
 .PHONY: undeploy
-undeploy: build ## Leave every pod in service, then remove PodOps; ARGS=--help for options.
-	$(BIN)/manager release $(ARGS)
-	$(KUBECTL) delete --ignore-not-found -k config/default
+undeploy: bin/kubectl-podops ## Leave every pod in service, then remove PodOps; ARGS=--help for options.
+	$(BIN)/kubectl-podops uninstall $(ARGS)
 
 # Built on demand. Go knows best what is up to date.
 

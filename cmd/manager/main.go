@@ -2,7 +2,6 @@
 package main
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -31,7 +30,8 @@ func run() int {
 	ctrl.SetLogger(lazylog.New(zap.New(zap.UseFlagOptions(&options.Log))))
 
 	if flag.NArg() > 0 {
-		return command(flag.Args(), options.Namespace)
+		flag.Usage()
+		return failed("reading the arguments", fmt.Errorf("%q: there are flags only", flag.Args()))
 	}
 	if err := options.Validate(); err != nil {
 		return failed("checking flags", err)
@@ -48,20 +48,6 @@ func run() int {
 	return 0
 }
 
-// command runs a subcommand.
-func command(args []string, namespace string) int {
-	if args[0] != "release" {
-		flag.Usage()
-		return failed("reading the arguments", fmt.Errorf("%q is not a command; there is: release", args))
-	}
-	if err := release(args[1:], namespace); errors.Is(err, flag.ErrHelp) {
-		return 0
-	} else if err != nil {
-		return failed("releasing pods", err)
-	}
-	return 0
-}
-
 func failed(doing string, err error) int {
 	fmt.Fprintf(os.Stderr, "manager: %s: %v\n", doing, err)
 	return 1
@@ -70,8 +56,7 @@ func failed(doing string, err error) int {
 func usage() {
 	fmt.Fprint(flag.CommandLine.Output(), `manager delays operations on a pod until its rules allow them and its traffic is off.
 
-  manager [flags]         run the operator
-  manager release         remove PodOps from the pods of a cluster, before it is uninstalled
+  manager [flags]
 
 It finds the API server by --kubeconfig, $KUBECONFIG, or as a pod of the cluster.
 

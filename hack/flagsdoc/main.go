@@ -50,7 +50,7 @@ const introduction = `<!-- Written by make docs; edit the flags in pkg/operator 
 # Flags of the manager
 
 A duration has a unit, as in ` + "`300ms`, `10s` or `1m30s`" + `. Lists are separated by commas. ` + "`manager --help`" + ` prints the
-same flags. ` + "`manager release`" + ` has flags of its own: ` + "`manager release --help`" + `, [uninstall.md](uninstall.md).
+same flags.
 
 In a cluster, flags are arguments of the container in
 [config/manager/deployment.yaml](../config/manager/deployment.yaml). With ` + "`make run`" + ` they are ` + "`ARGS`" + `.

@@ -137,28 +137,34 @@ func (in *inspection) kubeletNotSyncing() []Finding {
 // operationWithoutController finds operations of PodOperations that do not exist any more: no controller will
 // finish or cancel them.
 func (in *inspection) operationWithoutController() []Finding {
-	exists := map[string]bool{}
-	for _, operation := range in.Operations {
-		exists[appsv1alpha1.PodOperationIDPrefix+string(operation.UID)] = true
-	}
 	return in.perOwner(func(pod *corev1.Pod) *Finding {
-		for _, key := range slices.Sorted(maps.Keys(pod.Labels)) {
-			id, operating := strings.CutPrefix(key, appsv1alpha1.OperatingLabelPrefix+"/")
-			if !operating || exists[id] || pod.DeletionTimestamp != nil {
-				continue
-			}
-			deletes := id == appsv1alpha1.PodDeleteID && pod.Annotations[appsv1alpha1.PendingDeleteAnnotationKey] == "" &&
-				pod.Labels[appsv1alpha1.ToDeleteLabelKey] == "" && !isOfScaleDown(pod)
-			if !strings.HasPrefix(id, appsv1alpha1.PodOperationIDPrefix) && !deletes {
-				continue
-			}
-			return &Finding{
-				Level: LevelError, Remedy: unstick(pod),
-				Text: fmt.Sprintf("operates for id %s, whose request does not exist any more: no controller finishes or cancels it", id),
-			}
+		ids := in.abandoned(pod)
+		if len(ids) == 0 || pod.DeletionTimestamp != nil {
+			return nil
 		}
-		return nil
+		return &Finding{
+			Level: LevelError, Remedy: unstick(pod),
+			Text: fmt.Sprintf("operates for id %s, whose request does not exist any more: no controller finishes or cancels it", ids[0]),
+		}
 	})
+}
+
+// abandoned returns the ids of a pod that operate for a PodOperation that does not exist, or for a deferred
+// delete that was not recorded; sorted.
+func (in *inspection) abandoned(pod *corev1.Pod) []string {
+	var ids []string
+	for _, key := range slices.Sorted(maps.Keys(pod.Labels)) {
+		id, operating := strings.CutPrefix(key, appsv1alpha1.OperatingLabelPrefix+"/")
+		switch {
+		case !operating || in.operations[id]:
+		case strings.HasPrefix(id, appsv1alpha1.PodOperationIDPrefix):
+			ids = append(ids, id)
+		case id == appsv1alpha1.PodDeleteID && pod.Annotations[appsv1alpha1.PendingDeleteAnnotationKey] == "" &&
+			pod.Labels[appsv1alpha1.ToDeleteLabelKey] == "" && !isOfScaleDown(pod):
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // isOfScaleDown reports whether PodOps deletes a pod for its ReplicaSet.

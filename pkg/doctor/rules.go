@@ -178,7 +178,7 @@ func (in *inspection) ruleSelectsNothing() []Finding {
 		}
 		words := "its selector matches no pod under PodOps"
 		parsed, err := metav1.LabelSelectorAsSelector(owner.Spec.Selector)
-		if err == nil && slices.ContainsFunc(in.Snapshot.Pods, func(pod corev1.Pod) bool {
+		if err == nil && slices.ContainsFunc(in.Pods, func(pod corev1.Pod) bool {
 			return pod.Namespace == owner.Namespace && !appsv1alpha1.IsControlled(pod.Labels) && parsed.Matches(labels.Set(pod.Labels))
 		}) {
 			words = fmt.Sprintf("its selector matches only pods without the label %s=true", appsv1alpha1.ControlLabelKey)
@@ -244,7 +244,8 @@ func stage(r appsv1alpha1.TransitionRule) appsv1alpha1.TransitionStage {
 func (in *inspection) together(a, b labelled) bool {
 	return slices.ContainsFunc(in.selected(a.object.Namespace, a.object.Spec.Selector), func(pod *corev1.Pod) bool {
 		for _, l := range []labelled{a, b} {
-			if !matches(l.object.Spec.Selector, pod.Labels) || l.rule.Filter != nil && l.rule.Filter.LabelSelector != nil && !matches(l.rule.Filter.LabelSelector, pod.Labels) {
+			filter := l.rule.Filter
+			if !matches(l.object.Spec.Selector, pod.Labels) || filter != nil && filter.LabelSelector != nil && !matches(filter.LabelSelector, pod.Labels) {
 				return false
 			}
 		}
@@ -336,7 +337,7 @@ func (in *inspection) webhookRuleSecret() []Finding {
 		if e.secret == nil {
 			return
 		}
-		problem := ""
+		var problem string
 		switch secret := secrets[types.NamespacedName{Namespace: owner.Namespace, Name: e.secret.Name}]; {
 		case secret == nil:
 			problem = "which does not exist"

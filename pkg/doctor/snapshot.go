@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/resourceconsist"
 )
 
 // Source is a kind of objects that checks read.
@@ -115,6 +116,12 @@ type inspection struct {
 	// services by namespace and name.
 	services map[types.NamespacedName]*corev1.Service
 
+	// ofServices are the protection finalizers of Services, by namespace.
+	ofServices map[string]map[string]bool
+
+	// operations are the ids of the PodOperations.
+	operations map[string]bool
+
 	// inspected are the namespaces of the Snapshot.
 	inspected map[string]bool
 }
@@ -122,7 +129,8 @@ type inspection struct {
 func newInspection(snapshot Snapshot, options Options, now time.Time) *inspection {
 	in := &inspection{
 		Snapshot: snapshot, now: now, long: options.Long,
-		pods: map[string][]*corev1.Pod{}, services: map[types.NamespacedName]*corev1.Service{}, inspected: map[string]bool{},
+		pods: map[string][]*corev1.Pod{}, services: map[types.NamespacedName]*corev1.Service{},
+		ofServices: map[string]map[string]bool{}, operations: map[string]bool{}, inspected: map[string]bool{},
 	}
 	if in.long == 0 {
 		in.long = DefaultLong
@@ -133,6 +141,13 @@ func newInspection(snapshot Snapshot, options Options, now time.Time) *inspectio
 	for i := range snapshot.Services {
 		service := &snapshot.Services[i]
 		in.services[types.NamespacedName{Namespace: service.Namespace, Name: service.Name}] = service
+		if in.ofServices[service.Namespace] == nil {
+			in.ofServices[service.Namespace] = map[string]bool{}
+		}
+		in.ofServices[service.Namespace][resourceconsist.GenerateLifecycleFinalizer(service.Name)] = true
+	}
+	for i := range snapshot.Operations {
+		in.operations[appsv1alpha1.PodOperationIDPrefix+string(snapshot.Operations[i].UID)] = true
 	}
 	for i := range snapshot.Pods {
 		pod := &snapshot.Pods[i]

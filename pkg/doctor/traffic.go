@@ -13,7 +13,6 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/lifecycle"
-	"github.com/podops-dev/podops/pkg/resourceconsist"
 	"github.com/podops-dev/podops/pkg/text"
 )
 
@@ -63,30 +62,28 @@ func (in *inspection) adapterNotUsed() []Finding {
 // finalizerOrphaned finds protection finalizers that no controller removes: no Service has them, and no
 // employer that exists expects them.
 func (in *inspection) finalizerOrphaned() []Finding {
-	ofServices := map[string]map[string]bool{}
-	for name := range in.services {
-		if ofServices[name.Namespace] == nil {
-			ofServices[name.Namespace] = map[string]bool{}
-		}
-		ofServices[name.Namespace][resourceconsist.GenerateLifecycleFinalizer(name.Name)] = true
-	}
 	return in.perOwner(func(pod *corev1.Pod) *Finding {
-		facts := lifecycle.FactsOf(pod)
-		for _, finalizer := range pod.Finalizers {
-			if !lifecycle.IsProtectionFinalizer(finalizer) || ofServices[pod.Namespace][finalizer] || in.expected(facts, finalizer) {
-				continue
-			}
-			finding := &Finding{
-				Level: LevelWarning, Remedy: unstick(pod),
-				Text: fmt.Sprintf("has the finalizer %s, whose controller is gone: no Service of the namespace has it, and no employer that exists expects it", finalizer),
-			}
-			if facts.Terminating || facts.Preparing() {
-				finding.Level = LevelError
-				finding.Text += "; the pod waits for its removal"
-			}
-			return finding
+		orphans := in.orphans(pod)
+		if len(orphans) == 0 {
+			return nil
 		}
-		return nil
+		finding := &Finding{
+			Level: LevelWarning, Remedy: unstick(pod),
+			Text: fmt.Sprintf("has the finalizer %s, whose controller is gone: no Service of the namespace has it, and no employer that exists expects it", orphans[0]),
+		}
+		if facts := lifecycle.FactsOf(pod); facts.Terminating || facts.Preparing() {
+			finding.Level = LevelError
+			finding.Text += "; the pod waits for its removal"
+		}
+		return finding
+	})
+}
+
+// orphans returns the protection finalizers of a pod whose controller is gone.
+func (in *inspection) orphans(pod *corev1.Pod) []string {
+	facts := lifecycle.FactsOf(pod)
+	return slices.DeleteFunc(slices.Clone(pod.Finalizers), func(finalizer string) bool {
+		return !lifecycle.IsProtectionFinalizer(finalizer) || in.ofServices[pod.Namespace][finalizer] || in.expected(facts, finalizer)
 	})
 }
 

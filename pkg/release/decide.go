@@ -43,9 +43,7 @@ func Decide(pod *corev1.Pod, goes func(finalizer string) bool, now time.Time) De
 		return decision
 	}
 	for _, key := range slices.Sorted(maps.Keys(pod.Annotations)) {
-		prefix, _, _ := strings.Cut(key, "/")
-		if prefix == appsv1alpha1.DetailAnnotationPrefix || prefix == appsv1alpha1.PodOperationAnnotationPrefix || key == appsv1alpha1.PendingDeleteAnnotationKey ||
-			key == appsv1alpha1.AvailableConditionsAnnotationKey && expectsOnly(pod, goes) {
+		if isOurs(key) || key == appsv1alpha1.AvailableConditionsAnnotationKey && expectsOnly(pod, goes) {
 			if decision.Change.Annotations == nil {
 				decision.Change.Annotations = map[string]*string{}
 			}
@@ -62,6 +60,16 @@ func Decide(pod *corev1.Pod, goes func(finalizer string) bool, now time.Time) De
 		}
 	}
 	return decision
+}
+
+// isOurs reports whether an annotation has no meaning without PodOps.
+func isOurs(key string) bool {
+	switch prefix, _, _ := strings.Cut(key, "/"); prefix {
+	case appsv1alpha1.DetailAnnotationPrefix, appsv1alpha1.PodOperationAnnotationPrefix:
+		return true
+	default:
+		return key == appsv1alpha1.PendingDeleteAnnotationKey || key == appsv1alpha1.UnstuckAnnotationKey
+	}
 }
 
 // expectsOnly reports whether every expected finalizer of the pod is removed. A malformed

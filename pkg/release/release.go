@@ -29,6 +29,9 @@ const (
 	pause = 500 * time.Millisecond
 )
 
+// StepPods is the Report.Step in which pods are visited.
+const StepPods = "releasing pods"
+
 // errPodsChange reports that a pass was not the last although each of its writes succeeded.
 var errPodsChange = errors.New("pods still change")
 
@@ -86,7 +89,7 @@ func Run(ctx context.Context, c client.Client, options Options) (Report, error) 
 		{"removing webhook configurations and admission policies", r.removeAdmission},
 		{"stopping the manager", r.stopManager},
 		{"listing Services of adapters", r.findServices},
-		{"releasing pods", r.releasePods},
+		{StepPods, r.releasePods},
 		{"releasing PodOperations", r.releaseOperations},
 		{"releasing ReplicaSets", r.releaseReplicaSets},
 		{"releasing Services", r.releaseServices},

@@ -237,7 +237,8 @@ var _ = Describe("A scale-in that waits, without a manager", func() {
 			p.kubectl(ctx, "apply", "--server-side", "--force-conflicts", "-k", filepath.Join("..", "..", "config", "local"))
 			managers.start(ctx)
 		})
-		out, _ := run(ctx, "manager", "release", "--kubeconfig", p.kubeconfig, "--all-finalizers")
+		out, _, code := p.podops(ctx, "uninstall", "--keep-manifests", "--all-finalizers")
+		Expect(code).To(Equal(0))
 		Expect(out).To(MatchRegexp(`and [1-9]\d* ReplicaSets`))
 		Eventually(ctx, p.list).Should(And(HaveLen(fleet/2), HaveEach(expect.BeReady())))
 		for _, pod := range p.list(ctx) {

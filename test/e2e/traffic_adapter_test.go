@@ -2,7 +2,6 @@ package e2e_test
 
 import (
 	"context"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -94,15 +93,15 @@ var _ = Describe("An adapter in a program of its own", func() {
 		})
 
 		By("refusing while the program runs")
-		release := exec.CommandContext(ctx, requireProgram("manager"), "release", "--kubeconfig", p.kubeconfig, "--adapters", templateName)
-		out, err := release.CombinedOutput()
-		Expect(err).To(HaveOccurred())
-		Expect(string(out)).To(ContainSubstring("the program of TrafficAdapter " + templateName + " runs"))
+		_, complaints, code := p.podops(ctx, "uninstall", "--keep-manifests", "--adapters", templateName)
+		Expect(code).To(Equal(1))
+		Expect(complaints).To(ContainSubstring("the program of TrafficAdapter " + templateName + " runs"))
 		Expect(p.get(ctx, "web-00")).To(expect.BeAvailable())
 
 		By("releasing after its end")
 		stop()
-		run(ctx, "manager", "release", "--kubeconfig", p.kubeconfig, "--adapters", templateName)
+		_, complaints, code = p.podops(ctx, "uninstall", "--keep-manifests", "--adapters", templateName)
+		Expect(code).To(Equal(0), complaints)
 		Expect(p.get(ctx, "web-00").Finalizers).To(BeEmpty())
 		Expect(p.get(ctx, "web-00").Annotations).NotTo(HaveKey(appsv1alpha1.AvailableConditionsAnnotationKey))
 		Expect(p.admin.Get(ctx, client.ObjectKeyFromObject(web), web)).To(Succeed())

@@ -3,17 +3,17 @@ package e2e_test
 import (
 	"context"
 	"fmt"
-	"path/filepath"
+	"os/exec"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/test/expect"
+	"github.com/podops-dev/podops/test/managerprocess"
 )
 
 var _ = Describe("An uninstall", func() {
@@ -34,7 +34,7 @@ var _ = Describe("An uninstall", func() {
 		p.ruleFor(ctx, "post-check", map[string]string{phaseKey: "post-check"}, inPostCheck(appsv1alpha1.TransitionRule{
 			Name: "good", LabelCheck: &appsv1alpha1.LabelCheck{Requires: &metav1.LabelSelector{MatchLabels: map[string]string{good: "true"}}},
 		}))
-		phases := map[string]int{"serving": 8, "waiting": 9, "preparing": 9, "operating": 8, "post-check": 8, "completing": 8}
+		phases := map[string]int{"serving": 8, "waiting": 9, "preparing": 10, "operating": 8, "post-check": 8, "completing": 8}
 		names := map[string][]string{}
 		for phase, count := range phases {
 			for i := range count {
@@ -47,7 +47,7 @@ var _ = Describe("An uninstall", func() {
 				})
 			}
 		}
-		p.awaitAvailable(ctx, 50)
+		p.awaitAvailable(ctx, 51)
 
 		By("bringing the pods into their phases")
 		finish := map[string]any{appsv1alpha1.OperatingLabelPrefix + "/" + id: nil}
@@ -86,31 +86,49 @@ var _ = Describe("An uninstall", func() {
 		for _, m := range managers.running() {
 			m.Kill()
 		}
-		DeferCleanup(func(ctx context.Context) {
-			p.kubectl(ctx, "apply", "--server-side", "--force-conflicts", "-k", filepath.Join("..", "..", "config", "local"))
-			managers.start(ctx)
-		})
+		DeferCleanup(func(ctx context.Context) { reinstall(ctx, p.cluster) })
 
-		By("releasing the pods from outside")
-		out, _ := run(ctx, "manager", "release", "--kubeconfig", p.kubeconfig, "--all-finalizers")
+		By("uninstalling from outside")
+		out, _, code := p.podops(ctx, "uninstall", "--all-finalizers")
 		GinkgoWriter.Println(out)
+		Expect(code).To(Equal(0))
 		// Pods of earlier scenarios may be among them.
-		Expect(out).To(MatchRegexp(`released (49|[5-9]\d|\d{3,}) pods`))
+		Expect(out).To(MatchRegexp(`released ([5-9]\d|\d{3,}) pods`))
 
-		Eventually(ctx, p.list).Should(And(HaveLen(49), expect.All(And(
+		Eventually(ctx, p.list).Should(And(HaveLen(50), expect.All(And(
 			expect.BeReady(), expect.HaveGate(corev1.ConditionTrue), expect.HaveNoLifecycle()))))
 		for _, pod := range p.list(ctx) {
 			Expect(expect.LifecycleLabels(pod)).To(BeEmpty())
 			Expect(pod.Finalizers).To(BeEmpty())
-			Expect(pod.Annotations).NotTo(HaveKey(HavePrefix("pod.kusionstack.io")))
+			for key := range pod.Annotations {
+				Expect(key).NotTo(ContainSubstring("kusionstack.io"))
+			}
 		}
-		configurations := &admissionregistrationv1.ValidatingWebhookConfigurationList{}
-		Expect(p.admin.List(ctx, configurations)).To(Succeed())
-		Expect(configurations.Items).To(BeEmpty())
+		for _, kind := range []string{
+			"mutatingwebhookconfigurations", "validatingwebhookconfigurations", "validatingadmissionpolicies", "validatingadmissionpolicybindings",
+			"clusterroles", "clusterrolebindings", "crds", "namespaces",
+		} {
+			names, _ := p.kubectl(ctx, "get", kind, "-o", "name")
+			Expect(names).NotTo(Or(ContainSubstring("podops"), ContainSubstring("apps.kusionstack.io")), "what is left of %s", kind)
+		}
 
 		By("running it again, without effect")
-		out, _ = run(ctx, "manager", "release", "--kubeconfig", p.kubeconfig, "--all-finalizers")
-		Expect(out).To(ContainSubstring("released 0 pods"))
+		out, _, code = p.podops(ctx, "uninstall", "--all-finalizers")
+		Expect(code).To(Equal(0))
+		Expect(out).To(And(ContainSubstring("released 0 pods"), ContainSubstring("deleted 0 objects")))
 		Expect(p.admin.Delete(ctx, p.get(ctx, names["waiting"][0]), client.DryRunAll)).To(Succeed())
+
+		By("installing again, which ends when the webhooks answer")
+		installing := exec.CommandContext(ctx, requireProgram("kubectl-podops"), "install", "--kubeconfig", p.kubeconfig)
+		installing.Stdout, installing.Stderr = GinkgoWriter, GinkgoWriter
+		Expect(installing.Start()).To(Succeed())
+		Eventually(ctx, func(ctx context.Context) error {
+			return managerprocess.WriteKubeconfig(ctx, p.config, managers.kubeconfig)
+		}).Should(Succeed())
+		managers.start(ctx)
+		Expect(installing.Wait()).To(Succeed())
+		_, complaints, code := p.podops(ctx, "install")
+		Expect(code).To(Equal(1), "the webhooks are those of a manager outside of the cluster")
+		Expect(complaints).To(ContainSubstring("a manager outside of it"))
 	})
 })

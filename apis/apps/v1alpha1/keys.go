@@ -148,6 +148,10 @@ const (
 	// lifecycle PodDeleteID that began with it. PodOps alone writes it.
 	PendingDeleteAnnotationKey = LifecycleDomain + "/pending-delete"
 
+	// UnstuckAnnotationKey holds a JSON Unstuck: who last changed the pod by kubectl podops unstick, and why.
+	// No decision depends on it.
+	UnstuckAnnotationKey = LifecycleDomain + "/unstuck"
+
 	// SkipRulesAnnotationKey holds a JSON SkipRules: names of rules that this pod
 	// skips. The user sets it.
 	SkipRulesAnnotationKey = "podtransitionrule.kusionstack.io/skip-rule-conditions"

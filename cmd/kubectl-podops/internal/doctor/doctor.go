@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/cluster"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/installation"
 	"github.com/podops-dev/podops/pkg/doctor"
@@ -53,7 +54,7 @@ Exit codes: 0 no finding; 2 a finding of the level of --fail-on, or above; 1 it 
 	}
 	set := verb.Flags()
 	set.BoolVarP(&flags.all, "all-namespaces", "A", false, "check rules and pods of all namespaces")
-	set.StringVar(&flags.managerNamespace, "manager-namespace", installation.DefaultNamespace, "namespace of the manager")
+	set.StringVar(&flags.managerNamespace, "podops-namespace", cluster.DefaultManagerNamespace, "namespace of the manager")
 	set.StringVarP(&flags.output, "output", "o", "text", "output format: text, json or yaml")
 	set.StringVar(&flags.failOn, "fail-on", string(doctor.LevelError), "lowest level that ends with exit code 2: error, warning, or never")
 	set.DurationVar(&flags.long, "long", doctor.DefaultLong, "how long a pod may stand in a phase before that is a finding")

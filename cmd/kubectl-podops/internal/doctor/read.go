@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/installation"
 	"github.com/podops-dev/podops/pkg/doctor"
 )
 
@@ -228,7 +229,7 @@ func (r reader) probe(ctx context.Context) error {
 	if namespace == "" {
 		namespace = metav1.NamespaceDefault
 	}
-	err := r.client.Create(ctx, Probe(namespace), client.DryRunAll)
+	err := r.client.Create(ctx, installation.Probe(namespace), client.DryRunAll)
 	switch {
 	case err == nil:
 		return nil
@@ -237,17 +238,6 @@ func (r reader) probe(ctx context.Context) error {
 		return nil
 	default:
 		return err
-	}
-}
-
-// Probe returns a valid PodTransitionRule that selects no pod, for dry runs.
-func Probe(namespace string) *appsv1alpha1.PodTransitionRule {
-	never := &metav1.LabelSelector{MatchLabels: map[string]string{"podops.kusionstack.io/probe": "true"}}
-	return &appsv1alpha1.PodTransitionRule{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "podops-probe-"},
-		Spec: appsv1alpha1.PodTransitionRuleSpec{
-			Selector: never, Rules: []appsv1alpha1.TransitionRule{{Name: "probe", LabelCheck: &appsv1alpha1.LabelCheck{Requires: never}}},
-		},
 	}
 }
 

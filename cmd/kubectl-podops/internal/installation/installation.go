@@ -12,6 +12,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/kustomize/api/krusty"
@@ -19,6 +20,8 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/cluster"
 	"github.com/podops-dev/podops/config"
 	"github.com/podops-dev/podops/pkg/doctor"
 )
@@ -26,12 +29,9 @@ import (
 // imageName is the name of the manager's image in config/manager.
 const imageName = "podops-manager"
 
-// DefaultNamespace is that of config/default.
-const DefaultNamespace = "podops-system"
-
 // Options change the manifests as an overlay of config/default does.
 type Options struct {
-	// Namespace of the manager; DefaultNamespace if empty.
+	// Namespace of the manager; that of config/default if empty.
 	Namespace string
 
 	// Image of the manager; that of config/manager if empty.
@@ -87,7 +87,7 @@ func overlayOf(options Options) types.Kustomization {
 		TypeMeta:  types.TypeMeta{APIVersion: types.KustomizationVersion, Kind: types.KustomizationKind},
 		Resources: []string{"../default"},
 	}
-	if options.Namespace != DefaultNamespace {
+	if options.Namespace != cluster.DefaultManagerNamespace {
 		overlay.Namespace = options.Namespace
 	}
 	if options.Image != "" {
@@ -148,4 +148,15 @@ func add[T any](all []T, object *unstructured.Unstructured, errs *[]error) []T {
 		return all
 	}
 	return append(all, typed)
+}
+
+// Probe returns a valid PodTransitionRule that selects no pod, for dry runs.
+func Probe(namespace string) *appsv1alpha1.PodTransitionRule {
+	never := &metav1.LabelSelector{MatchLabels: map[string]string{"podops.kusionstack.io/probe": "true"}}
+	return &appsv1alpha1.PodTransitionRule{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "podops-probe-"},
+		Spec: appsv1alpha1.PodTransitionRuleSpec{
+			Selector: never, Rules: []appsv1alpha1.TransitionRule{{Name: "probe", LabelCheck: &appsv1alpha1.LabelCheck{Requires: never}}},
+		},
+	}
 }

@@ -13,7 +13,10 @@ import (
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/doctor"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/explain"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/get"
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/install"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/timeline"
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/uninstall"
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/unstick"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/version"
 )
 
@@ -88,6 +91,6 @@ func verbs(env *command.Environment) map[string][]*cobra.Command {
 	return map[string][]*cobra.Command{
 		groupSee:  {explain.Command(env), get.Command(env), timeline.Command(env), dashboard.Command(env)},
 		groupTest: testVerbs(env),
-		groupMend: {doctor.Command(env)},
+		groupMend: {doctor.Command(env), install.Command(env), uninstall.Command(env), unstick.Command(env)},
 	}
 }

@@ -1,0 +1,185 @@
+// Package install implements kubectl podops install.
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/cluster"
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/confirm"
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/installation"
+	"github.com/podops-dev/podops/pkg/text"
+)
+
+const (
+	// fieldOwner owns the fields of the manifests.
+	fieldOwner = "kubectl-podops"
+
+	// poll is how often webhooks are called until they answer.
+	poll = time.Second
+
+	// maxRefusal bounds the text of an API server in a line of progress.
+	maxRefusal = 300
+)
+
+// options are the flags of the verb.
+type options struct {
+	managerNamespace, image string
+	dryRun, yes, wait       bool
+	timeout                 time.Duration
+}
+
+// Command returns the verb install.
+func Command(env *command.Environment) *cobra.Command {
+	var flags options
+	verb := &cobra.Command{
+		Use:   "install",
+		Short: "Install PodOps into a cluster, or update it",
+		Long: `Install PodOps into a cluster, or update it to the version of this plugin.
+
+It applies the manifests of config/default, which the plugin contains, on the server side,
+and waits until the webhooks answer. Fields of these objects that were changed are set back.`,
+		Example: `  # Install with an image
+  kubectl podops install --image registry.example/podops-manager:v1
+
+  # Print the manifests
+  kubectl podops install --dry-run > podops.yaml`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), env, flags) },
+	}
+	set := verb.Flags()
+	set.StringVar(&flags.managerNamespace, "podops-namespace", cluster.DefaultManagerNamespace, "namespace of the manager")
+	set.StringVar(&flags.image, "image", "", "image of the manager; that of the manifests if empty")
+	set.BoolVar(&flags.dryRun, "dry-run", false, "print the manifests, and change nothing")
+	set.BoolVarP(&flags.yes, "yes", "y", false, "do not wait for a confirmation")
+	set.BoolVar(&flags.wait, "wait", true, "wait until the webhooks answer")
+	set.DurationVar(&flags.timeout, "timeout", 5*time.Minute, "timeout of the whole command")
+	return env.Cluster(verb)
+}
+
+func run(ctx context.Context, env *command.Environment, flags options) error {
+	objects, err := installation.Build(installation.Options{Namespace: flags.managerNamespace, Image: flags.image})
+	if err != nil {
+		return err
+	}
+	if flags.dryRun {
+		return write(env.Out, objects)
+	}
+	if err := confirm.Change(env, fmt.Sprintf("apply %d objects of PodOps", len(objects)), flags.yes); err != nil {
+		return err
+	}
+	ctx, stop := context.WithTimeout(ctx, flags.timeout)
+	defer stop()
+	c, err := env.Client()
+	if err != nil {
+		return err
+	}
+	if err := requireService(ctx, c, objects); err != nil {
+		return err
+	}
+	if err := apply(ctx, c, objects, env.Out); err != nil {
+		return err
+	}
+	if !flags.wait {
+		return nil
+	}
+	return awaitWebhooks(ctx, c, env.Out)
+}
+
+// write writes objects as YAML documents.
+func write(out io.Writer, objects []*unstructured.Unstructured) error {
+	for _, object := range objects {
+		encoded, err := yaml.Marshal(object.Object)
+		if err != nil {
+			return fmt.Errorf("encoding %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+		if _, err := fmt.Fprintf(out, "---\n%s", encoded); err != nil {
+			return fmt.Errorf("writing: %w", err)
+		}
+	}
+	return nil
+}
+
+// requireService fails in a cluster whose webhooks are at an address: a manager outside of the cluster owns
+// them, and the API server rejects a Service beside an address.
+func requireService(ctx context.Context, c client.Client, objects []*unstructured.Unstructured) error {
+	for _, object := range objects {
+		var configs []admissionregistrationv1.WebhookClientConfig
+		var err error
+		switch object.GetKind() {
+		case "MutatingWebhookConfiguration":
+			var found admissionregistrationv1.MutatingWebhookConfiguration
+			err = c.Get(ctx, client.ObjectKeyFromObject(object), &found)
+			for _, webhook := range found.Webhooks {
+				configs = append(configs, webhook.ClientConfig)
+			}
+		case "ValidatingWebhookConfiguration":
+			var found admissionregistrationv1.ValidatingWebhookConfiguration
+			err = c.Get(ctx, client.ObjectKeyFromObject(object), &found)
+			for _, webhook := range found.Webhooks {
+				configs = append(configs, webhook.ClientConfig)
+			}
+		}
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("reading %s: %w", object.GetName(), err)
+		}
+		for _, config := range configs {
+			if config.URL != nil {
+				return errors.New("this cluster has the webhooks of a manager outside of it (make cluster-up, config/local): " +
+					"stop that manager, and run `kubectl podops uninstall --keep-manifests` first")
+			}
+		}
+	}
+	return nil
+}
+
+// apply applies objects in their order, on the server side.
+func apply(ctx context.Context, c client.Client, objects []*unstructured.Unstructured, out io.Writer) error {
+	for _, object := range objects {
+		err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(fieldOwner), client.ForceOwnership)
+		if err != nil {
+			return fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+		if _, err := fmt.Fprintf(out, "applied %s %s\n", object.GetKind(), object.GetName()); err != nil {
+			return fmt.Errorf("writing: %w", err)
+		}
+	}
+	return nil
+}
+
+// awaitWebhooks waits until a dry run that the webhooks review succeeds, and prints each new reason for which
+// it does not.
+func awaitWebhooks(ctx context.Context, c client.Client, out io.Writer) error {
+	if _, err := fmt.Fprintln(out, "waiting until the webhooks answer"); err != nil {
+		return fmt.Errorf("writing: %w", err)
+	}
+	last := ""
+	err := wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
+		err := c.Create(ctx, installation.Probe(metav1.NamespaceDefault), client.DryRunAll)
+		if err == nil {
+			return true, nil
+		}
+		if reason := text.Line(err.Error(), maxRefusal); reason != last {
+			last = reason
+			_, _ = fmt.Fprintf(out, "  not yet: %s\n", reason)
+		}
+		return false, nil
+	})
+	if err != nil {
+		return fmt.Errorf("the webhooks do not answer, `kubectl podops doctor` has details: %s: %w", last, err)
+	}
+	_, err = fmt.Fprintln(out, "PodOps is installed: the webhooks answer")
+	return err
+}

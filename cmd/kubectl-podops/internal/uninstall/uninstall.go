@@ -1,0 +1,176 @@
+// Package uninstall implements kubectl podops uninstall.
+package uninstall
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/cluster"
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/confirm"
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/installation"
+	"github.com/podops-dev/podops/pkg/adapters/demo"
+	"github.com/podops-dev/podops/pkg/adapters/haproxy"
+	"github.com/podops-dev/podops/pkg/release"
+)
+
+// poll is how often the deletion of an object is checked.
+const poll = 500 * time.Millisecond
+
+// options are the flags of the verb.
+type options struct {
+	managerNamespace string
+	adapters         []string
+	allFinalizers    bool
+	keepManifests    bool
+	yes              bool
+	timeout          time.Duration
+}
+
+// Command returns the verb uninstall.
+func Command(env *command.Environment) *cobra.Command {
+	var flags options
+	verb := &cobra.Command{
+		Use:   "uninstall",
+		Short: "Remove PodOps from a cluster, and leave every pod in service",
+		Long: `Remove PodOps from a cluster, and leave every pod in service.
+
+It removes webhooks and admission policies, stops the manager, ends every lifecycle, opens
+every readiness gate, removes the finalizers of the adapters inside of the manager, hands
+kept scale-downs back to Kubernetes, and deletes everything that install applies. With the
+CustomResourceDefinitions every PodTransitionRule, PodTransitionPolicy, PodOperation and
+TrafficAdapter is deleted: save them first.
+
+It needs no running manager, and can be run again: a second run continues where the first
+stopped. A manager outside of the cluster has to be stopped by hand first.`,
+		Example: `  # Everything
+  kubectl podops uninstall
+
+  # Release the pods, and keep roles, CustomResourceDefinitions and their objects
+  kubectl podops uninstall --keep-manifests
+
+  # With the adapter slb, whose program has stopped
+  kubectl podops uninstall --adapters slb`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), env, flags) },
+	}
+	set := verb.Flags()
+	set.StringVar(&flags.managerNamespace, "podops-namespace", cluster.DefaultManagerNamespace, "namespace of the manager")
+	set.StringSliceVar(&flags.adapters, "adapters", nil, "TrafficAdapters whose finalizers are removed, too; their programs must have stopped")
+	set.BoolVar(&flags.allFinalizers, "all-finalizers", false, "remove every protection finalizer, including those of adapters in other programs")
+	set.BoolVar(&flags.keepManifests, "keep-manifests", false, "release the pods only: keep the Deployment (with 0 replicas), roles and CustomResourceDefinitions")
+	set.BoolVarP(&flags.yes, "yes", "y", false, "do not wait for a confirmation")
+	set.DurationVar(&flags.timeout, "timeout", 5*time.Minute, "timeout of the whole command")
+	return env.Cluster(verb)
+}
+
+func run(ctx context.Context, env *command.Environment, flags options) error {
+	what := "remove PodOps and its CustomResourceDefinitions, with every PodTransitionRule"
+	if flags.keepManifests {
+		what = "release every pod from PodOps, and remove its webhooks"
+	}
+	if err := confirm.Change(env, what, flags.yes); err != nil {
+		return err
+	}
+	ctx, stop := context.WithTimeout(ctx, flags.timeout)
+	defer stop()
+	c, err := env.Client()
+	if err != nil {
+		return err
+	}
+	if err := releasePods(ctx, c, flags, env.Out); err != nil {
+		return fmt.Errorf("releasing pods: %w", err)
+	}
+	if flags.keepManifests {
+		return nil
+	}
+	objects, err := installation.Build(installation.Options{Namespace: flags.managerNamespace})
+	if err != nil {
+		return err
+	}
+	return remove(ctx, c, objects, env.Out)
+}
+
+// releasePods ends every lifecycle, see package release, and prints its progress.
+func releasePods(ctx context.Context, c client.Client, flags options, out io.Writer) error {
+	step := ""
+	report, err := release.Run(ctx, c, release.Options{
+		Namespace:     flags.managerNamespace,
+		Controllers:   []string{demo.ControllerName, haproxy.ControllerName},
+		Adapters:      flags.adapters,
+		AllFinalizers: flags.allFinalizers,
+		Progress: func(r release.Report) {
+			if r.Step != step {
+				_, _ = fmt.Fprintln(out, r.Step)
+				step = r.Step
+			}
+			if r.Pods > 0 && r.Step == release.StepPods {
+				_, _ = fmt.Fprintf(out, "  %d pods seen, %d released\n", r.Pods, r.Released)
+			}
+		},
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(out, "released %d pods and %d ReplicaSets, removed %d protection finalizers and %d clean finalizers of Services\n",
+		report.Released, report.ReplicaSets, report.Finalizers, report.Services); err != nil {
+		return fmt.Errorf("writing: %w", err)
+	}
+	if len(report.Adapters) > 0 && !flags.allFinalizers {
+		_, err = fmt.Fprintf(out, "the finalizers of %s stay: their programs remove them; --adapters removes them when these programs have stopped\n",
+			strings.Join(report.Adapters, ", "))
+	}
+	return err
+}
+
+// remove deletes objects in the opposite order of their creation, and waits until all are gone.
+func remove(ctx context.Context, c client.Client, objects []*unstructured.Unstructured, out io.Writer) error {
+	if _, err := fmt.Fprintln(out, "deleting the manifests"); err != nil {
+		return fmt.Errorf("writing: %w", err)
+	}
+	deleted := 0
+	for _, object := range slices.Backward(objects) {
+		err := c.Delete(ctx, object, client.PropagationPolicy("Background"))
+		switch {
+		case err == nil:
+			deleted++
+		case isGone(err):
+		default:
+			return fmt.Errorf("deleting %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+	}
+	var remaining string
+	err := wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
+		for _, object := range objects {
+			found := object.DeepCopy()
+			err := c.Get(ctx, client.ObjectKeyFromObject(object), found)
+			if isGone(err) {
+				continue
+			}
+			remaining = object.GetKind() + " " + object.GetName()
+			return false, client.IgnoreNotFound(err)
+		}
+		return true, nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting until %s is deleted: %w", remaining, err)
+	}
+	_, err = fmt.Fprintf(out, "deleted %d objects: nothing of PodOps is left but labels and readiness gates of pod templates\n", deleted)
+	return err
+}
+
+// isGone reports whether an object, or its kind, does not exist.
+func isGone(err error) bool {
+	return apierrors.IsNotFound(err) || meta.IsNoMatchError(err)
+}
