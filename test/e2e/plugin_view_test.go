@@ -1,0 +1,94 @@
+package e2e_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
+	"github.com/onsi/gomega/gexec"
+
+	"github.com/podops-dev/podops/pkg/rolloutview"
+	"github.com/podops-dev/podops/pkg/timeline"
+	"github.com/podops-dev/podops/test/expect"
+)
+
+var _ = Describe("kubectl podops during a rollout", func() {
+	It("shows withheld pods, follows them to the end, and records their phases", func(ctx context.Context) {
+		p := newScenario(ctx)
+		p.rule(ctx, approved())
+		p.deployment(ctx, 3, nil)
+		before := p.list(ctx)
+		Eventually(ctx, p.list).Should(And(HaveLen(3), HaveEach(expect.BeAvailable())))
+		Expect(p.view(ctx).State).To(Equal(rolloutview.StateComplete))
+
+		By("naming the rule that withholds the old pods")
+		p.kubectl(ctx, "--namespace", p.namespace, "rollout", "restart", "deployment/web")
+		Eventually(ctx, p.view).Should(And(
+			HaveField("State", rolloutview.StateWithheld),
+			HaveField("Available", 4), // maxSurge
+			HaveField("Rules", ContainElement(And(HaveField("Name", "web/approved"), HaveField("Reason", "LabelMismatch")))),
+		))
+		text, _ := p.plugin(ctx, "get", "deploy/web")
+		Expect(text).To(And(ContainSubstring("Deployment/web: "), ContainSubstring("PreCheck"), ContainSubstring("is missing"),
+			ContainSubstring("revision 1, old"), Not(ContainSubstring("\x1b"))))
+
+		By("watching until the rollout is complete")
+		page := filepath.Join(GinkgoT().TempDir(), "rollout.html")
+		changes := p.startPlugin("get", "deploy/web", "--watch", "--until-done")
+		recording := p.startPlugin("timeline", "deploy/web", "--record", "--html", page, "-o", "json")
+		Eventually(ctx, changes.Out).Should(gbytes.Say("PreCheck"))
+		stop := approveOneByOne(p, before)
+		defer stop()
+		Eventually(ctx, changes).WithTimeout(3 * patience).Should(gexec.Exit(0))
+		Expect(string(changes.Out.Contents())).To(And(ContainSubstring("PreCheck → "), ContainSubstring("Terminating → Gone"), ContainSubstring("Starting → Available")))
+		Expect(p.view(ctx).State).To(Equal(rolloutview.StateComplete))
+
+		By("having the phases of every pod with their times")
+		Eventually(ctx, recording).WithTimeout(patience).Should(gexec.Exit(0))
+		var recorded timeline.Timeline
+		Expect(json.Unmarshal(recording.Out.Contents(), &recorded)).To(Succeed())
+		Expect(recorded.Pods).To(HaveLen(6))
+		gone := map[string]timeline.Pod{}
+		for _, pod := range recorded.Pods {
+			if pod.Gone {
+				gone[pod.UID] = pod
+			}
+		}
+		for _, pod := range before {
+			Expect(gone).To(HaveKey(string(pod.UID)))
+			Expect(gone[string(pod.UID)].Spans).To(And(ContainElement(HaveField("Phase", rolloutview.PhasePreCheck)),
+				ContainElement(HaveField("Phase", rolloutview.PhaseTerminating))))
+		}
+		Expect(os.ReadFile(page)).To(And(ContainSubstring("<svg"), ContainSubstring(before[0].Name)))
+	})
+})
+
+// plugin runs kubectl podops in the namespace of the scenario.
+func (p scenario) plugin(ctx context.Context, args ...string) (stdout, stderr string) {
+	GinkgoHelper()
+	return run(ctx, "kubectl-podops", append(args, "--kubeconfig", p.kubeconfig, "--namespace", p.namespace)...)
+}
+
+// startPlugin starts kubectl podops in the namespace of the scenario. It is killed at the end of the scenario.
+func (p scenario) startPlugin(args ...string) *gexec.Session {
+	GinkgoHelper()
+	command := exec.Command(requireProgram("kubectl-podops"), append(args, "--kubeconfig", p.kubeconfig, "--namespace", p.namespace)...)
+	session, err := gexec.Start(command, GinkgoWriter, GinkgoWriter)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { session.Kill().Wait() })
+	return session
+}
+
+// view returns the Deployment web as kubectl podops get prints it.
+func (p scenario) view(ctx context.Context) rolloutview.View {
+	GinkgoHelper()
+	text, _ := p.plugin(ctx, "get", "deploy/web", "-o", "json")
+	var view rolloutview.View
+	Expect(json.Unmarshal([]byte(text), &view)).To(Succeed())
+	return view
+}
