@@ -127,6 +127,7 @@ func marksOf(pod *corev1.Pod) []mark {
 		marks = append(marks, mark{phase, since, "condition Ready", Second})
 	case rolloutview.PhaseOffline:
 		marks = append(marks, mark{phase, since, "condition " + appsv1alpha1.ServiceReadyGate, Second})
+	default:
 	}
 	return marks
 }

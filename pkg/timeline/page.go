@@ -9,7 +9,7 @@ import (
 )
 
 //go:embed page.html
-var pageText string //nolint:gochecknoglobals // The template is embedded through a variable; there is no other way.
+var pageText string
 
 const (
 	// Sizes of the chart, in the units of its view box.
