@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/lifecycle"
 	"github.com/podops-dev/podops/pkg/podstate"
 )
 
@@ -64,10 +65,11 @@ func PhaseOf(pod *corev1.Pod) (Phase, time.Time) { return phaseOf(pod, podstate.
 
 // phaseOf separates pods that have been available from those that have not: only the first are a loss.
 func phaseOf(pod *corev1.Pod, state podstate.State) (Phase, time.Time) {
-	_, marked := pod.Labels[appsv1alpha1.ServiceAvailableLabelKey]
 	switch state.Phase {
 	case podstate.PhaseUnavailable:
-		if marked {
+		// The mark comes before Ready, which a kubelet reports with a precision of seconds.
+		marked, ok := lifecycle.ParseTime(pod.Labels[appsv1alpha1.ServiceAvailableLabelKey])
+		if ok && !state.Facts.ReadySince.Before(marked.Truncate(time.Second)) {
 			return PhaseNotReady, state.Facts.ReadySince
 		}
 		return PhaseStarting, pod.CreationTimestamp.Time

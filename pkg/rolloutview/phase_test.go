@@ -20,6 +20,7 @@ func TestPhaseOf(t *testing.T) {
 		"a new pod":                       {pod: pod().Obj(), want: rolloutview.PhaseStarting},
 		"available":                       {pod: pod().Available().Obj(), want: rolloutview.PhaseAvailable, since: builders.Epoch},
 		"available before, not Ready now": {pod: pod().Available().Unready(at(3)).Obj(), want: rolloutview.PhaseNotReady, since: at(3)},
+		"marked available, not Ready yet": {pod: pod().Available().Unready(at(-3)).Obj(), want: rolloutview.PhaseStarting},
 		"waiting for PreCheck rules":      {pod: pod().Available().Waiting("a", "upgrade", at(4)).Obj(), want: rolloutview.PhasePreCheck, since: at(4)},
 		"permitted":                       {pod: pod().Preparing("a", "upgrade").Obj(), want: rolloutview.PhasePreparing, since: builders.Epoch},
 		"operating":                       {pod: pod().Allowed("a", "upgrade").Obj(), want: rolloutview.PhaseOperating, since: builders.Epoch},
