@@ -80,8 +80,11 @@ func (s *show) endOfSet(ctx context.Context, e *end) error {
 	if rolling := set.Spec.UpdateStrategy.RollingUpdate; rolling != nil {
 		partition = ptr.Deref(rolling.Partition, -1)
 	}
-	e.Set = fmt.Sprintf("%d of %s, %s from %d, one revision %t, observed %t", *set.Spec.Replicas, set.Spec.Template.Spec.Containers[0].Image,
-		set.Spec.UpdateStrategy.Type, partition, set.Status.CurrentRevision == set.Status.UpdateRevision, set.Status.ObservedGeneration == set.Generation)
+	if observed := set.Status.ObservedGeneration; observed != set.Generation {
+		return fmt.Errorf("the StatefulSet controller has observed generation %d of %d", observed, set.Generation)
+	}
+	e.Set = fmt.Sprintf("%d of %s, %s from %d, one revision %t", *set.Spec.Replicas, set.Spec.Template.Spec.Containers[0].Image,
+		set.Spec.UpdateStrategy.Type, partition, set.Status.CurrentRevision == set.Status.UpdateRevision)
 	return nil
 }
 

@@ -155,6 +155,8 @@ func (s *show) live(t *testing.T, k *killer, every int, want []end) (ends []end)
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(story.reached(cluster)).To(BeTrue(), "%+v", cluster)
 				g.Expect(got.Gone || got.Leaders == 1).To(BeTrue(), "%+v", got)
+				// The phase of the cluster is not the last write of a story.
+				g.Consistently(ctx, s.end).WithTimeout(quietWindow).Should(BeComparableTo(got))
 			}
 		}).Should(Succeed(), func() string {
 			writes, kills, err := k.count()
