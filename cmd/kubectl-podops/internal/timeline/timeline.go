@@ -212,7 +212,7 @@ func (v *verb) watch(ctx context.Context, namespace string) (timeline.Timeline, 
 	}
 	var recorder timeline.Recorder
 	began, here := v.env.Now(), map[types.UID]bool{}
-	for {
+	for announced := false; ; {
 		snapshot, err := watch.Snapshot(ctx, namespace)
 		if err != nil && ctx.Err() == nil {
 			return timeline.Timeline{}, err
@@ -229,6 +229,10 @@ func (v *verb) watch(ctx context.Context, namespace string) (timeline.Timeline, 
 				from = began.Add(-v.since)
 			}
 			return timeline.New(v.title(namespace), recorder.Pods(), from, v.env.Now()), nil
+		}
+		if !announced {
+			announced = true
+			_, _ = fmt.Fprintf(v.env.ErrOut, "Recording %d pods until the rollout is complete; Ctrl-C ends it.\n", len(here))
 		}
 		select {
 		case <-ctx.Done():
