@@ -8,6 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
 )
 
 func podOf(image string, args ...string) *corev1.Pod {
@@ -45,6 +47,39 @@ func TestCommandOf(t *testing.T) {
 	}
 	if _, err := commandOf(podOf("nginx:1"), programs, nil, ""); !errors.Is(err, errImage) {
 		t.Errorf("an unknown image: %v, want errImage", err)
+	}
+}
+
+func TestMounts(t *testing.T) {
+	claims := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	k := &Kubelet{options: Options{Dir: t.TempDir()}, claims: corelisters.NewPersistentVolumeClaimLister(claims)}
+	pod := podOf("kvstore:1.0")
+	pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data-kv-0"},
+	}}}
+	pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: "data-kv-0"}}
+	for _, test := range []struct {
+		name, volume string
+		want         map[string]string
+		err          error
+	}{
+		{name: "of a claim without a volume: none", err: errUnbound},
+		{name: "of a bound claim: the directory of its volume", volume: "pvc-1", want: map[string]string{"/data": k.volume("pvc-1")}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			claim.Spec.VolumeName = test.volume
+			if err := claims.Update(claim); err != nil {
+				t.Fatal(err)
+			}
+			got, err := k.mounts(pod)
+			if !errors.Is(err, test.err) {
+				t.Fatalf("error %v, want %v", err, test.err)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("mounts (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

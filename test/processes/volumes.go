@@ -2,6 +2,7 @@ package processes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +14,10 @@ import (
 
 // volumeLabelKey is the label of volumes of this kubelet.
 const volumeLabelKey = "test.podops.dev/processes"
+
+// errUnbound means that a claim has no volume, as far as the cache knows: the scheduler, which
+// has placed its pod, can be ahead of it.
+var errUnbound = errors.New("the claim is not bound")
 
 // provision creates a volume for a claim without one, whatever its class is. The controller of
 // volumes binds them.
@@ -76,6 +81,9 @@ func (k *Kubelet) mounts(pod *corev1.Pod) (map[string]string, error) {
 			claim, err := k.claims.PersistentVolumeClaims(pod.Namespace).Get(v.PersistentVolumeClaim.ClaimName)
 			if err != nil {
 				return nil, fmt.Errorf("reading the claim of volume %s: %w", v.Name, err)
+			}
+			if claim.Spec.VolumeName == "" {
+				return nil, fmt.Errorf("%w: %s of volume %s", errUnbound, claim.Name, v.Name)
 			}
 			directories[v.Name] = k.volume(claim.Spec.VolumeName)
 		case v.EmptyDir != nil:

@@ -131,8 +131,6 @@ func (w *worker) run(ctx context.Context) {
 // step brings the process to where the pod wants it, reports, and waits for the next change.
 // It reports whether there is one.
 func (w *worker) step(ctx context.Context) bool {
-	var timer <-chan time.Time
-	wait := time.Until(w.retryAt)
 	switch {
 	case w.pod.DeletionTimestamp != nil:
 		w.terminate(ctx)
@@ -142,13 +140,14 @@ func (w *worker) step(ctx context.Context) bool {
 		w.stop(ctx)
 		w.exited(true)
 		return ctx.Err() == nil
-	case w.process == nil && wait > 0:
-		timer = time.After(wait)
-	case w.process == nil:
+	case w.process == nil && time.Until(w.retryAt) <= 0:
 		w.start(ctx)
 	}
+	var timer <-chan time.Time
 	if err := w.report(ctx); err != nil {
 		timer = time.After(retryInterval)
+	} else if w.process == nil && !w.state.final {
+		timer = time.After(time.Until(w.retryAt))
 	}
 	return w.await(ctx, timer)
 }
@@ -200,6 +199,10 @@ func (w *worker) set(change func(*run)) {
 // start starts the process.
 func (w *worker) start(ctx context.Context) {
 	p, err := w.launch(ctx)
+	if errors.Is(err, errUnbound) {
+		w.retryAt = time.Now().Add(retryInterval)
+		return
+	}
 	if err != nil {
 		w.kubelet.options.Log.Info("A process did not start", "pod", w.namespace+"/"+w.name, "error", err.Error())
 		reason := "CreateContainerError"

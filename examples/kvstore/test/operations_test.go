@@ -3,6 +3,7 @@ package test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -135,9 +136,10 @@ func TestFaultsOfVersions(t *testing.T) {
 	}
 	c.members[0].end(t, syscall.SIGTERM)
 	c.restart(c.members[0], "1.1-bad")
-	if out, err := c.kvstore("check", "--url", "http://kv-0.kv:8080", "--timeout", "300ms"); err == nil || !strings.Contains(out, "the fault health is set") {
-		t.Errorf("check of an unhealthy version: %v\n%s", err, out)
-	}
+	await(t, "the check of an unhealthy version names the fault", func(context.Context) (bool, string) {
+		out, err := c.kvstore("check", "--url", "http://kv-0.kv:8080", "--timeout", "1s")
+		return err != nil && strings.Contains(out, "the fault health is set"), fmt.Sprintf("%v\n%s", err, out)
+	})
 	if _, err := c.client.Write(t.Context(), c.members[0].address, machine.Command{Op: machine.Put, Key: "k", Value: []byte("v")}); err != nil {
 		t.Errorf("an unhealthy version serves: %v", err)
 	}

@@ -47,13 +47,18 @@ func check(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return checkUntil(ctx, client.New(resolver, port), host, version, stdout)
 }
 
-// checkUntil repeats the check until it succeeds or ctx ends.
+// checkUntil repeats the check until it succeeds or ctx ends. The error is that of the last
+// check which was not cut short by the end of ctx, if there is one.
 func checkUntil(ctx context.Context, c *client.Client, host, version string, stdout io.Writer) error {
+	var err error
 	for {
-		err := checkOnce(ctx, c, host, version)
-		if err == nil {
+		last := checkOnce(ctx, c, host, version)
+		if last == nil {
 			fmt.Fprintf(stdout, "%s is healthy\n", host)
 			return nil
+		}
+		if err == nil || ctx.Err() == nil {
+			err = last
 		}
 		select {
 		case <-ctx.Done():
