@@ -24,6 +24,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	kvstorev1 "github.com/podops-dev/podops/apis/kvstore/v1"
+	"github.com/podops-dev/podops/pkg/buildinfo"
 	"github.com/podops-dev/podops/pkg/kvstore"
 	"github.com/podops-dev/podops/pkg/kvstore/plan"
 )
@@ -51,6 +52,10 @@ func run() int {
 	var o options
 	o.addFlags(flag.CommandLine)
 	flag.Parse()
+	if flag.NArg() == 1 && flag.Arg(0) == "version" {
+		fmt.Println(buildinfo.Read().Line(name))
+		return 0
+	}
 	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&o.log)))
 	if err := o.start(); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)

@@ -9,6 +9,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
+	"github.com/podops-dev/podops/pkg/buildinfo"
 	"github.com/podops-dev/podops/pkg/lazylog"
 	"github.com/podops-dev/podops/pkg/opa/sandbox"
 	"github.com/podops-dev/podops/pkg/operator"
@@ -27,11 +28,15 @@ func run() int {
 	options.AddFlags(flag.CommandLine)
 	flag.Usage = usage
 	flag.Parse()
+	if flag.NArg() == 1 && flag.Arg(0) == "version" {
+		fmt.Println(buildinfo.Read().Line("manager"))
+		return 0
+	}
 	ctrl.SetLogger(lazylog.New(zap.New(zap.UseFlagOptions(&options.Log))))
 
 	if flag.NArg() > 0 {
 		flag.Usage()
-		return failed("reading the arguments", fmt.Errorf("%q: there are flags only", flag.Args()))
+		return failed("reading the arguments", fmt.Errorf("%q: there are flags, and the command version", flag.Args()))
 	}
 	if err := options.Validate(); err != nil {
 		return failed("checking flags", err)
@@ -57,6 +62,7 @@ func usage() {
 	fmt.Fprint(flag.CommandLine.Output(), `manager delays operations on a pod until its rules allow them and its traffic is off.
 
   manager [flags]
+  manager version
 
 It finds the API server by --kubeconfig, $KUBECONFIG, or as a pod of the cluster.
 

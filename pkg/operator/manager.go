@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/buildinfo"
 	"github.com/podops-dev/podops/pkg/controllers/podtransitionrule"
 	"github.com/podops-dev/podops/pkg/objectbounds"
 	"github.com/podops-dev/podops/pkg/operator/certificates"
@@ -104,7 +105,7 @@ func newOperator(ctx context.Context, config *rest.Config, options Options, endi
 	if err := addChecks(ctx, mgr, certs, ending, options.webhooksAt()); err != nil {
 		return nil, err
 	}
-	mgr.GetLogger().Info("Manager made", "identity", identity, "namespace", options.Namespace, "webhookURL", options.WebhookURL)
+	mgr.GetLogger().Info("Manager made", "version", buildinfo.Read().Version, "identity", identity, "namespace", options.Namespace, "webhookURL", options.WebhookURL)
 	return mgr, nil
 }
 

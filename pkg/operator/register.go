@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/buildinfo"
 	"github.com/podops-dev/podops/pkg/controllers/deferreddelete"
 	"github.com/podops-dev/podops/pkg/controllers/podlifecycle"
 	"github.com/podops-dev/podops/pkg/controllers/podoperation"
@@ -60,6 +61,9 @@ func newCertificates(mgr manager.Manager, options Options) (*certificates.Reconc
 
 // register registers all controllers and webhooks.
 func register(mgr manager.Manager, clientset kubernetes.Interface, identity string, index ruleIndex, known func(path string) bool, options Options) error {
+	if err := buildinfo.Register(metrics.Registry, buildinfo.Read()); err != nil {
+		return err
+	}
 	clk, err := newClock(metrics.Registry, mgr.GetLogger().WithName("clock"))
 	if err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	slb "github.com/podops-dev/podops/pkg/adapters/alibabacloudslb"
+	"github.com/podops-dev/podops/pkg/buildinfo"
 )
 
 // leaseName is the same for all instances: two active ones would change one load balancer.
@@ -33,6 +34,10 @@ func main() {
 
 func run() int {
 	o := parse()
+	if flag.NArg() == 1 && flag.Arg(0) == "version" {
+		fmt.Println(buildinfo.Read().Line("slb-manager"))
+		return 0
+	}
 	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&o.log)))
 	enabled, err := slb.FeatureEnabled(o.featureGates)
 	if err != nil {
