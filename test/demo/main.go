@@ -26,6 +26,8 @@ func main() { os.Exit(run(os.Stdout)) }
 
 func run(out *os.File) int {
 	bin := flag.String("bin", "bin", "folder of the binaries")
+	manifests := flag.String("manifests", "test/traffic/manifests", "folder of the kustomization to install")
+	manager := flag.String("manager", "", "program to run as the manager, in place of the one in the folder of the binaries")
 	dir := flag.String("dir", filepath.Join("bin", "demo.d"), "folder of the demo's cluster and logs")
 	keep := flag.Bool("keep", false, "leave control plane, manager and approval page running at the end, until Ctrl-C")
 	byHand := flag.Bool("by-hand", false, "wait for you to approve the rollout, on a page whose address is printed")
@@ -50,7 +52,7 @@ func run(out *os.File) int {
 		fmt.Fprintf(os.Stderr, "demo: folder of the demo: %v\n", err)
 		return 1
 	}
-	result, err := perform(ctx, setting(*bin, folder, out), options{
+	result, err := perform(ctx, setting(*bin, folder, *manifests, *manager, out), options{
 		out: out, columns: columns, rows: rows, keep: *keep, byHand: *byHand, page: page,
 	})
 	if err != nil {
@@ -88,9 +90,9 @@ type options struct {
 }
 
 // setting returns the stage of the demo. Its folder is an absolute path.
-func setting(bin, dir string, out io.Writer) *stage.Stage {
+func setting(bin, dir, manifests, manager string, out io.Writer) *stage.Stage {
 	return stage.New(stage.Options{
-		Bin: bin, Dir: dir, Out: out, Manifests: "test/traffic/manifests",
+		Bin: bin, Dir: dir, Out: out, Manifests: manifests, Manager: manager,
 		ManagerFlags: []string{
 			// The approval service of the demo is on this machine, and so is the load balancer.
 			"--rule-webhook-allow-cidr", "127.0.0.0/8",

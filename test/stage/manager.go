@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"cmp"
 	"context"
 	"path/filepath"
 
@@ -66,7 +67,7 @@ func (s *Stage) managerCommand(kubeconfig string, m *manager) []string {
 		metrics = "0"
 	}
 	words := append([]string{
-		filepath.Join(s.options.Bin, "manager"), "--kubeconfig", kubeconfig, "--webhook-url", "https://" + m.webhook,
+		cmp.Or(s.options.Manager, filepath.Join(s.options.Bin, "manager")), "--kubeconfig", kubeconfig, "--webhook-url", "https://" + m.webhook,
 		"--metrics-bind-address", metrics, "--metrics-secure=false", "--shutdown-delay", "0s", "--health-probe-bind-address", m.probe,
 	}, s.options.ManagerFlags...)
 	if s.options.WrapManager != nil {

@@ -32,6 +32,9 @@ type Options struct {
 	// Manifests is the folder of the manifests to install. Empty: config/local.
 	Manifests string
 
+	// Manager is the program to run as the manager. Empty: manager in Bin.
+	Manager string
+
 	// ManagerFlags are flags of the manager besides those for its addresses.
 	ManagerFlags []string
 

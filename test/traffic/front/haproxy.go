@@ -31,7 +31,7 @@ const (
 // config has no server: they are added at run time. HAProxy requires an algorithm that
 // supports changes of servers and weights, such as roundrobin.
 var config = template.Must(template.New("haproxy.cfg").Parse(`global
-    stats socket unix@{{ .Socket }} mode 600 level admin
+    stats socket unix@{{ .Socket }} mode 660 level admin
     stats timeout 30s
     # An adapter, an observer, and a relay that fails.
     stats maxconn 64

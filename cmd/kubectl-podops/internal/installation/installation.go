@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
@@ -29,12 +30,22 @@ import (
 // imageName is the name of the manager's image in config/manager.
 const imageName = "podops-manager"
 
+// releaseImage is the image of the manager of the release that the plugin belongs to. Releases set it by
+// -ldflags -X (hack/release).
+//
+//nolint:gochecknoglobals // The linker sets variables of packages only.
+var releaseImage string
+
+// versionLabelKey is the label with the version of the manager, on its Deployment and its pods.
+const versionLabelKey = "app.kubernetes.io/version"
+
 // Options change the manifests as an overlay of config/default does.
 type Options struct {
 	// Namespace of the manager; that of config/default if empty.
 	Namespace string
 
-	// Image of the manager; that of config/manager if empty.
+	// Image of the manager. If empty, that of the release of the plugin; in a plugin of no release that
+	// of config/manager.
 	Image string
 }
 
@@ -55,6 +66,7 @@ func Build(options Options) ([]*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, fmt.Errorf("copying the manifests: %w", err)
 	}
+	options.Image = cmp.Or(options.Image, releaseImage)
 	overlay, err := yaml.Marshal(overlayOf(options))
 	if err != nil {
 		return nil, fmt.Errorf("encoding the kustomization: %w", err)
@@ -76,6 +88,9 @@ func Build(options Options) ([]*unstructured.Unstructured, error) {
 		if err := object.UnmarshalJSON(encoded); err != nil {
 			return nil, fmt.Errorf("decoding %s: %w", resource.CurId(), err)
 		}
+		if err := setVersion(object, versionOf(options.Image)); err != nil {
+			return nil, err
+		}
 		objects = append(objects, object)
 	}
 	slices.SortStableFunc(objects, func(a, b *unstructured.Unstructured) int { return cmp.Compare(turn(a), turn(b)) })
@@ -94,6 +109,33 @@ func overlayOf(options Options) types.Kustomization {
 		overlay.Images = []types.Image{imageOf(options.Image)}
 	}
 	return overlay
+}
+
+// setVersion sets the label with the version of a Deployment and its pods. An empty version changes nothing.
+func setVersion(object *unstructured.Unstructured, version string) error {
+	if object.GetKind() != "Deployment" || version == "" {
+		return nil
+	}
+	for _, labels := range [][]string{{"metadata", "labels"}, {"spec", "template", "metadata", "labels"}} {
+		if err := unstructured.SetNestedField(object.Object, version, append(labels, versionLabelKey)...); err != nil {
+			return fmt.Errorf("setting the version of %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// versionOf returns the tag of an image, which is also valid as a label. An image without a tag is of an
+// unknown version, as is that of config/manager.
+func versionOf(image string) string {
+	if image == "" {
+		return ""
+	}
+	name, _, _ := strings.Cut(image, "@")
+	_, tag, _ := strings.Cut(path.Base(name), ":")
+	if tag == "" || len(validation.IsValidLabelValue(tag)) > 0 {
+		return "unknown"
+	}
+	return tag
 }
 
 // imageOf splits a reference into the parts that kustomize sets.

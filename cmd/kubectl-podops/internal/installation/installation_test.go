@@ -28,11 +28,13 @@ func TestBuildOrdersObjectsByWhenTheyMayExist(t *testing.T) {
 }
 
 func TestBuildSetsNamespaceAndImage(t *testing.T) {
-	for name, test := range map[string]struct{ image, want string }{
-		"none":               {"", "podops-manager:dev"},
-		"a tag":              {"registry.example:5000/podops:v1", "registry.example:5000/podops:v1"},
-		"no tag, but a port": {"registry.example:5000/podops", "registry.example:5000/podops:latest"},
-		"a digest":           {"podops@sha256:ab12", "podops@sha256:ab12"},
+	for name, test := range map[string]struct{ image, want, version string }{
+		"none":               {"", "podops-manager:dev", "dev"},
+		"a tag":              {"registry.example:5000/podops:v1", "registry.example:5000/podops:v1", "v1"},
+		"no tag, but a port": {"registry.example:5000/podops", "registry.example:5000/podops:latest", "unknown"},
+		"a digest":           {"podops@sha256:ab12", "podops@sha256:ab12", "unknown"},
+		"a tag and a digest": {"registry.example/podops:v0.1.0@sha256:ab12", "registry.example/podops:v0.1.0@sha256:ab12", "v0.1.0"},
+		"a tag, no label":    {"podops:-v1-", "podops:-v1-", "unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects, err := installation.Build(installation.Options{Namespace: "elsewhere", Image: test.image})
@@ -52,6 +54,18 @@ func TestBuildSetsNamespaceAndImage(t *testing.T) {
 				}
 				if diff := cmp.Diff(test.want, containers[0].(map[string]any)["image"]); diff != "" {
 					t.Errorf("image (-want +got):\n%s", diff)
+				}
+				inPods, _, err := unstructured.NestedStringMap(object.Object, "spec", "template", "metadata", "labels")
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, labels := range []map[string]string{object.GetLabels(), inPods} {
+					if got := labels["app.kubernetes.io/version"]; got != test.version {
+						t.Errorf("version %q, want %q", got, test.version)
+					}
+				}
+				if selector, _, _ := unstructured.NestedStringMap(object.Object, "spec", "selector", "matchLabels"); len(selector) != 2 {
+					t.Errorf("selector %v, which cannot be changed", selector)
 				}
 			}
 		})
