@@ -21,6 +21,9 @@ KUBECTL = $(or $(wildcard $(BIN)/kubectl),kubectl)
 # The race detector needs a C compiler.
 RACE ?= $(shell command -v "$$(go env CC)" >/dev/null 2>&1 && echo -race)
 
+# The component with the alerts. A PrometheusRule has the groups of a file of rules in its spec.
+ALERTS := config/components/alerts
+
 GO_DIRS := apis cmd config examples hack pkg policies test
 
 # pkg/ is tested with the race detector, which is too slow for the rest. The sandbox starts
@@ -102,10 +105,12 @@ generate: $(TOOLS)/controller-gen ## Generate the deepcopy methods of the API ty
 	$(TOOLS)/controller-gen object paths=./apis/...
 
 .PHONY: manifests
-manifests: $(TOOLS)/controller-gen ## Generate the CRDs from the API types.
+manifests: $(TOOLS)/controller-gen ## Generate the CRDs from the API types, and the PrometheusRule from the file of alerts.
 	$(TOOLS)/controller-gen crd paths=./apis/apps/... output:crd:dir=config/crd/bases
 	$(TOOLS)/controller-gen crd paths=./apis/kvstore/... output:crd:dir=config/kvstore-operator/crd
 	go run ./hack/crdbounds config/crd/bases/*.yaml config/kvstore-operator/crd/*.yaml
+	{ sed '/^spec:$$/q' $(ALERTS)/prometheusrule.yaml; sed -e '/^#/d' -e 's/^./  &/' $(ALERTS)/rules.yaml; } > $(ALERTS)/new
+	mv $(ALERTS)/new $(ALERTS)/prometheusrule.yaml
 
 .PHONY: docs
 docs: ## Generate docs/flags.md and docs/kubectl-podops from the flags of the manager and the verbs of the plugin.
@@ -251,6 +256,12 @@ test-matrix: kube build ## Remove pods in every way on real controllers, and com
 .PHONY: test-browser
 test-browser: kube build bin/kubectl-podops ## Follow a rollout on the page of the plugin in Chromium; leaves pictures in bin/dashboard.
 	CHROMIUM=$$(hack/chromium) && $(TEST_ENV) CHROMIUM=$$CHROMIUM go test -C test/browser -vet=off -count=1 -timeout 15m ./...
+
+# Both programs of Prometheus come from the package of the distribution, unpacked.
+.PHONY: test-alerts
+test-alerts: ## Check the alerts, test when each fires and when it is silent, and compare them with their pages.
+	promtool=$$(hack/prometheus | tail -1) && $$promtool check rules $(ALERTS)/rules.yaml && $$promtool test rules $(ALERTS)/rules_test.yaml
+	go test -vet=off -count=1 ./test/prometheus
 
 # A memory cgroup of its own: the limit of the Deployment is part of what is tested.
 .PHONY: test-hostile
