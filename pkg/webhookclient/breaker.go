@@ -51,6 +51,9 @@ type breaker struct {
 
 	// probing is true while the probe is under way.
 	probing bool
+
+	// answered is true if the last call with evidence about the target was answered.
+	answered bool
 }
 
 // state returns the state at a time and, in stateOpen, the minimum time until it changes.
@@ -74,9 +77,10 @@ func (b *breaker) ended(health health, probe bool, now time.Time) {
 	}
 	switch health {
 	case healthAnswered:
-		*b = breaker{options: b.options}
+		*b = breaker{options: b.options, answered: true}
 	case healthFailed:
 		b.failures++
+		b.answered = false
 		// Calls that were in flight when the breaker opened do not prolong the pause.
 		if probe || b.pause == 0 && b.failures >= b.options.Failures {
 			b.pause = min(max(b.pause*2, b.options.Pause), b.options.MaxPause)
@@ -86,8 +90,8 @@ func (b *breaker) ended(health health, probe bool, now time.Time) {
 	}
 }
 
-// fresh reports whether no failure is counted.
-func (b *breaker) fresh() bool { return b.failures == 0 && b.pause == 0 }
+// fresh reports whether there is no evidence about the target.
+func (b *breaker) fresh() bool { return b.failures == 0 && b.pause == 0 && !b.answered }
 
 // health is the evidence that the end of a call gives about its target.
 type health int

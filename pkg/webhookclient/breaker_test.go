@@ -56,7 +56,7 @@ func TestABreakerProbesWithOneCallAndPausesLongerEachTime(t *testing.T) {
 	b.probing = true
 	b.ended(healthAnswered, true, now)
 	wantState(t, b, now, stateClosed, 0)
-	if !b.fresh() {
+	if b.failures != 0 || b.pause != 0 {
 		t.Error("failures are still held against a host that answered")
 	}
 }

@@ -11,7 +11,9 @@ import (
 // fairQueue decides which call is made next, in round robin over namespaces, and within a namespace
 // over its targets. A hanging target delays only its own calls, and a namespace with many targets
 // or calls only its own: each namespace has limits of its own, and a namespace without a running
-// call gets a worker even if the others use up the shared workers. It has no lock of its own.
+// call gets a worker even if the others use up the shared workers. So does a target without a
+// running call that has answered its last one: the calls of a namespace that hang, its own or those of
+// others, do not delay the calls that are answered. It has no lock of its own.
 type fairQueue struct {
 	options PoolOptions
 	tenants map[string]*tenant
@@ -41,6 +43,10 @@ type tenant struct {
 	queuedBytes int
 	running     int
 
+	// further is the number of running calls that began as those of answering targets while all
+	// shared workers were in use: 0 or 1.
+	further int
+
 	// logs bounds the failures of the namespace that are logged.
 	logs *rate.Limiter
 }
@@ -51,8 +57,10 @@ type job struct {
 	at    *target
 	bytes int
 
-	// probe is set for the call that a half-open breaker let through.
-	probe bool
+	// probe is set for the call that a half-open breaker let through, and further for a call that
+	// counts in further of its tenant.
+	probe   bool
+	further bool
 
 	// ended is set when its result is about to be delivered.
 	ended bool
@@ -65,8 +73,8 @@ type job struct {
 }
 
 const (
-	// maxTargets and maxTargetsPerNamespace bound the targets that are kept only for their
-	// failures.
+	// maxTargets and maxTargetsPerNamespace bound the targets that are kept only for the evidence
+	// of their last calls.
 	maxTargets             = 1024
 	maxTargetsPerNamespace = 64
 
@@ -187,14 +195,28 @@ func (t *fairQueue) mayRun(at *target) bool {
 	}
 	return at.running < limit &&
 		at.tenant.running < t.options.PerNamespace &&
-		(t.running < t.options.Workers || at.tenant.running == 0) &&
+		(t.hasWorker(at.tenant) || t.isFurther(at)) &&
 		(t.hosts[at.key.host] < t.options.PerHostInAll || at.running == 0)
+}
+
+// hasWorker reports whether a shared worker, or the worker of a namespace without a running call, is free.
+func (t *fairQueue) hasWorker(of *tenant) bool {
+	return t.running < t.options.Workers || of.running == 0
+}
+
+// isFurther reports whether a call may run as the only further call of its namespace.
+func (t *fairQueue) isFurther(at *target) bool {
+	return at.breaker.answered && at.running == 0 && at.tenant.further == 0
 }
 
 func (t *fairQueue) begin(taken *job, now time.Time) {
 	at := taken.at
 	if state, _ := at.breaker.state(now); state == stateHalfOpen {
 		taken.probe, at.breaker.probing, at.reserved = true, true, time.Time{}
+	}
+	if !t.hasWorker(at.tenant) {
+		taken.further = true
+		at.tenant.further++
 	}
 	t.running++
 	at.running++
@@ -208,6 +230,9 @@ func (t *fairQueue) end(ended *job, failure *Failure, now time.Time) {
 	t.running--
 	at.running--
 	at.tenant.running--
+	if ended.further {
+		at.tenant.further--
+	}
 	if t.hosts[at.key.host]--; t.hosts[at.key.host] == 0 {
 		delete(t.hosts, at.key.host)
 	}
@@ -233,7 +258,7 @@ func (t *fairQueue) withdraw() {
 	t.order = slices.DeleteFunc(t.order, func(owner *tenant) bool { return owner.queued == 0 })
 }
 
-// drop deletes a target without calls whose breaker has counted no failure. Above the limits it
+// drop deletes a target without calls whose breaker has no evidence. Above the limits it
 // also deletes the least recently used target without calls: of its namespace, or of the namespace
 // that has most targets.
 func (t *fairQueue) drop(done *target) {

@@ -2,12 +2,12 @@ package webhookclient
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 )
 
@@ -44,11 +44,6 @@ func TestAHostThatHasJustFailedGetsOneCallAtATime(t *testing.T) {
 	}
 }
 
-// compare compares queues without calls.
-func compare() cmp.Options {
-	return cmp.Options{cmp.AllowUnexported(fairQueue{}), cmpopts.IgnoreFields(fairQueue{}, "options"), cmpopts.EquateEmpty()}
-}
-
 func TestNamespacesAreServedInRoundRobin(t *testing.T) {
 	queue := newFairQueue(PoolOptions{PerHost: 1}.withDefaults())
 	for i := range 3 {
@@ -64,8 +59,60 @@ func TestNamespacesAreServedInRoundRobin(t *testing.T) {
 	if diff := cmp.Diff([]string{"a0", "b", "a1", "a2"}, order); diff != "" {
 		t.Errorf("order differs (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(newFairQueue(queue.options), queue, compare()); diff != "" {
-		t.Errorf("something is left (-want +got):\n%s", diff)
+	if left := queue.queued + queue.running + len(queue.order) + len(queue.hosts); left != 0 {
+		t.Errorf("something is left: %+v", queue)
+	}
+	for _, namespace := range []string{"loud", "quiet"} {
+		if at := queue.known(callOf("a", namespace, "h").target()); at == nil || !at.idle() {
+			t.Errorf("target of %s: %+v, want one without calls", namespace, at)
+		}
+	}
+}
+
+// TestAnswersDoNotWaitForCallsThatHang checks that a target which has answered is called while hanging calls of its
+// own namespace and of others use up the workers, with one call of a namespace at once.
+func TestAnswersDoNotWaitForCallsThatHang(t *testing.T) {
+	queue := newFairQueue(PoolOptions{}.withDefaults())
+	takeAll := func() (taken []*job) {
+		for next, _ := queue.take(noon, false); next != nil; next, _ = queue.take(noon, false) {
+			taken = append(taken, next)
+		}
+		return taken
+	}
+	namespaces := []string{"shop", "bank", "post"}
+	for _, namespace := range namespaces {
+		queue.add(callOf("first", namespace, "answers"))
+		for _, first := range takeAll() {
+			queue.end(first, nil, noon)
+		}
+	}
+	for _, namespace := range namespaces {
+		for i := range 10 * queue.options.PerHost {
+			queue.add(callOf(fmt.Sprint("hangs", i), namespace, fmt.Sprint("silent", i%10)))
+		}
+	}
+	takeAll()
+	if queue.running < queue.options.Workers {
+		t.Fatalf("%d calls hang, want all %d workers in use", queue.running, queue.options.Workers)
+	}
+	for _, namespace := range namespaces {
+		for i := range 3 {
+			queue.add(callOf(fmt.Sprint("answers", i), namespace, "answers"))
+			queue.add(callOf(fmt.Sprint("unknown", i), namespace, "unknown"))
+		}
+	}
+	for round := range 3 {
+		var got []string
+		taken := takeAll()
+		for _, next := range taken {
+			got = append(got, next.at.key.namespace+" "+next.call.Key)
+			queue.end(next, nil, noon)
+		}
+		slices.Sort(got)
+		want := []string{fmt.Sprint("bank answers", round), fmt.Sprint("post answers", round), fmt.Sprint("shop answers", round)}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("calls of round %d (-want +got):\n%s", round, diff)
+		}
 	}
 }
 

@@ -17,8 +17,9 @@ type PoolOptions struct {
 	// Workers is how many calls of all namespaces run at once. Default: 32.
 	Workers int
 
-	// Reserved is how many further calls run at once, at most one in each namespace, so that other
-	// namespaces cannot occupy all workers. Default: as many as Workers.
+	// Reserved is how many further calls run at once, at most two in each namespace: the first of the
+	// namespace, so that other namespaces cannot occupy all workers, and one to a target that answered
+	// its last call, so that calls that hang cannot. Default: twice as many as Workers.
 	Reserved int
 
 	// PerNamespace is how many calls of one namespace run at once. Default: half of Workers.
@@ -55,7 +56,7 @@ func (o PoolOptions) withDefaults() PoolOptions {
 		}
 	}
 	set(&o.Workers, 32)
-	set(&o.Reserved, o.Workers)
+	set(&o.Reserved, 2*o.Workers)
 	set(&o.PerNamespace, (o.Workers+1)/2)
 	set(&o.PerHost, 4)
 	set(&o.PerHostInAll, 16)
