@@ -3,9 +3,11 @@ package rolloutview
 import (
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/clusterstate"
 )
 
 // View is a workload at one moment. Its JSON is the output of kubectl podops get -o json.
@@ -168,6 +170,17 @@ func (v View) AllPods() []Pod {
 	var pods []Pod
 	for i := range v.Revisions {
 		pods = append(pods, v.Revisions[i].Pods...)
+	}
+	return pods
+}
+
+// PodsIn returns the pods of all revisions as they are in the snapshot of the view.
+func (v View) PodsIn(snapshot *clusterstate.Snapshot) []*corev1.Pod {
+	var pods []*corev1.Pod
+	for _, pod := range v.AllPods() {
+		if found := snapshot.Pod(pod.Name); found != nil {
+			pods = append(pods, found)
+		}
 	}
 	return pods
 }

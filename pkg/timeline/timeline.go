@@ -70,7 +70,7 @@ const MaxPods = 1000
 func New(title string, pods []Pod, from, to time.Time) Timeline {
 	t := Timeline{Title: title, To: to, Pods: []Pod{}}
 	for _, pod := range pods {
-		if pod = pod.between(from, to); len(pod.Spans) > 0 {
+		if pod = pod.Between(from, to); len(pod.Spans) > 0 {
 			t.Pods = append(t.Pods, pod)
 		}
 	}
@@ -100,15 +100,15 @@ func (p Pod) changed() time.Time {
 	return p.Spans[min(1, len(p.Spans)-1)].From
 }
 
-// between returns a pod with the parts of its phases between two times.
-func (p Pod) between(from, to time.Time) Pod {
+// Between returns a pod with the parts of its phases between two times; a zero from is the first phase.
+func (p Pod) Between(from, to time.Time) Pod {
 	var spans []Span
 	for _, span := range p.Spans {
+		if !from.IsZero() && !span.To.IsZero() && !span.To.After(from) {
+			continue
+		}
 		if span.To.IsZero() || span.To.After(to) {
 			span.To = to
-		}
-		if !from.IsZero() && span.To.Before(from) {
-			continue
 		}
 		if span.From.Before(from) {
 			span.From = from

@@ -3,6 +3,7 @@ package timeline_test
 import (
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -129,6 +130,141 @@ func TestRecorderTakesTimesFromLabels(t *testing.T) {
 	}
 	if last := t1.Pods[0].Spans[4]; !t1.Pods[0].Gone || !last.To.Equal(at(10)) {
 		t.Errorf("the pod ends at %s, gone %t; want 10s after the beginning", last.To, t1.Pods[0].Gone)
+	}
+}
+
+// TestFollow records every version that a watch delivers, also between two lists and in any order with them.
+func TestFollow(t *testing.T) {
+	// version returns a pod in a phase; its resourceVersion is the second.
+	version := func(name string, phase rolloutview.Phase, seconds float64) *corev1.Pod {
+		pod := builders.MakePod(name)
+		switch phase {
+		case rolloutview.PhaseStarting:
+			pod = pod.Unready(at(-60))
+		case rolloutview.PhaseAvailable, rolloutview.PhaseTerminating:
+			pod = pod.Available()
+		}
+		if phase == rolloutview.PhaseTerminating {
+			pod = pod.Terminating(at(seconds))
+		}
+		object := created(pod.Obj(), -60)
+		if phase != rolloutview.PhaseStarting {
+			labeled(object, map[string]float64{appsv1alpha1.ServiceAvailableLabelKey: 2.25})
+		}
+		object.ResourceVersion = strconv.Itoa(int(seconds * 10))
+		return object
+	}
+	change := func(pod *corev1.Pod, seconds float64) timeline.Change {
+		return timeline.Change{Pod: pod, At: at(seconds)}
+	}
+	starting, available := version("web-0", rolloutview.PhaseStarting, 1), version("web-0", rolloutview.PhaseAvailable, 2)
+	unready, terminating := version("web-0", rolloutview.PhaseStarting, 3), version("web-0", rolloutview.PhaseTerminating, 4)
+	type step struct {
+		pods     []*corev1.Pod
+		changes  []timeline.Change
+		complete bool
+	}
+	for name, test := range map[string]struct {
+		steps []step
+		want  []string
+		gone  bool
+	}{
+		"versions between two lists": {
+			steps: []step{
+				{pods: []*corev1.Pod{starting}, complete: true},
+				{pods: []*corev1.Pod{terminating}, changes: []timeline.Change{change(available, 2.25), change(unready, 3.25), change(terminating, 4.25)}, complete: true},
+			},
+			want: []string{"Starting -1m0s", "Available 2.25s", "Starting 3.25s", "Terminating 4.25s"},
+		},
+		"a list that is ahead of the changes": {
+			steps: []step{
+				{pods: []*corev1.Pod{starting}, complete: true},
+				{pods: []*corev1.Pod{terminating}},
+				{pods: []*corev1.Pod{terminating}, changes: []timeline.Change{change(available, 2.25), change(terminating, 4.25)}, complete: true},
+			},
+			want: []string{"Starting -1m0s", "Available 2.25s", "Terminating 4.25s"},
+		},
+		"changes that are older than the first list": {
+			steps: []step{
+				{pods: []*corev1.Pod{terminating}, complete: true},
+				{pods: []*corev1.Pod{terminating}, changes: []timeline.Change{change(starting, 1.25), change(available, 2.25)}, complete: true},
+			},
+			want: []string{"Starting -1m0s", "Available 2.25s", "Terminating 4s"},
+		},
+		"a deletion": {
+			steps: []step{
+				{pods: []*corev1.Pod{starting}, complete: true},
+				{changes: []timeline.Change{change(terminating, 4.25), {Pod: terminating, At: at(5), Deleted: true}, change(available, 6)}, complete: true},
+			},
+			want: []string{"Starting -1m0s", "Available 2.25s", "Terminating 4.25s"}, gone: true,
+		},
+		"a pod that leaves the lists without a deletion": {
+			steps: []step{{pods: []*corev1.Pod{starting}, complete: true}, {}, {complete: true}},
+			want:  []string{"Starting -1m0s"}, gone: true,
+		},
+		"a pod of others": {
+			steps: []step{
+				{pods: []*corev1.Pod{starting}, complete: true},
+				{pods: []*corev1.Pod{starting}, changes: []timeline.Change{change(version("other", rolloutview.PhaseAvailable, 2), 2)}, complete: true},
+			},
+			want: []string{"Starting -1m0s"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var recorder timeline.Recorder
+			for i, step := range test.steps {
+				if complete := recorder.Follow(step.pods, step.changes, noRevision, at(float64(10+i))); complete != step.complete {
+					t.Errorf("step %d: complete %t, want %t", i, complete, step.complete)
+				}
+			}
+			pods := recorder.Pods()
+			if len(pods) != 1 || pods[0].Gone != test.gone {
+				t.Fatalf("pods %+v, want web-0 with gone %t", pods, test.gone)
+			}
+			got := []string{}
+			for _, span := range pods[0].Spans {
+				got = append(got, fmt.Sprintf("%s %s", span.Phase, span.From.Sub(builders.Epoch)))
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("phases (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestForget(t *testing.T) {
+	var recorder timeline.Recorder
+	for _, name := range []string{"gone", "here"} {
+		recorder.Observe(created(builders.MakePod(name).Obj(), 0), "", at(0))
+	}
+	recorder.Remove(builders.MakePod("gone").Obj().UID, at(5))
+	recorder.Forget(at(4))
+	if pods := recorder.Pods(); len(pods) != 2 {
+		t.Errorf("%d pods, want both: the deletion is not older than 4 s", len(pods))
+	}
+	recorder.Forget(at(6))
+	if pods := recorder.Pods(); len(pods) != 1 || pods[0].Name != "here" {
+		t.Errorf("pods %+v, want the pod that exists", pods)
+	}
+}
+
+func TestSpansAndChangesAreBounded(t *testing.T) {
+	var changes timeline.Changes
+	ready, unready := builders.MakePod("web-0").Available().Obj(), builders.MakePod("web-0").Unready(at(0)).Obj()
+	for i := range 10_000 {
+		changes.Add(timeline.Change{Pod: []*corev1.Pod{ready, unready}[i%2], At: at(float64(i))})
+	}
+	taken := changes.Take()
+	if len(taken) > 4096 || !taken[len(taken)-1].At.Equal(at(9999)) {
+		t.Errorf("%d changes until %s, want at most 4096 with the last one", len(taken), taken[len(taken)-1].At)
+	}
+	if again := changes.Take(); len(again) != 0 {
+		t.Errorf("%d changes were taken twice", len(again))
+	}
+	var recorder timeline.Recorder
+	recorder.Follow([]*corev1.Pod{ready}, taken, noRevision, at(10_000))
+	if spans := len(recorder.Pods()[0].Spans); spans != timeline.MaxSpans {
+		t.Errorf("%d phases, want %d", spans, timeline.MaxSpans)
 	}
 }
 

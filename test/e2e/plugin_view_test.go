@@ -61,11 +61,15 @@ var _ = Describe("kubectl podops during a rollout", func() {
 				gone[pod.UID] = pod
 			}
 		}
-		for _, pod := range before {
-			Expect(gone).To(HaveKey(string(pod.UID)))
+		exact := func(phase rolloutview.Phase) OmegaMatcher {
+			return And(HaveField("Phase", phase), HaveField("Precision", timeline.Exact))
 		}
-		Expect(gone).To(ContainElement(HaveField("Spans", ContainElement(And(
-			HaveField("Phase", rolloutview.PhasePreCheck), HaveField("Precision", timeline.Exact))))))
+		for _, pod := range before {
+			Expect(gone).To(HaveKeyWithValue(string(pod.UID), HaveField("Spans", ContainElements(
+				exact(rolloutview.PhasePreCheck), exact(rolloutview.PhasePreparing),
+				exact(rolloutview.PhaseOperating), HaveField("Phase", rolloutview.PhaseTerminating),
+			))))
+		}
 		Expect(os.ReadFile(page)).To(And(ContainSubstring("<svg"), ContainSubstring(before[0].Name)))
 	})
 })

@@ -14,5 +14,5 @@ func metadata(
 ) ([]*metav1.PartialObjectMetadata, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind)
-	return listAll[*metav1.PartialObjectMetadata](ctx, reader, list, append(options, client.InNamespace(namespace))...)
+	return ListAll[*metav1.PartialObjectMetadata](ctx, reader, list, append(options, client.InNamespace(namespace))...)
 }

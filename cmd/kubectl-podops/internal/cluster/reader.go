@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -188,14 +187,14 @@ func (g *gathering) unreadable() []clusterstate.Unreadable {
 // gather lists a resource page by page into a slice that is sorted by name.
 func gather[T client.Object](ctx context.Context, g *gathering, resource string, list client.ObjectList, into *[]T, options ...client.ListOption) {
 	g.run(resource, func() error {
-		objects, err := listAll[T](ctx, g.reader, list, options...)
+		objects, err := ListAll[T](ctx, g.reader, list, options...)
 		*into = objects
 		return err
 	})
 }
 
-// listAll returns all objects of a list, sorted by name.
-func listAll[T client.Object](ctx context.Context, reader client.Reader, list client.ObjectList, options ...client.ListOption) ([]T, error) {
+// ListAll returns all objects of a list, sorted by namespace and name. It reads them page by page.
+func ListAll[T client.Object](ctx context.Context, reader client.Reader, list client.ObjectList, options ...client.ListOption) ([]T, error) {
 	var objects []T
 	for next := ""; ; {
 		page := list.DeepCopyObject().(client.ObjectList)
@@ -217,6 +216,8 @@ func listAll[T client.Object](ctx context.Context, reader client.Reader, list cl
 			break
 		}
 	}
-	slices.SortFunc(objects, func(a, b T) int { return strings.Compare(a.GetName(), b.GetName()) })
+	slices.SortFunc(objects, func(a, b T) int {
+		return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
+	})
 	return objects, nil
 }

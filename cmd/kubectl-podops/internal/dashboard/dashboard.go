@@ -14,6 +14,7 @@ import (
 
 	"github.com/podops-dev/podops/pkg/clusterstate"
 	"github.com/podops-dev/podops/pkg/rolloutview"
+	"github.com/podops-dev/podops/pkg/timeline"
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/cluster"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
@@ -37,6 +38,7 @@ type verb struct {
 	flags   cluster.Flags
 	port    int
 	context string
+	changes timeline.Changes
 }
 
 // Command returns the verb dashboard.
@@ -86,7 +88,9 @@ func (v *verb) run(ctx context.Context) error {
 	if named := v.env.Config.Context; named != nil && *named != "" {
 		v.context = *named
 	}
-	watch, err := live.Start(ctx, v.env, v.flags.ManagerNamespace, namespaces...)
+	watch, err := live.Start(ctx, v.env, live.Options{
+		ManagerNamespace: v.flags.ManagerNamespace, Namespaces: namespaces, Changes: &v.changes,
+	})
 	if err != nil {
 		return err
 	}
@@ -174,6 +178,7 @@ func (v *verb) follow(ctx context.Context, watch *live.Watch, namespaces []strin
 // state returns the present state.
 func (v *verb) state(ctx context.Context, watch *live.Watch, namespaces []string, recorded *history) (State, error) {
 	var snapshots []*clusterstate.Snapshot
+	changes := v.changes.Take()
 	for _, namespace := range namespaces {
 		snapshot, err := watch.Snapshot(ctx, namespace)
 		if err != nil {
@@ -185,7 +190,7 @@ func (v *verb) state(ctx context.Context, watch *live.Watch, namespaces []string
 	views, notes := viewsOf(snapshots, now)
 	state := State{
 		Context: v.context, Time: metav1.NewMicroTime(now.UTC()), Phases: rolloutview.Phases(),
-		Workloads: views, Timelines: recorded.record(views, now), Notes: notes,
+		Workloads: views, Timelines: recorded.record(podsOf(snapshots, views), changes, now), Notes: notes,
 	}
 	if !v.flags.AllNamespaces {
 		state.Namespace = namespaces[0]

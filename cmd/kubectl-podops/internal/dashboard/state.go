@@ -60,6 +60,19 @@ func viewsOf(snapshots []*clusterstate.Snapshot, now time.Time) (views []rollout
 	return bounded(views, notes)
 }
 
+// podsOf returns the pods of views, by "<Kind>/<namespace>/<name>" of their workloads.
+func podsOf(snapshots []*clusterstate.Snapshot, views []rolloutview.View) map[string][]*corev1.Pod {
+	read := map[string]*clusterstate.Snapshot{}
+	for _, snapshot := range snapshots {
+		read[snapshot.Namespace] = snapshot
+	}
+	pods := make(map[string][]*corev1.Pod, len(views))
+	for _, view := range views {
+		pods[view.Kind+"/"+view.Namespace+"/"+view.Name] = view.PodsIn(read[view.Namespace])
+	}
+	return pods
+}
+
 // bounded leaves out pods and workloads beyond the bounds of a state, and notes that.
 func bounded(views []rolloutview.View, notes []string) ([]rolloutview.View, []string) {
 	pods, most := 0, min(len(views), maxWorkloads)

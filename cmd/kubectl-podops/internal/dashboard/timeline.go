@@ -3,13 +3,15 @@ package dashboard
 import (
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/podops-dev/podops/pkg/rolloutview"
+	"github.com/podops-dev/podops/pkg/timeline"
 )
 
 const (
-	// maxSpans bounds the phases of one pod that are shown; the oldest ones go.
+	// maxSpans bounds the phases of one pod that are shown; the oldest ones are left out.
 	maxSpans = 64
 
 	// keptFor is how long the phases of a pod are shown.
@@ -30,96 +32,56 @@ type Span struct {
 	To    *metav1.MicroTime `json:"to,omitempty"`
 }
 
-// history has the phases of all pods since the dashboard began to watch. Its size is bounded by the pods of
-// the views, those that are gone for keptFor, and maxSpans.
+// history has the phases of all pods since the dashboard began to watch. Its size is bounded by the workloads of
+// a state and by the bounds of a Recorder.
 type history struct {
-	began  time.Time
-	tracks map[string][]*Track // by workload, in the order in which pods appeared
+	began     time.Time
+	recorders map[string]*timeline.Recorder // by workload
 }
 
 func newHistory(began time.Time) *history {
-	return &history{began: began, tracks: map[string][]*Track{}}
+	return &history{began: began, recorders: map[string]*timeline.Recorder{}}
 }
 
-// record adds the phases of the views, and returns the tracks of all workloads. Workloads without a view
-// are forgotten.
-func (h *history) record(views []rolloutview.View, now time.Time) map[string][]Track {
-	shown := make(map[string][]*Track, len(views))
-	result := make(map[string][]Track, len(views))
-	for _, view := range views {
-		key := view.Kind + "/" + view.Namespace + "/" + view.Name
-		shown[key] = h.advance(h.tracks[key], view, now)
-		for _, track := range shown[key] {
-			result[key] = append(result[key], Track{UID: track.UID, Name: track.Name, Spans: append([]Span{}, track.Spans...)})
+// record adds the pods of workloads and the changes of pods, and returns the tracks of all workloads by their keys.
+// Workloads that are missing are forgotten.
+func (h *history) record(workloads map[string][]*corev1.Pod, changes []timeline.Change, now time.Time) map[string][]Track {
+	shown := make(map[string]*timeline.Recorder, len(workloads))
+	result := make(map[string][]Track, len(workloads))
+	from := now.Add(-keptFor)
+	if from.Before(h.began) {
+		from = h.began
+	}
+	for key, pods := range workloads {
+		recorder := h.recorders[key]
+		if recorder == nil {
+			recorder = &timeline.Recorder{}
+		}
+		shown[key] = recorder
+		recorder.Follow(pods, changes, func(*corev1.Pod) string { return "" }, now)
+		recorder.Forget(from)
+		result[key] = []Track{}
+		for _, pod := range recorder.Pods() {
+			if track := trackOf(pod.Between(from, now)); len(track.Spans) > 0 {
+				result[key] = append(result[key], track)
+			}
 		}
 	}
-	h.tracks = shown
+	h.recorders = shown
 	return result
 }
 
-// advance returns the tracks of a workload with the phases of a view.
-func (h *history) advance(tracks []*Track, view rolloutview.View, now time.Time) []*Track {
-	known := map[string]*Track{}
-	for _, track := range tracks {
-		known[track.UID] = track
-	}
-	present := map[string]bool{}
-	for _, pod := range view.AllPods() {
-		present[pod.UID] = true
-		track, ok := known[pod.UID]
-		if !ok {
-			track = &Track{UID: pod.UID, Name: pod.Name}
-			tracks = append(tracks, track)
+// trackOf returns the track of a pod.
+func trackOf(pod timeline.Pod) Track {
+	track := Track{UID: pod.UID, Name: pod.Name}
+	spans := pod.Spans[max(0, len(pod.Spans)-maxSpans):]
+	for i, span := range spans {
+		shown := Span{Phase: span.Phase, From: metav1.NewMicroTime(span.From)}
+		if i < len(spans)-1 || pod.Gone {
+			to := metav1.NewMicroTime(span.To)
+			shown.To = &to
 		}
-		track.enter(pod.Phase, h.begin(pod, now))
+		track.Spans = append(track.Spans, shown)
 	}
-	kept := tracks[:0]
-	for _, track := range tracks {
-		if !present[track.UID] {
-			track.enter(rolloutview.PhaseGone, now)
-		}
-		if track.trim(now.Add(-keptFor)) {
-			kept = append(kept, track)
-		}
-	}
-	clear(tracks[len(kept):])
-	return kept
-}
-
-// begin returns when the phase of a pod began: not before the dashboard, and not in the future, since the clock of
-// the cluster may differ.
-func (h *history) begin(pod rolloutview.Pod, now time.Time) time.Time {
-	if pod.Since == nil || pod.Since.After(now) {
-		return now
-	}
-	if pod.Since.Time.Before(h.began) {
-		return h.began
-	}
-	return pod.Since.Time
-}
-
-// enter ends the phase of a track and begins another one, if it differs.
-func (t *Track) enter(phase rolloutview.Phase, at time.Time) {
-	stamp := metav1.NewMicroTime(at)
-	if n := len(t.Spans); n > 0 {
-		last := &t.Spans[n-1]
-		if last.Phase == phase {
-			return
-		}
-		if at.Before(last.From.Time) {
-			stamp = last.From
-		}
-		last.To = &stamp
-	}
-	t.Spans = append(t.Spans, Span{Phase: phase, From: stamp})
-	t.Spans = t.Spans[max(0, len(t.Spans)-maxSpans):]
-}
-
-// trim removes phases that ended before a time, and reports whether phases of the pod are left.
-func (t *Track) trim(before time.Time) bool {
-	for len(t.Spans) > 1 && t.Spans[0].To.Time.Before(before) {
-		t.Spans = t.Spans[1:]
-	}
-	last := t.Spans[len(t.Spans)-1]
-	return last.Phase != rolloutview.PhaseGone || len(t.Spans) > 1
+	return track
 }

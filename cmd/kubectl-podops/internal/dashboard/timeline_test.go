@@ -2,42 +2,44 @@ package dashboard
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/podops-dev/podops/pkg/rolloutview"
+	"github.com/podops-dev/podops/pkg/timeline"
+	"github.com/podops-dev/podops/test/builders"
 )
 
-// viewAt returns a view of pods, each as "name phase second"; the second is when the phase began.
-func viewAt(began time.Time, pods ...string) rolloutview.View {
-	revision := rolloutview.Revision{Name: "web-1"}
-	for _, entry := range pods {
-		fields := strings.Fields(entry)
-		pod := rolloutview.Pod{Name: fields[0], UID: "uid-" + fields[0], Phase: rolloutview.Phase(fields[1])}
-		if len(fields) > 2 {
-			seconds := 0
-			_, _ = fmt.Sscan(fields[2], &seconds)
-			since := metav1.NewMicroTime(began.Add(time.Duration(seconds) * time.Second))
-			pod.Since = &since
-		}
-		revision.Pods = append(revision.Pods, pod)
+// at is a time after the dashboard began to watch.
+func at(seconds int) time.Time { return builders.Epoch.Add(time.Duration(seconds) * time.Second) }
+
+// podAt returns a version of a pod of an hour ago: "a ready" or "a unready", since a second.
+func podAt(entry string, second int) *corev1.Pod {
+	name, state, _ := strings.Cut(entry, " ")
+	pod := builders.MakePod(name).Available()
+	if state == "unready" {
+		pod = builders.MakePod(name).Unready(at(second))
 	}
-	return rolloutview.View{Kind: "Deployment", Namespace: "shop", Name: "web", Revisions: []rolloutview.Revision{revision}}
+	object := pod.Obj()
+	object.CreationTimestamp = metav1.NewTime(at(-3600))
+	object.ResourceVersion = strconv.Itoa(second + 1)
+	return object
 }
 
 // spelled returns tracks as "name: phase from-to, ...", in seconds.
-func spelled(began time.Time, tracks []Track) []string {
+func spelled(tracks []Track) []string {
 	lines := []string{}
 	for _, track := range tracks {
 		spans := []string{}
 		for _, span := range track.Spans {
-			text := fmt.Sprintf("%s %.0f-", span.Phase, span.From.Sub(began).Seconds())
+			text := fmt.Sprintf("%s %.0f-", span.Phase, span.From.Sub(builders.Epoch).Seconds())
 			if span.To != nil {
-				text += fmt.Sprintf("%.0f", span.To.Sub(began).Seconds())
+				text += fmt.Sprintf("%.0f", span.To.Sub(builders.Epoch).Seconds())
 			}
 			spans = append(spans, text)
 		}
@@ -47,63 +49,73 @@ func spelled(began time.Time, tracks []Track) []string {
 }
 
 func TestHistory(t *testing.T) {
-	began := time.Unix(1_700_000_000, 0)
-	type moment struct {
-		second int
-		pods   []string
-		gone   bool // the workload has no view
+	const key = "Deployment/shop/web"
+	type state struct {
+		second  int
+		pods    []string
+		changes []string // "second name state", or "second name gone"
+		gone    bool     // the workload is not in the state
 	}
 	for name, test := range map[string]struct {
-		moments []moment
-		want    []string
+		states []state
+		want   []string
 	}{
-		"phases begin at the time that the pod has": {
-			moments: []moment{
-				{second: 0, pods: []string{"a Available -60"}},
-				{second: 7, pods: []string{"a PreCheck 5"}},
-				{second: 20, pods: []string{"a Preparing 12"}},
-			},
-			want: []string{"a: Available 0-5, PreCheck 5-12, Preparing 12-"},
+		"phases begin with the dashboard": {
+			states: []state{{second: 1, pods: []string{"a ready"}}},
+			want:   []string{"a: Available 0-"},
 		},
-		"a phase without a time begins when it is seen": {
-			moments: []moment{{second: 0, pods: []string{"a Available"}}, {second: 9, pods: []string{"a NotReady"}}},
-			want:    []string{"a: Available 0-9, NotReady 9-"},
-		},
-		"times in the future and times that go backwards are cut": {
-			moments: []moment{
-				{second: 1, pods: []string{"a Available 50"}},
-				{second: 2, pods: []string{"a PreCheck 0"}},
+		"phases between two states are shown": {
+			states: []state{
+				{second: 1, pods: []string{"a ready"}},
+				{second: 20, pods: []string{"a ready"}, changes: []string{"5 a unready", "8 a ready"}},
 			},
-			want: []string{"a: Available 1-1, PreCheck 1-"},
+			want: []string{"a: Available 0-5, Starting 5-8, Available 8-"},
 		},
 		"a pod that is gone stays, in its place": {
-			moments: []moment{{second: 0, pods: []string{"a Available", "b Available"}}, {second: 3, pods: []string{"b Available", "c Starting"}}},
-			want:    []string{"a: Available 0-3, Gone 3-", "b: Available 0-", "c: Starting 3-"},
+			states: []state{
+				{second: 1, pods: []string{"a ready", "b ready"}},
+				{second: 3, pods: []string{"b ready", "c ready"}, changes: []string{"2 a gone"}},
+			},
+			want: []string{"a: Available 0-2", "b: Available 0-", "c: Available 0-"},
 		},
 		"a pod that is gone is forgotten after a time": {
-			moments: []moment{
-				{second: 0, pods: []string{"a Available", "b Available"}},
-				{second: 3, pods: []string{"b Available"}},
-				{second: 3 + 1801, pods: []string{"b Available"}},
+			states: []state{
+				{second: 1, pods: []string{"a ready", "b ready"}},
+				{second: 3, pods: []string{"b ready"}, changes: []string{"3 a gone"}},
+				{second: 3 + 1801, pods: []string{"b ready"}},
 			},
-			want: []string{"b: Available 0-"},
+			want: []string{"b: Available 4-"},
 		},
 		"a workload that is gone is forgotten": {
-			moments: []moment{{second: 0, pods: []string{"a Available"}}, {second: 1, gone: true}, {second: 2, pods: []string{"a PreCheck"}}},
-			want:    []string{"a: PreCheck 2-"},
+			states: []state{
+				{second: 1, pods: []string{"a ready"}}, {second: 2, gone: true}, {second: 3, pods: []string{"a unready"}},
+			},
+			want: []string{"a: Starting 0-"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			recorded := newHistory(began)
+			recorded := newHistory(builders.Epoch)
 			var got map[string][]Track
-			for _, moment := range test.moments {
-				views := []rolloutview.View{viewAt(began, moment.pods...)}
-				if moment.gone {
-					views = nil
+			for _, state := range test.states {
+				workloads := map[string][]*corev1.Pod{key: {}}
+				for _, entry := range state.pods {
+					workloads[key] = append(workloads[key], podAt(entry, 0))
 				}
-				got = recorded.record(views, began.Add(time.Duration(moment.second)*time.Second))
+				if state.gone {
+					workloads = nil
+				}
+				var changes []timeline.Change
+				for _, entry := range state.changes {
+					number, pod, _ := strings.Cut(entry, " ")
+					second, err := strconv.Atoi(number)
+					if err != nil {
+						t.Fatal(err)
+					}
+					changes = append(changes, timeline.Change{Pod: podAt(pod, second), At: at(second), Deleted: strings.HasSuffix(pod, " gone")})
+				}
+				got = recorded.record(workloads, changes, at(state.second))
 			}
-			if diff := cmp.Diff(test.want, spelled(began, got["Deployment/shop/web"])); diff != "" {
+			if diff := cmp.Diff(test.want, spelled(got[key])); diff != "" {
 				t.Errorf("tracks differ (-want +got):\n%s", diff)
 			}
 		})
@@ -111,13 +123,13 @@ func TestHistory(t *testing.T) {
 }
 
 func TestHistoryIsBounded(t *testing.T) {
-	began := time.Unix(1_700_000_000, 0)
-	recorded := newHistory(began)
-	var got map[string][]Track
+	recorded := newHistory(builders.Epoch)
+	var changes []timeline.Change
 	for i := range 10 * maxSpans {
-		phase := []string{"Available", "PreCheck"}[i%2]
-		got = recorded.record([]rolloutview.View{viewAt(began, "a "+phase)}, began.Add(time.Duration(i)*time.Second))
+		pod := podAt([]string{"a ready", "a unready"}[i%2], i)
+		changes = append(changes, timeline.Change{Pod: pod, At: at(i)})
 	}
+	got := recorded.record(map[string][]*corev1.Pod{"Deployment/shop/web": {podAt("a ready", 0)}}, changes, at(10*maxSpans))
 	if spans := len(got["Deployment/shop/web"][0].Spans); spans != maxSpans {
 		t.Errorf("got %d spans, want %d", spans, maxSpans)
 	}

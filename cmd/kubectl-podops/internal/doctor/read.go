@@ -20,14 +20,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/cluster"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/installation"
 	"github.com/podops-dev/podops/pkg/doctor"
 )
 
 const (
-	// pageSize is how many objects are listed at once.
-	pageSize = 500
-
 	// The names of the manager's objects, in config.
 	managerName     = "podops-controller-manager"
 	serviceName     = "podops-webhook"
@@ -104,28 +102,16 @@ func (r reader) everywhere() reader {
 	return r
 }
 
-// list reads all objects of a kind, a page at a time.
-func list[T any](ctx context.Context, r reader, page client.ObjectList, all *[]T) error {
-	options := []client.ListOption{client.InNamespace(r.namespace), client.Limit(pageSize)}
-	for {
-		if err := r.client.List(ctx, page, append(options, client.Continue(page.GetContinue()))...); err != nil {
-			return err
-		}
-		items, err := meta.ExtractList(page)
-		if err != nil {
-			return fmt.Errorf("reading a page: %w", err)
-		}
-		for _, item := range items {
-			typed, ok := any(item).(*T)
-			if !ok {
-				return fmt.Errorf("a page of %T has a %T", page, item)
-			}
-			*all = append(*all, *typed)
-		}
-		if page.GetContinue() == "" {
-			return nil
-		}
+// list reads all objects of a kind.
+func list[T any, O interface {
+	*T
+	client.Object
+}](ctx context.Context, r reader, page client.ObjectList, all *[]T) error {
+	objects, err := cluster.ListAll[O](ctx, r.client, page, client.InNamespace(r.namespace))
+	for _, object := range objects {
+		*all = append(*all, *object)
 	}
+	return err
 }
 
 // get reads an object, and returns nil if it does not exist.

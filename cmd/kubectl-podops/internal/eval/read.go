@@ -14,15 +14,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/evaluation/offline"
 
+	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/cluster"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/manifests"
 )
@@ -113,7 +112,7 @@ func (v *verb) readCluster(ctx context.Context, namespace string) (offline.Objec
 		{"jobs", &batchv1.JobList{}, []client.ListOption{in}},
 		{"poddisruptionbudgets", &policyv1.PodDisruptionBudgetList{}, []client.ListOption{in}},
 	} {
-		err := reader.List(ctx, kind.list, kind.options...)
+		found, err := cluster.ListAll[client.Object](ctx, reader, kind.list, kind.options...)
 		if apierrors.IsForbidden(err) && kind.name != "pods" {
 			_, _ = fmt.Fprintf(v.ErrOut, "note: %s may not be read, so verdicts can differ from those of the manager: %v\n", kind.name, err)
 			continue
@@ -121,13 +120,8 @@ func (v *verb) readCluster(ctx context.Context, namespace string) (offline.Objec
 		if err != nil {
 			return objects, fmt.Errorf("listing %s: %w", kind.name, err)
 		}
-		if err := meta.EachListItem(kind.list, func(item runtime.Object) error {
-			if object, ok := item.(metav1.Object); ok {
-				objects.Add(object, namespace)
-			}
-			return nil
-		}); err != nil {
-			return objects, fmt.Errorf("reading %s: %w", kind.name, err)
+		for _, object := range found {
+			objects.Add(object, namespace)
 		}
 	}
 	return objects, nil

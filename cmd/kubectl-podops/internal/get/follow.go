@@ -80,7 +80,7 @@ func (v *verb) follow(ctx context.Context) error {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	watch, err := live.Start(ctx, v.env, v.flags.ManagerNamespace, namespace)
+	watch, err := live.Start(ctx, v.env, live.Options{ManagerNamespace: v.flags.ManagerNamespace, Namespaces: []string{namespace}})
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/clusterstate"
+	"github.com/podops-dev/podops/pkg/timeline"
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/cluster"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
@@ -46,9 +47,19 @@ func watched() (namespaced, clusterwide []client.Object) {
 		}
 }
 
+// Options are the options of a Watch.
+type Options struct {
+	// ManagerNamespace is the namespace of the manager, and Namespaces are those to watch.
+	ManagerNamespace string
+	Namespaces       []string
+
+	// Changes receives every version of every pod that the watch delivers after the first list. It may be nil.
+	Changes *timeline.Changes
+}
+
 // Start begins to watch namespaces, and returns when their objects are in memory. It ends with ctx. Resources
 // that may not be listed are noted in snapshots, and not watched.
-func Start(ctx context.Context, env *command.Environment, managerNamespace string, namespaces ...string) (*Watch, error) {
+func Start(ctx context.Context, env *command.Environment, o Options) (*Watch, error) {
 	config, err := env.REST()
 	if err != nil {
 		return nil, err
@@ -62,7 +73,7 @@ func Start(ctx context.Context, env *command.Environment, managerNamespace strin
 		Scheme: command.Scheme(), Mapper: direct.RESTMapper(), DefaultNamespaces: map[string]cache.Config{},
 		ReaderFailOnMissingInformer: true, DefaultUnsafeDisableDeepCopy: &shared, DefaultTransform: cache.TransformStripManagedFields(),
 	}
-	for _, namespace := range namespaces {
+	for _, namespace := range o.Namespaces {
 		options.DefaultNamespaces[namespace] = cache.Config{}
 	}
 	objects, err := cache.New(config, options)
@@ -71,28 +82,28 @@ func Start(ctx context.Context, env *command.Environment, managerNamespace strin
 	}
 	w := &Watch{changed: make(chan struct{}, 1), ended: make(chan error, 1)}
 	reader := &reader{cached: objects, direct: direct, refused: map[schema.GroupVersionKind]error{}, memory: map[string]remembered{}}
-	w.reader = cluster.Reader{Reader: reader, ManagerNamespace: managerNamespace}
-	if err := w.inform(ctx, reader, objects, namespaces); err != nil {
+	w.reader = cluster.Reader{Reader: reader, ManagerNamespace: o.ManagerNamespace}
+	if err := w.inform(ctx, env, reader, objects, o); err != nil {
 		return nil, err
 	}
 	go func() { w.ended <- objects.Start(ctx) }()
 	syncing, stop := context.WithTimeout(ctx, syncTimeout)
 	defer stop()
 	if !objects.WaitForCacheSync(syncing) {
-		return nil, fmt.Errorf("listing the objects of namespace %v: not complete after %s", namespaces, syncTimeout)
+		return nil, fmt.Errorf("listing the objects of namespace %v: not complete after %s", o.Namespaces, syncTimeout)
 	}
 	return w, nil
 }
 
 // inform adds an informer for each kind that the user may list in every namespace.
-func (w *Watch) inform(ctx context.Context, reader *reader, objects cache.Cache, namespaces []string) error {
+func (w *Watch) inform(ctx context.Context, env *command.Environment, reader *reader, objects cache.Cache, o Options) error {
 	namespaced, clusterwide := watched()
 	for _, object := range slices.Concat(namespaced, clusterwide) {
 		kind, err := apiutil.GVKForObject(object, command.Scheme())
 		if err != nil {
 			return fmt.Errorf("finding the kind of %T: %w", object, err)
 		}
-		in := namespaces
+		in := o.Namespaces
 		if slices.Contains(clusterwide, object) {
 			in = []string{""}
 		}
@@ -108,8 +119,26 @@ func (w *Watch) inform(ctx context.Context, reader *reader, objects cache.Cache,
 		if err != nil {
 			return fmt.Errorf("watching %s: %w", kind.Kind, err)
 		}
-		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc: func(any) { w.notify() }, UpdateFunc: func(any, any) { w.notify() }, DeleteFunc: func(any) { w.notify() },
+		record := func(any, bool) {}
+		if _, pods := object.(*corev1.Pod); pods && o.Changes != nil {
+			record = func(object any, deleted bool) {
+				if last, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+					object = last.Obj
+				}
+				if pod, ok := object.(*corev1.Pod); ok {
+					o.Changes.Add(timeline.Change{Pod: pod, At: env.Now(), Deleted: deleted})
+				}
+			}
+		}
+		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
+			AddFunc: func(object any, isInInitialList bool) {
+				if !isInInitialList {
+					record(object, false)
+				}
+				w.notify()
+			},
+			UpdateFunc: func(_, object any) { record(object, false); w.notify() },
+			DeleteFunc: func(object any) { record(object, true); w.notify() },
 		}); err != nil {
 			return fmt.Errorf("watching %s: %w", kind.Kind, err)
 		}

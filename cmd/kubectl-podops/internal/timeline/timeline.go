@@ -25,6 +25,9 @@ import (
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/live"
 )
 
+// recheckInterval is the longest time between two snapshots of a recording.
+const recheckInterval = time.Second
+
 // verb is one run of timeline.
 type verb struct {
 	env    *command.Environment
@@ -53,8 +56,8 @@ Where the times come from, and how exact they are:
   Observed  with --record: when the watch delivered the change, some milliseconds after it.
 
 A phase that none of them shows is part of the phase before it, and the end of a pod that is gone is
-not known. To have every phase of a rollout,
-record it while it runs: --record watches until the rollout is complete, or Ctrl-C.
+not known. To have every phase of a rollout, record it while it runs: --record watches each
+version of each pod until the rollout is complete, or Ctrl-C.
 
 --html writes the chart to a file that needs no other one, with a table of the same content.`,
 		Example: `  # The phases of a pod
@@ -150,24 +153,12 @@ func (v *verb) history(ctx context.Context, namespace string) (timeline.Timeline
 	if object == nil {
 		return timeline.Timeline{}, cluster.NotFound(snapshot, v.target)
 	}
-	pods := podsOf(snapshot, object)
+	pods := rolloutview.Of(snapshot, object, v.env.Now()).PodsIn(snapshot)
 	shown := timeline.New(v.title(namespace), timeline.History(pods, eventsOf(snapshot, object, pods), revisionOf), v.from(), v.env.Now())
 	if snapshot.CannotRead("events") {
 		shown.Notes = append(shown.Notes, "events are left out, and with them the phases of operations that are over")
 	}
 	return shown, nil
-}
-
-// podsOf returns the pods of an object.
-func podsOf(snapshot *clusterstate.Snapshot, object metav1.Object) []*corev1.Pod {
-	view := rolloutview.Of(snapshot, object, time.Time{})
-	var pods []*corev1.Pod
-	for _, pod := range view.AllPods() {
-		if found := snapshot.Pod(pod.Name); found != nil {
-			pods = append(pods, found)
-		}
-	}
-	return pods
 }
 
 // eventsOf returns the events of the pods of an object. Pods that are gone belong to it if they have the
@@ -206,20 +197,24 @@ func revisionOf(pod *corev1.Pod) string {
 func (v *verb) watch(ctx context.Context, namespace string) (timeline.Timeline, error) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	watch, err := live.Start(watching, v.env, v.flags.ManagerNamespace, namespace)
+	var changes timeline.Changes
+	watch, err := live.Start(watching, v.env, live.Options{
+		ManagerNamespace: v.flags.ManagerNamespace, Namespaces: []string{namespace}, Changes: &changes,
+	})
 	if err != nil {
 		return timeline.Timeline{}, err
 	}
 	var recorder timeline.Recorder
-	began, here := v.env.Now(), map[types.UID]bool{}
+	began := v.env.Now()
 	for announced := false; ; {
+		taken := changes.Take()
 		snapshot, err := watch.Snapshot(ctx, namespace)
 		if err != nil && ctx.Err() == nil {
 			return timeline.Timeline{}, err
 		}
 		done := false
 		if err == nil {
-			if done, err = v.observe(&recorder, snapshot, here); err != nil {
+			if done, err = v.observe(&recorder, snapshot, taken); err != nil {
 				return timeline.Timeline{}, err
 			}
 		}
@@ -232,7 +227,7 @@ func (v *verb) watch(ctx context.Context, namespace string) (timeline.Timeline, 
 		}
 		if !announced {
 			announced = true
-			_, _ = fmt.Fprintf(v.env.ErrOut, "Recording %d pods until the rollout is complete; Ctrl-C ends it.\n", len(here))
+			_, _ = fmt.Fprintf(v.env.ErrOut, "Recording %d pods until the rollout is complete; Ctrl-C ends it.\n", len(recorder.Pods()))
 		}
 		select {
 		case <-ctx.Done():
@@ -241,34 +236,24 @@ func (v *verb) watch(ctx context.Context, namespace string) (timeline.Timeline, 
 				return timeline.Timeline{}, fmt.Errorf("the watch of the cluster ended: %w", err)
 			}
 		case <-watch.Changed():
+		case <-time.After(recheckInterval):
 		}
 	}
 }
 
-// observe records a snapshot, and reports whether the rollout is complete.
-func (v *verb) observe(recorder *timeline.Recorder, snapshot *clusterstate.Snapshot, here map[types.UID]bool) (done bool, err error) {
-	object := cluster.Find(snapshot, v.target)
-	if object == nil && len(here) == 0 {
-		return false, cluster.NotFound(snapshot, v.target)
-	}
-	var pods []*corev1.Pod
+// observe records a snapshot and the changes before it, and reports whether the rollout is complete and recorded.
+func (v *verb) observe(recorder *timeline.Recorder, snapshot *clusterstate.Snapshot, changes []timeline.Change) (done bool, err error) {
 	now := v.env.Now()
-	if object != nil {
-		pods = podsOf(snapshot, object)
-		done = rolloutview.Of(snapshot, object, now).Done()
-	}
-	seen := map[types.UID]bool{}
-	for _, pod := range pods {
-		seen[pod.UID], here[pod.UID] = true, true
-		recorder.Observe(pod, revisionOf(pod), now)
-	}
-	for uid := range here {
-		if !seen[uid] {
-			recorder.Remove(uid, now)
-			delete(here, uid)
+	object := cluster.Find(snapshot, v.target)
+	if object == nil {
+		if len(recorder.Pods()) == 0 {
+			return false, cluster.NotFound(snapshot, v.target)
 		}
+		return recorder.Follow(nil, changes, revisionOf, now), nil
 	}
-	return done || object == nil, nil
+	view := rolloutview.Of(snapshot, object, now)
+	complete := recorder.Follow(view.PodsIn(snapshot), changes, revisionOf, now)
+	return complete && view.Done(), nil
 }
 
 func writePage(path string, shown timeline.Timeline) (err error) {
