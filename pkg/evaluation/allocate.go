@@ -55,7 +55,7 @@ func (e *Evaluator) Allocate(ctx context.Context, t *Turn, evaluated Evaluation)
 func (a *Allocation) retryIn(delay time.Duration) { a.Retry = backoff.MinDelay(a.Retry, delay) }
 
 // recheck returns a function that evaluates one rule again for one request, with the permits that were
-// allocated before. A round that has used its time checks the rest in a later one.
+// allocated before. Requests that a round has no time to recheck are rechecked in a later round.
 func (e *Evaluator) recheck(ctx context.Context, t *Turn, evaluated Evaluation, a *Allocation) permit.Recheck {
 	return func(id rule.RuleID, request rule.Request, committed permit.Committed) (rule.Verdict, bool) {
 		eval := evaluated.Rules[id]

@@ -123,8 +123,9 @@ func (e *Evaluator) openCalls(w *evaluating) {
 	}
 }
 
-// open adds calls about requests. While the circuit breaker is half-open, one call is added as its probe;
-// without the probe none is, and the round is repeated when another probe may be admitted.
+// open adds calls about requests. While the circuit breaker is half-open, open adds one call as its
+// probe. If Admit returns a failure, open adds no call, and the round is repeated once a call may be
+// admitted.
 func (e *Evaluator) open(work *ruleWork, w *evaluating, wants []rule.Request) {
 	plan, now := work.Calls, work.env.Now
 	tasks, posts := plan.Tasks.Open(wants, plan.Rule, now, newTraceID)

@@ -17,7 +17,7 @@ type counters struct {
 	known map[string]counted
 }
 
-// counted is how a request counts so far.
+// counted is the way a request has been counted up to now.
 type counted struct{ applied, withheld, would bool }
 
 func newCounters(entry appsv1alpha1.TransitionRule, generation int64) *counters {

@@ -24,7 +24,7 @@ import (
 type policies map[string]*appsv1alpha1.PodTransitionPolicy
 
 // versionOf returns the version of the PodTransitionPolicy that a rule is compiled with. It changes if, and
-// only if, that changes. Empty for a rule that refers to none.
+// only if, the policy changes. Empty for a rule that refers to no policy.
 func (p policies) versionOf(rule appsv1alpha1.TransitionRule) string {
 	if rule.Rego == nil || rule.Rego.PolicyRef == nil {
 		return ""
@@ -124,7 +124,8 @@ const neverAllows = `package rule
 allow := false
 `
 
-// fallback prepares the program that replaces an unusable one; nil when its preparation fails, too.
+// fallback prepares the program that replaces an unusable program; nil if that preparation fails,
+// too.
 func (e *Evaluator) fallback(ctx context.Context, object types.NamespacedName, rule appsv1alpha1.TransitionRule) Program {
 	if rule.Rego == nil {
 		return nil

@@ -27,8 +27,8 @@ type disruption struct {
 	id   rule.RuleID
 	view podindex.DisruptionView
 
-	// healthy is how many pods are healthy, those without the control label included, and neither kept off
-	// traffic nor reserved.
+	// healthy is the number of pods that are healthy and neither kept off traffic nor reserved, including
+	// pods without the control label.
 	healthy int
 }
 
@@ -114,7 +114,7 @@ func (d *disruption) reason(request rule.Request, code rule.Code, message string
 }
 
 // reservedIn returns the pods that may become unready at any moment, although the snapshot shows no permit:
-// those of the records of all PodTransitionRules, and those that this process has stamped.
+// the pods in the records of all PodTransitionRules, and the pods that this process has stamped.
 func reservedIn(snapshot Snapshot) map[types.UID]bool {
 	reserved := map[types.UID]bool{}
 	if len(snapshot.Disruptions) == 0 {
@@ -140,8 +140,9 @@ type uncontrolled struct {
 }
 
 // countUncontrolled returns how many healthy pods without the control label the PodDisruptionBudgets count,
-// by name. Only the status counts them: they are its healthy pods without the controlled ones, and at most
-// as many as it expects beyond the controlled ones. It returns how soon a number may rise; 0 for never.
+// by name. Only the status counts them: their number is its healthy pods minus the controlled healthy pods,
+// and at most its expected pods minus the controlled pods. It returns the delay after which a number may
+// rise; 0 if no number can.
 func (s *State) countUncontrolled(views []podindex.DisruptionView, now time.Time) (counts map[string]int, wait time.Duration) {
 	after := map[string]uncontrolled{}
 	counts = map[string]int{}

@@ -58,7 +58,8 @@ type Ruleset struct {
 	CompileErr  error
 	EvaluateErr error
 
-	// BreakGlass is why every pod passes the PreCheck rules; empty when none does for such a reason.
+	// BreakGlass is the reason of the break-glass annotation with which every pod passes the
+	// PreCheck rules; empty without it.
 	BreakGlass string
 
 	// CallsChanged reports whether the stored status differs from the calls of the webhook rules.

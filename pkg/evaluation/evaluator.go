@@ -30,7 +30,7 @@ type Evaluator struct {
 	remembered *recollections
 }
 
-// Engine prepares rules for evaluation. EngineOf returns that of OPA.
+// Engine prepares rules for evaluation. EngineOf returns the engine that uses OPA.
 type Engine interface {
 	Inspect(ctx context.Context, source opa.Source) (opa.Inspection, error)
 	IsCompiled(module string, parametersSchema json.RawMessage) bool

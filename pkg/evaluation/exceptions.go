@@ -17,15 +17,15 @@ import (
 
 // Hold bounds for how long rules hold back a delete or an eviction that PodOps defers.
 type Hold struct {
-	// Max is the bound; 0 for none.
+	// Max is the bound; 0 is no bound.
 	Max time.Duration
 
-	// Action is what happens when it has passed; Undo if empty.
+	// Action is the action on a request that is held for longer than Max; Undo if empty.
 	Action appsv1alpha1.HoldAction
 }
 
-// boundFor returns the bound boundFor a PodTransitionRule: its own, or else this one boundFor the manager. object is nil for a
-// PodDisruptionBudget, or a PodTransitionRule that was deleted.
+// boundFor returns the bound of a PodTransitionRule: its own, or else the receiver, which is the bound of the manager. object
+// is nil for a PodDisruptionBudget, and for a PodTransitionRule that was deleted.
 func (h Hold) boundFor(object *appsv1alpha1.PodTransitionRule) Hold {
 	if object != nil {
 		if own := object.Spec.MaxHold; own != nil {
@@ -132,7 +132,7 @@ func (x *exceptions) left(hold Hold, request rule.Request) (time.Duration, bool)
 }
 
 // breakGlass returns the reason of the break-glass annotation that applies to all pods of the namespace; empty
-// without one.
+// without the annotation.
 func (x *exceptions) breakGlass() string {
 	switch {
 	case x.namespace != "":
@@ -209,7 +209,7 @@ func (o Outcome) Waivers(request rule.Request) []rule.Waiver {
 	return waivers
 }
 
-// waiveNeed has a candidate pass a rule that needs a slot, or is checked again, whatever its verdict will be.
+// waiveNeed waives a rule that needs a slot or is checked again: the candidate passes it with any verdict.
 func waiveNeed(candidate *permit.Candidate, id rule.RuleID, exception rule.Exception) {
 	if exception != "" {
 		candidate.Waived = append(candidate.Waived, id)

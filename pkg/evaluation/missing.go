@@ -17,8 +17,8 @@ import (
 const MissingFor = 2 * time.Minute
 
 // UnreadableFor takes the place of MissingFor while the numbers of the workload cannot be read, because of
-// missing rights, an API that is gone or a service that does not respond. A workload that has no pod at all
-// is not read, and MissingFor applies.
+// missing rights, an API that was removed or a service that does not respond. A workload that has no pod at
+// all is not read, and MissingFor applies.
 const UnreadableFor = 10 * time.Minute
 
 // missing is how many pods a workload misses, and since when it misses so many.

@@ -8,7 +8,7 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// VerdictState is what a rule decided about a request.
+// VerdictState is the decision of a rule about a request.
 type VerdictState string
 
 // The states of a verdict.
@@ -117,5 +117,5 @@ func (o Outcome) IsPermitted(key string) bool {
 	return slices.ContainsFunc(o.Allocation.Plan.Grants, func(granted rule.Request) bool { return granted.Key() == key })
 }
 
-// Enforcement returns what follows from a denial of the rule.
+// Enforcement returns the effect of a denial of the rule.
 func (e *Rule) Enforcement() appsv1alpha1.Enforcement { return enforcementOf(e.prepared.spec) }

@@ -177,7 +177,8 @@ func (e *Evaluator) prepareInTime(
 	return prepared
 }
 
-// isCompiled reports whether preparing a rule takes no compiler. A rule without a module takes none, either.
+// isCompiled reports whether a rule can be prepared without the compiler: its module is compiled, or it has
+// no module.
 func (e *Evaluator) isCompiled(rule appsv1alpha1.TransitionRule, shared policies) bool {
 	custom, err := customOf(rule, shared)
 	return err != nil || e.engine.IsCompiled(custom.Source, custom.ParametersSchema)
@@ -192,7 +193,8 @@ func versionsOf(object *appsv1alpha1.PodTransitionRule, shared policies) string 
 	return strings.Join(versions, ",")
 }
 
-// unchanged returns the prepared rule that an edit left as it was, with its state; nil when there is none.
+// unchanged returns the prepared rule that an edit did not change, with its state; nil for a new or
+// changed rule.
 func (o preparedRuleset) unchanged(uid types.UID, rule appsv1alpha1.TransitionRule, version string) *preparedRule {
 	if o.uid != uid {
 		return nil
@@ -266,14 +268,14 @@ func (p *preparedRule) resume(statuses []appsv1alpha1.RuleStatus) {
 			continue
 		}
 		p.counters.resume(status)
-		// Until the module is compiled it is assumed to be that of the status.
+		// Until the module is compiled it is assumed to be the module in the status.
 		if p.unprepared() || p.err == nil && p.program != nil && isUnderQuarantine(&status, p.program.Source()) {
 			p.quarantined = status.Quarantined.DeepCopy()
 		}
 	}
 }
 
-// stageOf returns the stage of a rule that may be invalid; empty when it has none.
+// stageOf returns the stage of a rule that may be invalid; empty for a rule without a stage.
 func stageOf(rule appsv1alpha1.TransitionRule) appsv1alpha1.TransitionStage {
 	switch stage := normalized(rule).Stage; stage {
 	case appsv1alpha1.StagePreCheck, appsv1alpha1.StagePostCheck:

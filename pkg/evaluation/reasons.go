@@ -50,12 +50,12 @@ func byRank(a, b rule.Reason) int {
 		cmp.Compare(a.Rule.Ruleset.Name, b.Rule.Ruleset.Name), cmp.Compare(a.Rule.Rule, b.Rule.Rule))
 }
 
-// MaxReasons bounds the reasons of one PodTransitionRule for one request. The others appear when the first
-// are gone.
+// MaxReasons bounds the reasons of one PodTransitionRule for one request. The others appear once the first
+// no longer apply.
 const MaxReasons = 8
 
-// ranked returns sorted reasons with another one added, without the last of the same PodTransitionRule beyond
-// MaxReasons.
+// ranked returns sorted reasons with a reason added, without the last reason of the same PodTransitionRule
+// beyond MaxReasons.
 func ranked(reasons []rule.Reason, reason rule.Reason) []rule.Reason {
 	at, _ := slices.BinarySearchFunc(reasons, reason, byRank)
 	reasons = slices.Insert(reasons, at, reason)
@@ -73,7 +73,7 @@ func ranked(reasons []rule.Reason, reason rule.Reason) []rule.Reason {
 
 const (
 	// defaultNextCheck is the delay after which a rule that reads the time is evaluated again, unless it
-	// returns one.
+	// returns a delay.
 	defaultNextCheck = 15 * time.Second
 
 	// The delay that a rule returns is bounded by these.

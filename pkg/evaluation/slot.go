@@ -2,8 +2,8 @@ package evaluation
 
 import "sync"
 
-// Slot is the right to a background write: one that no pod waits for. All rounds share one, so that such
-// writes, of which there may be thousands, delay no permit and put little load on the API server. A round
+// Slot is the right to a background write, a write that no pod waits for. All rounds share a single slot,
+// so that thousands of background writes delay no permit and put little load on the API server. A round
 // that cannot take the slot postpones its background writes.
 type Slot struct {
 	shared *sync.Mutex

@@ -63,7 +63,7 @@ func (s *State) IsEmpty() bool {
 	return len(s.rulesets) == 0 && len(s.uncontrolled) == 0 && len(s.held) == 0
 }
 
-// forgetRules drops the recollections of all rules except the kept ones.
+// forgetRules drops the recollections of the rules that are in gone and not in kept.
 func (e *Evaluator) forgetRules(gone, kept []*preparedRule) {
 	present := make(map[*preparedRule]bool, len(kept))
 	for _, rule := range kept {

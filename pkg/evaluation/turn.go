@@ -140,7 +140,7 @@ func (t *Turn) goesOn(ctx context.Context, part float64) bool {
 }
 
 // mayCompile reports whether the round may compile a module, which takes a place in the slow
-// lane: one can take seconds.
+// lane: compiling can take seconds.
 func (t *Turn) mayCompile(ctx context.Context) bool {
 	if !t.goesOn(ctx, partForModules) {
 		return false

@@ -10,9 +10,9 @@ import (
 	"github.com/podops-dev/podops/pkg/text"
 )
 
-// verdicts returns the verdicts of one rule for requests of its stage, in their order. version is that of the
-// list of requests. A rule that cannot be evaluated withholds; a rule with a fallback withholds where it
-// applies.
+// verdicts returns the verdicts of one rule for requests of its stage, in their order. version is the version
+// of the list of requests. A rule that cannot be evaluated withholds; a rule with a fallback withholds where
+// it applies.
 func (e *Evaluator) verdicts(
 	ctx context.Context, work *ruleWork, w *evaluating, requests []rule.Request, version uint64,
 ) []rule.Verdict {

@@ -46,12 +46,12 @@ func AdmitCreate(requested PodFacts) Admission {
 	return admission
 }
 
-// AdmitUpdate returns the response to an update of a pod. Labels that only PodOps may set are
-// denied when the request adds or changes one, and restored when it drops one: deployed clients
-// write whole objects from their caches. PodOps itself (trusted) may set them. The requested steps
-// are taken in the same request, as far as possible without writing the gate. AdmitUpdate must see
-// the object as the client sent it: call it once per request (reinvocationPolicy Never), because it
-// takes its own labels for forged labels.
+// AdmitUpdate returns the response to an update of a pod. A label that only PodOps may set is
+// denied when the request adds or changes it, and restored when the request drops it: deployed
+// clients write whole objects from their caches. PodOps itself (trusted) may set them. The
+// requested steps are taken in the same request, as far as possible without writing the gate.
+// AdmitUpdate must see the object as the client sent it: call it once per request
+// (reinvocationPolicy Never), because it takes its own labels for forged labels.
 func AdmitUpdate(old, requested PodFacts, trusted bool, opts Options, now time.Time) Admission {
 	if old.Terminating {
 		return Admission{}
@@ -66,7 +66,7 @@ func AdmitUpdate(old, requested PodFacts, trusted bool, opts Options, now time.T
 	case !requested.Controlled():
 		// The whole lifecycle is removed: there is nothing to deny.
 	case !old.Controlled():
-		// So far no webhook protected the labels.
+		// Until now no webhook protected the labels.
 		before = nil
 		admission.Stripped = strip(labels)
 	case !trusted:
@@ -104,9 +104,9 @@ func advanceRequest(old, requested PodFacts, before, labels map[string]string, o
 	return change
 }
 
-// withMetadataOf returns the pod as it is stored, with the requested metadata. The status in
-// a request on pods is whatever the client sent: the API server drops it after admission, so
-// no decision may use it.
+// withMetadataOf returns the pod as it is stored, with the requested metadata. A request on
+// pods may contain any status that the client chose: the API server drops it after
+// admission, so no decision may use it.
 func withMetadataOf(old, requested PodFacts) PodFacts {
 	stored := old
 	stored.Labels = requested.Labels

@@ -54,8 +54,8 @@ type Change struct {
 	// Gate is the new status of the condition service-ready; nil keeps it.
 	Gate *bool
 
-	// GateReason is the new reason of the condition service-ready, empty for none; nil keeps
-	// it. A change of the gate removes the reason.
+	// GateReason is the new reason of the condition service-ready, empty to remove the
+	// reason, nil to keep it. A change of the gate removes the reason.
 	GateReason *string
 
 	// GateMessage is the new message of the condition service-ready together with GateReason;
@@ -70,8 +70,8 @@ type Change struct {
 	// Transitions are the steps taken, for events and logs.
 	Transitions []Transition
 
-	// Wake is the time until the next Advance if nothing else changes. Zero: none is
-	// needed.
+	// Wake is the time until the next Advance if nothing else changes; zero if no
+	// further Advance is needed.
 	Wake time.Duration
 
 	// WaitsForKubelet is true if the gate is False and the kubelet has not yet made the pod unready.

@@ -16,7 +16,7 @@ type Condition struct {
 }
 
 // conditionsOf returns the messages of the conditions of PodOps that are True on a pod, by
-// type; nil if there is none.
+// type; nil if none is True.
 func conditionsOf(pod *corev1.Pod) map[string]string {
 	var messages map[string]string
 	for i := range pod.Status.Conditions {

@@ -61,8 +61,8 @@ func (m *machine) isPermittedFor(id, operationType string) bool {
 	return m.isPermitted(id) && m.has(appsv1alpha1.OperationPermissionLabelPrefix, operationType)
 }
 
-// begin starts a clean lifecycle: of an older one only the pending PostCheck of the pod
-// survives.
+// begin starts a clean lifecycle: of an older lifecycle of the id only the pending
+// PostCheck of the pod survives.
 func (m *machine) begin(id, operationType string) {
 	attempt := nextAttempt(m.labels, id, m.now)
 	m.clear(id)
@@ -159,7 +159,7 @@ func (m *machine) stampAfter(id string) string {
 	return stamp(m.now)
 }
 
-// latest returns the latest time on the owned labels of an id; zero if there is none.
+// latest returns the latest time on the owned labels of an id; zero without such labels.
 func latest(labels map[string]string, id string) time.Time {
 	var last time.Time
 	for _, prefix := range without(ownedPrefixes(), appsv1alpha1.DoneOperationTypeLabelPrefix, appsv1alpha1.UncheckedLabelPrefix) {

@@ -88,15 +88,15 @@ type PodFacts struct {
 	AnnotationErr  error
 
 	// Conditions are the messages of the conditions of PodOps that are True on the pod, by
-	// type, without the gate's; nil if there is none.
+	// type, without the gate; nil if none is True.
 	Conditions map[string]string
 
 	// ContainersReady is true if the condition ContainersReady is True.
 	ContainersReady bool
 
 	// GatesOnly is true if, according to the kubelet, only readiness gates keep the pod from
-	// being Ready, and every gate but that of PodOps is True. Once the gate of PodOps is True,
-	// such a pod counts as Ready.
+	// being Ready, and every gate except the gate of PodOps is True. Once the gate of PodOps
+	// is True, such a pod counts as Ready.
 	GatesOnly bool
 }
 
@@ -158,8 +158,8 @@ func (f PodFacts) ExpectedFinalizers() []string {
 }
 
 // Missing returns the employers in Expected, including those in Gone, whose finalizer is not on
-// the pod; sorted. The controller of a gone employer removes its finalizer and its entry in the
-// annotation together, so an entry stays while the finalizer does.
+// the pod; sorted. The controller of an employer that no longer exists removes its finalizer
+// and its entry in the annotation together, so an entry stays as long as the finalizer.
 func (f PodFacts) Missing() []string {
 	var employers []string
 	for employer, name := range f.Expected {

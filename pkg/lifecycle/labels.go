@@ -61,12 +61,12 @@ func IsOwned(key string) bool {
 	return found && (prefix == appsv1alpha1.OperationPermissionLabelPrefix || slices.Contains(ownedPrefixes(), prefix))
 }
 
-// MaxIDs is how many ids a pod may have at once. Each has several labels, and every step of one
-// reads all of them.
+// MaxIDs is the number of ids that a pod may have at once. Each id has several labels, and
+// every step of an id reads the labels of all ids.
 const MaxIDs = 64
 
-// isWithoutID reports whether a key is that of a lifecycle label without its id, or of a
-// permission without its type.
+// isWithoutID reports whether a key is a lifecycle label without its id, or a permission
+// without its type.
 func isWithoutID(key string) bool {
 	return key == appsv1alpha1.OperationPermissionLabelPrefix || slices.Contains(clientPrefixes(), key) || slices.Contains(ownedPrefixes(), key)
 }
@@ -121,8 +121,8 @@ func label(prefix, id string) string { return prefix + "/" + id }
 
 func stamp(t time.Time) string { return strconv.FormatInt(t.UnixNano(), 10) }
 
-// ParseTime reads a label value that is a time. It returns false when it is not one,
-// and for the last nanosecond of the range: no time can follow it.
+// ParseTime reads a label value that is a time. It returns false for any other
+// value, and for the last nanosecond of the range: no time can follow it.
 func ParseTime(value string) (time.Time, bool) {
 	if value == "" { // most often; an error would be allocated
 		return time.Time{}, false

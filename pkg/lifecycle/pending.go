@@ -35,8 +35,8 @@ const (
 	maxPendingFinalizers, maxPendingName = 3, 200
 )
 
-// PendingOf returns the change of traffic that a pod waits for. It returns false if it waits
-// for none, or for a rule, or for the operation itself.
+// PendingOf returns the change of traffic that a pod waits for. It returns false for a pod
+// that waits for a rule, for the operation itself, or not at all.
 func PendingOf(p PodFacts) (Pending, bool) {
 	if p.Terminating || !p.Controlled() {
 		return Pending{}, false

@@ -33,7 +33,7 @@ type Problem struct {
 	Text   string
 }
 
-// ProblemOf returns the first problem of a pod; the zero value when there is none.
+// ProblemOf returns the first problem of a pod; the zero value for a pod without a problem.
 func ProblemOf(facts PodFacts, change Change, options Options) Problem {
 	if untyped := UntypedIDs(facts); len(untyped) > 0 {
 		return Problem{ProblemInvalidLifecycle, UntypedText(untyped)}

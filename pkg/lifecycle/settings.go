@@ -32,8 +32,8 @@ func CheckSettings(annotations map[string]string) error {
 	return err
 }
 
-// settings reads the annotations with which a pod sets its own waits. A malformed one counts
-// as absent.
+// settings reads the annotations with which a pod sets its own waits. A malformed annotation
+// counts as absent.
 func settings(annotations map[string]string) (settle *time.Duration, policy string, err error) {
 	if value, ok := annotations[appsv1alpha1.SettleTimeAnnotationKey]; ok {
 		d, parseErr := time.ParseDuration(value)

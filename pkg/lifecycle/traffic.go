@@ -6,7 +6,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// permit gives a waiting id its permit, if there is one for this very attempt.
+// permit gives a waiting id its permit, if permits has a permit for the attempt of the id.
 func (m *machine) permit(id string, permits map[string]string) {
 	attempt, passed := permits[id]
 	operationType := m.get(appsv1alpha1.OperationTypeLabelPrefix, id)

@@ -99,7 +99,7 @@ func detailsOf(explanation ast.Object) (string, error) {
 	return string(encoded), nil
 }
 
-// retryAfterOf returns the shortest of the delays, within its bounds; 0 if there is none.
+// retryAfterOf returns the shortest of the delays, within its bounds; 0 without a delay.
 func retryAfterOf(explanation ast.Object) (time.Duration, error) {
 	times, err := field[*ast.Array](explanation, "retry_after_seconds")
 	if err != nil || times.Len() == 0 {

@@ -24,8 +24,8 @@ func (c *compiled) decide(ctx context.Context, input ast.Value) (*ast.Term, erro
 	return term, err
 }
 
-// transaction returns the option with which the library reads the rules of a user's module; none for a
-// built-in rule.
+// transaction returns the option with which the library reads the rules of a user's module; a built-in
+// rule has no such option.
 func (c *compiled) transaction(cancel topdown.Cancel, input ast.Value) []rego.EvalOption {
 	if c.rules == nil {
 		return nil
@@ -41,8 +41,8 @@ func evaluate(
 	results, err := query.Eval(ctx, append(options,
 		rego.EvalParsedInput(input),
 		rego.EvalExternalCancel(cancel),
-		// No allowed builtin reads the clock or a random number. If one is ever added by mistake,
-		// two evaluations of the same input must not differ.
+		// No allowed builtin reads the clock or a random number. Even if such a builtin is added
+		// by mistake, two evaluations of the same input return the same result.
 		rego.EvalTime(time.Unix(0, 0)),
 		rego.EvalSeed(zeros{}),
 	)...)

@@ -27,7 +27,7 @@ type parts struct {
 }
 
 // decode reads the decision of a rule, and fails closed: a document of another form is an error,
-// and a request that is in none or in several of passed, takes and withheld is withheld with
+// and a request that is not in exactly one of passed, takes and withheld is withheld with
 // rule.CodeUndefined. Keys that are not in keys are ignored.
 func decode(term *ast.Term, keys []key, with parts) (rule.Result, error) {
 	document, ok := term.Value.(ast.Object)
@@ -47,7 +47,7 @@ func decode(term *ast.Term, keys []key, with parts) (rule.Result, error) {
 	for _, key := range keys {
 		verdict := found.verdict(key.term)
 		if verdict.Outcome == rule.NeedsSlot && result.Capacity == nil {
-			// The rule has no slots, so none could ever be granted.
+			// The rule has no slots, so a slot can never be granted.
 			verdict = rule.Verdict{Code: rule.CodeUndefined}
 		}
 		result.Verdicts[key.name] = verdict
@@ -78,7 +78,7 @@ func decisionOf(document ast.Object, with parts) (found decision, err error) {
 }
 
 // verdict returns the verdict of one request, with Call set if it needs a call. A verdict that
-// cannot be read needs none.
+// cannot be read needs no call.
 func (d decision) verdict(key *ast.Term) rule.Verdict {
 	verdict := d.outcome(key)
 	verdict.Call = d.calls != nil && verdict.Code != rule.CodeUndefined && d.calls.Contains(key)

@@ -159,8 +159,8 @@ func New(options Options) (*Engine, error) {
 }
 
 // Prepare returns the Program of a rule. It compiles only new programs: all rules of a built-in
-// kind share one, and so do rules with the same user's module and schema of parameters. The literal
-// of the rule is a document of its own.
+// kind share a program, and so do rules with the same user's module and schema of parameters. The
+// literal of the rule is a separate document.
 //
 // A user's module that does not compile is a *CompileError. ctx ends the wait for the compiler, and
 // does not interrupt it.
@@ -215,6 +215,6 @@ func (e *Engine) program(module spec.Module, of *moduleInfo, pinned *compiled) (
 func (e *Engine) Compilations() int { return int(e.compilations.Load()) }
 
 // Runaways returns how many evaluations of users' modules still run although their verdict was
-// given at the deadline. Each of them uses a core until it ends by itself. A module with a running
-// one is not evaluated, so there is at most one per module and slot.
+// given at the deadline. Each of them uses a core until it ends. A module with a running
+// evaluation is not evaluated again, so a module has at most one runaway per slot.
 func (e *Engine) Runaways() int { return int(e.runaways.Load()) }

@@ -12,5 +12,5 @@ const (
 	HintNegatedLookup = vet.HintNegatedLookup
 )
 
-// Hints returns what is probably a mistake in a module that compiles. Rules are evaluated all the same.
+// Hints returns the probable mistakes in a module that compiles. Rules are evaluated all the same.
 func Hints(module string) ([]Problem, error) { return vet.Hints(module) }

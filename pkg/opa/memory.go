@@ -61,7 +61,7 @@ func (s *moduleInfos) get(source string) *moduleInfo {
 	return s.known[source].Value()
 }
 
-// put adds a moduleInfo, and returns the existing one if its source has one already.
+// put adds a moduleInfo, and returns it; or, for a source that is known, the existing moduleInfo.
 func (s *moduleInfos) put(made *moduleInfo) *moduleInfo {
 	s.mu.Lock()
 	defer s.mu.Unlock()

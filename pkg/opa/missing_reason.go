@@ -8,7 +8,7 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// maxReferences bounds how many references to the input are kept for one module.
+// maxReferences bounds the number of references to the input that are kept for one module.
 const maxReferences = 16
 
 // reference is a path in the input that the rule reason of a module reads.
@@ -67,7 +67,7 @@ func (s missingReason) message(input ast.Value) string {
 	return notTrue + "reason has no value: does it read a label that the pod lacks?"
 }
 
-// explain adds, to a verdict without a message, why the module gave none.
+// explain adds a message to a verdict without one: why the module returned no message.
 func (s missingReason) explain(verdict rule.Verdict, input ast.Value) rule.Verdict {
 	if verdict.Message == "" && (verdict.Code == rule.CodeNotAllowed || verdict.Would == rule.CodeNotAllowed) {
 		verdict.Message = s.message(input)

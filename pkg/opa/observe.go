@@ -60,8 +60,8 @@ func (p *Program) observe(input ast.Value, began time.Time, evaluations int, err
 // bytes as Observation.Output. The literal and the parameters come from the input, not from the
 // module. Replay does not call Options.Observe.
 //
-// A user's module has its usual CPU time. If the evaluation gives no decision, the error is that of
-// the observation.
+// A user's module has its usual CPU time. Without a decision, Replay returns the error of the
+// observation.
 func (e *Engine) Replay(ctx context.Context, module spec.Module, input json.RawMessage) (output json.RawMessage, err error) {
 	defer func() {
 		if value := recover(); value != nil {

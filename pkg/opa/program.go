@@ -14,7 +14,7 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// batch is how many requests go into one evaluation of a built-in rule. It bounds the memory of an
+// batch is the number of requests in one evaluation of a built-in rule. It bounds the memory of an
 // evaluation, and lets the timeout depend on the work done: the first evaluation of 10,000 waiting
 // pods is not an error. Batches are sound because no rule sees more than one request at a time.
 const batch = 256
@@ -32,7 +32,7 @@ type Program struct {
 	// verdictCache holds the verdicts of a built-in rule.
 	verdictCache *verdictCache
 
-	// literal is the JSON of the rule, parameters that of the parameters of a custom one.
+	// literal is the JSON of the rule, parameters the JSON of the parameters of a custom rule.
 	literal, parameters json.RawMessage
 
 	info *moduleInfo
@@ -164,8 +164,8 @@ type observed struct {
 }
 
 // observeAll reports the verdicts of a built-in rule to the observer, with the whole input of each request. Rego
-// has evaluated one request for each projection, or none if all are cached; here it evaluates every request,
-// so that the observation is complete, and confirms the verdicts.
+// has evaluated one request for each projection that is not cached; observeAll evaluates every request, so that
+// the observation is complete, and confirms the verdicts.
 func (p *Program) observeAll(ctx context.Context, counts rule.Counts, requests []rule.Request, returned observed) {
 	read, err := p.documents()
 	if err != nil {

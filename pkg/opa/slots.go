@@ -26,7 +26,7 @@ func WithSlowLane(ctx context.Context) context.Context {
 
 func isSlow(ctx context.Context) bool { return ctx.Value(slowLaneKey{}) != nil }
 
-// acquire waits for a slot, and reports whether it got one before ctx was over.
+// acquire waits for a slot, and reports whether it acquired the slot before ctx ended.
 func (s slots) acquire(ctx context.Context) bool {
 	if isSlow(ctx) {
 		select {

@@ -75,9 +75,9 @@ func newTermCache(remembered *memory) *termCache {
 	}
 }
 
-// pod returns the document of a pod for built-in rules, or the whole one that users' modules read.
-// The term of its last version is cached by UID. A pod without UID or version is converted each
-// time, because it cannot be distinguished from another pod.
+// pod returns the document of a pod for built-in rules, or the whole document that users' modules
+// read. The term of its last version is cached by UID. A pod without UID or version is converted
+// each time, because it cannot be distinguished from another pod.
 func (f *termCache) pod(pod *rule.PodFact, whole bool) *ast.Term {
 	build := f.builtInPod
 	if whole {
@@ -248,7 +248,7 @@ func (f *termCache) env(from rule.Environment, needs Needs) env {
 	return made
 }
 
-// others returns all pods but one.
+// others returns all pods except the pod with the UID.
 func (a env) others(uid types.UID) *ast.Term {
 	terms := make([]*ast.Term, 0, len(a.pods))
 	for _, pod := range a.pods {

@@ -168,7 +168,7 @@ func newVerdictCache(remembered *memory, owner string, cached projection, counte
 	return &verdictCache{projection: cached, counted: counted, memory: remembered, owner: owner}
 }
 
-// cached returns the cachedVerdicts; without verdicts if none are cached.
+// cached returns the cachedVerdicts, which are empty before the first evaluation.
 func (s *verdictCache) cached() *cachedVerdicts {
 	if known, ok := s.memory.Get(cacheKey{s}); ok {
 		return known.(*cachedVerdicts)

@@ -142,9 +142,9 @@ type runaways struct {
 	running map[*evaluation]bool
 }
 
-// refuses returns why the module is not evaluated while an earlier evaluation runs, and nil if none
-// does. An evaluation that has used twice its limit ignores its cancellation, which is the fault of
-// the module; any other has not had the CPU time to end.
+// refuses returns why the module is not evaluated while an earlier evaluation runs, and nil if no
+// earlier evaluation runs. An evaluation that has used twice its limit ignores its cancellation,
+// which is the fault of the module; any other evaluation has not had the CPU time to end.
 func (r *runaways) refuses(limit time.Duration) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

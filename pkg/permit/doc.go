@@ -13,7 +13,7 @@
 //   - A reservation is live while its pod is still at the recorded resourceVersion.
 //     Until then the writer of the record may still stamp the pod, so it counts as
 //     unavailable. Once the pod has a newer resourceVersion, no stamp of that batch can
-//     succeed any more, and the pod itself shows its outcome.
+//     succeed any more, and the pod itself shows the outcome of its stamp.
 //   - A record contains the resourceVersion (viewResourceVersion) up to which its writer
 //     had seen the pods that the record no longer lists. The next batch is only computed
 //     from a view that reaches that resourceVersion and those of all listed pods: the view
@@ -35,5 +35,5 @@
 // reserved, in the record; or granted earlier in the round (Committed). Because no two
 // writers extend one record from the same version of it, no permit is granted in between.
 // The committed pods that a recheck sees may still get no permit, because a stamp can fail.
-// So a rule must not let one pod pass because another one is committed (docs/permits.md).
+// So a rule must not let one pod pass because another pod is committed (docs/permits.md).
 package permit

@@ -20,8 +20,8 @@ type Budget struct {
 	Ruleset string
 
 	// Disruption is true for a PodDisruptionBudget. It counts the pods that are Ready instead of
-	// those that are available, and has no record: Live are the pods of other records, and those
-	// that this process has stamped, at the resourceVersions at which they were stamped.
+	// those that are available, and has no record: Live are the pods of other records, and the
+	// pods that this process has stamped, at the resourceVersions at which they were stamped.
 	Disruption bool
 
 	// Slots that each of its availability rules may allocate, by rule name. Live
@@ -34,8 +34,8 @@ type Budget struct {
 	Live map[types.UID]appsv1alpha1.ReservedPod
 
 	// Sequential is true if a rule depends on other pods or on recent permits. Every
-	// PreCheck permit is recorded then, that of an unavailable pod too: it takes no slot,
-	// but other pods are evaluated against it.
+	// PreCheck permit is recorded then, including the permit of an unavailable pod, which
+	// takes no slot but is an input of the rules of other pods.
 	Sequential bool
 
 	// KeepsRecent is true if a rule reads the recent permits, so that the record lists
@@ -43,8 +43,8 @@ type Budget struct {
 	KeepsRecent bool
 
 	// Owners are the numbers of pods of workloads whose desired number is unknown, by UID. Before
-	// one of their pods gets a PreCheck permit, even an unavailable one, the number is recorded: a
-	// pod that goes must not lower the bound for the next pod.
+	// any pod of such a workload, available or not, gets a PreCheck permit, the number is
+	// recorded: the deletion of a pod must not lower the bound for the next pod.
 	Owners map[types.UID]int
 
 	// Remembered are the numbers of pods in the record that still count.
@@ -110,7 +110,8 @@ type Plan struct {
 	Reserve map[string][]appsv1alpha1.ReservedPod
 
 	// Recent are the complete lists of recent permits, oldest first, by name, of all
-	// PodTransitionRules that keep one: the old list, and the pods that Reserve adds.
+	// PodTransitionRules that keep such a list: the old list, and the pods that
+	// Reserve adds.
 	Recent map[string][]appsv1alpha1.RecentPermit
 
 	// Owners are the complete lists of the numbers of pods to remember, sorted, by name, of
@@ -128,8 +129,9 @@ type Plan struct {
 	Waived []Denial
 
 	// Missed are the pods whose rules were not all rechecked for lack of time, with the number
-	// of successive rounds without a turn. Those that missed the most come first in the next
-	// round. A pod that comes first has had its turn, even if its rules take longer than a round.
+	// of successive rounds without a turn. The pods that missed the most rounds come first in the
+	// next round. A pod that comes first has had its turn, even if its rules take longer than a
+	// round.
 	Missed map[types.UID]int
 
 	// Invalidate are pods that hold a live reservation and are withheld: they must be
@@ -137,12 +139,12 @@ type Plan struct {
 	Invalidate []types.UID
 }
 
-// Next allocates the slots of the budgets to the candidates: first to those without a turn in
-// earlier rounds, then to pods that are already reserved, then in the order in which they began
-// to wait. The rules of a request that has its slots are rechecked one after the other, each with
-// the pods committed so far; a slot is only taken when all of them pass. now is the time of the
-// permits. Next never changes its arguments, and does not depend on the order of candidates,
-// provided that recheck is a function of its own arguments.
+// Next allocates the slots of the budgets to the candidates: first to candidates without a turn
+// in earlier rounds, then to pods that are already reserved, then in the order in which they
+// began to wait. The rules of a request that has its slots are rechecked one after the other,
+// each with the pods that are committed by then; a slot is only taken when all of these rules
+// pass. now is the time of the permits. Next never changes its arguments, and does not depend
+// on the order of candidates, provided that recheck is a function of its own arguments.
 func Next(budgets []Budget, candidates []Candidate, recheck Recheck, now time.Time) Plan {
 	a := newAllocation(budgets, recheck, now)
 	for _, pod := range byPod(candidates, a) {
@@ -210,8 +212,8 @@ func (a *allocation) missed(candidates []Candidate) {
 	}
 }
 
-// byPod groups the candidates by pod. Pods that missed their turn come first, then those with a
-// live reservation, then the oldest request, then the name; the requests of a pod have the same order.
+// byPod groups the candidates by pod. Pods that missed their turn come first, then pods with a live
+// reservation, then the oldest request, then the name; the requests of a pod have the same order.
 func byPod(candidates []Candidate, a *allocation) [][]Candidate {
 	groups := map[types.UID][]Candidate{}
 	for _, c := range candidates {

@@ -62,7 +62,7 @@ func (b *openBudget) renew(pod string, now time.Time) {
 }
 
 // withoutLast returns the permits without the last permit of a pod, and the removed permit; nil if
-// there is none. It does not modify the list.
+// the pod has no permit in the list. It does not modify the list.
 func withoutLast(permits []rule.Permit, pod string) ([]rule.Permit, *rule.Permit) {
 	for i, permit := range slices.Backward(permits) {
 		if permit.Pod == pod {

@@ -49,10 +49,10 @@ func reaches(view, required string) bool {
 
 // NextRecord returns the record to write: the new list of reservations, the recent permits
 // and the numbers of pods to remember (Plan.Recent and Plan.Owners of the PodTransitionRule,
-// empty if it keeps none), and how far the view of a reader must reach. Reservations of the
-// old record that are missing from the new list are dead; a reader may rely on that only if
-// its view contains the evidence: the pod at its present resourceVersion, or, for a deleted
-// pod, all of this view.
+// empty if it keeps no such list), and how far the view of a reader must reach. Reservations
+// of the old record that are missing from the new list are dead; a reader may rely on that
+// only if its view contains the evidence: the pod at its present resourceVersion, or, for a
+// deleted pod, all of this view.
 func NextRecord(
 	old *appsv1alpha1.PermitRecord, reserved []appsv1alpha1.ReservedPod, recent []appsv1alpha1.RecentPermit, owners []appsv1alpha1.OwnerPods,
 	at func(types.UID) string, viewResourceVersion string,

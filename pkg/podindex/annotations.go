@@ -20,7 +20,7 @@ const (
 )
 
 // visibleAnnotations returns the annotations that rules see: the argument itself if rules see
-// all of them, nil if they see none.
+// all of them, nil if they see no annotation.
 func visibleAnnotations(all map[string]string) map[string]string {
 	var visible []string
 	for key, value := range all {

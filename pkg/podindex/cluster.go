@@ -24,8 +24,8 @@ func (x *Index) SetNamespace(name string, labels map[string]string) {
 }
 
 // SetBreakGlass stores the reason of the break-glass annotation of a namespace, or of the whole
-// cluster if the namespace is empty; an empty reason is none. It notifies of the namespaces that it
-// applies to, if the reason changed.
+// cluster if the namespace is empty; an empty reason means that the annotation is absent. If the
+// reason changed, SetBreakGlass notifies of the namespaces that it applies to.
 func (x *Index) SetBreakGlass(namespace, reason string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -90,7 +90,7 @@ func (x *Index) DeletePolicy(name string) {
 }
 
 // notifyUsers notifies of every namespace with a rule that refers to a policy. It reads all rules:
-// edits of policies are rare, and an index of their users would be a second one besides policyusers.
+// edits of policies are rare, and package policyusers already keeps an index of their users.
 func (x *Index) notifyUsers(policy string) {
 	for name, namespace := range x.namespaces {
 		for _, r := range namespace.rules {

@@ -34,7 +34,8 @@ func (x *Index) own(n *namespace, p *pod, by int) {
 	}, by > 0)
 }
 
-// apiVersionOf returns the version of the pod's controller; empty when it has none.
+// apiVersionOf returns the API version of the pod's controller; empty for a pod without a
+// controller.
 func apiVersionOf(object *corev1.Pod) string {
 	if reference := metav1.GetControllerOfNoCopy(object); reference != nil {
 		return reference.APIVersion

@@ -20,7 +20,7 @@ type DisruptionBudget struct {
 	Namespace string
 	Name      string
 
-	// Selector of its pods; nil selects none.
+	// Selector of its pods; nil selects no pod.
 	Selector labels.Selector
 
 	// Desired is how many pods must be healthy (status.desiredHealthy), Healthy how many the
@@ -34,8 +34,8 @@ type DisruptionBudget struct {
 	Unknown string
 }
 
-// DisruptionBudgetOf returns the part of a PodDisruptionBudget that permits depend on. One without a
-// selector, or with one that cannot be parsed, selects no pod.
+// DisruptionBudgetOf returns the part of a PodDisruptionBudget that permits depend on. Without a
+// selector that can be parsed, the budget selects no pod.
 func DisruptionBudgetOf(object *policyv1.PodDisruptionBudget) DisruptionBudget {
 	b := DisruptionBudget{
 		Namespace: object.Namespace, Name: object.Name,
@@ -83,13 +83,13 @@ type disruptionBudget struct {
 	DisruptionBudget
 	selected map[types.UID]*pod
 
-	// ready counts the pods that are Ready as the disruption controller does, and healthy those
-	// of them that PodOps does not keep off traffic.
+	// ready counts the pods that are Ready as the disruption controller does, and healthy the
+	// Ready pods that PodOps does not keep off traffic.
 	ready   int
 	healthy int
 
 	// counted is the number of pods that are neither terminating nor finished, and unhealthy are
-	// those that are not in healthy.
+	// the pods among them that healthy does not count.
 	counted   int
 	unhealthy map[types.UID]*pod
 
@@ -144,7 +144,7 @@ func (p *pod) isHealthy() bool { return p.counts && p.fact.Ready && !p.offTraffi
 const MaxDisruptionBudgets = 256
 
 // SetDisruptionBudget adds or replaces a PodDisruptionBudget, and notifies if a pod that it
-// selects waits. It ignores another one beyond MaxDisruptionBudgets.
+// selects waits. It ignores further budgets beyond MaxDisruptionBudgets.
 func (x *Index) SetDisruptionBudget(budget DisruptionBudget) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -219,7 +219,8 @@ type DisruptionView struct {
 	Ready     int
 	Available int
 
-	// Counted is how many controlled pods it selects, without terminating and finished ones.
+	// Counted is the number of controlled pods that it selects, without terminating and finished
+	// pods.
 	Counted int
 
 	// Waiting are the requests of the pods that it selects, oldest first.

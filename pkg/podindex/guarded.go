@@ -30,8 +30,8 @@ func gapOf(object *corev1.Pod, facts lifecycle.PodFacts) gap {
 
 // Unguarded are the selected pods that PodOps cannot guard, terminating and finished ones excluded.
 type Unguarded struct {
-	// Mirrors are mirror pods of static pods, which only their kubelet stops, and Gateless those
-	// without the readiness gate: nothing but finalizers keeps their traffic off.
+	// Mirrors are mirror pods of static pods, which only their kubelet stops, and Gateless are
+	// pods without the readiness gate: only finalizers keep traffic from them.
 	Mirrors  int
 	Gateless int
 

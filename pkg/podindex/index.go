@@ -27,8 +27,8 @@ type Index struct {
 	// labels of all namespaces, also of namespaces without an entry in namespaces. No value is nil.
 	labels map[string]map[string]string
 
-	// breakGlass are the reasons of break-glass annotations by namespace; that of the whole cluster
-	// has no namespace.
+	// breakGlass are the reasons of break-glass annotations by namespace; the reason for the whole
+	// cluster has the empty namespace.
 	breakGlass map[string]string
 
 	policies map[string]*appsv1alpha1.PodTransitionPolicy
@@ -53,7 +53,8 @@ type namespace struct {
 	retired  map[string]RetiredRule
 	owners   map[types.UID]Owner
 
-	// disruptions are the PodDisruptionBudgets by name; nil when there are none.
+	// disruptions are the PodDisruptionBudgets by name; nil in a namespace without
+	// PodDisruptionBudgets.
 	disruptions map[string]*disruptionBudget
 
 	// newest has the highest revisions of the ReplicaSets of each Deployment, by its UID.

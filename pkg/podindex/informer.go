@@ -12,9 +12,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// NewInformer returns the informer of a kind: of pods one that shares its watch and its
-// objects with the index, of every other kind that of client-go. It has the signature of
-// cache.Options.NewInformer of controller-runtime.
+// NewInformer returns the informer of a kind. The informer of pods shares its watch and
+// its objects with the index; the informer of any other kind is that of client-go. It
+// has the signature of cache.Options.NewInformer of controller-runtime.
 //
 // The watch of the pods writes to the index first and to the informer behind it. The index
 // therefore sees every list, event and bookmark in the order of resourceVersions, as from a

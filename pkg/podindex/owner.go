@@ -28,11 +28,11 @@ type Owner struct {
 	// Uncounted is true while Desired is not known.
 	Uncounted bool
 
-	// TemplateLabels are the labels of its pod template; nil when it has none.
+	// TemplateLabels are the labels of its pod template; nil without a template.
 	TemplateLabels map[string]string
 
-	// Scale is true for a workload that has no known pod template, and whose numbers are those of
-	// its scale subresource.
+	// Scale is true for a workload that has no known pod template, and whose numbers are read
+	// from its scale subresource.
 	Scale bool
 
 	// Observed is status.replicas of the scale: how many pods its controller has counted.
@@ -41,19 +41,20 @@ type Owner struct {
 	// Unreadable is why its numbers cannot be read; empty if they can.
 	Unreadable string
 
-	// Revision is the revision of a ReplicaSet of a Deployment; 0 if it has none. The newest
-	// ReplicaSet of a Deployment has the highest.
+	// Revision is the revision of a ReplicaSet of a Deployment; 0 without a revision. The
+	// newest ReplicaSet of a Deployment has the highest.
 	Revision int64
 
-	// UpdateRevision and CurrentRevision are those in the status of a StatefulSet.
+	// UpdateRevision and CurrentRevision are the fields of these names in the status of a
+	// StatefulSet.
 	UpdateRevision  string
 	CurrentRevision string
 
 	// Created is when it was created.
 	Created time.Time
 
-	// Recreates is true for a Deployment of the strategy Recreate: no new pod comes before every old
-	// one has gone. SkipRules are then the names of the rules that its pods skip.
+	// Recreates is true for a Deployment of the strategy Recreate: it creates no new pod before
+	// every old pod is deleted. SkipRules are then the names of the rules that its pods skip.
 	Recreates bool
 	SkipRules []string
 
@@ -62,7 +63,7 @@ type Owner struct {
 }
 
 // hasPlaceOf reports whether another version of a workload has the same controller, kind, name
-// and revisions, and has pods if this one does.
+// and revisions, and both or neither want pods.
 func (o Owner) hasPlaceOf(other Owner) bool {
 	return o.UpdateRevision == other.UpdateRevision && o.CurrentRevision == other.CurrentRevision && o.Created.Equal(other.Created) &&
 		(o.Desired == 0) == (other.Desired == 0) && o.Controller == other.Controller && o.Kind == other.Kind && o.Name == other.Name && o.Revision == other.Revision
@@ -175,7 +176,7 @@ type controlled struct {
 	// cause is why the controller deletes a pod.
 	cause rule.Cause
 
-	// revisions are those of its pods.
+	// revisions are the revisions of its pods.
 	revisions revisions
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/podops-dev/podops/pkg/replicasetscale"
 )
 
-// OwnerOf returns a workload as an owner of pods, and false for an object that is none: another kind, or a
-// Job without pods under PodOps.
+// OwnerOf returns a workload as an owner of pods, and false for an object that does not count as an owner:
+// another kind, or a Job without pods under PodOps.
 func OwnerOf(object metav1.Object) (owner Owner, counts bool) {
 	owner = Owner{
 		UID: object.GetUID(), Namespace: object.GetNamespace(), Name: object.GetName(),
@@ -66,9 +66,9 @@ func replicas(wanted *int32) int {
 	return int(*wanted)
 }
 
-// desiredOfJob returns how many pods the controller of a Job keeps at a time: parallelism, bounded by
-// the completions that are left; 0 for a Job that is suspended or has ended. Without completions no
-// further pod is created once a pod has succeeded, and the active ones count.
+// desiredOfJob returns the number of pods that the controller of a Job keeps at a time: parallelism,
+// bounded by the completions that are left; 0 for a Job that is suspended or has ended. Without
+// completions no further pod is created once a pod has succeeded, and the active pods count.
 func desiredOfJob(job *batchv1.Job) int {
 	spec, status := &job.Spec, &job.Status
 	if spec.Suspend != nil && *spec.Suspend || hasEnded(status) {

@@ -36,7 +36,7 @@ type pod struct {
 	gap gap
 
 	// controller is the owner reference of the pod's controller, and apiVersion its version;
-	// zero when it has none.
+	// zero for a pod without a controller.
 	controller rule.Owner
 	apiVersion string
 
@@ -71,8 +71,8 @@ func (b base) version(owner types.UID, revision rule.RevisionState) string {
 	return version
 }
 
-// newPod returns the entry of an object. before is the entry that it replaces, nil when there
-// is none; owner is the top of the pod's chain of controllers; cause is why its controller
+// newPod returns the entry of an object. before is the entry that it replaces, nil for a new
+// pod; owner is the top of the pod's chain of controllers; cause is why its controller
 // deletes it, and of has the revisions of the controller.
 func newPod(object *corev1.Pod, owner rule.Owner, cause rule.Cause, of revisions, before *pod) *pod {
 	facts := lifecycle.FactsOf(object)

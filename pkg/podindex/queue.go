@@ -12,7 +12,7 @@ import (
 )
 
 // queue is a set of pods that wait, with their requests in order. A call of ordered costs time
-// for the pods that changed since the last call, and almost none if no pod did.
+// for each pod that changed since the last call, and almost no time if no pod changed.
 type queue struct {
 	pods map[types.UID]*pod
 
@@ -76,7 +76,7 @@ func (q *queue) ordered() *waitingList {
 	return q.list
 }
 
-// merged returns a list without the pods that are gone, and with the fresh entries in order.
+// merged returns a list without the pods in gone, and with the fresh entries in order.
 func merged(old *waitingList, fresh []entry, gone map[*pod]bool) *waitingList {
 	size := len(old.entries) + len(fresh)
 	made := &waitingList{entries: make([]entry, 0, size), requests: make([]rule.Request, 0, size)}
@@ -128,7 +128,7 @@ func (l *waitingList) add(p *pod) {
 	}
 }
 
-// pod returns a pod that waits; nil when there is none with this UID. Few rounds call it, so
+// pod returns the waiting pod with a UID; nil if no such pod waits. Few rounds call it, so
 // the first call makes the map.
 func (l *waitingList) pod(uid types.UID) *pod {
 	l.once.Do(func() {

@@ -47,8 +47,8 @@ func (n *namespace) unreadable(r *ruleset) []Owner {
 	return owners
 }
 
-// remembered returns the numbers of pods in a record that still apply: those of workloads that
-// miss pods, or have a pod that may be deleted at any time.
+// remembered returns the numbers of pods in a record that still apply: the numbers of
+// workloads that miss pods, or have a pod that may be deleted at any time.
 func (n *namespace) remembered(
 	r *ruleset, record *appsv1alpha1.PermitRecord, live map[types.UID]appsv1alpha1.ReservedPod, owned map[types.UID]int,
 ) map[types.UID]int {

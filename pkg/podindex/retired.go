@@ -16,7 +16,8 @@ import (
 // it selects. Tools that replace an object by deleting and creating it take seconds.
 const RetiredFor = 30 * time.Second
 
-// maxRetired bounds the retired rules of one namespace. Beyond it the oldest one ends early.
+// maxRetired bounds the retired rules of one namespace. Beyond it the oldest retired rule ends
+// early.
 const maxRetired = 100
 
 // RetiredRule is a PodTransitionRule that was deleted less than RetiredFor ago. Until it ends,
@@ -53,8 +54,8 @@ type retirement struct {
 	until time.Time
 }
 
-// Holds returns the name of the first rule that might have withheld the request; "" if there is
-// none.
+// Holds returns the name of the first rule that might have withheld the request; "" without
+// such a rule.
 func (r RetiredRule) Holds(request rule.Request) string {
 	if request.Stage != appsv1alpha1.StagePreCheck || !r.selector.Matches(labels.Set(request.Pod.Labels)) {
 		return ""
@@ -152,8 +153,8 @@ func (r *ruleset) retire(until time.Time) RetiredRule {
 	return retired
 }
 
-// inherit returns the record that a PodTransitionRule without a record takes over: that of the
-// deleted rule of the same name, whose reservations may still become permits.
+// inherit returns the record that a PodTransitionRule without a record takes over: the record
+// of the deleted rule of the same name, whose reservations may still become permits.
 func (n *namespace) inherit(object *appsv1alpha1.PodTransitionRule) *appsv1alpha1.PermitRecord {
 	if object.Status.Permits != nil {
 		return nil

@@ -17,12 +17,13 @@ func hashOf(labels map[string]string) string {
 	return labels[appsv1.ControllerRevisionHashLabelKey]
 }
 
-// revisions are what a controller of pods wants of the revisions of its pods.
+// revisions are the states of the revisions of a controller of pods.
 type revisions struct {
 	// all is the state of every pod, of a ReplicaSet for one; empty if it depends on the hash.
 	all rule.RevisionState
 
-	// newest is the hash of the newest revision, and before that of the one that it replaces.
+	// newest is the hash of the newest revision, and before the hash of the revision that it
+	// replaces.
 	newest, before string
 }
 

@@ -30,16 +30,16 @@ type Snapshot struct {
 	// Disruptions are the PodDisruptionBudgets that select a pod that waits, sorted by name.
 	Disruptions []DisruptionView
 
-	// Waiting are the requests of all pods, also of those that no rule selects; oldest
-	// first.
+	// Waiting are the requests of all pods, including pods that no rule selects;
+	// oldest first.
 	Waiting []rule.Request
 
-	// NamespaceLabels are the labels of the namespace. Nil when the namespace has not been
-	// seen; empty when it has none.
+	// NamespaceLabels are the labels of the namespace. Nil before the namespace is seen;
+	// empty for a namespace without labels.
 	NamespaceLabels map[string]string
 
 	// BreakGlass is the reason of the break-glass annotation of the namespace, and ClusterBreakGlass
-	// that of the whole cluster; empty without one.
+	// the reason for the whole cluster; empty without the annotation.
 	BreakGlass        string
 	ClusterBreakGlass string
 
@@ -85,8 +85,8 @@ type RuleView struct {
 	Live map[types.UID]appsv1alpha1.ReservedPod
 
 	// Owners count the selected pods of workloads whose desired number is not known, by
-	// UID, and have the desired number of those that are counted by their scale. Nil when nothing
-	// waits and the record lists none.
+	// UID, and have the desired number of the workloads that are counted by their scale. Nil when
+	// nothing waits and the record lists none.
 	Owners map[types.UID]int
 
 	// Remembered are the numbers of pods in the record that still apply, by UID of the
@@ -97,8 +97,8 @@ type RuleView struct {
 	// kind and name. Nil when all can.
 	Unreadable []Owner
 
-	// Inherited is true while the record is that of a deleted rule of the same name, and not
-	// yet stored in the status of this rule.
+	// Inherited is true while the record comes from a deleted rule of the same name, and is
+	// not yet stored in the status of this rule.
 	Inherited bool
 
 	// Pods are the selected pods, including terminating pods and without finished pods, sorted by
@@ -137,8 +137,8 @@ func (v Snapshot) At(uid types.UID) string {
 }
 
 // Snapshot returns a snapshot of a namespace. pods reports whether the snapshot includes all
-// selected pods of a PodTransitionRule, which costs time for each of them; nil includes them
-// for none. pods must not call the index.
+// selected pods of a PodTransitionRule, which costs time for each of them; nil includes no
+// selected pods. pods must not call the index.
 func (x *Index) Snapshot(name string, pods func(*appsv1alpha1.PodTransitionRule) bool) Snapshot {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -28,8 +28,8 @@ type PodFact struct {
 	// first 32 by name.
 	Annotations map[string]string
 
-	// Owner is the known workload at the top of the chain of controllers of the pod; zero if the
-	// pod has none.
+	// Owner is the known workload at the top of the chain of controllers of the pod; zero for a
+	// pod without a known workload.
 	Owner Owner
 
 	// Revision is the revision of its workload that the pod was made from.
@@ -54,7 +54,7 @@ type PodFact struct {
 	SkipRules []string
 
 	// BreakGlass is the reason of the break-glass annotation of the pod, in one line of at most
-	// MaxBreakGlassBytes; empty without one.
+	// MaxBreakGlassBytes; empty without the annotation.
 	BreakGlass string
 
 	// Available is set if the pod has the label service-available, is Ready, and is neither
@@ -78,11 +78,11 @@ type Revision struct {
 	// controller-revision-hash; empty if the pod has neither.
 	Current string
 
-	// State is what the workload wants of the revision.
+	// State is the role of the revision in the rollout of the workload.
 	State RevisionState
 }
 
-// RevisionState is what a workload wants of a revision.
+// RevisionState is the role of a revision in the rollout of a workload.
 type RevisionState string
 
 // The states of a revision.
@@ -94,11 +94,12 @@ const (
 	// RevisionNewest means that the workload makes new pods from it.
 	RevisionNewest RevisionState = "Newest"
 
-	// RevisionOutdated means that the workload replaces its pods by those of a newer one.
+	// RevisionOutdated means that the workload replaces the pods of the revision by pods of a newer
+	// revision.
 	RevisionOutdated RevisionState = "Outdated"
 
-	// RevisionAbandoned means that it is outdated, and was given up before it replaced the one before
-	// it: the workload was rolled back, or went on to a later one.
+	// RevisionAbandoned means that the revision is outdated, and that its rollout ended before it had
+	// replaced the previous revision: the workload was rolled back, or updated again.
 	RevisionAbandoned RevisionState = "Abandoned"
 )
 
@@ -144,7 +145,7 @@ const (
 // TaskState is the state of a request at an external service.
 type TaskState string
 
-// The states of a task. The zero value is none: the service has not been called.
+// The states of a task. The zero value means that the service has not been called.
 const (
 	// TaskCalling means that the call is in flight.
 	TaskCalling TaskState = "Calling"

@@ -70,7 +70,8 @@ func explainCapacity(bounds *appsv1alpha1.AvailablePolicy, capacity *Capacity) s
 	return fmt.Sprintf("%s%d of %d pods are available; %s", turn(capacity.Slots), capacity.Available, capacity.Selected, strings.Join(reasons, "; "))
 }
 
-// turn returns how many slots go to pods that come first, as the beginning of a message; empty for none.
+// turn returns the beginning of a message: the number of slots that go to pods that come first; empty
+// for 0.
 func turn(slots int) string {
 	switch slots {
 	case 0:

@@ -92,8 +92,8 @@ const (
 	// may be disrupted: the disruption controller has not seen its present spec, or has failed.
 	CodeBudgetUnknown Code = "BudgetUnknown"
 
-	// CodeRuleDeleted means that the PodTransitionRule was just deleted, and one with the same name
-	// may replace it.
+	// CodeRuleDeleted means that the PodTransitionRule was just deleted, and that another with the
+	// same name may replace it.
 	CodeRuleDeleted Code = "RuleDeleted"
 )
 
@@ -112,14 +112,14 @@ type Verdict struct {
 	Message string
 
 	// Details are machine-readable details of the user's module, as a JSON object; at most
-	// MaxMessageBytes. Empty if there are none.
+	// MaxMessageBytes. Empty without details.
 	Details string
 
 	// Call means that the external service of a webhook rule must be called for the request.
 	Call bool
 
-	// RetryAfter is the delay after which the user's module must be evaluated again; 0 if it
-	// requires none.
+	// RetryAfter is the delay after which the user's module must be evaluated again; 0
+	// without such a delay.
 	RetryAfter time.Duration
 }
 
@@ -190,7 +190,7 @@ func DisruptionBudgetID(namespace, name string) RuleID {
 	return RuleID{Ruleset: types.NamespacedName{Namespace: namespace, Name: string(KindDisruptionBudget)}, Rule: name}
 }
 
-// IsDisruptionBudget reports whether the id is that of a PodDisruptionBudget.
+// IsDisruptionBudget reports whether the id names a PodDisruptionBudget.
 func (r RuleID) IsDisruptionBudget() bool { return r.Ruleset.Name == string(KindDisruptionBudget) }
 
 // RuleID identifies one rule of one PodTransitionRule.

@@ -3,5 +3,5 @@
 //	Objects -> podindex -> evaluation.Prepare, Evaluate, Allocate -> Verdicts
 //
 // It writes nothing and calls no service: the answers of the services of webhook rules are given, or the
-// verdict reports that one is needed.
+// verdict reports that an answer is needed.
 package offline

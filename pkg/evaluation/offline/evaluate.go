@@ -141,7 +141,7 @@ func (closed) Admit(rule.RuleID, dispatch.Service) (bool, *webhookclient.Failure
 // CountSkipped implements evaluation.Services.
 func (closed) CountSkipped(rule.RuleID, dispatch.Service, *webhookclient.Failure) {}
 
-// State is what follows for a pod from all verdicts.
+// State is the state of a pod that all verdicts together result in.
 type State string
 
 // The states of a pod.

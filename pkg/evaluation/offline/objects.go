@@ -82,7 +82,8 @@ func (o *Objects) NamespacesOfPods() []string {
 	return slices.Compact(names)
 }
 
-// Replace puts PodTransitionRules and PodTransitionPolicies in the place of those of the same name.
+// Replace replaces the PodTransitionRules and PodTransitionPolicies of the same names, and adds the
+// others.
 func (o *Objects) Replace(with Objects) {
 	for _, rule := range with.Rules {
 		o.Rules = slices.DeleteFunc(o.Rules, func(old *appsv1alpha1.PodTransitionRule) bool {

@@ -20,7 +20,7 @@ type Operation struct {
 	Type  string
 	Stage appsv1alpha1.TransitionStage
 
-	// ID is the id of the lifecycle: that of deletes for the type delete, or else "eval".
+	// ID is the id of the lifecycle: for the type delete the id of deletes, or else "eval".
 	ID string
 
 	// At is when the waiting began.

@@ -32,7 +32,7 @@ type Result struct {
 
 	Failed, Skipped bool
 
-	// Message is why the test failed, and Output what it printed.
+	// Message is why the test failed, and Output the text that it printed.
 	Message, Output string
 
 	Duration time.Duration
@@ -121,7 +121,7 @@ func coverageOf(report cover.Report) Coverage {
 	return coverage
 }
 
-// percent returns a share with one digit; 100 of nothing.
+// percent returns a share in percent with one digit; 100 if whole is 0.
 func percent(part, whole int) float64 {
 	if whole == 0 {
 		return 100

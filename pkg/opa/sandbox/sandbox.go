@@ -29,7 +29,7 @@ const (
 	// memory of the container.
 	Children = 2
 
-	// maxWaiting is how many checks of one owner may wait for a child.
+	// maxWaiting is the number of checks of one owner that may wait for a child.
 	maxWaiting = 64
 
 	// waitDelay is how long the pipes of a dead child may stay open.
@@ -48,8 +48,8 @@ type Options struct {
 	// Timeout is the time limit of a child, including its start. Default: 5 s.
 	Timeout time.Duration
 
-	// Children is how many children run at the same time. One owner uses all but one of them at
-	// most. Other checks wait. Default: 2.
+	// Children is the number of children that run at the same time. One owner uses at most
+	// Children - 1 of them. Other checks wait. Default: 2.
 	Children int
 
 	// Remembered bounds the bytes of the cached results, by module and schema. Owners share them

@@ -9,7 +9,7 @@ import (
 )
 
 // Limits of the estimated cost. A type check takes time in proportion to the square of the cost, so
-// these amount to about 50 ms for one expression and half a second for a module.
+// these limits amount to about 50 ms for one expression and half a second for a module.
 const (
 	// maxCost bounds one expression, and the value of one rule.
 	maxCost = 2000

@@ -186,8 +186,8 @@ func (w *estimator) container(term *ast.Term, inner *scope) cost {
 	return all
 }
 
-// comprehension returns the cost of one item: a type check sees one, and the work of making the
-// value can be interrupted.
+// comprehension returns the cost of one item: a type check visits a single item, and the
+// evaluation that makes the value can be interrupted.
 func (w *estimator) comprehension(body ast.Body, inner *scope, heads ...*ast.Term) cost {
 	own := inner.copy()
 	w.add(w.body(body, own), body, own)

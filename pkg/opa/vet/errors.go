@@ -101,7 +101,7 @@ func argumentTypes(err *ast.Error) string {
 	return "; " + strings.Join(lines, ", ")
 }
 
-// hint returns a way out of a mistake for which OPA's message has none.
+// hint returns how to correct a mistake that OPA's message does not explain.
 func hint(err *ast.Error) string {
 	const noNetwork = "; it is not available to rules, which reach no network: docs/sandbox.md"
 	for _, known := range []struct{ part, hint string }{

@@ -12,7 +12,7 @@ const (
 	HintNegatedLookup = "negated-lookup"
 )
 
-// Hints returns what is probably a mistake in a module that compiles.
+// Hints returns the probable mistakes in a module that compiles.
 func Hints(source string) ([]Problem, error) {
 	if err := CheckSize(source); err != nil {
 		return nil, err

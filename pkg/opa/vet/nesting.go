@@ -114,7 +114,7 @@ func checkDepth(source string) error {
 }
 
 // endOfString returns the index of the quote that closes the string that starts at an index, or of
-// the last byte if none does.
+// the last byte if the string is not closed.
 func endOfString(source string, start int) int {
 	for i := start + 1; i < len(source); i++ {
 		switch {

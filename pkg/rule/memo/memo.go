@@ -42,7 +42,7 @@ type Answer struct {
 	// and must not be modified.
 	Verdicts []rule.Verdict
 
-	// Capacity is that of rule.Result.
+	// Capacity is the Capacity of the rule.Result.
 	Capacity *rule.Capacity
 }
 
@@ -106,8 +106,8 @@ func bytesOf(requests []rule.Request, verdicts []rule.Verdict) int64 {
 // all of them are cached, and the counts are unchanged or do not matter, the program is not
 // evaluated. An error returns no verdicts and leaves the cache unchanged.
 //
-// version identifies the list of requests: a list with the version of the cached one is equal to it, and
-// its requests are not compared one by one. 0 is no version.
+// version identifies the list of requests: two lists of the same version are equal, and their requests
+// are not compared one by one. 0 is no version.
 func (m *Memo) Evaluate(
 	ctx context.Context, program Program, scope Scope,
 	stage appsv1alpha1.TransitionStage, env rule.Environment, requests []rule.Request, version uint64,
@@ -146,8 +146,8 @@ func (m *Memo) Recall(scope Scope, env rule.Environment, requests []rule.Request
 }
 
 // recall returns the cached verdicts of the requests, and the positions of the requests to
-// evaluate. Without such positions it returns the cached list itself. The capacity may be that of
-// other counts.
+// evaluate. Without such positions it returns the cached list itself. The capacity may have been
+// computed from other counts.
 func (m *Memo) recall(
 	scope Scope, env rule.Environment, requests []rule.Request, version uint64,
 ) ([]rule.Verdict, []int, cachedCapacity) {
@@ -183,8 +183,9 @@ func (m *Memo) keep(counts rule.Counts, answered *rule.Capacity) {
 	m.capacity = cachedCapacity{known: true, counts: counts, capacity: answered}
 }
 
-// finder looks up requests in the cache. Lists usually have the same order, so the position of a
-// request is that of the previous one plus one; only otherwise is a map made.
+// finder looks up requests in the cache. Lists usually have the same order, so finder first
+// tries the position after that of the previous request, and makes a map only if the orders
+// differ.
 func (m *Memo) finder() func(int, rule.Request) (int, bool) {
 	var index map[key]int
 	shift := 0

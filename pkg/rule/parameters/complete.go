@@ -18,9 +18,9 @@ import (
 )
 
 // Complete returns the parameters with the defaults of the schema filled in, as canonical JSON:
-// sorted keys, no spaces. given is empty if the rule has none. Errors have the parameter at fault
-// below path ("spec.rules[0].rego.parameters"); an unknown name is an error, since a misspelt
-// parameter would silently have no effect.
+// sorted keys, no spaces. given is empty for a rule without parameters. Errors have the parameter
+// at fault below path ("spec.rules[0].rego.parameters"); an unknown name is an error, since a
+// misspelt parameter would silently have no effect.
 func (s *Schema) Complete(given stdjson.RawMessage, path *field.Path) (stdjson.RawMessage, field.ErrorList) {
 	if len(given) > MaxBytes {
 		return nil, field.ErrorList{field.TooLong(path, "", MaxBytes)}
@@ -103,7 +103,8 @@ func (s *Schema) open() bool {
 	return s.structural.XPreserveUnknownFields || s.structural.AdditionalProperties != nil
 }
 
-// filler sets defaults. Each item of a list may have a large one, so the added bytes are bounded.
+// filler sets defaults. Each item of a list may have a large default, so the added bytes are
+// bounded.
 type filler struct{ left int }
 
 func (f *filler) fill(document any, node *structuralschema.Structural) error {

@@ -26,8 +26,8 @@ type Schema struct {
 }
 
 // Parse parses the schema of a PodTransitionPolicy. nil is the schema of a policy without
-// parameters. path is that of declared ("spec.parameters"); errors have the keyword at fault below
-// it. With errors there is no Schema.
+// parameters. path is the path of declared ("spec.parameters"); errors have the keyword at fault
+// below it. With errors there is no Schema.
 func Parse(declared *appsv1alpha1.PolicyParameters, path *field.Path) (*Schema, field.ErrorList) {
 	path = path.Child("openAPIV3Schema")
 	if declared == nil {

@@ -7,13 +7,13 @@ import (
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 )
 
-// noParameters replaces the members of an object that has none. The type checker accepts any
-// property in an object without properties; its message shows this name instead.
+// noParameters replaces the members of an object without members. The type checker accepts
+// any property in an object without properties; its message shows this name instead.
 const noParameters = "(none)"
 
 // JSONSchema returns the names and types of completed parameters as a JSON schema for the compiler
 // of a module. All other keywords restrict values, not types. Where the type is not known, the
-// schema has none, which allows any use.
+// schema has no type, which allows any use.
 func (s *Schema) JSONSchema() (json.RawMessage, error) {
 	document := typeOf(s.structural)
 	if len(s.structural.Properties) == 0 && !s.open() {

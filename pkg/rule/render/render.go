@@ -92,7 +92,7 @@ arguments := %s
 }
 
 // literal returns a value in the format of "opa fmt": JSON, one item per line, a comma after the
-// last one too.
+// last item too.
 func literal(value any) (string, error) {
 	buffer := bytes.Buffer{}
 	encoder := json.NewEncoder(&buffer)
@@ -101,7 +101,7 @@ func literal(value any) (string, error) {
 	if err := encoder.Encode(value); err != nil {
 		return "", fmt.Errorf("encoding parameters: %w", err)
 	}
-	// Strings have no raw line break in JSON, so the last byte of a line is never inside one.
+	// JSON strings have no raw line break, so the last byte of a line is never inside a string.
 	lines := strings.Split(strings.TrimSuffix(buffer.String(), "\n"), "\n")
 	for i := range len(lines) - 1 {
 		closes := strings.HasPrefix(strings.TrimLeft(lines[i+1], "\t"), "}") ||

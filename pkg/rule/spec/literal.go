@@ -62,7 +62,7 @@ func isEmpty(selector *metav1.LabelSelector) bool {
 	return selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0
 }
 
-// boundOf returns a valid value as a bound; nil for an unset one.
+// boundOf returns a valid value as a bound; nil if the value is unset.
 func boundOf(value *intstr.IntOrString) *bound {
 	if value == nil {
 		return nil

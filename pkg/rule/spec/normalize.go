@@ -68,7 +68,8 @@ func requireBound(available appsv1alpha1.AvailablePolicy, path *field.Path) fiel
 		"set maxUnavailableValue, such as 25%, minAvailableValue, or both: without a bound every pod would pass")}
 }
 
-// normalizeBound moves the nested spelling of a bound, at path, into the canonical one, called name.
+// normalizeBound moves the nested spelling of a bound, at path, into the canonical field, called
+// name.
 func normalizeBound(canonical **intstr.IntOrString, nested **appsv1alpha1.AvailableValue,
 	path *field.Path, name string,
 ) field.ErrorList {

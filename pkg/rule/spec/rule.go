@@ -53,7 +53,7 @@ type Custom struct {
 	Source string
 	Entry  Entry
 
-	// Policy is the name of the PodTransitionPolicy of the module; empty for an inline one.
+	// Policy is the name of the PodTransitionPolicy of the module; empty for an inline module.
 	Policy string `json:",omitempty"`
 
 	// ParametersSchema is a JSON schema of the parameters; nil leaves them open.

@@ -96,7 +96,7 @@ func validateRego(rego appsv1alpha1.RegoRule, path *field.Path) field.ErrorList 
 	return errs
 }
 
-// isObject reports whether JSON is an object. An empty document counts as one.
+// isObject reports whether JSON is an object. An empty document counts as an object.
 func isObject(document []byte) bool {
 	if len(document) == 0 {
 		return true

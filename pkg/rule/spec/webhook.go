@@ -250,7 +250,7 @@ func foreignTypes(types []string, path *field.Path) []string {
 	for i, name := range types {
 		if name != appsv1alpha1.DeleteOperationType {
 			warnings = append(warnings, fmt.Sprintf("%s: PodOps itself begins no operation of type %q, only of type %q, for rollouts and "+
-				"scale-ins of a Deployment alike: this one applies only if an operation controller of yours uses it",
+				"scale-ins of a Deployment alike: this type applies only if an operation controller of yours uses it",
 				path.Index(i), name, appsv1alpha1.DeleteOperationType))
 		}
 	}

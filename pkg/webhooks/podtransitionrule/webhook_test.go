@@ -130,7 +130,7 @@ func TestValidatorAllows(t *testing.T) {
 		"types of others, with a warning": {
 			raw: object(``, selectWeb, staged([]string{`{"name":"a",$s,"conditions":["delete","updat"],"labelCheck":{"requires":{"matchLabels":{"a":"b"}}}}`})...),
 			want: []string{`spec.rules[0].conditions[1]: PodOps itself begins no operation of type "updat", only of type "delete", for rollouts and ` +
-				`scale-ins of a Deployment alike: this one applies only if an operation controller of yours uses it`},
+				`scale-ins of a Deployment alike: this type applies only if an operation controller of yours uses it`},
 		},
 		"a percentage below 100": {raw: object(``, selectWeb, staged([]string{`{"name":"a",$s,"availablePolicy":{"minAvailableValue":"99%"}}`})...)},
 		"100% that must stay, with a warning": {
