@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Method is the way by which a client takes a pod away.
+// Method is the way by which a client removes a pod.
 type Method string
 
 // The deferral.
@@ -19,14 +19,14 @@ const (
 	MethodLabel            Method = "Label"
 )
 
-// Actor is the class of the client that takes a pod away. The class decides whether a request
-// is held, who carries it out, and when it lapses.
+// Actor is the class of the client that removes a pod. The class decides whether a request is
+// held, who carries it out, and when it lapses.
 type Actor string
 
 // The actors.
 const (
-	// ActorOwner is the controller of the pod's owner. It repeats the delete for as long as it
-	// wants the pod gone, with a back-off of up to 17 minutes.
+	// ActorOwner is the controller of the pod's owner. It repeats the delete until the pod is
+	// deleted or no longer surplus, with a back-off of up to 17 minutes.
 	ActorOwner Actor = "Owner"
 
 	// ActorEvictor is a client of the eviction API, such as kubectl drain, which repeats the
@@ -88,8 +88,8 @@ func controllerOf(kind string) string {
 }
 
 // ActorOf returns the class of the client of a request. All controllers may share one user: then
-// the owner of the pod decides which of them it is, and what its state does not explain is a
-// delete by the controller of the owner. manager is the user of PodOps.
+// the owner of the pod decides which of them it is, and a request that its state does not
+// explain is a delete by the controller of the owner. manager is the user of PodOps.
 func ActorOf(user string, groups []string, method Method, pod *corev1.Pod, manager string) Actor {
 	switch {
 	case user == manager && manager != "":

@@ -16,7 +16,7 @@ type OwnerState int
 // present.
 const (
 	// OwnerPresent means that the owner exists, is of a kind that PodOps does not read, or that
-	// the pod has none.
+	// the pod has no owner.
 	OwnerPresent OwnerState = iota
 
 	// OwnerTerminating means that the owner is being deleted. Its controller deletes no more
@@ -50,7 +50,7 @@ type Reason string
 const (
 	ReasonPodOps               Reason = "PodOps"               // PodOps carries out a pending delete
 	ReasonNotControlled        Reason = "NotControlled"        // the pod is not under PodOps
-	ReasonTerminating          Reason = "Terminating"          // what follows is the kubelet's final delete
+	ReasonTerminating          Reason = "Terminating"          // the next delete is the kubelet's final delete
 	ReasonFinished             Reason = "Finished"             // the pod has succeeded or failed: it serves no requests
 	ReasonMirrorPod            Reason = "MirrorPod"            // only its kubelet can stop a static pod
 	ReasonNamespaceTerminating Reason = "NamespaceTerminating" // the namespace controller waits for every pod
@@ -86,8 +86,8 @@ type Review struct {
 	Actor  Actor
 
 	// Forgeable is true if any client may have sent the review. A request that PodOps would act on
-	// later is recorded only if the API server has sent it, apart from those of the controllers of
-	// ReplicaSets, which are compared with the surplus of the ReplicaSet.
+	// later is recorded only if the API server has sent it, apart from requests of the controllers
+	// of ReplicaSets, which are compared with the surplus of the ReplicaSet.
 	Forgeable bool
 
 	// DryRun is true for a request that changes nothing: it gets the same answer, and leaves
@@ -97,7 +97,7 @@ type Review struct {
 	// Forced is true for a delete with a grace period of 0 seconds.
 	Forced bool
 
-	// UID is the precondition of the request; empty if it has none.
+	// UID is the precondition of the request; empty without a precondition.
 	UID types.UID
 
 	// Budgets is how many PodDisruptionBudgets select the pod.
@@ -112,7 +112,7 @@ type Decision struct {
 	Outcome Outcome
 	Reason  Reason
 
-	// Record is true if the request begins a lifecycle, or joins the one that is in progress.
+	// Record is true if the request begins a lifecycle, or joins the lifecycle in progress.
 	Record bool
 
 	// Actor is the class of the recorded demand.
@@ -121,7 +121,7 @@ type Decision struct {
 
 // Decide returns the answer to a delete or an eviction of a pod. It passes if the pod needs no
 // protection or if nothing may delay the request, and if the pod may be operated on. All other
-// requests are held, even if PodOps does not see why the owner wants the pod gone: its
+// requests are held, even if PodOps does not see why the owner wants the pod deleted: its
 // controller may have seen a change that PodOps has not.
 func Decide(r Review) Decision {
 	if reason, ok := r.passes(); ok {
@@ -190,7 +190,7 @@ func (r Review) excepted() (Reason, bool) {
 
 // Exempt reports whether a pod may be deleted at any time, and why:
 //   - it is not under PodOps,
-//   - it is terminating already: what follows is the kubelet's final delete,
+//   - it is terminating already: the next delete is the kubelet's final delete,
 //   - it has finished: it serves no requests,
 //   - it is a mirror pod.
 func Exempt(pod *corev1.Pod) (Reason, bool) {

@@ -1,5 +1,5 @@
-// Package deferreddelete decides which deletes and evictions of pods are held, and what becomes of
-// them. It is pure.
+// Package deferreddelete decides which deletes and evictions of pods are held, and when they are
+// carried out or cancelled. It is pure.
 //
 // Decide returns the answer to a request that comes before the pod may be operated on: the client gets
 // 429, and the pod begins the lifecycle pod-delete. Its annotation records the Demand (Pending). When

@@ -15,8 +15,9 @@ const (
 	// repeats it every 5 seconds; the cluster autoscaler gives up a node after 2 minutes.
 	EvictionLapse = 2 * time.Minute
 
-	// UnwantedLapse is for how long the owner must not have wanted the pod gone before the
-	// delete is cancelled. A rollout that pauses between two steps must not lose its progress.
+	// UnwantedLapse is the time for which the owner must not have wanted the pod deleted
+	// before the delete is cancelled. A rollout that pauses between two steps must not lose
+	// its progress.
 	UnwantedLapse = 10 * time.Second
 
 	// OperateLapse is for how long a pod whose owner deletes it by itself may be operated on
@@ -24,7 +25,7 @@ const (
 	OperateLapse = time.Minute
 )
 
-// Want is whether the controller of a pod's owner wants the pod gone.
+// Want is whether the controller of a pod's owner wants the pod deleted.
 type Want int
 
 // The values of Want.
@@ -32,14 +33,14 @@ const (
 	// WantUnknown means that the owner does not show it.
 	WantUnknown Want = iota
 
-	// Wanted means that the owner wants the pod gone.
+	// Wanted means that the owner wants the pod deleted.
 	Wanted
 
 	// Unwanted means that the owner needs the pod, or does not exist any more.
 	Unwanted
 )
 
-// Step is what becomes of a pending delete now.
+// Step is the next step of a pending delete.
 type Step int
 
 // The steps.
@@ -54,14 +55,14 @@ type Lapse string
 
 // The lapses.
 const (
-	LapseUnwanted  Lapse = "the owner does not want the pod gone any more"
+	LapseUnwanted  Lapse = "the owner does not want the pod deleted any more"
 	LapseRepeated  Lapse = "the eviction was not repeated"
 	LapseExpired   Lapse = "the rules did not permit it in time"
 	LapseWithdrawn Lapse = "the label " + appsv1alpha1.ToDeleteLabelKey + " was removed"
 	LapseForgone   Lapse = "the owner did not delete the pod"
 )
 
-// State is a pending delete and the facts that decide what becomes of it.
+// State is a pending delete and the facts that decide its next step.
 type State struct {
 	Pod    *corev1.Pod
 	Record appsv1alpha1.PendingDelete
@@ -71,7 +72,8 @@ type State struct {
 	May  bool
 	Wake time.Duration
 
-	// Want is whether the owner wants the pod gone, and UnwantedFor for how long it has not.
+	// Want is whether the owner wants the pod deleted, and UnwantedFor the time for which it has
+	// not.
 	Want        Want
 	UnwantedFor time.Duration
 
@@ -79,8 +81,8 @@ type State struct {
 	Expiry time.Duration
 }
 
-// Next returns what becomes of a pending delete, and how soon to look again; 0 when only a change
-// of the pod or its owner matters. The Lapse is the reason of a Cancel.
+// Next returns the next step of a pending delete, and how soon to call Next again; 0 when only a
+// change of the pod or its owner matters. The Lapse is the reason of a Cancel.
 func Next(s State, now time.Time) (Step, Lapse, time.Duration) {
 	actor := Actor(s.Record.Actor)
 	seen := now.Sub(LastSeen(s.Record))
@@ -104,7 +106,7 @@ func Next(s State, now time.Time) (Step, Lapse, time.Duration) {
 	}
 }
 
-// nextForOwner returns what becomes of a delete by the controller of the owner.
+// nextForOwner returns the next step of a delete by the controller of the owner.
 func (s State) nextForOwner(seen time.Duration, now time.Time) (Step, Lapse, time.Duration) {
 	operable := s.operableFor(now)
 	switch {

@@ -21,7 +21,7 @@ const (
 )
 
 // Pending returns the record of the pending delete of a pod. It returns false if the pod has
-// none, and if the record is of another pod or of an earlier lifecycle.
+// no record, and if the record is of another pod or of an earlier lifecycle.
 func Pending(pod *corev1.Pod) (appsv1alpha1.PendingDelete, bool) {
 	value := pod.Annotations[appsv1alpha1.PendingDeleteAnnotationKey]
 	if value == "" || len(value) > maxPendingBytes {
@@ -124,8 +124,8 @@ func OfReplicaSet(pod *corev1.Pod) bool { return OwnerKind(pod) == kindReplicaSe
 
 // Finishes reports whether PodOps itself carries out the pending delete of a pod, so that the
 // label operate would have no reader. The controllers of ReplicaSets, DaemonSets and Jobs delete the
-// pod themselves once it may be operated on: that of ReplicaSets is woken by the label, and only the
-// others know whether they still want it gone.
+// pod themselves once it may be operated on: the controller of ReplicaSets is woken by the label,
+// and only the others can decide whether the pod must still be deleted.
 func Finishes(pod *corev1.Pod) bool {
 	record, ok := Pending(pod)
 	if !ok {

@@ -77,7 +77,8 @@ func progress(labels map[string]string) int {
 	return 0
 }
 
-// Begun returns the begin of the lifecycle pod-delete of a pod, in nanoseconds; empty without one.
+// Begun returns the begin of the lifecycle pod-delete of a pod, in nanoseconds; empty for a pod
+// without that lifecycle.
 func Begun(pod *corev1.Pod) string {
 	return pod.Labels[appsv1alpha1.OperatingLabelPrefix+"/"+appsv1alpha1.PodDeleteID]
 }

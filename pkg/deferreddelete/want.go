@@ -19,7 +19,7 @@ func isLive(owner metav1.Object, pod *corev1.Pod) bool {
 	return controller != nil && owner.GetUID() == controller.UID && owner.GetDeletionTimestamp() == nil
 }
 
-// WantOfStatefulSet returns whether a StatefulSet wants one of its pods gone: its ordinal is
+// WantOfStatefulSet returns whether a StatefulSet wants one of its pods deleted: its ordinal is
 // outside of the range, or it is of an old revision that the strategy replaces. set is nil if it
 // does not exist.
 func WantOfStatefulSet(set *appsv1.StatefulSet, pod *corev1.Pod) Want {
@@ -43,7 +43,7 @@ func WantOfStatefulSet(set *appsv1.StatefulSet, pod *corev1.Pod) Want {
 	case set.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType || ordinal < partitionOf(set):
 		return Unwanted
 	case set.Status.ObservedGeneration < set.Generation || set.Status.UpdateRevision == "":
-		return WantUnknown // the revision in the status may be an older one
+		return WantUnknown // the revision in the status may be outdated
 	case pod.Labels[appsv1.ControllerRevisionHashLabelKey] != set.Status.UpdateRevision:
 		return Wanted
 	default:
@@ -66,9 +66,9 @@ func ordinalOf(name string) (int, bool) {
 	return ordinal, err == nil && ordinal >= 0
 }
 
-// WantOfOwner returns whether the owner of a pod with a pending delete still wants it gone, from
-// its generation: after an edit, its controller deletes the pod again if it does, and the record
-// has the new generation then. owner is nil if it does not exist.
+// WantOfOwner returns whether the owner of a pod with a pending delete still wants the pod
+// deleted, from the generation of the owner: after an edit, its controller deletes the pod again
+// if it does, and the record has the new generation then. owner is nil if it does not exist.
 func WantOfOwner(owner metav1.Object, pod *corev1.Pod, record appsv1alpha1.PendingDelete) Want {
 	switch {
 	case owner == nil || !isLive(owner, pod):
@@ -89,8 +89,8 @@ type Owner interface {
 }
 
 // NewOwner returns an empty object of the kind of the controller of a pod, and whether the manager
-// has a cache of the kind. It returns nil if the pod has no controller, or one of another kind than
-// those whose controllers PodOps knows.
+// has a cache of the kind. It returns nil if the pod has no controller, or a controller of a kind
+// that PodOps does not know.
 func NewOwner(pod *corev1.Pod) (owner Owner, isCached bool) {
 	switch OwnerKind(pod) {
 	case kindReplicaSet:

@@ -66,7 +66,7 @@ type Services interface {
 	CircuitOpen(rule rule.RuleID, service dispatch.Service) *webhookclient.Failure
 
 	// Admit is called before POSTs of a rule are recorded. It returns the failure of CircuitOpen, or reports
-	// that the next POST is the probe of a half-open circuit breaker, which is reserved for that one POST.
+	// that the next POST is the probe of a half-open circuit breaker, which is reserved for that POST.
 	Admit(rule rule.RuleID, service dispatch.Service) (probe bool, failure *webhookclient.Failure)
 
 	// CountSkipped counts a POST of a rule that was not made because the circuit breaker is open.

@@ -78,7 +78,7 @@ type exceptions struct {
 	namespace, cluster string
 }
 
-// exceptionFor returns why a request passes the rules exceptionFor a PodTransitionRule, nil for a PodDisruptionBudget, and the text
+// exceptionFor returns why a request passes the rules of a PodTransitionRule, nil for a PodDisruptionBudget, and the text
 // exceptionFor the reason; empty when it does not.
 func (x *exceptions) exceptionFor(object *appsv1alpha1.PodTransitionRule, request rule.Request) (rule.Exception, string) {
 	if request.Stage != appsv1alpha1.StagePreCheck {

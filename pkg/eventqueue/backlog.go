@@ -100,8 +100,8 @@ func newBacklog(l limits) *backlog {
 	return &backlog{limits: l, total: rate.NewLimiter(l.totalRate, l.totalBurst), tenants: map[string]*tenant{}}
 }
 
-// add adds an entry, as a repetition of the entry of its series if there is one, and
-// returns how many entries were dropped for it.
+// add adds an entry, as a repetition of the entry of its series if the backlog has
+// that entry, and returns how many entries were dropped for it.
 func (b *backlog) add(namespace string, e *entry) (dropped int) {
 	t := b.tenant(namespace)
 	if same, ok := t.bySeries[e.series]; ok {
@@ -160,7 +160,8 @@ func (b *backlog) remove(t *tenant, i int) *entry {
 }
 
 // take removes the entry to be sent now: the oldest that is due of the namespace whose turn
-// it is. Without one it returns nil and how soon one may be due, 0 when the backlog is empty.
+// it is. Without a due entry it returns nil and how soon an entry may be due, 0 when the
+// backlog is empty.
 func (b *backlog) take(now time.Time) (e *entry, wait time.Duration) {
 	b.forget(now)
 	if b.entries == 0 {
@@ -185,8 +186,8 @@ func (b *backlog) take(now time.Time) (e *entry, wait time.Duration) {
 	return nil, wait
 }
 
-// due returns the index of the first entry that may be sent, or -1 and how soon one may be;
-// 0 when there is none.
+// due returns the index of the first entry that may be sent, or -1 and how soon an entry
+// may be sent; 0 when the tenant has no entries.
 func (t *tenant) due(now time.Time) (index int, wait time.Duration) {
 	if len(t.entries) == 0 {
 		return -1, 0
@@ -204,7 +205,7 @@ func (t *tenant) due(now time.Time) (index int, wait time.Duration) {
 	return -1, wait
 }
 
-// untilToken returns how long it takes until a limiter has a token; 0 when it has one.
+// untilToken returns the time until a limiter has a token; 0 when it has a token.
 func untilToken(l *rate.Limiter, now time.Time) time.Duration {
 	missing := 1 - l.TokensAt(now)
 	if missing <= 0 {
@@ -246,7 +247,7 @@ func (b *backlog) dropNamespace(namespace string) int {
 }
 
 // giveBack puts an entry that could not be sent first in its namespace again, unless it was
-// recorded again meanwhile: then the newer one counts for both. It returns false when the
+// recorded again meanwhile: then the newer entry counts for both. It returns false when the
 // backlog is full.
 func (b *backlog) giveBack(e *entry) bool {
 	t := b.tenant(e.series.namespace)

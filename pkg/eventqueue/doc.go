@@ -7,7 +7,8 @@
 //
 // client-go's broadcaster of events.k8s.io starts a goroutine for each event and keeps
 // each series for six minutes without a bound, which 100 waiting pods under 960 rules turn
-// into gigabytes. That of core/v1 bounds both, but lets one namespace fill its queue.
+// into gigabytes. The broadcaster of core/v1 bounds both, but lets one namespace fill its
+// queue.
 //
 // Events are written as core/v1: their series contain the newest message, and the time by
 // which kubectl sorts.

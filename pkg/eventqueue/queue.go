@@ -41,16 +41,17 @@ const (
 	// namespace with the most of them loses its oldest; a repetition of it becomes a new event.
 	seriesBytes = 4 << 20
 
-	// seriesWindow is how long after its last request a series is continued. Events live for an
-	// hour by default, and readers take longer series for one continuous problem.
+	// seriesWindow is the time after its last request for which a series is continued. Events
+	// live for an hour by default, and readers take longer series for one continuous problem.
 	seriesWindow = 10 * time.Minute
 
 	// seriesInterval is the least time between two requests for one series. Repetitions in
 	// between are counted, and the newest note is sent then.
 	seriesInterval = 10 * time.Second
 
-	// maxTries is how often an event is sent when the API server fails, with a pause of
-	// retryAfter before the second time and of twice as much before each further one.
+	// maxTries is the number of times that an event is sent when the API server fails,
+	// with a pause of retryAfter before the second time and twice the previous pause
+	// before each further time.
 	maxTries   = 3
 	retryAfter = 2 * time.Second
 

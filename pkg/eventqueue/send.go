@@ -75,7 +75,8 @@ func (q *Queue) pause(ctx context.Context, wait time.Duration) {
 	}
 }
 
-// sendNext sends the next event that is due. Without one it returns how soon one may be due.
+// sendNext sends the next event that is due. Without a due event it returns how soon an event may
+// be due.
 func (q *Queue) sendNext(ctx context.Context) (wait time.Duration, sent bool) {
 	q.mu.Lock()
 	e, wait := q.backlog.take(q.clock.Now())
@@ -95,7 +96,8 @@ func (q *Queue) sendNext(ctx context.Context) (wait time.Duration, sent bool) {
 	return 0, true
 }
 
-// send writes one event: as a continuation of its series if there is one, or else as a new event.
+// send writes one event: as a continuation of its series if the series continues, or else as a new
+// event.
 func (q *Queue) send(ctx context.Context, e *entry, last lastSent, continues bool) (lastSent, error) {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()

@@ -38,7 +38,7 @@ func adapters() map[string]func(manager.Manager, Options, ...resourceconsist.Opt
 }
 
 func (o *Options) addAdapterFlags(flags *flag.FlagSet) {
-	flags.StringVar(&o.EnableAdapters, "enable-adapters", "", "adapters for load balancers to run, separated by commas: demo, haproxy; empty: none")
+	flags.StringVar(&o.EnableAdapters, "enable-adapters", "", "adapters for load balancers to run, separated by commas: demo, haproxy; empty: no adapters")
 	flags.StringVar(&o.HAProxyAllow, "haproxy-allow", "", "Runtime APIs of HAProxy that Services may name, separated by commas: tcp:<host>:<port>, unix:<path>, unix:<folder>/ or a network such as 10.0.4.0/24; needed by the adapter haproxy")
 }
 
@@ -94,7 +94,7 @@ func registerTraffic(mgr manager.Manager, options Options, clk clock.PassiveCloc
 	return trafficadapter.Join(inside.ExpectedFinalizers, trafficadapter.NewAdmission(mgr.GetClient()).ExpectedFinalizers), nil
 }
 
-// registerAdapters adds the enabled adapters; none by default.
+// registerAdapters adds the enabled adapters; by default no adapter is enabled.
 func registerAdapters(mgr manager.Manager, options Options, more ...resourceconsist.Option) error {
 	names, err := options.enabledAdapters()
 	if err != nil {

@@ -18,9 +18,9 @@ const (
 )
 
 // PaceCollector keeps GOGC such that the garbage collector runs when there is as much garbage as
-// live memory and garbageBytes more. A collection costs time for all live memory, and most of what
-// an admission review or a watch event allocates is garbage at once. GOMEMLIMIT holds in any case,
-// and a GOGC of the environment wins. The returned function ends it.
+// live memory and garbageBytes more. A collection costs time for all live memory, and most
+// allocations of an admission review or a watch event are garbage at once. GOMEMLIMIT holds in any
+// case, and a GOGC of the environment wins. The returned function ends it.
 func PaceCollector() (stop func()) {
 	if os.Getenv("GOGC") != "" {
 		return func() {}

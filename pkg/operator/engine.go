@@ -16,7 +16,7 @@ import (
 	"github.com/podops-dev/podops/pkg/opa/sandbox"
 )
 
-// newEngine starts the policy engine, and the decision log if one is configured; nil
+// newEngine starts the policy engine, and the decision log if it is configured; nil
 // otherwise. modules checks the modules of users before the engine compiles them.
 func newEngine(mgr manager.Manager, options Options, modules *sandbox.Sandbox) (*opa.Engine, *decisionlog.Writer, error) {
 	settings := opa.Options{

@@ -282,8 +282,8 @@ func slimWorkload(object any) (any, error) {
 }
 
 // slimDisruptionBudget keeps the name, the generation, the selector and the numbers of a
-// PodDisruptionBudget. One with a selector beyond the bounds of those of rules selects nothing: the
-// eviction API still applies it.
+// PodDisruptionBudget. A budget whose selector exceeds the bounds of selectors of rules selects
+// nothing here: the eviction API still applies it.
 func slimDisruptionBudget(object any) (any, error) {
 	budget, ok := object.(*policyv1.PodDisruptionBudget)
 	if !ok {
@@ -309,8 +309,8 @@ func slimDisruptionBudget(object any) (any, error) {
 	return slim, nil
 }
 
-// slimService keeps the name, the deletion timestamp and the selector of a Service, and of one under
-// PodOps the fields that TrafficAdapters match.
+// slimService keeps the name, the deletion timestamp and the selector of a Service, and of a Service
+// under PodOps also the fields that TrafficAdapters match.
 func slimService(object any) (any, error) {
 	service, ok := object.(*corev1.Service)
 	if !ok {

@@ -54,7 +54,8 @@ const (
 	mostEngineBytes  = 512 << 20
 )
 
-// engineBytes returns the share of the policy engine in a GOMEMLIMIT; 0, its default, without one.
+// engineBytes returns the share of the policy engine in a GOMEMLIMIT; 0, its default, without a
+// GOMEMLIMIT.
 func engineBytes(limit int64) int64 {
 	if limit == math.MaxInt64 {
 		return 0
@@ -68,7 +69,7 @@ const (
 	mostRuleBytes  = 128 << 20
 )
 
-// ruleBytes returns the share of that state in a GOMEMLIMIT; 0, its default, without one.
+// ruleBytes returns the share of that state in a GOMEMLIMIT; 0, its default, without a GOMEMLIMIT.
 func ruleBytes(limit int64) int64 {
 	if limit == math.MaxInt64 {
 		return 0
@@ -90,7 +91,7 @@ func newGate() *loadshed.Gate {
 	return loadshed.New(loadshed.Options{Limit: memoryLimit()})
 }
 
-// memoryLimit returns GOMEMLIMIT; math.MaxInt64 is none.
+// memoryLimit returns GOMEMLIMIT; math.MaxInt64 means no limit.
 func memoryLimit() int64 { return debug.SetMemoryLimit(-1) }
 
 const (

@@ -46,7 +46,7 @@ type Options struct {
 	MetricsAddress string
 	ProbeAddress   string
 
-	// PprofAddress serves profiles of the manager; empty: none.
+	// PprofAddress serves profiles of the manager; empty: no profiles.
 	PprofAddress string
 
 	LeaderElection bool
@@ -66,8 +66,8 @@ type Options struct {
 	GateSyncTimeout time.Duration
 	GateSyncPolicy  string
 
-	// MaxHold is for how long rules without a maxHold of their own may hold a deferred delete
-	// back; 0: no bound. OnMaxHold is what happens then: Undo or Release.
+	// MaxHold is the time for which rules without a maxHold of their own may hold back a
+	// deferred delete; 0: no bound. OnMaxHold is the action at its end: Undo or Release.
 	MaxHold   time.Duration
 	OnMaxHold string
 
@@ -123,7 +123,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.WebhookBindAddress, "webhook-bind-address", "", "address of the webhook server, e.g. 127.0.0.1:9443, when another server at --webhook-url forwards requests to it; empty: as --webhook-url or --webhook-port say")
 	flags.StringVar(&o.MetricsAddress, "metrics-bind-address", ":8443", "address of the metrics server; 0 switches it off")
 	flags.StringVar(&o.ProbeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 switches them off")
-	flags.StringVar(&o.PprofAddress, "pprof-bind-address", "", "loopback address that serves profiles of the manager at /debug/pprof/, e.g. 127.0.0.1:6060; empty: none")
+	flags.StringVar(&o.PprofAddress, "pprof-bind-address", "", "loopback address that serves profiles of the manager at /debug/pprof/, e.g. 127.0.0.1:6060; empty: no profiles")
 	flags.BoolVar(&o.LeaderElection, "leader-elect", false, "run controllers only while holding the lease; needed with more than one replica")
 	flags.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", 15*time.Second, "how long other replicas wait before they take an unrenewed lease")
 	flags.DurationVar(&o.RenewDeadline, "leader-elect-renew-deadline", 10*time.Second, "how long the leader tries to renew before it gives up")
@@ -142,7 +142,7 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.DurationVar(&o.RoundBudget, "round-budget", 2*time.Second, "how long the rules of one namespace may be compiled and evaluated before other namespaces get their turn")
 	flags.DurationVar(&o.PermitInterval, "permit-interval", podtransitionrule.DefaultBatchInterval, "least time between two batches of permits of one PodTransitionRule; each batch writes its status once; 0s writes it for every permit; at most 1m")
 	flags.StringVar(&o.RuleWebhookAllowCIDR, "rule-webhook-allow-cidr", "", "networks that webhook rules may reach although they are rejected otherwise (loopback, link-local, metadata services), separated by commas, e.g. 127.0.0.0/8")
-	flags.StringVar(&o.RuleWebhookAllowHost, "rule-webhook-allow-host", "", "hosts that webhook rules may reach whatever they resolve to, separated by commas")
+	flags.StringVar(&o.RuleWebhookAllowHost, "rule-webhook-allow-host", "", "hosts that webhook rules may reach at any address that they resolve to, separated by commas")
 	flags.DurationVar(&o.RuleWebhookRejectionRetry, "rule-webhook-rejection-retry", webhooktask.DefaultRejectionRetry, "about how long after a rejection the service of a webhook rule is called again; from 1s to 10m")
 	flags.StringVar(&o.DecisionLog, "decision-log", "", "file to which every evaluation of a rule is appended as a line of JSON, - for standard output; empty: no log")
 	flags.Float64Var(&o.DecisionLogSample, "decision-log-sample", 1, "share of the decisions that are logged, from 0 to 1")

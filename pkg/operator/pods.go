@@ -14,7 +14,7 @@ import (
 //
 //   - what pkg/lifecycle, pkg/podindex, pkg/deferreddelete and pkg/resourceconsist read:
 //     metadata, readiness gates, phase and conditions, and the most restarts of a container,
-//   - every field that a webhook rule may send (pkg/podfields): each single value, map of
+//   - every field that a webhook rule may send (pkg/podfields): each scalar value, map of
 //     strings and list of addresses,
 //   - the ports of containers that have names: adapters that run inside of the manager find
 //     the port of a Service by them,
@@ -41,8 +41,8 @@ func slimPod(object any) (any, error) {
 }
 
 // operatedContainers returns the containers of a pod that a PodOperation may operate on, and their
-// statuses, with the fields that pkg/podoperation reads and those that other slim pods have; nil for any
-// other pod.
+// statuses, with the fields that pkg/podoperation reads and the fields that other slim pods have; nil
+// for any other pod.
 func operatedContainers(pod *corev1.Pod) (containers []corev1.Container, statuses []corev1.ContainerStatus) {
 	operated := false
 	for key := range pod.Labels {
@@ -81,7 +81,7 @@ func slimPodStatus(status *corev1.PodStatus) {
 }
 
 // mostRestarts returns one status with the most restarts of a container, which decides about the
-// order in which a ReplicaSet deletes its pods; nil if none has restarted.
+// order in which a ReplicaSet deletes its pods; nil if no container has restarted.
 func mostRestarts(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
 	var most int32
 	for i := range statuses {
@@ -94,7 +94,7 @@ func mostRestarts(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
 }
 
 // namedPorts returns the containers that have ports with names, with only their names and the named
-// ports; nil if there are none.
+// ports; nil for a pod without named ports.
 func namedPorts(containers []corev1.Container) []corev1.Container {
 	var kept []corev1.Container
 	for i := range containers {

@@ -242,7 +242,8 @@ type clientOf struct {
 }
 
 // registerDeferredDeletes registers the webhooks of deletes and evictions, the controllers that begin,
-// finish and cancel deferred ones, and the report of pods that are removed past their rules.
+// finish and cancel deferred deletes and evictions, and the report of pods that are removed past their
+// rules.
 func registerDeferredDeletes(
 	mgr manager.Manager, gatherer *podfacts.Gatherer, times lifecycle.Options, clients clientOf, options Options, clk clock.Clock,
 ) error {

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// sharedPods is a Reader that gets pods without a copy of what they contain. The callers do not modify them.
+// sharedPods is a Reader that gets pods without a deep copy. The callers do not modify them.
 type sharedPods struct {
 	client.Reader
 

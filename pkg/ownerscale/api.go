@@ -29,7 +29,8 @@ type Resource struct {
 
 // API makes the requests of a Reader. It is a *Client.
 type API interface {
-	// Resolve returns the resource of a kind. The error is an UnknownKindError if there is none.
+	// Resolve returns the resource of a kind. The error is an UnknownKindError if the kind has no
+	// resource.
 	Resolve(ctx context.Context, kind Kind) (Resource, error)
 
 	// Scale returns the scale of an object.

@@ -12,5 +12,5 @@
 // The creator of a pod chooses the owner that it names, and the server of a custom kind may be slow or
 // return anything. So an owner is known by its namespace and UID, each request has a timeout, and each
 // namespace has a bounded number of kinds, of owners and of requests at a time; among namespaces with an
-// owner to read, the one that was served the longest ago is next.
+// owner to read, the namespace that was served the longest ago is next.
 package ownerscale

@@ -22,8 +22,9 @@ const (
 	// listTimeout bounds the list of the objects of a kind.
 	listTimeout = 15 * time.Second
 
-	// maxWatches bounds how many kinds are watched at a time. Only kinds that the role of the manager
-	// allows take a watch for longer than one list, so users without rights to roles cannot use it up.
+	// maxWatches bounds the number of kinds that are watched at a time. Only kinds that the role of
+	// the manager allows take a watch for longer than one list, so users without rights to roles
+	// cannot use it up.
 	maxWatches = 64
 
 	// resolveAgain is how long an answer of discovery is used for a kind that cannot be scaled.
@@ -50,8 +51,8 @@ type watchedKind struct {
 	// watches has one element for each watch of all kinds.
 	watches chan struct{}
 
-	// idle is when the last owner of the kind lost its last pod; zero while there is one. It belongs to
-	// the Reader.
+	// idle is the time at which the last owner of the kind lost its last pod; zero while the kind has
+	// an owner. It belongs to the Reader.
 	idle time.Time
 
 	mu sync.Mutex
@@ -103,7 +104,7 @@ func (k *watchedKind) forgetResource() {
 	k.resolved = time.Time{}
 }
 
-// stored returns the metadata of an object; nil when there is none of this name.
+// stored returns the metadata of an object; nil when no object has this name.
 func (k *watchedKind) stored(namespace, name string) *metav1.PartialObjectMetadata {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -166,7 +167,7 @@ func (k *watchedKind) end() {
 }
 
 // report records whether the objects can be listed and watched. Errors of the connection to the API
-// server are not recorded: while it is away nothing changes.
+// server are not recorded: while the API server is unavailable nothing changes.
 func (k *watchedKind) report(err error) {
 	if status := apierrors.APIStatus(nil); err != nil && !errors.As(err, &status) && !errors.Is(err, context.DeadlineExceeded) {
 		return

@@ -44,7 +44,7 @@ func NewReader(api API, index Index, metrics *Metrics, clk clock.WithTicker) *Re
 	}
 }
 
-// Refer records that the first pod of a controller has appeared, or that its last one has disappeared. It
+// Refer records that the first pod of a controller has appeared, or that its last pod has disappeared. It
 // does not call the index.
 func (r *Reader) Refer(controller podindex.Controller, present bool) {
 	if version, err := schema.ParseGroupVersion(controller.APIVersion); err != nil || isWatched(version.Group, controller.Kind) {
@@ -179,7 +179,7 @@ type outcome struct {
 	result string
 	retry  Retry
 
-	// owner to store; nil: none.
+	// owner to store; nil: no owner.
 	owner *podindex.Owner
 }
 

@@ -18,7 +18,8 @@ type Kind struct {
 	Kind       string
 }
 
-// Key identifies an owner. An owner is in the namespace of its pods, whatever UID their references have.
+// Key identifies an owner. An owner is in the namespace of its pods; the UIDs of their references do not
+// matter to that.
 type Key struct {
 	Namespace string
 	UID       types.UID
@@ -33,8 +34,8 @@ type Owner struct {
 
 // Bounds of a Schedule. The zero value is not valid.
 type Bounds struct {
-	// Owners and Kinds are how many of them one namespace may have. The pods of all others count as
-	// those of an owner that cannot be read.
+	// Owners and Kinds are the numbers of owners and kinds that one namespace may have. Pods of
+	// further owners count as pods of an owner that cannot be read.
 	Owners, Kinds int
 
 	// AtOnce is how many owners are read at a time, and EachAtOnce how many of one namespace.
@@ -93,8 +94,8 @@ type scheduled struct {
 	// place in the heap of its namespace; -1 when it is not in there.
 	place int
 
-	// running is the turn of the read that has not ended; 0 when there is none. Reads of one owner follow
-	// each other, so that no result is older than the one before.
+	// running is the turn of the read that has not ended; 0 when no read is running. Reads of one owner
+	// follow each other, so that no result is older than the previous result.
 	running  uint64
 	last     time.Time
 	failures int
@@ -227,8 +228,8 @@ func (s *Schedule) Kinds() map[Kind]int {
 	return kinds
 }
 
-// Next returns an owner that is to be read now, or how soon there may be one; 0: only after a change.
-// The caller must call Done after the read, once.
+// Next returns an owner that is to be read now, or how soon an owner may be due; 0: only after a
+// change. The caller must call Done after the read, once.
 func (s *Schedule) Next(now time.Time) (read Read, ok bool, wait time.Duration) {
 	if s.running >= s.bounds.AtOnce {
 		return Read{}, false, 0
@@ -306,8 +307,8 @@ func (s *Schedule) Done(read Read, retry Retry, now time.Time) (present bool) {
 	return true
 }
 
-// schedule has an owner read at a time, whatever it was before; an owner that is being read, after
-// that read.
+// schedule sets the time of the next read of an owner; an owner that is being read is read again
+// after that read.
 func (n *share) schedule(one *scheduled, due time.Time) {
 	n.unschedule(one)
 	one.due = due

@@ -26,7 +26,8 @@ const (
 	forgottenBytes = 10 << 20
 )
 
-// Employers determines which employers of a pod are gone. It is safe for concurrent use.
+// Employers determines which employers of a pod no longer exist or no longer select it. It is safe
+// for concurrent use.
 type Employers struct {
 	cached    client.Reader
 	apiReader client.Reader

@@ -34,7 +34,7 @@ func Validate(path string) error {
 // parse parses a path.
 func parse(path string) (field, error) {
 	if path == "" {
-		return field{}, errors.New("the path is empty: name a field of the pod, metadata.name for one")
+		return field{}, errors.New("the path is empty: name a field of the pod, such as metadata.name")
 	}
 	if len(path) > MaxPathBytes {
 		return field{}, fmt.Errorf("the path has %d bytes, at most %d are allowed", len(path), MaxPathBytes)
@@ -64,7 +64,7 @@ func parse(path string) (field, error) {
 // checkSecrets rejects the parts of a spec that may contain secrets. Most of them are lists,
 // which are rejected in any case, but with another reason.
 func checkSecrets(names []string) error {
-	const advice = "copy what the service needs into a label or an annotation of the pod"
+	const advice = "copy the value that the service needs into a label or an annotation of the pod"
 	secret := []string{"containers", "initContainers", "ephemeralContainers", "volumes", "imagePullSecrets"}
 	if len(names) > 1 && names[0] == "spec" && slices.Contains(secret, names[1]) {
 		return fmt.Errorf("spec.%s may hold secrets and is not sent: %s", names[1], advice)
@@ -116,7 +116,7 @@ func checkWhole(path string, found reflect.Type) error {
 }
 
 func listError(path string) error {
-	return fmt.Errorf("%s is a list, and a path cannot name an item of one: copy what the service needs into a label or an annotation of the pod", path)
+	return fmt.Errorf("%s is a list, and a path cannot name an item of a list: copy the value that the service needs into a label or an annotation of the pod", path)
 }
 
 func unknownError(parent reflect.Type, path, name string) error {

@@ -20,7 +20,7 @@ const MaxValueBytes = 4 << 10
 // the lists status.podIPs and status.hostIPs joined with commas.
 //
 // A missing value is the empty string, and so is a value of more than MaxValueBytes: a
-// truncated value would be a wrong one. ok is false only for a path that Validate rejects.
+// truncated value would be wrong. ok is false only for a path that Validate rejects.
 func Value(pod *corev1.Pod, path string) (value string, ok bool) {
 	field, err := parse(path)
 	if err != nil {
@@ -61,7 +61,7 @@ func pointed(value reflect.Value) reflect.Value {
 	return value
 }
 
-// document returns a map as JSON, without copies of the pod. An empty one is {}.
+// document returns a map as JSON, without copies of the pod. An empty map is {}.
 func document(entries map[string]string) string {
 	shown := maps.Clone(entries)
 	if shown == nil {

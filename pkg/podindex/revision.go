@@ -27,7 +27,7 @@ type revisions struct {
 	newest, before string
 }
 
-// stateOf returns the state stateOf the revision with a hash.
+// stateOf returns the state of the revision with a hash.
 func (r revisions) stateOf(hash string) rule.RevisionState {
 	switch {
 	case r.all != "":

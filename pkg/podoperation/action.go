@@ -69,7 +69,7 @@ func Images(action appsv1alpha1.PodOperationAction, pod *corev1.Pod) (images map
 	return images, record, nil
 }
 
-// wantedImages returns the containers of an action; those of a restart have no image.
+// wantedImages returns the containers of an action; containers of a restart have no image.
 func wantedImages(action appsv1alpha1.PodOperationAction, pod *corev1.Pod) []appsv1alpha1.ContainerImage {
 	var wanted []appsv1alpha1.ContainerImage
 	switch {
@@ -89,7 +89,7 @@ func wantedImages(action appsv1alpha1.PodOperationAction, pod *corev1.Pod) []app
 
 // repositoryOf returns an image without its tag and digest, as the admission policy podops-manager
 // compares it: as it is written, without a default registry. The colon of a tag is behind the last
-// slash, that of a port is not.
+// slash, the colon of a port is not.
 func repositoryOf(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 	name := strings.LastIndex(image, "/") + 1
@@ -97,9 +97,9 @@ func repositoryOf(image string) string {
 	return image[:name] + last
 }
 
-// sameImage returns another reference of the image that a container runs. imageID is that of its
-// status: a kubelet reports the repository with the digest, or no repository when the image was never
-// pulled from a registry.
+// sameImage returns another reference of the image that a container runs. imageID is the imageID of
+// its status: a kubelet reports the repository with the digest, or no repository when the image was
+// never pulled from a registry.
 func sameImage(image, imageID string) (string, error) {
 	parsed, err := reference.Parse(image)
 	if err != nil {

@@ -70,7 +70,7 @@ type Snapshot struct {
 	Now time.Time
 }
 
-// Decision is what to write for an operation. The parts are written in the order of the fields.
+// Decision lists the writes for an operation. The parts are written in the order of the fields.
 type Decision struct {
 	// Protect is true when the finalizer has to be added, since lifecycles are about to begin.
 	Protect bool
@@ -94,7 +94,7 @@ type Decision struct {
 	Wake time.Duration
 }
 
-// Decide returns what to write for an operation. It depends on the pods, and on the times of the start
+// Decide returns the writes for an operation. It depends on the pods, and on the times of the start
 // and the end and on the total in the status.
 func Decide(s Snapshot) Decision {
 	d := Decision{Status: *s.Operation.Status.DeepCopy()}
@@ -131,7 +131,8 @@ type round struct {
 	reason string
 }
 
-// observe fills targets. A terminating pod is none any more unless its removal was requested.
+// observe fills targets. A terminating pod is not a target unless the operation requested its
+// removal.
 func (r *round) observe() {
 	for _, pod := range inOrder(r.Operation.Spec, r.Pods) {
 		if pod.DeletionTimestamp == nil || Removes(r.Operation.Spec.Action) {
@@ -140,8 +141,8 @@ func (r *round) observe() {
 	}
 }
 
-// count fills the counts of the status. The total never shrinks: a target that does not exist any more has
-// been removed, or is gone.
+// count fills the counts of the status. The total never shrinks: a target that does not exist any more
+// counts as removed by the operation, or as gone.
 func (r *round) count(status *appsv1alpha1.PodOperationStatus) {
 	counts := map[appsv1alpha1.PodOperationState]int32{}
 	for i := range r.targets {
@@ -218,7 +219,7 @@ func (r *round) isWithdrawn() bool {
 	}, r.reason)
 }
 
-// plan fills the steps: first those of pods that are off traffic, so that they return soon.
+// plan fills the steps: first the steps of pods that are off traffic, so that they return soon.
 func (r *round) plan(d *Decision) {
 	steps, room := map[StepKind][]Step{}, r.room(d.Status)
 	add := func(kind StepKind, t *target) {

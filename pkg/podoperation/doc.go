@@ -2,7 +2,7 @@
 // operated on, finish or are undone, and what the status reports. It is pure.
 //
 // The state of a target is read from the pod alone, so that a manager that starts again continues
-// where another one stopped:
+// where its predecessor stopped:
 //
 //	Waiting     no label of the id
 //	Preparing   operating/<id>

@@ -21,7 +21,7 @@ type target struct {
 	// checking is true while the lifecycle waits for PreCheck rules.
 	checking bool
 
-	// next is the step that the pod is ready for; empty: none, or Begin for a waiting pod.
+	// next is the step that the pod is ready for; empty: no step, or Begin for a waiting pod.
 	next StepKind
 
 	// record is written with next.

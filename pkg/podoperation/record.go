@@ -12,7 +12,7 @@ import (
 	"github.com/podops-dev/podops/pkg/text"
 )
 
-// Record is what a PodOperation has done with a pod, in the annotation RecordKey.
+// Record lists the actions of a PodOperation on a pod, in the annotation RecordKey.
 type Record struct {
 	// Containers are the containers that the action replaces, with the IDs that they had before.
 	Containers map[string]string `json:"containers,omitempty"`

@@ -40,8 +40,8 @@ func NewSelector(operation *appsv1alpha1.PodOperation, replicaSets sets.Set[type
 	return s, nil
 }
 
-// Includes reports whether a pod is a target, or has the lifecycle of the operation although it is
-// none any more:
+// Includes reports whether a pod is a target, or is no longer a target but still has the lifecycle
+// of the operation:
 //
 //   - its lifecycle has begun and has not finished, or
 //   - it has not ended, and
@@ -113,7 +113,8 @@ func compareNames(a, b *corev1.Pod) int {
 	return cmp.Or(cmp.Compare(one, two), cmp.Compare(a.Name, b.Name))
 }
 
-// part returns the longest start of a name that is all digits, or has none.
+// part returns the longest prefix of a name that consists of digits only, or of other characters
+// only.
 func part(name string) string {
 	first := isDigit(name[0])
 	for i := range len(name) {

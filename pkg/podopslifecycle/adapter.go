@@ -68,7 +68,8 @@ type Client interface {
 }
 
 // PrepareDelete is an UpdateFunc for Begin: it announces that the operation removes the pod. Service
-// controllers may then release what they would keep for a pod that returns. WithdrawDelete reverts it.
+// controllers may then release resources that they keep for a pod that returns. WithdrawDelete reverts
+// it.
 func PrepareDelete(pod client.Object) (bool, error) {
 	if _, ok := pod.GetLabels()[appsv1alpha1.PreparingToDeleteLabelKey]; ok {
 		return false, nil
@@ -101,7 +102,8 @@ func (l lifecycle) operate() string { return appsv1alpha1.OperateLabelPrefix + "
 
 func (l lifecycle) undo() string { return appsv1alpha1.UndoOperationTypeLabelPrefix + "/" + l.id }
 
-// running returns the type of the operation that the id requests on the pod; false if it requests none.
+// running returns the type of the operation that the id requests on the pod; false if it requests no
+// operation.
 func (l lifecycle) running(pod client.Object) (OperationType, bool) {
 	labels := pod.GetLabels()
 	_, operating := labels[l.operating()]

@@ -10,8 +10,8 @@
 //
 //   - A call writes only what it changes, as a merge patch with the resourceVersion of the pod that it
 //     decided from. Labels, finalizers and fields that the caller's view of the pod lacks survive.
-//   - After a conflict, the call reads the pod from the API server, decides again from what it read,
-//     and writes again, five times at most. So Undo followed by Begin on the same object succeeds,
+//   - After a conflict, the call reads the pod from the API server, decides again from that pod, and
+//     writes again, five times at most. So Undo followed by Begin on the same object succeeds,
 //     although PodOps writes the readiness gate between the two. The pod is read by a patch without
 //     content: its answer is the pod as it is stored, while Get of a caching client may return the
 //     version that just met the conflict. Only the right to patch pods is needed.

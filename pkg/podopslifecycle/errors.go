@@ -33,12 +33,12 @@ func (e *TypeInUseError) Error() string {
 	return fmt.Sprintf("an operation of type %q is requested by: %s", e.Type, strings.Join(e.IDs, ", "))
 }
 
-// OtherTypeError is returned by Begin and Finish when the id requests an operation of another type on
-// the pod than that of the adapter. BeginWithCleaningOld replaces that operation.
+// OtherTypeError is returned by Begin and Finish when the id requests an operation on the pod whose
+// type is not that of the adapter. BeginWithCleaningOld replaces that operation.
 type OtherTypeError struct {
 	ID string
 
-	// Running is the type on the pod, Wanted that of the adapter.
+	// Running is the type on the pod, Wanted the type of the adapter.
 	Running, Wanted OperationType
 }
 

@@ -28,7 +28,7 @@ func IsDuringOps(adapter LifecycleAdapter, pod client.Object) bool {
 // Begin requests an operation on the pod, and reports whether it wrote anything. When the operation is
 // requested already, it only applies WhenBegin and the updates. An id that has finished and is not yet
 // complete begins a new lifecycle. Errors: ErrNotControlled, ErrTerminating, ErrStale, TypeInUseError,
-// OtherTypeError, InvalidAdapterError, those of the updates and of the client.
+// OtherTypeError, InvalidAdapterError, errors of the updates and of the client.
 func Begin(c Client, adapter LifecycleAdapter, pod client.Object, updates ...UpdateFunc) (updated bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), CallTimeout)
 	defer cancel()
@@ -41,9 +41,9 @@ func BeginContext(ctx context.Context, c Client, adapter LifecycleAdapter, pod c
 }
 
 // BeginWithCleaningOld is Begin for a controller that uses its id for operations of several types: if the
-// id requests an operation of another type, that operation ends and the new one begins, in one request.
-// Its rules are evaluated again. A pod that the old operation was allowed to change stays off traffic until
-// its rules of PostCheck pass. OtherTypeError is never returned.
+// id requests an operation of another type, that operation ends and the new operation begins, in one
+// request. Its rules are evaluated again. A pod that the old operation was allowed to change stays off
+// traffic until its rules of PostCheck pass. OtherTypeError is never returned.
 func BeginWithCleaningOld(c Client, adapter LifecycleAdapter, pod client.Object, updates ...UpdateFunc) (updated bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), CallTimeout)
 	defer cancel()
@@ -67,7 +67,7 @@ func AllowOps(adapter LifecycleAdapter, operationDelaySeconds int32, pod client.
 // Finish ends the operation after AllowOps allowed it and it is done: PodOps evaluates the rules of
 // PostCheck, then traffic comes back. It reports whether it wrote anything. Before AllowOps it cancels the
 // operation, as Undo does. When no operation is requested, it only applies WhenFinish and the updates.
-// Errors: ErrStale, OtherTypeError, those of the updates and of the client.
+// Errors: ErrStale, OtherTypeError, errors of the updates and of the client.
 func Finish(c Client, adapter LifecycleAdapter, pod client.Object, updates ...UpdateFunc) (updated bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), CallTimeout)
 	defer cancel()
@@ -93,10 +93,10 @@ func FinishContext(ctx context.Context, c Client, adapter LifecycleAdapter, pod 
 	return updated, named("finishing", l, pod, err)
 }
 
-// Undo cancels the operation, or ends the lifecycle of the id in whatever phase it is: afterwards the pod
-// has no label of the id, and its traffic comes back unless another id keeps it off. It does not revert
-// what the operation did. It reports whether it wrote anything: nothing on a pod without a label of the
-// id and without a change by an update. Begin may follow on the same object. Errors: ErrStale, those of
+// Undo cancels the operation, or ends the lifecycle of the id in any phase: afterwards the pod has no
+// label of the id, and its traffic comes back unless another id keeps it off. It does not revert the
+// changes of the operation. It reports whether it wrote anything: nothing on a pod without a label of the
+// id and without a change by an update. Begin may follow on the same object. Errors: ErrStale, errors of
 // the updates and of the client.
 func Undo(c Client, adapter LifecycleAdapter, pod client.Object, updates ...UpdateFunc) (updated bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), CallTimeout)
@@ -126,7 +126,7 @@ func UndoContext(ctx context.Context, c Client, adapter LifecycleAdapter, pod cl
 	return updated, named("undoing", l, pod, err)
 }
 
-// oldType is what begin does with an operation of another type that its id requests.
+// oldType is the handling, by begin, of an operation of another type that its id requests.
 type oldType int
 
 const (

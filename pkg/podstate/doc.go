@@ -1,4 +1,4 @@
-// Package podstate describes where a pod stands in its lifecycles: the phase, its operations, and what it
-// waits for. It is pure: a pod, and what is known of its Services, in; a State out. The state machine itself
-// is package lifecycle.
+// Package podstate describes the state of a pod in its lifecycles: the phase, the operations, and the
+// condition for the next phase. It is pure: it maps a pod and the known facts of its Services to a State.
+// The state machine itself is package lifecycle.
 package podstate

@@ -22,7 +22,7 @@ func ServiceOf(employer string) (types.NamespacedName, bool) {
 // EmployerOf returns the key under which pods name a Service.
 func EmployerOf(namespace, name string) string { return serviceKind + "/" + namespace + "/" + name }
 
-// Selects reports whether a Service selects a pod. A Service without a selector selects none.
+// Selects reports whether a Service selects a pod. A Service without a selector selects no pod.
 func Selects(service *corev1.Service, pod *corev1.Pod) bool {
 	selector := service.Spec.Selector
 	return len(selector) > 0 && labels.SelectorFromSet(selector).Matches(labels.Set(pod.Labels))

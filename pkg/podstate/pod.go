@@ -26,8 +26,8 @@ func Finished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
 
-// SkipRules returns the names of the rules that a pod skips: none if its annotation is not
-// valid.
+// SkipRules returns the names of the rules that a pod skips: no names if its annotation is
+// not valid.
 func SkipRules(annotations map[string]string) []string {
 	text := annotations[appsv1alpha1.SkipRulesAnnotationKey]
 	if text == "" || len(text) > appsv1alpha1.MaxAnnotationBytes {
@@ -41,7 +41,8 @@ func SkipRules(annotations map[string]string) []string {
 	return slices.Compact(skip.SkipRules)
 }
 
-// BreakGlass returns the reason of a break-glass annotation in one line; empty without one.
+// BreakGlass returns the reason of a break-glass annotation in one line; empty without the
+// annotation.
 func BreakGlass(annotations map[string]string) string {
 	return text.Line(annotations[appsv1alpha1.BreakGlassAnnotationKey], rule.MaxBreakGlassBytes)
 }

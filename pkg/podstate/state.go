@@ -14,7 +14,7 @@ import (
 	"github.com/podops-dev/podops/pkg/lifecycle"
 )
 
-// Phase is where a pod stands. The first phase that fits, in the order of Phases, is that of the pod.
+// Phase is the phase of a pod: the first phase that fits, in the order of Phases.
 type Phase string
 
 // The phases.
@@ -78,13 +78,14 @@ type State struct {
 	// Operations are the operations that are requested of the pod, by id.
 	Operations []Operation `json:"operations,omitempty"`
 
-	// Pending is the change of traffic that the pod waits for; nil if it waits for none.
+	// Pending is the change of traffic that the pod waits for; nil if it waits for no change of
+	// traffic.
 	Pending *lifecycle.Pending `json:"pending,omitempty"`
 
 	// Finalizers are the protection finalizers that are expected, or on the pod, by name.
 	Finalizers []Finalizer `json:"finalizers,omitempty"`
 
-	// Delete is the deferred delete or eviction of the pod; nil without one.
+	// Delete is the deferred delete or eviction of the pod; nil if none is pending.
 	Delete *appsv1alpha1.PendingDelete `json:"delete,omitempty"`
 
 	// Withheld are the rules that withhold the pod according to its annotations, which follow after 10 s.
@@ -93,13 +94,14 @@ type State struct {
 	// SkipRules are the names of rules that the pod skips.
 	SkipRules []string `json:"skipRules,omitempty"`
 
-	// BreakGlass is the reason of the break-glass annotation of the pod; empty without one.
+	// BreakGlass is the reason of the break-glass annotation of the pod; empty without the
+	// annotation.
 	BreakGlass string `json:"breakGlass,omitempty"`
 
 	// StayOffline is whether the label stay-offline is on the pod.
 	StayOffline bool `json:"stayOffline,omitempty"`
 
-	// Facts are what the state machine reads from the pod.
+	// Facts are the facts that the state machine reads from the pod.
 	Facts lifecycle.PodFacts `json:"-"`
 }
 
@@ -125,8 +127,8 @@ func (o Operation) Describe() string { return lifecycle.DescribeOperation(o.Type
 type Finalizer struct {
 	Name string `json:"name"`
 
-	// Employers expect the finalizer, as <Kind>/<namespace>/<name>; none if no entry of the annotation
-	// available-conditions names it.
+	// Employers expect the finalizer, as <Kind>/<namespace>/<name>; empty if no entry of the
+	// annotation available-conditions names it.
 	Employers []string `json:"employers,omitempty"`
 
 	// Present is whether the finalizer is on the pod.
@@ -207,7 +209,8 @@ func deletedAt(pod *corev1.Pod) time.Time {
 	return at
 }
 
-// phaseSince returns when the first operation in a phase began it, and whether there is one.
+// phaseSince returns the time at which the first operation in a phase began it; false if no
+// operation is in the phase.
 func (s State) phaseSince(phase Phase) (since time.Time, ok bool) {
 	for _, operation := range s.Operations {
 		if operation.Phase == phase && (!ok || operation.Since.Before(since)) {

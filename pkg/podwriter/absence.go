@@ -138,9 +138,9 @@ func (a absence) text(now time.Time) string {
 	}
 }
 
-// Observe records that a pod has become available, whichever request made it so: admission
-// handles the request of the last service controller, and records no event. The caller passes
-// each version of a pod that it sees.
+// Observe records that a pod has become available, after any request: admission handles the
+// request of the last service controller, and records no event. The caller passes each
+// version of a pod that it sees.
 func (w *Writer) Observe(pod *corev1.Pod) {
 	now := w.clock.Now()
 	if ended, ok := w.absences.see(pod, now); ok {

@@ -15,8 +15,8 @@ import (
 const StaleFor = 500 * time.Millisecond
 
 // Versions remembers the last noted resourceVersion of each pod for a time to live. It is the memory
-// of all writers of pods for what a cache may not show yet: their own writes, their deletes, and the
-// versions with which a write had a conflict. It is safe for concurrent use.
+// of all writers of pods for facts that a cache may not show yet: their own writes, their deletes,
+// and the versions with which a write had a conflict. It is safe for concurrent use.
 type Versions struct {
 	ttl time.Duration
 

@@ -6,11 +6,11 @@
 // by resourceVersion and for a limited time (Versions). EnableReadYourWritesConsistency of
 // controller-runtime is not used instead:
 //
-//   - It applies to reads through its client. Rounds read the pod index, which is not one.
+//   - It applies to reads through its client. Rounds read the pod index, which is no client.
 //   - It blocks a read until the watch has caught up, and a List until the watch has caught up with
 //     all writes of the kind. A worker would wait, and with it other pods, where CaughtUp only
 //     postpones the pod.
-//   - It does not cover conflicts with writes of others, which Versions do.
+//   - It does not cover conflicts with writes of other clients, which Versions do.
 //   - It is experimental, and it turns DeleteAllOf into an error.
 package podwriter
 
@@ -41,8 +41,8 @@ type Writer struct {
 	recorder events.EventRecorder
 	clock    clock.PassiveClock
 
-	// stale has the versions with which a write had a conflict: until the watch delivers a newer one,
-	// another event would repeat the decision and the conflict.
+	// stale has the versions with which a write had a conflict: until the watch delivers a newer
+	// version, another event would repeat the decision and the conflict.
 	stale *Versions
 
 	// sent has the versions that the API server returned.
@@ -51,9 +51,9 @@ type Writer struct {
 	absences *absences
 }
 
-// sentTTL is how long a write is remembered. It is kept even after one cache has shown it: the
-// controllers read from different watches, and one may be behind the other. A watch that lags by
-// more than this time only costs a conflict.
+// sentTTL is the time for which a write is remembered. A write is kept even after one cache has
+// shown it: the controllers read from different watches, and a watch may be behind another. A
+// watch that lags by more than this time only costs a conflict.
 const sentTTL = 2 * time.Minute
 
 // New returns a Writer that records the transitions of pods as events.
@@ -64,7 +64,7 @@ func New(c client.Client, recorder events.EventRecorder, clk clock.PassiveClock)
 }
 
 // CaughtUp reports whether a pod from a cache is at least as new as the last write of this
-// Writer. A decision on an older one only costs a conflict.
+// Writer. A decision on an older pod only costs a conflict.
 func (w *Writer) CaughtUp(pod *corev1.Pod) bool { return !w.sent.HasLater(pod, w.clock.Now()) }
 
 // Write applies a change under the condition that the pod is still at its resourceVersion. A
@@ -155,8 +155,8 @@ func conditionPatches(pod *corev1.Pod, change lifecycle.Change, now time.Time) [
 	return patches
 }
 
-// gatePatch returns the change to the condition service-ready; nil if none. A change of the gate
-// removes the reason of the condition, which explained the old status.
+// gatePatch returns the change to the condition service-ready; nil if it does not change. A
+// change of the gate removes the reason of the condition, which explained the old status.
 func gatePatch(pod *corev1.Pod, change lifecycle.Change, now time.Time) map[string]any {
 	if change.Gate == nil && change.GateReason == nil {
 		return nil

@@ -32,8 +32,8 @@ type Reader struct {
 	client.Reader
 }
 
-// Pods returns the controlled pods whose controller has the UID, in any order. They are those of the
-// cache, which must not be changed.
+// Pods returns the controlled pods whose controller has the UID, in any order. They are shared with
+// the cache and must not be changed.
 func (r Reader) Pods(ctx context.Context, namespace string, controller types.UID) ([]*corev1.Pod, error) {
 	list := &corev1.PodList{}
 	err := r.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{ControllerUIDField: string(controller)}, client.UnsafeDisableDeepCopy)
@@ -47,7 +47,7 @@ func (r Reader) Pods(ctx context.Context, namespace string, controller types.UID
 	return pods, nil
 }
 
-// Workload returns the Deployment that controls a ReplicaSet, if there is one.
+// Workload returns the Deployment that controls a ReplicaSet, if any.
 func (r Reader) Workload(ctx context.Context, set *appsv1.ReplicaSet) (replicasetscale.Workload, error) {
 	controller := metav1.GetControllerOf(set)
 	if controller == nil || controller.Kind != "Deployment" {
@@ -72,8 +72,8 @@ func (r Reader) Workload(ctx context.Context, set *appsv1.ReplicaSet) (replicase
 	return workload, err
 }
 
-// eachSet visits the ReplicaSets of a controller. They are those of the cache: visit must not
-// change them.
+// eachSet visits the ReplicaSets of a controller. They are shared with the cache: visit must
+// not change them.
 func (r Reader) eachSet(ctx context.Context, namespace string, controller types.UID, visit func(*appsv1.ReplicaSet) error) error {
 	sets := &appsv1.ReplicaSetList{}
 	if err := r.List(ctx, sets, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {

@@ -32,12 +32,12 @@ const (
 	// LongestPause bounds a pause.
 	LongestPause = 10 * time.Minute
 
-	// ForgetAfter is how long a demand must have been gone before the next is a new one, whose
-	// deletions begin without a pause. Autoscalers repeat theirs every 15 seconds.
+	// ForgetAfter is the time without a demand after which the next demand is a new demand,
+	// whose deletions begin without a pause. Autoscalers repeat a demand every 15 seconds.
 	ForgetAfter = time.Minute
 )
 
-// Snapshot is a ReplicaSet with what its scale depends on.
+// Snapshot is a ReplicaSet with the objects that its scale depends on.
 type Snapshot struct {
 	Set      *appsv1.ReplicaSet
 	Workload Workload
@@ -55,13 +55,14 @@ type Waits struct {
 	// VoidSince is since when its annotations record no demand; zero if they do.
 	VoidSince time.Time
 
-	// Cancelled is how many times deletions were cancelled while their demand stood, by a user or at
-	// the end of maxHold. None begins before BeginAfter.
+	// Cancelled is the number of times that deletions were cancelled while their demand stood, by a
+	// user or at the end of maxHold. No deletion begins before BeginAfter.
 	Cancelled  int
 	BeginAfter time.Time
 }
 
-// cancelled starts the next pause. Deletions that are cancelled during a pause belong to the same one.
+// cancelled starts the next pause. Deletions that are cancelled during a pause belong to the same
+// pause.
 func (w Waits) cancelled(now time.Time) Waits {
 	if now.Before(w.BeginAfter) {
 		return w
@@ -80,7 +81,7 @@ type Decision struct {
 	// cancelled, and no controller repeats the request.
 	Withdraw int
 
-	// Annotations are changes to those of the ReplicaSet; nil values remove a key.
+	// Annotations are changes to the annotations of the ReplicaSet; nil values remove a key.
 	Annotations map[string]any
 
 	// Lower is the new number of replicas; nil to leave it.
@@ -94,8 +95,8 @@ type Decision struct {
 }
 
 // Decide returns the next changes. Granted pods leave by a step of the controller of Deployments,
-// which a change of the annotation lowest-replicas wakes; a ReplicaSet alone, and one whose
-// Deployment does not take that step in time, is lowered directly.
+// which a change of the annotation lowest-replicas wakes; a ReplicaSet alone, and a ReplicaSet
+// whose Deployment does not take that step in time, is lowered directly.
 //
 // Deletions that were cancelled while their demand stands begin again after a pause: the controller
 // of a Deployment would repeat its request. A request to a ReplicaSet alone is withdrawn for as many pods.
@@ -124,7 +125,7 @@ func Decide(s Snapshot, waits Waits, now time.Time) (Decision, Waits) {
 		}
 		return decision, Waits{Cancelled: waits.Cancelled, BeginAfter: waits.BeginAfter}
 	}
-	waits.Cancelled = 0 // its pods leave: the next pause is a first one
+	waits.Cancelled = 0 // its pods leave: the next pause is a first pause
 	if waits.LowerableSince.IsZero() || waits.Replicas != scale.Replicas {
 		waits.LowerableSince, waits.Replicas = now, scale.Replicas
 	}

@@ -11,8 +11,8 @@ import (
 )
 
 // The deletion costs of pods that leave. Among pods of one phase and readiness the ReplicaSet
-// controller deletes those with the lowest cost first. A pod that may be deleted has the least
-// int32, so that it precedes a pod that is unready as well, and must still wait.
+// controller deletes the pods with the lowest cost first. A pod that may be deleted has the
+// least int32, so that it precedes a pod that is unready as well, and must still wait.
 const (
 	begunCost   = "-2147483647"
 	grantedCost = "-2147483648"
@@ -48,8 +48,8 @@ func CostOnGrant(pod *corev1.Pod, labels map[string]string) string {
 	return grantedCost
 }
 
-// Unpin returns the annotations that give a pod its deletion cost back: that from before, unless
-// another one was set meanwhile. It returns nil for a pod that PodOps did not begin.
+// Unpin returns the annotations that restore the deletion cost of a pod, unless another cost was
+// set meanwhile. It returns nil for a pod that PodOps did not begin.
 func Unpin(pod *corev1.Pod) map[string]any {
 	previous, begun := pod.Annotations[appsv1alpha1.PreviousDeletionCostAnnotationKey]
 	if !begun {

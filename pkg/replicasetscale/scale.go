@@ -82,7 +82,7 @@ func lowest(replicas, requested, ungranted int) int {
 	return min(replicas, max(requested, ungranted))
 }
 
-// Workload is what controls a ReplicaSet.
+// Workload is the controller of a ReplicaSet.
 type Workload struct {
 	// Deployment is nil for a ReplicaSet alone.
 	Deployment *appsv1.Deployment
@@ -91,12 +91,13 @@ type Workload struct {
 	Total int
 }
 
-// Desired returns the number of pods that the ReplicaSet is to have: the demand, if there is one.
-// The controller of Deployments does not write a ReplicaSet whose kept number is the one that it
-// needs, so it withdraws a demand in silence:
+// Desired returns the number of pods that the ReplicaSet is to have: the demand, if any. The
+// controller of Deployments does not write a ReplicaSet whose kept number is the number that it
+// needs, so it withdraws a demand without a write:
 //   - when the Deployment is scaled down and up again, or rolled back: the newest ReplicaSet has no
 //     demand below the replicas of its Deployment;
-//     Under the strategy Recreate it is the newest until all of its pods are gone, and requested to be 0;
+//     Under the strategy Recreate it is the newest until all of its pods are deleted, and requested to be
+//     0;
 //   - when the Deployment is paused: older ReplicaSets have no demand while all of them together
 //     are no larger than replicas + maxSurge.
 func (s Scale) Desired(set *appsv1.ReplicaSet, workload Workload) int {

@@ -78,7 +78,7 @@ func isReady(pod *corev1.Pod) bool {
 	return ready
 }
 
-// deletionCost returns the deletion cost of a pod: 0 when it has none, or not a valid one.
+// deletionCost returns the deletion cost of a pod: 0 when the annotation is absent or invalid.
 func deletionCost(pod *corev1.Pod) int64 {
 	text := pod.Annotations[corev1.PodDeletionCost]
 	if strings.HasPrefix(text, "+") || len(text) > 1 && strings.HasPrefix(text, "0") {
@@ -91,7 +91,7 @@ func deletionCost(pod *corev1.Pod) int64 {
 	return cost
 }
 
-// byReadyTime orders ready pods: the one that became ready later first.
+// byReadyTime orders ready pods: the pod that became ready last comes first.
 func byReadyTime(a, b *corev1.Pod, now time.Time) int {
 	readyA, isA := readyCondition(a)
 	readyB, isB := readyCondition(b)

@@ -20,7 +20,8 @@ type Guard struct {
 	// AllowCIDRs are addresses that may be reached although they are forbidden by default.
 	AllowCIDRs []netip.Prefix
 
-	// Cluster returns the addresses of the cluster itself, which are forbidden, too; nil: none is.
+	// Cluster returns the addresses of the cluster itself, which are forbidden, too; nil: no
+	// further address is.
 	Cluster Cluster
 
 	// AllowHosts are hosts, as URLs have them and without a port, that may be reached at any
@@ -97,7 +98,7 @@ func (g Guard) checkCluster(address netip.Addr) error {
 	return nil
 }
 
-// whyForbidden returns why an address is forbidden; "" for an allowed one.
+// whyForbidden returns why an address is forbidden; "" for an allowed address.
 func whyForbidden(address netip.Addr) string {
 	switch {
 	case !address.IsValid():

@@ -86,8 +86,8 @@ func (o *object) boolean(name string, into *bool) error {
 	return nil
 }
 
-// message reads a string of any length; null is none. The caller cuts it after credentials are
-// redacted.
+// message reads a string of any length; null counts as absent. The caller cuts it after
+// credentials are redacted.
 func (o *object) message(name string, into *string) error {
 	field, has := o.fields[name]
 	if !has || field.value == nil {
@@ -101,8 +101,8 @@ func (o *object) message(name string, into *string) error {
 	return nil
 }
 
-// identifier reads a string, or a number as it is written; null is none. Services that count their
-// tasks send numbers.
+// identifier reads a string, or a number as it is written; null counts as absent. Services that
+// count their tasks send numbers.
 func (o *object) identifier(name string, into *string) error {
 	field, has := o.fields[name]
 	if !has || field.value == nil {
@@ -129,7 +129,7 @@ func (o *object) identifier(name string, into *string) error {
 	return nil
 }
 
-// names reads a list of strings; null is an empty one, because Go encodes a nil slice as null.
+// names reads a list of strings; null is an empty list, because Go encodes a nil slice as null.
 func (o *object) names(name string, into *[]string) error {
 	field, has := o.fields[name]
 	if !has || field.value == nil {

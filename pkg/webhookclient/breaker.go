@@ -2,7 +2,7 @@ package webhookclient
 
 import "time"
 
-// Breaker configures circuit breakers. Zero values stand for the defaults.
+// Breaker configures circuit breakers. Zero values select the defaults.
 type Breaker struct {
 	// Failures is the number of consecutive failures that opens the breaker. Default: 5.
 	Failures int

@@ -13,7 +13,7 @@ import (
 	"github.com/podops-dev/podops/pkg/webhooktask"
 )
 
-// Timeouts bound the steps of a call. Zero values stand for the defaults.
+// Timeouts bound the steps of a call. Zero values select the defaults.
 type Timeouts struct {
 	// Connect bounds resolving and connecting, and separately the TLS handshake. Default: 3 s.
 	Connect time.Duration
@@ -174,7 +174,7 @@ func (c *Client) read(response *http.Response) ([]byte, error) {
 }
 
 // discard reads the rest of a short body, so that the connection can be reused, and closes the
-// body. The rest of a long one is not read.
+// body. The rest of a long body is not read.
 func discard(body io.ReadCloser) {
 	const short = 4 << 10
 	_, _ = io.CopyN(io.Discard, body, short)

@@ -86,8 +86,8 @@ const (
 type Failure struct {
 	Class Class
 
-	// Message is for users: the failure, and a remedy if there is one. It has at most
-	// rule.MaxMessageBytes, and no credentials and no query of a URL.
+	// Message is for users: the failure, and a remedy if a remedy is known. It has at
+	// most rule.MaxMessageBytes, and no credentials and no query of a URL.
 	Message string
 
 	// RetryAfter is the pause that the service, or the circuit breaker, requires; 0 if neither

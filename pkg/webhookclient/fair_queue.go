@@ -18,7 +18,7 @@ type fairQueue struct {
 	options PoolOptions
 	tenants map[string]*tenant
 
-	// order has the tenants with queued calls, the next one first.
+	// order has the tenants with queued calls, the next tenant first.
 	order []*tenant
 
 	// hosts counts the running calls to each host, of all namespaces.
@@ -36,7 +36,7 @@ type tenant struct {
 	namespace string
 	targets   map[targetKey]*target
 
-	// order has the targets with queued calls, the next one first.
+	// order has the targets with queued calls, the next target first.
 	order []*target
 
 	queued      int
@@ -150,8 +150,8 @@ func (t *fairQueue) known(key targetKey) *target {
 }
 
 // take returns the next call that may be made, or that fails at once because the circuit breaker is
-// open: then failure is its result. Nil if there is none. With failFast, only calls that fail at
-// once are taken.
+// open: then failure is its result. It returns nil without such a call. With failFast, only calls
+// that fail at once are taken.
 func (t *fairQueue) take(now time.Time, failFast bool) (*job, *Failure) {
 	for index, owner := range t.order {
 		for i, at := range owner.order {

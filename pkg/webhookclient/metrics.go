@@ -88,7 +88,7 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	}, m.countRunning)
 	oldest := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "podops_webhook_oldest_running_call_seconds",
-		Help: "Age of the oldest call of a webhook rule in flight; 0 without one.",
+		Help: "Age of the oldest call of a webhook rule in flight; 0 without a call.",
 	}, m.ageOfOldest)
 	for _, collector := range []prometheus.Collector{m.calls, m.latency, m.queued, running, oldest, openBreakers{m}} {
 		if err := registry.Register(collector); err != nil {
@@ -190,7 +190,7 @@ func (s *ruleSeries) keys(namespace, host string) []seriesKey {
 	return []seriesKey{{namespace, s.object, s.rule, host}, {namespace: namespace, host: host}}
 }
 
-// forget deletes the series of a rule; an empty name stands for all rules of the object.
+// forget deletes the series of a rule; an empty name means all rules of the object.
 func (m *Metrics) forget(rule rule.RuleID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 // maxNesting bounds how deep an answer may be nested. The protocol needs 2.
 const maxNesting = 32
 
-// object is a JSON object as it was sent: names are exact, and none occurs twice. UnmarshalStrict of
-// sigs.k8s.io/json has no position for a duplicate name, and accepts null for a boolean and bytes
+// object is a JSON object as it was sent: names are exact, and no name occurs twice. UnmarshalStrict
+// of sigs.k8s.io/json has no position for a duplicate name, and accepts null for a boolean and bytes
 // that are not UTF-8.
 type object struct {
 	body   []byte
@@ -29,7 +29,7 @@ type element struct {
 // number is a JSON number as it is written: no digits are lost.
 type number string
 
-// nested replaces an object below the top: the protocol has none, so it is not read.
+// nested replaces an object below the top: the protocol has no nested objects, so it is not read.
 type nested struct{}
 
 // readObject parses a body strictly: one JSON object in valid UTF-8, no name twice in any object,
@@ -46,7 +46,7 @@ func readObject(body []byte) (*object, error) {
 	if err := json.Unmarshal(body, &whole); err != nil {
 		offset := len(body)
 		if syntax, is := errors.AsType[*json.SyntaxError](err); is {
-			// Offset counts the bytes that were read, including the wrong one.
+			// Offset counts the bytes that were read, including the invalid byte.
 			offset = max(0, int(syntax.Offset)-1)
 		}
 		return nil, o.bad(offset, "the answer is not JSON: %v", err)

@@ -12,7 +12,7 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// PoolOptions bound a pool. Zero values stand for the defaults.
+// PoolOptions bound a pool. Zero values select the defaults.
 type PoolOptions struct {
 	// Workers is how many calls of all namespaces run at once. Default: 32.
 	Workers int
@@ -25,11 +25,11 @@ type PoolOptions struct {
 	// PerNamespace is how many calls of one namespace run at once. Default: half of Workers.
 	PerNamespace int
 
-	// PerHost is how many calls of one namespace to one host run at once. Default: 4.
+	// PerHost is the number of calls of one namespace to one host that run at once. Default: 4.
 	PerHost int
 
-	// PerHostInAll is how many calls of all namespaces to one host run at once, apart from the
-	// first of each namespace. Default: 16.
+	// PerHostInAll is the number of calls of all namespaces to one host that run at once,
+	// apart from the first call of each namespace. Default: 16.
 	PerHostInAll int
 
 	// Queue and QueueBytes bound the queued calls of all namespaces. Defaults: 4096 and 64 MiB.
@@ -181,8 +181,8 @@ func (p *Pool) InFlight(key string) bool {
 }
 
 // Forget drops the state of a deleted rule: queued calls are not made, running calls are cancelled,
-// no results are delivered, and its metrics are deleted. An empty name of the rule stands for all
-// rules of the object.
+// no results are delivered, and its metrics are deleted. An empty name of the rule means all rules
+// of the object.
 func (p *Pool) Forget(rule rule.RuleID) {
 	p.mu.Lock()
 	for key, job := range p.jobs {

@@ -41,15 +41,15 @@ type Resource struct {
 
 	UID string `json:"uid"`
 
-	// Owner is the workload at the top of the chain of controllers; nil if there is none.
+	// Owner is the workload at the top of the chain of controllers; nil without a known workload.
 	Owner *ResourceOwner `json:"owner,omitempty"`
 
 	// Revision is the revision of the pod template that the pod was made from: the label
 	// pod-template-hash, or else controller-revision-hash. Empty if the pod has neither.
 	Revision string `json:"revision,omitempty"`
 
-	// RevisionState is what the workload wants of the revision, as in rule.RevisionState. Empty while it
-	// is not known.
+	// RevisionState is the role of the revision in the rollout of the workload, as in
+	// rule.RevisionState. Empty while it is not known.
 	RevisionState string `json:"revisionState,omitempty"`
 
 	// Labels are the labels of the pod without labels of lifecycles: the first by key that take at

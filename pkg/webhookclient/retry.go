@@ -39,7 +39,7 @@ type retry struct {
 	connected atomic.Bool
 	sent      atomic.Bool
 
-	// tries counts the tries so far; wait is the delay before the next try.
+	// tries counts the tries that have ended; wait is the delay before the next try.
 	tries int
 	wait  time.Duration
 }
@@ -117,8 +117,8 @@ func retryDelay(tries int, random float64) time.Duration {
 	return whole/2 + time.Duration(random*float64(whole/2))
 }
 
-// retryAfter parses the header Retry-After: seconds, or a date. A value in the past, a negative or
-// an unreadable one counts as absent; a value above MaxRetryAfter is capped.
+// retryAfter parses the header Retry-After: seconds, or a date. A value that is in the past,
+// negative or unreadable counts as absent; a value above MaxRetryAfter is capped.
 func retryAfter(header http.Header, now time.Time) (time.Duration, bool) {
 	value := strings.TrimSpace(header.Get("Retry-After"))
 	if value != "" && strings.Trim(value, "0123456789") == "" {

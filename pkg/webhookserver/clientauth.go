@@ -24,7 +24,8 @@ type ClientAuth struct {
 
 // NewClientAuth returns an error when the file has no certificate. Clients send a
 // certificate for client authentication that a CA in the file has issued. names are the
-// allowed common names; none: all, for a CA that issues certificates for API servers only.
+// allowed common names; empty: all names, for a CA that issues certificates for API
+// servers only.
 func NewClientAuth(file string, names []string) (*ClientAuth, error) {
 	a := &ClientAuth{file: file, names: names}
 	if _, err := a.roots(); err != nil {

@@ -106,7 +106,7 @@ func (g *gate) review(w http.ResponseWriter, r *http.Request, c *conn, verified 
 		return err
 	}
 	lane := g.lanes.laneFor(r.URL.Path)
-	if lane != g.lanes.slow { // whose handlers may return before what they have begun ends
+	if lane != g.lanes.slow { // whose handlers may return before the work that they have begun ends
 		defer g.giveBack(body)
 	}
 	if err := lane.acquire(ctx, c.hold.source); err != nil {
@@ -144,7 +144,7 @@ func (g *gate) read(ctx context.Context, w http.ResponseWriter, r *http.Request,
 }
 
 // bufferSize returns the memory of a body of a size: firstRead if it needs most of that. A small review gets no large
-// buffer: small ones may be many at a time.
+// buffer, since many small reviews may be read at a time.
 func (g *gate) bufferSize(size int64) int64 {
 	if needed := size + bytes.MinRead; needed > firstRead/2 && needed <= firstRead && firstRead <= g.limits.ReviewBytes {
 		return firstRead
@@ -231,8 +231,8 @@ func (g *gate) refuse(w http.ResponseWriter, err error) {
 	http.Error(w, "the review was not handled: "+reason, code)
 }
 
-// timeoutOf returns the timeout of a review: that of its API server, if that is less than
-// the limit.
+// timeoutOf returns the timeout of a review: the timeout of its API server, if that is
+// less than the limit.
 func (l Limits) timeoutOf(r *http.Request) time.Duration {
 	timeout, err := time.ParseDuration(r.URL.Query().Get("timeout"))
 	if err != nil || timeout <= 0 {

@@ -14,7 +14,7 @@ type Metrics struct {
 func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	connections := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "podops_admission_connections_closed_total",
-		Help: "Connections to the webhook port that were closed: of a source with too many or too fast ones (refused), or for another source (evicted).",
+		Help: "Connections to the webhook port that were closed: of a source with too many connections or at too high a rate (refused), or for another source (evicted).",
 	}, []string{"reason"})
 	m := &Metrics{
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{

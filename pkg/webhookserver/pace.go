@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// maxPaced is how many sources have a rate of their own; the least recently seen one starts again.
+	// maxPaced is the number of sources that have a rate of their own; beyond it, the rate of the
+	// least recently seen source starts again.
 	maxPaced = 1024
 
 	// sourcesInAll bounds all paced sources together, as a number of sources at their full rate.
@@ -36,12 +37,12 @@ type pace struct {
 	sources *lru.Cache // netip.Addr -> *rates
 }
 
-// pacing is what one source may do in a second.
+// pacing bounds the requests of one source in a second.
 type pacing struct {
 	connections, reviews, bytes float64
 }
 
-// rates are the limiters of one source, or of all.
+// rates are the limiters of one source, or of all sources together.
 type rates struct {
 	connections, reviews, bytes *rate.Limiter
 }

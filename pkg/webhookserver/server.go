@@ -29,7 +29,7 @@ type Options struct {
 	// ConfigureTLS sets the certificate.
 	ConfigureTLS func(*tls.Config)
 
-	// ClientAuth verifies the certificates of clients. Nil: clients send none.
+	// ClientAuth verifies the certificates of clients. Nil: clients send no certificates.
 	ClientAuth *ClientAuth
 
 	// Limits default to DefaultLimits.
@@ -44,8 +44,8 @@ type Options struct {
 	Metrics *Metrics
 }
 
-// Server is a webhook.Server with limits. Handlers are registered as with that of
-// controller-runtime, and counted in its metrics.
+// Server is a webhook.Server with limits. Handlers are registered as in the
+// webhook.Server of controller-runtime, and counted in its metrics.
 type Server struct {
 	webhook.Server
 	options Options

@@ -60,7 +60,7 @@ type PollAnswer struct {
 	// Message has at most rule.MaxMessageBytes bytes.
 	Message string
 
-	// FinishedNames are the pods that are approved so far.
+	// FinishedNames are the pods that are approved up to this answer.
 	FinishedNames []string
 }
 
@@ -69,8 +69,8 @@ type Failure struct {
 	Class   string
 	Message string
 
-	// RetryAfter is the delay that the service requires before the next call; 0 if it requires
-	// none.
+	// RetryAfter is the delay that the service requires before the next call; 0 without such a
+	// delay.
 	RetryAfter time.Duration
 }
 
@@ -108,7 +108,7 @@ func (t Tasks) accepted(task appsv1alpha1.TaskInfo, i int, answer PostAnswer, ru
 	return t.replaced(i, task), unknown
 }
 
-// PostFailed records a failed POST, also one that was never sent: its id is used up in any case.
+// PostFailed records a failed POST, which may never have been sent: its id is used up in any case.
 func (t Tasks) PostFailed(traceID string, failure Failure, rule Rule, now time.Time) Tasks {
 	task, i, found := t.find(traceID, appsv1alpha1.TaskPosting, rule)
 	if !found {

@@ -9,8 +9,8 @@ import (
 )
 
 // Query parameters of polls that carry the id of a task. After an answer with poll the key is
-// task-id, after one with async it is trace-id; some deployed services of the async form read
-// task-id, so they get both keys, each with the same id.
+// task-id, after an answer with async it is trace-id; some deployed services of the async
+// form read task-id, so they get both keys, each with the same id.
 const (
 	keyTaskID  = "task-id"
 	keyTraceID = "trace-id"

@@ -65,8 +65,8 @@ func (t Tasks) endWhere(why func(appsv1alpha1.TaskInfo) (Failure, bool), now tim
 
 // Forget removes tasks of other generations of the rule, and pods of ended tasks that no longer
 // wait. An open task keeps all its pods, since services may name them in later answers, and ends
-// when none of its pods waits. waiting are all waiting requests that the rule applies to, whatever
-// the verdicts of other rules.
+// when none of its pods waits. waiting are all waiting requests that the rule applies to, with any
+// verdict of other rules.
 func (t Tasks) Forget(waiting []rule.Request, rule Rule, now time.Time) Tasks {
 	waits := map[appsv1alpha1.TaskPod]bool{}
 	for _, request := range waiting {

@@ -30,8 +30,8 @@ type batch struct {
 	answered bool
 }
 
-// Open starts calls for requests that need one. Requests that are approved, in an open task, or not
-// yet due are left out. Pods that failed together are in one call again, because they share a
+// Open starts calls for requests that need a call. Requests that are approved, in an open task, or
+// not yet due are left out. Pods that failed together are in one call again, because they share a
 // delay. Above the limits requests stay without a task and can be passed again. newTraceID returns
 // a new id, of at most 64 bytes.
 func (t Tasks) Open(requests []rule.Request, rule Rule, now time.Time, newTraceID func() string) (next Tasks, posts []Post) {
@@ -181,7 +181,7 @@ func (t Tasks) merged(now time.Time) Tasks {
 //
 //   - have ended,
 //   - under the same generation of the rule,
-//   - with pods that the service has answered for, all or none,
+//   - with pods of which the service has answered for either all or none,
 //   - and have at most the maximum of pods together, no two of which have the same name and wait for a call.
 func mergeable(a, b appsv1alpha1.TaskInfo) bool {
 	return !isOpen(a) && !isOpen(b) &&

@@ -17,8 +17,8 @@ const historyTime = 10 * time.Minute
 // historyPods bounds the pods of an ended call that are shown, of each list.
 const historyPods = 5
 
-// Tasks are the calls of one webhook rule. The zero value has none. Values are immutable: every
-// method leaves its receiver and its arguments unchanged, and returns the new value.
+// Tasks are the calls of one webhook rule. The zero value has no calls. Values are immutable:
+// every method leaves its receiver and its arguments unchanged, and returns the new value.
 type Tasks struct {
 	// states are the current tasks, oldest first. Their ids differ.
 	states []appsv1alpha1.TaskInfo
@@ -52,7 +52,7 @@ func newTasks(states, history []appsv1alpha1.TaskInfo) Tasks {
 			places[place{pod, task.RuleGeneration}] = i
 		}
 	}
-	// Approved pods come last: an approval is valid whatever the result of other calls.
+	// Approved pods come last: an approval is valid with any result of other calls.
 	for i, task := range states {
 		for _, pod := range task.Approved {
 			places[place{pod, task.RuleGeneration}] = i

@@ -70,7 +70,7 @@ type Finisher struct {
 const (
 	aspectAllowed  = "allowed"  // the owner may delete the pod
 	aspectNeeded   = "needed"   // the owner needs the pod again
-	aspectUnwanted = "unwanted" // the owner does not want the pod gone
+	aspectUnwanted = "unwanted" // the owner does not want the pod deleted
 )
 
 // NewFinisher returns a Finisher. c reads from a cache, apiReader from the API server.
@@ -121,9 +121,8 @@ func (f *Finisher) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 	return reconcile.Result{RequeueAfter: backoff.MinDelay(backoff.MinDelay(wait, again), later)}, err
 }
 
-// due returns the pods that the owner has too many of although their deletion is allowed, and how
-// soon another one is due. The owner has finishAfter to delete them itself: the label operate
-// wakes it.
+// due returns the surplus pods whose deletion is allowed and overdue, and how soon the next pod
+// is due. The owner has finishAfter to delete them itself: the label operate wakes it.
 func (f *Finisher) due(plan deferreddelete.Plan) (due []*corev1.Pod, wait time.Duration) {
 	now, surplus := f.clock.Now(), plan.Surplus
 	for _, pod := range plan.Keep {

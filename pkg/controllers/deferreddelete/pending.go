@@ -41,9 +41,9 @@ const (
 	maxPurposeBytes = 200
 )
 
-// PendingDeletes finishes or cancels the pending delete of one pod at a time, of every pod whose
-// annotation records one, but for those that the controller of a ReplicaSet requested: Finisher
-// compares these with the surplus of the ReplicaSet.
+// PendingDeletes finishes or cancels the pending delete of one pod at a time, for every pod
+// whose annotation records a pending delete, except the deletes that the controller of a
+// ReplicaSet requested: Finisher compares these with the surplus of the ReplicaSet.
 type PendingDeletes struct {
 	client    client.Client
 	apiReader client.Reader
@@ -89,7 +89,7 @@ func isPending(object client.Object) bool {
 	return requested || recorded && deferreddelete.IsDeferred(object.GetLabels())
 }
 
-// edited passes the changes of a workload after which its controller may want other pods gone.
+// edited passes the changes of a workload after which its controller may delete other pods.
 func edited() predicate.Funcs {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
@@ -128,8 +128,8 @@ func (p *PendingDeletes) pendingOf(ctx context.Context, workload client.Object) 
 	return requests
 }
 
-// Reconcile finishes or cancels the pending delete of a pod, or begins that of a pod with the
-// label to-delete.
+// Reconcile finishes or cancels the pending delete of a pod, or begins the delete of a pod
+// with the label to-delete.
 func (p *PendingDeletes) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	pod := &corev1.Pod{}
 	if err := p.client.Get(ctx, req.NamespacedName, pod); err != nil {
@@ -165,7 +165,7 @@ func (p *PendingDeletes) Reconcile(ctx context.Context, req reconcile.Request) (
 }
 
 // beginLabelled begins the lifecycle of a pod with the label to-delete, or adds the request to the
-// one in progress. It returns true if it has written.
+// lifecycle in progress. It returns true if it has written.
 func (p *PendingDeletes) beginLabelled(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	if _, requested := pod.Labels[appsv1alpha1.ToDeleteLabelKey]; !requested {
 		return false, nil
@@ -218,8 +218,8 @@ func (p *PendingDeletes) state(ctx context.Context, pod *corev1.Pod, record apps
 	return state, nil
 }
 
-// want returns whether the owner of a pod wants it gone. The owner matters only to the deletes of
-// its own controller.
+// want returns whether the owner of a pod wants the pod deleted. The owner matters only to the
+// deletes of its own controller.
 func want(ctx context.Context, reader client.Reader, pod *corev1.Pod, record appsv1alpha1.PendingDelete) (deferreddelete.Want, error) {
 	if deferreddelete.Actor(record.Actor) != deferreddelete.ActorOwner {
 		return deferreddelete.Wanted, nil
@@ -246,7 +246,7 @@ func want(ctx context.Context, reader client.Reader, pod *corev1.Pod, record app
 }
 
 // finish carries out a pending delete. For a controller, it reads from the API server whether
-// the owner still wants the pod gone. It returns how soon to try again.
+// the owner still wants the pod deleted. It returns how soon to try again.
 func (p *PendingDeletes) finish(ctx context.Context, state deferreddelete.State) (time.Duration, error) {
 	wanted, err := want(ctx, p.apiReader, state.Pod, state.Record)
 	if err != nil {

@@ -112,9 +112,9 @@ func (s *Starter) start(_ context.Context, queue workqueue.TypedRateLimitingInte
 	return nil
 }
 
-// Reconcile begins the lifecycle pod-delete, or adds the demand to the one in progress. For the
-// controller of a ReplicaSet, which deletes another pod each time, it begins only if the
-// ReplicaSet has a surplus of pods beyond the deletes in progress.
+// Reconcile begins the lifecycle pod-delete, or adds the demand to the lifecycle in progress.
+// For the controller of a ReplicaSet, which deletes another pod each time, it begins only if
+// the ReplicaSet has a surplus of pods beyond the deletes in progress.
 func (s *Starter) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	recorded, ok := s.deferred.Get(req.NamespacedName)
 	if !ok {

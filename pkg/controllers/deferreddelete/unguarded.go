@@ -27,8 +27,8 @@ import (
 const EventUnguarded = "DeletedUnguarded"
 
 // Unguarded reports pods that are removed past their rules: by an event on the owner of the pod,
-// or on the pod without one, and by a metric. It watches pods, so it also sees removals that no webhook
-// reviewed. It runs on the leader.
+// or on a pod without an owner, and by a metric. It watches pods, so it also sees removals that no
+// webhook reviewed. It runs on the leader.
 type Unguarded struct {
 	informers cache.Informers
 	reader    client.Reader // the same cache
@@ -150,8 +150,8 @@ func (u *Unguarded) isRuled(ctx context.Context, pod *corev1.Pod) bool {
 	return false
 }
 
-// subjectOf returns the owner of a pod, or the pod if it has none: readers of an event look for
-// the object that stays.
+// subjectOf returns the owner of a pod, or the pod if it has no owner: readers of an event look
+// for the object that stays.
 func subjectOf(pod *corev1.Pod) runtime.Object {
 	controller := metav1.GetControllerOfNoCopy(pod)
 	if controller == nil {

@@ -22,7 +22,7 @@ func newLastProblems() lastProblems {
 	return lastProblems{last: fairshare.NewCache[types.UID, lifecycle.Problem](problemBytes)}
 }
 
-// changed reports whether the pod has a problem that differs from its last one.
+// changed reports whether the pod has a problem that differs from its last problem.
 func (l lastProblems) changed(pod *corev1.Pod, p lifecycle.Problem) bool {
 	if last, _ := l.last.Get(pod.UID); last == p {
 		return false

@@ -39,7 +39,8 @@ func (a adapter) GetType() podopslifecycle.OperationType {
 // AllowMultiType is true: other operations of the type may be in progress on the pod.
 func (a adapter) AllowMultiType() bool { return true }
 
-// WhenBegin removes the records of ended operations. It fails for a pod with the record of this one.
+// WhenBegin removes the records of ended operations. It fails for a pod with the record of the
+// present operation.
 func (a adapter) WhenBegin(pod client.Object) (bool, error) {
 	if err := a.mustNotBeOperated(pod); err != nil {
 		return false, err

@@ -97,7 +97,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: backoff.MinDelay(decision.Wake, backoff.MinDelay(due, again))}, nil
 }
 
-// retried tries again after a conflict: the cache is behind. An operation that is gone needs nothing.
+// retried tries again after a conflict: the cache is behind. A deleted operation is not retried.
 func (r *Reconciler) retried(err error) (reconcile.Result, error) {
 	if apierrors.IsConflict(err) {
 		return reconcile.Result{RequeueAfter: retryReport}, nil

@@ -16,8 +16,8 @@ import (
 )
 
 // snapshot reads the targets of an operation from the cache, which holds the pods under PodOps. The pods
-// are those of the cache: every write works on a copy. active are the operations of the namespace that
-// have not ended.
+// are shared with the cache: every write works on a copy. active are the operations of the namespace
+// that have not ended.
 func (r *Reconciler) snapshot(ctx context.Context, operation *appsv1alpha1.PodOperation, active active) (podoperation.Snapshot, error) {
 	snapshot := podoperation.Snapshot{
 		Operation: operation, Full: active.started >= appsv1alpha1.MaxActivePodOperations, Now: r.clock.Now(),

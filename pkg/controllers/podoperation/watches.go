@@ -24,7 +24,8 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// gather is how long events of pods are collected before a round: pods of one batch change together.
+// gather is the time for which events of pods are collected before a round: pods of one batch change
+// together.
 const gather = 50 * time.Millisecond
 
 // SetupWithManager registers the controller on the leader. workers is how many operations advance at once.
@@ -97,7 +98,7 @@ func (r *Reconciler) evicting(ctx context.Context, e event.UpdateEvent, q queue)
 	})
 }
 
-// ended wakes the oldest operations that have not started, when another one has ended.
+// ended wakes the oldest operations that have not started, when another operation has ended.
 func (r *Reconciler) ended(ctx context.Context, before, after *appsv1alpha1.PodOperation, q queue) {
 	if before.Status.CompletionTime != nil || after != nil && after.Status.CompletionTime == nil {
 		return

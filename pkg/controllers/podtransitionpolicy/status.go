@@ -14,8 +14,8 @@ import (
 	"github.com/podops-dev/podops/pkg/text"
 )
 
-// statusOf returns the new status; policy is not modified. It differs from the present one
-// where something has changed, times of conditions included.
+// statusOf returns the new status; policy is not modified. It differs from the present
+// status only in changed parts, times of conditions included.
 func statusOf(
 	policy *appsv1alpha1.PodTransitionPolicy, found inspection, users []policyusers.User, now time.Time,
 ) appsv1alpha1.PodTransitionPolicyStatus {

@@ -121,8 +121,8 @@ func conditions(rule podindex.RuleView, object *evaluation.Ruleset) []metav1.Con
 			strings.Join(object.NeverPasses, ", "), max(rule.Counts.Desired, rule.Counts.Selected)), maxConditionBytes))
 	case len(rule.NeverFinish) > 0:
 		set(&stalled, metav1.ConditionTrue, appsv1alpha1.ReasonNeverFinishes, printable.Prefix(fmt.Sprintf(
-			"Deployment %s of the strategy Recreate never finishes a rollout under an availability rule below 100 %%, since no new pod comes before "+
-				"every old one has gone: use RollingUpdate, or exempt its pods by the rule's filter or conditions, or by the annotation %s",
+			"Deployment %s of the strategy Recreate never finishes a rollout under an availability rule below 100 %%, since it creates no new pod "+
+				"before every old pod is deleted: use RollingUpdate, or exempt its pods by the rule's filter or conditions, or by the annotation %s",
 			strings.Join(rule.NeverFinish, ", "), appsv1alpha1.SkipRulesAnnotationKey), maxConditionBytes))
 	}
 	all := []metav1.Condition{ready, reconciling, stalled, selecting(rule.Counts.Selected)}
@@ -165,10 +165,10 @@ func uncounted(owners []podindex.Owner) metav1.Condition {
 }
 
 // guarding returns the condition of a PodTransitionRule that selects pods which PodOps cannot guard; nil when
-// it selects none.
+// it selects no such pod.
 func guarding(unguarded podindex.Unguarded) *metav1.Condition {
 	mirrors := fmt.Sprintf("%d mirror pods of static pods, which only their kubelet stops", unguarded.Mirrors)
-	gateless := fmt.Sprintf("%d pods without the readiness gate %s, created while the webhook of PodOps was away or before it was installed: "+
+	gateless := fmt.Sprintf("%d pods without the readiness gate %s, created while the webhook of PodOps was unavailable or before it was installed: "+
 		"only finalizers keep their traffic off; delete them to have them created with it", unguarded.Gateless, appsv1alpha1.ServiceReadyGate)
 	reason, message := appsv1alpha1.ReasonGateMissing, gateless
 	switch {

@@ -40,7 +40,7 @@ func rejectInfo(reasons []rule.Reason) []appsv1alpha1.RejectInfo {
 	return infos
 }
 
-// timeOf returns a time for a status; nil for none.
+// timeOf returns a time for a status; nil for the zero time.
 func timeOf(at time.Time) *metav1.Time {
 	if at.IsZero() {
 		return nil

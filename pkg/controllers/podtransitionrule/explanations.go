@@ -226,7 +226,8 @@ func annotationsFor(pod *withheldPod) map[string]*string {
 	return changed
 }
 
-// withoutExplanations returns the removal of the annotations that say why a pod waits; nil when there are none.
+// withoutExplanations returns the removal of the annotations that explain why a pod waits; nil for a pod
+// without them.
 func withoutExplanations(annotations map[string]string) map[string]*string {
 	var off map[string]*string
 	for key := range maps.Keys(annotations) {

@@ -60,10 +60,10 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 			Help: "Evaluations of a rule that used up their CPU time without an answer.",
 		}, rule),
 		tasks: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "podops_webhook_tasks", Help: "Calls of a webhook rule that the service has not ended, polled ones included.",
+			Name: "podops_webhook_tasks", Help: "Calls of a webhook rule that the service has not ended, including polled calls.",
 		}, rule),
 		oldestTask: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "podops_webhook_oldest_task_start_seconds", Help: "When the oldest of podops_webhook_tasks began, in seconds since 1970; 0 when there is none.",
+			Name: "podops_webhook_oldest_task_start_seconds", Help: "When the oldest of podops_webhook_tasks began, in seconds since 1970; 0 without a task.",
 		}, rule),
 		rounds: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "podops_rounds_gave_way_total",
@@ -168,7 +168,7 @@ func (m *Metrics) running(rule rule.RuleID, tasks int, oldest time.Time) {
 	m.oldestTask.WithLabelValues(labels...).Set(began)
 }
 
-// forget drops the series of a PodTransitionRule that is gone.
+// forget drops the series of a deleted PodTransitionRule.
 func (m *Metrics) forget(object types.NamespacedName) {
 	m.mu.Lock()
 	for name := range m.measured[object] {

@@ -66,7 +66,7 @@ type Caller interface {
 	// Call starts a call. It never blocks; a call that cannot be started has a failure as its result.
 	Call(ctx context.Context, call dispatch.Call)
 
-	// Forget drops the calls of a rule that is gone.
+	// Forget drops the calls of a deleted rule.
 	Forget(rule rule.RuleID)
 }
 
@@ -128,7 +128,8 @@ type Config struct {
 	Undo Undoer
 	Hold evaluation.Hold
 
-	// ManagerNamespace is the namespace whose break-glass annotation applies to the whole cluster; empty: none.
+	// ManagerNamespace is the namespace whose break-glass annotation applies to the whole cluster; empty: no
+	// namespace.
 	ManagerNamespace string
 
 	// Wake queues a round of a namespace.
@@ -150,7 +151,7 @@ type Config struct {
 	Memory int64
 
 	// BatchInterval is the least time between two batches of one PodTransitionRule, of which
-	// each costs a write of its status; 0: none.
+	// each costs a write of its status; 0: no least time.
 	BatchInterval time.Duration
 
 	// Prepared is called with each module that is evaluated for a rule from now on; nil: not called.
@@ -232,7 +233,7 @@ func (r *Reconciler) report(ctx context.Context, turn *evaluation.Turn, snapshot
 	return backoff.MinDelay(wait, later), errors.Join(err, explainErr)
 }
 
-// forget drops the state of the PodTransitionRules and the webhook rules that are gone.
+// forget drops the state of the PodTransitionRules and the webhook rules that no longer exist.
 func (r *Reconciler) forget(snapshot snapshot, o evaluation.Outcome) {
 	present := func(ruleset string) bool { _, has := o.Rulesets[ruleset]; return has }
 	called := func(id rule.RuleID) bool {

@@ -44,8 +44,8 @@ func (r *Reconciler) snapshot(ctx context.Context, turn *evaluation.Turn, namesp
 	return s, 0
 }
 
-// stale returns the name of a PodTransitionRule whose record requires a later view of the pods, "" when
-// there is none.
+// stale returns the name of a PodTransitionRule whose record requires a later view of the pods, ""
+// without such a PodTransitionRule.
 func (n *namespaceState) stale(view podindex.Snapshot, now time.Time) string {
 	stale := ""
 	for _, rule := range view.Rules {

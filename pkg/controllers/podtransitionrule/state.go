@@ -36,8 +36,8 @@ type namespaceState struct {
 	// rulesets are the PodTransitionRules of the namespace, by name.
 	rulesets map[string]*rulesetState
 
-	// stamped are the pods to which a permit was written, with the resourceVersion before it, until the watch
-	// delivers a later one. A write that has failed may have been stored all the same.
+	// stamped are the pods to which a permit was written, with the resourceVersion before the write, until
+	// the watch delivers a later resourceVersion. A write that has failed may have been stored all the same.
 	stamped map[types.UID]string
 
 	// lastBackground is the PodTransitionRule whose status was the last background write. The next
@@ -53,8 +53,8 @@ type rulesetState struct {
 	// pendingView is set while the record of permits requires a later view of the pods.
 	pendingView pendingView
 
-	// pace is that of the writes of the status. lastBatch is the time of the last write that added
-	// reservations.
+	// pace is the pace of the writes of the status. lastBatch is the time of the last write that
+	// added reservations.
 	pace      pace
 	lastBatch time.Time
 }

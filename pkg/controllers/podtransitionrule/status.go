@@ -25,10 +25,10 @@ import (
 
 // writeRecords writes the statuses that pods or calls wait for, and returns the PodTransitionRules whose
 // status is stored. Statuses with reservations are written in the order of the names of their
-// PodTransitionRules, and after a failed write no further one is: all managers write the records of a batch
-// in one order. Statuses with calls follow, several at once, so that no PodTransitionRule waits for the calls
-// of all others. A batch that follows the last one too soon is postponed, with all of its records. It returns
-// how soon to come back for the rest; 0 for never.
+// PodTransitionRules, and a failed write ends the batch: all managers write the records of a batch in one
+// order. Statuses with calls follow, several at once, so that no PodTransitionRule waits for the calls of all
+// others. A batch that follows the last one too soon is postponed, with all of its records. It returns how
+// soon to write the postponed statuses; 0 if no status is postponed.
 func (r *Reconciler) writeRecords(ctx context.Context, snapshot snapshot, o evaluation.Outcome) (stored map[string]bool, wait time.Duration, err error) {
 	stored = map[string]bool{}
 	var calls []*statusWrite
@@ -90,8 +90,8 @@ func (r *Reconciler) batchDue(snapshot snapshot, o evaluation.Outcome) (wait tim
 
 // writeBackground writes the human-readable status of one PodTransitionRule that no pod waits for, if it has
 // changed and its last write is long enough ago. It takes the background slot, and the PodTransitionRules of
-// a namespace take turns. It returns how soon to come back for the others; 0 for never. Void reservations
-// are dropped by the next write, and cause none.
+// a namespace take turns. It returns how soon to write the status of the others; 0 if no other status has
+// changed. Void reservations are dropped by the next write, and do not cause a write.
 func (r *Reconciler) writeBackground(ctx context.Context, turn *evaluation.Turn, snapshot snapshot, o evaluation.Outcome) (wait time.Duration, err error) {
 	if !turn.Slot.Take() {
 		return evaluation.RetryBackground, nil
@@ -141,11 +141,12 @@ type statusWrite struct {
 	view podindex.RuleView
 	next *appsv1alpha1.PodTransitionRule
 
-	// attempted reports whether the API server has stored or rejected the status for good.
+	// attempted reports whether the API server has stored the status, or rejected it with an error
+	// that a retry does not change.
 	attempted bool
 
-	// stored, or else how soon to try again, or the error; none of these when the PodTransitionRule
-	// is gone.
+	// stored, or else how soon to try again, or the error; all are zero when the PodTransitionRule
+	// no longer exists.
 	stored bool
 	again  time.Duration
 	err    error
@@ -200,8 +201,8 @@ func (r *Reconciler) writeStatus(
 	}
 }
 
-// reachable returns a record without the views that it requires if the present one does not reach them: a
-// round is only made then because no view ever will (viewTimeout).
+// reachable returns a record without the views that it requires if the present view does not reach them:
+// such a round is made only because no view ever reaches them (viewTimeout).
 func reachable(record *appsv1alpha1.PermitRecord, resourceVersion string) *appsv1alpha1.PermitRecord {
 	if permit.Reaches(resourceVersion, record) {
 		return record

@@ -11,7 +11,7 @@ const (
 	// defaultWorkers is how many namespaces are evaluated at once by default.
 	defaultWorkers = 10
 
-	// slowShare is the part of the workers that the slow lane may hold: one in four.
+	// slowShare is the part of the workers that the slow lane may hold: a quarter.
 	slowShare = 4
 )
 

@@ -57,7 +57,7 @@ type Reconciler struct {
 	state map[types.NamespacedName]*state
 }
 
-// state is what a Reconciler remembers of a ReplicaSet between two rounds.
+// state is the state of a ReplicaSet that a Reconciler keeps between two rounds.
 type state struct {
 	uid   types.UID
 	waits replicasetscale.Waits
@@ -183,8 +183,8 @@ func (r *Reconciler) snapshot(ctx context.Context, set *appsv1.ReplicaSet, own *
 	return replicasetscale.Snapshot{Set: set, Workload: workload, Pods: own.newest(pods)}, nil
 }
 
-// newest returns the pods with those replaced that the cache shows in a version before their
-// deletion was begun.
+// newest returns the pods, with the stored version of each pod that the cache still shows as
+// of before its deletion began.
 func (s *state) newest(pods []*corev1.Pod) []*corev1.Pod {
 	behind := map[types.UID]*corev1.Pod{}
 	for i, pod := range pods {
@@ -269,7 +269,7 @@ func (r *Reconciler) write(ctx context.Context, set *appsv1.ReplicaSet, decision
 	return 0, nil
 }
 
-// stateOf returns the state stateOf a ReplicaSet. One ReplicaSet is reconciled by one worker at a time.
+// stateOf returns the state of a ReplicaSet. One ReplicaSet is reconciled by one worker at a time.
 func (r *Reconciler) stateOf(set *appsv1.ReplicaSet) *state {
 	r.mu.Lock()
 	defer r.mu.Unlock()

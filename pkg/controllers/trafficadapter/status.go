@@ -50,7 +50,7 @@ func ready(found facts) metav1.Condition {
 	switch {
 	case !found.inUse:
 		condition.Reason = appsv1alpha1.ReasonTooMany
-		condition.Message = fmt.Sprintf("not used: there are more than %d TrafficAdapters, and the first ones by name are used", appsv1alpha1.MaxTrafficAdapters)
+		condition.Message = fmt.Sprintf("not used: there are more than %d TrafficAdapters, and only the first by name are used", appsv1alpha1.MaxTrafficAdapters)
 	case found.invalid != nil:
 		condition.Reason, condition.Message = appsv1alpha1.ReasonInvalidSelector, found.invalid.Error()
 	default:

@@ -52,7 +52,8 @@ type Problem struct {
 
 // Answer is the answer of the webhooks.
 type Answer struct {
-	// Causes are why the object is denied, by field; Problems are those of modules.
+	// Causes are the reasons of the denial of the object, by field; Problems are the problems of
+	// modules.
 	Causes   []metav1.StatusCause
 	Problems []Problem
 
@@ -111,7 +112,7 @@ func (r *Reviewer) Normalize(ctx context.Context, raw []byte) ([]byte, Answer, e
 // Rule reviews a PodTransitionRule in its canonical spelling.
 func (r *Reviewer) Rule(ctx context.Context, raw []byte) Answer {
 	checked := &checker{modules: r.modules}
-	// The objects are those of the files that are reviewed, so nothing is kept secret from their reader.
+	// The objects come from the files that are reviewed, so nothing is kept secret from their reader.
 	ctx = clientauth.WithVerified(ctx, true)
 	return answerOf(rulewebhook.NewValidator(r.decoder, r.objects, r.objects, checked, r.guard.CheckURL).Handle(ctx, request(raw)), checked)
 }

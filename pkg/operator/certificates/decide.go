@@ -14,7 +14,7 @@ const (
 	// MakeNext makes the next CA.
 	MakeNext Step = "MakeNext"
 
-	// Promote makes the next CA the current one, and the current one a previous one.
+	// Promote makes the next CA the current CA, and the current CA a previous CA.
 	Promote Step = "Promote"
 
 	// Sign makes a serving certificate, signed by the current CA.
@@ -33,10 +33,10 @@ type Decision struct {
 // Decide returns the changes of the state so that the webhooks can be served under
 // the names (DNS names or IP addresses) at now.
 //
-// carriedSince is since when every webhook configuration contains the next CA of the
-// state; zero when one does not, or when there is no next CA. A serving certificate
-// of the next CA is made only after the grace time, unless no other certificate could
-// be served, in which case waiting would not help.
+// carriedSince is the time since which every webhook configuration contains the next
+// CA of the state; zero when a configuration lacks it, or without a next CA. A
+// serving certificate of the next CA is made only after the grace time, unless no
+// other certificate could be served, in which case waiting would not help.
 func (l Lifetimes) Decide(state State, names []string, carriedSince, now time.Time) Decision {
 	keep := state.valid(now)
 	serves := keep.serves(names, now)
@@ -59,8 +59,8 @@ func (l Lifetimes) Decide(state State, names []string, carriedSince, now time.Ti
 }
 
 // Wake returns when Decide must be called again if nothing else happens: when a renewal
-// is due, or when a CA leaves the bundle. It may be in the past. The state must be one that
-// needs no steps.
+// is due, or when a CA leaves the bundle. It may be in the past. The state must need no
+// steps.
 func (l Lifetimes) Wake(state State, carriedSince time.Time) time.Time {
 	var times []time.Time
 	if state.Current.whole() && state.Next.Cert == nil {

@@ -33,7 +33,7 @@ func (l Lifetimes) Issue(decision Decision, names []string, now time.Time) (Stat
 	return state, nil
 }
 
-// promoted returns the State in which the next CA is the current one. The old one stays
+// promoted returns the State in which the next CA is the current CA. The old CA stays
 // trusted until the end of its life, longer than any certificate that it has signed.
 func (s State) promoted() State {
 	if s.Current.Cert != nil {

@@ -45,8 +45,8 @@ func configurations() []configuration {
 }
 
 // publish writes the bundle, and for the leader the address and the token, into both webhook
-// configurations where they differ. It returns the names of missing ones. An error of one
-// does not stop the other.
+// configurations where they differ. It returns the names of missing configurations. An error
+// of one configuration does not stop the other.
 func (r *Reconciler) publish(ctx context.Context, bundle []byte, token string) (missing []string, err error) {
 	var errs []error
 	for _, c := range configurations() {

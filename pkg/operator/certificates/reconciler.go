@@ -71,8 +71,8 @@ type Reconciler struct {
 	carried carried // used by Reconcile only, which never runs twice at a time
 }
 
-// New returns a Reconciler. The client reads webhook configurations, from a cache if it
-// has one, and writes; apiReader reads the Secret from the API server
+// New returns a Reconciler. The client reads webhook configurations, possibly from a
+// cache, and writes; apiReader reads the Secret from the API server
 // (manager.GetAPIReader()), because a replica with an old copy would publish a bundle
 // without the newest CA. Invalid options are an error.
 func New(c client.Client, apiReader client.Reader, clock clock.PassiveClock, options Options) (*Reconciler, error) {

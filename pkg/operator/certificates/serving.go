@@ -25,8 +25,8 @@ type serving struct {
 	mu sync.RWMutex
 	// certificate is nil until it is issued.
 	certificate *tls.Certificate
-	// tokens are those of the CA that signs now, of the one that signs next, and of the one that
-	// signed before this replica read a new Secret.
+	// tokens are the tokens of the CA that signs now, of the CA that signs next, and of the CA
+	// that signed before this replica read a new Secret.
 	tokens []string
 	// unpublished is the error of a webhook configuration that does not refer to this manager, nil if all do.
 	unpublished error

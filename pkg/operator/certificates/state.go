@@ -122,8 +122,8 @@ func (s State) Data() (map[string][]byte, error) {
 	return data, nil
 }
 
-// Bundle returns the PEM of every CA that API servers must trust: the current one, the
-// next and the previous, in this order. Empty when there is none.
+// Bundle returns the PEM of every CA that API servers must trust: the current CA, the
+// next and the previous ones, in this order. Empty for a State without CAs.
 func (s State) Bundle() []byte {
 	return encodeCerts(s.authorities()...)
 }

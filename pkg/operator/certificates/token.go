@@ -41,7 +41,8 @@ func (p Pair) token() string {
 	return hex.EncodeToString(digest.Sum(nil)[:tokenBytes])
 }
 
-// withToken returns the path of a webhook with a token, in place of the one that it may have.
+// withToken returns the path of a webhook with a token, which replaces the token in the path, if
+// any.
 func withToken(path, token string) string {
 	path = withoutToken(path)
 	if last := path[max(0, strings.LastIndex(path, "/")):]; token == "" || !strings.HasPrefix(last, TokenPaths) {
@@ -56,7 +57,7 @@ func withoutToken(path string) string {
 	return path
 }
 
-// seal adds the token to the path of a webhook that has one.
+// seal adds the token to the path of a webhook that has a path.
 func seal(config *admissionregistrationv1.WebhookClientConfig, token string) {
 	switch {
 	case config.Service != nil && config.Service.Path != nil:
@@ -74,7 +75,7 @@ func (r *Reconciler) Known(path string) bool {
 	return ok && r.serving.known(token)
 }
 
-// known reports whether a token is one of those that API servers may have.
+// known reports whether API servers may have a token.
 func (s *serving) known(token string) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -35,8 +35,8 @@ type Traffic interface {
 	// confirmed.
 	TrafficOn(ctx context.Context, pod *corev1.Pod) error
 
-	// TrafficOff returns nil once the pod gets no requests any more and none is in progress. It returns
-	// an error while that is not confirmed.
+	// TrafficOff returns nil once the pod gets no requests any more and no request is in progress. It
+	// returns an error while that is not confirmed.
 	TrafficOff(ctx context.Context, pod *corev1.Pod) error
 }
 
@@ -51,7 +51,7 @@ func Finalizer(id string) (string, error) {
 }
 
 // Sync switches the traffic of the pod as the pod expects it, and then adds or removes the finalizer. The
-// order is what protects the pod, so an error of the traffic leaves the finalizer as it is. A pod that is not
+// order protects the pod, so after an error of the traffic the finalizer is unchanged. A pod that is not
 // under PodOps gets traffic while it is ready, and no finalizer. Call Sync from Reconcile for each event of
 // the pod, and return its error.
 func Sync(ctx context.Context, c Client, traffic Traffic, finalizer string, pod *corev1.Pod) error {
@@ -91,7 +91,7 @@ func IsPodReady(pod *corev1.Pod) bool {
 
 // AddFinalizer adds the finalizer after traffic has come on, and reports whether it wrote anything. It
 // returns ErrStale if the stored pod no longer expects traffic. A pod that is being deleted accepts no
-// finalizer and needs none: that is no error.
+// finalizer and needs no finalizer: that is no error.
 func AddFinalizer(ctx context.Context, c Client, pod *corev1.Pod, finalizer string) (updated bool, err error) {
 	updated, err = podpatch.Write(ctx, c, pod, func(obj client.Object) (bool, error) {
 		if stored, ok := obj.(*corev1.Pod); ok && !ExpectsTraffic(stored) {
@@ -154,7 +154,8 @@ func removing(finalizer string) func(client.Object) (bool, error) {
 	return func(obj client.Object) (bool, error) { return controllerutil.RemoveFinalizer(obj, finalizer), nil }
 }
 
-// wrapped wraps an error with what was done; nil, and what needs no retry, is nil.
+// wrapped wraps an error with the failed action. It returns nil for nil, and for an error that
+// needs no retry.
 func wrapped(doing, finalizer string, pod *corev1.Pod, err error) error {
 	switch {
 	case err == nil, apierrors.IsNotFound(err), doing == "adding" && tooLate(err):

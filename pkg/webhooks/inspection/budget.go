@@ -14,7 +14,7 @@ import (
 // Cluster is the owner of modules of objects without a namespace.
 const Cluster = "PodTransitionPolicy"
 
-// Bounds of one owner, and of all.
+// Bounds of one owner, and of all owners together.
 const (
 	// burst is the CPU that an owner may use for checks at once: some 100 to 200 modules.
 	burst = 20 * time.Second
@@ -37,7 +37,7 @@ const (
 type BusyError struct {
 	Owner string
 
-	// What names the used-up share.
+	// What is the name of the used-up share.
 	What string
 
 	// RetryAfter is when a retry can succeed.
@@ -50,7 +50,8 @@ func (e *BusyError) Error() string {
 		e.Owner, e.What, e.RetryAfter)
 }
 
-// budget bounds the CPU and the bytes of the modules of one owner, and of all. It is safe for concurrent use.
+// budget bounds the CPU and the bytes of the modules of one owner, and of all owners together. It is safe for
+// concurrent use.
 type budget struct {
 	clock clock.PassiveClock
 

@@ -21,7 +21,7 @@ import (
 // response must be sent before then.
 const Timeout = 2500 * time.Millisecond
 
-// maxProblems is how many errors of one module a response lists.
+// maxProblems is the number of errors of one module that a response lists.
 const maxProblems = 10
 
 // Inspector checks one module, and keeps only its result in this process: a dry run must leave
@@ -67,11 +67,12 @@ type Checker struct {
 	budget *budget
 }
 
-// maxRequests is how many requests of one owner wait for a slot.
+// maxRequests is the number of requests of one owner that may wait for a slot.
 const maxRequests = 32
 
-// New returns a Checker. timeout is for all modules of one request, and atOnce how many
-// are inspected at the same time over all requests, all but one of them of one owner.
+// New returns a Checker. timeout is for all modules of one request, and atOnce the
+// number of modules that are inspected at the same time over all requests; one owner
+// uses at most atOnce - 1 of these slots.
 func New(inspector Inspector, timeout time.Duration, atOnce int, clk clock.PassiveClock) *Checker {
 	return &Checker{
 		inspector: inspector, timeout: timeout, budget: newBudget(clk),

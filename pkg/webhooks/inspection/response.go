@@ -18,8 +18,8 @@ func Invalid(kind schema.GroupKind, name string, errs field.ErrorList) admission
 }
 
 // Unknown responds to an error of Check: 429 when the owner has used up its share, 504 after
-// a timeout, both of which clients may retry, and 500 for other errors. None of them means that the
-// object is invalid.
+// a timeout, both of which clients may retry, and 500 for other errors. No such response means that
+// the object is invalid.
 func Unknown(err error) admission.Response {
 	busy := &BusyError{}
 	if errors.As(err, &busy) {

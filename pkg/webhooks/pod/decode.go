@@ -73,7 +73,7 @@ func keptFields() []prune.Field {
 }
 
 // requestedFields returns the names of podFields that are read of a requested pod. Its status is not: the API server
-// drops it after admission, so decisions use that of the old pod.
+// drops it after admission, so decisions use the status of the old pod.
 func requestedFields() []prune.Field {
 	return slices.DeleteFunc(keptFields(), func(field prune.Field) bool { return field.Name == "status" })
 }

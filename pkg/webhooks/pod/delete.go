@@ -44,7 +44,7 @@ type DeferOptions struct {
 }
 
 // reviewer decides about deletes and evictions of pods. It writes nothing itself: it passes deferred
-// requests to a Deferrer, except those of a dry run.
+// requests to a Deferrer, except dry runs.
 type reviewer struct {
 	decoder   admission.Decoder
 	reader    client.Reader // cached
@@ -158,11 +158,11 @@ func (d *reviewer) namespaceTerminating(ctx context.Context, name string) bool {
 
 // owner returns the controller of the pod and its state. A deletion that the cache shows is final.
 // An owner that the cache does not have may be newer than the cache, so the API server is read
-// before a pod counts as one without an owner. An owner that cannot be read counts as present: the
-// garbage collector retries. So does the owner of a pod that the cache does not have, unless the
-// API server is known to have sent the review: a flood of forged reviews reads nothing from the
-// API server. Of other kinds than those of Kubernetes, whose controllers PodOps knows, no owner is
-// read.
+// before a pod counts as a pod without an owner. An owner that cannot be read counts as present:
+// the garbage collector retries. So does the owner of a pod that the cache does not have, unless
+// the API server is known to have sent the review: a flood of forged reviews reads nothing from
+// the API server. An owner is read only if it is of a kind of Kubernetes whose controller PodOps
+// knows.
 func (d *reviewer) owner(ctx context.Context, pod *corev1.Pod) (client.Object, deferreddelete.OwnerState) {
 	object, isCached := deferreddelete.NewOwner(pod)
 	if object == nil || !appsv1alpha1.IsControlled(pod.Labels) {
@@ -240,7 +240,7 @@ func (d *reviewer) why(ctx context.Context, pod *corev1.Pod) string {
 }
 
 // selecting returns the names of the PodTransitionRules that select the pod and have an enforced rule that
-// applies to its delete, sorted; the first maxNamed. It returns none when the cache cannot be read.
+// applies to its delete, sorted; the first maxNamed. It returns no names when the cache cannot be read.
 func (d *reviewer) selecting(ctx context.Context, pod *corev1.Pod) []string {
 	list := &appsv1alpha1.PodTransitionRuleList{}
 	if err := d.reader.List(ctx, list, client.InNamespace(pod.Namespace)); err != nil {

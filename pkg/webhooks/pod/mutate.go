@@ -61,8 +61,8 @@ func (m *Mutator) Expecting(expected Expected) *Mutator {
 	return m
 }
 
-// Handle adds the readiness gate to a new pod, and to an updated one the labels that
-// follow from the request.
+// Handle adds the readiness gate to a new pod, and the labels that follow from the
+// request to an updated pod.
 func (m *Mutator) Handle(ctx context.Context, req admission.Request) admission.Response {
 	requested, old, err := decode(m.decoder, req)
 	if err != nil {
@@ -102,7 +102,7 @@ func unguarded(pod *corev1.Pod, gated bool) []string {
 	case !appsv1alpha1.IsControlled(pod.Labels):
 		return nil
 	case mirror:
-		return []string{"PodOps cannot guard a mirror pod: only its kubelet stops a static pod, whatever its rules are"}
+		return []string{"PodOps cannot guard a mirror pod: only its kubelet stops a static pod, and no rule delays that"}
 	case !gated:
 		return []string{fmt.Sprintf("PodOps cannot guard this pod: it was created without the readiness gate %s, so only finalizers keep its traffic off; "+
 			"set the label %s in the template of its owner, and delete the pod to have it created with the gate",

@@ -17,7 +17,7 @@ const (
 	// maxNamed is how many users a message names.
 	maxNamed = 10
 
-	// maxReviewed is for how many namespaces one message calls the API server.
+	// maxReviewed is the number of namespaces for which one message calls the API server.
 	maxReviewed = 10
 )
 
@@ -26,7 +26,7 @@ const (
 type MayRead func(ctx context.Context, user authenticationv1.UserInfo, namespace string) (bool, error)
 
 // visible returns the first users that the requester may see. An unverified review may name any
-// requester, so it sees none.
+// requester, so it sees no user.
 func visible(ctx context.Context, mayRead MayRead, requester authenticationv1.UserInfo, users []policyusers.User) []policyusers.User {
 	if !clientauth.Verified(ctx) {
 		return nil

@@ -86,8 +86,8 @@ func kind() schema.GroupKind {
 	return appsv1alpha1.GroupVersion().WithKind("PodTransitionPolicy").GroupKind()
 }
 
-// validate checks the spec, and returns the users that it breaks; old is zero when there
-// is none. Unchanged parts are not checked again.
+// validate checks the spec, and returns the users that it breaks; old is zero for a new
+// policy. Unchanged parts are not checked again.
 func (v *Validator) validate(ctx context.Context, policy, old *appsv1alpha1.PodTransitionPolicy) (field.ErrorList, []brokenUser, error) {
 	spec := field.NewPath("spec")
 	declared, errs := parameters.Parse(policy.Spec.Parameters, spec.Child("parameters"))

@@ -20,7 +20,7 @@ func (v *Validator) validateBudget(ctx context.Context, object, old *appsv1alpha
 		return nil, nil
 	}
 	list := &appsv1alpha1.PodTransitionRuleList{}
-	// The objects are only read, so none is copied.
+	// The objects are only read, so they are not copied.
 	if err := v.policies[0].List(ctx, list, client.InNamespace(object.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing the PodTransitionRules of namespace %s: %w", object.Namespace, err)
 	}

@@ -36,7 +36,7 @@ func (w *DeleteWarner) Handle(_ context.Context, req admission.Request) admissio
 }
 
 // deletionWarning returns the consequences of the deletion of a rule; "" when no pod waits
-// and none is permitted.
+// and no pod is permitted.
 func deletionWarning(rule *appsv1alpha1.PodTransitionRule) string {
 	status := rule.Status
 	reserved := status.Permits != nil && len(status.Permits.Reserved) > 0

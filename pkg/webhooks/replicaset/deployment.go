@@ -21,7 +21,7 @@ import (
 
 // DeploymentMutator is the mutating webhook of Deployments. `kubectl rollout undo` copies the
 // annotations of a ReplicaSet to its Deployment, from where their controller copies them to other
-// ReplicaSets: those of PodOps are removed.
+// ReplicaSets: the annotations of PodOps are removed.
 type DeploymentMutator struct {
 	decoder admission.Decoder
 	cache   client.Reader
@@ -51,7 +51,7 @@ func (m *DeploymentMutator) warnings(ctx context.Context, deployment *appsv1.Dep
 	if !IsRecreated(deployment) {
 		return nil
 	}
-	const intro = "with the strategy Recreate no new pod comes before every old one has gone, " +
+	const intro = "a Deployment of the strategy Recreate creates no new pod before every old pod is deleted, " +
 		"so a rollout never finishes under an availability rule below 100 %"
 	const wayOut = "use RollingUpdate, or exempt the pods by the rule's filter, conditions or podtransitionrule.kusionstack.io/skip-rule-conditions"
 	if !clientauth.Verified(ctx) {

@@ -42,7 +42,8 @@ func NewMutator(decoder admission.Decoder, cache replicasetpods.Reader, identity
 }
 
 // Handle keeps spec.replicas at the number of pods that may not be deleted yet, records the
-// requested number, and restores the annotations of PodOps. A new ReplicaSet has none of them.
+// requested number, and restores the annotations of PodOps. A new ReplicaSet has no annotation
+// of PodOps.
 //
 // A request that leaves spec.replicas as it is withdraws no demand: a patch or an apply that states the
 // kept number has the same review as an update of another field, since the API server omits the
@@ -119,7 +120,7 @@ func annotationsOf(scale replicasetscale.Scale, replicas int, old map[string]str
 	return annotations
 }
 
-// annotationPatch changes the annotations of PodOps from those of an object to those of want.
+// annotationPatch changes the annotations of PodOps on an object from have to want.
 func annotationPatch(have, want map[string]string) []jsonpatch.Operation {
 	var patch []jsonpatch.Operation
 	for _, key := range []string{appsv1alpha1.DesiredReplicasAnnotationKey, appsv1alpha1.LowestReplicasAnnotationKey} {

@@ -23,7 +23,8 @@ type Service struct {
 	URL      string
 	CABundle string
 
-	// Secret in the namespace of the rule that has the credentials; empty for none.
+	// Secret in the namespace of the rule that has the credentials; empty for a call without
+	// credentials.
 	Secret string
 }
 

@@ -97,7 +97,7 @@ func (d *Dispatcher) CircuitOpen(rule rule.RuleID, service Service) *webhookclie
 }
 
 // Admit is called before POSTs of a rule are recorded. It returns the failure of CircuitOpen, or reports
-// that the next POST is the probe of a half-open circuit breaker, which is reserved for that one POST.
+// that the next POST is the probe of a half-open circuit breaker, which is reserved for that POST.
 func (d *Dispatcher) Admit(rule rule.RuleID, service Service) (probe bool, failure *webhookclient.Failure) {
 	return d.pool.Admit(postTo(rule, service))
 }
@@ -111,7 +111,7 @@ func postTo(rule rule.RuleID, service Service) webhookclient.Call {
 	return webhookclient.Call{Rule: rule, Post: &webhookclient.PostCall{Endpoint: webhookclient.Endpoint{URL: service.URL, CABundle: service.CABundle}}}
 }
 
-// Forget drops the calls of a rule that is gone.
+// Forget drops the calls of a deleted rule.
 func (d *Dispatcher) Forget(rule rule.RuleID) { d.pool.Forget(rule) }
 
 // resultOf returns a result with the call that the rule made.

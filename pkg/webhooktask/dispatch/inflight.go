@@ -76,7 +76,7 @@ func (b *InFlight) Begin(call Call) {
 	calls.polls[call.TraceID] = last
 }
 
-// Deliver keeps the result of a call, at the time of its end. Results of a rule that is gone are dropped.
+// Deliver keeps the result of a call, at the time of its end. Results of a deleted rule are dropped.
 func (b *InFlight) Deliver(result Result, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 )
 
 // PostOf returns the request about the pods of a task of a rule. A pod that waits with two ids is one
-// resource. object returns the pod of a request; nil when it is gone.
+// resource. object returns the pod of a request; nil when it no longer exists.
 func PostOf(
 	id rule.RuleID, stage appsv1alpha1.TransitionStage, parameters []appsv1alpha1.WebhookParameter,
 	post webhooktask.Post, object func(rule.Request) *corev1.Pod,

@@ -22,15 +22,15 @@ type Client interface {
 	Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error
 }
 
-// conflictBackoff returns the waits between attempts: five attempts within half a second. A pod that is
-// written more often than that is one whose controller is better served by its work queue.
+// conflictBackoff returns the waits between attempts: five attempts within half a second. For a pod
+// that is written more often, the retries of the controller's work queue are better.
 func conflictBackoff() wait.Backoff {
 	return wait.Backoff{Duration: 10 * time.Millisecond, Factor: 3, Jitter: 0.2, Steps: 5}
 }
 
-// Write sends the change that decide makes to a copy of the pod, and reports whether there was one. After
-// a conflict decide is called again with the stored pod. The pod is replaced by the stored one, unless an
-// error is returned.
+// Write sends the change that decide makes to a copy of the pod, and reports whether decide made a
+// change. After a conflict decide is called again with the stored pod. The pod is replaced by the stored
+// pod, unless an error is returned.
 func Write(ctx context.Context, c Client, pod client.Object, decide func(pod client.Object) (bool, error)) (bool, error) {
 	current, err := clone(pod)
 	if err != nil {
@@ -74,8 +74,8 @@ func Write(ctx context.Context, c Client, pod client.Object, decide func(pod cli
 	return updated, err
 }
 
-// refresh replaces the object by the stored one. A merge patch without content changes nothing, and its
-// answer comes from the API server even where the client reads from a cache.
+// refresh replaces the object by the stored object. A merge patch without content changes nothing, and
+// its answer comes from the API server even where the client reads from a cache.
 func refresh(ctx context.Context, c Client, pod client.Object) error {
 	uid := pod.GetUID()
 	if err := c.Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte("{}"))); err != nil {
