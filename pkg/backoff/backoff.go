@@ -1,4 +1,4 @@
-// Package backoff computes delays: those that double with each failure, and the shorter of two. It is pure.
+// Package backoff computes delays that double with each failure, and the shorter of two delays. It is pure.
 package backoff
 
 import "time"
@@ -13,7 +13,7 @@ func Delay(first time.Duration, times int, limit time.Duration) time.Duration {
 	return min(delay, limit)
 }
 
-// MinDelay returns the shorter of two delays; a delay that is not above zero is none.
+// MinDelay returns the shorter of two delays; a delay that is not above zero is ignored.
 func MinDelay(a, b time.Duration) time.Duration {
 	switch {
 	case b <= 0:

@@ -48,8 +48,8 @@ type Snapshot struct {
 	// Manager is what is known of the manager.
 	Manager Manager
 
-	// BreakGlass are the reasons of the break-glass annotations of the namespace and of that of the manager;
-	// empty without one.
+	// BreakGlass is the reason of the break-glass annotation of the namespace, and ClusterBreakGlass the
+	// reason of the annotation of the manager's namespace; empty without the annotation.
 	BreakGlass, ClusterBreakGlass string
 
 	// Unreadable are the resources that could not be read, sorted.
@@ -80,8 +80,8 @@ type Manager struct {
 	Duration time.Duration
 }
 
-// leaseGrace is how long a Lease is overdue before the manager counts as away: clocks differ, and
-// another replica takes over meanwhile.
+// leaseGrace is the time after the end of a Lease at which the manager counts as away: clocks
+// differ, and another replica may take over meanwhile.
 const leaseGrace = 10 * time.Second
 
 // Away reports whether no manager leads, according to the Lease.
@@ -103,31 +103,31 @@ func (s *Snapshot) CannotRead(resource string) bool {
 	return slices.ContainsFunc(s.Unreadable, func(u Unreadable) bool { return u.Resource == resource })
 }
 
-// Pod returns a pod by name; nil if there is none.
+// Pod returns a pod by name; nil if the snapshot does not have it.
 func (s *Snapshot) Pod(name string) *corev1.Pod { return named(s.Pods, name) }
 
-// Deployment returns a Deployment by name; nil if there is none.
+// Deployment returns a Deployment by name; nil if the snapshot does not have it.
 func (s *Snapshot) Deployment(name string) *appsv1.Deployment { return named(s.Deployments, name) }
 
-// ReplicaSet returns a ReplicaSet by name; nil if there is none.
+// ReplicaSet returns a ReplicaSet by name; nil if the snapshot does not have it.
 func (s *Snapshot) ReplicaSet(name string) *appsv1.ReplicaSet { return named(s.ReplicaSets, name) }
 
-// StatefulSet returns a StatefulSet by name; nil if there is none.
+// StatefulSet returns a StatefulSet by name; nil if the snapshot does not have it.
 func (s *Snapshot) StatefulSet(name string) *appsv1.StatefulSet { return named(s.StatefulSets, name) }
 
-// DaemonSet returns a DaemonSet by name; nil if there is none.
+// DaemonSet returns a DaemonSet by name; nil if the snapshot does not have it.
 func (s *Snapshot) DaemonSet(name string) *appsv1.DaemonSet { return named(s.DaemonSets, name) }
 
-// Rule returns a PodTransitionRule by name; nil if there is none.
+// Rule returns a PodTransitionRule by name; nil if the snapshot does not have it.
 func (s *Snapshot) Rule(name string) *appsv1alpha1.PodTransitionRule { return named(s.Rules, name) }
 
-// Service returns a Service by name; nil if there is none.
+// Service returns a Service by name; nil if the snapshot does not have it.
 func (s *Snapshot) Service(name string) *corev1.Service { return named(s.Services, name) }
 
-// Budget returns a PodDisruptionBudget by name; nil if there is none.
+// Budget returns a PodDisruptionBudget by name; nil if the snapshot does not have it.
 func (s *Snapshot) Budget(name string) *policyv1.PodDisruptionBudget { return named(s.Budgets, name) }
 
-// Operation returns a PodOperation by UID; nil if there is none.
+// Operation returns a PodOperation by UID; nil if the snapshot does not have it.
 func (s *Snapshot) Operation(uid types.UID) *appsv1alpha1.PodOperation {
 	for _, operation := range s.Operations {
 		if operation.UID == uid {
@@ -146,7 +146,7 @@ func named[T metav1.Object](objects []T, name string) (found T) {
 	return found
 }
 
-// State returns where a pod stands, with the employers that are gone.
+// State returns the state of a pod, with the employers that are gone.
 func (s *Snapshot) State(pod *corev1.Pod) podstate.State {
 	if s.CannotRead("services") {
 		return podstate.Of(pod, nil)
@@ -166,7 +166,7 @@ func (s *Snapshot) Gone(pod *corev1.Pod, employer string) bool {
 	return key.Namespace != pod.Namespace || service == nil || service.DeletionTimestamp != nil || !podstate.Selects(service, pod)
 }
 
-// AdapterOf returns the TrafficAdapter of a Service; nil if none matches it.
+// AdapterOf returns the TrafficAdapter of a Service; nil if no TrafficAdapter matches it.
 func (s *Snapshot) AdapterOf(service string) *Adapter {
 	for i := range s.Adapters {
 		if slices.Contains(s.Adapters[i].Services, service) {
@@ -192,7 +192,8 @@ func (s *Snapshot) Selected(selector *metav1.LabelSelector) []*corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(s.Pods), func(pod *corev1.Pod) bool { return !selects(selector, pod) })
 }
 
-// selects reports whether a label selector matches a pod. An empty or invalid selector matches none.
+// selects reports whether a label selector matches a pod. An empty or invalid selector matches no
+// pod.
 func selects(selector *metav1.LabelSelector, pod *corev1.Pod) bool {
 	if selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
 		return false
@@ -215,7 +216,7 @@ func (s *Snapshot) Owner(pod *corev1.Pod) rule.Owner {
 	return owner
 }
 
-// PodsOf returns the pods of a workload of the snapshot, those of its ReplicaSets included.
+// PodsOf returns the pods of a workload of the snapshot, including the pods of its ReplicaSets.
 func (s *Snapshot) PodsOf(owner types.UID) []*corev1.Pod {
 	sets := map[types.UID]bool{owner: true}
 	for _, set := range s.ReplicaSetsOf(owner) {

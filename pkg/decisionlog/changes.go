@@ -16,12 +16,13 @@ import (
 
 // Changes are the verdicts of a log that other rules give differently.
 type Changes struct {
-	// Same is how many decisions are the same, and Changed how many are not.
+	// Same is the number of decisions that are the same, and Changed the number of decisions that
+	// are not.
 	Same    int `json:"same"`
 	Changed int `json:"changed"`
 
-	// Unrelated decisions are of rules without another one, and Skipped ones had an error, a masked input, or
-	// a rule of another kind, which reads another input.
+	// Unrelated decisions are of rules that the other rules do not replace. Skipped decisions had an error, a
+	// masked input, or a rule of another kind, which reads another input.
 	Unrelated int `json:"unrelated"`
 	Skipped   int `json:"skipped"`
 

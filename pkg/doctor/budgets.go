@@ -18,7 +18,8 @@ func budgetChecks() []check {
 	}
 }
 
-// budgetPermitsNothing finds PodDisruptionBudgets that hold back controlled pods for ever, whatever rules permit.
+// budgetPermitsNothing finds PodDisruptionBudgets that hold back controlled pods for ever, even if all rules
+// permit them.
 func (in *inspection) budgetPermitsNothing() []Finding {
 	var findings []Finding
 	for i := range in.Budgets {

@@ -260,7 +260,7 @@ func ruleFaults() map[string]fault {
 		"100 % of them must":                     {"rule-never-passes", withRule(available(appsv1alpha1.AvailablePolicy{MinAvailableValue: new(intstr.FromString("100%"))})), "podtransitionrule default/available", "minAvailable 100%"},
 		"no pod may be unavailable":              {"rule-never-passes", withRule(available(appsv1alpha1.AvailablePolicy{MaxUnavailableValue: new(intstr.FromInt32(0))})), "podtransitionrule default/available", "maxUnavailable 0"},
 		"the manager reports it":                 {"rule-never-passes", withRule(condition(rule("r"), appsv1alpha1.ConditionStalled, metav1.ConditionTrue, appsv1alpha1.ReasonNeverPasses, "rule x permits no pod")), "podtransitionrule default/r", "rule x permits no pod"},
-		"a rule requires what it excludes":       {"rule-never-passes", withRule(rule("r", labelled(never))), "podtransitionrule default/r", "requires of the label approved what excludes itself"},
+		"a rule requires what it excludes":       {"rule-never-passes", withRule(rule("r", labelled(never))), "podtransitionrule default/r", "requires values of the label approved that exclude each other"},
 		"a rule requires what it does not match": {"rule-never-passes", withRule(rule("r", labelled(requires("app", "shop")))), "podtransitionrule default/r", "label app"},
 		"a rule does not compile":                {"rule-not-evaluated", withRule(condition(rule("r"), appsv1alpha1.ConditionReady, metav1.ConditionFalse, appsv1alpha1.ReasonCompileFailed, "1:1: x")), "podtransitionrule default/r", "CompileFailed"},
 		"a rule is under quarantine":             {"rule-quarantined", withRule(quarantinedRule()), "podtransitionrule default/slow", "too expensive"},

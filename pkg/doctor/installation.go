@@ -25,7 +25,7 @@ func installationChecks() []check {
 	}
 }
 
-// webhook is a webhook of either kind: what its configuration states about requests.
+// webhook is a webhook of either kind: the part of its configuration that concerns requests.
 type webhook struct {
 	configuration, name string
 	client              admissionregistrationv1.WebhookClientConfig
@@ -79,7 +79,7 @@ func (in *inspection) webhookMissing() []Finding {
 		}
 		findings = append(findings, Finding{
 			Level: LevelError, Object: expected.configuration, Remedy: reinstall,
-			Text: fmt.Sprintf("has no webhook %s: the API server reviews none of its requests", expected.name),
+			Text: fmt.Sprintf("has no webhook %s: the API server sends it no reviews", expected.name),
 		})
 	}
 	return findings
@@ -207,7 +207,7 @@ func bindingDifferences(want, got admissionregistrationv1.ValidatingAdmissionPol
 	return changed
 }
 
-// sameMatch compares what requests a policy matches, without what the API server completes.
+// sameMatch compares the requests that two policies match, without the defaults of the API server.
 func sameMatch(want, got *admissionregistrationv1.MatchResources) bool {
 	if want == nil || got == nil {
 		return (want == nil) == (got == nil)
@@ -275,7 +275,7 @@ func number(value *int32) int32 {
 	return *value
 }
 
-// selector returns a selector whose absence is the same as an empty one.
+// selector returns a selector; an absent selector is an empty selector.
 func selector(value *metav1.LabelSelector) metav1.LabelSelector {
 	if value == nil {
 		return metav1.LabelSelector{}

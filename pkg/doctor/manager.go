@@ -43,7 +43,7 @@ func (in *inspection) logs() string {
 	return fmt.Sprintf("kubectl logs -n %s deploy/podops-controller-manager --all-pods", in.Manager.Namespace)
 }
 
-// certificate returns the serving certificate, or nil if the Secret has none.
+// certificate returns the serving certificate, or nil if the Secret has no certificate.
 func (m Manager) certificate() *x509.Certificate {
 	if m.Certificate == nil {
 		return nil

@@ -28,7 +28,8 @@ func podChecks() []check {
 	}
 }
 
-// perOwner returns the findings of pods. Pods of one owner with the same level of finding are reported as one.
+// perOwner returns the findings of pods. Pods of one owner with the same level of finding are reported in one
+// finding.
 func (in *inspection) perOwner(find func(*corev1.Pod) *Finding) []Finding {
 	var findings []Finding
 	for _, namespace := range slices.Sorted(maps.Keys(in.pods)) {

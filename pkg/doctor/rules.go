@@ -22,7 +22,7 @@ const (
 	kindRule   = "podtransitionrule"
 	kindShared = "podtransitionpolicy"
 
-	// defaultProgressDeadline is that of a Deployment, in seconds.
+	// defaultProgressDeadline is the default of progressDeadlineSeconds of a Deployment.
 	defaultProgressDeadline = 600
 
 	// failedAttempts is how many calls for the same pods must have failed before that is a finding.
@@ -129,10 +129,10 @@ func neverMet(selects *metav1.LabelSelector, r appsv1alpha1.TransitionRule) stri
 		all = append(all, r.Filter.LabelSelector)
 	}
 	if key := contradiction(r.LabelCheck.Requires); key != "" {
-		return fmt.Sprintf("requires of the label %s what excludes itself", key)
+		return fmt.Sprintf("requires values of the label %s that exclude each other", key)
 	}
 	if key := contradiction(all...); key != "" {
-		return fmt.Sprintf("requires of the label %s what its selector or filter excludes", key)
+		return fmt.Sprintf("requires a value of the label %s that its selector or filter excludes", key)
 	}
 	return ""
 }
@@ -196,7 +196,7 @@ type labelled struct {
 	rule   appsv1alpha1.TransitionRule
 }
 
-// rulesExclude finds pairs of rules that require of one pod what excludes the other.
+// rulesExclude finds pairs of rules that no pod can meet together.
 func (in *inspection) rulesExclude() []Finding {
 	byNamespace := map[string][]labelled{}
 	for i := range in.Rules {
@@ -212,7 +212,7 @@ func (in *inspection) rulesExclude() []Finding {
 			for _, b := range all[i+1:] {
 				if key := a.excludes(b); key != "" && in.together(a, b) {
 					findings = append(findings, ofRule(a.object, LevelError, fmt.Sprintf(
-						"rule %s and rule %s/%s exclude each other: both apply to the same pods, and require of the label %s what the other excludes",
+						"rule %s and rule %s/%s exclude each other: both apply to the same pods, and require values of the label %s that exclude each other",
 						a.rule.Name, b.object.Name, b.rule.Name, key)))
 				}
 			}
@@ -221,8 +221,8 @@ func (in *inspection) rulesExclude() []Finding {
 	return findings
 }
 
-// excludes returns the label of which both rules together can never be met; empty if there is none, or if
-// both never apply to the same operation.
+// excludes returns the label of which both rules together can never be met; empty without such a label,
+// or if both never apply to the same operation.
 func (l labelled) excludes(other labelled) string {
 	alone := contradiction(l.rule.LabelCheck.Requires) != "" || contradiction(other.rule.LabelCheck.Requires) != ""
 	types := len(l.rule.Conditions) == 0 || len(other.rule.Conditions) == 0 ||

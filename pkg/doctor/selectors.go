@@ -7,15 +7,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// values are what selectors require of one label.
+// values are the values of one label that selectors require or exclude.
 type values struct {
 	limited           bool            // only allowed values match
 	allowed, excluded map[string]bool // In, NotIn
 	present, absent   bool            // Exists or In, DoesNotExist
 }
 
-// contradiction returns the first label of which selectors together require what no pod can have; empty if a
-// pod can match all of them. nil selectors require nothing.
+// contradiction returns the first label for which no value matches all selectors; empty if a pod can match
+// all of them. nil selectors require nothing.
 func contradiction(selectors ...*metav1.LabelSelector) string {
 	required := map[string]*values{}
 	of := func(key string) *values {

@@ -42,7 +42,7 @@ const (
 	SourceRuleSecrets Source = "Secrets of webhook rules"
 )
 
-// Installation has the objects of config/webhook and config/crd: those of the manifests, or those of a cluster.
+// Installation has the objects of config/webhook and config/crd, from the manifests or from a cluster.
 type Installation struct {
 	Mutating   []admissionregistrationv1.MutatingWebhookConfiguration
 	Validating []admissionregistrationv1.ValidatingWebhookConfiguration
@@ -51,7 +51,7 @@ type Installation struct {
 	CRDs       []apiextensionsv1.CustomResourceDefinition
 }
 
-// Manager has the objects of the manager's namespace; nil where there is none.
+// Manager has the objects of the manager's namespace; nil without such a namespace.
 type Manager struct {
 	// Namespace of the manager.
 	Namespace string
@@ -68,7 +68,7 @@ type Manager struct {
 	Refusal string
 }
 
-// Snapshot is what a cluster contained when it was read. Objects of namespaces are those of the inspected
+// Snapshot is what a cluster contained when it was read. Namespaced objects are from the inspected
 // namespaces.
 type Snapshot struct {
 	// Expected has the objects of the manifests; the others were read.

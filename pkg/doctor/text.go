@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// width is that of a line for terminals. Commands and names are not broken.
+// width is the width of a line for terminals. Commands and names are not broken.
 const width = 80
 
 // Text returns a Report for terminals.

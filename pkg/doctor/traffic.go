@@ -87,8 +87,8 @@ func (in *inspection) orphans(pod *corev1.Pod) []string {
 	})
 }
 
-// expected reports whether an employer expects a finalizer. An employer that is a Service must exist; those
-// of other kinds are not read.
+// expected reports whether an employer expects a finalizer. An employer that is a Service must exist;
+// employers of other kinds are not read.
 func (in *inspection) expected(facts lifecycle.PodFacts, finalizer string) bool {
 	for _, employer := range slices.Sorted(maps.Keys(facts.Expected)) {
 		if facts.Expected[employer] != finalizer {

@@ -14,13 +14,13 @@ import (
 
 // Step is one change of a Plan.
 type Step struct {
-	// Change describes what changes.
+	// Change describes the change.
 	Change string `json:"change"`
 
 	// Why is the reason for which the pod does not move without it.
 	Why string `json:"why"`
 
-	// Lost is what is no longer guaranteed after it; empty if nothing is lost.
+	// Lost is the guarantee that the change ends; empty if it ends no guarantee.
 	Lost string `json:"lost,omitempty"`
 }
 
@@ -34,7 +34,7 @@ type Plan struct {
 	// Finalizers are removed.
 	Finalizers []string `json:"finalizers,omitempty"`
 
-	// Waits is the text of what a pod without steps waits for; empty if it waits for nothing.
+	// Waits describes the condition that a pod without steps waits for; empty if it does not wait.
 	Waits string `json:"waits,omitempty"`
 }
 
@@ -122,7 +122,7 @@ func (in *inspection) unstickOperations(plan *Plan, pod *corev1.Pod, facts lifec
 	slices.SortFunc(plan.Steps, func(a, b Step) int { return strings.Compare(a.Change, b.Change) })
 }
 
-// waits returns what a pod waits for that is not stuck.
+// waits returns the condition that a pod waits for that is not stuck.
 func waits(facts lifecycle.PodFacts) string {
 	for _, waiting := range lifecycle.WaitingIDs(facts) {
 		return fmt.Sprintf("it waits for %s rules (%s)", waiting.Stage, lifecycle.DescribeOperation(waiting.Type, waiting.ID))

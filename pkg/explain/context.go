@@ -51,7 +51,7 @@ func keptScaleDown(set *appsv1.ReplicaSet, deployment string) (Reason, bool) {
 	return note, true
 }
 
-// deploymentOf returns the name of the Deployment of a ReplicaSet; empty without one.
+// deploymentOf returns the name of the Deployment of a ReplicaSet; empty without a Deployment.
 func deploymentOf(set *appsv1.ReplicaSet) string {
 	for _, owner := range set.OwnerReferences {
 		if owner.Kind == "Deployment" && owner.Controller != nil && *owner.Controller {

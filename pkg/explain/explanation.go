@@ -66,7 +66,7 @@ type Reason struct {
 	Kind string `json:"kind,omitempty"`
 	Code string `json:"code,omitempty"`
 
-	// Stage is that of the rule: PreCheck or PostCheck.
+	// Stage is the stage of the rule: PreCheck or PostCheck.
 	Stage string `json:"stage,omitempty"`
 
 	Numbers *Numbers `json:"numbers,omitempty"`
@@ -75,7 +75,7 @@ type Reason struct {
 	InTheWay     []PodInTheWay `json:"inTheWay,omitempty"`
 	InTheWayMore int           `json:"inTheWayMore,omitempty"`
 
-	// Finalizers are those that hold back the operation, or are missing.
+	// Finalizers are the finalizers that hold back the operation, or are missing.
 	Finalizers []Finalizer `json:"finalizers,omitempty"`
 
 	// Pods are the pods of a workload or a rule with this reason, at most 20 of them, and Count all of them.
@@ -138,7 +138,7 @@ type Pods struct {
 
 // Command is a command that helps.
 type Command struct {
-	// Purpose is what it does.
+	// Purpose is the purpose of the command.
 	Purpose string `json:"purpose"`
 
 	// Run is the command line.
@@ -152,7 +152,8 @@ const (
 	// rankNothingMoves is for reasons without whose repair nothing moves.
 	rankNothingMoves rank = iota
 
-	// rankEdit is for what needs an edit, rankDenied for what denies, and rankLater for what passes with time.
+	// rankEdit is for reasons that need an edit, rankDenied for denials, and rankLater for reasons that pass
+	// with time.
 	rankEdit
 	rankDenied
 	rankLater

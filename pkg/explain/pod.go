@@ -49,7 +49,7 @@ func (x *explainer) note(reason Reason) {
 	x.notes = append(x.notes, reason)
 }
 
-// rank orders the reasons; those of one rank stay in the order in which they were found.
+// rank orders the reasons; reasons of one rank stay in the order in which they were found.
 func (x *explainer) rank() {
 	slices.SortStableFunc(x.reasons, func(a, b Reason) int {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.Rule, b.Rule))
@@ -94,9 +94,9 @@ func (x *explainer) managerAway() {
 }
 
 func managerAway(manager clusterstate.Manager) Reason {
-	message := "no manager runs: its Lease was last renewed by " + manager.Holder + " and has expired, and nothing moves until one does"
+	message := "no manager runs: its Lease was last renewed by " + manager.Holder + " and has expired, and nothing moves until a manager runs"
 	if manager.Holder == "" {
-		message = "no manager runs: its Lease was released, and nothing moves until one does"
+		message = "no manager runs: its Lease was released, and nothing moves until a manager runs"
 	}
 	return Reason{
 		Situation: ManagerAway, Message: message, Since: timeOf(manager.Renewed),
@@ -107,7 +107,7 @@ func managerAway(manager clusterstate.Manager) Reason {
 	}
 }
 
-// problems reports what is wrong with the pod itself.
+// problems reports the problems of the pod itself.
 func (x *explainer) problems() {
 	problem := lifecycle.ProblemOf(x.state.Facts, lifecycle.Change{}, lifecycle.Options{})
 	switch problem.Reason {
@@ -133,7 +133,7 @@ func (x *explainer) problems() {
 	}
 }
 
-// operation reports what one operation waits for.
+// operation reports the conditions that one operation waits for.
 func (x *explainer) operation(operation podstate.Operation) {
 	switch operation.Phase {
 	case podstate.PhasePreCheck, podstate.PhasePostCheck:
@@ -151,7 +151,7 @@ func (x *explainer) operation(operation podstate.Operation) {
 	}
 }
 
-// waitsForOthers reports that a finished operation is checked after the other permitted ones.
+// waitsForOthers reports that a finished operation is checked after the other permitted operations.
 func (x *explainer) waitsForOthers(operation podstate.Operation) bool {
 	others := append(x.state.In(podstate.PhaseOperating), x.state.In(podstate.PhasePreparing)...)
 	if len(others) == 0 {
@@ -198,7 +198,7 @@ func (x *explainer) operating(operation podstate.Operation) {
 	}
 }
 
-// deletedBy returns what deletes the pod once it may go.
+// deletedBy returns the component that deletes the pod once it is permitted.
 func (x *explainer) deletedBy() string {
 	if x.state.Delete != nil {
 		return "PodOps"
@@ -209,7 +209,7 @@ func (x *explainer) deletedBy() string {
 	return "its client"
 }
 
-// podOperation returns the PodOperation of an id; nil if it is of none.
+// podOperation returns the PodOperation of an id; nil if the id belongs to no PodOperation.
 func (x *explainer) podOperation(id string) *appsv1alpha1.PodOperation {
 	uid, ok := strings.CutPrefix(id, appsv1alpha1.PodOperationIDPrefix)
 	if !ok {
@@ -248,7 +248,7 @@ func (x *explainer) notControlled() {
 	x.note(note)
 }
 
-// terminating reports what keeps a deleted pod.
+// terminating reports why a deleted pod still exists.
 func (x *explainer) terminating() {
 	if len(x.pod.Finalizers) == 0 {
 		x.because(rankLater, Reason{
@@ -349,7 +349,7 @@ func (x *explainer) undo(operation podstate.Operation) string {
 }
 
 func (x *explainer) unstick() Command {
-	return Command{"see what can be mended, and mend it with --yes", x.podops("unstick pod/%s", x.pod.Name)}
+	return Command{"list the repairs, and make them with --yes", x.podops("unstick pod/%s", x.pod.Name)}
 }
 
 func (x *explainer) nodeCommands() []Command {

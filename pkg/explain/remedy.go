@@ -35,7 +35,7 @@ func (x *explainer) remedies(reason Reason, ruleset string) []Command {
 		return []Command{{"see the policies that there are", "kubectl get podtransitionpolicies"}, edit}
 	case NotAllowed, Denied:
 		return []Command{
-			{"see what the rule reads of the pod", x.podops("eval --pod %s --show-input", x.pod.Name)},
+			{"show the input of the rule for the pod", x.podops("eval --pod %s --show-input", x.pod.Name)},
 			{"or edit the rule", x.policyEdit(spec, ruleset)},
 		}
 	case NeverPasses, CompileFailed, TooLarge, BadParameters, Undefined, WrongType, Timeout, EvaluationFailed:
@@ -140,7 +140,7 @@ func (x *explainer) letGo() []Command {
 	return commands
 }
 
-// context adds what holds nothing and completes the picture.
+// context adds facts that hold nothing back but help to understand the state.
 func (x *explainer) context() {
 	x.heldRequest()
 	x.keptScaleDown()

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-// width is that of the lines of an explanation. Commands and names are never broken.
+// width is the width of the lines of an explanation. Commands and names are never broken.
 const width = 80
 
 // Write prints explanations as human-readable text.

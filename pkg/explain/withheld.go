@@ -179,8 +179,8 @@ func (x *explainer) nextCheck(entry appsv1alpha1.BlockedPod) *metav1.Time {
 
 const maxInTheWay = 20
 
-// inTheWayOf adds the pods that take the slots of a limit: those of its status, and the selected pods that
-// are not available.
+// inTheWayOf adds the pods that take the slots of a limit: the pods in its status, and the selected pods
+// that are not available.
 func (x *explainer) inTheWayOf(reason *Reason, selector *metav1.LabelSelector, named []string) {
 	for _, pod := range x.s.Selected(selector) {
 		if !podstate.Finished(pod) && appsv1alpha1.IsControlled(pod.Labels) && !podstate.Available(pod) && !slices.Contains(named, pod.Name) {
@@ -236,7 +236,7 @@ func (x *explainer) notReported(operation podstate.Operation, stage appsv1alpha1
 	x.because(rankLater, reason)
 }
 
-// spec returns a rule by "<PodTransitionRule>/<rule>"; nil if there is none.
+// spec returns a rule by "<PodTransitionRule>/<rule>"; nil if it does not exist.
 func (x *explainer) spec(id string) *appsv1alpha1.TransitionRule {
 	ruleset, name, _ := strings.Cut(id, "/")
 	return ruleOf(x.s.Rule(ruleset), name)
@@ -277,7 +277,7 @@ func stalledFor(object *appsv1alpha1.PodTransitionRule) string {
 	return ""
 }
 
-// lastEvent returns the newest event of a reason about an object; nil if there is none.
+// lastEvent returns the newest event of a reason about an object; nil without such an event.
 func lastEvent(s *clusterstate.Snapshot, uid types.UID, reason string) *corev1.Event {
 	for i := len(s.Events) - 1; i >= 0; i-- {
 		if s.Events[i].InvolvedObject.UID == uid && s.Events[i].Reason == reason {

@@ -23,7 +23,8 @@ type Workload interface {
 	metav1.Object
 }
 
-// OfWorkload explains a workload of a snapshot: its own reasons, and those of its pods, counted.
+// OfWorkload explains a workload of a snapshot: its own reasons, and the reasons of its pods,
+// counted.
 func OfWorkload(s *clusterstate.Snapshot, workload Workload, now time.Time) Explanation {
 	pods := s.PodsOf(workload.GetUID())
 	e := Explanation{Namespace: workload.GetNamespace(), Name: workload.GetName(), Unreadable: unreadable(s)}
@@ -47,7 +48,7 @@ func OfWorkload(s *clusterstate.Snapshot, workload Workload, now time.Time) Expl
 	return e
 }
 
-// rolloutReasons returns what the controller of Deployments reports of a rollout.
+// rolloutReasons returns the reasons that the controller of Deployments reports of a rollout.
 func rolloutReasons(deployment *appsv1.Deployment) []Reason {
 	var reasons []Reason
 	add := func(rank rank, reason Reason) {
@@ -165,7 +166,7 @@ func grouped(s *clusterstate.Snapshot, pods []*corev1.Pod, now time.Time) (reaso
 	return reasons, notes
 }
 
-// sorted orders the reasons of a workload or a rule: by rank, then those of more pods first.
+// sorted orders the reasons of a workload or a rule: by rank, then reasons of more pods first.
 func sorted(reasons []Reason) []Reason {
 	slices.SortFunc(reasons, func(a, b Reason) int {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(b.Count, a.Count),
@@ -204,7 +205,7 @@ func waitsFor(object *appsv1alpha1.PodTransitionRule, pod *corev1.Pod) bool {
 	return annotated
 }
 
-// ruleReasons returns what keeps a PodTransitionRule from being evaluated, or makes it hold nothing.
+// ruleReasons returns why a PodTransitionRule is not evaluated, or holds nothing back.
 func ruleReasons(s *clusterstate.Snapshot, object *appsv1alpha1.PodTransitionRule, now time.Time) []Reason {
 	var reasons []Reason
 	add := func(rank rank, reason Reason) {
@@ -227,7 +228,8 @@ func ruleReasons(s *clusterstate.Snapshot, object *appsv1alpha1.PodTransitionRul
 	return reasons
 }
 
-// conditionReason returns the reason that a condition of a PodTransitionRule is; false if it is none.
+// conditionReason returns the reason that a condition of a PodTransitionRule reports; false if it
+// reports no reason.
 func conditionReason(object *appsv1alpha1.PodTransitionRule, condition metav1.Condition, edit []Command) (rank, Reason, bool) {
 	reason := Reason{Message: condition.Message}
 	rank := rankEdit

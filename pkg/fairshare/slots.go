@@ -16,10 +16,10 @@ type SlotOptions struct {
 	// Slots is the number of slots; at least 1.
 	Slots int
 
-	// Each is how many slots one owner may hold at a time; 0: all of them.
+	// Each is the number of slots that one owner may hold at a time; 0: all slots.
 	Each int
 
-	// Waiting is how many calls of one owner may wait; 0: any number.
+	// Waiting is the number of calls of one owner that may wait; 0: any number.
 	Waiting int
 }
 
@@ -54,7 +54,7 @@ func NewSlots(options SlotOptions) *Slots {
 }
 
 // Acquire waits for a slot, which the caller must release once. The error is ErrFull, without
-// waiting, or that of ctx.
+// waiting, or the error of ctx.
 func (s *Slots) Acquire(ctx context.Context, owner string) (release func(), err error) {
 	granted, err := s.enqueue(owner)
 	if err != nil {

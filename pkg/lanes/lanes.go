@@ -79,8 +79,8 @@ func New(options Options) *Lanes {
 	}
 }
 
-// Enter admits a round of a namespace, which must have no other one running. Without a place
-// for it, Enter returns false and parks the namespace: a later Leave returns it.
+// Enter admits a round of a namespace, which must have no other round running. Without a
+// place for it, Enter returns false and parks the namespace: a later Leave returns it.
 func (l *Lanes) Enter(namespace string, now time.Time) (Lane, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,7 +118,7 @@ func (l *Lanes) GoOn(namespace string, used time.Duration, now time.Time) (Lane,
 }
 
 // Demand moves a running round to the slow lane, for work that is known to be expensive. If
-// no place is free it returns false; the namespace gets one before its next round.
+// no place is free it returns false; the namespace gets a place before its next round.
 func (l *Lanes) Demand(namespace string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -65,8 +65,8 @@ func (n *Names) Lookup(namespace, name string) string {
 	return Other
 }
 
-// Release frees the place of a name and reports whether it had one. The caller then
-// deletes the series of the name.
+// Release frees the place of a name and reports whether it had a place. The caller
+// then deletes the series of the name.
 func (n *Names) Release(namespace, name string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -12,8 +12,9 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// Rule returns the bounds that the spec of a PodTransitionRule exceeds; none when it can be
-// loaded. Selectors are counted before the spec is encoded, so a hostile one costs little.
+// Rule returns the bounds that the spec of a PodTransitionRule exceeds; empty when it can
+// be loaded. Selectors are counted before the spec is encoded, so a hostile selector costs
+// little.
 func Rule(spec *appsv1alpha1.PodTransitionRuleSpec) field.ErrorList {
 	root := field.NewPath("spec")
 	if count := len(spec.Rules); count > appsv1alpha1.MaxTransitionRules {
@@ -48,8 +49,8 @@ func RuleSize(spec *appsv1alpha1.PodTransitionRuleSpec) int {
 	return encodedSize(spec) + appsv1alpha1.RuleOverheadBytes
 }
 
-// Policy returns the bounds that the spec of a PodTransitionPolicy exceeds; none when it can be
-// loaded.
+// Policy returns the bounds that the spec of a PodTransitionPolicy exceeds; empty when it can
+// be loaded.
 func Policy(spec *appsv1alpha1.PodTransitionPolicySpec) field.ErrorList {
 	return overSize(encodedSize(spec), field.NewPath("spec"), appsv1alpha1.MaxPolicySpecBytes)
 }
@@ -125,8 +126,8 @@ func encodedSize(spec any) int {
 	return int(size)
 }
 
-// Encoded returns the bound that a spec in compact JSON exceeds, without decoding it; none when it
-// is within the bound. It counts <, > and & as one byte each, however they are escaped.
+// Encoded returns the bound that a spec in compact JSON exceeds, without decoding it; empty when
+// it is within the bound. It counts <, > and & as one byte each, escaped or not.
 func Encoded(spec []byte, most int) field.ErrorList {
 	size := len(spec)
 	for _, escaped := range []string{`\u003c`, `\u003e`, `\u0026`} {

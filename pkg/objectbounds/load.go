@@ -60,7 +60,7 @@ func Load(object any) (any, error) {
 	return object, nil
 }
 
-// TooLarge returns why an object is a stub, wrapping ErrTooLarge; nil when it is not one.
+// TooLarge returns why an object is a stub, wrapping ErrTooLarge; nil for any other object.
 func TooLarge(object metav1.Object) error {
 	text, marked := object.GetAnnotations()[markerKey]
 	if !marked {

@@ -46,8 +46,8 @@ func NewTracker(clk clock.PassiveClock) *Tracker {
 }
 
 // Observe records that an aspect of an object is in a state, and returns for how long it has
-// been observed in it: zero on the first call, or when the state differs from that of the last
-// call.
+// been observed in it: zero on the first call, or when the state differs from the state of the
+// last call.
 func (m *Tracker) Observe(object types.UID, aspect, state string) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,5 +1,5 @@
 // Package policyusers finds the rules that refer to a PodTransitionPolicy. It reads a
-// cache with an index, so the cost is that of the rules found.
+// cache with an index, so the cost grows with the rules found.
 package policyusers
 
 import (
@@ -35,7 +35,7 @@ func Index(object client.Object) []string {
 	return slices.Compact(names)
 }
 
-// reference returns the policy that a rule refers to; empty when it refers to none.
+// reference returns the policy that a rule refers to; empty when it refers to no policy.
 func reference(rule appsv1alpha1.TransitionRule) string {
 	if rule.Rego == nil || rule.Rego.PolicyRef == nil {
 		return ""
@@ -51,7 +51,7 @@ type User struct {
 	// Rule is the name within the PodTransitionRule.
 	Rule string
 
-	// Parameters of the rule; empty when it has none.
+	// Parameters of the rule; empty for a rule without parameters.
 	Parameters json.RawMessage
 
 	// Active rules are evaluated: they are enabled, and their PodTransitionRule selects

@@ -2,6 +2,6 @@
 // fraction of the time that it takes to decode it, and no memory: most of a pod are its
 // containers, its volumes and managedFields, which few components read.
 //
-// It checks what is removed as far as it must to find its end. What is left is checked by the
-// decoder.
+// It checks a removed value only as far as is necessary to find its end. The remaining values
+// are checked by the decoder.
 package prune

@@ -12,7 +12,7 @@ import (
 type Field struct {
 	Name string
 
-	// Only are its own members that are kept, if it is an object; none: it is kept as a whole.
+	// Only are the members of the field that are kept, if it is an object; empty: all are kept.
 	Only []Field
 }
 
@@ -94,7 +94,7 @@ func (s *scanner) space() {
 	}
 }
 
-// take skips a byte and the spaces behind it, and returns whether it was the next one.
+// take skips a byte and the spaces behind it, and returns whether it was the next byte.
 func (s *scanner) take(c byte) bool {
 	if s.next() != c {
 		return false
@@ -203,8 +203,8 @@ const (
 	highs = 0x8080808080808080
 )
 
-// zeros has the high bit of the first byte of a word that is 0, counted from the lowest one; bits of
-// higher bytes may be set, too.
+// zeros has the high bit of the first byte of a word that is 0, counted from the lowest byte; bits
+// of higher bytes may be set, too.
 func zeros(word uint64) uint64 { return (word - ones) & ^word & highs }
 
 // quoted reads a string. It looks at eight bytes at a time: most of a pod are strings.

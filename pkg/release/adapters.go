@@ -16,9 +16,9 @@ import (
 	"github.com/podops-dev/podops/pkg/trafficadapter"
 )
 
-// findAdapters reads the TrafficAdapters: those that are removed with PodOps, and the others, whose
-// programs go on. It fails while the program of a removed adapter runs, since that would add its
-// finalizers again.
+// findAdapters reads the TrafficAdapters: the TrafficAdapters that are removed with PodOps, and the
+// others, whose programs go on. It fails while the program of a removed adapter runs, since that
+// would add its finalizers again.
 func (r *runner) findAdapters(ctx context.Context) error {
 	var adapters appsv1alpha1.TrafficAdapterList
 	if err := r.client.List(ctx, &adapters); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {

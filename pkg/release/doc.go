@@ -13,5 +13,5 @@
 //	Services                                     clean finalizers of these adapters are removed
 //
 // It needs no manager and writes with the rights of its caller, so it works when the
-// manager has failed. A second run continues where the first one stopped.
+// manager has failed. A second run continues where the first run stopped.
 package release

@@ -55,7 +55,7 @@ type Options struct {
 	Progress func(Report)
 }
 
-// Report counts the changes of Run so far.
+// Report counts the changes that Run has made.
 type Report struct {
 	// Step is the present step.
 	Step string
@@ -65,7 +65,7 @@ type Report struct {
 	// finalizers.
 	Pods, Released, Finalizers int
 
-	// ReplicaSets is the number of those whose kept scale-down was handed back to Kubernetes.
+	// ReplicaSets is the number of ReplicaSets whose kept scale-down was handed back to Kubernetes.
 	ReplicaSets int
 
 	// Services is the number of Services whose clean finalizer was removed.

@@ -67,7 +67,7 @@ type actor struct {
 }
 
 // run calls a verb: first for items that have not failed before, in batches, then for
-// failed items that are due, one by one, the one with the fewest failures first.
+// failed items that are due, one by one, the item with the fewest failures first.
 func run[T any](ctx context.Context, a *actor, v verb[T]) outcome[T] {
 	out := outcome[T]{errs: map[string]error{}}
 	var fresh, again, resting []plan.Item[T]
@@ -103,7 +103,7 @@ func run[T any](ctx context.Context, a *actor, v verb[T]) outcome[T] {
 	return out
 }
 
-// waves makes the calls in waves, each twice as wide as the one before.
+// waves makes the calls in waves, each twice as wide as the previous wave.
 func waves[T any](ctx context.Context, a *actor, v verb[T], batches [][]plan.Item[T], out *outcome[T]) {
 	width, strikes := 1, 0
 	for len(batches) > 0 && strikes < maxStrikes {

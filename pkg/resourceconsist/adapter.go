@@ -28,15 +28,15 @@ type ReconcileAdapter interface {
 
 	// GetExpectedEmployer returns the items that the provider should have for the employer itself
 	// (a virtual address, a listener), GetCurrentEmployer the items that it has. Nil and empty mean
-	// none. GetExpectedEmployer is not called while the employer is being deleted: nothing is
+	// no items. GetExpectedEmployer is not called while the employer is being deleted: nothing is
 	// expected then.
 	GetExpectedEmployer(ctx context.Context, employer client.Object) ([]IEmployer, error)
 	GetCurrentEmployer(ctx context.Context, employer client.Object) ([]IEmployer, error)
 
 	// CreateEmployer, UpdateEmployer and DeleteEmployer change the provider, and are safe
 	// to repeat. They return the items that succeeded and the items that failed; partial
-	// success is normal. An item in neither list counts as failed when there is an error,
-	// and as succeeded when there is none. Succeeded means accepted: GetCurrentEmployer
+	// success is normal. An item in neither list counts as failed if an error is
+	// returned, and otherwise as succeeded. Succeeded means accepted: GetCurrentEmployer
 	// returns the actual state.
 	CreateEmployer(ctx context.Context, employer client.Object, toCreates []IEmployer) ([]IEmployer, []IEmployer, error)
 	UpdateEmployer(ctx context.Context, employer client.Object, toUpdates []IEmployer) ([]IEmployer, []IEmployer, error)
@@ -64,7 +64,7 @@ type IEmployer interface {
 	GetEmployerStatuses() interface{}
 
 	// EmployerEqual reports whether the current item is as expected. It is called on the
-	// expected item with the current one.
+	// expected item with the current item.
 	EmployerEqual(employer IEmployer) (bool, error)
 }
 
@@ -79,9 +79,9 @@ type IEmployee interface {
 	// absence alone does not confirm that the traffic of a pod is off.
 	GetEmployeeName() string
 
-	// GetEmployeeStatuses returns a PodEmployeeStatuses, or a pointer to one, for employees
-	// that are pods. With any other type, traffic counts as off only when the employee is
-	// absent from the current items.
+	// GetEmployeeStatuses returns a PodEmployeeStatuses or a *PodEmployeeStatuses for
+	// employees that are pods. With any other type, traffic counts as off only when the
+	// employee is absent from the current items.
 	GetEmployeeStatuses() interface{}
 
 	// EmployeeEqual reports whether the current item is as expected: its traffic is on or

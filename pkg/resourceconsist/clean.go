@@ -76,7 +76,7 @@ func Disown(employer client.Object) {
 	employer.SetAnnotations(annotations)
 }
 
-// left names the reason to keep the clean finalizer; empty if there is none.
+// left names the reason to keep the clean finalizer; empty if it can be removed.
 func (r *Reconciler) left(ctx context.Context, s *session) string {
 	s.currentEmployers = readItems(ctx, r, s, "GetCurrentEmployer", EventGetCurrentEmployerFailed, employerItem, r.binding.adapter.GetCurrentEmployer)
 	switch {

@@ -11,7 +11,8 @@ import (
 
 // PodEmployeeStatuses are the statuses of an employee that is a pod.
 type PodEmployeeStatuses struct {
-	// Ip is the pod's first address, Ipv6 its first IPv6 one; empty while it has none.
+	// Ip is the pod's first address, Ipv6 its first IPv6 address; empty while it has no such
+	// address.
 	Ip   string `json:"ip,omitempty"` //nolint:staticcheck // the manual's name
 	Ipv6 string `json:"ipv6,omitempty"`
 

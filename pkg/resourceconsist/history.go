@@ -28,8 +28,8 @@ type failure struct {
 	next  time.Time
 }
 
-// history is the state of one employer between two reconciles. Losing it costs repeated
-// calls and events, and nothing else. One worker uses it at a time.
+// history is the state of one employer between two reconciles. Losing it only costs
+// repeated calls and events. One worker uses it at a time.
 type history struct {
 	failures map[attempt]failure
 
@@ -89,9 +89,9 @@ func (m *history) keep(attempts map[attempt]bool) {
 	maps.DeleteFunc(m.failures, func(a attempt, _ failure) bool { return !attempts[a] })
 }
 
-// retryAfter returns the time until the first failed item is retried; zero when there is
-// none. It leaves out an item that is due and was not tried: that one waits for something
-// else.
+// retryAfter returns the time until the first failed item is retried; zero without a
+// failed item. It leaves out an item that is due and was not tried: that item waits for
+// something else.
 func (m *history) retryAfter(now time.Time) time.Duration {
 	var first time.Duration
 	for _, f := range m.failures {

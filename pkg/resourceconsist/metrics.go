@@ -41,7 +41,7 @@ func newMeasures(controller string, registry prometheus.Registerer) (*measures, 
 	return &measures{controller: controller, errors: gauge}, nil
 }
 
-// show replaces the series of an employer. It returns the employees that have one.
+// show replaces the series of an employer. It returns the employees that have a series.
 func (m *measures) show(employer types.NamespacedName, before []string, failed []EmployeeError) []string {
 	counts := map[string]int{}
 	for i, one := range failed {

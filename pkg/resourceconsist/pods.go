@@ -46,7 +46,7 @@ func (r *Reconciler) protect(ctx context.Context, s *session, traffic plan.Traff
 	if len(colliding) > 0 {
 		s.fail(EventEnsureExpectedFailed, fmt.Errorf(
 			"another employer puts the finalizer %s on pods %s: the finalizer depends on the name of an employer alone, "+
-				"and until one of the two is renamed this employer protects none of these pods",
+				"and until one of the two is renamed this employer does not protect these pods",
 			s.finalizer, strings.Join(first(colliding, maxNamed), ", ")))
 	}
 	return errors.Join(first(failed, maxNamed)...)

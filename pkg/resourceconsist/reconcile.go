@@ -92,7 +92,7 @@ func (r *Reconciler) steps(ctx context.Context, s *session) []error {
 // was deleted, or belongs to another controller.
 func (r *Reconciler) begin(ctx context.Context, req reconcile.Request) (*session, error) {
 	if r.binding.follow && req.Namespace == "" {
-		return nil, reconcile.TerminalError(fmt.Errorf("%s %s has no namespace: an employer whose pods follow the lifecycle needs one", r.kind, req.Name))
+		return nil, reconcile.TerminalError(fmt.Errorf("%s %s has no namespace: an employer whose pods follow the lifecycle needs a namespace", r.kind, req.Name))
 	}
 	s := &session{
 		key: req.NamespacedName, history: r.histories.history(req.NamespacedName), pods: map[string]*corev1.Pod{},

@@ -34,7 +34,7 @@ func retryRead[T any](ctx context.Context, p *provider, read func() (T, error)) 
 }
 
 // retryItems calls the verb again for single items that failed, up to p.tries times in all.
-// Verbs are idempotent, so repeating one for an item is safe. Each pass ends after
+// Verbs are idempotent, so repeating a verb for an item is safe. Each pass ends after
 // maxStrikes failed calls in a row, as every verb does.
 func retryItems[T any](ctx context.Context, a *actor, v verb[T], out *outcome[T]) {
 	try := 1

@@ -54,8 +54,8 @@ type session struct {
 	unplanned []EmployeeError
 }
 
-// fail records a problem, once. A conflict is none: the next reconcile reads the new
-// object.
+// fail records a problem, once. A conflict is no problem: the next reconcile reads
+// the new object.
 func (s *session) fail(reason string, err error) {
 	switch {
 	case err == nil:

@@ -56,7 +56,7 @@ func WithResync(interval time.Duration) Option { return func(s *settings) { s.re
 // own a TrafficAdapter has the same effect.
 func WithAdmission(admission *Admission) Option { return func(s *settings) { s.admission = admission } }
 
-// WithRegistry sets the registry of the metrics. Default: that of the manager.
+// WithRegistry sets the registry of the metrics. Default: the registry of the manager.
 func WithRegistry(registry prometheus.Registerer) Option {
 	return func(s *settings) { s.registry = registry }
 }

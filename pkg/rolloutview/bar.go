@@ -75,8 +75,9 @@ func bar(pods []Pod, blocks int) []Segment {
 	return line
 }
 
-// steps returns the way of a pod through an operation, a block for each of PreCheck, Preparing, Operating,
-// PostCheck and Completing: those that are over or in progress are filled. A pod that serves has full blocks.
+// steps returns the progress of a pod through an operation, a block for each of PreCheck, Preparing,
+// Operating, PostCheck and Completing: blocks of phases that are over or in progress are filled. A pod that
+// serves has full blocks.
 func steps(phase Phase) []Segment {
 	way := []Phase{PhasePreCheck, PhasePreparing, PhaseOperating, PhasePostCheck, PhaseCompleting}
 	at := -1

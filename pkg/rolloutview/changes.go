@@ -27,7 +27,7 @@ type Change struct {
 }
 
 // Changes returns the pods of a view that changed since another view, in the order of their names; pods that
-// are gone last. Numbers in messages are no change.
+// no longer exist come last. Numbers in messages are no change.
 func Changes(before, after View) []Change {
 	was := map[string]Pod{}
 	for _, pod := range before.AllPods() {

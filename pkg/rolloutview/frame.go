@@ -49,7 +49,7 @@ func (v View) Frame(width, height int) Frame {
 	head, side := r.head(), r.side()
 	rows := -1
 	if height > 0 {
-		// A third of the frame, or whatever the pods leave.
+		// A third of the frame, or the lines that the pods leave free.
 		side = limited(side, max(2, (height-len(head))/3, height-len(head)-1-r.needed()))
 		rows = max(0, height-len(head)-len(side)-1)
 	}
@@ -115,7 +115,7 @@ func (r renderer) revisions(rows int) []Line {
 	if needed := r.needed(); rows < 0 || needed <= rows {
 		return r.groups(shown, needed)
 	}
-	// Each revision takes a line of its own and one that counts its other pods.
+	// Each revision takes a line of its own and a line that counts its other pods.
 	shown, hidden := urgent(shown, max(1, rows/3))
 	var last []Line
 	if len(hidden) > 0 {

@@ -25,8 +25,8 @@ type View struct {
 	// Desired is how many pods there should be. Without an owner that sets it, it is the number of pods.
 	Desired int `json:"desired"`
 
-	// Pods, Available and Updated count pods: all that are not finished, those that serve, and those of
-	// the current revision.
+	// Pods counts the pods that are not finished, Available the pods that serve, and Updated the pods
+	// of the current revision.
 	Pods      int `json:"pods"`
 	Available int `json:"available"`
 	Updated   int `json:"updated"`
@@ -55,7 +55,7 @@ const (
 	// and no other pods are left.
 	StateComplete State = "Complete"
 
-	// StateProgressing means that pods are about to change, and no rule withholds one.
+	// StateProgressing means that pods are about to change, and no rule withholds a pod.
 	StateProgressing State = "Progressing"
 
 	// StateWithheld means that a rule withholds at least one pod.
@@ -68,9 +68,10 @@ type Requests struct {
 	Failed int `json:"failed"`
 }
 
-// Revision is a set of pods from one template: those of a ReplicaSet or a controller revision.
+// Revision is a set of pods from one template: the pods of a ReplicaSet or a controller revision.
 type Revision struct {
-	// Name of the ReplicaSet or the controller revision; otherwise that of the owner of the pods.
+	// Name of the ReplicaSet or the controller revision; otherwise the name of the owner of the
+	// pods.
 	Name string `json:"name"`
 
 	// Number of the revision, of Deployments only.
@@ -79,7 +80,7 @@ type Revision struct {
 	// Current is true for the revision that the workload should have.
 	Current bool `json:"current"`
 
-	// Pods, those that a rule withholds first.
+	// Pods, pods that a rule withholds first.
 	Pods []Pod `json:"pods"`
 }
 
@@ -101,7 +102,7 @@ type Pod struct {
 	Withheld *Withheld `json:"withheld,omitempty"`
 
 	// WaitsFor is an external change that the pod waits for, in the words of the event TrafficStillOn or
-	// TrafficNotOn; empty if it waits for none.
+	// TrafficNotOn; empty if it waits for no such change.
 	WaitsFor string `json:"waitsFor,omitempty"`
 
 	// Backends is how many load balancers and Services the pod belongs to, and TrafficOn how many of them
@@ -129,14 +130,14 @@ type Rule struct {
 	// pods of a PodTransitionRule, and pods that have waited for 10 s carry their reasons.
 	Withholds int `json:"withholds"`
 
-	// Reason and Message are those of the first of them.
+	// Reason and Message are the reason and the message of the first of them.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 }
 
 // Budget is how many pods may be unavailable, by a rule or a PodDisruptionBudget.
 type Budget struct {
-	// Name is that of the rule, or "PodDisruptionBudget/<name>".
+	// Name is the name of the rule, or "PodDisruptionBudget/<name>".
 	Name string `json:"name"`
 
 	// Used is how many pods are unavailable, of the Limit that may be.

@@ -63,7 +63,7 @@ func Phases() []Phase {
 // PhaseOf returns the phase of a pod and when it began; zero if that is not known.
 func PhaseOf(pod *corev1.Pod) (Phase, time.Time) { return phaseOf(pod, podstate.Of(pod, nil)) }
 
-// phaseOf separates pods that have been available from those that have not: only the first are a loss.
+// phaseOf separates pods that have been available from pods that have not: only the first are a loss.
 func phaseOf(pod *corev1.Pod, state podstate.State) (Phase, time.Time) {
 	switch state.Phase {
 	case podstate.PhaseUnavailable:

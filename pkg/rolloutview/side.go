@@ -45,7 +45,7 @@ func (r renderer) side() []Line {
 type sideColumns struct {
 	width   int               // of the frame
 	names   int               // columns of names
-	used    int               // columns of budgets in use; 0 if there is none
+	used    int               // columns of budgets in use; 0 without a budget
 	budgets map[string]string // that are not shown yet
 }
 
@@ -66,7 +66,8 @@ func (r renderer) columns() sideColumns {
 	return s
 }
 
-// shortName returns the name of a rule; that of a PodDisruptionBudget begins with the short name of its kind.
+// shortName returns the name of a rule; the name of a PodDisruptionBudget begins with the short name of its
+// kind.
 func shortName(name string) string {
 	if rest, ok := strings.CutPrefix(name, string(rule.KindDisruptionBudget)+"/"); ok {
 		return "pdb/" + rest
@@ -78,7 +79,7 @@ func (s sideColumns) name(name string) Segment {
 	return Segment{Text: pad(cutText(shortName(name), s.names), s.names) + "  "}
 }
 
-// rule returns the lines of a rule: its budget, what it does to the pods, and the reason, which follows in
+// rule returns the lines of a rule: its budget, its effect on the pods, and the reason, which follows in
 // lines of its own if it is too long.
 func (s sideColumns) rule(entry *Rule) []Line {
 	line := Line{s.name(entry.Name)}

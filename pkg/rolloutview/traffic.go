@@ -94,7 +94,7 @@ func servingPods(slicesOf []*discoveryv1.EndpointSlice, service *corev1.Service)
 	return serving
 }
 
-// nameOf returns an employer without its namespace, which is that of the view.
+// nameOf returns an employer without its namespace, which is the namespace of the view.
 func nameOf(employer string) string {
 	if parts := strings.Split(employer, "/"); len(parts) == 3 {
 		employer = parts[0] + "/" + parts[2]

@@ -104,7 +104,7 @@ func (v View) state(target workload) State {
 	return StateProgressing
 }
 
-// workload is what a view needs of its target.
+// workload has the properties of the target of a view.
 type workload struct {
 	kind     string
 	desired  int  // -1: no owner sets it
@@ -113,8 +113,8 @@ type workload struct {
 	// owns reports whether a pod belongs to the target.
 	owns func(*corev1.Pod) bool
 
-	// revisionOf returns the revision of a pod; current is the name of that which the target should
-	// have, and empty if each one is.
+	// revisionOf returns the revision of a pod; current is the name of the revision that the target
+	// should have, and empty if every revision is current.
 	revisionOf func(*corev1.Pod) string
 	current    string
 	number     map[string]string
@@ -147,7 +147,8 @@ func describe(snapshot *clusterstate.Snapshot, object metav1.Object) workload {
 	return w
 }
 
-// ofDeployment finds pods by the ReplicaSets of a Deployment. The current one has its revision number.
+// ofDeployment finds pods by the ReplicaSets of a Deployment. The current ReplicaSet has the revision
+// number of the Deployment.
 func (w *workload) ofDeployment(target *appsv1.Deployment, sets []*appsv1.ReplicaSet) {
 	owned := map[types.UID]bool{}
 	w.number = map[string]string{}
@@ -175,7 +176,8 @@ func (w workload) pods(snapshot *clusterstate.Snapshot) []statePod {
 	return pods
 }
 
-// revisions groups pods by revision: old ones first, by number and name, and the current one last.
+// revisions groups pods by revision: old revisions first, by number and name, and the current
+// revision last.
 func (w workload) revisions(pods []statePod, describe func(statePod) Pod) []Revision {
 	groups := map[string]*Revision{}
 	for _, pod := range pods {
@@ -213,8 +215,8 @@ func numberOf(r Revision) int {
 	return number
 }
 
-// byUrgency orders pods: first those that a rule withholds, then those that wait for something else, those
-// in an operation, those that are not available, and the others; the longest wait first.
+// byUrgency orders pods: first pods that a rule withholds, then pods that wait for something else, pods in
+// an operation, pods that are not available, and the others; the longest wait first.
 func byUrgency(a, b Pod) int {
 	return cmp.Or(cmp.Compare(urgency(a), urgency(b)), compareSince(a, b), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 }
@@ -282,8 +284,8 @@ func ownerOf(pod *corev1.Pod) string {
 // templateGenerationLabelKey is set by the controller of DaemonSets to the generation of the template.
 const templateGenerationLabelKey = "pod-template-generation"
 
-// newest returns the hash of the revision that a DaemonSet should have: that of a pod from its template.
-// It is empty while there is no such pod.
+// newest returns the hash of the revision that a DaemonSet should have: the hash of a pod from its
+// template. It is empty without such a pod.
 func newest(pods []*corev1.Pod, set *appsv1.DaemonSet) string {
 	generation := set.Annotations[appsv1.DeprecatedTemplateGeneration]
 	for _, pod := range pods {

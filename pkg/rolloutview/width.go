@@ -7,8 +7,8 @@ import (
 	"golang.org/x/text/width"
 )
 
-// Width returns how many columns of a terminal a text takes: two for wide characters of East Asian
-// scripts, none for marks that combine with the character before them.
+// Width returns the number of terminal columns of a text: two for wide characters of East Asian
+// scripts, zero for marks that combine with the character before them.
 func Width(text string) int {
 	columns := 0
 	for _, char := range text {
@@ -57,8 +57,8 @@ func pad(text string, columns int) string {
 	return text + strings.Repeat(" ", max(0, columns-Width(text)))
 }
 
-// wrap splits a text at spaces into at most so many lines of at most so many columns; the last one has the
-// rest, however long it is.
+// wrap splits a text at spaces into at most so many lines of at most so many columns; the last line has
+// the rest of the text, of any length.
 func wrap(text string, columns, most int) []string {
 	var lines []string
 	line := ""

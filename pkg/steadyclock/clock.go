@@ -2,10 +2,10 @@
 //
 // The controllers compare their time with times that they have written to objects before:
 // when a call began, when a permit was given. If the clock of the machine is set forward by an
-// hour in between, every such wait ends at once; if it is set back, none ends for an hour.
-// A Clock starts with the time of the machine and advances with its monotonic clock. When the
-// clock of the machine is set, a Clock follows it slowly, by at most one part in twenty of the
-// elapsed time, so that no wait is wrong by more than that.
+// hour in between, every such wait ends at once; if it is set back, no such wait ends for an
+// hour. A Clock starts with the time of the machine and advances with its monotonic clock.
+// When the clock of the machine is set, a Clock follows it slowly, by at most one part in
+// twenty of the elapsed time, so that no wait is wrong by more than that.
 //
 // A new process starts with the present time of the machine.
 package steadyclock

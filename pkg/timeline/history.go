@@ -44,10 +44,10 @@ func labelMarks() []labelMark {
 	}
 }
 
-// History returns the phases that pods still show: those of the operation that is in progress by its labels,
-// exactly; earlier ones by events, in seconds, for as long as the API server keeps events; the creation and
-// the deletion in seconds. A phase that neither shows is part of the phase before it. Pods that are gone
-// are shown by their events alone, and the end of their last phase is not known.
+// History returns the phases that pods still show: phases of the operation in progress from its labels,
+// exactly; earlier phases from events, in seconds, for as long as the API server keeps events; the creation
+// and the deletion in seconds. A phase that neither shows is part of the phase before it. Deleted pods are
+// shown from their events alone, and the end of their last phase is not known.
 func History(pods []*corev1.Pod, events []*corev1.Event, revision func(*corev1.Pod) string) []Pod {
 	marks := map[string][]mark{} // by UID
 	names := map[string]string{}
@@ -83,7 +83,8 @@ func History(pods []*corev1.Pod, events []*corev1.Event, revision func(*corev1.P
 	return all
 }
 
-// OwnerOf returns the name of the ReplicaSet or StatefulSet of a pod that is gone: its name without the last part.
+// OwnerOf returns the name of the ReplicaSet or StatefulSet of a deleted pod: the name of the pod without the last
+// part.
 func OwnerOf(name string) string {
 	if at := strings.LastIndexByte(name, '-'); at > 0 {
 		return name[:at]
@@ -119,7 +120,7 @@ func marksOf(pod *corev1.Pod) []mark {
 	if at, ok := lifecycle.ParseTime(pod.Labels[appsv1alpha1.ServiceAvailableLabelKey]); ok {
 		marks = append(marks, mark{rolloutview.PhaseAvailable, at, "label service-available", Exact})
 	}
-	// Phases without a time of their own, and those that conditions show.
+	// Phases without a time of their own, and phases that conditions show.
 	switch phase, since := rolloutview.PhaseOf(pod); phase {
 	case rolloutview.PhaseTerminating:
 		marks = append(marks, mark{phase, since, "metadata.deletionTimestamp", Second})

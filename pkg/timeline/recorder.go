@@ -187,7 +187,7 @@ func (r *Recorder) Pods() []Pod {
 // last returns the phase that a pod is in.
 func (p *Pod) last() rolloutview.Phase { return p.Spans[len(p.Spans)-1].Phase }
 
-// begin ends the last phase with the beginning of another one.
+// begin ends the last phase with the beginning of the next phase.
 func (p *Pod) begin(span Span) {
 	if n := len(p.Spans); n > 0 {
 		if span.From.Before(p.Spans[n-1].From) {

@@ -28,7 +28,7 @@ type Span struct {
 	Phase rolloutview.Phase `json:"phase"`
 	From  time.Time         `json:"from"`
 
-	// To is the beginning of the next phase, or the time of the timeline for the last one.
+	// To is the beginning of the next phase, or the time of the timeline for the last phase.
 	To time.Time `json:"to"`
 
 	// Source is where From was read, and Precision how exact it is.
@@ -52,7 +52,7 @@ type Pod struct {
 
 // Timeline has the phases of pods.
 type Timeline struct {
-	// Title names what the pods belong to.
+	// Title names the workload of the pods.
 	Title string    `json:"title"`
 	From  time.Time `json:"from"`
 	To    time.Time `json:"to"`
@@ -62,7 +62,7 @@ type Timeline struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// MaxPods bounds the pods of a timeline. Those that began first are left out.
+// MaxPods bounds the pods of a timeline. The pods that began first are left out.
 const MaxPods = 1000
 
 // New returns a timeline of pods until a time. Phases before from are cut; a zero from is the first phase.
@@ -95,7 +95,7 @@ func New(title string, pods []Pod, from, to time.Time) Timeline {
 	return t
 }
 
-// changed returns the beginning of the second phase of a pod, or of the first one if there is no other.
+// changed returns the beginning of the second phase of a pod, or of the first phase if it has no other.
 func (p Pod) changed() time.Time {
 	return p.Spans[min(1, len(p.Spans)-1)].From
 }

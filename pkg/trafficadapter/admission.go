@@ -72,8 +72,8 @@ func selects(service *corev1.Service, pod *corev1.Pod) bool {
 	return len(service.Spec.Selector) > 0 && labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(pod.Labels))
 }
 
-// registrations returns those of the TrafficAdapters in use, each parsed once for a generation. An
-// invalid entry matches nothing: the status of the TrafficAdapter reports it.
+// registrations returns the Registrations of the TrafficAdapters in use, each parsed once for a
+// generation. An invalid entry matches nothing: the status of the TrafficAdapter reports it.
 func (a *Admission) registrations(ctx context.Context) ([]Registration, error) {
 	var list appsv1alpha1.TrafficAdapterList
 	if err := a.reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
@@ -100,7 +100,7 @@ func (a *Admission) registrations(ctx context.Context) ([]Registration, error) {
 type Expected = func(ctx context.Context, pod *corev1.Pod) (map[string]string, error)
 
 // Join returns the expected finalizers of several sources. Of two employers with one finalizer the
-// one of the first source has it: a finalizer on a pod belongs to one employer.
+// employer of the first source has it: a finalizer on a pod belongs to one employer.
 func Join(sources ...Expected) Expected {
 	return func(ctx context.Context, pod *corev1.Pod) (map[string]string, error) {
 		joined, finalizers := map[string]string{}, map[string]bool{}

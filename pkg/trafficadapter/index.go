@@ -20,8 +20,8 @@ const (
 )
 
 // IndexServices returns, for a Service under PodOps, AllServices and one label that every pod of
-// it has, for the index ServiceField. A pod has few labels, so that its Services are found
-// without a look at the others of its namespace.
+// it has, for the index ServiceField. A pod has few labels, so its Services are found without
+// reading the other Services of its namespace.
 func IndexServices(object client.Object) []string {
 	service, ok := object.(*corev1.Service)
 	if !ok || !appsv1alpha1.IsControlled(service.Labels) {
@@ -29,7 +29,7 @@ func IndexServices(object client.Object) []string {
 	}
 	values := []string{AllServices}
 	keys := slices.Sorted(maps.Keys(service.Spec.Selector))
-	// Every pod under PodOps has the control label: it distinguishes none.
+	// Every pod under PodOps has the control label, so it does not distinguish pods.
 	specific := slices.IndexFunc(keys, func(key string) bool { return key != appsv1alpha1.ControlLabelKey })
 	if len(keys) > 0 {
 		key := keys[max(specific, 0)]
@@ -64,7 +64,7 @@ func bounded(all map[string]string, required string) map[string]string {
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		value := all[key]
 		if len(value) > appsv1alpha1.MaxAnnotationMatchBytes {
-			// One byte more than a match may have: the cut value equals none.
+			// One byte more than a match may have: the cut value equals no match.
 			value = strings.Clone(value[:appsv1alpha1.MaxAnnotationMatchBytes+1])
 		}
 		if bytes += len(key) + len(value); bytes <= maxServiceBytes || key == required {

@@ -14,7 +14,8 @@ import (
 	"github.com/podops-dev/podops/pkg/resourceconsist"
 )
 
-// Registration matches the Services of one adapter. The zero value matches none. It is immutable.
+// Registration matches the Services of one adapter. The zero value matches no Service. It is
+// immutable.
 type Registration struct {
 	controller string
 	entries    []entry
@@ -62,7 +63,7 @@ func (r Registration) Matches(service *corev1.Service) bool {
 }
 
 // Owns reports whether a Service with this value of resourceconsist.ControllerAnnotationKey belongs
-// to the adapter, whatever the registration matches now.
+// to the adapter, even if the registration does not match the Service now.
 func (r Registration) Owns(controller string) bool {
 	return controller != "" && controller == r.controller
 }

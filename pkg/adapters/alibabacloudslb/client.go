@@ -97,8 +97,8 @@ func redactor(config Config) func(string) string {
 	return replacer.Replace
 }
 
-// describe reads an object that what names in errors, and returns the body of the answer. An answer
-// without a body does not mean that there are no items.
+// describe reads an object and returns the body of the answer. what is the name of the object in
+// errors. An answer without a body does not mean that there are no items.
 func describe[Request, Response, Body any](
 	ctx context.Context, c *Client, action, what string, request *Request,
 	send func(*Request, *util.RuntimeOptions) (*Response, error), bodyOf func(*Response) *Body,
@@ -258,8 +258,8 @@ func noRetries() *util.RuntimeOptions {
 	return &util.RuntimeOptions{Autoretry: tea.Bool(false), MaxAttempts: tea.Int(1)}
 }
 
-// aboutAnother returns the error of an answer that does not name the requested object, such
-// as an empty one, which would otherwise mean that no pod has traffic.
+// aboutAnother returns the error of an answer that does not name the requested object. An
+// empty answer would otherwise mean that no pod has traffic.
 func aboutAnother(action string, requestID *string) *APIError {
 	return &APIError{
 		Action: action, Code: "UnexpectedAnswer", Status: http.StatusOK, RequestID: bounded(tea.StringValue(requestID)),

@@ -65,15 +65,15 @@ func (s PodStatus) EmployeeEqual(other resourceconsist.IEmployee) (bool, error) 
 
 func extraOf(employee resourceconsist.IEmployee) (PodExtraStatus, error) {
 	if employee == nil {
-		return PodExtraStatus{}, errors.New("comparing pods at the load balancer: the second one is nil")
+		return PodExtraStatus{}, errors.New("comparing pods at the load balancer: the second pod is nil")
 	}
 	statuses, ok := employee.GetEmployeeStatuses().(resourceconsist.PodEmployeeStatuses)
 	if !ok {
-		return PodExtraStatus{}, fmt.Errorf("employee %s has statuses of type %T, not those of a pod", employee.GetEmployeeId(), employee.GetEmployeeStatuses())
+		return PodExtraStatus{}, fmt.Errorf("employee %s has statuses of type %T, not the statuses of a pod", employee.GetEmployeeId(), employee.GetEmployeeStatuses())
 	}
 	extra, ok := statuses.ExtraStatus.(PodExtraStatus)
 	if !ok {
-		return PodExtraStatus{}, fmt.Errorf("employee %s has an extra status of type %T, not that of this adapter", employee.GetEmployeeId(), statuses.ExtraStatus)
+		return PodExtraStatus{}, fmt.Errorf("employee %s has an extra status of type %T, not the extra status of this adapter", employee.GetEmployeeId(), statuses.ExtraStatus)
 	}
 	return extra, nil
 }

@@ -159,7 +159,7 @@ func (a *Adapter) recordGroups(ctx context.Context, service *corev1.Service, set
 	}
 	ids := settings.groupIDs()
 	if len(ids) > maxGroups {
-		return fmt.Errorf("service %s/%s has used more than %d vServer groups: remove those without its pods from annotation %s",
+		return fmt.Errorf("service %s/%s has used more than %d vServer groups: remove the groups without its pods from annotation %s",
 			service.Namespace, service.Name, maxGroups, UsedGroupsAnnotationKey)
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
@@ -176,7 +176,7 @@ func (a *Adapter) recordGroups(ctx context.Context, service *corev1.Service, set
 	return nil
 }
 
-// named joins the errors of pods into one, which names the pods.
+// named joins the errors of pods into an error that names the pods.
 func named(failed []resourceconsist.IEmployee, errs map[string]error) error {
 	var all []error
 	for i, employee := range failed {

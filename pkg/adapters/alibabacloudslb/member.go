@@ -22,8 +22,8 @@ type member struct {
 	// selected is true when the Service selects the pod, and the pod has not ended.
 	selected bool
 
-	// ips are the addresses that belong to the pod alone; none once it has ended, since
-	// another pod may have them then. nodeID is its server when that is a node.
+	// ips are the addresses that belong to the pod alone; empty once the pod has ended,
+	// since another pod may have them then. nodeID is its server when that is a node.
 	ips    []string
 	nodeID string
 

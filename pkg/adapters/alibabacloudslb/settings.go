@@ -23,7 +23,7 @@ const (
 // Annotations of Services that belong to PodOps.
 const (
 	// BackendsAnnotationKey selects which component registers the pods: BackendsObserved or
-	// BackendsManaged. With either a Service belongs to this adapter, whatever its type.
+	// BackendsManaged. With either value a Service of any type belongs to this adapter.
 	BackendsAnnotationKey = "podops.dev/slb-backends"
 	// GroupsAnnotationKey names the vServer groups of a managed Service, each with the
 	// port on which its pods listen: rsp-a:8080,rsp-b:8443.
@@ -170,7 +170,7 @@ func parseGroupPorts(key, text string) ([]GroupPort, error) {
 func parseIDs(key, text string) ([]string, error) {
 	ids := splitList(text)
 	if len(ids) > maxGroups {
-		return nil, fmt.Errorf("annotation %s names more than %d vServer groups: remove those that are no longer in use", key, maxGroups)
+		return nil, fmt.Errorf("annotation %s names more than %d vServer groups: remove the groups that are no longer in use", key, maxGroups)
 	}
 	for _, id := range ids {
 		if !isID(id) {

@@ -12,7 +12,7 @@ import (
 // <namespace>/<name>, real servers like their pods. All methods are safe for concurrent use
 // and to repeat: deleting an item that does not exist is no error.
 type Provider interface {
-	// VIP returns the virtual address of a service; false: it has none.
+	// VIP returns the virtual address of a service; false: it has no virtual address.
 	VIP(ctx context.Context, service string) (DemoServiceDetails, bool, error)
 	PutVIP(ctx context.Context, service string, vip DemoServiceDetails) error
 	DeleteVIP(ctx context.Context, service string) error

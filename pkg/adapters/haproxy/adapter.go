@@ -90,7 +90,7 @@ func (a *Adapter) GetExpectedEmployee(ctx context.Context, employer client.Objec
 }
 
 // GetCurrentEmployee returns the servers that HAProxy has for the Service. A backend that
-// is not in the configuration has none.
+// is not in the configuration has no servers.
 func (a *Adapter) GetCurrentEmployee(ctx context.Context, employer client.Object) ([]resourceconsist.IEmployee, error) {
 	service, err := service.Of(employer)
 	if err != nil {
@@ -123,8 +123,8 @@ func (a *Adapter) GetCurrentEmployee(ctx context.Context, employer client.Object
 	return current, nil
 }
 
-// isOff reports whether a server takes no requests, and either has none left or its drain
-// timeout is over.
+// isOff reports whether a server takes no new requests, and either has no open requests
+// or its drain timeout is over.
 func (a *Adapter) isOff(at location, s runtimeapi.Server, limit time.Duration) bool {
 	if s.State == runtimeapi.StateReady {
 		return false

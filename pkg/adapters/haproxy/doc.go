@@ -17,8 +17,8 @@
 //	podops.dev/haproxy-drain-timeout  how long requests may take to end, default 30s, at
 //	                                  most 1h. Afterwards traffic counts as off.
 //
-// Traffic is on when the server is ready and its check passes, if it has one. A server that
-// is checked gets no requests before: it drains until then.
+// Traffic is on when the server is ready and its check, if any, passes. A server that is
+// checked gets no requests before: it drains until then.
 //
 //	              check passes                  traffic should go off
 //	(added) maint ------------> ready = ON -------------------------> drain
@@ -42,5 +42,5 @@
 // The annotation podops.dev/haproxy-in-use, which the adapter writes before the first
 // server, records the location of the servers. Another Runtime API or backend is an error
 // until they are removed. To move without a gap use a second Service, and delete the first
-// one afterwards. For an HAProxy that is gone for good, remove that annotation and the others.
+// one afterwards. If the HAProxy no longer exists, remove that annotation and the others.
 package haproxy

@@ -17,7 +17,7 @@ type placement struct{ at location }
 
 var _ resourceconsist.IEmployer = placement{}
 
-// GetEmployerId is the same for every location: a Service has one at a time.
+// GetEmployerId is the same for every location: a Service has one location at a time.
 func (placement) GetEmployerId() string { return "backend" } //nolint:staticcheck // the name is the interface's
 
 // GetEmployerStatuses returns the Runtime API, a space and the backend.
@@ -54,7 +54,7 @@ func (a *Adapter) wanted(service *corev1.Service) (location, error) {
 
 func moveError(used, wanted location) error {
 	return fmt.Errorf("servers are in %q, and annotations %s and %s name %q: restore the old values; "+
-		"to move, create a second Service with the new ones and delete this one afterwards",
+		"to move, create a second Service with the new annotations and delete the present Service afterwards",
 		used, RuntimeAnnotationKey, BackendAnnotationKey, wanted)
 }
 
@@ -77,7 +77,7 @@ func (a *Adapter) current(service *corev1.Service) (location, bool, error) {
 }
 
 // GetExpectedEmployer returns the location that the annotations name, or the error of an
-// invalid one.
+// invalid location.
 func (a *Adapter) GetExpectedEmployer(_ context.Context, employer client.Object) ([]resourceconsist.IEmployer, error) {
 	service, err := service.Of(employer)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 
 // ServerStatus is the ExtraStatus of an employee.
 type ServerStatus struct {
-	// On means that the server takes requests, Off that it takes none and has none. While
-	// it drains, or waits for its check, both are false.
+	// On means that the server takes requests, Off that it takes no requests and has no
+	// open requests. While it drains, or waits for its check, both are false.
 	On, Off bool
 
 	// Address and Weight are compared only while traffic is on.

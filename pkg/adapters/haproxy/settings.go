@@ -49,7 +49,7 @@ func wantedLocation(service *corev1.Service) (location, error) {
 	return placeOf(RuntimeAnnotationKey, service.Annotations[RuntimeAnnotationKey], BackendAnnotationKey, service.Annotations[BackendAnnotationKey])
 }
 
-// usedLocation returns the recorded location; false: there is none yet.
+// usedLocation returns the recorded location; false: no location is recorded yet.
 func usedLocation(service *corev1.Service) (location, bool, error) {
 	text, has := service.Annotations[InUseAnnotationKey]
 	if !has {

@@ -83,8 +83,8 @@ func stories() []caseSpec {
 	return slices.Concat(shapeCases(), changeCases(), employerCases(), failureCases(), timeCases())
 }
 
-// converge reconciles until the state is as wanted, and ends the case when it never is.
-// Without a fault, no verb may fail for good.
+// converge reconciles until the state is as wanted, and ends the case when that never
+// happens. Without a fault, no verb may fail finally.
 func (w *scenario) converge(what string) {
 	w.t.Helper()
 	var settled bool
@@ -137,7 +137,7 @@ func (w *scenario) checkSucceeded(outcomes []outcome) {
 			actual := truth[name]
 			switch {
 			case name == "" || !w.known[name]:
-			case o.op == DeleteEmployees && actual.On && !serves: // one that serves may have had a predecessor of its name
+			case o.op == DeleteEmployees && actual.On && !serves: // an employee that serves may have had a predecessor of the same name
 				w.t.Errorf("DeleteEmployees counts %s as succeeded, and the provider still has %+v", name, actual)
 			case o.op != DeleteEmployees && selected && serves != actual.On:
 				w.t.Errorf("%s counts %s as succeeded, and the provider has %+v; wanted is %+v", o.op, name, actual, wanted)
@@ -146,8 +146,7 @@ func (w *scenario) checkSucceeded(outcomes []outcome) {
 	}
 }
 
-// replay calls every verb of an operation again that was called so far, which must have no
-// effect.
+// replay repeats every past call of the verbs of an operation, which must have no effect.
 func (w *scenario) replay(op Op) {
 	w.t.Helper()
 	before := len(w.outcomes)

@@ -17,7 +17,7 @@ func changeCases() []caseSpec {
 		{name: "update-again", property: "a repeated update succeeds and changes nothing", op: UpdateEmployees, run: updateAgain},
 		{name: "update-weight", property: "a changed weight reaches the provider", needs: []Kind{Weights}, run: updateWeight},
 		{name: "update-address", property: "a pod that is created again under its name with another address gets traffic there", run: updateAddress},
-		{name: "late-address", property: "a pod without an address has no traffic, and gets it once it has one", run: lateAddress},
+		{name: "late-address", property: "a pod without an address has no traffic, and gets traffic once it has an address", run: lateAddress},
 		{name: "delete", property: "employees that are no longer selected lose their traffic, and the provider keeps nothing of them", run: remove},
 		{name: "delete-again", property: "a repeated deletion succeeds", op: DeleteEmployees, run: deleteAgain},
 		{name: "terminating", property: "a pod that is being deleted loses its traffic", run: terminating},
@@ -161,7 +161,7 @@ func (w *scenario) inParallel() {
 	w.t.Helper()
 	todo, err := w.mustRead().employees()
 	if err != nil {
-		w.t.Fatalf("comparing what is expected with what is current: %v", err)
+		w.t.Fatalf("comparing the expected and the current items: %v", err)
 	}
 	object := w.object()
 	verbs := []verb[resourceconsist.IEmployee]{w.employeeVerb(DeleteEmployees), w.employeeVerb(UpdateEmployees), w.employeeVerb(CreateEmployees)}

@@ -19,7 +19,7 @@ func employerUpdate(w *scenario) {
 		w.t.Fatalf("comparing employers: %v", err)
 	}
 	if len(todo.Create)+len(todo.Update)+len(todo.Delete) == 0 {
-		w.t.Errorf("the employer has changed, and what is expected still equals what is current")
+		w.t.Errorf("the employer has changed, and the expected item still equals the current item")
 	}
 	w.converge("an employee still serves")
 	w.passes(1)

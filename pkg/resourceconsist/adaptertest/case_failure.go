@@ -18,7 +18,7 @@ func failureCases() []caseSpec {
 		}
 	}
 	add(Fail, "a failing %s is reported as an error, confirms nothing, and succeeds later", failing, everyOp()...)
-	add(FailOne, "%s fails for one employee: it is named, and the others are changed", partial, CreateEmployees, UpdateEmployees, DeleteEmployees)
+	add(FailOne, "%s fails for one employee: the error names it, and the others are changed", partial, CreateEmployees, UpdateEmployees, DeleteEmployees)
 	add(LostReply, "%s takes effect and its reply is lost: the adapter finds the actual state", lostReply,
 		CreateEmployer, UpdateEmployer, DeleteEmployer, CreateEmployees, UpdateEmployees, DeleteEmployees)
 	return stories

@@ -81,7 +81,7 @@ func equal(w *scenario) {
 	w.converge("three employees serve")
 	employees[0].Off = true
 	w.want(employees...)
-	p := w.mustRead() // one differs between what is expected and what is current
+	p := w.mustRead() // one item differs between the expected and the current items
 	wantSymmetric(w, "EmployeeEqual", slices.Concat(p.expected, p.current),
 		resourceconsist.IEmployee.GetEmployeeId, resourceconsist.IEmployee.EmployeeEqual)
 	wantSymmetric(w, "EmployerEqual", slices.Concat(p.expectedEmployers, p.currentEmployers),

@@ -152,7 +152,7 @@ func drain(w *scenario) {
 		occupier.Occupy(w.t, w.employer, employee.Name, 3)
 	}
 	employees[0].Off = true
-	w.want(employees[0], employees[2]) // the first is off, the second goes for good
+	w.want(employees[0], employees[2]) // the first is off, the second is removed
 	w.passes(3)
 	for _, employee := range employees[:2] {
 		if actual := w.Provider.Traffic(w.t, w.employer)[employee.Name]; actual.On || actual.Sessions != 3 {

@@ -47,7 +47,7 @@ type ServiceCluster struct {
 	// WeightAnnotationKey.
 	Weigh func(pod *corev1.Pod, weight int)
 
-	made int // pods so far, for UIDs
+	made int // the number of pods that were made, for UIDs
 }
 
 // NewServiceCluster returns a cluster without objects. The scheme must know core/v1.
@@ -168,8 +168,8 @@ func (c *ServiceCluster) weigh(pod *corev1.Pod, weight int) {
 	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, WeightAnnotationKey, strconv.Itoa(weight))
 }
 
-// WeightOf returns the weight that a ServiceCluster writes by default; 100 when there is
-// none.
+// WeightOf returns the weight that a ServiceCluster writes by default; 100 for a pod
+// without a weight.
 func WeightOf(pod *corev1.Pod) int {
 	if weight, err := strconv.Atoi(pod.Annotations[WeightAnnotationKey]); err == nil {
 		return weight
@@ -177,7 +177,7 @@ func WeightOf(pod *corev1.Pod) int {
 	return 100
 }
 
-// remove removes a pod for good, finalizers included.
+// remove removes a pod and its finalizers.
 func (c *ServiceCluster) remove(ctx context.Context, t testing.TB, pod *corev1.Pod) {
 	t.Helper()
 	if len(pod.Finalizers) > 0 {

@@ -52,7 +52,7 @@ type Fixture struct {
 // should take traffic.
 type Employee struct {
 	Name string
-	// Address is empty for a pod that has none yet; such an employee is always Off.
+	// Address is empty for a pod without an address; such an employee is always Off.
 	Address string
 	// Off means that its traffic should be off: an operation is being prepared.
 	Off bool
@@ -116,7 +116,7 @@ type Provider interface {
 type Occupier interface {
 	// Occupy keeps the given number of sessions open at an employee; 0 ends them.
 	Occupy(t testing.TB, employer, employee string, sessions int)
-	// Cut returns how many sessions the provider has broken so far.
+	// Cut returns the number of sessions that the provider has broken.
 	Cut(t testing.TB) int
 }
 
@@ -126,7 +126,7 @@ type Counter interface {
 	Calls(t testing.TB) int
 }
 
-// complete returns the Config with its defaults, or an error for an invalid one.
+// complete returns the Config with its defaults, or an error for an invalid Config.
 func (c Config) complete() (Config, error) {
 	if c.New == nil {
 		return c, fmt.Errorf("Config.New is nil: it must return the adapter, the cluster and the provider of a case")

@@ -40,13 +40,13 @@ const (
 	StaleReads Kind = "stale-reads"
 	// Restart loses the whole state of the provider, once. Mend has no effect on it.
 	Restart Kind = "restart"
-	// Throttle rejects every request as one too many.
+	// Throttle rejects every request because of its rate limit.
 	Throttle Kind = "throttle"
 	// Sessions is no fault: the provider has sessions that stay open (see Occupier).
 	Sessions Kind = "sessions"
 	// Weights is no fault: the provider shares out requests by weight.
 	Weights Kind = "weights"
-	// Neighbours is no fault: the provider serves a second employer beside the first.
+	// Neighbours is no fault: the provider serves a second employer too.
 	Neighbours Kind = "neighbours"
 )
 

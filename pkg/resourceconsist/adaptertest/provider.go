@@ -136,7 +136,7 @@ func (p *FakeProvider) Pool(ctx context.Context, pool string) (revision string, 
 	return revision, err
 }
 
-// Servers returns the servers of a pool, sorted by id; none when there is no such pool.
+// Servers returns the servers of a pool, sorted by id; empty without such a pool.
 func (p *FakeProvider) Servers(ctx context.Context, pool string) ([]FakeServer, error) {
 	var servers []FakeServer
 	err := p.read(ctx, ReadEmployees, func(in fakePools) { servers = p.serversOf(in, pool) })

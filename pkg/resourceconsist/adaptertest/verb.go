@@ -93,7 +93,7 @@ func do[T any](w *scenario, v verb[T], items []T) outcome {
 	return result
 }
 
-// fault names the violation of the contract by the lists; empty when there is none.
+// fault names the violation of the contract by the lists; empty without a violation.
 func (o outcome) fault(ids []string) string {
 	both := slices.Sorted(slices.Values(slices.Concat(o.succeeded, o.failed)))
 	switch {

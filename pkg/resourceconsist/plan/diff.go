@@ -17,11 +17,11 @@ const (
 	// IntentOn means that it should take traffic.
 	IntentOn
 
-	// IntentOff means that it should be there, and take none.
+	// IntentOff means that the item should exist, and take no traffic.
 	IntentOff
 )
 
-// Item is one thing that a provider has or should have.
+// Item is an entry that a provider has or should have.
 type Item[T any] struct {
 	// ID is unique within one employer. An empty ID is a mistake of the adapter.
 	ID string
@@ -29,7 +29,7 @@ type Item[T any] struct {
 	// Name is the name of the object that the item belongs to; empty when it is not known.
 	Name string
 
-	// Intent is set on an expected item; it is ignored on a current one.
+	// Intent is set on an expected item; it is ignored on a current item.
 	Intent Intent
 
 	Value T

@@ -63,8 +63,9 @@ func unchanged(intent Intent) State {
 	return On
 }
 
-// missing returns the state of an expected item that is not there. One that should take no
-// traffic takes none; one that should may appear at any moment.
+// missing returns the state of an expected item that the provider does not have. If the
+// item should take no traffic, its traffic is off; otherwise the item may appear at any
+// moment.
 func missing(intent Intent) State {
 	if intent == IntentOff {
 		return Off

@@ -54,7 +54,7 @@ type HAProxy struct {
 }
 
 // Start runs HAProxy until the test ends. Lines are added to its backend. The test fails
-// when there is no HAProxy and none can be installed.
+// when HAProxy is not installed and cannot be.
 func Start(t testing.TB, lines ...string) *HAProxy {
 	t.Helper()
 	// The path of a socket must be short, and the directory of a test is not.

@@ -21,8 +21,8 @@ const (
 	// connections to a stats socket by default, and administrators need some of them.
 	atOnce = 4
 
-	// tries is how often a command is sent when its connection fails. Commands are
-	// idempotent, so sending one twice is safe.
+	// tries is the number of times that a command is sent when its connection
+	// fails. Commands are idempotent, so sending a command twice is safe.
 	tries = 4
 
 	// firstPause is the pause between the first two tries, doubled between the next two.

@@ -17,9 +17,9 @@ type State string
 
 // The states of a server.
 const (
-	// StateReady takes traffic, once its check passes if it has one.
+	// StateReady takes traffic, once its check, if any, passes.
 	StateReady State = "ready"
-	// StateDrain takes no new traffic except that of sticky sessions, finishes its
+	// StateDrain takes no new traffic except from sticky sessions, finishes its
 	// requests, and is still checked.
 	StateDrain State = "drain"
 	// StateMaint takes no traffic at all and is not checked.
@@ -128,7 +128,7 @@ func (c *Client) SetAddress(ctx context.Context, backend, server string, address
 	if err != nil {
 		return err
 	}
-	// HAProxy answers with a sentence that names the change, or that none was needed.
+	// HAProxy answers with a sentence that names the change, or states that no change was needed.
 	if text := strings.TrimSpace(answer); !strings.Contains(text, "changed from") && !strings.Contains(text, "no need to change") {
 		return refusal(command, text)
 	}

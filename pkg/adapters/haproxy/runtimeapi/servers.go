@@ -20,11 +20,11 @@ type Server struct {
 	// Running reports whether HAProxy considers the server up; without a check it always
 	// does.
 	Running bool
-	// Checked reports whether the server has a check that is on, HasCheck whether it has
-	// one.
+	// HasCheck reports whether the server has a check, Checked whether the check is on.
 	HasCheck, Checked bool
-	// Passed reports whether the check passes: the last check did, and one has passed since
-	// the server left maintenance, where the check is off and its old result stays.
+	// Passed reports whether the check passes: the last check passed, and a check has
+	// passed since the server left maintenance, where the check is off and its old result
+	// stays.
 	Passed bool
 
 	// Sessions is how many requests (connections, in mode tcp) the server has or that wait
@@ -36,7 +36,7 @@ type Server struct {
 //
 //   - it is ready,
 //   - HAProxy considers it up,
-//   - its check passed, if it has one.
+//   - its check passed, if it has a check.
 func (s Server) Serves() bool {
 	return s.State == StateReady && s.Running && (!s.HasCheck || s.Checked && s.Passed)
 }

@@ -40,8 +40,8 @@ type options struct{ metricsAddress, probeAddress, namespace string }
 func main() {
 	var o options
 	var log zap.Options
-	flag.StringVar(&o.metricsAddress, "metrics-bind-address", ":8080", "address of the metrics; 0: none")
-	flag.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0: none")
+	flag.StringVar(&o.metricsAddress, "metrics-bind-address", ":8080", "address of the metrics; 0: no metrics")
+	flag.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0: no probes")
 	flag.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "namespace of the lease")
 	log.BindFlags(flag.CommandLine)
 	flag.Parse()

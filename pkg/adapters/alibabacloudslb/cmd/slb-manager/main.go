@@ -19,7 +19,7 @@ import (
 	"github.com/podops-dev/podops/pkg/buildinfo"
 )
 
-// leaseName is the same for all instances: two active ones would change one load balancer.
+// leaseName is the same for all instances: two active instances would change one load balancer.
 const leaseName = "podops-alibabacloudslb"
 
 type options struct {
@@ -68,7 +68,7 @@ func parse() options {
 	flag.StringVar(&o.featureGates, "feature-gates", "", slb.FeatureGate+"=true turns the adapter on; without it the program exits at once")
 	flag.StringVar(&o.metricsAddress, "metrics-bind-address", ":8080", "address of the metrics; 0: no metrics")
 	flag.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
-	flag.StringVar(&o.namespace, "leader-election-namespace", "", "namespace of the lease; empty: that of the pod")
+	flag.StringVar(&o.namespace, "leader-election-namespace", "", "namespace of the lease; empty: the namespace of the pod")
 	flag.BoolVar(&o.leaderElect, "leader-elect", true, "run only one of several replicas at a time")
 	o.log.BindFlags(flag.CommandLine)
 	flag.Parse()
