@@ -1,4 +1,5 @@
-// Package config embeds the manifests of config/default, so that a program installs what it was built with.
+// Package config embeds the manifests of config/default, so that a program installs the manifests that it
+// was built with.
 package config
 
 import "embed"

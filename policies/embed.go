@@ -9,7 +9,7 @@ import (
 )
 
 // The files are listed one by one so that tests are not part of the binary: there is no pattern for
-// "all except _test.rego". A test of this package fails if one is missing.
+// "all except _test.rego". A test of this package fails if a file is missing.
 //
 //go:embed podops/lib/applies/applies.rego
 //go:embed podops/lib/complete/complete.rego

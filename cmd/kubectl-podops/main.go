@@ -1,5 +1,6 @@
-// Command kubectl-podops is a kubectl plugin: it shows where pods stand in their lifecycles, explains
-// why they wait, evaluates rules offline, and mends what is left behind.
+// Command kubectl-podops is a kubectl plugin: it shows the phases of pods in their lifecycles,
+// explains why they wait, evaluates rules offline, and removes leftovers of controllers that no
+// longer exist.
 package main
 
 import (
@@ -27,7 +28,8 @@ func main() {
 }
 
 func run() int {
-	// The verbs report errors themselves; what the libraries log is for programs that run for days.
+	// The verbs report errors themselves; the logs of the libraries are for programs that run for
+	// days.
 	ctrllog.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -58,7 +58,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, r.update(ctx, pod, image)
 }
 
-// begin requests the operation. An event follows when the pod has become one that accepts it.
+// begin requests the operation. An event follows when the pod accepts operations.
 func (r *Reconciler) begin(ctx context.Context, pod *corev1.Pod) error {
 	_, err := podopslifecycle.BeginContext(ctx, r, adapter{}, pod)
 	var inUse *podopslifecycle.TypeInUseError

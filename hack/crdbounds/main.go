@@ -1,8 +1,8 @@
 // Command crdbounds adds to generated CRDs the bounds that markers cannot express: bounds of types
 // of other projects. It rewrites the given files.
 //
-// metav1.LabelSelector has no bounds, and markers on a field reach its own schema only, not that of
-// the lists in it. An own copy of the type would need a conversion at every use; a patch in
+// metav1.LabelSelector has no bounds, and markers on a field reach its own schema only, not the
+// schemas of the lists in it. A copy of the type would need a conversion at every use; a patch in
 // config/crd would leave config/crd/bases, which tests and tools install, without bounds.
 package main
 
@@ -103,8 +103,9 @@ func boundSelector(properties map[string]any) {
 	object(values, "items")["maxLength"] = appsv1alpha1.MaxLabelValueBytes
 }
 
-// boundUnion bounds a field that is an availability bound, or an object with one as its value. A
-// structural schema has no way to name both types, so each bound is for the type that it fits.
+// boundUnion bounds a field that is an availability bound, or an object with a bound as its
+// value. A structural schema has no way to name both types, so each bound is for the type that
+// it fits.
 func boundUnion(schema map[string]any) {
 	schema["maxLength"] = maxBoundBytes
 	schema["maxItems"] = 0

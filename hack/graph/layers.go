@@ -2,12 +2,12 @@ package main
 
 import "strings"
 
-// layer is a group of packages that import each other and the layers below, never one above.
+// layer is a group of packages that import each other and the layers below, never a layer above.
 type layer struct {
 	// name of the layer, as docs/architecture.md has it.
 	name string
 
-	// packages are paths below the module. "pkg/opa/..." stands for pkg/opa and every package
+	// packages are paths below the module. "pkg/opa/..." means pkg/opa and every package
 	// below it. The longest path that fits a package decides.
 	packages []string
 }

@@ -84,7 +84,7 @@ type target struct {
 	text string
 }
 
-// linksOf returns what an expression finds in a file, in Markdown outside of code.
+// linksOf returns the matches of an expression in a file, in Markdown outside of code.
 func linksOf(tree fs.FS, file string, expression, without *regexp.Regexp) (links []target, err error) {
 	err = eachLine(tree, file, func(number int, line string) {
 		if without != nil {

@@ -97,11 +97,11 @@ type Snapshot struct {
 
 // Options are the thresholds of Inspect.
 type Options struct {
-	// Long is how long a pod may stand in a phase before that is a finding; DefaultLong if zero.
+	// Long is time that a pod may stay in a phase before it is a finding; DefaultLong if zero.
 	Long time.Duration
 }
 
-// DefaultLong is how long a pod may stand in a phase before that is a finding.
+// DefaultLong is time that a pod may stay in a phase before it is a finding.
 const DefaultLong = 30 * time.Minute
 
 // inspection has a Snapshot and its indexes.

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// validity is how long the certificates are valid. Every start issues new ones.
+// validity is the time for which the certificates are valid. Every start issues new certificates.
 const validity = 7 * 24 * time.Hour
 
 // authority is a private CA.

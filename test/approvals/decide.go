@@ -65,8 +65,8 @@ func (s *Service) Waiting(namespace string) []Held {
 	return all
 }
 
-// undecided returns the pods of the task that wait for a decision: those with the name, or
-// all when that is empty.
+// undecided returns the pods of the task that wait for a decision and have the name; all
+// when the name is empty.
 func (t *task) undecided(name string) []Pod {
 	if t.post.Path != manualPath || t.ended() {
 		return nil
@@ -82,9 +82,9 @@ func decided(t *task) ([]Pod, bool) {
 	return nil, len(t.refused) > 0 && len(t.undecided("")) == 0
 }
 
-// Decide approves or rejects waiting pods: those with the name, or all when that is empty;
-// in the namespace, or in the only one that has such pods when that is empty. It returns
-// their names. The errors are ErrNotWaiting and ErrAmbiguous.
+// Decide approves or rejects waiting pods: the pods with the name, or all when the name is
+// empty; in the namespace, or, when it is empty, in the only namespace that has such pods.
+// It returns their names. The errors are ErrNotWaiting and ErrAmbiguous.
 func (s *Service) Decide(namespace, pod string, ok bool) ([]string, error) {
 	entries, err := s.decide(namespace, pod, ok)
 	var all []string

@@ -60,7 +60,7 @@ type Entry struct {
 	// Credentials is true when the request carried an Authorization header or a cookie.
 	Credentials bool `json:"credentials,omitempty"`
 
-	// TraceID and TaskID of a GET, and of a decision, are those of the task.
+	// TraceID and TaskID of a GET, and of a decision, are the ids of the task.
 	TraceID string `json:"traceId,omitempty"`
 	TaskID  string `json:"taskId,omitempty"`
 
@@ -78,7 +78,7 @@ type Entry struct {
 
 	Decision Decision `json:"decision,omitempty"`
 
-	// Status is the HTTP status of the answer; 0 when there was none.
+	// Status is the HTTP status of the answer; 0 without an answer.
 	Status  int    `json:"status,omitempty"`
 	Message string `json:"message,omitempty"`
 }
@@ -181,8 +181,8 @@ func (s *Service) Approvals(namespace string) []Approval {
 	return all
 }
 
-// Posts returns how many POSTs came with each traceId of a namespace, or of all when that
-// is empty. Rejected ones count.
+// Posts returns the number of POSTs with each traceId of a namespace, or of all
+// namespaces when it is empty. Rejected POSTs count.
 func (s *Service) Posts(namespace string) map[string]int {
 	s.journal.mu.Lock()
 	defer s.journal.mu.Unlock()

@@ -63,8 +63,8 @@ type postAnswer struct {
 	TraceID       string   `json:"traceId,omitempty"`
 }
 
-// pollAnswer is the answer to a GET. FinishedNames holds all pods that were approved so
-// far, so a lost answer does no harm.
+// pollAnswer is the answer to a GET. FinishedNames holds all pods that are approved at
+// the time of the answer, so a lost answer does no harm.
 type pollAnswer struct {
 	Success       bool     `json:"success"`
 	Finished      bool     `json:"finished"`

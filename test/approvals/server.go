@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// maxConnections bounds the open connections of each side; further ones wait.
+	// maxConnections bounds the open connections of each side; further connections wait.
 	maxConnections = 256
 
 	headerTimeout = 10 * time.Second
@@ -31,7 +31,7 @@ type Options struct {
 	// and ::1.
 	Hosts []string
 
-	// Flaw is the flaw of the certificate; empty: it has none.
+	// Flaw is the flaw of the certificate; empty: a valid certificate.
 	Flaw Flaw
 }
 
@@ -81,8 +81,8 @@ func Serve(service *Service, options Options) (*Server, error) {
 		server := &http.Server{
 			Handler: s.handler(), BaseContext: func(net.Listener) context.Context { return ctx },
 			ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, IdleTimeout: time.Minute,
-			// Tests disconnect clients and use untrusted ones, so errors of connections are
-			// not logged.
+			// Tests disconnect clients and use untrusted clients, so errors of connections
+			// are not logged.
 			ErrorLog: log.New(io.Discard, "", 0),
 		}
 		s.servers = append(s.servers, server)

@@ -27,7 +27,7 @@ type settings struct {
 }
 
 // readSettings returns an error that names the invalid parameter. Only polls may have other
-// parameters: those that name the task.
+// parameters: the parameters that name the task.
 func readSettings(query url.Values, poll bool) (settings, error) {
 	s := settings{n: 1, each: 1, seconds: 1, times: 1, to: "http://169.254.169.254/"}
 	numbers := map[string]*int{
@@ -73,7 +73,7 @@ func checkStatus(status int) error {
 	return nil
 }
 
-// statusOr returns the status of the URL, or the given one.
+// statusOr returns the status of the URL, or the given status.
 func (s settings) statusOr(status int) int {
 	if s.status != 0 {
 		return s.status
@@ -81,7 +81,7 @@ func (s settings) statusOr(status int) int {
 	return status
 }
 
-// messageOr returns the message of the URL, or the given one.
+// messageOr returns the message of the URL, or the given message.
 func (s settings) messageOr(message string) string {
 	if s.message != "" {
 		return s.message

@@ -23,8 +23,8 @@ type Event struct {
 	User      string    // such as "system:serviceaccount:podops-system:manager"
 	UserAgent string
 	Verb      string // "create", "update", "patch", "delete", "deletecollection"
-	// Group and Resource are those of the object ("apps", "deployments"); the core group is
-	// "". Subresource is "" for the object itself.
+	// Group and Resource are the group and the resource of the object ("apps",
+	// "deployments"); the core group is "". Subresource is "" for the object itself.
 	Group, Resource, Subresource string
 	// Namespace is "" for cluster-scoped objects. Name is "" where the server
 	// chose the name (generateName) and for deletecollection.
@@ -56,7 +56,7 @@ type Log struct {
 	path string
 }
 
-// Open returns the log in the file at path. It fails when there is none.
+// Open returns the log in the file at path. It fails when the file does not exist.
 func Open(path string) (*Log, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, fmt.Errorf("opening the audit log: %w", err)

@@ -11,7 +11,8 @@ import (
 	"github.com/podops-dev/podops/pkg/opa"
 )
 
-// agreement is how many rulings of all implementations were compared with those of go-scan.
+// agreement is the number of rulings of all implementations that were compared with the rulings of
+// go-scan.
 type agreement struct {
 	rulings int
 

@@ -39,9 +39,9 @@ type cost struct {
 	samples []float64
 }
 
-// over returns the ratio of this cost to the other one: the median over the pairs of
-// samples that were taken one after the other. A machine whose speed drifts changes both of
-// a pair.
+// over returns the ratio of this cost to the other cost: the median over the pairs of
+// samples that were taken one after the other. A drift of the speed of the machine affects
+// both samples of a pair.
 func (c cost) over(other cost) float64 {
 	var ratios []float64
 	for i := range min(len(c.samples), len(other.samples)) {
@@ -50,7 +50,7 @@ func (c cost) over(other cost) float64 {
 	return quantile(ratios, 0.5)
 }
 
-// sampleTime is how long one sample takes, unless one run takes longer.
+// sampleTime is the duration of one sample, unless one run takes longer.
 const sampleTime = 4 * time.Millisecond
 
 // A subject whose samples take long gets fewer of them.
@@ -166,7 +166,7 @@ func quantile(values []float64, at float64) float64 {
 }
 
 // exponent returns the slope of log y over log x: 1 for a linear law, 2 for a quadratic
-// one.
+// law.
 func exponent(x, y []float64) float64 {
 	var sx, sy, sxx, sxy float64
 	for i := range x {

@@ -43,8 +43,8 @@ type batch struct {
 	// bytes is the heap of one rule.
 	bytes float64
 
-	// compiled is how many programs were compiled for all of them, and edit for one edited
-	// rule.
+	// compiled is the number of programs that were compiled for all rules, and edit the
+	// number for one edited rule.
 	compiled, edit int
 }
 
@@ -187,7 +187,7 @@ func measureFirst(ctx context.Context, of source, samples int) (prepared, evalua
 }
 
 // heldBy returns the bytes that the engine and the verdict cache hold after the first
-// round, per waiting pod when all wait, or per pod when one does.
+// round, per waiting pod when all pods wait, or per pod when one pod waits.
 func heldBy(pods, waiting int) (float64, error) {
 	e, err := opa.New(opa.Options{})
 	if err != nil {

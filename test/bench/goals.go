@@ -46,7 +46,7 @@ func evaluateGoals(m measured) []goal {
 	goals = append(goals, lawGoals(m.grid)...)
 	goals = append(goals, m.compiling.goals()...)
 	goals = append(goals, m.hostile.goals()...)
-	figure := fmt.Sprintf("%d rulings compared, none differs", m.agreement.rulings)
+	figure := fmt.Sprintf("%d rulings compared, no difference", m.agreement.rulings)
 	if m.agreement.differs != "" {
 		figure = "differs: " + m.agreement.differs
 	}

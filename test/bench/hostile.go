@@ -25,11 +25,11 @@ type hostile struct {
 	// median, and the worst, which depends on the machine as well.
 	late, latest time.Duration
 
-	// code is the code of those verdicts, or of the first one other than a timeout.
+	// code is the code of the verdicts, or of the first verdict other than a timeout.
 	code rule.Code
 
-	// normal is the CPU of inspecting an ordinary module, and refused that of rejecting one
-	// of the same length that explodes when its types are checked.
+	// normal is the CPU of inspecting an ordinary module, and refused the CPU of rejecting
+	// a module of the same length whose type check explodes.
 	normal, refused time.Duration
 
 	// why is the error of the rejection.
@@ -67,7 +67,7 @@ func measureHostile(progress io.Writer) (hostile, error) {
 	return h, nil
 }
 
-// loops iterates over all quadruples of pods, and finds none.
+// loops iterates over all quadruples of pods, and finds no match.
 const loops = `package rule
 
 allow if {

@@ -115,7 +115,7 @@ func newHarness(at cell) (*harness, error) {
 }
 
 // permit changes the labels of a waiting pod so that every rule passes it; withhold so that
-// one does not.
+// one rule does not.
 func (f *workload) permit(n int) *corev1.Pod   { return f.relabel(n, "critical", "false") }
 func (f *workload) withhold(n int) *corev1.Pod { return f.relabel(n, "critical", "true") }
 

@@ -67,8 +67,8 @@ func (f *workload) stored(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// event changes a waiting pod in labels that rules read: one with two values, and one whose
-// value no other pod has.
+// event changes two labels of a waiting pod that rules read: a label with two values, and a
+// label whose value no other pod has.
 func (f *workload) event(n int) *corev1.Pod {
 	at := f.waiting[n%len(f.waiting)]
 	pod := *f.pods[at]
@@ -89,7 +89,7 @@ func (f *workload) events(first, count int) []*corev1.Pod {
 }
 
 // usualRules returns the rules that all implementations evaluate: an availablePolicy with
-// both bounds, a labelCheck, and one with a filter and conditions.
+// both bounds, a labelCheck, and a rule with a filter and conditions.
 func usualRules() []appsv1alpha1.TransitionRule {
 	most, least := intstr.FromString("25%"), intstr.FromString("50%")
 	return []appsv1alpha1.TransitionRule{

@@ -45,7 +45,7 @@ func MakePod(name string) *PodBuilder {
 	return &PodBuilder{pod: pod, expected: map[string]string{}}
 }
 
-// Obj returns the pod. Every call returns a new one.
+// Obj returns the pod. Every call returns a new pod.
 func (b *PodBuilder) Obj() *corev1.Pod { return b.pod.DeepCopy() }
 
 // Namespace sets the namespace.

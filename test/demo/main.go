@@ -101,7 +101,7 @@ func setting(bin, dir, manifests, manager string, out io.Writer) *stage.Stage {
 	})
 }
 
-// perform starts everything, rolls, prints the summary, and cleans up whatever happened.
+// perform starts everything, rolls, prints the summary, and cleans up in any case.
 func perform(ctx context.Context, s *stage.Stage, o options) (result summary, err error) {
 	defer func() {
 		if downErr := s.Down(); err == nil {

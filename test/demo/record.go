@@ -17,8 +17,8 @@ import (
 	"github.com/podops-dev/podops/pkg/timeline"
 )
 
-// record holds what a watch of the pods has shown. It counts available pods itself and reads
-// no count from a status.
+// record holds the observations of a watch of the pods. It counts available pods itself and
+// reads no count from a status.
 type record struct {
 	mu      sync.Mutex
 	desired int
@@ -138,7 +138,7 @@ func (r *record) explain(rule *appsv1alpha1.PodTransitionRule) {
 }
 
 // count keeps the highest number of desired pods that were unavailable at once. Old pods may
-// leave as fast as new ones serve, since a Deployment surges while its deletes are held.
+// leave as fast as new pods serve, since a Deployment surges while its deletes are held.
 func (r *record) count() {
 	if now := r.desired - r.availableNow(); r.rolling && now > r.worst {
 		r.worst = now
@@ -163,7 +163,7 @@ func (r *record) notify() {
 	}
 }
 
-// why returns the reason for which a pod waits: that of the last PodTransitionRule by name.
+// why returns the reason for which a pod waits: the reason of the last PodTransitionRule by name.
 func (r *record) why(pod string) reason {
 	for _, rule := range slices.Backward(slices.Sorted(maps.Keys(r.reasons))) {
 		if found, ok := r.reasons[rule][pod]; ok {
@@ -180,7 +180,7 @@ func (r *record) settled() bool {
 	return len(r.pods) == r.desired && r.availableNow() == r.desired
 }
 
-// rolled reports whether the pods are settled and none of the old ones is left.
+// rolled reports whether the pods are settled and no old pod is left.
 func (r *record) rolled() bool {
 	if !r.settled() {
 		return false

@@ -12,10 +12,10 @@ import (
 )
 
 // maxWritesPerPod bounds the writes for a replaced pod and its successor: begin, permit and
-// delete; gate and availability of the new one.
+// delete; gate and availability of the new pod.
 const maxWritesPerPod = 5
 
-// writes counts the requests of the operator during the rollout, rejected ones included.
+// writes counts the requests of the operator during the rollout, including rejected requests.
 type writes struct {
 	pods, adapter, rules, events int
 }

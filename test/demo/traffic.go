@@ -65,8 +65,8 @@ type traffic struct {
 	load     *load.Load
 }
 
-// openTraffic starts the load balancer: HAProxy where it is installed, else one in this
-// process that speaks the same Runtime API.
+// openTraffic starts the load balancer: HAProxy where it is installed, else a load
+// balancer in this process with the same Runtime API.
 func openTraffic(ctx context.Context, dir string) (*traffic, error) {
 	dir = filepath.Join(dir, "front")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -107,7 +107,7 @@ func (t *traffic) start() (err error) {
 	return nil
 }
 
-// counts returns how many requests have been sent so far, and how many of them failed.
+// counts returns the number of requests that were sent, and the number of them that failed.
 func (t *traffic) counts() (requests, failed int) {
 	if t.load == nil {
 		return 0, 0

@@ -38,7 +38,7 @@ func HaveGate(status corev1.ConditionStatus) types.GomegaMatcher {
 	})
 }
 
-// HaveLabel matches a *corev1.Pod with a label, whatever its value.
+// HaveLabel matches a *corev1.Pod with a label of any value.
 func HaveLabel(key string) types.GomegaMatcher {
 	return podMatcher("have the label "+key, func(pod *corev1.Pod) bool {
 		_, ok := pod.Labels[key]

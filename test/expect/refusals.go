@@ -28,7 +28,7 @@ func BeRefused(code int32, texts ...string) types.GomegaMatcher {
 	}).WithTemplate("Expected the answer\n{{format .Actual 1}}\n{{.To}} be an error with {{.Data}}", fmt.Sprintf("code %d and the texts %q", code, texts))
 }
 
-// StatusOf returns the status in an error of the API server; false when there is none.
+// StatusOf returns the status in an error of the API server; false for an error without a status.
 func StatusOf(err error) (metav1.Status, bool) {
 	var answer apierrors.APIStatus
 	if !errors.As(err, &answer) {

@@ -21,8 +21,8 @@ import (
 const polling = 20 * time.Millisecond
 
 // Object returns once the watch cache of the API server has the object as it is stored, and reads it. An
-// update or delete begins with the version in that cache: when it is an earlier one, webhooks review the
-// request on it, and again on the stored version.
+// update or delete begins with the version in that cache: when it is an earlier version, webhooks review
+// the request on it, and again on the stored version.
 func Object(ctx context.Context, c client.Client, object client.Object) error {
 	key := client.ObjectKeyFromObject(object)
 	if err := c.Get(ctx, key, object); err != nil {

@@ -14,7 +14,7 @@ import (
 // errImage means that no program is known for an image.
 var errImage = errors.New("no program for the image")
 
-// command is what a container runs.
+// command is the command of a container.
 type command struct {
 	path        string
 	args        []string

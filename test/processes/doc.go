@@ -1,6 +1,6 @@
 // Package processes is a kubelet whose containers are processes of this machine. It runs
 // beside the simulated kubelets of the local control plane, on nodes of its own, and cordons
-// theirs: pods that are created afterwards are processes.
+// their nodes: pods that are created afterwards are processes.
 //
 // As with a real kubelet, a pod
 //

@@ -55,9 +55,9 @@ func (k *Kubelet) named(namespace string) []named {
 	return pods
 }
 
-// hostsFile returns a line for each pod: its own name if it has a subdomain, and those of the
-// Services that select it. A Service has the pods that are ready and do not terminate, and all
-// if it publishes addresses that are not ready.
+// hostsFile returns a line for each pod: its own name if it has a subdomain, and the names of
+// the Services that select it. A Service has the pods that are ready and do not terminate, and
+// all pods if it publishes addresses that are not ready.
 func hostsFile(pods []named, services []*corev1.Service) string {
 	services = slices.Clone(services)
 	slices.SortFunc(services, func(a, b *corev1.Service) int { return strings.Compare(a.Name, b.Name) })

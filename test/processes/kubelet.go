@@ -20,12 +20,12 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// Program is what the containers of an image run.
+// Program is the program that the containers of an image run.
 type Program struct {
 	Path string
 
 	// VersionVariable is the environment variable with the tag of the image, HostsVariable
-	// that with the path of the file of hosts. Empty: none.
+	// the environment variable with the path of the file of hosts. Empty: no variable.
 	VersionVariable, HostsVariable string
 }
 
@@ -38,7 +38,7 @@ type Options struct {
 	// plane nor another process on this machine uses.
 	CIDR netip.Prefix
 
-	// Programs are those of images without their tag.
+	// Programs are the programs by image, without its tag.
 	Programs map[string]Program
 
 	// Nodes is how many nodes there are; 0: 3.
@@ -225,7 +225,7 @@ func (k *Kubelet) LogFile(namespace, name string) string {
 	return filepath.Join(k.options.Dir, "logs", namespace+"_"+name+".log")
 }
 
-// Err returns the errors so far, nil if there are none.
+// Err returns the errors up to now; nil without errors.
 func (k *Kubelet) Err() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -242,7 +242,7 @@ func (k *Kubelet) fail(err error) {
 }
 
 // Close kills every process, and lets pods run on the other nodes again. It returns the
-// errors so far.
+// errors up to now.
 func (k *Kubelet) Close() error {
 	k.stop()
 	k.done.Wait()

@@ -121,7 +121,8 @@ func (k *Kubelet) cordon(ctx context.Context) error {
 	return nil
 }
 
-// uncordon undoes cordon. Nodes that are gone, with their API server or alone, need nothing.
+// uncordon undoes cordon. Nodes that no longer exist, with or without their API server, are
+// skipped.
 func (k *Kubelet) uncordon(ctx context.Context) {
 	ctx, stop := context.WithTimeout(ctx, writeTimeout)
 	defer stop()

@@ -76,7 +76,7 @@ const startPeriod = 200 * time.Millisecond
 
 var errProbe = errors.New("a readiness probe is an HTTP request to a port of the container")
 
-// probeOf returns the readiness probe of a pod's container, nil if it has none.
+// probeOf returns the readiness probe of a pod's container, nil if it has no probe.
 func probeOf(pod *corev1.Pod) (*probe, error) {
 	container := pod.Spec.Containers[0]
 	spec := container.ReadinessProbe

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// run is what a kubelet reports of a pod: its sandbox and the process of its container.
+// run is the state of a pod that a kubelet reports: its sandbox and the process of its container.
 type run struct {
 	address string
 	began   metav1.Time // of the pod
@@ -19,7 +19,7 @@ type run struct {
 	restarts int32
 
 	waiting string // why there is no process; empty: the container is being created
-	// ended is set when the last process has ended, final when no other one follows.
+	// ended is set when the last process has ended, final when no other process follows.
 	ended    bool
 	final    bool
 	exitCode int32

@@ -19,7 +19,7 @@ const volumeLabelKey = "test.podops.dev/processes"
 // has placed its pod, can be ahead of it.
 var errUnbound = errors.New("the claim is not bound")
 
-// provision creates a volume for a claim without one, whatever its class is. The controller of
+// provision creates a volume for a claim of any class without a volume. The controller of
 // volumes binds them.
 func (k *Kubelet) provision(ctx context.Context, claim *corev1.PersistentVolumeClaim) {
 	if claim.Spec.VolumeName != "" || claim.DeletionTimestamp != nil || claim.Status.Phase != corev1.ClaimPending {
@@ -52,7 +52,7 @@ func (k *Kubelet) provision(ctx context.Context, claim *corev1.PersistentVolumeC
 	}
 }
 
-// reclaim removes a volume whose claim is gone.
+// reclaim removes a volume whose claim no longer exists.
 func (k *Kubelet) reclaim(ctx context.Context, volume *corev1.PersistentVolume) {
 	if volume.Labels[volumeLabelKey] == "" || volume.Status.Phase != corev1.VolumeReleased || volume.DeletionTimestamp != nil {
 		return

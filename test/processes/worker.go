@@ -20,7 +20,8 @@ import (
 )
 
 const (
-	// The delay before a process that has ended is started again: those of a kubelet, divided by ten.
+	// The delays before a process that has ended is started again: the delays of a kubelet, divided
+	// by ten.
 	firstDelay = time.Second
 	maxDelay   = 30 * time.Second
 
@@ -36,7 +37,7 @@ const (
 type worker struct {
 	kubelet         *Kubelet
 	namespace, name string
-	updates         chan *corev1.Pod // the newest one only
+	updates         chan *corev1.Pod // the newest pod only
 	gone            chan struct{}    // closed when the pod does not exist any more
 	once            sync.Once
 
@@ -45,7 +46,7 @@ type worker struct {
 	state   run
 	process *process // nil: none
 
-	reported corev1.PodStatus // what was written last
+	reported corev1.PodStatus // the last written status
 	retryAt  time.Time        // of the next start, while the state is waiting
 	delay    time.Duration    // between the next failure and the start after it
 }
@@ -128,8 +129,8 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// step brings the process to where the pod wants it, reports, and waits for the next change.
-// It reports whether there is one.
+// step brings the process to the state that the pod requires, reports the status, and waits
+// for the next change. It returns false if no change follows.
 func (w *worker) step(ctx context.Context) bool {
 	switch {
 	case w.pod.DeletionTimestamp != nil:
@@ -182,8 +183,8 @@ func (w *worker) await(ctx context.Context, timer <-chan time.Time) bool {
 	return true
 }
 
-// older reports whether a version of a pod is older than another one: the answer to a write
-// may be newer than the next event.
+// older reports whether a version of a pod is older than another version: the answer to a
+// write may be newer than the next event.
 func older(pod, than *corev1.Pod) bool {
 	a, errA := strconv.ParseUint(pod.ResourceVersion, 10, 64)
 	b, errB := strconv.ParseUint(than.ResourceVersion, 10, 64)
@@ -244,7 +245,7 @@ func (w *worker) launch(ctx context.Context) (*process, error) {
 	return startProcess(ctx, command, w.kubelet.LogFile(pod.Namespace, pod.Name), filepath.Join(w.kubelet.options.Dir, "pods"), probe)
 }
 
-// exited notes the end of the process. A replaced process is followed by another one at once.
+// exited notes the end of the process. A replaced process is followed by another process at once.
 func (w *worker) exited(replaced bool) {
 	w.mu.Lock()
 	code := w.process.exitCode()
@@ -362,7 +363,7 @@ func (w *worker) report(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("writing the status of pod %s: %w", w.name, err)
 	}
-	// Conditions of the next status keep the times of this one.
+	// Conditions of the next status keep the times of this status.
 	w.mu.Lock()
 	w.pod, w.reported = pod, statusOf(pod, w.state, metav1.Now())
 	w.mu.Unlock()

@@ -1,6 +1,6 @@
 package samples
 
-// edit is the one difference between a sample and the program that is compiled. Each has a reason; nothing
+// edit is a difference between a sample and the program that is compiled. Each edit has a reason; nothing
 // else is changed.
 type edit struct {
 	old, new, reason string

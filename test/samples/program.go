@@ -12,8 +12,8 @@ import (
 
 // programs has a folder for each program. A line "//sample <name>" in a file is replaced by the sample,
 // "//sample <name> | until <text>" by its lines before the line that begins with the text, and
-// "//sample <name> | from <text>" by that line and the rest. What else is there completes what the document
-// leaves out, and runs it.
+// "//sample <name> | from <text>" by that line and the rest. The other lines add the parts that the
+// document leaves out, and run the program.
 //
 //go:embed testdata/programs
 var programs embed.FS

@@ -33,9 +33,9 @@ const (
 	// maxUnavailable pods of a namespace may be out at a time, however many there are.
 	maxUnavailable = "25"
 
-	// atOnce is how many pods are operated on at a time: those that may be out, and half as many that
-	// wait for their turn. A pod that waits for ten seconds gets an annotation and an event, which are
-	// no part of a lifecycle that nothing holds.
+	// atOnce is the number of pods that are operated on at a time: the pods that may be unavailable,
+	// and half as many that wait for their turn. A pod that waits for ten seconds gets an annotation
+	// and an event, which are no part of a lifecycle that is not held.
 	atOnce = 150
 
 	// workers act for kubelets and the operation controller, or create pods.
@@ -103,7 +103,7 @@ func newFleet(ctx context.Context, config *rest.Config) (*fleet, error) {
 	return f, nil
 }
 
-// slim keeps what the workers read.
+// slim keeps the fields that the workers read.
 func slim(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -252,8 +252,8 @@ func (f *fleet) work(ctx context.Context) {
 	}
 }
 
-// act does what the kubelet of a pod does, and else what the operation controller does. The
-// next version of the pod brings the next step.
+// act takes the next step of the kubelet of a pod, or else of the operation controller. The
+// next version of the pod causes the step after it.
 func (f *fleet) act(ctx context.Context, key string, pod *corev1.Pod) error {
 	pods := f.clientset.CoreV1().Pods(pod.Namespace)
 	if status := kubeletStatus(pod); status != nil {

@@ -1,4 +1,4 @@
-// Command scale measures what a manager costs beside many pods: its resident memory, and for
+// Command scale measures the cost of a manager with many pods: its resident memory, and for
 // lifecycles of in-place updates its processor time, its rate and its API requests. It runs an
 // API server alone, with the manifests and a manager as their ServiceAccount, creates pods, and
 // acts as their kubelets and as the operation controller. It takes some minutes.
@@ -86,7 +86,7 @@ func parse(args []string, complaints io.Writer) (options, error) {
 	return o, nil
 }
 
-// perform measures at each size. What was measured before an error is returned with it.
+// perform measures at each size. Figures that were measured before an error are returned with it.
 func perform(ctx context.Context, o options, progress io.Writer) (measured []figures, err error) {
 	fmt.Fprintln(progress, "starting an API server and a manager")
 	s, err := newServer(ctx, o)

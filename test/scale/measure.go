@@ -30,7 +30,7 @@ const (
 	// profiling is how long a profile takes.
 	profiling = 30 * time.Second
 
-	// warmup lifecycles come before those that are measured: a new manager compiles rules.
+	// warmup lifecycles precede the measured lifecycles: a new manager compiles rules.
 	warmup = 40
 )
 
@@ -38,12 +38,12 @@ const (
 type figures struct {
 	pods int
 
-	// grown is the memory after pods were created, started that of a new manager, worked that
-	// after lifecycles.
+	// grown is the memory after pods were created, started the memory of a new manager,
+	// worked the memory after lifecycles.
 	grown, started, worked memory
 
-	// cpu is the processor time of the manager for a lifecycle, idle that of a second at rest. The
-	// first includes the second for as long as the lifecycles take.
+	// cpu is the processor time of the manager for a lifecycle, idle its processor time for a
+	// second at rest. The first includes the second for as long as the lifecycles take.
 	cpu, idle time.Duration
 
 	// rate is how many lifecycles were completed in a second.
@@ -71,11 +71,11 @@ func (f figures) total() float64 {
 type memory struct {
 	resident, peak int64
 
-	// heap is what Go has in use.
+	// heap is the heap in use.
 	heap int64
 }
 
-// lifecycles updates pods in place and adds what that costs to the figures.
+// lifecycles updates pods in place and adds the cost to the figures.
 func lifecycles(ctx context.Context, s *server, m *manager, f *fleet, count int, at *figures) error {
 	if err := f.update(ctx, warmup); err != nil {
 		return err
@@ -114,8 +114,8 @@ func lifecycles(ctx context.Context, s *server, m *manager, f *fleet, count int,
 	return m.saveMetrics(filepath.Join(s.options.dir, fmt.Sprintf("metrics-%d.txt", at.pods)))
 }
 
-// awaitQuiet waits until the manager sends no more requests, and returns those since a mark.
-// Leases and watches are not counted: they depend on time alone.
+// awaitQuiet waits until the manager sends no more requests, and returns the requests since
+// a mark. Leases and watches are not counted: they depend on time alone.
 func (s *server) awaitQuiet(ctx context.Context, mark audit.Mark) (audit.Events, error) {
 	last, since := -1, time.Now()
 	for began := time.Now(); time.Since(began) < quietPatience; {

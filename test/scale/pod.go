@@ -103,8 +103,9 @@ func container(name, image string, variables int) corev1.Container {
 	return c
 }
 
-// kubeletStatus returns what a kubelet changes in the status of a pod; nil when nothing: it
-// runs, its containers have the images of the spec, and it is Ready as its readiness gate is.
+// kubeletStatus returns the changes of a kubelet to the status of a pod; nil if the status is
+// complete: the pod runs, its containers have the images of the spec, and it is Ready as its
+// readiness gate is.
 func kubeletStatus(pod *corev1.Pod) map[string]any {
 	status := map[string]any{}
 	now := metav1.NewTime(time.Now())

@@ -38,7 +38,7 @@ func NewServer[T any](versions *Versions) *Server[T] {
 	return &Server[T]{versions: versions, objects: map[string]Object[T]{}}
 }
 
-// Put creates or replaces an object, whatever its version.
+// Put creates or replaces an object of any version.
 func (s *Server[T]) Put(name string, value T) Object[T] {
 	s.versions.last++
 	object := Object[T]{Name: name, Version: s.versions.last, Value: value}
@@ -62,11 +62,11 @@ func (s *Server[T]) Get(name string) Object[T] { return s.objects[name] }
 // Names returns the names of all objects, sorted.
 func (s *Server[T]) Names() []string { return slices.Sorted(maps.Keys(s.objects)) }
 
-// Writes returns the number of writes so far.
+// Writes returns the number of writes.
 func (s *Server[T]) Writes() int { return len(s.history) }
 
 // View returns the objects by name as a client sees them that has received the first writes
-// of the history, and the last version among these; 0 when there is none.
+// of the history, and the last version among these; 0 without writes.
 func (s *Server[T]) View(writes int) (objects map[string]Object[T], version int) {
 	objects = map[string]Object[T]{}
 	for _, object := range s.history[:writes] {

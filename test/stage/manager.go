@@ -25,7 +25,7 @@ func (s *Stage) ManagerError() error { return s.manager.Err() }
 
 // StartManager runs the manager with the identity, and so the rights, of its
 // ServiceAccount, and waits until it is ready. A restarted manager has the addresses of the
-// previous one, and appends to its log.
+// previous manager, and appends to its log.
 func (s *Stage) StartManager(ctx context.Context) error {
 	kubeconfig := filepath.Join(s.options.Dir, "manager.kubeconfig")
 	if err := managerprocess.WriteKubeconfig(ctx, s.config, kubeconfig); err != nil {
@@ -45,7 +45,7 @@ func (s *Stage) StartManager(ctx context.Context) error {
 	return m.AwaitReady(ctx)
 }
 
-// addresses returns a manager that is not started, with the addresses of the previous one.
+// addresses returns a manager that is not started, with the addresses of the previous manager.
 func (s *Stage) addresses() (m *manager, err error) {
 	if s.manager != nil {
 		return &manager{webhook: s.manager.webhook, probe: s.manager.probe}, nil

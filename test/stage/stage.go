@@ -38,7 +38,8 @@ type Options struct {
 	// ManagerFlags are flags of the manager besides those for its addresses.
 	ManagerFlags []string
 
-	// MetricsAddress is where the manager serves metrics. Empty: it serves none.
+	// MetricsAddress is the address at which the manager serves metrics. Empty: it serves no
+	// metrics.
 	MetricsAddress string
 
 	// WrapManager returns the command that runs the manager, given as program and

@@ -15,8 +15,8 @@ import (
 )
 
 // follower maintains a load balancer on the side without PodOps, as an ingress controller
-// does: ready pods get requests, deleted and unready pods get none as soon as the watch
-// reports it. No operation waits for it.
+// does: ready pods get requests, deleted and unready pods get no requests as soon as the
+// watch reports it. No operation waits for it.
 type follower struct {
 	client  *runtimeapi.Client
 	backend string

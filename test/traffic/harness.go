@@ -22,8 +22,9 @@ import (
 )
 
 const (
-	// stepPatience is how long a step may make no progress, stepBound how long it may take
-	// in all. A slow machine makes slow progress; a stuck one makes none.
+	// stepPatience is the time for which a step may make no progress, stepBound the time
+	// that it may take in all. A slow machine makes slow progress, a stuck machine no
+	// progress.
 	stepPatience = 3 * time.Minute
 	stepBound    = 20 * time.Minute
 
@@ -93,7 +94,7 @@ func (w *harness) close() error {
 	return errors.Join(w.podServers.Err(), w.log.Close(), w.file.Close())
 }
 
-// podsOf returns the pods of a namespace, terminating ones included, from the cache.
+// podsOf returns the pods of a namespace, including terminating pods, from the cache.
 func (w *harness) podsOf(ctx context.Context, namespace string) ([]corev1.Pod, error) {
 	var list corev1.PodList
 	if err := w.pods.List(ctx, &list, client.InNamespace(namespace)); err != nil {

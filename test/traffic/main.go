@@ -94,7 +94,7 @@ func parse(args []string, complaints io.Writer) (options, error) {
 	flags.SetOutput(complaints)
 	flags.StringVar(&o.bin, "bin", "bin", "folder of the binaries")
 	flags.StringVar(&o.dir, "dir", filepath.Join("bin", "traffic.d"), "folder of the cluster, the logs, and outcomes.tsv with a line for every request")
-	flags.StringVar(&o.cidr, "cidr", "127.65.0.0/16", "loopback addresses of the pods; not those of another cluster on this machine")
+	flags.StringVar(&o.cidr, "cidr", "127.65.0.0/16", "loopback addresses of the pods; not the addresses of another cluster on this machine")
 	flags.StringVar(&only, "only", "", "scenarios to run, separated by commas; empty: all")
 	flags.StringVar(&sides, "sides", "with,without", "with, without, or both: whether PodOps takes part")
 	flags.IntVar(&o.requests, "requests", 10_000, "requests that every run sends at least; 18 runs send 180,000")

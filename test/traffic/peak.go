@@ -8,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// peakLasts is how long a number of pods must exist to count. The Deployment controller bounds the sum of
-// spec.replicas of its ReplicaSets. When it lowers one ReplicaSet and raises another, their pods are deleted and
-// created at the same time, in any order.
+// peakLasts is the time for which a number of pods must exist to count. The Deployment controller bounds the sum
+// of spec.replicas of its ReplicaSets. When it lowers one ReplicaSet and raises another, their pods are deleted
+// and created at the same time, in any order.
 const peakLasts = 500 * time.Millisecond
 
 // peak measures the largest number of pods that exist at once. A terminating pod does not count: its controller
@@ -22,7 +22,8 @@ type peak struct {
 	// since[n-1] is since when at least n pods exist.
 	since []time.Time
 
-	// moment is the largest number so far, lasting the largest that existed for peakLasts.
+	// moment is the largest number at any moment, lasting the largest number that existed for
+	// peakLasts.
 	moment, lasting int
 }
 
@@ -66,7 +67,7 @@ func (p *peak) settle(now time.Time) {
 	}
 }
 
-// most returns the largest number so far that existed for peakLasts, and the largest at any moment.
+// most returns the largest number that existed for peakLasts, and the largest at any moment.
 func (p *peak) most(now time.Time) (lasting, moment int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -16,7 +16,7 @@ type result struct {
 	side     side
 	report   *load.Report
 
-	// operation is the duration of the operation, a part of that of the load.
+	// operation is the duration of the operation, a part of the duration of the load.
 	operation time.Duration
 
 	// most is how many pods existed at once for peakLasts, terminating pods not counted, moment how many at any
@@ -67,7 +67,7 @@ var (
 // load balancer fail.
 const slowdown = 2
 
-// flaky compares the rollout with a flaky load balancer with the one without, if both ran.
+// flaky compares the rollout with a flaky load balancer with the rollout without, if both ran.
 func (all results) flaky() error {
 	took := map[string]time.Duration{}
 	for _, r := range all {

@@ -30,7 +30,7 @@ const (
 )
 
 // work returns the paths of requests: most are answered at once, some take a while, and
-// every tenth one long enough to be cut by a pod that does not drain.
+// every tenth takes long enough to be cut by a pod that does not drain.
 func work() []string {
 	paths := make([]string, 10)
 	for i := range paths {

@@ -2,14 +2,14 @@ package v1alpha1
 
 // Bounds of the label selectors of a PodTransitionRule. The generated CRD states them too.
 const (
-	// MaxSelectorLabels is how many entries matchLabels of one selector holds at most.
+	// MaxSelectorLabels is the maximum number of entries in matchLabels of one selector.
 	MaxSelectorLabels = 64
 
-	// MaxSelectorExpressions is how many entries matchExpressions of one selector holds at
-	// most.
+	// MaxSelectorExpressions is the maximum number of entries in matchExpressions of one
+	// selector.
 	MaxSelectorExpressions = 32
 
-	// MaxSelectorValues is how many values one entry of matchExpressions holds at most.
+	// MaxSelectorValues is the maximum number of values in one entry of matchExpressions.
 	MaxSelectorValues = 64
 
 	// MaxLabelKeyBytes is the longest label key that Kubernetes accepts: a DNS subdomain, a
@@ -26,8 +26,8 @@ const (
 	// MaxRuleSpecBytes is the largest spec of a PodTransitionRule, as compact JSON.
 	MaxRuleSpecBytes = 256 << 10
 
-	// MaxRuleSelectorValues is how many matchLabels and values of matchExpressions the
-	// selectors of one PodTransitionRule hold at most, all together.
+	// MaxRuleSelectorValues is the maximum number of matchLabels and values of
+	// matchExpressions in all selectors of one PodTransitionRule together.
 	MaxRuleSelectorValues = 4096
 
 	// MaxNamespaceRuleBytes is the largest size of the PodTransitionRules of one namespace
@@ -44,5 +44,5 @@ const (
 // MaxTransitionRules is how many rules a PodTransitionRule holds at most.
 const MaxTransitionRules = 64
 
-// MaxTrafficAdapters is how many TrafficAdapters are in use at most: the first ones by name.
+// MaxTrafficAdapters is the maximum number of TrafficAdapters in use: the first by name.
 const MaxTrafficAdapters = 64

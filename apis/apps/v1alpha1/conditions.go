@@ -50,8 +50,8 @@ const (
 	ReasonAnnotated = "Annotated"
 
 	// ReasonOwnerUnreadable means that the numbers of a workload of selected pods cannot be read:
-	// the right is missing, its API is gone, or it does not respond. The pods that the workload
-	// had when its last permit was given count, for a while.
+	// the right is missing, its API was removed, or it does not respond. The pods that the
+	// workload had when its last permit was given count, for a while.
 	ReasonOwnerUnreadable = "OwnerUnreadable"
 
 	// ReasonCompiled means that the module of the PodTransitionPolicy compiles.
@@ -89,7 +89,7 @@ const (
 	ReasonInvalidParameters = "InvalidParameters"
 
 	// ReasonTooLarge means that the resource exceeds its size bounds and is not loaded. The pods
-	// that the selector matches wait; a selector over its own bounds matches none.
+	// that the selector matches wait; a selector over its own bounds matches no pod.
 	ReasonTooLarge = "TooLarge"
 
 	// ReasonNotStalled means that no edit is required.
@@ -102,8 +102,8 @@ const (
 	// entry matches no Service.
 	ReasonInvalidSelector = "InvalidSelector"
 
-	// ReasonTooMany means that there are more than MaxTrafficAdapters, and that this one comes
-	// after the others by name. It is not used.
+	// ReasonTooMany means that the TrafficAdapter is not used, because MaxTrafficAdapters
+	// others precede it by name.
 	ReasonTooMany = "TooMany"
 
 	// ReasonLeaseRenewed means that the program of the TrafficAdapter renews its Lease.

@@ -126,10 +126,10 @@ const (
 	// controllers and admission write it.
 	AvailableConditionsAnnotationKey = "pod.kusionstack.io/available-conditions"
 
-	// SettleTimeAnnotationKey holds a duration such as "10s", at most ten minutes: for how
-	// long the pod must have been unready before it is operated on, when no service controller
-	// puts a finalizer on it. Absent: the settle time of the manager if a Service selects the
-	// pod, none otherwise. The user sets it.
+	// SettleTimeAnnotationKey holds a duration such as "10s", at most ten minutes: the time
+	// for which the pod must have been unready before it is operated on, when no service
+	// controller puts a finalizer on it. Absent: the settle time of the manager if a Service
+	// selects the pod, otherwise zero. The user sets it.
 	SettleTimeAnnotationKey = LifecycleDomain + "/settle-time"
 
 	// GateSyncPolicyAnnotationKey selects whether operations on the pod continue when its
@@ -174,8 +174,8 @@ const (
 )
 
 // Annotations of a scale-down that admission keeps: on ReplicaSets, and on the pods that leave.
-// Admission restores those on ReplicaSets when any other user changes them; a user who can
-// nevertheless write them can also scale the ReplicaSet, so they give no further right.
+// Admission restores the annotations of ReplicaSets when any other user changes them; a user
+// who can nevertheless write them can also scale the ReplicaSet, so they give no further right.
 const (
 	// DesiredReplicasAnnotationKey holds, on a ReplicaSet whose scale-down admission keeps, the
 	// number of replicas that was requested, in decimal. Pods begin PodDeleteID for the
@@ -194,8 +194,9 @@ const (
 )
 
 // PodOperationAnnotationPrefix is, with the UID of a PodOperation after a slash, the key of an
-// annotation on a pod: the record of what the PodOperation has done with it, as JSON. PodOps writes
-// it with the action and at its end, and removes records of ended PodOperations when another begins.
+// annotation on a pod: the record of the actions of the PodOperation on the pod, as JSON. PodOps
+// writes it with the action and at its end, and removes records of ended PodOperations when another
+// begins.
 const PodOperationAnnotationPrefix = "podoperation.kusionstack.io"
 
 // PodOperationIDPrefix is, with the UID of a PodOperation after it, the id of its lifecycles.
@@ -229,13 +230,13 @@ type SkipRules struct {
 
 // Finalizers and the readiness gate.
 const (
-	// PodOperationFinalizer keeps a PodOperation until none of its lifecycles is left on a pod.
-	// PodOps adds it before it begins the first, and removes it.
+	// PodOperationFinalizer keeps a PodOperation until no pod has one of its lifecycles. PodOps
+	// adds it before it begins the first lifecycle, and removes it.
 	PodOperationFinalizer = "podoperation.kusionstack.io/lifecycles"
 
 	// ProtectionFinalizerPrefix starts every finalizer that holds back operate. A
-	// service controller puts one on a pod whose traffic is on and removes it
-	// once traffic is off.
+	// service controller adds such a finalizer to a pod whose traffic is on, and
+	// removes it once traffic is off.
 	ProtectionFinalizerPrefix = "prot.podopslifecycle.kusionstack.io"
 
 	// ServiceReadyGate is the readiness gate that admission adds to every pod it

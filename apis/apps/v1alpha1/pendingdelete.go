@@ -5,7 +5,7 @@ import "k8s.io/apimachinery/pkg/types"
 // PendingDelete is the value of PendingDeleteAnnotationKey.
 // +kubebuilder:object:generate=false
 type PendingDelete struct {
-	// UID is that of the pod.
+	// UID is the UID of the pod.
 	UID types.UID `json:"uid"`
 
 	// Since is the value of the label operating of the lifecycle: when the request came, as
@@ -30,8 +30,8 @@ type PendingDelete struct {
 	// 0 if it is not known.
 	OwnerGeneration int64 `json:"ownerGeneration,omitempty"`
 
-	// GracePeriodSeconds and PropagationPolicy are those of the request; absent where it had
-	// none.
+	// GracePeriodSeconds and PropagationPolicy are the options of the request; absent where
+	// the request did not set them.
 	GracePeriodSeconds *int64  `json:"gracePeriodSeconds,omitempty"`
 	PropagationPolicy  *string `json:"propagationPolicy,omitempty"`
 }

@@ -59,7 +59,7 @@ type PodOperationSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="target is immutable: create another PodOperation"
 	Target PodOperationTarget `json:"target"`
 
-	// action is what is done with each pod.
+	// action is carried out on each pod.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="action is immutable: create another PodOperation"
 	Action PodOperationAction `json:"action"`
@@ -192,7 +192,8 @@ type PodOperationAction struct {
 	// +optional
 	Resize *ResizeAction `json:"resize,omitempty"`
 
-	// gracePeriodSeconds is the grace period of a delete or an eviction. Unset: that of the pod.
+	// gracePeriodSeconds is the grace period of a delete or an eviction. Unset: the grace period of
+	// the pod.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
@@ -324,7 +325,8 @@ type PodOperationStatus struct {
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 
-	// completionTime is when the operation ended, whatever its result. No pod is operated on later.
+	// completionTime is the time at which the operation ended, with any result. No pod is operated
+	// on later.
 	// +optional
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 
@@ -385,7 +387,7 @@ type PodOperationPod struct {
 	// state of the pod in the operation.
 	State PodOperationState `json:"state"`
 
-	// message explains a failure, or what the pod waits for.
+	// message explains a failure, or the condition that the pod waits for.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Message string `json:"message,omitempty"`

@@ -7,8 +7,8 @@ import (
 
 // PodTransitionPolicy is a Rego module that rules of many PodTransitionRules share,
 // each with parameters of its own. A rule refers to it by rego.policyRef. A user who
-// may write one decides for pods of every namespace in which it is used; a rule that
-// uses it only reads its own namespace.
+// may write a PodTransitionPolicy decides for pods of every namespace in which it is
+// used; a rule that uses it only reads its own namespace.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -46,13 +46,14 @@ type PodTransitionPolicySpec struct {
 	// +kubebuilder:validation:MaxLength=1024
 	Description string `json:"description,omitempty"`
 
-	// module is Rego source, package rule or one below it, with either allow or deny.
+	// module is Rego source of package rule or a package below it, with either allow or deny.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384
 	Module string `json:"module"`
 
-	// parameters describes the parameters that rules set in rego.parameters. Unset: none.
+	// parameters describes the parameters that rules set in rego.parameters. Unset: rules set no
+	// parameters.
 	// +optional
 	Parameters *PolicyParameters `json:"parameters,omitempty"`
 }

@@ -13,14 +13,14 @@ const (
 	// MaxStatusBlocked is how many entries status.blocked holds at most.
 	MaxStatusBlocked = 10
 
-	// MaxStatusReserved is how many pods one batch may reserve. The rest follows in
-	// the next batch.
+	// MaxStatusReserved is the maximum number of pods that one batch reserves.
+	// Further pods follow in the next batch.
 	MaxStatusReserved = 200
 
 	// MaxStatusOwners is how many workloads a record counts the pods of.
 	MaxStatusOwners = 200
 
-	// MaxStatusRules is how many entries status.rules holds at most: one for each rule.
+	// MaxStatusRules is the maximum number of entries in status.rules: one for each rule.
 	MaxStatusRules = 64
 
 	// MaxStatusRejections is how many rejections an entry of status.rules holds at most.
@@ -198,7 +198,7 @@ type RuleStatus struct {
 	Evaluated int64 `json:"evaluated"`
 
 	// notApplicable is the number of requests in the stage of the rule that it did not apply
-	// to: their type is none of conditions, filter does not match the pod, or the pod skips
+	// to: their type is not in conditions, filter does not match the pod, or the pod skips
 	// the rule.
 	// +optional
 	NotApplicable int64 `json:"notApplicable,omitempty"`
@@ -428,11 +428,11 @@ type PermitRecord struct {
 	// +kubebuilder:validation:MaxItems=100
 	Recent []RecentPermit `json:"recent,omitempty"`
 
-	// owners are how many pods workloads had when their last permit was given, of kinds
-	// other than those of Kubernetes: their desired number of pods is read from their
-	// scale, if they have one, and may not be known at a restart; sorted by UID. While the
-	// number is not known, a pod that is missing since then counts as desired for 2 minutes,
-	// and for 10 minutes while the workload cannot be read.
+	// owners are the numbers of pods that workloads of kinds outside of Kubernetes had when
+	// their last permit was given, sorted by UID. The desired number of pods of such a
+	// workload is read from its scale, if it has a scale, and may not be known at a restart.
+	// While the number is not known, a pod that is missing since then counts as desired for
+	// 2 minutes, and for 10 minutes while the workload cannot be read.
 	// +optional
 	// +listType=map
 	// +listMapKey=uid
@@ -447,7 +447,7 @@ type OwnerPods struct {
 	// +kubebuilder:validation:MaxLength=128
 	UID types.UID `json:"uid"`
 
-	// pods that counted, including the permitted one.
+	// pods that counted, including the permitted pod.
 	// +kubebuilder:validation:Minimum=0
 	Pods int32 `json:"pods"`
 }

@@ -73,7 +73,7 @@ type PodTransitionRuleSpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('720h')",message="maxHold must be from 1s to 720h"
 	MaxHold *metav1.Duration `json:"maxHold,omitempty"`
 
-	// onMaxHold is what happens when maxHold has passed. Undo cancels the operation, and the pod
+	// onMaxHold is the action when maxHold has passed. Undo cancels the operation, and the pod
 	// keeps serving; its actor may begin it again. Release lets the pod pass these rules, after
 	// its traffic is off, and records a warning. Unset: the flag --on-max-hold of the manager,
 	// which is Undo by default.
@@ -81,7 +81,7 @@ type PodTransitionRuleSpec struct {
 	OnMaxHold HoldAction `json:"onMaxHold,omitempty"`
 }
 
-// HoldAction is what happens when a pod has waited for as long as it may.
+// HoldAction is the action when a pod has waited for the maximum time.
 // +kubebuilder:validation:Enum=Undo;Release
 type HoldAction string
 
@@ -178,9 +178,9 @@ type TransitionRule struct {
 	Filter *TransitionRuleFilter `json:"filter,omitempty"`
 
 	// exemptRevisions lets pods pass the rule in PreCheck whose revision the Deployment or StatefulSet
-	// replaces. Abandoned: only those of a revision that was given up before it replaced the one
-	// before it, by a rollback or a later revision. Outdated: these and those of every other old
-	// revision. Not for availablePolicy. Default: None.
+	// replaces. Abandoned: only pods of a revision that was replaced, by a rollback or a later
+	// revision, before its rollout had ended. Outdated: pods of every old revision. Not for
+	// availablePolicy. Default: None.
 	// +optional
 	ExemptRevisions ExemptRevisions `json:"exemptRevisions,omitempty"`
 
@@ -460,11 +460,11 @@ type FieldRef struct {
 	FieldPath string `json:"fieldPath"`
 }
 
-// RegoRule is a policy of the user: a module, or a reference to a shared one.
+// RegoRule is a policy of the user: a module, or a reference to a shared module.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.module) != has(self.policyRef)",message="rego must have exactly one of module or policyRef"
 type RegoRule struct {
-	// module is Rego source, package rule or one below it, with either allow or deny.
+	// module is Rego source of package rule or a package below it, with either allow or deny.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384

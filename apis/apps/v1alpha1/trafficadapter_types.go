@@ -53,16 +53,17 @@ type TrafficAdapterSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="controller cannot be changed: the adapter writes it on Services; create another TrafficAdapter"
 	Controller string `json:"controller"`
 
-	// services matches the Services of the adapter, as its EmployerPredicates do: those with the
+	// services matches the Services of the adapter, as its EmployerPredicates do: Services with the
 	// label kusionstack.io/control: "true" that fit one of the entries. A Service that the
-	// annotation podops.dev/resource-consist-controller gives to another controller is not matched.
+	// annotation podops.dev/resource-consist-controller assigns to another controller is not
+	// matched.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=8
 	Services []ServiceMatch `json:"services"`
 
-	// lease is a Lease that the program renews while it runs, such as that of its leader
+	// lease is a Lease that the program renews while it runs, such as the Lease of its leader
 	// election. The manager needs the right to get it. Unset: the condition Running is Unknown.
 	// +optional
 	Lease *LeaseReference `json:"lease,omitempty"`
@@ -112,7 +113,7 @@ type AnnotationMatch struct {
 	// +kubebuilder:validation:MaxLength=317
 	Key string `json:"key"`
 
-	// value of the annotation. Unset: any value but the empty one.
+	// value of the annotation. Unset: any value except the empty string.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Value *string `json:"value,omitempty"`

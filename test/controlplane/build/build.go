@@ -116,8 +116,8 @@ func stamp(ctx context.Context, source string) (string, error) {
 	return fmt.Sprintf("%x\n", hash.Sum(nil)), nil
 }
 
-// compile builds the binary at path; the old one stays until the new one is complete, so
-// that processes can still start it.
+// compile builds the binary at path; the old binary stays until the new binary is
+// complete, so that processes can still start it.
 func compile(ctx context.Context, source, path string, out io.Writer) error {
 	began := time.Now()
 	fmt.Fprintln(out, "fetching the sources of the control plane, unless they are in Go's module cache")
@@ -134,7 +134,7 @@ func compile(ctx context.Context, source, path string, out io.Writer) error {
 		"with nothing in Go's build cache this takes about 20 minutes of CPU\n", total)
 
 	// Without -trimpath, which would compile packages that no other build shares: the tests
-	// of this module link the same ones.
+	// of this module link the same packages.
 	cmd := exec.CommandContext(ctx, "go", "build", "-v", "-ldflags", flags, "-o", path+".new", target)
 	cmd.Dir = source
 	p := newProgress(out, total)
@@ -167,8 +167,8 @@ func link(bin string) error {
 
 var kubernetesVersion = regexp.MustCompile(`(?m)^\s*k8s\.io/kubernetes v(\d+)\.(\d+)\.(\d+)$`)
 
-// linkFlags returns flags that strip the binary and set its version, the one that go.mod
-// requires: without it the programs report v0.0.0, which clients reject.
+// linkFlags returns flags that strip the binary and set its version, the version that
+// go.mod requires: without it the programs report v0.0.0, which clients reject.
 func linkFlags(source string) (string, error) {
 	data, err := os.ReadFile(filepath.Join(source, "go.mod"))
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 // modulePath is the path of this module.
 const modulePath = "github.com/podops-dev/podops/test/controlplane"
 
-// Source finds the folder of this module: the folder from or one above it, or
-// test/controlplane below one of those.
+// Source finds the folder of this module: the folder from, a folder above it, or test/controlplane
+// below one of these folders.
 func Source(from string) (string, error) {
 	folder, err := filepath.Abs(from)
 	if err != nil {

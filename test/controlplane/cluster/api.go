@@ -104,7 +104,7 @@ type nodeList struct {
 }
 
 // usable returns nil when a Deployment that is created now would get running pods, else an
-// error that names what is missing:
+// error that names the missing part:
 //
 //   - every node is registered, ready and without a taint;
 //   - the default service account exists, without which no pod is admitted;

@@ -20,8 +20,8 @@ type component struct {
 	health string
 }
 
-// startOrder returns the components in groups: each group is started when the one before it
-// serves. kube-controller-manager exits without an API server.
+// startOrder returns the components in groups: each group is started when the previous
+// group serves. kube-controller-manager exits without an API server.
 func (c config) startOrder() [][]component {
 	return [][]component{
 		{c.etcd()},
@@ -58,7 +58,7 @@ func (c config) apiServer() component {
 			"--advertise-address=127.0.0.1",
 			"--secure-port=" + strconv.Itoa(c.Ports.APIServer),
 			// Endpoints cannot hold a loopback address, so the Service
-			// "kubernetes" has none.
+			// "kubernetes" has no endpoints.
 			"--endpoint-reconciler-type=none",
 			"--service-cluster-ip-range=" + serviceCIDR,
 			"--allow-privileged=true",
@@ -75,8 +75,8 @@ func (c config) apiServer() component {
 			"--service-account-signing-key-file=" + c.file("accounts.key"),
 
 			// No client has a certificate of that name, since no server is in front of this
-			// one; but the controller manager and the scheduler log errors without these
-			// settings.
+			// API server; but the controller manager and the scheduler log errors without
+			// these settings.
 			"--requestheader-client-ca-file=" + c.file(caFile),
 			"--requestheader-allowed-names=front-proxy-client",
 			"--requestheader-username-headers=X-Remote-User",

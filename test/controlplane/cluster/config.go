@@ -122,7 +122,7 @@ func newConfig(o Options) (config, error) {
 }
 
 // newNodes names count nodes and divides the pod range among them. The address of a node is
-// the last but one of its range, above those of its 110 pods.
+// the last but one of its range, above the addresses of its 110 pods.
 func newNodes(c config, count int, podCIDR netip.Prefix) []node {
 	base := podCIDR.Masked().Addr().As4()
 	nodes := make([]node, 0, count)
@@ -161,7 +161,7 @@ func pickPorts() (ports, error) {
 var errNoCluster = errors.New("no cluster in this folder")
 
 // readConfig reads the config of the cluster in dir. It fails with errNoCluster
-// when there is none.
+// when dir has no cluster.
 func readConfig(dir string) (config, error) {
 	var c config
 	err := readJSON(filepath.Join(dir, configFile), &c)

@@ -40,8 +40,8 @@ func Down(ctx context.Context, dir string, keep bool, out io.Writer) error {
 	return nil
 }
 
-// remove ends the cluster in dir if there is one, and removes it. It rejects a folder with
-// other content.
+// remove ends the cluster in dir, if any, and removes it. It rejects a folder with other
+// content.
 func remove(dir string, out io.Writer) error {
 	c, err := readConfig(dir)
 	if errors.Is(err, errNoCluster) {
@@ -89,7 +89,7 @@ func (c config) removeKubeconfig() error {
 	}
 	own, err := os.ReadFile(c.file("kubeconfigs", "admin"))
 	if err != nil {
-		return nil //nolint:nilerr // without our own one it cannot be compared, so it stays
+		return nil //nolint:nilerr // without our own identity it cannot be compared, so it stays
 	}
 	if !bytes.Equal(own, published) {
 		return nil
@@ -100,12 +100,12 @@ func (c config) removeKubeconfig() error {
 	return nil
 }
 
-// endSupervisor ends the supervisor in dir, or the known one, which may not have reported
-// yet, and waits until it and every component have ended. It reports whether there was a
-// process to end.
+// endSupervisor ends the supervisor in dir, or the known supervisor, which may not have
+// reported yet, and waits until it and every component have ended. It reports whether
+// there was a process to end.
 func endSupervisor(dir string, known ...process) bool {
 	processes := slices.Clone(known)
-	if r, err := readReport(dir); err == nil { // without a report none has started
+	if r, err := readReport(dir); err == nil { // without a report no component has started
 		known = append(known, r.Supervisor)
 		processes = append(processes, r.Supervisor)
 		for _, c := range r.Components {

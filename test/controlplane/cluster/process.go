@@ -17,8 +17,8 @@ type process struct {
 	Start string `json:"start"`
 }
 
-// findProcess returns the process that has pid now. It fails when there is none, or when
-// the process has ended and is not reaped yet.
+// findProcess returns the process that has pid now. It fails when no process has pid, or
+// when the process has ended and is not reaped yet.
 func findProcess(pid int) (process, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -67,9 +67,8 @@ type supervisor struct {
 
 // Supervise runs the components of the cluster whose settings Up left in dir. It returns
 // when it gets SIGTERM or SIGINT or when the parent process has ended, with nil, or when a
-// component fails. In each case it has ended all components: a control plane without one of
-// its parts, or with a restarted one, would make tests fail in ways that are hard to
-// diagnose.
+// component fails. In each case it has ended all components: a control plane with a missing
+// or a restarted component would make tests fail in ways that are hard to diagnose.
 //
 // It must be called from the main goroutine of a process of its own, since the components
 // are bound to the thread that starts them.

@@ -20,8 +20,8 @@ import (
 const usableTimeout = 3 * time.Minute
 
 // Up starts the cluster that o describes and returns when Deployments get running pods on
-// it. It keeps a healthy cluster that is already up, whatever o requires, and replaces an
-// unhealthy one. It reports progress on out, one line at a time.
+// it. It keeps a healthy cluster that is already up, even if o describes another, and
+// replaces an unhealthy cluster. It reports progress on out, one line at a time.
 func Up(ctx context.Context, o Options, out io.Writer) error {
 	c, err := newConfig(o)
 	if err != nil {
@@ -81,7 +81,7 @@ func wellAt(ctx context.Context, dir string) (config, bool) {
 	return c, c.allHealthy(ctx, api) == nil
 }
 
-// allHealthy returns the first error of a component, or that of the API.
+// allHealthy returns the first error of a component, or the error of the API.
 func (c config) allHealthy(ctx context.Context, api *apiClient) error {
 	for _, group := range c.startOrder() {
 		for _, component := range group {
@@ -114,7 +114,7 @@ func (c config) prepare() error {
 }
 
 // startSupervisor starts this program as a separate process, in its own session, so that it
-// outlives this one and its terminal.
+// outlives this process and its terminal.
 func (c config) startSupervisor() (process, error) {
 	self, err := os.Executable()
 	if err != nil {

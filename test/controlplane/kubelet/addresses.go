@@ -9,10 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// addresses allocates the pod addresses of one node, one for each UID, however often it is
-// requested. kwok's own pools (PodIPWith in its templates) give an address twice when the
-// first two pods of a node are created at once, and a new one each time a template is
-// rendered. It is safe for concurrent use.
+// addresses allocates the pod addresses of one node, one for each UID, on any number of
+// requests. kwok's own pools (PodIPWith in its templates) give an address twice when the
+// first two pods of a node are created at once, and a new address each time a template
+// is rendered. It is safe for concurrent use.
 type addresses struct {
 	pods netip.Prefix
 

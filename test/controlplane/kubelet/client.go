@@ -68,7 +68,7 @@ func (p pods) Watch(ctx context.Context, options metav1.ListOptions) (watch.Inte
 }
 
 // Delete is a kubelet's final delete: of a pod that is terminating and whose containers
-// have stopped, by its UID, whatever finalizers it has.
+// have stopped, by its UID, with any finalizers.
 func (p pods) Delete(ctx context.Context, name string, options metav1.DeleteOptions) error {
 	pod, err := p.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {

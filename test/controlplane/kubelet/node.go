@@ -60,7 +60,7 @@ func (n Node) object(now metav1.Time) *corev1.Node {
 	return node
 }
 
-// register creates the Node object, or uses an existing one.
+// register creates the Node object, or uses an existing object.
 func (n Node) register(ctx context.Context, client kubernetes.Interface) error {
 	_, err := client.CoreV1().Nodes().Create(ctx, n.object(metav1.Now()), metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
@@ -70,7 +70,8 @@ func (n Node) register(ctx context.Context, client kubernetes.Interface) error {
 }
 
 // Heartbeat returns the status of a node with a healthy kubelet: conditions reported at
-// now, with lastTransitionTime kept unless one flips. It does not modify node.
+// now, with lastTransitionTime kept unless the status of the condition changes. It does
+// not modify node.
 func Heartbeat(node *corev1.Node, now metav1.Time) corev1.NodeStatus {
 	status := *node.Status.DeepCopy()
 	for _, condition := range nodeConditions {

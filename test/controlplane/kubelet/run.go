@@ -43,7 +43,7 @@ type Node struct {
 	Name       string `json:"name"`
 	Kubeconfig string `json:"kubeconfig"` // path; the identity is system:node:<Name>
 	IP         string `json:"ip"`
-	PodCIDR    string `json:"podCIDR"` // what pod addresses are taken from
+	PodCIDR    string `json:"podCIDR"` // the range of pod addresses
 }
 
 const (

@@ -81,8 +81,8 @@ func Started(pod *corev1.Pod, now metav1.Time) corev1.PodStatus {
 	return status
 }
 
-// Restarting is the status once every container whose image in the spec is not
-// the one it runs has been stopped in order to be started with the new one.
+// Restarting is the status once every container whose image in the spec differs from the image that
+// it runs has been stopped in order to be started with the new image.
 func Restarting(pod *corev1.Pod, now metav1.Time) corev1.PodStatus {
 	status := *pod.Status.DeepCopy()
 	eachContainer(pod, &status, func(c container) {
@@ -147,9 +147,9 @@ func HasStopped(pod *corev1.Pod) bool {
 	return len(pod.Status.ContainerStatuses) == len(pod.Spec.Containers)
 }
 
-// setConditions replaces the conditions of a kubelet in status by those that Kubernetes'
-// own kubelet computes from the container statuses and from the conditions of the pod's
-// readiness gates.
+// setConditions replaces the conditions of a kubelet in status by the conditions that
+// Kubernetes' own kubelet computes from the container statuses and from the conditions
+// of the pod's readiness gates.
 func setConditions(pod *corev1.Pod, status *corev1.PodStatus, now metav1.Time) {
 	status.ObservedGeneration = pod.Generation
 	old := &pod.Status

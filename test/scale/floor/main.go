@@ -1,7 +1,7 @@
-// Command floor does for each lifecycle what every implementation has to do, and nothing else: it reads the same watch
-// events of the pods, decodes and allows the same admission reviews, and sends as many writes of pods, events and statuses
-// of rules, over the same transport. It has no rules, no queues, no caches and no bounds. Its processor time is what a
-// manager cannot go below.
+// Command floor does for each lifecycle only the work that every implementation has to do: it reads the same watch events
+// of the pods, decodes and allows the same admission reviews, and sends as many writes of pods, events and statuses of
+// rules, over the same transport. It has no rules, no queues, no caches and no bounds. Its processor time is a lower
+// bound of the processor time of a manager.
 //
 //	make bench-floor
 package main
@@ -31,10 +31,10 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// collectorPercent is the GOGC that the manager has beside a small heap.
+// collectorPercent is the GOGC of the manager while its heap is small.
 const collectorPercent = 400
 
-// options are those flags of the manager that command scale sets.
+// options are the flags of the manager that command scale sets.
 type options struct {
 	kubeconfig, webhookURL, metrics, probe, pprof string
 }
@@ -73,7 +73,7 @@ func parse(args []string) (options, error) {
 	flags.StringVar(&o.webhookURL, "webhook-url", "", "address of the webhooks")
 	flags.StringVar(&o.metrics, "metrics-bind-address", "", "address of the metrics")
 	flags.StringVar(&o.probe, "health-probe-bind-address", "", "address of the readiness probe")
-	flags.StringVar(&o.pprof, "pprof-bind-address", "", "address of the profiles; empty: none")
+	flags.StringVar(&o.pprof, "pprof-bind-address", "", "address of the profiles; empty: no profiles")
 	flags.Bool("metrics-secure", false, "has no effect")
 	flags.Duration("shutdown-delay", 0, "has no effect")
 	return o, flags.Parse(args)

@@ -34,7 +34,8 @@ const (
 	podStatus    = 3
 )
 
-// watchPods calls changed with the metadata and conditions of each version of a controlled pod. It stores none.
+// watchPods calls changed with the metadata and conditions of each version of a controlled pod. It stores no
+// pod.
 func watchPods(ctx context.Context, config *rest.Config, changed func(context.Context, *corev1.Pod)) error {
 	config = rest.CopyConfig(config)
 	config.APIPath, config.GroupVersion, config.NegotiatedSerializer = "/api", &corev1.SchemeGroupVersion, scheme.Codecs.WithoutConversion()

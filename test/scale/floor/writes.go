@@ -81,7 +81,8 @@ type step struct {
 	endsCycle    bool
 }
 
-// react sends what follows from a version of a pod. The next version brings the next step.
+// react sends the requests that follow from a version of a pod. The next version causes the next
+// step.
 func (w *writes) react(ctx context.Context, pod *corev1.Pod) {
 	next := stepOf(pod)
 	if next == nil {

@@ -125,7 +125,7 @@ func (c *commands) addServer(arguments []string) string {
 	})
 }
 
-// read parses the keywords of "add server". It returns an error text for an invalid one.
+// read parses the keywords of "add server". It returns an error text for an invalid keyword.
 func (s *backendServer) read(words []string) string {
 	for len(words) > 0 {
 		keyword := words[0]
@@ -312,7 +312,7 @@ func (h health) codes() (result, check int) {
 	}
 }
 
-// showStat returns the rows of servers only, whatever the arguments.
+// showStat returns the rows of servers only, with any arguments.
 func (c *commands) showStat(arguments []string) string {
 	if len(arguments) > 0 && arguments[0] != c.backend && arguments[0] != strconv.Itoa(backendID) && arguments[0] != "-1" {
 		return "No such proxy."

@@ -22,8 +22,8 @@ const (
 	// maxLine bounds a line of commands.
 	maxLine = 16 << 10
 
-	// maxOperators is how many connections the Runtime API answers at once; further ones
-	// wait.
+	// maxOperators is the number of connections that the Runtime API answers at once;
+	// further connections wait.
 	maxOperators = 64
 
 	// operatorTimeout bounds each of them.

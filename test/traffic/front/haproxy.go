@@ -67,7 +67,7 @@ type HAProxy struct {
 	stop    sync.Once
 }
 
-// ErrNotInstalled means that there is no HAProxy. hack/haproxy installs one.
+// ErrNotInstalled means that HAProxy is not installed. hack/haproxy installs it.
 var ErrNotInstalled = errors.New("haproxy is not installed: run hack/haproxy")
 
 // Find returns the path of HAProxy, or ErrNotInstalled. Packages put it into folders that

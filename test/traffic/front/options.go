@@ -20,10 +20,10 @@ type Options struct {
 	// Backend is the name of the only backend. Empty: "web".
 	Backend string
 
-	// Address is "<ip>:<port>", a loopback one. Empty: a free port of 127.0.0.1.
+	// Address is a loopback address, "<ip>:<port>". Empty: a free port of 127.0.0.1.
 	Address string
 
-	// Program is the path of HAProxy. Empty: the one on the PATH.
+	// Program is the path of HAProxy. Empty: haproxy on the PATH.
 	Program string
 }
 
@@ -72,7 +72,7 @@ func (o Options) listen() (endpoints, error) {
 		return endpoints{}, fmt.Errorf("folder of the load balancer: %w", err)
 	}
 	if p.socket = filepath.Join(dir, "runtime.sock"); len(p.socket) > maxSocketPath {
-		return endpoints{}, fmt.Errorf("folder %s: the path of the socket in it would have more than %d characters: use a shorter one", dir, maxSocketPath)
+		return endpoints{}, fmt.Errorf("folder %s: the path of the socket in it would have more than %d characters: use a shorter path", dir, maxSocketPath)
 	}
 	if p.listener, err = net.ListenTCP("tcp", net.TCPAddrFromAddrPort(address)); err != nil {
 		return endpoints{}, fmt.Errorf("listening for clients: %w", err)

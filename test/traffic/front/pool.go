@@ -20,7 +20,7 @@ const (
 	defaultWeight = 1
 
 	// fall is the number of failed checks in a row after which a server goes down, rise the
-	// number of passed ones after which it comes up. They are HAProxy's defaults.
+	// number of passed checks after which it comes up. They are HAProxy's defaults.
 	fall, rise = 3, 2
 
 	defaultInterval = 2 * time.Second
@@ -111,7 +111,7 @@ func (p *pool) pick(ctx context.Context) (context.Context, session, bool) {
 		if !s.serves() {
 			continue
 		}
-		// Every server gains its weight, and the picked one loses the sum.
+		// Every server gains its weight, and the picked server loses the sum.
 		s.share += s.weight
 		total += s.weight
 		if best == nil || s.share > best.share {
@@ -136,7 +136,7 @@ func (p *pool) pick(ctx context.Context) (context.Context, session, bool) {
 	}}, true
 }
 
-// find calls do with a server, under the lock; false when there is none of that name.
+// find calls do with a server, under the lock; false when no server has that name.
 func (p *pool) find(name string, do func(*backendServer)) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

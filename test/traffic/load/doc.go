@@ -5,5 +5,5 @@
 // GET whose connection broke, and so hides failures that must be counted. A request
 // succeeds when the whole body of a pod arrives with status 200. At a rate, latency runs
 // from the time at which a request was due: a server that stalls delays the requests behind
-// it, and those count as well.
+// it, and these delays count as well.
 package load

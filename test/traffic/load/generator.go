@@ -28,8 +28,8 @@ type Options struct {
 	// Workers is the maximum number of open requests of each kind.
 	Workers int
 
-	// Rate is how many requests of each kind per second are due, over all workers. 0: every
-	// worker sends its next request when the last one has ended.
+	// Rate is the number of requests of each kind per second that are due, over all
+	// workers. 0: every worker sends its next request when its last request has ended.
 	Rate float64
 
 	// Timeout bounds each request, from sending to the last byte. 0: 10 seconds.
@@ -81,7 +81,7 @@ func (o *Options) complete() error {
 		return fmt.Errorf("rate %g: use 1 to %d requests a second, or 0 for no limit", o.Rate, maxRate)
 	}
 	if o.Timeout < 0 {
-		return fmt.Errorf("timeout %s: use a positive one", o.Timeout)
+		return fmt.Errorf("timeout %s: use a positive duration", o.Timeout)
 	}
 	if o.Timeout == 0 {
 		o.Timeout = defaultTimeout
@@ -99,7 +99,7 @@ func (o *Options) complete() error {
 
 var errPath = errors.New(`give one that starts with "/" and has no blanks`)
 
-// Report returns the outcomes of the requests that have ended so far.
+// Report returns the outcomes of the requests that have ended.
 func (l *Load) Report() *Report {
 	report := l.tally.snapshot()
 	l.mu.Lock()
@@ -130,8 +130,8 @@ func (l *Load) work(kind Kind, n int) {
 	c := &connection{kind: kind, address: l.options.Address, timeout: l.options.Timeout}
 	defer c.close()
 	due := newSchedule(l.began, l.options.Rate, l.options.Workers, n)
-	// Workers begin at different paths, so that they do not all request the slow one
-	// together.
+	// Workers begin at different paths, so that they do not all request the slow
+	// path together.
 	for turn := n; ; turn++ {
 		at, ok := due.wait(l.stop)
 		if !ok {
@@ -153,8 +153,8 @@ type schedule struct {
 	interval time.Duration // 0: at once
 }
 
-// newSchedule divides the rate evenly: every worker has its share, offset from the one
-// before.
+// newSchedule divides the rate evenly: every worker has its share, offset from the
+// previous worker.
 func newSchedule(began time.Time, rate float64, workers, n int) *schedule {
 	if rate == 0 {
 		return &schedule{}

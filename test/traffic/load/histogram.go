@@ -18,14 +18,15 @@ const (
 )
 
 // Histogram counts durations in a fixed 14 KiB. Its values are at most 1/64 above the exact
-// ones, and never below. The zero value is empty.
+// values, and never below. The zero value is empty.
 type Histogram struct {
 	counts [buckets]uint64
 	total  uint64
 	max    time.Duration
 }
 
-// Add counts a duration. A negative one counts as 0, one of more than an hour as an hour.
+// Add counts a duration. A negative duration counts as 0, a duration of more than an hour as an
+// hour.
 func (h *Histogram) Add(d time.Duration) {
 	d = max(d, 0)
 	h.counts[bucketOf(uint64(d.Microseconds()))]++
@@ -45,11 +46,11 @@ func (h *Histogram) Merge(other *Histogram) {
 // Count returns how many durations were added.
 func (h *Histogram) Count() uint64 { return h.total }
 
-// Max returns the longest duration, exactly; 0 when there is none.
+// Max returns the longest duration, exactly; 0 for an empty histogram.
 func (h *Histogram) Max() time.Duration { return h.max }
 
-// Percentile returns the duration that p percent do not exceed, by nearest rank; 0 when
-// there is none. p is above 0 and at most 100.
+// Percentile returns the duration that p percent do not exceed, by nearest rank; 0 for
+// an empty histogram. p is above 0 and at most 100.
 func (h *Histogram) Percentile(p float64) time.Duration {
 	if h.total == 0 {
 		return 0

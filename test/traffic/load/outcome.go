@@ -29,7 +29,7 @@ type Outcome struct {
 	Latency time.Duration // until the last byte, or until it failed
 	Path    string
 	Status  int    // 0: no answer
-	Pod     string // that answered; empty: the answer names none
+	Pod     string // that answered; empty: the answer names no pod
 	Server  string // at the load balancer, if the answer names it
 	Err     error  // nil: the whole answer of a pod has arrived
 }

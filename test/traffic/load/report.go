@@ -16,7 +16,8 @@ const (
 	// maxFailures is how many failures are kept with all their fields. All are counted.
 	maxFailures = 20
 
-	// maxPods bounds how many pods are counted individually; further ones count as others.
+	// maxPods bounds the number of pods that are counted individually; further pods count as
+	// others.
 	maxPods = 1000
 	others  = "(others)"
 )
@@ -38,7 +39,7 @@ type Report struct {
 	Failures []Outcome      // the first 20 failures
 }
 
-// OK reports whether there were requests and none of them failed.
+// OK reports whether there were requests and no request failed.
 func (r *Report) OK() bool { return r.Requests > 0 && r.Failed == 0 }
 
 // Add adds the counts of another report.
@@ -90,8 +91,8 @@ func put[K comparable, V any](in *map[K]V, key K, value V) {
 	(*in)[key] = value
 }
 
-// Print writes a line for each kind of request and one for all of them, and the causes of
-// failures.
+// Print writes a line for each kind of request, a line for all requests, and the causes
+// of failures.
 func (r *Report) Print(out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "\trequests\tfailed\tp50\tp99\tmax\tduration\t")

@@ -65,14 +65,14 @@ func (f *Set) Handler() toolscache.ResourceEventHandler {
 // Counts are the numbers of servers that run, and that were ever started and killed.
 type Counts struct{ Running, Started, Killed int }
 
-// Counts returns the counts so far.
+// Counts returns the counts up to now.
 func (f *Set) Counts() Counts {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return Counts{Running: len(f.running), Started: f.starts, Killed: f.kills}
 }
 
-// Err returns the errors so far, nil if there are none. A pod whose server could not listen
+// Err returns the errors up to now; nil without errors. A pod whose server could not listen
 // invalidates a measurement, so callers check it at the end.
 func (f *Set) Err() error {
 	f.mu.Lock()
@@ -80,7 +80,7 @@ func (f *Set) Err() error {
 	return errors.Join(f.errs...)
 }
 
-// Close kills every server. Pods that are observed later get none.
+// Close kills every server. Pods that are observed later get no server.
 func (f *Set) Close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -91,7 +91,8 @@ func (f *Set) Close() {
 }
 
 // observe starts and kills servers under the lock: the old server of a pod must have ended
-// before its next one listens on the same address, and both take well below a millisecond.
+// before its next server listens on the same address, and both take well below a
+// millisecond.
 func (f *Set) observe(pod *corev1.Pod) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -23,7 +23,8 @@ type Flags struct {
 	ManagerNamespace string
 }
 
-// Add adds the flags to a verb, those of the kubeconfig included, and the completion of its arguments.
+// Add adds the flags to a verb, including the flags of the kubeconfig, and the completion of its
+// arguments.
 func (f *Flags) Add(env *command.Environment, verb *cobra.Command, offered ...Kind) *cobra.Command {
 	env.Cluster(verb)
 	verb.Flags().BoolVarP(&f.AllNamespaces, "all-namespaces", "A", false, "read all namespaces")
@@ -38,8 +39,8 @@ func (f *Flags) AddManager(verb *cobra.Command) {
 	verb.Flags().StringVar(&f.ManagerNamespace, "podops-namespace", DefaultManagerNamespace, "namespace of the manager")
 }
 
-// Namespaces returns the namespaces to read, sorted: those with a PodTransitionRule or a controlled pod for
-// --all-namespaces, otherwise that of the kubeconfig or --namespace.
+// Namespaces returns the namespaces to read, sorted: for --all-namespaces the namespaces with a
+// PodTransitionRule or a controlled pod, otherwise the namespace of --namespace or of the kubeconfig.
 func (f *Flags) Namespaces(ctx context.Context, env *command.Environment, reader client.Reader) ([]string, error) {
 	if !f.AllNamespaces {
 		namespace, err := env.Namespace()

@@ -1,6 +1,6 @@
-// Package cluster reads what verbs show from a cluster, with the rights of the kubeconfig: a target of the
-// command line, and the objects around it. Resources that may not be read, or do not exist, are noted in
-// the snapshot and stop no verb.
+// Package cluster reads the objects that verbs show from a cluster, with the rights of the kubeconfig: a
+// target of the command line, and the objects around it. Resources that may not be read, or do not exist,
+// are noted in the snapshot and stop no verb.
 package cluster
 
 import (
@@ -94,7 +94,7 @@ func (r Reader) Snapshot(ctx context.Context, namespace string) (*clusterstate.S
 }
 
 // manager reads the Lease of the manager. A cluster without it has a manager without leader election, or
-// none.
+// no manager.
 func (r Reader) manager(ctx context.Context, manager *clusterstate.Manager) error {
 	var lease coordinationv1.Lease
 	err := r.Get(ctx, client.ObjectKey{Namespace: r.ManagerNamespace, Name: managerLease}, &lease)
@@ -114,7 +114,7 @@ func (r Reader) manager(ctx context.Context, manager *clusterstate.Manager) erro
 	return nil
 }
 
-// breakGlass reads the break-glass annotations of the namespace and of that of the manager.
+// breakGlass reads the break-glass annotations of the namespace and of the manager's namespace.
 func (r Reader) breakGlass(ctx context.Context, snapshot *clusterstate.Snapshot) error {
 	for name, reason := range map[string]*string{snapshot.Namespace: &snapshot.BreakGlass, r.ManagerNamespace: &snapshot.ClusterBreakGlass} {
 		namespace := &metav1.PartialObjectMetadata{}
@@ -156,7 +156,7 @@ type gathering struct {
 	errs map[string]error
 }
 
-// run reads a resource beside the others.
+// run reads a resource concurrently with the others.
 func (g *gathering) run(resource string, read func() error) {
 	g.running.Go(func() {
 		if err := read(); err != nil {

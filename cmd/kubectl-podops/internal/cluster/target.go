@@ -51,7 +51,7 @@ func (k Kind) Short() string {
 	}
 }
 
-// Target is what a verb is about: an object by name, or all objects of a kind that fit a selector.
+// Target is the target of a verb: an object by name, or all objects of a kind that fit a selector.
 type Target struct {
 	Kind Kind
 

@@ -1,5 +1,5 @@
-// Package command has what all verbs of the plugin share: streams, the cluster of the kubeconfig,
-// and exit codes.
+// Package command has the parts that all verbs of the plugin share: streams, the cluster of the
+// kubeconfig, and exit codes.
 package command
 
 import (
@@ -20,7 +20,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 )
 
-// Environment is what a verb runs in: its streams, the kubeconfig of the user, and the clock.
+// Environment is the environment of a verb: its streams, the kubeconfig of the user, and the clock.
 type Environment struct {
 	genericiooptions.IOStreams
 
@@ -40,8 +40,8 @@ func NewEnvironment(streams genericiooptions.IOStreams) *Environment {
 	}
 }
 
-// REST returns the configuration of the cluster that the kubeconfig selects. The rights are those of
-// the user of the kubeconfig.
+// REST returns the configuration of the cluster that the kubeconfig selects. The rights are the
+// rights of the user of the kubeconfig.
 func (e *Environment) REST() (*rest.Config, error) {
 	config, err := e.Config.ToRESTConfig()
 	if err != nil {
@@ -74,7 +74,8 @@ func Scheme() *runtime.Scheme {
 	return scheme
 }
 
-// Namespace returns the namespace of --namespace, or else that of the context of the kubeconfig.
+// Namespace returns the namespace of --namespace, or else the namespace of the context of the
+// kubeconfig.
 func (e *Environment) Namespace() (string, error) {
 	namespace, _, err := e.Config.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
@@ -99,7 +100,7 @@ func (e *Environment) Colors() bool {
 	return terminal && os.Getenv("NO_COLOR") == ""
 }
 
-// Cluster adds the flags that select the cluster to a verb that reads one.
+// Cluster adds the flags that select the cluster to a verb that reads a cluster.
 func (e *Environment) Cluster(verb *cobra.Command) *cobra.Command {
 	e.Config.AddFlags(verb.Flags())
 	return verb

@@ -15,8 +15,9 @@ import (
 // ErrDeclined is the error of a verb that the user declined.
 var ErrDeclined = errors.New("nothing was changed: confirm with y, or add --yes")
 
-// Change prints the cluster and the context of the kubeconfig, and what is about to happen there. It reads the
-// consent of the user from standard input, unless yes is set or the API server is on this machine.
+// Change prints the cluster and the context of the kubeconfig, and the change that is about to be made there.
+// It reads the consent of the user from standard input, unless yes is set or the API server is on this
+// machine.
 func Change(env *command.Environment, what string, yes bool) error {
 	config, err := env.REST()
 	if err != nil {

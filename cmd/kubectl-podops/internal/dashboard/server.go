@@ -71,7 +71,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header.Set("Cache-Control", "no-store")
 	switch {
 	case !s.hosts[r.Host]:
-		http.Error(w, "this address is not that of the dashboard", http.StatusMisdirectedRequest)
+		http.Error(w, "this address is not the address of the dashboard", http.StatusMisdirectedRequest)
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		header.Set("Allow", "GET, HEAD")
 		http.Error(w, "the dashboard is read-only", http.StatusMethodNotAllowed)

@@ -21,7 +21,7 @@ const (
 	maxPodsOfWorkload = 500
 )
 
-// State is what the page shows at one moment.
+// State is the content of the page at one moment.
 type State struct {
 	// Context is the context of the kubeconfig, and Namespace the namespace; empty for all.
 	Context   string `json:"context"`
@@ -86,7 +86,7 @@ func bounded(views []rolloutview.View, notes []string) ([]rolloutview.View, []st
 		}
 	}
 	if left := len(views) - most; left > 0 {
-		notes = append(notes, fmt.Sprintf("%d more workloads are not shown; --namespace shows those of one namespace", left))
+		notes = append(notes, fmt.Sprintf("%d more workloads are not shown; --namespace shows the workloads of one namespace", left))
 	}
 	return views[:most], notes
 }

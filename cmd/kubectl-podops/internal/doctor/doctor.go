@@ -36,11 +36,11 @@ func Command(env *command.Environment) *cobra.Command {
 	verb := &cobra.Command{
 		Use:   "doctor",
 		Short: "Find misconfigurations of PodOps, of rules and of pods",
-		Long: `Find misconfigurations: of the installation, and of the rules, budgets, adapters and pods
-of a namespace (-n) or of all (-A).
+		Long: `Find misconfigurations of the installation, and of the rules, budgets, adapters and pods
+of a namespace (-n) or of all namespaces (-A).
 
 Each finding has a command that helps, and its section in docs/doctor.md. A check that may
-not read its objects is listed as not checked. The webhooks are called by a dry run that
+not read its objects is listed as not checked. The webhooks are called with a dry run that
 creates nothing.
 
 Exit codes: 0 no finding; 2 a finding of the level of --fail-on, or above; 1 it could not check.`,
@@ -57,7 +57,7 @@ Exit codes: 0 no finding; 2 a finding of the level of --fail-on, or above; 1 it 
 	set.StringVar(&flags.managerNamespace, "podops-namespace", cluster.DefaultManagerNamespace, "namespace of the manager")
 	set.StringVarP(&flags.output, "output", "o", "text", "output format: text, json or yaml")
 	set.StringVar(&flags.failOn, "fail-on", string(doctor.LevelError), "lowest level that ends with exit code 2: error, warning, or never")
-	set.DurationVar(&flags.long, "long", doctor.DefaultLong, "how long a pod may stand in a phase before that is a finding")
+	set.DurationVar(&flags.long, "long", doctor.DefaultLong, "time that a pod may stay in a phase before it is a finding")
 	return env.Cluster(verb)
 }
 

@@ -227,7 +227,7 @@ func (r reader) probe(ctx context.Context) error {
 	}
 }
 
-// namespaces reads the inspected namespaces and that of the manager.
+// namespaces reads the inspected namespaces and the namespace of the manager.
 func (r reader) namespaces(ctx context.Context) error {
 	if r.namespace == "" {
 		return list(ctx, r, &corev1.NamespaceList{}, &r.snapshot.Namespaces)

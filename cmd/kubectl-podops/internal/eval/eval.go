@@ -46,18 +46,18 @@ for each pod whether it gets its permit, and the verdict of each rule. It change
 
 Rules come from -f, or else from the namespace in the cluster. Pods come from --pods, or else from
 the namespace in the cluster. Files may also have the workloads, Namespaces, PodDisruptionBudgets
-and PodTransitionPolicies of the pods; rules count what is there. A pod of a file without a status
-counts as one that serves under PodOps.
+and PodTransitionPolicies of the pods; rules count the pods of the input. A pod of a file without a
+status counts as a pod that serves under PodOps.
 
 Pods that wait for rules are evaluated as they wait. If none waits, or with --operation, every pod
-is evaluated as though the operation began now, the first by name first. With --pod that holds for
-this pod alone, and the others count only for its rules.
+is evaluated as though the operation began now, in the order of names. With --pod only this pod is
+evaluated, and the others count for its rules.
 
 The services of webhook rules are not called: --answers has their answers, a YAML file with the
 list "answers" of {rule, pods, result, message}; result is Approved, Rejected, Processing or
-Failed, and an answer without rule or pods is for all of them.
+Failed, and an answer without rule or pods is for all rules or pods.
 
-The exit code is 0 whatever the verdicts are.`,
+The exit code is 0 for all verdicts.`,
 		Example: `  # Would these pods be permitted to be deleted?
   kubectl podops eval -f rule.yaml --pods pods.yaml
 
@@ -209,7 +209,7 @@ func (v *verb) operationAt(now time.Time) (offline.Operation, error) {
 }
 
 // errNoInput is returned when no PodTransitionRule selects a pod whose input is to be shown.
-var errNoInput = errors.New("no PodTransitionRule selects the pod in this stage: the input depends on the pods that it selects; give one with -f")
+var errNoInput = errors.New("no PodTransitionRule selects the pod in this stage: the input depends on the pods that it selects; give a PodTransitionRule with -f")
 
 // printInputs prints the input of each module for each selected pod.
 func (v *verb) printInputs(observed *observations, selected func(namespace, name string) bool) error {

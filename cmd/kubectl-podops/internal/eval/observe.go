@@ -68,7 +68,8 @@ func (o *observations) of(selected func(namespace, name string) bool) []observat
 	return found
 }
 
-// probe adds a module to each PodTransitionRule that has none, so that the input of its pods can be shown.
+// probe adds a module to each PodTransitionRule without a module, so that the input of its pods can be
+// shown.
 func probe(objects *offline.Objects) {
 	for i, object := range objects.Rules {
 		for _, stage := range []appsv1alpha1.TransitionStage{appsv1alpha1.StagePreCheck, appsv1alpha1.StagePostCheck} {

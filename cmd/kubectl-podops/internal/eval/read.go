@@ -52,7 +52,8 @@ func (v *verb) read(ctx context.Context) (objects offline.Objects, now time.Time
 		if err != nil {
 			return objects, now, err
 		}
-		// Rules of files are evaluated alone; policies of files replace those of the cluster.
+		// Rules of files are evaluated alone; policies of files replace the policies of the
+		// cluster.
 		objects.Rules = nil
 		objects.Replace(given)
 		objects.Pods = append(objects.Pods, given.Pods...)
@@ -114,7 +115,7 @@ func (v *verb) readCluster(ctx context.Context, namespace string) (offline.Objec
 	} {
 		found, err := cluster.ListAll[client.Object](ctx, reader, kind.list, kind.options...)
 		if apierrors.IsForbidden(err) && kind.name != "pods" {
-			_, _ = fmt.Fprintf(v.ErrOut, "note: %s may not be read, so verdicts can differ from those of the manager: %v\n", kind.name, err)
+			_, _ = fmt.Fprintf(v.ErrOut, "note: %s may not be read, so verdicts can differ from the verdicts of the manager: %v\n", kind.name, err)
 			continue
 		}
 		if err != nil {

@@ -29,15 +29,15 @@ func Command(env *command.Environment) *cobra.Command {
 	output := "text"
 	verb := &cobra.Command{
 		Use:   "explain [pod/NAME | deploy/NAME | sts/NAME | ds/NAME | rs/NAME | ptr/NAME]",
-		Short: "Explain why a pod, a workload or a rule waits, and what helps",
-		Long: `Explain why a pod, a workload or a rule waits, and what helps.
+		Short: "Explain why a pod, a workload or a rule waits, with remedies",
+		Long: `Explain why a pod, a workload or a rule waits, with remedies.
 
-The answer has the reasons, the weightiest first: the rule with its numbers, the pods in the way,
-finalizers that are left or missing and whose they are, since when, the next check, and commands
+The answer lists the reasons, the weightiest first: the rule with its numbers, the pods that take the
+slots, finalizers that are left or missing with their owners, times, the next check, and commands
 that help. Reasons have the text of events and status. Each names its section of docs/explain.md.
 
-Without a name, all pods that wait for something are explained, and with -A those of all namespaces
-with pods under PodOps. What may not be read is named, and is no error.`,
+Without a name, all waiting pods are explained; with -A, the waiting pods of all namespaces with
+pods under PodOps. Objects that may not be read are named, and are no error.`,
 		Example: `  # Why does this pod wait?
   kubectl podops explain pod/web-5d9c-x7k2p
 
@@ -101,8 +101,8 @@ func run(ctx context.Context, env *command.Environment, flags cluster.Flags, tar
 	return explanations, nil
 }
 
-// explained returns the explanations of the objects of a target. Of several pods those are left out that
-// wait for nothing.
+// explained returns the explanations of the objects of a target. Of several pods, pods that wait for
+// nothing are left out.
 func explained(s *clusterstate.Snapshot, target cluster.Target, now time.Time) []explain.Explanation {
 	var all []explain.Explanation
 	fits := func(object metav1.Object) bool {

@@ -63,7 +63,7 @@ func (w *watched) Next(ctx context.Context) (rolloutview.View, error) {
 		return rolloutview.View{}, errors.Join(errEnded, err)
 	case <-w.watch.Changed():
 	}
-	// What changes until the next frame is part of it.
+	// The next frame includes all changes until then.
 	select {
 	case <-ctx.Done():
 		return rolloutview.View{}, ctx.Err()

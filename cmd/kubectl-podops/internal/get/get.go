@@ -36,14 +36,13 @@ func Command(env *command.Environment) *cobra.Command {
 the reason, the budgets in use, and whether load balancers send traffic.
 
 Each pod has a bar of five blocks, for PreCheck, Preparing, Operating, PostCheck and
-Completing: those that are over or in progress are filled. The column after the age is
+Completing; blocks of phases that are over or in progress are filled. The column after the age is
 the traffic of the pod: on, off, or how many of its load balancers send traffic.
 
 With --watch the view is drawn again on a terminal whenever an object changes; q or
 Ctrl-C ends it. Elsewhere, such as in a pipe, each change of a pod is one line: time, pod,
-phases and reason; with -o json it is one JSON object per line. A watch does not end by
-itself, unless --until-done is set: then it ends when every pod is available and of the
-current revision.
+phases and reason; with -o json it is one JSON object per line. With --until-done the watch
+ends when every pod is available and of the current revision.
 
 Objects that you may not read are left out, and a note names them. NO_COLOR in the
 environment switches colors off.`,
@@ -155,8 +154,8 @@ func (v *verb) print(views []rolloutview.View) error {
 // unlimited is a width in which no line is cut.
 const unlimited = 2000
 
-// width returns the width of a frame: that of the terminal, and no limit elsewhere, where another program
-// reads the lines.
+// width returns the width of a frame: the width of a terminal; otherwise no limit, because another
+// program reads the lines.
 func (v *verb) width() int {
 	width, _, terminal := v.env.Terminal()
 	if !terminal || width <= 0 || v.output == "wide" {

@@ -41,7 +41,7 @@ const versionLabelKey = "app.kubernetes.io/version"
 
 // Options change the manifests as an overlay of config/default does.
 type Options struct {
-	// Namespace of the manager; that of config/default if empty.
+	// Namespace of the manager; the namespace of config/default if empty.
 	Namespace string
 
 	// Image of the manager. If empty, that of the release of the plugin; in a plugin of no release that

@@ -36,7 +36,8 @@ type Watch struct {
 	ended   chan error
 }
 
-// watched returns the objects that a Watch has in memory: those of namespaces, and those of the cluster.
+// watched returns the objects that a Watch has in memory: namespaced objects, and objects of the
+// cluster.
 func watched() (namespaced, clusterwide []client.Object) {
 	return []client.Object{
 			&corev1.Pod{}, &appsv1.Deployment{}, &appsv1.ReplicaSet{}, &appsv1.StatefulSet{}, &appsv1.DaemonSet{},
@@ -153,7 +154,7 @@ func (w *Watch) notify() {
 	}
 }
 
-// Changed receives a value after objects have changed since the last one was received.
+// Changed receives a value after objects have changed since the last value was received.
 func (w *Watch) Changed() <-chan struct{} { return w.changed }
 
 // Ended receives the error of the informers when they end: nil with the context.

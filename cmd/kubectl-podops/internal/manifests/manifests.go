@@ -213,7 +213,8 @@ func Split(path string) []string {
 	return parts
 }
 
-// find returns the node that has the place of a part of a node, and the value of the part; nil without one.
+// find returns the node that has the place of a part of a node, and the value of the part; nil without such
+// a node.
 func find(node *yamlv3.Node, part string) (key, value *yamlv3.Node) {
 	if node == nil {
 		return nil, nil

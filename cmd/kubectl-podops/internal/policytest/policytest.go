@@ -38,7 +38,7 @@ func Command(env *command.Environment) *cobra.Command {
 		Use:   "test DIR...",
 		Short: "Run the tests of rules: suites of expected verdicts, and Rego tests",
 		Long: `Run the tests of rules in folders: YAML documents of the kind PodTransitionRuleTest, which have pods
-and the verdicts that are expected of the rules, and Rego tests in files that end with _test.rego,
+and the expected verdicts of the rules, and Rego tests in files that end with _test.rego,
 with the builtins that rules may call. It needs no cluster.
 
 Exit codes: 0 all tests passed; 1 a file could not be used; 2 a test failed, or the coverage is
@@ -66,7 +66,7 @@ below --threshold.`,
 func (v *verb) run(ctx context.Context, folders []string) error {
 	write, known := formats()[v.output]
 	if !known {
-		return fmt.Errorf("--output: %q is none of json, junit, tap, github", v.output)
+		return fmt.Errorf("--output: %q is not json, junit, tap or github", v.output)
 	}
 	filter, err := regexp.Compile(v.filter)
 	if err != nil {

@@ -36,7 +36,7 @@ type suite struct {
 	// Now is the time of the decisions; default 2026-01-01T00:00:00Z.
 	Now *metav1.Time `json:"now,omitempty"`
 
-	// Pods are the pods of tests that have none of their own.
+	// Pods are the pods of tests without pods of their own.
 	Pods []testPod `json:"pods,omitempty"`
 
 	Tests []testCase `json:"tests"`
@@ -88,7 +88,8 @@ type expectation struct {
 	Message string `json:"message,omitempty"`
 }
 
-// defaultNow returns the time of decisions of suites without one: tests give the same result on any day.
+// defaultNow returns the time of decisions of suites without a time: tests give the same result on any
+// day.
 func defaultNow() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 
 // suiteOf returns the suite of a document.
@@ -130,7 +131,7 @@ func (s suite) run(ctx context.Context, engine *opa.Engine, document manifests.D
 	return results, nil
 }
 
-// check returns how the verdicts differ from the expected ones; empty if they do not.
+// check returns how the verdicts differ from the expected verdicts; empty if they do not.
 func (s suite) check(ctx context.Context, engine *opa.Engine, documents []manifests.Document, test testCase) (string, error) {
 	const namespace = "default"
 	now := defaultNow()
@@ -197,7 +198,8 @@ func (p testPod) object(test testCase, place int, now time.Time) (*corev1.Pod, e
 	})
 }
 
-// failure returns how the verdict on the pod differs from the expected one; empty if it does not.
+// failure returns how the verdict on the pod differs from the expected verdict; empty if it does
+// not.
 func (e expectation) failure(verdicts []offline.Verdict) string {
 	at := slices.IndexFunc(verdicts, func(verdict offline.Verdict) bool { return verdict.Pod == e.Pod })
 	if at < 0 {
@@ -213,7 +215,7 @@ func (e expectation) failure(verdicts []offline.Verdict) string {
 	return fmt.Sprintf("pod %s: want a verdict with%s, got %s", e.Pod, e.wanted(), describe(verdict))
 }
 
-// matches reports whether the verdict of a rule is the expected one.
+// matches reports whether the verdict of a rule is the expected verdict.
 func (e expectation) matches(found offline.RuleVerdict) bool {
 	return (e.Rule == "" || e.Rule == found.Rule) && (e.RuleState == "" || e.RuleState == string(found.State)) &&
 		(e.Code == "" || e.Code == found.Code) && strings.Contains(found.Message, e.Message)

@@ -127,7 +127,7 @@ func unindented(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// table returns the flags of a set that another one does not have. Defaults of flags that select the cluster
+// table returns the flags of a set that another set does not have. Defaults of flags that select the cluster
 // depend on the machine.
 func table(flags, except *pflag.FlagSet, defaults bool) string {
 	var rows strings.Builder

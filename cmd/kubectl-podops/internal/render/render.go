@@ -56,7 +56,7 @@ It needs no cluster.`,
 		RunE: func(cobraCommand *cobra.Command, _ []string) error { return v.run(cobraCommand.Context()) },
 	}
 	made.Flags().StringArrayVarP(&v.files, "filename", "f", nil, "file or folder with PodTransitionRules and PodTransitionPolicies; - is standard input")
-	made.Flags().StringVarP(&v.namespace, "namespace", "n", "default", "namespace of objects that name none")
+	made.Flags().StringVarP(&v.namespace, "namespace", "n", "default", "namespace of objects without a namespace")
 	made.Flags().StringVarP(&v.folder, "output", "o", "", "folder to write the modules to, instead of standard output")
 	_ = made.MarkFlagRequired("filename")
 	return made
@@ -68,7 +68,8 @@ type rendered struct {
 
 	rule string
 
-	// module is the text that the rule compiles to, and users the module of the user; empty without one.
+	// module is the text that the rule compiles to, and users the module of the user; empty for a rule
+	// without a module.
 	module, users string
 }
 

@@ -41,8 +41,8 @@ func Command(env *command.Environment) *cobra.Command {
 as they were compiled, and the input of each decision, so it needs no cluster.
 
 With --with, the rules of a file take the place of the rules of the same name in the log, and each
-verdict that differs is printed: what the changed rules would have decided. A rule of another kind
-or stage reads another input, and is skipped.
+verdict of the changed rules that differs is printed. A rule of another kind or stage reads another
+input, and is skipped.
 
 Exit codes: 0 all verdicts are the same; 1 the log cannot be read; 2 some verdicts differ.`,
 		Example: `  # Does this version give the same verdicts?
@@ -56,7 +56,7 @@ Exit codes: 0 all verdicts are the same; 1 the log cannot be read; 2 some verdic
 		},
 	}
 	made.Flags().StringArrayVar(&v.with, "with", nil, "file or folder with changed PodTransitionRules, and the PodTransitionPolicies that they refer to")
-	made.Flags().StringVarP(&v.namespace, "namespace", "n", "default", "namespace of objects that name none")
+	made.Flags().StringVarP(&v.namespace, "namespace", "n", "default", "namespace of objects without a namespace")
 	made.Flags().StringVarP(&v.output, "output", "o", "", "format of the differences with --with: json; default text")
 	return made
 }
@@ -97,7 +97,7 @@ func (v *verb) run(ctx context.Context, path string) error {
 	return nil
 }
 
-// compare prints what changed rules would have decided.
+// compare prints the decisions that changed rules would have made.
 func (v *verb) compare(ctx context.Context, engine *opa.Engine, path string, log io.Reader) error {
 	with, err := v.modules(ctx, engine)
 	if err != nil {

@@ -41,17 +41,17 @@ func message(err error) string {
 	return "error: " + err.Error()
 }
 
-// Command returns the plugin with all its verbs. Its name is that of the binary with a space, as kubectl
-// runs plugins.
+// Command returns the plugin with all its verbs. Its name is the name of the binary with a space, as
+// kubectl runs plugins.
 func Command(env *command.Environment) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "kubectl podops",
-		Short: "See, explain, test and mend what PodOps does to pods",
-		Long: `See, explain, test and mend what PodOps does to pods.
+		Short: "Show, explain, test and repair the operations of PodOps on pods",
+		Long: `Show, explain, test and repair the operations of PodOps on pods.
 
-Exit codes: 0 the command did its work; 1 it could not (wrong arguments, no file, no API
-server, no rights); 2 it did and found something: a failed test, an invalid rule, a
-misconfiguration, a verdict that differs.`,
+Exit codes: 0 the command succeeded; 1 it failed (wrong arguments, no file, no API server,
+no rights); 2 it succeeded and found a failed test, an invalid rule, a misconfiguration or a
+verdict that differs.`,
 		// kubectl plugins have the name of the binary; "kubectl podops" is shown in usage lines.
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl podops"},
 		SilenceErrors: true,
@@ -80,9 +80,9 @@ const (
 
 func groups() []*cobra.Group {
 	return []*cobra.Group{
-		{ID: groupSee, Title: "See what happens:"},
+		{ID: groupSee, Title: "Show the state:"},
 		{ID: groupTest, Title: "Test rules, offline or against live pods:"},
-		{ID: groupMend, Title: "Find and mend faults:"},
+		{ID: groupMend, Title: "Find and repair faults:"},
 	}
 }
 

@@ -47,19 +47,20 @@ func Command(env *command.Environment) *cobra.Command {
 		Short: "Show the phases of pods with their times and durations",
 		Long: `Show the phases of a pod, or of all pods of a workload as a chart, with times and durations.
 
-Where the times come from, and how exact they are:
+Sources and precision of the times:
 
   Exact     labels of an operation that is in progress, and service-available: the manager
-            writes them, in nanoseconds. They go when the operation ends.
-  Second    events Permitted and ServiceAvailable, of pods that are gone, too, for as long as
+            writes them, in nanoseconds. They are removed when the operation ends.
+  Second    events Permitted and ServiceAvailable, also of deleted pods, for as long as
             the API server keeps events (an hour by default); creation and deletion.
-  Observed  with --record: when the watch delivered the change, some milliseconds after it.
+  Observed  with --record: the time at which the watch delivered the change, some milliseconds
+            after it.
 
 A phase that none of them shows is part of the phase before it, and the end of a pod that is gone is
 not known. To have every phase of a rollout, record it while it runs: --record watches each
 version of each pod until the rollout is complete, or Ctrl-C.
 
---html writes the chart to a file that needs no other one, with a table of the same content.`,
+--html writes the chart to a single file, with a table of the same content.`,
 		Example: `  # The phases of a pod
   kubectl podops timeline pod/web-7b9d8e6f5c-2xk9p -n shop
 
@@ -81,7 +82,7 @@ version of each pod until the rollout is complete, or Ctrl-C.
 	}
 	show.Flags().StringVar(&v.page, "html", "", "write the chart to this file, as a page")
 	show.Flags().BoolVar(&v.record, "record", false, "watch until the rollout is complete, or Ctrl-C, and show the phases with exact times")
-	show.Flags().DurationVar(&v.since, "since", 0, "leave out what was before this time ago, such as 30m; 0 is everything that is known")
+	show.Flags().DurationVar(&v.since, "since", 0, "leave out phases that ended longer ago than this, such as 30m; 0 shows all known phases")
 	show.Flags().StringVarP(&v.output, "output", "o", "", "json or yaml")
 	v.flags.Add(env, show, cluster.KindPod, cluster.KindDeployment, cluster.KindStatefulSet, cluster.KindDaemonSet, cluster.KindReplicaSet,
 		cluster.KindRule)
@@ -129,7 +130,7 @@ func (v *verb) run(ctx context.Context) error {
 	return v.print(shown)
 }
 
-// from returns the time before which phases are left out; zero for none.
+// from returns the time before which phases are left out; zero to leave out none.
 func (v *verb) from() time.Time {
 	if v.since == 0 {
 		return time.Time{}
@@ -139,7 +140,7 @@ func (v *verb) from() time.Time {
 
 func (v *verb) title(namespace string) string { return fmt.Sprintf("%s in %s", v.target, namespace) }
 
-// history returns what pods and events show.
+// history returns the timeline that pods and events show.
 func (v *verb) history(ctx context.Context, namespace string) (timeline.Timeline, error) {
 	client, err := v.env.Client()
 	if err != nil {

@@ -68,7 +68,7 @@ stopped. A manager outside of the cluster has to be stopped by hand first.`,
 	set := verb.Flags()
 	set.StringVar(&flags.managerNamespace, "podops-namespace", cluster.DefaultManagerNamespace, "namespace of the manager")
 	set.StringSliceVar(&flags.adapters, "adapters", nil, "TrafficAdapters whose finalizers are removed, too; their programs must have stopped")
-	set.BoolVar(&flags.allFinalizers, "all-finalizers", false, "remove every protection finalizer, including those of adapters in other programs")
+	set.BoolVar(&flags.allFinalizers, "all-finalizers", false, "remove every protection finalizer, including finalizers of adapters in other programs")
 	set.BoolVar(&flags.keepManifests, "keep-manifests", false, "release the pods only: keep the Deployment (with 0 replicas), roles and CustomResourceDefinitions")
 	set.BoolVarP(&flags.yes, "yes", "y", false, "do not wait for a confirmation")
 	set.DurationVar(&flags.timeout, "timeout", 5*time.Minute, "timeout of the whole command")
@@ -134,7 +134,7 @@ func releasePods(ctx context.Context, c client.Client, flags options, out io.Wri
 	return err
 }
 
-// remove deletes objects in the opposite order of their creation, and waits until all are gone.
+// remove deletes objects in the opposite order of their creation, and waits until all are deleted.
 func remove(ctx context.Context, c client.Client, objects []*unstructured.Unstructured, out io.Writer) error {
 	if _, err := fmt.Fprintln(out, "deleting the manifests"); err != nil {
 		return fmt.Errorf("writing: %w", err)

@@ -49,27 +49,27 @@ func Command(env *command.Environment) *cobra.Command {
 	var flags options
 	verb := &cobra.Command{
 		Use:   "unstick pod/NAME",
-		Short: "End what holds a pod whose controller is gone",
-		Long: `End what holds a pod whose controller is gone: operations that no controller finishes or
+		Short: "Release a pod whose controller no longer exists",
+		Long: `Release a pod whose controller no longer exists: operations that no controller finishes or
 cancels, and protection finalizers that no controller removes.
 
-Without --yes it prints what it would do, why, and what is lost. With --yes and --reason it
-does it with the rights of your kubeconfig, and records your name and the reason in an event
-and in the annotation ` + appsv1alpha1.UnstuckAnnotationKey + `.
+Without --yes it prints the changes, the reasons, and the guarantees that end. With --yes and
+--reason it makes the changes with the rights of your kubeconfig, and records your name and the
+reason in an event and in the annotation ` + appsv1alpha1.UnstuckAnnotationKey + `.
 
 A pod that waits for a rule is not stuck: see docs/letting-go.md.`,
-		Example: `  # What would be done, and why
+		Example: `  # The changes, and the reasons
   kubectl podops unstick pod/web-6d4f
 
-  # Do it
+  # Make the changes
   kubectl podops unstick pod/web-6d4f --yes --reason "INC-4711: the adapter was removed"`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return run(cmd.Context(), env, flags, args[0]) },
 	}
 	set := verb.Flags()
-	set.BoolVarP(&flags.yes, "yes", "y", false, "do it, instead of printing it")
+	set.BoolVarP(&flags.yes, "yes", "y", false, "make the changes, instead of printing them")
 	set.StringVar(&flags.reason, "reason", "", "why; required with --yes")
-	set.DurationVar(&flags.long, "long", doctor.DefaultLong, "for how long a controller must not have done its part")
+	set.DurationVar(&flags.long, "long", doctor.DefaultLong, "time without progress after which a controller counts as stuck")
 	return env.Cluster(verb)
 }
 
@@ -125,7 +125,7 @@ func (o options) validate(target string) (string, error) {
 	}
 }
 
-// read reads the objects by which a controller that is gone is recognized. All of them are needed.
+// read reads the objects that show whether a controller still exists. All of them are needed.
 func read(ctx context.Context, c client.Client, namespace string) (doctor.Snapshot, error) {
 	var services corev1.ServiceList
 	if err := c.List(ctx, &services, client.InNamespace(namespace)); err != nil {
@@ -166,7 +166,7 @@ func write(out io.Writer, pod *corev1.Pod, plan doctor.Plan, yes bool) error {
 }
 
 // do records the change as an event, and makes it. The event comes first, because a pod that is terminating may
-// be gone after the change.
+// not exist any more after the change.
 func do(ctx context.Context, c client.Client, pod *corev1.Pod, plan doctor.Plan, reason string, now time.Time) error {
 	var self authenticationv1.SelfSubjectReview
 	if err := c.Create(ctx, &self); err != nil {

@@ -9,11 +9,11 @@ const (
 
 // check is a kind of finding.
 type check struct {
-	// Level is error for what admission denies or what certainly blocks, warning for probable mistakes, note for
-	// the rest.
+	// Level is error for objects that admission denies and for rules that block all pods, warning for probable
+	// mistakes, note for the rest.
 	Level string
 
-	// Title is what is wrong, and Fix what to do.
+	// Title describes the mistake, and Fix the correction.
 	Title, Fix string
 }
 
@@ -40,7 +40,7 @@ func catalogue() map[string]check {
 		"builtin-not-available": {
 			levelError, "The module calls a function that rules may not call", "Use the builtins of policies/capabilities.json; facts come from input.",
 		},
-		"entry-point": {levelError, "The module has no entry point, or a wrong one", `Write "allow if ...", or "deny contains message if ...".`},
+		"entry-point": {levelError, "The module has no valid entry point", `Write "allow if ...", or "deny contains message if ...".`},
 		"rego-syntax": {levelError, "The module cannot be parsed", "Correct the syntax at the place."},
 		"rego-type":   {levelError, "The module does not compile: a reference or a type is wrong", "Correct it at the place."},
 		"rego-compile": {

@@ -15,7 +15,8 @@ import (
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/manifests"
 )
 
-// objects are the objects of the files, as the webhooks of the manager read those of a cluster.
+// objects are the objects of the files, in the form in which the webhooks of the manager read the
+// objects of a cluster.
 type objects struct {
 	namespace   string
 	policies    map[string]*appsv1alpha1.PodTransitionPolicy

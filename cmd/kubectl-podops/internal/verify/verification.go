@@ -59,7 +59,7 @@ func (v verification) run(ctx context.Context) ([]finding, error) {
 	return v.findings, v.review(ctx, raw)
 }
 
-// review adds the findings of the webhooks, and those about objects that pass them.
+// review adds the findings of the webhooks, and findings about objects that pass them.
 func (v *verification) review(ctx context.Context, raw []byte) error {
 	switch v.document.Kind.Kind {
 	case "PodTransitionRule":

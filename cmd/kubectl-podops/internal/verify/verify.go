@@ -52,7 +52,7 @@ Exit codes: 0 no finding of level error; 1 a file could not be read; 2 findings 
 		RunE: func(cobraCommand *cobra.Command, paths []string) error { return v.run(cobraCommand.Context(), paths) },
 	}
 	made.Flags().StringVarP(&v.output, "output", "o", "", "format: json or sarif; default text")
-	made.Flags().StringVarP(&v.namespace, "namespace", "n", "default", "namespace of objects that name none")
+	made.Flags().StringVarP(&v.namespace, "namespace", "n", "default", "namespace of objects without a namespace")
 	made.Flags().StringSliceVar(&v.allowCIDR, "rule-webhook-allow-cidr", nil, "networks that webhook rules may reach, as the manager is configured")
 	made.Flags().StringSliceVar(&v.allowHosts, "rule-webhook-allow-host", nil, "hosts that webhook rules may reach, as the manager is configured")
 	return made

@@ -82,10 +82,10 @@ func parse(args []string, complaints io.Writer) (options, error) {
 	var hosts string
 	flags := flag.NewFlagSet("approvals", flag.ContinueOnError)
 	flags.SetOutput(complaints)
-	flags.StringVar(&o.server.HTTPAddress, "http-bind-address", "127.0.0.1:8089", "address of the HTTP side; port 0: a free one")
-	flags.StringVar(&o.server.HTTPSAddress, "https-bind-address", "127.0.0.1:8449", "address of the HTTPS side; port 0: a free one")
-	flags.StringVar(&hosts, "hosts", "", "names and addresses of the certificate besides those of this machine, separated by commas")
-	flags.StringVar(&o.caFile, "ca-file", filepath.Join(os.TempDir(), "approvals-ca.pem"), "file to which the CA of the HTTPS side is written; a new one at every start")
+	flags.StringVar(&o.server.HTTPAddress, "http-bind-address", "127.0.0.1:8089", "address of the HTTP side; port 0: a free port")
+	flags.StringVar(&o.server.HTTPSAddress, "https-bind-address", "127.0.0.1:8449", "address of the HTTPS side; port 0: a free port")
+	flags.StringVar(&hosts, "hosts", "", "names and addresses of the certificate besides the names and addresses of this machine, separated by commas")
+	flags.StringVar(&o.caFile, "ca-file", filepath.Join(os.TempDir(), "approvals-ca.pem"), "file to which the CA of the HTTPS side is written; a new CA at every start")
 	flags.StringVar(&o.log, "log", "", "file to which every request is appended as a line of JSON, - for standard output; empty: GET /log only")
 	flags.Usage = func() {
 		fmt.Fprint(complaints, usage)
@@ -133,8 +133,8 @@ func serve(ctx context.Context, o options, out io.Writer) (err error) {
 	}
 }
 
-// openLog returns a function that appends answered requests to a file, and one that closes
-// it.
+// openLog returns a function that appends answered requests to a file, and a function that
+// closes the file.
 func openLog(path string, out io.Writer) (approvals.Watch, func() error, error) {
 	closeLog := func() error { return nil }
 	switch path {

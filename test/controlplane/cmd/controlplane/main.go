@@ -100,7 +100,7 @@ func runBuild(ctx context.Context, args []string) error {
 }
 
 func runUp(ctx context.Context, args []string) error {
-	flags := newFlags("up", "starts a cluster, or does nothing when it is up; an unhealthy one is replaced")
+	flags := newFlags("up", "starts a cluster, or does nothing when it is up; an unhealthy cluster is replaced")
 	var o cluster.Options
 	flags.StringVar(&o.Bin, "bin", inCheckout("bin"), "`folder` with the programs")
 	flags.StringVar(&o.Dir, "dir", inCheckout("bin", "cluster"), "state `folder`")

@@ -4,8 +4,8 @@
 // file is linked in the time of one of them.
 //
 // The base name of argv[0] selects the component or, when it is none of them, the first
-// argument does. Only the selected one registers flags, metrics and feature gates, so the
-// components do not interfere at run time.
+// argument does. Only the selected component registers flags, metrics and feature gates,
+// so the components do not interfere at run time.
 package main
 
 import (
