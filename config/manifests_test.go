@@ -115,7 +115,7 @@ func checkPodScope(t *testing.T, w webhook) {
 	}{
 		"any namespace": {labels: labels.Set{"kubernetes.io/metadata.name": "shop"}, want: true},
 		"kube-system":   {labels: labels.Set{"kubernetes.io/metadata.name": "kube-system"}},
-		"the namespace of the manager, whatever its name": {
+		"the namespace of the manager, of any name": {
 			labels: labels.Merge(managerNamespace(t).Labels, labels.Set{"kubernetes.io/metadata.name": "elsewhere"}),
 		},
 	} {

@@ -48,7 +48,8 @@ func (c calendar) frozen(at time.Time) bool {
 	return slices.ContainsFunc(c.periods, func(p period) bool { return !day.Before(p.from) && !day.After(p.to) })
 }
 
-// end returns the first moment after at that is not frozen; false if there is none for a long time.
+// end returns the first moment after at that is not frozen; false if every moment is frozen for a
+// long time.
 func (c calendar) end(at time.Time) (time.Time, bool) {
 	last := at.AddDate(0, 0, 60)
 	for at = at.Truncate(step).Add(step); at.Before(last); at = at.Add(step) {

@@ -45,7 +45,7 @@ type Snapshot struct {
 	// Adapters are the TrafficAdapters of the cluster.
 	Adapters []Adapter
 
-	// Manager is what is known of the manager.
+	// Manager has the known facts of the manager.
 	Manager Manager
 
 	// BreakGlass is the reason of the break-glass annotation of the namespace, and ClusterBreakGlass the
@@ -64,7 +64,7 @@ type Adapter struct {
 	Services []string
 }
 
-// Manager is what is known of the manager.
+// Manager has the known facts of the manager.
 type Manager struct {
 	// Namespace that the manager runs in.
 	Namespace string

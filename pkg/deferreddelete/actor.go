@@ -42,7 +42,7 @@ const (
 	// ActorManager is PodOps.
 	ActorManager Actor = "Manager"
 
-	// ActorScheduler is the scheduler, which removes a pod for another one of higher priority.
+	// ActorScheduler is the scheduler, which removes a pod for another pod of higher priority.
 	ActorScheduler Actor = "Scheduler"
 
 	// ActorSystem is a part of Kubernetes that must never wait: a kubelet, the namespace

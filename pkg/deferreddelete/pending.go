@@ -68,8 +68,8 @@ func (d Demand) Begin(pod *corev1.Pod, since string) appsv1alpha1.PendingDelete 
 	}
 }
 
-// Stronger reports whether a demand replaces another one of the same pod. A client does not repeat
-// its request, so no other demand may end it.
+// Stronger reports whether a demand replaces another demand for the same pod. A client does not
+// repeat its request, so no other demand may end it.
 func (d Demand) Stronger(than Demand) bool {
 	strength := []Actor{ActorOwner, ActorEvictor, ActorLabel, ActorClient}
 	return slices.Index(strength, d.Actor) > slices.Index(strength, than.Actor)

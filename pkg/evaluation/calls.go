@@ -108,8 +108,8 @@ func (e *Evaluator) skipCalls(
 	return known, e.verdicts(ctx, work, w, known, 0)
 }
 
-// openCalls adds the calls about the requests that need one and that no cheaper rule withholds, and
-// compares the calls with the stored status.
+// openCalls adds the calls about the requests that need a call and that no cheaper rule withholds,
+// and compares the calls with the stored status.
 func (e *Evaluator) openCalls(w *evaluating) {
 	for _, work := range w.rules {
 		if work.Calls == nil {

@@ -39,7 +39,7 @@ func (d *disruption) slots() int { return d.healthy - d.view.Desired }
 func (d *disruption) total() int { return max(d.view.Expected, d.view.Counted) }
 
 // openDisruptions adds the budgets of the PodDisruptionBudgets: each PreCheck request of a pod that they
-// select needs a slot, whichever lifecycle it belongs to, because the pod becomes unready for all of them.
+// select needs a slot, in any lifecycle, because the pod becomes unready for all of them.
 func (w *evaluating) openDisruptions(
 	snapshot Snapshot, candidates map[string]*permit.Candidate, budgetsOf map[types.UID][]string, now time.Time,
 ) {

@@ -17,7 +17,7 @@ func worded(uid, tier string) rule.Request {
 	return rule.Request{Pod: &rule.PodFact{UID: types.UID(uid), Name: uid, Labels: map[string]string{"tier": tier}}}
 }
 
-// Whatever pods come, change and go: their messages are equal to newly made ones.
+// Pods are added, changed and removed in any way: their messages equal newly made messages.
 func TestWordsAreThoseOfToday(t *testing.T) {
 	most := intstr.FromInt32(1)
 	entry := appsv1alpha1.TransitionRule{

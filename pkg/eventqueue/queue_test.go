@@ -253,8 +253,8 @@ func TestEventsCanBeSwitchedOff(t *testing.T) {
 	expectStored(t, "off", f, 0)
 }
 
-// TestTheWorker shows that it sends events that are recorded while it waits, and those that may
-// still be sent when it is stopped; the others count as dropped.
+// TestTheWorker shows that it sends events that are recorded while it waits, and events that
+// may still be sent when it is stopped; the others count as dropped.
 func TestTheWorker(t *testing.T) {
 	f := newFixture(t, limits{entries: 100, bytes: 1 << 20, namespaceEntries: 50, rate: 0.001, burst: 2, totalRate: 100, totalBurst: 100})
 	ctx, cancel := context.WithCancel(t.Context())

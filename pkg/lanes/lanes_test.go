@@ -23,7 +23,7 @@ func newLanes() *lanes.Lanes {
 }
 
 // machine runs rounds of a few namespaces in any order, as a controller does: one at a time in each
-// namespace, and another one whenever Leave returns it.
+// namespace, and another round whenever Leave returns it.
 type machine struct {
 	t        *rapid.T
 	lanes    *lanes.Lanes

@@ -37,7 +37,7 @@ type round struct {
 	lane      lanes.Lane
 	began     time.Time
 
-	// left is the remaining time of the evaluation; evaluations are those that follow.
+	// left is the remaining time of the evaluation; evaluations are the evaluations that follow.
 	left        time.Duration
 	evaluations int
 }

@@ -216,7 +216,7 @@ func (c *cast) finishOperated(t failer) {
 	})
 }
 
-// Undo cancels an id, possibly together with the begin of another one.
+// Undo cancels an id, possibly together with the begin of another id.
 func (c *cast) Undo(t *rapid.T) {
 	id, other, also := drawID(t), drawID(t), rapid.Bool().Draw(t, "also begins")
 	c.request(t, func(pod *corev1.Pod) {

@@ -224,17 +224,17 @@ func TestPermitted(t *testing.T) {
 		pod  *builders.PodBuilder
 		want bool
 	}{
-		"a pod at rest":                      {pod: available()},
-		"a pod without labels":               {pod: builders.MakePod("web-0").Uncontrolled()},
-		"requested":                          {pod: available().Operating("a", "upgrade")},
-		"waiting":                            {pod: available().Waiting("a", "upgrade", since)},
-		"preparing":                          {pod: builders.MakePod("web-0").Preparing("a", "upgrade"), want: true},
-		"operating":                          {pod: builders.MakePod("web-0").Allowed("a", "upgrade"), want: true},
-		"finished":                           {pod: builders.MakePod("web-0").Finished("a", "upgrade", since), want: true},
-		"complete":                           {pod: builders.MakePod("web-0").Complete("a", "upgrade"), want: true},
-		"one id waits, another one operates": {pod: builders.MakePod("web-0").Allowed("b", "upgrade").Waiting("a", "restart", since), want: true},
-		"a permission that is a remnant":     {pod: available().Label(appsv1alpha1.OperationPermissionLabelPrefix+"/upgrade", "1")},
-		"a permit that was void":             {pod: available().Waiting("a", "upgrade", since).Label(appsv1alpha1.PreCheckedLabelPrefix+"/a", "1")},
+		"a pod at rest":                     {pod: available()},
+		"a pod without labels":              {pod: builders.MakePod("web-0").Uncontrolled()},
+		"requested":                         {pod: available().Operating("a", "upgrade")},
+		"waiting":                           {pod: available().Waiting("a", "upgrade", since)},
+		"preparing":                         {pod: builders.MakePod("web-0").Preparing("a", "upgrade"), want: true},
+		"operating":                         {pod: builders.MakePod("web-0").Allowed("a", "upgrade"), want: true},
+		"finished":                          {pod: builders.MakePod("web-0").Finished("a", "upgrade", since), want: true},
+		"complete":                          {pod: builders.MakePod("web-0").Complete("a", "upgrade"), want: true},
+		"one id waits, another id operates": {pod: builders.MakePod("web-0").Allowed("b", "upgrade").Waiting("a", "restart", since), want: true},
+		"a permission that is a remnant":    {pod: available().Label(appsv1alpha1.OperationPermissionLabelPrefix+"/upgrade", "1")},
+		"a permit that was void":            {pod: available().Waiting("a", "upgrade", since).Label(appsv1alpha1.PreCheckedLabelPrefix+"/a", "1")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := lifecycle.FactsOf(tc.pod.Obj()).Permitted(); got != tc.want {

@@ -23,7 +23,7 @@ type model struct {
 	// issued are the verdicts that the rules ever gave.
 	issued map[verdict]bool
 
-	// attempt of the running lifecycle of each id; absent while there is none.
+	// attempt of the running lifecycle of each id; absent while the id has no lifecycle.
 	attempt map[string]string
 
 	// spent are the attempts that an id ever had.

@@ -52,7 +52,7 @@ func TestUnobservedObjectsExpire(t *testing.T) {
 		tracker.Observe("stays", "readiness", "NotReady")
 	}
 	if got := tracker.Observe("stays", "readiness", "NotReady"); len(tracker.seen) != 1 || got < idle {
-		t.Errorf("%d observations, the one that is looked at lasts %s", len(tracker.seen), got)
+		t.Errorf("%d observations, the tested observation lasts %s", len(tracker.seen), got)
 	}
 }
 

@@ -107,7 +107,7 @@ func completed(given any) any {
 	return whole
 }
 
-// filled returns a document with the missing fields of another one added, at any depth.
+// filled returns a document with the missing fields of another document added, at any depth.
 func filled(given, from any) any {
 	fields, isObject := given.(map[string]any)
 	defaults, ok := from.(map[string]any)

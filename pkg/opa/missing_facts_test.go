@@ -106,7 +106,7 @@ func readDecided(t *rapid.T, output json.RawMessage) decided {
 	return read
 }
 
-// opens names a permission that after has and before has not; "" if there is none.
+// opens names a permission that after has and before has not; "" without such a permission.
 func (d decided) opens(after decided) string {
 	for _, key := range slices.Concat(after.Passed, after.Takes) {
 		if !slices.Contains(d.Passed, key) && !slices.Contains(d.Takes, key) {

@@ -39,7 +39,7 @@ type Observation struct {
 	Evaluations int
 
 	// Err is the error of an evaluation without a decision, or reports a verdict that differs from the
-	// returned one.
+	// returned verdict.
 	Err error
 }
 

@@ -109,8 +109,8 @@ func TestReplay(t *testing.T) {
 	})
 }
 
-// TestCustomInputFitsTheSchema checks that the input has exactly the fields of the schema, whatever
-// a pod lacks.
+// TestCustomInputFitsTheSchema checks that the input has exactly the fields of the schema, also for
+// a pod without optional fields.
 func TestCustomInputFitsTheSchema(t *testing.T) {
 	schema := map[string]any{}
 	if err := json.Unmarshal(policies.InputSchema(), &schema); err != nil {

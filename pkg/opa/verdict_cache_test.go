@@ -58,7 +58,7 @@ func TestEvaluatesEachProjectionOnce(t *testing.T) {
 		"another label":                   {rule: plain, change: func(r *rule.Request) { r.Pod.Labels["zone"] = "b" }},
 		"a label of its filter":           {rule: filtered, change: func(r *rule.Request) { r.Pod.Labels["zone"] = "b" }, evaluated: true},
 		"the pod skips it":                {rule: plain, change: func(r *rule.Request) { r.Pod.SkipRules = []string{"mine"} }, evaluated: true},
-		"the pod skips another one":       {rule: plain, change: func(r *rule.Request) { r.Pod.SkipRules = []string{"other"} }},
+		"the pod skips another rule":      {rule: plain, change: func(r *rule.Request) { r.Pod.SkipRules = []string{"other"} }},
 		"the operation type":              {rule: plain, change: func(r *rule.Request) { r.Type = "delete" }},
 		"the operation type it names":     {rule: typed, change: func(r *rule.Request) { r.Type = "delete" }, evaluated: true},
 		"whether the pod is available":    {rule: plain, change: func(r *rule.Request) { r.Pod.Available = false }},

@@ -113,7 +113,7 @@ func TestConcurrencyIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Until the first evaluation has the only slot, another one may take it.
+	// Until the first evaluation has the only slot, another evaluation may take it.
 	eventually(t, "the slot is taken", func() bool {
 		return verdictOf(t.Context(), t, healthy, request(0, true)).Code == rule.CodeNotReached
 	})
@@ -194,7 +194,7 @@ func TestDeadlineEndsBetweenRequests(t *testing.T) {
 }
 
 // TestSlowLaneLeavesRoom checks that evaluations in the slow lane wait for each other, and that
-// another one gets a slot meanwhile.
+// another evaluation gets a slot meanwhile.
 func TestSlowLaneLeavesRoom(t *testing.T) {
 	e := newEngine(t, opa.Options{CustomTimeout: time.Hour, RoundBudget: 50 * time.Millisecond, Concurrency: 2})
 	program, release := stuck(t, e)

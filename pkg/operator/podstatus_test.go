@@ -107,7 +107,7 @@ func TestPatchOfPodStatus(t *testing.T) {
 	}
 }
 
-// TestPatchOfPodStatusThatFails returns the error of the API server, whatever it is encoded as.
+// TestPatchOfPodStatusThatFails returns the error of the API server in any encoding.
 func TestPatchOfPodStatusThatFails(t *testing.T) {
 	conflict := apierrors.NewConflict(corev1.Resource("pods"), "web-0", context.Canceled).Status()
 	conflict.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}

@@ -174,7 +174,7 @@ func TestANamespaceHasAFewKindsAndOwners(t *testing.T) {
 		t.Error("one kind too many is admitted")
 	}
 	if !s.Refer(owner("other", "more", "More"), s.now) {
-		t.Error("the kinds of one namespace count in another one")
+		t.Error("the kinds of one namespace count in another namespace")
 	}
 	admitted := s.Release(owner("shop", "web-0", "Kind0").Key, s.now)
 	if diff := cmp.Diff([]ownerscale.Owner{more}, admitted); diff != "" {
@@ -194,8 +194,8 @@ func TestANamespaceHasAFewKindsAndOwners(t *testing.T) {
 	}
 }
 
-// TestTheReadsOfOneNamespaceDelayNoOtherOne: whatever a namespace has to read, another one is read as soon as
-// one of the reads in progress ends.
+// TestTheReadsOfOneNamespaceDelayNoOtherOne: with any reads of a namespace, an owner of another namespace is
+// read as soon as one of the reads in progress ends.
 func TestTheReadsOfOneNamespaceDelayNoOtherOne(t *testing.T) {
 	s := newSchedule()
 	for namespace := range 20 {
@@ -233,9 +233,9 @@ func TestTheReadsOfOneNamespaceDelayNoOtherOne(t *testing.T) {
 	}
 }
 
-// TestScheduleProperties: whatever comes in whatever order, the bounds hold, no owner is read twice at a time,
-// and once nothing changes any more each admitted owner is read after its last change, and nothing is kept of
-// those that are gone.
+// TestScheduleProperties: for events of any kind in any order, the bounds hold, no owner is read twice at a
+// time, and once nothing changes any more each admitted owner is read after its last change, and nothing is
+// kept of owners that no longer exist.
 func TestScheduleProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		bounds := ownerscale.Bounds{

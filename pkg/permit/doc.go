@@ -16,8 +16,9 @@
 //     succeed any more, and the pod itself shows the outcome of its stamp.
 //   - A record contains the resourceVersion (viewResourceVersion) up to which its writer
 //     had seen the pods that the record no longer lists. The next batch is only computed
-//     from a view that reaches that resourceVersion and those of all listed pods: the view
-//     contains every outcome, and shows each reserved pod as of its reservation or later.
+//     from a view that reaches that resourceVersion and the resourceVersions of all listed
+//     pods: the view contains every outcome, and shows each reserved pod as of its
+//     reservation or later.
 //   - Records are written in the order of their names, and a pod is stamped only
 //     after all of them. Two writers therefore meet at the first record they share,
 //     where one of them gets a conflict and starts again.

@@ -20,8 +20,9 @@ type Budget struct {
 	Ruleset string
 
 	// Disruption is true for a PodDisruptionBudget. It counts the pods that are Ready instead of
-	// those that are available, and has no record: Live are the pods of other records, and the
-	// pods that this process has stamped, at the resourceVersions at which they were stamped.
+	// the pods that are available, and has no record: Live are the pods of other records, and
+	// the pods that this process has stamped, at the resourceVersions at which they were
+	// stamped.
 	Disruption bool
 
 	// Slots that each of its availability rules may allocate, by rule name. Live

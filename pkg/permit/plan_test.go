@@ -149,7 +149,7 @@ func TestNext(t *testing.T) {
 			candidates: []permit.Candidate{unavailable(under(waiting("p", 0), "web/max"))},
 			want:       outcome{Granted: []string{"p/a"}},
 		},
-		"a PostCheck takes no slot, whatever the pod looks like": {
+		"a PostCheck takes no slot, for any pod": {
 			budgets: []permit.Budget{budget("web", 0)},
 			candidates: []permit.Candidate{func() permit.Candidate {
 				c := selectedBy(waiting("p", 0), "web")

@@ -57,7 +57,7 @@ func TestNextRechecksDependentRules(t *testing.T) {
 		recheck    permit.Recheck
 		want       outcome
 	}{
-		"of two pods of a shard the one that waits longer goes": {
+		"of two pods of a shard the pod that waits longer is permitted": {
 			budgets: []permit.Budget{sequentialBudget("db")},
 			candidates: []permit.Candidate{
 				rechecked(waiting("a2", 0), "db"), rechecked(waiting("a1", 1), "db"), rechecked(waiting("b1", 2), "db"),
@@ -225,7 +225,7 @@ func TestCommitted(t *testing.T) {
 		rechecked(unavailable(waiting("b", 2)), "db"), rechecked(unavailable(waitingAs("b", "second", 3)), "db"), rechecked(waiting("c", 4), "db"),
 	}, recheck, epoch)
 	if diff := cmp.Diff([]int{-1, 0, 0, 1, 1, 1}, reserved); diff != "" {
-		t.Errorf("newly reserved: the pod itself and those that are unavailable are left out (-want +got):\n%s", diff)
+		t.Errorf("newly reserved: the pod itself and unavailable pods are left out (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]int{1, 1, 2, 2, 3, 3}, pods); diff != "" {
 		t.Errorf("committed pods (-want +got):\n%s", diff)

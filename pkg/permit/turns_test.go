@@ -81,7 +81,7 @@ func (c *crowd) decide(time int) {
 }
 
 // TestEveryPodHasItsTurn shows that every pod is rechecked within a bounded number of rounds,
-// whatever the rounds have time for, however many pods come, and although every pod is denied and
+// with any time of the rounds and any number of new pods, and although every pod is denied and
 // waits on. A pod whose rules take longer than a round has its turn too, and delays no other pod.
 func TestEveryPodHasItsTurn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -98,7 +98,7 @@ func TestEveryPodHasItsTurn(t *testing.T) {
 			most = max(most, len(c.waits))
 			c.decide(rapid.IntRange(1, 6).Draw(t, "time"))
 			for name := range c.waits {
-				// At least one pod has its turn in each round, and those that came later have it later.
+				// At least one pod has its turn in each round, and pods that came later have it later.
 				if since := c.round - c.turn[name]; since > most {
 					t.Fatalf("round %d: %s had no turn for %d rounds, and at most %d pods wait", i, name, since, most)
 				}

@@ -50,7 +50,7 @@ func NewEmployers(cached, apiReader client.Reader, clk clock.PassiveClock) *Empl
 // Gone returns the employers that the pod names, whose finalizer it does not carry, and
 // that will never add it: Services that do not exist, are terminating, are in another
 // namespace or do not select the pod. Employers of other kinds are never gone: the manager
-// may not read them. With an error the list contains the employers that are known to be gone.
+// may not read them. With an error the list contains the employers that are known to be in this state.
 func (e *Employers) Gone(ctx context.Context, pod *corev1.Pod, facts lifecycle.PodFacts) ([]string, error) {
 	if facts.Terminating || !facts.Controlled() {
 		return nil, nil

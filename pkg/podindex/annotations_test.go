@@ -39,7 +39,7 @@ func TestVisibleAnnotations(t *testing.T) {
 				"kusionstack.io/x": "1", appsv1alpha1.DetailAnnotationPrefix + "/web": "{}",
 			},
 		},
-		"those that only look like it": {
+		"annotations that only look like it": {
 			annotations: map[string]string{"notkusionstack.io/x": "1", "kusionstack.io": "2", "kusionstack.io.example.com/x": "3"},
 			want:        map[string]string{"notkusionstack.io/x": "1", "kusionstack.io": "2", "kusionstack.io.example.com/x": "3"},
 		},

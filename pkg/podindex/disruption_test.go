@@ -49,7 +49,8 @@ type disrupted struct {
 	Unavailable []string
 }
 
-// checkBudgets: those that select a pod that waits have the counts of a recount, and the others are left out.
+// checkBudgets requires that budgets that select a waiting pod have the counts of a recount, and that the
+// others are left out.
 func (c *cluster) checkBudgets(t *rapid.T) {
 	got, want := map[string]disrupted{}, map[string]disrupted{}
 	for _, view := range c.x.Snapshot("default", nil).Disruptions {

@@ -207,7 +207,7 @@ func TestReservations(t *testing.T) {
 }
 
 // TestAPodThatReplacesAnother: pods count by UID, so a new pod of the same name is
-// another pod, whichever of the two events comes first.
+// another pod, in either order of the two events.
 func TestAPodThatReplacesAnother(t *testing.T) {
 	old := waitingPod("web-0").UID("old").Label("app", "web").Obj()
 	fresh := builders.MakePod("web-0").UID("new").Label("app", "web").Obj()

@@ -13,8 +13,8 @@ import (
 )
 
 // NewInformer returns the informer of a kind. The informer of pods shares its watch and
-// its objects with the index; the informer of any other kind is that of client-go. It
-// has the signature of cache.Options.NewInformer of controller-runtime.
+// its objects with the index; the informer of any other kind is the informer of
+// client-go. It has the signature of cache.Options.NewInformer of controller-runtime.
 //
 // The watch of the pods writes to the index first and to the informer behind it. The index
 // therefore sees every list, event and bookmark in the order of resourceVersions, as from a

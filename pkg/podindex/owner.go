@@ -166,7 +166,7 @@ const maxOwnerDepth = 8
 type controlled struct {
 	pods int
 
-	// counted are those that are neither terminating nor finished.
+	// counted are the pods that are neither terminating nor finished.
 	counted int
 
 	// top is the UID of the owner that rules see of the pods: the top of the chain, or the

@@ -45,7 +45,7 @@ func TestSkipRules(t *testing.T) {
 }
 
 // TestVersionOfFacts: verdicts are remembered by the version of the facts, so it moves
-// with whatever rules can see, and with nothing else.
+// with the fields that rules can see, and with no other field.
 func TestVersionOfFacts(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*builders.PodBuilder)

@@ -124,7 +124,7 @@ func TestRetiredRulesEnd(t *testing.T) {
 	retired("before the end", "r")
 
 	x.SetRule(boundRule("r", "r-3", labelled()))
-	retired("another one took its place")
+	retired("another rule took its place")
 	x.RetireRule(key, now.Add(time.Second))
 	x.Expire(now.Add(podindex.RetiredFor))
 	retired("the end of its predecessor", "r")

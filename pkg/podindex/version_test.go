@@ -25,7 +25,7 @@ func named(kind, name string, uid, controller types.UID) podindex.Owner {
 	return owner
 }
 
-// TestOwnerOfAPod is the workload at the top of what is known, whatever comes first.
+// TestOwnerOfAPod is the workload at the top of the known owners, for events in any order.
 func TestOwnerOfAPod(t *testing.T) {
 	x := newIndex(t)
 	x.SetRule(x.rule("r"))

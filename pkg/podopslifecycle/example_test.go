@@ -90,7 +90,7 @@ func ExampleAllowOps() {
 	// allowed an hour after traffic is off: false true
 }
 
-// Undo ends an operation that is no longer wanted. The object may begin another one.
+// Undo ends an operation that is no longer wanted. The object may begin another operation.
 func ExampleUndoContext() {
 	ctx := context.Background()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{

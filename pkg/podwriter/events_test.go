@@ -59,8 +59,8 @@ func TestAWriteHasOneEventAtMost(t *testing.T) {
 	}
 }
 
-// TestAvailability shows that a pod has one event when it becomes available, whichever request made it
-// so, with the steps since the previous event.
+// TestAvailability shows that a pod has one event when it becomes available by any request, with the
+// steps since the previous event.
 func TestAvailability(t *testing.T) {
 	web := func() *builders.PodBuilder { return builders.MakePod("web-0") }
 	preparing := web().Gate(false).Ready().Preparing("a", "upgrade").Obj()

@@ -12,9 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// PatchMetadata changes labels and annotations of this very pod, not of another one of its name,
-// as any operation controller does; nil values remove a key. It returns the pod as stored, nil
-// when the pod no longer exists.
+// PatchMetadata changes labels and annotations of the pod with this UID, not of another pod of
+// the same name, as any operation controller does; nil values remove a key. It returns the pod
+// as stored, nil when the pod no longer exists.
 func PatchMetadata(ctx context.Context, c client.Client, pod *corev1.Pod, labels, annotations map[string]any) (*corev1.Pod, error) {
 	metadata := map[string]any{"uid": pod.UID}
 	if len(labels) > 0 {

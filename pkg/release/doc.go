@@ -2,7 +2,7 @@
 //
 // Each step makes sure that no component can repeat the changes that the next step reverts:
 //
-//	TrafficAdapters                              the programs of those that go must have stopped
+//	TrafficAdapters                              the programs of removed adapters must have stopped
 //	webhook configurations, admission policies   no request begins a lifecycle or is deferred
 //	the Deployment of the manager, to 0          no controller continues a lifecycle
 //	pods                                         lifecycles end, gates open, finalizers of

@@ -106,7 +106,7 @@ func TestDesired(t *testing.T) {
 	}{
 		"no demand":                               {Scale{Replicas: 12}, "1", Workload{Deployment: deployment(6, "1", false)}, 12},
 		"a ReplicaSet alone":                      {kept, "", Workload{}, 6},
-		"an old one in a rollout":                 {kept, "1", Workload{Deployment: deployment(12, "2", false)}, 6},
+		"an old ReplicaSet in a rollout":          {kept, "1", Workload{Deployment: deployment(12, "2", false)}, 6},
 		"the newest one, scaled in":               {kept, "2", Workload{Deployment: deployment(6, "2", false)}, 6},
 		"the newest one, scaled in and out again": {kept, "2", Workload{Deployment: deployment(12, "2", false)}, 12},
 		"the newest one, scaled out by half":      {kept, "2", Workload{Deployment: deployment(9, "2", false)}, 9},
@@ -120,8 +120,8 @@ func TestDesired(t *testing.T) {
 		"the newest one, scaled in and out again under Recreate": {
 			kept, "2", Workload{Deployment: recreating(deployment(12, "2", false))}, 12,
 		},
-		"an old one, paused": {kept, "1", Workload{Deployment: deployment(12, "2", true), Total: 15}, 12},
-		"an old one, paused and scaled in": {
+		"an old ReplicaSet, paused": {kept, "1", Workload{Deployment: deployment(12, "2", true), Total: 15}, 12},
+		"an old ReplicaSet, paused and scaled in": {
 			kept, "1", Workload{Deployment: deployment(6, "2", true), Total: 15}, 6,
 		},
 		"a ReplicaSet without a revision": {kept, "", Workload{Deployment: deployment(12, "2", false)}, 6},

@@ -65,7 +65,7 @@ func TestVictims(t *testing.T) {
 		"a lower cost first":                   {runs("b", cost("-1")), runs("a"), runs("c", cost("1"))},
 		"a cost that is not valid counts as 0": {runs("b", cost("-1")), runs("a", cost("+5")), runs("c", cost("007")), runs("d", cost("x"))},
 		"more pods on the node first":          {runs("b", onNode("n")), runs("c", onNode("n")), runs("a")},
-		"the one that became ready later":      {runs("b", readySince(time.Minute)), runs("a", readySince(time.Hour))},
+		"the pod that became ready later":      {runs("b", readySince(time.Minute)), runs("a", readySince(time.Hour))},
 		"ready times of one power of two, by UID": {
 			runs("a", readySince(40*time.Minute)), runs("b", readySince(39*time.Minute)),
 		},

@@ -364,7 +364,7 @@ func TestAHangingCallDoesNotBlockTheWorker(t *testing.T) {
 	}
 	w.wantEvent(EventGetCurrentEmployeesFailed, ErrHanging.Error())
 	if len(w.lb.calls) > 0 {
-		t.Fatalf("calls %v: no call may be made while another one hangs", w.lb.calls)
+		t.Fatalf("calls %v: no call may be made while another call hangs", w.lb.calls)
 	}
 	release()
 	for deadline := time.Now().Add(time.Minute); !w.protected("p000"); w.clock.Step(time.Minute) {

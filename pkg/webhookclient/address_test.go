@@ -120,7 +120,7 @@ func TestURLsAreCheckedWithoutTheNetwork(t *testing.T) {
 		url   string
 		class Class // empty if it may be called
 	}{
-		"a name, whatever it resolves to":           {url: "http://no.such.host.invalid/"},
+		"a name, at any address":                    {url: "http://no.such.host.invalid/"},
 		"a name that only looks local":              {url: "http://localhost.example.com/"},
 		"a name that only ends like it":             {url: "http://mylocalhost/"},
 		"a private address":                         {url: "http://10.0.0.1/"},

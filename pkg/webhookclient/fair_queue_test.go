@@ -193,7 +193,7 @@ func TestTheQueueIsBoundedInBytes(t *testing.T) {
 }
 
 // TestNoNamespaceChangesTheBreakerOfAnother checks that the breakers of a namespace depend only on
-// its own calls, for any order of calls of another one.
+// its own calls, for any order of calls of another namespace.
 func TestNoNamespaceChangesTheBreakerOfAnother(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		together, alone := newFairQueue(PoolOptions{}.withDefaults()), newFairQueue(PoolOptions{}.withDefaults())

@@ -59,7 +59,7 @@ func TestBetweenEqualsThePresentHolderStays(t *testing.T) {
 }
 
 // TestLedger shows that for any sequence of calls the ledger never exceeds its limits, its
-// sums are right, and only a source that holds more than another one gives way to it.
+// sums are right, and only a source that holds more than another source gives way to it.
 func TestLedger(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := newLedger(20, 12)

@@ -41,7 +41,7 @@ func TestAnswerToAPost(t *testing.T) {
 			answer: webhooktask.PostAnswer{Success: true, TaskID: "7"}, rule: polled(),
 			want: []rule.TaskState{approved, approved}, wantPhase: appsv1alpha1.TaskFinished,
 		},
-		"success approves all, whatever else is named": {
+		"success approves all, with any names": {
 			answer: webhooktask.PostAnswer{Success: true, FinishedNames: []string{"web-1"}}, rule: unpolled,
 			want: []rule.TaskState{approved, approved}, wantPhase: appsv1alpha1.TaskFinished,
 		},
@@ -49,7 +49,7 @@ func TestAnswerToAPost(t *testing.T) {
 			answer: webhooktask.PostAnswer{}, rule: unpolled,
 			want: []rule.TaskState{failed, failed}, wantPhase: appsv1alpha1.TaskFinished, wantReason: "Rejected",
 		},
-		"no success approves those that are named": {
+		"no success approves the named pods": {
 			answer: webhooktask.PostAnswer{FinishedNames: []string{"web-1"}}, rule: unpolled,
 			want: []rule.TaskState{failed, approved}, wantPhase: appsv1alpha1.TaskFinished, wantReason: "Rejected",
 		},

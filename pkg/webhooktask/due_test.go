@@ -58,11 +58,11 @@ func TestWhenATaskIsPolled(t *testing.T) {
 			tasks: polling("web-0"), rule: slow, last: webhooktask.LastPoll{At: start, Failures: 1, RetryAfter: 1 << 60},
 			now: after(600), want: one, wantNext: 1,
 		},
-		"not while the POST is under way":   {tasks: opened("web-0"), rule: polled(), now: after(30)},
-		"not for an older rule":             {tasks: polling("web-0"), rule: edited, now: after(30)},
-		"but failed ones have their time":   {tasks: broken("web-0"), rule: polled(), now: start, wantNext: 10*time.Second + 700*time.Millisecond},
-		"which is past once it has come":    {tasks: broken("web-0"), rule: polled(), now: after(11)},
-		"nothing is due when there is none": {tasks: webhooktask.Tasks{}, rule: polled(), now: start},
+		"not while the POST is under way": {tasks: opened("web-0"), rule: polled(), now: after(30)},
+		"not for an older rule":           {tasks: polling("web-0"), rule: edited, now: after(30)},
+		"but failed ones have their time": {tasks: broken("web-0"), rule: polled(), now: start, wantNext: 10*time.Second + 700*time.Millisecond},
+		"which is past once it has come":  {tasks: broken("web-0"), rule: polled(), now: after(11)},
+		"nothing is due without tasks":    {tasks: webhooktask.Tasks{}, rule: polled(), now: start},
 	} {
 		t.Run(name, func(t *testing.T) {
 			last := func(string) webhooktask.LastPoll { return tc.last }
@@ -93,7 +93,7 @@ func TestHowATaskIsPolled(t *testing.T) {
 			rule: polled(), answer: webhooktask.PostAnswer{Success: true, Poll: true, TaskID: "7"},
 			want: webhooktask.Poll{TraceID: "t1", TaskID: "7", Keys: []string{"task-id"}},
 		},
-		"async gets the key of the manual, and the one that deployed services read": {
+		"async gets the key of the manual, and the key that deployed services read": {
 			rule: polled(), answer: webhooktask.PostAnswer{Success: true, Async: true, TaskID: "7"},
 			want: webhooktask.Poll{TraceID: "t1", TaskID: "7", Keys: []string{"task-id", "trace-id"}},
 		},

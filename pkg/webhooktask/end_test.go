@@ -197,6 +197,6 @@ func TestHistoryTimeCountsFromTheEndOfACall(t *testing.T) {
 	tasks := rejected("web-0").Forget(nil, polled(), after(700))
 	history := tasks.Status(after(1200)).History
 	if len(history) != 1 || !history[0].LastTime.Equal(new(whole(700))) || history[0].NextTime != nil {
-		t.Errorf("history = %+v, want the call, last changed at %v, not to be made again", history, whole(700))
+		t.Errorf("history = %+v, want the call, last changed at %v, and no repetition", history, whole(700))
 	}
 }

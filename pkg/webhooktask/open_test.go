@@ -212,7 +212,7 @@ func TestNewPodsDoNotDisplaceRepeatedCalls(t *testing.T) {
 		t.Errorf("%d calls for new pods, want 0: the free tasks are for others", calls)
 	}
 	if calls := answered(old, 20); calls != 8 {
-		t.Errorf("%d calls about those that were rejected, want 8", calls)
+		t.Errorf("%d calls about rejected pods, want 8", calls)
 	}
 	if got := len(tasks.Status(after(20)).TaskStates); got != 32 {
 		t.Errorf("%d tasks, want 32", got)

@@ -14,8 +14,9 @@ const (
 	growthTo   = 10000
 )
 
-// growth is the ratio of the cost of a round of the larger workload to that of the smaller
-// one with as many waiting pods: the worst over the numbers of waiting pods, by column.
+// growth is the ratio of the cost of a round of the larger workload to the cost of a round
+// of the smaller workload with as many waiting pods: the worst over the numbers of waiting
+// pods, by column.
 type growth map[string]float64
 
 // measureGrowth takes the samples of both sizes in turn. The cells of the grid are minutes

@@ -103,7 +103,7 @@ func (p *browserPage) focus(selector string) {
 	run(p, chromedp.Focus(selector))
 }
 
-// theme shows the page in light or dark colors, whatever the machine prefers.
+// theme shows the page in light or dark colors, for either preference of the machine.
 func (p *browserPage) theme(name string) {
 	p.t.Helper()
 	for range 3 {

@@ -226,7 +226,7 @@ func (c *cluster) kubectlFails(ctx context.Context, args ...string) string {
 }
 
 // metric returns the value of a series with the label of a namespace, at the leader; empty
-// when there is none.
+// when the series does not exist.
 func (f *managerSet) metric(ctx context.Context, name, namespace string) string {
 	GinkgoHelper()
 	for _, m := range f.running() {

@@ -50,7 +50,8 @@ func (p scenario) diagnosed(ctx context.Context) doctor.Report {
 	return report
 }
 
-// reinstall applies the manifests of the suite again, whatever is left of them, and starts a manager.
+// reinstall applies the manifests of the suite again, over any remainder of them, and starts a
+// manager.
 func reinstall(ctx context.Context, c *cluster) {
 	GinkgoHelper()
 	managers.stopAll()

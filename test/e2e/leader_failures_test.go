@@ -106,7 +106,7 @@ func (a *leaderFailures) await(ctx context.Context, wanted moment) bool {
 	}
 }
 
-// sprung returns the moments at which a leader has failed and another one took over.
+// sprung returns the moments at which a leader has failed and another manager took over.
 func (a *leaderFailures) sprung() []moment {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -215,7 +215,7 @@ var _ = Describe("A scale-in that waits, without a manager", func() {
 		managers.stopAll()
 	})
 
-	It("goes on by itself, and a manager that comes back removes what is left of it", func(ctx context.Context) {
+	It("continues without a manager, and a manager that starts again removes its annotations", func(ctx context.Context) {
 		DeferCleanup(func(ctx context.Context) {
 			if len(managers.running()) == 0 {
 				managers.start(ctx)

@@ -93,7 +93,7 @@ var _ = Describe("A rule", func() {
 			Eventually(ctx, p.list).Should(asExpected)
 			Consistently(ctx, p.list).Should(asExpected)
 
-			By("reporting in events the pods that are withheld, and those that would be")
+			By("reporting in events the pods that are withheld, and the pods that would be")
 			for name, reason := range map[string]string{"plain": "Withheld", "warn": "WouldWithhold"} {
 				Eventually(ctx, func(ctx context.Context) ([]string, error) { return reasons(ctx, p, name) }).Should(ContainElement(reason))
 			}

@@ -13,7 +13,8 @@ import (
 )
 
 // service forwards connections to managers that are ready, as a Service does to the
-// endpoints of a Deployment: an API server whose manager ended reaches another one.
+// endpoints of a Deployment: an API server whose manager ended reaches another
+// manager.
 type service struct {
 	listener net.Listener
 	running  func() []*manager
@@ -89,7 +90,7 @@ func (s *service) lag(interval time.Duration) {
 	})
 }
 
-// dial connects to the oldest manager that is ready; nil when there is none.
+// dial connects to the oldest manager that is ready; nil when no manager is ready.
 func (s *service) dial() net.Conn {
 	if endpoints := s.endpoints.Load(); endpoints != nil {
 		if len(*endpoints) == 0 {

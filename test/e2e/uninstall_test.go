@@ -109,7 +109,7 @@ var _ = Describe("An uninstall", func() {
 			"clusterroles", "clusterrolebindings", "crds", "namespaces",
 		} {
 			names, _ := p.kubectl(ctx, "get", kind, "-o", "name")
-			Expect(names).NotTo(Or(ContainSubstring("podops"), ContainSubstring("apps.kusionstack.io")), "what is left of %s", kind)
+			Expect(names).NotTo(Or(ContainSubstring("podops"), ContainSubstring("apps.kusionstack.io")), "remaining objects of kind %s", kind)
 		}
 
 		By("running it again, without effect")

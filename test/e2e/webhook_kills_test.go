@@ -208,7 +208,7 @@ func (t *trap) left() int {
 	return len(t.wanted)
 }
 
-// sprung returns the moments at which a leader was killed and another one took over.
+// sprung returns the moments at which a leader was killed and another manager took over.
 func (t *trap) sprung() []moment {
 	t.mu.Lock()
 	defer t.mu.Unlock()

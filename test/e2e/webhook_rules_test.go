@@ -220,7 +220,7 @@ var _ = Describe("A webhook rule", Label(callStories), func() {
 		Expect(late.Approvals(p.namespace)).To(HaveLen(1))
 	})
 
-	It("with failurePolicy Ignore passes whatever is wrong with the service", func(ctx context.Context) {
+	It("with failurePolicy Ignore passes with any fault of the service", func(ctx context.Context) {
 		var rules []appsv1alpha1.TransitionRule
 		for name, rule := range map[string]appsv1alpha1.TransitionRule{
 			"error": service.callsOnce("/500"), "garbage": service.callsOnce("/garbage"), "redirect": service.callsOnce("/redirect"),

@@ -151,7 +151,7 @@ func (p scenario) begin(ctx context.Context, pod *corev1.Pod, id, operationType 
 	p.setLabels(ctx, pod, beginLabels(id, operationType))
 }
 
-// setLabels sets labels of a pod, or removes those that are nil.
+// setLabels sets labels of a pod, or removes labels whose value is nil.
 func (p scenario) setLabels(ctx context.Context, pod *corev1.Pod, labels map[string]any) {
 	GinkgoHelper()
 	Expect(p.trySetLabels(ctx, pod, labels)).To(Succeed())
@@ -208,7 +208,7 @@ func approved() appsv1alpha1.TransitionRule {
 
 func intOrString(value string) *intstr.IntOrString { return new(intstr.Parse(value)) }
 
-// list returns all pods of the scenario, terminating ones included.
+// list returns all pods of the scenario, including terminating pods.
 func (p scenario) list(ctx context.Context) []*corev1.Pod {
 	GinkgoHelper()
 	pods := &corev1.PodList{}

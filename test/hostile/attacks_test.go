@@ -34,9 +34,9 @@ var _ = Describe("The neighbour of a hostile namespace keeps operating", Ordered
 	})
 
 	It("while objects are sent whose selectors have 150,000 values", func(ctx context.Context) {
-		// The API server reads such objects before it rejects them, whatever their kind.
-		// The cost of PodOps is the difference to as many values in objects without a
-		// webhook of PodOps.
+		// The API server reads such objects of any kind before it rejects them. The cost
+		// of PodOps is the difference to as many values in objects without a webhook of
+		// PodOps.
 		attacked.installBlobs(ctx)
 		namespaces := []string{attacked.namespace(ctx, "selectors")}
 		var blobs, selectors times

@@ -39,7 +39,7 @@ func outrankMachine() (leave func() error, err error) {
 	}, nil
 }
 
-// outranked returns the command that runs another one with a niceness. A kernel that groups the
+// outranked returns the command that runs another command with a niceness. A kernel that groups the
 // processes of a session (autogroup) compares niceness only within a session, and sessions by that of their
 // group, so the command runs in a session of its own, of which the group has the niceness, too.
 func outranked(niceness int, command ...string) []string {

@@ -241,7 +241,7 @@ func (c *cell) patch(ctx context.Context, object client.Object, patch string) er
 	return c.Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(patch)))
 }
 
-// approve sets the label that the rule requires on every pod, or on those that are not before.
+// approve sets the label that the rule requires on every pod, or on the pods that are not before.
 func (c *cell) approve(ctx context.Context, onlyNew bool) error {
 	pods := &corev1.PodList{}
 	if err := c.List(ctx, pods, client.InNamespace(c.namespace)); err != nil {

@@ -54,7 +54,7 @@ type row struct {
 	// passes is true if pods are removed without a lifecycle.
 	passes bool
 
-	// either are senders of which any may carry out requests, whichever comes first.
+	// either are senders of which any may carry out requests: the first that does.
 	either []string
 
 	// alone is true for a row that takes a node away from all others.

@@ -109,7 +109,7 @@ func testScale(t *testing.T, w *world) {
 	desired(2)
 	time.Sleep(calm)
 	if got := len(c.uids()); got != 1 {
-		t.Errorf("%d pods are left, want the one that is needed", got)
+		t.Errorf("%d pods are left, want the single pod that is needed", got)
 	}
 
 	must("revoking the right", w.Kubectl(ctx, "delete", "clusterrole", "podops-owner-reader-shardsets"))

@@ -44,7 +44,7 @@ func TestObservedTraffic(t *testing.T) {
 		want        plan.State
 	}{
 		"should be on, and is in every group": {pod(1), []slbtest.Backend{byCCM(1, 8080, 100)}, []slbtest.Backend{byCCM(1, 8443, 100)}, plan.On},
-		"whatever weight it has":              {pod(1), []slbtest.Backend{byCCM(1, 8080, 5)}, []slbtest.Backend{byCCM(1, 8443, 90)}, plan.On},
+		"with any weight":                     {pod(1), []slbtest.Backend{byCCM(1, 8080, 5)}, []slbtest.Backend{byCCM(1, 8443, 90)}, plan.On},
 		"should be on, and is in one group":   {pod(1), []slbtest.Backend{byCCM(1, 8080, 100)}, nil, plan.Unconfirmed},
 		"should be on, and is in none":        {pod(1), nil, nil, plan.Unconfirmed},
 		"should be on, without weight in one": {pod(1), []slbtest.Backend{byCCM(1, 8080, 100)}, []slbtest.Backend{byCCM(1, 8443, 0)}, plan.Unconfirmed},

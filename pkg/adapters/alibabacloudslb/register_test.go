@@ -56,6 +56,6 @@ func TestAddToMgrMakesNoRequests(t *testing.T) {
 		t.Errorf("%d requests before the manager starts", got)
 	}
 	if err := slb.AddToMgr(mgr, slb.Config{}); err == nil || !strings.Contains(err.Error(), "access key") {
-		t.Errorf("error %v does not name what is missing", err)
+		t.Errorf("error %v does not name the missing setting", err)
 	}
 }

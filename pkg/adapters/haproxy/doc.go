@@ -42,5 +42,6 @@
 // The annotation podops.dev/haproxy-in-use, which the adapter writes before the first
 // server, records the location of the servers. Another Runtime API or backend is an error
 // until they are removed. To move without a gap use a second Service, and delete the first
-// one afterwards. If the HAProxy no longer exists, remove that annotation and the others.
+// Service afterwards. If the HAProxy no longer exists, remove that annotation and the
+// others.
 package haproxy

@@ -199,9 +199,9 @@ func undoPending(ctx context.Context, c client.Client, pod *corev1.Pod) (*corev1
 	}, nil)
 }
 
-// patchRecord adds labels to this very pod, not to another one of its name, and writes the record of
-// its pending delete. A nil record removes it, with the deletion cost of a pod that leaves. It returns
-// the pod as stored, nil when the pod no longer exists.
+// patchRecord adds labels to the pod with this UID, not to another pod of the same name, and writes
+// the record of its pending delete. A nil record removes it, with the deletion cost of a pod that
+// leaves. It returns the pod as stored, nil when the pod no longer exists.
 func patchRecord(
 	ctx context.Context, c client.Client, pod *corev1.Pod, labels map[string]any, record *appsv1alpha1.PendingDelete,
 ) (*corev1.Pod, error) {

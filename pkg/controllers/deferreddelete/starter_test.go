@@ -203,7 +203,7 @@ func TestBeginForOthers(t *testing.T) {
 		"an evictor":                            {serving("web-0"), []deferreddelete.Demand{byEvictor}, deferreddelete.ActorEvictor},
 		"a client joins the delete in progress": {waiting("web-0"), []deferreddelete.Demand{byClient}, deferreddelete.ActorClient},
 		"an evictor leaves it":                  {waiting("web-0"), []deferreddelete.Demand{byEvictor}, ""},
-		"of two at once, the one that does not repeat counts": {
+		"of two at once, the request that is not repeated counts": {
 			serving("web-0"), []deferreddelete.Demand{byClient, byOwner}, deferreddelete.ActorClient,
 		},
 		"a pod that may be deleted at once": {

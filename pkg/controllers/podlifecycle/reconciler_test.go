@@ -73,7 +73,7 @@ type fixture struct {
 	clock      *clocktesting.FakeClock
 }
 
-// newFixture returns a fixture with one set of pods in the cache and another one in the API server.
+// newFixture returns a fixture with one set of pods in the cache and another set in the API server.
 func newFixture(t *testing.T, cached, apiReader []client.Object, patchErr error) *fixture {
 	t.Helper()
 	f := &fixture{recorder: events.NewFakeRecorder(10)}

@@ -105,8 +105,8 @@ func (w *simulation) Recreate(t *rapid.T) {
 	w.server.putPod(w.newPod(app, name).Obj())
 }
 
-// Surge makes a pod beyond those that its workload wants, as a rollout does. It does not
-// serve yet.
+// Surge makes a pod beyond the pods that its workload wants, as a rollout does. It does
+// not serve yet.
 func (w *simulation) Surge(t *rapid.T) {
 	name := rapid.SampledFrom([]string{"web-7", "web-8", "db-7", "db-8"}).Draw(t, "surge")
 	app, _, _ := cutName(name)

@@ -322,8 +322,8 @@ func TestManyRulesOfAServiceWhoseCircuitBreakerIsOpen(t *testing.T) {
 	s.expectCalls("while it is open")
 }
 
-// TestAHalfOpenCircuitBreaker: a rule with nothing to call takes no probe, and the one that has
-// something to call sends just one POST, whatever waits.
+// TestAHalfOpenCircuitBreaker: a rule without calls takes no probe, and a rule with calls sends
+// one POST, for any number of waiting pods.
 func TestAHalfOpenCircuitBreaker(t *testing.T) {
 	s := newHarness(t, opa.Options{})
 	s.rules("web", webhookRule("approval", false))

@@ -103,7 +103,7 @@ func TestCustomRules(t *testing.T) {
 }
 
 // TestARuleReadsThePermitsBeforeIt: of two pods of one shard that wait at once only one
-// goes, whatever the rule finds when it is evaluated for each alone.
+// is permitted, with any verdicts of the rule on each pod alone.
 func TestARuleReadsThePermitsBeforeIt(t *testing.T) {
 	const onePerShard = `deny contains "another pod of the shard is on its way" if {
 	some other in input.pods

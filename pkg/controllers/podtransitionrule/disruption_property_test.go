@@ -144,8 +144,8 @@ func (d *drained) create() {
 
 // TestNeverMoreThanBothLimitsPermit shows that with a PodDisruptionBudget of x pods and a rule of y pods never more
 // than min(x, y) are out at once, however late the kubelet and the actors are, and the disruption controller within
-// evaluation.SettledFor, and at whichever write to a pod a manager is killed; and that a
-// drain ends once they are not.
+// evaluation.SettledFor, even if a manager is killed at any write to a pod; and that a drain ends once they are
+// not.
 func TestNeverMoreThanBothLimitsPermit(t *testing.T) {
 	e := newTestEngine(t)
 	rapid.Check(t, func(rt *rapid.T) {

@@ -43,7 +43,7 @@ type ended struct {
 // pollEvery is the interval of the polled rules of webhookRule.
 const pollEvery = 5 * time.Second
 
-// run makes rounds until nothing wakes another one.
+// run makes rounds until no further round is scheduled.
 func (c *clockwork) run(t *rapid.T) {
 	for rounds := 0; c.news > c.seen || !c.timer.IsZero() && !c.clock.Now().Before(c.timer); rounds++ {
 		if rounds > 20 {
@@ -140,7 +140,8 @@ func (c *clockwork) answer(t *rapid.T) {
 	c.deliver(result)
 }
 
-// TestNothingIsDueAndUnscheduled, whatever the service answers and whichever writes of status fail.
+// TestNothingIsDueAndUnscheduled holds for all answers of the service and all failures of status
+// writes.
 func TestNothingIsDueAndUnscheduled(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		c := &clockwork{harness: newHarness(t, opa.Options{}), polls: map[string]ended{}}

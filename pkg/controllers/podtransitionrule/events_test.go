@@ -64,7 +64,7 @@ func TestAPodThatIsHeldHasOneEvent(t *testing.T) {
 		`Normal Withheld operation upgrade of id a waits for rule web/signed: label signed is missing, "yes" is required (LabelMismatch)`)
 	s.rules("web", labelled("stamped", "stamped"))
 	s.step(withheldInterval - time.Second)
-	expectEvents(t, s, "and for another one too soon")
+	expectEvents(t, s, "and for another event too soon")
 }
 
 // TestARestartRecordsNothingAgain: 100 pods that wait carry what was recorded of them.
@@ -151,7 +151,7 @@ func TestAWarningComesWithThePermit(t *testing.T) {
 	}
 }
 
-// TestRulesThatPassed are those that are enforced and apply.
+// TestRulesThatPassed shows that these are the enforced rules that apply.
 func TestRulesThatPassed(t *testing.T) {
 	s := newHarness(t, opa.Options{})
 	yes := func(name string) appsv1alpha1.TransitionRule { return labelled(name, "approved") }
@@ -167,8 +167,8 @@ func TestRulesThatPassed(t *testing.T) {
 	}
 }
 
-// TestARolloutThatIsHeldHasOneEvent on the Deployment, whatever comes of its single pods, and
-// none after a restart.
+// TestARolloutThatIsHeldHasOneEvent on the Deployment, for all outcomes of its single pods,
+// and none after a restart.
 func TestARolloutThatIsHeldHasOneEvent(t *testing.T) {
 	s := newHarness(t, opa.Options{})
 	s.rules("web", labelled("approved", "approved"))

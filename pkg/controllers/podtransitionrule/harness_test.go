@@ -274,9 +274,9 @@ func (s *harness) WriteStatus(_ context.Context, object *appsv1alpha1.PodTransit
 	text, err := json.Marshal(object.Status)
 	s.must(err)
 	s.must(json.Unmarshal(text, &stored.Status))
-	// A status that comes back as another one would be written again, and again.
+	// A status that is stored with other content would be written again and again.
 	if !apiequality.Semantic.DeepEqual(object.Status, stored.Status) {
-		s.t.Errorf("the status is stored as another one (-written +stored):\n%s", cmp.Diff(object.Status, stored.Status))
+		s.t.Errorf("the status is stored with other content (-written +stored):\n%s", cmp.Diff(object.Status, stored.Status))
 	}
 	stored.ResourceVersion = s.next()
 	s.statuses = append(s.statuses, stored)

@@ -11,8 +11,8 @@ import (
 
 // TestNoPermitOvershoots lets replicas with views of any age act at once, loses, delays
 // and repeats their requests, and kills them at any write. Pods become unavailable
-// through permits only. Whatever the schedule, a permit is only ever accepted while
-// enough pods are left, counted on what is stored.
+// through permits only. In every schedule, a permit is only ever accepted while enough
+// pods are left, counted on what is stored.
 func TestNoPermitOvershoots(t *testing.T) {
 	e := newTestEngine(t)
 	met := &seen{metrics: newMetrics(t)}
@@ -80,8 +80,8 @@ func drawWorld(t *rapid.T, e *opa.Engine, met *seen, quiet bool) *simulation {
 	return w
 }
 
-// quietActions are those that make pods unavailable through permits only. Some have
-// two names, so that they are drawn more often.
+// quietActions are the actions that make pods unavailable through permits only.
+// Some have two names, so that they are drawn more often.
 func (w *simulation) quietActions() map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
 		"":      w.Pass,

@@ -283,7 +283,7 @@ func (r *replica) round() {
 	r.finish()
 }
 
-// finish runs the open round, or a new one, to its end with every write accepted.
+// finish runs the open round, or a new round, to its end with every write accepted.
 func (r *replica) finish() {
 	if !r.running {
 		r.start()

@@ -116,7 +116,7 @@ func TestRoundBeforeThePodsAreListed(t *testing.T) {
 }
 
 // TestPostCheck: a pod that was operated on comes back when its PostCheck rules pass,
-// whatever the rules of PreCheck say.
+// with any verdicts of the PreCheck rules.
 func TestPostCheck(t *testing.T) {
 	s := newHarness(t, opa.Options{})
 	s.rules("web", inPostCheck(labelled("checked", "checked")), labelled("approved", "none"))
@@ -218,7 +218,7 @@ func TestAnUnchangedRequestIsNotEvaluatedAgain(t *testing.T) {
 					t.Errorf("%s: evaluated for (-want +got):\n%s", what, diff)
 				}
 			}
-			// web-009 is unavailable for good, so that no pod ever passes.
+			// web-009 stays unavailable, so that no pod ever passes.
 			s.put(web(9).Unready(builders.Epoch).Obj())
 			step("all are new", func() { s.put(waits(0).Obj(), waits(1).Obj(), waits(2).Obj()) }, names(0, 3))
 			step("nothing changes", func() {}, []string{})

@@ -61,7 +61,7 @@ func (s *server) newUID(name string) types.UID {
 	return types.UID(fmt.Sprintf("%s-%d", name, s.uids))
 }
 
-// putPod stores a pod, whatever was there.
+// putPod stores a pod, in place of any pod of its name.
 func (s *server) putPod(pod *corev1.Pod) *corev1.Pod {
 	stored := pod.DeepCopy()
 	stored.ResourceVersion = s.next()

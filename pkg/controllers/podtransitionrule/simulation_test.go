@@ -47,8 +47,8 @@ type simulation struct {
 	seen *seen
 
 	// born is how many events of rules every replica has seen: those from before the schedule
-	// began, and those that happened almost podindex.RetiredFor ago. A deleted rule holds pods
-	// for that long, so a watch that is behind by more is beyond the guarantee.
+	// began, and deletions that happened almost podindex.RetiredFor ago. A deleted rule holds
+	// pods for that long, so a watch that is behind by more is beyond the guarantee.
 	born int
 
 	// marks are how many events of rules there were at times of late, oldest first.
@@ -114,7 +114,7 @@ func (w *simulation) addUnknown(app string, pods int) {
 	w.addWorkload(w.unknown, "CloneSet", app, pods)
 }
 
-// wanted are all workloads, those that PodOps does not know included.
+// wanted are all workloads, including workloads that PodOps does not know.
 func (w *simulation) wanted() map[types.UID]podindex.Owner {
 	all := maps.Clone(w.owners)
 	maps.Copy(all, w.unknown)

@@ -35,7 +35,7 @@ func TestAPIStatusWriter(t *testing.T) {
 		t.Errorf("stored %s with %d waiting, read %s", stored.ResourceVersion, stored.Status.Waiting, read.ResourceVersion)
 	}
 	if _, err := w.WriteStatus(t.Context(), read); !apierrors.IsConflict(err) {
-		t.Errorf("an older one: got %v, want a conflict", err)
+		t.Errorf("an older version: got %v, want a conflict", err)
 	}
 	if err := c.Delete(t.Context(), stored); err != nil {
 		t.Fatal(err)

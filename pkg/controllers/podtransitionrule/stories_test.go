@@ -242,7 +242,7 @@ func TestARuleThatIsDeletedDuringAWriteStaysDeleted(t *testing.T) {
 	w.expectPermitted(t, "web-0", "web-1", "web-2")
 }
 
-// TestALeftoverReservationIsCountedAgain: a pod fails between the reservation of another one
+// TestALeftoverReservationIsCountedAgain: a pod fails between the reservation of another pod
 // and its permit, of which the process has died. The process that takes over sees that, and
 // lets the reserved pod wait until the failed one is back, whether or not the rule was
 // replaced since. Without the count, the permit is one pod too many.
@@ -282,7 +282,7 @@ func TestALeftoverReservationIsCountedAgain(t *testing.T) {
 }
 
 // TestAnUnknownWorkloadKeepsItsBase: two pods of a workload that PodOps does not know, one
-// of which may be away. The one that is deleted does not lower the bound for the other.
+// of which may be away. The deleted pod does not lower the bound for the other pod.
 func TestAnUnknownWorkloadKeepsItsBase(t *testing.T) {
 	w := newSimulation(t, newTestEngine(t), &seen{metrics: newMetrics(t)}, true)
 	t.Cleanup(w.close)

@@ -292,7 +292,7 @@ func TestAQuarantineCanBeLifted(t *testing.T) {
 	restarted := restart(t, s)
 	restarted.engine.Engine = s.engine.Engine // the time of its modules
 	if got := restarted.quarantineOnceReached(); got == nil || got.Lift != "2026-01-01" {
-		t.Fatalf("a value that has ended a quarantine ends another one after a restart: %+v", got)
+		t.Fatalf("a value that has ended a quarantine ends another quarantine after a restart: %+v", got)
 	}
 	lift(restarted, "2026-01-02")
 	if got := restarted.quarantineOnceReached(); got != nil && got.Lift != "2026-01-02" {

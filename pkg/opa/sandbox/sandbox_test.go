@@ -281,7 +281,7 @@ func isRunning(pid int) bool {
 }
 
 // TestAnOwnerLeavesAChildToOthers checks that the check of one namespace is next, however many
-// checks of another one wait.
+// checks of another owner wait.
 func TestAnOwnerLeavesAChildToOthers(t *testing.T) {
 	sandbox := New(Options{Timeout: time.Minute})
 	begun, release, second := make(chan struct{}), make(chan struct{}), atomic.Bool{}

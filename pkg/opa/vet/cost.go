@@ -183,7 +183,7 @@ func (w *estimator) limit(size int, place *ast.Location, what, name string) {
 	if size <= maxCost {
 		return
 	}
-	w.fail(place, "%s has a cost above %d: a value that holds another one several times over costs as much "+
+	w.fail(place, "%s has a cost above %d: a value that holds another value several times over costs as much "+
 		"as all of its copies; build smaller values", fmt.Sprintf(what, name), maxCost)
 }
 

@@ -9,13 +9,13 @@ import (
 
 func TestWithToken(t *testing.T) {
 	for name, tc := range map[string]struct{ path, token, want string }{
-		"a webhook that needs it":        {"/hold-v1-pod-delete", "t1", "/hold-v1-pod-delete/token-t1"},
-		"one that has it":                {"/hold-v1-pod-delete/token-t1", "t1", "/hold-v1-pod-delete/token-t1"},
-		"one that has an earlier one":    {"/hold-v1-pod-delete/token-t0", "t1", "/hold-v1-pod-delete/token-t1"},
-		"a URL":                          {"https://127.0.0.1:9443/x/hold-v1-pod-delete", "t1", "https://127.0.0.1:9443/x/hold-v1-pod-delete/token-t1"},
-		"any other webhook":              {"/mutate-v1-pod", "t1", "/mutate-v1-pod"},
-		"without a key there is none":    {"/hold-v1-pod-delete", "", "/hold-v1-pod-delete"},
-		"nor does an earlier one remain": {"/hold-v1-pod-delete/token-t0", "", "/hold-v1-pod-delete"},
+		"a webhook that needs it":         {"/hold-v1-pod-delete", "t1", "/hold-v1-pod-delete/token-t1"},
+		"one that has it":                 {"/hold-v1-pod-delete/token-t1", "t1", "/hold-v1-pod-delete/token-t1"},
+		"one that has an earlier one":     {"/hold-v1-pod-delete/token-t0", "t1", "/hold-v1-pod-delete/token-t1"},
+		"a URL":                           {"https://127.0.0.1:9443/x/hold-v1-pod-delete", "t1", "https://127.0.0.1:9443/x/hold-v1-pod-delete/token-t1"},
+		"any other webhook":               {"/mutate-v1-pod", "t1", "/mutate-v1-pod"},
+		"without a key there is no token": {"/hold-v1-pod-delete", "", "/hold-v1-pod-delete"},
+		"nor does an earlier one remain":  {"/hold-v1-pod-delete/token-t0", "", "/hold-v1-pod-delete"},
 	} {
 		if got := withToken(tc.path, tc.token); got != tc.want {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)
@@ -80,7 +80,7 @@ func TestKnownTokens(t *testing.T) {
 	path := func(pair Pair) string { return withToken("/hold-v1-pod-delete", pair.token()) }
 	r.serving.show(issued)
 	if !r.Known(path(issued.Current)) || r.Known(path(other.Current)) || r.Known("/hold-v1-pod-delete/token-") || r.Known("/hold-v1-pod-delete") {
-		t.Error("the token of the CA is not the one that is known")
+		t.Error("the token of the CA is not the known token")
 	}
 	rotating := issued
 	rotating.Next = other.Current

@@ -44,7 +44,7 @@ func badAdapters() map[string]badAdapter {
 				return succeeded, nil, err
 			}
 		})},
-		"lists failed employees among those that succeeded, too": {caughtBy: "fail-one-create-employees", message: "an id is named twice", spoil: verbs(func(good verbFunc) verbFunc {
+		"lists failed employees among the successful employees, too": {caughtBy: "fail-one-create-employees", message: "an id is named twice", spoil: verbs(func(good verbFunc) verbFunc {
 			return func(ctx context.Context, employer client.Object, items []rc.IEmployee) ([]rc.IEmployee, []rc.IEmployee, error) {
 				_, failed, err := good(ctx, employer, items)
 				return items, failed, err

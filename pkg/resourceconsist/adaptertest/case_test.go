@@ -113,7 +113,7 @@ func TestAFixtureWithoutAnAdapterEndsItsCase(t *testing.T) {
 	cfg := templateConfig(good)
 	cfg.New = func(testing.TB) Fixture { return Fixture{} }
 	if failures := record(t, cfg, "create"); len(failures) != 1 || !strings.Contains(failures[0], "without an adapter") {
-		t.Errorf("failures: %q; want one that names what is missing", failures)
+		t.Errorf("failures: %q; want a failure that names the missing field", failures)
 	}
 }
 

@@ -38,7 +38,7 @@ func TestBetween(t *testing.T) {
 		want              plan.Diff[string]
 	}{
 		"nothing and nothing": {},
-		"every list is sorted by id, whatever the order of the arguments": {
+		"every list is sorted by id, for arguments in any order": {
 			expected: []item{on("f", "new"), on("e", "new"), on("b", "1"), on("a", "1"), off("d", "0"), on("same", "1"), off("c", "0")},
 			current:  []item{there("z", "1"), there("same", "1"), there("y", "1"), there("e", "old"), there("f", "old"), there("d", "1"), there("c", "1")},
 			want: plan.Diff[string]{

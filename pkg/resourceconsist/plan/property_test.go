@@ -76,8 +76,8 @@ func drawFailing(t *rapid.T) map[string]bool {
 	return failing
 }
 
-// TestFinalizersFollowTheProvider checks that, whichever items fail, finalizers follow the
-// state of the provider, and no pod depends on another.
+// TestFinalizersFollowTheProvider checks that, for failures of any items, finalizers
+// follow the state of the provider, and no pod depends on another.
 func TestFinalizersFollowTheProvider(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all, expected := pods(t)

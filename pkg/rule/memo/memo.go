@@ -184,8 +184,8 @@ func (m *Memo) keep(counts rule.Counts, answered *rule.Capacity) {
 }
 
 // finder looks up requests in the cache. Lists usually have the same order, so finder first
-// tries the position after that of the previous request, and makes a map only if the orders
-// differ.
+// tries the position after the position of the previous request, and makes a map only if
+// the orders differ.
 func (m *Memo) finder() func(int, rule.Request) (int, bool) {
 	var index map[key]int
 	shift := 0

@@ -46,8 +46,8 @@ func regoParameters() *field.Path {
 
 func TestDefaultsAreFilledIn(t *testing.T) {
 	for name, tc := range map[string]struct{ given, want string }{
-		"those that are missing": {`{"key":"zone"}`, `{"key":"zone","minutes":5,"mode":"hard","note":"none"}`},
-		"not those that are there": {
+		"missing parameters": {`{"key":"zone"}`, `{"key":"zone","minutes":5,"mode":"hard","note":"none"}`},
+		"not the given parameters": {
 			`{"note":"x","minutes":7,"key":"zone","mode":"soft"}`, `{"key":"zone","minutes":7,"mode":"soft","note":"x"}`,
 		},
 		"in place of a null that the schema does not take": {

@@ -42,8 +42,8 @@ func TestResource(t *testing.T) {
 	}
 }
 
-// TestPostHasTheCauseOfADelete shows that the cause is that of the delete, whichever id of the pod comes
-// first, and missing where PodOps does not know one.
+// TestPostHasTheCauseOfADelete shows that the cause is the cause of the delete, with the ids of the pod
+// in any order, and is missing where PodOps does not know it.
 func TestPostHasTheCauseOfADelete(t *testing.T) {
 	id := rule.RuleID{Ruleset: types.NamespacedName{Namespace: "shop", Name: "web"}, Rule: "approval"}
 	moved, shrunk, updated := &rule.PodFact{Name: "web-0", UID: "0"}, &rule.PodFact{Name: "web-1", UID: "1"}, &rule.PodFact{Name: "web-2", UID: "2"}

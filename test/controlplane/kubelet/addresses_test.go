@@ -45,7 +45,7 @@ func TestAPodKeepsItsAddress(t *testing.T) {
 }
 
 // TestAllAddressesOfARange checks that every address of the /24 is used except those of the
-// range and of the node; then there is none until a pod is deleted.
+// range and of the node; then no address is free until a pod is deleted.
 func TestAllAddressesOfARange(t *testing.T) {
 	pool := testAddresses(t)
 	const capacity = 254

@@ -127,7 +127,7 @@ func TestPoolIsBounded(t *testing.T) {
 	}
 	last.end()
 	if _, _, ok := p.pick(t.Context()); !ok {
-		t.Error("a session has ended, and another one is rejected")
+		t.Error("a session has ended, and another session is rejected")
 	}
 }
 

@@ -14,7 +14,7 @@ type process struct {
 	run string // the IDs of the containers
 }
 
-// processOf returns the process of a pod, and false while there is none. It runs when
+// processOf returns the process of a pod, and false while it does not run. It runs when
 //
 //   - the pod has an address,
 //   - it is not being deleted: a server without a handler for SIGTERM ends at once,

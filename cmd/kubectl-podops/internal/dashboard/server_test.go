@@ -164,6 +164,6 @@ func TestTooManyPages(t *testing.T) {
 	}
 	leave()
 	if _, _, ok := events.subscribe(); !ok {
-		t.Errorf("a page is rejected after another one has left")
+		t.Errorf("a page is rejected after another page has left")
 	}
 }

@@ -7,12 +7,11 @@ package podops.lib.complete
 
 # METADATA
 # description: |
-#   True if no fact is missing, whichever facts a module reads. Undefined otherwise. There may be
-#   thousands of pods, so the fields of a document are counted, and not checked one by one: the
-#   schema allows no other fields. Each number below is the number of "required" fields of the
-#   document in policies/schema/input.json: 10 at the root, 4 in operation, 2 in namespace, 4 in
-#   counts, 2 in an item of permits, 14 in $defs/pod, 3 in its owner and 2 in its revision. A test of the Go package
-#   policies compares them.
+#   True if no fact that a module can read is missing. Undefined otherwise. There may be thousands of pods, so the
+#   fields of a document are counted, and not checked one by one: the schema allows no other fields. Each number
+#   below is the number of "required" fields of the document in policies/schema/input.json: 10 at the root, 4 in
+#   operation, 2 in namespace, 4 in counts, 2 in an item of permits, 14 in $defs/pod, 3 in its owner and 2 in its
+#   revision. A test of the Go package policies compares them.
 # scope: document
 all(facts) if {
 	count(facts) == 10
