@@ -106,7 +106,7 @@ func defaultOf(f *flag.Flag) string {
 	return "`" + f.DefValue + "`"
 }
 
-// escaped returns a text that stands in a cell of a table as it is.
+// escaped returns a text with the characters escaped that have a meaning in a table cell.
 func escaped(text string) string {
 	return strings.NewReplacer("|", `\|`, "<", "&lt;", "\n", " ").Replace(text)
 }

@@ -67,8 +67,8 @@ type State struct {
 	Pod    *corev1.Pod
 	Record appsv1alpha1.PendingDelete
 
-	// May is true if the pod may be operated on now. Wake is how soon time alone allows it; 0
-	// if something else is missing.
+	// May is true if the pod may be operated on now. Wake is the delay after which it may be,
+	// without another change; 0 if something else is missing.
 	May  bool
 	Wake time.Duration
 

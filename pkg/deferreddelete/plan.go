@@ -22,11 +22,12 @@ type Plan struct {
 	// cancelled after a while: the owner may be about to repeat the delete.
 	Cancel []*corev1.Pod
 
-	// Free is how many more deletes the owner may begin.
+	// Free is the number of further deletes that the owner may begin.
 	Free int
 
-	// Surplus is how many pods the owner itself has too many of. It is less than the pods to
-	// delete while admission keeps spec.replicas above the number that was requested.
+	// Surplus is the number of pods that the owner has beyond the number that it needs. It
+	// is less than the pods to delete while admission keeps spec.replicas above the number
+	// that was requested.
 	Surplus int
 }
 

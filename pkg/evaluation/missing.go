@@ -12,8 +12,9 @@ import (
 	"github.com/podops-dev/podops/pkg/podindex"
 )
 
-// MissingFor is how long a pod counts as desired that a workload had when its last permit was given, and
-// has not created again. A workload that takes longer is assumed to have been scaled in.
+// MissingFor is the time for which a missing pod counts as desired: a pod that a workload had when its
+// last permit was given, and has not created again. A workload that takes longer is assumed to have been
+// scaled in.
 const MissingFor = 2 * time.Minute
 
 // UnreadableFor takes the place of MissingFor while the numbers of the workload cannot be read, because of
@@ -21,7 +22,8 @@ const MissingFor = 2 * time.Minute
 // all is not read, and MissingFor applies.
 const UnreadableFor = 10 * time.Minute
 
-// missing is how many pods a workload misses, and since when it misses so many.
+// missing is the number of pods that a workload misses, and the time since which it misses that
+// number.
 type missing struct {
 	pods  int
 	since time.Time

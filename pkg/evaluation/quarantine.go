@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// maxStrikes is how often a user's module may use up its CPU time without a verdict.
+	// maxStrikes is the number of times that a user's module may use up its CPU time without a
+	// verdict.
 	maxStrikes = 3
 
 	// strikeWindow is for how long one of them counts.

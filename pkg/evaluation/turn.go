@@ -123,7 +123,7 @@ func (t *Turn) hasTime(ctx context.Context, part float64) bool {
 }
 
 // goesOn reports whether the round may evaluate more modules, within a part of its budget and
-// the share of its namespace. Once the share is used up, the round never goes on.
+// the share of its namespace. Once the share is used up, the round does not continue.
 func (t *Turn) goesOn(ctx context.Context, part float64) bool {
 	if t.Cause == CauseShare || !t.hasTime(ctx, part) {
 		return false
@@ -153,7 +153,7 @@ func (t *Turn) mayCompile(ctx context.Context) bool {
 	return true
 }
 
-// slice returns a context for evaluations up to the next look at whether the round goes on.
+// slice returns a context for evaluations up to the next check whether the round continues.
 func (t *Turn) slice(ctx context.Context) (context.Context, context.CancelFunc) {
 	if t.lane == lanes.Slow {
 		return context.WithTimeout(t.inLane(ctx), SlowSlice)

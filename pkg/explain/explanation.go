@@ -12,7 +12,7 @@ type Explanation struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 
-	// Phase is where a pod stands in its lifecycle (podstate.Phase), empty for other kinds.
+	// Phase is the phase of a pod in its lifecycle (podstate.Phase), empty for other kinds.
 	Phase string `json:"phase,omitempty"`
 
 	// Since is when the phase began.

@@ -14,8 +14,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// idle is how long an observation is kept without a further look. It is longer than any
-// wait, so that only observations of deleted objects are lost.
+// idle is the time for which an observation is kept without a further call of Observe.
+// It is longer than any wait, so that only observations of deleted objects are lost.
 const idle = time.Hour
 
 // Tracker records since when objects are in their states. It is bounded by the objects
@@ -63,7 +63,7 @@ func (m *Tracker) Observe(object types.UID, aspect, state string) time.Duration 
 	return now.Sub(last.since)
 }
 
-// Forget drops the observation of an aspect of an object that is at rest, or deleted.
+// Forget drops the observation of an aspect of an object that no longer waits, or is deleted.
 func (m *Tracker) Forget(object types.UID, aspect string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -8,5 +8,6 @@
 // informer of the cache follows. The handlers of an informer could not fill the index: permits
 // need to know exactly how far the pods have been seen (package permit), and handlers run
 // behind the store of the informer, get the pods of a list in no order, and get no bookmark.
-// A reflector writes in the order of resourceVersions and reports where it stands.
+// A reflector writes in the order of resourceVersions and reports the resourceVersion that it
+// has reached.
 package podindex

@@ -90,7 +90,7 @@ type Decision struct {
 	// Delete is true when ttlSecondsAfterFinished have passed.
 	Delete bool
 
-	// Wake is how soon time alone changes the decision; 0 is never.
+	// Wake is the delay after which the decision changes without another change; 0 is never.
 	Wake time.Duration
 }
 

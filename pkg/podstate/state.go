@@ -62,7 +62,7 @@ func Phases() []Phase {
 	}
 }
 
-// State is where a pod stands in its lifecycles.
+// State is the state of a pod in its lifecycles.
 type State struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`

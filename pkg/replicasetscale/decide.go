@@ -77,8 +77,8 @@ type Decision struct {
 	// Begin is how many more pods begin their deletion.
 	Begin int
 
-	// Withdraw is how many pods the demand is raised by in Annotations: the deletions of that many pods were
-	// cancelled, and no controller repeats the request.
+	// Withdraw is the number by which the demand is raised in Annotations: the deletions of that many pods
+	// were cancelled, and no controller repeats the request.
 	Withdraw int
 
 	// Annotations are changes to the annotations of the ReplicaSet; nil values remove a key.
@@ -90,7 +90,7 @@ type Decision struct {
 	// Unpin are pods that have the deletion cost of a deletion that was undone.
 	Unpin []*corev1.Pod
 
-	// Wake is how soon to decide again if nothing changes; 0 for never.
+	// Wake is the delay until the next decision if nothing changes; 0 for never.
 	Wake time.Duration
 }
 

@@ -22,7 +22,7 @@ type View struct {
 	// State is the state of the workload as a whole.
 	State State `json:"state"`
 
-	// Desired is how many pods there should be. Without an owner that sets it, it is the number of pods.
+	// Desired is the desired number of pods. Without an owner that sets it, it is the number of pods.
 	Desired int `json:"desired"`
 
 	// Pods counts the pods that are not finished, Available the pods that serve, and Updated the pods
@@ -31,7 +31,7 @@ type View struct {
 	Available int `json:"available"`
 	Updated   int `json:"updated"`
 
-	// Unavailable is how many of the desired pods are not available.
+	// Unavailable is the number of desired pods that are not available.
 	Unavailable int `json:"unavailable"`
 
 	// Highest is the highest number of unavailable pods since a watch began; nil without a watch.
@@ -105,8 +105,8 @@ type Pod struct {
 	// TrafficNotOn; empty if it waits for no such change.
 	WaitsFor string `json:"waitsFor,omitempty"`
 
-	// Backends is how many load balancers and Services the pod belongs to, and TrafficOn how many of them
-	// send it traffic.
+	// Backends is the number of load balancers and Services that the pod belongs to, and TrafficOn the
+	// number of them that send it traffic.
 	Backends  int `json:"backends"`
 	TrafficOn int `json:"trafficOn"`
 }
@@ -126,8 +126,8 @@ type Rule struct {
 	Stage       appsv1alpha1.TransitionStage `json:"stage"`
 	Enforcement appsv1alpha1.Enforcement     `json:"enforcement"`
 
-	// Withholds is how many pods of the view the rule is known to withhold. Status lists the first ten
-	// pods of a PodTransitionRule, and pods that have waited for 10 s carry their reasons.
+	// Withholds is the number of pods of the view that the rule is known to withhold. Status lists the
+	// first ten pods of a PodTransitionRule, and pods that have waited for 10 s carry their reasons.
 	Withholds int `json:"withholds"`
 
 	// Reason and Message are the reason and the message of the first of them.
@@ -135,12 +135,12 @@ type Rule struct {
 	Message string `json:"message,omitempty"`
 }
 
-// Budget is how many pods may be unavailable, by a rule or a PodDisruptionBudget.
+// Budget is the number of pods that may be unavailable, by a rule or a PodDisruptionBudget.
 type Budget struct {
 	// Name is the name of the rule, or "PodDisruptionBudget/<name>".
 	Name string `json:"name"`
 
-	// Used is how many pods are unavailable, of the Limit that may be.
+	// Used is the number of unavailable pods, of at most Limit.
 	Used  int `json:"used"`
 	Limit int `json:"limit"`
 }
@@ -150,7 +150,8 @@ type Traffic struct {
 	// Name is "<Kind>/<name>".
 	Name string `json:"name"`
 
-	// Pods is how many pods belong to it, and On to how many of them it sends traffic.
+	// Pods is the number of pods that belong to it, and On the number of pods to which it sends
+	// traffic.
 	Pods int `json:"pods"`
 	On   int `json:"on"`
 

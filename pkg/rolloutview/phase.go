@@ -10,7 +10,8 @@ import (
 	"github.com/podops-dev/podops/pkg/podstate"
 )
 
-// Phase is where a pod stands: a phase of package podstate, with pods that are not available in two.
+// Phase is the phase of a pod: a phase of package podstate, with two phases for pods that are not
+// available.
 type Phase string
 
 // Phases of a pod, in the order in which a pod passes them.

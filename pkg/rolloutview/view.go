@@ -40,7 +40,7 @@ func Of(snapshot *clusterstate.Snapshot, target metav1.Object, now time.Time) Vi
 	return view
 }
 
-// statePod is a pod, and where it stands.
+// statePod is a pod with its state.
 type statePod struct {
 	*corev1.Pod
 	state podstate.State

@@ -126,8 +126,8 @@ type Verdict struct {
 // MaxMessageBytes bounds every message.
 const MaxMessageBytes = 512
 
-// Capacity is how many slots an availablePolicy has, with the numbers that they are computed from.
-// Bounds that are not set are -1.
+// Capacity is the number of slots of an availablePolicy, with the numbers that it is computed
+// from. Bounds that are not set are -1.
 type Capacity struct {
 	// Slots is the number of free slots, never negative.
 	Slots int

@@ -65,7 +65,7 @@ func start(read func() Reading, jumped func(by time.Duration)) *Clock {
 	return &Clock{read: read, jumped: jumped, last: first, now: first.Wall}
 }
 
-// Now returns the time. It never goes back.
+// Now returns the time, which never decreases.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()

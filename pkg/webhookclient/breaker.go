@@ -7,8 +7,8 @@ type Breaker struct {
 	// Failures is the number of consecutive failures that opens the breaker. Default: 5.
 	Failures int
 
-	// Pause is how long it stays open the first time; it doubles each time that the probe fails, up
-	// to MaxPause. Defaults: 10 s and 2 min.
+	// Pause is the time for which it stays open the first time; it doubles each time that the probe
+	// fails, up to MaxPause. Defaults: 10 s and 2 min.
 	Pause    time.Duration
 	MaxPause time.Duration
 }

@@ -41,7 +41,7 @@ const (
 	MaxPolicySpecBytes = 128 << 10
 )
 
-// MaxTransitionRules is how many rules a PodTransitionRule holds at most.
+// MaxTransitionRules is the maximum number of rules in a PodTransitionRule.
 const MaxTransitionRules = 64
 
 // MaxTrafficAdapters is the maximum number of TrafficAdapters in use: the first by name.

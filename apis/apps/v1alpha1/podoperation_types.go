@@ -24,7 +24,7 @@ import (
 // +kubebuilder:printcolumn:name="Waiting",type=integer,JSONPath=".status.waiting",priority=1,description="Pods whose lifecycle has not begun"
 // +kubebuilder:printcolumn:name="Preparing",type=integer,JSONPath=".status.preparing",priority=1,description="Pods that wait for rules, or for their traffic to go off"
 // +kubebuilder:printcolumn:name="Operating",type=integer,JSONPath=".status.operating",priority=1,description="Pods that the action is carried out on"
-// +kubebuilder:printcolumn:name="Completing",type=integer,JSONPath=".status.completing",priority=1,description="Pods that come back, or terminate"
+// +kubebuilder:printcolumn:name="Completing",type=integer,JSONPath=".status.completing",priority=1,description="Pods that return to service, or terminate"
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=".status.conditions[?(@.type=='Ready')].message",priority=1
 type PodOperation struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -72,9 +72,9 @@ type PodOperationSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="order is immutable"
 	Order PodOperationOrder `json:"order,omitempty"`
 
-	// partition is how many targets, the last in the order, are left as they are: a count, or a
-	// percentage of the targets, rounded up. The operation does not end before partition is 0.
-	// Lower it to operate on more pods. Unset: 0.
+	// partition is the number of targets, the last in the order, that are left as they are: a
+	// count, or a percentage of the targets, rounded up. The operation does not end before
+	// partition is 0. Lower it to operate on more pods. Unset: 0.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=4
@@ -91,15 +91,15 @@ type PodOperationSpec struct {
 	// +optional
 	Cancel bool `json:"cancel,omitempty"`
 
-	// deadlineSeconds is how long the operation may take from status.startTime on, suspended or
-	// not. It is cancelled after that time. Unset: no limit.
+	// deadlineSeconds is the time that the operation may take from status.startTime on,
+	// suspended or not. It is cancelled after that time. Unset: no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=31536000
 	DeadlineSeconds *int32 `json:"deadlineSeconds,omitempty"`
 
-	// ttlSecondsAfterFinished is how long the PodOperation is kept after its end. It is deleted
-	// after that time. Unset: it is kept.
+	// ttlSecondsAfterFinished is the time for which the PodOperation is kept after its end. It
+	// is deleted after that time. Unset: it is kept.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=31536000
@@ -304,11 +304,11 @@ const (
 	OrderNewestFirst PodOperationOrder = "NewestFirst"
 )
 
-// MaxStatusPods is how many pods the status of a PodOperation lists at most.
+// MaxStatusPods is the maximum number of pods in the status of a PodOperation.
 const MaxStatusPods = 64
 
-// MaxActivePodOperations is how many PodOperations of a namespace are in progress at once. Others start
-// when they end.
+// MaxActivePodOperations is the number of PodOperations of a namespace that are in progress at once.
+// Others start when they end.
 const MaxActivePodOperations = 16
 
 // MaxPodMessageBytes bounds the message of a pod in the status of a PodOperation.

@@ -69,7 +69,7 @@ type PolicyParameters struct {
 	OpenAPIV3Schema *apiextensionsv1.JSON `json:"openAPIV3Schema"`
 }
 
-// MaxStatusProblems is how many entries status.problems of a PodTransitionPolicy holds at most.
+// MaxStatusProblems is the maximum number of entries in status.problems of a PodTransitionPolicy.
 const MaxStatusProblems = 10
 
 // PodTransitionPolicyStatus reports whether the module compiles, and how many rules use it.

@@ -7,34 +7,34 @@ import (
 
 // Bounds of the lists in a status, independent of the number of pods.
 const (
-	// MaxStatusTargets is how many names status.targets holds at most.
+	// MaxStatusTargets is the maximum number of names in status.targets.
 	MaxStatusTargets = 100
 
-	// MaxStatusBlocked is how many entries status.blocked holds at most.
+	// MaxStatusBlocked is the maximum number of entries in status.blocked.
 	MaxStatusBlocked = 10
 
 	// MaxStatusReserved is the maximum number of pods that one batch reserves.
 	// Further pods follow in the next batch.
 	MaxStatusReserved = 200
 
-	// MaxStatusOwners is how many workloads a record counts the pods of.
+	// MaxStatusOwners is the maximum number of workloads whose pods a record counts.
 	MaxStatusOwners = 200
 
 	// MaxStatusRules is the maximum number of entries in status.rules: one for each rule.
 	MaxStatusRules = 64
 
-	// MaxStatusRejections is how many rejections an entry of status.rules holds at most.
+	// MaxStatusRejections is the maximum number of rejections in an entry of status.rules.
 	MaxStatusRejections = 3
 
-	// MaxStatusTasks is how many calls of one rule may be open at once, and
+	// MaxStatusTasks is the number of calls of one rule that may be open at once, and
 	// MaxStatusTaskPods how many pods one call may contain. More pods wait.
 	MaxStatusTasks    = 8
 	MaxStatusTaskPods = 25
 
-	// MaxStatusTaskHistory is how many ended calls of one rule are shown.
+	// MaxStatusTaskHistory is the number of ended calls of one rule that are shown.
 	MaxStatusTaskHistory = 5
 
-	// MaxRecentPermits is how many permits status.permits.recent holds at most.
+	// MaxRecentPermits is the maximum number of permits in status.permits.recent.
 	MaxRecentPermits = 100
 )
 
@@ -316,7 +316,7 @@ type TaskInfo struct {
 	// +optional
 	NextTime *metav1.Time `json:"nextTime,omitempty"`
 
-	// attempts is how many calls for these pods have failed in a row.
+	// attempts is the number of calls for these pods that have failed in a row.
 	// +optional
 	Attempts int32 `json:"attempts,omitempty"`
 

@@ -216,17 +216,18 @@ type TransitionRuleFilter struct {
 // +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:XValidation:rule="!has(self.maxUnavailablePolicy) && !has(self.minAvailablePolicy)",message="maxUnavailablePolicy and minAvailablePolicy are not evaluated: use maxUnavailableValue or minAvailableValue"
 type AvailablePolicy struct {
-	// maxUnavailableValue is how many selected pods may be unavailable at once: a
-	// count, or a percentage of the desired pods, rounded down but never below 1.
-	// 0 and "0%" are rejected: no pod would ever pass. Unset: no upper limit.
+	// maxUnavailableValue is the number of selected pods that may be unavailable
+	// at once: a count, or a percentage of the desired pods, rounded down but
+	// never below 1. 0 and "0%" are rejected: no pod would ever pass. Unset: no
+	// upper limit.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=4
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 2147483647 : type(self) == string && self.matches('^(100|[1-9][0-9]?)%$')",message="maxUnavailableValue must be a whole number from 1, or a percentage from \"1%\" to \"100%\" without spaces; 0 would block for ever"
 	MaxUnavailableValue *intstr.IntOrString `json:"maxUnavailableValue,omitempty"`
 
-	// minAvailableValue is how many selected pods must stay available: a count, or a
-	// percentage of the desired pods, rounded up. Unset: no lower limit.
+	// minAvailableValue is the number of selected pods that must stay available: a
+	// count, or a percentage of the desired pods, rounded up. Unset: no lower limit.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=4

@@ -1,7 +1,7 @@
 // Package podlifecycle advances the lifecycles of pods where no rule has to be evaluated:
 // it opens the gate of a new pod, grants operate once traffic is off, marks pods
 // available, and repairs changes that were made without admission. Package
-// podtransitionrule gives the permits.
+// podtransitionrule grants the permits.
 package podlifecycle
 
 import (

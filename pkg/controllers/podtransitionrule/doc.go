@@ -1,4 +1,4 @@
-// Package podtransitionrule evaluates the rules for the pods that wait, and gives the permits. A request of
+// Package podtransitionrule evaluates the rules for the pods that wait, and grants the permits. A request of
 // its queue is one namespace: all rules that may select the same pods are evaluated together, and the rounds
 // of a namespace follow each other.
 //

@@ -10,9 +10,9 @@ const (
 	longestStatusInterval = 5 * time.Second
 )
 
-// pace spaces out the writes of a human-readable status. A change after a quiet interval is
-// written at once; changes that come sooner share a write at the end of the interval, and the next
-// interval is longer. So the last change is written at most longestStatusInterval later.
+// pace spaces out the writes of a human-readable status. A change after an interval without writes
+// is written at once; changes that come sooner share a write at the end of the interval, and the
+// next interval is longer. So the last change is written at most longestStatusInterval later.
 type pace struct {
 	// last is the time of the last write of any kind; interval follows it, 0 at first.
 	last     time.Time

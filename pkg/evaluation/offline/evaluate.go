@@ -120,7 +120,7 @@ func round(ctx context.Context, objects Objects, namespace string, options Optio
 	return snapshot, evaluation.Outcome{Evaluation: evaluated, Allocation: allocated}, nil
 }
 
-// frozen is a clock that stands still.
+// frozen is a clock whose time does not change.
 type frozen struct{ at time.Time }
 
 // Now implements clock.PassiveClock.

@@ -65,8 +65,8 @@ func inspect(received request) error {
 	return err
 }
 
-// answer writes a response. The parent treats a child without a response as dead, so an error needs
-// only an exit code.
+// answer writes a response. The parent treats a child without a response as failed, so an error
+// needs only an exit code.
 func answer(out io.Writer, given response) int {
 	if err := json.NewEncoder(out).Encode(given); err != nil {
 		return 1

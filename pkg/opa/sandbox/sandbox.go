@@ -32,7 +32,7 @@ const (
 	// maxWaiting is the number of checks of one owner that may wait for a child.
 	maxWaiting = 64
 
-	// waitDelay is how long the pipes of a dead child may stay open.
+	// waitDelay is the time for which the pipes of a child that has ended may stay open.
 	waitDelay = time.Second
 
 	// busyShare is the part of the timeout that a child must have computed for a timeout to be the

@@ -76,7 +76,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		header.Set("Allow", "GET, HEAD")
 		http.Error(w, "the dashboard is read-only", http.StatusMethodNotAllowed)
 	case r.URL.Path == "/" && s.knows(r.URL.Query().Get("token")):
-		// The token leaves the address bar and the history of the browser.
+		// The token is removed from the address bar and the history of the browser.
 		http.SetCookie(w, &http.Cookie{Name: cookieName, Value: s.token, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
 		http.Redirect(w, r, "/", http.StatusSeeOther)
 	case !s.allowed(r):
@@ -103,7 +103,7 @@ func (s *server) allowed(r *http.Request) bool {
 	return false
 }
 
-// stream sends states to one page until it leaves or the server ends.
+// stream sends states to one page until the page disconnects or the server ends.
 func (s *server) stream(w http.ResponseWriter, r *http.Request) {
 	changed, leave, ok := s.feed.subscribe()
 	if !ok {

@@ -91,8 +91,8 @@ func bounded(views []rolloutview.View, notes []string) ([]rolloutview.View, []st
 	return views[:most], notes
 }
 
-// limitPods leaves out pods of a view beyond maxPodsOfWorkload, and returns how many. Pods that wait come first in
-// each revision.
+// limitPods leaves out pods of a view beyond maxPodsOfWorkload, and returns their number. Pods that wait come
+// first in each revision.
 func limitPods(view *rolloutview.View) (left int) {
 	room := maxPodsOfWorkload
 	for i := range view.Revisions {

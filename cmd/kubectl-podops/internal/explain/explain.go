@@ -147,7 +147,7 @@ func forEach[T explain.Workload](objects []T, do func(explain.Workload)) {
 	}
 }
 
-// waits reports whether a pod under PodOps is not at rest.
+// waits reports whether a pod under PodOps waits for a rule, its traffic or an operation.
 func waits(pod *corev1.Pod, s *clusterstate.Snapshot) bool {
 	switch s.State(pod).Phase {
 	case podstate.PhaseAvailable, podstate.PhaseNotControlled, podstate.PhaseFinished:

@@ -61,7 +61,7 @@ and waits until the webhooks answer. Fields of these objects that were changed a
 	}
 	set := verb.Flags()
 	set.StringVar(&flags.managerNamespace, "podops-namespace", cluster.DefaultManagerNamespace, "namespace of the manager")
-	set.StringVar(&flags.image, "image", "", "image of the manager; by default that of the release of this plugin, and podops-manager:dev in a plugin of no release")
+	set.StringVar(&flags.image, "image", "", "image of the manager; by default the image of the release of this plugin, or podops-manager:dev in a plugin without a release")
 	set.BoolVar(&flags.dryRun, "dry-run", false, "print the manifests, and change nothing")
 	set.BoolVarP(&flags.yes, "yes", "y", false, "do not wait for a confirmation")
 	set.BoolVar(&flags.wait, "wait", true, "wait until the webhooks answer")

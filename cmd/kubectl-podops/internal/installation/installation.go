@@ -44,8 +44,8 @@ type Options struct {
 	// Namespace of the manager; the namespace of config/default if empty.
 	Namespace string
 
-	// Image of the manager. If empty, that of the release of the plugin; in a plugin of no release that
-	// of config/manager.
+	// Image of the manager. If empty, the image of the release of the plugin; in a plugin without a
+	// release the image of config/manager.
 	Image string
 }
 
