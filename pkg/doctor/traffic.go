@@ -69,7 +69,7 @@ func (in *inspection) finalizerOrphaned() []Finding {
 		}
 		finding := &Finding{
 			Level: LevelWarning, Remedy: unstick(pod),
-			Text: fmt.Sprintf("has the finalizer %s, whose controller is gone: no Service of the namespace has it, and no employer that exists expects it", orphans[0]),
+			Text: fmt.Sprintf("has the finalizer %s, whose controller no longer exists: no Service of the namespace has it, and no employer that exists expects it", orphans[0]),
 		}
 		if facts := lifecycle.FactsOf(pod); facts.Terminating || facts.Preparing() {
 			finding.Level = LevelError
@@ -79,7 +79,7 @@ func (in *inspection) finalizerOrphaned() []Finding {
 	})
 }
 
-// orphans returns the protection finalizers of a pod whose controller is gone.
+// orphans returns the protection finalizers of a pod whose controller no longer exists.
 func (in *inspection) orphans(pod *corev1.Pod) []string {
 	facts := lifecycle.FactsOf(pod)
 	return slices.DeleteFunc(slices.Clone(pod.Finalizers), func(finalizer string) bool {

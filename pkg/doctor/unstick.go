@@ -62,7 +62,7 @@ func (in *inspection) unstickFinalizers(plan *Plan, pod *corev1.Pod, facts lifec
 		plan.Finalizers = append(plan.Finalizers, finalizer)
 		plan.Steps = append(plan.Steps, Step{
 			Change: "remove finalizer " + finalizer,
-			Why:    "its controller is gone: no Service of the namespace has it, and no employer that exists expects it",
+			Why:    "its controller no longer exists: no Service of the namespace has it, and no employer that exists expects it",
 		})
 	}
 	since := time.Time{}

@@ -13,8 +13,8 @@ import (
 	"github.com/podops-dev/podops/pkg/text"
 )
 
-// Allocation is which candidates of an evaluation get a permit. It is not modified after Allocate has
-// returned it.
+// Allocation has the candidates of an evaluation that get a permit. It is not modified after Allocate
+// has returned it.
 type Allocation struct {
 	// findings are the denials of candidates. They add to the denials of the evaluation.
 	findings

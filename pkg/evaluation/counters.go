@@ -36,9 +36,8 @@ func (c *counters) resume(status appsv1alpha1.RuleStatus) {
 	}
 }
 
-// count takes in the findings of one round, and returns how many requests were new to the rule,
-// newly withheld and newly would be. A request that the rule does not apply to counts as not
-// applicable, until it does.
+// count takes in the findings of one round, and returns the Count of the round. A request that
+// the rule does not apply to counts as not applicable, until it does.
 func (c *counters) count(findings []finding, now time.Time) (evaluated, withheld, would int) {
 	known := make(map[string]counted, len(findings))
 	for _, f := range findings {
@@ -86,16 +85,16 @@ func enforcementOf(rule appsv1alpha1.TransitionRule) appsv1alpha1.Enforcement {
 	return rule.Enforcement
 }
 
-// Count is how many requests were new to a rule in a round, how many it newly withheld, and how many it newly
-// would withhold if it were enforced.
+// Count has the numbers of requests that were new to a rule in a round, that it newly withheld, and that it
+// newly would withhold if it were enforced.
 type Count struct {
 	Rule                       rule.RuleID
 	Enforcement                appsv1alpha1.Enforcement
 	Evaluated, Withheld, Would int
 }
 
-// Count adds the findings of a round to the counters of the rules, keeps which pods had no turn, and returns
-// the numbers that it added.
+// Count adds the findings of a round to the counters of the rules, keeps the pods that had no turn, and
+// returns the numbers that it added.
 func (e *Evaluator) Count(s Snapshot, o Outcome, now time.Time) []Count {
 	s.state.missed = o.Allocation.Plan.Missed
 	var counts []Count

@@ -9,7 +9,7 @@ type lastDenials map[string]lastDenial
 type lastDenial struct {
 	verdict rule.Verdict
 
-	// missed is in how many rounds in a row there was no time to evaluate the rule.
+	// missed is the number of successive rounds without time to evaluate the rule.
 	missed int
 }
 

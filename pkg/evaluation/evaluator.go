@@ -84,14 +84,15 @@ type Config struct {
 	Calls    *dispatch.InFlight
 	Services Services
 
-	// RejectionRetry is about how long after a denial the service of a webhook rule is called again.
+	// RejectionRetry is the approximate delay after a denial until the service of a webhook rule is
+	// called again.
 	RejectionRetry time.Duration
 
 	// Hold bounds the holds of the rules that have no bound of their own.
 	Hold Hold
 
-	// Memory is how many bytes of recollections rules keep from one round to the next, in all namespaces
-	// together.
+	// Memory bounds the bytes of recollections that rules keep from one round to the next, in all
+	// namespaces together.
 	Memory int64
 
 	Clock clock.PassiveClock

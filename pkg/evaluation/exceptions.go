@@ -15,7 +15,7 @@ import (
 	"github.com/podops-dev/podops/pkg/text"
 )
 
-// Hold bounds for how long rules hold back a delete or an eviction that PodOps defers.
+// Hold bounds the time for which rules hold back a delete or an eviction that PodOps defers.
 type Hold struct {
 	// Max is the bound; 0 is no bound.
 	Max time.Duration
@@ -47,8 +47,8 @@ func isDeferred(request rule.Request) bool {
 	return request.Stage == appsv1alpha1.StagePreCheck && request.ID == appsv1alpha1.PodDeleteID && request.Type == appsv1alpha1.DeleteOperationType
 }
 
-// observeHolds returns since when this process has observed the deferred requests of a snapshot, by request key.
-// The time does not begin again while a request only gets another attempt.
+// observeHolds returns the times since which this process has observed the deferred requests of a snapshot, by
+// request key. The time does not begin again while a request only gets another attempt.
 func (s *State) observeHolds(snapshot Snapshot, hold Hold, now time.Time) map[string]time.Time {
 	after := map[string]time.Time{}
 	if hold.bounds(snapshot) {
@@ -68,7 +68,7 @@ func (s *State) observeHolds(snapshot Snapshot, hold Hold, now time.Time) map[st
 	return after
 }
 
-// exceptions are why requests of an evaluation pass rules that withhold them.
+// exceptions are the reasons for which requests of an evaluation pass rules that withhold them.
 type exceptions struct {
 	hold Hold
 	held map[string]time.Time
@@ -79,7 +79,7 @@ type exceptions struct {
 }
 
 // exceptionFor returns why a request passes the rules of a PodTransitionRule, nil for a PodDisruptionBudget, and the text
-// exceptionFor the reason; empty when it does not.
+// of the reason; empty when it does not.
 func (x *exceptions) exceptionFor(object *appsv1alpha1.PodTransitionRule, request rule.Request) (rule.Exception, string) {
 	if request.Stage != appsv1alpha1.StagePreCheck {
 		return "", ""
@@ -122,7 +122,7 @@ func (x *exceptions) exceptionForRule(eval *Rule, request rule.Request) (rule.Ex
 	return exempt(eval.prepared.spec, request)
 }
 
-// left returns how long a request may still be held, and whether that is bounded.
+// left returns the time for which a request may still be held, and whether that is bounded.
 func (x *exceptions) left(hold Hold, request rule.Request) (time.Duration, bool) {
 	if hold.Max == 0 || !isDeferred(request) {
 		return 0, false
@@ -144,7 +144,7 @@ func (x *exceptions) breakGlass() string {
 	}
 }
 
-// Expired is a request that was held for as long as it may be, and whose operation is to be cancelled.
+// Expired is a request that was held for the maximum time, and whose operation is to be cancelled.
 type Expired struct {
 	Request rule.Request
 
@@ -153,8 +153,8 @@ type Expired struct {
 	Max  time.Duration
 }
 
-// Expired returns the requests whose operations are to be cancelled because they were held for as long as they
-// may be, and how soon the next hold ends; 0 for never.
+// Expired returns the requests whose operations are to be cancelled because they were held for the maximum
+// time, and the delay until the next hold ends; 0 for never.
 func (o Outcome) Expired(requests []rule.Request) (expired []Expired, wait time.Duration) {
 	for _, request := range requests {
 		if !isDeferred(request) {

@@ -60,7 +60,7 @@ func (f findings) file(t *Turn, id rule.RuleID, key string, found finding) {
 	}
 }
 
-// find returns the finding find a rule on a request.
+// find returns the finding of a rule on a request.
 func (f findings) find(id rule.RuleID, key string) (finding, bool) {
 	found, ok := f.byRule[id][key]
 	if !ok && f.earlier != nil {
@@ -115,8 +115,8 @@ func (f findings) would(
 	return retry
 }
 
-// reason explains a verdict, and returns when to evaluate the rule again where the verdict changes by
-// itself; 0 for never.
+// reason explains a verdict, and returns when to evaluate the rule again where the verdict changes
+// with time alone; 0 for never.
 func (e *Rule) reason(
 	remembered *recollection, request rule.Request, verdict rule.Verdict,
 ) (reason rule.Reason, retry time.Duration) {

@@ -12,7 +12,7 @@ import (
 type messageCache struct {
 	mismatches map[types.UID]mismatch
 
-	// text is how many bytes the messages of mismatches have.
+	// text is the number of bytes of the messages of mismatches.
 	text int64
 
 	// noRoom is the message of a capacity, which is the same for every pod.
@@ -20,7 +20,7 @@ type messageCache struct {
 	noRoom   string
 }
 
-// mismatch is the message for a pod whose labels do not match, as it was.
+// mismatch is the message for a version of a pod whose labels do not match.
 type mismatch struct {
 	pod     *rule.PodFact
 	message string

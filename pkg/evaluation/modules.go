@@ -32,14 +32,14 @@ type moduleRun struct {
 	// it is still open.
 	turned string
 
-	// late is how many evaluations used up their CPU time without a verdict.
+	// late is the number of evaluations that used up their CPU time without a verdict.
 	late int
 	err  error
 }
 
-// firstChunk is for how many requests all modules are evaluated before the round goes on to the next
-// requests. It grows while there is time, and shrinks to one pod when there is little: a pod is permitted
-// by the verdicts of all modules in one round.
+// firstChunk is the number of requests for which all modules are evaluated before the round continues
+// with the next requests. It grows while there is time, and shrinks to one pod when there is little: a
+// pod is permitted by the verdicts of all modules in one round.
 const firstChunk = 32
 
 // evaluateModules evaluates the users' modules of a round for the requests whose verdicts are not

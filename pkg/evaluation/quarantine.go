@@ -67,7 +67,7 @@ func liftOf(object *appsv1alpha1.PodTransitionRule) string {
 	return text.Prefix(object.Annotations[appsv1alpha1.LiftQuarantineAnnotationKey], appsv1alpha1.MaxLiftBytes)
 }
 
-// TooExpensive is the message of a rule under quarantine, with the ways out.
+// TooExpensive is the message of a rule under quarantine, with the remedies.
 const TooExpensive = "the module used up its CPU time 3 times without an answer and is not evaluated any more: edit it, so that it needs less, " +
 	"or set the annotation " + appsv1alpha1.LiftQuarantineAnnotationKey + " to a new value to try again"
 
@@ -83,8 +83,8 @@ func (r *Ruleset) Quarantined() []string {
 	return names
 }
 
-// isUnderQuarantine reports whether the status of a rule has a quarantine of this very module. A
-// quarantine survives a restart, since finding it out again costs time that other rules need.
+// isUnderQuarantine reports whether the status of a rule has a quarantine of the present module.
+// A quarantine survives a restart, since detecting it again costs time that other rules need.
 func isUnderQuarantine(status *appsv1alpha1.RuleStatus, source string) bool {
 	return status != nil && status.Quarantined != nil && status.Quarantined.Source == source
 }

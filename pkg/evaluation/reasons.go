@@ -31,7 +31,8 @@ func reasonOf(
 	return reason
 }
 
-// limitOf returns how many pods may be unavailable under a rule, by the lower of its bounds.
+// limitOf returns the number of pods that may be unavailable under a rule, by the lower of its
+// bounds.
 func limitOf(capacity rule.Capacity) int {
 	limit := capacity.Desired
 	if capacity.MaxUnavailable >= 0 {
@@ -85,7 +86,7 @@ const (
 // not change with every round.
 type nextChecks map[string]time.Time
 
-// schedule returns the next check schedule a withheld request. A check is set again when it is due or when the rule
+// schedule returns the next check of a withheld request. A check is set again when it is due or when the rule
 // requires it sooner.
 func (n nextChecks) schedule(request rule.Request, verdict rule.Verdict, now time.Time) time.Time {
 	key := request.Key()

@@ -20,7 +20,7 @@ type recollection struct {
 	// counted are the requests that counters have counted.
 	counted map[string]counted
 
-	// charged is how many bytes the store counts for it.
+	// charged is the number of bytes that the store counts for it.
 	charged int64
 }
 
@@ -110,7 +110,7 @@ const (
 	openBytes = 2*findingBytes + 128
 )
 
-// DefaultMemory is how many of these bytes one round may hold by default. A round that would hold more
-// keeps only the first reason of each request; users' modules for which it has no memory withhold with
-// rule.CodeNotReached.
+// DefaultMemory is the number of these bytes that one round may hold by default. A round that would
+// hold more keeps only the first reason of each request; users' modules for which it has no memory
+// withhold with rule.CodeNotReached.
 const DefaultMemory = 32 << 20

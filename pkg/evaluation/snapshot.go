@@ -14,7 +14,7 @@ import (
 type Snapshot struct {
 	podindex.Snapshot
 
-	// Retry is the delay after which the counts change by themselves; 0 for never.
+	// Retry is the delay after which the counts change with time alone; 0 for never.
 	Retry time.Duration
 
 	// Stamped are the pods that a round of this process has written a permit to, and that the watch has not

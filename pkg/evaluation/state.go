@@ -16,7 +16,8 @@ type State struct {
 	// never modified.
 	missed map[types.UID]int
 
-	// held is since when deferred requests were observed, by request key, while holds are bounded.
+	// held is the time since which deferred requests were observed, by request key, while holds are
+	// bounded.
 	held map[string]time.Time
 
 	// uncontrolled are the pods without the control label of PodDisruptionBudgets, by name.
@@ -35,7 +36,7 @@ type rulesetState struct {
 // NewState returns an empty State.
 func NewState() *State { return &State{rulesets: map[string]*rulesetState{}} }
 
-// ruleset returns the state ruleset a PodTransitionRule, empty at first.
+// ruleset returns the state of a PodTransitionRule, empty at first.
 func (s *State) ruleset(ruleset string) *rulesetState {
 	known, ok := s.rulesets[ruleset]
 	if !ok {

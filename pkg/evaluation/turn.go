@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// DefaultBudget is how long a round may compile and evaluate rules by default.
+	// DefaultBudget is the time for which a round may compile and evaluate rules by default.
 	DefaultBudget = 2 * time.Second
 
-	// heldShare is how much time a round may hold a worker for the price of CPU time: there
-	// are many workers, and few cores.
+	// heldShare is the wall-clock time for which a round may hold a worker, as a multiple
+	// of its CPU time: there are many workers, and few cores.
 	heldShare = 20
 )
 
@@ -36,7 +36,7 @@ type Turn struct {
 	// governed reports whether the namespace still has PodTransitionRules.
 	governed func() bool
 
-	// used is the CPU time of the round; charged is the part of it that lanes was given.
+	// used is the CPU time of the round; charged is the part of it that lanes has counted.
 	used, charged time.Duration
 
 	// held is how many bytes of findings, reasons and open requests the round holds, and most is how
@@ -46,11 +46,11 @@ type Turn struct {
 	// Slot is the slot for background writes.
 	Slot Slot
 
-	// Cause is why the round gave way; empty while it has not.
+	// Cause is the reason why the round gave way; empty while it has not.
 	Cause Cause
 }
 
-// Cause is why a round ended before all was evaluated.
+// Cause is the reason why a round ended before all rules were evaluated.
 type Cause string
 
 const (
@@ -76,7 +76,7 @@ type TurnOptions struct {
 	Lanes *lanes.Lanes
 	Lane  lanes.Lane
 
-	// Budget is how long the round may compile and evaluate rules.
+	// Budget is the time for which the round may compile and evaluate rules.
 	Budget time.Duration
 
 	// Memory bounds the bytes of the findings of the round.

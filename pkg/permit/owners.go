@@ -18,7 +18,7 @@ func (b *openBudget) countsOwner(pod *rule.PodFact) bool {
 	return counts
 }
 
-// rememberOwner records how many pods the workload of the pod has before the pod may go. A pod
+// rememberOwner records the number of pods of the workload before the pod is permitted. A pod
 // that is missing later counts as desired then.
 func (b *openBudget) rememberOwner(pod *rule.PodFact) {
 	uid := pod.Owner.UID

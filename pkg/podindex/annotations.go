@@ -8,7 +8,7 @@ import (
 // Bounds of the annotations that rules see, so that a pod with large annotations does not make
 // every evaluation expensive.
 const (
-	// maxAnnotations is how many annotations rules see: the first by key.
+	// maxAnnotations is the number of annotations that rules see: the first by key.
 	maxAnnotations = 32
 
 	// MaxAnnotationValueBytes is the length of the longest value that rules see.

@@ -23,9 +23,9 @@ type DisruptionBudget struct {
 	// Selector of its pods; nil selects no pod.
 	Selector labels.Selector
 
-	// Desired is how many pods must be healthy (status.desiredHealthy), Healthy how many the
-	// disruption controller counted (status.currentHealthy), and Expected of how many
-	// (status.expectedPods).
+	// Desired, Healthy and Expected are status.desiredHealthy, the number of pods that must
+	// be healthy, status.currentHealthy, the number that the disruption controller counted,
+	// and status.expectedPods, the number of all pods.
 	Desired  int
 	Healthy  int
 	Expected int
@@ -214,8 +214,8 @@ func (n *namespace) putDisrupted(before, after *pod) (changed bool) {
 type DisruptionView struct {
 	DisruptionBudget
 
-	// Ready is how many of its controlled pods are Ready, and Available how many of these PodOps
-	// does not keep off traffic.
+	// Ready is the number of its controlled pods that are Ready, and Available the number of
+	// these that PodOps does not keep off traffic.
 	Ready     int
 	Available int
 

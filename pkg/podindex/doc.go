@@ -1,7 +1,8 @@
-// Package podindex keeps the pods, owners and rules of each namespace, with counts: how many
-// pods each PodTransitionRule selects, how many are available, and which wait. Each event
-// updates the counts, so that the cost of an evaluation depends on the pods that changed and
-// the pods that wait, and not on the number of pods. The package evaluates no rule.
+// Package podindex keeps the pods, owners and rules of each namespace, with counts: for each
+// PodTransitionRule the numbers of selected and available pods, and the waiting pods. Each
+// event updates the counts, so that the cost of an evaluation depends on the pods that
+// changed and the pods that wait, and not on the number of pods. The package evaluates no
+// rule.
 //
 // One watch of the pods fills the index and the cache of the manager, which share the pods
 // (NewInformer). A reflector writes each list, event and bookmark to the index first, and the

@@ -28,7 +28,7 @@ func gapOf(object *corev1.Pod, facts lifecycle.PodFacts) gap {
 	return ""
 }
 
-// Unguarded are the selected pods that PodOps cannot guard, terminating and finished ones excluded.
+// Unguarded are the selected pods that PodOps cannot guard, without terminating and finished pods.
 type Unguarded struct {
 	// Mirrors are mirror pods of static pods, which only their kubelet stops, and Gateless are
 	// pods without the readiness gate: only finalizers keep traffic from them.

@@ -60,7 +60,8 @@ type namespace struct {
 	// newest has the highest revisions of the ReplicaSets of each Deployment, by its UID.
 	newest map[types.UID]int64
 
-	// oldest is when the first ReplicaSet of each Deployment was created. See noteOldest.
+	// oldest is the time at which the first ReplicaSet of each Deployment was created. See
+	// noteOldest.
 	oldest map[types.UID]time.Time
 
 	// controllers of pods, also controllers that are not in owners.

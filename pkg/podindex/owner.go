@@ -22,7 +22,7 @@ type Owner struct {
 	// Controller is the owner of this owner; empty for the top of the chain.
 	Controller types.UID
 
-	// Desired is the number of pods that it is to have.
+	// Desired is the desired number of its pods.
 	Desired int
 
 	// Uncounted is true while Desired is not known.
@@ -35,7 +35,7 @@ type Owner struct {
 	// from its scale subresource.
 	Scale bool
 
-	// Observed is status.replicas of the scale: how many pods its controller has counted.
+	// Observed is status.replicas of the scale: the number of pods that its controller has counted.
 	Observed int
 
 	// Unreadable is why its numbers cannot be read; empty if they can.
@@ -102,9 +102,9 @@ func (n *namespace) neverFinish(r *ruleset) []string {
 // the workload, or the workload is counted by its scale, and
 //   - it is not terminating,
 //   - the rule selects each of its pods,
-//   - its controller counts the same pods as the index, terminating and finished ones counted or
-//     not. It differs for a moment after each change, for a workload with pods that are not under
-//     PodOps, and for a kind whose replicas are not pods, such as shards.
+//   - its controller counts the same pods as the index, with or without terminating and finished
+//     pods. It differs for a moment after each change, for a workload with pods that are not
+//     under PodOps, and for a kind whose replicas are not pods, such as shards.
 func (n *namespace) isCounted(r *ruleset, uid types.UID) bool {
 	owner, known := n.owners[uid]
 	if !known || !owner.Scale {

@@ -12,8 +12,8 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// RetiredFor is how long a deleted PodTransitionRule still withholds permits from the pods that
-// it selects. Tools that replace an object by deleting and creating it take seconds.
+// RetiredFor is the time for which a deleted PodTransitionRule still withholds permits from the
+// pods that it selects. Tools that replace an object by deleting and creating it take seconds.
 const RetiredFor = 30 * time.Second
 
 // maxRetired bounds the retired rules of one namespace. Beyond it the oldest retired rule ends
@@ -48,7 +48,7 @@ type retiredEntry struct {
 	availability bool
 }
 
-// retirement is when a retired rule ends, unless another rule has replaced it.
+// retirement is the time at which a retired rule ends, unless another rule has replaced it.
 type retirement struct {
 	key   types.NamespacedName
 	until time.Time

@@ -19,7 +19,7 @@ func hashOf(labels map[string]string) string {
 
 // revisions are the states of the revisions of a controller of pods.
 type revisions struct {
-	// all is the state of every pod, of a ReplicaSet for one; empty if it depends on the hash.
+	// all is the state of every pod, as for a ReplicaSet; empty if it depends on the hash.
 	all rule.RevisionState
 
 	// newest is the hash of the newest revision, and before the hash of the revision that it
@@ -59,7 +59,7 @@ func (n *namespace) revisionsOf(controller types.UID) revisions {
 }
 
 // noteOldest updates when the oldest ReplicaSet of each Deployment was created that has the newest revision, or
-// still has pods. A revision that is neither, and is younger, was given up.
+// still has pods. A revision that is neither, and is younger, is abandoned.
 func (n *namespace) noteOldest() {
 	n.oldest = map[types.UID]time.Time{}
 	for _, owner := range n.owners {

@@ -66,7 +66,7 @@ type RuleView struct {
 
 	Counts rule.Counts
 
-	// OffTraffic is how many of the counted pods PodOps keeps off traffic.
+	// OffTraffic is the number of counted pods that PodOps keeps off traffic.
 	OffTraffic int
 
 	// Unguarded are the counted pods that PodOps cannot guard.

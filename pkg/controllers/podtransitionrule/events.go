@@ -36,7 +36,7 @@ const (
 	// EventExempt: the pod passed a rule that withholds it, because the rule exempts its revision.
 	EventExempt = "Exempt"
 
-	// EventHoldExpired: the pod was held for as long as it may be, and its operation was cancelled, or it
+	// EventHoldExpired: the pod was held for the maximum time, and its operation was cancelled, or it
 	// passed the rules that withhold it.
 	EventHoldExpired = "HoldExpired"
 
@@ -58,7 +58,7 @@ const (
 )
 
 // isNews reports whether the annotations of a pod do not contain a reason. The annotations survive a
-// restart of the manager, its memory of events does not.
+// restart of the manager, in contrast to its memory of events.
 func isNews(annotations map[string]string, reason rule.Reason) bool {
 	var detail appsv1alpha1.Detail
 	text := annotations[appsv1alpha1.DetailAnnotationPrefix+"/"+reason.Rule.Ruleset.Name]

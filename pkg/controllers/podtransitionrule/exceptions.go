@@ -44,8 +44,8 @@ func (u APIUndoer) Undo(ctx context.Context, pod *corev1.Pod, id, operationType 
 	return u.Client.Patch(ctx, stored, client.RawPatch(types.MergePatchType, patch))
 }
 
-// undoExpired cancels the operations that were held for as long as they may be. It returns how soon the next
-// hold ends; 0 for never.
+// undoExpired cancels the operations that were held for the maximum time. It returns the delay until the
+// next hold ends; 0 for never.
 func (r *Reconciler) undoExpired(ctx context.Context, snapshot snapshot, o evaluation.Outcome) (wait time.Duration, err error) {
 	expired, wait := o.Expired(snapshot.Waiting)
 	errs := make([]error, len(expired))
@@ -78,7 +78,7 @@ func (r *Reconciler) undoExpired(ctx context.Context, snapshot snapshot, o evalu
 	return wait, err
 }
 
-// recordUndone records that an operation was cancelled because it was held for as long as it may be.
+// recordUndone records that an operation was cancelled because it was held for the maximum time.
 func (r *Reconciler) recordUndone(pod *corev1.Pod, one evaluation.Expired) {
 	r.metrics.holdExpired(appsv1alpha1.HoldUndo)
 	r.recorder.Eventf(pod, nil, corev1.EventTypeWarning, EventHoldExpired, "Undo",

@@ -20,10 +20,12 @@ import (
 )
 
 const (
-	// explainAfter is how long a pod waits before an annotation explains why. Most pods are permitted sooner.
+	// explainAfter is the time for which a pod waits before an annotation explains why. Most pods are
+	// permitted sooner.
 	explainAfter = 10 * time.Second
 
-	// explanationInterval is how often an annotation is written again because of its numbers alone.
+	// explanationInterval is the least time between two writes of an annotation because of its
+	// numbers alone.
 	explanationInterval = time.Minute
 
 	// maxExplanations bounds these annotations of a pod, far below the bound of the API server for all
@@ -31,8 +33,8 @@ const (
 	maxExplanations = 10
 )
 
-// explanation is the annotations of a pod that say why it waits, when they were compared with its reasons
-// last, and when its last event was recorded.
+// explanation has the annotations of a pod that explain why it waits, the time at which they were last
+// compared with its reasons, and the time of its last event.
 type explanation struct {
 	digest uint64
 	at     time.Time
@@ -43,7 +45,8 @@ type explanation struct {
 type explanations struct {
 	pods map[types.UID]explanation
 
-	// rollouts are the Deployments whose event was recorded, and when a pod of them last waited.
+	// rollouts are the Deployments whose event was recorded, with the time at which a pod of them
+	// last waited.
 	rollouts map[string]time.Time
 }
 

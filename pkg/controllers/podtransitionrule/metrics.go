@@ -20,9 +20,9 @@ const (
 	maxMeasured             = 2000
 )
 
-// Metrics of rules. Their labels name the namespace, the PodTransitionRule and the rule, and go
-// with the PodTransitionRule. Names beyond the bounds are metricseries.Other: counters add up the
-// rules with such names, and gauges leave them out.
+// Metrics of rules. Their labels name the namespace, the PodTransitionRule and the rule; series
+// are deleted with the PodTransitionRule. Names beyond the bounds are metricseries.Other:
+// counters add up the rules with such names, and gauges leave them out.
 type Metrics struct {
 	names *metricseries.Names
 
@@ -119,7 +119,7 @@ func (m *Metrics) holdExpired(action appsv1alpha1.HoldAction) {
 // waived counts a request that was granted although rules withhold it.
 func (m *Metrics) waived(by rule.Exception) { m.exceptions.WithLabelValues(string(by)).Inc() }
 
-// parked shows how many namespaces wait for a place in the slow lane.
+// parked shows the number of namespaces that wait for a place in the slow lane.
 func (m *Metrics) parked(namespaces int) { m.waiting.Set(float64(namespaces)) }
 
 // counted adds the counts of one round.
@@ -154,7 +154,7 @@ func (m *Metrics) quarantine(rule rule.RuleID, is bool) {
 	}
 }
 
-// running shows the calls that a webhook rule has under way.
+// running shows the calls of a webhook rule in flight.
 func (m *Metrics) running(rule rule.RuleID, tasks int, oldest time.Time) {
 	labels, own := m.labels(rule)
 	if !own {

@@ -26,9 +26,10 @@ import (
 )
 
 const (
-	// viewTimeout is how long a record may require a view that never comes. Bookmarks reach every real
-	// resourceVersion within a minute or so; a record that requires more was not written by PodOps, and must
-	// not stop it for ever. Permits rely on no watch being behind by this much while others go on.
+	// viewTimeout is the time for which a record may require a view that no watch delivers. Bookmarks reach
+	// every real resourceVersion within a minute or so; a record that requires more was not written by
+	// PodOps, and must not stop it for ever. Permits rely on no watch being behind by this time while other
+	// watches continue.
 	viewTimeout = 5 * time.Minute
 
 	// retryConflict is the delay of the next round after a conflict with another writer of a pod. Usually the
@@ -40,8 +41,8 @@ const (
 )
 
 // DefaultBatchInterval is the least time between two batches of permits of one PodTransitionRule. Each batch
-// costs a write of its status: pods that come back one by one within a second share it, and an operation
-// that takes many seconds is hardly delayed.
+// costs a write of its status: pods that become available one by one within a second share it, and an
+// operation that takes many seconds is hardly delayed.
 const DefaultBatchInterval = time.Second
 
 // PodWriter writes a lifecycle change to a pod that is still at its resourceVersion.
@@ -70,7 +71,7 @@ type Caller interface {
 	Forget(rule rule.RuleID)
 }
 
-// Reconciler evaluates the rules of one namespace at a time, and gives permits to its pods.
+// Reconciler evaluates the rules of one namespace at a time, and grants permits to its pods.
 type Reconciler struct {
 	index     *podindex.Index
 	evaluator *evaluation.Evaluator
@@ -135,19 +136,19 @@ type Config struct {
 	// Wake queues a round of a namespace.
 	Wake func(namespace string)
 
-	// RejectionRetry is about how long after a denial the service of a webhook rule is called again.
-	// Default: webhooktask.DefaultRejectionRetry.
+	// RejectionRetry is the approximate delay after a denial until the service of a webhook rule is
+	// called again. Default: webhooktask.DefaultRejectionRetry.
 	RejectionRetry time.Duration
 
-	// Workers is how many rounds SetupWithManager runs at once; 0: 10. A quarter of them, at least
-	// one, is for namespaces that have used more than their share of CPU time.
+	// Workers is the number of rounds that SetupWithManager runs at once; 0: 10. A quarter of
+	// them, at least one, is for namespaces that have used more than their share of CPU time.
 	Workers int
 
-	// RoundBudget is how long a round may take to compile and evaluate rules; 0: 2 s.
+	// RoundBudget is the time that a round may take to compile and evaluate rules; 0: 2 s.
 	RoundBudget time.Duration
 
-	// Memory is how many bytes of recollections rules keep from one round to the next, in all namespaces
-	// together; 0: 64 MiB.
+	// Memory bounds the bytes of recollections that rules keep from one round to the next, in all
+	// namespaces together; 0: 64 MiB.
 	Memory int64
 
 	// BatchInterval is the least time between two batches of one PodTransitionRule, of which
@@ -211,7 +212,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, namespace string) (reconcile
 }
 
 // write writes the reservations and the permits of an outcome, and makes its calls, each after the status
-// that records it. It returns how soon to come back for the rest; 0 for never.
+// that records it. It returns the delay until the postponed writes; 0 for none.
 //
 // A status that cannot be written holds back no pod that is not in its record, and a pod that cannot be
 // written no other pod.
@@ -226,7 +227,7 @@ func (r *Reconciler) write(ctx context.Context, snapshot snapshot, o evaluation.
 }
 
 // report writes the human-readable status and the explanations of an outcome, a little at a time: no pod
-// waits for either. It returns how soon to come back for the rest; 0 for never.
+// waits for either. It returns the delay until the postponed writes; 0 for none.
 func (r *Reconciler) report(ctx context.Context, turn *evaluation.Turn, snapshot snapshot, o evaluation.Outcome) (wait time.Duration, err error) {
 	wait, err = r.writeBackground(ctx, turn, snapshot, o)
 	later, explainErr := r.explain(ctx, turn, snapshot, o)

@@ -59,7 +59,8 @@ type rulesetState struct {
 	lastBatch time.Time
 }
 
-// pendingView is a record of permits that requires a view of the pods that is not there yet.
+// pendingView is a record of permits that requires a view of the pods that the watch has not
+// delivered yet.
 type pendingView struct {
 	record *appsv1alpha1.PermitRecord
 	since  time.Time
@@ -70,7 +71,7 @@ func newState(evaluator *evaluation.Evaluator, calls *dispatch.InFlight) *state 
 	return &state{calls: calls, evaluator: evaluator, namespaces: map[string]*namespaceState{}}
 }
 
-// namespace returns the state namespace a namespace, empty at first.
+// namespace returns the state of a namespace, empty at first.
 func (s *state) namespace(namespace string) *namespaceState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,7 +83,7 @@ func (s *state) namespace(namespace string) *namespaceState {
 	return known
 }
 
-// ruleset returns the state ruleset a PodTransitionRule, empty at first.
+// ruleset returns the state of a PodTransitionRule, empty at first.
 func (n *namespaceState) ruleset(ruleset string) *rulesetState {
 	known, ok := n.rulesets[ruleset]
 	if !ok {

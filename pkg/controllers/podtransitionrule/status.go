@@ -64,10 +64,11 @@ func (r *Reconciler) writeRecords(ctx context.Context, snapshot snapshot, o eval
 	return stored, backoff.MinDelay(wait, again), errors.Join(err, callsErr)
 }
 
-// batchDue returns how long the records of a plan are postponed: pods that come back one by one then share
-// a batch, of one write, where each would cost a write of its own. A status that calls wait for is not
-// postponed, and nor is a batch to which more pods would belong if rounds had more time, or records more
-// capacity: these pods follow in the next round, and the pods of the present round have had their turn.
+// batchDue returns the time for which the records of a plan are postponed: pods that become available one
+// by one then share a batch, of one write, where each would cost a write of its own. A status that calls
+// wait for is not postponed, and nor is a batch to which more pods would belong if rounds had more time,
+// or records more capacity: these pods follow in the next round, and the pods of the present round have
+// had their turn.
 func (r *Reconciler) batchDue(snapshot snapshot, o evaluation.Outcome) (wait time.Duration) {
 	plan := o.Allocation.Plan
 	isFull := func(denial permit.Denial) bool { return denial.Rule.Rule == "" }

@@ -22,7 +22,7 @@ func (w APIStatusWriter) WriteStatus(ctx context.Context, object *appsv1alpha1.P
 	if err := w.Client.Status().Update(ctx, stored); err != nil {
 		return nil, err
 	}
-	// The answer is the whole object as it is stored, however large.
+	// The answer is the whole stored object, of any size.
 	if _, err := objectbounds.Load(stored); err != nil {
 		return nil, fmt.Errorf("reducing the answer: %w", err)
 	}

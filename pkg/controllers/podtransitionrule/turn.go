@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// defaultWorkers is how many namespaces are evaluated at once by default.
+	// defaultWorkers is the number of namespaces that are evaluated at once by default.
 	defaultWorkers = 10
 
 	// slowShare is the part of the workers that the slow lane may hold: a quarter.

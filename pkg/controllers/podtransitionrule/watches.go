@@ -34,8 +34,8 @@ type Notifier struct {
 // NewNotifier returns a Notifier for podindex.NewIndex.
 func NewNotifier() *Notifier { return &Notifier{pending: map[string]bool{}} }
 
-// sharing is how long a namespace that has changed waits for further changes, which share its round: the
-// permits of a batch are written together, and each pod has several versions soon after it.
+// sharing is the time for which a namespace that has changed waits for further changes, which share its
+// round: the permits of a batch are written together, and each pod has several versions soon after it.
 const sharing = 50 * time.Millisecond
 
 // Notify puts a namespace in the queue, sharing later.

@@ -166,7 +166,7 @@ func remove(ctx context.Context, c client.Client, objects []*unstructured.Unstru
 	if err != nil {
 		return fmt.Errorf("waiting until %s is deleted: %w", remaining, err)
 	}
-	_, err = fmt.Fprintf(out, "deleted %d objects: nothing of PodOps is left but labels and readiness gates of pod templates\n", deleted)
+	_, err = fmt.Fprintf(out, "deleted %d objects: only labels and readiness gates of pod templates are left of PodOps\n", deleted)
 	return err
 }
 
