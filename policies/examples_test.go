@@ -185,7 +185,7 @@ func passes(t *testing.T, prepared rego.PreparedEvalQuery, input any) bool {
 	return answer["allow"] == true
 }
 
-// facts returns the paths of all keys of a document, except for those within labels.
+// facts returns the paths of all keys of a document, except for keys within labels.
 func facts(document any, at []any) [][]any {
 	found := [][]any{}
 	switch value := document.(type) {

@@ -206,7 +206,7 @@ func describe(t *testing.T, name string, module *ast.Module) map[string]any {
 	}
 }
 
-// capabilities are those of the engine.
+// capabilities are the capabilities of the engine.
 func capabilities(t *testing.T) *ast.Capabilities {
 	t.Helper()
 	parsed, err := ast.LoadCapabilitiesJSON(bytes.NewReader(policies.Capabilities()))

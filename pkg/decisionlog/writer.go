@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// queued is how many lines wait for the disk. More are dropped and counted, because no
-	// pod may wait for a log.
+	// queued is the number of lines that wait for the disk. More are dropped and counted,
+	// because no pod may wait for a log.
 	queued = 1024
 
 	// queuedBytes bounds the bytes of these lines. An input has the labels of all pods of a batch.
@@ -187,7 +187,7 @@ func (w *Writer) Dropped() int {
 	return w.dropped
 }
 
-// reportDropped is how often lost lines are reported.
+// reportDropped is the interval at which lost lines are reported.
 const reportDropped = time.Minute
 
 // Run writes lines to out until ctx ends, and then the queued lines. A line that cannot be

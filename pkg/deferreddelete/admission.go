@@ -100,7 +100,7 @@ type Review struct {
 	// UID is the precondition of the request; empty without a precondition.
 	UID types.UID
 
-	// Budgets is how many PodDisruptionBudgets select the pod.
+	// Budgets is the number of PodDisruptionBudgets that select the pod.
 	Budgets int
 
 	// HoldPreemption is true where pods are held for the scheduler, too.

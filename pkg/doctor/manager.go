@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// lastDays is how long before its end a certificate should have been renewed: the manager renews it
-	// after two thirds of its 90 days.
+	// lastDays is the time before its end at which a certificate should have been renewed: the manager
+	// renews it after two thirds of its 90 days.
 	lastDays = 21 * 24 * time.Hour
 
 	// maxRefusal bounds the text of an API server in a finding.

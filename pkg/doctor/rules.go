@@ -25,7 +25,7 @@ const (
 	// defaultProgressDeadline is the default of progressDeadlineSeconds of a Deployment.
 	defaultProgressDeadline = 600
 
-	// failedAttempts is how many calls for the same pods must have failed before that is a finding.
+	// failedAttempts is the number of failed calls for the same pods that is a finding.
 	failedAttempts = 3
 
 	// maxMessage bounds a message of a status in a finding.

@@ -16,10 +16,10 @@ import (
 	"github.com/podops-dev/podops/pkg/text"
 )
 
-// SettledFor is how long the status of a PodDisruptionBudget must count healthy pods that are not controlled
-// before permits rely on them. Until then the status may be older than the pods that this process has seen,
-// and the difference may be pods that have become unready since. The disruption controller usually follows
-// within a second.
+// SettledFor is the time for which the status of a PodDisruptionBudget must count healthy pods that are not
+// controlled before permits rely on them. Until then the status may be older than the pods that this process
+// has seen, and the difference may be pods that have become unready since. The disruption controller usually
+// follows within a second.
 const SettledFor = time.Minute
 
 // disruption is one PodDisruptionBudget in an evaluation.
@@ -35,7 +35,7 @@ type disruption struct {
 // slots returns how many more pods may become unready; below zero when too few are healthy.
 func (d *disruption) slots() int { return d.healthy - d.view.Desired }
 
-// total is how many pods the PodDisruptionBudget counts.
+// total is the number of pods that the PodDisruptionBudget counts.
 func (d *disruption) total() int { return max(d.view.Expected, d.view.Counted) }
 
 // openDisruptions adds the budgets of the PodDisruptionBudgets: each PreCheck request of a pod that they

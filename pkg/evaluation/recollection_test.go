@@ -43,7 +43,7 @@ func fullRecollection(pods int, text string) (*recollection, []*rule.PodFact) {
 	return remembered, facts
 }
 
-// TestRecollectionBytes compares with what the values keep alive on the heap.
+// TestRecollectionBytes compares with the bytes that the values keep alive on the heap.
 func TestRecollectionBytes(t *testing.T) {
 	for _, pods := range []int{0, 1, 2, 7, 8, 15, 1000, 1800} {
 		for _, text := range []string{"", strings.Repeat("x", rule.MaxMessageBytes)} {

@@ -22,12 +22,13 @@ import (
 )
 
 const (
-	// DefaultRate is how many events a second one namespace may have in the long run. A
-	// lifecycle has two events and three other requests: this allows five lifecycles a second
-	// in each namespace.
+	// DefaultRate is the number of events a second that one namespace may have in the long
+	// run. A lifecycle has two events and three other requests: this allows five lifecycles a
+	// second in each namespace.
 	DefaultRate = 10
 
-	// burst is how many events one namespace may have at once: the events of a rollout of 25 pods.
+	// burst is the number of events that one namespace may have at once: the events of a rollout of
+	// 25 pods.
 	burst = 50
 
 	// totalRate and totalBurst bound the requests for all namespaces together.

@@ -129,7 +129,7 @@ func (x *explainer) holdBounded() {
 	}
 }
 
-// shownFor is how long an ended hold is shown.
+// shownFor is the time for which an ended hold is shown.
 const shownFor = 15 * time.Minute
 
 // holdExpired notes that a hold has ended with a cancelled operation.

@@ -16,11 +16,11 @@ const (
 
 // Options of Lanes. Fields that are zero take their defaults.
 type Options struct {
-	// Places is how many rounds run in the slow lane at the same time. Default: 2.
+	// Places is the number of rounds that run in the slow lane at the same time. Default: 2.
 	Places int
 
-	// Rate is how many seconds of CPU time all namespaces together may use in a second before
-	// they are moved to the slow lane. Default: 0.5.
+	// Rate is the CPU time, in seconds, that all namespaces together may use in a second
+	// before they are moved to the slow lane. Default: 0.5.
 	Rate float64
 
 	// Burst is the debt up to which a namespace is in the fast lane. Default: 50 ms.

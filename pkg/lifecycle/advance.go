@@ -18,9 +18,9 @@ type Permits struct {
 
 // Options are the waits of the state machine and the limits of its caller.
 type Options struct {
-	// Settle is how long a pod must have been unready before operate, so that every
-	// node has removed its endpoints. It applies to pods on which no service controller
-	// is expected to put a finalizer.
+	// Settle is the time for which a pod must have been unready before operate, so that
+	// every node has removed its endpoints. It applies to pods on which no service
+	// controller is expected to put a finalizer.
 	Settle time.Duration
 
 	// GateSyncTimeout bounds how long operate waits for the kubelet to make the pod

@@ -13,7 +13,7 @@ import (
 var update = flag.Bool("update", false, "rewrite the outputs in testdata/*.txt")
 
 // TestScripts runs testdata/*.txt. A script is a list of blocks: commands, a line
-// "----", what they print. See session_test.go for the commands. Comments (#) and blank
+// "----", their output. See session_test.go for the commands. Comments (#) and blank
 // lines separate blocks and are kept. The word pod or create starts a new pod with a
 // new clock.
 func TestScripts(t *testing.T) {

@@ -47,7 +47,7 @@ type session struct {
 	cached  map[string]string
 }
 
-// run executes the commands and returns what they print. When more than one prints,
+// run executes the commands and returns their output. When more than one prints,
 // each output starts with its command.
 func (s *session) run(t *testing.T, commands []string) string {
 	t.Helper()

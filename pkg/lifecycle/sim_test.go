@@ -20,7 +20,7 @@ import (
 // epoch is when every simulation begins.
 var epoch = sim.Epoch
 
-// failer is what *testing.T and *rapid.T share.
+// failer has the common methods of *testing.T and *rapid.T.
 type failer interface {
 	Helper()
 	Fatalf(format string, args ...any)

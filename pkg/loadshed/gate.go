@@ -19,7 +19,8 @@ const (
 	// retryAfter is when rejected work may be retried.
 	retryAfter = 5 * time.Second
 
-	// collectEvery is how often a Gate that rejects work runs the collector to update Used.
+	// collectEvery is the interval at which a Gate that rejects work runs the collector to update
+	// Used.
 	collectEvery = 10 * time.Second
 )
 

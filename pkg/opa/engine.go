@@ -34,8 +34,8 @@ const (
 	// defaultMemory holds some hundred ordinary modules and the pods that they are evaluated for.
 	defaultMemory = 128 << 20
 
-	// maxCompilers is how many modules this process compiles at the same time at most: each takes
-	// up to 100 MiB while it is compiled.
+	// maxCompilers is the maximum number of modules that this process compiles at the same time:
+	// each takes up to 100 MiB while it is compiled.
 	maxCompilers = 2
 )
 
@@ -45,7 +45,7 @@ type Options struct {
 	// s.
 	Timeout time.Duration
 
-	// CustomTimeout is how much CPU time a user's module may use for one request. On a busy machine
+	// CustomTimeout is the CPU time that a user's module may use for one request. On a busy machine
 	// that may be ten times as long in wall-clock time. Default: 100 ms.
 	CustomTimeout time.Duration
 
@@ -53,9 +53,9 @@ type Options struct {
 	// its requests. The last request may exceed it by its own CPU time. Default: 1 s.
 	RoundBudget time.Duration
 
-	// Concurrency is how many evaluations of users' modules run at the same time, over all
-	// programs. Default: GOMAXPROCS, at least 2. Half of it, at least 1, is for contexts of
-	// WithSlowLane.
+	// Concurrency is the number of evaluations of users' modules that run at the same time,
+	// over all programs. Default: GOMAXPROCS, at least 2. Half of it, at least 1, is for
+	// contexts of WithSlowLane.
 	Concurrency int
 
 	// Memory bounds the bytes of all caches: compiled modules of users, the literals and parameters

@@ -204,8 +204,8 @@ func TestANamespaceKeepsItsModules(t *testing.T) {
 	}
 }
 
-// TestParametersCountTheirHeap checks the bytes of terms, which take many times those of their
-// JSON. A rule that is not evaluated must not hold them.
+// TestParametersCountTheirHeap checks the bytes of terms, which take many times the bytes of
+// their JSON. A rule that is not evaluated must not hold them.
 func TestParametersCountTheirHeap(t *testing.T) {
 	const limit = 4 << 20
 	e := newEngine(t, opa.Options{Memory: limit})

@@ -114,8 +114,8 @@ func TestCapacityIsEvaluatedOncePerCounts(t *testing.T) {
 	}
 }
 
-// TestWouldFollowsTheCounts checks that verdicts which depend on the slots are those of the present
-// counts.
+// TestWouldFollowsTheCounts checks that verdicts which depend on the slots are the verdicts for the
+// present counts.
 func TestWouldFollowsTheCounts(t *testing.T) {
 	entry := budget("25%")
 	entry.Enforcement = appsv1alpha1.EnforcementWarn

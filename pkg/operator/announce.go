@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 )
 
-// announceInterval is how often an announcement checks whether the manager is ready.
+// announceInterval is the interval at which an announcement checks whether the manager is ready.
 const announceInterval = 200 * time.Millisecond
 
 // announcement logs once that rules are enforced: this replica leads, and is ready. For a user

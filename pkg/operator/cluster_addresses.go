@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// refreshEvery is how often the addresses of the cluster are read, and how long a new address
-	// may be unknown.
+	// refreshEvery is the interval at which the addresses of the cluster are read, and the time
+	// for which a new address may be unknown.
 	refreshEvery = 30 * time.Second
 
 	// refreshTimeout bounds one reading, and nodesPerPage the memory that it takes.

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// garbageBytes is how much garbage the manager may have beyond the default of Go, which is as
+	// garbageBytes is the garbage that the manager may have beyond the default of Go, which is as
 	// much as there is live memory.
 	garbageBytes = 48 << 20
 

@@ -77,7 +77,8 @@ func ruleBytes(limit int64) int64 {
 	return min(max(limit/16, leastRuleBytes), mostRuleBytes)
 }
 
-// evaluationBytes is how much an evaluation of a user's module may allocate before it is stopped.
+// evaluationBytes is the number of bytes that an evaluation of a user's module may allocate before
+// it is stopped.
 const evaluationBytes = 32 << 20
 
 // evaluations returns how many of them run at a time: a quarter of a GOMEMLIMIT, and one core is

@@ -54,11 +54,11 @@ type Options struct {
 	RenewDeadline  time.Duration
 	RetryPeriod    time.Duration
 
-	// Workers is how many pods, and how many namespaces, are reconciled at once.
+	// Workers is the number of pods, and of namespaces, that are reconciled at once.
 	Workers int
 
-	// EventRate is how many events a second each namespace may have in the long run; 0: no
-	// events.
+	// EventRate is the number of events a second that each namespace may have in the long
+	// run; 0: no events.
 	EventRate float64
 
 	// Settle, GateSyncTimeout and GateSyncPolicy are the fields of lifecycle.Options.

@@ -103,7 +103,7 @@ func TestSlimPodKeepsWhatWebhookRulesMaySend(t *testing.T) {
 	}
 }
 
-// slimmed returns what slimPod leaves of a copy.
+// slimmed returns a copy with the fields that slimPod keeps.
 func slimmed(t *testing.T, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	object, err := slimPod(pod.DeepCopy())
@@ -168,7 +168,7 @@ func TestComponentsReadTheSameOfASlimPod(t *testing.T) {
 	}
 }
 
-// reading is what components read of a pod.
+// reading has the fields that components read of a pod.
 type reading struct {
 	Facts     lifecycle.PodFacts
 	Fact      rule.PodFact

@@ -41,7 +41,7 @@ type ServingOptions struct {
 	// MetricsSecure serves metrics by HTTPS, to clients that may read them.
 	MetricsSecure bool
 
-	// ShutdownDelay is how long the manager works on after a signal to end.
+	// ShutdownDelay is the time for which the manager continues to work after a signal to end.
 	ShutdownDelay time.Duration
 }
 

@@ -27,10 +27,11 @@ const (
 	// cannot use it up.
 	maxWatches = 64
 
-	// resolveAgain is how long an answer of discovery is used for a kind that cannot be scaled.
+	// resolveAgain is the time for which an answer of discovery is used for a kind that cannot be
+	// scaled.
 	resolveAgain = 30 * time.Second
 
-	// idleFor is how long a watch outlasts the last owner of its kind.
+	// idleFor is the time for which a watch outlasts the last owner of its kind.
 	idleFor = time.Minute
 )
 

@@ -179,7 +179,7 @@ func (s *server) Metadata(resource ownerscale.Resource) cache.ListerWatcherWithC
 	}
 }
 
-// stored is an index that keeps what a Reader stores.
+// stored is an index that keeps the owners that a Reader stores.
 type stored struct {
 	mu     sync.Mutex
 	owners map[ownerscale.Key]podindex.Owner
@@ -197,7 +197,7 @@ func (s *stored) DeleteOwner(namespace string, uid types.UID) {
 	delete(s.owners, ownerscale.Key{Namespace: namespace, UID: uid})
 }
 
-// text returns what is stored of an owner.
+// text returns the stored owner as text.
 func (s *stored) text(key ownerscale.Key) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -38,7 +38,8 @@ type Bounds struct {
 	// further owners count as pods of an owner that cannot be read.
 	Owners, Kinds int
 
-	// AtOnce is how many owners are read at a time, and EachAtOnce how many of one namespace.
+	// AtOnce is the number of owners that are read at a time, and EachAtOnce the number of owners
+	// of one namespace.
 	AtOnce, EachAtOnce int
 
 	// Interval is the least time between two reads of one owner after changes of its spec, and

@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// forgottenFor is how long an employer that was dropped from the annotation of a pod is
-	// not dropped again: a controller that has put it back may know more than its Service
-	// shows, and two controllers must not keep reverting each other's writes.
+	// forgottenFor is the time for which an employer that was dropped from the annotation
+	// of a pod is not dropped again: a controller that has put it back may know more than
+	// its Service shows, and two controllers must not keep reverting each other's writes.
 	forgottenFor = 10 * time.Minute
 
 	// forgottenBytes bounds the memory of dropped employers, about 20,000. Beyond it the namespace

@@ -19,7 +19,7 @@ import (
 	"github.com/podops-dev/podops/test/builders"
 )
 
-// failer is what *testing.T and *rapid.T share.
+// failer has the common methods of *testing.T and *rapid.T.
 type failer interface {
 	Helper()
 	Fatal(args ...any)

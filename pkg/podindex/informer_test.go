@@ -177,7 +177,7 @@ func (i informed) indexed() map[types.UID]string {
 	return versions
 }
 
-// await waits until the index and the cache have what the server has.
+// await waits until the index and the cache have the objects of the server.
 func (i informed) await(t failer, server *podServer) {
 	t.Helper()
 	deadline := time.Now().Add(30 * time.Second)
@@ -308,7 +308,7 @@ func TestBookmarksMoveTheIndex(t *testing.T) {
 	i.await(t, server)
 }
 
-// TestInformersOfOtherKinds are those of client-go.
+// TestInformersOfOtherKinds shows that they are the informers of client-go.
 func TestInformersOfOtherKinds(t *testing.T) {
 	x := podindex.NewIndex(func(string) {})
 	plain := cache.NewSharedIndexInformer(newPodServer(), &corev1.Service{}, 0, cache.Indexers{})

@@ -21,7 +21,7 @@ import (
 	"github.com/podops-dev/podops/test/builders"
 )
 
-// cluster is an index and what it should know.
+// cluster is an index and its expected content.
 type cluster struct {
 	x      *index
 	pods   map[types.UID]*corev1.Pod

@@ -159,7 +159,7 @@ type versions struct {
 	seen map[types.UID]*remembered
 }
 
-// remembered is what was seen of one pod.
+// remembered has the observed versions of one pod.
 type remembered struct {
 	last     *rule.PodFact
 	versions map[string]*rule.PodFact

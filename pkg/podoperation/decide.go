@@ -23,7 +23,8 @@ const (
 	// pods may not have been observed yet.
 	emptyDelay = 3 * time.Second
 
-	// queueDelay is how soon an operation that waits for others tries again, if it has missed their end.
+	// queueDelay is the delay after which an operation that waits for others tries again, if it has
+	// missed their end.
 	queueDelay = 10 * time.Second
 )
 

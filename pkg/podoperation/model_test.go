@@ -90,7 +90,7 @@ func runningPod(name string) *corev1.Pod {
 
 const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
-// partition draws a partition. Raising it does not take back what has been operated on.
+// partition draws a partition. Raising it does not revert pods that were operated on.
 func (m *model) partition() {
 	m.operation.Spec.Partition = rapid.SampledFrom([]*intstr.IntOrString{nil, new(intstr.FromInt32(2)), new(intstr.FromString("50%")), new(intstr.FromInt32(99))}).Draw(m.t, "partition")
 	total := max(m.operation.Status.Total, int32(len(m.targets())))
@@ -155,7 +155,7 @@ func (m *model) lives(survives bool) bool {
 	return survives || rapid.IntRange(0, 5).Draw(m.t, "writes") > 0
 }
 
-// check checks what holds for every decision.
+// check checks the properties of every decision.
 func (m *model) check(d podoperation.Decision) {
 	s := d.Status
 	if sum := s.Waiting + s.Preparing + s.Operating + s.Completing + s.Succeeded + s.Failed + s.Gone; sum != s.Total && m.operation.Status.CompletionTime == nil {

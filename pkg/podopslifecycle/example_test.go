@@ -65,7 +65,7 @@ func Example() {
 	// finishes: true <nil>
 }
 
-// A pod that is not under PodOps has no lifecycle; the controller decides what that means to it.
+// A pod that is not under PodOps has no lifecycle; the controller decides how to handle that.
 func ExampleBeginContext() {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-0"}}
 	c := fake.NewClientBuilder().WithObjects(pod).Build()

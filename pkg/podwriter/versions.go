@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// StaleFor is how long a resourceVersion counts as stale after a conflict. A watch that is behind
-// by more costs another conflict. It is shorter than all delays after a conflict, so that a pod
-// without a watch event is retried.
+// StaleFor is the time for which a resourceVersion counts as stale after a conflict. A watch that
+// is behind by more costs another conflict. It is shorter than all delays after a conflict, so
+// that a pod without a watch event is retried.
 const StaleFor = 500 * time.Millisecond
 
 // Versions remembers the last noted resourceVersion of each pod for a time to live. It is the memory

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// pageSize is how many pods are listed at once: about 2 MiB of them.
+	// pageSize is the number of pods that are listed at once: about 2 MiB of them.
 	pageSize = 250
 
 	// pause is the time between two passes over the pods, if the first pass did not finish all.

@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	// WakeAfter is how long a ReplicaSet may be lowered before the controller of Deployments is
-	// woken. Pods that are granted together share that write, and the controller may have been
-	// woken by the readiness of the pods.
+	// WakeAfter is the time for which a ReplicaSet may be lowered before the controller of
+	// Deployments is woken. Pods that are granted together share that write, and the controller
+	// may have been woken by the readiness of the pods.
 	WakeAfter = 500 * time.Millisecond
 
-	// LowerAfter is how long the controller of Deployments has to lower a ReplicaSet whose pods
-	// were granted operate, before PodOps lowers it.
+	// LowerAfter is the time that the controller of Deployments has to lower a ReplicaSet whose
+	// pods were granted operate, before PodOps lowers it.
 	LowerAfter = 10 * time.Second
 
-	// ClearAfter is how long a demand must have been void before its annotation is removed: the
-	// cache of Deployments may be behind the controller that made the request.
+	// ClearAfter is the time for which a demand must have been void before its annotation is
+	// removed: the cache of Deployments may be behind the controller that made the request.
 	ClearAfter = time.Second
 
 	// FirstPause is for how long no deletion begins after deletions were cancelled while their demand
@@ -74,7 +74,7 @@ func (w Waits) cancelled(now time.Time) Waits {
 
 // Decision contains the next changes of a ReplicaSet and its pods.
 type Decision struct {
-	// Begin is how many more pods begin their deletion.
+	// Begin is the number of further pods that begin their deletion.
 	Begin int
 
 	// Withdraw is the number by which the demand is raised in Annotations: the deletions of that many pods

@@ -97,8 +97,8 @@ type ReconcileOptions interface {
 	// Nil: the default.
 	GetRateLimiter() workqueue.TypedRateLimiter[reconcile.Request]
 
-	// GetMaxConcurrentReconciles is how many employers are reconciled at once. Zero or
-	// less: the default.
+	// GetMaxConcurrentReconciles is the number of employers that are reconciled at
+	// once. Zero or less: the default.
 	GetMaxConcurrentReconciles() int
 }
 

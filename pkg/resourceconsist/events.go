@@ -46,7 +46,7 @@ type EmployeeError struct {
 	// Name is the name of the employee; its id when the name is not known.
 	Name string
 
-	// Times is how many times it failed in a row; at least 1.
+	// Times is the number of times that it failed in a row; at least 1.
 	Times int
 
 	Err error

@@ -304,7 +304,8 @@ func TestAnEmptySelectorSelectsNoPods(t *testing.T) {
 }
 
 // TestAFinalizerThatTheCacheDoesNotHaveIsKept shows that a list of finalizers from an outdated version
-// replaces no newer one: that would bring finalizers back, or drop those of others.
+// does not replace a newer object: that would restore removed finalizers, or drop finalizers of
+// others.
 func TestAFinalizerThatTheCacheDoesNotHaveIsKept(t *testing.T) {
 	const other = "example.com/other"
 	w := newCluster(t, nil, workload(1)...)

@@ -8,7 +8,7 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// messageLines is how many lines the message of a rule takes at most.
+// messageLines is the maximum number of lines of the message of a rule.
 const messageLines = 2
 
 // side returns the rules, budgets and load balancers, and the notes. Rules that withhold pods come first.

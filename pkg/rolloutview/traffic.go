@@ -14,7 +14,8 @@ import (
 	"github.com/podops-dev/podops/pkg/text"
 )
 
-// backendCount is how many load balancers and Services a pod belongs to, and how many send it traffic.
+// backendCount is the number of load balancers and Services that a pod belongs to, and the number of
+// them that send it traffic.
 type backendCount struct{ all, on int }
 
 // backends are the load balancers and Services of the pods of a view.

@@ -216,7 +216,7 @@ func TestColorsAddNothing(t *testing.T) {
 	}
 }
 
-// TestWithheldPodsComeFirst shows that of 500 pods those are in the frame that a rule withholds.
+// TestWithheldPodsComeFirst shows that of 500 pods the pods that a rule withholds are in the frame.
 func TestWithheldPodsComeFirst(t *testing.T) {
 	text := situations()["many"].Frame(80, 24).Text()
 	if got := strings.Count(text, "PreCheck"); got < 8 {

@@ -78,7 +78,8 @@ const (
 	maxTargets             = 1024
 	maxTargetsPerNamespace = 64
 
-	// freeQueue is how many calls of a namespace may be queued although the shared queue is full.
+	// freeQueue is the number of calls of a namespace that may be queued although the shared queue
+	// is full.
 	freeQueue = 8
 )
 

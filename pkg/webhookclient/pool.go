@@ -14,15 +14,16 @@ import (
 
 // PoolOptions bound a pool. Zero values select the defaults.
 type PoolOptions struct {
-	// Workers is how many calls of all namespaces run at once. Default: 32.
+	// Workers is the number of calls of all namespaces that run at once. Default: 32.
 	Workers int
 
-	// Reserved is how many further calls run at once, at most two in each namespace: the first of the
-	// namespace, so that other namespaces cannot occupy all workers, and one to a target that answered
-	// its last call, so that calls that hang cannot. Default: twice as many as Workers.
+	// Reserved is the number of further calls that run at once, at most two in each namespace: the
+	// first of the namespace, so that other namespaces cannot occupy all workers, and one to a target
+	// that answered its last call, so that calls that hang cannot. Default: twice as many as Workers.
 	Reserved int
 
-	// PerNamespace is how many calls of one namespace run at once. Default: half of Workers.
+	// PerNamespace is the number of calls of one namespace that run at once. Default: half of
+	// Workers.
 	PerNamespace int
 
 	// PerHost is the number of calls of one namespace to one host that run at once. Default: 4.

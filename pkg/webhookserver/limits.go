@@ -26,7 +26,8 @@ type Limits struct {
 	// Running reviews at once, separately for Slow and all other paths. Others wait.
 	Running int
 
-	// WaitingPerSource is how many reviews may wait; the server responds to more with 503.
+	// WaitingPerSource is the number of reviews that may wait; the server responds to more with
+	// 503.
 	WaitingPerSource int
 
 	// ConnectionsPerSecond is the rate of new connections of a source that is not exempt (Server.Exempt).
@@ -74,7 +75,7 @@ const (
 	// maxHeaderBytes bounds the headers, of which an API server sends a few hundred bytes.
 	maxHeaderBytes = 16 << 10
 
-	// receiveBuffer is how many bytes an HTTP/2 connection may send ahead of the reader.
+	// receiveBuffer is the number of bytes that an HTTP/2 connection may send ahead of the reader.
 	receiveBuffer = 128 << 10
 
 	// maxStreams bounds the simultaneous requests of one HTTP/2 connection. A client with more

@@ -18,8 +18,8 @@ const (
 	// sourcesInAll bounds all paced sources together, as a number of sources at their full rate.
 	sourcesInAll = 2
 
-	// longestPace is how long a review may wait for its rate. A review that would wait longer is
-	// rejected at once, so that its connection is free for the next review.
+	// longestPace is the time for which a review may wait for its rate. A review that would wait
+	// longer is rejected at once, so that its connection is free for the next review.
 	longestPace = 2 * time.Second
 
 	// burst is the time at full rate that a source may use at once.

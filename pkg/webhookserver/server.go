@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 )
 
-// shutdownTimeout is how long running reviews may take to end.
+// shutdownTimeout is the time that running reviews may take to end.
 const shutdownTimeout = 15 * time.Second
 
 // Options of a Server.

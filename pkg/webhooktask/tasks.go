@@ -11,7 +11,7 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// historyTime is how long an ended call is shown.
+// historyTime is the time for which an ended call is shown.
 const historyTime = 10 * time.Minute
 
 // historyPods bounds the pods of an ended call that are shown, of each list.

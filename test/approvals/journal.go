@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// maxEntries is how many requests are kept, and maxWeight how many bytes of text they,
-	// and the tasks, may hold.
+	// maxEntries is the number of requests that are kept, and maxWeight the number of
+	// bytes of text that they, and the tasks, may hold.
 	maxEntries = 10_000
 	maxWeight  = 32 << 20
 

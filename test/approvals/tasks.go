@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// maxTasks is how many tasks are kept. A poll of an older task gets 404.
+// maxTasks is the number of tasks that are kept. A poll of an older task gets 404.
 const maxTasks = 1000
 
 // plan returns the result of a poll: the approved pods, and whether the task stops and

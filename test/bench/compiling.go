@@ -16,7 +16,7 @@ import (
 	"github.com/podops-dev/podops/pkg/rule/spec"
 )
 
-// manyRules is how many rules are compiled.
+// manyRules is the number of rules that are compiled.
 const manyRules = 1000
 
 // compiling holds the costs of rules before their first evaluation.

@@ -21,8 +21,8 @@ const deadline = 100 * time.Millisecond
 
 // hostile holds the costs of hostile modules.
 type hostile struct {
-	// late is how long a verdict of a module that loops took, on the wall clock: the
-	// median, and the worst, which depends on the machine as well.
+	// late is the time that a verdict of a module that loops took, on the wall
+	// clock: the median, and the worst, which depends on the machine as well.
 	late, latest time.Duration
 
 	// code is the code of the verdicts, or of the first verdict other than a timeout.

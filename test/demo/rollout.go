@@ -38,7 +38,7 @@ const (
 	// byHandTimeout bounds the wait for a person who approves.
 	byHandTimeout = time.Hour
 
-	// heldFor is how long waiting pods are shown for, so that their reasons can be read.
+	// heldFor is the time for which waiting pods are shown, so that their reasons can be read.
 	heldFor = 4 * time.Second
 
 	// drawInterval is the time between two frames in which only requests have changed.

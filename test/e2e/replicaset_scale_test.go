@@ -373,7 +373,7 @@ func approveOthers(p scenario, pods []*corev1.Pod) (stop func()) {
 }
 
 // requests sums with its own watch the replicas that the ReplicaSets of a scenario request. There may be one
-// pod more for a moment: different workers create pods of one ReplicaSet and delete those of another.
+// pod more for a moment: different workers create pods of one ReplicaSet and delete pods of another.
 type requests struct {
 	mu       sync.Mutex
 	replicas map[types.UID]int

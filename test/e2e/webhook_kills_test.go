@@ -18,7 +18,7 @@ import (
 	"github.com/podops-dev/podops/test/expect"
 )
 
-// Moments of a call at which a leader fails, besides those of every permit.
+// Moments of a call at which a leader fails, besides the moments of every permit.
 const (
 	postWritten  moment = "POST recorded"
 	postArrived  moment = "POST arrived"

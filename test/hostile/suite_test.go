@@ -9,8 +9,8 @@
 //     changes both sides. Each side has 150 waits or more on an idle machine, so that its p99 is
 //     not its maximum.
 //   - An attack leaves nothing behind: its namespaces are removed before the neighbour works
-//     undisturbed again. Otherwise each attack would be measured on top of those before it, and
-//     compared with a manager that has none of them.
+//     undisturbed again. Otherwise each attack would be measured on top of the attacks before
+//     it, and compared with a manager that has none of them.
 //   - The control plane has priority over the manager, and attackers come last. In a cluster each
 //     has CPUs of its own, while here an attacker's own computation would delay the neighbour, and
 //     the result would describe the machine and not the manager. Niceness alone does not achieve

@@ -34,7 +34,7 @@ const approvedKey = "matrix.podops.dev/approved"
 // polling is the interval at which conditions are checked.
 const polling = 100 * time.Millisecond
 
-// cell is one row of the matrix while it runs: a namespace, and what was observed in it.
+// cell is one row of the matrix while it runs: a namespace, and the observations in it.
 type cell struct {
 	*world
 	namespace string
@@ -45,8 +45,8 @@ type cell struct {
 	// pods that exist; available ones count as rules count them.
 	pods map[types.UID]*corev1.Pod
 
-	// removed are the pods that became terminating or disappeared, and guarded those of them that a rule had
-	// permitted to go, and whose traffic was off; by name.
+	// removed are the pods that became terminating or disappeared, and guarded the pods among them that a
+	// rule had permitted to go, and whose traffic was off; by name.
 	guarded, removed map[types.UID]string
 
 	// least is the smallest number of available pods since measure.

@@ -153,7 +153,7 @@ func taint(ctx context.Context, c *cell) error {
 	return err
 }
 
-// outcome is what was observed of a row.
+// outcome has the observations of a row.
 type outcome struct {
 	heldAt, by, end string
 	took            time.Duration

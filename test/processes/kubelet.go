@@ -41,7 +41,7 @@ type Options struct {
 	// Programs are the programs by image, without its tag.
 	Programs map[string]Program
 
-	// Nodes is how many nodes there are; 0: 3.
+	// Nodes is the number of nodes; 0: 3.
 	Nodes int
 
 	Log logr.Logger

@@ -41,7 +41,7 @@ const (
 	// workers act for kubelets and the operation controller, or create pods.
 	workers = 16
 
-	// patience is how long nothing may change before a wait fails.
+	// patience is the time for which nothing may change before a wait fails.
 	patience = 2 * time.Minute
 )
 

@@ -20,14 +20,14 @@ import (
 )
 
 const (
-	// settling is how long a manager rests before its memory is read.
+	// settling is the time for which a manager rests before its memory is read.
 	settling = 15 * time.Second
 
 	// quiet is how long a manager sends no request once lifecycles are over, and
 	// quietPatience how long that may take: events are sent at a bounded rate.
 	quiet, quietPatience = 3 * time.Second, 2 * time.Minute
 
-	// profiling is how long a profile takes.
+	// profiling is the duration of a profile.
 	profiling = 30 * time.Second
 
 	// warmup lifecycles precede the measured lifecycles: a new manager compiles rules.
@@ -46,7 +46,7 @@ type figures struct {
 	// second at rest. The first includes the second for as long as the lifecycles take.
 	cpu, idle time.Duration
 
-	// rate is how many lifecycles were completed in a second.
+	// rate is the number of lifecycles that were completed in a second.
 	rate float64
 
 	// requests of the manager for a lifecycle, by verb and resource.

@@ -22,7 +22,7 @@ const (
 
 func mebibytes(bytes int64) string { return fmt.Sprintf("%.0f", float64(bytes)/(1<<20)) }
 
-// perPod is how many KiB of resident memory each further pod takes.
+// perPod is the resident memory, in KiB, of each further pod.
 func perPod(few, many figures) float64 {
 	return float64(many.resident()-few.resident()) / (1 << 10) / float64(many.pods-few.pods)
 }

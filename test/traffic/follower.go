@@ -61,7 +61,7 @@ func (r *following) err() error {
 	return nil
 }
 
-// retryEvery is how often the follower retries a failed change.
+// retryEvery is the interval at which the follower retries a failed change.
 const retryEvery = 200 * time.Millisecond
 
 // run follows until ctx ends. Failed changes are retried.

@@ -19,8 +19,8 @@ type result struct {
 	// operation is the duration of the operation, a part of the duration of the load.
 	operation time.Duration
 
-	// most is how many pods existed at once for peakLasts, terminating pods not counted, moment how many at any
-	// moment, and allowed how many may.
+	// most is the number of pods that existed at once for peakLasts, without terminating pods, moment the
+	// number at any moment, and allowed the permitted number.
 	most, moment, allowed int
 }
 

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// around is how many requests are sent before the operation, and after it.
+	// around is the number of requests that are sent before the operation, and after it.
 	around = 500
 
 	// seed is the seed of failures, so that runs differ in their timing alone.

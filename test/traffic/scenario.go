@@ -35,7 +35,7 @@ type scenario struct {
 	// kind of the workload; empty: Deployment.
 	kind string
 
-	// surge is how many pods more than replicas may exist at a time.
+	// surge is the number of pods beyond replicas that may exist at a time.
 	surge int
 
 	// comes is true when pods become available while it runs, not only operable.

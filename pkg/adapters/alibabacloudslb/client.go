@@ -39,7 +39,7 @@ type API interface {
 	Remove(ctx context.Context, groupID string, backends []Backend) error
 }
 
-// MaxBatch is how many backends the API accepts in one call.
+// MaxBatch is the number of backends that the API accepts in one call.
 const MaxBatch = 20
 
 // Client implements API with Alibaba's SDK.

@@ -15,8 +15,8 @@ import (
 	"github.com/podops-dev/podops/pkg/resourceconsist"
 )
 
-// Resync is how often each backend is read without an event in the cluster. An HAProxy that
-// was restarted has no servers for up to that long.
+// Resync is the interval at which each backend is read without an event in the cluster. An
+// HAProxy that was restarted has no servers for up to that long.
 const Resync = 5 * time.Second
 
 var _ resourceconsist.ReconcileWatchOptions = &Adapter{}

@@ -38,17 +38,18 @@ const (
 )
 
 const (
-	// cancelAfter is how long the owner must have needed a pod again before its delete is
-	// cancelled. A rollout that pauses between two steps must not lose its progress.
+	// cancelAfter is the time for which the owner must have needed a pod again before its
+	// delete is cancelled. A rollout that pauses between two steps must not lose its
+	// progress.
 	cancelAfter = 10 * time.Second
 
-	// finishAfter is how long the owner has to delete a pod itself once that is allowed.
+	// finishAfter is the time that the owner has to delete a pod itself once that is allowed.
 	finishAfter = 2 * time.Second
 
 	// deletedTTL is for how long a delete is recorded that the cache does not show yet.
 	deletedTTL = time.Minute
 
-	// retryStale is how soon the delete of a pod is retried after a conflict.
+	// retryStale is the delay after which the delete of a pod is retried after a conflict.
 	retryStale = time.Second
 )
 

@@ -34,7 +34,8 @@ import (
 )
 
 const (
-	// evictAgain is how soon an eviction is tried again that a PodDisruptionBudget rejected.
+	// evictAgain is the delay after which an eviction is tried again that a PodDisruptionBudget
+	// rejected.
 	evictAgain = 5 * time.Second
 
 	// maxPurposeBytes bounds the name of the client in an event.

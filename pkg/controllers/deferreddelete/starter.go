@@ -32,7 +32,7 @@ const (
 	// repeats the delete.
 	deferredTTL = 5 * time.Second
 
-	// ownerRetry is how soon the owner is read again.
+	// ownerRetry is the delay after which the owner is read again.
 	ownerRetry = 100 * time.Millisecond
 
 	// startedTTL is for how long a request that began a lifecycle is recorded: the client repeats

@@ -26,8 +26,8 @@ const (
 	EventTrafficNotOn = "TrafficNotOn"
 )
 
-// pendingAfter is how long a pod waits for its traffic before that is reported. Most pods wait
-// less, and the write would help no reader.
+// pendingAfter is the time for which a pod waits for its traffic before that is reported. Most
+// pods wait less, and the write would help no reader.
 const pendingAfter = 10 * time.Second
 
 // maxGateMessageBytes bounds the message of the condition.

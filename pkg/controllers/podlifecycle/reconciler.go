@@ -60,8 +60,8 @@ func New(
 	}
 }
 
-// SetupWithManager registers the controller. workers is how many pods are advanced at
-// once.
+// SetupWithManager registers the controller. workers is the number of pods that are
+// advanced at once.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, workers int) error {
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, podfacts.EmployerField, podfacts.IndexByEmployer); err != nil {
 		return fmt.Errorf("indexing pods by employer: %w", err)
@@ -133,8 +133,8 @@ func (r *Reconciler) pod(ctx context.Context, req reconcile.Request) (*corev1.Po
 	return pod, nil
 }
 
-// retryStale is how soon a pod is reconciled again after a conflict. The watch usually delivers it
-// earlier; this is for the case that it delivers nothing.
+// retryStale is the delay after which a pod is reconciled again after a conflict. The watch
+// usually delivers it earlier; this is for the case that it delivers nothing.
 const retryStale = time.Second
 
 // isStale reports whether the pod has changed or was deleted since the decision. Its watch event

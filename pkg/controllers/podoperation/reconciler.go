@@ -29,15 +29,16 @@ const (
 	// reason of its conditions changes.
 	statusPace = time.Second
 
-	// retryConflict is how soon a pod is tried again after a conflict, if no event comes earlier.
+	// retryConflict is the delay after which a pod is tried again after a conflict, if no event
+	// comes earlier.
 	retryConflict = time.Second
 
-	// retryReport is how soon an operation is tried again whose cached version is outdated: the events
-	// of its status and its finalizer start no round.
+	// retryReport is the delay after which an operation is tried again whose cached version is
+	// outdated: the events of its status and its finalizer start no round.
 	retryReport = 100 * time.Millisecond
 
-	// retryEviction is how soon an eviction is tried again that a PodDisruptionBudget rejected, if
-	// the budget does not change earlier.
+	// retryEviction is the delay after which an eviction is tried again that a PodDisruptionBudget
+	// rejected, if the budget does not change earlier.
 	retryEviction = 5 * time.Second
 )
 

@@ -66,7 +66,7 @@ func (r *Reconciler) replicaSets(ctx context.Context, operation *appsv1alpha1.Po
 type active struct {
 	uids sets.Set[types.UID]
 
-	// started is how many of them have started.
+	// started is the number of them that have started.
 	started int
 }
 

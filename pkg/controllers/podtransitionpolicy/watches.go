@@ -18,7 +18,8 @@ import (
 )
 
 // SetupWithManager registers the controller and the index policyusers.Field, which the
-// webhooks of policies read too. workers is how many policies are inspected at once.
+// webhooks of policies read too. workers is the number of policies that are inspected
+// at once.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, workers int) error {
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1alpha1.PodTransitionRule{}, policyusers.Field, policyusers.Index); err != nil {
 		return fmt.Errorf("indexing rules by policy: %w", err)

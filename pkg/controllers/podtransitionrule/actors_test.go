@@ -229,7 +229,7 @@ func (w *simulation) Lose(t *rapid.T) {
 	w.missing = append(w.missing, name)
 }
 
-// Scale changes what an owner wants.
+// Scale changes the desired number of an owner.
 func (w *simulation) Scale(t *rapid.T) {
 	uid := rapid.SampledFrom(slices.Sorted(maps.Keys(w.owners))).Draw(t, "owner")
 	owner := w.owners[uid]

@@ -155,7 +155,7 @@ func TestARateLimitCountsItsOwnRound(t *testing.T) {
 	}
 }
 
-// TestATrialCountsThePodsThatEnforcementBlocks: the counts of DryRun are those of Enforce.
+// TestATrialCountsThePodsThatEnforcementBlocks: the counts of DryRun equal the counts of Enforce.
 func TestATrialCountsThePodsThatEnforcementBlocks(t *testing.T) {
 	s := newHarness(t, opa.Options{})
 	s.rules("web", enforced(labelled("approved", "approved"), appsv1alpha1.EnforcementDryRun))

@@ -67,7 +67,7 @@ func TestAPodThatIsHeldHasOneEvent(t *testing.T) {
 	expectEvents(t, s, "and for another event too soon")
 }
 
-// TestARestartRecordsNothingAgain: 100 pods that wait carry what was recorded of them.
+// TestARestartRecordsNothingAgain: 100 pods that wait have annotations with their recorded reasons.
 func TestARestartRecordsNothingAgain(t *testing.T) {
 	s := newHarness(t, opa.Options{})
 	s.rules("web", labelled("approved", "approved"), labelled("checked", "checked"))

@@ -117,7 +117,7 @@ func TestAReleasedPodWaitsForOtherRules(t *testing.T) {
 	}
 }
 
-// TestTheManagerBoundsHoldsWithoutABound, those of PodDisruptionBudgets included.
+// TestTheManagerBoundsHoldsWithoutABound, including holds of PodDisruptionBudgets.
 func TestTheManagerBoundsHoldsWithoutABound(t *testing.T) {
 	s := newHarness(t, opa.Options{})
 	s.restart(Config{Hold: evaluation.Hold{Max: time.Minute, Action: appsv1alpha1.HoldUndo}})
@@ -268,7 +268,8 @@ func TestTheNamespaceOfTheManagerBreaksTheGlassOfAll(t *testing.T) {
 	expect("namespace of the manager deleted", "", "")
 }
 
-// TestARuleExemptsRevisions: of pods that are being replaced, those of an abandoned revision come from rs-2.
+// TestARuleExemptsRevisions: of pods that are being replaced, the pods of an abandoned revision come from
+// rs-2.
 func TestARuleExemptsRevisions(t *testing.T) {
 	for exempt, want := range map[appsv1alpha1.ExemptRevisions][]string{
 		"":                           nil,

@@ -35,8 +35,8 @@ import (
 	"github.com/podops-dev/podops/test/sim"
 )
 
-// harness is one Reconciler whose watches are as fast as its writes: what it writes it
-// has seen. For what happens otherwise see simulation.
+// harness is one Reconciler whose watches are as fast as its writes: it has seen each
+// of its writes. For slower watches see simulation.
 type harness struct {
 	t          testing.TB
 	index      *podindex.Index
@@ -102,7 +102,7 @@ func (s *harness) restart(c Config) {
 	s.reconciler = New(c)
 }
 
-// interceptor puts programs of a test around those of an engine.
+// interceptor wraps the programs of an engine in programs of a test.
 type interceptor struct {
 	evaluation.Engine
 	around map[rule.RuleID]func(evaluation.Program) evaluation.Program
@@ -117,8 +117,8 @@ func (i *interceptor) Prepare(ctx context.Context, module spec.Module) (evaluati
 	return program, err
 }
 
-// intercept puts programs around those of the rules of an object, before they are prepared. The argument of
-// around is the place of the rule in the object.
+// intercept wraps the programs of the rules of an object, before they are prepared. The argument of around
+// is the place of the rule in the object.
 func (s *harness) intercept(object string, around func(int, evaluation.Program) evaluation.Program) {
 	s.t.Helper()
 	for i, entry := range s.object(object).Spec.Rules {

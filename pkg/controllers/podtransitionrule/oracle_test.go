@@ -19,7 +19,7 @@ import (
 // The oracle defines an availablePolicy in plain Go and from plain pods: it
 // shares nothing with the index, the Rego library or the plan.
 
-// tally is what one PodTransitionRule counts.
+// tally has the counts of one PodTransitionRule.
 type tally struct {
 	selector            labels.Selector
 	selected, available int
@@ -118,7 +118,7 @@ func mustSelector(selector *metav1.LabelSelector) labels.Selector {
 	return parsed
 }
 
-// truth counts what is stored now.
+// truth counts the stored objects.
 func (w *simulation) truth(selector labels.Selector) tally {
 	count := newTally(selector)
 	for _, pod := range w.server.pods {

@@ -12,7 +12,7 @@ import (
 // TestNoPermitOvershoots lets replicas with views of any age act at once, loses, delays
 // and repeats their requests, and kills them at any write. Pods become unavailable
 // through permits only. In every schedule, a permit is only ever accepted while enough
-// pods are left, counted on what is stored.
+// pods are left, counted on the stored objects.
 func TestNoPermitOvershoots(t *testing.T) {
 	e := newTestEngine(t)
 	met := &seen{metrics: newMetrics(t)}

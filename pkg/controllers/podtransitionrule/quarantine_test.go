@@ -92,7 +92,7 @@ func (s *harness) quarantineOnceReached() *appsv1alpha1.Quarantine {
 	return nil
 }
 
-// restart is another process that sees what the one before stored.
+// restart is another process that reads the objects that the previous process stored.
 func restart(t *testing.T, before *harness) *harness {
 	t.Helper()
 	s := newHarness(t, opa.Options{})

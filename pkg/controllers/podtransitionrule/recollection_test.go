@@ -23,7 +23,7 @@ func manyRules(count int) []appsv1alpha1.TransitionRule {
 }
 
 // TestWhatIsRememberedIsBoundedInBytes shows that no more is remembered than there is room for, that it
-// makes no difference to what is decided, and that it goes with the rules.
+// makes no difference to decisions, and that it is dropped with the rules.
 func TestWhatIsRememberedIsBoundedInBytes(t *testing.T) {
 	const rules, pods = 20, 100
 	blocked := map[int64][]appsv1alpha1.BlockedPod{}

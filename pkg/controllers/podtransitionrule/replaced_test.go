@@ -14,7 +14,7 @@ import (
 // Schedules in which a PodTransitionRule is deleted and created again.
 
 // TestARuleThatIsReplacedPermitsNoPod: the pods that a rule withholds stay withheld from its deletion
-// to the creation of one of the same name, which counts what was permitted before.
+// to the creation of a PodTransitionRule of the same name, which counts the earlier permits.
 func TestARuleThatIsReplacedPermitsNoPod(t *testing.T) {
 	w := newStory(t, "x")
 	leader := w.replicas[0]

@@ -38,7 +38,7 @@ type replica struct {
 	// How many events of each history the replica has seen.
 	pods, rules int
 
-	// queued, or due at a time: what the queue of the controller holds.
+	// queued, or due at a time: the state of the queue of the controller.
 	queued bool
 	due    time.Time
 
@@ -48,10 +48,10 @@ type replica struct {
 	calls   chan call
 	results chan roundResult
 
-	// basis is what the open round decides from.
+	// basis is the input of the open round.
 	basis basis
 
-	// sent is what podwriter.Writer remembers. A round stamps one pod while it looks at
+	// sent is the memory of podwriter.Writer. A round stamps one pod while it looks at
 	// the next, hence the lock.
 	sentLock sync.Mutex
 	sent     map[types.UID]int
@@ -60,13 +60,13 @@ type replica struct {
 	owners map[types.UID]podindex.Owner
 }
 
-// podStore is what a reflector writes to.
+// podStore is the store that a reflector writes to.
 type podStore interface {
 	cache.ReflectorStore
 	cache.ReflectorBookmarkStore
 }
 
-// basis is what a decision was made from.
+// basis is the input of a decision.
 type basis struct {
 	// pods is the resourceVersion up to which the pods had been seen.
 	pods int
@@ -88,7 +88,7 @@ type roundResult struct {
 	err    error
 }
 
-// fate is what becomes of a write.
+// fate is the outcome of a write.
 type fate string
 
 const (
@@ -166,7 +166,7 @@ func (r *replica) watchPods(more int) {
 	}
 }
 
-// list replaces the pods by those after so many events.
+// list replaces the pods by the pods after so many events.
 func (r *replica) list(events int) {
 	s := r.simulation.server
 	var objects []any
@@ -348,8 +348,8 @@ type simulationClock struct {
 func (c simulationClock) Now() time.Time                  { return c.simulation.now.Add(c.ahead) }
 func (c simulationClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
-// seen counts what the schedules came across, so that a test can assert that it tested
-// something.
+// seen counts the cases that the schedules reached, so that a test can assert that it
+// tested something.
 type seen struct {
 	metrics     *Metrics
 	simulations int

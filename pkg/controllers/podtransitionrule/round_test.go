@@ -201,7 +201,7 @@ func (c *counter) since() []string {
 }
 
 // TestAnUnchangedRequestIsNotEvaluatedAgain: a round evaluates only the requests whose pods
-// have changed in what rules can see.
+// have changed in fields that rules can see.
 func TestAnUnchangedRequestIsNotEvaluatedAgain(t *testing.T) {
 	for name, rule := range map[string]appsv1alpha1.TransitionRule{
 		"labelCheck": labelled("approved", "approved"), "availablePolicy": atMostUnavailable("none", "1"),
@@ -232,8 +232,8 @@ func TestAnUnchangedRequestIsNotEvaluatedAgain(t *testing.T) {
 	}
 }
 
-// TestNoStateIsLeftOfDeletedRules: no store of a Reconciler grows with what was, not even with the calls
-// that were under way and never have a result.
+// TestNoStateIsLeftOfDeletedRules: no store of a Reconciler grows with deleted objects, not even with
+// the calls that were under way and never have a result.
 func TestNoStateIsLeftOfDeletedRules(t *testing.T) {
 	s := newHarness(t, opa.Options{})
 	for i := range 5 {
@@ -282,7 +282,7 @@ func isOfRounds(path string) bool {
 	return false
 }
 
-// stores returns how many entries the maps and lists of a value have, and those of the structs of the
+// stores returns the number of entries of the maps and lists of a value, and of the structs of the
 // packages of rounds that it points to.
 func stores(of reflect.Value, name string) map[string]int {
 	sizes := map[string]int{}

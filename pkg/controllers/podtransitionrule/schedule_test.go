@@ -87,7 +87,7 @@ func (w *simulation) Step(t *rapid.T) {
 	w.resume(t, i, rapid.SampledFrom(fates()).Draw(t, "fate"))
 }
 
-// Race lets all replicas make a round at once, each from what it has seen by then.
+// Race lets all replicas make a round at once, each from the objects that it has seen by then.
 func (w *simulation) Race(t *rapid.T) {
 	for i, r := range w.replicas {
 		pods, rules := len(w.server.podHistory)-r.pods, len(w.server.ruleHistory)-r.rules
@@ -140,7 +140,7 @@ func (w *simulation) SetClock(t *rapid.T) {
 	w.skew = rapid.SampledFrom([]time.Duration{-time.Hour, -time.Second, 0, time.Second, time.Hour}).Draw(t, "skew")
 }
 
-// Pass is what happens between any two actions: some time passes.
+// Pass lets some time pass between two actions.
 func (w *simulation) Pass(t *rapid.T) {
 	w.marks = append(w.marks, ruleMark{w.now, len(w.server.ruleHistory)})
 	w.now = w.now.Add(statusInterval / 3)
@@ -161,8 +161,8 @@ func (w *simulation) deliverOldRules() {
 
 // settleRounds bounds how long it takes until no component has anything left to do. A pod
 // takes at most: a round that frees a leftover slot, one to be permitted,
-// one to write what was put off. Pods are permitted in batches, not one by one, but what
-// a pod waits for is written to one pod in a round.
+// one to write the postponed statuses. Pods are permitted in batches, not one by one, but
+// what a pod waits for is written to one pod in a round.
 const settleRounds = 48
 
 // settle ends all faults: requests under way arrive, one replica is left, and its

@@ -18,7 +18,7 @@ import (
 	"github.com/podops-dev/podops/test/builders"
 )
 
-// failer is what *testing.T and *rapid.T share.
+// failer has the common methods of *testing.T and *rapid.T.
 type failer interface {
 	Helper()
 	Fatalf(format string, args ...any)
@@ -46,9 +46,10 @@ type simulation struct {
 
 	seen *seen
 
-	// born is how many events of rules every replica has seen: those from before the schedule
-	// began, and deletions that happened almost podindex.RetiredFor ago. A deleted rule holds
-	// pods for that long, so a watch that is behind by more is beyond the guarantee.
+	// born is the number of events of rules that every replica has seen: the events from
+	// before the schedule began, and deletions that happened almost podindex.RetiredFor ago.
+	// A deleted rule holds pods for that long, so a watch that is behind by more is beyond
+	// the guarantee.
 	born int
 
 	// marks are how many events of rules there were at times of late, oldest first.
@@ -228,11 +229,11 @@ func (w *simulation) writeStatus(object *appsv1alpha1.PodTransitionRule) (*appsv
 }
 
 // checkPermit is the invariant: a permit of an available pod breaks no
-// bound of a rule. from is what the round decided from that gives the permit, before is the
-// pod as it was, types are the operations permitted. That another round reserved the pod
-// earlier is no excuse: the round that stamps it has counted the pods again. Nor is it in a
-// quiet simulation that the rule was replaced since: each rule that follows has the same spec,
-// and takes over what was reserved.
+// bound of a rule. from is the input of the round that grants the permit, before is the pod as
+// it was, types are the operations permitted. That another round reserved the pod earlier is
+// no excuse: the round that stamps it has counted the pods again. Nor is it in a quiet
+// simulation that the rule was replaced since: each rule that follows has the same spec, and
+// takes over the reservations.
 func (w *simulation) checkPermit(from basis, before *corev1.Pod, types []string) {
 	w.t.Helper()
 	for _, object := range w.server.rules {

@@ -140,7 +140,7 @@ func TestStatusIsBounded(t *testing.T) {
 	}
 }
 
-// TestNoStatusWithoutNews: a round that finds what the last one found writes nothing.
+// TestNoStatusWithoutNews: a round with the findings of the last round writes nothing.
 func TestNoStatusWithoutNews(t *testing.T) {
 	s := newHarness(t, opa.Options{})
 	s.rules("web", atMostUnavailable("one", "1"), labelled("approved", "approved"))

@@ -97,7 +97,7 @@ func TestAReservationCountsInAViewFromBeforeIt(t *testing.T) {
 }
 
 // TestADroppedReservationDemandsAView: a replica that sees a record from which a dead
-// reservation was dropped, and not yet what became of the pod, must wait.
+// reservation was dropped, and not yet the outcome of the pod, must wait.
 func TestADroppedReservationDemandsAView(t *testing.T) {
 	w := newStory(t, "x")
 	first, second := w.replicas[0], w.replicas[1]

@@ -25,7 +25,7 @@ func newQueue(t *testing.T) workqueue.TypedRateLimitingInterface[string] {
 	return queue
 }
 
-// drain returns what is queued.
+// drain returns the queued namespaces.
 func drain(queue workqueue.TypedRateLimitingInterface[string]) map[string]int {
 	got := map[string]int{}
 	for queue.Len() > 0 {

@@ -42,8 +42,8 @@ const EventReplicaSetLowered = "ReplicaSetLowered"
 // scale-down were cancelled, and that they do not begin again.
 const EventScaleDownWithdrawn = "ScaleDownWithdrawn"
 
-// retryStale is how soon a ReplicaSet is reconciled again after a conflict. The watch usually
-// delivers it earlier.
+// retryStale is the delay after which a ReplicaSet is reconciled again after a conflict. The
+// watch usually delivers it earlier.
 const retryStale = time.Second
 
 // Reconciler carries out the scale-downs of one ReplicaSet at a time.

@@ -38,7 +38,8 @@ type Result struct {
 	Duration time.Duration
 }
 
-// Coverage is how many lines of the modules the tests evaluated; the lines of tests do not count.
+// Coverage is the number of lines of the modules that the tests evaluated; the lines of tests do
+// not count.
 type Coverage struct {
 	Percent float64
 	Files   []FileCoverage

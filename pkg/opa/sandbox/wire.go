@@ -19,7 +19,7 @@ const (
 	// maxProblemBytes bounds each of them. Some messages of OPA grow with the module.
 	maxProblemBytes = 1024
 
-	// maxProblems is how many problems of a module a child reports.
+	// maxProblems is the number of problems of a module that a child reports.
 	maxProblems = 32
 )
 

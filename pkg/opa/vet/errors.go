@@ -64,7 +64,7 @@ func AsCompileError(err error) error {
 	return &CompileError{Problems: problems}
 }
 
-// maxChoices is how many names of fields a problem lists.
+// maxChoices is the number of names of fields that a problem lists.
 const maxChoices = 20
 
 // choices returns the existing fields, where a module reads a field that does not exist.

@@ -15,9 +15,9 @@ type Lifetimes struct {
 	// of it, and never outlives its CA.
 	Serving time.Duration
 
-	// Grace is how long every webhook configuration must have contained a CA before
-	// a certificate that it signed is served. API servers watch the configurations, so
-	// the last of them reads a CA some time after it was written.
+	// Grace is the time for which every webhook configuration must have contained a CA
+	// before a certificate that it signed is served. API servers watch the
+	// configurations, so the last of them reads a CA some time after it was written.
 	Grace time.Duration
 
 	// Skew is how far in the past a new certificate begins, for API servers whose

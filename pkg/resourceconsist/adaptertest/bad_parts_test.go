@@ -198,7 +198,7 @@ func firstOf(errs ...error) error {
 	return nil
 }
 
-// remembering reads an employer's servers once, and then returns what it has sent.
+// remembering reads an employer's servers once, and then returns the servers that it has sent.
 func remembering(t *Template, _ *FakeProvider) rc.ReconcileAdapter {
 	var mu sync.Mutex
 	history := map[string]map[string]rc.IEmployee{}
@@ -378,7 +378,7 @@ func (b *blind) GetCurrentEmployer(ctx context.Context, employer client.Object) 
 	return pools, ignore(err, err)
 }
 
-// unmoved always expects of a pool what it expected first.
+// unmoved always returns the first expected state of a pool.
 type unmoved struct{ *Template }
 
 func (*unmoved) GetExpectedEmployer(_ context.Context, employer client.Object) ([]rc.IEmployer, error) {

@@ -2,8 +2,8 @@ package adaptertest
 
 import "fmt"
 
-// callsPerEmployee is how many requests an adapter may send for one employee while the
-// provider throttles.
+// callsPerEmployee is the number of requests that an adapter may send for one employee
+// while the provider throttles.
 const callsPerEmployee = 20
 
 func timeCases() []caseSpec {

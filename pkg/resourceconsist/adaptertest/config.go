@@ -37,7 +37,7 @@ type Config struct {
 	// FaultDeadline bounds a call while the provider hangs or throttles: the suite waits
 	// that long for each of them. Zero: 200 ms.
 	FaultDeadline time.Duration
-	// Grace is how long a call may go on beyond its deadline. Zero: 2 s.
+	// Grace is the time for which a call may continue beyond its deadline. Zero: 2 s.
 	Grace time.Duration
 }
 

@@ -304,7 +304,7 @@ func TestDeleteDeferrerResponse(t *testing.T) {
 	}
 }
 
-// TestDeleteDeferrerResponseToAPerson shows that the message states what becomes of the delete, and how
+// TestDeleteDeferrerResponseToAPerson shows that the message states how the delete continues, and how
 // to cancel it: the client does not repeat it.
 func TestDeleteDeferrerResponseToAPerson(t *testing.T) {
 	reader := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(newSet()).Build()

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// maxNamed is how many users a message names.
+	// maxNamed is the number of users that a message names.
 	maxNamed = 10
 
 	// maxReviewed is the number of namespaces for which one message calls the API server.

@@ -73,7 +73,7 @@ func (m *DeploymentMutator) warnings(ctx context.Context, deployment *appsv1.Dep
 		return nil
 	}
 	slices.Sort(names)
-	return []string{fmt.Sprintf("%s, such as a rule of PodTransitionRule %v: %s", intro, names[:min(len(names), maxNamed)], wayOut)}
+	return []string{fmt.Sprintf("%s, such as rules of PodTransitionRule %v: %s", intro, names[:min(len(names), maxNamed)], wayOut)}
 }
 
 // withholds reports whether rules of a PodTransitionRule never let all pods of the Deployment go.

@@ -157,7 +157,7 @@ func TestAPanicIsAnError(t *testing.T) {
 	}
 }
 
-// BenchmarkServeHTTP has a review of two objects of 20 KiB, as those of pods are.
+// BenchmarkServeHTTP has a review of two objects of 20 KiB, as in reviews of pods.
 func BenchmarkServeHTTP(b *testing.B) {
 	object := []byte(`{"spec":{"containers":[{"env":[` + strings.Repeat(`{"name":"WEB_SETTING","value":"https://backend.payments.svc.cluster.local:8443/api/v1"},`, 240) + `{}]}]}}`)
 	large := example()

@@ -16,7 +16,8 @@ import (
 	"github.com/podops-dev/podops/pkg/webhooktask"
 )
 
-// TestResource shows that a call contains what a service needs to approve a rollout, without parameters.
+// TestResource shows that a call without parameters contains the facts that a service needs to approve a
+// rollout.
 func TestResource(t *testing.T) {
 	pod := &rule.PodFact{
 		Name: "web-6d4c-x", UID: "1", Owner: rule.Owner{Kind: "Deployment", Name: "web", UID: "2"}, Revision: rule.Revision{Current: "6d4c", State: rule.RevisionOutdated},

@@ -13,7 +13,7 @@ import (
 const (
 	redrawInterval = 250 * time.Millisecond // on a terminal
 	lineInterval   = 15 * time.Second       // anywhere else, a log for example
-	// complaintLines is how many lines of compiler errors are kept.
+	// complaintLines is the number of lines of compiler errors that are kept.
 	complaintLines = 30
 )
 

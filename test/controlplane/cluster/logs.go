@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// tailLines is how many lines of a log an error shows: enough for the last message of most
-// components, not for a stack trace.
+// tailLines is the number of lines of a log that an error shows: enough for the last
+// message of most components, not for a stack trace.
 const tailLines = 15
 
 // logTail returns the end of the log of a component, indented, with its path.

@@ -16,8 +16,8 @@ const (
 	// startTimeout bounds the start of one component. The slowest takes some seconds; a
 	// machine that compiles at the same time is slow.
 	startTimeout = 2 * time.Minute
-	// stopTimeout is how long a component may take to end before it is killed. The state
-	// does not outlive the cluster, so nothing of value is lost.
+	// stopTimeout is the time that a component may take to end before it is killed. The
+	// state does not outlive the cluster, so nothing of value is lost.
 	stopTimeout = 2 * time.Second
 	// pollInterval is the polling interval of conditions that cannot be watched.
 	pollInterval = 100 * time.Millisecond

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// pollInterval is how often a lock that is held is tried again.
+// pollInterval is the interval at which a lock that is held is tried again.
 const pollInterval = 100 * time.Millisecond
 
 // Lock takes the lock file at path, and waits for its holder until ctx ends; it calls waits

@@ -44,8 +44,8 @@ func TestAPodKeepsItsAddress(t *testing.T) {
 	}
 }
 
-// TestAllAddressesOfARange checks that every address of the /24 is used except those of the
-// range and of the node; then no address is free until a pod is deleted.
+// TestAllAddressesOfARange checks that every address of the /24 is used except the
+// addresses of the range and of the node; then no address is free until a pod is deleted.
 func TestAllAddressesOfARange(t *testing.T) {
 	pool := testAddresses(t)
 	const capacity = 254

@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// writers is how many requests are sent at a time.
+	// writers is the number of requests that are sent at a time.
 	writers = 32
 
 	// ruleEvery is after how many lifecycles the status of a rule is written, as often as the manager does.

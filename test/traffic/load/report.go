@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// maxFailures is how many failures are kept with all their fields. All are counted.
+	// maxFailures is the number of failures that are kept with all their fields. All are counted.
 	maxFailures = 20
 
 	// maxPods bounds the number of pods that are counted individually; further pods count as

@@ -43,7 +43,7 @@ const (
 	// maxEvents bounds the events of a snapshot.
 	maxEvents = 500
 
-	// pageSize is how many objects one request returns.
+	// pageSize is the number of objects that one request returns.
 	pageSize = 500
 
 	// maxReasonBytes bounds the error of a resource that cannot be read.

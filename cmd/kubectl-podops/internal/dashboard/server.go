@@ -20,10 +20,11 @@ const (
 	// maxStreams bounds the event streams, and with them the pages that are open at once.
 	maxStreams = 16
 
-	// heartbeat is how often an idle stream carries a comment, so that a page notices a lost connection.
+	// heartbeat is the interval at which an idle stream carries a comment, so that a page notices a lost
+	// connection.
 	heartbeat = 10 * time.Second
 
-	// writeTimeout is how long a page may take to read an event.
+	// writeTimeout is the time that a page may take to read an event.
 	writeTimeout = 10 * time.Second
 )
 

@@ -14,7 +14,7 @@ const (
 	// maxSpans bounds the phases of one pod that are shown; the oldest ones are left out.
 	maxSpans = 64
 
-	// keptFor is how long the phases of a pod are shown.
+	// keptFor is the time for which the phases of a pod are shown.
 	keptFor = 30 * time.Minute
 )
 

@@ -27,7 +27,7 @@ const (
 	// fieldOwner owns the fields of the manifests.
 	fieldOwner = "kubectl-podops"
 
-	// poll is how often webhooks are called until they answer.
+	// poll is the interval at which webhooks are called until they answer.
 	poll = time.Second
 
 	// maxRefusal bounds the text of an API server in a line of progress.

@@ -17,8 +17,8 @@ import (
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
 )
 
-// freshFor is how long a response of the API server counts for objects that are not watched: Leases,
-// Namespaces, events.
+// freshFor is the time for which a response of the API server counts for objects that are not
+// watched: Leases, Namespaces, events.
 const freshFor = 5 * time.Second
 
 // reader reads watched kinds from the cache, and others from the API server, at most once in freshFor.

@@ -25,7 +25,7 @@ import (
 	"github.com/podops-dev/podops/pkg/release"
 )
 
-// poll is how often the deletion of an object is checked.
+// poll is the interval at which the deletion of an object is checked.
 const poll = 500 * time.Millisecond
 
 // options are the flags of the verb.

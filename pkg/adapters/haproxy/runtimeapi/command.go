@@ -32,8 +32,8 @@ type NewServer struct {
 	Address netip.AddrPort
 	Weight  int
 
-	// CheckEvery is how often HAProxy checks the server, as its backend configures ("option
-	// httpchk" and the like). 0: it does not check.
+	// CheckEvery is the interval at which HAProxy checks the server, as its backend
+	// configures ("option httpchk" and the like). 0: it does not check.
 	CheckEvery time.Duration
 }
 

@@ -27,8 +27,8 @@ type Server struct {
 	// stays.
 	Passed bool
 
-	// Sessions is how many requests (connections, in mode tcp) the server has or that wait
-	// for it. An idle keep-alive connection does not count.
+	// Sessions is the number of requests (connections, in mode tcp) that the server has or
+	// that wait for it. An idle keep-alive connection does not count.
 	Sessions int
 }
 

@@ -20,8 +20,8 @@ import (
 	"github.com/podops-dev/podops/test/approvals"
 )
 
-// patience is how long open requests may take to end at shutdown. A connection that has not
-// sent any takes 5 seconds.
+// patience is the time that open requests may take to end at shutdown. A connection that
+// has not sent any takes 5 seconds.
 const patience = 10 * time.Second
 
 const usage = `approvals is an approval service for webhook rules. It prints its URLs and goes on until

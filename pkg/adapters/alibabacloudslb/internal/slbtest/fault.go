@@ -51,7 +51,7 @@ type Fault struct {
 	Action string
 	// Server selects requests whose backends have this server id or address.
 	Server string
-	// Times is how often it applies; 0 is until Mend.
+	// Times is the number of times that it applies; 0 is until Mend.
 	Times int
 
 	Refusal Refusal
