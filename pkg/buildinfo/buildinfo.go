@@ -41,13 +41,15 @@ type Info struct {
 	Platform string
 }
 
-// Read returns the build of the running program: what a release set, else what the Go toolchain recorded.
+// Read returns the build of the running program: the fields that a release set, else the fields that the
+// Go toolchain recorded.
 func Read() Info {
 	recorded, _ := debug.ReadBuildInfo() // nil without modules
 	return infoOf(Info{Version: version, Commit: commit, Date: date}, recorded)
 }
 
-// infoOf returns the fields that the linker set, and fills the others with those of the toolchain.
+// infoOf returns the fields that the linker set, and fills the others with the fields of the
+// toolchain.
 func infoOf(linked Info, recorded *debug.BuildInfo) Info {
 	if recorded == nil {
 		recorded = &debug.BuildInfo{}

@@ -68,8 +68,8 @@ type Manager struct {
 	Refusal string
 }
 
-// Snapshot is what a cluster contained when it was read. Namespaced objects are from the inspected
-// namespaces.
+// Snapshot has the contents of a cluster at the time of reading. Namespaced objects are from the
+// inspected namespaces.
 type Snapshot struct {
 	// Expected has the objects of the manifests; the others were read.
 	Expected, Installed Installation

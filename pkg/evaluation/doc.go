@@ -4,6 +4,6 @@
 //
 //	Prepare -> Evaluate -> Allocate -> Count
 //
-// A Turn bounds what a round may use: time, memory, a lane among other namespaces, and the slot for background
-// writes. A round that has used it up withholds the requests that it has not reached.
+// A Turn bounds the resources of a round: time, memory, a lane among other namespaces, and the slot for
+// background writes. A round that has used it up withholds the requests that it has not reached.
 package evaluation

@@ -206,9 +206,9 @@ func (l *Lanes) first() string {
 // share returns the part of the rate for each namespace with a debt.
 func (l *Lanes) share() float64 { return l.options.Rate / float64(max(1, len(l.debts))) }
 
-// settle subtracts the shares since the last call from the debts. No debt exceeds what the share
-// pays within Options.Memory: with more namespaces the share is smaller, and so is the largest
-// debt.
+// settle subtracts the shares since the last call from the debts. No debt exceeds the CPU time
+// that the share pays within Options.Memory: with more namespaces the share is smaller, and so
+// is the largest debt.
 func (l *Lanes) settle(now time.Time) {
 	passed := now.Sub(l.settled)
 	if l.settled.IsZero() || passed < 0 {

@@ -104,7 +104,8 @@ func newMachine(p PodFacts, opts Options, now time.Time) *machine {
 	return &machine{facts: p, labels: labels, opts: opts, now: now}
 }
 
-// ids returns every id that some label names, sorted. A change of labels does not change what it returned.
+// ids returns every id that some label names, sorted. A change of labels does not change the returned
+// list.
 func (m *machine) ids() []string {
 	if m.known == nil {
 		if m.known = idsOf(m.labels); m.known == nil {

@@ -157,9 +157,10 @@ func (f PodFacts) ExpectedFinalizers() []string {
 	return slices.Compact(names)
 }
 
-// Missing returns the employers in Expected, including those in Gone, whose finalizer is not on
-// the pod; sorted. The controller of an employer that no longer exists removes its finalizer
-// and its entry in the annotation together, so an entry stays as long as the finalizer.
+// Missing returns the employers in Expected, including the employers in Gone, whose finalizer
+// is not on the pod; sorted. The controller of an employer that no longer exists removes its
+// finalizer and its entry in the annotation together, so an entry stays as long as the
+// finalizer.
 func (f PodFacts) Missing() []string {
 	var employers []string
 	for employer, name := range f.Expected {

@@ -216,7 +216,8 @@ func (p podPruner) appendPruned(left, data []byte) []byte {
 	return append(left, data...)
 }
 
-// cut appends a pod or a list of pods without those fields; false if data is neither, or cannot be read.
+// cut appends a pod or a list of pods without the pruned fields; false if data is neither, or cannot be
+// read.
 func (p podPruner) cut(left, data []byte) ([]byte, bool) {
 	encoded, found := bytes.CutPrefix(data, []byte(protobufPrefix))
 	if !found {

@@ -12,8 +12,9 @@ import (
 // slimPod drops the fields of a pod that no component reads: most of a pod are its containers, its
 // volumes and managedFields. It keeps
 //
-//   - what pkg/lifecycle, pkg/podindex, pkg/deferreddelete and pkg/resourceconsist read:
-//     metadata, readiness gates, phase and conditions, and the most restarts of a container,
+//   - the fields that pkg/lifecycle, pkg/podindex, pkg/deferreddelete and
+//     pkg/resourceconsist read: metadata, readiness gates, phase and conditions, and the
+//     most restarts of a container,
 //   - every field that a webhook rule may send (pkg/podfields): each scalar value, map of
 //     strings and list of addresses,
 //   - the ports of containers that have names: adapters that run inside of the manager find

@@ -16,7 +16,7 @@ import (
 	"github.com/podops-dev/podops/pkg/text"
 )
 
-// Index stores what a Reader has read. It is a *podindex.Index.
+// Index stores the owners that a Reader has read. It is a *podindex.Index.
 type Index interface {
 	SetOwner(owner podindex.Owner)
 	DeleteOwner(namespace string, uid types.UID)

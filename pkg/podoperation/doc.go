@@ -1,5 +1,5 @@
 // Package podoperation decides the next steps of a PodOperation: which pods begin a lifecycle, are
-// operated on, finish or are undone, and what the status reports. It is pure.
+// operated on, finish or are undone, and the content of the status. It is pure.
 //
 // The state of a target is read from the pod alone, so that a manager that starts again continues
 // where its predecessor stopped:

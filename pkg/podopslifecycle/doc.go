@@ -8,8 +8,9 @@
 // A controller describes itself with a LifecycleAdapter and calls these functions from its Reconcile
 // with the pod that it read. Each call sends at most one request, unless it meets a conflict:
 //
-//   - A call writes only what it changes, as a merge patch with the resourceVersion of the pod that it
-//     decided from. Labels, finalizers and fields that the caller's view of the pod lacks survive.
+//   - A call writes only the fields that it changes, as a merge patch with the resourceVersion of the
+//     pod that it decided from. Labels, finalizers and fields that the caller's view of the pod lacks
+//     survive.
 //   - After a conflict, the call reads the pod from the API server, decides again from that pod, and
 //     writes again, five times at most. So Undo followed by Begin on the same object succeeds,
 //     although PodOps writes the readiness gate between the two. The pod is read by a patch without

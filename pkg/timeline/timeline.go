@@ -16,7 +16,7 @@ const (
 	// Exact times have nanoseconds: labels, which the manager wrote with its decision.
 	Exact Precision = "Exact"
 
-	// Observed times are those at which a watch delivered the change: milliseconds after it.
+	// Observed times are the times at which a watch delivered the change: milliseconds after it.
 	Observed Precision = "Observed"
 
 	// Second times are cut to seconds, as the API server and events write them.

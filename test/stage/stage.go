@@ -25,7 +25,7 @@ type Options struct {
 	Out io.Writer
 
 	// CIDR has the addresses of the pods. Empty: the default of the control plane. Stages
-	// with processes that listen on those addresses need different ranges to run side by
+	// with processes that listen on these addresses need different ranges to run side by
 	// side.
 	CIDR string
 
@@ -35,7 +35,7 @@ type Options struct {
 	// Manager is the program to run as the manager. Empty: manager in Bin.
 	Manager string
 
-	// ManagerFlags are flags of the manager besides those for its addresses.
+	// ManagerFlags are flags of the manager besides the flags for its addresses.
 	ManagerFlags []string
 
 	// MetricsAddress is the address at which the manager serves metrics. Empty: it serves no

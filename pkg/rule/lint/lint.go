@@ -80,7 +80,7 @@ func ruleFindings(entry *appsv1alpha1.TransitionRule, selector *metav1.LabelSele
 	return found
 }
 
-// requirement is what selectors together require of one label.
+// requirement is the set of values that selectors together require of one label.
 type requirement struct {
 	present, absent bool
 

@@ -50,7 +50,7 @@ func watched() (namespaced, clusterwide []client.Object) {
 
 // Options are the options of a Watch.
 type Options struct {
-	// ManagerNamespace is the namespace of the manager, and Namespaces are those to watch.
+	// ManagerNamespace is the namespace of the manager, and Namespaces are the namespaces to watch.
 	ManagerNamespace string
 	Namespaces       []string
 

@@ -56,7 +56,7 @@ func catalogue() map[string]check {
 		"exempt-without-effect": {levelWarning, "exemptRevisions has no effect in PostCheck", "Delete it."},
 		"missing-reason":        {levelWarning, "The module gives no reason for withholding a pod", `Add "reason := sprintf(...)".`},
 		"negated-lookup": {
-			levelWarning, "An absent field makes deny permit the pod", "Negate a rule of your own: docs/policies.md#what-can-go-wrong.",
+			levelWarning, "An absent field makes deny permit the pod", "Negate a rule of your own: docs/policies.md#common-mistakes.",
 		},
 		"admission-warning": {levelWarning, "Admission warns of the object", "Follow the message."},
 	}
