@@ -85,7 +85,7 @@ func (v View) Summary() string {
 		line += fmt.Sprintf(" (highest %d)", *v.Highest)
 	}
 	for _, budget := range v.Budgets {
-		line += fmt.Sprintf("; %s %d of %d away", budget.Name, budget.Used, budget.Limit)
+		line += fmt.Sprintf("; %s %d of %d used", budget.Name, budget.Used, budget.Limit)
 	}
 	if v.Requests != nil {
 		line += fmt.Sprintf("; requests %s, failed %s", thousands(v.Requests.Sent), thousands(v.Requests.Failed))

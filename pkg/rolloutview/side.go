@@ -52,7 +52,7 @@ type sideColumns struct {
 func (r renderer) columns() sideColumns {
 	s := sideColumns{width: r.width, budgets: map[string]string{}}
 	for _, budget := range r.view.Budgets {
-		text := fmt.Sprintf("%d of %d away", budget.Used, budget.Limit)
+		text := fmt.Sprintf("%d of %d used", budget.Used, budget.Limit)
 		s.budgets[budget.Name] = text
 		s.used, s.names = max(s.used, len(text)), max(s.names, Width(shortName(budget.Name)))
 	}

@@ -129,7 +129,7 @@ func (r *rollout) rules(code, rule, message string) *rollout {
 	return r
 }
 
-const noRoom = "9 of 12 pods are available; at least 9 must be (maxUnavailable 25%, at most 3 of 12 desired away)"
+const noRoom = "9 of 12 pods are available; at least 9 must be (maxUnavailable 25%, at most 3 of 12 desired pods)"
 
 // situations are views of a workload.
 func situations() map[string]rolloutview.View {

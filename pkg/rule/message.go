@@ -57,7 +57,7 @@ func explainCapacity(bounds *appsv1alpha1.AvailablePolicy, capacity *Capacity) s
 	}
 	reasons := []string{}
 	if least := max(0, capacity.Desired-capacity.MaxUnavailable); capacity.MaxUnavailable >= 0 && capacity.Available-least <= capacity.Slots {
-		reasons = append(reasons, fmt.Sprintf("at least %d must be (maxUnavailable%s, at most %d of %d desired away)",
+		reasons = append(reasons, fmt.Sprintf("at least %d must be (maxUnavailable%s, at most %d of %d desired pods)",
 			least, spelled(bounds.MaxUnavailableValue), capacity.MaxUnavailable, capacity.Desired))
 	}
 	if capacity.MinAvailable >= 0 && capacity.Available-capacity.MinAvailable <= capacity.Slots {

@@ -22,12 +22,12 @@ func TestExplainNoRoom(t *testing.T) {
 		"the upper bound is reached": {
 			maxUnavailable: "25%",
 			capacity:       &rule.Capacity{Available: 9, Selected: 12, Desired: 12, MaxUnavailable: 3, MinAvailable: -1},
-			want:           "9 of 12 pods are available; at least 9 must be (maxUnavailable 25%, at most 3 of 12 desired away)",
+			want:           "9 of 12 pods are available; at least 9 must be (maxUnavailable 25%, at most 3 of 12 desired pods)",
 		},
 		"pods beyond the desired number are starting": {
 			maxUnavailable: "25%",
 			capacity:       &rule.Capacity{Available: 5, Selected: 8, Desired: 6, MaxUnavailable: 1, MinAvailable: -1},
-			want:           "5 of 8 pods are available; at least 5 must be (maxUnavailable 25%, at most 1 of 6 desired away)",
+			want:           "5 of 8 pods are available; at least 5 must be (maxUnavailable 25%, at most 1 of 6 desired pods)",
 		},
 		"the lower bound is reached": {
 			minAvailable: "9",
@@ -42,14 +42,14 @@ func TestExplainNoRoom(t *testing.T) {
 		"both bounds are passed": {
 			maxUnavailable: "2", minAvailable: "90%",
 			capacity: &rule.Capacity{Available: 9, Selected: 12, Desired: 12, MaxUnavailable: 2, MinAvailable: 11},
-			want: "9 of 12 pods are available; at least 10 must be (maxUnavailable 2, at most 2 of 12 desired away); " +
+			want: "9 of 12 pods are available; at least 10 must be (maxUnavailable 2, at most 2 of 12 desired pods); " +
 				"at least 11 must be (minAvailable 90% of 12 desired)",
 		},
 		"the slots went to other pods": {
 			maxUnavailable: "25%", minAvailable: "1",
 			capacity: &rule.Capacity{Slots: 2, Available: 11, Selected: 12, Desired: 12, MaxUnavailable: 3, MinAvailable: 1},
 			want: "waits its turn, the next 2 slots go to other pods: 11 of 12 pods are available; at least 9 must be " +
-				"(maxUnavailable 25%, at most 3 of 12 desired away)",
+				"(maxUnavailable 25%, at most 3 of 12 desired pods)",
 		},
 		"the numbers are not known": {
 			maxUnavailable: "25%",
