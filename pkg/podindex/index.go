@@ -39,6 +39,9 @@ type Index struct {
 	// stream has the pods themselves; nil before there is an informer of pods.
 	stream *podStream
 
+	// observer is called with each change of where a pod stands; nil: not called.
+	observer Observer
+
 	// controllers is called with each controller of pods that appears or disappears; nil: not called.
 	controllers func(controller Controller, present bool)
 }
@@ -119,6 +122,7 @@ func (x *Index) setPod(object *corev1.Pod) {
 	before := n.pods[object.UID]
 	after := newPod(object, n.ownerOf(controllerOf(object)), n.causeOf(controllerOf(object).UID), n.revisionsOf(controllerOf(object).UID), before)
 	n.pods[object.UID] = after
+	x.observe(object.Namespace, before, after)
 	x.own(n, after, 1)
 	if before != nil {
 		x.own(n, before, -1)
@@ -156,6 +160,7 @@ func (x *Index) deletePod(name string, uid types.UID) {
 		return
 	}
 	delete(n.pods, uid)
+	x.observe(name, before, nil)
 	n.waiting.drop(uid)
 	delete(n.leftover, uid)
 	x.own(n, before, -1)

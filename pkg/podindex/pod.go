@@ -42,6 +42,9 @@ type pod struct {
 
 	requests []rule.Request
 
+	// standing is where the pod stands, for the Observer.
+	standing podstate.Standing
+
 	// leftover is true for a pod that does not wait and has an annotation that explains an earlier
 	// wait.
 	leftover bool
@@ -76,7 +79,7 @@ func (b base) version(owner types.UID, revision rule.RevisionState) string {
 // deletes it, and of has the revisions of the controller.
 func newPod(object *corev1.Pod, owner rule.Owner, cause rule.Cause, of revisions, before *pod) *pod {
 	facts := lifecycle.FactsOf(object)
-	available := podstate.Available(object)
+	available := podstate.AvailableBy(object, facts)
 	p := &pod{
 		fact: &rule.PodFact{
 			UID:             object.UID,
@@ -101,6 +104,7 @@ func newPod(object *corev1.Pod, owner rule.Owner, cause rule.Cause, of revisions
 		finished:   !facts.Terminating && podstate.Finished(object),
 		controller: controllerOf(object), apiVersion: apiVersionOf(object), gap: gapOf(object, facts),
 		offTraffic: facts.Permitted() || facts.Gate == lifecycle.GateFalse,
+		standing:   podstate.StandingOf(object, facts),
 	}
 	p.base.revision = p.fact.Revision.State
 	if before != nil && sameButOwner(before.fact, p.fact) {

@@ -81,6 +81,9 @@ type RuleView struct {
 	Waiting        []rule.Request
 	WaitingVersion uint64
 
+	// WaitingPods is how many pods the requests are of.
+	WaitingPods int
+
 	// Live are the reservations of its record whose permit may still be written, by UID.
 	Live map[types.UID]appsv1alpha1.ReservedPod
 
@@ -184,7 +187,7 @@ func (n *namespace) ruleView(r *ruleset, versions map[types.UID]string) RuleView
 		Object:      r.object,
 		SelectorErr: r.selectorErr,
 		Inherited:   r.inherited != nil,
-		Waiting:     waiting.requests, WaitingVersion: waiting.version,
+		Waiting:     waiting.requests, WaitingVersion: waiting.version, WaitingPods: len(r.waiting.pods),
 		Live:       map[types.UID]appsv1alpha1.ReservedPod{},
 		OffTraffic: r.offTraffic, Unreadable: n.unreadable(r), NeverFinish: n.neverFinish(r),
 		Unguarded: unguardedOf(r.unguarded),

@@ -16,9 +16,12 @@ import (
 //   - it has the label service-available,
 //   - it is Ready,
 //   - it is neither terminating nor finished.
-func Available(pod *corev1.Pod) bool {
+func Available(pod *corev1.Pod) bool { return AvailableBy(pod, lifecycle.FactsOf(pod)) }
+
+// AvailableBy is Available for a caller that has the facts of the pod.
+func AvailableBy(pod *corev1.Pod, facts lifecycle.PodFacts) bool {
 	_, marked := pod.Labels[appsv1alpha1.ServiceAvailableLabelKey]
-	return marked && lifecycle.FactsOf(pod).Ready && pod.DeletionTimestamp == nil && !Finished(pod)
+	return marked && facts.Ready && pod.DeletionTimestamp == nil && !Finished(pod)
 }
 
 // Finished reports whether a pod has succeeded or failed: its containers do not start again.

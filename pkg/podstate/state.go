@@ -157,47 +157,98 @@ func Of(pod *corev1.Pod, gone func(employer string) bool) State {
 		}
 	}
 	state := State{
-		Namespace: pod.Namespace, Name: pod.Name, Available: Available(pod), Ready: facts.Ready,
+		Namespace: pod.Namespace, Name: pod.Name, Available: AvailableBy(pod, facts), Ready: facts.Ready,
 		Operations: operationsOf(facts), Finalizers: finalizersOf(facts), Withheld: withheldOf(pod.Annotations),
 		SkipRules: SkipRules(pod.Annotations), BreakGlass: BreakGlass(pod.Annotations), Facts: facts,
 	}
-	_, state.StayOffline = pod.Labels[appsv1alpha1.StayOfflineLabelKey]
+	state.StayOffline = staysOffline(pod)
 	if pending, ok := lifecycle.PendingOf(facts); ok {
 		state.Pending = &pending
 	}
 	if record, ok := deferreddelete.Pending(pod); ok {
 		state.Delete = &record
 	}
-	state.Phase, state.Since = phaseOf(pod, state)
+	state.Phase, state.Since = phaseOf(pod, facts)
 	return state
 }
 
 // phaseOf returns the phase of a pod, and when it began.
-func phaseOf(pod *corev1.Pod, state State) (Phase, time.Time) {
+func phaseOf(pod *corev1.Pod, facts lifecycle.PodFacts) (Phase, time.Time) {
 	switch {
 	case pod.DeletionTimestamp != nil:
 		return PhaseTerminating, deletedAt(pod)
 	case Finished(pod):
 		return PhaseFinished, time.Time{}
-	case !state.Facts.Controlled():
+	case !facts.Controlled():
 		return PhaseNotControlled, time.Time{}
 	}
-	for _, phase := range []Phase{PhaseOperating, PhasePreparing, PhasePostCheck, PhasePreCheck, PhaseCompleting} {
-		if since, ok := state.phaseSince(phase); ok {
-			return phase, since
-		}
+	if phase, since := firstOperation(pod.Labels); phase != "" {
+		return phase, since
 	}
 	switch {
-	case state.Available:
+	case AvailableBy(pod, facts):
 		since, _ := lifecycle.ParseTime(pod.Labels[appsv1alpha1.ServiceAvailableLabelKey])
 		return PhaseAvailable, since
-	case state.StayOffline:
-		return PhaseOffline, state.Facts.GateSince
-	case state.Facts.ReadySince.IsZero():
+	case staysOffline(pod):
+		return PhaseOffline, facts.GateSince
+	case facts.ReadySince.IsZero():
 		return PhaseUnavailable, pod.CreationTimestamp.Time
 	default:
-		return PhaseUnavailable, state.Facts.ReadySince
+		return PhaseUnavailable, facts.ReadySince
 	}
+}
+
+// firstOperation returns the phase of a pod that the operations on it determine, and when the first of them
+// began it; an empty phase without operations.
+func firstOperation(labels map[string]string) (phase Phase, since time.Time) {
+	for _, id := range lifecycle.IDs(labels) {
+		of, at := phaseOfID(labels, id)
+		switch {
+		case of == "" || phase != "" && precedence(of) > precedence(phase):
+		case of != phase || at.Before(since):
+			phase, since = of, at
+		}
+	}
+	return phase, since
+}
+
+// precedence returns the place of the phase of an operation in the order of Phases.
+func precedence(phase Phase) int {
+	switch phase {
+	case PhaseOperating:
+		return 0
+	case PhasePreparing:
+		return 1
+	case PhasePostCheck:
+		return 2
+	case PhasePreCheck:
+		return 3
+	default:
+		return 4
+	}
+}
+
+func staysOffline(pod *corev1.Pod) bool {
+	_, stays := pod.Labels[appsv1alpha1.StayOfflineLabelKey]
+	return stays
+}
+
+// Standing is the part of a State that metrics count.
+type Standing struct {
+	Phase Phase
+
+	// Since is when the phase began; zero if the pod does not show it.
+	Since time.Time
+
+	// DeleteHeld is whether PodOps holds a delete or an eviction of the pod.
+	DeleteHeld bool
+}
+
+// StandingOf returns the Standing of a pod. It costs a fraction of Of.
+func StandingOf(pod *corev1.Pod, facts lifecycle.PodFacts) Standing {
+	phase, since := phaseOf(pod, facts)
+	held := phase != PhaseTerminating && phase != PhaseFinished && deferreddelete.IsDeferred(pod.Labels)
+	return Standing{Phase: phase, Since: since, DeleteHeld: held}
 }
 
 // deletedAt returns when the deletion of a pod was requested.
@@ -207,17 +258,6 @@ func deletedAt(pod *corev1.Pod) time.Time {
 		at = at.Add(-time.Duration(*grace) * time.Second)
 	}
 	return at
-}
-
-// phaseSince returns the time at which the first operation in a phase began it; false if no
-// operation is in the phase.
-func (s State) phaseSince(phase Phase) (since time.Time, ok bool) {
-	for _, operation := range s.Operations {
-		if operation.Phase == phase && (!ok || operation.Since.Before(since)) {
-			since, ok = operation.Since, true
-		}
-	}
-	return since, ok
 }
 
 // In returns the operations in a phase.
@@ -239,16 +279,22 @@ func operationsOf(facts lifecycle.PodFacts) []Operation {
 		if value, ok := get(appsv1alpha1.OperatingLabelPrefix); ok {
 			operation.Requested, _ = lifecycle.ParseTime(value)
 		}
-		for _, step := range steps() {
-			if value, ok := get(step.prefix); ok {
-				operation.Phase = step.phase
-				operation.Since, _ = lifecycle.ParseTime(value)
-				operations = append(operations, operation)
-				break
-			}
+		if operation.Phase, operation.Since = phaseOfID(facts.Labels, id); operation.Phase != "" {
+			operations = append(operations, operation)
 		}
 	}
 	return operations
+}
+
+// phaseOfID returns the phase of an id, and when it began; empty for an id that is in none.
+func phaseOfID(labels map[string]string, id string) (phase Phase, since time.Time) {
+	for _, step := range steps() {
+		if value, ok := lifecycle.Value(labels, step.prefix, id); ok {
+			since, _ = lifecycle.ParseTime(value)
+			return step.phase, since
+		}
+	}
+	return "", time.Time{}
 }
 
 // step is the label that an id has in a phase.
@@ -259,8 +305,8 @@ type step struct {
 
 // steps returns the labels in the order in which the state machine reads them: pre-check wins over
 // contradicting labels.
-func steps() []step {
-	return []step{
+func steps() [7]step {
+	return [...]step{
 		{appsv1alpha1.PreCheckLabelPrefix, PhasePreCheck},
 		{appsv1alpha1.OperateLabelPrefix, PhaseOperating},
 		{appsv1alpha1.PrepareLabelPrefix, PhasePreparing},
