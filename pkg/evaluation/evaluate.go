@@ -104,6 +104,30 @@ func (e *Rule) Object() *appsv1alpha1.PodTransitionRule { return e.ruleset.View.
 // Quarantine returns the quarantine of the rule; nil when it is not under quarantine.
 func (e *Rule) Quarantine() *appsv1alpha1.Quarantine { return e.prepared.quarantined }
 
+// Budget is how many pods an availability rule lets be unavailable, and how many are, with those that have a
+// reservation.
+type Budget struct {
+	Unavailable int
+	Limit       int
+}
+
+// BoundsAvailability reports whether the rule is an enforced availability rule.
+func (e *Rule) BoundsAvailability() bool { return e.prepared.budget() }
+
+// Budget returns the budget of an availability rule, whether or not a pod waits for it. It returns false when the
+// rule could not be evaluated.
+func (e *Rule) Budget() (Budget, bool) {
+	counts, most := e.env.Counts, e.prepared.never
+	switch {
+	case max(counts.Desired, counts.Selected) == 0:
+		return Budget{}, true
+	case !most.known:
+		return Budget{}, false
+	default:
+		return Budget{Unavailable: max(0, counts.Desired-counts.Available+counts.Reserved), Limit: most.limit}, true
+	}
+}
+
 // Now returns the time of the evaluation.
 func (e *Rule) Now() time.Time { return e.env.Now }
 

@@ -54,6 +54,9 @@ type neverPasses struct {
 	counts rule.Counts
 	passes bool
 	known  bool
+
+	// limit is how many of the pods may be unavailable.
+	limit int
 }
 
 // enforced reports whether the rule withholds pods. A rule with enforcement Warn or DryRun does not, even

@@ -67,6 +67,9 @@ const (
 	CauseGone Cause = "gone"
 )
 
+// Causes returns all causes.
+func Causes() []Cause { return []Cause{CauseBudget, CauseShare, CauseMemory, CauseGone} }
+
 // TurnOptions configure a Turn. All fields must be set.
 type TurnOptions struct {
 	Namespace string

@@ -121,7 +121,9 @@ func (e *Evaluator) neverPasses(ctx context.Context, counts rule.Counts, prepare
 	if err != nil || result.Capacity == nil {
 		return false
 	}
-	prepared.never = neverPasses{known: true, counts: counts, passes: result.Capacity.Slots > 0}
+	prepared.never = neverPasses{
+		known: true, counts: counts, passes: result.Capacity.Slots > 0, limit: limitOf(*result.Capacity),
+	}
 	return !prepared.never.passes
 }
 

@@ -16,6 +16,11 @@ const (
 	ExceptionRevision Exception = "Revision"
 )
 
+// Exceptions returns all exceptions.
+func Exceptions() []Exception {
+	return []Exception{ExceptionBreakGlass, ExceptionMaxHold, ExceptionRevision}
+}
+
 // Waiver is a rule that a request passes although the rule withholds it.
 type Waiver struct {
 	Rule RuleID

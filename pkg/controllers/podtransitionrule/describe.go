@@ -3,7 +3,6 @@ package podtransitionrule
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -22,7 +21,7 @@ func describe(status *appsv1alpha1.PodTransitionRuleStatus, rule podindex.RuleVi
 	status.Selected = int32(rule.Counts.Selected)
 	status.Desired = int32(min(rule.Counts.Desired, math.MaxInt32))
 	status.Available = int32(rule.Counts.Available)
-	status.Waiting = int32(len(podsOf(rule.Waiting)))
+	status.Waiting = int32(rule.WaitingPods)
 	status.OffTraffic = int32(rule.OffTraffic)
 	status.Targets = targets
 	status.Blocked = blocked(rule, o)
@@ -56,15 +55,6 @@ func blockedBy(object string, pods []appsv1alpha1.BlockedPod) string {
 		return ""
 	}
 	return fmt.Sprintf("%s (%s)", strings.TrimPrefix(pods[0].Rule, object+"/"), pods[0].Reason)
-}
-
-func podsOf(requests []rule.Request) []string {
-	var uids []string
-	for _, request := range requests {
-		uids = append(uids, string(request.Pod.UID))
-	}
-	slices.Sort(uids)
-	return slices.Compact(uids)
 }
 
 // blocked returns the first requests that a rule of this PodTransitionRule withholds.

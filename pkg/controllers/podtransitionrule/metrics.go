@@ -1,6 +1,8 @@
 package podtransitionrule
 
 import (
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,8 +15,8 @@ import (
 	"github.com/podops-dev/podops/pkg/rule"
 )
 
-// Bounds of the rules that have series of their own. A rule has at most 13 series, so all
-// rules have at most 26,000.
+// Bounds of the PodTransitionRules and rules that have series of their own. Each has at most 15 series, so all
+// have at most 30,000.
 const (
 	maxMeasuredPerNamespace = 100
 	maxMeasured             = 2000
@@ -27,8 +29,11 @@ type Metrics struct {
 	names *metricseries.Names
 
 	mu sync.Mutex
-	// measured are the rules of each PodTransitionRule that may have series.
+	// measured are the names of each PodTransitionRule that may have series: its own, and those of its rules.
 	measured map[types.NamespacedName]map[string]bool
+
+	// shown are the numbers that the gauges of each PodTransitionRule show.
+	shown map[types.NamespacedName]*shown
 
 	requests    *prometheus.CounterVec
 	quarantined *prometheus.GaugeVec
@@ -39,6 +44,32 @@ type Metrics struct {
 	waiting     prometheus.Gauge
 	holds       *prometheus.CounterVec
 	exceptions  *prometheus.CounterVec
+	pods        *prometheus.GaugeVec
+	unavailable *prometheus.GaugeVec
+	limit       *prometheus.GaugeVec
+	permits     *prometheus.CounterVec
+}
+
+// shown are the numbers of a PodTransitionRule in gauges.
+type shown struct {
+	pods podCounts
+
+	// budgets are the budgets of its availability rules, by their name.
+	budgets map[string]evaluation.Budget
+}
+
+// podCounts are the numbers of pods of a PodTransitionRule.
+type podCounts struct {
+	rule.Counts
+	waiting, offTraffic int
+}
+
+// states returns the numbers by the value of the label state.
+func (c podCounts) states() map[string]int {
+	return map[string]int{
+		"desired": c.Desired, "selected": c.Selected, "available": c.Available, "reserved": c.Reserved,
+		"waiting": c.waiting, "off_traffic": c.offTraffic,
+	}
 }
 
 // NewMetrics registers the metrics of rules.
@@ -46,10 +77,10 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	rule := []string{"namespace", "podtransitionrule", "rule"}
 	m := &Metrics{
 		names:    metricseries.NewNames(metricseries.Limits{PerNamespace: maxMeasuredPerNamespace, InAll: maxMeasured}),
-		measured: map[types.NamespacedName]map[string]bool{},
+		measured: map[types.NamespacedName]map[string]bool{}, shown: map[types.NamespacedName]*shown{},
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "podops_rule_requests_total",
-			Help: "Requests that a rule applied to (evaluated), held back at least once (withheld), or would have held back were it enforced (would_withhold).",
+			Help: "Requests that a rule applied to (evaluated), withheld at least once (withheld), or would have withheld were it enforced (would_withhold).",
 		}, append(rule, "enforcement", "outcome")),
 		quarantined: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "podops_rule_quarantined",
@@ -57,7 +88,7 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 		}, rule),
 		timeouts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "podops_rule_timeouts_total",
-			Help: "Evaluations of a rule that used up their CPU time without an answer.",
+			Help: "Evaluations of a rule that used up their CPU time without a result.",
 		}, rule),
 		tasks: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "podops_webhook_tasks", Help: "Calls of a webhook rule that the service has not ended, including polled calls.",
@@ -84,19 +115,67 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 		Help: "Requests that were granted although rules withhold them, because of a break-glass annotation (BreakGlass), " +
 			"of maxHold (MaxHold) or of exemptRevisions (Revision).",
 	}, []string{"exception"})
-	collectors := []prometheus.Collector{m.requests, m.quarantined, m.timeouts, m.tasks, m.oldestTask, m.rounds, m.waiting, m.holds, m.exceptions}
+	m.makePermits()
+	collectors := []prometheus.Collector{
+		m.requests, m.quarantined, m.timeouts, m.tasks, m.oldestTask, m.rounds, m.waiting, m.holds, m.exceptions,
+		m.pods, m.unavailable, m.limit, m.permits,
+	}
 	for _, collector := range collectors {
 		if err := registry.Register(collector); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("registering the metrics of rules: %w", err)
 		}
 	}
+	m.begin()
 	return m, nil
+}
+
+// makePermits makes the metrics of permits and budgets.
+func (m *Metrics) makePermits() {
+	rule := []string{"namespace", "podtransitionrule", "rule"}
+	m.pods = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "podops_podtransitionrule_pods",
+		Help: "Pods of a PodTransitionRule, as its status counts them: desired (what percentages refer to), selected, available, waiting (for a rule), " +
+			"off_traffic, and reserved (the permit is recorded, and not on the pod yet).",
+	}, []string{"namespace", "podtransitionrule", "state"})
+	m.unavailable = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "podops_rule_unavailable_pods",
+		Help: "The budget of an enforced availability rule that is in use: its desired pods that are not available, or are reserved.",
+	}, rule)
+	m.limit = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "podops_rule_unavailable_pods_limit",
+		Help: "The budget of an enforced availability rule: how many of its desired pods may be unavailable, by the lower of its bounds.",
+	}, rule)
+	m.permits = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "podops_permits_total",
+		Help: "Permits that were written to pods, by stage (PreCheck, PostCheck).",
+	}, []string{"stage"})
+}
+
+// begin creates the series whose labels have few values, since no query sees the first increase of a counter.
+func (m *Metrics) begin() {
+	for _, cause := range evaluation.Causes() {
+		m.rounds.WithLabelValues(string(cause))
+	}
+	for _, action := range []appsv1alpha1.HoldAction{appsv1alpha1.HoldUndo, appsv1alpha1.HoldRelease} {
+		m.holds.WithLabelValues(string(action))
+	}
+	for _, exception := range rule.Exceptions() {
+		m.exceptions.WithLabelValues(string(exception))
+	}
+	for _, stage := range []appsv1alpha1.TransitionStage{appsv1alpha1.StagePreCheck, appsv1alpha1.StagePostCheck} {
+		m.permits.WithLabelValues(string(stage))
+	}
 }
 
 // labels returns the label values of a rule, and whether they are its own.
 func (m *Metrics) labels(rule rule.RuleID) (values []string, own bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return m.place(rule)
+}
+
+// place is labels for a caller that holds the lock. A PodTransitionRule has the place of a rule with an empty name.
+func (m *Metrics) place(rule rule.RuleID) (values []string, own bool) {
 	name := rule.Ruleset.Name + "/" + rule.Rule
 	if m.names.Value(rule.Ruleset.Namespace, name) != name {
 		return []string{metricseries.Other, metricseries.Other, metricseries.Other}, false
@@ -118,6 +197,70 @@ func (m *Metrics) holdExpired(action appsv1alpha1.HoldAction) {
 
 // waived counts a request that was granted although rules withhold it.
 func (m *Metrics) waived(by rule.Exception) { m.exceptions.WithLabelValues(string(by)).Inc() }
+
+// permitted counts a permit that was written.
+func (m *Metrics) permitted(stage appsv1alpha1.TransitionStage) {
+	m.permits.WithLabelValues(string(stage)).Inc()
+}
+
+// show shows the pods of a PodTransitionRule, and the budgets of its rules. Only numbers that have changed cost
+// anything. A rule that could not be evaluated keeps its last budget.
+func (m *Metrics) show(object types.NamespacedName, pods podCounts, rules []*evaluation.Rule) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	last, known := m.shown[object]
+	if !known {
+		last = &shown{budgets: map[string]evaluation.Budget{}}
+		m.shown[object] = last
+	}
+	bounding := 0
+	for _, eval := range rules {
+		if !eval.BoundsAvailability() {
+			continue
+		}
+		name := eval.ID().Rule
+		before, had := last.budgets[name]
+		budget, ok := eval.Budget()
+		if ok && (!had || budget != before) {
+			last.budgets[name], had = budget, true
+			m.showBudget(eval.ID(), budget)
+		}
+		if had {
+			bounding++
+		}
+	}
+	if bounding < len(last.budgets) {
+		m.dropBudgets(object, last, rules)
+	}
+	if known && last.pods == pods {
+		return
+	}
+	last.pods = pods
+	if _, own := m.place(rule.RuleID{Ruleset: object}); own {
+		for state, count := range pods.states() {
+			m.pods.WithLabelValues(object.Namespace, object.Name, state).Set(float64(count))
+		}
+	}
+}
+
+// dropBudgets deletes the series of the rules that do not bound availability any more.
+func (m *Metrics) dropBudgets(object types.NamespacedName, last *shown, rules []*evaluation.Rule) {
+	for name := range last.budgets {
+		if slices.ContainsFunc(rules, func(eval *evaluation.Rule) bool { return eval.ID().Rule == name && eval.BoundsAvailability() }) {
+			continue
+		}
+		delete(last.budgets, name)
+		m.unavailable.DeleteLabelValues(object.Namespace, object.Name, name)
+		m.limit.DeleteLabelValues(object.Namespace, object.Name, name)
+	}
+}
+
+func (m *Metrics) showBudget(id rule.RuleID, budget evaluation.Budget) {
+	if labels, own := m.place(id); own {
+		m.unavailable.WithLabelValues(labels...).Set(float64(budget.Unavailable))
+		m.limit.WithLabelValues(labels...).Set(float64(budget.Limit))
+	}
+}
 
 // parked shows the number of namespaces that wait for a place in the slow lane.
 func (m *Metrics) parked(namespaces int) { m.waiting.Set(float64(namespaces)) }
@@ -175,6 +318,7 @@ func (m *Metrics) forget(object types.NamespacedName) {
 		m.names.Release(object.Namespace, name)
 	}
 	delete(m.measured, object)
+	delete(m.shown, object)
 	m.mu.Unlock()
 	labels := prometheus.Labels{"namespace": object.Namespace, "podtransitionrule": object.Name}
 	m.requests.DeletePartialMatch(labels)
@@ -182,6 +326,9 @@ func (m *Metrics) forget(object types.NamespacedName) {
 	m.timeouts.DeletePartialMatch(labels)
 	m.tasks.DeletePartialMatch(labels)
 	m.oldestTask.DeletePartialMatch(labels)
+	m.pods.DeletePartialMatch(labels)
+	m.unavailable.DeletePartialMatch(labels)
+	m.limit.DeletePartialMatch(labels)
 }
 
 // count adds the findings of a round to the counters of the rules and to their metrics, and records the
@@ -189,6 +336,11 @@ func (m *Metrics) forget(object types.NamespacedName) {
 func (r *Reconciler) count(snapshot snapshot, o evaluation.Outcome) {
 	for _, counted := range r.evaluator.Count(snapshot.Snapshot, o, r.clock.Now()) {
 		r.metrics.counted(counted.Rule, counted.Enforcement, counted.Evaluated, counted.Withheld, counted.Would)
+	}
+	for name, ruleset := range o.Rulesets {
+		view := ruleset.View
+		r.metrics.show(types.NamespacedName{Namespace: snapshot.Namespace, Name: name},
+			podCounts{Counts: view.Counts, waiting: view.WaitingPods, offTraffic: view.OffTraffic}, ruleset.Rules)
 	}
 	for id, eval := range o.Rules {
 		r.metrics.quarantine(id, eval.Quarantine() != nil)

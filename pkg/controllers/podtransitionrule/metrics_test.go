@@ -5,13 +5,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/metricseries"
+	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/rule"
+	"github.com/podops-dev/podops/test/measured"
 )
 
 func newMeasured(t *testing.T) (*Metrics, *prometheus.Registry) {
@@ -93,5 +96,62 @@ func TestARuleThatGoesMakesRoom(t *testing.T) {
 	use(m, ruleNo("loud", maxMeasuredPerNamespace))
 	if got := len(series(t, registry, metricseries.Other)); got != 0 {
 		t.Errorf("%d series are shared although there is room", got)
+	}
+}
+
+func TestPermitsAndBudgetsInUse(t *testing.T) {
+	s := newHarness(t, opa.Options{})
+	var registry *prometheus.Registry
+	s.reconciler.metrics, registry = newMeasured(t)
+	check := func(what, metric string, want map[string]float64) {
+		t.Helper()
+		if diff := cmp.Diff(want, measured.Values(t, registry, metric)); diff != "" {
+			t.Errorf("%s: %s (-want +got):\n%s", what, metric, diff)
+		}
+	}
+	const of = "namespace=default,podtransitionrule=web,"
+	counts := func(desired, available, waiting, off float64) map[string]float64 {
+		return map[string]float64{
+			of + "state=desired": desired, of + "state=selected": desired, of + "state=available": available,
+			of + "state=waiting": waiting, of + "state=off_traffic": off, of + "state=reserved": 0,
+		}
+	}
+	s.rules("web", atMostUnavailable("two", "2"), enforced(atMostUnavailable("dry", "1"), appsv1alpha1.EnforcementDryRun))
+	s.put(web(0).Obj(), web(1).Obj(), web(2).Obj(), web(3).Obj())
+	s.round()
+	check("at rest", "podops_podtransitionrule_pods", counts(4, 4, 0, 0))
+	check("at rest", "podops_rule_unavailable_pods", map[string]float64{of + "rule=two": 0})
+	check("at rest", "podops_rule_unavailable_pods_limit", map[string]float64{of + "rule=two": 2})
+
+	s.put(waits(0).Obj(), waits(1).Obj(), waits(2).Obj())
+	s.round() // which permits two
+	check("permitted", "podops_permits_total", map[string]float64{"stage=PreCheck": 2, "stage=PostCheck": 0})
+	s.round()
+	check("permitted", "podops_podtransitionrule_pods", counts(4, 2, 1, 2))
+	check("permitted", "podops_rule_unavailable_pods", map[string]float64{of + "rule=two": 2})
+
+	s.rules("web", labelled("approved", "approved"))
+	s.round()
+	check("without an availability rule", "podops_rule_unavailable_pods", nil)
+	check("without an availability rule", "podops_rule_unavailable_pods_limit", nil)
+	s.index.DeleteRule(types.NamespacedName{Namespace: "default", Name: "web"})
+	s.round()
+	check("deleted", "podops_podtransitionrule_pods", nil)
+	if places := s.reconciler.metrics.names.Len(); places != 0 || len(s.reconciler.metrics.shown) != 0 {
+		t.Errorf("%d names and the numbers %v of a deleted PodTransitionRule are kept", places, s.reconciler.metrics.shown)
+	}
+}
+
+// TestSeriesWithFewValuesAreThereFromTheStart shows the counters of which an alert must see the first increase.
+func TestSeriesWithFewValuesAreThereFromTheStart(t *testing.T) {
+	_, registry := newMeasured(t)
+	for metric, want := range map[string]map[string]float64{
+		"podops_holds_expired_total":   {"action=Undo": 0, "action=Release": 0},
+		"podops_rules_waived_total":    {"exception=BreakGlass": 0, "exception=MaxHold": 0, "exception=Revision": 0},
+		"podops_rounds_gave_way_total": {"cause=budget": 0, "cause=share": 0, "cause=memory": 0, "cause=gone": 0},
+	} {
+		if diff := cmp.Diff(want, measured.Values(t, registry, metric)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", metric, diff)
+		}
 	}
 }

@@ -91,6 +91,7 @@ func (r *Reconciler) writePermits(ctx context.Context, snapshot snapshot, o eval
 			continue
 		}
 		for _, request := range granted[one.pod.UID] {
+			r.metrics.permitted(request.Stage)
 			r.recordWarnings(one.pod, request, o.Warnings(request.Key()))
 			r.recordWaivers(one.pod, request, o.Waivers(request))
 		}
