@@ -44,6 +44,9 @@ type Options struct {
 
 	// Masks are the parts of the input that are masked.
 	Masks []Mask
+
+	// Metrics count lost lines; nil: nothing does.
+	Metrics *Metrics
 }
 
 // Writer writes decisions. Its methods never block on the disk; they are safe for
@@ -156,17 +159,24 @@ func (w *Writer) send(record Record) bool {
 	defer w.mu.Unlock()
 	bytes := record.bytes()
 	if w.waiting+bytes > queuedBytes {
-		w.dropped++
-		return false
+		return w.drop()
 	}
 	select {
 	case w.lines <- record:
 		w.waiting += bytes
 		return true
 	default:
-		w.dropped++
-		return false
+		return w.drop()
 	}
+}
+
+// drop counts a line that is lost. The caller holds the lock.
+func (w *Writer) drop() (queued bool) {
+	w.dropped++
+	if w.options.Metrics != nil {
+		w.options.Metrics.dropped.Inc()
+	}
+	return false
 }
 
 // write encodes a line that was queued.

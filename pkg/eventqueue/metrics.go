@@ -37,10 +37,13 @@ type Metrics struct {
 func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		drops: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "podops_events_dropped_total", Help: "Events that were recorded and not sent, by reason.",
+			Name: "podops_events_dropped_total",
+			Help: "Events that were recorded and not sent: more than fits in the namespace or in all (full), of a deleted namespace (namespace_gone), " +
+				"rejected by the API server (refused), without an answer of it again and again (failed), not valid (invalid), or recorded before the manager " +
+				"stopped (stopped). On every replica.",
 		}, []string{"reason"}),
 		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "podops_events_queued", Help: "Events that wait to be sent.",
+			Name: "podops_events_queued", Help: "Events that wait to be sent. On every replica.",
 		}),
 	}
 	for _, collector := range []prometheus.Collector{m.drops, m.waiting} {

@@ -34,7 +34,8 @@ type Metrics struct {
 func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		reads: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "podops_owner_scale_reads_total", Help: "Reads of the scale of owners of pods, by result.",
+			Name: "podops_owner_scale_reads_total",
+			Help: "Reads of the scale of owners of pods: counted, no_scale (the kind has none), gone, waiting (for the list of the kind), or failed.",
 		}, []string{"result"}),
 		watches: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "podops_owner_kinds_watched", Help: "Kinds of owners whose metadata is watched.",

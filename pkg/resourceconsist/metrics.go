@@ -21,11 +21,12 @@ type measures struct {
 	errors     *prometheus.GaugeVec
 }
 
-// newMeasures registers the metrics, or returns the metrics that another adapter registered.
-func newMeasures(controller string, registry prometheus.Registerer) (*measures, error) {
+// NewEmployeeErrors returns the metric of all adapters of a program: registered now, or by another adapter.
+func NewEmployeeErrors(registry prometheus.Registerer) (*prometheus.GaugeVec, error) {
 	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "podops_resourceconsist_employee_errors",
-		Help: "How many times in a row the provider has failed to do something for an employee. There is no series for an employee without error.",
+		Help: "How many times in a row the provider has failed to do something for an employee. There is no series for an employee without error. " +
+			"Of the program that runs the adapter.",
 	}, []string{"controller", "namespace", "employer", "employee"})
 	if err := registry.Register(gauge); err != nil {
 		var before prometheus.AlreadyRegisteredError
@@ -37,6 +38,15 @@ func newMeasures(controller string, registry prometheus.Registerer) (*measures, 
 			return nil, fmt.Errorf("registering the metrics of employees: a %T has the same name", before.ExistingCollector)
 		}
 		gauge = registered
+	}
+	return gauge, nil
+}
+
+// newMeasures returns the metrics of a controller.
+func newMeasures(controller string, registry prometheus.Registerer) (*measures, error) {
+	gauge, err := NewEmployeeErrors(registry)
+	if err != nil {
+		return nil, err
 	}
 	return &measures{controller: controller, errors: gauge}, nil
 }

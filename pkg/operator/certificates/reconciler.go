@@ -53,6 +53,9 @@ type Options struct {
 	// leader writes the address of the webhooks, so that two replicas with different URLs
 	// do not overwrite each other. Nil: it leads from the start.
 	Elected <-chan struct{}
+
+	// Metrics show when certificates end; nil: nothing does.
+	Metrics *Metrics
 }
 
 // Reconciler keeps the Secret, the webhook configurations and the served certificate
@@ -66,6 +69,7 @@ type Reconciler struct {
 	namespace string
 	address   Address
 	elected   <-chan struct{}
+	metrics   *Metrics
 
 	serving *serving
 	carried carried // used by Reconcile only, which never runs twice at a time
@@ -94,6 +98,7 @@ func New(c client.Client, apiReader client.Reader, clock clock.PassiveClock, opt
 		namespace: options.Namespace,
 		address:   address,
 		elected:   options.Elected,
+		metrics:   options.Metrics,
 		serving:   newServing(clock),
 	}, nil
 }
@@ -119,6 +124,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		return reconcile.Result{}, err
 	}
 	r.serving.show(state)
+	r.metrics.show(state)
 
 	missing, err := r.publish(ctx, state.Bundle(), state.Current.token())
 	unpublished := err
