@@ -29,7 +29,7 @@ func layers() []layer {
 		}},
 		{name: "components", packages: []string{
 			"pkg/decisionlog", "pkg/doctor", "pkg/evaluation/...", "pkg/eventqueue", "pkg/opa/...", "pkg/ownerscale", "pkg/podfacts", "pkg/podindex/...",
-			"pkg/podopslifecycle/...", "pkg/podwriter", "pkg/policyusers", "pkg/release", "pkg/replicasetpods", "pkg/resourceconsist",
+			"pkg/podopslifecycle/...", "pkg/podphases", "pkg/podwriter", "pkg/policyusers", "pkg/release", "pkg/replicasetpods", "pkg/resourceconsist",
 			"pkg/trafficadapter", "pkg/webhookclient/...",
 			"pkg/webhookserver", "pkg/webhooktask/dispatch",
 		}},
@@ -39,8 +39,8 @@ func layers() []layer {
 			"pkg/webhooktask",
 		}},
 		{name: "small packages", packages: []string{
-			"pkg/backoff", "pkg/buildinfo", "pkg/cabundle", "pkg/cputime", "pkg/fairshare", "pkg/heapsize", "pkg/internal/...", "pkg/lanes", "pkg/lazylog", "pkg/loadshed",
-			"pkg/metricseries", "pkg/objectbounds", "pkg/observation", "pkg/podfields", "pkg/prune", "pkg/steadyclock", "pkg/text",
+			"pkg/backoff", "pkg/buildinfo", "pkg/cabundle", "pkg/cputime", "pkg/earliest", "pkg/fairshare", "pkg/heapsize", "pkg/internal/...", "pkg/lanes",
+			"pkg/lazylog", "pkg/loadshed", "pkg/metricseries", "pkg/objectbounds", "pkg/observation", "pkg/podfields", "pkg/prune", "pkg/steadyclock", "pkg/text",
 			"pkg/webhooks/clientauth",
 		}},
 		{name: "API, manifests and Rego", packages: []string{"apis/...", "config", "policies/..."}},

@@ -50,17 +50,40 @@ const (
 	Cancel             // end the lifecycle, and put the pod back into service
 )
 
-// Lapse is why a pending delete is cancelled, in events.
+// Lapse is why a pending delete is cancelled, in metrics. Lapses never change.
 type Lapse string
 
 // The lapses.
 const (
-	LapseUnwanted  Lapse = "the owner does not want the pod deleted any more"
-	LapseRepeated  Lapse = "the eviction was not repeated"
-	LapseExpired   Lapse = "the rules did not permit it in time"
-	LapseWithdrawn Lapse = "the label " + appsv1alpha1.ToDeleteLabelKey + " was removed"
-	LapseForgone   Lapse = "the owner did not delete the pod"
+	LapseUnwanted  Lapse = "Unwanted"
+	LapseRepeated  Lapse = "NotRepeated"
+	LapseExpired   Lapse = "Expired"
+	LapseWithdrawn Lapse = "Withdrawn"
+	LapseForgone   Lapse = "Forgone"
 )
+
+// Lapses returns all lapses.
+func Lapses() []Lapse {
+	return []Lapse{LapseUnwanted, LapseRepeated, LapseExpired, LapseWithdrawn, LapseForgone}
+}
+
+// Describe returns the lapse, human-readable, for events.
+func (l Lapse) Describe() string {
+	switch l {
+	case LapseUnwanted:
+		return "the owner does not want the pod deleted any more"
+	case LapseRepeated:
+		return "the eviction was not repeated"
+	case LapseExpired:
+		return "the rules did not permit it in time"
+	case LapseWithdrawn:
+		return "the label " + appsv1alpha1.ToDeleteLabelKey + " was removed"
+	case LapseForgone:
+		return "the owner did not delete the pod"
+	default:
+		return string(l)
+	}
+}
 
 // State is a pending delete and the facts that decide its next step.
 type State struct {

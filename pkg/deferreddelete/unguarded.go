@@ -12,6 +12,13 @@ import (
 // because its node has no resources left.
 func Removed(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil || endedByKubelet(pod) }
 
+// UnguardedReasons returns the reasons that Unguarded returns.
+func UnguardedReasons() []Reason {
+	return []Reason{
+		ReasonTaintManager, ReasonPodGC, ReasonPreemption, ReasonKubelet, ReasonOwnerDeleted, ReasonForced, ReasonUnanswered,
+	}
+}
+
 // Unguarded returns why a pod that is being removed has not passed its rules first, in the state in
 // which it is seen so for the first time. It returns false for a removal that needs no rules: the
 // rules had permitted it, the pod had finished or never started, it is a mirror pod, or its namespace is

@@ -9,7 +9,6 @@ import (
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/podops-dev/podops/pkg/webhookclient"
 	"github.com/podops-dev/podops/pkg/webhookserver"
@@ -38,11 +37,7 @@ func newGuard(mgr manager.Manager, options Options) (webhookclient.Guard, *clust
 func addDispatcher(
 	mgr manager.Manager, guard webhookclient.Guard, cluster *clusterAddresses, config dispatch.Config,
 ) (*dispatch.Dispatcher, error) {
-	measured, err := webhookclient.NewMetrics(metrics.Registry)
-	if err != nil {
-		return nil, fmt.Errorf("registering the metrics of webhook rules: %w", err)
-	}
-	config.Client, config.Metrics = webhookclient.NewClient(guard, webhookclient.Timeouts{}), measured
+	config.Client = webhookclient.NewClient(guard, webhookclient.Timeouts{})
 	config.Pool, config.Secrets = webhookclient.PoolOptions{Log: ctrl.Log.WithName("webhook-rules")}, mgr.GetAPIReader()
 	calls := dispatch.New(config)
 	if err := mgr.Add(poolRunner{calls.Pool(), cluster}); err != nil {

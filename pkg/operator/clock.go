@@ -15,7 +15,7 @@ import (
 func newClock(registry prometheus.Registerer, log logr.Logger) (*steadyclock.Clock, error) {
 	jumps := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "podops_clock_jumps_total",
-		Help: "How often the clock of the machine was set by a second or more. Waits of this process do not depend on it.",
+		Help: "How often the clock of the machine was set by a second or more. Waits of this process do not depend on it. On every replica.",
 	})
 	if err := registry.Register(jumps); err != nil {
 		return nil, fmt.Errorf("registering the metric of clock jumps: %w", err)

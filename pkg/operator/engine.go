@@ -18,7 +18,7 @@ import (
 
 // newEngine starts the policy engine, and the decision log if it is configured; nil
 // otherwise. modules checks the modules of users before the engine compiles them.
-func newEngine(mgr manager.Manager, options Options, modules *sandbox.Sandbox) (*opa.Engine, *decisionlog.Writer, error) {
+func newEngine(mgr manager.Manager, options Options, modules *sandbox.Sandbox, measured *decisionlog.Metrics) (*opa.Engine, *decisionlog.Writer, error) {
 	settings := opa.Options{
 		Timeout: options.EvaluationTimeout, CustomTimeout: options.PolicyTimeout, Precompile: modules.Precompile,
 		Memory: engineBytes(memoryLimit()), Concurrency: evaluations(memoryLimit(), runtime.GOMAXPROCS(0)),
@@ -29,7 +29,7 @@ func newEngine(mgr manager.Manager, options Options, modules *sandbox.Sandbox) (
 		if err != nil {
 			return nil, nil, fmt.Errorf("--decision-log-mask: %w", err)
 		}
-		log = decisionlog.New(decisionlog.Options{Sample: options.DecisionLogSample, Masks: masks}, clock.RealClock{})
+		log = decisionlog.New(decisionlog.Options{Sample: options.DecisionLogSample, Masks: masks, Metrics: measured}, clock.RealClock{})
 		settings.Observe = log.Observe
 		if err := mgr.Add(decisionLogFile{log: log, path: options.DecisionLog}); err != nil {
 			return nil, nil, fmt.Errorf("adding the decision log: %w", err)

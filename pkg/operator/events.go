@@ -6,7 +6,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
 	"github.com/podops-dev/podops/pkg/eventqueue"
@@ -26,11 +25,7 @@ func (m queuedEvents) GetEventRecorder(name string) recorder.EventRecorder {
 
 // withEventQueue returns the manager with a queue of events, which it runs. perSecond is how
 // many events each namespace may have in the long run.
-func withEventQueue(mgr manager.Manager, clientset kubernetes.Interface, perSecond float64) (manager.Manager, error) {
-	measured, err := eventqueue.NewMetrics(metrics.Registry)
-	if err != nil {
-		return nil, fmt.Errorf("registering the metrics of events: %w", err)
-	}
+func withEventQueue(mgr manager.Manager, clientset kubernetes.Interface, measured *eventqueue.Metrics, perSecond float64) (manager.Manager, error) {
 	queue := eventqueue.New(mgr.GetScheme(), eventqueue.APISink{Events: clientset.CoreV1()}, perSecond, clock.RealClock{}, measured)
 	if err := mgr.Add(queue); err != nil {
 		return nil, fmt.Errorf("adding the queue of events: %w", err)

@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/buildinfo"
@@ -78,28 +79,31 @@ func newOperator(ctx context.Context, config *rest.Config, options Options, endi
 	if err != nil {
 		return nil, err
 	}
-	notifier := podtransitionrule.NewNotifier()
-	index := podindex.NewIndex(notifier.Notify)
+	measured, err := NewMetrics(metrics.Registry, ctrl.Log.WithName("clock"))
+	if err != nil {
+		return nil, err
+	}
+	index := newRuleIndex(measured.phases)
 	pods, err := controlledPods(config, scheme)
 	if err != nil {
 		return nil, err
 	}
 	caches := cacheOptions(options)
-	caches.NewInformer = newInformer(index, pods)
+	caches.NewInformer = newInformer(index.Index, pods)
 	serving := &lateTLS{}
-	mgr, err := newManager(config, scheme, caches, options, serving, ending)
+	mgr, err := newManager(config, scheme, caches, options, serving, measured, ending)
 	if err != nil {
 		return nil, err
 	}
-	if mgr, err = withEventQueue(mgr, clientset, options.EventRate); err != nil {
+	if mgr, err = withEventQueue(mgr, clientset, measured.events, options.EventRate); err != nil {
 		return nil, err
 	}
-	certs, err := newCertificates(mgr, options)
+	certs, err := newCertificates(mgr, measured.certificates, options)
 	if err != nil {
 		return nil, err
 	}
 	serving.configure = certs.ConfigureTLS
-	if err := register(mgr, clientset, identity, ruleIndex{index, notifier}, certs.Known, options); err != nil {
+	if err := register(mgr, clientset, identity, index, certs.Known, measured, options); err != nil {
 		return nil, err
 	}
 	if err := addChecks(ctx, mgr, certs, ending, options.webhooksAt()); err != nil {
@@ -114,6 +118,13 @@ func newOperator(ctx context.Context, config *rest.Config, options Options, endi
 type ruleIndex struct {
 	*podindex.Index
 	notifier *podtransitionrule.Notifier
+}
+
+func newRuleIndex(observer podindex.Observer) ruleIndex {
+	notifier := podtransitionrule.NewNotifier()
+	index := podindex.NewIndex(notifier.Notify)
+	index.Observe(observer)
+	return ruleIndex{index, notifier}
 }
 
 // newInformer returns the constructor of the informers of the cache. Pods come from their own
@@ -183,10 +194,10 @@ type lateTLS struct {
 }
 
 func newManager(
-	config *rest.Config, scheme *runtime.Scheme, caches cache.Options, options Options, serving *lateTLS, ending drain,
+	config *rest.Config, scheme *runtime.Scheme, caches cache.Options, options Options, serving *lateTLS, measured *Metrics, ending drain,
 ) (manager.Manager, error) {
 	configureTLS := func(c *tls.Config) { serving.configure(c) }
-	webhooks, err := options.newWebhookServer(configureTLS, ending)
+	webhooks, err := options.newWebhookServer(configureTLS, measured.server, ending)
 	if err != nil {
 		return nil, err
 	}
@@ -208,6 +219,7 @@ func newManager(
 	if err != nil {
 		return nil, fmt.Errorf("making the manager: %w", err)
 	}
+	measured.phases.Lead(mgr.Elected())
 	return mgr, nil
 }
 

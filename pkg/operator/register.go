@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -14,11 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
-	"github.com/podops-dev/podops/pkg/buildinfo"
 	"github.com/podops-dev/podops/pkg/controllers/deferreddelete"
 	"github.com/podops-dev/podops/pkg/controllers/podlifecycle"
 	"github.com/podops-dev/podops/pkg/controllers/podoperation"
@@ -46,9 +45,9 @@ import (
 // eventSource names PodOps in events.
 const eventSource = "podops"
 
-func newCertificates(mgr manager.Manager, options Options) (*certificates.Reconciler, error) {
+func newCertificates(mgr manager.Manager, measured *certificates.Metrics, options Options) (*certificates.Reconciler, error) {
 	certs, err := certificates.New(mgr.GetClient(), mgr.GetAPIReader(), clock.RealClock{}, certificates.Options{
-		Namespace: options.Namespace, WebhookURL: options.WebhookURL, Elected: mgr.Elected(),
+		Namespace: options.Namespace, WebhookURL: options.WebhookURL, Elected: mgr.Elected(), Metrics: measured,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the certificates: %w", err)
@@ -60,19 +59,15 @@ func newCertificates(mgr manager.Manager, options Options) (*certificates.Reconc
 }
 
 // register registers all controllers and webhooks.
-func register(mgr manager.Manager, clientset kubernetes.Interface, identity string, index ruleIndex, known func(path string) bool, options Options) error {
-	if err := buildinfo.Register(metrics.Registry, buildinfo.Read()); err != nil {
-		return err
-	}
-	clk, err := newClock(metrics.Registry, mgr.GetLogger().WithName("clock"))
-	if err != nil {
-		return err
-	}
+func register(
+	mgr manager.Manager, clientset kubernetes.Interface, identity string, index ruleIndex, known func(path string) bool, measured *Metrics, options Options,
+) error {
+	clk := measured.clock
 	recorder := mgr.GetEventRecorder(eventSource)
 	times := lifecycle.Options{Settle: options.Settle, GateSyncTimeout: options.GateSyncTimeout, GateSyncPolicy: options.GateSyncPolicy}
 	writer := podwriter.New(podStatusClient{mgr.GetClient(), clientset.CoreV1().RESTClient()}, recorder, clk)
 	modules := sandbox.New(sandbox.Options{})
-	policies, decisions, err := newEngine(mgr, options, modules)
+	policies, decisions, err := newEngine(mgr, options, modules, measured.decisions)
 	if err != nil {
 		return err
 	}
@@ -83,18 +78,18 @@ func register(mgr manager.Manager, clientset kubernetes.Interface, identity stri
 		Hold:    evaluation.Hold{Max: options.MaxHold, Action: appsv1alpha1.HoldAction(options.OnMaxHold)},
 		Workers: options.Workers, RoundBudget: options.RoundBudget, Memory: ruleBytes(memoryLimit()), BatchInterval: options.PermitInterval,
 	}
-	guard, err := registerRules(mgr, index, options, config)
+	guard, err := registerRules(mgr, index, measured, options, config)
 	if err != nil {
 		return err
 	}
-	if err := registerOwners(mgr, index, clk); err != nil {
+	if err := registerOwners(mgr, index, measured.owners, clk); err != nil {
 		return err
 	}
 	gatherer := podfacts.New(mgr.GetClient(), mgr.GetAPIReader(), clk)
-	if err := registerPods(mgr, index, writer, gatherer, times, options.Workers, clk); err != nil {
+	if err := registerPods(mgr, index, writer, gatherer, times, measured, options.Workers); err != nil {
 		return err
 	}
-	if err := registerDeferredDeletes(mgr, gatherer, times, clientOf{identity, known}, options, clk); err != nil {
+	if err := registerDeferredDeletes(mgr, gatherer, times, clientOf{identity, known}, measured, options); err != nil {
 		return err
 	}
 	if err := podoperation.New(mgr.GetClient(), recorder, clk).SetupWithManager(mgr, options.Workers); err != nil {
@@ -148,18 +143,13 @@ func serve(mgr manager.Manager, known func(path string) bool, handlers map[strin
 }
 
 // serveDeferrers registers the webhooks of deletes and evictions.
-func serveDeferrers(mgr manager.Manager, starter podwebhook.Deferrer, clients clientOf, options Options) error {
-	reviews, err := podwebhook.NewReviews(metrics.Registry)
-	if err != nil {
-		return fmt.Errorf("setting up the webhooks of deletes: %w", err)
-	}
+func serveDeferrers(mgr manager.Manager, starter podwebhook.Deferrer, clients clientOf, reviews *prometheus.CounterVec, options Options) {
 	settings := podwebhook.DeferOptions{Identity: clients.identity, Expiry: options.DeleteExpiry, HoldPreemption: options.HoldPreemption}
 	decoder, reader, apiReader := admission.NewDecoder(mgr.GetScheme()), mgr.GetClient(), mgr.GetAPIReader()
 	serve(mgr, clients.known, map[string]admission.Handler{
 		podwebhook.DeletePath:   podwebhook.NewDeleteDeferrer(decoder, reader, apiReader, starter, settings, reviews),
 		podwebhook.EvictionPath: podwebhook.NewEvictionDeferrer(decoder, reader, apiReader, starter, settings, reviews),
 	})
-	return nil
 }
 
 // withToken serves reviews, and records whether the path has a token of the webhook configuration.
@@ -174,21 +164,21 @@ func withToken(served http.Handler, known func(path string) bool) http.Handler {
 
 // registerRules registers the controller of rules, with the index that it reads pods from and the
 // dispatcher of its calls. It returns the guard of the addresses that rules may call.
-func registerRules(mgr manager.Manager, index ruleIndex, options Options, config podtransitionrule.Config) (webhookclient.Guard, error) {
+func registerRules(
+	mgr manager.Manager, index ruleIndex, measured *Metrics, options Options, config podtransitionrule.Config,
+) (webhookclient.Guard, error) {
 	guard, cluster, err := newGuard(mgr, options)
 	if err != nil {
 		return webhookclient.Guard{}, err
 	}
 	config.Index, config.InFlight = index.Index, dispatch.NewInFlight()
-	caller, err := addDispatcher(mgr, guard, cluster, dispatch.Config{InFlight: config.InFlight, Wake: index.notifier.Notify, Clock: config.Clock})
+	caller, err := addDispatcher(mgr, guard, cluster, dispatch.Config{
+		InFlight: config.InFlight, Wake: index.notifier.Notify, Clock: config.Clock, Metrics: measured.calls,
+	})
 	if err != nil {
 		return webhookclient.Guard{}, err
 	}
-	measured, err := podtransitionrule.NewMetrics(metrics.Registry)
-	if err != nil {
-		return webhookclient.Guard{}, fmt.Errorf("registering the metrics of rules: %w", err)
-	}
-	config.Metrics, config.Caller, config.Wake = measured, caller, index.notifier.Notify
+	config.Metrics, config.Caller, config.Wake = measured.rules, caller, index.notifier.Notify
 	if err := podtransitionrule.New(config).SetupWithManager(mgr, index.notifier); err != nil {
 		return webhookclient.Guard{}, fmt.Errorf("setting up rules: %w", err)
 	}
@@ -196,11 +186,7 @@ func registerRules(mgr manager.Manager, index ruleIndex, options Options, config
 }
 
 // registerOwners registers the reader of the scales of owners, for every controller of pods in the index.
-func registerOwners(mgr manager.Manager, index ruleIndex, clk clock.WithTicker) error {
-	measured, err := ownerscale.NewMetrics(metrics.Registry)
-	if err != nil {
-		return err
-	}
+func registerOwners(mgr manager.Manager, index ruleIndex, measured *ownerscale.Metrics, clk clock.WithTicker) error {
 	api, err := ownerscale.NewClient(mgr.GetConfig())
 	if err != nil {
 		return fmt.Errorf("making the client of owners: %w", err)
@@ -215,18 +201,10 @@ func registerOwners(mgr manager.Manager, index ruleIndex, clk clock.WithTicker) 
 
 // registerPods registers the controller of the lifecycles of pods.
 func registerPods(
-	mgr manager.Manager, index ruleIndex, writer *podwriter.Writer, gatherer *podfacts.Gatherer, times lifecycle.Options, workers int, clk clock.Clock,
+	mgr manager.Manager, index ruleIndex, writer *podwriter.Writer, gatherer *podfacts.Gatherer, times lifecycle.Options, measured *Metrics, workers int,
 ) error {
-	problems, err := podlifecycle.NewProblems(metrics.Registry)
-	if err != nil {
-		return err
-	}
-	traffic, err := podlifecycle.NewMetrics(metrics.Registry)
-	if err != nil {
-		return fmt.Errorf("registering the metrics of pods: %w", err)
-	}
-	recorder := mgr.GetEventRecorder(eventSource)
-	pods := podlifecycle.New(sharedPods{mgr.GetClient(), index.Pod}, mgr.GetAPIReader(), writer, recorder, gatherer, problems, traffic, times, clk)
+	reader, recorder := sharedPods{mgr.GetClient(), index.Pod}, mgr.GetEventRecorder(eventSource)
+	pods := podlifecycle.New(reader, mgr.GetAPIReader(), writer, recorder, gatherer, measured.problems, measured.traffic, times, measured.clock)
 	// The index is registered before the cache starts, so no context can end it.
 	if err := pods.SetupWithManager(context.Background(), mgr, workers); err != nil {
 		return fmt.Errorf("setting up lifecycles: %w", err)
@@ -245,8 +223,9 @@ type clientOf struct {
 // finish and cancel deferred deletes and evictions, and the report of pods that are removed past their
 // rules.
 func registerDeferredDeletes(
-	mgr manager.Manager, gatherer *podfacts.Gatherer, times lifecycle.Options, clients clientOf, options Options, clk clock.Clock,
+	mgr manager.Manager, gatherer *podfacts.Gatherer, times lifecycle.Options, clients clientOf, measured *Metrics, options Options,
 ) error {
+	clk := measured.clock
 	// The indexes and informers are registered before the cache starts, so no context can end it.
 	err := mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.Pod{}, replicasetpods.ControllerUIDField, replicasetpods.IndexByController)
 	if err != nil {
@@ -263,24 +242,22 @@ func registerDeferredDeletes(
 		return fmt.Errorf("setting up the start of deferred deletes: %w", err)
 	}
 	recorder := mgr.GetEventRecorder(eventSource)
-	finisher := deferreddelete.NewFinisher(mgr.GetClient(), mgr.GetAPIReader(), recorder, clk)
+	finisher := deferreddelete.NewFinisher(mgr.GetClient(), mgr.GetAPIReader(), recorder, measured.deletes, clk)
 	if err := finisher.SetupWithManager(mgr, options.Workers); err != nil {
 		return fmt.Errorf("setting up deferred deletes: %w", err)
 	}
-	scales := replicasetscale.New(mgr.GetClient(), replicasetpods.Reader{Reader: mgr.GetClient()}, recorder, clk)
+	scales := replicasetscale.New(mgr.GetClient(), replicasetpods.Reader{Reader: mgr.GetClient()}, recorder, measured.scales, clk)
 	if err := scales.SetupWithManager(mgr, options.Workers); err != nil {
 		return fmt.Errorf("setting up scales of ReplicaSets: %w", err)
 	}
-	pending := deferreddelete.NewPendingDeletes(mgr.GetClient(), mgr.GetAPIReader(), recorder, gatherer, times, options.DeleteExpiry, clk)
+	pending := deferreddelete.NewPendingDeletes(
+		mgr.GetClient(), mgr.GetAPIReader(), recorder, measured.deletes, gatherer, times, options.DeleteExpiry, clk)
 	if err := pending.SetupWithManager(mgr, options.Workers); err != nil {
 		return fmt.Errorf("setting up pending deletes: %w", err)
 	}
-	unguarded, err := deferreddelete.NewUnguarded(mgr.GetCache(), recorder, metrics.Registry)
-	if err != nil {
-		return fmt.Errorf("setting up the report of unguarded deletes: %w", err)
-	}
-	if err := mgr.Add(unguarded); err != nil {
+	if err := mgr.Add(deferreddelete.NewUnguarded(mgr.GetCache(), recorder, measured.deletes)); err != nil {
 		return fmt.Errorf("adding the report of unguarded deletes: %w", err)
 	}
-	return serveDeferrers(mgr, starter, clients, options)
+	serveDeferrers(mgr, starter, clients, measured.reviews, options)
+	return nil
 }

@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -80,7 +79,7 @@ func isLoopback(address string) bool {
 }
 
 // newWebhookServer returns the server of the webhooks.
-func (o *Options) newWebhookServer(configureTLS func(*tls.Config), ending drain) (*webhookserver.Server, error) {
+func (o *Options) newWebhookServer(configureTLS func(*tls.Config), measured *webhookserver.Metrics, ending drain) (*webhookserver.Server, error) {
 	host, port, err := o.webhookAddress()
 	if err != nil {
 		return nil, err
@@ -90,10 +89,6 @@ func (o *Options) newWebhookServer(configureTLS func(*tls.Config), ending drain)
 		if auth, err = webhookserver.NewClientAuth(o.Serving.WebhookClientCA, list(o.Serving.WebhookClientNames)); err != nil {
 			return nil, fmt.Errorf("--webhook-client-ca: %w", err)
 		}
-	}
-	measured, err := webhookserver.NewMetrics(metrics.Registry)
-	if err != nil {
-		return nil, fmt.Errorf("registering the metrics of the webhook server: %w", err)
 	}
 	return webhookserver.New(webhookserver.Options{
 		Address: net.JoinHostPort(host, strconv.Itoa(port)), ConfigureTLS: configureTLS, ClientAuth: auth, Draining: ending.begun, Metrics: measured,

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -24,6 +25,7 @@ import (
 	"github.com/podops-dev/podops/pkg/deferreddelete"
 	"github.com/podops-dev/podops/pkg/replicasetpods"
 	"github.com/podops-dev/podops/test/builders"
+	"github.com/podops-dev/podops/test/measured"
 )
 
 // start is after all times of the pods, and before any timeout that they start.
@@ -75,13 +77,19 @@ type cluster struct {
 	cache    client.Client
 	clock    *clocktesting.FakeClock
 	recorder *events.FakeRecorder
+	registry *prometheus.Registry
+	metrics  *Metrics
 	requests []string
 	err      error // to every write
 }
 
 func newCluster(t *testing.T, objects ...client.Object) *cluster {
 	t.Helper()
-	w := &cluster{clock: clocktesting.NewFakeClock(start), recorder: events.NewFakeRecorder(10)}
+	w := &cluster{clock: clocktesting.NewFakeClock(start), recorder: events.NewFakeRecorder(10), registry: prometheus.NewRegistry()}
+	var err error
+	if w.metrics, err = NewMetrics(w.registry); err != nil {
+		t.Fatal(err)
+	}
 	for i, object := range objects {
 		object.SetResourceVersion(fmt.Sprint(100 + i))
 	}
@@ -134,6 +142,12 @@ func (w *cluster) events() []string {
 			return reasons
 		}
 	}
+}
+
+// cancelled returns how many deletes were cancelled, by their reason.
+func (w *cluster) cancelled(t *testing.T) map[string]float64 {
+	t.Helper()
+	return measured.Values(t, w.registry, "podops_deletes_cancelled_total")
 }
 
 func requestFor(name string) reconcile.Request {

@@ -59,6 +59,7 @@ type Finisher struct {
 	apiReader client.Reader
 	owners    owners
 	recorder  events.EventRecorder
+	metrics   *Metrics
 	clock     clock.PassiveClock
 
 	observed *observation.Tracker
@@ -76,10 +77,10 @@ const (
 
 // NewFinisher returns a Finisher. c reads from a cache, apiReader from the API server.
 func NewFinisher(
-	c client.Client, apiReader client.Reader, recorder events.EventRecorder, clk clock.PassiveClock,
+	c client.Client, apiReader client.Reader, recorder events.EventRecorder, metrics *Metrics, clk clock.PassiveClock,
 ) *Finisher {
 	return &Finisher{
-		client: c, apiReader: apiReader, owners: owners{reader: replicasetpods.Reader{Reader: c}}, recorder: recorder, clock: clk,
+		client: c, apiReader: apiReader, owners: owners{reader: replicasetpods.Reader{Reader: c}}, recorder: recorder, metrics: metrics, clock: clk,
 		observed: observation.NewTracker(clk), deleted: podwriter.NewVersions(deletedTTL), stale: podwriter.NewVersions(podwriter.StaleFor),
 	}
 }
@@ -195,6 +196,7 @@ func (f *Finisher) undo(ctx context.Context, plan deferreddelete.Plan) (time.Dur
 			return 0, err
 		}
 		f.observed.Forget(pod.UID, aspectNeeded)
+		f.metrics.lapsed(deferreddelete.LapseUnwanted)
 		f.recorder.Eventf(pod, nil, corev1.EventTypeNormal, EventDeleteUndone, "Undo", "the owner needs the pod again")
 	}
 	return wait, nil

@@ -32,7 +32,7 @@ func newFinisher(w *cluster, live *appsv1.ReplicaSet) *Finisher {
 	if live != nil {
 		server = server.WithObjects(live)
 	}
-	return NewFinisher(w.cache, server.Build(), w.recorder, w.clock)
+	return NewFinisher(w.cache, server.Build(), w.recorder, w.metrics, w.clock)
 }
 
 func finish(t *testing.T, k *Finisher) reconcile.Result {
@@ -193,6 +193,9 @@ func TestUndo(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{EventDeleteUndone}, w.events()); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	if got := w.cancelled(t)["reason=Unwanted"]; got != 1 {
+		t.Errorf("%v cancelled deletes are counted, want 1", got)
 	}
 	w.clock.Step(time.Second)
 	finish(t, k)

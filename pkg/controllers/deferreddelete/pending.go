@@ -49,6 +49,7 @@ type PendingDeletes struct {
 	client    client.Client
 	apiReader client.Reader
 	recorder  events.EventRecorder
+	metrics   *Metrics
 	facts     *podfacts.Gatherer
 	options   lifecycle.Options
 	expiry    time.Duration
@@ -62,11 +63,11 @@ type PendingDeletes struct {
 // NewPendingDeletes returns a PendingDeletes. c reads from a cache, apiReader from the API server;
 // expiry is for how long the request of a client that does not repeat it is pending.
 func NewPendingDeletes(
-	c client.Client, apiReader client.Reader, recorder events.EventRecorder, facts *podfacts.Gatherer, options lifecycle.Options,
+	c client.Client, apiReader client.Reader, recorder events.EventRecorder, metrics *Metrics, facts *podfacts.Gatherer, options lifecycle.Options,
 	expiry time.Duration, clk clock.PassiveClock,
 ) *PendingDeletes {
 	return &PendingDeletes{
-		client: c, apiReader: apiReader, recorder: recorder, facts: facts, options: options, expiry: expiry, clock: clk,
+		client: c, apiReader: apiReader, recorder: recorder, metrics: metrics, facts: facts, options: options, expiry: expiry, clock: clk,
 		observed: observation.NewTracker(clk), finished: podwriter.NewVersions(deletedTTL), stale: podwriter.NewVersions(podwriter.StaleFor),
 	}
 }
@@ -313,6 +314,7 @@ func (p *PendingDeletes) cancel(ctx context.Context, pod *corev1.Pod, lapse defe
 	}
 	p.observed.Forget(pod.UID, aspectUnwanted)
 	p.stale.Note(pod, p.clock.Now())
-	p.recorder.Eventf(pod, nil, corev1.EventTypeNormal, EventDeleteUndone, "Undo", "%s", string(lapse))
+	p.metrics.lapsed(lapse)
+	p.recorder.Eventf(pod, nil, corev1.EventTypeNormal, EventDeleteUndone, "Undo", "%s", lapse.Describe())
 	return nil
 }

@@ -33,7 +33,7 @@ var (
 
 // newPendingDeletes returns a PendingDeletes; live are the workloads in the API server.
 func newPendingDeletes(w *cluster, live ...client.Object) *PendingDeletes {
-	return NewPendingDeletes(w.cache, fake.NewClientBuilder().WithObjects(live...).Build(), w.recorder,
+	return NewPendingDeletes(w.cache, fake.NewClientBuilder().WithObjects(live...).Build(), w.recorder, w.metrics,
 		podfacts.New(w.cache, w.cache, w.clock), lifecycle.Options{}, expiry, w.clock)
 }
 
@@ -143,12 +143,13 @@ func TestAPendingDeleteLapses(t *testing.T) {
 		pod    *corev1.Pod
 		cached []client.Object
 		after  time.Duration
+		reason deferreddelete.Lapse
 	}{
-		"a client's, when it expires":               {pod: recorded(on(bare()), byClient), after: expiry},
-		"an eviction, when it is not repeated":      {pod: recorded(on(bare()), byEvictor), after: deferreddelete.EvictionLapse},
-		"a StatefulSet's, when it is rolled back":   {pod: recorded(on(bare().OwnedBy(statefulOwner).Label("controller-revision-hash", "old")), byOwner), cached: []client.Object{stateful("old")}, after: deferreddelete.UnwantedLapse},
-		"an owner's, when the pod was orphaned":     {pod: recorded(on(bare()), byOwner), after: deferreddelete.UnwantedLapse},
-		"an owner's, when the owner does not exist": {pod: recorded(on(bare().OwnedBy(daemonOwner)), byOwner), after: deferreddelete.UnwantedLapse},
+		"a client's, when it expires":               {reason: deferreddelete.LapseExpired, pod: recorded(on(bare()), byClient), after: expiry},
+		"an eviction, when it is not repeated":      {reason: deferreddelete.LapseRepeated, pod: recorded(on(bare()), byEvictor), after: deferreddelete.EvictionLapse},
+		"a StatefulSet's, when it is rolled back":   {reason: deferreddelete.LapseUnwanted, pod: recorded(on(bare().OwnedBy(statefulOwner).Label("controller-revision-hash", "old")), byOwner), cached: []client.Object{stateful("old")}, after: deferreddelete.UnwantedLapse},
+		"an owner's, when the pod was orphaned":     {reason: deferreddelete.LapseUnwanted, pod: recorded(on(bare()), byOwner), after: deferreddelete.UnwantedLapse},
+		"an owner's, when the owner does not exist": {reason: deferreddelete.LapseUnwanted, pod: recorded(on(bare().OwnedBy(daemonOwner)), byOwner), after: deferreddelete.UnwantedLapse},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newCluster(t, append([]client.Object{tc.pod}, tc.cached...)...)
@@ -163,6 +164,9 @@ func TestAPendingDeleteLapses(t *testing.T) {
 			}
 			if diff := cmp.Diff([]string{EventDeleteUndone}, w.events()); diff != "" {
 				t.Errorf("events (-want +got):\n%s", diff)
+			}
+			if got := w.cancelled(t)["reason="+string(tc.reason)]; got != 1 {
+				t.Errorf("%v cancelled deletes are counted as %s, want 1", got, tc.reason)
 			}
 			reconciled(t, p)
 			if sent := w.sent(); len(sent) > 0 {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,22 +32,15 @@ type Unguarded struct {
 	informers cache.Informers
 	reader    client.Reader // the same cache
 	recorder  events.EventRecorder
-	deletes   *prometheus.CounterVec
+	metrics   *Metrics
 
 	mu   sync.Mutex
 	seen map[types.UID]bool // pods that are being removed
 }
 
 // NewUnguarded returns an Unguarded that reads from a cache of controlled pods.
-func NewUnguarded(informers cache.Cache, recorder events.EventRecorder, registry prometheus.Registerer) (*Unguarded, error) {
-	deletes := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "podops_deletes_unguarded_total",
-		Help: "Pods that were removed although an enforced rule had not permitted it, by reason.",
-	}, []string{"reason"})
-	if err := registry.Register(deletes); err != nil {
-		return nil, fmt.Errorf("registering the metric of unguarded deletes: %w", err)
-	}
-	return &Unguarded{informers: informers, reader: informers, recorder: recorder, deletes: deletes, seen: map[types.UID]bool{}}, nil
+func NewUnguarded(informers cache.Cache, recorder events.EventRecorder, metrics *Metrics) *Unguarded {
+	return &Unguarded{informers: informers, reader: informers, recorder: recorder, metrics: metrics, seen: map[types.UID]bool{}}
 }
 
 // Start watches pods until ctx ends.
@@ -82,7 +74,7 @@ func (u *Unguarded) observe(ctx context.Context, object any) {
 	if !unguarded || !u.isRuled(ctx, pod) {
 		return
 	}
-	u.deletes.WithLabelValues(string(reason)).Inc()
+	u.metrics.unguarded.WithLabelValues(string(reason)).Inc()
 	u.recorder.Eventf(subjectOf(pod), nil, corev1.EventTypeWarning, EventUnguarded, string(reason),
 		"pod %s is removed although its rules had not permitted it: %s", pod.Name, explained(reason))
 }

@@ -17,6 +17,7 @@ import (
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/test/builders"
+	"github.com/podops-dev/podops/test/measured"
 )
 
 // ruleset returns a PodTransitionRule of the pods with the label app=web.
@@ -42,10 +43,11 @@ func newUnguarded(t *testing.T, objects ...client.Object) (*Unguarded, *events.F
 		}
 	}
 	recorder, registry := events.NewFakeRecorder(10), prometheus.NewRegistry()
-	u, err := NewUnguarded(nil, recorder, registry)
+	metrics, err := NewMetrics(registry)
 	if err != nil {
 		t.Fatal(err)
 	}
+	u := NewUnguarded(nil, recorder, metrics)
 	u.reader = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
 	return u, recorder, registry
 }
@@ -88,13 +90,10 @@ func TestUnguarded(t *testing.T) {
 			if len(got) != 1 {
 				t.Fatalf("events %v, want one", got)
 			}
-			families, err := registry.Gather()
-			if err != nil || len(families) != 1 || len(families[0].GetMetric()) != 1 {
-				t.Fatalf("metrics %v, %v", families, err)
-			}
-			metric := families[0].GetMetric()[0]
-			if metric.GetCounter().GetValue() != 1 || metric.GetLabel()[0].GetValue() != tc.want {
-				t.Errorf("metric %v, want 1 with the reason %s", metric, tc.want)
+			for reason, count := range measured.Values(t, registry, "podops_deletes_unguarded_total") {
+				if want := reason == "reason="+tc.want; want != (count == 1) || !want && count != 0 {
+					t.Errorf("%v pods count for %s, want one for %s alone", count, reason, tc.want)
+				}
 			}
 			u.forget(toolscache.DeletedFinalStateUnknown{Obj: tc.pod})
 			if len(u.seen) != 0 {

@@ -11,8 +11,8 @@ import (
 func NewProblems(registry prometheus.Registerer) (*prometheus.CounterVec, error) {
 	problems := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "podops_pod_problems_total",
-		Help: "Problems of pods other than rules, such as a kubelet that does not follow the readiness gate, by reason. " +
-			"A pod counts once until the problem is resolved.",
+		Help: "Pods with a problem other than a rule: KubeletNotSyncing, InvalidLifecycle, GateMissing, BadAvailableConditions, BadAnnotation, " +
+			"TrafficStillOn or TrafficNotOn. A pod counts once until the problem is resolved.",
 	}, []string{"reason"})
 	if err := registry.Register(problems); err != nil {
 		return nil, fmt.Errorf("registering the metric of problems on pods: %w", err)

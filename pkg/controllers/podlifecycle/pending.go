@@ -1,14 +1,10 @@
 package podlifecycle
 
 import (
-	"fmt"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
@@ -108,66 +104,4 @@ func gateCondition(pod *corev1.Pod) *corev1.PodCondition {
 func (r *Reconciler) recordPending(pod *corev1.Pod, pending lifecycle.Pending) {
 	r.recorder.Eventf(pod, nil, corev1.EventTypeWarning, pendingEvent(pending), "Advance", "%s for %s",
 		pending.Text, duration.HumanDuration(r.clock.Since(pending.Since)))
-}
-
-// Metrics counts the pods that wait for a change of their traffic.
-type Metrics struct {
-	waiting *prometheus.GaugeVec
-
-	mu   sync.Mutex
-	pods map[types.NamespacedName]waitingPod
-}
-
-// waitingPod are the labels that a pod counts under.
-type waitingPod struct{ traffic, owner string }
-
-// NewMetrics registers the metrics. It fails when they are registered already.
-func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
-	m := &Metrics{
-		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "podops_pods_waiting_for_finalizer",
-			Help: "Pods that have waited for 10 s for their traffic to go off or to come on, by whether the owner of the finalizer is known.",
-		}, []string{"traffic", "owner"}),
-		pods: map[types.NamespacedName]waitingPod{},
-	}
-	if err := registry.Register(m.waiting); err != nil {
-		return nil, fmt.Errorf("registering the metric of pods that wait for traffic: %w", err)
-	}
-	return m, nil
-}
-
-// see counts a pod under the owner that it waits for, if it has waited for long enough.
-func (m *Metrics) see(key types.NamespacedName, facts lifecycle.PodFacts, now time.Time) {
-	pending, waits := lifecycle.PendingOf(facts)
-	if !waits || now.Sub(pending.Since) < pendingAfter {
-		m.forget(key)
-		return
-	}
-	next := waitingPod{traffic: "off", owner: "known"}
-	if pending.Reason == appsv1alpha1.ReasonCompleting {
-		next.traffic = "on"
-	}
-	switch {
-	case len(pending.Finalizers) == 0:
-		next.owner = "kubelet"
-	case pending.Unknown:
-		next.owner = "unknown"
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if last, ok := m.pods[key]; ok {
-		m.waiting.WithLabelValues(last.traffic, last.owner).Dec()
-	}
-	m.pods[key] = next
-	m.waiting.WithLabelValues(next.traffic, next.owner).Inc()
-}
-
-// forget stops counting a pod.
-func (m *Metrics) forget(key types.NamespacedName) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if last, ok := m.pods[key]; ok {
-		m.waiting.WithLabelValues(last.traffic, last.owner).Dec()
-		delete(m.pods, key)
-	}
 }

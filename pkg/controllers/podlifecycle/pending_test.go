@@ -7,12 +7,19 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/lifecycle"
+	"github.com/podops-dev/podops/pkg/resourceconsist"
+	"github.com/podops-dev/podops/test/measured"
 )
 
 const lb = appsv1alpha1.ProtectionFinalizerPrefix + "/lb"
@@ -136,4 +143,74 @@ func waitingFor(t *testing.T, f *fixture, traffic, owner string) float64 {
 		t.Fatal(err)
 	}
 	return metric.GetGauge().GetValue()
+}
+
+// TestTheOldestWaitForAControllerIsMeasured shows that the oldest of the pods counts, under the controller of the
+// Service if that is known, until it does not wait any more.
+func TestTheOldestWaitForAControllerIsMeasured(t *testing.T) {
+	expecting := func(name, employer string, since time.Duration) *corev1.Pod {
+		return held(func(pod *corev1.Pod) {
+			pod.Name, pod.UID = name, types.UID(name)
+			pod.Annotations[appsv1alpha1.AvailableConditionsAnnotationKey] = `{"expectedFinalizers":{"` + employer + `":"` + lb + `"}}`
+		}, since)
+	}
+	young, old := expecting("young", "Service/shop/cart", 12*time.Second), expecting("old", "Service/shop/cart", time.Minute)
+	other := expecting("other", "Ingress/shop/cart", 30*time.Second)
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop", Name: "cart", Annotations: map[string]string{resourceconsist.ControllerAnnotationKey: "haproxy"},
+	}}
+	f := newFixture(t, []client.Object{young, old, other, service}, nil, nil)
+	reconcileAll := func(pods ...*corev1.Pod) {
+		t.Helper()
+		for _, pod := range pods {
+			if _, err := f.reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(pod)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	check := func(want map[string]float64) {
+		t.Helper()
+		if diff := cmp.Diff(want, measured.Values(t, f.metrics, "podops_finalizer_oldest_wait_seconds")); diff != "" {
+			t.Errorf("seconds (-want +got):\n%s", diff)
+		}
+	}
+	const haproxy, unnamed = "controller=haproxy,namespace=shop,traffic=off", "controller=lb,namespace=shop,traffic=off"
+	reconcileAll(young, old, other)
+	check(map[string]float64{haproxy: 60, unnamed: 30})
+	f.clock.Step(time.Second)
+	f.reconciler.metrics.forget(client.ObjectKeyFromObject(old))
+	f.reconciler.metrics.forget(client.ObjectKeyFromObject(other))
+	check(map[string]float64{haproxy: 13})
+	f.reconciler.metrics.forget(client.ObjectKeyFromObject(young))
+	check(nil)
+	if places := f.reconciler.metrics.names.Len(); places != 0 {
+		t.Errorf("%d controllers that no pod waits for have a place", places)
+	}
+}
+
+// TestControllersBeyondTheBoundShareASeries shows that pods of one namespace which name many finalizers take no
+// series from another namespace.
+func TestControllersBeyondTheBoundShareASeries(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m, err := NewMetrics(registry, clocktesting.NewFakeClock(now))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait := func(namespace, controller string) {
+		pod := held(func(*corev1.Pod) {}, time.Minute)
+		m.see(types.NamespacedName{Namespace: namespace, Name: controller}, lifecycle.FactsOf(pod), now, func(string) string { return controller })
+	}
+	for i := range 3 * maxControllersPerNamespace {
+		wait("loud", strconv.Itoa(i))
+	}
+	wait("quiet", "lb")
+	got := measured.Values(t, registry, "podops_finalizer_oldest_wait_seconds")
+	if want := maxControllersPerNamespace + 2; len(got) != want {
+		t.Errorf("%d series, want %d", len(got), want)
+	}
+	for _, series := range []string{"controller=lb,namespace=quiet,traffic=off", "controller=other,namespace=other,traffic=off"} {
+		if got[series] != 60 {
+			t.Errorf("series %s is %v, want 60", series, got[series])
+		}
+	}
 }

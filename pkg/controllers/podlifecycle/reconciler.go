@@ -92,7 +92,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	r.recordProblem(pod, cmp.Or(lifecycle.ProblemOf(facts, change, r.options), gatelessProblem(facts, r.clock.Now())))
 	pending, look := explainPending(pod, facts, &change, r.clock.Now())
-	r.metrics.see(req.NamespacedName, facts, r.clock.Now())
+	r.metrics.see(req.NamespacedName, facts, r.clock.Now(), r.controllers(ctx, pod, facts))
 	if err := r.writer.Write(ctx, pod, change); err != nil {
 		if isStale(err) {
 			return reconcile.Result{RequeueAfter: retryStale}, nil

@@ -95,7 +95,7 @@ func newFixture(t *testing.T, cached, apiReader []client.Object, patchErr error)
 	if err != nil {
 		t.Fatal(err)
 	}
-	metrics, err := NewMetrics(f.metrics)
+	metrics, err := NewMetrics(f.metrics, f.clock)
 	if err != nil {
 		t.Fatal(err)
 	}

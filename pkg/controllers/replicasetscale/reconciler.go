@@ -51,6 +51,7 @@ type Reconciler struct {
 	client   client.Client
 	cache    replicasetpods.Reader
 	recorder events.EventRecorder
+	metrics  *Metrics
 	clock    clock.PassiveClock
 
 	mu    sync.Mutex
@@ -67,8 +68,8 @@ type state struct {
 }
 
 // New returns a Reconciler. c writes to the API server and reads from the cache, as cache does.
-func New(c client.Client, cache replicasetpods.Reader, recorder events.EventRecorder, clk clock.PassiveClock) *Reconciler {
-	return &Reconciler{client: c, cache: cache, recorder: recorder, clock: clk, state: map[types.NamespacedName]*state{}}
+func New(c client.Client, cache replicasetpods.Reader, recorder events.EventRecorder, metrics *Metrics, clk clock.PassiveClock) *Reconciler {
+	return &Reconciler{client: c, cache: cache, recorder: recorder, metrics: metrics, clock: clk, state: map[types.NamespacedName]*state{}}
 }
 
 // SetupWithManager registers the controller on the leader.
@@ -134,13 +135,16 @@ func (r *Reconciler) replicaSetsOf(ctx context.Context, deployment client.Object
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	set := &appsv1.ReplicaSet{}
 	if err := r.client.Get(ctx, req.NamespacedName, set); err != nil {
+		r.metrics.see(req.NamespacedName, false)
 		r.forget(req.NamespacedName)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if set.DeletionTimestamp != nil {
+		r.metrics.see(req.NamespacedName, false)
 		r.forget(req.NamespacedName)
 		return reconcile.Result{}, nil
 	}
+	r.metrics.see(req.NamespacedName, replicasetscale.ScaleOf(set).Demand != nil)
 	own := r.stateOf(set)
 	snapshot, err := r.snapshot(ctx, set, own)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +26,7 @@ import (
 	"github.com/podops-dev/podops/pkg/replicasetpods"
 	"github.com/podops-dev/podops/pkg/replicasetscale"
 	"github.com/podops-dev/podops/test/builders"
+	"github.com/podops-dev/podops/test/measured"
 )
 
 var request = reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "default", Name: "web"}}
@@ -62,20 +64,26 @@ func granted(name string) *corev1.Pod {
 // cluster is a cache that does not change by itself, and the requests that were sent.
 type cluster struct {
 	reconciler *Reconciler
+	registry   *prometheus.Registry
 	clock      *clocktesting.FakeClock
 	recorder   *events.FakeRecorder
 	requests   []string
 }
 
-func newCluster(objects ...client.Object) *cluster {
-	w := &cluster{clock: clocktesting.NewFakeClock(builders.Epoch.Add(time.Hour)), recorder: events.NewFakeRecorder(10)}
+func newCluster(t *testing.T, objects ...client.Object) *cluster {
+	t.Helper()
+	w := &cluster{registry: prometheus.NewRegistry(), clock: clocktesting.NewFakeClock(builders.Epoch.Add(time.Hour)), recorder: events.NewFakeRecorder(10)}
 	for i, object := range objects {
 		object.SetResourceVersion(fmt.Sprint(100 + i))
 	}
 	c := fake.NewClientBuilder().WithObjects(objects...).
 		WithIndex(&corev1.Pod{}, replicasetpods.ControllerUIDField, replicasetpods.IndexByController).
 		WithInterceptorFuncs(interceptor.Funcs{Patch: w.patch}).Build()
-	w.reconciler = New(c, replicasetpods.Reader{Reader: c}, w.recorder, w.clock)
+	metrics, err := NewMetrics(w.registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.reconciler = New(c, replicasetpods.Reader{Reader: c}, w.recorder, metrics, w.clock)
 	return w
 }
 
@@ -100,7 +108,7 @@ func (w *cluster) reconcile(t *testing.T) (sent []string, result reconcile.Resul
 }
 
 func TestBeginsOnceAsManyPodsAsWereRequested(t *testing.T) {
-	w := newCluster(newSet(3, 1, "web"), newDeployment(),
+	w := newCluster(t, newSet(3, 1, "web"), newDeployment(),
 		owned("web-0").Available().Obj(), owned("web-1").Phase(corev1.PodPending).Obj(), owned("web-2").Available().Obj())
 	sent, _ := w.reconcile(t)
 	if len(sent) != 2 || !strings.HasPrefix(sent[0], "web-1 ") || !strings.Contains(sent[0], `"controller.kubernetes.io/pod-deletion-cost":"-2147483647"`) {
@@ -112,7 +120,7 @@ func TestBeginsOnceAsManyPodsAsWereRequested(t *testing.T) {
 }
 
 func TestWakesTheDeploymentThenLowersTheReplicaSet(t *testing.T) {
-	w := newCluster(newSet(2, 0, "web"), newDeployment(), granted("web-0"), granted("web-1"))
+	w := newCluster(t, newSet(2, 0, "web"), newDeployment(), granted("web-0"), granted("web-1"))
 	if sent, result := w.reconcile(t); len(sent) > 0 || result.RequeueAfter != replicasetscale.WakeAfter {
 		t.Errorf("sent %v, requeued after %v, want nothing yet", sent, result.RequeueAfter)
 	}
@@ -133,7 +141,7 @@ func TestWakesTheDeploymentThenLowersTheReplicaSet(t *testing.T) {
 }
 
 func TestLowersAReplicaSetAloneAtOnce(t *testing.T) {
-	w := newCluster(newSet(1, 0, ""), granted("web-0"))
+	w := newCluster(t, newSet(1, 0, ""), granted("web-0"))
 	if sent, _ := w.reconcile(t); len(sent) != 1 || !strings.Contains(sent[0], `"spec":{"replicas":0}`) {
 		t.Errorf("sent %v, want no replicas", sent)
 	}
@@ -147,7 +155,7 @@ func cancelled(name string) *corev1.Pod {
 }
 
 func TestWithdrawsTheDemandOfAReplicaSetAlone(t *testing.T) {
-	w := newCluster(newSet(2, 0, ""), cancelled("web-0"), cancelled("web-1"))
+	w := newCluster(t, newSet(2, 0, ""), cancelled("web-0"), cancelled("web-1"))
 	sent, _ := w.reconcile(t)
 	want := []string{`web {"metadata":{"annotations":{"desired-replicas":null,"lowest-replicas":null},"resourceVersion":"100","uid":"web-uid"}}`}
 	if diff := cmp.Diff(want, sent); diff != "" {
@@ -159,7 +167,7 @@ func TestWithdrawsTheDemandOfAReplicaSetAlone(t *testing.T) {
 }
 
 func TestPausesBeforeTheNextDeletionForADeployment(t *testing.T) {
-	w := newCluster(newSet(2, 1, "web"), newDeployment(), cancelled("web-0"), owned("web-1").Available().Obj())
+	w := newCluster(t, newSet(2, 1, "web"), newDeployment(), cancelled("web-0"), owned("web-1").Available().Obj())
 	sent, result := w.reconcile(t)
 	if len(sent) != 1 || !strings.Contains(sent[0], `"previous-deletion-cost":null`) || result.RequeueAfter != replicasetscale.FirstPause {
 		t.Errorf("sent %v, requeued after %v, want the deletion cost restored, and a pause", sent, result.RequeueAfter)
@@ -169,7 +177,7 @@ func TestPausesBeforeTheNextDeletionForADeployment(t *testing.T) {
 func TestADeploymentChangesItsKeptReplicaSets(t *testing.T) {
 	plain := newSet(1, 0, "web")
 	plain.Name, plain.UID, plain.Annotations = "plain", "plain", nil
-	w := newCluster(newSet(1, 0, "web"), plain, newDeployment())
+	w := newCluster(t, newSet(1, 0, "web"), plain, newDeployment())
 	got := w.reconciler.replicaSetsOf(t.Context(), newDeployment())
 	if !slices.Equal(got, []reconcile.Request{request}) {
 		t.Errorf("requests %v, want that of the ReplicaSet with a kept scale-down", got)
@@ -179,9 +187,41 @@ func TestADeploymentChangesItsKeptReplicaSets(t *testing.T) {
 func TestForgetsWhatIsDone(t *testing.T) {
 	set := newSet(1, 0, "")
 	set.Annotations = nil
-	w := newCluster(set, owned("web-0").Available().Obj())
+	w := newCluster(t, set, owned("web-0").Available().Obj())
 	w.reconcile(t)
 	if len(w.reconciler.state) > 0 {
 		t.Errorf("remembers %v of a ReplicaSet without a kept scale-down", w.reconciler.state)
 	}
+}
+
+// TestKeptScaleDownsAreCounted shows that a ReplicaSet counts while it has more replicas than requested.
+func TestKeptScaleDownsAreCounted(t *testing.T) {
+	w := newCluster(t, newSet(2, 1, "web"), newDeployment(), owned("web-0").Available().Obj(), owned("web-1").Available().Obj())
+	check := func(what string, want float64) {
+		t.Helper()
+		w.reconcile(t)
+		if got := measured.Values(t, w.registry, "podops_scale_downs_kept")[""]; got != want {
+			t.Errorf("%s: %v are kept, want %v", what, got, want)
+		}
+	}
+	check("requested", 1)
+	check("reconciled again", 1)
+	set := &appsv1.ReplicaSet{}
+	if err := w.reconciler.client.Get(t.Context(), request.NamespacedName, set); err != nil {
+		t.Fatal(err)
+	}
+	set.Spec.Replicas = new(int32(1))
+	if err := w.reconciler.client.Update(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	check("lowered", 0)
+	set.Spec.Replicas = new(int32(2))
+	if err := w.reconciler.client.Update(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	check("requested again", 1)
+	if err := w.reconciler.client.Delete(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	check("deleted", 0)
 }

@@ -58,7 +58,8 @@ type reviewer struct {
 func NewReviews(registry prometheus.Registerer) (*prometheus.CounterVec, error) {
 	reviews := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "podops_delete_reviews_total",
-		Help: "Reviews of deletes and evictions of controlled pods, by method, outcome (Allow, Hold, HoldAndFinish) and reason.",
+		Help: "Reviews of deletes and evictions of controlled pods, by method, outcome (Allow, Hold, HoldAndFinish) and reason. " +
+			"Each repeated request is another review. On every replica.",
 	}, []string{"method", "outcome", "reason"})
 	if err := registry.Register(reviews); err != nil {
 		return nil, fmt.Errorf("registering the metric of deletes: %w", err)

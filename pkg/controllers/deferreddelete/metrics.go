@@ -1,0 +1,49 @@
+package deferreddelete
+
+import (
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/podops-dev/podops/pkg/deferreddelete"
+)
+
+// Metrics counts how deletes and removals end.
+type Metrics struct {
+	cancelled *prometheus.CounterVec
+	unguarded *prometheus.CounterVec
+}
+
+// NewMetrics registers the metrics. It fails when they are registered already.
+func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
+	m := &Metrics{
+		cancelled: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "podops_deletes_cancelled_total",
+			Help: "Held deletes and evictions that PodOps has cancelled: the owner needs the pod again (Unwanted), an eviction was not repeated (NotRepeated), " +
+				"the rules did not permit it in time (Expired, --delete-expiry), the label to-delete was removed (Withdrawn), or the owner did not delete " +
+				"the pod although it might (Forgone). Those that maxHold ends are counted by podops_holds_expired_total.",
+		}, []string{"reason"}),
+		unguarded: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "podops_deletes_unguarded_total",
+			Help: "Pods that were removed although an enforced rule had not permitted it: TaintManager, PodGC, Preemption, Kubelet, OwnerDeleted, Forced, " +
+				"or Unanswered (no manager answered). After a restart, pods that are terminating then may count twice.",
+		}, []string{"reason"}),
+	}
+	for _, collector := range []prometheus.Collector{m.cancelled, m.unguarded} {
+		if err := registry.Register(collector); err != nil {
+			return nil, fmt.Errorf("registering the metrics of deletes: %w", err)
+		}
+	}
+	for _, lapse := range deferreddelete.Lapses() {
+		m.cancelled.WithLabelValues(string(lapse))
+	}
+	for _, reason := range deferreddelete.UnguardedReasons() {
+		m.unguarded.WithLabelValues(string(reason))
+	}
+	return m, nil
+}
+
+// lapsed counts a pending delete that is cancelled.
+func (m *Metrics) lapsed(lapse deferreddelete.Lapse) {
+	m.cancelled.WithLabelValues(string(lapse)).Inc()
+}
