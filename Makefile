@@ -113,8 +113,9 @@ manifests: $(TOOLS)/controller-gen ## Generate the CRDs from the API types, and 
 	mv $(ALERTS)/new $(ALERTS)/prometheusrule.yaml
 
 .PHONY: docs
-docs: ## Generate docs/flags.md and docs/kubectl-podops from the flags of the manager and the verbs of the plugin.
+docs: ## Generate docs/flags.md, docs/metrics.md and docs/kubectl-podops from the manager and the verbs of the plugin.
 	go run ./hack/flagsdoc docs/flags.md
+	go run ./hack/metricsdoc docs/metrics.md
 	go run -C cmd/kubectl-podops ./internal/reference $(CURDIR)/docs/kubectl-podops
 
 .PHONY: graph
