@@ -166,7 +166,7 @@ func badAdapters() map[string]badAdapter {
 				return servers, ignore(err, err)
 			}}}
 		}},
-		"does not notice that the Service has changed": {caughtBy: "employer-update", message: "still equals what is current", spoil: func(t *Template, _ *FakeProvider) rc.ReconcileAdapter {
+		"does not notice that the Service has changed": {caughtBy: "employer-update", message: "still equals the current item", spoil: func(t *Template, _ *FakeProvider) rc.ReconcileAdapter {
 			return &unmoved{Template: t}
 		}},
 		"changes the Service that was passed": {caughtBy: "create", message: "changed the employer", spoil: verbs(func(good verbFunc) verbFunc {

@@ -73,7 +73,7 @@ func (a *Template) UpdateEmployer(ctx context.Context, _ client.Object, pools []
 	return each(ctx, pools, func(p pool) error { return a.Provider.SetPool(ctx, p.Name, p.Revision) })
 }
 
-// DeleteEmployer is called when the last server is gone.
+// DeleteEmployer is called after the last server was deleted.
 func (a *Template) DeleteEmployer(ctx context.Context, _ client.Object, pools []rc.IEmployer) ([]rc.IEmployer, []rc.IEmployer, error) {
 	return each(ctx, pools, func(p pool) error { return ignore(a.Provider.DeletePool(ctx, p.Name), ErrNotFound) })
 }

@@ -23,7 +23,7 @@ func TestInvalidOptions(t *testing.T) {
 		"no address at all":     {Options{Address: "here"}, "use a loopback address"},
 		"an address in use":     {Options{Address: taken.Addr().String()}, "in use"},
 		"a backend with a line": {Options{Backend: "web\nglobal"}, "use 1 to 100 letters"},
-		"a long path":           {Options{Dir: strings.Repeat("/folder", 20)}, "use a shorter one"},
+		"a long path":           {Options{Dir: strings.Repeat("/folder", 20)}, "use a shorter path"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tc.options.Dir == "" {
