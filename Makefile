@@ -34,7 +34,7 @@ RACE_PACKAGES = $$(go list ./pkg/... | grep -v /pkg/opa/sandbox)
 # Tests that measure the heap or the time of modules: the race detector multiplies both.
 HEAP_TESTS = ^Test(.*Heap|Hostile)$$
 HEAP_PACKAGES = ./pkg/heapsize ./pkg/loadshed ./pkg/opa
-OTHER_PACKAGES = ./pkg/opa/sandbox $$(go list ./... | grep -v -e /podops/pkg/ -e /test/integration -e /test/processes -e /test/e2e -e /test/hostile -e /test/kvstore -e /test/matrix -e /test/memlimit)
+OTHER_PACKAGES = ./pkg/opa/sandbox $$(go list ./... | grep -v -e /podops/pkg/ -e /test/integration -e /test/processes -e /test/e2e -e /test/hostile -e /test/image -e /test/kvstore -e /test/matrix -e /test/memlimit)
 
 # Packages with property tests. Only their tests have the flag of the number of schedules.
 PROPERTY_PACKAGES = $$(go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | awk '/pgregory.net\/rapid/ {print $$1}')
@@ -134,6 +134,7 @@ vet: ## Run go vet.
 	go vet -C examples/kvstore ./...
 	go vet -C cmd/kubectl-podops ./...
 	go vet -C test/browser ./...
+	go vet -C hack/release ./...
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## Run the linters.
@@ -145,6 +146,7 @@ lint: $(TOOLS)/golangci-lint ## Run the linters.
 	cd examples/kvstore && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml
 	cd cmd/kubectl-podops && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml
 	cd test/browser && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml
+	cd hack/release && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yaml
 
 .PHONY: verify
 verify: generate manifests docs ## Generate, then check format, lint, manifests, and that the tree is clean.
@@ -201,6 +203,7 @@ test-unit: test-policies ## Run the unit tests and the Rego tests.
 	$(BESIDE) go test -C pkg/adapters/alibabacloudslb -vet=off ./...
 	$(BESIDE) go test -C examples/kvstore -vet=off ./...
 	$(BESIDE) go test -C cmd/kubectl-podops -vet=off ./...
+	$(BESIDE) go test -C hack/release -vet=off ./...
 
 # How many schedules a property test runs.
 CHECKS ?= 100
@@ -269,6 +272,36 @@ test-alerts: ## Check the alerts, test when each fires and when it is silent, an
 test-hostile: kube build ## Attack a manager with 1 GiB of memory; ARGS=-timed also checks a neighbour.
 	go test -c -o $(BIN)/hostile.test ./test/hostile
 	cd test/hostile && $(TEST_ENV) $(BIN)/hostile.test -test.timeout 30m $(ARGS)
+
+# A release of this machine's platform, of the working tree as it is. Where podman does not run, its images are
+# unpacked, and run in a chroot.
+.PHONY: test-image
+test-image: kube bin/demo $(TOOLS)/release ## Roll the demo on the image and the manifests of a release, in a container; needs root.
+	$(TOOLS)/release all -version v0.0.1-test -allow-dirty -platforms linux/$$(go env GOARCH) -out $(BIN)/image-dist
+	PODMAN=$$(hack/podman $(BIN)/podman || true); $(TEST_ENV) PODMAN=$$PODMAN PODOPS_DIST=$(BIN)/image-dist \
+		go test -vet=off -count=1 -timeout 8m -v ./test/image
+
+##@ Release
+
+# The version of a release; images of a working tree have one that names the commit.
+VERSION ?=
+# The registry and folder of the images.
+REGISTRY ?= ghcr.io/podops-dev
+# Platforms to build, such as linux/amd64; empty: all.
+PLATFORMS ?=
+RELEASE_FLAGS = -version '$(VERSION)' -registry '$(REGISTRY)' -platforms '$(PLATFORMS)' -out dist
+
+.PHONY: image
+image: $(TOOLS)/release ## Build the images into dist/images; VERSION=, REGISTRY= and PLATFORMS= change them.
+	$(TOOLS)/release image $(RELEASE_FLAGS)
+
+.PHONY: release
+release: $(TOOLS)/release ## Write a release into dist/; VERSION=v0.1.0 is required.
+	$(TOOLS)/release all $(RELEASE_FLAGS) $(if $(ALLOW_DIRTY),-allow-dirty)
+
+.PHONY: push
+push: $(TOOLS)/release ## Push the images of dist/ to the registry in their names.
+	$(TOOLS)/release push dist/images/*.tar
 
 ##@ Deploy
 
@@ -345,6 +378,11 @@ bin/approvals:
 # A module of its own, so that its dependencies do not move those of the other tools.
 $(TOOLS)/opa: hack/opa/go.mod hack/opa/go.sum
 	go build -C hack/opa -o $@ github.com/open-policy-agent/opa
+
+# Go knows best whether the sources have changed.
+.PHONY: $(TOOLS)/release
+$(TOOLS)/release:
+	@go build -C hack/release -o $@ .
 
 $(TOOLS)/ginkgo: go.mod
 	go build -o $@ github.com/onsi/ginkgo/v2/ginkgo

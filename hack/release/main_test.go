@@ -1,0 +1,68 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// runRelease runs the command, and returns its exit code and what it complains about.
+func runRelease(arguments ...string) (code int, complaint string) {
+	var out, complaints bytes.Buffer
+	code = run(arguments, &out, &complaints)
+	return code, complaints.String()
+}
+
+func TestWrongArgumentsAreErrors(t *testing.T) {
+	for sentence, test := range map[string]struct {
+		arguments []string
+		code      int
+		want      string
+	}{
+		"no command":         {nil, 2, "release all"},
+		"an unknown flag":    {[]string{"all", "-fast"}, 2, "-fast"},
+		"an unknown command": {[]string{"deploy"}, 1, "wrong arguments"},
+		"no version":         {[]string{"all"}, 1, "VERSION is required"},
+		"no semver":          {[]string{"all", "-version", "0.1"}, 1, `VERSION "0.1" is no version of semver`},
+		"no semver, images":  {[]string{"image", "-version", "latest"}, 1, `VERSION "latest" is no version of semver`},
+		"no platform":        {[]string{"image", "-platforms", "linux"}, 1, `platform "linux"`},
+		"no archive":         {[]string{"push"}, 1, "wrong arguments"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			if code, complaint := runRelease(test.arguments...); code != test.code || !strings.Contains(complaint, test.want) {
+				t.Errorf("exit code %d, want %d; got %q, want %q", code, test.code, complaint, test.want)
+			}
+		})
+	}
+}
+
+func TestAChangedTreeIsNoRelease(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
+	for _, arguments := range [][]string{
+		{"init", "-q"}, {"-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-q", "--allow-empty", "-m", "one"},
+	} {
+		if out, err := exec.Command("git", append([]string{"-C", dir}, arguments...)...).CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v\n%s", arguments, err, out)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "changed"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(t.TempDir(), "dist")
+	code, complaint := runRelease("all", "-root", dir, "-version", "v0.1.0", "-out", out)
+	if code != 1 || !strings.Contains(complaint, "?? changed") || !strings.Contains(complaint, "ALLOW_DIRTY=1") {
+		t.Errorf("exit code %d: %s", code, complaint)
+	}
+	// The next check of a release is its section of the changelog.
+	code, complaint = runRelease("all", "-root", dir, "-version", "v0.1.0", "-out", out, "-allow-dirty")
+	if code != 1 || !strings.Contains(complaint, "CHANGELOG.md") {
+		t.Errorf("exit code %d: %s", code, complaint)
+	}
+	if entries, err := os.ReadDir(filepath.Dir(out)); err != nil || len(entries) != 0 {
+		t.Errorf("an incomplete release is left behind: %v, %v", entries, err)
+	}
+}
