@@ -16,6 +16,7 @@ import (
 	"github.com/podops-dev/podops/examples/kvstore/pkg/client"
 	"github.com/podops-dev/podops/examples/kvstore/pkg/hosts"
 	"github.com/podops-dev/podops/examples/kvstore/pkg/machine"
+	"github.com/podops-dev/podops/examples/kvstore/pkg/pause"
 )
 
 // Options describe a run.
@@ -99,7 +100,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 				if !r.history.record(work(w, i)) {
 					full()
 				}
-				pause(ctx, o.Interval)
+				pause.For(ctx, o.Interval)
 			}
 		})
 	}
@@ -168,7 +169,7 @@ func (w *worker) attempt(kind Kind, request client.Request) (client.Answer, erro
 		}
 		w.history.fail(Failure{Kind: kind, Host: w.address, Reason: reasonOf(err), Detail: err.Error(), At: time.Now()})
 		w.address = ""
-		if !pause(ctx, attemptPause) {
+		if !pause.For(ctx, attemptPause) {
 			return client.Answer{}, err
 		}
 	}
@@ -232,16 +233,4 @@ func (r *run) stored() (map[string]string, error) {
 		stored[o.Key] = string(a.Body)
 	}
 	return stored, nil
-}
-
-// pause reports whether the time has passed before ctx ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }

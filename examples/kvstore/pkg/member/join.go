@@ -9,6 +9,7 @@ import (
 
 	"github.com/podops-dev/podops/examples/kvstore/pkg/machine"
 	"github.com/podops-dev/podops/examples/kvstore/pkg/node"
+	"github.com/podops-dev/podops/examples/kvstore/pkg/pause"
 )
 
 const (
@@ -36,7 +37,7 @@ func (m *member) establish(ctx context.Context) error {
 			m.log.Info("Waiting for a cluster", "reason", err.Error())
 			logged = time.Now()
 		}
-		if !pause(ctx, joinInterval) {
+		if !pause.For(ctx, joinInterval) {
 			return context.Cause(ctx)
 		}
 	}
@@ -189,7 +190,7 @@ func (m *member) restore(ctx context.Context) error {
 		if err == nil || !errors.Is(err, node.ErrUnavailable) {
 			return err
 		}
-		if !pause(ctx, joinInterval) {
+		if !pause.For(ctx, joinInterval) {
 			return context.Cause(ctx)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/podops-dev/podops/examples/kvstore/pkg/client"
 	"github.com/podops-dev/podops/examples/kvstore/pkg/node"
+	"github.com/podops-dev/podops/examples/kvstore/pkg/pause"
 	"github.com/podops-dev/podops/examples/kvstore/pkg/server"
 )
 
@@ -142,20 +143,8 @@ func (m *member) handOver() {
 			return
 		}
 		m.log.Warn("Moving leadership away", "error", err)
-		if !pause(ctx, transferInterval) {
+		if !pause.For(ctx, transferInterval) {
 			return
 		}
-	}
-}
-
-// pause reports whether the time has passed before ctx ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/podops-dev/podops/examples/kvstore/pkg/hosts"
 	"github.com/podops-dev/podops/examples/kvstore/pkg/machine"
 	"github.com/podops-dev/podops/examples/kvstore/pkg/node"
+	"github.com/podops-dev/podops/examples/kvstore/pkg/pause"
 )
 
 // patience is the timeout of conditions that take seconds on an idle machine.
@@ -64,7 +65,7 @@ func await(t *testing.T, what string, holds func(context.Context) error) {
 		if err == nil {
 			return
 		}
-		if !pause(ctx, 10*time.Millisecond) {
+		if !pause.For(ctx, 10*time.Millisecond) {
 			t.Fatalf("timed out after %s: %s: %v", patience, what, err)
 		}
 	}

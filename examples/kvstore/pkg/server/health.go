@@ -12,6 +12,7 @@ import (
 
 	"github.com/podops-dev/podops/examples/kvstore/pkg/api"
 	"github.com/podops-dev/podops/examples/kvstore/pkg/node"
+	"github.com/podops-dev/podops/examples/kvstore/pkg/pause"
 )
 
 // Fault is a hook for tests of upgrades: a version that does not work.
@@ -85,7 +86,7 @@ func (s *Server) notReady(ctx context.Context) string {
 		return err.Error()
 	}
 	for s.node.Applied() < commit {
-		if !pause(ctx, attemptInterval) {
+		if !pause.For(ctx, attemptInterval) {
 			return fmt.Sprintf("the member has applied %d of %d commands", s.node.Applied(), commit)
 		}
 	}

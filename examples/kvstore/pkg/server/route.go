@@ -16,6 +16,7 @@ import (
 	"github.com/podops-dev/podops/examples/kvstore/pkg/hosts"
 	"github.com/podops-dev/podops/examples/kvstore/pkg/machine"
 	"github.com/podops-dev/podops/examples/kvstore/pkg/node"
+	"github.com/podops-dev/podops/examples/kvstore/pkg/pause"
 )
 
 const (
@@ -64,7 +65,7 @@ func (s *Server) do(r *http.Request, c call) answer {
 		}
 		status, code := classify(err)
 		final := forwarded || code == api.Invalid || (code == api.Unknown && !c.repeatable)
-		if final || !pause(ctx, attemptInterval) {
+		if final || !pause.For(ctx, attemptInterval) {
 			return failure(status, code, err.Error())
 		}
 	}
@@ -148,16 +149,4 @@ func rejected(leader string, body []byte) error {
 // url returns the URL of a path at a member.
 func (s *Server) url(host, path string) string {
 	return "http://" + net.JoinHostPort(host, strconv.Itoa(s.options.Port)) + path
-}
-
-// pause reports whether the time has passed before ctx ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/podops-dev/podops/examples/kvstore/pkg/hosts"
 	"github.com/podops-dev/podops/examples/kvstore/pkg/machine"
 	"github.com/podops-dev/podops/examples/kvstore/pkg/node"
+	"github.com/podops-dev/podops/examples/kvstore/pkg/pause"
 )
 
 const (
@@ -222,7 +223,7 @@ func (s *Server) transfer(w http.ResponseWriter, r *http.Request) {
 		s.options.Log.Info("Moved leadership away")
 	}
 	leader := s.node.LeaderID()
-	for leader == "" && pause(ctx, attemptInterval) {
+	for leader == "" && pause.For(ctx, attemptInterval) {
 		leader = s.node.LeaderID()
 	}
 	jsonAnswer(0, api.Transfer{Transferred: moved, Leader: leader}).writeTo(w)
