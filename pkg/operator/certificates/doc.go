@@ -1,4 +1,5 @@
-// Package certificates makes and rotates the serving certificate of the webhooks.
+// Package certificates makes and rotates the serving certificate of the webhooks, or of
+// another server: Options name the Secret, the Service, and the Publisher of the CAs.
 //
 // All data is in one Secret that all replicas share: the CA that signs now, the
 // CA that will sign next, the CAs that signed before, and the serving certificate. A

@@ -1,6 +1,7 @@
 package certificates
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -42,9 +43,16 @@ type Options struct {
 	// Namespace holds the Secret and the Service.
 	Namespace string
 
-	// WebhookURL is where API servers reach this manager when it runs outside the
+	// Secret and Service are their names. They default to SecretName and ServiceName.
+	Secret  string
+	Service string
+
+	// WebhookURL is where clients reach this server when it runs outside the
 	// cluster ("https://127.0.0.1:9443"). Empty: they reach it through the Service.
 	WebhookURL string
+
+	// Publisher defaults to that of the webhook configurations of PodOps.
+	Publisher Publisher
 
 	// Lifetimes default to DefaultLifetimes when they are zero.
 	Lifetimes Lifetimes
@@ -58,7 +66,7 @@ type Options struct {
 	Metrics *Metrics
 }
 
-// Reconciler keeps the Secret, the webhook configurations and the served certificate
+// Reconciler keeps the Secret, the published CAs and the served certificate
 // consistent. It runs on every replica: the replicas share the Secret, and write it under
 // its resourceVersion.
 type Reconciler struct {
@@ -66,8 +74,9 @@ type Reconciler struct {
 	apiReader client.Reader
 	clock     clock.PassiveClock
 	lifetimes Lifetimes
-	namespace string
+	secret    client.ObjectKey
 	address   Address
+	publisher Publisher
 	elected   <-chan struct{}
 	metrics   *Metrics
 
@@ -75,12 +84,12 @@ type Reconciler struct {
 	carried carried // used by Reconcile only, which never runs twice at a time
 }
 
-// New returns a Reconciler. The client reads webhook configurations, possibly from a
-// cache, and writes; apiReader reads the Secret from the API server
+// New returns a Reconciler. The client reads the objects to which the CAs are published, possibly
+// from a cache, and writes; apiReader reads the Secret from the API server
 // (manager.GetAPIReader()), because a replica with an old copy would publish a bundle
 // without the newest CA. Invalid options are an error.
 func New(c client.Client, apiReader client.Reader, clock clock.PassiveClock, options Options) (*Reconciler, error) {
-	address, err := ParseAddress(options.Namespace, ServiceName, options.WebhookURL)
+	address, err := ParseAddress(options.Namespace, cmp.Or(options.Service, ServiceName), options.WebhookURL)
 	if err != nil {
 		return nil, err
 	}
@@ -90,13 +99,17 @@ func New(c client.Client, apiReader client.Reader, clock clock.PassiveClock, opt
 	if err := options.Lifetimes.Validate(); err != nil {
 		return nil, fmt.Errorf("checking certificate lifetimes: %w", err)
 	}
+	if options.Publisher == nil {
+		options.Publisher = configurationPublisher{c, address}
+	}
 	return &Reconciler{
 		client:    c,
 		apiReader: apiReader,
 		clock:     clock,
 		lifetimes: options.Lifetimes,
-		namespace: options.Namespace,
+		secret:    client.ObjectKey{Namespace: options.Namespace, Name: cmp.Or(options.Secret, SecretName)},
 		address:   address,
+		publisher: options.Publisher,
 		elected:   options.Elected,
 		metrics:   options.Metrics,
 		serving:   newServing(clock),
@@ -110,13 +123,17 @@ func (r *Reconciler) ConfigureTLS(config *tls.Config) {
 	config.GetCertificate = r.serving.getCertificate
 }
 
-// Ready implements a readiness check: it fails until a valid certificate is served and the
-// webhook configurations carry its CA.
+// Ready implements a readiness check: it fails until a valid certificate is served and its CA
+// is published everywhere.
 func (r *Reconciler) Ready(request *http.Request) error {
 	return r.serving.check(request)
 }
 
-// Reconcile updates the Secret, the configurations and the served certificate, and returns
+// Serving implements a readiness check: it fails until a valid certificate is served. It is for a server
+// whose CA is published to objects of users, of which one may be missing or not writable.
+func (r *Reconciler) Serving(*http.Request) error { return r.serving.valid() }
+
+// Reconcile updates the Secret, the published CAs and the served certificate, and returns
 // when the next change is due.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	state, err := r.ensureSecret(ctx)
@@ -126,7 +143,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	r.serving.show(state)
 	r.metrics.show(state)
 
-	missing, err := r.publish(ctx, state.Bundle(), state.Current.token())
+	missing, err := r.publisher.Publish(ctx, Publication{Bundle: state.Bundle(), Token: state.Current.token(), Leads: r.leads()})
 	unpublished := err
 	if err == nil && len(missing) > 0 {
 		unpublished = fmt.Errorf("missing: %s", strings.Join(missing, ", "))
@@ -158,14 +175,14 @@ func (r *Reconciler) ensureSecret(ctx context.Context) (State, error) {
 		return err
 	})
 	if err != nil {
-		return State{}, fmt.Errorf("keeping secret %s/%s: %w", r.namespace, SecretName, err)
+		return State{}, fmt.Errorf("keeping secret %s/%s: %w", r.secret.Namespace, r.secret.Name, err)
 	}
 	return state, nil
 }
 
 func (r *Reconciler) tryEnsureSecret(ctx context.Context) (State, error) {
 	secret := &corev1.Secret{}
-	err := r.apiReader.Get(ctx, client.ObjectKey{Namespace: r.namespace, Name: SecretName}, secret)
+	err := r.apiReader.Get(ctx, r.secret, secret)
 	if client.IgnoreNotFound(err) != nil {
 		return State{}, err
 	}
@@ -187,7 +204,7 @@ func (r *Reconciler) tryEnsureSecret(ctx context.Context) (State, error) {
 	logf.FromContext(ctx).Info("Renewing certificates", "steps", decision.Steps, "secretMissing", missing)
 	secret.Data = data
 	if missing {
-		secret.ObjectMeta = metav1.ObjectMeta{Namespace: r.namespace, Name: SecretName}
+		secret.ObjectMeta = metav1.ObjectMeta{Namespace: r.secret.Namespace, Name: r.secret.Name}
 		return state, r.client.Create(ctx, secret)
 	}
 	return state, r.client.Update(ctx, secret)

@@ -227,6 +227,57 @@ func TestReadyNeedsAValidCertificate(t *testing.T) {
 	}
 }
 
+// elsewhere is a Publisher of another server.
+type elsewhere struct {
+	bundle []byte
+	err    error
+}
+
+func (e *elsewhere) Publish(_ context.Context, publication Publication) ([]string, error) {
+	e.bundle = publication.Bundle
+	return nil, e.err
+}
+
+func (e *elsewhere) Watches() []Watched { return nil }
+
+// TestAnotherServerHasItsOwnCertificate has a server with a Secret and a Service of its own, whose CAs cannot be published at
+// first.
+func TestAnotherServerHasItsOwnCertificate(t *testing.T) {
+	c := newCluster(t, testConfigurations()...)
+	publisher := &elsewhere{err: errors.New("no rights")}
+	r := c.replica(interceptor.Funcs{}, Options{Secret: "hook-certs", Service: "hook", Publisher: publisher})
+	if _, err := r.Reconcile(t.Context(), reconcile.Request{}); !errors.Is(err, publisher.err) {
+		t.Errorf("want the error of the Publisher, got %v", err)
+	}
+	if err := r.Serving(nil); err != nil {
+		t.Errorf("a valid certificate is not served: %v", err)
+	}
+	if err := r.Ready(nil); !errors.Is(err, publisher.err) {
+		t.Errorf("ready although the CAs are not published: %v", err)
+	}
+	publisher.err = nil
+	c.reconcile(r)
+	if err := r.Ready(nil); err != nil {
+		t.Error(err)
+	}
+	secret := &corev1.Secret{}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: testNamespace, Name: "hook-certs"}, secret); err != nil {
+		t.Fatal(err)
+	}
+	if state := Parse(secret.Data); !bytes.Equal(state.Bundle(), publisher.bundle) || !state.serves([]string{"hook.podops-system.svc"}, c.clock.Now()) {
+		t.Error("the Secret has another CA than was published, or a certificate for another name")
+	}
+	for _, config := range c.webhooks() {
+		if len(config.CABundle) > 0 {
+			t.Errorf("published to the webhooks of PodOps: %+v", config)
+		}
+	}
+	c.clock.SetTime(epoch.Add(91 * day))
+	if err := r.Serving(nil); err == nil {
+		t.Error("an expired certificate is served")
+	}
+}
+
 func TestReadyNeedsBothConfigurations(t *testing.T) {
 	c := newCluster(t, testConfigurations()[0])
 	r := c.replica(interceptor.Funcs{}, Options{})

@@ -17,7 +17,7 @@ import (
 // exists.
 var ErrNotReady = errors.New("no serving certificate yet")
 
-// serving contains the certificate that the webhook server uses and the readiness probe checks.
+// serving contains the certificate that the server uses and the readiness probe checks.
 // It is safe for concurrent use.
 type serving struct {
 	clock clock.PassiveClock
@@ -28,12 +28,12 @@ type serving struct {
 	// tokens are the tokens of the CA that signs now, of the CA that signs next, and of the CA
 	// that signed before this replica read a new Secret.
 	tokens []string
-	// unpublished is the error of a webhook configuration that does not refer to this manager, nil if all do.
+	// unpublished is the error of an object that does not refer to this server, nil if all do.
 	unpublished error
 }
 
 func newServing(clock clock.PassiveClock) *serving {
-	return &serving{clock: clock, unpublished: errors.New("the webhook configurations were not read yet")}
+	return &serving{clock: clock, unpublished: errors.New("the CAs were not published yet")}
 }
 
 // show starts serving the pair of a State, and accepts its tokens.
@@ -68,9 +68,21 @@ func (s *serving) getCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	return s.certificate, nil
 }
 
-// check fails unless the served certificate is valid now and every webhook configuration
-// trusts it.
+// check fails unless the served certificate is valid now and its CA is published everywhere.
 func (s *serving) check(*http.Request) error {
+	if err := s.valid(); err != nil {
+		return err
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.unpublished != nil {
+		return fmt.Errorf("publishing the CAs: %w", s.unpublished)
+	}
+	return nil
+}
+
+// valid fails unless the served certificate is valid now.
+func (s *serving) valid() error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.certificate == nil {
@@ -80,20 +92,17 @@ func (s *serving) check(*http.Request) error {
 		return fmt.Errorf("the serving certificate is valid from %s to %s only",
 			s.certificate.Leaf.NotBefore.UTC().Format(time.RFC3339), s.certificate.Leaf.NotAfter.UTC().Format(time.RFC3339))
 	}
-	if s.unpublished != nil {
-		return fmt.Errorf("webhook configurations: %w", s.unpublished)
-	}
 	return nil
 }
 
-// carried records since when the next CA is in every webhook configuration, as seen
+// carried records since when the next CA is published everywhere, as seen
 // by this replica. A restart loses it, which only makes a rotation wait longer.
 type carried struct {
 	next  *x509.Certificate
 	since time.Time
 }
 
-// sinceFor returns since when the CA is in every configuration, zero when it is not.
+// sinceFor returns since when the CA is published everywhere, zero when it is not.
 func (c carried) sinceFor(next Pair) time.Time {
 	if next.Cert == nil || c.next == nil || !slices.Equal(c.next.Raw, next.Cert.Raw) {
 		return time.Time{}
@@ -101,7 +110,7 @@ func (c carried) sinceFor(next Pair) time.Time {
 	return c.since
 }
 
-// observed returns the new record after the configurations were read.
+// observed returns the new record after a publication.
 func (c carried) observed(next Pair, everywhere bool, now time.Time) carried {
 	switch {
 	case next.Cert == nil || !everywhere:

@@ -3,7 +3,6 @@ package certificates
 import (
 	"context"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -14,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
@@ -23,36 +21,38 @@ import (
 // name. It belongs into cache.Options.ByObject: the manifests grant no right to list or watch
 // any other secret or webhook configuration, so a cache without it would never sync.
 func CacheByObject(namespace string) map[client.Object]cache.ByObject {
-	named := func(name string) fields.Selector {
-		return fields.OneTermEqualSelector(metav1.ObjectNameField, name)
+	byObject := map[client.Object]cache.ByObject{&corev1.Secret{}: CacheOfSecret(namespace, SecretName)}
+	for _, c := range configurations() {
+		byObject[c.object] = cache.ByObject{Field: byName(c.object.GetName())}
 	}
-	return map[client.Object]cache.ByObject{
-		&corev1.Secret{}: {Namespaces: map[string]cache.Config{namespace: {FieldSelector: named(SecretName)}}},
-		&admissionregistrationv1.MutatingWebhookConfiguration{}:   {Field: named(MutatingConfigurationName)},
-		&admissionregistrationv1.ValidatingWebhookConfiguration{}: {Field: named(ValidatingConfigurationName)},
-	}
+	return byObject
+}
+
+// CacheOfSecret limits a cache to one Secret.
+func CacheOfSecret(namespace, name string) cache.ByObject {
+	return cache.ByObject{Namespaces: map[string]cache.Config{namespace: {FieldSelector: byName(name)}}}
+}
+
+func byName(name string) fields.Selector {
+	return fields.OneTermEqualSelector(metav1.ObjectNameField, name)
 }
 
 // SetupWithManager makes the manager run r on every replica, leading or not: at the
-// start, at election, and whenever the Secret or a webhook configuration changes.
+// start, at election, and whenever the Secret or an object changes that the CAs are published to.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	all := false
-	ours := func(name string) builder.Predicates {
-		return builder.WithPredicates(predicate.NewPredicateFuncs(func(object client.Object) bool {
-			return object.GetName() == name
-		}))
-	}
 	enqueue := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{r.request()}
 	})
-	return builder.ControllerManagedBy(mgr).
+	controlled := builder.ControllerManagedBy(mgr).
 		Named("certificates").
-		Watches(&corev1.Secret{}, enqueue, ours(SecretName)).
-		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, enqueue, ours(MutatingConfigurationName)).
-		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, enqueue, ours(ValidatingConfigurationName)).
+		Watches(&corev1.Secret{}, enqueue, builder.WithPredicates(named(r.secret.Name))).
 		WatchesRawSource(source.Func(r.start)).
-		WithOptions(controller.Options{NeedLeaderElection: &all}).
-		Complete(r)
+		WithOptions(controller.Options{NeedLeaderElection: &all})
+	for _, watched := range r.publisher.Watches() {
+		controlled = controlled.Watches(watched.Object, enqueue, builder.WithPredicates(watched.Changes))
+	}
+	return controlled.Complete(r)
 }
 
 // start is the source of the first request, because no event arrives when no object
@@ -74,5 +74,5 @@ func (r *Reconciler) start(ctx context.Context, queue workqueue.TypedRateLimitin
 
 // request returns the only request there is: Reconcile always processes all objects.
 func (r *Reconciler) request() reconcile.Request {
-	return reconcile.Request{NamespacedName: client.ObjectKey{Namespace: r.namespace, Name: SecretName}}
+	return reconcile.Request{NamespacedName: r.secret}
 }
