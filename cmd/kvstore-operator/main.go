@@ -23,10 +23,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	kvstorev1 "github.com/podops-dev/podops/apis/kvstore/v1"
 	"github.com/podops-dev/podops/pkg/buildinfo"
 	"github.com/podops-dev/podops/pkg/kvstore"
 	"github.com/podops-dev/podops/pkg/kvstore/plan"
+	"github.com/podops-dev/podops/pkg/operator/certificates"
 )
 
 // name of the operator, in leases and events.
@@ -43,6 +45,7 @@ type options struct {
 	metrics, probe string
 	elect          bool
 	namespace      string
+	hook           hookOptions
 	log            zap.Options
 }
 
@@ -71,7 +74,8 @@ func (o *options) addFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.metrics, "metrics-bind-address", "0", "`address` of the metrics, 0: none")
 	flags.StringVar(&o.probe, "health-probe-bind-address", ":8081", "`address` of /healthz and /readyz")
 	flags.BoolVar(&o.elect, "leader-elect", false, "run the controller in one replica at a time")
-	flags.StringVar(&o.namespace, "leader-elect-namespace", os.Getenv("POD_NAMESPACE"), "`namespace` of the lease ($POD_NAMESPACE)")
+	flags.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "`namespace` of the operator, with its lease, and the Secret and the Service of the hook ($POD_NAMESPACE)")
+	o.hook.addFlags(flags)
 	o.log.BindFlags(flags)
 }
 
@@ -84,6 +88,8 @@ func (o *options) validate() error {
 		return errors.New("--backup-to is required: no cluster is deleted without a backup")
 	case o.plan.ProgressDeadline <= 0:
 		return errors.New("--progress-deadline must be above 0")
+	case o.hook.enabled() && o.namespace == "":
+		return errors.New("--hook-bind-address requires --namespace")
 	default:
 		return nil
 	}
@@ -99,12 +105,12 @@ func (o *options) start() error {
 		return fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), kvstorev1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), kvstorev1.AddToScheme(scheme), appsv1alpha1.AddToScheme(scheme)); err != nil {
 		return fmt.Errorf("registering kinds: %w", err)
 	}
 	mgr, err := ctrl.NewManager(config, manager.Options{
 		Scheme:                        scheme,
-		Cache:                         cacheOptions(),
+		Cache:                         o.cacheOptions(),
 		Client:                        client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
 		Metrics:                       metricsserver.Options{BindAddress: o.metrics},
 		HealthProbeBindAddress:        o.probe,
@@ -137,17 +143,23 @@ func (o *options) register(mgr manager.Manager) error {
 	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("caches", synced(mgr))); err != nil {
 		return fmt.Errorf("adding the probes: %w", err)
 	}
-	return nil
+	if !o.hook.enabled() {
+		return nil
+	}
+	return o.hook.register(mgr, o.namespace, store)
 }
 
 // cacheOptions limits the cache of kinds that other workloads have, too, to objects of clusters. Services
 // and StatefulSets are cached as a whole: their names may be taken by others.
-func cacheOptions() cache.Options {
+func (o *options) cacheOptions() cache.Options {
 	ours := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{kvstorev1.NameLabelKey: kvstorev1.NameLabelValue})}
+	rules := ours
+	rules.Transform = withoutStatus
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}: ours, &corev1.PersistentVolumeClaim{}: ours,
+			&corev1.Pod{}: ours, &corev1.PersistentVolumeClaim{}: ours, &appsv1alpha1.PodTransitionRule{}: rules,
+			&corev1.Secret{}: certificates.CacheOfSecret(o.namespace, hookSecret),
 		},
 	}
 }

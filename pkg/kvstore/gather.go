@@ -8,6 +8,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kvstorev1 "github.com/podops-dev/podops/apis/kvstore/v1"
@@ -16,14 +17,15 @@ import (
 
 // snapshot reads everything that a decision about the cluster depends on.
 func (r *Reconciler) snapshot(ctx context.Context, cluster *kvstorev1.KVStoreCluster) (s plan.Snapshot, err error) {
-	s = plan.Snapshot{Cluster: cluster, Members: map[int32]plan.Member{}, Jobs: map[string]*batchv1.Job{}}
-	if s.Service, err = get(ctx, r.client, cluster, &corev1.Service{}); err != nil {
+	key := client.ObjectKeyFromObject(cluster)
+	s = plan.Snapshot{Cluster: cluster, Jobs: map[string]*batchv1.Job{}}
+	if s.Service, err = get(ctx, r.client, key, &corev1.Service{}); err != nil {
 		return s, err
 	}
-	if s.StatefulSet, err = get(ctx, r.client, cluster, &appsv1.StatefulSet{}); err != nil {
+	if s.StatefulSet, err = get(ctx, r.client, key, &appsv1.StatefulSet{}); err != nil {
 		return s, err
 	}
-	if err := r.members(ctx, &s); err != nil {
+	if s.Members, err = members(ctx, r.client, key); err != nil {
 		return s, err
 	}
 	if err := r.claims(ctx, &s); err != nil {
@@ -32,13 +34,13 @@ func (r *Reconciler) snapshot(ctx context.Context, cluster *kvstorev1.KVStoreClu
 	if err := r.jobs(ctx, &s); err != nil {
 		return s, err
 	}
-	s.Store = r.store.Observe(client.ObjectKeyFromObject(cluster), addresses(s))
+	s.Store = r.store.Observe(key, addresses(s.Members))
 	return s, nil
 }
 
-// get reads an object that has the name of the cluster; nil if there is none.
-func get[T client.Object](ctx context.Context, c client.Reader, cluster *kvstorev1.KVStoreCluster, object T) (none T, err error) {
-	err = c.Get(ctx, client.ObjectKeyFromObject(cluster), object)
+// get reads an object that has the name of a cluster; nil if there is none.
+func get[T client.Object](ctx context.Context, c client.Reader, cluster types.NamespacedName, object T) (none T, err error) {
+	err = c.Get(ctx, cluster, object)
 	if client.IgnoreNotFound(err) != nil {
 		return none, fmt.Errorf("reading the %T: %w", object, err)
 	}
@@ -48,25 +50,27 @@ func get[T client.Object](ctx context.Context, c client.Reader, cluster *kvstore
 	return object, nil
 }
 
-func (r *Reconciler) members(ctx context.Context, s *plan.Snapshot) error {
+// members returns the pods of a cluster by ordinal.
+func members(ctx context.Context, c client.Reader, cluster types.NamespacedName) (map[int32]plan.Member, error) {
 	var pods corev1.PodList
-	if err := r.list(ctx, s.Cluster, &pods, plan.MemberLabels(s.Cluster.Name)); err != nil {
-		return err
+	if err := list(ctx, c, cluster, &pods, plan.MemberLabels(cluster.Name)); err != nil {
+		return nil, err
 	}
+	found := map[int32]plan.Member{}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		owner := metav1.GetControllerOfNoCopy(pod)
-		ordinal, ok := plan.Ordinal(s.Cluster.Name, pod.Name)
-		if !ok || owner == nil || owner.Kind != "StatefulSet" || owner.Name != s.Cluster.Name {
+		ordinal, ok := plan.Ordinal(cluster.Name, pod.Name)
+		if !ok || owner == nil || owner.Kind != "StatefulSet" || owner.Name != cluster.Name {
 			continue
 		}
 		permissions := map[plan.Operation]plan.Permission{}
 		for _, operation := range []plan.Operation{plan.Upgrade, plan.ScaleIn} {
 			permissions[operation] = lifecycle{operation}.permission(pod)
 		}
-		s.Members[ordinal] = plan.Member{Pod: pod, Permissions: permissions}
+		found[ordinal] = plan.Member{Pod: pod, Permissions: permissions}
 	}
-	return nil
+	return found, nil
 }
 
 func (r *Reconciler) claims(ctx context.Context, s *plan.Snapshot) error {
@@ -74,7 +78,7 @@ func (r *Reconciler) claims(ctx context.Context, s *plan.Snapshot) error {
 		return nil
 	}
 	var claims corev1.PersistentVolumeClaimList
-	if err := r.list(ctx, s.Cluster, &claims, plan.MemberLabels(s.Cluster.Name)); err != nil {
+	if err := list(ctx, r.client, client.ObjectKeyFromObject(s.Cluster), &claims, plan.MemberLabels(s.Cluster.Name)); err != nil {
 		return err
 	}
 	for i := range claims.Items {
@@ -87,7 +91,7 @@ func (r *Reconciler) claims(ctx context.Context, s *plan.Snapshot) error {
 
 func (r *Reconciler) jobs(ctx context.Context, s *plan.Snapshot) error {
 	var jobs batchv1.JobList
-	if err := r.list(ctx, s.Cluster, &jobs, plan.Labels(s.Cluster.Name)); err != nil {
+	if err := list(ctx, r.client, client.ObjectKeyFromObject(s.Cluster), &jobs, plan.Labels(s.Cluster.Name)); err != nil {
 		return err
 	}
 	for i := range jobs.Items {
@@ -98,17 +102,18 @@ func (r *Reconciler) jobs(ctx context.Context, s *plan.Snapshot) error {
 	return nil
 }
 
-func (r *Reconciler) list(ctx context.Context, cluster *kvstorev1.KVStoreCluster, into client.ObjectList, labels map[string]string) error {
-	if err := r.client.List(ctx, into, client.InNamespace(cluster.Namespace), client.MatchingLabels(labels)); err != nil {
+// list reads objects in the namespace of a cluster.
+func list(ctx context.Context, c client.Reader, cluster types.NamespacedName, into client.ObjectList, labels map[string]string) error {
+	if err := c.List(ctx, into, client.InNamespace(cluster.Namespace), client.MatchingLabels(labels)); err != nil {
 		return fmt.Errorf("listing %T: %w", into, err)
 	}
 	return nil
 }
 
 // addresses returns the addresses of the pods that run, by name.
-func addresses(s plan.Snapshot) map[string]string {
+func addresses(members map[int32]plan.Member) map[string]string {
 	addresses := map[string]string{}
-	for _, m := range s.Members {
+	for _, m := range members {
 		if m.Pod.Status.PodIP != "" && m.Pod.Status.Phase == corev1.PodRunning {
 			addresses[m.Pod.Name] = m.Pod.Status.PodIP
 		}

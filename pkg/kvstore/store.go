@@ -100,11 +100,14 @@ func (h *HTTPStore) RemoveMember(cluster types.NamespacedName, pod string) {
 	h.request(cluster, plan.Move{}, pod)
 }
 
-// request replaces the calls that are requested of a store by others.
+// request replaces the calls that are requested of a store by others. Nothing is requested of a store that is not observed.
 func (h *HTTPStore) request(cluster types.NamespacedName, move plan.Move, remove string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s := h.stores[cluster]
+	s, known := h.stores[cluster]
+	if !known {
+		return
+	}
 	s.requested, s.move, s.remove = true, move, remove
 	h.stores[cluster] = s
 	h.queue.AddAfter(cluster, repeatDelay-h.clock.Since(s.observation.At))
@@ -197,8 +200,22 @@ func (h *HTTPStore) change(ctx context.Context, s store) error {
 	if s.move.From != s.observation.Leader {
 		return nil // it was requested before the last move
 	}
+	return h.Move(ctx, s.addresses, s.move)
+}
+
+// Look implements Leadership.
+func (h *HTTPStore) Look(ctx context.Context, addresses map[string]string) plan.Observation {
+	return h.observe(ctx, addresses)
+}
+
+// Move implements Leadership. A pod that does not lead moves nothing.
+func (h *HTTPStore) Move(ctx context.Context, addresses map[string]string, move plan.Move) error {
+	leader, known := addresses[move.From]
+	if !known {
+		return fmt.Errorf("moving leadership away from pod %s: it has no address", move.From)
+	}
 	var errs []error
-	for _, successor := range s.move.To {
+	for _, successor := range move.To {
 		err := h.call(ctx, http.MethodPost, leader, "/leader/transfer?to="+url.QueryEscape(successor), nil)
 		if err == nil {
 			return nil
@@ -214,7 +231,8 @@ type memberStatus struct {
 	State   string `json:"state"`
 	Term    uint64 `json:"term"`
 	Members []struct {
-		ID string `json:"id"`
+		ID    string `json:"id"`
+		Voter bool   `json:"voter"`
 	} `json:"members"`
 }
 
@@ -233,16 +251,20 @@ func (h *HTTPStore) observe(ctx context.Context, addresses map[string]string) pl
 	}
 	all.Wait()
 	close(answers)
-	seen, term := plan.Observation{At: h.clock.Now()}, uint64(0)
+	seen := plan.Observation{At: h.clock.Now()}
 	for status := range answers {
-		if status.State != "Leader" || status.Term < term {
+		if status.State != "Leader" || status.Term < seen.Term {
 			continue
 		}
-		seen.Leader, term, seen.Members = status.ID, status.Term, nil
+		seen.Leader, seen.Term, seen.Members, seen.Voters = status.ID, status.Term, nil, nil
 		for _, member := range status.Members {
 			seen.Members = append(seen.Members, member.ID)
+			if member.Voter {
+				seen.Voters = append(seen.Voters, member.ID)
+			}
 		}
 		slices.Sort(seen.Members)
+		slices.Sort(seen.Voters)
 	}
 	return seen
 }

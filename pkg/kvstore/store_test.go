@@ -47,7 +47,7 @@ func listen(t *testing.T, address, id, state string, term int) *member {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &member{status: fmt.Sprintf(`{"id":%q,"state":%q,"term":%d,"members":[{"id":"db-1"},{"id":"db-0"},{"id":%q}]}`, id, state, term, id)}
+	m := &member{status: fmt.Sprintf(`{"id":%q,"state":%q,"term":%d,"members":[{"id":"db-1","voter":false},{"id":"db-0","voter":true},{"id":%q,"voter":true}]}`, id, state, term, id)}
 	server := &httptest.Server{Listener: listener, Config: &http.Server{Handler: m}}
 	server.Start()
 	t.Cleanup(server.Close)
@@ -77,7 +77,7 @@ func TestTheLeaderOfTheHighestTermCounts(t *testing.T) {
 	}
 	<-store.Changed()
 	seen := store.Observe(db, addresses)
-	if diff := cmp.Diff(plan.Observation{At: seen.At, Leader: "db-2", Members: []string{"db-0", "db-1", "db-2"}}, seen); diff != "" {
+	if diff := cmp.Diff(plan.Observation{At: seen.At, Leader: "db-2", Term: 4, Members: []string{"db-0", "db-1", "db-2"}, Voters: []string{"db-0", "db-2"}}, seen); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 
@@ -98,5 +98,29 @@ func TestTheLeaderOfTheHighestTermCounts(t *testing.T) {
 	store.Forget(db)
 	if seen := store.Observe(db, nil); seen.Leader != "" {
 		t.Errorf("not forgotten: %+v", seen)
+	}
+}
+
+// TestLeadershipIsObservedAndMovedAtOnce has no controller that observes the store.
+func TestLeadershipIsObservedAndMovedAtOnce(t *testing.T) {
+	leader := listen(t, "127.91.1.1", "db-2", "Leader", 4)
+	addresses := map[string]string{"db-2": "127.91.1.1", "db-3": "127.91.1.9"}
+	store := kvstore.NewHTTPStore(clock.RealClock{})
+	seen := store.Look(t.Context(), addresses)
+	if diff := cmp.Diff(plan.Observation{At: seen.At, Leader: "db-2", Term: 4, Members: []string{"db-0", "db-1", "db-2"}, Voters: []string{"db-0", "db-2"}}, seen); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if err := store.Move(t.Context(), addresses, plan.Move{From: "db-2", To: []string{"db-1"}}); err != nil {
+		t.Error(err)
+	}
+	if err := store.Move(t.Context(), addresses, plan.Move{From: "db-0", To: []string{"db-1"}}); err == nil {
+		t.Error("moved away from a pod without an address")
+	}
+	if diff := cmp.Diff([]string{"POST /leader/transfer?to=db-1"}, leader.called()); diff != "" {
+		t.Errorf("calls of the leader (-want +got):\n%s", diff)
+	}
+	store.Refresh(types.NamespacedName{Namespace: "default", Name: "db"})
+	if seen := store.Observe(types.NamespacedName{Namespace: "default", Name: "db"}, nil); !seen.At.IsZero() {
+		t.Errorf("a store that was not observed is known: %+v", seen)
 	}
 }

@@ -16,7 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -65,10 +64,6 @@ func (s *show) endOfCluster(ctx context.Context, e *end) error {
 		e.Status.Upgrade.StepStartedAt = metav1.Time{}
 	}
 	return nil
-}
-
-func (s *show) key() types.NamespacedName {
-	return types.NamespacedName{Namespace: s.namespace, Name: name}
 }
 
 func (s *show) endOfSet(ctx context.Context, e *end) error {

@@ -39,7 +39,7 @@ func newShow(t *testing.T) *show {
 	dir := t.TempDir()
 	s := &show{
 		stage: stage.New(stage.Options{
-			Bin: bin, Dir: dir, Out: t.Output(), CIDR: fmt.Sprintf("127.%d.0.0/16", network), ManagerFlags: []string{"--settle-time", "0s"},
+			Bin: bin, Dir: dir, Out: t.Output(), CIDR: fmt.Sprintf("127.%d.0.0/16", network), ManagerFlags: managerFlags(),
 		}),
 		bin: bin, dir: dir, cidr: netip.MustParsePrefix(fmt.Sprintf("127.%d.128.0/17", network)), out: t.Output(), all: true, began: time.Now(),
 	}
@@ -87,9 +87,14 @@ func (s *show) life() []story {
 	}
 }
 
-// createSmall creates a cluster of three replicas under the rules of the sample.
+// createSmall creates a cluster of three replicas under the rules of the sample, but for the hook: each call that meets
+// no operator would be repeated after 10 s or more.
 func (s *show) createSmall(ctx context.Context) error {
-	if err := s.stage.Kubectl(ctx, "-n", s.namespace, "apply", "-f", "config/samples/kvstore/podtransitionrule.yaml"); err != nil {
+	rules, err := s.rulesWithoutHook()
+	if err != nil {
+		return err
+	}
+	if err := s.admin.Create(ctx, rules); err != nil {
 		return err
 	}
 	return s.admin.Create(ctx, &kvstorev1.KVStoreCluster{

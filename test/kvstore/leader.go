@@ -4,72 +4,168 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	kvstorev1 "github.com/podops-dev/podops/apis/kvstore/v1"
 	"github.com/podops-dev/podops/pkg/kvstore/plan"
+	"github.com/podops-dev/podops/pkg/podopslifecycle"
 )
 
 // withheldWindow is how long the leader must stay.
 const withheldWindow = 3 * time.Second
 
-var errLeader = errors.New("the rule leader-last does not hold")
+var errLeader = errors.New("the rules of the leader do not hold")
 
-// leaderLast deletes the pod that leads, as a user. The rule leader-last withholds the delete, and the status of
-// the rule reports why. Once leadership has moved, the delete is carried out.
+// byHand is an upgrade of another operation controller.
+type byHand struct{}
+
+// GetID implements podopslifecycle.LifecycleAdapter.
+func (byHand) GetID() string { return "by-hand" }
+
+// GetType implements podopslifecycle.LifecycleAdapter.
+func (byHand) GetType() podopslifecycle.OperationType {
+	return podopslifecycle.OperationType(plan.Upgrade)
+}
+
+// AllowMultiType implements podopslifecycle.LifecycleAdapter.
+func (byHand) AllowMultiType() bool { return true }
+
+// WhenBegin implements podopslifecycle.LifecycleAdapter.
+func (byHand) WhenBegin(client.Object) (bool, error) { return false, nil }
+
+// WhenFinish implements podopslifecycle.LifecycleAdapter.
+func (byHand) WhenFinish(client.Object) (bool, error) { return false, nil }
+
+// leaderLast begins an upgrade of the pod that leads, although all other pods have its revision, as another controller. The
+// rule leader-last withholds it, and the status of the rule reports why.
 func (s *show) leaderLast(ctx context.Context) error {
 	leader, err := s.leader(ctx)
 	if err != nil {
 		return err
 	}
-	s.print("kubectl delete pod %s, which leads", leader.Name)
+	s.print("another controller begins to upgrade pod %s, which leads", leader.Name)
+	if _, err := podopslifecycle.BeginContext(ctx, s.admin, byHand{}, leader); err != nil {
+		return fmt.Errorf("beginning an upgrade: %w", err)
+	}
+	if err := s.awaitBlocked(ctx, leader.Name, "leader-last", "NotAllowed"); err != nil {
+		return err
+	}
+	permitted := func(ctx context.Context) (bool, error) {
+		pod, err := s.pod(ctx, leader)
+		return pod == nil || pod.Labels[appsv1alpha1.PreCheckedLabelPrefix+"/"+byHand{}.GetID()] != "", err
+	}
+	if err := s.never(ctx, "pod "+leader.Name+" was permitted while it led", permitted); err != nil {
+		return err
+	}
+	if _, err := podopslifecycle.UndoContext(ctx, s.admin, byHand{}, leader); err != nil {
+		return fmt.Errorf("undoing the upgrade: %w", err)
+	}
+	undone := func(ctx context.Context) (bool, error) {
+		pod, err := s.pod(ctx, leader)
+		return pod != nil && !podopslifecycle.IsDuringOps(byHand{}, pod), err
+	}
+	if err := wait.PollUntilContextTimeout(ctx, polling, patience, true, undone); err != nil {
+		return fmt.Errorf("undoing the upgrade: %w", err)
+	}
+	s.print("the upgrade is withdrawn")
+	return nil
+}
+
+// hookAway deletes the pod that leads, as a user, while the operator is away and so its hook. The pod waits, and the status
+// of the rule reports why. Once the operator is back, the hook moves leadership, and the delete is carried out.
+func (s *show) hookAway(ctx context.Context) error {
+	leader, err := s.leader(ctx)
+	if err != nil {
+		return err
+	}
+	permits, err := s.recordPermits(ctx)
+	if err != nil {
+		return err
+	}
+	err = s.deleteWithoutHook(ctx, leader)
+	seen := permits.end()
+	if err != nil {
+		return err
+	}
+	lines, err := s.hookLines()
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(seen, func(p permit) bool { return p.uid == leader.UID })
+	if i < 0 {
+		return fmt.Errorf("%w: pod %s was deleted without a permit", errLeader, leader.Name)
+	}
+	moved, err := checkPermit(seen[i], lines)
+	s.print("  the hook has approved the pod before its permit; it moved leadership: %t", moved)
+	return err
+}
+
+func (s *show) deleteWithoutHook(ctx context.Context, leader *corev1.Pod) error {
+	s.operator.Kill()
+	s.print("kill -9 of the operator; kubectl delete pod %s, which leads", leader.Name)
 	if err := s.admin.Delete(ctx, leader, client.Preconditions{UID: &leader.UID}); !apierrors.IsTooManyRequests(err) {
 		return fmt.Errorf("%w: deleting the leader: %w", errLeader, err)
 	}
-	var blocked appsv1alpha1.BlockedPod
-	withheld := func(ctx context.Context) (bool, error) {
-		var rule appsv1alpha1.PodTransitionRule
-		if err := s.admin.Get(ctx, types.NamespacedName{Namespace: s.namespace, Name: name}, &rule); err != nil {
-			return false, err
-		}
-		i := slices.IndexFunc(rule.Status.Blocked, func(b appsv1alpha1.BlockedPod) bool { return b.Name == leader.Name })
-		if i >= 0 {
-			blocked = rule.Status.Blocked[i]
-		}
-		return i >= 0 && blocked.Rule == name+"/leader-last", nil
-	}
-	if err := wait.PollUntilContextTimeout(ctx, polling, patience, true, withheld); err != nil {
-		return fmt.Errorf("%w: the status of the rule: %w: %+v", errLeader, err, blocked)
-	}
-	s.print("  the status of the rule: %s: %s", blocked.Rule, blocked.Message)
-	gone := func(ctx context.Context) (bool, error) { return s.isGone(ctx, leader) }
-	switch err := wait.PollUntilContextTimeout(ctx, polling, withheldWindow, true, gone); {
-	case err == nil:
-		return fmt.Errorf("%w: pod %s was deleted while it led", errLeader, leader.Name)
-	case !wait.Interrupted(err):
-		return fmt.Errorf("reading the leader: %w", err)
-	}
-	if err := moveLeadership(ctx, leader); err != nil {
+	if err := s.awaitBlocked(ctx, leader.Name, "leader-moves-first", "WebhookFailed"); err != nil {
 		return err
 	}
-	s.print("leadership moves away from pod %s", leader.Name)
+	gone := func(ctx context.Context) (bool, error) {
+		pod, err := s.pod(ctx, leader)
+		return pod == nil || pod.DeletionTimestamp != nil, err
+	}
+	if err := s.never(ctx, "pod "+leader.Name+" was deleted without the hook", gone); err != nil {
+		return err
+	}
+	if err := s.startOperator(ctx); err != nil {
+		return err
+	}
+	s.print("the operator is back")
 	if err := wait.PollUntilContextTimeout(ctx, polling, patience, true, gone); err != nil {
-		return fmt.Errorf("%w: pod %s was not deleted after leadership moved: %w", errLeader, leader.Name, err)
+		return fmt.Errorf("%w: pod %s was not deleted: %w", errLeader, leader.Name, err)
 	}
 	return s.await(ctx, "pod "+leader.Name+" was replaced", func(c *kvstorev1.KVStoreCluster) bool {
 		return isPhase(kvstorev1.PhaseReady, c.Spec.Version, c.Spec.Replicas)(c)
 	})
+}
+
+// awaitBlocked waits until the status of the rules reports why a pod waits.
+func (s *show) awaitBlocked(ctx context.Context, pod, rule, reason string) error {
+	var blocked appsv1alpha1.BlockedPod
+	reported := func(ctx context.Context) (bool, error) {
+		var rules appsv1alpha1.PodTransitionRule
+		if err := s.admin.Get(ctx, s.key(), &rules); err != nil {
+			return false, err
+		}
+		i := slices.IndexFunc(rules.Status.Blocked, func(b appsv1alpha1.BlockedPod) bool { return b.Name == pod })
+		if i >= 0 {
+			blocked = rules.Status.Blocked[i]
+		}
+		return i >= 0 && blocked.Rule == name+"/"+rule && blocked.Reason == reason, nil
+	}
+	if err := wait.PollUntilContextTimeout(ctx, polling, patience, true, reported); err != nil {
+		return fmt.Errorf("%w: the status of the rule: %w: %+v", errLeader, err, blocked)
+	}
+	s.print("  the status of the rule: %s: %s", blocked.Rule, blocked.Message)
+	return nil
+}
+
+// never returns an error if a condition holds within withheldWindow.
+func (s *show) never(ctx context.Context, what string, condition wait.ConditionWithContextFunc) error {
+	switch err := wait.PollUntilContextTimeout(ctx, polling, withheldWindow, true, condition); {
+	case err == nil:
+		return fmt.Errorf("%w: %s", errLeader, what)
+	case !wait.Interrupted(err):
+		return fmt.Errorf("reading the leader: %w", err)
+	default:
+		return nil
+	}
 }
 
 // leader returns the pod that leads.
@@ -86,30 +182,15 @@ func (s *show) leader(ctx context.Context) (*corev1.Pod, error) {
 	return &pods.Items[0], nil
 }
 
-// isGone reports whether a pod was deleted, or is terminating.
-func (s *show) isGone(ctx context.Context, pod *corev1.Pod) (bool, error) {
+// pod returns a pod as it is now; nil if it is gone.
+func (s *show) pod(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
 	var now corev1.Pod
 	err := s.admin.Get(ctx, client.ObjectKeyFromObject(pod), &now)
-	if apierrors.IsNotFound(err) {
-		return true, nil
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading pod %s: %w", pod.Name, err)
 	}
-	return now.UID != pod.UID || now.DeletionTimestamp != nil, err
-}
-
-// moveLeadership moves leadership away from a pod, to the member that the store chooses.
-func moveLeadership(ctx context.Context, leader *corev1.Pod) error {
-	target := "http://" + net.JoinHostPort(leader.Status.PodIP, strconv.Itoa(plan.ClientPort)) + "/leader/transfer"
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, nil)
-	if err != nil {
-		return fmt.Errorf("moving leadership: %w", err)
+	if err != nil || now.UID != pod.UID {
+		return nil, nil
 	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return fmt.Errorf("moving leadership: %w", err)
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%w: moving leadership: %s", errLeader, response.Status)
-	}
-	return nil
+	return &now, nil
 }

@@ -49,7 +49,7 @@ func run(out io.Writer) int {
 		return 1
 	}
 	s := &show{
-		stage: stage.New(stage.Options{Bin: programs, Dir: folder, Out: out, ManagerFlags: []string{"--settle-time", "0s"}}),
+		stage: stage.New(stage.Options{Bin: programs, Dir: folder, Out: out, ManagerFlags: managerFlags()}),
 		bin:   programs, dir: folder, cidr: netip.MustParsePrefix(cidr), out: out, all: *all, began: time.Now(),
 	}
 	if err := s.perform(ctx); err != nil {

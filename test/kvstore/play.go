@@ -33,7 +33,8 @@ type act struct {
 func (s *show) acts() []act {
 	acts := []act{{"creation", s.create}, {"canary upgrade", s.upgrade}, {"upgrade that is rolled back", s.rollBack}}
 	if s.all {
-		acts = append(acts, act{"drift", s.drift}, act{"scale-in and -out", s.scale}, act{"delete of the leader", s.leaderLast})
+		acts = append(acts, act{"drift", s.drift}, act{"scale-in and -out", s.scale}, act{"leader last", s.leaderLast},
+			act{"delete of the leader while the hook is away", s.hookAway})
 	}
 	return append(acts, act{"acknowledged writes", s.data}, act{"deletion with a backup", s.remove})
 }
@@ -51,7 +52,7 @@ func (s *show) play(ctx context.Context) error {
 
 func (s *show) create(ctx context.Context) error {
 	s.print("kubectl apply -k config/samples/kvstore: 5 replicas of version 1.0.0")
-	if err := s.stage.Kubectl(ctx, "-n", s.namespace, "apply", "-k", "config/samples/kvstore"); err != nil {
+	if err := s.applySample(ctx); err != nil {
 		return err
 	}
 	if err := s.await(ctx, "the cluster is ready", isPhase(kvstorev1.PhaseReady, "1.0.0", 5)); err != nil {
@@ -61,8 +62,17 @@ func (s *show) create(ctx context.Context) error {
 	return s.startLoad()
 }
 
-// upgrade kills the operator in the middle of the upgrade.
+// upgrade kills the operator in the middle of the upgrade. Each pod is permitted only after the hook has approved it.
 func (s *show) upgrade(ctx context.Context) error {
+	permits, err := s.recordPermits(ctx)
+	if err != nil {
+		return err
+	}
+	err = s.upgradeKilled(ctx)
+	return errors.Join(err, s.checkPermits(permits.end()))
+}
+
+func (s *show) upgradeKilled(ctx context.Context) error {
 	if err := s.setVersion(ctx, "2.0.0"); err != nil {
 		return err
 	}

@@ -25,11 +25,17 @@ import (
 	"github.com/podops-dev/podops/test/stage"
 )
 
-// Names of the cluster and its image.
+// Names of the cluster and its image, and its size.
 const (
-	name  = "my-cluster"
-	image = "my-repo/kvstore"
+	name     = "my-cluster"
+	image    = "my-repo/kvstore"
+	replicas = 5
 )
+
+// managerFlags let rules call an operator on the loopback interface.
+func managerFlags() []string {
+	return []string{"--settle-time", "0s", "--rule-webhook-allow-cidr", "127.0.0.0/8"}
+}
 
 // show is the stage with the operator, the processes of the store, its load and a provider of backups.
 type show struct {
@@ -41,9 +47,10 @@ type show struct {
 	began    time.Time
 
 	namespace  string // of the cluster
-	admin      client.Client
+	admin      client.WithWatch
 	kubelet    *processes.Kubelet
 	kubeconfig string // of the operator
+	hook       string // address of the hook of all operators
 	operator   *managerprocess.Process
 	backups    *backups
 	load       *load
@@ -56,7 +63,7 @@ func (s *show) open(ctx context.Context) error {
 		return fmt.Errorf("registering kinds: %w", err)
 	}
 	var err error
-	if s.admin, err = client.New(s.stage.Config(), client.Options{Scheme: scheme}); err != nil {
+	if s.admin, err = client.NewWithWatch(s.stage.Config(), client.Options{Scheme: scheme}); err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
 	for _, args := range [][]string{
@@ -80,10 +87,24 @@ func (s *show) open(ctx context.Context) error {
 	if s.backups, err = openBackups(); err != nil {
 		return err
 	}
+	if s.hook, err = managerprocess.FreeAddress(); err != nil {
+		return err
+	}
 	// The operator has the rights of its ServiceAccount.
 	s.kubeconfig = filepath.Join(s.dir, "operator.kubeconfig")
-	account := types.NamespacedName{Namespace: "kvstore-system", Name: "kvstore-operator"}
+	account := types.NamespacedName{Namespace: operatorNamespace, Name: "kvstore-operator"}
 	return managerprocess.WriteKubeconfigOf(ctx, s.stage.Config(), account, s.kubeconfig)
+}
+
+// operatorNamespace is the namespace of the operator.
+const operatorNamespace = "kvstore-system"
+
+// hookURL returns the base of the URL of the hook.
+func (s *show) hookURL() string { return "https://" + s.hook }
+
+// key returns the name of the cluster, and of its rules.
+func (s *show) key() types.NamespacedName {
+	return types.NamespacedName{Namespace: s.namespace, Name: name}
 }
 
 // newNamespace creates the namespace of the next cluster.
@@ -113,6 +134,7 @@ func (s *show) launchOperator() error {
 		Command: []string{
 			filepath.Join(s.bin, "kvstore-operator"), "--kubeconfig", s.kubeconfig, "--image", image,
 			"--backup-to", s.backups.url, "--health-probe-bind-address", probe, "--progress-deadline", "60s",
+			"--namespace", operatorNamespace, "--hook-bind-address", s.hook, "--hook-url", s.hookURL(), "--zap-time-encoding", "rfc3339nano",
 		},
 		Log: filepath.Join(s.dir, "operator.log"), Append: s.operator != nil, Probe: probe,
 	})

@@ -15,4 +15,6 @@
 //	   v
 //	Waiting (rolling back) -> Replacing -> ... -> RolledBack
 //	image old, pods are deleted one by one, those that are not healthy first
+//
+// Approve is the decision of the hook of PodOps: which pods may be operated on, by any component.
 package plan

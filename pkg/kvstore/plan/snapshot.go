@@ -84,8 +84,13 @@ type Observation struct {
 	// Leader is the name of the pod that leads; empty if no member knows.
 	Leader string
 
-	// Members are the names of the pods that belong to the store.
+	// Term is the term in which it leads: a store has one leader in each.
+	Term uint64
+
+	// Members are the names of the pods that belong to the store, and Voters are those of them that count in its
+	// quorum: a new member has no vote at first.
 	Members []string
+	Voters  []string
 }
 
 // terminating reports whether the pod is being deleted.

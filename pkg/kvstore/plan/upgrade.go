@@ -232,6 +232,9 @@ func (p *planner) toRollBack(u *kvstorev1.UpgradeStatus) (ordinal int32, found b
 // mayOperate reports whether the pod may be taken away now: every other pod is healthy, it does not
 // lead, and PodOps allows it. Otherwise it takes the next step to that end. A pod that is not healthy
 // does not wait for the others, nor for a leader: without it the store loses nothing.
+//
+// The last pod of its version may lead until it is permitted: a hook of PodOps moves leadership before the permit. Where
+// none does, leadership moves after it.
 func (p *planner) mayOperate(ordinal int32, operation Operation) bool {
 	p.target, p.operation = ordinal, operation
 	m, exists := p.Members[ordinal]
@@ -239,16 +242,16 @@ func (p *planner) mayOperate(ordinal int32, operation Operation) bool {
 		p.progress = progress{kvstorev1.ReasonWaitingForReplicas, "pod " + PodName(p.Cluster.Name, ordinal) + " does not exist"}
 		return false
 	}
+	permission := m.Permissions[operation]
 	if m.healthy() {
 		if other, ok := p.unhealthyBeside(ordinal); ok {
 			p.progress = progress{kvstorev1.ReasonWaitingForReplicas, fmt.Sprintf("pod %s waits until pod %s is healthy", m.Pod.Name, other)}
 			return false
 		}
-		if !p.leaderElsewhere(ordinal) {
+		if (permission.Allowed || !p.lastOfVersion(ordinal)) && !p.leaderElsewhere(ordinal) {
 			return false
 		}
 	}
-	permission := m.Permissions[operation]
 	if !permission.Begun {
 		p.decision.Begin = &PodOperation{m.Pod, operation}
 	}
@@ -289,12 +292,23 @@ func (p *planner) leaderElsewhere(ordinal int32) bool {
 	return false
 }
 
+// lastOfVersion reports whether every other pod has another version, and is in service: a rule by which the leader
+// goes last lets the pod go.
+func (p *planner) lastOfVersion(ordinal int32) bool {
+	for _, other := range p.ordinals() {
+		if m := p.Members[other]; other != ordinal && (m.version() == p.Members[ordinal].version() || !m.inService()) {
+			return false
+		}
+	}
+	return true
+}
+
 // successors returns the pods to which leadership may move from a pod: from the lowest ordinal to the
 // highest, and from any other in ascending order.
-func (p *planner) successors(ordinal int32) []string {
+func (s Snapshot) successors(ordinal int32) []string {
 	var pods []string
-	for _, other := range p.ordinals() {
-		if m := p.Members[other]; other != ordinal && m.ready() {
+	for _, other := range s.ordinals() {
+		if m := s.Members[other]; other != ordinal && m.ready() {
 			pods = append(pods, m.Pod.Name)
 		}
 	}
