@@ -9,7 +9,7 @@ type group struct {
 // groups returns the sections with their metrics, in the order of the page.
 func groups() []group {
 	return []group{
-		{"Where do pods stand, and what do they wait for?", []string{
+		{"In which phases are pods, and why do they wait?", []string{
 			"podops_pods", "podops_pods_oldest_seconds", "podops_pod_phase_duration_seconds",
 			"podops_pods_waiting_for_finalizer", "podops_finalizer_oldest_wait_seconds", "podops_pod_problems_total",
 		}},
@@ -18,7 +18,7 @@ func groups() []group {
 			"podops_holds_expired_total", "podops_delete_reviews_total", "podops_scale_downs_kept",
 		}},
 		{"Which pods went past a rule, and why?", []string{"podops_deletes_unguarded_total", "podops_rules_waived_total"}},
-		{"What do rules permit, and how much of their budgets is in use?", []string{
+		{"What do rules permit, and how many slots are used?", []string{
 			"podops_permits_total", "podops_podtransitionrule_pods", "podops_rule_unavailable_pods", "podops_rule_unavailable_pods_limit",
 			"podops_rule_requests_total", "podops_rule_quarantined", "podops_rule_timeouts_total",
 		}},

@@ -91,7 +91,7 @@ func parse(text string) (metric, error) {
 	return m, nil
 }
 
-// quoted returns the quoted text after a key, and what follows.
+// quoted returns the quoted text after a key, and the rest of the text.
 func quoted(text, key string) (value, rest string, err error) {
 	_, after, found := strings.Cut(text, key)
 	if !found {
@@ -105,8 +105,8 @@ func quoted(text, key string) (value, rest string, err error) {
 	return value, after[len(literal):], err
 }
 
-// kindOf returns the kind of a metric of a collector: that of its type or of its only series. The collectors of this
-// repository that have no series yet collect gauges.
+// kindOf returns the kind of a metric of a collector: the kind of its type or of its only series. The collectors of
+// this repository that have no series yet collect gauges.
 func kindOf(collector prometheus.Collector) string {
 	switch collector.(type) {
 	case *prometheus.CounterVec:

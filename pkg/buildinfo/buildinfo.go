@@ -16,7 +16,7 @@ import (
 //nolint:gochecknoglobals // The linker sets variables of packages only.
 var version, commit, date string
 
-// Development is the version of a program that was built without one.
+// Development is the version of a program that was built without a version.
 const Development = "devel"
 
 // unknown is a value that the build did not record.

@@ -104,8 +104,8 @@ func (e *Rule) Object() *appsv1alpha1.PodTransitionRule { return e.ruleset.View.
 // Quarantine returns the quarantine of the rule; nil when it is not under quarantine.
 func (e *Rule) Quarantine() *appsv1alpha1.Quarantine { return e.prepared.quarantined }
 
-// Budget is how many pods an availability rule lets be unavailable, and how many are, with those that have a
-// reservation.
+// Budget has the number of pods that an availability rule permits to be unavailable, and the number of pods
+// that are, including reserved pods.
 type Budget struct {
 	Unavailable int
 	Limit       int

@@ -107,8 +107,8 @@ func valueOf(labels map[string]string, prefix, id string) (value string, ok bool
 	return value, ok
 }
 
-// Value returns the value of a label of an id, and whether it is present. prefix is one of those that end in the
-// domain of PodOpsLifecycle.
+// Value returns the value of a label of an id, and whether it is present. prefix is one of the prefixes that end
+// in the domain of PodOpsLifecycle.
 func Value(labels map[string]string, prefix, id string) (value string, ok bool) {
 	return valueOf(labels, prefix, id)
 }

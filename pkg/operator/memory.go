@@ -81,8 +81,8 @@ func ruleBytes(limit int64) int64 {
 // it is stopped.
 const evaluationBytes = 32 << 20
 
-// evaluations returns how many of them run at a time: a quarter of a GOMEMLIMIT, and one core is
-// left to admission.
+// evaluations returns the number of evaluations that run at a time: a quarter of a GOMEMLIMIT,
+// and one core is left to admission.
 func evaluations(limit int64, cores int) int {
 	return int(max(1, min(int64(cores-1), limit/4/evaluationBytes)))
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/podops-dev/podops/pkg/webhookserver"
 )
 
-// Metrics are all metrics of a manager, besides those of its libraries.
+// Metrics are all metrics of a manager, besides the metrics of its libraries.
 type Metrics struct {
 	// clock counts the jumps of the clock of the machine.
 	clock *steadyclock.Clock

@@ -20,7 +20,7 @@ func newGauges() gauges {
 			"For how long the pod that has been in the phase for the longest is in it. Without a series there is no such pod.",
 			[]string{"namespace", "phase"}, nil),
 		deletes: prometheus.NewDesc("podops_deletes_pending",
-			"Pods of which PodOps holds a delete or an eviction. Without a series there is none.", []string{"namespace"}, nil),
+			"Pods of which PodOps holds a delete or an eviction. A namespace without a series has no such pod.", []string{"namespace"}, nil),
 	}
 }
 

@@ -31,7 +31,8 @@ const (
 )
 
 // Tracker is the podindex.Observer that measures. Every replica keeps its numbers, so that a new leader has them
-// at once; only the leader has the series of pods, and counts what ends. It is safe for concurrent use.
+// at once; only the leader has the series of pods, and counts the phases that end. It is safe for concurrent
+// use.
 type Tracker struct {
 	clock clock.PassiveClock
 
@@ -212,7 +213,8 @@ type sums struct {
 	first   map[podstate.Phase]time.Time
 }
 
-// summed returns the numbers by the value of the label namespace; none on a replica that does not lead.
+// summed returns the numbers by the value of the label namespace; empty on a replica that does not
+// lead.
 func (t *Tracker) summed() map[string]*sums {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// MaxSpans bounds the recorded phases of a pod. The oldest ones are left out.
+	// MaxSpans bounds the recorded phases of a pod. The oldest phases are left out.
 	MaxSpans = 256
 
-	// maxChanges bounds the changes between two calls of Take. The oldest ones are left out.
+	// maxChanges bounds the changes between two calls of Take. The oldest changes are left out.
 	maxChanges = 4096
 
 	watched = "watch"
@@ -70,9 +70,9 @@ type recorded struct {
 }
 
 // Follow records the pods of a list, such as the pods of a workload, at a time, and the changes of these pods and of
-// pods of earlier lists. The changes were taken before the list was read. A pod without a deletion is gone when two
-// lists in sequence do not have it. Follow reports whether the versions of the list are recorded: false means that
-// further changes follow.
+// pods of earlier lists. The changes were taken before the list was read. A pod without a deletion counts as gone
+// when two lists in sequence do not have it. Follow reports whether the versions of the list are recorded: false
+// means that further changes follow.
 func (r *Recorder) Follow(pods []*corev1.Pod, changes []Change, revision func(*corev1.Pod) string, now time.Time) (complete bool) {
 	listed := make(map[types.UID]bool, len(pods))
 	for _, pod := range pods {
@@ -145,7 +145,7 @@ func newer(pod *corev1.Pod, version string) bool {
 	return err != nil || order > 0
 }
 
-// Remove records that a pod is gone.
+// Remove records that a pod does not exist any more.
 func (r *Recorder) Remove(uid types.UID, now time.Time) {
 	if pod := r.pods[uid]; pod != nil && !pod.Gone {
 		pod.Gone = true

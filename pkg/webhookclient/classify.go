@@ -12,7 +12,7 @@ import (
 )
 
 // classify converts an error of net/http to a failure. connected reports whether the request had a
-// connection: without one the service cannot have received it.
+// connection: without a connection the service cannot have received it.
 func classify(err error, connected bool) *Failure {
 	if wrapped, is := errors.AsType[*url.Error](err); is {
 		// The text of a url.Error repeats the URL, which may have secrets in its query.

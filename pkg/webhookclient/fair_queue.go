@@ -12,8 +12,8 @@ import (
 // over its targets. A hanging target delays only its own calls, and a namespace with many targets
 // or calls only its own: each namespace has limits of its own, and a namespace without a running
 // call gets a worker even if the others use up the shared workers. So does a target without a
-// running call that has answered its last one: the calls of a namespace that hang, its own or those of
-// others, do not delay the calls that are answered. It has no lock of its own.
+// running call that has answered its last call: the calls of a namespace that hang, its own or the
+// calls of others, do not delay the calls that are answered. It has no lock of its own.
 type fairQueue struct {
 	options PoolOptions
 	tenants map[string]*tenant
@@ -43,7 +43,7 @@ type tenant struct {
 	queuedBytes int
 	running     int
 
-	// further is the number of running calls that began as those of answering targets while all
+	// further is the number of running calls that began as calls of answering targets while all
 	// shared workers were in use: 0 or 1.
 	further int
 

@@ -23,7 +23,7 @@ type Metrics struct {
 func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{expiry: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "podops_webhook_certificate_expiry_timestamp_seconds",
-		Help: "When a certificate of the webhook port ends, in seconds since 1970: the one that this replica serves (serving), the CA that signs it (ca), " +
+		Help: "When a certificate of the webhook port ends, in seconds since 1970: the certificate that this replica serves (serving), the CA that signs it (ca), " +
 			"and the CA that signs next (next_ca), which exists during a rotation. On every replica.",
 	}, []string{"certificate"})}
 	if err := registry.Register(m.expiry); err != nil {

@@ -123,7 +123,7 @@ func (s State) Data() (map[string][]byte, error) {
 }
 
 // Bundle returns the PEM of every CA that API servers must trust: the current CA, the
-// next and the previous ones, in this order. Empty for a State without CAs.
+// next CA and the previous CAs, in this order. Empty for a State without CAs.
 func (s State) Bundle() []byte {
 	return encodeCerts(s.authorities()...)
 }

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// maxSpans bounds the phases of one pod that are shown; the oldest ones are left out.
+	// maxSpans bounds the phases of one pod that are shown; the oldest phases are left out.
 	maxSpans = 64
 
 	// keptFor is the time for which the phases of a pod are shown.
