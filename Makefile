@@ -34,7 +34,7 @@ RACE_PACKAGES = $$(go list ./pkg/... | grep -v /pkg/opa/sandbox)
 # Tests that measure the heap or the time of modules: the race detector multiplies both.
 HEAP_TESTS = ^Test(.*Heap|Hostile)$$
 HEAP_PACKAGES = ./pkg/heapsize ./pkg/loadshed ./pkg/opa
-OTHER_PACKAGES = ./pkg/opa/sandbox $$(go list ./... | grep -v -e /podops/pkg/ -e /test/integration -e /test/processes -e /test/e2e -e /test/hostile -e /test/image -e /test/kvstore -e /test/matrix -e /test/memlimit)
+OTHER_PACKAGES = ./pkg/opa/sandbox $$(go list ./... | grep -v -e /podops/pkg/ -e /test/integration -e /test/processes -e /test/e2e -e /test/hostile -e /test/image -e /test/kvstore -e /test/matrix -e /test/memlimit -e /test/prometheus/live)
 
 # Packages with property tests. Only their tests have the flag of the number of schedules.
 PROPERTY_PACKAGES = $$(go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | awk '/pgregory.net\/rapid/ {print $$1}')
@@ -263,9 +263,15 @@ test-browser: kube build bin/kubectl-podops ## Follow a rollout on the page of t
 
 # Both programs of Prometheus come from the package of the distribution, unpacked.
 .PHONY: test-alerts
-test-alerts: ## Check the alerts, test when each fires and when it is silent, and compare them with their pages.
+test-alerts: ## Check the alerts, test when each fires and when it is silent, and compare them with their pages and the metrics.
 	promtool=$$(hack/prometheus | tail -1) && $$promtool check rules $(ALERTS)/rules.yaml && $$promtool test rules $(ALERTS)/rules_test.yaml
 	go test -vet=off -count=1 ./test/prometheus
+
+# The demo, scraped.
+.PHONY: test-prometheus
+test-prometheus: kube build bin/demo ## Evaluate alerts and dashboard in a Prometheus that scrapes the demo; leaves a picture in bin/prometheus.d.
+	prometheus=$$(hack/prometheus | head -1) chromium=$$(hack/chromium) && cd test/prometheus/live && \
+		$(TEST_ENV) PROMETHEUS=$$prometheus CHROMIUM=$$chromium go test -vet=off -count=1 -timeout 10m . $(ARGS)
 
 # A memory cgroup of its own: the limit of the Deployment is part of what is tested.
 .PHONY: test-hostile

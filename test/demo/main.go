@@ -31,6 +31,7 @@ func run(out *os.File) int {
 	dir := flag.String("dir", filepath.Join("bin", "demo.d"), "folder of the demo's cluster and logs")
 	keep := flag.Bool("keep", false, "leave control plane, manager and approval page running at the end, until Ctrl-C")
 	byHand := flag.Bool("by-hand", false, "wait for you to approve the rollout, on a page whose address is printed")
+	metrics := flag.String("metrics", "", "address of the metrics of the manager, which it serves as in a cluster: by HTTPS, to clients that may read them")
 	flag.Usage = func() {
 		fmt.Fprint(flag.CommandLine.Output(), usage)
 		flag.PrintDefaults()
@@ -52,7 +53,7 @@ func run(out *os.File) int {
 		fmt.Fprintf(os.Stderr, "demo: folder of the demo: %v\n", err)
 		return 1
 	}
-	result, err := perform(ctx, setting(*bin, folder, *manifests, *manager, out), options{
+	result, err := perform(ctx, setting(*bin, folder, *manifests, *manager, *metrics, out), options{
 		out: out, columns: columns, rows: rows, keep: *keep, byHand: *byHand, page: page,
 	})
 	if err != nil {
@@ -90,15 +91,17 @@ type options struct {
 }
 
 // setting returns the stage of the demo. Its folder is an absolute path.
-func setting(bin, dir, manifests, manager string, out io.Writer) *stage.Stage {
-	return stage.New(stage.Options{
-		Bin: bin, Dir: dir, Out: out, Manifests: manifests, Manager: manager,
-		ManagerFlags: []string{
-			// The approval service of the demo is on this machine, and so is the load balancer.
-			"--rule-webhook-allow-cidr", "127.0.0.0/8",
-			"--enable-adapters=haproxy", "--haproxy-allow=unix:" + dir + "/",
-		},
-	})
+func setting(bin, dir, manifests, manager, metrics string, out io.Writer) *stage.Stage {
+	flags := []string{
+		// The approval service of the demo is on this machine, and so is the load balancer.
+		"--rule-webhook-allow-cidr", "127.0.0.0/8",
+		"--enable-adapters=haproxy", "--haproxy-allow=unix:" + dir + "/",
+	}
+	if metrics != "" {
+		// As in the manifests, whose manager also has a lease.
+		flags = append(flags, "--metrics-bind-address", metrics, "--metrics-secure=true", "--leader-elect")
+	}
+	return stage.New(stage.Options{Bin: bin, Dir: dir, Out: out, Manifests: manifests, Manager: manager, ManagerFlags: flags})
 }
 
 // perform starts everything, rolls, prints the summary, and cleans up in any case.

@@ -17,6 +17,7 @@ const (
 	operator = root + "/config/components/alerts/prometheusrule.yaml"
 	tests    = root + "/config/components/alerts/rules_test.yaml"
 	pages    = root + "/docs/alerts"
+	board    = root + "/config/components/dashboard/podops.json"
 	site     = "https://github.com/podops-dev/podops/blob/main/docs/alerts/"
 )
 

@@ -1,2 +1,3 @@
-// Package prometheus checks the alerts: that each has its text, its page and its tests.
+// Package prometheus checks the alerts and the dashboard: the names that they use, offline, and in
+// the folder live their results in a Prometheus that scrapes a manager.
 package prometheus
