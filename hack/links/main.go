@@ -1,4 +1,5 @@
-// Command links reports links in the documentation whose file or heading does not exist. It reads the
+// Command links reports links in the documentation whose file or heading does not exist, and excerpts that
+// differ from their file: a fenced block with the info string "text FILE" is part of FILE. It reads the
 // Markdown files that git knows, and references such as docs/permits.md in comments and messages of Go
 // files, and exits with 1 if it has found any.
 package main
@@ -11,6 +12,7 @@ import (
 	"os/exec"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -74,6 +76,48 @@ func check(out io.Writer, tree fs.FS, files []string) (found int, err error) {
 				found++
 			}
 		}
+		if path.Ext(file) == ".md" {
+			excerpts, err := checkExcerpts(out, tree, file)
+			if err != nil {
+				return found, err
+			}
+			found += excerpts
+		}
+	}
+	return found, nil
+}
+
+// excerpt finds the fence of a block that is part of a file.
+var excerpt = regexp.MustCompile("^```text ([^ ]+/[^ ]+)$")
+
+// checkExcerpts writes the excerpts of a page that are not part of their file, and returns their number.
+func checkExcerpts(out io.Writer, tree fs.FS, page string) (found int, err error) {
+	content, err := fs.ReadFile(tree, page)
+	if os.IsNotExist(err) {
+		return 0, nil // deleted, and not yet committed
+	}
+	if err != nil {
+		return 0, err
+	}
+	lines := strings.SplitAfter(string(content), "\n")
+	for i, line := range lines {
+		match := excerpt.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
+		if match == nil {
+			continue
+		}
+		length := slices.Index(lines[i+1:], "```\n")
+		source, err := fs.ReadFile(tree, match[1])
+		switch {
+		case err != nil:
+			fmt.Fprintf(out, "%s:%d: %s: no such file\n", page, i+1, match[1])
+		case length < 0:
+			fmt.Fprintf(out, "%s:%d: the block has no end\n", page, i+1)
+		case !strings.Contains(string(source), strings.Join(lines[i+1:i+1+length], "")):
+			fmt.Fprintf(out, "%s:%d: the block is not part of %s\n", page, i+1, match[1])
+		default:
+			continue
+		}
+		found++
 	}
 	return found, nil
 }

@@ -41,3 +41,27 @@ pkg/a.go:1: docs/none.md: no such file
 		t.Errorf("found %d (-want +got):\n%s", found, diff)
 	}
 }
+
+func TestExcerpts(t *testing.T) {
+	fence := "```"
+	tree := fstest.MapFS{
+		"testdata/why.txt": {Data: []byte("Why:\n1. it waits\n2. it is not ready\n")},
+		"page.md": {Data: []byte(fence + "text testdata/why.txt\n1. it waits\n2. it is not ready\n" + fence + "\n" +
+			fence + "text testdata/why.txt\n1. it waited\n" + fence + "\n" +
+			fence + "text testdata/none.txt\n" + fence + "\n" +
+			fence + "text\nany text\n" + fence + "\n" +
+			fence + "text testdata/why.txt\n")},
+	}
+	var out bytes.Buffer
+	found, err := check(&out, tree, []string{"page.md"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `page.md:5: the block is not part of testdata/why.txt
+page.md:8: testdata/none.txt: no such file
+page.md:13: the block has no end
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" || found != 3 {
+		t.Errorf("found %d (-want +got):\n%s", found, diff)
+	}
+}
