@@ -42,9 +42,10 @@ func ParseAddress(namespace, service, webhookURL string) (Address, error) {
 
 // Names returns the names that the serving certificate must cover. The names of the Service are
 // always included, so that a replica inside the cluster accepts the certificate of a replica
-// outside.
+// outside. The one without a namespace is for readers of metrics, whose manifests are the same in
+// every namespace.
 func (a Address) Names() []string {
-	names := []string{fmt.Sprintf("%s.%s.svc", a.Service, a.Namespace)}
+	names := []string{fmt.Sprintf("%s.%s.svc", a.Service, a.Namespace), a.Service}
 	if a.URL != nil {
 		names = append(names, a.URL.Hostname())
 	}

@@ -13,10 +13,10 @@ func TestParseAddress(t *testing.T) {
 		wantNames []string
 		wantErr   bool
 	}{
-		"the service":   {"", []string{"hooks.ns.svc"}, false},
-		"an address":    {"https://127.0.0.1:9443", []string{"hooks.ns.svc", "127.0.0.1"}, false},
-		"an IPv6 host":  {"https://[::1]:9443", []string{"hooks.ns.svc", "::1"}, false},
-		"a host":        {"https://hooks.example/base", []string{"hooks.ns.svc", "hooks.example"}, false},
+		"the service":   {"", []string{"hooks.ns.svc", "hooks"}, false},
+		"an address":    {"https://127.0.0.1:9443", []string{"hooks.ns.svc", "hooks", "127.0.0.1"}, false},
+		"an IPv6 host":  {"https://[::1]:9443", []string{"hooks.ns.svc", "hooks", "::1"}, false},
+		"a host":        {"https://hooks.example/base", []string{"hooks.ns.svc", "hooks", "hooks.example"}, false},
 		"plain http":    {"http://127.0.0.1:9443", nil, true},
 		"no host":       {"https:///x", nil, true},
 		"a port only":   {"https://:9443", nil, true},
