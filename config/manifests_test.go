@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
+
+	"github.com/podops-dev/podops/pkg/operator/certificates"
 )
 
 // webhook has the common fields of both kinds of webhooks.
@@ -191,6 +193,39 @@ func TestDeletesFailOnRequest(t *testing.T) {
 		}
 	}
 	t.Errorf("%s is not the webhook that holds deletes", patch.Webhooks[0].Name)
+}
+
+// Prometheus verifies the certificate of the manager without its namespace, which kustomize does not change inside of
+// a name.
+func TestServiceMonitorTrustsTheCertificate(t *testing.T) {
+	content, err := os.ReadFile(filepath.Join("components", "service-monitor", "service_monitor.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var monitor struct {
+		Spec struct {
+			Endpoints []struct {
+				TLSConfig struct {
+					ServerName string                       `json:"serverName"`
+					CA         map[string]map[string]string `json:"ca"`
+				} `json:"tlsConfig"`
+			} `json:"endpoints"`
+		} `json:"spec"`
+	}
+	if err := yaml.Unmarshal(content, &monitor); err != nil {
+		t.Fatal(err)
+	}
+	if len(monitor.Spec.Endpoints) != 1 {
+		t.Fatalf("%d endpoints, want 1", len(monitor.Spec.Endpoints))
+	}
+	tls := monitor.Spec.Endpoints[0].TLSConfig
+	served := certificates.Address{Namespace: "elsewhere", Service: certificates.ServiceName}
+	if !slices.Contains(served.Names(), tls.ServerName) {
+		t.Errorf("serverName %s is not among the names of the certificate, %v", tls.ServerName, served.Names())
+	}
+	if got := tls.CA["secret"]["name"]; got != certificates.SecretName {
+		t.Errorf("CA from the Secret %q, want %s", got, certificates.SecretName)
+	}
 }
 
 func TestEveryCRDIsInstalled(t *testing.T) {
