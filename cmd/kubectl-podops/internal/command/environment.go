@@ -94,6 +94,12 @@ func (e *Environment) Terminal() (width, height int, is bool) {
 	return width, height, err == nil
 }
 
+// Interactive reports whether standard input is a terminal, on which a user can answer.
+func (e *Environment) Interactive() bool {
+	file, ok := e.In.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
+
 // Colors reports whether output has colors: on a terminal, unless NO_COLOR is set.
 func (e *Environment) Colors() bool {
 	_, _, terminal := e.Terminal()

@@ -9,15 +9,25 @@ import (
 	"net/url"
 	"strings"
 
+	"k8s.io/client-go/rest"
+
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
 )
 
-// ErrDeclined is the error of a verb that the user declined.
-var ErrDeclined = errors.New("nothing was changed: confirm with y, or add --yes")
+// localContext is the context of the kubeconfigs that the local control plane writes.
+const localContext = "podops-local"
+
+var (
+	// ErrDeclined is the error of a verb that the user declined.
+	ErrDeclined = errors.New("nothing was changed: confirm with y, or add --yes")
+
+	// ErrNoTerminal is the error of a verb that can read no consent.
+	ErrNoTerminal = errors.New("nothing was changed: standard input is no terminal to confirm on; add --yes, or YES=1 for make")
+)
 
 // Change prints the cluster and the context of the kubeconfig, and the change that is about to be made there.
-// It reads the consent of the user from standard input, unless yes is set or the API server is on this
-// machine.
+// It reads the consent of the user from the terminal, unless yes is set or the cluster is the local control
+// plane.
 func Change(env *command.Environment, what string, yes bool) error {
 	config, err := env.REST()
 	if err != nil {
@@ -33,8 +43,11 @@ func Change(env *command.Environment, what string, yes bool) error {
 	if _, err := fmt.Fprintf(env.ErrOut, "cluster %s, context %q: %s\n", config.Host, context, what); err != nil {
 		return fmt.Errorf("writing: %w", err)
 	}
-	if yes || isLocal(config.Host) {
+	if yes || isLocal(config, context) {
 		return nil
+	}
+	if !env.Interactive() {
+		return ErrNoTerminal
 	}
 	if _, err := fmt.Fprint(env.ErrOut, "Continue? [y/N] "); err != nil {
 		return fmt.Errorf("writing: %w", err)
@@ -49,10 +62,12 @@ func Change(env *command.Environment, what string, yes bool) error {
 	}
 }
 
-// isLocal reports whether a server is at a loopback address.
-func isLocal(host string) bool {
-	address, err := url.Parse(host)
-	if err != nil {
+// isLocal reports whether a cluster is the local control plane: its API server is at a loopback address, and
+// its context has the name that `make cluster-up` writes. Without that name, the address may be the end of a
+// tunnel to any cluster.
+func isLocal(config *rest.Config, context string) bool {
+	address, err := url.Parse(config.Host)
+	if err != nil || context != localContext || config.Proxy != nil {
 		return false
 	}
 	name := address.Hostname()

@@ -25,6 +25,7 @@ import (
 type options struct {
 	all              bool
 	managerNamespace string
+	components       []string
 	output           string
 	failOn           string
 	long             time.Duration
@@ -55,6 +56,7 @@ Exit codes: 0 no finding; 2 a finding of the level of --fail-on, or above; 1 it 
 	set := verb.Flags()
 	set.BoolVarP(&flags.all, "all-namespaces", "A", false, "check rules and pods of all namespaces")
 	set.StringVar(&flags.managerNamespace, "podops-namespace", cluster.DefaultManagerNamespace, "namespace of the manager")
+	set.StringSliceVar(&flags.components, "components", nil, "components of config/components that the installation has")
 	set.StringVarP(&flags.output, "output", "o", "text", "output format: text, json or yaml")
 	set.StringVar(&flags.failOn, "fail-on", string(doctor.LevelError), "lowest level that ends with exit code 2: error, warning, or never")
 	set.DurationVar(&flags.long, "long", doctor.DefaultLong, "time that a pod may stay in a phase before it is a finding")
@@ -72,7 +74,7 @@ func run(cmd *cobra.Command, env *command.Environment, flags options) error {
 			return err
 		}
 	}
-	objects, err := installation.Build(installation.Options{Namespace: flags.managerNamespace})
+	objects, err := installation.Build(installation.Options{Namespace: flags.managerNamespace, Components: flags.components})
 	if err != nil {
 		return err
 	}

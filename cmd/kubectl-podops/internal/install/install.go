@@ -37,6 +37,8 @@ const (
 // options are the flags of the verb.
 type options struct {
 	managerNamespace, image string
+	components              []string
+	crdsOnly                bool
 	dryRun, yes, wait       bool
 	timeout                 time.Duration
 }
@@ -54,6 +56,9 @@ and waits until the webhooks answer. Fields of these objects that were changed a
 		Example: `  # Install with an image
   kubectl podops install --image registry.example/podops-manager:v1
 
+  # With rights for adapters, and metrics for prometheus-operator
+  kubectl podops install --image registry.example/podops-manager:v1 --components adapters,service-monitor
+
   # Print the manifests
   kubectl podops install --dry-run > podops.yaml`,
 		Args: cobra.NoArgs,
@@ -62,6 +67,8 @@ and waits until the webhooks answer. Fields of these objects that were changed a
 	set := verb.Flags()
 	set.StringVar(&flags.managerNamespace, "podops-namespace", cluster.DefaultManagerNamespace, "namespace of the manager")
 	set.StringVar(&flags.image, "image", "", "image of the manager; by default the image of the release of this plugin, or podops-manager:dev in a plugin without a release")
+	set.StringSliceVar(&flags.components, "components", nil, "components of config/components that are switched on")
+	set.BoolVar(&flags.crdsOnly, "crds-only", false, "apply the CustomResourceDefinitions only, and wait for no webhooks")
 	set.BoolVar(&flags.dryRun, "dry-run", false, "print the manifests, and change nothing")
 	set.BoolVarP(&flags.yes, "yes", "y", false, "do not wait for a confirmation")
 	set.BoolVar(&flags.wait, "wait", true, "wait until the webhooks answer")
@@ -70,9 +77,14 @@ and waits until the webhooks answer. Fields of these objects that were changed a
 }
 
 func run(ctx context.Context, env *command.Environment, flags options) error {
-	objects, err := installation.Build(installation.Options{Namespace: flags.managerNamespace, Image: flags.image})
+	objects, err := installation.Build(installation.Options{
+		Namespace: flags.managerNamespace, Image: flags.image, Components: flags.components,
+	})
 	if err != nil {
 		return err
+	}
+	if flags.crdsOnly {
+		objects, flags.wait = installation.CRDs(objects), false
 	}
 	if flags.dryRun {
 		return write(env.Out, objects)

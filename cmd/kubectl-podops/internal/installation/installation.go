@@ -27,8 +27,13 @@ import (
 	"github.com/podops-dev/podops/pkg/doctor"
 )
 
-// imageName is the name of the manager's image in config/manager.
-const imageName = "podops-manager"
+const (
+	// imageName is the name of the manager's image in config/manager.
+	imageName = "podops-manager"
+
+	// componentsFolder is the folder of the components in config.
+	componentsFolder = "components"
+)
 
 // releaseImage is the image of the manager of the release that the plugin belongs to. Releases set it by
 // -ldflags -X (hack/release).
@@ -47,13 +52,38 @@ type Options struct {
 	// Image of the manager. If empty, the image of the release of the plugin; in a plugin without a
 	// release the image of config/manager.
 	Image string
+
+	// Components are folders of config/components that are switched on.
+	Components []string
 }
 
-// Build returns the objects of config/default, in the order in which they are to be created: CustomResourceDefinitions
+// Components returns the names of all components.
+func Components() ([]string, error) {
+	entries, err := config.Manifests.ReadDir(componentsFolder)
+	if err != nil {
+		return nil, fmt.Errorf("reading the embedded components: %w", err)
+	}
+	var names []string
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names, nil
+}
+
+// Build returns the objects of config/default and of components, in the order in which they are to be created: CustomResourceDefinitions
 // and namespaces first, and webhook configurations, which hold requests, last.
 func Build(options Options) ([]*unstructured.Unstructured, error) {
+	known, err := Components()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range options.Components {
+		if !slices.Contains(known, name) {
+			return nil, fmt.Errorf("component %q does not exist: want one of %s", name, strings.Join(known, ", "))
+		}
+	}
 	files := filesys.MakeFsInMemory()
-	err := fs.WalkDir(config.Manifests, ".", func(name string, entry fs.DirEntry, err error) error {
+	err = fs.WalkDir(config.Manifests, ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
@@ -104,6 +134,9 @@ func overlayOf(options Options) types.Kustomization {
 	}
 	if options.Namespace != cluster.DefaultManagerNamespace {
 		overlay.Namespace = options.Namespace
+	}
+	for _, name := range options.Components {
+		overlay.Components = append(overlay.Components, path.Join("..", componentsFolder, name))
 	}
 	if options.Image != "" {
 		overlay.Images = []types.Image{imageOf(options.Image)}
@@ -160,6 +193,13 @@ func turn(object *unstructured.Unstructured) int {
 		return at
 	}
 	return slices.Index(order, "")
+}
+
+// CRDs returns the CustomResourceDefinitions among objects.
+func CRDs(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
+	return slices.DeleteFunc(slices.Clone(objects), func(object *unstructured.Unstructured) bool {
+		return object.GetKind() != "CustomResourceDefinition"
+	})
 }
 
 // Compared returns the objects of the manifests that doctor compares.

@@ -2,6 +2,7 @@ package installation_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -69,6 +70,38 @@ func TestBuildSetsNamespaceAndImage(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestBuildSwitchesComponentsOn(t *testing.T) {
+	components, err := installation.Components()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(components, "deletes-fail") || !slices.Contains(components, "adapters") {
+		t.Fatalf("components %v", components)
+	}
+	objects, err := installation.Build(installation.Options{Components: []string{"adapters"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := func(object *unstructured.Unstructured) bool { return object.GetName() == "podops-adapters" }
+	if !slices.ContainsFunc(objects, named) {
+		t.Error("the component adapters has no ClusterRole podops-adapters")
+	}
+	if _, err := installation.Build(installation.Options{Components: []string{"../local"}}); err == nil || !strings.Contains(err.Error(), "adapters, ") {
+		t.Errorf("a component that does not exist: got %v, want the names of all", err)
+	}
+}
+
+func TestCRDsAreOfPodOpsOnly(t *testing.T) {
+	objects, err := installation.Build(installation.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	crds := installation.CRDs(objects)
+	if len(crds) != 4 || len(objects) < 30 {
+		t.Errorf("%d CRDs of %d objects, want 4 and the objects unchanged", len(crds), len(objects))
 	}
 }
 

@@ -34,6 +34,7 @@ type options struct {
 	adapters         []string
 	allFinalizers    bool
 	keepManifests    bool
+	crdsOnly         bool
 	yes              bool
 	timeout          time.Duration
 }
@@ -70,6 +71,8 @@ stopped. A manager outside of the cluster has to be stopped by hand first.`,
 	set.StringSliceVar(&flags.adapters, "adapters", nil, "TrafficAdapters whose finalizers are removed, too; their programs must have stopped")
 	set.BoolVar(&flags.allFinalizers, "all-finalizers", false, "remove every protection finalizer, including finalizers of adapters in other programs")
 	set.BoolVar(&flags.keepManifests, "keep-manifests", false, "release the pods only: keep the Deployment (with 0 replicas), roles and CustomResourceDefinitions")
+	set.BoolVar(&flags.crdsOnly, "crds-only", false, "delete the CustomResourceDefinitions and their objects only, and release no pod")
+	verb.MarkFlagsMutuallyExclusive("crds-only", "keep-manifests")
 	set.BoolVarP(&flags.yes, "yes", "y", false, "do not wait for a confirmation")
 	set.DurationVar(&flags.timeout, "timeout", 5*time.Minute, "timeout of the whole command")
 	return env.Cluster(verb)
@@ -77,8 +80,11 @@ stopped. A manager outside of the cluster has to be stopped by hand first.`,
 
 func run(ctx context.Context, env *command.Environment, flags options) error {
 	what := "remove PodOps and its CustomResourceDefinitions, with every PodTransitionRule"
-	if flags.keepManifests {
+	switch {
+	case flags.keepManifests:
 		what = "release every pod from PodOps, and remove its webhooks"
+	case flags.crdsOnly:
+		what = "remove the CustomResourceDefinitions of PodOps, with every PodTransitionRule"
 	}
 	if err := confirm.Change(env, what, flags.yes); err != nil {
 		return err
@@ -89,17 +95,33 @@ func run(ctx context.Context, env *command.Environment, flags options) error {
 	if err != nil {
 		return err
 	}
+	objects, err := manifests(flags.managerNamespace)
+	if err != nil {
+		return err
+	}
+	if flags.crdsOnly {
+		return remove(ctx, c, installation.CRDs(objects), env.Out)
+	}
 	if err := releasePods(ctx, c, flags, env.Out); err != nil {
 		return fmt.Errorf("releasing pods: %w", err)
 	}
 	if flags.keepManifests {
 		return nil
 	}
-	objects, err := installation.Build(installation.Options{Namespace: flags.managerNamespace})
-	if err != nil {
+	if err := remove(ctx, c, objects, env.Out); err != nil {
 		return err
 	}
-	return remove(ctx, c, objects, env.Out)
+	_, err = fmt.Fprintln(env.Out, "only labels and readiness gates of pod templates are left of PodOps")
+	return err
+}
+
+// manifests returns everything that install applies, with any components.
+func manifests(namespace string) ([]*unstructured.Unstructured, error) {
+	components, err := installation.Components()
+	if err != nil {
+		return nil, err
+	}
+	return installation.Build(installation.Options{Namespace: namespace, Components: components})
 }
 
 // releasePods ends every lifecycle, see package release, and prints its progress.
@@ -166,7 +188,7 @@ func remove(ctx context.Context, c client.Client, objects []*unstructured.Unstru
 	if err != nil {
 		return fmt.Errorf("waiting until %s is deleted: %w", remaining, err)
 	}
-	_, err = fmt.Fprintf(out, "deleted %d objects: only labels and readiness gates of pod templates are left of PodOps\n", deleted)
+	_, err = fmt.Fprintf(out, "deleted %d objects\n", deleted)
 	return err
 }
 
