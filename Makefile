@@ -8,12 +8,11 @@ SHELL := /usr/bin/env bash
 BIN := $(CURDIR)/bin
 TOOLS := $(BIN)/tools
 
-# The cluster of run, install and deploy.
-KUBECONFIG ?= $(BIN)/kubeconfig
-export KUBECONFIG
-
 # The image of the manager that deploy installs.
-IMG ?= podops-manager:dev
+IMG ?=
+
+# YES=1 changes the cluster of deploy, undeploy, install and uninstall without a confirmation.
+YES ?=
 
 # kubectl from the local control plane when it was built, else the one of the user.
 KUBECTL = $(or $(wildcard $(BIN)/kubectl),kubectl)
@@ -84,6 +83,10 @@ cluster-up: kube ## Start a local control plane with PodOps installed; writes bi
 cluster-down: controlplane ## End the local control plane and remove its files.
 	$(BIN)/controlplane down --dir $(BIN)/cluster
 	rm -f $(BIN)/manager.kubeconfig
+
+# The local control plane, unless the environment has another one. Targets that change a cluster of a
+# user take that of kubectl.
+run: export KUBECONFIG ?= $(BIN)/kubeconfig
 
 .PHONY: run
 run: build ## Run the manager on this machine against KUBECONFIG; ARGS adds flags.
@@ -222,7 +225,7 @@ test-policies: $(TOOLS)/opa ## Format, check and test the Rego with the opa comm
 	$(TOOLS)/opa test --capabilities policies/capabilities.json policies
 
 .PHONY: test-integration
-test-integration: kube ## Run the tests against a real API server.
+test-integration: kube bin/kubectl-podops ## Run the tests against a real API server.
 	$(BESIDE) env $(TEST_ENV) go test -vet=off -count=1 -p 1 -timeout 20m ./test/integration/...
 
 .PHONY: test-controlplane
@@ -311,21 +314,31 @@ push: $(TOOLS)/release ## Push the images of dist/ to the registry in their name
 
 ##@ Deploy
 
+# These targets take the kubeconfig that kubectl takes, print cluster and context first, and wait for a
+# confirmation before they change a cluster other than the local control plane.
+CONFIRMED = $(if $(filter 1,$(YES)),--yes)
+
 .PHONY: install
-install: ## Install the CRDs into the cluster of KUBECONFIG.
-	$(KUBECTL) apply --server-side -k config/crd
+install: bin/kubectl-podops ## Install the CRDs into the cluster of kubectl; YES=1 confirms.
+	@$(BIN)/kubectl-podops install --crds-only $(CONFIRMED) $(ARGS)
 
 .PHONY: uninstall
-uninstall: ## Remove the CRDs, and every rule with them.
-	$(KUBECTL) delete --ignore-not-found -k config/crd
+uninstall: bin/kubectl-podops ## Remove the CRDs, and every rule with them; YES=1 confirms.
+	@$(BIN)/kubectl-podops uninstall --crds-only $(CONFIRMED) $(ARGS)
 
 .PHONY: deploy
-deploy: bin/kubectl-podops ## Install everything with the image IMG, into the cluster of KUBECONFIG; ARGS=--help for options.
-	$(BIN)/kubectl-podops install --image $(IMG) $(ARGS)
+deploy: image-given bin/kubectl-podops ## Install everything with the image IMG, into the cluster of kubectl; YES=1 confirms, ARGS=--help for options.
+	@$(BIN)/kubectl-podops install $(addprefix --image=,$(IMG)) $(CONFIRMED) $(ARGS)
 
 .PHONY: undeploy
-undeploy: bin/kubectl-podops ## Leave every pod in service, then remove PodOps; ARGS=--help for options.
-	$(BIN)/kubectl-podops uninstall $(ARGS)
+undeploy: bin/kubectl-podops ## Leave every pod in service, then remove PodOps; YES=1 confirms, ARGS=--help for options.
+	@$(BIN)/kubectl-podops uninstall $(CONFIRMED) $(ARGS)
+
+.PHONY: image-given
+image-given:
+	@test -n "$(IMG)$(filter --help -h,$(ARGS))" || { \
+		echo "make deploy needs an image that the nodes of the cluster can pull, or have: IMG=<registry>/podops-manager:<tag>" >&2; \
+		echo "There is no published image: make image builds one." >&2; exit 1; }
 
 # Built on demand. Go knows best what is up to date.
 
