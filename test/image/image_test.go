@@ -34,7 +34,7 @@ type image struct {
 type setting struct {
 	root, bin, dist, dir string
 	images               map[string]image // by the names of their programs
-	podman               []string         // the command; nil: images are unpacked
+	podman               []string         // the command; empty: images are unpacked
 }
 
 func TestImagesRunAsTheManifestsRunThem(t *testing.T) {
@@ -110,13 +110,12 @@ func (s *setting) version(t *testing.T) string {
 // prepare loads the images into podman, or unpacks them.
 func (s *setting) prepare(t *testing.T) {
 	t.Helper()
-	if s.podman != nil {
-		s.load(t)
-		out, err := exec.Command(s.script(t, "manager", s.dir), "version").CombinedOutput()
+	if len(s.podman) > 0 {
+		err := s.load(t)
 		if err == nil {
 			return
 		}
-		t.Logf("podman runs no container here: %v\n%s", err, out)
+		t.Logf("podman runs no container here: %v", err)
 	}
 	t.Log("images are unpacked, and run in a chroot")
 	s.podman = nil
@@ -125,18 +124,24 @@ func (s *setting) prepare(t *testing.T) {
 	}
 }
 
-// load loads the images into podman.
-func (s *setting) load(t *testing.T) {
+// load loads the images into podman, and runs a container. An error is that of podman.
+func (s *setting) load(t *testing.T) error {
 	t.Helper()
-	podman := func(arguments ...string) string {
-		return run(t, s.podman[0], slices.Concat(s.podman[1:], arguments)...)
-	}
 	for _, i := range s.images {
-		if out := podman("load", "--quiet", "--input", filepath.Join(s.dist, i.File)); !strings.Contains(out, i.Name) {
+		arguments := []string{"load", "--quiet", "--input", filepath.Join(s.dist, i.File)}
+		out, err := exec.Command(s.podman[0], slices.Concat(s.podman[1:], arguments)...).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("loading %s: %w\n%s", i.Name, err, out)
+		}
+		if !strings.Contains(string(out), i.Name) {
 			t.Errorf("podman loaded %q, want %s", out, i.Name)
 		}
 	}
-	t.Cleanup(func() { podman("rm", "--all", "--force") })
+	t.Cleanup(func() { run(t, s.podman[0], slices.Concat(s.podman[1:], []string{"rm", "--all", "--force"})...) })
+	if out, err := exec.Command(s.script(t, "manager", s.dir), "version").CombinedOutput(); err != nil {
+		return fmt.Errorf("running a container: %w\n%s", err, out)
+	}
+	return nil
 }
 
 func (s *setting) unpacked(program string) string { return filepath.Join(s.dir, "unpacked", program) }
@@ -145,7 +150,7 @@ func (s *setting) unpacked(program string) string { return filepath.Join(s.dir, 
 func (s *setting) script(t *testing.T, program, folder string) string {
 	t.Helper()
 	words := []string{"unpacked", s.unpacked(program)}
-	if s.podman != nil {
+	if len(s.podman) > 0 {
 		words = []string{"podman", s.images[program].Name}
 	}
 	path := filepath.Join(s.dir, program+"-in-container")
