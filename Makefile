@@ -301,7 +301,7 @@ PLATFORMS ?=
 RELEASE_FLAGS = -version '$(VERSION)' -registry '$(REGISTRY)' -platforms '$(PLATFORMS)' -out dist
 
 .PHONY: image
-image: $(TOOLS)/release ## Build the images into dist/images; VERSION=, REGISTRY= and PLATFORMS= change them.
+image: $(TOOLS)/release ## Build the images into dist/; VERSION=, REGISTRY= and PLATFORMS= change them.
 	$(TOOLS)/release image $(RELEASE_FLAGS)
 
 .PHONY: release
@@ -310,7 +310,7 @@ release: $(TOOLS)/release ## Write a release into dist/; VERSION=v0.1.0 is requi
 
 .PHONY: push
 push: $(TOOLS)/release ## Push the images of dist/ to the registry in their names.
-	$(TOOLS)/release push dist/images/*.tar
+	$(TOOLS)/release push dist/*.tar
 
 ##@ Deploy
 

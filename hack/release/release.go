@@ -115,11 +115,6 @@ func newRelease(ctx context.Context, tree source.Source, registry, dir string, p
 	if err != nil {
 		return nil, err
 	}
-	for _, folder := range []string{"images", "plugins", "sboms"} {
-		if err := os.MkdirAll(filepath.Join(dir, folder), 0o755); err != nil {
-			return nil, fmt.Errorf("making a folder: %w", err)
-		}
-	}
 	return &release{
 		tree: tree, registry: registry, dir: dir, platforms: platforms, out: out, goroot: goroot,
 		index: dist.Index{Version: tree.Version, Commit: tree.Commit, Date: tree.Date, GoVersion: version},
@@ -167,7 +162,7 @@ func (r *release) image(ctx context.Context, program imageProgram) (dist.Image, 
 	if err != nil {
 		return dist.Image{}, fmt.Errorf("name of the image %s: %w", program.image, err)
 	}
-	image := dist.Image{Name: tag.Name(), File: "images/" + program.image + ".tar", SBOMs: map[string]string{}}
+	image := dist.Image{Name: tag.Name(), File: program.image + ".tar", SBOMs: map[string]string{}}
 	var binaries []ociimage.Binary
 	for _, platform := range r.wanted(imagePlatforms()) {
 		path, err := r.builder(nil).Build(ctx, program.Program, platform)
@@ -204,7 +199,7 @@ func (r *release) bill(program, binary string, platform build.Platform) (string,
 	if err != nil {
 		return "", err
 	}
-	path := "sboms/" + program + "_" + platform.OS + "_" + platform.Arch + ".cdx.json"
+	path := program + "_" + platform.OS + "_" + platform.Arch + ".cdx.json"
 	return path, r.file(path, bill)
 }
 
@@ -225,7 +220,7 @@ func (r *release) plugins(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("reading a program: %w", err)
 		}
-		path := "plugins/kubectl-podops_" + platform.OS + "_" + platform.Arch + ".tar.gz"
+		path := "kubectl-podops_" + platform.OS + "_" + platform.Arch + ".tar.gz"
 		if platform.OS == "windows" {
 			path = strings.TrimSuffix(path, ".tar.gz") + ".zip"
 		}
@@ -265,7 +260,7 @@ func (r *release) krew(sums map[string]string) error {
 	if err != nil {
 		return err
 	}
-	return r.file("plugins/podops.yaml", []byte(manifest))
+	return r.file("podops.yaml", []byte(manifest))
 }
 
 // manifest writes install.yaml: what the plugin of this release installs.
