@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -52,7 +53,9 @@ func Command(env *command.Environment) *cobra.Command {
 		Long: `Install PodOps into a cluster, or update it to the version of this plugin.
 
 It applies the manifests of config/default, which the plugin contains, on the server side,
-and waits until the webhooks answer. Fields of these objects that were changed are set back.`,
+and waits until the webhooks answer. Fields of these objects that were changed are set back.
+In an update the webhook configurations follow when all replicas are of the new version: replicas
+of the old version do not serve webhooks that the new version adds.`,
 		Example: `  # Install with an image
   kubectl podops install --image registry.example/podops-manager:v1
 
@@ -98,10 +101,17 @@ func run(ctx context.Context, env *command.Environment, flags options) error {
 	if err != nil {
 		return err
 	}
-	if err := requireService(ctx, c, objects); err != nil {
+	updates, err := requireService(ctx, c, objects)
+	if err != nil {
 		return err
 	}
-	if err := apply(ctx, c, objects, env.Out); err != nil {
+	replicas := func(context.Context, *unstructured.Unstructured) error { return nil }
+	if updates && flags.wait {
+		replicas = func(ctx context.Context, deployment *unstructured.Unstructured) error {
+			return awaitReplicas(ctx, c, deployment, env.Out)
+		}
+	}
+	if err := apply(ctx, c, objects, replicas, env.Out); err != nil {
 		return err
 	}
 	if !flags.wait {
@@ -125,8 +135,10 @@ func write(out io.Writer, objects []*unstructured.Unstructured) error {
 }
 
 // requireService fails in a cluster whose webhooks are at an address: a manager outside of the cluster owns
-// them, and the API server rejects a Service beside an address.
-func requireService(ctx context.Context, c client.Client, objects []*unstructured.Unstructured) error {
+// them, and the API server rejects a Service beside an address. It reports whether all
+// webhook configurations exist: while any of them is missing, no replica is ready.
+func requireService(ctx context.Context, c client.Client, objects []*unstructured.Unstructured) (installed bool, err error) {
+	installed = true
 	for _, object := range objects {
 		var configs []admissionregistrationv1.WebhookClientConfig
 		var err error
@@ -145,21 +157,38 @@ func requireService(ctx context.Context, c client.Client, objects []*unstructure
 			}
 		}
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("reading %s: %w", object.GetName(), err)
+			return false, fmt.Errorf("reading %s: %w", object.GetName(), err)
 		}
+		installed = installed && !apierrors.IsNotFound(err)
 		for _, config := range configs {
 			if config.URL != nil {
-				return errors.New("this cluster has the webhooks of a manager outside of it (make cluster-up, config/local): " +
+				return false, errors.New("this cluster has the webhooks of a manager outside of it (make cluster-up, config/local): " +
 					"stop that manager, and run `kubectl podops uninstall --keep-manifests` first")
 			}
 		}
 	}
-	return nil
+	return installed, nil
 }
 
-// apply applies objects in their order, on the server side.
-func apply(ctx context.Context, c client.Client, objects []*unstructured.Unstructured, out io.Writer) error {
+// apply applies objects in their order, on the server side. It calls replicas with the Deployment before it applies the
+// first webhook configuration.
+func apply(ctx context.Context, c client.Client, objects []*unstructured.Unstructured,
+	replicas func(context.Context, *unstructured.Unstructured) error, out io.Writer,
+) error {
+	var deployment *unstructured.Unstructured
 	for _, object := range objects {
+		switch object.GetKind() {
+		case "Deployment":
+			deployment = object
+		case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration":
+			if deployment == nil {
+				break
+			}
+			if err := replicas(ctx, deployment); err != nil {
+				return err
+			}
+			deployment = nil
+		}
 		err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(fieldOwner), client.ForceOwnership)
 		if err != nil {
 			return fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
