@@ -28,7 +28,7 @@ import (
 type managerSet struct {
 	cluster    *cluster
 	kubeconfig string // of the ServiceAccount
-	service    *service
+	service    *managerprocess.Service
 
 	mu  sync.Mutex
 	all []*manager
@@ -53,7 +53,7 @@ type manager struct {
 func newManagerSet(c *cluster) *managerSet {
 	GinkgoHelper()
 	f := &managerSet{cluster: c, kubeconfig: filepath.Join(c.dir, "manager.kubeconfig")}
-	f.service = openService(f.running)
+	f.service = openService(f)
 	Expect(managerprocess.WriteKubeconfig(context.Background(), c.config, f.kubeconfig)).To(Succeed())
 	DeferCleanup(func() {
 		f.stopAll()
@@ -68,7 +68,7 @@ func (f *managerSet) start(ctx context.Context) *manager {
 	GinkgoHelper()
 	m := f.launch()
 	Eventually(ctx, m.Ready).Should(Succeed(), m.Tail)
-	Eventually(ctx, f.urls).Should(HaveEach(HavePrefix(f.service.url())))
+	Eventually(ctx, f.urls).Should(HaveEach(HavePrefix(f.service.URL())))
 	Expect(observed.WebhookConfigurations(ctx, f.cluster.admin)).To(Succeed())
 	return m
 }
@@ -102,7 +102,7 @@ func (f *managerSet) launch(flags ...string) *manager {
 	m := &manager{webhook: freeAddress(), metric: freeAddress(), log: filepath.Join(f.cluster.dir, fmt.Sprintf("manager-%d.log", len(f.all)+1))}
 	probe := freeAddress()
 	command := append([]string{
-		requireProgram("manager"), "--kubeconfig", f.kubeconfig, "--webhook-url", f.service.url(), "--webhook-bind-address", m.webhook,
+		requireProgram("manager"), "--kubeconfig", f.kubeconfig, "--webhook-url", f.service.URL(), "--webhook-bind-address", m.webhook,
 		"--metrics-bind-address", m.metric, "--metrics-secure=false", "--shutdown-delay", "0s", "--health-probe-bind-address", probe, "--settle-time", "0s", "--rule-webhook-allow-cidr", "127.0.0.0/8",
 		"--leader-elect", "--leader-elect-retry-period", "500ms",
 	}, flags...)

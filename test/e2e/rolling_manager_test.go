@@ -26,7 +26,7 @@ var _ = Describe("A rolling update of the manager", func() {
 	It("leaves no request unanswered, and loses no deferred delete", func(ctx context.Context) {
 		// Endpoints reflect readiness within half a second. The delay is six times as long.
 		old := newTeam(ctx, "--shutdown-delay", "3s")
-		managers.service.lag(500 * time.Millisecond)
+		managers.lag(500 * time.Millisecond)
 		var owners []scenario
 		for range 3 {
 			p := newScenario(ctx)

@@ -65,6 +65,19 @@ func New(options Options) *Stage {
 
 // Up builds and starts everything. Building the control plane takes minutes the first time.
 func (s *Stage) Up(ctx context.Context) error {
+	if err := s.UpControlPlane(ctx); err != nil {
+		return err
+	}
+	fmt.Fprintln(s.options.Out, "installing CRDs, RBAC and webhooks, and starting the manager as their ServiceAccount")
+	if err := s.Kubectl(ctx, "apply", "--server-side", "-k", s.options.Manifests); err != nil {
+		return err
+	}
+	return s.StartManager(ctx)
+}
+
+// UpControlPlane builds and starts the control plane alone, for callers that install manifests and start managers
+// themselves.
+func (s *Stage) UpControlPlane(ctx context.Context) error {
 	if err := os.MkdirAll(s.options.Dir, 0o755); err != nil {
 		return fmt.Errorf("making %s: %w", s.options.Dir, err)
 	}
@@ -88,11 +101,7 @@ func (s *Stage) Up(ctx context.Context) error {
 	}
 	config.QPS = -1
 	s.config = config
-	fmt.Fprintln(s.options.Out, "installing CRDs, RBAC and webhooks, and starting the manager as their ServiceAccount")
-	if err := s.Kubectl(ctx, "apply", "--server-side", "-k", s.options.Manifests); err != nil {
-		return err
-	}
-	return s.StartManager(ctx)
+	return nil
 }
 
 // Down ends the manager and the control plane, and leaves only logs.
@@ -134,12 +143,23 @@ func (s *Stage) Kubectl(ctx context.Context, args ...string) error {
 
 // KubectlWith runs kubectl with input on its standard input.
 func (s *Stage) KubectlWith(ctx context.Context, input string, args ...string) error {
+	_, err := s.kubectl(ctx, input, args...)
+	return err
+}
+
+// KubectlOutput runs kubectl and returns its standard output and standard error.
+func (s *Stage) KubectlOutput(ctx context.Context, args ...string) (string, error) {
+	return s.kubectl(ctx, "", args...)
+}
+
+func (s *Stage) kubectl(ctx context.Context, input string, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, filepath.Join(s.options.Bin, "kubectl"), append([]string{"--kubeconfig", s.Kubeconfig()}, args...)...)
 	command.Stdin = strings.NewReader(input)
-	if output, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("kubectl %s: %w\n%s", strings.Join(args, " "), err, output)
+	output, err := command.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("kubectl %s: %w\n%s", strings.Join(args, " "), err, output)
 	}
-	return nil
+	return string(output), nil
 }
 
 // ErrTimeout means that a condition did not hold in time.
