@@ -33,7 +33,7 @@ RACE_PACKAGES = $$(go list ./pkg/... | grep -v /pkg/opa/sandbox)
 # Tests that measure the heap or the time of modules: the race detector multiplies both.
 HEAP_TESTS = ^Test(.*Heap|Hostile)$$
 HEAP_PACKAGES = ./pkg/heapsize ./pkg/loadshed ./pkg/opa
-OTHER_PACKAGES = ./pkg/opa/sandbox $$(go list ./... | grep -v -e /podops/pkg/ -e /test/integration -e /test/processes -e /test/e2e -e /test/hostile -e /test/image -e /test/kvstore -e /test/matrix -e /test/memlimit -e /test/prometheus/live)
+OTHER_PACKAGES = ./pkg/opa/sandbox $$(go list ./... | grep -v -e /podops/pkg/ -e /test/integration -e /test/processes -e /test/e2e -e /test/hostile -e /test/image -e /test/kvstore -e /test/matrix -e /test/memlimit -e /test/upgrade -e /test/prometheus/live)
 
 # Packages with property tests. Only their tests have the flag of the number of schedules.
 PROPERTY_PACKAGES = $$(go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | awk '/pgregory.net\/rapid/ {print $$1}')
@@ -191,7 +191,7 @@ bench-floor: kube bin/scale bin/floor ## Measure what the transport of lifecycle
 # Two lanes, since the end-to-end tests wait about half of their time: the unit tests fill the
 # gaps, at a lower priority, because no kubelet waits for them.
 .PHONY: test
-test: kube ## Run every test except test-long, test-matrix and test-hostile; the first run builds the local control plane (20 minutes).
+test: kube ## Run every test except test-long, test-matrix, test-hostile and test-upgrade; the first run builds the local control plane (20 minutes).
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=line BESIDE=nice test-e2e test-unit test-integration test-controlplane test-processes
 
 # Without vet, which `make vet` runs on tests, too. Under the race detector, which makes it several
@@ -281,6 +281,13 @@ test-prometheus: kube build bin/demo ## Evaluate alerts and dashboard in a Prome
 test-hostile: kube build ## Attack a manager with 1 GiB of memory; ARGS=-timed also checks a neighbour.
 	go test -c -o $(BIN)/hostile.test ./test/hostile
 	cd test/hostile && $(TEST_ENV) $(BIN)/hostile.test -test.timeout 30m $(ARGS)
+
+# The previous release is built from the history of this repository.
+.PHONY: test-upgrade
+test-upgrade: kube build ## Upgrade from the previous release under load, kill leaders, and go back; prints the times of admission.
+	go test -c -o $(BIN)/upgrade.test ./test/upgrade
+	previous=$$(hack/previous-release $(BIN)/previous) && cd test/upgrade && \
+		$(TEST_ENV) PODOPS_PREVIOUS=$$previous $(BIN)/upgrade.test -test.timeout 15m
 
 # A release of this machine's platform, of the working tree as it is. Where podman does not run, its images are
 # unpacked, and run in a chroot.

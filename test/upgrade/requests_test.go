@@ -1,0 +1,69 @@
+package upgrade_test
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/podops-dev/podops/test/audit"
+	"github.com/podops-dev/podops/test/managerprocess"
+)
+
+// requests are the writes of all users, from the audit log.
+type requests struct {
+	total int
+
+	// rejected and passed are the requests that no manager reviewed although a webhook applies to them, by what the
+	// failurePolicy of that webhook makes of it, near the times at which a leader was killed.
+	rejected, passed int
+
+	// passedDeletes counts deletes of pods among passed by namespace: no rule was evaluated for them.
+	passedDeletes map[string]int
+
+	// unexplained are such requests at all other times.
+	unexplained []string
+
+	// forbidden are requests of the manager that it has no right to.
+	forbidden []string
+}
+
+// readRequests reads the audit log.
+func readRequests(s *system) requests {
+	GinkgoHelper()
+	events, err := s.audit.All()
+	Expect(err).NotTo(HaveOccurred())
+	r := requests{passedDeletes: map[string]int{}}
+	manager := audit.ServiceAccount(managerprocess.Namespace, managerprocess.Account)
+	for _, e := range events {
+		name := s.phases.at(e.Time)
+		if name == "" {
+			continue // the start of the cluster
+		}
+		r.total++
+		text := fmt.Sprintf("%s %s: %s by %s of %s/%s: %d %s",
+			e.Time.Format(time.StampMilli), name, audit.ByTarget(e), e.User, e.Namespace, e.Name, e.Code, e.Message)
+		if manager(e) && e.Code == 403 {
+			r.forbidden = append(r.forbidden, text)
+		}
+		if e.Target() == "configmaps" {
+			continue // only the probes of install have webhooks there, which do not exist
+		}
+		rejected := e.Code >= 500 && strings.Contains(e.Message, "failed calling webhook")
+		switch {
+		case !rejected && !e.FailedOpen:
+		case !s.replicas.nearKill(e.Time):
+			r.unexplained = append(r.unexplained, text)
+		case rejected:
+			r.rejected++
+		default:
+			r.passed++
+			if e.Verb == "delete" && e.Target() == "pods" && !e.Refused() {
+				r.passedDeletes[e.Namespace]++
+			}
+		}
+	}
+	return r
+}
