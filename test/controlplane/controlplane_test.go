@@ -36,7 +36,7 @@ func buildAndRun(m *testing.M) (int, error) {
 	programs = os.Getenv("PODOPS_BIN")
 	if programs == "" {
 		programs = filepath.Join("..", "..", "bin")
-		if err := build.Run(context.Background(), ".", programs, os.Stderr); err != nil {
+		if err := build.Newest().Run(context.Background(), ".", programs, os.Stderr); err != nil {
 			return 1, err
 		}
 	}

@@ -1,5 +1,6 @@
 // Package build builds the programs of the control plane from their sources in the Go
-// module cache: one multi-call binary (cmd/kube) and a link to it for each program.
+// module cache: one multi-call binary for each version of Kubernetes (cmd/kube and oldest), and
+// a link to it for each program.
 package build
 
 import (
@@ -19,29 +20,68 @@ import (
 	"github.com/podops-dev/podops/test/controlplane/filelock"
 )
 
-// programs are the names under which the binary is linked. With bin/ as KUBEBUILDER_ASSETS,
-// controller-runtime's envtest finds its three among them.
-var programs = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok", "kubelets"}
-
 const (
 	binaryFile = "kube"
 	stampFile  = ".kube.stamp"
 	lockFile   = ".kube.lock"
-	target     = "./cmd/kube"
 )
 
-// sources are the folders of this module that the binary is built from.
-var sources = []string{"cmd/kube", "kubelet", "stages"}
+// Target is a multi-call binary with the programs of one version of Kubernetes, that of its go.mod.
+type Target struct {
+	module  string   // folder of its Go module, relative to that of this one
+	main    string   // its main package, in the module
+	sources []string // patterns of the files in the module that it is built from
+	bin     string   // folder of its programs, relative to the one that Run is given
 
-// Run makes sure that the folder bin holds the programs of the module in the folder source,
-// and reports progress on out. It does nothing when they are up to date. Concurrent calls
-// are safe: the second waits for the first and then has nothing to do.
-func Run(ctx context.Context, source, bin string, out io.Writer) error {
+	// programs are links by their names: to the binary, or to that of Newest.
+	programs map[string]string
+
+	flags   []string // of go build
+	minutes int      // of processor time that a first build takes
+}
+
+// Newest returns all programs of the version that everything is tested on. With its folder as
+// KUBEBUILDER_ASSETS, controller-runtime's envtest finds its three among them.
+func Newest() Target {
+	programs := map[string]string{}
+	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok", "kubelets"} {
+		programs[name] = binaryFile
+	}
+	// Without -trimpath, which would compile packages that no other build shares: the tests
+	// of this module link the same packages.
+	return Target{
+		module: ".", main: "./cmd/kube", sources: []string{"cmd/kube/*", "kubelet/*", "stages/*"}, bin: ".", programs: programs, minutes: 20,
+	}
+}
+
+// Oldest returns the servers of the oldest version that PodOps supports, in the subfolder
+// oldest. The other programs there are those of Newest.
+func Oldest() Target {
+	newest := filepath.Join("..", binaryFile)
+	return Target{
+		module: "oldest", main: ".", sources: []string{"*.go"}, bin: "oldest", minutes: 8,
+		programs: map[string]string{
+			"kube-apiserver": binaryFile, "kube-controller-manager": binaryFile, "kube-scheduler": binaryFile,
+			"etcd": newest, "kubectl": newest, "kubelets": newest,
+		},
+		// No other build shares the packages of this version, and no debugger reads them.
+		flags: []string{"-gcflags=k8s.io/...=-dwarf=false"},
+	}
+}
+
+// Run makes sure that the folder bin holds the programs of the target, built from the module in
+// the folder source, and reports progress on out. It does nothing when they are up to date.
+// Concurrent calls are safe: the second waits for the first and then has nothing to do.
+func (t Target) Run(ctx context.Context, source, bin string, out io.Writer) error {
+	source, bin = filepath.Join(source, t.module), filepath.Join(bin, t.bin)
 	bin, err := filepath.Abs(bin)
 	if err != nil {
 		return fmt.Errorf("resolving %s: %w", bin, err)
 	}
-	key, err := stamp(ctx, source)
+	if err := os.MkdirAll(bin, 0o755); err != nil {
+		return fmt.Errorf("making the folder of the programs: %w", err)
+	}
+	key, err := t.stamp(ctx, source)
 	if err != nil {
 		return err
 	}
@@ -52,14 +92,14 @@ func Run(ctx context.Context, source, bin string, out io.Writer) error {
 		return err
 	}
 	defer unlock()
-	if upToDate(bin, key) {
+	if t.upToDate(bin, key) {
 		fmt.Fprintf(out, "the control plane in %s is up to date\n", bin)
 		return nil
 	}
-	if err := compile(ctx, source, filepath.Join(bin, binaryFile), out); err != nil {
+	if err := t.compile(ctx, source, filepath.Join(bin, binaryFile), out); err != nil {
 		return err
 	}
-	if err := link(bin); err != nil {
+	if err := t.link(bin); err != nil {
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(bin, stampFile), []byte(key), 0o644); err != nil {
@@ -69,12 +109,12 @@ func Run(ctx context.Context, source, bin string, out io.Writer) error {
 }
 
 // upToDate reports whether bin holds every program, built for key.
-func upToDate(bin, key string) bool {
+func (t Target) upToDate(bin, key string) bool {
 	built, err := os.ReadFile(filepath.Join(bin, stampFile))
 	if err != nil || string(built) != key {
 		return false
 	}
-	for _, name := range programs {
+	for name := range t.programs {
 		if _, err := os.Stat(filepath.Join(bin, name)); err != nil { // follows the link
 			return false
 		}
@@ -84,7 +124,7 @@ func upToDate(bin, key string) bool {
 
 // stamp returns the identity of a build in the folder source: a hash of the sources, the
 // pinned dependencies, the settings and the Go version.
-func stamp(ctx context.Context, source string) (string, error) {
+func (t Target) stamp(ctx context.Context, source string) (string, error) {
 	version, err := goOutput(ctx, source, "env", "GOVERSION", "GOOS", "GOARCH", "CGO_ENABLED")
 	if err != nil {
 		return "", err
@@ -94,10 +134,10 @@ func stamp(ctx context.Context, source string) (string, error) {
 		return "", err
 	}
 	hash := sha256.New()
-	fmt.Fprintf(hash, "%s\n%s\n", version, flags)
+	fmt.Fprintf(hash, "%s\n%s %s\n", version, flags, t.flags)
 	files := []string{"go.mod", "go.sum"}
-	for _, folder := range sources {
-		found, err := fs.Glob(os.DirFS(source), folder+"/*")
+	for _, pattern := range t.sources {
+		found, err := fs.Glob(os.DirFS(source), pattern)
 		if err != nil {
 			return "", fmt.Errorf("listing the sources: %w", err)
 		}
@@ -118,10 +158,10 @@ func stamp(ctx context.Context, source string) (string, error) {
 
 // compile builds the binary at path; the old binary stays until the new binary is
 // complete, so that processes can still start it.
-func compile(ctx context.Context, source, path string, out io.Writer) error {
+func (t Target) compile(ctx context.Context, source, path string, out io.Writer) error {
 	began := time.Now()
 	fmt.Fprintln(out, "fetching the sources of the control plane, unless they are in Go's module cache")
-	packages, err := goOutput(ctx, source, "list", "-deps", target)
+	packages, err := goOutput(ctx, source, "list", "-deps", t.main)
 	if err != nil {
 		return err
 	}
@@ -130,12 +170,11 @@ func compile(ctx context.Context, source, path string, out io.Writer) error {
 		return err
 	}
 	total := strings.Count(packages, "\n") + 1
-	fmt.Fprintf(out, "building the control plane: Kubernetes, etcd and kwok, %d packages; "+
-		"with nothing in Go's build cache this takes about 20 minutes of CPU\n", total)
+	fmt.Fprintf(out, "building the control plane, %d packages; "+
+		"with nothing in Go's build cache this takes about %d minutes of CPU\n", total, t.minutes)
 
-	// Without -trimpath, which would compile packages that no other build shares: the tests
-	// of this module link the same packages.
-	cmd := exec.CommandContext(ctx, "go", "build", "-v", "-ldflags", flags, "-o", path+".new", target)
+	args := append([]string{"build", "-v", "-ldflags", flags, "-o", path + ".new"}, t.flags...)
+	cmd := exec.CommandContext(ctx, "go", append(args, t.main)...)
 	cmd.Dir = source
 	p := newProgress(out, total)
 	cmd.Stderr = p
@@ -152,13 +191,13 @@ func compile(ctx context.Context, source, path string, out io.Writer) error {
 }
 
 // link creates a link to the binary for every program.
-func link(bin string) error {
-	for _, name := range programs {
+func (t Target) link(bin string) error {
+	for name, binary := range t.programs {
 		path := filepath.Join(bin, name)
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("replacing %s: %w", name, err)
 		}
-		if err := os.Symlink(binaryFile, path); err != nil {
+		if err := os.Symlink(binary, path); err != nil {
 			return fmt.Errorf("linking %s: %w", name, err)
 		}
 	}

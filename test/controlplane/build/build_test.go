@@ -20,6 +20,9 @@ func newSource(t *testing.T) string {
 		"stages/pod.yaml":       "kind: Stage\n",
 		"stages/README.md":      "words\n",
 		"cmd/controlplane/x.go": "package main\n",
+		"oldest/go.mod":         "module " + modulePath + "/oldest\n\nrequire (\n\tk8s.io/kubernetes v1.35.0\n)\n",
+		"oldest/go.sum":         "sum\n",
+		"oldest/main.go":        "package main\n",
 	} {
 		write(t, filepath.Join(folder, name), content)
 	}
@@ -37,35 +40,41 @@ func write(t *testing.T, path, content string) {
 }
 
 func TestStampChangesWithTheSources(t *testing.T) {
-	for file, wanted := range map[string]bool{
-		"go.mod":                true,
-		"go.sum":                true,
-		"cmd/kube/main.go":      true,
-		"cmd/kube/new.go":       true,
-		"kubelet/run.go":        true,
-		"stages/pod.yaml":       true,
-		"kubelet/run_test.go":   false,
-		"stages/README.md":      false,
-		"cmd/controlplane/x.go": false,
+	for file, wanted := range map[string]struct{ newest, oldest bool }{
+		"go.mod":                {newest: true},
+		"go.sum":                {newest: true},
+		"cmd/kube/main.go":      {newest: true},
+		"cmd/kube/new.go":       {newest: true},
+		"kubelet/run.go":        {newest: true},
+		"stages/pod.yaml":       {newest: true},
+		"oldest/go.mod":         {oldest: true},
+		"oldest/go.sum":         {oldest: true},
+		"oldest/main.go":        {oldest: true},
+		"kubelet/run_test.go":   {},
+		"stages/README.md":      {},
+		"cmd/controlplane/x.go": {},
 	} {
 		t.Run(file, func(t *testing.T) {
 			source := newSource(t)
-			before := stampOf(t, source)
-			if again := stampOf(t, source); again != before {
-				t.Fatalf("nothing changed, and %s became %s", before, again)
+			newest, oldest := stampOf(t, Newest(), source), stampOf(t, Oldest(), source)
+			if newest == oldest || stampOf(t, Newest(), source) != newest || stampOf(t, Oldest(), source) != oldest {
+				t.Fatalf("nothing changed, and %s or %s did", newest, oldest)
 			}
 			content, _ := os.ReadFile(filepath.Join(source, file)) // empty for a new file
 			write(t, filepath.Join(source, file), string(content)+"\n// more\n")
-			if changed := stampOf(t, source) != before; changed != wanted {
-				t.Errorf("stamp changed: want %t, got %t", wanted, changed)
+			if changed := stampOf(t, Newest(), source) != newest; changed != wanted.newest {
+				t.Errorf("stamp of the newest version changed: want %t, got %t", wanted.newest, changed)
+			}
+			if changed := stampOf(t, Oldest(), source) != oldest; changed != wanted.oldest {
+				t.Errorf("stamp of the oldest version changed: want %t, got %t", wanted.oldest, changed)
 			}
 		})
 	}
 }
 
-func stampOf(t *testing.T, source string) string {
+func stampOf(t *testing.T, target Target, source string) string {
 	t.Helper()
-	key, err := stamp(t.Context(), source)
+	key, err := target.stamp(t.Context(), filepath.Join(source, target.module))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,29 +82,53 @@ func stampOf(t *testing.T, source string) string {
 }
 
 func TestUpToDate(t *testing.T) {
-	bin := t.TempDir()
-	if upToDate(bin, "key") {
+	target, bin := Newest(), t.TempDir()
+	if target.upToDate(bin, "key") {
 		t.Error("an empty folder must not be up to date")
 	}
 	write(t, filepath.Join(bin, binaryFile), "")
 	write(t, filepath.Join(bin, stampFile), "key")
-	if upToDate(bin, "key") {
+	if target.upToDate(bin, "key") {
 		t.Error("without the links it must not be up to date")
 	}
-	if err := link(bin); err != nil {
+	if err := target.link(bin); err != nil {
 		t.Fatal(err)
 	}
-	if !upToDate(bin, "key") {
+	if !target.upToDate(bin, "key") {
 		t.Error("a complete folder must be up to date")
 	}
-	if upToDate(bin, "another key") {
+	if target.upToDate(bin, "another key") {
 		t.Error("it must not be up to date for another key")
 	}
 	if err := os.Remove(filepath.Join(bin, binaryFile)); err != nil {
 		t.Fatal(err)
 	}
-	if upToDate(bin, "key") {
+	if target.upToDate(bin, "key") {
 		t.Error("with dangling links it must not be up to date")
+	}
+}
+
+// TestTheOldestVersionSharesTheOtherPrograms shows that the folder of the oldest version is complete with the
+// programs of the folder above it.
+func TestTheOldestVersionSharesTheOtherPrograms(t *testing.T) {
+	above := t.TempDir()
+	bin := filepath.Join(above, Oldest().bin)
+	write(t, filepath.Join(bin, binaryFile), "old")
+	write(t, filepath.Join(bin, stampFile), "key")
+	if err := Oldest().link(bin); err != nil {
+		t.Fatal(err)
+	}
+	if Oldest().upToDate(bin, "key") {
+		t.Error("without the newest version it must not be up to date")
+	}
+	write(t, filepath.Join(above, binaryFile), "new")
+	if !Oldest().upToDate(bin, "key") {
+		t.Error("a complete folder must be up to date")
+	}
+	for name, want := range map[string]string{"kube-apiserver": "old", "kube-scheduler": "old", "etcd": "new", "kubelets": "new"} {
+		if got, err := os.ReadFile(filepath.Join(bin, name)); err != nil || string(got) != want {
+			t.Errorf("%s is %s, %v, want the %s binary", name, got, err, want)
+		}
 	}
 }
 

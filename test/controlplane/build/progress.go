@@ -114,7 +114,7 @@ func statusLine(compiled, total int, current string, elapsed time.Duration) stri
 	switch {
 	case current == "":
 		return fmt.Sprintf("  %s: checking the build cache", elapsed)
-	case strings.HasSuffix(current, "/cmd/kube"):
+	case current == modulePath+"/cmd/kube", current == modulePath+"/oldest":
 		return fmt.Sprintf("  %s: compiled %d packages, linking", elapsed, compiled)
 	}
 	if len(current) > 50 {

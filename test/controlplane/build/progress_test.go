@@ -17,7 +17,8 @@ func TestStatusLine(t *testing.T) {
 		"during the build":         {12, "k8s.io/api/core/v1", "  1m5s: compiled 12 of at most 2814 packages, now k8s.io/api/core/v1"},
 		"a long import path is cut from the left": {12, "k8s.io/kubernetes/pkg/controller/deployment/util/very/long",
 			"  1m5s: compiled 12 of at most 2814 packages, now ...rnetes/pkg/controller/deployment/util/very/long"},
-		"at the end": {900, modulePath + "/cmd/kube", "  1m5s: compiled 900 packages, linking"},
+		"at the end of the oldest version": {500, modulePath + "/oldest", "  1m5s: compiled 500 packages, linking"},
+		"at the end":                       {900, modulePath + "/cmd/kube", "  1m5s: compiled 900 packages, linking"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

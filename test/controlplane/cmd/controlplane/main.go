@@ -85,6 +85,7 @@ func dispatch(ctx context.Context, args []string) error {
 func runBuild(ctx context.Context, args []string) error {
 	flags := newFlags("build", "builds the programs of the control plane, or does nothing when they are up to date")
 	bin := flags.String("bin", inCheckout("bin"), "`folder` for the programs")
+	oldest := flags.Bool("oldest", false, "build the servers of the oldest Kubernetes version that PodOps supports, into the subfolder oldest")
 	source := flags.String("source", "", "`folder` of this module (default: test/controlplane of the checkout)")
 	if err := parse(flags, args); err != nil {
 		return err
@@ -96,7 +97,11 @@ func runBuild(ctx context.Context, args []string) error {
 		}
 		*source = found
 	}
-	return build.Run(ctx, *source, *bin, os.Stdout)
+	target := build.Newest()
+	if *oldest {
+		target = build.Oldest()
+	}
+	return target.Run(ctx, *source, *bin, os.Stdout)
 }
 
 func runUp(ctx context.Context, args []string) error {
