@@ -34,7 +34,7 @@ func layers() []layer {
 			"pkg/webhookserver", "pkg/webhooktask/dispatch",
 		}},
 		{name: "pure packages", packages: []string{
-			"pkg/clusterstate", "pkg/deferreddelete", "pkg/explain", "pkg/kvstore/plan", "pkg/lifecycle", "pkg/permit", "pkg/podoperation",
+			"pkg/clusterstate", "pkg/deferreddelete", "pkg/explain", "pkg/kubeversion", "pkg/kvstore/plan", "pkg/lifecycle", "pkg/permit", "pkg/podoperation",
 			"pkg/podstate", "pkg/replicasetscale", "pkg/resourceconsist/plan", "pkg/rolloutview", "pkg/rule/...", "pkg/timeline",
 			"pkg/webhooktask",
 		}},

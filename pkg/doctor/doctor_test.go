@@ -25,9 +25,11 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/version"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/doctor"
+	"github.com/podops-dev/podops/pkg/kubeversion"
 	"github.com/podops-dev/podops/test/builders"
 )
 
@@ -87,7 +89,8 @@ func healthy(t *testing.T) *doctor.Snapshot {
 	certificate, ca := authority(t, now.Add(80*24*time.Hour))
 	app := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
 	return &doctor.Snapshot{
-		Expected: installation(nil), Installed: installation(ca), Unread: map[doctor.Source]string{},
+		Expected: installation(nil), Installed: installation(ca),
+		Kubernetes: version.Info{Major: "1", Minor: kubeversion.Minimum[2:], GitVersion: "v" + kubeversion.Minimum + ".0"}, Unread: map[doctor.Source]string{},
 		Manager: doctor.Manager{
 			Namespace:  system,
 			Deployment: &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: new(int32(2))}, Status: appsv1.DeploymentStatus{AvailableReplicas: 2}},
@@ -176,6 +179,9 @@ func condition(r *appsv1alpha1.PodTransitionRule, kind string, status metav1.Con
 
 func installationFaults() map[string]fault {
 	return map[string]fault{
+		"Kubernetes is too old": {"kubernetes-version", func(_ *testing.T, s *doctor.Snapshot) {
+			s.Kubernetes = version.Info{Major: "1", Minor: "34", GitVersion: "v1.34.2"}
+		}, "kube-apiserver", "Kubernetes v1.34.2 is not supported"},
 		"a webhook was removed": {"webhook-missing", func(_ *testing.T, s *doctor.Snapshot) {
 			s.Installed.Validating[0].Webhooks = nil
 		}, "validatingwebhookconfiguration podops-validating", "has no webhook pods"},

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,8 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podops-dev/podops/pkg/kubeversion"
 )
 
 // reinstall is the remedy for an object that is missing or differs from the manifests.
@@ -16,6 +19,7 @@ const reinstall = "kubectl podops install"
 
 func installationChecks() []check {
 	return []check{
+		{id: "kubernetes-version", reads: []Source{SourceVersion}, find: (*inspection).kubernetesVersion},
 		{id: "webhook-missing", reads: []Source{SourceWebhooks}, find: (*inspection).webhookMissing},
 		{id: "webhook-edited", reads: []Source{SourceWebhooks}, find: (*inspection).webhookEdited},
 		{id: "admission-policy-missing", reads: []Source{SourcePolicies}, find: (*inspection).policyMissing},
@@ -23,6 +27,14 @@ func installationChecks() []check {
 		{id: "crd-missing", reads: []Source{SourceCRDs}, find: (*inspection).crdMissing},
 		{id: "crd-outdated", reads: []Source{SourceCRDs}, find: (*inspection).crdOutdated},
 	}
+}
+
+func (in *inspection) kubernetesVersion() []Finding {
+	unsupported := &kubeversion.UnsupportedError{}
+	if !errors.As(kubeversion.Check(in.Kubernetes), &unsupported) {
+		return nil
+	}
+	return []Finding{{Level: LevelError, Object: "kube-apiserver", Text: unsupported.Problem, Remedy: unsupported.Remedy}}
 }
 
 // webhook is a webhook of either kind: the part of its configuration that concerns requests.

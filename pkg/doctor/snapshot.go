@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/version"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/resourceconsist"
@@ -24,6 +25,7 @@ type Source string
 
 // The sources of a Snapshot.
 const (
+	SourceVersion     Source = "version of the API server"
 	SourceWebhooks    Source = "webhook configurations"
 	SourcePolicies    Source = "admission policies"
 	SourceCRDs        Source = "CustomResourceDefinitions"
@@ -74,6 +76,9 @@ type Snapshot struct {
 	// Expected has the objects of the manifests; the others were read.
 	Expected, Installed Installation
 	Manager             Manager
+
+	// Kubernetes is the version of the API server.
+	Kubernetes version.Info
 
 	Namespaces   []corev1.Namespace
 	Pods         []corev1.Pod

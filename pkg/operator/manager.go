@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -33,6 +34,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/pkg/buildinfo"
 	"github.com/podops-dev/podops/pkg/controllers/podtransitionrule"
+	"github.com/podops-dev/podops/pkg/kubeversion"
 	"github.com/podops-dev/podops/pkg/objectbounds"
 	"github.com/podops-dev/podops/pkg/operator/certificates"
 	"github.com/podops-dev/podops/pkg/podindex"
@@ -69,12 +71,14 @@ func newOperator(ctx context.Context, config *rest.Config, options Options, endi
 	if err != nil {
 		return nil, err
 	}
-	review, err := clientset.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	kubernetesVersion, err := supportedVersion(ctx, clientset.DiscoveryClient)
 	if err != nil {
-		return nil, fmt.Errorf("reading the identity of this manager from the API server: %w", err)
+		return nil, err
 	}
-	identity := review.Status.UserInfo.Username
-
+	identity, err := userName(ctx, clientset)
+	if err != nil {
+		return nil, err
+	}
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, err
@@ -109,8 +113,27 @@ func newOperator(ctx context.Context, config *rest.Config, options Options, endi
 	if err := addChecks(ctx, mgr, certs, ending, options.webhooksAt()); err != nil {
 		return nil, err
 	}
-	mgr.GetLogger().Info("Manager made", "version", buildinfo.Read().Version, "identity", identity, "namespace", options.Namespace, "webhookURL", options.WebhookURL)
+	mgr.GetLogger().Info("Manager made", "version", buildinfo.Read().Version, "kubernetes", kubernetesVersion,
+		"identity", identity, "namespace", options.Namespace, "webhookURL", options.WebhookURL)
 	return mgr, nil
+}
+
+// supportedVersion returns the version of the API server, and an error if PodOps does not support it.
+func supportedVersion(ctx context.Context, server discovery.ServerVersionInterfaceWithContext) (string, error) {
+	info, err := server.ServerVersionWithContext(ctx)
+	if err != nil {
+		return "", fmt.Errorf("reading the version of the API server: %w", err)
+	}
+	return info.GitVersion, kubeversion.Check(*info)
+}
+
+// userName returns the user that the API server takes this manager for.
+func userName(ctx context.Context, clientset kubernetes.Interface) (string, error) {
+	review, err := clientset.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("reading the identity of this manager from the API server: %w", err)
+	}
+	return review.Status.UserInfo.Username, nil
 }
 
 // ruleIndex is the index of pods and rules, which the cache of the manager fills with pods, and

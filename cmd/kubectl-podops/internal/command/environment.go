@@ -3,6 +3,7 @@
 package command
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"time"
@@ -11,8 +12,10 @@ import (
 	"golang.org/x/term"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -64,6 +67,23 @@ func (e *Environment) Client() (client.WithWatch, error) {
 		return nil, fmt.Errorf("connecting to %s: %w", config.Host, err)
 	}
 	return reader, nil
+}
+
+// Kubernetes returns the version of the API server.
+func (e *Environment) Kubernetes(ctx context.Context) (version.Info, error) {
+	config, err := e.REST()
+	if err != nil {
+		return version.Info{}, err
+	}
+	server, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return version.Info{}, fmt.Errorf("connecting to %s: %w", config.Host, err)
+	}
+	info, err := server.ServerVersionWithContext(ctx)
+	if err != nil {
+		return version.Info{}, fmt.Errorf("reading the version of the API server: %w", err)
+	}
+	return *info, nil
 }
 
 // Scheme returns the types that verbs read and write.

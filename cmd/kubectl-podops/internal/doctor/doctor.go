@@ -86,7 +86,7 @@ func run(cmd *cobra.Command, env *command.Environment, flags options) error {
 	if err != nil {
 		return err
 	}
-	r := reader{client: c, namespace: namespace, progress: func(source doctor.Source) {
+	r := reader{client: c, namespace: namespace, version: env.Kubernetes, progress: func(source doctor.Source) {
 		if _, _, terminal := env.Terminal(); terminal && flags.output == "text" {
 			_, _ = fmt.Fprintf(env.ErrOut, "reading %s\n", source)
 		}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
@@ -36,6 +37,7 @@ const (
 type reader struct {
 	client    client.Client
 	namespace string // empty for all
+	version   func(context.Context) (version.Info, error)
 	progress  func(source doctor.Source)
 	snapshot  *doctor.Snapshot
 }
@@ -50,6 +52,10 @@ func read(ctx context.Context, r reader, expected doctor.Installation, managerNa
 		source doctor.Source
 		read   func(context.Context) error
 	}{
+		{doctor.SourceVersion, func(ctx context.Context) (err error) {
+			r.snapshot.Kubernetes, err = r.version(ctx)
+			return err
+		}},
 		{doctor.SourceWebhooks, r.webhooks},
 		{doctor.SourcePolicies, r.policies},
 		{doctor.SourceCRDs, r.crds},

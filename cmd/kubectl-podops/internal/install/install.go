@@ -21,6 +21,7 @@ import (
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/command"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/confirm"
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/installation"
+	"github.com/podops-dev/podops/pkg/kubeversion"
 	"github.com/podops-dev/podops/pkg/text"
 )
 
@@ -55,7 +56,8 @@ func Command(env *command.Environment) *cobra.Command {
 It applies the manifests of config/default, which the plugin contains, on the server side,
 and waits until the webhooks answer. Fields of these objects that were changed are set back.
 In an update the webhook configurations follow when all replicas are of the new version: replicas
-of the old version do not serve webhooks that the new version adds.`,
+of the old version do not serve webhooks that the new version adds.
+It changes nothing in a cluster whose Kubernetes version PodOps does not support.`,
 		Example: `  # Install with an image
   kubectl podops install --image registry.example/podops-manager:v1
 
@@ -97,7 +99,7 @@ func run(ctx context.Context, env *command.Environment, flags options) error {
 	}
 	ctx, stop := context.WithTimeout(ctx, flags.timeout)
 	defer stop()
-	c, err := env.Client()
+	c, err := connect(ctx, env)
 	if err != nil {
 		return err
 	}
@@ -118,6 +120,18 @@ func run(ctx context.Context, env *command.Environment, flags options) error {
 		return nil
 	}
 	return awaitWebhooks(ctx, c, env.Out)
+}
+
+// connect returns a client of a cluster whose version of Kubernetes PodOps supports.
+func connect(ctx context.Context, env *command.Environment) (client.Client, error) {
+	kubernetes, err := env.Kubernetes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := kubeversion.Check(kubernetes); err != nil {
+		return nil, err
+	}
+	return env.Client()
 }
 
 // write writes objects as YAML documents.
