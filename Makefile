@@ -244,6 +244,11 @@ E2E = $(TEST_ENV) $(TOOLS)/ginkgo run --procs=$(E2E_PROCS) --timeout=40m --poll-
 test-e2e: kube build bin/adapter-template bin/kubectl-podops $(TOOLS)/ginkgo ## Run the end-to-end tests, except those of test-long.
 	$(E2E) --label-filter='!/bench/ && !long' ./test/e2e
 
+# The oldest version has minutes of compiling of its own, once.
+.PHONY: test-versions
+test-versions: kube-oldest build bin/kubectl-podops $(TOOLS)/ginkgo ## Run the main end-to-end tests on the oldest Kubernetes version that PodOps supports.
+	PODOPS_CONTROLPLANE=$(BIN)/oldest $(E2E) --label-filter=main ./test/e2e
+
 .PHONY: test-long
 test-long: kube build $(TOOLS)/ginkgo ## Run the two end-to-end tests that take minutes.
 	$(E2E) --label-filter=long ./test/e2e
@@ -357,6 +362,11 @@ controlplane:
 .PHONY: kube
 kube: controlplane
 	@$(BIN)/controlplane build --bin $(BIN)
+
+# The same of the oldest Kubernetes version, into bin/oldest.
+.PHONY: kube-oldest
+kube-oldest: kube
+	@$(BIN)/controlplane build --oldest --bin $(BIN)
 
 .PHONY: bin/bench
 bin/bench:

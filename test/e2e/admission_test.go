@@ -31,7 +31,7 @@ const (
 	someFinalizer = appsv1alpha1.ProtectionFinalizerPrefix + "/e2e"
 )
 
-var _ = Describe("Admission of pods", func() {
+var _ = Describe("Admission of pods", Label(mainStories), func() {
 	var p scenario
 
 	BeforeEach(func(ctx context.Context) { p = newScenario(ctx) })

@@ -106,7 +106,7 @@ func (u *cpuUsage) metricsOf(pods []corev1.Pod) map[string]any {
 }
 
 var _ = Describe("A HorizontalPodAutoscaler", func() {
-	It("counts pods that wait to leave, and takes them back when the load rises", func(ctx context.Context) {
+	It("counts pods that wait to leave, and takes them back when the load rises", Label(mainStories), func(ctx context.Context) {
 		p := newScenario(ctx)
 		p.rule(ctx, approved())
 		deployment := p.deployment(ctx, 4, func(deployment *appsv1.Deployment) {

@@ -52,7 +52,7 @@ func startCluster(ctx context.Context, flags ...string) *cluster {
 	})
 	requireProgram("kubectl")
 	// A node has room for 110 pods. The largest scenario has 500.
-	run(ctx, "controlplane", append([]string{"up", "--bin", binFolder(), "--dir", state, "--kubeconfig", c.kubeconfig,
+	run(ctx, "controlplane", append([]string{"up", "--bin", controlPlaneFolder(), "--dir", state, "--kubeconfig", c.kubeconfig,
 		"--nodes", "6", "--parent-pid", strconv.Itoa(os.Getpid())}, flags...)...)
 
 	Expect(clientgoscheme.AddToScheme(c.scheme)).To(Succeed())

@@ -65,7 +65,7 @@ var _ = Describe("A custom rule", func() {
 	var p scenario
 	BeforeEach(func(ctx context.Context) { p = newScenario(ctx) })
 
-	It("passes the pods that its module allows, and reports why the others wait", func(ctx context.Context) {
+	It("passes the pods that its module allows, and reports why the others wait", Label(mainStories), func(ctx context.Context) {
 		p.rule(ctx, regoRule("tested", `allow if input.pod.labels.tested == "true"
 
 reason := sprintf("%s has not been tested", [input.pod.name])`))
@@ -171,7 +171,7 @@ reason := sprintf("%s has not been tested", [input.pod.name])`))
 		Eventually(ctx, func(ctx context.Context) string { return managers.metric(ctx, "podops_rule_quarantined", p.namespace) }).Should(BeEmpty())
 	})
 
-	It("that reads other pods bounds pods that wait at once", func(ctx context.Context) {
+	It("that reads other pods bounds pods that wait at once", Label(mainStories), func(ctx context.Context) {
 		applied, _ := p.kubectl(ctx, "apply", "-f", filepath.Join("..", "..", "config", "samples", "policies", "one-per-shard.yaml"), "--namespace", p.namespace, "--server-side", "--force-conflicts")
 		Expect(applied).To(ContainSubstring("podtransitionpolicy"))
 		p.rule(ctx, policyRule("shard", "one-per-shard", `{"shard_label": "shard"}`))

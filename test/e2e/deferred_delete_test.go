@@ -22,7 +22,7 @@ const podDelete = appsv1alpha1.PodDeleteID
 // forced makes a delete pass the rules, as kubectl delete --force --grace-period=0 does.
 const forced = client.GracePeriodSeconds(0)
 
-var _ = Describe("A delete by the ReplicaSet controller", func() {
+var _ = Describe("A delete by the ReplicaSet controller", Label(mainStories), func() {
 	var p scenario
 	var controller client.Client
 
@@ -176,7 +176,7 @@ func held(p scenario) string {
 	return "PodOps holds this delete (normal during a rollout). Why: kubectl get podtransitionrule web -n " + p.namespace + " -o wide"
 }
 
-var _ = Describe("The deletion of a whole application", func() {
+var _ = Describe("The deletion of a whole application", Label(mainStories), func() {
 	It("is not stopped by a rule: a namespace ends while deletes of its pods are deferred", func(ctx context.Context) {
 		p := newScenario(ctx)
 		p.rule(ctx, approved())

@@ -22,7 +22,7 @@ import (
 	"github.com/podops-dev/podops/test/expect"
 )
 
-var _ = Describe("A request to remove a pod", func() {
+var _ = Describe("A request to remove a pod", Label(mainStories), func() {
 	var p scenario
 
 	BeforeEach(func(ctx context.Context) {

@@ -128,7 +128,7 @@ func (p scenario) annotate(ctx context.Context, pod *corev1.Pod, key, value stri
 }
 
 var _ = Describe("Operation controllers", func() {
-	It("finish an update and a delete on one pod in one preparation", func(ctx context.Context) {
+	It("finish an update and a delete on one pod in one preparation", Label(mainStories), func(ctx context.Context) {
 		const name, finalizer = "web", "prot.podopslifecycle.kusionstack.io/directory"
 		p := newScenario(ctx)
 		p.rule(ctx, approved())

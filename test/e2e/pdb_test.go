@@ -44,7 +44,7 @@ var _ = Describe("A PodDisruptionBudget", func() {
 
 	BeforeEach(func(ctx context.Context) { p = newScenario(ctx) })
 
-	It("counts like a rule, and leaves its disruption to the pod that is prepared", func(ctx context.Context) {
+	It("counts like a rule, and leaves its disruption to the pod that is prepared", Label(mainStories), func(ctx context.Context) {
 		p.rule(ctx, maxUnavailable("2"))
 		p.deployment(ctx, 4, nil)
 		p.disruptionBudget(ctx, "web", "1")
@@ -73,7 +73,7 @@ var _ = Describe("A PodDisruptionBudget", func() {
 		Expect(observer.leastAvailable()).To(BeNumerically(">=", 3))
 	})
 
-	It("holds for a rollout, which ends", func(ctx context.Context) {
+	It("holds for a rollout, which ends", Label(mainStories), func(ctx context.Context) {
 		p.rule(ctx, maxUnavailable("2"))
 		deployment := p.deployment(ctx, 4, func(d *appsv1.Deployment) {
 			d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxUnavailable: intOrString("2"), MaxSurge: intOrString("0")}

@@ -30,7 +30,7 @@ var _ = Describe("A PodOperation", func() {
 	webDeployment := appsv1alpha1.PodOperationTarget{Owner: &appsv1alpha1.PodOperationOwner{Kind: "Deployment", Name: "web"}}
 	web := appsv1alpha1.PodOperationTarget{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}
 
-	It("restarts the pods of a Deployment in place, as many at a time as their rule permits", func(ctx context.Context) {
+	It("restarts the pods of a Deployment in place, as many at a time as their rule permits", Label(mainStories), func(ctx context.Context) {
 		const pods = 12
 		p.rule(ctx, maxUnavailable("25%"))
 		p.deployment(ctx, pods, nil)
@@ -127,7 +127,7 @@ var _ = Describe("A PodOperation", func() {
 		Expect(p.list(ctx)).To(HaveEach(And(haveRestarted(1), expect.BeAvailable(), expect.HaveNoLifecycle())))
 	})
 
-	It("evicts each pod of a Deployment once, within the PodDisruptionBudget", func(ctx context.Context) {
+	It("evicts each pod of a Deployment once, within the PodDisruptionBudget", Label(mainStories), func(ctx context.Context) {
 		p.deployment(ctx, 4, nil)
 		p.disruptionBudget(ctx, "web", "1")
 		before, observer := p.list(ctx), observe(p)
@@ -152,7 +152,7 @@ var _ = Describe("A PodOperation", func() {
 		Expect(names(p.list(ctx))).To(ConsistOf("web-00", "web-02"))
 	})
 
-	It("resizes pods in place", func(ctx context.Context) {
+	It("resizes pods in place", Label(mainStories), func(ctx context.Context) {
 		p.rule(ctx, maxUnavailable("50%"))
 		cpu := func(amount string) corev1.ResourceList {
 			return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(amount)}

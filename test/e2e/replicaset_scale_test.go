@@ -28,7 +28,7 @@ const (
 	surge = 3  // 25 % of them
 )
 
-var _ = Describe("A Deployment whose rollout waits", func() {
+var _ = Describe("A Deployment whose rollout waits", Label(mainStories), func() {
 	var p scenario
 	var deployment *appsv1.Deployment
 	var requests *requests
@@ -108,7 +108,7 @@ var _ = Describe("A Deployment whose rollout waits", func() {
 	})
 })
 
-var _ = Describe("A scale-in of a Deployment", func() {
+var _ = Describe("A scale-in of a Deployment", Label(mainStories), func() {
 	It("deletes no pod when it is withdrawn while the pods wait", func(ctx context.Context) {
 		p := newScenario(ctx)
 		p.rule(ctx, approved())
@@ -248,7 +248,7 @@ var _ = Describe("A scale-in that waits, without a manager", func() {
 	})
 })
 
-var _ = Describe("A ReplicaSet alone", func() {
+var _ = Describe("A ReplicaSet alone", Label(mainStories), func() {
 	It("is kept when it is lowered, records the number, and is lowered as its pods may go", func(ctx context.Context) {
 		p := newScenario(ctx)
 		p.rule(ctx, approved())

@@ -67,7 +67,7 @@ var _ = Describe("A rule", func() {
 		}
 	}
 
-	DescribeTable("withholds the pods that it applies to, in either stage",
+	DescribeTable("withholds the pods that it applies to, in either stage", Label(mainStories),
 		func(ctx context.Context, stage appsv1alpha1.TransitionStage, held, passed OmegaMatcher) {
 			heldPods := map[string]bool{}
 			for name, tc := range ruleCases() {

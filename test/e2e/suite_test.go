@@ -26,6 +26,9 @@ const (
 	// callStories is the label of the scenarios of webhook rules.
 	callStories = "calls"
 
+	// mainStories is the label of the scenarios that also run on the oldest version of Kubernetes: make test-versions.
+	mainStories = "main"
+
 	// longStories is the label of the scenarios that take minutes: make test-long.
 	longStories = "long"
 
@@ -73,6 +76,15 @@ func requireProgram(name string) string {
 	_, err := os.Stat(path)
 	Expect(err).NotTo(HaveOccurred(), "`make kube build` builds the programs of the end-to-end tests")
 	return path
+}
+
+// controlPlaneFolder returns the folder of the control plane: $PODOPS_CONTROLPLANE for another version of Kubernetes, or
+// that of the programs.
+func controlPlaneFolder() string {
+	if folder := os.Getenv("PODOPS_CONTROLPLANE"); folder != "" {
+		return folder
+	}
+	return binFolder()
 }
 
 // binFolder returns the folder of the programs: $PODOPS_BIN, or bin/ of the repository.

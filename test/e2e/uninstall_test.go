@@ -16,7 +16,7 @@ import (
 	"github.com/podops-dev/podops/test/managerprocess"
 )
 
-var _ = Describe("An uninstall", func() {
+var _ = Describe("An uninstall", Label(mainStories), func() {
 	const (
 		id       = "updater"
 		phaseKey = "e2e.podops.dev/phase"

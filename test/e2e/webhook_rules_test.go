@@ -44,7 +44,7 @@ var _ = Describe("A webhook rule", Label(callStories), func() {
 		Consistently(ctx, p.list).Should(ContainElements(manyTimes(count, And(expect.BeWaiting("updater"), expect.BeAvailable()))...))
 	}
 
-	DescribeTable("approves each pod of a Deployment of 12 that rolls: approvals match permits one for one",
+	DescribeTable("approves each pod of a Deployment of 12 that rolls: approvals match permits one for one", Label(mainStories),
 		func(ctx context.Context, rule func(approvalService) appsv1alpha1.TransitionRule, paths ...string) {
 			const replicas = 12
 			p.rule(ctx, rule(service), maxUnavailable("25%"))
@@ -73,7 +73,7 @@ var _ = Describe("A webhook rule", Label(callStories), func() {
 		Entry("one with every poll, over HTTPS", func(d approvalService) appsv1alpha1.TransitionRule { return d.pollsSecurely("/poll", pollSeconds) }, "/poll", "/result"),
 	)
 
-	It("approves each pod before and after an update in place: approvals match permits one for one", func(ctx context.Context) {
+	It("approves each pod before and after an update in place: approvals match permits one for one", Label(mainStories), func(ctx context.Context) {
 		const replicas = 12
 		p.rule(ctx, service.callsOnce("/approve"), inPostCheck(service.polls("/poll?each=2", pollSeconds)), maxUnavailable("25%"))
 		p.deployment(ctx, replicas, nil)

@@ -71,11 +71,11 @@ var _ = Describe("Updating pods in place", func() {
 				Expect(reasons(ctx, p, pod.Name)).To(ContainElements("Permitted", "ServiceAvailable"), pod.Name)
 			}
 		},
-		Entry("with a service controller: 2 a lifecycle, 4.2 requests in all", true, 2),
+		Entry("with a service controller: 2 a lifecycle, 4.2 requests in all", Label(mainStories), true, 2),
 		Entry("without one: 3 a lifecycle, since operate waits for Ready, 5.2 requests in all", false, 3),
 	)
 
-	It("reserves all pods that one change permits in one write of the rule", func(ctx context.Context) {
+	It("reserves all pods that one change permits in one write of the rule", Label(mainStories), func(ctx context.Context) {
 		p := newScenario(ctx)
 		rule := p.rule(ctx, maxUnavailable("50%"), approved())
 		p.pods(ctx, pods, nil)

@@ -14,7 +14,7 @@ import (
 	"github.com/podops-dev/podops/test/expect"
 )
 
-var _ = Describe("A rollout of a Deployment", func() {
+var _ = Describe("A rollout of a Deployment", Label(mainStories), func() {
 	It("replaces every pod, never makes more than 25 % unavailable, and costs at most 5 writes per pod", func(ctx context.Context) {
 		const replicas = 12
 		p := newScenario(ctx)
