@@ -4,6 +4,7 @@
 package build
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -24,6 +25,10 @@ const (
 	binaryFile = "kube"
 	stampFile  = ".kube.stamp"
 	lockFile   = ".kube.lock"
+
+	// compilerGOGC is the GOGC of the compiler, which collects garbage for a quarter of its time
+	// by default. A package takes half a gigabyte at most.
+	compilerGOGC = "400"
 )
 
 // Target is a multi-call binary with the programs of one version of Kubernetes, that of its go.mod.
@@ -176,6 +181,7 @@ func (t Target) compile(ctx context.Context, source, path string, out io.Writer)
 	args := append([]string{"build", "-v", "-ldflags", flags, "-o", path + ".new"}, t.flags...)
 	cmd := exec.CommandContext(ctx, "go", append(args, t.main)...)
 	cmd.Dir = source
+	cmd.Env = append(os.Environ(), "GOGC="+cmp.Or(os.Getenv("GOGC"), compilerGOGC))
 	p := newProgress(out, total)
 	cmd.Stderr = p
 	err = cmd.Run()
