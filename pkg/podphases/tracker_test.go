@@ -238,9 +238,45 @@ func TestNamespacesBeyondTheBoundShareASeries(t *testing.T) {
 	}
 }
 
-// BenchmarkChanged measures a pod that changes beside 10,000 others.
-func BenchmarkChanged(b *testing.B) {
-	tracker, err := podphases.NewTracker(prometheus.NewRegistry(), clocktesting.NewFakePassiveClock(builders.Epoch))
+// BenchmarkChanges measures changes of a pod beside 10,000 others, in the index alone and with a Tracker.
+func BenchmarkChanges(b *testing.B) {
+	states := []*corev1.Pod{
+		available("p-0").Obj(), waits("p-0", "up", 0).Obj(), builders.MakePod("p-0").Preparing("up", "upgrade").Obj(),
+		builders.MakePod("p-0").Allowed("up", "upgrade").Obj(), builders.MakePod("p-0").Finished("up", "upgrade", builders.Epoch).Obj(),
+	}
+	for _, observed := range []bool{false, true} {
+		b.Run(fmt.Sprintf("observed=%t", observed), func(b *testing.B) {
+			tracker, err := podphases.NewTracker(prometheus.NewRegistry(), clocktesting.NewFakePassiveClock(builders.Epoch))
+			if err != nil {
+				b.Fatal(err)
+			}
+			elected := make(chan struct{})
+			close(elected)
+			tracker.Lead(elected)
+			index := podindex.NewIndex(func(string) {})
+			if observed {
+				index.Observe(tracker)
+			}
+			store := index.PodStore()
+			for i := range 10_000 {
+				if err := store.Update(available(fmt.Sprint("p-", i)).Obj()); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				if err := store.Update(states[i%len(states)]); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkScrape measures a scrape of 10,000 pods of 100 namespaces, a tenth of which wait.
+func BenchmarkScrape(b *testing.B) {
+	registry := prometheus.NewRegistry()
+	tracker, err := podphases.NewTracker(registry, clocktesting.NewFakePassiveClock(builders.Epoch))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -249,19 +285,18 @@ func BenchmarkChanged(b *testing.B) {
 	tracker.Lead(elected)
 	index := podindex.NewIndex(func(string) {})
 	index.Observe(tracker)
-	store := index.PodStore()
 	for i := range 10_000 {
-		if err := store.Update(available(fmt.Sprint("p-", i)).Obj()); err != nil {
+		pod := available(fmt.Sprint("p-", i))
+		if i%10 == 0 {
+			pod = waits(fmt.Sprint("p-", i), "up", 0)
+		}
+		if err := index.PodStore().Update(pod.Namespace(fmt.Sprint("ns-", i%100/10+i/1000*10)).Obj()); err != nil {
 			b.Fatal(err)
 		}
 	}
-	states := []*corev1.Pod{
-		available("p-0").Obj(), waits("p-0", "up", 0).Obj(), builders.MakePod("p-0").Preparing("up", "upgrade").Obj(),
-		builders.MakePod("p-0").Allowed("up", "upgrade").Obj(), builders.MakePod("p-0").Finished("up", "upgrade", builders.Epoch).Obj(),
-	}
 	b.ReportAllocs()
-	for i := 0; b.Loop(); i++ {
-		if err := store.Update(states[i%len(states)]); err != nil {
+	for b.Loop() {
+		if _, err := registry.Gather(); err != nil {
 			b.Fatal(err)
 		}
 	}
