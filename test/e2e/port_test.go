@@ -14,7 +14,6 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -66,21 +65,8 @@ var _ = Describe("Metrics", func() {
 			Eventually(m.Ended()).Should(BeClosed())
 		})
 		p := newScenario(ctx)
-		token := func(account string) string {
-			GinkgoHelper()
-			Expect(p.admin.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: account}})).To(Succeed())
-			made, err := p.clientset.CoreV1().ServiceAccounts(p.namespace).CreateToken(ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-			Expect(err).NotTo(HaveOccurred())
-			return made.Status.Token
-		}
-		reader, stranger := token("reader"), token("stranger")
-		binding := &rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: p.namespace + "-metrics"},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "podops-metrics-reader"},
-			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: p.namespace, Name: "reader"}},
-		}
-		Expect(p.admin.Create(ctx, binding)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { Expect(p.admin.Delete(ctx, binding)).To(Succeed()) })
+		reader, stranger := p.token(ctx, "reader"), p.token(ctx, "stranger")
+		p.mayReadMetrics(ctx, "reader")
 
 		get := func(token string) func() (int, error) {
 			return func() (int, error) {
