@@ -62,7 +62,11 @@ func (l *leadership) Move(_ context.Context, _ map[string]string, move plan.Move
 	return nil
 }
 
-func (l *leadership) Refresh(types.NamespacedName) { l.fresh++ }
+func (l *leadership) Refresh(types.NamespacedName) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fresh++
+}
 
 // hook is a hook before a store of three members.
 type hook struct {
@@ -119,8 +123,14 @@ func bodyOf(resources []string) string {
 	return `{"traceId":"4711","stage":"PreCheck","namespace":"default","new":[],"resources":[` + strings.Join(resources, ",") + `]}`
 }
 
-// post makes a call, and returns the status and the body of the answer.
-func (h *hook) post(bearer, body string) (*http.Response, string) {
+// answered is an answer of any status.
+type answered struct {
+	status      int
+	retry, body string
+}
+
+// post makes a call.
+func (h *hook) post(bearer, body string) answered {
 	h.t.Helper()
 	request, err := http.NewRequestWithContext(h.t.Context(), http.MethodPost, h.server.URL, strings.NewReader(body))
 	h.must(err)
@@ -130,7 +140,7 @@ func (h *hook) post(bearer, body string) (*http.Response, string) {
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	h.must(err)
-	return response, string(text)
+	return answered{response.StatusCode, response.Header.Get("Retry-After"), string(text)}
 }
 
 // answer is an answer by the protocol of webhook rules.
@@ -143,11 +153,11 @@ type answer struct {
 // call makes a call for pods that is answered.
 func (h *hook) call(names ...string) (a answer) {
 	h.t.Helper()
-	response, body := h.post(token, h.callFor(names...))
-	if response.StatusCode != http.StatusOK {
-		h.t.Fatalf("%s: %s", response.Status, body)
+	got := h.post(token, h.callFor(names...))
+	if got.status != http.StatusOK {
+		h.t.Fatalf("got %+v", got)
 	}
-	h.must(json.Unmarshal([]byte(body), &a))
+	h.must(json.Unmarshal([]byte(got.body), &a))
 	return a
 }
 
@@ -211,7 +221,7 @@ func TestTheHookAnswersInTimeWhenLeadershipDoesNotMove(t *testing.T) {
 
 func TestTheHookRejectsPodsOfNoStore(t *testing.T) {
 	h := newHook(t)
-	_, body := h.post(token, `{"stage":"PreCheck","namespace":"default","resources":[{"name":"web-0","uid":"1"}]}`)
+	body := h.post(token, `{"stage":"PreCheck","namespace":"default","resources":[{"name":"web-0","uid":"1"}]}`).body
 	if !strings.Contains(body, `"success":false`) || !strings.Contains(body, "pod web-0 is no known member of a KVStoreCluster") {
 		t.Errorf("got %s", body)
 	}
@@ -251,12 +261,9 @@ func TestTheHookRefuses(t *testing.T) {
 		"a call for more pods than fit":                {token, bodyOf(slices.Repeat([]string{`{"name":"db-1"}`}, 101)), http.StatusBadRequest},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			response, body := h.post(tc.token, tc.body)
-			if response.StatusCode != tc.want {
-				t.Errorf("want %d, got %s: %s", tc.want, response.Status, body)
-			}
-			if again := response.Header.Get("Retry-After"); (again == "1") != (tc.want == http.StatusServiceUnavailable) {
-				t.Errorf("Retry-After is %q", again)
+			got := h.post(tc.token, tc.body)
+			if got.status != tc.want || (got.retry == "1") != (tc.want == http.StatusServiceUnavailable) {
+				t.Errorf("want %d, got %+v", tc.want, got)
 			}
 		})
 	}

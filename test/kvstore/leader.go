@@ -185,12 +185,14 @@ func (s *show) leader(ctx context.Context) (*corev1.Pod, error) {
 // pod returns a pod as it is now; nil if it is gone.
 func (s *show) pod(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
 	var now corev1.Pod
-	err := s.admin.Get(ctx, client.ObjectKeyFromObject(pod), &now)
-	if client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("reading pod %s: %w", pod.Name, err)
-	}
-	if err != nil || now.UID != pod.UID {
+	switch err := s.admin.Get(ctx, client.ObjectKeyFromObject(pod), &now); {
+	case apierrors.IsNotFound(err):
 		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading pod %s: %w", pod.Name, err)
+	case now.UID != pod.UID:
+		return nil, nil
+	default:
+		return &now, nil
 	}
-	return &now, nil
 }

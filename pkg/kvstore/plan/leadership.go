@@ -40,7 +40,7 @@ type Approval struct {
 // the Members and the Store of the Snapshot; a Cluster that is nil was deleted. A pod is approved when
 //
 //   - the store is deleted, or has no other member: there is nothing to protect,
-//   - it does not lead, another pod leads, and a majority of the members is healthy without it, or
+//   - it does not lead, another pod leads, and without it a majority of the members with a vote is healthy, or
 //   - it is not healthy, and does not lead or has no successor: a repair must not wait.
 //
 // Each verdict is about one pod: how many pods may be away at a time is for other rules.
