@@ -50,7 +50,7 @@ type show struct {
 	admin      client.WithWatch
 	kubelet    *processes.Kubelet
 	kubeconfig string // of the operator
-	hook       string // address of the hook of all operators
+	hook       string // address of the hook of all operators; empty: they have none
 	operator   *managerprocess.Process
 	backups    *backups
 	load       *load
@@ -130,13 +130,16 @@ func (s *show) launchOperator() error {
 	if err != nil {
 		return err
 	}
+	command := []string{
+		filepath.Join(s.bin, "kvstore-operator"), "--kubeconfig", s.kubeconfig, "--image", image,
+		"--backup-to", s.backups.url, "--health-probe-bind-address", probe, "--progress-deadline", "60s",
+	}
+	if s.hook != "" {
+		command = append(command, "--namespace", operatorNamespace, "--hook-bind-address", s.hook, "--hook-url", s.hookURL(),
+			"--zap-time-encoding", "rfc3339nano")
+	}
 	s.operator, err = managerprocess.Start(managerprocess.Options{
-		Command: []string{
-			filepath.Join(s.bin, "kvstore-operator"), "--kubeconfig", s.kubeconfig, "--image", image,
-			"--backup-to", s.backups.url, "--health-probe-bind-address", probe, "--progress-deadline", "60s",
-			"--namespace", operatorNamespace, "--hook-bind-address", s.hook, "--hook-url", s.hookURL(), "--zap-time-encoding", "rfc3339nano",
-		},
-		Log: filepath.Join(s.dir, "operator.log"), Append: s.operator != nil, Probe: probe,
+		Command: command, Log: filepath.Join(s.dir, "operator.log"), Append: s.operator != nil, Probe: probe,
 	})
 	return err
 }
