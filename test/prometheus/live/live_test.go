@@ -67,6 +67,10 @@ func TestDashboardAndAlertsOfTheDemo(t *testing.T) {
 	drawn := draw(t, server, dashboard, from, to)
 	checkAlerts(t, server)
 	checkNames(t, server)
+	// Unless Prometheus keeps the labels of the manager, this is a label of the target.
+	pods, err := server.Range(t.Context(), `podops_pods{namespace="demo"}`, from, to, time.Second)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(pods).NotTo(BeEmpty(), "the label namespace is not that of the pods")
 	writePicture(t, dir, dashboard.Height(), func(out io.Writer) error { return prometheus.Page(out, dashboard, drawn, from, to) })
 }
 
