@@ -15,7 +15,7 @@ func Command(env *command.Environment) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of the plugin",
-		Long:  "Print the version of the plugin, its commit, the version of Go, and the platform that it was built for, in one line.",
+		Long:  "Print the version of the plugin, its commit, the version of Go, and the platform that it was\nbuilt for, in one line.",
 		Example: `  kubectl podops version
 
   # Only the version.
