@@ -84,7 +84,7 @@ cluster-down: controlplane ## End the local control plane and remove its files.
 	$(BIN)/controlplane down --dir $(BIN)/cluster
 	rm -f $(BIN)/manager.kubeconfig
 
-# The local control plane, unless the environment has another one. Targets that change a cluster of a
+# The local control plane, unless the environment has another cluster. Targets that change a cluster of a
 # user take that of kubectl.
 run: export KUBECONFIG ?= $(BIN)/kubeconfig
 

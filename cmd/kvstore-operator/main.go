@@ -34,7 +34,7 @@ import (
 // name of the operator, in leases and events.
 const name = "kvstore-operator"
 
-// defaultProgressDeadline is that of a Deployment.
+// defaultProgressDeadline is the default of a Deployment.
 const defaultProgressDeadline = 10 * time.Minute
 
 // workers is how many clusters are reconciled at a time.
@@ -71,7 +71,7 @@ func (o *options) addFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.plan.Image, "image", "my-repo/kvstore", "repository of the image of the store; the version of a cluster is its tag")
 	flags.StringVar(&o.plan.BackupTarget, "backup-to", "", "where backups are written: a `URL` that stores the body of a PUT below it, or a folder")
 	flags.DurationVar(&o.plan.ProgressDeadline, "progress-deadline", defaultProgressDeadline, "how long an upgraded pod may take to become ready before the upgrade is rolled back")
-	flags.StringVar(&o.metrics, "metrics-bind-address", "0", "`address` of the metrics, 0: none")
+	flags.StringVar(&o.metrics, "metrics-bind-address", "0", "`address` of the metrics, 0: no metrics")
 	flags.StringVar(&o.probe, "health-probe-bind-address", ":8081", "`address` of /healthz and /readyz")
 	flags.BoolVar(&o.elect, "leader-elect", false, "run the controller in one replica at a time")
 	flags.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "`namespace` of the operator, with its lease, and the Secret and the Service of the hook ($POD_NAMESPACE)")

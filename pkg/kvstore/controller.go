@@ -29,8 +29,8 @@ import (
 // retryAfter is the delay after a write that met a newer version: its event usually comes before.
 const retryAfter = 500 * time.Millisecond
 
-// Store observes and changes the stores of clusters. Its methods return at once; a change of what it
-// reports, and the end of a call that was requested, lead to another round of the cluster.
+// Store observes and changes the stores of clusters. Its methods return at once; a change of an
+// observation, and the end of a call that was requested, cause another round of the cluster.
 type Store interface {
 	// Observe returns the last observation of the store whose members have these addresses by name. Before the
 	// first it returns the zero value, and the first leads to another round.

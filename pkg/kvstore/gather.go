@@ -38,7 +38,7 @@ func (r *Reconciler) snapshot(ctx context.Context, cluster *kvstorev1.KVStoreClu
 	return s, nil
 }
 
-// get reads an object that has the name of a cluster; nil if there is none.
+// get reads an object that has the name of a cluster; nil if it does not exist.
 func get[T client.Object](ctx context.Context, c client.Reader, cluster types.NamespacedName, object T) (none T, err error) {
 	err = c.Get(ctx, cluster, object)
 	if client.IgnoreNotFound(err) != nil {

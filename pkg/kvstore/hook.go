@@ -175,7 +175,8 @@ func answerOf(verdicts map[string]plan.Verdict) hookAnswer {
 	return answer
 }
 
-// stores returns the pods of a call by their cluster, and the verdicts about pods that are members of none.
+// stores returns the pods of a call by their cluster, and the verdicts about pods that are not members of a
+// cluster.
 func (h *Hook) stores(ctx context.Context, call hookCall) (map[types.NamespacedName][]plan.Target, map[string]plan.Verdict, error) {
 	targets, verdicts := map[types.NamespacedName][]plan.Target{}, map[string]plan.Verdict{}
 	for _, resource := range call.Resources {

@@ -52,7 +52,7 @@ type HTTPStore struct {
 	stores map[types.NamespacedName]store
 }
 
-// store is what is known and requested of one store. It is replaced, not modified.
+// store has the observations of one store, and the requested calls. It is replaced, not modified.
 type store struct {
 	addresses   map[string]string
 	observation plan.Observation
@@ -237,7 +237,7 @@ type memberStatus struct {
 }
 
 // observe reads the status of every member at once. The leader is the member that leads in the highest
-// term: one that was cut off may not have noticed the next yet.
+// term: a leader that was cut off may not have noticed its successor yet.
 func (h *HTTPStore) observe(ctx context.Context, addresses map[string]string) plan.Observation {
 	answers := make(chan memberStatus, len(addresses))
 	var all sync.WaitGroup

@@ -24,10 +24,10 @@ func (m *machine) pass(d time.Duration) {
 
 func (m *machine) set(by time.Duration) { m.reading.Wall = m.reading.Wall.Add(by) }
 
-// TestTimePassesWhateverTheMachineIsSetTo shows that however the clock of the machine is set, the
+// TestTimePassesAtAnySettingOfTheMachine shows that however the clock of the machine is set, the
 // time of a Clock differs from the elapsed time by at most one part in twenty, and never goes
 // back.
-func TestTimePassesWhateverTheMachineIsSetTo(t *testing.T) {
+func TestTimePassesAtAnySettingOfTheMachine(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, clock := newMachine()
 		before, passed := clock.Now(), time.Duration(0)

@@ -59,7 +59,7 @@ func run(out io.Writer) int {
 	return 0
 }
 
-// perform starts everything, plays, and cleans up whatever happened.
+// perform starts everything, plays, and cleans up in any case.
 func (s *show) perform(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, s.close(), s.stage.Down()) }()
 	if err := removeOld(s.dir); err != nil {

@@ -140,7 +140,7 @@ func (s *show) scale(ctx context.Context) error {
 	return nil
 }
 
-// data ends the load, and prints what it has measured.
+// data ends the load, and prints its report.
 func (s *show) data(context.Context) error {
 	r, err := s.endLoad()
 	if err != nil {
@@ -232,7 +232,7 @@ func isPhase(phase kvstorev1.ClusterPhase, version string, replicas int32) func(
 }
 
 // await prints why the cluster is not ready, whenever that changes, until a condition holds. The cluster
-// is nil when it is gone.
+// is nil when it does not exist.
 func (s *show) await(ctx context.Context, reached string, condition func(*kvstorev1.KVStoreCluster) bool) error {
 	var last metav1.Condition
 	var cluster *kvstorev1.KVStoreCluster

@@ -56,7 +56,7 @@ type show struct {
 	load       *load
 }
 
-// open starts everything beside the stage but the operator.
+// open starts everything except the stage and the operator.
 func (s *show) open(ctx context.Context) error {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), kvstorev1.AddToScheme(scheme), appsv1alpha1.AddToScheme(scheme)); err != nil {

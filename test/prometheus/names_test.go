@@ -29,7 +29,7 @@ func libraryMetrics() map[string][]string {
 	}
 }
 
-// targetLabels are those that Prometheus adds to each series.
+// targetLabels are the labels that Prometheus adds to each series.
 var targetLabels = []string{"job", "instance"}
 
 func TestAlertsAndDashboardNameMetricsThatExist(t *testing.T) {

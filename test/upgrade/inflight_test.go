@@ -188,7 +188,7 @@ func (f *inFlight) beginLifecycles(ctx context.Context) {
 	Eventually(ctx, f.polled).Should(BeTrue(), "each call must be polled")
 }
 
-// do changes a pod, whatever its version.
+// do changes a pod of any version.
 func (f *inFlight) do(ctx context.Context, name string, wanted func(*corev1.Pod) change) {
 	GinkgoHelper()
 	Expect(insist(ctx, func(ctx context.Context) error {

@@ -1,13 +1,13 @@
 package v1
 
-// Condition types of a KVStoreCluster. Ready, Reconciling and Stalled are those of kstatus.
+// Condition types of a KVStoreCluster. Ready, Reconciling and Stalled have the meaning of kstatus.
 const (
 	// ConditionReady is True when every replica is ready, runs spec.version, and nothing is in
 	// progress.
 	ConditionReady = "Ready"
 
 	// ConditionReconciling is True while an upgrade, a scale-in, a rollback or a deletion is in
-	// progress. Its reason and message state what it waits for.
+	// progress. Its reason and message state the condition for the next step.
 	ConditionReconciling = "Reconciling"
 
 	// ConditionStalled is True when only an edit helps: the last upgrade was rolled back, or an
@@ -39,7 +39,7 @@ const (
 	// rules withhold it, or its traffic is not off.
 	ReasonWaitingForPermission = "WaitingForPermission"
 
-	// ReasonWaitingForLeader means that it is unknown which pod leads, so none is operated on.
+	// ReasonWaitingForLeader means that it is unknown which pod leads, so no pod is operated on.
 	ReasonWaitingForLeader = "WaitingForLeader"
 
 	// ReasonMovingLeader means that leadership is moved away from a pod before its operation.

@@ -1,7 +1,8 @@
 package v1
 
 // Finalizer keeps a deleted KVStoreCluster until its backup is complete and its pods and
-// PersistentVolumeClaims are gone. The operator adds it before it creates anything else.
+// PersistentVolumeClaims are deleted. The operator adds it before it creates anything
+// else.
 const Finalizer = GroupName + "/finalizer"
 
 // SkipBackupAnnotationKey lets, with any value, the deletion of a KVStoreCluster continue without a
@@ -26,8 +27,8 @@ const (
 	// InstanceLabelKey has the name of the KVStoreCluster.
 	InstanceLabelKey = "app.kubernetes.io/instance"
 
-	// ComponentLabelKey separates the pods of the store from those of Jobs. Its values are
-	// ComponentMember, ComponentHealthCheck and ComponentBackup.
+	// ComponentLabelKey separates the pods of the store from the pods of Jobs. Its values
+	// are ComponentMember, ComponentHealthCheck and ComponentBackup.
 	ComponentLabelKey = "app.kubernetes.io/component"
 )
 

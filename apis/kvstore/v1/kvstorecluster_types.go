@@ -20,9 +20,9 @@ const (
 
 // KVStoreClusterSpec defines the desired state of KVStoreCluster.
 type KVStoreClusterSpec struct {
-	// version of the KVStore application to deploy: the tag of its image. A change begins an upgrade,
-	// or, while one is in progress, rolls it back first. A version whose upgrade has failed is tried
-	// again after version has had another value.
+	// version of the KVStore application to deploy: the tag of its image. A change begins an upgrade;
+	// an upgrade in progress is rolled back first. A version whose upgrade has failed is tried again
+	// after version has had another value.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
@@ -128,7 +128,7 @@ type UpgradeStatus struct {
 	// +required
 	Ordinal int32 `json:"ordinal"`
 
-	// step is what happens to the pod.
+	// step is the present step of the pod.
 	// +required
 	Step UpgradeStep `json:"step"`
 

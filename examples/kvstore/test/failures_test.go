@@ -189,7 +189,7 @@ func TestAMemberThatLostItsDataIsAddedAgain(t *testing.T) {
 	c := newCluster(t, 4)
 	c.up(3, "1.0")
 	report := c.underLoad(func() {
-		for _, n := range []int{0, 2} { // kv-0 began the cluster, and must not begin another one
+		for _, n := range []int{0, 2} { // kv-0 began the cluster, and must not begin another
 			p := c.members[n]
 			p.end(t, syscall.SIGTERM)
 			if err := os.RemoveAll(c.data(p.id)); err != nil {

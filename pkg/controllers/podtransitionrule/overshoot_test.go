@@ -25,10 +25,10 @@ func TestNoPermitOvershoots(t *testing.T) {
 	met.check(t)
 }
 
-// TestNoPermitOvershootsWhateverElseHappens is the same while pods fail and vanish,
+// TestNoPermitOvershootsAmongOtherChanges is the same while pods fail and vanish,
 // workloads are scaled, pods move from rule to rule, and rules are edited. See
-// favourable for what is no fault of a permit.
-func TestNoPermitOvershootsWhateverElseHappens(t *testing.T) {
+// favourable for the faults that no permit causes.
+func TestNoPermitOvershootsAmongOtherChanges(t *testing.T) {
 	e := newTestEngine(t)
 	met := &seen{metrics: newMetrics(t)}
 	rapid.Check(t, func(t *rapid.T) {

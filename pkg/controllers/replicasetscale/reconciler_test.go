@@ -184,7 +184,7 @@ func TestADeploymentChangesItsKeptReplicaSets(t *testing.T) {
 	}
 }
 
-func TestForgetsWhatIsDone(t *testing.T) {
+func TestForgetsDoneReplicaSets(t *testing.T) {
 	set := newSet(1, 0, "")
 	set.Annotations = nil
 	w := newCluster(t, set, owned("web-0").Available().Obj())

@@ -95,7 +95,7 @@ func (a *approver) verdict(pod Target) Verdict {
 	}
 }
 
-// deleted reports whether the store is deleted: its backup is complete, or there is none.
+// deleted reports whether the store is deleted: its backup is complete, or no backup was requested.
 func (a *approver) deleted() bool {
 	return a.Cluster == nil || a.Cluster.DeletionTimestamp != nil && (a.StatefulSet == nil || a.StatefulSet.DeletionTimestamp != nil)
 }

@@ -46,7 +46,7 @@ const (
 // nonRoot is the user of the processes.
 const nonRoot = 65532
 
-// objects decides what to write to the Service and the StatefulSet: nothing if they are as desired.
+// objects decides the writes of the Service and the StatefulSet: none if they are as desired.
 func (p *planner) objects(replicas int32) {
 	if service := p.service(); p.Service == nil {
 		p.decision.Service = service
@@ -105,7 +105,7 @@ func union(found, desired map[string]string) map[string]string {
 	return all
 }
 
-// Labels returns the labels of the objects of a cluster, and MemberLabels those of its pods.
+// Labels returns the labels of the objects of a cluster, and MemberLabels the labels of its pods.
 func Labels(cluster string) map[string]string {
 	return map[string]string{kvstorev1.NameLabelKey: kvstorev1.NameLabelValue, kvstorev1.InstanceLabelKey: cluster}
 }
@@ -140,8 +140,8 @@ func (p *planner) service() *corev1.Service {
 	}
 }
 
-// statefulSet returns the StatefulSet that follows from the status: the version and the partition are
-// those of the upgrade, if there is one.
+// statefulSet returns the StatefulSet that follows from the status: the version and the partition
+// come from the upgrade, if any.
 func (p *planner) statefulSet(replicas int32) *appsv1.StatefulSet {
 	return &appsv1.StatefulSet{
 		ObjectMeta: p.meta(p.Cluster.Name, Labels(p.Cluster.Name)),

@@ -18,7 +18,8 @@ type Decision struct {
 	// AddFinalizer adds kvstorev1.Finalizer. Nothing else is decided with it.
 	AddFinalizer bool
 
-	// Status is written if it differs from that of the cluster: before the steps that it records.
+	// Status is written if it differs from the status of the cluster: before the steps that it
+	// records.
 	Status kvstorev1.KVStoreClusterStatus
 
 	// Undo cancels lifecycles of pods that are not operated on any more.
@@ -86,7 +87,7 @@ type planner struct {
 	status   kvstorev1.KVStoreClusterStatus
 	decision Decision
 
-	// progress is the operation in progress, and the step that it is in; empty when there is none.
+	// progress is the operation in progress, and its present step; empty without an operation.
 	progress progress
 
 	// target is the pod that is operated on, and its operation: its lifecycle is not undone.

@@ -76,7 +76,7 @@ type Member struct {
 	Permissions map[Operation]Permission
 }
 
-// Observation is what the members of the store reported about it. The zero value is unknown.
+// Observation is the state of the store as its members report it. The zero value is unknown.
 type Observation struct {
 	// At is when it was observed.
 	At time.Time
@@ -99,7 +99,7 @@ func (m Member) terminating() bool { return m.Pod.DeletionTimestamp != nil }
 // version returns the version that the pod runs.
 func (m Member) version() string { return versionOf(m.Pod.Spec) }
 
-// versionOf returns the tag of the image of the store; empty if there is none.
+// versionOf returns the tag of the image of the store; empty without a tag.
 func versionOf(spec corev1.PodSpec) string {
 	for _, container := range spec.Containers {
 		if container.Name == ContainerName {

@@ -157,8 +157,8 @@ func (p *planner) fail(u *kvstorev1.UpgradeStatus, reason, message string) {
 }
 
 // rollBack replaces every pod that does not have the old version. Unlike an upgrade it cannot follow the
-// partition: a StatefulSet replaces the highest ordinal first, although the pod that is broken may be
-// another, and with it a second would be away.
+// partition: a StatefulSet replaces the highest ordinal first, although another pod may be the broken
+// pod, and then two pods would be unavailable.
 func (p *planner) rollBack(u *kvstorev1.UpgradeStatus) {
 	m, exists := p.Members[u.Ordinal]
 	switch {
@@ -211,8 +211,8 @@ func (p *planner) rollbackObserved(u *kvstorev1.UpgradeStatus) bool {
 		versionOf(set.Spec.Template.Spec) == u.FromVersion
 }
 
-// toRollBack returns the next pod to roll back: those that are not healthy first, so that healthy pods
-// go only while all others are healthy; then the highest ordinal.
+// toRollBack returns the next pod to roll back: first pods that are not healthy, so that a healthy pod
+// is replaced only while all others are healthy; then the highest ordinal.
 func (p *planner) toRollBack(u *kvstorev1.UpgradeStatus) (ordinal int32, found bool) {
 	ordinals := slices.DeleteFunc(p.ordinals(), func(ordinal int32) bool { return p.Members[ordinal].version() == u.FromVersion })
 	if len(ordinals) == 0 {
@@ -229,7 +229,7 @@ func (p *planner) toRollBack(u *kvstorev1.UpgradeStatus) (ordinal int32, found b
 	}), true
 }
 
-// mayOperate reports whether the pod may be taken away now: every other pod is healthy, it does not
+// mayOperate reports whether the pod may be removed now: every other pod is healthy, it does not
 // lead, and PodOps allows it. Otherwise it takes the next step to that end. A pod that is not healthy
 // does not wait for the others, nor for a leader: without it the store loses nothing.
 //
@@ -261,7 +261,7 @@ func (p *planner) mayOperate(ordinal int32, operation Operation) bool {
 	return permission.Begun && permission.Allowed
 }
 
-// unhealthyBeside returns a pod other than that of the ordinal that is missing or not healthy.
+// unhealthyBeside returns a pod of another ordinal that is missing or not healthy.
 func (p *planner) unhealthyBeside(ordinal int32) (string, bool) {
 	for other := range *p.StatefulSet.Spec.Replicas {
 		if m, exists := p.Members[other]; other != ordinal && (!exists || !m.healthy()) {
@@ -271,8 +271,8 @@ func (p *planner) unhealthyBeside(ordinal int32) (string, bool) {
 	return "", false
 }
 
-// leaderElsewhere reports whether a pod other than that of the ordinal leads. Otherwise it requests
-// an observation, or moves leadership: to the pod that is upgraded last, so that it moves twice in an
+// leaderElsewhere reports whether a pod of another ordinal leads. Otherwise it requests an
+// observation, or moves leadership: to the pod that is upgraded last, so that it moves twice in an
 // upgrade and not with every pod, and from that pod to an upgraded pod.
 func (p *planner) leaderElsewhere(ordinal int32) bool {
 	name := PodName(p.Cluster.Name, ordinal)

@@ -363,7 +363,7 @@ func (w *world) runJobs() {
 	}
 }
 
-// elect makes the first healthy pod the leader if there is none.
+// elect makes the first healthy pod the leader if no pod leads.
 func (w *world) elect() {
 	if w.leader >= 0 && w.pods[w.leader] != nil && w.pods[w.leader].healthy {
 		return

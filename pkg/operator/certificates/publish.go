@@ -38,7 +38,7 @@ type Publisher interface {
 type Watched struct {
 	Object client.Object
 
-	// Changes are those that count.
+	// Changes are the changes that count.
 	Changes predicate.Predicate
 }
 

@@ -36,7 +36,7 @@ type Target struct {
 	module  string   // folder of its Go module, relative to that of this one
 	main    string   // its main package, in the module
 	sources []string // patterns of the files in the module that it is built from
-	bin     string   // folder of its programs, relative to the one that Run is given
+	bin     string   // folder of its programs, relative to the folder that Run gets
 
 	// programs are links by their names: to the binary, or to that of Newest.
 	programs map[string]string

@@ -130,8 +130,8 @@ func checkAlerts(t *testing.T, server *prometheus.Server) {
 	}
 }
 
-// checkNames checks that the manager has every metric that the alerts and the dashboard name, apart from those that
-// appear with a fault.
+// checkNames checks that the manager has every metric that the alerts and the dashboard name, apart from metrics
+// that appear with a fault.
 func checkNames(t *testing.T, server *prometheus.Server) {
 	t.Helper()
 	has := scraped(t, server)

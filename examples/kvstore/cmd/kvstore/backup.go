@@ -52,8 +52,8 @@ func backup(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	return nil
 }
 
-// copyBackup downloads the state to a file beside its place, verifies it, and then puts
-// it there: a backup that is cut off never has the name of a whole one.
+// copyBackup downloads the state to a temporary file in the same folder, verifies it,
+// and then renames it: a backup that is cut off never has the name of a whole backup.
 func copyBackup(ctx context.Context, c *client.Client, host, to string) (contents machine.Contents, err error) {
 	folder, isURL := filepath.Dir(to), strings.HasPrefix(to, "http://") || strings.HasPrefix(to, "https://")
 	if isURL {

@@ -47,8 +47,8 @@ func check(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return checkUntil(ctx, client.New(resolver, port), host, version, stdout)
 }
 
-// checkUntil repeats the check until it succeeds or ctx ends. The error is that of the last
-// check which was not cut short by the end of ctx, if there is one.
+// checkUntil repeats the check until it succeeds or ctx ends. The error is the error of the
+// last check that was not cut short by the end of ctx, if any.
 func checkUntil(ctx context.Context, c *client.Client, host, version string, stdout io.Writer) error {
 	var err error
 	for {

@@ -29,7 +29,7 @@ const (
 	// HeaderRevision of an answer is the revision of the key.
 	HeaderRevision = "Kvstore-Revision"
 
-	// HeaderClient and HeaderSeq of a write identify the request: a repeated one is
+	// HeaderClient and HeaderSeq of a write identify the request: a repeated request is
 	// applied once. A client has one request at a time, and numbers them upwards from 1.
 	HeaderClient = "Kvstore-Client"
 	HeaderSeq    = "Kvstore-Seq"
@@ -85,7 +85,7 @@ type Write struct {
 type Status struct {
 	node.Status
 	Version string `json:"version"`
-	// Ready is what /readyz reports.
+	// Ready is the result of /readyz.
 	Ready bool `json:"ready"`
 	// Reason is why the member is not ready.
 	Reason string `json:"reason,omitempty"`

@@ -49,7 +49,7 @@ type Error struct {
 // Error implements error.
 func (e *Error) Error() string { return fmt.Sprintf("%d %s: %s", e.Status, e.Code, e.Message) }
 
-// CodeOf returns the code of an Error, and an empty one for other errors.
+// CodeOf returns the code of an Error, and an empty code for other errors.
 func CodeOf(err error) api.Code {
 	var e *Error
 	if errors.As(err, &e) {

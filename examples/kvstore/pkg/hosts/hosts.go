@@ -1,5 +1,5 @@
-// Package hosts resolves the names of members: with the DNS, or with a file where there is
-// none.
+// Package hosts resolves the names of members: with the DNS, or with a file where the DNS
+// does not have them.
 package hosts
 
 import (

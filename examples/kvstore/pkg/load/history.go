@@ -57,7 +57,7 @@ const (
 	maxFailures   = 10_000
 )
 
-// History is what the workers record. It is safe for concurrent use.
+// History contains the operations that the workers record. It is safe for concurrent use.
 type History struct {
 	mu         sync.Mutex
 	operations []Operation
@@ -76,7 +76,7 @@ type term struct {
 
 func newHistory() *History { return &History{versions: map[string]int{}} }
 
-// record adds an operation, and reports whether the history has room for another one.
+// record adds an operation, and reports whether the history has room for another operation.
 func (h *History) record(o Operation) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -115,7 +115,7 @@ func (h *History) succeed(s success, version string) {
 	h.terms = append(h.terms, term{number: s.term, leader: s.leader, first: s.at, last: s.at})
 }
 
-// Operations returns the operations so far. It must not be modified.
+// Operations returns the recorded operations. It must not be modified.
 func (h *History) Operations() []Operation {
 	h.mu.Lock()
 	defer h.mu.Unlock()

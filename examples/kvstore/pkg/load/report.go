@@ -150,8 +150,8 @@ func changes(terms []term) []LeaderChange {
 	return result
 }
 
-// slack widens a change: an attempt begins at the old leader, or ends after the new one has
-// answered another one.
+// slack widens a change: an attempt begins at the old leader, or ends after the new leader
+// has answered another attempt.
 const slack = 2 * time.Second
 
 // countFailures counts failures by the change at whose time they happened, kind and reason.
@@ -181,7 +181,7 @@ func countFailures(failures []Failure, all []LeaderChange) []FailureCount {
 	return result
 }
 
-// changeAt returns the term of the change nearest to a moment, or 0 if none is near.
+// changeAt returns the term of the change nearest to a moment, or 0 if no change is near.
 func changeAt(at time.Time, all []LeaderChange) uint64 {
 	nearest, result := slack, uint64(0)
 	for _, c := range all {

@@ -48,7 +48,7 @@ const (
 	// DefaultAttemptTimeout is longer than the attempts of a member with several leaders.
 	DefaultAttemptTimeout = api.RequestTimeout + 2*time.Second
 
-	// DefaultOperationTimeout is that of a patient client.
+	// DefaultOperationTimeout is the timeout of a patient client.
 	DefaultOperationTimeout = 30 * time.Second
 
 	writesPerKey   = 100
@@ -79,8 +79,8 @@ type run struct {
 	history *History
 }
 
-// Run writes and reads until ctx ends or the history is full, verifies what the store has,
-// and returns the report. The error is why the store could not be verified.
+// Run writes and reads until ctx ends or the history is full, verifies the content of the
+// store, and returns the report. The error is why the store could not be verified.
 func Run(ctx context.Context, o Options) (Report, error) {
 	if err := o.Validate(); err != nil {
 		return Report{}, err

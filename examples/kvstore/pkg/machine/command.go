@@ -85,7 +85,7 @@ func (c Command) Encode() ([]byte, error) {
 	return data, nil
 }
 
-// Outcome is what a command did.
+// Outcome is the effect of a command.
 type Outcome string
 
 // The outcomes. Only Applied changes a key.
@@ -94,7 +94,7 @@ const (
 	Conflict Outcome = "Conflict" // the key has another revision than If
 	TooLarge Outcome = "TooLarge" // an append beyond MaxValueBytes
 	Full     Outcome = "Full"     // MaxKeys or MaxBytes
-	Expired  Outcome = "Expired"  // the client is unknown and this is not its first request, or it has sent a later one
+	Expired  Outcome = "Expired"  // the client is unknown and this is not its first request, or it has sent a later request
 )
 
 // Result is the result of a command.

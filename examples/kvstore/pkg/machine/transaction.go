@@ -107,7 +107,7 @@ func (t transaction) applied() uint64 {
 	return 0
 }
 
-// lastRequest returns the zero request for a client without one.
+// lastRequest returns the last request of a client; the zero request for an unknown client.
 func (t transaction) lastRequest(client string) (request, error) {
 	var last request
 	data := t.tx.Bucket(bucketClients).Get([]byte(client))

@@ -15,8 +15,8 @@ import (
 )
 
 // View is the state at a moment. It implements raft.FSMSnapshot. Its bytes, which are also
-// those of a backup, are a bbolt database and the SHA-256 of it: bbolt maps a file that is cut
-// off into memory, and crashes.
+// the format of a backup, are a bbolt database and the SHA-256 of it: bbolt maps a file that
+// is cut off into memory, and crashes.
 type View struct {
 	tx   *bolt.Tx
 	once sync.Once
@@ -66,10 +66,10 @@ type Contents struct {
 	Applied uint64 `json:"applied"`
 }
 
-// ErrDamaged means that a snapshot is cut off, changed, or none.
+// ErrDamaged means that a snapshot is cut off or changed, or that a file is no snapshot.
 var ErrDamaged = errors.New("the snapshot is damaged")
 
-// Inspect verifies the snapshot in the file at path, and returns what it holds. It returns
+// Inspect verifies the snapshot in the file at path, and returns its contents. It returns
 // ErrDamaged for a file with other bytes than View has written.
 func Inspect(path string) (Contents, error) {
 	if _, err := verify(path); err != nil {

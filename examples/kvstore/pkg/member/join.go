@@ -23,8 +23,8 @@ const (
 	logInterval = 5 * time.Second
 )
 
-// establish makes the member a voter, of a new cluster or of that of its seeds. It returns
-// when it is, or when ctx ends.
+// establish makes the member a voter, of a new cluster or of the cluster of its seeds. It
+// returns when the member votes, or when ctx ends.
 func (m *member) establish(ctx context.Context) error {
 	var logged time.Time
 	for {
@@ -86,8 +86,9 @@ func (m *member) bootstrap() error {
 	return nil
 }
 
-// peers returns the addresses of the seeds, without that of this member. It returns an error
-// while the seeds do not resolve to this member: other names may be missing as well.
+// peers returns the addresses of the seeds, without the address of this member. It returns
+// an error while the seeds do not resolve to this member: other names may be missing as
+// well.
 func (m *member) peers(ctx context.Context) ([]string, error) {
 	own, err := m.options.Resolver.Lookup(ctx, m.options.Node.Host)
 	if err != nil {
@@ -119,7 +120,7 @@ func (m *member) peers(ctx context.Context) ([]string, error) {
 }
 
 // noCluster reports whether each peer has answered that it is in no cluster. A peer that
-// does not answer may be in one: this member may have lost its data.
+// does not answer may be in a cluster: this member may have lost its data.
 func (m *member) noCluster(ctx context.Context, peers []string) (bool, error) {
 	for _, peer := range peers {
 		ctx, stop := context.WithTimeout(ctx, peerTimeout)

@@ -104,8 +104,8 @@ func (m *member) leave(api *http.Server) error {
 	return m.node.Close()
 }
 
-// unusedConns are connections without a request so far, which clients dial in advance. Shutdown
-// waits five seconds for them.
+// unusedConns are connections without a request, which clients dial in advance. Shutdown waits
+// five seconds for them.
 type unusedConns struct {
 	mu    sync.Mutex
 	conns map[net.Conn]bool
@@ -132,7 +132,7 @@ func (u *unusedConns) close() {
 	}
 }
 
-// handOver moves leadership to another voter, if this member leads and another one exists.
+// handOver moves leadership to another voter, if this member leads and another voter exists.
 func (m *member) handOver() {
 	ctx, stop := context.WithTimeout(context.Background(), transferTimeout)
 	defer stop()

@@ -5,7 +5,7 @@
 //	          otherwise: a member of Seeds is requested to add this one
 //	SIGTERM   not ready -> leadership moves away -> ShutdownDelay -> open requests end -> end
 //
-// A member stays one while its process is away: it is removed by a request only.
+// A member stays in the cluster while its process does not run: it is removed by a request only.
 package member
 
 import (
@@ -24,14 +24,14 @@ type Options struct {
 	Fault   server.Fault
 	Port    int // of the API, the same for all members
 
-	// Seeds are names of which each resolves to members, this one included. Empty: the
-	// member is the only one.
+	// Seeds are names of which each resolves to members, including this member. Empty:
+	// a cluster of this member alone.
 	Seeds []string
 
 	// Bootstrap is the id of the member that begins a new cluster.
 	Bootstrap string
 
-	// RestoreFrom is the path of a backup that a new cluster begins with. Empty: none.
+	// RestoreFrom is the path of a backup that a new cluster begins with. Empty: no backup.
 	RestoreFrom string
 
 	// ShutdownDelay is how long the member serves after it has become not ready, so that

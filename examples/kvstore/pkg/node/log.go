@@ -10,7 +10,7 @@ import (
 )
 
 // logger returns the logger of raft, which writes its warnings and errors to log. Other
-// lines repeat what the member reports itself.
+// lines repeat the logs of the member.
 func logger(to *slog.Logger) hclog.Logger {
 	l := hclog.NewInterceptLogger(&hclog.LoggerOptions{Name: "raft", Level: hclog.Warn, Output: io.Discard})
 	l.RegisterSink(sink{to})

@@ -21,11 +21,11 @@ type Member struct {
 	Voter bool `json:"voter"`
 }
 
-// Status is what a member reports about itself.
+// Status is the status that a member reports.
 type Status struct {
 	ID     string `json:"id"`
 	State  string `json:"state"`  // Follower, Candidate, Leader or Shutdown
-	Leader string `json:"leader"` // id, empty: none is known
+	Leader string `json:"leader"` // id, empty: no leader is known
 	Term   uint64 `json:"term"`
 
 	LastIndex    uint64 `json:"lastIndex"`
@@ -82,13 +82,13 @@ func (n *Node) members() ([]Member, error) {
 // IsLeader reports whether this member is the leader, as far as it knows.
 func (n *Node) IsLeader() bool { return n.raft.State() == raft.Leader }
 
-// LeaderID returns the id of the leader, empty while none is known.
+// LeaderID returns the id of the leader, empty while no leader is known.
 func (n *Node) LeaderID() string {
 	_, id := n.raft.LeaderWithID()
 	return string(id)
 }
 
-// Leader returns the host of the leader, empty while none is known.
+// Leader returns the host of the leader, empty while no leader is known.
 func (n *Node) Leader() string {
 	address, _ := n.raft.LeaderWithID()
 	host, _, err := net.SplitHostPort(string(address))
@@ -108,8 +108,9 @@ func (n *Node) HasData() (bool, error) {
 }
 
 // Admit accepts connections of other members from now on. A member with data does from its
-// start. One without data may have lost them: until the leader has taken its vote away, it must
-// neither vote nor acknowledge commands, since it has forgotten both.
+// start. A member without data may have lost its data: until the leader has removed its vote,
+// it must neither vote nor acknowledge commands, since its earlier votes and acknowledgements
+// are lost.
 func (n *Node) Admit() { n.admitted.Store(true) }
 
 // Bootstrap makes this member the only one of a new cluster. It returns an error when the
@@ -179,7 +180,7 @@ func (n *Node) AddMember(ctx context.Context, j Join) error {
 var ErrLast = errors.New("the only voter cannot be removed")
 
 // RemoveMember removes a member. A leader moves leadership away first, and returns
-// ErrNotLeader: the next leader removes it. A member that is none is no error.
+// ErrNotLeader: the next leader removes it. The id of no member is no error.
 func (n *Node) RemoveMember(ctx context.Context, id string) error {
 	if err := n.verify(ctx); err != nil {
 		return err
@@ -214,8 +215,8 @@ func voters(members []Member) int {
 	return count
 }
 
-// TransferLeadership moves leadership to the member with this id, or to the one with the
-// longest log if it is empty. It reports false when this member does not lead.
+// TransferLeadership moves leadership to the member with this id, or, if it is empty, to
+// the member with the longest log. It reports false when this member does not lead.
 func (n *Node) TransferLeadership(ctx context.Context, to string) (bool, error) {
 	if !n.IsLeader() {
 		return false, nil
@@ -261,7 +262,7 @@ func (n *Node) RestoreNew(ctx context.Context, contents machine.Contents, size i
 	if err != nil || applied != 0 {
 		return false, err
 	}
-	// Commands after the restore have indices beyond that of the backup.
+	// Commands after the restore have indices beyond the index of the backup.
 	meta := raft.SnapshotMeta{Version: raft.SnapshotVersionMax, ID: "restore", Index: contents.Applied, Size: size}
 	if err := n.raft.Restore(&meta, backup, restoreTimeout); err != nil {
 		return false, classify(err)

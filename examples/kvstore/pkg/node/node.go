@@ -48,7 +48,7 @@ type Node struct {
 
 	mu sync.Mutex // guards readable
 	// readable is the term in which this member, as its leader, has applied all commands
-	// of earlier terms. 0: none.
+	// of earlier terms. 0: no term.
 	readable uint64
 }
 
@@ -171,7 +171,7 @@ func classify(err error) error {
 //
 // The member has to be the leader of one term from the choice of the term to the end of the
 // verification. In its term, acknowledged writes are applied, and the barrier has applied
-// those of earlier terms. A leader that was replaced in between has another term.
+// the writes of earlier terms. A leader that was replaced in between has another term.
 func (n *Node) Read(ctx context.Context, key string) (machine.Entry, error) {
 	if err := machine.ValidateKey(key); err != nil {
 		return machine.Entry{}, err

@@ -19,13 +19,14 @@ const MaxMembers = 9
 // Options describe a member.
 type Options struct {
 	ID      string // of the member, e.g. the name of the pod
-	Host    string // the name at which other members reach this one
+	Host    string // the name at which other members reach this member
 	Cluster string // members of other clusters are rejected
 	Listen  string // the address to listen on
 	Port    int    // of raft, the same for all members
 	Dir     string // data of the member
 
-	// ElectionTimeout is how long a leader may be silent before another one is elected.
+	// ElectionTimeout is the time for which a leader may be silent before another leader is
+	// elected.
 	ElectionTimeout time.Duration
 
 	Resolver hosts.Resolver
@@ -37,7 +38,7 @@ const (
 	maxElectionTimeout = 10 * time.Second
 )
 
-// Validate returns an error that names what is missing.
+// Validate returns an error that names the missing option.
 func (o Options) Validate() error {
 	switch {
 	case o.ID == "":
@@ -77,7 +78,7 @@ func (o Options) raft() *raft.Config {
 	c.CommitTimeout = o.ElectionTimeout / 20
 	c.SnapshotInterval, c.SnapshotThreshold, c.TrailingLogs = snapshotInterval, snapshotThreshold, trailingLogs
 	c.MaxAppendEntries = maxAppendEntries
-	c.ShutdownOnRemove = false // a removed member reports that it is none, until its pod goes
+	c.ShutdownOnRemove = false // a removed member reports that it is no member, until its pod ends
 	c.Logger = logger(o.Log)
 	return c
 }

@@ -25,8 +25,8 @@ const (
 )
 
 // stream is the raft.StreamLayer of a member. Each connection begins with a line that names
-// the cluster and the host that is called. It is rejected elsewhere: the address of a pod
-// that is gone may be that of a pod of another cluster.
+// the cluster and the host that is called. It is rejected elsewhere: the address of a
+// deleted pod may belong to a pod of another cluster.
 type stream struct {
 	net.Listener
 	options  Options

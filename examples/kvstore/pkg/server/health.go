@@ -39,7 +39,7 @@ func FaultOf(version string) Fault {
 }
 
 const (
-	// readyTimeout bounds what /readyz waits for.
+	// readyTimeout bounds the wait of /readyz.
 	readyTimeout = 800 * time.Millisecond
 
 	// healthTimeout bounds the read of /healthz.

@@ -116,7 +116,7 @@ func (s *Server) forward(ctx context.Context, r *http.Request, c call, leader st
 	if response.StatusCode == http.StatusServiceUnavailable {
 		return answer{}, rejected(leader, body)
 	}
-	revision, _ := strconv.ParseUint(response.Header.Get(api.HeaderRevision), 10, 64) // an answer without has none
+	revision, _ := strconv.ParseUint(response.Header.Get(api.HeaderRevision), 10, 64) // an answer without the header has revision 0
 	return answer{
 		status: response.StatusCode, revision: revision, contentType: response.Header.Get("Content-Type"), body: body,
 		leader: response.Header.Get(api.HeaderLeader), term: response.Header.Get(api.HeaderTerm),

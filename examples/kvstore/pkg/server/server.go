@@ -26,8 +26,8 @@ const (
 	// maxJoinBytes bounds the body of a request to join.
 	maxJoinBytes = 4 << 10
 
-	// writeTimeout bounds the time in which a client takes an answer, backupTimeout that
-	// of a backup.
+	// writeTimeout bounds the time in which a client reads an answer, backupTimeout the
+	// time for a backup.
 	writeTimeout  = 30 * time.Second
 	backupTimeout = 10 * time.Minute
 )

@@ -80,7 +80,8 @@ func bill(built *debug.BuildInfo, sum [sha256.Size]byte, subject Subject) *cdx.B
 	return bom
 }
 
-// library returns the component of a module. sum is its checksum in go.sum; empty if there is none.
+// library returns the component of a module. sum is its checksum in go.sum; empty without a
+// checksum.
 func library(path, version, sum string) cdx.Component {
 	url := "pkg:golang/" + path + "@" + strings.ReplaceAll(version, "+", "%2B")
 	component := cdx.Component{BOMRef: url, Type: cdx.ComponentTypeLibrary, Name: path, Version: version, PackageURL: url}
