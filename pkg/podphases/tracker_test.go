@@ -200,6 +200,25 @@ func TestALeaderTakesOver(t *testing.T) {
 	}
 }
 
+// TestARestartLosesNoTime shows that a manager which lists the pods has the whole times of their phases, and the
+// deletes that are held.
+func TestARestartLosesNoTime(t *testing.T) {
+	f := leading(t)
+	f.passes(time.Hour)
+	pod := waits("a", appsv1alpha1.PodDeleteID, time.Minute)
+	if err := f.store.Replace([]any{f.next(pod.Obj()), f.next(available("b").Obj())}, "100"); err != nil {
+		t.Fatal(err)
+	}
+	f.expect(pods, map[string]float64{"namespace=default,phase=PreCheck": 1, "namespace=default,phase=Available": 1})
+	f.expect(oldest, map[string]float64{"namespace=default,phase=PreCheck": 59 * 60})
+	f.expect(pending, map[string]float64{"namespace=default": 1})
+	f.put(available("a"))
+	if got := measured.Sums(t, f.registry, phases)["phase=PreCheck"]; got != 59*60 {
+		t.Errorf("PreCheck took %v s, want %v", got, 59*60)
+	}
+	f.expect(ended, map[string]float64{"outcome=Removed": 0, "outcome=Undone": 1})
+}
+
 // TestARelistMeasuresNothingTwice shows that pods that are listed again, as after a lost watch, count as before.
 func TestARelistMeasuresNothingTwice(t *testing.T) {
 	f := leading(t)

@@ -188,6 +188,30 @@ func TestTheOldestWaitForAControllerIsMeasured(t *testing.T) {
 	}
 }
 
+// TestEveryFinalizerOfAPodIsMeasured shows that a pod counts for each controller, once for a controller with two
+// finalizers.
+func TestEveryFinalizerOfAPodIsMeasured(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m, err := NewMetrics(registry, clocktesting.NewFakeClock(now))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := held(func(pod *corev1.Pod) { pod.Finalizers = []string{lb + "-a", lb + "-b", lb + "-c"} }, time.Minute)
+	controller := map[string]string{lb + "-a": "haproxy", lb + "-b": "haproxy", lb + "-c": "slb"}
+	key := client.ObjectKeyFromObject(pod)
+	for range 2 {
+		m.see(key, lifecycle.FactsOf(pod), now, func(finalizer string) string { return controller[finalizer] })
+	}
+	want := map[string]float64{"controller=haproxy,namespace=shop,traffic=off": 60, "controller=slb,namespace=shop,traffic=off": 60}
+	if diff := cmp.Diff(want, measured.Values(t, registry, "podops_finalizer_oldest_wait_seconds")); diff != "" {
+		t.Errorf("seconds (-want +got):\n%s", diff)
+	}
+	m.forget(key)
+	if got := measured.Values(t, registry, "podops_finalizer_oldest_wait_seconds"); got != nil || m.names.Len() != 0 {
+		t.Errorf("%v and %d names are left of a pod that is gone", got, m.names.Len())
+	}
+}
+
 // TestControllersBeyondTheBoundShareASeries shows that pods of one namespace which name many finalizers take no
 // series from another namespace.
 func TestControllersBeyondTheBoundShareASeries(t *testing.T) {
