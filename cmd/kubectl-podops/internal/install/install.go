@@ -71,7 +71,8 @@ It changes nothing in a cluster whose Kubernetes version PodOps does not support
 	}
 	set := verb.Flags()
 	set.StringVar(&flags.managerNamespace, "podops-namespace", cluster.DefaultManagerNamespace, "namespace of the manager")
-	set.StringVar(&flags.image, "image", "", "image of the manager; by default the image of the release of this plugin, or podops-manager:dev in a plugin without a release")
+	set.StringVar(&flags.image, "image", "",
+		"image of the manager; by default the image of the release of this plugin, or podops-manager:dev in a plugin without a release")
 	set.StringSliceVar(&flags.components, "components", nil, "components of config/components that are switched on")
 	set.BoolVar(&flags.crdsOnly, "crds-only", false, "apply the CustomResourceDefinitions only, and wait for no webhooks")
 	set.BoolVar(&flags.dryRun, "dry-run", false, "print the manifests, and change nothing")

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/podops-dev/podops/cmd/kubectl-podops/internal/installation"
@@ -91,6 +92,34 @@ func TestBuildSwitchesComponentsOn(t *testing.T) {
 	}
 	if _, err := installation.Build(installation.Options{Components: []string{"../local"}}); err == nil || !strings.Contains(err.Error(), "adapters, ") {
 		t.Errorf("a component that does not exist: got %v, want the names of all", err)
+	}
+}
+
+// Doctor compares with the components that the installation has.
+func TestComparedHasTheFailurePolicyOfDeletesFail(t *testing.T) {
+	policyOf := func(components ...string) admissionregistrationv1.FailurePolicyType {
+		t.Helper()
+		objects, err := installation.Build(installation.Options{Components: components})
+		if err != nil {
+			t.Fatal(err)
+		}
+		compared, err := installation.Compared(objects)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, webhook := range compared.Validating[0].Webhooks {
+			if webhook.Name == "deletes.pods.podops.kusionstack.io" {
+				return *webhook.FailurePolicy
+			}
+		}
+		t.Fatal("no webhook holds deletes")
+		return ""
+	}
+	if got := policyOf(); got != admissionregistrationv1.Ignore {
+		t.Errorf("failurePolicy %s without the component", got)
+	}
+	if got := policyOf("deletes-fail"); got != admissionregistrationv1.Fail {
+		t.Errorf("failurePolicy %s with the component", got)
 	}
 }
 
