@@ -228,6 +228,22 @@ func TestServiceMonitorTrustsTheCertificate(t *testing.T) {
 	}
 }
 
+func TestEveryComponentIsDescribed(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "docs", "install.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	components, err := os.ReadDir("components")
+	if err != nil || len(components) == 0 {
+		t.Fatalf("got %v, %v", components, err)
+	}
+	for _, component := range components {
+		if row := "\n| [" + component.Name() + "](../config/components/" + component.Name() + ") |"; !bytes.Contains(page, []byte(row)) {
+			t.Errorf("docs/install.md has no row for the component %s", component.Name())
+		}
+	}
+}
+
 func TestEveryCRDIsInstalled(t *testing.T) {
 	generated, err := filepath.Glob(filepath.Join("crd", "bases", "*.yaml"))
 	if err != nil || len(generated) == 0 {
