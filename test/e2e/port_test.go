@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -16,9 +17,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	podwebhook "github.com/podops-dev/podops/pkg/webhooks/pod"
 	"github.com/podops-dev/podops/test/expect"
+	"github.com/podops-dev/podops/test/managerprocess"
 )
 
 var _ = Describe("The webhook port", func() {
@@ -58,15 +61,33 @@ var _ = Describe("The webhook port", func() {
 })
 
 var _ = Describe("Metrics", func() {
-	It("are served to users who may read them", func(ctx context.Context) {
+	It("are served to the ServiceMonitor, and to no user without its rights", func(ctx context.Context) {
 		m := managers.launch("--metrics-secure=true")
 		DeferCleanup(func() {
 			m.stop()
 			Eventually(m.Ended()).Should(BeClosed())
 		})
 		p := newScenario(ctx)
-		reader, stranger := p.token(ctx, "reader"), p.token(ctx, "stranger")
-		p.mayReadMetrics(ctx, "reader")
+		stranger := p.token(ctx, "stranger")
+
+		By("reading the token and the CA as the ServiceMonitor does")
+		rights := filepath.Join("..", "..", "config", "components", "service-monitor", "reader.yaml")
+		p.kubectl(ctx, "apply", "--server-side", "-f", rights)
+		DeferCleanup(func(ctx context.Context) { p.kubectl(ctx, "delete", "-f", rights) })
+		data := func(name, key string) []byte {
+			GinkgoHelper()
+			var secret corev1.Secret
+			Eventually(ctx, func(ctx context.Context) ([]byte, error) {
+				err := p.admin.Get(ctx, client.ObjectKey{Namespace: managerprocess.Namespace, Name: name}, &secret)
+				return secret.Data[key], err
+			}).ShouldNot(BeEmpty(), name)
+			return secret.Data[key]
+		}
+		reader, roots := string(data("podops-metrics-reader", "token")), x509.NewCertPool()
+		Expect(roots.AppendCertsFromPEM(data("podops-webhook-certs", "ca.crt"))).To(BeTrue())
+		prometheus := &http.Client{Timeout: patience, Transport: &http.Transport{
+			DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "podops-webhook"},
+		}}
 
 		get := func(token string) func() (int, error) {
 			return func() (int, error) {
@@ -75,7 +96,7 @@ var _ = Describe("Metrics", func() {
 				if token != "" {
 					request.Header.Set("Authorization", "Bearer "+token)
 				}
-				answer, err := anyServer().Do(request)
+				answer, err := prometheus.Do(request)
 				if err != nil {
 					return 0, err
 				}

@@ -81,17 +81,17 @@ func allComponents() []string {
 	return names
 }
 
-// combinations returns no component, each one, each pair, and all of them.
+// combinations returns no component, each alone, all but each, and all. Any two components are both on, both off, and
+// each on without the other.
 func combinations(names []string) [][]string {
 	found := [][]string{nil}
-	var pairs [][]string
-	for i, name := range names {
+	for _, name := range names {
 		found = append(found, []string{name})
-		for _, other := range names[i+1:] {
-			pairs = append(pairs, []string{name, other})
-		}
 	}
-	return slices.Concat(found, pairs, [][]string{names})
+	for i := range names {
+		found = append(found, slices.Delete(slices.Clone(names), i, i+1))
+	}
+	return append(found, names)
 }
 
 // buildAll returns the manifests with each combination, in the order of combinations.
@@ -182,16 +182,23 @@ var _ = Describe("The components of config", func() {
 	})
 })
 
-var _ = Describe("The repository as a remote base", func() {
+var _ = Describe("The repository as a remote base", Ordered, func() {
+	var repository, rendered string // rendered has all components, in another namespace
+
+	BeforeAll(func(ctx context.Context) {
+		repository = "file://" + remote(ctx)
+		rendered = kubectl(ctx, "kustomize", overlay{
+			base: repository + "//config", query: "?ref=v0.0.1", namespace: otherNamespace, components: allComponents(),
+		}.write())
+	})
+
 	It("is applied with all components, in another namespace", func(ctx context.Context) {
-		kubeconfig := writeKubeconfig(localContext)
-		folder := overlay{
-			base: "file://" + remote(ctx) + "//config", query: "?ref=v0.0.1", namespace: otherNamespace, components: allComponents(),
-		}.write()
-		rendered := kubectl(ctx, "kustomize", folder)
 		objects := parse(rendered)
 		DeferCleanup(deleteAll, objects)
-		Expect(kubectl(ctx, "--kubeconfig", kubeconfig, "apply", "--server-side", "-k", folder)).NotTo(ContainSubstring("Warning"))
+		file := filepath.Join(GinkgoT().TempDir(), "rendered.yaml")
+		Expect(os.WriteFile(file, []byte(rendered), 0o600)).To(Succeed())
+		apply := []string{"--kubeconfig", writeKubeconfig(localContext), "apply", "--server-side", "-f", file}
+		Expect(kubectl(ctx, apply...)).NotTo(ContainSubstring("Warning"))
 		awaitKinds(ctx)
 
 		By("reading it back")
@@ -257,9 +264,7 @@ var _ = Describe("The repository as a remote base", func() {
 			Satisfy(apierrors.IsForbidden), MatchError(ContainSubstring("ValidatingAdmissionPolicy 'podops-manager'"))))
 
 		By("applying it again, without a change")
-		file := filepath.Join(folder, "rendered.yaml")
-		Expect(os.WriteFile(file, []byte(rendered), 0o600)).To(Succeed())
-		Expect(kubectl(ctx, "--kubeconfig", kubeconfig, "apply", "--server-side", "-f", file)).NotTo(ContainSubstring("Warning"))
+		Expect(kubectl(ctx, apply...)).NotTo(ContainSubstring("Warning"))
 		var again []string
 		for _, object := range objects {
 			if object.GetKind() != "CustomResourceDefinition" {
@@ -273,7 +278,7 @@ var _ = Describe("The repository as a remote base", func() {
 		examples := yamlOf(filepath.Join("..", "..", "..", "docs", "install.md"), "## Kustomize")
 		Expect(examples).To(HaveLen(2), "a kustomization, and patches to append")
 		kustomization := strings.NewReplacer(
-			"https://github.com/podops-dev/podops//", "file://"+remote(ctx)+"//",
+			"https://github.com/podops-dev/podops//", repository+"//",
 			"?ref=<tag or commit>", "?ref=v0.0.1",
 			"config/components/adapters?ref=<the same>", "config/components/network-policies?ref=v0.0.1",
 		).Replace(strings.Join(examples, ""))
@@ -292,8 +297,6 @@ var _ = Describe("The repository as a remote base", func() {
 	})
 
 	It("has the same objects as install with --podops-namespace and --components", func(ctx context.Context) {
-		base := "file://" + remote(ctx) + "//config"
-		rendered := kubectl(ctx, "kustomize", overlay{base: base, query: "?ref=v0.0.1", namespace: otherNamespace, components: allComponents()}.write())
 		out, err := exec.CommandContext(ctx, plugin(), "install", "--dry-run", //nolint:gosec // The plugin of this repository.
 			"--podops-namespace", otherNamespace, "--components", strings.Join(allComponents(), ",")).Output()
 		Expect(err).NotTo(HaveOccurred())
