@@ -2,8 +2,11 @@ package install
 
 import (
 	"context"
+	"errors"
 	"io"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -44,6 +47,28 @@ func TestADeploymentIsReplacedWhenAllReplicasAreNewAndAvailable(t *testing.T) {
 				t.Errorf("unreplaced (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestTheReasonIsReportedWhenReplicasAreNotReplacedInTime(t *testing.T) {
+	deployment := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "podops-system", Name: "manager", Generation: 2},
+		Spec:       appsv1.DeploymentSpec{Replicas: new(int32(2))},
+		Status:     appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 3, UpdatedReplicas: 1, AvailableReplicas: 2},
+	}
+	applied := &unstructured.Unstructured{}
+	applied.SetNamespace(deployment.Namespace)
+	applied.SetName(deployment.Name)
+	ctx, stop := context.WithTimeout(t.Context(), time.Millisecond)
+	defer stop()
+	var out strings.Builder
+	err := awaitReplicas(ctx, fake.NewClientBuilder().WithObjects(deployment).Build(), applied, &out)
+	want := "1 of 2 replicas are of the new version"
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "webhook configurations are unchanged") {
+		t.Errorf("error %v, want %q", err, want)
+	}
+	if diff := cmp.Diff("  not yet: "+want+"\n", out.String()); diff != "" {
+		t.Errorf("output (-want +got):\n%s", diff)
 	}
 }
 
