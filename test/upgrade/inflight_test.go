@@ -22,7 +22,7 @@ import (
 	"github.com/podops-dev/podops/test/expect"
 )
 
-// evictionPace is how often kubectl drain tries again.
+// evictionPace is the interval at which kubectl drain tries again.
 const evictionPace = 5 * time.Second
 
 // The labels app of the pods in flight. Rules that require an approval hold those of "held", of the Deployment

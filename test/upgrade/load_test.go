@@ -82,14 +82,14 @@ func (l *load) repeat(p space, floor int, round func(ctx context.Context, n int)
 	})
 }
 
-// completed returns how many rounds each part of the load has completed.
+// completed returns the number of rounds that each part of the load has completed.
 func (l *load) completed() map[string]int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return maps.Clone(l.rounds)
 }
 
-// fewestRounds returns how many rounds each part of the load has completed at least since an earlier time.
+// fewestRounds returns the number of rounds since an earlier time, of the part of the load that has completed the fewest.
 func (l *load) fewestRounds(since map[string]int) int {
 	now, fewest := l.completed(), -1
 	for _, part := range l.budgets {

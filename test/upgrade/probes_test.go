@@ -23,7 +23,7 @@ const (
 	// probePace is the time between two probes of a kind.
 	probePace = 25 * time.Millisecond
 
-	// samples is how many probes of each kind a phase has at least, so that its p99 is not its maximum.
+	// samples is the least number of probes of each kind in a phase, so that its p99 is not its maximum.
 	samples = 150
 )
 
@@ -146,7 +146,7 @@ func (p *probe) of(s *system, name string) []sample {
 	return slices.DeleteFunc(slices.Clone(p.taken), func(answer sample) bool { return s.phases.at(answer.answered) != name })
 }
 
-// fewest returns how many samples the kind with the fewest has in a phase.
+// fewest returns the number of samples in a phase, of the kind that has the fewest.
 func (all probes) fewest(s *system, name string) int {
 	fewest := len(all[0].of(s, name))
 	for _, p := range all {

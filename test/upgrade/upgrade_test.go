@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// kills is how often the leader is killed.
+	// kills is the number of leaders that are killed.
 	kills = 5
 
-	// permits is how many pods are permitted at least while two versions run, and under each leader.
+	// permits is the least number of permits while two versions run, and under each leader.
 	permits = 5
 )
 
