@@ -42,7 +42,8 @@ const (
 )
 
 // TestDashboardAndAlertsOfTheDemo has a Prometheus scrape the manager of the demo as the ServiceMonitor of the
-// component describes it, and evaluates each alert and each panel of the dashboard.
+// component describes it, evaluates each alert and each panel of the dashboard, and ends the manager: then an alert
+// begins.
 func TestDashboardAndAlertsOfTheDemo(t *testing.T) {
 	g := NewWithT(t)
 	bin := required(t, "PODOPS_BIN")
@@ -72,6 +73,13 @@ func TestDashboardAndAlertsOfTheDemo(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(pods).NotTo(BeEmpty(), "the label namespace is not that of the pods")
 	writePicture(t, dir, dashboard.Height(), func(out io.Writer) error { return prometheus.Page(out, dashboard, drawn, from, to) })
+
+	demo.interrupt()
+	g.Eventually(t.Context(), func(g Gomega) {
+		rules, err := server.Rules(t.Context())
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(stateOf(rules, "PodOpsDown")).To(Equal("pending"), "without a manager")
+	}).WithTimeout(patience).WithPolling(200 * time.Millisecond).Should(Succeed())
 }
 
 // withoutData are the panels that a rollout without a fault leaves empty, and why.
@@ -128,6 +136,16 @@ func checkAlerts(t *testing.T, server *prometheus.Server) {
 			t.Errorf("%s is %s after a rollout without a fault: %v", rule.Name, rule.State, rule.Alerts)
 		}
 	}
+}
+
+// stateOf returns the state of an alert.
+func stateOf(rules []prometheus.Rule, name string) string {
+	for _, rule := range rules {
+		if rule.Name == name {
+			return rule.State
+		}
+	}
+	return ""
 }
 
 // checkNames checks that the manager has every metric that the alerts and the dashboard name, apart from metrics
@@ -279,6 +297,7 @@ func startPrometheus(t *testing.T, dir, configuration string) *prometheus.Server
 // demonstration is a demo that runs until it is interrupted.
 type demonstration struct {
 	kubeconfig string
+	interrupt  context.CancelFunc
 	lines      chan string // its output; closed at its end
 	output     *strings.Builder
 }
@@ -288,7 +307,8 @@ func startDemo(t *testing.T, bin, dir, address string) *demonstration {
 	t.Helper()
 	d := &demonstration{kubeconfig: filepath.Join(dir, "demo", "kubeconfig"), lines: make(chan string, 1000), output: &strings.Builder{}}
 	// The demo reads manifests relative to the folder of the repository.
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, interrupt := context.WithCancel(context.Background())
+	d.interrupt = interrupt
 	command := exec.CommandContext(ctx, filepath.Join(bin, "demo"), "-bin", bin, "-dir", filepath.Join(dir, "demo"), "-metrics", address, "-keep")
 	command.Dir = root
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGINT) }
@@ -308,7 +328,7 @@ func startDemo(t *testing.T, bin, dir, address string) *demonstration {
 		}
 	}()
 	t.Cleanup(func() {
-		stop()
+		interrupt()
 		for range d.lines {
 		}
 		if err := command.Wait(); command.ProcessState.ExitCode() != 0 {
