@@ -4,9 +4,12 @@ package image_test
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -58,6 +61,7 @@ func TestImagesRunAsTheManifestsRunThem(t *testing.T) {
 	}
 	t.Run("the manager is restricted", func(t *testing.T) { checkRestricted(t, "/manager", play.dir) })
 	t.Run("the version is visible in the cluster", func(t *testing.T) { s.checkVisible(t, play) })
+	t.Run("the version is a metric", func(t *testing.T) { s.checkMetric(t, play) })
 	t.Run("kvstore-operator is ready and restricted", func(t *testing.T) { s.startKVStoreOperator(t, play) })
 	t.Run("slb-manager is ready and restricted", func(t *testing.T) { s.startSLBManager(t, play) })
 	if err := play.end(); err != nil {
@@ -202,6 +206,7 @@ patches: [{path: mutating_patch.yaml}, {path: validating_patch.yaml}]
 // demo is a demo that keeps running.
 type demo struct {
 	dir     string
+	metrics string // address of the metrics of the manager
 	command *exec.Cmd
 	log     string
 	ended   chan error
@@ -211,12 +216,17 @@ type demo struct {
 func (s *setting) startDemo(t *testing.T) *demo {
 	t.Helper()
 	d := &demo{dir: filepath.Join(s.dir, "demo"), log: filepath.Join(s.dir, "demo.log"), ended: make(chan error, 1)}
+	metrics, err := managerprocess.FreeAddress()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.metrics = metrics
 	log, err := os.Create(d.log)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	d.command = exec.Command(filepath.Join(s.bin, "demo"), "-bin", s.bin, "-dir", d.dir, "-keep",
+	d.command = exec.Command(filepath.Join(s.bin, "demo"), "-bin", s.bin, "-dir", d.dir, "-keep", "-metrics", metrics,
 		"-manifests", s.writeOverlay(t), "-manager", s.script(t, "manager", d.dir))
 	d.command.Dir, d.command.Stdout, d.command.Stderr = s.root, log, log
 	d.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
@@ -269,8 +279,7 @@ func (d *demo) end() error {
 
 // checkVisible checks what kubectl get deployments prints.
 func (s *setting) checkVisible(t *testing.T, d *demo) {
-	out := run(t, filepath.Join(s.bin, "kubectl"), "--kubeconfig", filepath.Join(d.dir, "kubeconfig"),
-		"get", "deployments", "-n", "podops-system", "-o", "wide", "-L", "app.kubernetes.io/version")
+	out := s.kubectl(t, d, "get", "deployments", "-n", "podops-system", "-o", "wide", "-L", "app.kubernetes.io/version")
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	words := strings.Fields(lines[len(lines)-1])
 	manager := s.images["manager"]
@@ -279,10 +288,43 @@ func (s *setting) checkVisible(t *testing.T, d *demo) {
 	}
 }
 
+// checkMetric reads the metrics of the manager as a client that is bound to the role for it.
+func (s *setting) checkMetric(t *testing.T, d *demo) {
+	s.kubectl(t, d, "create", "serviceaccount", "scraper", "-n", "default")
+	s.kubectl(t, d, "create", "clusterrolebinding", "scraper", "--clusterrole", "podops-metrics-reader", "--serviceaccount", "default:scraper")
+	request, err := http.NewRequest(http.MethodGet, "https://"+d.metrics+"/metrics", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(s.kubectl(t, d, "create", "token", "scraper", "-n", "default")))
+	// The certificate of the manager names its Service, which has no address here.
+	client := &http.Client{Timeout: patience, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	answer, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "podops_build_info{") && strings.Contains(line, fmt.Sprintf("version=%q", s.version(t))) {
+			return
+		}
+	}
+	t.Errorf("%s, and no podops_build_info with version %s in\n%s", answer.Status, s.version(t), text)
+}
+
+// kubectl runs kubectl as an administrator of the demo's cluster.
+func (s *setting) kubectl(t *testing.T, d *demo, arguments ...string) string {
+	t.Helper()
+	return run(t, filepath.Join(s.bin, "kubectl"), append([]string{"--kubeconfig", filepath.Join(d.dir, "kubeconfig")}, arguments...)...)
+}
+
 // startKVStoreOperator runs the operator with its own rights.
 func (s *setting) startKVStoreOperator(t *testing.T, d *demo) {
-	run(t, filepath.Join(s.bin, "kubectl"), "--kubeconfig", filepath.Join(d.dir, "kubeconfig"), "apply", "--server-side", "-k",
-		filepath.Join(s.root, "config", "kvstore-operator-local"))
+	s.kubectl(t, d, "apply", "--server-side", "-k", filepath.Join(s.root, "config", "kvstore-operator-local"))
 	admin, err := clientcmd.BuildConfigFromFlags("", filepath.Join(d.dir, "kubeconfig"))
 	if err != nil {
 		t.Fatal(err)
