@@ -194,6 +194,14 @@ bench-floor: kube bin/scale bin/floor ## Measure what the transport of lifecycle
 test: kube ## Run every test except test-long, test-matrix, test-hostile and test-upgrade; the first run builds the local control plane (20 minutes).
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=line BESIDE=nice test-e2e test-unit test-integration test-controlplane test-processes
 
+# Two at a time, since each waits for most of its time; the longest first. test-upgrade is not one of them:
+# it needs the history of the repository.
+SUITES = test-hostile test-kvstore test-versions test-image test-long test-matrix test-prometheus test-properties test-browser test-alerts
+
+.PHONY: test-suites
+test-suites: kube build ## Run the suites that are not part of test, two at a time.
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=line $(SUITES)
+
 # Without vet, which `make vet` runs on tests, too. Under the race detector, which makes it several
 # times slower, a property test runs a fifth of its schedules: test-properties runs them all.
 .PHONY: test-unit
