@@ -51,7 +51,7 @@ func TestEachAlertHasAPageAndEachPageAnAlert(t *testing.T) {
 				headings = append(headings, strings.TrimSpace(line))
 			}
 		}
-		if diff := cmp.Diff([]string{"# " + name, "## Meaning", "## Impact", "## Look", "## Mend", "## Silence"}, headings); diff != "" {
+		if diff := cmp.Diff([]string{"# " + name, "## Meaning", "## Impact", "## Diagnosis", "## Mitigation", "## Silence"}, headings); diff != "" {
 			t.Errorf("headings of the page of %s (-want +got):\n%s", name, diff)
 		}
 		if !strings.Contains(index, "]("+name+".md)") {
