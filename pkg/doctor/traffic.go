@@ -69,7 +69,8 @@ func (in *inspection) finalizerOrphaned() []Finding {
 		}
 		finding := &Finding{
 			Level: LevelWarning, Remedy: unstick(pod),
-			Text: fmt.Sprintf("has the finalizer %s, whose controller no longer exists: no Service of the namespace has it, and no employer that exists expects it", orphans[0]),
+			Text: fmt.Sprintf("has the finalizer %s, whose controller no longer exists: no Service of the namespace has it, "+
+				"and no employer that exists expects it", orphans[0]),
 		}
 		if facts := lifecycle.FactsOf(pod); facts.Terminating || facts.Preparing() {
 			finding.Level = LevelError

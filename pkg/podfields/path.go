@@ -116,7 +116,7 @@ func checkWhole(path string, found reflect.Type) error {
 }
 
 func listError(path string) error {
-	return fmt.Errorf("%s is a list, and a path cannot name an item of a list: copy the value that the service needs into a label or an annotation of the pod", path)
+	return fmt.Errorf("%s is a list, and a path cannot name its items: copy the value that the service needs into a label or an annotation of the pod", path)
 }
 
 func unknownError(parent reflect.Type, path, name string) error {

@@ -69,7 +69,8 @@ func reasonTLS(err error) (Class, string, bool) {
 	invalid, isInvalid := errors.AsType[x509.CertificateInvalidError](err)
 	switch {
 	case isAuthority:
-		return ClassTLSUntrusted, "the certificate of the service is not signed by an authority that the rule trusts: set caBundle to the certificate of the authority that signed it", true
+		return ClassTLSUntrusted, "the certificate of the service is not signed by an authority that the rule trusts: " +
+			"set caBundle to the certificate of the authority that signed it", true
 	case isName:
 		return ClassTLSNameMismatch, "the certificate of the service is for another name: " + err.Error(), true
 	case isInvalid && invalid.Reason == x509.Expired:

@@ -69,11 +69,11 @@ func extraOf(employee resourceconsist.IEmployee) (PodExtraStatus, error) {
 	}
 	statuses, ok := employee.GetEmployeeStatuses().(resourceconsist.PodEmployeeStatuses)
 	if !ok {
-		return PodExtraStatus{}, fmt.Errorf("employee %s has statuses of type %T, not the statuses of a pod", employee.GetEmployeeId(), employee.GetEmployeeStatuses())
+		return PodExtraStatus{}, fmt.Errorf("employee %s has statuses of type %T, not of a pod", employee.GetEmployeeId(), employee.GetEmployeeStatuses())
 	}
 	extra, ok := statuses.ExtraStatus.(PodExtraStatus)
 	if !ok {
-		return PodExtraStatus{}, fmt.Errorf("employee %s has an extra status of type %T, not the extra status of this adapter", employee.GetEmployeeId(), statuses.ExtraStatus)
+		return PodExtraStatus{}, fmt.Errorf("employee %s has an extra status of type %T, not of this adapter", employee.GetEmployeeId(), statuses.ExtraStatus)
 	}
 	return extra, nil
 }

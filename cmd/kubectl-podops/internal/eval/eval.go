@@ -209,7 +209,7 @@ func (v *verb) operationAt(now time.Time) (offline.Operation, error) {
 }
 
 // errNoInput is returned when no PodTransitionRule selects a pod whose input is to be shown.
-var errNoInput = errors.New("no PodTransitionRule selects the pod in this stage: the input depends on the pods that it selects; give a PodTransitionRule with -f")
+var errNoInput = errors.New("no PodTransitionRule selects the pod in this stage: the input depends on its pods; give a PodTransitionRule with -f")
 
 // printInputs prints the input of each module for each selected pod.
 func (v *verb) printInputs(observed *observations, selected func(namespace, name string) bool) error {
