@@ -139,7 +139,7 @@ func (t Target) stamp(ctx context.Context, source string) (string, error) {
 		return "", err
 	}
 	hash := sha256.New()
-	fmt.Fprintf(hash, "%s\n%s %s\n", version, flags, t.flags)
+	fmt.Fprintf(hash, "%s\n%s\n%s", version, flags, strings.Join(t.flags, " "))
 	files := []string{"go.mod", "go.sum"}
 	for _, pattern := range t.sources {
 		found, err := fs.Glob(os.DirFS(source), pattern)
