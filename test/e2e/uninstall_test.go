@@ -130,5 +130,11 @@ var _ = Describe("An uninstall", Label(mainStories), func() {
 		_, complaints, code := p.podops(ctx, "install")
 		Expect(code).To(Equal(1), "the webhooks are those of a manager outside of the cluster")
 		Expect(complaints).To(ContainSubstring("a manager outside of it"))
+
+		By("requiring prometheus-operator for a ServiceMonitor, before anything is applied")
+		out, complaints, code = p.podops(ctx, "install", "--components", "service-monitor")
+		Expect(code).To(Equal(1))
+		Expect(complaints).To(ContainSubstring("nothing was changed: this cluster does not have the kind ServiceMonitor of monitoring.coreos.com/v1"))
+		Expect(out).NotTo(ContainSubstring("applied"))
 	})
 })

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,9 +49,9 @@ func target(ctx context.Context, kubeconfig string, args ...string) *exec.Cmd {
 		"--no-print-directory", "--directory", filepath.Join("..", "..", ".."), "--old-file=bin/kubectl-podops", "BIN=" + os.Getenv("PODOPS_BIN"),
 	}, args...)...)
 	for _, variable := range os.Environ() {
-		// The make that runs this test hands its own variables on.
+		// The make that runs this test hands its own variables on, and the variables of its command line.
 		name, _, _ := strings.Cut(variable, "=")
-		if name != "KUBECONFIG" && !strings.HasPrefix(name, "MAKE") && name != "MFLAGS" {
+		if !slices.Contains([]string{"KUBECONFIG", "MFLAGS", "IMG", "YES", "ARGS"}, name) && !strings.HasPrefix(name, "MAKE") {
 			command.Env = append(command.Env, variable)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -104,6 +105,9 @@ func run(ctx context.Context, env *command.Environment, flags options) error {
 	if err != nil {
 		return err
 	}
+	if err := requireKinds(c, objects); err != nil {
+		return err
+	}
 	updates, err := requireService(ctx, c, objects)
 	if err != nil {
 		return err
@@ -144,6 +148,22 @@ func write(out io.Writer, objects []*unstructured.Unstructured) error {
 		}
 		if _, err := fmt.Fprintf(out, "---\n%s", encoded); err != nil {
 			return fmt.Errorf("writing: %w", err)
+		}
+	}
+	return nil
+}
+
+// requireKinds fails in a cluster that does not have the kind of an object, such as the ServiceMonitor of a component.
+func requireKinds(c client.Client, objects []*unstructured.Unstructured) error {
+	for _, object := range objects {
+		kind := object.GroupVersionKind()
+		_, err := c.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+		switch {
+		case meta.IsNoMatchError(err):
+			return fmt.Errorf("nothing was changed: this cluster does not have the kind %s of %s, which a component needs: "+
+				"install its operator, or leave the component out", kind.Kind, kind.GroupVersion())
+		case err != nil:
+			return fmt.Errorf("reading the kinds of the cluster: %w", err)
 		}
 	}
 	return nil
