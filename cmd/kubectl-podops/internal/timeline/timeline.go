@@ -206,7 +206,7 @@ func (v *verb) watch(ctx context.Context, namespace string) (timeline.Timeline, 
 		return timeline.Timeline{}, err
 	}
 	var recorder timeline.Recorder
-	began := v.env.Now()
+	from := v.env.Now().Add(-max(v.since, 0))
 	for announced := false; ; {
 		taken := changes.Take()
 		snapshot, err := watch.Snapshot(ctx, namespace)
@@ -220,10 +220,6 @@ func (v *verb) watch(ctx context.Context, namespace string) (timeline.Timeline, 
 			}
 		}
 		if done || ctx.Err() != nil {
-			from := began
-			if v.since > 0 {
-				from = began.Add(-v.since)
-			}
 			return timeline.New(v.title(namespace), recorder.Pods(), from, v.env.Now()), nil
 		}
 		if !announced {
