@@ -29,6 +29,7 @@ func run(out *os.File) int {
 	manifests := flag.String("manifests", "test/traffic/manifests", "folder of the kustomization to install")
 	manager := flag.String("manager", "", "program to run as the manager, in place of the one in the folder of the binaries")
 	dir := flag.String("dir", filepath.Join("bin", "demo.d"), "folder of the demo's cluster and logs")
+	cidr := flag.String("cidr", "127.64.0.0/16", "loopback addresses of the pods; not the addresses of another demo on this machine")
 	keep := flag.Bool("keep", false, "leave control plane, manager and approval page running at the end, until Ctrl-C")
 	byHand := flag.Bool("by-hand", false, "wait for you to approve the rollout, on a page whose address is printed")
 	metrics := flag.String("metrics", "", "address of the metrics of the manager, which it serves as in a cluster: by HTTPS, to clients that may read them")
@@ -53,7 +54,9 @@ func run(out *os.File) int {
 		fmt.Fprintf(os.Stderr, "demo: folder of the demo: %v\n", err)
 		return 1
 	}
-	result, err := perform(ctx, setting(*bin, folder, *manifests, *manager, *metrics, out), options{
+	result, err := perform(ctx, setting(stage.Options{
+		Bin: *bin, Dir: folder, Out: out, CIDR: *cidr, Manifests: *manifests, Manager: *manager,
+	}, *metrics), options{
 		out: out, columns: columns, rows: rows, keep: *keep, byHand: *byHand, page: page,
 	})
 	if err != nil {
@@ -90,18 +93,19 @@ type options struct {
 	page    string // the file of the timeline
 }
 
-// setting returns the stage of the demo. Its folder is an absolute path.
-func setting(bin, dir, manifests, manager, metrics string, out io.Writer) *stage.Stage {
-	flags := []string{
+// setting returns the stage of the demo, whose folder is an absolute path. The manager serves metrics at an address, if
+// there is one.
+func setting(o stage.Options, metrics string) *stage.Stage {
+	o.ManagerFlags = []string{
 		// The approval service of the demo is on this machine, and so is the load balancer.
 		"--rule-webhook-allow-cidr", "127.0.0.0/8",
-		"--enable-adapters=haproxy", "--haproxy-allow=unix:" + dir + "/",
+		"--enable-adapters=haproxy", "--haproxy-allow=unix:" + o.Dir + "/",
 	}
 	if metrics != "" {
 		// As in the manifests, whose manager also has a lease.
-		flags = append(flags, "--metrics-bind-address", metrics, "--metrics-secure=true", "--leader-elect")
+		o.ManagerFlags = append(o.ManagerFlags, "--metrics-bind-address", metrics, "--metrics-secure=true", "--leader-elect")
 	}
-	return stage.New(stage.Options{Bin: bin, Dir: dir, Out: out, Manifests: manifests, Manager: manager, ManagerFlags: flags})
+	return stage.New(o)
 }
 
 // perform starts everything, rolls, prints the summary, and cleans up in any case.

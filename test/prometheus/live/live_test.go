@@ -37,6 +37,9 @@ const (
 	// finished is the line of the demo after its summary.
 	finished = "Everything runs until Ctrl-C"
 
+	// cidr has the addresses of the pods, so that another demo can run beside the test.
+	cidr = "127.67.0.0/16"
+
 	// patience bounds each wait.
 	patience = 3 * time.Minute
 )
@@ -309,7 +312,7 @@ func startDemo(t *testing.T, bin, dir, address string) *demonstration {
 	// The demo reads manifests relative to the folder of the repository.
 	ctx, interrupt := context.WithCancel(context.Background())
 	d.interrupt = interrupt
-	command := exec.CommandContext(ctx, filepath.Join(bin, "demo"), "-bin", bin, "-dir", filepath.Join(dir, "demo"), "-metrics", address, "-keep")
+	command := exec.CommandContext(ctx, filepath.Join(bin, "demo"), "-bin", bin, "-dir", filepath.Join(dir, "demo"), "-metrics", address, "-cidr", cidr, "-keep")
 	command.Dir = root
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGINT) }
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGINT}
