@@ -64,7 +64,7 @@ func Newest() Target {
 func Oldest() Target {
 	newest := filepath.Join("..", binaryFile)
 	return Target{
-		module: "oldest", main: ".", sources: []string{"*.go"}, bin: "oldest", minutes: 8,
+		module: "oldest", main: ".", sources: []string{"*.go"}, bin: "oldest", minutes: 10,
 		programs: map[string]string{
 			"kube-apiserver": binaryFile, "kube-controller-manager": binaryFile, "kube-scheduler": binaryFile,
 			"etcd": newest, "kubectl": newest, "kubelets": newest,

@@ -111,10 +111,10 @@ func (p *progress) draw() {
 // compiled again and not counted, so total is only a bound.
 func statusLine(compiled, total int, current string, elapsed time.Duration) string {
 	elapsed = elapsed.Round(time.Second)
-	switch {
-	case current == "":
+	switch current {
+	case "":
 		return fmt.Sprintf("  %s: checking the build cache", elapsed)
-	case current == modulePath+"/cmd/kube", current == modulePath+"/oldest":
+	case modulePath + "/cmd/kube", modulePath + "/oldest":
 		return fmt.Sprintf("  %s: compiled %d packages, linking", elapsed, compiled)
 	}
 	if len(current) > 50 {
