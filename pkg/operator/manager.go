@@ -67,15 +67,7 @@ func newOperator(ctx context.Context, config *rest.Config, options Options, endi
 	// The API server would compress every watch event, at a cost to both.
 	config.DisableCompression = true
 
-	clientset, err := newClientset(config)
-	if err != nil {
-		return nil, err
-	}
-	kubernetesVersion, err := supportedVersion(ctx, clientset.DiscoveryClient)
-	if err != nil {
-		return nil, err
-	}
-	identity, err := userName(ctx, clientset)
+	server, err := connect(ctx, config)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +91,7 @@ func newOperator(ctx context.Context, config *rest.Config, options Options, endi
 	if err != nil {
 		return nil, err
 	}
-	if mgr, err = withEventQueue(mgr, clientset, measured.events, options.EventRate); err != nil {
+	if mgr, err = withEventQueue(mgr, server.clientset, measured.events, options.EventRate); err != nil {
 		return nil, err
 	}
 	certs, err := newCertificates(mgr, measured.certificates, options)
@@ -107,15 +99,34 @@ func newOperator(ctx context.Context, config *rest.Config, options Options, endi
 		return nil, err
 	}
 	serving.configure = certs.ConfigureTLS
-	if err := register(mgr, clientset, identity, index, certs.Known, measured, options); err != nil {
+	if err := register(mgr, server.clientset, server.identity, index, certs.Known, measured, options); err != nil {
 		return nil, err
 	}
 	if err := addChecks(ctx, mgr, certs, ending, options.webhooksAt()); err != nil {
 		return nil, err
 	}
-	mgr.GetLogger().Info("Manager made", "version", buildinfo.Read().Version, "kubernetes", kubernetesVersion,
-		"identity", identity, "namespace", options.Namespace, "webhookURL", options.WebhookURL)
+	mgr.GetLogger().Info("Manager made", "version", buildinfo.Read().Version, "kubernetes", server.version,
+		"identity", server.identity, "namespace", options.Namespace, "webhookURL", options.WebhookURL)
 	return mgr, nil
+}
+
+// connection is a client of the API server, with its version and the user that it takes this manager for.
+type connection struct {
+	clientset *kubernetes.Clientset
+	version   string
+	identity  string
+}
+
+// connect returns a client of the API server. It fails if PodOps does not support its version.
+func connect(ctx context.Context, config *rest.Config) (server connection, err error) {
+	if server.clientset, err = newClientset(config); err != nil {
+		return connection{}, err
+	}
+	if server.version, err = supportedVersion(ctx, server.clientset.DiscoveryClient); err != nil {
+		return connection{}, err
+	}
+	server.identity, err = userName(ctx, server.clientset)
+	return server, err
 }
 
 // supportedVersion returns the version of the API server, and an error if PodOps does not support it.

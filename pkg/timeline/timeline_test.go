@@ -141,7 +141,7 @@ func TestFollow(t *testing.T) {
 		switch phase {
 		case rolloutview.PhaseStarting:
 			pod = pod.Unready(at(-60))
-		case rolloutview.PhaseAvailable, rolloutview.PhaseTerminating:
+		default:
 			pod = pod.Available()
 		}
 		if phase == rolloutview.PhaseTerminating {
