@@ -65,16 +65,16 @@ func get(t *testing.T, url string) (status int, pod, body string, err error) {
 	return answer.StatusCode, answer.Header.Get(PodHeader), string(text), err
 }
 
-func TestServerListensFromRunningToDeletion(t *testing.T) {
+func TestServerListensFromTheFirstStartToDeletion(t *testing.T) {
 	f := newFleet(t)
 	handler := f.Handler()
-	pending := runs("web-0", addressed, "0")
+	pending := runs("web-0", "", 0)
 	pending.Status.Phase = corev1.PodPending
 	handler.OnAdd(pending, true)
 	if !f.refused() {
-		t.Fatal("a pending pod serves")
+		t.Fatal("a pod without an address serves")
 	}
-	pod := runs("web-0", addressed, "0")
+	pod := runs("web-0", addressed, 0)
 	handler.OnUpdate(pending, pod)
 	status, name, body, err := get(t, f.url("/"))
 	if err != nil || status != http.StatusOK || name != "web-0" || body != Body("web-0") {
@@ -97,7 +97,7 @@ func TestServerListensFromRunningToDeletion(t *testing.T) {
 
 func TestAServerEndsWithAPodWhoseDeletionWasMissed(t *testing.T) {
 	f := newFleet(t)
-	pod := runs("web-0", addressed, "0")
+	pod := runs("web-0", addressed, 0)
 	f.Handler().OnAdd(pod, true)
 	f.Handler().OnDelete(toolscache.DeletedFinalStateUnknown{Key: "default/web-0", Obj: pod})
 	if !f.refused() {
@@ -109,12 +109,12 @@ func TestAServerEndsWithAPodWhoseDeletionWasMissed(t *testing.T) {
 func TestServerCutsOpenRequests(t *testing.T) {
 	for name, end := range map[string]func(*Set, *corev1.Pod){
 		"deletion":   func(f *Set, pod *corev1.Pod) { f.Handler().OnDelete(pod) },
-		"a restart":  func(f *Set, pod *corev1.Pod) { f.Handler().OnUpdate(pod, runs(pod.Name, addressed, "1")) },
+		"a restart":  func(f *Set, pod *corev1.Pod) { f.Handler().OnUpdate(pod, runs(pod.Name, addressed, 1)) },
 		"everything": func(f *Set, _ *corev1.Pod) { f.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFleet(t)
-			pod := runs("web-0", addressed, "0")
+			pod := runs("web-0", addressed, 0)
 			f.Handler().OnAdd(pod, true)
 			answer, err := (&http.Client{Timeout: patience}).Get(f.url("/?work=20s"))
 			if err != nil {
@@ -135,9 +135,9 @@ func TestServerCutsOpenRequests(t *testing.T) {
 
 func TestServerAfterARestartAnswersAtTheSameAddress(t *testing.T) {
 	f := newFleet(t)
-	f.Handler().OnAdd(runs("web-0", addressed, "0"), true)
-	for n := range 20 {
-		f.Handler().OnUpdate(runs("web-0", addressed, strconv.Itoa(n)), runs("web-0", addressed, strconv.Itoa(n+1)))
+	f.Handler().OnAdd(runs("web-0", addressed, 0), true)
+	for n := range int32(20) {
+		f.Handler().OnUpdate(runs("web-0", addressed, n), runs("web-0", addressed, n+1))
 		if status, _, _, err := get(t, f.url("/")); err != nil || status != http.StatusOK {
 			t.Fatalf("restart %d: %d, %v", n+1, status, err)
 		}
@@ -149,7 +149,7 @@ func TestServerAfterARestartAnswersAtTheSameAddress(t *testing.T) {
 
 func TestWorkTakesTimeAndIsBounded(t *testing.T) {
 	f := newFleet(t)
-	f.Handler().OnAdd(runs("web-0", addressed, "0"), true)
+	f.Handler().OnAdd(runs("web-0", addressed, 0), true)
 	began := time.Now()
 	if status, _, body, err := get(t, f.url("/?work=100ms")); err != nil || status != http.StatusOK || body != Body("web-0") {
 		t.Errorf("got %d %q, %v", status, body, err)
@@ -167,8 +167,8 @@ func TestWorkTakesTimeAndIsBounded(t *testing.T) {
 
 func TestTheErrorOfAServerNamesItsPod(t *testing.T) {
 	f := newFleet(t)
-	f.Handler().OnAdd(runs("web-0", addressed, "0"), true)
-	f.Handler().OnAdd(runs("web-1", addressed, "0"), true)
+	f.Handler().OnAdd(runs("web-0", addressed, 0), true)
+	f.Handler().OnAdd(runs("web-1", addressed, 0), true)
 	if err := f.Err(); err == nil || !strings.Contains(err.Error(), "web-1") {
 		t.Errorf("got %v, want an error that names web-1", err)
 	}
@@ -176,9 +176,9 @@ func TestTheErrorOfAServerNamesItsPod(t *testing.T) {
 
 func TestErrorsAreBounded(t *testing.T) {
 	f := newFleet(t)
-	f.Handler().OnAdd(runs("web-0", addressed, "0"), true)
+	f.Handler().OnAdd(runs("web-0", addressed, 0), true)
 	for n := range 3 * maxErrors {
-		f.Handler().OnAdd(runs(fmt.Sprintf("other-%d", n), addressed, "0"), true)
+		f.Handler().OnAdd(runs(fmt.Sprintf("other-%d", n), addressed, 0), true)
 	}
 	if got := len(strings.Split(f.Err().Error(), "\n")); got != maxErrors {
 		t.Errorf("%d errors are kept, want %d", got, maxErrors)
@@ -188,7 +188,7 @@ func TestErrorsAreBounded(t *testing.T) {
 func TestClosedFleetStartsNothing(t *testing.T) {
 	f := newFleet(t)
 	f.Close()
-	f.Handler().OnAdd(runs("web-0", addressed, "0"), true)
+	f.Handler().OnAdd(runs("web-0", addressed, 0), true)
 	if !f.refused() {
 		t.Error("a closed Set serves")
 	}
@@ -203,9 +203,9 @@ func TestFleetFollowsAWatch(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	go controller.RunWithContext(ctx)
-	source.Add(runs("web-0", addressed, "0"))
+	source.Add(runs("web-0", addressed, 0))
 	await(t, "the pod serves", func() bool { return f.Counts().Running == 1 })
-	source.Delete(runs("web-0", addressed, "0"))
+	source.Delete(runs("web-0", addressed, 0))
 	await(t, "the pod serves no longer", func() bool { return f.Counts().Running == 0 && f.refused() })
 }
 
