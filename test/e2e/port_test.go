@@ -73,7 +73,7 @@ var _ = Describe("Metrics", func() {
 		By("reading the token and the CA as the ServiceMonitor does")
 		rights := filepath.Join("..", "..", "config", "components", "service-monitor", "reader.yaml")
 		p.kubectl(ctx, "apply", "--server-side", "-f", rights)
-		DeferCleanup(func(ctx context.Context) { p.kubectl(ctx, "delete", "-f", rights) })
+		DeferCleanup(func(ctx context.Context) { p.kubectl(ctx, "delete", "--ignore-not-found", "-f", rights) })
 		data := func(name, key string) []byte {
 			GinkgoHelper()
 			var secret corev1.Secret
