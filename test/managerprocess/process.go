@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -159,12 +160,23 @@ func (p *Process) Tail() string {
 	return string(bytes.Join(lines[max(0, len(lines)-tailLines):], []byte("\n")))
 }
 
+// Ports are below those that Linux gives to outgoing connections: one of those could take the port of a process
+// before it listens.
+const (
+	firstPort = 10000
+	lastPort  = 32000
+	portTries = 1000
+)
+
 // FreeAddress returns a local address on which no process listens.
 func FreeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("looking for a free port: %w", err)
+	var err error
+	for range portTries {
+		var listener net.Listener
+		listener, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", firstPort+rand.IntN(lastPort-firstPort)))
+		if err == nil {
+			return listener.Addr().String(), listener.Close()
+		}
 	}
-	defer listener.Close()
-	return listener.Addr().String(), nil
+	return "", fmt.Errorf("finding a free port from %d to %d: %w", firstPort, lastPort, err)
 }

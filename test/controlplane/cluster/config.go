@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
@@ -142,19 +143,39 @@ func newNodes(c config, count int, podCIDR netip.Prefix) []node {
 	return nodes
 }
 
+// Ports of components are from a range below that of the ports which Linux gives to outgoing connections: one of
+// those could take the port of a component before it listens.
+const (
+	firstPort = 10000
+	lastPort  = 32000
+	portTries = 1000
+)
+
 // pickPorts finds free ports. It holds all of them until it has found the last, so that
 // they differ, and then releases them for the components.
 func pickPorts() (ports, error) {
 	var p ports
 	for _, port := range []*int{&p.Etcd, &p.EtcdPeer, &p.APIServer, &p.ControllerManager, &p.Scheduler} {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		listener, err := listenBelow()
 		if err != nil {
-			return ports{}, fmt.Errorf("finding a free port: %w", err)
+			return ports{}, err
 		}
 		defer listener.Close()
 		*port = listener.Addr().(*net.TCPAddr).Port
 	}
 	return p, nil
+}
+
+// listenBelow listens at a free port of the range.
+func listenBelow() (net.Listener, error) {
+	var err error
+	for range portTries {
+		var listener net.Listener
+		if listener, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", firstPort+rand.IntN(lastPort-firstPort))); err == nil {
+			return listener, nil
+		}
+	}
+	return nil, fmt.Errorf("finding a free port from %d to %d: %w", firstPort, lastPort, err)
 }
 
 // errNoCluster means that a folder holds no cluster.
