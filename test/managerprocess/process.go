@@ -160,8 +160,8 @@ func (p *Process) Tail() string {
 	return string(bytes.Join(lines[max(0, len(lines)-tailLines):], []byte("\n")))
 }
 
-// Ports are below those that Linux gives to outgoing connections: one of those could take the port of a process
-// before it listens.
+// Ports are below the range from which Linux takes the ports of outgoing connections: such a port could be in use
+// before the process listens.
 const (
 	firstPort = 10000
 	lastPort  = 32000
