@@ -295,7 +295,7 @@ func (s *setting) checkVisible(t *testing.T, d *demo) {
 func (s *setting) checkMetric(t *testing.T, d *demo) {
 	s.kubectl(t, d, "create", "serviceaccount", "scraper", "-n", "default")
 	s.kubectl(t, d, "create", "clusterrolebinding", "scraper", "--clusterrole", "podops-metrics-reader", "--serviceaccount", "default:scraper")
-	request, err := http.NewRequest(http.MethodGet, "https://"+d.metrics+"/metrics", http.NoBody)
+	request, err := http.NewRequest(http.MethodGet, "https://"+d.metrics+"/metrics", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
