@@ -20,6 +20,11 @@ type input struct {
 	kind  Kind
 	key   string
 	token string
+
+	// order has the tokens of the longest value that was read of the key. At that read the state is this list,
+	// so that the writes before it have taken effect in its order. Without it the check of many writes at
+	// a time would try each of their orders.
+	order []string
 }
 
 // digest identifies a list of tokens: the state of the model, instead of the list, which
@@ -73,7 +78,7 @@ func model() porcupine.Model {
 		Step: func(state, in, out any) (bool, any) {
 			i, d := in.(input), state.(digest)
 			if i.kind == Write {
-				return true, d.append(i.token)
+				return d.tokens >= len(i.order) || i.order[d.tokens] == i.token, d.append(i.token)
 			}
 			return out.(digest) == d, d
 		},
@@ -83,6 +88,7 @@ func model() porcupine.Model {
 // Check reports whether operations are linearizable: each takes effect at one moment between
 // its start and its end. It is porcupine.Unknown when the check takes longer than timeout.
 func Check(operations []Operation, timeout time.Duration) porcupine.CheckResult {
+	orders := ordersOf(operations)
 	var history []porcupine.Operation
 	for _, o := range operations {
 		if o.Outcome == Rejected || o.Kind == Read && o.Outcome != Succeeded {
@@ -93,8 +99,22 @@ func Check(operations []Operation, timeout time.Duration) porcupine.CheckResult 
 			end = math.MaxInt64 // it may take effect at any time, or never
 		}
 		history = append(history, porcupine.Operation{
-			ClientId: o.Worker, Input: input{o.Kind, o.Key, o.Token}, Output: digestOf(o.Value), Call: o.Start.UnixNano(), Return: end,
+			ClientId: o.Worker, Input: input{o.Kind, o.Key, o.Token, orders[o.Key]}, Output: digestOf(o.Value), Call: o.Start.UnixNano(), Return: end,
 		})
 	}
 	return porcupine.CheckOperationsTimeout(model(), history, timeout)
+}
+
+// ordersOf returns the tokens of the longest value that was read of each key.
+func ordersOf(operations []Operation) map[string][]string {
+	orders := map[string][]string{}
+	for _, o := range operations {
+		if o.Kind != Read || o.Outcome != Succeeded {
+			continue
+		}
+		if read := tokens(o.Value); len(read) > len(orders[o.Key]) {
+			orders[o.Key] = read
+		}
+	}
+	return orders
 }

@@ -1,6 +1,9 @@
 package load
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,6 +43,33 @@ func TestCheck(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := Check(test.history, time.Minute); got != test.want {
+				t.Errorf("got %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// TestCheckOfManyWritesAtATime shows that the check does not try each order of writes at the same time.
+func TestCheckOfManyWritesAtATime(t *testing.T) {
+	const writes = 200
+	var history []Operation
+	value := ""
+	for n := range writes {
+		token := fmt.Sprint((7 * n) % writes)
+		history = append(history, wrote(token, 0, 10))
+		value += token + separator
+	}
+	slices.Reverse(history)
+	history = append(history, open(wrote("never", 0, 10)))
+	for name, test := range map[string]struct {
+		last Operation
+		want porcupine.CheckResult
+	}{
+		"all are read": {read(value, 20, 21), porcupine.Ok},
+		"one is lost":  {read(value[:strings.LastIndex(value[:len(value)-1], separator)+1], 20, 21), porcupine.Illegal},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Check(append(slices.Clone(history), test.last), time.Minute); got != test.want {
 				t.Errorf("got %s, want %s", got, test.want)
 			}
 		})
