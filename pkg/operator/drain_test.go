@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	clocktesting "k8s.io/utils/clock/testing"
@@ -37,4 +38,32 @@ func TestWithoutADelayTheManagerEndsAtOnce(t *testing.T) {
 	d := newDrain(ctx, 0, clocktesting.NewFakeClock(time.Unix(0, 0)))
 	signal()
 	<-d.ended.Done()
+}
+
+// TestAManagerThatDoesNotEndIsLeft shows that the end of a manager is bounded: without rights to fill its caches,
+// a manager of controller-runtime does not end by its context.
+func TestAManagerThatDoesNotEndIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, signal := context.WithCancel(t.Context())
+		d := newDrain(ctx, 0, clocktesting.NewFakeClock(time.Unix(0, 0)))
+		filled := make(chan struct{})
+		signal()
+		begin := time.Now()
+		err := d.run(func(context.Context) error { <-filled; return nil })
+		if !errors.Is(err, errDidNotEnd) || time.Since(begin) != endPatience {
+			t.Errorf("run: %v after %v, want %v after %v", err, time.Since(begin), errDidNotEnd, endPatience)
+		}
+		close(filled)
+	})
+}
+
+func TestTheErrorOfAManagerIsReturned(t *testing.T) {
+	d := newDrain(t.Context(), 0, clocktesting.NewFakeClock(time.Unix(0, 0)))
+	broken := errors.New("lease lost")
+	if err := d.run(func(context.Context) error { return broken }); !errors.Is(err, broken) {
+		t.Errorf("run: %v, want %v", err, broken)
+	}
+	if err := d.run(func(context.Context) error { return nil }); err != nil {
+		t.Errorf("run: %v, want no error", err)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"time"
 
@@ -48,10 +49,7 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 	if err != nil {
 		return fmt.Errorf("setting up the manager: %w", err)
 	}
-	if err := mgr.Start(ending.ended); err != nil {
-		return fmt.Errorf("running the manager: %w", err)
-	}
-	return nil
+	return ending.run(mgr.Start)
 }
 
 // newOperator returns a manager with every controller and webhook registered. It reads from the
@@ -71,6 +69,10 @@ func newOperator(ctx context.Context, config *rest.Config, options Options, endi
 	if err != nil {
 		return nil, err
 	}
+	kinds, err := servedKinds(ctx, config, ctrl.Log.WithName("kinds"))
+	if err != nil {
+		return nil, err
+	}
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, err
@@ -87,7 +89,7 @@ func newOperator(ctx context.Context, config *rest.Config, options Options, endi
 	caches := cacheOptions(options)
 	caches.NewInformer = newInformer(index.Index, pods)
 	serving := &lateTLS{}
-	mgr, err := newManager(config, scheme, caches, options, serving, measured, ending)
+	mgr, err := newManager(config, kinds, scheme, caches, options, serving, measured, ending)
 	if err != nil {
 		return nil, err
 	}
@@ -228,7 +230,7 @@ type lateTLS struct {
 }
 
 func newManager(
-	config *rest.Config, scheme *runtime.Scheme, caches cache.Options, options Options, serving *lateTLS, measured *Metrics, ending drain,
+	config *rest.Config, kinds meta.RESTMapper, scheme *runtime.Scheme, caches cache.Options, options Options, serving *lateTLS, measured *Metrics, ending drain,
 ) (manager.Manager, error) {
 	configureTLS := func(c *tls.Config) { serving.configure(c) }
 	webhooks, err := options.newWebhookServer(configureTLS, measured.server, ending)
@@ -237,6 +239,7 @@ func newManager(
 	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        scheme,
+		MapperProvider:                func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return kinds, nil },
 		Cache:                         caches,
 		Metrics:                       options.metricsOptions(configureTLS),
 		HealthProbeBindAddress:        options.ProbeAddress,

@@ -17,6 +17,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/podops-dev/podops/pkg/operator/certificates"
@@ -73,7 +74,7 @@ func (f *managerSet) start(ctx context.Context) *manager {
 	return m
 }
 
-// urls returns the address of every webhook. The leader writes the tokens with the addresses.
+// urls returns the address of every webhook, empty for a Service. The leader writes the tokens with the addresses.
 func (f *managerSet) urls(ctx context.Context) (urls []string, err error) {
 	mutating, validating := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	if err := f.cluster.admin.Get(ctx, client.ObjectKey{Name: certificates.MutatingConfigurationName}, mutating); err != nil {
@@ -83,10 +84,10 @@ func (f *managerSet) urls(ctx context.Context) (urls []string, err error) {
 		return nil, err
 	}
 	for _, webhook := range mutating.Webhooks {
-		urls = append(urls, *webhook.ClientConfig.URL)
+		urls = append(urls, ptr.Deref(webhook.ClientConfig.URL, ""))
 	}
 	for _, webhook := range validating.Webhooks {
-		urls = append(urls, *webhook.ClientConfig.URL)
+		urls = append(urls, ptr.Deref(webhook.ClientConfig.URL, ""))
 	}
 	return urls, nil
 }

@@ -122,9 +122,9 @@ var _ = Describe("An uninstall", Label(mainStories), func() {
 		installing := exec.CommandContext(ctx, requireProgram("kubectl-podops"), "install", "--kubeconfig", p.kubeconfig)
 		installing.Stdout, installing.Stderr = GinkgoWriter, GinkgoWriter
 		Expect(installing.Start()).To(Succeed())
-		Eventually(ctx, func(ctx context.Context) error {
-			return managerprocess.WriteKubeconfig(ctx, p.config, managers.kubeconfig)
-		}).Should(Succeed())
+		// The webhook configurations are applied last. A manager that starts before it has its rights logs errors.
+		Eventually(ctx, managers.urls).ShouldNot(BeEmpty())
+		Expect(managerprocess.WriteKubeconfig(ctx, p.config, managers.kubeconfig)).To(Succeed())
 		managers.start(ctx)
 		Expect(installing.Wait()).To(Succeed())
 		_, complaints, code := p.podops(ctx, "install")
