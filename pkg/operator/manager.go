@@ -238,7 +238,8 @@ func newManager(
 		return nil, err
 	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme:                        scheme,
+		Scheme: scheme,
+		//nolint:forbidigo // The type of the field names the client, which is not used.
 		MapperProvider:                func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return kinds, nil },
 		Cache:                         caches,
 		Metrics:                       options.metricsOptions(configureTLS),
