@@ -129,6 +129,7 @@ func (p *planner) operate() {
 	replicas := p.replicas()
 	p.objects(replicas)
 	p.cancel(replicas)
+	p.dropMember(replicas)
 	p.labelLeader()
 	p.report()
 }

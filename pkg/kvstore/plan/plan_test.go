@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	kvstorev1 "github.com/podops-dev/podops/apis/kvstore/v1"
+	"github.com/podops-dev/podops/pkg/kvstore/plan"
 )
 
 func statusEqual(a, b kvstorev1.KVStoreClusterStatus) bool { return equality.Semantic.DeepEqual(a, b) }
@@ -177,6 +178,9 @@ func TestAnyScheduleEndsAsSpecified(t *testing.T) {
 					w.set.Spec.Template.Spec.Containers[0].Env = nil
 				}
 			},
+			"pod that joins the store as it goes": func(t *rapid.T) {
+				w.voters[plan.PodName("db", rapid.Int32Range(0, 7).Draw(t, "ordinal"))] = true
+			},
 			"": func(t *rapid.T) {
 				if len(w.violations) > 0 {
 					t.Fatal(w.violations)
@@ -211,6 +215,11 @@ func (w *world) checkEnd(t *rapid.T) {
 	}
 	if int32(len(w.pods)) != spec.Replicas || status.ReadyReplicas != spec.Replicas {
 		t.Fatalf("%d pods, %d ready, want %d", len(w.pods), status.ReadyReplicas, spec.Replicas)
+	}
+	for member := range w.voters {
+		if ordinal, _ := plan.Ordinal("db", member); w.pods[ordinal] == nil {
+			t.Fatalf("%s is a member of the store, and no pod", member)
+		}
 	}
 	for ordinal, m := range w.pods {
 		if len(m.begun) > 0 {

@@ -58,6 +58,27 @@ func (p *planner) scaleIn(have, want int32) int32 {
 	}
 }
 
+// dropMember removes from the store a member beyond the replicas that has no pod: a pod that joins the store after the
+// observation that scaleIn relies on leaves it. It takes one of the few places of members, and with a vote it
+// counts in the quorum.
+func (p *planner) dropMember(replicas int32) {
+	if p.decision.MoveLeader != nil || p.decision.RemoveMember != "" {
+		return
+	}
+	for _, name := range p.Store.Members {
+		ordinal, named := Ordinal(p.Cluster.Name, name)
+		if _, exists := p.Members[ordinal]; !named || exists || ordinal < max(replicas, p.Cluster.Spec.Replicas) {
+			continue
+		}
+		if !p.storeKnown() {
+			p.decision.Observe = true
+			return
+		}
+		p.decision.RemoveMember = name
+		return
+	}
+}
+
 // removing reports whether the removal of the pod was allowed, so that the store may have removed it from
 // its members. It does not come back with its data: the removal is finished first, even if the cluster
 // is scaled out meanwhile.

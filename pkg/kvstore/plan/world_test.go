@@ -363,8 +363,11 @@ func (w *world) runJobs() {
 	}
 }
 
-// elect makes the first healthy pod the leader if no pod leads.
+// elect makes the first healthy pod the leader if no pod leads. The operator observes a store from its first pod on.
 func (w *world) elect() {
+	if w.observed.IsZero() && len(w.pods) > 0 {
+		w.observed = w.now
+	}
 	if w.leader >= 0 && w.pods[w.leader] != nil && w.pods[w.leader].healthy {
 		return
 	}
