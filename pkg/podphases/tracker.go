@@ -18,9 +18,6 @@ import (
 	"github.com/podops-dev/podops/pkg/podstate"
 )
 
-// MaxNamespaces is how many namespaces have series of their own. All others together are metricseries.Other.
-const MaxNamespaces = 500
-
 // Outcomes of held deletes: the values of the label outcome. They never change.
 const (
 	// outcomeRemoved means that the pod is removed.
@@ -90,7 +87,7 @@ func NewTracker(registry prometheus.Registerer, clk clock.PassiveClock) (*Tracke
 	t := &Tracker{
 		clock: clk, durations: map[podstate.Phase]prometheus.Observer{}, held: held,
 		removed: ended.WithLabelValues(outcomeRemoved), undone: ended.WithLabelValues(outcomeUndone), gauges: newGauges(),
-		names:      metricseries.NewNames(metricseries.Limits{PerNamespace: 1, InAll: MaxNamespaces}),
+		names:      metricseries.NewNames(metricseries.Limits{PerNamespace: 1, InAll: metricseries.MaxNamespaces}),
 		namespaces: map[string]*namespace{},
 	}
 	for _, phase := range timed() {

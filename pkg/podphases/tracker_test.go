@@ -12,6 +12,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
+	"github.com/podops-dev/podops/pkg/metricseries"
 	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/pkg/podphases"
 	"github.com/podops-dev/podops/test/builders"
@@ -238,22 +239,22 @@ func TestNamespacesBeyondTheBoundShareASeries(t *testing.T) {
 	f := leading(t)
 	f.passes(time.Hour)
 	name := func(i int) string { return fmt.Sprintf("ns-%04d", i) }
-	for i := range podphases.MaxNamespaces + 2 {
+	for i := range metricseries.MaxNamespaces + 2 {
 		f.put(waits("a", "up", time.Duration(i)*time.Second).Namespace(name(i)))
 	}
 	count := func() (series int, other float64) {
 		values := measured.Values(t, f.registry, pods)
 		return len(values), values["namespace=other,phase=PreCheck"]
 	}
-	if series, other := count(); series != podphases.MaxNamespaces+1 || other != 2 {
-		t.Errorf("%d series, and %v pods of other namespaces, want %d and 2", series, other, podphases.MaxNamespaces+1)
+	if series, other := count(); series != metricseries.MaxNamespaces+1 || other != 2 {
+		t.Errorf("%d series, and %v pods of other namespaces, want %d and 2", series, other, metricseries.MaxNamespaces+1)
 	}
-	if got, want := measured.Values(t, f.registry, oldest)["namespace=other,phase=PreCheck"], 3600-float64(podphases.MaxNamespaces); got != want {
+	if got, want := measured.Values(t, f.registry, oldest)["namespace=other,phase=PreCheck"], 3600-float64(metricseries.MaxNamespaces); got != want {
 		t.Errorf("the oldest pod of the other namespaces waits for %v s, want %v", got, want)
 	}
 	f.remove(waits("a", "up", 0).Namespace(name(0)))
-	if series, other := count(); series != podphases.MaxNamespaces+1 || other != 1 {
-		t.Errorf("%d series, and %v pods of other namespaces once there is room, want %d and 1", series, other, podphases.MaxNamespaces+1)
+	if series, other := count(); series != metricseries.MaxNamespaces+1 || other != 1 {
+		t.Errorf("%d series, and %v pods of other namespaces once there is room, want %d and 1", series, other, metricseries.MaxNamespaces+1)
 	}
 }
 

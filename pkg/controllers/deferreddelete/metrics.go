@@ -6,12 +6,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/podops-dev/podops/pkg/deferreddelete"
+	"github.com/podops-dev/podops/pkg/metricseries"
 )
 
 // Metrics counts how deletes and removals end.
 type Metrics struct {
 	cancelled *prometheus.CounterVec
-	unguarded *prometheus.CounterVec
+	unguarded *metricseries.NamespaceCounter
 }
 
 // NewMetrics registers the metrics. It fails when they are registered already.
@@ -23,11 +24,11 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 				"the rules did not permit it in time (Expired, --delete-expiry), the label to-delete was removed (Withdrawn), or the owner did not delete " +
 				"the pod although it might (Forgone). Holds that maxHold ends are counted by podops_holds_expired_total.",
 		}, []string{"reason"}),
-		unguarded: prometheus.NewCounterVec(prometheus.CounterOpts{
+		unguarded: metricseries.NewNamespaceCounter(prometheus.CounterOpts{
 			Name: "podops_deletes_unguarded_total",
 			Help: "Pods that were removed although an enforced rule had not permitted it: TaintManager, PodGC, Preemption, Kubelet, OwnerDeleted, Forced, " +
 				"or Unanswered (no manager answered). After a restart, pods that are terminating then may count twice.",
-		}, []string{"reason"}),
+		}, "reason", unguardedReasons()),
 	}
 	for _, collector := range []prometheus.Collector{m.cancelled, m.unguarded} {
 		if err := registry.Register(collector); err != nil {
@@ -37,10 +38,15 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	for _, lapse := range deferreddelete.Lapses() {
 		m.cancelled.WithLabelValues(string(lapse))
 	}
-	for _, reason := range deferreddelete.UnguardedReasons() {
-		m.unguarded.WithLabelValues(string(reason))
-	}
 	return m, nil
+}
+
+func unguardedReasons() []string {
+	var reasons []string
+	for _, reason := range deferreddelete.UnguardedReasons() {
+		reasons = append(reasons, string(reason))
+	}
+	return reasons
 }
 
 // lapsed counts a pending delete that is cancelled.

@@ -2,6 +2,7 @@ package deferreddelete
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -43,13 +44,9 @@ func NewUnguarded(informers cache.Cache, recorder events.EventRecorder, metrics 
 	return &Unguarded{informers: informers, reader: informers, recorder: recorder, metrics: metrics, seen: map[types.UID]bool{}}
 }
 
-// Start watches pods until ctx ends.
+// Start watches pods and namespaces until ctx ends.
 func (u *Unguarded) Start(ctx context.Context) error {
-	informer, err := u.informers.GetInformer(ctx, &corev1.Pod{})
-	if err != nil {
-		return fmt.Errorf("watching pods: %w", err)
-	}
-	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+	endPods, err := u.watch(ctx, &corev1.Pod{}, toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { u.observe(ctx, object) },
 		UpdateFunc: func(_, object any) { u.observe(ctx, object) },
 		DeleteFunc: u.forget,
@@ -57,24 +54,49 @@ func (u *Unguarded) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("watching pods: %w", err)
 	}
-	<-ctx.Done()
-	if err := informer.RemoveEventHandler(registration); err != nil {
-		return fmt.Errorf("ending the watch of pods: %w", err)
+	endNamespaces, err := u.watch(ctx, &corev1.Namespace{}, toolscache.ResourceEventHandlerFuncs{DeleteFunc: u.forgetNamespace})
+	if err != nil {
+		return errors.Join(fmt.Errorf("watching namespaces: %w", err), endPods())
 	}
-	return nil
+	<-ctx.Done()
+	return errors.Join(endPods(), endNamespaces())
+}
+
+// watch adds a handler to the informer of a kind, and returns the function that removes it.
+func (u *Unguarded) watch(ctx context.Context, kind client.Object, handler toolscache.ResourceEventHandler) (end func() error, err error) {
+	informer, err := u.informers.GetInformer(ctx, kind)
+	if err != nil {
+		return nil, err
+	}
+	registration, err := informer.AddEventHandler(handler)
+	if err != nil {
+		return nil, err
+	}
+	return func() error {
+		if err := informer.RemoveEventHandler(registration); err != nil {
+			return fmt.Errorf("ending the watch of %T: %w", kind, err)
+		}
+		return nil
+	}, nil
 }
 
 // observe reports a pod that is being removed, once.
 func (u *Unguarded) observe(ctx context.Context, object any) {
 	pod, ok := object.(*corev1.Pod)
-	if !ok || !deferreddelete.Removed(pod) || !u.isNew(pod.UID) {
+	if !ok {
+		return
+	}
+	if u.metrics.unguarded.Lacks(pod.Namespace) && !u.namespaceTerminating(ctx, pod.Namespace) {
+		u.metrics.unguarded.Begin(pod.Namespace)
+	}
+	if !deferreddelete.Removed(pod) || !u.isNew(pod.UID) {
 		return
 	}
 	reason, unguarded := deferreddelete.Unguarded(pod, u.ownerState(ctx, pod), u.namespaceTerminating(ctx, pod.Namespace))
 	if !unguarded || !u.isRuled(ctx, pod) {
 		return
 	}
-	u.metrics.unguarded.WithLabelValues(string(reason)).Inc()
+	u.metrics.unguarded.Inc(pod.Namespace, string(reason))
 	u.recorder.Eventf(subjectOf(pod), nil, corev1.EventTypeWarning, EventUnguarded, string(reason),
 		"pod %s is removed although its rules had not permitted it: %s", pod.Name, explained(reason))
 }
@@ -101,6 +123,16 @@ func (u *Unguarded) forget(object any) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	delete(u.seen, pod.UID)
+}
+
+// forgetNamespace ends the series of a deleted namespace.
+func (u *Unguarded) forgetNamespace(object any) {
+	if unknown, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+		object = unknown.Obj
+	}
+	if namespace, ok := object.(*corev1.Namespace); ok {
+		u.metrics.unguarded.End(namespace.Name)
+	}
 }
 
 // ownerState returns the state of the owner of a pod, as far as the cache has its kind.

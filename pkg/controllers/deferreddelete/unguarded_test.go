@@ -90,14 +90,18 @@ func TestUnguarded(t *testing.T) {
 			if len(got) != 1 {
 				t.Fatalf("events %v, want one", got)
 			}
-			for reason, count := range measured.Values(t, registry, "podops_deletes_unguarded_total") {
-				if want := reason == "reason="+tc.want; want != (count == 1) || !want && count != 0 {
-					t.Errorf("%v pods count for %s, want one for %s alone", count, reason, tc.want)
+			for series, count := range measured.Values(t, registry, "podops_deletes_unguarded_total") {
+				if want := series == "namespace=default,reason="+tc.want; want != (count == 1) || !want && count != 0 {
+					t.Errorf("%v pods count for %s, want one for %s alone", count, series, tc.want)
 				}
 			}
 			u.forget(toolscache.DeletedFinalStateUnknown{Obj: tc.pod})
 			if len(u.seen) != 0 {
 				t.Errorf("%d pods are remembered after they have gone", len(u.seen))
+			}
+			u.forgetNamespace(active())
+			if left := measured.Values(t, registry, "podops_deletes_unguarded_total")["namespace=default,reason="+tc.want]; left != 0 {
+				t.Errorf("%v pods count for a deleted namespace", left)
 			}
 		})
 	}

@@ -104,7 +104,7 @@ func (r *Reconciler) recordWaivers(pod *corev1.Pod, request rule.Request, waiver
 		kind, reason, cause = corev1.EventTypeNormal, EventExempt, "exemptRevisions, "
 	case rule.ExceptionBreakGlass:
 	}
-	r.metrics.waived(first.Exception)
+	r.metrics.waived(pod.Namespace, first.Exception)
 	r.recorder.Eventf(pod, nil, kind, reason, "Permit",
 		"operation %s of id %s passes rule %s (%s)%s: %s%s", request.Type, request.ID, first.Rule, first.Code, more, cause, first.Reason)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,6 +18,7 @@ import (
 	"github.com/podops-dev/podops/pkg/opa"
 	"github.com/podops-dev/podops/pkg/podindex"
 	"github.com/podops-dev/podops/test/builders"
+	"github.com/podops-dev/podops/test/measured"
 )
 
 // deferred is a pod whose delete is deferred.
@@ -171,6 +173,9 @@ func TestBreakGlassLetsPodsPass(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newHarness(t, opa.Options{})
+			var registry *prometheus.Registry
+			s.reconciler.metrics, registry = newMeasured(t)
+			s.index.SetNamespace("default", nil)
 			s.rules("web", labelled("approved", "approved"), atMostUnavailable("most", "0"))
 			s.disruptionBudget(pdb("web", 2, 2, 2))
 			s.put(waits(0).Obj(), waits(1).Obj())
@@ -184,6 +189,10 @@ func TestBreakGlassLetsPodsPass(t *testing.T) {
 			s.step(time.Second)
 			if diff := cmp.Diff(c.want, s.permitted()); diff != "" {
 				t.Errorf("permitted (-want +got):\n%s", diff)
+			}
+			counted := measured.Values(t, registry, "podops_rules_waived_total")["exception=BreakGlass,namespace=default"]
+			if counted != float64(len(c.want)) {
+				t.Errorf("%v pods of the namespace are counted, want %d", counted, len(c.want))
 			}
 			events := eventsOf(s.recorded(), EventBreakGlass)
 			if len(events) != len(c.want) {

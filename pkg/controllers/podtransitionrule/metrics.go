@@ -43,7 +43,7 @@ type Metrics struct {
 	rounds      *prometheus.CounterVec
 	waiting     prometheus.Gauge
 	holds       *prometheus.CounterVec
-	exceptions  *prometheus.CounterVec
+	exceptions  *metricseries.NamespaceCounter
 	pods        *prometheus.GaugeVec
 	unavailable *prometheus.GaugeVec
 	limit       *prometheus.GaugeVec
@@ -110,11 +110,11 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 		Name: "podops_holds_expired_total",
 		Help: "Deferred deletes and evictions that were held for as long as they may be, and cancelled (Undo) or let pass (Release).",
 	}, []string{"action"})
-	m.exceptions = prometheus.NewCounterVec(prometheus.CounterOpts{
+	m.exceptions = metricseries.NewNamespaceCounter(prometheus.CounterOpts{
 		Name: "podops_rules_waived_total",
 		Help: "Requests that were granted although rules withhold them, because of a break-glass annotation (BreakGlass), " +
 			"of maxHold (MaxHold) or of exemptRevisions (Revision).",
-	}, []string{"exception"})
+	}, "exception", exceptions())
 	m.makePermits()
 	collectors := []prometheus.Collector{
 		m.requests, m.quarantined, m.timeouts, m.tasks, m.oldestTask, m.rounds, m.waiting, m.holds, m.exceptions,
@@ -159,12 +159,17 @@ func (m *Metrics) begin() {
 	for _, action := range []appsv1alpha1.HoldAction{appsv1alpha1.HoldUndo, appsv1alpha1.HoldRelease} {
 		m.holds.WithLabelValues(string(action))
 	}
-	for _, exception := range rule.Exceptions() {
-		m.exceptions.WithLabelValues(string(exception))
-	}
 	for _, stage := range []appsv1alpha1.TransitionStage{appsv1alpha1.StagePreCheck, appsv1alpha1.StagePostCheck} {
 		m.permits.WithLabelValues(string(stage))
 	}
+}
+
+func exceptions() []string {
+	var names []string
+	for _, exception := range rule.Exceptions() {
+		names = append(names, string(exception))
+	}
+	return names
 }
 
 // labels returns the label values of a rule, and whether they are its own.
@@ -195,8 +200,19 @@ func (m *Metrics) holdExpired(action appsv1alpha1.HoldAction) {
 	m.holds.WithLabelValues(string(action)).Inc()
 }
 
-// waived counts a request that was granted although rules withhold it.
-func (m *Metrics) waived(by rule.Exception) { m.exceptions.WithLabelValues(string(by)).Inc() }
+// waived counts a request of a namespace that was granted although rules withhold it.
+func (m *Metrics) waived(namespace string, by rule.Exception) {
+	m.exceptions.Inc(namespace, string(by))
+}
+
+// follow begins the series of a namespace that exists, and ends those of a namespace that was deleted.
+func (m *Metrics) follow(namespace string, exists bool) {
+	if exists {
+		m.exceptions.Begin(namespace)
+	} else {
+		m.exceptions.End(namespace)
+	}
+}
 
 // permitted counts a permit that was written.
 func (m *Metrics) permitted(stage appsv1alpha1.TransitionStage) {
@@ -334,6 +350,7 @@ func (m *Metrics) forget(object types.NamespacedName) {
 // count adds the findings of a round to the counters of the rules and to their metrics, and records the
 // quarantines that began in it.
 func (r *Reconciler) count(snapshot snapshot, o evaluation.Outcome) {
+	r.metrics.follow(snapshot.Namespace, snapshot.NamespaceLabels != nil)
 	for _, counted := range r.evaluator.Count(snapshot.Snapshot, o, r.clock.Now()) {
 		r.metrics.counted(counted.Rule, counted.Enforcement, counted.Evaluated, counted.Withheld, counted.Would)
 	}

@@ -8,6 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
@@ -27,7 +29,7 @@ func newMeasured(t *testing.T) (*Metrics, *prometheus.Registry) {
 	return m, registry
 }
 
-// series returns the series of a namespace.
+// series returns the series of rules of a namespace.
 func series(t *testing.T, registry *prometheus.Registry, namespace string) []*dto.Metric {
 	t.Helper()
 	families, err := registry.Gather()
@@ -38,7 +40,7 @@ func series(t *testing.T, registry *prometheus.Registry, namespace string) []*dt
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
 			for _, label := range metric.GetLabel() {
-				if label.GetName() == "namespace" && label.GetValue() == namespace {
+				if label.GetName() == "namespace" && label.GetValue() == namespace && len(metric.GetLabel()) > 2 {
 					found = append(found, metric)
 				}
 			}
@@ -142,12 +144,50 @@ func TestPermitsAndBudgetsInUse(t *testing.T) {
 	}
 }
 
+// TestANamespaceCountsItsWaivers shows that a namespace has its series before its first waiver, and until it is deleted.
+func TestANamespaceCountsItsWaivers(t *testing.T) {
+	s := newHarness(t, opa.Options{})
+	var registry *prometheus.Registry
+	s.reconciler.metrics, registry = newMeasured(t)
+	of := func(namespace string) []float64 {
+		var counts []float64
+		for _, exception := range exceptions() {
+			if count, ok := measured.Values(t, registry, "podops_rules_waived_total")["exception="+exception+",namespace="+namespace]; ok {
+				counts = append(counts, count)
+			}
+		}
+		return counts
+	}
+	expect := func(when string, want []float64) {
+		t.Helper()
+		if diff := cmp.Diff(want, of("default")); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+	}
+	s.rules("web", labelled("approved", "approved"))
+	s.put(web(0).Obj())
+	s.round()
+	expect("before the namespace is seen", nil)
+	s.index.SetNamespace("default", nil)
+	s.round()
+	expect("at first", []float64{0, 0, 0})
+	s.reconciler.metrics.waived("default", rule.ExceptionMaxHold)
+	s.round()
+	expect("after a waiver", []float64{0, 1, 0})
+	s.reconciler.deleteNamespace(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
+	expect("after the namespace was deleted", nil)
+	s.round() // of the rules that are left for a moment
+	expect("after another round", nil)
+}
+
 // TestSeriesWithFewValuesAreThereFromTheStart shows the counters of which an alert must see the first increase.
 func TestSeriesWithFewValuesAreThereFromTheStart(t *testing.T) {
 	_, registry := newMeasured(t)
 	for metric, want := range map[string]map[string]float64{
-		"podops_holds_expired_total":   {"action=Undo": 0, "action=Release": 0},
-		"podops_rules_waived_total":    {"exception=BreakGlass": 0, "exception=MaxHold": 0, "exception=Revision": 0},
+		"podops_holds_expired_total": {"action=Undo": 0, "action=Release": 0},
+		"podops_rules_waived_total": {
+			"exception=BreakGlass,namespace=other": 0, "exception=MaxHold,namespace=other": 0, "exception=Revision,namespace=other": 0,
+		},
 		"podops_rounds_gave_way_total": {"cause=budget": 0, "cause=share": 0, "cause=memory": 0, "cause=gone": 0},
 	} {
 		if diff := cmp.Diff(want, measured.Values(t, registry, metric)); diff != "" {

@@ -126,6 +126,7 @@ func (r *Reconciler) setNamespace(object client.Object) {
 
 func (r *Reconciler) deleteNamespace(object client.Object) {
 	r.index.DeleteNamespace(object.GetName())
+	r.metrics.follow(object.GetName(), false)
 	if object.GetName() == r.managerNamespace {
 		r.index.SetBreakGlass("", "")
 	}
