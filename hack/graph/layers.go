@@ -28,7 +28,7 @@ func layers() []layer {
 			"pkg/controllers/...", "pkg/webhooks/...", "pkg/adapters/...", "pkg/kvstore",
 		}},
 		{name: "components", packages: []string{
-			"pkg/decisionlog", "pkg/doctor", "pkg/evaluation/...", "pkg/eventqueue", "pkg/opa/...", "pkg/ownerscale", "pkg/podfacts", "pkg/podindex/...",
+			"pkg/budgetuse", "pkg/decisionlog", "pkg/doctor", "pkg/evaluation/...", "pkg/eventqueue", "pkg/opa/...", "pkg/ownerscale", "pkg/podfacts", "pkg/podindex/...",
 			"pkg/podopslifecycle/...", "pkg/podphases", "pkg/podwriter", "pkg/policyusers", "pkg/release", "pkg/replicasetpods", "pkg/resourceconsist",
 			"pkg/trafficadapter", "pkg/webhookclient/...",
 			"pkg/webhookserver", "pkg/webhooktask/dispatch",

@@ -20,6 +20,7 @@ func groups() []group {
 		{"Which pods went past a rule, and why?", []string{"podops_deletes_unguarded_total", "podops_rules_waived_total"}},
 		{"What do rules permit, and how many slots are used?", []string{
 			"podops_permits_total", "podops_podtransitionrule_pods", "podops_rule_unavailable_pods", "podops_rule_unavailable_pods_limit",
+			"podops_poddisruptionbudget_pods",
 			"podops_rule_requests_total", "podops_rule_quarantined", "podops_rule_timeouts_total",
 		}},
 		{"Do the services of webhook rules answer?", []string{

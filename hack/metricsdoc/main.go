@@ -63,9 +63,9 @@ Every replica serves ` + "`/metrics`" + ` over HTTPS; [serving.md](serving.md#me
 - Gauges follow the objects in the cluster, so that a new leader has them at once. Counters and histograms begin at 0 with each process,
   and do not count what happens while no manager leads.
 - Users cannot create series without bound. 500 namespaces with pods, 100 rules and PodTransitionRules of a namespace and 2000 of the
-  cluster, and 8 controllers of a namespace and 500 of the cluster have series of their own. Of others, counters and gauges of pods by
-  namespace are added up under the name ` + "`other`" + `, which also has the longest of their times; gauges of rules leave them out. The series
-  of an object end with it.
+  cluster, as many PodDisruptionBudgets, and 8 controllers of a namespace and 500 of the cluster have series of their own. Of others,
+  counters and gauges of pods by namespace are added up under the name ` + "`other`" + `, which also has the longest of their times; gauges of
+  rules and PodDisruptionBudgets leave them out. The series of an object end with it.
 `
 
 // render returns the page. Every metric of the manager is in one group.

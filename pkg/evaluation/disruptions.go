@@ -35,9 +35,6 @@ type disruption struct {
 // slots returns how many more pods may become unready; below zero when too few are healthy.
 func (d *disruption) slots() int { return d.healthy - d.view.Desired }
 
-// total is the number of pods that the PodDisruptionBudget counts.
-func (d *disruption) total() int { return max(d.view.Expected, d.view.Counted) }
-
 // openDisruptions adds the budgets of the PodDisruptionBudgets: each PreCheck request of a pod that they
 // select needs a slot, in any lifecycle, because the pod becomes unready for all of them.
 func (w *evaluating) openDisruptions(
@@ -93,15 +90,15 @@ func (w *evaluating) needDisruption(d *disruption, request rule.Request, candida
 // noRoom returns why a request gets no slot.
 func (d *disruption) noRoom(request rule.Request) rule.Reason {
 	message := fmt.Sprintf("%d of %d pods are healthy and in service; PodDisruptionBudget %s requires %d",
-		max(0, d.healthy), d.total(), d.view.Name, d.view.Desired)
+		max(0, d.healthy), d.view.Total(), d.view.Name, d.view.Desired)
 	switch {
-	case d.view.Desired >= d.total():
+	case d.view.Desired >= d.view.Total():
 		message += ", so that it permits no disruption unless there are more pods"
 	case d.slots() > 0:
 		message += fmt.Sprintf(", and other pods come first for the next %d", d.slots())
 	}
 	reason := d.reason(request, rule.CodeNoRoom, message)
-	reason.Numbers = &rule.Numbers{Needed: 1, Have: max(0, d.slots()), Limit: max(0, d.total()-d.view.Desired)}
+	reason.Numbers = &rule.Numbers{Needed: 1, Have: max(0, d.slots()), Limit: max(0, d.view.Total()-d.view.Desired)}
 	reason.BlockingPods = d.view.Unavailable
 	return reason
 }
@@ -131,47 +128,44 @@ func reservedIn(snapshot Snapshot) map[types.UID]bool {
 	return reserved
 }
 
-// uncontrolled is how many healthy pods without the control label a PodDisruptionBudget counts: at least
-// settled, and at least rising since a time.
-type uncontrolled struct {
-	settled int
+// Uncontrolled is how many healthy pods without the control label a PodDisruptionBudget counts: at least
+// Settled, and at least rising since a time.
+type Uncontrolled struct {
+	Settled int
 	rising  int
 	since   time.Time
 }
 
 // countUncontrolled returns how many healthy pods without the control label the PodDisruptionBudgets count,
-// by name. Only the status counts them: their number is its healthy pods minus the controlled healthy pods,
-// and at most its expected pods minus the controlled pods. It returns the delay after which a number may
-// rise; 0 if no number can.
+// by name, and the delay after which a number may rise; 0 if no number can.
 func (s *State) countUncontrolled(views []podindex.DisruptionView, now time.Time) (counts map[string]int, wait time.Duration) {
-	after := map[string]uncontrolled{}
+	after := map[string]Uncontrolled{}
 	counts = map[string]int{}
 	for _, view := range views {
-		seen := max(0, min(view.Healthy-view.Ready, view.Expected-view.Counted))
-		last := s.uncontrolled[view.Name].after(seen, now)
-		if last.rising > last.settled {
+		last := s.uncontrolled[view.Name].After(view.Uncontrolled(), now)
+		if last.rising > last.Settled {
 			wait = backoff.MinDelay(wait, max(SettledFor-now.Sub(last.since), time.Millisecond))
 		}
-		if last != (uncontrolled{}) {
-			after[view.Name], counts[view.Name] = last, last.settled
+		if last != (Uncontrolled{}) {
+			after[view.Name], counts[view.Name] = last, last.Settled
 		}
 	}
 	s.uncontrolled = after
 	return counts, wait
 }
 
-// after returns the number after another round: it falls at once, and rises to the least of the numbers that
+// After returns the number after another look: it falls at once, and rises to the least of the numbers that
 // were seen for SettledFor.
-func (u uncontrolled) after(seen int, now time.Time) uncontrolled {
+func (u Uncontrolled) After(seen int, now time.Time) Uncontrolled {
 	switch {
-	case seen <= u.settled:
-		return uncontrolled{settled: seen}
-	case u.rising <= u.settled:
-		return uncontrolled{settled: u.settled, rising: seen, since: now}
+	case seen <= u.Settled:
+		return Uncontrolled{Settled: seen}
+	case u.rising <= u.Settled:
+		return Uncontrolled{Settled: u.Settled, rising: seen, since: now}
 	}
 	u.rising = min(u.rising, seen)
 	if now.Sub(u.since) < SettledFor {
 		return u
 	}
-	return uncontrolled{settled: u.rising}
+	return Uncontrolled{Settled: u.rising}
 }

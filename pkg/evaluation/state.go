@@ -21,7 +21,7 @@ type State struct {
 	held map[string]time.Time
 
 	// uncontrolled are the pods without the control label of PodDisruptionBudgets, by name.
-	uncontrolled map[string]uncontrolled
+	uncontrolled map[string]Uncontrolled
 }
 
 // rulesetState is the state of one PodTransitionRule.

@@ -81,7 +81,7 @@ func newOperator(ctx context.Context, config *rest.Config, options Options, endi
 	if err != nil {
 		return nil, err
 	}
-	index := newRuleIndex(measured.phases)
+	index := newRuleIndex(measured)
 	pods, err := controlledPods(config, scheme)
 	if err != nil {
 		return nil, err
@@ -156,10 +156,11 @@ type ruleIndex struct {
 	notifier *podtransitionrule.Notifier
 }
 
-func newRuleIndex(observer podindex.Observer) ruleIndex {
+func newRuleIndex(measured *Metrics) ruleIndex {
 	notifier := podtransitionrule.NewNotifier()
 	index := podindex.NewIndex(notifier.Notify)
-	index.Observe(observer)
+	index.Observe(measured.phases)
+	index.ObserveBudgets(measured.budgets)
 	return ruleIndex{index, notifier}
 }
 
@@ -258,6 +259,7 @@ func newManager(
 		return nil, fmt.Errorf("making the manager: %w", err)
 	}
 	measured.phases.Lead(mgr.Elected())
+	measured.budgets.Lead(mgr.Elected())
 	return mgr, nil
 }
 

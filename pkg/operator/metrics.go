@@ -6,6 +6,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/podops-dev/podops/pkg/budgetuse"
 	"github.com/podops-dev/podops/pkg/buildinfo"
 	"github.com/podops-dev/podops/pkg/controllers/deferreddelete"
 	"github.com/podops-dev/podops/pkg/controllers/podlifecycle"
@@ -28,6 +29,7 @@ type Metrics struct {
 	// clock counts the jumps of the clock of the machine.
 	clock *steadyclock.Clock
 
+	budgets      *budgetuse.Metrics
 	certificates *certificates.Metrics
 	decisions    *decisionlog.Metrics
 	deletes      *deferreddelete.Metrics
@@ -51,7 +53,10 @@ func NewMetrics(registry prometheus.Registerer, log logr.Logger) (*Metrics, erro
 	}
 	r := &registration{registry: registry}
 	m := &Metrics{
-		clock:        clk,
+		clock: clk,
+		budgets: registered(r, func(registry prometheus.Registerer) (*budgetuse.Metrics, error) {
+			return budgetuse.NewMetrics(registry, clk)
+		}),
 		certificates: registered(r, certificates.NewMetrics),
 		decisions:    registered(r, decisionlog.NewMetrics),
 		deletes:      registered(r, deferreddelete.NewMetrics),

@@ -83,14 +83,10 @@ type disruptionBudget struct {
 	DisruptionBudget
 	selected map[types.UID]*pod
 
-	// ready counts the pods that are Ready as the disruption controller does, and healthy the
-	// Ready pods that PodOps does not keep off traffic.
-	ready   int
-	healthy int
+	// pods counts the selected pods.
+	pods PodCounts
 
-	// counted is the number of pods that are neither terminating nor finished, and unhealthy are
-	// the pods among them that healthy does not count.
-	counted   int
+	// unhealthy are the pods that are counted, and are not among pods.Available.
 	unhealthy map[types.UID]*pod
 
 	waiting *queue
@@ -126,12 +122,15 @@ func (b *disruptionBudget) count(p *pod, by int) {
 	if !p.counts {
 		return
 	}
-	b.counted += by
+	b.pods.Counted += by
+	if p.offTraffic {
+		b.pods.OffTraffic += by
+	}
 	if p.fact.Ready {
-		b.ready += by
+		b.pods.Ready += by
 	}
 	if p.isHealthy() {
-		b.healthy += by
+		b.pods.Available += by
 	}
 }
 
@@ -155,6 +154,7 @@ func (x *Index) SetDisruptionBudget(budget DisruptionBudget) {
 	}
 	if had && before.hasSelectorOf(budget) {
 		before.DisruptionBudget = budget
+		x.observeBudget(before)
 		x.notifyWaiting(budget.Namespace, before)
 		return
 	}
@@ -168,6 +168,7 @@ func (x *Index) SetDisruptionBudget(budget DisruptionBudget) {
 		n.disruptions = map[string]*disruptionBudget{}
 	}
 	n.disruptions[budget.Name] = made
+	x.observeBudget(made)
 	x.notifyWaiting(budget.Namespace, before, made)
 }
 
@@ -179,6 +180,9 @@ func (x *Index) DeleteDisruptionBudget(key types.NamespacedName) {
 	n := x.namespace(key.Namespace)
 	before := n.disruptions[key.Name]
 	delete(n.disruptions, key.Name)
+	if x.budgetObserver != nil {
+		x.budgetObserver.BudgetDeleted(key)
+	}
 	x.forgetEmpty(key.Namespace)
 	x.notifyWaiting(key.Namespace, before)
 }
@@ -195,33 +199,68 @@ func (x *Index) notifyWaiting(namespace string, budgets ...*disruptionBudget) {
 
 // putDisrupted replaces a pod in the counts of the PodDisruptionBudgets, either of which may be
 // nil. It reports whether a pod that waits may depend on the difference.
-func (n *namespace) putDisrupted(before, after *pod) (changed bool) {
+func (x *Index) putDisrupted(n *namespace, before, after *pod) (changed bool) {
 	for _, b := range n.disruptions {
-		ready, healthy, counted := b.ready, b.healthy, b.counted
+		counts := b.pods
 		if before != nil {
 			b.remove(before)
 		}
 		if after != nil {
 			b.add(after)
 		}
-		differs := b.ready != ready || b.healthy != healthy || b.counted != counted
-		changed = changed || differs && len(b.waiting.pods) > 0
+		if b.pods == counts {
+			continue
+		}
+		x.observeBudget(b)
+		changed = changed || len(b.waiting.pods) > 0
 	}
 	return changed
 }
 
-// DisruptionView is one PodDisruptionBudget in a Snapshot.
-type DisruptionView struct {
-	DisruptionBudget
+// observeBudget reports a PodDisruptionBudget to the BudgetObserver.
+func (x *Index) observeBudget(b *disruptionBudget) {
+	if x.budgetObserver != nil {
+		x.budgetObserver.BudgetChanged(b.counts())
+	}
+}
 
-	// Ready is the number of its controlled pods that are Ready, and Available the number of
-	// these that PodOps does not keep off traffic.
+func (b *disruptionBudget) counts() DisruptionCounts {
+	return DisruptionCounts{DisruptionBudget: b.DisruptionBudget, PodCounts: b.pods}
+}
+
+// PodCounts are the controlled pods of a PodDisruptionBudget, without terminating and finished pods.
+type PodCounts struct {
+	// Counted is the number of all of them.
+	Counted int
+
+	// Ready is the number of pods that are Ready as the disruption controller counts them, and Available the
+	// number of these that PodOps does not keep off traffic.
 	Ready     int
 	Available int
 
-	// Counted is the number of controlled pods that it selects, without terminating and finished
-	// pods.
-	Counted int
+	// OffTraffic is the number of pods that PodOps keeps off traffic, Ready or not.
+	OffTraffic int
+}
+
+// DisruptionCounts is one PodDisruptionBudget and its controlled pods.
+type DisruptionCounts struct {
+	DisruptionBudget
+	PodCounts
+}
+
+// Total returns the number of pods that the PodDisruptionBudget counts, controlled or not.
+func (c DisruptionCounts) Total() int { return max(c.Expected, c.Counted) }
+
+// Uncontrolled returns the number of healthy pods without the control label. Only the status counts them: their
+// number is its healthy pods less the controlled Ready pods, and at most its expected pods less the controlled
+// pods. It is wrong for as long as the status is older than the pods.
+func (c DisruptionCounts) Uncontrolled() int {
+	return max(0, min(c.Healthy-c.Ready, c.Expected-c.Counted))
+}
+
+// DisruptionView is one PodDisruptionBudget in a Snapshot.
+type DisruptionView struct {
+	DisruptionCounts
 
 	// Waiting are the requests of the pods that it selects, oldest first.
 	Waiting []rule.Request
@@ -240,8 +279,7 @@ func (n *namespace) disruptionViews() []DisruptionView {
 			continue
 		}
 		views = append(views, DisruptionView{
-			DisruptionBudget: b.DisruptionBudget, Ready: b.ready, Available: b.healthy, Counted: b.counted,
-			Waiting: b.waiting.ordered().requests, Unavailable: b.unavailable(),
+			DisruptionCounts: b.counts(), Waiting: b.waiting.ordered().requests, Unavailable: b.unavailable(),
 		})
 	}
 	return views

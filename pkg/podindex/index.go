@@ -42,6 +42,9 @@ type Index struct {
 	// observer is called with each change of where a pod stands; nil: not called.
 	observer Observer
 
+	// budgetObserver is called with each change of the counts of a PodDisruptionBudget; nil: not called.
+	budgetObserver BudgetObserver
+
 	// controllers is called with each controller of pods that appears or disappears; nil: not called.
 	controllers func(controller Controller, present bool)
 }
@@ -146,7 +149,7 @@ func (x *Index) setPod(object *corev1.Pod) {
 			r.targetWent(before.fact.Name)
 		}
 	}
-	disrupted := n.putDisrupted(before, after)
+	disrupted := x.putDisrupted(n, before, after)
 	if before == nil || disrupted || !sameToDecisions(before, after, n.custom()) {
 		x.notify(object.Namespace)
 	}
@@ -164,7 +167,7 @@ func (x *Index) deletePod(name string, uid types.UID) {
 	n.waiting.drop(uid)
 	delete(n.leftover, uid)
 	x.own(n, before, -1)
-	n.putDisrupted(before, nil)
+	x.putDisrupted(n, before, nil)
 	for _, r := range n.rules {
 		if r.remove(before) {
 			r.targetWent(before.fact.Name)

@@ -13,6 +13,23 @@ type Observer interface {
 	Changed(namespace string, pod types.UID, before, after podstate.Standing)
 }
 
+// BudgetObserver is called with each change of the counts of a PodDisruptionBudget, in the order of the changes. It
+// must not block, and must not call the Index.
+type BudgetObserver interface {
+	// BudgetChanged is called when a PodDisruptionBudget or a count of its pods has changed.
+	BudgetChanged(counts DisruptionCounts)
+
+	// BudgetDeleted is called when a PodDisruptionBudget was deleted.
+	BudgetDeleted(budget types.NamespacedName)
+}
+
+// ObserveBudgets sets the BudgetObserver. It must be called before informers run.
+func (x *Index) ObserveBudgets(observer BudgetObserver) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.budgetObserver = observer
+}
+
 // Observe sets the Observer. It must be called before the informer of pods runs.
 func (x *Index) Observe(observer Observer) {
 	x.mu.Lock()

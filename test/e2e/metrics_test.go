@@ -38,15 +38,22 @@ var _ = Describe("Metrics", func() {
 		p := newScenario(ctx)
 		scrape := p.metricsReader(ctx, m)
 		of := func(name, labels string) string { return fmt.Sprintf(`%s{namespace=%q,%s}`, name, p.namespace, labels) }
+		budget := func(state string) string {
+			return of("podops_poddisruptionbudget_pods", fmt.Sprintf("poddisruptionbudget=%q,state=%q", "web", state))
+		}
 		phase := func(name, phase string) string { return of(name, fmt.Sprintf("phase=%q", phase)) }
 
 		p.rule(ctx, approved(), maxUnavailable("1"))
 		p.deployment(ctx, 2, nil)
+		p.disruptionBudget(ctx, "web", "1")
 		old := uids(p.list(ctx))
 		Eventually(ctx, scrape).Should(And(
 			HaveKeyWithValue(phase("podops_pods", "Available"), 2.0),
 			HaveKeyWithValue(of("podops_rule_unavailable_pods", `podtransitionrule="web",rule="max-unavailable"`), 0.0),
 			HaveKeyWithValue(of("podops_rule_unavailable_pods_limit", `podtransitionrule="web",rule="max-unavailable"`), 1.0),
+			HaveKeyWithValue(budget("allowed"), 1.0), HaveKeyWithValue(budget("in_use"), 0.0), HaveKeyWithValue(budget("left"), 1.0),
+			HaveKeyWithValue(fmt.Sprintf("podops_rules_waived_total{exception=%q,namespace=%q}", "BreakGlass", p.namespace), 0.0),
+			HaveKeyWithValue(of("podops_deletes_unguarded_total", `reason="Forced"`), 0.0),
 		))
 
 		By("holding a delete that a rule withholds")
@@ -74,7 +81,15 @@ var _ = Describe("Metrics", func() {
 			HaveKeyWithValue(`podops_pod_phase_duration_seconds_count{phase="Terminating"}`, BeNumerically(">=", 2)),
 			HaveKeyWithValue("podops_scale_downs_kept", 0.0),
 			HaveKeyWithValue(`podops_webhook_certificate_expiry_timestamp_seconds{certificate="serving"}`, BeNumerically(">", time.Now().Unix())),
+			HaveKeyWithValue(budget("allowed"), 1.0), HaveKeyWithValue(budget("in_use"), 0.0), HaveKeyWithValue(budget("left"), 1.0),
 		))
+
+		By("taking a pod off traffic, which uses the PodDisruptionBudget")
+		pod := p.list(ctx)[0]
+		p.label(ctx, pod, approvedLabel, "true")
+		p.begin(ctx, pod, "inspect", "inspect")
+		Eventually(ctx, scrape).Should(And(
+			HaveKeyWithValue(budget("allowed"), 1.0), HaveKeyWithValue(budget("in_use"), 1.0), HaveKeyWithValue(budget("left"), 0.0)))
 	})
 })
 
