@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -31,8 +32,9 @@ type managerSet struct {
 	kubeconfig string // of the ServiceAccount
 	service    *managerprocess.Service
 
-	mu  sync.Mutex
-	all []*manager
+	mu    sync.Mutex
+	all   []*manager
+	stops int // how often stopAll was called
 }
 
 // manager is one process of the manager.
@@ -44,6 +46,9 @@ type manager struct {
 
 	// stopped is when it got the signal to end.
 	stopped time.Time
+
+	// stops is how often stopAll had been called when it was started.
+	stops int
 
 	// complaints are texts of error lines that its scenario provokes.
 	complaints []string
@@ -63,12 +68,13 @@ func newManagerSet(c *cluster) *managerSet {
 	return f
 }
 
-// start starts a manager and returns once it is ready, and the API server sends reviews to the address and
-// with the token of its leader. A manager may be ready before it leads.
+// start starts a manager and returns once it is ready, a manager leads, and the API server sends reviews to the
+// address and with the token of the leader. A manager may be ready before it leads.
 func (f *managerSet) start(ctx context.Context) *manager {
 	GinkgoHelper()
 	m := f.launch()
 	Eventually(ctx, m.Ready).Should(Succeed(), m.Tail)
+	Eventually(ctx, f.leaders).ShouldNot(BeEmpty(), m.Tail)
 	Eventually(ctx, f.urls).Should(HaveEach(HavePrefix(f.service.URL())))
 	Expect(observed.WebhookConfigurations(ctx, f.cluster.admin)).To(Succeed())
 	return m
@@ -100,7 +106,29 @@ var shortLease = []string{"--leader-elect-lease-duration", "3s", "--leader-elect
 // the lease.
 func (f *managerSet) launch(flags ...string) *manager {
 	GinkgoHelper()
-	m := &manager{webhook: freeAddress(), metric: freeAddress(), log: filepath.Join(f.cluster.dir, fmt.Sprintf("manager-%d.log", len(f.all)+1))}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.launchLocked(flags)
+}
+
+// replace waits for the end of a manager, and starts another with the flags unless it was killed or stopped. It returns
+// nil when it has started no manager.
+func (f *managerSet) replace(ended *manager, flags ...string) *manager {
+	GinkgoHelper()
+	if code := ended.ExitCode(); code <= 0 {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.stops != ended.stops {
+		return nil
+	}
+	return f.launchLocked(flags)
+}
+
+func (f *managerSet) launchLocked(flags []string) *manager {
+	GinkgoHelper()
+	m := &manager{stops: f.stops, webhook: freeAddress(), metric: freeAddress(), log: filepath.Join(f.cluster.dir, fmt.Sprintf("manager-%d.log", len(f.all)+1))}
 	probe := freeAddress()
 	command := append([]string{
 		requireProgram("manager"), "--kubeconfig", f.kubeconfig, "--webhook-url", f.service.URL(), "--webhook-bind-address", m.webhook,
@@ -110,8 +138,6 @@ func (f *managerSet) launch(flags ...string) *manager {
 	var err error
 	m.Process, err = managerprocess.Start(managerprocess.Options{Command: command, Log: m.log, Probe: probe})
 	Expect(err).NotTo(HaveOccurred())
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.all = append(f.all, m)
 	return m
 }
@@ -134,6 +160,9 @@ func (f *managerSet) leaders() []*manager {
 // stopAll stops every manager.
 func (f *managerSet) stopAll() {
 	GinkgoHelper()
+	f.mu.Lock()
+	f.stops++
+	f.mu.Unlock()
 	for _, m := range f.running() {
 		m.stop()
 	}
@@ -177,16 +206,11 @@ func (m *manager) metrics(ctx context.Context) string {
 	return string(text)
 }
 
-// stop has the manager end. Its log may have errors of the end from now on.
+// stop has the manager end, unless it has ended by itself. Its log may have errors of the end from now on.
 func (m *manager) stop() {
 	GinkgoHelper()
 	m.stopped = time.Now()
-	m.signal(syscall.SIGTERM)
-}
-
-func (m *manager) signal(signal syscall.Signal) {
-	GinkgoHelper()
-	Expect(m.Signal(signal)).To(Succeed())
+	Expect(m.Signal(syscall.SIGTERM)).To(Or(Succeed(), MatchError(os.ErrProcessDone)))
 }
 
 // harmless matches error lines that report no defect: an event cannot be written to a

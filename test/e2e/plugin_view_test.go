@@ -24,7 +24,7 @@ var _ = Describe("kubectl podops during a rollout", func() {
 		p.deployment(ctx, 3, nil)
 		before := p.list(ctx)
 		Eventually(ctx, p.list).Should(And(HaveLen(3), HaveEach(expect.BeAvailable())))
-		Expect(p.view(ctx).State).To(Equal(rolloutview.StateComplete))
+		Eventually(ctx, p.view).Should(HaveField("State", rolloutview.StateComplete), "once the controllers have observed the Deployment")
 
 		By("naming the rule that withholds the old pods")
 		p.kubectl(ctx, "--namespace", p.namespace, "rollout", "restart", "deployment/web")

@@ -51,10 +51,9 @@ var _ = Describe("A Deployment whose rollout waits", Label(mainStories), func() 
 		restart(ctx)
 		Eventually(ctx, p.list).Should(And(HaveLen(fleet+surge), ContainElement(expect.BeWaiting(podDelete))))
 		Consistently(ctx, p.list).WithTimeout(2 * holdWindow).Should(HaveLen(fleet + surge))
-		settled := len(ledger.byAllUsers(audit.On("replicasets"), audit.InNamespace(p.namespace)))
-		Consistently(ctx, func() int {
-			return len(ledger.byAllUsers(audit.On("replicasets"), audit.InNamespace(p.namespace)))
-		}).Should(Equal(settled), "writes to ReplicaSets while nothing changes")
+		writesToSets := func() int { return len(ledger.byAllUsers(audit.On("replicasets"), audit.InNamespace(p.namespace))) }
+		settled := awaitSettled(ctx, writesToSets)
+		Consistently(ctx, writesToSets).Should(Equal(settled), "writes to ReplicaSets while nothing changes")
 
 		By("going on as its pods are approved")
 		stop := approveOneByOne(p, before)
@@ -301,6 +300,20 @@ var _ = Describe("A ReplicaSet alone", Label(mainStories), func() {
 		Expect(p.eventReasons(ctx)).NotTo(ContainElement("FailedDelete"))
 	})
 })
+
+// awaitSettled waits until a number has not changed for the time that scenarios check that something does not happen,
+// and returns the number.
+func awaitSettled(ctx context.Context, number func() int) int {
+	GinkgoHelper()
+	last, since := number(), time.Now()
+	Eventually(ctx, func() time.Duration {
+		if now := number(); now != last {
+			last, since = now, time.Now()
+		}
+		return time.Since(since)
+	}).Should(BeNumerically(">", holdWindow))
+	return last
+}
 
 // expectNoFailedDelete fails if a delete of the namespace failed, or a ReplicaSet of the Deployment.
 func (p scenario) expectNoFailedDelete(ctx context.Context, deployment *appsv1.Deployment) {

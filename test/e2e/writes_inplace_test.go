@@ -87,7 +87,7 @@ var _ = Describe("Updating pods in place", func() {
 
 		p.patch(ctx, rule, `{"spec":{"rules":[{"name":"max-unavailable","availablePolicy":{"maxUnavailableValue":"50%%"}}]}}`)
 		Eventually(ctx, p.list).Should(ContainElements(manyTimes(pods/2, expect.BeOperable("updater"))...))
-		Expect(batches.all()).To(Equal([]int{pods / 2}))
+		Eventually(batches.all).Should(Equal([]int{pods / 2}), "the batches that the watch of the scenario has seen")
 		Consistently(ctx, p.list).ShouldNot(ContainElements(manyTimes(pods/2+1, expect.BePermitted("updater"))...))
 	})
 })

@@ -88,6 +88,12 @@ func (p *Process) Err() error {
 	return fmt.Errorf("%w: %w\n%s", ErrEnded, p.err, p.Tail())
 }
 
+// ExitCode waits for the end of the process, and returns its exit code; -1 when a signal has ended it.
+func (p *Process) ExitCode() int {
+	<-p.ended
+	return p.command.ProcessState.ExitCode()
+}
+
 // CPU waits for the end of the process, and returns the CPU time that it used.
 func (p *Process) CPU() time.Duration {
 	<-p.ended

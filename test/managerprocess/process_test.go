@@ -53,8 +53,8 @@ func TestAProcessIsReadyUntilItEnds(t *testing.T) {
 			t.Fatalf("ended %v, error %v", p.HasEnded(), err)
 		}
 		p.End()
-		if p.Ready() == nil || !p.HasEnded() {
-			t.Errorf("the process has not ended")
+		if p.Ready() == nil || !p.HasEnded() || p.ExitCode() != -1 {
+			t.Errorf("the process has not ended by a signal")
 		}
 		want := 1
 		if keep {
@@ -71,5 +71,8 @@ func TestAnEndBeforeReadinessIsReportedWithTheLog(t *testing.T) {
 	err := p.AwaitReady(t.Context())
 	if !errors.Is(err, managerprocess.ErrEnded) || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "no kubeconfig") {
 		t.Errorf("got %v", err)
+	}
+	if code := p.ExitCode(); code != 3 {
+		t.Errorf("exit code %d, want 3", code)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/podops-dev/podops/pkg/operator/certificates"
+	"github.com/podops-dev/podops/test/managerprocess"
 	"github.com/podops-dev/podops/test/observed"
 )
 
@@ -69,10 +71,12 @@ var manager struct {
 // startManager runs the manager outside the cluster, with only the rights of the manifests.
 func startManager() {
 	GinkgoHelper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := managerprocess.FreeAddress()
 	Expect(err).NotTo(HaveOccurred())
-	port := listener.Addr().(*net.TCPAddr).Port
-	Expect(listener.Close()).To(Succeed())
+	_, text, err := net.SplitHostPort(address)
+	Expect(err).NotTo(HaveOccurred())
+	port, err := strconv.Atoi(text)
+	Expect(err).NotTo(HaveOccurred())
 
 	mgr, err := ctrl.NewManager(configAsManager(), ctrl.Options{
 		Scheme:                        server.scheme,
@@ -93,7 +97,7 @@ func startManager() {
 	Expect(err).NotTo(HaveOccurred())
 	manager.certificates, err = certificates.New(mgr.GetClient(), mgr.GetAPIReader(), clock.RealClock{}, certificates.Options{
 		Namespace:  "podops-system",
-		WebhookURL: fmt.Sprintf("https://127.0.0.1:%d", port),
+		WebhookURL: "https://" + address,
 		Elected:    mgr.Elected(),
 	})
 	Expect(err).NotTo(HaveOccurred())

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"text/template"
 	"time"
+
+	"github.com/podops-dev/podops/test/managerprocess"
 )
 
 // Backend is the name of the only backend. It is empty at first.
@@ -130,12 +132,11 @@ func reach(network, address string) error {
 
 func freeAddress(t testing.TB) string {
 	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	address, err := managerprocess.FreeAddress()
 	if err != nil {
-		t.Fatalf("looking for a free port: %v", err)
+		t.Fatal(err)
 	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
+	return address
 }
 
 // find returns the path of HAProxy; hack/haproxy installs it.
