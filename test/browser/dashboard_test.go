@@ -69,8 +69,9 @@ func TestDashboard(t *testing.T) {
 	shown.moment("2-withheld")
 
 	// The rollout goes on for the pods of now; new pods get the label with the next step.
+	shown.recordMost("unavailable", "#budgets", `document.querySelector("#budgets meter")?.value ?? 0`)
 	kubectl("label", "pod", "-l", "app=web", "demo.podops.dev/approved=true")
-	shown.await("pods are unavailable", `document.querySelector("#budgets meter").value > 0`)
+	shown.await("pods have been unavailable", "window.unavailable > 0")
 	shown.await("the timeline has phases that ended", `document.querySelectorAll("#timeline .track span").length > 12`)
 	shown.moment("3-in-motion")
 

@@ -78,6 +78,18 @@ func (p *browserPage) await(what, condition string) {
 	}
 }
 
+// recordMost keeps the largest value of an expression in a variable of the page, at each change of an element: polling
+// may miss a value that the page shows for a moment.
+func (p *browserPage) recordMost(variable, selector, expression string) {
+	p.t.Helper()
+	run(p, chromedp.Evaluate[bool](fmt.Sprintf(`(() => {
+		window.%[1]s = 0;
+		new MutationObserver(() => { window.%[1]s = Math.max(window.%[1]s, %[3]s); })
+			.observe(document.querySelector(%[2]q), {attributes: true, childList: true, subtree: true});
+		return true;
+	})()`, variable, selector, expression)))
+}
+
 // awaitText waits until an element has a text.
 func (p *browserPage) awaitText(selector, text string) {
 	p.t.Helper()

@@ -85,8 +85,9 @@ func TestDashboardAndAlertsOfTheDemo(t *testing.T) {
 	}).WithTimeout(patience).WithPolling(200 * time.Millisecond).Should(Succeed())
 }
 
-// withoutData are the panels that a rollout without a fault leaves empty, and why.
-func withoutData() map[string]string {
+// mayBeEmpty are the panels that a rollout without a fault leaves empty, and why. On a busy machine they may have
+// data.
+func mayBeEmpty() map[string]string {
 	return map[string]string{"Longest wait for traffic": "no pod waits for its traffic for 10 s"}
 }
 
@@ -108,14 +109,16 @@ func draw(t *testing.T, server *prometheus.Server, dashboard prometheus.Dashboar
 			}
 			d.Series = append(d.Series, series)
 		}
-		_, empty := withoutData()[panel.Title]
-		if !panel.IsRow() && (points == 0) != empty {
-			t.Errorf("panel %q has %d points; without data in the demo: %t", panel.Title, points, empty)
+		if _, empty := mayBeEmpty()[panel.Title]; !panel.IsRow() && points == 0 && !empty {
+			t.Errorf("panel %q has no data", panel.Title)
 		}
 		drawn = append(drawn, d)
 	}
 	return drawn
 }
+
+// ofSlowReviews are the alerts that begin while a busy machine delays reviews. Their for is longer than the test.
+func ofSlowReviews() []string { return []string{"PodOpsAdmissionSlow", "PodOpsWebhookUnanswered"} }
 
 // checkAlerts checks that every alert was loaded and evaluated, and that the rollout raised none.
 func checkAlerts(t *testing.T, server *prometheus.Server) {
@@ -134,6 +137,9 @@ func checkAlerts(t *testing.T, server *prometheus.Server) {
 	for _, rule := range rules {
 		if rule.Health != "ok" {
 			t.Errorf("%s: health %s, error %q", rule.Name, rule.Health, rule.LastError)
+		}
+		if rule.State == "pending" && slices.Contains(ofSlowReviews(), rule.Name) {
+			continue
 		}
 		if rule.State != "inactive" {
 			t.Errorf("%s is %s after a rollout without a fault: %v", rule.Name, rule.State, rule.Alerts)
