@@ -320,9 +320,10 @@ REGISTRY ?= ghcr.io/podops-dev
 PLATFORMS ?=
 RELEASE_FLAGS = -version '$(VERSION)' -registry '$(REGISTRY)' -platforms '$(PLATFORMS)' -out dist
 
+# A release has the images: beside it, this target writes nothing.
 .PHONY: image
-image: $(TOOLS)/release ## Build the images into dist/; VERSION=, REGISTRY= and PLATFORMS= change them.
-	$(TOOLS)/release image $(RELEASE_FLAGS)
+image: $(or $(filter release,$(MAKECMDGOALS)),$(TOOLS)/release) ## Build the images into dist/; VERSION=, REGISTRY= and PLATFORMS= change them.
+	$(if $(filter release,$(MAKECMDGOALS)),,$(TOOLS)/release image $(RELEASE_FLAGS))
 
 .PHONY: release
 release: $(TOOLS)/release ## Write a release into dist/; VERSION=v0.1.0 is required.

@@ -13,6 +13,9 @@ import (
 	"strings"
 )
 
+// compilerGOGC is the GOGC of the compiler, which collects garbage for a quarter of its time by default.
+const compilerGOGC = "400"
+
 // Platform is an operating system and an architecture.
 type Platform struct {
 	OS, Arch string
@@ -70,7 +73,7 @@ func (b Builder) Build(ctx context.Context, program Program, platform Platform) 
 	// toolchain, which counts files that git does not know as changes: the linker sets the commit instead.
 	command := exec.CommandContext(ctx, "go", "build", "-C", filepath.Join(b.Root, program.Module),
 		"-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", path, "./"+program.Package)
-	command.Env = append(os.Environ(), environment(platform)...)
+	command.Env = append(append(os.Environ(), "GOGC="+compilerGOGC), environment(platform)...)
 	if out, err := command.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building %s for %s: %w\n%s", program.Name, platform, err, out)
 	}

@@ -204,8 +204,9 @@ func TestTheIndexHasEveryFile(t *testing.T) {
 }
 
 func TestOnlyAReleaseIsReplaced(t *testing.T) {
+	to := filepath.Join(t.TempDir(), "dist")
 	made := func() string {
-		dir := filepath.Join(t.TempDir(), "new")
+		dir := to + ".new"
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -214,11 +215,13 @@ func TestOnlyAReleaseIsReplaced(t *testing.T) {
 		}
 		return dir
 	}
-	to := filepath.Join(t.TempDir(), "dist")
 	for range 2 { // it is missing, and then a release
 		if err := Replace(made(), to); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if left, err := os.ReadDir(filepath.Dir(to)); err != nil || len(left) != 1 {
+		t.Errorf("beside the release are %v, %v", left, err)
 	}
 	home := t.TempDir()
 	if err := os.WriteFile(filepath.Join(home, "thesis"), nil, 0o600); err != nil {

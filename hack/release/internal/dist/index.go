@@ -115,7 +115,8 @@ func sumOf(path string) (sum string, size int64, err error) {
 	return hex.EncodeToString(hash.Sum(nil)), size, errors.Join(err, file.Close())
 }
 
-// Replace moves a folder to the place of a release. It removes only what was a release.
+// Replace moves a folder to the place of a release. It removes only what was a release, and leaves no part of it in its
+// place, wherever it is interrupted.
 func Replace(from, to string) error {
 	entries, err := os.ReadDir(to)
 	if err != nil && !os.IsNotExist(err) {
@@ -124,11 +125,15 @@ func Replace(from, to string) error {
 	if _, err := os.Stat(filepath.Join(to, indexName)); len(entries) > 0 && err != nil {
 		return fmt.Errorf("%s has files and no %s: it is no release, and is not replaced", to, indexName)
 	}
-	if err := os.RemoveAll(to); err != nil {
-		return fmt.Errorf("removing the earlier release: %w", err)
+	earlier := from + ".earlier"
+	if err := os.Rename(to, earlier); err != nil && !os.IsNotExist(err) {
+		return fmt.Errorf("moving the earlier release: %w", err)
 	}
 	if err := os.Rename(from, to); err != nil {
 		return fmt.Errorf("moving the release: %w", err)
+	}
+	if err := os.RemoveAll(earlier); err != nil {
+		return fmt.Errorf("removing the earlier release: %w", err)
 	}
 	return nil
 }
