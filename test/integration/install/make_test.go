@@ -141,7 +141,6 @@ var _ = Describe("The targets of the Makefile", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred(), shown)
 		Expect(shown).To(And(ContainSubstring(firstLine("production")+"apply 4 objects of PodOps"), ContainSubstring(question)))
 		Expect(crds(ctx)).To(HaveLen(4))
-		awaitKinds(ctx)
 		Expect(client.IgnoreNotFound(server.client.Get(ctx, managerKey(), &appsv1.Deployment{}))).To(Succeed())
 	})
 
@@ -181,7 +180,6 @@ var _ = Describe("The targets of the Makefile", Ordered, func() {
 		local := writeKubeconfig(localContext)
 		Expect(succeeds(ctx, local, "install")).To(And(HavePrefix(firstLine(localContext)), Not(ContainSubstring(question))))
 		Expect(crds(ctx)).To(HaveLen(4))
-		awaitKinds(ctx)
 		succeeds(ctx, local, "uninstall")
 		Expect(crds(ctx)).To(BeEmpty())
 	})

@@ -23,10 +23,14 @@ import (
 	"github.com/podops-dev/podops/pkg/adapters/demo"
 	"github.com/podops-dev/podops/pkg/adapters/haproxy"
 	"github.com/podops-dev/podops/pkg/release"
+	"github.com/podops-dev/podops/pkg/text"
 )
 
 // poll is the interval at which the deletion of an object is checked.
 const poll = 500 * time.Millisecond
+
+// maxFailure bounds the text of an API server in an error.
+const maxFailure = 300
 
 // options are the flags of the verb.
 type options struct {
@@ -181,7 +185,14 @@ func remove(ctx context.Context, c client.Client, objects []*unstructured.Unstru
 				continue
 			}
 			remaining = object.GetKind() + " " + object.GetName()
-			return false, client.IgnoreNotFound(err)
+			if err != nil {
+				return false, err
+			}
+			if message := failure(found); message != "" {
+				remaining += " (" + message + ")"
+				return false, wake(ctx, c, found)
+			}
+			return false, nil
 		}
 		return true, nil
 	})
@@ -190,6 +201,40 @@ func remove(ctx context.Context, c client.Client, objects []*unstructured.Unstru
 	}
 	_, err = fmt.Fprintf(out, "deleted %d objects\n", deleted)
 	return err
+}
+
+// wakeKey is an annotation of a CustomResourceDefinition that is being deleted.
+const wakeKey = "podops.kusionstack.io/delete-again-after"
+
+// failure returns why the API server could not delete the objects of a CustomResourceDefinition; empty if it did not fail.
+func failure(definition *unstructured.Unstructured) string {
+	conditions, _, _ := unstructured.NestedSlice(definition.Object, "status", "conditions") // other kinds have others
+	for _, item := range conditions {
+		condition, _ := item.(map[string]any)
+		if condition["type"] == "Terminating" && condition["reason"] == "InstanceDeletionFailed" {
+			message, _ := condition["message"].(string)
+			return text.Line(message, maxFailure)
+		}
+	}
+	return ""
+}
+
+// wake makes the API server delete the objects of a CustomResourceDefinition again after a failure. It fails to list the
+// objects of a definition that it has not served so far, and its second attempt, milliseconds later, may conflict with
+// the status that the first wrote: the third follows minutes later, unless the definition changes outside of its status.
+func wake(ctx context.Context, c client.Client, definition *unstructured.Unstructured) error {
+	before := definition.DeepCopy()
+	annotations := definition.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[wakeKey] = definition.GetResourceVersion() // differs after each failure
+	definition.SetAnnotations(annotations)
+	err := c.Patch(ctx, definition, client.MergeFrom(before))
+	if err != nil && !isGone(err) {
+		return fmt.Errorf("changing %s %s: %w", definition.GetKind(), definition.GetName(), err)
+	}
+	return nil
 }
 
 // isGone reports whether an object, or its kind, does not exist.
