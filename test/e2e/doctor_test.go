@@ -25,6 +25,7 @@ import (
 	"github.com/podops-dev/podops/pkg/doctor"
 	"github.com/podops-dev/podops/pkg/operator/certificates"
 	"github.com/podops-dev/podops/test/managerprocess"
+	"github.com/podops-dev/podops/test/observed"
 )
 
 // podops runs the plugin as the administrator, and returns its output and its exit code.
@@ -117,6 +118,7 @@ var _ = Describe("kubectl podops doctor", func() {
 		Expect(p.admin.Delete(ctx, mutating)).To(Succeed())
 		validating := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: certificates.ValidatingConfigurationName}}
 		Expect(p.admin.Delete(ctx, validating)).To(Succeed())
+		Expect(observed.WebhookConfigurations(ctx, p.admin)).To(Succeed())
 
 		p.seedRules(ctx)
 		p.seedPods(ctx)

@@ -14,6 +14,7 @@ import (
 	appsv1alpha1 "github.com/podops-dev/podops/apis/apps/v1alpha1"
 	"github.com/podops-dev/podops/test/expect"
 	"github.com/podops-dev/podops/test/managerprocess"
+	"github.com/podops-dev/podops/test/observed"
 )
 
 var _ = Describe("An uninstall", Label(mainStories), func() {
@@ -116,6 +117,7 @@ var _ = Describe("An uninstall", Label(mainStories), func() {
 		out, _, code = p.podops(ctx, "uninstall", "--all-finalizers")
 		Expect(code).To(Equal(0))
 		Expect(out).To(And(ContainSubstring("released 0 pods"), ContainSubstring("deleted 0 objects")))
+		Expect(observed.WebhookConfigurations(ctx, p.admin)).To(Succeed())
 		Expect(p.admin.Delete(ctx, p.get(ctx, names["waiting"][0]), client.DryRunAll)).To(Succeed())
 
 		By("installing again, which ends when the webhooks answer")

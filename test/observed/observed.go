@@ -42,7 +42,7 @@ func Object(ctx context.Context, c client.Client, object client.Object) error {
 	return nil
 }
 
-// WebhookConfigurations returns once the API server applies every webhook configuration that
+// WebhookConfigurations returns once the API server applies every write of a webhook configuration that
 // was stored before the call, or with the error of ctx. An API server receives each kind of
 // them by a watch, in the order of writes: a probe that is written later, and applied, shows it. Until
 // then the webhooks with failurePolicy Ignore may be left out without a trace. The probe denies creates of
