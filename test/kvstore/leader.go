@@ -43,13 +43,32 @@ func (byHand) WhenBegin(client.Object) (bool, error) { return false, nil }
 // WhenFinish implements podopslifecycle.LifecycleAdapter.
 func (byHand) WhenFinish(client.Object) (bool, error) { return false, nil }
 
+// leaderTries is how often leaderLast begins again.
+const leaderTries = 5
+
 // leaderLast begins an upgrade of the pod that leads, although all other pods have its revision, as another controller. The
-// rule leader-last withholds it, and the status of the rule reports why.
+// rule leader-last withholds it, and the status of the rule reports why. It begins again with the next leader when the
+// members elect another meanwhile: on a busy machine heartbeats may be late.
 func (s *show) leaderLast(ctx context.Context) error {
-	leader, err := s.leader(ctx)
-	if err != nil {
-		return err
+	for try := 1; ; try++ {
+		leader, err := s.leader(ctx)
+		if err != nil {
+			return err
+		}
+		err = errors.Join(s.withheld(ctx, leader), s.undo(ctx, leader))
+		if err == nil {
+			return nil
+		}
+		now, lost := s.leader(ctx)
+		if lost != nil || now.UID == leader.UID || try == leaderTries {
+			return errors.Join(err, lost)
+		}
+		s.print("pod %s leads by now", now.Name)
 	}
+}
+
+// withheld begins an upgrade of the pod that leads, and returns an error unless it is withheld for as long as the pod leads.
+func (s *show) withheld(ctx context.Context, leader *corev1.Pod) error {
 	s.print("another controller begins to upgrade pod %s, which leads", leader.Name)
 	if _, err := podopslifecycle.BeginContext(ctx, s.admin, byHand{}, leader); err != nil {
 		return fmt.Errorf("beginning an upgrade: %w", err)
@@ -61,9 +80,11 @@ func (s *show) leaderLast(ctx context.Context) error {
 		pod, err := s.pod(ctx, leader)
 		return pod == nil || pod.Labels[appsv1alpha1.PreCheckedLabelPrefix+"/"+byHand{}.GetID()] != "", err
 	}
-	if err := s.never(ctx, "pod "+leader.Name+" was permitted while it led", permitted); err != nil {
-		return err
-	}
+	return s.never(ctx, "pod "+leader.Name+" was permitted while it led", permitted)
+}
+
+// undo undoes the upgrade.
+func (s *show) undo(ctx context.Context, leader *corev1.Pod) error {
 	if _, err := podopslifecycle.UndoContext(ctx, s.admin, byHand{}, leader); err != nil {
 		return fmt.Errorf("undoing the upgrade: %w", err)
 	}
