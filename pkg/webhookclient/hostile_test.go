@@ -55,6 +55,7 @@ func TestASlowAnswerEndsAtTheDeadline(t *testing.T) {
 		"endless interim answers":    func(c net.Conn) { drip(c, "HTTP/1.1 103 Early Hints\r\n\r\n") },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			tries := atomic.Int32{}
 			_, err := post(t, short(), Endpoint{URL: byHand(t, func(c net.Conn) {
 				tries.Add(1)

@@ -82,7 +82,11 @@ func TestARequestSucceedsOnlyWithTheWholeAnswerOfAPod(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, kind := range []Kind{KeepAlive, OneShot} {
-				c := &connection{kind: kind, address: answering(t, tc.handle), timeout: 300 * time.Millisecond}
+				timeout := patience
+				if errors.Is(tc.want, ErrTimeout) {
+					timeout = 300 * time.Millisecond
+				}
+				c := &connection{kind: kind, address: answering(t, tc.handle), timeout: timeout}
 				o := Outcome{Kind: kind}
 				c.send("/", &o)
 				c.close()
